@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// controlSocket is the name of the control socket in the state directory. Whoever may
+// connect to it is an administrator: it has mode 0600.
+const controlSocket = "control.sock"
+
+// admin is the server's side of the control socket: HTTP over a Unix socket. The program's own commands are
+// its only clients, of the same version; it is no interface for others.
+type admin struct {
+	listener net.Listener
+	http     *http.Server
+	file     string
+	dir      *os.File
+}
+
+// listenAdmin opens the control socket. Only one server has a state directory (the journal sees to that), so
+// a socket that is there was left by one that died.
+func listenAdmin(state string, handler http.Handler) (*admin, error) {
+	dir, short, err := shortPath(state)
+	if err != nil {
+		return nil, err
+	}
+	a := &admin{
+		http: &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second},
+		file: filepath.Join(state, controlSocket),
+		dir:  dir,
+	}
+	if err := os.Remove(a.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, dir.Close())
+	}
+	if a.listener, err = net.Listen("unix", short); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	a.listener.(*net.UnixListener).SetUnlinkOnClose(false) // close removes it under its real name
+	if err := os.Chmod(a.file, 0o600); err != nil {
+		return nil, errors.Join(err, a.listener.Close(), dir.Close())
+	}
+	return a, nil
+}
+
+// shortPath names the socket by way of an open directory: the path of a socket has at most 107 bytes.
+func shortPath(state string) (dir *os.File, path string, err error) {
+	path = filepath.Join(state, controlSocket)
+	dir, err = os.Open(state)
+	if err == nil && len(path) > 100 {
+		path = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)
+	}
+	return dir, path, err
+}
+
+// serve answers commands until close.
+func (a *admin) serve() error {
+	if err := a.http.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// handler is what can be asked of a server.
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
+		// Once begun a reload is done whole, also if nobody waits for its outcome any more.
+		if err := s.reload(context.WithoutCancel(r.Context())); err != nil {
+			s.log.Error("reload refused, nothing has changed", "err", err)
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		}
+	})
+	return mux
+}
+
+// close waits for what is being answered and removes the socket.
+func (a *admin) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	err := errors.Join(a.http.Shutdown(ctx), os.Remove(a.file), a.dir.Close())
+	if cerr := a.listener.Close(); !errors.Is(cerr, net.ErrClosed) {
+		err = errors.Join(err, cerr) // it was never served
+	}
+	return err
+}
+
+// ask sends a request to the server that has the state directory, and returns its answer. An error
+// of the server is returned with the server's words.
+func ask(ctx context.Context, state, method, path string) ([]byte, error) {
+	dir, short, err := shortPath(state)
+	if err != nil {
+		return nil, fmt.Errorf("no server uses the state directory %s: %w", state, err)
+	}
+	defer dir.Close()
+	client := http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", short)
+		},
+	}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, method, "http://ftplockd"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			return nil, fmt.Errorf("no server answers in the state directory %s (%w)", state, op.Err)
+		}
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= 400 {
+		err = errors.New(string(body))
+	}
+	return body, err
+}

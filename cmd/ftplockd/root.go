@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/config"
+)
+
+// newRootCommand returns the whole command tree. Without a subcommand it serves.
+func newRootCommand() *cobra.Command {
+	root := newServeCommand()
+	root.Use = "ftplockd"
+	root.Short = "an FTP server that is a lock server"
+	root.Long = `ftplockd is an FTP server that is a lock server: MKD of a lock's name acquires the
+lock for exactly one client, RMD gives it back. Locks whose holder died are cleaned up.
+
+Without a subcommand it serves, like "ftplockd serve". Without a configuration it
+listens on 127.0.0.1:2121, with one account; see "ftplockd config example".`
+	root.Example = `  ftplockd
+  ftplockd --config /etc/ftplockd.toml
+  ftplockd --listen :2121 --root /srv/ftp --state /var/lib/ftplockd`
+	root.Args = onlyCommands
+	root.SilenceErrors = true // report says them, once
+	root.SilenceUsage = true
+	root.AddCommand(
+		newServeCommand(),
+		newReloadCommand(),
+		newConfigCommand(),
+		newPasswdCommand(),
+		newVersionCommand(),
+	)
+	return root
+}
+
+// The exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// failure marks an error that came up while running. Any other is one of the
+// command line, found by cobra before a command began, or of the configuration.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// failed marks an error as a failure, unless it is nil or already marked as one
+// of usage. What is wrong with a configuration stays just that, see report.
+func failed(err error) error {
+	var usage usageError
+	if err == nil || errors.As(err, &usage) {
+		return err
+	}
+	return failure{err}
+}
+
+// usageError is an error in how a command was called that only shows while it
+// runs, such as a configuration file that is not there.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// report says what went wrong with a command and returns the exit status for it.
+// The errors of a configuration begin with file and line, so that editors find them.
+func report(cmd *cobra.Command, err error) int {
+	var wrong config.Errors
+	var usage usageError
+	var ran failure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &wrong):
+		fmt.Fprintln(cmd.ErrOrStderr(), wrong)
+		return exitUsage
+	case errors.As(err, &ran):
+		fmt.Fprintln(cmd.ErrOrStderr(), "ftplockd:", err)
+		return exitFailure
+	case errors.As(err, &usage):
+		fmt.Fprintln(cmd.ErrOrStderr(), "ftplockd:", err)
+		return exitUsage
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "ftplockd: %v\nTry \"%s --help\".\n", err, cmd.CommandPath())
+	return exitUsage
+}
+
+// onlyCommands refuses arguments that are no subcommand, and says which may have been meant.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if cmd.SuggestionsMinimumDistance = 2; len(cmd.SuggestionsFor(args[0])) > 0 {
+		hint = fmt.Sprintf("; did you mean %s?", strings.Join(cmd.SuggestionsFor(args[0]), " or "))
+	}
+	return fmt.Errorf("unknown command %q%s", args[0], hint)
+}

@@ -1,0 +1,444 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/driver"
+	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/lock/journal"
+	"github.com/ftplockd/ftplockd/reaper"
+)
+
+// drainTime is how long a server that stops lets transfers finish.
+const drainTime = 20 * time.Second
+
+// runServe runs the server until ctx ends or SIGINT or SIGTERM comes. A second signal ends the process at once.
+func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Writer) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: options.LogLevel}))
+	s, err := newServer(ctx, options, log)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(stdout, s.banner()); err != nil {
+		return errors.Join(err, s.stop())
+	}
+	for {
+		select {
+		case <-hangups:
+			if err := s.reload(ctx); err != nil {
+				log.Error("reload refused, nothing has changed", "err", err)
+			}
+		case err := <-s.failed:
+			return errors.Join(err, s.stop())
+		case <-ctx.Done():
+			stop() // another signal ends the process
+			return s.stop()
+		}
+	}
+}
+
+// server is everything that runs, in the order in which it was started.
+type server struct {
+	options serveOptions
+	log     *slog.Logger
+	clock   lock.Clock
+
+	tree     *files.Tree
+	store    *journal.Store
+	table    *lock.Table
+	driver   *driver.Server
+	tls      *certificate // nil: no TLS
+	listener *control.Listener
+	admin    *admin
+
+	passwords *config.Verifier
+	plain     string // the password of the built-in account, "" if there is none
+
+	background sync.WaitGroup // reaper, table, driver, admin
+	cancel     context.CancelFunc
+	failed     chan error // what ended one of them before its time
+
+	mu     sync.Mutex // held over a reload
+	config *config.Config
+}
+
+// newServer starts a server. What it has started when something fails is stopped again.
+func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *server, err error) {
+	c, err := options.load()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		options: options, log: log, clock: lock.NewSystemClock(), failed: make(chan error, 8),
+		passwords: config.NewVerifier(runtime.NumCPU()),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	if s.config, err = s.withAccount(c); err != nil {
+		return nil, err
+	}
+	for _, w := range c.Warnings {
+		log.Warn("configuration", "warning", w.Error())
+	}
+	rules, err := lock.NewRules(rulesOf(c))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openStores(ctx, rules); err != nil {
+		return nil, err
+	}
+	if err := s.openDriver(); err != nil {
+		return nil, err
+	}
+	if err := s.listen(ctx); err != nil {
+		return nil, err
+	}
+	s.start()
+	return s, nil
+}
+
+// withAccount adds the built-in account to a configuration that has none.
+func (s *server) withAccount(c *config.Config) (*config.Config, error) {
+	s.plain = ""
+	if len(c.Accounts) > 0 {
+		return c, nil
+	}
+	account, plain, generated, err := config.BuiltinAccount(c.State, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if generated {
+		s.log.Info("made a password", "account", account.Name, "file", filepath.Join(c.State, "password"))
+	}
+	s.plain = plain
+	c.Accounts = []config.Account{account}
+	return c, nil
+}
+
+// openStores opens the served tree and the journal, and brings them into agreement.
+func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) {
+	c := s.config
+	if s.tree, err = files.Open(c.Root, files.Options{
+		State: filepath.Join(c.State, "uploads"), Mode: c.Files.Mode, Durable: c.Files.Durable,
+		MaxAge: c.Files.UploadMaxAge, Log: s.log,
+	}); err != nil {
+		return err
+	}
+	if err := s.makePrefixes(rules); err != nil {
+		return err
+	}
+	o := journal.Options{
+		Dir: c.State, Rules: rules.For, Prefixes: rules.Prefixes(), Clock: s.clock, Durable: c.Locks.Durable, Log: s.log,
+	}
+	if c.Locks.Directories {
+		o.FS = s.tree
+		if o.Root, err = filepath.Abs(c.Root); err != nil {
+			return err
+		}
+	}
+	if s.store, err = journal.Open(ctx, o); err != nil {
+		return err
+	}
+	s.table, err = lock.NewTable(ctx, lock.Options{
+		Store: s.store, Clock: s.clock, Rules: rules, Log: s.log, Generation: s.store.Generation(),
+	})
+	return err
+}
+
+// makePrefixes makes the fixed parts of the rules' globs, so that the first MKD below /locks works.
+func (s *server) makePrefixes(rules *lock.Rules) error {
+	for _, p := range rules.Prefixes() {
+		if err := s.tree.MkdirAll(string(p), 0o755); err != nil {
+			return fmt.Errorf("could not make the directory of a [[lock]] rule: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *server) openDriver() (err error) {
+	c := s.config
+	o := driver.Options{
+		Tree: s.tree, Table: s.table, Clock: s.clock, NotesDir: filepath.Join(c.State, "notes"),
+		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c),
+	}
+	if c.TLS.Mode != config.TLSOff {
+		if s.tls, err = loadCertificate(c.TLS.Certificate, c.TLS.Key, s.log); err != nil {
+			return err
+		}
+		o.TLS = s.tls.config()
+	}
+	s.driver, err = driver.New(o)
+	return err
+}
+
+// listen opens all addresses, or none.
+func (s *server) listen(ctx context.Context) error {
+	var sources []control.Source
+	fail := func(err error) error {
+		for _, source := range sources {
+			err = errors.Join(err, source.Close())
+		}
+		return err
+	}
+	open := func(address string, source control.Source) error {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return fail(err)
+		}
+		source.Listener = l
+		sources = append(sources, source)
+		return nil
+	}
+	for _, address := range s.config.Listen {
+		if err := open(address, control.Source{}); err != nil {
+			return err
+		}
+	}
+	for _, address := range s.config.TLS.ImplicitListen {
+		if err := open(address, control.Source{TLS: s.tls.config()}); err != nil {
+			return err
+		}
+	}
+	a, err := listenAdmin(s.config.State, s.handler())
+	if err != nil {
+		return fail(err)
+	}
+	s.admin = a
+	s.listener = control.NewListener(control.Options{
+		NewHandler: s.driver.NewSession, Logger: s.log, UserTimeout: s.config.FTP.UserTimeout,
+		MaxConnections: s.config.FTP.MaxConnections, MaxPerAddress: s.config.FTP.MaxConnectionsPerAddress, IdleTimeout: s.config.FTP.IdleTimeout,
+	}, sources...)
+	return nil
+}
+
+// limits are the options of the control connections that a reload may change.
+func limits(c *config.Config) control.Limits {
+	return control.Limits{
+		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress, IdleTimeout: c.FTP.IdleTimeout,
+	}
+}
+
+// start begins to serve.
+func (s *server) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	run := func(what string, f func() error) {
+		s.background.Go(func() {
+			if err := f(); err != nil && ctx.Err() == nil {
+				s.failed <- fmt.Errorf("%s: %w", what, err)
+			}
+		})
+	}
+	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver}, Log: s.log}
+	run("watching the served tree", func() error { return s.table.Run(ctx) })
+	run("reaping", func() error { return reap.Run(ctx) })
+	run("serving", func() error { return s.driver.Serve(s.listener) })
+	run("control socket", func() error { return s.admin.serve() })
+}
+
+// sweepers are all that have something to sweep.
+type sweepers []reaper.Sweeper
+
+// Sweep implements reaper.Sweeper.
+func (all sweepers) Sweep(ctx context.Context) error {
+	var errs []error
+	for _, s := range all {
+		errs = append(errs, s.Sweep(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// stop ends the server in one order: no new connections; sessions, those with a transfer when that is over or
+// after drainTime; reaper and control socket; the journal and the tree last. It may be called at any point of the start.
+func (s *server) stop() error {
+	var errs []error
+	if s.listener != nil {
+		s.log.Info("stopping")
+		errs = append(errs, s.listener.Shutdown(control.Reply{Code: 421, Text: "the server stops"}))
+		errs = append(errs, s.drain())
+	}
+	if s.cancel != nil {
+		s.cancel()
+	}
+	if s.admin != nil {
+		errs = append(errs, s.admin.close())
+	}
+	s.background.Wait()
+	if s.driver != nil {
+		errs = append(errs, s.driver.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.tree != nil {
+		errs = append(errs, s.tree.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// drain waits until the sessions are over, and ends those that take too long.
+func (s *server) drain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	if err := errors.Join(s.listener.Wait(ctx), s.driver.Wait(ctx)); err == nil {
+		return nil
+	}
+	for conn := range s.listener.Conns() {
+		conn.Kick(control.Reply{Code: 421, Text: "the server stops"})
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	return errors.Join(s.listener.Wait(ctx), s.driver.Wait(ctx))
+}
+
+// reload takes over a changed configuration: all of it but the keys that need a restart, or nothing.
+func (s *server) reload(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, err := s.options.load()
+	if err != nil {
+		return err
+	}
+	plain := s.plain
+	if next, err = s.withAccount(next); err != nil {
+		s.plain = plain
+		return err
+	}
+	rules, err := lock.NewRules(rulesOf(next))
+	if err != nil {
+		return err
+	}
+	if s.tls != nil && next.TLS.Mode != config.TLSOff {
+		if err := s.tls.use(next.TLS.Certificate, next.TLS.Key); err != nil {
+			return err
+		}
+	}
+	if err := s.makePrefixes(rules); err != nil {
+		return err
+	}
+	for _, key := range config.RestartKeys(s.config, next) {
+		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
+	}
+	s.store.SetRules(rules.For)
+	if err := s.table.SetRules(ctx, rules); err != nil {
+		return err
+	}
+	s.tree.SetOptions(next.Files.Mode, next.Files.Durable, next.Files.UploadMaxAge)
+	s.driver.SetSettings(s.settings(next))
+	s.listener.SetLimits(limits(next))
+	s.config = next
+	s.log.Info("reloaded", "accounts", len(next.Accounts), "rules", len(next.Rules))
+	return nil
+}
+
+// settings is what the driver takes from the configuration.
+func (s *server) settings(c *config.Config) driver.Settings {
+	return driver.Settings{
+		Accounts:      &accounts{c.Accounts, s.passwords},
+		FirstPort:     c.FTP.PassivePorts.First,
+		LastPort:      c.FTP.PassivePorts.Last,
+		Active:        c.FTP.Active,
+		TLSRequired:   c.TLS.Mode == config.TLSRequired,
+		DataTimeout:   c.FTP.DataTimeout,
+		StatusFile:    c.FTP.StatusFile,
+		PublicAddress: newPublicAddress(c.FTP.PublicAddress, s.log),
+	}
+}
+
+// accounts are those of the configuration, as the driver wants them.
+type accounts struct {
+	all       []config.Account
+	passwords *config.Verifier
+}
+
+// Authenticate implements driver.Accounts.
+func (a *accounts) Authenticate(ctx context.Context, name, password string) (driver.Account, bool) {
+	found, err := a.passwords.Login(ctx, a.all, name, password)
+	if err != nil {
+		return driver.Account{}, false
+	}
+	return driver.Account{
+		Name: found.Name, Home: found.Home, Start: found.Start, Read: found.Reads(), Write: found.Writes(),
+		Networks: found.Networks, Chmod: found.Chmod, Admin: found.Admin,
+	}, true
+}
+
+// rulesOf are the lock rules of a configuration.
+func rulesOf(c *config.Config) []lock.Rule {
+	rules := make([]lock.Rule, len(c.Rules))
+	for i, r := range c.Rules {
+		rules[i] = lock.Rule{
+			Match: r.Match, MaxAge: r.MaxAge, MaxIdle: r.MaxIdle, OnDisconnect: lock.Disconnect(r.OnDisconnect),
+			Grace: r.Grace, LockDelay: r.LockDelay, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
+		}
+	}
+	return rules
+}
+
+// banner says where the server listens, with which account, and what to type next.
+func (s *server) banner() string {
+	c := s.config
+	address := s.listener.Addr().String()
+	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	account := c.Accounts[0].Name
+	login := account + ":" + s.plain
+	if s.plain == "" {
+		login = account // curl asks for the password
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "ftplockd listens on %s\n", strings.Join(s.addresses(), ", "))
+	fmt.Fprintf(&b, "serves %s; its own files are in %s\n", absolute(c.Root), absolute(c.State))
+	fmt.Fprintf(&b, "account %s", account)
+	if s.plain != "" {
+		fmt.Fprintf(&b, ", password %s", s.plain)
+	}
+	b.WriteString("\n\nTake a lock, see it refused, give it back:\n\n")
+	for _, command := range []string{"MKD", "MKD", "RMD"} {
+		fmt.Fprintf(&b, "  curl -sv -u %s -Q '%s /locks/demo' ftp://%s/ 2>&1 | grep demo\n", login, command, address)
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// addresses are those that the server listens on, with the port that the system chose for ":0".
+func (s *server) addresses() []string {
+	var all []string
+	for _, a := range s.listener.Addrs() {
+		all = append(all, a.String())
+	}
+	return all
+}
+
+func absolute(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}

@@ -1,0 +1,307 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Config is the whole configuration. The toml tag of each field is its key in
+// the file; a field tagged restart takes effect only when the server starts, see
+// [RestartKeys]; an enum tag lists all that a field may be.
+//
+// A Config is not changed once it is in use: a reload makes another one.
+type Config struct {
+	// Listen has the addresses to listen on, each "host:port"; without a host: all.
+	Listen []string `toml:"listen" restart:"yes"`
+	// Root is the directory that clients see as "/". Relative to the directory the server starts in.
+	Root string `toml:"root" restart:"yes"`
+	// State is the directory of the journal, the notes and the control socket. Neither of Root and State
+	// lies inside the other. Relative to the directory the server starts in.
+	State string `toml:"state" restart:"yes"`
+
+	FTP   FTP   `toml:"ftp"`
+	TLS   TLS   `toml:"tls"`
+	Files Files `toml:"files"`
+	Locks Locks `toml:"locks"`
+
+	// Accounts are those who may log in. None at all stands for the one of [BuiltinAccount].
+	Accounts []Account `toml:"account"`
+	// Rules say which names are locks; the first whose Match fits decides. A file without any has those of [Default].
+	Rules []Rule `toml:"lock"`
+
+	// Warnings is what [Parse] took though it is hardly meant so. It is no key.
+	Warnings Errors `toml:"-"`
+}
+
+// FTP is how the server speaks with its clients.
+type FTP struct {
+	// PassivePorts are the ports for passive data connections; none: whatever the kernel gives.
+	PassivePorts PortRange `toml:"passive_ports" restart:"yes"`
+	// PublicAddress is the IPv4 address, or the name of one, told to passive clients; "": the one they connected to.
+	PublicAddress string `toml:"public_address" restart:"yes"`
+	// Active allows active data connections (PORT, EPRT).
+	Active bool `toml:"active" restart:"yes"`
+	// IdleTimeout ends a session that sends no command for so long, unless it speaks for a lock. 0: never.
+	IdleTimeout time.Duration `toml:"idle_timeout"`
+	// DataTimeout gives up a transfer that moves no byte for so long. 0: never.
+	DataTimeout time.Duration `toml:"data_timeout"`
+	// UserTimeout gives up a machine that acknowledges nothing for so long. 0: the system's own, many minutes.
+	UserTimeout time.Duration `toml:"user_timeout"`
+	// MaxConnections bounds the control connections. 0: no limit.
+	MaxConnections int `toml:"max_connections"`
+	// MaxConnectionsPerAddress bounds those of one client address. 0: no limit.
+	MaxConnectionsPerAddress int `toml:"max_connections_per_address"`
+	// StatusFile is where in the served tree the read-only list of locks shows, an absolute path. "": nowhere.
+	StatusFile string `toml:"status_file"`
+}
+
+// What TLS.Mode may be.
+const (
+	TLSOff      = "off"      // AUTH TLS is refused
+	TLSOptional = "optional" // as the client likes
+	TLSRequired = "required" // no login and no data without
+)
+
+// TLS is whether connections are encrypted.
+type TLS struct {
+	Mode string `toml:"mode" enum:"off,optional,required" restart:"yes"`
+	// Certificate and Key are PEM files. A reload reads them again.
+	Certificate string `toml:"certificate"`
+	Key         string `toml:"key"`
+	// ImplicitListen has addresses where TLS starts with the first byte, without AUTH.
+	ImplicitListen []string `toml:"implicit_listen" restart:"yes"`
+}
+
+// What Files.OnAbort may be.
+const (
+	AbortDiscard = "discard"
+	AbortKeep    = "keep" // the same account may go on with REST
+)
+
+// Files is what becomes of uploads.
+type Files struct {
+	// Mode is that of new files, permission bits only. An existing file keeps its own.
+	Mode fs.FileMode `toml:"mode"`
+	// UploadMaxAge gives up an upload without progress for so long. 0: never.
+	UploadMaxAge time.Duration `toml:"upload_max_age"`
+	// OnAbort is what becomes of an upload that did not end well.
+	OnAbort string `toml:"on_abort" enum:"discard,keep"`
+	// Durable syncs an upload to the disk before its 226.
+	Durable bool `toml:"durable"`
+}
+
+// Locks is what holds for all locks.
+type Locks struct {
+	// Directories makes each lock a directory on disk, too.
+	Directories bool `toml:"directories" restart:"yes"`
+	// Durable syncs a grant to the disk before the client hears of it.
+	Durable bool `toml:"durable" restart:"yes"`
+	// ReadersShare lets read-only accounts hold a lock together.
+	ReadersShare bool `toml:"readers_share"`
+}
+
+// What Account.Access may be.
+const (
+	AccessReadWrite = "read-write"
+	AccessReadOnly  = "read-only"
+	AccessWriteOnly = "write-only"
+)
+
+// Account is one who may log in.
+type Account struct {
+	Name string `toml:"name"`
+	// Password is a hash in the form that [HashPassword] makes, or one of bcrypt.
+	Password string `toml:"password"`
+	// Home is the directory in the served tree that the account sees as "/".
+	Home string `toml:"home"`
+	// Start is where it is after login, a path as the account sees it.
+	Start string `toml:"start"`
+	// Access is what it may do with files. Locks it may take in any case.
+	Access string `toml:"access" enum:"read-write,read-only,write-only"`
+	// Networks are where it may come from; none: anywhere. See [Account.Allows].
+	Networks []netip.Prefix `toml:"networks"`
+	// Chmod lets it change the modes of files (SITE CHMOD).
+	Chmod bool `toml:"chmod"`
+	// Admin lets it break locks.
+	Admin bool `toml:"admin"`
+}
+
+// What Rule.OnDisconnect, Release, Queue and Commit may be.
+const (
+	DisconnectKeep    = "keep"
+	DisconnectRelease = "release"
+
+	ReleaseUser    = "user"
+	ReleaseSession = "session"
+	ReleaseAnyone  = "anyone"
+
+	QueueOff  = "off"
+	QueueFair = "fair"
+
+	CommitUpload  = "upload"
+	CommitRelease = "release"
+)
+
+// Rule says which names are locks and how they live.
+type Rule struct {
+	// Match is a doublestar glob over the whole name, which begins with "/".
+	Match string `toml:"match"`
+	// MaxAge ends a lock so long after it was acquired. 0: never.
+	MaxAge time.Duration `toml:"max_age"`
+	// MaxIdle ends a lock so long after its holder's last sign of life. 0: off.
+	MaxIdle time.Duration `toml:"max_idle"`
+	// OnDisconnect is what the end of the acquiring connection does.
+	OnDisconnect string `toml:"on_disconnect" enum:"keep,release"`
+	// Grace puts that off for so long, only with DisconnectRelease. 0: at once.
+	Grace time.Duration `toml:"grace"`
+	// LockDelay keeps everybody from a lock for so long after it was taken away. 0: off.
+	LockDelay time.Duration `toml:"lock_delay"`
+	// Release is who may give it back.
+	Release string `toml:"release" enum:"user,session,anyone"`
+	// Wait is how long MKD on a held lock waits for it. 0: not at all.
+	Wait time.Duration `toml:"wait"`
+	// Queue keeps the place of clients that try again and again.
+	Queue string `toml:"queue" enum:"off,fair"`
+	// QueueHold is how long a freed lock is kept for the client whose turn it is, at most.
+	QueueHold time.Duration `toml:"queue_hold"`
+	// Reentrant counts a second MKD by the holding session instead of refusing it.
+	Reentrant bool `toml:"reentrant"`
+	// Shared names the accounts that may hold it together.
+	Shared []string `toml:"shared"`
+	// Limit is how many locks there may be directly below one directory. 0: any number.
+	Limit int `toml:"limit"`
+	// Protects has the paths that only the holder may change; $1, $2 stand for the wildcards of Match.
+	Protects []string `toml:"protects"`
+	// Commit is when protected files are published.
+	Commit string `toml:"commit" enum:"upload,release"`
+	// AllowCwd lets anybody change into the lock directory.
+	AllowCwd bool `toml:"allow_cwd"`
+}
+
+// PortRange is a range of TCP ports, both ends included. The zero value is no range.
+type PortRange struct{ First, Last uint16 }
+
+// IsZero reports whether there is no range.
+func (r PortRange) IsZero() bool { return r == PortRange{} }
+
+// Len returns how many ports there are in it.
+func (r PortRange) Len() int {
+	if r.IsZero() {
+		return 0
+	}
+	return int(r.Last) - int(r.First) + 1
+}
+
+// String returns it as the file has it: "30000-30999", "30000", or "".
+func (r PortRange) String() string {
+	switch {
+	case r.IsZero():
+		return ""
+	case r.First == r.Last:
+		return strconv.Itoa(int(r.First))
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// Default returns the configuration of a server that was given no file. It is
+// valid. It has no account: see [BuiltinAccount].
+func Default() *Config {
+	return &Config{
+		Listen: []string{"127.0.0.1:2121"},
+		Root:   "ftplockd-data/files",
+		State:  "ftplockd-data/state",
+		FTP: FTP{
+			PassivePorts:   PortRange{30000, 30999},
+			Active:         true,
+			IdleTimeout:    5 * time.Minute,
+			DataTimeout:    time.Minute,
+			UserTimeout:    30 * time.Second,
+			MaxConnections: 16000,
+			StatusFile:     "/.locks.json",
+		},
+		TLS: TLS{Mode: TLSOff},
+		Files: Files{
+			Mode:         0o644,
+			UploadMaxAge: time.Hour,
+			OnAbort:      AbortDiscard,
+			Durable:      true,
+		},
+		Locks: Locks{Directories: true, Durable: true},
+		Rules: []Rule{DefaultRule("/locks/**"), DefaultRule("**/*_lock")},
+	}
+}
+
+// DefaultAccount returns what an [[account]] is of which only the name and the password are given.
+func DefaultAccount(name, hash string) Account {
+	return Account{Name: name, Password: hash, Home: "/", Start: "/", Access: AccessReadWrite}
+}
+
+// DefaultRule returns what a [[lock]] is of which only the match is given.
+func DefaultRule(match string) Rule {
+	return Rule{
+		Match:        match,
+		MaxAge:       10 * time.Minute,
+		OnDisconnect: DisconnectKeep,
+		Release:      ReleaseUser,
+		Queue:        QueueOff,
+		QueueHold:    15 * time.Second,
+		Commit:       CommitUpload,
+	}
+}
+
+// Account returns the account of that name, spelled exactly so.
+func (c *Config) Account(name string) (Account, bool) {
+	i := slices.IndexFunc(c.Accounts, func(a Account) bool { return a.Name == name })
+	if i < 0 {
+		return Account{}, false
+	}
+	return c.Accounts[i], true
+}
+
+// Allows reports whether the account may come from that address. An IPv4
+// address counts as such also when it arrives as one of IPv6 (::ffff:10.0.0.5),
+// as it does on a socket that serves both; a zone is ignored.
+func (a Account) Allows(from netip.Addr) bool {
+	from = from.Unmap().WithZone("")
+	return len(a.Networks) == 0 ||
+		slices.ContainsFunc(a.Networks, func(p netip.Prefix) bool { return p.Contains(from) })
+}
+
+// Reads reports whether the account may read files.
+func (a Account) Reads() bool { return a.Access != AccessWriteOnly }
+
+// Writes reports whether the account may write files.
+func (a Account) Writes() bool { return a.Access != AccessReadOnly }
+
+// RestartKeys returns the keys, in the order of the file, that differ between
+// the running configuration and the next and that a reload cannot change:
+// the server must say so and go on with the running value of each.
+//
+// They are listen, root, state, ftp.passive_ports, ftp.public_address,
+// ftp.active, tls.mode, tls.implicit_listen, locks.directories and
+// locks.durable: all that is read once, when listeners and stores are made.
+func RestartKeys(running, next *Config) []string {
+	var keys []string
+	was := make(map[string]any)
+	walk(running, func(f field) { was[f.key] = f.value.Interface() })
+	walk(next, func(f field) {
+		if f.tag.Get("restart") != "" && !sameValue(was[f.key], f.value.Interface()) {
+			keys = append(keys, f.key)
+		}
+	})
+	return keys
+}
+
+// sameValue compares two values of one key; an empty list is as good as none.
+func sameValue(a, b any) bool {
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	if va.Kind() == reflect.Slice && va.Len() == 0 && vb.Len() == 0 {
+		return true
+	}
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,390 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/config"
+)
+
+const goodHash = "$2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234"
+
+// account is a valid [[account]] for keys to follow.
+const account = "[[account]]\nname = \"a\"\npassword = \"" + goodHash + "\"\n"
+
+// lock is a valid [[lock]] for keys to follow.
+const lock = "[[lock]]\nmatch = \"/x\"\n"
+
+func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
+	for name, c := range map[string]struct{ file, want string }{
+		// spelling
+		"misspelt key": {"lisen = []", "f:1: lisen: unknown key; did you mean listen?"},
+		"dash for underscore": {"[ftp]\nidle-timeout = \"1s\"",
+			"f:2: ftp.idle-timeout: unknown key; did you mean idle_timeout?"},
+		"swapped letters": {"[ftp]\nidel_timeout = \"1s\"",
+			"f:2: ftp.idel_timeout: unknown key; did you mean idle_timeout?"},
+		"misspelt section": {"[file]\nmode = \"0644\"\nx = 1",
+			"f:1: file: unknown section; did you mean files?"},
+		"misspelt list of sections": {"[[loc]]\nmatch = \"/x\"",
+			"f:1: loc: unknown section; did you mean lock?"},
+		"key of another section": {lock + "idle_timeout = \"1s\"",
+			"f:3: lock[1].idle_timeout: unknown key here; it belongs in [ftp]"},
+		"key of a rule at the top": {"max_age = \"1s\"",
+			"f:1: max_age: unknown key here; it belongs in [[lock]]"},
+		"top key below a section": {"[ftp]\nlisten = [\":21\"]",
+			"f:2: ftp.listen: unknown key here; it belongs at the top of the file, before the first [section]"},
+		"nothing like it": {"[tls]\nzzzzzz = 1",
+			"f:2: tls.zzzzzz: unknown key; there are mode, certificate, key, implicit_listen"},
+		"not a key of the file": {"Warnings = []",
+			"f:1: Warnings: unknown key; there are listen, root, state, ftp, tls, files, locks, account, lock"},
+		"the tag of what is no key": {"- = 1", "f:1: -: unknown key; there are listen, root, state, ftp, tls, files, locks, account, lock"},
+		"dotted key":                {"ftp.actve = true", "f:1: ftp.actve: unknown key; did you mean active?"},
+
+		// TOML
+		"syntax error":            {"root = \"/x\"\nlisten == 1", "f:2: unexpected character U+003D '=' at start of value"},
+		"what precedes it counts": {"lisen = 1\nroot = ", "f:1: lisen: unknown key; did you mean listen?\nf:2: expected value, not end of input"},
+		"key twice":               {"root = \"/a\"\nroot = \"/b\"", "f:2: root: already set in line 1"},
+		"keys below a value":      {"root = \"/a\"\nroot.b = 1\nroot.c.d = 2", "f:2: root: already set in line 1\nf:3: root: already set in line 1"},
+		"section twice":           {"[ftp]\n[tls]\n[ftp]", "f:3: ftp: table ftp already exists"},
+		"no UTF-8":                {"root = \"\xff\"", "f:1: invalid UTF-8 character in basic string"},
+
+		// kinds of values
+		"number for a duration": {"[ftp]\nidle_timeout = 90",
+			`f:2: ftp.idle_timeout: must be a duration in quotes, such as "90s", "10m" or "1h30m", or "0"`},
+		"duration without a unit": {"[ftp]\nidle_timeout = \"90\"",
+			`f:2: ftp.idle_timeout: "90": must be a duration in quotes, such as "90s", "10m" or "1h30m", or "0"`},
+		"text for a number": {"[ftp]\nmax_connections = \"9\"",
+			"f:2: ftp.max_connections: must be a whole number, without quotes"},
+		"fraction":                       {"[ftp]\nmax_connections = 1.5", "f:2: ftp.max_connections: must be a whole number, without quotes"},
+		"text for true or false":         {"[ftp]\nactive = \"yes\"", "f:2: ftp.active: must be true or false, without quotes"},
+		"number for a text":              {"root = 1", "f:1: root: must be a string in quotes, not a number"},
+		"text for a list":                {"listen = \":21\"", `f:1: listen: must be a list, such as ["one", "two"], not a string`},
+		"number in a list":               {"listen = [\":21\",\n22]", "f:2: listen[2]: must be a string in quotes, not a number"},
+		"value for a section":            {"ftp = 1", "f:1: ftp: write it as a section: [ftp]"},
+		"one bracket":                    {"[account]\nname = \"a\"", "f:1: account: there may be several: write [[account]] with two brackets"},
+		"two brackets":                   {"[[ftp]]\nactive = true", "f:1: ftp: write it as a section: [ftp]"},
+		"text for a rule":                {"lock = [\"/x\"]", "f:1: lock[1]: write [[lock]] with its keys below"},
+		"mode not octal":                 {"[files]\nmode = \"0689\"", `f:2: files.mode: "0689": must be an octal mode in quotes, such as "0644"`},
+		"mode without quotes":            {"[files]\nmode = 0o644", `f:2: files.mode: must be an octal mode in quotes, such as "0644"`},
+		"mode with more":                 {"[files]\nmode = \"4755\"", `f:2: files.mode: 04755: permissions only, at most 0777`},
+		"mode that locks the server out": {"[files]\nmode = \"0444\"", `f:2: files.mode: "0444": its owner, who is the server itself, must be able to read and write`},
+		"no ports":                       {"[ftp]\npassive_ports = \"a-b\"", `f:2: ftp.passive_ports: "a-b": must be a range of ports, such as "30000-30999", or ""`},
+		"port 0":                         {"[ftp]\npassive_ports = \"0-9\"", `f:2: ftp.passive_ports: "0-9": must be a range of ports, such as "30000-30999", or ""`},
+		"port too large":                 {"[ftp]\npassive_ports = \"9-65536\"", `f:2: ftp.passive_ports: "9-65536": must be a range of ports, such as "30000-30999", or ""`},
+		"no network":                     {account + "networks = [\"lan\"]", `f:4: account[1].networks[1]: "lan": must be an address or a network, such as "10.0.0.5" or "10.0.0.0/8"`},
+
+		// values of one key
+		"negative duration": {"[ftp]\nidle_timeout = \"-1s\"", `f:2: ftp.idle_timeout: "-1s": must not be negative`},
+		"negative number":   {"[ftp]\nmax_connections = -1", "f:2: ftp.max_connections: -1: must not be negative"},
+		"unknown word":      {lock + "release = \"sesion\"", `f:3: lock[1].release: "sesion": must be one of user, session, anyone; did you mean "session"?`},
+		"word unlike any":   {lock + "release = \"zzz\"", `f:3: lock[1].release: "zzz": must be one of user, session, anyone`},
+		"reversed ports":    {"[ftp]\npassive_ports = \"9-8\"", `f:2: ftp.passive_ports: "9-8": the range is reversed; did you mean "8-9"?`},
+		"nowhere to listen": {"listen = []", `f:1: listen: no address to listen on; the default is ["127.0.0.1:2121"]`},
+		"listen without port": {"listen = [\n\"127.0.0.1\"]",
+			`f:2: listen[1]: "127.0.0.1": must be "host:port", such as "127.0.0.1:2121" or ":2121"`},
+		"port with a name":  {`listen = [":ftp"]`, `f:1: listen[1]: ":ftp": the port must be a number up to 65535`},
+		"port above 65535":  {`listen = [":65536"]`, `f:1: listen[1]: ":65536": the port must be a number up to 65535`},
+		"listen on no host": {`listen = ["a b:21"]`, `f:1: listen[1]: "a b:21": "a b" is no address and no host name`},
+		"listen twice":      {`listen = [":21", ":21"]`, `f:1: listen[2]: ":21": already in listen[1]`},
+		"public IPv6": {"[ftp]\npublic_address = \"::1\"",
+			`f:2: ftp.public_address: "::1": PASV can only tell an IPv4 address (RFC 959); IPv6 clients use EPSV and need none`},
+		"public port":          {"[ftp]\npublic_address = \"a:21\"", `f:2: ftp.public_address: "a:21": must be an IPv4 address or a host name, without a port`},
+		"relative status file": {"[ftp]\nstatus_file = \"x\"", `f:2: ftp.status_file: "x": must be an absolute path, such as "/.locks.json", or ""`},
+		"unclean status file":  {"[ftp]\nstatus_file = \"/../x\"", `f:2: ftp.status_file: "/../x": must be an absolute path, such as "/.locks.json", or ""`},
+
+		// values that do not go together
+		"state inside root":            {"root = \"/srv\"\nstate = \"/srv/a/../state\"", `f:2: state: state "/srv/a/../state" lies inside root "/srv", where clients would see it`},
+		"state inside root, with dots": {"root = \"/srv\"\nstate = \"/srv/..state\"", `f:2: state: state "/srv/..state" lies inside root "/srv", where clients would see it`},
+		"root with a NUL":              {`root = "/a\u0000b"`, "f:1: root: must not contain a NUL"},
+		"state with a NUL":             {`state = "/a\u0000b"`, "f:1: state: must not contain a NUL"},
+		"root inside state":            {"root = \"/srv/x\"\nstate = \"/srv\"", `f:2: state: root "/srv/x" lies inside state "/srv"`},
+		"root around the default state": {"root = \".\"",
+			`f:1: root: state "ftplockd-data/state" lies inside root ".", where clients would see it`},
+		"one directory for both": {"state = \"/srv/\"\nroot = \"/srv\"", "f:1: state: root and state must not be the same directory"},
+		"no root":                {`root = ""`, "f:1: root: missing: the directory that clients see"},
+		"no state":               {`state = ""`, "f:1: state: missing: the directory for the server's own files"},
+		"TLS without files": {"[tls]\n\nmode = \"required\"",
+			"f:1: tls.certificate: missing: tls.mode \"required\" needs a certificate\n" +
+				"f:1: tls.key: missing: tls.mode \"required\" needs the certificate's key"},
+		"implicit TLS without TLS": {"[tls]\nimplicit_listen = [\":990\"]", "f:2: tls.implicit_listen: needs tls.mode optional or required"},
+		"implicit TLS on the same port": {"listen = [\":990\"]\n[tls]\nmode = \"optional\"\ncertificate = \"c\"\nkey = \"k\"\nimplicit_listen = [\":990\"]",
+			`f:6: tls.implicit_listen[1]: ":990": already in listen[1]`},
+
+		// accounts
+		"no account": {"account = []", "f:1: account: no account: nobody could log in; leave account out for the built-in one"},
+		"account without anything": {account + "[[account]]",
+			"f:4: account[2].name: missing: the name that the client gives with USER\n" +
+				`f:4: account[2].password: missing: make one with "ftplockd passwd"`},
+		"account twice":      {account + account, `f:5: account[2].name: "a": account 1 has that name already`},
+		"account named host": {"[[account]]\nname = \"host\"\npassword = \"" + goodHash + "\"", `f:2: account[1].name: "host": is what locks made on the server's own machine are owned by; choose another name`},
+		"account with a line end": {"[[account]]\nname = \"a\\r\\nDELE b\"\npassword = \"" + goodHash + "\"",
+			`f:2: account[1].name: "a\r\nDELE b": must not begin or end with a space or contain control characters`},
+		"account with a space": {"[[account]]\nname = \"a \"\npassword = \"" + goodHash + "\"",
+			`f:2: account[1].name: "a ": must not begin or end with a space or contain control characters`},
+		"home with a line end": {account + "home = \"/a\\nb\"",
+			`f:4: account[1].home: "/a\nb": must be an absolute path in the served tree, such as "/" or "/phone"`},
+		"relative home": {account + "home = \"x\"", `f:4: account[1].home: "x": must be an absolute path in the served tree, such as "/" or "/phone"`},
+		"home that leads out": {account + "home = \"/../x\"",
+			`f:4: account[1].home: "/../x": must be an absolute path in the served tree, such as "/" or "/phone"`},
+		"relative start": {account + "start = \"x\"", `f:4: account[1].start: "x": must be an absolute path as the account sees it, such as "/"`},
+		"network with bits behind the mask": {account + "networks = [\"10.0.0.5/24\"]",
+			`f:4: account[1].networks[1]: "10.0.0.5/24": has bits set behind the mask; did you mean "10.0.0.0/24"?`},
+		"network of mapped addresses": {account + "networks = [\"::ffff:10.0.0.0/104\"]",
+			`f:4: account[1].networks[1]: "::ffff:10.0.0.0/104": write it as a network of IPv4`},
+
+		// rules
+		"no rule":          {"lock = []", "f:1: lock: no rule: nothing would be a lock; leave lock out for the default rules"},
+		"rule for nothing": {"[[lock]]", `f:1: lock[1].match: missing: a glob over the names that are locks, such as "**/*_lock"`},
+		"bad glob":         {"[[lock]]\nmatch = \"/[a\"", `f:2: lock[1].match: "/[a": is no glob; a bracket or brace is not closed`},
+		"glob without a slash": {"[[lock]]\nmatch = \"*_lock\"",
+			`f:2: lock[1].match: "*_lock": would fit no name, they all begin with "/"; did you mean "**/*_lock"?`},
+		"glob that ends with a slash": {"[[lock]]\nmatch = \"/locks/\"",
+			`f:2: lock[1].match: "/locks/": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
+		"glob with two slashes": {"[[lock]]\nmatch = \"/a//b\"",
+			`f:2: lock[1].match: "/a//b": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
+		"glob with a dot": {"[[lock]]\nmatch = \"/a/./b\"",
+			`f:2: lock[1].match: "/a/./b": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
+		"glob with two dots at its end": {"[[lock]]\nmatch = \"/a/..\"",
+			`f:2: lock[1].match: "/a/..": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
+		"glob of the tree itself": {"[[lock]]\nmatch = \"/\"", `f:2: lock[1].match: "/": is the served tree itself, which is never a lock`},
+		"lock without end": {lock + "max_age = \"0\"\nrelease = \"session\"",
+			`f:4: lock[1].release: nobody could ever end such a lock once its connection is gone: give it a max_age or a max_idle, or on_disconnect = "release"`},
+		"grace for nothing": {lock + "grace = \"1s\"", `f:3: lock[1].grace: has a meaning only with on_disconnect = "release"`},
+
+		// one complaint for one mistake
+		"a name of the wrong kind is not missing as well": {"[[account]]\nname = 1\npassword = \"" + goodHash + "\"",
+			"f:2: account[1].name: must be a string in quotes, not a number"},
+		"a key that begins like another is still checked": {"[ftp]\nmax_connections = 1.5\nmax_connections_per_address = -1",
+			"f:2: ftp.max_connections: must be a whole number, without quotes\n" +
+				"f:3: ftp.max_connections_per_address: -1: must not be negative"},
+		"a line with two sections in one list keeps the count": {"account = [1, {name = \"a\"}]",
+			"f:1: account[1]: write [[account]] with its keys below\n" +
+				`f:1: account[2].password: missing: make one with "ftplockd passwd"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := config.Parse([]byte(c.file), "f")
+			if err == nil || err.Error() != c.want {
+				t.Errorf("\ngot  %v\nwant %v", err, c.want)
+			}
+			var list config.Errors
+			if !errors.As(err, &list) {
+				t.Error("not Errors")
+			}
+		})
+	}
+}
+
+func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
+	for name, file := range map[string]string{
+		"a lock that its age ends":           lock + "release = \"session\"",
+		"a lock that idleness ends":          lock + "max_age = \"0\"\nmax_idle = \"1m\"\nrelease = \"session\"",
+		"a lock that the disconnect ends":    lock + "max_age = \"0\"\non_disconnect = \"release\"\nrelease = \"session\"",
+		"a lock that anyone ends":            lock + "max_age = \"0\"\nrelease = \"anyone\"",
+		"a sibling of root with its prefix":  "root = \"/srv/files\"\nstate = \"/srv/files-state\"",
+		"port 0 twice":                       `listen = ["127.0.0.1:0", "127.0.0.1:0"]`,
+		"inline tables":                      `lock = [{match = "/x"}, {match = "/y"}]`,
+		"dotted keys":                        `ftp.active = false`,
+		"IPv6 addresses":                     `listen = ["[::1]:21", "[fe80::1%eth0]:21"]`,
+		"implicit TLS alone":                 "listen = []\ntls = {mode = \"required\", certificate = \"c\", key = \"k\", implicit_listen = [\":990\"]}",
+		"a glob over everything":             "[[lock]]\nmatch = \"**\"",
+		"a glob with alternatives":           "[[lock]]\nmatch = \"{/a,/b}/*\"",
+		"keys that are not built but off":    lock + "wait = \"0s\"\nqueue = \"off\"\nqueue_hold = \"15s\"\nshared = []\nlimit = 0\nprotects = []\ncommit = \"upload\"\nreentrant = false",
+		"Windows line ends":                  "root = \"/x\"\r\n[ftp]\r\nactive = false\r\n",
+		"numbers with underscores, in hex":   "[ftp]\nmax_connections = 1_000\nmax_connections_per_address = 0x10",
+		"bcrypt of the 2a and 2b kinds":      strings.ReplaceAll(account, "$2y", "$2a") + strings.NewReplacer("$2y", "$2b", `"a"`, `"b"`).Replace(account),
+		"a passive port that is only one":    "[ftp]\npassive_ports = \"4000\"",
+		"a public name with a dot at an end": "[ftp]\npublic_address = \"ftp.example.org.\"",
+	} {
+		if c, err := config.Parse([]byte(file), "f"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if len(c.Warnings) > 0 {
+			t.Errorf("%s: %v", name, c.Warnings)
+		}
+	}
+}
+
+func TestParseReportsEverythingAtOnceByLine(t *testing.T) {
+	_, err := config.Parse([]byte(`listn = [":21"]
+root = "/srv"
+state = "/srv/state"
+
+[ftp]
+idle_timeout = "5 minutes"
+passive_ports = "9-8"
+
+[[account]]
+name = "a"
+password = "secret"
+
+[[lock]]
+match = "[x"
+wait = "1s"
+release = "nobody"
+`), "ftplockd.toml")
+	want := `ftplockd.toml:1: listn: unknown key; did you mean listen?
+ftplockd.toml:3: state: state "/srv/state" lies inside root "/srv", where clients would see it
+ftplockd.toml:6: ftp.idle_timeout: "5 minutes": must be a duration in quotes, such as "90s", "10m" or "1h30m", or "0"
+ftplockd.toml:7: ftp.passive_ports: "9-8": the range is reversed; did you mean "8-9"?
+ftplockd.toml:11: account[1].password: not a password hash: make one with "ftplockd passwd" (argon2id), or use a bcrypt hash
+ftplockd.toml:14: lock[1].match: "[x": is no glob; a bracket or brace is not closed
+ftplockd.toml:15: lock[1].wait: not in this version: MKD on a held lock does not wait; leave it out or set it to "0"
+ftplockd.toml:16: lock[1].release: "nobody": must be one of user, session, anyone`
+	if err == nil || err.Error() != want {
+		t.Errorf("\ngot\n%v\nwant\n%v", err, want)
+	}
+}
+
+func TestParseRefusesWhatIsNotBuilt(t *testing.T) {
+	for setting, off := range map[string]string{
+		`[files]` + "\n" + `on_abort = "keep"`:    `"discard"`,
+		`[locks]` + "\n" + `readers_share = true`: `false`,
+		lock + `wait = "5s"`:                      `"0"`,
+		lock + `queue = "fair"`:                   `"off"`,
+		lock + `queue_hold = "1s"`:                `"15s"`,
+		lock + `reentrant = true`:                 `false`,
+		lock + `shared = ["a"]`:                   `[]`,
+		lock + `limit = 2`:                        `0`,
+		lock + `protects = ["/x"]`:                `[]`,
+		lock + `commit = "release"`:               `"upload"`,
+	} {
+		_, err := config.Parse([]byte(setting), "f")
+		if err == nil || !strings.Contains(err.Error(), "not in this version: ") || !strings.HasSuffix(err.Error(), "set it to "+off) {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
+}
+
+func TestErrorsNeverShowAPassword(t *testing.T) {
+	const secret = "hunter2hunter2"
+	for _, line := range []string{
+		`password = "` + secret + `"`, `password = ["` + secret + `"]`, `passwrod = "` + secret + `"`,
+		`password = "$argon2id$` + secret + `"`, `password = "` + secret, `password = ` + secret,
+		`password = "$2y$10$` + secret + `"`, `password = '` + secret + `' x`,
+	} {
+		_, err := config.Parse([]byte("[[account]]\nname = \"a\"\n"+line), "f")
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for name, c := range map[string]struct{ file, want string }{
+		"a rule that an earlier one covers": {"[[lock]]\nmatch = \"/locks/**\"\n[[lock]]\nmatch = \"/locks/a/*_x\"",
+			`f:4: lock[2].match: warning: "/locks/a/*_x" is never used: all it fits is taken by "/locks/**" of lock[1]; the first match wins`},
+		"the same rule twice": {"[[lock]]\nmatch = \"/[ab]\"\n[[lock]]\nmatch = \"/[ab]\"",
+			`f:4: lock[2].match: warning: "/[ab]" is never used: all it fits is taken by "/[ab]" of lock[1]; the first match wins`},
+		"a private key for everybody": {"root = \"/srv\"\n[tls]\nmode = \"optional\"\ncertificate = \"/srv/c\"\nkey = \"/srv/k\"",
+			"f:5: tls.key: warning: lies inside root, where clients can read it"},
+		"a port for two things": {`listen = [":30005"]`, "f:1: listen[1]: warning: port 30005 is one of ftp.passive_ports, too"},
+	} {
+		got, err := config.Parse([]byte(c.file), "f")
+		if err != nil || got.Warnings.Error() != c.want {
+			t.Errorf("%s: %v\ngot  %v\nwant %v", name, err, got.Warnings, c.want)
+		}
+	}
+}
+
+func TestRulesThatOverlapOnlyInPartAreNoWarning(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"/a/*", "/a/**"}, {"**/*_lock", "/locks/**"}, {"/locks/**", "**/*_lock"}, {"**/x*", "**/*x"},
+		{"/a/?", "/a/*"}, {"/*", "/**"}, {"**/a_lock", "**/*_lock"}, {"/*/*", "/?/**"}, {"/{a,b}", "/a"},
+	} {
+		file := fmt.Sprintf("[[lock]]\nmatch = %q\n[[lock]]\nmatch = %q", pair[0], pair[1])
+		if c, err := config.Parse([]byte(file), "f"); err != nil || c.Warnings != nil {
+			t.Errorf("%q: %v %v", pair, err, c.Warnings)
+		}
+	}
+}
+
+func TestStateInsideRootThroughALink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "files/sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "files/sub"), filepath.Join(dir, "elsewhere")); err != nil {
+		t.Skip(err)
+	}
+	c := config.Default()
+	c.Root, c.State = filepath.Join(dir, "files"), filepath.Join(dir, "elsewhere/state")
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "lies inside root") {
+		t.Error(err)
+	}
+}
+
+func TestValidateAfterAChange(t *testing.T) {
+	c := config.Default()
+	c.Listen = []string{"nonsense"}
+	err := c.Validate()
+	if want := `listen[1]: "nonsense": must be "host:port", such as "127.0.0.1:2121" or ":2121"`; err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestValidateFindsWhatNoFileCanSay(t *testing.T) {
+	c := config.Default()
+	c.FTP.PassivePorts.First = 0
+	if err := c.Validate(); err == nil || err.Error() != "ftp.passive_ports: port 0 is none" {
+		t.Error(err)
+	}
+	c = config.Default()
+	c.Accounts = []config.Account{config.DefaultAccount("a", goodHash)}
+	c.Accounts[0].Networks = []netip.Prefix{{}}
+	if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), "account[1].networks[1]: must be") {
+		t.Error(err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f.toml")
+	if _, err := config.Load(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(file, []byte("root = \"/x\"\nrot = 1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Load(file); err == nil || err.Error() != file+":2: rot: unknown key; did you mean root?" {
+		t.Error(err)
+	}
+}
+
+func TestLoadWarnsOfAFileThatClientsCanRead(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f.toml")
+	for root, warnings := range map[string]int{dir: 1, filepath.Join(dir, "files"): 0} {
+		if err := os.WriteFile(file, fmt.Appendf(nil, "root = %q\nstate = \"/state\"", root), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := config.Load(file); err != nil || len(c.Warnings) != warnings {
+			t.Error(root, c, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(config.Example())
+	f.Add([]byte(account + lock))
+	f.Add([]byte("account = [{name=\"a\"}]\nftp.active = false\n[ftp.x]\n[[ftp.x.y]]\n[a.b]\n[[a.b]]"))
+	f.Add([]byte("[[a]]\n[a.b]\nc = 1\n[[a.b]]\n\"\" = [[1], {}, 1.5, 1979-05-27]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.Parse(data, "f")
+		var list config.Errors
+		switch {
+		case err == nil && c.Validate() != nil:
+			t.Errorf("accepted, then refused: %v", c.Validate())
+		case err != nil && !errors.As(err, &list):
+			t.Errorf("%T", err)
+		}
+		for _, e := range list {
+			if e.File != "f" || e.Message == "" || e.Line > strings.Count(string(data), "\n")+1 {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}

@@ -1,0 +1,27 @@
+package config
+
+import "testing"
+
+func TestNear(t *testing.T) {
+	words := []string{"max_age", "max_idle", "match", "grace", "wait"}
+	for word, want := range map[string]string{
+		"max_age": "max_age", "maxage": "max_age", "MAX-AGE": "max_age", "mxa_age": "max_age",
+		"mach": "match", "matches": "match", "wiat": "wait", "grcae": "grace",
+		"x": "", "": "", "directories": "", "abc": "",
+	} {
+		if got := near(word, words); got != want {
+			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestEdits(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"ab", "ba", 1}, {"kitten", "sitting", 3}, {"abcd", "acbd", 1}} {
+		if got := edits([]rune(c.a), []rune(c.b)); got != c.want {
+			t.Errorf("%q %q: %d", c.a, c.b, got)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// hostAccount is the owner that locks made by programs on the host itself have;
+// an account of that name would be taken for one of them.
+const hostAccount = "host"
+
+func (c *checker) checkAccounts() {
+	seen := make(map[string]int)
+	for i, a := range c.Accounts {
+		key := fmt.Sprintf("account[%d].", i+1)
+		c.checkAccountName(key+"name", a.Name, seen[a.Name])
+		seen[a.Name] = i + 1
+		if a.Password == "" {
+			c.fail(key+"password", `missing: make one with "ftplockd passwd"`)
+		} else if _, err := parseHash(a.Password); err != nil {
+			c.fail(key+"password", "%s", err)
+		}
+		if !isServedPath(a.Home) {
+			c.fail(key+"home", `%q: must be an absolute path in the served tree, such as "/" or "/phone"`, a.Home)
+		}
+		if !isServedPath(a.Start) {
+			c.fail(key+"start", `%q: must be an absolute path as the account sees it, such as "/"`, a.Start)
+		}
+		c.checkNetworks(key+"networks", a)
+	}
+}
+
+// checkAccountName reports a name that cannot be used; before counts the account that has it already, or is 0.
+func (c *checker) checkAccountName(key, name string, before int) {
+	switch {
+	case name == "":
+		c.fail(key, "missing: the name that the client gives with USER")
+	case before != 0:
+		c.fail(key, "%q: account %d has that name already", name, before)
+	case name == hostAccount:
+		c.fail(key, "%q: is what locks made on the server's own machine are owned by; choose another name", name)
+	case strings.TrimSpace(name) != name || hasControl(name):
+		c.fail(key, "%q: must not begin or end with a space or contain control characters", name)
+	}
+}
+
+func (c *checker) checkNetworks(key string, a Account) {
+	for i, p := range a.Networks {
+		at := fmt.Sprintf("%s[%d]", key, i+1)
+		switch {
+		case !p.IsValid():
+			c.fail(at, "%s", networkForm)
+		case p.Addr().Is4In6():
+			c.fail(at, `"%s": write it as a network of IPv4`, p)
+		case p.Masked() != p:
+			c.fail(at, `"%s": has bits set behind the mask; did you mean "%s"?`, p, p.Masked())
+		}
+	}
+}
+
+func (c *checker) checkRules() {
+	if len(c.Rules) == 0 {
+		c.fail("lock", "no rule: nothing would be a lock; leave lock out for the default rules")
+	}
+	for i, r := range c.Rules {
+		key := fmt.Sprintf("lock[%d].", i+1)
+		if message := badMatch(r.Match); message != "" {
+			c.fail(key+"match", "%s", message)
+		} else {
+			c.checkShadowed(key+"match", i)
+		}
+		if r.Release == ReleaseSession && r.OnDisconnect == DisconnectKeep && r.MaxAge == 0 && r.MaxIdle == 0 {
+			c.fail(key+"release", "nobody could ever end such a lock once its connection is gone: "+
+				`give it a max_age or a max_idle, or on_disconnect = "release"`)
+		}
+		if r.Grace > 0 && r.OnDisconnect == DisconnectKeep {
+			c.fail(key+"grace", `has a meaning only with on_disconnect = "release"`)
+		}
+	}
+}
+
+// badMatch says why a glob would fit no lock, or "".
+func badMatch(match string) string {
+	switch {
+	case match == "":
+		return `missing: a glob over the names that are locks, such as "**/*_lock"`
+	case !doublestar.ValidatePattern(match):
+		return fmt.Sprintf("%q: is no glob; a bracket or brace is not closed", match)
+	case match == "/":
+		return `"/": is the served tree itself, which is never a lock`
+	case match != "**" && !strings.HasPrefix(match, "/") && !strings.HasPrefix(match, "**/") && !strings.HasPrefix(match, "{"):
+		return fmt.Sprintf(`%q: would fit no name, they all begin with "/"; did you mean %q?`, match, "**/"+match)
+	case strings.HasSuffix(match, "/"), strings.Contains(match, "//"),
+		strings.Contains(match+"/", "/./"), strings.Contains(match+"/", "/../"):
+		return fmt.Sprintf(`%q: would fit no name; they have no "//", ".", ".." and no "/" at the end`, match)
+	}
+	return ""
+}
+
+// checkShadowed warns of a rule that an earlier one leaves nothing to. It may
+// miss one: whether a glob covers another is tried with examples.
+func (c *checker) checkShadowed(key string, i int) {
+	for j, earlier := range c.Rules[:i] {
+		if badMatch(earlier.Match) == "" && covers(earlier.Match, c.Rules[i].Match) {
+			c.warn(key, "%q is never used: all it fits is taken by %q of lock[%d]; the first match wins",
+				c.Rules[i].Match, earlier.Match, j+1)
+			return
+		}
+	}
+}
+
+// covers reports whether every name that fits the glob is likely to fit the other one, too.
+func covers(wide, glob string) bool {
+	if wide == glob {
+		return true
+	}
+	if strings.ContainsAny(wide+glob, `[]{}\`) {
+		return false
+	}
+	for _, with := range []*strings.Replacer{
+		strings.NewReplacer("**/", "", "**", "Q~7", "*", "Q~7", "?", "~"),
+		strings.NewReplacer("**", "Q~7", "*", "", "?", "7"),
+		strings.NewReplacer("**", "7/j%/~/x", "*", "j%", "?", "Q"),
+	} {
+		name := "/" + strings.TrimPrefix(with.Replace(glob), "/")
+		if fits, err := doublestar.Match(wide, name); err != nil || !fits {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,240 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Validate reports all that is wrong with a configuration as an [Errors]
+// without file and lines, or nil. [Parse] has done so already; it is for one that
+// was changed since, by flags for instance.
+//
+// It follows symbolic links to tell whether Root and State lie inside each
+// other, and looks at nothing else outside the configuration.
+func (c *Config) Validate() error {
+	check := checker{Config: c}
+	check.all()
+	if len(check.errs) > 0 {
+		return check.errs
+	}
+	return nil
+}
+
+// checker collects what is wrong with one configuration.
+type checker struct {
+	*Config
+	errs, warnings Errors // without file and line
+}
+
+func (c *checker) fail(key, format string, args ...any) {
+	c.errs = append(c.errs, Error{Key: key, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) warn(key, format string, args ...any) {
+	c.warnings = append(c.warnings, Error{Key: key, Message: "warning: " + fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) all() {
+	walk(c.Config, func(f field) {
+		c.checkEnum(f)
+		c.checkSign(f)
+		c.checkBuilt(f)
+	})
+	c.checkListen()
+	c.checkDirectories()
+	c.checkFTP()
+	c.checkTLS()
+	c.checkMode()
+	c.checkAccounts()
+	c.checkRules()
+}
+
+func (c *checker) checkMode() {
+	switch mode := c.Files.Mode; {
+	case mode&^fs.ModePerm != 0:
+		c.fail("files.mode", "%#o: permissions only, at most 0777", uint32(mode))
+	case mode&0o600 != 0o600:
+		c.fail("files.mode", `"%04o": its owner, who is the server itself, must be able to read and write`, uint32(mode))
+	}
+}
+
+func (c *checker) checkEnum(f field) {
+	if f.tag.Get("enum") == "" {
+		return
+	}
+	allowed := strings.Split(f.tag.Get("enum"), ",")
+	value := f.value.String()
+	if slices.Contains(allowed, value) {
+		return
+	}
+	hint := ""
+	if meant := near(value, allowed); meant != "" {
+		hint = fmt.Sprintf("; did you mean %q?", meant)
+	}
+	c.fail(f.key, "%q: must be one of %s%s", value, strings.Join(allowed, ", "), hint)
+}
+
+func (c *checker) checkSign(f field) {
+	if f.value.Kind() != reflect.Int && f.value.Kind() != reflect.Int64 || f.value.Int() >= 0 {
+		return
+	}
+	if d, ok := f.value.Interface().(time.Duration); ok {
+		c.fail(f.key, "%q: must not be negative", short(d))
+		return
+	}
+	c.fail(f.key, "%d: must not be negative", f.value.Int())
+}
+
+func (c *checker) checkListen() {
+	if len(c.Listen) == 0 && len(c.TLS.ImplicitListen) == 0 {
+		c.fail("listen", `no address to listen on; the default is ["127.0.0.1:2121"]`)
+	}
+	seen := make(map[string]string)
+	c.checkAddresses("listen", c.Listen, seen)
+	c.checkAddresses("tls.implicit_listen", c.TLS.ImplicitListen, seen)
+}
+
+func (c *checker) checkAddresses(key string, addresses []string, seen map[string]string) {
+	for i, address := range addresses {
+		at := fmt.Sprintf("%s[%d]", key, i+1)
+		host, text, err := net.SplitHostPort(address)
+		port, portErr := strconv.ParseUint(text, 10, 16)
+		switch {
+		case err != nil:
+			c.fail(at, `%q: must be "host:port", such as "127.0.0.1:2121" or ":2121"`, address)
+		case portErr != nil:
+			c.fail(at, "%q: the port must be a number up to 65535", address)
+		case host != "" && !isHost(host):
+			c.fail(at, "%q: %q is no address and no host name", address, host)
+		case seen[address] != "" && port != 0:
+			c.fail(at, "%q: already in %s", address, seen[address])
+		case c.FTP.PassivePorts.contains(port):
+			c.warn(at, "port %d is one of ftp.passive_ports, too", port)
+		}
+		seen[address] = at
+	}
+}
+
+func (r PortRange) contains(port uint64) bool {
+	return !r.IsZero() && uint64(r.First) <= port && port <= uint64(r.Last)
+}
+
+func (c *checker) checkDirectories() {
+	key := "state" // the one to complain about is the one that was chosen
+	if c.State == Default().State {
+		key = "root"
+	}
+	switch {
+	case c.Root == "":
+		c.fail("root", "missing: the directory that clients see")
+	case c.State == "":
+		c.fail("state", "missing: the directory for the server's own files")
+	case strings.ContainsRune(c.Root, 0):
+		c.fail("root", "must not contain a NUL")
+	case strings.ContainsRune(c.State, 0):
+		c.fail("state", "must not contain a NUL")
+	case realPath(c.Root) == realPath(c.State):
+		c.fail(key, "root and state must not be the same directory")
+	case inside(c.State, c.Root):
+		c.fail(key, "state %q lies inside root %q, where clients would see it", c.State, c.Root)
+	case inside(c.Root, c.State):
+		c.fail(key, "root %q lies inside state %q", c.Root, c.State)
+	}
+}
+
+// inside reports whether a directory lies below another.
+func inside(dir, other string) bool {
+	below, err := filepath.Rel(realPath(other), realPath(dir))
+	return err == nil && below != ".." && !strings.HasPrefix(below, ".."+string(filepath.Separator))
+}
+
+// realPath returns the absolute path of a directory, the links in the part of it that exists resolved.
+func realPath(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	missing := ""
+	for existing := dir; ; existing = filepath.Dir(existing) {
+		if real, err := filepath.EvalSymlinks(existing); err == nil {
+			return filepath.Join(real, missing)
+		} else if !os.IsNotExist(err) || existing == filepath.Dir(existing) {
+			return dir
+		}
+		missing = filepath.Join(filepath.Base(existing), missing)
+	}
+}
+
+func (c *checker) checkFTP() {
+	if r := c.FTP.PassivePorts; r.First > r.Last {
+		c.fail("ftp.passive_ports", `"%d-%d": the range is reversed; did you mean "%d-%d"?`, r.First, r.Last, r.Last, r.First)
+	}
+	if r := c.FTP.PassivePorts; r.First == 0 && r.Last != 0 {
+		c.fail("ftp.passive_ports", "port 0 is none")
+	}
+	if host := c.FTP.PublicAddress; host != "" {
+		if ip, err := netip.ParseAddr(host); err == nil && !ip.Is4() {
+			c.fail("ftp.public_address", "%q: PASV can only tell an IPv4 address (RFC 959); IPv6 clients use EPSV and need none", host)
+		} else if !isHost(host) {
+			c.fail("ftp.public_address", "%q: must be an IPv4 address or a host name, without a port", host)
+		}
+	}
+	if p := c.FTP.StatusFile; p != "" && (!isServedPath(p) || p == "/") {
+		c.fail("ftp.status_file", `%q: must be an absolute path, such as "/.locks.json", or ""`, p)
+	}
+}
+
+func (c *checker) checkTLS() {
+	if c.TLS.Mode == TLSOff {
+		if len(c.TLS.ImplicitListen) > 0 {
+			c.fail("tls.implicit_listen", "needs tls.mode optional or required")
+		}
+		return
+	}
+	if c.TLS.Certificate == "" {
+		c.fail("tls.certificate", "missing: tls.mode %q needs a certificate", c.TLS.Mode)
+	}
+	if c.TLS.Key == "" {
+		c.fail("tls.key", "missing: tls.mode %q needs the certificate's key", c.TLS.Mode)
+	} else if c.Root != "" && inside(c.TLS.Key, c.Root) {
+		c.warn("tls.key", "lies inside root, where clients can read it")
+	}
+}
+
+// isHost reports whether a text is an address or can be the name of a host.
+func isHost(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	if len(host) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(r rune) bool {
+			return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// isServedPath reports whether a text is an absolute path in the served tree as the server writes it.
+func isServedPath(p string) bool {
+	return path.IsAbs(p) && path.Clean(p) == p && !hasControl(p)
+}
+
+// hasControl reports whether a text has a character that no line of FTP can carry or show.
+func hasControl(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+}

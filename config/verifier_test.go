@@ -1,0 +1,239 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+func accountsOf(passwords ...string) []Account {
+	var accounts []Account
+	for i, p := range passwords {
+		accounts = append(accounts, DefaultAccount(fmt.Sprint("user", i), cheap(p)))
+	}
+	return accounts
+}
+
+func TestLogin(t *testing.T) {
+	v := NewVerifier(2)
+	accounts := accountsOf("one", "two")
+	for range 2 { // the second time from memory
+		for _, c := range []struct {
+			name, password string
+			want           error
+		}{
+			{"user0", "one", nil},
+			{"user1", "two", nil},
+			{"user0", "two", ErrLogin},
+			{"user1", "", ErrLogin},
+			{"user2", "one", ErrLogin},
+			{"user2", "two", ErrLogin},
+			{"", "one", ErrLogin},
+		} {
+			a, err := v.Login(t.Context(), accounts, c.name, c.password)
+			if err != c.want || (err == nil) != (a.Name == c.name && a.Name != "") {
+				t.Errorf("%q %q: %v %v", c.name, c.password, a.Name, err)
+			}
+		}
+	}
+	if _, err := v.Login(t.Context(), nil, "user0", "one"); err != ErrLogin {
+		t.Error(err)
+	}
+}
+
+// full takes every slot of a verifier, so that a slow hash cannot begin, and returns the undo.
+func full(v *Verifier) (release func()) {
+	for range cap(v.slots) {
+		v.slots <- struct{}{}
+	}
+	return func() {
+		for range cap(v.slots) {
+			<-v.slots
+		}
+	}
+}
+
+func TestAPasswordThatWasRightOnceNeedsNoSlowHash(t *testing.T) {
+	v := NewVerifier(1)
+	accounts := accountsOf("one")
+	if _, err := v.Login(t.Context(), accounts, "user0", "one"); err != nil {
+		t.Fatal(err)
+	}
+	defer full(v)()
+	if _, err := v.Login(t.Context(), accounts, "user0", "one"); err != nil {
+		t.Error(err)
+	}
+}
+
+// needsSlowHash reports whether a login must wait for a slot.
+func needsSlowHash(v *Verifier, accounts []Account, name, password string) bool {
+	defer full(v)()
+	waited := errors.New("waited")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(waited)
+	_, err := v.Login(ctx, accounts, name, password)
+	return err == waited
+}
+
+func TestOnlyTheOwnerOfAKnownPasswordIsQuick(t *testing.T) {
+	v := NewVerifier(1)
+	accounts := accountsOf("one", "two")
+	for i, password := range []string{"one", "two"} {
+		if _, err := v.Login(t.Context(), accounts, fmt.Sprint("user", i), password); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if needsSlowHash(v, accounts, "user0", "one") {
+		t.Error("a known password is slow")
+	}
+	changed := accountsOf("one") // by a reload: the same password, another hash
+	changed[0].Password, _ = HashPassword("one")
+	for name, slow := range map[string]bool{
+		"a wrong password":                  needsSlowHash(v, accounts, "user0", "two"),
+		"an unknown name, one's password":   needsSlowHash(v, accounts, "nobody", "one"),
+		"an unknown name, the other's":      needsSlowHash(v, accounts, "nobody", "two"),
+		"an account whose hash was changed": needsSlowHash(v, changed, "user0", "one"),
+	} {
+		if !slow {
+			t.Errorf("%s is quick", name)
+		}
+	}
+}
+
+func TestWhatAnUnknownNameTriesIsNotRemembered(t *testing.T) {
+	v := NewVerifier(1)
+	accounts := accountsOf("one")
+	if _, err := v.Login(t.Context(), accounts, "nobody", "one"); err != ErrLogin {
+		t.Fatal(err)
+	}
+	if !needsSlowHash(v, accounts, "user0", "one") {
+		t.Error("the owner need not be slow any more")
+	}
+}
+
+func TestNewVerifierHasAsManySlotsAsAskedForAndAtLeastOne(t *testing.T) {
+	for asked, want := range map[int]int{-1: 1, 0: 1, 1: 1, 3: 3} {
+		if got := cap(NewVerifier(asked).slots); got != want {
+			t.Errorf("%d: %d", asked, got)
+		}
+	}
+}
+
+func TestAnUnknownNameIsAlwaysCheckedAgainstTheSameAccount(t *testing.T) {
+	v := NewVerifier(1)
+	picked := make(map[int]bool)
+	for i := range 100 {
+		name := fmt.Sprint("nobody", i)
+		first := v.standIn(name, 3)
+		picked[first] = true
+		for range 3 {
+			if v.standIn(name, 3) != first {
+				t.Fatal(name)
+			}
+		}
+	}
+	if len(picked) != 3 {
+		t.Error("the unknown names do not spread over the accounts:", picked)
+	}
+}
+
+func TestALoginThatWaitsEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := NewVerifier(1)
+		release := full(v)
+		gone := errors.New("the client is gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := v.Login(ctx, accountsOf("one"), "user0", "one")
+			done <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatal("did not wait:", err)
+		default:
+		}
+		cancel(gone)
+		if err := <-done; err != gone {
+			t.Error(err)
+		}
+		release()
+		if _, err := v.Login(t.Context(), accountsOf("one"), "user0", "one"); err != nil {
+			t.Error("the slot is lost:", err)
+		}
+	})
+}
+
+func TestNoMoreSlowHashesAtATimeThanAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := NewVerifier(2)
+		release := full(v)
+		var finished atomic.Int32
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				_, _ = v.Login(t.Context(), accountsOf("one"), "user0", fmt.Sprint("wrong", i))
+				finished.Add(1)
+			})
+		}
+		synctest.Wait()
+		if n := finished.Load(); n != 0 {
+			t.Errorf("%d went past the two that were under way", n)
+		}
+		release()
+		all.Wait()
+		if len(v.slots) != 0 {
+			t.Error("slots are lost")
+		}
+	})
+}
+
+func TestManyWhoWaitForTheSamePasswordNeedOneHash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := NewVerifier(1)
+		accounts := []Account{DefaultAccount("user0", "no hash: to compute it fails")}
+		release := full(v)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				if _, err := v.Login(t.Context(), accounts, "user0", "one"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		v.remember(v.digest(accounts[0].Password, "one")) // whoever had the slot found that it fits
+		release()
+		all.Wait()
+	})
+}
+
+func TestMemoryIsBoundedAndTheOldestGoes(t *testing.T) {
+	v := NewVerifier(1)
+	sum := func(i int) digest { return v.digest("hash", fmt.Sprint(i)) }
+	for i := range maxVerified + 10 {
+		v.remember(sum(i))
+		v.remember(sum(i))
+	}
+	if len(v.verified) != maxVerified || len(v.oldest) != maxVerified {
+		t.Errorf("%d, %d", len(v.verified), len(v.oldest))
+	}
+	if v.knows(sum(9)) || !v.knows(sum(10)) || !v.knows(sum(maxVerified+9)) {
+		t.Error("not the oldest went")
+	}
+}
+
+func TestDigestsTellWhereTheHashEnds(t *testing.T) {
+	v := NewVerifier(1)
+	if v.digest("a", "bc") == v.digest("ab", "c") {
+		t.Error("two pairs have one digest")
+	}
+	if v.digest("a", "b") == NewVerifier(1).digest("a", "b") {
+		t.Error("two processes share a secret")
+	}
+}

@@ -1,0 +1,67 @@
+package control
+
+import (
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tune sets what a control connection wants of its socket. Failures are ignored: each
+// option is an improvement, none a condition.
+func tune(t *net.TCPConn, userTimeout time.Duration) {
+	_ = t.SetNoDelay(true)
+	if userTimeout > 0 {
+		_ = t.SetKeepAliveConfig(keepAlive(userTimeout))
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		// Urgent data out of line would swallow its last byte, the LF of "ABOR".
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1)
+		if userTimeout > 0 {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+		}
+	})
+}
+
+// pollHangUp reports whether the socket was hung up on, whatever is still unread.
+func pollHangUp(fd uintptr, what hang) bool {
+	const reset = unix.POLLERR | unix.POLLHUP
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	for {
+		_, err := unix.Poll(fds, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if what == hangReset {
+			return fds[0].Revents&reset != 0
+		}
+		return fds[0].Revents&(reset|unix.POLLRDHUP) != 0
+	}
+}
+
+// outQueue returns how many bytes the other side has not acknowledged.
+func outQueue(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// drain throws away what has arrived, without waiting for more, 64 KiB at most.
+func drain(raw syscall.RawConn) {
+	var scratch [4096]byte
+	_ = raw.Read(func(fd uintptr) bool {
+		for range 16 {
+			if n, err := syscall.Read(int(fd), scratch[:]); n <= 0 || err != nil {
+				break
+			}
+		}
+		return true
+	})
+}

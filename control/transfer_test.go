@@ -1,0 +1,356 @@
+package control_test
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/spf13/afero"
+)
+
+func TestCommandsWaitForTheTransferBeforeThem(t *testing.T) {
+	both(t, func(t *testing.T, s *server, c *client) {
+		data := c.passive()
+		c.play("> STOR x", "< 150 ", "> NOOP", "> XPWD", "> PWD", "> SYST")
+		c.settledOrBusy()
+		_, _ = io.WriteString(data, "content")
+		_ = data.Close()
+		c.play("< 226 ", "< 200 control's NOOP", `< 257 "/" is it`, `< 257 "/" is the current`, "< 215 ")
+		f := <-s.files
+		if f.err != nil || f.gone {
+			t.Errorf("the upload: %v, gone: %v", f.err, f.gone)
+		}
+	})
+}
+
+// settledOrBusy is settled where the tap can count: in the clear.
+func (c *client) settledOrBusy() {
+	if c.conn == net.Conn(c.tcp) {
+		c.settled()
+	}
+}
+
+// When control answers, the library's goroutine must be through with the transfer, also
+// where it closes the file after the reply (transferFile after a failed TransferOpen).
+func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{})
+	c := s.login()
+	c.h.any = func(_ *control.Conn, cmd control.Command) (control.Decision, bool) {
+		if cmd.Verb != "NOOP" {
+			return control.Decision{}, false
+		}
+		select {
+		case <-s.files:
+			return control.Answer(control.Reply{Code: 200, Text: "closed"}), true
+		default:
+			return control.Answer(control.Reply{Code: 550, Text: "still open"}), true
+		}
+	}
+	for range 300 {
+		c.play(">> STOR x\r\nNOOP\r\n", "< 550 ", "< 200 closed") // no data connection
+	}
+	if strings.Contains(c.h.executed(), "NOOP; NOOP") {
+		t.Error("the proof was shown to the handler")
+	}
+}
+
+// A reader that is about to wait when the transfer ends must not sleep on what it holds.
+func TestTheEndOfATransferIsNeverMissed(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{})
+	if err := afero.WriteFile(s.fs, "f", bytes.Repeat([]byte("x"), 100), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := s.login()
+	for range 200 {
+		c.passive()
+		c.play(">> RETR f\r\nNOOP\r\nPWD\r\n", "< 150 ", "< 226 ", "< 200 ", "< 257 ")
+	}
+}
+
+func TestStatAnswersDuringATransfer(t *testing.T) {
+	for _, passed := range []bool{false, true} {
+		s := serve(t, "tcp4", control.Options{})
+		c := s.login()
+		c.h.any = func(_ *control.Conn, cmd control.Command) (control.Decision, bool) {
+			return control.Pass(cmd.Line), passed && cmd.Verb == "STAT"
+		}
+		data := c.passive()
+		c.play("> STOR x", "< 150 ", "> STAT", "< 211-")
+		for line := ""; !strings.HasPrefix(line, "211 "); {
+			var err error
+			if line, err = c.line(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.send("NOOP\r\n")
+		c.settled()
+		_ = data.Close()
+		c.play("< 226 ", "< 200 ", "> NOOP", "< 200 ")
+	}
+}
+
+func TestAbort(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		run  func(t *testing.T, s *server, c *client)
+	}{
+		{"with nothing to abort", func(t *testing.T, s *server, c *client) {
+			c.play("> ABOR", "< 226 ")
+		}},
+		{"behind PASV", func(t *testing.T, s *server, c *client) {
+			c.passive()
+			c.play("> ABOR", "< 226 ")
+		}},
+		{"during an upload", func(t *testing.T, s *server, c *client) {
+			c.passive()
+			c.play("> STOR x", "< 150 ", "> ABOR", "< 426 ", "< 226 ")
+			if f := <-s.files; f.err == nil {
+				t.Error("the upload was not told")
+			}
+		}},
+		{"pipelined behind an upload", func(t *testing.T, s *server, c *client) {
+			c.passive()
+			c.play(">> STOR x\r\nABOR\r\n", "< 150 ", "< 426 ", "< 226 ")
+		}},
+		{"after a transfer", func(t *testing.T, s *server, c *client) {
+			data := c.passive()
+			c.play("> STOR x", "< 150 ")
+			_ = data.Close()
+			c.play("< 226 ", "> ABOR", "< 226 ")
+		}},
+		{"of a transfer that failed", func(t *testing.T, s *server, c *client) {
+			c.passive()
+			c.play(">> RETR nothing\r\nABOR\r\n", "< 550 ", "< 226 ")
+		}},
+		{"of one without data connection", func(t *testing.T, s *server, c *client) {
+			c.play(">> STOR x\r\nABOR\r\n", "< 550 ", "< 226 ")
+		}},
+		{"twice", func(t *testing.T, s *server, c *client) {
+			c.passive()
+			c.play("> STOR x", "< 150 ", ">> ABOR\r\nABOR\r\n", "< 426 ", "< 226 ", "< 226 ")
+		}},
+		{"while the data connection is awaited", func(t *testing.T, s *server, c *client) {
+			c.h.onAbort = func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				_ = s.last.Close()
+			}
+			c.epsv()
+			c.play("> STOR x", "> ABOR", "< 425 ", "< 226 ")
+		}},
+		{"kept back until the data connection stands", func(t *testing.T, s *server, c *client) {
+			addr := c.epsv()
+			c.play("> STOR x", "> ABOR")
+			c.settled()
+			data, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer data.Close()
+			c.play("< 150 ", "< 426 ", "< 226 ")
+		}},
+		{"while the file is being opened", func(t *testing.T, s *server, c *client) {
+			opening, open := make(chan struct{}), make(chan struct{})
+			s.onFile = func(string) { close(opening); <-open }
+			c.passive()
+			c.send("STOR x\r\n")
+			within(t, "the file is opened", opening)
+			c.send("ABOR\r\n")
+			c.settled()
+			close(open)
+			c.play("< 150 ", "< 426 ", "< 226 ")
+			s.onFile = nil
+		}},
+		{"overtakes what waits, its reply does not", func(t *testing.T, s *server, c *client) {
+			c.passive()
+			c.play("> STOR x", "< 150 ", ">> NOOP\r\nXPWD\r\nABOR\r\nXPWD\r\n",
+				"< 426 ", "< 200 control's NOOP", "< 257 ", "< 226 ", "< 257 ")
+		}},
+		{"answered by the handler overtakes too", func(t *testing.T, s *server, c *client) {
+			c.h.any = func(_ *control.Conn, cmd control.Command) (control.Decision, bool) {
+				return control.Answer(control.Reply{Code: 225, Text: "not today"}), cmd.Verb == "ABOR"
+			}
+			data := c.passive()
+			c.play("> STOR x", "< 150 ", ">> NOOP\r\nABOR\r\nXPWD\r\n")
+			c.settled()
+			if !strings.HasSuffix(c.h.executed(), "ABOR") {
+				t.Errorf("executed: %s", c.h.executed())
+			}
+			_ = data.Close()
+			c.play("< 226 ", "< 200 ", "< 225 not today", "< 257 ")
+			c.h.any = nil
+		}},
+		{"overtakes while the data connection is awaited", func(t *testing.T, s *server, c *client) {
+			addr := c.epsv()
+			c.play(">> STOR x\r\nNOOP\r\nABOR\r\nXPWD\r\n")
+			c.settled()
+			data, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer data.Close()
+			c.play("< 150 ", "< 426 ", "< 200 ", "< 226 ", "< 257 ")
+		}},
+		{"behind another transfer is for that one", func(t *testing.T, s *server, c *client) {
+			data := c.passive()
+			c.play("> STOR x", "< 150 ", ">> NOOP\r\nRETR y\r\nABOR\r\n")
+			c.settled()
+			_ = data.Close()
+			c.play("< 226 ", "< 200 ", "< 550 ", "< 226 ")
+		}},
+		{"an urgent one that comes before the waiting NOOP is read", func(t *testing.T, s *server, c *client) {
+			c.passive()
+			c.play("> STOR x", "< 150 ", "> NOOP")
+			c.settled()
+			c.play("> ABOR", "< 426 ", "< 200 ", "< 226 ")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := serve(t, "tcp4", control.Options{})
+			c := s.login()
+			tc.run(t, s, c)
+			// All is as before: nothing more is said, and the next transfer works.
+			data := c.passive()
+			c.play("> NOOP", "< 200 ", "> STOR again", "< 150 ")
+			_, _ = io.WriteString(data, "all")
+			_ = data.Close()
+			c.play("< 226 ", "> NOOP", "< 200 ")
+			if got, err := afero.ReadFile(s.fs, "again"); err != nil || string(got) != "all" {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
+// Whenever ABOR comes, there are two final replies, and then those of what follows.
+func TestAbortAtAnyMoment(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{})
+	if err := afero.WriteFile(s.fs, "f", bytes.Repeat([]byte("x"), 100<<10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := s.login()
+	for i := range 150 {
+		data := c.passive()
+		go func() { _, _ = io.Copy(io.Discard, data) }()
+		c.send("RETR f\r\n")
+		spin(rand.IntN(200))
+		if i%2 == 0 {
+			c.send("ABOR\r\nNOOP\r\n")
+		} else {
+			c.send("NOOP\r\nABOR\r\n")
+		}
+		var codes []string
+		for len(codes) < 4 {
+			line, err := c.line()
+			if err != nil {
+				t.Fatalf("round %d, after %q: %v", i, codes, err)
+			}
+			codes = append(codes, line[:3])
+		}
+		got := strings.Join(codes, " ")
+		want := map[bool][]string{
+			true:  {"150 426 226 200", "150 226 226 200", "150 550 226 200"},
+			false: {"150 426 200 226", "150 226 200 226", "150 550 200 226"},
+		}[i%2 == 0]
+		if !strings.Contains(strings.Join(want, ";"), got) {
+			t.Fatalf("got %s, want one of %q", got, want)
+		}
+	}
+	c.play("> NOOP", "< 200 control's")
+}
+
+// spin passes about so many microseconds.
+func spin(n int) {
+	for until := time.Now().Add(time.Duration(n) * time.Microsecond); time.Now().Before(until); {
+	}
+}
+
+func TestTheEndIsNoticedDuringATransfer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pipelined string
+		hangUp    func(c *client)
+		want      control.Reason
+	}{
+		"EOF":                    {"", func(c *client) { _ = c.tcp.CloseWrite() }, control.ReasonEOF},
+		"EOF behind commands":    {"NOOP\r\nMKD a\r\n", func(c *client) { _ = c.tcp.CloseWrite() }, control.ReasonEOF},
+		"reset":                  {"", func(c *client) { reset(c.tcp) }, control.ReasonReset},
+		"reset behind commands":  {"NOOP\r\nMKD a\r\n", func(c *client) { reset(c.tcp) }, control.ReasonReset},
+		"EOF behind very many":   {repeat(20000, func(int) string { return "NOOP\r\n" }), func(c *client) { _ = c.tcp.CloseWrite() }, control.ReasonEOF},
+		"reset behind very many": {repeat(20000, func(int) string { return "NOOP\r\n" }), func(c *client) { reset(c.tcp) }, control.ReasonReset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, "tcp4", control.Options{}, plain)
+			c := s.login()
+			data := c.passive()
+			c.play("> STOR x", "< 150 ")
+			c.send(tc.pipelined)
+			tc.hangUp(c)
+			select {
+			case why := <-c.h.over:
+				if why != tc.want && !(tc.want == control.ReasonReset && why == control.ReasonEOF && len(tc.pipelined) > 64<<10) {
+					t.Errorf("ended: %v", why)
+				}
+			case <-time.After(patience):
+				t.Fatal("not noticed")
+			}
+			if !c.h.c.Gone() {
+				t.Error("it is not gone")
+			}
+			_ = data.Close()
+			if f := <-s.files; f.err == nil && !f.gone {
+				t.Error("the upload looks complete")
+			}
+			if strings.Contains(c.h.executed(), "MKD") {
+				t.Errorf("executed: %s", c.h.executed())
+			}
+		})
+	}
+}
+
+func TestQuitLetsTheTransferFinish(t *testing.T) {
+	for _, halfClosed := range []bool{false, true} {
+		s := serve(t, "tcp4", control.Options{}, plain)
+		c := s.login()
+		data := c.passive()
+		c.play("> STOR x", "< 150 ", ">> XPWD\r\nQUIT\r\n")
+		if halfClosed {
+			_ = c.tcp.CloseWrite()
+			if !c.h.c.GoneWithin(patience) {
+				t.Error("not gone")
+			}
+		}
+		select {
+		case why := <-c.h.over:
+			t.Errorf("ended: %v", why)
+		default:
+		}
+		_ = data.Close()
+		c.play("< 226 ", "< 257 ", "< 221 ")
+		c.expectEOF()
+		c.h.endedWith(t, control.ReasonQuit)
+		if f := <-s.files; f.gone != halfClosed {
+			t.Errorf("gone: %v", f.gone)
+		}
+	}
+}
+
+func TestAReadAheadOfManyCommandsLosesNone(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{}, plain)
+	c := s.login()
+	data := c.passive()
+	c.play("> STOR x", "< 150 ")
+	const n = 30000
+	go func() {
+		_, _ = io.WriteString(c.conn, repeat(n, func(int) string { return "XPWD\r\n" }))
+		_ = data.Close()
+	}()
+	c.expect("226 ")
+	for range n {
+		c.expect("257 ")
+	}
+}

@@ -1,0 +1,149 @@
+package driver
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// dataConnection is what PASV, EPSV, PORT or EPRT prepared for the next transfer. The session
+// owns it; listener is also closed from outside to end a wait for the client.
+type dataConnection struct {
+	state    dataState
+	listener *dataListener // of PASV and EPSV
+}
+
+type dataState uint8
+
+const (
+	dataNone     dataState = iota
+	dataPrepared           // PASV or PORT was answered
+	dataUsed               // a transfer has it
+)
+
+func (d *dataConnection) ready() bool { return d.state == dataPrepared }
+func (d *dataConnection) use()        { d.state = dataUsed }
+
+// stopWaiting ends a wait for the client's data connection.
+func (d dataConnection) stopWaiting() {
+	if d.listener != nil {
+		d.listener.Close()
+	}
+}
+
+// close cuts the data connection.
+func (d dataConnection) close() {
+	if d.listener != nil {
+		d.listener.closeAll()
+	}
+}
+
+// dataListener is a passive port. It keeps the connection that it accepted, so that the session can
+// cut it: ftpserverlib v0.32.3 holds a mutex for as long as it waits in Accept, and its own Close waits for that.
+type dataListener struct {
+	net.Listener
+	owner *dataPorts
+
+	mu     sync.Mutex
+	conn   net.Conn
+	closed bool
+}
+
+// Accept waits for the client.
+func (l *dataListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		c.Close()
+		return nil, net.ErrClosed
+	}
+	l.conn = c
+	return c, nil
+}
+
+// Close stops listening. What was accepted goes on.
+func (l *dataListener) Close() error {
+	l.owner.remove(l)
+	return l.Listener.Close()
+}
+
+// closeAll stops listening and cuts what was accepted.
+func (l *dataListener) closeAll() {
+	l.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.conn != nil {
+		l.conn.Close()
+	}
+}
+
+// dataPorts finds the listener that a session's PASV made: ftpserverlib tells the driver
+// of the listener without saying whose it is, and the client of its port.
+type dataPorts struct {
+	mu     sync.Mutex
+	byPort map[int]*dataListener
+}
+
+func (p *dataPorts) add(l net.Listener) *dataListener {
+	d := &dataListener{Listener: l, owner: p}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byPort[port(l)] = d
+	return d
+}
+
+func (p *dataPorts) remove(l *dataListener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byPort[port(l.Listener)] == l {
+		delete(p.byPort, port(l.Listener))
+	}
+}
+
+func (p *dataPorts) find(n int) *dataListener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byPort[n]
+}
+
+func port(l net.Listener) int {
+	if a, ok := l.Addr().(*net.TCPAddr); ok {
+		return a.Port
+	}
+	return 0
+}
+
+// prepared notes that a data connection was settled; l is nil for an active one.
+func (s *session) prepared(l *dataListener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.data = dataConnection{state: dataPrepared, listener: l}
+}
+
+// claim takes the listener whose port the library tells the client.
+func (s *session) claim(code int, line []byte) {
+	s.prepared(s.server.ports.find(toldPort(code, string(line))))
+}
+
+// toldPort reads the port from a reply to PASV (RFC 959) or EPSV (RFC 2428); 0 if there is none.
+func toldPort(code int, line string) int {
+	_, inside, _ := strings.Cut(line, "(")
+	inside, _, _ = strings.Cut(inside, ")")
+	if code == 229 {
+		n, _ := strconv.Atoi(strings.Trim(inside, "|"))
+		return n
+	}
+	parts := strings.Split(inside, ",")
+	if len(parts) != 6 {
+		return 0
+	}
+	high, _ := strconv.Atoi(parts[4])
+	low, _ := strconv.Atoi(parts[5])
+	return high<<8 | low
+}

@@ -1,0 +1,283 @@
+// Package driver is what FTP commands do: it turns verbs into changes of lock.Table and of
+// the served tree.
+//
+// Its types: a [Server] is ftpserverlib's MainDriver and makes a session of each connection; an
+// [Account] is who logged in; [Settings] are what a reload may change. Not exported: session
+// decides what becomes of each command (control.Handler), client is what the
+// commands of one login do (ftpserver.ClientDriver), transfer is one use of a data connection.
+//
+// What is promised: MKD and RMD of a lock's name are Acquire and Release of lock.Table and nothing else
+// takes, moves, ages or removes a lock; an upload is published whole, by one rename, while its
+// client is still there, or not at all; replies show paths as the client knows them, never the server's;
+// a lock is given back on behalf of a session only when its transfers are over.
+//
+// What is not: a client that is killed and whose connections end further apart than hangUpWait is taken
+// for one that finished, if its data connection ends first.
+//
+// Start reading at session.Command and commands.go.
+package driver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ftpserver "github.com/fclairamb/ftpserverlib"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// Options are what a Server is made of. All but TLS and Log are needed.
+type Options struct {
+	Tree        *files.Tree
+	Table       *lock.Table
+	Clock       lock.Clock
+	NotesDir    string      // where the notes of lock holders are kept
+	Directories bool        // each lock has a directory in the tree
+	TLS         *tls.Config // nil: no TLS
+	Log         *slog.Logger
+	Settings    Settings
+}
+
+// Settings are what [Server.SetSettings] changes while sessions go on.
+type Settings struct {
+	Accounts    Accounts
+	FirstPort   uint16 // of the passive ports; 0: the kernel's choice
+	LastPort    uint16
+	Active      bool // PORT and EPRT
+	TLSRequired bool
+	DataTimeout time.Duration
+	StatusFile  string // a path as accounts see it; "": none
+	// PublicAddress finds the IPv4 address that PASV tells clients; nil, or the zero Addr: the one they
+	// connected to. Clients on the server's own machine are always told that.
+	PublicAddress func(context.Context) netip.Addr
+}
+
+// Server is the part of ftplockd that ftpserverlib drives.
+type Server struct {
+	tree        *files.Tree
+	table       *lock.Table
+	clock       lock.Clock
+	notes       *notes
+	directories bool
+	tls         *tls.Config
+	log         *slog.Logger
+	settings    atomic.Pointer[Settings]
+	ports       dataPorts
+	nextPort    atomic.Uint32
+	commands    map[string]command
+	context     context.Context // of what sessions do; ends with Close
+	cancel      context.CancelFunc
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	empty    chan struct{} // closed when there is no session; made anew by the first one
+}
+
+var (
+	_ ftpserver.MainDriver                          = (*Server)(nil)
+	_ ftpserver.MainDriverExtensionPassiveWrapper   = (*Server)(nil)
+	_ ftpserver.ClientDriverExtentionFileTransfer   = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionRemoveDir      = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionAvailableSpace = (*client)(nil)
+)
+
+var (
+	errNotLoggedIn = errors.New("not logged in")
+	errNoTLS       = errors.New("TLS is not configured")
+)
+
+// New makes a Server. It does not own the tree and the table.
+func New(o Options) (*Server, error) {
+	n, err := openNotes(o.NotesDir)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	empty := make(chan struct{})
+	close(empty)
+	s := &Server{
+		tree: o.Tree, table: o.Table, clock: o.Clock, notes: n, directories: o.Directories, tls: o.TLS, log: o.Log,
+		ports: dataPorts{byPort: make(map[int]*dataListener)}, commands: allCommands(),
+		context: ctx, cancel: cancel,
+		sessions: make(map[*session]struct{}), empty: empty,
+	}
+	s.SetSettings(o.Settings)
+	return s, nil
+}
+
+// SetSettings takes other settings; sessions see them from their next command on. An account that is
+// logged in keeps what it had.
+func (s *Server) SetSettings(settings Settings) { s.settings.Store(&settings) }
+
+// Serve runs ftpserverlib on the listener, until that is closed. It returns nil then.
+func (s *Server) Serve(l net.Listener) error {
+	library := ftpserver.NewFtpServer(&library{s, l})
+	library.Logger = slog.New(slog.DiscardHandler)
+	return library.ListenAndServe()
+}
+
+// library is the MainDriver of one ftpserverlib server: the Server and its listener.
+type library struct {
+	*Server
+	listener net.Listener
+}
+
+// GetSettings implements ftpserver.MainDriver. Most of what could be set here is done ahead of the
+// library, by control and by session.
+func (l *library) GetSettings() (*ftpserver.Settings, error) {
+	settings := &ftpserver.Settings{
+		Listener:          l.listener,
+		IdleTimeout:       -1, // control counts idle time
+		ConnectionTimeout: connectionTimeout,
+		// Port 20 needs a privilege, and RFC 1579 did away with it.
+		ActiveTransferPortNon20: true,
+		DisableASCIIConversion:  true, // files converts: the library's converter hides resets and is slow
+		EnableHASH:              true,
+		PublicIPResolver:        l.publicIP,
+		DefaultTransferType:     ftpserver.TransferTypeBinary,
+	}
+	if now := l.settings.Load(); now.FirstPort != 0 {
+		settings.PassiveTransferPortRange = portRange{
+			first: uint32(now.FirstPort), count: uint32(now.LastPort-now.FirstPort) + 1, next: &l.nextPort,
+		}
+	}
+	return settings, nil
+}
+
+// connectionTimeout is how many seconds the library waits for a data connection, holding a mutex.
+const connectionTimeout = 20
+
+// GetSettings implements ftpserver.MainDriver; Serve uses library's.
+func (s *Server) GetSettings() (*ftpserver.Settings, error) { return &ftpserver.Settings{}, nil }
+
+// ClientConnected implements ftpserver.MainDriver with the text of the greeting.
+func (s *Server) ClientConnected(ftpserver.ClientContext) (string, error) {
+	return "ftplockd ready", nil
+}
+
+// ClientDisconnected implements ftpserver.MainDriver. Control told the session before.
+func (s *Server) ClientDisconnected(ftpserver.ClientContext) {}
+
+// GetTLSConfig implements ftpserver.MainDriver.
+func (s *Server) GetTLSConfig() (*tls.Config, error) {
+	if s.tls == nil {
+		return nil, errNoTLS
+	}
+	return s.tls, nil
+}
+
+// WrapPassiveListener implements ftpserver.MainDriverExtensionPassiveWrapper.
+func (s *Server) WrapPassiveListener(l net.Listener) (net.Listener, error) {
+	return s.ports.add(l), nil
+}
+
+// publicIP is the address that a reply to PASV names.
+func (s *Server) publicIP(cc ftpserver.ClientContext) (string, error) {
+	local, err := netip.ParseAddr(address(cc.LocalAddr()))
+	if err != nil {
+		return "", err
+	}
+	find := s.settings.Load().PublicAddress
+	if find == nil || local.Unmap().IsLoopback() {
+		return local.Unmap().String(), nil
+	}
+	if public := find(s.context); public.IsValid() {
+		return public.Unmap().String(), nil
+	}
+	return local.Unmap().String(), nil
+}
+
+// NewSession is control.Options.NewHandler.
+func (s *Server) NewSession(c *control.Conn) control.Handler {
+	session := &session{server: s, conn: c, log: s.log.With("session", c.ID(), "address", address(c.RemoteAddr()))}
+	session.reset()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sessions) == 0 {
+		s.empty = make(chan struct{})
+	}
+	s.sessions[session] = struct{}{}
+	return session
+}
+
+// forget takes a session that is over out of the books.
+func (s *Server) forget(session *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, session)
+	if len(s.sessions) == 0 {
+		close(s.empty)
+	}
+}
+
+// Wait returns when no session is left, or ctx ends.
+func (s *Server) Wait(ctx context.Context) error {
+	s.mu.Lock()
+	empty := s.empty
+	s.mu.Unlock()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends what sessions are doing and gives back what the server holds open. Call it when the listener
+// is closed and Wait has returned.
+func (s *Server) Close() error {
+	s.cancel()
+	return s.notes.Close()
+}
+
+// Sweep removes the notes of holds that have ended.
+func (s *Server) Sweep(context.Context) error {
+	return s.notes.sweep(func() map[lock.Token]bool {
+		standing := make(map[lock.Token]bool)
+		for _, status := range s.table.All() {
+			for _, h := range status.Holds {
+				standing[h.Token] = true
+			}
+		}
+		return standing
+	})
+}
+
+// dropNotes removes the notes of those holds that do not stand any more.
+func (s *Server) dropNotes(n lock.Name, holds []lock.Hold) {
+	now, _ := s.table.Get(n)
+	for _, h := range holds {
+		if slices.ContainsFunc(now.Holds, func(other lock.Hold) bool { return other.Token == h.Token }) {
+			continue
+		}
+		if err := s.notes.drop(h.Token); err != nil {
+			s.log.Warn("could not remove the notes of a lock", "name", string(n), "token", h.Token, "err", err)
+		}
+	}
+}
+
+// debug reports whether commands are logged.
+func (s *Server) debug() bool { return s.log.Enabled(s.context, slog.LevelDebug) }
+
+// sessionOf leads from the library's client to its session.
+func sessionOf(cc ftpserver.ClientContext) (*session, bool) {
+	c, ok := control.FromAddr(cc.RemoteAddr())
+	if !ok {
+		return nil, false
+	}
+	session, ok := c.Handler().(*session)
+	return session, ok
+}

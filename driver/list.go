@@ -1,0 +1,183 @@
+package driver
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	ftpserver "github.com/fclairamb/ftpserverlib"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/files"
+)
+
+// listFormat is how a listing is written.
+type listFormat uint8
+
+const (
+	formatLong  listFormat = iota // LIST, STAT
+	formatNames                   // NLST
+	formatFacts                   // MLSD
+)
+
+var errNotDirectoryArgument = &refusal{"is not a directory", fs.ErrInvalid}
+
+func (s *session) list(cmd control.Command) control.Decision { return s.send(cmd.Param, formatLong) }
+func (s *session) nlst(cmd control.Command) control.Decision { return s.send(cmd.Param, formatNames) }
+func (s *session) mlsd(cmd control.Command) control.Decision { return s.send(cmd.Param, formatFacts) }
+
+// send sends a listing over the data connection. The library's own listings know no globs, write
+// one line per system call, and their facts cannot be chosen; to it this is a download.
+func (s *session) send(param string, format listFormat) control.Decision {
+	pace := s.pace()
+	return s.begin(&transfer{
+		view: param, opening: "here comes the listing", done: "listing sent",
+		open: func(t *transfer) (ftpserver.FileTransfer, error) {
+			content, view, err := s.listing(param, format)
+			t.view = view
+			if err != nil {
+				return nil, err
+			}
+			from, err := newText(content, files.DownloadOptions{Pace: pace})
+			return &download{source: from, t: t}, err
+		},
+	}, false)
+}
+
+// listing makes what LIST, NLST, MLSD or STAT show of a path or, but for MLSD, a glob.
+// A path that is not there is an error; a glob that fits nothing is an empty listing.
+func (s *session) listing(param string, format listFormat) (content []byte, view string, err error) {
+	var o listOptions
+	if format == formatFacts {
+		o.all = true
+	} else {
+		o, param = parseListArgument(param, s.exists)
+	}
+	view, err = s.abs(param)
+	if err != nil {
+		return nil, "", err
+	}
+	entries, err := s.entries(view, param, format, o)
+	if err != nil {
+		return nil, view, err
+	}
+	var b bytes.Buffer
+	for _, e := range entries {
+		if strings.ContainsAny(e.name, "\r\n") {
+			continue // a name that would forge another line
+		}
+		s.appendEntry(&b, e, format, o)
+		b.WriteString("\r\n")
+	}
+	return b.Bytes(), view, nil
+}
+
+func (s *session) exists(param string) bool {
+	view, err := s.abs(param)
+	if err != nil {
+		return false
+	}
+	_, err = s.client.stat(view)
+	return err == nil
+}
+
+func (s *session) entries(view, param string, format listFormat, o listOptions) ([]entry, error) {
+	info, err := s.client.stat(view)
+	switch {
+	case err != nil && format != formatFacts && errors.Is(err, fs.ErrNotExist) && hasGlob(param):
+		return o.arrange(s.glob(param, o.all)), nil
+	case err != nil:
+		return nil, err
+	case info.IsDir() && !o.directory:
+		entries, err := s.client.list(view)
+		entries = o.arrange(entries)
+		if format == formatNames && strings.Trim(param, "/.") != "" {
+			for i := range entries {
+				entries[i].name = path.Join(param, entries[i].name)
+			}
+		}
+		return entries, err
+	case format == formatFacts:
+		return nil, errNotDirectoryArgument // RFC 3659 section 7.2.1
+	}
+	name := param
+	if name == "" {
+		name = "."
+	}
+	return []entry{{name, info, "ftp"}}, nil
+}
+
+func (s *session) appendEntry(b *bytes.Buffer, e entry, format listFormat, o listOptions) {
+	switch format {
+	case formatLong:
+		appendLong(b, e, s.server.clock.Now().Wall)
+	case formatNames:
+		b.WriteString(e.name)
+	case formatFacts:
+		s.facts.appendFacts(b, e, s.client.account.rights())
+	}
+	if o.classify && e.info.IsDir() {
+		b.WriteByte('/')
+	}
+}
+
+func hasGlob(s string) bool { return strings.ContainsAny(s, "*?[") }
+
+// maxMatches bounds what one glob may find.
+const maxMatches = 100_000
+
+// glob finds what a pattern with *, ? and [...] in any of its elements fits. Names that begin with a dot are found
+// by patterns that do, or with all.
+func (s *session) glob(pattern string, all bool) []entry {
+	shown := ""
+	if strings.HasPrefix(pattern, "/") {
+		shown = "/"
+	}
+	found := []entry{{name: shown}}
+	for element := range strings.SplitSeq(strings.Trim(pattern, "/"), "/") {
+		var next []entry
+		for _, e := range found {
+			next = s.globElement(next, e.name, element, all)
+		}
+		found = next
+	}
+	return found
+}
+
+func (s *session) globElement(found []entry, dir, element string, all bool) []entry {
+	if !hasGlob(element) {
+		name := joinShown(dir, element)
+		if view, err := s.abs(name); err == nil {
+			if info, err := s.client.stat(view); err == nil {
+				found = append(found, entry{name, info, "ftp"})
+			}
+		}
+		return found
+	}
+	view, err := s.abs(dir)
+	if err != nil {
+		return found
+	}
+	entries, err := s.client.list(view)
+	if err != nil {
+		return found
+	}
+	for _, e := range entries {
+		hidden := strings.HasPrefix(e.name, ".") && !strings.HasPrefix(element, ".") && !all
+		if fits, err := path.Match(element, e.name); err == nil && fits && !hidden && len(found) < maxMatches {
+			e.name = joinShown(dir, e.name)
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// joinShown is path.Join without cleaning: the client gets back the directory as it wrote it.
+func joinShown(dir, name string) string {
+	if dir == "" || strings.HasSuffix(dir, "/") {
+		return dir + name
+	}
+	return dir + "/" + name
+}

@@ -1,0 +1,107 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// answer is one error's place among the replies: the code of RFC 959 and the words.
+type answer struct {
+	is   error
+	code int
+	text string // "" is the error's own text
+}
+
+// answers is searched from the top; the first match decides. The errors of package lock and the
+// refusals of this package carry texts made for clients, and match what stands further down.
+var answers = []answer{
+	{lock.ErrUncertain, 451, "the server cannot tell whether that happened; look before you try again"},
+	{lock.ErrClosed, 421, "the server is shutting down"},
+	{lock.ErrNoParent, 550, "no such directory to make it in"},
+	{lock.ErrNotDirectory, 550, "a file has that name"},
+	{lock.ErrNotEmpty, 550, "a program on the server's machine has put something into the lock's directory"},
+	{lock.ErrHeld, 550, ""},
+	{lock.ErrNotHeld, 550, ""},
+	{lock.ErrNotYours, 550, ""},
+	{lock.ErrMembers, 550, ""},
+	{lock.ErrStale, 550, ""},
+	{lock.ErrNoRule, 550, ""},
+	{lock.ErrConflict, 451, "somebody else changed it at the same moment, try again"},
+	{errAborted, 426, ""},
+	{errHungUp, 426, ""},
+	{errShort, 426, ""},
+	{errStopping, 426, ""},
+	{errNoteTooLarge, 552, ""},
+	{errTooManyNotes, 552, ""},
+	{files.ErrNotDurable, 451, "published, but it may not survive a loss of power"},
+	{files.ErrName, 553, "the server cannot store such a name"},
+	{files.ErrReserved, 553, "that name is reserved"},
+	{files.ErrEscapes, 550, "a link there leads out of the tree"},
+	{files.ErrNotRegular, 550, "is no regular file"},
+	{files.ErrOffset, 554, "REST beyond the end of the file"}, // RFC 3659 section 5.3 has no code; vsftpd says 550, proftpd 554
+	{syscall.ENOSPC, 452, "no space left"},
+	{syscall.EDQUOT, 452, "the quota is used up"},
+	{syscall.EFBIG, 452, "larger than a file may be"},
+	{syscall.ENOTEMPTY, 550, "the directory is not empty"},
+	{syscall.EISDIR, 550, "is a directory"},
+	{syscall.ENOTDIR, 550, "a part of the path is no directory"},
+	{syscall.ELOOP, 550, "too many links"},
+	{syscall.EXDEV, 550, "cannot be moved to another file system"},
+	{syscall.EROFS, 550, "the file system is read-only"},
+	{syscall.ECONNRESET, 426, "the data connection was cut"},
+	{syscall.EPIPE, 426, "the data connection was cut"},
+	{net.ErrClosed, 426, "the data connection was cut"},
+	{io.ErrUnexpectedEOF, 426, "the data connection ended without a close_notify of TLS"},
+	{os.ErrDeadlineExceeded, 426, "the data connection stood still for too long"},
+	{context.Canceled, 426, "aborted"},
+	{fs.ErrNotExist, 550, "no such file or directory"},
+	{fs.ErrExist, 550, "is there already"},
+	{fs.ErrPermission, 550, "permission denied"},
+	{fs.ErrInvalid, 553, "not a possible name"},
+}
+
+// replyFor is the one place where an error becomes a reply: code, the path as the client
+// knows it, and the reason. It never shows a path of the server's machine.
+// What nobody foresaw is 451.
+func replyFor(path string, err error) control.Reply {
+	code, text := describe(err)
+	if path != "" {
+		text = path + ": " + text
+	}
+	return control.Reply{Code: code, Text: text}
+}
+
+func describe(err error) (code int, text string) {
+	var r *refusal
+	if errors.As(err, &r) {
+		if errors.Is(err, fs.ErrInvalid) && r == errUnsafeName {
+			return 553, r.text
+		}
+		return 550, r.text
+	}
+	for _, a := range answers {
+		if !errors.Is(err, a.is) {
+			continue
+		}
+		if a.text != "" {
+			return a.code, a.text
+		}
+		return a.code, err.Error()
+	}
+	return 451, "the server failed to do that"
+}
+
+// foreseen reports whether describe knows the error; others are logged with their whole text.
+func foreseen(err error) bool {
+	code, _ := describe(err)
+	return code != 451 || errors.Is(err, lock.ErrUncertain) || errors.Is(err, lock.ErrConflict)
+}

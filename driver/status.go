@@ -1,0 +1,90 @@
+package driver
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// visibleLock is a lock under the path that an account knows it by.
+type visibleLock struct {
+	view   string
+	status lock.Status
+}
+
+// visible lists the locks within the account's home.
+func (s *Server) visible(a Account) []visibleLock {
+	var all []visibleLock
+	for _, status := range s.table.All() {
+		if view, ok := a.inView(status.Name); ok {
+			all = append(all, visibleLock{view, status})
+		}
+	}
+	return all
+}
+
+// statusHold is one hold in the status file. The names of the keys are part of what users rely on.
+type statusHold struct {
+	Path     string     `json:"path"`
+	Holder   string     `json:"holder"`
+	Address  string     `json:"address,omitempty"`
+	Session  uint64     `json:"session,omitempty"`
+	Token    uint64     `json:"token"`
+	Acquired time.Time  `json:"acquired"`
+	Age      float64    `json:"age_seconds"`
+	Expires  *time.Time `json:"expires"` // null: never
+}
+
+// statusText is the content of the status file: for clients that can look only by RETR.
+// It is in JSON, so a name that is no UTF-8 shows with replacement characters.
+func (s *Server) statusText(a Account) []byte {
+	now := s.clock.Now().Wall.UTC()
+	document := struct {
+		Now   time.Time    `json:"now"`
+		Locks []statusHold `json:"locks"`
+	}{now, []statusHold{}}
+	for _, v := range s.visible(a) {
+		for _, h := range v.status.Holds {
+			hold := statusHold{
+				Path: v.view, Holder: h.Owner.Account, Address: h.Owner.Address, Session: uint64(h.Owner.Session),
+				Token: uint64(h.Token), Acquired: h.Acquired.Wall.UTC(), Age: v.status.Held.Seconds(),
+			}
+			if !v.status.Never {
+				expires := now.Add(v.status.Remaining)
+				hold.Expires = &expires
+			}
+			document.Locks = append(document.Locks, hold)
+		}
+	}
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(document); err != nil {
+		s.log.Error("could not write the status file", "err", err)
+	}
+	return b.Bytes()
+}
+
+// statusInfo describes the status file.
+func (s *Server) statusInfo(a Account) fs.FileInfo {
+	return virtualFile{path.Base(s.settings.Load().StatusFile), int64(len(s.statusText(a))), s.clock.Now().Wall}
+}
+
+// virtualFile is a read-only file that lies nowhere.
+type virtualFile struct {
+	name     string
+	size     int64
+	modified time.Time
+}
+
+func (f virtualFile) Name() string       { return f.name }
+func (f virtualFile) Size() int64        { return f.size }
+func (f virtualFile) Mode() fs.FileMode  { return 0o444 }
+func (f virtualFile) ModTime() time.Time { return f.modified }
+func (f virtualFile) IsDir() bool        { return false }
+func (f virtualFile) Sys() any           { return nil }

@@ -1,0 +1,240 @@
+package files
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// DownloadOptions say how a download begins.
+type DownloadOptions struct {
+	// Offset is how many bytes on disk to leave out (REST), in ASCII too; beyond the end is ErrOffset.
+	Offset int64
+	// ASCII makes CRLF of LF; a CRLF that is in the file stays one.
+	ASCII bool
+	Pace  Pace
+}
+
+// Download is a file on its way out. It keeps the file that it opened, whatever is published
+// under the name meanwhile. It is for one goroutine, but Close may come from another.
+type Download struct {
+	file   *os.File
+	name   string
+	pace   Pace
+	ascii  *toCRLF // nil: binary
+	offset int64   // of what is read next
+	out    []byte  // converted for Read, not yet read
+}
+
+var (
+	_ io.ReadCloser = (*Download)(nil)
+	_ io.WriterTo   = (*Download)(nil)
+)
+
+// Download opens a file to be sent. It must be a regular one: EISDIR, ErrNotRegular. A link is followed
+// within the tree.
+func (t *Tree) Download(name string, o DownloadOptions) (*Download, error) {
+	name, err := clean(name)
+	if err != nil {
+		return nil, fail("download", name, err)
+	}
+	t.life.RLock()
+	defer t.life.RUnlock()
+	fd, err := t.openRegular(name)
+	if err != nil {
+		return nil, fail("download", name, err)
+	}
+	d := &Download{file: newFile(fd, name), name: name, pace: o.Pace, offset: o.Offset}
+	if err := d.start(t, fd, o); err != nil {
+		d.file.Close()
+		return nil, fail("download", name, err)
+	}
+	return d, nil
+}
+
+func (d *Download) start(t *Tree, fd int, o DownloadOptions) error {
+	i, err := t.sys.fstat(fd, "")
+	if err != nil {
+		return err
+	}
+	if o.Offset < 0 || o.Offset > i.Size() {
+		return ErrOffset
+	}
+	if !o.ASCII {
+		return nil
+	}
+	d.ascii = &toCRLF{}
+	if o.Offset == 0 {
+		return nil
+	}
+	// A CR just before makes an LF here the rest of a CRLF.
+	var last [1]byte
+	if _, err := d.file.ReadAt(last[:], o.Offset-1); err != nil && err != io.EOF {
+		return err
+	}
+	d.ascii.cr = last[0] == '\r'
+	return nil
+}
+
+// newFile wraps a descriptor of a regular file; its errors show the FTP path.
+func newFile(fd int, name string) *os.File { return os.NewFile(uintptr(fd), name) }
+
+// openRegular opens what a clean name leads to for reading, if it is a regular file. It never waits for a pipe. The
+// caller holds t.life.
+func (t *Tree) openRegular(name string) (int, error) {
+	fd, err := t.open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err == unix.ENXIO { // a socket, or a device without a driver
+		return -1, ErrNotRegular
+	}
+	if err != nil {
+		return -1, err
+	}
+	i, err := t.sys.fstat(fd, "")
+	switch {
+	case err != nil:
+	case i.IsDir():
+		err = unix.EISDIR
+	case !i.isRegular():
+		err = ErrNotRegular
+	default:
+		err = unix.SetNonblock(fd, false)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// Stat describes the file that is open, which may have another name by now, or none.
+func (d *Download) Stat() (fs.FileInfo, error) {
+	i := &info{}
+	_, i.name = split(d.name)
+	rc, err := d.file.SyscallConn()
+	if err != nil {
+		return nil, fail("stat", d.name, err)
+	}
+	outer := rc.Control(func(fd uintptr) { err = syscall.Fstat(int(fd), &i.st) })
+	if outer != nil {
+		err = outer
+	}
+	if err != nil {
+		return nil, fail("stat", d.name, err)
+	}
+	return i, nil
+}
+
+// Close closes the file. A transfer under way fails.
+func (d *Download) Close() error { return fail("close", d.name, d.file.Close()) }
+
+// Read reads bytes as they go to the wire, without any pace.
+func (d *Download) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if len(d.out) == 0 && d.ascii == nil {
+		n, err := d.next(p)
+		return n, d.readError(err)
+	}
+	if len(d.out) == 0 {
+		buf := getBuffer()
+		n, err := d.next(*buf)
+		d.out = d.ascii.convert(make([]byte, 0, d.ascii.room(n)), (*buf)[:n])
+		putBuffer(buf)
+		if n == 0 {
+			return 0, d.readError(err)
+		}
+	}
+	n := copy(p, d.out)
+	d.out = d.out[n:]
+	return n, nil
+}
+
+func (d *Download) readError(err error) error {
+	if err == io.EOF {
+		return err
+	}
+	return fail("download", d.name, err)
+}
+
+// next reads bytes as they are on disk. It never returns both bytes and an error.
+func (d *Download) next(p []byte) (int, error) {
+	n, err := d.file.ReadAt(p, d.offset)
+	d.offset += int64(n)
+	if n > 0 {
+		err = nil
+	}
+	return n, err
+}
+
+// WriteTo writes everything that is left, paced if w is a connection, and returns how many bytes went to the wire. In
+// binary to a plain connection they go there within the kernel (sendfile).
+func (d *Download) WriteTo(w io.Writer) (int64, error) {
+	watch := newWatch(w, d.pace)
+	defer watch.stop()
+	err := d.writeTo(w, watch)
+	return watch.moved.Load(), fail("download", d.name, err)
+}
+
+func (d *Download) writeTo(w io.Writer, watch *watch) error {
+	if d.ascii == nil {
+		if rc := plainConn(w); rc != nil {
+			file, err := d.file.SyscallConn()
+			if err != nil {
+				return err
+			}
+			end, ok, err := sendfile(rc, file, d.offset, &watch.moved)
+			d.offset = end
+			if ok {
+				return err
+			}
+		}
+	}
+	return d.copyOut(w, watch)
+}
+
+// smallPiece is what one write takes if nothing tells how far it came before it is done.
+const smallPiece = 16 << 10
+
+func (d *Download) copyOut(w io.Writer, watch *watch) error {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	piece := *buf
+	if _, ok := watch.queue(); !ok && watch.conn != nil {
+		piece = piece[:smallPiece]
+	}
+	var converted []byte
+	for {
+		out := d.out // what a Read left
+		d.out = nil
+		if len(out) == 0 {
+			n, err := d.next(piece)
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			out = piece[:n]
+			if d.ascii != nil {
+				converted = d.ascii.convert(converted[:0], out)
+				out = converted
+			}
+		}
+		n, err := w.Write(out)
+		watch.moved.Add(int64(n))
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// buffers are lent to transfers that cannot be left to the kernel.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
+
+func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }
+func putBuffer(b *[]byte) { buffers.Put(b) }

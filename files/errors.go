@@ -1,0 +1,78 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+)
+
+// The errors that this package adds to those of the system, which are wrapped as they are
+// (ENOSPC, EDQUOT, EFBIG, EISDIR, ENOTDIR, ENOTEMPTY, EXDEV, ...) and match fs.ErrNotExist,
+// fs.ErrExist, fs.ErrPermission where that fits.
+var (
+	// ErrName is matched if the file system cannot hold such a name: too long, bytes that it
+	// does not allow. The errno (ENAMETOOLONG, EILSEQ, EINVAL) is wrapped too.
+	ErrName = errors.New("not a possible file name")
+	// ErrEscapes is matched if a symbolic link leads out of the tree. It matches fs.ErrPermission.
+	ErrEscapes error = &kind{"leads out of the tree", fs.ErrPermission}
+	// ErrReserved is matched by the name of a temporary of an upload. It matches fs.ErrPermission.
+	ErrReserved error = &kind{"reserved name", fs.ErrPermission}
+	// ErrNotRegular is matched if the name is a pipe, a device, a socket. It matches fs.ErrPermission.
+	ErrNotRegular error = &kind{"not a regular file", fs.ErrPermission}
+	// ErrOffset is matched if a transfer is to start beyond the end of the file (REST, RFC 3659 section 5).
+	ErrOffset = errors.New("restart beyond the end of the file")
+	// ErrNotDurable is matched if a file was published and can be seen, but may not survive a loss of
+	// power. The reason is wrapped.
+	ErrNotDurable = errors.New("published, but not made durable")
+	// ErrDone is matched by what is asked of an upload that was published, discarded or kept already.
+	ErrDone = errors.New("the upload is over")
+	// ErrBroken is matched by Sync and Publish after a Write or ReadFrom that failed; what failed is wrapped.
+	ErrBroken = errors.New("the upload failed before")
+)
+
+type kind struct {
+	text string
+	is   error
+}
+
+func (k *kind) Error() string        { return k.text }
+func (k *kind) Is(target error) bool { return target == k.is }
+
+// marked is a cause that matches a sentinel too, and reads as the cause alone or as both.
+type marked struct {
+	mark  error
+	cause error
+}
+
+func (m *marked) Error() string   { return m.mark.Error() + ": " + m.cause.Error() }
+func (m *marked) Unwrap() []error { return []error{m.mark, m.cause} }
+
+// fail makes the error that a caller of this package sees: op and FTP path, and the cause
+// without any path of the host.
+func fail(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: bare(err)}
+}
+
+// bare strips the wrappers that carry paths and addresses, and marks what ErrName stands for.
+func bare(err error) error {
+	switch e := err.(type) {
+	case *fs.PathError:
+		return bare(e.Err)
+	case *os.SyscallError:
+		return bare(e.Err)
+	case *os.LinkError:
+		return bare(e.Err)
+	case *net.OpError: // it has the client's address in it
+		return bare(e.Err)
+	case syscall.Errno:
+		if e == syscall.ENAMETOOLONG || e == syscall.EILSEQ {
+			return &marked{ErrName, e}
+		}
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/afero"
+	"golang.org/x/sys/unix"
+)
+
+// Open opens a file or directory for reading. A link is followed within the tree.
+func (t *Tree) Open(name string) (afero.File, error) { return t.OpenFile(name, os.O_RDONLY, 0) }
+
+// Create begins an upload, see OpenFile.
+func (t *Tree) Create(name string) (afero.File, error) {
+	return t.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0)
+}
+
+// OpenFile opens a file or directory for reading, or begins an upload: what is written is published by Close, and
+// nothing of it is seen before. A file cannot be written in any other way: flag must have O_TRUNC, O_APPEND or O_EXCL
+// then, O_RDWR is fs.ErrInvalid, and perm is not looked at, see Options.Mode.
+func (t *Tree) OpenFile(name string, flag int, _ fs.FileMode) (afero.File, error) {
+	switch flag & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR) {
+	case os.O_RDONLY:
+		if flag&(os.O_CREATE|os.O_TRUNC) == 0 {
+			return t.openRead(name)
+		}
+	case os.O_WRONLY:
+		if flag&(os.O_TRUNC|os.O_APPEND|os.O_EXCL) != 0 {
+			return t.openWrite(name, flag)
+		}
+	}
+	return nil, fail("open", name, fs.ErrInvalid)
+}
+
+func (t *Tree) openRead(name string) (afero.File, error) {
+	i, err := t.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	cleaned, err := clean(name)
+	if err != nil {
+		return nil, fail("open", name, err)
+	}
+	if i.IsDir() {
+		list, err := t.ReadDir(cleaned)
+		if err != nil {
+			return nil, err
+		}
+		return &listing{closedToAll: closedToAll{cleaned}, info: i, list: list}, nil
+	}
+	d, err := t.Download(cleaned, DownloadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &reading{closedToAll: closedToAll{cleaned}, d: d}, nil
+}
+
+func (t *Tree) openWrite(name string, flag int) (afero.File, error) {
+	if flag&os.O_CREATE == 0 {
+		if _, err := t.Stat(name); err != nil {
+			return nil, err
+		}
+	}
+	u, err := t.Upload(name, UploadOptions{
+		Append:    flag&os.O_APPEND != 0,
+		Exclusive: flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &writing{closedToAll: closedToAll{u.Name()}, u: u}, nil
+}
+
+// closedToAll refuses what none of the kinds of files below can do.
+type closedToAll struct{ name string }
+
+func (c closedToAll) Name() string                       { return c.name }
+func (c closedToAll) refuse(op string) error             { return fail(op, c.name, fs.ErrInvalid) }
+func (c closedToAll) Read([]byte) (int, error)           { return 0, c.refuse("read") }
+func (c closedToAll) ReadAt([]byte, int64) (int, error)  { return 0, c.refuse("read") }
+func (c closedToAll) Seek(int64, int) (int64, error)     { return 0, c.refuse("seek") }
+func (c closedToAll) Write([]byte) (int, error)          { return 0, c.refuse("write") }
+func (c closedToAll) WriteAt([]byte, int64) (int, error) { return 0, c.refuse("write") }
+func (c closedToAll) WriteString(string) (int, error)    { return 0, c.refuse("write") }
+func (c closedToAll) Truncate(int64) error               { return c.refuse("truncate") }
+func (c closedToAll) Readdir(int) ([]fs.FileInfo, error) {
+	return nil, fail("readdir", c.name, unix.ENOTDIR)
+}
+func (c closedToAll) Readdirnames(int) ([]string, error) {
+	return nil, fail("readdir", c.name, unix.ENOTDIR)
+}
+func (c closedToAll) Sync() error { return nil }
+
+// listing is an open directory: what was in it when it was opened.
+type listing struct {
+	closedToAll
+	info fs.FileInfo
+	list []fs.FileInfo
+}
+
+func (l *listing) Stat() (fs.FileInfo, error) { return l.info, nil }
+func (l *listing) Close() error               { return nil }
+
+// Readdir works as that of package os.
+func (l *listing) Readdir(n int) ([]fs.FileInfo, error) {
+	if n > 0 && len(l.list) == 0 {
+		return nil, io.EOF
+	}
+	if n <= 0 || n > len(l.list) {
+		n = len(l.list)
+	}
+	part := l.list[:n]
+	l.list = l.list[n:]
+	return part, nil
+}
+
+func (l *listing) Readdirnames(n int) ([]string, error) {
+	list, err := l.Readdir(n)
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Name()
+	}
+	return names, err
+}
+
+// reading is a file open for reading.
+type reading struct {
+	closedToAll
+	d *Download
+}
+
+func (r *reading) Read(p []byte) (int, error)         { return r.d.Read(p) }
+func (r *reading) WriteTo(w io.Writer) (int64, error) { return r.d.WriteTo(w) }
+func (r *reading) Stat() (fs.FileInfo, error)         { return r.d.Stat() }
+func (r *reading) Close() error                       { return r.d.Close() }
+func (r *reading) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.d.file.ReadAt(p, off)
+	return n, r.d.readError(err)
+}
+
+func (r *reading) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += r.d.offset
+	case io.SeekEnd:
+		i, err := r.d.Stat()
+		if err != nil {
+			return 0, err
+		}
+		offset += i.Size()
+	}
+	if offset < 0 {
+		return 0, r.refuse("seek")
+	}
+	r.d.offset = offset
+	return offset, nil
+}
+
+// writing is an upload that Close publishes, unless a write failed.
+type writing struct {
+	closedToAll
+	u *Upload
+}
+
+func (w *writing) Write(p []byte) (int, error)         { return w.u.Write(p) }
+func (w *writing) WriteString(s string) (int, error)   { return w.u.Write([]byte(s)) }
+func (w *writing) ReadFrom(r io.Reader) (int64, error) { return w.u.ReadFrom(r) }
+func (w *writing) Sync() error                         { return w.u.Sync() }
+func (w *writing) Stat() (fs.FileInfo, error) {
+	i, err := w.u.tree.sys.fstat(int(w.u.file.Fd()), w.u.place.base)
+	if err != nil {
+		return nil, fail("stat", w.name, err)
+	}
+	return i, nil
+}
+
+// Close publishes. A second one does nothing.
+func (w *writing) Close() error {
+	err := w.u.Publish()
+	if errors.Is(err, ErrDone) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,216 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if child, ok := children[os.Getenv("FILES_TEST_CHILD")]; ok {
+		child()
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// children are what the test binary does when a test starts it as a process of its own.
+var children = map[string]func(){
+	"upload until killed": childUploadUntilKilled,
+	"file size limit":     childFileSizeLimit,
+	"full disk":           childFullDisk,
+}
+
+// served is a tree and the directories of the host behind it.
+type served struct {
+	*Tree
+	t     *testing.T
+	root  string
+	state string
+}
+
+func serve(t *testing.T, o Options) *served {
+	t.Helper()
+	base := t.TempDir()
+	s := &served{t: t, root: filepath.Join(base, "root"), state: filepath.Join(base, "state")}
+	s.open(o)
+	return s
+}
+
+// open opens the tree, again too.
+func (s *served) open(o Options) {
+	s.t.Helper()
+	o.State = s.state
+	tree, err := Open(s.root, o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Tree = tree
+	s.t.Cleanup(func() { tree.Close() })
+}
+
+// host is the path of the host for an FTP path.
+func (s *served) host(name string) string { return filepath.Join(s.root, name) }
+
+func (s *served) put(name, content string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.host(name), []byte(content), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *served) mkdir(name string) {
+	s.t.Helper()
+	if err := os.MkdirAll(s.host(name), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *served) link(target, name string) {
+	s.t.Helper()
+	if err := os.Symlink(target, s.host(name)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// want fails the test unless the host has that content under the name.
+func (s *served) want(name, content string) {
+	s.t.Helper()
+	got, err := os.ReadFile(s.host(name))
+	if err != nil || string(got) != content {
+		s.t.Errorf("%s holds %.60q, %v; want %.60q", name, got, err, content)
+	}
+}
+
+// upload stores content, whole.
+func (s *served) upload(name, content string, o UploadOptions) error {
+	u, err := s.Upload(name, o)
+	if err != nil {
+		return err
+	}
+	if _, err := u.Write([]byte(content)); err != nil {
+		return errors.Join(err, u.Discard())
+	}
+	return u.Publish()
+}
+
+func (s *served) mustUpload(name, content string, o UploadOptions) {
+	s.t.Helper()
+	if err := s.upload(name, content, o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// begun begins an upload and writes into it.
+func (s *served) begun(name, content string, o UploadOptions) *Upload {
+	s.t.Helper()
+	u, err := s.Upload(name, o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := u.Write([]byte(content)); err != nil {
+		s.t.Fatal(err)
+	}
+	return u
+}
+
+// hostNames lists everything below the root as the host sees it.
+func (s *served) hostNames() []string {
+	s.t.Helper()
+	var names []string
+	err := filepath.WalkDir(s.root, func(p string, _ fs.DirEntry, err error) error {
+		if p != s.root {
+			names = append(names, strings.TrimPrefix(p, s.root))
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return names
+}
+
+func (s *served) temporaries() []string {
+	return slices.DeleteFunc(s.hostNames(), func(n string) bool { return !strings.HasPrefix(filepath.Base(n), prefix) })
+}
+
+func (s *served) records() []string {
+	s.t.Helper()
+	list, err := os.ReadDir(s.state)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// clean fails the test if anything of an upload is left.
+func (s *served) wantClean() {
+	s.t.Helper()
+	if left := append(s.temporaries(), s.records()...); len(left) > 0 {
+		s.t.Errorf("left over: %q", left)
+	}
+	s.reg.mu.Lock()
+	defer s.reg.mu.Unlock()
+	if len(s.reg.temps)+len(s.reg.live)+len(s.reg.claimed) > 0 {
+		s.t.Errorf("still known: %v, %v, %v", s.reg.temps, s.reg.live, s.reg.claimed)
+	}
+}
+
+// die does to an upload what a SIGKILL of the server does: the descriptors go, nothing else.
+func die(u *Upload) {
+	u.file.Close()
+	u.rec.file.Close()
+	u.place.close()
+}
+
+// wantPath fails the test unless err shows the FTP path and nothing of the host.
+func (s *served) wantPath(err error, name string) {
+	s.t.Helper()
+	var p *fs.PathError
+	if !errors.As(err, &p) || p.Path != name {
+		s.t.Errorf("error %#v does not name %q", err, name)
+	}
+	if strings.Contains(err.Error(), s.root) || strings.Contains(err.Error(), s.state) {
+		s.t.Errorf("error shows a path of the host: %v", err)
+	}
+}
+
+func wantIs(t *testing.T, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("error is %v, want one that matches %v", err, target)
+		}
+	}
+}
+
+// tcpPair returns both ends of a connection over loopback.
+func tcpPair(t testing.TB) (a, b *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); d.Close() })
+	return c.(*net.TCPConn), d.(*net.TCPConn)
+}

@@ -1,0 +1,323 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var unixEpoch = time.Unix(1e9, 500)
+
+func TestErrorsOfOperations(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *served) {
+		s.mkdir("/dir/sub")
+		s.put("/file", "content")
+		if err := unix.Mkfifo(s.host("/fifo"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s.mkdir("/empty")
+		download := func(name string) error { _, err := s.Download(name, DownloadOptions{}); return err }
+		upload := func(name string) error { return s.upload(name, "x", UploadOptions{}) }
+		for _, c := range []struct {
+			what string
+			name string
+			do   func(string) error
+			err  error
+		}{
+			{"mkdir of what is there", "/dir", func(n string) error { return s.Mkdir(n, 0o755) }, fs.ErrExist},
+			{"mkdir over a file", "/file", func(n string) error { return s.Mkdir(n, 0o755) }, fs.ErrExist},
+			{"mkdir without a parent", "/none/x", func(n string) error { return s.Mkdir(n, 0o755) }, fs.ErrNotExist},
+			{"mkdir below a file", "/file/x", func(n string) error { return s.Mkdir(n, 0o755) }, unix.ENOTDIR},
+			{"mkdir of the root", "/", func(n string) error { return s.Mkdir(n, 0o755) }, fs.ErrExist},
+			{"rmdir of a file", "/file", s.Rmdir, unix.ENOTDIR},
+			{"rmdir of what is not empty", "/dir", s.Rmdir, unix.ENOTEMPTY},
+			{"rmdir of nothing", "/none", s.Rmdir, fs.ErrNotExist},
+			{"rmdir of the root", "/", s.Rmdir, unix.EBUSY},
+			{"unlink of a directory", "/empty", s.Unlink, unix.EISDIR},
+			{"unlink of the root", "/", s.Unlink, unix.EISDIR},
+			{"unlink of nothing", "/none", s.Unlink, fs.ErrNotExist},
+			{"remove of what is not empty", "/dir", s.Remove, unix.ENOTEMPTY},
+			{"removeall", "/empty", s.RemoveAll, fs.ErrPermission},
+			{"chown", "/file", func(n string) error { return s.Chown(n, 1, 1) }, fs.ErrPermission},
+			{"download of a directory", "/dir", download, unix.EISDIR},
+			{"download of a pipe", "/fifo", download, ErrNotRegular},
+			{"download of nothing", "/none", download, fs.ErrNotExist},
+			{"upload over a directory", "/empty", upload, unix.EISDIR},
+			{"upload over the root", "/", upload, unix.EISDIR},
+			{"upload over a pipe", "/fifo", upload, ErrNotRegular},
+			{"upload without a parent", "/none/x", upload, fs.ErrNotExist},
+			{"upload below a file", "/file/x", upload, unix.ENOTDIR},
+		} {
+			err := c.do(c.name)
+			if !errors.Is(err, c.err) {
+				t.Errorf("%s: %v, want %v", c.what, err, c.err)
+				continue
+			}
+			s.wantPath(err, c.name)
+		}
+		s.want("/file", "content")
+		for _, d := range []string{"/dir/sub", "/empty"} {
+			if i, err := s.Stat(d); err != nil || !i.IsDir() {
+				t.Errorf("%s: %v", d, err)
+			}
+		}
+		s.wantClean()
+	})
+}
+
+func TestStatFollowsLinksAndLstatDoesNot(t *testing.T) {
+	s := serve(t, Options{})
+	s.put("/file", "content")
+	s.link("file", "/link")
+	i, err := s.Stat("/link")
+	if err != nil || i.Name() != "link" || i.Size() != 7 || !i.Mode().IsRegular() {
+		t.Errorf("stat: %+v, %v", i, err)
+	}
+	l, err := s.Lstat("/link")
+	if err != nil || l.Mode().Type() != fs.ModeSymlink {
+		t.Errorf("lstat: %+v, %v", l, err)
+	}
+	if err := s.Unlink("/link"); err != nil {
+		t.Error(err)
+	}
+	s.want("/file", "content")
+}
+
+func TestStatSaysWhatPackageOSSays(t *testing.T) {
+	s := serve(t, Options{})
+	s.put("/file", "content")
+	s.mkdir("/dir")
+	if err := os.Chmod(s.host("/dir"), 0o1750|os.ModeSticky|os.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	s.link("file", "/link")
+	if err := unix.Mkfifo(s.host("/fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"/file", "/dir", "/link", "/fifo"} {
+		want, err := os.Lstat(s.host(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Lstat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Mode() != want.Mode() || got.Size() != want.Size() || !got.ModTime().Equal(want.ModTime()) ||
+			got.IsDir() != want.IsDir() || got.Name() != want.Name() {
+			t.Errorf("%s: %v %v %v, want %v %v %v", name, got.Mode(), got.Size(), got.ModTime(), want.Mode(), want.Size(), want.ModTime())
+		}
+		if *got.Sys().(*syscall.Stat_t) != *want.Sys().(*syscall.Stat_t) {
+			t.Errorf("%s: %+v, want %+v", name, got.Sys(), want.Sys())
+		}
+	}
+}
+
+func TestIdentityTellsADirectoryFromALaterOne(t *testing.T) {
+	s := serve(t, Options{})
+	before := time.Now().Add(-time.Minute).UnixNano()
+	if err := s.Mkdir("/x_lock", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	inode, birth, err := s.Identity("/x_lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := s.Lstat("/x_lock")
+	if err != nil || i.Sys().(*syscall.Stat_t).Ino != inode {
+		t.Errorf("inode %d, stat says %+v", inode, i.Sys())
+	}
+	if birth == 0 {
+		t.Skip("births are not recorded here")
+	}
+	if birth < before || birth > time.Now().Add(time.Minute).UnixNano() {
+		t.Errorf("born at %d", birth)
+	}
+	if err := errors.Join(s.Chtimes("/x_lock", unixEpoch, unixEpoch), s.Rmdir("/x_lock"), s.Mkdir("/x_lock", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	later, err := s.Birth("/x_lock")
+	if err != nil || later <= birth {
+		t.Errorf("the later one was born at %d, %v; the first at %d", later, err, birth)
+	}
+}
+
+func TestChtimesAndChmod(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *served) {
+		s.put("/file", "")
+		s.link("file", "/link")
+		for _, name := range []string{"/file", "/link"} {
+			when := unixEpoch.Add(time.Duration(len(name)) * time.Hour)
+			if err := s.Chtimes(name, time.Time{}, when); err != nil {
+				t.Fatal(err)
+			}
+			if i, err := s.Stat("/file"); err != nil || !i.ModTime().Equal(when) {
+				t.Errorf("%v, %v, want %v", i.ModTime(), err, when)
+			}
+			if err := s.Chmod(name, 0o640|fs.ModeSetuid|fs.ModeSticky); err != nil {
+				t.Fatal(err)
+			}
+			if i, err := s.Stat("/file"); err != nil || i.Mode() != 0o640 {
+				t.Errorf("%v, %v", i.Mode(), err)
+			}
+			if err := s.Chmod(name, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestSpace(t *testing.T) {
+	s := serve(t, Options{})
+	if n, err := s.Space("/"); err != nil || n == 0 {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestTemporariesAreHiddenAndRefused(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/d")
+	s.put("/mine", "mine")
+	u := s.begun("/d/new", "half", UploadOptions{})
+	list, err := s.ReadDir("/d")
+	if err != nil || len(list) != 0 {
+		t.Errorf("listed: %v, %v", list, err)
+	}
+	temp := "/d/" + u.rec.temporary()
+	if _, err := os.Stat(s.host(temp)); err != nil {
+		t.Fatal(err)
+	}
+	for op, err := range everyOperation(s, temp) {
+		if !errors.Is(err, ErrReserved) || !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s of a temporary: %v", op, err)
+		}
+	}
+	if err := s.Rmdir("/d"); !errors.Is(err, unix.ENOTEMPTY) {
+		t.Errorf("rmdir: %v", err)
+	}
+	if err := u.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	s.want("/d/new", "half")
+	s.wantClean()
+}
+
+func TestAUsersFileNamedLikeATemporaryIsAFile(t *testing.T) {
+	s := serve(t, Options{})
+	for _, n := range []string{".ftplockd-xyz", prefix + newID()} {
+		s.mustUpload("/"+n, "mine", UploadOptions{})
+		list, err := s.ReadDir("/")
+		if err != nil || len(list) != 1 || list[0].Name() != n {
+			t.Errorf("listed: %v, %v", list, err)
+		}
+		s.mustUpload("/"+n, "mine", UploadOptions{Append: true})
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.want("/"+n, "minemine")
+		if err := s.Rename("/"+n, "/x"); err != nil {
+			t.Error(err)
+		}
+		if err := s.Unlink("/x"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAfterCloseEverythingSaysSo(t *testing.T) {
+	s := serve(t, Options{})
+	s.put("/mine", "")
+	u := s.begun("/up", "content", UploadOptions{})
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	errs := everyOperation(s, "/d/x")
+	_, errs["resolve"] = s.Resolve("/d/x")
+	for op, err := range errs {
+		if !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+	// An upload that was begun is its owner's to end.
+	if err := u.Publish(); err != nil {
+		t.Error(err)
+	}
+	s.want("/up", "content")
+}
+
+func TestRecordsInTheServedTreeAreRefused(t *testing.T) {
+	root := t.TempDir()
+	for _, state := range []string{root, root + "/state", root + "/../" + baseName(root) + "/x"} {
+		if tree, err := Open(root, Options{State: state}); err == nil {
+			tree.Close()
+			t.Errorf("%s is accepted", state)
+		}
+	}
+	if _, err := Open(root, Options{}); err == nil {
+		t.Error("no directory at all is accepted")
+	}
+}
+
+func baseName(p string) string { _, b := split(p); return b }
+
+func TestAferoFiles(t *testing.T) {
+	s := serve(t, Options{})
+	f, err := s.Create("/f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("hello "); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Stat("/f"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("seen before Close: %v", err)
+	}
+	if err := errors.Join(f.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f, err = s.OpenFile("/f", os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Write([]byte("world"))
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.OpenFile("/f", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("O_EXCL: %v", err)
+	}
+	if _, err := s.OpenFile("/f", os.O_RDWR, 0); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("O_RDWR: %v", err)
+	}
+	f, err = s.Open("/f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(-5, io.SeekEnd); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(f); err != nil || string(b) != "world" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := f.Write([]byte("x")); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("write: %v", err)
+	}
+	d, err := s.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names, err := d.Readdirnames(-1); err != nil || len(names) != 1 || names[0] != "f" {
+		t.Errorf("%q, %v", names, err)
+	}
+	if _, err := d.Readdir(1); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+	s.wantClean()
+}

@@ -1,0 +1,155 @@
+package files
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// child starts this test binary as another process that does what children has under the name.
+func child(t *testing.T, name string, s *served) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "FILES_TEST_CHILD="+name, "ROOT="+s.root, "STATE="+s.state)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+func childTree() *Tree {
+	t, err := Open(os.Getenv("ROOT"), Options{State: os.Getenv("STATE")})
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func childUploadUntilKilled() {
+	t := childTree()
+	for i := range 3 {
+		u, err := t.Upload(fmt.Sprint("/f", i), UploadOptions{Append: true})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := u.Write([]byte("half")); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+func TestAKilledServerLeavesNothingAfterTheNextStart(t *testing.T) {
+	s := serve(t, Options{})
+	s.put("/f0", "old")
+	s.put("/"+prefix+"xyz", "mine")
+	cmd := child(t, "upload until killed", s)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := s.Sweep(t.Context()); err != nil { // its uploads live
+		t.Error(err)
+	}
+	if len(s.temporaries()) != 4 || len(s.records()) != 3 {
+		t.Errorf("%q, %q", s.temporaries(), s.records())
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	s.Close()
+	s.open(Options{})
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.hostNames(); strings.Join(got, " ") != "/"+prefix+"xyz /f0" || len(s.records()) > 0 {
+		t.Errorf("%q, %q", got, s.records())
+	}
+	s.want("/f0", "old")
+}
+
+// childFileSizeLimit has a real EFBIG: RLIMIT_FSIZE.
+func childFileSizeLimit() {
+	signal.Ignore(unix.SIGXFSZ)
+	limit := unix.Rlimit{Cur: 100_000, Max: 100_000}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		panic(err)
+	}
+	childFill(unix.EFBIG)
+}
+
+func childFullDisk() {
+	if err := unix.Mount("tmpfs", os.Getenv("ROOT"), "tmpfs", 0, "size=200k"); err != nil {
+		fmt.Println("skip:", err)
+		return
+	}
+	childFill(unix.ENOSPC)
+}
+
+// childFill uploads too much, and then what fits.
+func childFill(want error) {
+	t := childTree()
+	defer t.Close()
+	s := &served{Tree: t, root: os.Getenv("ROOT"), state: os.Getenv("STATE")}
+	if err := s.upload("/f", "old", UploadOptions{}); err != nil {
+		panic(err)
+	}
+	u, err := t.Upload("/f", UploadOptions{})
+	if err != nil {
+		panic(err)
+	}
+	n, err := u.ReadFrom(strings.NewReader(strings.Repeat("x", 1_000_000)))
+	fmt.Println("too much:", errors.Is(err, want), n > 0 && n < 1_000_000 && n == u.Size())
+	err = u.Publish()
+	fmt.Println("published:", err == nil, errors.Is(err, want))
+	content, err := os.ReadFile(s.host("/f"))
+	fmt.Println("old:", string(content), err)
+	fmt.Println("again:", s.upload("/f", strings.Repeat("y", 50_000), UploadOptions{}))
+	list, err := os.ReadDir(s.root)
+	records, _ := os.ReadDir(s.state)
+	fmt.Println("names:", len(list), len(records), err)
+}
+
+const filled = `too much: true true
+published: false true
+old: old <nil>
+again: <nil>
+names: 1 0 <nil>
+`
+
+func TestALimitOnFileSizeLeavesTheOldFile(t *testing.T) {
+	s := serve(t, Options{})
+	out, err := child(t, "file size limit", s).Output()
+	if err != nil || string(out) != filled {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestAFullFileSystemLeavesTheOldFile(t *testing.T) {
+	s := serve(t, Options{})
+	cmd := child(t, "full disk", s)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.Output()
+	if err != nil || strings.HasPrefix(string(out), "skip:") {
+		t.Skipf("no file system of one's own here: %v %s", err, out)
+	}
+	if string(out) != filled {
+		t.Errorf("%s", out)
+	}
+}

@@ -1,0 +1,312 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sync makes the content complete: what the conversion held back is written, the file gets its mode, and if the
+// tree is durable it is on disk afterwards. This is the slow part of Publish, to be done before whatever
+// Publish must be one step with. Another Write is possible and undoes it.
+func (u *Upload) Sync() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return fail("sync", u.Name(), ErrDone)
+	}
+	return fail("sync", u.Name(), u.syncLocked())
+}
+
+func (u *Upload) syncLocked() error {
+	if err := u.brokenLocked(); err != nil {
+		return err
+	}
+	if u.whole {
+		return nil
+	}
+	err := u.settleLocked()
+	if err != nil {
+		u.broken = err
+		return err
+	}
+	u.whole = true
+	return nil
+}
+
+func (u *Upload) settleLocked() error {
+	if u.ascii != nil {
+		if rest := u.ascii.end(nil); len(rest) > 0 {
+			if _, err := u.put(rest); err != nil {
+				return err
+			}
+		}
+	}
+	if err := u.keepMode(); err != nil {
+		return err
+	}
+	if u.tree.opt.Durable {
+		return u.tree.sys.fsync(int(u.file.Fd()))
+	}
+	return nil
+}
+
+// keepMode gives the temporary the permissions of the file that it is to replace, and the owner where
+// the process may; a write into the old file would have kept both. A new file has its mode since it was made.
+func (u *Upload) keepMode() error {
+	t, fd := u.tree, int(u.file.Fd())
+	old, err := t.sys.lstatat(u.place.dir, u.place.base, u.place.base)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !old.isRegular() {
+		return nil
+	}
+	now, err := t.sys.fstat(fd, "")
+	if err != nil {
+		return err
+	}
+	if old.st.Uid != now.st.Uid || old.st.Gid != now.st.Gid {
+		if err := t.sys.fchown(fd, int(old.st.Uid), int(old.st.Gid)); err != nil && err != unix.EPERM && err != unix.EINVAL {
+			return err
+		}
+	}
+	if old.Mode().Perm() == now.Mode().Perm() {
+		return nil
+	}
+	return t.sys.fchmod(fd, uint32(old.Mode().Perm()))
+}
+
+// Publish gives the file its name, in one step: who opens the name gets the old file or the new one. It does what
+// Sync does if that was not done. After an error nothing is left of the upload and the old file is as
+// it was, but for an error that matches ErrNotDurable: then the file is published.
+func (u *Upload) Publish() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return fail("publish", u.Name(), ErrDone)
+	}
+	err := u.syncLocked()
+	if err == nil {
+		err = u.putInPlace()
+	}
+	if err != nil {
+		u.discardLocked()
+		return fail("publish", u.Name(), err)
+	}
+	name := u.Name()
+	if err := u.lasting(); err != nil {
+		u.endLocked(u.left)
+		return fail("publish", name, &marked{ErrNotDurable, bare(err)})
+	}
+	u.endLocked(u.left)
+	return nil
+}
+
+// putInPlace renames the temporary. The kernel refuses if a directory has the name.
+func (u *Upload) putInPlace() error {
+	t, p, temp := u.tree, u.place, u.rec.temporary()
+	if !u.opt.Exclusive && !u.opt.Unique {
+		return newName(t.sys.renameat(p.dir, temp, p.dir, p.base))
+	}
+	err := t.sys.renameNew(p.dir, temp, p.dir, p.base)
+	if err != unix.EINVAL && err != unix.ENOSYS {
+		return err
+	}
+	// The file system has no such rename. A link refuses a name that is taken as well.
+	if err := t.sys.linkat(p.dir, temp, p.dir, p.base); err != nil {
+		return newName(err)
+	}
+	if err := t.sys.unlinkat(p.dir, temp); err != unix.ENOENT {
+		u.left = err
+	}
+	return nil
+}
+
+// lasting syncs the directory that the file was renamed in.
+func (u *Upload) lasting() error {
+	t := u.tree
+	if !t.opt.Durable {
+		return nil
+	}
+	if u.synced {
+		return t.sys.fsync(u.place.dir)
+	}
+	return t.sys.fsync(int(u.file.Fd())) // the directory may not be read; its journal goes with that of the file
+}
+
+// Discard ends the upload and removes the temporary. After Publish, Keep or another Discard it does nothing.
+// If the temporary cannot be removed it stays hidden, and a later Sweep removes it.
+func (u *Upload) Discard() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return nil
+	}
+	return fail("discard", u.Name(), u.discardLocked())
+}
+
+func (u *Upload) discardLocked() error {
+	err := u.tree.sys.unlinkat(u.place.dir, u.rec.temporary())
+	if err == unix.ENOENT {
+		err = nil
+	}
+	u.endLocked(err)
+	return err
+}
+
+// endLocked gives back what the upload holds. With left the temporary is there still, and so is its record.
+func (u *Upload) endLocked(left error) {
+	t := u.tree
+	u.over = true
+	u.file.Close() // what it could say was said by fsync
+	if left != nil {
+		u.rec.file.Close()
+		t.opt.Log.Warn("a temporary could not be removed", "name", u.Name(), "error", left)
+	} else if err := t.dropRecord(u.rec); err != nil {
+		t.opt.Log.Warn("the record of an upload could not be removed", "name", u.Name(), "error", err)
+	}
+	u.place.close()
+	t.reg.end(u)
+}
+
+// abandon ends an upload that did not come to be.
+func (u *Upload) abandon() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.over:
+	case u.rec != nil && u.file != nil:
+		u.discardLocked()
+	default:
+		u.over = true
+		if u.place.own {
+			u.place.close()
+		}
+		u.tree.reg.end(u)
+	}
+}
+
+// Keep ends the upload and leaves what was received for owner: an Upload to the same name with
+// HasOffset and this Owner goes on with it. Nobody sees it before; it is removed when it is older than
+// MaxAge, or by another Keep of the same owner and name. An owner is needed.
+func (u *Upload) Keep(owner string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return fail("keep", u.Name(), ErrDone)
+	}
+	if owner == "" || u.opt.Unique {
+		return fail("keep", u.Name(), fs.ErrInvalid)
+	}
+	return fail("keep", u.Name(), u.keepLocked(owner))
+}
+
+func (u *Upload) keepLocked(owner string) error {
+	t, name := u.tree, u.Name()
+	u.rec.owner = owner
+	u.rec.dir, u.rec.base = split(name)
+	if err := t.appendRecord(u.rec); err != nil {
+		u.discardLocked()
+		return err
+	}
+	if earlier, ok := t.reg.keptID(u.rec.key()); ok {
+		t.removeKept(earlier)
+	}
+	t.reg.keep(u.rec)
+	u.over = true
+	u.file.Close()
+	u.rec.file.Close()
+	u.place.close()
+	t.reg.end(u)
+	return nil
+}
+
+// Kept returns how long the upload is that owner left with Keep under this name.
+func (t *Tree) Kept(name, owner string) (size int64, ok bool) {
+	name, err := clean(name)
+	if err != nil {
+		return 0, false
+	}
+	id, ok := t.reg.keptID(keep{name, owner})
+	if !ok {
+		return 0, false
+	}
+	dir, _ := split(name)
+	t.life.RLock()
+	defer t.life.RUnlock()
+	fd, err := t.open(dir, dirFlags)
+	if err != nil {
+		return 0, false
+	}
+	defer unix.Close(fd)
+	i, err := t.sys.lstatat(fd, prefix+id, "")
+	if err != nil || !i.isRegular() {
+		return 0, false
+	}
+	return i.Size(), true
+}
+
+// removeKept removes what was kept before.
+func (t *Tree) removeKept(id string) {
+	_, r, ok, err := t.claimRecord(id)
+	if err == nil && ok && r != nil {
+		_, err = t.removeLeftOver(r)
+	}
+	if err != nil {
+		t.opt.Log.Warn("a kept upload could not be removed", "error", err)
+	}
+}
+
+// resume takes up what the owner left, cut off at the offset. With ok false there is nothing, or not enough.
+func (u *Upload) resume() (ok bool, err error) {
+	t := u.tree
+	id, ok := t.reg.keptID(keep{u.name, u.opt.Owner})
+	if !ok {
+		return false, nil
+	}
+	f, r, ok, err := t.claimRecord(id)
+	if !ok || err != nil {
+		return false, err
+	}
+	if r == nil || r.owner != u.opt.Owner || r.key() != (keep{u.name, u.opt.Owner}) {
+		f.Close()
+		return false, nil
+	}
+	fd, err := t.sys.openat(u.place.dir, r.temporary(), unix.O_RDWR)
+	if err != nil {
+		f.Close()
+		if errors.Is(err, unix.ENOENT) {
+			err = nil
+		}
+		return false, err
+	}
+	if ok, err = u.takeUp(fd, r); !ok || err != nil {
+		unix.Close(fd)
+		f.Close()
+	}
+	return ok, err
+}
+
+func (u *Upload) takeUp(fd int, r *record) (ok bool, err error) {
+	t := u.tree
+	i, err := t.sys.fstat(fd, "")
+	if err != nil || !i.isRegular() || u.opt.Offset < 0 || i.Size() < u.opt.Offset {
+		return false, err
+	}
+	if err := t.sys.truncate(fd, u.opt.Offset); err != nil {
+		return false, err
+	}
+	t.reg.forget(r)
+	r.owner = "" // it is an ordinary upload again: a crash ends it
+	if err := t.appendRecord(r); err != nil {
+		return false, err
+	}
+	u.rec, u.file, u.place.base = r, newFile(fd, u.name), r.base
+	u.size.Store(u.opt.Offset)
+	return true, nil
+}

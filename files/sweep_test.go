@@ -1,0 +1,276 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSweepRemovesWhatACrashLeft(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/dir")
+	s.put("/dir/f", "old")
+	s.put("/"+prefix+"xyz", "a user's own")
+	s.put("/dir/"+prefix+newID(), "another")
+	before := s.hostNames()
+	die(s.begun("/dir/f", "half", UploadOptions{}))
+	die(s.begun("/top", "half", UploadOptions{}))
+	if len(s.temporaries()) != 4 {
+		t.Fatalf("%q", s.temporaries())
+	}
+	s.Close()
+
+	s.open(Options{})
+	if list, err := s.ReadDir("/dir"); err != nil || len(list) != 2 {
+		t.Errorf("listed before the sweep: %v, %v", list, err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := s.hostNames(); strings.Join(after, " ") != strings.Join(before, " ") {
+		t.Errorf("%q, want %q", after, before)
+	}
+	s.want("/dir/f", "old")
+	if len(s.records()) > 0 {
+		t.Errorf("%q", s.records())
+	}
+}
+
+func TestSweepLeavesUploadsUnderWay(t *testing.T) {
+	s := serve(t, Options{MaxAge: 1})
+	u := s.begun("/f", "content", UploadOptions{})
+	other, err := Open(s.root, Options{State: s.state, MaxAge: 1}) // another process, as far as records go
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for range 2 {
+		if err := errors.Join(s.Sweep(t.Context()), other.Sweep(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := u.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	s.want("/f", "content")
+	s.wantClean()
+}
+
+func TestLaterSweepsLookAtTheAge(t *testing.T) {
+	now := time.Now()
+	s := serve(t, Options{MaxAge: time.Hour, Now: func() time.Time { return now }})
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	u := s.begun("/f", "half", UploadOptions{})
+	die(u)
+	sweep := func(want int) {
+		t.Helper()
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.temporaries()) != want || len(s.records()) != want {
+			t.Errorf("%q, %q", s.temporaries(), s.records())
+		}
+	}
+	now = now.Add(59 * time.Minute)
+	sweep(1)
+	now = now.Add(2 * time.Minute)
+	sweep(0)
+}
+
+func TestSweepFindsWhatWasMoved(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/a/b")
+	s.mkdir("/gone")
+	s.mkdir("/z/\xff")
+	die(s.begun("/a/b/f", "half", UploadOptions{}))
+	die(s.begun("/gone/f", "half", UploadOptions{}))
+	s.Close()
+	if err := errors.Join(
+		os.Rename(s.host("/a/b"), s.host("/z/\xff/moved")),
+		os.Mkdir(s.host("/a/b"), 0o755), // another directory of that name
+		os.RemoveAll(s.host("/gone")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	s.put("/a/b/"+prefix+"mine", "mine")
+	s.open(Options{})
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.temporaries(); len(got) != 1 || got[0] != "/a/b/"+prefix+"mine" {
+		t.Errorf("%q", got)
+	}
+	if len(s.records()) > 0 {
+		t.Errorf("%q", s.records())
+	}
+}
+
+func TestSweepKeepsTheRecordOfWhatItCouldNotLookFor(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/a")
+	die(s.begun("/a/f", "half", UploadOptions{}))
+	s.Close()
+	if err := os.Rename(s.host("/a"), s.host("/b")); err != nil {
+		t.Fatal(err)
+	}
+	s.open(Options{MaxAge: 1})
+	n := 0
+	s.sys.before = func(call string) error {
+		if n++; call == "open" && n > 3 {
+			return unix.EACCES
+		}
+		return nil
+	}
+	wantIs(t, s.Sweep(t.Context()), unix.EACCES)
+	s.sys.before = nil
+	if len(s.records()) != 1 {
+		t.Fatalf("%q", s.records())
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.wantClean()
+}
+
+func TestSweepRemovesRecordsThatWereNeverFinished(t *testing.T) {
+	s := serve(t, Options{})
+	for _, content := range []string{"", "1 \"/di", "nonsense\n"} {
+		if err := os.WriteFile(s.state+"/"+newID(), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(s.state+"/something else", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.records(); len(got) != 1 || got[0] != "something else" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A Sweep that comes between the making of a record and its lock costs the upload nothing but another record.
+func TestASweepAtTheWorstMoment(t *testing.T) {
+	s := serve(t, Options{})
+	swept := 0
+	s.sys.before = func(call string) error {
+		names := s.records()
+		if call == "stat" && len(names) == 1 && swept == 0 {
+			if i, err := os.Stat(s.state + "/" + names[0]); err == nil && i.Size() == 0 {
+				swept++
+				return os.Remove(s.state + "/" + names[0])
+			}
+		}
+		return nil
+	}
+	s.mustUpload("/f", "content", UploadOptions{})
+	if swept != 1 {
+		t.Error("the moment never came")
+	}
+	s.sys.before = nil
+	s.want("/f", "content")
+	s.wantClean()
+}
+
+func TestRecords(t *testing.T) {
+	var all [256]byte
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for _, r := range []*record{
+		{dir: "/", base: "f"},
+		{dir: "/a b\"\n", base: string(all[:]), dev: 1<<64 - 1, inode: 3, owner: "me \xff"},
+	} {
+		r.id = newID()
+		got, ok := parseRecord(r.id, append([]byte("1 \"/\" 0 0 \"earlier\" \"\"\n"), append(r.line(), "1 \"/torn"...)...))
+		if !ok || *got != *r {
+			t.Errorf("%+v, %v, want %+v", got, ok, r)
+		}
+	}
+	if id := newID(); !isID(id) || isID(id+"x") || isID(strings.ToUpper(id)) || id == newID() {
+		t.Error(id)
+	}
+}
+
+func TestKeptUploads(t *testing.T) {
+	now := time.Now()
+	o := Options{MaxAge: time.Hour, Now: func() time.Time { return now }}
+	s := serve(t, o)
+	s.mkdir("/d")
+	s.put("/d/f", "old content")
+	keep := func(content, owner string) {
+		t.Helper()
+		if err := s.begun("/d/f", content, UploadOptions{}).Keep(owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep("first", "me")
+	keep("0123456789", "me") // takes the place of the first
+	keep("x", "you")
+	if n, ok := s.Kept("/d/f", "me"); !ok || n != 10 {
+		t.Errorf("%d, %v", n, ok)
+	}
+	if _, ok := s.Kept("/d/f", "nobody"); ok {
+		t.Error("kept for nobody")
+	}
+	if list, err := s.ReadDir("/d"); err != nil || len(list) != 1 || len(s.temporaries()) != 2 {
+		t.Errorf("%v, %v, %q", list, err, s.temporaries())
+	}
+	s.want("/d/f", "old content")
+	s.Close()
+	s.open(o)
+	if err := s.Sweep(t.Context()); err != nil { // also the first sweep leaves what was kept
+		t.Fatal(err)
+	}
+	u, err := s.Upload("/d/f", UploadOptions{HasOffset: true, Offset: 8, Owner: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.Kept("/d/f", "me"); ok || u.Size() != 8 {
+		t.Errorf("it is taken twice, or has %d bytes", u.Size())
+	}
+	u.Write([]byte("ab"))
+	if err := u.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	s.want("/d/f", "01234567ab")
+	// Not long enough, or not theirs: the published file is what is gone on with.
+	for _, owner := range []string{"you", "nobody"} {
+		s.mustUpload("/d/f", "!", UploadOptions{HasOffset: true, Offset: 9, Owner: owner})
+		s.want("/d/f", "01234567a!")
+		s.mustUpload("/d/f", "b", UploadOptions{HasOffset: true, Offset: 9, Owner: owner})
+	}
+	now = now.Add(2 * time.Hour)
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.Kept("/d/f", "you"); ok {
+		t.Error("kept for ever")
+	}
+	s.wantClean()
+}
+
+func TestAResumedUploadIsAnOrdinaryOneAgain(t *testing.T) {
+	s := serve(t, Options{})
+	if err := s.begun("/f", "0123", UploadOptions{}).Keep("me"); err != nil {
+		t.Fatal(err)
+	}
+	u, err := s.Upload("/f", UploadOptions{HasOffset: true, Offset: 4, Owner: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	die(u)
+	s.Close()
+	s.open(Options{})
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.wantClean()
+}

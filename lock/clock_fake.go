@@ -1,0 +1,68 @@
+package lock
+
+import (
+	"sync"
+	"time"
+)
+
+// FakeClock is a clock for tests, which move it: steps of the wall clock, suspend, and
+// restarts of the machine included. It is for use by several goroutines.
+type FakeClock struct {
+	mu     sync.Mutex
+	base   func() time.Time // where time goes by itself; nil: it stands still
+	start  time.Time
+	wall   time.Time
+	boot   time.Duration
+	bootID string
+}
+
+var _ Clock = (*FakeClock)(nil)
+
+// NewFakeClock returns a clock that stands still between its methods.
+func NewFakeClock() *FakeClock {
+	return &FakeClock{wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), boot: time.Hour, bootID: "boot-1"}
+}
+
+// NewRunningClock returns a clock that goes with time.Now, so in the bubble of
+// testing/synctest with its time, and that its methods move on top of that.
+func NewRunningClock() *FakeClock {
+	now := time.Now()
+	return &FakeClock{base: time.Now, start: now, wall: now.Round(0), boot: time.Hour, bootID: "boot-1"}
+}
+
+// Now implements [Clock].
+func (c *FakeClock) Now() Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var gone time.Duration
+	if c.base != nil {
+		gone = c.base().Sub(c.start)
+	}
+	return Instant{Wall: c.wall.Add(gone), Boot: c.boot + gone, BootID: c.bootID}
+}
+
+// Advance lets time go by on both clocks. Suspend of a machine looks the same to a
+// [Clock]; only timers do not notice it, as they do not notice this.
+func (c *FakeClock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall, c.boot = c.wall.Add(d), c.boot+d
+}
+
+// StepWall sets the wall clock forward or back, as an administrator or NTP does.
+func (c *FakeClock) StepWall(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall = c.wall.Add(d)
+}
+
+// Reboot starts another boot, whose time begins anew; the machine was off for so long.
+func (c *FakeClock) Reboot(id string, off time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall, c.boot, c.bootID = c.wall.Add(off), 0, id
+	if c.base != nil {
+		gone := c.base().Sub(c.start)
+		c.wall, c.start = c.wall.Add(gone), c.start.Add(gone)
+	}
+}

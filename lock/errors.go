@@ -1,0 +1,111 @@
+package lock
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrEnded is returned to a session that was closed.
+var ErrEnded = errors.New("the session has ended")
+
+// HeldError says that somebody holds a lock. It matches ErrHeld.
+type HeldError struct {
+	Name      Name          // which lock; not always the name that was asked for, see [Table.Exclude]
+	Holder    Owner         // whose it is; of several, the oldest
+	Token     Token         // its token
+	Held      time.Duration // since it was acquired
+	Remaining time.Duration // until it ends by itself at the latest; 0 when that is due
+	Never     bool          // it does not end by itself, and Remaining means nothing
+	Below     bool          // the lock lies below the name that was asked for
+}
+
+// Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s"; the name of the
+// lock is in it only if it is not the one that was asked for.
+func (e *HeldError) Error() string {
+	text := "held by " + e.Holder.String() + " for " + seconds(e.Held)
+	if e.Below {
+		text = string(e.Name) + " below it is " + text
+	}
+	if e.Never {
+		return text + ", never expires"
+	}
+	return text + ", expires in " + seconds(e.Remaining)
+}
+
+// Unwrap makes the error match ErrHeld.
+func (e *HeldError) Unwrap() error { return ErrHeld }
+
+// DelayedError says that a lock was taken away from its holder so lately that nobody gets it
+// yet (lock_delay). It matches ErrHeld.
+type DelayedError struct {
+	Name      Name
+	Remaining time.Duration // until it can be acquired
+}
+
+func (e *DelayedError) Error() string {
+	return "kept back for " + seconds(e.Remaining) + " after it was taken away"
+}
+
+// Unwrap makes the error match ErrHeld.
+func (e *DelayedError) Unwrap() error { return ErrHeld }
+
+// NotYoursError says that somebody else holds the lock that a session wanted to give back, renew
+// or use. It matches ErrNotYours.
+type NotYoursError struct {
+	Name   Name
+	Holder Owner
+	Held   time.Duration // since it was acquired
+}
+
+func (e *NotYoursError) Error() string {
+	return "not yours: held by " + e.Holder.String() + " for " + seconds(e.Held)
+}
+
+// Unwrap makes the error match ErrNotYours.
+func (e *NotYoursError) Unwrap() error { return ErrNotYours }
+
+// LostError says that the session held the lock and that it was taken away. It
+// matches ErrNotHeld if nobody holds the lock now, and ErrNotYours if somebody does.
+type LostError struct {
+	Name  Name
+	Token Token         // of the hold that was lost
+	Cause Cause         // CauseExpire, CauseIdle, CauseBreak, CauseDisconnect or CauseHostGone
+	Limit time.Duration // the age or idle time that it exceeded
+	By    Owner         // who broke it
+	Note  string        // why
+	At    Instant       // when
+	Ago   time.Duration // how long ago that is
+	Held  bool          // somebody holds the lock now
+}
+
+// Error is of the form "taken away 12s ago: older than 6m0s".
+func (e *LostError) Error() string {
+	return "taken away " + seconds(e.Ago) + " ago: " + e.why()
+}
+
+func (e *LostError) why() string {
+	switch e.Cause {
+	case CauseExpire:
+		return "older than " + e.Limit.String()
+	case CauseIdle:
+		return "no sign of life for " + e.Limit.String()
+	case CauseBreak:
+		if e.Note == "" {
+			return "broken by " + e.By.String()
+		}
+		return "broken by " + e.By.String() + ", " + e.Note
+	case CauseDisconnect:
+		return "its connection ended"
+	}
+	return "removed on the server"
+}
+
+// Unwrap makes the error match ErrNotHeld or ErrNotYours.
+func (e *LostError) Unwrap() error {
+	if e.Held {
+		return ErrNotYours
+	}
+	return ErrNotHeld
+}
+
+func seconds(d time.Duration) string { return max(d, 0).Round(time.Second).String() }

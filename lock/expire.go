@@ -1,0 +1,192 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// expireBatch is how many names Expire takes from the agenda at a time.
+const expireBatch = 256
+
+// maxBackoff is the longest that a hold that could not be ended is left alone.
+const maxBackoff = time.Minute
+
+// Expire ends every hold whose time is over: older than its max_age, idle for longer than its
+// max_idle, or past its grace. Members end before the lock that they are below; one with members that
+// live on waits for them, and one under which somebody publishes waits for that: Expire itself waits
+// for neither, and Changed tells when it is their time. A hold that the store cannot end
+// (ErrNotEmpty: somebody put a file into its directory) stands, is logged once, and is tried
+// again after a second, two, four, and so on up to a minute. It returns what it ended; each is logged.
+//
+// The cost grows with what ends, not with what is held.
+func (t *Table) Expire(ctx context.Context) []Ended {
+	var all []Ended
+	for ctx.Err() == nil {
+		names := t.due()
+		if len(names) == 0 {
+			break
+		}
+		for _, n := range names {
+			ended, _ := t.expireName(ctx, n, false) // it is logged, and stays on the agenda
+			all = append(all, ended...)
+		}
+	}
+	return all
+}
+
+// due takes names from the agenda whose time has come, the deepest first. Each of them is to be
+// handed to expireName, which puts it back if need be.
+func (t *Table) due() []Name {
+	now := t.clock.Now().Boot
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var names []Name
+	for t.agenda.next() <= now && len(names) < expireBatch {
+		e := t.agenda.nodes[0]
+		t.agenda.remove(e)
+		names = append(names, e.name)
+	}
+	sortDeepestFirst(names)
+	return names
+}
+
+func sortDeepestFirst(names []Name) {
+	slices.SortStableFunc(names, func(a, b Name) int { return cmp.Compare(b.Depth(), a.Depth()) })
+}
+
+// expireName ends what is over of one name. If something is in the way that is
+// to pass by itself, the end of that puts the name back on the agenda; with wait set it waits for a
+// change under way.
+func (t *Table) expireName(ctx context.Context, n Name, wait bool) (ended []Ended, err error) {
+	for {
+		one, err := t.expireOne(ctx, n, wait)
+		if one == nil || err != nil {
+			t.logFailure(ctx, n, err)
+			return ended, unlessTold(err)
+		}
+		ended = append(ended, *one)
+		t.logEnd(ctx, n, one.Hold, reason{cause: one.Cause})
+	}
+}
+
+// failedAgain wraps the error of an end that failed before, so that it is not logged again.
+type failedAgain struct{ error }
+
+func unlessTold(err error) error {
+	if again, ok := err.(failedAgain); ok {
+		return again.error
+	}
+	return err
+}
+
+func (t *Table) logFailure(ctx context.Context, n Name, err error) {
+	if _, again := err.(failedAgain); err == nil || again || errors.Is(err, ctx.Err()) {
+		return
+	}
+	t.log.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; it is tried again",
+		slog.String("name", string(n)), slog.Any("error", err))
+}
+
+// expireOne ends one hold of the name that is over; nil: there is none that can end now.
+func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if wait {
+		if _, err := t.quietLocked(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	for range retries {
+		e := t.nodes[n]
+		if e == nil || e.busy {
+			return nil, nil
+		}
+		now := t.clock.Now().Boot
+		h, cause := t.overLocked(e, now)
+		if h == nil {
+			t.idleNodeLocked(e, now)
+			return nil, nil
+		}
+		if e.pins > 0 {
+			e.draining = true // unpin puts it back
+			return nil, nil
+		}
+		ended := Ended{Name: n, Hold: h.Hold, Cause: cause, Held: now - h.Acquired.Boot}
+		err := t.endLocked(ctx, e, h, reason{cause: cause})
+		switch {
+		case err == nil:
+			return &ended, nil
+		case errors.Is(err, ErrMembers): // the end of the last of them puts it back
+			return nil, nil
+		case ctx.Err() != nil:
+			return nil, nil
+		case !errors.Is(err, ErrConflict):
+			return nil, t.failedLocked(n, err)
+		}
+	}
+	return nil, t.failedLocked(n, ErrConflict)
+}
+
+// overLocked returns a hold of e that is to end now, unless it failed to lately.
+func (t *Table) overLocked(e *node, now time.Duration) (*held, Cause) {
+	if e.failure != nil && e.failure.until > now {
+		return nil, ""
+	}
+	for _, h := range e.holds {
+		if at, cause := t.deadlineLocked(h); at <= now {
+			return h, cause
+		}
+	}
+	return nil, ""
+}
+
+// idleNodeLocked puts a node without a hold that is over on the agenda again, or forgets it.
+func (t *Table) idleNodeLocked(e *node, now time.Duration) {
+	if e.delayedTo <= now {
+		e.delayedTo = 0
+	}
+	if e.lingerTo <= now {
+		e.lingerTo = 0
+	}
+	t.armLocked(e)
+	t.pruneLocked(e)
+}
+
+// failedLocked notes that a hold of the name could not be ended, and when to try again.
+func (t *Table) failedLocked(n Name, err error) error {
+	e := t.nodes[n]
+	if e == nil || len(e.holds) == 0 || e.busy {
+		return err
+	}
+	if e.failure == nil {
+		e.failure = &failure{}
+	}
+	wait := min(time.Second<<min(e.failure.tries, 10), maxBackoff)
+	e.failure.tries++
+	e.failure.until = t.clock.Now().Boot + wait
+	t.armLocked(e)
+	if e.failure.tries > 1 {
+		return failedAgain{err}
+	}
+	return err
+}
+
+// NextExpiry says in what time Expire has something to look at, 0 if it has now; false if
+// nothing that is held ends by itself. It and Changed are for one goroutine.
+func (t *Table) NextExpiry() (in time.Duration, ok bool) {
+	t.mu.Lock()
+	t.awaited = t.agenda.next()
+	due := t.awaited
+	t.mu.Unlock()
+	if due == neverEnds {
+		return 0, false
+	}
+	return max(due-t.clock.Now().Boot, 0), true
+}
+
+// Changed yields a value when something is to end sooner than NextExpiry said last.
+func (t *Table) Changed() <-chan struct{} { return t.changed }

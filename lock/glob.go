@@ -1,0 +1,111 @@
+package lock
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Glob is a compiled doublestar glob over names: * is any bytes but a slash, ** any number of
+// whole elements, ? one character or one byte that is no UTF-8, [a-z] and {a,b} as usual; a
+// backslash takes the next character as it is. Letters match in their own case only. A glob
+// without a leading slash gets one, so that "**/phone_lock" matches /phone_lock and /a/phone_lock.
+// It is for use by several goroutines.
+type Glob struct {
+	text    string
+	shape   shape
+	literal string // what shape compares with
+	pattern string // for shapeAny: escaped as names are
+}
+
+// shape is a form of glob that is matched faster than in general: a rule is looked up for
+// every command of every client.
+type shape uint8
+
+const (
+	shapeAny    shape = iota // whatever doublestar says
+	shapeEqual               // "/phone_lock"
+	shapeBelow               // "/locks/**": literal is "/locks/"
+	shapeSuffix              // "**/*_lock" with "_lock", "**/phone_lock" with "/phone_lock"
+	shapeAll                 // "**"
+)
+
+const meta = `*?[{\`
+
+// NewGlob compiles a glob. Its errors say what is wrong with it.
+func NewGlob(glob string) (*Glob, error) {
+	if glob == "" {
+		return nil, fmt.Errorf("the glob is empty")
+	}
+	rooted := "/" + strings.TrimPrefix(glob, "/")
+	if !doublestar.ValidatePattern(rooted) {
+		return nil, fmt.Errorf("bad glob %q", glob)
+	}
+	for element := range strings.SplitSeq(rooted[1:], "/") {
+		if element == "" || element == "." || element == ".." {
+			return nil, fmt.Errorf("glob %q can match nothing: it has an element %q", glob, element)
+		}
+	}
+	g := &Glob{text: glob, pattern: escape(rooted)}
+	g.shape, g.literal = shapeOf(rooted)
+	return g, nil
+}
+
+func shapeOf(glob string) (shape, string) {
+	plain := func(s string) bool { return !strings.ContainsAny(s, meta) }
+	if plain(glob) {
+		return shapeEqual, glob
+	}
+	if glob == "/**" {
+		return shapeAll, ""
+	}
+	if base, ok := strings.CutSuffix(glob, "/**"); ok && plain(base) {
+		return shapeBelow, base + "/"
+	}
+	if last, ok := strings.CutPrefix(glob, "/**/*"); ok && plain(last) && !strings.Contains(last, "/") {
+		return shapeSuffix, last
+	}
+	if last, ok := strings.CutPrefix(glob, "/**"); ok && plain(last) && strings.HasPrefix(last, "/") {
+		return shapeSuffix, last
+	}
+	return shapeAny, ""
+}
+
+// String returns the glob as it was given to NewGlob.
+func (g *Glob) String() string { return g.text }
+
+// Match reports whether the glob matches the whole name.
+func (g *Glob) Match(n Name) bool {
+	s := string(n)
+	switch g.shape {
+	case shapeEqual:
+		return s == g.literal
+	case shapeBelow:
+		return strings.HasPrefix(s, g.literal) || s == g.literal[:len(g.literal)-1]
+	case shapeSuffix:
+		return strings.HasSuffix(s, g.literal)
+	case shapeAll:
+		return true
+	}
+	return doublestar.MatchUnvalidated(g.pattern, escape(s))
+}
+
+// escape gives each byte that is no UTF-8 a character of its own at the end of Unicode's
+// last private area. doublestar reads all of them as U+FFFD, so that any would match any other.
+func escape(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && size == 1 {
+			r = 0x10FF00 + rune(s[0])
+		}
+		b.WriteRune(r)
+		s = s[size:]
+	}
+	return b.String()
+}

@@ -1,0 +1,268 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// start reads the journal, begins a generation, and makes the directories agree.
+func (s *Store) start(ctx context.Context) error {
+	if err := s.dir.recover(s.o.Clock.Now()); err != nil {
+		return err
+	}
+	st, err := replay(s.dir.journal())
+	if err != nil {
+		return err
+	}
+	if err := s.openLog(st); err != nil {
+		return err
+	}
+	s.generation = st.generation + 1
+	if err := s.log.begin(s.generation, s.o.Clock.Now()); err != nil {
+		return err
+	}
+	s.o.hooks.step("started")
+	for name, record := range st.records {
+		s.entries[name] = &entry{record: record}
+	}
+	if err := s.reconcile(ctx, st); err != nil {
+		return err
+	}
+	if err := s.log.sync(s.log.end.Load()); err != nil {
+		return err
+	}
+	s.rotateIfDue()
+	return nil
+}
+
+// openLog opens the journal at the end of its last good line.
+func (s *Store) openLog(st state) error {
+	f, err := os.OpenFile(s.dir.journal(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	file := s.o.hooks.wrap(osFile{f})
+	s.log = newLog(file, st.size, st.last, st.reserved, s.o.hooks.step)
+	s.rotateAt = s.o.MaxSize
+	if !st.torn {
+		return nil
+	}
+	s.o.Log.Warn("the journal's last line was cut off by a crash and is dropped", "bytes", st.size)
+	if err := file.Truncate(st.size); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// begin notes the new generation, and tokens for it, synced.
+func (l *log) begin(generation uint32, now lock.Instant) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	upTo := max(l.reserved, l.next-1+tokenBlock)
+	err := l.writeLocked(&line{Event: eventStart, At: now, Generation: generation, Reserved: upTo})
+	if err != nil {
+		return err
+	}
+	if err := l.sync(l.end.Load()); err != nil {
+		return err
+	}
+	l.reserved = upTo
+	return nil
+}
+
+// finish notes the last token that was given, so that the next start goes on right behind it.
+func (l *log) finish(now lock.Instant) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.readyLocked(); err != nil {
+		return err
+	}
+	if err := l.writeLocked(&line{Event: eventClose, At: now, Token: l.next - 1}); err != nil {
+		return err
+	}
+	return l.sync(l.end.Load())
+}
+
+// reconcile makes records and directories agree: a hold gets its directory back, what a released one
+// left behind goes, and any other directory that is a lock was made on the host.
+func (s *Store) reconcile(ctx context.Context, st state) error {
+	if s.tree == nil {
+		s.dismissHost()
+		return nil
+	}
+	for _, record := range s.standing() { // parents before what lies in them
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.restore(record.Name); err != nil {
+			return err
+		}
+	}
+	s.o.hooks.step("restored")
+	if err := s.clearGraves(ctx, st); err != nil {
+		return err
+	}
+	s.o.hooks.step("cleared")
+	return s.walk(ctx, walkAtStart)
+}
+
+// dismissHost ends the holds of the host: without directories nobody could ever give them back.
+func (s *Store) dismissHost() {
+	for _, record := range s.standing() {
+		if !record.Holds[0].Host() {
+			continue
+		}
+		e := s.lockName(record.Name)
+		s.hostRemoved(e)
+		s.unlockName(e)
+	}
+}
+
+// restore brings one record and its directory into agreement at a start.
+func (s *Store) restore(name lock.Name) error {
+	e := s.lockName(name)
+	defer s.unlockName(e)
+	seen, err := s.tree.look(name)
+	if err != nil {
+		return err
+	}
+	s.watched.add(name.Parent())
+	known, host := directory(e.record), e.record.Holds[0].Host()
+	switch {
+	case seen.directory && known.Inode != 0 && seen.is(known):
+	case seen.directory && !host && returned(seen, e.record):
+		s.adopt(e, seen.id)
+	case seen.directory:
+		s.hostReplaced(e, seen)
+	case host:
+		s.hostRemoved(e)
+	default:
+		s.remake(e)
+	}
+	return nil
+}
+
+// returned reports whether a directory that is not the hold's own came back with the file system after a power
+// failure: it is older than the hold's, or nobody noted which one the hold's is.
+func returned(seen sight, record lock.Record) bool {
+	known := directory(record)
+	switch {
+	case known.Inode == 0:
+		return true
+	case known.Birth != 0 && seen.id.Birth != 0:
+		return seen.id.Birth < known.Birth
+	}
+	return seen.modified.Before(record.Holds[0].Acquired.Wall)
+}
+
+// remake makes the directory of a hold again. Where that is impossible the hold stands without one.
+func (s *Store) remake(e *entry) {
+	id, err := s.tree.make(e.record.Name)
+	if err != nil {
+		s.o.Log.Warn("a lock's directory cannot be made; the lock stands without it", "lock", e.record.Name, "err", err)
+		id = lock.DirectoryID{}
+	}
+	s.adopt(e, id)
+}
+
+// adopt makes a directory that of the record's holds.
+func (s *Store) adopt(e *entry, id lock.DirectoryID) {
+	entry := line{Name: e.record.Name, Token: e.record.Revision, At: s.o.Clock.Now(), Holds: slices.Clone(e.record.Holds)}
+	s.locate(&entry, id)
+	s.set(e, entry.Token, entry.Holds)
+	if id.Inode != 0 {
+		s.freshen(entry.Name, entry.Holds)
+	}
+}
+
+// clearGraves removes the directories that released locks left behind, what lies in others first.
+func (s *Store) clearGraves(ctx context.Context, st state) error {
+	graves := make([]grave, 0, len(st.graves))
+	for _, g := range st.graves {
+		graves = append(graves, g)
+	}
+	slices.SortFunc(graves, func(a, b grave) int { return strings.Compare(string(b.name), string(a.name)) })
+	for _, g := range graves {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.clearGrave(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) clearGrave(g grave) error {
+	e := s.lockName(g.name)
+	defer s.unlockName(e)
+	seen, err := s.tree.look(g.name)
+	if err != nil || len(e.record.Holds) > 0 || !g.holds(seen) {
+		return err
+	}
+	switch err := s.tree.remove(g.name); {
+	case errors.Is(err, lock.ErrNotEmpty):
+		s.o.Log.Warn("the directory of a released lock came back and is not empty; it stays", "lock", g.name)
+		return nil
+	case err != nil:
+		return err
+	}
+	s.o.Log.Info("the directory of a released lock came back and was removed", "lock", g.name)
+	s.graves.dig(g)
+	return nil
+}
+
+// recover makes a state directory whole that a crash left in the middle of a rotation, and begins one
+// that is new.
+func (d stateDir) recover(now lock.Instant) error {
+	if err := os.Remove(d.temporary()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	current, err := os.Stat(d.journal())
+	if err == nil {
+		return d.unlinkCurrent(current)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	old, err := d.rotated()
+	if err != nil {
+		return err
+	}
+	if len(old) > 0 {
+		return fmt.Errorf("%s is missing, but %s is not empty: starting anew would give tokens out twice; "+
+			"move both away if that is what you want", d.journal(), d.history())
+	}
+	f, err := d.create(&line{Event: eventJournal, Version: version, At: now}, nil)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// unlinkCurrent removes the name in history that a rotation gave the journal before it crashed.
+func (d stateDir) unlinkCurrent(current fs.FileInfo) error {
+	old, err := d.rotated()
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if os.SameFile(info, current) {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

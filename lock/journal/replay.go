@@ -1,0 +1,134 @@
+package journal
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// state is what a journal says when it has been read to its end.
+type state struct {
+	records    map[lock.Name]lock.Record
+	graves     map[lock.Name]grave
+	generation uint32
+	last       lock.Token // the highest token that occurs
+	reserved   lock.Token
+	clean      bool  // the last line says that the store was closed, so that no token above last was given
+	size       int64 // where the last good line ends
+	torn       bool  // something that is no line follows
+}
+
+// replay reads the journal. What is wrong with the last line is a write that a crash cut off; anywhere
+// else it is damage, and an error that names file and line.
+func replay(path string) (state, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return state{}, err
+	}
+	defer f.Close()
+	st := state{records: make(map[lock.Name]lock.Record), graves: make(map[lock.Name]grave)}
+	lines := newLineReader(f)
+	for {
+		text, err := lines.next()
+		if err == io.EOF {
+			break
+		}
+		if errors.Is(err, errTorn) {
+			st.torn = true
+			break
+		}
+		if err != nil {
+			return state{}, err
+		}
+		l, err := parseLine(text)
+		if err == nil {
+			err = st.apply(&l)
+		}
+		if err != nil && lines.last() {
+			st.torn = true
+			break
+		}
+		if err != nil {
+			return state{}, fmt.Errorf("%s:%d: damaged: %w", path, lines.number, err)
+		}
+		st.size = lines.offset
+	}
+	if st.size == 0 {
+		return state{}, fmt.Errorf("%s:1: damaged: its first line is missing", path)
+	}
+	if !st.clean {
+		st.last = max(st.last, st.reserved)
+	}
+	return st, nil
+}
+
+// apply takes one line into account.
+func (st *state) apply(l *line) error {
+	if (l.Event == eventJournal) != (st.size == 0) {
+		return errors.New("the journal's first line in the wrong place")
+	}
+	st.clean = l.Event == eventClose
+	st.last = max(st.last, l.Token)
+	st.reserved = max(st.reserved, l.Reserved)
+	st.generation = max(st.generation, l.Generation)
+	switch {
+	case l.Event == eventJournal && l.Version != version:
+		return fmt.Errorf("version %d of the format; this program reads version %d", l.Version, version)
+	case l.Event == eventTombstone:
+		st.bury(l)
+	case l.Event == eventDirectory:
+		if record := st.records[l.Name]; record.Revision == l.Token {
+			setDirectory(record.Holds, l.Directory)
+		}
+	case !l.named():
+	case len(l.Holds) == 0:
+		delete(st.records, l.Name)
+		st.bury(l)
+	default:
+		delete(st.graves, l.Name)
+		st.records[l.Name] = lock.Record{Name: l.Name, Revision: l.Token, Holds: l.Holds}
+	}
+	return nil
+}
+
+func (st *state) bury(l *line) {
+	if l.Directory.Inode != 0 {
+		st.graves[l.Name] = grave{name: l.Name, id: l.Directory, at: l.At}
+	}
+}
+
+// errTorn says that a file's last line has no newline.
+var errTorn = errors.New("the last line is cut off")
+
+// lineReader reads a journal line by line.
+type lineReader struct {
+	r      *bufio.Reader
+	number int   // of the line that next returned, from 1
+	offset int64 // where it ends
+}
+
+func newLineReader(r io.Reader) *lineReader { return &lineReader{r: bufio.NewReaderSize(r, 64<<10)} }
+
+// next returns the next line without its newline, io.EOF, or errTorn.
+func (r *lineReader) next() ([]byte, error) {
+	text, err := r.r.ReadBytes('\n')
+	if err == io.EOF && len(text) > 0 {
+		return nil, errTorn
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.number++
+	r.offset += int64(len(text))
+	return text[:len(text)-1], nil
+}
+
+// last reports whether nothing follows.
+func (r *lineReader) last() bool {
+	_, err := r.r.Peek(1)
+	return err == io.EOF
+}

@@ -1,0 +1,102 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// errExists is matched by the error of tree.make if something has the name.
+var errExists = errors.New("something has that name")
+
+// tree makes, removes and recognises the directories of locks.
+type tree struct{ fs Directories }
+
+// sight is what stands at a name.
+type sight struct {
+	found     bool // something does
+	directory bool // a directory, not a link to one
+	id        lock.DirectoryID
+	modified  time.Time
+}
+
+// is reports whether this is that directory. An id that nobody noted fits every directory; a birth
+// that the file system does not record fits every birth.
+func (s sight) is(id lock.DirectoryID) bool {
+	if !s.directory {
+		return false
+	}
+	if id.Inode != 0 && id.Inode != s.id.Inode {
+		return false
+	}
+	return id.Birth == 0 || s.id.Birth == 0 || id.Birth == s.id.Birth
+}
+
+// look returns what stands at the name. A name that nothing has is no error, nor is one without a parent.
+func (t *tree) look(name lock.Name) (sight, error) {
+	info, err := t.fs.Lstat(string(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return sight{}, nil
+	case err != nil:
+		return sight{}, pathError("look at", name, err)
+	case !info.IsDir():
+		return sight{found: true}, nil
+	}
+	id, err := t.identity(name, info)
+	if err != nil { // it has gone since
+		return sight{}, nil
+	}
+	return sight{found: true, directory: true, id: id, modified: info.ModTime()}, nil
+}
+
+func (t *tree) identity(name lock.Name, info fs.FileInfo) (lock.DirectoryID, error) {
+	identities, ok := t.fs.(Identities)
+	if !ok {
+		return lock.DirectoryID{Inode: inode(info)}, nil
+	}
+	number, birth, err := identities.Identity(string(name))
+	return lock.DirectoryID{Inode: number, Birth: birth}, err
+}
+
+// make makes the directory of a lock. The error matches errExists if something has the name,
+// lock.ErrNoParent if there is nowhere to make it.
+func (t *tree) make(name lock.Name) (lock.DirectoryID, error) {
+	err := t.fs.Mkdir(string(name), 0o755)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return lock.DirectoryID{}, fmt.Errorf("%s: %w", name, errExists)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return lock.DirectoryID{}, noParent(name)
+	case err != nil:
+		return lock.DirectoryID{}, pathError("mkdir", name, err)
+	}
+	seen, err := t.look(name)
+	if err != nil {
+		return lock.DirectoryID{}, nil // it is made; which one it is stays unknown
+	}
+	return seen.id, nil
+}
+
+// remove removes the empty directory of a lock; one that has gone already is as good.
+func (t *tree) remove(name lock.Name) error {
+	err := t.fs.Rmdir(string(name))
+	switch {
+	case err == nil, errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		return nil
+	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.EEXIST): // POSIX allows both
+		return fmt.Errorf("%s: %w", name, lock.ErrNotEmpty)
+	}
+	return pathError("rmdir", name, err)
+}
+
+func noParent(name lock.Name) error { return fmt.Errorf("%s: %w", name, lock.ErrNoParent) }
+
+// pathError is an error with the FTP path in the place of any real one.
+func pathError(op string, name lock.Name, err error) error {
+	return &fs.PathError{Op: op, Path: string(name), Err: bare(err)}
+}

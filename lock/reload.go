@@ -1,0 +1,144 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// persistWorkers is how many records are written at a time when many change, so
+// that they share the store's syncs.
+const persistWorkers = 16
+
+// SetRules puts other rules in force. Locks that are held follow those at once in max_age,
+// max_idle, on_disconnect and grace, so that a shorter age may end some now (the next Expire does);
+// one that its client asked to be shorter stays that short. What else a rule says stays as
+// granted, and a held lock that no rule matches any more keeps its old one. Then the changes are
+// written to the store; an error says that some could not be, and they hold good until a restart.
+func (t *Table) SetRules(ctx context.Context, r *Rules) error {
+	select {
+	case t.reload <- struct{}{}:
+		defer func() { <-t.reload }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	old, changed, busy := t.swapRules(r)
+	return errors.Join(
+		t.persist(ctx, changed, CauseRules),
+		t.each(busy, func(n Name) error { return t.followLater(ctx, n, old) }),
+	)
+}
+
+// swapRules has all holds follow the rules but those that change right now. It returns the
+// names of those that this changed, and of those that it passed over.
+func (t *Table) swapRules(r *Rules) (old *Rules, changed, busy []Name) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old, t.rules = t.rules, r
+	for n, e := range t.nodes {
+		switch {
+		case !e.occupied:
+		case e.busy:
+			busy = append(busy, n)
+		case t.followLocked(e, old):
+			changed = append(changed, n)
+		}
+	}
+	return old, changed, busy
+}
+
+// followLater has the holds of one name follow the rules once no change is under way.
+func (t *Table) followLater(ctx context.Context, n Name, old *Rules) error {
+	t.mu.Lock()
+	e, err := t.quietLocked(ctx, n)
+	changed := err == nil && e != nil && t.followLocked(e, old)
+	t.mu.Unlock()
+	if !changed {
+		return err
+	}
+	return t.persistName(ctx, n, CauseRules)
+}
+
+// followLocked has the holds of e, which is not busy, follow the rules. It reports
+// whether that changed anything.
+func (t *Table) followLocked(e *node, old *Rules) bool {
+	rule, ok := t.rules.For(e.name)
+	if !ok {
+		return false
+	}
+	was, known := old.For(e.name)
+	changed := false
+	for _, h := range e.holds {
+		limits := rule
+		if known && shorter(h.Rule.MaxAge, was.MaxAge) != was.MaxAge { // its client asked for it
+			limits.MaxAge = shorter(h.Rule.MaxAge, rule.MaxAge)
+		}
+		hold := h.Hold
+		if hold.Rule = withLimits(hold.Rule, limits); hold.Rule == h.Rule {
+			continue
+		}
+		if h.Rule.MaxIdle == 0 {
+			h.idleFrom = t.clock.Now().Boot // nobody looked for signs of life before
+		}
+		t.replaceLocked(h, hold)
+		changed = true
+	}
+	if changed {
+		t.armLocked(e)
+	}
+	return changed
+}
+
+// withLimits returns the rule with the limits of another one that a held lock follows.
+func withLimits(rule, limits Rule) Rule {
+	rule.MaxAge, rule.MaxIdle = limits.MaxAge, limits.MaxIdle
+	rule.OnDisconnect, rule.Grace = limits.OnDisconnect, limits.Grace
+	return rule
+}
+
+// persist writes the names as the table has them to the store.
+func (t *Table) persist(ctx context.Context, names []Name, cause Cause) error {
+	return t.each(names, func(n Name) error { return t.persistName(ctx, n, cause) })
+}
+
+func (t *Table) persistName(ctx context.Context, n Name, cause Cause) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, err := t.quietLocked(ctx, n)
+	if err != nil || e == nil || len(e.holds) == 0 {
+		return err
+	}
+	e.busy = true
+	defer t.settleLocked(e)
+	if _, err = t.commitLocked(ctx, e, e.standing(), reason{cause: cause}); errors.Is(err, ErrConflict) {
+		return nil // it is not what was to be written any more
+	}
+	return err
+}
+
+// each calls f for all names, several at a time, and returns the errors.
+func (t *Table) each(names []Name, f func(Name) error) error {
+	var (
+		workers sync.WaitGroup
+		mu      sync.Mutex
+		errs    []error
+	)
+	queue := make(chan Name)
+	for range min(persistWorkers, len(names)) {
+		workers.Go(func() {
+			for n := range queue {
+				if err := f(n); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, n := range names {
+		queue <- n
+	}
+	close(queue)
+	workers.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,121 @@
+package lock
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Rules is an ordered set of rules, the first match of which wins. It does not change, and
+// is for use by several goroutines.
+type Rules struct {
+	rules    []Rule
+	globs    []*Glob
+	prefixes []Name
+	never    map[Name]struct{} // prefixes, to look up
+}
+
+// NewRules checks the rules and compiles them; words left empty get their defaults. It
+// reports everything that is wrong at once, each error with the number and match of its rule.
+// No rules at all is fine: then nothing is a lock.
+func NewRules(rules []Rule) (*Rules, error) {
+	r := &Rules{never: make(map[Name]struct{})}
+	var errs []error
+	for i, rule := range rules {
+		rule.OnDisconnect = cmp.Or(rule.OnDisconnect, KeepOnDisconnect)
+		rule.Release = cmp.Or(rule.Release, ReleaseUser)
+		glob, err := NewGlob(rule.Match)
+		if err = errors.Join(err, check(rule)); err != nil {
+			errs = append(errs, named(i, rule, err))
+			continue
+		}
+		r.rules, r.globs = append(r.rules, rule), append(r.globs, glob)
+		r.addPrefix(fixedPrefix(glob))
+	}
+	for i, rule := range r.rules {
+		if g := r.globs[i]; g.shape == shapeEqual && r.isPrefix(Name(g.literal)) {
+			errs = append(errs, named(i, rule, errors.New("another rule needs this name as a plain directory")))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	slices.Sort(r.prefixes)
+	return r, nil
+}
+
+func named(i int, rule Rule, err error) error {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	return fmt.Errorf("lock rule %d (match %q): %s", i+1, rule.Match, text)
+}
+
+func check(rule Rule) error {
+	var errs []error
+	for _, d := range []struct {
+		key   string
+		value time.Duration
+	}{
+		{"max_age", rule.MaxAge}, {"max_idle", rule.MaxIdle}, {"grace", rule.Grace}, {"lock_delay", rule.LockDelay},
+	} {
+		if d.value < 0 {
+			errs = append(errs, fmt.Errorf("%s is negative", d.key))
+		}
+	}
+	if !slices.Contains([]ReleasePolicy{ReleaseUser, ReleaseSession, ReleaseAnyone}, rule.Release) {
+		errs = append(errs, fmt.Errorf("release %q is none of user, session, anyone", rule.Release))
+	}
+	if !slices.Contains([]Disconnect{KeepOnDisconnect, ReleaseOnDisconnect}, rule.OnDisconnect) {
+		errs = append(errs, fmt.Errorf("on_disconnect %q is neither keep nor release", rule.OnDisconnect))
+	}
+	if rule.Release == ReleaseSession && rule.OnDisconnect == KeepOnDisconnect && rule.MaxAge == 0 && rule.MaxIdle == 0 {
+		errs = append(errs, errors.New("release = session, on_disconnect = keep and neither max_age nor max_idle: nobody could ever end such a lock"))
+	}
+	return errors.Join(errs...)
+}
+
+// fixedPrefix returns the directory that all names which the glob matches lie below.
+func fixedPrefix(g *Glob) Name {
+	base, _ := doublestar.SplitPattern("/" + strings.TrimPrefix(g.text, "/"))
+	return Name(base)
+}
+
+// addPrefix adds a directory and those above it: none of them can be a lock, for
+// a lock comes and goes, and a fixed prefix stays.
+func (r *Rules) addPrefix(n Name) {
+	for ; n != "/" && !r.isPrefix(n); n = n.Parent() {
+		r.never[n] = struct{}{}
+		r.prefixes = append(r.prefixes, n)
+	}
+}
+
+func (r *Rules) isPrefix(n Name) bool {
+	_, ok := r.never[n]
+	return ok
+}
+
+// For returns the first rule that matches the name; false if none does, and
+// for "/" and every fixed prefix.
+func (r *Rules) For(n Name) (Rule, bool) {
+	for i, g := range r.globs {
+		if g.Match(n) {
+			if n == "/" || r.isPrefix(n) {
+				return Rule{}, false
+			}
+			return r.rules[i], true
+		}
+	}
+	return Rule{}, false
+}
+
+// Prefixes returns the directories that must exist for locks to be made in, the ones
+// above before the ones below: the fixed prefixes of all rules (of "/locks/**" it is /locks)
+// and the directories above them, but not "/". None of them is ever a lock.
+func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }
+
+// All returns a copy of the rules in their order, with the defaults filled in.
+func (r *Rules) All() []Rule { return slices.Clone(r.rules) }

@@ -1,0 +1,107 @@
+// Package reaper ends locks that are over and has left-over uploads removed.
+//
+// A [Reaper] is a loop around a [Table], which knows what is over, and a [Sweeper],
+// which knows what is left over. It decides nothing itself.
+//
+// What is promised: a lock is ended as soon as its time is over and never before, also
+// if the table's next expiry moves to an earlier time; after a suspend of the machine, which timers
+// do not count, within a second of waking up. The table ends a hold by its token, so nothing newer ends by mistake.
+//
+// What is not: a lock that the table cannot end (members, a publication under way, a file in its
+// directory) is ended when the table can.
+//
+// Start reading at [Reaper.Run].
+package reaper
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// Table is what a reaper needs of a lock table. *lock.Table is one.
+type Table interface {
+	// Expire ends what is over now, records each end in the log, and returns them.
+	Expire(ctx context.Context) []lock.Ended
+	// NextExpiry says when Expire has something to look at; false if nothing ends by itself.
+	NextExpiry() (in time.Duration, ok bool)
+	// Changed yields a value when that has become earlier.
+	Changed() <-chan struct{}
+}
+
+var _ Table = (*lock.Table)(nil)
+
+// Sweeper removes what uploads that came to nothing left over.
+type Sweeper interface {
+	Sweep(ctx context.Context) error
+}
+
+// How often a reaper looks.
+const (
+	// recheck is the longest sleep while a lock can expire: timers stand still in a suspend of the machine.
+	recheck = time.Second
+	// sweepEvery is the time between two sweeps.
+	sweepEvery = time.Minute
+)
+
+// Reaper ends locks that are over and has left-over uploads removed. Table is needed.
+type Reaper struct {
+	Table   Table
+	Sweeper Sweeper      // nil: nothing is swept
+	Log     *slog.Logger // nil: nothing is logged
+}
+
+// Run works until ctx ends, and then returns nil. It expires and sweeps once at the start; later
+// sweeps come a minute after the one before. A sweep that fails is logged and tried again
+// at its next time. Sweeps never hold up the ends of locks.
+func (r *Reaper) Run(ctx context.Context) error {
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		r.sweep(ctx)
+	}()
+	r.reap(ctx)
+	<-swept
+	return nil
+}
+
+// reap expires locks when they are due.
+func (r *Reaper) reap(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-r.Table.Changed():
+		}
+		r.Table.Expire(ctx)
+		if in, ok := r.Table.NextExpiry(); ok {
+			timer.Reset(min(in, recheck))
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// sweep has left-over uploads removed.
+func (r *Reaper) sweep(ctx context.Context) {
+	if r.Sweeper == nil {
+		return
+	}
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		if err := r.Sweeper.Sweep(ctx); err != nil && ctx.Err() == nil && r.Log != nil {
+			r.Log.LogAttrs(ctx, slog.LevelWarn, "left-over uploads not swept; tried again in a minute", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

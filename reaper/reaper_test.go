@@ -1,0 +1,308 @@
+package reaper_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/lock/locktest"
+	"github.com/ftplockd/ftplockd/reaper"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// watched counts how often a table is asked to expire.
+type watched struct {
+	*lock.Table
+	asked atomic.Int64
+}
+
+func (w *watched) Expire(ctx context.Context) []lock.Ended {
+	w.asked.Add(1)
+	return w.Table.Expire(ctx)
+}
+
+// sweeper counts its calls and fails on demand.
+type sweeper struct {
+	calls int
+	err   error
+	wait  chan struct{}
+}
+
+func (s *sweeper) Sweep(ctx context.Context) error {
+	s.calls++
+	if s.wait != nil {
+		select {
+		case <-s.wait:
+		case <-ctx.Done():
+		}
+	}
+	return s.err
+}
+
+type bench struct {
+	t     *testing.T
+	table *watched
+	store *locktest.Memory
+	clock *lock.FakeClock
+	stop  context.CancelFunc
+	done  chan error
+}
+
+// start runs a reaper in the bubble of a test; the test ends it with finish.
+func start(t *testing.T, r *reaper.Reaper) *bench {
+	t.Helper()
+	rules, err := lock.NewRules([]lock.Rule{
+		{Match: "/locks/**", MaxAge: 10 * time.Minute},
+		{Match: "/idle", MaxIdle: 30 * time.Second},
+		{Match: "/ever"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, store: locktest.NewMemory(), clock: lock.NewRunningClock(), done: make(chan error, 1)}
+	table, err := lock.NewTable(t.Context(), lock.Options{Store: b.store, Clock: b.clock, Rules: rules, Generation: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.table = &watched{Table: table}
+	r.Table = b.table
+	ctx, stop := context.WithCancel(t.Context())
+	b.stop = stop
+	go func() { b.done <- r.Run(ctx) }()
+	synctest.Wait()
+	return b
+}
+
+func (b *bench) finish() {
+	b.t.Helper()
+	b.stop()
+	if err := <-b.done; err != nil {
+		b.t.Error(err)
+	}
+}
+
+func (b *bench) acquire(s *lock.Session, n lock.Name) lock.Hold {
+	b.t.Helper()
+	hold, err := s.Acquire(b.t.Context(), n)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	synctest.Wait()
+	return hold
+}
+
+func (b *bench) held(n lock.Name) bool {
+	synctest.Wait()
+	_, ok := b.table.Get(n)
+	return ok
+}
+
+func TestLockIsReapedWhenItsTimeIsOverAndNotBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		s := b.table.Open(lock.Owner{Account: "a"})
+		b.acquire(s, "/locks/a")
+		time.Sleep(1500 * time.Millisecond)
+		b.acquire(s, "/locks/b")
+		time.Sleep(10*time.Minute - 1500*time.Millisecond - 1)
+		if !b.held("/locks/a") {
+			t.Error("reaped early")
+		}
+		time.Sleep(1)
+		if b.held("/locks/a") || !b.held("/locks/b") {
+			t.Error("not reaped when due, or the other one early")
+		}
+		time.Sleep(1500*time.Millisecond - 1)
+		if !b.held("/locks/b") {
+			t.Error("reaped early")
+		}
+		time.Sleep(1)
+		if b.held("/locks/b") {
+			t.Error("not reaped when due")
+		}
+		b.finish()
+	})
+}
+
+func TestSoonerExpiryWakesTheReaper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		s := b.table.Open(lock.Owner{Account: "a"})
+		b.acquire(s, "/locks/a")
+		s.SetAge(300 * time.Millisecond) // sooner than the reaper looks by itself
+		b.acquire(s, "/locks/b")
+		time.Sleep(300*time.Millisecond - 1)
+		if !b.held("/locks/b") {
+			t.Error("reaped early")
+		}
+		time.Sleep(1)
+		if b.held("/locks/b") || !b.held("/locks/a") {
+			t.Error("not reaped when due")
+		}
+		b.finish()
+	})
+}
+
+func TestSuspendIsNoticedWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		b.acquire(b.table.Open(lock.Owner{Account: "a"}), "/locks/a")
+		b.clock.Advance(time.Hour) // timers know nothing of it
+		time.Sleep(time.Second)
+		if b.held("/locks/a") {
+			t.Error("not reaped")
+		}
+		b.finish()
+	})
+}
+
+func TestWallClockStepsReapNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		b.acquire(b.table.Open(lock.Owner{Account: "a"}), "/locks/a")
+		b.clock.StepWall(24 * time.Hour)
+		time.Sleep(5 * time.Minute)
+		b.clock.StepWall(-48 * time.Hour)
+		time.Sleep(5*time.Minute - 1)
+		if !b.held("/locks/a") {
+			t.Error("reaped early")
+		}
+		time.Sleep(1)
+		if b.held("/locks/a") {
+			t.Error("not reaped when due")
+		}
+		b.finish()
+	})
+}
+
+func TestReaperEndsNoNewerHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		s := b.table.Open(lock.Owner{Account: "a"})
+		for range 3 { // released and taken again just before the old one would end
+			b.acquire(s, "/locks/a")
+			time.Sleep(10*time.Minute - 1)
+			if err := s.Release(t.Context(), "/locks/a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hold := b.acquire(s, "/locks/a")
+		time.Sleep(10*time.Minute - 1)
+		if status, ok := b.table.Get("/locks/a"); !ok || status.Holds[0].Token != hold.Token {
+			t.Error("the newer hold was reaped")
+		}
+		b.finish()
+	})
+}
+
+func TestSignsOfLifePutTheEndOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		s := b.table.Open(lock.Owner{Account: "a"})
+		b.acquire(s, "/idle")
+		for range 100 {
+			time.Sleep(5 * time.Second)
+			s.Touch()
+		}
+		time.Sleep(30*time.Second - 1)
+		if !b.held("/idle") {
+			t.Error("reaped early")
+		}
+		time.Sleep(1)
+		if b.held("/idle") {
+			t.Error("not reaped when due")
+		}
+		b.finish()
+	})
+}
+
+func TestNothingToExpireCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		s := b.table.Open(lock.Owner{Account: "a"})
+		b.acquire(s, "/ever")
+		before := b.table.asked.Load()
+		time.Sleep(24 * time.Hour)
+		if n := b.table.asked.Load() - before; n != 0 {
+			t.Errorf("looked %d times", n)
+		}
+		b.acquire(s, "/locks/a")
+		if err := s.Release(t.Context(), "/locks/a"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if n := b.table.asked.Load() - before; n > 3 {
+			t.Errorf("looked %d times for a lock that was released", n)
+		}
+		b.finish()
+	})
+}
+
+func TestLockThatCannotEndIsNoBusyLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		s := b.table.Open(lock.Owner{Account: "a"})
+		b.acquire(s, "/locks/a")
+		b.store.Inject(func(lock.Change) error { return lock.ErrNotEmpty })
+		time.Sleep(10 * time.Minute)
+		tries := 0
+		b.store.Inject(func(lock.Change) error { tries++; return lock.ErrNotEmpty })
+		time.Sleep(time.Hour)
+		if tries < 60 || tries > 70 || b.table.asked.Load() > 10*60+60*60+100 {
+			t.Errorf("%d tries in an hour, asked %d times", tries, b.table.asked.Load())
+		}
+		b.store.Inject(nil)
+		time.Sleep(time.Minute)
+		if b.held("/locks/a") {
+			t.Error("not reaped once it can be")
+		}
+		b.finish()
+	})
+}
+
+func TestUploadsAreSweptAtStartAndEachMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		sweep := &sweeper{}
+		b := start(t, &reaper.Reaper{Sweeper: sweep, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if sweep.calls != 1 {
+			t.Errorf("%d sweeps at start", sweep.calls)
+		}
+		sweep.err = errors.New("disk on fire")
+		time.Sleep(time.Minute - 1)
+		synctest.Wait()
+		if sweep.calls != 1 {
+			t.Error("swept early")
+		}
+		time.Sleep(2*time.Minute + 1)
+		synctest.Wait()
+		if sweep.calls != 4 {
+			t.Errorf("%d sweeps", sweep.calls)
+		}
+		b.finish()
+		if n := strings.Count(log.String(), "disk on fire"); n != 3 {
+			t.Errorf("logged %d times:\n%s", n, log.String())
+		}
+	})
+}
+
+func TestSlowSweepHoldsUpNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{Sweeper: &sweeper{wait: make(chan struct{})}})
+		b.acquire(b.table.Open(lock.Owner{Account: "a"}), "/locks/a")
+		time.Sleep(10 * time.Minute)
+		if b.held("/locks/a") {
+			t.Error("not reaped")
+		}
+		b.finish() // ends the sweep, too
+	})
+}
