@@ -41,11 +41,11 @@ type Config struct {
 // FTP is how the server speaks with its clients.
 type FTP struct {
 	// PassivePorts are the ports for passive data connections; none: whatever the kernel gives.
-	PassivePorts PortRange `toml:"passive_ports" restart:"yes"`
+	PassivePorts PortRange `toml:"passive_ports"`
 	// PublicAddress is the IPv4 address, or the name of one, told to passive clients; "": the one they connected to.
-	PublicAddress string `toml:"public_address" restart:"yes"`
+	PublicAddress string `toml:"public_address"`
 	// Active allows active data connections (PORT, EPRT).
-	Active bool `toml:"active" restart:"yes"`
+	Active bool `toml:"active"`
 	// IdleTimeout ends a session that sends no command for so long, unless it speaks for a lock. 0: never.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
 	// DataTimeout gives up a transfer that moves no byte for so long. 0: never.
@@ -282,9 +282,8 @@ func (a Account) Writes() bool { return a.Access != AccessReadOnly }
 // the running configuration and the next and that a reload cannot change:
 // the server must say so and go on with the running value of each.
 //
-// They are listen, root, state, ftp.passive_ports, ftp.public_address,
-// ftp.active, tls.mode, tls.implicit_listen, locks.directories and
-// locks.durable: all that is read once, when listeners and stores are made.
+// They are listen, root, state, tls.mode, tls.implicit_listen, locks.directories
+// and locks.durable: all that is read once, when listeners and stores are made.
 func RestartKeys(running, next *Config) []string {
 	var keys []string
 	was := make(map[string]any)

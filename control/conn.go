@@ -234,7 +234,9 @@ func (c *Conn) GoneWithin(d time.Duration) bool {
 func (c *Conn) Unacked() bool { return c.wire.unacked() }
 
 // Close closes the connection. The library calls it at the end of each; the driver may
-// do so at any time. After the first time it does nothing.
+// do so at any time, but Kick is gentler: after a Close the client is told nothing, and a
+// reply that its TCP has not acknowledged yet counts as undelivered. After the first time
+// Close does nothing.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -249,7 +251,6 @@ func (c *Conn) Close() error {
 	c.mu.Unlock()
 
 	if reading { // Read sees it and does the rest
-		c.leave(c)
 		return c.wire.Close()
 	}
 	if !ended {

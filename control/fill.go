@@ -136,6 +136,10 @@ func (c *Conn) armIdle(at time.Time) {
 
 // idle is for when that time has come. It reports false when the connection is over.
 func (c *Conn) idle() bool {
+	if c.opts.IdleTimeout <= 0 {
+		c.armIdle(time.Time{})
+		return true
+	}
 	now := time.Now()
 	c.mu.Lock()
 	running := c.transfer.running()
@@ -153,10 +157,6 @@ func (c *Conn) idle() bool {
 			c.armIdle(now.Add(more))
 			return true
 		}
-	}
-	if c.opts.IdleTimeout <= 0 {
-		c.armIdle(time.Time{})
-		return true
 	}
 	c.goodbye(c.opts.IdleReply, ReasonIdle)
 	return false

@@ -59,10 +59,10 @@ func commands(stream string, limit int) (lines []string, replies int) {
 		}
 		stream = rest
 		replies++
-		line = strings.TrimRight(line, "\r")
-		if len(line) > limit {
+		if len(strings.TrimSuffix(line, "\r")) > limit {
 			continue
 		}
+		line = strings.TrimRight(line, "\r")
 		line = string(skipTelnet([]byte(line)))
 		if line != "" && line[0] != ' ' && !strings.ContainsAny(line, "\x00\r") {
 			lines = append(lines, line)
@@ -75,6 +75,7 @@ func FuzzInput(f *testing.F) {
 	f.Add([]byte("\xff\xf4\xff\xf2ABOR\r\n\r\n\r\n \r\nX\x00Y\r\nA\rB\n"), uint8(1))
 	f.Add([]byte("STOR x\r\nABOR\r\n"+strings.Repeat("x", 200)+"\r\nNOOP\r\n"), uint8(7))
 	f.Add([]byte(strings.Repeat("x", 99)+"\r\n"+strings.Repeat("y", 100)+"\r\r\n"+strings.Repeat("z", 101)+"\n"), uint8(100))
+	f.Add([]byte("0\n"+strings.Repeat("x", 100)+"\r\r\n"), uint8(28))
 	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
 		const limit = 100
 		opts := Options{NewHandler: func(*Conn) Handler { return nil }, MaxLine: limit}.withDefaults()

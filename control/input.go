@@ -37,9 +37,14 @@ func (in *input) next() (line []byte, at int64, tooLong, ok bool) {
 	end := in.scanned + i
 	line, at = unread[:end], in.at
 	in.consume(end + 1)
-	tooLong = in.cutting || len(trimEnd(line)) > in.limit
+	tooLong = in.cutting || in.exceeds(line)
 	in.cutting = false
 	return line, at, tooLong, true
+}
+
+// exceeds reports whether the line, without its LF, is too long.
+func (in *input) exceeds(line []byte) bool {
+	return len(bytes.TrimSuffix(line, []byte("\r"))) > in.limit
 }
 
 func (in *input) consume(n int) {
@@ -66,8 +71,9 @@ func (in *input) space(most int) []byte {
 		if len(in.buf) >= most {
 			return nil
 		}
-		in.buf = append(in.buf, make([]byte, min(len(in.buf), most-len(in.buf)))...)
-		in.buf = in.buf[:cap(in.buf)]
+		larger := make([]byte, min(2*len(in.buf), most))
+		copy(larger, in.buf)
+		in.buf = larger
 	}
 	return in.buf[in.w:]
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"io"
+	"strings"
 	"time"
 )
 
@@ -11,6 +12,7 @@ import (
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 && !c.next() {
 		c.end(ReasonClosed) // if nobody has yet; if somebody is about to, waits for it
+		c.leaveIfClosed()
 		return 0, io.EOF
 	}
 	n := copy(p, c.rest)
@@ -44,6 +46,16 @@ func (c *Conn) exit() bool {
 	defer c.mu.Unlock()
 	c.inRead = false
 	return !c.closed
+}
+
+// leaveIfClosed does what a Close left to Read.
+func (c *Conn) leaveIfClosed() {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		c.leave(c)
+	}
 }
 
 // serve executes commands until there is one for the library, in c.rest, or the
@@ -157,7 +169,8 @@ func (c *Conn) pass(line string) {
 		c.answer(tooLongToPass)
 		return
 	}
-	verb := parseCommand([]byte(line)).Verb
+	verb, _, _ := strings.Cut(line, " ")
+	verb = strings.ToUpper(verb)
 	c.mu.Lock()
 	if transfers(verb) {
 		c.transfer.begin()
@@ -178,6 +191,9 @@ func (c *Conn) answer(r Reply) {
 		c.mu.Lock()
 		c.undeliv = append(c.undeliv, r.Undelivered)
 		c.mu.Unlock()
+	}
+	if cap(c.reply) > inputIdle {
+		c.reply = nil // one long reply is no reason to keep so much
 	}
 	c.reply = r.AppendTo(c.reply[:0])
 	_ = c.send(c.reply)

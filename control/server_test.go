@@ -155,12 +155,12 @@ func (f *session) GetHandle(name string, flags int, _ int64) (ftpserver.FileTran
 	}
 	opened, err := f.Fs.OpenFile(name, flags, 0o644)
 	if err != nil {
-		return nil, fs550
+		return nil, errNoFile
 	}
 	return &file{File: opened, write: flags&os.O_WRONLY != 0, session: f}, nil
 }
 
-var fs550 = errors.New("no such file")
+var errNoFile = errors.New("no such file")
 
 // file knows what became of an upload.
 type file struct {

@@ -3,6 +3,7 @@ package control_test
 import (
 	"crypto/tls"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -91,4 +92,49 @@ func TestImplicitTLS(t *testing.T) {
 	c.r.Reset(nc)
 	c.play("< 220 ", "> NOOP", "< 200 ", "> AUTH TLS", "< 503 ", "> QUIT", "< 221 ")
 	silentHandler.endedWith(t, control.ReasonTLS)
+}
+
+// dribble writes every byte by itself.
+type dribble struct{ net.Conn }
+
+func (d dribble) Write(p []byte) (int, error) {
+	for i := range p {
+		if _, err := d.Conn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+	}
+	return len(p), nil
+}
+
+func TestReadMayBeWokenInTheMiddleOfATLSRecord(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{IdleTimeout: time.Hour})
+	c := s.dial()
+	c.play("> AUTH TLS", "< 234 ")
+	slow := tls.Client(dribble{c.tcp}, &tls.Config{InsecureSkipVerify: true})
+	_ = c.tcp.SetDeadline(time.Now().Add(patience))
+	if err := slow.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	c.conn = slow
+	c.r.Reset(slow)
+	stop := make(chan struct{})
+	waked := make(chan struct{})
+	go func() {
+		defer close(waked)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				c.h.c.Wake()
+				runtime.Gosched()
+			}
+		}
+	}()
+	for range 50 {
+		c.play("> NOOP", "< 200 ")
+	}
+	close(stop)
+	<-waked
+	c.play("> NOOP", "< 200 ")
 }

@@ -31,7 +31,7 @@ func (c *Conn) findAbort() (cmd Command, at int64, ok bool) {
 		if !ok {
 			return Command{}, 0, false
 		}
-		cmd, _ := judge(line, len(line) > c.in.limit || c.in.cutting && c.in.ahead == 0)
+		cmd, _ := judge(line, c.in.exceeds(line) || c.in.cutting && c.in.ahead == 0)
 		if transfers(cmd.Verb) {
 			return Command{}, 0, false
 		}

@@ -14,20 +14,20 @@ import (
 // goroutine and answers never mix.
 func (c *Conn) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
-		var line []byte
-		if i := bytes.IndexByte(rest, '\n'); i >= 0 {
-			line, rest = rest[:i], rest[i+1:]
-		} else {
-			line, rest = rest, nil
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 {
+			end = len(rest)
 		}
-		c.replyLine(trimEnd(line))
+		c.replyLine(rest[:end])
+		rest = rest[end:]
 	}
 	return len(p), nil
 }
 
 // replyLine sends a line of the library, or what its handler wants instead. What it means for
 // the transfer is noted after it was written, so that nothing overtakes it.
-func (c *Conn) replyLine(text []byte) {
+func (c *Conn) replyLine(line []byte) {
+	text := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 	c.mu.Lock()
 	code, final, f := c.transfer.line(text)
 	dead := c.ended
@@ -36,13 +36,16 @@ func (c *Conn) replyLine(text []byte) {
 		return
 	}
 
+	out := line
 	instead, drop := c.handler.Reply(c, code, text)
-	if instead == nil {
-		instead = text
-	}
-	var out []byte
-	if !drop {
+	if instead != nil || f == keepLine || !clean(line) {
+		if instead == nil {
+			instead = text
+		}
 		out = append(appendClean(make([]byte, 0, len(instead)+2), instead), '\r', '\n')
+	}
+	if drop {
+		out = nil
 	}
 	if f == sendLine && !drop && !dead {
 		_ = c.send(out)
@@ -64,6 +67,12 @@ func (c *Conn) replyLine(text []byte) {
 	if c.watch {
 		c.wakeLocked()
 	}
+}
+
+// clean reports whether the line of the library can be sent as it is.
+func clean(line []byte) bool {
+	return len(line) >= 2 && bytes.IndexByte(line, '\r') == len(line)-2 && line[len(line)-1] == '\n' &&
+		bytes.IndexByte(line, 0) < 0
 }
 
 // send writes whole lines. It does the handshake of implicit TLS before the first.

@@ -138,23 +138,17 @@ type library struct {
 // GetSettings implements ftpserver.MainDriver. Most of what could be set here is done ahead of the
 // library, by control and by session.
 func (l *library) GetSettings() (*ftpserver.Settings, error) {
-	settings := &ftpserver.Settings{
+	return &ftpserver.Settings{
 		Listener:          l.listener,
 		IdleTimeout:       -1, // control counts idle time
 		ConnectionTimeout: connectionTimeout,
 		// Port 20 needs a privilege, and RFC 1579 did away with it.
-		ActiveTransferPortNon20: true,
-		DisableASCIIConversion:  true, // files converts: the library's converter hides resets and is slow
-		EnableHASH:              true,
-		PublicIPResolver:        l.publicIP,
-		DefaultTransferType:     ftpserver.TransferTypeBinary,
-	}
-	if now := l.settings.Load(); now.FirstPort != 0 {
-		settings.PassiveTransferPortRange = portRange{
-			first: uint32(now.FirstPort), count: uint32(now.LastPort-now.FirstPort) + 1, next: &l.nextPort,
-		}
-	}
-	return settings, nil
+		ActiveTransferPortNon20:  true,
+		DisableASCIIConversion:   true, // files converts: the library's converter hides resets and is slow
+		PublicIPResolver:         l.publicIP,
+		PassiveTransferPortRange: livePorts{&l.settings, &l.nextPort},
+		DefaultTransferType:      ftpserver.TransferTypeBinary,
+	}, nil
 }
 
 // connectionTimeout is how many seconds the library waits for a data connection, holding a mutex.

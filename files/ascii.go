@@ -14,7 +14,8 @@ type toLF struct {
 	cr bool // a CR was held back: the next piece says whether an LF follows
 }
 
-// convert appends the next piece, converted, to dst.
+// convert appends the next piece, converted, to dst: at most one byte more than it has. src may lie in the rest of
+// the same array, one byte or more behind the end of dst.
 func (c *toLF) convert(dst, src []byte) []byte {
 	if len(src) == 0 {
 		return dst
@@ -54,10 +55,7 @@ type toCRLF struct {
 	cr bool // the last byte was a CR
 }
 
-// room is how many bytes a piece of n bytes can become.
-func (c *toCRLF) room(n int) int { return 2 * n }
-
-// convert appends the next piece, converted, to dst.
+// convert appends the next piece, converted, to dst: at most twice as many bytes as it has.
 func (c *toCRLF) convert(dst, src []byte) []byte {
 	for len(src) > 0 {
 		i := bytes.IndexByte(src, '\n')

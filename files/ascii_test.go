@@ -22,9 +22,10 @@ func inPieces(s string, cuts ...int) (lf, crlf string) {
 	for _, to := range append(cuts, len(s)) {
 		piece := []byte(s[from:to])
 		was := len(b)
-		a = in.convert(a, piece)
+		held := append(make([]byte, 1), piece...)
+		a = append(a, in.convert(held[:0], held[1:])...) // in place, as copyIn does
 		b = out.convert(b, piece)
-		if len(b)-was > out.room(len(piece)) {
+		if len(b)-was > 2*len(piece) {
 			panic("more than the room")
 		}
 		from = to

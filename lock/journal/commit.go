@@ -104,14 +104,7 @@ func (s *Store) clear(e *entry, change lock.Change) error {
 	if seen.found {
 		return s.taken(e, change, seen)
 	}
-	parent, err := s.tree.look(change.Name.Parent())
-	if err != nil {
-		return err
-	}
-	if !parent.directory {
-		return noParent(change.Name)
-	}
-	return nil
+	return s.tree.parent(change.Name)
 }
 
 // occupy makes the directory of a journaled grant, or takes the grant back.
@@ -187,6 +180,10 @@ func (s *Store) release(e *entry, change lock.Change) (lock.Token, error) {
 // vacate removes the directory of a record that is to end. One that the host put in its place stays,
 // and is the host's.
 func (s *Store) vacate(e *entry, name lock.Name) error {
+	known := directory(e.record)
+	if s.tree.still(name, known) {
+		return s.tree.remove(name)
+	}
 	seen, err := s.tree.look(name)
 	if err != nil {
 		return err
@@ -194,7 +191,7 @@ func (s *Store) vacate(e *entry, name lock.Name) error {
 	if !seen.directory {
 		return nil
 	}
-	if !seen.is(directory(e.record)) {
+	if !seen.is(known) {
 		s.hostReplaced(e, seen)
 		return conflict(e)
 	}
@@ -205,11 +202,9 @@ func (s *Store) vacate(e *entry, name lock.Name) error {
 // renewed, one of several is released.
 func (s *Store) replace(e *entry, change lock.Change) (lock.Token, error) {
 	if s.tree != nil {
-		seen, err := s.tree.look(change.Name)
-		if err != nil {
+		if changed, err := s.meet(e); err != nil {
 			return 0, err
-		}
-		if s.observe(e, seen) {
+		} else if changed {
 			return 0, conflict(e)
 		}
 	}
@@ -271,11 +266,9 @@ func (s *Store) freshen(name lock.Name, holds []lock.Hold) {
 // probe changes nothing where nothing is held, but notices a lock that was made on the host.
 func (s *Store) probe(e *entry) (lock.Token, error) {
 	if s.tree != nil {
-		seen, err := s.tree.look(e.record.Name)
-		if err != nil {
+		if changed, err := s.meet(e); err != nil {
 			return 0, err
-		}
-		if s.observe(e, seen) {
+		} else if changed {
 			return 0, conflict(e)
 		}
 	}

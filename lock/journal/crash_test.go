@@ -291,7 +291,7 @@ func TestDamageFurtherUpIsNamed(t *testing.T) {
 	s.release(store, "/a_lock", s.acquire(store, "/b_lock", "ben")-1)
 	s.crash(store)
 	whole := s.journal()
-	for at := range len(whole) {
+	for at := 0; at < len(whole); at += 5 {
 		if strings.Count(whole[at:], "\n") == 1 { // the last line
 			break
 		}

@@ -6,8 +6,20 @@ import (
 	"github.com/ftplockd/ftplockd/lock"
 )
 
-// observe compares a record with what stands at its name, and reports whether a program on the host
-// changed something; the record is as the host left it then. The caller has the name locked.
+// meet looks at what stands at a name and reports whether a program on the host changed something; the record is
+// as the host left it then. The caller has the name locked.
+func (s *Store) meet(e *entry) (changed bool, err error) {
+	if s.tree.still(e.record.Name, directory(e.record)) {
+		return false, nil
+	}
+	seen, err := s.tree.look(e.record.Name)
+	if err != nil {
+		return false, err
+	}
+	return s.observe(e, seen), nil
+}
+
+// observe compares a record with what was seen at its name, and takes over what the host changed.
 func (s *Store) observe(e *entry, seen sight) bool {
 	if len(e.record.Holds) == 0 {
 		rule, ok := s.rules.Load().rule(e.record.Name)

@@ -75,11 +75,39 @@ func (t *tree) make(name lock.Name) (lock.DirectoryID, error) {
 	case err != nil:
 		return lock.DirectoryID{}, pathError("mkdir", name, err)
 	}
-	seen, err := t.look(name)
-	if err != nil {
-		return lock.DirectoryID{}, nil // it is made; which one it is stays unknown
+	if identities, ok := t.fs.(Identities); ok {
+		number, birth, _ := identities.Identity(string(name)) // 0, unknown, if the host was faster
+		return lock.DirectoryID{Inode: number, Birth: birth}, nil
 	}
+	seen, _ := t.look(name)
 	return seen.id, nil
+}
+
+// still reports whether the name has that directory, in one look if possible. It may say no where
+// look would say yes, but not the other way round.
+func (t *tree) still(name lock.Name, id lock.DirectoryID) bool {
+	identities, ok := t.fs.(Identities)
+	if !ok || id.Inode == 0 {
+		return false
+	}
+	number, birth, err := identities.Identity(string(name))
+	return err == nil && number == id.Inode && birth == id.Birth
+}
+
+// parent returns lock.ErrNoParent if there is no directory to make the name in.
+func (t *tree) parent(name lock.Name) error {
+	dir := name.Parent()
+	if dir == "/" {
+		return nil
+	}
+	info, err := t.fs.Lstat(string(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), err == nil && !info.IsDir():
+		return noParent(name)
+	case err != nil:
+		return pathError("look at", dir, err)
+	}
+	return nil
 }
 
 // remove removes the empty directory of a lock; one that has gone already is as good.

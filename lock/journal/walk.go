@@ -94,10 +94,7 @@ func (s *Store) check(name lock.Name) {
 	defer s.gate.RUnlock()
 	e := s.lockName(name)
 	defer s.unlockName(e)
-	seen, err := s.tree.look(name)
-	if err != nil {
+	if _, err := s.meet(e); err != nil {
 		s.o.Log.Debug("a lock's directory cannot be looked at", "lock", name, "err", err)
-		return
 	}
-	s.observe(e, seen)
 }

@@ -145,6 +145,7 @@ func (s *Store) rounds(ctx context.Context, asked <-chan struct{}) {
 
 // rescan looks at every held lock and at everything beside one: notices were lost, or a parent was moved.
 func (s *Store) rescan(ctx context.Context) {
+	parents := s.watched.sweep()
 	for _, record := range s.standing() {
 		if ctx.Err() != nil {
 			return
@@ -152,7 +153,7 @@ func (s *Store) rescan(ctx context.Context) {
 		s.check(record.Name)
 	}
 	rules := s.rules.Load()
-	for _, parent := range s.watched.sweep() {
+	for _, parent := range parents {
 		names, _ := s.subdirectories(parent)
 		for _, name := range names {
 			if ctx.Err() != nil {

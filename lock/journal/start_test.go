@@ -1,0 +1,237 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+func TestAHoldGetsItsDirectoryBack(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/locks")
+	store := s.mustOpen()
+	g := s.acquire(store, "/locks/g", "ada")
+	m := s.acquire(store, "/locks/g/m", "ben")
+	s.crash(store)
+	s.rmdir("/locks/g/m")
+	s.rmdir("/locks/g")
+	store = s.mustOpen()
+	s.hasDirectory("/locks/g/m", true)
+	s.release(store, "/locks/g/m", m)
+	s.release(store, "/locks/g", g)
+	s.hasDirectory("/locks/g", false)
+}
+
+func TestAHoldWhoseDirectoryCannotBeMadeStands(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/d")
+	store := s.mustOpen()
+	token := s.acquire(store, "/d/a_lock", "ada")
+	file := s.acquire(store, "/file_lock", "ada")
+	s.crash(store)
+	s.rmdir("/d/a_lock")
+	s.rmdir("/d")
+	s.rmdir("/file_lock")
+	s.write("/file_lock")
+	store = s.mustOpen()
+	s.heldBy(store, "/d/a_lock", "ada")
+	s.heldBy(store, "/file_lock", "ada")
+	store.verify(t.Context(), 100) // takes it for no deed of the host
+	s.heldBy(store, "/d/a_lock", "ada")
+	s.release(store, "/d/a_lock", token)
+	s.release(store, "/file_lock", file)
+	if !s.exists("/file_lock") || s.exists("/d") {
+		t.Error("the tree was changed")
+	}
+}
+
+func TestWhileTheServerWasDown(t *testing.T) {
+	hour := time.Now().Add(-time.Hour).Truncate(time.Second)
+	cases := []struct {
+		name string
+		lock lock.Name
+		host func(s *scene)
+		want string
+	}{
+		{"nothing happened", "/a_lock", func(*scene) {}, "ada"},
+		{"the host replaced a lock", "/a_lock", func(s *scene) { s.replaceOnHost("/a_lock") }, lock.HostAccount},
+		{"the host made a lock", "/b_lock", func(s *scene) { s.mkdir("/b_lock") }, lock.HostAccount},
+		{"the host made a lock long ago", "/b_lock", func(s *scene) {
+			s.mkdir("/b_lock")
+			if err := os.Chtimes(s.tree.real("/b_lock"), hour, hour); err != nil {
+				s.Fatal(err)
+			}
+		}, lock.HostAccount},
+		{"the host made something else", "/data", func(s *scene) { s.mkdir("/data") }, ""},
+		{"the host made a file", "/b_lock", func(s *scene) { s.write("/b_lock") }, ""},
+		{"the host took a released lock", "/released_lock", func(s *scene) { s.mkdir("/released_lock") }, lock.HostAccount},
+		{"the host released its lock", "/host_lock", func(s *scene) { s.rmdir("/host_lock") }, ""},
+		{"the host kept its lock", "/host_lock", func(*scene) {}, lock.HostAccount},
+		{"the host has its lock anew", "/host_lock", func(s *scene) { s.replaceOnHost("/host_lock") }, lock.HostAccount},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene(t)
+			s.mkdir("/host_lock")
+			store := s.mustOpen()
+			s.acquire(store, "/a_lock", "ada")
+			s.release(store, "/released_lock", s.acquire(store, "/released_lock", "ben"))
+			before := s.records(store)[c.lock].Revision
+			s.crash(store)
+			inode, birth, _ := s.tree.Identity(string(c.lock))
+			c.host(s)
+			again, birthAgain, _ := s.tree.Identity(string(c.lock))
+			existed := s.exists(string(c.lock))
+
+			store = s.mustOpen()
+			record := s.heldBy(store, c.lock, c.want)
+			if existed != s.exists(string(c.lock)) {
+				t.Error("the host's work was undone")
+			}
+			if unchanged := inode == again && birth == birthAgain; unchanged && before != record.Revision {
+				t.Errorf("revision %d, was %d", record.Revision, before)
+			}
+			if c.name == "the host made a lock long ago" && !record.Holds[0].Acquired.Wall.Equal(hour) {
+				t.Errorf("held since %v", record.Holds[0].Acquired.Wall)
+			}
+			s.crash(store)
+			s.heldBy(s.mustOpen(), c.lock, c.want)
+		})
+	}
+}
+
+// TestALeftBehindDirectoryGoes keeps a released lock's directory out of sight and puts it back, as a file
+// system does that had not written its removal.
+func TestALeftBehindDirectoryGoes(t *testing.T) {
+	for _, content := range []bool{false, true} {
+		s := newScene(t)
+		store := s.mustOpen()
+		token := s.acquire(store, "/a_lock", "ada")
+		s.release(store, "/other_lock", s.acquire(store, "/other_lock", "ada"))
+		attic := filepath.Join(t.TempDir(), "a")
+		s.tree.before = func(op, name string) error {
+			if op == "rmdir" {
+				if err := os.Rename(s.tree.real(name), attic); err != nil {
+					t.Error(err)
+				}
+				return syscall.ENOENT
+			}
+			return nil
+		}
+		s.release(store, "/a_lock", token)
+		s.tree.before = nil
+		s.crash(store)
+		if err := os.Rename(attic, s.tree.real("/a_lock")); err != nil {
+			t.Fatal(err)
+		}
+		if content {
+			s.write("/a_lock/file")
+		}
+		store = s.mustOpen()
+		s.hasDirectory("/a_lock", content) // never removed with what is in it
+		if content {
+			s.heldBy(store, "/a_lock", lock.HostAccount)
+		} else {
+			s.heldBy(store, "/a_lock", "")
+		}
+	}
+}
+
+func TestNothingElseIsTouchedAtAStart(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/data")
+	s.mkdir("/data/empty")
+	s.write("/data/file")
+	s.mkdir("/full_lock")
+	s.write("/full_lock/file")
+	outside := t.TempDir()
+	if err := os.Mkdir(filepath.Join(outside, "x_lock"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, s.tree.real("/link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("data", s.tree.real("/b_lock")); err != nil {
+		t.Fatal(err)
+	}
+	s.tree.before = func(op, name string) error {
+		if op != "lstat" {
+			t.Errorf("%s %s", op, name)
+		}
+		return nil
+	}
+	store := s.mustOpen()
+	s.tree.before = nil
+	if got := s.records(store); len(got) != 1 || got["/full_lock"].Name == "" {
+		t.Errorf("held: %v", got)
+	}
+}
+
+func TestPrefixesSayWhereToLook(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/locks")
+	s.mkdir("/locks/a")
+	s.mkdir("/b_lock")
+	s.options = func(o *Options) { o.Prefixes = []lock.Name{"/locks", "/missing"} }
+	store := s.mustOpen()
+	s.heldBy(store, "/locks/a", lock.HostAccount)
+	s.heldBy(store, "/b_lock", "")
+	store.SetRules(lockRule)
+	if err := store.walk(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	s.heldBy(store, "/b_lock", lock.HostAccount)
+}
+
+func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.Rules = nil }
+	s.mkdir("/a_lock")
+	store := s.mustOpen()
+	s.heldBy(store, "/a_lock", "")
+	store.SetRules(lockRule)
+	store.check("/a_lock")
+	s.heldBy(store, "/a_lock", lock.HostAccount)
+	store.SetRules(nil)
+	store = s.restart(store)
+	if got := s.heldBy(store, "/a_lock", lock.HostAccount); got.Holds[0].Rule.Match != "test" {
+		t.Errorf("it lost its rule: %+v", got)
+	}
+}
+
+func TestWithoutDirectoriesTheHostHoldsNothing(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/host_lock")
+	store := s.mustOpen()
+	s.heldBy(store, "/host_lock", lock.HostAccount)
+	s.acquire(store, "/a_lock", "ada")
+	store.Close()
+	s.options = func(o *Options) { o.FS = nil }
+	store = s.mustOpen()
+	s.heldBy(store, "/host_lock", "")
+	record := s.heldBy(store, "/a_lock", "ada")
+	s.release(store, "/a_lock", record.Revision)
+	store.Close()
+	s.hasDirectory("/a_lock", true) // without directories nothing is removed
+	s.options = nil
+	store = s.mustOpen() // but with them again, it is known
+	s.heldBy(store, "/a_lock", "")
+	s.hasDirectory("/a_lock", false)
+}
+
+func TestAnOpenThatFailsLeavesTheStateDirectoryFree(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	s.acquire(store, "/a_lock", "ada")
+	s.crash(store)
+	s.tree.before = func(string, string) error { return syscall.EIO }
+	if _, err := s.open(); err == nil {
+		t.Fatal("no error")
+	}
+	s.tree.before = nil
+	s.heldBy(s.mustOpen(), "/a_lock", "ada")
+}
