@@ -315,14 +315,10 @@ func (c *Conn) settle(why Reason) {
 // acknowledgement may be delayed (RFC 1122 section 4.2.3.2), and nothing tells of its arrival.
 func (c *Conn) acknowledged() bool {
 	for until := time.Now().Add(c.opts.AckTimeout); ; time.Sleep(5 * time.Millisecond) {
-		if c.wire.hungUp(hangReset) {
-			return false
-		}
-		if !c.wire.unacked() {
-			// A reset that came in between purges the queue.
-			return !c.wire.hungUp(hangReset)
-		}
-		if time.Now().After(until) {
+		switch {
+		case !c.wire.unacked():
+			return true
+		case c.wire.hungUp(hangReset) || time.Now().After(until): // a reset leaves it as it is
 			return false
 		}
 	}

@@ -104,8 +104,14 @@ func TestTheLastReplyIsNotLostInAReset(t *testing.T) {
 	s := serve(t, "tcp4", control.Options{})
 	for range 20 {
 		c := s.dial()
-		c.send("KILL\r\n" + repeat(3000, func(int) string { return "NOOP\r\n" }))
+		c.send(repeat(800, func(i int) string {
+			if i == 0 {
+				return "KILL\r\n"
+			}
+			return "NOOP\r\n"
+		}))
 		c.expect("421 as you wish")
+		c.expectEOF()
 	}
 }
 
@@ -165,11 +171,19 @@ func TestUndelivered(t *testing.T) {
 		}, undone + "ended: closed by the client"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{AckTimeout: 500 * time.Millisecond})
+			opts := control.Options{AckTimeout: time.Hour}
+			if strings.Contains(tc.name, "did not read") {
+				opts.AckTimeout = 300 * time.Millisecond
+			}
+			s := serve(t, "tcp4", opts)
 			c := s.dial()
 			c.grants(func() {})
 			tc.run(c)
-			<-c.h.over
+			select {
+			case <-c.h.over:
+			case <-time.After(patience):
+				t.Fatal("it did not end")
+			}
 			if got := c.h.notes(); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -14,10 +15,14 @@ import (
 type script struct {
 	net.Conn
 	pieces  [][]byte
+	err     error // what ends it; nil: io.EOF
 	replies bytes.Buffer
 }
 
 func (s *script) Read(p []byte) (int, error) {
+	if len(s.pieces) == 0 && s.err != nil {
+		return 0, s.err
+	}
 	if len(s.pieces) == 0 {
 		return 0, io.EOF
 	}
@@ -49,6 +54,30 @@ func (r *recorder) Command(_ *Conn, cmd Command) Decision {
 }
 func (r *recorder) Reply(*Conn, int, []byte) ([]byte, bool) { return nil, false }
 func (r *recorder) Ended(*Conn, Reason)                     { r.ended++ }
+
+// Where no socket can be asked what was acknowledged, only the error counts.
+func TestAResetUndoesWithoutASocketToo(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want bool
+	}{{syscall.ECONNRESET, true}, {syscall.ETIMEDOUT, true}, {io.EOF, false}} {
+		undone := false
+		opts := Options{NewHandler: func(*Conn) Handler { return nil }}.withDefaults()
+		c := newConn(&script{pieces: [][]byte{[]byte("MKD a\r\n")}, err: tc.err}, 1, &opts, nil, func(*Conn) {})
+		c.start(granter{func() { undone = true }})
+		if _, err := c.Read(make([]byte, 4096)); err != io.EOF || undone != tc.want {
+			t.Errorf("%v: %v, undone: %v", tc.err, err, undone)
+		}
+	}
+}
+
+type granter struct{ undelivered func() }
+
+func (g granter) Command(*Conn, Command) Decision {
+	return Answer(Reply{Code: 257, Undelivered: g.undelivered})
+}
+func (granter) Reply(*Conn, int, []byte) ([]byte, bool) { return nil, false }
+func (granter) Ended(*Conn, Reason)                     {}
 
 // commands is what is to be made of a stream, written as plainly as can be.
 func commands(stream string, limit int) (lines []string, replies int) {

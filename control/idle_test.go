@@ -133,6 +133,21 @@ func TestIdleTimeout(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a wake-up does not shorten an extension", func(t *testing.T) {
+		inBubble(t, opts, func(t *testing.T, h *handler, c net.Conn, r *bufio.Reader, _ chan bool) {
+			asked := 0
+			h.idleFor = func() time.Duration { asked++; return time.Hour }
+			say(t, c, r, "NOOP", "200 ") // hands idleFor over
+			for range 50 {
+				time.Sleep(time.Minute)
+				h.c.Wake()
+			}
+			synctest.Wait()
+			if asked != 1 {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	})
 	t.Run("a transfer extends it", func(t *testing.T) {
 		inBubble(t, opts, func(t *testing.T, h *handler, c net.Conn, r *bufio.Reader, transfer chan bool) {
 			say(t, c, r, "RETR x", "150 ")

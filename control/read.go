@@ -233,7 +233,7 @@ func (c *Conn) goodbye(r Reply, why Reason) {
 	if c.waiter != nil {
 		c.withdraw()
 	}
-	c.settle(why)
+	c.settle(why) // before there is something new to be acknowledged: the client may be long dead
 	c.wire.finish()
 	c.answer(r)
 	c.hangUp()

@@ -44,8 +44,10 @@ type server struct {
 	files    chan *file // every upload that was closed
 	// OnFile, if set, is called by the library's transfer before a file is opened.
 	onFile func(name string)
-	mu     sync.Mutex
-	last   net.Listener // the latest passive listener
+	// onClose, if set, is called by it before a file is closed.
+	onClose func()
+	mu      sync.Mutex
+	last    net.Listener // the latest passive listener
 }
 
 // serve starts a server; it is stopped and everything checked when the test ends.
@@ -173,6 +175,9 @@ type file struct {
 
 func (f *file) TransferError(err error) { f.err = err }
 func (f *file) Close() error {
+	if f.session.s.onClose != nil {
+		f.session.s.onClose()
+	}
 	if f.write {
 		if f.err == nil {
 			f.gone = f.session.c.GoneWithin(200 * time.Millisecond)
@@ -192,6 +197,8 @@ type handler struct {
 	mkd func(c *control.Conn, name string) control.Decision
 	// any, if set, decides first.
 	any func(c *control.Conn, cmd control.Command) (control.Decision, bool)
+	// onUrgent, if set, is called when a command comes during a transfer.
+	onUrgent func(verb string)
 	// onAbort, if set, is called when ABOR has its turn.
 	onAbort func()
 	idleFor func() time.Duration
@@ -252,6 +259,9 @@ func (h *handler) Command(c *control.Conn, cmd control.Command) control.Decision
 }
 
 func (h *handler) Urgent(_ *control.Conn, cmd control.Command) bool {
+	if h.onUrgent != nil {
+		h.onUrgent(cmd.Verb)
+	}
 	return cmd.Verb == "STAT" && cmd.Param == ""
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -40,23 +41,48 @@ func (c *client) settledOrBusy() {
 func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
 	s := serve(t, "tcp4", control.Options{})
 	c := s.login()
-	c.h.any = func(_ *control.Conn, cmd control.Command) (control.Decision, bool) {
-		if cmd.Verb != "NOOP" {
-			return control.Decision{}, false
-		}
+	early := make(chan struct{}, 1)
+	s.onClose = func() {
 		select {
-		case <-s.files:
-			return control.Answer(control.Reply{Code: 200, Text: "closed"}), true
-		default:
-			return control.Answer(control.Reply{Code: 550, Text: "still open"}), true
+		case <-early:
+			t.Error("a command was executed before the file was closed")
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	for range 300 {
-		c.play(">> STOR x\r\nNOOP\r\n", "< 550 ", "< 200 closed") // no data connection
+	c.h.any = func(_ *control.Conn, cmd control.Command) (control.Decision, bool) {
+		if cmd.Verb == "NOOP" {
+			early <- struct{}{}
+		}
+		return control.Decision{}, false
 	}
+	c.play(">> STOR x\r\nNOOP\r\n", "< 550 ", "< 200 control's") // no data connection
 	if strings.Contains(c.h.executed(), "NOOP; NOOP") {
 		t.Error("the proof was shown to the handler")
 	}
+}
+
+// The transfer may end between the look at it and the wait for its end.
+func TestATransferThatEndsBeforeTheWaitIsNotWaitedFor(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{}, plain)
+	c := s.login()
+	asked, go1 := make(chan struct{}), make(chan struct{})
+	c.h.onUrgent = func(verb string) {
+		if asked != nil {
+			close(asked)
+			asked = nil
+			<-go1
+		}
+	}
+	data, isAsked := c.passive(), asked
+	c.play("> STOR x", "< 150 ", "> NOOP")
+	within(t, "Urgent", isAsked)
+	_ = data.Close()
+	c.expect("226 ")
+	for until := time.Now().Add(5 * time.Millisecond); time.Now().Before(until); {
+		runtime.Gosched() // the library's goroutine goes on after the write
+	}
+	close(go1)
+	c.expect("200 ")
 }
 
 // A reader that is about to wait when the transfer ends must not sleep on what it holds.
@@ -202,6 +228,13 @@ func TestAbort(t *testing.T) {
 			c.settled()
 			_ = data.Close()
 			c.play("< 226 ", "< 200 ", "< 550 ", "< 226 ")
+		}},
+		{"at once behind another transfer is for that one, too", func(t *testing.T, s *server, c *client) {
+			data := c.passive()
+			c.play("> STOR x", "< 150 ", ">> RETR y\r\nABOR\r\n")
+			c.settled()
+			_ = data.Close()
+			c.play("< 226 ", "< 550 ", "< 226 ")
 		}},
 		{"an urgent one that comes before the waiting NOOP is read", func(t *testing.T, s *server, c *client) {
 			c.passive()

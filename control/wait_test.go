@@ -17,6 +17,8 @@ type waiting struct {
 	mu        sync.Mutex
 	granted   bool
 	withdrawn bool
+	inPoll    bool // it is granted while it is polled for the first time
+	late      bool // it is granted when it is withdrawn
 }
 
 func (w *waiting) grant() {
@@ -29,6 +31,11 @@ func (w *waiting) grant() {
 func (w *waiting) Poll() (control.Reply, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.inPoll && !w.granted {
+		w.granted = true
+		w.c.Wake()
+		return control.Reply{}, false
+	}
 	return w.result(), w.granted
 }
 
@@ -39,7 +46,7 @@ func (w *waiting) result() control.Reply {
 func (w *waiting) Withdraw() control.Reply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.granted {
+	if w.granted || w.late {
 		return w.result()
 	}
 	w.withdrawn = true
@@ -78,6 +85,26 @@ func TestWaiting(t *testing.T) {
 				return control.Wait(w)
 			}
 			c.play("> MKD a", "< 257 ", "> QUIT", "< 221 ")
+		}, "ended: quit"},
+		{"granted between the poll and the wait", func(t *testing.T, c *client, ws chan *waiting) {
+			c.h.mkd = func(conn *control.Conn, _ string) control.Decision {
+				return control.Wait(&waiting{h: c.h, c: conn, inPoll: true})
+			}
+			c.play("> MKD a", "< 257 ", "> QUIT", "< 221 ")
+		}, "ended: quit"},
+		{"granted when the client has left", func(t *testing.T, c *client, ws chan *waiting) {
+			c.h.mkd = func(conn *control.Conn, _ string) control.Decision {
+				return control.Wait(&waiting{h: c.h, c: conn, late: true})
+			}
+			c.send("MKD a\r\n")
+			_ = c.tcp.CloseWrite()
+			c.expectEOF()
+		}, "undelivered; ended: closed by the client"},
+		{"granted when a line comes", func(t *testing.T, c *client, ws chan *waiting) {
+			c.h.mkd = func(conn *control.Conn, _ string) control.Decision {
+				return control.Wait(&waiting{h: c.h, c: conn, late: true})
+			}
+			c.play("> MKD a", "> QUIT", "< 257 ", "< 221 ")
 		}, "ended: quit"},
 		{"woken for nothing", func(t *testing.T, c *client, ws chan *waiting) {
 			c.send("MKD a\r\n")

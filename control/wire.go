@@ -92,9 +92,9 @@ func (w *wire) Close() error {
 	w.mu.Lock()
 	gently := w.closing
 	w.mu.Unlock()
-	if t, ok := w.Conn.(*net.TCPConn); ok && gently {
-		_ = t.CloseWrite()
-		_ = t.SetReadDeadline(time.Time{})
+	if gently && w.raw != nil {
+		w.shutWrite()
+		_ = w.SetReadDeadline(time.Time{})
 		drain(w.raw)
 	}
 	return w.Conn.Close()
@@ -102,8 +102,8 @@ func (w *wire) Close() error {
 
 // shutWrite sends the end, so that the client need not wait for the library's close.
 func (w *wire) shutWrite() {
-	if t, ok := w.Conn.(*net.TCPConn); ok {
-		_ = t.CloseWrite()
+	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/afero"
@@ -20,22 +21,26 @@ import (
 
 // The refusals that this layer makes itself. Each says what would be right.
 var (
-	errReadOnly   = &refusal{"this account may not change files", fs.ErrPermission}
-	errWriteOnly  = &refusal{"this account may not read files", fs.ErrPermission}
-	errIsLock     = &refusal{"is a lock: MKD takes it, RMD gives it back, nothing else changes it", fs.ErrPermission}
-	errLockName   = &refusal{"is the name of a lock: only MKD makes it", fs.ErrPermission}
-	errInsideLock = &refusal{"lies in a lock: there is room for notes and for further locks only", fs.ErrPermission}
-	errLocksBelow = &refusal{"there are held locks below it", fs.ErrPermission}
-	errNotHolder  = &refusal{"only the lock's holder may do that", fs.ErrPermission}
-	errReserved   = &refusal{"is served by the server itself and cannot be changed", fs.ErrPermission}
-	errUnsafeName = &refusal{"holds a carriage return", fs.ErrInvalid}
-	errIsDir      = &refusal{"is a directory", fs.ErrInvalid}
-	errNotDir     = &refusal{"is not a directory", fs.ErrInvalid}
-	errChmod      = &refusal{"this account may not change modes", fs.ErrPermission}
+	errReadOnly   = &refusal{text: "this account may not change files", is: fs.ErrPermission}
+	errWriteOnly  = &refusal{text: "this account may not read files", is: fs.ErrPermission}
+	errIsLock     = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it", is: fs.ErrPermission}
+	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
+	errInsideLock = &refusal{text: "lies in a lock: there is room for its holder's notes and for further locks only", is: fs.ErrPermission}
+	errLocksBelow = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
+	errNeeded     = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}
+	errNotHolder  = &refusal{text: "only the lock's holder may do that", is: fs.ErrPermission}
+	errReserved   = &refusal{text: "is served by the server itself and cannot be changed", is: fs.ErrPermission}
+	errChanging   = &refusal{text: "is made anew each time: its size is not known beforehand", is: fs.ErrPermission}
+	errUnsafeName = &refusal{code: 553, text: "holds a character that no path can have", is: fs.ErrInvalid}
+	errIntoItself = &refusal{text: "cannot be moved into itself", is: fs.ErrInvalid}
+	errIsDir      = &refusal{text: "is a directory", is: fs.ErrInvalid}
+	errNotDir     = &refusal{text: "is not a directory", is: fs.ErrInvalid}
+	errChmod      = &refusal{text: "this account may not change modes", is: fs.ErrPermission}
 )
 
 // refusal is an error whose text is meant for the client.
 type refusal struct {
+	code int // of the reply; 0: 550
 	text string
 	is   error
 }
@@ -60,24 +65,16 @@ func (c *client) tree() *files.Tree  { return c.server.tree }
 func (c *client) table() *lock.Table { return c.server.table }
 
 // resolve finds the Name of a path: the account's home added, the links in its parent
-// resolved. A lock that has no directory on disk is a directory all the same.
+// resolved. What does not exist keeps its name: a lock need not have a directory on disk.
 func (c *client) resolve(view string) (lock.Name, error) {
-	return c.resolveInTree(c.account.inTree(view))
+	n, err := c.tree().Resolve(c.account.inTree(view))
+	return lock.Name(n), err
 }
 
-func (c *client) resolveInTree(p string) (lock.Name, error) {
-	n, err := c.tree().Resolve(p)
-	if err == nil || c.server.directories || p == "/" || !errors.Is(err, fs.ErrNotExist) {
-		return lock.Name(n), err
-	}
-	parent, perr := c.resolveInTree(path.Dir(p))
-	if perr != nil {
-		return "", err
-	}
-	if _, held := c.table().Get(parent); !held {
-		return "", err
-	}
-	return lock.Name(path.Join(string(parent), path.Base(p))), nil
+// follow is resolve with a link of the last name followed as well.
+func (c *client) follow(view string) (lock.Name, error) {
+	n, err := c.tree().Resolve(path.Join(c.account.inTree(view), "x"))
+	return lock.Name(n).Parent(), err
 }
 
 // lockAround finds the innermost held lock that n lies in, n itself not counted.
@@ -89,6 +86,27 @@ func (c *client) lockAround(n lock.Name) (lock.Status, bool) {
 		}
 	}
 	return lock.Status{}, false
+}
+
+// inLock reports whether n lies in a lock, n itself not counted. With directories the name alone makes
+// one: the directory of a lock is there a moment before its hold stands, and after it has ended.
+func (c *client) inLock(n lock.Name) bool {
+	rules := c.table().Rules()
+	for n != "/" {
+		n = n.Parent()
+		if _, held := c.table().Get(n); held {
+			return true
+		}
+		if _, ok := rules.For(n); ok && c.server.directories {
+			return true
+		}
+	}
+	return false
+}
+
+// isNeeded reports whether locks are made below n by its very name (the /locks of /locks/**).
+func (c *client) isNeeded(n lock.Name) bool {
+	return slices.ContainsFunc(c.table().Rules().Prefixes(), func(p lock.Name) bool { return p.Within(n) })
 }
 
 // isLockName reports whether a rule makes n a lock.
@@ -106,6 +124,7 @@ func (c *client) isStatus(view string) bool {
 // made says what MKD did.
 type made struct {
 	lock bool // a lock was taken; otherwise a directory was made
+	name lock.Name
 	hold lock.Hold
 }
 
@@ -127,7 +146,23 @@ func (c *client) make(ctx context.Context, view string) (made, error) {
 		}
 	}
 	h, err := c.locks.Acquire(ctx, n)
-	return made{lock: true, hold: h}, err
+	if err == nil && !c.server.directories {
+		err = c.undoUnlessRoofed(ctx, n, h)
+	}
+	return made{lock: true, name: n, hold: h}, err
+}
+
+// undoUnlessRoofed gives back a lock without a directory if there is no directory that it could lie in.
+// It looks after the grant: from then on no lock or directory above it goes away.
+func (c *client) undoUnlessRoofed(ctx context.Context, n lock.Name, h lock.Hold) error {
+	info, err := c.lstat(n.Parent())
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		err = lock.ErrNoParent
+	}
+	return errors.Join(err, c.locks.Undo(ctx, n, h.Token))
 }
 
 // vacant refuses the name of a lock without a directory if something real lies there.
@@ -146,7 +181,7 @@ func (c *client) vacant(n lock.Name) error {
 }
 
 func (c *client) makeDirectory(n lock.Name) error {
-	if _, inside := c.lockAround(n); inside {
+	if c.inLock(n) {
 		return errInsideLock
 	}
 	if !c.account.Write {
@@ -169,15 +204,23 @@ func (c *client) unmake(ctx context.Context, view string) (wasLock bool, err err
 		c.server.dropNotes(n, s.Holds)
 		return true, nil
 	}
-	switch _, inside := c.lockAround(n); {
-	case n == "/" || c.isStatus(view):
-		return false, fs.ErrPermission
-	case inside:
+	switch {
+	case c.isStatus(view):
+		return false, errReserved
+	case n == "/" || c.isNeeded(n):
+		return false, errNeeded
+	case c.inLock(n):
 		return false, errInsideLock
 	case !c.account.Write:
 		return false, errReadOnly
 	}
-	return false, c.undisturbed(ctx, []lock.Name{n}, func() error { return c.tree().Rmdir(string(n)) })
+	err = c.undisturbed(ctx, []lock.Name{n}, func() error { return c.tree().Rmdir(string(n)) })
+	if errors.Is(err, syscall.ENOTDIR) {
+		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {
+			return false, errNotDir
+		}
+	}
+	return false, err
 }
 
 // isLock reports whether n is a lock rather than something else whose name a rule matches.
@@ -199,20 +242,24 @@ func (c *client) isLock(n lock.Name) bool {
 // undisturbed runs change while nothing is held at or below the names.
 func (c *client) undisturbed(ctx context.Context, names []lock.Name, change func() error) error {
 	err := c.table().Exclude(ctx, names, change)
-	if errors.Is(err, lock.ErrHeld) {
+	var held *lock.HeldError
+	switch {
+	case !errors.As(err, &held):
+		return err
+	case held.Below:
 		return errLocksBelow
 	}
-	return err
+	return errIsLock
 }
 
 // delete is DELE: files and notes only.
 func (c *client) delete(ctx context.Context, view string) error {
+	if c.isStatus(view) {
+		return errReserved
+	}
 	n, err := c.resolve(view)
 	if err != nil {
 		return err
-	}
-	if c.isStatus(view) {
-		return errReserved
 	}
 	if s, inside := c.lockAround(n); inside {
 		return c.deleteNote(n, s)
@@ -225,6 +272,8 @@ func (c *client) delete(ctx context.Context, view string) error {
 		return errIsLock
 	case info.IsDir():
 		return errIsDir
+	case c.inLock(n):
+		return errInsideLock
 	case !c.account.Write:
 		return errReadOnly
 	}
@@ -259,37 +308,40 @@ func (c *client) noteHold(n lock.Name, around lock.Status) (lock.Hold, error) {
 
 // mayMoveFrom is RNFR: it says whether the thing may be renamed at all.
 func (c *client) mayMoveFrom(view string) error {
-	n, err := c.resolve(view)
-	if err != nil {
-		return err
-	}
-	info, err := c.lstat(n)
-	if err != nil {
-		return err
-	}
-	return c.movable(n, view, info)
+	_, _, err := c.movable(view)
+	return err
 }
 
-func (c *client) movable(n lock.Name, view string, info fs.FileInfo) error {
-	_, inside := c.lockAround(n)
-	switch {
-	case c.isStatus(view):
-		return errReserved
-	case info.IsDir() && (n == "/" || c.isLock(n)):
-		return errIsLock
-	case inside:
-		return errInsideLock
-	case info.IsDir() && c.table().HeldWithin(n):
-		return errLocksBelow
-	case !c.account.Write:
-		return errReadOnly
+// movable says what it is that lies there, and whether it may be renamed.
+func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
+	if c.isStatus(view) {
+		return "", nil, errReserved
 	}
-	return nil
+	n, err := c.resolve(view)
+	if err != nil {
+		return "", nil, err
+	}
+	info, err := c.lstat(n)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case n == "/" || info.IsDir() && c.isNeeded(n):
+		err = errNeeded
+	case info.IsDir() && c.isLock(n):
+		err = errIsLock
+	case c.inLock(n):
+		err = errInsideLock
+	case info.IsDir() && c.table().HeldWithin(n):
+		err = errLocksBelow
+	case !c.account.Write:
+		err = errReadOnly
+	}
+	return n, info, err
 }
 
 // move is RNTO: a file replaces a file in one step; nothing replaces a directory or takes the name of a lock.
 func (c *client) move(ctx context.Context, fromView, toView string) error {
-	from, err := c.resolve(fromView)
+	from, info, err := c.movable(fromView)
 	if err != nil {
 		return err
 	}
@@ -297,31 +349,24 @@ func (c *client) move(ctx context.Context, fromView, toView string) error {
 	if err != nil {
 		return err
 	}
-	info, err := c.lstat(from)
-	if err != nil {
-		return err
-	}
-	if err := c.movable(from, fromView, info); err != nil {
-		return err
-	}
 	if err := c.mayCreate(to, toView); err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return c.tree().Rename(string(from), string(to))
+	if info.IsDir() && to != from && to.Within(from) {
+		return errIntoItself
 	}
+	// A file too: by now a directory with locks in it may have its name.
 	return c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.tree().Rename(string(from), string(to)) })
 }
 
 // mayCreate says whether a file or directory of that name may come to be, by other means than MKD.
 func (c *client) mayCreate(n lock.Name, view string) error {
-	_, inside := c.lockAround(n)
 	switch {
 	case c.isStatus(view):
 		return errReserved
 	case n == "/":
 		return errIsDir
-	case inside:
+	case c.inLock(n):
 		return errInsideLock
 	case c.isLockName(n):
 		return errLockName
@@ -331,28 +376,30 @@ func (c *client) mayCreate(n lock.Name, view string) error {
 	return nil
 }
 
-// mayChange says whether the file of that name may be given another time or mode.
-func (c *client) mayChange(view string) (lock.Name, error) {
-	n, err := c.resolve(view)
+// change gives the file or directory that a path leads to another time or mode. A lock keeps its own.
+func (c *client) change(view string, apply func(name string) error) error {
+	if c.isStatus(view) {
+		return errReserved
+	}
+	n, err := c.follow(view)
 	if err != nil {
-		return "", err
+		return err
 	}
 	info, err := c.lstat(n)
-	if err != nil {
-		return "", err
-	}
-	_, inside := c.lockAround(n)
 	switch {
-	case c.isStatus(view):
-		return "", errReserved
+	case err != nil:
+		return err
 	case info.IsDir() && c.isLock(n):
-		return "", errIsLock
-	case inside:
-		return "", errInsideLock
+		return errIsLock
+	case c.inLock(n):
+		return errInsideLock
 	case !c.account.Write:
-		return "", errReadOnly
+		return errReadOnly
+	case !c.isLockName(n):
+		return apply(string(n))
 	}
-	return n, nil
+	// A file that has a lock's name: it may go, and the lock be taken, at any moment.
+	return c.undisturbed(c.session.context(), []lock.Name{n}, func() error { return apply(string(n)) })
 }
 
 // lstat describes what a name stands for: a lock, a note, or what lies on disk. A lock's modification
@@ -381,15 +428,23 @@ func (c *client) stat(view string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	info, err := c.lstat(n)
-	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return c.tree().Stat(string(n))
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return info, err
 	}
-	return info, err
+	target, err := c.follow(view)
+	if err != nil {
+		return nil, err
+	}
+	info, err = c.lstat(target)
+	if err != nil {
+		return nil, err
+	}
+	return namedInfo{info, n.Base()}, nil
 }
 
 // list returns what a directory holds, unsorted: files, locks without a directory, notes, the status file.
 func (c *client) list(view string) ([]entry, error) {
-	n, err := c.resolve(view)
+	n, err := c.follow(view)
 	if err != nil {
 		return nil, err
 	}
@@ -439,26 +494,39 @@ func (c *client) followed(dir lock.Name, info fs.FileInfo) fs.FileInfo {
 
 // enter is CWD: it says whether the session may make that its working directory.
 func (c *client) enter(view string) error {
-	info, err := c.stat(view)
+	if c.isStatus(view) {
+		return errNotDir
+	}
+	n, err := c.follow(view)
+	if err != nil {
+		return err
+	}
+	info, err := c.lstat(n)
 	switch {
 	case err != nil:
 		return err
 	case !info.IsDir():
 		return errNotDir
+	case !c.isLock(n):
+		return nil
 	}
-	n, err := c.resolve(view)
-	if err != nil || !c.isLock(n) {
-		return err
-	}
-	s, held := c.table().Get(n)
+	return c.enterLock(n)
+}
+
+// enterLock refuses those who do not speak for the lock, and would take its directory for their own.
+func (c *client) enterLock(n lock.Name) error {
 	if rule, ok := c.table().Rules().For(n); ok && rule.AllowCwd {
 		return nil
 	}
+	s, held := c.table().Get(n)
 	if !held {
 		return errNotHolder
 	}
 	if _, err := c.locks.SpeaksFor(n); err != nil {
-		return &lock.HeldError{Name: n, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token, Held: s.Held, Remaining: s.Remaining, Never: s.Never}
+		return &lock.HeldError{
+			Name: n, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token,
+			Held: s.Held, Remaining: s.Remaining, Never: s.Never,
+		}
 	}
 	return nil
 }
@@ -500,7 +568,7 @@ func (c *client) Name() string { return "ftplockd" }
 
 // Mkdir implements afero.Fs: MKD.
 func (c *client) Mkdir(name string, _ os.FileMode) error {
-	_, err := c.make(context.Background(), name)
+	_, err := c.make(c.session.context(), name)
 	return err
 }
 
@@ -509,18 +577,18 @@ func (c *client) MkdirAll(string, os.FileMode) error { return errIsLock }
 
 // RemoveDir implements ftpserver.ClientDriverExtensionRemoveDir: RMD.
 func (c *client) RemoveDir(name string) error {
-	_, err := c.unmake(context.Background(), name)
+	_, err := c.unmake(c.session.context(), name)
 	return err
 }
 
 // Remove implements afero.Fs: DELE.
-func (c *client) Remove(name string) error { return c.delete(context.Background(), name) }
+func (c *client) Remove(name string) error { return c.delete(c.session.context(), name) }
 
 // RemoveAll is refused: nothing in the tree is ever removed recursively.
 func (c *client) RemoveAll(string) error { return fs.ErrPermission }
 
 // Rename implements afero.Fs: RNFR and RNTO.
-func (c *client) Rename(from, to string) error { return c.move(context.Background(), from, to) }
+func (c *client) Rename(from, to string) error { return c.move(c.session.context(), from, to) }
 
 // Stat implements afero.Fs.
 func (c *client) Stat(name string) (os.FileInfo, error) { return c.stat(name) }
@@ -537,11 +605,7 @@ func (c *client) ReadDir(name string) ([]os.FileInfo, error) {
 
 // Chtimes implements afero.Fs: MFMT.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
-	n, err := c.mayChange(name)
-	if err != nil {
-		return err
-	}
-	return c.tree().Chtimes(string(n), atime, mtime)
+	return c.change(name, func(n string) error { return c.tree().Chtimes(n, atime, mtime) })
 }
 
 // Chmod implements afero.Fs: SITE CHMOD, for accounts that may.
@@ -549,11 +613,7 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 	if !c.account.Chmod {
 		return errChmod
 	}
-	n, err := c.mayChange(name)
-	if err != nil {
-		return err
-	}
-	return c.tree().Chmod(string(n), mode)
+	return c.change(name, func(n string) error { return c.tree().Chmod(n, mode) })
 }
 
 // Chown is refused: files belong to the server's user.

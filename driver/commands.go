@@ -2,9 +2,11 @@ package driver
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,7 +123,7 @@ func (s *session) mkd(cmd control.Command) control.Decision {
 	r := control.Reply{Code: 257, Text: quotedPath(view) + " created"}
 	if m.lock {
 		r.Text = quotedPath(view) + s.granted(m.hold)
-		r.Undelivered = func() { s.undeliver(client, view, m.hold) }
+		r.Undelivered = func() { s.undeliver(client, m) }
 	}
 	return control.Answer(r)
 }
@@ -140,13 +142,10 @@ func (s *session) granted(h lock.Hold) string {
 }
 
 // undeliver takes back a grant of which the client cannot have heard.
-func (s *session) undeliver(c *client, view string, h lock.Hold) {
-	n, err := c.resolve(view)
-	if err == nil {
-		err = c.locks.Undo(s.context(), n, h.Token)
-	}
+func (s *session) undeliver(c *client, m made) {
+	err := c.locks.Undo(context.WithoutCancel(s.context()), m.name, m.hold.Token)
 	if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
-		s.log.Error("could not take back a grant that was not delivered", "path", view, "token", h.Token, "err", err)
+		s.log.Error("could not take back a grant that was not delivered", "name", string(m.name), "token", m.hold.Token, "err", err)
 	}
 }
 
@@ -212,6 +211,8 @@ func (s *session) rnto(cmd control.Command) control.Decision {
 func (s *session) size(cmd control.Command) control.Decision {
 	return s.describe(cmd.Param, func(info fs.FileInfo) (string, error) {
 		switch {
+		case isVirtual(info): // a client that compares it with what RETR sends would think that bytes were lost
+			return "", errChanging
 		case info.IsDir():
 			return "", errIsDir
 		case !info.Mode().IsRegular():
@@ -305,8 +306,11 @@ func (s *session) typeCommand(cmd control.Command) control.Decision {
 // allo is ALLO (RFC 959 section 4.1.3): "n" or "n R m". What it announces an upload in binary type must reach.
 func (s *session) allo(cmd control.Command) control.Decision {
 	fields := strings.Fields(cmd.Param)
+	if len(fields) != 1 && (len(fields) != 3 || !strings.EqualFold(fields[1], "R")) {
+		return reply(501, "ALLO wants a number of bytes")
+	}
 	n, err := strconv.ParseInt(fields[0], 10, 64)
-	if err != nil || n < 0 || (len(fields) != 1 && (len(fields) != 3 || !strings.EqualFold(fields[1], "R"))) {
+	if err != nil || n < 0 {
 		return reply(501, "ALLO wants a number of bytes")
 	}
 	if available, err := s.client.GetAvailableSpace(s.cwd); err == nil && available < n {
@@ -379,6 +383,9 @@ func (s *session) portCommand(cmd control.Command) control.Decision {
 // eprt is EPRT (RFC 2428 section 2).
 func (s *session) eprt(cmd control.Command) control.Decision {
 	param := strings.TrimSpace(cmd.Param)
+	if param == "" {
+		return reply(501, "EPRT wants |family|address|port|")
+	}
 	parts := strings.Split(param, param[:1])
 	if len(parts) != 5 {
 		return reply(501, "EPRT wants |family|address|port|")
@@ -407,6 +414,7 @@ func (s *session) activeTo(to netip.AddrPort, line string) control.Decision {
 	case to.Port() < lowestPort:
 		return reply(501, "ports below 1024 are not for data connections")
 	}
+	s.unprepare() // ftpserverlib v0.32.3 forgets a passive listener without closing it
 	s.prepared(nil)
 	return control.Pass(line)
 }
@@ -499,7 +507,7 @@ func (s *session) statSession() control.Decision {
 	t := s.transfer
 	s.mu.Unlock()
 	if t != nil && !t.isAnswered() {
-		lines = append(lines, " transferring "+t.view)
+		lines = append(lines, " transferring "+t.path())
 	}
 	return control.Answer(control.Reply{Code: 211, Text: "ftplockd", Lines: lines, End: "End of status"})
 }
@@ -512,13 +520,12 @@ func (s *session) retr(cmd control.Command) control.Decision {
 	}
 	o := files.DownloadOptions{Offset: s.rest, ASCII: s.ascii, Pace: s.pace()}
 	client := s.client
-	return s.begin(&transfer{view: view, done: "transfer complete", open: func(t *transfer) (ftpserver.FileTransfer, error) {
+	return s.begin(&transfer{view: view, opening: "opening data connection for " + view, done: "transfer complete", open: func(t *transfer) (ftpserver.FileTransfer, error) {
 		from, err := client.content(view, o)
 		if err != nil {
 			return nil, err
 		}
-		t.opening = "opening data connection for " + view
-		return &download{source: from, t: t}, nil
+		return &download{source: from, t: t, pace: o.Pace}, nil
 	}}, false)
 }
 
@@ -545,16 +552,15 @@ func (s *session) upload(param string, o files.UploadOptions) control.Decision {
 		announced = s.allocated
 	}
 	client := s.client
-	return s.begin(&transfer{view: view, open: func(t *transfer) (ftpserver.FileTransfer, error) {
+	return s.begin(&transfer{view: view, opening: "opening data connection for " + view, open: func(t *transfer) (ftpserver.FileTransfer, error) {
 		r, name, err := client.receive(view, o)
 		if err != nil {
 			return nil, err
 		}
-		t.opening = "opening data connection for " + name
 		if o.Unique {
-			t.view, t.opening = name, "FILE: "+name // RFC 1123 section 4.1.2.9
+			t.found(name, "FILE: "+name) // RFC 1123 section 4.1.2.9
 		}
-		return &upload{receiver: r, t: t, announced: announced}, nil
+		return &upload{receiver: r, t: t, announced: announced, pace: o.Pace}, nil
 	}}, true)
 }
 
@@ -564,11 +570,13 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 	if err != nil {
 		return nil, "", err
 	}
+	if o.Unique { // the path may be a directory, or a link to one
+		if dir, derr := c.follow(view); derr == nil && c.isDirectory(dir) {
+			n, view = lock.Name(path.Join(string(dir), uniqueName)), path.Join(view, uniqueName)
+		}
+	}
 	if around, inside := c.lockAround(n); inside {
 		return c.receiveNote(n, view, around, o)
-	}
-	if o.Unique && n == "/" || o.Unique && c.isDirectory(n) {
-		n, view = lock.Name(strings.TrimSuffix(string(n), "/")+"/ftp"), strings.TrimSuffix(view, "/")+"/ftp"
 	}
 	if err := c.mayReplace(n, view); err != nil {
 		return nil, "", err
@@ -577,8 +585,15 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 	if err != nil {
 		return nil, "", err
 	}
-	return c.guard(lock.Name(up.Name()), up)
+	if o.Unique { // only now the name is known
+		n = lock.Name(up.Name())
+		view = path.Join(path.Dir(view), n.Base())
+	}
+	return c.guard(n, view, up)
 }
+
+// uniqueName is what STOU begins with to find a name.
+const uniqueName = "ftp"
 
 func (c *client) isDirectory(n lock.Name) bool {
 	info, err := c.lstat(n)
@@ -598,27 +613,33 @@ func (c *client) mayReplace(n lock.Name, view string) error {
 	return nil
 }
 
-// guard looks at the name that an upload will have, which of STOU was not known before.
-func (c *client) guard(n lock.Name, up *files.Upload) (receiver, string, error) {
-	view, _ := c.account.inView(n)
+// guard looks at the name that an upload will have.
+func (c *client) guard(n lock.Name, view string, up *files.Upload) (receiver, string, error) {
 	if err := c.mayReplace(n, view); err != nil {
 		return nil, "", errors.Join(err, up.Discard())
 	}
 	if c.isLockName(n) {
-		return &lockNamed{up, c, n}, view, nil
+		return &lockNamed{up, c, n, view}, view, nil
 	}
 	return up, view, nil
 }
 
-// lockNamed is an upload to a file whose name is a lock's: it is published only while nobody holds that lock.
+// lockNamed is an upload to a file whose name is a lock's: it is published only while nobody holds that lock
+// and the file that it replaces is there.
 type lockNamed struct {
 	*files.Upload
 	client *client
 	name   lock.Name
+	view   string
 }
 
 func (l *lockNamed) Publish() error {
-	return l.client.undisturbed(l.client.session.context(), []lock.Name{l.name}, l.Upload.Publish)
+	return l.client.undisturbed(l.client.session.context(), []lock.Name{l.name}, func() error {
+		if err := l.client.mayReplace(l.name, l.view); err != nil {
+			return err
+		}
+		return l.Upload.Publish()
+	})
 }
 
 // receiveNote opens a note in a held lock. Each is written whole: there is nothing to go on with.
@@ -633,7 +654,7 @@ func (c *client) receiveNote(n lock.Name, view string, around lock.Status, o fil
 	if err != nil {
 		return nil, "", err
 	}
-	return &note{store: c.server.notes, token: h.Token, name: n.Base(), timeout: o.Pace.Timeout}, view, nil
+	return &note{client: c, lock: around.Name, token: h.Token, name: n.Base(), timeout: o.Pace.Timeout}, view, nil
 }
 
-var errWholeNote = &refusal{"is a note in a lock: write it whole with STOR", fs.ErrPermission}
+var errWholeNote = &refusal{text: "is a note in a lock: write it whole with STOR", is: fs.ErrPermission}

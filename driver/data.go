@@ -126,6 +126,27 @@ func (s *session) prepared(l *dataListener) {
 	s.data = dataConnection{state: dataPrepared, listener: l}
 }
 
+// unprepare forgets a data connection that no transfer has used, and stops listening for it.
+func (s *session) unprepare() {
+	s.mu.Lock()
+	data := s.data
+	if data.ready() {
+		s.data = dataConnection{}
+	}
+	s.mu.Unlock()
+	if data.ready() {
+		data.stopWaiting()
+	}
+}
+
+// stopListening closes the port of a transfer that is over: the library keeps it after a refusal.
+func (s *session) stopListening() {
+	s.mu.Lock()
+	data := s.data
+	s.mu.Unlock()
+	data.stopWaiting()
+}
+
 // claim takes the listener whose port the library tells the client.
 func (s *session) claim(code int, line []byte) {
 	s.prepared(s.server.ports.find(toldPort(code, string(line))))

@@ -165,12 +165,16 @@ func (s *Server) ClientConnected(ftpserver.ClientContext) (string, error) {
 // ClientDisconnected implements ftpserver.MainDriver. Control told the session before.
 func (s *Server) ClientDisconnected(ftpserver.ClientContext) {}
 
-// GetTLSConfig implements ftpserver.MainDriver.
+// GetTLSConfig implements ftpserver.MainDriver; the library uses it for data connections alone. There are no session
+// tickets on these: an uploader (Net::FTP) that only writes would leave them unread, and closing a socket with
+// something unread resets the connection, so that the end of its upload is lost.
 func (s *Server) GetTLSConfig() (*tls.Config, error) {
 	if s.tls == nil {
 		return nil, errNoTLS
 	}
-	return s.tls, nil
+	config := s.tls.Clone()
+	config.SessionTicketsDisabled = true
+	return config, nil
 }
 
 // WrapPassiveListener implements ftpserver.MainDriverExtensionPassiveWrapper.

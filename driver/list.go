@@ -22,7 +22,8 @@ const (
 	formatFacts                   // MLSD
 )
 
-var errNotDirectoryArgument = &refusal{"is not a directory", fs.ErrInvalid}
+// errNotDirectoryArgument is 501 by RFC 3659 section 7.2.1.
+var errNotDirectoryArgument = &refusal{code: 501, text: "is not a directory", is: fs.ErrInvalid}
 
 func (s *session) list(cmd control.Command) control.Decision { return s.send(cmd.Param, formatLong) }
 func (s *session) nlst(cmd control.Command) control.Decision { return s.send(cmd.Param, formatNames) }
@@ -33,15 +34,15 @@ func (s *session) mlsd(cmd control.Command) control.Decision { return s.send(cmd
 func (s *session) send(param string, format listFormat) control.Decision {
 	pace := s.pace()
 	return s.begin(&transfer{
-		view: param, opening: "here comes the listing", done: "listing sent",
+		view: param, done: "listing sent",
 		open: func(t *transfer) (ftpserver.FileTransfer, error) {
 			content, view, err := s.listing(param, format)
-			t.view = view
+			t.found(view, "here comes the listing")
 			if err != nil {
 				return nil, err
 			}
 			from, err := newText(content, files.DownloadOptions{Pace: pace})
-			return &download{source: from, t: t}, err
+			return &download{source: from, t: t, pace: pace}, err
 		},
 	}, false)
 }
@@ -87,20 +88,22 @@ func (s *session) entries(view, param string, format listFormat, o listOptions) 
 	info, err := s.client.stat(view)
 	switch {
 	case err != nil && format != formatFacts && errors.Is(err, fs.ErrNotExist) && hasGlob(param):
-		return o.arrange(s.glob(param, o.all)), nil
+		found := s.glob(param, o.all)
+		o.all = true // the pattern has chosen
+		return o.arrange(found), nil
 	case err != nil:
 		return nil, err
 	case info.IsDir() && !o.directory:
 		entries, err := s.client.list(view)
 		entries = o.arrange(entries)
-		if format == formatNames && strings.Trim(param, "/.") != "" {
+		if format == formatNames && param != "" && param != "." { // RFC 1123 section 4.1.2.7: each name is to be good for RETR
 			for i := range entries {
-				entries[i].name = path.Join(param, entries[i].name)
+				entries[i].name = joinShown(param, entries[i].name)
 			}
 		}
 		return entries, err
 	case format == formatFacts:
-		return nil, errNotDirectoryArgument // RFC 3659 section 7.2.1
+		return nil, errNotDirectoryArgument
 	}
 	name := param
 	if name == "" {

@@ -102,8 +102,11 @@ func appendLong(b *bytes.Buffer, e entry, now time.Time) {
 		stamp = modified.Format("Jan _2  2006")
 	}
 	fmt.Fprintf(b, "%s %4d %-8s %-8s %12d %s %s",
-		modeString(e.info.Mode()), links(e.info), e.owner, "ftp", e.info.Size(), stamp, e.name)
+		modeString(e.info.Mode()), links(e.info), column(e.owner), "ftp", e.info.Size(), stamp, e.name)
 }
+
+// column is a word that takes one column, whatever is in it: clients split at spaces.
+func column(word string) string { return strings.ReplaceAll(word, " ", "_") }
 
 // modeString is the ten characters of ls; Go's own differ for links and devices.
 func modeString(m fs.FileMode) string {

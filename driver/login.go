@@ -2,6 +2,7 @@ package driver
 
 import (
 	"net/netip"
+	"path"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ func (s *session) passCommand(cmd control.Command) control.Decision {
 		return s.rejected()
 	}
 	s.log.Debug("logged in", "account", account.Name)
+	account.Home = s.server.resolvedHome(account.Home)
 	c := &client{
 		server:  s.server,
 		session: s,
@@ -57,6 +59,16 @@ func (s *session) passCommand(cmd control.Command) control.Decision {
 	s.mu.Unlock()
 	s.cwd = s.startDirectory(c)
 	return control.Pass("PASS")
+}
+
+// resolvedHome is a home with its links resolved, so that names of locks can be compared with it. A
+// home that leads out of the tree stays as it is, and each use of it says so.
+func (s *Server) resolvedHome(home string) string {
+	inside, err := s.tree.Resolve(path.Join("/", home, "x"))
+	if err != nil {
+		return path.Join("/", home)
+	}
+	return path.Dir(inside)
 }
 
 // startDirectory is where the account begins; the root if that is no directory.
@@ -158,5 +170,6 @@ func (s *session) protCommand(cmd control.Command) control.Decision {
 		return reply(504, "PROT P or PROT C")
 	}
 	s.private = level == "P"
+	s.unprepare() // what PASV prepared is of the other kind
 	return control.Pass("PROT " + level)
 }

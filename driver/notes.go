@@ -33,6 +33,8 @@ var (
 type notes struct {
 	root *os.Root
 
+	writing sync.Mutex // held while a note is written, disk access included, so that the number of notes stays within its limit
+
 	mu      sync.Mutex
 	written map[lock.Token]struct{} // which holds have notes: most have none, and their end costs no look at the disk
 }
@@ -78,6 +80,8 @@ func (n *notes) put(t lock.Token, name string, text []byte) error {
 	n.mu.Lock()
 	n.written[t] = struct{}{}
 	n.mu.Unlock()
+	n.writing.Lock()
+	defer n.writing.Unlock()
 	if err := n.root.Mkdir(noteDir(t), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -51,6 +52,8 @@ var answers = []answer{
 	{syscall.ENOSPC, 452, "no space left"},
 	{syscall.EDQUOT, 452, "the quota is used up"},
 	{syscall.EFBIG, 452, "larger than a file may be"},
+	{syscall.ENAMETOOLONG, 553, "the server cannot store such a name"},
+	{syscall.EBUSY, 450, "is in use"},
 	{syscall.ENOTEMPTY, 550, "the directory is not empty"},
 	{syscall.EISDIR, 550, "is a directory"},
 	{syscall.ENOTDIR, 550, "a part of the path is no directory"},
@@ -83,10 +86,7 @@ func replyFor(path string, err error) control.Reply {
 func describe(err error) (code int, text string) {
 	var r *refusal
 	if errors.As(err, &r) {
-		if errors.Is(err, fs.ErrInvalid) && r == errUnsafeName {
-			return 553, r.text
-		}
-		return 550, r.text
+		return cmp.Or(r.code, 550), r.text
 	}
 	for _, a := range answers {
 		if !errors.Is(err, a.is) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -52,8 +53,14 @@ type session struct {
 // context is for work that a command does; it ends when the server stops.
 func (s *session) context() context.Context { return s.server.context }
 
-// Command implements control.Handler.
-func (s *session) Command(_ *control.Conn, cmd control.Command) control.Decision {
+// Command implements control.Handler. A bug that one client has found ends nobody else's session.
+func (s *session) Command(_ *control.Conn, cmd control.Command) (d control.Decision) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.log.Error("a command failed in an unforeseen way", "line", redacted(cmd), "panic", r, "stack", string(debug.Stack()))
+			d = reply(451, "internal error")
+		}
+	}()
 	c, known := s.server.commands[cmd.Verb]
 	client := s.client
 	switch {
@@ -158,7 +165,14 @@ func (s *session) Reply(_ *control.Conn, code int, line []byte) ([]byte, bool) {
 	s.mu.Unlock()
 	switch {
 	case t != nil && !t.isAnswered():
-		return t.rewrite(code, line), false
+		text, final := t.rewrite(code, line)
+		if final {
+			s.stopListening()
+		}
+		return text, false
+	case code == 421: // RFC 959: 421 would close the control connection
+		s.log.Error("no port for a data connection", "line", string(line))
+		return []byte("425 no port is free for a data connection"), false
 	case code == 227 || code == 229:
 		s.claim(code, line)
 	case code == 230:

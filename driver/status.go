@@ -75,6 +75,12 @@ func (s *Server) statusInfo(a Account) fs.FileInfo {
 	return virtualFile{path.Base(s.settings.Load().StatusFile), int64(len(s.statusText(a))), s.clock.Now().Wall}
 }
 
+// isVirtual reports whether a file is made anew each time that it is read.
+func isVirtual(info fs.FileInfo) bool {
+	_, ok := info.(virtualFile)
+	return ok
+}
+
 // virtualFile is a read-only file that lies nowhere.
 type virtualFile struct {
 	name     string

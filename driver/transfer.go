@@ -2,10 +2,14 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -35,11 +39,11 @@ const hangUpWait = 2 * time.Millisecond
 type transfer struct {
 	session *session
 	open    func(*transfer) (ftpserver.FileTransfer, error) // called by the library's goroutine
-	view    string                                          // the path that the client named
-	opening string                                          // the text of the 150
-	done    string                                          // the text of the 226; "" is made from the count
 
 	mu       sync.Mutex
+	view     string         // the path that the client named
+	opening  string         // the text of the 150
+	done     string         // the text of the 226; "" is made from the count
 	cause    error          // what aborted it
 	sealed   bool           // it cannot be aborted any more: publishing has begun, or all is over
 	failure  *control.Reply // what the final reply is to say instead of the library's
@@ -49,12 +53,13 @@ type transfer struct {
 
 // begin hands a transfer to the library.
 func (s *session) begin(t *transfer, store bool) control.Decision {
+	// REST and ALLO are for the command right behind them, whatever becomes of that (RFC 3659 section 5.4).
+	s.rest, s.restSet, s.allocated = 0, false, 0
 	if d, refused := s.dataRefused(); refused {
 		return d
 	}
 	t.session = s
 	t.answered = make(chan struct{})
-	s.rest, s.restSet, s.allocated = 0, false, 0
 	s.mu.Lock()
 	s.transfer = t
 	s.mu.Unlock()
@@ -134,9 +139,23 @@ func (t *transfer) seal() error {
 	return t.cause
 }
 
+// path is what is transferred, as the client knows it.
+func (t *transfer) path() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.view
+}
+
+// found settles which path it is, and what the 150 says of it.
+func (t *transfer) found(view, opening string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.view, t.opening = view, opening
+}
+
 // fail settles what the client is told. The first failure stays.
 func (t *transfer) fail(err error) {
-	r := t.session.transferReply(t.view, err)
+	r := t.session.transferReply(t.path(), err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failure == nil {
@@ -167,23 +186,29 @@ func (t *transfer) isAnswered() bool {
 	return t.isOver
 }
 
-// rewrite puts the reply to a transfer into words.
-func (t *transfer) rewrite(code int, line []byte) []byte {
+// rewrite puts the reply to a transfer into words, and says whether it is the final one.
+func (t *transfer) rewrite(code int, line []byte) (text []byte, final bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if code < 200 {
-		return fmt.Appendf(nil, "150 %s", clean(t.opening))
+		return fmt.Appendf(nil, "150 %s", clean(t.opening)), false
 	}
 	if !t.isOver {
 		t.isOver = true
 		close(t.answered)
 	}
 	t.sealed = true
+	return t.finalLocked(code, line), true
+}
+
+func (t *transfer) finalLocked(code int, line []byte) []byte {
 	switch {
-	case t.failure != nil && code != 425:
-		return bytes.TrimSuffix(t.failure.AppendTo(nil), []byte("\r\n"))
-	case code == 425:
+	case code == 425 && t.cause == nil:
 		return []byte("425 cannot open the data connection")
+	case t.cause != nil && code >= 400:
+		return fmt.Appendf(nil, "426 %s: %s", clean(t.view), t.cause)
+	case t.failure != nil:
+		return bytes.TrimSuffix(t.failure.AppendTo(nil), []byte("\r\n"))
 	case code == 226 && t.done != "":
 		return fmt.Appendf(nil, "226 %s", clean(t.done))
 	case code >= 500:
@@ -235,13 +260,33 @@ func (s *session) touch() {
 type download struct {
 	source
 	t    *transfer
-	sent int64
+	pace files.Pace
 }
 
+// WriteTo sends everything to the data connection.
 func (d *download) WriteTo(w io.Writer) (int64, error) {
-	n, err := d.source.WriteTo(w)
-	d.sent += n
-	return n, err
+	if err := handshake(d.t.session.context(), w, d.pace.Timeout); err != nil {
+		return 0, err
+	}
+	return d.source.WriteTo(w)
+}
+
+// handshake does that of TLS, if the data connection is one, in no more than timeout. The first read or write would do it
+// too, but a download has no deadline for reads, and a client that says nothing would hold it up for ever.
+func handshake(ctx context.Context, conn any, timeout time.Duration) error {
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, os.ErrDeadlineExceeded)
+		defer cancel()
+	}
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return nil
 }
 
 // Write is there for the interface: nothing writes into a download.
@@ -286,8 +331,17 @@ type receiver interface {
 type upload struct {
 	receiver
 	t         *transfer
+	pace      files.Pace
 	announced int64 // by ALLO, in binary type; 0: nothing
 	broken    error
+}
+
+// ReadFrom receives everything from the data connection.
+func (u *upload) ReadFrom(r io.Reader) (int64, error) {
+	if err := handshake(u.t.session.context(), r, u.pace.Timeout); err != nil {
+		return 0, err
+	}
+	return u.receiver.ReadFrom(r)
 }
 
 // Read is there for the interface: nothing reads from an upload.
@@ -316,21 +370,22 @@ func (u *upload) Close() error {
 		return err
 	}
 	if derr := u.Discard(); derr != nil {
-		u.t.session.log.Error("could not remove an unfinished upload", "path", u.t.view, "err", derr)
+		u.t.session.log.Error("could not remove an unfinished upload", "path", u.t.path(), "err", derr)
 	}
 	u.t.fail(err)
-	u.t.session.log.Warn("upload discarded", "path", u.t.view, "bytes", u.Received(), "why", err.Error())
+	u.t.session.log.Warn("upload discarded", "path", u.t.path(), "bytes", u.Received(), "why", err.Error())
 	return err
 }
 
+// publish looks at the client before the slow part and, for as long as it takes, after it.
 func (u *upload) publish() error {
-	if err := u.complete(); err != nil {
+	if err := u.complete(u.t.session.conn.Gone()); err != nil {
 		return err
 	}
 	if err := u.Sync(); err != nil {
 		return err
 	}
-	if err := u.complete(); err != nil {
+	if err := u.complete(u.t.session.conn.GoneWithin(hangUpWait)); err != nil {
 		return err
 	}
 	if err := u.t.seal(); err != nil {
@@ -339,19 +394,17 @@ func (u *upload) publish() error {
 	return u.Publish()
 }
 
-// complete says what is wrong with the upload so far: an error of the data connection, ABOR, a
+// complete says what is wrong with the upload so far: ABOR, an error of the data connection, a
 // client that is gone, fewer bytes than it announced.
-func (u *upload) complete() error {
-	if err := u.t.aborted(); err != nil {
+func (u *upload) complete(gone bool) error {
+	switch err := u.t.aborted(); {
+	case err != nil:
 		return err
-	}
-	if u.broken != nil {
+	case u.broken != nil:
 		return u.broken
-	}
-	if u.t.session.conn.GoneWithin(hangUpWait) {
+	case gone:
 		return errHungUp
-	}
-	if u.Received() < u.announced {
+	case u.Received() < u.announced:
 		return fmt.Errorf("%w: %d of %d", errShort, u.Received(), u.announced)
 	}
 	return nil
@@ -359,24 +412,32 @@ func (u *upload) complete() error {
 
 // note is what an upload into a lock is received in.
 type note struct {
-	bytes.Buffer
-	store   *notes
+	text    bytes.Buffer
+	client  *client
+	lock    lock.Name
 	token   lock.Token
 	name    string
 	timeout time.Duration
 }
 
-func (n *note) Received() int64 { return int64(n.Len()) }
+func (n *note) Received() int64 { return int64(n.text.Len()) }
 func (n *note) Sync() error     { return nil }
-func (n *note) Publish() error  { return n.store.put(n.token, n.name, n.Bytes()) }
 func (n *note) Discard() error  { return nil }
+
+// Publish writes the note if the hold that it is for still stands, and that waits for it.
+func (n *note) Publish() error {
+	c := n.client
+	return c.table().Publish(c.session.context(), n.lock, n.token, func() error {
+		return c.server.notes.put(n.token, n.name, n.text.Bytes())
+	})
+}
 
 // Write refuses what no note holds, before it is all in memory.
 func (n *note) Write(p []byte) (int, error) {
-	if n.Len()+len(p) > maxNoteSize {
+	if n.text.Len()+len(p) > maxNoteSize {
 		return 0, errNoteTooLarge
 	}
-	return n.Buffer.Write(p)
+	return n.text.Write(p)
 }
 
 // ReadFrom reads the data connection, bounded by the pace like every other transfer.

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 // children are what the test binary does when a test starts it as a process of its own.
 var children = map[string]func(){
 	"upload until killed": childUploadUntilKilled,
+	"killed at a call":    childKilledAt,
 	"file size limit":     childFileSizeLimit,
 	"full disk":           childFullDisk,
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,9 +80,56 @@ func TestAKilledServerLeavesNothingAfterTheNextStart(t *testing.T) {
 	s.want("/f0", "old")
 }
 
+// childKilledAt dies at the n-th system call of an upload.
+func childKilledAt() {
+	t := childTree()
+	t.SetOptions(0, true, 0)
+	n, err := strconv.Atoi(os.Getenv("N"))
+	if err != nil {
+		panic(err)
+	}
+	t.sys.before = func(string) error {
+		if n--; n == 0 {
+			unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {}
+		}
+		return nil
+	}
+	s := &served{Tree: t}
+	if err := s.upload("/f", "new", UploadOptions{Append: true}); err != nil {
+		panic(err)
+	}
+}
+
+func TestAServerKilledAtAnyCallLeavesTheOldOrTheNewFile(t *testing.T) {
+	contents := make(map[string]int)
+	for n := 1; ; n++ {
+		s := serve(t, Options{})
+		s.put("/f", "old")
+		cmd := child(t, "killed at a call", s)
+		cmd.Env = append(cmd.Env, fmt.Sprint("N=", n))
+		err := cmd.Run()
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantClean()
+		content, _ := os.ReadFile(s.host("/f"))
+		contents[string(content)]++
+		s.Close()
+		if err == nil {
+			break
+		}
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != unix.SIGKILL {
+			t.Fatal(err)
+		}
+	}
+	if len(contents) != 2 || contents["old"] < 5 || contents["oldnew"] < 2 {
+		t.Errorf("%v", contents)
+	}
+}
+
 // childFileSizeLimit has a real EFBIG: RLIMIT_FSIZE.
 func childFileSizeLimit() {
-	signal.Ignore(unix.SIGXFSZ)
 	limit := unix.Rlimit{Cur: 100_000, Max: 100_000}
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
 		panic(err)

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +19,7 @@ func (t *Tree) Sweep(ctx context.Context) error {
 	if err != nil {
 		return fail("sweep", "/", err)
 	}
-	s := &sweep{tree: t, first: t.reg.firstSweep(), lost: make(map[string]*record)}
+	s := &sweep{tree: t, first: t.reg.firstSweep(), maxAge: t.settings().maxAge, lost: make(map[string]*record)}
 	for _, id := range ids {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(append(s.errs, err)...)
@@ -33,10 +34,11 @@ func (t *Tree) Sweep(ctx context.Context) error {
 
 // sweep is one run of Sweep.
 type sweep struct {
-	tree  *Tree
-	first bool
-	lost  map[string]*record // by temporary: those whose directory is not where it was
-	errs  []error
+	tree   *Tree
+	first  bool
+	maxAge time.Duration
+	lost   map[string]*record // by temporary: those whose directory is not where it was
+	errs   []error
 }
 
 func (s *sweep) failed(err error) {
@@ -59,7 +61,7 @@ func (s *sweep) one(id string) {
 		s.failed(err)
 		return
 	}
-	young := t.opt.Now().Sub(i.ModTime()) < t.opt.MaxAge
+	young := t.now().Sub(i.ModTime()) < s.maxAge
 	if young && (!s.first || r != nil && r.owner != "") {
 		f.Close()
 		return
@@ -114,7 +116,7 @@ func (t *Tree) removeIn(dir int, r *record) error {
 	if r.owner != "" {
 		t.reg.forget(r)
 	}
-	t.opt.Log.Info("removed a left-over upload", "directory", r.dir, "name", r.base)
+	t.log.Info("removed a left-over upload", "directory", r.dir, "name", r.base)
 	return t.dropRecord(r)
 }
 

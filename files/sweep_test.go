@@ -162,6 +162,9 @@ func TestASweepAtTheWorstMoment(t *testing.T) {
 	swept := 0
 	s.sys.before = func(call string) error {
 		names := s.records()
+		if call == "create" && len(names) != 1 {
+			t.Errorf("the temporary is made with %d records", len(names))
+		}
 		if call == "stat" && len(names) == 1 && swept == 0 {
 			if i, err := os.Stat(s.state + "/" + names[0]); err == nil && i.Size() == 0 {
 				swept++
@@ -273,4 +276,27 @@ func TestAResumedUploadIsAnOrdinaryOneAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantClean()
+}
+
+// Should the name of a temporary be taken, against all odds, the file that has it is not touched.
+func TestATakenNameIsNotWrittenOver(t *testing.T) {
+	s := serve(t, Options{})
+	var name string
+	s.sys.before = func(call string) error {
+		if call == "create" {
+			name = "/" + prefix + s.records()[0]
+			s.put(name, "mine")
+		}
+		return nil
+	}
+	wantIs(t, s.upload("/f", "content", UploadOptions{}), os.ErrExist)
+	s.sys.before = nil
+	s.want(name, "mine")
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.want(name, "mine")
+	if len(s.records()) > 0 {
+		t.Errorf("%q", s.records())
+	}
 }

@@ -19,7 +19,7 @@
 // server) a temporary may be left that nobody knows.
 //
 // Names are absolute FTP paths, strings of bytes in no particular encoding. They are
-// cleaned lexically: "/a/../b" is "/b", whatever "/a" is. The package needs a Unix system.
+// cleaned lexically: "/a/../b" is "/b", whatever "/a" is. The package needs Linux.
 //
 // Start reading at [Tree.Upload].
 package files
@@ -58,7 +58,8 @@ type Options struct {
 // goroutines. Its errors are of type [*fs.PathError] with an FTP path in it and wrap
 // what the system said, see errors.go.
 type Tree struct {
-	opt   Options
+	log   *slog.Logger
+	now   func() time.Time
 	root  *os.Root
 	state *os.Root // the directory of the records
 	sys   system
@@ -66,6 +67,9 @@ type Tree struct {
 	// life is held shared by every operation, so that Close cannot pull the descriptor away.
 	life   sync.RWMutex
 	rootfd int // -1 once closed
+
+	setMu sync.RWMutex
+	set   settings
 
 	reg registry
 }
@@ -87,7 +91,7 @@ func Open(root string, o Options) (*Tree, error) {
 		return nil, err
 	}
 	o.setDefaults()
-	t := &Tree{opt: o, rootfd: -1}
+	t := &Tree{log: o.Log, now: o.Now, set: settings{o.Mode, o.Durable, o.MaxAge}, rootfd: -1}
 	var err error
 	if t.root, err = os.OpenRoot(root); err != nil {
 		return nil, err

@@ -2,11 +2,9 @@ package files
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -38,6 +36,7 @@ type UploadOptions struct {
 type Upload struct {
 	tree    *Tree
 	opt     UploadOptions
+	set     settings
 	name    string // guarded by tree.reg.mu: a rename of the directory changes it
 	claimed string // the name that was chosen for Unique
 	place   place  // the directory, held open: wherever it is moved to, the file goes with it
@@ -71,7 +70,7 @@ func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
 	if err != nil {
 		return nil, fail("upload", name, err)
 	}
-	u := &Upload{tree: t, opt: o, name: name}
+	u := &Upload{tree: t, opt: o, set: t.settings(), name: name}
 	t.life.RLock()
 	defer t.life.RUnlock()
 	if t.rootfd < 0 {
@@ -137,7 +136,7 @@ func (u *Upload) openParent() error {
 		return ErrReserved
 	}
 	fd, err := -1, error(unix.EACCES)
-	if t.opt.Durable {
+	if u.set.durable {
 		fd, err = t.sys.open(dir, syncFlags, 0)
 		u.synced = err == nil
 	}
@@ -160,7 +159,7 @@ func (u *Upload) target() (fs.FileMode, error) {
 	old, err := t.sys.lstatat(u.place.dir, u.place.base, u.place.base)
 	switch {
 	case err == unix.ENOENT:
-		return t.opt.Mode, nil
+		return u.set.mode, nil
 	case err != nil:
 		return 0, newName(err)
 	case u.opt.Exclusive:
@@ -171,7 +170,7 @@ func (u *Upload) target() (fs.FileMode, error) {
 		if i, err := t.follow(u.place); err == nil && i.IsDir() {
 			return 0, unix.EISDIR
 		}
-		return t.opt.Mode, nil
+		return u.set.mode, nil
 	case !old.isRegular():
 		return 0, ErrNotRegular
 	}
@@ -224,208 +223,4 @@ func (u *Upload) copyFrom(old *os.File, want int64) error {
 		err = ErrOffset // it was cut off meanwhile
 	}
 	return bare(err)
-}
-
-// uniqueTries is how many suffixes of a suggested name are tried before it is random ones.
-const uniqueTries = 100
-
-// freeName chooses a name for STOU (RFC 959 section 4.1.3) that neither a file nor another such upload has. That it
-// is free is made sure of again when it is published, in one step.
-func (t *Tree) freeName(name string) (string, error) {
-	suggestion := name
-	fd, err := t.sys.open(name, dirFlags, 0)
-	switch {
-	case err == nil:
-		unix.Close(fd)
-		return t.tryNames(func(int) string { return join(name, "stou."+newID()[:10]) })
-	case !missing(err):
-		return "", err
-	}
-	return t.tryNames(func(i int) string {
-		switch {
-		case i == 0:
-			return suggestion
-		case i <= uniqueTries:
-			return suggestion + "." + strconv.Itoa(i)
-		}
-		return suggestion + "." + newID()[:10]
-	})
-}
-
-func (t *Tree) tryNames(candidate func(int) string) (string, error) {
-	for i := range 2 * uniqueTries {
-		name := candidate(i)
-		if !t.reg.claim(name) {
-			continue
-		}
-		p, err := t.find(name, dirFlags)
-		if err == nil {
-			_, err = t.sys.lstatat(p.dir, p.base, p.base)
-			p.close()
-		}
-		if err == unix.ENOENT {
-			return name, nil
-		}
-		t.reg.unclaim(name)
-		if err != nil && !errors.Is(err, ErrReserved) {
-			return "", err
-		}
-	}
-	return "", fs.ErrExist
-}
-
-// Name returns the FTP path that the file will have, or has since Publish. It changes if a directory above
-// it is renamed through the tree meanwhile.
-func (u *Upload) Name() string { return u.tree.reg.nameOf(u) }
-
-// Received returns how many bytes came from the wire, before any conversion.
-func (u *Upload) Received() int64 { return u.received.Load() }
-
-// Size returns how long the file is so far, copied old content included.
-func (u *Upload) Size() int64 { return u.size.Load() }
-
-// Write adds bytes as they came from the wire. After a failure the upload can only be discarded or kept.
-func (u *Upload) Write(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	n, err := u.write(p)
-	return n, fail("upload", u.Name(), err)
-}
-
-func (u *Upload) write(p []byte) (int, error) {
-	if err := u.dirty(); err != nil {
-		return 0, err
-	}
-	if u.ascii == nil {
-		n, err := u.put(p)
-		u.received.Add(int64(n))
-		return n, u.failed(err)
-	}
-	buf := getBuffer()
-	defer putBuffer(buf)
-	written := 0
-	for len(p) > 0 {
-		n := min(len(p), len(*buf)-1)
-		if _, err := u.put(u.ascii.convert((*buf)[:0], p[:n])); err != nil {
-			return written, u.failed(err)
-		}
-		u.received.Add(int64(n))
-		written += n
-		p = p[n:]
-	}
-	return written, nil
-}
-
-// put writes to the temporary.
-func (u *Upload) put(p []byte) (int, error) {
-	if err := u.tree.sys.check("write"); err != nil {
-		return 0, err
-	}
-	n, err := u.file.Write(p)
-	u.size.Add(int64(n))
-	return n, bare(err)
-}
-
-// dirty is said before the content changes.
-func (u *Upload) dirty() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.whole = false
-	if u.over {
-		return ErrDone
-	}
-	return u.brokenLocked()
-}
-
-func (u *Upload) brokenLocked() error {
-	if u.broken != nil {
-		return &marked{ErrBroken, u.broken}
-	}
-	return nil
-}
-
-// failed remembers the first failure.
-func (u *Upload) failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	err = bare(err)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.broken == nil {
-		u.broken = err
-	}
-	return err
-}
-
-// ReadFrom adds everything from r until EOF, paced if r is a connection, and returns how many bytes came from
-// the wire. In binary from a plain connection they go to the file within the kernel (splice).
-// After a failure, the connection's too, the upload can only be discarded or kept.
-func (u *Upload) ReadFrom(r io.Reader) (int64, error) {
-	before := u.received.Load()
-	err := u.dirty()
-	if err == nil {
-		if u.ascii == nil && splices(r) {
-			err = u.splice(r)
-		} else {
-			err = u.copyIn(r)
-		}
-		err = u.failed(err)
-	}
-	return u.received.Load() - before, fail("upload", u.Name(), err)
-}
-
-// spliceChunk is how much one call may move before it is looked at whether that was all.
-const spliceChunk = 8 << 20
-
-func (u *Upload) splice(r io.Reader) error {
-	pace := newSteps(r, u.opt.Pace)
-	defer pace.stop()
-	for {
-		if err := u.tree.sys.check("write"); err != nil {
-			return err
-		}
-		pace.next()
-		n, err := u.file.ReadFrom(&io.LimitedReader{R: r, N: spliceChunk})
-		u.received.Add(n)
-		u.size.Add(n)
-		ended := err == nil && n < spliceChunk
-		if err = pace.done(n, err); err != nil || ended {
-			return err
-		}
-	}
-}
-
-func (u *Upload) copyIn(r io.Reader) error {
-	buf := getBuffer()
-	defer putBuffer(buf)
-	pace := newSteps(r, u.opt.Pace)
-	defer pace.stop()
-	for {
-		pace.next()
-		n, err := r.Read((*buf)[1:])
-		if n > 0 {
-			piece := (*buf)[1 : 1+n]
-			u.received.Add(int64(n))
-			if u.ascii != nil { // in place: there is room before it for the CR that may have been held back
-				piece = u.ascii.convert((*buf)[:0], piece)
-			}
-			if _, err := u.put(piece); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			pace.done(int64(n), nil)
-			return nil
-		}
-		if err = pace.done(int64(n), err); err != nil {
-			return err
-		}
-	}
-}
-
-// String names the upload for logs.
-func (u *Upload) String() string {
-	return fmt.Sprintf("upload to %q, %d bytes", u.Name(), u.Size())
 }

@@ -26,10 +26,11 @@ type reason struct {
 	note  string
 }
 
-// takes reports whether a hold that ends for the reason was taken away from its holder.
+// takes reports whether a hold that ends for the reason was taken away from its holder. Where the
+// host has made a directory, it has removed the one that was there.
 func (r reason) takes() bool {
 	switch r.cause {
-	case CauseExpire, CauseIdle, CauseBreak, CauseDisconnect, CauseHostGone:
+	case CauseExpire, CauseIdle, CauseBreak, CauseDisconnect, CauseHostGone, CauseHostMade:
 		return true
 	}
 	return false
@@ -84,7 +85,6 @@ func (t *Table) commitLocked(ctx context.Context, e *node, next []Hold, why reas
 		if len(next) == 0 {
 			record.Revision = 0
 		}
-		e.newest = revision
 		t.putLocked(e, record, why)
 		return revision, nil
 	case errors.As(err, &conflict):
@@ -169,7 +169,7 @@ func (t *Table) addLocked(e *node, hold Hold, ghosts map[SessionID]*Session) *he
 	h := &held{Hold: hold, node: e, idleFrom: t.sinceLocked(hold)}
 	h.session = t.holderLocked(hold, ghosts)
 	e.holds = append(e.holds, h)
-	e.draining, e.failure, e.delayedTo = false, nil, 0
+	e.delayedTo = 0
 	h.linkLocked(t)
 	t.orphanLocked(h)
 	return h
@@ -187,8 +187,9 @@ func (t *Table) sinceLocked(hold Hold) time.Duration {
 // replaceLocked gives a hold that stands new contents.
 func (t *Table) replaceLocked(h *held, hold Hold) {
 	h.idlesLocked(-1)
+	h.node.draining = false
 	if hold.Renewed != h.Renewed {
-		h.node.draining, h.node.failure = false, nil
+		h.node.failure = nil
 	}
 	h.Hold = hold
 	h.idlesLocked(1)

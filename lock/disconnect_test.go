@@ -184,6 +184,34 @@ func TestAgesGoOnAcrossARestart(t *testing.T) {
 	}
 }
 
+func TestAgesGoByWallTimeWhereBootsHaveNoID(t *testing.T) {
+	w := newWorld(t)
+	w.clock.Reboot("", 0)
+	w.clock.Advance(time.Hour)
+	w.acquire(w.open("a"), "/locks/a")
+	w.clock.Advance(4 * time.Minute)
+	w.clock.Reboot("", time.Minute)
+	w.start()
+	w.clock.Advance(5*time.Minute - 1)
+	w.expires()
+	w.clock.Advance(1)
+	w.expires("/locks/a")
+}
+
+func TestRestartMakesNoAgeLonger(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	s.SetAge(time.Minute)
+	w.acquire(s, "/locks/asked")
+	s.SetAge(0)
+	w.acquire(s, "/locks/usual")
+	w.start(lock.Rule{Match: "/locks/**", MaxAge: 5 * time.Minute})
+	w.clock.Advance(time.Minute)
+	w.expires("/locks/asked")
+	w.clock.Advance(4 * time.Minute)
+	w.expires("/locks/usual") // a shorter rule counts
+}
+
 func TestStopOfTheServerIsADisconnect(t *testing.T) {
 	w := newWorld(t, leases()...)
 	s := w.job("a", "job")
@@ -230,6 +258,32 @@ func TestGroupIsLoadedWithItsMembers(t *testing.T) {
 	w.release(next, "/keep/g", lock.ErrMembers)
 	w.release(next, "/keep/g/m", nil)
 	w.release(next, "/keep/g", nil)
+}
+
+func TestSeveralHoldsOfOneNameEndOneByOne(t *testing.T) {
+	w := newWorld(t)
+	rule := lock.Rule{Match: "/locks/**", MaxAge: 10 * time.Minute}
+	now := w.clock.Now()
+	event := w.store.Outside("/locks/x", lock.CauseAcquire,
+		lock.Hold{Token: 101, Owner: lock.Owner{Account: "a", Session: 1}, Acquired: now, Renewed: now, Rule: rule},
+		lock.Hold{Token: 102, Owner: lock.Owner{Account: "b", Session: 2}, Acquired: now, Renewed: now, Rule: rule},
+		lock.Hold{Token: 103, Owner: lock.Owner{Account: "b", Session: 3}, Acquired: now, Renewed: now, Rule: rule},
+	)
+	lock.TakeOver(w.Table, event)
+	b := w.open("b")
+	w.acquire(b, "/locks/x/m")
+	if err := w.Break(ctx, "/locks/x", 101, lock.Owner{}, ""); err != nil {
+		t.Error(err) // others still keep the members company
+	}
+	w.release(w.open("a"), "/locks/x", lock.ErrNotYours)
+	w.release(b, "/locks/x", nil)
+	if holds := w.stored("/locks/x").Holds; len(holds) != 1 || holds[0].Token != 103 {
+		t.Errorf("%+v: the account's oldest was to end", holds)
+	}
+	w.release(b, "/locks/x", lock.ErrMembers)
+	w.release(b, "/locks/x/m", nil)
+	w.clock.Advance(10 * time.Minute)
+	w.expires("/locks/x")
 }
 
 func TestStoreThatCannotBeReadStopsTheStart(t *testing.T) {

@@ -131,11 +131,8 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error
 	return nil, t.failedLocked(n, ErrConflict)
 }
 
-// overLocked returns a hold of e that is to end now, unless it failed to lately.
+// overLocked returns a hold of e that is to end now.
 func (t *Table) overLocked(e *node, now time.Duration) (*held, Cause) {
-	if e.failure != nil && e.failure.until > now {
-		return nil, ""
-	}
 	for _, h := range e.holds {
 		if at, cause := t.deadlineLocked(h); at <= now {
 			return h, cause

@@ -255,6 +255,27 @@ func TestReleaseStillWorksWhenTheReaperCouldNotEndIt(t *testing.T) {
 	w.expires("/locks/a") // at once: the earlier failures were another hold's
 }
 
+func TestFailureAfterARenewalIsNewsAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	w.acquire(s, "/locks/a")
+	for want := 1; want <= 2; want++ {
+		w.clock.Advance(10 * time.Minute)
+		w.store.Inject(func(lock.Change) error { return lock.ErrNotEmpty })
+		w.expires()
+		if n := w.log.count("lock not ended"); n != want {
+			t.Errorf("logged %d times, want %d", n, want)
+		}
+		if in, _ := w.NextExpiry(); in != time.Second {
+			t.Errorf("tried again in %v", in)
+		}
+		w.store.Inject(nil)
+		if _, err := s.Renew(ctx, "/locks/a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestCancelledExpireLeavesTheRestForLater(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")
@@ -379,6 +400,99 @@ func TestChangedTellsOnlyWhatComesSooner(t *testing.T) {
 	if !told() {
 		t.Error("not told of what comes sooner")
 	}
+}
+
+func TestAdoptedHoldInheritsNoTroubleOfTheOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		old := w.acquire(w.job("a", "job"), "/locks/a")
+		time.Sleep(10 * time.Minute)
+		refuse := func(lock.Change) error { return lock.ErrNotEmpty }
+		w.store.Inject(refuse)
+		w.expires()
+		w.store.Inject(nil)
+		gate, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- w.Publish(ctx, "/locks/a", old.Token, func() error { <-gate; return nil })
+		}()
+		time.Sleep(time.Second)
+		w.expires() // it is over, and only that publication keeps it
+		adopted := make(chan lock.Hold, 1)
+		go func() { adopted <- w.acquire(w.job("a", "job"), "/locks/a") }()
+		synctest.Wait()
+		close(gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		hold := <-adopted
+		if err := w.Publish(ctx, "/locks/a", hold.Token, func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Minute)
+		w.store.Inject(refuse)
+		w.expires()
+		if n := w.log.count("lock not ended"); n != 2 {
+			t.Errorf("logged %d times for two holds", n)
+		}
+	})
+}
+
+func TestRenewLetsAHoldThatWasOverPublishAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	hold := w.acquire(s, "/locks/a")
+	w.clock.Advance(10 * time.Minute)
+	err := w.Publish(ctx, "/locks/a", hold.Token, func() error {
+		w.expires()
+		_, err := s.Renew(ctx, "/locks/a") // does not wait for publications
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Publish(ctx, "/locks/a", hold.Token, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	w.expires()
+}
+
+func TestExpirePassesOverWhatIsBeingReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		s := w.open("a")
+		w.acquire(s, "/locks/a")
+		w.acquire(s, "/locks/b")
+		time.Sleep(10 * time.Minute)
+		gates := map[lock.Cause]chan struct{}{lock.CauseExpire: make(chan struct{}), lock.CauseRelease: make(chan struct{})}
+		first := make(chan lock.Name, 2)
+		w.store.Inject(func(c lock.Change) error {
+			if c.Cause == lock.CauseExpire {
+				first <- c.Name
+			}
+			<-gates[c.Cause]
+			return nil
+		})
+		ended, released := make(chan int, 1), make(chan error, 1)
+		go func() { ended <- len(w.Expire(ctx)) }()
+		other := lock.Name("/locks/b")
+		if <-first == other {
+			other = "/locks/a"
+		}
+		go func() { released <- s.Release(ctx, other) }()
+		synctest.Wait()
+		close(gates[lock.CauseExpire])
+		synctest.Wait()
+		if len(ended) != 1 {
+			t.Error("waits for the release")
+		}
+		close(gates[lock.CauseRelease])
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if n := <-ended; n != 1 || len(first) > 0 {
+			t.Errorf("ended %d", n)
+		}
+	})
 }
 
 func TestExpireDoesNotWaitForPublications(t *testing.T) {

@@ -20,9 +20,11 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -62,6 +64,22 @@ type Token uint64
 // SessionID tells one client connection from every other, also from those
 // before a restart of the server. 0 is no session.
 type SessionID uint64
+
+// String returns the number of the server's start and that of the session since then: "3-17".
+func (id SessionID) String() string {
+	return strconv.FormatUint(uint64(id>>32), 10) + "-" + strconv.FormatUint(uint64(uint32(id)), 10)
+}
+
+// ParseSessionID reads what String writes.
+func ParseSessionID(text string) (SessionID, error) {
+	start, number, _ := strings.Cut(text, "-")
+	high, err := strconv.ParseUint(start, 10, 32)
+	low, lerr := strconv.ParseUint(number, 10, 32)
+	if err != nil || lerr != nil {
+		return 0, fmt.Errorf("%q is no session id; one looks like 3-17", text)
+	}
+	return SessionID(high<<32 | low), nil
+}
 
 // Owner is whom a hold belongs to.
 type Owner struct {

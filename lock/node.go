@@ -20,7 +20,7 @@ type node struct {
 	draining            bool  // its time is over, and only publications under way keep it
 	pins                int   // publications under way
 	revision            Token // what the store calls the record; 0: there is none
-	newest              Token // the largest revision known of it, that of its end included
+	newest              Token // the largest revision known of it, also when there is none any more
 	holds               []*held
 	one                 [1]*held // holds, when it is one
 	wait                chan struct{}

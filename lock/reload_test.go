@@ -181,6 +181,57 @@ func TestGrantUnderWayFollowsAReload(t *testing.T) {
 	})
 }
 
+func TestLongerAgeLetsAHoldThatWasOverPublishAgain(t *testing.T) {
+	w := newWorld(t)
+	hold := w.acquire(w.open("a"), "/locks/a")
+	w.clock.Advance(10 * time.Minute)
+	publish := func(fn func() error) {
+		t.Helper()
+		if err := w.Publish(ctx, "/locks/a", hold.Token, fn); err != nil {
+			t.Error(err)
+		}
+	}
+	publish(func() error {
+		w.expires()
+		w.reload(lock.Rule{Match: "/locks/**", MaxAge: time.Hour})
+		return nil
+	})
+	publish(func() error { return nil })
+	w.expires()
+}
+
+func TestReloadCountsBeforeItIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		s := w.open("a")
+		for i := range 100 {
+			w.acquire(s, lock.Name(fmt.Sprintf("/locks/%d", i)))
+		}
+		gate, loaded := make(chan struct{}), make(chan error, 1)
+		w.store.Inject(func(c lock.Change) error {
+			if c.Cause == lock.CauseRules {
+				<-gate
+			}
+			return nil
+		})
+		time.Sleep(2 * time.Minute)
+		short := rulesOf(t, lock.Rule{Match: "/locks/**", MaxAge: time.Minute})
+		go func() { loaded <- w.SetRules(ctx, short) }()
+		synctest.Wait()
+		early := len(w.Expire(ctx))
+		if early == 0 {
+			t.Error("locks whose turn to be written has not come go on with their old age")
+		}
+		close(gate)
+		if err := <-loaded; err != nil {
+			t.Error(err)
+		}
+		if n := early + len(w.Expire(ctx)); n != 100 {
+			t.Errorf("%d ended", n)
+		}
+	})
+}
+
 func TestReloadOfManyLocks(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")

@@ -151,6 +151,8 @@ func (s *Session) loseLocked(n Name, h Hold, why reason, now Instant) {
 		lost.Limit = h.Rule.MaxAge
 	case CauseIdle:
 		lost.Limit = h.Rule.MaxIdle
+	case CauseHostMade:
+		lost.Cause = CauseHostGone
 	}
 	if _, known := s.lost[n]; !known && len(s.lost) >= maxLost {
 		s.lostMany = true

@@ -186,6 +186,15 @@ func TestSessionThatLostTooMuchSpeaksForNothingOfItsAccount(t *testing.T) {
 	if n := len(w.Expire(ctx)); n != lock.MaxLost+1 {
 		t.Fatal(n)
 	}
+	told := 0
+	for i := range lock.MaxLost + 1 {
+		if _, ok := s.Lost(lock.Name(fmt.Sprintf("/locks/%d", i))); ok {
+			told++
+		}
+	}
+	if told != lock.MaxLost {
+		t.Errorf("remembers %d", told)
+	}
 	dead := w.open("a")
 	for i := range lock.MaxLost + 1 {
 		w.acquire(dead, lock.Name(fmt.Sprintf("/locks/%d", i)))
@@ -300,6 +309,16 @@ func TestBreakEndsTheTokenItWasToldOf(t *testing.T) {
 		t.Error(err)
 	}
 	w.holds("/locks/x", "")
+	w.acquire(s, "/locks/x")
+	w.store.Inject(func(lock.Change) error { // the host is faster
+		w.store.Inject(nil)
+		w.store.Outside("/locks/x", lock.CauseHostMade, lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()})
+		return nil
+	})
+	if err := w.Break(ctx, "/locks/x", 0, admin, ""); !errors.Is(err, lock.ErrStale) {
+		t.Error(err)
+	}
+	w.holds("/locks/x", lock.HostAccount)
 	if w.log.count("cause=break holder=a@192.0.2.1 age=0s token=3 by=root note=stuck") != 1 {
 		t.Errorf("log: %q", w.log.lines)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/lock/locktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -180,6 +182,96 @@ func TestNewsThatIsOldByNowIsNotTakenOver(t *testing.T) {
 			t.Errorf("%d names are remembered", n)
 		}
 	})
+}
+
+func TestAgeOfALockThatWasWaitedForBeginsWithItsGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		s := w.open("a")
+		w.acquire(s, "/locks/a")
+		gate := make(chan struct{})
+		w.store.Inject(func(c lock.Change) error {
+			if c.Cause == lock.CauseRelease {
+				<-gate
+			}
+			return nil
+		})
+		released, granted := make(chan error, 1), make(chan lock.Hold, 1)
+		go func() { released <- s.Release(ctx, "/locks/a") }()
+		synctest.Wait()
+		go func() { granted <- w.acquire(w.open("b"), "/locks/a") }()
+		time.Sleep(time.Minute)
+		close(gate)
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if hold := <-granted; hold.Acquired != w.clock.Now() {
+			t.Errorf("granted at %v, now it is %v", hold.Acquired, w.clock.Now())
+		}
+	})
+}
+
+func TestNewsThatComesDuringAChangeIsTakenOverAfterIt(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		w := newWorld(t)
+		w.store.InjectAfter(func(lock.Change) error {
+			gone := w.store.Outside("/locks/a", lock.CauseHostGone)
+			lock.TakeOver(w.Table, gone)
+			if made {
+				host := lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()}
+				lock.TakeOver(w.Table, w.store.Outside("/locks/a", lock.CauseHostMade, host))
+				lock.TakeOver(w.Table, gone) // an old one again
+			}
+			return nil
+		})
+		s := w.open("a")
+		w.acquire(s, "/locks/a")
+		if made {
+			w.holds("/locks/a", lock.HostAccount)
+		} else {
+			w.holds("/locks/a", "")
+		}
+		if _, ok := s.Lost("/locks/a"); !ok {
+			t.Error("the holder is not told")
+		}
+	}
+}
+
+// blindable is a store that cannot always be asked what it holds.
+type blindable struct {
+	*locktest.Memory
+	blind bool
+}
+
+func (b *blindable) All(ctx context.Context) iter.Seq2[lock.Record, error] {
+	if !b.blind {
+		return b.Memory.All(ctx)
+	}
+	return func(yield func(lock.Record, error) bool) { yield(lock.Record{}, lock.ErrClosed) }
+}
+
+func TestUncertainGrantIsKnownAgainWhenTheStoreTellsOfIt(t *testing.T) {
+	store := &blindable{Memory: locktest.NewMemory()}
+	table, err := lock.NewTable(ctx, lock.Options{Store: store, Clock: lock.NewFakeClock(), Rules: rulesOf(t), Generation: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := table.Open(lock.Owner{Account: "a"})
+	store.blind = true
+	store.InjectAfter(func(lock.Change) error { return lock.ErrUncertain })
+	if _, err := s.Acquire(ctx, "/locks/a"); !errors.Is(err, lock.ErrUncertain) {
+		t.Fatal(err)
+	}
+	store.InjectAfter(nil)
+	if hold, err := s.SpeaksFor("/locks/a"); err != nil || hold.Token != 0 {
+		t.Errorf("%+v, %v", hold, err)
+	}
+	if hold, err := s.Renew(ctx, "/locks/a"); err != nil || hold.Token == 0 {
+		t.Errorf("%+v, %v", hold, err)
+	}
+	if lost, ok := s.Lost("/locks/a"); ok {
+		t.Errorf("counts as lost: %v", &lost)
+	}
 }
 
 func TestUncertainGrantKeepsOthersOut(t *testing.T) {

@@ -32,20 +32,20 @@ func (w *watched) Expire(ctx context.Context) []lock.Ended {
 
 // sweeper counts its calls and fails on demand.
 type sweeper struct {
-	calls int
-	err   error
-	wait  chan struct{}
+	calls atomic.Int64
+	fails atomic.Bool
+	wait  chan struct{} // each sweep waits for it, whatever ctx says
 }
 
-func (s *sweeper) Sweep(ctx context.Context) error {
-	s.calls++
+func (s *sweeper) Sweep(context.Context) error {
+	s.calls.Add(1)
 	if s.wait != nil {
-		select {
-		case <-s.wait:
-		case <-ctx.Done():
-		}
+		<-s.wait
 	}
-	return s.err
+	if s.fails.Load() {
+		return errors.New("disk on fire")
+	}
+	return nil
 }
 
 type bench struct {
@@ -113,19 +113,19 @@ func TestLockIsReapedWhenItsTimeIsOverAndNotBefore(t *testing.T) {
 		b.acquire(s, "/locks/a")
 		time.Sleep(1500 * time.Millisecond)
 		b.acquire(s, "/locks/b")
-		time.Sleep(10*time.Minute - 1500*time.Millisecond - 1)
+		time.Sleep(10*time.Minute - 1500*time.Millisecond - time.Nanosecond)
 		if !b.held("/locks/a") {
 			t.Error("reaped early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if b.held("/locks/a") || !b.held("/locks/b") {
 			t.Error("not reaped when due, or the other one early")
 		}
-		time.Sleep(1500*time.Millisecond - 1)
+		time.Sleep(1500*time.Millisecond - time.Nanosecond)
 		if !b.held("/locks/b") {
 			t.Error("reaped early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if b.held("/locks/b") {
 			t.Error("not reaped when due")
 		}
@@ -140,11 +140,11 @@ func TestSoonerExpiryWakesTheReaper(t *testing.T) {
 		b.acquire(s, "/locks/a")
 		s.SetAge(300 * time.Millisecond) // sooner than the reaper looks by itself
 		b.acquire(s, "/locks/b")
-		time.Sleep(300*time.Millisecond - 1)
+		time.Sleep(300*time.Millisecond - time.Nanosecond)
 		if !b.held("/locks/b") {
 			t.Error("reaped early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if b.held("/locks/b") || !b.held("/locks/a") {
 			t.Error("not reaped when due")
 		}
@@ -172,11 +172,11 @@ func TestWallClockStepsReapNothing(t *testing.T) {
 		b.clock.StepWall(24 * time.Hour)
 		time.Sleep(5 * time.Minute)
 		b.clock.StepWall(-48 * time.Hour)
-		time.Sleep(5*time.Minute - 1)
+		time.Sleep(5*time.Minute - time.Nanosecond)
 		if !b.held("/locks/a") {
 			t.Error("reaped early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if b.held("/locks/a") {
 			t.Error("not reaped when due")
 		}
@@ -190,13 +190,13 @@ func TestReaperEndsNoNewerHold(t *testing.T) {
 		s := b.table.Open(lock.Owner{Account: "a"})
 		for range 3 { // released and taken again just before the old one would end
 			b.acquire(s, "/locks/a")
-			time.Sleep(10*time.Minute - 1)
+			time.Sleep(10*time.Minute - time.Nanosecond)
 			if err := s.Release(t.Context(), "/locks/a"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		hold := b.acquire(s, "/locks/a")
-		time.Sleep(10*time.Minute - 1)
+		time.Sleep(10*time.Minute - time.Nanosecond)
 		if status, ok := b.table.Get("/locks/a"); !ok || status.Holds[0].Token != hold.Token {
 			t.Error("the newer hold was reaped")
 		}
@@ -213,11 +213,11 @@ func TestSignsOfLifePutTheEndOff(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			s.Touch()
 		}
-		time.Sleep(30*time.Second - 1)
+		time.Sleep(30*time.Second - time.Nanosecond)
 		if !b.held("/idle") {
 			t.Error("reaped early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if b.held("/idle") {
 			t.Error("not reaped when due")
 		}
@@ -276,19 +276,19 @@ func TestUploadsAreSweptAtStartAndEachMinute(t *testing.T) {
 		var log strings.Builder
 		sweep := &sweeper{}
 		b := start(t, &reaper.Reaper{Sweeper: sweep, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if sweep.calls != 1 {
-			t.Errorf("%d sweeps at start", sweep.calls)
+		if sweep.calls.Load() != 1 {
+			t.Errorf("%d sweeps at start", sweep.calls.Load())
 		}
-		sweep.err = errors.New("disk on fire")
-		time.Sleep(time.Minute - 1)
+		sweep.fails.Store(true)
+		time.Sleep(time.Minute - time.Nanosecond)
 		synctest.Wait()
-		if sweep.calls != 1 {
+		if sweep.calls.Load() != 1 {
 			t.Error("swept early")
 		}
 		time.Sleep(2*time.Minute + 1)
 		synctest.Wait()
-		if sweep.calls != 4 {
-			t.Errorf("%d sweeps", sweep.calls)
+		if sweep.calls.Load() != 4 {
+			t.Errorf("%d sweeps", sweep.calls.Load())
 		}
 		b.finish()
 		if n := strings.Count(log.String(), "disk on fire"); n != 3 {
@@ -299,12 +299,19 @@ func TestUploadsAreSweptAtStartAndEachMinute(t *testing.T) {
 
 func TestSlowSweepHoldsUpNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t, &reaper.Reaper{Sweeper: &sweeper{wait: make(chan struct{})}})
+		wait := make(chan struct{})
+		b := start(t, &reaper.Reaper{Sweeper: &sweeper{wait: wait}})
 		b.acquire(b.table.Open(lock.Owner{Account: "a"}), "/locks/a")
 		time.Sleep(10 * time.Minute)
 		if b.held("/locks/a") {
 			t.Error("not reaped")
 		}
-		b.finish() // ends the sweep, too
+		b.stop()
+		synctest.Wait()
+		if len(b.done) > 0 {
+			t.Error("returned before its sweep was over")
+		}
+		close(wait)
+		b.finish()
 	})
 }

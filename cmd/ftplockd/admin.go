@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -79,6 +80,10 @@ func (s *server) handler() http.Handler {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		}
 	})
+	mux.HandleFunc("GET /locks", s.serveLocks)
+	mux.HandleFunc("GET /sessions", s.serveSessions)
+	mux.HandleFunc("POST /break", s.serveBreak)
+	mux.HandleFunc("POST /kick", s.serveKick)
 	return mux
 }
 
@@ -122,7 +127,7 @@ func ask(ctx context.Context, state, method, path string) ([]byte, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode >= 400 {
-		err = errors.New(string(body))
+		err = errors.New(strings.TrimSpace(string(body)))
 	}
 	return body, err
 }

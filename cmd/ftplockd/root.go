@@ -29,6 +29,11 @@ listens on 127.0.0.1:2121, with one account; see "ftplockd config example".`
 	root.AddCommand(
 		newServeCommand(),
 		newReloadCommand(),
+		newLocksCommand(),
+		newHistoryCommand(),
+		newBreakCommand(),
+		newSessionsCommand(),
+		newKickCommand(),
 		newConfigCommand(),
 		newPasswdCommand(),
 		newVersionCommand(),

@@ -90,8 +90,12 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	if err != nil {
 		return nil, err
 	}
+	clock, err := newClock()
+	if err != nil {
+		return nil, err
+	}
 	s := &server{
-		options: options, log: log, clock: lock.NewSystemClock(), failed: make(chan error, 8),
+		options: options, log: log, clock: clock, failed: make(chan error, 8),
 		passwords: config.NewVerifier(runtime.NumCPU()),
 	}
 	defer func() {

@@ -267,7 +267,7 @@ func TestATornLastLineIsCutOff(t *testing.T) {
 	last := lines[len(lines)-2] // notes b's directory
 	for _, tail := range []string{
 		last[:1], last[:len(last)/2], last[:len(last)-1],
-		"garbage\n", "\x00\x00\x00", "\n", strings.Replace(last, `"token":`, `"token":1`, 1),
+		"garbage\n", strings.Repeat("garbage", 1000), "\x00\x00\x00", "\n", strings.Replace(last, `"token":`, `"token":1`, 1),
 	} {
 		if err := os.WriteFile(stateDir(s.state).journal(), []byte(strings.TrimSuffix(whole, last)+tail), 0o600); err != nil {
 			t.Fatal(err)

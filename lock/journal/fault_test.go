@@ -122,8 +122,21 @@ func TestOnAFullDiskALockCanBeReleased(t *testing.T) {
 	if next <= token+1 {
 		t.Errorf("token %d after the release with %d", next, token+1)
 	}
+	s.acquire(store, "/a_lock", "eve")
+	s.acquire(store, "/c_lock", "ada")
 	s.crash(store)
-	s.heldBy(s.mustOpen(), "/a_lock", "")
+	store = s.mustOpen()
+	s.heldBy(store, "/a_lock", "eve")
+	var causes []lock.Cause
+	for entry, err := range History(s.state, "/a_lock") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		causes = append(causes, entry.Cause)
+	}
+	if got, want := fmt.Sprint(causes), "[acquire release acquire]"; got != want {
+		t.Errorf("history %v, want %v", got, want)
+	}
 }
 
 func TestAFailedSyncIsNeverBelievedAgain(t *testing.T) {
@@ -203,10 +216,13 @@ func TestAFailedSyncFailsAllThatWaitForIt(t *testing.T) {
 	var written atomic.Int32
 	started, waiting := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	f.sync = func() error {
-		once.Do(func() { close(started) })
-		<-waiting
-		return syscall.EIO
+	f.sync = func() (err error) {
+		once.Do(func() {
+			close(started)
+			<-waiting
+			err = syscall.EIO
+		})
+		return err // a second sync would report success for what is lost
 	}
 	f.write = func(b []byte) (int, error) {
 		if strings.HasPrefix(string(b), `{"event":"acquire"`) && written.Add(1) == others+1 {
@@ -264,5 +280,21 @@ func TestADurableGrantIsSyncedBeforeItsDirectoryIsMade(t *testing.T) {
 	f.sync, f.write, s.tree.before = nil, nil, nil
 	if got, want := strings.Join(order, " "), "acquire sync mkdir directory rmdir release"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestRotationSyncsWhatGoesIntoHistory(t *testing.T) {
+	s, f := newScene(t), &faulty{}
+	s.wrap = func(real journalFile) journalFile { f.journalFile = real; return f }
+	s.options = func(o *Options) { o.Durable, o.MaxSize = false, 1000 }
+	store := s.mustOpen()
+	syncs := 0
+	f.sync = func() error { syncs++; return nil }
+	for old := []string{}; len(old) == 0; old, _ = stateDir(s.state).rotated() {
+		s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+	}
+	f.sync = nil
+	if syncs != 1 {
+		t.Errorf("%d syncs of the old journal, want 1", syncs)
 	}
 }

@@ -13,8 +13,9 @@
 //
 // What is not: a release is not synced, so after a power failure (or, when the disk was full, any crash) the
 // lock may stand again until its age ends, which is safe. A program on the host that removes a lock's directory
-// and makes it again in the microseconds between our look and our rmdir loses its own. Where the file system
-// records no birth times, directories are told apart by inode number alone, which may be used again.
+// and makes it again in the microseconds between our look and our rmdir loses its own; so does one that does both
+// within the clock tick (1 to 10 ms) in which the lock was acquired, since births are that coarse and ext4 uses inode
+// numbers again at once. Where the file system records no births, the inode number alone must do.
 //
 // Start reading at [Store.Commit]; line.go is the format, reconcile.go what happens at a start.
 package journal

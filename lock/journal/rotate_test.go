@@ -118,6 +118,18 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 }
 
+func TestManyLocksDoNotMeanARotationEachTime(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.MaxSize, o.Durable, o.FS = 1000, false, nil }
+	store := s.mustOpen()
+	for i := range 200 {
+		s.acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
+	}
+	if old, _ := stateDir(s.state).rotated(); len(old) > 10 {
+		t.Errorf("%d rotations", len(old))
+	}
+}
+
 func TestARotationThatFailsLosesNothing(t *testing.T) {
 	s := newScene(t)
 	s.options = func(o *Options) { o.MaxSize = 1000 }

@@ -50,6 +50,7 @@ func TestAHoldWhoseDirectoryCannotBeMadeStands(t *testing.T) {
 }
 
 func TestWhileTheServerWasDown(t *testing.T) {
+	var released lock.DirectoryID // that of the lock which is released before
 	hour := time.Now().Add(-time.Hour).Truncate(time.Second)
 	cases := []struct {
 		name string
@@ -68,7 +69,7 @@ func TestWhileTheServerWasDown(t *testing.T) {
 		}, lock.HostAccount},
 		{"the host made something else", "/data", func(s *scene) { s.mkdir("/data") }, ""},
 		{"the host made a file", "/b_lock", func(s *scene) { s.write("/b_lock") }, ""},
-		{"the host took a released lock", "/released_lock", func(s *scene) { s.mkdir("/released_lock") }, lock.HostAccount},
+		{"the host took a released lock", "/released_lock", func(s *scene) { s.mkdirUnlike("/released_lock", released) }, lock.HostAccount},
 		{"the host released its lock", "/host_lock", func(s *scene) { s.rmdir("/host_lock") }, ""},
 		{"the host kept its lock", "/host_lock", func(*scene) {}, lock.HostAccount},
 		{"the host has its lock anew", "/host_lock", func(s *scene) { s.replaceOnHost("/host_lock") }, lock.HostAccount},
@@ -79,12 +80,14 @@ func TestWhileTheServerWasDown(t *testing.T) {
 			s.mkdir("/host_lock")
 			store := s.mustOpen()
 			s.acquire(store, "/a_lock", "ada")
-			s.release(store, "/released_lock", s.acquire(store, "/released_lock", "ben"))
+			token := s.acquire(store, "/released_lock", "ben")
+			released = s.identity("/released_lock")
+			s.release(store, "/released_lock", token)
 			before := s.records(store)[c.lock].Revision
 			s.crash(store)
 			inode, birth, _ := s.tree.Identity(string(c.lock))
 			c.host(s)
-			again, birthAgain, _ := s.tree.Identity(string(c.lock))
+			again, birthAgain, _ := s.tree.Identity(string(c.lock)) // both 0 if there is none
 			existed := s.exists(string(c.lock))
 
 			store = s.mustOpen()
@@ -101,6 +104,36 @@ func TestWhileTheServerWasDown(t *testing.T) {
 			s.crash(store)
 			s.heldBy(s.mustOpen(), c.lock, c.want)
 		})
+	}
+}
+
+func TestWhoseDirectoryIsIt(t *testing.T) {
+	at := time.Unix(1000, 0)
+	id := func(inode uint64, birth int64) lock.DirectoryID { return lock.DirectoryID{Inode: inode, Birth: birth} }
+	cases := []struct {
+		name  string
+		known lock.DirectoryID
+		seen  lock.DirectoryID
+		age   time.Duration // how long before the grant, or the release, it was modified
+		ours  bool
+	}{
+		{"the same", id(1, 50), id(1, 50), -time.Hour, true},
+		{"made before ours", id(1, 50), id(2, 49), -time.Hour, true},
+		{"made before ours, the inode used again", id(1, 50), id(1, 49), -time.Hour, true},
+		{"made after ours", id(1, 50), id(2, 51), time.Hour, false},
+		{"made after ours, the inode used again", id(1, 50), id(1, 51), time.Hour, false},
+		{"no births, another inode, older", id(1, 0), id(2, 0), time.Second, true},
+		{"no births, another inode, younger", id(1, 0), id(2, 0), -time.Second, false},
+	}
+	for _, c := range cases {
+		seen := sight{found: true, directory: true, id: c.seen, modified: at.Add(-c.age)}
+		if got := (grave{id: c.known, at: lock.Instant{Wall: at}}).holds(seen); got != c.ours {
+			t.Errorf("%s: a released lock's: %v, want %v", c.name, got, c.ours)
+		}
+		record := lock.Record{Holds: []lock.Hold{{Acquired: lock.Instant{Wall: at}, Directory: c.known}}}
+		if got := seen.is(c.known) || returned(seen, record); got != c.ours {
+			t.Errorf("%s: a held lock's: %v, want %v", c.name, got, c.ours)
+		}
 	}
 }
 

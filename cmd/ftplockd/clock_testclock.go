@@ -1,0 +1,68 @@
+//go:build testclock
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// envClock names the file that steps the clock of a server built with the tag testclock. It is JSON, read anew
+// each time that the clock is looked at: {"wall": "-1h", "boot": "30s", "boot_id": "another"}. "wall" and
+// "boot" are added to the two clocks, boot_id replaces the system's. Such a server is for tests only.
+const envClock = "FTPLOCKD_TEST_CLOCK"
+
+// steppedClock is the system's clock with the steps of a file.
+type steppedClock struct {
+	system lock.Clock
+	file   string
+}
+
+type clockSteps struct {
+	Wall   string `json:"wall"`
+	Boot   string `json:"boot"`
+	BootID string `json:"boot_id"`
+}
+
+func newClock() (lock.Clock, error) {
+	c := &steppedClock{lock.NewSystemClock(), os.Getenv(envClock)}
+	if c.file == "" {
+		return nil, fmt.Errorf("this server was built for tests: set %s", envClock)
+	}
+	return c, nil
+}
+
+// Now implements lock.Clock. The tests replace the file by rename, so a part of it is never read; one that is
+// wrong stops the test.
+func (c *steppedClock) Now() lock.Instant {
+	now := c.system.Now()
+	data, err := os.ReadFile(c.file)
+	if err != nil {
+		panic(err)
+	}
+	var steps clockSteps
+	if err := json.Unmarshal(data, &steps); err != nil {
+		panic(err)
+	}
+	now.Wall = now.Wall.Add(parseStep(steps.Wall))
+	now.Boot += parseStep(steps.Boot)
+	if steps.BootID != "" {
+		now.BootID = steps.BootID
+	}
+	return now
+}
+
+func parseStep(text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}

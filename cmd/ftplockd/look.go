@@ -1,0 +1,332 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/lock/journal"
+)
+
+// watchEvery is how often --watch looks.
+const watchEvery = time.Second
+
+// newLocksCommand returns the command that lists the locks of the running server.
+func newLocksCommand() *cobra.Command {
+	var options serveOptions
+	var asJSON, watch bool
+	cmd := &cobra.Command{
+		Use:   "locks",
+		Short: "List the locks that are held",
+		Long: `Locks lists the locks that are held: name, holder, address, session, age, when it expires, token.
+With --json there is one object for each; the keys keep their meaning from version to version. With --watch the list is
+printed again whenever a lock was taken or ended, until interrupted; --json --watch prints one line each time.`,
+		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			state, err := options.stateDirectory()
+			if err != nil {
+				return failed(err)
+			}
+			show := showLocks
+			if asJSON {
+				show = showJSON(!watch)
+			}
+			if watch {
+				return failed(watchLocks(cmd.Context(), state, cmd.OutOrStdout(), show))
+			}
+			body, err := ask(cmd.Context(), state, http.MethodGet, "/locks")
+			if err != nil {
+				return failed(err)
+			}
+			return failed(show(cmd.OutOrStdout(), body))
+		},
+	}
+	options.addStateFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again when something changes")
+	return cmd
+}
+
+// watchLocks shows the locks whenever another set of tokens stands.
+func watchLocks(ctx context.Context, state string, w io.Writer, show func(io.Writer, []byte) error) error {
+	last := "none seen"
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		body, err := ask(ctx, state, http.MethodGet, "/locks")
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var views []holdView
+		if err := json.Unmarshal(body, &views); err != nil {
+			return err
+		}
+		var key strings.Builder
+		for _, v := range views {
+			fmt.Fprintln(&key, v.Name, v.Token)
+		}
+		if key.String() != last {
+			last = key.String()
+			if err := show(w, body); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// showLocks prints a table.
+func showLocks(w io.Writer, body []byte) error {
+	var views []holdView
+	if err := json.Unmarshal(body, &views); err != nil {
+		return err
+	}
+	if len(views) == 0 {
+		_, err := fmt.Fprintln(w, "no locks are held")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tHOLDER\tADDRESS\tSESSION\tAGE\tEXPIRES IN\tTOKEN")
+	for _, v := range views {
+		name := printable(v.Name)
+		if v.NameEncoded != "" {
+			name = v.NameEncoded
+		}
+		expires := "never"
+		if v.ExpiresIn != nil {
+			expires = inSeconds(*v.ExpiresIn)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", name, v.Holder, dash(v.Address), dash(v.Session), inSeconds(v.Age), expires, v.Token)
+	}
+	return table.Flush()
+}
+
+// showJSON prints JSON, on several lines or on one.
+func showJSON(indented bool) func(io.Writer, []byte) error {
+	return func(w io.Writer, body []byte) error {
+		if !indented {
+			_, err := w.Write(append(bytes.TrimSpace(body), '\n'))
+			return err
+		}
+		var b bytes.Buffer
+		if err := json.Indent(&b, bytes.TrimSpace(body), "", "  "); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(w, b.String())
+		return err
+	}
+}
+
+// newSessionsCommand returns the command that lists who is logged in.
+func newSessionsCommand() *cobra.Command {
+	var options serveOptions
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "sessions",
+		Short:   "List the sessions that are logged in",
+		Long:    "Sessions lists the sessions that are logged in: id, account, address, since when, and how many locks each has acquired that stand.",
+		Example: "  ftplockd sessions",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			state, err := options.stateDirectory()
+			if err != nil {
+				return failed(err)
+			}
+			body, err := ask(cmd.Context(), state, http.MethodGet, "/sessions")
+			if err != nil {
+				return failed(err)
+			}
+			if asJSON {
+				return failed(showJSON(true)(cmd.OutOrStdout(), body))
+			}
+			return failed(showSessions(cmd.OutOrStdout(), body))
+		},
+	}
+	options.addStateFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func showSessions(w io.Writer, body []byte) error {
+	var views []sessionView
+	if err := json.Unmarshal(body, &views); err != nil {
+		return err
+	}
+	if len(views) == 0 {
+		_, err := fmt.Fprintln(w, "nobody is logged in")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SESSION\tACCOUNT\tADDRESS\tSINCE\tLOCKS")
+	for _, v := range views {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\n", v.ID, v.Account, v.Address, v.Opened.Format(time.RFC3339), v.Holds)
+	}
+	return table.Flush()
+}
+
+// newBreakCommand returns the command that takes a lock away from its holder.
+func newBreakCommand() *cobra.Command {
+	var options serveOptions
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "break NAME",
+		Short: "Take a lock away from its holder",
+		Long: `Break ends a lock, whoever holds it. The holder is told at its next RMD: "taken away 12s ago: broken by
+administrator, REASON". NAME is the path in the served tree, such as /locks/demo.`,
+		Example: "  ftplockd break /phone_lock --reason 'the scanner hangs'",
+		Args:    oneArgument("NAME", "ftplockd break /locks/demo"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := lockName(args[0])
+			if err != nil {
+				return err
+			}
+			return options.tell(cmd, "/break", url.Values{"name": {name}, "reason": {reason}}, "broken")
+		},
+	}
+	options.addStateFlags(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the holder and for the history")
+	return cmd
+}
+
+// newKickCommand returns the command that ends a session.
+func newKickCommand() *cobra.Command {
+	var options serveOptions
+	cmd := &cobra.Command{
+		Use:   "kick ID",
+		Short: "End a session",
+		Long: `Kick ends a session: its client is told 421 and disconnected, what it is uploading is discarded, and its
+locks are treated as at every disconnect. ID is the one that "ftplockd sessions" shows, such as 3-17.`,
+		Example: "  ftplockd kick 3-17",
+		Args:    oneArgument("ID", "ftplockd kick 3-17"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := lock.ParseSessionID(args[0]); err != nil {
+				return err
+			}
+			return options.tell(cmd, "/kick", url.Values{"id": {args[0]}}, "kicked")
+		},
+	}
+	options.addStateFlags(cmd)
+	return cmd
+}
+
+// tell has the running server do something, and says that it was done.
+func (o *serveOptions) tell(cmd *cobra.Command, what string, values url.Values, done string) error {
+	state, err := o.stateDirectory()
+	if err != nil {
+		return failed(err)
+	}
+	if _, err := ask(cmd.Context(), state, http.MethodPost, what+"?"+values.Encode()); err != nil {
+		return failed(err)
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
+	return failed(err)
+}
+
+// newHistoryCommand returns the command that tells what became of a lock, from the journal.
+func newHistoryCommand() *cobra.Command {
+	var options serveOptions
+	cmd := &cobra.Command{
+		Use:   "history NAME",
+		Short: "Tell who held a lock when, and how it ended",
+		Long: `History prints what the journal knows of a lock, oldest first: when, what happened, who it was, the token, for how long
+the lock had been held. It needs no running server. NAME is the path in the served tree, such as /locks/demo.`,
+		Example: "  ftplockd history /phone_lock",
+		Args:    oneArgument("NAME", "ftplockd history /locks/demo"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := lockName(args[0])
+			if err != nil {
+				return err
+			}
+			state, err := options.stateDirectory()
+			if err != nil {
+				return failed(err)
+			}
+			return failed(showHistory(cmd.OutOrStdout(), state, lock.Name(name)))
+		},
+	}
+	options.addStateFlags(cmd)
+	return cmd
+}
+
+func showHistory(w io.Writer, state string, name lock.Name) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE")
+	any := false
+	for e, err := range journal.History(state, name) {
+		if err != nil {
+			return err
+		}
+		any = true
+		session, held := "-", "-"
+		if e.By.Session != 0 {
+			session = e.By.Session.String()
+		}
+		if e.Held > 0 {
+			held = inSeconds(e.Held.Seconds())
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
+			dash(e.By.String()), session, e.Token, held, printable(e.Note))
+	}
+	if !any {
+		_, err := fmt.Fprintf(w, "the journal knows nothing of %s\n", printable(string(name)))
+		return err
+	}
+	return table.Flush()
+}
+
+func oneArgument(what, example string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("say one %s: %s", what, example)
+		}
+		return nil
+	}
+}
+
+// lockName checks what a user gave as the name of a lock.
+func lockName(text string) (string, error) {
+	if !strings.HasPrefix(text, "/") || path.Clean(text) == "/" {
+		return "", fmt.Errorf("%q is no lock's name; one looks like /locks/demo", text)
+	}
+	return path.Clean(text), nil
+}
+
+// printable keeps control characters off the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func inSeconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}

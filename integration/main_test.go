@@ -1,0 +1,163 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// long asks for the long counts, which take many minutes.
+var long = flag.Bool("long", false, "long counts: more rounds, more clients, more kills")
+
+// binary is the ftplockd that all tests run. TestMain sets it before the first of them.
+var binary string
+
+// The account that most tests log in with.
+const (
+	account  = "phoneacc"
+	password = "secret"
+)
+
+// childEnv makes this test binary be one of the Go clients of child_test.go instead of running tests.
+const childEnv = "FTPLOCKD_INTEGRATION_CHILD"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(childEnv); name != "" {
+		os.Exit(runChild(name, os.Args[1:]))
+	}
+	flag.Parse()
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "ftplockd-integration-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "ftplockd")
+	if err := build(binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	status := m.Run()
+	if err := goleak.Find(); err != nil && status == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
+}
+
+// build builds the server, with the race detector if the tests have it.
+func build(to string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	args := []string{"build", "-o", to}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	out, err := exec.CommandContext(ctx, "go", append(args, "../cmd/ftplockd")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// count is how often a test does something: few times, or with -long often.
+func count(few, often int) int {
+	if *long {
+		return often
+	}
+	return few
+}
+
+// need skips a test whose client is not installed, or fails it where all clients must be.
+func need(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			missing(t, p+" is not installed")
+		}
+	}
+}
+
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// command prepares a program that ends with the test, at the latest after a minute.
+func command(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = tied(false)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=0", "PERL_UNICODE=", "PYTHONDONTWRITEBYTECODE=1")
+	return cmd
+}
+
+// result is how a program ended.
+type result struct {
+	status int    // -1: by a signal
+	out    string // standard output and error, as they came
+}
+
+// run runs a program to its end.
+func run(t testing.TB, name string, args ...string) result {
+	t.Helper()
+	return finish(t, command(t, name, args...))
+}
+
+// finish runs a prepared program to its end. Whatever is not set of its outputs is in the result.
+func finish(t testing.TB, cmd *exec.Cmd) result {
+	t.Helper()
+	var out bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &out
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &out
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Errorf("%s: %v", filepath.Base(cmd.Path), err)
+		return result{status: -1, out: out.String()}
+	}
+	return result{status: cmd.ProcessState.ExitCode(), out: out.String()}
+}
+
+// mustRun runs a program that must succeed, and returns what it said.
+func mustRun(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	r := run(t, name, args...)
+	if r.status != 0 {
+		t.Fatalf("%s %q: exit status %d\n%s", name, args, r.status, r.out)
+	}
+	return r.out
+}
+
+// await waits for something that nobody tells of, such as a file on disk.
+func await(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !happened(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: did not happen within 20s", what)
+		}
+	}
+}

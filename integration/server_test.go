@@ -1,0 +1,301 @@
+package integration
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// server is an ftplockd of its own for one test, with a directory of its own.
+type server struct {
+	t      testing.TB
+	root   string // what clients see as "/"
+	state  string
+	config string // its configuration file
+
+	v4, v6 string // where it listens; they change with every start
+	log    *logBuffer
+
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it has ended
+
+	errorsExpected bool // its log may have errors
+}
+
+// defaults is the configuration of most tests: the lock of the article, and the default lock root.
+const defaults = `
+[[lock]]
+match = "**/phone_lock"
+max_age = "6m"
+
+[[lock]]
+match = "/locks/**"
+`
+
+// startServer starts a server with a configuration: tables only, since listen, root, state and the accounts are
+// put around it. It is killed at the end of the test, if it still runs.
+func startServer(t testing.TB, config string) *server {
+	t.Helper()
+	s := newServer(t, config)
+	s.start()
+	return s
+}
+
+// newServer prepares a server that is not started.
+func newServer(t testing.TB, config string) *server {
+	t.Helper()
+	dir := t.TempDir()
+	s := &server{
+		t: t, root: filepath.Join(dir, "files"), state: filepath.Join(dir, "state"),
+		config: filepath.Join(dir, "ftplockd.toml"), log: newLogBuffer(),
+	}
+	s.configure(config)
+	t.Cleanup(s.cleanup)
+	return s
+}
+
+// configure writes the configuration file.
+func (s *server) configure(tables string, accounts ...string) {
+	s.t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "listen = [\"127.0.0.1:0\", \"[::1]:0\"]\nroot = %q\nstate = %q\n%s\n", s.root, s.state, tables)
+	for _, name := range append([]string{account, "other"}, accounts...) {
+		fmt.Fprintf(&b, "\n[[account]]\nname = %q\npassword = %q\n", name, passwordHash())
+	}
+	fmt.Fprintf(&b, "\n[[account]]\nname = \"boss\"\npassword = %q\nadmin = true\n", passwordHash())
+	if err := os.WriteFile(s.config, []byte(b.String()), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// passwordHash is a quick one: of many accounts, checked under the race detector.
+var passwordHash = sync.OnceValue(func() string {
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		panic(err)
+	}
+	return string(hash)
+})
+
+// start starts it, or starts it again, and returns when it listens.
+func (s *server) start() {
+	s.t.Helper()
+	if err := s.tryStart(); err != nil {
+		s.t.Fatalf("%v\n%s", err, s.log)
+	}
+}
+
+func (s *server) tryStart() error {
+	s.cmd = exec.Command(binary, "--config", s.config)
+	s.cmd.SysProcAttr = tied(false)
+	s.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	s.cmd.Stderr = s.log
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	watchdog := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
+	defer watchdog.Stop()
+	lines := bufio.NewReader(stdout)
+	banner, berr := readBanner(lines)
+	s.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		defer close(exited)
+		_, _ = io.Copy(io.Discard, lines)
+		_ = cmd.Wait()
+	}(s.cmd, s.exited)
+	if berr != nil {
+		<-s.exited
+		return fmt.Errorf("the server did not start: %w (%v)", berr, s.cmd.ProcessState)
+	}
+	s.v4, s.v6 = banner[0], banner[1]
+	return nil
+}
+
+var listensOn = regexp.MustCompile(`^ftplockd listens on (127\.0\.0\.1:\d+), (\[::1\]:\d+)\n$`)
+
+// readBanner returns the two addresses of the banner when all of it was read.
+func readBanner(r *bufio.Reader) (addresses [2]string, err error) {
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return addresses, err
+		}
+		if m := listensOn.FindStringSubmatch(line); m != nil {
+			copy(addresses[:], m[1:])
+		}
+		if strings.Contains(line, "'RMD ") { // the last but one
+			return addresses, nil
+		}
+	}
+}
+
+// stop has it stop as an operator does, and checks that it ends well.
+func (s *server) stop() {
+	s.t.Helper()
+	s.signal(syscall.SIGTERM)
+	s.waitExit()
+	if status := s.cmd.ProcessState.ExitCode(); status != 0 {
+		s.t.Errorf("exit status %d\n%s", status, s.log)
+	}
+}
+
+func (s *server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// waitExit returns when it has ended.
+func (s *server) waitExit() {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+	case <-time.After(time.Minute):
+		s.t.Fatalf("the server does not end\n%s", s.log)
+	}
+}
+
+// kill ends it without a chance to say good-bye.
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.exited
+}
+
+// cleanup kills what still runs and looks whether the server complained.
+func (s *server) cleanup() {
+	if s.exited == nil {
+		return
+	}
+	s.kill()
+	log := s.log.String()
+	for _, bad := range []string{"DATA RACE", "panic:", "goroutine ", "level=ERROR"} {
+		if bad == "level=ERROR" && s.errorsExpected {
+			continue
+		}
+		if strings.Contains(log, bad) {
+			s.t.Errorf("the server's log has %q:\n%s", bad, log)
+			return
+		}
+	}
+	if s.t.Failed() {
+		s.t.Logf("the server's log:\n%s", log)
+	}
+}
+
+// path is where a file of the served tree lies on disk.
+func (s *server) path(name string) string { return filepath.Join(s.root, name) }
+
+// write puts a file into the served tree from outside.
+func (s *server) write(name, content string) {
+	s.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(s.path(name)), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path(name), []byte(content), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// read returns a file of the served tree.
+func (s *server) read(name string) string {
+	s.t.Helper()
+	data, err := os.ReadFile(s.path(name))
+	if err != nil {
+		s.t.Error(err)
+	}
+	return string(data)
+}
+
+// exists reports whether there is something of that name in the served tree.
+func (s *server) exists(name string) bool {
+	_, err := os.Lstat(s.path(name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.t.Error(err)
+	}
+	return err == nil
+}
+
+// unfinished lists the uploads that are on disk but not published.
+func (s *server) unfinished() []string {
+	s.t.Helper()
+	var found []string
+	err := filepath.WalkDir(s.root, func(path string, d os.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(d.Name(), ".ftplockd-") {
+			found = append(found, path)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // it went meanwhile
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+	return found
+}
+
+// host and port are where clients connect to.
+func split(address string) (host, port string) {
+	host, port, _ = net.SplitHostPort(address)
+	return host, port
+}
+
+// logBuffer is what a server logged.
+type logBuffer struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	grown chan struct{} // closed with the next write
+}
+
+func newLogBuffer() *logBuffer { return &logBuffer{grown: make(chan struct{})} }
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.grown)
+	l.grown = make(chan struct{})
+	return l.text.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// await returns when the text has been logged n times.
+func (l *logBuffer) await(t testing.TB, text string, n int) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		l.mu.Lock()
+		grown, got := l.grown, strings.Count(l.text.String(), text)
+		l.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-grown:
+		case <-deadline:
+			t.Fatalf("not logged %d times: %q\n%s", n, text, l)
+		}
+	}
+}
