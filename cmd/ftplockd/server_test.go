@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// syncBuffer is a log that the test reads while the server writes it.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// running is a server in this process, and what its commands need to find it.
+type running struct {
+	*server
+	t    *testing.T
+	dir  string
+	file string
+	log  *syncBuffer
+}
+
+// startServer runs a server with that configuration file, of which listen, root and state are added.
+func startServer(t *testing.T, config string) *running {
+	t.Helper()
+	t.Setenv("FTPLOCKD_PASSWORD", "secret")
+	dir := t.TempDir()
+	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}
+	r.configure(config)
+	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, slog.New(slog.NewTextHandler(r.log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server = s
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Error("stop:", err)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, "state", controlSocket)); !errors.Is(err, fs.ErrNotExist) {
+			t.Error("the control socket is left over:", err)
+		}
+		goleak.VerifyNone(t)
+	})
+	return r
+}
+
+func (r *running) configure(config string) {
+	r.t.Helper()
+	head := "listen = ['127.0.0.1:0']\nroot = '" + r.dir + "/files'\nstate = '" + r.dir + "/state'\n"
+	if err := os.WriteFile(r.file, []byte(head+config), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// run is a command line; it returns what it prints and its exit status.
+func (r *running) run(args ...string) (stdout, stderr string, status int) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	return runCommand(ctx, append(args, "--config", r.file)...)
+}
+
+func runCommand(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	var out, errs bytes.Buffer
+	cmd := newRootCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	status = report(cmd.ExecuteContextC(ctx))
+	return out.String(), errs.String(), status
+}
+
+// login opens a session; say sends a line and returns the reply.
+func (r *running) login() (say func(line string) string, conn net.Conn) {
+	r.t.Helper()
+	conn, err := net.DialTimeout("tcp", r.listener.Addr().String(), 10*time.Second)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	in := textproto.NewReader(bufio.NewReader(conn))
+	read := func() string {
+		line, err := in.ReadLine()
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		return line
+	}
+	read()
+	say = func(line string) string {
+		if _, err := conn.Write([]byte(line + "\r\n")); err != nil {
+			return "error: " + err.Error()
+		}
+		return read()
+	}
+	say("USER ftp")
+	if got := say("PASS secret"); !strings.HasPrefix(got, "230 ") {
+		r.t.Fatal(got)
+	}
+	return say, conn
+}
+
+func (r *running) expect(want string, args ...string) string {
+	r.t.Helper()
+	out, errs, status := r.run(args...)
+	if status != exitOK || !strings.Contains(out, want) {
+		r.t.Fatalf("%v: status %d, %q, %q; want %q", args, status, out, errs, want)
+	}
+	return out
+}
+
+func TestLocksAreListedAndTheirHistoryTold(t *testing.T) {
+	r := startServer(t, "")
+	r.expect("no locks are held", "locks")
+	r.expect("nobody is logged in", "sessions")
+	r.expect("knows nothing of /locks/a", "history", "/locks/a")
+	say, _ := r.login()
+	say("MKD /locks/a")
+	out := r.expect("/locks/a", "locks")
+	if !strings.Contains(out, "ftp") || !strings.Contains(out, "127.0.0.1") || !strings.Contains(out, "1-1") {
+		t.Error(out)
+	}
+	var views []holdView
+	if err := json.Unmarshal([]byte(r.expect("/locks/a", "locks", "--json")), &views); err != nil {
+		t.Fatal(err)
+	}
+	if len(views) != 1 || views[0].Name != "/locks/a" || views[0].Holder != "ftp" || views[0].Token != 1 ||
+		views[0].Rule != "/locks/**" || views[0].Expires == nil || *views[0].ExpiresIn > 600 || *views[0].ExpiresIn < 500 {
+		t.Errorf("%+v", views)
+	}
+	r.expect("1-1", "sessions")
+	say("RMD /locks/a")
+	out = r.expect("acquire", "history", "/locks/a")
+	if !strings.Contains(out, "release") || strings.Index(out, "acquire") > strings.Index(out, "release") {
+		t.Error(out)
+	}
+}
+
+func TestALockNameThatIsNoUTF8IsShownExactly(t *testing.T) {
+	r := startServer(t, "")
+	say, _ := r.login()
+	say("MKD /locks/\xe4")
+	r.expect("/locks/%E4", "locks")
+	r.expect(`"name_encoded": "/locks/%E4"`, "locks", "--json")
+}
+
+func TestBrokenLockIsTakenAwayAndItsHolderTold(t *testing.T) {
+	r := startServer(t, "")
+	say, _ := r.login()
+	say("MKD /locks/a")
+	r.expect("broken", "break", "/locks/a", "--reason", "the scanner hangs")
+	r.expect("no locks are held", "locks")
+	if got := say("RMD /locks/a"); !strings.Contains(got, "taken away") || !strings.Contains(got, "the scanner hangs") {
+		t.Error(got)
+	}
+	r.expect("the scanner hangs", "history", "/locks/a")
+	if _, errs, status := r.run("break", "/locks/a"); status != exitFailure || !strings.Contains(errs, "not held") {
+		t.Error("a lock that is not held:", status, errs)
+	}
+	if _, errs, status := r.run("break", "locks"); status != exitUsage || !strings.Contains(errs, "/locks/demo") {
+		t.Error("no name:", status, errs)
+	}
+}
+
+func TestKickedSessionIsToldAndGone(t *testing.T) {
+	r := startServer(t, "[[lock]]\nmatch = '/locks/**'\non_disconnect = 'release'\n")
+	say, _ := r.login()
+	say("MKD /locks/a")
+	r.expect("kicked", "kick", "1-1")
+	if got := say("NOOP"); !strings.HasPrefix(got, "421 ") && !strings.HasPrefix(got, "error") {
+		t.Error(got)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if out, _, _ := r.run("locks"); strings.Contains(out, "no locks are held") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("its lock is still held")
+		}
+	}
+	if _, errs, status := r.run("kick", "1-1"); status != exitFailure || !strings.Contains(errs, "no session 1-1") {
+		t.Error("twice:", status, errs)
+	}
+	if _, errs, status := r.run("kick", "17"); status != exitUsage || !strings.Contains(errs, "3-17") {
+		t.Error("no id:", status, errs)
+	}
+}
+
+func TestReloadTakesOverAndRefuses(t *testing.T) {
+	r := startServer(t, "[[lock]]\nmatch = '/locks/**'\nmax_age = '10m'\n")
+	say, _ := r.login()
+	say("MKD /locks/a")
+	r.configure("[[lock]]\nmatch = '/locks/**'\nmax_age = '0s'\n[[lock]]\nmatch = '/more/**'\n")
+	r.expect("reloaded", "reload")
+	r.expect("never", "locks")
+	if got := say("MKD /more/b"); !strings.HasPrefix(got, "257 ") {
+		t.Error("the prefix of a new rule:", got)
+	}
+	r.configure("[[lock]]\nmatch = '/locks/**'\nmax_agee = '1s'\n")
+	_, errs, status := r.run("reload", "--state", r.dir+"/state")
+	if status == exitOK || !strings.Contains(errs, "ftplockd.toml:6") || !strings.Contains(errs, "max_age") {
+		t.Errorf("status %d, %s", status, errs)
+	}
+	if out, _, _ := runCommand(t.Context(), "locks", "--state", r.dir+"/state"); !strings.Contains(out, "never") {
+		t.Error("a file with an error changed something:", out)
+	}
+	if got := say("NOOP"); !strings.HasPrefix(got, "200 ") {
+		t.Error("the session:", got)
+	}
+}
+
+func TestReloadSaysWhatNeedsARestart(t *testing.T) {
+	r := startServer(t, "")
+	r.configure("[locks]\ndirectories = false\n")
+	r.expect("reloaded", "reload")
+	if !strings.Contains(r.log.String(), "locks.directories") {
+		t.Error(r.log.String())
+	}
+}
+
+func TestCommandsSayWhenNoServerRuns(t *testing.T) {
+	state := t.TempDir()
+	for _, args := range [][]string{{"locks"}, {"sessions"}, {"reload"}, {"kick", "1-1"}, {"break", "/locks/a"}} {
+		_, errs, status := runCommand(t.Context(), append(args, "--state", state)...)
+		if status != exitFailure || !strings.Contains(errs, "no server") || !strings.Contains(errs, state) {
+			t.Errorf("%v: status %d, %q", args, status, errs)
+		}
+	}
+}
+
+func TestASecondServerOnTheSameStateIsRefused(t *testing.T) {
+	r := startServer(t, "")
+	_, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "another ftplockd") {
+		t.Fatal(err)
+	}
+	r.expect("no locks are held", "locks") // the first one's control socket is as it was
+}
+
+func TestAnAddressInUseLeavesNothingBehind(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	t.Setenv("FTPLOCKD_PASSWORD", "secret")
+	dir := t.TempDir()
+	_, err = newServer(t.Context(), serveOptions{
+		Root: dir + "/files", State: dir + "/state", Listen: []string{"127.0.0.1:0", taken.Addr().String()},
+	}, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Fatal(err)
+	}
+	goleak.VerifyNone(t)
+}
