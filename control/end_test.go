@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +113,16 @@ func TestTheLastReplyIsNotLostInAReset(t *testing.T) {
 		}))
 		c.expect("421 as you wish")
 		c.expectEOF()
+		within(t, "the socket is closed", c.tap.closed)
+		raw, err := c.tcp.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Control(func(fd uintptr) {
+			if errno, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR); errno != 0 || err != nil {
+				t.Errorf("the client's socket got %v, %v", syscall.Errno(errno), err)
+			}
+		})
 	}
 }
 
@@ -164,6 +175,12 @@ func TestUndelivered(t *testing.T) {
 			}
 			_ = c.h.c.Close()
 		}, "ended: closed by the server"},
+		{"closed by the driver before it was acknowledged, of a client that did not read it", func(c *client) {
+			c.fill()
+			c.send("MKD a\r\n")
+			c.settled()
+			_ = c.h.c.Close()
+		}, undone + "ended: closed by the server"},
 		{"EOF of a client that did not read it", func(c *client) {
 			c.fill()
 			c.send("MKD a\r\n")

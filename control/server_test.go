@@ -325,6 +325,9 @@ type tap struct {
 	cond  *sync.Cond
 	got   int
 	reads bool
+
+	once   sync.Once
+	closed chan struct{}
 }
 
 type tapListener struct {
@@ -337,10 +340,16 @@ func (l tapListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tap{TCPConn: nc.(*net.TCPConn)}
+	t := &tap{TCPConn: nc.(*net.TCPConn), closed: make(chan struct{})}
 	t.cond = sync.NewCond(&t.mu)
 	l.taps <- t
 	return t, nil
+}
+
+func (t *tap) Close() error {
+	err := t.TCPConn.Close()
+	t.once.Do(func() { close(t.closed) })
+	return err
 }
 
 func (t *tap) Read(p []byte) (int, error) {

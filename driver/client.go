@@ -27,6 +27,7 @@ var (
 	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
 	errInsideLock = &refusal{text: "lies in a lock: there is room for its holder's notes and for further locks only", is: fs.ErrPermission}
 	errLocksBelow = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
+	errRoot       = &refusal{text: "is the root of the tree", is: fs.ErrPermission}
 	errNeeded     = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}
 	errNotHolder  = &refusal{text: "only the lock's holder may do that", is: fs.ErrPermission}
 	errReserved   = &refusal{text: "is served by the server itself and cannot be changed", is: fs.ErrPermission}
@@ -171,6 +172,8 @@ func (c *client) vacant(n lock.Name) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return lock.ErrNoParent
 	case err != nil:
 		return err
 	case info.IsDir():
@@ -207,7 +210,9 @@ func (c *client) unmake(ctx context.Context, view string) (wasLock bool, err err
 	switch {
 	case c.isStatus(view):
 		return false, errReserved
-	case n == "/" || c.isNeeded(n):
+	case n == "/":
+		return false, errRoot
+	case c.isNeeded(n):
 		return false, errNeeded
 	case c.inLock(n):
 		return false, errInsideLock
@@ -325,7 +330,9 @@ func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
 	switch {
 	case err != nil:
 		return "", nil, err
-	case n == "/" || info.IsDir() && c.isNeeded(n):
+	case n == "/":
+		err = errRoot
+	case info.IsDir() && c.isNeeded(n):
 		err = errNeeded
 	case info.IsDir() && c.isLock(n):
 		err = errIsLock
@@ -455,7 +462,7 @@ func (c *client) list(view string) ([]entry, error) {
 	}
 	byName := make(map[string]entry, len(infos))
 	for _, info := range infos {
-		byName[info.Name()] = entry{info.Name(), c.followed(n, info), "ftp"}
+		byName[info.Name()] = shown(info.Name(), c.followed(n, info))
 	}
 	for _, h := range status.Holds {
 		written, err := c.server.notes.list(h.Token)
@@ -467,10 +474,10 @@ func (c *client) list(view string) ([]entry, error) {
 		}
 	}
 	for _, s := range c.table().Children(n) {
-		byName[s.Name.Base()] = entry{s.Name.Base(), lockInfo{s}, s.Holds[0].Owner.Account}
+		byName[s.Name.Base()] = shown(s.Name.Base(), lockInfo{s})
 	}
 	if dir, base := path.Split(c.server.settings.Load().StatusFile); base != "" && path.Clean(dir) == view {
-		byName[base] = entry{base, c.server.statusInfo(c.account), "ftp"}
+		byName[base] = shown(base, c.server.statusInfo(c.account))
 	}
 	entries := make([]entry, 0, len(byName))
 	for _, e := range byName {

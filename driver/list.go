@@ -109,7 +109,7 @@ func (s *session) entries(view, param string, format listFormat, o listOptions) 
 	if name == "" {
 		name = "."
 	}
-	return []entry{{name, info, "ftp"}}, nil
+	return []entry{shown(name, info)}, nil
 }
 
 func (s *session) appendEntry(b *bytes.Buffer, e entry, format listFormat, o listOptions) {
@@ -154,7 +154,7 @@ func (s *session) globElement(found []entry, dir, element string, all bool) []en
 		name := joinShown(dir, element)
 		if view, err := s.abs(name); err == nil {
 			if info, err := s.client.stat(view); err == nil {
-				found = append(found, entry{name, info, "ftp"})
+				found = append(found, shown(name, info))
 			}
 		}
 		return found

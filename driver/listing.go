@@ -14,7 +14,15 @@ import (
 type entry struct {
 	name  string // what the client is shown, perhaps with a directory before it
 	info  fs.FileInfo
-	owner string // the holder's account for a lock; "ftp" otherwise
+	owner string // the holder's account for a lock and its notes; "ftp" otherwise
+}
+
+// shown is the entry of what is no note.
+func shown(name string, info fs.FileInfo) entry {
+	if l, ok := info.(lockInfo); ok {
+		return entry{name, info, l.status.Holds[0].Owner.Account}
+	}
+	return entry{name, info, "ftp"}
 }
 
 // listOptions are the letters that a client gave behind LIST or NLST, as for ls.

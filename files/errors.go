@@ -15,7 +15,8 @@ var (
 	// ErrName is matched if the file system cannot hold such a name: too long, bytes that it
 	// does not allow. The errno (ENAMETOOLONG, EILSEQ, EINVAL) is wrapped too.
 	ErrName = errors.New("not a possible file name")
-	// ErrEscapes is matched if a symbolic link leads out of the tree. It matches fs.ErrPermission.
+	// ErrEscapes is matched if a symbolic link leads out of the tree, as every absolute one does, also if it comes
+	// back into it. It matches fs.ErrPermission.
 	ErrEscapes error = &kind{"leads out of the tree", fs.ErrPermission}
 	// ErrReserved is matched by the name of a temporary of an upload. It matches fs.ErrPermission.
 	ErrReserved error = &kind{"reserved name", fs.ErrPermission}

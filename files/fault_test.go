@@ -180,3 +180,24 @@ func TestAFullDiskIsSaidAndTheOldFileStays(t *testing.T) {
 		s.wantClean()
 	}
 }
+
+// A directory that may be written and not read cannot be synced by itself; the file is synced again in its new place.
+func TestADirectoryThatMayNotBeRead(t *testing.T) {
+	s := serve(t, Options{Durable: true})
+	s.mkdir("/drop")
+	fsyncs := 0
+	refuse := onceFor("open", unix.EACCES)
+	s.sys.before = func(call string) error {
+		if call == "fsync" {
+			fsyncs++
+		}
+		return refuse(call)
+	}
+	u := s.begun("/drop/f", "content", UploadOptions{})
+	err := u.Publish()
+	if err != nil || fsyncs != 2 {
+		t.Errorf("%v, synced %d times", err, fsyncs)
+	}
+	s.want("/drop/f", "content")
+	s.wantClean()
+}

@@ -1,0 +1,238 @@
+package integration
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// article returns the command line of one of the article's programs.
+func (s *server) article(program string, args ...string) []string {
+	host, port := split(s.v4)
+	return append([]string{filepath.Join("testdata", "article", program), host, port, account, password}, args...)
+}
+
+func TestArticleUploaderAndDownloaderShareAFile(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, defaults)
+	s.write("data/phone.tsv", "old\n")
+	list := filepath.Join(t.TempDir(), "phone.tsv")
+	if err := os.WriteFile(list, []byte("anna\t1\nbob\t2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 3 {
+		all.Go(func() {
+			if r := run(t, "perl", s.article("uploader.pl", list, "0.02")...); r.status != 0 || r.out != "" {
+				t.Errorf("uploader: %d %s", r.status, r.out)
+			}
+		})
+		all.Go(func() {
+			got := fmt.Sprintf("%s.%d", list, i)
+			if r := run(t, "perl", s.article("downloader.pl", got, "0.02")...); r.status != 0 || r.out != "" {
+				t.Errorf("downloader: %d %s", r.status, r.out)
+			}
+			if text, err := os.ReadFile(got); err != nil || string(text) != "old\n" && string(text) != "anna\t1\nbob\t2\n" {
+				t.Errorf("downloaded %q, %v", text, err)
+			}
+		})
+	}
+	all.Wait()
+	if got := s.read("data/phone.tsv"); got != "anna\t1\nbob\t2\n" {
+		t.Errorf("in the end %q", got)
+	}
+	if s.exists("data/phone_lock") || s.exists("data/phone.tmp") {
+		t.Error("something is left over")
+	}
+}
+
+func TestArticleGiveUpLoopLeavesPolitely(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, defaults)
+	s.write("data/phone.tsv", "x")
+	other := s.session("other")
+	other.want(257, "MKD /data/phone_lock")
+	r := run(t, "perl", s.article("patient.pl", "0.01")...)
+	if r.status != 1 || !strings.HasPrefix(r.out, "Sorry") {
+		t.Errorf("while it is held: %d %s", r.status, r.out)
+	}
+	other.want(250, "RMD /data/phone_lock")
+	if r = run(t, "perl", s.article("patient.pl", "0.01")...); r.status != 0 || r.out != "Got it after 0 refusals.\n" {
+		t.Errorf("when it is free: %d %s", r.status, r.out)
+	}
+}
+
+func TestArticleCronCleanerRemovesOldLocksOnly(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n")
+	c := s.session(account)
+	for _, name := range []string{"old_lock", "new_lock"} {
+		c.want(257, "MKD /"+name)
+	}
+	past := time.Now().Add(-10 * time.Minute)
+	if err := os.Chtimes(s.path("old_lock"), past, past); err != nil {
+		t.Fatal(err)
+	}
+	if out := mustRun(t, "perl", "testdata/article/cleaner.pl", s.root, "6"); out != "removed "+s.path("old_lock")+"\n" {
+		t.Errorf("the cleaner says %q", out)
+	}
+	c.want(550, "RMD /old_lock", "taken away", "removed on the server")
+	s.session("other").want(257, "MKD /old_lock")
+	c.want(250, "RMD /new_lock")
+}
+
+// program is one that runs on and is spoken to.
+type program struct {
+	cmd    *exec.Cmd
+	to     io.WriteCloser
+	from   *bufio.Reader
+	exited chan struct{}
+}
+
+// launch starts a program that ends with the test.
+func launch(t testing.TB, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{cmd: cmd, exited: make(chan struct{})}
+	to, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, w, err := os.Pipe() // not StdoutPipe, which Wait closes before all is read
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = w
+	p.to, p.from = to, bufio.NewReader(from)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	go func() {
+		defer close(p.exited)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		from.Close()
+	})
+	return p
+}
+
+// line reads a line of its output; "" at the end.
+func (p *program) line() string {
+	line, _ := p.from.ReadString('\n')
+	return strings.TrimSuffix(line, "\n")
+}
+
+// kill ends it with SIGKILL and waits.
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// holder starts the article's program that works under a lock of the locksmith, and returns the locksmith's
+// process id when it has it.
+func (s *server) holder(t testing.TB) (p *program, locksmith int) {
+	t.Helper()
+	p = launch(t, command(t, "perl", s.article("holder.pl", "/locks/job", "0.2")...))
+	if _, err := fmt.Sscanf(p.line(), "working %d", &locksmith); err != nil {
+		t.Fatal(err)
+	}
+	return p, locksmith
+}
+
+func TestLocksmithHoldsWhileItsParentLives(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	// The keepalive comes every 0.2 s; without it the lock would be gone after a second.
+	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\nmax_idle = \"1s\"\n")
+	p, _ := s.holder(t)
+	other := s.session("other")
+	for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		other.want(550, "MKD /locks/job", "held by "+account)
+	}
+	p.to.Close()
+	if got := p.line(); got != "released" {
+		t.Errorf("the parent says %q", got)
+	}
+	other.want(257, "MKD /locks/job")
+}
+
+func TestLocksmithGivesTheLockBackWhenItsParentIsKilled(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, defaults)
+	p, _ := s.holder(t)
+	p.kill()
+	other := s.session("other")
+	await(t, "the lock comes free", func() bool {
+		r, err := other.try("MKD /locks/job")
+		return err == nil && r.code == 257
+	})
+}
+
+func TestLockOfAKilledLocksmithStaysUntilItsAge(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"3s\"\n")
+	started := time.Now()
+	_, locksmith := s.holder(t)
+	killProcess(t, locksmith)
+	other := s.session("other")
+	for {
+		r := other.wantEither("MKD /locks/job")
+		if r.code == 257 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if took := time.Since(started); took < 3*time.Second {
+		t.Errorf("free after %v, its age is 3s", took)
+	}
+}
+
+func TestLockOfAKilledLocksmithIsGoneAtOnceIfTheRuleSaysSo(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\non_disconnect = \"release\"\n")
+	_, locksmith := s.holder(t)
+	killed := time.Now()
+	killProcess(t, locksmith)
+	other := s.session("other")
+	await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
+	if took := time.Since(killed); took > 3*time.Second {
+		t.Errorf("free after %v", took)
+	}
+}
+
+// killProcess kills a process that a program of this test started.
+func killProcess(t testing.TB, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want2 sends a command that may succeed or be refused with 550.
+func (s *session) wantEither(line string) reply {
+	s.t.Helper()
+	r, err := s.try(line)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if r.code != 550 && r.code/100 != 2 {
+		s.t.Fatalf("%s: %v", line, r)
+	}
+	return r
+}
