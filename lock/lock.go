@@ -167,7 +167,7 @@ func (h Hold) Host() bool { return h.Owner.Account == HostAccount && h.Owner.Ses
 // DirectoryID identifies one directory on disk for as long as it exists.
 type DirectoryID struct {
 	Inode uint64
-	Birth int64 // nanoseconds since 1970 where the file system records births, else the change time
+	Birth int64 // nanoseconds since 1970, as coarse as the file system's clock; 0 where it records none
 }
 
 // Record is all that a store knows of one name: Revision is the token of the

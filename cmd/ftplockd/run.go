@@ -157,7 +157,7 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 		return err
 	}
 	o := journal.Options{
-		Dir: c.State, Rules: rules.For, Prefixes: rules.Prefixes(), Clock: s.clock, Durable: c.Locks.Durable, Log: s.log,
+		Dir: c.State, Rules: rules.For, Prefixes: rules.Roots(), Clock: s.clock, Durable: c.Locks.Durable, Log: s.log,
 	}
 	if c.Locks.Directories {
 		o.FS = s.tree
@@ -348,7 +348,7 @@ func (s *server) reload(ctx context.Context) error {
 	for _, key := range config.RestartKeys(s.config, next) {
 		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
 	}
-	s.store.SetRules(rules.For)
+	s.store.SetRules(rules.For, rules.Roots()...)
 	if err := s.table.SetRules(ctx, rules); err != nil {
 		return err
 	}

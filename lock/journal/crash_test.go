@@ -27,8 +27,9 @@ func (s *scene) powerFailure(store *Store) {
 // same one: it was only moved out of sight.
 type volatileTree struct {
 	*hostTree
-	attic string
-	done  []func()
+	attic   string
+	shelves int
+	done    []func()
 }
 
 func (v *volatileTree) Mkdir(name string, perm fs.FileMode) error {
@@ -49,12 +50,10 @@ func (v *volatileTree) Rmdir(name string) error {
 	return nil
 }
 
+// shelf returns a free place in the attic.
 func (v *volatileTree) shelf() string {
-	entries, err := os.ReadDir(v.attic)
-	if err != nil {
-		panic(err)
-	}
-	return filepath.Join(v.attic, fmt.Sprint(len(entries), len(v.done)))
+	v.shelves++
+	return filepath.Join(v.attic, fmt.Sprint(v.shelves))
 }
 
 func (v *volatileTree) move(from, to string) {
@@ -87,6 +86,7 @@ var script = []act{
 	{"/locks/g", "ada"}, {"/a_lock", "ada"}, {"/locks/g/m", "ben"}, {"/a_lock", "ben"}, {"/a_lock", ""},
 	{"/a_lock", "eve"}, {"/locks/g/m", ""}, {"/b_lock", "ada"}, {"/locks/g/m", "eve"}, {"/b_lock", ""},
 	{"/a_lock", ""}, {"/a_lock", "zoe"}, {"/locks/g/m", ""}, {"/locks/g", ""}, {"/c_lock", "ada"},
+	{"/d_lock", "ada"}, {"/d_lock", "ben"}, {"/e_lock", "ada"}, {"/d_lock", "eve"}, {"/d_lock", ""},
 }
 
 // lifeline is what is known of one name: the states that it may be found in after a crash, the last one being the

@@ -17,7 +17,7 @@
 // within the clock tick (1 to 10 ms) in which the lock was acquired, since births are that coarse and ext4 uses inode
 // numbers again at once. Where the file system records no births, the inode number alone must do.
 //
-// Start reading at [Store.Commit]; line.go is the format, reconcile.go what happens at a start.
+// Start reading at [Store.Commit]; line.go and parse.go are the format, reconcile.go what happens at a start.
 package journal
 
 import (

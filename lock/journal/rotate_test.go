@@ -205,3 +205,41 @@ func TestHistory(t *testing.T) {
 		}
 	}
 }
+
+func TestARotationThatIsCutShortDoublesNoHistory(t *testing.T) {
+	s := newScene(t)
+	count := func() (n int) {
+		for _, err := range History(s.state, "/a_lock") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	s.step = func(step string) {
+		if step == "rotate linked" {
+			if n := count(); n != 2 {
+				t.Errorf("during the rotation %d entries, want 2", n)
+			}
+			panic(crashed{})
+		}
+	}
+	store := s.mustOpen()
+	s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+	store.gate.Lock()
+	untilCrash(func() { store.rotateLocked() })
+	store.gate.Unlock()
+	s.crash(store)
+	s.step = nil
+	store = s.mustOpen()
+	if old, err := stateDir(s.state).rotated(); err != nil || len(old) != 0 {
+		t.Errorf("the second name of the journal is still there: %v %v", old, err)
+	}
+	store.gate.Lock()
+	err := store.rotateLocked()
+	store.gate.Unlock()
+	if n := count(); err != nil || n != 2 {
+		t.Errorf("after a whole one %d entries, want 2; %v", n, err)
+	}
+}

@@ -21,6 +21,10 @@ func TestAHoldGetsItsDirectoryBack(t *testing.T) {
 	s.rmdir("/locks/g")
 	store = s.mustOpen()
 	s.hasDirectory("/locks/g/m", true)
+	info, err := os.Lstat(s.tree.real("/locks/g/m"))
+	if want := s.heldBy(store, "/locks/g/m", "ben").Holds[0].Acquired.Wall; err != nil || !info.ModTime().Equal(want) {
+		t.Errorf("the directory is of %v, want %v, when the lock was acquired", info.ModTime(), want)
+	}
 	s.release(store, "/locks/g/m", m)
 	s.release(store, "/locks/g", g)
 	s.hasDirectory("/locks/g", false)
