@@ -38,13 +38,14 @@ type Conn struct {
 	overtook int64  // where in the stream the ABOR is that overtook others; -1: none
 	ending   bool   // EOF was seen behind a QUIT: nothing is read any more
 	deadline time.Time
+	idleTime time.Duration // idleLimit, as Read knows it
 
 	end1 sync.Once // around Handler.Ended
 
 	mu         sync.Mutex
 	stream     net.Conn // wire, or a *tls.Conn over it
 	shaken     bool     // the implicit handshake is done, or none is needed
-	inRead     bool     // the library is in Read
+	inRead     bool     // the library is in Read, or in a handshake
 	parked     bool     // Read waits for the socket
 	woken      bool     // while parked: the read deadline was set to the past
 	attention  bool     // Read is to look around before it parks
@@ -56,6 +57,7 @@ type Conn struct {
 	hangup     bool // the end of the connection was seen
 	transfer   transfer
 	lastActive time.Time
+	idleLimit  time.Duration
 	undeliv    []func() // Undelivered of the replies since the last line came
 	abrupt     bool     // closed in the middle of Read
 	unheard    bool     // if abrupt: they were not acknowledged then
@@ -80,6 +82,9 @@ func newConn(nc net.Conn, id uint64, opts *Options, implicit *tls.Config, leave 
 		in:       input{limit: opts.MaxLine},
 		overtook: -1,
 		shaken:   implicit == nil,
+
+		idleTime:  opts.IdleTimeout,
+		idleLimit: opts.IdleTimeout,
 	}
 	c.addr = Addr{Addr: nc.RemoteAddr(), Conn: c}
 	c.stream = c.wire
@@ -97,7 +102,17 @@ func (c *Conn) start(h Handler) {
 	c.handler = h // Conns may have shown us to others already
 	c.lastActive = time.Now()
 	c.mu.Unlock()
-	c.armIdle(time.Now().Add(c.opts.IdleTimeout))
+	c.armIdle(time.Now().Add(c.idleTime))
+}
+
+// setIdleTimeout changes the idle timeout of the connection.
+func (c *Conn) setIdleTimeout(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idleLimit != d {
+		c.idleLimit = d
+		c.wakeLocked()
+	}
 }
 
 // ID tells the connection from the others of its Listener. The first one has 1.
@@ -180,7 +195,8 @@ func (c *Conn) wakeLocked() {
 
 // Kick ends the connection: a waiting command is withdrawn, the reply (421) is written if
 // that is possible, and the client is hung up on, also while a transfer runs. It does not wait for
-// that. A command that the library executes at the moment is finished first.
+// that. A command that the library executes at the moment is finished first, and a reply
+// that the client does not read has its Options.WriteTimeout.
 func (c *Conn) Kick(r Reply) { c.give(order{rank: 2, why: ReasonKicked, reply: r}) }
 
 // shutdown is Kick that lets a transfer finish.

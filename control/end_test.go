@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -245,6 +246,26 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		c.h.any = answerBig
 		c.send("BIG\r\n")
 		c.h.endedWith(t, control.ReasonSlow)
+	})
+	t.Run("does not keep Close waiting", func(t *testing.T) {
+		s := serve(t, "tcp4", control.Options{WriteTimeout: time.Hour})
+		c := s.dial()
+		c.h.any = answerBig
+		c.send("BIG\r\n")
+		for !c.h.c.Unacked() {
+			runtime.Gosched()
+		}
+		_ = c.h.c.Close()
+		c.h.endedWith(t, control.ReasonClosed)
+	})
+	t.Run("does not keep Kick waiting", func(t *testing.T) {
+		s := serve(t, "tcp4", control.Options{WriteTimeout: time.Hour})
+		c := s.dial()
+		_ = c.tap.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		_, _ = io.WriteString(c.tap.TCPConn, big) // as much as the socket takes
+		_ = c.tap.SetWriteDeadline(time.Time{})
+		c.h.c.Kick(control.Reply{Code: 421})
+		c.h.endedWith(t, control.ReasonKicked)
 	})
 	t.Run("but reads later", func(t *testing.T) {
 		s := serve(t, "tcp4", control.Options{})

@@ -127,7 +127,7 @@ func (c *Conn) hangUp() {
 // armIdle sets when Read is to look whether the client is idle. That is not done for each
 // command: a timer that fires too early is set anew.
 func (c *Conn) armIdle(at time.Time) {
-	if c.opts.IdleTimeout <= 0 {
+	if c.idleTime <= 0 {
 		at = time.Time{}
 	}
 	c.deadline = at
@@ -136,18 +136,18 @@ func (c *Conn) armIdle(at time.Time) {
 
 // idle is for when that time has come. It reports false when the connection is over.
 func (c *Conn) idle() bool {
-	if c.opts.IdleTimeout <= 0 {
+	if c.idleTime <= 0 {
 		c.armIdle(time.Time{})
 		return true
 	}
 	now := time.Now()
 	c.mu.Lock()
 	running := c.transfer.running()
-	until := c.lastActive.Add(c.opts.IdleTimeout)
+	until := c.lastActive.Add(c.idleTime)
 	c.mu.Unlock()
 	switch {
 	case running || c.waiter != nil:
-		c.armIdle(now.Add(c.opts.IdleTimeout))
+		c.armIdle(now.Add(c.idleTime))
 		return true
 	case now.Before(until):
 		c.armIdle(until)

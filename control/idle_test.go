@@ -43,6 +43,7 @@ func inBubble(t *testing.T, opts control.Options, f func(t *testing.T, h *handle
 		if err != nil {
 			t.Fatal(err)
 		}
+		h.listener = l
 		transfer := make(chan bool)
 		over := make(chan struct{})
 		go func() {
@@ -171,6 +172,19 @@ func TestIdleTimeout(t *testing.T) {
 			hear(t, r, "257 ")
 			say(t, c, r, "NOOP", "200 ")
 		})
+	})
+	t.Run("may be changed", func(t *testing.T) {
+		for _, from := range []time.Duration{0, time.Hour} {
+			inBubble(t, control.Options{IdleTimeout: from}, func(t *testing.T, h *handler, c net.Conn, r *bufio.Reader, _ chan bool) {
+				start := time.Now()
+				time.Sleep(time.Minute)
+				h.listener.SetLimits(control.Limits{IdleTimeout: 2 * time.Minute})
+				hear(t, r, "421 ")
+				if d := time.Since(start); d != 2*time.Minute {
+					t.Errorf("after %v", d)
+				}
+			})
+		}
 	})
 	t.Run("none", func(t *testing.T) {
 		inBubble(t, control.Options{}, func(t *testing.T, h *handler, c net.Conn, r *bufio.Reader, _ chan bool) {

@@ -9,14 +9,18 @@ import (
 type Limits struct {
 	MaxConnections int           // see Options
 	MaxPerAddress  int           // see Options
-	IdleTimeout    time.Duration // see Options; connections heed it the next time that they look at the clock
+	IdleTimeout    time.Duration // see Options; connections heed it at once
 }
 
 // SetLimits takes other limits. Connections above a lower bound live on.
 func (l *Listener) SetLimits(n Limits) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.opts.MaxConnections, l.opts.MaxPerAddress = n.MaxConnections, n.MaxPerAddress
+	l.opts.IdleTimeout = n.IdleTimeout // of connections to come; each has its own
+	l.mu.Unlock()
+	for c := range l.Conns() {
+		c.setIdleTimeout(n.IdleTimeout)
+	}
 }
 
 // Addrs returns the addresses of all sources.

@@ -235,7 +235,7 @@ func (l *Listener) dismiss(c *Conn) {
 
 // refuse says no and closes the connection, without waiting for the client.
 func refuse(nc net.Conn, r Reply, secure bool) {
-	w := newWire(nc, time.Second)
+	w := newWire(nc, lastTimeout)
 	w.finish()
 	if !secure {
 		_, _ = w.Write(r.AppendTo(nil))

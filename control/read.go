@@ -84,7 +84,12 @@ func (c *Conn) look() (running, over bool) {
 	c.attention = false
 	o, closed := c.order, c.closed
 	running = c.transfer.running()
+	idleLimit, lastActive := c.idleLimit, c.lastActive
 	c.mu.Unlock()
+	if idleLimit != c.idleTime {
+		c.idleTime = idleLimit
+		c.armIdle(lastActive.Add(idleLimit))
+	}
 	switch {
 	case closed:
 		c.finish(ReasonClosed)
@@ -228,7 +233,7 @@ func (c *Conn) finish(why Reason) {
 	c.end(why)
 }
 
-// goodbye ends the connection with a reply, if the socket takes it at once.
+// goodbye ends the connection with a reply, if the client lets us write it.
 func (c *Conn) goodbye(r Reply, why Reason) {
 	if c.waiter != nil {
 		c.withdraw()

@@ -193,6 +193,8 @@ type handler struct {
 	c    *control.Conn
 	over chan control.Reason
 
+	listener *control.Listener // only in the idle tests
+
 	// mkd, if set, decides about MKD.
 	mkd func(c *control.Conn, name string) control.Decision
 	// any, if set, decides first.

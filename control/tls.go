@@ -27,13 +27,19 @@ func (c *Conn) startTLS(r Reply, config *tls.Config) {
 	}
 }
 
-// shake does the handshake, in the goroutine that the library reads and greets with.
+// shake does the handshake, in the goroutine that the library reads and greets with. To
+// Close it is a Read: it has the socket's input to itself.
 func (c *Conn) shake(t *tls.Conn) error {
+	c.mu.Lock()
+	inRead := c.inRead
+	c.inRead = true
+	c.mu.Unlock()
 	_ = c.wire.SetReadDeadline(time.Now().Add(c.opts.HandshakeTimeout))
 	err := t.Handshake()
 	_ = c.wire.SetReadDeadline(c.deadline)
 	c.mu.Lock()
 	c.shaken = true
+	c.inRead = inRead
 	c.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errHandshake, err)

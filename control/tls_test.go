@@ -94,6 +94,29 @@ func TestImplicitTLS(t *testing.T) {
 	silentHandler.endedWith(t, control.ReasonTLS)
 }
 
+func TestCloseEndsAHandshake(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t, served: make(chan error, 1), handlers: make(chan *handler, 10), tls: certificate(t)}
+	s.listener = control.NewListener(control.Options{
+		NewHandler:       func(c *control.Conn) control.Handler { return newHandler(s, c) },
+		HandshakeTimeout: time.Hour,
+	}, control.Source{Listener: l, TLS: s.tls})
+	s.run()
+	for range 20 {
+		nc, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := <-s.handlers
+		_ = h.c.Close()
+		h.endedWith(t, control.ReasonClosed)
+		_ = nc.Close()
+	}
+}
+
 // dribble writes every byte by itself.
 type dribble struct{ net.Conn }
 

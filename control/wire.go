@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -14,12 +15,12 @@ type wire struct {
 	net.Conn
 	raw     syscall.RawConn // nil if there is no socket
 	timeout time.Duration
+	closing atomic.Bool // lastTimeout is for writes, and Close is gentle
 
 	mu      sync.Mutex // one write at a time: what is written are whole replies, or TLS records
 	buf     []byte     // what try writes
 	written int        // how much of it try wrote
 	try     func(fd uintptr) bool
-	closing bool // write only what the socket takes at once
 }
 
 func newWire(nc net.Conn, timeout time.Duration) *wire {
@@ -52,11 +53,8 @@ func (w *wire) Write(p []byte) (int, error) {
 		}
 	}
 	timeout := w.timeout
-	switch {
-	case w.closing && w.raw != nil:
-		return done, syscall.EAGAIN
-	case w.closing:
-		timeout = time.Second // without a socket there is no way to try
+	if w.closing.Load() {
+		timeout = lastTimeout
 	}
 	if err := w.Conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return done, err
@@ -77,22 +75,18 @@ func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 // wakeReader makes the present Read, or the next one, fail at once with a timeout.
 func (w *wire) wakeReader() { _ = w.Conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// finish makes a following Close gentle: what is written from now on is what the socket takes
-// at once, and Close sends the end and throws away what came unread. A close with unread
+// lastTimeout is for what is written at the very end: a goodbye, TLS's close_notify.
+const lastTimeout = time.Second
+
+// finish makes a following Close gentle: what is written from now on has lastTimeout, and
+// Close sends the end and throws away what came unread. A close with unread
 // data would reset the connection, and a reset may cost the client the last reply (RFC
 // 2525 section 2.17). Not while Read is under way, which has the socket to itself.
-func (w *wire) finish() {
-	w.mu.Lock()
-	w.closing = true
-	w.mu.Unlock()
-}
+func (w *wire) finish() { w.closing.Store(true) }
 
-// Close closes the socket.
+// Close closes the socket. It does not wait for a write that is under way, but ends it.
 func (w *wire) Close() error {
-	w.mu.Lock()
-	gently := w.closing
-	w.mu.Unlock()
-	if gently && w.raw != nil {
+	if w.closing.Load() && w.raw != nil {
 		w.shutWrite()
 		_ = w.SetReadDeadline(time.Time{})
 		drain(w.raw)
