@@ -1,6 +1,9 @@
 package driver
 
 import (
+	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -46,8 +49,35 @@ type dataListener struct {
 	owner *dataPorts
 
 	mu     sync.Mutex
+	secure bool // TLS will be put over what is accepted
 	conn   net.Conn
 	closed bool
+}
+
+// tcpBelowTLS remembers that it was read to its end. crypto/tls takes the end of the connection for
+// that of the stream, as if the client had sent close_notify, but after a close_notify it does not read on.
+type tcpBelowTLS struct {
+	*net.TCPConn
+	ended bool // for the one goroutine that reads
+}
+
+func (c *tcpBelowTLS) Read(p []byte) (int, error) {
+	n, err := c.TCPConn.Read(p)
+	if errors.Is(err, io.EOF) {
+		c.ended = true
+	}
+	return n, err
+}
+
+// cutShort reports whether a data connection under TLS ended without a close_notify, as if
+// anybody on the way had cut it (RFC 8446 section 6.1). Of an active one it cannot tell.
+func cutShort(conn any) bool {
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return false
+	}
+	below, ok := secure.NetConn().(*tcpBelowTLS)
+	return ok && below.ended
 }
 
 // Accept waits for the client.
@@ -63,6 +93,9 @@ func (l *dataListener) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	l.conn = c
+	if tcp, ok := c.(*net.TCPConn); ok && l.secure {
+		return &tcpBelowTLS{TCPConn: tcp}, nil
+	}
 	return c, nil
 }
 
@@ -149,7 +182,13 @@ func (s *session) stopListening() {
 
 // claim takes the listener whose port the library tells the client.
 func (s *session) claim(code int, line []byte) {
-	s.prepared(s.server.ports.find(toldPort(code, string(line))))
+	l := s.server.ports.find(toldPort(code, string(line)))
+	if l != nil {
+		l.mu.Lock()
+		l.secure = s.private
+		l.mu.Unlock()
+	}
+	s.prepared(l)
 }
 
 // toldPort reads the port from a reply to PASV (RFC 959) or EPSV (RFC 2428); 0 if there is none.

@@ -11,7 +11,7 @@
 // client is still there, or not at all; replies show paths as the client knows them, never the server's;
 // a lock is given back on behalf of a session only when its transfers are over.
 //
-// What is not: a client that is killed and whose connections end further apart than hangUpWait is taken
+// What is not: a client that is killed and whose connections end further apart than delays.hangUp is taken
 // for one that finished, if its data connection ends first.
 //
 // Start reading at session.Command and commands.go.
@@ -71,6 +71,7 @@ type Server struct {
 	directories bool
 	tls         *tls.Config
 	log         *slog.Logger
+	delays      delays
 	settings    atomic.Pointer[Settings]
 	ports       dataPorts
 	nextPort    atomic.Uint32
@@ -82,6 +83,21 @@ type Server struct {
 	sessions map[*session]struct{}
 	empty    chan struct{} // closed when there is no session; made anew by the first one
 }
+
+// delays are how long the server waits for this and that. They are fields for the tests' sake.
+type delays struct {
+	// hangUp is how long the end of an upload waits for the control connection to end as well. A killed
+	// client's kernel closes both, in the order of their numbers, microseconds apart; a client that
+	// finished waits for its 226.
+	hangUp time.Duration
+	// wrongPassword is how long the answer to a wrong password takes, more each time.
+	wrongPassword time.Duration
+	// dataConnection is how long a data connection is waited for. The library takes whole
+	// seconds, and holds a mutex meanwhile.
+	dataConnection time.Duration
+}
+
+var usualDelays = delays{hangUp: 2 * time.Millisecond, wrongPassword: 300 * time.Millisecond, dataConnection: 20 * time.Second}
 
 var (
 	_ ftpserver.MainDriver                          = (*Server)(nil)
@@ -111,7 +127,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, notes: n, directories: o.Directories, tls: o.TLS, log: o.Log,
 		ports: dataPorts{byPort: make(map[int]*dataListener)}, commands: allCommands(),
-		context: ctx, cancel: cancel,
+		delays: usualDelays, context: ctx, cancel: cancel,
 		sessions: make(map[*session]struct{}), empty: empty,
 	}
 	s.SetSettings(o.Settings)
@@ -141,7 +157,7 @@ func (l *library) GetSettings() (*ftpserver.Settings, error) {
 	return &ftpserver.Settings{
 		Listener:          l.listener,
 		IdleTimeout:       -1, // control counts idle time
-		ConnectionTimeout: connectionTimeout,
+		ConnectionTimeout: int(l.delays.dataConnection / time.Second),
 		// Port 20 needs a privilege, and RFC 1579 did away with it.
 		ActiveTransferPortNon20:  true,
 		DisableASCIIConversion:   true, // files converts: the library's converter hides resets and is slow
@@ -150,9 +166,6 @@ func (l *library) GetSettings() (*ftpserver.Settings, error) {
 		DefaultTransferType:      ftpserver.TransferTypeBinary,
 	}, nil
 }
-
-// connectionTimeout is how many seconds the library waits for a data connection, holding a mutex.
-const connectionTimeout = 20
 
 // GetSettings implements ftpserver.MainDriver; Serve uses library's.
 func (s *Server) GetSettings() (*ftpserver.Settings, error) { return &ftpserver.Settings{}, nil }

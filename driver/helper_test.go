@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,6 +77,7 @@ type setup struct {
 	control     control.Options
 	tls         *tls.Config
 	log         *slog.Logger
+	delays      delays
 }
 
 func plainLocks(s *setup)  { s.directories = false }
@@ -109,6 +111,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 			{Match: "/ever/**"},
 			{Match: "**/*_lock", MaxAge: 6 * time.Minute},
 		},
+		delays:   delays{hangUp: time.Millisecond, wrongPassword: time.Millisecond, dataConnection: 20 * time.Second},
 		settings: Settings{Accounts: someAccounts(), Active: true, DataTimeout: patience, StatusFile: "/.locks.json"},
 	}
 	for _, change := range changes {
@@ -123,6 +126,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	s.driver.delays = o.delays
 	s.listen(&o)
 	go func() { s.served <- s.driver.Serve(s.control) }()
 	t.Cleanup(func() { s.stop(store) })
@@ -199,6 +203,29 @@ func (s *server) listeners() int {
 func (s *server) pass(d time.Duration) {
 	s.clock.Advance(d)
 	s.table.Expire(context.Background())
+}
+
+// until waits for what no reply tells.
+func (s *server) until(what string, done func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); !done(); {
+		if time.Now().After(end) {
+			s.t.Fatalf("never: %s", what)
+		}
+		runtime.Gosched()
+	}
+}
+
+// transfer is the one of the only session.
+func (s *server) transfer() *transfer {
+	s.driver.mu.Lock()
+	defer s.driver.mu.Unlock()
+	for session := range s.driver.sessions {
+		session.mu.Lock()
+		defer session.mu.Unlock()
+		return session.transfer
+	}
+	return nil
 }
 
 // alone returns when no session is left: what the end of the last one does is done then.

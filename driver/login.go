@@ -15,9 +15,6 @@ import (
 // maxFailures is how many wrong passwords one connection may send.
 const maxFailures = 5
 
-// wrongPassword is how long the answer to a wrong password takes, more each time.
-const wrongPassword = 300 * time.Millisecond
-
 // userCommand is USER. After login the name cannot be changed without REIN: ftpserverlib
 // v0.32.3 would take another name without a password.
 func (s *session) userCommand(cmd control.Command) control.Decision {
@@ -85,7 +82,7 @@ func (s *session) rejected() control.Decision {
 	s.log.Warn("login refused", "user", s.user)
 	s.user = ""
 	select {
-	case <-time.After(wrongPassword * time.Duration(s.failures)):
+	case <-time.After(s.server.delays.wrongPassword * time.Duration(s.failures)):
 	case <-s.context().Done():
 	}
 	if s.failures >= maxFailures {

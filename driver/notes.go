@@ -22,8 +22,8 @@ const (
 )
 
 var (
-	errNoteTooLarge = fmt.Errorf("a note in a lock holds at most %d bytes", maxNoteSize)
-	errTooManyNotes = fmt.Errorf("a lock holds at most %d notes", maxNotes)
+	errNoteTooLarge = &refusal{code: 552, text: fmt.Sprintf("a note in a lock holds at most %d bytes", maxNoteSize)}
+	errTooManyNotes = &refusal{code: 552, text: fmt.Sprintf("a lock holds at most %d notes", maxNotes)}
 )
 
 // notes keeps what holders write into their locks (owner, pid, reason). A note belongs to

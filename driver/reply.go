@@ -19,7 +19,7 @@ import (
 type answer struct {
 	is   error
 	code int
-	text string // "" is the error's own text
+	text string // "" is what lockText says
 }
 
 // answers is searched from the top; the first match decides. The errors of package lock and the
@@ -37,12 +37,6 @@ var answers = []answer{
 	{lock.ErrStale, 550, ""},
 	{lock.ErrNoRule, 550, ""},
 	{lock.ErrConflict, 451, "somebody else changed it at the same moment, try again"},
-	{errAborted, 426, ""},
-	{errHungUp, 426, ""},
-	{errShort, 426, ""},
-	{errStopping, 426, ""},
-	{errNoteTooLarge, 552, ""},
-	{errTooManyNotes, 552, ""},
 	{files.ErrNotDurable, 451, "published, but it may not survive a loss of power"},
 	{files.ErrName, 553, "the server cannot store such a name"},
 	{files.ErrReserved, 553, "that name is reserved"},
@@ -95,9 +89,31 @@ func describe(err error) (code int, text string) {
 		if a.text != "" {
 			return a.code, a.text
 		}
-		return a.code, err.Error()
+		return a.code, lockText(err, a.is)
 	}
 	return 451, "the server failed to do that"
+}
+
+// lockText is the text of an error of package lock, without what was wrapped around it: that may hold names of the
+// tree or addresses.
+func lockText(err, kind error) string {
+	var (
+		held     *lock.HeldError
+		delayed  *lock.DelayedError
+		notYours *lock.NotYoursError
+		lost     *lock.LostError
+	)
+	switch {
+	case errors.As(err, &held):
+		return held.Error()
+	case errors.As(err, &delayed):
+		return delayed.Error()
+	case errors.As(err, &notYours):
+		return notYours.Error()
+	case errors.As(err, &lost):
+		return lost.Error()
+	}
+	return kind.Error()
 }
 
 // foreseen reports whether describe knows the error; others are logged with their whole text.

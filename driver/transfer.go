@@ -23,16 +23,10 @@ import (
 
 // Why a transfer did not end well.
 var (
-	errAborted  = errors.New("aborted by ABOR")
-	errHungUp   = errors.New("the client hung up before the transfer was confirmed")
-	errStopping = errors.New("the server ended the session")
-	errShort    = errors.New("fewer bytes than ALLO announced")
+	errAborted  = &refusal{code: 426, text: "aborted by ABOR"}
+	errHungUp   = &refusal{code: 426, text: "the client hung up before the transfer was confirmed"}
+	errStopping = &refusal{code: 426, text: "the server ended the session"}
 )
-
-// hangUpWait is how long the end of an upload waits for the control connection to end as well. A killed
-// client's kernel closes both, in the order of their numbers, microseconds apart; a client that
-// finished waits for its 226.
-const hangUpWait = 2 * time.Millisecond
 
 // transfer is one use of a data connection: what the library is to send or to receive, and
 // how it ended. The library is told nothing but "STOR" or "RETR"; open knows the rest.
@@ -341,7 +335,11 @@ func (u *upload) ReadFrom(r io.Reader) (int64, error) {
 	if err := handshake(u.t.session.context(), r, u.pace.Timeout); err != nil {
 		return 0, err
 	}
-	return u.receiver.ReadFrom(r)
+	n, err := u.receiver.ReadFrom(r)
+	if err == nil && cutShort(r) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // Read is there for the interface: nothing reads from an upload.
@@ -385,7 +383,7 @@ func (u *upload) publish() error {
 	if err := u.Sync(); err != nil {
 		return err
 	}
-	if err := u.complete(u.t.session.conn.GoneWithin(hangUpWait)); err != nil {
+	if err := u.complete(u.t.session.conn.GoneWithin(u.t.session.server.delays.hangUp)); err != nil {
 		return err
 	}
 	if err := u.t.seal(); err != nil {
@@ -405,7 +403,7 @@ func (u *upload) complete(gone bool) error {
 	case gone:
 		return errHungUp
 	case u.Received() < u.announced:
-		return fmt.Errorf("%w: %d of %d", errShort, u.Received(), u.announced)
+		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", u.Received(), u.announced)}
 	}
 	return nil
 }

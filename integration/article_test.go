@@ -87,6 +87,7 @@ func TestArticleCronCleanerRemovesOldLocksOnly(t *testing.T) {
 	if out := mustRun(t, "perl", "testdata/article/cleaner.pl", s.root, "6"); out != "removed "+s.path("old_lock")+"\n" {
 		t.Errorf("the cleaner says %q", out)
 	}
+	s.log.await(t, "cause=host-removed", 1)
 	c.want(550, "RMD /old_lock", "taken away", "removed on the server")
 	s.session("other").want(257, "MKD /old_lock")
 	c.want(250, "RMD /new_lock")

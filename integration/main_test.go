@@ -107,7 +107,7 @@ func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = tied(false)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=0", "PERL_UNICODE=", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=0", "PYTHONDONTWRITEBYTECODE=1")
 	return cmd
 }
 

@@ -1,0 +1,148 @@
+package driver
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// sparse makes a file larger than what a loopback connection holds.
+func (s *server) sparse(name string) {
+	s.t.Helper()
+	s.write(name, "")
+	if err := os.Truncate(filepath.Join(s.root, name), 64<<20); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// RFC 959 section 4.1.3: 426 for the transfer and 226 for ABOR, or 226 alone if there is none.
+func TestAbor(t *testing.T) {
+	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
+		s.write("/f", "old")
+		s.sparse("/large")
+		c := dial("phoneacc")
+		c.want("TYPE I", "200 *")
+		c.want("ABOR", "226 *")
+		c.port()
+		c.want("ABOR", "226 *")
+
+		began := time.Now()
+		for _, command := range []string{"STOR /f", "RETR /large", "LIST"} { // nobody comes for the data
+			c.port()
+			c.send(command + "\r\nABOR\r\n")
+			c.play(`
+				S: 426 *: aborted by ABOR
+				S: 226 *
+				C: NOOP
+				S: 200 OK`)
+		}
+		if d := time.Since(began); d > s.driver.delays.dataConnection/2 {
+			t.Errorf("ABOR waited for the data connection: %v", d)
+		}
+
+		nc := c.data()
+		c.want("STOR /f", "150 *")
+		c.secured(nc).Write([]byte("new"))
+		c.play(`
+			C: ABOR
+			S: 426 /f: aborted by ABOR
+			S: 226 *
+			C: NOOP
+			S: 200 OK`)
+		s.wantContent("/f", "old")
+
+		nc = c.data()
+		c.want("RETR /large", "150 *")
+		io.ReadFull(c.secured(nc), make([]byte, 10))
+		c.play(`
+			C: ABOR
+			S: 426 /large: aborted by ABOR
+			S: 226 *`)
+		nc.Close()
+
+		if got := c.fetch("RETR /f"); got != "old" {
+			t.Errorf("after ABOR: %q", got)
+		}
+		c.want("ABOR", "226 *")
+		c.store("/f", "new")
+		s.wantContent("/f", "new")
+	})
+}
+
+// Once a file is being published the transfer ends well, and ABOR is too late.
+func TestAborThatComesTooLate(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	c.want("MKD /locks/a", "257 *")
+	s.driver.notes.writing.Lock() // stops it in Publish
+	nc := c.data()
+	c.want("STOR /locks/a/note", "150 *")
+	nc.Write([]byte("x"))
+	nc.Close()
+	s.until("the note is being published", func() bool {
+		t := s.transfer()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.sealed
+	})
+	c.send("ABOR\r\nNOOP\r\n")
+	s.driver.notes.writing.Unlock()
+	c.play(`
+		S: 226 transfer complete, 1 bytes received
+		S: 226 *
+		S: 200 OK`)
+}
+
+func TestStatDuringATransfer(t *testing.T) {
+	s := start(t)
+	s.sparse("/large")
+	c := s.as("phoneacc")
+	for _, command := range []string{"RETR /large", "STOU /x", "STOR /y"} {
+		nc := c.data()
+		c.want(command, "150 *")
+		c.play(`
+			C: STAT
+			S: 211-ftplockd
+			S:  connected from 127.0.0.1
+			S:  type ASCII
+			S:  logged in as phoneacc
+			S:  in /
+			S:  transferring /*
+			S: 211 End of status`)
+		nc.Close()
+		c.reply()
+	}
+	// before the data connection stands, too, while the library opens what is transferred
+	for range 20 {
+		c.port()
+		c.send("STOU /x\r\nSTAT\r\nABOR\r\n")
+		c.play(`
+			S: 211-*
+			S: *
+			S: *
+			S: *
+			S: *
+			S:  transferring /x*
+			S: 211 *
+			S: 426 *
+			S: 226 *`)
+	}
+}
+
+// Commands behind a transfer wait for it, and their replies come in order.
+func TestCommandsBehindATransfer(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	nc := c.data()
+	c.send("STOR /f\r\nSIZE /f\r\nMKD /locks/a\r\nNOOP\r\n")
+	c.play("S: 150 *")
+	nc.Write([]byte("abc"))
+	nc.Close()
+	c.play(`
+		S: 226 transfer complete, 3 bytes received
+		S: 213 3
+		S: 257 "/locks/a" *
+		S: 200 OK`)
+}

@@ -1,0 +1,119 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/ftplockd/ftplockd"
+
+// goPackage is what go list says of a package.
+type goPackage struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// own returns which packages of the project are among the imports, without the module's path.
+func own(imports []string) []string {
+	var all []string
+	for _, p := range imports {
+		if name, ok := strings.CutPrefix(p, module+"/"); ok && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// allowed says which packages of the project each may import. An entry that ends in a slash is for all packages
+// below it that have none of their own. Concrete stores are for cmd/ftplockd alone.
+var allowed = map[string][]string{
+	"lock":          {},
+	"config":        {},
+	"control":       {},
+	"files":         {},
+	"lock/":         {"lock"}, // every store
+	"lock/locktest": {"lock"},
+	"reaper":        {"lock"},
+	"driver":        {"lock", "files", "control"},
+	"locksmith":     {},
+	"cmd/netlock":   {"locksmith"},
+	"cmd/ftplockd":  {"config", "control", "driver", "files", "lock", "lock/journal", "lock/etcd", "reaper", "status"},
+	"status":        {"lock"},
+	"integration":   {},
+	"integration/":  {},
+}
+
+// allowedInTests is what their tests may import beside that.
+var allowedInTests = map[string][]string{
+	"lock":        {"lock", "lock/locktest"},
+	"lock/":       {"lock/locktest"},
+	"reaper":      {"lock/locktest"},
+	"driver":      {"lock/locktest", "lock/journal", "config"},
+	"integration": {"lock/locktest"},
+	"locksmith":   {},
+	"cmd/netlock": {},
+}
+
+// rule is the entry for a package: its own, or that of a parent with a slash.
+func rule(rules map[string][]string, name string) ([]string, bool) {
+	if r, ok := rules[name]; ok {
+		return r, true
+	}
+	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
+		if r, ok := rules[name[:i+1]]; ok {
+			return r, true
+		}
+	}
+	return nil, false
+}
+
+func TestPackagesImportOnlyWhatTheDesignAllows(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = ".."
+	cmd.Env = nil // with the home directory that Go's caches are in
+	var listed, complaints strings.Builder
+	cmd.Stdout, cmd.Stderr = &listed, &complaints
+	if r := finish(t, cmd); r.status != 0 {
+		t.Fatal(complaints.String())
+	}
+	seen := 0
+	for d := json.NewDecoder(strings.NewReader(listed.String())); ; seen++ {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		checkImports(t, strings.TrimPrefix(p.ImportPath, module+"/"), p)
+	}
+	if seen < 10 {
+		t.Errorf("go list knows %d packages", seen)
+	}
+}
+
+func checkImports(t *testing.T, name string, p goPackage) {
+	t.Helper()
+	may, ok := rule(allowed, name)
+	if !ok {
+		t.Errorf("%s: say in this test what it may import", name)
+	}
+	for _, imported := range own(p.Imports) {
+		if !slices.Contains(may, imported) {
+			t.Errorf("%s must not import %s", name, imported)
+		}
+	}
+	inTests, _ := rule(allowedInTests, name)
+	for _, imported := range own(slices.Concat(p.TestImports, p.XTestImports)) {
+		if imported != name && !slices.Contains(may, imported) && !slices.Contains(inTests, imported) {
+			t.Errorf("the tests of %s must not import %s", name, imported)
+		}
+	}
+}

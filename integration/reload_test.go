@@ -1,0 +1,126 @@
+package integration
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// reload has the server read its configuration again and returns what the command said.
+func (s *server) reload() result {
+	s.t.Helper()
+	return run(s.t, binary, "reload", "--state", s.state)
+}
+
+func (s *server) mustReload() {
+	s.t.Helper()
+	if r := s.reload(); r.status != 0 || r.out != "reloaded\n" {
+		s.t.Fatalf("reload: exit status %d: %s", r.status, r.out)
+	}
+}
+
+const agedHour = "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n"
+
+func TestReloadedAgeHoldsForLocksThatAreHeld(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, agedHour)
+	c := s.session(account)
+	taken := time.Now()
+	c.want(257, "MKD /locks/old")
+	s.configure("[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1s\"\n")
+	s.mustReload()
+	other := s.session("other")
+	await(t, "the old lock ends", func() bool { return other.wantEither("MKD /locks/old").code == 257 })
+	if took := time.Since(taken); took < time.Second {
+		t.Errorf("ended after %v", took)
+	}
+	c.want(550, "RMD /locks/old", "taken away", "older than 1s")
+	c.want(257, "PWD") // the session lives on
+}
+
+func TestReloadBySignalTakesNewAccountsAndKeepsSessionsAndLocks(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, agedHour)
+	c := s.session(account)
+	c.want(257, "MKD /locks/a")
+	if _, err := login(s.v4, "newcomer"); err == nil {
+		t.Fatal("an account that there is not")
+	}
+	s.configure(agedHour, "newcomer")
+	s.signal(syscall.SIGHUP)
+	s.log.await(t, "msg=reloaded", 1)
+	s.session("newcomer").want(550, "MKD /locks/a", "held by "+account)
+	c.want(250, "RMD /locks/a")
+}
+
+func TestReloadOfAFileWithAnErrorChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, agedHour)
+	s.errorsExpected = true
+	c := s.session(account)
+	c.want(257, "MKD /locks/a")
+	s.configure("[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1s\"\nmax_agee = \"2s\"\n", "newcomer")
+	r := s.reload()
+	if r.status != 1 || !regexp.MustCompile(`ftplockd\.toml:\d+: .*max_agee`).MatchString(r.out) {
+		t.Errorf("exit status %d: %s", r.status, r.out)
+	}
+	s.signal(syscall.SIGHUP)
+	s.log.await(t, "reload refused, nothing has changed", 2)
+	if !strings.Contains(s.log.String(), "ftplockd.toml:") {
+		t.Errorf("the log does not say where:\n%s", s.log)
+	}
+	c.want(211, "SITE LOCK INFO /locks/a", "expires in 1h0m0s")
+	if _, err := login(s.v4, "newcomer"); err == nil {
+		t.Error("half of the file was taken over")
+	}
+}
+
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, agedHour)
+	s.configure("[locks]\ndirectories = false\n" + agedHour)
+	s.mustReload()
+	s.log.await(t, "key=locks.directories", 1)
+	s.session(account).want(257, "MKD /locks/a")
+	if !s.exists("locks/a") {
+		t.Error("locks.directories changed without a restart")
+	}
+}
+
+func TestRenewedCertificateIsUsedWithoutARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := startServer(t, tlsTables(t, dir, "first")+defaults)
+	name := func() string {
+		c, _, err := connect(s.v4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.t = t
+		defer c.conn.Close()
+		return c.startTLS().PeerCertificates[0].Subject.CommonName
+	}
+	if got := name(); got != "first" {
+		t.Fatal(got)
+	}
+	writeCertificate(t, dir, "second")
+	await(t, "the files are looked at again", func() bool { return name() == "second" })
+	writeCertificate(t, dir, "third")
+	s.mustReload()
+	if got := name(); got != "third" {
+		t.Errorf("after a reload: %s", got)
+	}
+	if err := os.Remove(dir + "/key.pem"); err != nil {
+		t.Fatal(err)
+	}
+	s.errorsExpected = true
+	if r := s.reload(); r.status != 1 {
+		t.Errorf("reload without a key: exit status %d: %s", r.status, r.out)
+	}
+	if got := name(); got != "third" {
+		t.Errorf("after a refused reload: %s", got)
+	}
+}

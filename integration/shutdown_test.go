@@ -1,0 +1,89 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestStopFinishesUploadsAndKeepsLocks(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	idle, busy := s.session("other"), s.session(account)
+	busy.want(257, "MKD /locks/job")
+	busy.want(200, "TYPE I")
+	data, err := busy.open("STOR /upload")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(data, "begun, "); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the upload begins", func() bool { return len(s.unfinished()) == 1 })
+	s.signal(syscall.SIGTERM)
+	idle.wantReply(421)
+	if n, err := io.Copy(io.Discard, idle.r); n != 0 || err != nil {
+		t.Errorf("an idle session after its 421: %d bytes, %v", n, err)
+	}
+	if _, _, err := connect(s.v4); err == nil {
+		t.Error("a server that stops takes connections")
+	}
+	if _, err := io.WriteString(data, "and finished"); err != nil {
+		t.Fatal(err)
+	}
+	data.Close()
+	busy.wantReply(226)
+	s.stopped()
+	if got := s.read("upload"); got != "begun, and finished" {
+		t.Errorf("published %q", got)
+	}
+	if left := s.unfinished(); len(left) != 0 {
+		t.Errorf("left over: %v", left)
+	}
+	s.start()
+	s.session("other").want(550, "MKD /locks/job", "held by "+account)
+	s.session(account).want(250, "RMD /locks/job")
+	s.stop()
+}
+
+// stopped checks how a server ended that was told to stop.
+func (s *server) stopped() {
+	s.t.Helper()
+	s.waitExit()
+	if status := s.cmd.ProcessState.ExitCode(); status != 0 {
+		s.t.Errorf("exit status %d\n%s", status, s.log)
+	}
+	if _, err := os.Lstat(filepath.Join(s.state, "control.sock")); !os.IsNotExist(err) {
+		s.t.Errorf("the control socket is left over: %v", err)
+	}
+}
+
+func TestSecondServerOnOneStateIsRefused(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	want := fmt.Sprintf("ftplockd: another ftplockd (pid %d) uses this state directory\n", s.cmd.Process.Pid)
+	if r := run(t, binary, "--config", s.config); r.status != 1 || r.out != want {
+		t.Errorf("exit status %d: %s", r.status, r.out)
+	}
+	s.session(account).want(257, "MKD /locks/a")
+	if r := run(t, binary, "reload", "--config", s.config); r.status != 0 {
+		t.Errorf("the first server has lost its control socket: %s", r.out)
+	}
+}
+
+func TestServerThatCannotListenSaysSo(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	dir := t.TempDir()
+	r := run(t, binary, "--listen", s.v4, "--root", filepath.Join(dir, "files"), "--state", filepath.Join(dir, "state"))
+	if r.status != 1 || !strings.Contains(r.out, s.v4) || !strings.Contains(r.out, "address already in use") {
+		t.Errorf("exit status %d: %s", r.status, r.out)
+	}
+	if r := run(t, binary, "reload", "--state", filepath.Join(dir, "state")); r.status != 1 || !strings.Contains(r.out, "no server") {
+		t.Errorf("reload without a server: exit status %d: %s", r.status, r.out)
+	}
+}
