@@ -12,7 +12,9 @@
 // a lock is given back on behalf of a session only when its transfers are over.
 //
 // What is not: a client that is killed and whose connections end further apart than delays.hangUp is taken
-// for one that finished, if its data connection ends first.
+// for one that finished, if its data connection ends first. Whether an upload under TLS ended with a close_notify is
+// known of passive connections only. Renaming a directory can give a directory in it the name of a
+// lock; like every one that was not made by MKD it is the host's then.
 //
 // Start reading at session.Command and commands.go.
 package driver
@@ -72,6 +74,7 @@ type Server struct {
 	tls         *tls.Config
 	log         *slog.Logger
 	delays      delays
+	maxLooks    int // how many names a pattern in a listing may look at
 	settings    atomic.Pointer[Settings]
 	ports       dataPorts
 	nextPort    atomic.Uint32
@@ -127,7 +130,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, notes: n, directories: o.Directories, tls: o.TLS, log: o.Log,
 		ports: dataPorts{byPort: make(map[int]*dataListener)}, commands: allCommands(),
-		delays: usualDelays, context: ctx, cancel: cancel,
+		delays: usualDelays, maxLooks: usualLooks, context: ctx, cancel: cancel,
 		sessions: make(map[*session]struct{}), empty: empty,
 	}
 	s.SetSettings(o.Settings)

@@ -339,7 +339,6 @@ type conn struct {
 	net.Conn
 	in      *bufio.Reader
 	private bool // data connections under TLS
-	record  *strings.Builder
 }
 
 func (s *server) dial() *conn  { s.t.Helper(); return s.dialTo(s.addr) }

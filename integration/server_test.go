@@ -57,6 +57,9 @@ func startServer(t testing.TB, config string) *server {
 // newServer prepares a server that is not started.
 func newServer(t testing.TB, config string) *server {
 	t.Helper()
+	if err := sources(); err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	s := &server{
 		t: t, root: filepath.Join(dir, "files"), state: filepath.Join(dir, "state"),
