@@ -54,6 +54,7 @@ func TestPasvTwiceForgetsTheFirstPort(t *testing.T) {
 	}
 	c.port()
 	c.port()
+	c.want("NOOP", "200 *") // the library closes the old port after its reply
 	if n := s.listeners(); n != 1 {
 		t.Errorf("%d passive listeners", n)
 	}
@@ -236,8 +237,10 @@ func TestActiveDataConnections(t *testing.T) {
 			S: 501 *
 			C: EPRT
 			S: 501 *
-			C: PORT 1,2,3
-			S: 501 *
+			C: PORT 127,0,0
+			S: 501 PORT wants h1,h2,h3,h4,p1,p2
+			C: PORT 127,0,0,1,200,1,0
+			S: 501 PORT wants h1,h2,h3,h4,p1,p2
 			C: PORT 127,0,0,1,256,1
 			S: 501 *
 			C: PORT 127,0,0,1,-1,1

@@ -94,7 +94,7 @@ type server struct {
 	driver  *Server
 	table   *lock.Table
 	tree    *files.Tree
-	clock   *lock.FakeClock // goes with the time, and faster if told
+	clock   *lock.FakeClock // stands still but for pass
 	control *control.Listener
 	served  chan error
 }
@@ -117,7 +117,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	for _, change := range changes {
 		change(&o)
 	}
-	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: lock.NewRunningClock(), served: make(chan error, 1)}
+	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: lock.NewFakeClock(), served: make(chan error, 1)}
 	store := s.open(&o)
 	var err error
 	if s.driver, err = New(Options{

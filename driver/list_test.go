@@ -122,7 +122,7 @@ func TestListingsInOrder(t *testing.T) {
 func TestALongListingIsLikeThatOfLs(t *testing.T) {
 	s := start(t)
 	s.write("/d/f", "12345")
-	lately := time.Now().UTC().Add(-time.Hour)
+	lately := s.clock.Now().Wall.UTC().Add(-time.Hour)
 	for _, tt := range []struct{ when, shown string }{
 		{"20200102030405", "Jan  2  2020"},
 		{lately.Format(timeValue), lately.Format("Jan _2 15:04")},

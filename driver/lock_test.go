@@ -157,6 +157,11 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 			S: 550 /dir: there are held locks below it
 			C: DELE /dir
 			S: 550 /dir: is a directory
+			-- it is no lock itself
+			C: MFMT 20200101000000 /dir
+			S: 213 *
+			C: SITE CHMOD 755 /dir
+			S: 200 *
 			-- nothing takes the name of a lock
 			C: RNFR /dir/file
 			S: 350 *

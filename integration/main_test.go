@@ -61,10 +61,10 @@ func runTests(m *testing.M) int {
 }
 
 // build builds the server, with the race detector if the tests have it.
-func build(to string) error {
+func build(to string, flags ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	args := []string{"build", "-o", to}
+	args := append([]string{"build", "-o", to}, flags...)
 	if raceEnabled {
 		args = append(args, "-race")
 	}

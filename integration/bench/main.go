@@ -10,7 +10,8 @@
 // lines. Each is set up for speed: no look-ups of names, no log, sendfile where it can.
 //
 // In each round the servers take turns, in another order each time, so that whatever else the machine does meets all of
-// them. A table has medians over the rounds, with their ratio to vsftpd in parentheses. Tables go to
+// them. A table has medians over the rounds, with their ratio to vsftpd in parentheses. The processor time that the server
+// needed for one pair or file is what a busy machine falsifies least. Tables go to
 // standard output, progress to standard error. With -profile, ftplockd is watched with perf while it is measured.
 //
 // Caveats: client and servers share the machine's processors. No server but ftplockd syncs anything, so only its lines

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// All peers take passive ports from here, outside the kernel's ephemeral range.
-const firstPort, lastPort = 31000, 31999
+// All peers take passive ports from here, outside the kernel's ephemeral range. Many: proftpd does not take one that was used in the last minute.
+const firstPort, lastPort = 10000, 27999
 
 // vsftpd serves its anonymous account. What makes it slow is off: the log, the sandbox, the second
 // process of each session and their namespaces. sendfile is on, as it is by default. 3DES, its default under TLS, is not used. ftp_username needs a home

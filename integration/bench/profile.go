@@ -39,13 +39,16 @@ func watched(p *process, file string, work func() ([]float64, error)) ([]float64
 
 func profileReport(data, file string, values []float64) error {
 	text := fmt.Appendf(nil, "values under perf: %v\n", values)
-	for _, children := range []string{"--no-children", "--children"} {
-		cmd := exec.Command("perf", "report", "-q", "-i", data, "--stdio", "-g", "none", "--percent-limit", "0.5", "--sort", "symbol", children)
+	for _, list := range []struct{ title, children, fields string }{
+		{"each function by itself", "--no-children", "overhead,sym"},
+		{"each function with what it calls", "--children", "overhead_children,overhead,sym"},
+	} {
+		cmd := exec.Command("perf", "report", "-q", "-i", data, "--stdio", "-g", "none", "--percent-limit", "0.5", list.children, "-F", list.fields)
 		out, err := cmd.Output()
 		if err != nil {
 			return fmt.Errorf("perf report: %w", err)
 		}
-		text = fmt.Appendf(text, "\n%s:\n%s", children, out)
+		text = fmt.Appendf(text, "\n%s:\n%s", list.title, out)
 	}
 	return os.WriteFile(file, text, 0o644)
 }

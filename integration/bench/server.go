@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -165,12 +167,16 @@ func (c *contest) work(name string) (dir, root string, err error) {
 	return dir, root, err
 }
 
-// freePort returns an address that nobody listens on, for servers that cannot be told to take any.
+// freePort returns an address that nobody listens on, for servers that cannot be told to take any. It is outside the
+// kernel's ephemeral range, so that no other program is given it meanwhile.
 func freePort() (address string, port int, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", 0, err
+	for range 100 {
+		port = lastPort + 1 + rand.IntN(2000)
+		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		var l net.Listener
+		if l, err = net.Listen("tcp", address); err == nil {
+			return address, port, l.Close()
+		}
 	}
-	a := l.Addr().(*net.TCPAddr)
-	return a.String(), a.Port, l.Close()
+	return "", 0, err
 }
