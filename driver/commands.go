@@ -58,6 +58,7 @@ func allCommands() map[string]command {
 		"MFMT": {param: true, usage: "time path: set the modification time", run: (*session).mfmt},
 		"MLST": {usage: "[path]: facts about it", run: (*session).mlst},
 		"HASH": {param: true, usage: "path: its digest, see OPTS HASH", run: (*session).hashCommand},
+		"COMB": {param: true, usage: "path parts: append the parts to the file, and remove them", run: (*session).comb},
 		"AVBL": {usage: "[path]: bytes available", run: (*session).avbl},
 
 		"TYPE": {param: true, usage: "A or I", run: (*session).typeCommand},
@@ -82,7 +83,7 @@ func allCommands() map[string]command {
 	for verb := range hashVerbs {
 		all[verb] = command{param: true, usage: "path: its digest", run: (*session).xhash}
 	}
-	for _, verb := range []string{"SMNT", "CCC", "COMB", "LANG", "HOST", "ADAT", "MIC", "CONF", "ENC"} {
+	for _, verb := range []string{"SMNT", "CCC", "LANG", "HOST", "ADAT", "MIC", "CONF", "ENC"} {
 		all[verb] = command{open: true, run: fixed(502, "this server does not know "+verb)}
 	}
 	return all
@@ -140,7 +141,7 @@ func (s *session) restCommand(cmd control.Command) control.Decision {
 
 // feat is FEAT (RFC 2389).
 func (s *session) feat(control.Command) control.Decision {
-	lines := []string{"CLNT", "EPRT", "EPSV", "MDTM", "MFMT", s.facts.feature(), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL"}
+	lines := []string{"CLNT", "COMB", "EPRT", "EPSV", "MDTM", "MFMT", s.facts.feature(), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL"}
 	if s.server.tls != nil {
 		lines = append(lines, "AUTH TLS", "PBSZ", "PROT")
 	}

@@ -222,7 +222,7 @@ func TestFeatAndHelp(t *testing.T) {
 		S: 214 Syntax: MKD path: *
 		C: HELP NONE
 		S: 502 unknown command 'NONE'
-		C: HELP COMB
+		C: HELP SMNT
 		S: 502 *
 		C: NONE
 		S: 500 'NONE' is no command that this server knows

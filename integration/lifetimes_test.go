@@ -93,12 +93,13 @@ max_age = "1h"
 max_idle = "6m"
 `)
 	c := s.session(account)
-	c.want(257, "MKD /phone_lock")
+	c.want(257, "MKD /data")
+	c.want(257, "MKD /data/phone_lock")
 	c.want(257, "MKD /idle/job")
 	clock.pass(6 * time.Minute)
 	clock.step(12*time.Second, 12*time.Second)
 	for line, want := range map[string]string{
-		"RMD /phone_lock": "/phone_lock: taken away 1?s ago: older than 6m0s",
+		"RMD /data/phone_lock": "/data/phone_lock: taken away 1?s ago: older than 6m0s",
 		"RMD /idle/job":   "/idle/job: taken away 1?s ago: no sign of life for 6m0s",
 	} {
 		got := c.want(550, line).text

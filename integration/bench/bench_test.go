@@ -136,6 +136,10 @@ func TestProcessorTime(t *testing.T) {
 			t.Errorf("%q: %v, want %v", content, got, want)
 		}
 	}
+	then := spent{"old": 5, "ended": 100}
+	if got := (spent{"old": 7, "new": 3}).since(then); got != 5 {
+		t.Errorf("%v since then, want 5ns", got)
+	}
 	if each(time.Second, 0) != 0 || each(10, 4) != 2.5 {
 		t.Error("what each costs is wrong")
 	}

@@ -11,16 +11,29 @@ import (
 	"time"
 )
 
-// cpuOf returns how long the threads of a server that there are now, in all of its processes, have been on a processor.
-// Unlike what a clock on the wall says of a rate, it hardly depends on what else the machine does.
-func cpuOf(p *process) (total time.Duration) {
+// spent is how long each thread of a server has been on a processor, by the thread's directory in /proc. Unlike a rate,
+// which goes by a clock on the wall, it hardly depends on what else the machine does.
+type spent map[string]time.Duration
+
+// spentBy looks at all processes of the server.
+func spentBy(p *process) spent {
+	now := make(spent)
 	for _, pid := range family(p.cmd.Process.Pid) {
-		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is well-formed
-		for _, file := range threads {
-			if content, err := os.ReadFile(file); err == nil { // else it has ended
-				total += onProcessor(content)
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is well-formed
+		for _, thread := range threads {
+			if content, err := os.ReadFile(thread + "/schedstat"); err == nil { // else it has ended
+				now[thread] = onProcessor(content)
 			}
 		}
+	}
+	return now
+}
+
+// since adds up what was spent since then. Threads that have ended meanwhile are not in it: mostly they are those of
+// sessions from before.
+func (s spent) since(then spent) (total time.Duration) {
+	for thread, d := range s {
+		total += d - then[thread]
 	}
 	return total
 }

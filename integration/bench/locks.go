@@ -18,7 +18,7 @@ func ownLocks(ctx context.Context, p *process, n int, d time.Duration) ([]float6
 	}
 	defer all.close()
 	took := make([][]time.Duration, n)
-	cpu := cpuOf(p)
+	before := spentBy(p)
 	elapsed, err := all.work(d, func(i int, c *client, until time.Time) (err error) {
 		took[i], err = c.pairs(fmt.Sprintf("%s/lock-%d", p.locks, i), until)
 		return err
@@ -26,7 +26,7 @@ func ownLocks(ctx context.Context, p *process, n int, d time.Duration) ([]float6
 	if err != nil {
 		return nil, err
 	}
-	cpu = cpuOf(p) - cpu
+	cpu := spentBy(p).since(before)
 	return append(rates(took, elapsed), each(cpu, len(slices.Concat(took...)))), nil
 }
 

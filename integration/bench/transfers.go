@@ -52,7 +52,7 @@ func transfers(ctx context.Context, p *process, j job, n int, d time.Duration) (
 		}
 	}
 	counts := make([]int, n)
-	cpu := cpuOf(p)
+	before := spentBy(p)
 	elapsed, err := all.work(d, func(i int, c *client, until time.Time) error {
 		for time.Now().Before(until) || counts[i] == 0 {
 			if err := c.transfer(ctx, j, fileOf(p, i)); err != nil {
@@ -62,7 +62,7 @@ func transfers(ctx context.Context, p *process, j job, n int, d time.Duration) (
 		}
 		return nil
 	})
-	cpu = cpuOf(p) - cpu
+	cpu := spentBy(p).since(before)
 	for i, c := range all { // a large file is best gone before it is written to the disk
 		err = errors.Join(err, c.do("DELE "+fileOf(p, i)))
 	}
