@@ -143,6 +143,27 @@ type Rule struct {
 	LockDelay    time.Duration // nobody gets it for so long after it was taken away
 	Release      ReleasePolicy // "" is ReleaseUser
 	AllowCwd     bool          // anyone may change into the lock directory
+	Contention   *Contention   // for those who want it while others hold it; nil: the defaults. Never set in a Hold
+}
+
+// QueuePolicy says whether clients that try again and again have a place in the queue.
+type QueuePolicy string
+
+// The queue policies.
+const (
+	QueueFair QueuePolicy = "fair"
+	QueueOff  QueuePolicy = "off" // only those that wait have a place
+)
+
+// Contention says what becomes of those who want a lock that others hold. The zero value is the defaults.
+type Contention struct {
+	Wait         time.Duration // how long AcquireOrWait waits; 0: not at all
+	Queue        QueuePolicy   // "" is QueueFair
+	QueueHold    time.Duration // how long a freed lock is kept for one that polls, at most; 0: not at all
+	Reentrant    bool          // the holding session may take it again, and again
+	Shared       []string      // the accounts that may hold it together
+	ReadersShare bool          // with no Shared: the sessions that may only read hold it together, see SetReader
+	Limit        int           // at most so many locks of the rule directly below one directory; 0: any number
 }
 
 // Hold is one grant of a name. Rule is a copy of the rule it was granted under,
@@ -153,6 +174,7 @@ type Hold struct {
 	Acquired Instant // when it was granted
 	Renewed  Instant // when its age was last counted from anew; Acquired at first
 	Rule     Rule
+	Shared   bool // others may hold the name at the same time, who share it, too
 	// Ended is when the acquiring connection ended, while the hold waits for its
 	// Grace; zero otherwise.
 	Ended Instant

@@ -45,6 +45,7 @@ type Table struct {
 	accounts   map[string]*account
 	generation SessionID
 	lastID     SessionID
+	tickets    uint64 // the last one that was given for a place in a queue
 }
 
 // exclusion is a name at or below which nothing is granted for now.
