@@ -15,8 +15,8 @@ type search struct {
 // age or an idle time loses it in the end; that is no way out of a deadlock, only its price.
 func (s *Session) deadlockLocked(n Name, rule Rule, c *Contention) error {
 	look := search{table: s.table, back: s, seen: make(map[*Session]bool)}
-	if !look.stuck(n, rule, c) || len(look.chain) < 2 {
-		return nil // a chain of one: it is the session itself that holds the lock
+	if !look.stuck(n, rule, c) {
+		return nil
 	}
 	return &DeadlockError{Chain: look.chain}
 }

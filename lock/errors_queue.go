@@ -60,7 +60,7 @@ type Link struct {
 // DeadlockError says that a session would wait for itself. It matches ErrHeld.
 type DeadlockError struct {
 	// Chain begins with the lock that was asked for; its holder waits or polls for the next one, and so on;
-	// the last one is held by the session itself.
+	// the last one is held by the session itself. Under a limit it begins with one of the locks that fill it.
 	Chain []Link
 }
 
@@ -69,11 +69,11 @@ func (e *DeadlockError) Error() string { return e.Text(func(n Name) string { ret
 // Text is Error with the names as show has them.
 func (e *DeadlockError) Text(show func(Name) string) string {
 	var b strings.Builder
-	b.WriteString("deadlock: it is held by " + e.Chain[0].Holder.String())
-	for _, link := range e.Chain[1 : len(e.Chain)-1] {
-		b.WriteString(", who waits for " + show(link.Name) + ", held by " + link.Holder.String())
+	b.WriteString("deadlock: " + show(e.Chain[0].Name) + " is")
+	for i, link := range e.Chain[1:] {
+		b.WriteString(" held by " + e.Chain[i].Holder.String() + ", who waits for " + show(link.Name) + ", which is")
 	}
-	b.WriteString(", who waits for " + show(e.Chain[len(e.Chain)-1].Name) + ", which is yours")
+	b.WriteString(" yours")
 	return b.String()
 }
 
