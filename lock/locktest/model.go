@@ -59,7 +59,8 @@ type held struct {
 func Model() porcupine.Model { return model(0, partition(func(n lock.Name) lock.Name { return n })) }
 
 // LimitModel is Model for locks of which there may be so many at a time directly below one directory. Each
-// directory is checked on its own.
+// directory is checked on its own. Tokens are not looked at: of two names they need not grow in the order in which others
+// were refused.
 func LimitModel(limit int) porcupine.Model { return model(limit, partition(lock.Name.Parent)) }
 
 func model(limit int, partition func([]porcupine.Operation) [][]porcupine.Operation) porcupine.Model {
@@ -106,7 +107,7 @@ func (s held) after(limit int, in Input, out Output) (after held, possible bool)
 		rest := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return l == own(false) || l == own(true) })
 		return held{strings.Join(rest, "\n"), s.token}, len(rest) < len(lines)
 	}
-	possible = out.Token == 0 || out.Token > s.token
+	possible = out.Token == 0 || out.Token > s.token || limit > 0
 	names := make(map[string]bool)
 	for _, l := range lines {
 		fields := strings.Fields(l)
