@@ -102,3 +102,22 @@ func TestNoDeadlockWithWhoTriedOnceOnly(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A deadlock that a grant makes is seen by the next try of who got it, and by others not taken for theirs.
+func TestADeadlockThatAGrantMakes(t *testing.T) {
+	w := newWorld(t, ways(lock.Contention{QueueHold: 15 * time.Second}))
+	a, b, other := w.open("a"), w.open("b"), w.open("other")
+	w.acquire(a, "/locks/1")
+	w.acquire(other, "/locks/2")
+	w.polls(b, "/locks/1", 2, time.Second)
+	w.polls(b, "/locks/2", 2, time.Second)
+	a.SetWait(time.Minute)
+	w.waitsIn(a, "/locks/2")
+	w.release(other, "/locks/2", nil)
+	w.acquire(b, "/locks/2")
+	var deadlock *lock.DeadlockError
+	if err := w.refused(other, "/locks/2", lock.ErrHeld); errors.As(err, &deadlock) {
+		t.Error(err)
+	}
+	w.deadlocks(b, "/locks/1", "deadlock: /locks/1 is held by a@192.0.2.1, who waits for /locks/2, which is yours")
+}

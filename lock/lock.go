@@ -3,9 +3,10 @@
 // Its types: a [Name] is a path in the served tree; a [Rule] says how locks of
 // some names live; a [Hold] is one grant of a name to one [Owner], marked with a
 // fencing [Token]; a [Store] makes changes atomic and lasting; a [Table] is the
-// one owner of lock state in a process, and a [Session] is what a client is to it.
+// one owner of lock state in a process, a [Session] is what a client is to it, and a [Waiting] what it waits for.
 //
 // What is promised: of the holds of one name at most one is exclusive at any time;
+// who waits or polls for a lock gets it before everybody who came later and wants the same;
 // tokens of one server grow with every grant, across releases and restarts; a hold
 // is ended by its token and never by its name alone, so that nothing ends a newer
 // hold by mistake.

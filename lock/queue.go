@@ -167,7 +167,8 @@ func (t *Table) refreshLocked(n Name, rule Rule, c *Contention) {
 	t.pruneLocked(home)
 }
 
-// triedLocked notes a try in vain of a session that polls. The second one within a minute gives it a place.
+// triedLocked notes a try in vain of a session that polls. The second one within a minute gives it a place; what is
+// older has been forgotten.
 func (s *Session) triedLocked(n Name, rule Rule, c *Contention, now time.Duration) {
 	t := s.table
 	shared := s.sharesLocked(c)
@@ -175,7 +176,7 @@ func (s *Session) triedLocked(n Name, rule Rule, c *Contention, now time.Duratio
 	en := s.entryLocked(q, n)
 	if en == nil {
 		en = s.foundLocked(q.seen, n)
-		if en != nil && now-en.last < forgotten {
+		if en != nil {
 			q.seen = slices.DeleteFunc(q.seen, func(other *entry) bool { return other == en })
 			s.ownLocked(en, shared, now)
 			t.joinLocked(en, rule, c)
