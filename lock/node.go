@@ -29,8 +29,7 @@ type node struct {
 	place               int           // its index in the agenda, from 1; 0: not in it
 	outside             *Event        // the newest change from outside that came while busy
 	failure             *failure      // of the last attempts to end it
-	queues              []*queue      // of those who want the name, and under a limit of those who want one directly below it
-	leavers             []*Waiting    // who waits for its members to go
+	wants               *wants        // nil: nobody wants it
 }
 
 // held is a hold that stands.
@@ -93,7 +92,7 @@ func (t *Table) pruneLocked(e *node) {
 
 func (e *node) unused() bool {
 	return len(e.holds) == 0 && !e.busy && e.pins == 0 && e.child == nil &&
-		e.delayedTo == 0 && e.lingerTo == 0 && len(e.queues) == 0 && len(e.leavers) == 0
+		e.delayedTo == 0 && e.lingerTo == 0 && e.wants == nil
 }
 
 // countLocked brings occupied in line with the holds, and the counts above with it. A lock

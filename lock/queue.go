@@ -42,8 +42,36 @@ type entry struct {
 	keptTo  time.Duration // with turn, if it polls: until when
 }
 
+// wants is who wants something of a node.
+type wants struct {
+	queues  []*queue   // of those who want its name, and under a limit of those who want one directly below it
+	leavers []*Waiting // who waits for its members to go
+}
+
 // contended reports whether somebody wants e or a place below it, or waits for it to be left.
-func (e *node) contended() bool { return len(e.queues) > 0 || len(e.leavers) > 0 }
+func (e *node) contended() bool { return e.wants != nil }
+
+func (e *node) queues() []*queue {
+	if e.wants == nil {
+		return nil
+	}
+	return e.wants.queues
+}
+
+func (e *node) leavers() []*Waiting {
+	if e.wants == nil {
+		return nil
+	}
+	return e.wants.leavers
+}
+
+// want says who wants something of e from now on.
+func (e *node) want(queues []*queue, leavers []*Waiting) {
+	e.wants = nil
+	if len(queues) > 0 || len(leavers) > 0 {
+		e.wants = &wants{queues, leavers}
+	}
+}
 
 // homeOf returns the name that the queue of n hangs on, and what the queue is marked with.
 func homeOf(n Name, rule Rule, c *Contention) (home Name, match string) {
@@ -57,14 +85,14 @@ func homeOf(n Name, rule Rule, c *Contention) (home Name, match string) {
 func (t *Table) queueLocked(n Name, rule Rule, c *Contention) *queue {
 	home, match := homeOf(n, rule, c)
 	e := t.nodes[home]
-	if e == nil || len(e.queues) == 0 {
+	if e == nil || len(e.queues()) == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(e.queues, func(q *queue) bool { return q.match == match })
+	i := slices.IndexFunc(e.queues(), func(q *queue) bool { return q.match == match })
 	if i < 0 {
 		return nil
 	}
-	return e.queues[i]
+	return e.queues()[i]
 }
 
 // openQueueLocked returns the queue of n, new if need be, and where it hangs.
@@ -74,7 +102,7 @@ func (t *Table) openQueueLocked(n Name, rule Rule, c *Contention) (*node, *queue
 	q := t.queueLocked(n, rule, c)
 	if q == nil {
 		q = &queue{match: match, limit: c.Limit, hold: c.QueueHold}
-		home.queues = append(home.queues, q)
+		home.want(append(home.queues(), q), home.leavers())
 	}
 	return home, q
 }
@@ -239,7 +267,7 @@ func (q *queue) place(en *entry) Place {
 // contentionDue says when something is over for one of those who want e.
 func (e *node) contentionDue() time.Duration {
 	due := neverEnds
-	for _, q := range e.queues {
+	for _, q := range e.queues() {
 		for _, en := range q.seen {
 			due = min(due, later(en.last, forgotten))
 		}
@@ -251,7 +279,7 @@ func (e *node) contentionDue() time.Duration {
 			}
 		}
 	}
-	for _, w := range e.leavers {
+	for _, w := range e.leavers() {
 		due = min(due, w.due())
 	}
 	return due
@@ -266,14 +294,14 @@ func (t *Table) armContentionLocked(e *node) {
 
 // callLate has those look whose waiting is over.
 func (e *node) callLate(now time.Duration) {
-	for _, q := range e.queues {
+	for _, q := range e.queues() {
 		for _, en := range q.entries {
 			if w := en.waiting; w != nil && w.due() <= now {
 				w.call(true)
 			}
 		}
 	}
-	for _, w := range e.leavers {
+	for _, w := range e.leavers() {
 		if w.due() <= now {
 			w.call(true)
 		}
@@ -282,14 +310,14 @@ func (e *node) callLate(now time.Duration) {
 
 // callLeavers has those look that wait for the members of e to go.
 func (e *node) callLeavers() {
-	for _, w := range e.leavers {
+	for _, w := range e.leavers() {
 		w.call(false)
 	}
 }
 
 // waitingLocked says how many are in the queue for e.
 func (t *Table) waitingLocked(e *node) int {
-	if len(e.queues) == 0 && (e.parent == nil || len(e.parent.queues) == 0) {
+	if len(e.queues()) == 0 && (e.parent == nil || len(e.parent.queues()) == 0) {
 		return 0
 	}
 	i, ok := t.rules.find(e.name)
@@ -304,11 +332,11 @@ func (t *Table) requeueLocked() {
 	var all, seen []*entry
 	homes := make(map[*node]struct{})
 	for _, e := range t.nodes {
-		for _, q := range e.queues {
+		for _, q := range e.queues() {
 			all, seen = append(all, q.entries...), append(seen, q.seen...)
 		}
-		if len(e.queues) > 0 {
-			e.queues = nil
+		if len(e.queues()) > 0 {
+			e.want(nil, e.leavers())
 			homes[e] = struct{}{}
 		}
 	}

@@ -114,7 +114,7 @@ func (r *reckoning) of(n Name) opening {
 // passOnLocked gives turns to those whose turn it is after something about e has changed.
 func (t *Table) passOnLocked(e *node) {
 	t.passLocked(e)
-	if p := e.parent; p != nil && len(p.queues) > 0 {
+	if p := e.parent; p != nil && len(p.queues()) > 0 {
 		t.passLocked(p)
 		t.armLocked(p)
 	}
@@ -123,11 +123,11 @@ func (t *Table) passOnLocked(e *node) {
 // passLocked gives turns to those in the queues of home whose turn it is, and takes them from others. It
 // leaves to the caller to arm and prune home.
 func (t *Table) passLocked(home *node) {
-	if len(home.queues) == 0 {
+	if len(home.queues()) == 0 {
 		return
 	}
 	now := t.clock.Now().Boot
-	home.queues = slices.DeleteFunc(home.queues, func(q *queue) bool {
+	left := slices.DeleteFunc(home.queues(), func(q *queue) bool {
 		q.forgetLocked(now)
 		r := t.reckonLocked(home, q, now)
 		for _, en := range q.entries {
@@ -138,9 +138,7 @@ func (t *Table) passLocked(home *node) {
 		}
 		return len(q.entries) == 0 && len(q.seen) == 0
 	})
-	if len(home.queues) == 0 {
-		home.queues = nil
-	}
+	home.want(left, home.leavers())
 }
 
 // idles reports whether nothing is ever kept for the entry.

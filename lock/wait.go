@@ -129,7 +129,7 @@ func (w *Waiting) endLocked() {
 		return
 	}
 	if e := t.nodes[w.name]; e != nil {
-		e.leavers = slices.DeleteFunc(e.leavers, func(other *Waiting) bool { return other == w })
+		e.want(e.queues(), slices.DeleteFunc(e.leavers(), func(other *Waiting) bool { return other == w }))
 		t.armLocked(e)
 		t.pruneLocked(e)
 	}
@@ -204,7 +204,7 @@ func (s *Session) lingerLocked(e *node, wake func()) *Waiting {
 	now := s.table.clock.Now().Boot
 	w := &Waiting{session: s, name: e.name, wake: wake, began: now, until: later(now, s.patience)}
 	s.waits = append(s.waits, w)
-	e.leavers = append(e.leavers, w)
+	e.want(e.queues(), append(e.leavers(), w))
 	s.table.armLocked(e)
 	return w
 }
