@@ -84,6 +84,34 @@ func TestALimitThatIsRaisedLetsOthersIn(t *testing.T) {
 	x.gets()
 }
 
+func TestALimitThatIsMadeKeepsTheOrderOverNames(t *testing.T) {
+	for range 10 { // the table goes through its names in any order
+		w := newWorld(t, slots(0))
+		s := w.open("a")
+		var all []*waiter
+		for _, n := range []lock.Name{"/slots/p/1", "/slots/p/2", "/slots/p/3"} {
+			w.acquire(s, n)
+		}
+		for _, n := range []lock.Name{"/slots/p/2", "/slots/p/3", "/slots/p/1"} {
+			all = append(all, w.waits("b", n))
+		}
+		if err := w.SetRules(ctx, rulesOf(t, slots(1))); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []lock.Name{"/slots/p/1", "/slots/p/2", "/slots/p/3"} {
+			w.release(s, n, nil)
+		}
+		for i, x := range all {
+			for _, behind := range all[i+1:] {
+				behind.stillWaits()
+			}
+			x.gets()
+			w.release(x.s, x.name, nil)
+		}
+		w.empty()
+	}
+}
+
 // A marker is a lock that is never given back: whatever ran once does not run again.
 func TestAMarkerStandsUntilAnAdministratorBreaksIt(t *testing.T) {
 	rule := lock.Rule{Match: "/done/*", Contention: &fair}

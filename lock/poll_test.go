@@ -100,6 +100,20 @@ func TestAFreedLockIsKeptForThreeIntervals(t *testing.T) {
 	}
 }
 
+func TestAQuickSecondTryDoesNotCostThePlace(t *testing.T) {
+	w := newWorld(t, ways(fair))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	b := w.open("b")
+	w.polls(b, "/locks/x", 3, 4*time.Second)
+	w.clock.Advance(100 * time.Millisecond)
+	w.polls(b, "/locks/x", 1, 0)
+	w.release(s, "/locks/x", nil)
+	w.clock.Advance(4 * time.Second)
+	w.refused(w.open("newcomer"), "/locks/x", lock.ErrHeld)
+	w.acquire(b, "/locks/x")
+}
+
 func TestADeadPollerDelaysTheOthersOnce(t *testing.T) {
 	w := newWorld(t, ways(lock.Contention{QueueHold: 15 * time.Second, Wait: time.Minute}))
 	s := w.open("a")
@@ -208,6 +222,16 @@ func TestQueueOffKeepsNoPlaces(t *testing.T) {
 	}
 }
 
+func TestWithoutAHoldWaitersNeedNotWaitForPollers(t *testing.T) {
+	w := newWorld(t, ways(lock.Contention{Wait: time.Minute}))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	w.polls(w.open("b"), "/locks/x", 2, time.Second)
+	x := w.waits("c", "/locks/x")
+	w.release(s, "/locks/x", nil)
+	x.gets()
+}
+
 func TestPollersAndWaitersShareOneQueue(t *testing.T) {
 	w := newWorld(t, ways(lock.Contention{QueueHold: 15 * time.Second, Wait: 10 * time.Minute}))
 	s := w.open("a")
@@ -234,7 +258,7 @@ func TestReloadWithoutAQueueForgetsPollers(t *testing.T) {
 	w.acquire(s, "/locks/x")
 	w.polls(w.open("b"), "/locks/x", 2, time.Second)
 	w.polls(w.open("c"), "/locks/x", 1, 0)
-	if err := w.SetRules(ctx, rulesOf(t, ways(lock.Contention{Queue: lock.QueueOff}))); err != nil {
+	if err := w.SetRules(ctx, rulesOf(t, ways(lock.Contention{Queue: lock.QueueOff, QueueHold: 15 * time.Second}))); err != nil {
 		t.Fatal(err)
 	}
 	w.release(s, "/locks/x", nil)

@@ -190,6 +190,23 @@ func TestSharedHoldsEndOneByOne(t *testing.T) {
 	w.empty()
 }
 
+func TestAReaderWhoJoinsDoesNotEndTheDelay(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/locks/**", LockDelay: 5 * time.Second, Contention: &together})
+	one, two, three := w.reader("a"), w.reader("b"), w.reader("c")
+	w.acquire(one, "/locks/x")
+	lost := w.acquire(two, "/locks/x")
+	if err := w.Break(ctx, "/locks/x", lost.Token, lock.Owner{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.acquire(three, "/locks/x")
+	w.release(three, "/locks/x", nil)
+	w.release(one, "/locks/x", nil)
+	wantText(t, w.refused(w.open("w"), "/locks/x", lock.ErrHeld), "kept back for 5s after it was taken away")
+	w.clock.Advance(5 * time.Second)
+	w.expires()
+	w.acquire(w.open("w"), "/locks/x")
+}
+
 func TestAdoptionKeepsAHoldShared(t *testing.T) {
 	w := newWorld(t, ways(lock.Contention{ReadersShare: true}))
 	one := w.job("a", "job")

@@ -353,6 +353,27 @@ func TestReloadKeepsTheOrder(t *testing.T) {
 	w.empty()
 }
 
+func TestReloadLeavesNothingOfForgottenQueues(t *testing.T) {
+	for range 50 { // the table goes through its names in any order
+		w := newWorld(t, ways(lock.Contention{QueueHold: time.Minute}))
+		s, poller := w.open("a"), w.open("b")
+		names := []lock.Name{"/locks/z", "/locks/a", "/locks/a/b", "/locks/y"}
+		for _, n := range names {
+			w.acquire(s, n)
+			w.polls(poller, n, 2, time.Second)
+		}
+		for i := range names {
+			w.release(s, names[len(names)-1-i], nil)
+		}
+		if err := w.SetRules(ctx, rulesOf(t, ways(lock.Contention{Queue: lock.QueueOff}))); err != nil {
+			t.Fatal(err)
+		}
+		if n := lock.Nodes(w.Table); n != 1 {
+			t.Fatalf("%d names are remembered", n)
+		}
+	}
+}
+
 func TestARestartForgetsTheQueue(t *testing.T) {
 	w := newWorld(t, ways(usual))
 	w.acquire(w.open("a"), "/locks/x")
