@@ -354,7 +354,7 @@ func TestReloadKeepsTheOrder(t *testing.T) {
 }
 
 func TestReloadLeavesNothingOfForgottenQueues(t *testing.T) {
-	for range 50 { // the table goes through its names in any order
+	for range 300 { // the table goes through its names in any order
 		w := newWorld(t, ways(lock.Contention{QueueHold: time.Minute}))
 		s, poller := w.open("a"), w.open("b")
 		names := []lock.Name{"/locks/z", "/locks/a", "/locks/a/b", "/locks/y"}
@@ -457,4 +457,26 @@ func TestWaitingEndsByTimeAlsoForALockThatCannotEndYet(t *testing.T) {
 	w.clock.Advance(50 * time.Millisecond)
 	w.expires()
 	y.gets()
+}
+
+// The same of a lock that only a publication keeps.
+func TestWaitingEndsByTimeAlsoForALockThatIsPublished(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/locks/*", MaxAge: 10 * time.Second, Contention: &usual})
+	h := w.acquire(w.open("a"), "/locks/x")
+	err := w.Publish(ctx, "/locks/x", h.Token, func() error {
+		x := w.waits("c", "/locks/x")
+		w.clock.Advance(10 * time.Second)
+		w.expires()
+		if in, ok := w.NextExpiry(); !ok || in != 20*time.Second {
+			t.Errorf("next look in %v, %v", in, ok)
+		}
+		w.clock.Advance(20 * time.Second)
+		w.expires()
+		x.fails(lock.ErrHeld)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.expires("/locks/x")
 }
