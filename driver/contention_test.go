@@ -371,6 +371,43 @@ func TestTheHolderMayTakeItAgain(t *testing.T) {
 	b.says("MKD /locks/x", "257 *")
 }
 
+func TestAWaitingMkdIsASignOfLife(t *testing.T) {
+	s := contend(t, true, lock.Rule{Match: "/kept/*", Contention: &patient}, lock.Rule{Match: "/locks/*", MaxIdle: 30 * time.Second})
+	a, b := s.as("a"), s.as("b")
+	a.says("MKD /kept/x", "257 *")
+	b.says("MKD /locks/y", "257 *")
+	b.send("MKD /kept/x")
+	s.await("/kept/x", 1)
+	s.clock.Advance(40 * time.Second)
+	s.table.Expire(context.Background())
+	if _, held := s.table.Get("/locks/y"); !held {
+		t.Fatal("the lock of the session that waits was taken for idle")
+	}
+	a.says("RMD /kept/x", "250 *")
+	b.reads("257 *")
+	s.clock.Advance(40 * time.Second)
+	s.table.Expire(context.Background())
+	if _, held := s.table.Get("/locks/y"); held {
+		t.Error("the wait is over, and the lock is not taken for idle")
+	}
+}
+
+func TestNoLockIsGrantedWhereItsDirectoryHasGoneMeanwhile(t *testing.T) {
+	s := contend(t, false, lock.Rule{Match: "**/*_lock", Contention: &patient})
+	a, b := s.as("a"), s.as("b")
+	a.says("MKD /plain/x_lock", "257 *")
+	b.send("MKD /plain/x_lock")
+	s.await("/plain/x_lock", 1)
+	if err := os.Remove(filepath.Join(s.root, "plain")); err != nil {
+		t.Fatal(err)
+	}
+	a.says("RMD /plain/x_lock", "250 *")
+	b.reads("550 /plain/x_lock: no such directory to make it in")
+	if _, held := s.table.Get("/plain/x_lock"); held {
+		t.Error("it is held")
+	}
+}
+
 // TestHandOver measures what lies between the RMD and the 257 of the next of 16 that wait.
 func TestHandOver(t *testing.T) {
 	for _, directories := range []bool{true, false} {

@@ -480,3 +480,21 @@ func TestWaitingEndsByTimeAlsoForALockThatIsPublished(t *testing.T) {
 	}
 	w.expires("/locks/x")
 }
+
+func TestTheLastMemberLetsALockEndThatIsWaitedToBeReleased(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxAge: 10 * time.Second})
+	s, member := w.open("a"), w.open("b")
+	w.acquire(s, "/g/x")
+	w.acquire(member, "/g/x/1")
+	s.SetWait(time.Hour)
+	if _, waiting, err := s.ReleaseOrWait(ctx, "/g/x", func() {}); waiting == nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(10 * time.Second)
+	w.expires()
+	w.release(member, "/g/x/1", nil)
+	if in, ok := w.NextExpiry(); !ok || in != 0 {
+		t.Errorf("next look in %v, %v", in, ok)
+	}
+	w.expires("/g/x")
+}
