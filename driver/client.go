@@ -89,9 +89,10 @@ func (c *client) isStatus(view string) bool {
 
 // made says what MKD did.
 type made struct {
-	lock bool // a lock was taken; otherwise a directory was made
-	name lock.Name
-	hold lock.Hold
+	lock    bool // a lock was taken; otherwise a directory was made
+	name    lock.Name
+	hold    lock.Hold
+	waiting *lock.Waiting // not nil: it waits for the lock
 }
 
 // make is MKD: it takes the lock of that name, or makes a directory where no rule says lock.
@@ -111,11 +112,19 @@ func (c *client) make(ctx context.Context, view string) (made, error) {
 			return made{}, err
 		}
 	}
-	h, err := c.locks.Acquire(ctx, n)
-	if err == nil && !c.server.directories {
-		err = c.undoUnlessRoofed(ctx, n, h)
+	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.session.conn.Wake)
+	if err == nil && waiting == nil {
+		err = c.roofed(ctx, n, h)
 	}
-	return made{lock: true, name: n, hold: h}, err
+	return made{lock: true, name: n, hold: h, waiting: waiting}, err
+}
+
+// roofed sees to it that a lock which was just taken lies in a directory.
+func (c *client) roofed(ctx context.Context, n lock.Name, h lock.Hold) error {
+	if c.server.directories { // the store did
+		return nil
+	}
+	return c.undoUnlessRoofed(ctx, n, h)
 }
 
 // undoUnlessRoofed gives back a lock without a directory if there is no directory that it could lie in.
@@ -158,39 +167,53 @@ func (c *client) makeDirectory(n lock.Name) error {
 	return c.tree().Mkdir(string(n), 0o777)
 }
 
-// unmake is RMD: it gives a lock back, or removes an empty directory. It reports whether it was a lock.
-func (c *client) unmake(ctx context.Context, view string) (wasLock bool, err error) {
+// unmade says what RMD did.
+type unmade struct {
+	lock    bool // a lock was given back; otherwise a directory was removed
+	name    lock.Name
+	holds   []lock.Hold   // that stood
+	again   int           // how many more RMDs it needs
+	waiting *lock.Waiting // not nil: it waits for the lock's members to go
+}
+
+// unmake is RMD: it gives a lock back, or removes an empty directory.
+func (c *client) unmake(ctx context.Context, view string) (unmade, error) {
 	n, err := c.resolve(view)
 	if err != nil {
-		return false, err
+		return unmade{}, err
 	}
 	if c.isLock(n) {
 		s, _ := c.table().Get(n)
-		if err := c.locks.Release(ctx, n); err != nil {
-			return true, err
+		u := unmade{lock: true, name: n, holds: s.Holds}
+		if u.again, u.waiting, err = c.locks.ReleaseOrWait(ctx, n, c.session.conn.Wake); err == nil && u.waiting == nil {
+			c.server.dropNotes(n, u.holds)
 		}
-		c.server.dropNotes(n, s.Holds)
-		return true, nil
+		return u, err
 	}
+	return unmade{}, c.removeDirectory(ctx, n, view)
+}
+
+// removeDirectory is RMD of what is no lock.
+func (c *client) removeDirectory(ctx context.Context, n lock.Name, view string) error {
 	switch {
 	case c.isStatus(view):
-		return false, errReserved
+		return errReserved
 	case n == "/":
-		return false, errRoot
+		return errRoot
 	case c.isNeeded(n):
-		return false, errNeeded
+		return errNeeded
 	case c.inLock(n):
-		return false, errInsideLock
+		return errInsideLock
 	case !c.account.Write:
-		return false, errReadOnly
+		return errReadOnly
 	}
-	err = c.undisturbed(ctx, []lock.Name{n}, func() error { return c.tree().Rmdir(string(n)) })
+	err := c.undisturbed(ctx, []lock.Name{n}, func() error { return c.tree().Rmdir(string(n)) })
 	if errors.Is(err, syscall.ENOTDIR) {
 		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {
-			return false, errNotDir
+			return errNotDir
 		}
 	}
-	return false, err
+	return err
 }
 
 // isLock reports whether n is a lock rather than something else whose name a rule matches.

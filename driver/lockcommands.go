@@ -22,12 +22,21 @@ func (s *session) mkd(cmd control.Command) control.Decision {
 	if err != nil {
 		return s.refuse(view, err)
 	}
-	r := control.Reply{Code: 257, Text: quotedPath(view) + " created"}
-	if m.lock {
-		r.Text = quotedPath(view) + s.granted(m.hold)
-		r.Undelivered = func() { s.undeliver(client, m) }
+	switch {
+	case m.waiting != nil:
+		return control.Wait(s.waitsForLock(client, view, m))
+	case m.lock:
+		return control.Answer(s.acquired(client, view, m))
 	}
-	return control.Answer(r)
+	return reply(257, quotedPath(view)+" created")
+}
+
+// acquired is the reply that grants a lock.
+func (s *session) acquired(client *client, view string, m made) control.Reply {
+	return control.Reply{
+		Code: 257, Text: quotedPath(view) + s.granted(m.hold),
+		Undelivered: func() { s.undeliver(client, m) },
+	}
 }
 
 // quotedPath is a path as RFC 959 page 63 and appendix II have it: in quotes, quotes in it doubled.
@@ -57,11 +66,15 @@ func (s *session) rmd(cmd control.Command) control.Decision {
 	if err != nil {
 		return s.refuse("", err)
 	}
-	wasLock, err := s.client.unmake(s.context(), view)
+	u, err := s.client.unmake(s.context(), view)
 	switch {
 	case err != nil:
 		return s.refuse(view, err)
-	case wasLock:
+	case u.waiting != nil:
+		return control.Wait(s.waitsForMembers(s.client, view, u))
+	case u.again > 0:
+		return reply(250, view+" is still held, RMD it "+strconv.Itoa(u.again)+" more")
+	case u.lock:
 		return reply(250, view+" released")
 	}
 	return reply(250, view+" removed")

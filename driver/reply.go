@@ -103,16 +103,28 @@ func describe(err error) (code int, text string) {
 // tree or addresses.
 func lockText(err, kind error) string {
 	var (
+		timeout  *lock.TimeoutError // first: it wraps the others and says why it waited
 		held     *lock.HeldError
 		delayed  *lock.DelayedError
+		queued   *lock.QueuedError
+		limit    *lock.LimitError
+		deadlock *lock.DeadlockError
 		notYours *lock.NotYoursError
 		lost     *lock.LostError
 	)
 	switch {
+	case errors.As(err, &timeout):
+		return (&lock.TimeoutError{Waited: timeout.Waited, Err: errors.New(lockText(timeout.Err, kind))}).Error()
 	case errors.As(err, &held):
 		return held.Error()
 	case errors.As(err, &delayed):
 		return delayed.Error()
+	case errors.As(err, &queued):
+		return queued.Error()
+	case errors.As(err, &limit):
+		return limit.Error()
+	case errors.As(err, &deadlock):
+		return deadlock.Error()
 	case errors.As(err, &notYours):
 		return notYours.Error()
 	case errors.As(err, &lost):

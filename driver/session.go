@@ -108,6 +108,7 @@ func (s *session) refuse(view string, err error) control.Decision {
 }
 
 func (s *session) replyFor(view string, err error) control.Reply {
+	err = s.seen(err)
 	if !foreseen(err) {
 		s.log.Error("command failed", "path", view, "err", err)
 	}

@@ -100,7 +100,7 @@ max_idle = "6m"
 	clock.step(12*time.Second, 12*time.Second)
 	for line, want := range map[string]string{
 		"RMD /data/phone_lock": "/data/phone_lock: taken away 1?s ago: older than 6m0s",
-		"RMD /idle/job":   "/idle/job: taken away 1?s ago: no sign of life for 6m0s",
+		"RMD /idle/job":        "/idle/job: taken away 1?s ago: no sign of life for 6m0s",
 	} {
 		got := c.want(550, line).text
 		before, after, _ := strings.Cut(want, "?")

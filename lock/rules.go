@@ -16,6 +16,7 @@ import (
 type Rules struct {
 	rules    []Rule
 	globs    []*Glob
+	ways     []*Contention // of the rules, none of them nil
 	prefixes []Name
 	never    map[Name]struct{} // prefixes, to look up
 }
@@ -34,6 +35,8 @@ func NewRules(rules []Rule) (*Rules, error) {
 			errs = append(errs, named(i, rule, err))
 			continue
 		}
+		r.ways = append(r.ways, contentionOf(rule))
+		rule.Contention = nil
 		r.rules, r.globs = append(r.rules, rule), append(r.globs, glob)
 		r.addPrefix(fixedPrefix(glob))
 	}
@@ -75,7 +78,37 @@ func check(rule Rule) error {
 	if rule.Release == ReleaseSession && rule.OnDisconnect == KeepOnDisconnect && rule.MaxAge == 0 && rule.MaxIdle == 0 {
 		errs = append(errs, errors.New("release = session, on_disconnect = keep and neither max_age nor max_idle: nobody could ever end such a lock"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, rule.Contention.check()...)...)
+}
+
+// contentionOf returns a copy of the rule's Contention with the defaults filled in.
+func contentionOf(rule Rule) *Contention {
+	var c Contention
+	if rule.Contention != nil {
+		c = *rule.Contention
+	}
+	c.Queue = cmp.Or(c.Queue, QueueFair)
+	c.Shared = slices.Clone(c.Shared)
+	return &c
+}
+
+func (c *Contention) check() (errs []error) {
+	if c == nil {
+		return nil
+	}
+	if c.Wait < 0 {
+		errs = append(errs, errors.New("wait is negative"))
+	}
+	if c.QueueHold < 0 {
+		errs = append(errs, errors.New("queue_hold is negative"))
+	}
+	if c.Limit < 0 {
+		errs = append(errs, errors.New("limit is negative"))
+	}
+	if c.Queue != "" && c.Queue != QueueFair && c.Queue != QueueOff {
+		errs = append(errs, fmt.Errorf("queue %q is neither fair nor off", c.Queue))
+	}
+	return errs
 }
 
 // fixedPrefix returns the directory that all names which the glob matches lie below.
@@ -98,18 +131,24 @@ func (r *Rules) isPrefix(n Name) bool {
 	return ok
 }
 
-// For returns the first rule that matches the name; false if none does, and
-// for "/" and every fixed prefix.
+// For returns the first rule that matches the name, as a hold has it: without Contention; false if none
+// does, and for "/" and every fixed prefix.
 func (r *Rules) For(n Name) (Rule, bool) {
+	i, ok := r.find(n)
+	if !ok {
+		return Rule{}, false
+	}
+	return r.rules[i], true
+}
+
+// find returns the place of the first rule that matches the name.
+func (r *Rules) find(n Name) (int, bool) {
 	for i, g := range r.globs {
 		if g.Match(n) {
-			if n == "/" || r.isPrefix(n) {
-				return Rule{}, false
-			}
-			return r.rules[i], true
+			return i, n != "/" && !r.isPrefix(n)
 		}
 	}
-	return Rule{}, false
+	return 0, false
 }
 
 // Prefixes returns the directories that must exist for locks to be made in, the ones
@@ -118,4 +157,10 @@ func (r *Rules) For(n Name) (Rule, bool) {
 func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }
 
 // All returns a copy of the rules in their order, with the defaults filled in.
-func (r *Rules) All() []Rule { return slices.Clone(r.rules) }
+func (r *Rules) All() []Rule {
+	all := slices.Clone(r.rules)
+	for i := range all {
+		all[i].Contention = contentionOf(Rule{Contention: r.ways[i]})
+	}
+	return all
+}

@@ -399,6 +399,10 @@ func rulesOf(c *config.Config) []lock.Rule {
 		rules[i] = lock.Rule{
 			Match: r.Match, MaxAge: r.MaxAge, MaxIdle: r.MaxIdle, OnDisconnect: lock.Disconnect(r.OnDisconnect),
 			Grace: r.Grace, LockDelay: r.LockDelay, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
+			Contention: &lock.Contention{
+				Wait: r.Wait, Queue: lock.QueuePolicy(r.Queue), QueueHold: r.QueueHold, Reentrant: r.Reentrant,
+				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit,
+			},
 		}
 	}
 	return rules
