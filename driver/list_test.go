@@ -445,6 +445,7 @@ func TestSite(t *testing.T) {
 			S: *
 			S: *
 			S: *
+			S: *
 			S: 214 End
 			C: SITE NONE
 			S: 500 *
