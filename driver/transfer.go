@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
@@ -261,10 +262,14 @@ func (s *session) abor(control.Command) control.Decision {
 	return control.Pass("ABOR")
 }
 
+// signOfLife is how often moving bytes count as one: well below the shortest max_idle that anybody will want.
+const signOfLife = 200 * time.Millisecond
+
 // pace is how long a transfer may stand still; its bytes are signs of life for the session's locks.
 func (s *session) pace() files.Pace {
 	return files.Pace{
 		Timeout:  s.server.settings.Load().DataTimeout,
+		Step:     signOfLife,
 		Progress: func(int64) { s.touch() },
 	}
 }

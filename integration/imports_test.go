@@ -55,8 +55,8 @@ var allowedInTests = map[string][]string{
 	"lock":        {"lock", "lock/locktest"},
 	"lock/":       {"lock/locktest"},
 	"reaper":      {"lock/locktest"},
-	"driver":      {"lock/locktest", "lock/journal", "config"},
-	"integration": {"lock/locktest"},
+	"driver":      {"lock/locktest", "lock/journal", "reaper", "config"},
+	"integration": {"lock", "lock/locktest"},
 	"locksmith":   {},
 	"cmd/netlock": {},
 }

@@ -67,9 +67,19 @@ func TestDirectoryMadeOnTheHostIsALockLikeAnyOther(t *testing.T) {
 	c.want(257, "MKD /locks/reaped")
 }
 
-// remake removes a directory and makes it again before anybody can look.
+// remake removes a directory and makes it again before anybody can look. It first waits for the next tick of the
+// file system's clock: made within one tick two directories of one inode cannot be told apart.
 func (s *server) remake(name string) {
 	s.t.Helper()
+	made, err := os.Stat(s.path(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	await(s.t, "the clock of the file system ticks", func() bool {
+		s.write("tick", "")
+		now, err := os.Stat(s.path("tick"))
+		return err == nil && now.ModTime().After(made.ModTime())
+	})
 	if err := os.Remove(s.path(name)); err != nil {
 		s.t.Fatal(err)
 	}

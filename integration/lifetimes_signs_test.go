@@ -1,11 +1,9 @@
 package integration
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 )
@@ -39,7 +37,7 @@ func TestCommandsOfTheHolderAreSignsOfLife(t *testing.T) {
 	s, clock := startStepped(t, idle)
 	c := s.session(account)
 	c.want(257, "MKD /locks/job")
-	lines := []string{"PWD", "SITE LOCK INFO /locks/job", "XYZZY", "MKD /locks/job"}
+	lines := []string{"PWD", "SITE LOCK INFO /locks/job", "RMD /locks/nothing", "MKD /locks/job"}
 	signs(t, s, clock, c, func(round int) {
 		if _, err := c.try(lines[round]); err != nil {
 			t.Fatal(err)
@@ -59,10 +57,22 @@ func TestCommandsOfAnotherSessionAreNone(t *testing.T) {
 	same.want(257, "MKD /locks/job")
 }
 
+// paced has the server look each second at what a transfer has moved: each quarter of the data timeout.
+const paced = "[ftp]\ndata_timeout = \"4s\"\n"
+
+// noted returns when the server knows of a sign of life that came after the last step of the clock.
+func (s *server) noted(t *testing.T, c *session) {
+	t.Helper()
+	await(t, "the server takes note", func() bool {
+		_, left := ages(t, c.want(211, "SITE LOCK INFO /locks/job"))
+		return left > 9*time.Minute
+	})
+}
+
 func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
 	t.Parallel()
-	s, clock := startStepped(t, idle)
-	c := s.session(account)
+	s, clock := startStepped(t, paced+idle)
+	c, other := s.session(account), s.session("other")
 	c.want(257, "MKD /locks/job")
 	c.want(200, "TYPE I")
 	data, err := c.open("STOR /upload")
@@ -70,20 +80,12 @@ func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer data.Close()
-	sent := int64(0)
-	signs2 := func(int) {
-		n, err := data.Write(make([]byte, 1000))
-		if err != nil {
+	for range 3 {
+		clock.pass(9 * time.Minute)
+		if _, err := io.WriteString(data, "more "); err != nil {
 			t.Fatal(err)
 		}
-		sent += int64(n)
-		s.arrived(sent)
-	}
-	other := s.session("other")
-	for round := range 4 {
-		clock.pass(9 * time.Minute)
-		signs2(round)
-		other.want(550, "MKD /locks/job", "held by "+account)
+		s.noted(t, other)
 	}
 	clock.pass(11 * time.Minute) // an upload that stands still is no sign
 	other.want(257, "MKD /locks/job")
@@ -92,23 +94,9 @@ func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
 	c.want(550, "RMD /locks/job", "taken away", "no sign of life for 10m0s")
 }
 
-// arrived returns when so much of the one upload under way is on disk.
-func (s *server) arrived(size int64) {
-	s.t.Helper()
-	await(s.t, "the bytes arrive", func() bool {
-		for _, file := range s.unfinished() {
-			if info, err := os.Stat(file); err == nil && info.Size() >= size {
-				return true
-			}
-		}
-		return false
-	})
-}
-
 func TestBytesOfADownloadAreSignsOfLife(t *testing.T) {
 	t.Parallel()
-	// The server looks at what a download has moved each quarter of the data timeout.
-	s, clock := startStepped(t, "[ftp]\ndata_timeout = \"20s\"\n"+idle)
+	s, clock := startStepped(t, paced+idle)
 	s.sparse("large", 1<<30)
 	c, other := s.session(account), s.session("other")
 	c.want(257, "MKD /locks/job")
@@ -118,16 +106,16 @@ func TestBytesOfADownloadAreSignsOfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer data.Close()
-	for range 2 {
+	for range 3 {
 		clock.pass(9 * time.Minute)
 		// More than the kernel can have taken before.
 		if _, err := io.CopyN(io.Discard, data, 64<<20); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the server takes note", func() bool {
-			_, left := ages(t, other.want(211, "SITE LOCK INFO /locks/job"))
-			return left > 9*time.Minute
-		})
+		s.noted(t, other)
+	}
+	for range 3 { // what moved last is told at the next look
+		clock.pass(time.Minute)
 	}
 	clock.pass(11 * time.Minute)
 	other.want(257, "MKD /locks/job")
@@ -160,14 +148,12 @@ func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
 	}
 }
 
-// The article's locksmith sends PWD every five seconds; what lives on for longer than max_idle of real time is
-// proven by TestLocksmithHoldsWhileItsParentLives. Here a transfer that moves all the time does.
 func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"STOR", "RETR"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"0s\"\nmax_idle = \"2s\"\n")
+			s := startServer(t, paced+"[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"0s\"\nmax_idle = \"3s\"\n")
 			s.sparse("large", 64<<30)
 			c, other := s.session(account), s.session("other")
 			c.want(257, "MKD /locks/job")
@@ -195,6 +181,3 @@ func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 		})
 	}
 }
-
-var _ = fmt.Sprint
-var _ = filepath.Join
