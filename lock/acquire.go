@@ -216,6 +216,9 @@ func (s *Session) takeAgainLocked(ctx context.Context, e *node, now Instant) (Ho
 	h := s.ownAgainLocked(e)
 	if h.session != s {
 		hold, err := s.adoptLocked(ctx, e, h, now)
+		if i, ok := s.table.rules.find(e.name); ok && err == nil {
+			s.servedLocked(e.name, &s.table.rules.rules[i], s.table.rules.ways[i], &attempt{})
+		}
 		return hold, CauseAdopt, err
 	}
 	hold, err := s.renewLocked(ctx, e, h)
