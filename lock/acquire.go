@@ -87,7 +87,7 @@ func (s *Session) acquireLocked(ctx context.Context, n Name, a *attempt, now Ins
 			if !ok {
 				return Hold{}, "", t.noRuleLocked(e, now)
 			}
-			rule, c := t.rules.rules[i], t.rules.ways[i]
+			rule, c := &t.rules.rules[i], t.rules.ways[i] // a set of rules does not change
 			if err := s.refusalOfLocked(n, rule, c, a, now); err != nil || a.waiting != nil {
 				return Hold{}, "", err
 			}
@@ -102,7 +102,7 @@ func (s *Session) acquireLocked(ctx context.Context, n Name, a *attempt, now Ins
 				err = t.waitLocked(ctx, above)
 				break
 			}
-			hold, err := s.grantLocked(ctx, e, nil, rule, s.sharesLocked(c), now, CauseAcquire)
+			hold, err := s.grantLocked(ctx, e, nil, *rule, s.sharesLocked(c), now, CauseAcquire)
 			if err == nil {
 				s.servedLocked(n, rule, c, a)
 			}
@@ -128,16 +128,20 @@ func (t *Table) noRuleLocked(e *node, now Instant) error {
 
 // refusalOfLocked says why the lock cannot be granted now, and gives the session its place in the queue; nil:
 // it can be granted, or the session waits from now on, and then a has what for.
-func (s *Session) refusalOfLocked(n Name, rule Rule, c *Contention, a *attempt, now Instant) error {
+func (s *Session) refusalOfLocked(n Name, rule *Rule, c *Contention, a *attempt, now Instant) error {
 	t := s.table
+	e := t.nodes[n]
+	if c.Limit == 0 && (e == nil || e.isFree()) { // as nearly always
+		return nil
+	}
 	place := a.place
 	if q := t.queueLocked(n, rule, c); q != nil {
 		t.refreshLocked(n, rule, c)
+		e = t.nodes[n]
 		if place == nil {
 			place = s.entryLocked(q, n)
 		}
 	}
-	e := t.nodes[n]
 	err := s.inTheWayLocked(n, e, rule, c, place, now)
 	switch {
 	case err == nil:
@@ -162,11 +166,19 @@ func (s *Session) refusalOfLocked(n Name, rule Rule, c *Contention, a *attempt, 
 		return err
 	}
 	s.triedLocked(n, rule, c, now.Boot)
-	return s.inTheWayLocked(n, e, rule, c, s.entryLocked(t.queueLocked(n, rule, c), n), now)
+	q := t.queueLocked(n, rule, c)
+	err.setPlace(q.place(s.entryLocked(q, n)))
+	return err
 }
 
+// isFree reports whether nobody has or wants e, nor did of late.
+func (e *node) isFree() bool { return len(e.holds) == 0 && e.delayedTo == 0 && e.wants == nil }
+
 // servedLocked takes the session out of the queue of a lock that it has got.
-func (s *Session) servedLocked(n Name, rule Rule, c *Contention, a *attempt) {
+func (s *Session) servedLocked(n Name, rule *Rule, c *Contention, a *attempt) {
+	if e := s.table.nodes[n]; c.Limit == 0 && (e == nil || e.wants == nil) {
+		return
+	}
 	q := s.table.queueLocked(n, rule, c)
 	if q == nil {
 		return
@@ -204,6 +216,9 @@ func (s *Session) takeAgainLocked(ctx context.Context, e *node, now Instant) (Ho
 	h := s.ownAgainLocked(e)
 	if h.session != s {
 		hold, err := s.adoptLocked(ctx, e, h, now)
+		if i, ok := s.table.rules.find(e.name); ok && err == nil {
+			s.servedLocked(e.name, &s.table.rules.rules[i], s.table.rules.ways[i], &attempt{})
+		}
 		return hold, CauseAdopt, err
 	}
 	hold, err := s.renewLocked(ctx, e, h)

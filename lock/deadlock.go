@@ -7,23 +7,24 @@ type search struct {
 	table *Table
 	back  *Session
 	seen  map[*Session]bool
-	chain []Link
+	chain []Link // from the session backwards; only what is stuck is in it
 }
 
 // deadlockLocked says why the session would wait for ever for the lock: because who holds it waits or polls
 // for what the session holds, or for what somebody holds who does, and so on. nil: it would not. Who holds a lock with an
 // age or an idle time loses it in the end; that is no way out of a deadlock, only its price.
-func (s *Session) deadlockLocked(n Name, rule Rule, c *Contention) error {
-	look := search{table: s.table, back: s, seen: make(map[*Session]bool)}
+func (s *Session) deadlockLocked(n Name, rule *Rule, c *Contention) error {
+	look := search{table: s.table, back: s}
 	if !look.stuck(n, rule, c) {
 		return nil
 	}
+	slices.Reverse(look.chain)
 	return &DeadlockError{Chain: look.chain}
 }
 
 // stuck reports whether the name never comes free before the session lets something go. Of holders who
 // share a lock each one counts; of those who fill a limit all must be stuck.
-func (l *search) stuck(n Name, rule Rule, c *Contention) bool {
+func (l *search) stuck(n Name, rule *Rule, c *Contention) bool {
 	e := l.table.nodes[n]
 	if e != nil && len(e.holds) > 0 {
 		return slices.ContainsFunc(e.holds, l.holderStuck)
@@ -53,20 +54,29 @@ func (l *search) fullyStuck(home *node, match string, limit int) bool {
 	return taken >= limit
 }
 
-// holderStuck reports whether the holder is the session or waits for it. What the chain then has is the way there.
+// holderStuck reports whether the holder is the session or waits for it.
 func (l *search) holderStuck(h *held) bool {
-	l.chain = append(l.chain, Link{Name: h.node.name, Holder: h.Owner})
-	if l.back.standingLocked(h) >= byNonce {
-		return true
+	stuck := l.back.standingLocked(h) >= byNonce || h.session != nil && !h.session.closed && l.waitsInVain(h.session)
+	if stuck {
+		l.chain = append(l.chain, Link{Name: h.node.name, Holder: h.Owner})
 	}
-	if s := h.session; s != nil && !s.closed && !l.seen[s] {
-		l.seen[s] = true
-		for _, en := range s.entries {
-			if i, ok := l.table.rules.find(en.name); ok && en.ticket > 0 && l.stuck(en.name, l.table.rules.rules[i], l.table.rules.ways[i]) {
-				return true
-			}
+	return stuck
+}
+
+// waitsInVain reports whether the session has a place in a queue for something that never comes free.
+func (l *search) waitsInVain(s *Session) bool {
+	if len(s.entries) == 0 || l.seen[s] {
+		return false
+	}
+	if l.seen == nil {
+		l.seen = make(map[*Session]bool)
+	}
+	l.seen[s] = true
+	rules := l.table.rules
+	for _, en := range s.entries {
+		if i, ok := rules.find(en.name); ok && en.ticket > 0 && l.stuck(en.name, &rules.rules[i], rules.ways[i]) {
+			return true
 		}
 	}
-	l.chain = l.chain[:len(l.chain)-1]
 	return false
 }

@@ -23,6 +23,17 @@ func (p Place) after(text string) string {
 	return text
 }
 
+// placed is an error of one who may have a place in the queue.
+type placed interface {
+	error
+	setPlace(Place)
+}
+
+func (e *HeldError) setPlace(p Place)    { e.Place = p }
+func (e *DelayedError) setPlace(p Place) { e.Place = p }
+func (e *QueuedError) setPlace(p Place)  { e.Place = p }
+func (e *LimitError) setPlace(p Place)   { e.Place = p }
+
 // QueuedError says that a lock is kept for others who came earlier, whether anybody holds it or not. It matches ErrHeld.
 type QueuedError struct {
 	Name  Name

@@ -211,6 +211,22 @@ func TestWhoThePollerIs(t *testing.T) {
 	}
 }
 
+func TestWhoAdoptsALockLeavesTheQueue(t *testing.T) {
+	w := newWorld(t, ways(fair))
+	w.acquire(w.job("a", "job"), "/locks/x")
+	again := w.open("a")
+	w.polls(again, "/locks/x", 2, time.Second)
+	if err := again.SetNonce("job"); err != nil {
+		t.Fatal(err)
+	}
+	w.acquire(again, "/locks/x")
+	if status, _ := w.Get("/locks/x"); status.Waiting != 0 {
+		t.Errorf("%d in the queue", status.Waiting)
+	}
+	w.release(again, "/locks/x", nil)
+	w.acquire(w.open("newcomer"), "/locks/x")
+}
+
 func TestQueueOffKeepsNoPlaces(t *testing.T) {
 	for _, c := range []lock.Contention{{Queue: lock.QueueOff, QueueHold: time.Minute}, {QueueHold: 0}} {
 		w := newWorld(t, ways(c))

@@ -74,7 +74,7 @@ func (e *node) want(queues []*queue, leavers []*Waiting) {
 }
 
 // homeOf returns the name that the queue of n hangs on, and what the queue is marked with.
-func homeOf(n Name, rule Rule, c *Contention) (home Name, match string) {
+func homeOf(n Name, rule *Rule, c *Contention) (home Name, match string) {
 	if c.Limit > 0 {
 		return parentOf(n), rule.Match
 	}
@@ -82,7 +82,7 @@ func homeOf(n Name, rule Rule, c *Contention) (home Name, match string) {
 }
 
 // queueLocked returns the queue of n, or nil.
-func (t *Table) queueLocked(n Name, rule Rule, c *Contention) *queue {
+func (t *Table) queueLocked(n Name, rule *Rule, c *Contention) *queue {
 	home, match := homeOf(n, rule, c)
 	e := t.nodes[home]
 	if e == nil || len(e.queues()) == 0 {
@@ -96,7 +96,7 @@ func (t *Table) queueLocked(n Name, rule Rule, c *Contention) *queue {
 }
 
 // openQueueLocked returns the queue of n, new if need be, and where it hangs.
-func (t *Table) openQueueLocked(n Name, rule Rule, c *Contention) (*node, *queue) {
+func (t *Table) openQueueLocked(n Name, rule *Rule, c *Contention) (*node, *queue) {
 	name, match := homeOf(n, rule, c)
 	home := t.growLocked(name)
 	q := t.queueLocked(n, rule, c)
@@ -158,7 +158,7 @@ func (s *Session) disownLocked(en *entry) {
 }
 
 // joinLocked gives the entry a place at the end of the queue of its name.
-func (t *Table) joinLocked(en *entry, rule Rule, c *Contention) {
+func (t *Table) joinLocked(en *entry, rule *Rule, c *Contention) {
 	t.tickets++
 	en.ticket = t.tickets
 	en.home, en.queue = t.openQueueLocked(en.name, rule, c)
@@ -187,7 +187,7 @@ func (en *entry) outLocked() {
 }
 
 // refreshLocked takes out of the queue of n who has lost the place meanwhile: Expire may not have been there yet.
-func (t *Table) refreshLocked(n Name, rule Rule, c *Contention) {
+func (t *Table) refreshLocked(n Name, rule *Rule, c *Contention) {
 	name, _ := homeOf(n, rule, c)
 	home := t.nodes[name]
 	t.passLocked(home)
@@ -197,7 +197,7 @@ func (t *Table) refreshLocked(n Name, rule Rule, c *Contention) {
 
 // triedLocked notes a try in vain of a session that polls. The second one within a minute gives it a place; what is
 // older has been forgotten.
-func (s *Session) triedLocked(n Name, rule Rule, c *Contention, now time.Duration) {
+func (s *Session) triedLocked(n Name, rule *Rule, c *Contention, now time.Duration) {
 	t := s.table
 	shared := s.sharesLocked(c)
 	home, q := t.openQueueLocked(n, rule, c)
@@ -324,7 +324,7 @@ func (t *Table) waitingLocked(e *node) int {
 	if !ok {
 		return 0
 	}
-	return t.queueLocked(e.name, t.rules.rules[i], t.rules.ways[i]).place(nil).Of
+	return t.queueLocked(e.name, &t.rules.rules[i], t.rules.ways[i]).place(nil).Of
 }
 
 // requeueLocked puts everybody into the queue that the rules in force have for them, in the same order.
@@ -351,7 +351,7 @@ func (t *Table) requeueLocked() {
 			}
 			continue
 		}
-		en.home, en.queue = t.openQueueLocked(en.name, t.rules.rules[i], t.rules.ways[i])
+		en.home, en.queue = t.openQueueLocked(en.name, &t.rules.rules[i], t.rules.ways[i])
 		en.shared = en.session.sharesLocked(t.rules.ways[i])
 		if en.ticket == 0 {
 			en.queue.seen = append(en.queue.seen, en)

@@ -132,7 +132,7 @@ func TestASharedLockIsKeptForReadersThatPoll(t *testing.T) {
 }
 
 // RMD of a shared lock ends the session's own hold, else the account's oldest whose session has ended.
-func TestWhichSharedHoldARelaseEnds(t *testing.T) {
+func TestWhichSharedHoldAReleaseEnds(t *testing.T) {
 	w := newWorld(t, ways(lock.Contention{ReadersShare: true}))
 	one, two, three := w.reader("a"), w.reader("a"), w.reader("a")
 	first, second, third := w.acquire(one, "/locks/x"), w.acquire(two, "/locks/x"), w.acquire(three, "/locks/x")

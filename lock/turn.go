@@ -178,7 +178,7 @@ func (t *Table) aheadLocked(home *node, q *queue, n Name, shared bool, place *en
 
 // inTheWayLocked says why the session, in that place of the queue or behind everybody, cannot be granted the
 // lock now; nil: it can. e is its node, which is not busy and may be nil.
-func (s *Session) inTheWayLocked(n Name, e *node, rule Rule, c *Contention, place *entry, now Instant) error {
+func (s *Session) inTheWayLocked(n Name, e *node, rule *Rule, c *Contention, place *entry, now Instant) placed {
 	t := s.table
 	shared := s.sharesLocked(c)
 	q := t.queueLocked(n, rule, c)
@@ -198,7 +198,7 @@ func (s *Session) inTheWayLocked(n Name, e *node, rule Rule, c *Contention, plac
 }
 
 // notYetLocked looks at the limit and at the queue.
-func (s *Session) notYetLocked(n Name, e *node, q *queue, rule Rule, c *Contention, place *entry, now Instant) error {
+func (s *Session) notYetLocked(n Name, e *node, q *queue, rule *Rule, c *Contention, place *entry, now Instant) placed {
 	t := s.table
 	name, match := homeOf(n, rule, c)
 	home := t.nodes[name]

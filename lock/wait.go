@@ -170,7 +170,7 @@ func (w *Waiting) pollRelease(ctx context.Context) (Hold, bool, error) {
 }
 
 // queueUpLocked gives the session a place in the queue at which it waits.
-func (s *Session) queueUpLocked(n Name, rule Rule, c *Contention, a *attempt, now time.Duration) {
+func (s *Session) queueUpLocked(n Name, rule *Rule, c *Contention, a *attempt, now time.Duration) {
 	t := s.table
 	en := s.entryLocked(t.queueLocked(n, rule, c), n)
 	if en == nil {
