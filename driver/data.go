@@ -71,15 +71,15 @@ func (c *tcpBelowTLS) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cutShort reports whether a data connection under TLS ended without a close_notify, as if
-// anybody on the way had cut it (RFC 8446 section 6.1). Of an active one it cannot tell.
-func cutShort(conn any) bool {
+// closeNotify says how a data connection under TLS ended: meant, with a close_notify, or as if
+// anybody on the way had cut it (RFC 8446 section 6.1). Of an active one, and of one in the clear, it cannot tell.
+func closeNotify(conn any) (told, meant bool) {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
-		return false
+		return false, false
 	}
 	below, ok := secure.NetConn().(*tcpBelowTLS)
-	return ok && below.ended
+	return ok, ok && !below.ended
 }
 
 // Accept waits for the client. Connections from other addresses are closed, and the transfer

@@ -17,8 +17,9 @@ type livePorts struct {
 }
 
 // attempts is how many ports are tried for one PASV. ftpserverlib v0.32.3 draws all of them
-// beforehand (transfer_pasv.go, getPassivePortCandidates), so a thousand would cost a thousand each time.
-const attempts = 64
+// beforehand (transfer_pasv.go, getPassivePortCandidates), so a thousand would cost a thousand each time. A prime, or
+// the first ports drawn would be the same few of a range of a thousand again and again.
+const attempts = 61
 
 // FetchNext implements ftpserver.PasvPortGetter. Port 0 is the kernel's choice.
 func (p livePorts) FetchNext() (exposed, listened int, ok bool) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"github.com/ftplockd/ftplockd/files"
 )
@@ -16,6 +17,8 @@ type upload struct {
 	pace      files.Pace
 	announced int64 // by ALLO, in binary type; 0: nothing
 	broken    error
+	ended     time.Time // when the data connection did
+	meant     bool      // its client said that it is through: a killed one sends no close_notify of TLS
 }
 
 // ReadFrom receives everything from the data connection.
@@ -25,7 +28,10 @@ func (u *upload) ReadFrom(r io.Reader) (int64, error) {
 		return 0, err
 	}
 	n, err := u.receiver.ReadFrom(r)
-	if err == nil && cutShort(r) {
+	u.ended = time.Now()
+	told, meant := closeNotify(r)
+	u.meant = told && meant
+	if err == nil && told && !meant {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
@@ -64,7 +70,8 @@ func (u *upload) Close() error {
 	return err
 }
 
-// publish looks at the client before the slow part and, for as long as it takes, after it.
+// publish looks at the client before the slow part and after it. It then waits for what is left of the time in which
+// the control connection of a killed client ends, too; not if the client has shown that nothing is missing.
 func (u *upload) publish() error {
 	if err := u.complete(u.t.session.conn.Gone()); err != nil {
 		return err
@@ -72,13 +79,24 @@ func (u *upload) publish() error {
 	if err := u.Sync(); err != nil {
 		return err
 	}
-	if err := u.complete(u.t.session.conn.GoneWithin(u.t.session.server.delays.hangUp)); err != nil {
+	wait := u.t.session.server.delays.hangUp - time.Since(u.ended)
+	if u.meant || u.announced > 0 && u.Received() == u.announced {
+		wait = 0
+	}
+	if err := u.complete(u.goneWithin(wait)); err != nil {
 		return err
 	}
 	if err := u.t.seal(); err != nil {
 		return err
 	}
 	return u.Publish()
+}
+
+func (u *upload) goneWithin(wait time.Duration) bool {
+	if wait <= 0 {
+		return u.t.session.conn.Gone()
+	}
+	return u.t.session.conn.GoneWithin(wait)
 }
 
 // complete says what is wrong with the upload so far: ABOR, an error of the data connection, a

@@ -57,9 +57,6 @@ func TestCommandsOfAnotherSessionAreNone(t *testing.T) {
 	same.want(257, "MKD /locks/job")
 }
 
-// paced has the server look each second at what a transfer has moved: each quarter of the data timeout.
-const paced = "[ftp]\ndata_timeout = \"4s\"\n"
-
 // noted returns when the server knows of a sign of life that came after the last step of the clock.
 func (s *server) noted(t *testing.T, c *session) {
 	t.Helper()
@@ -71,7 +68,7 @@ func (s *server) noted(t *testing.T, c *session) {
 
 func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
 	t.Parallel()
-	s, clock := startStepped(t, paced+idle)
+	s, clock := startStepped(t, idle)
 	c, other := s.session(account), s.session("other")
 	c.want(257, "MKD /locks/job")
 	c.want(200, "TYPE I")
@@ -96,7 +93,7 @@ func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
 
 func TestBytesOfADownloadAreSignsOfLife(t *testing.T) {
 	t.Parallel()
-	s, clock := startStepped(t, paced+idle)
+	s, clock := startStepped(t, idle)
 	s.sparse("large", 1<<30)
 	c, other := s.session(account), s.session("other")
 	c.want(257, "MKD /locks/job")
@@ -153,7 +150,7 @@ func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 	for _, verb := range []string{"STOR", "RETR"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, paced+"[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"0s\"\nmax_idle = \"3s\"\n")
+			s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"0s\"\nmax_idle = \"1s\"\n")
 			s.sparse("large", 64<<30)
 			c, other := s.session(account), s.session("other")
 			c.want(257, "MKD /locks/job")
@@ -171,7 +168,7 @@ func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 				}
 				return err
 			}
-			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				if err := move(); err != nil {
 					t.Fatal(err)
 				}
