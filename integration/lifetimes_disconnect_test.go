@@ -1,7 +1,7 @@
 package integration
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -148,6 +148,37 @@ func TestNextHolderNeverMeetsTheLastOnesBytes(t *testing.T) {
 	}
 }
 
+func TestNextHolderWaitsForAnUploadThatIsBeingSynced(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, released)
+	other := s.session("other")
+	content := bytes.Repeat([]byte("all of it"), 4<<20)
+	for round := range count(5, 50) {
+		s.write("phone.tsv", "old")
+		c := s.session(account)
+		c.want(257, "MKD /locks/job")
+		c.want(200, "TYPE I")
+		data, err := c.open("STOR /phone.tsv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := data.Write(content); err != nil {
+			t.Fatal(err)
+		}
+		data.Close()
+		time.Sleep(4*time.Millisecond + rand.N(10*time.Millisecond)) // any moment will do, once it has seen that c is there
+		c.conn.Close()
+		await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
+		if left := s.unfinished(); len(left) != 0 {
+			t.Errorf("round %d: the next holder meets %v", round, left)
+		}
+		if got := s.read("phone.tsv"); got != "old" && got != string(content) {
+			t.Errorf("round %d: the next holder finds %d bytes", round, len(got))
+		}
+		other.want(250, "RMD /locks/job")
+	}
+}
+
 // pour uploads without an end; it returns when so many bytes have gone. over is closed when the server takes no more.
 func (s *session) pour(path string, arrived int) (over <-chan struct{}) {
 	s.t.Helper()
@@ -245,14 +276,13 @@ func TestGrantThatItsClientCannotHaveHeardIsUndone(t *testing.T) {
 			time.Sleep(rand.N(time.Millisecond)) // any moment will do
 			c.reset()
 		}, false},
-		{"closed before the reply is read", func(t *testing.T, c *session) {
+		{"reset when the reply is there", func(t *testing.T, c *session) {
 			if err := c.send("MKD /locks/job"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.r.Peek(1); err != nil { // it is there
+			if _, err := c.r.Peek(1); err != nil {
 				t.Fatal(err)
 			}
-			c.r = bufio.NewReader(c.conn)
 			c.reset()
 		}, false},
 		{"reset before any later command", func(_ *testing.T, c *session) {

@@ -129,19 +129,36 @@ func (s *server) sparse(name string, size int64) {
 
 func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
 	t.Parallel()
-	s, clock := startStepped(t, idle)
-	s.sparse("huge", 64<<30) // hashing it takes longer than the test
-	c, other := s.session(account), s.session("other")
-	c.want(257, "MKD /locks/job")
-	if err := c.send("XMD5 /huge"); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		clock.pass(15 * time.Minute)
-		other.want(550, "MKD /locks/job", "held by "+account)
-	}
-	if n := c.r.Buffered(); n != 0 {
-		t.Errorf("%d bytes of a reply: the command was not under way", n)
+	for _, line := range []string{
+		"XMD5 /huge", // hashing it takes longer than the test
+		"MKD /taken/job",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			s, clock := startStepped(t, idle+"[[lock]]\nmatch = \"/taken/**\"\nmax_age = \"0s\"\nwait = \"24h\"\n")
+			s.sparse("huge", 64<<30)
+			c, other := s.session(account), s.session("other")
+			other.want(257, "MKD /taken/job")
+			c.want(257, "MKD /locks/job")
+			if err := c.send(line); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				clock.pass(15 * time.Minute)
+				other.want(211, "SITE LOCK INFO /locks/job", "held by "+account)
+			}
+			if err := c.conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.r.Peek(1); err == nil {
+				t.Error("there is a reply: the command was not under way")
+			}
+			if line == "MKD /taken/job" {
+				other.want(250, "RMD /taken/job")
+				c.wantReply(257, "/taken/job")
+				c.want(250, "RMD /locks/job")
+			}
+		})
 	}
 }
 
@@ -168,7 +185,7 @@ func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 				}
 				return err
 			}
-			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				if err := move(); err != nil {
 					t.Fatal(err)
 				}

@@ -1,0 +1,229 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// eachSender runs a test for every client.
+func eachSender(t *testing.T, all []uploader, test func(t *testing.T, u uploader)) {
+	t.Helper()
+	for _, u := range all {
+		t.Run(u.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, u)
+		})
+	}
+}
+
+// kind is the type of the i-th upload: both, by turns.
+func kind(i int) string { return []string{"A", "I"}[i%2] }
+
+// The rest of the senders is killed in killed_test.go.
+func TestKilledSendersPublishNothing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, tlsTables(t, t.TempDir(), "one")+defaults)
+	kill := func(t *testing.T, u uploader, times int) {
+		for i := range times {
+			c := s.send(t, u, s.v4, kind(i), int64(i)*20_000)
+			c.kill()
+			if n := c.discarded(`hung up|reset|unexpected EOF`); n <= int64(i)*20_000 {
+				t.Errorf("%d bytes are logged, more than %d had come", n, i*20_000)
+			}
+		}
+	}
+	eachSender(t, senders[len(uploaders):], func(t *testing.T, u uploader) { kill(t, u, count(6, 100)) })
+	for _, u := range secureSenders {
+		t.Run(u.name+" under TLS", func(t *testing.T) {
+			t.Parallel()
+			kill(t, u, count(2, 100))
+		})
+	}
+}
+
+// The rest of the senders uploads in TestCleanUploadsAreNeverRefused.
+func TestCleanSendersAreNeverRefused(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, tlsTables(t, t.TempDir(), "one")+"[files]\ndurable = false\n"+defaults)
+	content := bytes.Repeat([]byte("all of it\r\n"), 10_000)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check := func(t *testing.T, path string) {
+		t.Helper()
+		if got := s.read(path); got != string(content) {
+			t.Errorf("%s: %d bytes, want %d", path, len(got), len(content))
+		}
+	}
+	for _, u := range senders[len(uploaders):] {
+		t.Run(u.name, func(t *testing.T) {
+			t.Parallel()
+			need(t, u.need)
+			times := count(10, 500)
+			u.clean(t, s, file, "/"+u.name, times)
+			for i := 1; i <= times; i++ {
+				check(t, fmt.Sprintf("%s.%d", u.name, i))
+			}
+		})
+	}
+	for _, u := range secureSenders {
+		t.Run(u.name+" under TLS", func(t *testing.T) {
+			t.Parallel()
+			need(t, u.need)
+			for i := range count(3, 200) {
+				path := fmt.Sprintf("/%s.tls.%d", strings.ReplaceAll(u.name, "::", "-"), i)
+				cmd := u.command(t, s, "I", path)
+				cmd.Stdin = bytes.NewReader(content)
+				if r := finish(t, cmd); r.status != 0 {
+					t.Errorf("upload %d: exit status %d: %s", i, r.status, r.out)
+				}
+				check(t, path)
+			}
+		})
+	}
+}
+
+func TestStalledUploadsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[ftp]\ndata_timeout = \"1s\"\n"+defaults)
+	eachSender(t, senders, func(t *testing.T, u uploader) {
+		c := s.send(t, u, s.v4, "I", 0)
+		c.signal(syscall.SIGSTOP)
+		c.discarded(`stood still|timeout|deadline`)
+		c.signal(syscall.SIGCONT)
+		c.complains()
+	})
+}
+
+func TestCutConnectionsPublishNothing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	for _, cut := range []struct {
+		name string
+		why  string
+		do   func(w *wire)
+	}{
+		{"data connection reset", `reset`, func(w *wire) { _, data := w.connections(); data.reset() }},
+		{"control connection reset", `hung up`, func(w *wire) { control, _ := w.connections(); control.reset() }},
+		{"control connection closed", `hung up`, func(w *wire) { control, _ := w.connections(); control.finish() }},
+		{"both closed, data first", `hung up`, func(w *wire) { control, data := w.connections(); data.finish(); control.finish() }},
+		{"both closed, control first", `hung up`, func(w *wire) { control, data := w.connections(); control.finish(); data.finish() }},
+		{"both reset", `hung up|reset`, func(w *wire) { control, data := w.connections(); data.reset(); control.reset() }},
+	} {
+		t.Run(cut.name, func(t *testing.T) {
+			t.Parallel()
+			eachSender(t, senders, func(t *testing.T, u uploader) {
+				if u.need != "" {
+					need(t, u.need)
+				}
+				for i := range count(1, 20) {
+					w := newWire(t, s.v4, 1+int64(i)*50_000, cut.do)
+					c := s.launch(t, u, w.address(), kind(i))
+					if n := c.discarded(cut.why); n > w.sent() {
+						t.Errorf("%d bytes are logged, %d were sent", n, w.sent())
+					}
+					c.complains()
+				}
+			})
+		})
+	}
+}
+
+// A data connection that is closed halfway looks like one that is closed at the end; whoever said before how long the file is,
+// as Net::FTP does, is safe from that too.
+func TestUploadWhoseDataConnectionIsClosedShortOfItsLengthIsDiscarded(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, defaults)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, bytes.Repeat([]byte("content\n"), 200_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	netftp := uploader{name: "Net::FTP", command: func(t testing.TB, s *server, kind, path string) *exec.Cmd {
+		host, port := split(s.v4)
+		return command(t, "perl", "testdata/clients/send.pl", host, port, account, password, kind, path, file)
+	}}
+	for i := range count(3, 100) {
+		limit := 1 + int64(i)*70_001
+		w := newWire(t, s.v4, limit, func(w *wire) { _, data := w.connections(); data.finish() })
+		c := s.launch(t, netftp, w.address(), "I")
+		if n := c.discarded(fmt.Sprintf(`fewer bytes than ALLO announced: %d of 1600000`, limit)); n != limit {
+			t.Errorf("%d bytes are logged, %d were sent", n, limit)
+		}
+		c.complains()
+	}
+}
+
+func TestAKilledServerLeavesTheOldFiles(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	for range count(1, 20) {
+		all := s.sendAll(t)
+		s.kill()
+		for _, c := range all {
+			if got := s.read(c.path); got != "old" {
+				t.Errorf("published %d bytes", len(got))
+			}
+			c.complains()
+		}
+		if left := s.unfinished(); len(left) != len(all) {
+			t.Errorf("%d temporaries of %d uploads: the server had no chance to remove them", len(left), len(all))
+		}
+		s.start()
+		for _, c := range all {
+			c.untouched()
+		}
+	}
+}
+
+// sendAll has every client upload at once.
+func (s *server) sendAll(t *testing.T) (all []*sending) {
+	t.Helper()
+	for i, u := range senders {
+		if _, err := exec.LookPath(u.need); u.need == "" || err == nil {
+			all = append(all, s.send(t, u, s.v4, kind(i), 10_000))
+		}
+	}
+	return all
+}
+
+// The server waits twenty seconds for transfers to end.
+func TestAStopPastItsDeadlineDiscardsUploads(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	all := s.sendAll(t)
+	began := time.Now()
+	s.signal(syscall.SIGTERM)
+	s.waitExit()
+	if d := time.Since(began); d < 15*time.Second || d > 40*time.Second {
+		t.Errorf("it stopped after %v", d)
+	}
+	for _, c := range all {
+		c.discarded(`the server ended the session|hung up`)
+		c.complains()
+	}
+}
+
+func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	c := s.send(t, senders[0], s.v4, "I", 0)
+	s.signal(syscall.SIGTERM)
+	s.log.await(t, "msg=stopping", 1)
+	s.signal(syscall.SIGTERM)
+	s.waitExit()
+	if got := s.read(c.path); got != "old" {
+		t.Errorf("published %d bytes", len(got))
+	}
+	c.complains()
+	s.start()
+	c.untouched()
+}
