@@ -250,8 +250,6 @@ func TestParseRefusesWhatIsNotBuilt(t *testing.T) {
 		lock + `reentrant = true`:                 `false`,
 		lock + `shared = ["a"]`:                   `[]`,
 		lock + `limit = 2`:                        `0`,
-		lock + `protects = ["/x"]`:                `[]`,
-		lock + `commit = "release"`:               `"upload"`,
 	} {
 		_, err := config.Parse([]byte(setting), "f")
 		if err == nil || !strings.Contains(err.Error(), "not in this version: ") || !strings.HasSuffix(err.Error(), "set it to "+off) {

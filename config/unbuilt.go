@@ -23,8 +23,6 @@ var unbuilt = []struct {
 	{"lock.reentrant", false, "MKD by the holder is refused like any other"},
 	{"lock.shared", []string(nil), "locks are always exclusive"},
 	{"lock.limit", 0, "locks are not counted"},
-	{"lock.protects", []string(nil), "paths are not protected by locks"},
-	{"lock.commit", CommitUpload, "files are published when their upload ends"},
 }
 
 // checkBuilt reports a key that this version could only ignore.

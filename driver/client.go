@@ -190,7 +190,13 @@ func (c *client) makeDirectory(n lock.Name) error {
 	if !c.account.Write {
 		return errReadOnly
 	}
-	return c.tree().Mkdir(string(n), 0o777)
+	return c.changing(c.session.context(), []lock.Name{n}, func(titles []lock.Title) error {
+		err := c.tree().Mkdir(string(n), 0o777)
+		if err == nil {
+			c.published(titles[0], n, "directory made")
+		}
+		return err
+	})
 }
 
 // unmake is RMD: it gives a lock back, or removes an empty directory. It reports whether it was a lock.
@@ -201,7 +207,7 @@ func (c *client) unmake(ctx context.Context, view string) (wasLock bool, err err
 	}
 	if c.isLock(n) {
 		s, _ := c.table().Get(n)
-		if err := c.locks.Release(ctx, n); err != nil {
+		if err := c.release(ctx, n); err != nil {
 			return true, err
 		}
 		c.server.dropNotes(n, s.Holds)
@@ -219,13 +225,23 @@ func (c *client) unmake(ctx context.Context, view string) (wasLock bool, err err
 	case !c.account.Write:
 		return false, errReadOnly
 	}
-	err = c.undisturbed(ctx, []lock.Name{n}, func() error { return c.tree().Rmdir(string(n)) })
+	err = c.undisturbed(ctx, []lock.Name{n}, func() error { return c.removeDirectory(ctx, n) })
 	if errors.Is(err, syscall.ENOTDIR) {
 		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {
 			return false, errNotDir
 		}
 	}
 	return false, err
+}
+
+func (c *client) removeDirectory(ctx context.Context, n lock.Name) error {
+	return c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
+		err := c.tree().Rmdir(string(n))
+		if err == nil {
+			c.published(titles[0], n, "directory removed")
+		}
+		return err
+	})
 }
 
 // isLock reports whether n is a lock rather than something else whose name a rule matches.
@@ -282,7 +298,16 @@ func (c *client) delete(ctx context.Context, view string) error {
 	case !c.account.Write:
 		return errReadOnly
 	}
-	return c.tree().Unlink(string(n))
+	return c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
+		if titles[0].Commit == lock.CommitRelease {
+			return c.stageRemoval(n, titles[0])
+		}
+		err := c.tree().Unlink(string(n))
+		if err == nil {
+			c.published(titles[0], n, "removed")
+		}
+		return err
+	})
 }
 
 func (c *client) deleteNote(n lock.Name, around lock.Status) error {
@@ -313,7 +338,10 @@ func (c *client) noteHold(n lock.Name, around lock.Status) (lock.Hold, error) {
 
 // mayMoveFrom is RNFR: it says whether the thing may be renamed at all.
 func (c *client) mayMoveFrom(view string) error {
-	_, _, err := c.movable(view)
+	n, _, err := c.movable(view)
+	if err == nil {
+		_, err = c.mayWrite(n)
+	}
 	return err
 }
 
@@ -363,7 +391,7 @@ func (c *client) move(ctx context.Context, fromView, toView string) error {
 		return errIntoItself
 	}
 	// A file too: by now a directory with locks in it may have its name.
-	return c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.tree().Rename(string(from), string(to)) })
+	return c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.rename(ctx, from, to, info) })
 }
 
 // mayCreate says whether a file or directory of that name may come to be, by other means than MKD.
@@ -384,7 +412,7 @@ func (c *client) mayCreate(n lock.Name, view string) error {
 }
 
 // change gives the file or directory that a path leads to another time or mode. A lock keeps its own.
-func (c *client) change(view string, apply func(name string) error) error {
+func (c *client) change(view string, apply func(changeable) error) error {
 	if c.isStatus(view) {
 		return errReserved
 	}
@@ -403,10 +431,12 @@ func (c *client) change(view string, apply func(name string) error) error {
 	case !c.account.Write:
 		return errReadOnly
 	case !c.isLockName(n):
-		return apply(string(n))
+		return c.changeProtected(c.session.context(), n, info, apply)
 	}
 	// A file that has a lock's name: it may go, and the lock be taken, at any moment.
-	return c.undisturbed(c.session.context(), []lock.Name{n}, func() error { return apply(string(n)) })
+	return c.undisturbed(c.session.context(), []lock.Name{n}, func() error {
+		return c.changeProtected(c.session.context(), n, info, apply)
+	})
 }
 
 // lstat describes what a name stands for: a lock, a note, or what lies on disk. A lock's modification
@@ -422,11 +452,13 @@ func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
 			}
 		}
 	}
-	return c.tree().Lstat(string(n))
+	return c.lstatFile(n)
 }
 
 // stat is lstat with the last link followed.
 func (c *client) stat(view string) (fs.FileInfo, error) {
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
 	if c.isStatus(view) {
 		return c.server.statusInfo(c.account), nil
 	}
@@ -451,6 +483,8 @@ func (c *client) stat(view string) (fs.FileInfo, error) {
 
 // list returns what a directory holds, unsorted: files, locks without a directory, notes, the status file.
 func (c *client) list(view string) ([]entry, error) {
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
 	n, err := c.follow(view)
 	if err != nil {
 		return nil, err
@@ -464,6 +498,7 @@ func (c *client) list(view string) ([]entry, error) {
 	for _, info := range infos {
 		byName[info.Name()] = shown(info.Name(), c.followed(n, info))
 	}
+	c.amend(n, byName)
 	for _, h := range status.Holds {
 		written, err := c.server.notes.list(h.Token)
 		if err != nil {
@@ -612,7 +647,7 @@ func (c *client) ReadDir(name string) ([]os.FileInfo, error) {
 
 // Chtimes implements afero.Fs: MFMT.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
-	return c.change(name, func(n string) error { return c.tree().Chtimes(n, atime, mtime) })
+	return c.change(name, func(f changeable) error { return f.Chtimes(atime, mtime) })
 }
 
 // Chmod implements afero.Fs: SITE CHMOD, for accounts that may.
@@ -620,7 +655,7 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 	if !c.account.Chmod {
 		return errChmod
 	}
-	return c.change(name, func(n string) error { return c.tree().Chmod(n, mode) })
+	return c.change(name, func(f changeable) error { return f.Chmod(mode) })
 }
 
 // Chown is refused: files belong to the server's user.
@@ -653,6 +688,8 @@ func (c *client) content(view string, o files.DownloadOptions) (source, error) {
 	if c.isStatus(view) {
 		return newText(c.server.statusText(c.account), o)
 	}
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
 	n, err := c.resolve(view)
 	if err != nil {
 		return nil, err
@@ -663,7 +700,7 @@ func (c *client) content(view string, o files.DownloadOptions) (source, error) {
 	if info, err := c.lstat(n); err == nil && info.IsDir() {
 		return nil, errIsDir
 	}
-	return c.tree().Download(string(n), o)
+	return c.openFile(n, o)
 }
 
 // source is what a download reads from. WriteTo sends the rest to the data connection.

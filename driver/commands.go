@@ -581,6 +581,13 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 	if err := c.mayReplace(n, view); err != nil {
 		return nil, "", err
 	}
+	var title lock.Title
+	if !o.Unique { // whose name is not known yet
+		if title, err = c.mayWrite(n); err != nil {
+			return nil, "", err
+		}
+		o.Old = c.old(n)
+	}
 	up, err := c.tree().Upload(string(n), o)
 	if err != nil {
 		return nil, "", err
@@ -589,7 +596,7 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 		n = lock.Name(up.Name())
 		view = path.Join(path.Dir(view), n.Base())
 	}
-	return c.guard(n, view, up)
+	return c.guard(n, view, up, title)
 }
 
 // uniqueName is what STOU begins with to find a name.
@@ -613,21 +620,26 @@ func (c *client) mayReplace(n lock.Name, view string) error {
 	return nil
 }
 
-// guard looks at the name that an upload will have.
-func (c *client) guard(n lock.Name, view string, up *files.Upload) (receiver, string, error) {
-	if err := c.mayReplace(n, view); err != nil {
+// guard looks at the name that an upload will have, and by which title that is, if it began with none.
+func (c *client) guard(n lock.Name, view string, up *files.Upload, title lock.Title) (receiver, string, error) {
+	err := c.mayReplace(n, view)
+	if err == nil && title.Lock == "" {
+		title, err = c.mayWrite(n)
+	}
+	if err != nil {
 		return nil, "", errors.Join(err, up.Discard())
 	}
+	protected := &protectedUpload{Upload: up, client: c, began: title}
 	if c.isLockName(n) {
-		return &lockNamed{up, c, n, view}, view, nil
+		return &lockNamed{protected, c, n, view}, view, nil
 	}
-	return up, view, nil
+	return protected, view, nil
 }
 
 // lockNamed is an upload to a file whose name is a lock's: it is published only while nobody holds that lock
 // and the file that it replaces is there.
 type lockNamed struct {
-	*files.Upload
+	*protectedUpload
 	client *client
 	name   lock.Name
 	view   string
@@ -638,7 +650,7 @@ func (l *lockNamed) Publish() error {
 		if err := l.client.mayReplace(l.name, l.view); err != nil {
 			return err
 		}
-		return l.Upload.Publish()
+		return l.protectedUpload.Publish()
 	})
 }
 

@@ -46,6 +46,8 @@ type Options struct {
 	TLS         *tls.Config // nil: no TLS
 	Log         *slog.Logger
 	Settings    Settings
+	// Publications is told of each change of a protected file; nil: the log only.
+	Publications lock.Publications
 }
 
 // Settings are what [Server.SetSettings] changes while sessions go on.
@@ -78,6 +80,13 @@ type Server struct {
 	commands    map[string]command
 	context     context.Context // of what sessions do; ends with Close
 	cancel      context.CancelFunc
+
+	publications lock.Publications
+	stages       *stages
+	// layout keeps names meaning what they mean: it is held, disk access included, shared by changes of protected
+	// files from the look at their names on and by what reads names, exclusively by the renaming of
+	// directories and by the renames of one publication. Nobody waits for the table with it held.
+	layout sync.RWMutex
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -129,8 +138,12 @@ func New(o Options) (*Server, error) {
 		ports: dataPorts{byPort: make(map[int]*dataListener)}, commands: allCommands(),
 		delays: usualDelays, context: ctx, cancel: cancel,
 		sessions: make(map[*session]struct{}), empty: empty,
+		publications: o.Publications, stages: newStages(),
 	}
 	s.SetSettings(o.Settings)
+	if err := s.tellRedone(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 
@@ -251,11 +264,15 @@ func (s *Server) Wait(ctx context.Context) error {
 // is closed and Wait has returned.
 func (s *Server) Close() error {
 	s.cancel()
-	return s.notes.Close()
+	return errors.Join(s.closeStages(), s.notes.Close())
 }
 
-// Sweep removes the notes of holds that have ended.
+// Sweep removes the notes of holds that have ended, and drops what they prepared and did not publish.
 func (s *Server) Sweep(context.Context) error {
+	return errors.Join(s.sweepStages(), s.sweepNotes())
+}
+
+func (s *Server) sweepNotes() error {
 	return s.notes.sweep(func() map[lock.Token]bool {
 		standing := make(map[lock.Token]bool)
 		for _, status := range s.table.All() {
@@ -267,14 +284,14 @@ func (s *Server) Sweep(context.Context) error {
 	})
 }
 
-// dropNotes removes the notes of those holds that do not stand any more.
+// dropNotes removes the notes of those holds that do not stand any more, and what they prepared.
 func (s *Server) dropNotes(n lock.Name, holds []lock.Hold) {
 	now, _ := s.table.Get(n)
 	for _, h := range holds {
 		if slices.ContainsFunc(now.Holds, func(other lock.Hold) bool { return other.Token == h.Token }) {
 			continue
 		}
-		if err := s.notes.drop(h.Token); err != nil {
+		if err := errors.Join(s.stages.drop(h.Token), s.notes.drop(h.Token)); err != nil {
 			s.log.Warn("could not remove the notes of a lock", "name", string(n), "token", h.Token, "err", err)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 type Rules struct {
 	rules    []Rule
 	globs    []*Glob
+	guarding []Protection // of the rules, with copies of their paths
+	patterns []*pattern   // what they protect, in their order
 	prefixes []Name
 	never    map[Name]struct{} // prefixes, to look up
 }
@@ -34,7 +36,9 @@ func NewRules(rules []Rule) (*Rules, error) {
 			errs = append(errs, named(i, rule, err))
 			continue
 		}
-		r.rules, r.globs = append(r.rules, rule), append(r.globs, glob)
+		guarding := protectionOf(rule)
+		rule.Protection = nil
+		r.rules, r.globs, r.guarding = append(r.rules, rule), append(r.globs, glob), append(r.guarding, guarding)
 		r.addPrefix(fixedPrefix(glob))
 	}
 	for i, rule := range r.rules {
@@ -42,6 +46,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 			errs = append(errs, named(i, rule, errors.New("another rule needs this name as a plain directory")))
 		}
 	}
+	errs = append(errs, r.protect(rules)...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -75,7 +80,7 @@ func check(rule Rule) error {
 	if rule.Release == ReleaseSession && rule.OnDisconnect == KeepOnDisconnect && rule.MaxAge == 0 && rule.MaxIdle == 0 {
 		errs = append(errs, errors.New("release = session, on_disconnect = keep and neither max_age nor max_idle: nobody could ever end such a lock"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, rule.Protection.check())...)
 }
 
 // fixedPrefix returns the directory that all names which the glob matches lie below.
@@ -98,18 +103,24 @@ func (r *Rules) isPrefix(n Name) bool {
 	return ok
 }
 
-// For returns the first rule that matches the name; false if none does, and
-// for "/" and every fixed prefix.
+// For returns the first rule that matches the name, as a hold has it: without Protection; false if none
+// does, and for "/" and every fixed prefix.
 func (r *Rules) For(n Name) (Rule, bool) {
+	i, ok := r.find(n)
+	if !ok {
+		return Rule{}, false
+	}
+	return r.rules[i], true
+}
+
+// find returns the place of the first rule that matches the name.
+func (r *Rules) find(n Name) (int, bool) {
 	for i, g := range r.globs {
 		if g.Match(n) {
-			if n == "/" || r.isPrefix(n) {
-				return Rule{}, false
-			}
-			return r.rules[i], true
+			return i, n != "/" && !r.isPrefix(n)
 		}
 	}
-	return Rule{}, false
+	return 0, false
 }
 
 // Prefixes returns the directories that must exist for locks to be made in, the ones
@@ -118,4 +129,13 @@ func (r *Rules) For(n Name) (Rule, bool) {
 func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }
 
 // All returns a copy of the rules in their order, with the defaults filled in.
-func (r *Rules) All() []Rule { return slices.Clone(r.rules) }
+func (r *Rules) All() []Rule {
+	all := slices.Clone(r.rules)
+	for i := range all {
+		if len(r.guarding[i].Paths) > 0 {
+			p := r.guarding[i].clone()
+			all[i].Protection = &p
+		}
+	}
+	return all
+}
