@@ -67,18 +67,28 @@ func (r *Rules) protect(rules []Rule) []error {
 	return errs
 }
 
-// apart refuses a pattern that may fit the name of a lock: locks come and go by MKD and RMD alone.
+// apart refuses a pattern that may fit the name of a lock: locks come and go by MKD and RMD alone. Where a ** of
+// the pattern only passes by a directory in which everything is a lock, there are no files to be protected anyway.
 func (r *Rules) apart(p *pattern) error {
 	for i, rule := range r.rules {
 		names, _, err := splitGlob(rule.Match, nil)
 		if err != nil { // braces with a slash: taken for anything
 			names = []element{{deep: true}}
 		}
-		if overlap(p.elements, names) {
-			return fmt.Errorf("could be the name of a lock of rule %d (match %q)", i+1, r.rules[i].Match)
+		if overlap(p.elements, names) && !passesRoot(p.elements, names) {
+			return fmt.Errorf("could be the name of a lock of rule %d (match %q)", i+1, rule.Match)
 		}
 	}
 	return nil
+}
+
+// passesRoot reports whether names are all that lies directly or anywhere below some directory (/locks/*, /locks/**), and
+// a ** of the pattern stands for the way there.
+func passesRoot(pattern, names []element) bool {
+	isDeep := func(e element) bool { return e.deep }
+	root, last := names[:len(names)-1], names[len(names)-1]
+	all := last.deep || len(last.parts) == 1 && last.parts[0].kind == partStar
+	return all && !slices.ContainsFunc(root, isDeep) && slices.ContainsFunc(pattern[:min(len(root), len(pattern))], isDeep)
 }
 
 // Protects reports whether any path is protected.
