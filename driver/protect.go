@@ -19,7 +19,7 @@ var (
 )
 
 // maxBelow is how many entries below a directory are looked at before it is renamed.
-const maxBelow = 10_000
+const maxBelow = 4_000
 
 // protects reports whether locks protect anything at all. Without, nothing here costs anything.
 func (c *client) protects() bool { return c.table().Rules().Protects() }
