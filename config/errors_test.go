@@ -195,6 +195,7 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		"a glob over everything":             "[[lock]]\nmatch = \"**\"",
 		"a glob with alternatives":           "[[lock]]\nmatch = \"{/a,/b}/*\"",
 		"keys that are not built but off":    lock + "wait = \"0s\"\nqueue = \"off\"\nqueue_hold = \"15s\"\nshared = []\nlimit = 0\nprotects = []\ncommit = \"upload\"\nreentrant = false",
+		"what a lock protects":               lock + "protects = [\"$1/$2.tsv\"]\ncommit = \"release\"",
 		"Windows line ends":                  "root = \"/x\"\r\n[ftp]\r\nactive = false\r\n",
 		"numbers with underscores, in hex":   "[ftp]\nmax_connections = 1_000\nmax_connections_per_address = 0x10",
 		"bcrypt of the 2a and 2b kinds":      strings.ReplaceAll(account, "$2y", "$2a") + strings.NewReplacer("$2y", "$2b", `"a"`, `"b"`).Replace(account),
@@ -385,4 +386,30 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestCommitAtReleaseNeedsSomethingToPublish(t *testing.T) {
+	_, err := config.Parse([]byte(lock+`commit = "release"`), "f")
+	if err == nil || !strings.Contains(err.Error(), `lock[1].commit: "release" has a meaning only with protects`) {
+		t.Error(err)
+	}
+	_, err = config.Parse([]byte(lock+`commit = "relaese"`), "f")
+	if err == nil || !strings.Contains(err.Error(), `did you mean "release"?`) {
+		t.Error(err)
+	}
+}
+
+func TestWhatOthersKnowToBeWrongComesWithItsLine(t *testing.T) {
+	check := func(c *config.Config) config.Errors {
+		return config.Errors{{Key: "lock[1].protects[2]", Message: "no"}}
+	}
+	_, err := config.Parse([]byte("[[lock]]\nmatch = \"/l/*\"\nprotects = [\n  \"/a\",\n  \"/b\",\n]\n"), "f", check)
+	if err == nil || err.Error() != "f:5: lock[1].protects[2]: no" {
+		t.Error(err)
+	}
+	// Where the value could not be read, what stands in its place is no reason to complain.
+	_, err = config.Parse([]byte("[[lock]]\nmatch = \"/l/*\"\nprotects = 3\n"), "f", check)
+	if err == nil || strings.Contains(err.Error(), "protects[2]") {
+		t.Error(err)
+	}
 }

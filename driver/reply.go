@@ -121,5 +121,6 @@ func lockText(err, kind error) string {
 // foreseen reports whether describe knows the error; others are logged with their whole text.
 func foreseen(err error) bool {
 	code, _ := describe(err)
-	return code != 451 || errors.Is(err, lock.ErrUncertain) || errors.Is(err, lock.ErrConflict)
+	return code != 451 || errors.Is(err, lock.ErrUncertain) || errors.Is(err, lock.ErrConflict) ||
+		errors.Is(err, files.ErrUnfinished) || errors.Is(err, files.ErrMoved)
 }
