@@ -62,6 +62,9 @@ func TestWhichLocksProtectAPath(t *testing.T) {
 		{[]lock.Rule{guarding("/l/{one,two}", "/d/$1.t")}, "/d/three.t", ""},
 		{[]lock.Rule{guarding("/l/*", "/d/$1.{tsv,csv}")}, "/d/a.csv", "/l/a"},
 		{[]lock.Rule{guarding("/l/*", "/d/$1.{tsv,csv}")}, "/d/a.txt", ""},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.[\xfe]")}, "/d/a.\xff", ""},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.[\xfe]")}, "/d/a.\xfe", "/l/a"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.t", "/d/$1.*")}, "/d/a.t", "/l/a"},
 		// The same wildcard twice, and two in one element.
 		{[]lock.Rule{guarding("/l/*", "/d/$1/$1.t")}, "/d/a/a.t", "/l/a"},
 		{[]lock.Rule{guarding("/l/*", "/d/$1/$1.t")}, "/d/a/b.t", ""},

@@ -70,7 +70,7 @@ func (s *Session) MayWrite(path Name) (Title, error) {
 		}
 		s.table.mu.Lock()
 		same := s.table.rules == rules
-		title, err := s.titleLocked(w, guards, "")
+		title, err := s.titleLocked(w, guards)
 		s.table.mu.Unlock()
 		if same {
 			return title, err
@@ -132,7 +132,7 @@ func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, guard
 	c := &claim{table: t, titles: make([]Title, len(writes))}
 	for i, w := range writes {
 		var err error
-		if c.titles[i], err = s.titleLocked(w, guards[i], ending); err != nil {
+		if c.titles[i], err = s.titleLocked(w, guards[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -193,7 +193,7 @@ func (c *claim) end() {
 }
 
 // titleLocked finds the hold by which the session may make the change.
-func (s *Session) titleLocked(w Write, guards []Name, ending Name) (Title, error) {
+func (s *Session) titleLocked(w Write, guards []Name) (Title, error) {
 	if len(guards) == 0 {
 		return Title{}, nil
 	}
@@ -217,8 +217,6 @@ func (s *Session) titleLocked(w Write, guards []Name, ending Name) (Title, error
 			refuse(n, err)
 		case len(e.holds) > 1:
 			return Title{}, &ProtectedError{Path: w.Path, Lock: n, Why: errOthersShare}
-		case e.draining && n != ending:
-			refuse(n, s.overdueLocked(n, h))
 		case s.table.pastLocked(h):
 			refuse(n, s.overdueLocked(n, h))
 		case w.Begun && (w.Title.Lock != n || w.Title.Token != h.Token):

@@ -342,6 +342,77 @@ func TestRulesThatChangeWhileAWriteWaitsCount(t *testing.T) {
 	w.writes(a, "/phone.tsv", "protected by the lock /phone_lock, which you do not hold")
 }
 
+// blocked holds up every change of the name in the store until the gate is closed.
+func (w *world) blocked(n lock.Name) (gate chan struct{}) {
+	gate = make(chan struct{})
+	w.store.Inject(func(c lock.Change) error {
+		if c.Name == n {
+			<-gate
+		}
+		return nil
+	})
+	return gate
+}
+
+func TestAWriteThatWaitedGoesByTheRulesThatAreInForceThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t, phoneRules()...)
+		a, b := w.open("a"), w.open("b")
+		w.acquire(a, "/phone_lock")
+		gate := w.blocked("/phone_lock")
+		released, written := make(chan error, 1), make(chan error, 1)
+		go func() { released <- a.Release(ctx, "/phone_lock") }()
+		synctest.Wait()
+		go func() {
+			written <- b.Write(ctx, []lock.Write{{Path: "/phone.tsv"}}, func([]lock.Title) error { return nil })
+		}()
+		synctest.Wait()
+		reloaded := make(chan error, 1)
+		go func() { reloaded <- w.SetRules(ctx, rulesOf(t, lock.Rule{Match: "**/*_lock"})) }()
+		synctest.Wait()
+		close(gate)
+		if err := errors.Join(<-released, <-written, <-reloaded); err != nil {
+			t.Error(err) // nothing protects it any more
+		}
+	})
+}
+
+// Two locks that protect each other's files are given back at the same time: neither waits for the other.
+func TestAReleaseDoesNotWaitForAnotherLocksEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t, phoneRules()...)
+		a := w.open("a")
+		w.acquire(a, "/all/x")
+		title, err := a.MayWrite("/d/x/f.tsv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.acquire(a, "/d/x/f_lock")
+		gate := w.blocked("/d/x/f_lock")
+		released := make(chan error, 1)
+		go func() { released <- a.Release(ctx, "/d/x/f_lock") }()
+		synctest.Wait()
+		waited := make(chan error, 1)
+		go func() {
+			waited <- a.ReleaseAfter(ctx, "/all/x", func(e *lock.Ending) error {
+				return e.Write(ctx, []lock.Write{{Path: "/d/x/f.tsv", Begun: true, Title: title}}, func([]lock.Title) error { return nil })
+			})
+		}()
+		synctest.Wait()
+		if len(waited) == 0 {
+			t.Error("it waits")
+		}
+		close(gate)
+		if err := <-waited; !errors.Is(err, lock.ErrConflict) {
+			t.Error(err)
+		}
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		w.holds("/all/x", "a")
+	})
+}
+
 // Writers of one path under one lock, whose time is over now and then, are never two at a time.
 func TestWritersExcludeEachOther(t *testing.T) {
 	w := newWorld(t, phoneRules()...)
