@@ -8,7 +8,8 @@
 //
 // What is promised: MKD and RMD of a lock's name are Acquire and Release of lock.Table and nothing else
 // takes, moves, ages or removes a lock; an upload is published whole, by one rename, while its
-// client is still there, or not at all; replies show paths as the client knows them, never the server's;
+// client is still there, or not at all; a file that a lock protects is changed by a session that speaks for an exclusive
+// hold of it, in one step with that check; replies show paths as the client knows them, never the server's;
 // a lock is given back on behalf of a session only when its transfers are over.
 //
 // What is not: a client that is killed and whose connections end further apart than delays.hangUp is taken

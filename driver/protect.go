@@ -252,14 +252,6 @@ func (p *protectedUpload) publish(n lock.Name, titles []lock.Title) error {
 	return err
 }
 
-// Discard leaves an upload alone that is prepared under a lock: it is the lock's.
-func (p *protectedUpload) Discard() error {
-	if p.client.server.stages.has(p.Upload) {
-		return nil
-	}
-	return p.Upload.Discard()
-}
-
 // changeProtected gives a file another time or mode, as its holder if a lock protects it.
 func (c *client) changeProtected(ctx context.Context, n lock.Name, info fs.FileInfo, apply func(changeable) error) error {
 	return c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {

@@ -2,10 +2,12 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -297,6 +299,47 @@ func TestADirectoryIsNotMovedUnderAnUploadToMakeItProtected(t *testing.T) {
 	other.want("RNTO /phone.d", "250 *")
 	c.check("STOR", finish(), "550 /in/f.dat: protected by the lock /phone_lock, which you do not hold*")
 	s.wantContent("/phone.d/f.dat", "(none)")
+}
+
+// The directory is renamed when the publication has looked at the name, and not yet at the gate.
+func TestARenameInTheMiddleOfAPublicationIsNoticed(t *testing.T) {
+	s, _ := startProtected(t, protected)
+	s.mkdir("/in")
+	c := s.as("phoneacc")
+	finish := c.begun("STOR /in/f.dat", "x")
+	s.driver.layout.Lock()
+	done := make(chan string, 1)
+	go func() { done <- finish() }()
+	s.until("it is being published", func() bool {
+		t := s.transfer()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.sealed
+	})
+	for range 1000 { // it can only be too early for the case that is meant
+		runtime.Gosched()
+	}
+	err := s.tree.Rename("/in", "/phone.d")
+	s.driver.layout.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.check("STOR", <-done, "550 /in/f.dat: protected by the lock /phone_lock, which you do not hold*")
+	s.wantContent("/phone.d/f.dat", "(none)")
+}
+
+// What was looked at by one name and leads elsewhere by now is not changed.
+func TestANameThatLeadsElsewhereByNowIsNotChanged(t *testing.T) {
+	s, _ := startProtected(t, protected)
+	s.mkdir("/dir")
+	s.link("dir", "/way")
+	c := s.as("phoneacc")
+	client := c.session().client
+	ran := false
+	err := client.changing(t.Context(), []lock.Name{"/way/f"}, func([]lock.Title) error { ran = true; return nil })
+	if !errors.Is(err, lock.ErrConflict) || ran {
+		t.Errorf("%v, ran: %v", err, ran)
+	}
 }
 
 // A program on the host puts a link in the place of a directory.

@@ -157,14 +157,6 @@ func (s *stages) below(dir lock.Name) bool {
 	return false
 }
 
-// has reports whether the upload is what some holder sees.
-func (s *stages) has(u *files.Upload) bool {
-	if s.count.Load() == 0 {
-		return false
-	}
-	return slices.ContainsFunc(s.at(lock.Name(u.Name())), func(v *version) bool { return v.upload == u })
-}
-
 // of returns what a hold has prepared, sorted by path.
 func (s *stages) of(token lock.Token) (versions []*version, recorded bool) {
 	s.mu.Lock()

@@ -188,6 +188,27 @@ func TestWhatIsNotGivenBackIsThrownAway(t *testing.T) {
 	}
 }
 
+// The same job on another connection begins anew: what the first one prepared was read under a token that is over.
+func TestAdoptionThrowsAway(t *testing.T) {
+	s, _ := startStaged(t)
+	a, b := s.as("phoneacc"), s.as("phoneacc")
+	a.want("SITE LOCK AS job", "200 *")
+	b.want("SITE LOCK AS job", "200 *")
+	b.want("TYPE I", "200 *")
+	a.want("MKD /locks/x", "257 *")
+	a.prepare()
+	b.sees(wholeNew)
+	b.want("MKD /locks/x", "257 *")
+	a.sees(wholeOld)
+	b.sees(wholeOld)
+	b.want("RMD /locks/x", "250 *")
+	b.sees(wholeOld)
+	if err := s.driver.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.wantContent("/data/x/a", "old a")
+}
+
 func TestADisconnectThatEndsTheLockThrowsAway(t *testing.T) {
 	s, _ := startStaged(t)
 	s.write("/gdata/f", "old")
@@ -281,6 +302,9 @@ func TestAFailureAfterTheRecordIsMadeGood(t *testing.T) {
 	s.mkdir("/data/x/c2")
 	s.driver.layout.RUnlock()
 	c.check("RMD", c.reply(), "451 /locks/x: published, but not all of it is in place yet: try again; the lock is kept")
+	if got := c.fetch("RETR /data/x/a"); got != "new a+" {
+		t.Errorf("the holder reads %q", got)
+	}
 	other.want("MKD /gone/f", "257 *")
 	s.mkdir("/gdata")
 	other.check("STOR", other.upload("STOR /gdata/f", "x"), "451 /gdata/f: an earlier publication is not in place yet, try again")
