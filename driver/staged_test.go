@@ -1,11 +1,14 @@
 package driver
 
 import (
+	"bytes"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -376,6 +379,39 @@ func TestReadersNeverGoBack(t *testing.T) {
 	}
 	close(stop)
 	readers.Wait()
+}
+
+// Whoever looks while a publication is being put in place waits, and sees it.
+func TestLookingWaitsForAPublicationUnderWay(t *testing.T) {
+	s, _ := startStaged(t)
+	type asked struct {
+		c       *conn
+		command string
+		want    string
+	}
+	all := []asked{
+		{s.as("other"), "SIZE /data/x/a", "213 9"},
+		{s.as("other"), "STAT /data/x", "*new in place*"},
+		{s.as("other"), "XMD5 /data/x/a", "250 " + fmt.Sprintf("%X", md5.Sum([]byte("in place!")))},
+		{s.as("other"), "MLST /data/x/a", "*size=9;*"},
+	}
+	s.driver.layout.Lock() // as a publication does
+	for _, a := range all {
+		a.c.send(a.command + "\r\n")
+	}
+	s.until("all of them wait at the gate", func() bool {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return bytes.Count(stacks, []byte("sync.(*RWMutex).RLock")) >= len(all)
+	})
+	s.write("/data/x/a", "in place!")
+	s.write("/data/x/new in place", "")
+	s.driver.layout.Unlock()
+	for _, a := range all {
+		if got := a.c.reply(); !fits(a.want, got) {
+			t.Errorf("%s: %s", a.command, got)
+		}
+	}
 }
 
 // What a start has redone is written down with the hold that it was published by.
