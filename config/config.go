@@ -163,15 +163,15 @@ type Rule struct {
 	LockDelay time.Duration `toml:"lock_delay"`
 	// Release is who may give it back.
 	Release string `toml:"release" enum:"user,session,anyone"`
-	// Wait is how long MKD on a held lock waits for it. 0: not at all.
+	// Wait is how long MKD on a held lock waits for it, SITE WAIT of the session aside. 0: not at all.
 	Wait time.Duration `toml:"wait"`
 	// Queue keeps the place of clients that try again and again.
 	Queue string `toml:"queue" enum:"off,fair"`
-	// QueueHold is how long a freed lock is kept for the client whose turn it is, at most.
+	// QueueHold is how long a freed lock is kept for the client whose turn it is, at most. 0: not at all.
 	QueueHold time.Duration `toml:"queue_hold"`
 	// Reentrant counts a second MKD by the holding session instead of refusing it.
 	Reentrant bool `toml:"reentrant"`
-	// Shared names the accounts that may hold it together.
+	// Shared names the accounts that may hold it together; none: the read-only ones, if Locks.ReadersShare is set.
 	Shared []string `toml:"shared"`
 	// Limit is how many locks there may be directly below one directory. 0: any number.
 	Limit int `toml:"limit"`
@@ -231,7 +231,7 @@ func Default() *Config {
 			OnAbort:      AbortDiscard,
 			Durable:      true,
 		},
-		Locks: Locks{Directories: true, Durable: true},
+		Locks: Locks{Directories: true, Durable: true, ReadersShare: true},
 		Rules: []Rule{DefaultRule("/locks/**"), DefaultRule("**/*_lock")},
 	}
 }
@@ -248,7 +248,7 @@ func DefaultRule(match string) Rule {
 		MaxAge:       10 * time.Minute,
 		OnDisconnect: DisconnectKeep,
 		Release:      ReleaseUser,
-		Queue:        QueueOff,
+		Queue:        QueueFair,
 		QueueHold:    15 * time.Second,
 		Commit:       CommitUpload,
 	}

@@ -55,6 +55,7 @@ durable = false
 [locks]
 directories = false
 durable = false
+readers_share = false
 [[account]]
 name = "a"
 password = "`+hash+`"
@@ -75,6 +76,12 @@ on_disconnect = "release"
 grace = "5s"
 lock_delay = "1s"
 release = "anyone"
+wait = "7s"
+queue = "off"
+queue_hold = "8s"
+reentrant = true
+shared = ["a", "b"]
+limit = 9
 allow_cwd = true
 [[lock]]
 match = "/y"
@@ -85,6 +92,8 @@ match = "/y"
 	rule := config.DefaultRule("/x/*")
 	rule.MaxAge, rule.MaxIdle, rule.OnDisconnect, rule.Grace = 0, 20*time.Second, "release", 5*time.Second
 	rule.LockDelay, rule.Release, rule.AllowCwd = time.Second, "anyone", true
+	rule.Wait, rule.Queue, rule.QueueHold = 7*time.Second, "off", 8*time.Second
+	rule.Reentrant, rule.Shared, rule.Limit = true, []string{"a", "b"}, 9
 	want := &config.Config{
 		Listen: []string{":21", "[::1]:2121"},
 		Root:   "/srv/files",

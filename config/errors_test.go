@@ -195,7 +195,6 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		"a glob over everything":             "[[lock]]\nmatch = \"**\"",
 		"a glob with alternatives":           "[[lock]]\nmatch = \"{/a,/b}/*\"",
 		"keys that are not built but off":    lock + "wait = \"0s\"\nqueue = \"off\"\nqueue_hold = \"15s\"\nshared = []\nlimit = 0\nprotects = []\ncommit = \"upload\"\nreentrant = false",
-		"what a lock protects":               lock + "protects = [\"$1/$2.tsv\"]\ncommit = \"release\"",
 		"Windows line ends":                  "root = \"/x\"\r\n[ftp]\r\nactive = false\r\n",
 		"numbers with underscores, in hex":   "[ftp]\nmax_connections = 1_000\nmax_connections_per_address = 0x10",
 		"bcrypt of the 2a and 2b kinds":      strings.ReplaceAll(account, "$2y", "$2a") + strings.NewReplacer("$2y", "$2b", `"a"`, `"b"`).Replace(account),
@@ -225,7 +224,7 @@ password = "secret"
 
 [[lock]]
 match = "[x"
-wait = "1s"
+commit = "release"
 release = "nobody"
 `), "ftplockd.toml")
 	want := `ftplockd.toml:1: listn: unknown key; did you mean listen?
@@ -234,7 +233,7 @@ ftplockd.toml:6: ftp.idle_timeout: "5 minutes": must be a duration in quotes, su
 ftplockd.toml:7: ftp.passive_ports: "9-8": the range is reversed; did you mean "8-9"?
 ftplockd.toml:11: account[1].password: not a password hash: make one with "ftplockd passwd" (argon2id), or use a bcrypt hash
 ftplockd.toml:14: lock[1].match: "[x": is no glob; a bracket or brace is not closed
-ftplockd.toml:15: lock[1].wait: not in this version: MKD on a held lock does not wait; leave it out or set it to "0"
+ftplockd.toml:15: lock[1].commit: "release" has a meaning only with protects: there is nothing to publish
 ftplockd.toml:16: lock[1].release: "nobody": must be one of user, session, anyone`
 	if err == nil || err.Error() != want {
 		t.Errorf("\ngot\n%v\nwant\n%v", err, want)
@@ -243,19 +242,29 @@ ftplockd.toml:16: lock[1].release: "nobody": must be one of user, session, anyon
 
 func TestParseRefusesWhatIsNotBuilt(t *testing.T) {
 	for setting, off := range map[string]string{
-		`[files]` + "\n" + `on_abort = "keep"`:    `"discard"`,
-		`[locks]` + "\n" + `readers_share = true`: `false`,
-		lock + `wait = "5s"`:                      `"0"`,
-		lock + `queue = "fair"`:                   `"off"`,
-		lock + `queue_hold = "1s"`:                `"15s"`,
-		lock + `reentrant = true`:                 `false`,
-		lock + `shared = ["a"]`:                   `[]`,
-		lock + `limit = 2`:                        `0`,
+		`[files]` + "\n" + `on_abort = "keep"`: `"discard"`,
 	} {
 		_, err := config.Parse([]byte(setting), "f")
 		if err == nil || !strings.Contains(err.Error(), "not in this version: ") || !strings.HasSuffix(err.Error(), "set it to "+off) {
 			t.Errorf("%s: %v", setting, err)
 		}
+	}
+}
+
+func TestSharedNamesAccounts(t *testing.T) {
+	accounts := "[[account]]\nname = \"reader\"\npassword = \"$2y$10$abcdefghijklmnopqrstuuGtUmqmQ0gqqhRjVu8c2bmZ5N3G3yFSC\"\n[[lock]]\nmatch = \"/x\"\n"
+	for shared, want := range map[string]string{
+		`["reader"]`:           "",
+		`["reader", "raeder"]`: `f:6: lock[1].shared[2]: "raeder": no account has that name; did you mean "reader"?`,
+		`[""]`:                 `f:6: lock[1].shared[1]: must be the name of an account`,
+	} {
+		_, err := config.Parse([]byte(accounts+"shared = "+shared), "f")
+		if got := fmt.Sprint(err); (want == "") != (err == nil) || err != nil && got != want {
+			t.Errorf("%s: %v", shared, err)
+		}
+	}
+	if _, err := config.Parse([]byte("[[lock]]\nmatch = \"/x\"\nwait = \"100s\"\nshared = [\"ftp\"]"), "f"); err != nil {
+		t.Error(err) // the built-in account
 	}
 }
 
@@ -281,6 +290,8 @@ func TestWarnings(t *testing.T) {
 			`f:4: lock[2].match: warning: "/[ab]" is never used: all it fits is taken by "/[ab]" of lock[1]; the first match wins`},
 		"a private key for everybody": {"root = \"/srv\"\n[tls]\nmode = \"optional\"\ncertificate = \"/srv/c\"\nkey = \"/srv/k\"",
 			"f:5: tls.key: warning: lies inside root, where clients can read it"},
+		"a wait that old clients do not bear": {"[[lock]]\nmatch = \"/x\"\nwait = \"101s\"",
+			`f:3: lock[1].wait: warning: "1m41s": old clients give up before that, Net::FTP after 120 s; "SITE WAIT seconds" sets it for those that do not`},
 		"a port for two things": {`listen = [":30005"]`, "f:1: listen[1]: warning: port 30005 is one of ftp.passive_ports, too"},
 	} {
 		got, err := config.Parse([]byte(c.file), "f")

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -78,8 +80,36 @@ func (c *checker) checkRules() {
 		if r.Commit == CommitRelease && len(r.Protects) == 0 {
 			c.fail(key+"commit", `"release" has a meaning only with protects: there is nothing to publish`)
 		}
+		if r.Wait > longestWait {
+			c.warn(key+"wait", "%q: old clients give up before that, Net::FTP after 120 s; \"SITE WAIT seconds\" sets it for those that do not", short(r.Wait))
+		}
+		c.checkShared(key+"shared", r.Shared)
 		if r.Grace > 0 && r.OnDisconnect == DisconnectKeep {
 			c.fail(key+"grace", `has a meaning only with on_disconnect = "release"`)
+		}
+	}
+}
+
+// longestWait is what a reply may take for clients that give up after two minutes (Net::FTP does).
+const longestWait = 100 * time.Second
+
+// checkShared reports names that are no account's. Without accounts there is the built-in one, of which nothing is known here.
+func (c *checker) checkShared(key string, names []string) {
+	var known []string
+	for _, a := range c.Accounts {
+		known = append(known, a.Name)
+	}
+	for i, name := range names {
+		at := fmt.Sprintf("%s[%d]", key, i+1)
+		switch {
+		case name == "":
+			c.fail(at, "must be the name of an account")
+		case len(known) > 0 && !slices.Contains(known, name):
+			hint := ""
+			if meant := near(name, known); meant != "" {
+				hint = fmt.Sprintf("; did you mean %q?", meant)
+			}
+			c.fail(at, "%q: no account has that name%s", name, hint)
 		}
 	}
 }

@@ -16,13 +16,6 @@ var unbuilt = []struct {
 	feature string
 }{
 	{"files.on_abort", AbortDiscard, "broken uploads are not kept"},
-	{"locks.readers_share", false, "locks are always exclusive"},
-	{"lock.wait", time.Duration(0), "MKD on a held lock does not wait"},
-	{"lock.queue", QueueOff, "there is no queue for a held lock"},
-	{"lock.queue_hold", 15 * time.Second, "there is no queue for a held lock"},
-	{"lock.reentrant", false, "MKD by the holder is refused like any other"},
-	{"lock.shared", []string(nil), "locks are always exclusive"},
-	{"lock.limit", 0, "locks are not counted"},
 }
 
 // checkBuilt reports a key that this version could only ignore.

@@ -231,16 +231,19 @@ func (c *Conn) GoneWithin(d time.Duration) bool {
 		return true
 	}
 	// Read sees a hang-up at once, but nobody does while the library is busy elsewhere.
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
+	const look = 5 * time.Millisecond
+	timer := time.NewTimer(min(d, look))
+	defer timer.Stop()
 	for until := time.Now().Add(d); ; {
 		select {
 		case <-c.over:
 			return true
-		case now := <-ticker.C:
-			if gone := c.Gone(); gone || now.After(until) {
+		case <-timer.C:
+			left := time.Until(until)
+			if gone := c.Gone(); gone || left <= 0 {
 				return gone
 			}
+			timer.Reset(min(left, look))
 		}
 	}
 }

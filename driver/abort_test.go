@@ -1,7 +1,10 @@
 package driver
 
 import (
+	"crypto/tls"
+	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,6 +30,7 @@ func TestAbor(t *testing.T) {
 		c.want("ABOR", "226 *")
 		c.port()
 		c.want("ABOR", "226 *")
+		c.want("RETR /f", "425 use PASV, EPSV, PORT or EPRT first")
 
 		began := time.Now()
 		for _, command := range []string{"STOR /f", "RETR /large", "LIST"} { // nobody comes for the data
@@ -53,14 +57,33 @@ func TestAbor(t *testing.T) {
 			S: 200 OK`)
 		s.wantContent("/f", "old")
 
-		nc = c.data()
-		c.want("RETR /large", "150 *")
-		io.ReadFull(c.secured(nc), make([]byte, 10))
-		c.play(`
-			C: ABOR
-			S: 426 /large: aborted by ABOR
-			S: 226 *`)
-		nc.Close()
+		// active connections are cut as quickly
+		l := activeListener(t, "127.0.0.1:0")
+		for _, active := range []bool{false, true} {
+			var nc net.Conn
+			if active {
+				c.want("PORT 127,0,0,1,"+bytesOfPort(l), "200 *")
+			} else {
+				nc = c.data()
+			}
+			began := time.Now()
+			c.want("RETR /large", "150 *")
+			if active {
+				var err error
+				if nc, err = l.Accept(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			io.ReadFull(c.secured(nc), make([]byte, 10))
+			c.play(`
+				C: ABOR
+				S: 426 /large: aborted by ABOR
+				S: 226 *`)
+			nc.Close()
+			if d := time.Since(began); d > 4*time.Second {
+				t.Errorf("ABOR took %v, active: %t", d, active)
+			}
+		}
 
 		if got := c.fetch("RETR /f"); got != "old" {
 			t.Errorf("after ABOR: %q", got)
@@ -145,4 +168,34 @@ func TestCommandsBehindATransfer(t *testing.T) {
 		S: 213 3
 		S: 257 "/locks/a" *
 		S: 200 OK`)
+}
+
+// crypto/tls takes five seconds to say goodbye to a client that does not read: what is aborted is cut below it.
+func TestAbortCutsTheDataConnectionBelowTLS(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		ours, theirs := net.Pipe()
+		conn := tls.Server(ours, certificate())
+		client := tls.Client(theirs, &tls.Config{InsecureSkipVerify: true})
+		shaken := make(chan error, 1)
+		go func() { shaken <- client.Handshake() }()
+		if err := errors.Join(conn.Handshake(), <-shaken); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var tr transfer
+		if early {
+			tr.abort(errAborted)
+			tr.carriedBy(conn)
+		} else {
+			tr.carriedBy(conn)
+			tr.abort(errAborted)
+		}
+		if n, err := theirs.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+			t.Errorf("early %t: %d bytes, %v", early, n, err)
+		}
+		if d := time.Since(began); d > 4*time.Second {
+			t.Errorf("early %t: that took %v", early, d)
+		}
+		theirs.Close()
+	}
 }

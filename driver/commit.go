@@ -68,8 +68,11 @@ func (c *client) stageChange(n lock.Name, info fs.FileInfo, title lock.Title, ap
 
 // release gives a lock back. What its holder has prepared is published first, all of it or nothing, and if that
 // fails the lock is kept.
-func (c *client) release(ctx context.Context, n lock.Name) error {
-	return c.locks.ReleaseAfter(ctx, n, func(e *lock.Ending) error {
+func (c *client) release(ctx context.Context, n lock.Name) (again int, w *lock.Waiting, err error) {
+	if c.server.stages.count.Load() == 0 && c.table().Rules().CommitOf(n) != lock.CommitRelease {
+		return c.locks.ReleaseOrWait(ctx, n, c.session.conn.Wake) // nothing is or can be prepared
+	}
+	return c.locks.ReleaseAfterOrWait(ctx, n, c.session.conn.Wake, func(e *lock.Ending) error {
 		err := c.commit(ctx, n, e)
 		if err == nil {
 			return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,7 +50,8 @@ type dataListener struct {
 	owner *dataPorts
 
 	mu     sync.Mutex
-	secure bool // TLS will be put over what is accepted
+	secure bool       // TLS will be put over what is accepted
+	client netip.Addr // who may connect
 	conn   net.Conn
 	closed bool
 }
@@ -69,28 +71,42 @@ func (c *tcpBelowTLS) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cutShort reports whether a data connection under TLS ended without a close_notify, as if
-// anybody on the way had cut it (RFC 8446 section 6.1). Of an active one it cannot tell.
-func cutShort(conn any) bool {
+// closeNotify says how a data connection under TLS ended: meant, with a close_notify, or as if
+// anybody on the way had cut it (RFC 8446 section 6.1). Of an active one, and of one in the clear, it cannot tell.
+func closeNotify(conn any) (told, meant bool) {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
-		return false
+		return false, false
 	}
 	below, ok := secure.NetConn().(*tcpBelowTLS)
-	return ok && below.ended
+	return ok, ok && !below.ended
 }
 
-// Accept waits for the client.
+// Accept waits for the client. Connections from other addresses are closed, and the transfer
+// is none the worse for them.
 func (l *dataListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c, err := l.admit(c); c != nil || err != nil {
+			return c, err
+		}
 	}
+}
+
+// admit returns neither a connection nor an error for a stranger.
+func (l *dataListener) admit(c net.Conn) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		c.Close()
 		return nil, net.ErrClosed
+	}
+	if from, err := netip.ParseAddr(address(c.RemoteAddr())); err != nil || from.Unmap() != l.client {
+		c.Close()
+		return nil, nil
 	}
 	l.conn = c
 	if tcp, ok := c.(*net.TCPConn); ok && l.secure {
@@ -184,8 +200,9 @@ func (s *session) stopListening() {
 func (s *session) claim(code int, line []byte) {
 	l := s.server.ports.find(toldPort(code, string(line)))
 	if l != nil {
+		client, _ := netip.ParseAddr(address(s.conn.RemoteAddr()))
 		l.mu.Lock()
-		l.secure = s.private
+		l.secure, l.client = s.private, client.Unmap()
 		l.mu.Unlock()
 	}
 	s.prepared(l)

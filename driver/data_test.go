@@ -3,10 +3,12 @@ package driver
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,7 @@ func TestPasvTwiceForgetsTheFirstPort(t *testing.T) {
 	}
 	c.port()
 	c.port()
+	c.want("NOOP", "200 *") // the library closes the old port after its reply
 	if n := s.listeners(); n != 1 {
 		t.Errorf("%d passive listeners", n)
 	}
@@ -81,7 +84,9 @@ func TestAPortThatNobodyUsesIsClosedWithTheSession(t *testing.T) {
 }
 
 func TestADataConnectionThatNobodyOpens(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(o *setup) { o.delays.dataConnection = time.Second })
+	s.write("/f", "old")
 	c := s.as("phoneacc")
 	c.port()
 	c.play(`
@@ -89,8 +94,29 @@ func TestADataConnectionThatNobodyOpens(t *testing.T) {
 		S: 425 cannot open the data connection
 		C: NOOP
 		S: 200 OK`)
-	s.wantContent("/f", "(none)")
+	s.wantContent("/f", "old")
 	c.store("/f", "x")
+}
+
+func TestAClientThatLeavesWhileItsDataConnectionIsAwaited(t *testing.T) {
+	s := start(t)
+	s.write("/f", "old")
+	began := time.Now()
+	for _, leave := range []func(c *conn){func(c *conn) { c.tcp.Close() }, func(c *conn) { c.reset() }} {
+		c := s.as("phoneacc")
+		c.want("MKD /gone/a", "257 *")
+		c.port()
+		c.send("STOR /f\r\n")
+		leave(c)
+		s.alone()
+		if s.held("/gone/a") {
+			t.Error("the lock is held still")
+		}
+		s.wantContent("/f", "old")
+	}
+	if d := time.Since(began); d > s.driver.delays.dataConnection/2 {
+		t.Errorf("that took %v", d)
+	}
 }
 
 func TestIPv6(t *testing.T) {
@@ -211,8 +237,10 @@ func TestActiveDataConnections(t *testing.T) {
 			S: 501 *
 			C: EPRT
 			S: 501 *
-			C: PORT 1,2,3
-			S: 501 *
+			C: PORT 127,0,0
+			S: 501 PORT wants h1,h2,h3,h4,p1,p2
+			C: PORT 127,0,0,1,200,1,0
+			S: 501 PORT wants h1,h2,h3,h4,p1,p2
 			C: PORT 127,0,0,1,256,1
 			S: 501 *
 			C: PORT 127,0,0,1,-1,1
@@ -239,22 +267,32 @@ func TestActiveDataConnectionsCanBeOff(t *testing.T) {
 }
 
 // The data connection comes from the client's own machine, or somebody else would get the file.
-func TestSomebodyElsesDataConnectionIsRefused(t *testing.T) {
+func TestSomebodyElsesDataConnectionIsCut(t *testing.T) {
 	s := start(t)
 	s.write("/f", "x")
 	c := s.as("phoneacc")
 	to := c.port()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	nc, err := d.Dial("tcp", to)
+	stranger, err := d.Dial("tcp", to)
 	if err != nil {
 		t.Skip("no other loopback address:", err)
 	}
-	defer nc.Close()
-	c.want("RETR /f", "425 cannot open the data connection")
-	nc.SetDeadline(time.Now().Add(patience))
-	if got, _ := io.ReadAll(nc); len(got) > 0 {
-		t.Errorf("the stranger got %q", got)
+	defer stranger.Close()
+	c.send("RETR /f\r\n")
+	stranger.SetDeadline(time.Now().Add(patience))
+	if got, err := io.ReadAll(stranger); len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the stranger got %q, %v", got, err)
 	}
+	nc, err := net.Dial("tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c.play("S: 150 *")
+	if got, _ := io.ReadAll(nc); string(got) != "x" {
+		t.Errorf("the client got %q", got)
+	}
+	c.play("S: 226 *")
 }
 
 func TestPassivePorts(t *testing.T) {

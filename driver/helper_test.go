@@ -96,7 +96,7 @@ type server struct {
 	driver  *Server
 	table   *lock.Table
 	tree    *files.Tree
-	clock   *lock.FakeClock // goes with the time, and faster if told
+	clock   *lock.FakeClock // stands still but for pass
 	control *control.Listener
 	served  chan error
 }
@@ -119,7 +119,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	for _, change := range changes {
 		change(&o)
 	}
-	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: lock.NewRunningClock(), served: make(chan error, 1)}
+	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: lock.NewFakeClock(), served: make(chan error, 1)}
 	store := s.open(&o)
 	var err error
 	if s.driver, err = New(Options{
@@ -342,7 +342,6 @@ type conn struct {
 	net.Conn
 	in      *bufio.Reader
 	private bool // data connections under TLS
-	record  *strings.Builder
 }
 
 func (s *server) dial() *conn  { s.t.Helper(); return s.dialTo(s.addr) }

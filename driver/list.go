@@ -88,9 +88,9 @@ func (s *session) entries(view, param string, format listFormat, o listOptions) 
 	info, err := s.client.stat(view)
 	switch {
 	case err != nil && format != formatFacts && errors.Is(err, fs.ErrNotExist) && hasGlob(param):
-		found := s.glob(param, o.all)
+		found, err := s.glob(param, o.all)
 		o.all = true // the pattern has chosen
-		return o.arrange(found), nil
+		return o.arrange(found), err
 	case err != nil:
 		return nil, err
 	case info.IsDir() && !o.directory:
@@ -128,48 +128,70 @@ func (s *session) appendEntry(b *bytes.Buffer, e entry, format listFormat, o lis
 
 func hasGlob(s string) bool { return strings.ContainsAny(s, "*?[") }
 
-// maxMatches bounds what one glob may find.
-const maxMatches = 100_000
+// usualLooks is how many names one pattern may look at: in a tree with links it could go in circles.
+const usualLooks = 250_000
 
-// glob finds what a pattern with *, ? and [...] in any of its elements fits. Names that begin with a dot are found
-// by patterns that do, or with all.
-func (s *session) glob(pattern string, all bool) []entry {
+var errTooMany = &refusal{text: "fits too many names", is: fs.ErrInvalid}
+
+// globbing is the search for what a pattern with *, ? and [...] in any of its elements fits. Names that begin with
+// a dot are found by patterns that do, or with all.
+type globbing struct {
+	session *session
+	all     bool
+	looks   int // how many names it looked at
+}
+
+// glob finds what a pattern fits, or fails with errTooMany.
+func (s *session) glob(pattern string, all bool) ([]entry, error) {
+	// Cleaned, as every path is: each ".." that follows a star would look at the whole directory again.
+	pattern = path.Clean(pattern)
 	shown := ""
 	if strings.HasPrefix(pattern, "/") {
 		shown = "/"
 	}
+	g := globbing{session: s, all: all}
 	found := []entry{{name: shown}}
 	for element := range strings.SplitSeq(strings.Trim(pattern, "/"), "/") {
 		var next []entry
 		for _, e := range found {
-			next = s.globElement(next, e.name, element, all)
+			next = append(next, g.element(e.name, element)...)
+			if g.looks > s.server.maxLooks {
+				return nil, errTooMany
+			}
 		}
 		found = next
 	}
-	return found
+	return found, nil
 }
 
-func (s *session) globElement(found []entry, dir, element string, all bool) []entry {
+// element finds what one element of the pattern fits in a directory.
+func (g *globbing) element(dir, element string) []entry {
+	g.looks++
 	if !hasGlob(element) {
 		name := joinShown(dir, element)
-		if view, err := s.abs(name); err == nil {
-			if info, err := s.client.stat(view); err == nil {
-				found = append(found, shown(name, info))
-			}
+		view, err := g.session.abs(name)
+		if err != nil {
+			return nil
 		}
-		return found
+		info, err := g.session.client.stat(view)
+		if err != nil {
+			return nil
+		}
+		return []entry{shown(name, info)}
 	}
-	view, err := s.abs(dir)
+	view, err := g.session.abs(dir)
 	if err != nil {
-		return found
+		return nil
 	}
-	entries, err := s.client.list(view)
+	entries, err := g.session.client.list(view)
 	if err != nil {
-		return found
+		return nil
 	}
+	g.looks += len(entries)
+	var found []entry
 	for _, e := range entries {
-		hidden := strings.HasPrefix(e.name, ".") && !strings.HasPrefix(element, ".") && !all
-		if fits, err := path.Match(element, e.name); err == nil && fits && !hidden && len(found) < maxMatches {
+		hidden := strings.HasPrefix(e.name, ".") && !strings.HasPrefix(element, ".") && !g.all
+		if fits, err := path.Match(element, e.name); err == nil && fits && !hidden {
 			e.name = joinShown(dir, e.name)
 			found = append(found, e)
 		}

@@ -17,14 +17,14 @@ func TestMkdTakesALockAndRmdGivesItBack(t *testing.T) {
 			C: MKD /locks/phone
 			S: 550 /locks/phone: held by phoneacc@127.0.0.1 for 0s, expires in 6m0s
 			C: XMKD /locks/phone
-			S: 550 /locks/phone: held by phoneacc@127.0.0.1 for 0s, expires in 6m0s
+			S: 550 /locks/phone: held by phoneacc@127.0.0.1 for 0s, expires in 6m0s; place 1 of 1 in the queue
 			C: RMD /locks/phone
 			S: 550 /locks/phone: not yours: held by phoneacc@127.0.0.1 for 0s`)
 		s.pass(12 * time.Second)
-		b.want("MKD /locks/phone", "550 /locks/phone: held by phoneacc@127.0.0.1 for 12s, expires in 5m48s")
+		b.want("MKD /locks/phone", "550 /locks/phone: held by phoneacc@127.0.0.1 for 12s, expires in 5m48s; place 1 of 1 in the queue")
 		a.play(`
 			C: MKD /locks/phone
-			S: 550 /locks/phone: held by phoneacc@127.0.0.1 for 12s, expires in 5m48s
+			S: 550 /locks/phone: held by phoneacc@127.0.0.1 for 12s, expires in 5m48s; 1 in the queue
 			C: RMD /locks/phone
 			S: 250 /locks/phone released
 			C: RMD /locks/phone
@@ -157,6 +157,11 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 			S: 550 /dir: there are held locks below it
 			C: DELE /dir
 			S: 550 /dir: is a directory
+			-- it is no lock itself
+			C: MFMT 20200101000000 /dir
+			S: 213 *
+			C: SITE CHMOD 755 /dir
+			S: 200 *
 			-- nothing takes the name of a lock
 			C: RNFR /dir/file
 			S: 350 *

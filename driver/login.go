@@ -51,6 +51,7 @@ func (s *session) passCommand(cmd control.Command) control.Decision {
 		account: account,
 		locks:   s.server.table.Open(lock.Owner{Account: account.Name, Address: remote.Unmap().String()}),
 	}
+	c.locks.SetReader(account.Read && !account.Write)
 	s.mu.Lock()
 	s.client = c
 	s.mu.Unlock()

@@ -357,6 +357,7 @@ func TestWithoutACertificateThereIsNoTLS(t *testing.T) {
 
 // Under TLS a listing needs no write deadline only: a client that never begins the handshake is given up.
 func TestAHandshakeThatNeverComesIsGivenUp(t *testing.T) {
+	t.Parallel()
 	s := start(t, tlsRequired, func(o *setup) { o.settings.DataTimeout = 200 * time.Millisecond })
 	s.write("/f", "new")
 	c := s.dial()
@@ -369,4 +370,17 @@ func TestAHandshakeThatNeverComesIsGivenUp(t *testing.T) {
 		nc.Close()
 	}
 	s.wantContent("/f", "new")
+}
+
+func TestDataInTheClearAfterProtP(t *testing.T) {
+	s := start(t, secure)
+	s.write("/f", "old")
+	c := s.dial()
+	c.upgrade()
+	c.login("phoneacc")
+	nc := c.data()
+	c.want("STOR /f", "150 *")
+	nc.Write([]byte("not a TLS record"))
+	c.check("STOR", c.reply(), "426 /f: PROT P was said, but the data connection does not begin with TLS")
+	s.wantContent("/f", "old")
 }

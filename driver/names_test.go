@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/lock"
@@ -19,7 +21,7 @@ func long(n int) string {
 
 func TestMkdOfEveryKindOfName(t *testing.T) {
 	name255, name256 := strings.Repeat("n", 255), strings.Repeat("n", 256)
-	for _, tt := range []struct{ what, command, reply string }{
+	tests := []struct{ what, command, reply string }{
 		{"a held lock", "MKD /locks/held", "550 /locks/held: held by phoneacc@127.0.0.1 for 0s, expires in 6m0s"},
 		{"a held lock, with a slash", "MKD /locks/held/", "550 /locks/held: held by *"},
 		{"a held lock, another way", "MKD /locks/../locks//./held", "550 /locks/held: held by *"},
@@ -55,25 +57,27 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 		{"a NUL", "MKD /locks/a\x00b", "501 NUL in a command"},
 		{"a CR", "MKD /locks/a\rb", "501 CR in a command"},
 		{"the status file", "MKD /.locks.json", "550 /.locks.json: is there already"},
-	} {
-		t.Run(tt.what, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, s *server) {
-				s.write("/file", "x")
-				s.mkdir("/dir")
-				a := s.as("phoneacc")
-				a.want("MKD /locks/held", "257 *")
-				a.want("MKD /held_lock", "257 *")
-				before := len(s.table.All())
-				r := s.as("other").ask(tt.command)
-				if !fits(tt.reply, r) {
-					t.Errorf("%.200q", r)
-				}
-				if granted := len(s.table.All()) > before; granted != strings.Contains(r, `" locked, token `) {
-					t.Errorf("%.200q, and a lock was taken: %t", r, granted)
-				}
-			})
-		})
 	}
+	inBothModes(t, func(t *testing.T, s *server) {
+		s.write("/file", "x")
+		s.mkdir("/dir")
+		a, b := s.as("phoneacc"), s.as("other")
+		a.want("MKD /locks/held", "257 *")
+		a.want("MKD /held_lock", "257 *")
+		for _, tt := range tests {
+			r := b.ask(tt.command)
+			if !fits(tt.reply, r) {
+				t.Errorf("%s: %.200q", tt.what, r)
+			}
+			granted := len(s.table.All()) > 2
+			if granted != strings.Contains(r, `" locked, token `) {
+				t.Errorf("%s: %.200q, and a lock was taken: %t", tt.what, r, granted)
+			}
+			if granted {
+				b.want(strings.Replace(tt.command, "MKD", "RMD", 1), "250 *") // gives it back
+			}
+		}
+	})
 }
 
 func inBothModes(t *testing.T, test func(t *testing.T, s *server)) {
@@ -195,4 +199,53 @@ func TestALinkOutOfTheTreeLeadsNowhere(t *testing.T) {
 	if got := onDisk(t, outside); len(got) > 0 {
 		t.Errorf("outside of the tree: %q", got)
 	}
+}
+
+// ftpserverlib would take the current directory for what a command without an argument means.
+func TestACommandWithoutItsArgumentIsRefused(t *testing.T) {
+	s := start(t)
+	c := s.as("boss")
+	c.want("MKD /locks/a", "257 *")
+	c.want("CWD /locks/a", "250 *")
+	bare := 0
+	for verb, command := range s.driver.commands {
+		if command.param {
+			bare++
+			c.want(verb, "501 "+verb+" needs an argument: *")
+			c.want(verb+" ", "501 *")
+		}
+	}
+	if bare < 30 {
+		t.Errorf("%d commands need an argument", bare)
+	}
+	for _, verb := range []string{"MKD", "RMD", "XMKD", "XRMD", "DELE", "CWD", "RNFR", "RNTO", "SIZE", "MDTM", "RETR", "STOR", "APPE"} {
+		if !s.driver.commands[verb].param {
+			t.Errorf("%s can do without an argument", verb)
+		}
+	}
+	if !s.held("/locks/a") {
+		t.Error("the lock is gone")
+	}
+}
+
+func TestOneOfManyGetsTheLock(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *server) {
+		var winners atomic.Int32
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for range 20 {
+			c := s.as("phoneacc")
+			all.Go(func() {
+				<-begin
+				if strings.HasPrefix(c.ask("MKD /locks/a"), "257 ") {
+					winners.Add(1)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		if winners := winners.Load(); winners != 1 {
+			t.Errorf("%d clients were told that they hold the lock", winners)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,6 +125,20 @@ func TestNotesHaveLimits(t *testing.T) {
 	c.want("DELE /locks/a/0", "250 *")
 	c.check("long name", c.upload("STOR /locks/a/"+strings.Repeat("\xff", 200), "x"), "553 *: the server cannot store such a name")
 }
+
+func TestANoteThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
+	var n note
+	if _, err := n.ReadFrom(neverEnding{}); !errors.Is(err, errNoteTooLarge) {
+		t.Error(err)
+	}
+	if n.text.Len() > maxNoteSize {
+		t.Errorf("%d bytes are in memory", n.text.Len())
+	}
+}
+
+type neverEnding struct{}
+
+func (neverEnding) Read(p []byte) (int, error) { return len(p), nil }
 
 // A note that was on its way when the lock was lost is not the next holder's.
 func TestANoteThatComesTooLateIsRefused(t *testing.T) {

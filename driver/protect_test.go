@@ -94,7 +94,9 @@ func TestEveryChangeOfAProtectedFileIsRefused(t *testing.T) {
 			c.want("MKD /phone.d/sub.dat", "550 /phone.d/sub.dat: "+why)
 			s.mkdir("/phone.d/was.dat")
 			c.want("RMD /phone.d/was.dat", "550 /phone.d/was.dat: "+why)
-			c.want("COMB /phone.tsv /free", "502 *")
+			c.want("COMB /phone.tsv /free", "550 /phone.tsv: "+why)
+			c.want("COMB /whole /free /phone.tsv", "550 /phone.tsv: "+why)
+			s.wantContent("/whole", "(none)")
 		}
 		refusals(notHeld)
 		other := s.as("other")

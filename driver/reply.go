@@ -3,6 +3,7 @@ package driver
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"io/fs"
@@ -84,6 +85,10 @@ func describe(err error) (code int, text string) {
 	if errors.As(err, &r) {
 		return cmp.Or(r.code, 550), r.text
 	}
+	var plain tls.RecordHeaderError
+	if errors.As(err, &plain) { // curl before 8.0 does so on active connections
+		return 426, "PROT P was said, but the data connection does not begin with TLS"
+	}
 	for _, a := range answers {
 		if !errors.Is(err, a.is) {
 			continue
@@ -100,16 +105,28 @@ func describe(err error) (code int, text string) {
 // tree or addresses.
 func lockText(err, kind error) string {
 	var (
+		timeout  *lock.TimeoutError // first: it wraps the others and says why it waited
 		held     *lock.HeldError
 		delayed  *lock.DelayedError
+		queued   *lock.QueuedError
+		limit    *lock.LimitError
+		deadlock *lock.DeadlockError
 		notYours *lock.NotYoursError
 		lost     *lock.LostError
 	)
 	switch {
+	case errors.As(err, &timeout):
+		return (&lock.TimeoutError{Waited: timeout.Waited, Err: errors.New(lockText(timeout.Err, kind))}).Error()
 	case errors.As(err, &held):
 		return held.Error()
 	case errors.As(err, &delayed):
 		return delayed.Error()
+	case errors.As(err, &queued):
+		return queued.Error()
+	case errors.As(err, &limit):
+		return limit.Error()
+	case errors.As(err, &deadlock):
+		return deadlock.Error()
 	case errors.As(err, &notYours):
 		return notYours.Error()
 	case errors.As(err, &lost):
@@ -124,3 +141,33 @@ func foreseen(err error) bool {
 	return code != 451 || errors.Is(err, lock.ErrUncertain) || errors.Is(err, lock.ErrConflict) ||
 		errors.Is(err, files.ErrUnfinished) || errors.Is(err, files.ErrMoved)
 }
+
+// The refusals that this layer makes itself. Each says what would be right.
+var (
+	errReadOnly   = &refusal{text: "this account may not change files", is: fs.ErrPermission}
+	errWriteOnly  = &refusal{text: "this account may not read files", is: fs.ErrPermission}
+	errIsLock     = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it", is: fs.ErrPermission}
+	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
+	errInsideLock = &refusal{text: "lies in a lock: there is room for its holder's notes and for further locks only", is: fs.ErrPermission}
+	errLocksBelow = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
+	errRoot       = &refusal{text: "is the root of the tree", is: fs.ErrPermission}
+	errNeeded     = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}
+	errNotHolder  = &refusal{text: "only the lock's holder may do that", is: fs.ErrPermission}
+	errReserved   = &refusal{text: "is served by the server itself and cannot be changed", is: fs.ErrPermission}
+	errChanging   = &refusal{text: "is made anew each time: its size is not known beforehand", is: fs.ErrPermission}
+	errUnsafeName = &refusal{code: 553, text: "holds a character that no path can have", is: fs.ErrInvalid}
+	errIntoItself = &refusal{text: "cannot be moved into itself", is: fs.ErrInvalid}
+	errIsDir      = &refusal{text: "is a directory", is: fs.ErrInvalid}
+	errNotDir     = &refusal{text: "is not a directory", is: fs.ErrInvalid}
+	errChmod      = &refusal{text: "this account may not change modes", is: fs.ErrPermission}
+)
+
+// refusal is an error whose text is meant for the client.
+type refusal struct {
+	code int // of the reply; 0: 550
+	text string
+	is   error
+}
+
+func (r *refusal) Error() string        { return r.text }
+func (r *refusal) Is(target error) bool { return target == r.is }

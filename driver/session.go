@@ -108,6 +108,7 @@ func (s *session) refuse(view string, err error) control.Decision {
 }
 
 func (s *session) replyFor(view string, err error) control.Reply {
+	err = s.seen(err)
 	if !foreseen(err) {
 		s.log.Error("command failed", "path", view, "err", err)
 	}
@@ -137,6 +138,9 @@ func (s *session) withPath(param string, code int, done string, operate func(vie
 	return reply(code, view+" "+done)
 }
 
+// askAgain is how long a holder is left alone before it is looked again whether it is one.
+const askAgain = time.Minute
+
 // IdleFor implements control.Idler: a session that speaks for a lock is not cut off before that lock ends.
 func (s *session) IdleFor(*control.Conn) time.Duration {
 	if s.client == nil {
@@ -147,9 +151,9 @@ func (s *session) IdleFor(*control.Conn) time.Duration {
 	case !ok:
 		return 0
 	case never:
-		return time.Hour
+		return askAgain
 	}
-	return until - s.server.clock.Now().Boot + time.Second
+	return min(until-s.server.clock.Now().Boot+time.Second, askAgain)
 }
 
 // Urgent implements control.Urgenter: STAT without a parameter is answered while a transfer runs.

@@ -22,11 +22,13 @@ func (s *session) site(cmd control.Command) control.Decision {
 		return s.siteLocks(strings.TrimSpace(rest))
 	case "LOCK":
 		return s.siteLock(rest)
+	case "WAIT":
+		return s.siteWait(strings.TrimSpace(rest))
 	case "CHMOD":
 		return s.siteChmod(rest)
 	case "MKDIR", "RMDIR":
 		return reply(502, "say MKD and RMD instead")
-	case "UTIME", "SYMLINK", "CHOWN", "CHGRP", "UMASK", "IDLE", "WAIT":
+	case "UTIME", "SYMLINK", "CHOWN", "CHGRP", "UMASK", "IDLE":
 		return reply(502, "this server does not know SITE "+strings.ToUpper(verb))
 	}
 	return reply(500, quoted(verb)+" is no SITE command of this server: see SITE HELP")
@@ -46,6 +48,7 @@ func (s *session) siteHelp() control.Decision {
 		" SITE LOCK AGE seconds    a shorter age for the locks that this session takes next; 0: the rule's",
 		" SITE LOCK RENEW path     a full age from now",
 		" SITE LOCK BREAK path     take it away from its holder (administrators)",
+		" SITE WAIT seconds        how long MKD on a held lock waits for it, and RMD of a lock for those below it; 0: not at all",
 		" SITE CHMOD mode path     change the mode of a file (accounts that may)",
 	}})
 }
@@ -176,8 +179,15 @@ func lockLines(status lock.Status) []string {
 		if status.Never {
 			expires = "never expires"
 		}
-		lines = append(lines, fmt.Sprintf(" held by %s for %s, %s, token %d",
+		how := " held by "
+		if h.Shared {
+			how = " shared by "
+		}
+		lines = append(lines, fmt.Sprintf("%s%s for %s, %s, token %d", how,
 			h.Owner, status.Held.Round(time.Second), expires, h.Token))
+	}
+	if status.Waiting > 0 {
+		lines = append(lines, fmt.Sprintf(" %d in the queue", status.Waiting))
 	}
 	return lines
 }

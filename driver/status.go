@@ -37,6 +37,8 @@ type statusHold struct {
 	Acquired time.Time  `json:"acquired"`
 	Age      float64    `json:"age_seconds"`
 	Expires  *time.Time `json:"expires"` // null: never
+	Shared   bool       `json:"shared,omitempty"`
+	Waiting  int        `json:"waiting"` // how many are in the queue
 }
 
 // statusText is the content of the status file: for clients that can look only by RETR.
@@ -52,6 +54,7 @@ func (s *Server) statusText(a Account) []byte {
 			hold := statusHold{
 				Path: v.view, Holder: h.Owner.Account, Address: h.Owner.Address, Session: uint64(h.Owner.Session),
 				Token: uint64(h.Token), Acquired: h.Acquired.Wall.UTC(), Age: v.status.Held.Seconds(),
+				Shared: h.Shared, Waiting: v.status.Waiting,
 			}
 			if !v.status.Never {
 				expires := now.Add(v.status.Remaining)

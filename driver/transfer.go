@@ -2,14 +2,11 @@ package driver
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/ftplockd/ftplockd/control"
 	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
 )
 
 // Why a transfer did not end well.
@@ -38,6 +34,7 @@ type transfer struct {
 	view     string         // the path that the client named
 	opening  string         // the text of the 150
 	done     string         // the text of the 226; "" is made from the count
+	conn     net.Conn       // the data connection once it stands, below TLS
 	cause    error          // what aborted it
 	sealed   bool           // it cannot be aborted any more: publishing has begun, or all is over
 	failure  *control.Reply // what the final reply is to say instead of the library's
@@ -106,14 +103,45 @@ func (s *session) worked() {
 	s.leave()
 }
 
-// abort ends the transfer before it is published. It reports false if it is too late for that.
+// abort ends the transfer before it is published, and cuts its data connection. It reports false if
+// it is too late for that.
 func (t *transfer) abort(cause error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cause == nil && !t.sealed {
+	if t.sealed {
+		return false
+	}
+	if t.cause == nil {
 		t.cause = cause
 	}
-	return !t.sealed
+	t.cutLocked()
+	return true
+}
+
+// carriedBy notes the data connection, so that abort can cut it.
+func (t *transfer) carriedBy(conn any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	t.conn, _ = conn.(net.Conn)
+	if t.cause != nil {
+		t.cutLocked()
+	}
+}
+
+// cut closes the data connection below TLS, which would wait five seconds to say goodbye to a client that does not read.
+func (t *transfer) cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cutLocked()
+}
+
+func (t *transfer) cutLocked() {
+	if t.conn != nil {
+		t.conn.Close() // whatever it says, the connection is of no more use
+	}
 }
 
 // aborted returns what aborted the transfer, if anything did.
@@ -230,13 +258,18 @@ func (s *session) abor(control.Command) control.Decision {
 			<-t.answered
 		}
 	}
+	s.unprepare() // the library forgets it
 	return control.Pass("ABOR")
 }
+
+// signOfLife is how often moving bytes count as one: well below the shortest max_idle that anybody will want.
+const signOfLife = 200 * time.Millisecond
 
 // pace is how long a transfer may stand still; its bytes are signs of life for the session's locks.
 func (s *session) pace() files.Pace {
 	return files.Pace{
 		Timeout:  s.server.settings.Load().DataTimeout,
+		Step:     signOfLife,
 		Progress: func(int64) { s.touch() },
 	}
 }
@@ -249,199 +282,3 @@ func (s *session) touch() {
 		c.locks.Touch()
 	}
 }
-
-// download is the handle of RETR and of the listings.
-type download struct {
-	source
-	t    *transfer
-	pace files.Pace
-}
-
-// WriteTo sends everything to the data connection.
-func (d *download) WriteTo(w io.Writer) (int64, error) {
-	if err := handshake(d.t.session.context(), w, d.pace.Timeout); err != nil {
-		return 0, err
-	}
-	return d.source.WriteTo(w)
-}
-
-// handshake does that of TLS, if the data connection is one, in no more than timeout. The first read or write would do it
-// too, but a download has no deadline for reads, and a client that says nothing would hold it up for ever.
-func handshake(ctx context.Context, conn any, timeout time.Duration) error {
-	secure, ok := conn.(*tls.Conn)
-	if !ok {
-		return nil
-	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, os.ErrDeadlineExceeded)
-		defer cancel()
-	}
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return cmp.Or(context.Cause(ctx), err)
-	}
-	return nil
-}
-
-// Write is there for the interface: nothing writes into a download.
-func (d *download) Write(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	return 0, fs.ErrPermission
-}
-
-// Seek is there for the interface: REST was heeded when the file was opened.
-func (d *download) Seek(int64, int) (int64, error) { return 0, fs.ErrInvalid }
-
-// TransferError implements ftpserver.FileTransferError.
-func (d *download) TransferError(err error) { d.t.fail(broken(d.t, err)) }
-
-func (d *download) Close() error {
-	err := d.source.Close()
-	d.t.session.worked()
-	return err
-}
-
-// broken is the reason of a transfer that did not end well: what aborted it, or what the connection or the disk said.
-func broken(t *transfer, err error) error {
-	if cause := t.aborted(); cause != nil {
-		return cause
-	}
-	return err
-}
-
-// receiver is what an upload writes to: a staged file, or a note.
-type receiver interface {
-	io.Writer
-	io.ReaderFrom
-	Received() int64 // bytes that came over the wire
-	Sync() error     // the slow part of making it lasting
-	Publish() error  // the quick part
-	Discard() error
-}
-
-// upload is the handle of STOR, APPE and STOU.
-type upload struct {
-	receiver
-	t         *transfer
-	pace      files.Pace
-	announced int64 // by ALLO, in binary type; 0: nothing
-	broken    error
-}
-
-// ReadFrom receives everything from the data connection.
-func (u *upload) ReadFrom(r io.Reader) (int64, error) {
-	if err := handshake(u.t.session.context(), r, u.pace.Timeout); err != nil {
-		return 0, err
-	}
-	n, err := u.receiver.ReadFrom(r)
-	if err == nil && cutShort(r) {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-// Read is there for the interface: nothing reads from an upload.
-func (u *upload) Read([]byte) (int, error) { return 0, fs.ErrPermission }
-
-// Seek is there for the interface: REST was heeded when the upload began.
-func (u *upload) Seek(int64, int) (int64, error) { return 0, fs.ErrInvalid }
-
-// TransferError implements ftpserver.FileTransferError.
-func (u *upload) TransferError(err error) {
-	if u.broken == nil {
-		u.broken = err
-	}
-}
-
-// Close publishes the upload if all of it came and its client is still there, and discards it otherwise.
-func (u *upload) Close() error {
-	defer u.t.session.worked()
-	err := u.publish()
-	if err == nil {
-		u.t.finished(fmt.Sprintf("transfer complete, %d bytes received", u.Received()))
-		return nil
-	}
-	if errors.Is(err, files.ErrNotDurable) {
-		u.t.fail(err)
-		return err
-	}
-	if derr := u.Discard(); derr != nil {
-		u.t.session.log.Error("could not remove an unfinished upload", "path", u.t.path(), "err", derr)
-	}
-	u.t.fail(err)
-	u.t.session.log.Warn("upload discarded", "path", u.t.path(), "bytes", u.Received(), "why", err.Error())
-	return err
-}
-
-// publish looks at the client before the slow part and, for as long as it takes, after it.
-func (u *upload) publish() error {
-	if err := u.complete(u.t.session.conn.Gone()); err != nil {
-		return err
-	}
-	if err := u.Sync(); err != nil {
-		return err
-	}
-	if err := u.complete(u.t.session.conn.GoneWithin(u.t.session.server.delays.hangUp)); err != nil {
-		return err
-	}
-	if err := u.t.seal(); err != nil {
-		return err
-	}
-	return u.Publish()
-}
-
-// complete says what is wrong with the upload so far: ABOR, an error of the data connection, a
-// client that is gone, fewer bytes than it announced.
-func (u *upload) complete(gone bool) error {
-	switch err := u.t.aborted(); {
-	case err != nil:
-		return err
-	case u.broken != nil:
-		return u.broken
-	case gone:
-		return errHungUp
-	case u.Received() < u.announced:
-		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", u.Received(), u.announced)}
-	}
-	return nil
-}
-
-// note is what an upload into a lock is received in.
-type note struct {
-	text    bytes.Buffer
-	client  *client
-	lock    lock.Name
-	token   lock.Token
-	name    string
-	timeout time.Duration
-}
-
-func (n *note) Received() int64 { return int64(n.text.Len()) }
-func (n *note) Sync() error     { return nil }
-func (n *note) Discard() error  { return nil }
-
-// Publish writes the note if the hold that it is for still stands, and that waits for it.
-func (n *note) Publish() error {
-	c := n.client
-	return c.table().Publish(c.session.context(), n.lock, n.token, func() error {
-		return c.server.notes.put(n.token, n.name, n.text.Bytes())
-	})
-}
-
-// Write refuses what no note holds, before it is all in memory.
-func (n *note) Write(p []byte) (int, error) {
-	if n.text.Len()+len(p) > maxNoteSize {
-		return 0, errNoteTooLarge
-	}
-	return n.text.Write(p)
-}
-
-// ReadFrom reads the data connection, bounded by the pace like every other transfer.
-func (n *note) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(writerOnly{n}, paced{r, n.timeout}.read(r))
-}
-
-// writerOnly hides ReadFrom.
-type writerOnly struct{ io.Writer }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/lock"
 )
 
 func TestUploads(t *testing.T) {
@@ -227,6 +229,7 @@ func TestAnUploadUnderTLSWantsACloseNotify(t *testing.T) {
 }
 
 func TestATransferThatStandsStillIsGivenUp(t *testing.T) {
+	t.Parallel()
 	s := start(t, secure, func(o *setup) { o.settings.DataTimeout = 200 * time.Millisecond })
 	if err := os.WriteFile(filepath.Join(s.root, "large"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -246,12 +249,17 @@ func TestATransferThatStandsStillIsGivenUp(t *testing.T) {
 			c.want("TYPE I", "200 *")
 			nc := c.data()
 			c.want(command, "150 *")
+			began := time.Now()
 			if d := c.secured(nc); strings.HasPrefix(command, "STOR") {
 				d.Write([]byte("new"))
 			} else {
 				d.Read(make([]byte, 1))
 			}
 			c.check(command, c.reply(), "426 *: the data connection stood still for too long")
+			// crypto/tls would take five seconds to say goodbye to a client that does not read
+			if d := time.Since(began); d > 4*time.Second {
+				t.Errorf("%s took %v", command, d)
+			}
 			nc.Close()
 		}
 		c.want("RMD /locks/a", "250 *")
@@ -288,6 +296,8 @@ func TestNothingIsMadeInADirectoryThatBecomesALock(t *testing.T) {
 	s := start(t)
 	c := s.as("boss")
 	s.mkdir("/new_lock") // as Acquire does before the table knows
+	s.mkdir("/old_lock/dir")
+	s.write("/old_lock/file", "x")
 	s.write("/file", "x")
 	for _, command := range []string{"STOR /new_lock/f", "APPE /new_lock/f", "STOU /new_lock", "STOU /new_lock/f"} {
 		c.check(command, c.upload(command, "x"), "550 *: lies in a lock: *")
@@ -295,6 +305,10 @@ func TestNothingIsMadeInADirectoryThatBecomesALock(t *testing.T) {
 	c.play(`
 		C: MKD /new_lock/dir
 		S: 550 /new_lock/dir: lies in a lock: *
+		C: RMD /old_lock/dir
+		S: 550 /old_lock/dir: lies in a lock: *
+		C: DELE /old_lock/file
+		S: 550 /old_lock/file: lies in a lock: *
 		C: RNFR /file
 		S: 350 *
 		C: RNTO /new_lock/file
@@ -308,4 +322,45 @@ func TestNothingIsMadeInADirectoryThatBecomesALock(t *testing.T) {
 	if got := onDisk(t, filepath.Join(s.root, "new_lock")); len(got) > 0 {
 		t.Errorf("in the lock's directory: %q", got)
 	}
+}
+
+func TestNewFilesAreNotExecutable(t *testing.T) {
+	s := start(t)
+	s.write("/old", "x")
+	if err := os.Chmod(filepath.Join(s.root, "old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := s.as("phoneacc")
+	for name, want := range map[string]os.FileMode{"/new": 0o644, "/old": 0o600} {
+		c.store(name, "y")
+		if info, err := os.Stat(filepath.Join(s.root, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
+// The directory gets another name while the upload is on its way, and in it the file's name is a lock's.
+func TestAnUploadWhoseDirectoryIsRenamed(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *server) {
+		rules, err := lock.NewRules([]lock.Rule{{Match: "/b/*"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mkdir("/a")
+		a, b := s.as("phoneacc"), s.as("other")
+		nc := a.data()
+		a.want("STOR /a/f", "150 *")
+		b.play(`
+			C: RNFR /a
+			S: 350 *
+			C: RNTO /b
+			S: 250 *`)
+		if err := s.table.SetRules(t.Context(), rules); err != nil {
+			t.Fatal(err)
+		}
+		nc.Write([]byte("x"))
+		nc.Close()
+		a.check("STOR", a.reply(), "550 /a/f: is the name of a lock: *")
+		s.wantContent("/b/f", "(none)")
+	})
 }

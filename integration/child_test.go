@@ -31,6 +31,8 @@ func runChild(name string, args []string) int {
 		err = work(args)
 	case "put":
 		err = put(args)
+	case "hold":
+		err = hold(args)
 	default:
 		err = errors.New("no such client")
 	}

@@ -5,12 +5,14 @@
 // connection that a test speaks line by line) and the programs in testdata: clients in Perl, Python and PHP, and
 // those of the article that asked for such a server, which must work as they are.
 //
-// Guarantees: every process that a test starts is ended by it, also when the test is killed (Linux); nothing
-// but 127.0.0.1 and [::1] is spoken to; everything has a deadline; a server that reports a data race or an error
-// that its test did not ask for fails that test.
+// Guarantees: every process that a test starts is ended by it, also when the test is killed (on Linux, and but for the
+// server that "go run" starts for the README); nothing but 127.0.0.1 and [::1] is spoken to, and
+// one pair of network namespaces that are joined to each other and to nothing else; everything has a deadline; a
+// server that reports a data race or an error that its test did not ask for fails that test.
 //
-// Caveats: clients that are not installed are skipped, unless FTPLOCKD_REQUIRE_CLIENTS=1 is set; counts are
-// short, unless -long is given.
+// Caveats: clients that are not installed are skipped, unless FTPLOCKD_REQUIRE_CLIENTS=1 is set; so is, always, what only
+// root may do; counts are
+// short, unless -long is given, which takes ten minutes and more.
 //
 // Start reading at server_test.go; bench is a program of its own.
 package integration

@@ -71,6 +71,8 @@ func (h *historian) do(verb locktest.Verb, in locktest.Input) (held bool, err er
 	}
 	out := locktest.Output{Result: locktest.Done}
 	switch {
+	case r.code == 550 && (strings.Contains(r.text, "others came earlier") || strings.Contains(r.text, "deadlock")):
+		out.Result = locktest.Queued
 	case r.code == 550:
 		out.Result = locktest.Refused
 	case r.code/100 != 2:

@@ -216,3 +216,27 @@ func TestUploadShorterThanAnnouncedIsDiscarded(t *testing.T) {
 		t.Errorf("published %q", got)
 	}
 }
+
+func TestUploadThatBeginsWithoutTheTLSThatWasAgreedIsDiscarded(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, tlsTables(t, t.TempDir(), "one")+defaults)
+	s.write("target", "old")
+	c, _, err := connect(s.v4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.conn.Close()
+	c.t = t
+	c.startTLS()
+	c.want(331, "USER "+account)
+	c.want(230, "PASS "+password)
+	c.want(200, "TYPE I")
+	c.want(200, "PBSZ 0")
+	c.want(200, "PROT P")
+	if err := c.store("/target", []byte("plain bytes")); err == nil || !strings.Contains(err.Error(), "426") {
+		t.Errorf("told %v", err)
+	}
+	if got := s.read("target"); got != "old" {
+		t.Errorf("published %q", got)
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,10 +61,10 @@ func runTests(m *testing.M) int {
 }
 
 // build builds the server, with the race detector if the tests have it.
-func build(to string) error {
+func build(to string, flags ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	args := []string{"build", "-o", to}
+	args := append([]string{"build", "-o", to}, flags...)
 	if raceEnabled {
 		args = append(args, "-race")
 	}
@@ -72,6 +74,25 @@ func build(to string) error {
 	}
 	return nil
 }
+
+// sources tells the go command on what the tests depend besides themselves: it takes down what files a test looks at, and
+// would take the result of an earlier run for that of another server.
+var sources = sync.OnceValue(func() error {
+	return filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "ftplockd-data"):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, ".go") || d.Name() == "go.mod" || d.Name() == "go.sum" || d.Name() == "example.toml":
+			_, err = os.Stat(path)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // it was renamed just now
+		}
+		return err
+	})
+})
 
 // count is how often a test does something: few times, or with -long often.
 func count(few, often int) int {
@@ -99,10 +120,10 @@ func missing(t testing.TB, what string) {
 	t.Skip(what)
 }
 
-// command prepares a program that ends with the test, at the latest after a minute.
+// command prepares a program that ends with the test, at the latest after a minute (with -long: half an hour).
 func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(count(1, 30))*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = 5 * time.Second

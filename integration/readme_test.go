@@ -64,6 +64,9 @@ func sameEverywhere(text string) string {
 func TestReadmeFirstScreenIsTrue(t *testing.T) {
 	t.Parallel()
 	need(t, "curl", "grep")
+	if err := sources(); err != nil {
+		t.Fatal(err)
+	}
 	screen := firstScreen(t)
 	if len(screen) != 4 {
 		t.Fatalf("the README shows %d commands, want the server and three of curl: %q", len(screen), screen)

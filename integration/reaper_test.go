@@ -58,7 +58,6 @@ func TestHostMadeLockIsSeenAndReapedByItsRule(t *testing.T) {
 func TestHostMadeLockWithSomethingInItStays(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1s\"\n")
-	s.errorsExpected = true
 	s.write("locks/full/precious", "data")
 	c := s.session(account)
 	c.want(550, "MKD /locks/full", "held by host")
@@ -82,7 +81,6 @@ func TestHostMadeLockWithSomethingInItStays(t *testing.T) {
 func TestServerStartedOnATreeFullOfDataLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "[[lock]]\nmatch = \"**\"\nmax_age = \"1s\"\n")
-	s.errorsExpected = true
 	want := make(map[string]string)
 	for _, name := range []string{"top", "a/one", "a/b/two", "a/b/c/d/three", "home/you/.profile", "locks/x/notes", ".ftplockd-mine"} {
 		want[name] = "content of " + name

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +30,10 @@ type server struct {
 
 	v4, v6 string // where it listens; they change with every start
 	log    *logBuffer
+
+	program string   // which ftplockd; "": the one that nearly all tests run
+	through []string // what it is started by, such as "ip netns exec"; nil: nothing
+	env     []string // what is added to its environment
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended
@@ -57,6 +63,9 @@ func startServer(t testing.TB, config string) *server {
 // newServer prepares a server that is not started.
 func newServer(t testing.TB, config string) *server {
 	t.Helper()
+	if err := sources(); err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	s := &server{
 		t: t, root: filepath.Join(dir, "files"), state: filepath.Join(dir, "state"),
@@ -99,9 +108,10 @@ func (s *server) start() {
 }
 
 func (s *server) tryStart() error {
-	s.cmd = exec.Command(binary, "--config", s.config)
+	line := append(slices.Clone(s.through), cmp.Or(s.program, binary), "--config", s.config)
+	s.cmd = exec.Command(line[0], line[1:]...)
 	s.cmd.SysProcAttr = tied(false)
-	s.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	s.cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), s.env...)
 	s.cmd.Stderr = s.log
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -128,7 +138,7 @@ func (s *server) tryStart() error {
 	return nil
 }
 
-var listensOn = regexp.MustCompile(`^ftplockd listens on (127\.0\.0\.1:\d+), (\[::1\]:\d+)\n$`)
+var listensOn = regexp.MustCompile(`^ftplockd listens on (127\.0\.0\.1:\d+), (\[::1\]:\d+)(?:, .*)?\n$`)
 
 // readBanner returns the two addresses of the banner when all of it was read.
 func readBanner(r *bufio.Reader) (addresses [2]string, err error) {

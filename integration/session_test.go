@@ -228,35 +228,6 @@ func (s *session) retrieve(line string) ([]byte, error) {
 	return content, rerr
 }
 
-// put and get are store and retrieve for the test's own goroutine, in binary type.
-func (s *session) put(path, content string) {
-	s.t.Helper()
-	s.want(200, "TYPE I")
-	if err := s.store(path, []byte(content)); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *session) get(path string) string {
-	s.t.Helper()
-	s.want(200, "TYPE I")
-	content, err := s.retrieve("RETR " + path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(content)
-}
-
-// quit ends the session and returns when the server has closed it.
-func (s *session) quit() {
-	s.t.Helper()
-	s.want(221, "QUIT")
-	if n, err := io.Copy(io.Discard, s.r); n != 0 || err != nil {
-		s.t.Errorf("after QUIT: %d bytes, %v", n, err)
-	}
-	s.conn.Close()
-}
-
 // token returns the token in a 257.
 func token(r reply) uint64 {
 	_, after, _ := strings.Cut(r.text, "token ")

@@ -8,14 +8,28 @@ import (
 	"time"
 )
 
-// Acquire takes the lock, if its rule and its holders let the session. It waits for changes of that
-// name and for exclusions that are under way, never for the lock to come free.
+// attempt is one try to acquire a lock.
+type attempt struct {
+	wake     func()   // nil: it does not wait
+	place    *entry   // it is one that waits already, with this place
+	inTheWay error    // with place: it is not its turn, for this reason
+	waiting  *Waiting // it waits from now on
+}
+
+// Acquire takes the lock, if its rule, its holders and the queue let the session. It waits for changes of that
+// name and for exclusions that are under way, never for the lock to come free: for that see AcquireOrWait.
 //
 // A session of the same account and nonce as the hold that stands, other than the one that
 // acquired it, adopts it: it gets a new hold with a new token and a full age, and the old token
-// stands no longer.
+// stands no longer. Under a reentrant rule the session that holds the lock gets the same hold again, with a full
+// age, and has to release it once more.
 //
-// The errors are a *HeldError and a *DelayedError (both match ErrHeld); ErrNoRule if the name
+// A second try in vain within a minute puts the session, or its job by the nonce, or its account at that
+// address, into the queue: then a lock that comes free is kept for its next try when its turn has come, for three times as long
+// as lay between its tries.
+//
+// The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError and a *DeadlockError (all match
+// ErrHeld); ErrNoRule if the name
 // is not a lock's; ErrNoParent if a lock above it ended while it waited; ErrEnded; and what the
 // store says. After one that matches ErrUncertain the lock may be the session's, and nobody else
 // gets it before its age is over or the session releases it.
@@ -24,20 +38,33 @@ import (
 // store keeps no directories nobody looks whether there is anything to make the lock in: then the
 // caller looks afterwards, when what is there stays, and calls Undo if there is not.
 func (s *Session) Acquire(ctx context.Context, n Name) (Hold, error) {
-	hold, cause, err := s.acquire(ctx, n)
-	if err == nil && s.table.log.Enabled(ctx, slog.LevelDebug) {
-		s.table.log.LogAttrs(ctx, slog.LevelDebug, "lock acquired",
-			slog.String("name", string(n)), slog.String("cause", string(cause)),
-			slog.String("holder", hold.Owner.String()), slog.Uint64("token", uint64(hold.Token)))
+	var a attempt
+	return s.attempt(ctx, n, &a)
+}
+
+func (s *Session) attempt(ctx context.Context, n Name, a *attempt) (Hold, error) {
+	t := s.table
+	now := t.clock.Now()
+	t.mu.Lock()
+	hold, cause, err := s.acquireLocked(ctx, n, a, now)
+	t.mu.Unlock()
+	if err == nil && a.waiting == nil {
+		t.logGrant(ctx, n, hold, cause)
 	}
 	return hold, err
 }
 
-func (s *Session) acquire(ctx context.Context, n Name) (Hold, Cause, error) {
+func (t *Table) logGrant(ctx context.Context, n Name, hold Hold, cause Cause) {
+	if t.log.Enabled(ctx, slog.LevelDebug) {
+		t.log.LogAttrs(ctx, slog.LevelDebug, "lock acquired",
+			slog.String("name", string(n)), slog.String("cause", string(cause)),
+			slog.String("holder", hold.Owner.String()), slog.Uint64("token", uint64(hold.Token)))
+	}
+}
+
+// acquireLocked lets go of the mutex meanwhile.
+func (s *Session) acquireLocked(ctx context.Context, n Name, a *attempt, now Instant) (Hold, Cause, error) {
 	t := s.table
-	now := t.clock.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	var gate Name // a lock above that was ending when last seen
 	var err error
 	for try := 0; try < retries; {
@@ -49,23 +76,20 @@ func (s *Session) acquire(ctx context.Context, n Name) (Hold, Cause, error) {
 			return Hold{}, "", ErrNoParent
 		case e != nil && e.busy:
 			err = t.waitLocked(ctx, e)
-		case e != nil && len(e.holds) > 0:
-			h := s.adoptableLocked(e)
-			if h == nil {
-				return Hold{}, "", t.heldErrorLocked(e, now)
-			}
-			hold, err := s.adoptLocked(ctx, e, h, now)
+		case e != nil && s.ownAgainLocked(e) != nil:
+			hold, cause, err := s.takeAgainLocked(ctx, e, now)
 			if !errors.Is(err, ErrConflict) {
-				return hold, CauseAdopt, err
+				return hold, cause, err
 			}
 			try++
 		default:
-			rule, ok := t.rules.For(n)
+			i, ok := t.rules.find(n)
 			if !ok {
-				return Hold{}, "", ErrNoRule
+				return Hold{}, "", t.noRuleLocked(e, now)
 			}
-			if e != nil && e.delayedTo > now.Boot {
-				return Hold{}, "", &DelayedError{Name: n, Remaining: e.delayedTo - now.Boot}
+			rule, c := &t.rules.rules[i], t.rules.ways[i] // a set of rules does not change
+			if err := s.refusalOfLocked(n, rule, c, a, now); err != nil || a.waiting != nil {
+				return Hold{}, "", err
 			}
 			if x := t.exclusionLocked(n); x != nil {
 				err = t.waitForLocked(ctx, x.over)
@@ -78,7 +102,10 @@ func (s *Session) acquire(ctx context.Context, n Name) (Hold, Cause, error) {
 				err = t.waitLocked(ctx, above)
 				break
 			}
-			hold, err := s.grantLocked(ctx, e, nil, rule, now, CauseAcquire)
+			hold, err := s.grantLocked(ctx, e, nil, *rule, s.sharesLocked(c), now, CauseAcquire)
+			if err == nil {
+				s.servedLocked(n, rule, c, a)
+			}
 			if !errors.Is(err, ErrConflict) {
 				return hold, CauseAcquire, err
 			}
@@ -92,13 +119,113 @@ func (s *Session) acquire(ctx context.Context, n Name) (Hold, Cause, error) {
 	return Hold{}, "", ErrConflict
 }
 
-// adoptableLocked returns the hold of e that the session may take up under a new token.
-func (s *Session) adoptableLocked(e *node) *held {
-	h, title, _ := s.spokenForLocked(e.name, e)
-	if title != byNonce {
+func (t *Table) noRuleLocked(e *node, now Instant) error {
+	if e != nil && len(e.holds) > 0 {
+		return t.heldErrorLocked(e, now)
+	}
+	return ErrNoRule
+}
+
+// refusalOfLocked says why the lock cannot be granted now, and gives the session its place in the queue; nil:
+// it can be granted, or the session waits from now on, and then a has what for.
+func (s *Session) refusalOfLocked(n Name, rule *Rule, c *Contention, a *attempt, now Instant) error {
+	t := s.table
+	e := t.nodes[n]
+	if c.Limit == 0 && (e == nil || e.isFree()) { // as nearly always
 		return nil
 	}
-	return h
+	place := a.place
+	if q := t.queueLocked(n, rule, c); q != nil {
+		t.refreshLocked(n, rule, c)
+		e = t.nodes[n]
+		if place == nil {
+			place = s.entryLocked(q, n)
+		}
+	}
+	err := s.inTheWayLocked(n, e, rule, c, place, now)
+	switch {
+	case err == nil:
+		return nil
+	case a.place != nil:
+		a.inTheWay = err
+		return err
+	case e != nil && s.holdsLocked(e) != nil: // it would wait for itself
+		return err
+	}
+	if deadlock := s.deadlockLocked(n, rule, c); deadlock != nil {
+		if place != nil {
+			t.dropLocked(place)
+		}
+		return deadlock
+	}
+	if a.wake != nil && s.patienceLocked(c) > 0 {
+		s.queueUpLocked(n, rule, c, a, now.Boot)
+		return nil
+	}
+	if c.Queue == QueueOff {
+		return err
+	}
+	s.triedLocked(n, rule, c, now.Boot)
+	q := t.queueLocked(n, rule, c)
+	err.setPlace(q.place(s.entryLocked(q, n)))
+	return err
+}
+
+// isFree reports whether nobody has or wants e, nor did of late.
+func (e *node) isFree() bool { return len(e.holds) == 0 && e.delayedTo == 0 && e.wants == nil }
+
+// servedLocked takes the session out of the queue of a lock that it has got.
+func (s *Session) servedLocked(n Name, rule *Rule, c *Contention, a *attempt) {
+	if e := s.table.nodes[n]; c.Limit == 0 && (e == nil || e.wants == nil) {
+		return
+	}
+	q := s.table.queueLocked(n, rule, c)
+	if q == nil {
+		return
+	}
+	en := a.place
+	if en == nil {
+		en = s.entryLocked(q, n)
+	}
+	if seen := s.foundLocked(q.seen, n); en == nil {
+		en = seen
+	}
+	if en != nil {
+		s.table.dropLocked(en)
+	}
+}
+
+// ownAgainLocked returns the hold of e that the session may take up under a new token, or take again.
+func (s *Session) ownAgainLocked(e *node) *held {
+	if len(e.holds) == 0 {
+		return nil
+	}
+	if h, title, _ := s.spokenForLocked(e.name, e); title == byNonce || title == bySession && s.reentersLocked(e) {
+		return h
+	}
+	return nil
+}
+
+func (s *Session) reentersLocked(e *node) bool {
+	i, ok := s.table.rules.find(e.name)
+	return ok && s.table.rules.ways[i].Reentrant
+}
+
+// takeAgainLocked renews the session's own hold and counts it, or adopts one of its job.
+func (s *Session) takeAgainLocked(ctx context.Context, e *node, now Instant) (Hold, Cause, error) {
+	h := s.ownAgainLocked(e)
+	if h.session != s {
+		hold, err := s.adoptLocked(ctx, e, h, now)
+		if i, ok := s.table.rules.find(e.name); ok && err == nil {
+			s.servedLocked(e.name, &s.table.rules.rules[i], s.table.rules.ways[i], &attempt{})
+		}
+		return hold, CauseAdopt, err
+	}
+	hold, err := s.renewLocked(ctx, e, h)
+	if err == nil {
+		h.again++
+	}
+	return hold, CauseRenew, err
 }
 
 // adoptLocked ends h and grants its like in one step.
@@ -107,12 +234,12 @@ func (s *Session) adoptLocked(ctx context.Context, e *node, h *held, now Instant
 	if !ok {
 		rule = h.Rule
 	}
-	return s.grantLocked(ctx, e, h, rule, now, CauseAdopt)
+	return s.grantLocked(ctx, e, h, rule, h.Shared, now, CauseAdopt)
 }
 
-// grantLocked gives the session a hold of e, which is not busy, in place of another if that is
-// not nil. It lets go of the mutex meanwhile.
-func (s *Session) grantLocked(ctx context.Context, e *node, instead *held, rule Rule, now Instant, cause Cause) (Hold, error) {
+// grantLocked gives the session a hold of e, which is not busy, beside those that stand, in place of one of them if
+// that is not nil. It lets go of the mutex meanwhile.
+func (s *Session) grantLocked(ctx context.Context, e *node, instead *held, rule Rule, shared bool, now Instant, cause Cause) (Hold, error) {
 	t := s.table
 	e.busy, e.granting = true, true
 	defer t.settleLocked(e)
@@ -124,8 +251,8 @@ func (s *Session) grantLocked(ctx context.Context, e *node, instead *held, rule 
 		}
 	}
 	rule.MaxAge = shorter(rule.MaxAge, s.age)
-	hold := Hold{Owner: s.owner, Acquired: now, Renewed: now, Rule: rule}
-	var next []Hold
+	hold := Hold{Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Shared: shared}
+	next := e.standing()
 	if instead != nil {
 		next = e.without(instead)
 	}

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"math"
 	"time"
 )
@@ -82,6 +81,10 @@ func (t *Table) armLocked(e *node) {
 		t.agenda.remove(e)
 		return
 	}
+	t.armAtLocked(e, due)
+}
+
+func (t *Table) armAtLocked(e *node, due time.Duration) {
 	t.agenda.set(e, due)
 	if t.agenda.next() >= t.awaited {
 		return
@@ -93,10 +96,23 @@ func (t *Table) armLocked(e *node) {
 }
 
 func (t *Table) dueLocked(e *node) time.Duration {
-	if len(e.holds) == 0 {
-		return cmp.Or(max(e.delayedTo, e.lingerTo), neverEnds)
+	if e.contended() {
+		return min(t.ownDueLocked(e), e.contentionDue())
 	}
+	return t.ownDueLocked(e)
+}
+
+// ownDueLocked is dueLocked but for those who want the lock.
+func (t *Table) ownDueLocked(e *node) time.Duration {
 	due := neverEnds
+	if len(e.holds) == 0 {
+		for _, at := range [...]time.Duration{e.delayedTo, e.lingerTo} {
+			if at > 0 {
+				due = min(due, at)
+			}
+		}
+		return due
+	}
 	for _, h := range e.holds {
 		at, _ := t.deadlineLocked(h)
 		due = min(due, at)

@@ -170,7 +170,9 @@ func (t *Table) addLocked(e *node, hold Hold, ghosts map[SessionID]*Session) *he
 	h := &held{Hold: hold, node: e, idleFrom: t.sinceLocked(hold)}
 	h.session = t.holderLocked(hold, ghosts)
 	e.holds = append(e.holds, h)
-	e.delayedTo = 0
+	if len(e.holds) == 1 {
+		e.delayedTo = 0
+	}
 	h.linkLocked(t)
 	t.orphanLocked(h)
 	return h
@@ -221,8 +223,10 @@ func (t *Table) settleLocked(e *node) {
 		t.applyLocked(e, *event)
 	}
 	t.countLocked(e)
+	t.passOnLocked(e)
 	t.armLocked(e)
 	e.wake()
+	e.callLeavers()
 	t.pruneLocked(e)
 }
 

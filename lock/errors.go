@@ -17,6 +17,7 @@ type HeldError struct {
 	Remaining time.Duration // until it ends by itself at the latest; 0 when that is due
 	Never     bool          // it does not end by itself, and Remaining means nothing
 	Below     bool          // the lock lies below the name that was asked for
+	Place     Place         // in the queue
 }
 
 // Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s"; the name of the
@@ -27,9 +28,9 @@ func (e *HeldError) Error() string {
 		text = string(e.Name) + " below it is " + text
 	}
 	if e.Never {
-		return text + ", never expires"
+		return e.Place.after(text + ", never expires")
 	}
-	return text + ", expires in " + seconds(e.Remaining)
+	return e.Place.after(text + ", expires in " + seconds(e.Remaining))
 }
 
 // Unwrap makes the error match ErrHeld.
@@ -40,10 +41,11 @@ func (e *HeldError) Unwrap() error { return ErrHeld }
 type DelayedError struct {
 	Name      Name
 	Remaining time.Duration // until it can be acquired
+	Place     Place         // in the queue
 }
 
 func (e *DelayedError) Error() string {
-	return "kept back for " + seconds(e.Remaining) + " after it was taken away"
+	return e.Place.after("kept back for " + seconds(e.Remaining) + " after it was taken away")
 }
 
 // Unwrap makes the error match ErrHeld.

@@ -106,13 +106,16 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error
 			return nil, nil
 		}
 		now := t.clock.Now().Boot
+		t.tendLocked(e, now)
 		h, cause := t.overLocked(e, now)
 		if h == nil {
-			t.idleNodeLocked(e, now)
+			t.armLocked(e)
+			t.pruneLocked(e)
 			return nil, nil
 		}
 		if e.pins > 0 {
 			e.draining = true // unpin puts it back
+			t.armContentionLocked(e)
 			return nil, nil
 		}
 		ended := Ended{Name: n, Hold: h.Hold, Cause: cause, Held: now - h.Acquired.Boot}
@@ -121,6 +124,7 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error
 		case err == nil:
 			return &ended, nil
 		case errors.Is(err, ErrMembers): // the end of the last of them puts it back
+			t.armContentionLocked(e)
 			return nil, nil
 		case ctx.Err() != nil:
 			return nil, nil
@@ -141,16 +145,17 @@ func (t *Table) overLocked(e *node, now time.Duration) (*held, Cause) {
 	return nil, ""
 }
 
-// idleNodeLocked puts a node without a hold that is over on the agenda again, or forgets it.
-func (t *Table) idleNodeLocked(e *node, now time.Duration) {
+// tendLocked ends what else is over of e than its holds: delays, the waiting of those who want it,
+// and the time that it was kept for one of them.
+func (t *Table) tendLocked(e *node, now time.Duration) {
 	if e.delayedTo <= now {
 		e.delayedTo = 0
 	}
 	if e.lingerTo <= now {
 		e.lingerTo = 0
 	}
-	t.armLocked(e)
-	t.pruneLocked(e)
+	e.callLate(now)
+	t.passOnLocked(e)
 }
 
 // failedLocked notes that a hold of the name could not be ended, and when to try again.

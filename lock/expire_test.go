@@ -325,7 +325,7 @@ func TestManyDueAtOnceAllEnd(t *testing.T) {
 }
 
 func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
-	rule := lock.Rule{Match: "/x", MaxAge: time.Minute, MaxIdle: 50 * time.Second, LockDelay: 15 * time.Second}
+	rule := lock.Rule{Match: "/x", MaxAge: time.Minute, MaxIdle: 50 * time.Second, LockDelay: 15 * time.Second, Contention: &lock.Contention{Queue: lock.QueueOff}}
 	gone := rule
 	gone.Match, gone.OnDisconnect = "/gone", lock.ReleaseOnDisconnect
 	for _, test := range []struct {

@@ -105,6 +105,7 @@ func nextOrder(choices, had []int) []int {
 var scripted = []lock.Rule{
 	{Match: "/locks/**", MaxAge: 10 * time.Minute},
 	{Match: "/now/**", MaxAge: time.Hour, OnDisconnect: lock.ReleaseOnDisconnect},
+	{Match: "/queue/**", MaxAge: time.Hour, Contention: &usual},
 }
 
 // agrees checks that the table and the store have the same holds, and none too many.

@@ -3,9 +3,10 @@
 // Its types: a [Name] is a path in the served tree; a [Rule] says how locks of
 // some names live; a [Hold] is one grant of a name to one [Owner], marked with a
 // fencing [Token]; a [Store] makes changes atomic and lasting; a [Table] is the
-// one owner of lock state in a process, and a [Session] is what a client is to it.
+// one owner of lock state in a process, a [Session] is what a client is to it, and a [Waiting] what it waits for.
 //
 // What is promised: of the holds of one name at most one is exclusive at any time;
+// who waits or polls for a lock gets it before everybody who came later and wants the same;
 // tokens of one server grow with every grant, across releases and restarts; a hold
 // is ended by its token and never by its name alone, so that nothing ends a newer
 // hold by mistake.
@@ -144,6 +145,7 @@ type Rule struct {
 	Release      ReleasePolicy // "" is ReleaseUser
 	AllowCwd     bool          // anyone may change into the lock directory
 	Protection   *Protection   // what only its holder may change; nil: nothing. Never set in a Hold
+	Contention   *Contention   // for those who want it while others hold it; nil: the defaults. Never set in a Hold
 }
 
 // CommitPolicy says when the holder's changes of protected paths are seen by others.
@@ -165,6 +167,26 @@ type Protection struct {
 	Commit CommitPolicy // "" is CommitUpload
 }
 
+// QueuePolicy says whether clients that try again and again have a place in the queue.
+type QueuePolicy string
+
+// The queue policies.
+const (
+	QueueFair QueuePolicy = "fair"
+	QueueOff  QueuePolicy = "off" // only those that wait have a place
+)
+
+// Contention says what becomes of those who want a lock that others hold. The zero value is the defaults.
+type Contention struct {
+	Wait         time.Duration // how long AcquireOrWait waits; 0: not at all
+	Queue        QueuePolicy   // "" is QueueFair
+	QueueHold    time.Duration // how long a freed lock is kept for one that polls, at most; 0: not at all
+	Reentrant    bool          // the holding session may take it again, and again
+	Shared       []string      // the accounts that may hold it together
+	ReadersShare bool          // with no Shared: the sessions that may only read hold it together, see SetReader
+	Limit        int           // at most so many locks of the rule directly below one directory; 0: any number
+}
+
 // Hold is one grant of a name. Rule is a copy of the rule it was granted under,
 // kept up to date by reloads as the documentation of [Table.SetRules] says.
 type Hold struct {
@@ -173,6 +195,7 @@ type Hold struct {
 	Acquired Instant // when it was granted
 	Renewed  Instant // when its age was last counted from anew; Acquired at first
 	Rule     Rule
+	Shared   bool // others may hold the name at the same time, who share it, too
 	// Ended is when the acquiring connection ended, while the hold waits for its
 	// Grace; zero otherwise.
 	Ended Instant

@@ -29,6 +29,7 @@ type node struct {
 	place               int           // its index in the agenda, from 1; 0: not in it
 	outside             *Event        // the newest change from outside that came while busy
 	failure             *failure      // of the last attempts to end it
+	wants               *wants        // nil: nobody wants it
 }
 
 // held is a hold that stands.
@@ -37,6 +38,7 @@ type held struct {
 	node       *node
 	session    *Session // whose it is, ended or not; nil for the host's
 	next, prev *held    // the others of the session
+	again      int      // how often the session took it again
 	idleFrom   time.Duration
 }
 
@@ -90,7 +92,7 @@ func (t *Table) pruneLocked(e *node) {
 
 func (e *node) unused() bool {
 	return len(e.holds) == 0 && !e.busy && e.pins == 0 && e.child == nil &&
-		e.delayedTo == 0 && e.lingerTo == 0
+		e.delayedTo == 0 && e.lingerTo == 0 && e.wants == nil
 }
 
 // countLocked brings occupied in line with the holds, and the counts above with it. A lock
@@ -107,7 +109,11 @@ func (t *Table) countLocked(e *node) {
 			continue
 		}
 		p.below--
-		if p.below == 0 && p.place == 0 {
+		if p.below > 0 {
+			continue
+		}
+		p.callLeavers()
+		if p.place == 0 || p.contended() {
 			t.armLocked(p)
 		}
 	}

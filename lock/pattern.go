@@ -238,8 +238,8 @@ func wildcardCount(n int) string {
 // two slashes come near it, on paths that were made for that.
 const maxSteps = 1 << 16
 
-// search goes through all ways in which a pattern fits a path.
-type search struct {
+// fitting goes through all ways in which a pattern fits a path.
+type fitting struct {
 	values []string // what the wildcards stand for
 	bound  []bool
 	steps  int
@@ -249,7 +249,7 @@ type search struct {
 // names calls found with each name that the pattern leads from the path to. It returns false
 // if it gave up.
 func (p *pattern) names(path Name, found func(Name)) bool {
-	s := search{values: make([]string, p.wild+1), bound: make([]bool, p.wild+1)}
+	s := fitting{values: make([]string, p.wild+1), bound: make([]bool, p.wild+1)}
 	s.found = func() {
 		if n, ok := p.expand(s.values); ok {
 			found(n)
@@ -285,13 +285,13 @@ func (p *pattern) expand(values []string) (Name, bool) {
 	return Name(b.String()), b.Len() > 0
 }
 
-func (s *search) step() bool {
+func (s *fitting) step() bool {
 	s.steps++
 	return s.steps < maxSteps
 }
 
 // fit matches elements with those of a path.
-func (s *search) fit(pattern []element, path []string) {
+func (s *fitting) fit(pattern []element, path []string) {
 	if !s.step() {
 		return
 	}
@@ -314,7 +314,7 @@ func (s *search) fit(pattern []element, path []string) {
 }
 
 // fitParts matches parts with the whole text, and then goes on with next.
-func (s *search) fitParts(parts []part, text string, next func()) {
+func (s *fitting) fitParts(parts []part, text string, next func()) {
 	if !s.step() {
 		return
 	}
@@ -354,7 +354,7 @@ func (p part) fits(text string) bool {
 }
 
 // bind goes on with the value for a wildcard, unless it has another one.
-func (s *search) bind(n int, value string, next func()) {
+func (s *fitting) bind(n int, value string, next func()) {
 	switch {
 	case n == 0:
 		next()
@@ -386,7 +386,7 @@ func reaches(pattern []element, dir []string) bool {
 			return true
 		}
 		fits := false
-		s := search{values: nil}
+		s := fitting{values: nil}
 		s.fitParts(unbound(pattern[i].parts), text, func() { fits = true })
 		if !fits && s.steps < maxSteps {
 			return false

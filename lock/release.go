@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Release gives back the hold of the name that the session speaks for; with release = anyone
+// Release gives back the hold of the name that the session speaks for, of several its own, else the oldest; with release = anyone
 // any hold, but not at the first try of a session that lost one of the name: that is told so. It
 // waits for publications under way. Once it is over the session has forgotten
 // that it lost a hold of the name.
@@ -14,38 +14,44 @@ import (
 // ErrMembers if there are locks below it, ErrEnded, and what the store says: ErrNotEmpty if there
 // is something in its directory. After ErrUncertain the lock may stand until its age is over.
 func (s *Session) Release(ctx context.Context, n Name) error {
-	why := reason{cause: CauseRelease, by: s.Owner()}
-	hold, err := s.release(ctx, n, why)
-	if err == nil {
-		s.table.logEnd(ctx, n, hold, why)
-	}
+	_, _, err := s.ReleaseOrWait(ctx, n, nil)
 	return err
 }
 
-func (s *Session) release(ctx context.Context, n Name, why reason) (Hold, error) {
+// release gives the lock back once. With wake, it waits for its members if the session waits for such.
+func (s *Session) release(ctx context.Context, n Name, why reason, wake func()) (hold Hold, again int, w *Waiting, err error) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for range retries {
 		e, err := t.quietLocked(ctx, n)
 		if err != nil {
-			return Hold{}, err
+			return Hold{}, 0, nil, err
 		}
 		h, err := s.releasableLocked(n, e)
 		if err != nil {
 			delete(s.lost, n)
-			return Hold{}, err
+			return Hold{}, 0, nil, err
 		}
 		hold := h.Hold
+		if h.session == s && h.again > 0 {
+			h.again--
+			return hold, h.again + 1, nil, nil
+		}
 		err = t.endLocked(ctx, e, h, why)
-		if err == nil {
+		switch {
+		case err == nil:
 			delete(s.lost, n)
+		case errors.Is(err, ErrMembers):
+			if w := s.lingerLocked(e, wake, why.before); w != nil {
+				return Hold{}, 0, w, nil
+			}
 		}
 		if !errors.Is(err, ErrConflict) {
-			return hold, err
+			return hold, 0, nil, err
 		}
 	}
-	return Hold{}, ErrConflict
+	return Hold{}, 0, nil, ErrConflict
 }
 
 func (s *Session) releasableLocked(n Name, e *node) (*held, error) {
@@ -62,7 +68,7 @@ func (s *Session) releasableLocked(n Name, e *node) (*held, error) {
 }
 
 // Undo ends a hold that the session acquired but whose grant could not be delivered to
-// the client, and no other one. It works on a session that was closed, too. The errors are ErrStale if
+// the client, and no other one; of one that it took more than once (reentrant) it takes back the last time. It works on a session that was closed, too. The errors are ErrStale if
 // the token does not stand or is not the session's, ErrMembers, and what the store says.
 func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 	return s.table.endToken(ctx, n, token, reason{cause: CauseUndeliver, by: s.Owner()}, s)
@@ -107,6 +113,10 @@ func (t *Table) endTokenOnce(ctx context.Context, n Name, token Token, why reaso
 			return Hold{}, ErrStale
 		}
 		hold := h.Hold
+		if s != nil && h.again > 0 {
+			h.again--
+			return hold, nil
+		}
 		if err := t.endLocked(ctx, e, h, why); !errors.Is(err, ErrConflict) {
 			return hold, err
 		}

@@ -35,6 +35,7 @@ func (t *Table) swapRules(r *Rules) (old *Rules, changed, busy []Name) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old, t.rules = t.rules, r
+	t.requeueLocked()
 	for n, e := range t.nodes {
 		switch {
 		case !e.occupied:

@@ -16,8 +16,9 @@ import (
 type Rules struct {
 	rules    []Rule
 	globs    []*Glob
-	guarding []Protection // of the rules, with copies of their paths
-	patterns []*pattern   // what they protect, in their order
+	ways     []*Contention // of the rules, none of them nil
+	guarding []Protection  // of the rules, with copies of their paths
+	patterns []*pattern    // what they protect, in their order
 	prefixes []Name
 	never    map[Name]struct{} // prefixes, to look up
 }
@@ -36,9 +37,10 @@ func NewRules(rules []Rule) (*Rules, error) {
 			errs = append(errs, named(i, rule, err))
 			continue
 		}
-		guarding := protectionOf(rule)
-		rule.Protection = nil
-		r.rules, r.globs, r.guarding = append(r.rules, rule), append(r.globs, glob), append(r.guarding, guarding)
+		r.ways = append(r.ways, contentionOf(rule))
+		r.guarding = append(r.guarding, protectionOf(rule))
+		rule.Contention, rule.Protection = nil, nil
+		r.rules, r.globs = append(r.rules, rule), append(r.globs, glob)
 		r.addPrefix(fixedPrefix(glob))
 	}
 	for i, rule := range r.rules {
@@ -80,7 +82,37 @@ func check(rule Rule) error {
 	if rule.Release == ReleaseSession && rule.OnDisconnect == KeepOnDisconnect && rule.MaxAge == 0 && rule.MaxIdle == 0 {
 		errs = append(errs, errors.New("release = session, on_disconnect = keep and neither max_age nor max_idle: nobody could ever end such a lock"))
 	}
-	return errors.Join(append(errs, rule.Protection.check())...)
+	return errors.Join(append(append(errs, rule.Contention.check()...), rule.Protection.check())...)
+}
+
+// contentionOf returns a copy of the rule's Contention with the defaults filled in.
+func contentionOf(rule Rule) *Contention {
+	var c Contention
+	if rule.Contention != nil {
+		c = *rule.Contention
+	}
+	c.Queue = cmp.Or(c.Queue, QueueFair)
+	c.Shared = slices.Clone(c.Shared)
+	return &c
+}
+
+func (c *Contention) check() (errs []error) {
+	if c == nil {
+		return nil
+	}
+	if c.Wait < 0 {
+		errs = append(errs, errors.New("wait is negative"))
+	}
+	if c.QueueHold < 0 {
+		errs = append(errs, errors.New("queue_hold is negative"))
+	}
+	if c.Limit < 0 {
+		errs = append(errs, errors.New("limit is negative"))
+	}
+	if c.Queue != "" && c.Queue != QueueFair && c.Queue != QueueOff {
+		errs = append(errs, fmt.Errorf("queue %q is neither fair nor off", c.Queue))
+	}
+	return errs
 }
 
 // fixedPrefix returns the directory that all names which the glob matches lie below.
@@ -103,7 +135,7 @@ func (r *Rules) isPrefix(n Name) bool {
 	return ok
 }
 
-// For returns the first rule that matches the name, as a hold has it: without Protection; false if none
+// For returns the first rule that matches the name, as a hold has it: without Contention and Protection; false if none
 // does, and for "/" and every fixed prefix.
 func (r *Rules) For(n Name) (Rule, bool) {
 	i, ok := r.find(n)
@@ -132,6 +164,7 @@ func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }
 func (r *Rules) All() []Rule {
 	all := slices.Clone(r.rules)
 	for i := range all {
+		all[i].Contention = contentionOf(Rule{Contention: r.ways[i]})
 		if len(r.guarding[i].Paths) > 0 {
 			p := r.guarding[i].clone()
 			all[i].Protection = &p

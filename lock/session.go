@@ -31,6 +31,11 @@ type Session struct {
 	holds      *held // the first of those that it acquired and that stand
 	count      int   // how many these are
 	next, prev *Session
+	reader     bool          // what SetReader said
+	patience   time.Duration // what SetWait said, if patient
+	patient    bool
+	entries    []*entry   // its places in queues, those that it may get included
+	waits      []*Waiting // what it waits for
 }
 
 // account is what is known of one account: its sessions with holds, ended or not.
@@ -111,6 +116,21 @@ func (s *Session) SetAge(age time.Duration) {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	s.age = max(age, 0)
+}
+
+// SetWait says how long AcquireOrWait and ReleaseOrWait wait from now on, whatever the rules say. 0: not at all.
+func (s *Session) SetWait(d time.Duration) {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.patience, s.patient = max(d, 0), true
+}
+
+// SetReader says whether the session only reads what locks protect: then it holds locks together with others, where
+// their rule has ReadersShare.
+func (s *Session) SetReader(reader bool) {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.reader = reader
 }
 
 // Touch is a sign of life of the client, for max_idle.
@@ -202,6 +222,9 @@ func (s *Session) close() []Name {
 	s.Touch()
 	s.closed = true
 	delete(t.sessions, s.id)
+	for _, w := range slices.Clone(s.waits) {
+		w.endLocked()
+	}
 	var names []Name
 	for h := s.holds; h != nil; h = h.next {
 		if t.orphanLocked(h); h.waitsForGrace() {

@@ -14,6 +14,7 @@ type Status struct {
 	Remaining time.Duration // until the last of them ends by itself; 0 when that is due
 	Never     bool          // it does not end by itself, and Remaining means nothing
 	Members   int           // how many names below it are held, or about to be
+	Waiting   int           // how many are in the queue for it; under a limit, for any lock of its rule beside it
 }
 
 // SessionStatus is what can be seen of one session.
@@ -34,6 +35,7 @@ type Ended struct {
 // statusLocked says what can be seen of e, which has holds.
 func (t *Table) statusLocked(e *node, now Instant) Status {
 	s := Status{Name: e.name, Holds: e.standing(), Held: heldFor(e, now), Members: e.below}
+	s.Waiting = t.waitingLocked(e)
 	s.Remaining, s.Never = t.remainingLocked(e, now)
 	return s
 }

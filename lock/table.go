@@ -18,7 +18,7 @@ type Options struct {
 	Generation uint32       // number of this start of the server, larger than all before
 }
 
-// Table is the one owner of lock state in a process: who holds what, and until when. It
+// Table is the one owner of lock state in a process: who holds what, who may have it next, and until when. It
 // is for use by many goroutines.
 //
 // Changes of one name come one after the other; those of different names run in
@@ -27,7 +27,8 @@ type Options struct {
 // nothing is granted below a lock that is ending. A hold ends by its token only.
 //
 // Ends by time happen in [Table.Expire], which somebody has to call (package reaper does);
-// until then a hold whose time is over stands. After a restart lock_delay is forgotten.
+// until then a hold whose time is over stands. After a restart lock_delay and queues are forgotten; a limit
+// is that of one process.
 type Table struct {
 	store   Store
 	clock   Clock
@@ -45,6 +46,7 @@ type Table struct {
 	accounts   map[string]*account
 	generation SessionID
 	lastID     SessionID
+	tickets    uint64 // the last one that was given for a place in a queue
 }
 
 // exclusion is a name at or below which nothing is granted for now.

@@ -215,7 +215,7 @@ func (s *Session) titleLocked(w Write, guards []Name) (Title, error) {
 			return Title{}, &ProtectedError{Path: w.Path, Lock: n, Why: err}
 		case err != nil:
 			refuse(n, err)
-		case len(e.holds) > 1:
+		case len(e.holds) > 1 || h.Shared:
 			return Title{}, &ProtectedError{Path: w.Path, Lock: n, Why: errOthersShare}
 		case s.table.pastLocked(h):
 			refuse(n, s.overdueLocked(n, h))
@@ -276,32 +276,38 @@ func (e *Ending) Write(ctx context.Context, writes []Write, fn func([]Title) err
 
 // ReleaseAfter is Release with last in one step before it, for what the holder prepared while it had the lock. If last
 // returns an error the lock is kept, and that error comes back. last does not run if the session does not speak for
-// a hold of the name, as with release = anyone, or if there are locks below it. If the time of the hold is over the
-// error is a *LostError, and last does not run. It may run again where the store runs into a conflict.
+// a hold of the name, as with release = anyone, if there are locks below it, or if the lock needs more releases. If the
+// time of the hold is over the error is a *LostError, and last does not run. It may run again where the
+// store runs into a conflict.
 func (s *Session) ReleaseAfter(ctx context.Context, n Name, last func(*Ending) error) error {
-	why := reason{cause: CauseRelease, by: s.Owner()}
-	why.before = func(h *held) error {
-		s.table.mu.Lock()
-		over := s.table.pastLocked(h)
-		speaks := s.standingLocked(h) != stranger
-		hold, lost := h.Hold, error(nil)
-		if over {
-			lost = s.overdueLocked(n, h)
-		}
-		s.table.mu.Unlock()
-		switch {
-		case !speaks:
-			return nil
-		case over:
-			return lost
-		}
-		return last(&Ending{s, n, hold})
-	}
-	hold, err := s.release(ctx, n, why)
-	if err == nil {
-		s.table.logEnd(ctx, n, hold, why)
-	}
+	_, _, err := s.ReleaseAfterOrWait(ctx, n, nil, last)
 	return err
+}
+
+// ReleaseAfterOrWait is to ReleaseAfter what ReleaseOrWait is to Release.
+func (s *Session) ReleaseAfterOrWait(ctx context.Context, n Name, wake func(), last func(*Ending) error) (again int, w *Waiting, err error) {
+	why := reason{cause: CauseRelease, by: s.Owner()}
+	why.before = func(h *held) error { return s.before(n, h, last) }
+	return s.releaseOrWait(ctx, n, why, wake)
+}
+
+// before runs last for a hold that is ending and that nobody else can change.
+func (s *Session) before(n Name, h *held, last func(*Ending) error) error {
+	t := s.table
+	t.mu.Lock()
+	over, speaks, hold := t.pastLocked(h), s.standingLocked(h) != stranger, h.Hold
+	var lost error
+	if over {
+		lost = s.overdueLocked(n, h)
+	}
+	t.mu.Unlock()
+	switch {
+	case !speaks:
+		return nil
+	case over:
+		return lost
+	}
+	return last(&Ending{s, n, hold})
 }
 
 // Stands reports whether the hold of the name with the token stands.

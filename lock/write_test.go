@@ -145,6 +145,18 @@ func TestASharedHoldIsNoTitle(t *testing.T) {
 	w.writes(a, "/phone.tsv", "protected by the lock /phone_lock, which you do not hold alone")
 }
 
+func TestASharedHoldIsNoTitleThoughNobodySharesIt(t *testing.T) {
+	rule := guarding("/l/*", "/d/$1")
+	rule.Contention = &lock.Contention{Shared: []string{"a"}}
+	w := newWorld(t, rule)
+	a, b := w.open("a"), w.open("b")
+	w.acquire(a, "/l/x")
+	w.writes(a, "/d/x", "protected by the lock /l/x, which you do not hold alone")
+	w.release(a, "/l/x", nil)
+	w.acquire(b, "/l/x") // who is not on the list holds it alone
+	w.writes(b, "/d/x", "")
+}
+
 func TestTheEndOfAHoldWaitsForAWrite(t *testing.T) {
 	for how, end := range map[string]func(w *world, s *lock.Session) error{
 		"release": func(_ *world, s *lock.Session) error { return s.Release(ctx, "/phone_lock") },

@@ -24,6 +24,8 @@ type holdView struct {
 	Expires     *time.Time `json:"expires"` // null: never
 	ExpiresIn   *float64   `json:"expires_in_seconds"`
 	Rule        string     `json:"rule"`
+	Shared      bool       `json:"shared,omitempty"`
+	Waiting     int        `json:"waiting"` // how many are in the queue
 }
 
 // sessionView is one session as `ftplockd sessions --json` prints it.
@@ -49,6 +51,7 @@ func viewOf(status lock.Status, h lock.Hold, now lock.Instant) holdView {
 	v := holdView{
 		Name: string(status.Name), Holder: h.Owner.Account, Address: h.Owner.Address, Token: uint64(h.Token),
 		Acquired: h.Acquired.Wall.UTC(), Age: (now.Boot - h.Acquired.Boot).Seconds(), Rule: h.Rule.Match,
+		Shared: h.Shared, Waiting: status.Waiting,
 	}
 	if !utf8.ValidString(v.Name) {
 		v.NameEncoded = (&url.URL{Path: v.Name}).EscapedPath()

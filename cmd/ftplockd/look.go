@@ -29,9 +29,10 @@ func newLocksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "locks",
 		Short: "List the locks that are held",
-		Long: `Locks lists the locks that are held: name, holder, address, session, age, when it expires, token.
+		Long: `Locks lists the locks that are held: name, holder, address, session, age, when it expires, how many wait for
+it, token.
 With --json there is one object for each; the keys keep their meaning from version to version. With --watch the list is
-printed again whenever a lock was taken or ended, until interrupted; --json --watch prints one line each time.`,
+printed again whenever a lock was taken or ended or others wait, until interrupted; --json --watch prints one line each time.`,
 		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,7 +60,7 @@ printed again whenever a lock was taken or ended, until interrupted; --json --wa
 	return cmd
 }
 
-// watchLocks shows the locks whenever another set of tokens stands.
+// watchLocks shows the locks whenever another set of tokens stands, or others wait.
 func watchLocks(ctx context.Context, state string, w io.Writer, show func(io.Writer, []byte) error) error {
 	last := "none seen"
 	tick := time.NewTicker(watchEvery)
@@ -78,7 +79,7 @@ func watchLocks(ctx context.Context, state string, w io.Writer, show func(io.Wri
 		}
 		var key strings.Builder
 		for _, v := range views {
-			fmt.Fprintln(&key, v.Name, v.Token)
+			fmt.Fprintln(&key, v.Name, v.Token, v.Waiting)
 		}
 		if key.String() != last {
 			last = key.String()
@@ -105,7 +106,7 @@ func showLocks(w io.Writer, body []byte) error {
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tHOLDER\tADDRESS\tSESSION\tAGE\tEXPIRES IN\tTOKEN")
+	fmt.Fprintln(table, "NAME\tHOLDER\tADDRESS\tSESSION\tAGE\tEXPIRES IN\tWAITING\tTOKEN")
 	for _, v := range views {
 		name := printable(v.Name)
 		if v.NameEncoded != "" {
@@ -115,7 +116,7 @@ func showLocks(w io.Writer, body []byte) error {
 		if v.ExpiresIn != nil {
 			expires = inSeconds(*v.ExpiresIn)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", name, v.Holder, dash(v.Address), dash(v.Session), inSeconds(v.Age), expires, v.Token)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", name, v.Holder, dash(v.Address), dash(v.Session), inSeconds(v.Age), expires, v.Waiting, v.Token)
 	}
 	return table.Flush()
 }

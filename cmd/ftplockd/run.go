@@ -400,6 +400,10 @@ func rulesOf(c *config.Config) []lock.Rule {
 			Match: r.Match, MaxAge: r.MaxAge, MaxIdle: r.MaxIdle, OnDisconnect: lock.Disconnect(r.OnDisconnect),
 			Grace: r.Grace, LockDelay: r.LockDelay, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
 			Protection: &lock.Protection{Paths: r.Protects, Commit: lock.CommitPolicy(r.Commit)},
+			Contention: &lock.Contention{
+				Wait: r.Wait, Queue: lock.QueuePolicy(r.Queue), QueueHold: r.QueueHold, Reentrant: r.Reentrant,
+				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit,
+			},
 		}
 	}
 	return rules

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,49 +11,45 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// idleMemory returns how many bytes of memory each of n logged-in, idle connections costs the server: the growth of
-// its proportional set size (pages shared by processes are counted once), children included.
-func idleMemory(p *process, n int) (float64, error) {
-	before, err := groupPSS(p.cmd.Process.Pid)
+// settling is how long a server has to give memory back that its logins needed.
+const settling = 2 * time.Second
+
+// idleMemory returns how much memory the server has without sessions and with n idle ones, in MiB, and how much
+// more that is for each of them, in KiB: the proportional set size, so that what processes share is counted once.
+func idleMemory(ctx context.Context, p *process, n int) ([]float64, error) {
+	first, err := gather(ctx, p, atOnce) // what is made with the first sessions is there before it begins
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	clients := make([]*client, 0, n)
-	defer func() {
-		for _, c := range clients {
-			c.conn.Close()
-		}
-	}()
-	for range n {
-		c, err := login(context.Background(), p.address)
-		if err != nil {
-			return 0, fmt.Errorf("connection %d: %w", len(clients)+1, err)
-		}
-		clients = append(clients, c)
+	first.close()
+	time.Sleep(settling)
+	before, err := memoryOf(p.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
 	}
-	after, err := groupPSS(p.cmd.Process.Pid)
-	return float64(after-before) / float64(n), err
+	all, err := gather(ctx, p, n)
+	if err != nil {
+		return nil, err
+	}
+	defer all.close()
+	time.Sleep(settling)
+	after, err := memoryOf(p.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	return []float64{float64(before) / (1 << 20), float64(after) / (1 << 20), float64(after-before) / float64(n) / (1 << 10)}, nil
 }
 
-// groupPSS adds up the memory of all processes of a process group, in bytes.
-func groupPSS(group int) (total int64, err error) {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return 0, err
-	}
-	for _, dir := range dirs {
-		stat, err := os.ReadFile(dir + "/stat")
-		if err != nil {
+// memoryOf adds up the memory of a process and of all that descend from it, in bytes.
+func memoryOf(pid int) (total int64, err error) {
+	for _, pid := range family(pid) {
+		pss, err := pssOf(pid)
+		if errors.Is(err, os.ErrNotExist) {
 			continue // it has ended
 		}
-		// The name of the program, in parentheses, may have blanks; then come state, parent and group.
-		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
-		if fields := strings.Fields(rest); len(fields) < 3 || fields[2] != strconv.Itoa(group) {
-			continue
-		}
-		pss, err := pssOf(dir + "/smaps_rollup")
 		if err != nil {
 			return 0, err
 		}
@@ -61,16 +58,56 @@ func groupPSS(group int) (total int64, err error) {
 	return total, nil
 }
 
-func pssOf(file string) (int64, error) {
-	text, err := os.ReadFile(file)
+// family returns a process and its descendants.
+func family(pid int) []int {
+	children := make(map[int][]int)
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well-formed
+	for _, dir := range dirs {
+		stat, err := os.ReadFile(dir + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		id, _ := strconv.Atoi(filepath.Base(dir))
+		if parent, ok := parentOf(stat); ok {
+			children[parent] = append(children[parent], id)
+		}
+	}
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
+	}
+	return all
+}
+
+// parentOf reads the parent from /proc/PID/stat. The program's name, in parentheses, may have blanks and parentheses;
+// state and parent follow it (proc(5)).
+func parentOf(stat []byte) (pid int, ok bool) {
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 2 {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(fields[1])
+	return pid, err == nil
+}
+
+func pssOf(pid int) (int64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
-		var kilobytes int64
+	kilobytes, ok := pss(content)
+	if !ok {
+		return 0, fmt.Errorf("no Pss in the memory map of process %d", pid)
+	}
+	return kilobytes << 10, nil
+}
+
+// pss reads the proportional set size from smaps_rollup.
+func pss(content []byte) (kilobytes int64, ok bool) {
+	for line := range strings.Lines(string(content)) {
 		if _, err := fmt.Sscanf(line, "Pss: %d kB", &kilobytes); err == nil {
-			return kilobytes * 1024, nil
+			return kilobytes, true
 		}
 	}
-	return 0, errors.New("no Pss in " + file)
+	return 0, false
 }

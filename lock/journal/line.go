@@ -134,6 +134,9 @@ func appendHold(b []byte, h *lock.Hold, bootID string) []byte {
 		b = append(b, `,"allow_cwd":true`...)
 	}
 	b = append(b, '}')
+	if h.Shared {
+		b = append(b, `,"shared":true`...)
+	}
 	b = appendDirectory(b, h.Directory)
 	return append(b, '}')
 }

@@ -82,6 +82,7 @@ type (
 		Renewed   *jsonInstant   `json:"renewed"`
 		Ended     *jsonInstant   `json:"ended"`
 		Rule      jsonRule       `json:"rule"`
+		Shared    bool           `json:"shared"`
 		Directory *jsonDirectory `json:"directory"`
 		jsonOwner
 	}
@@ -161,7 +162,7 @@ func (j *jsonLine) line() line {
 func (j *jsonHold) hold(bootID string) lock.Hold {
 	h := lock.Hold{
 		Token: lock.Token(j.Token), Owner: j.owner(), Acquired: j.Acquired.instant(bootID),
-		Renewed: j.Renewed.instant(bootID), Ended: j.Ended.instant(bootID), Directory: j.Directory.id(),
+		Renewed: j.Renewed.instant(bootID), Ended: j.Ended.instant(bootID), Directory: j.Directory.id(), Shared: j.Shared,
 		Rule: lock.Rule{
 			Match: string(j.Rule.Match), MaxAge: j.Rule.MaxAge, MaxIdle: j.Rule.MaxIdle,
 			OnDisconnect: lock.Disconnect(j.Rule.OnDisconnect), Grace: j.Rule.Grace, LockDelay: j.Rule.LockDelay,

@@ -164,6 +164,7 @@ func fieldsSurvive(f *fixture) {
 			Match: "/\xfe*", MaxAge: 1, MaxIdle: 2, OnDisconnect: lock.ReleaseOnDisconnect, Grace: 3, LockDelay: 4,
 			Release: lock.ReleaseAnyone, AllowCwd: true,
 		},
+		Shared: true,
 	}
 	want.Token = f.must("/a", 0, want)
 	got := f.all()["/a"].Holds[0]

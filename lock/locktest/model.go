@@ -2,6 +2,8 @@ package locktest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/anishathalye/porcupine"
 
@@ -30,11 +32,12 @@ const (
 )
 
 // Input is the Input of a porcupine.Operation: an operation on one lock. Owner is who the client is in the
-// sense that it may give back what this owner took; it must not be "".
+// sense that it may give back what this owner took; it must not be empty or contain white space.
 type Input struct {
-	Verb  Verb
-	Name  lock.Name
-	Owner string
+	Verb   Verb
+	Name   lock.Name
+	Owner  string
+	Shared bool // of MKD: the client would hold it together with others
 }
 
 // Output is the Output of a porcupine.Operation. Token is that of a lock which was acquired; 0 if it is not known.
@@ -43,21 +46,29 @@ type Output struct {
 	Token  lock.Token
 }
 
-// held is the state of one lock in the model: who holds it ("": nobody), and the last token that was seen.
+// held is the state of one lock, or under a limit of all below one directory, in the model: who holds what and
+// how ("": nobody), and the last token that was seen.
 type held struct {
-	owner string
+	holds string // lines of name, owner and share, sorted
 	token lock.Token
 }
 
 // Model is what a lock looks like to its clients, if nothing else than MKD and RMD ends a hold (no age, no break)
 // and nobody acquires what it holds already. Each name is checked on its own. Tokens that are known must grow from
 // hold to hold.
-func Model() porcupine.Model {
+func Model() porcupine.Model { return model(0, partition(func(n lock.Name) lock.Name { return n })) }
+
+// LimitModel is Model for locks of which there may be so many at a time directly below one directory. Each
+// directory is checked on its own. Tokens are not looked at: of two names they need not grow in the order in which others
+// were refused.
+func LimitModel(limit int) porcupine.Model { return model(limit, partition(lock.Name.Parent)) }
+
+func model(limit int, partition func([]porcupine.Operation) [][]porcupine.Operation) porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Partition: partition,
 		Init:      func() []any { return []any{held{}} },
 		Step: func(state, input, output any) []any {
-			return step(state.(held), input.(Input), output.(Output))
+			return step(limit, state.(held), input.(Input), output.(Output))
 		},
 		DescribeOperation: func(input, output any) string {
 			in, out := input.(Input), output.(Output)
@@ -67,13 +78,9 @@ func Model() porcupine.Model {
 	return model.ToModel()
 }
 
-// step returns the states that the lock can be in after the operation; none: it cannot have ended like this.
-func step(s held, in Input, out Output) []any {
-	after := held{owner: in.Owner, token: max(s.token, out.Token)}
-	possible := s.owner == "" && (out.Token == 0 || out.Token > s.token)
-	if in.Verb == RMD {
-		after, possible = held{token: s.token}, s.owner == in.Owner
-	}
+// step returns the states that the locks can be in after the operation; none: it cannot have ended like this.
+func step(limit int, s held, in Input, out Output) []any {
+	after, possible := s.after(limit, in, out)
 	switch {
 	case out.Result == Queued && in.Verb == MKD:
 		return []any{s}
@@ -89,18 +96,49 @@ func step(s held, in Input, out Output) []any {
 	return nil
 }
 
-func partition(history []porcupine.Operation) [][]porcupine.Operation {
-	index := make(map[lock.Name]int)
-	var parts [][]porcupine.Operation
-	for _, op := range history {
-		name := op.Input.(Input).Name
-		i, ok := index[name]
-		if !ok {
-			i = len(parts)
-			index[name] = i
-			parts = append(parts, nil)
-		}
-		parts[i] = append(parts[i], op)
+// after says what the operation makes of the state, if it can succeed.
+func (s held) after(limit int, in Input, out Output) (after held, possible bool) {
+	own := func(shared bool) string { return fmt.Sprintf("%s %s %v", in.Name, in.Owner, shared) }
+	var lines []string
+	if s.holds != "" {
+		lines = strings.Split(s.holds, "\n")
 	}
-	return parts
+	if in.Verb == RMD {
+		rest := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return l == own(false) || l == own(true) })
+		return held{strings.Join(rest, "\n"), s.token}, len(rest) < len(lines)
+	}
+	possible = out.Token == 0 || out.Token > s.token || limit > 0
+	names := make(map[string]bool)
+	for _, l := range lines {
+		fields := strings.Fields(l)
+		names[fields[0]] = true
+		if fields[0] == string(in.Name) && (!in.Shared || fields[2] != "true") {
+			possible = false
+		}
+	}
+	if limit > 0 && !names[string(in.Name)] && len(names) >= limit {
+		possible = false
+	}
+	lines = append(lines, own(in.Shared))
+	slices.Sort(lines)
+	return held{strings.Join(lines, "\n"), max(s.token, out.Token)}, possible
+}
+
+// partition splits a history by what key makes of the names.
+func partition(key func(lock.Name) lock.Name) func([]porcupine.Operation) [][]porcupine.Operation {
+	return func(history []porcupine.Operation) [][]porcupine.Operation {
+		index := make(map[lock.Name]int)
+		var parts [][]porcupine.Operation
+		for _, op := range history {
+			name := key(op.Input.(Input).Name)
+			i, ok := index[name]
+			if !ok {
+				i = len(parts)
+				index[name] = i
+				parts = append(parts, nil)
+			}
+			parts[i] = append(parts[i], op)
+		}
+		return parts
+	}
 }

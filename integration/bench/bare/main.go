@@ -1,7 +1,7 @@
 // Command bare is ftpserverlib with nothing around it: afero's OsFs below a directory, one account. It is what
 // ftplockd is compared with by integration/bench, and nothing to serve files with.
 //
-//	bare DIR
+//	bare DIR [CERTIFICATE KEY]
 //
 // It listens on a free port of 127.0.0.1, prints the address on a line, and ends when its standard input does.
 package main
@@ -20,21 +20,30 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bare:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	if len(os.Args) != 2 {
-		return errors.New("usage: bare DIR")
+func run(args []string) error {
+	if len(args) != 1 && len(args) != 3 {
+		return errors.New("usage: bare DIR [CERTIFICATE KEY]")
+	}
+	d := &driver{tree: afero.NewBasePathFs(afero.NewOsFs(), args[0])}
+	if len(args) == 3 {
+		pair, err := tls.LoadX509KeyPair(args[1], args[2])
+		if err != nil {
+			return err
+		}
+		d.tls = &tls.Config{Certificates: []tls.Certificate{pair}}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	server := ftpserver.NewFtpServer(&driver{l, afero.NewBasePathFs(afero.NewOsFs(), os.Args[1])})
+	d.listener = l
+	server := ftpserver.NewFtpServer(d)
 	server.Logger = slog.New(slog.DiscardHandler)
 	fmt.Println(l.Addr())
 	served := make(chan error, 1)
@@ -48,18 +57,26 @@ func run() error {
 	return <-served
 }
 
-// driver is ftpserver.MainDriver, and the Fs that each client gets.
+// driver is ftpserver.MainDriver, and keeps the Fs that each client gets.
 type driver struct {
 	listener net.Listener
 	tree     afero.Fs
+	tls      *tls.Config // nil: none
 }
 
+// GetSettings asks for the kernel's own choice of passive ports: with a range the library draws random numbers for each.
 func (d *driver) GetSettings() (*ftpserver.Settings, error) {
 	return &ftpserver.Settings{Listener: d.listener}, nil
 }
 func (*driver) ClientConnected(ftpserver.ClientContext) (string, error) { return "bare", nil }
 func (*driver) ClientDisconnected(ftpserver.ClientContext)              {}
-func (*driver) GetTLSConfig() (*tls.Config, error)                      { return nil, errors.New("no TLS") }
+
+func (d *driver) GetTLSConfig() (*tls.Config, error) {
+	if d.tls == nil {
+		return nil, errors.New("no TLS")
+	}
+	return d.tls, nil
+}
 
 func (d *driver) AuthUser(ftpserver.ClientContext, string, string) (ftpserver.ClientDriver, error) {
 	return d.tree, nil

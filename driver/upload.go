@@ -1,0 +1,116 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/ftplockd/ftplockd/files"
+)
+
+// upload is the handle of STOR, APPE and STOU.
+type upload struct {
+	receiver
+	t         *transfer
+	pace      files.Pace
+	announced int64 // by ALLO, in binary type; 0: nothing
+	broken    error
+	ended     time.Time // when the data connection did
+	meant     bool      // its client said that it is through: a killed one sends no close_notify of TLS
+}
+
+// ReadFrom receives everything from the data connection.
+func (u *upload) ReadFrom(r io.Reader) (int64, error) {
+	u.t.carriedBy(r)
+	if err := handshake(u.t.session.context(), r, u.pace.Timeout); err != nil {
+		return 0, err
+	}
+	n, err := u.receiver.ReadFrom(r)
+	u.ended = time.Now()
+	told, meant := closeNotify(r)
+	u.meant = told && meant
+	if err == nil && told && !meant {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// Read is there for the interface: nothing reads from an upload.
+func (u *upload) Read([]byte) (int, error) { return 0, fs.ErrPermission }
+
+// Seek is there for the interface: REST was heeded when the upload began.
+func (u *upload) Seek(int64, int) (int64, error) { return 0, fs.ErrInvalid }
+
+// TransferError implements ftpserver.FileTransferError.
+func (u *upload) TransferError(err error) {
+	if u.broken == nil {
+		u.broken = err
+	}
+}
+
+// Close publishes the upload if all of it came and its client is still there, and discards it otherwise.
+func (u *upload) Close() error {
+	defer u.t.session.worked()
+	err := u.publish()
+	if err == nil {
+		u.t.finished(fmt.Sprintf("transfer complete, %d bytes received", u.Received()))
+		return nil
+	}
+	if errors.Is(err, files.ErrNotDurable) {
+		u.t.fail(err)
+		return err
+	}
+	if derr := u.Discard(); derr != nil {
+		u.t.session.log.Error("could not remove an unfinished upload", "path", u.t.path(), "err", derr)
+	}
+	u.t.fail(err)
+	u.t.session.log.Warn("upload discarded", "path", u.t.path(), "bytes", u.Received(), "why", err.Error())
+	return err
+}
+
+// publish looks at the client before the slow part and after it. It then waits for what is left of the time in which
+// the control connection of a killed client ends, too; not if the client has shown that nothing is missing.
+func (u *upload) publish() error {
+	if err := u.complete(u.t.session.conn.Gone()); err != nil {
+		return err
+	}
+	if err := u.Sync(); err != nil {
+		return err
+	}
+	wait := u.t.session.server.delays.hangUp - time.Since(u.ended)
+	if u.meant || u.announced > 0 && u.Received() == u.announced {
+		wait = 0
+	}
+	if err := u.complete(u.goneWithin(wait)); err != nil {
+		return err
+	}
+	if err := u.t.seal(); err != nil {
+		return err
+	}
+	return u.Publish()
+}
+
+func (u *upload) goneWithin(wait time.Duration) bool {
+	if wait <= 0 {
+		return u.t.session.conn.Gone()
+	}
+	return u.t.session.conn.GoneWithin(wait)
+}
+
+// complete says what is wrong with the upload so far: ABOR, an error of the data connection, a
+// client that is gone, fewer bytes than it announced.
+func (u *upload) complete(gone bool) error {
+	switch err := u.t.aborted(); {
+	case err != nil:
+		return err
+	case u.broken != nil:
+		return u.broken
+	case gone:
+		return errHungUp
+	case u.Received() < u.announced:
+		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", u.Received(), u.announced)}
+	}
+	return nil
+}

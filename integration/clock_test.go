@@ -1,0 +1,273 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// steppedBinary is an ftplockd whose clocks go as a file says, built when the first test wants it.
+var steppedBinary = sync.OnceValues(func() (string, error) {
+	to := binary + "-stepped"
+	return to, build(to, "-tags", "testclock")
+})
+
+// clock is the clock of one server. Its steps are those since the test began.
+type clock struct {
+	server *server
+	file   string
+	wall   time.Duration
+	boot   time.Duration
+	bootID string // "": the system's
+
+	canaries *session
+	passed   int
+}
+
+// canary is the rule of the locks by which a test knows that the reaper has looked. They lie less deep than
+// those that are tested, so of what is due at one time they end last.
+const canary = `
+[[lock]]
+match = "/canary*"
+max_age = "1m"
+`
+
+// startStepped starts a server with a clock of its own. The rule of the canaries is put before the others.
+func startStepped(t testing.TB, config string) (*server, *clock) {
+	t.Helper()
+	program, err := steppedBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, canary+config)
+	c := &clock{server: s, file: filepath.Join(t.TempDir(), "clock")}
+	c.write()
+	s.program, s.env = program, []string{"FTPLOCKD_TEST_CLOCK=" + c.file}
+	s.start()
+	return s, c
+}
+
+// write puts the steps in force, by one rename.
+func (c *clock) write() {
+	c.server.t.Helper()
+	data, err := json.Marshal(map[string]string{"wall": c.wall.String(), "boot": c.boot.String(), "boot_id": c.bootID})
+	if err == nil {
+		err = os.WriteFile(c.file+".new", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(c.file+".new", c.file)
+	}
+	if err != nil {
+		c.server.t.Fatal(err)
+	}
+}
+
+// step moves the clocks: boot alone never happens, wall alone is somebody who sets the clock, both is time that passes.
+func (c *clock) step(wall, boot time.Duration) {
+	c.server.t.Helper()
+	c.wall += wall
+	c.boot += boot
+	c.write()
+}
+
+// reboot makes it another boot, ten seconds old, of a machine whose wall clock was stepped meanwhile.
+func (c *clock) reboot(wall time.Duration) {
+	c.server.t.Helper()
+	c.bootID = fmt.Sprint("boot after ", c.bootID)
+	c.boot = 10*time.Second - lock.NewSystemClock().Now().Boot
+	c.step(wall, 0)
+}
+
+// pass lets so much time pass, a minute at least, and returns when the reaper has looked at all that is due then.
+func (c *clock) pass(d time.Duration) {
+	c.server.t.Helper()
+	if c.canaries == nil {
+		c.canaries = c.server.session("other")
+	}
+	c.passed++
+	name := fmt.Sprint("/canary", c.passed)
+	c.canaries.want(257, "MKD "+name)
+	c.step(d, d)
+	c.server.log.await(c.server.t, "name="+name+" ", 1)
+}
+
+// restarted has the next canary come from a session of the server that runs now.
+func (c *clock) restarted() { c.canaries = nil }
+
+var ageLine = regexp.MustCompile(`for (\S+), (?:expires in (\S+)|never expires)`)
+
+// ages reads how long a lock has been held and when it ends, from a 211 or a 550.
+func ages(t testing.TB, r reply) (held, left time.Duration) {
+	t.Helper()
+	m := ageLine.FindStringSubmatch(r.text)
+	if m == nil {
+		t.Fatalf("%v: no ages", r)
+	}
+	held, err := time.ParseDuration(strings.TrimSuffix(m[1], ","))
+	if err == nil && m[2] != "" {
+		left, err = time.ParseDuration(strings.TrimSuffix(m[2], ","))
+	}
+	if err != nil {
+		t.Fatalf("%v: %v", r, err)
+	}
+	return held, left
+}
+
+// wantAges checks the ages that the server tells of a lock. The time that the test itself takes, less than a minute, is
+// added to the one and lacks of the other.
+func (s *session) wantAges(name string, held, left time.Duration) {
+	s.t.Helper()
+	const slack = 59 * time.Second
+	gotHeld, gotLeft := ages(s.t, s.want(211, "SITE LOCK INFO "+name))
+	if gotHeld < held || gotHeld > held+slack {
+		s.t.Errorf("%s: held for %v, want %v", name, gotHeld, held)
+	}
+	if gotLeft > left || gotLeft < left-slack {
+		s.t.Errorf("%s: expires in %v, want %v", name, gotLeft, left)
+	}
+}
+
+const hour = `
+[[lock]]
+match = "/locks/**"
+max_age = "1h"
+`
+
+func TestStepsOfTheWallClockChangeNoAge(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{24 * time.Hour, -48 * time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			t.Parallel()
+			s, clock := startStepped(t, hour)
+			holder, other := s.session(account), s.session("other")
+			holder.want(257, "MKD /locks/job", "expires in 1h0m0s")
+			stamp := other.want(213, "MDTM /locks/job").text
+			clock.step(step, 0)
+			other.wantAges("/locks/job", 0, time.Hour)
+			clock.pass(20 * time.Minute)
+			other.wantAges("/locks/job", 20*time.Minute, 40*time.Minute)
+			other.want(550, "MKD /locks/job", "held by "+account+"@127.0.0.1 for 20m")
+			other.want(213, "MDTM /locks/job", stamp)
+			clock.pass(39 * time.Minute)
+			other.want(550, "MKD /locks/job")
+			clock.pass(time.Minute)
+			other.want(257, "MKD /locks/job")
+			holder.want(550, "RMD /locks/job", "taken away", "older than 1h0m0s")
+		})
+	}
+}
+
+func TestSuspendCountsAsTime(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, hour)
+	holder, other := s.session(account), s.session("other")
+	holder.want(257, "MKD /locks/job")
+	other.want(550, "MKD /locks/job")
+	clock.step(time.Hour, time.Hour) // the machine slept: timers stood still
+	woke := time.Now()
+	s.log.await(t, "name=/locks/job cause=expire", 1)
+	if late := time.Since(woke); late > patient(1200*time.Millisecond) {
+		t.Errorf("noticed %v after waking up", late)
+	}
+	other.want(257, "MKD /locks/job")
+	holder.want(550, "RMD /locks/job", "taken away", "older than 1h0m0s")
+}
+
+// patient is a limit for what must not take longer; the race detector makes everything slower.
+func patient(d time.Duration) time.Duration {
+	if raceEnabled {
+		return 4 * d
+	}
+	return d
+}
+
+func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		step func(c *clock) // what happens while the server is down, 10m after the lock was taken
+		held time.Duration  // an hour or more: it is over
+	}{
+		{"same boot", func(c *clock) { c.step(20*time.Minute, 20*time.Minute) }, 30 * time.Minute},
+		{"same boot, wall clock set back", func(c *clock) { c.step(-48*time.Hour, 20*time.Minute) }, 30 * time.Minute},
+		{"same boot, wall clock set ahead", func(c *clock) { c.step(48*time.Hour, 20*time.Minute) }, 30 * time.Minute},
+		{"same boot, over", func(c *clock) { c.step(0, 50*time.Minute) }, time.Hour},
+		{"another boot", func(c *clock) { c.reboot(20 * time.Minute) }, 30 * time.Minute},
+		{"another boot, wall clock set back", func(c *clock) { c.reboot(-48 * time.Hour) }, 0},
+		{"another boot, over", func(c *clock) { c.reboot(50 * time.Minute) }, time.Hour},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, clock := startStepped(t, hour)
+			s.session(account).want(257, "MKD /locks/job")
+			clock.step(10*time.Minute, 10*time.Minute)
+			s.kill()
+			tc.step(clock)
+			s.start()
+			clock.restarted()
+			other := s.session("other")
+			if tc.held >= time.Hour {
+				other.want(257, "MKD /locks/job")
+				return
+			}
+			left := time.Hour - tc.held
+			other.wantAges("/locks/job", tc.held, left)
+			clock.pass(left - time.Minute)
+			other.want(550, "MKD /locks/job")
+			clock.pass(time.Minute)
+			other.want(257, "MKD /locks/job")
+		})
+	}
+}
+
+func TestGraceGoesOnAcrossARestart(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, graceful)
+	holder := s.session(account)
+	holder.want(257, "MKD /locks/job")
+	holder.want(257, "MKD /locks/quiet")
+	holder.conn.Close()
+	other := s.session("other")
+	s.inGrace(other, "/locks/job")
+	s.inGrace(other, "/locks/quiet")
+	late := s.session(account)
+	late.want(257, "MKD /locks/late")
+	clock.step(4*time.Minute, 4*time.Minute)
+	s.kill()
+	clock.step(2*time.Minute, 2*time.Minute)
+	s.start()
+	clock.restarted()
+	other = s.session("other")
+	other.wantAges("/locks/job", 6*time.Minute, 4*time.Minute)
+	other.wantAges("/locks/late", 6*time.Minute, 10*time.Minute) // the crash was its disconnect
+	clock.pass(4 * time.Minute)
+	other.want(257, "MKD /locks/job")
+	other.want(550, "MKD /locks/late")
+	clock.pass(6 * time.Minute)
+	other.want(257, "MKD /locks/late")
+}
+
+const graceful = `
+[[lock]]
+match = "/locks/**"
+max_age = "1h"
+on_disconnect = "release"
+grace = "10m"
+`
+
+// inGrace returns when the server knows that the holder's connection has ended.
+func (s *server) inGrace(c *session, name string) {
+	s.t.Helper()
+	await(s.t, "the end of the connection is known", func() bool {
+		_, left := ages(s.t, c.want(211, "SITE LOCK INFO "+name))
+		return left <= 10*time.Minute
+	})
+}

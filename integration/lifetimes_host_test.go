@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLockWhoseDirectoryTheHostRemovesEndsWithinASecond(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, hour)
+	c := s.session(account)
+	for range count(5, 100) {
+		c.want(257, "MKD /locks/job")
+		before := strings.Count(s.log.String(), "cause=host-removed")
+		removed := time.Now()
+		if err := os.Remove(s.path("locks/job")); err != nil {
+			t.Fatal(err)
+		}
+		s.log.await(t, "cause=host-removed", before+1) // nobody has named it meanwhile
+		if took := time.Since(removed); took > patient(time.Second) {
+			t.Errorf("noticed after %v", took)
+		}
+		if l := s.locks(); len(l) != 0 {
+			t.Errorf("held: %+v", l)
+		}
+		c.want(550, "RMD /locks/job", "taken away", "removed on the server")
+	}
+}
+
+func TestDirectoryMadeOnTheHostIsALockLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, hour)
+	c, boss := s.session(account), s.session("boss")
+	for _, name := range []string{"locks/reaped", "locks/broken", "locks/removed"} {
+		if err := os.Mkdir(s.path(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c.want(550, "MKD /"+name, "held by host for ", "expires in ")
+		c.want(550, "RMD /"+name, "not yours")
+	}
+	for _, l := range s.locks() {
+		if l.Holder != "host" || l.Session != "" || l.Rule != "/locks/**" || l.Token == 0 {
+			t.Errorf("locks --json: %+v", l)
+		}
+	}
+	text, err := c.retrieve("RETR /.locks.json")
+	if err != nil || !json.Valid(text) || strings.Count(string(text), `"holder": "host"`) != 3 {
+		t.Errorf("the status file: %v\n%s", err, text)
+	}
+	s.command("break", "/locks/broken")
+	boss.want(550, "SITE LOCK BREAK /locks/broken", "not held")
+	if s.exists("locks/broken") {
+		t.Error("the directory of the broken lock is there")
+	}
+	if err := os.Remove(s.path("locks/removed")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the removal is noticed", func() bool { return len(s.locks()) == 1 })
+	clock.pass(time.Hour)
+	if s.exists("locks/reaped") || len(s.locks()) != 0 {
+		t.Error("the host's lock was not reaped")
+	}
+	c.want(257, "MKD /locks/reaped")
+}
+
+// remake removes a directory and makes it again before anybody can look. It first waits for the next tick of the
+// file system's clock: made within one tick two directories of one inode cannot be told apart.
+func (s *server) remake(name string) {
+	s.t.Helper()
+	made, err := os.Stat(s.path(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	await(s.t, "the clock of the file system ticks", func() bool {
+		s.write("tick", "")
+		now, err := os.Stat(s.path("tick"))
+		return err == nil && now.ModTime().After(made.ModTime())
+	})
+	if err := os.Remove(s.path(name)); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Mkdir(s.path(name), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestDirectoryRemovedAndMadeAgainIsANewLock(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, hour)
+	c := s.session(account)
+	for range count(10, 200) {
+		first := token(c.want(257, "MKD /locks/job"))
+		s.remake("locks/job")
+		await(t, "the directory is the host's", func() bool {
+			l := s.locks()
+			return len(l) == 1 && l[0].Holder == "host" && l[0].Token > first
+		})
+		c.want(550, "RMD /locks/job", "taken away", "removed on the server")
+		hosts := s.locks()[0].Token
+		s.remake("locks/job")
+		await(t, "it is another one of the host's", func() bool {
+			l := s.locks()
+			return len(l) == 1 && l[0].Holder == "host" && l[0].Token > hosts
+		})
+		if err := os.Remove(s.path("locks/job")); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "it is gone", func() bool { return len(s.locks()) == 0 })
+	}
+}
+
+// The cleaner goes by modification times, which therefore must be those of the present hold.
+func TestArticleCronCleanerSparesFreshAndRenewedLocks(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n")
+	first, second := s.session(account), s.session(account)
+	first.want(200, "SITE LOCK AS job")
+	second.want(200, "SITE LOCK AS job")
+	for _, name := range []string{"adopted_lock", "renewed_lock", "taken_lock", "old_lock"} {
+		first.want(257, "MKD /"+name)
+	}
+	past := time.Now().Add(-10 * time.Minute)
+	paths, err := filepath.Glob(s.path("*_lock"))
+	if err != nil || len(paths) != 4 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		if err := os.Chtimes(path, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second.want(257, "MKD /adopted_lock")
+	first.want(200, "SITE LOCK RENEW /renewed_lock")
+	first.want(250, "RMD /taken_lock")
+	s.session("other").want(257, "MKD /taken_lock")
+	if out := mustRun(t, "perl", "testdata/article/cleaner.pl", s.root, "6"); out != "removed "+s.path("old_lock")+"\n" {
+		t.Errorf("the cleaner says %q", out)
+	}
+	s.log.await(t, "name=/old_lock cause=host-removed", 1)
+	first.want(550, "RMD /old_lock", "taken away", "removed on the server")
+	second.want(250, "RMD /adopted_lock")
+	first.want(250, "RMD /renewed_lock")
+}

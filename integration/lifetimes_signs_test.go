@@ -1,0 +1,180 @@
+package integration
+
+import (
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// idle is a rule by which only the holder's signs of life matter.
+const idle = `
+[[lock]]
+match = "/locks/**"
+max_age = "0s"
+max_idle = "10m"
+`
+
+// signs have a holder give a sign of life nine minutes after the one before, four times, and then none.
+func signs(t *testing.T, s *server, clock *clock, holder *session, sign func(round int)) {
+	t.Helper()
+	other := s.session("other")
+	for round := range 4 {
+		clock.pass(9 * time.Minute)
+		other.want(550, "MKD /locks/job", "held by "+account)
+		sign(round)
+	}
+	clock.pass(9 * time.Minute)
+	other.want(550, "MKD /locks/job", "held by "+account)
+	clock.pass(2 * time.Minute)
+	other.want(257, "MKD /locks/job")
+	holder.want(550, "RMD /locks/job", "taken away", "no sign of life for 10m0s")
+}
+
+func TestCommandsOfTheHolderAreSignsOfLife(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, idle)
+	c := s.session(account)
+	c.want(257, "MKD /locks/job")
+	lines := []string{"PWD", "SITE LOCK INFO /locks/job", "RMD /locks/nothing", "MKD /locks/job"}
+	signs(t, s, clock, c, func(round int) {
+		if _, err := c.try(lines[round]); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestCommandsOfAnotherSessionAreNone(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, idle)
+	holder, same := s.session(account), s.session(account)
+	holder.want(257, "MKD /locks/job")
+	clock.pass(9 * time.Minute)
+	same.want(257, "PWD")
+	same.want(550, "RMD /locks/job")
+	clock.pass(time.Minute)
+	same.want(257, "MKD /locks/job")
+}
+
+// noted returns when the server knows of a sign of life that came after the last step of the clock.
+func (s *server) noted(t *testing.T, c *session) {
+	t.Helper()
+	await(t, "the server takes note", func() bool {
+		_, left := ages(t, c.want(211, "SITE LOCK INFO /locks/job"))
+		return left > 9*time.Minute
+	})
+}
+
+func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, idle)
+	c, other := s.session(account), s.session("other")
+	c.want(257, "MKD /locks/job")
+	c.want(200, "TYPE I")
+	data, err := c.open("STOR /upload")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	for range 3 {
+		clock.pass(9 * time.Minute)
+		if _, err := io.WriteString(data, "more "); err != nil {
+			t.Fatal(err)
+		}
+		s.noted(t, other)
+	}
+	clock.pass(11 * time.Minute) // an upload that stands still is no sign
+	other.want(257, "MKD /locks/job")
+	data.Close()
+	c.wantReply(226)
+	c.want(550, "RMD /locks/job", "taken away", "no sign of life for 10m0s")
+}
+
+func TestBytesOfADownloadAreSignsOfLife(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, idle)
+	s.sparse("large", 1<<30)
+	c, other := s.session(account), s.session("other")
+	c.want(257, "MKD /locks/job")
+	c.want(200, "TYPE I")
+	data, err := c.open("RETR /large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	for range 3 {
+		clock.pass(9 * time.Minute)
+		// More than the kernel can have taken before.
+		if _, err := io.CopyN(io.Discard, data, 64<<20); err != nil {
+			t.Fatal(err)
+		}
+		s.noted(t, other)
+	}
+	for range 3 { // what moved last is told at the next look
+		clock.pass(time.Minute)
+	}
+	clock.pass(11 * time.Minute)
+	other.want(257, "MKD /locks/job")
+}
+
+// sparse makes a large file that takes no room.
+func (s *server) sparse(name string, size int64) {
+	s.t.Helper()
+	s.write(name, "")
+	if err := os.Truncate(s.path(name), size); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, idle)
+	s.sparse("huge", 64<<30) // hashing it takes longer than the test
+	c, other := s.session(account), s.session("other")
+	c.want(257, "MKD /locks/job")
+	if err := c.send("XMD5 /huge"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		clock.pass(15 * time.Minute)
+		other.want(550, "MKD /locks/job", "held by "+account)
+	}
+	if n := c.r.Buffered(); n != 0 {
+		t.Errorf("%d bytes of a reply: the command was not under way", n)
+	}
+}
+
+func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"STOR", "RETR"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"0s\"\nmax_idle = \"1s\"\n")
+			s.sparse("large", 64<<30)
+			c, other := s.session(account), s.session("other")
+			c.want(257, "MKD /locks/job")
+			c.want(200, "TYPE I")
+			data, err := c.open(verb + " /" + map[string]string{"STOR": "upload", "RETR": "large"}[verb])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer data.Close()
+			move := func() (err error) {
+				if verb == "STOR" {
+					_, err = data.Write(make([]byte, 100))
+				} else {
+					_, err = io.CopyN(io.Discard, data, 8<<20)
+				}
+				return err
+			}
+			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				if err := move(); err != nil {
+					t.Fatal(err)
+				}
+				other.want(550, "MKD /locks/job", "held by "+account)
+			}
+			_ = data.(*net.TCPConn).SetLinger(0)
+		})
+	}
+}

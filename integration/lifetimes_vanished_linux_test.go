@@ -1,0 +1,214 @@
+package integration
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// machines are two network namespaces, joined by a cable: one for the server and its neighbours, one for
+// clients that vanish. Nothing of them is seen outside.
+type machines struct {
+	t              testing.TB
+	server, client string // their names
+}
+
+const (
+	serverIP = "198.18.77.1" // of RFC 2544: for tests
+	clientIP = "198.18.77.2"
+)
+
+// newMachines skips the test where nobody may make namespaces.
+func newMachines(t testing.TB) *machines {
+	t.Helper()
+	need(t, "ip")
+	if os.Geteuid() != 0 {
+		t.Skip("only root may make network namespaces")
+	}
+	m := &machines{t, fmt.Sprintf("ftplockd-s%d", os.Getpid()), fmt.Sprintf("ftplockd-c%d", os.Getpid())}
+	if out, err := exec.Command("ip", "netns", "add", m.server).CombinedOutput(); err != nil {
+		t.Skipf("no network namespaces here: %s", out)
+	}
+	t.Cleanup(func() { m.ip("netns", "del", m.server) })
+	m.ip("netns", "add", m.client)
+	t.Cleanup(func() { m.ip("netns", "del", m.client) })
+	m.ip("-n", m.server, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", m.client)
+	for _, one := range [][2]string{{m.server, serverIP}, {m.client, clientIP}} {
+		m.ip("-n", one[0], "address", "add", one[1]+"/30", "dev", "cable")
+		m.ip("-n", one[0], "link", "set", "lo", "up")
+		m.ip("-n", one[0], "link", "set", "cable", "up")
+	}
+	return m
+}
+
+func (m *machines) ip(args ...string) {
+	m.t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		m.t.Fatalf("ip %q: %v\n%s", args, err, out)
+	}
+}
+
+// start starts a server on its machine. It listens on the cable, too.
+func (m *machines) start(config string) (s *server, onCable string) {
+	m.t.Helper()
+	s = newServer(m.t, config)
+	text, err := os.ReadFile(s.config)
+	if err == nil {
+		onCable = serverIP + ":2121"
+		err = os.WriteFile(s.config, []byte(strings.Replace(string(text), "]\nroot", ", \""+onCable+"\"]\nroot", 1)), 0o600)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	s.through = []string{"ip", "netns", "exec", m.server}
+	s.start()
+	return s, onCable
+}
+
+// in does something in a namespace. Sockets that it opens stay there.
+func (m *machines) in(namespace string, do func() error) {
+	m.t.Helper()
+	done := make(chan error)
+	go func() { done <- inNamespace(namespace, do) }()
+	if err := <-done; err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// inNamespace is for a goroutine of its own, whose thread ends with it if it cannot go back.
+func inNamespace(namespace string, do func() error) error {
+	runtime.LockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	away, err := os.Open("/run/netns/" + namespace)
+	if err != nil {
+		return err
+	}
+	defer away.Close()
+	if err := unix.Setns(int(away.Fd()), unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	err = do()
+	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
+		return back
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+// session logs in from one of the machines.
+func (m *machines) session(from, address, name string) *session {
+	m.t.Helper()
+	var c *session
+	m.in(from, func() (err error) {
+		// The connection is made on this goroutine's thread, since the address needs no resolver and has one family.
+		nc, err := dialHere(address)
+		if err != nil {
+			return err
+		}
+		c = &session{t: m.t, conn: nc, r: bufio.NewReader(nc)}
+		return nil
+	})
+	m.t.Cleanup(func() { c.conn.Close() })
+	c.wantReply(220)
+	c.want(331, "USER "+name)
+	c.want(230, "PASS "+password)
+	return c
+}
+
+// data opens a data connection from one of the machines, after EPSV.
+func (m *machines) data(from string, c *session, line string) net.Conn {
+	m.t.Helper()
+	var port int
+	r := c.want(229, "EPSV")
+	if _, err := fmt.Sscanf(r.text[strings.LastIndex(r.text, "("):], "(|||%d|)", &port); err != nil {
+		m.t.Fatal(r, err)
+	}
+	var data net.Conn
+	m.in(from, func() (err error) {
+		data, err = dialHere(net.JoinHostPort(serverIP, fmt.Sprint(port)))
+		return err
+	})
+	m.t.Cleanup(func() { data.Close() })
+	c.want(150, line)
+	return data
+}
+
+// dialHere connects to an IPv4 address with a socket of the calling thread; net.Dial may use another thread.
+func dialHere(address string) (net.Conn, error) {
+	to, err := net.ResolveTCPAddr("tcp4", address)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), address)
+	defer file.Close()
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())}); err != nil {
+		return nil, err
+	}
+	return net.FileConn(file)
+}
+
+func TestVanishedMachineIsGivenUpAfterTheUserTimeout(t *testing.T) {
+	t.Parallel()
+	m := newMachines(t)
+	s, onCable := m.start("[ftp]\nuser_timeout = \"4s\"\n" + released + "[[lock]]\nmatch = \"/kept/**\"\nmax_age = \"1h\"\n")
+	s.sparse("large", 1<<30)
+	near := m.session(m.server, s.v4, "other")
+
+	idle := m.session(m.client, onCable, account)
+	idle.want(257, "MKD /locks/idle")
+	idle.want(257, "MKD /kept/idle")
+	idle.want(257, "PWD")
+	up := m.session(m.client, onCable, account)
+	up.want(257, "MKD /locks/up")
+	into := m.data(m.client, up, "STOR /upload")
+	if _, err := into.Write(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	down := m.session(m.client, onCable, account)
+	down.want(257, "MKD /locks/down")
+	m.data(m.client, down, "RETR /large") // nobody reads
+	deaf := m.session(m.client, onCable, account)
+	deaf.want(257, "PWD")
+
+	// The client's machine still sends, but hears nothing any more: the 257 of this grant never arrives.
+	m.ip("-n", m.server, "neighbour", "replace", clientIP, "lladdr", "02:00:00:00:00:99", "dev", "cable", "nud", "permanent")
+	if err := deaf.send("MKD /kept/unheard"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the lock is granted", func() bool { return near.wantEither("SITE LOCK INFO /kept/unheard").code == 211 })
+	// And now it vanishes.
+	m.ip("-n", m.client, "link", "set", "cable", "down")
+	vanished := time.Now()
+	for _, name := range []string{"/locks/idle", "/locks/up", "/locks/down", "/kept/unheard"} {
+		await(t, name+" comes free", func() bool { return near.wantEither("MKD "+name).code == 257 })
+		took := time.Since(vanished)
+		t.Logf("%s: free %v after its holder's machine vanished", name, took.Round(time.Millisecond))
+		if took < time.Second || took > 4*time.Second+patient(2500*time.Millisecond) {
+			t.Errorf("%s: free %v after its holder's machine vanished, user_timeout is 4s", name, took)
+		}
+	}
+	near.want(550, "MKD /kept/idle", "held by "+account+"@"+clientIP) // heard, and to be kept
+	await(t, "the sessions are over", func() bool { return len(s.sessions(account)) == 0 })
+	if left := s.unfinished(); len(left) != 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if history := s.command("history", "/kept/unheard"); !strings.Contains(history, " undelivered ") {
+		t.Errorf("the history of the grant that never arrived:\n%s", history)
+	}
+}

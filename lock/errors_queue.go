@@ -1,0 +1,103 @@
+package lock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Place is where somebody stands in the queue for a lock.
+type Place struct {
+	At int // from 1; 0: it has no place yet
+	Of int // how many are in the queue
+}
+
+// after appends the place to a text.
+func (p Place) after(text string) string {
+	switch {
+	case p.At > 0:
+		return fmt.Sprintf("%s; place %d of %d in the queue", text, p.At, p.Of)
+	case p.Of > 0:
+		return fmt.Sprintf("%s; %d in the queue", text, p.Of)
+	}
+	return text
+}
+
+// placed is an error of one who may have a place in the queue.
+type placed interface {
+	error
+	setPlace(Place)
+}
+
+func (e *HeldError) setPlace(p Place)    { e.Place = p }
+func (e *DelayedError) setPlace(p Place) { e.Place = p }
+func (e *QueuedError) setPlace(p Place)  { e.Place = p }
+func (e *LimitError) setPlace(p Place)   { e.Place = p }
+
+// QueuedError says that a lock is kept for others who came earlier, whether anybody holds it or not. It matches ErrHeld.
+type QueuedError struct {
+	Name  Name
+	Next  Owner // who is ahead
+	Place Place
+}
+
+func (e *QueuedError) Error() string {
+	return e.Place.after("others came earlier, " + e.Next.String() + " is next")
+}
+
+// Unwrap makes the error match ErrHeld.
+func (e *QueuedError) Unwrap() error { return ErrHeld }
+
+// LimitError says that there are as many locks of the rule beside the name as its limit allows. It matches ErrHeld.
+type LimitError struct {
+	Name  Name
+	Limit int
+	Place Place
+}
+
+func (e *LimitError) Error() string {
+	return e.Place.after(fmt.Sprintf("there may be %d such locks, and so many are held", e.Limit))
+}
+
+// Unwrap makes the error match ErrHeld.
+func (e *LimitError) Unwrap() error { return ErrHeld }
+
+// Link is one step of a deadlock: a lock and who holds it.
+type Link struct {
+	Name   Name
+	Holder Owner
+}
+
+// DeadlockError says that a session would wait for itself. It matches ErrHeld.
+type DeadlockError struct {
+	// Chain begins with the lock that was asked for; its holder waits or polls for the next one, and so on;
+	// the last one is held by the session itself. Under a limit it begins with one of the locks that fill it.
+	Chain []Link
+}
+
+func (e *DeadlockError) Error() string { return e.Text(func(n Name) string { return string(n) }) }
+
+// Text is Error with the names as show has them.
+func (e *DeadlockError) Text(show func(Name) string) string {
+	var b strings.Builder
+	b.WriteString("deadlock: " + show(e.Chain[0].Name) + " is")
+	for i, link := range e.Chain[1:] {
+		b.WriteString(" held by " + e.Chain[i].Holder.String() + ", who waits for " + show(link.Name) + ", which is")
+	}
+	b.WriteString(" yours")
+	return b.String()
+}
+
+// Unwrap makes the error match ErrHeld.
+func (e *DeadlockError) Unwrap() error { return ErrHeld }
+
+// TimeoutError says that a session waited in vain. It matches what Err matches.
+type TimeoutError struct {
+	Waited time.Duration
+	Err    error // why it would have to wait longer
+}
+
+func (e *TimeoutError) Error() string { return "waited " + seconds(e.Waited) + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *TimeoutError) Unwrap() error { return e.Err }
