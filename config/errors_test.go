@@ -233,7 +233,7 @@ ftplockd.toml:6: ftp.idle_timeout: "5 minutes": must be a duration in quotes, su
 ftplockd.toml:7: ftp.passive_ports: "9-8": the range is reversed; did you mean "8-9"?
 ftplockd.toml:11: account[1].password: not a password hash: make one with "ftplockd passwd" (argon2id), or use a bcrypt hash
 ftplockd.toml:14: lock[1].match: "[x": is no glob; a bracket or brace is not closed
-ftplockd.toml:15: lock[1].commit: not in this version: files are published when their upload ends; leave it out or set it to "upload"
+ftplockd.toml:15: lock[1].commit: "release" has a meaning only with protects: there is nothing to publish
 ftplockd.toml:16: lock[1].release: "nobody": must be one of user, session, anyone`
 	if err == nil || err.Error() != want {
 		t.Errorf("\ngot\n%v\nwant\n%v", err, want)
@@ -243,8 +243,6 @@ ftplockd.toml:16: lock[1].release: "nobody": must be one of user, session, anyon
 func TestParseRefusesWhatIsNotBuilt(t *testing.T) {
 	for setting, off := range map[string]string{
 		`[files]` + "\n" + `on_abort = "keep"`: `"discard"`,
-		lock + `protects = ["/x"]`:             `[]`,
-		lock + `commit = "release"`:            `"upload"`,
 	} {
 		_, err := config.Parse([]byte(setting), "f")
 		if err == nil || !strings.Contains(err.Error(), "not in this version: ") || !strings.HasSuffix(err.Error(), "set it to "+off) {
@@ -399,4 +397,30 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestCommitAtReleaseNeedsSomethingToPublish(t *testing.T) {
+	_, err := config.Parse([]byte(lock+`commit = "release"`), "f")
+	if err == nil || !strings.Contains(err.Error(), `lock[1].commit: "release" has a meaning only with protects`) {
+		t.Error(err)
+	}
+	_, err = config.Parse([]byte(lock+`commit = "relaese"`), "f")
+	if err == nil || !strings.Contains(err.Error(), `did you mean "release"?`) {
+		t.Error(err)
+	}
+}
+
+func TestWhatOthersKnowToBeWrongComesWithItsLine(t *testing.T) {
+	check := func(c *config.Config) config.Errors {
+		return config.Errors{{Key: "lock[1].protects[2]", Message: "no"}}
+	}
+	_, err := config.Parse([]byte("[[lock]]\nmatch = \"/l/*\"\nprotects = [\n  \"/a\",\n  \"/b\",\n]\n"), "f", check)
+	if err == nil || err.Error() != "f:5: lock[1].protects[2]: no" {
+		t.Error(err)
+	}
+	// Where the value could not be read, what stands in its place is no reason to complain.
+	_, err = config.Parse([]byte("[[lock]]\nmatch = \"/l/*\"\nprotects = 3\n"), "f", check)
+	if err == nil || strings.Contains(err.Error(), "protects[2]") {
+		t.Error(err)
+	}
 }

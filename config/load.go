@@ -6,14 +6,18 @@ import (
 	"strings"
 )
 
+// Check is what somebody else knows to be wrong with a configuration: each Error with the Key that
+// it is about, such as lock[1].protects[2], which is counted from 1. It is asked only where the file can be read.
+type Check func(*Config) Errors
+
 // Load reads a configuration file. The error is an [Errors] if the file could be
 // read, else it matches what the operating system said.
-func Load(file string) (*Config, error) {
+func Load(file string, checks ...Check) (*Config, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c, err := Parse(data, file)
+	c, err := Parse(data, file, checks...)
 	if err == nil && inside(file, c.Root) {
 		c.Warnings = append(c.Warnings, Error{File: file, Message: "warning: the file lies inside root, where clients can read the password hashes in it"})
 	}
@@ -22,7 +26,7 @@ func Load(file string) (*Config, error) {
 
 // Parse is [Load] for what has been read already; filename is for the errors.
 // What a file leaves out is as in [Default], [DefaultAccount] and [DefaultRule].
-func Parse(data []byte, filename string) (*Config, error) {
+func Parse(data []byte, filename string, checks ...Check) (*Config, error) {
 	tree, errs := readTree(data)
 	config := Default()
 	d := decoder{lines: make(map[string]int), config: config}
@@ -30,6 +34,9 @@ func Parse(data []byte, filename string) (*Config, error) {
 	errs = append(errs, d.errs...)
 	check := checker{Config: config}
 	check.all()
+	for _, more := range checks {
+		check.errs = append(check.errs, more(config)...)
+	}
 	for _, e := range check.errs {
 		if !d.failed(e.Key) {
 			errs = append(errs, e)

@@ -16,8 +16,6 @@ var unbuilt = []struct {
 	feature string
 }{
 	{"files.on_abort", AbortDiscard, "broken uploads are not kept"},
-	{"lock.protects", []string(nil), "paths are not protected by locks"},
-	{"lock.commit", CommitUpload, "files are published when their upload ends"},
 }
 
 // checkBuilt reports a key that this version could only ignore.

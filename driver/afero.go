@@ -54,7 +54,7 @@ func (c *client) ReadDir(name string) ([]os.FileInfo, error) {
 
 // Chtimes implements afero.Fs: MFMT.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
-	return c.change(name, func(n string) error { return c.tree().Chtimes(n, atime, mtime) })
+	return c.change(name, func(f changeable) error { return f.Chtimes(atime, mtime) })
 }
 
 // Chmod implements afero.Fs: SITE CHMOD, for accounts that may.
@@ -62,7 +62,7 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 	if !c.account.Chmod {
 		return errChmod
 	}
-	return c.change(name, func(n string) error { return c.tree().Chmod(n, mode) })
+	return c.change(name, func(f changeable) error { return f.Chmod(mode) })
 }
 
 // Chown is refused: files belong to the server's user.

@@ -30,7 +30,16 @@ func (c *client) delete(ctx context.Context, view string) error {
 	case !c.account.Write:
 		return errReadOnly
 	}
-	return c.tree().Unlink(string(n))
+	return c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
+		if titles[0].Commit == lock.CommitRelease {
+			return c.stageRemoval(n, titles[0])
+		}
+		err := c.tree().Unlink(string(n))
+		if err == nil {
+			c.published(titles[0], n, "removed")
+		}
+		return err
+	})
 }
 
 func (c *client) deleteNote(n lock.Name, around lock.Status) error {
@@ -61,7 +70,10 @@ func (c *client) noteHold(n lock.Name, around lock.Status) (lock.Hold, error) {
 
 // mayMoveFrom is RNFR: it says whether the thing may be renamed at all.
 func (c *client) mayMoveFrom(view string) error {
-	_, _, err := c.movable(view)
+	n, _, err := c.movable(view)
+	if err == nil {
+		_, err = c.mayWrite(n)
+	}
 	return err
 }
 
@@ -111,7 +123,7 @@ func (c *client) move(ctx context.Context, fromView, toView string) error {
 		return errIntoItself
 	}
 	// A file too: by now a directory with locks in it may have its name.
-	return c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.tree().Rename(string(from), string(to)) })
+	return c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.rename(ctx, from, to, info) })
 }
 
 // mayCreate says whether a file or directory of that name may come to be, by other means than MKD.
@@ -132,7 +144,7 @@ func (c *client) mayCreate(n lock.Name, view string) error {
 }
 
 // change gives the file or directory that a path leads to another time or mode. A lock keeps its own.
-func (c *client) change(view string, apply func(name string) error) error {
+func (c *client) change(view string, apply func(changeable) error) error {
 	if c.isStatus(view) {
 		return errReserved
 	}
@@ -151,8 +163,10 @@ func (c *client) change(view string, apply func(name string) error) error {
 	case !c.account.Write:
 		return errReadOnly
 	case !c.isLockName(n):
-		return apply(string(n))
+		return c.changeProtected(c.session.context(), n, info, apply)
 	}
 	// A file that has a lock's name: it may go, and the lock be taken, at any moment.
-	return c.undisturbed(c.session.context(), []lock.Name{n}, func() error { return apply(string(n)) })
+	return c.undisturbed(c.session.context(), []lock.Name{n}, func() error {
+		return c.changeProtected(c.session.context(), n, info, apply)
+	})
 }

@@ -164,7 +164,13 @@ func (c *client) makeDirectory(n lock.Name) error {
 	if !c.account.Write {
 		return errReadOnly
 	}
-	return c.tree().Mkdir(string(n), 0o777)
+	return c.changing(c.session.context(), []lock.Name{n}, func(titles []lock.Title) error {
+		err := c.tree().Mkdir(string(n), 0o777)
+		if err == nil {
+			c.published(titles[0], n, "directory made")
+		}
+		return err
+	})
 }
 
 // unmade says what RMD did.
@@ -185,7 +191,7 @@ func (c *client) unmake(ctx context.Context, view string) (unmade, error) {
 	if c.isLock(n) {
 		s, _ := c.table().Get(n)
 		u := unmade{lock: true, name: n, holds: s.Holds}
-		if u.again, u.waiting, err = c.locks.ReleaseOrWait(ctx, n, c.session.conn.Wake); err == nil && u.waiting == nil {
+		if u.again, u.waiting, err = c.release(ctx, n); err == nil && u.waiting == nil {
 			c.server.dropNotes(n, u.holds)
 		}
 		return u, err
@@ -207,13 +213,23 @@ func (c *client) removeDirectory(ctx context.Context, n lock.Name, view string) 
 	case !c.account.Write:
 		return errReadOnly
 	}
-	err := c.undisturbed(ctx, []lock.Name{n}, func() error { return c.tree().Rmdir(string(n)) })
+	err := c.undisturbed(ctx, []lock.Name{n}, func() error { return c.changeToNone(ctx, n) })
 	if errors.Is(err, syscall.ENOTDIR) {
 		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {
 			return errNotDir
 		}
 	}
 	return err
+}
+
+func (c *client) changeToNone(ctx context.Context, n lock.Name) error {
+	return c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
+		err := c.tree().Rmdir(string(n))
+		if err == nil {
+			c.published(titles[0], n, "directory removed")
+		}
+		return err
+	})
 }
 
 // isLock reports whether n is a lock rather than something else whose name a rule matches.

@@ -81,7 +81,7 @@ var errTwice = &refusal{code: 501, text: "is named twice", is: fs.ErrInvalid}
 
 // append copies one part. A part that may not be removed later is refused now.
 func (c *client) append(to io.Writer, part string) error {
-	if _, _, err := c.movable(part); err != nil {
+	if err := c.mayMoveFrom(part); err != nil {
 		return err
 	}
 	from, err := c.content(part, files.DownloadOptions{})

@@ -8,7 +8,8 @@
 //
 // What is promised: MKD and RMD of a lock's name are Acquire and Release of lock.Table and nothing else
 // takes, moves, ages or removes a lock; an upload is published whole, by one rename, while its
-// client is still there, or not at all; replies show paths as the client knows them, never the server's;
+// client is still there, or not at all; a file that a lock protects is changed by a session that speaks for an exclusive
+// hold of it, in one step with that check; replies show paths as the client knows them, never the server's;
 // a lock is given back on behalf of a session only when its transfers are over.
 //
 // What is not: a client that is killed and whose connections end further apart than delays.hangUp is taken
@@ -48,6 +49,8 @@ type Options struct {
 	TLS         *tls.Config // nil: no TLS
 	Log         *slog.Logger
 	Settings    Settings
+	// Publications is told of each change of a protected file; nil: the log only.
+	Publications lock.Publications
 }
 
 // Settings are what [Server.SetSettings] changes while sessions go on.
@@ -81,6 +84,13 @@ type Server struct {
 	commands    map[string]command
 	context     context.Context // of what sessions do; ends with Close
 	cancel      context.CancelFunc
+
+	publications lock.Publications
+	stages       *stages
+	// layout keeps names meaning what they mean: it is held, disk access included, shared by changes of protected
+	// files from the look at their names on and by what reads names, exclusively by the renaming of
+	// directories and by the renames of one publication. Nobody waits for the table with it held.
+	layout sync.RWMutex
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -133,8 +143,12 @@ func New(o Options) (*Server, error) {
 		ports: dataPorts{byPort: make(map[int]*dataListener)}, commands: allCommands(),
 		delays: usualDelays, maxLooks: usualLooks, context: ctx, cancel: cancel,
 		sessions: make(map[*session]struct{}), empty: empty,
+		publications: o.Publications, stages: newStages(),
 	}
 	s.SetSettings(o.Settings)
+	if err := s.tellRedone(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 
@@ -255,11 +269,15 @@ func (s *Server) Wait(ctx context.Context) error {
 // is closed and Wait has returned.
 func (s *Server) Close() error {
 	s.cancel()
-	return s.notes.Close()
+	return errors.Join(s.closeStages(), s.notes.Close())
 }
 
-// Sweep removes the notes of holds that have ended.
+// Sweep removes the notes of holds that have ended, and drops what they prepared and did not publish.
 func (s *Server) Sweep(context.Context) error {
+	return errors.Join(s.sweepStages(), s.sweepNotes())
+}
+
+func (s *Server) sweepNotes() error {
 	return s.notes.sweep(func() map[lock.Token]bool {
 		standing := make(map[lock.Token]bool)
 		for _, status := range s.table.All() {
@@ -271,14 +289,14 @@ func (s *Server) Sweep(context.Context) error {
 	})
 }
 
-// dropNotes removes the notes of those holds that do not stand any more.
+// dropNotes removes the notes of those holds that do not stand any more, and what they prepared.
 func (s *Server) dropNotes(n lock.Name, holds []lock.Hold) {
 	now, _ := s.table.Get(n)
 	for _, h := range holds {
 		if slices.ContainsFunc(now.Holds, func(other lock.Hold) bool { return other.Token == h.Token }) {
 			continue
 		}
-		if err := s.notes.drop(h.Token); err != nil {
+		if err := errors.Join(s.stages.drop(h.Token), s.notes.drop(h.Token)); err != nil {
 			s.log.Warn("could not remove the notes of a lock", "name", string(n), "token", h.Token, "err", err)
 		}
 	}

@@ -78,6 +78,8 @@ type setup struct {
 	tls         *tls.Config
 	log         *slog.Logger
 	delays      delays
+
+	publications lock.Publications
 }
 
 func plainLocks(s *setup)  { s.directories = false }
@@ -123,6 +125,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	if s.driver, err = New(Options{
 		Tree: s.tree, Table: s.table, Clock: s.clock, NotesDir: filepath.Join(s.state, "notes"),
 		Directories: o.directories, TLS: o.tls, Log: o.log, Settings: o.settings,
+		Publications: o.publications,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,13 @@ func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
 			}
 		}
 	}
-	return c.tree().Lstat(string(n))
+	return c.lstatFile(n)
 }
 
 // stat is lstat with the last link followed.
 func (c *client) stat(view string) (fs.FileInfo, error) {
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
 	if c.isStatus(view) {
 		return c.server.statusInfo(c.account), nil
 	}
@@ -54,6 +56,8 @@ func (c *client) stat(view string) (fs.FileInfo, error) {
 
 // list returns what a directory holds, unsorted: files, locks without a directory, notes, the status file.
 func (c *client) list(view string) ([]entry, error) {
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
 	n, err := c.follow(view)
 	if err != nil {
 		return nil, err
@@ -67,6 +71,7 @@ func (c *client) list(view string) ([]entry, error) {
 	for _, info := range infos {
 		byName[info.Name()] = shown(info.Name(), c.followed(n, info))
 	}
+	c.amend(n, byName)
 	for _, h := range status.Holds {
 		written, err := c.server.notes.list(h.Token)
 		if err != nil {
@@ -140,6 +145,8 @@ func (c *client) content(view string, o files.DownloadOptions) (source, error) {
 	if c.isStatus(view) {
 		return newText(c.server.statusText(c.account), o)
 	}
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
 	n, err := c.resolve(view)
 	if err != nil {
 		return nil, err
@@ -150,7 +157,7 @@ func (c *client) content(view string, o files.DownloadOptions) (source, error) {
 	if info, err := c.lstat(n); err == nil && info.IsDir() {
 		return nil, errIsDir
 	}
-	return c.tree().Download(string(n), o)
+	return c.openFile(n, o)
 }
 
 // source is what a download reads from. WriteTo sends the rest to the data connection.

@@ -29,6 +29,13 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 	if err := c.mayReplace(n, view); err != nil {
 		return nil, "", err
 	}
+	var title lock.Title
+	if !o.Unique { // whose name is not known yet
+		if title, err = c.mayWrite(n); err != nil {
+			return nil, "", err
+		}
+		o.Old = c.old(n)
+	}
 	up, err := c.tree().Upload(string(n), o)
 	if err != nil {
 		return nil, "", err
@@ -37,7 +44,7 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 		n = lock.Name(up.Name())
 		view = path.Join(path.Dir(view), n.Base())
 	}
-	return c.guard(n, view, up)
+	return c.guard(n, view, up, title)
 }
 
 // uniqueName is what STOU begins with to find a name.
@@ -61,17 +68,21 @@ func (c *client) mayReplace(n lock.Name, view string) error {
 	return nil
 }
 
-// guard looks at the name that an upload will have.
-func (c *client) guard(n lock.Name, view string, up *files.Upload) (receiver, string, error) {
-	if err := c.mayReplace(n, view); err != nil {
+// guard looks at the name that an upload will have, and by which title that is, if it began with none.
+func (c *client) guard(n lock.Name, view string, up *files.Upload, title lock.Title) (receiver, string, error) {
+	err := c.mayReplace(n, view)
+	if err == nil && title.Lock == "" {
+		title, err = c.mayWrite(n)
+	}
+	if err != nil {
 		return nil, "", errors.Join(err, up.Discard())
 	}
-	return &staged{up, c, view}, view, nil
+	return &staged{&protectedUpload{Upload: up, client: c, began: title}, c, view}, view, nil
 }
 
 // staged is an upload to the tree.
 type staged struct {
-	*files.Upload
+	*protectedUpload
 	client *client
 	view   string
 }
@@ -81,13 +92,13 @@ type staged struct {
 func (u *staged) Publish() error {
 	c, n := u.client, lock.Name(u.Name())
 	if !c.isLockName(n) && !c.inLock(n) {
-		return u.Upload.Publish()
+		return u.protectedUpload.Publish()
 	}
 	return c.undisturbed(c.session.context(), []lock.Name{n}, func() error {
 		if err := c.mayReplace(n, u.view); err != nil {
 			return err
 		}
-		return u.Upload.Publish()
+		return u.protectedUpload.Publish()
 	})
 }
 

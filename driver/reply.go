@@ -39,6 +39,8 @@ var answers = []answer{
 	{lock.ErrNoRule, 550, ""},
 	{lock.ErrConflict, 451, "somebody else changed it at the same moment, try again"},
 	{files.ErrNotDurable, 451, "published, but it may not survive a loss of power"},
+	{files.ErrUnfinished, 451, "an earlier publication is not in place yet, try again"},
+	{files.ErrMoved, 451, "a directory above it was moved meanwhile"},
 	{files.ErrName, 553, "the server cannot store such a name"},
 	{files.ErrReserved, 553, "that name is reserved"},
 	{files.ErrEscapes, 550, "a link there leads out of the tree"},
@@ -136,7 +138,8 @@ func lockText(err, kind error) string {
 // foreseen reports whether describe knows the error; others are logged with their whole text.
 func foreseen(err error) bool {
 	code, _ := describe(err)
-	return code != 451 || errors.Is(err, lock.ErrUncertain) || errors.Is(err, lock.ErrConflict)
+	return code != 451 || errors.Is(err, lock.ErrUncertain) || errors.Is(err, lock.ErrConflict) ||
+		errors.Is(err, files.ErrUnfinished) || errors.Is(err, files.ErrMoved)
 }
 
 // The refusals that this layer makes itself. Each says what would be right.

@@ -48,6 +48,11 @@ func (t *Tree) Download(name string, o DownloadOptions) (*Download, error) {
 	if err != nil {
 		return nil, fail("download", name, err)
 	}
+	return t.download(fd, name, o)
+}
+
+// download sends what is open.
+func (t *Tree) download(fd int, name string, o DownloadOptions) (*Download, error) {
 	d := &Download{file: newFile(fd, name), name: name, pace: o.Pace, offset: o.Offset}
 	if err := d.start(t, fd, o); err != nil {
 		d.file.Close()

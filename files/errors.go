@@ -29,6 +29,10 @@ var (
 	ErrNotDurable = errors.New("published, but not made durable")
 	// ErrDone is matched by what is asked of an upload that was published, discarded or kept already.
 	ErrDone = errors.New("the upload is over")
+	// ErrUnfinished is matched if a Commit is recorded, so that it will be done, but not all of it is in place yet.
+	ErrUnfinished = errors.New("committed, but not all in place yet")
+	// ErrMoved is matched if a directory above a file has been moved meanwhile, or a link put in its place.
+	ErrMoved = errors.New("a directory above it was moved")
 	// ErrBroken is matched by Sync and Publish after a Write or ReadFrom that failed; what failed is wrapped.
 	ErrBroken = errors.New("the upload failed before")
 )

@@ -27,6 +27,8 @@ var children = map[string]func(){
 	"killed at a call":    childKilledAt,
 	"file size limit":     childFileSizeLimit,
 	"full disk":           childFullDisk,
+
+	"commit killed at a call": childCommitKilledAt,
 }
 
 // served is a tree and the directories of the host behind it.

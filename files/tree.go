@@ -6,6 +6,8 @@
 // rename; a [Download] is a file on its way out; a [Pace] says how long either may stand
 // still.
 //
+// Several uploads and removals are made one by [Tree.Commit].
+//
 // What is promised: a reader sees the old file or the new one, never a mixture and
 // never a part, also when it opened the old one long before. No name leads out of
 // the tree, whatever symbolic links stand in it or are put there meanwhile. Nothing is ever
@@ -72,12 +74,15 @@ type Tree struct {
 	set   settings
 
 	reg registry
+
+	commits commits
 }
 
 var _ afero.Fs = (*Tree)(nil)
 
 // Open opens the tree kept in the directory root, which is made (0755) if it is missing.
-// It removes nothing: that is what [Tree.Sweep] does.
+// A [Tree.Commit] that a crash interrupted after its record was made is done to its end. Nothing
+// else is removed: that is what [Tree.Sweep] does.
 func Open(root string, o Options) (*Tree, error) {
 	if o.State == "" {
 		return nil, errors.New("files: no directory for the records of uploads")
@@ -105,6 +110,9 @@ func Open(root string, o Options) (*Tree, error) {
 	t.reg.init()
 	t.sys = newSystem(t.rootfd, t.root)
 	if err := t.loadRecords(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	if err := t.redo(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -167,7 +175,7 @@ func (t *Tree) Close() error {
 	if t.rootfd < 0 {
 		return nil
 	}
-	err := unix.Close(t.rootfd)
+	err := errors.Join(unix.Close(t.rootfd), t.commits.close())
 	t.rootfd = -1
 	return errors.Join(err, t.root.Close(), t.state.Close())
 }

@@ -28,8 +28,13 @@ type UploadOptions struct {
 	Exclusive bool
 	// Owner, with HasOffset, goes on with what this owner left with Keep under this name, if it is long enough.
 	Owner string
-	Pace  Pace
+	// Old is what counts as the old content for Append and HasOffset; nil: what has the name.
+	Old  *Old
+	Pace Pace
 }
+
+// Old is content that stands for that of a file: of an upload that is over but not published, or none at all.
+type Old struct{ Upload *Upload }
 
 // Upload is a file on its way in: a temporary beside its target that nobody sees. It ends with Publish,
 // Discard or Keep. It is for one goroutine, but Discard and Name may come from another.
@@ -186,7 +191,7 @@ func (u *Upload) copyOld() error {
 		return ErrOffset
 	}
 	t := u.tree
-	fd, err := t.openRegular(u.name)
+	fd, err := u.openOld()
 	if errors.Is(err, unix.ENOENT) {
 		if u.opt.HasOffset {
 			return ErrOffset
@@ -210,6 +215,16 @@ func (u *Upload) copyOld() error {
 		want = u.opt.Offset
 	}
 	return u.copyFrom(old, want)
+}
+
+func (u *Upload) openOld() (int, error) {
+	switch {
+	case u.opt.Old == nil:
+		return u.tree.openRegular(u.name)
+	case u.opt.Old.Upload == nil:
+		return -1, unix.ENOENT
+	}
+	return u.opt.Old.Upload.reopen()
 }
 
 // copyFrom copies the first bytes of a file; within the file system (reflink, copy_file_range) where that can.

@@ -78,14 +78,18 @@ func (t *Table) exclude(ctx context.Context, names []Name) error {
 		}
 	}
 	for _, n := range names {
-		x := t.excluded[n]
-		if x == nil {
-			x = &exclusion{over: make(chan struct{})}
-			t.excluded[n] = x
-		}
-		x.users++
+		t.excludeLocked(n)
 	}
 	return nil
+}
+
+func (t *Table) excludeLocked(n Name) {
+	x := t.excluded[n]
+	if x == nil {
+		x = &exclusion{over: make(chan struct{})}
+		t.excluded[n] = x
+	}
+	x.users++
 }
 
 func (t *Table) include(names []Name) {

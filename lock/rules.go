@@ -17,6 +17,8 @@ type Rules struct {
 	rules    []Rule
 	globs    []*Glob
 	ways     []*Contention // of the rules, none of them nil
+	guarding []Protection  // of the rules, with copies of their paths
+	patterns []*pattern    // what they protect, in their order
 	prefixes []Name
 	never    map[Name]struct{} // prefixes, to look up
 }
@@ -36,7 +38,8 @@ func NewRules(rules []Rule) (*Rules, error) {
 			continue
 		}
 		r.ways = append(r.ways, contentionOf(rule))
-		rule.Contention = nil
+		r.guarding = append(r.guarding, protectionOf(rule))
+		rule.Contention, rule.Protection = nil, nil
 		r.rules, r.globs = append(r.rules, rule), append(r.globs, glob)
 		r.addPrefix(fixedPrefix(glob))
 	}
@@ -45,6 +48,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 			errs = append(errs, named(i, rule, errors.New("another rule needs this name as a plain directory")))
 		}
 	}
+	errs = append(errs, r.protect(rules)...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -78,7 +82,7 @@ func check(rule Rule) error {
 	if rule.Release == ReleaseSession && rule.OnDisconnect == KeepOnDisconnect && rule.MaxAge == 0 && rule.MaxIdle == 0 {
 		errs = append(errs, errors.New("release = session, on_disconnect = keep and neither max_age nor max_idle: nobody could ever end such a lock"))
 	}
-	return errors.Join(append(errs, rule.Contention.check()...)...)
+	return errors.Join(append(append(errs, rule.Contention.check()...), rule.Protection.check())...)
 }
 
 // contentionOf returns a copy of the rule's Contention with the defaults filled in.
@@ -131,7 +135,7 @@ func (r *Rules) isPrefix(n Name) bool {
 	return ok
 }
 
-// For returns the first rule that matches the name, as a hold has it: without Contention; false if none
+// For returns the first rule that matches the name, as a hold has it: without Contention and Protection; false if none
 // does, and for "/" and every fixed prefix.
 func (r *Rules) For(n Name) (Rule, bool) {
 	i, ok := r.find(n)
@@ -161,6 +165,10 @@ func (r *Rules) All() []Rule {
 	all := slices.Clone(r.rules)
 	for i := range all {
 		all[i].Contention = contentionOf(Rule{Contention: r.ways[i]})
+		if len(r.guarding[i].Paths) > 0 {
+			p := r.guarding[i].clone()
+			all[i].Protection = &p
+		}
 	}
 	return all
 }

@@ -165,15 +165,7 @@ func (s *Session) Lost(n Name) (LostError, bool) {
 }
 
 func (s *Session) loseLocked(n Name, h Hold, why reason, now Instant) {
-	lost := LostError{Name: n, Token: h.Token, Cause: why.cause, By: why.by, Note: why.note, At: now}
-	switch why.cause {
-	case CauseExpire:
-		lost.Limit = h.Rule.MaxAge
-	case CauseIdle:
-		lost.Limit = h.Rule.MaxIdle
-	case CauseHostMade:
-		lost.Cause = CauseHostGone
-	}
+	lost := lostError(n, h, why, now)
 	if _, known := s.lost[n]; !known && len(s.lost) >= maxLost {
 		s.lostMany = true
 		return

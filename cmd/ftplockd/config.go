@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/lock"
 )
 
 // newConfigCommand returns the commands about configuration files.
@@ -40,7 +41,7 @@ The exit status is 0 if the server would take the file (there may be warnings), 
 			return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(args[0])
+			c, err := config.Load(args[0], checkProtects)
 			if err != nil {
 				return usageError{err}
 			}
@@ -73,4 +74,34 @@ default there, so the file as it is changes nothing.`,
 			return failed(err)
 		},
 	}
+}
+
+// checkProtects says what package lock has against the paths that rules protect.
+func checkProtects(c *config.Config) config.Errors {
+	var errs config.Errors
+	_, err := lock.NewRules(rulesOf(c))
+	for _, p := range protectsErrors(err) {
+		errs = append(errs, config.Error{
+			Key:     fmt.Sprintf("lock[%d].protects[%d]", p.Rule+1, p.Path+1),
+			Message: fmt.Sprintf("%q: %s", c.Rules[p.Rule].Protects[p.Path], p.Err),
+		})
+	}
+	return errs
+}
+
+// protectsErrors finds all of them in an error of lock.NewRules.
+func protectsErrors(err error) []*lock.ProtectsError {
+	switch e := err.(type) {
+	case *lock.ProtectsError:
+		return []*lock.ProtectsError{e}
+	case interface{ Unwrap() error }:
+		return protectsErrors(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*lock.ProtectsError
+		for _, one := range e.Unwrap() {
+			all = append(all, protectsErrors(one)...)
+		}
+		return all
+	}
+	return nil
 }

@@ -247,10 +247,11 @@ func newHistoryCommand() *cobra.Command {
 	var options serveOptions
 	cmd := &cobra.Command{
 		Use:   "history NAME",
-		Short: "Tell who held a lock when, and how it ended",
+		Short: "Tell who held a lock when, or who wrote a protected file",
 		Long: `History prints what the journal knows of a lock, oldest first: when, what happened, who it was, the token, for how long
-the lock had been held. It needs no running server. NAME is the path in the served tree, such as /locks/demo.`,
-		Example: "  ftplockd history /phone_lock",
+the lock had been held; and what its holder published: file, bytes, SHA-256. Of a file that a lock protects it prints
+who published it, under which token. It needs no running server. NAME is the path in the served tree, such as /locks/demo.`,
+		Example: "  ftplockd history /phone_lock\n  ftplockd history /phone.tsv",
 		Args:    oneArgument("NAME", "ftplockd history /locks/demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := lockName(args[0])
@@ -285,13 +286,28 @@ func showHistory(w io.Writer, state string, name lock.Name) error {
 			held = inSeconds(e.Held.Seconds())
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
-			dash(e.By.String()), session, e.Token, held, printable(e.Note))
+			dash(e.By.String()), session, e.Token, held, printable(noteOf(e)))
 	}
 	if !any {
 		_, err := fmt.Fprintf(w, "the journal knows nothing of %s\n", printable(string(name)))
 		return err
 	}
 	return table.Flush()
+}
+
+// noteOf is what the last column of a history says.
+func noteOf(e journal.Entry) string {
+	if e.File == "" {
+		return e.Note
+	}
+	note := fmt.Sprintf("%s under %s", e.File, e.Name)
+	if e.SHA256 != "" {
+		note += fmt.Sprintf(", %d bytes, sha256 %s", e.Bytes, e.SHA256)
+	}
+	if e.Note != "" {
+		note += ", " + e.Note
+	}
+	return note
 }
 
 func oneArgument(what, example string) cobra.PositionalArgs {

@@ -188,7 +188,7 @@ func (s *server) openDriver() (err error) {
 	c := s.config
 	o := driver.Options{
 		Tree: s.tree, Table: s.table, Clock: s.clock, NotesDir: filepath.Join(c.State, "notes"),
-		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c),
+		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
 	}
 	if c.TLS.Mode != config.TLSOff {
 		if s.tls, err = loadCertificate(c.TLS.Certificate, c.TLS.Key, s.log); err != nil {
@@ -399,6 +399,7 @@ func rulesOf(c *config.Config) []lock.Rule {
 		rules[i] = lock.Rule{
 			Match: r.Match, MaxAge: r.MaxAge, MaxIdle: r.MaxIdle, OnDisconnect: lock.Disconnect(r.OnDisconnect),
 			Grace: r.Grace, LockDelay: r.LockDelay, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
+			Protection: &lock.Protection{Paths: r.Protects, Commit: lock.CommitPolicy(r.Commit)},
 			Contention: &lock.Contention{
 				Wait: r.Wait, Queue: lock.QueuePolicy(r.Queue), QueueHold: r.QueueHold, Reentrant: r.Reentrant,
 				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit,

@@ -13,7 +13,7 @@ import (
 	"github.com/ftplockd/ftplockd/lock"
 )
 
-// Entry is one event of a lock's history.
+// Entry is one event of the history of a lock, or of a file that locks protect.
 type Entry struct {
 	At    lock.Instant
 	Cause lock.Cause
@@ -23,9 +23,14 @@ type Entry struct {
 	Held  time.Duration // how long the oldest hold that ended by it had stood; 0 if none did
 	Note  string
 	Holds []lock.Hold // those that stood afterwards
+	// Of a publication: which file, how long it is, its digest. Token is that of the hold.
+	File   lock.Name
+	Bytes  int64
+	SHA256 string
 }
 
-// History yields what happened to the lock of that name in the state directory, oldest first, as far as the
+// History yields what happened in the state directory to the lock of that name, what its holders published, and
+// who published a file of that name, oldest first, as far as the
 // files in its history go back. It may be called while a server uses the directory. It stops at the first
 // error; a last line that is still being written is left out.
 func History(dir string, name lock.Name) iter.Seq2[Entry, error] {
@@ -99,6 +104,7 @@ func closeAll(files []*os.File) {
 // entries yields those of one file, and reports whether more are wanted.
 func entries(f *os.File, name lock.Name, yield func(Entry, error) bool) (goOn bool, err error) {
 	key := appendText([]byte(`"name":`), string(name))
+	fileKey := appendText([]byte(`"file":`), string(name))
 	lines := newLineReader(f)
 	for {
 		text, err := lines.next()
@@ -108,7 +114,7 @@ func entries(f *os.File, name lock.Name, yield func(Entry, error) bool) (goOn bo
 		if err != nil {
 			return false, err
 		}
-		if !bytes.Contains(text, key) {
+		if !bytes.Contains(text, key) && !bytes.Contains(text, fileKey) {
 			continue
 		}
 		l, err := parseLine(text)
@@ -118,11 +124,12 @@ func entries(f *os.File, name lock.Name, yield func(Entry, error) bool) (goOn bo
 		if err != nil {
 			return false, fmt.Errorf("%s:%d: damaged: %w", f.Name(), lines.number, err)
 		}
-		if l.own() || l.Name != name {
+		if l.own() || l.Name != name && l.File != name {
 			continue
 		}
 		if !yield(Entry{
 			At: l.At, Cause: l.Event, Name: l.Name, Token: l.Token, By: l.By, Held: l.Held, Note: l.Note, Holds: l.Holds,
+			File: l.File, Bytes: l.Bytes, SHA256: l.SHA256,
 		}, nil) {
 			return false, nil
 		}

@@ -37,6 +37,10 @@ type line struct {
 	Version    int
 	Generation uint32
 	Reserved   lock.Token // tokens up to this one may have been given
+	// Of a publication, whose Token is the hold's and which changes no record:
+	File   lock.Name
+	Bytes  int64
+	SHA256 string
 }
 
 // own reports whether the line is the journal's own business, no change of a record.
@@ -80,6 +84,9 @@ func appendLine(b []byte, l *line) []byte {
 	b = appendNumber(b, "version", uint64(l.Version))
 	b = appendNumber(b, "generation", uint64(l.Generation))
 	b = appendNumber(b, "reserved", uint64(l.Reserved))
+	b = appendField(b, "file", string(l.File))
+	b = appendSigned(b, "bytes", l.Bytes)
+	b = appendField(b, "sha256", l.SHA256)
 	b = appendDirectory(b, l.Directory)
 	if len(l.Holds) > 0 {
 		b = append(b, `,"holds":[`...)

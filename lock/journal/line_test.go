@@ -41,6 +41,7 @@ func fillFields(v reflect.Value, n *int) {
 		v.SetInt(int64(*n))
 	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*n))
+	case reflect.Pointer: // of a Rule: never set in a Hold
 	default:
 		panic("the journal cannot express a " + v.Type().String())
 	}

@@ -52,6 +52,9 @@ type (
 		Version    int            `json:"version"`
 		Generation uint32         `json:"generation"`
 		Reserved   uint64         `json:"reserved"`
+		File       text           `json:"file"`
+		Bytes      int64          `json:"bytes"`
+		SHA256     text           `json:"sha256"`
 		Directory  *jsonDirectory `json:"directory"`
 		Holds      []jsonHold     `json:"holds"`
 		CRC        string         `json:"crc"`
@@ -117,6 +120,9 @@ func parseLine(b []byte) (line, error) {
 	if l.named() && (l.Name == "" || l.Name[0] != '/' || l.Token == 0) {
 		return line{}, fmt.Errorf("%s without a name and a token", l.Event)
 	}
+	if l.Event == lock.CausePublish && (l.File == "" || l.File[0] != '/' || len(l.Holds) > 0) {
+		return line{}, errors.New("publish without a file")
+	}
 	return l, nil
 }
 
@@ -145,6 +151,7 @@ func (j *jsonLine) line() line {
 		Event: lock.Cause(j.Event), Name: lock.Name(j.Name), Token: lock.Token(j.Token), At: j.instant(""),
 		By: j.owner(), Held: time.Duration(j.Held), Note: string(j.Note),
 		Directory: j.Directory.id(), Version: j.Version, Generation: j.Generation, Reserved: lock.Token(j.Reserved),
+		File: lock.Name(j.File), Bytes: j.Bytes, SHA256: string(j.SHA256),
 	}
 	for i := range j.Holds {
 		l.Holds = append(l.Holds, j.Holds[i].hold(l.At.BootID))

@@ -84,7 +84,7 @@ func (st *state) apply(l *line) error {
 		if record := st.records[l.Name]; record.Revision == l.Token {
 			setDirectory(record.Holds, l.Directory)
 		}
-	case !l.named():
+	case !l.named(), l.Event == lock.CausePublish:
 	case len(l.Holds) == 0:
 		delete(st.records, l.Name)
 		st.bury(l)

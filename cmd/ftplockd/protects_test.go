@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const phone = "[[lock]]\nmatch = '**/*_lock'\nprotects = ['$1/$2.tsv']\n"
+
+// store uploads over a session and returns the final reply. The one to the NOOP behind it is what
+// the session's next command returns.
+func (r *running) store(say func(string) string, name, content string) string {
+	r.t.Helper()
+	var port int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(say("EPSV"), "229"), " Entering Extended Passive Mode (|||%d|)", &port); err != nil {
+		r.t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	first := say("STOR " + name)
+	if !strings.HasPrefix(first, "150 ") {
+		conn.Close()
+		return first
+	}
+	io.WriteString(conn, content)
+	conn.Close()
+	return say("NOOP")
+}
+
+func TestHistoryOfAFileNamesHolderTokenAndDigest(t *testing.T) {
+	r := startServer(t, phone)
+	say, _ := r.login()
+	if got := r.store(say, "/phone.tsv", "x"); got != "550 /phone.tsv: protected by the lock /phone_lock, which you do not hold" {
+		t.Error(got)
+	}
+	say("TYPE I")
+	say("MKD /phone_lock")
+	if got := r.store(say, "/phone.tsv", "abc"); !strings.HasPrefix(got, "226 ") {
+		t.Fatal(got)
+	}
+	say("RMD /phone_lock")
+	want := "/phone.tsv under /phone_lock, 3 bytes, sha256 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+	for _, name := range []string{"/phone.tsv", "/phone_lock"} {
+		out := r.expect(want, "history", name)
+		for l := range strings.Lines(out) {
+			if strings.Contains(l, want) && (!strings.Contains(l, "publish") || !strings.Contains(l, "ftp@127.0.0.1") || !strings.Contains(l, "1-1")) {
+				t.Error(l)
+			}
+		}
+	}
+	if log := r.log.String(); !strings.Contains(log, "file=/phone.tsv") || !strings.Contains(log, "token=1") {
+		t.Error(log)
+	}
+}
+
+func TestWhatCannotBeProtectedIsAnErrorWithItsLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f.toml")
+	for text, want := range map[string]string{
+		"[[lock]]\nmatch = '**/*_lock'\nprotects = [\n'$1/$2.tsv',\n'$1/$3']\n":                  "f.toml:5: lock[1].protects[2]: \"$1/$3\": $3: match has 2 wildcards",
+		"[[lock]]\nmatch = '/a/*'\n[[lock]]\nmatch = '/b/*'\nprotects = ['/a/$1']\n":             "f.toml:5: lock[2].protects[1]: \"/a/$1\": could be the name of a lock of rule 1 (match \"/a/*\")",
+		"[[lock]]\nmatch = '/a/*'\ncommit = 'release'\n":                                         "f.toml:3: lock[1].commit:",
+		"[[lock]]\nmatch = '/a/*'\nmax_agee = '1s'\nprotects = ['/x']\n[[lock]]\nmatch = '[x'\n": "f.toml:3: lock[1].max_agee",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"config", "check", file}, {"serve", "--config", file}} {
+			_, errs, status := runCommand(t.Context(), args...)
+			if status != exitUsage || !strings.Contains(errs, want) {
+				t.Errorf("%v: status %d, %s\nwant %s", args, status, errs, want)
+			}
+		}
+	}
+}
+
+func TestAReloadChangesWhatIsProtected(t *testing.T) {
+	r := startServer(t, phone)
+	say, _ := r.login()
+	r.configure("[[lock]]\nmatch = '**/*_lock'\nprotects = ['$1/$2.csv']\n")
+	r.expect("reloaded", "reload")
+	if got := r.store(say, "/phone.tsv", "x"); !strings.HasPrefix(got, "226 ") {
+		t.Error(got)
+	}
+	say, _ = r.login()
+	if got := r.store(say, "/phone.csv", "x"); !strings.HasPrefix(got, "550 ") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,134 @@
+package lock
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// ProtectsError says what is wrong with one of the paths that a rule protects.
+type ProtectsError struct {
+	Rule int   // which rule, from 0
+	Path int   // which of its paths, from 0
+	Err  error // why
+}
+
+func (e *ProtectsError) Error() string { return fmt.Sprintf("protects[%d]: %s", e.Path+1, e.Err) }
+func (e *ProtectsError) Unwrap() error { return e.Err }
+
+func (p Protection) clone() Protection {
+	p.Paths = slices.Clone(p.Paths)
+	return p
+}
+
+// protectionOf returns a copy of the rule's Protection with the defaults filled in.
+func protectionOf(rule Rule) Protection {
+	var p Protection
+	if rule.Protection != nil {
+		p = rule.Protection.clone()
+	}
+	p.Commit = cmp.Or(p.Commit, CommitUpload)
+	return p
+}
+
+func (p *Protection) check() error {
+	switch {
+	case p == nil:
+		return nil
+	case p.Commit != "" && p.Commit != CommitUpload && p.Commit != CommitRelease:
+		return fmt.Errorf("commit %q is neither upload nor release", p.Commit)
+	case p.Commit == CommitRelease && len(p.Paths) == 0:
+		return errors.New("commit = release without protects: there is nothing to publish")
+	}
+	return nil
+}
+
+// protect compiles what the rules protect. The errors hold a *ProtectsError for each path that is wrong.
+func (r *Rules) protect(rules []Rule) []error {
+	var errs []error
+	if len(r.rules) != len(rules) {
+		return nil // there are errors already, and the numbers would be wrong
+	}
+	for i, rule := range r.rules {
+		for j, text := range r.guarding[i].Paths {
+			p, err := newPattern(i, text, rule.Match)
+			if err == nil {
+				err = r.apart(p)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("lock rule %d (match %q): %w", i+1, rule.Match, &ProtectsError{i, j, err}))
+				continue
+			}
+			r.patterns = append(r.patterns, p)
+		}
+	}
+	return errs
+}
+
+// apart refuses a pattern that may fit the name of a lock: locks come and go by MKD and RMD alone. Where a ** of
+// the pattern only passes by a directory in which everything is a lock, there are no files to be protected anyway.
+func (r *Rules) apart(p *pattern) error {
+	for i, rule := range r.rules {
+		names, _, err := splitGlob(rule.Match, nil)
+		if err != nil { // braces with a slash: taken for anything
+			names = []element{{deep: true}}
+		}
+		if overlap(p.elements, names) && !passesRoot(p.elements, names) {
+			return fmt.Errorf("could be the name of a lock of rule %d (match %q)", i+1, rule.Match)
+		}
+	}
+	return nil
+}
+
+// passesRoot reports whether names are all that lies directly or anywhere below some directory (/locks/*, /locks/**), and
+// a ** of the pattern stands for the way there.
+func passesRoot(pattern, names []element) bool {
+	isDeep := func(e element) bool { return e.deep }
+	root, last := names[:len(names)-1], names[len(names)-1]
+	all := last.deep || len(last.parts) == 1 && last.parts[0].kind == partStar
+	return all && !slices.ContainsFunc(root, isDeep) && slices.ContainsFunc(pattern[:min(len(root), len(pattern))], isDeep)
+}
+
+// Protects reports whether any path is protected.
+func (r *Rules) Protects() bool { return len(r.patterns) > 0 }
+
+// ProtectsBelow reports whether a path below the directory may be protected. It may say so wrongly, never
+// the opposite.
+func (r *Rules) ProtectsBelow(dir Name) bool {
+	return slices.ContainsFunc(r.patterns, func(p *pattern) bool { return p.below(dir) })
+}
+
+// errManyWays is returned for a path that fits a pattern in so many ways that nobody can say which locks protect it.
+var errManyWays error = &kind{"fits what locks protect in too many ways", fs.ErrPermission}
+
+// Guards returns the names of all locks that protect the path, in the order of the rules, each once; none if it is not
+// protected. Nobody needs to hold them. The cost grows with the rules, not with what is held.
+//
+// A path that fits a pattern in more ways than can be looked at is an error that matches fs.ErrPermission.
+func (r *Rules) Guards(path Name) ([]Name, error) {
+	var guards []Name
+	if path == "/" {
+		return nil, nil
+	}
+	for _, p := range r.patterns {
+		whole := p.names(path, func(n Name) {
+			if i, ok := r.find(n); ok && i == p.rule && !slices.Contains(guards, n) {
+				guards = append(guards, n)
+			}
+		})
+		if !whole {
+			return nil, errManyWays
+		}
+	}
+	return guards, nil
+}
+
+// CommitOf returns when changes of what the lock of that name protects are to be seen.
+func (r *Rules) CommitOf(n Name) CommitPolicy {
+	if i, ok := r.find(n); ok {
+		return r.guarding[i].Commit
+	}
+	return CommitUpload
+}
