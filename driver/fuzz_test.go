@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// stage is where a session stands when arbitrary lines come.
-type stage struct {
+// fuzzStage is where a session stands when arbitrary lines come.
+type fuzzStage struct {
 	name    string
 	account string // "": nobody has logged in
 	first   []string
 	upload  bool // a STOR is under way, and ends when all lines were sent
 }
 
-var stages = []stage{
+var fuzzStages = []fuzzStage{
 	{name: "before login"},
 	{name: "after USER", first: []string{"USER phoneacc"}},
 	{name: "read-write", account: "phoneacc"},
@@ -119,11 +119,11 @@ func around(t *testing.T, s *server) string {
 	return fmt.Sprintf("%ssentinel: %q, %v", b.String(), content, err)
 }
 
-// FuzzCommands sends arbitrary lines in every stage of a session: each complete line gets exactly one final reply, none
+// FuzzCommands sends arbitrary lines in every fuzzStage of a session: each complete line gets exactly one final reply, none
 // shows a path of the server's machine, nothing beside the root changes, and the session goes on unless it said 221 or 421.
 func FuzzCommands(f *testing.F) {
 	deep := strings.Repeat("/d", 1500)
-	for i := range stages {
+	for i := range fuzzStages {
 		for _, lines := range []string{
 			"NOOP\r\nPWD\nSYST\r\n",
 			"CWD ..\nCWD ../../..\nSTOR ../../sentinel\nDELE ../sentinel\nRNTO ../../moved\nMKD ../x\n",
@@ -146,13 +146,13 @@ func FuzzCommands(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, at uint8, lines []byte) {
 		if i := bytes.LastIndexByte(lines, '\n'); i >= 0 && len(lines) < 64<<10 {
-			talk(t, stages[int(at)%len(stages)], lines[:i+1])
+			talk(t, fuzzStages[int(at)%len(fuzzStages)], lines[:i+1])
 		}
 	})
 }
 
-// talk plays one stage, the lines and the marker.
-func talk(t *testing.T, at stage, lines []byte) {
+// talk plays one fuzzStage, the lines and the marker.
+func talk(t *testing.T, at fuzzStage, lines []byte) {
 	s := start(t, func(o *setup) {
 		o.settings.Active = false // no connections to whatever else runs here
 		o.directories = len(lines)%2 == 0
@@ -178,8 +178,8 @@ func talk(t *testing.T, at stage, lines []byte) {
 	}
 }
 
-// prepare brings the session to its stage, and returns the data connection of a transfer under way.
-func (k *talker) prepare(c *conn, at stage) net.Conn {
+// prepare brings the session to its fuzzStage, and returns the data connection of a transfer under way.
+func (k *talker) prepare(c *conn, at fuzzStage) net.Conn {
 	k.t.Helper()
 	for _, command := range at.first {
 		c.send(command + "\r\n")
