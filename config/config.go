@@ -125,6 +125,8 @@ type Account struct {
 	Access string `toml:"access" enum:"read-write,read-only,write-only"`
 	// Networks are where it may come from; none: anywhere. See [Account.Allows].
 	Networks []netip.Prefix `toml:"networks"`
+	// OnAbort is what becomes of its uploads that did not end well; "": as Files.OnAbort says. See [Config.Keeps].
+	OnAbort string `toml:"on_abort" enum:",discard,keep"`
 	// Chmod lets it change the modes of files (SITE CHMOD).
 	Chmod bool `toml:"chmod"`
 	// Admin lets it break locks.
@@ -270,6 +272,14 @@ func (a Account) Allows(from netip.Addr) bool {
 	from = from.Unmap().WithZone("")
 	return len(a.Networks) == 0 ||
 		slices.ContainsFunc(a.Networks, func(p netip.Prefix) bool { return p.Contains(from) })
+}
+
+// Keeps reports whether uploads of the account that were broken off are kept for it.
+func (c *Config) Keeps(a Account) bool {
+	if a.OnAbort != "" {
+		return a.OnAbort == AbortKeep
+	}
+	return c.Files.OnAbort == AbortKeep
 }
 
 // Reads reports whether the account may read files.

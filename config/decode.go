@@ -291,3 +291,16 @@ func placeOf(name string, not reflect.Type) string {
 	}
 	return ""
 }
+
+// short returns a duration without the zeros that Duration.String ends with: "10m", not "10m0s".
+func short(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0"
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}

@@ -240,17 +240,6 @@ ftplockd.toml:16: lock[1].release: "nobody": must be one of user, session, anyon
 	}
 }
 
-func TestParseRefusesWhatIsNotBuilt(t *testing.T) {
-	for setting, off := range map[string]string{
-		`[files]` + "\n" + `on_abort = "keep"`: `"discard"`,
-	} {
-		_, err := config.Parse([]byte(setting), "f")
-		if err == nil || !strings.Contains(err.Error(), "not in this version: ") || !strings.HasSuffix(err.Error(), "set it to "+off) {
-			t.Errorf("%s: %v", setting, err)
-		}
-	}
-}
-
 func TestSharedNamesAccounts(t *testing.T) {
 	accounts := "[[account]]\nname = \"reader\"\npassword = \"$2y$10$abcdefghijklmnopqrstuuGtUmqmQ0gqqhRjVu8c2bmZ5N3G3yFSC\"\n[[lock]]\nmatch = \"/x\"\n"
 	for shared, want := range map[string]string{

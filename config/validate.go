@@ -48,7 +48,6 @@ func (c *checker) all() {
 	walk(c.Config, func(f field) {
 		c.checkEnum(f)
 		c.checkSign(f)
-		c.checkBuilt(f)
 	})
 	c.checkListen()
 	c.checkDirectories()

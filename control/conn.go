@@ -23,6 +23,7 @@ type Conn struct {
 	addr    net.Addr    // an Addr
 	leave   func(*Conn) // called once, when closed
 	over    chan struct{}
+	started chan struct{} // closed when the handler is in its place
 
 	in       input
 	rest     []byte // what Read still has to hand out
@@ -79,6 +80,7 @@ func newConn(nc net.Conn, id uint64, opts *Options, implicit *tls.Config, leave 
 		wire:     newWire(nc, opts.WriteTimeout),
 		leave:    leave,
 		over:     make(chan struct{}),
+		started:  make(chan struct{}),
 		in:       input{limit: opts.MaxLine},
 		overtook: -1,
 		shaken:   implicit == nil,
@@ -103,6 +105,7 @@ func (c *Conn) start(h Handler) {
 	c.lastActive = time.Now()
 	c.mu.Unlock()
 	c.armIdle(time.Now().Add(c.idleTime))
+	close(c.started)
 }
 
 // setIdleTimeout changes the idle timeout of the connection.
@@ -257,6 +260,7 @@ func (c *Conn) Unacked() bool { return c.wire.unacked() }
 // reply that its TCP has not acknowledged yet counts as undelivered. After the first time
 // Close does nothing.
 func (c *Conn) Close() error {
+	<-c.started // a Handler may hand its Conn on before Accept has returned
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()

@@ -18,6 +18,7 @@ type Account struct {
 	Write    bool   // change files
 	Networks []netip.Prefix
 	Chmod    bool // SITE CHMOD
+	Keep     bool // uploads that were broken off are kept for its REST
 	Admin    bool // may break locks
 }
 

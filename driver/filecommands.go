@@ -41,6 +41,9 @@ func (s *session) rnto(cmd control.Command) control.Decision {
 
 // size is SIZE (RFC 3659 section 4): bytes as they lie on disk, in ASCII type too, as vsftpd has it.
 func (s *session) size(cmd control.Command) control.Decision {
+	if n, ok := s.kept(cmd.Param); ok {
+		return reply(213, strconv.FormatInt(n, 10))
+	}
 	return s.describe(cmd.Param, func(info fs.FileInfo) (string, error) {
 		switch {
 		case isVirtual(info): // a client that compares it with what RETR sends would think that bytes were lost
@@ -52,6 +55,22 @@ func (s *session) size(cmd control.Command) control.Decision {
 		}
 		return strconv.FormatInt(info.Size(), 10), nil
 	})
+}
+
+// kept says how much there is of an upload that was broken off and that the account can go on with.
+func (s *session) kept(param string) (int64, bool) {
+	if !s.client.account.Keep {
+		return 0, false
+	}
+	view, err := s.abs(param)
+	if err != nil {
+		return 0, false
+	}
+	n, err := s.client.resolve(view)
+	if err != nil {
+		return 0, false
+	}
+	return s.client.tree().Kept(string(n), s.client.account.Name)
 }
 
 // mdtm is MDTM (RFC 3659 section 3); of a lock: when it was acquired.
@@ -162,6 +181,9 @@ func (s *session) upload(param string, o files.UploadOptions) control.Decision {
 		announced = s.allocated
 	}
 	client := s.client
+	if client.account.Keep && !o.Append && !o.Unique {
+		o.Owner = client.account.Name
+	}
 	return s.begin(&transfer{view: view, opening: "opening data connection for " + view, open: func(t *transfer) (ftpserver.FileTransfer, error) {
 		r, name, err := client.receive(view, o)
 		if err != nil {
@@ -170,6 +192,6 @@ func (s *session) upload(param string, o files.UploadOptions) control.Decision {
 		if o.Unique {
 			t.found(name, "FILE: "+name) // RFC 1123 section 4.1.2.9
 		}
-		return &upload{receiver: r, t: t, announced: announced, pace: o.Pace}, nil
+		return &upload{receiver: r, t: t, announced: announced, pace: o.Pace, owner: o.Owner}, nil
 	}}, true)
 }

@@ -26,6 +26,9 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 	if around, inside := c.lockAround(n); inside {
 		return c.receiveNote(n, view, around, o)
 	}
+	if o.Owner != "" { // what was kept for it is gone on with, or, at 0, begun anew
+		o.HasOffset = true
+	}
 	if err := c.mayReplace(n, view); err != nil {
 		return nil, "", err
 	}

@@ -63,6 +63,10 @@ func (s *session) Command(_ *control.Conn, cmd control.Command) (d control.Decis
 	}()
 	c, known := s.server.commands[cmd.Verb]
 	client := s.client
+	if client != nil { // any command is a sign of life, a wrong one too
+		client.locks.Begin()
+		defer client.locks.End()
+	}
 	switch {
 	case !known:
 		return reply(500, quoted(cmd.Verb)+" is no command that this server knows")
@@ -70,10 +74,6 @@ func (s *session) Command(_ *control.Conn, cmd control.Command) (d control.Decis
 		return reply(530, "please log in with USER and PASS")
 	case c.param && strings.Trim(cmd.Param, " ") == "":
 		return reply(501, cmd.Verb+" needs an argument: "+c.usage)
-	}
-	if client != nil {
-		client.locks.Begin()
-		defer client.locks.End()
 	}
 	if s.server.debug() {
 		s.log.Debug("command", "line", redacted(cmd))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"github.com/ftplockd/ftplockd/files"
@@ -15,7 +16,8 @@ type upload struct {
 	receiver
 	t         *transfer
 	pace      files.Pace
-	announced int64 // by ALLO, in binary type; 0: nothing
+	announced int64  // by ALLO, in binary type; 0: nothing
+	owner     string // for whom it is kept if it is broken off; "": it is not
 	broken    error
 	ended     time.Time // when the data connection did
 	meant     bool      // its client said that it is through: a killed one sends no close_notify of TLS
@@ -62,12 +64,37 @@ func (u *upload) Close() error {
 		u.t.fail(err)
 		return err
 	}
-	if derr := u.Discard(); derr != nil {
+	done := "upload discarded"
+	if u.keep() {
+		done = "upload kept to be gone on with"
+	} else if derr := u.Discard(); derr != nil {
 		u.t.session.log.Error("could not remove an unfinished upload", "path", u.t.path(), "err", derr)
 	}
 	u.t.fail(err)
-	u.t.session.log.Warn("upload discarded", "path", u.t.path(), "bytes", u.Received(), "why", err.Error())
+	u.t.session.log.Warn(done, "path", u.t.path(), "bytes", u.Received(), "why", err.Error())
 	return err
+}
+
+// keep leaves the upload for its account to go on with, if that is wanted and the transfer was at fault rather than the
+// disk or the server's rules. It reports whether it did.
+func (u *upload) keep() bool {
+	k, ok := u.receiver.(interface {
+		Keep(owner string) error
+		Size() int64
+	})
+	if !ok || u.owner == "" || u.complete(u.t.session.conn.Gone()) == nil || full(u.broken) || k.Size() == 0 {
+		return false
+	}
+	if err := k.Keep(u.owner); err != nil {
+		u.t.session.log.Error("could not keep an unfinished upload", "path", u.t.path(), "err", err)
+		return false
+	}
+	return true
+}
+
+// full reports whether there was no room for more; then what there is is given up, too.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // publish looks at the client before the slow part and after it. It then waits for what is left of the time in which

@@ -39,6 +39,11 @@ var senders = append(slices.Clip(uploaders),
 	})},
 )
 
+// sender is the one of that name.
+func sender(name string) uploader {
+	return senders[slices.IndexFunc(senders, func(u uploader) bool { return u.name == name })]
+}
+
 // tnftpSend has tnftp take its commands from a file, and what it uploads from the standard input that it was started with.
 func tnftpSend(t testing.TB, s *server, kind, path string) *exec.Cmd {
 	host, port := split(s.v4)
@@ -85,7 +90,7 @@ type sending struct {
 	fed   chan struct{} // closed when it takes nothing more
 	ended chan struct{}
 
-	retries bool // half a minute later it tries again by itself
+	lingers bool // it does not end at once: lftp tries again after half a minute
 }
 
 // send starts an upload that has no end onto a file that holds "old", in a directory of its own. The client speaks to
@@ -120,7 +125,7 @@ func (s *server) launch(t testing.TB, u uploader, address, kind string) *sending
 	there := &server{v4: address}
 	c.cmd = u.command(t, there, kind, c.path)
 	c.cmd.Env = append(c.cmd.Env, "FTP_PASSIVE=1") // for Net::FTP, which would take its word from the machine's libnet.cfg
-	c.retries = u.name == "lftp"
+	c.lingers = u.name == "lftp"
 	c.cmd.Stdout, c.cmd.Stderr = c.out, c.out
 	to, err := c.cmd.StdinPipe()
 	if err == nil {
@@ -210,6 +215,11 @@ func (c *sending) untouched() {
 // was discarded.
 func (c *sending) discarded(why string) (received int64) {
 	c.t.Helper()
+	defer func() {
+		if c.t.Failed() {
+			c.t.Logf("the client said:\n%s", c.out)
+		}
+	}()
 	c.s.log.await(c.t, "path="+c.path+" bytes=", 1)
 	c.untouched()
 	m := regexp.MustCompile(`level=WARN msg="upload discarded".* path=` + c.path + ` bytes=(\d+) why=(.*)\n`).FindStringSubmatch(c.s.log.String())
@@ -233,8 +243,8 @@ var refusal = regexp.MustCompile(`(?m)(^|\D)4(21|26|51|52)[ -]`)
 // by the reply, which is all that tnftp shows.
 func (c *sending) complains() {
 	c.t.Helper()
-	if c.retries {
-		c.kill() // it has not taken its upload for done, or it had ended with success
+	if c.lingers {
+		c.kill() // it has not taken its upload for done, unless it had ended before
 	}
 	select {
 	case <-c.ended:

@@ -111,7 +111,7 @@ func TestCutConnectionsPublishNothing(t *testing.T) {
 		why  string
 		do   func(w *wire)
 	}{
-		{"data connection reset", `reset`, func(w *wire) { _, data := w.connections(); data.reset() }},
+		{"data connection reset", `reset|hung up`, func(w *wire) { _, data := w.connections(); data.reset() }},
 		{"control connection reset", `hung up`, func(w *wire) { control, _ := w.connections(); control.reset() }},
 		{"control connection closed", `hung up`, func(w *wire) { control, _ := w.connections(); control.finish() }},
 		{"both closed, data first", `hung up`, func(w *wire) { control, data := w.connections(); data.finish(); control.finish() }},
@@ -127,6 +127,7 @@ func TestCutConnectionsPublishNothing(t *testing.T) {
 				for i := range count(1, 20) {
 					w := newWire(t, s.v4, 1+int64(i)*50_000, cut.do)
 					c := s.launch(t, u, w.address(), kind(i))
+					c.lingers = c.lingers || u.name == "Net::FTP" // its put says ABOR and waits for one reply too many
 					if n := c.discarded(cut.why); n > w.sent() {
 						t.Errorf("%d bytes are logged, %d were sent", n, w.sent())
 					}
@@ -138,7 +139,7 @@ func TestCutConnectionsPublishNothing(t *testing.T) {
 }
 
 // A data connection that is closed halfway looks like one that is closed at the end; whoever said before how long the file is,
-// as Net::FTP does, is safe from that too.
+// as Net::FTP can, is safe from that too.
 func TestUploadWhoseDataConnectionIsClosedShortOfItsLengthIsDiscarded(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")
@@ -155,6 +156,7 @@ func TestUploadWhoseDataConnectionIsClosedShortOfItsLengthIsDiscarded(t *testing
 		limit := 1 + int64(i)*70_001
 		w := newWire(t, s.v4, limit, func(w *wire) { _, data := w.connections(); data.finish() })
 		c := s.launch(t, netftp, w.address(), "I")
+		c.lingers = true // it says ABOR and waits for one reply too many
 		if n := c.discarded(fmt.Sprintf(`fewer bytes than ALLO announced: %d of 1600000`, limit)); n != limit {
 			t.Errorf("%d bytes are logged, %d were sent", n, limit)
 		}

@@ -123,6 +123,8 @@ func (w *wire) carryData(port int) {
 	w.wasAt = n
 	w.mu.Unlock()
 	w.cut(w)
+	_, _ = io.Copy(io.Discard, p.server) // until the server ends it
+	p.reset()
 }
 
 // passivePort is the port of a 227 or 229; 0 if the line is none.

@@ -363,7 +363,7 @@ func (s *server) reload(ctx context.Context) error {
 // settings is what the driver takes from the configuration.
 func (s *server) settings(c *config.Config) driver.Settings {
 	return driver.Settings{
-		Accounts:      &accounts{c.Accounts, s.passwords},
+		Accounts:      &accounts{c, s.passwords},
 		FirstPort:     c.FTP.PassivePorts.First,
 		LastPort:      c.FTP.PassivePorts.Last,
 		Active:        c.FTP.Active,
@@ -376,19 +376,19 @@ func (s *server) settings(c *config.Config) driver.Settings {
 
 // accounts are those of the configuration, as the driver wants them.
 type accounts struct {
-	all       []config.Account
+	config    *config.Config
 	passwords *config.Verifier
 }
 
 // Authenticate implements driver.Accounts.
 func (a *accounts) Authenticate(ctx context.Context, name, password string) (driver.Account, bool) {
-	found, err := a.passwords.Login(ctx, a.all, name, password)
+	found, err := a.passwords.Login(ctx, a.config.Accounts, name, password)
 	if err != nil {
 		return driver.Account{}, false
 	}
 	return driver.Account{
 		Name: found.Name, Home: found.Home, Start: found.Start, Read: found.Reads(), Write: found.Writes(),
-		Networks: found.Networks, Chmod: found.Chmod, Admin: found.Admin,
+		Networks: found.Networks, Chmod: found.Chmod, Admin: found.Admin, Keep: a.config.Keeps(found),
 	}, true
 }
 

@@ -86,6 +86,15 @@ func BenchmarkLine(b *testing.B) {
 			buffer = appendLine(buffer[:0], &l)
 		}
 	})
+	b.Run("scan", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		var scan scanner
+		for b.Loop() {
+			if _, err := scan.parse(text[:len(text)-1]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run("parse", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {

@@ -114,16 +114,20 @@ func parseLine(b []byte) (line, error) {
 		return line{}, errors.New("something follows the object")
 	}
 	l := j.line()
-	if l.Event == "" {
-		return line{}, errors.New("no event")
+	return l, l.check()
+}
+
+// check says what a line lacks for its event.
+func (l *line) check() error {
+	switch {
+	case l.Event == "":
+		return errors.New("no event")
+	case l.named() && (l.Name == "" || l.Name[0] != '/' || l.Token == 0):
+		return fmt.Errorf("%s without a name and a token", l.Event)
+	case l.Event == lock.CausePublish && (l.File == "" || l.File[0] != '/' || len(l.Holds) > 0):
+		return errors.New("publish without a file")
 	}
-	if l.named() && (l.Name == "" || l.Name[0] != '/' || l.Token == 0) {
-		return line{}, fmt.Errorf("%s without a name and a token", l.Event)
-	}
-	if l.Event == lock.CausePublish && (l.File == "" || l.File[0] != '/' || len(l.Holds) > 0) {
-		return line{}, errors.New("publish without a file")
-	}
-	return l, nil
+	return nil
 }
 
 // verify checks the checksum at the end of the line.

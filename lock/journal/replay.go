@@ -32,6 +32,7 @@ func replay(path string) (state, error) {
 	defer f.Close()
 	st := state{records: make(map[lock.Name]lock.Record), graves: make(map[lock.Name]grave)}
 	lines := newLineReader(f)
+	var scan scanner
 	for {
 		text, err := lines.next()
 		if err == io.EOF {
@@ -44,7 +45,7 @@ func replay(path string) (state, error) {
 		if err != nil {
 			return state{}, err
 		}
-		l, err := parseLine(text)
+		l, err := scan.parse(text)
 		if err == nil {
 			err = st.apply(&l)
 		}

@@ -10,6 +10,7 @@ if ($ENV{FTP_TLS}) { $ftp->starttls or die $ftp->message }
 $ftp->login($user, $password) or die $ftp->message;
 $type eq 'A' ? $ftp->ascii : $ftp->binary;
 if ($file) {
+    $ftp->alloc(-s $file); # put announces the length by itself in active mode only
     $ftp->put($file, $path) or die $ftp->message;
 } else {
     my $data = $ftp->stor($path) or die $ftp->message;

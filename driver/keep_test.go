@@ -1,0 +1,84 @@
+package driver
+
+import "testing"
+
+func keeping(o *setup) {
+	all := someAccounts()
+	for _, name := range []string{"phoneacc", "other"} {
+		a := all[name]
+		a.Keep = true
+		all[name] = a
+	}
+	o.settings.Accounts = all
+}
+
+// breakOff sends a part of an upload and is gone.
+func breakOff(t *testing.T, s *server, account, command, part string) {
+	t.Helper()
+	c := s.as(account)
+	c.want("TYPE I", "200 *")
+	d := c.data()
+	c.want(command, "150 *")
+	if _, err := d.Write([]byte(part)); err != nil {
+		t.Fatal(err)
+	}
+	c.tcp.Close()
+	d.Close()
+	s.alone()
+}
+
+func TestABrokenUploadIsGoneOnWithByItsAccountAlone(t *testing.T) {
+	s := start(t, keeping, func(o *setup) { o.delays.hangUp = patience })
+	s.write("/f", "old")
+	breakOff(t, s, "phoneacc", "STOR /f", "the first half, ")
+	if got := s.content("/f"); got != "old" {
+		t.Fatal("published:", got)
+	}
+	other := s.as("other")
+	other.play(`
+		C: SIZE /f
+		S: 213 3
+		C: TYPE I
+		S: 200 *
+		C: NLST
+		S: 425 *`)
+	if got := other.fetch("NLST"); got != "ever\r\nf\r\ngone\r\nhome\r\nlocks\r\nopen\r\n" {
+		t.Errorf("others see: %q", got)
+	}
+	s.driver.delays.hangUp = 0
+	mine := s.as("phoneacc")
+	mine.play(`
+		C: TYPE I
+		S: 200 *
+		C: SIZE f
+		S: 213 16
+		C: REST 16
+		S: 350 *`)
+	mine.upload("STOR /f", "the second")
+	s.wantContent("/f", "the first half, the second")
+	mine.want("SIZE f", "213 26")
+}
+
+func TestAnUploadFromTheBeginningDropsWhatWasKept(t *testing.T) {
+	s := start(t, keeping, func(o *setup) { o.delays.hangUp = patience })
+	breakOff(t, s, "phoneacc", "STOR /f", "a half")
+	c := s.as("phoneacc")
+	c.want("TYPE I", "200 *")
+	c.want("SIZE f", "213 6")
+	s.driver.delays.hangUp = 0
+	c.upload("STOR /f", "whole")
+	s.wantContent("/f", "whole")
+	c.want("SIZE f", "213 5")
+}
+
+func TestWhatCannotBeGoneOnWithIsNotKept(t *testing.T) {
+	s := start(t, keeping, func(o *setup) { o.delays.hangUp = patience })
+	for _, command := range []string{"STOU /f", "APPE /f"} {
+		breakOff(t, s, "phoneacc", command, "a half")
+		s.wantContent("/f", "(none)")
+	}
+	s2 := start(t, func(o *setup) { o.delays.hangUp = patience }) // nothing is kept without being asked for
+	breakOff(t, s2, "phoneacc", "STOR /f", "a half")
+	s2.wantContent("/f", "(none)")
+	s2.as("phoneacc").want("SIZE /f", "550 *")
+}

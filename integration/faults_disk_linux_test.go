@@ -1,0 +1,105 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// full has every client upload to a disk that is too small, and checks that they hear of it, and that the server goes
+// on when there is room again.
+func full(t *testing.T, s *server, reason string) {
+	t.Helper()
+	eachSender(t, senders, func(t *testing.T, u uploader) {
+		if u.need != "" {
+			need(t, u.need)
+		}
+		for i := range count(1, 10) {
+			c := s.launch(t, u, s.v4, kind(i+1))
+			if n := c.discarded(reason); n == 0 {
+				t.Error("nothing came before the disk was full")
+			}
+			c.complains()
+		}
+	})
+	t.Run("a session", func(t *testing.T) {
+		c := s.session(account)
+		c.t = t
+		c.want(200, "TYPE I")
+		s.write("mine", "old")
+		err := c.store("/mine", make([]byte, 3<<20))
+		if err == nil || !strings.HasPrefix(err.Error(), "452 /mine: ") {
+			t.Errorf("told %v", err)
+		}
+		if got := s.read("mine"); got != "old" {
+			t.Errorf("published %d bytes", len(got))
+		}
+		if err := c.store("/mine", []byte("less")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALimitOfFileSizeLeavesTheOldFiles(t *testing.T) {
+	t.Parallel()
+	need(t, "prlimit")
+	s := newServer(t, defaults)
+	s.through = []string{"prlimit", "--fsize=300000"}
+	s.start()
+	full(t, s, "file too large")
+}
+
+func TestAFullDiskLeavesTheOldFiles(t *testing.T) {
+	t.Parallel()
+	s := onSmallDisk(t, "size=1m")
+	full(t, s, "no space left on device")
+}
+
+// onSmallDisk starts a server whose tree is a file system of its own that nobody else sees.
+func onSmallDisk(t *testing.T, options string) *server {
+	t.Helper()
+	need(t, "unshare", "mount")
+	s := newServer(t, defaults)
+	if err := os.Mkdir(s.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.through = []string{"unshare", "--mount"}
+	if os.Geteuid() != 0 {
+		s.through = append(s.through, "--user", "--map-root-user")
+	}
+	mounted := append(s.through, "sh", "-c", `mount -t tmpfs -o "$0" ftplockd "$1" && shift && exec "$@"`, options, s.root)
+	if r := run(t, mounted[0], append(mounted[1:], "true")...); r.status != 0 {
+		t.Skipf("no file system of one's own here: %s", r.out)
+	}
+	s.through = mounted
+	s.start()
+	s.root = fmt.Sprintf("/proc/%d/root%s", s.cmd.Process.Pid, s.root)
+	return s
+}
+
+// Without room for one more file an upload is refused before any data is sent.
+func TestADiskWithoutRoomForAFile(t *testing.T) {
+	t.Parallel()
+	s := onSmallDisk(t, "size=1m,nr_inodes=6") // the root, locks, target: three are left
+	s.write("target", "old")
+	for i := 0; ; i++ {
+		if err := os.WriteFile(s.path(fmt.Sprintf("filler%d", i)), nil, 0o644); err != nil {
+			break
+		}
+	}
+	s.errorsExpected = true
+	c := s.session(account)
+	if _, err := c.open("STOR /target"); err == nil {
+		t.Error("an upload begins")
+	} else if got := err.Error(); !strings.Contains(got, "452 /target: no space left") {
+		t.Errorf("told %q", got)
+	}
+	if got := s.read("target"); got != "old" {
+		t.Errorf("published %q", got)
+	}
+	c.want(250, "DELE /filler0")
+	if err := c.store("/target", []byte("new")); err != nil || s.read("target") != "new" {
+		t.Errorf("with room again: %v, %q", err, s.read("target"))
+	}
+}
