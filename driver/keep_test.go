@@ -22,8 +22,8 @@ func breakOff(t *testing.T, s *server, account, command, part string) {
 	if _, err := d.Write([]byte(part)); err != nil {
 		t.Fatal(err)
 	}
+	d.Close() // first, so that all of the part is read
 	c.tcp.Close()
-	d.Close()
 	s.alone()
 }
 

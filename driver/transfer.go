@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
@@ -188,12 +189,32 @@ func (t *transfer) fail(err error) {
 // transferReply is replyFor for what went wrong with a transfer: what neither the disk nor the driver
 // said was said by the data connection.
 func (s *session) transferReply(view string, err error) control.Reply {
-	var disk *fs.PathError
-	if !foreseen(err) && !errors.As(err, &disk) {
+	if !foreseen(err) && !fromDisk(err) {
 		s.log.Debug("data connection failed", "path", view, "err", err)
-		return control.Reply{Code: 426, Text: view + ": the data connection broke"}
+		return control.Reply{Code: 426, Text: view + ": " + errBroke.Error()}
 	}
 	return s.replyFor(view, err)
+}
+
+var errBroke = errors.New("the data connection broke")
+
+// why is the reason of a transfer that did not end well, as the client is told it.
+func why(err error) string {
+	if !foreseen(err) && !fromDisk(err) {
+		return errBroke.Error()
+	}
+	_, text := describe(err)
+	return text
+}
+
+// fromDisk reports whether the file system said so: package files wraps what it and what the connection say alike.
+func fromDisk(err error) bool {
+	var (
+		disk  *fs.PathError
+		errno syscall.Errno
+		op    *net.OpError
+	)
+	return errors.As(err, &disk) && errors.As(err, &errno) && !errors.As(err, &op)
 }
 
 func (t *transfer) finished(text string) {

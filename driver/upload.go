@@ -71,7 +71,7 @@ func (u *upload) Close() error {
 		u.t.session.log.Error("could not remove an unfinished upload", "path", u.t.path(), "err", derr)
 	}
 	u.t.fail(err)
-	u.t.session.log.Warn(done, "path", u.t.path(), "bytes", u.Received(), "why", err.Error())
+	u.t.session.log.Warn(done, "path", u.t.path(), "bytes", u.Received(), "why", why(err))
 	return err
 }
 

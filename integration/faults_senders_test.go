@@ -35,7 +35,8 @@ var senders = append(slices.Clip(uploaders),
 	})},
 	uploader{"tnftp", "tnftp", tnftpSend, each(func(s *server, file, path string) []string {
 		host, port := split(s.v4)
-		return []string{"tnftp", "-q", "20", "-u", fmt.Sprintf("ftp://%s:%s@%s:%s/%s", account, password, host, port, "%2f"+path[1:]), file}
+		text := fmt.Sprintf("user %s %s\npassive on\nbinary\nput %s %s\nquit\n", account, password, file, path)
+		return []string{"sh", "-c", `printf "$0" | tnftp "$@"`, text, "-i", "-n", "-v", "-q", "20", host, port}
 	})},
 )
 
@@ -45,11 +46,12 @@ func sender(name string) uploader {
 }
 
 // tnftpSend has tnftp take its commands from a file, and what it uploads from the standard input that it was started with.
+// The program in between inherits its control connection, and must not keep that alive when tnftp is killed.
 func tnftpSend(t testing.TB, s *server, kind, path string) *exec.Cmd {
 	host, port := split(s.v4)
-	type_ := map[string]string{"A": "ascii", "I": "binary"}[kind]
+	how := map[string]string{"A": "ascii", "I": "binary"}[kind]
 	commands := filepath.Join(t.TempDir(), "commands")
-	text := fmt.Sprintf("user %s %s\npassive on\n%s\nput \"|cat <&3\" %s\nquit\n", account, password, type_, path)
+	text := fmt.Sprintf("user %s %s\npassive on\n%s\nput \"|exec 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec cat <&3\" %s\nquit\n", account, password, how, path)
 	if err := os.WriteFile(commands, []byte(text), 0o600); err != nil {
 		t.Error(err)
 	}
