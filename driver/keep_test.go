@@ -1,6 +1,9 @@
 package driver
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func keeping(o *setup) {
 	all := someAccounts()
@@ -12,23 +15,21 @@ func keeping(o *setup) {
 	o.settings.Accounts = all
 }
 
-// breakOff sends a part of an upload and is gone.
+// breakOff sends a part of an upload, fewer bytes than it announced, and leaves.
 func breakOff(t *testing.T, s *server, account, command, part string) {
 	t.Helper()
 	c := s.as(account)
 	c.want("TYPE I", "200 *")
-	d := c.data()
-	c.want(command, "150 *")
-	if _, err := d.Write([]byte(part)); err != nil {
-		t.Fatal(err)
+	c.want("ALLO 100", "200 *")
+	if r := c.upload(command, part); !strings.HasPrefix(r, "426 ") {
+		t.Fatal(r)
 	}
-	d.Close() // first, so that all of the part is read
-	c.tcp.Close()
+	c.want("QUIT", "221 *")
 	s.alone()
 }
 
 func TestABrokenUploadIsGoneOnWithByItsAccountAlone(t *testing.T) {
-	s := start(t, keeping, func(o *setup) { o.delays.hangUp = patience })
+	s := start(t, keeping)
 	s.write("/f", "old")
 	breakOff(t, s, "phoneacc", "STOR /f", "the first half, ")
 	if got := s.content("/f"); got != "old" {
@@ -45,7 +46,6 @@ func TestABrokenUploadIsGoneOnWithByItsAccountAlone(t *testing.T) {
 	if got := other.fetch("NLST"); got != "ever\r\nf\r\ngone\r\nhome\r\nlocks\r\nopen\r\n" {
 		t.Errorf("others see: %q", got)
 	}
-	s.driver.delays.hangUp = 0
 	mine := s.as("phoneacc")
 	mine.play(`
 		C: TYPE I
@@ -60,24 +60,23 @@ func TestABrokenUploadIsGoneOnWithByItsAccountAlone(t *testing.T) {
 }
 
 func TestAnUploadFromTheBeginningDropsWhatWasKept(t *testing.T) {
-	s := start(t, keeping, func(o *setup) { o.delays.hangUp = patience })
+	s := start(t, keeping)
 	breakOff(t, s, "phoneacc", "STOR /f", "a half")
 	c := s.as("phoneacc")
 	c.want("TYPE I", "200 *")
 	c.want("SIZE f", "213 6")
-	s.driver.delays.hangUp = 0
 	c.upload("STOR /f", "whole")
 	s.wantContent("/f", "whole")
 	c.want("SIZE f", "213 5")
 }
 
 func TestWhatCannotBeGoneOnWithIsNotKept(t *testing.T) {
-	s := start(t, keeping, func(o *setup) { o.delays.hangUp = patience })
+	s := start(t, keeping)
 	for _, command := range []string{"STOU /f", "APPE /f"} {
 		breakOff(t, s, "phoneacc", command, "a half")
 		s.wantContent("/f", "(none)")
 	}
-	s2 := start(t, func(o *setup) { o.delays.hangUp = patience }) // nothing is kept without being asked for
+	s2 := start(t) // nothing is kept without being asked for
 	breakOff(t, s2, "phoneacc", "STOR /f", "a half")
 	s2.wantContent("/f", "(none)")
 	s2.as("phoneacc").want("SIZE /f", "550 *")

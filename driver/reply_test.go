@@ -12,7 +12,9 @@ import (
 // What package files hands on of a transfer is a PathError, whether the disk said it or the connection.
 func TestTheReasonOfABrokenTransferIsThatOfTheDiskOrTheConnection(t *testing.T) {
 	wrapped := func(err error) error { return &fs.PathError{Op: "upload", Path: "/in/the/tree", Err: err} }
-	network := func(err error) error { return &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", err)} }
+	network := func(err error) error {
+		return &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", err)}
+	}
 	for _, tt := range []struct {
 		err  error
 		disk bool

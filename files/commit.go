@@ -180,7 +180,7 @@ func (c *commit) add(change Change) error {
 	case err == unix.ENOENT:
 		return nil // inode 0: nothing to remove
 	}
-	s.inode, s.birth, err = t.sys.identity(s.to.fd, s.to.base)
+	s.inode, s.birth, err = t.sys.born(s.to.fd, s.to.base)
 	return err
 }
 
@@ -238,7 +238,7 @@ func (s *step) remove(t *Tree) error {
 	if s.inode == 0 {
 		return nil
 	}
-	inode, birth, err := t.sys.identity(s.to.fd, s.to.base)
+	inode, birth, err := t.sys.born(s.to.fd, s.to.base)
 	if err == unix.ENOENT || err == nil && (inode != s.inode || birth != s.birth) {
 		return nil
 	}

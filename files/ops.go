@@ -156,22 +156,6 @@ func (t *Tree) follow(p place) (*info, error) {
 	return t.sys.fstat(fd, p.base)
 }
 
-// Birth returns when a file or directory was made, in nanoseconds since 1970; 0 if the file system does not know.
-func (t *Tree) Birth(name string) (int64, error) {
-	_, birth, err := t.Identity(name)
-	return birth, err
-}
-
-// Identity returns in one look what tells a file or directory from a later one of the same name: its
-// inode, and when it was made as Birth has it. A link is not followed.
-func (t *Tree) Identity(name string) (inode uint64, birth int64, err error) {
-	err = t.at("stat", name, func(p place) (e error) {
-		inode, birth, e = t.sys.identity(p.dir, p.base)
-		return e
-	})
-	return inode, birth, err
-}
-
 // Space returns how many bytes the process may still write in the directory's file system.
 func (t *Tree) Space(dir string) (bytes uint64, err error) {
 	err = t.opened("space", dir, unix.O_PATH, func(fd int, _ string) (e error) {
@@ -252,19 +236,10 @@ func (t *Tree) ReadDir(name string) (list []fs.FileInfo, err error) {
 // readNames returns all names in an open directory, sorted.
 func readNames(fd int) ([]string, error) {
 	var names []string
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := unix.ReadDirent(fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 {
-			slices.Sort(names)
-			return names, nil
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-	}
+	err := eachEntry(fd, func(name string, _ uint8) error {
+		names = append(names, name)
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
 }

@@ -125,7 +125,7 @@ func TestIdentityTellsADirectoryFromALaterOne(t *testing.T) {
 	if err := s.Mkdir("/x_lock", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	inode, birth, err := s.Identity("/x_lock")
+	inode, birth, _, err := s.Identity("/x_lock")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package files
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
@@ -21,6 +23,8 @@ type system struct {
 	rootfd int
 	root   *os.Root
 	plain  bool // there is no openat2
+	// devices is what identity has learned of file systems.
+	devices *devices
 	// before is called ahead of each call with its name; an error is returned in place of the call.
 	// Only tests set it.
 	before func(call string) error
@@ -33,7 +37,7 @@ const (
 )
 
 func newSystem(rootfd int, root *os.Root) system {
-	s := system{rootfd: rootfd, root: root}
+	s := system{rootfd: rootfd, root: root, devices: &devices{}}
 	fd, err := s.beneath(".", dirFlags, 0, 0)
 	switch err {
 	case nil:
@@ -288,28 +292,43 @@ func timespec(t time.Time) unix.Timespec {
 	return unix.NsecToTimespec(t.UnixNano())
 }
 
-// identity returns the inode and the birth (ns since 1970; 0: not recorded) in one look.
-func (s *system) identity(dir int, base string) (inode uint64, birth int64, err error) {
-	if err := s.check("stat"); err != nil {
-		return 0, 0, err
-	}
-	var st unix.Statx_t
-	err = retry(func() error {
-		return unix.Statx(dir, base, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st)
-	})
-	if err != nil {
-		return 0, 0, err
-	}
-	if st.Mask&unix.STATX_BTIME != 0 {
-		birth = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
-	}
-	return st.Ino, birth, nil
-}
-
 func (s *system) space(fd int) (uint64, error) {
 	var st unix.Statfs_t
 	if err := retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
 		return 0, err
 	}
 	return st.Bavail * uint64(st.Bsize), nil
+}
+
+// eachEntry calls f with the name and the type (DT_DIR, or DT_UNKNOWN) of each entry of an open directory but "." and
+// "..", until an error.
+func eachEntry(fd int, f func(name string, kind uint8) error) error {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := unix.ReadDirent(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+		for b := buf[:n]; len(b) > 0; {
+			name, kind, size := direntAt(b)
+			b = b[size:]
+			if name == "." || name == ".." {
+				continue
+			}
+			if err := f(name, kind); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// direntAt reads the struct linux_dirent64 at the beginning of b, see getdents64(2).
+func direntAt(b []byte) (name string, kind uint8, size int) {
+	const reclen, kindAt, nameAt = 16, 18, 19
+	size = int(binary.NativeEndian.Uint16(b[reclen:]))
+	text, _, _ := bytes.Cut(b[nameAt:size], []byte{0})
+	return string(text), b[kindAt], size
 }

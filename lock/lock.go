@@ -211,6 +211,9 @@ func (h Hold) Host() bool { return h.Owner.Account == HostAccount && h.Owner.Ses
 type DirectoryID struct {
 	Inode uint64
 	Birth int64 // nanoseconds since 1970, as coarse as the file system's clock; 0 where it records none
+	// Generation tells apart directories that had the same inode number, also within one tick of that clock. It
+	// has no order. 0 where the file system does not tell, or where nobody asked.
+	Generation uint32
 }
 
 // Record is all that a store knows of one name: Revision is the token of the

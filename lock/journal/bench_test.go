@@ -3,9 +3,11 @@ package journal
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/files"
 	"github.com/ftplockd/ftplockd/lock"
 )
 
@@ -115,6 +117,41 @@ func BenchmarkOpen(b *testing.B) {
 			for i := range n {
 				s.acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
 			}
+			for b.Loop() {
+				store = s.restart(store)
+			}
+		})
+	}
+}
+
+// BenchmarkStart opens a store with so many locks and their directories, spread over some parents. The served tree is on
+// the file system of FTPLOCKD_BENCH_DIR, or that of temporary files.
+func BenchmarkStart(b *testing.B) {
+	const n = 100_000
+	for _, parents := range []int{1, 100} {
+		b.Run(fmt.Sprintf("parents=%d", parents), func(b *testing.B) {
+			s := newScene(b)
+			root, err := os.MkdirTemp(os.Getenv("FTPLOCKD_BENCH_DIR"), "bench")
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { os.RemoveAll(root) })
+			tree, err := files.Open(filepath.Join(root, "files"), files.Options{State: filepath.Join(root, "uploads")})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { tree.Close() })
+			s.options = func(o *Options) { o.FS, o.Root, o.Durable = tree, filepath.Join(root, "files"), false }
+			store := s.mustOpen()
+			for i := range parents {
+				if err := tree.MkdirAll(fmt.Sprintf("/locks/%d", i), 0o755); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := range n {
+				s.acquire(store, lock.Name(fmt.Sprintf("/locks/%d/%d_lock", i%parents, i)), "ada")
+			}
+			b.ReportAllocs()
 			for b.Loop() {
 				store = s.restart(store)
 			}

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,6 +30,7 @@ type hostTree struct {
 var (
 	_ Directories = (*hostTree)(nil)
 	_ Identities  = (*hostTree)(nil)
+	_ Lists       = (*hostTree)(nil)
 )
 
 func (h *hostTree) real(name string) string { return filepath.Join(h.root, name) }
@@ -81,16 +83,49 @@ func (h *hostTree) Chtimes(name string, atime, mtime time.Time) error {
 	return os.Chtimes(h.real(name), atime, mtime)
 }
 
-func (h *hostTree) Identity(name string) (inode uint64, birth int64, err error) {
+func (h *hostTree) Identity(name string) (inode uint64, birth int64, generation uint32, err error) {
+	inode, birth, generation, _, err = h.identity(name)
+	return inode, birth, generation, err
+}
+
+func (h *hostTree) identity(name string) (inode uint64, birth int64, generation uint32, leaf bool, err error) {
 	var stat unix.Statx_t
-	err = unix.Statx(unix.AT_FDCWD, h.real(name), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &stat)
-	if err != nil {
-		return 0, 0, &fs.PathError{Op: "statx", Path: h.real(name), Err: err}
+	const mask = unix.STATX_INO | unix.STATX_BTIME | unix.STATX_NLINK
+	if err = unix.Statx(unix.AT_FDCWD, h.real(name), unix.AT_SYMLINK_NOFOLLOW, mask, &stat); err != nil {
+		return 0, 0, 0, false, &fs.PathError{Op: "statx", Path: h.real(name), Err: err}
 	}
 	if stat.Mask&unix.STATX_BTIME != 0 {
 		birth = stat.Btime.Sec*1e9 + int64(stat.Btime.Nsec)
 	}
-	return stat.Ino, birth, nil
+	if handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, h.real(name), 0); err == nil {
+		generation = crc32.ChecksumIEEE(handle.Bytes())
+	}
+	return stat.Ino, birth, generation, stat.Nlink == 2, nil
+}
+
+func (h *hostTree) Subdirectories(name string) (names []string, entries int, err error) {
+	list, err := os.ReadDir(h.real(name))
+	for _, entry := range list {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, len(list), err
+}
+
+func (h *hostTree) Identities(dir string, names []string, each func(int, uint64, int64, uint32, bool)) error {
+	if err := h.fault("lstat", dir); err != nil {
+		return err
+	}
+	for i, base := range names {
+		if info, err := os.Lstat(h.real(filepath.Join(dir, base))); err != nil || !info.IsDir() {
+			continue
+		}
+		if inode, birth, generation, leaf, err := h.identity(filepath.Join(dir, base)); err == nil {
+			each(i, inode, birth, generation, leaf)
+		}
+	}
+	return nil
 }
 
 // testClock is the system's wall clock with an offset, and a boot clock to go with it.

@@ -198,15 +198,14 @@ func (s *scene) replaceOnHost(name string) {
 
 func (s *scene) identity(name string) lock.DirectoryID {
 	s.Helper()
-	inode, birth, err := s.tree.Identity(name)
+	id, err := identify(s.tree, lock.Name(name))
 	if err != nil {
 		s.Fatal(err)
 	}
-	return lock.DirectoryID{Inode: inode, Birth: birth}
+	return id
 }
 
-// mkdirUnlike makes a directory that can be told from another one: ext4 uses an inode number again at once, and births
-// are as coarse as the kernel's clock ticks.
+// mkdirUnlike makes a directory that can be told from another one, also where the file system tells no generations.
 func (s *scene) mkdirUnlike(name string, other lock.DirectoryID) {
 	s.Helper()
 	for s.mkdir(name); s.identity(name) == other; s.mkdir(name) {

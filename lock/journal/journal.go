@@ -8,14 +8,15 @@
 // server and, with Options.Durable, a power failure; tokens grow over all of them, also without it.
 // The journal is the truth: after any crash the directories are made to agree with it. A directory that a
 // program on the host made or removed is noticed, journaled and never mistaken for our own, as
-// inode and birth time tell. Nothing is ever removed but one empty directory at a time, and only that of a
+// inode, generation and birth time tell. Nothing is ever removed but one empty directory at a time, and only that of a
 // lock which ended.
 //
 // What is not: a release is not synced, so after a power failure (or, when the disk was full, any crash) the
 // lock may stand again until its age ends, which is safe. A program on the host that removes a lock's directory
-// and makes it again in the microseconds between our look and our rmdir loses its own; so does one that does both
-// within the clock tick (1 to 10 ms) in which the lock was acquired, since births are that coarse and ext4 uses inode
-// numbers again at once. Where the file system records no births, the inode number alone must do.
+// and makes it again in the microseconds between our look and our rmdir loses its own. Where the file system tells no
+// generations (ext4, XFS, Btrfs and tmpfs do), so does one that does both within the clock tick (1 to 10 ms) in
+// which the lock was acquired, if the inode number is used again; where it records no births either, the inode
+// number alone must do.
 //
 // Start reading at [Store.Commit]; line.go and parse.go are the format, reconcile.go what happens at a start.
 package journal
@@ -52,10 +53,20 @@ type Directories interface {
 }
 
 // Identities is what a Directories should offer besides, or else directories are told apart by the inode number
-// of Lstat alone: what tells a directory from a later one of the same name, in one look. The birth is
-// in nanoseconds since 1970, 0 where the file system does not record it. A link is not followed.
+// of Lstat alone: what tells a directory from a later one of the same name. The birth is in nanoseconds
+// since 1970, 0 where the file system does not record it; so is the generation. A link is not followed.
 type Identities interface {
-	Identity(name string) (inode uint64, birth int64, err error)
+	Identity(name string) (inode uint64, birth int64, generation uint32, err error)
+}
+
+// Lists is what a Directories may offer besides, for a start with many locks.
+type Lists interface {
+	// Subdirectories returns the names of the directories in a directory, links to them not among them, and how many
+	// entries of all kinds it has.
+	Subdirectories(name string) (names []string, entries int, err error)
+	// Identities calls each, with the index of the name, for each of the names in a directory that is a directory, with
+	// what Identity says of it, and whether surely no other directory lies in it.
+	Identities(dir string, names []string, each func(i int, inode uint64, birth int64, generation uint32, leaf bool)) error
 }
 
 // RuleFunc says under which rule a directory of that name is a lock, if it is one.

@@ -196,6 +196,7 @@ func appendDirectory(b []byte, id lock.DirectoryID) []byte {
 	b = append(b, `,"directory":{"inode":`...)
 	b = strconv.AppendUint(b, id.Inode, 10)
 	b = appendSigned(b, "birth", id.Birth)
+	b = appendNumber(b, "generation", uint64(id.Generation))
 	return append(b, '}')
 }
 

@@ -73,8 +73,9 @@ type (
 		Nonce   text   `json:"nonce"`
 	}
 	jsonDirectory struct {
-		Inode uint64 `json:"inode"`
-		Birth int64  `json:"birth"`
+		Inode      uint64 `json:"inode"`
+		Birth      int64  `json:"birth"`
+		Generation uint32 `json:"generation"`
 	}
 	jsonHold struct {
 		Token     uint64         `json:"token"`
@@ -200,5 +201,5 @@ func (j *jsonDirectory) id() lock.DirectoryID {
 	if j == nil {
 		return lock.DirectoryID{}
 	}
-	return lock.DirectoryID{Inode: j.Inode, Birth: j.Birth}
+	return lock.DirectoryID{Inode: j.Inode, Birth: j.Birth, Generation: j.Generation}
 }

@@ -97,9 +97,17 @@ func (s *Store) reconcile(ctx context.Context, st state) error {
 		s.dismissHost()
 		return nil
 	}
-	for _, record := range s.standing() { // parents before what lies in them
+	records := s.standing() // parents before what lies in them
+	for _, record := range records {
+		s.watched.add(record.Name.Parent())
+	}
+	done := s.glance(ctx, records)
+	for _, record := range records {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if _, ok := done[record.Name]; ok {
+			continue
 		}
 		if err := s.restore(record.Name); err != nil {
 			return err
@@ -110,7 +118,7 @@ func (s *Store) reconcile(ctx context.Context, st state) error {
 		return err
 	}
 	s.o.hooks.step("cleared")
-	return s.walk(ctx, walkAtStart)
+	return s.walk(ctx, walkAtStart, done)
 }
 
 // dismissHost ends the holds of the host: without directories nobody could ever give them back.
@@ -125,7 +133,7 @@ func (s *Store) dismissHost() {
 	}
 }
 
-// restore brings one record and its directory into agreement at a start.
+// restore brings one record and its directory into agreement at a start. The parent is counted as watched.
 func (s *Store) restore(name lock.Name) error {
 	e := s.lockName(name)
 	defer s.unlockName(e)
@@ -133,7 +141,7 @@ func (s *Store) restore(name lock.Name) error {
 	if err != nil {
 		return err
 	}
-	s.watched.add(name.Parent())
+	s.watched.retry(name.Parent())
 	known, host := directory(e.record), e.record.Holds[0].Host()
 	switch {
 	case seen.directory && known.Inode != 0 && seen.is(known):

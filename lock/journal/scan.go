@@ -48,7 +48,7 @@ func (s *scanner) scan(b []byte) (line, bool) {
 	l.Held = time.Duration(s.signed(`,"held":`))
 	l.Note = s.field(`,"note":`)
 	l.Version = int(s.small(`,"version":`))
-	l.Generation = uint32(s.small(`,"generation":`))
+	l.Generation = s.small(`,"generation":`)
 	l.Reserved = lock.Token(s.number(`,"reserved":`))
 	l.File = lock.Name(s.field(`,"file":`))
 	l.Bytes = s.signed(`,"bytes":`)
@@ -128,6 +128,7 @@ func (s *scanner) directory() (id lock.DirectoryID) {
 	}
 	id.Inode = s.digits()
 	id.Birth = s.signed(`,"birth":`)
+	id.Generation = s.small(`,"generation":`)
 	s.expect(`}`)
 	return id
 }
@@ -154,13 +155,13 @@ func (s *scanner) number(key string) uint64 {
 	return s.digits()
 }
 
-// small is a number that fits into 31 bits.
-func (s *scanner) small(key string) uint64 {
+// small is a number that fits into 32 bits.
+func (s *scanner) small(key string) uint32 {
 	n := s.number(key)
-	if n > 1<<31-1 {
+	if n > 1<<32-1 {
 		s.failed = true
 	}
-	return n
+	return uint32(n)
 }
 
 func (s *scanner) signed(key string) int64 {

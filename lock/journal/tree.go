@@ -24,8 +24,8 @@ type sight struct {
 	modified  time.Time
 }
 
-// is reports whether this is that directory. An id that nobody noted fits every directory; a birth
-// that the file system does not record fits every birth.
+// is reports whether this is that directory. An id that nobody noted fits every directory; a birth or a
+// generation that the file system does not record fits every other.
 func (s sight) is(id lock.DirectoryID) bool {
 	if !s.directory {
 		return false
@@ -33,8 +33,11 @@ func (s sight) is(id lock.DirectoryID) bool {
 	if id.Inode != 0 && id.Inode != s.id.Inode {
 		return false
 	}
-	return id.Birth == 0 || s.id.Birth == 0 || id.Birth == s.id.Birth
+	return fits(id.Birth, s.id.Birth) && fits(id.Generation, s.id.Generation)
 }
+
+// fits reports whether two values are the same, or one of them is unknown.
+func fits[T int64 | uint32](a, b T) bool { return a == 0 || b == 0 || a == b }
 
 // look returns what stands at the name. A name that nothing has is no error, nor is one without a parent.
 func (t *tree) look(name lock.Name) (sight, error) {
@@ -59,8 +62,7 @@ func (t *tree) identity(name lock.Name, info fs.FileInfo) (lock.DirectoryID, err
 	if !ok {
 		return lock.DirectoryID{Inode: inode(info)}, nil
 	}
-	number, birth, err := identities.Identity(string(name))
-	return lock.DirectoryID{Inode: number, Birth: birth}, err
+	return identify(identities, name)
 }
 
 // make makes the directory of a lock. The error matches errExists if something has the name,
@@ -76,8 +78,8 @@ func (t *tree) make(name lock.Name) (lock.DirectoryID, error) {
 		return lock.DirectoryID{}, pathError("mkdir", name, err)
 	}
 	if identities, ok := t.fs.(Identities); ok {
-		number, birth, _ := identities.Identity(string(name)) // 0, unknown, if the host was faster
-		return lock.DirectoryID{Inode: number, Birth: birth}, nil
+		id, _ := identify(identities, name) // 0, unknown, if the host was faster
+		return id, nil
 	}
 	seen, _ := t.look(name)
 	return seen.id, nil
@@ -90,8 +92,27 @@ func (t *tree) still(name lock.Name, id lock.DirectoryID) bool {
 	if !ok || id.Inode == 0 {
 		return false
 	}
-	number, birth, err := identities.Identity(string(name))
-	return err == nil && number == id.Inode && birth == id.Birth
+	now, err := identify(identities, name)
+	return err == nil && now == id
+}
+
+func identify(identities Identities, name lock.Name) (lock.DirectoryID, error) {
+	number, birth, generation, err := identities.Identity(string(name))
+	return lock.DirectoryID{Inode: number, Birth: birth, Generation: generation}, err
+}
+
+// subdirectories returns the names of the directories in a directory, and how many entries it has.
+func (t *tree) subdirectories(dir lock.Name) (bases []string, entries int, err error) {
+	if lists, ok := t.fs.(Lists); ok {
+		return lists.Subdirectories(string(dir))
+	}
+	infos, err := t.fs.ReadDir(string(dir))
+	for _, info := range infos {
+		if info.IsDir() {
+			bases = append(bases, info.Name())
+		}
+	}
+	return bases, len(infos), err
 }
 
 // parent returns lock.ErrNoParent if there is no directory to make the name in.

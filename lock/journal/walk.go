@@ -22,8 +22,9 @@ type walker struct {
 }
 
 // walk reads directories, for so many entries, and takes notice of each that is a lock but nobody's. It
-// goes on where it stopped the last time, and over again from the prefixes.
-func (s *Store) walk(ctx context.Context, budget int) error {
+// goes on where it stopped the last time, and over again from the prefixes. It looks at none of the names that are
+// done, and not into those of them in which nothing is.
+func (s *Store) walk(ctx context.Context, budget int, done settled) error {
 	w, rules := &s.walker, s.rules.Load()
 	if len(w.pending) == 0 {
 		w.pending = slices.Clone(rules.prefixes)
@@ -36,8 +37,14 @@ func (s *Store) walk(ctx context.Context, budget int) error {
 		w.pending = w.pending[:len(w.pending)-1]
 		names, entries := s.subdirectories(dir)
 		budget -= 1 + entries
-		w.pending = append(w.pending, names...)
 		for _, name := range names {
+			leaf, isDone := done[name]
+			if !leaf {
+				w.pending = append(w.pending, name)
+			}
+			if isDone {
+				continue
+			}
 			if _, isLock := rules.rule(name); isLock {
 				s.check(name)
 			}
@@ -49,17 +56,16 @@ func (s *Store) walk(ctx context.Context, budget int) error {
 // subdirectories returns the directories in a directory, and how many entries of all kinds it has. What
 // cannot be read has none.
 func (s *Store) subdirectories(dir lock.Name) (names []lock.Name, entries int) {
-	infos, err := s.tree.fs.ReadDir(string(dir))
+	bases, entries, err := s.tree.subdirectories(dir)
 	if err != nil {
 		s.o.Log.Debug("a directory cannot be searched for locks made on the host", "directory", dir, "err", bare(err))
 		return nil, 0
 	}
-	for _, info := range infos {
-		if info.IsDir() {
-			names = append(names, child(dir, info.Name()))
-		}
+	names = make([]lock.Name, len(bases))
+	for i, base := range bases {
+		names[i] = child(dir, base)
 	}
-	return names, len(infos)
+	return names, entries
 }
 
 func child(dir lock.Name, base string) lock.Name {

@@ -134,7 +134,7 @@ func (s *Store) rounds(ctx context.Context, asked <-chan struct{}) {
 		case <-ticker.C:
 			s.watched.sweep()
 			s.verify(ctx, walkPerRound)
-			if s.walk(ctx, walkPerRound) != nil {
+			if s.walk(ctx, walkPerRound, nil) != nil {
 				return
 			}
 		case <-asked:

@@ -188,7 +188,7 @@ func TestARoundIsBoundedAndTheNextGoesOn(t *testing.T) {
 	}
 	found, rounds := 0, 0
 	for ; found < 25 && rounds < 20; rounds++ {
-		if err := store.walk(t.Context(), 10); err != nil {
+		if err := store.walk(t.Context(), 10, nil); err != nil {
 			t.Fatal(err)
 		}
 		now := len(s.records(store))

@@ -90,6 +90,18 @@ func (w *watched) watchLocked(dir lock.Name, p *parent) {
 	w.names[watch] = dir
 }
 
+// retry watches a directory in which locks are counted, if that was impossible before: it may be there by now.
+func (w *watched) retry(dir lock.Name) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.parents[dir]; p != nil {
+		w.watchLocked(dir, p)
+	}
+}
+
 // drop counts one lock less. The directory stays watched for a while.
 func (w *watched) drop(dir lock.Name) {
 	if w == nil {
