@@ -113,10 +113,20 @@ func (c *client) make(ctx context.Context, view string) (made, error) {
 		}
 	}
 	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.session.conn.Wake)
+	if overdue(err) { // made on the host, and noticed only now
+		c.table().Expire(ctx)
+		h, waiting, err = c.locks.AcquireOrWait(ctx, n, c.session.conn.Wake)
+	}
 	if err == nil && waiting == nil {
 		err = c.roofed(ctx, n, h)
 	}
 	return made{lock: true, name: n, hold: h, waiting: waiting}, err
+}
+
+// overdue reports whether a lock was refused that a program on the host made so long ago that its time is over.
+func overdue(err error) bool {
+	var held *lock.HeldError
+	return errors.As(err, &held) && held.Holder.Account == lock.HostAccount && !held.Never && held.Remaining <= 0
 }
 
 // roofed sees to it that a lock which was just taken lies in a directory.
@@ -224,6 +234,9 @@ func (c *client) removeDirectory(ctx context.Context, n lock.Name, view string) 
 
 func (c *client) changeToNone(ctx context.Context, n lock.Name) error {
 	return c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
+		if c.server.stages.below(n) {
+			return errStagedBelow
+		}
 		err := c.tree().Rmdir(string(n))
 		if err == nil {
 			c.published(titles[0], n, "directory removed")

@@ -66,11 +66,34 @@ func (c *client) stageChange(n lock.Name, info fs.FileInfo, title lock.Title, ap
 	return nil
 }
 
+// lostToARestart reports, once for each hold, that the lock was taken before the server was started: what had been prepared
+// under it then is gone, and a plain 250 would say that it was published.
+func (c *client) lostToARestart(n lock.Name) bool {
+	if c.table().Rules().CommitOf(n) != lock.CommitRelease {
+		return false
+	}
+	h, err := c.locks.SpeaksFor(n)
+	if err != nil || h.Owner.Session>>32 == c.locks.ID()>>32 {
+		return false
+	}
+	_, told := c.server.restarted.LoadOrStore(h.Token, struct{}{})
+	return !told
+}
+
+var errRestarted = &refusal{
+	code: 451,
+	text: "the server was started anew since the lock was taken, and what was changed before that is not published; RMD again gives the lock back",
+	is:   fs.ErrInvalid,
+}
+
 // release gives a lock back. What its holder has prepared is published first, all of it or nothing, and if that
 // fails the lock is kept.
 func (c *client) release(ctx context.Context, n lock.Name) (again int, w *lock.Waiting, err error) {
 	if c.server.stages.count.Load() == 0 && c.table().Rules().CommitOf(n) != lock.CommitRelease {
 		return c.locks.ReleaseOrWait(ctx, n, c.session.conn.Wake) // nothing is or can be prepared
+	}
+	if c.lostToARestart(n) {
+		return 0, nil, errRestarted
 	}
 	return c.locks.ReleaseAfterOrWait(ctx, n, c.session.conn.Wake, func(e *lock.Ending) error {
 		err := c.commit(ctx, n, e)

@@ -87,6 +87,7 @@ type Server struct {
 
 	publications lock.Publications
 	stages       *stages
+	restarted    sync.Map // lock.Token: holds whose holder was told that a restart dropped what it had prepared
 	// layout keeps names meaning what they mean: it is held, disk access included, shared by changes of protected
 	// files from the look at their names on and by what reads names, exclusively by the renaming of
 	// directories and by the renames of one publication. Nobody waits for the table with it held.

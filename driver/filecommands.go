@@ -59,18 +59,11 @@ func (s *session) size(cmd control.Command) control.Decision {
 
 // kept says how much there is of an upload that was broken off and that the account can go on with.
 func (s *session) kept(param string) (int64, bool) {
-	if !s.client.account.Keep {
-		return 0, false
-	}
 	view, err := s.abs(param)
 	if err != nil {
 		return 0, false
 	}
-	n, err := s.client.resolve(view)
-	if err != nil {
-		return 0, false
-	}
-	return s.client.tree().Kept(string(n), s.client.account.Name)
+	return s.client.kept(view)
 }
 
 // mdtm is MDTM (RFC 3659 section 3); of a lock: when it was acquired.
@@ -181,10 +174,8 @@ func (s *session) upload(param string, o files.UploadOptions) control.Decision {
 		announced = s.allocated
 	}
 	client := s.client
-	if client.account.Keep && !o.Append && !o.Unique {
-		o.Owner = client.account.Name
-	}
 	return s.begin(&transfer{view: view, opening: "opening data connection for " + view, open: func(t *transfer) (ftpserver.FileTransfer, error) {
+		o := client.resuming(view, o)
 		r, name, err := client.receive(view, o)
 		if err != nil {
 			return nil, err

@@ -35,6 +35,7 @@ func TestABrokenUploadIsGoneOnWithByItsAccountAlone(t *testing.T) {
 	if got := s.content("/f"); got != "old" {
 		t.Fatal("published:", got)
 	}
+	s.as("phoneacc").want("SIZE /f", "213 3") // others and itself read what is published
 	other := s.as("other")
 	other.play(`
 		C: SIZE /f
@@ -50,8 +51,6 @@ func TestABrokenUploadIsGoneOnWithByItsAccountAlone(t *testing.T) {
 	mine.play(`
 		C: TYPE I
 		S: 200 *
-		C: SIZE f
-		S: 213 16
 		C: REST 16
 		S: 350 *`)
 	mine.upload("STOR /f", "the second")
@@ -80,4 +79,17 @@ func TestWhatCannotBeGoneOnWithIsNotKept(t *testing.T) {
 	breakOff(t, s2, "phoneacc", "STOR /f", "a half")
 	s2.wantContent("/f", "(none)")
 	s2.as("phoneacc").want("SIZE /f", "550 *")
+}
+
+// SIZE and then APPE is how curl resumes.
+func TestAppeGoesOnWithWhatWasKept(t *testing.T) {
+	s := start(t, keeping)
+	breakOff(t, s, "phoneacc", "STOR /f", "the first half, ")
+	c := s.as("phoneacc")
+	c.want("TYPE I", "200 *")
+	c.want("SIZE /f", "213 16")
+	c.upload("APPE /f", "the second")
+	s.wantContent("/f", "the first half, the second")
+	c.upload("APPE /f", ", and more")
+	s.wantContent("/f", "the first half, the second, and more")
 }

@@ -381,7 +381,7 @@ func TestTheStatusFileTellsOfTheLocks(t *testing.T) {
 		want := `*"path": "/ever/x",*"expires": null*"path": "/locks/a<b>",
       "holder": "phoneacc",
       "address": "127.0.0.1",
-      "session": #,
+      "session": "#-#",
       "token": #,
       "acquired": "*Z",
       "age_seconds": *,

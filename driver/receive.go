@@ -50,6 +50,39 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 	return c.guard(n, view, up, title)
 }
 
+// kept says how much of an upload to that path was kept for the account. Where a file is published it says nothing: SIZE
+// and APPE are about that file then, or its readers would be told of a wrong length.
+func (c *client) kept(view string) (int64, bool) {
+	if !c.account.Keep {
+		return 0, false
+	}
+	n, err := c.resolve(view)
+	if err != nil {
+		return 0, false
+	}
+	if _, err := c.lstat(n); !errors.Is(err, fs.ErrNotExist) {
+		return 0, false
+	}
+	return c.tree().Kept(string(n), c.account.Name)
+}
+
+// resuming has an upload go on with what was kept for the account: REST and STOR where they say, and APPE, with which
+// curl resumes, at its end.
+func (c *client) resuming(view string, o files.UploadOptions) files.UploadOptions {
+	if !c.account.Keep || o.Unique {
+		return o
+	}
+	if o.Append {
+		size, ok := c.kept(view)
+		if !ok {
+			return o
+		}
+		o.Append, o.HasOffset, o.Offset = false, true, size
+	}
+	o.Owner = c.account.Name
+	return o
+}
+
 // uniqueName is what STOU begins with to find a name.
 const uniqueName = "ftp"
 

@@ -144,22 +144,23 @@ func foreseen(err error) bool {
 
 // The refusals that this layer makes itself. Each says what would be right.
 var (
-	errReadOnly   = &refusal{text: "this account may not change files", is: fs.ErrPermission}
-	errWriteOnly  = &refusal{text: "this account may not read files", is: fs.ErrPermission}
-	errIsLock     = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it", is: fs.ErrPermission}
-	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
-	errInsideLock = &refusal{text: "lies in a lock: there is room for its holder's notes and for further locks only", is: fs.ErrPermission}
-	errLocksBelow = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
-	errRoot       = &refusal{text: "is the root of the tree", is: fs.ErrPermission}
-	errNeeded     = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}
-	errNotHolder  = &refusal{text: "only the lock's holder may do that", is: fs.ErrPermission}
-	errReserved   = &refusal{text: "is served by the server itself and cannot be changed", is: fs.ErrPermission}
-	errChanging   = &refusal{text: "is made anew each time: its size is not known beforehand", is: fs.ErrPermission}
-	errUnsafeName = &refusal{code: 553, text: "holds a character that no path can have", is: fs.ErrInvalid}
-	errIntoItself = &refusal{text: "cannot be moved into itself", is: fs.ErrInvalid}
-	errIsDir      = &refusal{text: "is a directory", is: fs.ErrInvalid}
-	errNotDir     = &refusal{text: "is not a directory", is: fs.ErrInvalid}
-	errChmod      = &refusal{text: "this account may not change modes", is: fs.ErrPermission}
+	errReadOnly    = &refusal{text: "this account may not change files", is: fs.ErrPermission}
+	errWriteOnly   = &refusal{text: "this account may not read files", is: fs.ErrPermission}
+	errIsLock      = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it", is: fs.ErrPermission}
+	errLockName    = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
+	errInsideLock  = &refusal{text: "lies in a lock: there is room for its holder's notes and for further locks only", is: fs.ErrPermission}
+	errLocksBelow  = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
+	errStagedBelow = &refusal{text: "changes that wait for the release of a lock lie below it", is: fs.ErrPermission}
+	errRoot        = &refusal{text: "is the root of the tree", is: fs.ErrPermission}
+	errNeeded      = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}
+	errNotHolder   = &refusal{text: "only the lock's holder may do that", is: fs.ErrPermission}
+	errReserved    = &refusal{text: "is served by the server itself and cannot be changed", is: fs.ErrPermission}
+	errChanging    = &refusal{text: "is made anew each time: its size is not known beforehand", is: fs.ErrPermission}
+	errUnsafeName  = &refusal{code: 553, text: "holds a character that no path can have", is: fs.ErrInvalid}
+	errIntoItself  = &refusal{text: "cannot be moved into itself", is: fs.ErrInvalid}
+	errIsDir       = &refusal{text: "is a directory", is: fs.ErrInvalid}
+	errNotDir      = &refusal{text: "is not a directory", is: fs.ErrInvalid}
+	errChmod       = &refusal{text: "this account may not change modes", is: fs.ErrPermission}
 )
 
 // refusal is an error whose text is meant for the client.

@@ -32,13 +32,21 @@ type statusHold struct {
 	Path     string     `json:"path"`
 	Holder   string     `json:"holder"`
 	Address  string     `json:"address,omitempty"`
-	Session  uint64     `json:"session,omitempty"`
+	Session  string     `json:"session,omitempty"` // as "ftplockd sessions" shows it
 	Token    uint64     `json:"token"`
 	Acquired time.Time  `json:"acquired"`
 	Age      float64    `json:"age_seconds"`
 	Expires  *time.Time `json:"expires"` // null: never
 	Shared   bool       `json:"shared,omitempty"`
 	Waiting  int        `json:"waiting"` // how many are in the queue
+}
+
+// sessionText is an id as people are shown it; "" for none.
+func sessionText(id lock.SessionID) string {
+	if id == 0 {
+		return ""
+	}
+	return id.String()
 }
 
 // statusText is the content of the status file: for clients that can look only by RETR.
@@ -52,7 +60,7 @@ func (s *Server) statusText(a Account) []byte {
 	for _, v := range s.visible(a) {
 		for _, h := range v.status.Holds {
 			hold := statusHold{
-				Path: v.view, Holder: h.Owner.Account, Address: h.Owner.Address, Session: uint64(h.Owner.Session),
+				Path: v.view, Holder: h.Owner.Account, Address: h.Owner.Address, Session: sessionText(h.Owner.Session),
 				Token: uint64(h.Token), Acquired: h.Acquired.Wall.UTC(), Age: v.status.Held.Seconds(),
 				Shared: h.Shared, Waiting: v.status.Waiting,
 			}

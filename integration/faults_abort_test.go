@@ -78,7 +78,7 @@ func TestClientsAbort(t *testing.T) {
 			t.Parallel()
 			c := s.send(t, u, s.v4, "I", 0)
 			c.signal(syscall.SIGINT)
-			c.discarded(`ABOR|hung up|reset`)
+			c.discarded(`ABOR|hung up|was cut`)
 			c.complains()
 			if u.name == "ftplib" && !strings.Contains(c.out.String(), "426 "+c.path+": aborted by ABOR") {
 				t.Errorf("it was told %s", c.out)

@@ -47,13 +47,13 @@ func TestALimitOfFileSizeLeavesTheOldFiles(t *testing.T) {
 	s := newServer(t, defaults)
 	s.through = []string{"prlimit", "--fsize=300000"}
 	s.start()
-	full(t, s, "file too large")
+	full(t, s, "larger than a file may be")
 }
 
 func TestAFullDiskLeavesTheOldFiles(t *testing.T) {
 	t.Parallel()
 	s := onSmallDisk(t, "size=1m")
-	full(t, s, "no space left on device")
+	full(t, s, "no space left")
 }
 
 // onSmallDisk starts a server whose tree is a file system of its own that nobody else sees.

@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 // allowedInTests is what their tests may import beside that.
 var allowedInTests = map[string][]string{
 	"lock":        {"lock", "lock/locktest"},
-	"lock/":       {"lock/locktest"},
+	"lock/":       {"lock/locktest", "files"},
 	"reaper":      {"lock/locktest"},
 	"driver":      {"lock/locktest", "lock/journal", "reaper", "config"},
 	"integration": {"lock", "lock/locktest"},

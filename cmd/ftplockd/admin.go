@@ -75,10 +75,13 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
 		// Once begun a reload is done whole, also if nobody waits for its outcome any more.
-		if err := s.reload(context.WithoutCancel(r.Context())); err != nil {
+		ignored, err := s.reload(context.WithoutCancel(r.Context()))
+		if err != nil {
 			s.log.Error("reload refused, nothing has changed", "err", err)
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
 		}
+		answer(w, ignored)
 	})
 	mux.HandleFunc("GET /locks", s.serveLocks)
 	mux.HandleFunc("GET /sessions", s.serveSessions)

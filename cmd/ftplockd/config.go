@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,7 @@ The exit status is 0 if the server would take the file (there may be warnings), 
 			return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(args[0], checkProtects)
+			c, err := config.Load(args[0], checkProtects, checkStatusFile)
 			if err != nil {
 				return usageError{err}
 			}
@@ -74,6 +75,19 @@ default there, so the file as it is changes nothing.`,
 			return failed(err)
 		},
 	}
+}
+
+// checkStatusFile refuses a status file with the name of a lock or of a directory that locks are made in.
+func checkStatusFile(c *config.Config) config.Errors {
+	rules, err := lock.NewRules(rulesOf(c))
+	if err != nil || c.FTP.StatusFile == "" {
+		return nil
+	}
+	n := lock.Name(c.FTP.StatusFile)
+	if _, isLock := rules.For(n); !isLock && !slices.Contains(rules.Prefixes(), n) {
+		return nil
+	}
+	return config.Errors{{Key: "ftp.status_file", Message: fmt.Sprintf("%q: a rule in [[lock]] needs that name", c.FTP.StatusFile)}}
 }
 
 // checkProtects says what package lock has against the paths that rules protect.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -18,7 +19,8 @@ went. No session and no lock is dropped. A file with an error changes nothing. A
 and what a disconnect does hold for locks that are held, at once; so a shorter age may end some.
 
 Keys that need a restart (listen, root, state, locks.directories and a few more) keep their old
-values; the server's log names those that changed.
+values; those that changed are named. Sessions that are logged in keep the rights that they logged in
+with: "ftplockd kick" ends them.
 
 The server is found by its state directory: that of --config or --state, else the default.`,
 		Example: "  ftplockd reload --config /etc/ftplockd.toml",
@@ -28,8 +30,16 @@ The server is found by its state directory: that of --config or --state, else th
 			if err != nil {
 				return failed(err)
 			}
-			if _, err := ask(cmd.Context(), state, http.MethodPost, "/reload"); err != nil {
+			body, err := ask(cmd.Context(), state, http.MethodPost, "/reload")
+			if err != nil {
 				return failed(err)
+			}
+			var ignored []string
+			if err := json.Unmarshal(body, &ignored); err != nil {
+				return failed(err)
+			}
+			for _, key := range ignored {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s has changed and needs a restart: until then the old value holds\n", key)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "reloaded")
 			return failed(err)

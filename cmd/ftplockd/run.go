@@ -47,7 +47,7 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	for {
 		select {
 		case <-hangups:
-			if err := s.reload(ctx); err != nil {
+			if _, err := s.reload(ctx); err != nil {
 				log.Error("reload refused, nothing has changed", "err", err)
 			}
 		case err := <-s.failed:
@@ -122,6 +122,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	if err := s.listen(ctx); err != nil {
 		return nil, err
 	}
+	s.warnOfHomes(s.config)
 	s.start()
 	return s, nil
 }
@@ -172,6 +173,15 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 		Store: s.store, Clock: s.clock, Rules: rules, Log: s.log, Generation: s.store.Generation(),
 	})
 	return err
+}
+
+// warnOfHomes names the accounts whose home is not there.
+func (s *server) warnOfHomes(c *config.Config) {
+	for _, a := range c.Accounts {
+		if info, err := s.tree.Stat(a.Home); err != nil || !info.IsDir() {
+			s.log.Warn("the home of an account is no directory of the served tree", "account", a.Name, "home", a.Home)
+		}
+	}
 }
 
 // makePrefixes makes the fixed parts of the rules' globs, so that the first MKD below /locks works.
@@ -321,43 +331,46 @@ func (s *server) drain() error {
 }
 
 // reload takes over a changed configuration: all of it but the keys that need a restart, or nothing.
-func (s *server) reload(ctx context.Context) error {
+// It returns the keys that have changed and need one.
+func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, err := s.options.load()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	plain := s.plain
 	if next, err = s.withAccount(next); err != nil {
 		s.plain = plain
-		return err
+		return nil, err
 	}
 	rules, err := lock.NewRules(rulesOf(next))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.tls != nil && next.TLS.Mode != config.TLSOff {
 		if err := s.tls.use(next.TLS.Certificate, next.TLS.Key); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := s.makePrefixes(rules); err != nil {
-		return err
+		return nil, err
 	}
-	for _, key := range config.RestartKeys(s.config, next) {
+	ignored = config.RestartKeys(s.config, next)
+	for _, key := range ignored {
 		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
 	}
 	s.store.SetRules(rules.For, rules.Roots()...)
 	if err := s.table.SetRules(ctx, rules); err != nil {
-		return err
+		return nil, err
 	}
 	s.tree.SetOptions(next.Files.Mode, next.Files.Durable, next.Files.UploadMaxAge)
 	s.driver.SetSettings(s.settings(next))
 	s.listener.SetLimits(limits(next))
 	s.config = next
+	s.warnOfHomes(next)
 	s.log.Info("reloaded", "accounts", len(next.Accounts), "rules", len(next.Rules))
-	return nil
+	return ignored, nil
 }
 
 // settings is what the driver takes from the configuration.

@@ -64,7 +64,7 @@ func (o serveOptions) load() (*config.Config, error) {
 	c := config.Default()
 	if o.ConfigFile != "" {
 		var err error
-		if c, err = config.Load(o.ConfigFile, checkProtects); err != nil {
+		if c, err = config.Load(o.ConfigFile, checkProtects, checkStatusFile); err != nil {
 			return nil, usageError{err}
 		}
 	}

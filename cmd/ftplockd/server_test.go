@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 // syncBuffer is a log that the test reads while the server writes it.
@@ -48,19 +50,19 @@ type running struct {
 }
 
 // startServer runs a server with that configuration file, of which listen, root and state are added.
-func startServer(t *testing.T, config string) *running {
+func startServer(t *testing.T, text string) *running {
 	t.Helper()
 	t.Setenv("FTPLOCKD_PASSWORD", "secret")
 	dir := t.TempDir()
 	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}
-	r.configure(config)
+	r.configure(text)
 	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, slog.New(slog.NewTextHandler(r.log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.server = s
 	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
+		if err := r.stop(); err != nil {
 			t.Error("stop:", err)
 		}
 		if _, err := os.Lstat(filepath.Join(dir, "state", controlSocket)); !errors.Is(err, fs.ErrNotExist) {
@@ -71,10 +73,10 @@ func startServer(t *testing.T, config string) *running {
 	return r
 }
 
-func (r *running) configure(config string) {
+func (r *running) configure(text string) {
 	r.t.Helper()
 	head := "listen = ['127.0.0.1:0']\nroot = '" + r.dir + "/files'\nstate = '" + r.dir + "/state'\n"
-	if err := os.WriteFile(r.file, []byte(head+config), 0o600); err != nil {
+	if err := os.WriteFile(r.file, []byte(head+text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -240,8 +242,60 @@ func TestReloadTakesOverAndRefuses(t *testing.T) {
 func TestReloadSaysWhatNeedsARestart(t *testing.T) {
 	r := startServer(t, "")
 	r.configure("[locks]\ndirectories = false\n")
-	r.expect("reloaded", "reload")
+	_, errs, status := r.run("reload")
+	if status != exitOK || !strings.Contains(errs, "locks.directories has changed and needs a restart") {
+		t.Errorf("status %d, %q", status, errs)
+	}
 	if !strings.Contains(r.log.String(), "locks.directories") {
+		t.Error(r.log.String())
+	}
+}
+
+func TestARestartThatDroppedPreparedChangesIsTold(t *testing.T) {
+	const rule = "[[lock]]\nmatch = '/locks/*'\nprotects = ['/data/$1']\ncommit = 'release'\n"
+	r := startServer(t, rule)
+	say, conn := r.login()
+	if got := say("MKD /locks/a"); !strings.HasPrefix(got, "257 ") {
+		t.Fatal(got)
+	}
+	conn.Close()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server = s
+	say, _ = r.login()
+	if got := say("RMD /locks/a"); !strings.HasPrefix(got, "451 ") || !strings.Contains(got, "started anew") {
+		t.Error(got)
+	}
+	if got := say("RMD /locks/a"); !strings.HasPrefix(got, "250 ") {
+		t.Error(got)
+	}
+}
+
+func TestAStatusFileCannotHaveTheNameOfALock(t *testing.T) {
+	for name, wrong := range map[string]bool{"/locks": true, "/a_lock": true, "/locks/x.json": true, "/locks.json": false, "": false} {
+		file := filepath.Join(t.TempDir(), "f.toml")
+		if err := os.WriteFile(file, []byte("[ftp]\nstatus_file = '"+name+"'\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, errs, status := runCommand(t.Context(), "config", "check", file)
+		if (status == exitUsage) != wrong || wrong && !strings.Contains(errs, ":2: ftp.status_file") {
+			t.Errorf("%q: status %d, %s", name, status, errs)
+		}
+	}
+}
+
+func TestAHomeThatIsNotThereIsWarnedOf(t *testing.T) {
+	hash, err := config.HashPassword("secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := startServer(t, "[[account]]\nname = 'ftp'\npassword = '"+hash+"'\nhome = '/nope'\n")
+	if !strings.Contains(r.log.String(), "home=/nope") {
 		t.Error(r.log.String())
 	}
 }
