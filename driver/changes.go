@@ -19,16 +19,8 @@ func (c *client) delete(ctx context.Context, view string) error {
 	if s, inside := c.lockAround(n); inside {
 		return c.deleteNote(n, s)
 	}
-	info, err := c.lstat(n)
-	switch {
-	case err != nil:
+	if _, err := c.alterable(n); err != nil {
 		return err
-	case info.IsDir() && c.isLock(n):
-		return errIsLock
-	case c.inLock(n):
-		return errInsideLock
-	case !c.account.Write:
-		return errReadOnly
 	}
 	return c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
 		if titles[0].Commit == lock.CommitRelease {
@@ -126,6 +118,22 @@ func (c *client) move(ctx context.Context, fromView, toView string) error {
 	return c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.rename(ctx, from, to, info) })
 }
 
+// alterable says what lies there, and whether the account may remove or change it at all.
+func (c *client) alterable(n lock.Name) (fs.FileInfo, error) {
+	info, err := c.lstat(n)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir() && c.isLock(n):
+		return nil, errIsLock
+	case c.inLock(n):
+		return nil, errInsideLock
+	case !c.account.Write:
+		return nil, errReadOnly
+	}
+	return info, nil
+}
+
 // mayCreate says whether a file or directory of that name may come to be, by other means than MKD.
 func (c *client) mayCreate(n lock.Name, view string) error {
 	switch {
@@ -152,16 +160,10 @@ func (c *client) change(view string, apply func(changeable) error) error {
 	if err != nil {
 		return err
 	}
-	info, err := c.lstat(n)
+	info, err := c.alterable(n)
 	switch {
 	case err != nil:
 		return err
-	case info.IsDir() && c.isLock(n):
-		return errIsLock
-	case c.inLock(n):
-		return errInsideLock
-	case !c.account.Write:
-		return errReadOnly
 	case !c.isLockName(n):
 		return c.changeProtected(c.session.context(), n, info, apply)
 	}
