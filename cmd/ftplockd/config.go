@@ -77,17 +77,13 @@ default there, so the file as it is changes nothing.`,
 	}
 }
 
-// checkStatusFile refuses a status file with the name of a lock or of a directory that locks are made in.
+// checkStatusFile refuses a status file with the name of a directory that locks are made in: it would hide that.
 func checkStatusFile(c *config.Config) config.Errors {
 	rules, err := lock.NewRules(rulesOf(c))
-	if err != nil || c.FTP.StatusFile == "" {
+	if err != nil || !slices.Contains(rules.Prefixes(), lock.Name(c.FTP.StatusFile)) {
 		return nil
 	}
-	n := lock.Name(c.FTP.StatusFile)
-	if _, isLock := rules.For(n); !isLock && !slices.Contains(rules.Prefixes(), n) {
-		return nil
-	}
-	return config.Errors{{Key: "ftp.status_file", Message: fmt.Sprintf("%q: a rule in [[lock]] needs that name", c.FTP.StatusFile)}}
+	return config.Errors{{Key: "ftp.status_file", Message: fmt.Sprintf("%q: locks of a [[lock]] are made in that directory", c.FTP.StatusFile)}}
 }
 
 // checkProtects says what package lock has against the paths that rules protect.
