@@ -2,13 +2,7 @@ package integration
 
 import (
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -143,7 +137,7 @@ func TestFigureContentionFairness(t *testing.T) {
 		}
 	})
 	t.Run("vsftpd", func(t *testing.T) {
-		address := startVsftpd(t)
+		address := startPeer(t, "vsftpd", false).Address
 		fairness(t, "vsftpd", "/pub/job", func() *session {
 			c, _, err := connect(address)
 			if err != nil {
@@ -156,83 +150,4 @@ func TestFigureContentionFairness(t *testing.T) {
 			return c
 		})
 	})
-}
-
-// findVsftpd returns a vsftpd: the one that is installed, or that "go run ./integration/bench" has unpacked.
-func findVsftpd(t *testing.T) string {
-	t.Helper()
-	files := []string{"/usr/sbin/vsftpd"}
-	if cache, err := os.UserCacheDir(); err == nil {
-		files = append(files, filepath.Join(cache, "ftplockd-bench/vsftpd/usr/sbin/vsftpd"))
-	}
-	i := slices.IndexFunc(files, func(f string) bool {
-		_, err := exec.LookPath(f)
-		return err == nil
-	})
-	if i < 0 || os.Getuid() != 0 {
-		t.Skip("the peer is left out: vsftpd wants root, and to be installed or unpacked by go run ./integration/bench")
-	}
-	return files[i]
-}
-
-// startVsftpd starts one whose anonymous account may make and remove directories below /pub, and returns its address.
-func startVsftpd(t *testing.T) string {
-	t.Helper()
-	program := findVsftpd(t)
-	dir, err := os.MkdirTemp("", "ftplockd-vsftpd-") // all above it must be open to the account that serves
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	root, empty, file := filepath.Join(dir, "root"), filepath.Join(dir, "empty"), filepath.Join(dir, "vsftpd.conf")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	_, port := split(address)
-	config := "listen=YES\nlisten_address=127.0.0.1\nlisten_port=" + port + "\nanon_root=" + root + "\nsecure_chroot_dir=" + empty + `
-background=NO
-one_process_model=YES
-isolate=NO
-isolate_network=NO
-seccomp_sandbox=NO
-xferlog_enable=NO
-session_support=NO
-max_clients=0
-max_per_ip=0
-anonymous_enable=YES
-local_enable=NO
-write_enable=YES
-anon_mkdir_write_enable=YES
-anon_other_write_enable=YES
-ftp_username=bin
-nopriv_user=nobody
-`
-	pub := filepath.Join(root, "pub")
-	for _, err := range []error{os.Chmod(dir, 0o755), os.MkdirAll(pub, 0o755), os.Chmod(pub, 0o777), os.Mkdir(empty, 0o555), os.WriteFile(file, []byte(config), 0o600)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command(program, file)
-	cmd.SysProcAttr = tied(true)
-	cmd.Stdin = os.Stderr // where it says what is wrong with its configuration
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // each session is a process
-		_ = cmd.Wait()
-	})
-	await(t, "vsftpd listens", func() bool {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-	return address
 }

@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"cmd/ftplockd":  {"config", "control", "driver", "files", "lock", "lock/journal", "lock/etcd", "reaper", "status"},
 	"status":        {"lock"},
 	"integration":   {},
-	"integration/":  {},
+	"integration/":  {"integration/peers"},
 }
 
 // allowedInTests is what their tests may import beside that.
@@ -56,7 +56,7 @@ var allowedInTests = map[string][]string{
 	"lock/":       {"lock/locktest", "files"},
 	"reaper":      {"lock/locktest"},
 	"driver":      {"lock/locktest", "lock/journal", "reaper", "config"},
-	"integration": {"lock", "lock/locktest"},
+	"integration": {"lock", "lock/locktest", "locksmith", "integration/peers"},
 	"locksmith":   {},
 	"cmd/netlock": {},
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
 func TestPercentileIsTheNearestRank(t *testing.T) {
@@ -282,7 +284,7 @@ func TestAbilities(t *testing.T) {
 	if perSecond(3, 2*time.Second) != 1.5 {
 		t.Error("3 in 2 s are 1.5 per second")
 	}
-	if _, err := connect(context.Background(), &process{address: "127.0.0.1:0"}); err == nil {
+	if _, err := connect(context.Background(), &process{Process: &peers.Process{Address: "127.0.0.1:0"}}); err == nil {
 		t.Error("connected to nobody")
 	}
 }

@@ -29,7 +29,7 @@ type client struct {
 
 // connect connects and logs in.
 func connect(ctx context.Context, p *process) (*client, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.address)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (c *client) greeted(p *process) error {
 			return err
 		}
 	}
-	for _, line := range []string{"USER " + p.user, "PASS " + password} {
+	for _, line := range []string{"USER " + p.User, "PASS " + password} {
 		if err := c.do(line); err != nil {
 			return err
 		}

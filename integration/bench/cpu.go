@@ -18,7 +18,7 @@ type spent map[string]time.Duration
 // spentBy looks at all processes of the server.
 func spentBy(p *process) spent {
 	now := make(spent)
-	for _, pid := range family(p.cmd.Process.Pid) {
+	for _, pid := range family(p.Cmd.Process.Pid) {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is well-formed
 		for _, thread := range threads {
 			if content, err := os.ReadFile(thread + "/schedstat"); err == nil { // else it has ended

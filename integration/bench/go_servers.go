@@ -8,43 +8,46 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
 // ftplockd is this project's server in one of its modes, with its built-in account.
 func (c *contest) ftplockd(m mode) server {
 	return server{name: m.name, able: canFTP, profiled: true, start: func(_ context.Context, tls bool) (*process, error) {
-		dir, root, err := c.work("ftplockd")
+		dir, root, err := peers.Work(c.dir, "ftplockd")
 		if err != nil {
 			return nil, err
 		}
 		config := fmt.Sprintf("listen = [\"127.0.0.1:0\"]\nroot = %q\nstate = %q\n[files]\ndurable = %v\n[locks]\ndirectories = %v\ndurable = %v\n",
 			root, filepath.Join(dir, "state"), m.durableFiles, m.directories, m.durableLocks)
 		if tls {
-			config += fmt.Sprintf("[tls]\nmode = \"optional\"\ncertificate = %q\nkey = %q\n", c.cert.certificate, c.cert.key)
+			config += fmt.Sprintf("[tls]\nmode = \"optional\"\ncertificate = %q\nkey = %q\n", c.cert.Certificate, c.cert.Key)
 		}
 		file := filepath.Join(dir, "ftplockd.toml")
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			return nil, err
 		}
-		p := &process{
-			cmd:  exec.Command(filepath.Join(c.dir, "ftplockd"), "--config", file, "--log-level", "error"),
-			user: account, locks: "/locks", files: "/pub", tls: tls,
+		p := &peers.Process{
+			Cmd:  exec.Command(filepath.Join(c.dir, "ftplockd"), "--config", file, "--log-level", "error"),
+			User: account, Password: password,
 		}
-		p.cmd.Env = append(os.Environ(), "FTPLOCKD_USER="+account, "FTPLOCKD_PASSWORD="+password)
-		return p, p.launchAndRead("ftplockd listens on ")
+		p.Cmd.Env = append(os.Environ(), "FTPLOCKD_USER="+account, "FTPLOCKD_PASSWORD="+password)
+		p, err = p.LaunchAndRead("ftplockd listens on ")
+		return &process{Process: p, locks: "/locks", files: "/pub", tls: tls}, err
 	}}
 }
 
 // bare is ftpserverlib without anything around it.
 func (c *contest) bare() server {
 	return server{name: "ftpserverlib, bare", able: canFTP, start: func(_ context.Context, tls bool) (*process, error) {
-		_, root, err := c.work("bare")
+		_, root, err := peers.Work(c.dir, "bare")
 		if err != nil {
 			return nil, err
 		}
 		args := []string{root}
 		if tls {
-			args = append(args, c.cert.certificate, c.cert.key)
+			args = append(args, c.cert.Certificate, c.cert.Key)
 		}
 		return c.ours(tls, "bare", args...)
 	}}
@@ -57,11 +60,12 @@ func (c *contest) echo() server {
 
 // ours starts a program that ends with its standard input.
 func (c *contest) ours(tls bool, program string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(filepath.Join(c.dir, program), args...), user: account, locks: "/pub", files: "/pub", tls: tls}
-	stdin, err := p.cmd.StdinPipe()
+	p := &peers.Process{Cmd: exec.Command(filepath.Join(c.dir, program), args...), User: account, Password: password}
+	stdin, err := p.Cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	p.stdin = stdin
-	return p, p.launchAndRead("")
+	p.Stdin = stdin
+	p, err = p.LaunchAndRead("")
+	return &process{Process: p, locks: "/pub", files: "/pub", tls: tls}, err
 }

@@ -165,7 +165,7 @@ func measure(ctx context.Context, o options, g group, s server, round int, into 
 		return ctx.Err()
 	}
 	defer func() {
-		err = errors.Join(err, p.stop())
+		err = errors.Join(err, p.Stop())
 		err = errors.Join(err, settle(o.dir))
 	}()
 	for _, row := range g.rows {

@@ -26,7 +26,7 @@ func idleMemory(ctx context.Context, p *process, n int) ([]float64, error) {
 	}
 	first.close()
 	time.Sleep(settling)
-	before, err := memoryOf(p.cmd.Process.Pid)
+	before, err := memoryOf(p.Cmd.Process.Pid)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func idleMemory(ctx context.Context, p *process, n int) ([]float64, error) {
 	}
 	defer all.close()
 	time.Sleep(settling)
-	after, err := memoryOf(p.cmd.Process.Pid)
+	after, err := memoryOf(p.Cmd.Process.Pid)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func watched(p *process, file string, work func() ([]float64, error)) ([]float64
 	data := file + ".data"
 	defer os.Remove(data)
 	// The clock is there in virtual machines, too; 999 Hz, not to be in step with anything.
-	perf := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "-g", "-o", data, "-p", strconv.Itoa(p.cmd.Process.Pid))
+	perf := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "-g", "-o", data, "-p", strconv.Itoa(p.Cmd.Process.Pid))
 	perf.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := perf.Start(); err != nil {
 		return nil, err

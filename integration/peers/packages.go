@@ -1,15 +1,17 @@
 //go:build linux
 
-package main
+package peers
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // installation is where a peer's files are.
@@ -34,7 +36,7 @@ func find(ctx context.Context, program string, packages ...string) (i installati
 	if err != nil {
 		return i, err
 	}
-	i.prefix = filepath.Join(cache, "ftplockd-bench", strings.Join(packages, "+"))
+	i.prefix = filepath.Join(cache, "ftplockd-peers", strings.Join(packages, "+"))
 	libraries, err := filepath.Glob(filepath.Join(i.prefix, "usr/lib/*-linux-gnu"))
 	if err != nil {
 		return i, err
@@ -72,7 +74,11 @@ func unpack(ctx context.Context, dir string, packages []string) error {
 			return err
 		}
 	}
-	return os.Rename(files, dir)
+	err = os.Rename(files, dir)
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
+		return nil // somebody else was quicker
+	}
+	return err
 }
 
 // in runs a command in a directory.

@@ -1,0 +1,230 @@
+//go:build linux
+
+// Package peers runs the FTP servers of others beside ours, for tests and measurements: vsftpd, proftpd and pure-ftpd, from
+// Debian's packages, each with one account that may do everything below /pub.
+//
+// [Find] installs nothing: what is not on the machine is unpacked into the user's cache directory, since the packages
+// conflict with each other. It wants root, and the network once.
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// Names are the servers that Find knows.
+func Names() []string { return []string{"vsftpd", "proftpd", "pure-ftpd"} }
+
+// The account of all but vsftpd, whose anonymous one needs no PAM.
+const account, password = "bench", "bench"
+
+// All peers take passive ports from here, outside the kernel's ephemeral range. Many: proftpd does not take one that was used in the last minute.
+const firstPort, lastPort = 10000, 27999
+
+// Peer is a server that can be started.
+type Peer struct {
+	Name  string
+	start func(place, Certificate) (*Process, error)
+}
+
+// place is what is made for each start: directories and a port.
+type place struct {
+	dir, root, address string
+	port               int
+}
+
+// Find looks for a server and gets it if need be. An error says why it cannot be had.
+func Find(ctx context.Context, name string) (*Peer, error) {
+	p := &Peer{Name: name}
+	switch name {
+	case "vsftpd":
+		i, err := find(ctx, "/usr/sbin/vsftpd", "vsftpd")
+		p.start = i.vsftpd
+		return p, err
+	case "proftpd":
+		i, err := find(ctx, "/usr/sbin/proftpd", "proftpd-core", "proftpd-mod-crypto",
+			"libhashkit2", "libhiredis0.14", "libmemcached11", "libmemcachedutil2", "libpcre2-posix3")
+		p.start = i.proftpd
+		return p, err
+	case "pure-ftpd":
+		i, err := find(ctx, "/usr/sbin/pure-ftpd", "pure-ftpd", "pure-ftpd-common", "libsodium23")
+		p.start = i.pureftpd
+		return p, err
+	}
+	return nil, fmt.Errorf("no server %q is known", name)
+}
+
+// Start starts it, with a tree of its own in a new directory below dir, which everybody must be able to reach: its sessions
+// run as nobody. With a certificate it offers TLS.
+func (p *Peer) Start(dir string, c Certificate) (*Process, error) {
+	at, err := newPlace(dir, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	process, err := p.start(at, c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return process, nil
+}
+
+func newPlace(parent, name string) (at place, err error) {
+	if at.dir, at.root, err = Work(parent, name); err != nil {
+		return at, err
+	}
+	at.address, at.port, err = freePort()
+	return at, err
+}
+
+// process is a program of an installation that is not started.
+func (i installation) process(at place, user, program string, args ...string) *Process {
+	p := &Process{Cmd: exec.Command(i.path(program), args...), Address: at.address, User: user, Password: password, Root: at.root}
+	p.Cmd.Env = i.libraries
+	p.Cmd.Stdin = os.Stderr // where vsftpd says what is wrong with its configuration
+	return p
+}
+
+// vsftpd serves its anonymous account. What makes it slow is off: the log, the sandbox, the second
+// process of each session and their namespaces. sendfile is on, as it is by default. 3DES, its default under TLS, is not used. ftp_username needs a home
+// that exists, though another directory is served.
+func (i installation) vsftpd(at place, c Certificate) (*Process, error) {
+	empty, file := filepath.Join(at.dir, "empty"), filepath.Join(at.dir, "vsftpd.conf")
+	config := fmt.Sprintf(`listen=YES
+listen_address=127.0.0.1
+listen_port=%d
+background=NO
+one_process_model=%s
+isolate=NO
+isolate_network=NO
+seccomp_sandbox=NO
+xferlog_enable=NO
+session_support=NO
+max_clients=0
+max_per_ip=0
+anonymous_enable=YES
+local_enable=NO
+write_enable=YES
+anon_root=%s
+anon_umask=022
+anon_max_rate=0
+anon_mkdir_write_enable=YES
+anon_other_write_enable=YES
+anon_upload_enable=YES
+anon_world_readable_only=NO
+ascii_upload_enable=YES
+ascii_download_enable=YES
+connect_from_port_20=NO
+pasv_min_port=%d
+pasv_max_port=%d
+ftp_username=bin
+nopriv_user=nobody
+secure_chroot_dir=%s
+`, at.port, yes(!c.given()), at.root, firstPort, lastPort, empty) // it has no TLS with one process
+	if c.given() {
+		config += fmt.Sprintf(`ssl_enable=YES
+allow_anon_ssl=YES
+force_anon_logins_ssl=NO
+force_anon_data_ssl=NO
+require_ssl_reuse=NO
+ssl_ciphers=HIGH
+rsa_cert_file=%s
+rsa_private_key_file=%s
+`, c.Certificate, c.Key)
+	}
+	if err := errors.Join(os.Mkdir(empty, 0o555), os.WriteFile(file, []byte(config), 0o600)); err != nil {
+		return nil, err
+	}
+	return i.process(at, "anonymous", "/usr/sbin/vsftpd", file).LaunchAndDial()
+}
+
+func yes(b bool) string {
+	if b {
+		return "YES"
+	}
+	return "NO"
+}
+
+// cheapHash is of the password, quick to compare: the others pay little for their logins, too.
+func cheapHash() (string, error) {
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	return string(hash), err
+}
+
+// proftpd has its account in a file. mod_delay, which slows logins down on purpose, the scoreboard and all logs are off.
+func (i installation) proftpd(at place, c Certificate) (*Process, error) {
+	hash, err := cheapHash()
+	if err != nil {
+		return nil, err
+	}
+	users, file := filepath.Join(at.dir, "users"), filepath.Join(at.dir, "proftpd.conf")
+	config := fmt.Sprintf(`ModulePath %s
+ServerName bench
+ServerType standalone
+DefaultAddress 127.0.0.1
+Port %d
+UseIPv6 off
+UseReverseDNS off
+User nobody
+Group nogroup
+MaxInstances none
+PidFile %s
+ScoreboardFile none
+DelayEngine off
+SystemLog none
+TransferLog none
+WtmpLog off
+RequireValidShell off
+AuthOrder mod_auth_file.c
+AuthUserFile %s
+DefaultRoot %s
+AllowOverwrite on
+TimeoutIdle 600
+PassivePorts %d %d
+UseSendfile on
+`, i.path("/usr/lib/proftpd"), at.port, filepath.Join(at.dir, "pid"), users, at.root, firstPort, lastPort)
+	if c.given() {
+		config += fmt.Sprintf(`LoadModule mod_tls.c
+TLSEngine on
+TLSRequired off
+TLSECCertificateFile %s
+TLSECCertificateKeyFile %s
+TLSOptions NoSessionReuseRequired
+TLSVerifyClient off
+`, c.Certificate, c.Key)
+	}
+	line := fmt.Sprintf("%s:%s:65534:65534::%s:/bin/false\n", account, hash, at.root)
+	if err := errors.Join(os.WriteFile(users, []byte(line), 0o600), os.WriteFile(file, []byte(config), 0o600)); err != nil {
+		return nil, err
+	}
+	return i.process(at, account, "/usr/sbin/proftpd", "--nodaemon", "--quiet", "--config", file).LaunchAndDial()
+}
+
+// pureftpd has its account in a PureDB. No names are looked up (-H), nothing is logged (-f none).
+func (i installation) pureftpd(at place, c Certificate) (*Process, error) {
+	hash, err := cheapHash()
+	if err != nil {
+		return nil, err
+	}
+	users, database := filepath.Join(at.dir, "users"), filepath.Join(at.dir, "users.pdb")
+	line := fmt.Sprintf("%s:%s:65534:65534::%s/./::::::::::::\n", account, hash, at.root)
+	if err := os.WriteFile(users, []byte(line), 0o600); err != nil {
+		return nil, err
+	}
+	if err := in(context.Background(), at.dir, i.path("/usr/bin/pure-pw"), "mkdb", database, "-f", users); err != nil {
+		return nil, err
+	}
+	args := []string{
+		"-4", "-S", fmt.Sprintf("127.0.0.1,%d", at.port), "-H", "-E", "-f", "none", "-l", "puredb:" + database,
+		"-c", "20000", "-C", "20000", "-I", "60", "-p", fmt.Sprintf("%d:%d", firstPort, lastPort), "-g", filepath.Join(at.dir, "pid"),
+	}
+	if c.given() {
+		args = append(args, "-Y", "1", "-2", c.Both)
+	}
+	return i.process(at, account, "/usr/sbin/pure-ftpd", args...).LaunchAndDial()
+}

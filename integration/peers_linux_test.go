@@ -1,0 +1,64 @@
+package integration
+
+import (
+	"os"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/peers"
+)
+
+// startPeer starts another FTP server, which is stopped at the end of the test.
+func startPeer(t testing.TB, name string, tls bool) *peers.Process {
+	t.Helper()
+	peer, err := peers.Find(t.Context(), name)
+	if err != nil {
+		missing(t, name+": "+err.Error())
+	}
+	dir, err := os.MkdirTemp("", "ftplockd-peer-") // all above it must be open to the account that serves, as t.TempDir is not
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var cert peers.Certificate
+	if tls {
+		if cert, err = peers.MakeCertificate(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running, err := peer.Start(dir, cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := running.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return running
+}
+
+func TestThePeersAreThere(t *testing.T) {
+	t.Parallel()
+	for _, name := range peers.Names() {
+		for _, tls := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				p := startPeer(t, name, tls)
+				c, greeting, err := connect(p.Address)
+				if err != nil || greeting.code != 220 {
+					t.Fatal(greeting, err)
+				}
+				defer c.conn.Close()
+				c.t = t
+				c.want(331, "USER "+p.User)
+				c.want(230, "PASS "+p.Password)
+				c.want(257, "MKD /pub/x_lock")
+				c.want(550, "MKD /pub/x_lock")
+				c.want(250, "RMD /pub/x_lock")
+			})
+		}
+	}
+}
