@@ -7,10 +7,14 @@ import (
 	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
-// startPeer starts another FTP server, which is stopped at the end of the test.
+// startPeer starts another FTP server, which is stopped at the end of the test. It is downloaded only where all clients and
+// servers must be there.
 func startPeer(t testing.TB, name string, tls bool) *peers.Process {
 	t.Helper()
-	peer, err := peers.Find(t.Context(), name)
+	peer, err := peers.Find(name)
+	if err != nil && os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
+		peer, err = peers.Get(t.Context(), name)
+	}
 	if err != nil {
 		missing(t, name+": "+err.Error())
 	}

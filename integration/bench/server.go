@@ -60,7 +60,7 @@ func newContest(ctx context.Context, dir string) (_ *contest, notes []string, er
 		}
 	}
 	for _, name := range peers.Names() {
-		peer, err := peers.Find(ctx, name)
+		peer, err := peers.Get(ctx, name)
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("%s is missing: %v", name, err))
 			continue

@@ -23,9 +23,8 @@ type installation struct {
 // path returns where a file of the package is.
 func (i installation) path(file string) string { return filepath.Join(i.prefix, file) }
 
-// find looks for a program that is installed. Else it downloads the Debian packages, which may conflict with each
-// other or with what is installed, and unpacks them below the user's cache directory, where the next run finds them.
-func find(ctx context.Context, program string, packages ...string) (i installation, err error) {
+// find looks for a program that is installed, or was unpacked before.
+func find(program string, packages []string) (i installation, err error) {
 	if os.Getuid() != 0 {
 		return i, errors.New("it needs root")
 	}
@@ -37,18 +36,27 @@ func find(ctx context.Context, program string, packages ...string) (i installati
 		return i, err
 	}
 	i.prefix = filepath.Join(cache, "ftplockd-peers", strings.Join(packages, "+"))
-	libraries, err := filepath.Glob(filepath.Join(i.prefix, "usr/lib/*-linux-gnu"))
-	if err != nil {
-		return i, err
-	}
 	if !isProgram(i.path(program)) {
-		if err := unpack(ctx, i.prefix, packages); err != nil {
-			return i, err
-		}
-		libraries, err = filepath.Glob(filepath.Join(i.prefix, "usr/lib/*-linux-gnu"))
+		return i, errMissing
 	}
+	libraries, err := filepath.Glob(filepath.Join(i.prefix, "usr/lib/*-linux-gnu"))
 	i.libraries = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
 	return i, err
+}
+
+var errMissing = errors.New("it is not installed")
+
+// get finds a program, or downloads the Debian packages, which may conflict with each other or with what is installed, and
+// unpacks them below the user's cache directory.
+func get(ctx context.Context, program string, packages []string) (installation, error) {
+	i, err := find(program, packages)
+	if !errors.Is(err, errMissing) {
+		return i, err
+	}
+	if err := unpack(ctx, i.prefix, packages); err != nil {
+		return i, err
+	}
+	return find(program, packages)
 }
 
 // unpack puts the packages into a new directory, whole or not at all.

@@ -3,8 +3,8 @@
 // Package peers runs the FTP servers of others beside ours, for tests and measurements: vsftpd, proftpd and pure-ftpd, from
 // Debian's packages, each with one account that may do everything below /pub.
 //
-// [Find] installs nothing: what is not on the machine is unpacked into the user's cache directory, since the packages
-// conflict with each other. It wants root, and the network once.
+// [Get] installs nothing: what is not on the machine is downloaded and unpacked into the user's cache directory, since the
+// packages conflict with each other. [Find] does not even do that. The servers want root.
 package peers
 
 import (
@@ -18,7 +18,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Names are the servers that Find knows.
+// Names are the servers that are known.
 func Names() []string { return []string{"vsftpd", "proftpd", "pure-ftpd"} }
 
 // The account of all but vsftpd, whose anonymous one needs no PAM.
@@ -39,25 +39,46 @@ type place struct {
 	port               int
 }
 
-// Find looks for a server and gets it if need be. An error says why it cannot be had.
-func Find(ctx context.Context, name string) (*Peer, error) {
-	p := &Peer{Name: name}
+// software is where a server comes from.
+type software struct {
+	program  string
+	packages []string
+	start    func(installation, place, Certificate) (*Process, error)
+}
+
+func known(name string) (software, error) {
 	switch name {
 	case "vsftpd":
-		i, err := find(ctx, "/usr/sbin/vsftpd", "vsftpd")
-		p.start = i.vsftpd
-		return p, err
+		return software{"/usr/sbin/vsftpd", []string{"vsftpd"}, installation.vsftpd}, nil
 	case "proftpd":
-		i, err := find(ctx, "/usr/sbin/proftpd", "proftpd-core", "proftpd-mod-crypto",
-			"libhashkit2", "libhiredis0.14", "libmemcached11", "libmemcachedutil2", "libpcre2-posix3")
-		p.start = i.proftpd
-		return p, err
+		return software{"/usr/sbin/proftpd", []string{"proftpd-core", "proftpd-mod-crypto",
+			"libhashkit2", "libhiredis0.14", "libmemcached11", "libmemcachedutil2", "libpcre2-posix3"}, installation.proftpd}, nil
 	case "pure-ftpd":
-		i, err := find(ctx, "/usr/sbin/pure-ftpd", "pure-ftpd", "pure-ftpd-common", "libsodium23")
-		p.start = i.pureftpd
-		return p, err
+		return software{"/usr/sbin/pure-ftpd", []string{"pure-ftpd", "pure-ftpd-common", "libsodium23"}, installation.pureftpd}, nil
 	}
-	return nil, fmt.Errorf("no server %q is known", name)
+	return software{}, fmt.Errorf("no server %q is known", name)
+}
+
+// Find looks for a server that is installed or was unpacked before. An error says why it cannot be had.
+func Find(name string) (*Peer, error) {
+	return have(name, find)
+}
+
+// Get looks for a server, and downloads and unpacks it if need be.
+func Get(ctx context.Context, name string) (*Peer, error) {
+	return have(name, func(program string, packages []string) (installation, error) { return get(ctx, program, packages) })
+}
+
+func have(name string, how func(string, []string) (installation, error)) (*Peer, error) {
+	s, err := known(name)
+	if err != nil {
+		return nil, err
+	}
+	i, err := how(s.program, s.packages)
+	if err != nil {
+		return nil, err
+	}
+	return &Peer{Name: name, start: func(at place, c Certificate) (*Process, error) { return s.start(i, at, c) }}, nil
 }
 
 // Start starts it, with a tree of its own in a new directory below dir, which everybody must be able to reach: its sessions
