@@ -139,9 +139,11 @@ func (s *session) restCommand(cmd control.Command) control.Decision {
 	return reply(350, "the next transfer begins at "+strconv.FormatInt(n, 10))
 }
 
-// feat is FEAT (RFC 2389).
+// feat is FEAT (RFC 2389). "STOR STAGED" says that a file is published by one rename when its upload is complete, so that a client need
+// not do that itself; the lines with SITE tell of the commands for locks.
 func (s *session) feat(control.Command) control.Decision {
-	lines := []string{"CLNT", "COMB", "EPRT", "EPSV", "MDTM", "MFMT", s.facts.feature(), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL"}
+	lines := []string{"CLNT", "COMB", "EPRT", "EPSV", "MDTM", "MFMT", s.facts.feature(), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL",
+		"SITE LOCK", "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
 	if s.server.tls != nil {
 		lines = append(lines, "AUTH TLS", "PBSZ", "PROT")
 	}

@@ -278,6 +278,21 @@ func (s *Server) Sweep(context.Context) error {
 	return errors.Join(s.sweepStages(), s.sweepNotes())
 }
 
+// Ended removes the notes of holds that have ended by themselves, and what they prepared: it keeps files open, and need not
+// wait for Sweep.
+func (s *Server) Ended(all []lock.Ended) {
+	for _, e := range all {
+		s.dropHold(e.Name, e.Hold.Token)
+	}
+}
+
+// dropHold removes the notes of a hold that has ended, and what it prepared.
+func (s *Server) dropHold(n lock.Name, token lock.Token) {
+	if err := errors.Join(s.stages.drop(token), s.notes.drop(token)); err != nil {
+		s.log.Warn("could not remove the notes of a lock", "name", string(n), "token", token, "err", err)
+	}
+}
+
 func (s *Server) sweepNotes() error {
 	return s.notes.sweep(func() map[lock.Token]bool {
 		standing := make(map[lock.Token]bool)
@@ -297,9 +312,7 @@ func (s *Server) dropNotes(n lock.Name, holds []lock.Hold) {
 		if slices.ContainsFunc(now.Holds, func(other lock.Hold) bool { return other.Token == h.Token }) {
 			continue
 		}
-		if err := errors.Join(s.stages.drop(h.Token), s.notes.drop(h.Token)); err != nil {
-			s.log.Warn("could not remove the notes of a lock", "name", string(n), "token", h.Token, "err", err)
-		}
+		s.dropHold(n, h.Token)
 	}
 }
 

@@ -205,7 +205,7 @@ func (s *server) listeners() int {
 // pass lets time go by, and ends the locks whose time is over.
 func (s *server) pass(d time.Duration) {
 	s.clock.Advance(d)
-	s.table.Expire(context.Background())
+	s.driver.Ended(s.table.Expire(context.Background()))
 }
 
 // until waits for what no reply tells.

@@ -201,7 +201,7 @@ func TestFeatAndHelp(t *testing.T) {
 	s := start(t, secure)
 	c := s.dial()
 	feat := c.ask("FEAT")
-	for _, want := range []string{"AUTH TLS", "EPRT", "EPSV", "MDTM", "MFMT", "MLST type*;size*;", "PBSZ", "PROT", "REST STREAM", "SIZE", "TVFS", "UTF8", "HASH SHA-256*;"} {
+	for _, want := range []string{"AUTH TLS", "EPRT", "EPSV", "MDTM", "MFMT", "MLST type*;size*;", "PBSZ", "PROT", "REST STREAM", "SIZE", "TVFS", "UTF8", "HASH SHA-256*;", "SITE LOCK\n", "SITE LOCKS", "SITE WAIT", "STOR STAGED"} {
 		if !strings.Contains(feat, "\n "+want) {
 			t.Errorf("FEAT does not tell of %s: %s", want, feat)
 		}

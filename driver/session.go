@@ -234,6 +234,12 @@ func (s *session) closeLocks(c *client) {
 	if err := c.locks.Close(ctx); err != nil && !errors.Is(err, lock.ErrClosed) {
 		s.log.Error("could not end the locks of a session", "err", err)
 	}
+	if s.server.stages.count.Load() == 0 {
+		return
+	}
+	if err := s.server.sweepStages(); err != nil { // what its end has ended may have prepared changes
+		s.log.Warn("could not drop what was prepared", "err", err)
+	}
 }
 
 // address is the client's IP address without port and zone.

@@ -175,8 +175,10 @@ func TestWhatIsNotGivenBackIsThrownAway(t *testing.T) {
 			c.sees(wholeOld)
 			other := s.as("other")
 			other.want("MKD /locks/x", "257 *")
-			if err := s.driver.Sweep(t.Context()); err != nil {
-				t.Error(err)
+			if how == "broken by the host" {
+				if err := s.driver.Sweep(t.Context()); err != nil {
+					t.Error(err)
+				}
 			}
 			other.want("RMD /locks/x", "250 *")
 			s.wantContent("/data/x/a", "old a")
@@ -220,9 +222,6 @@ func TestADisconnectThatEndsTheLockThrowsAway(t *testing.T) {
 	c.store("/gdata/f", "new")
 	c.reset()
 	s.alone()
-	if err := s.driver.Sweep(t.Context()); err != nil {
-		t.Error(err)
-	}
 	s.wantContent("/gdata/f", "old")
 }
 

@@ -50,6 +50,8 @@ const (
 type Reaper struct {
 	Table   Table
 	Sweeper Sweeper      // nil: nothing is swept
+	// Ended is told, if it is set, what Expire has ended, in the goroutine that ends locks: the next ones wait for it.
+	Ended func([]lock.Ended)
 	Log     *slog.Logger // nil: nothing is logged
 }
 
@@ -78,7 +80,9 @@ func (r *Reaper) reap(ctx context.Context) {
 		case <-timer.C:
 		case <-r.Table.Changed():
 		}
-		r.Table.Expire(ctx)
+		if ended := r.Table.Expire(ctx); len(ended) > 0 && r.Ended != nil {
+			r.Ended(ended)
+		}
 		if in, ok := r.Table.NextExpiry(); ok {
 			timer.Reset(min(in, recheck))
 		} else {

@@ -90,6 +90,10 @@ func (s *server) serveBreak(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusConflict)
+	default:
+		if err := s.driver.Sweep(r.Context()); err != nil { // notes, and changes that wait for the release
+			s.log.Warn("left-overs of the lock not swept", "err", err)
+		}
 	}
 }
 

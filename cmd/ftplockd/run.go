@@ -268,7 +268,7 @@ func (s *server) start() {
 			}
 		})
 	}
-	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver}, Log: s.log}
+	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver}, Ended: s.driver.Ended, Log: s.log}
 	run("watching the served tree", func() error { return s.table.Run(ctx) })
 	run("reaping", func() error { return reap.Run(ctx) })
 	run("serving", func() error { return s.driver.Serve(s.listener) })
