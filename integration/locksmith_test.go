@@ -1,0 +1,450 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/locksmith"
+)
+
+// host is a server that locks are held on.
+type host struct {
+	server locksmith.Server
+	dir    string // where locks and files are made
+	root   string // what clients see as "/", on this machine
+	tokens bool   // it is ftplockd
+}
+
+func (h host) lock(name string) locksmith.Options {
+	return locksmith.Options{
+		Server: h.server, Path: h.dir + "/" + name,
+		Wait: 20 * time.Second, Poll: 20 * time.Millisecond, Keepalive: 50 * time.Millisecond, Check: 50 * time.Millisecond,
+	}
+}
+
+func (h host) disk(name string) string { return filepath.Join(h.root, h.dir, name) }
+
+// onEach runs a test on ftplockd and on each server of others that is there, in the clear.
+func onEach(t *testing.T, run func(t *testing.T, h host)) {
+	t.Run("ftplockd", func(t *testing.T) {
+		t.Parallel()
+		run(t, ours(t, startServer(t, defaults)))
+	})
+	for name, start := range others() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, start(t, false))
+		})
+	}
+}
+
+func ours(t *testing.T, s *server) host {
+	t.Helper()
+	return host{
+		server: locksmith.Server{Address: s.v4, User: account, Password: password, Timeout: 10 * time.Second},
+		dir:    "/locks", root: s.root, tokens: true,
+	}
+}
+
+func acquire(t *testing.T, o locksmith.Options) *locksmith.Lock {
+	t.Helper()
+	l, err := locksmith.Acquire(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Release(context.Background()) })
+	return l
+}
+
+func release(t *testing.T, l *locksmith.Lock) {
+	t.Helper()
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLocksmithAcquiresAndReleases(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h host) {
+		l := acquire(t, h.lock("a"))
+		if l.Path() != h.dir+"/a" || (l.Token() != 0) != h.tokens || l.Expires().IsZero() == h.tokens {
+			t.Errorf("path %q, token %d, expires %v", l.Path(), l.Token(), l.Expires())
+		}
+		if _, err := os.Stat(h.disk("a")); err != nil {
+			t.Error(err)
+		}
+		once := h.lock("a")
+		once.Wait = -1
+		_, err := locksmith.Acquire(t.Context(), once)
+		held, ok := errors.AsType[*locksmith.HeldError](err)
+		if !ok || !errors.Is(err, locksmith.ErrHeld) || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("a second one got %v", err)
+		}
+		if h.tokens && held.Refusal.Holder != account+"@127.0.0.1" {
+			t.Errorf("the holder is %q", held.Refusal.Holder)
+		}
+		release(t, l)
+		if _, err := os.Stat(h.disk("a")); err == nil {
+			t.Error("the directory is still there")
+		}
+		release(t, acquire(t, once))
+	})
+}
+
+func TestLocksmithHasOneHolderAtATime(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h host) {
+		var inside, turns atomic.Int32
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 2 {
+					l, err := locksmith.Acquire(t.Context(), h.lock("contended"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n := inside.Add(1); n != 1 {
+						t.Errorf("%d holders", n)
+					}
+					turns.Add(1)
+					inside.Add(-1)
+					if err := l.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := turns.Load(); n != 16 {
+			t.Errorf("%d turns, not 16", n)
+		}
+	})
+}
+
+func TestLocksmithSeesThatItsLockIsLost(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h host) {
+		l := acquire(t, h.lock("a"))
+		if err := os.Remove(h.disk("a")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-l.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("not noticed")
+		}
+		if err := l.Err(); !errors.Is(err, locksmith.ErrLost) {
+			t.Errorf("lost with %v", err)
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
+			t.Errorf("given back with %v", err)
+		}
+	})
+}
+
+func TestLocksmithDoesNotGiveBackWhatAnotherHolds(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h host) {
+		o := h.lock("a")
+		o.Keepalive, o.Check = time.Hour, time.Hour // Release is the first to look
+		l := acquire(t, o)
+		if err := os.Remove(h.disk("a")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(h.disk("a"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		past := time.Now().Add(-5 * time.Minute) // vsftpd shows minutes
+		if err := os.Chtimes(h.disk("a"), past, past); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
+			t.Errorf("given back with %v", err)
+		}
+		if _, err := os.Stat(h.disk("a")); err != nil {
+			t.Errorf("the other's directory: %v", err)
+		}
+	})
+}
+
+func TestLocksmithPutsAndGets(t *testing.T) {
+	t.Parallel()
+	onEach(t, putsAndGets)
+}
+
+func putsAndGets(t *testing.T, h host) {
+	o := h.lock("a")
+	name := "/phone.tsv"
+	if !h.tokens {
+		name = h.dir + name
+	}
+	onDisk := filepath.Join(h.root, name)
+	l := acquire(t, o)
+	content := bytes.Repeat([]byte("0123456789\n"), 20000)
+	for i, size := range []int64{int64(len(content)), -1} {
+		sent := content[i:] // the second replaces the first
+		if size >= 0 {
+			size = int64(len(sent))
+		}
+		if err := l.Put(t.Context(), name, bytes.NewReader(sent), size); err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		n, err := l.Get(t.Context(), name, &got)
+		if err != nil || n != int64(len(sent)) || !bytes.Equal(got.Bytes(), sent) {
+			t.Fatalf("got %d bytes and %v", n, err)
+		}
+	}
+	content = content[1:]
+	failing := io.MultiReader(bytes.NewReader(content[:100000]), &failingReader{})
+	for _, broken := range []struct {
+		r    io.Reader
+		size int64
+	}{{failing, -1}, {bytes.NewReader(content[:5]), 10}, {bytes.NewReader(content), 10}} {
+		if err := l.Put(t.Context(), name, broken.r, broken.size); err == nil {
+			t.Error("a broken Put succeeded")
+		}
+		if now, err := os.ReadFile(onDisk); err != nil || !bytes.Equal(now, content) {
+			t.Errorf("after a broken Put there are %d bytes, %v", len(now), err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(onDisk), "*.part")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if _, err := l.Get(t.Context(), name+"x", io.Discard); !errors.Is(err, locksmith.ErrRefused) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if err := l.Put(t.Context(), name+".empty", strings.NewReader(""), 0); err != nil {
+		t.Error(err)
+	}
+	release(t, l)
+	if err := l.Put(t.Context(), name, strings.NewReader("late"), 4); !errors.Is(err, locksmith.ErrLost) {
+		t.Errorf("a Put after Release: %v", err)
+	}
+}
+
+type failingReader struct{}
+
+var errFailing = errors.New("the reader failed")
+
+func (*failingReader) Read([]byte) (int, error) { return 0, errFailing }
+
+func TestLocksmithInActiveMode(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h host) {
+		h.server.Active = true
+		putsAndGets(t, h)
+	})
+}
+
+func TestLocksmithOverTLS(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, h host) {
+		h.server.Config = &tls.Config{InsecureSkipVerify: true}
+		h.server.TLS = locksmith.TLSExplicit
+		putsAndGets(t, h)
+		h.server.Active = true
+		putsAndGets(t, h)
+	}
+	t.Run("ftplockd", func(t *testing.T) {
+		t.Parallel()
+		h := ours(t, startServer(t, defaults+tlsTables(t, t.TempDir(), "localhost")))
+		run(t, h)
+		h.server.TLS, h.server.Config = locksmith.TLSExplicit, nil
+		if _, err := locksmith.Dial(t.Context(), h.server); !errors.Is(err, locksmith.ErrTLS) {
+			t.Errorf("an unknown certificate: %v", err)
+		}
+	})
+	for name, start := range others() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, start(t, true))
+		})
+	}
+}
+
+func TestLocksmithOverIPv6(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	h := ours(t, s)
+	h.server.Address = s.v6
+	putsAndGets(t, h)
+	h.server.Active = true
+	putsAndGets(t, h)
+}
+
+func TestLocksmithSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	for name, c := range map[string]struct {
+		change func(*locksmith.Options)
+		want   error
+	}{
+		"the password":          {func(o *locksmith.Options) { o.Server.Password = "wrong" }, locksmith.ErrLogin},
+		"TLS on none":           {func(o *locksmith.Options) { o.Server.TLS = locksmith.TLSExplicit }, locksmith.ErrTLS},
+		"no such host":          {func(o *locksmith.Options) { o.Server.Address = "nowhere.invalid" }, locksmith.ErrUnreachable},
+		"nobody listens":        {func(o *locksmith.Options) { o.Server.Address = "127.0.0.1:1" }, locksmith.ErrUnreachable},
+		"no directory above it": {func(o *locksmith.Options) { o.Path = "/nowhere/phone_lock" }, locksmith.ErrRefused},
+		"no such start":         {func(o *locksmith.Options) { o.Server.Dir = "/nowhere" }, locksmith.ErrRefused},
+		"alone, not shared":     {func(o *locksmith.Options) { o.Shared = true }, locksmith.ErrRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := ours(t, s).lock(strings.ReplaceAll(name, " ", "-"))
+			c.change(&o)
+			l, err := locksmith.Acquire(t.Context(), o)
+			if err == nil {
+				release(t, l)
+			}
+			if !errors.Is(err, c.want) || strings.Contains(fmt.Sprint(err), "\n") {
+				t.Errorf("%v", err)
+			}
+			if s.exists("locks/" + filepath.Base(o.Path)) {
+				t.Error("it has left a lock behind")
+			}
+		})
+	}
+}
+
+func TestLocksmithWaitsItsTurnAndTellsForWhom(t *testing.T) {
+	t.Parallel()
+	h := ours(t, startServer(t, defaults))
+	first := acquire(t, h.lock("a"))
+	told := make(chan locksmith.Refusal, 10)
+	o := h.lock("a")
+	o.Poll = time.Hour // it does not poll
+	o.Waiting = func(r locksmith.Refusal) { told <- r }
+	go func() {
+		<-told
+		_ = first.Release(context.Background())
+	}()
+	release(t, acquire(t, o))
+
+	second := acquire(t, h.lock("a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Waiting = func(r locksmith.Refusal) { time.AfterFunc(50*time.Millisecond, cancel) }
+	if _, err := locksmith.Acquire(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of ctx: %v", err)
+	}
+	release(t, second)
+	c, err := locksmith.Dial(t.Context(), h.server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if i, err := c.Info(t.Context(), "/locks/a"); err != nil || i.Held || i.Waiting > 0 {
+		t.Errorf("what is left: %+v, %v", i, err)
+	}
+}
+
+func TestLocksmithKeepsItsLockOverARestart(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, defaults)
+	s.start()
+	// The port is another one after a restart, so the locksmith goes through one that stays.
+	h := ours(t, s)
+	var target atomic.Value
+	target.Store(s.v4)
+	h.server.Address = forwarded(t, func() string { return target.Load().(string) })
+	l := acquire(t, h.lock("a"))
+	before := l.Token()
+	s.kill()
+	s.start()
+	target.Store(s.v4)
+	await(t, "the lock is taken up under a new token", func() bool { return l.Token() > before })
+	if err := l.Err(); err != nil {
+		t.Error(err)
+	}
+	release(t, l)
+	if s.exists("locks/a") {
+		t.Error("the lock still stands")
+	}
+}
+
+// forwarded is an address from which every connection leads on to where target says at that moment.
+func forwarded(t *testing.T, target func() string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	forward := func(from net.Conn) {
+		defer from.Close()
+		to, err := net.Dial("tcp", target())
+		if err != nil {
+			return
+		}
+		defer to.Close()
+		all.Go(func() {
+			_, _ = io.Copy(to, from)
+			_ = to.Close()
+		})
+		_, _ = io.Copy(from, to)
+	}
+	all.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { forward(from) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+	return l.Addr().String()
+}
+
+func TestLocksmithLooks(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h host) {
+		if err := os.MkdirAll(h.disk("group"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(h.disk("group"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		c, err := locksmith.Dial(t.Context(), h.server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i, err := c.Info(t.Context(), h.dir+"/group/a"); err != nil || i.Held {
+			t.Errorf("nobody holds it: %+v, %v", i, err)
+		}
+		l := acquire(t, h.lock("group/a"))
+		i, err := c.Info(t.Context(), h.dir+"/group/a")
+		if err != nil || !i.Held || h.tokens && (len(i.Holders) != 1 || i.Holders[0].Token != l.Token()) {
+			t.Errorf("%+v, %v", i, err)
+		}
+		all, err := c.List(t.Context(), h.dir+"/group")
+		if err != nil || len(all) != 1 || all[0].Path != h.dir+"/group/a" {
+			t.Errorf("%+v, %v", all, err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := c.WaitGroup(short, h.dir+"/group", 10*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waited for a group with a member: %v", err)
+		}
+		release(t, l)
+		if err := c.WaitGroup(t.Context(), h.dir+"/group", 10*time.Millisecond); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+package locksmith
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	grant42   = "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 6m0s\n"
+	heldByBob = "< 550 /a: held by bob@10.0.0.5 for 12s, expires in 5m48s\n"
+	giveBack  = "> RMD /a\n< 250 /a released\n" + bye
+)
+
+func TestAcquireAndRelease(t *testing.T) {
+	inBubble(t, []string{asLocks() + grant42 + giveBack}, func(t *testing.T, s *scripted) {
+		l := mustAcquire(t, s.options())
+		if l.Path() != "/a" || l.Token() != 42 || time.Until(l.Expires()) != 6*time.Minute || l.Err() != nil {
+			t.Errorf("%q, %d, %v, %v", l.Path(), l.Token(), time.Until(l.Expires()), l.Err())
+		}
+		for range 2 {
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		<-l.Done()
+		if l.Err() != nil {
+			t.Error(l.Err())
+		}
+	})
+}
+
+func TestAnAcquireIs(t *testing.T) {
+	canceled := errors.New("canceled by the test")
+	for name, c := range map[string]struct {
+		scripts []string
+		wait    time.Duration
+		cancel  time.Duration // after so long
+		timeout time.Duration
+		shared  bool
+		want    error // nil: the lock is held, and released
+		says    string
+		also    error
+		took    time.Duration // at most
+	}{
+		"refused with the holder's name": {
+			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob + bye},
+			wait:    -1, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s",
+		},
+		"waited for at the server, in slices": {
+			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
+				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n! 20s\n< 550 /a: waited 20s: held by bob@10.0.0.5 for 32s, never expires; place 1 of 2 in the queue\n" +
+				"> MKD /a\n! 7s\n< 257 \"/a\" locked, token 43, never expires\n> SITE WAIT 0\n< 200 ok\n" + giveBack},
+			took: 27 * time.Second,
+		},
+		"waited for longer than the timeout of a command": {
+			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
+				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n! 19s\n< 257 \"/a\" locked, token 43, never expires\n> SITE WAIT 0\n< 200 ok\n" + giveBack},
+			timeout: 2 * time.Second,
+		},
+		"given up when Wait is over, with the waiting withdrawn": {
+			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
+				"> SITE WAIT 5\n< 200 ok\n> MKD /a\n> NOOP\n< 550 /a: not waited for any longer\n< 200 OK\n" + bye},
+			wait: 5 * time.Second, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s; waited 5s", took: 5 * time.Second,
+		},
+		"kept when it is granted as Wait ends": {
+			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
+				"> SITE WAIT 5\n< 200 ok\n> MKD /a\n> NOOP\n< 257 \"/a\" locked, token 43, never expires\n< 200 OK\n> SITE WAIT 0\n< 200 ok\n" + giveBack},
+			wait: 5 * time.Second,
+		},
+		"given back when it is granted as ctx ends": {
+			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
+				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n> NOOP\n< 257 \"/a\" locked, token 43, never expires\n< 200 OK\n" + giveBack},
+			cancel: 3 * time.Second, want: canceled, says: canceled.Error(), took: 3 * time.Second,
+		},
+		"withdrawn when ctx ends": {
+			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
+				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n> NOOP\n< 550 /a: not waited for any longer\n< 200 OK\n" + bye},
+			cancel: 3 * time.Second, want: canceled, says: canceled.Error(), took: 3 * time.Second,
+		},
+		"found again after a lost reply": {
+			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + giveBack},
+		},
+		"found again after a lost reply to the only try": {
+			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + giveBack},
+			wait:    -1,
+		},
+		"given back after a lost reply, when ctx has ended": {
+			scripts: []string{asLocks() + "> MKD /a\nhang", asLocks() + grant42 + giveBack},
+			cancel:  time.Second, want: canceled, says: canceled.Error(), took: 10 * time.Second,
+		},
+		"not known when the server is gone after a lost reply": {
+			scripts: []string{asLocks() + "> MKD /a\ndrop"},
+			wait:    -1, want: ErrUnknown, took: 31 * time.Second,
+		},
+		"not known when the server is gone after a lost reply, and ctx has ended": {
+			scripts: []string{asLocks() + "> MKD /a\nhang"},
+			cancel:  time.Second, want: ErrUnknown, also: canceled, took: 40 * time.Second,
+		},
+		"found again after the server could not tell": {
+			scripts: []string{asLocks() + "> MKD /a\n< 451 /a: the server cannot tell whether that happened; look before you try again\n", asLocks() + grant42 + giveBack},
+		},
+		"found again where a full server lost the connection": {
+			scripts: []string{asLocks() + "> MKD /a\n< 421 shutting down\n", "< 421 too many\n", asLocks() + grant42 + giveBack},
+		},
+		"refused for good by a deadlock": {
+			scripts: []string{asLocks() + "> MKD /a\n< 550 /a: deadlock: /a is held by bob@10.0.0.5, who waits for /b, which is yours\n" + bye},
+			want:    ErrRefused, says: "refused: /a: deadlock: /a is held by bob@10.0.0.5, who waits for /b, which is yours",
+		},
+		"refused for good without a directory": {
+			scripts: []string{asLocks() + "> MKD /a\n< 550 /a: no such directory to make it in\n" + bye},
+			want:    ErrRefused, says: "refused: /a: no such directory to make it in",
+		},
+		"given back when it is not shared as it should be": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@1 for 0s, expires in 6m0s, token 42\n< 211 End\n" + giveBack},
+			shared:  true, want: ErrRefused,
+		},
+		"kept when it is shared": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  shared by bob@1 for 2s, expires in 6m0s, token 40\n<  shared by me@1 for 0s, expires in 6m0s, token 42\n< 211 End\n" + giveBack},
+			shared:  true,
+		},
+		"refused to be shared where nothing is known of that": {
+			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n" + giveBack},
+			shared:  true, want: ErrRefused,
+		},
+		"polled where the server cannot wait": {
+			scripts: []string{asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" +
+				"> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack},
+			took: 5 * time.Second,
+		},
+		"held by somebody there, since its directory was made": {
+			scripts: []string{asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
+			wait:    -1, want: ErrHeld, says: "/a: held by somebody for 2s",
+		},
+		"refused for good where nothing is in the way": {
+			scripts: []string{strings.Replace(asOthers()+strings.Repeat("> MKD /a\n< 550 Permission denied\n> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> CWD /a\n< 550 no\n", 3), "> PASV", "> EPSV\n< 500 no\n> PASV", 1) + bye},
+			wait:    -1, want: ErrRefused, says: "refused: /a: the server said 550 Permission denied, though nothing is there", took: time.Second,
+		},
+		"not taken to be ours there after a lost reply": {
+			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
+			wait:    -1, want: ErrHeld, also: ErrUnknown,
+		},
+		"left nothing of where it was refused after a lost reply": {
+			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack},
+		},
+		"a wrong password": {
+			scripts: []string{"< 220 ready\n> USER me\n< 331 password\n> PASS pw\n< 530 no\n"},
+			want:    ErrLogin, says: "login refused: me at 10.0.0.1:21: the server said 530 no",
+		},
+		"an account that is refused at once": {
+			scripts: []string{"< 220 ready\n> USER me\n< 530 never\n"},
+			want:    ErrLogin, says: "login refused: me at 10.0.0.1:21: the server said 530 never",
+		},
+		"a server that is full": {
+			scripts: []string{"< 421 too many users\n"},
+			want:    ErrUnreachable,
+		},
+		"a server that says nothing": {
+			scripts: []string{"hang"}, want: ErrUnreachable, says: "no FTP server answers there: 10.0.0.1:21: reading a reply: no answer in time", took: 30 * time.Second,
+		},
+		"a server that falls silent at login": {
+			scripts: []string{"< 220 ready\n> USER me\nhang"}, want: ErrUnreachable, took: 30 * time.Second,
+		},
+		"a server that is none of FTP": {
+			scripts: []string{"< HTTP/1.1 400 Bad Request\n"}, want: ErrUnreachable,
+		},
+		"a server that nobody reaches": {want: ErrUnreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
+				began := time.Now()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if c.cancel > 0 {
+					defer time.AfterFunc(c.cancel, func() { cancel(canceled) }).Stop()
+				}
+				o := s.options()
+				o.Wait, o.Shared = c.wait, c.shared
+				if c.timeout > 0 {
+					o.Server.Timeout = c.timeout
+				}
+				l, err := Acquire(ctx, o)
+				if took := time.Since(began); c.took > 0 && took > c.took {
+					t.Errorf("it took %v", took)
+				}
+				if err == nil {
+					if err := l.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				oneLine(t, err)
+				if !errors.Is(err, c.want) || c.also != nil && !errors.Is(err, c.also) || c.says != "" && err.Error() != c.says {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestAcquirePollsAtRandomTimesAroundTheMean(t *testing.T) {
+	busy := "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n"
+	inBubble(t, []string{asOthers() + strings.Repeat(busy, 20) + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack},
+		func(t *testing.T, s *scripted) {
+			l := mustAcquire(t, s.options())
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			tries := s.times("MKD /a")
+			seen := make(map[time.Duration]bool)
+			for i, at := range tries[1:] {
+				gap := at.Sub(tries[i])
+				seen[gap] = true
+				if gap < 1500*time.Millisecond || gap > 4500*time.Millisecond {
+					t.Errorf("%v between two tries", gap)
+				}
+			}
+			if len(seen) < 10 {
+				t.Errorf("only %d different pauses", len(seen))
+			}
+		})
+}
+
+func TestWaitingIsToldOfEachNewHolderOnce(t *testing.T) {
+	again := "> MKD /a\n! 20s\n"
+	inBubble(t, []string{asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 200 ok\n" +
+		again + "< 550 /a: waited 20s: held by bob@10.0.0.5 for 32s, never expires\n" +
+		again + "< 550 /a: waited 20s: held by eve@10.0.0.6 for 1s, never expires; place 2 of 3 in the queue\n" +
+		"> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n> SITE WAIT 0\n< 200 ok\n" + giveBack}, func(t *testing.T, s *scripted) {
+		o := s.options()
+		var told []Refusal
+		o.Waiting = func(r Refusal) { told = append(told, r) }
+		l := mustAcquire(t, o)
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if len(told) != 2 || told[0].Holder != "bob@10.0.0.5" || told[0].Held != 12*time.Second ||
+			told[1].Holder != "eve@10.0.0.6" || told[1].At != 2 || told[1].Of != 3 {
+			t.Errorf("%+v", told)
+		}
+	})
+}

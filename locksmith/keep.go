@@ -1,0 +1,279 @@
+package locksmith
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// farewell is how long a server that cannot be reached may still have a lock that never ends by itself, in our eyes.
+const farewell = time.Minute
+
+// keep gives signs of life and looks after the lock, until ctx ends or the lock is lost. No other goroutine makes a lost connection again.
+func (l *Lock) keep(ctx context.Context) {
+	every := l.o.Keepalive
+	if l.Token() != 0 {
+		every = min(every, l.o.Check)
+	}
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := l.tend(ctx); err != nil {
+			l.finish(err)
+			return
+		}
+	}
+}
+
+// tend looks once. An error says that the lock is lost, or that nobody knows.
+func (l *Lock) tend(ctx context.Context) error {
+	var s *session
+	select {
+	case s = <-l.turn:
+	default:
+		return l.glance(ctx) // a transfer has the connection
+	}
+	defer func() { l.hand(s) }()
+	l.dropBeside()
+	err := s.broken()
+	if err == nil {
+		// Not ctx: its end must not cost the connection, on which the lock may hang.
+		err = l.look(context.WithoutCancel(ctx), s)
+	}
+	if err == nil || errors.Is(err, ErrLost) {
+		return err
+	}
+	again, err := l.regain(ctx)
+	if again != nil {
+		s.drop()
+		s = again
+	}
+	return err
+}
+
+// look checks and renews. An error that does not match ErrLost is one of the connection.
+func (l *Lock) look(ctx context.Context, s *session) error {
+	if err := l.check(ctx, s); err != nil {
+		return err
+	}
+	return l.renew(ctx, s)
+}
+
+// check asks whether the lock is still ours.
+func (l *Lock) check(ctx context.Context, s *session) error {
+	token := l.Token()
+	if token == 0 {
+		return l.checkMark(ctx, s)
+	}
+	i, known, err := s.info(ctx, l.o.Path)
+	if err != nil || !known {
+		return err
+	}
+	if _, ours := i.has(token); ours {
+		return nil
+	}
+	return l.explain(ctx, s, i)
+}
+
+// explain says why a lock is lost. The server remembers that for the session that had it, and says so to whatever this session wants of
+// the lock.
+func (l *Lock) explain(ctx context.Context, s *session, i Info) error {
+	if r, err := s.ask(ctx, "SITE LOCK RENEW "+l.o.Path); err == nil && r.code == 550 {
+		return fmt.Errorf("%w: %s", ErrLost, r.text())
+	}
+	return l.lostTo(i)
+}
+
+func (l *Lock) lostTo(i Info) error {
+	if len(i.Holders) > 0 {
+		h := i.Holders[0]
+		return fmt.Errorf("%w: %s: held by %s for %s", ErrLost, l.path, h.Owner, h.Held)
+	}
+	return fmt.Errorf("%w: %s: nobody holds it", ErrLost, l.path)
+}
+
+// takeMark remembers how the directory is, by the first way to look that sees it.
+func (l *Lock) takeMark(ctx context.Context, s *session) error {
+	for _, how := range looks(s) {
+		m, is, err := how.look(ctx, s, l.o.Path)
+		if err != nil {
+			return err
+		}
+		if is == present {
+			l.kept.looker, l.kept.mark = &how, m
+			return nil
+		}
+	}
+	return nil
+}
+
+// checkMark looks whether the directory is the one that was made, on a server without tokens.
+func (l *Lock) checkMark(ctx context.Context, s *session) error {
+	if l.kept.looker == nil {
+		if err := l.takeMark(ctx, s); err != nil || l.kept.looker != nil {
+			return err
+		}
+		_, err := s.ask(ctx, "NOOP") // nothing can be seen: no more than a sign of life
+		return err
+	}
+	m, is, err := l.kept.looker.look(ctx, s, l.o.Path)
+	switch {
+	case err != nil || is == unsure:
+		return err
+	case is == denied:
+		return fmt.Errorf("%w: %s: its directory is gone", ErrLost, l.path)
+	case m.value != l.kept.mark.value:
+		return fmt.Errorf("%w: %s: its directory is another one than we made, or was written into", ErrLost, l.path)
+	}
+	return nil
+}
+
+// renew asks for a full age when half of it is over.
+func (l *Lock) renew(ctx context.Context, s *session) error {
+	l.mu.Lock()
+	due := l.o.Renew && l.age > 0 && time.Since(l.renewed) >= l.age/2
+	l.mu.Unlock()
+	if !due {
+		return nil
+	}
+	r, err := s.ask(ctx, "SITE LOCK RENEW "+l.o.Path)
+	if err != nil {
+		return err
+	}
+	if g, ok := r.grant(); ok && r.code == 200 {
+		l.granted(g)
+	}
+	return nil // what else it says is seen by the next check
+}
+
+// glance asks on a second connection, while a transfer has the first. That there is none is no reason to worry.
+func (l *Lock) glance(ctx context.Context) error {
+	token := l.Token()
+	if token == 0 {
+		return nil
+	}
+	var s *session
+	select {
+	case s = <-l.beside:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { l.beside <- s }()
+	if s == nil || s.broken() != nil {
+		var err error
+		if s, err = connect(ctx, l.e); err != nil {
+			s = nil
+			return nil
+		}
+	}
+	i, known, err := s.info(ctx, l.o.Path)
+	if err != nil || !known {
+		return nil
+	}
+	if _, ours := i.has(token); ours {
+		return nil
+	}
+	return l.lostTo(i)
+}
+
+func (l *Lock) dropBeside() {
+	select {
+	case s := <-l.beside:
+		if s != nil {
+			s.leave(context.Background())
+		}
+		l.beside <- nil
+	default: // somebody is looking with it
+	}
+}
+
+// regain makes a lost connection again and finds the hold on it. It tries until the server would have ended the lock, or for a minute
+// if it never does. Without a session and an error ctx has ended.
+func (l *Lock) regain(ctx context.Context) (*session, error) {
+	until, dies := l.Expires(), true
+	if until.IsZero() {
+		until, dies = time.Now().Add(farewell), false
+	}
+	trying, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		s, err := l.reconnect(trying)
+		switch {
+		case err == nil:
+			return s, nil
+		case errors.Is(err, ErrLost):
+			return s, err
+		}
+		pause(trying, wait)
+		switch {
+		case trying.Err() == nil:
+			continue
+		case ctx.Err() != nil:
+			return nil, nil
+		case dies:
+			return nil, fmt.Errorf("%w: %s: the server could not be reached before the lock's age was over", ErrLost, l.path)
+		}
+		return nil, fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err)
+	}
+}
+
+// reconnect tries once. With ErrLost the session is of use, too.
+func (l *Lock) reconnect(ctx context.Context) (*session, error) {
+	s, err := connect(ctx, l.e)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.identify(ctx, l.o.Nonce); err == nil {
+		err = l.find(ctx, s)
+	}
+	if err != nil && !errors.Is(err, ErrLost) {
+		s.drop()
+		return nil, err
+	}
+	return s, err
+}
+
+// find looks on a new connection whether the hold stands, and takes it up again: by MKD, since a hold whose rule ends it after the
+// disconnect goes on to wait for its end otherwise. It then has a new token. The hold could end, and be granted to others
+// and given back, between the question and the MKD; the token tells.
+//
+// After a Put the hold is left as it is: with commit = "release" the server throws away under a new token what was stored under the old
+// one. The nonce speaks for it all the same; if its rule ends it, it is lost, which is said, rather than the file, which would not be.
+func (l *Lock) find(ctx context.Context, s *session) error {
+	token := l.Token()
+	if token == 0 {
+		return l.checkMark(ctx, s)
+	}
+	i, known, err := s.info(ctx, l.o.Path)
+	switch {
+	case err != nil:
+		return err
+	case !known || !s.nonce:
+		return fmt.Errorf("%w: the server knows no locks any more", ErrUnreachable)
+	}
+	_, ours := i.has(token)
+	switch {
+	case !ours && !(l.kept.adopting && i.Held):
+		return l.lostTo(i)
+	case l.kept.stored:
+		return nil
+	}
+	l.kept.adopting = true
+	r, err := s.ask(ctx, "MKD "+l.o.Path)
+	if err != nil || r.transient() {
+		return errors.Join(err, s.broken(), ErrUnreachable)
+	}
+	l.kept.adopting = false
+	g, ok := r.grant()
+	if r.code != 257 || !ok {
+		return fmt.Errorf("%w: %s", ErrLost, r.text())
+	}
+	l.granted(g)
+	return nil
+}

@@ -1,0 +1,238 @@
+package locksmith
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	ask42   = "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 5s, expires in 5m55s, token 42\n<  2 in the queue\n< 211 End\n"
+	asked   = "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 213 20000101000003\n"
+	same    = "> MDTM /a\n< 213 20000101000003\n"
+	never42 = "> MKD /a\n< 257 \"/a\" locked, token 42, never expires\n"
+)
+
+func TestALockIsLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		scripts []string
+		want    error
+		says    string
+		after   time.Duration // the earliest and the latest
+		before  time.Duration
+	}{
+		"when the server has taken it away": {
+			scripts: []string{asLocks() + grant42 + ask42 + ask42 +
+				"> SITE LOCK INFO /a\n< 550 /a: not held\n> SITE LOCK RENEW /a\n< 550 /a: taken away 1s ago: broken by boss@10.0.0.2, stuck\n" + bye},
+			want: ErrLost, says: "the lock was lost: /a: taken away 1s ago: broken by boss@10.0.0.2, stuck",
+			after: 900 * time.Millisecond, before: 900 * time.Millisecond,
+		},
+		"when somebody else has it": {
+			scripts: []string{asLocks() + grant42 +
+				"> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 0s, never expires, token 44\n< 211 End\n> SITE LOCK RENEW /a\n< 500 no\n" + bye},
+			want: ErrLost, says: "the lock was lost: /a: held by me@10.0.0.9 for 0s",
+			before: 300 * time.Millisecond,
+		},
+		"when its directory is gone": {
+			scripts: []string{asOthers() + asked + same + same + "> MDTM /a\n< 550 no such file\n" + bye},
+			want:    ErrLost, says: "the lock was lost: /a: its directory is gone", after: 15 * time.Second, before: 15 * time.Second,
+		},
+		"when its directory is another one": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\n< 213 20000101000007\n" + bye},
+			want:    ErrLost, before: 5 * time.Second,
+		},
+		"when the server is gone for as long as the lock lives": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop"},
+			want:    ErrLost, says: "the lock was lost: /a: the server could not be reached before the lock's age was over",
+			after: 6*time.Minute - time.Second, before: 6*time.Minute + time.Second,
+		},
+		"when the server does not answer for as long as the lock lives": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\nhang", "hang", "hang", "hang", "hang", "hang", "hang", "hang", "hang", "hang", "hang"},
+			want:    ErrLost, after: 5*time.Minute + 59*time.Second, before: 6*time.Minute + time.Second,
+		},
+		"or not known, when the server is gone for a minute and the lock never ends by itself": {
+			scripts: []string{asLocks() + never42 + "> SITE LOCK INFO /a\ndrop"},
+			want:    ErrUnknown, after: time.Minute, before: time.Minute + time.Second,
+		},
+		"when it is another's after a disconnect": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
+				asLocks() + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by bob@10.0.0.5 for 1s, never expires, token 44\n< 211 End\n" + bye},
+			want: ErrLost, says: "the lock was lost: /a: held by bob@10.0.0.5 for 1s", before: time.Second,
+		},
+		"when its directory is gone after a disconnect": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\ndrop", asOthers() + "> MDTM /a\n< 550 no\n" + bye},
+			want:    ErrLost, before: 6 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
+				o := s.options()
+				o.Check, o.Keepalive = 0, 0
+				l := mustAcquire(t, o)
+				began := time.Now()
+				<-l.Done()
+				if at := time.Since(began); at < c.after || at > c.before {
+					t.Errorf("after %v", at)
+				}
+				err := l.Err()
+				oneLine(t, err)
+				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
+					t.Error(err)
+				}
+				if err := l.Release(t.Context()); !errors.Is(err, c.want) {
+					t.Errorf("given back with %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestALockIsKept(t *testing.T) {
+	for name, c := range map[string]struct {
+		scripts []string
+		change  func(*Options)
+		after   time.Duration
+		token   uint64
+	}{
+		"with a question every 300 ms": {
+			scripts: []string{asLocks() + grant42 + strings.Repeat(ask42, 10) + giveBack}, after: 3100 * time.Millisecond, token: 42,
+		},
+		"with a sign of life every 5 s": {
+			scripts: []string{asOthers() + asked + strings.Repeat(same, 4) + giveBack}, after: 16 * time.Second,
+		},
+		"under a new token after a disconnect": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
+				asLocks() + ask42 + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s\n" + giveBack},
+			after: 599 * time.Millisecond, token: 50,
+		},
+		"after a disconnect and a lost reply to what takes it up again": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + ask42 + "> MKD /a\ndrop",
+				asLocks() + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 0s, expires in 6m0s, token 50\n< 211 End\n" +
+					"> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s\n" + giveBack},
+			change: func(o *Options) { o.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
+		},
+		"after a disconnect, by its directory": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\ndrop", asOthers() + same + same + giveBack}, after: 9 * time.Second,
+		},
+		"where the server cannot tell of directories": {
+			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 550 no\n> EPSV\n< 500 no\n> PASV\n< 500 no\n> CWD /a\n< 550 no\n" +
+				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> CWD /a\n< 550 no\n> NOOP\n< 200 ok\n" +
+				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> CWD /a\n< 550 no\n> NOOP\n< 200 ok\n" + giveBack}, after: 6 * time.Second,
+		},
+		"by asking for a full age when half of it is over": {
+			scripts: []string{asLocks() + grant42 + ask42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 200 \"/a\" locked, token 42, expires in 6m0s\n" + ask42 + ask42 + giveBack},
+			change:  func(o *Options) { o.Check, o.Keepalive, o.Renew = time.Minute, time.Minute, true }, after: 5*time.Minute + time.Second, token: 42,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
+				o := s.options()
+				o.Check, o.Keepalive = 0, 0
+				if c.change != nil {
+					c.change(&o)
+				}
+				l := mustAcquire(t, o)
+				time.Sleep(c.after)
+				if l.Err() != nil || l.Token() != c.token {
+					t.Errorf("token %d, %v", l.Token(), l.Err())
+				}
+				if left := time.Until(l.Expires()); c.token != 0 && (left <= 0 || left > 6*time.Minute) {
+					t.Errorf("expires in %v", left)
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestRelease(t *testing.T) {
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, c := range map[string]struct {
+		scripts []string
+		ctx     context.Context
+		want    error
+		says    string
+		took    time.Duration
+	}{
+		"is done when the reply is lost and the lock is gone": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> SITE LOCK INFO /a\n< 550 /a: not held\n" + bye},
+		},
+		"is said again when the reply is lost and the lock stands": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + ask42 + giveBack},
+		},
+		"is said as often as a reentrant lock was taken": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 250 /a is still held, RMD it 1 more\n" + giveBack},
+		},
+		"says that the lock was lost": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 550 /a: taken away 2s ago: older than 6m0s\n" + bye},
+			want:    ErrLost, says: "the lock was lost: /a: taken away 2s ago: older than 6m0s",
+		},
+		"does not remove another directory": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\n< 213 20000101000009\n" + bye}, want: ErrLost,
+		},
+		"says that the lock stands when the server does not let it go": {
+			scripts: []string{asOthers() + asked + same + "> RMD /a\n< 550 not empty\n" + same + bye}, want: ErrUnknown,
+		},
+		"says that the lock may stand when the server is gone": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop"}, want: ErrUnknown, took: 31 * time.Second,
+		},
+		"says that the lock may stand when the server does not answer": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\nhang"}, want: ErrUnknown, took: 31 * time.Second,
+		},
+		"is tried though ctx has ended": {
+			scripts: []string{asLocks() + grant42 + giveBack}, ctx: canceled,
+		},
+		"takes a few seconds after the end of ctx": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\nhang"}, ctx: canceled, want: ErrUnknown, took: 6 * time.Second,
+		},
+		"says what was not published": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 451 /a: the server was started anew since the lock was taken, and what was changed before that is not published; RMD again gives the lock back\n" + giveBack},
+			says:    "/a: the server was started anew since the lock was taken, and what was changed before that is not published; RMD again gives the lock back",
+		},
+		"is said again when something cannot be published": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 451 nothing is published, and the lock is kept: no space left\n" + giveBack},
+		},
+		"says that the lock stands when nothing can be published": {
+			scripts: []string{asLocks() + grant42 + strings.Repeat("> RMD /a\n< 451 nothing is published, and the lock is kept: no space left\n", 4) + bye},
+			want:    ErrUnknown,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
+				l := mustAcquire(t, s.options())
+				began := time.Now()
+				ctx := c.ctx
+				if ctx == nil {
+					ctx = t.Context()
+				}
+				err := l.Release(ctx)
+				oneLine(t, err)
+				if c.want != nil && !errors.Is(err, c.want) || c.says != "" && (err == nil || err.Error() != c.says) || c.want == nil && c.says == "" && err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); c.took > 0 && took > c.took {
+					t.Errorf("it took %v", took)
+				}
+				<-l.Done()
+			})
+		})
+	}
+}
+
+func TestReleaseDoesNotCutOffACheckThatIsUnderWay(t *testing.T) {
+	late := strings.Replace(ask42, "/a\n", "/a\n! 2s\n", 1)
+	inBubble(t, []string{asLocks() + grant42 + late + giveBack}, func(t *testing.T, s *scripted) {
+		o := s.options()
+		o.Check = time.Second
+		l := mustAcquire(t, o)
+		time.Sleep(2 * time.Second)
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package locksmith
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// reply is what a server answers to one command (RFC 959 section 4.2).
+type reply struct {
+	code  int
+	lines []string // without the code in the first and last one; never none
+}
+
+// text is the reply on one line.
+func (r reply) text() string {
+	if len(r.lines) == 1 {
+		return r.lines[0]
+	}
+	return strings.Join(strings.Fields(strings.Join(r.lines, " ")), " ")
+}
+
+// String is the reply as people read it.
+func (r reply) String() string { return strconv.Itoa(r.code) + " " + r.text() }
+
+func (r reply) good() bool { return r.code >= 200 && r.code < 300 }
+
+// transient reports whether the same command may succeed later (RFC 959 section 4.2.1).
+func (r reply) transient() bool { return r.code >= 400 && r.code < 500 }
+
+// unknown reports whether the server does not know the command, or this form of it.
+func (r reply) unknown() bool {
+	switch r.code {
+	case 202, 500, 501, 502, 504:
+		return true
+	}
+	return false
+}
+
+// body is the lines between the first and the last, without the blanks around them.
+func (r reply) body() []string {
+	if len(r.lines) < 3 {
+		return nil
+	}
+	var lines []string
+	for _, l := range r.lines[1 : len(r.lines)-1] {
+		lines = append(lines, strings.TrimSpace(l))
+	}
+	return lines
+}
+
+// quotedName is the path that a 257 begins with: in quotes, and quotes in it doubled (RFC 959 appendix II). "" if
+// there is none: some servers say only that it was done.
+func (r reply) quotedName() string {
+	rest, ok := strings.CutPrefix(r.lines[0], `"`)
+	if !ok {
+		return ""
+	}
+	var name strings.Builder
+	for {
+		part, after, closed := strings.Cut(rest, `"`)
+		if !closed {
+			return ""
+		}
+		name.WriteString(part)
+		if !strings.HasPrefix(after, `"`) {
+			return name.String()
+		}
+		name.WriteByte('"')
+		rest = after[1:]
+	}
+}
+
+// grant is what the 257 of a lock, and the 200 of SITE LOCK RENEW, say behind the path.
+type grant struct {
+	token   uint64        // 0: the server has none
+	expires time.Duration // from now; 0: never
+}
+
+var grantText = regexp.MustCompile(` locked, token (\d+), (?:expires in ([0-9hms.]+)|never expires)$`)
+
+func (r reply) grant() (grant, bool) {
+	m := grantText.FindStringSubmatch(r.lines[0])
+	if m == nil {
+		return grant{}, false
+	}
+	token, err := strconv.ParseUint(m[1], 10, 64)
+	return grant{token: token, expires: duration(m[2])}, err == nil
+}
+
+// duration reads what ftplockd writes; 0 for anything else.
+func duration(s string) time.Duration {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0
+	}
+	return d
+}
+
+var (
+	heldBy  = regexp.MustCompile(`(?:held|shared) by (.+?) for ([0-9hms.]+)`)
+	placeOf = regexp.MustCompile(`; place (\d+) of (\d+) in the queue`)
+	inQueue = regexp.MustCompile(`(\d+) in the queue`)
+)
+
+// refusal is what a 550 says of whoever is in the way.
+func (r reply) refusal() Refusal {
+	text := r.text()
+	f := Refusal{Reply: text}
+	if m := heldBy.FindStringSubmatch(text); m != nil {
+		f.Holder, f.Held = m[1], duration(m[2])
+	}
+	if m := placeOf.FindStringSubmatch(text); m != nil {
+		f.At, f.Of = number(m[1]), number(m[2])
+	} else if m := inQueue.FindStringSubmatch(text); m != nil {
+		f.Of = number(m[1])
+	}
+	return f
+}
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// waitable is what ftplockd says of a lock that somebody has, or may have before us. A deadlock is none of these: it
+// does not go away by waiting.
+var waitable = regexp.MustCompile(`: (?:waited \S+: )?(?:held by |others came earlier, |kept back for |there may be \d+ such locks, |.+ below it is held by )`)
+
+func (r reply) waitable() bool { return waitable.MatchString(r.text()) }
+
+// withdrawn is what ftplockd says of an MKD that waited when another command came.
+func (r reply) withdrawn() bool { return strings.HasSuffix(r.text(), ": not waited for any longer") }
+
+// stillHeld is what ftplockd says to the RMD of a lock that was taken several times (reentrant).
+var stillHeld = regexp.MustCompile(` is still held, RMD it \d+ more$`)
+
+// again reports whether the lock was taken more often than it was given back.
+func (r reply) again() bool { return stillHeld.MatchString(r.text()) }
+
+// notPublished is what ftplockd says to the RMD of a lock whose prepared changes a restart has thrown away.
+var notPublished = regexp.MustCompile(` is not published; RMD again gives the lock back$`)
+
+var holderLine = regexp.MustCompile(`^(held|shared) by (.+) for ([0-9hms.]+), (?:expires in ([0-9hms.]+)|never expires), token (\d+)$`)
+
+// addLine takes in one line of SITE LOCK INFO or one part of a line of SITE LOCKS.
+func (i *Info) addLine(line string, now time.Time) {
+	if m := holderLine.FindStringSubmatch(line); m != nil {
+		token, err := strconv.ParseUint(m[5], 10, 64)
+		if err != nil {
+			return
+		}
+		h := Holder{Owner: m[2], Held: duration(m[3]), Expires: duration(m[4]), Shared: m[1] == "shared", Token: token}
+		i.Held, i.Holders = true, append(i.Holders, h)
+		if since := now.Add(-h.Held); i.Since.IsZero() || since.Before(i.Since) {
+			i.Since = since
+		}
+		return
+	}
+	if m := inQueue.FindStringSubmatch(line); m != nil {
+		i.Waiting = number(m[1])
+	}
+}
+
+// has returns the holder with the token.
+func (i Info) has(token uint64) (Holder, bool) {
+	for _, h := range i.Holders {
+		if h.Token == token {
+			return h, true
+		}
+	}
+	return Holder{}, false
+}
+
+// lockOfLine reads one line of SITE LOCKS: the path, then what SITE LOCK INFO says in several lines.
+func lockOfLine(line string, now time.Time) (Info, bool) {
+	at := strings.Index(line, ": held by ")
+	if i := strings.Index(line, ": shared by "); i >= 0 && (at < 0 || i < at) {
+		at = i
+	}
+	if at <= 0 {
+		return Info{}, false
+	}
+	info := Info{Path: line[:at]}
+	for part := range strings.SplitSeq(line[at+2:], "; ") {
+		info.addLine(part, now)
+	}
+	return info, info.Held
+}
+
+// timeOf reads the time of MDTM and of the fact "modify" (RFC 3659 section 2.3); some servers add a fraction.
+func timeOf(s string) time.Time {
+	t, err := time.Parse("20060102150405", strings.TrimSpace(s))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

@@ -1,0 +1,225 @@
+package locksmith
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scripted is a server that follows a transcript for each connection. Its lines are
+//
+//	> MKD /a    what the client must say; one * stands for anything
+//	< 550 no    what the server says then
+//	! 20s       the server lets so much time go by
+//	drop        it hangs up; so it does at the end
+//	hang        it reads and says nothing any more
+//	data abc    the next data connection: what is sent on it to the client
+//	stored x    what the client must have sent on it to its end; "reset": it must not have come to an end
+//
+// A connection that nobody has written for is refused.
+type scripted struct {
+	t     *testing.T
+	tasks sync.WaitGroup
+
+	mu      sync.Mutex
+	scripts []string
+	data    net.Conn // our end of the data connection
+	said    []moment // what clients said
+}
+
+type moment struct {
+	line string
+	at   time.Time
+}
+
+const (
+	controlAddress = "10.0.0.1:21"
+)
+
+// hello is the login on a server with the features; each line of them begins with a blank.
+func hello(features string) string {
+	feat := "> FEAT\n< 211-Features:\n" + features + "< 211 End\n"
+	return "< 220 ready\n> USER me\n< 331 password\n> PASS pw\n< 230 in\n" + feat +
+		"> TYPE I\n< 200 ok\n> PWD\n< 257 \"/\" is here\n" + feat
+}
+
+// asLocks is the beginning of a connection to ftplockd, asOthers of one to a server that knows nothing of locks.
+func asLocks() string {
+	return hello("<  SITE LOCK\n<  SITE LOCKS\n<  SITE WAIT\n<  STOR STAGED\n") +
+		"> SITE LOCK AS job\n< 200 the same job\n> SITE WAIT 0\n< 200 no waiting\n"
+}
+
+func asOthers() string {
+	return hello("<  MDTM\n") + "> SITE LOCK AS job\n< 500 unknown SITE command\n"
+}
+
+// looked is that of a connection that only looks.
+func looked() string { return hello("<  SITE LOCK\n<  STOR STAGED\n") }
+
+const bye = "> QUIT\n< 221 bye\n"
+
+func newScripted(t *testing.T, scripts ...string) *scripted {
+	return &scripted{t: t, scripts: scripts}
+}
+
+// options are for the lock /a on the server.
+func (s *scripted) options() Options {
+	return Options{
+		Server: Server{Address: controlAddress, User: "me", Password: "pw", dial: s.dial, Timeout: 30 * time.Second},
+		Path:   "/a", Nonce: "job", Check: time.Hour, Keepalive: time.Hour,
+	}
+}
+
+func (s *scripted) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if address != controlAddress {
+		s.data = ours
+		return theirs, nil
+	}
+	if len(s.scripts) == 0 {
+		return nil, errors.New("connection refused")
+	}
+	script := s.scripts[0]
+	s.scripts = s.scripts[1:]
+	s.tasks.Go(func() {
+		defer ours.Close()
+		s.follow(ours, script)
+	})
+	return theirs, nil
+}
+
+func (s *scripted) follow(c net.Conn, script string) {
+	lines := bufio.NewReader(c)
+	for step := range strings.Lines(script) {
+		step = strings.TrimSuffix(step, "\n")
+		switch {
+		case step == "":
+		case step == "drop":
+			return
+		case step == "hang":
+			_, _ = io.Copy(io.Discard, lines)
+			return
+		case strings.HasPrefix(step, "< "):
+			if _, err := io.WriteString(c, step[2:]+"\r\n"); err != nil {
+				s.t.Errorf("nobody reads %q: %v", step[2:], err)
+				return
+			}
+		case strings.HasPrefix(step, "! "):
+			d, err := time.ParseDuration(step[2:])
+			if err != nil {
+				panic(err)
+			}
+			time.Sleep(d)
+		case strings.HasPrefix(step, "data "):
+			d := s.takeData()
+			_, _ = io.WriteString(d, step[5:])
+			d.Close()
+		case strings.HasPrefix(step, "stored "):
+			d := s.takeData()
+			got, _ := io.ReadAll(d)
+			d.Close()
+			if string(got) != step[7:] {
+				s.t.Errorf("stored %q, not %q", got, step[7:])
+			}
+		default:
+			line, err := lines.ReadString('\n')
+			line = strings.TrimRight(line, "\r\n")
+			s.note(line)
+			if err != nil || !fits(line, step[2:]) {
+				s.t.Errorf("the client said %q (%v) instead of %q", line, err, step[2:])
+				return
+			}
+		}
+	}
+}
+
+func (s *scripted) takeData() net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.data == nil {
+		panic("there is no data connection")
+	}
+	d := s.data
+	s.data = nil
+	return d
+}
+
+func (s *scripted) note(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, moment{line, time.Now()})
+}
+
+// times tells when clients said the line.
+func (s *scripted) times(line string) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []time.Time
+	for _, m := range s.said {
+		if m.line == line {
+			all = append(all, m.at)
+		}
+	}
+	return all
+}
+
+func fits(line, pattern string) bool {
+	before, after, any := strings.Cut(pattern, "*")
+	if !any {
+		return line == pattern
+	}
+	return len(line) >= len(before)+len(after) && strings.HasPrefix(line, before) && strings.HasSuffix(line, after)
+}
+
+// end waits for the server, which must have been asked for everything.
+func (s *scripted) end() {
+	s.t.Helper()
+	s.tasks.Wait()
+	if len(s.scripts) > 0 {
+		s.t.Errorf("%d connections were not made", len(s.scripts))
+	}
+}
+
+// inBubble runs the test where time goes by at once.
+func inBubble(t *testing.T, scripts []string, run func(t *testing.T, s *scripted)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScripted(t, scripts...)
+		run(t, s)
+		s.end()
+	})
+}
+
+func mustAcquire(t *testing.T, o Options) *Lock {
+	t.Helper()
+	l, err := Acquire(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// oneLine is what every error has to be.
+func oneLine(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && strings.ContainsAny(err.Error(), "\r\n") {
+		t.Errorf("an error of several lines: %q", err)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && err.Error() == os.ErrDeadlineExceeded.Error() {
+		t.Errorf("an error that says nothing: %q", err)
+	}
+}
