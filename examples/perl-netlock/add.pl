@@ -1,0 +1,31 @@
+#!/usr/bin/perl
+# Adds an entry to the phone list: downloads it, changes it, uploads it, all under one lock, or an entry that somebody else adds
+# in the same moment would be lost.
+# usage: add.pl NAME NUMBER [PROFILE of netlock]
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::Bin;
+use NetLock;
+use Session;
+
+@ARGV >= 2 or die "usage: add.pl NAME NUMBER [PROFILE]\n";
+my ($name, $number, $profile) = (@ARGV, 'phonestuff');
+"$name$number" =~ m{[\t\r\n]} and die "an entry is one line without tabs\n";
+
+my $lock = NetLock->new($profile);
+my $ftp  = session();
+
+open my $to, '>', \(my $list = '') or die $!;
+$ftp->get('phone.tsv', $to) or die 'cannot download: ', $ftp->message;
+
+my %number = map { split /\t/, $_, 2 } split /\n/, $list;
+$number{$name} = $number;
+$list = join '', map { "$_\t$number{$_}\n" } sort keys %number;
+
+$lock->held or die "the lock was lost; nothing was changed\n";
+open my $from, '<', \$list or die $!;
+$ftp->alloc(length $list);
+$ftp->put($from, 'phone.tsv') or die 'cannot upload: ', $ftp->message;
+$ftp->quit;
+$lock->release or die "the lock was lost; look whether $name is in the list\n";

@@ -1,0 +1,201 @@
+"""Locks, groups of parallel jobs, and jobs that are done once, for any number of hosts, on ftplockd.
+
+    with MultiLock('spam'):
+        ...                                    # nobody else has spam
+
+    eggs = MultiLock('eggs', group='breakfast')
+    if eggs.acquire(maxage=60):
+        ...                                    # one of several jobs that run at the same time
+    MultiLock(group='breakfast').wait(3600)    # all of them are complete
+
+    MultiLock('migrate').once(migrate)         # whoever else calls this, too
+
+A lock is the directory /locks/GROUP/NAME of the server. /locks/GROUP is a lock as well, which the first member takes and
+leaves to all: the group exists while it stands, and the server does not end it before the last of its members.
+"""
+import contextlib
+import ftplib
+import math
+import os
+import re
+import time
+
+
+class MultiLockDenied(Exception):
+    """Somebody else has the lock. The text says who."""
+
+
+class MultiLockLost(Exception):
+    """The server took the lock away while it was used. The text says why."""
+
+
+class MultiLockTimeout(Exception):
+    """The time was over before the group was complete."""
+
+
+class MultiLock:
+    """The lock NAME of a group. It is not held before acquire().
+
+    host, port, user, password: of the server; without them, from the environment: FTP_HOST, FTP_PORT, FTP_USER, FTP_PASSWORD.
+    nohup: the lock outlives this object and its process, until some object with nohup releases it or its time is over.
+
+    An object belongs to the process that made it, and to one thread at a time. If a method raises one of
+    ftplib.all_errors it is not known whether the lock is held; verify() tells.
+    """
+
+    SLICE = 30    # seconds that one command waits on the server
+    TIMEOUT = 60  # seconds that a reply may take
+
+    def __init__(self, name='lock', group='main', host=None, port=None, user=None, password=None, nohup=False):
+        for word in (name, group):
+            if not re.fullmatch(r'\w[\w.-]*', word, re.ASCII):
+                raise ValueError('no name for a lock: %r' % word)
+        self.ftp = self.token = None  # the connection; the fencing token of the lock while this object has it
+        self.pid, self.nohup, self.reason = os.getpid(), nohup, ''  # reason: what the server said last
+        self.name, self.group = name, '/locks/' + group
+        self.path = self.group + '/' + name
+        env = os.environ.get
+        self.address = host or env('FTP_HOST') or '127.0.0.1', int(port or env('FTP_PORT') or 2121)
+        self.account = user or env('FTP_USER') or 'ftp', password or env('FTP_PASSWORD') or ''
+
+    def acquire(self, maxage=None, timeout=0):
+        """Take the lock, and return whether this object has it; if not, reason says who has.
+
+        maxage: the server ends the lock after so many seconds, if its rule does not end it sooner.
+        timeout: wait for the lock so many seconds; None: as long as it takes; 0: not at all.
+        """
+        if self.token is not None and self.verify():
+            return True
+        self._connect()
+        self.ftp.voidcmd('SITE LOCK AGE %d' % (maxage or 0))
+        for _ in self._tries(timeout):
+            if self._take() == 257:
+                self.token = int(re.search(r'token (\d+)', self.reason)[1])
+                return True
+        return False
+
+    def release(self):
+        """Give the lock back, and return whether it was this object's until now; if not, reason says why."""
+        if self.token is None and not self.nohup:
+            self.reason = 'not acquired'
+            return False
+        self.token = None
+        return self._say('RMD ' + self.path) == 250
+
+    def verify(self):
+        """Return whether the lock is still this object's: it was not taken away, and nobody else has it now."""
+        self._connect()
+        if self.token is not None and self.token not in self._tokens(self.path):
+            self.token = None
+        return self.token is not None
+
+    def holder(self):
+        """Return who holds the lock, since when and until when; '' if nobody does."""
+        self._connect()
+        code, text = self._ask('SITE LOCK INFO ' + self.path)
+        return text.split('\n')[1].strip() if code == 211 else ''
+
+    def wait(self, timeout=86400):
+        """Wait until no lock of the group is held, and end the group. A group that does not exist is complete."""
+        self._connect()
+        for _ in self._tries(timeout):
+            if self._say('RMD ' + self.group) == 250 or not self._tokens(self.group, 'SITE LOCKS %s{,/*}'):
+                return
+        raise MultiLockTimeout('%s is not complete after %s seconds' % (self.group, timeout))
+
+    def once(self, job, maxage=None, timeout=None):
+        """Call job under the lock, unless it was done before, and return whether it was called.
+
+        Of all workers that say so, one calls it and the others wait. If it fails, or its process dies, the next one
+        calls it. That it was done is a lock of its own, NAME.done, which nobody gives back: it is remembered as long as
+        the rule for that name says, for ever with max_age = "0".
+        """
+        done = MultiLock(self.name + '.done', self.group.rpartition('/')[2], *self.address, *self.account, nohup=True)
+        if not self.acquire(maxage, timeout):
+            raise MultiLockDenied(self.reason)
+        with self:
+            if done.holder():
+                return False
+            job()
+            if not done.acquire():
+                raise MultiLockDenied(done.reason)
+            return True
+
+    def __enter__(self):
+        if not self.acquire():
+            raise MultiLockDenied(self.reason)
+        return self
+
+    def __exit__(self, kind, *_):
+        if not self.release() and kind is None:
+            raise MultiLockLost(self.reason)
+
+    def __del__(self):
+        if getattr(self, 'ftp', None) and self.pid == os.getpid():
+            with contextlib.suppress(*ftplib.all_errors):  # the server ends the lock by itself
+                if self.token is not None and not self.nohup:
+                    self.release()
+                self.ftp.close()
+
+    def _tries(self, timeout):
+        """Let what is done in each round wait on the server; go on until the time is over, one round at least."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            left = max(0, end - time.monotonic())
+            self.ftp.voidcmd('SITE WAIT %d' % math.ceil(min(left, self.SLICE)))
+            yield
+            if time.monotonic() >= end:
+                return
+            time.sleep(0.05)  # some refusals come at once, such as that of a deadlock
+
+    def _take(self):
+        """Send MKD, until the answer is not just that there is no group: it is made first, and may end just then."""
+        for _ in range(20):
+            code = self._say('MKD ' + self.path)
+            if code != 550 or self._tokens(self.path):
+                break
+            if not self._tokens(self.group):
+                self._make_group()
+            time.sleep(0.01)
+        return code
+
+    def _make_group(self):
+        """Take the group's lock in a session that ends at once: from then on it is anyone's of this account."""
+        with self._login() as ftp:
+            with contextlib.suppress(ftplib.error_perm):  # somebody was quicker
+                ftp.sendcmd('MKD ' + self.group)
+
+    def _tokens(self, path, command='SITE LOCK INFO %s'):
+        """Return the tokens of those who hold a lock."""
+        code, text = self._ask(command % path)
+        return {int(token) for token in re.findall(r', token (\d+)', text)} if code == 211 else set()
+
+    def _say(self, command):
+        code, self.reason = self._ask(command)
+        return code
+
+    def _ask(self, command):
+        if self.pid != os.getpid():
+            raise RuntimeError('this lock belongs to another process')
+        if self.ftp is None:
+            self.ftp = self._login()
+        try:
+            text = self.ftp.sendcmd(command)
+        except ftplib.Error as refused:
+            text = str(refused)
+        return int(text[:3]), text[4:]
+
+    def _connect(self):
+        """See to it that there is a connection: servers hang up on those that are idle for long."""
+        try:
+            if self._ask('NOOP')[0] == 200:
+                return
+        except (OSError, EOFError):
+            pass
+        self.ftp = self._login()
+
+    def _login(self):
+        ftp = ftplib.FTP()
+        ftp.connect(*self.address, timeout=self.TIMEOUT)
+        ftp.login(*self.account)
+        return ftp

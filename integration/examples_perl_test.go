@@ -1,0 +1,211 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// perlExample prepares a program of examples/perl-*, with the settings that all examples read.
+func perlExample(t testing.TB, address, user, secret, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	lookAt(t, filepath.Join("..", "examples"), filepath.Join("testdata", "examples"))
+	host, port := split(address)
+	cmd := command(t, "perl", append([]string{filepath.Join("..", "examples", program)}, args...)...)
+	cmd.Env = append(cmd.Env, "FTP_HOST="+host, "FTP_PORT="+port, "FTP_USER="+user, "FTP_PASSWORD="+secret)
+	return cmd
+}
+
+// lookAt tells the go command on which files a test depends that other programs read: see sources.
+func lookAt(t testing.TB, directories ...string) {
+	t.Helper()
+	for _, dir := range directories {
+		if err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			if err == nil {
+				_, err = os.Stat(path)
+			}
+			if errors.Is(err, os.ErrNotExist) {
+				return nil // it was renamed just now
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// perl prepares a program of examples/perl-* that uses this server.
+func (s *server) perl(t testing.TB, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	return perlExample(t, s.v4, account, password, program, args...)
+}
+
+// phoneList is a list that differs in every line from those of others.
+func phoneList(who string) string { return strings.Repeat(who+"\t+49 221 4711\n", 20_000) }
+
+// wholeList reports whether all of one list is there.
+func wholeList(text string) bool {
+	who, _, _ := strings.Cut(text, "\t")
+	return text == phoneList(who)
+}
+
+const keptAnHour = "[files]\ndurable = false\n[[lock]]\nmatch = \"**/phone_lock\"\nmax_age = \"1h\"\n"
+
+func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	for _, tc := range []struct {
+		name, rule string
+		free       func(t *testing.T, s *server) // makes the killed holder's lock free, if the rule does not
+	}{
+		{"released on disconnect", keptAnHour + "on_disconnect = \"release\"\n", nil},
+		{"reaped", strings.Replace(keptAnHour, "1h", "5s", 1), nil},
+		{"cleaned", keptAnHour, func(t *testing.T, s *server) {
+			await(t, "the cleaner removes the lock", func() bool {
+				r := finish(t, s.perl(t, "perl-netlock/cleaner.pl", "3s", "/"))
+				return r.status == 0 && r.out == "removed /phone_lock\n"
+			})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, tc.rule)
+			s.write("phone.tsv", phoneList("nobody"))
+			o, dir := newObserver(t, "Net::FTP::mkdir Net::FTP::rmdir"), t.TempDir()
+			list := func(who string) string {
+				file := filepath.Join(dir, who)
+				if err := os.WriteFile(file, []byte(phoneList(who)), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return file
+			}
+			victim, _ := o.holding(t, s.perl(t, "perl-netlock/uploader.pl", list("victim")))
+			if tc.free == nil && !strings.Contains(tc.rule, "on_disconnect") {
+				o.kill(t, victim) // before its lock is too old
+			}
+			var crowd []*exec.Cmd
+			for i := range 4 {
+				crowd = append(crowd,
+					s.perl(t, "perl-netlock/uploader.pl", list(fmt.Sprint("boss", i)), "0.05"),
+					s.perl(t, "perl-netlock/downloader.pl", filepath.Join(dir, fmt.Sprint("got", i)), "0.05"))
+			}
+			for i, r := range o.crowd(t, crowd, func() {
+				select {
+				case <-victim.exited:
+				default:
+					o.kill(t, victim)
+				}
+				if tc.free != nil {
+					tc.free(t, s)
+				}
+			}) {
+				if r.status != 0 || r.out != "" {
+					t.Errorf("%v: exit status %d: %s", crowd[i].Args[1:], r.status, r.out)
+				}
+			}
+			if times := o.check(t); times != 1+len(crowd) {
+				t.Errorf("%d had the lock, want %d", times, 1+len(crowd))
+			}
+			for i := range 4 {
+				if got, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("got", i))); err != nil || !wholeList(string(got)) {
+					t.Errorf("downloaded %d bytes, not one list: %v", len(got), err)
+				}
+			}
+			if got := s.read("phone.tsv"); !wholeList(got) || !strings.HasPrefix(got, "boss") {
+				t.Errorf("in the end there are %d bytes, not one of the lists", len(got))
+			}
+			if s.exists("phone_lock") {
+				t.Error("the lock is left over")
+			}
+		})
+	}
+}
+
+func TestPerlLookupGivesUpPolitelyAndSaysWhoHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, defaults)
+	s.write("phone.tsv", "anna\t1\nbob\t2 3\n")
+	lookup := func(name string) result { return finish(t, s.perl(t, "perl-netlock/lookup.pl", name, "0.01")) }
+	other := s.session("other")
+	other.want(257, "MKD /phone_lock")
+	r := lookup("bob")
+	if r.status != 75 || !strings.Contains(r.out, "try again later") || !strings.Contains(r.out, "held by other@127.0.0.1") {
+		t.Errorf("while it is busy: exit status %d: %s", r.status, r.out)
+	}
+	if n := strings.Count(r.out, "\n"); n != 1 {
+		t.Errorf("it says %d lines", n)
+	}
+	other.want(250, "RMD /phone_lock")
+	if r := lookup("bob"); r.status != 0 || r.out != "2 3\n" {
+		t.Errorf("when it is free: exit status %d: %s", r.status, r.out)
+	}
+	if r := lookup("b.b"); r.status == 0 || !strings.Contains(r.out, "b.b is not in the list") {
+		t.Errorf("of somebody unknown: exit status %d: %s", r.status, r.out)
+	}
+	other.want(257, "MKD /phone_lock") // nobody has left it behind
+}
+
+func TestPerlDownloaderKeepsTheOldListWhenItIsCutOff(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, defaults)
+	s.write("phone.tsv", "")
+	if err := os.Truncate(s.path("phone.tsv"), 1<<32); err != nil { // more than is read until the server is dead
+		t.Fatal(err)
+	}
+	mine := filepath.Join(t.TempDir(), "phone.tsv")
+	if err := os.WriteFile(mine, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, s.perl(t, "perl-netlock/downloader.pl", mine))
+	await(t, "bytes arrive", func() bool {
+		for _, name := range []string{mine, mine + ".part"} {
+			if info, err := os.Stat(name); err == nil && info.Size() > 3 {
+				return true
+			}
+		}
+		return false
+	})
+	s.kill()
+	<-p.exited
+	if p.cmd.ProcessState.ExitCode() == 0 {
+		t.Error("it says that it has the list")
+	}
+	if got, err := os.ReadFile(mine); err != nil || string(got) != "old" {
+		t.Errorf("the old list is %.100q, %v", got, err)
+	}
+}
+
+func TestPerlDownloaderKeepsTheOldListAndGivesTheLockBackWhenItFails(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, defaults)
+	mine := filepath.Join(t.TempDir(), "phone.tsv")
+	if err := os.WriteFile(mine, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := finish(t, s.perl(t, "perl-netlock/downloader.pl", mine)); r.status == 0 || !strings.HasPrefix(r.out, "cannot download: ") {
+		t.Errorf("without a list: exit status %d: %s", r.status, r.out)
+	}
+	if got, err := os.ReadFile(mine); err != nil || string(got) != "old" {
+		t.Errorf("the old list is %q, %v", got, err)
+	}
+	s.session("other").want(257, "MKD /phone_lock")
+}
+
+func TestPerlProgramsDoNotTryForEverWhenTheServerEnds(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, defaults)
+	s.session("other").want(257, "MKD /phone_lock")
+	o := newObserver(t, "Net::FTP::mkdir Net::FTP::rmdir")
+	r := o.crowd(t, []*exec.Cmd{s.perl(t, "perl-netlock/downloader.pl", filepath.Join(t.TempDir(), "x"), "0.01")}, s.kill)
+	if r[0].status == 0 || !strings.HasPrefix(r[0].out, "cannot lock: ") {
+		t.Errorf("exit status %d: %s", r[0].status, r[0].out)
+	}
+}

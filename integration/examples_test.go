@@ -1,0 +1,283 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// exampleEnv tells every example where the server is.
+func (s *server) exampleEnv() []string {
+	host, port := split(s.v4)
+	return []string{"FTP_HOST=" + host, "FTP_PORT=" + port, "FTP_USER=" + account, "FTP_PASSWORD=" + password}
+}
+
+// exampleFile is a file of examples/. Looking at it tells the go command that the test depends on it.
+func exampleFile(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "examples", filepath.FromSlash(name)))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// exampleRules are the lock rules that an example's README recommends.
+func exampleRules(t testing.TB, example string) string {
+	t.Helper()
+	text, err := os.ReadFile(exampleFile(t, example+"/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, found := strings.Cut(string(text), "```toml\n")
+	rules, _, closed := strings.Cut(rules, "```\n")
+	if !found || !closed {
+		t.Fatalf("%s/README.md recommends no rules", example)
+	}
+	return rules
+}
+
+// exampleCommand prepares a program that works on this server, in a process group of its own.
+func (s *server) exampleCommand(t testing.TB, line ...string) *exec.Cmd {
+	t.Helper()
+	cmd := command(t, line[0], line[1:]...)
+	cmd.SysProcAttr = tied(true)
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Env = append(cmd.Env, s.exampleEnv()...)
+	return cmd
+}
+
+// holdsLog is a file to which workers append "begin PID" when they have a lock and "end PID NUMBER" when they have counted
+// and are about to give it back. It knows nothing of the lock.
+type holdsLog struct {
+	t    testing.TB
+	path string
+}
+
+func newHoldsLog(t testing.TB) *holdsLog {
+	t.Helper()
+	l := &holdsLog{t, filepath.Join(t.TempDir(), "log")}
+	l.open().Close()
+	return l
+}
+
+// open opens it for one worker; what workers write at the same time does not mix.
+func (l *holdsLog) open() *os.File {
+	l.t.Helper()
+	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func (l *holdsLog) lines() []string {
+	l.t.Helper()
+	text, err := os.ReadFile(l.path)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return slices.DeleteFunc(strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' }),
+		func(line string) bool { return strings.HasPrefix(line, "sorry ") }) // it went without the lock
+}
+
+// check reads all of it.
+func (l *holdsLog) check(dead string, ends int) {
+	l.t.Helper()
+	lines := l.lines()
+	if err := checkHolds(lines, dead, ends); err != nil {
+		l.t.Errorf("%v\n%s", err, strings.Join(lines, "\n"))
+	}
+}
+
+// checkHolds reports whether while one worker had the lock no other had, whether of those that ended each has counted one
+// further than the last, and whether so many have. dead was killed while it had the lock, as the first of all.
+func checkHolds(lines []string, dead string, ends int) error {
+	holder, last := "", 0
+	for i, line := range lines {
+		var verb, pid string
+		var number int
+		switch n, _ := fmt.Sscan(line, &verb, &pid, &number); {
+		case verb == "begin" && n == 2:
+			if holder != "" && (holder != dead || i != 1) {
+				return fmt.Errorf("line %d: two holders, %s and %s", i+1, holder, pid)
+			}
+			holder = pid
+		case verb == "end" && n == 3 && pid == holder:
+			if number != last+1 {
+				return fmt.Errorf("line %d: counted %d after %d", i+1, number, last)
+			}
+			holder, last = "", number
+		default:
+			return fmt.Errorf("line %d: %q", i+1, line)
+		}
+	}
+	if holder != "" || last != ends {
+		return fmt.Errorf("counted %d, want %d; still at work: %q", last, ends, holder)
+	}
+	return nil
+}
+
+func TestExampleHoldsAreCheckedWithoutTrustInTheLock(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, lines, want string }{
+		{"all in turn", "begin 1,begin 2,end 2 1,begin 3,end 3 2", ""},
+		{"two at once", "begin 1,begin 2,begin 3,end 3 1,end 2 2", "line 3: two holders, 2 and 3"},
+		{"the dead one goes on", "begin 1,begin 2,end 1 1,end 2 2", `line 3: "end 1 1"`},
+		{"the dead one is not alone", "begin 2,begin 1,begin 3", "line 2: two holders, 2 and 1"},
+		{"a lost update", "begin 1,begin 2,end 2 1,begin 3,end 3 1", "line 5: counted 1 after 1"},
+		{"one never comes in", "begin 1,begin 2,end 2 1", `counted 1, want 2; still at work: ""`},
+		{"one never ends", "begin 1,begin 2,end 2 1,begin 3", `counted 1, want 2; still at work: "3"`},
+		{"an error", "begin 1,begin 2,end 2 1,curl: (7) no", `line 4: "curl: (7) no"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := ""
+			if err := checkHolds(strings.Split(tc.lines, ","), "1", 2); err != nil {
+				got = err.Error()
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// killHolder starts a worker, which is to die while it has the lock, then runs the others and kills it
+// when so many of them wait. It returns the dead one's process id when all others have ended, which must be soon.
+func (l *holdsLog) killHolder(s *server, lockName string, victim *exec.Cmd, queue int, afterwards func(), others ...func()) string {
+	l.t.Helper()
+	if err := victim.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	reaped := make(chan struct{})
+	go func() {
+		defer close(reaped)
+		_ = victim.Wait()
+	}()
+	end := func() {
+		_ = syscall.Kill(-victim.Process.Pid, syscall.SIGKILL)
+		<-reaped
+	}
+	defer end()
+	await(l.t, "the first one has the lock", func() bool { return len(l.lines()) > 0 })
+	dead := fmt.Sprint(victim.Process.Pid)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, other := range others {
+		all.Go(other)
+	}
+	s.awaitQueue(l.t, lockName, queue)
+	if got := l.lines(); len(got) != 1 || got[0] != "begin "+dead {
+		l.t.Errorf("while %s has the lock: %q", dead, got)
+	}
+	end()
+	afterwards()
+	killed := time.Now()
+	all.Wait()
+	if took := time.Since(killed); took > 40*time.Second {
+		l.t.Errorf("the others have ended %v after the holder was killed", took)
+	}
+	return dead
+}
+
+// awaitQueue returns when at least so many wait for a lock.
+func (s *server) awaitQueue(t testing.TB, lockName string, n int) {
+	t.Helper()
+	c := s.session("boss")
+	defer c.conn.Close()
+	await(t, fmt.Sprintf("%d wait for %s", n, lockName), func() bool {
+		r, err := c.try("SITE LOCK INFO " + lockName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var waiting int
+		for line := range strings.Lines(r.text) {
+			if _, err := fmt.Sscanf(line, " %d in the queue", &waiting); err == nil {
+				break
+			}
+		}
+		return waiting >= n
+	})
+}
+
+// wantFree checks that nobody holds a lock.
+func (s *server) wantFree(t testing.TB, names ...string) {
+	t.Helper()
+	c := s.session("boss")
+	defer c.conn.Close()
+	for _, name := range names {
+		c.want(550, "SITE LOCK INFO "+name, "not held")
+	}
+}
+
+// worker returns a run of a worker that must succeed and whose output goes into the log.
+func (l *holdsLog) worker(cmd *exec.Cmd) func() {
+	l.t.Helper()
+	cmd.Stdout = l.open()
+	return func() {
+		if r := finish(l.t, cmd); r.status != 0 || r.out != "" {
+			l.t.Errorf("%v: exit status %d: %s", cmd.Args, r.status, r.out)
+		}
+	}
+}
+
+// What the page of examples says is shown somewhere is shown there.
+func TestTheExamplesPageNamesFilesAndTestsThatExist(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "examples.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("examples_*test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := filepath.Glob(filepath.Join("testdata", "examples", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source strings.Builder
+	for _, file := range append(files, parts...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	tests := regexp.MustCompile(`\bTest\w+`).FindAllString(string(page), -1)
+	for _, name := range tests {
+		if !strings.Contains(source.String(), "func "+name+"(t ") {
+			t.Errorf("there is no test %s", name)
+		}
+	}
+	quoted := regexp.MustCompile(`"([^"|`+"`"+`\n]*[a-z] [^"|`+"`"+`\n]*[^.\n])"`).FindAllStringSubmatch(string(page), -1)
+	for _, m := range quoted {
+		if m[1] == "Resource Locking Over Networks" {
+			continue
+		}
+		if !strings.Contains(source.String(), m[1]) {
+			t.Errorf("there is no part %q of a test", m[1])
+		}
+	}
+	links := regexp.MustCompile(`\]\((\.\./examples/[^)]*)\)`).FindAllStringSubmatch(string(page), -1)
+	for _, m := range links {
+		if _, err := os.Stat(m[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(tests) < 30 || len(quoted) < 20 || len(links) != 5 {
+		t.Errorf("only %d tests, %d parts and %d examples were looked for", len(tests), len(quoted), len(links))
+	}
+}
