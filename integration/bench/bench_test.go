@@ -55,6 +55,19 @@ func TestMedianLeavesItsValuesInOrder(t *testing.T) {
 	}
 }
 
+func TestSpreadIsHalfTheRange(t *testing.T) {
+	for _, tc := range []struct {
+		of   []float64
+		want float64
+	}{
+		{nil, 0}, {[]float64{3}, 0}, {[]float64{8, 10, 14}, 0.3}, {[]float64{0, 0}, 0},
+	} {
+		if got := spread(tc.of); got != tc.want {
+			t.Errorf("spread(%v) = %v, want %v", tc.of, got, tc.want)
+		}
+	}
+}
+
 func TestRatesCountAllClients(t *testing.T) {
 	got := rates([][]time.Duration{{3, 1}, nil, {2, 4}}, 2*time.Second)
 	if want := []float64{2, 2, 4}; !slices.Equal(got, want) {
@@ -64,7 +77,9 @@ func TestRatesCountAllClients(t *testing.T) {
 
 func TestNumbersAsPeopleReadThem(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
-		{count(0), "0.0"}, {count(9.94), "9.9"}, {count(10), "10"}, {count(1234.5), "1234"},
+		{perSec.format(0), "0.0"}, {perSec.format(9.94), "9.9"}, {megabytesPerSec.format(10), "10"}, {perSec.format(1234.5), "1234"},
+		{kibibytes.format(23.96), "24.0"}, {percent.format(99.5), "99.5"}, {things.format(3), "3"}, {nanoseconds.format(900), "0.9 us"},
+		{ratioText(0.996), "1.00"}, {ratioText(12.34), "12.3"}, {ratioText(123.4), "123"},
 		{short(900), "0.9 us"}, {short(10e3), "10 us"}, {short(999e3), "999 us"}, {short(1.25e6), "1.2 ms"}, {short(1.5e9), "1.50 s"},
 	} {
 		if tc.got != tc.want {
@@ -127,6 +142,12 @@ func TestProcFiles(t *testing.T) {
 	if kb, ok := pss([]byte("5581-7ffd ---p 00000000 00:00 0 [rollup]\nRss:     900 kB\nPss:     123 kB\nPss_Dirty:  7 kB\n")); kb != 123 || !ok {
 		t.Errorf("pss %d, %v", kb, ok)
 	}
+	if free := available([]byte("MemTotal:  900 kB\nMemAvailable:   3 kB\n")); free != 3<<10 {
+		t.Errorf("%d bytes are available", free)
+	}
+	if model := processorModel([]byte("processor: 0\nmodel name\t: Some CPU\n"), "x"); model != "Some CPU" {
+		t.Errorf("model %q", model)
+	}
 	if _, ok := pss([]byte("Pss_Dirty:  7 kB\n")); ok {
 		t.Error("pss of another line")
 	}
@@ -147,64 +168,72 @@ func TestProcessorTime(t *testing.T) {
 	}
 }
 
-// example is a group with one row of two columns, in tables of their own.
-func example() group {
-	return group{name: "g", rows: []row{{name: "r", columns: []column{
-		{title: "Rate", heading: "1 conn.", format: count, ratio: true},
-		{title: "Time", heading: "1 conn.", format: short},
-	}}}}
-}
-
-func TestTableHasMediansAndRatiosToTheReference(t *testing.T) {
-	r := newResults(example())
-	r.order = []string{"ftplockd", reference, "broken"}
-	for _, v := range []float64{300, 100, 200} {
-		r.add("ftplockd", r.group.rows[0], []float64{v, 5e3}, nil)
-		r.add(reference, r.group.rows[0], []float64{2 * v, 7e3}, nil)
-	}
-	r.add("broken", r.group.rows[0], nil, errors.New("no\nway"))
-	r.add("broken", r.group.rows[0], nil, errors.New("later"))
-	var out strings.Builder
-	r.print(&out)
-	want := `### Rate
-
-| server | 1 conn. |
-|---|---:|
-| ftplockd | 200 (0.50) |
-| vsftpd | 400 (1.00) |
-
-### Time
-
-| server | 1 conn. |
-|---|---:|
-| ftplockd | 5.0 us |
-| vsftpd | 7.0 us |
-
-`
-	if out.String() != want {
-		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
-	}
-	if notes := r.failed(); !slices.Equal(notes, []string{"g: broken, r: no; way"}) {
-		t.Errorf("notes %q", notes)
-	}
-}
-
 func TestEveryGroupIsInTheTables(t *testing.T) {
 	o, err := parse(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, g := range o.selected() {
-		got = append(got, g.name)
+	for _, g := range o.selected([]place{{fs: "ext4"}, {fs: "tmpfs"}}) {
+		got = append(got, g.name+" "+g.place.fs)
 		for _, row := range g.rows {
 			if len(row.columns) == 0 || row.needs == 0 || len(g.modes) == 0 {
-				t.Errorf("%s, %s: nothing to show or nobody to measure", g.name, row.name)
+				t.Errorf("%s, %s: nothing to show or nobody to measure", g.title, row.name)
 			}
 		}
 	}
-	if !slices.Equal(got, groupNames) {
-		t.Errorf("groups %q, want %q", got, groupNames)
+	want := []string{"locks ext4", "locks tmpfs", "contended ext4", "login ext4", "files ext4", "tls ext4", "memory ext4", "memory ext4", "memory ext4"}
+	if !slices.Equal(got, want) {
+		t.Errorf("groups %q, want %q", got, want)
+	}
+}
+
+func TestRowsChooseGroups(t *testing.T) {
+	o, err := parse([]string{"-rows", "tls,locks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := o.selected([]place{{fs: "ext4"}})
+	if len(all) != 2 || all[0].name != locksGroup || all[1].name != tlsGroup {
+		t.Errorf("%d groups", len(all))
+	}
+}
+
+func TestPaceOfGroups(t *testing.T) {
+	o := options{rounds: 5}
+	for p, want := range map[pace]int{always: 5, halfAsOften: 3, once: 1} {
+		if got := (group{pace: p}).rounds(o); got != want {
+			t.Errorf("pace %d: %d rounds, want %d", p, got, want)
+		}
+	}
+}
+
+func TestFairness(t *testing.T) {
+	got := fairness([]int{0, 3, 1, 0}, []int{10, 20, 5, 5}, 2*time.Second)
+	if want := []float64{2, 2, 0, 3, 90}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := fairness([]int{0}, []int{0}, time.Second); got[4] != 0 {
+		t.Errorf("of no tries %v were in vain", got[4])
+	}
+}
+
+func TestFileSystemsAreTold(t *testing.T) {
+	for magic, want := range map[int64]string{0xef53: "ext4", 0x01021994: "tmpfs", 0x58465342: "xfs", 7: "file system 0x7"} {
+		if got := fileSystemName(magic); got != want {
+			t.Errorf("%#x: %q, want %q", magic, got, want)
+		}
+	}
+}
+
+func TestPlacesOfOneFileSystemHaveNamesOfTheirOwn(t *testing.T) {
+	dir := t.TempDir()
+	places, err := makePlaces([]string{dir, dir})
+	if err != nil || len(places) != 2 || places[0].fs == places[1].fs || places[0].dir == places[1].dir {
+		t.Errorf("%v, %v", places, err)
+	}
+	if places, err = makePlaces([]string{dir, dir + "/none"}); err == nil || len(places) != 1 {
+		t.Errorf("%v, %v: the one that was made is to be removed by the caller", places, err)
 	}
 }
 
@@ -217,7 +246,10 @@ func TestCommandLine(t *testing.T) {
 		{"-rows lock", `not "lock"`},
 		{"-connections 1,x", "-connections"},
 		{"-connections 0", "-connections"},
+		{"-idle 0", "-idle"},
 		{"-rounds 0", "more than 0"},
+		{"-large -1", "less than 0"},
+		{"-quick -readme", "not for -readme"},
 		{"more", "no arguments"},
 	} {
 		_, err := parse(strings.Fields(tc.args))

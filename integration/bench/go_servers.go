@@ -12,10 +12,16 @@ import (
 	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
+// The other servers of ours.
+const (
+	bareName = "ftpserverlib, bare"
+	echoName = "echo of lines"
+)
+
 // ftplockd is this project's server in one of its modes, with its built-in account.
 func (c *contest) ftplockd(m mode) server {
-	return server{name: m.name, able: canFTP, profiled: true, start: func(_ context.Context, tls bool) (*process, error) {
-		dir, root, err := peers.Work(c.dir, "ftplockd")
+	return server{name: m.name, able: canFTP | canWait, profiled: true, start: func(_ context.Context, parent string, tls bool) (*process, error) {
+		dir, root, err := peers.Work(parent, "ftplockd")
 		if err != nil {
 			return nil, err
 		}
@@ -40,8 +46,8 @@ func (c *contest) ftplockd(m mode) server {
 
 // bare is ftpserverlib without anything around it.
 func (c *contest) bare() server {
-	return server{name: "ftpserverlib, bare", able: canFTP, start: func(_ context.Context, tls bool) (*process, error) {
-		_, root, err := peers.Work(c.dir, "bare")
+	return server{name: bareName, able: canFTP, start: func(_ context.Context, dir string, tls bool) (*process, error) {
+		_, root, err := peers.Work(dir, "bare")
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +61,7 @@ func (c *contest) bare() server {
 
 // echo answers lines, whatever they say.
 func (c *contest) echo() server {
-	return server{name: "echo of lines", able: canLogin, start: func(context.Context, bool) (*process, error) { return c.ours(false, "echo") }}
+	return server{name: echoName, able: canLogin, start: func(context.Context, string, bool) (*process, error) { return c.ours(false, "echo") }}
 }
 
 // ours starts a program that ends with its standard input.

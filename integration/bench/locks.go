@@ -47,47 +47,6 @@ func (c *client) pairs(name string, until time.Time) (took []time.Duration, err 
 	return took, nil
 }
 
-// oneLock has n clients want the same lock, over and over, each trying again as soon as it is refused and giving it
-// back as soon as it has it. It returns turns per second, how many clients had one, and tries per second.
-func oneLock(ctx context.Context, p *process, n int, d time.Duration) ([]float64, error) {
-	all, err := gather(ctx, p, n)
-	if err != nil {
-		return nil, err
-	}
-	defer all.close()
-	turns, tries := make([]int, n), make([]int, n)
-	elapsed, err := all.work(d, func(i int, c *client, until time.Time) (err error) {
-		turns[i], tries[i], err = c.turns(p.locks+"/wanted_lock", until)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	had := n - len(slices.DeleteFunc(slices.Clone(turns), func(t int) bool { return t > 0 }))
-	return []float64{perSecond(sum(turns), elapsed), float64(had), perSecond(sum(tries), elapsed)}, nil
-}
-
-// turns counts how often the client got the lock, and how often it tried.
-func (c *client) turns(name string, until time.Time) (turns, tries int, err error) {
-	acquire, release := "MKD "+name, "RMD "+name
-	for time.Now().Before(until) {
-		tries++
-		code, err := c.ask(acquire)
-		switch {
-		case err != nil:
-			return turns, tries, err
-		case code == 257:
-			turns++
-			if err := c.do(release); err != nil {
-				return turns, tries, err
-			}
-		case code != 550:
-			return turns, tries, fmt.Errorf("%s: %d", acquire, code)
-		}
-	}
-	return turns, tries, nil
-}
-
 // logins counts connections that log in and leave. The account is one that was logged in to before: a server may
 // remember that, and ftplockd does, since its hash of passwords is slow on purpose.
 func logins(ctx context.Context, p *process, d time.Duration) ([]float64, error) {

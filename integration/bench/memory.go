@@ -4,44 +4,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
-
-// settling is how long a server has to give memory back that its logins needed.
-const settling = 2 * time.Second
-
-// idleMemory returns how much memory the server has without sessions and with n idle ones, in MiB, and how much
-// more that is for each of them, in KiB: the proportional set size, so that what processes share is counted once.
-func idleMemory(ctx context.Context, p *process, n int) ([]float64, error) {
-	first, err := gather(ctx, p, atOnce) // what is made with the first sessions is there before it begins
-	if err != nil {
-		return nil, err
-	}
-	first.close()
-	time.Sleep(settling)
-	before, err := memoryOf(p.Cmd.Process.Pid)
-	if err != nil {
-		return nil, err
-	}
-	all, err := gather(ctx, p, n)
-	if err != nil {
-		return nil, err
-	}
-	defer all.close()
-	time.Sleep(settling)
-	after, err := memoryOf(p.Cmd.Process.Pid)
-	if err != nil {
-		return nil, err
-	}
-	return []float64{float64(before) / (1 << 20), float64(after) / (1 << 20), float64(after-before) / float64(n) / (1 << 10)}, nil
-}
 
 // memoryOf adds up the memory of a process and of all that descend from it, in bytes.
 func memoryOf(pid int) (total int64, err error) {

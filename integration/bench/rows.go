@@ -6,25 +6,78 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
-// groupNames are the words for -rows, in the order of the report.
-var groupNames = []string{"locks", "contended", "login", "files", "tls", "memory"}
+// The words for -rows, which are the names of groups.
+const (
+	locksGroup     = "locks"
+	contendedGroup = "contended"
+	loginGroup     = "login"
+	filesGroup     = "files"
+	tlsGroup       = "tls"
+	memoryGroup    = "memory"
+)
+
+// groupNames are in the order of the report.
+var groupNames = []string{locksGroup, contendedGroup, loginGroup, filesGroup, tlsGroup, memoryGroup}
 
 // group is one start of each server and what is measured with it.
 type group struct {
-	name string
-	rows []row
-	tls  bool // the servers are started with a certificate
-	once bool // one round says it all
-	// modes of ftplockd that take part
-	modes []mode
+	name  string // of groupNames; there may be several of one name
+	title string // for progress and notes
+	place place
+	rows  []row
+	tls   bool // the servers are started with a certificate
+	pace  pace
+	modes []mode // of ftplockd that take part
 }
+
+// pace is in how many of the rounds a group is measured.
+type pace int
+
+const (
+	always pace = iota
+	halfAsOften
+	once
+)
 
 // mode is how ftplockd is set up: locks.directories, locks.durable and files.durable.
 type mode struct {
 	name                                    string
 	directories, durableLocks, durableFiles bool
+}
+
+// The names of ftplockd in its modes. Of those in lockModes both kinds of durable are as the name says, of those in
+// fileModes only that of files, and locks are as they are by default.
+const (
+	usualName       = "ftplockd" // as it is when nobody configures it: directories = true, durable = true
+	bareLocks       = "ftplockd, directories = false, durable = false"
+	durableLocks    = "ftplockd, directories = false, durable = true"
+	realDirectories = "ftplockd, directories = true, durable = false"
+	durableBoth     = "ftplockd, directories = true, durable = true"
+	quickFiles      = "ftplockd, durable = false"
+	durableFiles    = "ftplockd, durable = true"
+)
+
+func lockModes() []mode {
+	return []mode{
+		{name: bareLocks},
+		{name: durableLocks, durableLocks: true, durableFiles: true},
+		{name: realDirectories, directories: true},
+		{name: durableBoth, directories: true, durableLocks: true, durableFiles: true},
+	}
+}
+
+func fileModes() []mode {
+	return []mode{
+		{name: quickFiles, directories: true, durableLocks: true},
+		{name: durableFiles, directories: true, durableLocks: true, durableFiles: true},
+	}
+}
+
+func usualMode() mode {
+	return mode{name: usualName, directories: true, durableLocks: true, durableFiles: true}
 }
 
 // ability is what a measurement needs and a server may not have.
@@ -36,7 +89,8 @@ const (
 	canStore                     // passive transfers
 	canASCII                     // with conversion
 	canTLS
-	canFTP = canLogin | canLock | canStore | canASCII | canTLS
+	canWait // SITE WAIT
+	canFTP  = canLogin | canLock | canStore | canASCII | canTLS
 )
 
 // row is one measurement. It gives a value for each of its columns.
@@ -47,55 +101,57 @@ type row struct {
 	run     func(context.Context, *process) ([]float64, error)
 }
 
-// column is where a value stands in the report: columns of one title make one table.
-type column struct {
-	title   string
-	heading string
-	format  func(float64) string
-	ratio   bool // to vsftpd
-}
-
 func (g group) rounds(o options) int {
-	if g.once {
+	switch g.pace {
+	case once:
 		return 1
+	case halfAsOften:
+		return (o.rounds + 1) / 2
 	}
 	return o.rounds
 }
 
-// selected returns the groups to be measured.
-func (o options) selected() []group {
-	lockModes := []mode{
-		{name: "ftplockd, directories = false, durable = false"},
-		{name: "ftplockd, directories = false, durable = true", durableLocks: true},
-		{name: "ftplockd, directories = true, durable = false", directories: true},
-		{name: "ftplockd, directories = true, durable = true", directories: true, durableLocks: true},
+// selected returns the groups to be measured: locks in every place, the rest in the first.
+func (o options) selected(places []place) []group {
+	var all []group
+	for _, p := range places {
+		all = append(all, group{name: locksGroup, title: "locks", place: p, rows: lockRows(o, p), modes: lockModes()})
 	}
-	fileModes := []mode{
-		{name: "ftplockd, durable = false", directories: true, durableLocks: true},
-		{name: "ftplockd, durable = true", directories: true, durableLocks: true, durableFiles: true},
+	first := places[0]
+	all = append(all,
+		group{name: contendedGroup, title: "one lock", place: first, rows: contendedRows(o), modes: lockModes(), pace: halfAsOften},
+		group{name: loginGroup, title: "logins", place: first, rows: loginRows(o), modes: []mode{usualMode()}},
+		group{name: filesGroup, title: "files", place: first, rows: fileRows(o), modes: fileModes(), pace: halfAsOften},
+		group{name: tlsGroup, title: "TLS", place: first, rows: tlsRows(o), modes: fileModes(), tls: true, pace: halfAsOften},
+	)
+	for _, n := range o.idle {
+		all = append(all, group{
+			name: memoryGroup, title: fmt.Sprintf("%d idle sessions", n), place: first, rows: memoryRows(n, o.time),
+			modes: []mode{{name: bareLocks}, usualMode()}, pace: once,
+		})
 	}
-	usual := []mode{{name: "ftplockd", directories: true, durableLocks: true, durableFiles: true}} // its defaults
-	all := []group{
-		{name: "locks", rows: lockRows(o), modes: lockModes},
-		{name: "contended", rows: contendedRows(o), modes: lockModes},
-		{name: "login", rows: loginRows(o), modes: usual},
-		{name: "files", rows: fileRows(o), modes: fileModes},
-		{name: "tls", rows: tlsRows(o), modes: fileModes, tls: true},
-		{name: "memory", rows: memoryRows(o), modes: usual, once: true},
+	if o.waiting > 0 {
+		all = append(all, group{
+			name: memoryGroup, title: fmt.Sprintf("%d waiting sessions", o.waiting), place: first, rows: heldRows(o),
+			modes: []mode{{name: bareLocks}, usualMode()}, pace: once,
+		})
 	}
-	return slices.DeleteFunc(all, func(g group) bool { return !slices.Contains(o.groups, g.name) || len(g.rows) == 0 })
+	return slices.DeleteFunc(all, func(g group) bool { return !slices.Contains(o.groups, g.name) })
 }
 
-func lockRows(o options) (rows []row) {
+func pairsRow(connections int) string { return fmt.Sprintf("%d conn.", connections) }
+
+func lockRows(o options, p place) (rows []row) {
+	title := "Locks on " + p.fs
 	for _, n := range o.connections {
-		heading := fmt.Sprintf("%d conn.", n)
+		heading := pairsRow(n)
 		rows = append(rows, row{
-			name: fmt.Sprintf("%d pairs", n), needs: canLogin,
+			name: heading, needs: canLogin,
 			columns: []column{
-				{title: "Locks: MKD+RMD pairs per second, each connection with a name of its own", heading: heading, format: count, ratio: true},
-				{title: "Locks: time of a pair, median", heading: heading, format: short},
-				{title: "Locks: time of a pair, 99th percentile", heading: heading, format: short},
-				{title: "Locks: processor time of the server for a pair", heading: heading, format: short, ratio: true},
+				{Title: title + ": MKD+RMD pairs per second, each connection with a name of its own", Heading: heading, Unit: perSec, Ratio: true},
+				{Title: title + ": time of a pair, median", Heading: heading, Unit: nanoseconds},
+				{Title: title + ": time of a pair, 99th percentile", Heading: heading, Unit: nanoseconds},
+				{Title: title + ": processor time of the server for a pair", Heading: heading, Unit: nanoseconds, Ratio: true},
 			},
 			run: func(ctx context.Context, p *process) ([]float64, error) { return ownLocks(ctx, p, n, o.time) },
 		})
@@ -103,104 +159,87 @@ func lockRows(o options) (rows []row) {
 	return rows
 }
 
+// The rows of one lock for all: clients that try again at once, and clients that have the server let them wait.
+const tryingRow, waitingRow = "trying", "waiting"
+
+// Columns of those rows.
+const (
+	clientsWithATurn = 1
+	fewestTurns      = 2
+	triesInVain      = 4
+)
+
 func contendedRows(o options) []row {
-	title := fmt.Sprintf("One lock, %d clients that try again at once when it is held", o.contenders)
-	return []row{{
-		name: "one name", needs: canLock,
-		columns: []column{
-			{title: title, heading: "turns/s", format: count, ratio: true},
-			{title: title, heading: "clients with a turn", format: count},
-			{title: title, heading: "tries/s", format: count},
-		},
-		run: func(ctx context.Context, p *process) ([]float64, error) { return oneLock(ctx, p, o.contenders, o.time) },
-	}}
+	of := func(name, title string, needs ability, wait bool) row {
+		return row{
+			name: name, needs: needs,
+			columns: []column{
+				{Title: title, Heading: "turns/s", Unit: perSec, Ratio: true},
+				{Title: title, Heading: "clients with a turn", Unit: things},
+				{Title: title, Heading: "fewest turns of one", Unit: things},
+				{Title: title, Heading: "most turns of one", Unit: things},
+				{Title: title, Heading: "tries in vain, %", Unit: percent},
+			},
+			run: func(ctx context.Context, p *process) ([]float64, error) {
+				return oneLock(ctx, p, o.contenders, 5*o.time, wait)
+			},
+		}
+	}
+	return []row{
+		of(tryingRow, fmt.Sprintf("One lock, %d clients that try again at once when it is held", o.contenders), canLock, false),
+		of(waitingRow, fmt.Sprintf("One lock, %d clients that wait for it (SITE WAIT)", o.contenders), canWait, true),
+	}
 }
+
+const loginsRow = "logins"
 
 func loginRows(o options) []row {
 	title := fmt.Sprintf("Logins: connect, USER, PASS, QUIT; %d at once", atOnce)
 	return []row{{
-		name: "logins", needs: canLogin,
+		name: loginsRow, needs: canLogin,
 		columns: []column{
-			{title: title, heading: "per second", format: count, ratio: true},
-			{title: title, heading: "median", format: short},
-			{title: title, heading: "99th percentile", format: short},
+			{Title: title, Heading: "per second", Unit: perSec, Ratio: true},
+			{Title: title, Heading: "median", Unit: nanoseconds},
+			{Title: title, Heading: "99th percentile", Unit: nanoseconds},
 		},
 		run: func(ctx context.Context, p *process) ([]float64, error) { return logins(ctx, p, o.time) },
 	}}
 }
 
-func fileRows(o options) []row {
-	small := "Files of 1 KiB per second, a data connection for each"
-	large := "Large files, MB/s"
-	rows := []row{
-		smallFiles(o, small, up, 1), smallFiles(o, small, up, 8), smallFiles(o, small, down, 1), smallFiles(o, small, down, 8),
-		largeFile(o, large, job{way: up, size: 1 << 20}), largeFile(o, large, job{way: down, size: 1 << 20}),
-	}
-	if o.large > 0 {
-		rows = append(rows, largeFile(o, large, job{way: up, size: o.large << 20}), largeFile(o, large, job{way: down, size: o.large << 20}))
-	}
-	return append(rows, largeFile(o, large, job{way: up, size: 16 << 20, ascii: true}), largeFile(o, large, job{way: down, size: 16 << 20, ascii: true}))
-}
+func idleRow(n int) string { return fmt.Sprintf("%d idle", n) }
 
-func tlsRows(o options) []row {
-	title := "Under TLS (PROT P)"
-	rows := []row{
-		smallFiles(o, title, up, 1), smallFiles(o, title, down, 1),
-		largeFile(o, title, job{way: up, size: 64 << 20}), largeFile(o, title, job{way: down, size: 64 << 20}),
-	}
-	for i := range rows {
-		rows[i].needs |= canTLS
-		rows[i].columns[0].heading += map[bool]string{true: ", files/s", false: ", MB/s"}[i < 2]
-	}
-	return rows
-}
+// heldRow is the row of idle sessions beside which others wait.
+func heldRow(idle, waiting int) string { return fmt.Sprintf("%d idle, %d waiting", idle, waiting) }
 
-func smallFiles(o options, title string, w way, n int) row {
-	heading := fmt.Sprintf("1 KiB %s, %d conn.", w, n)
-	return row{
-		name: heading, needs: canStore,
-		columns: []column{
-			{title: title, heading: heading, format: count, ratio: true},
-			{title: title + ": processor time of the server for one", heading: heading, format: short, ratio: true},
-		},
-		run: func(ctx context.Context, p *process) ([]float64, error) {
-			perSecond, cpu, err := transfers(ctx, p, job{way: w, size: 1 << 10}, n, o.time)
-			return []float64{perSecond, cpu}, err
-		},
-	}
-}
-
-func largeFile(o options, title string, j job) row {
-	needs := canStore
-	if j.ascii {
-		needs |= canASCII
-	}
-	return row{
-		name: j.String(), needs: needs,
-		columns: []column{
-			{title: title, heading: j.String(), format: count, ratio: true},
-			{title: title + ": processor time of the server for a MB", heading: j.String(), format: short, ratio: true},
-		},
-		run: func(ctx context.Context, p *process) ([]float64, error) {
-			perSecond, cpu, err := transfers(ctx, p, j, 1, o.time)
-			megabytes := float64(j.size) / 1e6
-			return []float64{perSecond * megabytes, cpu / megabytes}, err
-		},
-	}
-}
-
-func memoryRows(o options) []row {
-	if o.idle == 0 {
-		return nil
-	}
-	title := fmt.Sprintf("Memory (PSS of all processes of the server) with %d idle sessions", o.idle)
+func memoryRows(n int, d time.Duration) []row {
+	title := fmt.Sprintf("%d idle sessions: memory (PSS of all processes of the server), and what one more client sees of them", n)
 	return []row{{
-		name: "idle", needs: canLogin,
+		name: idleRow(n), needs: canLogin,
 		columns: []column{
-			{title: title, heading: "without any, MiB", format: fine},
-			{title: title, heading: "with them, MiB", format: fine},
-			{title: title, heading: "more for each, KiB", format: fine, ratio: true},
+			{Title: title, Heading: "for each, KiB", Unit: kibibytes, Ratio: true},
+			{Title: title, Heading: "MKD meanwhile, median", Unit: nanoseconds},
+			{Title: title, Heading: "99th percentile", Unit: nanoseconds},
+			{Title: title, Heading: "all, MiB", Unit: mebibytes},
 		},
-		run: func(ctx context.Context, p *process) ([]float64, error) { return idleMemory(ctx, p, o.idle) },
+		run: func(ctx context.Context, p *process) ([]float64, error) { return idleSessions(ctx, p, n, d) },
+	}}
+}
+
+// heldRows are those with most idle sessions, beside which others wait. They have a start of their own: a server that
+// had other sessions before has memory left over from them.
+func heldRows(o options) []row {
+	n := slices.Max(o.idle)
+	title := fmt.Sprintf("%d more sessions that wait for one lock (SITE WAIT), beside %d idle ones", o.waiting, n)
+	return []row{{
+		name: heldRow(n, o.waiting), needs: canWait,
+		columns: []column{
+			{Title: title, Heading: "for each, KiB", Unit: kibibytes},
+			{Title: title, Heading: "MKD meanwhile, median", Unit: nanoseconds},
+			{Title: title, Heading: "99th percentile", Unit: nanoseconds},
+			{Title: title, Heading: "all, MiB", Unit: mebibytes},
+		},
+		run: func(ctx context.Context, p *process) ([]float64, error) {
+			return waitingSessions(ctx, p, n, o.waiting, o.time)
+		},
 	}}
 }

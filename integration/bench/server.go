@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 
@@ -23,8 +22,8 @@ type server struct {
 	name     string
 	able     ability
 	profiled bool // with -profile
-	// start starts it, with a tree of its own, made anew each time.
-	start func(ctx context.Context, tls bool) (*process, error)
+	// start starts it, with a tree of its own below dir, made anew each time.
+	start func(ctx context.Context, dir string, tls bool) (*process, error)
 }
 
 func (s server) can(needs ability) bool { return s.able&needs == needs }
@@ -39,17 +38,14 @@ type process struct {
 
 // contest knows all servers that take part.
 type contest struct {
-	dir   string // for everything
+	dir   string // of the programs and the certificate
 	cert  peers.Certificate
 	peers []server
 }
 
-// newContest builds the programs, looks for the peers, and returns why those are missing that are.
-func newContest(ctx context.Context, dir string) (_ *contest, notes []string, err error) {
+// newContest builds the programs, looks for the peers that are wanted, and returns why those are missing that are.
+func newContest(ctx context.Context, dir, only string) (_ *contest, notes []string, err error) {
 	c := &contest{dir: dir}
-	if err := os.Chmod(dir, 0o755); err != nil { // the peers' sessions run as nobody
-		return nil, nil, err
-	}
 	if c.cert, err = peers.MakeCertificate(dir); err != nil {
 		return nil, nil, err
 	}
@@ -60,6 +56,9 @@ func newContest(ctx context.Context, dir string) (_ *contest, notes []string, er
 		}
 	}
 	for _, name := range peers.Names() {
+		if !wanted(name, only) {
+			continue
+		}
 		peer, err := peers.Get(ctx, name)
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("%s is missing: %v", name, err))
@@ -73,12 +72,12 @@ func newContest(ctx context.Context, dir string) (_ *contest, notes []string, er
 
 // peer is the server of somebody else.
 func (c *contest) peer(p *peers.Peer) server {
-	return server{name: p.Name, able: canFTP, start: func(_ context.Context, tls bool) (*process, error) {
+	return server{name: p.Name, able: canFTP, start: func(_ context.Context, dir string, tls bool) (*process, error) {
 		var cert peers.Certificate
 		if tls {
 			cert = c.cert
 		}
-		running, err := p.Start(c.dir, cert)
+		running, err := p.Start(dir, cert)
 		return &process{Process: running, locks: "/pub", files: "/pub", tls: tls}, err
 	}}
 }

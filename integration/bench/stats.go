@@ -43,6 +43,41 @@ func sum(all []int) (total int) {
 	return total
 }
 
+// spread is half the distance between the least and the greatest value, as a part of the median; 0 of none.
+func spread(values []float64) float64 {
+	m := median(values)
+	if m == 0 {
+		return 0
+	}
+	return (slices.Max(values) - slices.Min(values)) / 2 / m
+}
+
+// unit is what values are counted in.
+type unit string
+
+const (
+	perSec          unit = "1/s"
+	megabytesPerSec unit = "MB/s"
+	nanoseconds     unit = "ns"
+	kibibytes       unit = "KiB"
+	mebibytes       unit = "MiB"
+	percent         unit = "%"
+	things          unit = "" // a number of them
+)
+
+// format writes a value as a person reads it.
+func (u unit) format(v float64) string {
+	switch u {
+	case nanoseconds:
+		return short(v)
+	case kibibytes, mebibytes, percent:
+		return fmt.Sprintf("%.1f", v)
+	case things:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return count(v)
+}
+
 // count writes a number of things: whole ones, unless they are few.
 func count(v float64) string {
 	if v < 10 {
@@ -50,8 +85,6 @@ func count(v float64) string {
 	}
 	return fmt.Sprintf("%.0f", v)
 }
-
-func fine(v float64) string { return fmt.Sprintf("%.1f", v) }
 
 // short writes nanoseconds with three digits or so.
 func short(nanoseconds float64) string {

@@ -242,7 +242,7 @@ func (i installation) pureftpd(at place, c Certificate) (*Process, error) {
 	}
 	args := []string{
 		"-4", "-S", fmt.Sprintf("127.0.0.1,%d", at.port), "-H", "-E", "-f", "none", "-l", "puredb:" + database,
-		"-c", "20000", "-C", "20000", "-I", "60", "-p", fmt.Sprintf("%d:%d", firstPort, lastPort), "-g", filepath.Join(at.dir, "pid"),
+		"-c", "20000", "-I", "60", "-p", fmt.Sprintf("%d:%d", firstPort, lastPort), "-g", filepath.Join(at.dir, "pid"),
 	}
 	if c.given() {
 		args = append(args, "-Y", "1", "-2", c.Both)
