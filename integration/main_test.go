@@ -20,8 +20,8 @@ import (
 // long asks for the long counts, which take many minutes.
 var long = flag.Bool("long", false, "long counts: more rounds, more clients, more kills")
 
-// binary is the ftplockd that all tests run. TestMain sets it before the first of them.
-var binary string
+// binary is the ftplockd that all tests run, netlock the other program. TestMain sets them before the first of them.
+var binary, netlock string
 
 // The account that most tests log in with.
 const (
@@ -47,8 +47,8 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "ftplockd")
-	if err := build(binary); err != nil {
+	binary, netlock = filepath.Join(dir, "ftplockd"), filepath.Join(dir, "netlock")
+	if err := errors.Join(build(binary), buildProgram("../cmd/netlock", netlock)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -61,14 +61,16 @@ func runTests(m *testing.M) int {
 }
 
 // build builds the server, with the race detector if the tests have it.
-func build(to string, flags ...string) error {
+func build(to string, flags ...string) error { return buildProgram("../cmd/ftplockd", to, flags...) }
+
+func buildProgram(program, to string, flags ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	args := append([]string{"build", "-o", to}, flags...)
 	if raceEnabled {
 		args = append(args, "-race")
 	}
-	out, err := exec.CommandContext(ctx, "go", append(args, "../cmd/ftplockd")...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", append(args, program)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/locksmith"
+)
+
+// newWaitCommand returns the command that waits for a group of locks.
+func newWaitCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wait PROFILE|URL [DIRECTORY]",
+		Short: "wait until no lock is held below a directory",
+		Long: `Wait ends when no lock is held below a directory: when all members of a group are done. It takes no lock. The
+directory is the second argument, or else the path of the profile or URL. After --timeout it exits with status 75.`,
+		Example: `  netlock wait --timeout 1h ftp://worker@ftp.example.com/locks/nightly && ./report`,
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.look(cmd.Context(), args, waitGroup)
+		},
+	}
+	cmd.Flags().DurationVar(&s.timeout, "timeout", 0, "wait so long, then exit with status 75; 0: for ever")
+	return cmd
+}
+
+// newListCommand returns the command that lists locks.
+func newListCommand(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list PROFILE|URL [DIRECTORY]",
+		Short: "list the locks below a directory",
+		Long: `List tells of the locks that are held below a directory: the second argument, or else the path of the URL, or
+the directory that the profile's lock lies in. A server that is no ftplockd is asked for the directories there.`,
+		Example: `  netlock list phonestuff
+  netlock list --json phonestuff /locks`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.look(cmd.Context(), args, func(ctx context.Context, c *locksmith.Client, t *target, dir string) error {
+				if len(args) == 1 && !t.isURL() {
+					dir = parentOf(dir)
+				}
+				all, err := c.List(ctx, dir)
+				if err != nil {
+					return err
+				}
+				return show(os.Stdout, all, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON: a list of what \"netlock info --json\" shows")
+	return cmd
+}
+
+// newInfoCommand returns the command that tells of one lock.
+func newInfoCommand(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "info PROFILE|URL",
+		Short: "tell who holds a lock",
+		Long: `Info tells whether the lock is held, and by whom and until when if the server can tell. The exit status is 0 whether
+it is held or not.`,
+		Example: `  netlock info phonestuff
+  netlock info --json phonestuff | jq .held`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.look(cmd.Context(), args, func(ctx context.Context, c *locksmith.Client, t *target, lock string) error {
+				if err := t.needLock(); err != nil {
+					return err
+				}
+				info, err := c.Info(ctx, lock)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return encode(os.Stdout, viewOf(info))
+				}
+				_, err = fmt.Fprint(os.Stdout, sentence(info))
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+// look does something with a connection that takes no lock. where is the second argument or the target's path.
+func (s *settings) look(ctx context.Context, args []string, do func(ctx context.Context, c *locksmith.Client, t *target, where string) error) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	t, err := s.resolve(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	where := t.options.Path
+	if len(args) == 2 {
+		where = args[1]
+	}
+	if s.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+		defer cancel()
+	}
+	c, err := locksmith.Dial(ctx, t.options.Server)
+	if err == nil {
+		err = errors.Join(do(ctx, c, t, where), c.Close())
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if errors.Is(err, errTimeout) {
+		return fail(exitHeld, "%s: %w of %s: %s", t.name, errTimeout, words(s.timeout), where)
+	}
+	return classify(err, t)
+}
+
+// errTimeout is the cause of a context whose --timeout is over.
+var errTimeout = errors.New("not within the time")
+
+func waitGroup(ctx context.Context, c *locksmith.Client, t *target, dir string) error {
+	return c.WaitGroup(ctx, dir, t.options.Poll)
+}
+
+// parentOf is the directory that a lock lies in; "" is the one after login.
+func parentOf(lock string) string {
+	if dir := path.Dir(lock); dir != "." {
+		return dir
+	}
+	return ""
+}
+
+// view is a lock as JSON. Times are RFC 3339, durations seconds.
+type view struct {
+	Path    string       `json:"path"`
+	Held    bool         `json:"held"`
+	Since   *time.Time   `json:"since,omitempty"`
+	Waiting int          `json:"waiting"`
+	Holders []holderView `json:"holders"`
+}
+
+// holderView is one who holds a lock; no expires_in_seconds: for ever.
+type holderView struct {
+	Owner   string  `json:"owner"`
+	Held    float64 `json:"held_seconds"`
+	Expires float64 `json:"expires_in_seconds,omitempty"`
+	Shared  bool    `json:"shared"`
+	Token   uint64  `json:"token,omitempty"`
+}
+
+func viewOf(i locksmith.Info) view {
+	v := view{Path: i.Path, Held: i.Held, Waiting: i.Waiting, Holders: []holderView{}}
+	if !i.Since.IsZero() {
+		v.Since = &i.Since
+	}
+	for _, h := range i.Holders {
+		v.Holders = append(v.Holders, holderView{h.Owner, h.Held.Seconds(), h.Expires.Seconds(), h.Shared, h.Token})
+	}
+	return v
+}
+
+func encode(w io.Writer, value any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
+}
+
+// show lists locks for people or programs.
+func show(w io.Writer, all []locksmith.Info, asJSON bool) error {
+	if asJSON {
+		views := make([]view, len(all))
+		for i := range all {
+			views[i] = viewOf(all[i])
+		}
+		return encode(w, views)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LOCK\tHOLDER\tHELD\tEXPIRES IN\tWAITING\tTOKEN")
+	for _, i := range all {
+		for _, h := range i.Holders {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\n", oneLine(i.Path), oneLine(h.Owner), words(h.Held), until(h.Expires), i.Waiting, h.Token)
+		}
+		if len(i.Holders) == 0 {
+			fmt.Fprintf(t, "%s\t?\t%s\t?\t%d\t\n", oneLine(i.Path), since(i.Since), i.Waiting)
+		}
+	}
+	return t.Flush()
+}
+
+// sentence tells of one lock for people.
+func sentence(i locksmith.Info) string {
+	var b strings.Builder
+	name := oneLine(i.Path)
+	switch {
+	case !i.Held:
+		fmt.Fprintf(&b, "%s is free\n", name)
+	case len(i.Holders) == 0 && i.Since.IsZero():
+		fmt.Fprintf(&b, "%s is held\n", name)
+	case len(i.Holders) == 0:
+		fmt.Fprintf(&b, "%s is held since %s\n", name, i.Since.Local().Format(time.DateTime))
+	}
+	for _, h := range i.Holders {
+		shared := ""
+		if h.Shared {
+			shared = " together with others"
+		}
+		fmt.Fprintf(&b, "%s is held%s by %s for %s, expires in %s, token %d\n", name, shared, oneLine(h.Owner), words(h.Held), until(h.Expires), h.Token)
+	}
+	if i.Waiting > 0 {
+		fmt.Fprintf(&b, "%d waiting\n", i.Waiting)
+	}
+	return b.String()
+}
+
+func until(d time.Duration) string {
+	if d == 0 {
+		return "never"
+	}
+	return words(d)
+}
+
+func since(t time.Time) string {
+	if t.IsZero() {
+		return "?"
+	}
+	return words(time.Since(t))
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// maxPassword bounds what is read as a password, in bytes; no FTP command can be longer.
+const maxPassword = 4096
+
+// password finds out the password of a target. An anonymous login needs none.
+func (t *target) password(ctx context.Context) (string, error) {
+	switch s := t.secret; {
+	case t.options.Server.User == "":
+		return s.password, nil
+	case s.password != "" || t.isURL() && !t.askable:
+		return s.password, nil
+	case s.file != "":
+		return fromFile(inDir(t.dir, s.file))
+	case s.env != "":
+		return fromEnv(s.env)
+	case s.command != "":
+		return fromCommand(ctx, s.command)
+	}
+	if word, ok := os.LookupEnv("NETLOCK_PASSWORD"); ok {
+		return word, nil
+	}
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		return ask(ctx, os.Stdin, os.Stderr, fmt.Sprintf("Password of %s at %s: ", t.user(), t.options.Server.Address))
+	}
+	if t.isURL() {
+		return "", errors.New("set NETLOCK_PASSWORD, or write a profile for it")
+	}
+	return "", errors.New("set one of password_file, password_env, password_command and password in the profile, or NETLOCK_PASSWORD")
+}
+
+func (t *target) isURL() bool { return isURL(t.name) }
+
+func (p *profiles) dir() string { return filepath.Dir(p.file) }
+
+// fromFile reads the first line of a file.
+func fromFile(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxPassword+1))
+	if err != nil {
+		return "", err
+	}
+	return firstLine(data, file)
+}
+
+func fromEnv(name string) (string, error) {
+	word, ok := os.LookupEnv(name)
+	if !ok {
+		return "", fmt.Errorf("the environment has no %s", name)
+	}
+	return word, nil
+}
+
+// fromCommand runs a command by the shell; what it says on standard error is for the user.
+func fromCommand(ctx context.Context, line string) (string, error) {
+	shell := []string{"/bin/sh", "-c", line}
+	if runtime.GOOS == "windows" {
+		shell = []string{"cmd", "/c", line}
+	}
+	cmd := exec.CommandContext(ctx, shell[0], shell[1:]...)
+	cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("password_command: %w", err)
+	}
+	return firstLine(out, "password_command")
+}
+
+func firstLine(data []byte, from string) (string, error) {
+	line, _, _ := strings.Cut(string(data), "\n")
+	line = strings.TrimSuffix(line, "\r")
+	switch {
+	case line == "":
+		return "", fmt.Errorf("%s has no password in its first line", from)
+	case len(line) > maxPassword:
+		return "", fmt.Errorf("%s: the password is too long", from)
+	}
+	return line, nil
+}
+
+// ask reads a line from a terminal that does not show it. A signal that ends ctx meanwhile leaves a terminal that shows
+// again what is typed; the reading ends with the process then.
+func ask(ctx context.Context, terminal *os.File, prompt io.Writer, question string) (string, error) {
+	fd := int(terminal.Fd())
+	state, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
+	type answer struct {
+		line []byte
+		err  error
+	}
+	fmt.Fprint(prompt, question)
+	answers := make(chan answer, 1)
+	go func() {
+		line, err := term.ReadPassword(fd)
+		answers <- answer{line, err}
+	}()
+	defer fmt.Fprintln(prompt) // the line end that was not shown
+	select {
+	case a := <-answers:
+		return string(a.line), a.err
+	case <-ctx.Done():
+		return "", errors.Join(context.Cause(ctx), term.Restore(fd, state))
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/locksmith"
+)
+
+func TestProfilesSetEverything(t *testing.T) {
+	p, err := parseProfiles("f", []byte(`
+[a]
+address = "ftp.example.com:2121"
+user = "bob"
+password_env = "X"
+lock = "phone_lock"
+dir = "/data"
+tls = "explicit"
+active = true
+timeout = "10s"
+wait = "1m"
+poll = "2s"
+renew = true
+shared_user = "reader"
+shared_password_file = "r.secret"
+[b]
+address = "::1"
+lock = "/x"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.all["a"].target("a", "/etc", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, s := got.options, got.options.Server
+	if s.Address != "ftp.example.com:2121" || s.User != "bob" || s.TLS != locksmith.TLSExplicit || !s.Active || s.Timeout != 10*time.Second || s.Dir != "/data" {
+		t.Errorf("server %+v", s)
+	}
+	if o.Path != "phone_lock" || o.Wait != time.Minute || o.Poll != 2*time.Second || !o.Renew || o.Shared || got.secret.env != "X" {
+		t.Errorf("options %+v", o)
+	}
+	got, err = p.all["a"].target("a", "/etc", true)
+	if err != nil || got.options.Server.User != "reader" || !got.options.Shared || got.secret.file != "r.secret" || got.secret.env != "" {
+		t.Errorf("shared: %+v %v", got, err)
+	}
+	if got, err = p.all["b"].target("b", "", true); err != nil || got.user() != "anonymous" {
+		t.Errorf("anonymous: %+v %v", got, err)
+	}
+}
+
+func TestMistakesInProfilesAreNamedWithTheirLine(t *testing.T) {
+	const good = "address = \"h\"\nlock = \"x\"\n"
+	for _, c := range []struct{ file, want string }{
+		{"[a]\n" + good + "usr = \"x\"", "f:4: a.usr: unknown key; did you mean user?"},
+		{"[a]\n" + good + "pasword = \"x\"", "f:4: a.pasword: unknown key; did you mean password?"},
+		{"[a]\n" + good + "zzzzzz = 1", "f:4: a.zzzzzz: unknown key"},
+		{"[a]\n" + good + "tls = \"yes\"", `f:4: a.tls: must be "off", "explicit" or "implicit"`},
+		{"[a]\n" + good + "timeout = 30", `f:4: a.timeout: must be a duration such as "30s"`},
+		{"[a]\n" + good + "timeout = \"-3s\"", `f:4: a.timeout: must be a duration such as "30s"`},
+		{"[a]\n" + good + "active = \"yes\"", "f:4: a.active: must be true or false"},
+		{"[a]\n" + good + "user = 1", "f:4: a.user: must be a string: write it in quotes"},
+		{"[a]\n" + good + "user = \"x\\r\\nDELE y\"", "f:4: a.user: must be one line"},
+		{"[a]\nlock = \"x\"", `f:1: a.address: say where the server is, such as address = "ftp.example.com"`},
+		{"[a]\naddress = 7\nlock = \"x\"", "f:2: a.address: must be a string: write it in quotes"},
+		{"[a]\naddress = \"ftp://h\"\nlock = \"x\"", `f:2: a.address: "ftp://h" must be a host or host:port`},
+		{"[a]\naddress = \"::1:21:\"\nlock = \"x\"", `f:2: a.address: "::1:21:" must be a host or host:port; an IPv6 address with a port stands in brackets`},
+		{"\n[a]\naddress = \"h\"", `f:2: a.lock: say which lock, such as lock = "phone_lock"`},
+		{"[a]\n" + good + "user = \"u\"\npassword = \"x\"\npassword_env = \"Y\"", "f:6: a.password_env: there is password already: only one of them can be right"},
+		{"[a]\n" + good + "password = \"x\"", "f:4: a.password: a password without a user"},
+		{"[a]\n" + good + "shared_password = \"x\"", "f:4: a.shared_password: a password without a shared_user"},
+		{"a.address = \"h\"\na.lock = \"x\"\na.usr = 1", "f:3: a.usr: unknown key; did you mean user?"},
+		{"address = \"h\"", "f:1: address: a key outside of a profile: begin one with [name]"},
+		{"[run]\n" + good, "f:1: run: no profile can have this name: it means something else on the command line"},
+		{"[a]\nlock = \"x\n", "f:2: "},
+		{"[a]\n" + good + "[a]\n", "f:4: "},
+		{"[a]\n" + good + "x = 1\ny = 1", "f:4: a.x: unknown key\nf:5: a.y: unknown key"},
+	} {
+		_, err := parseProfiles("f", []byte(c.file))
+		var wrong *mistakes
+		if !errors.As(err, &wrong) {
+			t.Errorf("%q: %v", c.file, err)
+		} else if got := err.Error(); got != c.want && !(strings.HasSuffix(c.want, ": ") && strings.HasPrefix(got, c.want)) {
+			t.Errorf("%q:\n got %s\nwant %s", c.file, got, c.want)
+		}
+	}
+}
+
+func TestSeveralMistakesAreOneLineWhereOneLineIsRead(t *testing.T) {
+	_, err := parseProfiles("f", []byte("[a]\naddress = \"h\"\nlock = \"x\"\nx = 1\ny = 1"))
+	if got := brief(err).Error(); got != `f:4: a.x: unknown key (and 1 more: see "netlock profiles")` {
+		t.Error(got)
+	}
+}
+
+func TestPasswordsComeFromWhereTheProfileSays(t *testing.T) {
+	t.Setenv("NETLOCK_PASSWORD", "general")
+	t.Setenv("ONE", "from env")
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "secret"), "from file\r\nmore\n")
+	write(t, filepath.Join(dir, "empty"), "\n")
+	for _, c := range []struct {
+		secret     secret
+		want, fail string
+	}{
+		{secret{password: "plain"}, "plain", ""},
+		{secret{file: "secret"}, "from file", ""},
+		{secret{file: filepath.Join(dir, "secret")}, "from file", ""},
+		{secret{file: "empty"}, "", "has no password in its first line"},
+		{secret{file: "none"}, "", "no such file"},
+		{secret{env: "ONE"}, "from env", ""},
+		{secret{env: "TWO"}, "", "the environment has no TWO"},
+		{secret{command: "echo from command; echo more"}, "from command", ""},
+		{secret{command: "exit 3"}, "", "password_command: exit status 3"},
+		{secret{}, "general", ""},
+	} {
+		tt := &target{name: "a", secret: c.secret, dir: dir}
+		tt.options.Server.User = "bob"
+		got, err := tt.password(t.Context())
+		if got != c.want || (err == nil) != (c.fail == "") || err != nil && !strings.Contains(err.Error(), c.fail) {
+			t.Errorf("%+v: %q, %v", c.secret, got, err)
+		}
+	}
+}
+
+func write(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCertificatesOfAFileAreTrustedForTheHost(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "bad.pem"), "nothing")
+	p := &profile{address: "[::1]:21", lock: "x", ca: "bad.pem"}
+	if _, err := p.target("a", dir, false); statusOf(err) != exitProfile {
+		t.Errorf("a file without certificates: %v", err)
+	}
+	p.ca = "none.pem"
+	if _, err := p.target("a", dir, false); statusOf(err) != exitProfile {
+		t.Errorf("no file: %v", err)
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/locksmith"
+)
+
+// The exit statuses: those of BSD's sysexits.h as far as it has a fitting one. "netlock run" passes on the status of its
+// command, too; 126 and above are what a shell says.
+const (
+	exitOK          = 0
+	exitUsage       = 64  // the command line is wrong
+	exitNoFile      = 66  // a local file cannot be read
+	exitNoHost      = 68  // the server's name is unknown
+	exitNoServer    = 69  // nobody answers there, or not in time, or there are too many connections
+	exitInternal    = 70  // anything else
+	exitRefused     = 73  // the server will never grant the lock like this
+	exitFailed      = 74  // a transfer, or a local file that cannot be written
+	exitHeld        = 75  // somebody else has it; later it may be free
+	exitProtocol    = 76  // TLS failed, or the lock's state is not known
+	exitLogin       = 77  // wrong account or password
+	exitProfile     = 78  // the profile or its password is wrong or not there
+	exitLost        = 79  // the lock was lost while it was held
+	exitNotRunnable = 126 // the command of "run" cannot be started
+	exitNotFound    = 127 // there is no such command
+	exitSignal      = 128 // and the signal's number
+)
+
+// statusText is the part of --help that explains the exit statuses; docs/netlock.md has the same table.
+const statusText = `Exit statuses:
+  0    all went well
+  64   the command line is wrong
+  66   a local file cannot be read
+  68   the server's name is unknown
+  69   no server answers there, or not in time, or it has too many connections
+  70   anything else
+  73   the lock is refused: not allowed, no such directory, a deadlock
+  74   a transfer failed, or a local file cannot be written
+  75   somebody else holds the lock (--try, --timeout)
+  76   TLS failed, or a reply was lost and the lock's state is not known
+  77   the login is refused
+  78   the profile or its password is wrong or not there
+  79   the lock was lost while it was held; "run" has ended the command
+  126, 127  the command of "run" cannot be started, is not there
+  128+n     ended by signal n
+"run" exits with the status of its command otherwise.`
+
+// statusError is an error with the exit status that it means. Without an error in it nothing is left to be said.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string {
+	if e.err == nil {
+		return fmt.Sprint("exit status ", e.status)
+	}
+	return e.err.Error()
+}
+
+func (e *statusError) Unwrap() error { return e.err }
+
+// fail makes a statusError of a text.
+func fail(status int, format string, args ...any) error {
+	return &statusError{status, fmt.Errorf(format, args...)}
+}
+
+// silent is a status of which everything has been said.
+func silent(status int) error {
+	if status == exitOK {
+		return nil
+	}
+	return &statusError{status: status}
+}
+
+// interrupted is the cause of a context that a signal has ended.
+type interrupted struct{ signal os.Signal }
+
+func (i interrupted) Error() string { return "interrupted (" + i.signal.String() + ")" }
+
+func (i interrupted) status() int {
+	if s, ok := i.signal.(syscall.Signal); ok {
+		return exitSignal + int(s)
+	}
+	return exitSignal + int(syscall.SIGTERM)
+}
+
+// classify turns what locksmith or a context said of a target into the status for it, and adds what would be right. What has a
+// status keeps it.
+func classify(err error, t *target) error {
+	var known *statusError
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	status, hint := judge(err, t)
+	if hint != "" {
+		hint = "; " + hint
+	}
+	return fail(status, "%s: %w%s", t.name, err, hint)
+}
+
+// judge is classify's table: the first line that fits counts.
+func judge(err error, t *target) (status int, hint string) {
+	var signal interrupted
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case errors.As(err, &signal):
+		return signal.status(), ""
+	case is(locksmith.ErrUnknown):
+		return exitProtocol, "the lock may stand until its age ends; \"netlock info\" shows it"
+	case is(locksmith.ErrLost):
+		return exitLost, ""
+	case is(locksmith.ErrHeld):
+		return exitHeld, ""
+	case is(locksmith.ErrLogin):
+		return exitLogin, "check user (" + t.user() + ") and password"
+	case is(locksmith.ErrTLS):
+		return exitProtocol, tlsHint(t)
+	case is(locksmith.ErrUnreachable) && unknownHost(err, t.options.Server.Address):
+		return exitNoHost, "check the address"
+	case is(locksmith.ErrUnreachable), is(context.DeadlineExceeded):
+		return exitNoServer, "check the address and whether the server runs"
+	case is(locksmith.ErrRefused):
+		return exitRefused, "check the lock's path (" + t.options.Path + ") and what the account may do"
+	}
+	return exitInternal, ""
+}
+
+// unknownHost reports whether a server was not reached since its name is not known. An error that does not tell has the name looked up once
+// more, which is quick: whoever was not reached for another reason is known.
+func unknownHost(err error, address string) bool {
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return dns.IsNotFound
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	if host == "" || net.ParseIP(host) != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookUpTime)
+	defer cancel()
+	_, err = net.DefaultResolver.LookupHost(ctx, host)
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+// lookUpTime bounds the looking up of a name.
+const lookUpTime = 3 * time.Second
+
+func tlsHint(t *target) string {
+	if t.options.Server.TLS == locksmith.TLSImplicit {
+		return "check the port, the server's certificate and ca; implicit TLS has a port of its own, usually 990"
+	}
+	return "check the server's certificate and ca"
+}
+
+// report says what went wrong with a command, on one line, and returns the exit status for it.
+func report(cmd *cobra.Command, err error) int {
+	var known *statusError
+	switch {
+	case err == nil:
+		return exitOK
+	case !errors.As(err, &known):
+		fmt.Fprintf(cmd.ErrOrStderr(), "netlock: %s; try \"%s --help\"\n", oneLine(err.Error()), cmd.CommandPath())
+		return exitUsage
+	case known.err != nil:
+		fmt.Fprintln(cmd.ErrOrStderr(), "netlock:", oneLine(err.Error()))
+	}
+	return known.status
+}
+
+// oneLine keeps what a server said from being more than one line, or from moving a terminal's cursor.
+func oneLine(s string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ' || r >= 0x7f && r < 0xa0:
+			return -1
+		}
+		return r
+	}, s)
+	return strings.TrimSpace(clean)
+}
+
+// words says how long something took: 12s, 1m30s.
+func words(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	text := d.Round(time.Second).String()
+	text = strings.TrimSuffix(text, "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(text, "m0s")]
+	return strings.TrimSuffix(text, "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m")]
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/locksmith"
+)
+
+// newPutCommand returns the command that uploads a file under a lock.
+func newPutCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "put PROFILE|URL LOCAL REMOTE",
+		Short: "upload a file under a lock",
+		Long: `Put takes the lock, uploads the file and gives the lock back. Others see the old file or the new one: where
+the server does not see to that by itself, the file gets a temporary name first. "-" is standard input.
+REMOTE is absolute or relative to the directory that the lock's path is relative to.`,
+		Example: `  netlock put phonestuff phone.tsv data/phone.tsv
+  sort phone.tsv | netlock put --timeout 1m phonestuff - data/phone.tsv`,
+		Args: exactly("put PROFILE LOCAL REMOTE", 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.put(cmd.Context(), args[0], args[1], args[2])
+		},
+	}
+	s.waitingFlags(cmd)
+	return cmd
+}
+
+// newGetCommand returns the command that downloads a file under a lock.
+func newGetCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get PROFILE|URL REMOTE LOCAL",
+		Short: "download a file under a lock",
+		Long: `Get takes the lock, downloads the file and gives the lock back. The local file is replaced when all of it
+has come and is on the disk; a download that was cut off, or whose lock was lost, changes nothing.
+"-" is standard output, which may have got a part of the file when the status is not 0.`,
+		Example: `  netlock get phonestuff data/phone.tsv phone.tsv
+  netlock get phonestuff data/phone.tsv - | wc -l`,
+		Args: exactly("get PROFILE REMOTE LOCAL", 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.get(cmd.Context(), args[0], args[1], args[2])
+		},
+	}
+	s.waitingFlags(cmd)
+	return cmd
+}
+
+// exactly demands a number of arguments, and says which.
+func exactly(usage string, n int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("netlock %s has %d arguments, not %d", usage, n, len(args))
+		}
+		return nil
+	}
+}
+
+func (s *settings) put(ctx context.Context, arg, local, remote string) error {
+	in, size, err := openSource(local)
+	if err != nil {
+		return fail(exitNoFile, "%w", err)
+	}
+	defer in.Close()
+	return s.under(ctx, arg, func(ctx context.Context, t *target, lock *locksmith.Lock) error {
+		var source io.Reader = in
+		if size < 0 {
+			source = readUntil(ctx, in)
+		}
+		return transferred(lock.Put(ctx, remote, source, size), t, "put "+remote)
+	})
+}
+
+// openSource opens what is uploaded; a size below 0 is not known.
+func openSource(local string) (*os.File, int64, error) {
+	if local == "-" {
+		return os.Stdin, -1, nil
+	}
+	f, err := os.Open(local)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, 0, errors.Join(err, f.Close())
+	case info.IsDir():
+		return nil, 0, errors.Join(fmt.Errorf("%s is a directory", local), f.Close())
+	case !info.Mode().IsRegular():
+		return f, -1, nil
+	}
+	return f, info.Size(), nil
+}
+
+func (s *settings) get(ctx context.Context, arg, remote, local string) error {
+	if local == "-" {
+		return s.under(ctx, arg, func(ctx context.Context, t *target, lock *locksmith.Lock) error {
+			out, flush := writeUntil(ctx, os.Stdout)
+			_, err := lock.Get(ctx, remote, out)
+			return transferred(errors.Join(err, flush()), t, "get "+remote)
+		})
+	}
+	d, err := newDownload(local, path.Base(remote))
+	if err != nil {
+		return fail(exitFailed, "%w", err)
+	}
+	defer d.discard()
+	err = s.under(ctx, arg, func(ctx context.Context, t *target, lock *locksmith.Lock) error {
+		_, err := lock.Get(ctx, remote, d.file)
+		return transferred(errors.Join(err, d.finish()), t, "get "+remote)
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.publish(); err != nil {
+		return fail(exitFailed, "%w", err)
+	}
+	return nil
+}
+
+// under does something under the lock of a target. That the lock was lost is an error also if all went well otherwise.
+func (s *settings) under(ctx context.Context, arg string, do func(context.Context, *target, *locksmith.Lock) error) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	t, err := s.resolve(ctx, arg)
+	if err != nil {
+		return err
+	}
+	lock, err := acquire(ctx, t)
+	if err != nil {
+		return err
+	}
+	ctx, forget := whileHeld(ctx, lock)
+	defer forget()
+	if err := do(ctx, t, lock); err != nil {
+		if ctx.Err() != nil {
+			err = classify(context.Cause(ctx), t)
+		}
+		if rerr := release(lock, t); !errors.Is(err, locksmith.ErrLost) && rerr != nil {
+			err = errors.Join(err, rerr)
+		}
+		return err
+	}
+	return release(lock, t)
+}
+
+// transferred is the status of a transfer that failed, unless that was for the lock.
+func transferred(err error, t *target, what string) error {
+	if err == nil || errors.Is(err, locksmith.ErrLost) || errors.Is(err, locksmith.ErrUnknown) {
+		return classify(err, t)
+	}
+	return fail(exitFailed, "%s: %s: %w", t.name, what, err)
+}

@@ -1,0 +1,319 @@
+package integration
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// profile writes a file with the profile "phones", a lock of this server, and returns its name.
+func (s *server) profile(lock string, keys ...string) string {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), "netlock.toml")
+	text := fmt.Sprintf("[phones]\naddress = %q\nuser = %q\npassword = %q\nlock = %q\n%s\n", s.v4, account, password, lock, strings.Join(keys, "\n"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return file
+}
+
+// locker prepares netlock with a file of profiles.
+func locker(t testing.TB, profiles string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := command(t, netlock, args...)
+	cmd.Env = append(cmd.Env, "NETLOCK_CONFIG="+profiles, "PATH="+filepath.Dir(netlock)+":"+os.Getenv("PATH"))
+	return cmd
+}
+
+// wantFree has a session take and give back a lock that is to be free within the time.
+func (s *session) wantFree(name string, within time.Duration) {
+	s.t.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
+		if s.wantEither("MKD "+name).code == 257 {
+			s.want(250, "RMD "+name)
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("%s is not free after %v", name, within)
+		}
+	}
+}
+
+// exit returns the exit status of a program that is to end by itself; -1: by a signal.
+func (p *program) exit(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// longLived has an age longer than a test, so that no lock comes free by its age.
+const longLived = "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n"
+
+// The article's caller, as it stands there.
+const articleCaller = `$| = 1;
+open LOCKER, "netlock phones |" or die "Cannot fork: $!";
+$line = <LOCKER>;
+print $line;
+die $line unless $line =~ /^OK/;
+<STDIN>;
+close LOCKER;
+print "closed $?\n";
+<STDIN>;
+`
+
+func TestNetlockServesTheArticlesCaller(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, longLived)
+	perl := locker(t, s.profile("phone_lock"), "-e", articleCaller)
+	perl.Path, perl.Args[0] = lookPath(t, "perl"), "perl"
+	p := launch(t, perl)
+	if line := p.line(); line != "OK" {
+		t.Fatalf("it reads %q", line)
+	}
+	other := s.session("other")
+	other.want(550, "MKD /phone_lock", "held by "+account)
+	closing := time.Now()
+	fmt.Fprintln(p.to)
+	if line := p.line(); line != "closed 0" {
+		t.Errorf("it says %q", line)
+	}
+	// The dots would notice after two seconds only.
+	if took := time.Since(closing); took > 1500*time.Millisecond {
+		t.Errorf("closing took %v", took)
+	}
+	other.want(257, "MKD /phone_lock")
+	p.to.Close()
+	p.exit(t)
+
+	// The next one waits for its turn; the one that then has enough of it leaves nobody in the queue.
+	p = launch(t, perl2(t, perl))
+	other.awaitWaiting("/phone_lock", 1)
+	other.want(250, "RMD /phone_lock")
+	if line := p.line(); line != "OK" {
+		t.Errorf("it reads %q", line)
+	}
+}
+
+// perl2 is the same command once more: one can be started only once.
+func perl2(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	again := command(t, cmd.Path, cmd.Args[1:]...)
+	again.Env = cmd.Env
+	return again
+}
+
+// awaitWaiting returns when so many wait for a lock.
+func (s *session) awaitWaiting(name string, n int) {
+	s.t.Helper()
+	await(s.t, "somebody waits for "+name, func() bool {
+		r, err := s.try("SITE LOCK INFO " + name)
+		return err == nil && strings.Contains(r.text, fmt.Sprint(n, " in the queue"))
+	})
+}
+
+func lookPath(t testing.TB, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// hold starts "netlock phones" and returns when it has the lock.
+func (s *server) hold(t testing.TB, lock string, args ...string) *program {
+	t.Helper()
+	p := launch(t, locker(t, s.profile(lock), append(args, "phones")...))
+	if line := p.line(); line != "OK" {
+		t.Fatalf("it says %q", line)
+	}
+	return p
+}
+
+func TestNetlockReleasesWhenItsParentIsKilled(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, longLived)
+	for _, to := range []string{"|", ">$ENV{OUT}"} { // a pipe, and what tells nothing of who has it open
+		out := filepath.Join(t.TempDir(), "out")
+		script := articleCaller
+		if to != "|" {
+			script = `$| = 1; unless (fork) { open STDOUT, ">$ENV{OUT}"; exec "netlock", "phones" } print "OK\n"; <STDIN>;`
+		}
+		cmd := locker(t, s.profile("phone_lock"), "-e", script)
+		cmd.Path, cmd.Args[0] = lookPath(t, "perl"), "perl"
+		cmd.Env = append(cmd.Env, "OUT="+out)
+		p := launch(t, cmd)
+		p.line()
+		other := s.session("other")
+		await(t, "it has the lock", func() bool {
+			r, err := other.try("SITE LOCK INFO /phone_lock")
+			return err == nil && strings.Contains(r.text, account)
+		})
+		p.kill()
+		other.wantFree("/phone_lock", 2*time.Second)
+	}
+}
+
+func TestNetlockReleasesWhenItsOutputIsClosed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := locker(t, s.profile("phone_lock"), "phones")
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	lines := bufio.NewReader(r)
+	if line, err := lines.ReadString('\n'); line != "OK\n" {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	if dot, err := lines.ReadByte(); dot != '.' {
+		t.Errorf("then %q, %v", dot, err)
+	}
+	r.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	s.session("other").want(257, "MKD /phone_lock")
+}
+
+func TestNetlockReleasesWhenItsInputEndsIfAskedTo(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p := s.hold(t, "phone_lock", "--stdin")
+	fmt.Fprintln(p.to, "this means nothing")
+	other := s.session("other")
+	other.want(550, "MKD /phone_lock")
+	p.to.Close()
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d", got)
+	}
+	other.want(257, "MKD /phone_lock")
+	other.want(250, "RMD /phone_lock")
+
+	p = s.hold(t, "phone_lock")
+	p.to.Close()
+	if dot, err := p.from.ReadByte(); dot != '.' {
+		t.Errorf("without being asked to: %q, %v", dot, err)
+	}
+}
+
+func TestNetlockReleasesOnSignals(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	other := s.session("other")
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		p := s.hold(t, "phone_lock")
+		if err := p.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.exit(t); got != 0 {
+			t.Errorf("%v: exit status %d", signal, got)
+		}
+		other.want(257, "MKD /phone_lock")
+
+		p = launch(t, locker(t, s.profile("phone_lock"), "phones"))
+		other.awaitWaiting("/phone_lock", 1)
+		if err := p.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.exit(t); got != 128+int(signal) {
+			t.Errorf("%v while it waits: exit status %d", signal, got)
+		}
+		if line := p.line(); !strings.Contains(line, "interrupted") {
+			t.Errorf("%v while it waits: %q", signal, line)
+		}
+		other.want(250, "RMD /phone_lock")
+		other.wantFree("/phone_lock", 0)
+	}
+}
+
+func TestNetlockLeavesSignalsIgnoredThatWereSo(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	cmd := locker(t, s.profile("phone_lock"), "-c", "trap '' HUP INT; exec netlock phones")
+	cmd.Path, cmd.Args[0] = "/bin/sh", "sh"
+	p := launch(t, cmd)
+	if line := p.line(); line != "OK" {
+		t.Fatalf("it says %q", line)
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if err := p.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if dot, err := p.from.ReadByte(); dot != '.' {
+		t.Errorf("then %q, %v", dot, err)
+	}
+	s.session("other").want(550, "MKD /phone_lock")
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d", got)
+	}
+}
+
+func TestNetlockThatIsNotWantedAnyMoreDoesNotWait(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	other := s.session("other")
+	other.want(257, "MKD /phone_lock")
+	p := launch(t, locker(t, s.profile("phone_lock"), "--stdin", "phones"))
+	other.awaitWaiting("/phone_lock", 1)
+	p.to.Close()
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d", got)
+	}
+	other.want(250, "RMD /phone_lock")
+	other.wantFree("/phone_lock", 0)
+}
+
+func TestNetlockThatLosesItsLockSaysSoAndEnds(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p := s.hold(t, "phone_lock")
+	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
+	if got := p.exit(t); got != 79 {
+		t.Errorf("exit status %d", got)
+	}
+	p.line() // the dots
+	if line := p.line(); !strings.Contains(line, "lost") {
+		t.Errorf("it says %q", line)
+	}
+}
+
+func TestNetlockSaysTheReasonOnItsOutput(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	s.session("other").want(257, "MKD /phone_lock")
+	for name, args := range map[string][]string{"--try": {"--try"}, "--timeout": {"--timeout", "300ms"}} {
+		p := launch(t, locker(t, s.profile("phone_lock"), append(args, "phones")...))
+		if line := p.line(); !strings.Contains(line, "held by other@") {
+			t.Errorf("%s: it says %q", name, line)
+		}
+		if rest := p.line(); rest != "" {
+			t.Errorf("%s: and then %q", name, rest)
+		}
+		if got := p.exit(t); got != 75 {
+			t.Errorf("%s: exit status %d", name, got)
+		}
+	}
+}

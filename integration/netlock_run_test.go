@@ -1,0 +1,276 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// running starts "netlock run phones" around a shell script, and returns when that has said a line. Its standard output ends when all
+// that it has started have ended.
+func (s *server) running(t testing.TB, lock string, flags []string, script string) (*program, string) {
+	t.Helper()
+	args := append(append([]string{"run"}, flags...), "phones", "--", "sh", "-c", script)
+	cmd := locker(t, s.profile(lock), args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	p := launch(t, cmd)
+	line := p.line()
+	if line == "" {
+		p.exit(t)
+		t.Fatalf("it says nothing but %q", said.String())
+	}
+	return p, line
+}
+
+// ends checks that it says nothing more and that all that has its output open ends soon.
+func (p *program) ends(t testing.TB, what string) {
+	t.Helper()
+	said := make(chan string, 1)
+	go func() { said <- p.line() }()
+	select {
+	case line := <-said:
+		if line != "" {
+			t.Errorf("%s: it says %q", what, line)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatalf("%s: something of it still runs", what)
+	}
+}
+
+func TestNetlockRunPassesTheStatusOn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	profiles := s.profile("phone_lock")
+	for script, want := range map[string]int{
+		"exit 0": 0, "exit 7": 7, "kill -9 $$": 128 + 9, "kill -TERM $$": 128 + 15, "exit 75": 75,
+	} {
+		if r := finish(t, locker(t, profiles, "run", "phones", "--", "sh", "-c", script)); r.status != want || r.out != "" {
+			t.Errorf("%s: %+v, want status %d", script, r, want)
+		}
+		s.session("other").wantFree("/phone_lock", 0)
+	}
+	r := finish(t, locker(t, profiles, "run", "phones", "--", "sh", "-c", `echo "$NETLOCK_PATH $NETLOCK_TOKEN"`))
+	var token int
+	if _, err := fmt.Sscanf(r.out, "/phone_lock %d\n", &token); err != nil || token == 0 {
+		t.Errorf("its environment: %+v", r)
+	}
+}
+
+func TestNetlockRunHoldsWhileTheCommandRuns(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p, _ := s.running(t, "phone_lock", nil, "echo here; read line; echo got $line")
+	other := s.session("other")
+	other.want(550, "MKD /phone_lock", "held by "+account)
+	fmt.Fprintln(p.to, "it")
+	if line := p.line(); line != "got it" {
+		t.Errorf("the command says %q", line)
+	}
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d", got)
+	}
+	other.want(257, "MKD /phone_lock")
+}
+
+func TestNetlockRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		p, _ := s.running(t, "phone_lock", nil, "sleep 100 & echo here; wait")
+		if err := p.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		// A shell's background job ignores SIGINT, so it is left.
+		if signal != syscall.SIGINT {
+			p.ends(t, signal.String())
+		}
+		if got := p.exit(t); got != 128+int(signal) {
+			t.Errorf("%v: exit status %d", signal, got)
+		}
+		s.session("other").wantFree("/phone_lock", 0)
+	}
+}
+
+func TestNetlockRunEndsTheCommandWithinASecondWhenTheLockIsBroken(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	for name, script := range map[string]string{
+		"a command":              "echo here; exec sleep 100",
+		"with grandchildren":     "(sleep 100 & sleep 100) & echo here; wait",
+		"that ignores SIGTERM":   "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100",
+		"that ends without them": "trap 'exit 0' TERM; (trap '' TERM; echo here; sleep 100; sleep 100) & wait",
+	} {
+		// What it takes is a matter of netlock; now and then it is one of a machine that does much else.
+		took := s.brokenWithin(t, name, script)
+		for again := 0; took > time.Second && again < 3; again++ {
+			took = s.brokenWithin(t, name, script)
+		}
+		if took > time.Second {
+			t.Errorf("%s: dead after %v", name, took)
+		}
+	}
+}
+
+// brokenWithin has an administrator break the lock of a script that runs under it, and returns how long after that all of it is dead.
+func (s *server) brokenWithin(t testing.TB, name, script string) time.Duration {
+	t.Helper()
+	p, _ := s.running(t, "phone_lock", nil, script)
+	mustRun(t, binary, "break", "/phone_lock", "--reason", "test", "--config", s.config)
+	broken := time.Now()
+	p.ends(t, name)
+	took := time.Since(broken)
+	if got := p.exit(t); got != 79 {
+		t.Errorf("%s: exit status %d", name, got)
+	}
+	if said := p.cmd.Stderr.(*strings.Builder).String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "lost") {
+		t.Errorf("%s: it says %q", name, said)
+	}
+	return took
+}
+
+func TestNetlockRunDoesItsWorkWhenNobodyReadsWhatItSays(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	unread, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := locker(t, s.profile("phone_lock"), "run", "phones", "--", "sh", "-c", "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100")
+	cmd.Stderr = w
+	p := launch(t, cmd)
+	w.Close()
+	unread.Close()
+	if line := p.line(); line != "here" {
+		t.Fatalf("it says %q", line)
+	}
+	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
+	p.ends(t, "the command")
+	if got := p.exit(t); got != 79 {
+		t.Errorf("exit status %d", got)
+	}
+}
+
+func TestNetlockRunEndsItsCommandWhenItIsKilled(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p, _ := s.running(t, "phone_lock", nil, "echo here; exec sleep 100")
+	p.kill()
+	p.ends(t, "the command")
+}
+
+// pin has a server listen again on the ports that it has now.
+func (s *server) pin() {
+	s.t.Helper()
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pinned := strings.NewReplacer("127.0.0.1:0", s.v4, "[::1]:0", s.v6).Replace(string(text))
+	if err := os.WriteFile(s.config, []byte(pinned), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestNetlockRunGoesOnWhenTheServerIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p, _ := s.running(t, "phone_lock", nil, "echo here; read line; echo got $line")
+	s.pin()
+	s.kill()
+	s.start()
+	other := s.session("other")
+	other.want(550, "MKD /phone_lock", "held by "+account)
+	// It has found its way back when it speaks for the hold again.
+	await(t, "netlock is there again", func() bool {
+		r, err := s.session("boss").try("SITE LOCK INFO /phone_lock")
+		return err == nil && strings.Contains(r.text, account) && strings.Count(mustRun(t, binary, "sessions", "--config", s.config), account) > 0
+	})
+	fmt.Fprintln(p.to, "it")
+	if line := p.line(); line != "got it" {
+		t.Errorf("the command says %q", line)
+	}
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d, %q", got, p.cmd.Stderr)
+	}
+	other.wantFree("/phone_lock", 0)
+}
+
+func TestNetlockRunLearnsOfALockThatWasBrokenWhileItsServerWasAway(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p, _ := s.running(t, "phone_lock", nil, "echo here; exec sleep 100")
+	v4, v6 := s.v4, s.v6
+	s.kill()
+	s.start() // where netlock does not find it
+	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
+	s.kill()
+	s.v4, s.v6 = v4, v6
+	s.pin()
+	s.start()
+	p.ends(t, "the command")
+	if got := p.exit(t); got != 79 {
+		t.Errorf("exit status %d", got)
+	}
+}
+
+func TestNetlockRunSharesALockWithOtherReaders(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nshared = [\"other\"]\n")
+	s.start()
+	profiles := s.profile("phone_lock", `shared_user = "other"`, `shared_password = "`+password+`"`)
+	reader := launch(t, locker(t, profiles, "run", "--shared", "phones", "--", "sh", "-c", "echo here; read x"))
+	if line := reader.line(); line != "here" {
+		t.Fatalf("%q", line)
+	}
+	if r := finish(t, locker(t, profiles, "run", "--shared", "--try", "phones", "--", "true")); r.status != 0 {
+		t.Errorf("a second reader: %+v", r)
+	}
+	if r := finish(t, locker(t, profiles, "run", "--try", "phones", "--", "true")); r.status != 75 || !strings.Contains(r.out, "held by other@") {
+		t.Errorf("a writer: %+v", r)
+	}
+	reader.to.Close()
+	reader.exit(t)
+	// Who may not share is told so, and does not keep the lock.
+	alone := s.profile("phone_lock")
+	if r := finish(t, locker(t, alone, "run", "--shared", "phones", "--", "true")); r.status != 73 {
+		t.Errorf("an account that holds it alone: %+v", r)
+	}
+	s.session("other").wantFree("/phone_lock", 0)
+}
+
+func TestNetlockRunRenewsALock(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"2s\"\n")
+	p, _ := s.running(t, "phone_lock", []string{"--renew"}, "echo here; sleep 3; echo still here")
+	if line := p.line(); line != "still here" {
+		t.Errorf("it says %q, %q", line, p.cmd.Stderr)
+	}
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d", got)
+	}
+	p, _ = s.running(t, "phone_lock", nil, "echo here; sleep 30; echo still here")
+	p.ends(t, "without --renew")
+	if got := p.exit(t); got != 79 {
+		t.Errorf("without --renew: exit status %d", got)
+	}
+}
+
+func TestNetlockRunFindsItsCommand(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("#!/none/such\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"/none/such": 127, "none-such": 127, plain: 127} {
+		if r := finish(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", name)); r.status != want || strings.Count(r.out, "\n") != 1 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		s.session("other").wantFree("/phone_lock", 0)
+	}
+}
