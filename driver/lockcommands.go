@@ -43,13 +43,19 @@ func (s *session) acquired(client *client, view string, m made) control.Reply {
 func quotedPath(view string) string { return `"` + strings.ReplaceAll(view, `"`, `""`) + `"` }
 
 // granted is what stands behind the path in the 257 of a lock. There is no quote in it: Net::FTP's
-// pattern for the path goes to the last one.
+// pattern for the path goes to the last one. Who adopts learns from what: another hold of the same job may have begun meanwhile.
 func (s *session) granted(h lock.Hold) string {
+	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10)
 	if h.Rule.MaxAge == 0 {
-		return " locked, token " + strconv.FormatUint(uint64(h.Token), 10) + ", never expires"
+		text += ", never expires"
+	} else {
+		left := h.Rule.MaxAge - (s.server.clock.Now().Boot - h.Renewed.Boot)
+		text += ", expires in " + max(0, left).Round(time.Second).String()
 	}
-	left := h.Rule.MaxAge - (s.server.clock.Now().Boot - h.Renewed.Boot)
-	return " locked, token " + strconv.FormatUint(uint64(h.Token), 10) + ", expires in " + max(0, left).Round(time.Second).String()
+	if h.Adopted != 0 {
+		text += ", adopted from token " + strconv.FormatUint(uint64(h.Adopted), 10)
+	}
+	return text
 }
 
 // undeliver takes back a grant of which the client cannot have heard.

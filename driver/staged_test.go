@@ -203,7 +203,7 @@ func TestAdoptionThrowsAway(t *testing.T) {
 	a.want("MKD /locks/x", "257 *")
 	a.prepare()
 	b.sees(wholeNew)
-	b.want("MKD /locks/x", "257 *")
+	b.want("MKD /locks/x", `257 "/locks/x" locked, token *, expires in 6m0s, adopted from token *`)
 	a.sees(wholeOld)
 	b.sees(wholeOld)
 	b.want("RMD /locks/x", "250 *")

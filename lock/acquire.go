@@ -261,6 +261,9 @@ func (s *Session) grantLocked(ctx context.Context, e *node, instead *held, rule 
 		return Hold{}, err
 	}
 	hold.Token = token
+	if cause == CauseAdopt {
+		hold.Adopted = instead.Token
+	}
 	return hold, nil
 }
 

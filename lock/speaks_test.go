@@ -219,10 +219,10 @@ func TestSameJobAdoptsItsHoldUnderANewToken(t *testing.T) {
 		w.refused(w.open("a"), "/locks/x", lock.ErrHeld)
 		again := w.job("a", "job")
 		hold := w.acquire(again, "/locks/x")
-		if hold.Token <= old.Token || hold.Owner.Session != again.ID() || hold.Acquired != w.clock.Now() {
+		if hold.Token <= old.Token || hold.Adopted != old.Token || hold.Owner.Session != again.ID() || hold.Acquired != w.clock.Now() {
 			t.Errorf("%+v after %+v", hold, old)
 		}
-		if r := w.stored("/locks/x"); len(r.Holds) != 1 || r.Holds[0].Token != hold.Token {
+		if r := w.stored("/locks/x"); len(r.Holds) != 1 || r.Holds[0].Token != hold.Token || r.Holds[0].Adopted != 0 {
 			t.Errorf("stored %+v", r)
 		}
 		if err := w.Publish(ctx, "/locks/x", old.Token, func() error { return nil }); !errors.Is(err, lock.ErrStale) {

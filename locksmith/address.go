@@ -133,8 +133,17 @@ func (e *endpoint) unreachable(ctx context.Context, err error) error {
 	case errors.As(err, &op):
 		text = plain(op.Err)
 	}
-	return fmt.Errorf("%w: %s: %s", ErrUnreachable, e.Address, text)
+	return &unreachableError{text: fmt.Sprintf("%v: %s: %s", ErrUnreachable, e.Address, text), cause: err}
 }
+
+// unreachableError is ErrUnreachable in one short line; what the system said (*net.DNSError, *net.OpError) is in its chain.
+type unreachableError struct {
+	text  string
+	cause error
+}
+
+func (e *unreachableError) Error() string   { return e.text }
+func (e *unreachableError) Unwrap() []error { return []error{ErrUnreachable, e.cause} }
 
 // handshake begins TLS on the control connection.
 func (e *endpoint) handshake(ctx context.Context, w *wire) error {

@@ -240,8 +240,8 @@ func (l *Lock) reconnect(ctx context.Context) (*session, error) {
 }
 
 // find looks on a new connection whether the hold stands, and takes it up again: by MKD, since a hold whose rule ends it after the
-// disconnect goes on to wait for its end otherwise. It then has a new token. The hold could end, and be granted to others
-// and given back, between the question and the MKD; the token tells.
+// disconnect goes on to wait for its end otherwise. It then has a new token. The hold could end between the question and the
+// MKD, which is then granted as if to anybody: the reply tells an adoption from that.
 //
 // After a Put the hold is left as it is: with commit = "release" the server throws away under a new token what was stored under the old
 // one. The nonce speaks for it all the same; if its rule ends it, it is lost, which is said, rather than the file, which would not be.
@@ -273,6 +273,10 @@ func (l *Lock) find(ctx context.Context, s *session) error {
 	g, ok := r.grant()
 	if r.code != 257 || !ok {
 		return fmt.Errorf("%w: %s", ErrLost, r.text())
+	}
+	if !g.adopted { // what we held had ended since we asked, and nobody else has it
+		_, _ = s.ask(ctx, "RMD "+l.o.Path)
+		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
 	}
 	l.granted(g)
 	return nil

@@ -61,6 +61,11 @@ func TestALockIsLost(t *testing.T) {
 				asLocks() + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by bob@10.0.0.5 for 1s, never expires, token 44\n< 211 End\n" + bye},
 			want: ErrLost, says: "the lock was lost: /a: held by bob@10.0.0.5 for 1s", before: time.Second,
 		},
+		"when it ends between the question after a disconnect and the MKD": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
+				asLocks() + ask42 + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s\n> RMD /a\n< 250 ok\n" + bye},
+			want: ErrLost, says: "the lock was lost: /a: it ended while the connection was lost", before: time.Second,
+		},
 		"when its directory is gone after a disconnect": {
 			scripts: []string{asOthers() + asked + "> MDTM /a\ndrop", asOthers() + "> MDTM /a\n< 550 no\n" + bye},
 			want:    ErrLost, before: 6 * time.Second,
@@ -104,13 +109,13 @@ func TestALockIsKept(t *testing.T) {
 		},
 		"under a new token after a disconnect": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
-				asLocks() + ask42 + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s\n" + giveBack},
+				asLocks() + ask42 + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s, adopted from token 42\n" + giveBack},
 			after: 599 * time.Millisecond, token: 50,
 		},
 		"after a disconnect and a lost reply to what takes it up again": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + ask42 + "> MKD /a\ndrop",
 				asLocks() + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 0s, expires in 6m0s, token 50\n< 211 End\n" +
-					"> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s\n" + giveBack},
+					"> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s, adopted from token 50\n" + giveBack},
 			change: func(o *Options) { o.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
 		},
 		"after a disconnect, by its directory": {

@@ -76,9 +76,10 @@ func (r reply) quotedName() string {
 type grant struct {
 	token   uint64        // 0: the server has none
 	expires time.Duration // from now; 0: never
+	adopted bool          // from a hold of the same nonce
 }
 
-var grantText = regexp.MustCompile(` locked, token (\d+), (?:expires in ([0-9hms.]+)|never expires)$`)
+var grantText = regexp.MustCompile(` locked, token (\d+), (?:expires in ([0-9hms.]+)|never expires)(, adopted from token \d+)?$`)
 
 func (r reply) grant() (grant, bool) {
 	m := grantText.FindStringSubmatch(r.lines[0])
@@ -86,7 +87,7 @@ func (r reply) grant() (grant, bool) {
 		return grant{}, false
 	}
 	token, err := strconv.ParseUint(m[1], 10, 64)
-	return grant{token: token, expires: duration(m[2])}, err == nil
+	return grant{token: token, expires: duration(m[2]), adopted: m[3] != ""}, err == nil
 }
 
 // duration reads what ftplockd writes; 0 for anything else.

@@ -126,7 +126,7 @@ func judge(err error, t *target) (status int, hint string) {
 		return exitLogin, "check user (" + t.user() + ") and password"
 	case is(locksmith.ErrTLS):
 		return exitProtocol, tlsHint(t)
-	case is(locksmith.ErrUnreachable) && unknownHost(err, t.options.Server.Address):
+	case is(locksmith.ErrUnreachable) && unknownHost(err):
 		return exitNoHost, "check the address"
 	case is(locksmith.ErrUnreachable), is(context.DeadlineExceeded):
 		return exitNoServer, "check the address and whether the server runs"
@@ -136,28 +136,11 @@ func judge(err error, t *target) (status int, hint string) {
 	return exitInternal, ""
 }
 
-// unknownHost reports whether a server was not reached since its name is not known. An error that does not tell has the name looked up once
-// more, which is quick: whoever was not reached for another reason is known.
-func unknownHost(err error, address string) bool {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return dns.IsNotFound
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	if host == "" || net.ParseIP(host) != nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookUpTime)
-	defer cancel()
-	_, err = net.DefaultResolver.LookupHost(ctx, host)
-	return errors.As(err, &dns) && dns.IsNotFound
+// unknownHost reports whether a server was not reached since its name is not known.
+func unknownHost(err error) bool {
+	dns, ok := errors.AsType[*net.DNSError](err)
+	return ok && dns.IsNotFound
 }
-
-// lookUpTime bounds the looking up of a name.
-const lookUpTime = 3 * time.Second
 
 func tlsHint(t *target) string {
 	if t.options.Server.TLS == locksmith.TLSImplicit {
