@@ -341,6 +341,19 @@ func (d stateDir) make() error {
 	return os.MkdirAll(d.history(), 0o700)
 }
 
+// syncAbove makes the name of a new state directory last, and those of the directories above it that were made with it. Those
+// that this process may not read were there before.
+func (d stateDir) syncAbove() error {
+	path, err := filepath.Abs(string(d))
+	for err == nil && path != "/" {
+		path = filepath.Dir(path)
+		if err = syncDir(path); errors.Is(err, fs.ErrPermission) {
+			err = nil
+		}
+	}
+	return err
+}
+
 // syncDir makes the names in a directory last.
 func syncDir(path string) error {
 	f, err := os.Open(path)
