@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -94,6 +95,22 @@ func Rmdir(root, path string) error {
 		return &os.PathError{Op: "rmdir", Path: path, Err: err}
 	}
 	return nil
+}
+
+// Dir makes a directory for a recording, where syncs cost nothing if there is such a place: what is tried does not need
+// the disk to last. It goes with the test.
+func Dir(t testing.TB) string {
+	t.Helper()
+	base, err := os.MkdirTemp("/dev/shm", "powerloss-")
+	if err != nil {
+		return filepath.Join(t.TempDir(), "disk")
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(base); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(base, "disk")
 }
 
 // Record runs a command, which must succeed within the limit, and records what it does below the root. It uses the command's

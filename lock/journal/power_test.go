@@ -274,7 +274,7 @@ func (m *powerMemory) checkHistory(store *Store, name lock.Name, complain func(s
 // record has a process of its own play, and records it.
 func (p powerPlay) record(t *testing.T) (*powerloss.Recording, string) {
 	t.Helper()
-	base := filepath.Join(t.TempDir(), "disk")
+	base := powerloss.Dir(t)
 	dirs := []string{base, filepath.Join(base, "files")}
 	if !p.fresh {
 		dirs = append(dirs, filepath.Join(base, "state"))

@@ -248,9 +248,6 @@ func (d stateDir) recover(now lock.Instant) error {
 		return fmt.Errorf("%s is missing, but %s is not empty: starting anew would give tokens out twice; "+
 			"move both away if that is what you want", d.journal(), d.history())
 	}
-	if err := d.syncAbove(); err != nil {
-		return err
-	}
 	f, err := d.create(&line{Event: eventJournal, Version: version, At: now}, nil)
 	if err != nil {
 		return err
