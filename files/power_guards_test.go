@@ -25,9 +25,9 @@ func TestNoSyncOfAPublicationCanBeLeftOut(t *testing.T) {
 		{"of what is above that", made, isDirectory("root")},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
-			t.Parallel()
 			p := powerPlayNamed(guard.play)
 			r, base := p.record(t)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
 			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost, Without: guard.without})
 			if !strings.Contains(wrong, "want one of") {
 				t.Errorf("nothing is wrong in any of %d images, %s; synced was %v", images, wrong, r.Syncs())

@@ -15,7 +15,7 @@ import (
 
 var (
 	powerSeed = flag.Uint64("power.seed", 1, "seed of the sample of what a loss of power leaves")
-	powerMost = flag.Int("power.most", 12, "how many of the states are tried that a loss of power can leave at one moment")
+	powerMost = flag.Int("power.most", 8, "how many of the states are tried that a loss of power can leave at one moment")
 )
 
 // A recording in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
@@ -36,9 +36,9 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 		{"of what is above a new state directory", "acquire on a fresh state directory", directorySync(".", ""), "came twice"},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
-			t.Parallel()
 			p := powerPlayNamed(guard.play)
 			r, base := p.record(t)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
 			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost, Without: guard.without})
 			if !strings.Contains(wrong, guard.want) {
 				t.Errorf("of %d images the first that something is wrong with says %q, want %q; synced was %v", images, wrong, guard.want, r.Syncs())

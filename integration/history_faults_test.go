@@ -1,0 +1,390 @@
+package integration
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/lock/locktest"
+)
+
+var historySeed = flag.Uint64("history.seed", 0, "seed of the histories with faults; 0: another one each time")
+
+// The ages of the locks: a reload changes from one to the other.
+const (
+	youngAge = 600 * time.Millisecond
+	oldAge   = 900 * time.Millisecond
+)
+
+// historyTables is a configuration under which holds end in many ways.
+func historyTables(age time.Duration, directories bool) string {
+	return fmt.Sprintf(`
+[locks]
+directories = %v
+[files]
+durable = false
+[[lock]]
+match = "/a_lock"
+max_age = %q
+on_disconnect = "release"
+release = "session"
+protects = ["/a.tsv"]
+[[lock]]
+match = "/b_lock"
+max_age = %q
+release = "session"
+queue = "off"
+protects = ["/b.tsv"]
+[[lock]]
+match = "/c_lock"
+max_age = %q
+on_disconnect = "release"
+grace = "100ms"
+lock_delay = "20ms"
+release = "session"
+protects = ["/c.tsv"]
+`, directories, age, age, age)
+}
+
+// releasedAtEnd are the locks whose holds may end with their connection.
+var releasedAtEnd = map[string]bool{"/a_lock": true, "/c_lock": true}
+
+// history is a run of chroniclers against a server, with faults.
+type history struct {
+	t           testing.TB
+	s           *server
+	p           *proxy
+	directories bool
+	random      *rand.Rand
+	seed        uint64
+	until       time.Time
+	running     sync.WaitGroup
+
+	mu       sync.Mutex
+	ops      []*op
+	kills    []span // of the server
+	ended    map[string]bool
+	stopped  int
+	killed   int
+	reloads  int
+	breaks   int
+	failures []string
+}
+
+// op is one operation as it was told.
+type op struct {
+	client int
+	owner  string
+	begin  note
+	end    note // Ended is false if the end was never told
+}
+
+// span is a time in which something happened.
+type span struct{ from, to int64 }
+
+func newHistory(t testing.TB, s *server, directories bool, lasts time.Duration) *history {
+	seed := *historySeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-history.seed=%d", seed)
+	for _, name := range historyLocks {
+		s.write(fileOf(name), string(historyText(0)))
+	}
+	s.configure(historyTables(youngAge, directories))
+	s.start()
+	h := &history{
+		t: t, s: s, p: startProxy(t, seed), directories: directories, random: rand.New(rand.NewPCG(seed, 3)), seed: seed,
+		until: time.Now().Add(lasts), ended: make(map[string]bool),
+	}
+	h.p.target.Store(&s.v4)
+	return h
+}
+
+// client runs a chronicler until its time is over, or until somebody kills it, and returns its process.
+func (h *history) client(id int, stops bool) *exec.Cmd {
+	h.t.Helper()
+	stopping := ""
+	if stops {
+		stopping = "stops"
+	}
+	left := max(time.Until(h.until), time.Millisecond)
+	line := goChild(h.t, "chronicle", h.p.address(), strconv.Itoa(id), strconv.FormatUint(h.seed, 10), left.String(), stopping)
+	cmd := command(h.t, line[0], line[1:]...)
+	cmd.Stderr = h.s.log
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.running.Go(func() {
+		open := make(map[int]*op)
+		for notes := json.NewDecoder(out); ; {
+			var n note
+			if notes.Decode(&n) != nil {
+				break
+			}
+			h.noted(cmd, id, open, n)
+		}
+		if err := cmd.Wait(); err != nil && !strings.Contains(err.Error(), "killed") {
+			h.fail("client %d: %v", id, err)
+		}
+	})
+	return cmd
+}
+
+func (h *history) fail(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failures = append(h.failures, fmt.Sprintf(format, args...))
+}
+
+func (h *history) noted(cmd *exec.Cmd, id int, open map[int]*op, n note) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case n.Stops:
+		h.stopped++
+		// It is stopped for longer than any age: that is what the test is about.
+		time.AfterFunc(oldAge+100*time.Millisecond, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
+	case n.Ended:
+		open[n.Seq].end = n
+		delete(open, n.Seq)
+	default:
+		o := &op{client: id, owner: fmt.Sprintf("%d.%d", id, n.Conn), begin: n}
+		open[n.Seq] = o
+		h.ops = append(h.ops, o)
+	}
+}
+
+// faults makes faults until the time is over: clients killed, the server killed, reloaded, locks broken.
+func (h *history) faults(clients map[int]*exec.Cmd) {
+	next := 100
+	for turn := 0; time.Now().Before(h.until.Add(-time.Second)); turn++ {
+		time.Sleep(time.Duration(100+h.random.IntN(200)) * time.Millisecond)
+		switch turn % 6 {
+		case 0, 3:
+			ids := slices.Sorted(maps.Keys(clients))
+			id := ids[h.random.IntN(len(ids))]
+			_ = clients[id].Process.Kill()
+			delete(clients, id)
+			clients[next] = h.client(next, true)
+			next++
+			h.killed++
+		case 1, 4:
+			h.breakLock(historyLocks[h.random.IntN(len(historyLocks))])
+		case 2:
+			h.restart()
+		case 5:
+			h.reloads++
+			h.s.configure(historyTables([]time.Duration{oldAge, youngAge}[h.reloads%2], h.directories))
+			if r := h.s.reload(); r.status != 0 {
+				h.fail("reload: %s", r.out)
+			}
+		}
+	}
+}
+
+// restart kills the server and starts it again on the same state; clients reach it at the same address.
+func (h *history) restart() {
+	from := now()
+	h.s.kill()
+	h.mu.Lock()
+	h.kills = append(h.kills, span{from, now()})
+	h.mu.Unlock()
+	h.s.start()
+	address := h.s.v4
+	h.p.target.Store(&address)
+}
+
+func (h *history) breakLock(name string) {
+	o := &op{client: -1, owner: "boss", begin: note{Verb: locktest.BREAK, Name: name, At: now()}}
+	r := run(h.t, binary, "break", name, "--reason", "test", "--state", h.s.state)
+	o.end = note{Ended: true, At: now(), Result: locktest.Done}
+	switch {
+	case r.status == 0:
+		h.breaks++
+	case strings.Contains(r.out, "not held"):
+		o.end.Result = locktest.Refused
+	default:
+		h.fail("break: %s", r.out)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, o)
+}
+
+// operations makes of what was told what porcupine checks.
+func (h *history) operations() (all []porcupine.Operation) {
+	last := make(map[string]*op)   // of each connection: the last operation that had a reply
+	unsure := make(map[string]*op) // and the one that had none
+	for _, o := range h.ops {
+		if o.end.Ended {
+			last[o.owner] = o
+		} else {
+			unsure[o.owner] = o
+		}
+	}
+	for _, o := range h.ops {
+		in := locktest.Deed{Verb: o.begin.Verb, Name: lock.Name(o.begin.Name), Owner: o.owner, Value: o.begin.Value, Call: o.begin.At, Return: math.MaxInt64}
+		out := locktest.Answer{Result: locktest.Unknown}
+		if o.end.Ended {
+			in.Return = o.end.At
+			out = locktest.Answer{Result: o.end.Result, Token: o.end.Token, Value: o.end.Value}
+		} else if in.Verb == locktest.RETR || in.Verb == locktest.RMD {
+			continue // it changes nothing; of the other the MayEnd of the hold tells
+		}
+		for _, k := range h.kills {
+			if !o.end.Ended && in.Call < k.from {
+				in.Return = min(in.Return, k.to) // nothing of it is left
+			}
+		}
+		if in.Verb == locktest.MKD {
+			in.MayEnd, in.MustEnd = in.Call+int64(youngAge), math.MaxInt64
+			if o.end.Ended {
+				in.MustEnd = in.Return + int64(oldAge)
+			}
+			if lost := unsure[o.owner]; lost != nil && lost.begin.Verb == locktest.RMD && lost.begin.Name == o.begin.Name {
+				in.MayEnd = min(in.MayEnd, lost.begin.At)
+			}
+			switch l := last[o.owner]; {
+			case !o.end.Ended, l == o: // a grant that could not be delivered is undone
+				in.MayEnd = in.Call
+			case releasedAtEnd[o.begin.Name]:
+				in.MayEnd = min(in.MayEnd, l.begin.At)
+			}
+		}
+		all = append(all, porcupine.Operation{ClientId: o.client, Input: in, Call: in.Call, Output: out, Return: in.Return})
+	}
+	return all
+}
+
+// complaint says what is wrong with the history; "": nothing.
+func (h *history) complaint() string {
+	all := h.operations()
+	if text := tokensGrow(all); text != "" {
+		return text
+	}
+	result, info := porcupine.CheckOperationsVerbose(locktest.LifeModel(), all, time.Minute)
+	if result == porcupine.Ok {
+		return ""
+	}
+	_ = info
+	return fmt.Sprintf("the history of %d operations is not linearizable: %s", len(all), result)
+}
+
+// tokensGrow checks over all names what the model checks for each: a grant that began when another was known has
+// a greater token.
+func tokensGrow(all []porcupine.Operation) string {
+	type grant struct {
+		call, ret int64
+		token     lock.Token
+	}
+	var grants []grant
+	for _, o := range all {
+		if out := o.Output.(locktest.Answer); out.Token != 0 {
+			grants = append(grants, grant{o.Call, o.Return, out.Token})
+		}
+	}
+	slices.SortFunc(grants, func(a, b grant) int { return int(a.token) - int(b.token) })
+	latest := int64(0) // the latest call so far
+	for i, g := range grants {
+		if i > 0 && g.token == grants[i-1].token {
+			return fmt.Sprintf("token %d was given twice", g.token)
+		}
+		if g.ret < latest {
+			return fmt.Sprintf("token %d was given before a smaller one was asked for", g.token)
+		}
+		latest = max(latest, g.call)
+	}
+	return ""
+}
+
+// finish waits for the clients and reads the files a last time.
+func (h *history) finish() {
+	h.running.Wait()
+	c := h.s.session("other")
+	c.want(200, "TYPE I")
+	for _, name := range historyLocks {
+		o := &op{client: -2, owner: "reader", begin: note{Verb: locktest.RETR, Name: name, At: now()}}
+		content, err := c.retrieve("RETR " + fileOf(name))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		value, err := strconv.Atoi(string(content[:19]))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		o.end = note{Ended: true, At: now(), Result: locktest.Done, Value: value}
+		h.ops = append(h.ops, o)
+	}
+}
+
+// counts are how many operations ended how.
+func (h *history) counts() map[string]int {
+	counts := make(map[string]int)
+	for _, o := range h.ops {
+		result := o.end.Result
+		if !o.end.Ended {
+			result = locktest.Unknown
+		}
+		counts[fmt.Sprint(o.begin.Verb, " ", result)]++
+	}
+	return counts
+}
+
+// run has so many clients at it for a time, with faults.
+func (h *history) run(clients int) {
+	processes := make(map[int]*exec.Cmd)
+	for id := range clients {
+		processes[id+1] = h.client(id+1, id%2 == 0)
+	}
+	h.faults(processes)
+	h.finish()
+}
+
+// Clients in a bad network that are killed, and stopped for longer than the age of their locks; a server that is killed,
+// started again and reloaded; locks that are broken: what all of them were told has an order that makes sense.
+func TestHistoriesWithFaultsAreLinearizable(t *testing.T) {
+	t.Parallel()
+	for _, directories := range []bool{true, false} {
+		t.Run(fmt.Sprint("directories=", directories), func(t *testing.T) {
+			t.Parallel()
+			h := newHistory(t, newServer(t, ""), directories, time.Duration(count(6, 120))*time.Second)
+			h.run(count(6, 12))
+			for _, text := range h.failures {
+				t.Error(text)
+			}
+			if wrong := h.complaint(); wrong != "" {
+				t.Error(wrong)
+			}
+			counts := h.counts()
+			t.Logf("%d operations: %v; %d clients killed, %d times one stopped; the server killed %d times, reloaded %d times; %d locks broken; network: %v",
+				len(h.ops), counts, h.killed, h.stopped, len(h.kills), h.reloads, h.breaks, h.p.cuts)
+			for _, kind := range []string{"MKD done", "MKD refused", "RMD done", "RMD refused", "STOR done", "STOR refused", "RETR done"} {
+				if counts[kind] < 10 {
+					t.Errorf("%s: %d, too few to prove anything", kind, counts[kind])
+				}
+			}
+			if h.killed == 0 || h.stopped == 0 || len(h.kills) == 0 || h.reloads == 0 || h.breaks == 0 || counts["STOR unknown"]+counts["MKD unknown"]+counts["RMD unknown"] < 3 {
+				t.Error("a kind of fault is missing")
+			}
+		})
+	}
+}
