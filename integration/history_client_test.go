@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -203,6 +204,9 @@ func (c *chronicler) round() error {
 	return c.give(name)
 }
 
+// keptFrom matches refusals that say nothing about who holds the lock.
+var keptFrom = regexp.MustCompile("others came earlier|deadlock|kept back")
+
 func (c *chronicler) take(name string) (held bool, err error) {
 	n := c.begin(note{Verb: locktest.MKD, Name: name})
 	r, err := c.s.try("MKD " + name)
@@ -213,10 +217,10 @@ func (c *chronicler) take(name string) (held bool, err error) {
 		n.Token = lock.Token(token(r))
 		c.end(n, locktest.Done)
 		return true, nil
-	case r.code == 550 && (strings.Contains(r.text, "others came earlier") || strings.Contains(r.text, "deadlock")):
-		c.end(n, locktest.Queued)
-	case r.code == 550:
+	case r.code == 550 && strings.Contains(r.text, "held by"):
 		c.end(n, locktest.Refused)
+	case r.code == 550 && keptFrom.MatchString(r.text):
+		c.end(n, locktest.Queued)
 	case r.code < 500:
 		return false, fmt.Errorf("MKD: %v", r) // nobody knows
 	default:

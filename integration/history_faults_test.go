@@ -285,8 +285,67 @@ func (h *history) complaint() string {
 	if result == porcupine.Ok {
 		return ""
 	}
-	_ = info
-	return fmt.Sprintf("the history of %d operations is not linearizable: %s", len(all), result)
+	return fmt.Sprintf("the history of %d operations is not linearizable: %s\n%s", len(all), result, stuck(all, info))
+}
+
+// stuck shows where the history stops to make sense: of the name that it does so for, the end of the longest order
+// that was found, and what was under way or began next and does not fit behind it.
+func stuck(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
+	var longest []porcupine.Operation
+	for _, orders := range info.PartialLinearizationsOperations() {
+		var best []porcupine.Operation
+		for _, order := range orders {
+			if len(order) > len(best) {
+				best = order
+			}
+		}
+		total := 0
+		for _, o := range all {
+			if len(best) > 0 && o.Input.(locktest.Deed).Name == best[0].Input.(locktest.Deed).Name {
+				total++
+			}
+		}
+		if len(best) < total {
+			longest = best
+		}
+	}
+	if len(longest) == 0 {
+		return ""
+	}
+	model, in := locktest.LifeModel(), longest[0].Input.(locktest.Deed)
+	var b strings.Builder
+	show := func(what string, o porcupine.Operation) {
+		d := o.Input.(locktest.Deed)
+		ms := func(at int64) string {
+			if at == math.MaxInt64 {
+				return "-"
+			}
+			return fmt.Sprintf("%.1f", float64(at-all[0].Call)/1e6)
+		}
+		fmt.Fprintf(&b, "%s %s..%s %s", what, ms(o.Call), ms(o.Return), model.DescribeOperation(o.Input, o.Output))
+		if d.Verb == locktest.MKD {
+			fmt.Fprintf(&b, " may end %s, must end %s", ms(d.MayEnd), ms(d.MustEnd))
+		}
+		b.WriteByte('\n')
+	}
+	fitting := make(map[porcupine.Operation]bool)
+	for _, o := range longest {
+		fitting[o] = true
+	}
+	for _, o := range longest[max(0, len(longest)-12):] {
+		show("fits", o)
+	}
+	var rest []porcupine.Operation
+	for _, o := range all {
+		if o.Input.(locktest.Deed).Name == in.Name && !fitting[o] {
+			rest = append(rest, o)
+		}
+	}
+	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	for _, o := range rest[:min(len(rest), 20)] {
+		show("does not", o)
+	}
+	return b.String()
 }
 
 // tokensGrow checks over all names what the model checks for each: a grant that began when another was known has
