@@ -69,6 +69,7 @@ type history struct {
 	s           *server
 	p           *proxy
 	directories bool
+	young, old  time.Duration // the ages that a lock has at least and at most
 	random      *rand.Rand
 	seed        uint64
 	until       time.Time
@@ -77,7 +78,6 @@ type history struct {
 	mu       sync.Mutex
 	ops      []*op
 	kills    []span // of the server
-	ended    map[string]bool
 	stopped  int
 	killed   int
 	reloads  int
@@ -96,7 +96,9 @@ type op struct {
 // span is a time in which something happened.
 type span struct{ from, to int64 }
 
+// newHistory starts a prepared server and notes what is done to it.
 func newHistory(t testing.TB, s *server, directories bool, lasts time.Duration) *history {
+	t.Helper()
 	seed := *historySeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
@@ -109,9 +111,9 @@ func newHistory(t testing.TB, s *server, directories bool, lasts time.Duration) 
 	s.start()
 	h := &history{
 		t: t, s: s, p: startProxy(t, seed), directories: directories, random: rand.New(rand.NewPCG(seed, 3)), seed: seed,
-		until: time.Now().Add(lasts), ended: make(map[string]bool),
+		young: youngAge, old: oldAge, until: time.Now().Add(lasts),
 	}
-	h.p.target.Store(&s.v4)
+	h.reach()
 	return h
 }
 
@@ -209,6 +211,11 @@ func (h *history) restart() {
 	h.kills = append(h.kills, span{from, now()})
 	h.mu.Unlock()
 	h.s.start()
+	h.reach()
+}
+
+// reach has the proxy lead to where the server listens now.
+func (h *history) reach() {
 	address := h.s.v4
 	h.p.target.Store(&address)
 }
@@ -256,9 +263,9 @@ func (h *history) operations() (all []porcupine.Operation) {
 			}
 		}
 		if in.Verb == locktest.MKD {
-			in.MayEnd, in.MustEnd = in.Call+int64(youngAge), math.MaxInt64
+			in.MayEnd, in.MustEnd = in.Call+int64(h.young), math.MaxInt64
 			if o.end.Ended {
-				in.MustEnd = in.Return + int64(oldAge)
+				in.MustEnd = in.Return + int64(h.old)
 			}
 			if lost := unsure[o.owner]; lost != nil && lost.begin.Verb == locktest.RMD && lost.begin.Name == o.begin.Name {
 				in.MayEnd = min(in.MayEnd, lost.begin.At)
