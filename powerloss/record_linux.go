@@ -177,7 +177,7 @@ func (r *recorder) call(c call) error {
 		unix.SYS_SYMLINKAT, unix.SYS_TRUNCATE:
 		return r.changed()
 	case unix.SYS_WRITE:
-		if inode, _ := descriptor(c.pid, c.args[0]); c.args[0] == sayFD && inode == r.pipeInode {
+		if inode, _ := descriptor(c.pid, c.args[0]); inode == r.pipeInode {
 			return r.heard(c.result)
 		}
 		return r.written(c, 0)
@@ -187,6 +187,9 @@ func (r *recorder) call(c call) error {
 		return r.written(c, 2)
 	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
 		return r.synced(c)
+	}
+	if oldCall(c.number) {
+		return r.changed()
 	}
 	return nil
 }
