@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ftplockd/ftplockd/powerloss"
 )
 
@@ -97,12 +99,43 @@ var powerPlays = []powerPlay{
 	{"several files are published", contents{"/a/one": text("old one"), "/b/old": text("old")}, []powerStep{publication(several)}},
 	{"published twice", contents{"/a/one": text("old one"), "/b/old": text("old"), "/three": text("old three")}, []powerStep{
 		publication(several), publication(contents{"/a/one": "", "/three": text("newest"), "/b/old": text("again")})}},
+	{"published by the next start", contents{"/a/one": text("old one"), "/b/old": text("old")}, []powerStep{{"commit", several, func(t *Tree) error {
+		t.sys.before = afterTheFirst("rename", unix.EIO)
+		if err := publication(several).do(t); !errors.Is(err, ErrUnfinished) {
+			return fmt.Errorf("published in part: %w", err)
+		}
+		if err := t.Close(); err != nil {
+			return err
+		}
+		next, err := openPower(os.Getenv(powerRootEnv))
+		if err != nil {
+			return err
+		}
+		for _, r := range next.Redone() {
+			err = errors.Join(err, r.Forget())
+		}
+		return errors.Join(err, next.Close())
+	}}}},
 	{"a file in a new directory", nil, []powerStep{{"upload /new/dir/f", contents{"/new/dir/f": text("new")}, func(t *Tree) error {
 		if err := errors.Join(t.MkdirLasting("/new", 0o755), t.MkdirLasting("/new/dir", 0o755)); err != nil {
 			return err
 		}
 		return upload("/new/dir/f", text("new"), UploadOptions{}).do(t)
 	}}}},
+}
+
+// afterTheFirst fails each call of the kind but the first.
+func afterTheFirst(kind string, err error) func(string) error {
+	calls := 0
+	return func(call string) error {
+		if call == kind {
+			calls++
+		}
+		if call == kind && calls > 1 {
+			return err
+		}
+		return nil
+	}
 }
 
 func powerPlayNamed(name string) powerPlay {

@@ -165,24 +165,23 @@ func (p *proxy) strike(kind string, client, server net.Conn, dropping *atomic.Bo
 // pump passes on what comes from one side, and then its end.
 func (p *proxy) pump(from, to net.Conn, slow time.Duration, dropping *atomic.Bool, control bool) {
 	r := bufio.NewReader(from)
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := 0, error(nil)
-		piece := buffer
-		if control { // replies, line by line
-			piece, err = r.ReadBytes('\n')
-			n = len(piece)
-			piece = p.reroute(from, piece)
-			n = len(piece)
-		} else {
-			n, err = r.Read(buffer)
+	next := func() ([]byte, error) {
+		buffer := make([]byte, 32<<10)
+		n, err := r.Read(buffer)
+		return buffer[:n], err
+	}
+	if control { // replies, line by line
+		next = func() ([]byte, error) {
+			line, err := r.ReadBytes('\n')
+			return p.reroute(from, line), err
 		}
-		if n > 0 && !dropping.Load() {
-			if slow > 0 {
-				time.Sleep(slow)
-			}
-			if _, werr := to.Write(piece[:n]); werr != nil {
-				err = errors.Join(err, werr)
+	}
+	for {
+		piece, err := next()
+		if len(piece) > 0 && !dropping.Load() {
+			time.Sleep(slow)
+			if _, werr := to.Write(piece); werr != nil {
+				err = werr
 			}
 		}
 		if err != nil {

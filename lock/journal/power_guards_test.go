@@ -27,7 +27,7 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 	}{
 		{"before a grant is acknowledged", "acquire, release, acquire", file("journal.jsonl", "may "), "is held by nobody, want one of [ada]"},
 		{"of a generation", "two starts", file("journal.jsonl", ""), "came twice"},
-		{"of reserved tokens", "not durable, a block of tokens", file("journal.jsonl", "did "), "token 4097 after 5"},
+		{"of reserved tokens", "not durable, a block of tokens", file("journal.jsonl", "did "), "said: "},
 		{"of a new journal before it is renamed", "acquire on a fresh state directory", file("journal.new", ""), "does not start"},
 		{"of a new journal in a rotation", "rotation", file("journal.new", "may "), "said: "},
 		{"of the directory after the first journal", "acquire, release, acquire", directorySync("state", ""), "came twice"},
@@ -39,7 +39,7 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 			p := powerPlayNamed(guard.play)
 			r, base := p.record(t)
 			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
-			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost, Without: guard.without})
+			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: 4 * *powerMost, Without: guard.without})
 			if !strings.Contains(wrong, guard.want) {
 				t.Errorf("of %d images the first that something is wrong with says %q, want %q; synced was %v", images, wrong, guard.want, r.Syncs())
 			}
