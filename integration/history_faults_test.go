@@ -382,9 +382,10 @@ func tokensGrow(all []porcupine.Operation) string {
 	return ""
 }
 
-// finish waits for the clients and reads the files a last time.
+// finish waits for the clients, ends what is left in the network, and reads the files a last time.
 func (h *history) finish() {
 	h.running.Wait()
+	h.p.close()
 	c := h.s.session("other")
 	c.want(200, "TYPE I")
 	for _, name := range historyLocks {

@@ -26,7 +26,7 @@ type proxy struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	open   map[net.Conn]struct{}
+	open   map[io.Closer]struct{}
 	closed bool
 	cuts   map[string]int // how often each doom came
 }
@@ -37,7 +37,7 @@ func startProxy(t testing.TB, seed uint64) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: l, random: rand.New(rand.NewPCG(seed, 2)), open: make(map[net.Conn]struct{}), cuts: make(map[string]int)}
+	p := &proxy{listener: l, random: rand.New(rand.NewPCG(seed, 2)), open: make(map[io.Closer]struct{}), cuts: make(map[string]int)}
 	p.running.Go(p.serve)
 	t.Cleanup(p.close)
 	return p
@@ -45,7 +45,7 @@ func startProxy(t testing.TB, seed uint64) *proxy {
 
 func (p *proxy) address() string { return p.listener.Addr().String() }
 
-// close ends everything that passes and waits for it.
+// close ends everything that passes and waits for it. A second one does nothing.
 func (p *proxy) close() {
 	p.listener.Close()
 	p.mu.Lock()
@@ -57,8 +57,8 @@ func (p *proxy) close() {
 	p.running.Wait()
 }
 
-// hold keeps a connection for close, or closes it at once.
-func (p *proxy) hold(c net.Conn) {
+// hold keeps a connection or a listener for close, or closes it at once.
+func (p *proxy) hold(c io.Closer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open[c] = struct{}{}
@@ -67,7 +67,7 @@ func (p *proxy) hold(c net.Conn) {
 	}
 }
 
-func (p *proxy) drop(conns ...net.Conn) {
+func (p *proxy) drop(conns ...io.Closer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
@@ -211,8 +211,9 @@ func (p *proxy) reroute(server net.Conn, line []byte) []byte {
 	}
 	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(5 * time.Second))
 	to := net.JoinHostPort(host, string(m[1]))
+	p.hold(l)
 	p.running.Go(func() {
-		defer l.Close()
+		defer p.drop(l)
 		if client, err := l.Accept(); err == nil {
 			p.hold(client)
 			p.pass(client, to, false)
