@@ -81,14 +81,13 @@ func chronicle(args []string) error {
 	c := &chronicler{out: json.NewEncoder(os.Stdout), address: args[0], id: id, random: rand.New(rand.NewPCG(seed, uint64(id))), stops: args[4] == "stops"}
 	for end := time.Now().Add(runs); time.Now().Before(end); {
 		err := c.round()
-		var broken net.Error
+		var wrong *told
+		if errors.As(err, &wrong) {
+			return err
+		}
 		if err != nil && c.s != nil {
 			c.s.conn.Close()
 			c.s = nil
-		}
-		var text *told
-		if errors.As(err, &text) && !errors.As(err, &broken) {
-			return err
 		}
 		c.pause(10)
 	}
@@ -245,7 +244,7 @@ func (c *chronicler) give(name string) error {
 	return nil
 }
 
-// historyLine is a line of a file that has so many of them.
+// historyText is a file that holds a value: so many lines of it, so that a part of it shows.
 func historyText(value int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%019d\n", value), 300) }
 
 // store uploads in two pieces, between which the process may be stopped.
