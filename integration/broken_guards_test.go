@@ -135,7 +135,6 @@ func newBroken(t testing.TB, guard string) *server {
 
 // The checker of the histories is not silent about a server that lacks a guard which many clients at random run into.
 func TestHistoriesOfAServerWithoutAGuardAreNotLinearizable(t *testing.T) {
-	t.Parallel()
 	for _, guard := range []string{"release", "age"} {
 		t.Run(guard, func(t *testing.T) {
 			t.Parallel()
@@ -230,7 +229,6 @@ func (h *history) upload(c *session, owner string, value int) (finish func()) {
 
 // Each schedule goes well on a server that has its guards, however slow, and is found to have gone wrong without.
 func TestWhatAGuardIsForIsFoundWithoutIt(t *testing.T) {
-	t.Parallel()
 	for _, sc := range schedules {
 		for guard, found := range map[string]bool{sc.slow: false, sc.guard: true} {
 			t.Run(fmt.Sprintf("%s/without %q", sc.guard, guard), func(t *testing.T) {

@@ -275,9 +275,9 @@ func (h *history) run(clients int) {
 }
 
 // Clients in a bad network that are killed, and stopped for longer than the age of their locks; a server that is killed,
-// started again and reloaded; locks that are broken: what all of them were told has an order that makes sense.
+// started again and reloaded; locks that are broken: what all of them were told has an order that makes sense. It runs
+// beside no other test: some of those must be quick.
 func TestHistoriesWithFaultsAreLinearizable(t *testing.T) {
-	t.Parallel()
 	for _, directories := range []bool{true, false} {
 		t.Run(fmt.Sprint("directories=", directories), func(t *testing.T) {
 			t.Parallel()
