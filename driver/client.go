@@ -175,7 +175,7 @@ func (c *client) makeDirectory(n lock.Name) error {
 		return errReadOnly
 	}
 	return c.changing(c.session.context(), []lock.Name{n}, func(titles []lock.Title) error {
-		err := c.tree().Mkdir(string(n), 0o777)
+		err := c.tree().MkdirLasting(string(n), 0o777)
 		if err == nil {
 			c.published(titles[0], n, "directory made")
 		}

@@ -40,7 +40,11 @@ func (t *Tree) Commit(label string, changes []Change, gate sync.Locker) error {
 			return fail("commit", change.Name, err)
 		}
 	}
-	if err := c.write(); err != nil {
+	err := c.prepared()
+	if err == nil {
+		err = c.write()
+	}
+	if err != nil {
 		return fail("commit", "/", err)
 	}
 	return t.perform(c, gate)
@@ -200,7 +204,18 @@ func (s *step) stage(t *Tree, u *Upload) error {
 	}
 	s.from = spot{fd: -1, dev: uint64(i.st.Dev), inode: i.st.Ino, base: u.rec.temporary()}
 	s.from.path, _ = split(t.reg.nameOf(u))
-	return s.from.open(t, dirFlags)
+	return s.from.open(t, syncFlags)
+}
+
+// prepared makes the names of the temporaries last: a redo takes one that is missing for one that has its final name.
+func (c *commit) prepared() error {
+	var from []*spot
+	for _, s := range c.steps {
+		if s.from.base != "" {
+			from = append(from, &s.from)
+		}
+	}
+	return c.sync(from)
 }
 
 // apply makes all changes. What was made before is left as it is. name is that of the change that failed.
@@ -251,19 +266,28 @@ func (s *step) remove(t *Tree) error {
 	return nil
 }
 
-// lasting syncs every directory once.
+// lasting makes the changes last.
 func (c *commit) lasting() error {
+	var to []*spot
+	for _, s := range c.steps {
+		to = append(to, &s.to)
+	}
+	return c.sync(to)
+}
+
+// sync syncs every directory once, if the tree is durable.
+func (c *commit) sync(spots []*spot) error {
 	if !c.durable {
 		return nil
 	}
 	var errs []error
 	var synced []uint64
-	for _, s := range c.steps {
-		if slices.Contains(synced, s.to.inode) {
+	for _, s := range spots {
+		if slices.Contains(synced, s.inode) {
 			continue
 		}
-		synced = append(synced, s.to.inode)
-		if err := c.tree.sys.fsync(s.to.fd); err != unix.EBADF { // of a directory that may not be read
+		synced = append(synced, s.inode)
+		if err := c.tree.sys.fsync(s.fd); err != unix.EBADF { // of a directory that may not be read
 			errs = append(errs, err)
 		}
 	}

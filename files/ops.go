@@ -22,6 +22,26 @@ func (t *Tree) Mkdir(name string, perm fs.FileMode) error {
 	})
 }
 
+// MkdirLasting is Mkdir for a directory that files are to be published in: if the tree is durable the directory survives
+// a loss of power, or the files in it would go with it. With ErrNotDurable it is made.
+func (t *Tree) MkdirLasting(name string, perm fs.FileMode) error {
+	if err := t.Mkdir(name, perm); err != nil || !t.settings().durable {
+		return err
+	}
+	p, err := t.enter(name, syncFlags)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // of a directory that may not be read
+	}
+	if err == nil {
+		defer t.leave(p)
+		err = t.sys.fsync(p.dir)
+	}
+	if err != nil {
+		return fail("mkdir", p.name, &marked{ErrNotDurable, bare(err)})
+	}
+	return nil
+}
+
 // MkdirAll makes a directory and those above it that are missing. A directory that is there is no error.
 func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 	err := t.Mkdir(name, perm)

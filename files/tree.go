@@ -88,7 +88,7 @@ func Open(root string, o Options) (*Tree, error) {
 		return nil, errors.New("files: no directory for the records of uploads")
 	}
 	for _, dir := range []string{root, o.State} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := makeLasting(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -131,6 +131,41 @@ func (o *Options) setDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+}
+
+// makeLasting makes a directory if it is missing, and those above it, and makes their names last. One above that this
+// process may not read was there before.
+func makeLasting(dir string) error {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	there := path // what of it was there before
+	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist) && there != "/"; _, err = os.Lstat(there) {
+		there = filepath.Dir(there)
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	for path != "/" {
+		path = filepath.Dir(path)
+		if err := syncHost(path); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		if len(path) <= len(there) {
+			break
+		}
+	}
+	return nil
+}
+
+func syncHost(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
 }
 
 // apart refuses a directory of records that clients could reach.

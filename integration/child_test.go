@@ -33,6 +33,8 @@ func runChild(name string, args []string) int {
 		err = put(args)
 	case "hold":
 		err = hold(args)
+	case "chronicle":
+		err = chronicle(args)
 	default:
 		err = errors.New("no such client")
 	}

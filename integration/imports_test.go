@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"files":         {},
 	"lock/":         {"lock"}, // every store
 	"lock/locktest": {"lock"},
+	"powerloss":     {},
 	"reaper":        {"lock"},
 	"driver":        {"lock", "files", "control"},
 	"locksmith":     {},
@@ -53,7 +54,8 @@ var allowed = map[string][]string{
 // allowedInTests is what their tests may import beside that.
 var allowedInTests = map[string][]string{
 	"lock":        {"lock", "lock/locktest"},
-	"lock/":       {"lock/locktest", "files"},
+	"lock/":       {"lock/locktest", "files", "powerloss"},
+	"files":       {"powerloss"},
 	"reaper":      {"lock/locktest"},
 	"driver":      {"lock/locktest", "lock/journal", "reaper", "config"},
 	"integration": {"lock", "lock/locktest", "locksmith", "integration/peers"},

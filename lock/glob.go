@@ -43,6 +43,9 @@ func NewGlob(glob string) (*Glob, error) {
 	if !doublestar.ValidatePattern(rooted) {
 		return nil, fmt.Errorf("bad glob %q", glob)
 	}
+	if escapesSlash(rooted) {
+		return nil, fmt.Errorf("glob %q escapes a slash, which never stands for anything else", glob)
+	}
 	for element := range strings.SplitSeq(rooted[1:], "/") {
 		if element == "" || element == "." || element == ".." {
 			return nil, fmt.Errorf("glob %q can match nothing: it has an element %q", glob, element)
@@ -51,6 +54,19 @@ func NewGlob(glob string) (*Glob, error) {
 	g := &Glob{text: glob, pattern: escape(rooted)}
 	g.shape, g.literal = shapeOf(rooted)
 	return g, nil
+}
+
+// escapesSlash reports whether a backslash takes a slash as it is.
+func escapesSlash(glob string) bool {
+	for i := 0; i+1 < len(glob); i++ {
+		if glob[i] == '\\' {
+			i++
+			if glob[i] == '/' {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func shapeOf(glob string) (shape, string) {

@@ -334,11 +334,30 @@ func (d stateDir) path(elements ...string) string {
 func (d stateDir) journal() string { return d.path("journal.jsonl") }
 func (d stateDir) history() string { return d.path("history") }
 
+// make makes what is missing of a state directory, and makes its name last, and those of the directories above it that were
+// made with it. One above that this process may not read was there before. (The names in it last when the first journal does.)
 func (d stateDir) make() error {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
+	path, err := filepath.Abs(string(d))
+	if err != nil {
 		return err
 	}
-	return os.MkdirAll(d.history(), 0o700)
+	there := path // what of it was there before
+	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist) && there != "/"; _, err = os.Lstat(there) {
+		there = filepath.Dir(there)
+	}
+	if err := os.MkdirAll(d.history(), 0o700); err != nil {
+		return err
+	}
+	for path != "/" {
+		path = filepath.Dir(path)
+		if err := syncDir(path); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		if len(path) <= len(there) {
+			break
+		}
+	}
+	return nil
 }
 
 // syncDir makes the names in a directory last.

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,11 +20,12 @@ type state struct {
 	reserved   lock.Token
 	clean      bool  // the last line says that the store was closed, so that no token above last was given
 	size       int64 // where the last good line ends
-	torn       bool  // something that is no line follows
+	torn       bool  // something that is no line follows, or that is behind a hole
 }
 
-// replay reads the journal. What is wrong with the last line is a write that a crash cut off; anywhere
-// else it is damage, and an error that names file and line.
+// replay reads the journal. What is wrong with the last line is a write that a crash cut off. Of several lines that
+// were not synced a loss of power may have taken the first and left the last: a hole, which reads as zeros. Nobody was told of
+// what stands behind it. Anything else is damage, and an error that names file and line.
 func replay(path string) (state, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,12 +51,13 @@ func replay(path string) (state, error) {
 		if err == nil {
 			err = st.apply(&l)
 		}
-		if err != nil && lines.last() {
+		number := lines.number
+		if err != nil && (lines.last() || bytes.IndexByte(text, 0) >= 0 && lines.noneSynced()) {
 			st.torn = true
 			break
 		}
 		if err != nil {
-			return state{}, fmt.Errorf("%s:%d: damaged: %w", path, lines.number, err)
+			return state{}, fmt.Errorf("%s:%d: damaged: %w", path, number, err)
 		}
 		st.size = lines.offset
 	}
@@ -126,6 +129,27 @@ func (r *lineReader) next() ([]byte, error) {
 	r.number++
 	r.offset += int64(len(text))
 	return text[:len(text)-1], nil
+}
+
+// noneSynced reads on to the end and reports whether none of the lines proves that what is before it was synced, as
+// each line does that stands behind one which is always synced before anything else is written.
+func (r *lineReader) noneSynced() bool {
+	var scan scanner
+	proof := false
+	for {
+		text, err := r.next()
+		if err != nil {
+			return err == io.EOF || errors.Is(err, errTorn)
+		}
+		l, err := scan.parse(text)
+		switch {
+		case err != nil:
+		case proof:
+			return false
+		case l.Event == eventStart, l.Event == eventTokens:
+			proof = true
+		}
+	}
 }
 
 // last reports whether nothing follows.

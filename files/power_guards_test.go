@@ -1,0 +1,47 @@
+package files
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/powerloss"
+)
+
+// A recording in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
+func TestNoSyncOfAPublicationCanBeLeftOut(t *testing.T) {
+	const replaced, published, made = "a file is replaced twice", "several files are published", "a file in a new directory"
+	for _, guard := range []struct {
+		name, play string
+		without    func(powerloss.Sync) bool
+	}{
+		{"of the content before the rename", replaced, isFile("root/a/" + prefix)},
+		{"of the directory after the rename", replaced, isDirectory("root/a")},
+		{"of the content of prepared files", published, isFile("root/")},
+		{"of the record before it counts", published, isFile("state/uploads/" + writingPrefix)},
+		{"of the names of prepared files and of the published ones", published, isDirectory("root/a")},
+		{"of the directory of the record", published, isDirectory("state/uploads")},
+		{"of what is above a new directory of records", published, isDirectory("state")},
+		{"of what the next start has published", "published by the next start", isDirectory("root/b")},
+		{"of what is above a new directory", made, isDirectory("root/new")},
+		{"of what is above that", made, isDirectory("root")},
+	} {
+		t.Run(guard.name, func(t *testing.T) {
+			p := powerPlayNamed(guard.play)
+			r, base := p.record(t)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: 4 * *powerMost, Without: guard.without})
+			if !strings.Contains(wrong, "want one of") {
+				t.Errorf("nothing is wrong in any of %d images, %s; synced was %v", images, wrong, r.Syncs())
+			}
+		})
+	}
+}
+
+// isFile matches the syncs of files whose path begins like this, isDirectory those of one directory.
+func isFile(begin string) func(powerloss.Sync) bool {
+	return func(s powerloss.Sync) bool { return !s.Directory && strings.HasPrefix(s.Path, begin) }
+}
+
+func isDirectory(path string) func(powerloss.Sync) bool {
+	return func(s powerloss.Sync) bool { return s.Directory && s.Path == path }
+}

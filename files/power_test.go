@@ -1,0 +1,283 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ftplockd/ftplockd/powerloss"
+)
+
+var (
+	powerSeed = flag.Uint64("power.seed", 1, "seed of the sample of what a loss of power leaves")
+	powerMost = flag.Int("power.most", 16, "how many of the states are tried that a loss of power can leave at one moment")
+)
+
+// The process whose writes are recorded is this test binary: these say what it does and where.
+const (
+	powerPlayEnv = "FILES_POWER_PLAY"
+	powerRootEnv = "FILES_POWER_ROOT"
+)
+
+// contents are files by their FTP paths; "" is none.
+type contents map[string]string
+
+// powerStep makes a change, all or nothing, and returns when it is to last.
+type powerStep struct {
+	what  string
+	after contents // what has changed then
+	do    func(*Tree) error
+}
+
+// powerPlay is what the server does until the power fails.
+type powerPlay struct {
+	name   string
+	before contents
+	steps  []powerStep
+}
+
+// text is several sectors long and tells where it was cut.
+func text(word string) string {
+	var b strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&b, "%s, line %02d of 59\n", word, i)
+	}
+	return b.String()
+}
+
+func upload(name, content string, o UploadOptions) powerStep {
+	after := content
+	if o.Append {
+		after = text("old") + content
+	}
+	return powerStep{"upload " + name, contents{name: after}, func(t *Tree) error { return (&served{Tree: t}).upload(name, content, o) }}
+}
+
+// publication commits several changes as the release of a lock does; "" removes.
+func publication(changes contents) powerStep {
+	return powerStep{"commit", changes, func(t *Tree) error {
+		var all []Change
+		for _, name := range slices.Sorted(maps.Keys(changes)) {
+			change := Change{Name: name}
+			if content := changes[name]; content != "" {
+				u, err := t.Upload(name, UploadOptions{})
+				if err != nil {
+					return err
+				}
+				if _, err := u.Write([]byte(content)); err != nil {
+					return err
+				}
+				change.Upload = u
+			}
+			all = append(all, change)
+		}
+		return t.Commit("/set_lock", all, &sync.Mutex{})
+	}}
+}
+
+var several = contents{"/a/one": text("new one"), "/a/two": text("new two"), "/three": text("new three"), "/b/old": ""}
+
+var powerPlays = []powerPlay{
+	{"a new file", nil, []powerStep{upload("/f", text("new"), UploadOptions{})}},
+	{"a file that must not be there", nil, []powerStep{upload("/f", text("new"), UploadOptions{Exclusive: true})}},
+	{"a file is replaced twice", contents{"/a/f": text("old")}, []powerStep{
+		upload("/a/f", text("newer"), UploadOptions{}), upload("/a/f", text("newest"), UploadOptions{})}},
+	{"append", contents{"/f": text("old")}, []powerStep{upload("/f", text("new"), UploadOptions{Append: true})}},
+	{"several files are published", contents{"/a/one": text("old one"), "/b/old": text("old")}, []powerStep{publication(several)}},
+	{"published twice", contents{"/a/one": text("old one"), "/b/old": text("old"), "/three": text("old three")}, []powerStep{
+		publication(several), publication(contents{"/a/one": "", "/three": text("newest"), "/b/old": text("again")})}},
+	{"published by the next start", contents{"/a/one": text("old one"), "/b/old": text("old")}, []powerStep{{"commit", several, func(t *Tree) error {
+		t.sys.before = afterTheFirst("rename", unix.EIO)
+		if err := publication(several).do(t); !errors.Is(err, ErrUnfinished) {
+			return fmt.Errorf("published in part: %w", err)
+		}
+		if err := t.Close(); err != nil {
+			return err
+		}
+		next, err := openPower(os.Getenv(powerRootEnv))
+		if err != nil {
+			return err
+		}
+		for _, r := range next.Redone() {
+			err = errors.Join(err, r.Forget())
+		}
+		return errors.Join(err, next.Close())
+	}}}},
+	{"a file in a new directory", nil, []powerStep{{"upload /new/dir/f", contents{"/new/dir/f": text("new")}, func(t *Tree) error {
+		if err := errors.Join(t.MkdirLasting("/new", 0o755), t.MkdirLasting("/new/dir", 0o755)); err != nil {
+			return err
+		}
+		return upload("/new/dir/f", text("new"), UploadOptions{}).do(t)
+	}}}},
+}
+
+// afterTheFirst fails each call of the kind but the first.
+func afterTheFirst(kind string, err error) func(string) error {
+	calls := 0
+	return func(call string) error {
+		if call == kind {
+			calls++
+		}
+		if call == kind && calls > 1 {
+			return err
+		}
+		return nil
+	}
+}
+
+func powerPlayNamed(name string) powerPlay {
+	return powerPlays[slices.IndexFunc(powerPlays, func(p powerPlay) bool { return p.name == name })]
+}
+
+func openPower(base string) (*Tree, error) {
+	return Open(filepath.Join(base, "root"), Options{State: filepath.Join(base, "state", "uploads"), Durable: true})
+}
+
+// TestPowerPlay is a play, in the process that is recorded.
+func TestPowerPlay(t *testing.T) {
+	name := os.Getenv(powerPlayEnv)
+	if name == "" {
+		return // it is no test of its own
+	}
+	tree, err := openPower(os.Getenv(powerRootEnv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range powerPlayNamed(name).steps {
+		err := powerloss.Say("may " + step.what)
+		if err == nil {
+			err = step.do(tree)
+		}
+		if err == nil {
+			err = powerloss.Say("did " + step.what)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// complaints opens a tree on what a power failure has left and returns what is wrong with it.
+func (p powerPlay) complaints(base string, said []string) (all []string) {
+	begun := (len(said) + 1) / 2 // steps, of which the last may not be done
+	states := []contents{maps.Clone(p.before)}
+	for _, step := range p.steps[:begun] {
+		next := maps.Clone(states[len(states)-1])
+		if next == nil {
+			next = make(contents)
+		}
+		maps.Copy(next, step.after)
+		maps.DeleteFunc(next, func(_, content string) bool { return content == "" })
+		states = append(states, next)
+	}
+	states = states[len(said)/2:]
+	tree, err := openPower(base)
+	if err == nil {
+		for _, r := range tree.Redone() {
+			err = errors.Join(err, r.Forget())
+		}
+		err = errors.Join(err, tree.Sweep(context.Background()))
+	}
+	if err != nil {
+		return []string{"it does not start: " + err.Error()}
+	}
+	defer tree.Close()
+	found, err := hostContents(filepath.Join(base, "root"))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if !slices.ContainsFunc(states, func(s contents) bool { return maps.Equal(s, found) }) {
+		all = append(all, fmt.Sprintf("there is %.40q, want one of %.40q", found, states))
+	}
+	return all
+}
+
+// hostContents reads what there is but for temporaries: after a loss of power one may be left that nobody knows.
+func hostContents(root string) (contents, error) {
+	found := make(contents)
+	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), prefix) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		found[strings.TrimPrefix(path, root)] = string(content)
+		return err
+	})
+	return found, err
+}
+
+// record has a process of its own play, and records it.
+func (p powerPlay) record(t *testing.T) (*powerloss.Recording, string) {
+	t.Helper()
+	base := powerloss.Dir(t)
+	for _, dir := range []string{"root/a", "root/b", "state"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range p.before {
+		if err := os.WriteFile(filepath.Join(base, "root", name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPowerPlay$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), powerPlayEnv+"="+p.name, powerRootEnv+"="+base)
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	r, err := powerloss.Record(cmd, base, time.Minute)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		t.Skip("no tracing here: ", err)
+	case err != nil:
+		_, _ = out.Seek(0, io.SeekStart)
+		said, _ := io.ReadAll(out)
+		t.Fatalf("%v\n%s", err, said)
+	}
+	return r, base
+}
+
+// try looks at the images up to the first one that something is wrong with, and returns how many there were.
+func (p powerPlay) try(t *testing.T, r *powerloss.Recording, base string, o powerloss.Options) (looked int, complaint string) {
+	t.Helper()
+	for image := range r.Images(o) {
+		looked++
+		if err := image.Restore(); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := p.complaints(base, image.Said); len(wrong) > 0 {
+			return looked, fmt.Sprintf("%s\nsaid: %s\n%s", strings.Join(wrong, "\n"), strings.Join(image.Said, ", "), image.Lost)
+		}
+	}
+	return looked, ""
+}
+
+func TestAfterALossOfPowerEveryAcknowledgedFileIsThereAndNoneIsHalfThere(t *testing.T) {
+	for _, p := range powerPlays {
+		t.Run(p.name, func(t *testing.T) {
+			r, base := p.record(t)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost})
+			if wrong != "" {
+				t.Errorf("seed %d: %s", *powerSeed, wrong)
+			}
+			t.Logf("%d images", images)
+		})
+	}
+}

@@ -1,0 +1,253 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/lock/locktest"
+)
+
+// A checker that finds nothing wrong proves something only if it finds what is. So there is an ftplockd that lacks its
+// guards, one at a time, as the environment says: its sources are those of the real one with the text below put in when
+// it is built (go build -overlay), so that nothing of it is in the real one.
+const brokenEnv = "FTPLOCKD_TEST_BROKEN"
+
+// insertion puts text behind a line that must be in the file once.
+type insertion struct{ file, behind, text string }
+
+var insertions = []insertion{
+	// A release that ends whatever holds the name.
+	{"lock/release.go", "func (s *Session) releasableLocked(n Name, e *node) (*held, error) {\n", `
+	if broken("release") && e != nil && len(e.holds) > 0 {
+		return e.holds[0], nil
+	}
+`},
+	// A reaper that looks which name is over, and then ends what has the name. "slow" is one that takes its time only.
+	{"lock/expire.go", "func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error) {\n", `
+	if broken("reaper") || broken("slow reaper") {
+		t.mu.Lock()
+		over := false
+		if e := t.nodes[n]; e != nil {
+			h, _ := t.overLocked(e, t.clock.Now().Boot)
+			over = h != nil
+		}
+		t.mu.Unlock()
+		if over {
+			time.Sleep(400 * time.Millisecond)
+		}
+		if over && broken("reaper") {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if e := t.nodes[n]; e != nil && !e.busy && e.pins == 0 && len(e.holds) > 0 {
+				_ = t.endLocked(ctx, e, e.holds[0], reason{cause: CauseExpire})
+			}
+			return nil, nil
+		}
+	}
+`},
+	// A write that is checked when it begins only.
+	{"lock/write.go", "func (s *Session) write(ctx context.Context, writes []Write, ending Name, fn func([]Title) error) error {\n", `
+	if broken("write") {
+		return fn(make([]Title, len(writes)))
+	}
+`},
+	// An age that is shorter than the rule's.
+	{"lock/agenda.go", "		at = later(h.Renewed.Boot, h.Rule.MaxAge)\n", `
+		if broken("age") {
+			at -= h.Rule.MaxAge / 2
+		}
+`},
+	// A start that forgets what was held.
+	{"lock/journal/reconcile.go", "	s.o.hooks.step(\"started\")\n", `
+	if os.Getenv("` + brokenEnv + `") == "start" {
+		clear(st.records)
+	}
+`},
+}
+
+// brokenSwitch is a file that the built lock package has beside its own.
+const brokenSwitch = `package lock
+
+import "os"
+
+func broken(guard string) bool { return os.Getenv("` + brokenEnv + `") == guard }
+`
+
+// brokenBinary is that ftplockd, built when the first test wants it.
+var brokenBinary = sync.OnceValues(func() (string, error) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(binary)
+	overlay := make(map[string]string)
+	add := func(file, text string) error {
+		to := filepath.Join(dir, strings.ReplaceAll(file, "/", "-"))
+		overlay[filepath.Join(root, file)] = to
+		return os.WriteFile(to, []byte(text), 0o600)
+	}
+	if err := add("lock/broken.go", brokenSwitch); err != nil {
+		return "", err
+	}
+	for _, i := range insertions {
+		text, err := os.ReadFile(filepath.Join(root, i.file))
+		if err != nil {
+			return "", err
+		}
+		if n := strings.Count(string(text), i.behind); n != 1 {
+			return "", fmt.Errorf("%s has %d times %q: say where the guard is now", i.file, n, i.behind)
+		}
+		if err := add(i.file, strings.Replace(string(text), i.behind, i.behind+i.text, 1)); err != nil {
+			return "", err
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, list, 0o600); err != nil {
+		return "", err
+	}
+	to := binary + "-broken"
+	return to, build(to, "-overlay", file)
+})
+
+// newBroken prepares a server that lacks a guard.
+func newBroken(t testing.TB, guard string) *server {
+	t.Helper()
+	program, err := brokenBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, "")
+	s.program, s.env = program, []string{brokenEnv + "=" + guard}
+	s.errorsExpected = true
+	return s
+}
+
+// The checker of the histories is not silent about a server that lacks a guard which many clients at random run into.
+func TestHistoriesOfAServerWithoutAGuardAreNotLinearizable(t *testing.T) {
+	for _, guard := range []string{"release", "age"} {
+		t.Run(guard, func(t *testing.T) {
+			t.Parallel()
+			for range 3 {
+				h := newHistory(t, newBroken(t, guard), false, 3*time.Second)
+				h.run(6)
+				if h.complaint() != "" {
+					return
+				}
+				h.s.kill()
+			}
+			t.Error("nothing was found in three histories")
+		})
+	}
+}
+
+// schedules are what leads into a trap, step by step.
+var schedules = []struct {
+	guard, slow string // without which it is walked into, and a server that is only slow there, ""
+	steps       func(h *history, one, two *session)
+}{
+	{"reaper", "slow reaper", func(h *history, one, two *session) {
+		h.step(one, "1", "MKD /b_lock")
+		time.Sleep(youngAge + 50*time.Millisecond) // the reaper has looked, and takes its time
+		h.step(one, "1", "RMD /b_lock")
+		h.step(two, "2", "MKD /b_lock")
+		time.Sleep(450 * time.Millisecond)
+		h.step(two, "2", "RMD /b_lock")
+	}},
+	{"write", "", func(h *history, one, two *session) {
+		h.step(one, "1", "MKD /b_lock")
+		finish := h.upload(one, "1", 1)
+		time.Sleep(youngAge + 50*time.Millisecond) // its time is over
+		h.step(two, "2", "MKD /b_lock")
+		h.upload(two, "2", 2)()
+		finish()
+		h.step(two, "2", "RMD /b_lock")
+	}},
+	{"start", "", func(h *history, one, two *session) {
+		h.young, h.old = time.Hour, time.Hour
+		h.s.configure(historyTables(time.Hour, false))
+		h.s.mustReload()
+		h.step(one, "1", "MKD /b_lock")
+		h.step(one, "1", "RMD /c_lock")
+		h.restart()
+		h.step(h.s.session(account), "3", "MKD /b_lock")
+	}},
+	{"release", "", func(h *history, one, two *session) {
+		h.step(one, "1", "MKD /b_lock")
+		h.step(two, "2", "RMD /b_lock")
+	}},
+}
+
+// step has a session do something and notes what came of it.
+func (h *history) step(c *session, owner, line string) {
+	h.t.Helper()
+	verb, name, _ := strings.Cut(line, " ")
+	o := &op{owner: owner, begin: note{Verb: locktest.Verb(verb), Name: name, At: now()}}
+	r, err := c.try(line)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	o.end = note{Ended: true, At: now(), Result: locktest.Refused, Token: lock.Token(token(r))}
+	if r.code < 300 {
+		o.end.Result = locktest.Done
+	}
+	h.ops = append(h.ops, o)
+}
+
+// upload begins one to /b.tsv, and returns what ends it and notes what came of it.
+func (h *history) upload(c *session, owner string, value int) (finish func()) {
+	h.t.Helper()
+	o := &op{owner: owner, begin: note{Verb: locktest.STOR, Name: "/b_lock", Value: value, At: now()}}
+	c.want(200, "TYPE I")
+	data, err := c.open("STOR /b.tsv")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := data.Write(historyText(value)); err != nil {
+		h.t.Fatal(err)
+	}
+	return func() {
+		data.Close()
+		o.end = note{Result: locktest.Done}
+		if c.done() != nil {
+			o.end.Result = locktest.Refused
+		}
+		o.end.Ended, o.end.At = true, now()
+		h.ops = append(h.ops, o)
+	}
+}
+
+// Each schedule goes well on a server that has its guards, however slow, and is found to have gone wrong without.
+func TestWhatAGuardIsForIsFoundWithoutIt(t *testing.T) {
+	for _, sc := range schedules {
+		for guard, found := range map[string]bool{sc.slow: false, sc.guard: true} {
+			t.Run(fmt.Sprintf("%s/without %q", sc.guard, guard), func(t *testing.T) {
+				t.Parallel()
+				wrong := ""
+				for range 3 { // a machine that is slow itself may miss the moment
+					h := newHistory(t, newBroken(t, guard), false, time.Second)
+					one, two := h.s.session(account), h.s.session(account)
+					two.want(200, "SITE WAIT 10")
+					sc.steps(h, one, two)
+					h.finish()
+					if wrong = h.complaint(); wrong != "" || !found {
+						break
+					}
+				}
+				if (wrong != "") != found {
+					t.Errorf("that something is wrong is %v, want %v: %s", wrong != "", found, wrong)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,340 @@
+package powerloss
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Options say which images are made.
+type Options struct {
+	Seed uint64
+	// Most is how many images are made at most for one moment: all that there can be, or the corners and a sample.
+	Most int
+	// Without says which syncs have no effect, as if the program lacked them; nil: none.
+	Without func(Sync) bool
+}
+
+// Image is one state that a loss of power can leave.
+type Image struct {
+	Said []string // what the process had said by then
+	Lost string   // what of all that was done is not there, for people
+
+	recording *Recording
+	disk      disk
+}
+
+// Syncs returns every sync of the recording, in order.
+func (r *Recording) Syncs() []Sync {
+	var all []Sync
+	for _, e := range r.events {
+		if e.sync != nil {
+			all = append(all, e.sync.Sync)
+		}
+	}
+	return all
+}
+
+// Said returns all that the process said.
+func (r *Recording) Said() []string { return r.saidUntil(len(r.events)) }
+
+func (r *Recording) saidUntil(moment int) []string {
+	var all []string
+	for _, e := range r.events[:moment] {
+		if e.said != "" {
+			all = append(all, e.said)
+		}
+	}
+	return all
+}
+
+// Images yields the states in which a loss of power at any moment can leave the disk, no two alike unless more had
+// been said. An image is to be looked at before the next one is asked for.
+func (r *Recording) Images(o Options) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		seen := make(map[string]bool)
+		random := rand.New(rand.NewPCG(o.Seed, 1))
+		for moment := 0; moment <= len(r.events); moment++ {
+			if moment > 0 && r.events[moment-1].sync != nil {
+				continue // less can be lost than the moment before
+			}
+			m := r.momentAt(moment, o, random)
+			said := r.saidUntil(moment)
+			for choice := range m.choices(o.Most, random) {
+				image := m.image(choice)
+				key := fmt.Sprint(len(said), " ", image.disk.sum(r.top))
+				if seen[key] {
+					continue
+				}
+				seen[key] = true
+				image.recording, image.Said = r, said
+				if !yield(image) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// moment is what of a recording up to some event may be lost.
+type moment struct {
+	r      *Recording
+	events []event
+	loose  []int // the changes of directories that may be lost
+	sure   []bool
+	files  []uint64 // those whose content is not sure
+	may    map[uint64][][]byte
+	is     map[uint64][]byte // the content of the others
+}
+
+func (r *Recording) momentAt(at int, o Options, random *rand.Rand) *moment {
+	m := &moment{r: r, events: r.events[:at], sure: make([]bool, at), may: make(map[uint64][][]byte), is: maps.Clone(r.begin.files)}
+	pending := make(map[uint64][][]byte)
+	for i, e := range m.events {
+		switch {
+		case e.data != nil:
+			pending[e.data.file] = append(pending[e.data.file], e.data.content)
+		case e.sync != nil && (o.Without == nil || !o.Without(e.sync.Sync)):
+			if all := pending[e.sync.inode]; len(all) > 0 {
+				m.is[e.sync.inode] = all[len(all)-1]
+				delete(pending, e.sync.inode)
+			}
+			for j, earlier := range m.events[:i] {
+				if slices.ContainsFunc(earlier.entries, func(c entry) bool { return c.dir == e.sync.inode }) {
+					m.sure[j] = true
+				}
+			}
+		}
+	}
+	for i, e := range m.events {
+		if len(e.entries) > 0 && !m.sure[i] {
+			m.loose = append(m.loose, i)
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(pending)) {
+		m.files = append(m.files, file)
+		m.may[file] = variants(m.is[file], pending[file], random)
+	}
+	return m
+}
+
+// choices yields for each loose change 0 (lost) or 1, then for each uncertain file the number of its variant.
+func (m *moment) choices(most int, random *rand.Rand) iter.Seq[[]int] {
+	sizes := make([]int, len(m.loose), len(m.loose)+len(m.files))
+	for i := range sizes {
+		sizes[i] = 2
+	}
+	for _, file := range m.files {
+		sizes = append(sizes, len(m.may[file]))
+	}
+	product := 1
+	for _, n := range sizes {
+		if product *= n; product > most {
+			return sample(sizes, most, random)
+		}
+	}
+	return every(sizes)
+}
+
+func every(sizes []int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		choice := make([]int, len(sizes))
+		for {
+			if !yield(choice) {
+				return
+			}
+			i := 0
+			for ; i < len(sizes); i++ {
+				if choice[i]++; choice[i] < sizes[i] {
+					break
+				}
+				choice[i] = 0
+			}
+			if i == len(sizes) {
+				return
+			}
+		}
+	}
+}
+
+// sample yields the corners (all lost, nothing lost, one thing different from that), then others at random.
+func sample(sizes []int, most int, random *rand.Rand) iter.Seq[[]int] {
+	lost, kept := make([]int, len(sizes)), make([]int, len(sizes))
+	for i, n := range sizes {
+		kept[i] = n - 1
+	}
+	corners := [][]int{lost, kept}
+	for i, n := range sizes {
+		for v := range n {
+			for _, corner := range [][]int{kept, lost} {
+				other := slices.Clone(corner)
+				other[i] = v
+				corners = append(corners, other)
+			}
+		}
+	}
+	if len(corners) > most {
+		random.Shuffle(len(corners)-2, func(i, j int) { corners[i+2], corners[j+2] = corners[j+2], corners[i+2] })
+	}
+	return func(yield func([]int) bool) {
+		for i := range most {
+			var choice []int
+			if i < len(corners) && i < max(2, most*2/3) {
+				choice = corners[i]
+			} else {
+				choice = make([]int, len(sizes))
+				for j, n := range sizes {
+					choice[j] = random.IntN(n)
+				}
+			}
+			if !yield(choice) {
+				return
+			}
+		}
+	}
+}
+
+func (m *moment) image(choice []int) *Image {
+	d := m.r.begin.clone()
+	var lost []string
+	next := 0
+	for i, e := range m.events {
+		if len(e.entries) == 0 {
+			continue
+		}
+		if !m.sure[i] {
+			next++
+			if choice[next-1] == 0 {
+				lost = append(lost, describe(e.entries))
+				continue
+			}
+		}
+		for _, c := range e.entries {
+			if d.dirs[c.dir] == nil {
+				d.dirs[c.dir] = make(map[string]uint64)
+			}
+			if c.to == 0 {
+				delete(d.dirs[c.dir], c.name)
+			} else {
+				d.dirs[c.dir][c.name] = c.to
+			}
+		}
+	}
+	d.files = maps.Clone(m.is)
+	for i, file := range m.files {
+		v := choice[len(m.loose)+i]
+		d.files[file] = m.may[file][v]
+		if last := m.may[file][len(m.may[file])-1]; v < len(m.may[file])-1 {
+			lost = append(lost, fmt.Sprintf("file %d: %d bytes in place of %d, %d of them zeros", file, len(d.files[file]), len(last),
+				strings.Count(string(d.files[file]), "\x00")))
+		}
+	}
+	return &Image{disk: d, Lost: fmt.Sprintf("%d events; lost: %s", len(m.events), strings.Join(lost, "; "))}
+}
+
+func describe(step []entry) string {
+	var parts []string
+	for _, c := range step {
+		parts = append(parts, fmt.Sprintf("%s=%d", c.name, c.to))
+	}
+	return strings.Join(parts, ",")
+}
+
+// sum tells two disks apart, as far as they can be reached from dir.
+func (d disk) sum(dir uint64) string {
+	h := sha256.New()
+	d.write(h, dir)
+	return string(h.Sum(nil))
+}
+
+func (d disk) write(w io.Writer, dir uint64) {
+	for _, name := range slices.Sorted(maps.Keys(d.dirs[dir])) {
+		inode := d.dirs[dir][name]
+		fmt.Fprintf(w, "%q %d %q\n", name, inode, d.files[inode])
+		d.write(w, inode)
+	}
+	fmt.Fprintln(w, "end")
+}
+
+// Restore puts the disk into the state of the image.
+func (i *Image) Restore() error {
+	r := i.recording
+	for _, place := range []string{r.root, r.attic} {
+		if err := r.clear(place); err != nil {
+			return err
+		}
+	}
+	return i.fill(r.root, r.top)
+}
+
+// clear takes everything out of a directory: the directories of the recording go to the attic, all else goes.
+func (r *Recording) clear(dir string) error {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		path := filepath.Join(dir, e.Name())
+		if !e.IsDir() {
+			if dir != r.attic {
+				err = os.Remove(path)
+			}
+		} else if err = r.clear(path); err == nil {
+			err = r.shelve(path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Recording) shelve(dir string) error {
+	inode, err := inodeOf(dir)
+	if err != nil {
+		return err
+	}
+	if !r.knows(inode) {
+		return os.Remove(dir)
+	}
+	if to := shelf(r.attic, 'd', inode); to != dir {
+		return os.Rename(dir, to)
+	}
+	return nil
+}
+
+// knows reports whether a directory was there at some moment of the recording.
+func (r *Recording) knows(dir uint64) bool {
+	if _, ok := r.begin.dirs[dir]; ok {
+		return true
+	}
+	return slices.ContainsFunc(r.events, func(e event) bool {
+		return slices.ContainsFunc(e.entries, func(c entry) bool { return c.to == dir })
+	})
+}
+
+func (i *Image) fill(path string, dir uint64) error {
+	for _, name := range slices.Sorted(maps.Keys(i.disk.dirs[dir])) {
+		inode, to := i.disk.dirs[dir][name], filepath.Join(path, name)
+		file := shelf(i.recording.attic, 'f', inode)
+		_, err := os.Lstat(file)
+		if err == nil {
+			if err = os.WriteFile(file, i.disk.files[inode], 0o600); err == nil {
+				err = os.Link(file, to)
+			}
+		} else if err = os.Rename(shelf(i.recording.attic, 'd', inode), to); err == nil {
+			err = i.fill(to, inode)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+//go:build linux
+
+package powerloss
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// record records a shell script that runs in the directory.
+func record(t *testing.T, dir, script string) *Recording {
+	t.Helper()
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = dir
+	r, err := Record(cmd, dir, time.Minute)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("no tracing here: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// newDir makes the directory for a recording.
+func newDir(t *testing.T) string {
+	t.Helper()
+	dir := Dir(t)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// states restores every image and returns what was said and what was there, each once.
+func states(t *testing.T, r *Recording, dir string, o Options) (all []string) {
+	t.Helper()
+	for image := range r.Images(o) {
+		if err := image.Restore(); err != nil {
+			t.Fatal(err)
+		}
+		state := strings.Join(image.Said, " ") + ":"
+		err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err != nil || path == dir {
+				return err
+			}
+			content, _ := os.ReadFile(path)
+			state += fmt.Sprintf(" %s=%q", strings.TrimPrefix(path, dir+"/"), content)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(all, state) {
+			all = append(all, state)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestImages(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		want         []string
+	}{
+		{"what is not synced is there in part or not", `printf abc > f; echo done >&3`, []string{
+			":", `: f=""`, `: f="a"`, `: f="ab"`, `: f="abc"`, `: f="` + `\x00\x00\x00"`,
+			"done:", `done: f=""`, `done: f="a"`, `done: f="ab"`, `done: f="abc"`, `done: f="\x00\x00\x00"`,
+		}},
+		{"a synced file may have no name", `printf a > f; sync f; echo done >&3`, []string{
+			":", `: f=""`, `: f="\x00"`, `: f="a"`, "done:", `done: f="a"`,
+		}},
+		{"a synced directory has the name", `: > f; sync .; echo done >&3; mv f g`, []string{
+			":", `: f=""`, `done: f=""`, `done: g=""`,
+		}},
+		{"a later change may be there without an earlier one", `: > f; mkdir d; echo done >&3`, []string{
+			":", `: d=""`, `: d="" f=""`, `: f=""`, "done:", `done: d=""`, `done: d="" f=""`, `done: f=""`,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := newDir(t)
+			r := record(t, dir, c.script)
+			slices.Sort(c.want)
+			if got := states(t, r, dir, Options{Most: 1000}); !slices.Equal(got, c.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestASyncThatIsLeftOutHasNoEffect(t *testing.T) {
+	dir := newDir(t)
+	r := record(t, dir, `: > f; sync .; echo done >&3`)
+	if got, want := fmt.Sprint(r.Syncs()), "[{. true }]"; got != want {
+		t.Errorf("synced %s, want %s", got, want)
+	}
+	got := states(t, r, dir, Options{Most: 10, Without: func(s Sync) bool { return s.Directory }})
+	if !slices.Contains(got, "done:") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestImagesAreMadeOfTheSameInodes(t *testing.T) {
+	dir := newDir(t)
+	r := record(t, dir, `mkdir d; : > d/f; sync d; sync .; echo done >&3`)
+	inodes := make(map[uint64]bool)
+	for image := range r.Images(Options{Most: 100}) {
+		if err := image.Restore(); err != nil {
+			t.Fatal(err)
+		}
+		if inode, err := inodeOf(filepath.Join(dir, "d")); err == nil {
+			inodes[inode] = true
+			if err := Rmdir(dir, filepath.Join(dir, "d")); err == nil == (len(image.disk.dirs[inode]) > 0) {
+				t.Errorf("rmdir of a directory with %d entries: %v", len(image.disk.dirs[inode]), err)
+			}
+		}
+	}
+	if len(inodes) != 1 {
+		t.Errorf("the directory had the inodes %v", inodes)
+	}
+}
+
+func TestAProcessThatFailsIsNoRecording(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "exit 3")
+	if _, err := Record(cmd, newDir(t), time.Minute); err == nil || !strings.Contains(err.Error(), "status 3") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestVariantsOfALongTail(t *testing.T) {
+	before, last := bytes.Repeat([]byte("a"), 700), bytes.Repeat([]byte("a"), 2000)
+	all := variants(before, [][]byte{last}, rand.New(rand.NewPCG(1, 1)))
+	if !bytes.Equal(all[0], before) || !bytes.Equal(all[len(all)-1], last) {
+		t.Error("the first is not what was sure, or the last not the last")
+	}
+	holes := make(map[string]bool)
+	for _, v := range all {
+		if len(v) < 700 || len(v) > 2000 || bytes.IndexByte(v[:700], 0) >= 0 {
+			t.Errorf("%d bytes, %d of the sure ones", len(v), bytes.IndexByte(v, 0))
+		}
+		if i := bytes.IndexByte(v, 0); i >= 0 {
+			holes[fmt.Sprint(i)] = true
+		}
+	}
+	for _, at := range []string{"700", "1024", "1536"} {
+		if !holes[at] {
+			t.Errorf("no hole begins at %s: %v", at, holes)
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package powerloss
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Recording is what one process did below one directory.
+type Recording struct {
+	root, attic string
+	top         uint64 // the root's inode
+	begin       disk   // what was there before
+	events      []event
+}
+
+// Sync is one call of fsync or fdatasync.
+type Sync struct {
+	Path      string // what was synced, relative to the root, under its name at that time
+	Directory bool
+	After     string // what the process had said last
+}
+
+// event is one thing that happened: of the fields that are set only one is.
+type event struct {
+	entries []entry // one step
+	data    *data
+	sync    *synced
+	said    string
+}
+
+// entry is a name in a directory that got another meaning; 0: none.
+type entry struct {
+	dir  uint64
+	name string
+	to   uint64
+}
+
+// data is a file's new content.
+type data struct {
+	file    uint64
+	content []byte
+}
+
+type synced struct {
+	Sync
+	inode uint64
+}
+
+// disk is what is below the root: of each directory its entries, of each file its content, by inode.
+type disk struct {
+	dirs  map[uint64]map[string]uint64
+	files map[uint64][]byte
+}
+
+// sayFD is where the process says what it knows.
+const sayFD = 3
+
+// Say notes one line in the recording of the process that calls it, in its place among what was done to the disk.
+func Say(line string) error {
+	_, err := unix.Write(sayFD, []byte(line+"\n"))
+	return err
+}
+
+// Rmdir is what the process that is recorded, and whoever looks at an image, calls to remove an empty directory below
+// the root: it leaves the tree and is kept.
+func Rmdir(root, path string) error {
+	entries, err := os.ReadDir(path)
+	switch {
+	case err == nil && len(entries) > 0:
+		err = unix.ENOTEMPTY
+	case err == nil:
+		var inode uint64
+		if inode, err = inodeOf(path); err == nil {
+			err = os.Rename(path, shelf(atticOf(root), 'd', inode))
+		}
+	}
+	if err != nil {
+		var p *os.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return &os.PathError{Op: "rmdir", Path: path, Err: err}
+	}
+	return nil
+}
+
+// Dir makes a directory for a recording, where syncs cost nothing if there is such a place: what is tried does not need
+// the disk to last. It goes with the test.
+func Dir(t testing.TB) string {
+	t.Helper()
+	base, err := os.MkdirTemp("/dev/shm", "powerloss-")
+	if err != nil {
+		return filepath.Join(t.TempDir(), "disk")
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(base); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(base, "disk")
+}
+
+// Record runs a command, which must succeed within the limit, and records what it does below the root. It uses the command's
+// SysProcAttr and ExtraFiles; its outputs, if set, must be files. An error that matches [errors.ErrUnsupported] means
+// that this system does not let a process be traced.
+func Record(cmd *exec.Cmd, root string, limit time.Duration) (*Recording, error) {
+	top, err := inodeOf(root)
+	if err != nil {
+		return nil, err
+	}
+	r := &recorder{Recording: Recording{root: root, attic: atticOf(root), top: top}}
+	if err := os.Mkdir(r.attic, 0o700); err != nil {
+		return nil, err
+	}
+	if r.now, err = r.look(); err != nil {
+		return nil, err
+	}
+	r.begin = r.now.clone()
+	for file := range r.begin.files {
+		if err := r.keep(file, r.begin.at(top, file)); err != nil {
+			return nil, err
+		}
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	r.pipe = reader
+	cmd.ExtraFiles = []*os.File{writer}
+	info, err := writer.Stat()
+	if err == nil {
+		r.pipeInode = info.Sys().(*syscall.Stat_t).Ino
+		err = trace(cmd, limit, r.call)
+	}
+	writer.Close()
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EIO) {
+		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r.Recording, nil
+}
+
+// recorder makes a Recording.
+type recorder struct {
+	Recording
+	now       disk
+	pipe      *os.File
+	pipeInode uint64
+	last      string // what was said last
+}
+
+// call looks what a system call has changed.
+func (r *recorder) call(c call) error {
+	switch c.number {
+	case unix.SYS_OPENAT:
+		if c.args[2]&(unix.O_CREAT|unix.O_TRUNC) == 0 {
+			return nil
+		}
+		return r.changed()
+	case unix.SYS_OPENAT2, unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT,
+		unix.SYS_SYMLINKAT, unix.SYS_TRUNCATE:
+		return r.changed()
+	case unix.SYS_WRITE:
+		if inode, _ := descriptor(c.pid, c.args[0]); inode == r.pipeInode {
+			return r.heard(c.result)
+		}
+		return r.written(c, 0)
+	case unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_SENDFILE, unix.SYS_IOCTL:
+		return r.written(c, 0)
+	case unix.SYS_COPY_FILE_RANGE, unix.SYS_SPLICE:
+		return r.written(c, 2)
+	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
+		return r.synced(c)
+	}
+	if oldCall(c.number) {
+		return r.changed()
+	}
+	return nil
+}
+
+// written looks for what a call has changed if its descriptor is below the root.
+func (r *recorder) written(c call, fd int) error {
+	if _, path := descriptor(c.pid, c.args[fd]); !r.below(path) {
+		return nil
+	}
+	return r.changed()
+}
+
+func (r *recorder) below(path string) bool {
+	return path == r.root || strings.HasPrefix(path, r.root+"/")
+}
+
+func (r *recorder) synced(c call) error {
+	inode, path := descriptor(c.pid, c.args[0])
+	if !r.below(path) {
+		return nil
+	}
+	if err := r.quiet(); err != nil {
+		return err
+	}
+	_, isDir := r.now.dirs[inode]
+	rel, _ := filepath.Rel(r.root, path)
+	r.events = append(r.events, event{sync: &synced{Sync{rel, isDir, r.last}, inode}})
+	return nil
+}
+
+func (r *recorder) heard(n int64) error {
+	if err := r.quiet(); err != nil {
+		return err
+	}
+	text := make([]byte, n)
+	if _, err := r.pipe.Read(text); err != nil {
+		return err
+	}
+	r.last = strings.TrimSuffix(string(text), "\n")
+	r.events = append(r.events, event{said: r.last})
+	return nil
+}
+
+// quiet makes sure that no call was overlooked.
+func (r *recorder) quiet() error {
+	before := len(r.events)
+	if err := r.changed(); err != nil {
+		return err
+	}
+	if len(r.events) > before {
+		return fmt.Errorf("something changed the disk without a call that is known: %+v", r.events[before:])
+	}
+	return nil
+}
+
+// changed notes how what is there differs from what was.
+func (r *recorder) changed() error {
+	found, err := r.look()
+	if err != nil {
+		return err
+	}
+	var step []entry
+	for _, dir := range slices.Sorted(maps.Keys(found.dirs)) {
+		step = append(step, differences(dir, r.now.dirs[dir], found.dirs[dir])...)
+		r.now.dirs[dir] = found.dirs[dir]
+	}
+	if len(step) > 0 {
+		r.events = append(r.events, event{entries: step})
+	}
+	for _, file := range slices.Sorted(maps.Keys(found.files)) {
+		before, known := r.now.files[file]
+		if !known {
+			if err := r.keep(file, found.at(r.top, file)); err != nil {
+				return err
+			}
+		}
+		if after := found.files[file]; !bytes.Equal(before, after) {
+			r.events = append(r.events, event{data: &data{file, after}})
+		}
+		r.now.files[file] = found.files[file]
+	}
+	return nil
+}
+
+func differences(dir uint64, before, after map[string]uint64) (step []entry) {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if before[name] != after[name] {
+			step = append(step, entry{dir, name, after[name]})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, stays := after[name]; !stays {
+			step = append(step, entry{dir, name, 0})
+		}
+	}
+	return step
+}
+
+// keep gives a file a name in the attic, so that it is there for the images when the process has removed it.
+func (r *recorder) keep(file uint64, rel string) error {
+	return os.Link(filepath.Join(r.root, rel), shelf(r.attic, 'f', file))
+}
+
+// look reads all that is below the root.
+func (r *recorder) look() (disk, error) {
+	d := disk{dirs: map[uint64]map[string]uint64{r.top: {}}, files: make(map[uint64][]byte)}
+	dirs := map[string]uint64{r.root: r.top}
+	err := filepath.WalkDir(r.root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == r.root {
+			return err
+		}
+		inode, err := inodeOf(path)
+		if err != nil {
+			return err
+		}
+		d.dirs[dirs[filepath.Dir(path)]][e.Name()] = inode
+		switch {
+		case e.IsDir():
+			dirs[path], d.dirs[inode] = inode, make(map[string]uint64)
+		case e.Type().IsRegular():
+			d.files[inode], err = os.ReadFile(path)
+		default:
+			err = fmt.Errorf("%s is neither a file nor a directory", path)
+		}
+		return err
+	})
+	return d, err
+}
+
+// at returns where a file is, relative to the directory.
+func (d disk) at(dir, file uint64) string {
+	for name, inode := range d.dirs[dir] {
+		if inode == file {
+			return name
+		}
+		if _, isDir := d.dirs[inode]; isDir {
+			if rel := d.at(inode, file); rel != "" {
+				return filepath.Join(name, rel)
+			}
+		}
+	}
+	return ""
+}
+
+func (d disk) clone() disk {
+	c := disk{dirs: make(map[uint64]map[string]uint64), files: maps.Clone(d.files)}
+	for dir, entries := range d.dirs {
+		c.dirs[dir] = maps.Clone(entries)
+	}
+	return c
+}
+
+func atticOf(root string) string { return root + ".attic" }
+
+// shelf is the place in the attic of a directory (d) or file (f).
+func shelf(attic string, kind byte, inode uint64) string {
+	return filepath.Join(attic, fmt.Sprintf("%c%d", kind, inode))
+}
+
+func inodeOf(path string) (uint64, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Sys().(*syscall.Stat_t).Ino, nil
+}

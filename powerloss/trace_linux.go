@@ -1,0 +1,162 @@
+package powerloss
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// call is a system call that has ended well.
+type call struct {
+	pid    int // the thread
+	number uint64
+	args   [6]uint64
+	result int64
+}
+
+// trace runs a prepared command to its end and calls each for every system call of its threads that succeeded,
+// while the thread stands still. An error of each kills the process.
+func trace(cmd *exec.Cmd, limit time.Duration, each func(call) error) error {
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	pid := cmd.Process.Pid
+	watchdog := time.AfterFunc(limit, func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	t := tracer{leader: pid, each: each, entered: make(map[int]call), known: make(map[int]bool)}
+	err := t.run()
+	watchdog.Stop()
+	return errors.Join(err, cmd.Process.Release())
+}
+
+// tracer follows the threads of one process.
+type tracer struct {
+	leader  int
+	each    func(call) error
+	entered map[int]call // by thread: the call that it is in
+	known   map[int]bool
+}
+
+const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
+	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+
+func (t *tracer) run() error {
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(t.leader, &status, unix.WALL, nil); err != nil {
+		return fmt.Errorf("wait: %w", err)
+	}
+	if err := unix.PtraceSetOptions(t.leader, traceOptions); err != nil {
+		return fmt.Errorf("ptrace: %w", err)
+	}
+	t.known[t.leader] = true
+	if err := unix.PtraceSyscall(t.leader, 0); err != nil {
+		return fmt.Errorf("ptrace: %w", err)
+	}
+	var failed error
+	for {
+		// Of the children of this thread only: others of this process are not ours to wait for.
+		pid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return errors.Join(failed, fmt.Errorf("wait: %w", err))
+		case status.Exited() || status.Signaled():
+			if pid != t.leader {
+				continue
+			}
+			if failed == nil && (!status.Exited() || status.ExitStatus() != 0) {
+				failed = fmt.Errorf("the process ended with %v, status %d", status.Signal(), status.ExitStatus())
+			}
+			return failed
+		case !status.Stopped():
+			continue
+		}
+		signal, err := t.stopped(pid, status)
+		if err != nil && failed == nil {
+			failed = err
+			_ = unix.Kill(t.leader, unix.SIGKILL)
+		}
+		if err := unix.PtraceSyscall(pid, signal); err != nil && err != unix.ESRCH { // ESRCH: it is being killed
+			return errors.Join(failed, fmt.Errorf("ptrace: %w", err))
+		}
+	}
+}
+
+// stopped deals with a thread that stands still, and returns the signal that it is to get.
+func (t *tracer) stopped(pid int, status unix.WaitStatus) (signal int, err error) {
+	isNew := !t.known[pid]
+	t.known[pid] = true
+	switch stop := status.StopSignal(); {
+	case stop == unix.SIGTRAP|0x80:
+		return 0, t.call(pid)
+	case stop == unix.SIGTRAP: // an event of the trace options
+		return 0, nil
+	case stop == unix.SIGSTOP && isNew: // how a new thread begins
+		return 0, nil
+	default:
+		return int(stop), nil
+	}
+}
+
+// What PTRACE_GET_SYSCALL_INFO says, see ptrace(2).
+type syscallInfo struct {
+	op     uint8
+	_      [3]uint8
+	_      uint32
+	_, _   uint64
+	number uint64 // of an exit: the result
+	args   [6]uint64
+	_      [2]uint64
+}
+
+const (
+	infoEntry = 1
+	infoExit  = 2
+)
+
+func (t *tracer) call(pid int) error {
+	var info syscallInfo
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(pid), unsafe.Sizeof(info),
+		uintptr(unsafe.Pointer(&info)), 0, 0)
+	switch {
+	case errno == unix.ESRCH:
+		return nil
+	case errno != 0:
+		return fmt.Errorf("ptrace: %w", errno)
+	case info.op == infoEntry:
+		t.entered[pid] = call{pid: pid, number: info.number, args: info.args}
+		return nil
+	case info.op != infoExit:
+		return nil
+	}
+	c, ok := t.entered[pid]
+	delete(t.entered, pid)
+	if c.result = int64(info.number); !ok || c.result < 0 {
+		return nil
+	}
+	return t.each(c)
+}
+
+// descriptor is what a thread has open under a number, and where; "" if that cannot be told.
+func descriptor(pid int, fd uint64) (inode uint64, path string) {
+	name := fmt.Sprintf("/proc/%d/fd/%d", pid, int32(fd))
+	var stat unix.Stat_t
+	if unix.Stat(name, &stat) != nil {
+		return 0, ""
+	}
+	path, err := os.Readlink(name)
+	if err != nil {
+		return 0, ""
+	}
+	return stat.Ino, path
+}
