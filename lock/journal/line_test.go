@@ -51,6 +51,9 @@ func TestEveryFieldOfALineSurvives(t *testing.T) {
 	var want line
 	n := 0
 	fillFields(reflect.ValueOf(&want).Elem(), &n)
+	for i := range want.Holds {
+		want.Holds[i].Adopted = 0 // is said to who adopts, and not kept
+	}
 	b := appendLine(nil, &want)
 	got, err := parseLine(bytes.TrimSuffix(b, []byte("\n")))
 	if err != nil {
