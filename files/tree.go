@@ -76,6 +76,7 @@ type Tree struct {
 	reg registry
 
 	spares spares
+	beats  beats
 
 	commits commits
 }
