@@ -25,6 +25,7 @@ type Download struct {
 	file   *os.File
 	name   string
 	pace   Pace
+	beats  *beats
 	ascii  *toCRLF // nil: binary
 	offset int64   // of what is read next
 	out    []byte  // converted for Read, not yet read
@@ -53,7 +54,7 @@ func (t *Tree) Download(name string, o DownloadOptions) (*Download, error) {
 
 // download sends what is open.
 func (t *Tree) download(fd int, name string, o DownloadOptions) (*Download, error) {
-	d := &Download{file: newFile(fd, name), name: name, pace: o.Pace, offset: o.Offset}
+	d := &Download{file: newFile(fd, name), name: name, pace: o.Pace, beats: &t.beats, offset: o.Offset}
 	if err := d.start(t, fd, o); err != nil {
 		d.file.Close()
 		return nil, fail("download", name, err)
@@ -178,7 +179,7 @@ func (d *Download) next(p []byte) (int, error) {
 // WriteTo writes everything that is left, paced if w is a connection, and returns how many bytes went to the wire. In
 // binary to a plain connection they go there within the kernel (sendfile).
 func (d *Download) WriteTo(w io.Writer) (int64, error) {
-	watch := newWatch(w, d.pace)
+	watch := d.beats.watchWrite(w, d.pace)
 	defer watch.stop()
 	err := d.writeTo(w, watch)
 	return watch.moved.Load(), fail("download", d.name, err)
@@ -215,7 +216,7 @@ func (d *Download) copyOut(w io.Writer, watch *watch) error {
 		converted = *to
 		piece = piece[:len(converted)/2]
 	}
-	if _, ok := watch.queue(); !ok && watch.conn != nil {
+	if _, ok := watch.queue(); !ok && watch.beat != nil {
 		piece = piece[:smallPiece]
 	}
 	for {

@@ -35,14 +35,16 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 		old     string
 		want    string
 		durable bool
+		spare   bool // there is a record that can be used again
 	}{
-		{"new", UploadOptions{}, "", "line\r\n", false},
-		{"replace", UploadOptions{}, "old", "line\r\n", false},
-		{"replace, durable", UploadOptions{}, "old", "line\r\n", true},
-		{"append, durable", UploadOptions{Append: true}, "old", "oldline\r\n", true},
-		{"restart", UploadOptions{HasOffset: true, Offset: 2}, "old", "olline\r\n", false},
-		{"ASCII", UploadOptions{ASCII: true}, "old", "line\n", false},
-		{"exclusive, durable", UploadOptions{Exclusive: true}, "", "line\r\n", true},
+		{"new", UploadOptions{}, "", "line\r\n", false, false},
+		{"replace", UploadOptions{}, "old", "line\r\n", false, false},
+		{"replace, durable", UploadOptions{}, "old", "line\r\n", true, false},
+		{"append, durable", UploadOptions{Append: true}, "old", "oldline\r\n", true, false},
+		{"restart", UploadOptions{HasOffset: true, Offset: 2}, "old", "olline\r\n", false, false},
+		{"ASCII", UploadOptions{ASCII: true}, "old", "line\n", false, false},
+		{"exclusive, durable", UploadOptions{Exclusive: true}, "", "line\r\n", true, false},
+		{"not the first", UploadOptions{}, "old", "line\r\n", false, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			failed := make(map[string]bool)
@@ -53,6 +55,9 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 					if err := os.Chmod(s.host("/f"), 0o666); err != nil { // so that there is a chmod
 						t.Fatal(err)
 					}
+				}
+				if c.spare {
+					s.mustUpload("/longer", "x", UploadOptions{})
 				}
 				fault := &nth{n: n, err: unix.EIO}
 				s.sys.before = fault.before

@@ -144,6 +144,7 @@ func (s *served) temporaries() []string {
 	return slices.DeleteFunc(s.hostNames(), func(n string) bool { return !strings.HasPrefix(filepath.Base(n), prefix) })
 }
 
+// records lists those of uploads, not those that wait for one.
 func (s *served) records() []string {
 	s.t.Helper()
 	list, err := os.ReadDir(s.state)
@@ -152,7 +153,10 @@ func (s *served) records() []string {
 	}
 	var names []string
 	for _, e := range list {
-		names = append(names, e.Name())
+		content, err := os.ReadFile(filepath.Join(s.state, e.Name()))
+		if err != nil || len(content) == 0 || content[0] != spareMark {
+			names = append(names, e.Name())
+		}
 	}
 	return names
 }
@@ -163,9 +167,12 @@ func (s *served) wantClean() {
 	if left := append(s.temporaries(), s.records()...); len(left) > 0 {
 		s.t.Errorf("left over: %q", left)
 	}
+	s.spares.mu.Lock()
+	spare := len(s.spares.list)
+	s.spares.mu.Unlock()
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
-	if len(s.reg.temps)+len(s.reg.live)+len(s.reg.claimed) > 0 {
+	if len(s.reg.temps)-spare+len(s.reg.live)+len(s.reg.claimed) > 0 {
 		s.t.Errorf("still known: %v, %v, %v", s.reg.temps, s.reg.live, s.reg.claimed)
 	}
 }

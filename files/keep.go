@@ -24,7 +24,7 @@ func (u *Upload) Keep(owner string) error {
 
 func (u *Upload) keepLocked(owner string) error {
 	t, name := u.tree, u.Name()
-	u.rec.owner = owner
+	u.rec.owner, u.rec.single = owner, false
 	u.rec.dir, u.rec.base = split(name)
 	if err := t.appendRecord(u.rec); err != nil {
 		u.discardLocked()

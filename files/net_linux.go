@@ -1,7 +1,6 @@
 package files
 
 import (
-	"io"
 	"math"
 	"sync/atomic"
 	"syscall"
@@ -55,7 +54,3 @@ func sendfile(rc, file syscall.RawConn, offset int64, moved *atomic.Int64) (end 
 	}
 	return end, true, nil
 }
-
-// splices says whether what is read from r can go to a file within the kernel. os.File.ReadFrom does
-// it for what net's own raw connections promise; a struct that embeds a *net.TCPConn is one of them.
-func splices(r io.Reader) bool { return plainConn(r) != nil }

@@ -1,10 +1,8 @@
 package files
 
 import (
-	"errors"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -41,121 +39,89 @@ func (p Pace) told(n int64) {
 	}
 }
 
-// steps paces what is read from a connection: a deadline rolls ahead of it, one Step at a time. A read
-// that ends at a deadline with something read, or before Timeout, is simply tried again;
-// neither splice nor crypto/tls loses a byte over it.
-type steps struct {
-	pace Pace
-	conn interface{ SetReadDeadline(time.Time) error } // nil: no connection
-	last time.Time                                     // when bytes moved
-}
-
-func newSteps(r io.Reader, p Pace) *steps {
-	s := &steps{pace: p, last: time.Now()}
-	if p.step() > 0 {
-		s.conn, _ = r.(interface{ SetReadDeadline(time.Time) error })
-	}
-	return s
-}
-
-// next is called before each read.
-func (s *steps) next() {
-	if s.conn != nil {
-		s.conn.SetReadDeadline(time.Now().Add(s.pace.step())) // an error shows at the read
-	}
-}
-
-// done takes the outcome of a read, and returns the error if it ends the transfer.
-func (s *steps) done(n int64, err error) error {
-	if n > 0 {
-		s.last = time.Now()
-		s.pace.told(n)
-	}
-	if s.conn == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
-		return err
-	}
-	if s.pace.Timeout > 0 && time.Since(s.last) >= s.pace.Timeout {
-		return err
-	}
-	return nil
-}
-
-// stop takes the deadline off again.
-func (s *steps) stop() {
-	if s.conn != nil {
-		s.conn.SetReadDeadline(time.Time{})
-	}
-}
-
-// watch paces what is written to a connection. It does not use a rolling deadline: crypto/tls is broken by a
-// write that times out, and a write says nothing of what the client takes in of some megabytes that wait in the
-// kernel. It looks once a Step at what was written and at the length of that queue, and ends the transfer by a
-// deadline in the past.
+// watch paces one transfer. It does not use a deadline that rolls ahead: crypto/tls is broken by a write that times out,
+// a write says nothing of what the client takes in of some megabytes that wait in the kernel, and to move a deadline for
+// each read costs more than a small file does. It looks once a Step at what was moved and at the length of that queue, and
+// ends the transfer by a deadline in the past.
 type watch struct {
 	pace  Pace
-	conn  interface{ SetWriteDeadline(time.Time) error }
-	queue func() (bytes int, ok bool) // what is on its way and not acknowledged
-	moved atomic.Int64                // bytes written; the writer adds to it
+	beat  *beat                       // nil: nothing is watched
+	end   func()                      // ends the transfer
+	queue func() (bytes int, ok bool) // what was written and is not acknowledged
+	moved atomic.Int64                // bytes; the transfer adds to it
 
 	mu      sync.Mutex
-	timer   *time.Timer // nil: nothing is watched
 	stopped bool
 	seen    int64 // of moved, told
 	queued  int
 	last    time.Time
 }
 
-func newWatch(w io.Writer, p Pace) *watch {
-	s := &watch{pace: p, queue: func() (int, bool) { return 0, false }}
-	conn, ok := w.(interface{ SetWriteDeadline(time.Time) error })
-	if !ok || p.step() <= 0 {
-		return s
+func noQueue() (int, bool) { return 0, false }
+
+// watchRead paces what is read from r, if it is a connection.
+func (b *beats) watchRead(r io.Reader, p Pace) *watch {
+	w := &watch{pace: p, queue: noQueue}
+	if conn, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok {
+		w.start(b, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
 	}
-	s.conn = conn
-	if rc := rawConn(w); rc != nil {
-		s.queue = func() (int, bool) { return unacknowledged(rc) }
+	return w
+}
+
+// watchWrite paces what is written to w, if it is a connection.
+func (b *beats) watchWrite(to io.Writer, p Pace) *watch {
+	w := &watch{pace: p, queue: noQueue}
+	conn, ok := to.(interface{ SetWriteDeadline(time.Time) error })
+	if !ok {
+		return w
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = time.Now()
-	s.queued, _ = s.queue()
-	s.timer = time.AfterFunc(p.step(), s.look)
-	return s
+	if rc := rawConn(to); rc != nil {
+		w.queue = func() (int, bool) { return unacknowledged(rc) }
+	}
+	w.start(b, func() { conn.SetWriteDeadline(time.Unix(1, 0)) })
+	return w
+}
+
+func (w *watch) start(b *beats, end func()) {
+	if w.pace.step() <= 0 {
+		return
+	}
+	w.end, w.last = end, time.Now()
+	w.queued, _ = w.queue()
+	w.beat = b.join(w.pace.step(), w)
 }
 
 // look runs once a Step.
-func (s *watch) look() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
+func (w *watch) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
 		return
 	}
-	moved := s.moved.Load() - s.seen
-	queued, ok := s.queue()
-	if moved > 0 || ok && queued < s.queued {
-		s.last = time.Now()
-		s.pace.told(moved)
+	moved := w.moved.Load() - w.seen
+	queued, ok := w.queue()
+	if moved > 0 || ok && queued < w.queued {
+		w.last = time.Now()
+		w.pace.told(moved)
 	}
-	s.seen += moved
-	s.queued = queued
-	if s.pace.Timeout > 0 && time.Since(s.last) >= s.pace.Timeout {
-		s.conn.SetWriteDeadline(time.Unix(1, 0))
-		return
+	w.seen += moved
+	w.queued = queued
+	if w.pace.Timeout > 0 && time.Since(w.last) >= w.pace.Timeout {
+		w.end()
 	}
-	s.timer.Reset(s.pace.step())
 }
 
 // stop ends the watch, waits for a look under way, and tells what was not told yet.
-func (s *watch) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped = true
-	if s.timer != nil {
-		s.timer.Stop()
+func (w *watch) stop() {
+	if w.beat != nil {
+		w.beat.leave(w)
 	}
-	if n := s.moved.Load() - s.seen; n > 0 {
-		s.seen += n
-		s.pace.told(n)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if n := w.moved.Load() - w.seen; n > 0 {
+		w.seen += n
+		w.pace.told(n)
 	}
 }
 

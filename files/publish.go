@@ -164,7 +164,7 @@ func (u *Upload) endLocked(left error) {
 	if left != nil {
 		u.rec.file.Close()
 		t.log.Warn("a temporary could not be removed", "name", u.Name(), "error", left)
-	} else if err := t.dropRecord(u.rec); err != nil {
+	} else if err := t.endRecord(u.rec); err != nil {
 		t.log.Warn("the record of an upload could not be removed", "name", u.Name(), "error", err)
 	}
 	u.place.close()

@@ -91,52 +91,28 @@ func (u *Upload) failed(err error) error {
 }
 
 // ReadFrom adds everything from r until EOF, paced if r is a connection, and returns how many bytes came from
-// the wire. In binary from a plain connection they go to the file within the kernel (splice).
+// the wire.
 // After a failure, the connection's too, the upload can only be discarded or kept.
 func (u *Upload) ReadFrom(r io.Reader) (int64, error) {
 	before := u.received.Load()
 	err := u.dirty()
 	if err == nil {
-		if u.ascii == nil && splices(r) {
-			err = u.splice(r)
-		} else {
-			err = u.copyIn(r)
-		}
-		err = u.failed(err)
+		err = u.failed(u.copyIn(r))
 	}
 	return u.received.Load() - before, fail("upload", u.Name(), err)
 }
 
-// spliceChunk is how much one call may move before it is looked at whether that was all.
-const spliceChunk = 8 << 20
-
-func (u *Upload) splice(r io.Reader) error {
-	pace := newSteps(r, u.opt.Pace)
-	defer pace.stop()
-	for {
-		if err := u.tree.sys.check("write"); err != nil {
-			return err
-		}
-		pace.next()
-		n, err := u.file.ReadFrom(&io.LimitedReader{R: r, N: spliceChunk})
-		u.received.Add(n)
-		u.size.Add(n)
-		ended := err == nil && n < spliceChunk
-		if err = pace.done(n, err); err != nil || ended {
-			return err
-		}
-	}
-}
-
+// copyIn passes what comes through this process, as much at a time as there is. To splice it costs more: the file gets a
+// write for each packet then, of some kilobytes, and a small file a pipe.
 func (u *Upload) copyIn(r io.Reader) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
-	pace := newSteps(r, u.opt.Pace)
-	defer pace.stop()
+	watch := u.tree.beats.watchRead(r, u.opt.Pace)
+	defer watch.stop()
 	for {
-		pace.next()
 		n, err := r.Read((*buf)[1:])
 		if n > 0 {
+			watch.moved.Add(int64(n))
 			piece := (*buf)[1 : 1+n]
 			u.received.Add(int64(n))
 			if u.ascii != nil { // in place: there is room before it for the CR that may have been held back
@@ -147,10 +123,9 @@ func (u *Upload) copyIn(r io.Reader) error {
 			}
 		}
 		if err == io.EOF {
-			pace.done(int64(n), nil)
 			return nil
 		}
-		if err = pace.done(int64(n), err); err != nil {
+		if err != nil {
 			return err
 		}
 	}

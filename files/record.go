@@ -25,6 +25,9 @@ type record struct {
 	inode uint64
 	base  string // the last element of the target's name
 	owner string // who may go on with it; "" if it was not kept
+
+	size   int64 // of the file
+	single bool  // it has one line, see endRecord
 }
 
 // temporary is the name of the temporary beside the target.
@@ -71,24 +74,37 @@ func number(line *string, value *uint64) bool {
 // newRecord writes down that an upload begins. A Sweep that comes between the making of the file and its
 // lock takes it for a dead one and removes it; then another is made.
 func (t *Tree) newRecord(p place) (r *record, err error) {
+	at, err := t.sys.fstat(p.dir, "")
+	if err != nil {
+		return nil, err
+	}
+	of := &record{dev: uint64(at.st.Dev), inode: at.st.Ino, base: p.base}
+	of.dir, _ = split(p.name)
+	for {
+		r := t.spares.take()
+		if r == nil {
+			break
+		}
+		if ok, err := t.reuse(r, of); ok {
+			return r, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	for range 3 {
-		if r, err = t.tryRecord(p); err != errSwept {
+		if r, err = t.tryRecord(of); err != errSwept {
 			break
 		}
 	}
 	return r, err
 }
 
-func (t *Tree) tryRecord(p place) (*record, error) {
-	at, err := t.sys.fstat(p.dir, "")
-	if err != nil {
-		return nil, err
-	}
+// tryRecord makes a record.
+func (t *Tree) tryRecord(of *record) (r *record, err error) {
 	if err := t.sys.check("record"); err != nil {
 		return nil, err
 	}
-	r := &record{id: newID(), dev: uint64(at.st.Dev), inode: at.st.Ino, base: p.base}
-	r.dir, _ = split(p.name)
+	r = &record{id: newID(), dir: of.dir, dev: of.dev, inode: of.inode, base: of.base, single: true}
 	r.file, err = t.state.OpenFile(r.id, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, bare(err)
@@ -127,11 +143,15 @@ func (t *Tree) appendRecord(r *record) error {
 	if err := t.sys.check("record"); err != nil {
 		return err
 	}
-	_, err := r.file.Write(r.line())
-	return bare(err)
+	line := r.line()
+	if _, err := r.file.WriteAt(line, r.size); err != nil {
+		return bare(err)
+	}
+	r.size += int64(len(line))
+	return nil
 }
 
-// dropRecord forgets an upload whose temporary is gone, or has its final name.
+// dropRecord removes a record whose temporary is gone, or has its final name.
 func (t *Tree) dropRecord(r *record) error {
 	err := t.sys.check("unrecord")
 	if err == nil {
@@ -164,7 +184,7 @@ func (t *Tree) claimRecord(id string) (f *os.File, r *record, ok bool, err error
 		var content []byte
 		if content, err = io.ReadAll(f); err == nil {
 			if r, ok := parseRecord(id, content); ok {
-				r.file = f
+				r.file, r.size = f, int64(len(content))
 				return f, r, true, nil
 			}
 			return f, nil, true, nil

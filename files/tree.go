@@ -75,6 +75,9 @@ type Tree struct {
 
 	reg registry
 
+	spares spares
+	beats  beats
+
 	commits commits
 }
 
@@ -210,7 +213,7 @@ func (t *Tree) Close() error {
 	if t.rootfd < 0 {
 		return nil
 	}
-	err := errors.Join(unix.Close(t.rootfd), t.commits.close())
+	err := errors.Join(unix.Close(t.rootfd), t.commits.close(), t.closeSpares())
 	t.rootfd = -1
 	return errors.Join(err, t.root.Close(), t.state.Close())
 }

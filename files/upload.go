@@ -128,7 +128,7 @@ func (u *Upload) begin() error {
 
 // forget drops the record of a temporary that was never made.
 func (u *Upload) forget() {
-	u.tree.dropRecord(u.rec) // a record that cannot be removed is harmless: a Sweep finds nothing to it
+	u.tree.endRecord(u.rec) // a record that cannot be removed is harmless: a Sweep finds nothing to it
 	u.rec = nil
 }
 
