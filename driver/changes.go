@@ -22,7 +22,7 @@ func (c *client) delete(ctx context.Context, view string) error {
 	if _, err := c.alterable(n); err != nil {
 		return err
 	}
-	return c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
+	err = c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
 		if titles[0].Commit == lock.CommitRelease {
 			return c.stageRemoval(n, titles[0])
 		}
@@ -32,6 +32,10 @@ func (c *client) delete(ctx context.Context, view string) error {
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return c.tree().Last(string(n))
 }
 
 func (c *client) deleteNote(n lock.Name, around lock.Status) error {
@@ -115,7 +119,11 @@ func (c *client) move(ctx context.Context, fromView, toView string) error {
 		return errIntoItself
 	}
 	// A file too: by now a directory with locks in it may have its name.
-	return c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.rename(ctx, from, to, info) })
+	err = c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.rename(ctx, from, to, info) })
+	if err != nil {
+		return err
+	}
+	return c.tree().Last(string(to), string(from)) // when nobody waits for it any more
 }
 
 // alterable says what lies there, and whether the account may remove or change it at all.

@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"slices"
 	"time"
 
@@ -25,19 +26,42 @@ func (t *Tree) Mkdir(name string, perm fs.FileMode) error {
 // MkdirLasting is Mkdir for a directory that files are to be published in: if the tree is durable the directory survives
 // a loss of power, or the files in it would go with it. With ErrNotDurable it is made.
 func (t *Tree) MkdirLasting(name string, perm fs.FileMode) error {
-	if err := t.Mkdir(name, perm); err != nil || !t.settings().durable {
+	if err := t.Mkdir(name, perm); err != nil {
 		return err
 	}
+	return t.Last(name)
+}
+
+// Last has what was done to the names (made, renamed, removed) survive a loss of power, if the tree is durable. An error is
+// ErrNotDurable; what was done is done.
+func (t *Tree) Last(names ...string) error {
+	if !t.settings().durable {
+		return nil
+	}
+	var synced []string
+	for _, name := range names {
+		if dir := path.Dir(name); !slices.Contains(synced, dir) {
+			synced = append(synced, dir)
+			if err := t.syncAbove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// syncAbove syncs the directory that a name is in. One that is gone, or may not be read, is left.
+func (t *Tree) syncAbove(name string) error {
 	p, err := t.enter(name, syncFlags)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil // of a directory that may not be read
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	if err == nil {
 		defer t.leave(p)
 		err = t.sys.fsync(p.dir)
 	}
 	if err != nil {
-		return fail("mkdir", p.name, &marked{ErrNotDurable, bare(err)})
+		return fail("sync", p.name, &marked{ErrNotDurable, bare(err)})
 	}
 	return nil
 }

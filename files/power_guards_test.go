@@ -24,6 +24,8 @@ func TestNoSyncOfAPublicationCanBeLeftOut(t *testing.T) {
 		{"of what the next start has published", "published by the next start", isDirectory("root/b")},
 		{"of what is above a new directory", made, isDirectory("root/new")},
 		{"of what is above that", made, isDirectory("root")},
+		{"of the directories after a rename", "a file is renamed", func(s powerloss.Sync) bool { return s.Directory }},
+		{"of the directory after a removal", "a file is removed", isDirectory("root/a")},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
 			p := powerPlayNamed(guard.play)

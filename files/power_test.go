@@ -122,6 +122,12 @@ var powerPlays = []powerPlay{
 		}
 		return upload("/new/dir/f", text("new"), UploadOptions{}).do(t)
 	}}}},
+	{"a file is renamed", contents{"/a/f": text("old"), "/b/t": text("new")}, []powerStep{{"rename", contents{"/a/f": text("new"), "/b/t": ""}, func(t *Tree) error {
+		return errors.Join(t.Rename("/b/t", "/a/f"), t.Last("/a/f", "/b/t"))
+	}}}},
+	{"a file is removed", contents{"/a/f": text("old")}, []powerStep{{"remove", contents{"/a/f": ""}, func(t *Tree) error {
+		return errors.Join(t.Unlink("/a/f"), t.Last("/a/f"))
+	}}}},
 }
 
 // afterTheFirst fails each call of the kind but the first.
