@@ -50,12 +50,16 @@ func join(dir, base string) string {
 // place is where an operation happens: a directory held open, and a name in it.
 type place struct {
 	dir  int
-	own  bool // dir is this place's to close
+	own  bool    // dir is this place's to close
+	kept *parent // dir is its, which is kept open
 	base string
 	name string // the clean FTP path
 }
 
 func (p place) close() {
+	if p.kept != nil {
+		p.kept.done()
+	}
 	if p.own {
 		unix.Close(p.dir)
 	}
@@ -104,6 +108,12 @@ func (t *Tree) find(name string, flags int) (place, error) {
 	if dir == "/" && flags == dirFlags {
 		return p, nil
 	}
+	if flags == dirFlags {
+		if kept := t.parents.use(dir); kept != nil {
+			p.dir, p.kept = kept.fd, kept
+			return p, nil
+		}
+	}
 	fd, err := t.sys.open(dir, flags, 0)
 	if err != nil {
 		return p, err
@@ -120,7 +130,8 @@ const maxLinks = 40
 // that do not exist stay as they are: what is done with the name will say so. A link that leads out
 // of the tree is ErrEscapes.
 //
-// A name right below the root costs no system call, one without links two.
+// A name right below the root costs no system call, one without links two, or one for each element of its parent if
+// that is kept open.
 func (t *Tree) Resolve(name string) (string, error) {
 	name, err := clean(name)
 	if err != nil {
@@ -134,6 +145,10 @@ func (t *Tree) Resolve(name string) (string, error) {
 	defer t.life.RUnlock()
 	if t.rootfd < 0 {
 		return "", fail("resolve", name, errClosed)
+	}
+	if kept := t.parents.use(dir); kept != nil {
+		kept.done()
+		return name, nil
 	}
 	fd, err := t.sys.openNoLinks(dir, dirFlags)
 	switch {
