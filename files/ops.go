@@ -14,12 +14,14 @@ var errClosed = fs.ErrClosed
 
 // Mkdir makes a directory, less the umask. There may be nothing of that name: fs.ErrExist.
 func (t *Tree) Mkdir(name string, perm fs.FileMode) error {
-	return t.at("mkdir", name, func(p place) error {
-		if p.base == "." {
-			return unix.EEXIST
-		}
-		return newName(t.sys.mkdirat(p.dir, p.base, perm))
-	})
+	return t.at("mkdir", name, func(p place) error { return t.mkdir(p, perm) })
+}
+
+func (t *Tree) mkdir(p place, perm fs.FileMode) error {
+	if p.base == "." {
+		return unix.EEXIST
+	}
+	return newName(t.sys.mkdirat(p.dir, p.base, perm))
 }
 
 // MkdirAll makes a directory and those above it that are missing. A directory that is there is no error.
