@@ -136,7 +136,7 @@ func (c *client) make(ctx context.Context, view string) (made, error) {
 func (c *client) acquire(ctx context.Context, at ground) (made, error) {
 	n := lock.Name(at.Name)
 	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.session.conn.Wake)
-	if overdue(err) { // made on the host, and noticed only now
+	if err != nil && overdue(err) { // made on the host, and noticed only now
 		c.table().Expire(ctx)
 		h, waiting, err = c.locks.AcquireOrWait(ctx, n, c.session.conn.Wake)
 	}
@@ -222,11 +222,11 @@ type unmade struct {
 
 // unmake is RMD: it gives a lock back, or removes an empty directory.
 func (c *client) unmake(ctx context.Context, view string) (unmade, error) {
-	n, err := c.resolve(view)
+	n, own, err := c.released(view)
 	if err != nil {
 		return unmade{}, err
 	}
-	if c.isLock(n) {
+	if own || c.isLock(n) {
 		u := unmade{lock: true, name: n, holds: c.server.leaving(n)}
 		if u.again, u.waiting, err = c.release(ctx, n); err == nil && u.waiting == nil {
 			c.server.dropNotes(n, u.holds)
@@ -234,6 +234,17 @@ func (c *client) unmake(ctx context.Context, view string) (unmade, error) {
 		return u, err
 	}
 	return unmade{}, c.removeDirectory(ctx, n, view)
+}
+
+// released finds the Name that RMD of a path means, and whether the session's own lock has it. A session that took a lock by
+// that very path means that one, also if the path has become a link's meanwhile; so nothing is looked up.
+func (c *client) released(view string) (n lock.Name, own bool, err error) {
+	n = lock.Name(c.account.inTree(view))
+	if c.locks.Acquired(n) {
+		return n, true, nil
+	}
+	n, err = c.resolve(view)
+	return n, false, err
 }
 
 // removeDirectory is RMD of what is no lock.

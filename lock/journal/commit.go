@@ -51,7 +51,9 @@ func (s *Store) commit(ctx context.Context, change lock.Change) (lock.Token, err
 		return 0, conflict(e)
 	}
 	held, holding := len(e.record.Holds) > 0, len(change.Holds) > 0
-	change.Holds = slices.Clone(change.Holds)
+	if holding {
+		change.Holds = slices.Clone(change.Holds)
+	}
 	switch {
 	case held && holding:
 		return s.replace(e, change)
