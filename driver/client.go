@@ -101,16 +101,26 @@ type ground struct {
 	removals uint64 // what server.removals was before the look
 }
 
-// survey looks where the thing with that path is to be made: at its name, and without directories at what lies there.
+// survey looks where the thing with that path is to be made: at its name and, without directories, at what lies there. Of
+// somebody else's lock it finds the name only: those who try in vain need no more. For who gets it all the same roofed looks.
 func (c *client) survey(view string) (at ground, err error) {
 	at.removals = c.server.removals.Load()
-	if c.server.directories { // the store looks
+	if c.server.directories || c.isOthers(lock.Name(c.account.inTree(view))) { // with them the store looks
 		n, err := c.resolve(view)
 		at.Name = string(n)
 		return at, err
 	}
 	at.Spot, err = c.tree().Find(c.account.inTree(view))
 	return at, err
+}
+
+// isOthers reports whether the name is held and the session does not speak for it.
+func (c *client) isOthers(n lock.Name) bool {
+	if !c.table().Held(n) {
+		return false
+	}
+	_, err := c.locks.SpeaksFor(n)
+	return err != nil
 }
 
 // make is MKD: it takes the lock of that name, or makes a directory where no rule says lock.
@@ -158,25 +168,33 @@ func (c *client) stillRoofed(at ground) bool {
 	return at.Roofed && c.server.removals.Load() == at.removals
 }
 
-// roofed sees to it that a lock which was just taken lies in a directory.
+// roofed sees to it that a lock which was just taken lies in a directory, and is none itself but by name. If not it is given back.
+// It looks after the grant: from then on no lock or directory above it goes away.
 func (c *client) roofed(ctx context.Context, n lock.Name, h lock.Hold) error {
 	if c.server.directories { // the store did
 		return nil
 	}
-	return c.undoUnlessRoofed(ctx, n, h)
-}
-
-// undoUnlessRoofed gives back a lock without a directory if there is no directory that it could lie in.
-// It looks after the grant: from then on no lock or directory above it goes away.
-func (c *client) undoUnlessRoofed(ctx context.Context, n lock.Name, h lock.Hold) error {
-	info, err := c.lstat(n.Parent())
-	if err == nil && info.IsDir() {
+	err := c.fit(n)
+	if err == nil {
 		return nil
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		err = lock.ErrNoParent
-	}
 	return errors.Join(err, c.locks.Undo(ctx, n, h.Token))
+}
+
+// fit says why there cannot be a lock of the name without a directory.
+func (c *client) fit(n lock.Name) error {
+	at, err := c.tree().Find(string(n))
+	if err == nil {
+		err = vacant(at)
+	}
+	if err != nil || at.Roofed {
+		return err
+	}
+	info, err := c.lstat(n.Parent()) // it may lie in a lock
+	if err == nil && !info.IsDir() || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return lock.ErrNoParent
+	}
+	return err
 }
 
 // vacant refuses the name of a lock without a directory if something real lies there.
