@@ -36,14 +36,36 @@ func (t *Tree) Identity(name string) (inode uint64, birth int64, generation uint
 	return inode, birth, generation, err
 }
 
-// Vacant reports whether nothing has the name and its parent is a directory.
+// Vacant reports whether nothing has the name and its parent is a directory. It is a hint: of a parent that is kept open it
+// does not look whether it still has its name. Who finds that out, as MkdirIdentity does, sets Vacant right.
 func (t *Tree) Vacant(name string) bool {
 	vacant := false
-	_ = t.at("stat", name, func(p place) error {
+	look := func(p place) error {
 		vacant = t.sys.vacant(p.dir, p.base)
 		return nil
-	})
+	}
+	if name, err := clean(name); err == nil && t.atKept(name, look) {
+		return vacant
+	}
+	_ = t.at("stat", name, look)
 	return vacant
+}
+
+// atKept does f where the name was when its parent was opened, if that is kept open; else it reports false.
+func (t *Tree) atKept(name string, f func(p place) error) bool {
+	t.life.RLock()
+	defer t.life.RUnlock()
+	dir, base := split(name)
+	if t.rootfd < 0 || t.reg.isTemporary(base) {
+		return false
+	}
+	kept := t.parents.take(dir)
+	if kept == nil {
+		return false
+	}
+	defer kept.done()
+	_ = f(place{name: name, base: base, dir: kept.fd})
+	return true
 }
 
 // MkdirIdentity is Mkdir, and Identity of what it made: 0 if that could not be told.

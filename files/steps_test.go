@@ -19,8 +19,10 @@ func TestVacant(t *testing.T) {
 		"/no/new": false, "/a/file/new": false, "/a/link/new": false,
 		"/a/" + strings.Repeat("x", 256): false,
 	} {
-		if got := s.Vacant(name); got != want {
-			t.Errorf("%s: %v", name, got)
+		for range 3 { // from the second on directories are kept open
+			if got := s.Vacant(name); got != want {
+				t.Errorf("%s: %v", name, got)
+			}
 		}
 	}
 }
@@ -59,5 +61,25 @@ func TestStepsThatAreOne(t *testing.T) {
 		if same, _ := s.RmdirIdentity(gone, inode, birth, generation); same {
 			t.Errorf("%s is the same", gone)
 		}
+	}
+}
+
+func TestVacantIsWrongOnceAtMost(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/a/b")
+	s.warm("/a/b")
+	s.rename("/a/b", "/c")
+	s.Vacant("/a/b/x")
+	if _, _, _, err := s.MkdirIdentity("/a/b/x", 0o755); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	for range 3 {
+		if s.Vacant("/a/b/x") {
+			t.Error("vacant, without a parent")
+		}
+	}
+	s.Close()
+	if s.Vacant("/c/x") {
+		t.Error("vacant, of a closed tree")
 	}
 }

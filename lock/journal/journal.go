@@ -61,7 +61,8 @@ type Identities interface {
 
 // Steps are what a Directories with Identities may offer besides: two of its operations in one, which need fewer system calls.
 type Steps interface {
-	// Vacant reports whether nothing has the name and its parent is a directory.
+	// Vacant reports whether nothing has the name and its parent is a directory. It may be wrong once after the parent has
+	// gone or has been moved; a MkdirIdentity in vain sets it right.
 	Vacant(name string) bool
 	// MkdirIdentity is Mkdir and Identity, 0 if that could not be told.
 	MkdirIdentity(name string, perm fs.FileMode) (inode uint64, birth int64, generation uint32, err error)
