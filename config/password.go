@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"golang.org/x/crypto/argon2"
@@ -49,6 +50,7 @@ func HashPassword(plain string) (string, error) {
 	h := hash{memory: argonMemory, time: argonTime, threads: argonThreads, salt: make([]byte, argonSalt)}
 	rand.Read(h.salt) // never fails
 	h.key = h.derive(plain, argonKey)
+	debug.FreeOSMemory() // else a server keeps it for minutes
 	return h.String(), nil
 }
 

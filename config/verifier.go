@@ -7,8 +7,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 )
 
 // ErrLogin says that there is no such account or that its password is another one; never which.
@@ -16,6 +18,10 @@ var ErrLogin = errors.New("login incorrect")
 
 // maxVerified bounds the passwords that a Verifier remembers.
 const maxVerified = 1024
+
+// freePause is the time between two times that memory is given back: that costs as much as a garbage collection, and
+// strangers who guess passwords shall not cause one with each.
+const freePause = 10 * time.Second
 
 // digest stands for a hash together with the password that it was found to fit.
 type digest [sha256.Size]byte
@@ -34,7 +40,10 @@ type Verifier struct {
 	slots  chan struct{} // one token for each slow hash under way
 	secret [32]byte
 
+	free func() // gives the memory of hashes back to the system
+
 	mu       sync.Mutex
+	freed    time.Time // when that was last done
 	verified map[digest]struct{}
 	oldest   []digest // the keys of verified, a ring once it is full
 	next     int      // which of oldest goes first
@@ -43,7 +52,7 @@ type Verifier struct {
 // NewVerifier returns a Verifier that computes at most so many slow hashes at a
 // time, at least one; each takes 19 MiB of memory and one processor.
 func NewVerifier(concurrent int) *Verifier {
-	v := &Verifier{slots: make(chan struct{}, max(concurrent, 1)), verified: make(map[digest]struct{})}
+	v := &Verifier{slots: make(chan struct{}, max(concurrent, 1)), verified: make(map[digest]struct{}), free: debug.FreeOSMemory}
 	rand.Read(v.secret[:]) // never fails
 	return v
 }
@@ -94,10 +103,26 @@ func (v *Verifier) check(ctx context.Context, text, password string, memory bool
 		return false, err
 	}
 	fits := h.fits(password)
+	v.giveBack()
 	if memory && fits {
 		v.remember(sum)
 	}
 	return fits, nil
+}
+
+// giveBack gives the memory of a hash back to the system: the collector alone would let the server look 19 MiB larger for
+// each hash at a time, for minutes. What is left by hashes that follow soon is given back after a later one, or by the collector.
+func (v *Verifier) giveBack() {
+	v.mu.Lock()
+	now := time.Now()
+	due := v.freed.IsZero() || now.Sub(v.freed) >= freePause
+	if due {
+		v.freed = now
+	}
+	v.mu.Unlock()
+	if due {
+		v.free()
+	}
 }
 
 // standIn picks the account whose hash an unknown name is checked against.

@@ -60,7 +60,7 @@ func (c *client) inLock(n lock.Name) bool {
 	rules := c.table().Rules()
 	for n != "/" {
 		n = n.Parent()
-		if _, held := c.table().Get(n); held {
+		if c.table().Held(n) {
 			return true
 		}
 		if _, ok := rules.For(n); ok && c.server.directories {
@@ -95,29 +95,62 @@ type made struct {
 	waiting *lock.Waiting // not nil: it waits for the lock
 }
 
+// ground is where a lock is to be made.
+type ground struct {
+	files.Spot
+	removals uint64 // what server.removals was before the look
+}
+
+// survey looks where the thing with that path is to be made: at its name and, without directories, at what lies there. Of
+// somebody else's lock it finds the name only: those who try in vain need no more. For who gets it all the same roofed looks.
+func (c *client) survey(view string) (at ground, err error) {
+	at.removals = c.server.removals.Load()
+	if c.server.directories || c.isOthers(lock.Name(c.account.inTree(view))) { // with them the store looks
+		n, err := c.resolve(view)
+		at.Name = string(n)
+		return at, err
+	}
+	at.Spot, err = c.tree().Find(c.account.inTree(view))
+	return at, err
+}
+
+// isOthers reports whether the name is held and the session does not speak for it.
+func (c *client) isOthers(n lock.Name) bool {
+	if !c.table().Held(n) {
+		return false
+	}
+	_, err := c.locks.SpeaksFor(n)
+	return err != nil
+}
+
 // make is MKD: it takes the lock of that name, or makes a directory where no rule says lock.
 func (c *client) make(ctx context.Context, view string) (made, error) {
-	n, err := c.resolve(view)
+	at, err := c.survey(view)
 	if err != nil {
 		return made{}, err
 	}
+	n := lock.Name(at.Name)
 	if n == "/" || c.isStatus(view) {
 		return made{}, fs.ErrExist
 	}
 	if !c.isLockName(n) {
 		return made{}, c.makeDirectory(n)
 	}
-	if !c.server.directories {
-		if err := c.vacant(n); err != nil {
-			return made{}, err
-		}
+	if err := vacant(at.Spot); err != nil {
+		return made{}, err
 	}
+	return c.acquire(ctx, at)
+}
+
+// acquire takes the lock of a name that is vacant, or begins to wait for it.
+func (c *client) acquire(ctx context.Context, at ground) (made, error) {
+	n := lock.Name(at.Name)
 	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.session.conn.Wake)
-	if overdue(err) { // made on the host, and noticed only now
+	if err != nil && overdue(err) { // made on the host, and noticed only now
 		c.table().Expire(ctx)
 		h, waiting, err = c.locks.AcquireOrWait(ctx, n, c.session.conn.Wake)
 	}
-	if err == nil && waiting == nil {
+	if err == nil && waiting == nil && !c.stillRoofed(at) {
 		err = c.roofed(ctx, n, h)
 	}
 	return made{lock: true, name: n, hold: h, waiting: waiting}, err
@@ -129,38 +162,51 @@ func overdue(err error) bool {
 	return errors.As(err, &held) && held.Holder.Account == lock.HostAccount && !held.Never && held.Remaining <= 0
 }
 
-// roofed sees to it that a lock which was just taken lies in a directory.
+// stillRoofed reports whether the parent that was seen of a lock which has been taken since is there for sure, as
+// far as clients are concerned: none of them has taken any directory away meanwhile, and from the grant on none can.
+func (c *client) stillRoofed(at ground) bool {
+	return at.Roofed && c.server.removals.Load() == at.removals
+}
+
+// roofed sees to it that a lock which was just taken lies in a directory, and is none itself but by name. If not it is given back.
+// It looks after the grant: from then on no lock or directory above it goes away.
 func (c *client) roofed(ctx context.Context, n lock.Name, h lock.Hold) error {
 	if c.server.directories { // the store did
 		return nil
 	}
-	return c.undoUnlessRoofed(ctx, n, h)
-}
-
-// undoUnlessRoofed gives back a lock without a directory if there is no directory that it could lie in.
-// It looks after the grant: from then on no lock or directory above it goes away.
-func (c *client) undoUnlessRoofed(ctx context.Context, n lock.Name, h lock.Hold) error {
-	info, err := c.lstat(n.Parent())
-	if err == nil && info.IsDir() {
+	err := c.fit(n)
+	if err == nil {
 		return nil
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		err = lock.ErrNoParent
 	}
 	return errors.Join(err, c.locks.Undo(ctx, n, h.Token))
 }
 
-// vacant refuses the name of a lock without a directory if something real lies there.
-func (c *client) vacant(n lock.Name) error {
-	info, err := c.tree().Lstat(string(n))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, syscall.ENOTDIR):
-		return lock.ErrNoParent
-	case err != nil:
+// fit says why there cannot be a lock of the name without a directory.
+func (c *client) fit(n lock.Name) error {
+	at, err := c.tree().Find(string(n))
+	if err == nil {
+		err = vacant(at)
+	}
+	if err != nil || at.Roofed {
 		return err
-	case info.IsDir():
+	}
+	info, err := c.lstat(n.Parent()) // it may lie in a lock
+	if err == nil && !info.IsDir() || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return lock.ErrNoParent
+	}
+	return err
+}
+
+// vacant refuses the name of a lock without a directory if something real lies there.
+func vacant(at files.Spot) error {
+	switch {
+	case errors.Is(at.Err, syscall.ENOTDIR):
+		return lock.ErrNoParent
+	case at.Err != nil:
+		return at.Err
+	case at.Info == nil:
+		return nil
+	case at.Info.IsDir():
 		return fs.ErrExist
 	default:
 		return lock.ErrNotDirectory
@@ -194,19 +240,29 @@ type unmade struct {
 
 // unmake is RMD: it gives a lock back, or removes an empty directory.
 func (c *client) unmake(ctx context.Context, view string) (unmade, error) {
-	n, err := c.resolve(view)
+	n, own, err := c.released(view)
 	if err != nil {
 		return unmade{}, err
 	}
-	if c.isLock(n) {
-		s, _ := c.table().Get(n)
-		u := unmade{lock: true, name: n, holds: s.Holds}
+	if own || c.isLock(n) {
+		u := unmade{lock: true, name: n, holds: c.server.leaving(n)}
 		if u.again, u.waiting, err = c.release(ctx, n); err == nil && u.waiting == nil {
 			c.server.dropNotes(n, u.holds)
 		}
 		return u, err
 	}
 	return unmade{}, c.removeDirectory(ctx, n, view)
+}
+
+// released finds the Name that RMD of a path means, and whether the session's own lock has it. A session that took a lock by
+// that very path means that one, also if the path has become a link's meanwhile; so nothing is looked up.
+func (c *client) released(view string) (n lock.Name, own bool, err error) {
+	n = lock.Name(c.account.inTree(view))
+	if c.locks.Acquired(n) {
+		return n, true, nil
+	}
+	n, err = c.resolve(view)
+	return n, false, err
 }
 
 // removeDirectory is RMD of what is no lock.
@@ -248,7 +304,7 @@ func (c *client) changeToNone(ctx context.Context, n lock.Name) error {
 // isLock reports whether n is a lock rather than something else whose name a rule matches.
 // Without directories a real directory of such a name was there before the rule and is no lock.
 func (c *client) isLock(n lock.Name) bool {
-	if _, held := c.table().Get(n); held {
+	if c.table().Held(n) {
 		return true
 	}
 	if !c.isLockName(n) {
@@ -263,7 +319,10 @@ func (c *client) isLock(n lock.Name) bool {
 
 // undisturbed runs change while nothing is held at or below the names.
 func (c *client) undisturbed(ctx context.Context, names []lock.Name, change func() error) error {
-	err := c.table().Exclude(ctx, names, change)
+	err := c.table().Exclude(ctx, names, func() error {
+		defer c.server.removals.Add(1)
+		return change()
+	})
 	var held *lock.HeldError
 	switch {
 	case !errors.As(err, &held):

@@ -81,6 +81,7 @@ type Server struct {
 	settings    atomic.Pointer[Settings]
 	ports       dataPorts
 	nextPort    atomic.Uint32
+	removals    atomic.Uint64 // how many changes clients have made that can take a directory away; counted before they are over
 	commands    map[string]command
 	context     context.Context // of what sessions do; ends with Close
 	cancel      context.CancelFunc
@@ -305,8 +306,21 @@ func (s *Server) sweepNotes() error {
 	})
 }
 
+// leaving returns the holds of a name that may have notes or something prepared, for dropNotes; mostly none. What comes to have
+// some while it ends is left to Sweep.
+func (s *Server) leaving(n lock.Name) []lock.Hold {
+	if !s.stages.any() && !s.notes.any() {
+		return nil
+	}
+	status, _ := s.table.Get(n)
+	return status.Holds
+}
+
 // dropNotes removes the notes of those holds that do not stand any more, and what they prepared.
 func (s *Server) dropNotes(n lock.Name, holds []lock.Hold) {
+	if len(holds) == 0 {
+		return
+	}
 	now, _ := s.table.Get(n)
 	for _, h := range holds {
 		if slices.ContainsFunc(now.Holds, func(other lock.Hold) bool { return other.Token == h.Token }) {

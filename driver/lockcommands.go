@@ -33,9 +33,10 @@ func (s *session) mkd(cmd control.Command) control.Decision {
 
 // acquired is the reply that grants a lock.
 func (s *session) acquired(client *client, view string, m made) control.Reply {
+	name, token := m.name, m.hold.Token // all that is to be kept of m
 	return control.Reply{
 		Code: 257, Text: quotedPath(view) + s.granted(m.hold),
-		Undelivered: func() { s.undeliver(client, m) },
+		Undelivered: func() { s.undeliver(client, name, token) },
 	}
 }
 
@@ -59,10 +60,10 @@ func (s *session) granted(h lock.Hold) string {
 }
 
 // undeliver takes back a grant of which the client cannot have heard.
-func (s *session) undeliver(c *client, m made) {
-	err := c.locks.Undo(context.WithoutCancel(s.context()), m.name, m.hold.Token)
+func (s *session) undeliver(c *client, n lock.Name, token lock.Token) {
+	err := c.locks.Undo(context.WithoutCancel(s.context()), n, token)
 	if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
-		s.log.Error("could not take back a grant that was not delivered", "name", string(m.name), "token", m.hold.Token, "err", err)
+		s.log.Error("could not take back a grant that was not delivered", "name", string(n), "token", token, "err", err)
 	}
 }
 

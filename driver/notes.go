@@ -153,6 +153,13 @@ func (n *notes) drop(t lock.Token) error {
 	return n.root.RemoveAll(noteDir(t))
 }
 
+// any reports whether some hold has notes.
+func (n *notes) any() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.written) > 0
+}
+
 // sweep drops the notes of every token that does not stand any more. A hold that is granted
 // while it runs keeps its notes: what stands is asked after the directory was read.
 func (n *notes) sweep(standing func() map[lock.Token]bool) error {

@@ -109,10 +109,11 @@ func (s *session) refuse(view string, err error) control.Decision {
 
 func (s *session) replyFor(view string, err error) control.Reply {
 	err = s.seen(err)
-	if !foreseen(err) {
+	r := replyFor(view, err)
+	if r.Code == 451 && !foreseen(err) {
 		s.log.Error("command failed", "path", view, "err", err)
 	}
-	return replyFor(view, err)
+	return r
 }
 
 // abs is the path that a parameter means, as the account sees it.

@@ -187,6 +187,13 @@ func (s *stages) drop(token lock.Token) error {
 	return discard(versions)
 }
 
+// any reports whether some hold has prepared something, or had.
+func (s *stages) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byToken) > 0
+}
+
 // record notes that what a hold has prepared is published for good, though not all of it is in place.
 func (s *stages) record(token lock.Token) {
 	s.mu.Lock()

@@ -2,6 +2,7 @@ package files
 
 import (
 	"hash/crc32"
+	"io/fs"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,66 @@ func (t *Tree) Identity(name string) (inode uint64, birth int64, generation uint
 		return e
 	})
 	return inode, birth, generation, err
+}
+
+// Vacant reports whether nothing has the name and its parent is a directory. It is a hint: of a parent that is kept open it
+// does not look whether it still has its name. Who finds that out, as MkdirIdentity does, sets Vacant right.
+func (t *Tree) Vacant(name string) bool {
+	vacant := false
+	look := func(p place) error {
+		vacant = t.sys.vacant(p.dir, p.base)
+		return nil
+	}
+	if name, err := clean(name); err == nil && t.atKept(name, look) {
+		return vacant
+	}
+	_ = t.at("stat", name, look)
+	return vacant
+}
+
+// atKept does f where the name was when its parent was opened, if that is kept open; else it reports false.
+func (t *Tree) atKept(name string, f func(p place) error) bool {
+	t.life.RLock()
+	defer t.life.RUnlock()
+	dir, base := split(name)
+	if t.rootfd < 0 || t.reg.isTemporary(base) {
+		return false
+	}
+	kept := t.parents.take(dir)
+	if kept == nil {
+		return false
+	}
+	defer kept.done()
+	_ = f(place{name: name, base: base, dir: kept.fd})
+	return true
+}
+
+// MkdirIdentity is Mkdir, and Identity of what it made: 0 if that could not be told.
+func (t *Tree) MkdirIdentity(name string, perm fs.FileMode) (inode uint64, birth int64, generation uint32, err error) {
+	err = t.at("mkdir", name, func(p place) error {
+		if err := t.mkdir(p, perm); err != nil {
+			return err
+		}
+		if id, err := t.sys.identity(p.dir, p.base); err == nil {
+			inode, birth, generation = id.inode, id.birth, id.generation
+		}
+		return nil
+	})
+	return inode, birth, generation, err
+}
+
+// RmdirIdentity is Rmdir of a directory that Identity says that of; it reports false and does nothing if that is
+// not what it says now.
+func (t *Tree) RmdirIdentity(name string, inode uint64, birth int64, generation uint32) (same bool, err error) {
+	err = t.at("rmdir", name, func(p place) error {
+		id, err := t.sys.identity(p.dir, p.base)
+		if err != nil || id.inode != inode || id.birth != birth || id.generation != generation {
+			return nil
+		}
+		same = true
+		return t.rmdir(p)
+	})
+	return same, err
 }
 
 // Identities says of each of the names in a directory that is a directory itself what Identity does, and whether surely

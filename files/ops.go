@@ -15,12 +15,14 @@ var errClosed = fs.ErrClosed
 
 // Mkdir makes a directory, less the umask. There may be nothing of that name: fs.ErrExist.
 func (t *Tree) Mkdir(name string, perm fs.FileMode) error {
-	return t.at("mkdir", name, func(p place) error {
-		if p.base == "." {
-			return unix.EEXIST
-		}
-		return newName(t.sys.mkdirat(p.dir, p.base, perm))
-	})
+	return t.at("mkdir", name, func(p place) error { return t.mkdir(p, perm) })
+}
+
+func (t *Tree) mkdir(p place, perm fs.FileMode) error {
+	if p.base == "." {
+		return unix.EEXIST
+	}
+	return newName(t.sys.mkdirat(p.dir, p.base, perm))
 }
 
 // MkdirLasting is Mkdir for a directory that files are to be published in: if the tree is durable the directory survives

@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -50,12 +51,16 @@ func join(dir, base string) string {
 // place is where an operation happens: a directory held open, and a name in it.
 type place struct {
 	dir  int
-	own  bool // dir is this place's to close
+	own  bool    // dir is this place's to close
+	kept *parent // dir is its, which is kept open
 	base string
 	name string // the clean FTP path
 }
 
 func (p place) close() {
+	if p.kept != nil {
+		p.kept.done()
+	}
 	if p.own {
 		unix.Close(p.dir)
 	}
@@ -104,6 +109,12 @@ func (t *Tree) find(name string, flags int) (place, error) {
 	if dir == "/" && flags == dirFlags {
 		return p, nil
 	}
+	if flags == dirFlags {
+		if kept := t.parents.use(dir); kept != nil {
+			p.dir, p.kept = kept.fd, kept
+			return p, nil
+		}
+	}
 	fd, err := t.sys.open(dir, flags, 0)
 	if err != nil {
 		return p, err
@@ -120,7 +131,8 @@ const maxLinks = 40
 // that do not exist stay as they are: what is done with the name will say so. A link that leads out
 // of the tree is ErrEscapes.
 //
-// A name right below the root costs no system call, one without links two.
+// A name right below the root costs no system call, one without links two, or one for each element of its parent if
+// that is kept open.
 func (t *Tree) Resolve(name string) (string, error) {
 	name, err := clean(name)
 	if err != nil {
@@ -134,6 +146,10 @@ func (t *Tree) Resolve(name string) (string, error) {
 	defer t.life.RUnlock()
 	if t.rootfd < 0 {
 		return "", fail("resolve", name, errClosed)
+	}
+	if kept := t.parents.use(dir); kept != nil {
+		kept.done()
+		return name, nil
 	}
 	fd, err := t.sys.openNoLinks(dir, dirFlags)
 	switch {
@@ -150,6 +166,74 @@ func (t *Tree) Resolve(name string) (string, error) {
 		return "", fail("resolve", name, err)
 	}
 	return join(dir, base), nil
+}
+
+// Spot is what Find says of a name.
+type Spot struct {
+	Name   string      // what Resolve says
+	Roofed bool        // its parent is a directory
+	Info   fs.FileInfo // what has the name, a link itself; nil: nothing, or Err
+	Err    error       // of the look at it; that there is nothing is no error, that its parent is no directory is
+}
+
+// Find is Resolve and Lstat in one, with fewer system calls where the parent is kept open. Its error is that of Resolve.
+func (t *Tree) Find(name string) (Spot, error) {
+	cleaned, err := clean(name)
+	if err != nil {
+		return Spot{}, fail("resolve", name, err)
+	}
+	if p, ok := t.enterKept(cleaned); ok {
+		defer t.leave(p)
+		return t.spot(p, cleaned), nil
+	}
+	resolved, err := t.Resolve(cleaned)
+	if err != nil {
+		return Spot{}, err
+	}
+	p, err := t.enter(resolved, dirFlags)
+	if err != nil {
+		return Spot{Name: resolved, Err: unlessMissing(fail("lstat", resolved, err))}, nil
+	}
+	defer t.leave(p)
+	return t.spot(p, resolved), nil
+}
+
+// enterKept is enter for a clean name without links in it: where its parent is kept open, or is the root. If it
+// reports true leave must follow.
+func (t *Tree) enterKept(name string) (place, bool) {
+	t.life.RLock()
+	dir, base := split(name)
+	p := place{name: name, dir: t.rootfd, base: base}
+	ok := t.rootfd >= 0 && !t.reg.isTemporary(base)
+	if ok && dir != "/" {
+		if p.kept = t.parents.use(dir); p.kept != nil {
+			p.dir = p.kept.fd
+		}
+		ok = p.kept != nil
+	}
+	if !ok {
+		t.life.RUnlock()
+	}
+	return p, ok
+}
+
+// spot looks at a name that is resolved, and entered.
+func (t *Tree) spot(p place, name string) Spot {
+	s := Spot{Name: name, Roofed: true}
+	i, err := t.lstat(p)
+	if err != nil {
+		s.Err = unlessMissing(fail("lstat", name, err))
+		return s
+	}
+	s.Info = i
+	return s
+}
+
+func unlessMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // resolveLinks follows the links in a clean path, one element after the other.

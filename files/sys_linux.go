@@ -203,14 +203,17 @@ func (s *system) lstatat(dir int, base, name string) (*info, error) {
 	if err := s.check("stat"); err != nil {
 		return nil, err
 	}
-	i := &info{name: name}
-	err := retry(func() error {
-		return unix.Fstatat(dir, base, (*unix.Stat_t)(unsafe.Pointer(&i.st)), unix.AT_SYMLINK_NOFOLLOW)
-	})
-	if err != nil {
-		return nil, err
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+		return nil, err // without having made an info: often nothing is what is looked for
 	}
-	return i, nil
+	return &info{name: name, st: *(*syscall.Stat_t)(unsafe.Pointer(&st))}, nil
+}
+
+// vacant reports whether nothing has that name.
+func (s *system) vacant(dir int, base string) bool {
+	_, err := s.lstatat(dir, base, base)
+	return err == unix.ENOENT
 }
 
 func (s *system) fstat(fd int, name string) (*info, error) {

@@ -66,6 +66,8 @@ type Tree struct {
 	state *os.Root // the directory of the records
 	sys   system
 
+	parents parents
+
 	// life is held shared by every operation, so that Close cannot pull the descriptor away.
 	life   sync.RWMutex
 	rootfd int // -1 once closed
@@ -112,6 +114,7 @@ func Open(root string, o Options) (*Tree, error) {
 	}
 	t.reg.init()
 	t.sys = newSystem(t.rootfd, t.root)
+	t.parents.init(t.rootfd)
 	if err := t.loadRecords(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -213,6 +216,7 @@ func (t *Tree) Close() error {
 	if t.rootfd < 0 {
 		return nil
 	}
+	t.parents.close()
 	err := errors.Join(unix.Close(t.rootfd), t.commits.close(), t.closeSpares())
 	t.rootfd = -1
 	return errors.Join(err, t.root.Close(), t.state.Close())

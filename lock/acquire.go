@@ -136,7 +136,7 @@ func (s *Session) refusalOfLocked(n Name, rule *Rule, c *Contention, a *attempt,
 	}
 	place := a.place
 	if q := t.queueLocked(n, rule, c); q != nil {
-		t.refreshLocked(n, rule, c)
+		t.refreshLocked(n, rule, c, now.Boot)
 		e = t.nodes[n]
 		if place == nil {
 			place = s.entryLocked(q, n)

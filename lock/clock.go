@@ -11,6 +11,7 @@ import (
 type SystemClock struct {
 	boot  string
 	start time.Time
+	since bootTime
 }
 
 var _ Clock = (*SystemClock)(nil)
@@ -19,6 +20,7 @@ var _ Clock = (*SystemClock)(nil)
 // time counts from now, and ages go by wall time across a restart.
 func NewSystemClock() *SystemClock {
 	c := &SystemClock{start: time.Now()}
+	c.since = bootTime{look: c.look, call: sinceBoot}
 	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		c.boot = strings.TrimSpace(string(id))
 	}
@@ -28,14 +30,18 @@ func NewSystemClock() *SystemClock {
 	return c
 }
 
-// Now implements [Clock].
+// Now implements [Clock]. It is no system call, nearly always.
 func (c *SystemClock) Now() Instant {
-	now := time.Now()
-	wall := now.Round(0) // without the monotonic reading, by which steps would not be seen
 	if c.boot != "" {
-		if boot, ok := sinceBoot(); ok {
+		if wall, boot, ok := c.since.now(); ok {
 			return Instant{Wall: wall, Boot: boot, BootID: c.boot}
 		}
 	}
-	return Instant{Wall: wall, Boot: now.Sub(c.start)}
+	r := c.look()
+	return Instant{Wall: r.wall, Boot: r.mono}
+}
+
+func (c *SystemClock) look() reading {
+	now := time.Now()
+	return reading{wall: now.Round(0), mono: now.Sub(c.start)}
 }

@@ -186,10 +186,13 @@ func (en *entry) outLocked() {
 	en.home, en.turn, en.ticket = nil, false, 0
 }
 
-// refreshLocked takes out of the queue of n who has lost the place meanwhile: Expire may not have been there yet.
-func (t *Table) refreshLocked(n Name, rule *Rule, c *Contention) {
+// refreshLocked takes out of the queue of n who has lost the place by now: Expire may not have been there yet.
+func (t *Table) refreshLocked(n Name, rule *Rule, c *Contention, now time.Duration) {
 	name, _ := homeOf(n, rule, c)
 	home := t.nodes[name]
+	if home.place > 0 && home.due > now { // nobody has
+		return
+	}
 	t.passLocked(home)
 	t.armLocked(home)
 	t.pruneLocked(home)

@@ -164,6 +164,14 @@ func (s *Session) Lost(n Name) (LostError, bool) {
 	return lost, ok
 }
 
+// Acquired reports whether the session acquired a hold of the name that stands.
+func (s *Session) Acquired(n Name) bool {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	e := s.table.nodes[n]
+	return e != nil && s.holdsLocked(e) != nil
+}
+
 func (s *Session) loseLocked(n Name, h Hold, why reason, now Instant) {
 	lost := lostError(n, h, why, now)
 	if _, known := s.lost[n]; !known && len(s.lost) >= maxLost {

@@ -30,6 +30,7 @@ const drainTime = 20 * time.Second
 
 // runServe runs the server until ctx ends or SIGINT or SIGTERM comes. A second signal ends the process at once.
 func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Writer) error {
+	defer tuneCollector()()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	hangups := make(chan os.Signal, 1)

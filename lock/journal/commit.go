@@ -51,7 +51,9 @@ func (s *Store) commit(ctx context.Context, change lock.Change) (lock.Token, err
 		return 0, conflict(e)
 	}
 	held, holding := len(e.record.Holds) > 0, len(change.Holds) > 0
-	change.Holds = slices.Clone(change.Holds)
+	if holding {
+		change.Holds = slices.Clone(change.Holds)
+	}
 	switch {
 	case held && holding:
 		return s.replace(e, change)
@@ -94,7 +96,7 @@ func (s *Store) acquire(e *entry, change lock.Change) (lock.Token, error) {
 // clear looks whether the directory can be made, before anything is written: a client that tries in
 // vain over and over shall not fill the journal. What counts is what mkdir says later.
 func (s *Store) clear(e *entry, change lock.Change) error {
-	if s.tree == nil {
+	if s.tree == nil || s.tree.vacant(change.Name) {
 		return nil
 	}
 	seen, err := s.tree.look(change.Name)
@@ -181,8 +183,8 @@ func (s *Store) release(e *entry, change lock.Change) (lock.Token, error) {
 // and is the host's.
 func (s *Store) vacate(e *entry, name lock.Name) error {
 	known := directory(e.record)
-	if s.tree.still(name, known) {
-		return s.tree.remove(name)
+	if same, err := s.tree.removeSame(name, known); same {
+		return err
 	}
 	seen, err := s.tree.look(name)
 	if err != nil {

@@ -128,6 +128,33 @@ func (h *hostTree) Identities(dir string, names []string, each func(int, uint64,
 	return nil
 }
 
+// stepTree offers Steps, too, as the served tree does.
+type stepTree struct{ *hostTree }
+
+var _ Steps = stepTree{}
+
+func (s stepTree) Vacant(name string) bool {
+	_, err := s.Lstat(name)
+	_, parentErr := os.ReadDir(filepath.Dir(s.real(name)))
+	return errors.Is(err, fs.ErrNotExist) && parentErr == nil
+}
+
+func (s stepTree) MkdirIdentity(name string, perm fs.FileMode) (inode uint64, birth int64, generation uint32, err error) {
+	if err := s.Mkdir(name, perm); err != nil {
+		return 0, 0, 0, err
+	}
+	inode, birth, generation, _ = s.Identity(name)
+	return inode, birth, generation, nil
+}
+
+func (s stepTree) RmdirIdentity(name string, inode uint64, birth int64, generation uint32) (same bool, err error) {
+	i, b, g, err := s.Identity(name)
+	if err != nil || i != inode || b != birth || g != generation {
+		return false, nil
+	}
+	return true, s.Rmdir(name)
+}
+
 // testClock is the system's wall clock with an offset, and a boot clock to go with it.
 type testClock struct {
 	mu     sync.Mutex
@@ -177,7 +204,7 @@ func lockRule(name lock.Name) (lock.Rule, bool) {
 }
 
 func (s *scene) open() (*Store, error) {
-	o := Options{Dir: s.state, FS: s.tree, Root: s.tree.root, Rules: lockRule, Clock: s.clock, Durable: true}
+	o := Options{Dir: s.state, FS: stepTree{s.tree}, Root: s.tree.root, Rules: lockRule, Clock: s.clock, Durable: true}
 	o.hooks.step, o.hooks.wrap = s.step, s.wrap
 	if s.options != nil {
 		s.options(&o)

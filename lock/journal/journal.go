@@ -59,6 +59,17 @@ type Identities interface {
 	Identity(name string) (inode uint64, birth int64, generation uint32, err error)
 }
 
+// Steps are what a Directories with Identities may offer besides: two of its operations in one, which need fewer system calls.
+type Steps interface {
+	// Vacant reports whether nothing has the name and its parent is a directory. It may be wrong once after the parent has
+	// gone or has been moved; a MkdirIdentity in vain sets it right.
+	Vacant(name string) bool
+	// MkdirIdentity is Mkdir and Identity, 0 if that could not be told.
+	MkdirIdentity(name string, perm fs.FileMode) (inode uint64, birth int64, generation uint32, err error)
+	// RmdirIdentity is Rmdir if Identity says that, or else nothing: then same is false and there is no error.
+	RmdirIdentity(name string, inode uint64, birth int64, generation uint32) (same bool, err error)
+}
+
 // Lists is what a Directories may offer besides, for a start with many locks.
 type Lists interface {
 	// Subdirectories returns the names of the directories in a directory, links to them not among them, and how many
@@ -164,7 +175,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		entries: make(map[lock.Name]*entry), listeners: make(map[*listener]struct{}),
 	}
 	if o.FS != nil {
-		s.tree = &tree{fs: o.FS}
+		s.tree = newTree(o.FS)
 	}
 	s.SetRules(o.Rules, o.Prefixes...)
 	started := false

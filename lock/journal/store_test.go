@@ -13,15 +13,18 @@ import (
 )
 
 func TestStorePassesTheSuite(t *testing.T) {
-	for _, directories := range []bool{false, true} {
+	for _, directories := range []string{"none", "each step by itself", "some steps in one"} {
 		for _, durable := range []bool{false, true} {
 			t.Run(fmt.Sprintf("directories=%v,durable=%v", directories, durable), func(t *testing.T) {
 				locktest.TestStore(t, func(t *testing.T) lock.Store {
 					s := newScene(t)
 					s.options = func(o *Options) {
 						o.Durable = durable
-						if !directories {
+						switch directories {
+						case "none":
 							o.FS = nil
+						case "each step by itself":
+							o.FS = s.tree
 						}
 					}
 					return s.mustOpen()

@@ -3,7 +3,9 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
+	"path"
 	"syscall"
 	"time"
 
@@ -14,7 +16,32 @@ import (
 var errExists = errors.New("something has that name")
 
 // tree makes, removes and recognises the directories of locks.
-type tree struct{ fs Directories }
+type tree struct {
+	fs Directories
+	// turns are for changes of what lies in one directory, by its name. The system has these one after the other; threads
+	// that wait there cost more than goroutines that wait here, as soon as there are many.
+	turns [64]chan struct{}
+	seed  maphash.Seed
+}
+
+// atOnce is how many may change one directory: while one waits for its goroutine to go on, another can begin.
+const atOnce = 2
+
+func newTree(fs Directories) *tree {
+	t := &tree{fs: fs, seed: maphash.MakeSeed()}
+	for i := range t.turns {
+		t.turns[i] = make(chan struct{}, atOnce)
+	}
+	return t
+}
+
+// turn waits until few others change what lies in the name's parent, and returns what is to be received from after.
+func (t *tree) turn(name lock.Name) chan struct{} {
+	dir, _ := path.Split(string(name))
+	turn := t.turns[maphash.String(t.seed, dir)%uint64(len(t.turns))]
+	turn <- struct{}{}
+	return turn
+}
 
 // sight is what stands at a name.
 type sight struct {
@@ -68,7 +95,9 @@ func (t *tree) identity(name lock.Name, info fs.FileInfo) (lock.DirectoryID, err
 // make makes the directory of a lock. The error matches errExists if something has the name,
 // lock.ErrNoParent if there is nowhere to make it.
 func (t *tree) make(name lock.Name) (lock.DirectoryID, error) {
-	err := t.fs.Mkdir(string(name), 0o755)
+	turn := t.turn(name)
+	id, told, err := t.mkdir(name)
+	<-turn
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return lock.DirectoryID{}, fmt.Errorf("%s: %w", name, errExists)
@@ -76,6 +105,9 @@ func (t *tree) make(name lock.Name) (lock.DirectoryID, error) {
 		return lock.DirectoryID{}, noParent(name)
 	case err != nil:
 		return lock.DirectoryID{}, pathError("mkdir", name, err)
+	}
+	if told {
+		return id, nil
 	}
 	if identities, ok := t.fs.(Identities); ok {
 		id, _ := identify(identities, name) // 0, unknown, if the host was faster
@@ -85,8 +117,33 @@ func (t *tree) make(name lock.Name) (lock.DirectoryID, error) {
 	return seen.id, nil
 }
 
-// still reports whether the name has that directory, in one look if possible. It may say no where
-// look would say yes, but not the other way round.
+// mkdir makes the directory, and says which one that is if that is one step.
+func (t *tree) mkdir(name lock.Name) (id lock.DirectoryID, told bool, err error) {
+	steps, ok := t.fs.(Steps)
+	if !ok {
+		return id, false, t.fs.Mkdir(string(name), 0o755)
+	}
+	id.Inode, id.Birth, id.Generation, err = steps.MkdirIdentity(string(name), 0o755)
+	return id, true, err
+}
+
+// removeSame removes the directory if it is that one, in one look if possible. It may say no where look would say that it is,
+// but not the other way round. Its error is that of remove.
+func (t *tree) removeSame(name lock.Name, id lock.DirectoryID) (same bool, err error) {
+	steps, ok := t.fs.(Steps)
+	if !ok || id.Inode == 0 {
+		if !t.still(name, id) {
+			return false, nil
+		}
+		return true, t.remove(name)
+	}
+	turn := t.turn(name)
+	same, err = steps.RmdirIdentity(string(name), id.Inode, id.Birth, id.Generation)
+	<-turn
+	return same, removed(name, err)
+}
+
+// still reports whether the name has that directory, in one look if possible.
 func (t *tree) still(name lock.Name, id lock.DirectoryID) bool {
 	identities, ok := t.fs.(Identities)
 	if !ok || id.Inode == 0 {
@@ -115,6 +172,12 @@ func (t *tree) subdirectories(dir lock.Name) (bases []string, entries int, err e
 	return bases, len(infos), err
 }
 
+// vacant reports whether a directory can be made there, as far as one look tells; if not, look and parent say why.
+func (t *tree) vacant(name lock.Name) bool {
+	steps, ok := t.fs.(Steps)
+	return ok && steps.Vacant(string(name))
+}
+
 // parent returns lock.ErrNoParent if there is no directory to make the name in.
 func (t *tree) parent(name lock.Name) error {
 	dir := name.Parent()
@@ -133,7 +196,14 @@ func (t *tree) parent(name lock.Name) error {
 
 // remove removes the empty directory of a lock; one that has gone already is as good.
 func (t *tree) remove(name lock.Name) error {
+	turn := t.turn(name)
 	err := t.fs.Rmdir(string(name))
+	<-turn
+	return removed(name, err)
+}
+
+// removed is what an rmdir of a lock's directory comes to.
+func removed(name lock.Name, err error) error {
 	switch {
 	case err == nil, errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
 		return nil
