@@ -3,6 +3,7 @@ package driver
 import (
 	"net"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 // connection had its time to end, too.
 //
 // Of a client on this very machine more is known: while its kernel closes its connections the process wants a
-// processor. So when nothing on the machine wants one but this server, looked at twice, nobody is being killed. A client that
+// processor. So when nothing on the machine wants one but this server, looked at twice, nobody is being killed; and when very many do, it may take one longer. A client that
 // only comes through a relay on this machine looks like one on it, and what its own machine does is not seen then.
 type hangUps struct {
 	within time.Duration // see delays.hangUp
@@ -33,6 +34,7 @@ type lookout struct {
 	mu        sync.Mutex
 	taken     bool
 	notBefore time.Time
+	tasks     int // how many had or wanted a processor when it was found busy
 }
 
 // busyFor is how long a machine that was found busy is taken for busy: looks are a small part of what uploads cost then.
@@ -48,13 +50,33 @@ func (l *lookout) take() bool {
 	return true
 }
 
-func (l *lookout) give(calm bool) {
+// give says what was seen: how many tasks at most.
+func (l *lookout) give(calm bool, tasks int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.taken = false
 	if !calm {
-		l.notBefore = time.Now().Add(busyFor)
+		l.notBefore, l.tasks = time.Now().Add(busyFor), tasks
 	}
+}
+
+// On a machine with more tasks for each processor than crowded, a dying process may wait for its next turn with its
+// connections half closed: until each of the others had a slice (Linux gives them about 3 ms), 50 ms at most.
+const (
+	crowded = 3
+	slice   = 3 * time.Millisecond
+	longest = 50 * time.Millisecond
+)
+
+// within is how long a client of this machine may take to hang up, usually and as busy as the machine was found.
+func (l *lookout) within(usual time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	processors := runtime.NumCPU()
+	if l.tasks <= crowded*processors || !time.Now().Before(l.notBefore) {
+		return usual
+	}
+	return max(usual, min(longest, slice*time.Duration(l.tasks)/time.Duration(processors)))
 }
 
 func (s *Server) hangUps() hangUps {
@@ -67,14 +89,18 @@ func (h hangUps) gone(c *control.Conn, ended time.Time, proven bool) bool {
 	if proven || c.Gone() {
 		return c.Gone()
 	}
-	if h.running != nil && here(c.RemoteAddr()) && h.lookout.take() {
-		calm := h.calm()
-		h.lookout.give(calm)
-		if calm { // what hung up did so before that
-			return c.Gone()
+	within := h.within
+	if h.running != nil && here(c.RemoteAddr()) {
+		if h.lookout.take() {
+			calm, tasks := h.calm()
+			h.lookout.give(calm, tasks)
+			if calm { // what hung up did so before that
+				return c.Gone()
+			}
 		}
+		within = h.lookout.within(within)
 	}
-	left := h.within - time.Since(ended)
+	left := within - time.Since(ended)
 	if left <= 0 {
 		return c.Gone()
 	}
@@ -89,26 +115,27 @@ const (
 	ownRunning = 1 // this thread
 )
 
-// calm reports whether the machine was found with nothing to do on each of so many looks in a row. It gives up soon: a
-// busy machine is better left alone.
-func (h hangUps) calm() bool {
+// calm reports whether the machine was found with nothing to do on each of so many looks in a row, and how many tasks it
+// had at most. It gives up soon: a busy machine is better left alone.
+func (h hangUps) calm() (calm bool, tasks int) {
 	inARow := 0
 	for range calmTries {
 		pause := unix.NsecToTimespec(lookPause.Nanoseconds())
 		_ = unix.Nanosleep(&pause, nil) // one that a signal cuts short is as good
 		n, ok := h.running()
 		if !ok {
-			return false
+			return false, tasks
 		}
+		tasks = max(tasks, n)
 		if n > ownRunning {
 			inARow = 0
 			continue
 		}
 		if inARow++; inARow == calmLooks {
-			return true
+			return true, tasks
 		}
 	}
-	return false
+	return false, tasks
 }
 
 // here reports whether an address is of this machine and of nothing else: loopback.

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -95,11 +96,11 @@ func TestABusyMachineIsLeftAlone(t *testing.T) {
 		if !l.take() || l.take() {
 			t.Error("two look at once, or nobody may")
 		}
-		l.give(true)
+		l.give(true, 1)
 		if !l.take() {
 			t.Error("nobody may look at a calm machine")
 		}
-		l.give(false)
+		l.give(false, 2)
 		if l.take() {
 			t.Error("it is looked at again at once")
 		}
@@ -108,6 +109,37 @@ func TestABusyMachineIsLeftAlone(t *testing.T) {
 			t.Error("it is never looked at again")
 		}
 	})
+}
+
+// A dying process shares the processors with all others: with 13 tasks on two, one kill in 60 took 14 ms.
+func TestOnACrowdedMachineAClientMayTakeLongerToHangUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := runtime.NumCPU()
+		for tasks, want := range map[int]time.Duration{
+			crowded * n: 2 * time.Millisecond, (crowded + 1) * n: (crowded + 1) * slice, 1000 * n: longest,
+		} {
+			var l lookout
+			l.take()
+			l.give(false, tasks)
+			if got := l.within(2 * time.Millisecond); got != want {
+				t.Errorf("%d tasks: %v, want %v", tasks, got, want)
+			}
+			time.Sleep(busyFor) // by then it may be different
+			if got := l.within(2 * time.Millisecond); got != 2*time.Millisecond {
+				t.Errorf("%d tasks a while ago: %v", tasks, got)
+			}
+		}
+	})
+	// The client hangs up later than usual, and is noticed.
+	m := &machine{tasks: []int{1000 * runtime.NumCPU()}}
+	s := start(t, func(o *setup) { o.delays.hangUp, o.running = time.Nanosecond, m.running })
+	c := s.as("phoneacc")
+	h := hangUps{within: time.Nanosecond, running: m.running, lookout: new(lookout)}
+	own := s.onlySession()
+	time.AfterFunc(longest/5, func() { c.tcp.Close() })
+	if !h.gone(own.conn, time.Now(), false) {
+		t.Error("it is taken to live")
+	}
 }
 
 // onlySession returns the session of the only client.
