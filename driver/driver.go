@@ -77,6 +77,8 @@ type Server struct {
 	tls         *tls.Config
 	log         *slog.Logger
 	delays      delays
+	running     func() (int, bool) // see hangUps; nil: nobody looks
+	lookout     lookout
 	maxLooks    int // how many names a pattern in a listing may look at
 	settings    atomic.Pointer[Settings]
 	ports       dataPorts
@@ -143,7 +145,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, notes: n, directories: o.Directories, tls: o.TLS, log: o.Log,
 		ports: dataPorts{byPort: make(map[int]*dataListener)}, commands: allCommands(),
-		delays: usualDelays, maxLooks: usualLooks, context: ctx, cancel: cancel,
+		delays: usualDelays, running: runningTasks, maxLooks: usualLooks, context: ctx, cancel: cancel,
 		sessions: make(map[*session]struct{}), empty: empty,
 		publications: o.Publications, stages: newStages(),
 	}

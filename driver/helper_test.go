@@ -78,6 +78,7 @@ type setup struct {
 	tls         *tls.Config
 	log         *slog.Logger
 	delays      delays
+	running     func() (int, bool) // nil: nobody looks how busy the machine is
 
 	publications lock.Publications
 }
@@ -129,7 +130,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.driver.delays = o.delays
+	s.driver.delays, s.driver.running = o.delays, o.running
 	s.listen(&o)
 	go func() { s.served <- s.driver.Serve(s.control) }()
 	t.Cleanup(func() { s.stop(store) })

@@ -98,7 +98,7 @@ func full(err error) bool {
 }
 
 // publish looks at the client before the slow part and after it. It then waits for what is left of the time in which
-// the control connection of a killed client ends, too; not if the client has shown that nothing is missing.
+// the control connection of a killed client ends, too, see hangUps; not if the client has shown that nothing is missing.
 func (u *upload) publish() error {
 	if err := u.complete(u.t.session.conn.Gone()); err != nil {
 		return err
@@ -106,24 +106,14 @@ func (u *upload) publish() error {
 	if err := u.Sync(); err != nil {
 		return err
 	}
-	wait := u.t.session.server.delays.hangUp - time.Since(u.ended)
-	if u.meant || u.announced > 0 && u.Received() == u.announced {
-		wait = 0
-	}
-	if err := u.complete(u.goneWithin(wait)); err != nil {
+	proven := u.meant || u.announced > 0 && u.Received() == u.announced
+	if err := u.complete(u.t.session.server.hangUps().gone(u.t.session.conn, u.ended, proven)); err != nil {
 		return err
 	}
 	if err := u.t.seal(); err != nil {
 		return err
 	}
 	return u.Publish()
-}
-
-func (u *upload) goneWithin(wait time.Duration) bool {
-	if wait <= 0 {
-		return u.t.session.conn.Gone()
-	}
-	return u.t.session.conn.GoneWithin(wait)
 }
 
 // complete says what is wrong with the upload so far: ABOR, an error of the data connection, a
