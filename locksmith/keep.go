@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 )
 
 // farewell is how long a server that cannot be reached may still have a lock that never ends by itself, in our eyes.
 const farewell = time.Minute
+
+// glimpse is how long a look at the lock may take. Then the connection is made again: a network that swallows everything looks like a
+// server that is slow, and the lock's age goes on.
+const glimpse = 5 * time.Second
 
 // keep gives signs of life and looks after the lock, until ctx ends or the lock is lost. No other goroutine makes a lost connection again.
 func (l *Lock) keep(ctx context.Context) {
@@ -44,7 +49,9 @@ func (l *Lock) tend(ctx context.Context) error {
 	err := s.broken()
 	if err == nil {
 		// Not ctx: its end must not cost the connection, on which the lock may hang.
-		err = l.look(context.WithoutCancel(ctx), s)
+		looking, cancel := l.briefly(context.WithoutCancel(ctx))
+		err = l.look(looking, s)
+		cancel()
 	}
 	if err == nil || errors.Is(err, ErrLost) {
 		return err
@@ -55,6 +62,15 @@ func (l *Lock) tend(ctx context.Context) error {
 		s = again
 	}
 	return err
+}
+
+// briefly bounds a look: it never lasts longer than the lock does.
+func (l *Lock) briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	until := time.Now().Add(glimpse)
+	if end := l.Expires(); !end.IsZero() && end.Before(until) {
+		until = end
+	}
+	return context.WithDeadlineCause(ctx, until, os.ErrDeadlineExceeded)
 }
 
 // look checks and renews. An error that does not match ErrLost is one of the connection.
@@ -152,34 +168,48 @@ func (l *Lock) renew(ctx context.Context, s *session) error {
 	return nil // what else it says is seen by the next check
 }
 
-// glance asks on a second connection, while a transfer has the first. That there is none is no reason to worry.
+// glance asks on a second connection, while a transfer has the first. That there is none is no reason to worry before the age is over.
 func (l *Lock) glance(ctx context.Context) error {
 	token := l.Token()
 	if token == 0 {
 		return nil
 	}
+	looking, cancel := l.briefly(ctx)
+	defer cancel()
+	i, known, err := l.aside(looking)
+	if _, ours := i.has(token); err == nil && known && !ours {
+		return l.lostTo(i)
+	}
+	if end := l.Expires(); err != nil && ctx.Err() == nil && !end.IsZero() && !time.Now().Before(end) {
+		return l.expired()
+	}
+	return nil
+}
+
+// aside is SITE LOCK INFO on the second connection, which it makes if there is none.
+func (l *Lock) aside(ctx context.Context) (i Info, known bool, err error) {
 	var s *session
 	select {
 	case s = <-l.beside:
 	case <-ctx.Done():
-		return nil
+		return Info{}, false, context.Cause(ctx)
 	}
 	defer func() { l.beside <- s }()
 	if s == nil || s.broken() != nil {
-		var err error
+		if s != nil {
+			s.drop()
+		}
 		if s, err = connect(ctx, l.e); err != nil {
 			s = nil
-			return nil
+			return Info{}, false, err
 		}
 	}
-	i, known, err := s.info(ctx, l.o.Path)
-	if err != nil || !known {
-		return nil
-	}
-	if _, ours := i.has(token); ours {
-		return nil
-	}
-	return l.lostTo(i)
+	return s.info(ctx, l.o.Path)
+}
+
+// expired is the end of a lock that could not be asked for.
+func (l *Lock) expired() error {
+	return fmt.Errorf("%w: %s: the server could not be reached before the lock's age was over", ErrLost, l.path)
 }
 
 func (l *Lock) dropBeside() {
@@ -217,7 +247,7 @@ func (l *Lock) regain(ctx context.Context) (*session, error) {
 		case ctx.Err() != nil:
 			return nil, nil
 		case dies:
-			return nil, fmt.Errorf("%w: %s: the server could not be reached before the lock's age was over", ErrLost, l.path)
+			return nil, l.expired()
 		}
 		return nil, fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err)
 	}

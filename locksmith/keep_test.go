@@ -52,6 +52,20 @@ func TestALockIsLost(t *testing.T) {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\nhang", "hang", "hang", "hang", "hang", "hang", "hang", "hang", "hang", "hang", "hang"},
 			want:    ErrLost, after: 5*time.Minute + 59*time.Second, before: 6*time.Minute + time.Second,
 		},
+		"at the very end of its age, when the server does not answer and the age is shorter than the patience with it": {
+			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 3s\n> SITE LOCK INFO /a\nhang"},
+			want:    ErrLost, says: "the lock was lost: /a: the server could not be reached before the lock's age was over",
+			after: 3 * time.Second, before: 3 * time.Second,
+		},
+		"at the very end of its age, when the server does not answer to a new connection either": {
+			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 20s\n> SITE LOCK INFO /a\nhang", "hang"},
+			want:    ErrLost, after: 20 * time.Second, before: 20 * time.Second,
+		},
+		"within seconds, when a network that swallowed everything is back and somebody else has it": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\nhang",
+				asLocks() + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by bob@10.0.0.5 for 1s, never expires, token 44\n< 211 End\n" + bye},
+			want: ErrLost, after: 5 * time.Second, before: 6 * time.Second,
+		},
 		"or not known, when the server is gone for a minute and the lock never ends by itself": {
 			scripts: []string{asLocks() + never42 + "> SITE LOCK INFO /a\ndrop"},
 			want:    ErrUnknown, after: time.Minute, before: time.Minute + time.Second,

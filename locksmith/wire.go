@@ -30,6 +30,7 @@ type wire struct {
 	sent    bool          // the last send got so far that the server may have heard of it
 	verb    string        // of the last command of the library
 	last    reply         // the last line that the library read
+	owed    bool          // the reply that the last ask gave up can still come
 
 	mu     sync.Mutex
 	conn   net.Conn
@@ -309,16 +310,54 @@ func shortened(s string) string {
 	return s
 }
 
-// ask says a command that is answered at once, and returns the reply. When ctx ends before that, the connection ends.
+// ask says a command that is answered at once, and returns the reply. When ctx ends before that, the connection ends, but for resume.
 func (w *wire) ask(ctx context.Context, line string) (reply, error) {
 	if err := w.send(line); err != nil {
 		return reply{}, err
 	}
 	r, err := w.await(ctx, 0)
 	if errors.Is(err, errInterrupted) {
-		return reply{}, w.fail("waiting for a reply", context.Cause(ctx))
+		err = w.fail("waiting for a reply", context.Cause(ctx))
+		w.owed = true
+		return reply{}, err
 	}
+	w.owed = errors.Is(err, os.ErrDeadlineExceeded)
 	return r, err
+}
+
+// resume makes a connection whose last ask was given up of use once more, for one command behind that: a server that was silent
+// reads both when it wakes. It reports whether it can be.
+func (w *wire) resume() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.owed {
+		return false
+	}
+	w.over = nil
+	return true
+}
+
+// behind says a command behind the one whose reply is still to come, and returns its reply. Whatever comes of it, the connection is
+// not resumed again.
+func (w *wire) behind(ctx context.Context, line string) (reply, error) {
+	w.owed = false
+	conn, err := w.arm(w.timeout)
+	if err != nil {
+		return reply{}, err
+	}
+	if _, err := io.WriteString(conn, line+"\r\n"); err != nil {
+		return reply{}, w.fail("sending a command", err)
+	}
+	var r reply
+	for range 2 {
+		if r, err = w.await(ctx, 0); errors.Is(err, errInterrupted) {
+			return reply{}, w.fail("waiting for a reply", context.Cause(ctx))
+		}
+		if err != nil {
+			return reply{}, err
+		}
+	}
+	return r, nil
 }
 
 // upgrade puts TLS, or anything else, around the connection.
