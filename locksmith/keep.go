@@ -56,6 +56,9 @@ func (l *Lock) tend(ctx context.Context) error {
 	if err == nil || errors.Is(err, ErrLost) {
 		return err
 	}
+	if ctx.Err() != nil {
+		return nil // Release sees to the connection
+	}
 	again, err := l.regain(ctx)
 	if again != nil {
 		s.drop()

@@ -255,3 +255,42 @@ func TestReleaseDoesNotCutOffACheckThatIsUnderWay(t *testing.T) {
 		}
 	})
 }
+
+func TestReleaseIsSentBehindAQuestionThatAServerDoesNotAnswer(t *testing.T) {
+	asks, answers, _ := strings.Cut(ask42, "\n")
+	for name, c := range map[string]struct {
+		scripts []string
+		want    error
+		says    string
+	}{
+		"and is done when it wakes": {
+			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\n! 2s\n" + answers + "< 250 released\n" + bye},
+		},
+		"and may not be done when it does not": {
+			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\nhang", "hang"},
+			want:    ErrUnknown, says: "the lock's state is not known: /a: the server does not answer",
+		},
+		"and is done though only a new connection tells": {
+			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\nhang", asLocks() + "> SITE LOCK INFO /a\n< 550 /a: not held\n" + bye},
+		},
+		"but not where it could end another lock": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\nhang", asOthers() + same + giveBack},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
+				o := s.options()
+				o.Check, o.Keepalive = time.Second, time.Second
+				l := mustAcquire(t, o)
+				time.Sleep(1500 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				err := l.Release(ctx)
+				oneLine(t, err)
+				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
+					t.Errorf("given back with %v", err)
+				}
+			})
+		})
+	}
+}

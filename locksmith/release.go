@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	random "math/rand/v2"
+	"os"
 	"time"
 )
 
@@ -87,10 +88,13 @@ func (l *Lock) giveBack(ctx context.Context, s *session) (*session, error) {
 	said := false // an RMD was sent whose reply is not known
 	var held error
 	for {
-		if s == nil || s.broken() != nil {
+		behind := !said && l.Token() != 0 && s != nil && s.broken() != nil && s.resume()
+		if behind {
+			// A server that is silent, not gone, gives the lock back as soon as it wakes, whether we still wait for that or not.
+		} else if s == nil || s.broken() != nil {
 			again, err := l.forRelease(ctx, s)
 			if err != nil {
-				return nil, fmt.Errorf("%w: %s: %s", ErrUnknown, l.path, err)
+				return nil, fmt.Errorf("%w: %s: %s", ErrUnknown, l.path, whyNot(err))
 			}
 			s = again
 			if err := l.standing(ctx, s); errors.Is(err, ErrLost) {
@@ -108,7 +112,7 @@ func (l *Lock) giveBack(ctx context.Context, s *session) (*session, error) {
 				continue
 			}
 		}
-		r, err := s.ask(ctx, "RMD "+l.o.Path)
+		r, err := l.remove(ctx, s, behind)
 		switch {
 		case err != nil:
 			said = true
@@ -132,6 +136,25 @@ func (l *Lock) giveBack(ctx context.Context, s *session) (*session, error) {
 			return s, fmt.Errorf("%w: %s: the server said %s", ErrUnknown, l.path, r)
 		}
 	}
+}
+
+// remove says RMD, behind a question that is still to be answered, if there is one: then for a while only, since it may be the network
+// that is silent, and a new connection find its way.
+func (l *Lock) remove(ctx context.Context, s *session, behind bool) (reply, error) {
+	if !behind {
+		return s.ask(ctx, "RMD "+l.o.Path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.behind(ctx, "RMD "+l.o.Path)
+}
+
+// whyNot is why no connection could be made, on one line.
+func whyNot(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return "the server does not answer"
+	}
+	return plain(err)
 }
 
 // forRelease makes the connection again.

@@ -307,3 +307,26 @@ func TestWhatIsBrokenOffDoesNotEndLikeAFile(t *testing.T) {
 		c.Close()
 	}
 }
+
+func TestTransferEndsWithTheLocksAgeWhenTheServerIsSilent(t *testing.T) {
+	short := "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 8s\n" + passive
+	inBubble(t, []string{asLocks() + strings.Replace(short, passive, held42+passive, 1) + "> STOR /f\n< 150 go\nstored abc\n< 426 cut\n" + bye, "hang", "hang"},
+		func(t *testing.T, s *scripted) {
+			o := s.options()
+			o.Check = time.Second
+			l := mustAcquire(t, o)
+			put := make(chan error, 1)
+			go func() { put <- l.Put(t.Context(), "/f", &slow{strings.NewReader("abc"), 20 * time.Second}, -1) }()
+			began := time.Now()
+			<-l.Done()
+			if at := time.Since(began); at != 8*time.Second {
+				t.Errorf("noticed after %v", at)
+			}
+			if err := <-put; !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+			if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+		})
+}
