@@ -225,7 +225,10 @@ func (a *acquisition) withdraw(waits bool) (reply, error) {
 
 // judge says what a reply to MKD means.
 func (a *acquisition) judge(ctx context.Context, r reply) (outcome, reply) {
+	_, locked := r.grant()
 	switch {
+	case r.good() && a.s.nonce && !locked:
+		return a.undo(ctx, r)
 	case r.good():
 		a.unsure = false
 		return granted, r
@@ -241,6 +244,16 @@ func (a *acquisition) judge(ctx context.Context, r reply) (outcome, reply) {
 		return refused, r
 	}
 	return a.judgeByLooking(ctx, r)
+}
+
+// undo removes what MKD has made on a server that knows locks, and is none: nobody else would be kept from anything by it.
+func (a *acquisition) undo(ctx context.Context, r reply) (outcome, reply) {
+	a.unsure = false
+	a.last = fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, a.named(r))
+	if back, err := a.s.ask(ctx, "RMD "+a.o.Path); err != nil || !back.good() {
+		a.last = fmt.Errorf("%w; the directory that was made stands", a.last)
+	}
+	return refused, r
 }
 
 // judgeRefusal is for a server whose words are known: ftplockd.

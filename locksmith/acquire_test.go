@@ -113,6 +113,10 @@ func TestAnAcquireIs(t *testing.T) {
 			scripts: []string{asLocks() + "> MKD /a\n< 550 /a: no such directory to make it in\n" + bye},
 			want:    ErrRefused, says: "refused: /a: no such directory to make it in",
 		},
+		"refused where it is no lock for a server that knows locks": {
+			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" created\n> RMD /a\n< 250 removed\n" + bye},
+			want:    ErrRefused, says: "refused: no rule of the server makes /a a lock",
+		},
 		"given back when it is not shared as it should be": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@1 for 0s, expires in 6m0s, token 42\n< 211 End\n" + giveBack},
 			shared:  true, want: ErrRefused,
@@ -240,4 +244,28 @@ func TestWaitingIsToldOfEachNewHolderOnce(t *testing.T) {
 			t.Errorf("%+v", told)
 		}
 	})
+}
+
+func TestLockHasTheNameThatTheServerQuotesIfItIsTheOneThatWasAsked(t *testing.T) {
+	for _, c := range []struct{ path, says, want string }{
+		{"/a", `257 "/a" created`, "/a"},
+		{"a", `257 "/home/a" created`, "/home/a"},
+		{`/a"b`, `257 "/a""b" created`, `/a"b`},
+		{`/a"b`, `257 "/a"b" : The directory was successfully created`, `/a"b`},
+		{`a"b`, `257 "a"b" : The directory was successfully created`, `/a"b`},
+		{"/a", "257 created", "/a"},
+	} {
+		inBubble(t, []string{asOthers() + "> MKD " + c.path + "\n< " + c.says + "\n> MDTM " + c.path + "\n< 213 20000101000003\n> MDTM " + c.path +
+			"\n< 213 20000101000003\n> RMD " + c.path + "\n< 250 ok\n" + bye}, func(t *testing.T, s *scripted) {
+			o := s.options()
+			o.Path = c.path
+			l := mustAcquire(t, o)
+			if l.Path() != c.want {
+				t.Errorf("%s: %s is named %s", c.path, c.says, l.Path())
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -3,6 +3,7 @@ package locksmith
 import (
 	"context"
 	"fmt"
+	"path"
 	"sync"
 	"time"
 )
@@ -49,13 +50,10 @@ type kept struct {
 func (a *acquisition) take(ctx context.Context, r reply) (*Lock, error) {
 	ctx = context.WithoutCancel(ctx)
 	l := &Lock{
-		o: a.o, e: a.e, path: r.quotedName(),
+		o: a.o, e: a.e, path: a.named(r),
 		turn: make(chan *session, 1), beside: make(chan *session, 1), current: a.s,
 	}
 	l.life, l.end = context.WithCancel(ctx)
-	if l.path == "" {
-		l.path = a.s.abs(a.o.Path)
-	}
 	if a.s.nonce {
 		g, _ := r.grant()
 		l.granted(g)
@@ -70,6 +68,15 @@ func (a *acquisition) take(ctx context.Context, r reply) (*Lock, error) {
 	}
 	l.start(ctx, a.s)
 	return l, nil
+}
+
+// named is the lock's name in the 257, unless that is of another one: there is none in it, or its quotes are not doubled (pure-ftpd).
+func (a *acquisition) named(r reply) string {
+	asked := path.Clean(a.s.abs(a.o.Path))
+	if name := r.quotedName(); name != "" && path.Base(path.Clean(name)) == path.Base(asked) {
+		return name
+	}
+	return asked
 }
 
 // shared reports whether our hold is one of several that may be.
