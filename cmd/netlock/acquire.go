@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -28,9 +27,15 @@ func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
 	if err := t.needLock(); err != nil {
 		return nil, err
 	}
+	if err := t.needOther(); err != nil {
+		return nil, err
+	}
 	p := newProgress(t)
 	defer p.done()
 	o := t.options
+	if !t.until.IsZero() {
+		o.Wait = max(time.Millisecond, time.Until(t.until)) // the password took some of it
+	}
 	o.Waiting = p.waiting
 	if o.Wait > 0 {
 		// Wait is for a lock that is held; a server that does not answer is to end in that time, too.
@@ -56,7 +61,7 @@ func release(lock *locksmith.Lock, t *target) error {
 
 // progress says on a terminal who has the lock, and nothing elsewhere.
 type progress struct {
-	out   io.Writer // nil: it is no terminal
+	out   *os.File // nil: it is no terminal
 	where string
 
 	mu    sync.Mutex
@@ -78,7 +83,7 @@ func (p *progress) waiting(r locksmith.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last, p.any = r, true
-	if p.out != nil {
+	if p.out != nil && hasRoom(p.out) {
 		p.shown = true
 		fmt.Fprintf(p.out, "\r\x1b[Kwaiting for %s: %s", p.where, oneLine(describe(r, time.Now())))
 	}
@@ -88,7 +93,7 @@ func (p *progress) waiting(r locksmith.Refusal) {
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shown {
+	if p.shown && hasRoom(p.out) {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
 }

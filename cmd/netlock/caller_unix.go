@@ -15,6 +15,7 @@ const askParent = 500
 // watch polls standard output for an error condition, which a pipe has when its other end is closed, and standard input and the parent for
 // their ends.
 type watch struct {
+	out    int
 	files  []unix.PollFd // the first is stop's; -1 is not looked at
 	what   []string      // for each: what it means, "" for stop
 	parent int           // its process id
@@ -29,7 +30,7 @@ func watchFiles(stdin bool, in, out int) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch := &watch{parent: os.Getppid(), stop: [2]*os.File{r, w}}
+	watch := &watch{out: out, parent: os.Getppid(), stop: [2]*os.File{r, w}}
 	watch.add(int(r.Fd()), unix.POLLIN, "")
 	watch.add(out, 0, stdoutClosed)
 	if stdin {
@@ -41,6 +42,23 @@ func watchFiles(stdin bool, in, out int) (*watch, error) {
 	return watch, nil
 }
 
+// blind: whoever has lost its parent is given to process 1, or to a service manager (reaps). 0 is a parent that cannot be seen, in another
+// process id namespace. Only pipes and sockets tell when their reader goes.
+func (w *watch) blind() bool {
+	if w.parent > 1 && !reaps(w.parent) {
+		return false
+	}
+	var s unix.Stat_t
+	if err := unix.Fstat(w.out, &s); err != nil {
+		return true
+	}
+	kind := s.Mode & unix.S_IFMT
+	return kind != unix.S_IFIFO && kind != unix.S_IFSOCK
+}
+
+// readerGone tells a closed pipe or socket from what else can keep us from writing.
+func readerGone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
+
 func (w *watch) add(fd int, events int16, what string) {
 	w.files = append(w.files, unix.PollFd{Fd: int32(fd), Events: events})
 	w.what = append(w.what, what)
@@ -50,6 +68,7 @@ func (w *watch) interrupt() { w.stop[1].Close() }
 
 func (w *watch) close() {
 	w.stop[0].Close()
+	w.stop[1].Close()
 	if w.handle != nil {
 		w.handle.Close()
 	}

@@ -129,3 +129,29 @@ func TestDotsThatFindNoRoomAreLeftOut(t *testing.T) {
 		t.Error("a full pipe has room")
 	}
 }
+
+func TestWatchIsBlindWithoutAParentAndAPipe(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	_, p := pipe(t)
+	file, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, c := range []struct {
+		name   string
+		parent int
+		out    *os.File
+		want   bool
+	}{
+		{"a parent", os.Getpid(), file, false},
+		{"none, and a pipe", 1, p, false},
+		{"none, and a file", 1, file, true},
+		{"one that cannot be seen, and a file", 0, file, true},
+	} {
+		w := watch{parent: c.parent, out: int(c.out.Fd())}
+		if got := w.blind(); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -79,6 +80,20 @@ func (w *watch) wait() string {
 		return stdinClosed
 	}
 	return ""
+}
+
+// blind: pipes tell with the next dot.
+func (w *watch) blind() bool {
+	if w.parent != 0 {
+		return false
+	}
+	kind, err := windows.GetFileType(windows.Stdout)
+	return err != nil || kind != windows.FILE_TYPE_PIPE
+}
+
+// readerGone tells a closed pipe from what else can keep us from writing.
+func readerGone(err error) bool {
+	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA)
 }
 
 func (w *watch) interrupt() { _ = windows.SetEvent(w.stop) }

@@ -96,6 +96,9 @@ func (c *child) close() {
 	c.terminal.close(c.pid)
 }
 
+// number is that of the group.
+func (c *child) number() int { return c.pid }
+
 // group sends a signal to the whole group; there may be nobody any more.
 func (c *child) group(s syscall.Signal) { _ = unix.Kill(-c.pid, s) }
 

@@ -119,6 +119,9 @@ func (c *child) close() {
 	_ = windows.CloseHandle(c.job)
 }
 
+// number is that of the process group.
+func (c *child) number() int { return c.process.Pid }
+
 // terminate presses Ctrl-Break for the command's process group: there is no SIGTERM.
 func (c *child) terminate() {
 	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.process.Pid))

@@ -26,6 +26,9 @@ func newDownload(local, name string) (*download, error) {
 	}
 	info, err := os.Stat(d.to)
 	if err == nil && info.IsDir() {
+		if name == "." || name == ".." || name == "/" {
+			return nil, fmt.Errorf("%s is a directory: say the name of the file in it, too", local)
+		}
 		d.to = filepath.Join(d.to, name)
 		info, err = os.Stat(d.to)
 	}

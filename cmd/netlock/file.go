@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ type profiles struct {
 	all   map[string]*profile
 	names []string // sorted
 }
+
+// byteOrderMark is what editors on Windows begin a file with that is UTF-8.
+const byteOrderMark = "\ufeff"
 
 // maxFile bounds the profiles' file, in bytes.
 const maxFile = 1 << 20
@@ -106,7 +110,7 @@ func (s *settings) loadProfiles() (*profiles, error) {
 	if len(data) > maxFile {
 		return nil, fail(exitProfile, "profiles: %s is too large", file)
 	}
-	p, err := parseProfiles(file, data)
+	p, err := parseProfiles(file, bytes.TrimPrefix(data, []byte(byteOrderMark)))
 	if err != nil {
 		return nil, &statusError{exitProfile, err}
 	}

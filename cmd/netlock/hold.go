@@ -69,7 +69,10 @@ func (h *holder) run(ctx context.Context, arg string) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	ctx, forget, err := watchCaller(ctx, h.stdin)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoCaller):
+		return h.refuse(fail(exitUsage, "%w", err))
+	case err != nil:
 		return h.refuse(fail(exitInternal, "%w", err))
 	}
 	defer forget()
@@ -81,32 +84,48 @@ func (h *holder) run(ctx context.Context, arg string) error {
 	if err != nil {
 		return h.refuse(err)
 	}
-	if _, err := io.WriteString(h.out, "OK\n"); err == nil {
-		h.hold(ctx, lock.Done())
-	}
-	return h.end(release(lock, t))
+	herr := h.hold(ctx, lock.Done())
+	return h.end(errors.Join(release(lock, t), herr))
 }
 
-// hold returns when nobody needs the lock any more, or when it is lost.
-func (h *holder) hold(ctx context.Context, lost <-chan struct{}) {
+// hold returns when nobody needs the lock any more, or when it is lost. An error says that nothing can be written, though somebody may read.
+func (h *holder) hold(ctx context.Context, lost <-chan struct{}) error {
+	select {
+	case err := <-say(h.out, "OK\n"):
+		if err != nil {
+			return unwritten(err)
+		}
+	case <-ctx.Done():
+		return nil
+	case <-lost:
+		return nil
+	}
 	dots := time.NewTicker(dotEvery)
 	defer dots.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-lost:
-			return
+			return nil
 		case <-dots.C:
 			// Who does not read what we say is still there: dots that find no room are left out.
 			if !hasRoom(h.out) {
 				continue
 			}
 			if _, err := io.WriteString(h.out, "."); err != nil {
-				return
+				return unwritten(err)
 			}
 		}
 	}
+}
+
+// unwritten is the status of a write that failed; nil: whoever read has gone, which is how a lock is given back.
+func unwritten(err error) error {
+	if readerGone(err) {
+		return nil
+	}
+	return fail(exitFailed, "standard output: %w", err)
 }
 
 // refuse says why there is no lock.
@@ -114,7 +133,9 @@ func (h *holder) refuse(err error) error {
 	if errors.Is(err, errCallerGone) {
 		return silent(exitOK) // nobody wants it any more
 	}
-	fmt.Fprintln(h.out, oneLine(err.Error()))
+	if werr := heard(say(h.out, oneLine(err.Error())+"\n")); werr != nil && unwritten(werr) != nil {
+		return err // then on standard error
+	}
 	return silent(statusOf(err))
 }
 

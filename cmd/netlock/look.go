@@ -108,7 +108,7 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 	}
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+		ctx, cancel = context.WithDeadlineCause(ctx, t.until, errTimeout)
 		defer cancel()
 	}
 	c, err := locksmith.Dial(ctx, t.options.Server)

@@ -9,6 +9,8 @@
 // right (for "netlock PROFILE" it is the one line on standard output); that nothing else is said unless standard error is a terminal. A
 // command that runs under a lock is ended when the lock is lost, with all processes of its group, within "--kill-after" from when it is noticed.
 //
+// A second netlock (guard_unix.go) ends the command if the first one is killed; on Windows the job does.
+//
 // What it cannot promise: a process that leaves its process group is not ended on Unix; whoever kills netlock itself with SIGKILL
 // leaves its lock standing as long as the server's rule says.
 //

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +11,19 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 )
 
 // maxPassword bounds what is read as a password, in bytes; no FTP command can be longer.
 const maxPassword = 4096
+
+// passwordVariable is where a password comes from that no profile tells of.
+const passwordVariable = "NETLOCK_PASSWORD"
+
+// errNoPassword is why --timeout ended before there was a password.
+var errNoPassword = errors.New("there was none within the time")
 
 // password finds out the password of a target. An anonymous login needs none.
 func (t *target) password(ctx context.Context) (string, error) {
@@ -31,7 +39,7 @@ func (t *target) password(ctx context.Context) (string, error) {
 	case s.command != "":
 		return fromCommand(ctx, s.command)
 	}
-	if word, ok := os.LookupEnv("NETLOCK_PASSWORD"); ok {
+	if word, ok := os.LookupEnv(passwordVariable); ok {
 		return word, nil
 	}
 	if term.IsTerminal(int(os.Stdin.Fd())) {
@@ -77,6 +85,7 @@ func fromCommand(ctx context.Context, line string) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, shell[0], shell[1:]...)
 	cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
+	cmd.WaitDelay = 100 * time.Millisecond // what the shell has started may have the pipe open
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
@@ -88,7 +97,7 @@ func fromCommand(ctx context.Context, line string) (string, error) {
 }
 
 func firstLine(data []byte, from string) (string, error) {
-	line, _, _ := strings.Cut(string(data), "\n")
+	line, _, _ := strings.Cut(string(bytes.TrimPrefix(data, []byte(byteOrderMark))), "\n")
 	line = strings.TrimSuffix(line, "\r")
 	switch {
 	case line == "":

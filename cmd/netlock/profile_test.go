@@ -104,6 +104,7 @@ func TestPasswordsComeFromWhereTheProfileSays(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "secret"), "from file\r\nmore\n")
 	write(t, filepath.Join(dir, "empty"), "\n")
+	write(t, filepath.Join(dir, "windows"), "\ufefffrom Windows\r\n")
 	for _, c := range []struct {
 		secret     secret
 		want, fail string
@@ -111,6 +112,7 @@ func TestPasswordsComeFromWhereTheProfileSays(t *testing.T) {
 		{secret{password: "plain"}, "plain", ""},
 		{secret{file: "secret"}, "from file", ""},
 		{secret{file: filepath.Join(dir, "secret")}, "from file", ""},
+		{secret{file: "windows"}, "from Windows", ""},
 		{secret{file: "empty"}, "", "has no password in its first line"},
 		{secret{file: "none"}, "", "no such file"},
 		{secret{env: "ONE"}, "from env", ""},
@@ -145,5 +147,14 @@ func TestCertificatesOfAFileAreTrustedForTheHost(t *testing.T) {
 	p.ca = "none.pem"
 	if _, err := p.target("a", dir, false); statusOf(err) != exitProfile {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+func TestProfilesOfAnEditorThatMarksUTF8(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "netlock.toml")
+	write(t, file, "\ufeff[a]\naddress = \"h\"\nlock = \"x\"\n")
+	s := settings{config: file}
+	if all, err := s.loadProfiles(); err != nil || len(all.names) != 1 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -31,6 +31,7 @@ func newRootCommand() *cobra.Command {
 		newListCommand(s),
 		newInfoCommand(s),
 		newProfilesCommand(s),
+		newGuardCommand(),
 	)
 	return root
 }
@@ -42,13 +43,15 @@ func (s *settings) waitingFlags(cmd *cobra.Command) {
 	f.DurationVar(&s.timeout, "timeout", 0, "wait so long for the lock and the server, then exit with status 75 or 69; 0: for ever")
 	f.BoolVar(&s.shared, "shared", false, "hold it together with other readers; uses the profile's shared_user, if there is one")
 	f.BoolVar(&s.renew, "renew", false, "ask for a full age again and again, where the server can renew a lock")
-	cmd.MarkFlagsMutuallyExclusive("try", "timeout")
 }
 
 // check complains about what the flags cannot mean.
 func (s *settings) check() error {
-	if s.timeout < 0 {
+	switch {
+	case s.timeout < 0:
 		return errors.New("--timeout must not be negative")
+	case s.timeout > 0 && s.try:
+		return errors.New("--try does not wait for the lock and --timeout does: say one of them")
 	}
 	return nil
 }

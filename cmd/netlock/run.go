@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,8 +34,8 @@ The command has a process group of its own (on Windows a job). If the lock is lo
 gets SIGTERM, and SIGKILL after --kill-after; the exit status is 79 then. What the command leaves
 running when it ends is neither waited for nor ended.
 
-The command finds in its environment NETLOCK_PATH, the lock's name on the server, and NETLOCK_TOKEN, its
-fencing token ("" from a server that has none).`,
+The command finds in its environment NETLOCK_SERVER, host and port, NETLOCK_PATH, the lock's name there, and
+NETLOCK_TOKEN, its fencing token ("" from a server that has none). NETLOCK_PASSWORD is not passed on.`,
 		Example: `  netlock run phonestuff -- ./upload.sh
   netlock run --timeout 1m phonestuff -- make phones
   netlock run --try nightly -- ./backup || [ $? = 75 ]      # another machine does it
@@ -54,6 +56,9 @@ fencing token ("" from a server that has none).`,
 		},
 	}
 	cmd.Flags().DurationVar(&r.killAfter, "kill-after", killAfter, "how long the command may take to end after SIGTERM when the lock is lost, before SIGKILL")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w; if that is an option of the command, write -- before the command: netlock run PROFILE -- COMMAND", err)
+	})
 	s.waitingFlags(cmd)
 	return cmd
 }
@@ -67,6 +72,9 @@ type runner struct {
 
 func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	r.complain = os.Stderr
+	if r.killAfter < 0 {
+		return fail(exitUsage, "--kill-after must not be negative")
+	}
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return notRunnable(err)
@@ -75,20 +83,42 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := startChild(path, command, environment(lock))
+	c, g, err := startGuarded(path, command, environment(lock, t))
 	if err != nil {
-		return errors.Join(notRunnable(err), release(lock, t))
+		return errors.Join(err, release(lock, t))
 	}
 	status, lost := r.supervise(c, signals, lock)
-	err = release(lock, t)
+	g.dismiss()
+	return r.result(status, lost, release(lock, t))
+}
+
+// startGuarded starts a command, with a guard for the case that we are killed.
+func startGuarded(path string, argv, env []string) (*child, *guard, error) {
+	g, err := newGuard()
+	if err != nil {
+		return nil, nil, fail(exitInternal, "run: the command cannot be guarded: %w", err)
+	}
+	c, err := startChild(path, argv, env)
+	if err != nil {
+		g.dismiss()
+		return nil, nil, notRunnable(err)
+	}
+	_ = g.watch(c.number()) // it may have been killed; then there is nobody to tell
+	return c, g, nil
+}
+
+// result is what it all came to. What the command has done was done under the lock, if that was not lost; so its own failure goes before
+// that of giving the lock back.
+func (r *runner) result(status int, lost bool, err error) error {
 	switch {
 	case lost:
 		return silent(exitLost) // it has been said
-	case errors.Is(err, locksmith.ErrLost):
+	case err == nil:
+		return silent(status)
+	case errors.Is(err, locksmith.ErrLost), errors.Is(err, locksmith.ErrUnknown) && status == exitOK:
 		return err
-	case err != nil: // what the command has done was done under the lock
-		fmt.Fprintln(r.complain, "netlock:", oneLine(err.Error()))
 	}
+	_ = heard(say(r.complain, "netlock: "+oneLine(err.Error())+"\n"))
 	return silent(status)
 }
 
@@ -128,13 +158,20 @@ func notRunnable(err error) error {
 	return fail(exitNotRunnable, "run: %w", err)
 }
 
-// environment is ours with the lock's name and token.
-func environment(lock *locksmith.Lock) []string {
+// The variables that tell a command, and a netlock in it, which lock it has.
+const (
+	serverVariable = "NETLOCK_SERVER"
+	pathVariable   = "NETLOCK_PATH"
+)
+
+// environment is ours with the lock's server, name and token, and without the password.
+func environment(lock *locksmith.Lock, t *target) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
 		token = strconv.FormatUint(n, 10)
 	}
-	return append(os.Environ(), "NETLOCK_PATH="+lock.Path(), "NETLOCK_TOKEN="+token)
+	ours := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, passwordVariable+"=") })
+	return append(ours, serverVariable+"="+t.server(), pathVariable+"="+lock.Path(), "NETLOCK_TOKEN="+token)
 }
 
 // held is what supervise wants to know of a lock.
@@ -147,6 +184,7 @@ type held interface {
 // supervise waits for the command's end, passes signals on, and ends it when the lock is lost. It returns the command's status.
 func (r *runner) supervise(c *child, signals <-chan os.Signal, lock held) (status int, lost bool) {
 	defer c.close()
+	var said <-chan error // of the loss; nil: there was none
 	gone := lock.Done()
 	var late <-chan time.Time // when what is left is killed; nil before the lock is lost, and after that
 	for {
@@ -157,16 +195,21 @@ func (r *runner) supervise(c *child, signals <-chan os.Signal, lock held) (statu
 				continue
 			}
 			if late == nil && isClosed(gone) {
-				lost, late = true, r.lose(c, lock)
+				lost = true
+				late, said = r.lose(c, lock)
 			}
 			if late != nil {
 				r.finish(c, late)
+			}
+			if said != nil {
+				_ = heard(said)
 			}
 			return e.status, lost
 		case s := <-signals:
 			c.pass(s)
 		case <-gone:
-			gone, lost, late = nil, true, r.lose(c, lock)
+			gone, lost = nil, true
+			late, said = r.lose(c, lock)
 		case <-late:
 			late = nil
 			c.kill()
@@ -183,11 +226,12 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// lose tells of the loss of the lock, to the command, too, and returns when what is left is to be killed.
-func (r *runner) lose(c *child, lock held) <-chan time.Time {
+// lose tells of the loss of the lock, to the command, too. It returns when what is left is to be killed, whether somebody reads what is said or
+// not.
+func (r *runner) lose(c *child, lock held) (late <-chan time.Time, said <-chan error) {
 	c.terminate()
-	fmt.Fprintf(r.complain, "netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err())))
-	return time.After(r.killAfter)
+	late = time.After(r.killAfter)
+	return late, say(r.complain, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
 }
 
 // finish sees to what a command that has ended left running in its group: nothing of it survives late.

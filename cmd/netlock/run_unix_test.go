@@ -38,7 +38,7 @@ type supervised struct {
 }
 
 // supervise starts it, and returns when it has written a line to "$FIFO".
-func supervise(t *testing.T, killAfter time.Duration, script string) *supervised {
+func supervise(t *testing.T, killAfter time.Duration, script string, complain ...io.Writer) *supervised {
 	t.Helper()
 	s := &supervised{
 		lock: &fakeLock{make(chan struct{})}, signals: make(chan os.Signal, 1), said: new(bytes.Buffer), ended: make(chan int, 1),
@@ -52,6 +52,9 @@ func supervise(t *testing.T, killAfter time.Duration, script string) *supervised
 		t.Fatal(err)
 	}
 	r := &runner{killAfter: killAfter, complain: s.said}
+	for _, w := range complain {
+		r.complain = w
+	}
 	go func() {
 		status, lost := r.supervise(c, s.signals, s.lock)
 		if lost {
@@ -129,6 +132,17 @@ func TestLossEndsTheWholeGroup(t *testing.T) {
 	}
 }
 
+func TestLossEndsTheCommandThoughNobodyReadsWhatIsSaid(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	unread, w := io.Pipe()
+	s := supervise(t, 100*time.Millisecond, "trap '' TERM; echo >&3; sleep 100; sleep 100", w)
+	close(s.lock.lost)
+	if got := s.wait(t); got != exitLost {
+		t.Errorf("status %d", got)
+	}
+	unread.Close()
+}
+
 func TestLossLeavesTheCommandTimeToEnd(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	file := filepath.Join(t.TempDir(), "tidy")
@@ -201,5 +215,37 @@ func TestCommandsThatCannotBeStartedAreExplained(t *testing.T) {
 	}
 	if got := statusOf(notRunnable(errors.New("permission"))); got != exitNotRunnable {
 		t.Errorf("not runnable: %d", got)
+	}
+}
+
+func TestResultOfARun(t *testing.T) {
+	unknown := fail(exitProtocol, "phones: %w", locksmith.ErrUnknown)
+	lost := fail(exitLost, "phones: %w", locksmith.ErrLost)
+	other := fail(exitInternal, "phones: not published")
+	for _, c := range []struct {
+		status int
+		lost   bool
+		err    error
+		want   int
+		says   string // by itself
+	}{
+		{0, false, nil, 0, ""},
+		{7, false, nil, 7, ""},
+		{0, false, unknown, exitProtocol, ""}, // is said by report
+		{7, false, unknown, 7, "netlock: phones: the lock's state is not known\n"},
+		{0, true, lost, exitLost, ""},
+		{7, false, lost, exitLost, ""},
+		{0, false, other, 0, "netlock: phones: not published\n"},
+	} {
+		var said bytes.Buffer
+		r := runner{complain: &said}
+		err := r.result(c.status, c.lost, c.err)
+		got := exitOK
+		if err != nil {
+			got = statusOf(err)
+		}
+		if got != c.want || said.String() != c.says {
+			t.Errorf("%+v: status %d, said %q", c, got, said.String())
+		}
 	}
 }

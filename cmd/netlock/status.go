@@ -156,10 +156,10 @@ func report(cmd *cobra.Command, err error) int {
 	case err == nil:
 		return exitOK
 	case !errors.As(err, &known):
-		fmt.Fprintf(cmd.ErrOrStderr(), "netlock: %s; try \"%s --help\"\n", oneLine(err.Error()), cmd.CommandPath())
+		_ = heard(say(cmd.ErrOrStderr(), fmt.Sprintf("netlock: %s; try \"%s --help\"\n", oneLine(err.Error()), cmd.CommandPath())))
 		return exitUsage
 	case known.err != nil:
-		fmt.Fprintln(cmd.ErrOrStderr(), "netlock:", oneLine(err.Error()))
+		_ = heard(say(cmd.ErrOrStderr(), "netlock: "+oneLine(err.Error())+"\n"))
 	}
 	return known.status
 }

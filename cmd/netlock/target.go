@@ -2,7 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"os"
+	"path"
+	"strings"
+	"time"
 
 	"github.com/ftplockd/ftplockd/locksmith"
 )
@@ -12,9 +18,10 @@ type target struct {
 	name    string // for people: never with a password
 	options locksmith.Options
 
-	secret  secret // where the password comes from, until find has put it into options
-	dir     string // where its relative file names begin
-	askable bool   // may be asked for on the terminal, or come from NETLOCK_PASSWORD
+	secret  secret    // where the password comes from, until find has put it into options
+	dir     string    // where its relative file names begin
+	until   time.Time // when --timeout is over; zero: it was not said
+	askable bool      // may be asked for on the terminal, or come from NETLOCK_PASSWORD
 }
 
 // resolve finds out what an argument names, and the password for it. Its errors have a status.
@@ -33,8 +40,16 @@ func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 	case s.timeout > 0:
 		t.options.Wait = s.timeout
 	}
+	if s.timeout > 0 { // it is for all that is waited for
+		var cancel context.CancelFunc
+		t.until = time.Now().Add(s.timeout)
+		ctx, cancel = context.WithDeadlineCause(ctx, t.until, errNoPassword)
+		defer cancel()
+	}
 	t.options.Server.Password, err = t.password(ctx)
 	switch {
+	case errors.Is(context.Cause(ctx), errNoPassword):
+		return nil, fail(exitProfile, "%s: password of %s: %w", t.name, t.user(), errNoPassword)
 	case ctx.Err() != nil:
 		return nil, classify(context.Cause(ctx), t)
 	case err != nil:
@@ -66,6 +81,33 @@ func (s *settings) find(arg string) (*target, error) {
 func (t *target) needLock() error {
 	if t.options.Path == "" {
 		return fail(exitUsage, "%s: the URL names no lock: ftp://user@host/phone_lock", t.name)
+	}
+	return nil
+}
+
+// server is the address with its port.
+func (t *target) server() string {
+	s := t.options.Server
+	if _, _, err := net.SplitHostPort(s.Address); err == nil {
+		return s.Address
+	}
+	port := "21"
+	if s.TLS == locksmith.TLSImplicit {
+		port = "990"
+	}
+	return net.JoinHostPort(strings.Trim(s.Address, "[]"), port)
+}
+
+// needOther refuses to wait for the lock under which we were started ourselves. Of a relative path it knows only where it leads
+// if the account begins at the root.
+func (t *target) needOther() error {
+	o := t.options
+	lock := path.Clean(o.Path)
+	if !path.IsAbs(lock) {
+		lock = path.Join("/", o.Server.Dir, lock)
+	}
+	if !o.Shared && os.Getenv(pathVariable) == lock && os.Getenv(serverVariable) == t.server() {
+		return fail(exitUsage, "%s: %s is already held by the netlock that runs this: it would wait for itself (or else unset %s)", t.name, lock, pathVariable)
 	}
 	return nil
 }

@@ -37,8 +37,8 @@ func newGetCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get PROFILE|URL REMOTE LOCAL",
 		Short: "download a file under a lock",
-		Long: `Get takes the lock, downloads the file and gives the lock back. The local file is replaced when all of it
-has come and is on the disk; a download that was cut off, or whose lock was lost, changes nothing.
+		Long: `Get takes the lock, downloads the file and gives the lock back. A LOCAL that is a directory gets a file of
+the remote name. The local file is replaced when all of it has come and is on the disk; a download that was cut off, or whose lock was lost, changes nothing.
 "-" is standard output, which may have got a part of the file when the status is not 0.`,
 		Example: `  netlock get phonestuff data/phone.tsv phone.tsv
   netlock get phonestuff data/phone.tsv - | wc -l`,
@@ -61,7 +61,21 @@ func exactly(usage string, n int) cobra.PositionalArgs {
 	}
 }
 
+// bothNamed refuses empty names, which a script has from a variable that is not set.
+func bothNamed(remote, local string) error {
+	switch {
+	case remote == "":
+		return fail(exitUsage, "the remote file has no name")
+	case local == "":
+		return fail(exitUsage, "the local file has no name")
+	}
+	return nil
+}
+
 func (s *settings) put(ctx context.Context, arg, local, remote string) error {
+	if err := bothNamed(remote, local); err != nil {
+		return err
+	}
 	in, size, err := openSource(local)
 	if err != nil {
 		return fail(exitNoFile, "%w", err)
@@ -98,11 +112,17 @@ func openSource(local string) (*os.File, int64, error) {
 }
 
 func (s *settings) get(ctx context.Context, arg, remote, local string) error {
+	if err := bothNamed(remote, local); err != nil {
+		return err
+	}
 	if local == "-" {
 		return s.under(ctx, arg, func(ctx context.Context, t *target, lock *locksmith.Lock) error {
 			out, flush := writeUntil(ctx, os.Stdout)
 			_, err := lock.Get(ctx, remote, out)
-			return transferred(errors.Join(err, flush()), t, "get "+remote)
+			if werr := flush(); werr != nil {
+				err = werr // which has ended the transfer
+			}
+			return transferred(err, t, "get "+remote)
 		})
 	}
 	d, err := newDownload(local, path.Base(remote))

@@ -26,7 +26,7 @@ func parseURL(raw string, shared bool) (*target, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// What the library says of it may have the password in it.
-		return nil, errors.New("that is no URL: ftp://user@host:port/phone_lock; in a user or password / : @ are written %2F %3A %40")
+		return nil, errors.New("that is no URL: ftp://user@host:port/phone_lock; in a user or password / : @ are written %2F %3A %40, and % is %25 everywhere")
 	}
 	mode, ok := schemes()[u.Scheme]
 	switch {

@@ -47,6 +47,7 @@ func TestURLsThatAreWrongAreExplainedWithoutTheirPassword(t *testing.T) {
 		"ftp://bob:s3cret@h/a%0D":   "one line",
 		"ftp://bob:s3/cret@h/x":     "written %2F",
 		"ftp://bob:s3cret@h:x/x":    "no URL",
+		"ftp://bob:s3%cret@h/x":     "% is %25",
 	} {
 		_, err := parseURL(url, false)
 		if err == nil || !strings.Contains(err.Error(), want) {
