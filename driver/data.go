@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -15,7 +16,7 @@ import (
 // owns it; listener is also closed from outside to end a wait for the client.
 type dataConnection struct {
 	state    dataState
-	listener *dataListener // of PASV and EPSV
+	listener *dataListener
 }
 
 type dataState uint8
@@ -45,9 +46,15 @@ func (d dataConnection) close() {
 
 // dataListener is a passive port. It keeps the connection that it accepted, so that the session can
 // cut it: ftpserverlib v0.32.3 holds a mutex for as long as it waits in Accept, and its own Close waits for that.
+//
+// An active data connection is one, too, which "accepts" by connecting to the client (see activeTo): ftpserverlib has no
+// hook for those that it makes itself.
 type dataListener struct {
 	net.Listener
 	owner *dataPorts
+
+	connect func() (net.Conn, error) // of an active one
+	cancel  func()                   // ends connect
 
 	mu     sync.Mutex
 	secure bool       // TLS will be put over what is accepted
@@ -72,7 +79,7 @@ func (c *tcpBelowTLS) Read(p []byte) (int, error) {
 }
 
 // closeNotify says how a data connection under TLS ended: meant, with a close_notify, or as if
-// anybody on the way had cut it (RFC 8446 section 6.1). Of an active one, and of one in the clear, it cannot tell.
+// anybody on the way had cut it (RFC 8446 section 6.1). Of one in the clear it cannot tell.
 func closeNotify(conn any) (told, meant bool) {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
@@ -85,6 +92,13 @@ func closeNotify(conn any) (told, meant bool) {
 // Accept waits for the client. Connections from other addresses are closed, and the transfer
 // is none the worse for them.
 func (l *dataListener) Accept() (net.Conn, error) {
+	if l.connect != nil {
+		c, err := l.connect()
+		if err != nil {
+			return nil, err
+		}
+		return l.admit(c)
+	}
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
@@ -117,6 +131,9 @@ func (l *dataListener) admit(c net.Conn) (net.Conn, error) {
 
 // Close stops listening. What was accepted goes on.
 func (l *dataListener) Close() error {
+	if l.cancel != nil {
+		l.cancel()
+	}
 	l.owner.remove(l)
 	return l.Listener.Close()
 }
@@ -168,7 +185,7 @@ func port(l net.Listener) int {
 	return 0
 }
 
-// prepared notes that a data connection was settled; l is nil for an active one.
+// prepared notes that a data connection was settled.
 func (s *session) prepared(l *dataListener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,6 +220,26 @@ func (s *session) claim(code int, line []byte) {
 		client, _ := netip.ParseAddr(address(s.conn.RemoteAddr()))
 		l.mu.Lock()
 		l.secure, l.client = s.private, client.Unmap()
+		l.mu.Unlock()
+	}
+	s.prepared(l)
+}
+
+// claimActive takes the listener that the library made when it was asked for a passive port, and has it connect to the client
+// instead. Nobody else is told of the port, and who finds it is never accepted.
+func (s *session) claimActive(line []byte, to netip.AddrPort) {
+	l := s.server.ports.find(toldPort(229, string(line)))
+	if l != nil {
+		ctx, cancel := context.WithCancel(s.server.context)
+		from, _ := netip.ParseAddr(address(s.conn.LocalAddr()))
+		dialer := net.Dialer{
+			Timeout:   s.server.delays.dataConnection,
+			LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Unmap(), 0)), // what the client knows the server by
+		}
+		l.connect = func() (net.Conn, error) { return dialer.DialContext(ctx, "tcp", to.String()) }
+		l.cancel = cancel
+		l.mu.Lock()
+		l.secure, l.client = s.private, to.Addr()
 		l.mu.Unlock()
 	}
 	s.prepared(l)

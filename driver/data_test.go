@@ -9,9 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestATransferWantsADataConnectionOfItsOwn(t *testing.T) {
@@ -64,10 +67,13 @@ func TestPasvTwiceForgetsTheFirstPort(t *testing.T) {
 	}
 	port := activeListener(t, "127.0.0.1:0")
 	c.want("PORT 127,0,0,1,"+bytesOfPort(port), "200 *")
-	if n := s.listeners(); n != 0 {
-		t.Errorf("%d passive listeners after PORT", n)
+	if n := s.listeners(); n != 1 { // what stands for the active one
+		t.Errorf("%d listeners after PORT", n)
 	}
 	c.port()
+	if n := s.listeners(); n != 1 {
+		t.Errorf("%d passive listeners", n)
+	}
 	c.tcp.Close()
 	s.alone()
 }
@@ -253,6 +259,86 @@ func TestActiveDataConnections(t *testing.T) {
 		c.want("PORT 127,0,0,1,"+bytesOfPort(l), "200 *")
 		c.want("RETR /f", "425 cannot open the data connection")
 	})
+}
+
+// What stands in for an active connection inside is no way in.
+func TestNobodyComesInWhereTheServerConnects(t *testing.T) {
+	s := start(t)
+	s.write("/f", "x")
+	c := s.as("phoneacc")
+	l := activeListener(t, "127.0.0.1:0")
+	c.want("PORT 127,0,0,1,"+bytesOfPort(l), "200 *")
+	s.driver.ports.mu.Lock()
+	for port := range s.driver.ports.byPort {
+		intruder, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		defer intruder.Close()
+	}
+	s.driver.ports.mu.Unlock()
+	c.active(l, "RETR /f", "x")
+	c.want("EPRT |1|127.0.0.1|"+strconv.Itoa(l.Addr().(*net.TCPAddr).Port)+"|", "200 *")
+	c.want("STOR /g", "150 *")
+	from, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := address(from.RemoteAddr()), address(c.tcp.RemoteAddr()); got != want {
+		t.Errorf("the server connects from %s, the client knows it as %s", got, want)
+	}
+	c.want("ABOR", "426 *")
+	c.check("ABOR", c.reply(), "226 *")
+	if _, err := from.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is open after ABOR")
+	}
+	from.Close()
+}
+
+// crowdedPort returns a port to which connections are not made, nor refused: those that wait to be accepted are too many.
+func crowdedPort(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := name.(*unix.SockaddrInet4).Port
+	for {
+		nc, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 50*time.Millisecond)
+		if err != nil {
+			return port
+		}
+		t.Cleanup(func() { nc.Close() })
+	}
+}
+
+// The client's port is there, but nobody takes the connection.
+func TestAnActiveConnectionThatIsNotMadeIsGivenUp(t *testing.T) {
+	for name, end := range map[string]func(c *conn){
+		"by the client's ABOR": func(c *conn) { c.want("ABOR", "42*"); c.check("ABOR", c.reply(), "22*") },
+		"with the client":      func(c *conn) { c.reset() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			c := s.as("phoneacc")
+			c.want("EPRT |1|127.0.0.1|"+strconv.Itoa(crowdedPort(t))+"|", "200 *")
+			c.send("STOR /f\r\n")
+			s.until("the server connects", func() bool { return s.transfer() != nil })
+			end(c)
+			c.tcp.Close()
+			s.alone()
+			s.wantContent("/f", "(none)")
+		})
+	}
 }
 
 func TestActiveDataConnectionsCanBeOff(t *testing.T) {

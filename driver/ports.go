@@ -82,7 +82,7 @@ func (s *session) portCommand(cmd control.Command) control.Decision {
 		n[i] = byte(v)
 	}
 	ap := netip.AddrPortFrom(netip.AddrFrom4([4]byte(n[:4])), uint16(n[4])<<8|uint16(n[5]))
-	return s.activeTo(ap, "PORT "+strings.Join(parts, ","))
+	return s.activeTo(ap)
 }
 
 // eprt is EPRT (RFC 2428 section 2).
@@ -103,11 +103,13 @@ func (s *session) eprt(cmd control.Command) control.Decision {
 	if err != nil || perr != nil || addr.Is4() != (parts[1] == "1") {
 		return reply(501, "EPRT wants |family|address|port|")
 	}
-	return s.activeTo(netip.AddrPortFrom(addr, uint16(port)), "EPRT |"+strings.Join(parts[1:4], "|")+"|")
+	return s.activeTo(netip.AddrPortFrom(addr, uint16(port)))
 }
 
-// activeTo prepares an active data connection, to the client's own machine only.
-func (s *session) activeTo(to netip.AddrPort, line string) control.Decision {
+// activeTo prepares an active data connection, to the client's own machine only. ftpserverlib v0.32.3 lets nobody near those
+// that it makes (transfer_active.go): it is asked for a passive port, and what it accepts there is ours, see claimActive. So
+// deadlines, cuts and the end of TLS are the same for both.
+func (s *session) activeTo(to netip.AddrPort) control.Decision {
 	remote, err := netip.ParseAddr(address(s.conn.RemoteAddr()))
 	switch {
 	case s.epsvAll:
@@ -119,7 +121,7 @@ func (s *session) activeTo(to netip.AddrPort, line string) control.Decision {
 	case to.Port() < lowestPort:
 		return reply(501, "ports below 1024 are not for data connections")
 	}
-	s.unprepare() // ftpserverlib v0.32.3 forgets a passive listener without closing it
-	s.prepared(nil)
-	return control.Pass(line)
+	s.unprepare()
+	s.target = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	return control.Pass("EPSV")
 }

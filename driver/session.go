@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,10 +38,11 @@ type session struct {
 	allocated  int64 // of ALLO, for the next upload; 0: not said
 	renameFrom string
 	facts      factSet
-	digest     digest // of HASH
-	epsvAll    bool   // RFC 2428 section 4
-	pbsz       bool   // RFC 4217 section 8
-	private    bool   // PROT P
+	digest     digest         // of HASH
+	epsvAll    bool           // RFC 2428 section 4
+	pbsz       bool           // RFC 4217 section 8
+	private    bool           // PROT P
+	target     netip.AddrPort // of PORT and EPRT, until the library's reply
 
 	mu       sync.Mutex
 	client   *client   // nil until login
@@ -175,7 +178,13 @@ func (s *session) Reply(_ *control.Conn, code int, line []byte) ([]byte, bool) {
 			s.stopListening()
 		}
 		return text, false
+	case code == 229 && s.target.IsValid():
+		to := s.target
+		s.target = netip.AddrPort{}
+		s.claimActive(line, to)
+		return []byte("200 the data connection will go to port " + strconv.Itoa(int(to.Port()))), false
 	case code == 421: // RFC 959: 421 would close the control connection
+		s.target = netip.AddrPort{}
 		s.log.Error("no port for a data connection", "line", string(line))
 		return []byte("425 no port is free for a data connection"), false
 	case code == 227 || code == 229:

@@ -228,6 +228,36 @@ func TestAnUploadUnderTLSWantsACloseNotify(t *testing.T) {
 	s.wantContent("/f", "old")
 }
 
+func TestAnActiveUploadUnderTLSWantsACloseNotify(t *testing.T) {
+	s := start(t, tlsRequired, func(o *setup) { o.delays.hangUp = patience }) // with one, nothing is waited for
+	s.write("/f", "old")
+	c := s.dial()
+	c.upgrade()
+	c.login("phoneacc")
+	l := activeListener(t, "127.0.0.1:0")
+	for _, meant := range []bool{false, true} {
+		c.want("PORT 127,0,0,1,"+bytesOfPort(l), "200 *")
+		c.want("STOR /f", "150 *")
+		nc, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := c.secured(nc)
+		if _, err := io.WriteString(data, "new"); err != nil {
+			t.Fatal(err)
+		}
+		if meant {
+			data.Close()
+			c.check("STOR", c.reply(), "226 *")
+			s.wantContent("/f", "new")
+			continue
+		}
+		nc.Close()
+		c.check("STOR", c.reply(), "426 /f: the data connection ended without a close_notify of TLS")
+		s.wantContent("/f", "old")
+	}
+}
+
 func TestATransferThatStandsStillIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := start(t, secure, func(o *setup) { o.settings.DataTimeout = 200 * time.Millisecond })
