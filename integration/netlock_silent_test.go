@@ -1,0 +1,239 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// freeze stops a server without an end to its connections, as a network does that swallows everything. thaw, which is called at the end
+// of the test at the latest, lets it go on.
+func (s *server) freeze() (thaw func()) {
+	s.t.Helper()
+	process := s.cmd.Process
+	s.signal(syscall.SIGSTOP)
+	thaw = func() { _ = process.Signal(syscall.SIGCONT) }
+	s.t.Cleanup(thaw)
+	return thaw
+}
+
+func TestNetlockRunEndsTheCommandWithTheLocksAgeThoughNothingIsHeardOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"3s\"\n")
+	p, _ := s.running(t, "phone_lock", nil, "echo here; exec sleep 100")
+	began := time.Now()
+	s.freeze()
+	p.ends(t, "the command")
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("dead after %v", took)
+	}
+	if got := p.exit(t); got != 79 {
+		t.Errorf("exit status %d", got)
+	}
+}
+
+func TestNetlockGivesALockBackToAServerThatWakesTooLate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script string
+		status int
+	}{
+		"a command that went well": {"echo here; read x", 76},
+		"a command that failed":    {"echo here; read x; exit 7", 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, longLived)
+			p, _ := s.running(t, "phone_lock", nil, c.script)
+			thaw := s.freeze()
+			// A question is under way when the command ends, or is not: both must do.
+			time.Sleep(400 * time.Millisecond)
+			fmt.Fprintln(p.to)
+			if got := p.exit(t); got != c.status {
+				t.Errorf("exit status %d", got)
+			}
+			said := p.cmd.Stderr.(*strings.Builder).String()
+			if strings.Count(said, "\n") != 1 || !strings.Contains(said, "the server does not answer; the lock may stand until its age ends") {
+				t.Errorf("it says %q", said)
+			}
+			thaw()
+			s.session("other").wantFree("/phone_lock", 5*time.Second)
+		})
+	}
+}
+
+func TestNetlockGivesALockBackToAServerThatWakesInTime(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p, _ := s.running(t, "phone_lock", nil, "echo here; read x; echo bye")
+	thaw := s.freeze()
+	fmt.Fprintln(p.to)
+	p.line() // the command ends
+	thaw()
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d, %q", got, p.cmd.Stderr)
+	}
+	s.session("other").wantFree("/phone_lock", 0)
+}
+
+func TestNetlockRunEndsAllThatItsCommandHasStartedWhenItIsKilled(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p, _ := s.running(t, "phone_lock", nil, "trap 'echo told' CONT; (sleep 100 & sleep 100) & echo here; sleep 100 & while :; do wait; done")
+	// A signal is passed on when all has been started.
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if line := p.line(); line != "told" {
+		t.Fatalf("it says %q", line)
+	}
+	p.kill()
+	p.ends(t, "the command with its children")
+}
+
+func TestNetlockRunLeavesAloneWhatItsCommandLeavesRunning(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	p, _ := s.running(t, "phone_lock", nil, "exec 3<&0; (read x <&3; echo still here) & echo here")
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d", got)
+	}
+	s.session("other").wantFree("/phone_lock", 0)
+	p.to.Close()
+	if line := p.line(); line != "still here" {
+		t.Errorf("it says %q", line)
+	}
+}
+
+func TestNetlockRunKillsInTimeThoughItsErrorsFindNoRoom(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	unread, full, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	cmd := locker(t, s.profile("phone_lock"), "run", "phones", "--", "sh", "-c", "trap '' TERM; echo here; sleep 100; sleep 100")
+	cmd.Stderr = full
+	fill(t, full)
+	p := launch(t, cmd)
+	full.Close()
+	if line := p.line(); line != "here" {
+		t.Fatalf("it says %q", line)
+	}
+	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
+	p.ends(t, "the command")
+	if got := p.exit(t); got != 79 {
+		t.Errorf("exit status %d", got)
+	}
+}
+
+// fill writes to a pipe as much as goes into it.
+func fill(t testing.TB, w *os.File) {
+	t.Helper()
+	raw, err := w.SyscallConn()
+	if err == nil {
+		err = raw.Write(func(fd uintptr) bool {
+			for {
+				if _, err := syscall.Write(int(fd), make([]byte, 4096)); err != nil {
+					return true
+				}
+			}
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Fd() // the program gets it blocking
+}
+
+func TestNetlockRefusesToHoldForNobody(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	for name, c := range map[string]struct{ args, says string }{
+		"a file":  {"phones > out", "use \"netlock run\""},
+		"a pipe":  {"phones | (read line; echo $line > out)", "OK"},
+		"--stdin": {"--stdin phones </dev/null > out", ""},
+	} {
+		dir := t.TempDir()
+		// The shell that is left waits until its parent has ended.
+		orphan := `while kill -0 "$PARENT" 2>/dev/null; do sleep 0.02; done; cut -d" " -f4 /proc/$$/stat > parent; netlock ` + c.args + `; echo $? > status; mv status ended`
+		if strings.HasPrefix(c.args, "phones >") {
+			orphan = strings.Replace(strings.Replace(orphan, "; netlock", "; exec netlock", 1), "; echo $? > status; mv status ended", "", 1)
+		}
+		cmd := locker(t, s.profile("phone_lock"), "-c", `PARENT=$$ /bin/sh -c '`+orphan+`' >/dev/null 2>&1 & exit`)
+		cmd.Path, cmd.Args[0], cmd.Dir = "/bin/sh", "sh", dir
+		if r := finish(t, cmd); r.status != 0 {
+			t.Fatal(r)
+		}
+		parent := func() string { return readSoon(t, filepath.Join(dir, "parent")) }
+		await(t, "it is an orphan", func() bool { return parent() != "" })
+		if c.says == "" {
+			await(t, "it ends", func() bool { return readSoon(t, filepath.Join(dir, "ended")) != "" })
+			continue
+		}
+		if parent() != "1\n" && name == "a file" {
+			t.Logf("orphans have the parent %s here", parent())
+			continue
+		}
+		await(t, name, func() bool { return strings.Contains(readSoon(t, filepath.Join(dir, "out")), c.says) })
+	}
+	s.session("other").wantFree("/phone_lock", 5*time.Second)
+}
+
+// readSoon is what is in a file, "" if it is not there yet.
+func readSoon(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestNetlockGivesTheLockBackWhenItsOutputIsFull(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	s.write("phone.tsv", "zoe\t0\n")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"phones"}, {"get", "phones", "phone.tsv", "-"}} {
+		var said strings.Builder
+		cmd := locker(t, s.profile("phone_lock"), args...)
+		cmd.Stdout, cmd.Stderr = full, &said
+		_ = cmd.Run()
+		if got := cmd.ProcessState.ExitCode(); got != 74 || strings.Count(said.String(), "no space left") != 1 || strings.Count(said.String(), "\n") != 1 {
+			t.Errorf("%q: exit status %d, it says %q", args, got, said.String())
+		}
+		s.session("other").wantFree("/phone_lock", 0)
+	}
+}
+
+func TestNetlockTakesNoDirectoryForALock(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	r := finish(t, locker(t, s.profile("notalock"), "run", "phones", "--", "echo", "it ran"))
+	if r.status != 73 || !strings.Contains(r.out, "no rule of the server makes /notalock a lock") || strings.Count(r.out, "\n") != 1 {
+		t.Errorf("%+v", r)
+	}
+	if _, err := os.Stat(filepath.Join(s.root, "notalock")); !os.IsNotExist(err) {
+		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+func TestNetlockRunTellsItsCommandWhereTheLockIsAndNoPassword(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	cmd := locker(t, "", "run", fmt.Sprintf("ftp://%s@%s/phone_lock", account, s.v4), "--", "sh", "-c", `echo "$NETLOCK_SERVER $NETLOCK_PATH ${NETLOCK_PASSWORD-none}"`)
+	cmd.Env = append(cmd.Env, "NETLOCK_PASSWORD="+password)
+	if r := finish(t, cmd); r.out != s.v4+" /phone_lock none\n" {
+		t.Errorf("%+v", r)
+	}
+}
