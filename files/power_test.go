@@ -5,16 +5,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -239,39 +236,13 @@ func (p powerPlay) record(t *testing.T) (*powerloss.Recording, string) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestPowerPlay$", "-test.timeout=1m")
-	cmd.Env = append(os.Environ(), powerPlayEnv+"="+p.name, powerRootEnv+"="+base)
-	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	cmd.Stdout, cmd.Stderr = out, out
-	r, err := powerloss.Record(cmd, base, time.Minute)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		t.Skip("no tracing here: ", err)
-	case err != nil:
-		_, _ = out.Seek(0, io.SeekStart)
-		said, _ := io.ReadAll(out)
-		t.Fatalf("%v\n%s", err, said)
-	}
-	return r, base
+	return powerloss.RecordTest(t, base, "TestPowerPlay", powerPlayEnv+"="+p.name, powerRootEnv+"="+base), base
 }
 
 // try looks at the images up to the first one that something is wrong with, and returns how many there were.
 func (p powerPlay) try(t *testing.T, r *powerloss.Recording, base string, o powerloss.Options) (looked int, complaint string) {
 	t.Helper()
-	for image := range r.Images(o) {
-		looked++
-		if err := image.Restore(); err != nil {
-			t.Fatal(err)
-		}
-		if wrong := p.complaints(base, image.Said); len(wrong) > 0 {
-			return looked, fmt.Sprintf("%s\nsaid: %s\n%s", strings.Join(wrong, "\n"), strings.Join(image.Said, ", "), image.Lost)
-		}
-	}
-	return looked, ""
+	return r.Try(t, o, func(said []string) []string { return p.complaints(base, said) })
 }
 
 func TestAfterALossOfPowerEveryAcknowledgedFileIsThereAndNoneIsHalfThere(t *testing.T) {
