@@ -49,10 +49,10 @@ const (
 // Reaper ends locks that are over and has left-over uploads removed. Table is needed.
 type Reaper struct {
 	Table   Table
-	Sweeper Sweeper      // nil: nothing is swept
+	Sweeper Sweeper // nil: nothing is swept
 	// Ended is told, if it is set, what Expire has ended, in the goroutine that ends locks: the next ones wait for it.
 	Ended func([]lock.Ended)
-	Log     *slog.Logger // nil: nothing is logged
+	Log   *slog.Logger // nil: nothing is logged
 }
 
 // Run works until ctx ends, and then returns nil. It expires and sweeps once at the start; later
