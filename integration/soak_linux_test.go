@@ -18,8 +18,6 @@ import (
 
 var soak = flag.Duration("soak", 4*time.Second, "how long TestSoak keeps the server under load; 30m before a release")
 
-const soakAge = 2 * time.Second
-
 // soakRules: everything that is left behind is over after two seconds.
 const soakRules = `
 [ftp]
