@@ -164,7 +164,7 @@ func TestPerlDownloaderKeepsTheOldListWhenItIsCutOff(t *testing.T) {
 	}
 	p := launch(t, s.perl(t, "perl-netlock/downloader.pl", mine))
 	await(t, "bytes arrive", func() bool {
-		for _, name := range []string{mine, mine + ".part"} {
+		for _, name := range []string{mine, fmt.Sprintf("%s.%d.part", mine, p.cmd.Process.Pid)} {
 			if info, err := os.Stat(name); err == nil && info.Size() > 3 {
 				return true
 			}

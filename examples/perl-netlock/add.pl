@@ -11,6 +11,7 @@ use Session;
 
 @ARGV >= 2 or die "usage: add.pl NAME NUMBER [PROFILE]\n";
 my ($name, $number, $profile) = (@ARGV, 'phonestuff');
+length $name && length $number or die "neither the name nor the number can be empty\n";
 "$name$number" =~ m{[\t\r\n]} and die "an entry is one line without tabs\n";
 
 my $lock = NetLock->new($profile);

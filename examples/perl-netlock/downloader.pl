@@ -9,6 +9,7 @@ use Session;
 
 @ARGV or die "usage: downloader.pl FILE [SECONDS]\n";
 my ($file, $seconds) = (@ARGV, 3);
+my $part = "$file.$$.part";    # another downloader may have the same FILE
 
 my $ftp = session();
 $ftp->site('WAIT', 60);    # as in uploader.pl
@@ -18,10 +19,18 @@ until ($ftp->mkdir('phone_lock')) {
     select undef, undef, undef, $seconds;
 }
 
-my $downloaded = $ftp->get('phone.tsv', "$file.part");
-my $why        = $ftp->message;
-
-$ftp->rmdir('phone_lock') or die 'cannot unlock: ', $ftp->message;
-$downloaded               or die 'cannot download: ', $why;
+my $problem = download();
+unlink $part if defined $problem;
+$ftp->rmdir('phone_lock') or unlink($part), die 'cannot unlock: ', $ftp->message;
+die $problem if defined $problem;
 $ftp->quit;
-rename "$file.part", $file or die "cannot rename $file.part: $!\n";
+rename $part, $file or die "cannot rename $part: $!\n";
+
+# download returns what went wrong. Net::FTP opens no file here, since it would tell only what the server said last.
+sub download {
+    open my $to, '>', $part     or return "cannot write $part: $!\n";
+    binmode $to;
+    $ftp->get('phone.tsv', $to) or return 'cannot download: ' . $ftp->message;
+    close $to                   or return "cannot write $part: $!\n";
+    return;
+}

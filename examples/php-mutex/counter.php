@@ -8,6 +8,17 @@ require __DIR__ . '/NamedMutex.php';
 [$times, $work, $maxlock] = [(int)($argv[1] ?? 1), (float)($argv[2] ?? 0), (int)($argv[3] ?? 600)];
 $me = getmypid();
 
+set_exception_handler(function (Throwable $e): void {
+    fwrite(STDERR, 'counter.php: ' . $e->getMessage() . "\n");
+    exit(1);
+});
+foreach (array_slice($argv, 1) as $number) {
+    if (!is_numeric($number) || $number < 0) {
+        fwrite(STDERR, "usage: php counter.php [times [seconds of work each time [longest time that the lock may last]]]\n");
+        exit(64);
+    }
+}
+
 $mutex = new NamedMutex('counter');
 for ($i = 0; $i < $times; $i++) {
     $mutex->lock(true, $maxlock) or exit($mutex->reason() . "\n");

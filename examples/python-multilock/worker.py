@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from multilock import MultiLock
+from multilock import MultiLock, MultiLockDenied, MultiLockLost
 
 
 def say(*words):
@@ -48,5 +48,20 @@ def once(work=0):
         say('done already')
 
 
+def main(arguments):
+    jobs = {'count': (count, 3), 'once': (once, 1)}
+    try:
+        job, most = jobs[arguments[0]]
+        numbers = [float(word) for word in arguments[1:]]
+    except (IndexError, KeyError, ValueError):
+        sys.exit('usage: worker.py count [times [seconds [longest]]] | once [seconds]')
+    if len(numbers) > most:
+        sys.exit('worker.py: %s has %d arguments at most' % (arguments[0], most))
+    try:
+        job(*numbers)
+    except (MultiLockDenied, MultiLockLost, *ftplib.all_errors) as e:
+        sys.exit('worker.py: %s' % e)
+
+
 if __name__ == '__main__':
-    {'count': count, 'once': once}[sys.argv[1]](*sys.argv[2:])
+    main(sys.argv[1:])

@@ -61,6 +61,10 @@ release() {
 	case $reply in 250*) ;; *) echo "lost $$ $reply" >&2 ;; esac
 }
 
+case ${WORK:-0} in
+*[!0-9.]* | *.*.* | .) fail "WORK must be a number of seconds, not ${WORK}" ;;
+esac
+
 try=1
 while reply=$(ask "MKD $lock"); do
 	case $reply in
