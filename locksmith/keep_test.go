@@ -290,6 +290,9 @@ func TestReleaseIsSentBehindAQuestionThatAServerDoesNotAnswer(t *testing.T) {
 				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
 					t.Errorf("given back with %v", err)
 				}
+				if said := len(s.times("RMD /a")); said != 1 {
+					t.Errorf("RMD was said %d times", said)
+				}
 			})
 		})
 	}

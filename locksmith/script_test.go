@@ -111,8 +111,13 @@ func (s *scripted) follow(c net.Conn, script string) {
 		case step == "drop":
 			return
 		case step == "hang":
-			_, _ = io.Copy(io.Discard, lines)
-			return
+			for {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					return
+				}
+				s.note(strings.TrimRight(line, "\r\n"))
+			}
 		case strings.HasPrefix(step, "< "):
 			if _, err := io.WriteString(c, step[2:]+"\r\n"); err != nil {
 				s.t.Errorf("nobody reads %q: %v", step[2:], err)
