@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -215,11 +217,16 @@ func TestNetlockReleasesWhenItsInputEndsIfAskedTo(t *testing.T) {
 	}
 }
 
+// heeded are the signals that a program which the tests start heeds: under nohup it would ignore SIGHUP.
+func heeded(all ...syscall.Signal) []syscall.Signal {
+	return slices.DeleteFunc(all, func(s syscall.Signal) bool { return signal.Ignored(s) })
+}
+
 func TestNetlockReleasesOnSignals(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	other := s.session("other")
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+	for _, signal := range heeded(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) {
 		p := s.hold(t, "phone_lock")
 		if err := p.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)

@@ -80,7 +80,7 @@ func TestNetlockRunHoldsWhileTheCommandRuns(t *testing.T) {
 func TestNetlockRunPassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+	for _, signal := range heeded(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) {
 		p, _ := s.running(t, "phone_lock", nil, "sleep 100 & echo here; wait")
 		if err := p.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)

@@ -226,6 +226,21 @@ func used(t *testing.T, s *server) (u usage) {
 	}
 	// Pipes with both ends here are those of splice, which Go keeps for the next one until it collects its garbage.
 	u.open = slices.DeleteFunc(u.open, func(to string) bool { return strings.HasPrefix(to, "pipe:") && ends[to] == 2 })
+	// So are the files in which uploads are recorded, and directories in which much is done, a bounded number of both.
+	records, directories := 0, 0
+	u.open = slices.DeleteFunc(u.open, func(to string) bool {
+		record, directory := strings.HasPrefix(to, s.state+"/uploads/"), strings.HasPrefix(to, s.root+"/")
+		if record {
+			records++
+		}
+		if directory {
+			directories++
+		}
+		return record || directory
+	})
+	if records > 32 || directories > 256 {
+		t.Errorf("%d records and %d directories are open", records, directories)
+	}
 	u.descriptors = len(u.open)
 	rollup, err := os.ReadFile(dir + "smaps_rollup")
 	if err != nil {

@@ -240,8 +240,12 @@ func (k *soaker) upload(s *session, random *rand.Rand) error {
 }
 
 // cut is an upload that ends before its end: by ABOR, or with the control connection, or with the reset of the data connection.
+// It announces its length: without that one of some ten thousands is taken for finished when the machine is far too busy.
 func (k *soaker) cut(s *session, random *rand.Rand) error {
 	name, what := k.file(random)
+	if _, err := s.say(fmt.Sprintf("ALLO %d", len(what)), 200); err != nil {
+		return err
+	}
 	data, err := s.open("STOR " + name)
 	if err != nil {
 		return err
