@@ -67,10 +67,12 @@ func TestPasvTwiceForgetsTheFirstPort(t *testing.T) {
 	}
 	port := activeListener(t, "127.0.0.1:0")
 	c.want("PORT 127,0,0,1,"+bytesOfPort(port), "200 *")
+	c.want("NOOP", "200 *")
 	if n := s.listeners(); n != 1 { // what stands for the active one
 		t.Errorf("%d listeners after PORT", n)
 	}
 	c.port()
+	c.want("NOOP", "200 *")
 	if n := s.listeners(); n != 1 {
 		t.Errorf("%d passive listeners", n)
 	}
