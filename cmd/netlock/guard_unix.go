@@ -40,7 +40,7 @@ func newGuard() (*guard, error) {
 	}
 	defer r.Close()
 	p, err := os.StartProcess(self, []string{"netlock", guardCommand}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{r, nil, nil}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: "/", Env: os.Environ(), Files: []*os.File{r, nil, nil}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
