@@ -1,0 +1,90 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is done to names is synced before its reply, where files are to last.
+func TestChangesOfNamesAreSynced(t *testing.T) {
+	t.Parallel()
+	need(t, "strace")
+	for _, durable := range []bool{true, false} {
+		t.Run(map[bool]string{true: "durable", false: "not durable"}[durable], func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, map[bool]string{true: "", false: "[files]\ndurable = false\n"}[durable]+defaults)
+			trace := filepath.Join(t.TempDir(), "trace")
+			s.through = []string{"strace", "-D", "-f", "-qq", "-y", "-e", "trace=fsync", "-e", "signal=none", "-o", trace}
+			s.start()
+			c := s.session(account)
+			c.want(257, "MKD /dir")
+			s.write("dir/old", "old")
+			s.write("gone", "old")
+			for _, change := range []struct {
+				lines []string
+				dirs  []string // that must be synced by the last of the lines
+			}{
+				{[]string{"MKD /dir/below"}, []string{"dir"}},
+				{[]string{"RNFR /dir/old", "RNTO /new"}, []string{"dir", ""}},
+				{[]string{"DELE /gone"}, []string{""}},
+			} {
+				before := synced(t, trace)
+				for _, line := range change.lines {
+					if r, err := c.try(line); err != nil || r.code >= 400 {
+						t.Fatal(line, r, err)
+					}
+				}
+				for _, dir := range change.dirs {
+					what := "<" + filepath.Join(s.root, dir) + ">"
+					got := strings.Count(synced(t, trace), what) > strings.Count(before, what)
+					if got != durable {
+						t.Errorf("%q: %s is synced: %v", change.lines, what, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// synced is what strace has written down so far.
+func synced(t *testing.T, trace string) string {
+	t.Helper()
+	lines, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(lines)
+}
+
+// What waits for the release of a lock keeps files open: it goes when the lock does, not at the sweep of each minute.
+func TestPreparedFilesGoWithTheirLock(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rule string
+		end  func(s *server, c *session)
+	}{
+		"that expires":               {"max_age = \"2s\"", func(*server, *session) {}},
+		"that ends with its session": {"on_disconnect = \"release\"", func(_ *server, c *session) { c.conn.Close() }},
+		"that is broken":             {"", func(s *server, _ *session) { s.command("break", "/pair_lock", "--reason", "test") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, "[[lock]]\nmatch = \"/pair_lock\"\nprotects = [\"/pair\"]\ncommit = \"release\"\n"+tc.rule+"\n")
+			c := s.session(account)
+			c.want(257, "MKD /pair_lock")
+			if err := c.store("/pair", []byte("new")); err != nil {
+				t.Fatal(err)
+			}
+			if len(s.unfinished()) == 0 {
+				t.Fatal("nothing is prepared")
+			}
+			tc.end(s, c)
+			await(t, "what was prepared is gone", func() bool { return len(s.unfinished()) == 0 })
+			if s.exists("pair") {
+				t.Error("it was published")
+			}
+		})
+	}
+}
