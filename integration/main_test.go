@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +123,13 @@ func missing(t testing.TB, what string) {
 	t.Skip(what)
 }
 
+// environment is ours without what users of the server, of netlock and of the examples set: tests say it themselves.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "NETLOCK_") || strings.HasPrefix(v, "FTP_") || strings.HasPrefix(v, "FTPLOCKD_")
+	})
+}
+
 // command prepares a program that ends with the test, at the latest after a minute (with -long: half an hour).
 func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
@@ -130,7 +138,7 @@ func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = tied(false)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=0", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(environment(), "HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=0", "PYTHONDONTWRITEBYTECODE=1")
 	return cmd
 }
 

@@ -112,7 +112,7 @@ func (s *server) tryStart() error {
 	line := append(slices.Clone(s.through), cmp.Or(s.program, binary), "--config", s.config)
 	s.cmd = exec.Command(line[0], line[1:]...)
 	s.cmd.SysProcAttr = tied(false)
-	s.cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), s.env...)
+	s.cmd.Env = append(append(environment(), "GORACE=atexit_sleep_ms=0"), s.env...)
 	s.cmd.Stderr = s.log
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
