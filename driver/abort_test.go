@@ -99,19 +99,9 @@ func TestAborThatComesTooLate(t *testing.T) {
 	s := start(t)
 	c := s.as("phoneacc")
 	c.want("MKD /locks/a", "257 *")
-	s.driver.notes.writing.Lock() // stops it in Publish
-	nc := c.data()
-	c.want("STOR /locks/a/note", "150 *")
-	nc.Write([]byte("x"))
-	nc.Close()
-	s.until("the note is being published", func() bool {
-		t := s.transfer()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		return t.sealed
-	})
+	goOn := s.publishing(c, "/locks/a/note")
 	c.send("ABOR\r\nNOOP\r\n")
-	s.driver.notes.writing.Unlock()
+	goOn()
 	c.play(`
 		S: 226 transfer complete, 1 bytes received
 		S: 226 *

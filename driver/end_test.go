@@ -98,17 +98,7 @@ func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	s := start(t)
 	c := s.as("phoneacc")
 	c.want("MKD /gone/a", "257 *")
-	s.driver.notes.writing.Lock() // stops it in Publish
-	nc := c.data()
-	c.want("STOR /gone/a/note", "150 *")
-	nc.Write([]byte("x"))
-	nc.Close()
-	s.until("the note is being published", func() bool {
-		t := s.transfer()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		return t.sealed
-	})
+	goOn := s.publishing(c, "/gone/a/note")
 	c.Close()
 	var ending *session
 	s.driver.mu.Lock()
@@ -123,7 +113,7 @@ func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	if !s.held("/gone/a") {
 		t.Error("the lock was given back while its transfer ran")
 	}
-	s.driver.notes.writing.Unlock()
+	goOn()
 	s.alone()
 	if s.held("/gone/a") {
 		t.Error("the lock is held still")

@@ -232,6 +232,23 @@ func (s *server) transfer() *transfer {
 	return nil
 }
 
+// publishing lets c store note, and stops the server where it publishes it, until goOn is called.
+func (s *server) publishing(c *conn, note string) (goOn func()) {
+	s.t.Helper()
+	s.driver.notes.writing.Lock()
+	nc := c.data()
+	c.want("STOR "+note, "150 *")
+	nc.Write([]byte("x"))
+	nc.Close()
+	s.until("the note is being published", func() bool {
+		t := s.transfer()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.sealed
+	})
+	return s.driver.notes.writing.Unlock
+}
+
 // alone returns when no session is left: what the end of the last one does is done then.
 func (s *server) alone() {
 	s.t.Helper()
