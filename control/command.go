@@ -65,9 +65,7 @@ func verbOf(line []byte) string {
 	return cmd.Verb
 }
 
-// transfers reports whether the library runs the command on a goroutine of its own,
-// answers 1xx when the data connection stands and a final reply when all is over
-// (RFC 959 section 5.4). STOU is among them for the day when the library knows it.
+// transfers reports whether the command is one that has a data connection (RFC 959 section 5.4).
 func transfers(verb string) bool {
 	switch verb {
 	case "RETR", "STOR", "APPE", "STOU", "LIST", "NLST", "MLSD":

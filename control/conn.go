@@ -34,10 +34,8 @@ type Conn struct {
 	haveHead bool
 	fault    Reply // if haveHead: what is wrong with the line; code 0: nothing
 	waiter   Waiter
-	urge     string // a line for the library that waits for the transfer's first reply
-	urgeKept bool   // its reply is to be kept
-	overtook int64  // where in the stream the ABOR is that overtook others; -1: none
-	ending   bool   // EOF was seen behind a QUIT: nothing is read any more
+	overtook int64 // where in the stream the ABOR is that overtook others; -1: none
+	ending   bool  // EOF was seen behind a QUIT: nothing is read any more
 	deadline time.Time
 	idleTime time.Duration // idleLimit, as Read knows it
 
@@ -50,13 +48,14 @@ type Conn struct {
 	parked     bool     // Read waits for the socket
 	woken      bool     // while parked: the read deadline was set to the past
 	attention  bool     // Read is to look around before it parks
-	watch      bool     // Read wants attention when the transfer gets on
+	watch      bool     // Read wants attention when the transfer is over
 	order      order    // how the connection is to be ended
 	quit       bool     // QUIT was passed on
 	closed     bool
 	ended      bool
 	hangup     bool // the end of the connection was seen
 	transfer   transfer
+	works      sync.WaitGroup // what runs, see Run
 	lastActive time.Time
 	idleLimit  time.Duration
 	undeliv    []func() // Undelivered of the replies since the last line came
@@ -283,6 +282,7 @@ func (c *Conn) Close() error {
 		}
 		c.end(why)
 	}
+	c.works.Wait() // the handler was told of the end, which ends what runs
 	c.leave(c)
 	c.wire.finish()
 	return stream.Close() // with TLS its close_notify, then wire.Close

@@ -67,7 +67,7 @@ func (c *Conn) park() (net.Conn, bool) {
 		return nil, false
 	}
 	c.parked = true
-	c.watch = c.haveHead || c.urge != "" || c.order.rank != 0
+	c.watch = c.haveHead || c.order.rank != 0
 	return c.stream, true
 }
 
@@ -142,7 +142,7 @@ func (c *Conn) idle() bool {
 	}
 	now := time.Now()
 	c.mu.Lock()
-	running := c.transfer.running()
+	running := c.transfer.running
 	until := c.lastActive.Add(c.idleTime)
 	c.mu.Unlock()
 	switch {

@@ -47,7 +47,7 @@ type recorder struct {
 
 func (r *recorder) Command(_ *Conn, cmd Command) Decision {
 	r.lines = append(r.lines, cmd.Line)
-	if len(r.lines)%2 == 0 || len(cmd.Line) > MaxPass || transfers(cmd.Verb) || cmd.Verb == "ABOR" {
+	if len(r.lines)%2 == 0 || len(cmd.Line) > MaxPass {
 		return Answer(Reply{Code: 200, Text: cmd.Line})
 	}
 	return Pass(cmd.Line)

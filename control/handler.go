@@ -11,18 +11,14 @@ import (
 // order of the lines, never two at a time and never after Ended.
 type Handler interface {
 	// Command is called with each complete command when it is its turn: all before it
-	// are answered and no transfer is outstanding. Two exceptions: ABOR and what Urgent
-	// names come while a transfer runs, and ABOR overtakes commands that wait for it.
-	//
-	// ABOR should be passed on. Until the library has written the first reply of the
-	// transfer (it may still await the data connection) it is kept back; a Handler that
-	// ends that wait when it sees ABOR makes it quick.
+	// are answered and nothing runs. Two exceptions: ABOR and what Urgent
+	// names come while something runs (see Run) and must be answered, or end the connection; and ABOR overtakes commands
+	// that wait for that. The reply to such an ABOR is sent when it has its turn: behind the transfer's.
 	Command(c *Conn, cmd Command) Decision
 	// Reply sees each line that the library writes, before it is sent, without its end;
-	// code is that of the reply which the line belongs to. It may return another line to
+	// code is what it begins with, or 0. It may return another line to
 	// send instead, likewise without its end (nil: the line as it is), or drop it.
-	// line is valid only during the call. Replies of a transfer come from the library's
-	// transfer goroutine, at any time. Not called for what control answers itself.
+	// line is valid only during the call. Not called for what the Handler answers.
 	Reply(c *Conn, code int, line []byte) (instead []byte, drop bool)
 	// Ended is called exactly once, when the connection is over, with the reason, and
 	// before the library's Read returns io.EOF. Usually from within Read; from within
@@ -35,8 +31,7 @@ type Handler interface {
 // STAT without a parameter (RFC 959 section 4.1.3).
 type Urgenter interface {
 	// Urgent reports whether the command, the next one, is to have its turn although a
-	// transfer is outstanding. Only STAT without a parameter may then be passed to the
-	// library; everything else must be answered.
+	// transfer is outstanding.
 	Urgent(c *Conn, cmd Command) bool
 }
 
@@ -66,6 +61,7 @@ type Decision struct {
 	reply  Reply
 	line   string
 	waiter Waiter
+	work   func() Reply
 	config *tls.Config
 }
 
@@ -75,6 +71,7 @@ const (
 	decideNothing decisionKind = iota
 	decideAnswer
 	decidePass
+	decideRun
 	decideWait
 	decideTLS
 	decideClose
@@ -84,9 +81,14 @@ const (
 func Answer(r Reply) Decision { return Decision{kind: decideAnswer, reply: r} }
 
 // Pass hands the line, without its end, to the library: Command.Line or another one. At most
-// MaxPass bytes, else the client is told 500. Transfers (STOR, APPE, RETR, LIST, NLST,
-// MLSD) are told by the line's verb.
+// MaxPass bytes, else the client is told 500. The library must have answered it when it reads on, so it must not be a
+// transfer.
 func Pass(line string) Decision { return Decision{kind: decidePass, line: line} }
+
+// Run lets the command go on on a goroutine of its own, as a transfer does, and answers with what work returns. Until then the
+// connection is read on, but only ABOR and what Urgent names have their turn. work may say more before, with Conn.Say. It
+// must return soon after Handler.Ended: the connection counts as one of the listener's until it has.
+func Run(work func() Reply) Decision { return Decision{kind: decideRun, work: work} }
 
 // Wait lets the command wait.
 func Wait(w Waiter) Decision { return Decision{kind: decideWait, waiter: w} }

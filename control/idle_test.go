@@ -29,8 +29,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p.done); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// inBubble runs f with a client of a server whose library answers every passed line "250 done",
-// but begins a transfer at RETR, which ends when a value comes over transfer.
+// inBubble runs f with a client of a server whose library answers every passed line "250 done". RETR begins a transfer,
+// which ends when a value comes over transfer.
 func inBubble(t *testing.T, opts control.Options, f func(t *testing.T, h *handler, c net.Conn, r *bufio.Reader, transfer chan bool)) {
 	synctest.Test(t, func(t *testing.T) {
 		var h *handler
@@ -45,23 +45,19 @@ func inBubble(t *testing.T, opts control.Options, f func(t *testing.T, h *handle
 		}
 		h.listener = l
 		transfer := make(chan bool)
+		h.any = func(c *control.Conn, cmd control.Command) (control.Decision, bool) {
+			return control.Run(func() control.Reply {
+				c.Say(control.Reply{Code: 150, Text: "begins"})
+				<-transfer
+				return control.Reply{Code: 226, Text: "over"}
+			}), cmd.Verb == "RETR"
+		}
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
 			defer conn.Close()
 			for lines := bufio.NewScanner(conn); lines.Scan(); {
-				switch {
-				case strings.HasPrefix(lines.Text(), "RETR"):
-					go func() {
-						_, _ = io.WriteString(conn, "150 begins\r\n")
-						<-transfer
-						_, _ = io.WriteString(conn, "226 over\r\n")
-					}()
-				case lines.Text() == "NOOP":
-					_, _ = io.WriteString(conn, "200 OK\r\n")
-				default:
-					_, _ = io.WriteString(conn, "250 done\r\n")
-				}
+				_, _ = io.WriteString(conn, "250 done\r\n")
 			}
 		}()
 		f(t, h, ours, bufio.NewReader(ours), transfer)

@@ -7,7 +7,7 @@ import (
 )
 
 // Read gives the library its next command line. That it is called means that the library
-// is through with the line before, but for a transfer. Commands that are answered here are
+// is through with the line before. Commands that are answered here are
 // executed meanwhile. It returns io.EOF when the connection is over, and no other error.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 && !c.next() {
@@ -33,9 +33,6 @@ func (c *Conn) next() bool {
 func (c *Conn) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := &c.transfer; t.proving {
-		t.proving, t.unproved = false, false
-	}
 	c.inRead = !c.ended && !c.closed
 	return c.inRead
 }
@@ -54,6 +51,7 @@ func (c *Conn) leaveIfClosed() {
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
+		c.works.Wait()
 		c.leave(c)
 	}
 }
@@ -83,7 +81,7 @@ func (c *Conn) look() (running, over bool) {
 	c.mu.Lock()
 	c.attention = false
 	o, closed := c.order, c.closed
-	running = c.transfer.running()
+	running = c.transfer.running
 	idleLimit, lastActive := c.idleLimit, c.lastActive
 	c.mu.Unlock()
 	if idleLimit != c.idleTime {
@@ -108,8 +106,6 @@ func (c *Conn) step(running bool) bool {
 	switch {
 	case c.waiter != nil && c.poll():
 		return true
-	case c.urge != "":
-		return c.handUrge()
 	case !c.haveHead && !c.load():
 		return false
 	case c.waiter != nil: // a line that arrives while a command waits withdraws it
@@ -117,8 +113,6 @@ func (c *Conn) step(running bool) bool {
 		return true
 	case running:
 		return c.overtake()
-	case c.proveIdle():
-		return true
 	}
 	c.haveHead = false
 	c.touch()
@@ -152,6 +146,8 @@ func (c *Conn) execute() {
 		c.answer(d.reply)
 	case decidePass:
 		c.pass(d.line)
+	case decideRun:
+		c.run(d.work)
 	case decideWait:
 		c.waiter = d.waiter
 	case decideTLS:
@@ -175,17 +171,9 @@ func (c *Conn) pass(line string) {
 		return
 	}
 	verb, _, _ := strings.Cut(line, " ")
-	verb = strings.ToUpper(verb)
 	c.mu.Lock()
-	if transfers(verb) {
-		c.transfer.begin()
-	}
-	c.quit = verb == "QUIT"
+	c.quit = strings.EqualFold(verb, "QUIT")
 	c.mu.Unlock()
-	c.hand(line)
-}
-
-func (c *Conn) hand(line string) {
 	c.restBuf = append(append(c.restBuf[:0], line...), '\r', '\n')
 	c.rest = c.restBuf
 }

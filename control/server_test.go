@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,12 +41,10 @@ type server struct {
 	taps     chan *tap
 	tls      *tls.Config
 	files    chan *file // every upload that was closed
-	// OnFile, if set, is called by the library's transfer before a file is opened.
+	// onFile, if set, is called by a transfer before a file is opened.
 	onFile func(name string)
 	// onClose, if set, is called by it before a file is closed.
 	onClose func()
-	mu      sync.Mutex
-	last    net.Listener // the latest passive listener
 }
 
 // serve starts a server; it is stopped and everything checked when the test ends.
@@ -115,12 +112,9 @@ type driver struct{ s *server }
 
 func (d driver) GetSettings() (*ftpserver.Settings, error) {
 	return &ftpserver.Settings{
-		Listener:                d.s.listener,
-		IdleTimeout:             -1,
-		ConnectionTimeout:       5,
-		ActiveTransferPortNon20: true,
-		DefaultTransferType:     ftpserver.TransferTypeBinary,
-		Banner:                  "banner",
+		Listener:    d.s.listener,
+		IdleTimeout: -1,
+		Banner:      "banner",
 	}, nil
 }
 func (driver) ClientConnected(ftpserver.ClientContext) (string, error) { return "ready", nil }
@@ -130,61 +124,10 @@ func (d driver) AuthUser(cc ftpserver.ClientContext, user, pass string) (ftpserv
 	if pass == "wrong" {
 		return nil, errors.New("no")
 	}
-	c, ok := control.FromAddr(cc.RemoteAddr())
-	if !ok {
+	if _, ok := control.FromAddr(cc.RemoteAddr()); !ok {
 		return nil, errors.New("no Conn behind the address")
 	}
-	return &session{d.s.fs, d.s, c, cc}, nil
-}
-
-func (d driver) WrapPassiveListener(l net.Listener) (net.Listener, error) {
-	d.s.mu.Lock()
-	defer d.s.mu.Unlock()
-	d.s.last = l
-	return l, nil
-}
-
-type session struct {
-	afero.Fs
-	s  *server
-	c  *control.Conn
-	cc ftpserver.ClientContext
-}
-
-func (f *session) GetHandle(name string, flags int, _ int64) (ftpserver.FileTransfer, error) {
-	if f.s.onFile != nil {
-		f.s.onFile(name)
-	}
-	opened, err := f.Fs.OpenFile(name, flags, 0o644)
-	if err != nil {
-		return nil, errNoFile
-	}
-	return &file{File: opened, write: flags&os.O_WRONLY != 0, session: f}, nil
-}
-
-var errNoFile = errors.New("no such file")
-
-// file knows what became of an upload.
-type file struct {
-	afero.File
-	write   bool
-	session *session
-	err     error
-	gone    bool
-}
-
-func (f *file) TransferError(err error) { f.err = err }
-func (f *file) Close() error {
-	if f.session.s.onClose != nil {
-		f.session.s.onClose()
-	}
-	if f.write {
-		if f.err == nil {
-			f.gone = f.session.c.GoneWithin(200 * time.Millisecond)
-		}
-		f.session.s.files <- f
-	}
-	return f.File.Close()
+	return struct{ afero.Fs }{d.s.fs}, nil
 }
 
 // handler answers a few commands itself.
@@ -206,6 +149,9 @@ type handler struct {
 	idleFor func() time.Duration
 
 	mu       sync.Mutex
+	data     net.Listener // of EPSV
+	moving   net.Conn     // the data connection of the transfer under way
+	aborted  bool         // it is
 	commands []string
 	log      []string
 }
@@ -256,6 +202,12 @@ func (h *handler) Command(c *control.Conn, cmd control.Command) control.Decision
 		if h.onAbort != nil {
 			h.onAbort()
 		}
+		h.cut()
+		return control.Answer(control.Reply{Code: 226, Text: "nothing is transferred"})
+	case "EPSV":
+		return h.passive(c)
+	case "STOR", "RETR":
+		return h.begin(cmd)
 	}
 	return control.Pass(cmd.Line)
 }
@@ -278,6 +230,7 @@ func (h *handler) Reply(_ *control.Conn, code int, line []byte) ([]byte, bool) {
 }
 
 func (h *handler) Ended(_ *control.Conn, why control.Reason) {
+	h.cut()
 	h.note("ended: " + why.String())
 	h.over <- why
 }

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -36,8 +37,6 @@ func (c *client) settledOrBusy() {
 	}
 }
 
-// When control answers, the library's goroutine must be through with the transfer, also
-// where it closes the file after the reply (transferFile after a failed TransferOpen).
 func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
 	s := serve(t, "tcp4", control.Options{})
 	c := s.login()
@@ -55,9 +54,38 @@ func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
 		}
 		return control.Decision{}, false
 	}
-	c.play(">> STOR x\r\nNOOP\r\n", "< 550 ", "< 200 control's") // no data connection
-	if strings.Contains(c.h.executed(), "NOOP; NOOP") {
-		t.Error("the proof was shown to the handler")
+	data := c.passive()
+	c.play(">> STOR x\r\nNOOP\r\n", "< 150 ")
+	_ = data.Close()
+	c.play("< 226 ", "< 200 control's")
+}
+
+// What runs is waited for: the connection is one of the listener's until then.
+func TestAConnectionIsLeftWhenNothingRunsAnyMore(t *testing.T) {
+	for name, end := range map[string]func(c *client){
+		"hung up":              func(c *client) { _ = c.tcp.Close() },
+		"closed by the driver": func(c *client) { _ = c.h.c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, "tcp4", control.Options{})
+			c := s.login()
+			running, goOn := make(chan struct{}), make(chan struct{})
+			s.onFile = func(string) { close(running); <-goOn }
+			c.passive()
+			c.send("STOR x\r\n")
+			within(t, "the transfer", running)
+			end(c)
+			<-c.h.over
+			brief, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			if err := s.listener.Wait(brief); err == nil {
+				t.Error("the connection was left while its transfer ran")
+			}
+			close(goOn)
+			if err := s.listener.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -79,7 +107,7 @@ func TestATransferThatEndsBeforeTheWaitIsNotWaitedFor(t *testing.T) {
 	_ = data.Close()
 	c.expect("226 ")
 	for until := time.Now().Add(5 * time.Millisecond); time.Now().Before(until); {
-		runtime.Gosched() // the library's goroutine goes on after the write
+		runtime.Gosched() // the transfer's goroutine goes on after the write
 	}
 	close(go1)
 	c.expect("200 ")
@@ -99,25 +127,26 @@ func TestTheEndOfATransferIsNeverMissed(t *testing.T) {
 }
 
 func TestStatAnswersDuringATransfer(t *testing.T) {
-	for _, passed := range []bool{false, true} {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.login()
-		c.h.any = func(_ *control.Conn, cmd control.Command) (control.Decision, bool) {
-			return control.Pass(cmd.Line), passed && cmd.Verb == "STAT"
-		}
-		data := c.passive()
-		c.play("> STOR x", "< 150 ", "> STAT", "< 211-")
-		for line := ""; !strings.HasPrefix(line, "211 "); {
-			var err error
-			if line, err = c.line(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c.send("NOOP\r\n")
-		c.settled()
-		_ = data.Close()
-		c.play("< 226 ", "< 200 ", "> NOOP", "< 200 ")
+	s := serve(t, "tcp4", control.Options{})
+	c := s.login()
+	data := c.passive()
+	c.play("> STOR x", "< 150 ", "> STAT", "< 211-", "<  fine", "< 211 ", "> NOOP")
+	c.settled()
+	_ = data.Close()
+	c.play("< 226 ", "< 200 ", "> NOOP", "< 200 ")
+}
+
+// To the library a command is over when it reads on, so it can be handed none meanwhile.
+func TestWhatIsPassedDuringATransferIsRefused(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{})
+	c := s.login()
+	c.h.any = func(_ *control.Conn, cmd control.Command) (control.Decision, bool) {
+		return control.Pass(cmd.Line), cmd.Verb == "STAT"
 	}
+	data := c.passive()
+	c.play("> STOR x", "< 150 ", "> STAT", "< 502 ")
+	_ = data.Close()
+	c.play("< 226 ")
 }
 
 func TestAbort(t *testing.T) {
@@ -141,7 +170,15 @@ func TestAbort(t *testing.T) {
 		}},
 		{"pipelined behind an upload", func(t *testing.T, s *server, c *client) {
 			c.passive()
-			c.play(">> STOR x\r\nABOR\r\n", "< 150 ", "< 426 ", "< 226 ")
+			c.play(">> STOR x\r\nABOR\r\n")
+			line, err := c.line()
+			if err == nil && strings.HasPrefix(line, "150 ") { // it may be too early for that
+				line, err = c.line()
+			}
+			if err != nil || !strings.HasPrefix(line, "426 ") {
+				t.Errorf("%q, %v", line, err)
+			}
+			c.play("< 226 ")
 		}},
 		{"after a transfer", func(t *testing.T, s *server, c *client) {
 			data := c.passive()
@@ -161,24 +198,8 @@ func TestAbort(t *testing.T) {
 			c.play("> STOR x", "< 150 ", ">> ABOR\r\nABOR\r\n", "< 426 ", "< 226 ", "< 226 ")
 		}},
 		{"while the data connection is awaited", func(t *testing.T, s *server, c *client) {
-			c.h.onAbort = func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				_ = s.last.Close()
-			}
 			c.epsv()
-			c.play("> STOR x", "> ABOR", "< 425 ", "< 226 ")
-		}},
-		{"kept back until the data connection stands", func(t *testing.T, s *server, c *client) {
-			addr := c.epsv()
-			c.play("> STOR x", "> ABOR")
-			c.settled()
-			data, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer data.Close()
-			c.play("< 150 ", "< 426 ", "< 226 ")
+			c.play("> STOR x", "> ABOR", "< 426 ", "< 226 ")
 		}},
 		{"while the file is being opened", func(t *testing.T, s *server, c *client) {
 			opening, open := make(chan struct{}), make(chan struct{})
@@ -189,7 +210,7 @@ func TestAbort(t *testing.T) {
 			c.send("ABOR\r\n")
 			c.settled()
 			close(open)
-			c.play("< 150 ", "< 426 ", "< 226 ")
+			c.play("< 426 ", "< 226 ")
 			s.onFile = nil
 		}},
 		{"overtakes what waits, its reply does not", func(t *testing.T, s *server, c *client) {
@@ -212,15 +233,8 @@ func TestAbort(t *testing.T) {
 			c.h.any = nil
 		}},
 		{"overtakes while the data connection is awaited", func(t *testing.T, s *server, c *client) {
-			addr := c.epsv()
-			c.play(">> STOR x\r\nNOOP\r\nABOR\r\nXPWD\r\n")
-			c.settled()
-			data, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer data.Close()
-			c.play("< 150 ", "< 426 ", "< 200 ", "< 226 ", "< 257 ")
+			c.epsv()
+			c.play(">> STOR x\r\nNOOP\r\nABOR\r\nXPWD\r\n", "< 426 ", "< 200 ", "< 226 ", "< 257 ")
 		}},
 		{"behind another transfer is for that one", func(t *testing.T, s *server, c *client) {
 			data := c.passive()
@@ -260,7 +274,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// Whenever ABOR comes, there are two final replies, and then those of what follows.
+// Whenever ABOR comes, there are two final replies, in the order of the commands.
 func TestAbortAtAnyMoment(t *testing.T) {
 	s := serve(t, "tcp4", control.Options{})
 	if err := afero.WriteFile(s.fs, "f", bytes.Repeat([]byte("x"), 100<<10), 0o644); err != nil {
@@ -278,17 +292,19 @@ func TestAbortAtAnyMoment(t *testing.T) {
 			c.send("NOOP\r\nABOR\r\n")
 		}
 		var codes []string
-		for len(codes) < 4 {
+		for len(codes) < 3 {
 			line, err := c.line()
 			if err != nil {
 				t.Fatalf("round %d, after %q: %v", i, codes, err)
 			}
-			codes = append(codes, line[:3])
+			if line[:3] != "150" || len(codes) > 0 { // ABOR may come before that
+				codes = append(codes, line[:3])
+			}
 		}
 		got := strings.Join(codes, " ")
 		want := map[bool][]string{
-			true:  {"150 426 226 200", "150 226 226 200", "150 550 226 200"},
-			false: {"150 426 200 226", "150 226 200 226", "150 550 200 226"},
+			true:  {"426 226 200", "226 226 200"},
+			false: {"426 200 226", "226 200 226"},
 		}[i%2 == 0]
 		if !strings.Contains(strings.Join(want, ";"), got) {
 			t.Fatalf("got %s, want one of %q", got, want)

@@ -1,26 +1,30 @@
 package control
 
-// overtake looks, while a transfer is running, for a command that may have its turn now:
-// the one at the head if it is urgent, else an ABOR behind it. Clients send NOOP to keep
+// overtake looks, while a transfer is running, for a command that may have its turn now: one at the head that is urgent, or
+// an ABOR, also one behind others. Clients send NOOP to keep
 // the connection alive during a transfer, and ABOR must not wait behind that. Behind
 // another transfer it must: it is that one which it aborts.
 func (c *Conn) overtake() bool {
-	if c.fault.Code == 0 && c.isUrgent(c.head) {
+	if c.fault.Code == 0 && c.head.Verb != "ABOR" && c.urgent != nil && c.urgent.Urgent(c, c.head) {
 		c.haveHead = false
 		c.touch()
-		c.executeUrgent(c.head, false)
+		c.executeUrgent(c.head)
 		return true
 	}
 	if c.overtook >= 0 || transfers(c.head.Verb) {
 		return false
 	}
-	cmd, at, ok := c.findAbort()
-	if ok {
-		c.overtook = at
-		c.touch()
-		c.executeUrgent(cmd, true)
+	cmd, at := c.head, c.headAt
+	if c.fault.Code != 0 || cmd.Verb != "ABOR" {
+		var ok bool
+		if cmd, at, ok = c.findAbort(); !ok {
+			return false
+		}
 	}
-	return ok
+	c.overtook = at
+	c.touch()
+	c.abort(cmd)
+	return true
 }
 
 // findAbort looks for an ABOR among the lines that it has not looked at before, up to the next
@@ -43,30 +47,11 @@ func (c *Conn) findAbort() (cmd Command, at int64, ok bool) {
 	}
 }
 
-func (c *Conn) isUrgent(cmd Command) bool {
-	return cmd.Verb == "ABOR" || c.urgent != nil && c.urgent.Urgent(c, cmd)
-}
-
-// executeUrgent does what the handler decides about a command that comes while a
-// transfer is running. The reply of one that overtook others is kept until it would have had
-// its turn, so that the client, who counts, gets its replies in the order of its commands.
-func (c *Conn) executeUrgent(cmd Command, overtook bool) {
-	d := c.handler.Command(c, cmd)
-	var r Reply
-	switch {
-	case d.kind == decidePass && passable(d.line):
-		c.urge, c.urgeKept = d.line, overtook
-		return
-	case d.kind == decideAnswer:
-		r = d.reply
-	case d.kind == decideClose:
-		c.give(order{rank: 2, why: ReasonClosed, reply: d.reply})
-		return
-	default:
-		r = notImplemented
-	}
-	if !overtook {
-		c.answer(r)
+// abort has the handler abort the transfer that is running. The reply to ABOR is kept until it has its turn, behind that of
+// the transfer: the client, who counts, gets its replies in the order of its commands.
+func (c *Conn) abort(cmd Command) {
+	r, ok := c.urgentReply(cmd)
+	if !ok {
 		return
 	}
 	c.mu.Lock()
@@ -74,50 +59,30 @@ func (c *Conn) executeUrgent(cmd Command, overtook bool) {
 	c.mu.Unlock()
 }
 
-// handUrge gives the library the urgent line, if the first reply of the transfer was
-// written, see transfer. If that was its final one then the transfer is proved to be over
-// first: the library writes that of a failed transfer without the mutex that it shares with ABOR.
-func (c *Conn) handUrge() bool {
-	c.mu.Lock()
-	t := &c.transfer
-	running, started := t.running(), t.started
-	if running && started {
-		t.urged(c.urgeKept)
+// executeUrgent does what the handler decides about a command that comes while a transfer is running.
+func (c *Conn) executeUrgent(cmd Command) {
+	if r, ok := c.urgentReply(cmd); ok {
+		c.answer(r)
 	}
-	c.mu.Unlock()
-	switch {
-	case running && !started:
-		return false
-	case !running && c.proveIdle():
-		return true
-	case !running:
-		c.mu.Lock()
-		t.urged(c.urgeKept)
-		c.mu.Unlock()
-	}
-	c.hand(c.urge)
-	c.urge = ""
-	return true
 }
 
-// proveIdle gives the library a NOOP if the goroutine of a transfer that has its final
-// reply might still be at work, see transfer.
-func (c *Conn) proveIdle() bool {
-	c.mu.Lock()
-	needed := c.transfer.unproved
-	c.transfer.proving = needed
-	c.mu.Unlock()
-	if needed {
-		c.hand("NOOP")
+func (c *Conn) urgentReply(cmd Command) (Reply, bool) {
+	switch d := c.handler.Command(c, cmd); d.kind {
+	case decideAnswer:
+		return d.reply, true
+	case decideClose:
+		c.give(order{rank: 2, why: ReasonClosed, reply: d.reply})
+		return Reply{}, false
+	default:
+		return notImplemented, true
 	}
-	return needed
 }
 
 // sendKept sends the reply to the ABOR that overtook others.
 func (c *Conn) sendKept() {
 	c.mu.Lock()
 	kept := c.transfer.kept
-	c.transfer.kept, c.transfer.keep = nil, false
+	c.transfer.kept = nil
 	c.mu.Unlock()
 	c.overtook = -1
 	if len(kept) > 0 {

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"net"
 	"os"
-	"time"
 )
 
 // Write takes reply lines of the library. It never reports a failure: the library could do no
-// more than log it, and Read tells it of the end. A line is written as a whole, so that lines of the transfer's
-// goroutine and answers never mix.
+// more than log it, and Read tells it of the end. A line is written as a whole.
 func (c *Conn) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		end := bytes.IndexByte(rest, '\n') + 1
@@ -24,49 +22,37 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// replyLine sends a line of the library, or what its handler wants instead. What it means for
-// the transfer is noted after it was written, so that nothing overtakes it.
+// replyLine sends a line of the library, or what its handler wants instead.
 func (c *Conn) replyLine(line []byte) {
 	text := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
+	instead, drop := c.handler.Reply(c, replyCode(text), text)
 	c.mu.Lock()
-	code, final, f := c.transfer.line(text)
 	dead := c.ended
 	c.mu.Unlock()
-	if f == dropLine {
+	if drop || dead {
 		return
 	}
-
-	out := line
-	instead, drop := c.handler.Reply(c, code, text)
-	if instead != nil || f == keepLine || !clean(line) {
+	if instead != nil || !clean(line) {
 		if instead == nil {
 			instead = text
 		}
-		out = append(appendClean(make([]byte, 0, len(instead)+2), instead), '\r', '\n')
+		line = append(appendClean(make([]byte, 0, len(instead)+2), instead), '\r', '\n')
 	}
-	if drop {
-		out = nil
-	}
-	if f == sendLine && !drop && !dead {
-		_ = c.send(out)
-	}
+	_ = c.send(line)
+}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f == keepLine {
-		c.transfer.kept = out
+// replyCode returns the code that a line begins with, 0 if it begins with none.
+func replyCode(text []byte) (code int) {
+	if len(text) < 3 {
+		return 0
 	}
-	further, over := c.transfer.sent(final)
-	if over {
-		c.lastActive = time.Now()
+	for _, b := range text[:3] {
+		if b < '0' || b > '9' {
+			return 0
+		}
+		code = code*10 + int(b-'0')
 	}
-	if !further {
-		return
-	}
-	c.attention = true // Read may be about to wait, and think that nothing has changed
-	if c.watch {
-		c.wakeLocked()
-	}
+	return code
 }
 
 // clean reports whether the line of the library can be sent as it is.

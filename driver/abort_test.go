@@ -163,7 +163,7 @@ func TestCommandsBehindATransfer(t *testing.T) {
 // crypto/tls takes five seconds to say goodbye to a client that does not read: what is aborted is cut below it.
 func TestAbortCutsTheDataConnectionBelowTLS(t *testing.T) {
 	for _, early := range []bool{false, true} {
-		ours, theirs := net.Pipe()
+		ours, theirs := dataPair(t)
 		conn := tls.Server(ours, certificate())
 		client := tls.Client(theirs, &tls.Config{InsecureSkipVerify: true})
 		shaken := make(chan error, 1)
@@ -172,12 +172,12 @@ func TestAbortCutsTheDataConnectionBelowTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		var tr transfer
+		tr := transfer{port: &passivePort{closed: true}}
 		if early {
 			tr.abort(errAborted)
-			tr.carriedBy(conn)
+			tr.carriedBy(ours)
 		} else {
-			tr.carriedBy(conn)
+			tr.carriedBy(ours)
 			tr.abort(errAborted)
 		}
 		if n, err := theirs.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {

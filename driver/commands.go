@@ -228,7 +228,7 @@ func (s *session) statSession() control.Decision {
 	s.mu.Lock()
 	t := s.transfer
 	s.mu.Unlock()
-	if t != nil && !t.isAnswered() {
+	if t != nil {
 		lines = append(lines, " transferring "+t.path())
 	}
 	return control.Answer(control.Reply{Code: 211, Text: "ftplockd", Lines: lines, End: "End of status"})

@@ -2,262 +2,261 @@ package driver
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
-	"strconv"
-	"strings"
+	"os"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// dataConnection is what PASV, EPSV, PORT or EPRT prepared for the next transfer. The session
-// owns it; listener is also closed from outside to end a wait for the client.
-type dataConnection struct {
-	state    dataState
-	listener *dataListener
+// dataPort is what PASV, EPSV, PORT or EPRT prepared for the next transfer.
+type dataPort interface {
+	// open waits for the client's connection, or makes it, in no more than that time.
+	open(within time.Duration) (*dataConn, error)
+	// close stops that, and may come from any goroutine. What was opened lives on.
+	close()
 }
 
-type dataState uint8
+// activePort connects to the client.
+type activePort struct {
+	context context.Context
+	close_  context.CancelFunc
+	from    netip.Addr // what the client knows the server by
+	to      netip.AddrPort
+}
 
-const (
-	dataNone     dataState = iota
-	dataPrepared           // PASV or PORT was answered
-	dataUsed               // a transfer has it
-)
+func (s *Server) activePort(from netip.Addr, to netip.AddrPort) *activePort {
+	ctx, cancel := context.WithCancel(s.context)
+	return &activePort{ctx, cancel, from, to}
+}
 
-func (d *dataConnection) ready() bool { return d.state == dataPrepared }
-func (d *dataConnection) use()        { d.state = dataUsed }
+func (p *activePort) close() { p.close_() }
 
-// stopWaiting ends a wait for the client's data connection.
-func (d dataConnection) stopWaiting() {
-	if d.listener != nil {
-		d.listener.Close()
+func (p *activePort) open(within time.Duration) (*dataConn, error) {
+	dialer := net.Dialer{Timeout: within, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.from, 0))}
+	c, err := dialer.DialContext(p.context, "tcp", p.to.String())
+	if err != nil {
+		return nil, err
 	}
+	return &dataConn{local: c.LocalAddr(), remote: c.RemoteAddr(), fd: -1, polled: c.(*net.TCPConn)}, nil
 }
 
-// close cuts the data connection.
-func (d dataConnection) close() {
-	if d.listener != nil {
-		d.listener.closeAll()
-	}
-}
-
-// dataListener is a passive port. It keeps the connection that it accepted, so that the session can
-// cut it: ftpserverlib v0.32.3 holds a mutex for as long as it waits in Accept, and its own Close waits for that.
-//
-// An active data connection is one, too, which "accepts" by connecting to the client (see activeTo): ftpserverlib has no
-// hook for those that it makes itself.
-type dataListener struct {
-	net.Listener
-	owner *dataPorts
-
-	connect func() (net.Conn, error) // of an active one
-	cancel  func()                   // ends connect
+// passivePort is a port on which a client is to connect. Like a dataConn it is not polled before it has to be.
+type passivePort struct {
+	number uint16
+	client netip.Addr // who may connect
+	server *Server
 
 	mu     sync.Mutex
-	secure bool       // TLS will be put over what is accepted
-	client netip.Addr // who may connect
-	conn   net.Conn
+	fd     int      // -1: closed, or file has it
+	file   *os.File // once the client had to be waited for
 	closed bool
 }
 
-// tcpBelowTLS remembers that it was read to its end. crypto/tls takes the end of the connection for
-// that of the stream, as if the client had sent close_notify, but after a close_notify it does not read on.
-type tcpBelowTLS struct {
-	*net.TCPConn
-	ended bool // for the one goroutine that reads
-}
+// backlog is how many strangers may come before the client without keeping it out.
+const backlog = 16
 
-func (c *tcpBelowTLS) Read(p []byte) (int, error) {
-	n, err := c.TCPConn.Read(p)
-	if errors.Is(err, io.EOF) {
-		c.ended = true
+// passivePort listens on the address that the client's control connection came to.
+func (s *Server) passivePort(local, client netip.Addr) (*passivePort, error) {
+	ports := livePorts{&s.settings, &s.nextPort}
+	var err error
+	for range attempts {
+		number, chosen := ports.next()
+		var p *passivePort
+		if p, err = s.listen(netip.AddrPortFrom(local, number), client); err == nil {
+			return p, nil
+		}
+		if !chosen || !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
 	}
-	return n, err
+	return nil, err
 }
 
-// closeNotify says how a data connection under TLS ended: meant, with a close_notify, or as if
-// anybody on the way had cut it (RFC 8446 section 6.1). Of one in the clear it cannot tell.
-func closeNotify(conn any) (told, meant bool) {
-	secure, ok := conn.(*tls.Conn)
-	if !ok {
-		return false, false
+func (s *Server) listen(on netip.AddrPort, client netip.Addr) (*passivePort, error) {
+	family, at, err := socketAddress(on)
+	if err != nil {
+		return nil, err
 	}
-	below, ok := secure.NetConn().(*tcpBelowTLS)
-	return ok, ok && !below.ended
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	p := &passivePort{number: on.Port(), client: client, server: s, fd: fd}
+	if err := p.bind(at); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	s.listening.Add(1)
+	return p, nil
 }
 
-// Accept waits for the client. Connections from other addresses are closed, and the transfer
-// is none the worse for them.
-func (l *dataListener) Accept() (net.Conn, error) {
-	if l.connect != nil {
-		c, err := l.connect()
+func (p *passivePort) bind(at unix.Sockaddr) error {
+	if p.number != 0 { // a port of the range may have been used a moment ago
+		if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+	}
+	if err := unix.Bind(p.fd, at); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	if err := unix.Listen(p.fd, backlog); err != nil {
+		return os.NewSyscallError("listen", err)
+	}
+	bound, err := unix.Getsockname(p.fd)
+	if err != nil {
+		return os.NewSyscallError("getsockname", err)
+	}
+	p.number = fromSocket(bound).Port()
+	return nil
+}
+
+func socketAddress(a netip.AddrPort) (family int, at unix.Sockaddr, err error) {
+	ip := a.Addr()
+	if ip.Is4() {
+		return unix.AF_INET, &unix.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}, nil
+	}
+	at6 := &unix.SockaddrInet6{Port: int(a.Port()), Addr: ip.As16()}
+	if ip.Zone() != "" {
+		link, err := net.InterfaceByName(ip.Zone())
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
-		return l.admit(c)
+		at6.ZoneId = uint32(link.Index)
 	}
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if c, err := l.admit(c); c != nil || err != nil {
-			return c, err
-		}
-	}
+	return unix.AF_INET6, at6, nil
 }
 
-// admit returns neither a connection nor an error for a stranger.
-func (l *dataListener) admit(c net.Conn) (net.Conn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		c.Close()
+// fromSocket leaves out the zone.
+func fromSocket(at unix.Sockaddr) netip.AddrPort {
+	switch at := at.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(at.Addr).Unmap(), uint16(at.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// open implements dataPort. Connections from other addresses are closed, and the transfer is none the worse for them.
+func (p *passivePort) open(within time.Duration) (*dataConn, error) {
+	c, err := p.openNow()
+	if c != nil || err != nil {
+		return c, err
+	}
+	file, err := p.polled()
+	if err == nil {
+		err = file.SetReadDeadline(time.Now().Add(within))
+	}
+	if err != nil {
+		return nil, err
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	if err := raw.Read(func(fd uintptr) bool {
+		c, failed = p.accept(int(fd))
+		return c != nil || failed != nil
+	}); err != nil {
+		return nil, err
+	}
+	return c, failed
+}
+
+// openNow returns neither a connection nor an error if the client has not come yet.
+func (p *passivePort) openNow() (*dataConn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
 		return nil, net.ErrClosed
-	}
-	if from, err := netip.ParseAddr(address(c.RemoteAddr())); err != nil || from.Unmap() != l.client {
-		c.Close()
+	case p.file != nil:
 		return nil, nil
 	}
-	l.conn = c
-	if tcp, ok := c.(*net.TCPConn); ok && l.secure {
-		return &tcpBelowTLS{TCPConn: tcp}, nil
-	}
-	return c, nil
+	return p.accept(p.fd)
 }
 
-// Close stops listening. What was accepted goes on.
-func (l *dataListener) Close() error {
-	if l.cancel != nil {
-		l.cancel()
-	}
-	l.owner.remove(l)
-	return l.Listener.Close()
-}
-
-// closeAll stops listening and cuts what was accepted.
-func (l *dataListener) closeAll() {
-	l.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	if l.conn != nil {
-		l.conn.Close()
-	}
-}
-
-// dataPorts finds the listener that a session's PASV made: ftpserverlib tells the driver
-// of the listener without saying whose it is, and the client of its port.
-type dataPorts struct {
-	mu     sync.Mutex
-	byPort map[int]*dataListener
-}
-
-func (p *dataPorts) add(l net.Listener) *dataListener {
-	d := &dataListener{Listener: l, owner: p}
+func (p *passivePort) polled() (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.byPort[port(l)] = d
-	return d
+	if p.closed {
+		return nil, net.ErrClosed
+	}
+	if p.file == nil {
+		p.file, p.fd = os.NewFile(uintptr(p.fd), "passive port"), -1
+	}
+	return p.file, nil
 }
 
-func (p *dataPorts) remove(l *dataListener) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.byPort[port(l.Listener)] == l {
-		delete(p.byPort, port(l.Listener))
+// accept takes the client's connection, if it has come.
+func (p *passivePort) accept(fd int) (*dataConn, error) {
+	for {
+		accepted, from, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+		case unix.EAGAIN:
+			return nil, nil
+		case unix.EINTR, unix.ECONNABORTED:
+			continue
+		default:
+			return nil, os.NewSyscallError("accept", err)
+		}
+		remote := fromSocket(from)
+		if remote.Addr() != p.client {
+			unix.Close(accepted)
+			continue
+		}
+		return &dataConn{
+			local: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.Addr{}, p.number)), remote: net.TCPAddrFromAddrPort(remote), fd: accepted,
+		}, nil
 	}
 }
 
-func (p *dataPorts) find(n int) *dataListener {
+// close implements dataPort.
+func (p *passivePort) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.byPort[n]
-}
-
-func port(l net.Listener) int {
-	if a, ok := l.Addr().(*net.TCPAddr); ok {
-		return a.Port
+	if p.closed {
+		return
 	}
-	return 0
+	p.closed = true
+	p.server.listening.Add(-1)
+	if p.file != nil {
+		p.file.Close() // there is nothing to be done about what it says
+		return
+	}
+	unix.Close(p.fd)
 }
 
-// prepared notes that a data connection was settled.
-func (s *session) prepared(l *dataListener) {
+// prepare keeps a port for the next transfer, instead of one that no transfer has used.
+func (s *session) prepare(p dataPort) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.data = dataConnection{state: dataPrepared, listener: l}
+	old, over := s.data, s.over
+	s.data = p
+	if over { // nobody else closes it any more
+		s.data = nil
+	}
+	s.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	if over {
+		p.close()
+	}
 }
 
-// unprepare forgets a data connection that no transfer has used, and stops listening for it.
+// unprepare forgets a port that no transfer has used.
 func (s *session) unprepare() {
 	s.mu.Lock()
-	data := s.data
-	if data.ready() {
-		s.data = dataConnection{}
-	}
+	old := s.data
+	s.data = nil
 	s.mu.Unlock()
-	if data.ready() {
-		data.stopWaiting()
+	if old != nil {
+		old.close()
 	}
-}
-
-// stopListening closes the port of a transfer that is over: the library keeps it after a refusal.
-func (s *session) stopListening() {
-	s.mu.Lock()
-	data := s.data
-	s.mu.Unlock()
-	data.stopWaiting()
-}
-
-// claim takes the listener whose port the library tells the client.
-func (s *session) claim(code int, line []byte) {
-	l := s.server.ports.find(toldPort(code, string(line)))
-	if l != nil {
-		client, _ := netip.ParseAddr(address(s.conn.RemoteAddr()))
-		l.mu.Lock()
-		l.secure, l.client = s.private, client.Unmap()
-		l.mu.Unlock()
-	}
-	s.prepared(l)
-}
-
-// claimActive takes the listener that the library made when it was asked for a passive port, and has it connect to the client
-// instead. Nobody else is told of the port, and who finds it is never accepted.
-func (s *session) claimActive(line []byte, to netip.AddrPort) {
-	l := s.server.ports.find(toldPort(229, string(line)))
-	if l != nil {
-		ctx, cancel := context.WithCancel(s.server.context)
-		from, _ := netip.ParseAddr(address(s.conn.LocalAddr()))
-		dialer := net.Dialer{
-			Timeout:   s.server.delays.dataConnection,
-			LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Unmap(), 0)), // what the client knows the server by
-		}
-		l.connect = func() (net.Conn, error) { return dialer.DialContext(ctx, "tcp", to.String()) }
-		l.cancel = cancel
-		l.mu.Lock()
-		l.secure, l.client = s.private, to.Addr()
-		l.mu.Unlock()
-	}
-	s.prepared(l)
-}
-
-// toldPort reads the port from a reply to PASV (RFC 959) or EPSV (RFC 2428); 0 if there is none.
-func toldPort(code int, line string) int {
-	_, inside, _ := strings.Cut(line, "(")
-	inside, _, _ = strings.Cut(inside, ")")
-	if code == 229 {
-		n, _ := strconv.Atoi(strings.Trim(inside, "|"))
-		return n
-	}
-	parts := strings.Split(inside, ",")
-	if len(parts) != 6 {
-		return 0
-	}
-	high, _ := strconv.Atoi(parts[4])
-	low, _ := strconv.Atoi(parts[5])
-	return high<<8 | low
 }

@@ -81,7 +81,8 @@ type Server struct {
 	lookout     lookout
 	maxLooks    int // how many names a pattern in a listing may look at
 	settings    atomic.Pointer[Settings]
-	ports       dataPorts
+	dataTLS     *tls.Config  // tls, for data connections
+	listening   atomic.Int32 // passive ports that are open
 	nextPort    atomic.Uint32
 	removals    atomic.Uint64 // how many changes clients have made that can take a directory away; counted before they are over
 	commands    map[string]command
@@ -110,8 +111,7 @@ type delays struct {
 	hangUp time.Duration
 	// wrongPassword is how long the answer to a wrong password takes, more each time.
 	wrongPassword time.Duration
-	// dataConnection is how long a data connection is waited for. The library takes whole
-	// seconds, and holds a mutex meanwhile.
+	// dataConnection is how long a data connection is waited for.
 	dataConnection time.Duration
 }
 
@@ -119,8 +119,6 @@ var usualDelays = delays{hangUp: 2 * time.Millisecond, wrongPassword: 300 * time
 
 var (
 	_ ftpserver.MainDriver                          = (*Server)(nil)
-	_ ftpserver.MainDriverExtensionPassiveWrapper   = (*Server)(nil)
-	_ ftpserver.ClientDriverExtentionFileTransfer   = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionRemoveDir      = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionAvailableSpace = (*client)(nil)
 )
@@ -144,7 +142,7 @@ func New(o Options) (*Server, error) {
 	close(empty)
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, notes: n, directories: o.Directories, tls: o.TLS, log: o.Log,
-		ports: dataPorts{byPort: make(map[int]*dataListener)}, commands: allCommands(),
+		dataTLS: withoutTickets(o.TLS), commands: allCommands(),
 		delays: usualDelays, running: runningTasks, maxLooks: usualLooks, context: ctx, cancel: cancel,
 		sessions: make(map[*session]struct{}), empty: empty,
 		publications: o.Publications, stages: newStages(),
@@ -177,15 +175,8 @@ type library struct {
 // library, by control and by session.
 func (l *library) GetSettings() (*ftpserver.Settings, error) {
 	return &ftpserver.Settings{
-		Listener:          l.listener,
-		IdleTimeout:       -1, // control counts idle time
-		ConnectionTimeout: int(l.delays.dataConnection / time.Second),
-		// Port 20 needs a privilege, and RFC 1579 did away with it.
-		ActiveTransferPortNon20:  true,
-		DisableASCIIConversion:   true, // files converts: the library's converter hides resets and is slow
-		PublicIPResolver:         l.publicIP,
-		PassiveTransferPortRange: livePorts{&l.settings, &l.nextPort},
-		DefaultTransferType:      ftpserver.TransferTypeBinary,
+		Listener:    l.listener,
+		IdleTimeout: -1, // control counts idle time
 	}, nil
 }
 
@@ -200,37 +191,31 @@ func (s *Server) ClientConnected(ftpserver.ClientContext) (string, error) {
 // ClientDisconnected implements ftpserver.MainDriver. Control told the session before.
 func (s *Server) ClientDisconnected(ftpserver.ClientContext) {}
 
-// GetTLSConfig implements ftpserver.MainDriver; the library uses it for data connections alone. There are no session
+// GetTLSConfig implements ftpserver.MainDriver. The library asks for none: control does the handshakes.
+func (s *Server) GetTLSConfig() (*tls.Config, error) { return nil, errNoTLS }
+
+// withoutTickets is the configuration for data connections. There are no session
 // tickets on these: an uploader (Net::FTP) that only writes would leave them unread, and closing a socket with
 // something unread resets the connection, so that the end of its upload is lost.
-func (s *Server) GetTLSConfig() (*tls.Config, error) {
-	if s.tls == nil {
-		return nil, errNoTLS
+func withoutTickets(config *tls.Config) *tls.Config {
+	if config == nil {
+		return nil
 	}
-	config := s.tls.Clone()
+	config = config.Clone()
 	config.SessionTicketsDisabled = true
-	return config, nil
+	return config
 }
 
-// WrapPassiveListener implements ftpserver.MainDriverExtensionPassiveWrapper.
-func (s *Server) WrapPassiveListener(l net.Listener) (net.Listener, error) {
-	return s.ports.add(l), nil
-}
-
-// publicIP is the address that a reply to PASV names.
-func (s *Server) publicIP(cc ftpserver.ClientContext) (string, error) {
-	local, err := netip.ParseAddr(address(cc.LocalAddr()))
-	if err != nil {
-		return "", err
-	}
+// publicAddress is the one that a reply to PASV names to a client that came to the local one.
+func (s *Server) publicAddress(local netip.Addr) netip.Addr {
 	find := s.settings.Load().PublicAddress
-	if find == nil || local.Unmap().IsLoopback() {
-		return local.Unmap().String(), nil
+	if find == nil || local.IsLoopback() {
+		return local
 	}
-	if public := find(s.context); public.IsValid() {
-		return public.Unmap().String(), nil
+	if public := find(s.context).Unmap(); public.Is4() {
+		return public
 	}
-	return local.Unmap().String(), nil
+	return local
 }
 
 // NewSession is control.Options.NewHandler.

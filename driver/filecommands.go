@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	ftpserver "github.com/fclairamb/ftpserverlib"
-
 	"github.com/ftplockd/ftplockd/control"
 	"github.com/ftplockd/ftplockd/files"
 )
@@ -134,6 +132,12 @@ func (s *session) avbl(cmd control.Command) control.Decision {
 	return reply(213, strconv.FormatInt(available, 10))
 }
 
+// smallFile is how many bytes are sent at once by those who execute the command: with more they would be away from the control
+// connection for too long.
+const smallFile = 256 << 10
+
+func opening(view string) string { return "opening data connection for " + view }
+
 // retr is RETR.
 func (s *session) retr(cmd control.Command) control.Decision {
 	view, err := s.abs(cmd.Param)
@@ -142,13 +146,13 @@ func (s *session) retr(cmd control.Command) control.Decision {
 	}
 	o := files.DownloadOptions{Offset: s.rest, ASCII: s.ascii, Pace: s.pace()}
 	client := s.client
-	return s.begin(&transfer{view: view, opening: "opening data connection for " + view, done: "transfer complete", open: func(t *transfer) (ftpserver.FileTransfer, error) {
+	return s.begin(&transfer{view: view, opening: opening(view), atMost: smallFile, open: func(t *transfer) (cargo, error) {
 		from, err := client.content(view, o)
 		if err != nil {
 			return nil, err
 		}
-		return &download{source: from, t: t, pace: o.Pace}, nil
-	}}, false)
+		return &download{source: from, t: t, pace: o.Pace, done: "transfer complete"}, nil
+	}})
 }
 
 func (s *session) stor(cmd control.Command) control.Decision {
@@ -174,7 +178,7 @@ func (s *session) upload(param string, o files.UploadOptions) control.Decision {
 		announced = s.allocated
 	}
 	client := s.client
-	return s.begin(&transfer{view: view, opening: "opening data connection for " + view, open: func(t *transfer) (ftpserver.FileTransfer, error) {
+	return s.begin(&transfer{view: view, opening: opening(view), open: func(t *transfer) (cargo, error) {
 		o := client.resuming(view, o)
 		r, name, err := client.receive(view, o)
 		if err != nil {
@@ -184,5 +188,5 @@ func (s *session) upload(param string, o files.UploadOptions) control.Decision {
 			t.found(name, "FILE: "+name) // RFC 1123 section 4.1.2.9
 		}
 		return &upload{receiver: r, t: t, announced: announced, pace: o.Pace, owner: o.Owner}, nil
-	}}, true)
+	}})
 }

@@ -198,9 +198,7 @@ func (s *server) stop(store *journal.Store) {
 
 // listeners is how many passive ports are open.
 func (s *server) listeners() int {
-	s.driver.ports.mu.Lock()
-	defer s.driver.ports.mu.Unlock()
-	return len(s.driver.ports.byPort)
+	return int(s.driver.listening.Load())
 }
 
 // pass lets time go by, and ends the locks whose time is over.
@@ -521,6 +519,45 @@ func (c *conn) port() string {
 	r := c.ask("PASV")
 	c.check("PASV", r, "227 *(127,0,0,1,#,#)*")
 	return fmt.Sprintf("127.0.0.1:%d", toldPort(227, r))
+}
+
+// toldPort reads the port from a reply to PASV (RFC 959) or EPSV (RFC 2428); 0 if there is none.
+func toldPort(code int, line string) int {
+	_, inside, _ := strings.Cut(line, "(")
+	inside, _, _ = strings.Cut(inside, ")")
+	if code == 229 {
+		n, _ := strconv.Atoi(strings.Trim(inside, "|"))
+		return n
+	}
+	parts := strings.Split(inside, ",")
+	if len(parts) != 6 {
+		return 0
+	}
+	high, _ := strconv.Atoi(parts[4])
+	low, _ := strconv.Atoi(parts[5])
+	return high<<8 | low
+}
+
+// dataPair returns both ends of a data connection.
+func dataPair(t *testing.T) (ours *dataConn, theirs *net.TCPConn) {
+	t.Helper()
+	server := Server{}
+	server.SetSettings(Settings{})
+	here := netip.MustParseAddr("127.0.0.1")
+	port, err := server.passivePort(here, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.close()
+	nc, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port.number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours, err = port.open(patience); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close(); ours.Close() })
+	return ours, nc.(*net.TCPConn)
 }
 
 // data opens a passive data connection, without TLS.

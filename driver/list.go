@@ -2,12 +2,11 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
 	"strings"
-
-	ftpserver "github.com/fclairamb/ftpserverlib"
 
 	"github.com/ftplockd/ftplockd/control"
 	"github.com/ftplockd/ftplockd/files"
@@ -29,22 +28,21 @@ func (s *session) list(cmd control.Command) control.Decision { return s.send(cmd
 func (s *session) nlst(cmd control.Command) control.Decision { return s.send(cmd.Param, formatNames) }
 func (s *session) mlsd(cmd control.Command) control.Decision { return s.send(cmd.Param, formatFacts) }
 
-// send sends a listing over the data connection. The library's own listings know no globs, write
-// one line per system call, and their facts cannot be chosen; to it this is a download.
+// send sends a listing over the data connection.
 func (s *session) send(param string, format listFormat) control.Decision {
 	pace := s.pace()
 	return s.begin(&transfer{
-		view: param, done: "listing sent",
-		open: func(t *transfer) (ftpserver.FileTransfer, error) {
+		view: cmp.Or(param, s.cwd),
+		open: func(t *transfer) (cargo, error) {
 			content, view, err := s.listing(param, format)
 			t.found(view, "here comes the listing")
 			if err != nil {
 				return nil, err
 			}
 			from, err := newText(content, files.DownloadOptions{Pace: pace})
-			return &download{source: from, t: t, pace: pace}, err
+			return &download{source: from, t: t, pace: pace, done: "listing sent"}, err
 		},
-	}, false)
+	})
 }
 
 // listing makes what LIST, NLST, MLSD or STAT show of a path or, but for MLSD, a glob.

@@ -169,5 +169,5 @@ func (s *session) protCommand(cmd control.Command) control.Decision {
 	}
 	s.private = level == "P"
 	s.unprepare() // what PASV prepared is of the other kind
-	return control.Pass("PROT " + level)
+	return reply(200, "data connections are "+map[string]string{"P": "encrypted", "C": "in the clear"}[level])
 }

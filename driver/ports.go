@@ -1,6 +1,9 @@
 package driver
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -13,27 +16,22 @@ import (
 // just used is used again as late as can be. It is for many sessions at once.
 type livePorts struct {
 	settings *atomic.Pointer[Settings]
-	next     *atomic.Uint32
+	at       *atomic.Uint32
 }
 
-// attempts is how many ports are tried for one PASV. ftpserverlib v0.32.3 draws all of them
-// beforehand (transfer_pasv.go, getPassivePortCandidates), so a thousand would cost a thousand each time. A prime, or
-// the first ports drawn would be the same few of a range of a thousand again and again.
+// attempts is how many ports are tried for one PASV: of a large range that is in use nearly all, a client need not be told which
+// one is free. A prime, or the first ports tried would be the same few of a range of a thousand again and again.
 const attempts = 61
 
-// FetchNext implements ftpserver.PasvPortGetter. Port 0 is the kernel's choice.
-func (p livePorts) FetchNext() (exposed, listened int, ok bool) {
+// next returns a port to try, and whether another one would be worth it; port 0 is the kernel's choice.
+func (p livePorts) next() (port uint16, chosen bool) {
 	s := p.settings.Load()
 	if s.FirstPort == 0 {
-		return 0, 0, true
+		return 0, false
 	}
 	count := uint32(s.LastPort-s.FirstPort) + 1
-	port := int(uint32(s.FirstPort) + p.next.Add(1)%count)
-	return port, port, true
+	return uint16(uint32(s.FirstPort) + p.at.Add(1)%count), true
 }
-
-// NumberAttempts implements ftpserver.PasvPortGetter.
-func (p livePorts) NumberAttempts() int { return attempts }
 
 func (s *session) pasv(control.Command) control.Decision {
 	local, err := netip.ParseAddr(address(s.conn.LocalAddr()))
@@ -41,10 +39,32 @@ func (s *session) pasv(control.Command) control.Decision {
 	case s.epsvAll:
 		return reply(501, "after EPSV ALL there is EPSV only")
 	case err != nil || !local.Unmap().Is4():
-		// ftpserverlib v0.32.3 answers 421 and leaks a listener.
 		return reply(425, "PASV knows IPv4 only: use EPSV")
 	}
-	return control.Pass("PASV")
+	return s.passive(func(port uint16) control.Decision {
+		ip := s.server.publicAddress(local.Unmap()).As4()
+		return reply(227, fmt.Sprintf("Entering Passive Mode (%d,%d,%d,%d,%d,%d)", ip[0], ip[1], ip[2], ip[3], port>>8, port&0xff))
+	})
+}
+
+// passive opens a port and has the client told of it.
+func (s *session) passive(tell func(port uint16) control.Decision) control.Decision {
+	s.unprepare()
+	local, lerr := hostOf(s.conn.LocalAddr())
+	client, cerr := hostOf(s.conn.RemoteAddr())
+	p, err := s.server.passivePort(local, client.WithZone(""))
+	if err := errors.Join(lerr, cerr, err); err != nil {
+		s.log.Error("no port for a data connection", "err", err)
+		return reply(425, "no port is free for a data connection")
+	}
+	s.prepare(p)
+	return tell(p.number)
+}
+
+// hostOf is an address without its port.
+func hostOf(a net.Addr) (netip.Addr, error) {
+	ap, err := netip.ParseAddrPort(a.String())
+	return ap.Addr().Unmap(), err
 }
 
 // epsv is EPSV (RFC 2428 section 3).
@@ -58,7 +78,9 @@ func (s *session) epsv(cmd control.Command) control.Decision {
 		s.epsvAll = true
 		return reply(200, "EPSV only, from now on")
 	case "", family:
-		return control.Pass("EPSV")
+		return s.passive(func(port uint16) control.Decision {
+			return reply(229, fmt.Sprintf("Entering Extended Passive Mode (|||%d|)", port))
+		})
 	case "1", "2":
 		return reply(522, "use the family of the control connection ("+family+")")
 	}
@@ -106,22 +128,20 @@ func (s *session) eprt(cmd control.Command) control.Decision {
 	return s.activeTo(netip.AddrPortFrom(addr, uint16(port)))
 }
 
-// activeTo prepares an active data connection, to the client's own machine only. ftpserverlib v0.32.3 lets nobody near those
-// that it makes (transfer_active.go): it is asked for a passive port, and what it accepts there is ours, see claimActive. So
-// deadlines, cuts and the end of TLS are the same for both.
+// activeTo prepares an active data connection, to the client's own machine only.
 func (s *session) activeTo(to netip.AddrPort) control.Decision {
-	remote, err := netip.ParseAddr(address(s.conn.RemoteAddr()))
+	remote, err := hostOf(s.conn.RemoteAddr())
+	local, lerr := hostOf(s.conn.LocalAddr())
 	switch {
 	case s.epsvAll:
 		return reply(501, "after EPSV ALL there is EPSV only")
 	case !s.server.settings.Load().Active:
 		return reply(502, "active data connections are off: use PASV or EPSV")
-	case err != nil || remote.Unmap() != to.Addr().Unmap():
+	case err != nil || lerr != nil || remote.WithZone("") != to.Addr().Unmap():
 		return reply(501, "data connections go to the address that the control connection comes from")
 	case to.Port() < lowestPort:
 		return reply(501, "ports below 1024 are not for data connections")
 	}
-	s.unprepare()
-	s.target = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
-	return control.Pass("EPSV")
+	s.prepare(s.server.activePort(local, netip.AddrPortFrom(remote, to.Port())))
+	return reply(200, "the data connection will go to port "+strconv.Itoa(int(to.Port())))
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"path"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +19,7 @@ import (
 
 // session is one control connection: what it has said so far, and who it logged in as. It decides
 // what becomes of each command (control.Handler). Nearly everything is answered here, with full
-// command of code and text; ftpserverlib is handed what opens data connections, what ends them, and QUIT.
+// command of code and text; ftpserverlib is handed a PASS that was right, and QUIT.
 //
 // The fields above mu belong to the goroutine that reads commands.
 type session struct {
@@ -38,19 +36,17 @@ type session struct {
 	allocated  int64 // of ALLO, for the next upload; 0: not said
 	renameFrom string
 	facts      factSet
-	digest     digest         // of HASH
-	epsvAll    bool           // RFC 2428 section 4
-	pbsz       bool           // RFC 4217 section 8
-	private    bool           // PROT P
-	target     netip.AddrPort // of PORT and EPRT, until the library's reply
+	digest     digest // of HASH
+	epsvAll    bool   // RFC 2428 section 4
+	pbsz       bool   // RFC 4217 section 8
+	private    bool   // PROT P
 
 	mu       sync.Mutex
 	client   *client   // nil until login
-	transfer *transfer // the one that the library has, or had last
-	data     dataConnection
-	working  int  // transfers whose handle is open
-	over     bool // the control connection has ended
-	left     bool // the lock session is closed, or there was none
+	transfer *transfer // the one that is under way; nil: none is
+	data     dataPort  // what PASV or PORT prepared; nil: nothing
+	over     bool      // the control connection has ended
+	left     bool      // the lock session is closed, or there was none
 }
 
 // context is for work that a command does; it ends when the server stops.
@@ -165,30 +161,9 @@ func (s *session) Urgent(_ *control.Conn, cmd control.Command) bool {
 	return cmd.Verb == "STAT" && strings.TrimSpace(cmd.Param) == ""
 }
 
-// Reply implements control.Handler. What the library says of a transfer is replaced by what
-// the driver knows of it: the library knows one code for all failures and shows paths of the server.
+// Reply implements control.Handler: the words for what the library says.
 func (s *session) Reply(_ *control.Conn, code int, line []byte) ([]byte, bool) {
-	s.mu.Lock()
-	t := s.transfer
-	s.mu.Unlock()
 	switch {
-	case t != nil && !t.isAnswered():
-		text, final := t.rewrite(code, line)
-		if final {
-			s.stopListening()
-		}
-		return text, false
-	case code == 229 && s.target.IsValid():
-		to := s.target
-		s.target = netip.AddrPort{}
-		s.claimActive(line, to)
-		return []byte("200 the data connection will go to port " + strconv.Itoa(int(to.Port()))), false
-	case code == 421: // RFC 959: 421 would close the control connection
-		s.target = netip.AddrPort{}
-		s.log.Error("no port for a data connection", "line", string(line))
-		return []byte("425 no port is free for a data connection"), false
-	case code == 227 || code == 229:
-		s.claim(code, line)
 	case code == 230:
 		return []byte("230 " + s.welcome()), false
 	case code == 221:
@@ -207,7 +182,6 @@ func (s *session) Ended(_ *control.Conn, why control.Reason) {
 	s.mu.Lock()
 	s.over = true
 	t := s.transfer
-	data := s.data
 	s.mu.Unlock()
 	if t != nil {
 		cause := errHungUp
@@ -216,7 +190,7 @@ func (s *session) Ended(_ *control.Conn, why control.Reason) {
 		}
 		t.abort(cause)
 	}
-	data.close()
+	s.unprepare()
 	s.leave()
 }
 
@@ -224,7 +198,7 @@ func (s *session) Ended(_ *control.Conn, why control.Reason) {
 // that the next holder of a lock never meets the last one's bytes.
 func (s *session) leave() {
 	s.mu.Lock()
-	now := s.over && s.working == 0 && !s.left
+	now := s.over && s.transfer == nil && !s.left
 	s.left = s.left || now
 	client := s.client
 	s.mu.Unlock()

@@ -1,18 +1,18 @@
 package driver
 
 import (
-	"bytes"
+	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
+	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	ftpserver "github.com/fclairamb/ftpserverlib"
 
 	"github.com/ftplockd/ftplockd/control"
 	"github.com/ftplockd/ftplockd/files"
@@ -23,116 +23,222 @@ var (
 	errAborted  = &refusal{code: 426, text: "aborted by ABOR"}
 	errHungUp   = &refusal{code: 426, text: "the client hung up before the transfer was confirmed"}
 	errStopping = &refusal{code: 426, text: "the server ended the session"}
+	errNoData   = &refusal{code: 425, text: "cannot open the data connection"}
+	errBroke    = errors.New("the data connection broke")
 )
 
-// transfer is one use of a data connection: what the library is to send or to receive, and
-// how it ended. The library is told nothing but "STOR" or "RETR"; open knows the rest.
+// transfer is one use of a data connection: what is sent or received, and how it ended. It runs on a goroutine of
+// its own, but for what atOnce does before.
+//
+// The fields above mu belong to the goroutine that runs it.
 type transfer struct {
 	session *session
-	open    func(*transfer) (ftpserver.FileTransfer, error) // called by the library's goroutine
+	open    func(*transfer) (cargo, error)
+	port    dataPort
+	secure  bool  // PROT P
+	atMost  int64 // as many bytes it may send before it has a goroutine of its own
+	cargo   cargo
+	stream  net.Conn // conn, or TLS over it
 
-	mu       sync.Mutex
-	view     string         // the path that the client named
-	opening  string         // the text of the 150
-	done     string         // the text of the 226; "" is made from the count
-	conn     net.Conn       // the data connection once it stands, below TLS
-	cause    error          // what aborted it
-	sealed   bool           // it cannot be aborted any more: publishing has begun, or all is over
-	failure  *control.Reply // what the final reply is to say instead of the library's
-	answered chan struct{}  // closed when the final reply is on its way
-	isOver   bool
+	mu      sync.Mutex
+	view    string    // the path that the client named
+	opening string    // the text of the 150
+	conn    *dataConn // once it stands
+	cause   error     // what aborted it
+	sealed  bool      // it cannot be aborted any more: publishing has begun
 }
 
-// begin hands a transfer to the library.
-func (s *session) begin(t *transfer, store bool) control.Decision {
+// cargo is what a transfer moves. Each but for a small download is asked to carry once.
+type cargo interface {
+	// carry moves all bytes over the data connection. After errWouldWait it can be asked again.
+	carry(conn net.Conn) error
+	// end closes what was opened, once: an upload is published if err, of the connection or of carry, is nil, and its client still
+	// there. It returns the text of the 226, or why it did not end well.
+	end(err error) (done string, failed error)
+}
+
+// begin runs a transfer.
+func (s *session) begin(t *transfer) control.Decision {
 	// REST and ALLO are for the command right behind them, whatever becomes of that (RFC 3659 section 5.4).
 	s.rest, s.restSet, s.allocated = 0, false, 0
-	if d, refused := s.dataRefused(); refused {
+	t.session, t.secure = s, s.private
+	if d, refused := s.take(t); refused {
 		return d
 	}
-	t.session = s
-	t.answered = make(chan struct{})
-	s.mu.Lock()
-	s.transfer = t
-	s.mu.Unlock()
-	if store {
-		return control.Pass("STOR data")
+	if r, over := t.atOnce(); over {
+		return control.Answer(r)
 	}
-	return control.Pass("RETR data")
+	return control.Run(t.run)
 }
 
-// dataRefused says why no data connection can be used now.
-func (s *session) dataRefused() (control.Decision, bool) {
+// take gives the transfer what PASV or PORT prepared, or says why there is none.
+func (s *session) take(t *transfer) (control.Decision, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !s.data.ready():
+	case s.data == nil:
 		return reply(425, "use PASV, EPSV, PORT or EPRT first"), true
 	case s.server.settings.Load().TLSRequired && !s.private:
 		return reply(522, "data connections must be encrypted: PBSZ 0 and PROT P first"), true // RFC 4217 section 9
+	case s.over:
+		t.cause = errHungUp
 	}
-	s.data.use()
+	t.port, s.data = s.data, nil
+	s.transfer = t
 	return control.Decision{}, false
 }
 
-// GetHandle implements ftpserver.ClientDriverExtentionFileTransfer. The name is none: what is to be
-// transferred was settled when the command came.
-func (c *client) GetHandle(string, int, int64) (ftpserver.FileTransfer, error) {
-	s := c.session
-	s.mu.Lock()
-	t := s.transfer
-	if s.over || t == nil {
-		s.mu.Unlock()
-		return nil, errHungUp
+// atOnce sends a small file whose client has connected already, as most do before they say RETR. It waits for nothing that
+// the client has to do: what needs that goes on in run.
+func (t *transfer) atOnce() (r control.Reply, over bool) {
+	port, passive := t.port.(*passivePort)
+	if t.atMost == 0 || t.secure || !passive {
+		return r, false
 	}
-	s.working++
-	s.mu.Unlock()
-	h, err := t.open(t)
-	if err != nil {
-		t.fail(err)
-		s.worked()
-		return nil, err
+	defer t.recovered(&r, &over)
+	if err := t.load(); err != nil {
+		return t.over("", err), true
 	}
-	return h, nil
+	if small, ok := t.cargo.(interface{ left() (int64, bool) }); !ok {
+		return r, false
+	} else if n, ok := small.left(); !ok || n > t.atMost {
+		return r, false
+	}
+	conn, err := port.openNow()
+	if conn == nil || err != nil {
+		return r, false
+	}
+	conn.hasty = true
+	t.connected(conn)
+	if err = t.cargo.carry(t.stream); errors.Is(err, errWouldWait) {
+		conn.hasty = false
+		return r, false
+	}
+	return t.close(err), true
 }
 
-// worked notes that a transfer's handle is closed.
-func (s *session) worked() {
+// run does what is left of a transfer, and returns the final reply.
+func (t *transfer) run() (r control.Reply) {
+	defer t.recovered(&r, nil)
+	if t.cargo == nil {
+		if err := t.load(); err != nil {
+			return t.over("", err)
+		}
+	}
+	if t.stream == nil {
+		conn, err := t.port.open(t.session.server.delays.dataConnection)
+		if err != nil {
+			t.session.log.Debug("no data connection", "path", t.path(), "err", err)
+			return t.close(errNoData)
+		}
+		t.connected(conn)
+	}
+	return t.close(t.cargo.carry(t.stream))
+}
+
+func (t *transfer) load() (err error) {
+	if err := t.aborted(); err != nil {
+		return err
+	}
+	t.cargo, err = t.open(t)
+	return err
+}
+
+// connected tells the client that the data connection stands.
+func (t *transfer) connected(conn *dataConn) {
+	t.stream = conn
+	if t.secure {
+		t.stream = tls.Server(conn, t.session.server.dataTLS)
+	}
+	t.port.close()
+	t.session.conn.Say(control.Reply{Code: 150, Text: t.carriedBy(conn)})
+}
+
+// carriedBy notes the data connection, so that abort can cut it, and returns the text of the 150.
+func (t *transfer) carriedBy(conn *dataConn) (opening string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conn = conn
+	if t.cause != nil {
+		t.cutLocked()
+	}
+	return t.opening
+}
+
+// close ends the data connection and what it was for.
+func (t *transfer) close(err error) control.Reply {
+	switch {
+	case t.stream == nil:
+	case err != nil: // below TLS, which would wait five seconds to say goodbye to a client that does not read
+		t.cut()
+	default:
+		t.stream.Close() // all has gone over it
+	}
+	done, err := t.cargo.end(err)
+	return t.over(done, err)
+}
+
+// over takes the transfer from the session and says how it ended. Nothing of it is under way any more.
+func (t *transfer) over(done string, err error) control.Reply {
+	t.port.close()
+	r := control.Reply{Code: 226, Text: done}
+	if err != nil {
+		r = t.reply(err)
+	}
+	s := t.session
 	s.mu.Lock()
-	s.working--
+	s.transfer = nil
 	s.mu.Unlock()
 	s.leave()
+	return r
 }
 
-// abort ends the transfer before it is published, and cuts its data connection. It reports false if
+func (t *transfer) reply(err error) control.Reply {
+	view := t.path()
+	switch cause := t.aborted(); {
+	case cause != nil:
+		return replyFor(view, cause)
+	case errors.Is(err, errNoData):
+		return replyFor("", errNoData)
+	case isBroken(err):
+		t.session.log.Debug("data connection failed", "path", view, "err", err)
+		return control.Reply{Code: 426, Text: view + ": " + errBroke.Error()}
+	}
+	return t.session.replyFor(view, err)
+}
+
+// recovered ends a transfer in which a bug was found, so that it ends nobody else's session.
+func (t *transfer) recovered(r *control.Reply, over *bool) {
+	found := recover()
+	if found == nil {
+		return
+	}
+	t.session.log.Error("a transfer failed in an unforeseen way", "path", t.path(), "panic", found, "stack", string(debug.Stack()))
+	t.cut()
+	*r = t.over("", errPanic)
+	if over != nil {
+		*over = true
+	}
+}
+
+var errPanic = &refusal{code: 451, text: "internal error"}
+
+// abort ends the transfer before it is published, and cuts its data connection. It does nothing if
 // it is too late for that.
-func (t *transfer) abort(cause error) bool {
+func (t *transfer) abort(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sealed {
-		return false
+		return
 	}
 	if t.cause == nil {
 		t.cause = cause
 	}
+	t.port.close()
 	t.cutLocked()
-	return true
 }
 
-// carriedBy notes the data connection, so that abort can cut it.
-func (t *transfer) carriedBy(conn any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	t.conn, _ = conn.(net.Conn)
-	if t.cause != nil {
-		t.cutLocked()
-	}
-}
-
-// cut closes the data connection below TLS, which would wait five seconds to say goodbye to a client that does not read.
+// cut closes the data connection below TLS.
 func (t *transfer) cut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,31 +282,12 @@ func (t *transfer) found(view, opening string) {
 	t.view, t.opening = view, opening
 }
 
-// fail settles what the client is told. The first failure stays.
-func (t *transfer) fail(err error) {
-	r := t.session.transferReply(t.path(), err)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.failure == nil {
-		t.failure = &r
-	}
-}
-
-// transferReply is replyFor for what went wrong with a transfer: what neither the disk nor the driver
-// said was said by the data connection.
-func (s *session) transferReply(view string, err error) control.Reply {
-	if !foreseen(err) && !fromDisk(err) {
-		s.log.Debug("data connection failed", "path", view, "err", err)
-		return control.Reply{Code: 426, Text: view + ": " + errBroke.Error()}
-	}
-	return s.replyFor(view, err)
-}
-
-var errBroke = errors.New("the data connection broke")
+// isBroken reports whether the data connection said so: neither the disk nor the driver did.
+func isBroken(err error) bool { return !foreseen(err) && !fromDisk(err) }
 
 // why is the reason of a transfer that did not end well, as the client is told it.
 func why(err error) string {
-	if !foreseen(err) && !fromDisk(err) {
+	if isBroken(err) {
 		return errBroke.Error()
 	}
 	_, text := describe(err)
@@ -217,47 +304,22 @@ func fromDisk(err error) bool {
 	return errors.As(err, &disk) && errors.As(err, &errno) && !errors.As(err, &op)
 }
 
-func (t *transfer) finished(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.done = text
-}
-
-func (t *transfer) isAnswered() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.isOver
-}
-
-// rewrite puts the reply to a transfer into words, and says whether it is the final one.
-func (t *transfer) rewrite(code int, line []byte) (text []byte, final bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if code < 200 {
-		return fmt.Appendf(nil, "150 %s", clean(t.opening)), false
+// handshake does that of TLS, if the data connection is one, in no more than timeout. The first read or write would do it
+// too, but a download has no deadline for reads, and a client that says nothing would hold it up for ever.
+func handshake(ctx context.Context, conn net.Conn, timeout time.Duration) error {
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil
 	}
-	if !t.isOver {
-		t.isOver = true
-		close(t.answered)
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, os.ErrDeadlineExceeded)
+		defer cancel()
 	}
-	t.sealed = true
-	return t.finalLocked(code, line), true
-}
-
-func (t *transfer) finalLocked(code int, line []byte) []byte {
-	switch {
-	case code == 425 && t.cause == nil:
-		return []byte("425 cannot open the data connection")
-	case t.cause != nil && code >= 400:
-		return fmt.Appendf(nil, "426 %s: %s", clean(t.view), t.cause)
-	case t.failure != nil:
-		return bytes.TrimSuffix(t.failure.AppendTo(nil), []byte("\r\n"))
-	case code == 226 && t.done != "":
-		return fmt.Appendf(nil, "226 %s", clean(t.done))
-	case code >= 500:
-		return []byte("426 the data connection broke")
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
-	return line
+	return nil
 }
 
 // clean keeps a file's name from forging a reply line.
@@ -265,22 +327,17 @@ func clean(s string) string {
 	return strings.NewReplacer("\r", "?", "\n", "?", "\x00", "?").Replace(s)
 }
 
-// abor is ABOR: it ends the transfer at once, wherever it stands. If it is being published at this
-// moment the transfer ends well first, and its reply says so.
+// abor is ABOR: it ends the transfer at once, wherever it stands, and forgets what was prepared for one. If it is being published at this
+// moment the transfer ends well first, and its reply says so; control sends ours behind that.
 func (s *session) abor(control.Command) control.Decision {
 	s.mu.Lock()
 	t := s.transfer
-	data := s.data
 	s.mu.Unlock()
-	if t != nil && !t.isAnswered() {
-		if t.abort(errAborted) {
-			data.stopWaiting()
-		} else {
-			<-t.answered
-		}
+	if t != nil {
+		t.abort(errAborted)
 	}
-	s.unprepare() // the library forgets it
-	return control.Pass("ABOR")
+	s.unprepare()
+	return reply(226, "nothing is transferred")
 }
 
 // signOfLife is how often moving bytes count as one: well below the shortest max_idle that anybody will want.

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"net"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/ftplockd/ftplockd/files"
 )
 
-// upload is the handle of STOR, APPE and STOU.
+// upload is the cargo of STOR, APPE and STOU.
 type upload struct {
 	receiver
 	t         *transfer
@@ -23,46 +24,30 @@ type upload struct {
 	meant     bool      // its client said that it is through: a killed one sends no close_notify of TLS
 }
 
-// ReadFrom receives everything from the data connection.
-func (u *upload) ReadFrom(r io.Reader) (int64, error) {
-	u.t.carriedBy(r)
-	if err := handshake(u.t.session.context(), r, u.pace.Timeout); err != nil {
-		return 0, err
+// carry receives everything from the data connection.
+func (u *upload) carry(conn net.Conn) error {
+	if err := handshake(u.t.session.context(), conn, u.pace.Timeout); err != nil {
+		return err
 	}
-	n, err := u.receiver.ReadFrom(r)
+	_, err := u.receiver.ReadFrom(conn)
 	u.ended = time.Now()
-	told, meant := closeNotify(r)
+	told, meant := closeNotify(conn)
 	u.meant = told && meant
 	if err == nil && told && !meant {
 		err = io.ErrUnexpectedEOF
 	}
-	return n, err
+	return err
 }
 
-// Read is there for the interface: nothing reads from an upload.
-func (u *upload) Read([]byte) (int, error) { return 0, fs.ErrPermission }
-
-// Seek is there for the interface: REST was heeded when the upload began.
-func (u *upload) Seek(int64, int) (int64, error) { return 0, fs.ErrInvalid }
-
-// TransferError implements ftpserver.FileTransferError.
-func (u *upload) TransferError(err error) {
-	if u.broken == nil {
-		u.broken = err
-	}
-}
-
-// Close publishes the upload if all of it came and its client is still there, and discards it otherwise.
-func (u *upload) Close() error {
-	defer u.t.session.worked()
-	err := u.publish()
+// end publishes the upload if all of it came and its client is still there, and discards it otherwise.
+func (u *upload) end(err error) (string, error) {
+	u.broken = err
+	err = u.publish()
 	if err == nil {
-		u.t.finished(fmt.Sprintf("transfer complete, %d bytes received", u.Received()))
-		return nil
+		return "transfer complete, " + strconv.FormatInt(u.Received(), 10) + " bytes received", nil
 	}
 	if errors.Is(err, files.ErrNotDurable) {
-		u.t.fail(err)
-		return err
+		return "", err
 	}
 	done := "upload discarded"
 	if u.keep() {
@@ -70,9 +55,8 @@ func (u *upload) Close() error {
 	} else if derr := u.Discard(); derr != nil {
 		u.t.session.log.Error("could not remove an unfinished upload", "path", u.t.path(), "err", derr)
 	}
-	u.t.fail(err)
 	u.t.session.log.Warn(done, "path", u.t.path(), "bytes", u.Received(), "why", why(err))
-	return err
+	return "", err
 }
 
 // keep leaves the upload for its account to go on with, if that is wanted and the transfer was at fault rather than the

@@ -28,6 +28,7 @@ type Download struct {
 	beats  *beats
 	ascii  *toCRLF // nil: binary
 	offset int64   // of what is read next
+	size   int64   // when it was opened
 	out    []byte  // converted for Read, not yet read
 }
 
@@ -70,6 +71,7 @@ func (d *Download) start(t *Tree, fd int, o DownloadOptions) error {
 	if o.Offset < 0 || o.Offset > i.Size() {
 		return ErrOffset
 	}
+	d.size = i.Size()
 	if !o.ASCII {
 		return nil
 	}
@@ -133,6 +135,10 @@ func (d *Download) Stat() (fs.FileInfo, error) {
 	}
 	return i, nil
 }
+
+// Left returns how many bytes WriteTo has to send, by the size that the file had when it was opened, and whether a WriteTo that
+// fails can be followed by another one that goes on where it stopped: that is so in binary.
+func (d *Download) Left() (n int64, ok bool) { return max(d.size-d.offset, 0), d.ascii == nil }
 
 // Close closes the file. A transfer under way fails.
 func (d *Download) Close() error { return fail("close", d.name, d.file.Close()) }
