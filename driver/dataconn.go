@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ftplockd/ftplockd/files"
 )
 
 // dataConn is a data connection, below TLS if that is put over it. The runtime's poller learns of its socket only when
@@ -20,8 +22,8 @@ import (
 // One goroutine transfers; Close may come from any.
 type dataConn struct {
 	local, remote net.Addr
-	hasty         bool // for the goroutine that transfers: what would have to wait fails with errWouldWait
-	ended         bool // likewise: it was read to its end
+	hurry         time.Time // for the goroutine that transfers: if set, what would have to wait longer than that fails with files.ErrWouldWait
+	ended         bool      // likewise: it was read to its end
 
 	mu          sync.Mutex
 	fd          int      // -1: closed, or polled has it
@@ -44,11 +46,9 @@ var (
 	_ syscall.Conn = (*dataConn)(nil)
 )
 
-// errWouldWait is what a hasty connection fails with. Nothing is lost: it can be gone on with.
-var errWouldWait = errors.New("the transfer would have to wait")
-
-// try runs f on the socket while that is not polled. It returns what to use instead, if f did not do it or is not to.
-func (c *dataConn) try(f func(fd int) bool) (pollable, error) {
+// try runs f on the socket while that is not polled, again after each wait for what it wants. It returns what to use instead,
+// if f did not do it or is not to.
+func (c *dataConn) try(wants int16, f func(fd int) bool) (pollable, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -56,11 +56,30 @@ func (c *dataConn) try(f func(fd int) bool) (pollable, error) {
 		return nil, net.ErrClosed
 	case c.polled != nil:
 		return c.polled, nil
-	case f(c.fd):
-		return nil, nil
-	case c.hasty:
-		return nil, errWouldWait
 	}
+	for !f(c.fd) {
+		if c.hurry.IsZero() {
+			return c.pollLocked()
+		}
+		if !c.waitLocked(wants) {
+			return nil, files.ErrWouldWait
+		}
+	}
+	return nil, nil
+}
+
+// waitLocked waits in a hurry: in the kernel, with the thread. It reports false if there is no time left.
+func (c *dataConn) waitLocked(wants int16) bool {
+	left := time.Until(c.hurry)
+	if left <= 0 {
+		return false
+	}
+	timeout := unix.NsecToTimespec(left.Nanoseconds())
+	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(c.fd), Events: wants}}, &timeout, nil)
+	return n > 0 || err == unix.EINTR
+}
+
+func (c *dataConn) pollLocked() (pollable, error) {
 	c.polled = os.NewFile(uintptr(c.fd), "data connection")
 	c.fd = -1
 	return c.polled, errors.Join(c.polled.SetReadDeadline(c.readUntil), c.polled.SetWriteDeadline(c.writtenTill))
@@ -68,7 +87,7 @@ func (c *dataConn) try(f func(fd int) bool) (pollable, error) {
 
 // Read implements net.Conn.
 func (c *dataConn) Read(p []byte) (n int, err error) {
-	polled, terr := c.try(func(fd int) bool {
+	polled, terr := c.try(unix.POLLIN, func(fd int) bool {
 		n, err = uninterrupted(unix.Read, fd, p)
 		return err != unix.EAGAIN
 	})
@@ -91,8 +110,8 @@ func (c *dataConn) Read(p []byte) (n int, err error) {
 func (c *dataConn) Write(p []byte) (int, error) {
 	written := 0
 	var err error
-	polled, terr := c.try(func(fd int) bool {
-		for written < len(p) && err == nil {
+	polled, terr := c.try(unix.POLLOUT, func(fd int) bool {
+		for err = nil; written < len(p) && err == nil; {
 			var n int
 			n, err = uninterrupted(unix.Write, fd, p[written:])
 			written += max(n, 0)
@@ -128,7 +147,7 @@ func (c *dataConn) failed(op string, err error) error {
 	closed := c.closed
 	c.mu.Unlock()
 	switch {
-	case err == nil || err == errWouldWait:
+	case err == nil || err == files.ErrWouldWait:
 		return err
 	case closed:
 		err = net.ErrClosed
@@ -144,7 +163,7 @@ type dataSocket struct{ conn *dataConn }
 
 // Control implements syscall.RawConn.
 func (s dataSocket) Control(f func(fd uintptr)) error {
-	polled, err := s.conn.try(func(fd int) bool { f(uintptr(fd)); return true })
+	polled, err := s.conn.try(0, func(fd int) bool { f(uintptr(fd)); return true })
 	if polled == nil || err != nil {
 		return err
 	}
@@ -157,16 +176,16 @@ func (s dataSocket) Control(f func(fd uintptr)) error {
 
 // Read implements syscall.RawConn.
 func (s dataSocket) Read(f func(fd uintptr) bool) error {
-	return s.wait("read", f, syscall.RawConn.Read)
+	return s.wait("read", unix.POLLIN, f, syscall.RawConn.Read)
 }
 
 // Write implements syscall.RawConn.
 func (s dataSocket) Write(f func(fd uintptr) bool) error {
-	return s.wait("write", f, syscall.RawConn.Write)
+	return s.wait("write", unix.POLLOUT, f, syscall.RawConn.Write)
 }
 
-func (s dataSocket) wait(op string, f func(fd uintptr) bool, wait func(syscall.RawConn, func(uintptr) bool) error) error {
-	polled, err := s.conn.try(func(fd int) bool { return f(uintptr(fd)) })
+func (s dataSocket) wait(op string, wants int16, f func(fd uintptr) bool, wait func(syscall.RawConn, func(uintptr) bool) error) error {
+	polled, err := s.conn.try(wants, func(fd int) bool { return f(uintptr(fd)) })
 	if polled == nil || err != nil {
 		return s.conn.failed(op, err)
 	}

@@ -29,11 +29,16 @@ func (d *download) end(err error) (string, error) {
 	return d.done, err
 }
 
-// left is how much there is to send, if that is a file which can be gone on with where it stopped.
-func (d *download) left() (int64, bool) {
+// smallFile is how many bytes are sent by those who execute commands: a disk might need some time for more.
+const smallFile = 1 << 20
+
+func (d *download) small() bool {
 	file, ok := d.source.(*files.Download)
 	if !ok {
-		return 0, false
+		return false
 	}
-	return file.Left()
+	left, resumable := file.Left()
+	return resumable && left <= smallFile
 }
+
+func (d *download) prompt() bool { return true }

@@ -132,10 +132,6 @@ func (s *session) avbl(cmd control.Command) control.Decision {
 	return reply(213, strconv.FormatInt(available, 10))
 }
 
-// smallFile is how many bytes are sent at once by those who execute the command: with more they would be away from the control
-// connection for too long.
-const smallFile = 256 << 10
-
 func opening(view string) string { return "opening data connection for " + view }
 
 // retr is RETR.
@@ -146,7 +142,7 @@ func (s *session) retr(cmd control.Command) control.Decision {
 	}
 	o := files.DownloadOptions{Offset: s.rest, ASCII: s.ascii, Pace: s.pace()}
 	client := s.client
-	return s.begin(&transfer{view: view, opening: opening(view), atMost: smallFile, open: func(t *transfer) (cargo, error) {
+	return s.begin(&transfer{view: view, opening: opening(view), quick: true, open: func(t *transfer) (cargo, error) {
 		from, err := client.content(view, o)
 		if err != nil {
 			return nil, err
@@ -178,7 +174,8 @@ func (s *session) upload(param string, o files.UploadOptions) control.Decision {
 		announced = s.allocated
 	}
 	client := s.client
-	return s.begin(&transfer{view: view, opening: opening(view), open: func(t *transfer) (cargo, error) {
+	copies := o.Append || o.HasOffset // of what may be large
+	return s.begin(&transfer{view: view, opening: opening(view), quick: !copies, open: func(t *transfer) (cargo, error) {
 		o := client.resuming(view, o)
 		r, name, err := client.receive(view, o)
 		if err != nil {

@@ -32,13 +32,15 @@ var (
 //
 // The fields above mu belong to the goroutine that runs it.
 type transfer struct {
-	session *session
-	open    func(*transfer) (cargo, error)
-	port    dataPort
-	secure  bool  // PROT P
-	atMost  int64 // as many bytes it may send before it has a goroutine of its own
-	cargo   cargo
-	stream  net.Conn // conn, or TLS over it
+	session   *session
+	open      func(*transfer) (cargo, error)
+	port      dataPort
+	secure    bool // PROT P
+	quick     bool // it may be tried without a goroutine of its own
+	cargo     cargo
+	stream    net.Conn // conn, or TLS over it
+	announced bool     // the 150 was said
+	carried   bool     // all bytes were moved
 
 	mu      sync.Mutex
 	view    string    // the path that the client named
@@ -48,10 +50,14 @@ type transfer struct {
 	sealed  bool      // it cannot be aborted any more: publishing has begun
 }
 
-// cargo is what a transfer moves. Each but for a small download is asked to carry once.
+// cargo is what a transfer moves.
 type cargo interface {
-	// carry moves all bytes over the data connection. After errWouldWait it can be asked again.
+	// small reports whether carry may be tried in a hurry: it can be asked again after files.ErrWouldWait.
+	small() bool
+	// carry moves all bytes over the data connection.
 	carry(conn net.Conn) error
+	// prompt reports whether end waits for no disk.
+	prompt() bool
 	// end closes what was opened, once: an upload is published if err, of the connection or of carry, is nil, and its client still
 	// there. It returns the text of the 226, or why it did not end well.
 	end(err error) (done string, failed error)
@@ -88,30 +94,40 @@ func (s *session) take(t *transfer) (control.Decision, bool) {
 	return control.Decision{}, false
 }
 
-// atOnce sends a small file whose client has connected already, as most do before they say RETR. It waits for nothing that
-// the client has to do: what needs that goes on in run.
+// hurry is how long a transfer may take that is done by those who execute commands: so long they are away from the control connection.
+const hurry = time.Millisecond
+
+// atOnce begins the transfer without a goroutine of its own, if its client has connected already, as most do before they say RETR or
+// STOR; that of a small file is over then. What takes longer goes on in run.
 func (t *transfer) atOnce() (r control.Reply, over bool) {
 	port, passive := t.port.(*passivePort)
-	if t.atMost == 0 || t.secure || !passive {
+	if !t.quick || t.secure || !passive {
 		return r, false
 	}
-	defer t.recovered(&r, &over)
-	if err := t.load(); err != nil {
-		return t.over("", err), true
-	}
-	if small, ok := t.cargo.(interface{ left() (int64, bool) }); !ok {
-		return r, false
-	} else if n, ok := small.left(); !ok || n > t.atMost {
+	hurries := t.session.server.hurries
+	select {
+	case hurries <- struct{}{}:
+		defer func() { <-hurries }()
+	default:
 		return r, false
 	}
 	conn, err := port.openNow()
 	if conn == nil || err != nil {
 		return r, false
 	}
-	conn.hasty = true
+	defer t.recovered(&r, &over)
 	t.connected(conn)
-	if err = t.cargo.carry(t.stream); errors.Is(err, errWouldWait) {
-		conn.hasty = false
+	if err := t.load(); err != nil {
+		return t.over("", err), true
+	}
+	if !t.cargo.small() {
+		return r, false
+	}
+	conn.hurry = time.Now().Add(hurry)
+	err = t.carry()
+	conn.hurry = time.Time{}
+	if errors.Is(err, files.ErrWouldWait) || !t.cargo.prompt() {
+		t.carried = err == nil
 		return r, false
 	}
 	return t.close(err), true
@@ -133,7 +149,11 @@ func (t *transfer) run() (r control.Reply) {
 		}
 		t.connected(conn)
 	}
-	return t.close(t.cargo.carry(t.stream))
+	var err error
+	if !t.carried {
+		err = t.carry()
+	}
+	return t.close(err)
 }
 
 func (t *transfer) load() (err error) {
@@ -144,25 +164,36 @@ func (t *transfer) load() (err error) {
 	return err
 }
 
-// connected tells the client that the data connection stands.
+// connected takes the data connection.
 func (t *transfer) connected(conn *dataConn) {
 	t.stream = conn
 	if t.secure {
 		t.stream = tls.Server(conn, t.session.server.dataTLS)
 	}
 	t.port.close()
-	t.session.conn.Say(control.Reply{Code: 150, Text: t.carriedBy(conn)})
+	t.carriedBy(conn)
 }
 
-// carriedBy notes the data connection, so that abort can cut it, and returns the text of the 150.
-func (t *transfer) carriedBy(conn *dataConn) (opening string) {
+// carriedBy notes the data connection, so that abort can cut it.
+func (t *transfer) carriedBy(conn *dataConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conn = conn
 	if t.cause != nil {
 		t.cutLocked()
 	}
-	return t.opening
+}
+
+// carry moves all bytes, once the client knows that it begins.
+func (t *transfer) carry() error {
+	if !t.announced {
+		t.announced = true
+		t.mu.Lock()
+		opening := t.opening
+		t.mu.Unlock()
+		t.session.conn.Say(control.Reply{Code: 150, Text: opening})
+	}
+	return t.cargo.carry(t.stream)
 }
 
 // close ends the data connection and what it was for.
@@ -181,6 +212,7 @@ func (t *transfer) close(err error) control.Reply {
 // over takes the transfer from the session and says how it ended. Nothing of it is under way any more.
 func (t *transfer) over(done string, err error) control.Reply {
 	t.port.close()
+	t.cut() // if it was not closed already
 	r := control.Reply{Code: 226, Text: done}
 	if err != nil {
 		r = t.reply(err)
@@ -214,7 +246,6 @@ func (t *transfer) recovered(r *control.Reply, over *bool) {
 		return
 	}
 	t.session.log.Error("a transfer failed in an unforeseen way", "path", t.path(), "panic", found, "stack", string(debug.Stack()))
-	t.cut()
 	*r = t.over("", errPanic)
 	if over != nil {
 		*over = true

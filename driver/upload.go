@@ -24,6 +24,14 @@ type upload struct {
 	meant     bool      // its client said that it is through: a killed one sends no close_notify of TLS
 }
 
+// small is not known of an upload before it has come.
+func (u *upload) small() bool { return true }
+
+func (u *upload) prompt() bool {
+	file, ok := u.receiver.(interface{ Durable() bool })
+	return ok && !file.Durable()
+}
+
 // carry receives everything from the data connection.
 func (u *upload) carry(conn net.Conn) error {
 	if err := handshake(u.t.session.context(), conn, u.pace.Timeout); err != nil {

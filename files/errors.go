@@ -33,6 +33,9 @@ var (
 	ErrUnfinished = errors.New("committed, but not all in place yet")
 	// ErrMoved is matched if a directory above a file has been moved meanwhile, or a link put in its place.
 	ErrMoved = errors.New("a directory above it was moved")
+	// ErrWouldWait is what the Read or Write of a connection may fail with, if it is in a hurry. It is no failure of the
+	// transfer: another ReadFrom or WriteTo goes on where it stopped.
+	ErrWouldWait = errors.New("the transfer would have to wait")
 	// ErrBroken is matched by Sync and Publish after a Write or ReadFrom that failed; what failed is wrapped.
 	ErrBroken = errors.New("the upload failed before")
 )

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"io"
 )
@@ -11,6 +12,9 @@ func (u *Upload) Name() string { return u.tree.reg.nameOf(u) }
 
 // Received returns how many bytes came from the wire, before any conversion.
 func (u *Upload) Received() int64 { return u.received.Load() }
+
+// Durable reports whether Sync and Publish wait for the disk.
+func (u *Upload) Durable() bool { return u.set.durable }
 
 // Size returns how long the file is so far, copied old content included.
 func (u *Upload) Size() int64 { return u.size.Load() }
@@ -97,7 +101,9 @@ func (u *Upload) ReadFrom(r io.Reader) (int64, error) {
 	before := u.received.Load()
 	err := u.dirty()
 	if err == nil {
-		err = u.failed(u.copyIn(r))
+		if err = u.copyIn(r); !errors.Is(err, ErrWouldWait) {
+			err = u.failed(err)
+		}
 	}
 	return u.received.Load() - before, fail("upload", u.Name(), err)
 }
