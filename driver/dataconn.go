@@ -22,8 +22,8 @@ import (
 // One goroutine transfers; Close may come from any.
 type dataConn struct {
 	local, remote net.Addr
-	hurry         time.Time // for the goroutine that transfers: if set, what would have to wait longer than that fails with files.ErrWouldWait
-	ended         bool      // likewise: it was read to its end
+	hurry         *haste // for the goroutine that transfers: if set, what would have to wait longer fails with files.ErrWouldWait
+	ended         bool   // likewise: it was read to its end
 
 	mu          sync.Mutex
 	fd          int      // -1: closed, or polled has it
@@ -58,24 +58,37 @@ func (c *dataConn) try(wants int16, f func(fd int) bool) (pollable, error) {
 		return c.polled, nil
 	}
 	for !f(c.fd) {
-		if c.hurry.IsZero() {
+		if c.hurry == nil {
 			return c.pollLocked()
 		}
-		if !c.waitLocked(wants) {
+		if !c.hurry.wait(c.fd, wants) {
 			return nil, files.ErrWouldWait
 		}
 	}
 	return nil, nil
 }
 
-// waitLocked waits in a hurry: in the kernel, with the thread. It reports false if there is no time left.
-func (c *dataConn) waitLocked(wants int16) bool {
-	left := time.Until(c.hurry)
+// haste is how those wait who will not wait for long: in the kernel, with their thread, which costs less than to be put aside and
+// woken by the runtime, but only while few do so.
+type haste struct {
+	until time.Time
+	waits chan struct{} // has one for each thread that waits, and no room for more
+}
+
+// wait reports whether the socket may have what is wanted.
+func (h *haste) wait(fd int, wants int16) bool {
+	select {
+	case h.waits <- struct{}{}:
+		defer func() { <-h.waits }()
+	default:
+		return false
+	}
+	left := time.Until(h.until)
 	if left <= 0 {
 		return false
 	}
 	timeout := unix.NsecToTimespec(left.Nanoseconds())
-	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(c.fd), Events: wants}}, &timeout, nil)
+	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: wants}}, &timeout, nil)
 	return n > 0 || err == unix.EINTR
 }
 

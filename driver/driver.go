@@ -27,7 +27,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -85,7 +84,7 @@ type Server struct {
 	dataTLS     *tls.Config  // tls, for data connections
 	listening   atomic.Int32 // passive ports that are open
 	nextPort    atomic.Uint32
-	hurries     chan struct{} // one in it for each transfer in a hurry: each may keep a thread waiting
+	hurries     chan struct{} // see haste
 	removals    atomic.Uint64 // how many changes clients have made that can take a directory away; counted before they are over
 	commands    map[string]command
 	context     context.Context // of what sessions do; ends with Close
@@ -144,7 +143,7 @@ func New(o Options) (*Server, error) {
 	close(empty)
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, notes: n, directories: o.Directories, tls: o.TLS, log: o.Log,
-		dataTLS: withoutTickets(o.TLS), hurries: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), commands: allCommands(),
+		dataTLS: withoutTickets(o.TLS), hurries: make(chan struct{}, 1), commands: allCommands(),
 		delays: usualDelays, running: runningTasks, maxLooks: usualLooks, context: ctx, cancel: cancel,
 		sessions: make(map[*session]struct{}), empty: empty,
 		publications: o.Publications, stages: newStages(),

@@ -104,13 +104,6 @@ func (t *transfer) atOnce() (r control.Reply, over bool) {
 	if !t.quick || t.secure || !passive {
 		return r, false
 	}
-	hurries := t.session.server.hurries
-	select {
-	case hurries <- struct{}{}:
-		defer func() { <-hurries }()
-	default:
-		return r, false
-	}
 	conn, err := port.openNow()
 	if conn == nil || err != nil {
 		return r, false
@@ -123,9 +116,9 @@ func (t *transfer) atOnce() (r control.Reply, over bool) {
 	if !t.cargo.small() {
 		return r, false
 	}
-	conn.hurry = time.Now().Add(hurry)
+	conn.hurry = &haste{until: time.Now().Add(hurry), waits: t.session.server.hurries}
 	err = t.carry()
-	conn.hurry = time.Time{}
+	conn.hurry = nil
 	if errors.Is(err, files.ErrWouldWait) || !t.cargo.prompt() {
 		t.carried = err == nil
 		return r, false
