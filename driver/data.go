@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -94,19 +95,22 @@ func (s *Server) listen(on netip.AddrPort, client netip.Addr) (*passivePort, err
 	return p, nil
 }
 
-func (p *passivePort) bind(at unix.Sockaddr) error {
+func (p *passivePort) bind(at syscall.Sockaddr) error {
 	if p.number != 0 { // a port of the range may have been used a moment ago
 		if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 			return os.NewSyscallError("setsockopt", err)
 		}
 	}
-	if err := unix.Bind(p.fd, at); err != nil {
+	if err := syscall.Bind(p.fd, at); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
-	if err := unix.Listen(p.fd, backlog); err != nil {
+	if err := syscall.Listen(p.fd, backlog); err != nil {
 		return os.NewSyscallError("listen", err)
 	}
-	bound, err := unix.Getsockname(p.fd)
+	if p.number != 0 {
+		return nil
+	}
+	bound, err := syscall.Getsockname(p.fd)
 	if err != nil {
 		return os.NewSyscallError("getsockname", err)
 	}
@@ -114,12 +118,13 @@ func (p *passivePort) bind(at unix.Sockaddr) error {
 	return nil
 }
 
-func socketAddress(a netip.AddrPort) (family int, at unix.Sockaddr, err error) {
+// socketAddress is one for package syscall: x/sys/unix asks each socket for its protocol, too, before it returns an address.
+func socketAddress(a netip.AddrPort) (family int, at syscall.Sockaddr, err error) {
 	ip := a.Addr()
 	if ip.Is4() {
-		return unix.AF_INET, &unix.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}, nil
+		return unix.AF_INET, &syscall.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}, nil
 	}
-	at6 := &unix.SockaddrInet6{Port: int(a.Port()), Addr: ip.As16()}
+	at6 := &syscall.SockaddrInet6{Port: int(a.Port()), Addr: ip.As16()}
 	if ip.Zone() != "" {
 		link, err := net.InterfaceByName(ip.Zone())
 		if err != nil {
@@ -131,11 +136,11 @@ func socketAddress(a netip.AddrPort) (family int, at unix.Sockaddr, err error) {
 }
 
 // fromSocket leaves out the zone.
-func fromSocket(at unix.Sockaddr) netip.AddrPort {
+func fromSocket(at syscall.Sockaddr) netip.AddrPort {
 	switch at := at.(type) {
-	case *unix.SockaddrInet4:
+	case *syscall.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port))
-	case *unix.SockaddrInet6:
+	case *syscall.SockaddrInet6:
 		return netip.AddrPortFrom(netip.AddrFrom16(at.Addr).Unmap(), uint16(at.Port))
 	}
 	return netip.AddrPort{}
@@ -196,7 +201,7 @@ func (p *passivePort) polled() (*os.File, error) {
 // accept takes the client's connection, if it has come.
 func (p *passivePort) accept(fd int) (*dataConn, error) {
 	for {
-		accepted, from, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		accepted, from, err := syscall.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
 		case unix.EAGAIN:

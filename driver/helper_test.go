@@ -538,13 +538,14 @@ func toldPort(code int, line string) int {
 	return high<<8 | low
 }
 
+var loopback = netip.MustParseAddr("127.0.0.1")
+
 // dataPair returns both ends of a data connection.
 func dataPair(t *testing.T) (ours *dataConn, theirs *net.TCPConn) {
 	t.Helper()
 	server := Server{}
 	server.SetSettings(Settings{})
-	here := netip.MustParseAddr("127.0.0.1")
-	port, err := server.passivePort(here, here)
+	port, err := server.passivePort(loopback, loopback)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,8 @@ func full(err error) bool {
 // publish looks at the client before the slow part and after it. It then waits for what is left of the time in which
 // the control connection of a killed client ends, too, see hangUps; not if the client has shown that nothing is missing.
 func (u *upload) publish() error {
-	if err := u.complete(u.t.session.conn.Gone()); err != nil {
+	slow := !u.prompt() // the second look may be long after the first then
+	if err := u.complete(slow && u.t.session.conn.Gone()); err != nil {
 		return err
 	}
 	if err := u.Sync(); err != nil {

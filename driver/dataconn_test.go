@@ -1,0 +1,171 @@
+package driver
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/files"
+)
+
+// inAHurry lets a connection wait no longer than that.
+func inAHurry(c *dataConn, d time.Duration) {
+	c.hurry = &haste{until: time.Now().Add(d), waits: make(chan struct{}, 1)}
+}
+
+func TestDataThatIsThereIsReadWithoutThePoller(t *testing.T) {
+	ours, theirs := dataPair(t)
+	if _, err := theirs.Write([]byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	inAHurry(ours, patience) // the bytes may be on their way
+	got, err := io.ReadAll(ours)
+	if string(got) != "abc" || err != nil || !ours.ended {
+		t.Errorf("%q, %v, ended: %v", got, err, ours.ended)
+	}
+	if ours.polled != nil {
+		t.Error("the poller was asked")
+	}
+}
+
+// What fails for want of time can be gone on with, and nothing is lost.
+func TestATransferInAHurryIsGoneOnWith(t *testing.T) {
+	ours, theirs := dataPair(t)
+	inAHurry(ours, 0)
+	if n, err := ours.Read(make([]byte, 10)); n != 0 || !errors.Is(err, files.ErrWouldWait) {
+		t.Fatalf("%d, %v", n, err)
+	}
+	content := bytes.Repeat([]byte("0123456789"), 1<<20) // more than the kernel takes
+	sent, err := ours.Write(content)
+	if sent == 0 || sent == len(content) || !errors.Is(err, files.ErrWouldWait) {
+		t.Fatalf("%d, %v", sent, err)
+	}
+	ours.hurry = nil
+	go func() {
+		_, err := ours.Write(content[sent:])
+		ours.Close()
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	got, err := io.ReadAll(theirs)
+	if !bytes.Equal(got, content) || err != nil {
+		t.Errorf("%d of %d bytes, %v", len(got), len(content), err)
+	}
+}
+
+// Only so many threads wait: who comes when they do does not wait at all.
+func TestFewWaitInAHurry(t *testing.T) {
+	ours, theirs := dataPair(t)
+	inAHurry(ours, patience)
+	ours.hurry.waits <- struct{}{}
+	began := time.Now()
+	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, files.ErrWouldWait) || time.Since(began) > patience/2 {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	<-ours.hurry.waits
+	theirs.Write([]byte("x"))
+	if n, err := ours.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if len(ours.hurry.waits) != 0 {
+		t.Error("somebody waits still")
+	}
+}
+
+// A deadline that was set while nothing had to be waited for counts when something has to.
+func TestDeadlinesOfADataConnection(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		ours, _ := dataPair(t)
+		if late {
+			if err := ours.SetDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := ours.SetReadDeadline(time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		var failed *net.OpError
+		if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &failed) {
+			t.Errorf("read: %v", err)
+		}
+		if err := ours.SetWriteDeadline(time.Unix(1, 0)); err != nil { // of one that is polled
+			t.Fatal(err)
+		}
+		if _, err := ours.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("write: %v", err)
+		}
+	}
+}
+
+func TestCloseEndsWhatWaits(t *testing.T) {
+	ours, theirs := dataPair(t)
+	read := make(chan error)
+	go func() {
+		_, err := ours.Read(make([]byte, 1))
+		read <- err
+	}()
+	for polled := false; !polled; {
+		ours.mu.Lock()
+		polled = ours.polled != nil
+		ours.mu.Unlock()
+	}
+	if err := ours.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-read; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("read: %v", err)
+	}
+	for what, err := range map[string]error{
+		"read":    func() error { _, err := ours.Read(make([]byte, 1)); return err }(),
+		"write":   func() error { _, err := ours.Write([]byte("x")); return err }(),
+		"control": dataSocket{ours}.Control(func(uintptr) { t.Error("a closed socket was handed out") }),
+		"close":   ours.Close(),
+	} {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s after Close: %v", what, err)
+		}
+	}
+	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the other end: %v", err)
+	}
+}
+
+func TestAPassivePortThatIsClosed(t *testing.T) {
+	server := Server{}
+	server.SetSettings(Settings{})
+	for _, waits := range []bool{false, true} {
+		port, err := server.passivePort(loopback, loopback)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened := make(chan error)
+		open := func() { _, err := port.open(patience); opened <- err }
+		if waits {
+			go open()
+			for polled := false; !polled; {
+				port.mu.Lock()
+				polled = port.file != nil
+				port.mu.Unlock()
+			}
+		}
+		port.close()
+		port.close() // once is enough
+		if !waits {
+			go open()
+		}
+		if err := <-opened; err == nil {
+			t.Error("somebody came")
+		}
+		if _, err := port.openNow(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+	if n := server.listening.Load(); n != 0 {
+		t.Errorf("%d ports are open", n)
+	}
+}
