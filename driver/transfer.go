@@ -119,8 +119,8 @@ func (t *transfer) atOnce() (r control.Reply, over bool) {
 	conn.hurry = &haste{until: time.Now().Add(hurry), waits: t.session.server.hurries}
 	err = t.carry()
 	conn.hurry = nil
-	if errors.Is(err, files.ErrWouldWait) || !t.cargo.prompt() {
-		t.carried = err == nil
+	t.carried = err == nil
+	if errors.Is(err, files.ErrWouldWait) || t.carried && !t.cargo.prompt() {
 		return r, false
 	}
 	return t.close(err), true
