@@ -109,11 +109,21 @@ func TestNotesHaveLimits(t *testing.T) {
 	c := s.as("phoneacc")
 	c.want("MKD /locks/a", "257 *")
 	c.store("/locks/a/large", strings.Repeat("x", maxNoteSize))
-	nc := c.data()
-	c.want("STOR /locks/a/large", "150 *")
-	nc.Write([]byte(strings.Repeat("y", maxNoteSize+1)))
-	nc.Close()
-	c.check("STOR", c.reply(), "552 /locks/a/large: a note in a lock holds at most 65536 bytes")
+	for _, early := range []bool{false, true} {
+		nc := c.data()
+		tooLarge := func() {
+			nc.Write([]byte(strings.Repeat("y", maxNoteSize+1)))
+			nc.Close()
+		}
+		if early { // all of it is there when the transfer begins
+			tooLarge()
+		}
+		c.want("STOR /locks/a/large", "150 *")
+		if !early {
+			tooLarge()
+		}
+		c.check("STOR", c.reply(), "552 /locks/a/large: a note in a lock holds at most 65536 bytes")
+	}
 	if got := c.fetch("RETR /locks/a/large"); got != strings.Repeat("x", maxNoteSize) {
 		t.Errorf("a note of %d bytes was replaced by %d", maxNoteSize, len(got))
 	}
