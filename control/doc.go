@@ -4,7 +4,7 @@
 // A [Listener] accepts for the library (Settings.Listener) and makes a [Conn] of each
 // connection. The library's Read gets whole command lines from it, and its Write gives
 // it whole reply lines. What a command means is decided by a [Handler]: control answers
-// it itself ([Answer]), hands it to the library ([Pass]), lets it wait ([Wait]), upgrades
+// it itself ([Answer]), hands it to the library ([Pass]), runs it beside the reading, as a transfer ([Run]), lets it wait ([Wait]), upgrades
 // to TLS ([StartTLS]) or ends the connection ([Close]). A [Command] is one line of the
 // client, a [Reply] what it is told.
 //

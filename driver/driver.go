@@ -13,8 +13,7 @@
 // a lock is given back on behalf of a session only when its transfers are over.
 //
 // What is not: a client that is killed and whose connections end further apart than delays.hangUp is taken
-// for one that finished, if its data connection ends first. Whether an upload under TLS ended with a close_notify is
-// known of passive connections only. Renaming a directory can give a directory in it the name of a
+// for one that finished, if its data connection ends first. Renaming a directory can give a directory in it the name of a
 // lock; like every one that was not made by MKD it is the host's then.
 //
 // Start reading at session.Command and commands.go.
