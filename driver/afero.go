@@ -68,13 +68,13 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 // Chown is refused: files belong to the server's user.
 func (c *client) Chown(string, int, int) error { return fs.ErrPermission }
 
-// Create implements afero.Fs; uploads go through GetHandle.
+// Create implements afero.Fs; uploads are transfers of the session.
 func (c *client) Create(string) (afero.File, error) { return nil, fs.ErrPermission }
 
-// Open implements afero.Fs; downloads go through GetHandle.
+// Open implements afero.Fs; downloads are transfers of the session.
 func (c *client) Open(string) (afero.File, error) { return nil, fs.ErrPermission }
 
-// OpenFile implements afero.Fs; transfers go through GetHandle.
+// OpenFile implements afero.Fs, likewise.
 func (c *client) OpenFile(string, int, os.FileMode) (afero.File, error) { return nil, fs.ErrPermission }
 
 // GetAvailableSpace implements ftpserver.ClientDriverExtensionAvailableSpace: AVBL, in bytes.
