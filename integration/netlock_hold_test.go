@@ -28,7 +28,13 @@ func (s *server) profile(lock string, keys ...string) string {
 // locker prepares netlock with a file of profiles.
 func locker(t testing.TB, profiles string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := command(t, netlock, args...)
+	return caller(t, netlock, profiles, args...)
+}
+
+// caller prepares a program that finds netlock, and netlock the file of profiles.
+func caller(t testing.TB, name, profiles string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := command(t, name, args...)
 	cmd.Env = append(cmd.Env, "NETLOCK_CONFIG="+profiles, "PATH="+filepath.Dir(netlock)+":"+os.Getenv("PATH"))
 	return cmd
 }
@@ -77,8 +83,7 @@ func TestNetlockServesTheArticlesCaller(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")
 	s := startServer(t, longLived)
-	perl := locker(t, s.profile("phone_lock"), "-e", articleCaller)
-	perl.Path, perl.Args[0] = lookPath(t, "perl"), "perl"
+	perl := caller(t, "perl", s.profile("phone_lock"), "-e", articleCaller)
 	p := launch(t, perl)
 	if line := p.line(); line != "OK" {
 		t.Fatalf("it reads %q", line)
@@ -124,15 +129,6 @@ func (s *session) awaitWaiting(name string, n int) {
 	})
 }
 
-func lookPath(t testing.TB, program string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // hold starts "netlock phones" and returns when it has the lock.
 func (s *server) hold(t testing.TB, lock string, args ...string) *program {
 	t.Helper()
@@ -153,8 +149,7 @@ func TestNetlockReleasesWhenItsParentIsKilled(t *testing.T) {
 		if to != "|" {
 			script = `$| = 1; unless (fork) { open STDOUT, ">$ENV{OUT}"; exec "netlock", "phones" } print "OK\n"; <STDIN>;`
 		}
-		cmd := locker(t, s.profile("phone_lock"), "-e", script)
-		cmd.Path, cmd.Args[0] = lookPath(t, "perl"), "perl"
+		cmd := caller(t, "perl", s.profile("phone_lock"), "-e", script)
 		cmd.Env = append(cmd.Env, "OUT="+out)
 		p := launch(t, cmd)
 		p.line()
@@ -255,8 +250,7 @@ func TestNetlockReleasesOnSignals(t *testing.T) {
 func TestNetlockLeavesSignalsIgnoredThatWereSo(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	cmd := locker(t, s.profile("phone_lock"), "-c", "trap '' HUP INT; exec netlock phones")
-	cmd.Path, cmd.Args[0] = "/bin/sh", "sh"
+	cmd := caller(t, "sh", s.profile("phone_lock"), "-c", "trap '' HUP INT; exec netlock phones")
 	p := launch(t, cmd)
 	if line := p.line(); line != "OK" {
 		t.Fatalf("it says %q", line)

@@ -140,11 +140,18 @@ func TestNetlockRunDoesItsWorkWhenNobodyReadsWhatItSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := locker(t, s.profile("phone_lock"), "run", "phones", "--", "sh", "-c", "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100")
-	cmd.Stderr = w
-	p := launch(t, cmd)
-	w.Close()
 	unread.Close()
+	s.endsWhenBroken(t, w)
+}
+
+// endsWhenBroken has "netlock run" say its errors into a pipe, whose end it closes, and run a command, with others in the background,
+// that SIGTERM does not end. Then it has the lock broken, and checks that all of them end.
+func (s *server) endsWhenBroken(t testing.TB, errors *os.File) {
+	t.Helper()
+	cmd := locker(t, s.profile("phone_lock"), "run", "phones", "--", "sh", "-c", "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100")
+	cmd.Stderr = errors
+	p := launch(t, cmd)
+	errors.Close()
 	if line := p.line(); line != "here" {
 		t.Fatalf("it says %q", line)
 	}

@@ -117,19 +117,8 @@ func TestNetlockRunKillsInTimeThoughItsErrorsFindNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unread.Close()
-	cmd := locker(t, s.profile("phone_lock"), "run", "phones", "--", "sh", "-c", "trap '' TERM; echo here; sleep 100; sleep 100")
-	cmd.Stderr = full
 	fill(t, full)
-	p := launch(t, cmd)
-	full.Close()
-	if line := p.line(); line != "here" {
-		t.Fatalf("it says %q", line)
-	}
-	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
-	p.ends(t, "the command")
-	if got := p.exit(t); got != 79 {
-		t.Errorf("exit status %d", got)
-	}
+	s.endsWhenBroken(t, full)
 }
 
 // fill writes to a pipe as much as goes into it.
@@ -165,8 +154,8 @@ func TestNetlockRefusesToHoldForNobody(t *testing.T) {
 		if strings.HasPrefix(c.args, "phones >") {
 			orphan = strings.Replace(strings.Replace(orphan, "; netlock", "; exec netlock", 1), "; echo $? > status; mv status ended", "", 1)
 		}
-		cmd := locker(t, s.profile("phone_lock"), "-c", `PARENT=$$ /bin/sh -c '`+orphan+`' >/dev/null 2>&1 & exit`)
-		cmd.Path, cmd.Args[0], cmd.Dir = "/bin/sh", "sh", dir
+		cmd := caller(t, "sh", s.profile("phone_lock"), "-c", `PARENT=$$ /bin/sh -c '`+orphan+`' >/dev/null 2>&1 & exit`)
+		cmd.Dir = dir
 		if r := finish(t, cmd); r.status != 0 {
 			t.Fatal(r)
 		}

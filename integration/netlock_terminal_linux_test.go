@@ -101,8 +101,7 @@ func (tty *terminal) shows(text string) {
 // atShell prepares a shell that finds netlock.
 func atShell(t testing.TB, s *server, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := locker(t, s.profile("phone_lock"), args...)
-	cmd.Path, cmd.Args[0] = "/bin/sh", "sh"
+	cmd := caller(t, "sh", s.profile("phone_lock"), args...)
 	cmd.Env = append(cmd.Env, "PS1=$ ", "ENV=")
 	return cmd
 }
@@ -116,6 +115,12 @@ func TestNetlockRunLendsItsTerminalToTheCommand(t *testing.T) {
 	tty.shows("one-ready")
 	tty.types("it\n")
 	tty.shows("one-got-it")
+	tty.servesWhatComesNext()
+}
+
+// servesWhatComesNext checks that the shell's next command reads what is typed.
+func (tty *terminal) servesWhatComesNext() {
+	tty.t.Helper()
 	tty.shows("two-ready")
 	tty.types("more\n")
 	tty.shows("two-got-more")
@@ -126,9 +131,7 @@ func TestNetlockRunTakesTheTerminalBackFromWhatIsLeftRunning(t *testing.T) {
 	s := startServer(t, longLived)
 	tty := onTerminal(t, atShell(t, s, "-c",
 		`netlock run phones -- sh -c 'sleep 5 & echo one-ready'; echo two-ready; read y; echo two-got-$y`))
-	tty.shows("two-ready")
-	tty.types("more\n")
-	tty.shows("two-got-more")
+	tty.servesWhatComesNext()
 }
 
 func TestNetlockRunIsAJobLikeAnyOther(t *testing.T) {
