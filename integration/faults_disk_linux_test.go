@@ -3,6 +3,8 @@ package integration
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,33 +14,43 @@ import (
 func full(t *testing.T, s *server, reason string) {
 	t.Helper()
 	eachSender(t, senders, func(t *testing.T, u uploader) {
-		if u.need != "" {
-			need(t, u.need)
-		}
 		for i := range count(1, 10) {
-			c := s.launch(t, u, s.v4, kind(i+1))
-			if n := c.discarded(reason); n == 0 {
-				t.Error("nothing came before the disk was full")
-			}
-			c.complains()
+			s.overfills(t, u, kind(i+1), reason)
 		}
 	})
-	t.Run("a session", func(t *testing.T) {
-		c := s.session(account)
-		c.t = t
-		c.want(200, "TYPE I")
-		s.write("mine", "old")
-		err := c.store("/mine", make([]byte, 3<<20))
-		if err == nil || !strings.HasPrefix(err.Error(), "452 /mine: ") {
-			t.Errorf("told %v", err)
-		}
-		if got := s.read("mine"); got != "old" {
-			t.Errorf("published %d bytes", len(got))
-		}
-		if err := c.store("/mine", []byte("less")); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Run("a session", func(t *testing.T) { s.overfillsItself(t) })
+}
+
+// overfills has a client upload more than there is room for.
+func (s *server) overfills(t *testing.T, u uploader, kind, reason string) {
+	t.Helper()
+	if u.need != "" {
+		need(t, u.need)
+	}
+	c := s.launch(t, u, s.v4, kind)
+	if n := c.discarded(reason); n == 0 {
+		t.Error("nothing came before the disk was full")
+	}
+	c.complains()
+}
+
+// overfillsItself does so in a session, which goes on with what there is room for.
+func (s *server) overfillsItself(t *testing.T) {
+	t.Helper()
+	c := s.session(account)
+	c.t = t
+	c.want(200, "TYPE I")
+	s.write("mine", "old")
+	err := c.store("/mine", make([]byte, 3<<20))
+	if err == nil || !strings.HasPrefix(err.Error(), "452 /mine: ") {
+		t.Errorf("told %v", err)
+	}
+	if got := s.read("mine"); got != "old" {
+		t.Errorf("published %d bytes", len(got))
+	}
+	if err := c.store("/mine", []byte("less")); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestALimitOfFileSizeLeavesTheOldFiles(t *testing.T) {
@@ -50,6 +62,38 @@ func TestALimitOfFileSizeLeavesTheOldFiles(t *testing.T) {
 	full(t, s, "larger than a file may be")
 }
 
+func TestAQuotaLeavesTheOldFiles(t *testing.T) {
+	t.Parallel()
+	eachSender(t, senders, func(t *testing.T, u uploader) {
+		for i := range count(1, 10) {
+			underQuota(t).overfills(t, u, kind(i+1), `"the quota is used up"`)
+		}
+	})
+	t.Run("a session", func(t *testing.T) { underQuota(t).overfillsItself(t) })
+}
+
+// underQuota starts a server whose tree has a quota of a megabyte: one of Btrfs, which binds root as well and needs nothing of the kernel
+// but that file system. It counts what directories take, too, so that nobody else can make files there while one client uses it up.
+func underQuota(t *testing.T) *server {
+	t.Helper()
+	for _, program := range []string{"mkfs.btrfs", "btrfs"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(program + " is not installed")
+		}
+	}
+	image := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 128<<20); err != nil {
+		t.Fatal(err)
+	}
+	return onDiskOfItsOwn(t, `mkfs.btrfs -q -f "$1"
+mount -t btrfs -o loop "$1" "$0"
+btrfs quota enable "$0"
+btrfs qgroup limit 1M "$0"`, image)
+}
+
 func TestAFullDiskLeavesTheOldFiles(t *testing.T) {
 	t.Parallel()
 	s := onSmallDisk(t, "size=1m")
@@ -59,16 +103,24 @@ func TestAFullDiskLeavesTheOldFiles(t *testing.T) {
 // onSmallDisk starts a server whose tree is a file system of its own that nobody else sees.
 func onSmallDisk(t *testing.T, options string) *server {
 	t.Helper()
+	return onDiskOfItsOwn(t, `mount -t tmpfs -o "$1" ftplockd "$0"`, options)
+}
+
+// onDiskOfItsOwn starts a server whose tree is what a shell script mounts on $0, with arguments from $1 on. Nobody else sees it, and it
+// goes with the server.
+func onDiskOfItsOwn(t *testing.T, script string, args ...string) *server {
+	t.Helper()
 	need(t, "unshare", "mount")
 	s := newServer(t, defaults)
 	if err := os.Mkdir(s.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.through = []string{"unshare", "--mount"}
+	mounted := []string{"unshare", "--mount"}
 	if os.Geteuid() != 0 {
-		s.through = append(s.through, "--user", "--map-root-user")
+		mounted = append(mounted, "--user", "--map-root-user")
 	}
-	mounted := append(s.through, "sh", "-c", `mount -t tmpfs -o "$0" ftplockd "$1" && shift && exec "$@"`, options, s.root)
+	mounted = append(mounted, "sh", "-ec", script+fmt.Sprintf("\nshift %d\nexec \"$@\"", len(args)), s.root)
+	mounted = append(mounted, args...)
 	if r := run(t, mounted[0], append(mounted[1:], "true")...); r.status != 0 {
 		t.Skipf("no file system of one's own here: %s", r.out)
 	}
