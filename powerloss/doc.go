@@ -14,6 +14,9 @@
 // What is not modelled: modes, owners and times; a disk that lies about what it has synced; and file systems that promise
 // more than POSIX, as most do.
 //
+// What recovers from one loss of power may meet another. [Image.Record] records a recovery from an image, and what it yields are images again;
+// [Recording.Kills] are the images to recover from when the process ends and the power stays on.
+//
 // Images are made in place, of the very inodes that the process made, so that a program that knows its directories and
 // files again by number takes them for what they were. So the process must not remove a directory, but call [Rmdir];
 // and one image is looked at at a time.

@@ -18,7 +18,7 @@ type Options struct {
 	Seed uint64
 	// Most is how many images are made at most for one moment: all that there can be, or the corners and a sample.
 	Most int
-	// Without says which syncs have no effect, as if the program lacked them; nil: none.
+	// Without says which syncs of the process have no effect, as if the program lacked them; nil: none.
 	Without func(Sync) bool
 }
 
@@ -29,12 +29,13 @@ type Image struct {
 
 	recording *Recording
 	disk      disk
+	events    []event // of a kill: what may be lost yet
 }
 
-// Syncs returns every sync of the recording, in order.
+// Syncs returns every sync of the process, in order.
 func (r *Recording) Syncs() []Sync {
 	var all []Sync
-	for _, e := range r.events {
+	for _, e := range r.events[r.from:] {
 		if e.sync != nil {
 			all = append(all, e.sync.Sync)
 		}
@@ -55,14 +56,14 @@ func (r *Recording) saidUntil(moment int) []string {
 	return all
 }
 
-// Images yields the states in which a loss of power at any moment can leave the disk, no two alike unless more had
+// Images yields the states in which a loss of power at any moment of the process can leave the disk, no two alike unless more had
 // been said. An image is to be looked at before the next one is asked for.
 func (r *Recording) Images(o Options) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		seen := make(map[string]bool)
 		random := rand.New(rand.NewPCG(o.Seed, 1))
-		for moment := 0; moment <= len(r.events); moment++ {
-			if moment > 0 && r.events[moment-1].sync != nil {
+		for moment := r.from; moment <= len(r.events); moment++ {
+			if moment > r.from && r.events[moment-1].sync != nil {
 				continue // less can be lost than the moment before
 			}
 			m := r.momentAt(moment, o, random)
@@ -101,7 +102,7 @@ func (r *Recording) momentAt(at int, o Options, random *rand.Rand) *moment {
 		switch {
 		case e.data != nil:
 			pending[e.data.file] = append(pending[e.data.file], e.data.content)
-		case e.sync != nil && (o.Without == nil || !o.Without(e.sync.Sync)):
+		case e.sync != nil && (i < r.from || o.Without == nil || !o.Without(e.sync.Sync)):
 			if all := pending[e.sync.inode]; len(all) > 0 {
 				m.is[e.sync.inode] = all[len(all)-1]
 				delete(pending, e.sync.inode)
@@ -206,26 +207,14 @@ func (m *moment) image(choice []int) *Image {
 	var lost []string
 	next := 0
 	for i, e := range m.events {
-		if len(e.entries) == 0 {
-			continue
-		}
-		if !m.sure[i] {
+		if len(e.entries) > 0 && !m.sure[i] {
 			next++
 			if choice[next-1] == 0 {
 				lost = append(lost, describe(e.entries))
 				continue
 			}
 		}
-		for _, c := range e.entries {
-			if d.dirs[c.dir] == nil {
-				d.dirs[c.dir] = make(map[string]uint64)
-			}
-			if c.to == 0 {
-				delete(d.dirs[c.dir], c.name)
-			} else {
-				d.dirs[c.dir][c.name] = c.to
-			}
-		}
+		d.change(e.entries)
 	}
 	d.files = maps.Clone(m.is)
 	for i, file := range m.files {
@@ -301,23 +290,13 @@ func (r *Recording) shelve(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !r.knows(inode) {
+	if !r.dirs[inode] {
 		return os.Remove(dir)
 	}
 	if to := shelf(r.attic, 'd', inode); to != dir {
 		return os.Rename(dir, to)
 	}
 	return nil
-}
-
-// knows reports whether a directory was there at some moment of the recording.
-func (r *Recording) knows(dir uint64) bool {
-	if _, ok := r.begin.dirs[dir]; ok {
-		return true
-	}
-	return slices.ContainsFunc(r.events, func(e event) bool {
-		return slices.ContainsFunc(e.entries, func(c entry) bool { return c.to == dir })
-	})
 }
 
 func (i *Image) fill(path string, dir uint64) error {

@@ -16,15 +16,26 @@ import (
 // skips the calling test where processes cannot be traced.
 func RecordTest(t testing.TB, root, name string, env ...string) *Recording {
 	t.Helper()
+	return recordTest(t, name, env, func(cmd *exec.Cmd) (*Recording, error) { return Record(cmd, root, time.Minute) })
+}
+
+// RecordTest is [RecordTest] of what becomes of the image, see [Image.Record].
+func (i *Image) RecordTest(t testing.TB, name string, env ...string) *Recording {
+	t.Helper()
+	return recordTest(t, name, env, func(cmd *exec.Cmd) (*Recording, error) { return i.Record(cmd, time.Minute) })
+}
+
+func recordTest(t testing.TB, name string, env []string, record func(*exec.Cmd) (*Recording, error)) *Recording {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+name+"$", "-test.timeout=1m")
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), env...) // or each would end a second late
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
-	r, err := Record(cmd, root, time.Minute)
+	r, err := record(cmd)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		t.Skip("no tracing here: ", err)

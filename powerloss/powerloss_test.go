@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -101,7 +102,7 @@ func TestImages(t *testing.T) {
 func TestASyncThatIsLeftOutHasNoEffect(t *testing.T) {
 	dir := newDir(t)
 	r := record(t, dir, `: > f; sync .; echo done >&3`)
-	if got, want := fmt.Sprint(r.Syncs()), "[{. true }]"; got != want {
+	if got, want := fmt.Sprint(r.Syncs()), "[{. true  0}]"; got != want {
 		t.Errorf("synced %s, want %s", got, want)
 	}
 	got := states(t, r, dir, Options{Most: 10, Without: func(s Sync) bool { return s.Directory }})
@@ -127,6 +128,57 @@ func TestImagesAreMadeOfTheSameInodes(t *testing.T) {
 	}
 	if len(inodes) != 1 {
 		t.Errorf("the directory had the inodes %v", inodes)
+	}
+}
+
+// again records a script that runs on the last of the images.
+func again(t *testing.T, dir, script string, images iter.Seq[*Image]) *Recording {
+	t.Helper()
+	var image *Image
+	for image = range images {
+	}
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = dir
+	r, err := image.Record(cmd, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestWhatARecoveryDoesMayBeLostAgain(t *testing.T) {
+	const begin, recovery = `: > f; mkdir d; echo begun >&3`, `mv f g; mkdir e; sync .; echo recovered >&3; : > h`
+	for _, c := range []struct {
+		name   string
+		images func(*Recording) iter.Seq[*Image]
+		want   []string
+	}{
+		{"what one loss of power has left lasts", func(r *Recording) iter.Seq[*Image] { return r.Images(Options{Most: 100}) }, []string{
+			`begun: d="" e="" f=""`, `begun: d="" e="" g=""`, `begun: d="" f=""`, `begun: d="" g=""`,
+			`begun recovered: d="" e="" g=""`, `begun recovered: d="" e="" g="" h=""`,
+		}},
+		{"what a kill has left may be lost still", (*Recording).Kills, []string{
+			"begun:", `begun: d=""`, `begun: d="" e=""`, `begun: d="" e="" f=""`, `begun: d="" e="" g=""`, `begun: d="" f=""`, `begun: d="" g=""`,
+			`begun: e=""`, `begun: e="" f=""`, `begun: e="" g=""`, `begun: f=""`, `begun: g=""`,
+			`begun recovered: d="" e="" g=""`, `begun recovered: d="" e="" g="" h=""`,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := newDir(t)
+			first := record(t, dir, begin)
+			second := again(t, dir, recovery, c.images(first))
+			slices.Sort(c.want)
+			for range 2 { // looking at the first recording's images takes nothing from the second's
+				if got := states(t, second, dir, Options{Most: 1000}); !slices.Equal(got, c.want) {
+					t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+				}
+				states(t, first, dir, Options{Most: 1000})
+			}
+			without := states(t, second, dir, Options{Most: 1000, Without: func(s Sync) bool { return s.Directory }})
+			if !slices.Contains(without, `begun recovered: d="" f=""`) || len(second.Syncs()) != 1 || second.Syncs()[0].Number != 0 {
+				t.Errorf("without %v: %q", second.Syncs(), without)
+			}
+		})
 	}
 }
 

@@ -24,6 +24,8 @@ type Recording struct {
 	top         uint64 // the root's inode
 	begin       disk   // what was there before
 	events      []event
+	from        int             // how many of the events are not the process's own, see Image.Record
+	dirs        map[uint64]bool // all directories that there ever were, also those of other recordings of the root
 }
 
 // Sync is one call of fsync or fdatasync.
@@ -31,6 +33,7 @@ type Sync struct {
 	Path      string // what was synced, relative to the root, under its name at that time
 	Directory bool
 	After     string // what the process had said last
+	Number    int    // how many syncs of the process came before it
 }
 
 // event is one thing that happened: of the fields that are set only one is.
@@ -121,7 +124,7 @@ func Record(cmd *exec.Cmd, root string, limit time.Duration) (*Recording, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{Recording: Recording{root: root, attic: atticOf(root), top: top}}
+	r := &recorder{Recording: Recording{root: root, attic: atticOf(root), top: top, dirs: make(map[uint64]bool)}}
 	if err := os.Mkdir(r.attic, 0o700); err != nil {
 		return nil, err
 	}
@@ -133,6 +136,14 @@ func Record(cmd *exec.Cmd, root string, limit time.Duration) (*Recording, error)
 		if err := r.keep(file, r.begin.at(top, file)); err != nil {
 			return nil, err
 		}
+	}
+	return r.run(cmd, limit)
+}
+
+// run has the command run and notes what it does.
+func (r *recorder) run(cmd *exec.Cmd, limit time.Duration) (*Recording, error) {
+	for dir := range r.now.dirs {
+		r.dirs[dir] = true
 	}
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -216,7 +227,7 @@ func (r *recorder) synced(c call) error {
 	}
 	_, isDir := r.now.dirs[inode]
 	rel, _ := filepath.Rel(r.root, path)
-	r.events = append(r.events, event{sync: &synced{Sync{rel, isDir, r.last}, inode}})
+	r.events = append(r.events, event{sync: &synced{Sync{rel, isDir, r.last, len(r.Syncs())}, inode}})
 	return nil
 }
 
@@ -255,6 +266,7 @@ func (r *recorder) changed() error {
 	for _, dir := range slices.Sorted(maps.Keys(found.dirs)) {
 		step = append(step, differences(dir, r.now.dirs[dir], found.dirs[dir])...)
 		r.now.dirs[dir] = found.dirs[dir]
+		r.dirs[dir] = true
 	}
 	if len(step) > 0 {
 		r.events = append(r.events, event{entries: step})
