@@ -151,7 +151,7 @@ func (s *Store) taken(e *entry, change lock.Change, seen sight) error {
 }
 
 // locate notes which directory the holds have. The line is not synced: without it, any directory of
-// that name is taken for theirs at the next start.
+// that name is taken for theirs at the next start, since the last line that was synced says that they have none.
 func (s *Store) locate(entry *line, id lock.DirectoryID) {
 	setDirectory(entry.Holds, id)
 	note := line{Event: eventDirectory, Name: entry.Name, Token: entry.Token, At: entry.At, Directory: id}

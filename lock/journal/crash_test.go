@@ -256,6 +256,77 @@ func TestACrashAtAnyStep(t *testing.T) {
 	}
 }
 
+// A start that removes such a directory, or begins a new journal, does not forget whose it was.
+func TestTheDirectoryOfAReleasedLockMayComeBackAgainAndAgain(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		comesBack bool          // already before the first start
+		later     time.Duration // is the first start than the release
+	}{{"a crash, then a loss of power", false, 0}, {"two losses of power", true, 0}, {"two losses of power, long after the release", true, time.Hour}} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene(t)
+			tree := &volatileTree{hostTree: s.tree, attic: t.TempDir()}
+			s.options = func(o *Options) { o.FS, o.Root, o.MaxSize = tree, "", 100 }
+			store := s.mustOpen()
+			s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+			s.crash(store)
+			if c.comesBack {
+				tree.undo(1)
+			}
+			s.clock.advance(c.later)
+			for range 3 {
+				s.crash(s.mustOpen())
+				tree.undo(1)
+				tree.done = append(tree.done, func() {}) // a start that removes nothing leaves it there
+			}
+			store = s.mustOpen()
+			s.heldBy(store, "/a_lock", "")
+			s.hasDirectory("/a_lock", false)
+			s.crash(store)
+		})
+	}
+}
+
+// The bytes that are cut off may be there still after a loss of power, behind what is written in their place.
+func TestATornLineIsGoneForGoodBeforeAnythingIsWritten(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	s.acquire(store, "/a_lock", "ada")
+	s.crash(store)
+	if err := os.WriteFile(stateDir(s.state).journal(), []byte(s.journal()+"torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	s.wrap = func(f journalFile) journalFile { return noted{f, &calls} }
+	s.crash(s.mustOpen())
+	if want := []string{"truncate", "sync", "write", "sync"}; len(calls) < len(want) || !slices.Equal(calls[:len(want)], want) {
+		t.Errorf("%q, want %q first", calls, want)
+	}
+}
+
+// noted notes what is done to a journal.
+type noted struct {
+	journalFile
+	calls *[]string
+}
+
+func (n noted) note(call string) { *n.calls = append(*n.calls, call) }
+
+func (n noted) WriteAt(b []byte, offset int64) (int, error) {
+	n.note("write")
+	return n.journalFile.WriteAt(b, offset)
+}
+
+func (n noted) Truncate(size int64) error {
+	n.note("truncate")
+	return n.journalFile.Truncate(size)
+}
+
+func (n noted) Sync() error {
+	n.note("sync")
+	return n.journalFile.Sync()
+}
+
 func TestATornLastLineIsCutOff(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()

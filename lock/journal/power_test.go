@@ -178,6 +178,10 @@ func recall(said []string, durable bool) *powerMemory {
 		if _, err := fmt.Sscanf(text, "started %d", &m.generation); err == nil {
 			continue
 		}
+		if _, err := fmt.Sscanf(text, "found %s %s", &name, &who); err == nil {
+			m.may[name] = []string{who} // a start makes all last that it goes by
+			continue
+		}
 		_, _ = fmt.Sscan(text, &what, &name, &who, &token)
 		if m.may[name] == nil {
 			m.may[name], m.tokens[name] = []string{"nobody"}, make(map[string][]lock.Token)

@@ -102,16 +102,8 @@ func (s *Store) reconcile(ctx context.Context, st state) error {
 		s.watched.add(record.Name.Parent())
 	}
 	done := s.glance(ctx, records)
-	for _, record := range records {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if _, ok := done[record.Name]; ok {
-			continue
-		}
-		if err := s.restore(record.Name); err != nil {
-			return err
-		}
+	if err := s.restoreAll(ctx, records, done); err != nil {
+		return err
 	}
 	s.o.hooks.step("restored")
 	if err := s.clearGraves(ctx, st); err != nil {
@@ -133,13 +125,49 @@ func (s *Store) dismissHost() {
 	}
 }
 
-// restore brings one record and its directory into agreement at a start. The parent is counted as watched.
-func (s *Store) restore(name lock.Name) error {
+// restoreAll brings records and their directories into agreement, but for those that are done. That a hold has no directory lasts
+// before it gets a new one: if the power fails then, that one is nobody else's.
+func (s *Store) restoreAll(ctx context.Context, records []lock.Record, done settled) error {
+	var missing []lock.Name
+	for _, record := range records {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, ok := done[record.Name]; ok {
+			continue
+		}
+		found, err := s.restore(record.Name)
+		if err != nil {
+			return err
+		}
+		if !found {
+			missing = append(missing, record.Name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := s.log.sync(s.log.end.Load()); err != nil {
+		return err
+	}
+	s.o.hooks.step("missed")
+	for _, name := range missing {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s.remake(name)
+	}
+	return nil
+}
+
+// restore brings one record and its directory into agreement at a start, or notes that its hold has none: then found is
+// false. The parent is counted as watched.
+func (s *Store) restore(name lock.Name) (found bool, err error) {
 	e := s.lockName(name)
 	defer s.unlockName(e)
 	seen, err := s.tree.look(name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	s.watched.retry(name.Parent())
 	known, host := directory(e.record), e.record.Holds[0].Host()
@@ -152,9 +180,12 @@ func (s *Store) restore(name lock.Name) error {
 	case host:
 		s.hostRemoved(e)
 	default:
-		s.remake(e)
+		if known.Inode != 0 {
+			s.adopt(e, lock.DirectoryID{})
+		}
+		return false, nil
 	}
-	return nil
+	return true, nil
 }
 
 // returned reports whether a directory that is not the hold's own came back with the file system after a power
@@ -171,16 +202,19 @@ func returned(seen sight, record lock.Record) bool {
 }
 
 // remake makes the directory of a hold again. Where that is impossible the hold stands without one.
-func (s *Store) remake(e *entry) {
-	id, err := s.tree.make(e.record.Name)
+func (s *Store) remake(name lock.Name) {
+	e := s.lockName(name)
+	defer s.unlockName(e)
+	s.watched.retry(name.Parent()) // which may have been made again just now
+	id, err := s.tree.make(name)
 	if err != nil {
-		s.o.Log.Warn("a lock's directory cannot be made; the lock stands without it", "lock", e.record.Name, "err", err)
-		id = lock.DirectoryID{}
+		s.o.Log.Warn("a lock's directory cannot be made; the lock stands without it", "lock", name, "err", err)
+		return
 	}
 	s.adopt(e, id)
 }
 
-// adopt makes a directory that of the record's holds.
+// adopt makes a directory that of the record's holds; without an inode: they have none.
 func (s *Store) adopt(e *entry, id lock.DirectoryID) {
 	entry := line{Name: e.record.Name, Token: e.record.Revision, At: s.o.Clock.Now(), Holds: slices.Clone(e.record.Holds)}
 	s.locate(&entry, id)
@@ -195,6 +229,10 @@ func (s *Store) clearGraves(ctx context.Context, st state) error {
 	graves := make([]grave, 0, len(st.graves))
 	for _, g := range st.graves {
 		graves = append(graves, g)
+	}
+	slices.SortFunc(graves, func(a, b grave) int { return a.at.Wall.Compare(b.at.Wall) })
+	for _, g := range graves {
+		s.graves.dig(g) // what removed its directory need not last yet
 	}
 	slices.SortFunc(graves, func(a, b grave) int { return strings.Compare(string(b.name), string(a.name)) })
 	for _, g := range graves {
@@ -223,19 +261,24 @@ func (s *Store) clearGrave(g grave) error {
 		return err
 	}
 	s.o.Log.Info("the directory of a released lock came back and was removed", "lock", g.name)
+	g.at = s.o.Clock.Now() // it may come back once more
 	s.graves.dig(g)
 	return nil
 }
 
 // recover makes a state directory whole that a crash left in the middle of a rotation, and begins one
-// that is new.
+// that is new. Then the journal's name lasts: the crash may have come between its rename and the sync of the directory, and a loss of
+// power would take it back, with all that is about to be written under it.
 func (d stateDir) recover(now lock.Instant) error {
 	if err := os.Remove(d.temporary()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	current, err := os.Stat(d.journal())
 	if err == nil {
-		return d.unlinkCurrent(current)
+		if err := d.unlinkCurrent(current); err != nil {
+			return err
+		}
+		return syncDir(string(d))
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -1,0 +1,192 @@
+//go:build linux
+
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/powerloss"
+)
+
+var powerTwice = flag.Int("power.twice", 2, "how many recoveries of each kind are recorded, and lose power again")
+
+// TestPowerRecovery is what the server does when it starts again after a play, in the process that is recorded.
+func TestPowerRecovery(t *testing.T) {
+	name := os.Getenv(powerPlayEnv)
+	if name == "" {
+		return // it is no test of its own
+	}
+	if err := powerPlayNamed(name).recover(os.Getenv(powerRootEnv)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recover starts on what is there, tells clients who holds what, and gives one of them a lock.
+func (p powerPlay) recover(base string) error {
+	store, err := p.open(base, true)
+	if err != nil {
+		return err
+	}
+	err = powerloss.Say(fmt.Sprint("started ", store.Generation()))
+	holders := make(map[lock.Name]string)
+	for record, allErr := range store.All(context.Background()) {
+		err = errors.Join(err, allErr)
+		holders[record.Name] = record.Holds[0].Owner.Account
+	}
+	for name := range p.names() {
+		err = errors.Join(err, powerloss.Say(fmt.Sprint("found ", name, " ", cmp.Or(holders[name], "nobody"))))
+	}
+	err = errors.Join(err, act{"/late_lock", "eve"}.do(store, make(map[lock.Name]lock.Token)))
+	return errors.Join(err, store.Close())
+}
+
+// names yields those that the play asks for.
+func (p powerPlay) names() iter.Seq[lock.Name] {
+	return func(yield func(lock.Name) bool) {
+		seen := map[lock.Name]bool{"": true}
+		for _, acts := range p.stores {
+			for _, a := range acts {
+				if !seen[a.name] && !yield(a.name) {
+					return
+				}
+				seen[a.name] = true
+			}
+		}
+	}
+}
+
+// sample is some of the images, whichever the seed says.
+func sample(images iter.Seq[*powerloss.Image], n int) (some []*powerloss.Image) {
+	random := rand.New(rand.NewPCG(*powerSeed, 2))
+	seen := 0
+	for image := range images {
+		if seen++; len(some) < n {
+			some = append(some, image)
+		} else if i := random.IntN(seen); i < n {
+			some[i] = image
+		}
+	}
+	return some
+}
+
+// restart records what a start does on some of the images.
+func (p powerPlay) restart(t *testing.T, base string, images iter.Seq[*powerloss.Image], n int) (all []*powerloss.Recording) {
+	t.Helper()
+	for _, image := range sample(images, n) {
+		all = append(all, image.RecordTest(t, "TestPowerRecovery", powerPlayEnv+"="+p.name, powerRootEnv+"="+base))
+	}
+	return all
+}
+
+func TestAfterALossOfPowerInARecoveryEveryAcknowledgedLockIsThere(t *testing.T) {
+	for _, p := range powerPlays {
+		t.Run(p.name, func(t *testing.T) {
+			r, base := p.record(t)
+			o := powerloss.Options{Seed: *powerSeed, Most: *powerMost}
+			all := append(p.restart(t, base, r.Images(o), *powerTwice), p.restart(t, base, r.Kills(), *powerTwice)...)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+			images := 0
+			for i, again := range all {
+				looked, wrong := p.try(t, again, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost / 2})
+				if images += looked; wrong != "" {
+					t.Errorf("seed %d, recovery %d: %s\nsynced: %v", *powerSeed, i, wrong, again.Syncs())
+				}
+			}
+			t.Logf("%d images of %d recoveries", images, len(all))
+		})
+	}
+}
+
+// A recovery in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
+func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
+	const fresh, plain, twice, rotation = "acquire on a fresh state directory", "acquire, release, acquire", "two starts", "rotation"
+	for _, guard := range []struct {
+		name, play string
+		killed     bool   // the start comes after a kill, at each moment, not after a loss of power
+		missing    string // a directory of which the start finds nothing; "": any
+		without    func(powerloss.Sync) bool
+		which      int    // of those: 0 all, else the first, the second ...
+		want       string // what is wrong then
+	}{
+		{"of what is above the state directory", fresh, true, "", directorySync(".", ""), 0, "came twice"},
+		{"of the journal's name", fresh, true, "", directorySync("state", ""), 0, "came twice"},
+		{"of a generation", plain, false, "", file("journal.jsonl", ""), 1, "came twice"},
+		{"of that a hold has lost its directory", twice, false, "a_lock", file("journal.jsonl", ""), 2, "is held by host"},
+		{"of a new journal", rotation, false, "", file("journal.new", ""), 0, "does not start"},
+		{"of the directory after a rotation", rotation, false, "", directorySync("state", ""), 2, "is held by"},
+		{"of history", rotation, false, "", directorySync("state/history", ""), 0, "the history of"},
+	} {
+		t.Run(guard.name, func(t *testing.T) {
+			p := powerPlayNamed(guard.play)
+			r, base := p.record(t)
+			images, n := r.Images(powerloss.Options{Seed: *powerSeed, Most: *powerMost}), 4**powerTwice
+			if guard.killed {
+				images, n = r.Kills(), 1000
+			}
+			if guard.missing != "" {
+				images = without(t, images, filepath.Join(base, "files", guard.missing))
+			}
+			all := p.restart(t, base, images, n)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+			o := powerloss.Options{Seed: *powerSeed, Most: *powerMost}
+			for _, again := range all {
+				if !guard.killed {
+					break // the test above has a sample of these
+				}
+				if _, wrong := p.try(t, again, base, o); wrong != "" {
+					t.Errorf("with all syncs: %s", wrong)
+				}
+			}
+			var found []string
+			for _, again := range all {
+				o.Without = nth(again.Syncs(), guard.without, guard.which)
+				looked, wrong := p.try(t, again, base, o)
+				if strings.Contains(wrong, guard.want) {
+					return
+				}
+				found = append(found, fmt.Sprintf("%d images, %q, synced was %v", looked, wrong, again.Syncs()))
+			}
+			t.Errorf("nothing that is wrong says %q:\n%s", guard.want, strings.Join(found, "\n"))
+		})
+	}
+}
+
+// without are those of the images that lack a directory though somebody was given a lock.
+func without(t *testing.T, images iter.Seq[*powerloss.Image], dir string) iter.Seq[*powerloss.Image] {
+	return func(yield func(*powerloss.Image) bool) {
+		for image := range images {
+			if err := image.Restore(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Lstat(dir); err == nil || !strings.Contains(strings.Join(image.Said, " "), "did") {
+				continue
+			}
+			if !yield(image) {
+				return
+			}
+		}
+	}
+}
+
+// nth matches the n-th of the syncs that another matches, from 1; 0: all of them.
+func nth(all []powerloss.Sync, is func(powerloss.Sync) bool, n int) func(powerloss.Sync) bool {
+	for _, s := range all {
+		if is(s) {
+			if n--; n == 0 {
+				return func(other powerloss.Sync) bool { return other.Number == s.Number }
+			}
+		}
+	}
+	return func(s powerloss.Sync) bool { return n < 0 && is(s) }
+}
