@@ -1,7 +1,6 @@
 package files
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -160,40 +159,27 @@ func TestPowerPlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, step := range powerPlayNamed(name).steps {
-		err := powerloss.Say("may " + step.what)
-		if err == nil {
-			err = step.do(tree)
-		}
-		if err == nil {
-			err = powerloss.Say("did " + step.what)
-		}
-		if err != nil {
+		if err := step.say(tree); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
+// say does the step, and says so before and after.
+func (s powerStep) say(tree *Tree) error {
+	if err := powerloss.Say("may " + s.what); err != nil {
+		return err
+	}
+	if err := s.do(tree); err != nil {
+		return err
+	}
+	return powerloss.Say("did " + s.what)
+}
+
 // complaints opens a tree on what a power failure has left and returns what is wrong with it.
 func (p powerPlay) complaints(base string, said []string) (all []string) {
-	begun := (len(said) + 1) / 2 // steps, of which the last may not be done
-	states := []contents{maps.Clone(p.before)}
-	for _, step := range p.steps[:begun] {
-		next := maps.Clone(states[len(states)-1])
-		if next == nil {
-			next = make(contents)
-		}
-		maps.Copy(next, step.after)
-		maps.DeleteFunc(next, func(_, content string) bool { return content == "" })
-		states = append(states, next)
-	}
-	states = states[len(said)/2:]
-	tree, err := openPower(base)
-	if err == nil {
-		for _, r := range tree.Redone() {
-			err = errors.Join(err, r.Forget())
-		}
-		err = errors.Join(err, tree.Sweep(context.Background()))
-	}
+	states := p.states(said)
+	tree, err := recoverPower(base)
 	if err != nil {
 		return []string{"it does not start: " + err.Error()}
 	}
@@ -206,6 +192,35 @@ func (p powerPlay) complaints(base string, said []string) (all []string) {
 		all = append(all, fmt.Sprintf("there is %.40q, want one of %.40q", found, states))
 	}
 	return all
+}
+
+// states are what may be there when so much had been said: each step is done or not, unless it is said to be done.
+func (p powerPlay) states(said []string) []contents {
+	states := []contents{{}}
+	maps.Copy(states[0], p.before)
+	done := func(step powerStep) (all []contents) {
+		for _, state := range states {
+			next := maps.Clone(state)
+			maps.Copy(next, step.after)
+			maps.DeleteFunc(next, func(_, content string) bool { return content == "" })
+			all = append(all, next)
+		}
+		return all
+	}
+	steps := p.steps
+	for i, text := range said {
+		switch {
+		case text == recovered:
+			steps = []powerStep{late}
+		case strings.HasPrefix(text, "may ") && slices.Contains(said[i:], "did "+steps[0].what):
+			states = done(steps[0])
+			steps = steps[1:]
+		case strings.HasPrefix(text, "may "):
+			states = append(states, done(steps[0])...)
+			steps = steps[1:]
+		}
+	}
+	return states
 }
 
 // hostContents reads what there is but for temporaries: after a loss of power one may be left that nobody knows.

@@ -200,7 +200,11 @@ func (t *Tree) redoOne(name string) error {
 		record.leave()
 		return err
 	}
-	if _, err = c.apply(); err == nil {
+	// The crash may have come before the record was sure to last; now it must, as there is no way back.
+	if err = t.syncState(); err == nil {
+		_, err = c.apply()
+	}
+	if err == nil {
 		err = c.lasting()
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/ftplockd/ftplockd/powerloss"
 )
 
-var powerTwice = flag.Int("power.twice", 2, "how many recoveries of each kind are recorded, and lose power again")
+var powerTwice = flag.Int("power.twice", 1, "how many recoveries of each kind are recorded, and lose power again")
 
 // TestPowerRecovery is what the server does when it starts again after a play, in the process that is recorded.
 func TestPowerRecovery(t *testing.T) {
@@ -130,7 +130,7 @@ func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
 		t.Run(guard.name, func(t *testing.T) {
 			p := powerPlayNamed(guard.play)
 			r, base := p.record(t)
-			images, n := r.Images(powerloss.Options{Seed: *powerSeed, Most: *powerMost}), 4**powerTwice
+			images, n := r.Images(powerloss.Options{Seed: *powerSeed, Most: *powerMost}), 8**powerTwice
 			if guard.killed {
 				images, n = r.Kills(), 1000
 			}
