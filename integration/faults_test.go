@@ -54,10 +54,7 @@ func TestCleanSendersAreNeverRefused(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, tlsTables(t, t.TempDir(), "one")+"[files]\ndurable = false\n"+defaults)
 	content := bytes.Repeat([]byte("all of it\r\n"), 10_000)
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	files := filesOfAllSizes(t)
 	check := func(t *testing.T, path string) {
 		t.Helper()
 		if got := s.read(path); got != string(content) {
@@ -68,11 +65,10 @@ func TestCleanSendersAreNeverRefused(t *testing.T) {
 		t.Run(u.name, func(t *testing.T) {
 			t.Parallel()
 			need(t, u.need)
-			times := count(10, 500)
-			u.clean(t, s, file, "/"+u.name, times)
-			for i := 1; i <= times; i++ {
-				check(t, fmt.Sprintf("%s.%d", u.name, i))
+			if err := os.Mkdir(s.path(u.name), 0o755); err != nil {
+				t.Fatal(err)
 			}
+			s.takesAll(t, u, files, u.name, count(10, 500))
 		})
 	}
 	for _, u := range secureSenders {

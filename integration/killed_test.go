@@ -170,11 +170,7 @@ func killUpload(t *testing.T, s *server, u uploader, dir, kind string, arrived i
 func TestCleanUploadsAreNeverRefused(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[files]\ndurable = false\n"+defaults)
-	content := bytes.Repeat([]byte("all of it\r\n"), 10_000)
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	files := filesOfAllSizes(t)
 	for _, u := range uploaders {
 		t.Run(u.name, func(t *testing.T) {
 			t.Parallel()
@@ -185,14 +181,42 @@ func TestCleanUploadsAreNeverRefused(t *testing.T) {
 			if err := os.Mkdir(s.path(dir), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			times := count(60, 2000)
-			u.clean(t, s, file, "/"+dir+"/file", times)
-			for i := 1; i <= times; i++ {
-				if got := s.read(fmt.Sprintf("%s/file.%d", dir, i)); got != string(content) {
-					t.Errorf("upload %d: %d bytes, want %d", i, len(got), len(content))
-				}
-			}
+			s.takesAll(t, u, files, dir, count(60, 2000))
 		})
+	}
+}
+
+// filesOfAllSizes writes files to be uploaded: sizes at which something ends (nothing, a line, a packet, a pipe, a piece of what the
+// server reads at once), and one of several pieces.
+func filesOfAllSizes(t *testing.T) (files []string) {
+	t.Helper()
+	for _, size := range []int{0, 1, 1448, 4096, 65_536, 110_000, 262_145, 3 << 20} {
+		file := filepath.Join(t.TempDir(), fmt.Sprint(size))
+		content := bytes.Repeat([]byte("all of it\r\n"), size/11+1)[:size]
+		if err := os.WriteFile(file, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// takesAll has a client upload the files into a directory by turns, so many in all, and checks that all are there.
+func (s *server) takesAll(t *testing.T, u uploader, files []string, dir string, uploads int) {
+	t.Helper()
+	for i, file := range files {
+		times := (uploads + len(files) - 1 - i) / len(files)
+		path := dir + "/" + filepath.Base(file)
+		u.clean(t, s, file, "/"+path, times)
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 1; i <= times; i++ {
+			if got := s.read(fmt.Sprintf("%s.%d", path, i)); got != string(want) {
+				t.Errorf("%s, upload %d: %d bytes", file, i, len(got))
+			}
+		}
 	}
 }
 
