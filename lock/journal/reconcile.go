@@ -42,7 +42,8 @@ func (s *Store) start(ctx context.Context) error {
 	return nil
 }
 
-// openLog opens the journal at the end of its last good line.
+// openLog opens the journal at the end of its last good line. All before that lasts then, whatever a crash left unsynced: what a
+// loss of power leaves of lines that are written behind it must not look like damage.
 func (s *Store) openLog(st state) error {
 	f, err := os.OpenFile(s.dir.journal(), os.O_RDWR, 0)
 	if err != nil {
@@ -51,12 +52,11 @@ func (s *Store) openLog(st state) error {
 	file := s.o.hooks.wrap(osFile{f})
 	s.log = newLog(file, st.size, st.last, st.reserved, s.o.hooks.step)
 	s.rotateAt = s.o.MaxSize
-	if !st.torn {
-		return nil
-	}
-	s.o.Log.Warn("the journal's last line was cut off by a crash and is dropped", "bytes", st.size)
-	if err := file.Truncate(st.size); err != nil {
-		return err
+	if st.torn {
+		s.o.Log.Warn("the journal's last line was cut off by a crash and is dropped", "bytes", st.size)
+		if err := file.Truncate(st.size); err != nil {
+			return err
+		}
 	}
 	return file.Sync()
 }
