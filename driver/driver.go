@@ -78,6 +78,7 @@ type Server struct {
 	delays      delays
 	running     func() (int, bool) // see hangUps; nil: nobody looks
 	lookout     lookout
+	owners      owners
 	maxLooks    int // how many names a pattern in a listing may look at
 	settings    atomic.Pointer[Settings]
 	dataTLS     *tls.Config  // tls, for data connections
@@ -147,6 +148,7 @@ func New(o Options) (*Server, error) {
 		sessions: make(map[*session]struct{}), empty: empty,
 		publications: o.Publications, stages: newStages(),
 	}
+	s.owners.search, s.owners.sessions = findOwners, s.neighbours
 	s.SetSettings(o.Settings)
 	if err := s.tellRedone(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -233,12 +235,27 @@ func (s *Server) NewSession(c *control.Conn) control.Handler {
 
 // forget takes a session that is over out of the books.
 func (s *Server) forget(session *session) {
+	if e, ok := clientEnds(session.conn); ok {
+		s.owners.forget(e)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, session)
 	if len(s.sessions) == 0 {
 		close(s.empty)
 	}
+}
+
+// neighbours returns the clients' ends of the sessions whose clients are on this machine.
+func (s *Server) neighbours() (all []ends) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for session := range s.sessions {
+		if e, ok := clientEnds(session.conn); ok {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // Wait returns when no session is left, or ctx ends.
@@ -258,6 +275,7 @@ func (s *Server) Wait(ctx context.Context) error {
 // is closed and Wait has returned.
 func (s *Server) Close() error {
 	s.cancel()
+	s.owners.close()
 	return errors.Join(s.closeStages(), s.notes.Close())
 }
 

@@ -18,14 +18,17 @@ import (
 // connections one after the other, so an upload whose data connection ended may only be published when the control
 // connection had its time to end, too.
 //
-// Of a client on this very machine more is known: while its kernel closes its connections the process wants a
-// processor. So when nothing on the machine wants one but this server, looked at twice, nobody is being killed; and when very many do, it may take one longer. A client that
-// only comes through a relay on this machine looks like one on it, and what its own machine does is not seen then.
+// Of a client on this very machine more is known. If the process that it is was found, that says whether it waits for its reply or
+// is being killed, see owner. For all others: while a kernel closes a process's connections the process wants a
+// processor. So when nothing on the machine wants one but this server, looked at twice, nobody is being killed; and when very many do, it
+// may take one longer. A client that only comes through a relay on this machine looks like one on it then, and what its own
+// machine does is not seen.
 type hangUps struct {
 	within time.Duration // see delays.hangUp
 	// running returns how many tasks have or want a processor on this machine, this one included; false: not known.
 	running func() (int, bool)
 	lookout *lookout
+	owners  *owners
 }
 
 // lookout says whether it is worth a look how busy the machine is: one at a time, since a second upload that ends meanwhile
@@ -80,7 +83,7 @@ func (l *lookout) within(usual time.Duration) time.Duration {
 }
 
 func (s *Server) hangUps() hangUps {
-	return hangUps{within: s.delays.hangUp, running: s.running, lookout: &s.lookout}
+	return hangUps{within: s.delays.hangUp, running: s.running, lookout: &s.lookout, owners: &s.owners}
 }
 
 // gone reports whether the client hangs up within the time after the end of its data connection, or has. It does not
@@ -89,22 +92,60 @@ func (h hangUps) gone(c *control.Conn, ended time.Time, proven bool) bool {
 	if proven || c.Gone() {
 		return c.Gone()
 	}
-	within := h.within
-	if h.running != nil && here(c.RemoteAddr()) {
-		if h.lookout.take() {
-			calm, tasks := h.calm()
-			h.lookout.give(calm, tasks)
-			if calm { // what hung up did so before that
-				return c.Gone()
-			}
-		}
-		within = h.lookout.within(within)
+	client, near := clientEnds(c)
+	if h.running == nil || !near {
+		return goneBy(c, ended.Add(h.within))
 	}
-	left := within - time.Since(ended)
+	owner := h.owners.known(client)
+	if owner != nil {
+		switch owner.watch(&h.owners.many) {
+		case waits: // what hung up did so before that
+			return c.Gone()
+		case left:
+			return h.dying(c, client, ended)
+		}
+	}
+	if h.lookout.take() {
+		calm, tasks := h.calm()
+		h.lookout.give(calm, tasks)
+		if calm { // as above
+			return c.Gone()
+		}
+	}
+	h.owners.waited(client)
+	gone := goneBy(c, ended.Add(h.lookout.within(h.within)))
+	if owner == nil || gone {
+		return gone
+	}
+	if there, known := owner.holds(); known && !there {
+		return h.dying(c, client, ended)
+	}
+	if owner.misses >= maxMisses {
+		h.owners.lose(client)
+	}
+	return false
+}
+
+// goneBy reports whether the client hangs up by then.
+func goneBy(c *control.Conn, then time.Time) bool {
+	left := time.Until(then)
 	if left <= 0 {
 		return c.Gone()
 	}
 	return c.GoneWithin(left)
+}
+
+// dying is how long a process that has let go of its control connection is given to hang up with it.
+const dying = time.Second
+
+// dying reports whether a client whose process has let go of the connection hangs up. One that does not has handed it on to
+// another process, and its owner is of no use.
+func (h hangUps) dying(c *control.Conn, client ends, ended time.Time) bool {
+	gone := goneBy(c, ended.Add(dying))
+	if !gone {
+		h.owners.lose(client)
+	}
+	return gone
 }
 
 // How the machine is looked at. The pause is a sleep of the thread: the runtime's timers are as coarse as a millisecond.
@@ -120,8 +161,7 @@ const (
 func (h hangUps) calm() (calm bool, tasks int) {
 	inARow := 0
 	for range calmTries {
-		pause := unix.NsecToTimespec(lookPause.Nanoseconds())
-		_ = unix.Nanosleep(&pause, nil) // one that a signal cuts short is as good
+		nap(lookPause)
 		n, ok := h.running()
 		if !ok {
 			return false, tasks
@@ -136,6 +176,12 @@ func (h hangUps) calm() (calm bool, tasks int) {
 		}
 	}
 	return false, tasks
+}
+
+// nap is a sleep of the thread. One that a signal cuts short is as good.
+func nap(d time.Duration) {
+	pause := unix.NsecToTimespec(d.Nanoseconds())
+	_ = unix.Nanosleep(&pause, nil)
 }
 
 // here reports whether an address is of this machine and of nothing else: loopback.

@@ -81,7 +81,7 @@ func TestAMachineThatIsCalmAfterAKill(t *testing.T) {
 			c.tcp.Close()
 		}
 	}
-	h := hangUps{within: patience, running: m.running, lookout: new(lookout)}
+	h := hangUps{within: patience, running: m.running, lookout: new(lookout), owners: new(owners)}
 	if !h.gone(own.conn, time.Now(), false) {
 		t.Error("it is taken to live")
 	}
@@ -134,7 +134,7 @@ func TestOnACrowdedMachineAClientMayTakeLongerToHangUp(t *testing.T) {
 	m := &machine{tasks: []int{1000 * runtime.NumCPU()}}
 	s := start(t, func(o *setup) { o.delays.hangUp, o.running = time.Nanosecond, m.running })
 	c := s.as("phoneacc")
-	h := hangUps{within: time.Nanosecond, running: m.running, lookout: new(lookout)}
+	h := hangUps{within: time.Nanosecond, running: m.running, lookout: new(lookout), owners: new(owners)}
 	own := s.onlySession()
 	time.AfterFunc(longest/5, func() { c.tcp.Close() })
 	if !h.gone(own.conn, time.Now(), false) {

@@ -1,0 +1,219 @@
+package driver
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// owner is the process of this machine that alone holds the client's end of a control connection, and that nothing leads to which
+// a client of its own could be behind (see survey). When the data connection of an upload has ended, it shows which of these it is:
+//
+//   - It sleeps, every thread of it (state S), and holds the connection: it waits for its 226. A process does not sleep in that way
+//     while its connections are closed, be it that the kernel does so since it is being killed (it runs, wants to, waits in state
+//     D, is a zombie), or that it does itself since something went wrong: Perl's die and exit close the data connection 20 to
+//     300 us before the other. A program that waits for something else between the two is taken to wait for its 226.
+//   - It does not hold the connection any more: it is being killed, and the end of the control connection is on its way, however long a
+//     starved machine takes for that. Linux (exit_files, called by do_exit) takes its files from a task before the last task
+//     that shares them closes the first, so what /proc says of its descriptors ends before the data connection does. Or it has
+//     handed the connection on to another process.
+//   - Else nothing is known: it may not have come to wait yet, or have other things to do.
+//
+// That it holds the connection says nothing by itself: so does, for some time, Perl when it dies.
+//
+// It may have forked a child which alone has the data connection, sends, and is killed a moment before it. So nothing is
+// known either of a process with other children than when it was found; those had nothing to do with the connection.
+//
+// Its session's uploads, which end one after the other, are the only users of an owner.
+type owner struct {
+	dir      int    // /proc/PID, O_PATH: it means this process, also when the number is given to another
+	pid      string // as /proc has it
+	fd       string // of the connection: fd/N
+	link     string // what it is: socket:[inode]
+	children []byte
+	threads  int // when it was last looked at
+	misses   int // how many times in a row nothing was known
+}
+
+// sign is what was seen of an owner.
+type sign uint8
+
+const (
+	unknown sign = iota
+	waits        // it holds the connection and sleeps
+	left         // it does not hold the connection any more
+)
+
+func (o *owner) close() { unix.Close(o.dir) }
+
+// look is for the time after the end of the data connection.
+func (o *owner) look() sign {
+	asleep := o.asleep()
+	switch there, known := o.holds(); {
+	case known && !there:
+		return left
+	case there && asleep && o.bereft():
+		return waits
+	}
+	return unknown
+}
+
+// How long the client's process is looked at while it comes to wait for the reply, and the longest pause between two looks.
+const (
+	watchFor  = 600 * time.Microsecond
+	longPause = 160 * time.Microsecond
+)
+
+// watch looks until something is known, or for watchFor. Looks at many threads take as much of a processor as the wait that they
+// save is worth, so of such processes one at a time is watched.
+func (o *owner) watch(many *turnstile) sign {
+	if o.threads > 1 {
+		if !many.take() {
+			return unknown
+		}
+		defer many.give()
+	}
+	for began, pause := time.Now(), lookPause; ; pause = min(2*pause, longPause) {
+		seen := o.look()
+		if seen != unknown {
+			o.misses = 0
+			return seen
+		}
+		if time.Since(began)+pause > watchFor {
+			break
+		}
+		nap(pause)
+	}
+	o.misses++
+	return unknown
+}
+
+// turnstile lets one pass at a time, and nobody for busyFor after others wanted to meanwhile. The zero value is ready.
+type turnstile struct {
+	mu        sync.Mutex
+	taken     bool
+	wanted    bool // by others while it was taken
+	notBefore time.Time
+}
+
+func (t *turnstile) take() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wanted = t.taken
+	if t.taken || time.Now().Before(t.notBefore) {
+		return false
+	}
+	t.taken = true
+	return true
+}
+
+func (t *turnstile) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.taken = false
+	if t.wanted {
+		t.wanted, t.notBefore = false, time.Now().Add(busyFor)
+	}
+}
+
+// holds reports whether the process has the connection still.
+func (o *owner) holds() (there, known bool) {
+	var buffer [64]byte
+	n, err := unix.Readlinkat(o.dir, o.fd, buffer[:])
+	if err != nil {
+		return false, unlessGone(err) == nil
+	}
+	return string(buffer[:n]) == o.link, true
+}
+
+// bereft reports whether the process has no children but those that it had when it was found.
+func (o *owner) bereft() bool {
+	children, ok := o.progeny()
+	return ok && bytes.Equal(children, o.children)
+}
+
+// Processes with more threads are not looked at: a look would cost more than it saves.
+const maxThreads = 32
+
+// asleep reports whether each thread waits for something to happen.
+func (o *owner) asleep() bool {
+	state, threads, ok := o.thread(o.pid)
+	if !ok || state != 'S' || threads > maxThreads {
+		return false
+	}
+	o.threads = threads
+	if threads == 1 {
+		return true
+	}
+	all, err := names(o.dir, "task")
+	for _, tid := range all {
+		if state, _, ok := o.thread(tid); !ok || state != 'S' {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// progeny returns the numbers of the process's children, those that ended and were not waited for included. A kernel
+// may be built without them.
+func (o *owner) progeny() (children []byte, ok bool) {
+	if o.threads == 1 {
+		return o.read("task/" + o.pid + "/children")
+	}
+	all, err := names(o.dir, "task")
+	for _, tid := range all {
+		of, ok := o.read("task/" + tid + "/children")
+		if !ok {
+			return nil, false
+		}
+		children = append(children, of...)
+	}
+	return children, err == nil && len(all) > 0
+}
+
+// thread reads the state of a thread and how many there are; proc_pid_stat(5).
+func (o *owner) thread(tid string) (state byte, threads int, ok bool) {
+	text, ok := o.read("task/" + tid + "/stat")
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before may have anything in it
+	if !ok || len(fields) < 18 {
+		return 0, 0, false
+	}
+	threads, err := strconv.Atoi(fields[17])
+	return fields[0][0], threads, err == nil
+}
+
+// read reads a small file of the process.
+func (o *owner) read(name string) ([]byte, bool) {
+	fd, err := unix.Openat(o.dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer unix.Close(fd)
+	buffer := make([]byte, 1024)
+	n, err := unix.Read(fd, buffer)
+	if err != nil || n == len(buffer) {
+		return nil, false
+	}
+	return buffer[:n], true
+}
+
+// names lists a directory of /proc.
+func names(dir int, name string) (all []string, err error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	buffer := make([]byte, 8<<10)
+	for {
+		n, err := unix.ReadDirent(fd, buffer)
+		if err != nil || n == 0 {
+			return all, err
+		}
+		_, _, all = unix.ParseDirent(buffer[:n], -1, all)
+	}
+}

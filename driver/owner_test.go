@@ -1,0 +1,463 @@
+package driver
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// busyMachine is one on which there is no other way to know that a client lives.
+func busyMachine(o *setup) {
+	o.running = (&machine{tasks: []int{2}}).running
+}
+
+// client is the only session's client's end.
+func (s *server) client() ends {
+	s.t.Helper()
+	e, ok := clientEnds(s.onlySession().conn)
+	if !ok {
+		s.t.Fatal("the client is not of this machine")
+	}
+	return e
+}
+
+// ownerOf searches until it finds the owner of a connection.
+func (s *server) ownerOf(e ends) (found *owner) {
+	s.t.Helper()
+	s.until("the owner is found", func() bool {
+		found = findOwners([]ends{e}, s.driver.neighbours())[e]
+		return found != nil
+	})
+	return found
+}
+
+// knows has the server know the owner of the only session, of which nothing was known so many times in a row.
+func (s *server) knows(misses int) {
+	s.t.Helper()
+	e := s.client()
+	found := s.ownerOf(e)
+	found.misses = misses
+	s.driver.owners.mu.Lock()
+	defer s.driver.owners.mu.Unlock()
+	s.driver.owners.of = map[ends]*candidate{e: {owner: found}}
+}
+
+func TestAClientThatWaitsForItsReplyIsNotWaitedFor(t *testing.T) {
+	const within = 300 * time.Millisecond
+	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = within })
+	p := s.program("stop,half /f,close,done,stop")
+	p.stopped()
+	s.knows(0)
+	own := s.onlySession()
+	h := s.driver.hangUps()
+	s.until("it is not waited for", func() bool {
+		began := time.Now()
+		if h.gone(own.conn, began, false) {
+			t.Fatal("it is taken to be gone")
+		}
+		return time.Since(began) < within
+	})
+	p.goOn()
+	p.stopped()
+	s.wantContent("/f", "half of it")
+}
+
+// Whatever a client does between the ends of its connections, it does not wait for its reply.
+func TestAClientThatEndsItsConnectionsItself(t *testing.T) {
+	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = patience })
+	s.write("/f", "old")
+	p := s.program("stop,half /f,close,spin 50ms,hangup,stop")
+	p.stopped()
+	s.knows(0)
+	p.goOn()
+	p.stopped()
+	s.alone()
+	s.wantContent("/f", "old")
+}
+
+// The control connection of a killed client ends long after the data connection, on a machine that is busy, or looks as if it were not.
+func TestADyingClientIsWaitedFor(t *testing.T) {
+	for name, tasks := range map[string]int{"busy": 2, "calm": 1} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, func(o *setup) {
+				o.running, o.delays.hangUp = (&machine{tasks: []int{tasks}}).running, time.Nanosecond
+			})
+			c := s.as("phoneacc")
+			own := s.onlySession()
+			h := s.driver.hangUps()
+			e := s.client()
+			p := s.program("stop")
+			p.stopped()
+			dying := s.ownerOf(s.clientBut(e))
+			p.kill() // its files are closed
+			h.owners.mu.Lock()
+			h.owners.of = map[ends]*candidate{e: {owner: dying}}
+			h.owners.mu.Unlock()
+			time.AfterFunc(50*time.Millisecond, func() { c.tcp.Close() })
+			if !h.gone(own.conn, time.Now(), false) {
+				t.Error("it is taken to live")
+			}
+		})
+	}
+}
+
+// clientBut is the client's end of the other one of two sessions.
+func (s *server) clientBut(other ends) (found ends) {
+	for _, e := range s.driver.neighbours() {
+		if e != other {
+			found = e
+		}
+	}
+	return found
+}
+
+func TestKilledProcessesPublishNothing(t *testing.T) {
+	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = time.Nanosecond })
+	s.write("/f", "old")
+	for range 10 {
+		p := s.program("stop,half /f,kill")
+		p.stopped()
+		s.knows(0)
+		p.goOn()
+		s.alone()
+		s.wantContent("/f", "old")
+		p.kill()
+	}
+}
+
+func TestAClientThatHandsItsConnectionOnIsServed(t *testing.T) {
+	for name, steps := range map[string]string{
+		"before the upload ends": "stop,half /f,move,close,stop",
+		"for another file":       "stop,half /f,replace,close,stop",
+		"while it is waited for": "stop,half /f,close,spin 10ms,move,stop",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = 100 * time.Millisecond })
+			p := s.program(steps)
+			p.stopped()
+			s.knows(0)
+			e := s.client()
+			p.goOn()
+			p.stopped()
+			s.until("it is published", func() bool { _, err := os.Stat(filepath.Join(s.root, "f")); return err == nil })
+			if s.driver.owners.known(e) != nil {
+				t.Error("its owner is still taken for one")
+			}
+		})
+	}
+}
+
+func TestProcessesWithManyThreadsAreWatchedOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns turnstile
+		for range 2 {
+			if !turns.take() {
+				t.Fatal("one alone has to wait")
+			}
+			turns.give()
+		}
+		turns.take()
+		if turns.take() {
+			t.Error("two are watched")
+		}
+		turns.give()
+		if turns.take() {
+			t.Error("a busy process is watched again at once")
+		}
+		time.Sleep(busyFor)
+		if !turns.take() {
+			t.Error("it is never watched again")
+		}
+	})
+}
+
+// Many looks in vain are not gone on with.
+func TestAnOwnerThatNeverSleepsIsLost(t *testing.T) {
+	s := start(t, busyMachine)
+	p := s.program("stop,half /f,close,spin 50ms,done,half /f,close,spin 50ms,done,stop")
+	p.stopped()
+	s.knows(maxMisses - 2)
+	e := s.client()
+	p.goOn()
+	p.stopped()
+	if s.driver.owners.known(e) != nil {
+		t.Error("its owner is still taken for one")
+	}
+}
+
+// A child that sends may be killed before its parent, which waits for it.
+func TestNothingIsKnownOfAProcessWithANewChild(t *testing.T) {
+	s := start(t)
+	p := s.program("fork,stop,fork,stop")
+	p.stopped()
+	o := s.ownerOf(s.client())
+	defer o.close()
+	s.until("it sleeps", func() bool { return o.look() == waits })
+	p.goOn()
+	p.stopped()
+	s.until("it sleeps again", o.asleep)
+	if seen := o.look(); seen != unknown {
+		t.Errorf("seen: %v", seen)
+	}
+}
+
+// What lives on when a client of its own has died is no client's process.
+func TestARelayIsNoOwner(t *testing.T) {
+	for what, want := range map[string]bool{
+		"nothing else": true, "a file": true, "another session": true,
+		"many files": false, "a child with the connection": false,
+		"a listener": false, "a client": false, "a local socket": false, "a pipe": false, "a terminal's other end": false,
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := start(t)
+			p := s.program("half /f,close,done,hold " + what + ",stop")
+			p.stopped()
+			var e ends
+			s.until("its session", func() bool { // another one may be about to begin
+				for session := range s.sessionsNow() {
+					session.mu.Lock()
+					if session.client != nil {
+						e, _ = clientEnds(session.conn)
+					}
+					session.mu.Unlock()
+				}
+				return len(s.sessionsNow()) == 1 && what != "another session" || len(s.sessionsNow()) == 2
+			})
+			found := findOwners([]ends{e}, s.driver.neighbours())
+			if (found[e] != nil) != want {
+				t.Errorf("found: %v, want %v", found[e] != nil, want)
+			}
+			for _, o := range found {
+				o.close()
+			}
+		})
+	}
+}
+
+func (s *server) sessionsNow() map[*session]struct{} {
+	s.driver.mu.Lock()
+	defer s.driver.mu.Unlock()
+	all := make(map[*session]struct{})
+	for session := range s.driver.sessions {
+		all[session] = struct{}{}
+	}
+	return all
+}
+
+// A client of the server's own process has no owner.
+func TestTheServerIsNoOwner(t *testing.T) {
+	s := start(t)
+	s.as("phoneacc")
+	if found := findOwners([]ends{s.client()}, s.driver.neighbours()); len(found) != 0 {
+		t.Error("found")
+	}
+}
+
+// The server looks for owners itself, and what it keeps of a session goes with it.
+func TestSessionsThatWaitGetTheirOwner(t *testing.T) {
+	s := start(t, busyMachine)
+	p := s.program("half /f,close,done,half /f,close,done,half /f,close,done,stop,half /f,close,done,stop")
+	p.stopped()
+	e := s.client()
+	s.until("the owner is known", func() bool { return s.driver.owners.known(e) != nil })
+	kept := "/proc/self/fd/" + strconv.Itoa(s.driver.owners.known(e).dir)
+	before, err := os.Readlink(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.goOn()
+	p.stopped()
+	p.kill()
+	s.until("the session has ended", func() bool { return len(s.sessionsNow()) == 0 })
+	if after, err := os.Readlink(kept); err == nil && strings.HasPrefix(after, before) { // "(deleted)" behind it
+		t.Error("the process's directory is still open")
+	}
+	s.driver.owners.mu.Lock()
+	left := len(s.driver.owners.of)
+	s.driver.owners.mu.Unlock()
+	if left != 0 {
+		t.Errorf("%d sessions are kept", left)
+	}
+}
+
+func TestAServerThatIsClosedLooksForNobody(t *testing.T) {
+	var s *server
+	t.Cleanup(func() { // after the server's own
+		s.driver.owners.mu.Lock()
+		defer s.driver.owners.mu.Unlock()
+		if !s.driver.owners.closed {
+			t.Error("it does")
+		}
+	})
+	s = start(t)
+}
+
+func TestOwnersAreLookedForWhenItIsWorthIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var searches [][]ends
+		const takes = 10 * time.Millisecond
+		o := owners{sessions: func() []ends { return nil }}
+		o.search = func(wanted, _ []ends) map[ends]*owner {
+			time.Sleep(takes)
+			searches = append(searches, wanted)
+			return nil
+		}
+		one, other := ends{local: addrPortOf("127.0.0.1:1")}, ends{local: addrPortOf("127.0.0.1:2")}
+		o.waited(other)
+		for range worthIt - 1 {
+			o.waited(one)
+		}
+		synctest.Wait()
+		if o.searching {
+			t.Fatal("looked for after few waits")
+		}
+		o.waited(one)
+		third := ends{local: addrPortOf("127.0.0.1:3")}
+		for range worthIt {
+			o.waited(third) // there are never two
+		}
+		time.Sleep(takes)
+		synctest.Wait()
+		if len(searches) != 1 || len(searches[0]) != 2 {
+			t.Fatalf("searches: %v", searches)
+		}
+		time.Sleep(takes * (searchShare - 2))
+		if o.waited(third); len(searches) != 1 || o.searching {
+			t.Error("searches take more than their share")
+		}
+		time.Sleep(takes)
+		o.waited(third)
+		time.Sleep(takes)
+		synctest.Wait()
+		if len(searches) != 2 || len(searches[1]) != 1 {
+			t.Errorf("searches: %v", searches)
+		}
+		o.forget(third)
+		var times []time.Time
+		for range 160 { // after each search in vain the next is later
+			n := len(searches)
+			o.waited(one)
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			if len(searches) > n {
+				times = append(times, time.Now())
+			}
+		}
+		for i := 1; i < len(times); i++ {
+			if gap, want := times[i].Sub(times[i-1]), firstBackoff<<i; gap < want || gap > want+200*time.Millisecond {
+				t.Errorf("search %d came after %v, want %v", i, gap, want)
+			}
+		}
+		if len(times) < 3 {
+			t.Errorf("%d searches", len(times))
+		}
+		o.forget(one)
+		o.forget(other)
+		if len(o.of) != 0 {
+			t.Error("sessions that ended are kept")
+		}
+		o.close()
+	})
+}
+
+// A session may end while its owner is looked for.
+func TestAnOwnerFoundTooLateIsClosed(t *testing.T) {
+	s := start(t)
+	p := s.program("stop")
+	p.stopped()
+	e := s.client()
+	found := s.ownerOf(e)
+	search, ready := make(chan struct{}), make(chan struct{})
+	o := owners{sessions: s.driver.neighbours}
+	o.search = func(_, _ []ends) map[ends]*owner {
+		close(ready)
+		<-search
+		return map[ends]*owner{e: found}
+	}
+	for range worthIt {
+		o.waited(e)
+	}
+	<-ready
+	o.forget(e)
+	close(search)
+	o.close()
+	if _, ok := found.read("stat"); ok {
+		t.Error("it is open")
+	}
+}
+
+func addrPortOf(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+
+func TestWhatNobodyCanSpeakThroughIsHarmless(t *testing.T) {
+	self, err := unix.Open("/proc/self", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(self)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func(name string) *os.File {
+		f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	for _, tt := range []struct {
+		name    string
+		file    *os.File
+		own     bool
+		holders int
+		blind   bool
+		want    bool
+	}{
+		{"a pipe that is read, and somebody else has", r, false, 2, false, false},
+		{"one that nobody else has", r, false, 1, false, true},
+		{"one that perhaps nobody else has", r, false, 1, true, false},
+		{"one that the server has", r, true, 2, true, true},
+		{"a pipe that is written to", w, false, 2, true, true},
+		{"a named pipe", open(fifo), true, 1, false, false},
+		{"/dev/null", open("/dev/null"), false, 0, true, true},
+		{"a terminal's other end", open("/dev/ptmx"), false, 0, false, false},
+	} {
+		fd := "fd/" + strconv.Itoa(int(tt.file.Fd()))
+		link, err := os.Readlink("/proc/self/" + fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := survey{own: map[string]bool{link: tt.own}, holders: map[string]int{link: tt.holders}, blind: tt.blind}
+		if got := s.harmless(self, fd, link); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+	s := survey{}
+	for link, want := range map[string]bool{"anon_inode:[eventpoll]": true, "anon_inode:[io_uring]": false, "socket:[1]": false} {
+		if got := s.harmless(self, "fd/0", link); got != want {
+			t.Errorf("%s: %v", link, got)
+		}
+	}
+	for device, want := range map[uint64]bool{
+		unix.Mkdev(1, 3): true, unix.Mkdev(1, 1): false, unix.Mkdev(136, 0): true, unix.Mkdev(143, 5): true, unix.Mkdev(144, 0): false,
+		unix.Mkdev(4, 64): false, unix.Mkdev(5, 2): false, unix.Mkdev(10, 200): false,
+	} {
+		if got := harmlessDevice(device); got != want {
+			t.Errorf("device %#x: %v", device, got)
+		}
+	}
+}
