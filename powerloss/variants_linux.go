@@ -23,11 +23,11 @@ func variants(before []byte, others [][]byte, random *rand.Rand) [][]byte {
 	last := others[len(others)-1]
 	all := [][]byte{before}
 	all = append(all, others[:len(others)-1]...)
-	if bytes.HasPrefix(last, before) {
-		for _, cut := range cuts(len(before), others, random) {
-			all = append(all, last[:cut])
+	if from := common(before, last); from < len(last) {
+		for _, cut := range cuts(from, others, random) {
+			all = append(all, torn(before, last, cut))
 		}
-		all = append(all, holes(before, last, random)...)
+		all = append(all, holes(before, last, from, random)...)
 	}
 	all = append(all, last)
 	var different [][]byte
@@ -39,9 +39,27 @@ func variants(before []byte, others [][]byte, random *rand.Rand) [][]byte {
 	return different
 }
 
-// cuts returns the lengths at which a tail behind the first bytes may end.
+// common returns how many bytes two contents begin with alike.
+func common(a, b []byte) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// torn returns the last content as far as the cut, behind it what was there before.
+func torn(before, last []byte, cut int) []byte {
+	return append(slices.Clone(last[:cut]), before[min(cut, len(before)):]...)
+}
+
+// cuts returns the places, from the first byte that differs on, at which what is new may end: not behind the last of the others,
+// or the zeros that it ends with.
 func cuts(from int, others [][]byte, random *rand.Rand) (all []int) {
-	to := len(others[len(others)-1])
+	last := others[len(others)-1]
+	to := len(last)
+	if used := len(bytes.TrimRight(last, "\x00")); used > from {
+		to = min(to, used+1)
+	}
 	if to-from <= everyByte {
 		for n := from; n < to; n++ {
 			all = append(all, n)
@@ -49,7 +67,8 @@ func cuts(from int, others [][]byte, random *rand.Rand) (all []int) {
 		return all
 	}
 	for _, o := range others {
-		all = append(all, len(o)-1, len(o)+1)
+		n := common(o, last) // where the next one was begun
+		all = append(all, n-1, n+1, len(o)-1, len(o)+1)
 	}
 	for n := from - from%sector; n < to; n += sector {
 		all = append(all, n)
@@ -60,16 +79,21 @@ func cuts(from int, others [][]byte, random *rand.Rand) (all []int) {
 	return slices.DeleteFunc(all, func(n int) bool { return n < from || n >= to })
 }
 
-// holes returns the last content with sectors in it that were never written.
-func holes(before, last []byte, random *rand.Rand) (all [][]byte) {
-	first := len(before) / sector
-	n := (len(last)+sector-1)/sector - first
+// holes returns the last content with sectors, from the first byte that differs on, in which is what was there before: zeros
+// where there was nothing.
+func holes(before, last []byte, from int, random *rand.Rand) (all [][]byte) {
+	first := from / sector
+	to := max(from+1, len(bytes.TrimRight(last, "\x00")))
+	n := (to+sector-1)/sector - first
 	hole := func(lost func(int) bool) {
 		content := slices.Clone(last)
 		for i := range n {
-			if from := max(len(before), (first+i)*sector); lost(i) {
-				clear(content[from:min(len(last), (first+i+1)*sector)])
+			start, end := max(from, (first+i)*sector), min(len(last), (first+i+1)*sector)
+			if !lost(i) {
+				continue
 			}
+			clear(content[start:end])
+			copy(content[start:end], before[min(start, len(before)):])
 		}
 		all = append(all, content)
 	}

@@ -36,7 +36,7 @@ func benchmarkPair(b *testing.B, directories, durable bool, parallel int) {
 		s.tree.root = root
 	}
 	s.options = func(o *Options) {
-		o.Durable = durable
+		o.Durable, o.hooks.room = durable, roomAhead
 		if !directories {
 			o.FS = nil
 		}

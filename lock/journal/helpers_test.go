@@ -203,9 +203,12 @@ func lockRule(name lock.Name) (lock.Rule, bool) {
 	return rule, strings.HasSuffix(string(name), "_lock") || name.Within("/locks") && name != "/locks"
 }
 
+// sceneRoom is little, since stores are opened by the thousand.
+const sceneRoom = 4096
+
 func (s *scene) open() (*Store, error) {
 	o := Options{Dir: s.state, FS: stepTree{s.tree}, Root: s.tree.root, Rules: lockRule, Clock: s.clock, Durable: true}
-	o.hooks.step, o.hooks.wrap = s.step, s.wrap
+	o.hooks.step, o.hooks.wrap, o.hooks.room = s.step, s.wrap, sceneRoom
 	if s.options != nil {
 		s.options(&o)
 	}
@@ -282,13 +285,14 @@ func (s *scene) hasDirectory(name string, want bool) {
 	}
 }
 
+// journal returns the lines of the journal, without the room behind them.
 func (s *scene) journal() string {
 	s.Helper()
 	b, err := os.ReadFile(stateDir(s.state).journal())
 	if err != nil {
 		s.Fatal(err)
 	}
-	return string(b)
+	return strings.TrimRight(string(b), "\x00")
 }
 
 var ada = lock.Owner{Account: "ada", Address: "192.0.2.1", Session: 7}

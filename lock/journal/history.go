@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -41,8 +40,8 @@ func History(dir string, name lock.Name) iter.Seq2[Entry, error] {
 			return
 		}
 		defer closeAll(files)
-		for _, f := range files {
-			goOn, err := entries(f, name, yield)
+		for i, f := range files {
+			goOn, err := entries(f, i == len(files)-1, name, yield)
 			if err != nil {
 				yield(Entry{}, err)
 			}
@@ -101,28 +100,30 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// entries yields those of one file, and reports whether more are wanted.
-func entries(f *os.File, name lock.Name, yield func(Entry, error) bool) (goOn bool, err error) {
+// entries yields those of one file, and reports whether more are wanted. Of a file that is growing a line with zeros in it ends
+// what is read: it was still being written, and what is behind it is younger than the call.
+func entries(f *os.File, growing bool, name lock.Name, yield func(Entry, error) bool) (goOn bool, err error) {
 	key := appendText([]byte(`"name":`), string(name))
 	fileKey := appendText([]byte(`"file":`), string(name))
 	lines := newLineReader(f)
 	for {
 		text, err := lines.next()
-		if err == io.EOF || errors.Is(err, errTorn) {
-			return true, nil
-		}
-		if err != nil {
+		if err != nil && !atEnd(err) {
 			return false, err
+		}
+		if err != nil || growing && bytes.IndexByte(text, 0) >= 0 {
+			return true, nil
 		}
 		if !bytes.Contains(text, key) && !bytes.Contains(text, fileKey) {
 			continue
 		}
 		l, err := parseLine(text)
-		if err != nil && lines.last() {
-			return true, nil
-		}
 		if err != nil {
-			return false, fmt.Errorf("%s:%d: damaged: %w", f.Name(), lines.number, err)
+			number := lines.number
+			if last, _ := lines.rest(); last {
+				return true, nil
+			}
+			return false, fmt.Errorf("%s:%d: damaged: %w", f.Name(), number, err)
 		}
 		if l.own() || l.Name != name && l.File != name {
 			continue

@@ -102,6 +102,7 @@ type Options struct {
 type testHooks struct {
 	step func(string)
 	wrap func(journalFile) journalFile
+	room int64 // in the place of roomAhead
 }
 
 // InUseError is returned by Open if another server has the state directory.
@@ -200,6 +201,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.hooks.step == nil {
 		o.hooks.step = func(string) {}
+	}
+	if o.hooks.room == 0 {
+		o.hooks.room = roomAhead
 	}
 	if o.hooks.wrap == nil {
 		o.hooks.wrap = func(f journalFile) journalFile { return f }

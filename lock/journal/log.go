@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -25,11 +26,6 @@ type journalFile interface {
 	Sync() error // the data, and of the metadata what is needed to read it
 	Close() error
 }
-
-// osFile is a journalFile on disk.
-type osFile struct{ *os.File }
-
-func (f osFile) Sync() error { return datasync(f.File) }
 
 // log is the append-only end of the journal: it numbers lines with tokens, writes and syncs them.
 // It is the one owner of the open file and of the token sequence.
@@ -215,6 +211,7 @@ func (l *log) sync(end int64) error {
 func (l *log) leadLocked() {
 	l.syncing = true
 	l.syncMu.Unlock()
+	runtime.Gosched() // who can run may have a line in it: of a busy server's syncs each is for more
 	target := l.end.Load()
 	err := l.file.Sync()
 	l.syncMu.Lock()

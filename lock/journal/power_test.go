@@ -85,11 +85,15 @@ func (p powerPlay) open(base string, recorded bool) (*Store, error) {
 	if p.directories {
 		o.FS = powerTree{&hostTree{root: filepath.Join(base, "files")}, base}
 	}
+	o.hooks.room = powerRoom
 	if !recorded {
 		o.hooks.wrap = func(f journalFile) journalFile { return unsynced{f} }
 	}
 	return Open(context.Background(), o)
 }
+
+// powerRoom is so little that journals outgrow it.
+const powerRoom = 1000
 
 // TestPowerPlay is a play, in the process that is recorded.
 func TestPowerPlay(t *testing.T) {

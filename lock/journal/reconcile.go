@@ -49,7 +49,7 @@ func (s *Store) openLog(st state) error {
 	if err != nil {
 		return err
 	}
-	file := s.o.hooks.wrap(osFile{f})
+	file := s.file(f, st.size)
 	s.log = newLog(file, st.size, st.last, st.reserved, s.o.hooks.step)
 	s.rotateAt = s.o.MaxSize
 	if st.torn {
@@ -59,6 +59,11 @@ func (s *Store) openLog(st state) error {
 		}
 	}
 	return file.Sync()
+}
+
+// file is what the log writes to: a file that was opened or begun, all of whose lines end at size.
+func (s *Store) file(f *os.File, size int64) journalFile {
+	return s.o.hooks.wrap(newRoomFile(f, size, s.o.hooks.room, !s.o.Durable))
 }
 
 // begin notes the new generation, and tokens for it, synced.
@@ -77,7 +82,7 @@ func (l *log) begin(generation uint32, now lock.Instant) error {
 	return nil
 }
 
-// finish notes the last token that was given, so that the next start goes on right behind it.
+// finish notes the last token that was given, so that the next start goes on right behind it. The file ends with that line.
 func (l *log) finish(now lock.Instant) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +92,7 @@ func (l *log) finish(now lock.Instant) error {
 	if err := l.writeLocked(&line{Event: eventClose, At: now, Token: l.next - 1}); err != nil {
 		return err
 	}
-	return l.sync(l.end.Load())
+	return errors.Join(l.file.Truncate(l.end.Load()), l.sync(l.end.Load()))
 }
 
 // reconcile makes records and directories agree: a hold gets its directory back, what a released one

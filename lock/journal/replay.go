@@ -23,9 +23,10 @@ type state struct {
 	torn       bool  // something that is no line follows, or that is behind a hole
 }
 
-// replay reads the journal. What is wrong with the last line is a write that a crash cut off. Of several lines that
-// were not synced a loss of power may have taken the first and left the last: a hole, which reads as zeros. Nobody was told of
-// what stands behind it. Anything else is damage, and an error that names file and line.
+// replay reads the journal. Behind its end there may be room, which reads as zeros. What is wrong with the last line is a write
+// that a crash cut off. Of several lines that were not synced a loss of power may have taken the first and left the last: a
+// hole, which reads as zeros. Nobody was told of what stands behind it. Anything else is damage, and an error that names file
+// and line.
 func replay(path string) (state, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -41,7 +42,7 @@ func replay(path string) (state, error) {
 			break
 		}
 		if errors.Is(err, errTorn) {
-			st.torn = true
+			st.torn = !empty(text)
 			break
 		}
 		if err != nil {
@@ -51,12 +52,13 @@ func replay(path string) (state, error) {
 		if err == nil {
 			err = st.apply(&l)
 		}
-		number := lines.number
-		if err != nil && (lines.last() || bytes.IndexByte(text, 0) >= 0 && lines.noneSynced()) {
-			st.torn = true
-			break
-		}
 		if err != nil {
+			number := lines.number
+			last, synced := lines.rest()
+			if last || bytes.IndexByte(text, 0) >= 0 && !synced {
+				st.torn = true
+				break
+			}
 			return state{}, fmt.Errorf("%s:%d: damaged: %w", path, number, err)
 		}
 		st.size = lines.offset
@@ -105,7 +107,7 @@ func (st *state) bury(l *line) {
 	}
 }
 
-// errTorn says that a file's last line has no newline.
+// errTorn says that a file's last line has no newline, which may be nothing but room.
 var errTorn = errors.New("the last line is cut off")
 
 // lineReader reads a journal line by line.
@@ -117,11 +119,11 @@ type lineReader struct {
 
 func newLineReader(r io.Reader) *lineReader { return &lineReader{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// next returns the next line without its newline, io.EOF, or errTorn.
+// next returns the next line without its newline, io.EOF, or errTorn with what there is.
 func (r *lineReader) next() ([]byte, error) {
 	text, err := r.r.ReadBytes('\n')
 	if err == io.EOF && len(text) > 0 {
-		return nil, errTorn
+		return text, errTorn
 	}
 	if err != nil {
 		return nil, err
@@ -131,29 +133,29 @@ func (r *lineReader) next() ([]byte, error) {
 	return text[:len(text)-1], nil
 }
 
-// noneSynced reads on to the end and reports whether none of the lines proves that what is before it was synced, as
-// each line does that stands behind one which is always synced before anything else is written.
-func (r *lineReader) noneSynced() bool {
+// rest reads on to the end. It reports whether nothing follows but room, and whether some line proves that what is before it was
+// synced, as each line does that stands behind one which is always synced before anything else is written.
+func (r *lineReader) rest() (nothing, synced bool) {
 	var scan scanner
 	proof := false
-	for {
+	for nothing = true; ; nothing = false {
 		text, err := r.next()
 		if err != nil {
-			return err == io.EOF || errors.Is(err, errTorn)
+			return nothing && (err == io.EOF || errors.Is(err, errTorn) && empty(text)), synced || !atEnd(err)
 		}
 		l, err := scan.parse(text)
 		switch {
 		case err != nil:
 		case proof:
-			return false
+			synced = true
 		case l.Event == eventStart, l.Event == eventTokens:
 			proof = true
 		}
 	}
 }
 
-// last reports whether nothing follows.
-func (r *lineReader) last() bool {
-	_, err := r.r.Peek(1)
-	return err == io.EOF
-}
+// atEnd reports whether an error of next is that there are no more lines. Any other leaves unknown what there is.
+func atEnd(err error) bool { return err == io.EOF || errors.Is(err, errTorn) }
+
+// empty reports whether there is nothing but zeros.
+func empty(text []byte) bool { return len(bytes.TrimLeft(text, "\x00")) == 0 }

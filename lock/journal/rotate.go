@@ -109,6 +109,7 @@ func (s *Store) rotateLocked() error {
 		return err
 	}
 	s.o.hooks.step("rotate renewed")
+	_ = s.log.file.Truncate(s.log.end.Load()) // history reads as well with room behind its end
 	s.log.file.Close()
 	end, err := f.Seek(0, 2)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *Store) rotateLocked() error {
 		s.log.fail(err)
 		return err
 	}
-	s.log = newLog(s.o.hooks.wrap(osFile{f}), end, s.log.next-1, s.log.reserved, s.o.hooks.step)
+	s.log = newLog(s.file(f, end), end, s.log.next-1, s.log.reserved, s.o.hooks.step)
 	s.rotateAt = max(s.o.MaxSize, 2*end)
 	return nil
 }
