@@ -30,6 +30,13 @@ type parents struct {
 	mu     sync.Mutex
 	kept   map[string]*parent
 	missed map[string]struct{} // names that were looked for once: the second time they are kept
+
+	// See vacancies.go; guarded by mu, too.
+	deaf    bool  // the system tells of no changes
+	news    *news // nil until the first directory is watched
+	watched map[int]*parent
+	changes uint64 // how often something was heard
+	top     parent // the root, which is always open
 }
 
 // parent is a directory that is kept open.
@@ -42,6 +49,9 @@ type parent struct {
 	is    inode
 	used  bool // since somebody looked for a place; guarded by parents.mu
 	users int  // one for being kept, and each use and each parent below; guarded by parents.mu
+
+	watch     int                 // in parents.watched; 0: not watched yet, -1: it cannot be; guarded by parents.mu
+	vacancies map[string]struct{} // names in it that were seen vacant, and nothing was heard of it since; guarded by parents.mu
 }
 
 // inode tells a directory that is open from all others.
@@ -58,6 +68,8 @@ func (ps *parents) init(rootfd int) {
 		return
 	}
 	ps.root, ps.home = rootfd, home
+	ps.top = parent{in: ps, name: "/", fd: rootfd}
+	ps.deaf, ps.watched = !newsworthy(rootfd), make(map[int]*parent)
 	ps.kept, ps.missed = make(map[string]*parent), make(map[string]struct{})
 }
 
@@ -181,6 +193,7 @@ func (p *parent) releaseLocked() {
 		if p.users--; p.users > 0 {
 			return
 		}
+		p.in.unwatchLocked(p)
 		unix.Close(p.fd)
 	}
 }
@@ -192,6 +205,11 @@ func (ps *parents) close() {
 	for _, p := range ps.kept {
 		ps.dropLocked(p)
 	}
+	ps.root = -1
+	if ps.news != nil {
+		ps.news.close()
+	}
+	ps.news, ps.deaf = nil, true
 }
 
 // stands reports whether the path still leads to the directory, without a link.

@@ -176,15 +176,25 @@ type Spot struct {
 	Err    error       // of the look at it; that there is nothing is no error, that its parent is no directory is
 }
 
-// Find is Resolve and Lstat in one, with fewer system calls where the parent is kept open. Its error is that of Resolve.
+// Find is Resolve and Lstat in one, with fewer system calls where the parent is kept open, and none but a look for news where the
+// name was seen vacant and the system has told of no change since. Its error is that of Resolve.
 func (t *Tree) Find(name string) (Spot, error) {
 	cleaned, err := clean(name)
 	if err != nil {
 		return Spot{}, fail("resolve", name, err)
 	}
+	dir, base := split(cleaned)
+	if t.parents.vacant(dir, base) {
+		return Spot{Name: cleaned, Roofed: true}, nil
+	}
+	m := t.parents.mark(dir)
 	if p, ok := t.enterKept(cleaned); ok {
 		defer t.leave(p)
-		return t.spot(p, cleaned), nil
+		s := t.spot(p, cleaned)
+		if s.Info == nil && s.Err == nil {
+			t.parents.note(m, base)
+		}
+		return s, nil
 	}
 	resolved, err := t.Resolve(cleaned)
 	if err != nil {
