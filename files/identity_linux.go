@@ -25,7 +25,7 @@ func (t *Tree) Birth(name string) (int64, error) {
 
 // Identity returns what tells a file or directory from a later one of the same name: its inode, when it was made as
 // Birth has it, and the generation of the inode, a number that is another one each time that the file system uses the
-// inode number again, or 0 where it does not tell. Births alone are as coarse as a clock tick, and ext4
+// inode number again, or 0 where it does not tell or does not do that. Births alone are as coarse as a clock tick, and ext4
 // uses an inode number again at once. A link is not followed.
 func (t *Tree) Identity(name string) (inode uint64, birth int64, generation uint32, err error) {
 	err = t.at("stat", name, func(p place) error {
@@ -180,6 +180,9 @@ func (s *system) identity(dir int, base string) (id identity, err error) {
 	switch s.devices.of(dir, base, &st) {
 	case speciesOther:
 		return id, nil
+	case speciesNumbering:
+		id.leaf = id.directory && st.Nlink == 2
+		return id, nil
 	case speciesCounting:
 		id.leaf = id.directory && st.Nlink == 2
 	}
@@ -206,9 +209,10 @@ func generation(dir int, base string) (uint32, error) {
 type species uint8
 
 const (
-	speciesOther    species = iota
-	speciesKeeping          // an inode's generation stays what it is for as long as the file exists
-	speciesCounting         // besides, the link count of a directory is 2 and one for each directory in it
+	speciesOther     species = iota
+	speciesKeeping           // an inode's generation stays what it is for as long as the file exists
+	speciesCounting          // besides, the link count of a directory is 2 and one for each directory in it
+	speciesNumbering         // so it is, and the number of an inode is not used again: no generation is needed
 )
 
 // devices remembers the species of each mounted file system. Others than the named are not asked for generations: FAT, for
@@ -253,8 +257,10 @@ func speciesOf(dir int, base string, of *unix.Statx_t) (k species, known bool) {
 		return speciesOther, false
 	}
 	switch int64(sys.Type) {
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC: // ext2 and ext3 have the same number
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC: // ext2 and ext3 have the same number
 		return speciesCounting, true
+	case unix.TMPFS_MAGIC: // it counts inodes; should 32 bits be all that it has, nobody uses them up within a tick of the births
+		return speciesNumbering, true
 	case unix.BTRFS_SUPER_MAGIC:
 		return speciesKeeping, true
 	}

@@ -19,7 +19,8 @@ const (
 //
 // What use gives is what opening the path anew would give: from the root on, each element is looked at without
 // following a link, and counts if it still is the very directory that was opened, by device and inode number. Being open keeps the
-// number from being used again. As with openat2, what is renamed behind the look is not noticed.
+// number from being used again. Where the system tells of changes (vacancies.go), that is done again only after one. As with
+// openat2, what is renamed behind the look is not noticed.
 //
 // Only directories on the root's own mount are kept: an open descriptor would keep others from being unmounted. One that was
 // removed or moved is closed when it is next looked for, or when its place is needed.
@@ -50,6 +51,7 @@ type parent struct {
 	used  bool // since somebody looked for a place; guarded by parents.mu
 	users int  // one for being kept, and each use and each parent below; guarded by parents.mu
 
+	sound     bool                // it was seen to stand, and nothing was heard of the directories above since; guarded by parents.mu
 	watch     int                 // in parents.watched; 0: not watched yet, -1: it cannot be; guarded by parents.mu
 	vacancies map[string]struct{} // names in it that were seen vacant, and nothing was heard of it since; guarded by parents.mu
 }
@@ -75,15 +77,16 @@ func (ps *parents) init(rootfd int) {
 
 // use returns the directory with that clean path, or nil: then the path is to be opened. It has no links in it. done must follow.
 func (ps *parents) use(name string) *parent {
-	p := ps.take(name)
-	if p == nil {
-		return nil
+	p, m, sound := ps.takeSound(name)
+	if p == nil || sound {
+		return p
 	}
 	if !p.stands(ps.root) {
 		ps.drop(p)
 		p.done()
 		return nil
 	}
+	ps.settle(m)
 	return p
 }
 
@@ -94,6 +97,10 @@ func (ps *parents) take(name string) *parent {
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	return ps.takeLocked(name)
+}
+
+func (ps *parents) takeLocked(name string) *parent {
 	p := ps.kept[name]
 	if p == nil {
 		p = ps.missLocked(name)

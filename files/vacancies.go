@@ -3,13 +3,50 @@ package files
 // vacanciesMax is how many vacant names of one directory are kept in mind.
 const vacanciesMax = 4096
 
-// What the system tells makes a second look at a vacant name needless: directories that are kept open, and those above them, are
-// watched, and a name that was seen vacant is so until something happens there. What cannot be watched is looked at each time.
+// What the system tells makes a second look needless: that a directory is where it was, as long as nothing comes or goes above
+// it, and that a name in it is vacant, until something happens there. What cannot be watched is looked at each time.
 
-// mark is from before a look at a name: what has changed since then makes the look worthless.
+// mark is from before a look at a directory, or at a name in it: what has changed since then makes the look worthless.
 type mark struct {
-	dir     *parent // nil: what is seen in it is not to be kept in mind
+	dir     *parent // nil: what is seen is not to be kept in mind
 	changes uint64
+}
+
+// takeSound is take, and reports whether the directory stands, as is known without a look. If not, a look may be settled.
+func (ps *parents) takeSound(name string) (p *parent, m mark, sound bool) {
+	if ps.root < 0 || name == "/" {
+		return nil, m, false
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p = ps.takeLocked(name); p == nil {
+		return nil, m, false
+	}
+	if p.sound && !ps.news.quiet() {
+		ps.hearLocked()
+	}
+	if !p.sound && ps.watchLocked(ps.aboveLocked(p)) {
+		m = mark{p, ps.changes}
+	}
+	return p, m, p.sound
+}
+
+// settle ends a look that has found the directory where it was.
+func (ps *parents) settle(m mark) {
+	if m.dir == nil {
+		return
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	m.dir.sound = m.changes == ps.changes
+}
+
+// aboveLocked returns the directory that one which is kept lies in.
+func (ps *parents) aboveLocked(p *parent) *parent {
+	if p.above == nil {
+		return &ps.top
+	}
+	return p.above
 }
 
 // vacant reports whether nothing has the name, which is in a directory without links in its path, and that this is known
@@ -53,7 +90,7 @@ func (ps *parents) note(m mark, base string) {
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if m.changes != ps.changes || m.dir.watch <= 0 {
+	if m.changes != ps.changes {
 		return
 	}
 	if m.dir.vacancies == nil || len(m.dir.vacancies) >= vacanciesMax {
@@ -79,11 +116,7 @@ func (ps *parents) watchLocked(p *parent) bool {
 		return p.watch > 0
 	}
 	p.watch = -1
-	above := p.above
-	if above == nil {
-		above = &ps.top
-	}
-	if p != above && !ps.watchLocked(above) || !ps.openNewsLocked() {
+	if p != &ps.top && !ps.watchLocked(ps.aboveLocked(p)) || !ps.openNewsLocked() {
 		return false
 	}
 	watch, err := ps.news.watch(p.fd)
@@ -91,7 +124,8 @@ func (ps *parents) watchLocked(p *parent) bool {
 		return false
 	}
 	if before := ps.watched[watch]; before != nil { // the same directory under a name that it had
-		before.watch, before.vacancies = -1, nil
+		before.watch = -1
+		ps.forgetLocked()
 	}
 	p.watch = watch
 	ps.watched[watch] = p
@@ -117,9 +151,16 @@ func (ps *parents) hearLocked() {
 		}
 	})
 	if all || lost {
-		for _, p := range ps.watched {
-			p.vacancies = nil
-		}
+		ps.forgetLocked()
+	}
+}
+
+// forgetLocked makes all be looked at again.
+func (ps *parents) forgetLocked() {
+	ps.changes++
+	ps.top.vacancies = nil
+	for _, p := range ps.kept {
+		p.sound, p.vacancies = false, nil
 	}
 }
 
@@ -129,5 +170,5 @@ func (ps *parents) unwatchLocked(p *parent) {
 		delete(ps.watched, p.watch)
 		ps.news.unwatch(p.watch)
 	}
-	p.watch, p.vacancies = -1, nil
+	p.watch, p.sound, p.vacancies = -1, false, nil
 }

@@ -179,6 +179,83 @@ func TestADirectoryThatGetsAnotherNameDuringALook(t *testing.T) {
 	}
 }
 
+// The one above is opened anew, which takes over its watch, and closed, which ends it.
+func TestADirectoryWhoseParentIsWatchedNoMore(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/a/b")
+	s.warm("/a/b")
+	s.isSound("/a/b", true)
+	s.parents.drop(s.parents.kept["/a"])
+	s.warmVacancy("/a/x")
+	s.parents.drop(s.parents.kept["/a"])
+	s.rename("/a/b", "/a/c")
+	if p := s.parents.use("/a/b"); p != nil {
+		t.Error("it is taken to be where it was")
+		p.done()
+	}
+}
+
+// isSound checks whether a directory is used without a look.
+func (s *served) isSound(name string, want bool) {
+	s.t.Helper()
+	p, _, sound := s.parents.takeSound(name)
+	if p != nil {
+		p.done()
+	}
+	if s.parents.deaf {
+		s.t.Skip("the system tells of no changes here")
+	}
+	if sound != want {
+		s.t.Errorf("%s is known to stand: %v, want %v", name, sound, want)
+	}
+}
+
+func TestAKeptDirectoryIsLookedAtAgainOnlyAfterAChangeAbove(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*served)
+		sound  bool
+	}{
+		{"nothing", func(*served) {}, true},
+		{"in it a directory is made and removed", func(s *served) { s.mkdir("/a/b/x"); s.rmdir("/a/b/x") }, true},
+		{"beside it a file is made", func(s *served) { s.put("/a/x", "") }, true},
+		{"beside it a directory is made", func(s *served) { s.mkdir("/a/x") }, false},
+		{"above it a directory is made", func(s *served) { s.mkdir("/x") }, false},
+		{"it is moved", func(s *served) { s.rename("/a/b", "/c") }, false},
+		{"the one above is moved", func(s *served) { s.rename("/a", "/c") }, false},
+		{"it is removed", func(s *served) { s.rmdir("/a/b") }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, Options{})
+			s.mkdir("/a/b")
+			s.warm("/a/b")
+			s.isSound("/a/b", true)
+			c.change(s)
+			s.isSound("/a/b", c.sound)
+		})
+	}
+}
+
+func TestALookThatSomethingWasHeardDuringSettlesNothing(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/a")
+	s.mkdir("/c")
+	s.warm("/a")
+	s.warm("/c")
+	s.mkdir("/new") // so that a look is needed
+	p, m, sound := s.parents.takeSound("/a")
+	defer p.done()
+	if sound || m.dir == nil {
+		t.Skip("the system tells of no changes here")
+	}
+	s.warm("/c")
+	s.isSound("/c", true)
+	s.rename("/a", "/b")
+	s.isSound("/c", false) // somebody hears of it
+	s.parents.settle(m)
+	s.isSound("/a", false)
+}
+
 func TestADirectoryThatIsInUseWhenTheTreeIsClosed(t *testing.T) {
 	s := serve(t, Options{})
 	s.mkdir("/a")

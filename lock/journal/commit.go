@@ -96,7 +96,7 @@ func (s *Store) acquire(e *entry, change lock.Change) (lock.Token, error) {
 // clear looks whether the directory can be made, before anything is written: a client that tries in
 // vain over and over shall not fill the journal. What counts is what mkdir says later.
 func (s *Store) clear(e *entry, change lock.Change) error {
-	if s.tree == nil || s.tree.vacant(change.Name) {
+	if s.tree == nil || s.freed.take(change.Name) || s.tree.vacant(change.Name) {
 		return nil
 	}
 	seen, err := s.tree.look(change.Name)
@@ -184,6 +184,9 @@ func (s *Store) release(e *entry, change lock.Change) (lock.Token, error) {
 func (s *Store) vacate(e *entry, name lock.Name) error {
 	known := directory(e.record)
 	if same, err := s.tree.removeSame(name, known); same {
+		if err == nil {
+			s.freed.put(name)
+		}
 		return err
 	}
 	seen, err := s.tree.look(name)

@@ -125,6 +125,7 @@ type Store struct {
 	closing    chan struct{} // closed by Close
 	walker     walker        // used by Open, then by whoever has put the element into pump
 	graves     graves
+	freed      freed
 
 	// gate is held for reading by whatever changes a record, and for writing by what needs all
 	// records at rest: rotation, and Close. It guards log (the pointer), rotateAt and closed.
