@@ -1,13 +1,12 @@
 // Package powerloss finds out what a loss of power can leave of what a process wrote. It is for tests.
 //
 // Its types: a [Recording] is what one process did to the files and directories below one directory, traced call by
-// call (ptrace, so that nothing in the program has to know of it); an [Image] is one state in which a power
+// call (ptrace, so that nothing in the program has to know of it; what it stores into a map of a file is seen at its next call); an [Image] is one state in which a power
 // failure at some moment of it can leave the disk; a [Sync] is a call that made something last.
 //
 // What a file system may do, as far as POSIX promises nothing else: content that was not synced is there in full, in part
-// (the file, or what was written over what it had, ends at any byte) or with holes (any sector of 512 bytes is missing and reads as
-// zeros, or as before); a change of a directory that
-// was not synced is there or not, whatever became of others before or after it. fsync and fdatasync of a file make
+// (the file, or what was written over what it had, ends at any byte) or with holes (any sector of 512 bytes is missing and reads
+// as zeros, or as before); a change of a directory that was not synced is there or not, whatever became of others before or after it. fsync and fdatasync of a file make
 // its content last and not its name; fsync of a directory makes the changes of its entries last. A rename, and every
 // other single call, is atomic. What an image lacks may be any combination of these: few of them are tried all, of many
 // the corners and a seeded sample.

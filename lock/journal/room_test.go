@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -207,6 +209,45 @@ func TestTheRoomOfAJournalIsNoDamage(t *testing.T) {
 				t.Errorf("%d bytes are left for %d that are written", size(), len(s.journal()))
 			}
 		})
+	}
+}
+
+// storeAndDieEnv names the state directory for TestStoreAndDie.
+const storeAndDieEnv = "JOURNAL_STORE_AND_DIE"
+
+// TestStoreAndDie is the process of the next test.
+func TestStoreAndDie(t *testing.T) {
+	dir := os.Getenv(storeAndDieEnv)
+	if dir == "" {
+		return // it is no test of its own
+	}
+	s := newScene(t)
+	s.state = dir
+	s.options = func(o *Options) { o.Durable, o.FS, o.Root = false, nil, "" }
+	store := s.mustOpen()
+	for i := range 100 {
+		s.acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
+	}
+	if file, ok := store.log.file.(*roomFile); !ok || file.window == nil {
+		t.Fatal("nothing is stored here")
+	}
+	if err := unix.Kill(os.Getpid(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {}
+}
+
+func TestAKilledProcessLosesNothingThatItStored(t *testing.T) {
+	s := newScene(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestStoreAndDie$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), storeAndDieEnv+"="+s.state, "TMPDIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != unix.SIGKILL {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s.options = func(o *Options) { o.FS, o.Root = nil, "" }
+	if n := len(s.records(s.mustOpen())); n != 100 {
+		t.Errorf("%d of 100 locks are left", n)
 	}
 }
 
