@@ -19,7 +19,7 @@ const roomAhead = 256 << 10
 // sync of pages that are stored to costs more than one of pages that are written.) Where files cannot be allocated lines are
 // written, as they are from the first store on that the system refuses.
 //
-// It is for one goroutine at a time.
+// It is for one goroutine at a time, but for Sync.
 type roomFile struct {
 	*os.File
 	ahead  int64
