@@ -124,9 +124,7 @@ func Record(cmd *exec.Cmd, root string, limit time.Duration) (*Recording, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{
-		Recording: Recording{root: root, attic: atticOf(root), top: top, dirs: make(map[uint64]bool)}, mapped: make(map[uint64]bool),
-	}
+	r := &recorder{Recording: Recording{root: root, attic: atticOf(root), top: top, dirs: make(map[uint64]bool)}}
 	if err := os.Mkdir(r.attic, 0o700); err != nil {
 		return nil, err
 	}
@@ -144,6 +142,7 @@ func Record(cmd *exec.Cmd, root string, limit time.Duration) (*Recording, error)
 
 // run has the command run and notes what it does.
 func (r *recorder) run(cmd *exec.Cmd, limit time.Duration) (*Recording, error) {
+	r.mapped = make(map[uint64]bool)
 	for dir := range r.now.dirs {
 		r.dirs[dir] = true
 	}
