@@ -29,6 +29,9 @@ func (l *Lock) keep(ctx context.Context) {
 			return
 		case <-t.C:
 		}
+		if ctx.Err() != nil { // both may have come during a long look
+			return
+		}
 		if err := l.tend(ctx); err != nil {
 			l.finish(err)
 			return
