@@ -49,6 +49,7 @@ type Conn struct {
 	woken      bool     // while parked: the read deadline was set to the past
 	attention  bool     // Read is to look around before it parks
 	watch      bool     // Read wants attention when the transfer is over
+	looked     uint64   // how much of what was read Read had looked at when it last began to wait
 	order      order    // how the connection is to be ended
 	quit       bool     // QUIT was passed on
 	closed     bool
@@ -248,6 +249,27 @@ func (c *Conn) GoneWithin(d time.Duration) bool {
 			timer.Reset(min(left, look))
 		}
 	}
+}
+
+// Behind reports whether the client has sent more behind the command that is being executed. It is for Handler.Command.
+func (c *Conn) Behind() bool {
+	received, ok := c.wire.received()
+	return c.in.r != c.in.w || ok && received > c.wire.got.Load()
+}
+
+// CatchUp waits until Read has looked at everything that has arrived by now, so that the Handler was told of an ABOR among it; d at
+// most. It is for what Run runs. Where the system cannot tell what has arrived it does not wait.
+func (c *Conn) CatchUp(d time.Duration) {
+	received, ok := c.wire.received()
+	for until := time.Now().Add(d); ok && c.lookedAt() < received && time.Now().Before(until); {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+func (c *Conn) lookedAt() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.looked
 }
 
 // Unacked reports whether the client's TCP has not acknowledged all that was written

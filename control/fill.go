@@ -67,6 +67,7 @@ func (c *Conn) park() (net.Conn, bool) {
 		return nil, false
 	}
 	c.parked = true
+	c.looked = c.wire.got.Load()
 	c.watch = c.haveHead || c.order.rank != 0
 	return c.stream, true
 }

@@ -53,6 +53,15 @@ func outQueue(fd uintptr) int {
 	return n
 }
 
+// bytesReceived returns how many bytes the other side has sent that arrived.
+func bytesReceived(fd uintptr) (n uint64, ok bool) {
+	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, false
+	}
+	return info.Bytes_received, true
+}
+
 // drain throws away what has arrived, without waiting for more, 64 KiB at most.
 func drain(raw syscall.RawConn) {
 	var scratch [4096]byte

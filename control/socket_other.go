@@ -19,4 +19,6 @@ func pollHangUp(uintptr, hang) bool { return false }
 
 func outQueue(uintptr) int { return 0 }
 
+func bytesReceived(uintptr) (uint64, bool) { return 0, false }
+
 func drain(syscall.RawConn) {}

@@ -403,3 +403,69 @@ func TestAReadAheadOfManyCommandsLosesNone(t *testing.T) {
 		c.expect("257 ")
 	}
 }
+
+// What a transfer asks for at its end: that an ABOR which arrived before was told of.
+func TestWhatHasArrivedIsLookedAt(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{}, plain)
+	c := s.login()
+	for range 200 {
+		data := c.passive()
+		c.play("> STOR x", "< 150 ")
+		told := make(chan struct{})
+		c.h.onAbort = func() { close(told) }
+		c.send("NOOP\r\nABOR\r\n")
+		c.h.c.CatchUp(patience)
+		select {
+		case <-told:
+		default:
+			t.Fatal("ABOR was not told of")
+		}
+		c.play("< 426 ", "< 200 ", "< 226 ")
+		_ = data.Close()
+	}
+	c.h.onAbort = nil
+	began := time.Now() // more than is read ahead is not waited for
+	c.passive()
+	c.play("> STOR x", "< 150 ")
+	c.send(strings.Repeat("NOOP\r\n", 40_000))
+	c.h.c.CatchUp(20 * time.Millisecond)
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestBehind(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{}, plain)
+	c := s.login()
+	behind := make(chan bool, 10)
+	goOn := make(chan struct{})
+	c.h.any = func(conn *control.Conn, cmd control.Command) (control.Decision, bool) {
+		if cmd.Verb == "XPWD" {
+			<-goOn
+			behind <- conn.Behind()
+		}
+		return control.Decision{}, false
+	}
+	for raw, want := range map[string]bool{"XPWD\r\n": false, "XPWD\r\nNOOP\r\n": true, "XPWD\r\nNO": true} {
+		c.send(raw)
+		goOn <- struct{}{}
+		if got := <-behind; got != want {
+			t.Errorf("%q: %v", raw, got)
+		}
+		c.expect("257 ")
+		if want {
+			c.send(strings.TrimPrefix("OP\r\n", map[bool]string{true: "OP\r\n"}[strings.HasSuffix(raw, "\n")]))
+			c.expect("200 ")
+		}
+	}
+	c.send("XPWD\r\n") // what comes while it is executed
+	for until := time.Now().Add(10 * time.Millisecond); time.Now().Before(until); {
+		runtime.Gosched()
+	}
+	c.send("NOOP\r\n")
+	goOn <- struct{}{}
+	if !<-behind {
+		t.Error("what came meanwhile was not seen")
+	}
+	c.expect("257 ", "200 ")
+}

@@ -15,7 +15,8 @@ type wire struct {
 	net.Conn
 	raw     syscall.RawConn // nil if there is no socket
 	timeout time.Duration
-	closing atomic.Bool // lastTimeout is for writes, and Close is gentle
+	closing atomic.Bool   // lastTimeout is for writes, and Close is gentle
+	got     atomic.Uint64 // bytes that were read
 
 	mu      sync.Mutex // one write at a time: what is written are whole replies, or TLS records
 	buf     []byte     // what try writes
@@ -36,6 +37,13 @@ func newWire(nc net.Conn, timeout time.Duration) *wire {
 		return true
 	}
 	return w
+}
+
+// Read counts what it reads.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.got.Add(uint64(max(n, 0)))
+	return n, err
 }
 
 // Write writes without a deadline, which would cost two timer changes for each reply,
@@ -127,6 +135,15 @@ func (w *wire) unacked() bool {
 	var un bool
 	_ = w.raw.Control(func(fd uintptr) { un = outQueue(fd) > 0 })
 	return un
+}
+
+// received asks the socket how many bytes have come in all, read or not. A FIN counts as one.
+func (w *wire) received() (n uint64, ok bool) {
+	if w.raw == nil {
+		return 0, false
+	}
+	_ = w.raw.Control(func(fd uintptr) { n, ok = bytesReceived(fd) })
+	return n, ok
 }
 
 // hang is what to look for.

@@ -189,3 +189,25 @@ func TestAbortCutsTheDataConnectionBelowTLS(t *testing.T) {
 		theirs.Close()
 	}
 }
+
+// What was sent before the data connection was closed counts, however little time lies between the two.
+func TestAnAbortJustBeforeTheEndOfTheData(t *testing.T) {
+	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
+		s.write("/f", "old")
+		c := dial("phoneacc")
+		for i := range 60 {
+			s.tree.SetOptions(0o644, i%2 == 0, time.Hour)
+			nc := c.data()
+			d := c.secured(nc)
+			c.want("STOR /f", "150 *")
+			if _, err := d.Write([]byte("half of it")); err != nil {
+				t.Fatal(err)
+			}
+			c.send("ABOR\r\n")
+			d.Close()
+			c.check("STOR", c.reply(), "426 /f: aborted by ABOR")
+			c.check("ABOR", c.reply(), "226 *")
+			s.wantContent("/f", "old")
+		}
+	})
+}

@@ -41,6 +41,7 @@ type transfer struct {
 	stream    net.Conn // conn, or TLS over it
 	announced bool     // the 150 was said
 	carried   bool     // all bytes were moved
+	sole      bool     // whoever executes commands ends it, so no ABOR can come meanwhile
 
 	mu      sync.Mutex
 	view    string    // the path that the client named
@@ -120,9 +121,10 @@ func (t *transfer) atOnce() (r control.Reply, over bool) {
 	err = t.carry()
 	conn.hurry = nil
 	t.carried = err == nil
-	if errors.Is(err, files.ErrWouldWait) || t.carried && !t.cargo.prompt() {
+	if errors.Is(err, files.ErrWouldWait) || t.carried && (!t.cargo.prompt() || t.session.conn.Behind()) { // an ABOR, perhaps
 		return r, false
 	}
+	t.sole = true
 	return t.close(err), true
 }
 

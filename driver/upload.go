@@ -89,6 +89,9 @@ func full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
+// catchUp is how long an upload waits for those who read commands: microseconds will do, unless very many commands wait unread.
+const catchUp = 2 * time.Millisecond
+
 // publish looks at the client before the slow part and after it. It then waits for what is left of the time in which
 // the control connection of a killed client ends, too, see hangUps; not if the client has shown that nothing is missing.
 func (u *upload) publish() error {
@@ -98,6 +101,9 @@ func (u *upload) publish() error {
 	}
 	if err := u.Sync(); err != nil {
 		return err
+	}
+	if !u.t.sole { // an ABOR that was sent before the data connection ended is to be heeded
+		u.t.session.conn.CatchUp(catchUp)
 	}
 	proven := u.meant || u.announced > 0 && u.Received() == u.announced
 	if err := u.complete(u.t.session.server.hangUps().gone(u.t.session.conn, u.ended, proven)); err != nil {
