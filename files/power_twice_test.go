@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"iter"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,24 +52,10 @@ func recoverPower(base string) (*Tree, error) {
 	return tree, nil
 }
 
-// sample is some of the images, whichever the seed says.
-func sample(images iter.Seq[*powerloss.Image], n int) (some []*powerloss.Image) {
-	random := rand.New(rand.NewPCG(*powerSeed, 2))
-	seen := 0
-	for image := range images {
-		if seen++; len(some) < n {
-			some = append(some, image)
-		} else if i := random.IntN(seen); i < n {
-			some[i] = image
-		}
-	}
-	return some
-}
-
 // restart records what a start does on some of the images.
 func (p powerPlay) restart(t *testing.T, base string, images iter.Seq[*powerloss.Image], n int) (all []*powerloss.Recording) {
 	t.Helper()
-	for _, image := range sample(images, n) {
+	for _, image := range powerloss.Sample(images, n, *powerSeed) {
 		all = append(all, image.RecordTest(t, "TestPowerRecovery", powerPlayEnv+"="+p.name, powerRootEnv+"="+base))
 	}
 	return all

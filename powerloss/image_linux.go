@@ -317,3 +317,17 @@ func (i *Image) fill(path string, dir uint64) error {
 	}
 	return nil
 }
+
+// Sample returns n of the images, or all if there are no more, whichever the seed says.
+func Sample(images iter.Seq[*Image], n int, seed uint64) (some []*Image) {
+	random := rand.New(rand.NewPCG(seed, 2))
+	seen := 0
+	for image := range images {
+		if seen++; len(some) < n {
+			some = append(some, image)
+		} else if i := random.IntN(seen); i < n {
+			some[i] = image
+		}
+	}
+	return some
+}
