@@ -57,8 +57,9 @@ type passivePort struct {
 	closed bool
 }
 
-// backlog is how many strangers may come before the client without keeping it out.
-const backlog = 16
+// backlog is how many strangers may come before the client without keeping it out: they are sent away when the transfer begins. The
+// system has a limit of its own, usually this one.
+const backlog = 4096
 
 // passivePort listens on the address that the client's control connection came to.
 func (s *Server) passivePort(local, client netip.Addr) (*passivePort, error) {

@@ -103,6 +103,43 @@ func TestADataConnectionThatNobodyOpens(t *testing.T) {
 		S: 200 OK`)
 	s.wantContent("/f", "old")
 	c.store("/f", "x")
+	for limits, want := range map[[2]time.Duration]time.Duration{
+		{0, 2}: 2, {1, 2}: 1, {3, 2}: 2,
+	} {
+		settings := *s.driver.settings.Load()
+		settings.DataTimeout = limits[0]
+		o := Server{delays: delays{dataConnection: limits[1]}}
+		o.SetSettings(settings)
+		if got := o.connectWithin(); got != want {
+			t.Errorf("%v: %v", limits, got)
+		}
+	}
+}
+
+// Who guesses the port cannot fill it up.
+func TestStrangersDoNotKeepTheClientOut(t *testing.T) {
+	s := start(t)
+	s.write("/f", "x")
+	c := s.as("phoneacc")
+	port := c.port()
+	for i := range 60 {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i))}, Timeout: patience}
+		nc, err := d.Dial("tcp", port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+	}
+	nc, err := net.DialTimeout("tcp", port, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c.want("RETR /f", "150 *")
+	if got, err := io.ReadAll(nc); string(got) != "x" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	c.check("RETR", c.reply(), "226 *")
 }
 
 func TestAClientThatLeavesWhileItsDataConnectionIsAwaited(t *testing.T) {
@@ -149,8 +186,10 @@ func TestIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c.want(fmt.Sprintf("EPRT |2|::1|%d|", l.Addr().(*net.TCPAddr).Port), "200 *")
-	c.active(l, "RETR /f", "x")
+	for _, host := range []string{"::1", "::"} { // lftp says the latter
+		c.want(fmt.Sprintf("EPRT |2|%s|%d|", host, l.Addr().(*net.TCPAddr).Port), "200 *")
+		c.active(l, "RETR /f", "x")
+	}
 }
 
 // RFC 2428 section 4.

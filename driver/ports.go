@@ -128,7 +128,7 @@ func (s *session) eprt(cmd control.Command) control.Decision {
 	return s.activeTo(netip.AddrPortFrom(addr, uint16(port)))
 }
 
-// activeTo prepares an active data connection, to the client's own machine only.
+// activeTo prepares an active data connection, to the client's own machine only. lftp says :: over IPv6, and means its own.
 func (s *session) activeTo(to netip.AddrPort) control.Decision {
 	remote, err := hostOf(s.conn.RemoteAddr())
 	local, lerr := hostOf(s.conn.LocalAddr())
@@ -137,7 +137,7 @@ func (s *session) activeTo(to netip.AddrPort) control.Decision {
 		return reply(501, "after EPSV ALL there is EPSV only")
 	case !s.server.settings.Load().Active:
 		return reply(502, "active data connections are off: use PASV or EPSV")
-	case err != nil || lerr != nil || remote.WithZone("") != to.Addr().Unmap():
+	case err != nil || lerr != nil || !to.Addr().IsUnspecified() && remote.WithZone("") != to.Addr().Unmap():
 		return reply(501, "data connections go to the address that the control connection comes from")
 	case to.Port() < lowestPort:
 		return reply(501, "ports below 1024 are not for data connections")

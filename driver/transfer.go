@@ -137,7 +137,7 @@ func (t *transfer) run() (r control.Reply) {
 		}
 	}
 	if t.stream == nil {
-		conn, err := t.port.open(t.session.server.delays.dataConnection)
+		conn, err := t.port.open(t.session.server.connectWithin())
 		if err != nil {
 			t.session.log.Debug("no data connection", "path", t.path(), "err", err)
 			return t.close(errNoData)
@@ -149,6 +149,14 @@ func (t *transfer) run() (r control.Reply) {
 		err = t.carry()
 	}
 	return t.close(err)
+}
+
+// connectWithin is how long a data connection is waited for: no longer than it may stand still later.
+func (s *Server) connectWithin() time.Duration {
+	if timeout := s.settings.Load().DataTimeout; timeout > 0 {
+		return min(timeout, s.delays.dataConnection)
+	}
+	return s.delays.dataConnection
 }
 
 func (t *transfer) load() (err error) {
