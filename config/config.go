@@ -48,7 +48,7 @@ type FTP struct {
 	Active bool `toml:"active"`
 	// IdleTimeout ends a session that sends no command for so long, unless it speaks for a lock. 0: never.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
-	// DataTimeout gives up a transfer that moves no byte for so long. 0: never.
+	// DataTimeout gives up a transfer that moves no byte for so long, or whose data connection does not come. 0: never.
 	DataTimeout time.Duration `toml:"data_timeout"`
 	// UserTimeout gives up a machine that acknowledges nothing for so long. 0: the system's own, many minutes.
 	UserTimeout time.Duration `toml:"user_timeout"`
