@@ -22,8 +22,9 @@ func (c *client) delete(ctx context.Context, view string) error {
 	if _, err := c.alterable(n); err != nil {
 		return err
 	}
+	prepared := false
 	err = c.changing(ctx, []lock.Name{n}, func(titles []lock.Title) error {
-		if titles[0].Commit == lock.CommitRelease {
+		if prepared = titles[0].Commit == lock.CommitRelease; prepared {
 			return c.stageRemoval(n, titles[0])
 		}
 		err := c.tree().Unlink(string(n))
@@ -32,7 +33,7 @@ func (c *client) delete(ctx context.Context, view string) error {
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil || prepared { // what is prepared lasts when it is published
 		return err
 	}
 	return c.tree().Last(string(n))
@@ -119,8 +120,12 @@ func (c *client) move(ctx context.Context, fromView, toView string) error {
 		return errIntoItself
 	}
 	// A file too: by now a directory with locks in it may have its name.
-	err = c.undisturbed(ctx, []lock.Name{from, to}, func() error { return c.rename(ctx, from, to, info) })
-	if err != nil {
+	prepared := false
+	err = c.undisturbed(ctx, []lock.Name{from, to}, func() (err error) {
+		prepared, err = c.rename(ctx, from, to, info)
+		return err
+	})
+	if err != nil || prepared { // as in delete
 		return err
 	}
 	return c.tree().Last(string(to), string(from)) // when nobody waits for it any more

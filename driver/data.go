@@ -24,7 +24,7 @@ type dataPort interface {
 // activePort connects to the client.
 type activePort struct {
 	context context.Context
-	close_  context.CancelFunc
+	cancel  context.CancelFunc
 	from    netip.Addr // what the client knows the server by
 	to      netip.AddrPort
 }
@@ -34,7 +34,7 @@ func (s *Server) activePort(from netip.Addr, to netip.AddrPort) *activePort {
 	return &activePort{ctx, cancel, from, to}
 }
 
-func (p *activePort) close() { p.close_() }
+func (p *activePort) close() { p.cancel() }
 
 func (p *activePort) open(within time.Duration) (*dataConn, error) {
 	dialer := net.Dialer{Timeout: within, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.from, 0))}
@@ -63,15 +63,14 @@ const backlog = 4096
 
 // passivePort listens on the address that the client's control connection came to.
 func (s *Server) passivePort(local, client netip.Addr) (*passivePort, error) {
-	ports := livePorts{&s.settings, &s.nextPort}
 	var err error
 	for range attempts {
-		number, chosen := ports.next()
+		number, others := s.portToTry()
 		var p *passivePort
 		if p, err = s.listen(netip.AddrPortFrom(local, number), client); err == nil {
 			return p, nil
 		}
-		if !chosen || !errors.Is(err, unix.EADDRINUSE) {
+		if !others || !errors.Is(err, unix.EADDRINUSE) {
 			break
 		}
 	}

@@ -428,13 +428,12 @@ func TestPassivePorts(t *testing.T) {
 	c.fetch("LIST")
 }
 
-func TestLivePortsTakeTurns(t *testing.T) {
+func TestPassivePortsTakeTurns(t *testing.T) {
 	s := start(t, func(o *setup) { o.settings.FirstPort, o.settings.LastPort = 40000, 40002 })
-	ports := livePorts{&s.driver.settings, &s.driver.nextPort}
 	var got []uint16
 	for range 6 {
-		port, chosen := ports.next()
-		if !chosen {
+		port, others := s.driver.portToTry()
+		if !others {
 			t.Fatal("the kernel is to choose")
 		}
 		got = append(got, port)

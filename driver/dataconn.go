@@ -25,12 +25,12 @@ type dataConn struct {
 	hurry         *haste // for the goroutine that transfers: if set, what would have to wait longer fails with files.ErrWouldWait
 	ended         bool   // likewise: it was read to its end
 
-	mu          sync.Mutex
-	fd          int      // -1: closed, or polled has it
-	polled      pollable // once something had to be waited for
-	readUntil   time.Time
-	writtenTill time.Time
-	closed      bool
+	mu         sync.Mutex
+	fd         int      // -1: closed, or polled has it
+	polled     pollable // once something had to be waited for
+	readUntil  time.Time
+	writeUntil time.Time
+	closed     bool
 }
 
 // pollable is a connection that the runtime polls: an *os.File or a *net.TCPConn.
@@ -95,7 +95,7 @@ func (h *haste) wait(fd int, wants int16) bool {
 func (c *dataConn) pollLocked() (pollable, error) {
 	c.polled = os.NewFile(uintptr(c.fd), "data connection")
 	c.fd = -1
-	return c.polled, errors.Join(c.polled.SetReadDeadline(c.readUntil), c.polled.SetWriteDeadline(c.writtenTill))
+	return c.polled, errors.Join(c.polled.SetReadDeadline(c.readUntil), c.polled.SetWriteDeadline(c.writeUntil))
 }
 
 // Read implements net.Conn.
@@ -214,17 +214,13 @@ func (c *dataConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return c.failedClosed()
+		return &net.OpError{Op: "close", Net: "tcp", Addr: c.remote, Err: net.ErrClosed}
 	}
 	c.closed = true
 	if c.polled != nil {
 		return c.polled.Close()
 	}
 	return unix.Close(c.fd)
-}
-
-func (c *dataConn) failedClosed() error {
-	return &net.OpError{Op: "close", Net: "tcp", Addr: c.remote, Err: net.ErrClosed}
 }
 
 // SetDeadline implements net.Conn.
@@ -247,7 +243,7 @@ func (c *dataConn) SetReadDeadline(t time.Time) error {
 func (c *dataConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.writtenTill = t
+	c.writeUntil = t
 	if c.polled == nil {
 		return nil
 	}

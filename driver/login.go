@@ -115,7 +115,7 @@ func (s *session) reset() {
 
 // welcome is the text of the 230.
 func (s *session) welcome() string {
-	return "logged in as " + clean(s.client.account.Name) + "; MKD takes a lock, RMD gives it back"
+	return "logged in as " + s.client.account.Name + "; MKD takes a lock, RMD gives it back"
 }
 
 // AuthUser implements ftpserver.MainDriver. The session has checked the password already.

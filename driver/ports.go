@@ -7,53 +7,50 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/ftplockd/ftplockd/control"
 )
-
-// livePorts hands out the passive ports of the settings of the moment, in turn, so that a port
-// just used is used again as late as can be. It is for many sessions at once.
-type livePorts struct {
-	settings *atomic.Pointer[Settings]
-	at       *atomic.Uint32
-}
 
 // attempts is how many ports are tried for one PASV: of a large range that is in use nearly all, a client need not be told which
 // one is free. A prime, or the first ports tried would be the same few of a range of a thousand again and again.
 const attempts = 61
 
-// next returns a port to try, and whether another one would be worth it; port 0 is the kernel's choice.
-func (p livePorts) next() (port uint16, chosen bool) {
-	s := p.settings.Load()
-	if s.FirstPort == 0 {
+// portToTry returns a passive port of the settings of the moment, each in turn, so that one just used is used again as late as can
+// be, and whether there are others to try; port 0 is the kernel's choice. It is for many sessions at once.
+func (s *Server) portToTry() (port uint16, others bool) {
+	settings := s.settings.Load()
+	if settings.FirstPort == 0 {
 		return 0, false
 	}
-	count := uint32(s.LastPort-s.FirstPort) + 1
-	return uint16(uint32(s.FirstPort) + p.at.Add(1)%count), true
+	count := uint32(settings.LastPort-settings.FirstPort) + 1
+	return uint16(uint32(settings.FirstPort) + s.nextPort.Add(1)%count), true
 }
 
 func (s *session) pasv(control.Command) control.Decision {
-	local, err := netip.ParseAddr(address(s.conn.LocalAddr()))
+	local, err := hostOf(s.conn.LocalAddr())
 	switch {
 	case s.epsvAll:
 		return reply(501, "after EPSV ALL there is EPSV only")
-	case err != nil || !local.Unmap().Is4():
+	case err != nil || !local.Is4():
 		return reply(425, "PASV knows IPv4 only: use EPSV")
 	}
 	return s.passive(func(port uint16) control.Decision {
-		ip := s.server.publicAddress(local.Unmap()).As4()
+		ip := s.server.publicAddress(local).As4()
 		return reply(227, fmt.Sprintf("Entering Passive Mode (%d,%d,%d,%d,%d,%d)", ip[0], ip[1], ip[2], ip[3], port>>8, port&0xff))
 	})
 }
 
 // passive opens a port and has the client told of it.
 func (s *session) passive(tell func(port uint16) control.Decision) control.Decision {
-	s.unprepare()
+	s.unprepare() // first: it may have the only port
 	local, lerr := hostOf(s.conn.LocalAddr())
 	client, cerr := hostOf(s.conn.RemoteAddr())
-	p, err := s.server.passivePort(local, client.WithZone(""))
-	if err := errors.Join(lerr, cerr, err); err != nil {
+	err := errors.Join(lerr, cerr)
+	var p *passivePort
+	if err == nil {
+		p, err = s.server.passivePort(local, client.WithZone(""))
+	}
+	if err != nil {
 		s.log.Error("no port for a data connection", "err", err)
 		return reply(425, "no port is free for a data connection")
 	}
@@ -61,7 +58,7 @@ func (s *session) passive(tell func(port uint16) control.Decision) control.Decis
 	return tell(p.number)
 }
 
-// hostOf is an address without its port.
+// hostOf is an address without its port, in the family that it is of.
 func hostOf(a net.Addr) (netip.Addr, error) {
 	ap, err := netip.ParseAddrPort(a.String())
 	return ap.Addr().Unmap(), err
@@ -70,7 +67,7 @@ func hostOf(a net.Addr) (netip.Addr, error) {
 // epsv is EPSV (RFC 2428 section 3).
 func (s *session) epsv(cmd control.Command) control.Decision {
 	family := "1"
-	if local, err := netip.ParseAddr(address(s.conn.LocalAddr())); err == nil && !local.Unmap().Is4() {
+	if local, err := hostOf(s.conn.LocalAddr()); err == nil && !local.Is4() {
 		family = "2"
 	}
 	switch what := strings.ToUpper(strings.TrimSpace(cmd.Param)); what {

@@ -119,19 +119,21 @@ func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int)
 }
 
 // rename is what RNTO does to the tree. A directory, or a link that may lead to one, moves while nobody is in the
-// middle of a change.
-func (c *client) rename(ctx context.Context, from, to lock.Name, info fs.FileInfo) error {
+// middle of a change. prepared says that it is only to be done when a lock is released.
+func (c *client) rename(ctx context.Context, from, to lock.Name, info fs.FileInfo) (prepared bool, err error) {
 	apply := func() error { return c.tree().Rename(string(from), string(to)) }
 	if !c.protects() {
-		return apply()
+		return false, apply()
 	}
 	writes := []lock.Write{{Path: from}, {Path: to}}
 	if info.Mode().IsRegular() {
-		return c.changing(ctx, []lock.Name{from, to}, func(titles []lock.Title) error {
-			return c.renameFile(from, to, titles, apply)
+		err = c.changing(ctx, []lock.Name{from, to}, func(titles []lock.Title) (err error) {
+			prepared, err = c.renameFile(from, to, titles, apply)
+			return err
 		})
+		return prepared, err
 	}
-	return c.shown(c.locks.Write(ctx, writes, func(titles []lock.Title) error {
+	return false, c.shown(c.locks.Write(ctx, writes, func(titles []lock.Title) error {
 		for _, t := range titles {
 			if t.Commit == lock.CommitRelease {
 				return errStagedWhole
@@ -151,20 +153,20 @@ func (c *client) rename(ctx context.Context, from, to lock.Name, info fs.FileInf
 	}))
 }
 
-func (c *client) renameFile(from, to lock.Name, titles []lock.Title, apply func() error) error {
+func (c *client) renameFile(from, to lock.Name, titles []lock.Title, apply func() error) (prepared bool, err error) {
 	was, will := titles[0], titles[1]
 	if was.Commit == lock.CommitRelease || will.Commit == lock.CommitRelease {
 		if was.Lock != will.Lock {
-			return errBorder
+			return false, errBorder
 		}
-		return c.stageRename(from, to, was)
+		return true, c.stageRename(from, to, was)
 	}
 	if err := apply(); err != nil {
-		return err
+		return false, err
 	}
 	c.published(was, from, "renamed to "+string(to))
 	c.published(will, to, "renamed from "+string(from))
-	return nil
+	return false, nil
 }
 
 // published has it written down that a protected path was changed otherwise than by an upload.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -354,11 +353,6 @@ func handshake(ctx context.Context, conn net.Conn, timeout time.Duration) error 
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	return nil
-}
-
-// clean keeps a file's name from forging a reply line.
-func clean(s string) string {
-	return strings.NewReplacer("\r", "?", "\n", "?", "\x00", "?").Replace(s)
 }
 
 // abor is ABOR: it ends the transfer at once, wherever it stands, and forgets what was prepared for one. If it is being published at this

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,15 @@ func RecordTest(t testing.TB, root, name string, env ...string) *Recording {
 func (i *Image) RecordTest(t testing.TB, name string, env ...string) *Recording {
 	t.Helper()
 	return recordTest(t, name, env, func(cmd *exec.Cmd) (*Recording, error) { return i.Record(cmd, time.Minute) })
+}
+
+// RecordTests is Image.RecordTest of a [Sample] of the images.
+func RecordTests(t testing.TB, images iter.Seq[*Image], n int, seed uint64, name string, env ...string) (all []*Recording) {
+	t.Helper()
+	for _, image := range Sample(images, n, seed) {
+		all = append(all, image.RecordTest(t, name, env...))
+	}
+	return all
 }
 
 func recordTest(t testing.TB, name string, env []string, record func(*exec.Cmd) (*Recording, error)) *Recording {

@@ -66,12 +66,9 @@ func (p powerPlay) names() iter.Seq[lock.Name] {
 }
 
 // restart records what a start does on some of the images.
-func (p powerPlay) restart(t *testing.T, base string, images iter.Seq[*powerloss.Image], n int) (all []*powerloss.Recording) {
+func (p powerPlay) restart(t *testing.T, base string, images iter.Seq[*powerloss.Image], n int) []*powerloss.Recording {
 	t.Helper()
-	for _, image := range powerloss.Sample(images, n, *powerSeed) {
-		all = append(all, image.RecordTest(t, "TestPowerRecovery", powerPlayEnv+"="+p.name, powerRootEnv+"="+base))
-	}
-	return all
+	return powerloss.RecordTests(t, images, n, *powerSeed, "TestPowerRecovery", powerPlayEnv+"="+p.name, powerRootEnv+"="+base)
 }
 
 func TestAfterALossOfPowerInARecoveryEveryAcknowledgedLockIsThere(t *testing.T) {
