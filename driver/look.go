@@ -154,7 +154,7 @@ func (c *client) content(view string, o files.DownloadOptions) (source, error) {
 	if text, _, ok := c.readNote(n); ok {
 		return newText(text, o)
 	}
-	if info, err := c.lstat(n); err == nil && info.IsDir() {
+	if _, held := c.table().Get(n); held {
 		return nil, errIsDir
 	}
 	return c.openFile(n, o)

@@ -35,8 +35,9 @@ type owner struct {
 	fd       string // of the connection: fd/N
 	link     string // what it is: socket:[inode]
 	children []byte
-	threads  int // when it was last looked at
-	misses   int // how many times in a row nothing was known
+	misses   int            // how many times in a row nothing was known
+	threads  []string       // the numbers of its threads when they were last counted
+	open     map[string]int // files of the process that are kept open, by name: to open one takes longer than to read it
 }
 
 // sign is what was seen of an owner.
@@ -48,7 +49,12 @@ const (
 	left         // it does not hold the connection any more
 )
 
-func (o *owner) close() { unix.Close(o.dir) }
+func (o *owner) close() {
+	for _, fd := range o.open {
+		unix.Close(fd)
+	}
+	unix.Close(o.dir)
+}
 
 // look is for the time after the end of the data connection.
 func (o *owner) look() sign {
@@ -71,7 +77,7 @@ const (
 // watch looks until something is known, or for watchFor. Looks at many threads take as much of a processor as the wait that they
 // save is worth, so of such processes one at a time is watched.
 func (o *owner) watch(many *turnstile) sign {
-	if o.threads > 1 {
+	if len(o.threads) > 1 {
 		if !many.take() {
 			return unknown
 		}
@@ -141,64 +147,92 @@ const maxThreads = 32
 
 // asleep reports whether each thread waits for something to happen.
 func (o *owner) asleep() bool {
-	state, threads, ok := o.thread(o.pid)
-	if !ok || state != 'S' || threads > maxThreads {
+	state, count, ok := o.thread(o.pid)
+	if !ok || state != 'S' || count > maxThreads || !o.counted(count) {
 		return false
 	}
-	o.threads = threads
-	if threads == 1 {
-		return true
-	}
-	all, err := names(o.dir, "task")
-	for _, tid := range all {
+	for _, tid := range o.threads {
+		if tid == o.pid {
+			continue
+		}
 		if state, _, ok := o.thread(tid); !ok || state != 'S' {
+			o.threads = nil // one may have ended, and another begun
 			return false
 		}
 	}
+	return true
+}
+
+// counted makes sure that threads has as many as the process has now.
+func (o *owner) counted(now int) bool {
+	switch {
+	case len(o.threads) == now:
+		return true
+	case now == 1:
+		o.threads = []string{o.pid}
+		return true
+	}
+	var err error
+	o.threads, err = names(o.dir, "task")
 	return err == nil
 }
 
 // progeny returns the numbers of the process's children, those that ended and were not waited for included. A kernel
 // may be built without them.
 func (o *owner) progeny() (children []byte, ok bool) {
-	if o.threads == 1 {
-		return o.read("task/" + o.pid + "/children")
+	if len(o.threads) == 0 {
+		if _, count, ok := o.thread(o.pid); !ok || !o.counted(count) {
+			return nil, false
+		}
 	}
-	all, err := names(o.dir, "task")
-	for _, tid := range all {
+	for _, tid := range o.threads {
 		of, ok := o.read("task/" + tid + "/children")
 		if !ok {
 			return nil, false
 		}
 		children = append(children, of...)
 	}
-	return children, err == nil && len(all) > 0
+	return children, true
 }
 
 // thread reads the state of a thread and how many there are; proc_pid_stat(5).
-func (o *owner) thread(tid string) (state byte, threads int, ok bool) {
+func (o *owner) thread(tid string) (state byte, count int, ok bool) {
 	text, ok := o.read("task/" + tid + "/stat")
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before may have anything in it
 	if !ok || len(fields) < 18 {
 		return 0, 0, false
 	}
-	threads, err := strconv.Atoi(fields[17])
-	return fields[0][0], threads, err == nil
+	count, err := strconv.Atoi(fields[17])
+	return fields[0][0], count, err == nil
 }
+
+// maxOpen is how many files are kept open, of each owner.
+const maxOpen = 16
 
 // read reads a small file of the process.
 func (o *owner) read(name string) ([]byte, bool) {
-	fd, err := unix.Openat(o.dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, false
+	fd, kept := o.open[name]
+	if !kept {
+		var err error
+		if fd, err = unix.Openat(o.dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return nil, false
+		}
 	}
-	defer unix.Close(fd)
 	buffer := make([]byte, 1024)
-	n, err := unix.Read(fd, buffer)
-	if err != nil || n == len(buffer) {
-		return nil, false
+	n, err := unix.Pread(fd, buffer, 0) // from the beginning it is made anew
+	ok := err == nil && n < len(buffer)
+	switch {
+	case ok && kept:
+	case ok && len(o.open) < maxOpen:
+		if o.open == nil {
+			o.open = make(map[string]int)
+		}
+		o.open[name] = fd
+	default:
+		delete(o.open, name)
+		unix.Close(fd)
 	}
-	return buffer[:n], true
+	return buffer[:max(n, 0)], ok
 }
 
 // names lists a directory of /proc.

@@ -56,7 +56,7 @@ type cargo interface {
 	small() bool
 	// carry moves all bytes over the data connection.
 	carry(conn net.Conn) error
-	// prompt reports whether end waits for no disk.
+	// prompt reports, once all bytes were moved, whether end has nothing to wait for: neither a disk, nor an ABOR that may have come.
 	prompt() bool
 	// end closes what was opened, once: an upload is published if err, of the connection or of carry, is nil, and its client still
 	// there. It returns the text of the 226, or why it did not end well.
@@ -120,7 +120,7 @@ func (t *transfer) atOnce() (r control.Reply, over bool) {
 	err = t.carry()
 	conn.hurry = nil
 	t.carried = err == nil
-	if errors.Is(err, files.ErrWouldWait) || t.carried && (!t.cargo.prompt() || t.session.conn.Behind()) { // an ABOR, perhaps
+	if errors.Is(err, files.ErrWouldWait) || t.carried && !t.cargo.prompt() {
 		return r, false
 	}
 	t.sole = true

@@ -27,9 +27,12 @@ type upload struct {
 // small is not known of an upload before it has come.
 func (u *upload) small() bool { return true }
 
-func (u *upload) prompt() bool {
+func (u *upload) prompt() bool { return !u.slow() && !u.t.session.conn.Behind() }
+
+// slow reports whether publishing waits for a disk.
+func (u *upload) slow() bool {
 	file, ok := u.receiver.(interface{ Durable() bool })
-	return ok && !file.Durable()
+	return !ok || file.Durable()
 }
 
 // carry receives everything from the data connection.
@@ -92,11 +95,10 @@ func full(err error) bool {
 // catchUp is how long an upload waits for those who read commands: microseconds will do, unless very many commands wait unread.
 const catchUp = 2 * time.Millisecond
 
-// publish looks at the client before the slow part and after it. It then waits for what is left of the time in which
+// publish looks at the client before the slow part, if there is one, and after it. It then waits for what is left of the time in which
 // the control connection of a killed client ends, too, see hangUps; not if the client has shown that nothing is missing.
 func (u *upload) publish() error {
-	slow := !u.prompt() // the second look may be long after the first then
-	if err := u.complete(slow && u.t.session.conn.Gone()); err != nil {
+	if err := u.complete(u.slow() && u.t.session.conn.Gone()); err != nil {
 		return err
 	}
 	if err := u.Sync(); err != nil {

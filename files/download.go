@@ -3,11 +3,8 @@ package files
 import (
 	"io"
 	"io/fs"
-	"os"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // DownloadOptions say how a download begins.
@@ -22,7 +19,7 @@ type DownloadOptions struct {
 // Download is a file on its way out. It keeps the file that it opened, whatever is published
 // under the name meanwhile. It is for one goroutine, but Close may come from another.
 type Download struct {
-	file   *os.File
+	file   *regular
 	name   string
 	pace   Pace
 	beats  *beats
@@ -46,32 +43,27 @@ func (t *Tree) Download(name string, o DownloadOptions) (*Download, error) {
 	}
 	t.life.RLock()
 	defer t.life.RUnlock()
-	fd, err := t.openRegular(name)
+	file, err := t.openRegular(name)
 	if err != nil {
 		return nil, fail("download", name, err)
 	}
-	return t.download(fd, name, o)
+	return t.download(file, name, o)
 }
 
 // download sends what is open.
-func (t *Tree) download(fd int, name string, o DownloadOptions) (*Download, error) {
-	d := &Download{file: newFile(fd, name), name: name, pace: o.Pace, beats: &t.beats, offset: o.Offset}
-	if err := d.start(t, fd, o); err != nil {
-		d.file.Close()
+func (t *Tree) download(file *regular, name string, o DownloadOptions) (*Download, error) {
+	d := &Download{file: file, name: name, pace: o.Pace, beats: &t.beats, offset: o.Offset}
+	if err := d.start(o); err != nil {
+		file.Close()
 		return nil, fail("download", name, err)
 	}
 	return d, nil
 }
 
-func (d *Download) start(t *Tree, fd int, o DownloadOptions) error {
-	i, err := t.sys.fstat(fd, "")
-	if err != nil {
-		return err
-	}
-	if o.Offset < 0 || o.Offset > i.Size() {
+func (d *Download) start(o DownloadOptions) error {
+	if o.Offset < 0 || o.Offset > d.file.size {
 		return ErrOffset
 	}
-	d.size = i.Size()
 	if !o.ASCII {
 		return nil
 	}
@@ -88,49 +80,11 @@ func (d *Download) start(t *Tree, fd int, o DownloadOptions) error {
 	return nil
 }
 
-// newFile wraps a descriptor of a regular file; its errors show the FTP path.
-func newFile(fd int, name string) *os.File { return os.NewFile(uintptr(fd), name) }
-
-// openRegular opens what a clean name leads to for reading, if it is a regular file. It never waits for a pipe. The
-// caller holds t.life.
-func (t *Tree) openRegular(name string) (int, error) {
-	fd, err := t.open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
-	if err == unix.ENXIO { // a socket, or a device without a driver
-		return -1, ErrNotRegular
-	}
-	if err != nil {
-		return -1, err
-	}
-	i, err := t.sys.fstat(fd, "")
-	switch {
-	case err != nil:
-	case i.IsDir():
-		err = unix.EISDIR
-	case !i.isRegular():
-		err = ErrNotRegular
-	default:
-		err = unix.SetNonblock(fd, false)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
 // Stat describes the file that is open, which may have another name by now, or none.
 func (d *Download) Stat() (fs.FileInfo, error) {
 	i := &info{}
 	_, i.name = split(d.name)
-	rc, err := d.file.SyscallConn()
-	if err != nil {
-		return nil, fail("stat", d.name, err)
-	}
-	outer := rc.Control(func(fd uintptr) { err = syscall.Fstat(int(fd), &i.st) })
-	if outer != nil {
-		err = outer
-	}
-	if err != nil {
+	if err := d.file.use(func(fd int) error { return syscall.Fstat(fd, &i.st) }); err != nil {
 		return nil, fail("stat", d.name, err)
 	}
 	return i, nil
@@ -138,7 +92,7 @@ func (d *Download) Stat() (fs.FileInfo, error) {
 
 // Left returns how many bytes WriteTo has to send, by the size that the file had when it was opened, and whether a WriteTo that
 // fails can be followed by another one that goes on where it stopped: that is so in binary.
-func (d *Download) Left() (n int64, ok bool) { return max(d.size-d.offset, 0), d.ascii == nil }
+func (d *Download) Left() (n int64, ok bool) { return max(d.file.size-d.offset, 0), d.ascii == nil }
 
 // Close closes the file. A transfer under way fails.
 func (d *Download) Close() error { return fail("close", d.name, d.file.Close()) }
@@ -194,11 +148,7 @@ func (d *Download) WriteTo(w io.Writer) (int64, error) {
 func (d *Download) writeTo(w io.Writer, watch *watch) error {
 	if d.ascii == nil {
 		if rc := plainConn(w); rc != nil {
-			file, err := d.file.SyscallConn()
-			if err != nil {
-				return err
-			}
-			end, ok, err := sendfile(rc, file, d.offset, &watch.moved)
+			end, ok, err := sendfile(rc, d.file, d.offset, &watch.moved)
 			d.offset = end
 			if ok {
 				return err

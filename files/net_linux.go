@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"math"
 	"sync/atomic"
 	"syscall"
@@ -21,36 +22,32 @@ func unacknowledged(rc syscall.RawConn) (n int, ok bool) {
 // sendChunk is how much one sendfile may send before other goroutines have their turn.
 const sendChunk = 4 << 20
 
-// sendfile sends a file from offset on to a socket without a copy through this process, and returns how
+// sendfile sends a file from offset to its end to a socket without a copy through this process, and returns how
 // far it came. moved is added to at each step. With ok false the kernel cannot do it with these two, and nothing was sent.
-func sendfile(rc, file syscall.RawConn, offset int64, moved *atomic.Int64) (end int64, ok bool, err error) {
-	end, ok = offset, true
+// What is added to the file meanwhile may be sent or not.
+func sendfile(rc syscall.RawConn, file *regular, offset int64, moved *atomic.Int64) (end int64, ok bool, err error) {
+	end = offset
 	var failed error
-	outer := file.Control(func(in uintptr) {
-		err = rc.Write(func(out uintptr) bool {
-			for {
-				n, e := unix.Sendfile(int(out), int(in), &end, int(min(sendChunk, math.MaxInt64-end)))
-				if n > 0 {
-					moved.Add(int64(n))
-				}
-				switch {
-				case e == unix.EINTR || e == nil && n > 0:
-					continue
-				case e == unix.EAGAIN:
-					return false
-				}
-				failed = e
-				return true // the end, or an error
+	err = rc.Write(func(out uintptr) bool {
+		for {
+			n := 0
+			failed = file.use(func(in int) (e error) {
+				n, e = unix.Sendfile(int(out), in, &end, int(min(sendChunk, math.MaxInt64-end)))
+				return e
+			})
+			moved.Add(int64(max(n, 0)))
+			switch {
+			case failed == unix.EINTR:
+			case failed == unix.EAGAIN:
+				failed = nil
+				return false
+			case failed != nil || n == 0 || end == file.size:
+				return true
 			}
-		})
+		}
 	})
 	if (failed == unix.EINVAL || failed == unix.ENOSYS || failed == unix.EOPNOTSUPP) && end == offset {
 		return offset, false, nil
 	}
-	for _, e := range []error{outer, failed, err} {
-		if e != nil {
-			return end, true, e
-		}
-	}
-	return end, true, nil
+	return end, true, cmp.Or(failed, err)
 }

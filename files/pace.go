@@ -53,7 +53,7 @@ type watch struct {
 	mu      sync.Mutex
 	stopped bool
 	seen    int64 // of moved, told
-	queued  int
+	queued  int // when it was last looked at; 0 at first, whatever there is: that counts as no progress
 	last    time.Time
 }
 
@@ -87,7 +87,6 @@ func (w *watch) start(b *beats, end func()) {
 		return
 	}
 	w.end, w.last = end, time.Now()
-	w.queued, _ = w.queue()
 	w.beat = b.join(w.pace.step(), w)
 }
 

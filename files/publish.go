@@ -181,9 +181,7 @@ func (u *Upload) abandon() {
 		u.discardLocked()
 	default:
 		u.over = true
-		if u.place.own {
-			u.place.close()
-		}
+		u.place.close()
 		u.tree.reg.end(u)
 	}
 }

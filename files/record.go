@@ -74,11 +74,11 @@ func number(line *string, value *uint64) bool {
 // newRecord writes down that an upload begins. A Sweep that comes between the making of the file and its
 // lock takes it for a dead one and removes it; then another is made.
 func (t *Tree) newRecord(p place) (r *record, err error) {
-	at, err := t.sys.fstat(p.dir, "")
+	is, err := t.identify(p)
 	if err != nil {
 		return nil, err
 	}
-	of := &record{dev: uint64(at.st.Dev), inode: at.st.Ino, base: p.base}
+	of := &record{dev: is.device, inode: is.number, base: p.base}
 	of.dir, _ = split(p.name)
 	for {
 		r := t.spares.take()
@@ -97,6 +97,18 @@ func (t *Tree) newRecord(p place) (r *record, err error) {
 		}
 	}
 	return r, err
+}
+
+// identify says which directory it is.
+func (t *Tree) identify(p place) (inode, error) {
+	if p.kept != nil {
+		return p.kept.is, nil
+	}
+	at, err := t.sys.fstat(p.dir, "")
+	if err != nil {
+		return inode{}, err
+	}
+	return inode{uint64(at.st.Dev), at.st.Ino}, nil
 }
 
 // tryRecord makes a record.

@@ -14,39 +14,42 @@ import (
 // Sum returns how long the content is, and its SHA-256 in hexadecimal. It reads it back, so that receiving it can
 // be left to the kernel; what came just now is still in memory.
 func (u *Upload) Sum() (size int64, sum string, err error) {
-	fd, err := u.reopen()
+	f, err := u.reopen()
 	if err != nil {
 		return 0, "", fail("sum", u.Name(), err)
 	}
-	f := os.NewFile(uintptr(fd), u.Name())
 	defer f.Close()
 	h := sha256.New()
 	if err := u.tree.sys.check("sum"); err != nil {
 		return 0, "", fail("sum", u.Name(), err)
 	}
-	if size, err = io.Copy(h, f); err != nil {
+	if size, err = io.Copy(h, io.NewSectionReader(f, 0, f.size)); err != nil {
 		return 0, "", fail("sum", u.Name(), err)
 	}
 	return size, hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // reopen opens the temporary once more, for reading from its begin.
-func (u *Upload) reopen() (int, error) {
+func (u *Upload) reopen() (*regular, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.over {
-		return -1, ErrDone
+		return nil, ErrDone
 	}
-	return u.tree.sys.openat(u.place.dir, u.rec.temporary(), unix.O_RDONLY)
+	fd, err := u.tree.sys.openat(u.place.dir, u.rec.temporary(), unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return u.tree.take(fd)
 }
 
 // Download is [Tree.Download] of what was uploaded so far, before anybody else can see it. name is shown in errors.
 func (u *Upload) Download(name string, o DownloadOptions) (*Download, error) {
-	fd, err := u.reopen()
+	f, err := u.reopen()
 	if err != nil {
 		return nil, fail("download", name, err)
 	}
-	return u.tree.download(fd, name, o)
+	return u.tree.download(f, name, o)
 }
 
 // Stat describes what was uploaded so far.

@@ -132,13 +132,19 @@ func (u *Upload) forget() {
 	u.rec = nil
 }
 
-// openParent opens the target's directory, for syncing it too if that is wanted and allowed.
+// openParent opens the target's directory, for syncing it too if that is wanted and allowed. One that is kept open cannot be synced.
 func (u *Upload) openParent() error {
 	t, dir := u.tree, ""
 	u.place.name = u.name
 	dir, u.place.base = split(u.name)
 	if t.reg.isTemporary(u.place.base) {
 		return ErrReserved
+	}
+	if !u.set.durable {
+		if kept := t.parents.use(dir); kept != nil {
+			u.place.dir, u.place.kept = kept.fd, kept
+			return nil
+		}
 	}
 	fd, err := -1, error(unix.EACCES)
 	if u.set.durable {
@@ -190,8 +196,7 @@ func (u *Upload) copyOld() error {
 	if u.opt.HasOffset && u.opt.Offset < 0 {
 		return ErrOffset
 	}
-	t := u.tree
-	fd, err := u.openOld()
+	from, err := u.openOld()
 	if errors.Is(err, unix.ENOENT) {
 		if u.opt.HasOffset {
 			return ErrOffset
@@ -201,13 +206,12 @@ func (u *Upload) copyOld() error {
 	if err != nil {
 		return err
 	}
-	old := os.NewFile(uintptr(fd), u.name)
-	defer old.Close()
-	i, err := t.sys.fstat(fd, "")
+	want := from.size
+	old, err := from.file(u.name)
 	if err != nil {
 		return err
 	}
-	want := i.Size()
+	defer old.Close()
 	if u.opt.HasOffset {
 		if u.opt.Offset > want {
 			return ErrOffset
@@ -217,12 +221,12 @@ func (u *Upload) copyOld() error {
 	return u.copyFrom(old, want)
 }
 
-func (u *Upload) openOld() (int, error) {
+func (u *Upload) openOld() (*regular, error) {
 	switch {
 	case u.opt.Old == nil:
 		return u.tree.openRegular(u.name)
 	case u.opt.Old.Upload == nil:
-		return -1, unix.ENOENT
+		return nil, unix.ENOENT
 	}
 	return u.opt.Old.Upload.reopen()
 }
