@@ -50,6 +50,8 @@ type Options struct {
 	Settings    Settings
 	// Publications is told of each change of a protected file; nil: the log only.
 	Publications lock.Publications
+	// Command is called for each command that comes; nil: nothing is. It must be quick.
+	Command func()
 }
 
 // Settings are what [Server.SetSettings] changes while sessions go on.
@@ -87,6 +89,7 @@ type Server struct {
 	hurries     chan struct{} // see haste
 	removals    atomic.Uint64 // how many changes clients have made that can take a directory away; counted before they are over
 	commands    map[string]command
+	came        func()          // Options.Command
 	context     context.Context // of what sessions do; ends with Close
 	cancel      context.CancelFunc
 
@@ -135,6 +138,9 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Command == nil {
+		o.Command = func() {}
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -146,7 +152,7 @@ func New(o Options) (*Server, error) {
 		dataTLS: withoutTickets(o.TLS), hurries: make(chan struct{}, 1), commands: allCommands(),
 		delays: usualDelays, running: runningTasks, maxLooks: usualLooks, context: ctx, cancel: cancel,
 		sessions: make(map[*session]struct{}), empty: empty,
-		publications: o.Publications, stages: newStages(),
+		publications: o.Publications, stages: newStages(), came: o.Command,
 	}
 	s.owners.search, s.owners.sessions = findOwners, s.neighbours
 	s.SetSettings(o.Settings)

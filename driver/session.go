@@ -60,6 +60,7 @@ func (s *session) Command(_ *control.Conn, cmd control.Command) (d control.Decis
 			d = reply(451, "internal error")
 		}
 	}()
+	s.server.came()
 	c, known := s.server.commands[cmd.Verb]
 	client := s.client
 	if client != nil { // any command is a sign of life, a wrong one too

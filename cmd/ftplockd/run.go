@@ -42,6 +42,7 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	if err != nil {
 		return err
 	}
+	defer s.keepVigil()()
 	if _, err := io.WriteString(stdout, s.banner()); err != nil {
 		return errors.Join(err, s.stop())
 	}
@@ -60,6 +61,17 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	}
 }
 
+// keepVigil begins the vigil. The function that it returns ends it.
+func (s *server) keepVigil() (over func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.vigil.run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
 // server is everything that runs, in the order in which it was started.
 type server struct {
 	options serveOptions
@@ -74,6 +86,7 @@ type server struct {
 	listener *control.Listener
 	admin    *admin
 
+	vigil     *vigil
 	passwords *config.Verifier
 	plain     string // the password of the built-in account, "" if there is none
 
@@ -97,7 +110,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	}
 	s := &server{
 		options: options, log: log, clock: clock, failed: make(chan error, 8),
-		passwords: config.NewVerifier(runtime.NumCPU()),
+		passwords: config.NewVerifier(runtime.NumCPU()), vigil: newVigil(),
 	}
 	defer func() {
 		if err != nil {
@@ -199,7 +212,7 @@ func (s *server) openDriver() (err error) {
 	c := s.config
 	o := driver.Options{
 		Tree: s.tree, Table: s.table, Clock: s.clock, NotesDir: filepath.Join(c.State, "notes"),
-		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
+		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store, Command: s.vigil.command,
 	}
 	if c.TLS.Mode != config.TLSOff {
 		if s.tls, err = loadCertificate(c.TLS.Certificate, c.TLS.Key, s.log); err != nil {
