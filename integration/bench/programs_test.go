@@ -159,6 +159,10 @@ func TestNothingLeadsToAClientProgram(t *testing.T) {
 func TestClientProgramEndsWithTheOneThatStartedIt(t *testing.T) {
 	p, _ := startedFloor(t)
 	c, _ := ready(t, t.Context(), p)
+	fmt.Fprintln(c.in, 0)
+	if _, _, err := c.result(); err != nil { // it stays connected, and waits for nothing but its end
+		t.Fatal(err)
+	}
 	if err := c.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,8 +261,13 @@ func TestClientProgramsEndWhenNobodyWantsThemAnyMore(t *testing.T) {
 	begun := make(chan error, 1)
 	go func() { _, _, err := all.work(p); begun <- err }()
 	cancel()
-	if err := <-begun; err == nil {
-		t.Error("an hour has gone by")
+	select {
+	case err := <-begun:
+		if err == nil {
+			t.Error("an hour has gone by")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("they go on")
 	}
 	_ = all.end() // killed
 	for end := time.Now().Add(10 * time.Second); !slices.Equal(before, family(os.Getpid())); {
