@@ -119,6 +119,9 @@ func TestPassivePort(t *testing.T) {
 		{"227 Entering Passive Mode (127,0,0,1,1)\r\n", 0, false},
 		{"227 Entering Passive Mode (127,0,0,1,117,48\r\n", 0, false},
 		{"227 =127,0,0,1,117,48\r\n", 0, false},
+		{"227 Entering Passive Mode (127,0,0,1,117,48,1)\r\n", 0, false},
+		{"227 Entering Passive Mode (127,0,0,1,,48)\r\n", 0, false},
+		{"227 Entering Passive Mode (0,0,0,0,0,21)\r\n", 21, true},
 	} {
 		if port, ok := passivePort([]byte(tc.line)); ok != tc.ok || ok && port != tc.port {
 			t.Errorf("passivePort(%q) = %d, %v, want %d, %v", tc.line, port, ok, tc.port, tc.ok)
@@ -305,6 +308,31 @@ func TestMemoryOfThisProcess(t *testing.T) {
 	}
 	if n, err := memoryOf(pid); n != 0 || err != nil {
 		t.Errorf("nobody has %d bytes, %v", n, err)
+	}
+}
+
+func TestTheFloorIsThereForSmallPlainFilesOnly(t *testing.T) {
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := new(contest)
+	c.peers = []server{c.echo(), c.floor()}
+	var got []string
+	for _, g := range o.selected([]place{{fs: "ext4"}}) {
+		all := c.servers(g)
+		for _, row := range g.rows {
+			if s := all[len(all)-1]; s.name == floorName && s.can(row.needs) {
+				got = append(got, g.name+" "+row.name)
+			}
+		}
+	}
+	var want []string
+	for _, row := range []func(way, int) string{smallRow, programRow} {
+		want = append(want, "files "+row(up, 1), "files "+row(up, 8), "files "+row(down, 1), "files "+row(down, 8))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("it is in %q, want %q", got, want)
 	}
 }
 

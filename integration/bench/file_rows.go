@@ -14,6 +14,7 @@ func fileRows(o options) []row {
 	small, large := "Files of 1 KiB per second, a data connection for each", "Large files, MB/s"
 	rows := []row{
 		smallFiles(o, small, up, 1), smallFiles(o, small, up, 8), smallFiles(o, small, down, 1), smallFiles(o, small, down, 8),
+		smallByPrograms(o, up, 1), smallByPrograms(o, up, 8), smallByPrograms(o, down, 1), smallByPrograms(o, down, 8),
 	}
 	return append(rows, largeFiles(o, large)...)
 }
@@ -35,20 +36,46 @@ func largeFiles(o options, title string) []row {
 	return append(rows, largeFile(o, title, job{way: up, size: asciiSize << 20, ascii: true}), largeFile(o, title, job{way: down, size: asciiSize << 20, ascii: true}))
 }
 
-func smallRow(w way, n int) string { return fmt.Sprintf("1 KiB %s, %d conn.", w, n) }
+// smallFile is how the names of rows of small files begin.
+const smallFile = "1 KiB "
+
+// smallRow is the row with so many connections of this process.
+func smallRow(w way, n int) string { return fmt.Sprintf("%s%s, %d conn.", smallFile, w, n) }
+
+// programRow is the row with so many programs, which have a connection each.
+func programRow(w way, n int) string {
+	if n == 1 {
+		return fmt.Sprintf("%s%s, 1 program", smallFile, w)
+	}
+	return fmt.Sprintf("%s%s, %d programs", smallFile, w, n)
+}
 
 func smallFiles(o options, title string, w way, n int) row {
 	name := smallRow(w, n)
 	return row{
-		name: name, needs: canStore,
-		columns: []column{
-			{Title: title, Heading: name, Unit: perSec, Ratio: true},
-			{Title: title + ": processor time of the server for one", Heading: name, Unit: nanoseconds, Ratio: true},
-		},
+		name: name, needs: canStoreSmall, columns: smallColumns(title, name),
 		run: func(ctx context.Context, p *process) ([]float64, error) {
-			perSecond, cpu, err := transfers(ctx, p, job{way: w, size: 1 << 10}, n, o.time)
+			perSecond, cpu, err := transfers(ctx, p, job{way: w, size: smallSize}, n, o.time)
 			return []float64{perSecond, cpu}, err
 		},
+	}
+}
+
+func smallByPrograms(o options, w way, n int) row {
+	name := programRow(w, n)
+	return row{
+		name: name, needs: canStoreSmall, columns: smallColumns("Files of 1 KiB per second, clients that are programs of their own", name),
+		run: func(ctx context.Context, p *process) ([]float64, error) {
+			perSecond, cpu, err := byPrograms(ctx, p, w, n, o.time)
+			return []float64{perSecond, cpu}, err
+		},
+	}
+}
+
+func smallColumns(title, name string) []column {
+	return []column{
+		{Title: title, Heading: name, Unit: perSec, Ratio: true},
+		{Title: title + ": processor time of the server for one", Heading: name, Unit: nanoseconds, Ratio: true},
 	}
 }
 

@@ -8,14 +8,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 
 	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
 // The other servers of ours.
 const (
-	bareName = "ftpserverlib, bare"
-	echoName = "echo of lines"
+	bareName  = "ftpserverlib, bare"
+	echoName  = "echo of lines"
+	floorName = "floor of files"
 )
 
 // ftplockd is this project's server in one of its modes, with its built-in account.
@@ -62,6 +64,17 @@ func (c *contest) bare() server {
 // echo answers lines, whatever they say.
 func (c *contest) echo() server {
 	return server{name: echoName, able: canLogin, start: func(context.Context, string, bool) (*process, error) { return c.ours(false, "echo") }}
+}
+
+// floor does the least that a server can do for small files.
+func (c *contest) floor() server {
+	return server{name: floorName, able: canStoreSmall, start: func(_ context.Context, dir string, _ bool) (*process, error) {
+		_, root, err := peers.Work(dir, "floor")
+		if err != nil {
+			return nil, err
+		}
+		return c.ours(false, "floor", root, strconv.Itoa(peers.FirstPort), strconv.Itoa(peers.LastPort))
+	}}
 }
 
 // ours starts a program that ends with its standard input.

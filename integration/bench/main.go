@@ -2,13 +2,13 @@
 
 // Command bench runs the same work on ftplockd and on other FTP servers in turn, on the same disks and in one run, and
 // says as Markdown and as plots what it measured: locks taken and given back, one lock that all want, logins, files up
-// and down (also in ASCII and under TLS), and the memory of idle sessions.
+// and down (also in ASCII, under TLS, and small ones by client programs of their own), and the memory of idle sessions.
 //
 //	go run ./integration/bench [-quick] [-rows locks,contended,login,files,tls,memory] [-dir DIR]... [-json FILE]
 //	                           [-table FILE] [-plots DIR] [-readme] ...
 //
-// The servers are ftplockd in its modes, vsftpd, proftpd, pure-ftpd, a bare ftpserverlib, and a server that only echoes
-// lines. Each is set up for speed: no look-ups of names, no log, sendfile where it can. docs/bench.md has their settings,
+// The servers are ftplockd in its modes, vsftpd, proftpd, pure-ftpd, a bare ftpserverlib, a server that only echoes
+// lines, and for small files one that does no more than it must. Each is set up for speed: no look-ups of names, no log, sendfile where it can. docs/bench.md has their settings,
 // which are taken down from the servers that ran, and says what the rows and columns are.
 //
 // In each round the servers take turns, in another order each time, so that whatever else the machine does meets all of
@@ -42,6 +42,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == programWord {
+		os.Exit(program(os.Args[2:]))
+	}
 	o, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		return

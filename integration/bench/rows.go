@@ -84,13 +84,14 @@ func usualMode() mode {
 type ability uint
 
 const (
-	canLogin ability = 1 << iota // and answer lines
-	canLock                      // MKD tells one winner
-	canStore                     // passive transfers
-	canASCII                     // with conversion
+	canLogin      ability = 1 << iota // and answer lines
+	canLock                           // MKD tells one winner
+	canStoreSmall                     // passive transfers of small files
+	canStore                          // of all files
+	canASCII                          // with conversion
 	canTLS
 	canWait // SITE WAIT
-	canFTP  = canLogin | canLock | canStore | canASCII | canTLS
+	canFTP  = canLogin | canLock | canStoreSmall | canStore | canASCII | canTLS
 )
 
 // row is one measurement. It gives a value for each of its columns.

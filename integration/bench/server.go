@@ -49,10 +49,9 @@ func newContest(ctx context.Context, dir, only string) (_ *contest, notes []stri
 	if c.cert, err = peers.MakeCertificate(dir); err != nil {
 		return nil, nil, err
 	}
-	for program, source := range map[string]string{"ftplockd": "cmd/ftplockd", "bare": "integration/bench/bare", "echo": "integration/bench/echo"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, program), "github.com/ftplockd/ftplockd/"+source)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, nil, fmt.Errorf("go build: %w\n%s", err, out)
+	for _, source := range []string{"cmd/ftplockd", "integration/bench/bare", "integration/bench/echo", "integration/bench/floor"} {
+		if err := c.build(ctx, source); err != nil {
+			return nil, nil, err
 		}
 	}
 	for _, name := range peers.Names() {
@@ -66,8 +65,17 @@ func newContest(ctx context.Context, dir, only string) (_ *contest, notes []stri
 		}
 		c.peers = append(c.peers, c.peer(peer))
 	}
-	c.peers = append(c.peers, c.bare(), c.echo())
+	c.peers = append(c.peers, c.bare(), c.echo(), c.floor())
 	return c, notes, nil
+}
+
+// build builds one of our programs.
+func (c *contest) build(ctx context.Context, source string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(c.dir, filepath.Base(source)), "github.com/ftplockd/ftplockd/"+source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // peer is the server of somebody else.

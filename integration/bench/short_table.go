@@ -30,8 +30,8 @@ func (r *report) shortRows() (all []shortRow) {
 		shortRow{"logins/s, 16 at once", spot{group: loginGroup, row: loginsRow}, usualName, ""},
 	)
 	for _, t := range []struct{ text, group, row string }{
-		{"1 KiB up, files/s", filesGroup, smallRow(up, 1)},
-		{"1 KiB down, files/s", filesGroup, smallRow(down, 1)},
+		{"1 KiB up, files/s", filesGroup, programRow(up, 1)},
+		{"1 KiB down, files/s", filesGroup, programRow(down, 1)},
 		{"512 MiB up, MB/s", filesGroup, job{way: up, size: 512 << 20}.String()},
 		{"512 MiB down, MB/s", filesGroup, job{way: down, size: 512 << 20}.String()},
 		{"512 MiB up, TLS, MB/s", tlsGroup, job{way: up, size: 512 << 20}.String()},
@@ -46,7 +46,7 @@ func (r *report) shortRows() (all []shortRow) {
 
 // shortTable writes the README's table: a line for each measurement, a column for each server.
 func (r *report) shortTable(w io.Writer) {
-	fmt.Fprintf(w, "| | ftplockd, synced | ftplockd, not synced | vsftpd | proftpd | pure-ftpd | %s | %s |\n|---|---:|---:|---:|---:|---:|---:|---:|\n", bareName, echoName)
+	fmt.Fprintf(w, "| | ftplockd, synced | ftplockd, not synced | vsftpd | proftpd | pure-ftpd | %s | %s | %s |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n", bareName, echoName, floorName)
 	for _, row := range r.shortRows() {
 		found := r.find(row.at.group, row.at.place, row.at.row)
 		if len(found.Columns) <= row.at.column {
@@ -54,7 +54,7 @@ func (r *report) shortTable(w io.Writer) {
 		}
 		c := found.Columns[row.at.column]
 		line := []string{row.text}
-		for _, server := range []string{row.synced, row.unsynced, reference, "proftpd", "pure-ftpd", bareName, echoName} {
+		for _, server := range []string{row.synced, row.unsynced, reference, "proftpd", "pure-ftpd", bareName, echoName, floorName} {
 			line = append(line, found.shortCell(server, row.at.column, c))
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(line, " | "))

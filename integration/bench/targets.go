@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // others are the FTP servers that are not ours.
@@ -95,7 +96,7 @@ func (r *report) otherTargets() (all []target) {
 	return append(all, r.ratio(usualName, []string{reference}, spot{group: loginGroup, row: loginsRow}, 5))
 }
 
-// transferTargets are one for each row of files, and how many rows are level with the best.
+// transferTargets are one for each row of files, one more for each plain row of small ones, and how many rows are level with the best.
 func (r *report) transferTargets() (all []target) {
 	level, rows := 0.0, 0
 	for _, at := range r.transfers() {
@@ -105,6 +106,11 @@ func (r *report) transferTargets() (all []target) {
 			if best.met() {
 				level++
 			}
+		}
+	}
+	for _, at := range r.transfers() {
+		if at.group == filesGroup && strings.HasPrefix(at.row, smallFile) {
+			all = append(all, r.ratio(quickFiles, []string{"proftpd"}, at, 2))
 		}
 	}
 	return append(all, target{

@@ -134,13 +134,17 @@ func (c *client) passive(ctx context.Context) (net.Conn, error) {
 func passivePort(line []byte) (port int, ok bool) {
 	_, rest, _ := bytes.Cut(line, []byte("("))
 	rest, _, closed := bytes.Cut(rest, []byte(")"))
-	parts := bytes.Split(rest, []byte(","))
-	if !closed || len(parts) != 6 {
-		return 0, false
+	more := true
+	for range 6 {
+		var part []byte
+		part, rest, more = bytes.Cut(rest, []byte(","))
+		number, err := strconv.ParseUint(string(part), 10, 8)
+		if err != nil {
+			return 0, false
+		}
+		port = port<<8&0xff00 | int(number)
 	}
-	high, err := strconv.ParseUint(string(parts[4]), 10, 8)
-	low, lerr := strconv.ParseUint(string(parts[5]), 10, 8)
-	return int(high<<8 | low), err == nil && lerr == nil
+	return port, closed && !more
 }
 
 // hangUp closes a data connection. Under TLS 1.3 the server has sent session tickets; were they unread, closing

@@ -24,8 +24,8 @@ func Names() []string { return []string{"vsftpd", "proftpd", "pure-ftpd"} }
 // The account of all but vsftpd, whose anonymous one needs no PAM.
 const account, password = "bench", "bench"
 
-// All peers take passive ports from here, outside the kernel's ephemeral range. Many: proftpd does not take one that was used in the last minute.
-const firstPort, lastPort = 10000, 27999
+// FirstPort and LastPort are the first and the last of the ports that all peers take passive ones from, outside the kernel's ephemeral range. Many: proftpd does not take one that was used in the last minute.
+const FirstPort, LastPort = 10000, 27999
 
 // Peer is a server that can be started.
 type Peer struct {
@@ -146,7 +146,7 @@ pasv_max_port=%d
 ftp_username=bin
 nopriv_user=nobody
 secure_chroot_dir=%s
-`, at.port, yes(!c.given()), at.root, firstPort, lastPort, empty) // it has no TLS with one process
+`, at.port, yes(!c.given()), at.root, FirstPort, LastPort, empty) // it has no TLS with one process
 	if c.given() {
 		config += fmt.Sprintf(`ssl_enable=YES
 allow_anon_ssl=YES
@@ -208,7 +208,7 @@ AllowOverwrite on
 TimeoutIdle 600
 PassivePorts %d %d
 UseSendfile on
-`, i.path("/usr/lib/proftpd"), at.port, filepath.Join(at.dir, "pid"), users, at.root, firstPort, lastPort)
+`, i.path("/usr/lib/proftpd"), at.port, filepath.Join(at.dir, "pid"), users, at.root, FirstPort, LastPort)
 	if c.given() {
 		config += fmt.Sprintf(`LoadModule mod_tls.c
 TLSEngine on
@@ -242,7 +242,7 @@ func (i installation) pureftpd(at place, c Certificate) (*Process, error) {
 	}
 	args := []string{
 		"-4", "-S", fmt.Sprintf("127.0.0.1,%d", at.port), "-H", "-E", "-f", "none", "-l", "puredb:" + database,
-		"-c", "20000", "-I", "60", "-p", fmt.Sprintf("%d:%d", firstPort, lastPort), "-g", filepath.Join(at.dir, "pid"),
+		"-c", "20000", "-I", "60", "-p", fmt.Sprintf("%d:%d", FirstPort, LastPort), "-g", filepath.Join(at.dir, "pid"),
 	}
 	if c.given() {
 		args = append(args, "-Y", "1", "-2", c.Both)

@@ -102,7 +102,7 @@ func Work(parent, name string) (dir, root string, err error) {
 // kernel's ephemeral range, so that no other program is given it meanwhile.
 func freePort() (address string, port int, err error) {
 	for range 100 {
-		port = lastPort + 1 + rand.IntN(2000)
+		port = LastPort + 1 + rand.IntN(2000)
 		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		var l net.Listener
 		if l, err = net.Listen("tcp", address); err == nil {
