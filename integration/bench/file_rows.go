@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // asciiSize is the size of files in ASCII, MiB: the slowest takes seconds for so many.
@@ -14,9 +15,18 @@ func fileRows(o options) []row {
 	small, large := "Files of 1 KiB per second, a data connection for each", "Large files, MB/s"
 	rows := []row{
 		smallFiles(o, small, up, 1), smallFiles(o, small, up, 8), smallFiles(o, small, down, 1), smallFiles(o, small, down, 8),
-		smallByPrograms(o, up, 1), smallByPrograms(o, up, 8), smallByPrograms(o, down, 1), smallByPrograms(o, down, 8),
 	}
-	return append(rows, largeFiles(o, large)...)
+	return slices.Concat(rows, programRows(o, ""), largeFiles(o, large))
+}
+
+// programRows are those of small files by programs, somewhere.
+func programRows(o options, where string) (rows []row) {
+	for _, w := range []way{up, down} {
+		for _, n := range []int{1, 8} {
+			rows = append(rows, smallByPrograms(o, "Files of 1 KiB per second"+where+", clients that are programs of their own", w, n))
+		}
+	}
+	return rows
 }
 
 func tlsRows(o options) []row {
@@ -61,10 +71,10 @@ func smallFiles(o options, title string, w way, n int) row {
 	}
 }
 
-func smallByPrograms(o options, w way, n int) row {
+func smallByPrograms(o options, title string, w way, n int) row {
 	name := programRow(w, n)
 	return row{
-		name: name, needs: canStoreSmall, columns: smallColumns("Files of 1 KiB per second, clients that are programs of their own", name),
+		name: name, needs: canStoreSmall, columns: smallColumns(title, name),
 		run: func(ctx context.Context, p *process) ([]float64, error) {
 			perSecond, cpu, err := byPrograms(ctx, p, w, n, o.time)
 			return []float64{perSecond, cpu}, err

@@ -48,7 +48,7 @@ func parse(args []string) (options, error) {
 	var groups, connections, idle string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage); flags.PrintDefaults() }
-	flags.Func("dir", "make the servers' trees and states in `DIR`. May be given again: locks are measured in each, the rest in the first (default "+
+	flags.Func("dir", "make the servers' trees and states in `DIR`. May be given again: locks, and small files of programs, are measured in each, the rest in the first (default "+
 		strings.Join(defaultDirs(), " and ")+")", func(dir string) error { o.dirs = append(o.dirs, dir); return nil })
 	flags.StringVar(&groups, "rows", strings.Join(groupNames, ","), "what to measure")
 	flags.StringVar(&o.only, "only", "", "measure only servers whose names contain one of these, separated by commas")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -160,6 +161,8 @@ func rowTicks(rows []spot) (ticks []plot.Tick) {
 		label := at.row
 		if at.group == tlsGroup {
 			label = "TLS, " + label
+		} else if strings.HasPrefix(at.place, inMemory) {
+			label += ", " + inMemory
 		}
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: label})
 	}

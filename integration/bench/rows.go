@@ -112,7 +112,7 @@ func (g group) rounds(o options) int {
 	return o.rounds
 }
 
-// selected returns the groups to be measured: locks in every place, the rest in the first.
+// selected returns the groups to be measured: locks, and small files of programs, in every place, the rest in the first.
 func (o options) selected(places []place) []group {
 	var all []group
 	for _, p := range places {
@@ -123,6 +123,13 @@ func (o options) selected(places []place) []group {
 		group{name: contendedGroup, title: "one lock", place: first, rows: contendedRows(o), modes: lockModes(), pace: halfAsOften},
 		group{name: loginGroup, title: "logins", place: first, rows: loginRows(o), modes: []mode{usualMode()}},
 		group{name: filesGroup, title: "files", place: first, rows: fileRows(o), modes: fileModes(), pace: halfAsOften},
+	)
+	for _, p := range places[1:] {
+		all = append(all, group{
+			name: filesGroup, title: "small files", place: p, rows: programRows(o, " on "+p.fs), modes: fileModes()[:1], pace: halfAsOften,
+		})
+	}
+	all = append(all,
 		group{name: tlsGroup, title: "TLS", place: first, rows: tlsRows(o), modes: fileModes(), tls: true, pace: halfAsOften},
 	)
 	for _, n := range o.idle {

@@ -29,9 +29,13 @@ func (r *report) shortRows() (all []shortRow) {
 		shortRow{"one lock: tries in vain, %", spot{group: contendedGroup, row: tryingRow, column: triesInVain}, durableBoth, bareLocks},
 		shortRow{"logins/s, 16 at once", spot{group: loginGroup, row: loginsRow}, usualName, ""},
 	)
+	for _, place := range []string{disk, inMemory} {
+		for _, w := range []way{up, down} {
+			text, at := fmt.Sprintf("1 KiB %s, %s, files/s", w, place), spot{group: filesGroup, place: place, row: programRow(w, 1)}
+			all = append(all, shortRow{text, at, durableFiles, quickFiles})
+		}
+	}
 	for _, t := range []struct{ text, group, row string }{
-		{"1 KiB up, files/s", filesGroup, programRow(up, 1)},
-		{"1 KiB down, files/s", filesGroup, programRow(down, 1)},
 		{"512 MiB up, MB/s", filesGroup, job{way: up, size: 512 << 20}.String()},
 		{"512 MiB down, MB/s", filesGroup, job{way: down, size: 512 << 20}.String()},
 		{"512 MiB up, TLS, MB/s", tlsGroup, job{way: up, size: 512 << 20}.String()},

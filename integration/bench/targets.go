@@ -141,7 +141,7 @@ func (r *report) ratio(ours string, of []string, at spot, goal float64) target {
 		}
 	}
 	place := ""
-	if at.place != "" && at.group == locksGroup {
+	if at.place != "" && (at.group == locksGroup || at.place != r.disk()) {
 		place = " on " + at.place
 	}
 	name := bestName
