@@ -242,6 +242,50 @@ func TestAFileThatCannotBeSplicedToIsWritten(t *testing.T) {
 	s.wantNoneLent()
 }
 
+// stingy has a file take no more than 100,000 bytes at a time out of a pipe.
+type stingy struct {
+	syscall.RawConn
+	pipe *pipe
+}
+
+func (s stingy) Control(f func(uintptr)) error {
+	beyond := max(s.pipe.held-100_000, 0)
+	s.pipe.held -= beyond
+	defer func() { s.pipe.held += beyond }()
+	return s.RawConn.Control(f)
+}
+
+func TestAFileThatTakesLittleAtATime(t *testing.T) {
+	s := serve(t, Options{})
+	var count splices
+	s.sys.before = count.before
+	u, err := s.Upload("/f", UploadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := u.file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	content := someBytes(14, 777_777)
+	if p.held, err = unix.Write(p.w, content); err != nil {
+		t.Fatal(err)
+	}
+	part := spliced{upload: u, file: stingy{file, p}}
+	if err := part.drain(p, nil); err != nil || p.held != 0 || u.Size() != int64(len(content)) || count.to != 8 {
+		t.Errorf("%v, %d left, size %d, spliced %d times", err, p.held, u.Size(), count.to)
+	}
+	if err := u.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	s.want("/f", string(content))
+}
+
 func TestWithoutAPipeAnUploadIsReadAndWritten(t *testing.T) {
 	s := serve(t, Options{})
 	var count splices
@@ -283,7 +327,7 @@ func childNoMorePipes() {
 	}
 	n, err := u.ReadFrom(readConnection(strings.Repeat("x", 5_000_000)))
 	kept := 2 * len(t.pipes.idle) // another process of the user may have made room meanwhile
-	fmt.Println("received:", n, err, openPipes()-before-kept)
+	fmt.Println("received:", n, err, openPipes()-before-kept, t.pipes.lent)
 	fmt.Println("published:", u.Publish())
 }
 
@@ -295,7 +339,7 @@ func TestAUserWithoutRoomForAPipe(t *testing.T) {
 	if err != nil || strings.HasPrefix(string(out), "skip:") {
 		t.Skipf("no such limit here: %v %s", err, out)
 	}
-	if want := "received: 5000000 <nil> 0\npublished: <nil>\n"; string(out) != want {
+	if want := "received: 5000000 <nil> 0 0\npublished: <nil>\n"; string(out) != want {
 		t.Errorf("%s", out)
 	}
 	s.want("/f", strings.Repeat("x", 5_000_000))
@@ -426,6 +470,7 @@ func TestASlowClientHoldsNoPipe(t *testing.T) {
 		t.Error("it waits without a Read")
 		close(goOn)
 	}
+	b.Close()
 	sender.Wait()
 	if err != nil {
 		t.Fatal(err)
@@ -540,8 +585,11 @@ func TestASplicedUploadInAHurryIsGoneOnWith(t *testing.T) {
 func TestUrgentDataIsNotTheEnd(t *testing.T) {
 	s := serve(t, Options{})
 	a, b := tcpPair(t)
-	content := someBytes(13, 5*(256<<10-1)+100_000)
-	cut := len(content) - 50_000
+	if err := b.SetReadBuffer(400_000); err != nil {
+		t.Fatal(err)
+	}
+	content := someBytes(13, 5*(256<<10-1)+spliceLeast+30_000)
+	cut := len(content) - 10_000
 	sent := make(chan struct{})
 	var sender sync.WaitGroup
 	sender.Go(func() {
@@ -568,7 +616,11 @@ func TestUrgentDataIsNotTheEnd(t *testing.T) {
 	}
 	count := splices{refuse: func(call string, n int) error {
 		if call == "splice from connection" {
-			<-sent // all the rest has room in the kernel
+			select {
+			case <-sent: // all the rest has room in the kernel
+			case <-time.After(5 * time.Second):
+				t.Error("it has not")
+			}
 		}
 		return nil
 	}}
