@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,5 +170,53 @@ func TestAPassivePortThatIsClosed(t *testing.T) {
 	}
 	if n := server.listening.Load(); n != 0 {
 		t.Errorf("%d ports are open", n)
+	}
+}
+
+// What package files splices, in a hurry and not, is what was sent.
+func TestALargeUploadOverADataConnection(t *testing.T) {
+	base := t.TempDir()
+	tree, err := files.Open(filepath.Join(base, "root"), files.Options{State: filepath.Join(base, "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	content := make([]byte, 12_345_678)
+	rand.NewChaCha8([32]byte{}).Read(content)
+	ours, theirs := dataPair(t)
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		for left := content; len(left) > 0; {
+			n, err := theirs.Write(left[:min(len(left), 1<<20)])
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			left = left[n:]
+		}
+		theirs.Close()
+	})
+	u, err := tree.Upload("/f", files.UploadOptions{Pace: files.Pace{Timeout: patience}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		inAHurry(ours, 0)
+		if _, err = u.ReadFrom(ours); !errors.Is(err, files.ErrWouldWait) {
+			break
+		}
+	}
+	if ours.hurry = nil; errors.Is(err, files.ErrWouldWait) {
+		_, err = u.ReadFrom(ours)
+	}
+	sender.Wait()
+	if err != nil || !ours.ended || u.Received() != int64(len(content)) {
+		t.Fatalf("%d bytes, %v, ended: %v", u.Received(), err, ours.ended)
+	}
+	if err := u.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(base, "root", "f")); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }

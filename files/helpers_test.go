@@ -28,6 +28,10 @@ var children = map[string]func(){
 	"file size limit":     childFileSizeLimit,
 	"full disk":           childFullDisk,
 
+	"file size limit, spliced": childFileSizeLimitSpliced,
+	"full disk, spliced":       childFullDiskSpliced,
+	"no more pipes":            childNoMorePipes,
+
 	"commit killed at a call": childCommitKilledAt,
 }
 
@@ -208,19 +212,27 @@ func wantIs(t *testing.T, err error, targets ...error) {
 // tcpPair returns both ends of a connection over loopback.
 func tcpPair(t testing.TB) (a, b *net.TCPConn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	a, b, err := dialPair()
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a, b
+}
+
+func dialPair() (a, b *net.TCPConn, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
 	}
 	defer l.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
 	d, err := l.Accept()
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, errors.Join(err, c.Close())
 	}
-	t.Cleanup(func() { c.Close(); d.Close() })
-	return c.(*net.TCPConn), d.(*net.TCPConn)
+	return c.(*net.TCPConn), d.(*net.TCPConn), nil
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -134,19 +135,46 @@ func childFileSizeLimit() {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
 		panic(err)
 	}
-	childFill(unix.EFBIG)
+	childFill(unix.EFBIG, 1_000_000, readString)
 }
 
-func childFullDisk() {
-	if err := unix.Mount("tmpfs", os.Getenv("ROOT"), "tmpfs", 0, "size=200k"); err != nil {
+func childFileSizeLimitSpliced() {
+	limit := unix.Rlimit{Cur: 3_000_000, Max: 3_000_000}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		panic(err)
+	}
+	childFill(unix.EFBIG, 8_000_000, readConnection)
+}
+
+func childFullDisk() { childOnSmallDisk("size=200k", 1_000_000, readString) }
+
+func childFullDiskSpliced() { childOnSmallDisk("size=3m", 8_000_000, readConnection) }
+
+func childOnSmallDisk(options string, much int, from func(string) io.Reader) {
+	if err := unix.Mount("tmpfs", os.Getenv("ROOT"), "tmpfs", 0, options); err != nil {
 		fmt.Println("skip:", err)
 		return
 	}
-	childFill(unix.ENOSPC)
+	childFill(unix.ENOSPC, much, from)
+}
+
+func readString(content string) io.Reader { return strings.NewReader(content) }
+
+// readConnection sends content over a connection on which it is spliced as soon as may be.
+func readConnection(content string) io.Reader {
+	a, b, err := dialPair()
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		io.WriteString(a, content) // it is cut off
+		a.Close()
+	}()
+	return eager{b}
 }
 
 // childFill uploads too much, and then what fits.
-func childFill(want error) {
+func childFill(want error, much int, from func(string) io.Reader) {
 	t := childTree()
 	defer t.Close()
 	s := &served{Tree: t, root: os.Getenv("ROOT"), state: os.Getenv("STATE")}
@@ -157,8 +185,8 @@ func childFill(want error) {
 	if err != nil {
 		panic(err)
 	}
-	n, err := u.ReadFrom(strings.NewReader(strings.Repeat("x", 1_000_000)))
-	fmt.Println("too much:", errors.Is(err, want), n > 0 && u.Size() < 1_000_000)
+	n, err := u.ReadFrom(from(strings.Repeat("x", much)))
+	fmt.Println("too much:", errors.Is(err, want), n > 0 && u.Size() < int64(much))
 	err = u.Publish()
 	fmt.Println("published:", err == nil, errors.Is(err, want))
 	content, err := os.ReadFile(s.host("/f"))
@@ -178,26 +206,35 @@ names: 1 0 <nil>
 `
 
 func TestALimitOnFileSizeLeavesTheOldFile(t *testing.T) {
-	s := serve(t, Options{})
-	out, err := child(t, "file size limit", s).Output()
-	if err != nil || string(out) != filled {
-		t.Errorf("%v\n%s", err, out)
+	for _, name := range []string{"file size limit", "file size limit, spliced"} {
+		s := serve(t, Options{})
+		out, err := child(t, name, s).Output()
+		if err != nil || string(out) != filled {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }
 
 func TestAFullFileSystemLeavesTheOldFile(t *testing.T) {
-	s := serve(t, Options{})
-	cmd := child(t, "full disk", s)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+	for _, name := range []string{"full disk", "full disk, spliced"} {
+		s := serve(t, Options{})
+		cmd := child(t, name, s)
+		cmd.SysProcAttr = ownNamespaces(syscall.CLONE_NEWNS)
+		out, err := cmd.Output()
+		if err != nil || strings.HasPrefix(string(out), "skip:") {
+			t.Skipf("no file system of one's own here: %v %s", err, out)
+		}
+		if string(out) != filled {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+}
+
+// ownNamespaces has a process begin in a user namespace of its own, and in others.
+func ownNamespaces(others uintptr) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | others,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	out, err := cmd.Output()
-	if err != nil || strings.HasPrefix(string(out), "skip:") {
-		t.Skipf("no file system of one's own here: %v %s", err, out)
-	}
-	if string(out) != filled {
-		t.Errorf("%s", out)
 	}
 }

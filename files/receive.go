@@ -108,13 +108,14 @@ func (u *Upload) ReadFrom(r io.Reader) (int64, error) {
 	return u.received.Load() - before, fail("upload", u.Name(), err)
 }
 
-// copyIn passes what comes through this process, as much at a time as there is. To splice it costs more: the file gets a
-// write for each packet then, of some kilobytes, and a small file a pipe.
+// copyIn passes what comes through this process, as much at a time as there is; but what comes of a large file in binary over a plain
+// connection, faster than that, goes into the file within the kernel (splice).
 func (u *Upload) copyIn(r io.Reader) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	watch := u.tree.beats.watchRead(r, u.opt.Pace)
 	defer watch.stop()
+	s := spliced{upload: u, watch: watch}
 	for {
 		n, err := r.Read((*buf)[1:])
 		if n > 0 {
@@ -127,6 +128,9 @@ func (u *Upload) copyIn(r io.Reader) error {
 			if _, err := u.put(piece); err != nil {
 				return err
 			}
+		}
+		if err == nil && n == len(*buf)-1 && u.received.Load() >= spliceAfter && s.start(r) { // more has come already
+			err = s.run(*buf)
 		}
 		if err == io.EOF {
 			return nil

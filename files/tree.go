@@ -79,6 +79,7 @@ type Tree struct {
 
 	spares spares
 	beats  beats
+	pipes  pipes
 
 	commits commits
 }
@@ -217,7 +218,7 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	t.parents.close()
-	err := errors.Join(unix.Close(t.rootfd), t.commits.close(), t.closeSpares())
+	err := errors.Join(unix.Close(t.rootfd), t.commits.close(), t.closeSpares(), t.pipes.close())
 	t.rootfd = -1
 	return errors.Join(err, t.root.Close(), t.state.Close())
 }
