@@ -17,6 +17,8 @@ import (
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
+
+	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
 func main() {
@@ -64,9 +66,13 @@ type driver struct {
 	tls      *tls.Config // nil: none
 }
 
-// GetSettings asks for the kernel's own choice of passive ports: with a range the library draws random numbers for each.
+// GetSettings asks for the passive ports that the peers have, too. The library draws random numbers for each then, but the kernel, if the choice is
+// its own, gives none that was used in the last minute, and has soon given all.
 func (d *driver) GetSettings() (*ftpserver.Settings, error) {
-	return &ftpserver.Settings{Listener: d.listener}, nil
+	return &ftpserver.Settings{
+		Listener:                 d.listener,
+		PassiveTransferPortRange: ftpserver.PortRange{Start: peers.FirstPort, End: peers.LastPort},
+	}, nil
 }
 func (*driver) ClientConnected(ftpserver.ClientContext) (string, error) { return "bare", nil }
 func (*driver) ClientDisconnected(ftpserver.ClientContext)              {}
