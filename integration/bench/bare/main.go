@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
@@ -64,16 +65,27 @@ type driver struct {
 	listener net.Listener
 	tree     afero.Fs
 	tls      *tls.Config // nil: none
+	ports    ports
 }
 
-// GetSettings asks for the passive ports that the peers have, too. The library draws random numbers for each then, but the kernel, if the choice is
-// its own, gives none that was used in the last minute, and has soon given all.
+// GetSettings asks for the passive ports that the peers have, too: the kernel, if the choice is its own, gives none that was
+// used in the last minute, and has soon given all.
 func (d *driver) GetSettings() (*ftpserver.Settings, error) {
-	return &ftpserver.Settings{
-		Listener:                 d.listener,
-		PassiveTransferPortRange: ftpserver.PortRange{Start: peers.FirstPort, End: peers.LastPort},
-	}, nil
+	return &ftpserver.Settings{Listener: d.listener, PassiveTransferPortRange: &d.ports}, nil
 }
+
+// ports gives one passive port after the other. The library's own range draws random numbers for each, ten at a time.
+type ports struct{ last atomic.Uint32 }
+
+// FetchNext implements ftpserver.PasvPortGetter.
+func (p *ports) FetchNext() (exposed, listened int, ok bool) {
+	port := peers.FirstPort + int(p.last.Add(1)%(peers.LastPort-peers.FirstPort+1))
+	return port, port, true
+}
+
+// NumberAttempts implements ftpserver.PasvPortGetter.
+func (*ports) NumberAttempts() int { return 1 }
+
 func (*driver) ClientConnected(ftpserver.ClientContext) (string, error) { return "bare", nil }
 func (*driver) ClientDisconnected(ftpserver.ClientContext)              {}
 
