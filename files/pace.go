@@ -53,7 +53,7 @@ type watch struct {
 	mu      sync.Mutex
 	stopped bool
 	seen    int64 // of moved, told
-	queued  int // when it was last looked at; 0 at first, whatever there is: that counts as no progress
+	queued  int   // when it was last looked at; 0 at first, whatever there is: that counts as no progress
 	last    time.Time
 }
 
