@@ -25,7 +25,6 @@ type Download struct {
 	beats  *beats
 	ascii  *toCRLF // nil: binary
 	offset int64   // of what is read next
-	size   int64   // when it was opened
 	out    []byte  // converted for Read, not yet read
 }
 
