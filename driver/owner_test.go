@@ -208,6 +208,39 @@ func TestNothingIsKnownOfAProcessWithANewChild(t *testing.T) {
 	}
 }
 
+// Threads that have come since the last look are looked at, too. Those of before have no room for what the new ones do.
+func TestNothingIsKnownOfAProcessWithANewThreadThatWorks(t *testing.T) {
+	s := start(t)
+	p := s.program("stop,threads 20,busy thread,stop")
+	p.stopped()
+	o := s.ownerOf(s.client())
+	defer o.close()
+	s.until("it sleeps", func() bool { return o.look() == waits })
+	p.goOn()
+	p.stopped()
+	for range 50 {
+		if seen := o.look(); seen != unknown {
+			t.Fatalf("seen: %v", seen)
+		}
+		nap(time.Millisecond)
+	}
+}
+
+func TestAProcessWithOtherThreadsIsSeenToSleep(t *testing.T) {
+	s := start(t)
+	p := s.program("threads 5,stop,swap,stop")
+	p.stopped()
+	o := s.ownerOf(s.client())
+	defer o.close()
+	s.until("it sleeps", func() bool { return o.look() == waits })
+	p.goOn()
+	p.stopped()
+	s.until("it sleeps again", func() bool { return o.look() == waits })
+	if got := len(o.open); got > maxOpen {
+		t.Errorf("%d files are kept open", got)
+	}
+}
+
 // What lives on when a client of its own has died is no client's process.
 func TestARelayIsNoOwner(t *testing.T) {
 	for what, want := range map[string]bool{

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,7 +36,7 @@ func (s *server) program(steps string) *program {
 		s.t.Fatal(err)
 	}
 	p := &program{t: s.t, cmd: exec.Command(self, "-test.run=^TestBeAClient$")}
-	p.cmd.Env = append(os.Environ(), clientSteps+"="+s.addr+","+steps)
+	p.cmd.Env = append(os.Environ(), clientSteps+"="+s.addr+","+steps, "GODEBUG=asyncpreemptoff=1") // what works does so all the time
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
@@ -100,6 +101,7 @@ type childClient struct {
 	text    *textproto.Conn
 	data    net.Conn
 	kept    []any
+	threads []chan struct{}
 }
 
 func (c *childClient) login(addr string) (err error) {
@@ -166,10 +168,55 @@ func (c *childClient) step(word, rest string) error {
 			return err
 		}
 		return cat.Start()
+	case "threads": // so many more that sleep
+		n, err := strconv.Atoi(rest)
+		for range n {
+			c.thread(func(end <-chan struct{}) { sleepUntil(end) })
+		}
+		return err
+	case "busy thread":
+		c.thread(func(end <-chan struct{}) {
+			for len(end) == 0 {
+			}
+		})
+	case "swap": // one of them for another, so that there are as many as before
+		close(c.threads[0])
+		for before := threadCount(); threadCount() >= before; time.Sleep(time.Millisecond) {
+		}
+		c.thread(func(end <-chan struct{}) { sleepUntil(end) })
 	case "hold":
 		return c.hold(rest)
 	}
 	return nil
+}
+
+// thread starts a thread, which ends with what it does.
+func (c *childClient) thread(do func(end <-chan struct{})) {
+	end, runs := make(chan struct{}), make(chan struct{})
+	c.threads = append(c.threads, end)
+	go func() {
+		runtime.LockOSThread()
+		close(runs)
+		do(end)
+	}()
+	<-runs
+}
+
+// sleepUntil sleeps with its thread.
+func sleepUntil(end <-chan struct{}) {
+	for {
+		select {
+		case <-end:
+			return
+		default:
+			nap(20 * time.Millisecond)
+		}
+	}
+}
+
+func threadCount() int {
+	all, _ := os.ReadDir("/proc/self/task") // of a process that lives
+	return len(all)
 }
 
 func (c *childClient) replace() error {
