@@ -180,8 +180,10 @@ func (c *childClient) step(word, rest string) error {
 			}
 		})
 	case "swap": // one of them for another, so that there are as many as before
+		before := threadCount()
 		close(c.threads[0])
-		for before := threadCount(); threadCount() >= before; time.Sleep(time.Millisecond) {
+		for threadCount() >= before {
+			time.Sleep(time.Millisecond)
 		}
 		c.thread(func(end <-chan struct{}) { sleepUntil(end) })
 	case "hold":
