@@ -35,6 +35,8 @@ type owner struct {
 	fd       string // of the connection: fd/N
 	link     string // what it is: socket:[inode]
 	children []byte
+	lone     bool           // it was seen with no other session
+	reaped   string         // what it was told of children that have ended
 	misses   int            // how many times in a row nothing was known
 	threads  []string       // the numbers of its threads when they were last counted
 	open     map[string]int // files of the process that are kept open, by name: to open one takes longer than to read it
@@ -58,11 +60,11 @@ func (o *owner) close() {
 
 // look is for the time after the end of the data connection.
 func (o *owner) look() sign {
-	asleep := o.asleep()
+	reaped, asleep := o.asleep()
 	switch there, known := o.holds(); {
 	case known && !there:
 		return left
-	case there && asleep && o.bereft():
+	case there && asleep && reaped == o.reaped && o.bereft():
 		return waits
 	}
 	return unknown
@@ -74,7 +76,15 @@ const (
 	longPause = 160 * time.Microsecond
 )
 
-// watch looks until something is known, or for watchFor. Looks at many threads take as much of a processor as the wait that they
+// A process with one thread, or with one session, that holds the connection and does not come to wait for its reply may be dying by its own
+// hand: Python takes 5 to 40 ms from the exception that ends ftplib's data connection to the end of the other. So long it is looked at,
+// now and then.
+const (
+	watchLong = 100 * time.Millisecond
+	rarely    = 2 * time.Millisecond
+)
+
+// watch looks until something is known, or for watchFor, or watchLong. Looks at many threads take as much of a processor as the wait that they
 // save is worth, so of such processes one at a time is watched.
 func (o *owner) watch(many *turnstile) sign {
 	if len(o.threads) > 1 {
@@ -89,13 +99,16 @@ func (o *owner) watch(many *turnstile) sign {
 			o.misses = 0
 			return seen
 		}
-		if time.Since(began)+pause > watchFor {
-			break
+		switch spent := time.Since(began) + pause; {
+		case spent <= watchFor:
+			nap(pause)
+		case (len(o.threads) == 1 || o.lone) && spent <= watchLong:
+			time.Sleep(rarely)
+		default:
+			o.misses++
+			return unknown
 		}
-		nap(pause)
 	}
-	o.misses++
-	return unknown
 }
 
 // turnstile lets one pass at a time, and nobody for busyFor after others wanted to meanwhile. The zero value is ready.
@@ -145,22 +158,22 @@ func (o *owner) bereft() bool {
 // Processes with more threads are not looked at: a look would cost more than it saves.
 const maxThreads = 32
 
-// asleep reports whether each thread waits for something to happen.
-func (o *owner) asleep() bool {
-	state, count, ok := o.thread(o.pid)
-	if !ok || state != 'S' || count > maxThreads || !o.counted(count) {
-		return false
+// asleep reports whether each thread waits for something to happen, and what is known of children that have ended.
+func (o *owner) asleep() (reaped string, yes bool) {
+	main, ok := o.stat(o.pid)
+	if !ok || main.state != 'S' || main.threads > maxThreads || !o.counted(main.threads) {
+		return "", false
 	}
 	for _, tid := range o.threads {
 		if tid == o.pid {
 			continue
 		}
-		if state, _, ok := o.thread(tid); !ok || state != 'S' {
+		if t, ok := o.stat(tid); !ok || t.state != 'S' {
 			o.threads = nil // one may have ended, and another begun
-			return false
+			return "", false
 		}
 	}
-	return true
+	return main.reaped, true
 }
 
 // counted makes sure that threads has as many as the process has now.
@@ -177,40 +190,66 @@ func (o *owner) counted(now int) bool {
 	return err == nil
 }
 
-// progeny returns the numbers of the process's children, those that ended and were not waited for included. A kernel
-// may be built without them.
+// progeny returns the numbers of the children of those threads that were counted, those that ended and were not waited for
+// included. A kernel may be built without them.
 func (o *owner) progeny() (children []byte, ok bool) {
-	if len(o.threads) == 0 {
-		if _, count, ok := o.thread(o.pid); !ok || !o.counted(count) {
-			return nil, false
-		}
-	}
 	for _, tid := range o.threads {
-		of, ok := o.read("task/" + tid + "/children")
+		of, ok := o.read("task/"+tid+"/children", smallText)
 		if !ok {
 			return nil, false
 		}
 		children = append(children, of...)
 	}
-	return children, true
+	return children, len(o.threads) > 0
 }
 
-// thread reads the state of a thread and how many there are; proc_pid_stat(5).
-func (o *owner) thread(tid string) (state byte, count int, ok bool) {
-	text, ok := o.read("task/" + tid + "/stat")
+// family takes down what there is of children, to be compared with later. It reports false if that would not tell of each: of a process that
+// ignores SIGCHLD they leave nothing behind, see wait(2).
+func (o *owner) family() (ok bool) {
+	status, ok := o.read("status", largeText)
+	_, ignored, found := strings.Cut(string(status), "\nSigIgn:\t")
+	ignored, _, _ = strings.Cut(ignored, "\n")
+	signals, err := strconv.ParseUint(ignored, 16, 64)
+	if !ok || !found || err != nil || signals>>(unix.SIGCHLD-1)&1 != 0 {
+		return false
+	}
+	main, ok := o.stat(o.pid)
+	if !ok || !o.counted(main.threads) {
+		return false
+	}
+	o.reaped = main.reaped
+	o.children, ok = o.progeny()
+	return ok
+}
+
+// thread is what is known of a thread: proc_pid_stat(5).
+type thread struct {
+	state   byte
+	threads int // of its process
+	// reaped is what its process has of children that it has waited for, their page faults and times. No program ends without a
+	// page fault, so it changes with each.
+	reaped string
+}
+
+func (o *owner) stat(tid string) (t thread, ok bool) {
+	text, ok := o.read("task/"+tid+"/stat", smallText)
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before may have anything in it
 	if !ok || len(fields) < 18 {
-		return 0, 0, false
+		return thread{}, false
 	}
-	count, err := strconv.Atoi(fields[17])
-	return fields[0][0], count, err == nil
+	t.state, t.reaped = fields[0][0], strings.Join([]string{fields[8], fields[10], fields[13], fields[14]}, " ")
+	t.threads, _ = strconv.Atoi(fields[17]) // the kernel writes a number
+	return t, true
 }
 
 // maxOpen is how many files are kept open, of each owner.
 const maxOpen = 16
 
-// read reads a small file of the process.
-func (o *owner) read(name string) ([]byte, bool) {
+// How long a file may be.
+const smallText, largeText = 1 << 10, 8 << 10
+
+// read reads a file of the process, which is not longer than that.
+func (o *owner) read(name string, most int) ([]byte, bool) {
 	fd, kept := o.open[name]
 	if !kept {
 		var err error
@@ -218,7 +257,7 @@ func (o *owner) read(name string) ([]byte, bool) {
 			return nil, false
 		}
 	}
-	buffer := make([]byte, 1024)
+	buffer := make([]byte, most)
 	n, err := unix.Pread(fd, buffer, 0) // from the beginning it is made anew
 	ok := err == nil && n < len(buffer)
 	switch {

@@ -69,6 +69,19 @@ func TestAClientThatWaitsForItsReplyIsNotWaitedFor(t *testing.T) {
 	s.wantContent("/f", "half of it")
 }
 
+// Some clients take long to end, as Python does after an exception.
+func TestAClientThatTakesLongBetweenTheEndsOfItsConnections(t *testing.T) {
+	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = time.Nanosecond })
+	s.write("/f", "old")
+	p := s.program("stop,half /f,close,spin 40ms,hangup,stop")
+	p.stopped()
+	s.knows(0)
+	p.goOn()
+	p.stopped()
+	s.alone()
+	s.wantContent("/f", "old")
+}
+
 // Whatever a client does between the ends of its connections, it does not wait for its reply.
 func TestAClientThatEndsItsConnectionsItself(t *testing.T) {
 	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = patience })
@@ -181,7 +194,7 @@ func TestProcessesWithManyThreadsAreWatchedOneAtATime(t *testing.T) {
 // Many looks in vain are not gone on with.
 func TestAnOwnerThatNeverSleepsIsLost(t *testing.T) {
 	s := start(t, busyMachine)
-	p := s.program("stop,half /f,close,spin 50ms,done,half /f,close,spin 50ms,done,stop")
+	p := s.program("stop,half /f,close,spin 150ms,done,half /f,close,spin 150ms,done,stop")
 	p.stopped()
 	s.knows(maxMisses - 2)
 	e := s.client()
@@ -202,7 +215,23 @@ func TestNothingIsKnownOfAProcessWithANewChild(t *testing.T) {
 	s.until("it sleeps", func() bool { return o.look() == waits })
 	p.goOn()
 	p.stopped()
-	s.until("it sleeps again", o.asleep)
+	s.until("it sleeps again", func() bool { _, yes := o.asleep(); return yes })
+	if seen := o.look(); seen != unknown {
+		t.Errorf("seen: %v", seen)
+	}
+}
+
+// A child that was killed, and that its parent has waited for, leaves nothing but its page faults.
+func TestNothingIsKnownOfAProcessThatHadAChild(t *testing.T) {
+	s := start(t)
+	p := s.program("stop,child,stop")
+	p.stopped()
+	o := s.ownerOf(s.client())
+	defer o.close()
+	s.until("it sleeps", func() bool { return o.look() == waits })
+	p.goOn()
+	p.stopped()
+	s.until("it sleeps again", func() bool { _, yes := o.asleep(); return yes })
 	if seen := o.look(); seen != unknown {
 		t.Errorf("seen: %v", seen)
 	}
@@ -211,7 +240,7 @@ func TestNothingIsKnownOfAProcessWithANewChild(t *testing.T) {
 // Threads that have come since the last look are looked at, too. Those of before have no room for what the new ones do.
 func TestNothingIsKnownOfAProcessWithANewThreadThatWorks(t *testing.T) {
 	s := start(t)
-	p := s.program("stop,threads 20,busy thread,stop")
+	p := s.program("stop,threads 20,work,stop")
 	p.stopped()
 	o := s.ownerOf(s.client())
 	defer o.close()
@@ -421,7 +450,7 @@ func TestAnOwnerFoundTooLateIsClosed(t *testing.T) {
 	o.forget(e)
 	close(search)
 	o.close()
-	if _, ok := found.read("stat"); ok {
+	if _, ok := found.read("stat", smallText); ok {
 		t.Error("it is open")
 	}
 }

@@ -101,7 +101,7 @@ type childClient struct {
 	text    *textproto.Conn
 	data    net.Conn
 	kept    []any
-	threads []chan struct{}
+	threads []ownThread
 }
 
 func (c *childClient) login(addr string) (err error) {
@@ -174,34 +174,41 @@ func (c *childClient) step(word, rest string) error {
 			c.thread(func(end <-chan struct{}) { sleepUntil(end) })
 		}
 		return err
-	case "busy thread":
-		c.thread(func(end <-chan struct{}) {
-			for len(end) == 0 {
+	case "work": // in another thread
+		c.thread(func(<-chan struct{}) {
+			for { // without a place at which the runtime could have it make room
+				_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
 			}
 		})
 	case "swap": // one of them for another, so that there are as many as before
-		before := threadCount()
-		close(c.threads[0])
-		for threadCount() >= before {
-			time.Sleep(time.Millisecond)
+		close(c.threads[0].end)
+		for there := true; there; time.Sleep(time.Millisecond) {
+			_, err := os.Stat("/proc/self/task/" + strconv.Itoa(c.threads[0].tid))
+			there = err == nil
 		}
 		c.thread(func(end <-chan struct{}) { sleepUntil(end) })
+	case "child": // that ends
+		return exec.Command("true").Run()
 	case "hold":
 		return c.hold(rest)
 	}
 	return nil
 }
 
-// thread starts a thread, which ends with what it does.
+// ownThread is one that ends with what it does.
+type ownThread struct {
+	tid int
+	end chan struct{}
+}
+
 func (c *childClient) thread(do func(end <-chan struct{})) {
-	end, runs := make(chan struct{}), make(chan struct{})
-	c.threads = append(c.threads, end)
+	end, tid := make(chan struct{}), make(chan int)
 	go func() {
 		runtime.LockOSThread()
-		close(runs)
+		tid <- syscall.Gettid()
 		do(end)
 	}()
-	<-runs
+	c.threads = append(c.threads, ownThread{<-tid, end})
 }
 
 // sleepUntil sleeps with its thread.
@@ -214,11 +221,6 @@ func sleepUntil(end <-chan struct{}) {
 			nap(20 * time.Millisecond)
 		}
 	}
-}
-
-func threadCount() int {
-	all, _ := os.ReadDir("/proc/self/task") // of a process that lives
-	return len(all)
 }
 
 func (c *childClient) replace() error {

@@ -153,13 +153,23 @@ func (s *survey) owned(h holding, found map[ends]*owner) {
 		if err != nil {
 			return
 		}
-		o := &owner{dir: dir, pid: h.pid, fd: "fd/" + fd, link: link}
-		if o.children, ok = o.progeny(); !ok {
+		o := &owner{dir: dir, pid: h.pid, fd: "fd/" + fd, link: link, lone: s.sessions(h) == 1}
+		if !o.family() {
 			o.close()
 			return
 		}
 		found[e] = o
 	}
+}
+
+// sessions is how many descriptors of control connections a process has.
+func (s *survey) sessions(h holding) (n int) {
+	for _, link := range h.links {
+		if s.own[link] && strings.HasPrefix(link, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 // wakers are what a process wakes itself up with.
