@@ -89,6 +89,9 @@ type Files struct {
 	Mode fs.FileMode `toml:"mode"`
 	// UploadMaxAge gives up an upload without progress for so long. 0: never.
 	UploadMaxAge time.Duration `toml:"upload_max_age"`
+	// HangUp is how long after the end of its data connection an upload waits for that of the control connection, which tells a client that was
+	// killed or failed from one that is finished. Less than 2 ms is as good as 2 ms.
+	HangUp time.Duration `toml:"hang_up"`
 	// OnAbort is what becomes of an upload that did not end well.
 	OnAbort string `toml:"on_abort" enum:"discard,keep"`
 	// Durable syncs an upload to the disk before its 226.
@@ -230,6 +233,7 @@ func Default() *Config {
 		Files: Files{
 			Mode:         0o644,
 			UploadMaxAge: time.Hour,
+			HangUp:       2 * time.Millisecond,
 			OnAbort:      AbortDiscard,
 			Durable:      true,
 		},

@@ -51,6 +51,7 @@ implicit_listen = [":990"]
 [files]
 mode = "640"
 upload_max_age = "2m"
+hang_up = "50ms"
 durable = false
 [locks]
 directories = false
@@ -107,7 +108,7 @@ match = "/y"
 			MaxConnectionsPerAddress: 3,
 		},
 		TLS:   config.TLS{Mode: "required", Certificate: "c.pem", Key: "k.pem", ImplicitListen: []string{":990"}},
-		Files: config.Files{Mode: fs.FileMode(0o640), UploadMaxAge: 2 * time.Minute, OnAbort: "discard"},
+		Files: config.Files{Mode: fs.FileMode(0o640), UploadMaxAge: 2 * time.Minute, HangUp: 50 * time.Millisecond, OnAbort: "discard"},
 		Accounts: []config.Account{
 			{
 				Name: "a", Password: hash, Home: "/a", Start: "/b/c", Access: "write-only", Chmod: true, Admin: true,

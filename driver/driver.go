@@ -12,7 +12,7 @@
 // hold of it, in one step with that check; replies show paths as the client knows them, never the server's;
 // a lock is given back on behalf of a session only when its transfers are over.
 //
-// What is not: a client that is killed and whose connections end further apart than delays.hangUp is taken
+// What is not: a client that is killed and whose connections end further apart than Settings.HangUp is taken
 // for one that finished, if its data connection ends first. Renaming a directory can give a directory in it the name of a
 // lock; like every one that was not made by MKD it is the host's then.
 //
@@ -62,7 +62,8 @@ type Settings struct {
 	Active      bool // PORT and EPRT
 	TLSRequired bool
 	DataTimeout time.Duration
-	StatusFile  string // a path as accounts see it; "": none
+	HangUp      time.Duration // how long an upload waits for the end of the control connection, if that is more than 2 ms; see hangUps
+	StatusFile  string        // a path as accounts see it; "": none
 	// PublicAddress finds the IPv4 address that PASV tells clients; nil, or the zero Addr: the one they
 	// connected to. Clients on the server's own machine are always told that.
 	PublicAddress func(context.Context) netip.Addr

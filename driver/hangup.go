@@ -24,7 +24,7 @@ import (
 // may take one longer. A client that only comes through a relay on this machine looks like one on it then, and what its own
 // machine does is not seen.
 type hangUps struct {
-	within time.Duration // see delays.hangUp
+	within time.Duration // see delays.hangUp and Settings.HangUp
 	// running returns how many tasks have or want a processor on this machine, this one included; false: not known.
 	running func() (int, bool)
 	lookout *lookout
@@ -83,7 +83,7 @@ func (l *lookout) within(usual time.Duration) time.Duration {
 }
 
 func (s *Server) hangUps() hangUps {
-	return hangUps{within: s.delays.hangUp, running: s.running, lookout: &s.lookout, owners: &s.owners}
+	return hangUps{within: max(s.delays.hangUp, s.settings.Load().HangUp), running: s.running, lookout: &s.lookout, owners: &s.owners}
 }
 
 // gone reports whether the client hangs up within the time after the end of its data connection, or has. It does not

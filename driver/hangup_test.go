@@ -184,3 +184,24 @@ func TestHowManyTasksRun(t *testing.T) {
 		}
 	}
 }
+
+func TestAsLongAsIsConfiguredAClientMayTakeToHangUp(t *testing.T) {
+	const apart = 40 * time.Millisecond
+	for within, want := range map[time.Duration]string{0: "half of it", time.Minute: "old"} {
+		t.Run(within.String(), func(t *testing.T) {
+			s := start(t, busyMachine, func(o *setup) { o.delays.hangUp, o.settings.HangUp = time.Millisecond, within })
+			s.write("/f", "old")
+			c := s.as("phoneacc")
+			d := c.data()
+			c.want("STOR /f", "150 *")
+			if _, err := d.Write([]byte("half of it")); err != nil {
+				t.Fatal(err)
+			}
+			d.Close()
+			time.Sleep(apart)
+			c.tcp.Close()
+			s.alone()
+			s.wantContent("/f", want)
+		})
+	}
+}

@@ -398,3 +398,11 @@ func TestAnUploadNeverReplacesALockThatWasTakenMeanwhile(t *testing.T) {
 		}
 	})
 }
+
+func TestALockCannotBeFetched(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	c.want("MKD /locks/a", "257 *")
+	c.data()
+	c.want("RETR /locks/a", "550 */locks/a*is a directory*")
+}

@@ -6,7 +6,7 @@ import (
 )
 
 // owners knows the owner of each control connection of this machine that was worth the search. A search looks at all processes of the machine, so
-// it is made for sessions that have waited several times, for all of them at once, beside the uploads that wait; never are there two, and all
+// it is made for sessions that have waited, for all of them at once, beside the uploads that wait; never are there two, and all
 // together have a small part of one processor. The zero value looks for nobody.
 type owners struct {
 	search   func(wanted, all []ends) map[ends]*owner // as findOwners
@@ -24,14 +24,12 @@ type owners struct {
 
 // candidate is a session whose owner is worth knowing, or will be.
 type candidate struct {
-	waits   int    // uploads that had to wait, up to worthIt
 	owner   *owner // nil: not found
 	again   time.Time
 	backoff time.Duration // before the next search but one
 }
 
 const (
-	worthIt      = 3           // so many waits make a search worth it
 	searchShare  = 50          // searches take one of so many parts of the time
 	firstBackoff = time.Second // after a search in vain, and twice that after the next
 	lastBackoff  = time.Minute
@@ -48,7 +46,7 @@ func (o *owners) known(client ends) *owner {
 	return nil
 }
 
-// waited counts a wait, and has owners looked for if it is time.
+// waited says that an upload had to wait, and has owners looked for if it is time.
 func (o *owners) waited(client ends) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,9 +61,8 @@ func (o *owners) waited(client ends) {
 		s = &candidate{backoff: firstBackoff}
 		o.of[client] = s
 	}
-	s.waits = min(s.waits+1, worthIt)
 	now := time.Now()
-	if o.searching || now.Before(o.notBefore) || s.waits < worthIt || !s.wants(now) {
+	if o.searching || now.Before(o.notBefore) || !s.wants(now) {
 		return
 	}
 	var wanted []ends

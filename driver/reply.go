@@ -40,6 +40,7 @@ var answers = []answer{
 	{lock.ErrConflict, 451, "somebody else changed it at the same moment, try again"},
 	{files.ErrNotDurable, 451, "published, but it may not survive a loss of power"},
 	{files.ErrUnfinished, 451, "an earlier publication is not in place yet, try again"},
+	{files.ErrShrunk, 451, "the file has become shorter meanwhile"},
 	{files.ErrMoved, 451, "a directory above it was moved meanwhile"},
 	{files.ErrName, 553, "the server cannot store such a name"},
 	{files.ErrReserved, 553, "that name is reserved"},

@@ -136,11 +136,14 @@ func (d *Download) next(p []byte) (int, error) {
 }
 
 // WriteTo writes everything that is left, paced if w is a connection, and returns how many bytes went to the wire. In
-// binary to a plain connection they go there within the kernel (sendfile).
+// binary to a plain connection they go there within the kernel (sendfile). Fewer bytes than the file had when it was opened are ErrShrunk.
 func (d *Download) WriteTo(w io.Writer) (int64, error) {
 	watch := d.beats.watchWrite(w, d.pace)
 	defer watch.stop()
 	err := d.writeTo(w, watch)
+	if err == nil && d.offset < d.file.size {
+		err = ErrShrunk
+	}
 	return watch.moved.Load(), fail("download", d.name, err)
 }
 

@@ -27,6 +27,8 @@ var (
 	// ErrNotDurable is matched if a file was published and can be seen, but may not survive a loss of
 	// power. The reason is wrapped.
 	ErrNotDurable = errors.New("published, but not made durable")
+	// ErrShrunk is matched if somebody cut a file off while it was downloaded.
+	ErrShrunk = errors.New("the file has become shorter meanwhile")
 	// ErrDone is matched by what is asked of an upload that was published, discarded or kept already.
 	ErrDone = errors.New("the upload is over")
 	// ErrUnfinished is matched if a Commit is recorded, so that it will be done, but not all of it is in place yet.

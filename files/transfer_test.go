@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"io/fs"
 	"math/big"
 	"net"
 	"os"
@@ -407,5 +408,52 @@ func TestTransferOfTheStrace(t *testing.T) {
 		if n, err := io.Copy(io.Discard, a); n != 1<<20 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
+	}
+}
+
+func TestAFileThatIsCutOffWhileItIsDownloaded(t *testing.T) {
+	for _, ascii := range []bool{false, true} {
+		s := serve(t, Options{})
+		s.put("/f", "a file of some length")
+		d, err := s.Download("/f", DownloadOptions{ASCII: ascii})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(s.host("f"), 6); err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if _, err := d.WriteTo(&got); !errors.Is(err, ErrShrunk) || got.String() != "a file" {
+			t.Errorf("ASCII %v: %q, %v", ascii, got.String(), err)
+		}
+		d.Close()
+	}
+}
+
+func TestAClosedDownloadUsesNoDescriptor(t *testing.T) {
+	s := serve(t, Options{})
+	s.put("/f", strings.Repeat("x", 1<<20))
+	d, err := s.Download("/f", DownloadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for buf := make([]byte, 10); ; {
+			if _, err := d.file.ReadAt(buf, 0); err != nil {
+				if !errors.Is(err, fs.ErrClosed) {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
+	time.Sleep(time.Millisecond)
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	reading.Wait()
+	if err := d.Close(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a second close: %v", err)
 	}
 }

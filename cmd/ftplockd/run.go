@@ -396,6 +396,7 @@ func (s *server) settings(c *config.Config) driver.Settings {
 		Active:        c.FTP.Active,
 		TLSRequired:   c.TLS.Mode == config.TLSRequired,
 		DataTimeout:   c.FTP.DataTimeout,
+		HangUp:        c.Files.HangUp,
 		StatusFile:    c.FTP.StatusFile,
 		PublicAddress: newPublicAddress(c.FTP.PublicAddress, s.log),
 	}
