@@ -400,9 +400,12 @@ func TestAnUploadNeverReplacesALockThatWasTakenMeanwhile(t *testing.T) {
 }
 
 func TestALockCannotBeFetched(t *testing.T) {
-	s := start(t)
-	c := s.as("phoneacc")
-	c.want("MKD /locks/a", "257 *")
-	c.data()
-	c.want("RETR /locks/a", "550 */locks/a*is a directory*")
+	for name, o := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, o).as("phoneacc")
+			c.want("MKD /locks/a", "257 *")
+			c.data()
+			c.want("RETR /locks/a", "550 */locks/a*is a directory*")
+		})
+	}
 }
