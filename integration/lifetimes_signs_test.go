@@ -77,6 +77,7 @@ func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer data.Close()
+	c.want(211, "STAT") // the server is through with the command before, which is a sign of life, too
 	for range 3 {
 		clock.pass(9 * time.Minute)
 		if _, err := io.WriteString(data, "more "); err != nil {
@@ -103,6 +104,7 @@ func TestBytesOfADownloadAreSignsOfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer data.Close()
+	c.want(211, "STAT") // the server is through with the command before, which is a sign of life, too
 	for range 3 {
 		clock.pass(9 * time.Minute)
 		// More than the kernel can have taken before.
