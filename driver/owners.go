@@ -30,7 +30,7 @@ type candidate struct {
 }
 
 const (
-	searchShare  = 50          // searches take one of so many parts of the time
+	searchShare  = 10          // searches take one of so many parts of the time
 	firstBackoff = time.Second // after a search in vain, and twice that after the next
 	lastBackoff  = time.Minute
 	maxMisses    = 16 // then it is looked for anew
