@@ -205,35 +205,23 @@ func TestAnOwnerThatNeverSleepsIsLost(t *testing.T) {
 	}
 }
 
-// A child that sends may be killed before its parent, which waits for it.
+// A child that sends may be killed before its parent, which waits for it. One that was waited for leaves nothing but its page faults.
 func TestNothingIsKnownOfAProcessWithANewChild(t *testing.T) {
-	s := start(t)
-	p := s.program("fork,stop,fork,stop")
-	p.stopped()
-	o := s.ownerOf(s.client())
-	defer o.close()
-	s.until("it sleeps", func() bool { return o.look() == waits })
-	p.goOn()
-	p.stopped()
-	s.until("it sleeps again", func() bool { _, yes := o.asleep(); return yes })
-	if seen := o.look(); seen != unknown {
-		t.Errorf("seen: %v", seen)
-	}
-}
-
-// A child that was killed, and that its parent has waited for, leaves nothing but its page faults.
-func TestNothingIsKnownOfAProcessThatHadAChild(t *testing.T) {
-	s := start(t)
-	p := s.program("stop,child,stop")
-	p.stopped()
-	o := s.ownerOf(s.client())
-	defer o.close()
-	s.until("it sleeps", func() bool { return o.look() == waits })
-	p.goOn()
-	p.stopped()
-	s.until("it sleeps again", func() bool { _, yes := o.asleep(); return yes })
-	if seen := o.look(); seen != unknown {
-		t.Errorf("seen: %v", seen)
+	for name, steps := range map[string]string{"that lives": "fork,stop,fork,stop", "that has ended": "stop,child,stop"} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			p := s.program(steps)
+			p.stopped()
+			o := s.ownerOf(s.client())
+			defer o.close()
+			s.until("it sleeps", func() bool { return o.look() == waits })
+			p.goOn()
+			p.stopped()
+			s.until("it sleeps again", func() bool { _, yes := o.asleep(); return yes })
+			if seen := o.look(); seen != unknown {
+				t.Errorf("seen: %v", seen)
+			}
+		})
 	}
 }
 
