@@ -82,6 +82,23 @@ func TestAClientThatTakesLongBetweenTheEndsOfItsConnections(t *testing.T) {
 	s.wantContent("/f", "old")
 }
 
+// A client may wait for the reply to an ABOR.
+func TestAClientThatAbortsBehindTheEndOfTheData(t *testing.T) {
+	for _, durable := range []bool{true, false} {
+		t.Run(strconv.FormatBool(durable), func(t *testing.T) {
+			s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = patience })
+			s.tree.SetOptions(0o644, durable, time.Hour)
+			s.write("/f", "old")
+			p := s.program("stop" + strings.Repeat(",half /f,close,spin 1ms,abort,done", 50) + ",stop")
+			p.stopped()
+			s.knows(0)
+			p.goOn()
+			p.stopped()
+			s.wantContent("/f", "old")
+		})
+	}
+}
+
 // Whatever a client does between the ends of its connections, it does not wait for its reply.
 func TestAClientThatEndsItsConnectionsItself(t *testing.T) {
 	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = patience })

@@ -149,6 +149,8 @@ func (c *childClient) step(word, rest string) error {
 		for end := time.Now().Add(d); time.Now().Before(end); {
 		}
 		return err
+	case "abort":
+		return c.say(426, "ABOR")
 	case "hangup":
 		return c.control.Close()
 	case "kill":

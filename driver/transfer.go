@@ -22,6 +22,7 @@ var (
 	errAborted  = &refusal{code: 426, text: "aborted by ABOR"}
 	errHungUp   = &refusal{code: 426, text: "the client hung up before the transfer was confirmed"}
 	errStopping = &refusal{code: 426, text: "the server ended the session"}
+	errBehind   = errors.New("there are commands behind it that nobody has looked at")
 	errNoData   = &refusal{code: 425, text: "cannot open the data connection"}
 	errBroke    = errors.New("the data connection broke")
 )
@@ -56,10 +57,10 @@ type cargo interface {
 	small() bool
 	// carry moves all bytes over the data connection.
 	carry(conn net.Conn) error
-	// prompt reports, once all bytes were moved, whether end has nothing to wait for: neither a disk, nor an ABOR that may have come.
+	// prompt reports whether end waits for no disk.
 	prompt() bool
 	// end closes what was opened, once: an upload is published if err, of the connection or of carry, is nil, and its client still
-	// there. It returns the text of the 226, or why it did not end well.
+	// there. It returns the text of the 226, or why it did not end well. After errBehind it is not over, and to be called again.
 	end(err error) (done string, failed error)
 }
 
@@ -124,7 +125,9 @@ func (t *transfer) atOnce() (r control.Reply, over bool) {
 		return r, false
 	}
 	t.sole = true
-	return t.close(err), true
+	r, over = t.close(err)
+	t.sole = false
+	return r, over
 }
 
 // run does what is left of a transfer, and returns the final reply.
@@ -139,7 +142,8 @@ func (t *transfer) run() (r control.Reply) {
 		conn, err := t.port.open(t.session.server.connectWithin())
 		if err != nil {
 			t.session.log.Debug("no data connection", "path", t.path(), "err", err)
-			return t.close(errNoData)
+			r, _ = t.close(errNoData)
+			return r
 		}
 		t.connected(conn)
 	}
@@ -147,7 +151,8 @@ func (t *transfer) run() (r control.Reply) {
 	if !t.carried {
 		err = t.carry()
 	}
-	return t.close(err)
+	r, _ = t.close(err)
+	return r
 }
 
 // connectWithin is how long a data connection is waited for: no longer than it may stand still later.
@@ -198,8 +203,8 @@ func (t *transfer) carry() error {
 	return t.cargo.carry(t.stream)
 }
 
-// close ends the data connection and what it was for.
-func (t *transfer) close(err error) control.Reply {
+// close ends the data connection and what it was for. Unless the transfer is sole it is over then.
+func (t *transfer) close(err error) (r control.Reply, over bool) {
 	switch {
 	case t.stream == nil:
 	case err != nil: // below TLS, which would wait five seconds to say goodbye to a client that does not read
@@ -208,7 +213,10 @@ func (t *transfer) close(err error) control.Reply {
 		t.stream.Close() // all has gone over it
 	}
 	done, err := t.cargo.end(err)
-	return t.over(done, err)
+	if err == errBehind {
+		return r, false
+	}
+	return t.over(done, err), true
 }
 
 // over takes the transfer from the session and says how it ended. Nothing of it is under way any more.

@@ -27,7 +27,7 @@ type upload struct {
 // small is not known of an upload before it has come.
 func (u *upload) small() bool { return true }
 
-func (u *upload) prompt() bool { return !u.slow() && !u.t.session.conn.Behind() }
+func (u *upload) prompt() bool { return !u.slow() }
 
 // slow reports whether publishing waits for a disk.
 func (u *upload) slow() bool {
@@ -57,7 +57,7 @@ func (u *upload) end(err error) (string, error) {
 	if err == nil {
 		return "transfer complete, " + strconv.FormatInt(u.Received(), 10) + " bytes received", nil
 	}
-	if errors.Is(err, files.ErrNotDurable) {
+	if err == errBehind || errors.Is(err, files.ErrNotDurable) {
 		return "", err
 	}
 	done := "upload discarded"
@@ -96,7 +96,8 @@ func full(err error) bool {
 const catchUp = 2 * time.Millisecond
 
 // publish looks at the client before the slow part, if there is one, and after it. It then waits for what is left of the time in which
-// the control connection of a killed client ends, too, see hangUps; not if the client has shown that nothing is missing.
+// the control connection of a killed client ends, too, see hangUps; not if the client has shown that nothing is missing. A client that waits may
+// wait for the reply to an ABOR: so what it has sent is looked at last, or the error is errBehind.
 func (u *upload) publish() error {
 	if err := u.complete(u.slow() && u.t.session.conn.Gone()); err != nil {
 		return err
@@ -104,11 +105,15 @@ func (u *upload) publish() error {
 	if err := u.Sync(); err != nil {
 		return err
 	}
-	if !u.t.sole { // an ABOR that was sent before the data connection ended is to be heeded
+	proven := u.meant || u.announced > 0 && u.Received() == u.announced
+	gone := u.t.session.server.hangUps().gone(u.t.session.conn, u.ended, proven)
+	if u.t.sole && u.t.session.conn.Behind() {
+		return errBehind
+	}
+	if !u.t.sole {
 		u.t.session.conn.CatchUp(catchUp)
 	}
-	proven := u.meant || u.announced > 0 && u.Received() == u.announced
-	if err := u.complete(u.t.session.server.hangUps().gone(u.t.session.conn, u.ended, proven)); err != nil {
+	if err := u.complete(gone); err != nil {
 		return err
 	}
 	if err := u.t.seal(); err != nil {
