@@ -4,6 +4,7 @@ import (
 	"iter"
 	"os/exec"
 	"slices"
+	"testing"
 	"time"
 )
 
@@ -71,4 +72,21 @@ func (d disk) change(step []entry) {
 			d.dirs[c.dir][c.name] = c.to
 		}
 	}
+}
+
+// Twice tries what a loss of power leaves of the starts that follow another one, or a kill: restart records some starts on what r left,
+// and try looks at images of one of them, says at how many, and what is wrong with one; half as many as o has for r. It runs parallel to
+// other tests from the moment when all is recorded.
+func Twice(t *testing.T, r *Recording, o Options, restart func(iter.Seq[*Image]) []*Recording, try func(*Recording, Options) (looked int, wrong string)) {
+	t.Helper()
+	all := append(restart(r.Images(o)), restart(r.Kills())...)
+	t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+	images := 0
+	for i, again := range all {
+		looked, wrong := try(again, Options{Seed: o.Seed, Most: o.Most / 2})
+		if images += looked; wrong != "" {
+			t.Errorf("seed %d, recovery %d: %s\nsynced: %v", o.Seed, i, wrong, again.Syncs())
+		}
+	}
+	t.Logf("%d images of %d recoveries", images, len(all))
 }

@@ -75,17 +75,9 @@ func TestAfterALossOfPowerInARecoveryEveryAcknowledgedLockIsThere(t *testing.T) 
 	for _, p := range powerPlays {
 		t.Run(p.name, func(t *testing.T) {
 			r, base := p.record(t)
-			o := powerloss.Options{Seed: *powerSeed, Most: *powerMost}
-			all := append(p.restart(t, base, r.Images(o), *powerTwice), p.restart(t, base, r.Kills(), *powerTwice)...)
-			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
-			images := 0
-			for i, again := range all {
-				looked, wrong := p.try(t, again, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost / 2})
-				if images += looked; wrong != "" {
-					t.Errorf("seed %d, recovery %d: %s\nsynced: %v", *powerSeed, i, wrong, again.Syncs())
-				}
-			}
-			t.Logf("%d images of %d recoveries", images, len(all))
+			powerloss.Twice(t, r, powerloss.Options{Seed: *powerSeed, Most: *powerMost}, func(images iter.Seq[*powerloss.Image]) []*powerloss.Recording {
+				return p.restart(t, base, images, *powerTwice)
+			}, func(again *powerloss.Recording, o powerloss.Options) (int, string) { return p.try(t, again, base, o) })
 		})
 	}
 }
