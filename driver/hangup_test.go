@@ -43,6 +43,17 @@ func TestOnACalmMachineAnUploadDoesNotWait(t *testing.T) {
 	}
 }
 
+// half sends half of a file, and ends the data connection.
+func (c *conn) half(name string) {
+	c.t.Helper()
+	d := c.data()
+	c.want("STOR "+name, "150 *")
+	if _, err := d.Write([]byte("half of it")); err != nil {
+		c.t.Fatal(err)
+	}
+	d.Close()
+}
+
 // The data connection's end is seen long before that of the control connection, while something wants a processor: it is the
 // client, which dies.
 func TestABusyMachineMayBeBusyWithAKill(t *testing.T) {
@@ -56,12 +67,7 @@ func TestABusyMachineMayBeBusyWithAKill(t *testing.T) {
 			s := start(t, func(o *setup) { o.delays.hangUp, o.running = patience, m.running })
 			s.write("/f", "old")
 			c := s.as("phoneacc")
-			d := c.data()
-			c.want("STOR /f", "150 *")
-			if _, err := d.Write([]byte("half of it")); err != nil {
-				t.Fatal(err)
-			}
-			d.Close()
+			c.half("/f")
 			time.AfterFunc(50*time.Millisecond, func() { c.tcp.Close() })
 			s.alone()
 			s.wantContent("/f", "old")
@@ -192,12 +198,7 @@ func TestAsLongAsIsConfiguredAClientMayTakeToHangUp(t *testing.T) {
 			s := start(t, busyMachine, func(o *setup) { o.delays.hangUp, o.settings.HangUp = time.Millisecond, within })
 			s.write("/f", "old")
 			c := s.as("phoneacc")
-			d := c.data()
-			c.want("STOR /f", "150 *")
-			if _, err := d.Write([]byte("half of it")); err != nil {
-				t.Fatal(err)
-			}
-			d.Close()
+			c.half("/f")
 			time.Sleep(apart)
 			c.tcp.Close()
 			s.alone()

@@ -25,21 +25,25 @@ import (
 //
 // That it holds the connection says nothing by itself: so does, for some time, Perl when it dies.
 //
-// It may have forked a child which alone has the data connection, sends, and is killed a moment before it. So nothing is
-// known either of a process with other children than when it was found; those had nothing to do with the connection.
+// It may have forked a child which alone has the data connection, sends, and is killed a moment before it, or ends and is waited for. So
+// nothing is known either of a process with other children than when it was found, or that has waited for one since; those of before had
+// nothing to do with the connection.
 //
 // Its session's uploads, which end one after the other, are the only users of an owner.
 type owner struct {
-	dir      int    // /proc/PID, O_PATH: it means this process, also when the number is given to another
-	pid      string // as /proc has it
-	fd       string // of the connection: fd/N
-	link     string // what it is: socket:[inode]
-	children []byte
-	lone     bool           // it was seen with no other session
-	reaped   string         // what it was told of children that have ended
-	misses   int            // how many times in a row nothing was known
-	threads  []string       // the numbers of its threads when they were last counted
-	open     map[string]int // files of the process that are kept open, by name: to open one takes longer than to read it
+	dir  int    // /proc/PID, O_PATH: it means this process, also when the number is given to another
+	pid  string // as /proc has it
+	fd   string // of the connection: fd/N
+	link string // what it is: socket:[inode]
+
+	// What it was when it was found.
+	lone     bool   // it had no other session
+	children []byte // their numbers
+	reaped   string // what it had of children that it had waited for
+
+	misses  int            // how many times in a row nothing was known
+	threads []string       // the numbers of its threads when they were last counted
+	open    map[string]int // files of the process that are kept open, by name: to open one takes longer than to read it
 }
 
 // sign is what was seen of an owner.
@@ -194,7 +198,7 @@ func (o *owner) counted(now int) bool {
 // included. A kernel may be built without them.
 func (o *owner) progeny() (children []byte, ok bool) {
 	for _, tid := range o.threads {
-		of, ok := o.read("task/"+tid+"/children", smallText)
+		of, ok := o.read("task/" + tid + "/children")
 		if !ok {
 			return nil, false
 		}
@@ -206,7 +210,12 @@ func (o *owner) progeny() (children []byte, ok bool) {
 // family takes down what there is of children, to be compared with later. It reports false if that would not tell of each: of a process that
 // ignores SIGCHLD they leave nothing behind, see wait(2).
 func (o *owner) family() (ok bool) {
-	status, ok := o.read("status", largeText)
+	fd, err := unix.Openat(o.dir, "status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	status, ok := contents(fd, 8<<10)
 	_, ignored, found := strings.Cut(string(status), "\nSigIgn:\t")
 	ignored, _, _ = strings.Cut(ignored, "\n")
 	signals, err := strconv.ParseUint(ignored, 16, 64)
@@ -232,8 +241,8 @@ type thread struct {
 }
 
 func (o *owner) stat(tid string) (t thread, ok bool) {
-	text, ok := o.read("task/"+tid+"/stat", smallText)
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before may have anything in it
+	line, ok := o.read("task/" + tid + "/stat")
+	fields := strings.Fields(string(line[bytes.LastIndexByte(line, ')')+1:])) // the name before may have anything in it
 	if !ok || len(fields) < 18 {
 		return thread{}, false
 	}
@@ -245,11 +254,8 @@ func (o *owner) stat(tid string) (t thread, ok bool) {
 // maxOpen is how many files are kept open, of each owner.
 const maxOpen = 16
 
-// How long a file may be.
-const smallText, largeText = 1 << 10, 8 << 10
-
-// read reads a file of the process, which is not longer than that.
-func (o *owner) read(name string, most int) ([]byte, bool) {
+// read reads a file of the process that is read often.
+func (o *owner) read(name string) ([]byte, bool) {
 	fd, kept := o.open[name]
 	if !kept {
 		var err error
@@ -257,9 +263,7 @@ func (o *owner) read(name string, most int) ([]byte, bool) {
 			return nil, false
 		}
 	}
-	buffer := make([]byte, most)
-	n, err := unix.Pread(fd, buffer, 0) // from the beginning it is made anew
-	ok := err == nil && n < len(buffer)
+	all, ok := contents(fd, 1<<10)
 	switch {
 	case ok && kept:
 	case ok && len(o.open) < maxOpen:
@@ -271,7 +275,14 @@ func (o *owner) read(name string, most int) ([]byte, bool) {
 		delete(o.open, name)
 		unix.Close(fd)
 	}
-	return buffer[:max(n, 0)], ok
+	return all, ok
+}
+
+// contents reads a file of /proc, which must be shorter than most.
+func contents(fd, most int) ([]byte, bool) {
+	buffer := make([]byte, most)
+	n, err := unix.Pread(fd, buffer, 0) // from the beginning it is made anew
+	return buffer[:max(n, 0)], err == nil && n < most
 }
 
 // names lists a directory of /proc.

@@ -69,17 +69,22 @@ func TestAClientThatWaitsForItsReplyIsNotWaitedFor(t *testing.T) {
 	s.wantContent("/f", "half of it")
 }
 
-// Some clients take long to end, as Python does after an exception.
-func TestAClientThatTakesLongBetweenTheEndsOfItsConnections(t *testing.T) {
-	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = time.Nanosecond })
-	s.write("/f", "old")
-	p := s.program("stop,half /f,close,spin 40ms,hangup,stop")
-	p.stopped()
-	s.knows(0)
-	p.goOn()
-	p.stopped()
-	s.alone()
-	s.wantContent("/f", "old")
+// Whatever a client does between the ends of its connections, it does not wait for its reply. Some take long, as Python does after an
+// exception.
+func TestAClientThatEndsItsConnectionsItself(t *testing.T) {
+	for name, within := range map[string]time.Duration{"it is given time": patience, "it is watched": time.Nanosecond} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = within })
+			s.write("/f", "old")
+			p := s.program("stop,half /f,close,spin 45ms,hangup,stop")
+			p.stopped()
+			s.knows(0)
+			p.goOn()
+			p.stopped()
+			s.alone()
+			s.wantContent("/f", "old")
+		})
+	}
 }
 
 // A client may wait for the reply to an ABOR.
@@ -97,19 +102,6 @@ func TestAClientThatAbortsBehindTheEndOfTheData(t *testing.T) {
 			s.wantContent("/f", "old")
 		})
 	}
-}
-
-// Whatever a client does between the ends of its connections, it does not wait for its reply.
-func TestAClientThatEndsItsConnectionsItself(t *testing.T) {
-	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = patience })
-	s.write("/f", "old")
-	p := s.program("stop,half /f,close,spin 50ms,hangup,stop")
-	p.stopped()
-	s.knows(0)
-	p.goOn()
-	p.stopped()
-	s.alone()
-	s.wantContent("/f", "old")
 }
 
 // The control connection of a killed client ends long after the data connection, on a machine that is busy, or looks as if it were not.
@@ -237,6 +229,45 @@ func TestNothingIsKnownOfAProcessWithANewChild(t *testing.T) {
 			s.until("it sleeps again", func() bool { _, yes := o.asleep(); return yes })
 			if seen := o.look(); seen != unknown {
 				t.Errorf("seen: %v", seen)
+			}
+		})
+	}
+}
+
+// Of a process whose children leave nothing behind nobody could tell that it had one.
+func TestAProcessThatIgnoresItsChildrenIsNoOwner(t *testing.T) {
+	s := start(t)
+	p := s.program("stop,ignore children,stop")
+	p.stopped()
+	e := s.client()
+	s.ownerOf(e).close()
+	p.goOn()
+	p.stopped()
+	for range 20 {
+		if found := findOwners([]ends{e}, s.driver.neighbours()); len(found) != 0 {
+			t.Fatal("found")
+		}
+	}
+}
+
+// One that works on with other threads may do so for another session.
+func TestAProcessWithOneSessionIsWatchedForLonger(t *testing.T) {
+	for what, long := range map[string]bool{"a file": true, "another session": false} {
+		t.Run(what, func(t *testing.T) {
+			s := start(t)
+			p := s.program("stop,hold " + what + ",work,stop")
+			p.stopped()
+			e := s.client()
+			p.goOn()
+			p.stopped()
+			o := s.ownerOf(e)
+			defer o.close()
+			began := time.Now()
+			if seen := o.watch(new(turnstile)); seen != unknown {
+				t.Errorf("seen: %v", seen)
+			}
+			if took := time.Since(began); took > watchLong/2 != long {
+				t.Errorf("it was watched for %v", took)
 			}
 		})
 	}
@@ -444,7 +475,7 @@ func TestAnOwnerFoundTooLateIsClosed(t *testing.T) {
 	o.forget(e)
 	close(search)
 	o.close()
-	if _, ok := found.read("stat", smallText); ok {
+	if _, ok := found.read("stat"); ok {
 		t.Error("it is open")
 	}
 }

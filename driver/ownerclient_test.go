@@ -191,6 +191,8 @@ func (c *childClient) step(word, rest string) error {
 		c.thread(func(end <-chan struct{}) { sleepUntil(end) })
 	case "child": // that ends
 		return exec.Command("true").Run()
+	case "ignore": // children, see wait(2)
+		signal.Ignore(syscall.SIGCHLD)
 	case "hold":
 		return c.hold(rest)
 	}
