@@ -98,6 +98,14 @@ func (c *dataConn) pollLocked() (pollable, error) {
 	return c.polled, errors.Join(c.polled.SetReadDeadline(c.readUntil), c.polled.SetWriteDeadline(c.writeUntil))
 }
 
+// cork has what does not fill a segment wait for more, or for Close: the last bytes and the end come together then, and wake the client
+// once. See tcp(7).
+func (c *dataConn) cork() {
+	_ = dataSocket{c}.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, 1) // without it they come one after the other
+	})
+}
+
 // Read implements net.Conn.
 func (c *dataConn) Read(p []byte) (n int, err error) {
 	polled, terr := c.try(unix.POLLIN, func(fd int) bool {

@@ -8,9 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ftplockd/ftplockd/files"
 )
@@ -218,5 +221,34 @@ func TestALargeUploadOverADataConnection(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(base, "root", "f")); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// The client is woken once for both.
+func TestTheEndOfADownloadComesWithItsLastBytes(t *testing.T) {
+	s := start(t)
+	s.write("/f", strings.Repeat("x", 1000))
+	for _, download := range []string{"TYPE I,RETR /f", "TYPE A,RETR /f", "TYPE A,LIST /f"} {
+		t.Run(download, func(t *testing.T) {
+			c := s.as("phoneacc")
+			kind, command, _ := strings.Cut(download, ",")
+			c.want(kind, "200 *")
+			d := c.data()
+			c.want(command, "150 *")
+			if got, err := io.ReadAll(d); len(got) == 0 || err != nil {
+				t.Fatalf("%q, %v", got, err)
+			}
+			raw, err := d.SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var info *unix.TCPInfo
+			if cerr := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); cerr != nil || err != nil {
+				t.Fatal(cerr, err)
+			}
+			if got, want := info.Segs_in, uint32(2); got != want { // the first one connected
+				t.Errorf("%d segments came, want %d", got, want)
+			}
+		})
 	}
 }

@@ -18,6 +18,9 @@ func (d *download) carry(conn net.Conn) error {
 	if err := handshake(d.t.session.context(), conn, d.pace.Timeout); err != nil {
 		return err
 	}
+	if plain, ok := conn.(*dataConn); ok {
+		plain.cork()
+	}
 	_, err := d.source.WriteTo(conn)
 	return err
 }
