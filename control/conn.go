@@ -252,10 +252,7 @@ func (c *Conn) GoneWithin(d time.Duration) bool {
 }
 
 // Behind reports whether the client has sent more behind the command that is being executed. It is for Handler.Command.
-func (c *Conn) Behind() bool {
-	received, ok := c.wire.received()
-	return c.in.r != c.in.w || ok && received > c.wire.got.Load()
-}
+func (c *Conn) Behind() bool { return c.in.r != c.in.w || c.wire.unread() }
 
 // CatchUp waits until Read has looked at everything that has arrived by now, so that the Handler was told of an ABOR among it; d at
 // most. It is for what Run runs. Where the system cannot tell what has arrived it does not wait.

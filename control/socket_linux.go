@@ -31,16 +31,22 @@ func tune(t *net.TCPConn, userTimeout time.Duration) {
 // pollHangUp reports whether the socket was hung up on, whatever is still unread.
 func pollHangUp(fd uintptr, what hang) bool {
 	const reset = unix.POLLERR | unix.POLLHUP
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	seen := pollFor(fd, unix.POLLRDHUP)
+	if what == hangReset {
+		return seen&reset != 0
+	}
+	return seen&(reset|unix.POLLRDHUP) != 0
+}
+
+// pollUnread reports whether a read would not have to wait.
+func pollUnread(fd uintptr) bool { return pollFor(fd, unix.POLLIN) != 0 }
+
+func pollFor(fd uintptr, events int16) (seen int16) {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
-		_, err := unix.Poll(fds, 0)
-		if err == unix.EINTR {
-			continue
+		if _, err := unix.Poll(fds, 0); err != unix.EINTR {
+			return fds[0].Revents
 		}
-		if what == hangReset {
-			return fds[0].Revents&reset != 0
-		}
-		return fds[0].Revents&(reset|unix.POLLRDHUP) != 0
 	}
 }
 

@@ -21,4 +21,6 @@ func outQueue(uintptr) int { return 0 }
 
 func bytesReceived(uintptr) (uint64, bool) { return 0, false }
 
+func pollUnread(uintptr) bool { return false }
+
 func drain(syscall.RawConn) {}

@@ -146,6 +146,14 @@ func (w *wire) received() (n uint64, ok bool) {
 	return n, ok
 }
 
+// unread asks the socket whether anything has come that was not read, the end included.
+func (w *wire) unread() (some bool) {
+	if w.raw != nil {
+		_ = w.raw.Control(func(fd uintptr) { some = pollUnread(fd) })
+	}
+	return some
+}
+
 // hang is what to look for.
 type hang int
 

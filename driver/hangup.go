@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"net"
 	"net/netip"
 	"runtime"
 	"strconv"
@@ -89,7 +88,7 @@ func (s *Server) hangUps() hangUps {
 // gone reports whether the client hangs up within the time after the end of its data connection, or has. It does not
 // wait if it is proven that the client would have said more, or that it lives.
 func (h hangUps) gone(c *control.Conn, ended time.Time, proven bool) bool {
-	if proven || c.Gone() {
+	if proven {
 		return c.Gone()
 	}
 	client, near := clientEnds(c)
@@ -185,10 +184,7 @@ func nap(d time.Duration) {
 }
 
 // here reports whether an address is of this machine and of nothing else: loopback.
-func here(a net.Addr) bool {
-	ip, err := netip.ParseAddr(address(a))
-	return err == nil && ip.Unmap().IsLoopback()
-}
+func here(a netip.AddrPort) bool { return a.Addr().IsLoopback() }
 
 // runningTasks reads how many tasks have or want a processor: the fourth field of /proc/loadavg, see proc(5). Not from a
 // file that only looks like it, as containers may be given one, which is some seconds old.

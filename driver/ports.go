@@ -60,7 +60,11 @@ func (s *session) passive(tell func(port uint16) control.Decision) control.Decis
 
 // hostOf is an address without its port, in the family that it is of.
 func hostOf(a net.Addr) (netip.Addr, error) {
-	ap, err := netip.ParseAddrPort(a.String())
+	ap, ok := addrPort(a)
+	var err error
+	if !ok { // it is of no socket of ours
+		ap, err = netip.ParseAddrPort(a.String())
+	}
 	return ap.Addr().Unmap(), err
 }
 

@@ -18,15 +18,18 @@ type ends struct{ local, remote netip.AddrPort }
 
 // clientEnds are those of the client's socket; false if the connection has none of this machine.
 func clientEnds(c *control.Conn) (e ends, ok bool) {
-	if !here(c.RemoteAddr()) {
-		return e, false
-	}
 	local, ok := plain(c.RemoteAddr())
 	remote, also := plain(c.LocalAddr())
-	return ends{local, remote}, ok && also
+	return ends{local, remote}, ok && also && here(local)
 }
 
 func plain(a net.Addr) (netip.AddrPort, bool) {
+	at, ok := addrPort(a)
+	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()), ok
+}
+
+// addrPort takes the address of a socket without putting it into words.
+func addrPort(a net.Addr) (netip.AddrPort, bool) {
 	if client, ok := a.(control.Addr); ok {
 		a = client.Addr
 	}
@@ -34,8 +37,7 @@ func plain(a net.Addr) (netip.AddrPort, bool) {
 	if !ok {
 		return netip.AddrPort{}, false
 	}
-	at := tcp.AddrPort()
-	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()), true
+	return tcp.AddrPort(), true
 }
 
 // sockDiag asks the kernel about sockets of this machine (of its network namespace): sock_diag(7).
