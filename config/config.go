@@ -202,7 +202,7 @@ func (r PortRange) Len() int {
 	return int(r.Last) - int(r.First) + 1
 }
 
-// String returns it as the file has it: "30000-30999", "30000", or "".
+// String returns it as the file has it: "30000-32767", "30000", or "".
 func (r PortRange) String() string {
 	switch {
 	case r.IsZero():
@@ -221,7 +221,7 @@ func Default() *Config {
 		Root:   "ftplockd-data/files",
 		State:  "ftplockd-data/state",
 		FTP: FTP{
-			PassivePorts:   PortRange{30000, 30999},
+			PassivePorts:   PortRange{30000, 32767},
 			Active:         true,
 			IdleTimeout:    5 * time.Minute,
 			DataTimeout:    time.Minute,

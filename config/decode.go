@@ -184,7 +184,7 @@ func wrongKind(n *node, into reflect.Value) error {
 const (
 	durationForm = `must be a duration in quotes, such as "90s", "10m" or "1h30m", or "0"`
 	modeForm     = `must be an octal mode in quotes, such as "0644"`
-	portsForm    = `must be a range of ports, such as "30000-30999", or ""`
+	portsForm    = `must be a range of ports, such as "30000-32767", or ""`
 	networkForm  = `must be an address or a network, such as "10.0.0.5" or "10.0.0.0/8"`
 )
 

@@ -74,9 +74,9 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"mode without quotes":            {"[files]\nmode = 0o644", `f:2: files.mode: must be an octal mode in quotes, such as "0644"`},
 		"mode with more":                 {"[files]\nmode = \"4755\"", `f:2: files.mode: 04755: permissions only, at most 0777`},
 		"mode that locks the server out": {"[files]\nmode = \"0444\"", `f:2: files.mode: "0444": its owner, who is the server itself, must be able to read and write`},
-		"no ports":                       {"[ftp]\npassive_ports = \"a-b\"", `f:2: ftp.passive_ports: "a-b": must be a range of ports, such as "30000-30999", or ""`},
-		"port 0":                         {"[ftp]\npassive_ports = \"0-9\"", `f:2: ftp.passive_ports: "0-9": must be a range of ports, such as "30000-30999", or ""`},
-		"port too large":                 {"[ftp]\npassive_ports = \"9-65536\"", `f:2: ftp.passive_ports: "9-65536": must be a range of ports, such as "30000-30999", or ""`},
+		"no ports":                       {"[ftp]\npassive_ports = \"a-b\"", `f:2: ftp.passive_ports: "a-b": must be a range of ports, such as "30000-32767", or ""`},
+		"port 0":                         {"[ftp]\npassive_ports = \"0-9\"", `f:2: ftp.passive_ports: "0-9": must be a range of ports, such as "30000-32767", or ""`},
+		"port too large":                 {"[ftp]\npassive_ports = \"9-65536\"", `f:2: ftp.passive_ports: "9-65536": must be a range of ports, such as "30000-32767", or ""`},
 		"no network":                     {account + "networks = [\"lan\"]", `f:4: account[1].networks[1]: "lan": must be an address or a network, such as "10.0.0.5" or "10.0.0.0/8"`},
 
 		// values of one key

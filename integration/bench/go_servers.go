@@ -27,8 +27,8 @@ func (c *contest) ftplockd(m mode) server {
 		if err != nil {
 			return nil, err
 		}
-		config := fmt.Sprintf("listen = [\"127.0.0.1:0\"]\nroot = %q\nstate = %q\n[files]\ndurable = %v\n[locks]\ndirectories = %v\ndurable = %v\n",
-			root, filepath.Join(dir, "state"), m.durableFiles, m.directories, m.durableLocks)
+		config := fmt.Sprintf("listen = [\"127.0.0.1:0\"]\nroot = %q\nstate = %q\n[ftp]\npassive_ports = \"%d-%d\"\n[files]\ndurable = %v\n[locks]\ndirectories = %v\ndurable = %v\n",
+			root, filepath.Join(dir, "state"), peers.FirstPort, peers.LastPort, m.durableFiles, m.directories, m.durableLocks)
 		if tls {
 			config += fmt.Sprintf("[tls]\nmode = \"optional\"\ncertificate = %q\nkey = %q\n", c.cert.Certificate, c.cert.Key)
 		}
