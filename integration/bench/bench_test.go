@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
@@ -346,5 +348,26 @@ func TestAbilities(t *testing.T) {
 	}
 	if _, err := connect(context.Background(), &process{Process: &peers.Process{Address: "127.0.0.1:0"}}); err == nil {
 		t.Error("connected to nobody")
+	}
+}
+
+func TestMemoryIsTouchedBeforeItIsMeasured(t *testing.T) {
+	faults := func() int64 {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return u.Minflt
+	}
+	const huge = 2 << 20 // the system may put so much in place at once
+	before := faults()
+	if err := warm(32 * huge); err != nil {
+		t.Fatal(err)
+	}
+	if got := faults() - before; got < 32 {
+		t.Errorf("%d pages were touched", got)
+	}
+	if err := warm(-1); err == nil {
+		t.Error("memory that cannot be had is no error")
 	}
 }

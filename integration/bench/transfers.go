@@ -51,6 +51,9 @@ func transfers(ctx context.Context, p *process, j job, n int, d time.Duration) (
 			return 0, 0, err
 		}
 	}
+	if err := warm(min(warmth, most*j.size*int64(n))); err != nil {
+		return 0, 0, err
+	}
 	counts := make([]int, n)
 	before := spentBy(p)
 	elapsed, err := all.work(d, func(i int, c *client, until time.Time) error {
