@@ -155,7 +155,7 @@ func New(o Options) (*Server, error) {
 		sessions: make(map[*session]struct{}), empty: empty,
 		publications: o.Publications, stages: newStages(), came: o.Command,
 	}
-	s.owners.search, s.owners.sessions = findOwners, s.neighbours
+	s.owners.search, s.owners.sessions, s.owners.stop = searchOwners, s.neighbours, make(chan struct{})
 	s.SetSettings(o.Settings)
 	if err := s.tellRedone(); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -111,10 +111,13 @@ func (h hangUps) gone(c *control.Conn, ended time.Time, proven bool) bool {
 			return c.Gone()
 		}
 	}
-	h.owners.waited(client)
+	searched := h.owners.waited(client)
 	gone := goneBy(c, ended.Add(h.lookout.within(h.within)))
-	if owner == nil || gone {
-		return gone
+	switch {
+	case gone:
+		return true
+	case owner == nil:
+		return h.goneOnceFound(c, client, ended, searched)
 	}
 	if there, known := owner.holds(); known && !there {
 		return h.dying(c, client, ended)
@@ -123,6 +126,26 @@ func (h hangUps) gone(c *control.Conn, ended time.Time, proven bool) bool {
 		h.owners.lose(client)
 	}
 	return false
+}
+
+// A search for owners may take that long for the upload that waits for it: what there is to search through grows with the machine.
+const searchWithin = 50 * time.Millisecond
+
+// goneOnceFound is for the first upload of a session that had to wait, most often its only one: whoever fails by itself in it may take
+// longer to hang up than was waited, and is seen if its process is found.
+func (h hangUps) goneOnceFound(c *control.Conn, client ends, ended time.Time, searched <-chan struct{}) bool {
+	if searched != nil {
+		enough := time.NewTimer(searchWithin)
+		defer enough.Stop()
+		select {
+		case <-searched:
+		case <-enough.C:
+		}
+	}
+	if owner := h.owners.known(client); owner != nil && owner.watch(&h.owners.many) == left {
+		return h.dying(c, client, ended)
+	}
+	return c.Gone()
 }
 
 // goneBy reports whether the client hangs up by then.

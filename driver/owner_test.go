@@ -87,6 +87,18 @@ func TestAClientThatEndsItsConnectionsItself(t *testing.T) {
 	}
 }
 
+// Most sessions have one upload: their owner is looked for while it waits.
+func TestAClientThatFailsInItsFirstUpload(t *testing.T) {
+	s := start(t, busyMachine, func(o *setup) { o.delays.hangUp = time.Nanosecond })
+	s.write("/f", "old")
+	p := s.program("stop,half /f,close,spin 45ms,hangup,stop")
+	p.stopped()
+	p.goOn()
+	p.stopped()
+	s.alone()
+	s.wantContent("/f", "old")
+}
+
 // A client may wait for the reply to an ABOR.
 func TestAClientThatAbortsBehindTheEndOfTheData(t *testing.T) {
 	for _, durable := range []bool{true, false} {
@@ -397,62 +409,103 @@ func TestAServerThatIsClosedLooksForNobody(t *testing.T) {
 	s = start(t)
 }
 
-func TestOwnersAreLookedForWhenItIsWorthIt(t *testing.T) {
+// seeker is owners whose searches find nobody.
+type seeker struct {
+	owners
+	takes    time.Duration
+	searches [][]ends // for whom
+	at       []time.Time
+}
+
+func newSeeker() *seeker {
+	s := &seeker{takes: 4 * time.Millisecond}
+	s.sessions, s.stop = func() []ends { return nil }, make(chan struct{})
+	s.search = func(wanted, _ []ends) (map[ends]*owner, time.Duration) {
+		s.searches, s.at = append(s.searches, wanted), append(s.at, time.Now())
+		time.Sleep(s.takes)
+		return nil, s.takes
+	}
+	return s
+}
+
+// numbered is a client.
+func numbered(n int) ends { return ends{local: netip.AddrPortFrom(netip.Addr{}, uint16(n))} }
+
+// after says how long that takes.
+func after(searched <-chan struct{}) time.Duration {
+	began := time.Now()
+	<-searched
+	return time.Since(began)
+}
+
+func TestOwnersAreLookedForOneSearchAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var searches [][]ends
-		const takes = 10 * time.Millisecond
-		o := owners{sessions: func() []ends { return nil }}
-		o.search = func(wanted, _ []ends) map[ends]*owner {
-			time.Sleep(takes)
-			searches = append(searches, wanted)
-			return nil
+		s := newSeeker()
+		defer s.close()
+		first := s.waited(numbered(1))
+		if got := after(first); got != s.takes {
+			t.Errorf("the first search was over after %v", got)
 		}
-		one, other := ends{local: addrPortOf("127.0.0.1:1")}, ends{local: addrPortOf("127.0.0.1:2")}
-		o.waited(one)
-		o.waited(other) // there are never two
-		third := ends{local: addrPortOf("127.0.0.1:3")}
-		o.waited(third)
-		time.Sleep(takes)
+		second, third := s.waited(numbered(2)), s.waited(numbered(3))
+		if second != third {
+			t.Error("two are looked for separately")
+		}
+		if got, want := after(second), searchShare*s.takes; got != want {
+			t.Errorf("the second search was over after %v, want %v", got, want)
+		}
+		if len(s.searches) != 2 || len(s.searches[1]) != 2 {
+			t.Errorf("searches: %v", s.searches)
+		}
+		s.waited(numbered(4))
+		time.Sleep((searchShare-1)*s.takes + s.takes/2)
+		if got := after(s.waited(numbered(5))); got != searchShare*s.takes+s.takes/2 || len(s.searches[3]) != 1 {
+			t.Errorf("one that came during a search was looked for after %v, in %v", got, s.searches)
+		}
+	})
+}
+
+// An upload does not wait for a search that takes long, but the next one may know.
+func TestNobodyWaitsForALongSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeeker()
+		s.takes = searchWithin/searchShare + time.Millisecond
+		<-s.waited(numbered(1))
+		if s.waited(numbered(2)) != nil {
+			t.Error("it is waited for")
+		}
+		time.Sleep(searchShare * s.takes)
 		synctest.Wait()
-		if len(searches) != 1 || len(searches[0]) != 1 {
-			t.Fatalf("searches: %v", searches)
+		if len(s.searches) != 2 {
+			t.Errorf("searches: %v", s.searches)
 		}
-		time.Sleep(takes * (searchShare - 2))
-		if o.waited(third); len(searches) != 1 || o.searching {
-			t.Error("searches take more than their share")
+		s.waited(numbered(3))
+		s.close() // does not wait until it is time
+		if len(s.searches) != 2 || s.waited(numbered(4)) != nil {
+			t.Errorf("after the end there is a search")
 		}
-		time.Sleep(takes)
-		o.waited(third)
-		time.Sleep(takes)
-		synctest.Wait()
-		if len(searches) != 2 || len(searches[1]) != 2 { // all that want one
-			t.Errorf("searches: %v", searches)
-		}
-		o.forget(third)
-		var times []time.Time
-		for range 160 { // after each search in vain the next is later
-			n := len(searches)
-			o.waited(one)
+	})
+}
+
+func TestAfterEachSearchInVainTheNextIsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeeker()
+		defer s.close()
+		for range 160 {
+			s.waited(numbered(1))
 			time.Sleep(100 * time.Millisecond)
-			synctest.Wait()
-			if len(searches) > n {
-				times = append(times, time.Now())
-			}
 		}
-		for i := 1; i < len(times); i++ {
-			if gap, want := times[i].Sub(times[i-1]), firstBackoff<<i; gap < want || gap > want+200*time.Millisecond {
+		for i := 1; i < len(s.at); i++ {
+			if gap, want := s.at[i].Sub(s.at[i-1]), firstBackoff<<(i-1); gap < want || gap > want+200*time.Millisecond {
 				t.Errorf("search %d came after %v, want %v", i, gap, want)
 			}
 		}
-		if len(times) < 3 {
-			t.Errorf("%d searches", len(times))
+		if len(s.at) < 4 {
+			t.Errorf("%d searches", len(s.at))
 		}
-		o.forget(one)
-		o.forget(other)
-		if len(o.of) != 0 {
+		s.forget(numbered(1))
+		if len(s.of) != 0 {
 			t.Error("sessions that ended are kept")
 		}
-		o.close()
 	})
 }
 
@@ -465,10 +518,10 @@ func TestAnOwnerFoundTooLateIsClosed(t *testing.T) {
 	found := s.ownerOf(e)
 	search, ready := make(chan struct{}), make(chan struct{})
 	o := owners{sessions: s.driver.neighbours}
-	o.search = func(_, _ []ends) map[ends]*owner {
+	o.search = func(_, _ []ends) (map[ends]*owner, time.Duration) {
 		close(ready)
 		<-search
-		return map[ends]*owner{e: found}
+		return map[ends]*owner{e: found}, 0
 	}
 	o.waited(e)
 	<-ready
@@ -479,8 +532,6 @@ func TestAnOwnerFoundTooLateIsClosed(t *testing.T) {
 		t.Error("it is open")
 	}
 }
-
-func addrPortOf(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 
 func TestWhatNobodyCanSpeakThroughIsHarmless(t *testing.T) {
 	self, err := unix.Open("/proc/self", unix.O_PATH|unix.O_CLOEXEC, 0)

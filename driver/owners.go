@@ -9,16 +9,20 @@ import (
 // it is made for sessions that have waited, for all of them at once, beside the uploads that wait; never are there two, and all
 // together have a small part of one processor. The zero value looks for nobody.
 type owners struct {
-	search   func(wanted, all []ends) map[ends]*owner // as findOwners
-	sessions func() []ends                            // all of this machine's
+	// search is as searchOwners: it says what it cost, too.
+	search   func(wanted, all []ends) (map[ends]*owner, time.Duration)
+	sessions func() []ends // all of this machine's
+	stop     chan struct{} // close closes it
 
 	searches sync.WaitGroup
 	many     turnstile // of processes with many threads, see owner.watch
 
 	mu        sync.Mutex
 	of        map[ends]*candidate // sessions that have waited, by their clients' ends, until they end
-	searching bool
-	notBefore time.Time
+	searching bool                // somebody does, or will when it is time
+	next      chan struct{}       // closed when the search is over that has not begun; nil: nobody wants one
+	notBefore time.Time           // when that may begin; while one is under way, if it takes as long as the last
+	took      time.Duration       // the last one
 	closed    bool
 }
 
@@ -30,7 +34,7 @@ type candidate struct {
 }
 
 const (
-	searchShare  = 10          // searches take one of so many parts of the time
+	searchShare  = 10          // searches take one of so many parts of a processor's time
 	firstBackoff = time.Second // after a search in vain, and twice that after the next
 	lastBackoff  = time.Minute
 	maxMisses    = 16 // then it is looked for anew
@@ -46,12 +50,13 @@ func (o *owners) known(client ends) *owner {
 	return nil
 }
 
-// waited says that an upload had to wait, and has owners looked for if it is time.
-func (o *owners) waited(client ends) {
+// waited says that an upload has to wait, and has its owner looked for if it is time. If that is over soon, what it returns is closed
+// then; otherwise it is nil.
+func (o *owners) waited(client ends) (searched <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.search == nil || o.closed {
-		return
+		return nil
 	}
 	if o.of == nil {
 		o.of = make(map[ends]*candidate)
@@ -62,31 +67,78 @@ func (o *owners) waited(client ends) {
 		o.of[client] = s
 	}
 	now := time.Now()
-	if o.searching || now.Before(o.notBefore) || !s.wants(now) {
-		return
+	if !s.wants(now) {
+		return nil
 	}
-	var wanted []ends
+	if o.next == nil {
+		o.next = make(chan struct{})
+		if !o.searching {
+			o.searching = true
+			o.searches.Go(o.searchOn)
+		}
+	}
+	if max(time.Until(o.notBefore), 0)+o.took > searchWithin {
+		return nil
+	}
+	return o.next
+}
+
+func (s *candidate) wants(now time.Time) bool { return s.owner == nil && !now.Before(s.again) }
+
+// searchOn makes searches, each when it is time, until nobody wants one.
+func (o *owners) searchOn() {
+	for {
+		notBefore, wanted := o.due()
+		if !wanted {
+			return
+		}
+		pause := time.NewTimer(time.Until(notBefore))
+		select {
+		case <-pause.C:
+		case <-o.stop:
+			pause.Stop()
+		}
+		o.find(o.begin())
+	}
+}
+
+// due is when the next search may begin, if anybody wants one. If not, searching has ended.
+func (o *owners) due() (time.Time, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.searching = o.next != nil
+	return o.notBefore, o.searching
+}
+
+// begin takes down whose owners are wanted now, and who is to be told when they have been looked for. After close nobody's are.
+func (o *owners) begin() (wanted []ends, over chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
 	for client, s := range o.of {
-		if s.wants(now) {
+		if !o.closed && s.wants(now) {
 			wanted = append(wanted, client)
 			s.again = now.Add(s.backoff)
 			s.backoff = min(2*s.backoff, lastBackoff)
 		}
 	}
-	o.searching = true
-	o.searches.Go(func() { o.find(wanted) })
+	o.notBefore = now.Add(searchShare * o.took)
+	over, o.next = o.next, nil
+	return wanted, over
 }
 
-func (s *candidate) wants(now time.Time) bool { return s.owner == nil && !now.Before(s.again) }
-
 // find makes one search.
-func (o *owners) find(wanted []ends) {
+func (o *owners) find(wanted []ends, over chan struct{}) {
+	defer close(over)
+	if len(wanted) == 0 { // they have ended
+		return
+	}
 	began := time.Now()
-	found := o.search(wanted, o.sessions())
+	found, cost := o.search(wanted, o.sessions())
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.searching, o.notBefore = false, now.Add((searchShare-1)*now.Sub(began))
+	o.took, o.notBefore = now.Sub(began), now.Add((searchShare-1)*cost)
 	for client, owner := range found {
 		if s := o.of[client]; s != nil && s.owner == nil {
 			s.owner = owner
@@ -121,6 +173,9 @@ func (o *owners) forget(client ends) {
 // close waits for a search that is under way, and no other begins. What is kept for a session still goes with it.
 func (o *owners) close() {
 	o.mu.Lock()
+	if !o.closed && o.stop != nil {
+		close(o.stop)
+	}
 	o.closed = true
 	o.mu.Unlock()
 	o.searches.Wait()
