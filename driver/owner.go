@@ -42,6 +42,7 @@ type owner struct {
 	reaped   string // what it had of children that it had waited for
 
 	misses  int            // how many times in a row nothing was known
+	used    time.Duration  // of processors, by its main thread, when it was last looked at
 	threads []string       // the numbers of its threads when they were last counted
 	open    map[string]int // files of the process that are kept open, by name: to open one takes longer than to read it
 }
@@ -82,11 +83,20 @@ const (
 
 // A process with one thread, or with one session, that holds the connection and does not come to wait for its reply may be dying by its own
 // hand: Python takes 5 to 40 ms from the exception that ends ftplib's data connection to the end of the other. So long it is looked at,
-// now and then.
+// now and then. Of one with one thread it is known how much of a processor it has had, which is what counts on a crowded machine.
 const (
-	watchLong = 100 * time.Millisecond
-	rarely    = 2 * time.Millisecond
+	watchLong    = 100 * time.Millisecond
+	watchStarved = time.Second
+	rarely       = 2 * time.Millisecond
 )
+
+// mayBeDying reports whether it is worth another look so long after the first, when it had used so much.
+func (o *owner) mayBeDying(spent, used time.Duration) bool {
+	if len(o.threads) == 1 {
+		return spent <= watchStarved && o.used-used <= watchLong
+	}
+	return o.lone && spent <= watchLong
+}
 
 // watch looks until something is known, or for watchFor, or watchLong. Looks at many threads take as much of a processor as the wait that they
 // save is worth, so of such processes one at a time is watched.
@@ -97,8 +107,8 @@ func (o *owner) watch(many *turnstile) sign {
 		}
 		defer many.give()
 	}
-	for began, pause := time.Now(), lookPause; ; pause = min(2*pause, longPause) {
-		seen := o.look()
+	seen := o.look()
+	for began, used, pause := time.Now(), o.used, lookPause; ; pause = min(2*pause, longPause) {
 		if seen != unknown {
 			o.misses = 0
 			return seen
@@ -106,12 +116,13 @@ func (o *owner) watch(many *turnstile) sign {
 		switch spent := time.Since(began) + pause; {
 		case spent <= watchFor:
 			nap(pause)
-		case (len(o.threads) == 1 || o.lone) && spent <= watchLong:
+		case o.mayBeDying(spent, used):
 			time.Sleep(rarely)
 		default:
 			o.misses++
 			return unknown
 		}
+		seen = o.look()
 	}
 }
 
@@ -165,6 +176,7 @@ const maxThreads = 32
 // asleep reports whether each thread waits for something to happen, and what is known of children that have ended.
 func (o *owner) asleep() (reaped string, yes bool) {
 	main, ok := o.stat(o.pid)
+	o.used = main.used
 	if !ok || main.state != 'S' || main.threads > maxThreads || !o.counted(main.threads) {
 		return "", false
 	}
@@ -234,11 +246,15 @@ func (o *owner) family() (ok bool) {
 // thread is what is known of a thread: proc_pid_stat(5).
 type thread struct {
 	state   byte
-	threads int // of its process
+	used    time.Duration // of processors
+	threads int           // of its process
 	// reaped is what its process has of children that it has waited for, their page faults and times. No program ends without a
 	// page fault, so it changes with each.
 	reaped string
 }
+
+// clockTick is USER_HZ, the same on all machines that Go knows.
+const clockTick = time.Second / 100
 
 func (o *owner) stat(tid string) (t thread, ok bool) {
 	line, ok := o.read("task/" + tid + "/stat")
@@ -247,7 +263,10 @@ func (o *owner) stat(tid string) (t thread, ok bool) {
 		return thread{}, false
 	}
 	t.state, t.reaped = fields[0][0], strings.Join([]string{fields[8], fields[10], fields[13], fields[14]}, " ")
-	t.threads, _ = strconv.Atoi(fields[17]) // the kernel writes a number
+	user, _ := strconv.Atoi(fields[11]) // the kernel writes numbers
+	system, _ := strconv.Atoi(fields[12])
+	t.used = time.Duration(user+system) * clockTick
+	t.threads, _ = strconv.Atoi(fields[17])
 	return t, true
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -282,6 +283,51 @@ func TestAProcessWithOneSessionIsWatchedForLonger(t *testing.T) {
 				t.Errorf("it was watched for %v", took)
 			}
 		})
+	}
+}
+
+// On a crowded machine it takes long to end, but no more of a processor.
+func TestHowLongAProcessIsWatched(t *testing.T) {
+	const ms = time.Millisecond
+	one, more := []string{"1"}, []string{"1", "2"}
+	for _, tt := range []struct {
+		name        string
+		threads     []string
+		lone        bool
+		spent, used time.Duration
+		want        bool
+	}{
+		{"it waits for a processor", one, true, watchStarved, watchLong, true},
+		{"it has other sessions, too", one, false, watchStarved, watchLong, true},
+		{"for too long", one, true, watchStarved + ms, 0, false},
+		{"it has had its time", one, true, 2 * watchLong, watchLong + ms, false},
+		{"it has more threads", more, true, watchLong, 2 * watchLong, true},
+		{"for too long with more threads", more, true, watchLong + ms, 0, false},
+		{"more threads and more sessions", more, false, ms, 0, false},
+	} {
+		o := owner{threads: tt.threads, lone: tt.lone, used: time.Second + tt.used}
+		if got := o.mayBeDying(tt.spent, time.Second); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+func TestWhatAThreadHasHadOfAProcessor(t *testing.T) {
+	dir, err := unix.Open("/proc/self", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	o := owner{dir: dir}
+	defer o.close()
+	const most = 100 * time.Millisecond
+	before, ok := o.stat(strconv.Itoa(unix.Gettid()))
+	for had := threadTime() + most; threadTime() < had; {
+	}
+	after, also := o.stat(strconv.Itoa(unix.Gettid()))
+	if got := after.used - before.used; !ok || !also || got < most-3*clockTick || got > most+3*clockTick {
+		t.Errorf("%v, want about %v", got, most)
 	}
 }
 

@@ -183,9 +183,13 @@ func (c *childClient) step(word, rest string) error {
 			}
 		})
 	case "swap": // one of them for another, so that there are as many as before
-		close(c.threads[0].end)
+		ends := c.threads[0]
+		if ends.tid == os.Getpid() { // Go never ends the first thread of a process
+			ends = c.threads[1]
+		}
+		close(ends.end)
 		for there := true; there; time.Sleep(time.Millisecond) {
-			_, err := os.Stat("/proc/self/task/" + strconv.Itoa(c.threads[0].tid))
+			_, err := os.Stat("/proc/self/task/" + strconv.Itoa(ends.tid))
 			there = err == nil
 		}
 		c.thread(func(end <-chan struct{}) { sleepUntil(end) })
