@@ -128,8 +128,8 @@ func (h hangUps) gone(c *control.Conn, ended time.Time, proven bool) bool {
 	return false
 }
 
-// A search for owners may take that long for the upload that waits for it: what there is to search through grows with the machine.
-const searchWithin = 50 * time.Millisecond
+// An upload waits no longer than that for a search: one takes a millisecond or two, but more on a large machine or a crowded one.
+const searchWithin = 200 * time.Millisecond
 
 // goneOnceFound is for the first upload of a session that had to wait, most often its only one: whoever fails by itself in it may take
 // longer to hang up than was waited, and is seen if its process is found.
