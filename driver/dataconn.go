@@ -106,6 +106,25 @@ func (c *dataConn) cork() {
 	})
 }
 
+// handOver sends the end, and waits until the other side ends the connection, too, or says anything, for that time at most. A hurry that is over
+// is files.ErrWouldWait; how the connection ends is of no interest.
+func (c *dataConn) handOver(within time.Duration) error {
+	_ = dataSocket{c}.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
+	waited := false
+	polled, err := c.try(unix.POLLIN, func(int) bool { // it would be early for a first look
+		done := waited
+		waited = true
+		return done
+	})
+	if err == files.ErrWouldWait {
+		return err
+	}
+	if polled != nil && polled.SetReadDeadline(time.Now().Add(within)) == nil {
+		_, _ = polled.Read(make([]byte, 1))
+	}
+	return nil
+}
+
 // Read implements net.Conn.
 func (c *dataConn) Read(p []byte) (n int, err error) {
 	polled, terr := c.try(unix.POLLIN, func(fd int) bool {

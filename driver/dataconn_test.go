@@ -252,3 +252,60 @@ func TestTheEndOfADownloadComesWithItsLastBytes(t *testing.T) {
 		})
 	}
 }
+
+// downloads are some of each kind: what is sent in a hurry, and what is not.
+var downloads = []struct {
+	name, kind, command string
+	secure              bool
+}{
+	{"binary", "TYPE I", "RETR /f", false},
+	{"ASCII", "TYPE A", "RETR /f", false},
+	{"a listing", "TYPE A", "LIST /", false},
+	{"TLS", "TYPE I", "RETR /f", true},
+}
+
+// fetched is a client that has read all that it fetched, and its data connection, not yet closed.
+func (s *server) fetched(kind, command string, secure bool) (*conn, net.Conn) {
+	s.t.Helper()
+	c := s.dial()
+	if secure {
+		c.upgrade()
+	}
+	c.login("phoneacc")
+	c.want(kind, "200 *")
+	tcp := c.data()
+	c.want(command, "150 *")
+	if got, err := io.ReadAll(c.secured(tcp)); len(got) == 0 || err != nil {
+		s.t.Fatalf("%q, %v", got, err)
+	}
+	return c, tcp
+}
+
+// A client that reads one reply at a time never sees a second one that comes with the first.
+func TestAClientHasReadWhatItFetchedWhenItIsToldSo(t *testing.T) {
+	for _, tt := range downloads {
+		t.Run(tt.name, func(t *testing.T) {
+			s := start(t, secure, func(o *setup) { o.delays.lastWord = patience })
+			s.write("/f", "content")
+			c, data := s.fetched(tt.kind, tt.command, tt.secure)
+			c.tcp.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if n, err := c.tcp.Read(make([]byte, 1)); n > 0 || c.in.Buffered() > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("before the client ends the connection: %d and %d bytes, %v", n, c.in.Buffered(), err)
+			}
+			data.Close()
+			c.check("the end", c.reply(), "226 *")
+		})
+	}
+}
+
+// Others end the data connection when they are told that it is over.
+func TestAClientThatWantsToBeToldFirstIsWaitedForNoLonger(t *testing.T) {
+	for _, tt := range downloads {
+		t.Run(tt.name, func(t *testing.T) {
+			s := start(t, secure)
+			s.write("/f", "content")
+			c, _ := s.fetched(tt.kind, tt.command, tt.secure)
+			c.check("the end", c.reply(), "226 *")
+		})
+	}
+}

@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"crypto/tls"
 	"net"
+	"time"
 
 	"github.com/ftplockd/ftplockd/files"
 )
@@ -21,8 +23,26 @@ func (d *download) carry(conn net.Conn) error {
 	if plain, ok := conn.(*dataConn); ok {
 		plain.cork()
 	}
-	_, err := d.source.WriteTo(conn)
-	return err
+	if _, err := d.source.WriteTo(conn); err != nil {
+		return err
+	}
+	return handOver(conn, d.t.session.server.delays.lastWord)
+}
+
+// handOver ends what is sent, and waits until the client ends the connection, too, which is when it has read all of it. A client that reads one
+// reply at a time would never see a 226 that comes together with the 150: aria2 1.36 stands still for a minute then.
+// It waits for that time at most: some clients want the 226 first. It fails with files.ErrWouldWait only, and can be called again then.
+func handOver(conn net.Conn, within time.Duration) error {
+	below := conn
+	if secure, ok := conn.(*tls.Conn); ok {
+		_ = secure.CloseWrite() // how a connection ends is of no interest: all was sent
+		below = secure.NetConn()
+	}
+	plain, ok := below.(*dataConn)
+	if !ok {
+		return nil
+	}
+	return plain.handOver(within)
 }
 
 func (d *download) end(err error) (string, error) {

@@ -118,9 +118,14 @@ type delays struct {
 	wrongPassword time.Duration
 	// dataConnection is how long a data connection is waited for.
 	dataConnection time.Duration
+	// lastWord is how long a client may take to end a data connection that has ended for it, and has the 226 then: as long as Linux may take to
+	// acknowledge that end, for which vsftpd waits.
+	lastWord time.Duration
 }
 
-var usualDelays = delays{hangUp: 2 * time.Millisecond, wrongPassword: 300 * time.Millisecond, dataConnection: 20 * time.Second}
+var usualDelays = delays{
+	hangUp: 2 * time.Millisecond, wrongPassword: 300 * time.Millisecond, dataConnection: 20 * time.Second, lastWord: 40 * time.Millisecond,
+}
 
 var (
 	_ ftpserver.MainDriver                          = (*Server)(nil)

@@ -114,7 +114,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 			{Match: "/ever/**"},
 			{Match: "**/*_lock", MaxAge: 6 * time.Minute},
 		},
-		delays:   delays{hangUp: time.Millisecond, wrongPassword: time.Millisecond, dataConnection: 20 * time.Second},
+		delays:   delays{hangUp: time.Millisecond, wrongPassword: time.Millisecond, dataConnection: 20 * time.Second, lastWord: time.Millisecond},
 		settings: Settings{Accounts: someAccounts(), Active: true, DataTimeout: patience, StatusFile: "/.locks.json"},
 	}
 	for _, change := range changes {
