@@ -54,6 +54,7 @@ type Conn struct {
 	quit       bool     // QUIT was passed on
 	closed     bool
 	ended      bool
+	listens    bool // it has ended since the client said that it sends nothing more: with a FIN, behind which it may wait for a reply
 	hangup     bool // the end of the connection was seen
 	transfer   transfer
 	works      sync.WaitGroup // what runs, see Run
@@ -311,7 +312,7 @@ func (c *Conn) Close() error {
 func (c *Conn) end(why Reason) {
 	c.end1.Do(func() {
 		c.mu.Lock()
-		c.ended = true
+		c.ended, c.listens = true, why == ReasonEOF
 		c.mu.Unlock()
 		c.sawEnd()
 		c.settle(why)

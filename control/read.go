@@ -12,6 +12,9 @@ import (
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 && !c.next() {
 		c.end(ReasonClosed) // if nobody has yet; if somebody is about to, waits for it
+		if c.mayListen() {
+			c.works.Wait() // what ran was told to end, and has a last reply
+		}
 		c.leaveIfClosed()
 		return 0, io.EOF
 	}
@@ -43,6 +46,13 @@ func (c *Conn) exit() bool {
 	defer c.mu.Unlock()
 	c.inRead = false
 	return !c.closed
+}
+
+// mayListen reports whether the client has said its last word, and may still hear ours.
+func (c *Conn) mayListen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listens && !c.closed
 }
 
 // leaveIfClosed does what a Close left to Read.

@@ -19,7 +19,7 @@ func (c *Conn) run(work func() Reply) {
 // done sends the final reply of what ran. Only then the next command has its turn, so that nothing overtakes it.
 func (c *Conn) done(r Reply) {
 	c.mu.Lock()
-	dead := c.ended
+	dead := c.ended && !c.listens
 	if r.Undelivered != nil {
 		c.undeliv = append(c.undeliv, r.Undelivered)
 	}

@@ -478,6 +478,29 @@ func TestTheEndOfTheControlConnectionCutsTheDataConnection(t *testing.T) {
 	}
 }
 
+// A client may end its side of the control connection and listen on.
+func TestAClientThatSaysNothingMoreIsToldHowItsTransferEnds(t *testing.T) {
+	s := start(t)
+	s.write("/f", "old")
+	s.sparse("/large")
+	for name, begin := range map[string]func(*conn){
+		"an upload":                  func(c *conn) { d := c.data(); c.want("STOR /f", "150 *"); d.Write([]byte("half of it")) },
+		"a download":                 func(c *conn) { c.data(); c.want("RETR /large", "150 *") },
+		"before the data connection": func(c *conn) { c.port(); c.send("STOR /f\r\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := s.as("phoneacc")
+			begin(c)
+			if err := c.tcp.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			c.check("the end", c.reply(), "426 *hung up*")
+			c.ended()
+		})
+	}
+	s.wantContent("/f", "old")
+}
+
 func TestResumedTLSSessionsOfDataConnections(t *testing.T) {
 	s := start(t, tlsRequired)
 	s.write("/f", strings.Repeat("x", 100_000))
