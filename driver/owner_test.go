@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -29,11 +30,18 @@ func (s *server) client() ends {
 	return e
 }
 
+// found searches once.
+func (s *server) found(e ends) map[ends]*owner {
+	all := make(map[ends]*owner)
+	findOwners([]ends{e}, s.driver.neighbours(), func(found map[ends]*owner) { maps.Copy(all, found) })
+	return all
+}
+
 // ownerOf searches until it finds the owner of a connection.
 func (s *server) ownerOf(e ends) (found *owner) {
 	s.t.Helper()
 	s.until("the owner is found", func() bool {
-		found = findOwners([]ends{e}, s.driver.neighbours())[e]
+		found = s.found(e)[e]
 		return found != nil
 	})
 	return found
@@ -257,7 +265,7 @@ func TestAProcessThatIgnoresItsChildrenIsNoOwner(t *testing.T) {
 	p.goOn()
 	p.stopped()
 	for range 20 {
-		if found := findOwners([]ends{e}, s.driver.neighbours()); len(found) != 0 {
+		if found := s.found(e); len(found) != 0 {
 			t.Fatal("found")
 		}
 	}
@@ -386,7 +394,7 @@ func TestARelayIsNoOwner(t *testing.T) {
 				}
 				return len(s.sessionsNow()) == 1 && what != "another session" || len(s.sessionsNow()) == 2
 			})
-			found := findOwners([]ends{e}, s.driver.neighbours())
+			found := s.found(e)
 			if (found[e] != nil) != want {
 				t.Errorf("found: %v, want %v", found[e] != nil, want)
 			}
@@ -411,7 +419,7 @@ func (s *server) sessionsNow() map[*session]struct{} {
 func TestTheServerIsNoOwner(t *testing.T) {
 	s := start(t)
 	s.as("phoneacc")
-	if found := findOwners([]ends{s.client()}, s.driver.neighbours()); len(found) != 0 {
+	if found := s.found(s.client()); len(found) != 0 {
 		t.Error("found")
 	}
 }
@@ -466,10 +474,10 @@ type seeker struct {
 func newSeeker() *seeker {
 	s := &seeker{takes: 4 * time.Millisecond}
 	s.sessions, s.stop = func() []ends { return nil }, make(chan struct{})
-	s.search = func(wanted, _ []ends) (map[ends]*owner, time.Duration) {
+	s.search = func(wanted, _ []ends, _ func(map[ends]*owner)) time.Duration {
 		s.searches, s.at = append(s.searches, wanted), append(s.at, time.Now())
 		time.Sleep(s.takes)
-		return nil, s.takes
+		return s.takes
 	}
 	return s
 }
@@ -564,10 +572,11 @@ func TestAnOwnerFoundTooLateIsClosed(t *testing.T) {
 	found := s.ownerOf(e)
 	search, ready := make(chan struct{}), make(chan struct{})
 	o := owners{sessions: s.driver.neighbours}
-	o.search = func(_, _ []ends) (map[ends]*owner, time.Duration) {
+	o.search = func(_, _ []ends, hand func(map[ends]*owner)) time.Duration {
 		close(ready)
 		<-search
-		return map[ends]*owner{e: found}, 0
+		hand(map[ends]*owner{e: found})
+		return 0
 	}
 	o.waited(e)
 	<-ready

@@ -9,10 +9,9 @@ import (
 // it is made for sessions that have waited, for all of them at once, beside the uploads that wait; never are there two, and all
 // together have a small part of one processor. The zero value looks for nobody.
 type owners struct {
-	// search is as searchOwners: it says what it cost, too.
-	search   func(wanted, all []ends) (map[ends]*owner, time.Duration)
-	sessions func() []ends // all of this machine's
-	stop     chan struct{} // close closes it
+	search   func(wanted, all []ends, found func(map[ends]*owner)) (cost time.Duration) // as searchOwners
+	sessions func() []ends                                                              // all of this machine's
+	stop     chan struct{}                                                              // close closes it
 
 	searches sync.WaitGroup
 	many     turnstile // of processes with many threads, see owner.watch
@@ -127,18 +126,27 @@ func (o *owners) begin() (wanted []ends, over chan struct{}) {
 	return wanted, over
 }
 
-// find makes one search.
+// find makes one search. It is over for those who wait when it finds the first owners, or says that it finds none yet.
 func (o *owners) find(wanted []ends, over chan struct{}) {
-	defer close(over)
+	tell := sync.OnceFunc(func() { close(over) })
+	defer tell()
 	if len(wanted) == 0 { // they have ended
 		return
 	}
 	began := time.Now()
-	found, cost := o.search(wanted, o.sessions())
+	cost := o.search(wanted, o.sessions(), func(found map[ends]*owner) {
+		o.take(found)
+		tell()
+	})
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.took, o.notBefore = now.Sub(began), now.Add((searchShare-1)*cost)
+}
+
+func (o *owners) take(found map[ends]*owner) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for client, owner := range found {
 		if s := o.of[client]; s != nil && s.owner == nil {
 			s.owner = owner

@@ -33,18 +33,20 @@ type holding struct {
 	dir   int
 	pid   string
 	links map[string]string // of its descriptors, by number
+	// suspects are those through which somebody else might speak to it.
+	suspects map[string]string
 }
 
 // A process with more descriptors is no owner.
 const maxDescriptors = 256
 
 // searchOwners is findOwners, and says how much of a processor's time it took.
-func searchOwners(wanted, all []ends) (found map[ends]*owner, cost time.Duration) {
+func searchOwners(wanted, all []ends, found func(map[ends]*owner)) (cost time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := threadTime()
-	found = findOwners(wanted, all)
-	return found, threadTime() - before
+	findOwners(wanted, all, found)
+	return threadTime() - before
 }
 
 // threadTime is what this thread has had of processors; see clock_gettime(2).
@@ -54,25 +56,43 @@ func threadTime() time.Duration {
 	return time.Duration(spent.Nano())
 }
 
-// findOwners returns the owners of those of the wanted connections that have one, given those of all sessions. The caller closes them.
-func findOwners(wanted, all []ends) map[ends]*owner {
+// passes are the pauses before the looks at what a process holds. Data connections come and go; what has gone at the next look was none to be
+// afraid of.
+var passes = []time.Duration{0, 2 * time.Millisecond, 6 * time.Millisecond}
+
+// findOwners looks for the owners of the wanted connections, given those of all sessions, and hands over those that it has found, once after each
+// pass. The receiver closes them. Some clients keep their data connection until they are told that the upload is over: whoever waits
+// for the first pass must not wait for the others.
+func findOwners(wanted, all []ends, found func(map[ends]*owner)) {
 	proc, err := unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return
 	}
 	defer unix.Close(proc)
 	s := survey{proc: proc, wanted: make(map[string]ends), own: make(map[string]bool), holders: make(map[string]int)}
 	if s.name(wanted, all) != nil || len(s.wanted) == 0 {
-		return nil
+		return
 	}
-	found := make(map[ends]*owner)
-	for _, h := range s.holdings() {
-		if s.alone(h) {
-			s.owned(h, found)
+	left := s.holdings()
+	for _, pause := range passes {
+		if len(left) == 0 {
+			return
 		}
+		nap(pause)
+		now := make(map[ends]*owner)
+		left = slices.DeleteFunc(left, func(h *holding) bool {
+			if !s.alone(h) {
+				return false
+			}
+			s.owned(h, now)
+			unix.Close(h.dir)
+			return true
+		})
+		found(now)
+	}
+	for _, h := range left {
 		unix.Close(h.dir)
 	}
-	return found
 }
 
 // name asks what /proc calls the connections.
@@ -101,7 +121,7 @@ func (s *survey) name(wanted, all []ends) error {
 
 // holdings looks at all processes and returns those that hold a wanted connection. This one, which may have very many
 // descriptors, is left out: it listens, and so it would be taken for a relay.
-func (s *survey) holdings() (all []holding) {
+func (s *survey) holdings() (all []*holding) {
 	pids, err := names(s.proc, ".")
 	s.blind = err != nil
 	self := strconv.Itoa(os.Getpid())
@@ -116,7 +136,7 @@ func (s *survey) holdings() (all []holding) {
 		held, err := descriptors(dir)
 		s.blind = s.blind || err != nil
 		if s.count(held) && len(held) <= maxDescriptors {
-			all = append(all, holding{dir, pid, held})
+			all = append(all, &holding{dir, pid, held, held})
 			continue
 		}
 		unix.Close(dir)
@@ -138,29 +158,21 @@ func (s *survey) count(held map[string]string) (has bool) {
 	return has
 }
 
-// alone reports whether nobody can speak to the process but this server. Its data connections come and go; what has gone at
-// the next look was none to be afraid of.
-func (s *survey) alone(h holding) bool {
-	suspects := h.links
-	for _, pause := range []time.Duration{0, 2 * time.Millisecond, 6 * time.Millisecond} {
-		nap(pause)
-		before := suspects
-		suspects = make(map[string]string)
-		for fd, link := range before {
-			o := owner{dir: h.dir, fd: "fd/" + fd, link: link}
-			if there, known := o.holds(); !known || there && !s.harmless(h.dir, o.fd, link) {
-				suspects[fd] = link
-			}
-		}
-		if len(suspects) == 0 {
-			return true
+// alone reports whether nobody can speak to the process but this server, as far as was seen until now.
+func (s *survey) alone(h *holding) bool {
+	suspects := make(map[string]string)
+	for fd, link := range h.suspects {
+		o := owner{dir: h.dir, fd: "fd/" + fd, link: link}
+		if there, known := o.holds(); !known || there && !s.harmless(h.dir, o.fd, link) {
+			suspects[fd] = link
 		}
 	}
-	return false
+	h.suspects = suspects
+	return len(suspects) == 0
 }
 
 // owned adds to found what the process is the owner of.
-func (s *survey) owned(h holding, found map[ends]*owner) {
+func (s *survey) owned(h *holding, found map[ends]*owner) {
 	for fd, link := range h.links {
 		e, ok := s.wanted[link]
 		if !ok || s.holders[link] != 1 || found[e] != nil {
@@ -180,7 +192,7 @@ func (s *survey) owned(h holding, found map[ends]*owner) {
 }
 
 // sessions is how many descriptors of control connections a process has.
-func (s *survey) sessions(h holding) (n int) {
+func (s *survey) sessions(h *holding) (n int) {
 	for _, link := range h.links {
 		if s.own[link] && strings.HasPrefix(link, "socket:") {
 			n++
