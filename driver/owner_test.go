@@ -546,10 +546,10 @@ func TestAfterEachSearchInVainTheNextIsLater(t *testing.T) {
 		defer s.close()
 		for range 160 {
 			s.waited(numbered(1))
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(firstBackoff / 10)
 		}
 		for i := 1; i < len(s.at); i++ {
-			if gap, want := s.at[i].Sub(s.at[i-1]), firstBackoff<<(i-1); gap < want || gap > want+200*time.Millisecond {
+			if gap, want := s.at[i].Sub(s.at[i-1]), firstBackoff<<(i-1); gap < want || gap > want+firstBackoff/5 {
 				t.Errorf("search %d came after %v, want %v", i, gap, want)
 			}
 		}

@@ -33,8 +33,8 @@ type candidate struct {
 }
 
 const (
-	searchShare  = 4           // searches take one of so many parts of a processor's time
-	firstBackoff = time.Second // after a search in vain, and twice that after the next
+	searchShare  = 4                      // searches take one of so many parts of a processor's time
+	firstBackoff = 100 * time.Millisecond // after a search in vain, and twice that after the next
 	lastBackoff  = time.Minute
 	maxMisses    = 16 // then it is looked for anew
 )
