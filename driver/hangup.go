@@ -108,6 +108,7 @@ func (h hangUps) gone(c *control.Conn, ended time.Time, proven bool) bool {
 		calm, tasks := h.calm()
 		h.lookout.give(calm, tasks)
 		if calm { // as above
+			h.owners.looked(client)
 			return c.Gone()
 		}
 	}

@@ -540,6 +540,27 @@ func TestNobodyWaitsForALongSearch(t *testing.T) {
 	})
 }
 
+// On a calm machine nobody has to wait, but a look at the process is quicker.
+func TestOwnersOfThoseThatNeedNotWaitAreLookedForLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeeker()
+		defer s.close()
+		for range enoughLooks {
+			s.looked(numbered(1))
+			s.looked(numbered(2))
+		}
+		synctest.Wait()
+		if len(s.searches) > 0 {
+			t.Errorf("searches for those that may have no other upload: %v", s.searches)
+		}
+		s.looked(numbered(1))
+		synctest.Wait()
+		if len(s.searches) != 1 {
+			t.Errorf("searches: %v", s.searches)
+		}
+	})
+}
+
 func TestAfterEachSearchInVainTheNextIsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSeeker()

@@ -28,6 +28,7 @@ type owners struct {
 // candidate is a session whose owner is worth knowing, or will be.
 type candidate struct {
 	owner   *owner // nil: not found
+	looks   int    // at the machine, until they are enough
 	again   time.Time
 	backoff time.Duration // before the next search but one
 }
@@ -36,6 +37,7 @@ const (
 	searchShare  = 4                      // searches take one of so many parts of a processor's time
 	firstBackoff = 100 * time.Millisecond // after a search in vain, and twice that after the next
 	lastBackoff  = time.Minute
+	enoughLooks  = 2
 	maxMisses    = 16 // then it is looked for anew
 )
 
@@ -54,9 +56,25 @@ func (o *owners) known(client ends) *owner {
 func (o *owners) waited(client ends) (searched <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.search == nil || o.closed {
-		return nil
+	return o.waitedLocked(client)
+}
+
+// looked says that an upload was spared the wait by a look at the machine, which takes longer than one at its client's process: that is looked
+// for when it has happened often enough.
+func (o *owners) looked(client ends) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.search == nil {
+		return
 	}
+	if s := o.candidateLocked(client); s.looks < enoughLooks {
+		s.looks++
+		return
+	}
+	o.waitedLocked(client)
+}
+
+func (o *owners) candidateLocked(client ends) *candidate {
 	if o.of == nil {
 		o.of = make(map[ends]*candidate)
 	}
@@ -65,8 +83,11 @@ func (o *owners) waited(client ends) (searched <-chan struct{}) {
 		s = &candidate{backoff: firstBackoff}
 		o.of[client] = s
 	}
-	now := time.Now()
-	if !s.wants(now) {
+	return s
+}
+
+func (o *owners) waitedLocked(client ends) (searched <-chan struct{}) {
+	if o.search == nil || o.closed || !o.candidateLocked(client).wants(time.Now()) {
 		return nil
 	}
 	if o.next == nil {
