@@ -47,6 +47,19 @@ func (s *server) ownerOf(e ends) (found *owner) {
 	return found
 }
 
+// sleeper is the owner of a program that was seen to wait at its first stop, and has come to its second one.
+func (s *server) sleeper(steps string) *owner {
+	s.t.Helper()
+	p := s.program(steps)
+	p.stopped()
+	o := s.ownerOf(s.client())
+	s.t.Cleanup(o.close)
+	s.until("it sleeps", func() bool { return o.look() == waits })
+	p.goOn()
+	p.stopped()
+	return o
+}
+
 // knows has the server know the owner of the only session, of which nothing was known so many times in a row.
 func (s *server) knows(misses int) {
 	s.t.Helper()
@@ -240,13 +253,7 @@ func TestNothingIsKnownOfAProcessWithANewChild(t *testing.T) {
 	for name, steps := range map[string]string{"that lives": "fork,stop,fork,stop", "that has ended": "stop,child,stop"} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
-			p := s.program(steps)
-			p.stopped()
-			o := s.ownerOf(s.client())
-			defer o.close()
-			s.until("it sleeps", func() bool { return o.look() == waits })
-			p.goOn()
-			p.stopped()
+			o := s.sleeper(steps)
 			s.until("it sleeps again", func() bool { _, yes := o.asleep(); return yes })
 			if seen := o.look(); seen != unknown {
 				t.Errorf("seen: %v", seen)
@@ -342,13 +349,7 @@ func TestWhatAThreadHasHadOfAProcessor(t *testing.T) {
 // Threads that have come since the last look are looked at, too. Those of before have no room for what the new ones do.
 func TestNothingIsKnownOfAProcessWithANewThreadThatWorks(t *testing.T) {
 	s := start(t)
-	p := s.program("stop,threads 20,work,stop")
-	p.stopped()
-	o := s.ownerOf(s.client())
-	defer o.close()
-	s.until("it sleeps", func() bool { return o.look() == waits })
-	p.goOn()
-	p.stopped()
+	o := s.sleeper("stop,threads 20,work,stop")
 	for range 50 {
 		if seen := o.look(); seen != unknown {
 			t.Fatalf("seen: %v", seen)
@@ -359,13 +360,7 @@ func TestNothingIsKnownOfAProcessWithANewThreadThatWorks(t *testing.T) {
 
 func TestAProcessWithOtherThreadsIsSeenToSleep(t *testing.T) {
 	s := start(t)
-	p := s.program("threads 5,stop,swap,stop")
-	p.stopped()
-	o := s.ownerOf(s.client())
-	defer o.close()
-	s.until("it sleeps", func() bool { return o.look() == waits })
-	p.goOn()
-	p.stopped()
+	o := s.sleeper("threads 5,stop,swap,stop")
 	s.until("it sleeps again", func() bool { return o.look() == waits })
 	if got := len(o.open); got > maxOpen {
 		t.Errorf("%d files are kept open", got)
@@ -422,6 +417,14 @@ func TestTheServerIsNoOwner(t *testing.T) {
 	if found := s.found(s.client()); len(found) != 0 {
 		t.Error("found")
 	}
+}
+
+// On a calm machine a session does not have to wait, but its owner is quicker to be asked than the machine.
+func TestSessionsWithManyUploadsGetTheirOwnerOnACalmMachine(t *testing.T) {
+	s := start(t, func(o *setup) { o.running = (&machine{tasks: []int{1}}).running })
+	s.program("half /f,close,done,half /f,close,done,half /f,close,done,stop").stopped()
+	e := s.client()
+	s.until("the owner is known", func() bool { return s.driver.owners.known(e) != nil })
 }
 
 // The server looks for owners itself, and what it keeps of a session goes with it.
@@ -514,6 +517,24 @@ func TestOwnersAreLookedForOneSearchAfterTheOther(t *testing.T) {
 		time.Sleep((searchShare-1)*s.takes + s.takes/2)
 		if got := after(s.waited(numbered(5))); got != searchShare*s.takes+s.takes/2 || len(s.searches[3]) != 1 {
 			t.Errorf("one that came during a search was looked for after %v, in %v", got, s.searches)
+		}
+	})
+}
+
+// A client may keep what is in the way of its being found until it is told that its upload is over.
+func TestOnlyTheFirstPassOfASearchIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeeker()
+		defer s.close()
+		s.search = func(_, _ []ends, found func(map[ends]*owner)) time.Duration {
+			for range passes {
+				time.Sleep(time.Millisecond)
+				found(nil)
+			}
+			return 0
+		}
+		if got := after(s.waited(numbered(1))); got != time.Millisecond {
+			t.Errorf("it was over after %v", got)
 		}
 	})
 }

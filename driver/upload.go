@@ -107,11 +107,11 @@ func (u *upload) publish() error {
 	}
 	proven := u.meant || u.announced > 0 && u.Received() == u.announced
 	gone := u.t.session.server.hangUps().gone(u.t.session.conn, u.ended, proven)
-	if u.t.sole && u.t.session.conn.Behind() {
+	switch conn := u.t.session.conn; {
+	case !u.t.sole:
+		conn.CatchUp(catchUp)
+	case conn.Behind():
 		return errBehind
-	}
-	if !u.t.sole {
-		u.t.session.conn.CatchUp(catchUp)
 	}
 	if err := u.complete(gone); err != nil {
 		return err

@@ -42,9 +42,9 @@ func thisMachine() machine {
 	return m
 }
 
-// warmth is how much memory is touched before files are transferred, and most how many times their length at most: small ones need none. With
-// half as much, some of what the servers take then is cold.
-const warmth, most = 2 << 30, 2 << 10
+// warmth is how many bytes of memory are touched before files are transferred: with half as much, some of what the servers take then is cold. Small
+// files need less, warmthPerByte of theirs.
+const warmth, warmthPerByte = 2 << 30, 2 << 10
 
 // warm has the host of a virtual machine give back memory that it took away while nobody used it, a quarter of what is free at most:
 // whoever touches such memory first waits for that, and a server that makes a new file for each upload touches more than one that

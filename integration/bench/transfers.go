@@ -51,7 +51,7 @@ func transfers(ctx context.Context, p *process, j job, n int, d time.Duration) (
 			return 0, 0, err
 		}
 	}
-	if err := warm(min(warmth, most*j.size*int64(n))); err != nil {
+	if err := warm(min(warmth, warmthPerByte*j.size*int64(n))); err != nil {
 		return 0, 0, err
 	}
 	counts := make([]int, n)
