@@ -49,7 +49,7 @@ type software struct {
 func known(name string) (software, error) {
 	switch name {
 	case "vsftpd":
-		return software{"/usr/sbin/vsftpd", []string{"vsftpd"}, installation.vsftpd}, nil
+		return software{"/usr/sbin/vsftpd", []string{"vsftpd", "libwrap0"}, installation.vsftpd}, nil
 	case "proftpd":
 		return software{"/usr/sbin/proftpd", []string{"proftpd-core", "proftpd-mod-crypto",
 			"libhashkit2", "libhiredis0.14", "libmemcached11", "libmemcachedutil2", "libpcre2-posix3"}, installation.proftpd}, nil
