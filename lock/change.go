@@ -21,10 +21,9 @@ const rereadTimeout = 5 * time.Second
 
 // reason says why a record changes.
 type reason struct {
-	cause  Cause
-	by     Owner
-	note   string
-	before func(*held) error // done in one step before the end, with the mutex let go of; nil: nothing
+	cause Cause
+	by    Owner
+	note  string
 }
 
 // takes reports whether a hold that ends for the reason was taken away from its holder. Where the
@@ -242,14 +241,6 @@ func (t *Table) endLocked(ctx context.Context, e *node, h *held, why reason) err
 	defer t.settleLocked(e)
 	for e.pins > 0 {
 		if err := t.waitLocked(ctx, e); err != nil {
-			return err
-		}
-	}
-	if why.before != nil {
-		t.mu.Unlock()
-		err := why.before(h)
-		t.mu.Lock()
-		if err != nil {
 			return err
 		}
 	}

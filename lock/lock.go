@@ -148,23 +148,13 @@ type Rule struct {
 	Contention   *Contention   // for those who want it while others hold it; nil: the defaults. Never set in a Hold
 }
 
-// CommitPolicy says when the holder's changes of protected paths are seen by others.
-type CommitPolicy string
-
-// The commit policies.
-const (
-	CommitUpload  CommitPolicy = "upload"  // each at its own end
-	CommitRelease CommitPolicy = "release" // all of them when the lock is given back, none if it is taken away
-)
-
 // Protection says what the locks of a rule protect.
 type Protection struct {
 	// Paths are patterns for paths of the served tree that only a lock's holder may change: globs, in which $1,
 	// $2, ... stand for what the wildcards of Match matched, taken literally. Each pattern has all of them, so that a
 	// path leads to its locks without a look at what is held. The $n of a ** is an element of its own; where it is
 	// empty, that element is left out.
-	Paths  []string
-	Commit CommitPolicy // "" is CommitUpload
+	Paths []string
 }
 
 // QueuePolicy says whether clients that try again and again have a place in the queue.

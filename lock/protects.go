@@ -1,8 +1,6 @@
 package lock
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -18,31 +16,12 @@ type ProtectsError struct {
 func (e *ProtectsError) Error() string { return fmt.Sprintf("protects[%d]: %s", e.Path+1, e.Err) }
 func (e *ProtectsError) Unwrap() error { return e.Err }
 
-func (p Protection) clone() Protection {
-	p.Paths = slices.Clone(p.Paths)
-	return p
-}
-
-// protectionOf returns a copy of the rule's Protection with the defaults filled in.
-func protectionOf(rule Rule) Protection {
-	var p Protection
-	if rule.Protection != nil {
-		p = rule.Protection.clone()
+// clone copies the Protection; nil is the one of nothing.
+func (p *Protection) clone() Protection {
+	if p == nil {
+		return Protection{}
 	}
-	p.Commit = cmp.Or(p.Commit, CommitUpload)
-	return p
-}
-
-func (p *Protection) check() error {
-	switch {
-	case p == nil:
-		return nil
-	case p.Commit != "" && p.Commit != CommitUpload && p.Commit != CommitRelease:
-		return fmt.Errorf("commit %q is neither upload nor release", p.Commit)
-	case p.Commit == CommitRelease && len(p.Paths) == 0:
-		return errors.New("commit = release without protects: there is nothing to publish")
-	}
-	return nil
+	return Protection{slices.Clone(p.Paths)}
 }
 
 // protect compiles what the rules protect. The errors hold a *ProtectsError for each path that is wrong.
@@ -123,12 +102,4 @@ func (r *Rules) Guards(path Name) ([]Name, error) {
 		}
 	}
 	return guards, nil
-}
-
-// CommitOf returns when changes of what the lock of that name protects are to be seen.
-func (r *Rules) CommitOf(n Name) CommitPolicy {
-	if i, ok := r.find(n); ok {
-		return r.guarding[i].Commit
-	}
-	return CommitUpload
 }

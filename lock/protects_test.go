@@ -163,8 +163,6 @@ func TestWhatCannotBeProtected(t *testing.T) {
 		{[]lock.Rule{guarding("**/*_lock", "$1/$2.tsv"), {Match: "**/*"}}, "could be the name of a lock of rule 2"},
 		{[]lock.Rule{guarding("/l/*", "/d/a$1"), {Match: "/d/*[b]"}}, "could be the name of a lock of rule 2"},
 		{[]lock.Rule{guarding("/l/*", "/d/\u00e4$1"), {Match: "/d/?x"}}, "could be the name of a lock of rule 2"},
-		{[]lock.Rule{{Match: "/l/*", Protection: &lock.Protection{Commit: lock.CommitRelease}}}, "commit = release without protects"},
-		{[]lock.Rule{{Match: "/l/*", Protection: &lock.Protection{Commit: "never"}}}, `commit "never" is neither upload nor release`},
 	} {
 		_, err := lock.NewRules(c.rules)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), fmt.Sprintf("(match %q)", c.rules[0].Match)) {
@@ -178,18 +176,13 @@ func TestWhatCannotBeProtected(t *testing.T) {
 }
 
 func TestRulesTellWhatTheyProtect(t *testing.T) {
-	rule := guarding("/l/*", "/d/$1")
-	rule.Protection.Commit = lock.CommitRelease
-	rules := rulesOf(t, rule, lock.Rule{Match: "/m/*"})
+	rules := rulesOf(t, guarding("/l/*", "/d/$1"), lock.Rule{Match: "/m/*"})
 	if r, _ := rules.For("/l/a"); r.Protection != nil {
 		t.Error("a hold would carry it")
 	}
 	all := rules.All()
-	if p := all[0].Protection; p == nil || p.Commit != lock.CommitRelease || !slices.Equal(p.Paths, []string{"/d/$1"}) || all[1].Protection != nil {
+	if p := all[0].Protection; p == nil || !slices.Equal(p.Paths, []string{"/d/$1"}) || all[1].Protection != nil {
 		t.Errorf("%+v", all)
-	}
-	if rules.CommitOf("/l/a") != lock.CommitRelease || rules.CommitOf("/m/a") != lock.CommitUpload || rules.CommitOf("/n") != lock.CommitUpload {
-		t.Error("commit")
 	}
 }
 

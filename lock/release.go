@@ -43,7 +43,7 @@ func (s *Session) release(ctx context.Context, n Name, why reason, wake func()) 
 		case err == nil:
 			delete(s.lost, n)
 		case errors.Is(err, ErrMembers):
-			if w := s.lingerLocked(e, wake, why.before); w != nil {
+			if w := s.lingerLocked(e, wake); w != nil {
 				return Hold{}, 0, w, nil
 			}
 		}

@@ -38,7 +38,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 			continue
 		}
 		r.ways = append(r.ways, contentionOf(rule))
-		r.guarding = append(r.guarding, protectionOf(rule))
+		r.guarding = append(r.guarding, rule.Protection.clone())
 		rule.Contention, rule.Protection = nil, nil
 		r.rules, r.globs = append(r.rules, rule), append(r.globs, glob)
 		r.addPrefix(fixedPrefix(glob))
@@ -82,7 +82,7 @@ func check(rule Rule) error {
 	if rule.Release == ReleaseSession && rule.OnDisconnect == KeepOnDisconnect && rule.MaxAge == 0 && rule.MaxIdle == 0 {
 		errs = append(errs, errors.New("release = session, on_disconnect = keep and neither max_age nor max_idle: nobody could ever end such a lock"))
 	}
-	return errors.Join(append(append(errs, rule.Contention.check()...), rule.Protection.check())...)
+	return errors.Join(append(errs, rule.Contention.check()...)...)
 }
 
 // contentionOf returns a copy of the rule's Contention with the defaults filled in.

@@ -24,8 +24,7 @@ type Waiting struct {
 
 	told   bool // that its time is over
 	over   bool
-	failed error             // why it cannot go on
-	before func(*held) error // of a release: what comes in one step before it; nil: nothing
+	failed error // why it cannot go on
 }
 
 // due says when wake is to be called because the time is over.
@@ -52,10 +51,7 @@ func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (Hold,
 // ReleaseOrWait is Release that waits for the members of the lock to go for as long as SetWait says: then the Waiting
 // is not nil. again is how many releases the lock still needs, of those who took it more than once (reentrant).
 func (s *Session) ReleaseOrWait(ctx context.Context, n Name, wake func()) (again int, w *Waiting, err error) {
-	return s.releaseOrWait(ctx, n, reason{cause: CauseRelease, by: s.Owner()}, wake)
-}
-
-func (s *Session) releaseOrWait(ctx context.Context, n Name, why reason, wake func()) (again int, w *Waiting, err error) {
+	why := reason{cause: CauseRelease, by: s.Owner()}
 	hold, again, w, err := s.release(ctx, n, why, wake)
 	if err == nil && w == nil && again == 0 {
 		s.table.logEnd(ctx, n, hold, why)
@@ -159,7 +155,7 @@ func (w *Waiting) pollRelease(ctx context.Context) (Hold, bool, error) {
 	case early && !late:
 		return Hold{}, false, nil
 	}
-	why := reason{cause: CauseRelease, by: s.Owner(), before: w.before}
+	why := reason{cause: CauseRelease, by: s.Owner()}
 	hold, _, _, err := s.release(ctx, w.name, why, nil)
 	switch {
 	case err == nil:
@@ -201,12 +197,12 @@ func (s *Session) patienceLocked(c *Contention) time.Duration {
 }
 
 // lingerLocked has the session wait for the members of e to go, if it waits for that. nil: it does not.
-func (s *Session) lingerLocked(e *node, wake func(), before func(*held) error) *Waiting {
+func (s *Session) lingerLocked(e *node, wake func()) *Waiting {
 	if wake == nil || !s.patient || s.patience == 0 {
 		return nil
 	}
 	now := s.table.clock.Now().Boot
-	w := &Waiting{session: s, name: e.name, wake: wake, began: now, until: later(now, s.patience), before: before}
+	w := &Waiting{session: s, name: e.name, wake: wake, began: now, until: later(now, s.patience)}
 	s.waits = append(s.waits, w)
 	e.want(e.queues(), append(e.leavers(), w))
 	s.table.armLocked(e)

@@ -9,10 +9,9 @@ import (
 
 // Title is by which lock a session may change a path.
 type Title struct {
-	Lock   Name // "": nothing protects the path
-	Token  Token
-	Owner  Owner // of the hold
-	Commit CommitPolicy
+	Lock  Name // "": nothing protects the path
+	Token Token
+	Owner Owner // of the hold
 }
 
 // Write is one change of a path that locks may protect.
@@ -85,11 +84,6 @@ func (s *Session) MayWrite(path Name) (Title, error) {
 //
 // The errors are those of MayWrite, of ctx, and what fn returns.
 func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {
-	return s.write(ctx, writes, "", fn)
-}
-
-// write is Write; what protects a path may be the lock that is ending, which only the caller does.
-func (s *Session) write(ctx context.Context, writes []Write, ending Name, fn func([]Title) error) error {
 	for {
 		rules := s.table.Rules()
 		guards := make([][]Name, len(writes))
@@ -99,7 +93,7 @@ func (s *Session) write(ctx context.Context, writes []Write, ending Name, fn fun
 				return err
 			}
 		}
-		c, err := s.claim(ctx, rules, writes, guards, ending)
+		c, err := s.claim(ctx, rules, writes, guards)
 		if err != nil {
 			return err
 		}
@@ -119,11 +113,11 @@ type claim struct {
 	barred []Name
 }
 
-func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, guards [][]Name, ending Name) (*claim, error) {
+func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, guards [][]Name) (*claim, error) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.settledLocked(ctx, guards, ending); err != nil {
+	if err := t.settledLocked(ctx, guards); err != nil {
 		return nil, err
 	}
 	if t.rules != rules {
@@ -138,28 +132,22 @@ func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, guard
 	}
 	for _, names := range guards {
 		for _, n := range names {
-			if n != ending {
-				c.takeLocked(n)
-			}
+			c.takeLocked(n)
 		}
 	}
 	return c, nil
 }
 
-// settledLocked waits until no change of the locks is under way. With a lock that is ending it does not: two
-// of them might wait for each other.
-func (t *Table) settledLocked(ctx context.Context, guards [][]Name, ending Name) error {
+// settledLocked waits until no change of the locks is under way.
+func (t *Table) settledLocked(ctx context.Context, guards [][]Name) error {
 	for i := 0; i < len(guards); {
 		n := slices.IndexFunc(guards[i], func(n Name) bool {
 			e := t.nodes[n]
-			return n != ending && e != nil && e.busy
+			return e != nil && e.busy
 		})
-		switch {
-		case n < 0:
+		if n < 0 {
 			i++
 			continue
-		case ending != "":
-			return ErrConflict
 		}
 		if err := t.waitLocked(ctx, t.nodes[guards[i][n]]); err != nil {
 			return err
@@ -222,7 +210,7 @@ func (s *Session) titleLocked(w Write, guards []Name) (Title, error) {
 		case w.Begun && (w.Title.Lock != n || w.Title.Token != h.Token):
 			refuse(n, s.begunLocked(w.Title, n))
 		case title.Lock == "":
-			title = Title{n, h.Token, h.Owner, s.table.rules.CommitOf(n)}
+			title = Title{n, h.Token, h.Owner}
 		}
 	}
 	if title.Lock == "" {
@@ -256,66 +244,6 @@ func (s *Session) overdueLocked(n Name, h *held) error {
 	lost := lostError(n, h.Hold, reason{cause: cause}, now)
 	lost.Ago = max(now.Boot-at, 0)
 	return &lost
-}
-
-// Ending is a hold that is being given back: nobody else can end it, change it or publish under it.
-type Ending struct {
-	session *Session
-	name    Name
-	hold    Hold
-}
-
-// Hold returns the hold.
-func (e *Ending) Hold() Hold { return e.hold }
-
-// Write is [Session.Write] by the hold that is being given back. Where that would have to wait for another lock's
-// change it returns ErrConflict instead.
-func (e *Ending) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {
-	return e.session.write(ctx, writes, e.name, fn)
-}
-
-// ReleaseAfter is Release with last in one step before it, for what the holder prepared while it had the lock. If last
-// returns an error the lock is kept, and that error comes back. last does not run if the session does not speak for
-// a hold of the name, as with release = anyone, if there are locks below it, or if the lock needs more releases. If the
-// time of the hold is over the error is a *LostError, and last does not run. It may run again where the
-// store runs into a conflict.
-func (s *Session) ReleaseAfter(ctx context.Context, n Name, last func(*Ending) error) error {
-	_, _, err := s.ReleaseAfterOrWait(ctx, n, nil, last)
-	return err
-}
-
-// ReleaseAfterOrWait is to ReleaseAfter what ReleaseOrWait is to Release.
-func (s *Session) ReleaseAfterOrWait(ctx context.Context, n Name, wake func(), last func(*Ending) error) (again int, w *Waiting, err error) {
-	why := reason{cause: CauseRelease, by: s.Owner()}
-	why.before = func(h *held) error { return s.before(n, h, last) }
-	return s.releaseOrWait(ctx, n, why, wake)
-}
-
-// before runs last for a hold that is ending and that nobody else can change.
-func (s *Session) before(n Name, h *held, last func(*Ending) error) error {
-	t := s.table
-	t.mu.Lock()
-	over, speaks, hold := t.pastLocked(h), s.standingLocked(h) != stranger, h.Hold
-	var lost error
-	if over {
-		lost = s.overdueLocked(n, h)
-	}
-	t.mu.Unlock()
-	switch {
-	case !speaks:
-		return nil
-	case over:
-		return lost
-	}
-	return last(&Ending{s, n, hold})
-}
-
-// Stands reports whether the hold of the name with the token stands.
-func (t *Table) Stands(n Name, token Token) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.nodes[n]
-	return e != nil && e.byToken(token) != nil
 }
 
 // lostError describes a hold that was taken away.

@@ -47,7 +47,7 @@ func TestOnlyTheHolderMayWrite(t *testing.T) {
 		t.Errorf("nothing protects it: %+v", title)
 	}
 	hold := w.acquire(a, "/phone_lock")
-	want := lock.Title{Lock: "/phone_lock", Token: hold.Token, Owner: a.Owner(), Commit: lock.CommitUpload}
+	want := lock.Title{Lock: "/phone_lock", Token: hold.Token, Owner: a.Owner()}
 	if title := w.writes(a, "/phone.tsv", ""); title != want {
 		t.Errorf("%+v", title)
 	}
@@ -254,96 +254,6 @@ func TestAWriteWaitsForAGrantUnderWay(t *testing.T) {
 	})
 }
 
-func TestReleaseAfterPublishesInOneStep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorldIn(t, phoneRules()...)
-		a, b := w.open("a"), w.open("b")
-		hold := w.acquire(a, "/phone_lock")
-		title, _ := a.MayWrite("/phone.tsv")
-		write := []lock.Write{{Path: "/phone.tsv", Begun: true, Title: title}}
-		failed := errors.New("no space")
-		if err := a.ReleaseAfter(ctx, "/phone_lock", func(*lock.Ending) error { return failed }); err != failed {
-			t.Fatal(err)
-		}
-		w.holds("/phone_lock", "a")
-		gate, released, broken := make(chan struct{}), make(chan error, 1), make(chan error, 1)
-		go func() {
-			released <- a.ReleaseAfter(ctx, "/phone_lock", func(e *lock.Ending) error {
-				if e.Hold().Token != hold.Token {
-					t.Error(e.Hold())
-				}
-				return e.Write(ctx, write, func(titles []lock.Title) error {
-					<-gate
-					return nil
-				})
-			})
-		}()
-		synctest.Wait()
-		time.Sleep(7 * time.Minute) // its age is over, and nobody ends it in the middle
-		w.expires()
-		go func() { broken <- w.Break(ctx, "/phone_lock", hold.Token, lock.Owner{}, "") }()
-		synctest.Wait()
-		close(gate)
-		if err := <-released; err != nil {
-			t.Error(err)
-		}
-		if err := <-broken; !errors.Is(err, lock.ErrNotHeld) && !errors.Is(err, lock.ErrStale) {
-			t.Error(err)
-		}
-		w.acquire(b, "/phone_lock")
-	})
-}
-
-func TestReleaseAfterRunsForNobodyButTheHolder(t *testing.T) {
-	rule := guarding("/l/**", "/d/$1")
-	rule.Release = lock.ReleaseAnyone
-	w := newWorld(t, rule)
-	a, b := w.open("a"), w.open("b")
-	never := func(*lock.Ending) error { t.Error("ran"); return nil }
-	if err := b.ReleaseAfter(ctx, "/l/x", never); !errors.Is(err, lock.ErrNotHeld) {
-		t.Error(err)
-	}
-	w.acquire(a, "/l/x")
-	if err := b.ReleaseAfter(ctx, "/l/x", never); err != nil { // anyone may end it, but not publish
-		t.Error(err)
-	}
-	w.acquire(a, "/l/x")
-	w.acquire(b, "/l/x/member")
-	if err := a.ReleaseAfter(ctx, "/l/x", never); err == nil {
-		t.Error("over members")
-	}
-}
-
-func TestReleaseAfterTheAgeIsTakenAway(t *testing.T) {
-	w := newWorld(t, phoneRules()...)
-	a := w.open("a")
-	w.acquire(a, "/phone_lock")
-	w.clock.Advance(6*time.Minute + 3*time.Second)
-	err := a.ReleaseAfter(ctx, "/phone_lock", func(*lock.Ending) error { t.Error("ran"); return nil })
-	wantText(t, err, "taken away 3s ago: older than 6m0s")
-	w.expires("/phone_lock")
-}
-
-func TestReleaseAfterNeedsEveryLockOfThePath(t *testing.T) {
-	w := newWorld(t, phoneRules()...)
-	a, b := w.open("a"), w.open("b")
-	w.acquire(a, "/all/x")
-	title, err := a.MayWrite("/d/x/f.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.acquire(b, "/d/x/f_lock")
-	write := func(e *lock.Ending) error {
-		return e.Write(ctx, []lock.Write{{Path: "/d/x/f.tsv", Begun: true, Title: title}}, func([]lock.Title) error { return nil })
-	}
-	wantText(t, a.ReleaseAfter(ctx, "/all/x", write), "protected by the lock /d/x/f_lock, which you do not hold")
-	w.holds("/all/x", "a")
-	w.release(b, "/d/x/f_lock", nil)
-	if err := a.ReleaseAfter(ctx, "/all/x", write); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestRulesThatChangeWhileAWriteWaitsCount(t *testing.T) {
 	w := newWorld(t, lock.Rule{Match: "**/*_lock"})
 	a := w.open("a")
@@ -386,42 +296,6 @@ func TestAWriteThatWaitedGoesByTheRulesThatAreInForceThen(t *testing.T) {
 		if err := errors.Join(<-released, <-written, <-reloaded); err != nil {
 			t.Error(err) // nothing protects it any more
 		}
-	})
-}
-
-// Two locks that protect each other's files are given back at the same time: neither waits for the other.
-func TestAReleaseDoesNotWaitForAnotherLocksEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorldIn(t, phoneRules()...)
-		a := w.open("a")
-		w.acquire(a, "/all/x")
-		title, err := a.MayWrite("/d/x/f.tsv")
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.acquire(a, "/d/x/f_lock")
-		gate := w.blocked("/d/x/f_lock")
-		released := make(chan error, 1)
-		go func() { released <- a.Release(ctx, "/d/x/f_lock") }()
-		synctest.Wait()
-		waited := make(chan error, 1)
-		go func() {
-			waited <- a.ReleaseAfter(ctx, "/all/x", func(e *lock.Ending) error {
-				return e.Write(ctx, []lock.Write{{Path: "/d/x/f.tsv", Begun: true, Title: title}}, func([]lock.Title) error { return nil })
-			})
-		}()
-		synctest.Wait()
-		if len(waited) == 0 {
-			t.Error("it waits")
-		}
-		close(gate)
-		if err := <-waited; !errors.Is(err, lock.ErrConflict) {
-			t.Error(err)
-		}
-		if err := <-released; err != nil {
-			t.Error(err)
-		}
-		w.holds("/all/x", "a")
 	})
 }
 
