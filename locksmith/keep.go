@@ -278,9 +278,6 @@ func (l *Lock) reconnect(ctx context.Context) (*session, error) {
 // find looks on a new connection whether the hold stands, and takes it up again: by MKD, since a hold whose rule ends it after the
 // disconnect goes on to wait for its end otherwise. It then has a new token. The hold could end between the question and the
 // MKD, which is then granted as if to anybody: the reply tells an adoption from that.
-//
-// After a Put the hold is left as it is: with commit = "release" the server throws away under a new token what was stored under the old
-// one. The nonce speaks for it all the same; if its rule ends it, it is lost, which is said, rather than the file, which would not be.
 func (l *Lock) find(ctx context.Context, s *session) error {
 	token := l.Token()
 	if token == 0 {
@@ -293,12 +290,8 @@ func (l *Lock) find(ctx context.Context, s *session) error {
 	case !known || !s.nonce:
 		return fmt.Errorf("%w: the server knows no locks any more", ErrUnreachable)
 	}
-	_, ours := i.has(token)
-	switch {
-	case !ours && !(l.kept.adopting && i.Held):
+	if _, ours := i.has(token); !ours && !(l.kept.adopting && i.Held) {
 		return l.lostTo(i)
-	case l.kept.stored:
-		return nil
 	}
 	l.kept.adopting = true
 	r, err := s.ask(ctx, "MKD "+l.o.Path)

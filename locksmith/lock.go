@@ -43,7 +43,6 @@ type kept struct {
 	looker   *looker // of a server without tokens; nil: the mark is not taken yet
 	mark     mark
 	adopting bool // an MKD that would take the hold up again has lost its reply
-	stored   bool // there was a Put since the hold was granted
 }
 
 // take makes a Lock of a grant. ctx may be over.

@@ -10,8 +10,7 @@ import (
 )
 
 // Release gives the lock back and ends the connection; all goroutines of the lock have ended when it returns. A transfer that is
-// under way is over first, or broken off when ctx ends. An error says that the lock was lost (ErrLost), or may still stand (ErrUnknown);
-// one that matches neither says that the lock was given back, but that the server did not publish what was to be published with it.
+// under way is over first, or broken off when ctx ends. An error says that the lock was lost (ErrLost), or may still stand (ErrUnknown).
 // A second call returns what the first one did.
 //
 // It takes Timeout at most, and a few seconds after the end of ctx.
@@ -86,7 +85,6 @@ func (l *Lock) giveBack(ctx context.Context, s *session) (*session, error) {
 	const enough = 3
 	tries := 0
 	said := false // an RMD was sent whose reply is not known
-	var held error
 	for {
 		behind := !said && l.Token() != 0 && s != nil && s.broken() != nil && s.resume()
 		if behind {
@@ -99,7 +97,7 @@ func (l *Lock) giveBack(ctx context.Context, s *session) (*session, error) {
 			s = again
 			if err := l.standing(ctx, s); errors.Is(err, ErrLost) {
 				if said {
-					return s, held
+					return s, nil
 				}
 				return s, err
 			} else if err != nil {
@@ -118,12 +116,9 @@ func (l *Lock) giveBack(ctx context.Context, s *session) (*session, error) {
 			said = true
 		case r.good() && r.again():
 		case r.good():
-			return s, held
-		case r.transient() && tries < enough: // a publication that may succeed yet, or one that is lost: then once more gives the lock back
+			return s, nil
+		case r.transient() && tries < enough: // it may succeed yet
 			tries++
-			if notPublished.MatchString(r.text()) {
-				held = errors.New(r.text())
-			}
 			pause(ctx, 100*time.Millisecond)
 		case r.transient():
 			return s, fmt.Errorf("%w: %s: the server said %s", ErrUnknown, l.path, r)

@@ -143,9 +143,6 @@ var stillHeld = regexp.MustCompile(` is still held, RMD it \d+ more$`)
 // again reports whether the lock was taken more often than it was given back.
 func (r reply) again() bool { return stillHeld.MatchString(r.text()) }
 
-// notPublished is what ftplockd says to the RMD of a lock whose prepared changes a restart has thrown away.
-var notPublished = regexp.MustCompile(` is not published; RMD again gives the lock back$`)
-
 var holderLine = regexp.MustCompile(`^(held|shared) by (.+) for ([0-9hms.]+), (?:expires in ([0-9hms.]+)|never expires), token (\d+)$`)
 
 // addLine takes in one line of SITE LOCK INFO or one part of a line of SITE LOCKS.

@@ -33,7 +33,6 @@ func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) er
 	if s.stages() {
 		u.target = name
 		err = u.store(ctx)
-		l.kept.stored = l.kept.stored || err == nil
 	} else {
 		u.target = name + "." + strings.ToLower(rand.Text()[:10]) + ".part"
 		err = u.storeAndRename(ctx)

@@ -150,10 +150,10 @@ func TestPutIsBrokenOffWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-func TestAHoldIsNotTakenUpAnewAfterAPut(t *testing.T) {
+func TestAHoldIsTakenUpAnewAfterAPut(t *testing.T) {
 	inBubble(t, []string{
 		asLocks() + never42 + held42 + announce + passive + "> STOR /f\n< 150 go\nstored abc\n< 226 done\n> SITE LOCK INFO /a\ndrop",
-		asLocks() + held42 + held42 + giveBack,
+		asLocks() + held42 + "> MKD /a\n< 257 \"/a\" locked, token 50, never expires, adopted from token 42\n" + strings.ReplaceAll(held42, "42", "50") + giveBack,
 	}, func(t *testing.T, s *scripted) {
 		o := s.options()
 		o.Check = time.Second
@@ -162,7 +162,7 @@ func TestAHoldIsNotTakenUpAnewAfterAPut(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(2500 * time.Millisecond)
-		if err := l.Release(t.Context()); err != nil || l.Token() != 42 {
+		if err := l.Release(t.Context()); err != nil || l.Token() != 50 {
 			t.Error(err, l.Token())
 		}
 	})

@@ -221,7 +221,6 @@ func TestCommandsThatCannotBeStartedAreExplained(t *testing.T) {
 func TestResultOfARun(t *testing.T) {
 	unknown := fail(exitProtocol, "phones: %w", locksmith.ErrUnknown)
 	lost := fail(exitLost, "phones: %w", locksmith.ErrLost)
-	other := fail(exitInternal, "phones: not published")
 	for _, c := range []struct {
 		status int
 		lost   bool
@@ -235,7 +234,6 @@ func TestResultOfARun(t *testing.T) {
 		{7, false, unknown, 7, "netlock: phones: the lock's state is not known\n"},
 		{0, true, lost, exitLost, ""},
 		{7, false, lost, exitLost, ""},
-		{0, false, other, 0, "netlock: phones: not published\n"},
 	} {
 		var said bytes.Buffer
 		r := runner{complain: &said}
