@@ -77,12 +77,6 @@ type TLS struct {
 	ImplicitListen []string `toml:"implicit_listen" restart:"yes"`
 }
 
-// What Files.OnAbort may be.
-const (
-	AbortDiscard = "discard"
-	AbortKeep    = "keep" // the same account may go on with REST
-)
-
 // Files is what becomes of uploads.
 type Files struct {
 	// Mode is that of new files, permission bits only. An existing file keeps its own.
@@ -92,8 +86,6 @@ type Files struct {
 	// HangUp is how long after the end of its data connection an upload waits for that of the control connection, which tells a client that was
 	// killed or failed from one that is finished. Less than 2 ms is as good as 2 ms.
 	HangUp time.Duration `toml:"hang_up"`
-	// OnAbort is what becomes of an upload that did not end well.
-	OnAbort string `toml:"on_abort" enum:"discard,keep"`
 	// Durable syncs an upload to the disk before its 226.
 	Durable bool `toml:"durable"`
 }
@@ -128,15 +120,13 @@ type Account struct {
 	Access string `toml:"access" enum:"read-write,read-only,write-only"`
 	// Networks are where it may come from; none: anywhere. See [Account.Allows].
 	Networks []netip.Prefix `toml:"networks"`
-	// OnAbort is what becomes of its uploads that did not end well; "": as Files.OnAbort says. See [Config.Keeps].
-	OnAbort string `toml:"on_abort" enum:",discard,keep"`
 	// Chmod lets it change the modes of files (SITE CHMOD).
 	Chmod bool `toml:"chmod"`
 	// Admin lets it break locks.
 	Admin bool `toml:"admin"`
 }
 
-// What Rule.OnDisconnect, Release, Queue and Commit may be.
+// What Rule.OnDisconnect, Release and Queue may be.
 const (
 	DisconnectKeep    = "keep"
 	DisconnectRelease = "release"
@@ -147,9 +137,6 @@ const (
 
 	QueueOff  = "off"
 	QueueFair = "fair"
-
-	CommitUpload  = "upload"
-	CommitRelease = "release"
 )
 
 // Rule says which names are locks and how they live.
@@ -182,8 +169,6 @@ type Rule struct {
 	Limit int `toml:"limit"`
 	// Protects has the paths that only the holder may change; $1, $2 stand for the wildcards of Match.
 	Protects []string `toml:"protects"`
-	// Commit is when protected files are published.
-	Commit string `toml:"commit" enum:"upload,release"`
 	// AllowCwd lets anybody change into the lock directory.
 	AllowCwd bool `toml:"allow_cwd"`
 }
@@ -234,7 +219,6 @@ func Default() *Config {
 			Mode:         0o644,
 			UploadMaxAge: time.Hour,
 			HangUp:       2 * time.Millisecond,
-			OnAbort:      AbortDiscard,
 			Durable:      true,
 		},
 		Locks: Locks{Directories: true, Durable: true, ReadersShare: true},
@@ -256,7 +240,6 @@ func DefaultRule(match string) Rule {
 		Release:      ReleaseUser,
 		Queue:        QueueFair,
 		QueueHold:    15 * time.Second,
-		Commit:       CommitUpload,
 	}
 }
 
@@ -276,14 +259,6 @@ func (a Account) Allows(from netip.Addr) bool {
 	from = from.Unmap().WithZone("")
 	return len(a.Networks) == 0 ||
 		slices.ContainsFunc(a.Networks, func(p netip.Prefix) bool { return p.Contains(from) })
-}
-
-// Keeps reports whether uploads of the account that were broken off are kept for it.
-func (c *Config) Keeps(a Account) bool {
-	if a.OnAbort != "" {
-		return a.OnAbort == AbortKeep
-	}
-	return c.Files.OnAbort == AbortKeep
 }
 
 // Reads reports whether the account may read files.

@@ -108,7 +108,7 @@ match = "/y"
 			MaxConnectionsPerAddress: 3,
 		},
 		TLS:   config.TLS{Mode: "required", Certificate: "c.pem", Key: "k.pem", ImplicitListen: []string{":990"}},
-		Files: config.Files{Mode: fs.FileMode(0o640), UploadMaxAge: 2 * time.Minute, HangUp: 50 * time.Millisecond, OnAbort: "discard"},
+		Files: config.Files{Mode: fs.FileMode(0o640), UploadMaxAge: 2 * time.Minute, HangUp: 50 * time.Millisecond},
 		Accounts: []config.Account{
 			{
 				Name: "a", Password: hash, Home: "/a", Start: "/b/c", Access: "write-only", Chmod: true, Admin: true,

@@ -36,6 +36,10 @@ func (d *decoder) table(n *node, prefix string, into reflect.Value) {
 	for _, name := range n.names {
 		member := n.members[name]
 		key := prefix + name
+		if why := removed(into.Interface(), name); why != "" {
+			d.fail(member.line, key, "%s", why)
+			continue
+		}
 		target, ok := fieldOf(into, name)
 		if !ok {
 			d.fail(member.line, key, "%s", unknown(name, into.Type(), member))
@@ -251,6 +255,21 @@ func keysOf(section reflect.Type) []string {
 		}
 	}
 	return names
+}
+
+// removed says of a key that earlier versions had what to do about it, or "".
+func removed(section any, name string) string {
+	switch section.(type) {
+	case Rule:
+		if name == "commit" {
+			return `"commit" was removed: uploads are published when they end; delete this line`
+		}
+	case Files, Account:
+		if name == "on_abort" {
+			return `"on_abort" was removed: an upload that is broken off is discarded; delete this line`
+		}
+	}
+	return ""
 }
 
 // unknown says that there is no such key, and which one may have been meant.

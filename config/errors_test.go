@@ -194,7 +194,7 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		"implicit TLS alone":                 "listen = []\ntls = {mode = \"required\", certificate = \"c\", key = \"k\", implicit_listen = [\":990\"]}",
 		"a glob over everything":             "[[lock]]\nmatch = \"**\"",
 		"a glob with alternatives":           "[[lock]]\nmatch = \"{/a,/b}/*\"",
-		"keys that are not built but off":    lock + "wait = \"0s\"\nqueue = \"off\"\nqueue_hold = \"15s\"\nshared = []\nlimit = 0\nprotects = []\ncommit = \"upload\"\nreentrant = false",
+		"keys that are not built but off":    lock + "wait = \"0s\"\nqueue = \"off\"\nqueue_hold = \"15s\"\nshared = []\nlimit = 0\nprotects = []\nreentrant = false",
 		"Windows line ends":                  "root = \"/x\"\r\n[ftp]\r\nactive = false\r\n",
 		"numbers with underscores, in hex":   "[ftp]\nmax_connections = 1_000\nmax_connections_per_address = 0x10",
 		"bcrypt of the 2a and 2b kinds":      strings.ReplaceAll(account, "$2y", "$2a") + strings.NewReplacer("$2y", "$2b", `"a"`, `"b"`).Replace(account),
@@ -233,7 +233,7 @@ ftplockd.toml:6: ftp.idle_timeout: "5 minutes": must be a duration in quotes, su
 ftplockd.toml:7: ftp.passive_ports: "9-8": the range is reversed; did you mean "8-9"?
 ftplockd.toml:11: account[1].password: not a password hash: make one with "ftplockd passwd" (argon2id), or use a bcrypt hash
 ftplockd.toml:14: lock[1].match: "[x": is no glob; a bracket or brace is not closed
-ftplockd.toml:15: lock[1].commit: "release" has a meaning only with protects: there is nothing to publish
+ftplockd.toml:15: lock[1].commit: "commit" was removed: uploads are published when they end; delete this line
 ftplockd.toml:16: lock[1].release: "nobody": must be one of user, session, anyone`
 	if err == nil || err.Error() != want {
 		t.Errorf("\ngot\n%v\nwant\n%v", err, want)
@@ -388,14 +388,19 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestCommitAtReleaseNeedsSomethingToPublish(t *testing.T) {
-	_, err := config.Parse([]byte(lock+`commit = "release"`), "f")
-	if err == nil || !strings.Contains(err.Error(), `lock[1].commit: "release" has a meaning only with protects`) {
-		t.Error(err)
-	}
-	_, err = config.Parse([]byte(lock+`commit = "relaese"`), "f")
-	if err == nil || !strings.Contains(err.Error(), `did you mean "release"?`) {
-		t.Error(err)
+func TestKeysThatWereRemovedAreRefusedWhateverTheySay(t *testing.T) {
+	const commit = `"commit" was removed: uploads are published when they end; delete this line`
+	const onAbort = `"on_abort" was removed: an upload that is broken off is discarded; delete this line`
+	for text, want := range map[string]string{
+		lock + `commit = "release"`:       "f:3: lock[1].commit: " + commit,
+		lock + `commit = "upload"`:        "f:3: lock[1].commit: " + commit,
+		"[files]\non_abort = \"keep\"":    "f:2: files.on_abort: " + onAbort,
+		"[files]\non_abort = \"discard\"": "f:2: files.on_abort: " + onAbort,
+		account + "on_abort = \"\"":       "f:4: account[1].on_abort: " + onAbort,
+	} {
+		if _, err := config.Parse([]byte(text), "f"); err == nil || err.Error() != want {
+			t.Errorf("%s\n got %v\nwant %s", text, err, want)
+		}
 	}
 }
 

@@ -77,9 +77,6 @@ func (c *checker) checkRules() {
 			c.fail(key+"release", "nobody could ever end such a lock once its connection is gone: "+
 				`give it a max_age or a max_idle, or on_disconnect = "release"`)
 		}
-		if r.Commit == CommitRelease && len(r.Protects) == 0 {
-			c.fail(key+"commit", `"release" has a meaning only with protects: there is nothing to publish`)
-		}
 		if r.Wait > longestWait {
 			c.warn(key+"wait", "%q: old clients give up before that, Net::FTP after 120 s; \"SITE WAIT seconds\" sets it for those that do not", short(r.Wait))
 		}

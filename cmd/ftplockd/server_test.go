@@ -251,31 +251,6 @@ func TestReloadSaysWhatNeedsARestart(t *testing.T) {
 	}
 }
 
-func TestARestartThatDroppedPreparedChangesIsTold(t *testing.T) {
-	const rule = "[[lock]]\nmatch = '/locks/*'\nprotects = ['/data/$1']\ncommit = 'release'\n"
-	r := startServer(t, rule)
-	say, conn := r.login()
-	if got := say("MKD /locks/a"); !strings.HasPrefix(got, "257 ") {
-		t.Fatal(got)
-	}
-	conn.Close()
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
-	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.server = s
-	say, _ = r.login()
-	if got := say("RMD /locks/a"); !strings.HasPrefix(got, "451 ") || !strings.Contains(got, "started anew") {
-		t.Error(got)
-	}
-	if got := say("RMD /locks/a"); !strings.HasPrefix(got, "250 ") {
-		t.Error(got)
-	}
-}
-
 func TestAStatusFileCannotHideADirectoryOfLocks(t *testing.T) {
 	for name, wrong := range map[string]bool{"/locks": true, "/locks/x.json": false, "/locks.json": false, "": false} {
 		file := filepath.Join(t.TempDir(), "f.toml")
