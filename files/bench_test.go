@@ -1,7 +1,7 @@
 package files
 
 import (
-	"fmt"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,7 +74,7 @@ func BenchmarkMkdirRmdir(b *testing.B) {
 		})
 	}
 	for _, name := range []string{"/x", "/locks/x", "/locks/a/b/c/x"} {
-		pair("tree"+name, func() error { return t.Mkdir(name, 0o755) }, func() error { return t.Rmdir(name) })
+		pair("tree"+name, func() error { return t.Mkdir(name, 0o755) }, func() error { return t.RemoveDir(name) })
 		pair("root"+name, func() error { return r.Mkdir(name[1:], 0o755) }, func() error { return r.Remove(name[1:]) })
 		host := root + name
 		pair("raw"+name, func() error { return unix.Mkdir(host, 0o755) }, func() error { return unix.Rmdir(host) })
@@ -100,110 +99,67 @@ func BenchmarkSmallUpload(b *testing.B) {
 // the kernel's help. Over loopback sendfile is slower than that, for half the processor time.
 func BenchmarkTransfer(b *testing.B) {
 	const size = 64 << 20
-	text := lines(1<<20, "\r\n")[:1<<20]
+	piece := make([]byte, 1<<20)
 	t, root := benchTree(b)
-	pace := Pace{Timeout: time.Minute, Progress: func(int64) {}}
 	send := func(c *net.TCPConn) {
-		for range size / len(text) {
-			c.Write(text)
+		for range size / len(piece) {
+			c.Write(piece)
 		}
 		c.CloseWrite()
 	}
-	for _, ascii := range []bool{false, true} {
-		b.Run(fmt.Sprint("upload/ascii=", ascii), func(b *testing.B) {
+	receive := func(c *net.TCPConn) {
+		io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, make([]byte, 256<<10))
+	}
+	each := func(name string, client func(*net.TCPConn), server func(*net.TCPConn) error) {
+		b.Run(name, func(b *testing.B) {
 			b.SetBytes(size)
 			for b.Loop() {
 				a, c := tcpPair(b)
 				var wg sync.WaitGroup
-				wg.Go(func() { send(a) })
-				u, err := t.Upload("/f", UploadOptions{ASCII: ascii, Pace: pace})
-				if err != nil {
+				wg.Go(func() { client(a) })
+				if err := server(c); err != nil {
 					b.Fatal(err)
 				}
-				if n, err := u.ReadFrom(c); n != size || err != nil {
-					b.Fatal(n, err)
-				}
-				wg.Wait()
-				if err := u.Publish(); err != nil {
-					b.Fatal(err)
-				}
-				a.Close()
 				c.Close()
+				wg.Wait()
+				a.Close()
 			}
 		})
 	}
-	b.Run("upload/copy", func(b *testing.B) {
-		b.SetBytes(size)
-		buf := make([]byte, 128<<10)
-		for b.Loop() {
-			a, c := tcpPair(b)
-			var wg sync.WaitGroup
-			wg.Go(func() { send(a) })
-			f, err := os.Create(root + "/g")
-			if err != nil {
-				b.Fatal(err)
-			}
-			io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{c}, buf)
-			f.Close()
-			wg.Wait()
-			a.Close()
-			c.Close()
+	copied := func(w io.Writer, r io.Reader) error {
+		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, 128<<10))
+		return err
+	}
+	each("upload", send, func(c *net.TCPConn) error {
+		u, err := t.Upload("/f", UploadOptions{})
+		if err != nil {
+			return err
 		}
+		if _, err := u.ReadFrom(c); err != nil {
+			return err
+		}
+		return u.Publish()
 	})
-	receive := func(a *net.TCPConn) {
-		buf := make([]byte, 256<<10)
-		for {
-			if _, err := a.Read(buf); err != nil {
-				return
-			}
+	each("upload/copy", send, func(c *net.TCPConn) error {
+		f, err := os.Create(root + "/g")
+		if err != nil {
+			return err
 		}
-	}
-	if err := os.WriteFile(root+"/text", nil, 0o644); err != nil {
-		b.Fatal(err)
-	}
-	f, _ := os.OpenFile(root+"/text", os.O_WRONLY, 0)
-	unixText := lines(1<<20, "\n")[:1<<20]
-	for range size >> 20 {
-		f.Write(unixText)
-	}
-	f.Close()
-	for _, ascii := range []bool{false, true} {
-		b.Run(fmt.Sprint("download/ascii=", ascii), func(b *testing.B) {
-			b.SetBytes(size)
-			for b.Loop() {
-				a, c := tcpPair(b)
-				var wg sync.WaitGroup
-				wg.Go(func() { receive(a) })
-				d, err := t.Download("/text", DownloadOptions{ASCII: ascii, Pace: pace})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := d.WriteTo(c); err != nil {
-					b.Fatal(err)
-				}
-				d.Close()
-				c.Close()
-				wg.Wait()
-				a.Close()
-			}
-		})
-	}
-	b.Run("download/copy", func(b *testing.B) {
-		b.SetBytes(size)
-		buf := make([]byte, 128<<10)
-		for b.Loop() {
-			a, c := tcpPair(b)
-			var wg sync.WaitGroup
-			wg.Go(func() { receive(a) })
-			f, err := os.Open(root + "/text")
-			if err != nil {
-				b.Fatal(err)
-			}
-			io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{f}, buf)
-			f.Close()
-			c.Close()
-			wg.Wait()
-			a.Close()
+		return errors.Join(copied(f, c), f.Close())
+	})
+	each("download", receive, func(c *net.TCPConn) error {
+		f, err := t.Open("/f")
+		if err != nil {
+			return err
 		}
+		_, err = io.Copy(c, f)
+		return errors.Join(err, f.Close())
+	})
+	each("download/copy", receive, func(c *net.TCPConn) error {
+		f, err := os.Open(root + "/g")
+		if err != nil {
+			return err
+		}
+		return errors.Join(copied(c, f), f.Close())
 	})
 }

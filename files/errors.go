@@ -27,17 +27,12 @@ var (
 	// ErrNotDurable is matched if a file was published and can be seen, but may not survive a loss of
 	// power. The reason is wrapped.
 	ErrNotDurable = errors.New("published, but not made durable")
-	// ErrShrunk is matched if somebody cut a file off while it was downloaded.
+	// ErrShrunk is matched if somebody cut a file off while it was open for reading.
 	ErrShrunk = errors.New("the file has become shorter meanwhile")
-	// ErrDone is matched by what is asked of an upload that was published, discarded or kept already.
+	// ErrDone is matched by what is asked of an upload that was published or discarded already.
 	ErrDone = errors.New("the upload is over")
-	// ErrUnfinished is matched if a Commit is recorded, so that it will be done, but not all of it is in place yet.
-	ErrUnfinished = errors.New("committed, but not all in place yet")
 	// ErrMoved is matched if a directory above a file has been moved meanwhile, or a link put in its place.
 	ErrMoved = errors.New("a directory above it was moved")
-	// ErrWouldWait is what the Read or Write of a connection may fail with, if it is in a hurry. It is no failure of the
-	// transfer: another ReadFrom or WriteTo goes on where it stopped.
-	ErrWouldWait = errors.New("the transfer would have to wait")
 	// ErrBroken is matched by Sync and Publish after a Write or ReadFrom that failed; what failed is wrapped.
 	ErrBroken = errors.New("the upload failed before")
 )

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a file or directory for reading. A link is followed within the tree.
+// Open opens a regular file or a directory for reading. A link is followed within the tree. Anything else, such as a
+// pipe, is ErrNotRegular, and is not waited for. The file implements [io.WriterTo]; it can be closed from another goroutine.
 func (t *Tree) Open(name string) (afero.File, error) { return t.OpenFile(name, os.O_RDONLY, 0) }
 
 // Create begins an upload, see OpenFile.
@@ -36,26 +37,37 @@ func (t *Tree) OpenFile(name string, flag int, _ fs.FileMode) (afero.File, error
 }
 
 func (t *Tree) openRead(name string) (afero.File, error) {
-	i, err := t.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	cleaned, err := clean(name)
+	name, err := clean(name)
 	if err != nil {
 		return nil, fail("open", name, err)
 	}
-	if i.IsDir() {
-		list, err := t.ReadDir(cleaned)
-		if err != nil {
-			return nil, err
-		}
-		return &listing{closedToAll: closedToAll{cleaned}, info: i, list: list}, nil
+	f, err := t.openCleaned(name)
+	if err != nil {
+		return nil, fail("open", name, err)
 	}
-	d, err := t.Download(cleaned, DownloadOptions{})
+	return f, nil
+}
+
+func (t *Tree) openCleaned(name string) (afero.File, error) {
+	t.life.RLock()
+	defer t.life.RUnlock()
+	fd, i, err := t.openReadable(name)
 	if err != nil {
 		return nil, err
 	}
-	return &reading{closedToAll: closedToAll{cleaned}, d: d}, nil
+	if i.IsDir() {
+		defer unix.Close(fd)
+		list, err := t.readDir(fd)
+		if err != nil {
+			return nil, err
+		}
+		return &listing{closedToAll: closedToAll{name}, info: i, list: list}, nil
+	}
+	file, err := newFile(fd, name)
+	if err != nil {
+		return nil, err
+	}
+	return &reading{closedToAll: closedToAll{name}, file: file, size: i.Size()}, nil
 }
 
 func (t *Tree) openWrite(name string, flag int) (afero.File, error) {
@@ -126,38 +138,68 @@ func (l *listing) Readdirnames(n int) ([]string, error) {
 	return names, err
 }
 
-// reading is a file open for reading.
+// reading is a file open for reading. It keeps the file that was opened, whatever is published under the name meanwhile.
 type reading struct {
 	closedToAll
-	d *Download
+	file *os.File
+	size int64 // when it was opened
 }
 
-func (r *reading) Read(p []byte) (int, error)         { return r.d.Read(p) }
-func (r *reading) WriteTo(w io.Writer) (int64, error) { return r.d.WriteTo(w) }
-func (r *reading) Stat() (fs.FileInfo, error)         { return r.d.Stat() }
-func (r *reading) Close() error                       { return r.d.Close() }
+var _ io.WriterTo = (*reading)(nil)
+
+// Read fails with ErrShrunk at the end of a file that is shorter than when it was opened.
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.file.Read(p)
+	if err == io.EOF {
+		return n, r.ended(io.EOF)
+	}
+	return n, fail("read", r.name, err)
+}
+
+// WriteTo leaves it to *os.File: to a *net.TCPConn the bytes go within the kernel (sendfile). It fails with ErrShrunk as Read does.
+func (r *reading) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.Copy(w, r.file)
+	if err == nil {
+		return n, r.ended(nil)
+	}
+	return n, fail("read", r.name, err)
+}
+
+// ended returns what is said at the end of the file: whole, or why the end came too early.
+func (r *reading) ended(whole error) error {
+	at, err := r.file.Seek(0, io.SeekCurrent)
+	switch {
+	case err == nil && at < r.size:
+		err = ErrShrunk
+	case err == nil:
+		return whole
+	}
+	return fail("read", r.name, err)
+}
+
 func (r *reading) ReadAt(p []byte, off int64) (int, error) {
-	n, err := r.d.file.ReadAt(p, off)
-	return n, r.d.readError(err)
+	n, err := r.file.ReadAt(p, off)
+	if err == io.EOF {
+		return n, err
+	}
+	return n, fail("read", r.name, err)
 }
 
 func (r *reading) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		offset += r.d.offset
-	case io.SeekEnd:
-		i, err := r.d.Stat()
-		if err != nil {
-			return 0, err
-		}
-		offset += i.Size()
-	}
-	if offset < 0 {
-		return 0, r.refuse("seek")
-	}
-	r.d.offset = offset
-	return offset, nil
+	at, err := r.file.Seek(offset, whence)
+	return at, fail("seek", r.name, err)
 }
+
+// Stat describes the file that is open, which may have another name by now, or none.
+func (r *reading) Stat() (fs.FileInfo, error) {
+	i, err := r.file.Stat()
+	if err != nil {
+		return nil, fail("stat", r.name, err)
+	}
+	return i, nil
+}
+
+func (r *reading) Close() error { return fail("close", r.name, r.file.Close()) }
 
 // writing is an upload that Close publishes, unless a write failed.
 type writing struct {

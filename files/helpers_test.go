@@ -30,9 +30,6 @@ var children = map[string]func(){
 
 	"file size limit, spliced": childFileSizeLimitSpliced,
 	"full disk, spliced":       childFullDiskSpliced,
-	"no more pipes":            childNoMorePipes,
-
-	"commit killed at a call": childCommitKilledAt,
 }
 
 // served is a tree and the directories of the host behind it.
@@ -148,7 +145,7 @@ func (s *served) temporaries() []string {
 	return slices.DeleteFunc(s.hostNames(), func(n string) bool { return !strings.HasPrefix(filepath.Base(n), prefix) })
 }
 
-// records lists those of uploads, not those that wait for one.
+// records lists the records of uploads.
 func (s *served) records() []string {
 	s.t.Helper()
 	list, err := os.ReadDir(s.state)
@@ -157,10 +154,7 @@ func (s *served) records() []string {
 	}
 	var names []string
 	for _, e := range list {
-		content, err := os.ReadFile(filepath.Join(s.state, e.Name()))
-		if err != nil || len(content) == 0 || content[0] != spareMark {
-			names = append(names, e.Name())
-		}
+		names = append(names, e.Name())
 	}
 	return names
 }
@@ -171,12 +165,9 @@ func (s *served) wantClean() {
 	if left := append(s.temporaries(), s.records()...); len(left) > 0 {
 		s.t.Errorf("left over: %q", left)
 	}
-	s.spares.mu.Lock()
-	spare := len(s.spares.list)
-	s.spares.mu.Unlock()
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
-	if len(s.reg.temps)-spare+len(s.reg.live)+len(s.reg.claimed) > 0 {
+	if len(s.reg.temps)+len(s.reg.live)+len(s.reg.claimed) > 0 {
 		s.t.Errorf("still known: %v, %v, %v", s.reg.temps, s.reg.live, s.reg.claimed)
 	}
 }

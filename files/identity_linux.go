@@ -82,7 +82,7 @@ func (t *Tree) MkdirIdentity(name string, perm fs.FileMode) (inode uint64, birth
 	return inode, birth, generation, err
 }
 
-// RmdirIdentity is Rmdir of a directory that Identity says that of; it reports false and does nothing if that is
+// RmdirIdentity is RemoveDir of a directory that Identity says that of; it reports false and does nothing if that is
 // not what it says now.
 func (t *Tree) RmdirIdentity(name string, inode uint64, birth int64, generation uint32) (same bool, err error) {
 	err = t.at("rmdir", name, func(p place) error {
@@ -159,15 +159,6 @@ func birth(st *unix.Statx_t) int64 {
 		return 0
 	}
 	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
-}
-
-// born returns the inode and the birth (ns since 1970; 0: not recorded) in one look.
-func (s *system) born(dir int, base string) (inode uint64, at int64, err error) {
-	st, err := s.statx(dir, base)
-	if err != nil {
-		return 0, 0, err
-	}
-	return st.Ino, birth(&st), nil
 }
 
 // identity returns what tells base from a later one: one look, and another one for the generation.

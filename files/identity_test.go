@@ -59,7 +59,7 @@ func identityTells(t *testing.T, s *served) {
 		if _, _, again, err := s.Identity("/x_lock"); err != nil || again != generation {
 			t.Errorf("generation %d, then %d, %v", generation, again, err)
 		}
-		if err := s.Rmdir("/x_lock"); err != nil {
+		if err := s.RemoveDir("/x_lock"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -108,8 +108,8 @@ func newName(err error) error {
 	return err
 }
 
-// Rmdir removes a directory that is empty: ENOTEMPTY, ENOTDIR. An upload under way in it counts.
-func (t *Tree) Rmdir(name string) error {
+// RemoveDir removes a directory that is empty: ENOTEMPTY, ENOTDIR. An upload under way in it counts.
+func (t *Tree) RemoveDir(name string) error {
 	return t.at("rmdir", name, func(p place) error { return t.rmdir(p) })
 }
 
@@ -120,8 +120,8 @@ func (t *Tree) rmdir(p place) error {
 	return t.sys.rmdirat(p.dir, p.base)
 }
 
-// Unlink removes a file, or a link itself. A directory is EISDIR.
-func (t *Tree) Unlink(name string) error {
+// RemoveFile removes a file, or a link itself. A directory is EISDIR.
+func (t *Tree) RemoveFile(name string) error {
 	return t.at("unlink", name, func(p place) error { return t.unlink(p) })
 }
 
@@ -139,7 +139,7 @@ func (t *Tree) unlink(p place) error {
 }
 
 // Remove removes a directory that is empty, or a file. FTP has different commands for the two and
-// uses Rmdir and Unlink; this one is for [afero.Fs].
+// uses RemoveDir and RemoveFile; this one is for [afero.Fs].
 func (t *Tree) Remove(name string) error {
 	return t.at("remove", name, func(p place) error {
 		err := t.rmdir(p)
@@ -255,28 +255,33 @@ func (t *Tree) open(name string, flags int) (int, error) {
 // ReadDir describes what is in a directory, sorted by the bytes of the names, links themselves, without the
 // temporaries of uploads. What goes away meanwhile may be missing.
 func (t *Tree) ReadDir(name string) (list []fs.FileInfo, err error) {
-	err = t.opened("readdir", name, syncFlags, func(fd int, _ string) error {
-		names, err := readNames(fd)
-		if err != nil {
-			return err
-		}
-		list = make([]fs.FileInfo, 0, len(names))
-		for _, n := range names {
-			if t.reg.isTemporary(n) {
-				continue
-			}
-			i, err := t.sys.lstatat(fd, n, n)
-			if err == unix.ENOENT {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			list = append(list, i)
-		}
-		return nil
+	err = t.opened("readdir", name, syncFlags, func(fd int, _ string) (e error) {
+		list, e = t.readDir(fd)
+		return e
 	})
 	return list, err
+}
+
+func (t *Tree) readDir(fd int) ([]fs.FileInfo, error) {
+	names, err := readNames(fd)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]fs.FileInfo, 0, len(names))
+	for _, n := range names {
+		if t.reg.isTemporary(n) {
+			continue
+		}
+		i, err := t.sys.lstatat(fd, n, n)
+		if err == unix.ENOENT {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, i)
+	}
+	return list, nil
 }
 
 // readNames returns all names in an open directory, sorted.

@@ -22,7 +22,7 @@ func TestErrorsOfOperations(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.mkdir("/empty")
-		download := func(name string) error { _, err := s.Download(name, DownloadOptions{}); return err }
+		open := func(name string) error { _, err := s.Open(name); return err }
 		upload := func(name string) error { return s.upload(name, "x", UploadOptions{}) }
 		for _, c := range []struct {
 			what string
@@ -35,19 +35,18 @@ func TestErrorsOfOperations(t *testing.T) {
 			{"mkdir without a parent", "/none/x", func(n string) error { return s.Mkdir(n, 0o755) }, fs.ErrNotExist},
 			{"mkdir below a file", "/file/x", func(n string) error { return s.Mkdir(n, 0o755) }, unix.ENOTDIR},
 			{"mkdir of the root", "/", func(n string) error { return s.Mkdir(n, 0o755) }, fs.ErrExist},
-			{"rmdir of a file", "/file", s.Rmdir, unix.ENOTDIR},
-			{"rmdir of what is not empty", "/dir", s.Rmdir, unix.ENOTEMPTY},
-			{"rmdir of nothing", "/none", s.Rmdir, fs.ErrNotExist},
-			{"rmdir of the root", "/", s.Rmdir, unix.EBUSY},
-			{"unlink of a directory", "/empty", s.Unlink, unix.EISDIR},
-			{"unlink of the root", "/", s.Unlink, unix.EISDIR},
-			{"unlink of nothing", "/none", s.Unlink, fs.ErrNotExist},
+			{"rmdir of a file", "/file", s.RemoveDir, unix.ENOTDIR},
+			{"rmdir of what is not empty", "/dir", s.RemoveDir, unix.ENOTEMPTY},
+			{"rmdir of nothing", "/none", s.RemoveDir, fs.ErrNotExist},
+			{"rmdir of the root", "/", s.RemoveDir, unix.EBUSY},
+			{"unlink of a directory", "/empty", s.RemoveFile, unix.EISDIR},
+			{"unlink of the root", "/", s.RemoveFile, unix.EISDIR},
+			{"unlink of nothing", "/none", s.RemoveFile, fs.ErrNotExist},
 			{"remove of what is not empty", "/dir", s.Remove, unix.ENOTEMPTY},
 			{"removeall", "/empty", s.RemoveAll, fs.ErrPermission},
 			{"chown", "/file", func(n string) error { return s.Chown(n, 1, 1) }, fs.ErrPermission},
-			{"download of a directory", "/dir", download, unix.EISDIR},
-			{"download of a pipe", "/fifo", download, ErrNotRegular},
-			{"download of nothing", "/none", download, fs.ErrNotExist},
+			{"open of a pipe", "/fifo", open, ErrNotRegular},
+			{"open of nothing", "/none", open, fs.ErrNotExist},
 			{"upload over a directory", "/empty", upload, unix.EISDIR},
 			{"upload over the root", "/", upload, unix.EISDIR},
 			{"upload over a pipe", "/fifo", upload, ErrNotRegular},
@@ -83,7 +82,7 @@ func TestStatFollowsLinksAndLstatDoesNot(t *testing.T) {
 	if err != nil || l.Mode().Type() != fs.ModeSymlink {
 		t.Errorf("lstat: %+v, %v", l, err)
 	}
-	if err := s.Unlink("/link"); err != nil {
+	if err := s.RemoveFile("/link"); err != nil {
 		t.Error(err)
 	}
 	s.want("/file", "content")
@@ -139,7 +138,7 @@ func TestIdentityTellsADirectoryFromALaterOne(t *testing.T) {
 	if birth < before || birth > time.Now().Add(time.Minute).UnixNano() {
 		t.Errorf("born at %d", birth)
 	}
-	if err := errors.Join(s.Chtimes("/x_lock", unixEpoch, unixEpoch), s.Rmdir("/x_lock"), s.Mkdir("/x_lock", 0o755)); err != nil {
+	if err := errors.Join(s.Chtimes("/x_lock", unixEpoch, unixEpoch), s.RemoveDir("/x_lock"), s.Mkdir("/x_lock", 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	later, err := s.Birth("/x_lock")
@@ -198,7 +197,7 @@ func TestTemporariesAreHiddenAndRefused(t *testing.T) {
 			t.Errorf("%s of a temporary: %v", op, err)
 		}
 	}
-	if err := s.Rmdir("/d"); !errors.Is(err, unix.ENOTEMPTY) {
+	if err := s.RemoveDir("/d"); !errors.Is(err, unix.ENOTEMPTY) {
 		t.Errorf("rmdir: %v", err)
 	}
 	if err := u.Publish(); err != nil {
@@ -224,7 +223,7 @@ func TestAUsersFileNamedLikeATemporaryIsAFile(t *testing.T) {
 		if err := s.Rename("/"+n, "/x"); err != nil {
 			t.Error(err)
 		}
-		if err := s.Unlink("/x"); err != nil {
+		if err := s.RemoveFile("/x"); err != nil {
 			t.Error(err)
 		}
 	}

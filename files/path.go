@@ -295,3 +295,26 @@ func (t *Tree) readlink(dir, base string) (string, error) {
 func missing(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
 }
+
+// openPlain opens a directory by a clean path without a link in it: ErrMoved if there is one, or nothing. The caller
+// holds t.life.
+func (t *Tree) openPlain(dir string) (int, error) {
+	if t.rootfd < 0 {
+		return -1, errClosed
+	}
+	fd, err := t.sys.openNoLinks(dir, dirFlags)
+	if err != unix.ELOOP {
+		if missing(err) {
+			err = ErrMoved
+		}
+		return fd, err
+	}
+	real, err := t.resolveLinks(dir)
+	if err != nil {
+		return -1, err
+	}
+	if real != dir {
+		return -1, ErrMoved
+	}
+	return t.sys.open(dir, dirFlags, 0)
+}

@@ -9,10 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/ftplockd/ftplockd/powerloss"
 )
@@ -62,56 +59,12 @@ func upload(name, content string, o UploadOptions) powerStep {
 	return powerStep{"upload " + name, contents{name: after}, func(t *Tree) error { return (&served{Tree: t}).upload(name, content, o) }}
 }
 
-// publication commits several changes as the release of a lock does; "" removes.
-func publication(changes contents) powerStep {
-	return powerStep{"commit", changes, func(t *Tree) error {
-		var all []Change
-		for _, name := range slices.Sorted(maps.Keys(changes)) {
-			change := Change{Name: name}
-			if content := changes[name]; content != "" {
-				u, err := t.Upload(name, UploadOptions{})
-				if err != nil {
-					return err
-				}
-				if _, err := u.Write([]byte(content)); err != nil {
-					return err
-				}
-				change.Upload = u
-			}
-			all = append(all, change)
-		}
-		return t.Commit("/set_lock", all, &sync.Mutex{})
-	}}
-}
-
-var several = contents{"/a/one": text("new one"), "/a/two": text("new two"), "/three": text("new three"), "/b/old": ""}
-
 var powerPlays = []powerPlay{
 	{"a new file", nil, []powerStep{upload("/f", text("new"), UploadOptions{})}},
 	{"a file that must not be there", nil, []powerStep{upload("/f", text("new"), UploadOptions{Exclusive: true})}},
 	{"a file is replaced twice", contents{"/a/f": text("old")}, []powerStep{
 		upload("/a/f", text("newer"), UploadOptions{}), upload("/a/f", text("newest"), UploadOptions{})}},
 	{"append", contents{"/f": text("old")}, []powerStep{upload("/f", text("new"), UploadOptions{Append: true})}},
-	{"several files are published", contents{"/a/one": text("old one"), "/b/old": text("old")}, []powerStep{publication(several)}},
-	{"published twice", contents{"/a/one": text("old one"), "/b/old": text("old"), "/three": text("old three")}, []powerStep{
-		publication(several), publication(contents{"/a/one": "", "/three": text("newest"), "/b/old": text("again")})}},
-	{"published by the next start", contents{"/a/one": text("old one"), "/b/old": text("old")}, []powerStep{{"commit", several, func(t *Tree) error {
-		t.sys.before = afterTheFirst("rename", unix.EIO)
-		if err := publication(several).do(t); !errors.Is(err, ErrUnfinished) {
-			return fmt.Errorf("published in part: %w", err)
-		}
-		if err := t.Close(); err != nil {
-			return err
-		}
-		next, err := openPower(os.Getenv(powerRootEnv))
-		if err != nil {
-			return err
-		}
-		for _, r := range next.Redone() {
-			err = errors.Join(err, r.Forget())
-		}
-		return errors.Join(err, next.Close())
-	}}}},
 	{"a file in a new directory", nil, []powerStep{{"upload /new/dir/f", contents{"/new/dir/f": text("new")}, func(t *Tree) error {
 		if err := errors.Join(t.MkdirLasting("/new", 0o755), t.MkdirLasting("/new/dir", 0o755)); err != nil {
 			return err
@@ -122,22 +75,8 @@ var powerPlays = []powerPlay{
 		return errors.Join(t.Rename("/b/t", "/a/f"), t.Last("/a/f", "/b/t"))
 	}}}},
 	{"a file is removed", contents{"/a/f": text("old")}, []powerStep{{"remove", contents{"/a/f": ""}, func(t *Tree) error {
-		return errors.Join(t.Unlink("/a/f"), t.Last("/a/f"))
+		return errors.Join(t.RemoveFile("/a/f"), t.Last("/a/f"))
 	}}}},
-}
-
-// afterTheFirst fails each call of the kind but the first.
-func afterTheFirst(kind string, err error) func(string) error {
-	calls := 0
-	return func(call string) error {
-		if call == kind {
-			calls++
-		}
-		if call == kind && calls > 1 {
-			return err
-		}
-		return nil
-	}
 }
 
 func powerPlayNamed(name string) powerPlay {

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sync makes the content complete: what the conversion held back is written, the file gets its mode, and if the
+// Sync makes the content complete: the file gets its mode, and if the
 // tree is durable it is on disk afterwards. This is the slow part of Publish, to be done before whatever
 // Publish must be one step with. Another Write is possible and undoes it.
 func (u *Upload) Sync() error {
@@ -33,13 +33,6 @@ func (u *Upload) syncLocked() error {
 }
 
 func (u *Upload) settleLocked() error {
-	if u.ascii != nil {
-		if rest := u.ascii.end(nil); len(rest) > 0 {
-			if _, err := u.put(rest); err != nil {
-				return err
-			}
-		}
-	}
 	if err := u.keepMode(); err != nil {
 		return err
 	}
@@ -136,7 +129,7 @@ func (u *Upload) lasting() error {
 	return t.sys.fsync(int(u.file.Fd())) // the directory may not be read; its journal goes with that of the file
 }
 
-// Discard ends the upload and removes the temporary. After Publish, Keep or another Discard it does nothing.
+// Discard ends the upload and removes the temporary. After Publish or another Discard it does nothing.
 // If the temporary cannot be removed it stays hidden, and a later Sweep removes it.
 func (u *Upload) Discard() error {
 	u.mu.Lock()
@@ -164,7 +157,7 @@ func (u *Upload) endLocked(left error) {
 	if left != nil {
 		u.rec.file.Close()
 		t.log.Warn("a temporary could not be removed", "name", u.Name(), "error", left)
-	} else if err := t.endRecord(u.rec); err != nil {
+	} else if err := t.dropRecord(u.rec); err != nil {
 		t.log.Warn("the record of an upload could not be removed", "name", u.Name(), "error", err)
 	}
 	u.place.close()
@@ -184,4 +177,39 @@ func (u *Upload) abandon() {
 		u.place.close()
 		u.tree.reg.end(u)
 	}
+}
+
+// InPlace returns nil if the directory that the upload's name leads to, through no link, is the one that it will be
+// published in. Otherwise the error matches ErrMoved.
+func (u *Upload) InPlace() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return fail("publish", u.Name(), ErrDone)
+	}
+	t := u.tree
+	t.life.RLock()
+	defer t.life.RUnlock()
+	dir, _ := split(u.Name())
+	fd, err := t.openPlain(dir)
+	if err != nil {
+		return fail("publish", u.Name(), err)
+	}
+	defer unix.Close(fd)
+	return fail("publish", u.Name(), t.sameDirectory(fd, u.place.dir))
+}
+
+func (t *Tree) sameDirectory(fd, other int) error {
+	a, err := t.sys.fstat(fd, "")
+	if err != nil {
+		return err
+	}
+	b, err := t.sys.fstat(other, "")
+	if err != nil {
+		return err
+	}
+	if !a.same(b) {
+		return ErrMoved
+	}
+	return nil
 }

@@ -84,14 +84,14 @@ func raceOnce(t *testing.T, s *served, i int) bool {
 		err = s.Mkdir(name, 0o755)
 	case 2:
 		if err = s.Mkdir(name, 0o755); err == nil {
-			s.Rmdir(name)
+			s.RemoveDir(name)
 		}
 	case 3:
 		err = s.Chmod("/way/bait", 0o666)
 	case 4:
 		err = s.Chtimes("/way/bait", unixEpoch, unixEpoch)
 	case 5:
-		d, e := s.Download("/way/bait", DownloadOptions{})
+		d, e := s.Open("/way/bait")
 		if err = e; err == nil {
 			b := make([]byte, 64)
 			n, _ := d.Read(b)
@@ -166,7 +166,7 @@ func TestMkdirHasOneWinner(t *testing.T) {
 		if len(won) != 1 {
 			t.Fatalf("%d winners", len(won))
 		}
-		if err := s.Rmdir("/x_lock"); err != nil {
+		if err := s.RemoveDir("/x_lock"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,7 +1,8 @@
 package files
 
 import (
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 )
@@ -10,59 +11,43 @@ import (
 // it is renamed through the tree meanwhile.
 func (u *Upload) Name() string { return u.tree.reg.nameOf(u) }
 
-// Received returns how many bytes came from the wire, before any conversion.
-func (u *Upload) Received() int64 { return u.received.Load() }
-
 // Durable reports whether Sync and Publish wait for the disk.
 func (u *Upload) Durable() bool { return u.set.durable }
 
-// Size returns how long the file is so far, copied old content included.
+// Size returns how long the file is so far, copied old content included. A ReadFrom counts when it returns.
 func (u *Upload) Size() int64 { return u.size.Load() }
 
-// Write adds bytes as they came from the wire. After a failure the upload can only be discarded or kept.
+// Write adds bytes to the file. After a failure the upload can only be discarded.
 func (u *Upload) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := u.write(p)
-	return n, fail("upload", u.Name(), err)
+	n, err := u.add(func() (int64, error) {
+		n, err := u.file.Write(p)
+		return int64(n), err
+	})
+	return int(n), err
 }
 
-func (u *Upload) write(p []byte) (int, error) {
-	if err := u.dirty(); err != nil {
-		return 0, err
-	}
-	if u.ascii == nil {
-		n, err := u.put(p)
-		u.received.Add(int64(n))
-		return n, u.failed(err)
-	}
-	buf := getBuffer()
-	defer putBuffer(buf)
-	written := 0
-	for len(p) > 0 {
-		n := min(len(p), len(*buf)-1)
-		if _, err := u.put(u.ascii.convert((*buf)[:0], p[:n])); err != nil {
-			return written, u.failed(err)
-		}
-		u.received.Add(int64(n))
-		written += n
-		p = p[n:]
-	}
-	return written, nil
+// ReadFrom adds everything from r until EOF. What comes from a *net.TCPConn goes into the file within the kernel (splice).
+// After a failure, one of r too, the upload can only be discarded.
+func (u *Upload) ReadFrom(r io.Reader) (int64, error) {
+	return u.add(func() (int64, error) { return u.file.ReadFrom(r) })
 }
 
-// put writes to the temporary.
-func (u *Upload) put(p []byte) (int, error) {
-	if err := u.tree.sys.check("write"); err != nil {
-		return 0, err
+// add calls write, which adds bytes to the temporary, and counts them.
+func (u *Upload) add(write func() (int64, error)) (n int64, err error) {
+	if err = u.dirty(); err != nil {
+		return 0, fail("upload", u.Name(), err)
 	}
-	n, err := u.file.Write(p)
-	u.size.Add(int64(n))
-	return n, bare(err)
+	if err = u.tree.sys.check("write"); err == nil {
+		n, err = write()
+	}
+	u.size.Add(n)
+	return n, fail("upload", u.Name(), u.failed(err))
 }
 
-// dirty is said before the content changes.
+// dirty notes that the content is about to change. It fails if the upload is over or failed before.
 func (u *Upload) dirty() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -94,51 +79,27 @@ func (u *Upload) failed(err error) error {
 	return err
 }
 
-// ReadFrom adds everything from r until EOF, paced if r is a connection, and returns how many bytes came from
-// the wire.
-// After a failure, the connection's too, the upload can only be discarded or kept.
-func (u *Upload) ReadFrom(r io.Reader) (int64, error) {
-	before := u.received.Load()
-	err := u.dirty()
-	if err == nil {
-		if err = u.copyIn(r); !errors.Is(err, ErrWouldWait) {
-			err = u.failed(err)
-		}
+// Sum returns how long the content is, and its SHA-256 in hexadecimal. It reads the content back, so that receiving
+// it can be left to the kernel; what came just now is still in memory.
+func (u *Upload) Sum() (size int64, sum string, err error) {
+	if err := u.standing(); err != nil {
+		return 0, "", fail("sum", u.Name(), err)
 	}
-	return u.received.Load() - before, fail("upload", u.Name(), err)
+	h := sha256.New()
+	if size, err = io.Copy(h, io.NewSectionReader(u.file, 0, u.Size())); err != nil {
+		return 0, "", fail("sum", u.Name(), err)
+	}
+	return size, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// copyIn passes what comes through this process, as much at a time as there is; but what comes of a large file in binary over a plain
-// connection, faster than that, goes into the file within the kernel (splice).
-func (u *Upload) copyIn(r io.Reader) error {
-	buf := getBuffer()
-	defer putBuffer(buf)
-	watch := u.tree.beats.watchRead(r, u.opt.Pace)
-	defer watch.stop()
-	s := spliced{upload: u, watch: watch}
-	for {
-		n, err := r.Read((*buf)[1:])
-		if n > 0 {
-			watch.moved.Add(int64(n))
-			piece := (*buf)[1 : 1+n]
-			u.received.Add(int64(n))
-			if u.ascii != nil { // in place: there is room before it for the CR that may have been held back
-				piece = u.ascii.convert((*buf)[:0], piece)
-			}
-			if _, err := u.put(piece); err != nil {
-				return err
-			}
-		}
-		if err == nil && n == len(*buf)-1 && u.received.Load() >= spliceAfter && s.start(r) { // more has come already
-			err = s.run(*buf)
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// standing returns ErrDone if the upload is over.
+func (u *Upload) standing() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return ErrDone
 	}
+	return nil
 }
 
 // String names the upload for logs.

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -24,10 +23,6 @@ type record struct {
 	dev   uint64   // that directory itself, wherever it is moved to
 	inode uint64
 	base  string // the last element of the target's name
-	owner string // who may go on with it; "" if it was not kept
-
-	size   int64 // of the file
-	single bool  // it has one line, see endRecord
 }
 
 // temporary is the name of the temporary beside the target.
@@ -35,21 +30,17 @@ func (r *record) temporary() string { return prefix + r.id }
 
 // line is the record as it stands in its file. Names are bytes: they are quoted.
 func (r *record) line() []byte {
-	return fmt.Appendf(nil, "1 %q %d %d %q %q\n", r.dir, r.dev, r.inode, r.base, r.owner)
+	return fmt.Appendf(nil, "1 %q %d %d %q\n", r.dir, r.dev, r.inode, r.base)
 }
 
-// parseRecord reads the last whole line. A record without one was never finished, and nothing was made after it.
+// parseRecord reads the first line. A record without a whole one was never finished, and nothing was made after it.
+// What follows on the line, and the lines after it, are of earlier versions, which could keep an upload for its owner.
 func parseRecord(id string, content []byte) (*record, bool) {
-	end := bytes.LastIndexByte(content, '\n')
-	if end < 0 {
-		return nil, false
-	}
-	line := string(content[bytes.LastIndexByte(content[:end], '\n')+1 : end])
+	line, _, whole := strings.Cut(string(content), "\n")
 	r := &record{id: id}
 	rest, ok := strings.CutPrefix(line, "1 ")
-	ok = ok && quoted(&rest, &r.dir) && number(&rest, &r.dev) && number(&rest, &r.inode) &&
-		quoted(&rest, &r.base) && quoted(&rest, &r.owner)
-	return r, ok && rest == ""
+	ok = ok && quoted(&rest, &r.dir) && number(&rest, &r.dev) && number(&rest, &r.inode) && quoted(&rest, &r.base)
+	return r, ok && whole
 }
 
 // quoted takes a quoted string and a blank off the line.
@@ -78,19 +69,8 @@ func (t *Tree) newRecord(p place) (r *record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	of := &record{dev: is.device, inode: is.number, base: p.base}
+	of := record{dev: is.device, inode: is.number, base: p.base}
 	of.dir, _ = split(p.name)
-	for {
-		r := t.spares.take()
-		if r == nil {
-			break
-		}
-		if ok, err := t.reuse(r, of); ok {
-			return r, nil
-		} else if err != nil {
-			return nil, err
-		}
-	}
 	for range 3 {
 		if r, err = t.tryRecord(of); err != errSwept {
 			break
@@ -112,13 +92,14 @@ func (t *Tree) identify(p place) (inode, error) {
 }
 
 // tryRecord makes a record.
-func (t *Tree) tryRecord(of *record) (r *record, err error) {
+func (t *Tree) tryRecord(of record) (*record, error) {
 	if err := t.sys.check("record"); err != nil {
 		return nil, err
 	}
-	r = &record{id: newID(), dir: of.dir, dev: of.dev, inode: of.inode, base: of.base, single: true}
-	r.file, err = t.state.OpenFile(r.id, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	r := &of
+	r.id = newID()
+	var err error
+	if r.file, err = t.state.OpenFile(r.id, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, bare(err)
 	}
 	t.reg.add(r.temporary())
@@ -148,19 +129,11 @@ func (t *Tree) writeRecord(r *record) error {
 	if i.st.Nlink == 0 {
 		return errSwept
 	}
-	return t.appendRecord(r)
-}
-
-func (t *Tree) appendRecord(r *record) error {
 	if err := t.sys.check("record"); err != nil {
 		return err
 	}
-	line := r.line()
-	if _, err := r.file.WriteAt(line, r.size); err != nil {
-		return bare(err)
-	}
-	r.size += int64(len(line))
-	return nil
+	_, err = r.file.Write(r.line())
+	return bare(err)
 }
 
 // dropRecord removes a record whose temporary is gone, or has its final name.
@@ -196,7 +169,7 @@ func (t *Tree) claimRecord(id string) (f *os.File, r *record, ok bool, err error
 		var content []byte
 		if content, err = io.ReadAll(f); err == nil {
 			if r, ok := parseRecord(id, content); ok {
-				r.file, r.size = f, int64(len(content))
+				r.file = f
 				return f, r, true, nil
 			}
 			return f, nil, true, nil
@@ -226,7 +199,7 @@ func (t *Tree) recordIDs() ([]string, error) {
 	return ids, bare(err)
 }
 
-// loadRecords learns which temporaries there are from before, so that they are hidden, and what was kept for whom.
+// loadRecords learns which temporaries there are from before, so that they are hidden.
 func (t *Tree) loadRecords() error {
 	ids, err := t.recordIDs()
 	if err != nil {
@@ -234,13 +207,6 @@ func (t *Tree) loadRecords() error {
 	}
 	for _, id := range ids {
 		t.reg.add(prefix + id)
-		content, err := fs.ReadFile(t.state.FS(), id)
-		if err != nil {
-			continue // it ended meanwhile; if it did not, Sweep says so
-		}
-		if r, ok := parseRecord(id, content); ok && r.owner != "" {
-			t.reg.keep(r)
-		}
 	}
 	return nil
 }

@@ -23,20 +23,13 @@ type registry struct {
 	temps   map[string]struct{}  // names of temporaries that are recorded
 	live    map[*Upload]struct{} // uploads under way
 	claimed map[string]struct{}  // names that were chosen for uploads under way
-	kept    map[keep]string      // the ids of what was left with Keep
 	swept   bool                 // a first Sweep is done
 }
-
-// keep is what is needed to go on with an upload.
-type keep struct{ name, owner string }
-
-func (r *record) key() keep { return keep{join(r.dir, r.base), r.owner} }
 
 func (r *registry) init() {
 	r.temps = make(map[string]struct{})
 	r.live = make(map[*Upload]struct{})
 	r.claimed = make(map[string]struct{})
-	r.kept = make(map[keep]string)
 }
 
 // isTemporary says whether a name is that of a temporary which is recorded.
@@ -110,28 +103,6 @@ func (r *registry) unclaim(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.claimed, name)
-}
-
-// keep enters what was left for its owner; forget takes it off again.
-func (r *registry) keep(rec *record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kept[rec.key()] = rec.id
-}
-
-func (r *registry) forget(rec *record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.kept[rec.key()] == rec.id {
-		delete(r.kept, rec.key())
-	}
-}
-
-func (r *registry) keptID(k keep) (id string, ok bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	id, ok = r.kept[k]
-	return id, ok
 }
 
 // firstSweep says whether there was no Sweep before.

@@ -51,7 +51,7 @@ func TestStepsThatAreOne(t *testing.T) {
 	if same, err := s.RmdirIdentity("/a/x", inode, birth, generation); !same || !errors.Is(err, unix.ENOTEMPTY) {
 		t.Errorf("not empty: %v %v", same, err)
 	}
-	if err := s.Unlink("/a/x/f"); err != nil {
+	if err := s.RemoveFile("/a/x/f"); err != nil {
 		t.Fatal(err)
 	}
 	if same, err := s.RmdirIdentity("/a/x", inode, birth, generation); !same || err != nil {

@@ -10,7 +10,6 @@ import (
 
 // Sweep removes the temporaries of uploads that nobody works on any more, and nothing else: the first one after
 // Open all that a crash left, a later one those that are older than MaxAge (removing them failed before).
-// What was left with Keep stays for MaxAge, counted from then, also across a restart.
 //
 // A temporary is found where its record says. If that directory was moved or removed, the whole tree is
 // searched for it once. Sweep may run while the tree is in use.
@@ -62,7 +61,7 @@ func (s *sweep) one(id string) {
 		return
 	}
 	young := t.now().Sub(i.ModTime()) < s.maxAge
-	if young && (!s.first || r != nil && r.owner != "") {
+	if young && !s.first {
 		f.Close()
 		return
 	}
@@ -113,9 +112,6 @@ func (t *Tree) removeIn(dir int, r *record) error {
 		r.file.Close()
 		return err
 	}
-	if r.owner != "" {
-		t.reg.forget(r)
-	}
 	t.log.Info("removed a left-over upload", "directory", r.dir, "name", r.base)
 	return t.dropRecord(r)
 }
@@ -135,9 +131,6 @@ func (s *sweep) search(ctx context.Context) {
 		if err != nil {
 			r.file.Close()
 			continue
-		}
-		if r.owner != "" {
-			t.reg.forget(r)
 		}
 		s.failed(t.dropRecord(r))
 	}

@@ -140,7 +140,7 @@ func TestSweepKeepsTheRecordOfWhatItCouldNotLookFor(t *testing.T) {
 
 func TestSweepRemovesRecordsThatWereNeverFinished(t *testing.T) {
 	s := serve(t, Options{})
-	for _, content := range []string{"", "1 \"/di", "nonsense\n"} {
+	for _, content := range []string{"", "1 \"/di", "nonsense\n", "- \"/\" 1 2 \"spare of the version before\" \"\"\n"} {
 		if err := os.WriteFile(s.state+"/"+newID(), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -189,93 +189,25 @@ func TestRecords(t *testing.T) {
 	}
 	for _, r := range []*record{
 		{dir: "/", base: "f"},
-		{dir: "/a b\"\n", base: string(all[:]), dev: 1<<64 - 1, inode: 3, owner: "me \xff"},
+		{dir: "/a b\"\n", base: string(all[:]), dev: 1<<64 - 1, inode: 3},
 	} {
 		r.id = newID()
-		got, ok := parseRecord(r.id, append([]byte("1 \"/\" 0 0 \"earlier\" \"\"\n"), append(r.line(), "1 \"/torn"...)...))
-		if !ok || *got != *r {
-			t.Errorf("%+v, %v, want %+v", got, ok, r)
+		line := string(r.line())
+		ofTheVersionBefore := strings.TrimSuffix(line, "\n") + " \"\"\n"
+		for _, content := range []string{line, ofTheVersionBefore, ofTheVersionBefore + strings.TrimSuffix(line, "\n") + " \"owner\"\n"} {
+			if got, ok := parseRecord(r.id, []byte(content)); !ok || *got != *r {
+				t.Errorf("%q: %+v, %v, want %+v", content, got, ok, r)
+			}
+		}
+		for end := range line {
+			if got, ok := parseRecord(r.id, []byte(line[:end])); ok {
+				t.Errorf("%q is whole: %+v", line[:end], got)
+			}
 		}
 	}
 	if id := newID(); !isID(id) || isID(id+"x") || isID(strings.ToUpper(id)) || id == newID() {
 		t.Error(id)
 	}
-}
-
-func TestKeptUploads(t *testing.T) {
-	now := time.Now()
-	o := Options{MaxAge: time.Hour, Now: func() time.Time { return now }}
-	s := serve(t, o)
-	s.mkdir("/d")
-	s.put("/d/f", "old content")
-	keep := func(content, owner string) {
-		t.Helper()
-		if err := s.begun("/d/f", content, UploadOptions{}).Keep(owner); err != nil {
-			t.Fatal(err)
-		}
-	}
-	keep("first", "me")
-	keep("0123456789", "me") // takes the place of the first
-	keep("x", "you")
-	if n, ok := s.Kept("/d/f", "me"); !ok || n != 10 {
-		t.Errorf("%d, %v", n, ok)
-	}
-	if _, ok := s.Kept("/d/f", "nobody"); ok {
-		t.Error("kept for nobody")
-	}
-	if list, err := s.ReadDir("/d"); err != nil || len(list) != 1 || len(s.temporaries()) != 2 {
-		t.Errorf("%v, %v, %q", list, err, s.temporaries())
-	}
-	s.want("/d/f", "old content")
-	s.Close()
-	s.open(o)
-	if err := s.Sweep(t.Context()); err != nil { // also the first sweep leaves what was kept
-		t.Fatal(err)
-	}
-	u, err := s.Upload("/d/f", UploadOptions{HasOffset: true, Offset: 8, Owner: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := s.Kept("/d/f", "me"); ok || u.Size() != 8 {
-		t.Errorf("it is taken twice, or has %d bytes", u.Size())
-	}
-	u.Write([]byte("ab"))
-	if err := u.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	s.want("/d/f", "01234567ab")
-	// Not long enough, or not theirs: the published file is what is gone on with.
-	for _, owner := range []string{"you", "nobody"} {
-		s.mustUpload("/d/f", "!", UploadOptions{HasOffset: true, Offset: 9, Owner: owner})
-		s.want("/d/f", "01234567a!")
-		s.mustUpload("/d/f", "b", UploadOptions{HasOffset: true, Offset: 9, Owner: owner})
-	}
-	now = now.Add(2 * time.Hour)
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := s.Kept("/d/f", "you"); ok {
-		t.Error("kept for ever")
-	}
-	s.wantClean()
-}
-
-func TestAResumedUploadIsAnOrdinaryOneAgain(t *testing.T) {
-	s := serve(t, Options{})
-	if err := s.begun("/f", "0123", UploadOptions{}).Keep("me"); err != nil {
-		t.Fatal(err)
-	}
-	u, err := s.Upload("/f", UploadOptions{HasOffset: true, Offset: 4, Owner: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	die(u)
-	s.Close()
-	s.open(Options{})
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.wantClean()
 }
 
 // Should the name of a temporary be taken, against all odds, the file that has it is not touched.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -246,18 +245,6 @@ func (s *system) fchown(fd, uid, gid int) error {
 		return err
 	}
 	return retry(func() error { return unix.Fchown(fd, uid, gid) })
-}
-
-// truncate cuts a file off and goes on writing there.
-func (s *system) truncate(fd int, size int64) error {
-	if err := s.check("truncate"); err != nil {
-		return err
-	}
-	if err := retry(func() error { return unix.Ftruncate(fd, size) }); err != nil {
-		return err
-	}
-	_, err := unix.Seek(fd, size, io.SeekStart)
-	return err
 }
 
 // chmodPath changes the mode of what an O_PATH descriptor stands for.

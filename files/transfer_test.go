@@ -14,11 +14,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/spf13/afero"
+	"golang.org/x/sys/unix"
 )
 
 // wrapped is a connection as a driver wraps it.
@@ -65,238 +68,58 @@ func everyConnection(t *testing.T, test func(t *testing.T, client, server net.Co
 }
 
 func TestTransfersAreExact(t *testing.T) {
-	text := lines(3<<20+17, "\r\n")
-	everyConnection(t, func(t *testing.T, client, server net.Conn) {
-		for _, ascii := range []bool{false, true} {
-			s := serve(t, Options{})
-			var told int64
-			pace := Pace{Timeout: time.Minute, Progress: func(n int64) { told += n }}
-			a, b := client, server
-			if ascii { // a connection is for one transfer
-				c, d := tcpPair(t)
-				a, b = c, d
-			}
-			var sender sync.WaitGroup
-			sender.Go(func() {
-				if _, err := a.Write(text); err != nil {
-					t.Error(err)
-				}
-				a.Close()
-			})
-			u, err := s.Upload("/f", UploadOptions{ASCII: ascii, Pace: pace})
-			if err != nil {
-				t.Fatal(err)
-			}
-			n, err := io.Copy(u, b) // as ftpserverlib does
-			sender.Wait()
-			b.Close()
-			if err != nil || n != int64(len(text)) || u.Received() != n || told != n {
-				t.Errorf("%d of %d bytes, %d told, %v", n, len(text), told, err)
-			}
-			if err := u.Publish(); err != nil {
-				t.Fatal(err)
-			}
-			want := text
-			if ascii {
-				want = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
-			}
-			s.want("/f", string(want))
-		}
-	})
+	content := make([]byte, 3<<20+17)
+	for i := range content {
+		content[i] = byte(i * i >> 7)
+	}
 	everyConnection(t, func(t *testing.T, client, server net.Conn) {
 		s := serve(t, Options{})
-		s.put("/f", string(text))
-		for _, ascii := range []bool{false, true} {
-			var told int64
-			a, b := client, server
-			if ascii {
-				c, d := tcpPair(t)
-				a, b = c, d
+		s.put("/f", "old content")
+		var sender sync.WaitGroup
+		sender.Go(func() {
+			if _, err := client.Write(content); err != nil {
+				t.Error(err)
 			}
-			d, err := s.Download("/f", DownloadOptions{ASCII: ascii, Offset: 1000, Pace: Pace{Timeout: time.Minute, Progress: func(n int64) { told += n }}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var receiver sync.WaitGroup
-			var got []byte
-			receiver.Go(func() { got, _ = io.ReadAll(a) })
-			n, err := io.Copy(b, d)
-			b.Close()
-			receiver.Wait()
-			d.Close()
-			a.Close()
-			if err != nil || n != int64(len(got)) || told != n || !bytes.Equal(got, text[1000:]) {
-				t.Errorf("%d bytes, %d told, %d received, %v", n, told, len(got), err)
-			}
-		}
-	})
-}
-
-func TestASCIIDownloads(t *testing.T) {
-	s := serve(t, Options{})
-	s.put("/f", "a\nb\r\nc\n\nd")
-	for offset, want := range []string{"a\r\nb\r\nc\r\n\r\nd", "\r\nb\r\nc\r\n\r\nd", "b\r\nc\r\n\r\nd", "\r\nc\r\n\r\nd", "\nc\r\n\r\nd", "c\r\n\r\nd"} {
-		d, err := s.Download("/f", DownloadOptions{ASCII: true, Offset: int64(offset)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var first [3]byte
-		n, err := d.Read(first[:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		var rest bytes.Buffer
-		if _, err := d.WriteTo(&rest); err != nil {
-			t.Fatal(err)
-		}
-		d.Close()
-		if got := string(first[:n]) + rest.String(); got != want {
-			t.Errorf("from %d: %q, want %q", offset, got, want)
-		}
-	}
-}
-
-func TestDownloadOffsets(t *testing.T) {
-	s := serve(t, Options{})
-	s.put("/f", "0123")
-	for offset, want := range map[int64]string{0: "0123", 3: "3", 4: "", 5: "error", -1: "error"} {
-		d, err := s.Download("/f", DownloadOptions{Offset: offset})
-		if want == "error" {
-			wantIs(t, err, ErrOffset)
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b, err := io.ReadAll(d); err != nil || string(b) != want {
-			t.Errorf("from %d: %q, %v", offset, b, err)
-		}
-		d.Close()
-	}
-}
-
-func TestAStalledUploadEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, Options{})
-		a, b := net.Pipe()
-		defer a.Close()
-		defer b.Close()
-		var told int64
-		u, err := s.Upload("/f", UploadOptions{Pace: Pace{Timeout: time.Minute, Step: time.Second, Progress: func(n int64) { told += n }}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			for range 10 { // slow, but never for a whole minute
-				time.Sleep(59 * time.Second)
-				a.Write([]byte("x"))
-			}
-		}()
-		start := time.Now()
-		n, err := u.ReadFrom(b)
-		wantIs(t, err, os.ErrDeadlineExceeded)
-		if took := time.Since(start); n != 10 || told != 10 || took < 650*time.Second || took > 652*time.Second {
-			t.Errorf("%d bytes, %d told, %v", n, told, took)
-		}
-		wantIs(t, u.Publish(), os.ErrDeadlineExceeded)
-		s.wantClean()
-	})
-}
-
-func TestAStalledDownloadEnds(t *testing.T) {
-	for _, ascii := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := serve(t, Options{})
-			s.put("/f", strings.Repeat("x", 100_000))
-			a, b := net.Pipe()
-			defer a.Close()
-			defer b.Close()
-			var told int64
-			d, err := s.Download("/f", DownloadOptions{ASCII: ascii, Pace: Pace{Timeout: time.Minute, Step: time.Second, Progress: func(n int64) { told += n }}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.Close()
-			go func() {
-				for range 3 {
-					time.Sleep(55 * time.Second)
-					io.ReadFull(a, make([]byte, smallPiece))
-				}
-			}()
-			start := time.Now()
-			n, err := d.WriteTo(b)
-			wantIs(t, err, os.ErrDeadlineExceeded)
-			if took := time.Since(start); n != 3*smallPiece || told != n || took < 224*time.Second || took > 227*time.Second {
-				t.Errorf("%d bytes, %d told, %v", n, told, took)
-			}
+			client.Close()
 		})
-	}
-}
-
-// What a client takes in of what waits in the kernel is progress too, though no write comes back meanwhile.
-func TestADownloadThatOnlyDrainsTheKernelsQueueGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := net.Pipe()
-		defer a.Close()
-		defer b.Close()
-		queued, looks, told := 1000, 0, 0
-		var all beats
-		w := all.watchWrite(b, Pace{Timeout: 2 * time.Second, Step: time.Second, Progress: func(int64) { told++ }})
-		w.mu.Lock()
-		w.queued = queued
-		w.queue = func() (int, bool) {
-			if looks++; looks <= 60 {
-				queued--
-			}
-			return queued, true
-		}
-		w.mu.Unlock()
-		start := time.Now()
-		_, err := b.Write([]byte("x"))
-		wantIs(t, err, os.ErrDeadlineExceeded)
-		w.stop()
-		if took := time.Since(start); took != 62*time.Second || told != 60 {
-			t.Errorf("it ended after %v, told %d times", took, told)
-		}
-	})
-}
-
-// The same on a real connection: each kind of it ends when the client takes nothing, and the time counts from the last byte.
-func TestAClientThatTakesNothingIsGivenUp(t *testing.T) {
-	everyConnection(t, func(t *testing.T, client, server net.Conn) {
-		defer client.Close()
-		defer server.Close()
-		s := serve(t, Options{})
-		f, err := os.Create(s.host("/f"))
+		u, err := s.Upload("/f", UploadOptions{HasOffset: true, Offset: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(f.Truncate(64<<20), f.Close()); err != nil {
-			t.Fatal(err)
+		n, err := io.Copy(u, server) // as ftpserverlib does
+		sender.Wait()
+		server.Close()
+		if err != nil || n != int64(len(content)) || u.Size() != n+4 {
+			t.Errorf("%d of %d bytes, size %d, %v", n, len(content), u.Size(), err)
 		}
-		d, err := s.Download("/f", DownloadOptions{Pace: Pace{Timeout: 200 * time.Millisecond, Step: 20 * time.Millisecond}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
-		n, err := d.WriteTo(server)
-		wantIs(t, err, os.ErrDeadlineExceeded)
-		if n == 64<<20 {
-			t.Error("it was sent")
-		}
-	})
-	everyConnection(t, func(t *testing.T, client, server net.Conn) {
-		defer client.Close()
-		defer server.Close()
-		s := serve(t, Options{})
-		u, err := s.Upload("/f", UploadOptions{Pace: Pace{Timeout: 200 * time.Millisecond, Step: 20 * time.Millisecond}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = u.ReadFrom(server)
-		wantIs(t, err, os.ErrDeadlineExceeded)
-		if err := u.Discard(); err != nil {
+		if _, err := u.Write([]byte("end")); err != nil {
 			t.Error(err)
+		}
+		if err := u.Publish(); err != nil {
+			t.Fatal(err)
+		}
+		s.want("/f", "old "+string(content)+"end")
+	})
+	everyConnection(t, func(t *testing.T, client, server net.Conn) {
+		s := serve(t, Options{})
+		s.put("/f", string(content))
+		f, err := s.Open("/f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.Seek(1000, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		var receiver sync.WaitGroup
+		var got []byte
+		receiver.Go(func() { got, _ = io.ReadAll(client) })
+		n, err := io.Copy(server, f)
+		server.Close()
+		receiver.Wait()
+		client.Close()
+		if err != nil || n != int64(len(got)) || !bytes.Equal(got, content[1000:]) {
+			t.Errorf("%d bytes, %d received, %v", n, len(got), err)
 		}
 	})
 }
@@ -308,7 +131,7 @@ func TestErrorsOfConnections(t *testing.T) {
 		s.put("/f", "content")
 		client.Close()
 		server.Close()
-		u, err := s.Upload("/g", UploadOptions{Pace: Pace{Timeout: time.Minute}})
+		u, err := s.Upload("/g", UploadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,23 +140,53 @@ func TestErrorsOfConnections(t *testing.T) {
 		} else {
 			s.wantPath(err, "/g")
 		}
-		d, err := s.Download("/f", DownloadOptions{Pace: Pace{Timeout: time.Minute}})
+		f, err := s.Open("/f")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer d.Close()
-		if _, e := d.WriteTo(server); e == nil {
-			t.Error("nothing is said")
-		} else {
-			s.wantPath(e, "/f")
-			err = e
+		defer f.Close()
+		if _, err = io.Copy(server, f); err == nil {
+			t.Fatal("nothing is said")
 		}
+		s.wantPath(err, "/f")
 		if strings.Contains(err.Error(), "127.0.0.1") {
 			t.Error(err)
 		}
 		if err := u.Discard(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A deadline of the connection ends a transfer, and is told from other failures.
+func TestADeadlineOfTheConnectionIsTold(t *testing.T) {
+	everyConnection(t, func(t *testing.T, client, server net.Conn) {
+		defer client.Close()
+		defer server.Close()
+		s := serve(t, Options{})
+		f, err := os.Create(s.host("/f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Truncate(64<<20), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		server.SetDeadline(time.Now().Add(50 * time.Millisecond))
+		u, err := s.Upload("/g", UploadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = u.ReadFrom(server)
+		wantIs(t, err, os.ErrDeadlineExceeded)
+		wantIs(t, u.Publish(), os.ErrDeadlineExceeded, ErrBroken)
+		open, err := s.Open("/f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		_, err = io.Copy(server, open)
+		wantIs(t, err, os.ErrDeadlineExceeded)
+		s.wantClean()
 	})
 }
 
@@ -357,65 +210,82 @@ func TestADiscardFromElsewhereEndsAnUpload(t *testing.T) {
 	s.wantClean()
 }
 
-// The kernel moves the bytes: strace sees sendfile.
-func TestPlainDownloadsStayInTheKernel(t *testing.T) {
+// The kernel moves the bytes: strace sees sendfile from the file and splice into it.
+func TestPlainTransfersStayInTheKernel(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("there is no strace")
 	}
-	out, err := exec.Command(strace, "-f", "-c", "-U", "calls,name", "-e", "trace=sendfile", os.Args[0], "-test.run=^TestTransferOfTheStrace$", "-test.v").CombinedOutput()
-	if err != nil {
-		t.Skipf("strace does not work here: %v\n%s", err, out)
-	}
-	calls := make(map[string]bool)
-	for line := range strings.Lines(string(out)) {
-		if fields := strings.Fields(line); len(fields) == 2 {
-			calls[fields[1]] = true
+	for _, play := range []string{"TestTransferOfTheStrace", "TestWrappedTransferOfTheStrace"} {
+		out, err := exec.Command(strace, "-f", "-e", "trace=sendfile,splice", os.Args[0], "-test.run=^"+play+"$", "-test.v").CombinedOutput()
+		if err != nil {
+			t.Skipf("strace does not work here: %v\n%s", err, out)
 		}
-	}
-	if !calls["sendfile"] {
-		t.Errorf("no sendfile:\n%s", out)
+		moved := map[string]int{}
+		for line := range strings.Lines(string(out)) {
+			for _, call := range []string{"sendfile", "splice"} {
+				_, result, ok := strings.Cut(line, ") = ")
+				if n, err := strconv.Atoi(strings.TrimSpace(result)); ok && err == nil && n > 0 && strings.Contains(line, call) {
+					moved[call] += n
+				}
+			}
+		}
+		if moved["sendfile"] != 1<<20 || moved["splice"] != 2<<20 { // into a pipe, and out of it
+			t.Errorf("%s: %v\n%s", play, moved, out)
+		}
 	}
 }
 
 func TestTransferOfTheStrace(t *testing.T) {
+	aTransfer(t, func(c *net.TCPConn) net.Conn { return c })
+}
+
+func TestWrappedTransferOfTheStrace(t *testing.T) {
+	aTransfer(t, func(c *net.TCPConn) net.Conn { return wrapped{c} })
+}
+
+// aTransfer moves 1 MiB over a connection into a file and from there over another.
+func aTransfer(t *testing.T, wrap func(*net.TCPConn) net.Conn) {
 	s := serve(t, Options{})
-	for _, wrap := range []func(*net.TCPConn) net.Conn{
-		func(c *net.TCPConn) net.Conn { return c },
-		func(c *net.TCPConn) net.Conn { return wrapped{c} },
-	} {
-		a, b := tcpPair(t)
-		go func() { a.Write(make([]byte, 1<<20)); a.CloseWrite() }()
-		u, err := s.Upload("/f", UploadOptions{Pace: Pace{Timeout: time.Minute}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(u, wrap(b)); err != nil {
-			t.Fatal(err)
-		}
-		if err := u.Publish(); err != nil {
-			t.Fatal(err)
-		}
-		d, err := s.Download("/f", DownloadOptions{Pace: Pace{Timeout: time.Minute}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			defer d.Close()
-			io.Copy(wrap(b), d)
-			b.Close()
-		}()
+	a, b := tcpPair(t)
+	var other sync.WaitGroup
+	other.Go(func() { a.Write(make([]byte, 1<<20)); a.CloseWrite() })
+	u, err := s.Upload("/f", UploadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(u, wrap(b)); n != 1<<20 || err != nil {
+		t.Fatal(n, err)
+	}
+	other.Wait()
+	if err := u.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.Open("/f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	other.Go(func() {
 		if n, err := io.Copy(io.Discard, a); n != 1<<20 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
+	})
+	if n, err := io.Copy(wrap(b), f); n != 1<<20 || err != nil {
+		t.Errorf("%d, %v", n, err)
 	}
+	b.Close()
+	other.Wait()
 }
 
-func TestAFileThatIsCutOffWhileItIsDownloaded(t *testing.T) {
-	for _, ascii := range []bool{false, true} {
+func TestAFileThatIsCutOffWhileItIsRead(t *testing.T) {
+	for how, read := range map[string]func(w io.Writer, f afero.File) (int64, error){
+		"WriteTo": func(w io.Writer, f afero.File) (int64, error) { return f.(io.WriterTo).WriteTo(w) },
+		"Read":    func(w io.Writer, f afero.File) (int64, error) { return io.Copy(w, struct{ io.Reader }{f}) },
+	} {
 		s := serve(t, Options{})
 		s.put("/f", "a file of some length")
-		d, err := s.Download("/f", DownloadOptions{ASCII: ascii})
+		f, err := s.Open("/f")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -423,37 +293,104 @@ func TestAFileThatIsCutOffWhileItIsDownloaded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got bytes.Buffer
-		if _, err := d.WriteTo(&got); !errors.Is(err, ErrShrunk) || got.String() != "a file" {
-			t.Errorf("ASCII %v: %q, %v", ascii, got.String(), err)
+		if _, err := read(&got, f); !errors.Is(err, ErrShrunk) || got.String() != "a file" {
+			t.Errorf("%s: %q, %v", how, got.String(), err)
+		} else {
+			s.wantPath(err, "/f")
 		}
-		d.Close()
+		f.Close()
 	}
 }
 
-func TestAClosedDownloadUsesNoDescriptor(t *testing.T) {
+func TestWhatIsNoFileIsNotOpened(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *served) {
+		s.mkdir("/d")
+		if err := unix.Mkfifo(s.host("/d/fifo"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("unix", s.host("/d/socket"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		s.link("d/fifo", "/link")
+		names := []string{"/d/fifo", "/d/socket", "/link"}
+		if unix.Mknod(s.host("/d/null"), unix.S_IFCHR|0o644, int(unix.Mkdev(1, 3))) == nil { // only root can
+			names = append(names, "/d/null")
+		}
+		for _, name := range names {
+			f, err := s.Open(name)
+			if err == nil {
+				f.Close()
+			}
+			wantIs(t, err, ErrNotRegular)
+			s.wantPath(err, name)
+		}
+	})
+}
+
+func TestAnOpenFile(t *testing.T) {
 	s := serve(t, Options{})
-	s.put("/f", strings.Repeat("x", 1<<20))
-	d, err := s.Download("/f", DownloadOptions{})
+	s.mkdir("/d")
+	s.put("/d/f", "0123456789")
+	s.link("d/f", "/link")
+	f, err := s.Open("/link")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		for buf := make([]byte, 10); ; {
-			if _, err := d.file.ReadAt(buf, 0); err != nil {
-				if !errors.Is(err, fs.ErrClosed) {
-					t.Error(err)
-				}
-				return
-			}
-		}
-	})
-	time.Sleep(time.Millisecond)
-	if err := d.Close(); err != nil {
+	s.mustUpload("/d/f", "another", UploadOptions{})
+	i, err := f.Stat()
+	if err != nil || i.Name() != "link" || i.Size() != 10 || !i.Mode().IsRegular() || f.Name() != "/link" {
+		t.Errorf("%+v, %v, %s", i, err, f.Name())
+	}
+	var part [3]byte
+	if n, err := f.ReadAt(part[:], 8); n != 2 || err != io.EOF {
+		t.Errorf("%d bytes at the end, %v", n, err)
+	}
+	if at, err := f.Seek(-4, io.SeekEnd); at != 6 || err != nil {
+		t.Error(at, err)
+	}
+	if rest, err := io.ReadAll(f); string(rest) != "6789" || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+	if _, err := f.Seek(-1, io.SeekStart); err == nil {
+		t.Error("before the beginning")
+	} else {
+		s.wantPath(err, "/link")
+	}
+	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	reading.Wait()
-	if err := d.Close(); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("a second close: %v", err)
+	_, read := f.Read(part[:])
+	_, readAt := f.ReadAt(part[:], 0)
+	_, writeTo := f.(io.WriterTo).WriteTo(io.Discard)
+	_, stat := f.Stat()
+	for what, err := range map[string]error{"read": read, "readAt": readAt, "writeTo": writeTo, "stat": stat, "close": f.Close()} {
+		if !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s after Close: %v", what, err)
+		} else {
+			s.wantPath(err, "/link")
+		}
 	}
+}
+
+func TestSumOfAnUpload(t *testing.T) {
+	s := serve(t, Options{})
+	u := s.begun("/f", "abc", UploadOptions{})
+	for range 2 {
+		size, sum, err := u.Sum()
+		if size != 3 || sum != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" || err != nil {
+			t.Error(size, sum, err)
+		}
+	}
+	if _, err := u.Write([]byte("d")); err != nil {
+		t.Error(err)
+	}
+	if err := u.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	s.want("/f", "abcd")
+	_, _, err := u.Sum()
+	wantIs(t, err, ErrDone)
+	wantIs(t, u.InPlace(), ErrDone)
 }

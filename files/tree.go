@@ -3,10 +3,7 @@
 //
 // Its types: a [Tree] is that directory, and an [afero.Fs]; an [Upload] is a file on
 // its way in, staged in a hidden temporary beside its target and published by one
-// rename; a [Download] is a file on its way out; a [Pace] says how long either may stand
-// still.
-//
-// Several uploads and removals are made one by [Tree.Commit].
+// rename.
 //
 // What is promised: a reader sees the old file or the new one, never a mixture and
 // never a part, also when it opened the old one long before. No name leads out of
@@ -49,8 +46,7 @@ type Options struct {
 	Mode fs.FileMode
 	// Durable says that a published file survives a loss of power.
 	Durable bool
-	// MaxAge is how long left-overs are kept while the server runs, see [Tree.Sweep], and uploads
-	// that were kept for their owner; 0 means an hour.
+	// MaxAge is how long left-overs are kept while the server runs, see [Tree.Sweep]; 0 means an hour.
 	MaxAge time.Duration
 	Log    *slog.Logger     // nil: none
 	Now    func() time.Time // nil: time.Now
@@ -76,19 +72,12 @@ type Tree struct {
 	set   settings
 
 	reg registry
-
-	spares spares
-	beats  beats
-	pipes  pipes
-
-	commits commits
 }
 
 var _ afero.Fs = (*Tree)(nil)
 
 // Open opens the tree kept in the directory root, which is made (0755) if it is missing.
-// A [Tree.Commit] that a crash interrupted after its record was made is done to its end. Nothing
-// else is removed: that is what [Tree.Sweep] does.
+// What a crash left is not removed: that is what [Tree.Sweep] does.
 func Open(root string, o Options) (*Tree, error) {
 	if o.State == "" {
 		return nil, errors.New("files: no directory for the records of uploads")
@@ -117,9 +106,6 @@ func Open(root string, o Options) (*Tree, error) {
 	t.sys = newSystem(t.rootfd, t.root)
 	t.parents.init(t.rootfd)
 	if err := t.loadRecords(); err != nil {
-		return nil, errors.Join(err, t.Close())
-	}
-	if err := t.redo(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -208,8 +194,8 @@ func rootDescriptor(root *os.Root) (int, error) {
 	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// Close gives back what the tree holds open. Uploads and downloads under way are
-// finished or discarded by those who began them, before or after. Later calls of
+// Close gives back what the tree holds open. Uploads and open files are
+// finished or closed by those who began them, before or after. Later calls of
 // other methods fail with [fs.ErrClosed]; a second Close does nothing.
 func (t *Tree) Close() error {
 	t.life.Lock()
@@ -218,7 +204,7 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	t.parents.close()
-	err := errors.Join(unix.Close(t.rootfd), t.commits.close(), t.closeSpares(), t.pipes.close())
+	err := unix.Close(t.rootfd)
 	t.rootfd = -1
 	return errors.Join(err, t.root.Close(), t.state.Close())
 }

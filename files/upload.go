@@ -17,27 +17,17 @@ type UploadOptions struct {
 	Append bool
 	// HasOffset begins with a copy of the first Offset bytes of the old content (REST and STOR): the result
 	// is those bytes and the ones that are written, and no old bytes after them. A file that is
-	// shorter, or missing with an Offset above 0, is ErrOffset. Offset counts bytes on disk, in ASCII too.
+	// shorter, or missing with an Offset above 0, is ErrOffset.
 	HasOffset bool
 	Offset    int64
 	// Unique chooses a name that is free (STOU): name is a directory, or a suggestion that gets a suffix if it is taken.
 	Unique bool
-	// ASCII converts CRLF to LF; bare LF and lone CR stay (RFC 959 section 3.1.1.1).
-	ASCII bool
 	// Exclusive refuses to replace: fs.ErrExist, from Upload, or from Publish if the name came up meanwhile.
 	Exclusive bool
-	// Owner, with HasOffset, goes on with what this owner left with Keep under this name, if it is long enough.
-	Owner string
-	// Old is what counts as the old content for Append and HasOffset; nil: what has the name.
-	Old  *Old
-	Pace Pace
 }
 
-// Old is content that stands for that of a file: of an upload that is over but not published, or none at all.
-type Old struct{ Upload *Upload }
-
-// Upload is a file on its way in: a temporary beside its target that nobody sees. It ends with Publish,
-// Discard or Keep. It is for one goroutine, but Discard and Name may come from another.
+// Upload is a file on its way in: a temporary beside its target that nobody sees. It ends with Publish or
+// Discard. It is for one goroutine, but Discard and Name may come from another.
 type Upload struct {
 	tree    *Tree
 	opt     UploadOptions
@@ -48,10 +38,7 @@ type Upload struct {
 	synced  bool   // the directory can be synced by its descriptor
 	rec     *record
 	file    *os.File
-	ascii   *toLF // nil: binary
-
-	received atomic.Int64
-	size     atomic.Int64
+	size    atomic.Int64
 
 	mu     sync.Mutex // held while the upload ends, disk access included, so that it ends in one way
 	over   bool
@@ -104,15 +91,6 @@ func (u *Upload) begin() error {
 	if err != nil {
 		return err
 	}
-	if u.opt.ASCII {
-		u.ascii = &toLF{}
-	}
-	if u.opt.HasOffset && u.opt.Owner != "" {
-		if ok, err := u.resume(); ok || err != nil {
-			t.reg.begin(u)
-			return err
-		}
-	}
 	if u.rec, err = t.newRecord(u.place); err != nil {
 		return err
 	}
@@ -121,14 +99,14 @@ func (u *Upload) begin() error {
 		u.forget()
 		return err
 	}
-	u.file = os.NewFile(uintptr(fd), u.name)
+	u.file = os.NewFile(uintptr(fd), u.name) // not for appending: then the kernel would not copy or splice into it
 	t.reg.begin(u)
 	return u.copyOld()
 }
 
 // forget drops the record of a temporary that was never made.
 func (u *Upload) forget() {
-	u.tree.endRecord(u.rec) // a record that cannot be removed is harmless: a Sweep finds nothing to it
+	u.tree.dropRecord(u.rec) // a record that cannot be removed is harmless: a Sweep finds nothing to it
 	u.rec = nil
 }
 
@@ -196,18 +174,13 @@ func (u *Upload) copyOld() error {
 	if u.opt.HasOffset && u.opt.Offset < 0 {
 		return ErrOffset
 	}
-	from, err := u.openOld()
+	old, want, err := u.tree.openRegular(u.name)
 	if errors.Is(err, unix.ENOENT) {
 		if u.opt.HasOffset {
 			return ErrOffset
 		}
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	want := from.size
-	old, err := from.file(u.name)
 	if err != nil {
 		return err
 	}
@@ -219,16 +192,6 @@ func (u *Upload) copyOld() error {
 		want = u.opt.Offset
 	}
 	return u.copyFrom(old, want)
-}
-
-func (u *Upload) openOld() (*regular, error) {
-	switch {
-	case u.opt.Old == nil:
-		return u.tree.openRegular(u.name)
-	case u.opt.Old.Upload == nil:
-		return nil, unix.ENOENT
-	}
-	return u.opt.Old.Upload.reopen()
 }
 
 // copyFrom copies the first bytes of a file; within the file system (reflink, copy_file_range) where that can.

@@ -37,9 +37,6 @@ func TestUploadContent(t *testing.T) {
 		{"restart before the beginning", "/old", UploadOptions{HasOffset: true, Offset: -1}, "", "", ErrOffset},
 		{"restart of nothing", "/new", UploadOptions{HasOffset: true, Offset: 1}, "", "", ErrOffset},
 		{"restart of nothing at 0", "/new", UploadOptions{HasOffset: true}, "abc", "abc", nil},
-		{"ASCII", "/new", UploadOptions{ASCII: true}, "a\r\nb\nc\rd\r", "a\nb\nc\rd\r", nil},
-		{"ASCII append", "/old", UploadOptions{ASCII: true, Append: true}, "\r\n", old + "\n", nil},
-		{"ASCII restart counts bytes on disk", "/old", UploadOptions{ASCII: true, HasOffset: true, Offset: 2}, "\r\nx", "01\nx", nil},
 		{"exclusive", "/new", UploadOptions{Exclusive: true}, "abc", "abc", nil},
 		{"exclusive over a file", "/old", UploadOptions{Exclusive: true}, "", "", fs.ErrExist},
 	} {
@@ -69,7 +66,7 @@ func TestUploadContent(t *testing.T) {
 func TestReadersSeeTheOldFileOrTheNew(t *testing.T) {
 	s := serve(t, Options{})
 	s.put("/f", "the old content")
-	d, err := s.Download("/f", DownloadOptions{})
+	d, err := s.Open("/f")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +171,7 @@ func TestAnUploadReplacesALinkAndNotWhatItLeadsTo(t *testing.T) {
 			t.Errorf("over a link to %s: %v, %v", target, i, err)
 		}
 		s.want("/f", "old")
-		if err := s.Unlink("/link"); err != nil {
+		if err := s.RemoveFile("/link"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +188,7 @@ func TestDiscardLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.want("/f", "old")
-	for _, err := range []error{u.Publish(), u.Sync(), u.Keep("me")} {
+	for _, err := range []error{u.Publish(), u.Sync()} {
 		wantIs(t, err, ErrDone)
 	}
 	_, err := u.Write([]byte("x"))
@@ -289,7 +286,7 @@ func TestManyUploadsOfOneNameAreEachWhole(t *testing.T) {
 				return
 			default:
 			}
-			d, err := s.Download("/f", DownloadOptions{})
+			d, err := s.Open("/f")
 			if err != nil {
 				t.Error(err)
 				return
@@ -374,18 +371,18 @@ func TestBrokenUploadsAreNotPublished(t *testing.T) {
 	s := serve(t, Options{})
 	s.put("/f", "old")
 	broken := errors.New("the line broke")
-	for _, ascii := range []bool{false, true} {
-		u := s.begun("/f", "new", UploadOptions{ASCII: ascii})
-		n, err := u.ReadFrom(io.MultiReader(strings.NewReader("more"), &failing{broken}))
-		if n != 4 || u.Received() != 7 || u.Size() != 7 {
-			t.Errorf("%d, %d, %d bytes", n, u.Received(), u.Size())
-		}
-		wantIs(t, err, broken)
-		wantIs(t, u.Sync(), ErrBroken, broken)
-		wantIs(t, u.Publish(), ErrBroken, broken)
-		s.want("/f", "old")
-		s.wantClean()
+	u := s.begun("/f", "new", UploadOptions{})
+	n, err := u.ReadFrom(io.MultiReader(strings.NewReader("more"), &failing{broken}))
+	if n != 4 || u.Size() != 7 {
+		t.Errorf("%d, %d bytes", n, u.Size())
 	}
+	wantIs(t, err, broken)
+	_, err = u.Write([]byte("x"))
+	wantIs(t, err, ErrBroken, broken)
+	wantIs(t, u.Sync(), ErrBroken, broken)
+	wantIs(t, u.Publish(), ErrBroken, broken)
+	s.want("/f", "old")
+	s.wantClean()
 }
 
 type failing struct{ err error }

@@ -40,9 +40,9 @@ func (v *volatileTree) Mkdir(name string, perm fs.FileMode) error {
 	return err
 }
 
-func (v *volatileTree) Rmdir(name string) error {
+func (v *volatileTree) RemoveDir(name string) error {
 	if entries, err := os.ReadDir(v.real(name)); err != nil || len(entries) > 0 {
-		return v.hostTree.Rmdir(name)
+		return v.hostTree.RemoveDir(name)
 	}
 	shelf := v.shelf()
 	v.move(v.real(name), shelf)

@@ -49,7 +49,7 @@ func (h *hostTree) Mkdir(name string, perm fs.FileMode) error {
 	return os.Mkdir(h.real(name), perm)
 }
 
-func (h *hostTree) Rmdir(name string) error {
+func (h *hostTree) RemoveDir(name string) error {
 	if err := h.fault("rmdir", name); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s stepTree) RmdirIdentity(name string, inode uint64, birth int64, generati
 	if err != nil || i != inode || b != birth || g != generation {
 		return false, nil
 	}
-	return true, s.Rmdir(name)
+	return true, s.RemoveDir(name)
 }
 
 // testClock is the system's wall clock with an offset, and a boot clock to go with it.

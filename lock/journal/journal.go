@@ -46,7 +46,7 @@ const DefaultMaxSize = 64 << 20
 // links are not followed in the last element. It is for use by several goroutines.
 type Directories interface {
 	Mkdir(name string, perm fs.FileMode) error
-	Rmdir(name string) error // an empty directory, or an error; never a file
+	RemoveDir(name string) error // an empty directory, or an error; never a file
 	Lstat(name string) (fs.FileInfo, error)
 	ReadDir(name string) ([]fs.FileInfo, error) // what Lstat would say of each entry
 	Chtimes(name string, atime, mtime time.Time) error
@@ -66,7 +66,7 @@ type Steps interface {
 	Vacant(name string) bool
 	// MkdirIdentity is Mkdir and Identity, 0 if that could not be told.
 	MkdirIdentity(name string, perm fs.FileMode) (inode uint64, birth int64, generation uint32, err error)
-	// RmdirIdentity is Rmdir if Identity says that, or else nothing: then same is false and there is no error.
+	// RmdirIdentity is RemoveDir if Identity says that, or else nothing: then same is false and there is no error.
 	RmdirIdentity(name string, inode uint64, birth int64, generation uint32) (same bool, err error)
 }
 

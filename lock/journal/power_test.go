@@ -29,7 +29,7 @@ type powerTree struct {
 	base string
 }
 
-func (p powerTree) Rmdir(name string) error { return powerloss.Rmdir(p.base, p.real(name)) }
+func (p powerTree) RemoveDir(name string) error { return powerloss.Rmdir(p.base, p.real(name)) }
 
 // powerClock is the system's clock, with a boot that all processes of the test share.
 type powerClock struct{}

@@ -197,7 +197,7 @@ func (t *tree) parent(name lock.Name) error {
 // remove removes the empty directory of a lock; one that has gone already is as good.
 func (t *tree) remove(name lock.Name) error {
 	turn := t.turn(name)
-	err := t.fs.Rmdir(string(name))
+	err := t.fs.RemoveDir(string(name))
 	<-turn
 	return removed(name, err)
 }
