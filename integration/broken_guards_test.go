@@ -53,7 +53,7 @@ var insertions = []insertion{
 	}
 `},
 	// A write that is checked when it begins only.
-	{"lock/write.go", "func (s *Session) write(ctx context.Context, writes []Write, ending Name, fn func([]Title) error) error {\n", `
+	{"lock/write.go", "func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {\n", `
 	if broken("write") {
 		return fn(make([]Title, len(writes)))
 	}

@@ -26,12 +26,11 @@ func (h *history) operations() (all []porcupine.Operation) {
 	}
 	for _, o := range h.ops {
 		in := locktest.Deed{Verb: o.begin.Verb, Name: lock.Name(o.begin.Name), Owner: o.owner, Value: o.begin.Value, Call: o.begin.At, Return: math.MaxInt64}
-		in.Staged = publishedAtEnd[o.begin.Name]
 		out := locktest.Answer{Result: locktest.Unknown}
 		if o.end.Ended {
 			in.Return = o.end.At
 			out = locktest.Answer{Result: o.end.Result, Token: o.end.Token, Value: o.end.Value}
-		} else if in.Verb == locktest.RETR || in.Verb == locktest.RMD && !in.Staged || in.Verb == locktest.STOR && in.Staged {
+		} else if in.Verb == locktest.RETR || in.Verb == locktest.RMD {
 			continue // nobody sees anything of it, but for the end of a hold, of which MayEnd tells
 		}
 		for _, k := range h.kills {

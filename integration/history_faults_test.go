@@ -53,21 +53,11 @@ grace = "100ms"
 lock_delay = "20ms"
 release = "session"
 protects = ["/c.tsv"]
-[[lock]]
-match = "/d_lock"
-max_age = %q
-on_disconnect = "release"
-release = "session"
-protects = ["/d.tsv"]
-commit = "release"
-`, directories, age, age, age, age)
+`, directories, age, age, age)
 }
 
 // releasedAtEnd are the locks whose holds may end with their connection.
-var releasedAtEnd = map[string]bool{"/a_lock": true, "/c_lock": true, "/d_lock": true}
-
-// publishedAtEnd are the locks whose file is published by RMD.
-var publishedAtEnd = map[string]bool{"/d_lock": true}
+var releasedAtEnd = map[string]bool{"/a_lock": true, "/c_lock": true}
 
 // history is a run of chroniclers against a server, with faults.
 type history struct {

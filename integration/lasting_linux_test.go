@@ -57,34 +57,3 @@ func synced(t *testing.T, trace string) string {
 	}
 	return string(lines)
 }
-
-// What waits for the release of a lock keeps files open: it goes when the lock does, not at the sweep of each minute.
-func TestPreparedFilesGoWithTheirLock(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		rule string
-		end  func(s *server, c *session)
-	}{
-		"that expires":               {"max_age = \"2s\"", func(*server, *session) {}},
-		"that ends with its session": {"on_disconnect = \"release\"", func(_ *server, c *session) { c.conn.Close() }},
-		"that is broken":             {"", func(s *server, _ *session) { s.command("break", "/pair_lock", "--reason", "test") }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := startServer(t, "[[lock]]\nmatch = \"/pair_lock\"\nprotects = [\"/pair\"]\ncommit = \"release\"\n"+tc.rule+"\n")
-			c := s.session(account)
-			c.want(257, "MKD /pair_lock")
-			if err := c.store("/pair", []byte("new")); err != nil {
-				t.Fatal(err)
-			}
-			if len(s.unfinished()) == 0 {
-				t.Fatal("nothing is prepared")
-			}
-			tc.end(s, c)
-			await(t, "what was prepared is gone", func() bool { return len(s.unfinished()) == 0 })
-			if s.exists("pair") {
-				t.Error("it was published")
-			}
-		})
-	}
-}

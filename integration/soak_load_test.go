@@ -71,7 +71,6 @@ var soakWork = map[string]func(*soaker, *session, *rand.Rand) error{
 	"read":      (*soaker).read,
 	"look":      (*soaker).look,
 	"replace":   (*soaker).replace,
-	"publish":   (*soaker).publish,
 	"directory": (*soaker).directory,
 }
 
@@ -327,24 +326,6 @@ func (k *soaker) replace(s *session, random *rand.Rand) error {
 		return err
 	}
 	_, err := s.say("RNTO "+name, 250)
-	return err
-}
-
-// publish changes two files in one step, or gives up before that.
-func (k *soaker) publish(s *session, random *rand.Rand) error {
-	if err := k.take(s, "/pair/all"); err != nil {
-		return err
-	}
-	what := patterned(random.IntN(1000), byte(random.IntN(256)))
-	for _, name := range []string{"/pair/a", "/pair/b"} {
-		if err := s.store(name, what); err != nil {
-			return err
-		}
-	}
-	if random.IntN(4) == 0 {
-		return errors.New("gone")
-	}
-	_, err := s.say("RMD /pair/all", 250)
 	return err
 }
 

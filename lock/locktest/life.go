@@ -22,7 +22,6 @@ type Deed struct {
 	Name         lock.Name
 	Owner        string
 	Value        int   // of STOR
-	Staged       bool  // what is stored is published by RMD, and thrown away if the hold is taken away
 	Call, Return int64 // those of the operation
 	// Of MKD: MayEnd is the earliest moment at which the hold may be taken away, MustEnd the latest until which it may
 	// be written under.
@@ -42,13 +41,12 @@ type life struct {
 	mayEnd, mustEnd int64
 	token           lock.Token // the last that was seen
 	value           int
-	staged          int   // what the holder has stored and not published yet; 0: nothing
 	now             int64 // what follows did not happen before this
 }
 
 // LifeModel is what a lock with a protected file looks like to its clients when holds are taken away, too: not before
 // their MayEnd, and by BREAK. A write is accepted if the writer's hold stands, and refused if it does not. What is read is what was
-// written last, by the holder also what it staged; the files hold 0 at first, and nobody writes that. Tokens must grow from hold to hold. Each name is checked on its own.
+// written last; the files hold 0 at first, and nobody writes that. Tokens must grow from hold to hold. Each name is checked on its own.
 func LifeModel() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Partition: partitionDeeds,
@@ -86,7 +84,7 @@ func (s life) step(in Deed, out Answer) (after []life) {
 			after = append(after, done)
 		}
 	}
-	if (in.Verb == STOR || in.Verb == RMD && in.Staged) && out.Result == Refused && s.owner == in.Owner && s.mayEnd <= in.Return {
+	if in.Verb == STOR && out.Result == Refused && s.owner == in.Owner && s.mayEnd <= in.Return {
 		s.now = max(s.now, s.mayEnd) // its time is over, and nobody has ended it yet
 		after = append(after, s)
 	}
@@ -102,7 +100,7 @@ func (s life) until(at int64) []life {
 		return []life{s}
 	}
 	taken := s
-	taken.owner, taken.staged, taken.now = "", 0, max(s.now, s.mayEnd)
+	taken.owner, taken.now = "", max(s.now, s.mayEnd)
 	return []life{s, taken}
 }
 
@@ -115,25 +113,15 @@ func (s life) after(in Deed, out Answer) (after life, possible bool) {
 		after.owner, after.mayEnd, after.mustEnd, after.token = in.Owner, in.MayEnd, in.MustEnd, max(s.token, out.Token)
 		return after, s.owner == "" && (out.Token == 0 || out.Token > s.token)
 	case RMD:
-		after.owner, after.staged = "", 0
-		if s.staged != 0 {
-			after.value = s.staged
-		}
-		return after, own && (inTime || !in.Staged)
+		after.owner = ""
+		return after, own
 	case STOR:
-		if in.Staged {
-			after.staged = in.Value
-		} else {
-			after.value = in.Value
-		}
+		after.value = in.Value
 		return after, own && inTime
 	case RETR:
-		if own && s.staged != 0 {
-			return after, s.staged == out.Value
-		}
 		return after, s.value == out.Value
 	case BREAK:
-		after.owner, after.staged = "", 0
+		after.owner = ""
 		return after, s.owner != ""
 	}
 	return after, false

@@ -76,32 +76,3 @@ func TestLifeModel(t *testing.T) {
 		})
 	}
 }
-
-func TestLifeModelOfWhatIsPublishedOnRelease(t *testing.T) {
-	op := func(call, ret int64, verb Verb, owner string, result Result, n int) porcupine.Operation {
-		in := Deed{Verb: verb, Name: "/a", Owner: owner, Staged: true, Value: n, Call: call, Return: ret, MayEnd: call + 10, MustEnd: ret + 10}
-		return porcupine.Operation{Call: call, Return: ret, Input: in, Output: Answer{Result: result, Value: n}}
-	}
-	begun := []porcupine.Operation{op(1, 2, MKD, "ada", Done, 0), op(3, 4, STOR, "ada", Done, 7)}
-	for _, c := range []struct {
-		name string
-		then []porcupine.Operation
-		want bool
-	}{
-		{"the holder sees it", []porcupine.Operation{op(5, 6, RETR, "ada", Done, 7), op(5, 6, RETR, "ben", Done, 0)}, true},
-		{"others see it", []porcupine.Operation{op(5, 6, RETR, "ben", Done, 7)}, false},
-		{"published", []porcupine.Operation{op(5, 6, RMD, "ada", Done, 0), op(7, 8, RETR, "ben", Done, 7)}, true},
-		{"lost", []porcupine.Operation{op(5, 6, RMD, "ada", Done, 0), op(7, 8, RETR, "ben", Done, 0)}, false},
-		{"thrown away", []porcupine.Operation{op(11, 12, MKD, "ben", Done, 0), op(13, 14, RETR, "ben", Done, 0)}, true},
-		{"taken away, and published", []porcupine.Operation{op(11, 12, MKD, "ben", Done, 0), op(13, 14, RETR, "ben", Done, 7)}, false},
-		{"broken, and published", []porcupine.Operation{op(5, 6, BREAK, "boss", Done, 0), op(7, 8, RETR, "ben", Done, 7)}, false},
-		{"released too late", []porcupine.Operation{op(13, 14, RMD, "ada", Done, 0)}, false},
-		{"released too late, and refused", []porcupine.Operation{op(13, 14, RMD, "ada", Refused, 0), op(15, 16, RETR, "ben", Done, 0)}, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := porcupine.CheckOperations(LifeModel(), append(begun[:2:2], c.then...)); got != c.want {
-				t.Errorf("linearizable: %v, want %v", got, c.want)
-			}
-		})
-	}
-}
