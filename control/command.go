@@ -1,96 +1,134 @@
 package control
 
 import (
-	"bytes"
+	"errors"
 	"strings"
 )
 
-// Command is one complete line from the client.
+// Command is one complete line from the client. The driver finds the one that the library executes with
+// [Conn.Command]. All methods do nothing on a nil Command, so that code which serves commands can be called without one.
 type Command struct {
 	// Verb is the part before the first space, in upper case (RFC 959 section 5.3). Never empty.
 	Verb string
-	// Param is what stands after the first space: a string of bytes in no particular
-	// encoding, further leading spaces and trailing ones included. Without NUL, CR or LF.
+	// Param is what stands after the first space: bytes in no particular encoding, further leading spaces and trailing
+	// ones included. Without NUL, CR or LF.
 	Param string
 	// Line is the whole line as it was sent, without its end and leading Telnet sequences.
 	Line string
+
+	conn *Conn
+	verb *verb
+	pass string // what the library gets, without the line end
+
+	// What follows is guarded by conn.mu.
+	opening *Reply // what the driver says in place of the 1xx
+	final   *Reply // and in place of the last reply
+	lost    []func()
+	notify  func(Interruption)
+	came    []Interruption // those of which notify was not told
+	code    int            // of the final reply, once it is written
+	text    string         // its line, without the end
+	done    chan struct{}  // of a transfer: closed when it is over
 }
 
-// parseCommand makes a command of a line without NUL, CR and LF.
-func parseCommand(line []byte) Command {
-	text := string(line)
-	verb, param, _ := strings.Cut(text, " ")
-	return Command{Verb: strings.ToUpper(verb), Param: param, Line: text}
+// Transfers reports whether the command has a data connection.
+func (cmd *Command) Transfers() bool { return cmd.verb.is(transfers) }
+
+// Say sets the words of a reply: of the preliminary one if the code is below 200, else of the final one. The last call
+// before the library writes the reply counts. The words belong to the command: if it says nothing, the library's own
+// are sent.
+func (cmd *Command) Say(r Reply) {
+	if cmd == nil {
+		return
+	}
+	cmd.conn.mu.Lock()
+	defer cmd.conn.mu.Unlock()
+	if r.Code < 200 {
+		cmd.opening = &r
+	} else {
+		cmd.final = &r
+	}
 }
 
-// Telnet's bytes (RFC 854), as far as a control connection meets them.
+// Lost has f called, at most once, before Handler.Ended, if the client cannot have got the final reply: it could not be
+// written, or the connection was reset before another line arrived, or it ended otherwise with the reply unacknowledged
+// by the client's TCP. Any complete line that arrives after the reply was written ends the matter. A reply that was
+// acknowledged and never read by the program is not noticed.
+func (cmd *Command) Lost(f func()) {
+	if cmd == nil {
+		return
+	}
+	cmd.conn.mu.Lock()
+	defer cmd.conn.mu.Unlock()
+	cmd.lost = append(cmd.lost, f)
+}
+
+// trimmed is Param without the spaces around it.
+func (cmd *Command) trimmed() string { return strings.Trim(cmd.Param, " ") }
+
+// Interruption is something that happens while a transfer is under way.
+type Interruption uint8
+
+// The interruptions.
 const (
-	telnetIAC  = 255
-	telnetDont = 254
-	telnetWill = 251
-	telnetGA   = 249
-	telnetDM   = 242
-	telnetNOP  = 241
+	Aborted  Interruption = iota + 1 // ABOR was read; it is answered behind the transfer
+	Quitting                         // QUIT was read; it is executed behind the transfer
+	Ended                            // the client closed the connection, or it was lost
+	Stopped                          // the server ended it: Conn.Kick, Listener.Shutdown, the idle time
 )
 
-// skipTelnet returns the line without the Telnet sequences that it begins with: clients
-// send IAC IP and a data mark before ABOR and STAT (RFC 959 section 4.1.3), some of them
-// the data mark without its IAC. Anywhere else 255 is a letter of somebody's file name.
-func skipTelnet(line []byte) []byte {
-	for len(line) > 0 && line[0] == telnetIAC {
-		switch {
-		case len(line) == 1:
+// OnInterrupt has f called for each interruption of the command, those before the call included. f must not block. It
+// is called on the goroutine that reads commands, or on the caller's.
+func (cmd *Command) OnInterrupt(f func(Interruption)) {
+	if cmd == nil {
+		return
+	}
+	cmd.conn.mu.Lock()
+	came := cmd.came
+	cmd.came, cmd.notify = nil, f
+	cmd.conn.mu.Unlock()
+	for _, i := range came {
+		f(i)
+	}
+}
+
+func (cmd *Command) interrupt(i Interruption) {
+	cmd.conn.mu.Lock()
+	f := cmd.notify
+	if f == nil {
+		cmd.came = append(cmd.came, i)
+	}
+	cmd.conn.mu.Unlock()
+	if f != nil {
+		f(i)
+	}
+}
+
+// ErrWithdrawn is returned by Command.Wait.
+var ErrWithdrawn = errors.New("the client has gone or has sent another command")
+
+// Wait lets the command wait, such as MKD of a held lock, and returns nil when poll has returned true. Meanwhile the
+// connection is read: when another line arrives, or the client goes, Wait returns ErrWithdrawn. poll is called at
+// first, after each Conn.Wake, and perhaps in between, but not for a client that has hung up. It must not block. Wait
+// is for the goroutine that executes the command, and not for transfers.
+func (cmd *Command) Wait(poll func() bool) error {
+	if cmd == nil {
+		return ErrWithdrawn
+	}
+	c := cmd.conn
+	for {
+		if o := c.attend(); o.urgency > orderDrained {
+			return ErrWithdrawn // Read obeys the order
+		}
+		if !c.Gone() && poll() {
+			c.touch()
 			return nil
-		case len(line) >= 3 && line[1] >= telnetWill && line[1] <= telnetDont:
-			line = line[3:]
-		case line[1] >= telnetNOP && line[1] <= telnetGA:
-			line = line[2:]
-			if len(line) > 0 && line[0] == telnetDM {
-				line = line[1:]
-			}
-		default:
-			return line
+		}
+		if _, ok := c.in.peek(); ok {
+			return ErrWithdrawn
+		}
+		if !c.fill() {
+			return ErrWithdrawn
 		}
 	}
-	return line
-}
-
-// trimEnd returns the line without the CRs at its end: CRLF and bare LF both end a line,
-// and some clients send CR CR LF.
-func trimEnd(line []byte) []byte { return bytes.TrimRight(line, "\r") }
-
-// verbOf returns the verb of a line as it was received; "" if it is no command.
-func verbOf(line []byte) string {
-	cmd, _ := judge(line, false)
-	return cmd.Verb
-}
-
-// transfers reports whether the command is one that has a data connection (RFC 959 section 5.4).
-func transfers(verb string) bool {
-	switch verb {
-	case "RETR", "STOR", "APPE", "STOU", "LIST", "NLST", "MLSD":
-		return true
-	}
-	return false
-}
-
-// judge makes a command of a line as it was received, or says what is wrong with it.
-func judge(line []byte, tooLong bool) (cmd Command, fault Reply) {
-	line = skipTelnet(trimEnd(line))
-	switch {
-	case tooLong:
-		return cmd, Reply{Code: 500, Text: "line too long"}
-	case len(line) == 0 || line[0] == ' ': // as vsftpd has it; after silence the client would wait
-		return cmd, Reply{Code: 500, Text: "no command"}
-	case bytes.IndexByte(line, 0) >= 0:
-		return cmd, Reply{Code: 501, Text: "NUL in a command"}
-	case bytes.IndexByte(line, '\r') >= 0: // RFC 959 section 5.3.2: no CR in a string
-		return cmd, Reply{Code: 501, Text: "CR in a command"}
-	}
-	return parseCommand(line), Reply{}
-}
-
-// passable reports whether the line can be handed to the library as one line.
-func passable(line string) bool {
-	return line != "" && len(line) <= MaxPass && !strings.ContainsAny(line, "\r\n\x00")
 }

@@ -2,121 +2,135 @@ package control
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// Conn is one control connection, as ftpserverlib sees it: Read gives it whole lines,
-// Write takes whole lines. Read is for one goroutine, the library's; everything else is
-// safe to use from any goroutine.
+// Conn is one control connection, as ftpserverlib sees it: Read gives it whole lines, Write takes whole lines. Read is
+// for one goroutine, the library's reader, which also executes all commands but transfers; everything else is safe to use
+// from any goroutine.
 //
-// The fields above mu belong to the goroutine in Read, or never change.
+// The fields above mu belong to that goroutine, or never change.
 type Conn struct {
-	id      uint64
-	opts    *Options
-	handler Handler
-	urgent  Urgenter // the handler, if it is one
-	idler   Idler    // the handler, if it is one
-	wire    *wire
-	addr    net.Addr    // an Addr
-	leave   func(*Conn) // called once, when closed
-	over    chan struct{}
-	started chan struct{} // closed when the handler is in its place
+	id       uint64
+	listener *Listener
+	opts     *Options
+	handler  Handler
+	wire     *wire
+	addr     net.Addr // an Addr
+	over     chan struct{}
 
 	in       input
 	rest     []byte // what Read still has to hand out
 	restBuf  []byte // the memory of rest
 	reply    []byte // the memory of answers
-	head     Command
-	headAt   int64 // where in the stream head began
-	haveHead bool
-	fault    Reply // if haveHead: what is wrong with the line; code 0: nothing
-	waiter   Waiter
-	overtook int64 // where in the stream the ABOR is that overtook others; -1: none
-	ending   bool  // EOF was seen behind a QUIT: nothing is read any more
+	quitting bool   // the input has ended behind a QUIT: nothing is read any more
 	deadline time.Time
 	idleTime time.Duration // idleLimit, as Read knows it
 
-	end1 sync.Once // around Handler.Ended
+	told sync.Once // around Handler.Ended
+	seen sync.Once // around close(over)
+	done sync.Once // around Close
 
 	mu         sync.Mutex
-	stream     net.Conn // wire, or a *tls.Conn over it
-	shaken     bool     // the implicit handshake is done, or none is needed
-	inRead     bool     // the library is in Read, or in a handshake
-	parked     bool     // Read waits for the socket
-	woken      bool     // while parked: the read deadline was set to the past
-	attention  bool     // Read is to look around before it parks
-	watch      bool     // Read wants attention when the transfer is over
-	looked     uint64   // how much of what was read Read had looked at when it last began to wait
-	order      order    // how the connection is to be ended
-	quit       bool     // QUIT was passed on
-	closed     bool
-	ended      bool
-	listens    bool // it has ended since the client said that it sends nothing more: with a FIN, behind which it may wait for a reply
-	hangup     bool // the end of the connection was seen
-	transfer   transfer
-	works      sync.WaitGroup // what runs, see Run
+	stream     net.Conn     // wire, or a *tls.Conn over it
+	handshake  func() error // of implicit TLS; nil: none is needed
+	state      state
+	current    *Command // the command that the library executes; nil in stateReady
+	login      loginState
+	dialogue   dialogue
+	multiline  multiline
+	end        Reason // notEnded at first
+	ordered    order
+	reader     readerState
+	looked     uint64 // how much of what was read Read had looked at when it last began to wait
 	lastActive time.Time
 	idleLimit  time.Duration
-	undeliv    []func() // Undelivered of the replies since the last line came
-	abrupt     bool     // closed in the middle of Read
-	unheard    bool     // if abrupt: they were not acknowledged then
+	unheard    []func() // Command.Lost of the replies since the last line came
 }
 
-// order is how the connection is to be ended, for Read to find. A higher rank replaces a
-// lower one; rank 0 is no order.
-type order struct {
-	rank   int
-	why    Reason
-	reply  Reply
-	silent bool // no reply
+// state is who has the word.
+type state uint8
+
+const (
+	stateReady    state = iota // nobody: the next command may begin
+	stateCommand               // the library executes a command on the goroutine that reads
+	stateTransfer              // the library executes a command with a data connection on another goroutine
+)
+
+// loginState is how far the client is with its login.
+type loginState uint8
+
+const (
+	loggedOut loginState = iota
+	userNamed            // USER was said
+	loggedIn
+)
+
+// readerState says what the goroutine in Read is doing, for those who have something for it.
+type readerState uint8
+
+const (
+	readerBusy    readerState = iota // it will look around before it waits
+	readerCalled                     // likewise, and it is to look around again
+	readerWaiting                    // it waits for the socket
+	readerWoken                      // it waited, and its read deadline was set to the past
+)
+
+// dialogue is what the client has said about the commands to come.
+type dialogue struct {
+	ascii   bool // TYPE A (RFC 959 section 3.1.1); the default
+	pbsz    bool // RFC 4217 section 8
+	private bool // PROT P
+	epsvAll bool // RFC 2428 section 4
+	data    dataState
+	port    *Port // the passive port that it was told of; nil: none
+	facts   Facts
+	hash    string // the algorithm of HASH
 }
 
-func newConn(nc net.Conn, id uint64, opts *Options, implicit *tls.Config, leave func(*Conn)) *Conn {
+// dataState is what is prepared for the next transfer.
+type dataState uint8
+
+const (
+	dataNone dataState = iota
+	dataPassive
+	dataActive
+)
+
+func newDialogue() dialogue { return dialogue{ascii: true, facts: allFacts, hash: "SHA-256"} }
+
+func newConn(l *Listener, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 	c := &Conn{
-		id:       id,
-		opts:     opts,
-		wire:     newWire(nc, opts.WriteTimeout),
-		leave:    leave,
-		over:     make(chan struct{}),
-		started:  make(chan struct{}),
-		in:       input{limit: opts.MaxLine},
-		overtook: -1,
-		shaken:   implicit == nil,
-
-		idleTime:  opts.IdleTimeout,
-		idleLimit: opts.IdleTimeout,
+		id:        id,
+		listener:  l,
+		opts:      &l.opts,
+		wire:      newWire(nc, l.opts.WriteTimeout),
+		over:      make(chan struct{}),
+		in:        input{limit: l.opts.MaxLine},
+		dialogue:  newDialogue(),
+		idleTime:  l.opts.IdleTimeout,
+		idleLimit: l.opts.IdleTimeout,
 	}
 	c.addr = Addr{Addr: nc.RemoteAddr(), Conn: c}
 	c.stream = c.wire
 	if implicit != nil {
-		c.stream = tls.Server(c.wire, implicit)
+		t := tls.Server(c.wire, implicit)
+		c.stream, c.handshake = t, sync.OnceValue(func() error { return c.shake(t) })
 	}
 	return c
 }
 
 // start gives the connection its handler and starts the idle clock.
 func (c *Conn) start(h Handler) {
-	c.urgent, _ = h.(Urgenter)
-	c.idler, _ = h.(Idler)
 	c.mu.Lock()
-	c.handler = h // Conns may have shown us to others already
+	c.handler = h // Conns may have shown c to others already
 	c.lastActive = time.Now()
 	c.mu.Unlock()
 	c.armIdle(time.Now().Add(c.idleTime))
-	close(c.started)
-}
-
-// setIdleTimeout changes the idle timeout of the connection.
-func (c *Conn) setIdleTimeout(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.idleLimit != d {
-		c.idleLimit = d
-		c.wakeLocked()
-	}
 }
 
 // ID tells the connection from the others of its Listener. The first one has 1.
@@ -129,21 +143,38 @@ func (c *Conn) Handler() Handler {
 	return c.handler
 }
 
-// TLS returns the state of the TLS connection, or nil if there is none.
-func (c *Conn) TLS() *tls.ConnectionState {
+// Command returns the command that the library executes, or nil.
+func (c *Conn) Command() *Command {
 	c.mu.Lock()
-	stream := c.stream
-	c.mu.Unlock()
-	t, ok := stream.(*tls.Conn)
-	if !ok {
-		return nil
-	}
-	state := t.ConnectionState()
-	return &state
+	defer c.mu.Unlock()
+	return c.current
 }
 
-// Addr is the client's address. Its String is the plain address, which the library
-// parses; it leads from the library's ClientContext back to the connection.
+// ASCII reports whether transfers are of TYPE A.
+func (c *Conn) ASCII() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dialogue.ascii
+}
+
+// Facts returns which facts MLSD and MLST are to show.
+func (c *Conn) Facts() Facts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dialogue.facts
+}
+
+// LogIn says that the client has logged in. Before, only the commands that anybody may say reach the library.
+func (c *Conn) LogIn() { c.setLogin(loggedIn) }
+
+func (c *Conn) setLogin(s loginState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.login = s
+}
+
+// Addr is the client's address. Its String is the plain address, which the library parses. It leads from the
+// library's ClientContext back to the connection.
 type Addr struct {
 	net.Addr
 	Conn *Conn
@@ -161,8 +192,8 @@ func (c *Conn) RemoteAddr() net.Addr { return c.addr }
 // LocalAddr returns the server's address.
 func (c *Conn) LocalAddr() net.Addr { return c.wire.LocalAddr() }
 
-// SetDeadline does nothing: a deadline for both directions would lose replies whose
-// effect stands. Idle time is the business of Options.IdleTimeout.
+// SetDeadline does nothing: a deadline for both directions would lose replies whose effect stands. See
+// Options.IdleTimeout.
 func (c *Conn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing, see SetDeadline.
@@ -179,190 +210,183 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	return c.wire.raw, nil
 }
 
-// Wake makes Read poll its Waiter. It may be called at any time, also when nothing waits,
-// with other locks held: it calls nobody and does not block.
-func (c *Conn) Wake() {
-	c.mu.Lock()
-	c.wakeLocked()
-	c.mu.Unlock()
-}
-
-// wakeLocked makes Read look around, now or as soon as it would wait. A Read that waits
-// for the socket is woken by a deadline in the past: no goroutine stands by for that.
-func (c *Conn) wakeLocked() {
-	c.attention = true
-	if c.parked && !c.woken {
-		c.woken = true
-		c.wire.wakeReader()
-	}
-}
-
-// Kick ends the connection: a waiting command is withdrawn, the reply (421) is written if
-// that is possible, and the client is hung up on, also while a transfer runs. It does not wait for
-// that. A command that the library executes at the moment is finished first, and a reply
-// that the client does not read has its Options.WriteTimeout.
-func (c *Conn) Kick(r Reply) { c.give(order{rank: 2, why: ReasonKicked, reply: r}) }
-
-// shutdown is Kick that lets a transfer finish.
-func (c *Conn) shutdown(r Reply) { c.give(order{rank: 1, why: ReasonShutdown, reply: r}) }
-
-func (c *Conn) give(o order) {
-	c.mu.Lock()
-	if o.rank > c.order.rank {
-		c.order = o
-	}
-	c.wakeLocked()
-	c.mu.Unlock()
-}
-
-// Gone reports whether the client has hung up: FIN or RST came, also if there is unread
-// data before it, or the connection has ended for another reason. It is also true for a
-// client that sent QUIT and did not wait for the reply.
-func (c *Conn) Gone() bool {
-	select {
-	case <-c.over:
-		return true
-	default:
-	}
-	return c.wire.hungUp(hangAny)
-}
-
-// GoneWithin reports whether the client hangs up within d, or has. At the end of an
-// upload it tells a killed uploader, whose connections end microseconds apart, from a
-// client that waits for its reply.
-func (c *Conn) GoneWithin(d time.Duration) bool {
-	if c.Gone() {
-		return true
-	}
-	// Read sees a hang-up at once, but nobody does while the library is busy elsewhere.
-	const look = 5 * time.Millisecond
-	timer := time.NewTimer(min(d, look))
-	defer timer.Stop()
-	for until := time.Now().Add(d); ; {
-		select {
-		case <-c.over:
-			return true
-		case <-timer.C:
-			left := time.Until(until)
-			if gone := c.Gone(); gone || left <= 0 {
-				return gone
-			}
-			timer.Reset(min(left, look))
+// Read gives the library its next command line. The call means that the library is done with the line before, or
+// executes it on another goroutine. Commands that are answered here are executed meanwhile. It returns io.EOF when the
+// connection is over, and no other error.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 && !c.next() {
+		c.ended(ReasonClosed) // if nobody has said why yet
+		if cmd := c.Command(); cmd != nil {
+			<-cmd.done // a transfer was told to end, and has a last reply
 		}
+		return 0, io.EOF
 	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
 }
 
-// Behind reports whether the client has sent more behind the command that is being executed. It is for Handler.Command.
-func (c *Conn) Behind() bool { return c.in.r != c.in.w || c.wire.unread() }
-
-// CatchUp waits until Read has looked at everything that has arrived by now, so that the Handler was told of an ABOR among it; d at
-// most. It is for what Run runs. Where the system cannot tell what has arrived it does not wait.
-func (c *Conn) CatchUp(d time.Duration) {
-	received, ok := c.wire.received()
-	for until := time.Now().Add(d); ok && c.lookedAt() < received && time.Now().Before(until); {
-		time.Sleep(100 * time.Microsecond)
+// next gets a line for the library into c.rest. It reports false if the connection is over.
+func (c *Conn) next() bool {
+	if cmd := c.Command(); cmd != nil && !cmd.verb.is(transfers) {
+		c.finish(cmd)
 	}
-}
-
-func (c *Conn) lookedAt() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.looked
-}
-
-// Unacked reports whether the client's TCP has not acknowledged all that was written
-// (SIOCOUTQ). False where the system cannot tell.
-func (c *Conn) Unacked() bool { return c.wire.unacked() }
-
-// Close closes the connection. The library calls it at the end of each; the driver may
-// do so at any time, but Kick is gentler: after a Close the client is told nothing, and a
-// reply that its TCP has not acknowledged yet counts as undelivered. After the first time
-// Close does nothing.
-func (c *Conn) Close() error {
-	<-c.started // a Handler may hand its Conn on before Accept has returned
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
-	c.closed = true
-	c.unheard = len(c.undeliv) > 0 && (c.wire.unacked() || c.wire.hungUp(hangReset))
-	c.abrupt = c.inRead
-	c.wakeLocked()
-	reading, ended, quit, stream := c.inRead, c.ended, c.quit, c.stream
-	c.mu.Unlock()
-
-	if reading { // Read sees it and does the rest
-		return c.wire.Close()
-	}
-	if !ended {
-		why := ReasonClosed
-		if quit {
-			why = ReasonQuit
-		}
-		c.end(why)
-	}
-	c.works.Wait() // the handler was told of the end, which ends what runs
-	c.leave(c)
-	c.wire.finish()
-	return stream.Close() // with TLS its close_notify, then wire.Close
-}
-
-// end tells everybody that the connection is over, once.
-func (c *Conn) end(why Reason) {
-	c.end1.Do(func() {
-		c.mu.Lock()
-		c.ended, c.listens = true, why == ReasonEOF
-		c.mu.Unlock()
-		c.sawEnd()
-		c.settle(why)
-		c.handler.Ended(c, why)
-	})
-}
-
-// sawEnd ends the waiting of GoneWithin.
-func (c *Conn) sawEnd() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.hangup {
-		c.hangup = true
-		close(c.over)
-	}
-}
-
-// settle calls Undelivered of the replies that the client cannot have got.
-func (c *Conn) settle(why Reason) {
-	c.mu.Lock()
-	calls := c.undeliv
-	c.undeliv = nil
-	abrupt, unheard := c.abrupt, c.unheard
-	c.mu.Unlock()
-	switch {
-	case len(calls) == 0:
-		return
-	case why == ReasonReset || why == ReasonSlow:
-	case abrupt: // the socket is closed and cannot be asked any more
-		if !unheard {
-			return
-		}
-	case c.acknowledged():
-		return
-	}
-	for _, undelivered := range calls {
-		undelivered()
-	}
-}
-
-// acknowledged waits up to AckTimeout until the client's TCP has acknowledged all. A
-// client that half-closed before its reply was written needs a moment: its
-// acknowledgement may be delayed (RFC 1122 section 4.2.3.2), and nothing tells of its arrival.
-func (c *Conn) acknowledged() bool {
-	for until := time.Now().Add(c.opts.AckTimeout); ; time.Sleep(5 * time.Millisecond) {
+	for {
+		o := c.attend()
+		transferring := c.transferring()
 		switch {
-		case !c.wire.unacked():
-			return true
-		case c.wire.hungUp(hangReset) || time.Now().After(until): // a reset leaves it as it is
+		case c.isOver():
+			return false
+		case o.urgency == orderDrained && !transferring, o.urgency > orderDrained:
+			c.obey(o)
+			return false
+		case transferring:
+			c.lookAhead()
+		default:
+			if line, tooLong, ok := c.in.next(); ok {
+				if c.dispatch(line, tooLong) {
+					return true
+				}
+				continue
+			}
+		}
+		if !c.fill() {
 			return false
 		}
 	}
+}
+
+func (c *Conn) transferring() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == stateTransfer
+}
+
+// dispatch acts on a line. It reports whether the library is to execute it; then it is in c.rest.
+func (c *Conn) dispatch(line []byte, tooLong bool) bool {
+	c.touch()
+	cmd, fault := parse(line, tooLong)
+	if fault.Code != 0 {
+		c.answer(fault)
+		return false
+	}
+	cmd.conn, cmd.verb, cmd.pass = c, c.listener.verbs[cmd.Verb], cmd.Line
+	c.handler.Begin(cmd)
+	if r, answered := c.judge(cmd); answered {
+		if r.Code == 234 {
+			c.startTLS(r, c.opts.TLS)
+		} else {
+			c.answer(r)
+		}
+		c.handler.End(cmd)
+		return false
+	}
+	c.mu.Lock()
+	c.current, c.state = cmd, stateCommand
+	if cmd.verb.is(transfers) {
+		c.state, cmd.done = stateTransfer, make(chan struct{})
+	}
+	c.mu.Unlock()
+	c.restBuf = append(append(c.restBuf[:0], cmd.pass...), '\r', '\n')
+	c.rest = c.restBuf
+	return true
+}
+
+// judge says whether the command is answered here, and how. It prepares cmd.pass for the library otherwise.
+func (c *Conn) judge(cmd *Command) (r Reply, answered bool) {
+	v := cmd.verb
+	switch {
+	case v == nil:
+		return Reply{Code: 500, Text: quoted(cmd.Verb) + " is not a command of this server"}, true
+	case !v.is(open) && !c.isLoggedIn():
+		return notLoggedIn, true
+	case v.is(argument) && cmd.trimmed() == "":
+		return Reply{Code: 501, Text: cmd.Verb + " needs an argument: " + v.usage}, true
+	case v.is(transfers):
+		if r := c.mayTransfer(); r.Code != 0 {
+			return r, true
+		}
+	}
+	if v.prepare != nil {
+		if r := v.prepare(c, cmd); r.Code != 0 {
+			return r, true
+		}
+	}
+	if len(cmd.pass) > maxPass {
+		return Reply{Code: 500, Text: "line too long"}, true
+	}
+	return Reply{}, false
+}
+
+func (c *Conn) isLoggedIn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.login == loggedIn
+}
+
+// maxPass is how many bytes a line for the library may have: its buffer holds 4,096 with the line end, and it drops the
+// connection without a word when that is too small.
+const maxPass = 4096 - len("\r\n")
+
+// finish ends the command that the library has executed.
+func (c *Conn) finish(cmd *Command) {
+	if cmd.verb.after != nil {
+		cmd.verb.after(c, cmd)
+	}
+	if cmd.verb.is(transfers) {
+		c.unprepare()
+	}
+	c.handler.End(cmd)
+	c.mu.Lock()
+	c.current, c.state = nil, stateReady
+	c.lastActive = time.Now()
+	if cmd.done != nil {
+		close(cmd.done)
+		c.wakeLocked()
+	}
+	c.mu.Unlock()
+}
+
+// lookAhead looks, while a transfer is under way, at the lines that have come behind it. ABOR takes effect at once, and
+// is answered in its turn: clients send NOOP to keep the connection alive during a transfer, and ABOR must not wait
+// behind that. Behind another transfer it must: it is that one which it aborts.
+func (c *Conn) lookAhead() {
+	for c.answerStat() {
+	}
+	transfer := c.Command()
+	if transfer == nil { // it has just ended
+		return
+	}
+	c.in.lookAhead(func(line []byte) bool {
+		cmd, _ := parse(line, len(line) > c.in.limit)
+		switch {
+		case cmd == nil:
+		case c.listener.verbs[cmd.Verb].is(transfers):
+			return false
+		case cmd.Verb == "ABOR":
+			transfer.interrupt(Aborted)
+			c.closePort()
+		case cmd.Verb == "QUIT":
+			transfer.interrupt(Quitting)
+			c.hurryPort()
+		}
+		return true
+	})
+}
+
+// answerStat answers the next line, while a transfer is under way, if that is STAT without an argument (RFC 959 section
+// 4.1.3). It reports whether it was.
+func (c *Conn) answerStat() bool {
+	line, ok := c.in.peek()
+	if !ok {
+		return false
+	}
+	cmd, _ := parse(line, false)
+	if cmd == nil || cmd.Verb != "STAT" || cmd.trimmed() != "" {
+		return false
+	}
+	c.in.next()
+	c.touch()
+	c.answer(statSession(c, cmd))
+	return true
 }

@@ -1,26 +1,29 @@
-// Package control is the FTP control connection: what stands between the wire and
-// ftpserverlib, which offers no hook for replies or for commands that it lacks.
+// Package control is the FTP control connection: it stands between the socket and ftpserverlib, which executes the
+// commands.
 //
-// A [Listener] accepts for the library (Settings.Listener) and makes a [Conn] of each
-// connection. The library's Read gets whole command lines from it, and its Write gives
-// it whole reply lines. What a command means is decided by a [Handler]: control answers
-// it itself ([Answer]), hands it to the library ([Pass]), runs it beside the reading, as a transfer ([Run]), lets it wait ([Wait]), upgrades
-// to TLS ([StartTLS]) or ends the connection ([Close]). A [Command] is one line of the
-// client, a [Reply] what it is told.
+// A [Listener] accepts for the library (Settings.Listener) and makes a [Conn] of each connection. It does three things:
 //
-// What is promised: only complete lines are acted on; each command gets its replies, in
-// the order of the commands, also when transfers, ABOR and waiting commands are
-// pipelined; while a transfer runs or a command waits the connection is still read, so
-// that its end is noticed at once; [Handler] learns of the end exactly once, before the
-// library does; replies cannot be made to hold a line end or a NUL.
+//   - Lines: the library gets whole command lines, one for each Read, only verbs that are in the table (verbs.go), and
+//     in the form that it understands. A few commands are answered here (answers.go), because the library lacks them or
+//     cannot know the answer.
+//   - Words: the driver may say the reply of a [Command] (Command.Say). It is written in place of the library's.
+//   - Life: a Conn knows when the client is gone, also while a command or a transfer runs; it ends idle connections and
+//     those that are to stop, and it tells the command under way what happens (Command.OnInterrupt, Command.Wait).
 //
-// What is not: a connection that ends without FIN or RST (a machine switched off, a cut
-// cable) is noticed only when TCP gives up, see Options.UserTimeout. While the library
-// executes a command that it was passed, the connection is not read. Gone, Unacked and
-// what follows from them need a TCP socket and Linux; elsewhere only what was read counts.
+// [Ports] are the passive ports: each belongs to the connection that was told of it.
 //
-// ftpserverlib's own idle timeout must be off (Settings.IdleTimeout -1): the deadline
-// methods of a Conn do nothing, and idle time is counted here.
+// Guarantees: only complete lines are acted on. Each command gets its replies in the order of the commands, also
+// when transfers, ABOR and commands that wait are pipelined. While a transfer runs or a command waits the connection
+// is still read. [Handler] learns of the end exactly once, before the library does. A reply cannot contain a line end
+// or a NUL that its text brought in.
 //
-// Start reading at [Handler] and at Conn.Read.
+// Caveats: a connection that ends without FIN or RST (a machine switched off, a cut cable) is noticed only when TCP gives
+// up, see Options.UserTimeout. While the library executes any other command the connection is not read. Gone, Unacked
+// and CatchUp need Linux; elsewhere only what was read counts.
+//
+// The package depends on unwritten habits of ftpserverlib v0.32.3: it calls Read only when it is done with the line
+// before, or has started a transfer; it writes each reply line with its end in one Write; a transfer that is not aborted by
+// ABOR gets exactly one final reply. The driver's contract tests check them.
+//
+// Start reading at Conn.Read and at the table in verbs.go.
 package control

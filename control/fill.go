@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// fill waits for input, or for something else to happen. It reports false when the
-// connection is over.
-func (c *Conn) fill(running bool) bool {
+// fill waits for input, or for something else to happen. It reports false when the connection is over.
+func (c *Conn) fill() bool {
 	space := c.in.space(c.mostAhead())
-	if c.ending && running {
+	if c.quitting {
 		space = nil
 	}
 	stream, ok := c.park()
@@ -27,9 +26,9 @@ func (c *Conn) fill(running bool) bool {
 	switch {
 	case space != nil:
 		n, err = stream.Read(space)
-	case c.ending:
+	case c.quitting:
 		err = hungUpError(c.wire.waitHangUp(hangReset), syscall.ECONNRESET)
-	default: // too much is read ahead; but a hang-up must not go unnoticed
+	default: // too much was read ahead; but a hang-up must not go unnoticed
 		err = hungUpError(c.wire.waitHangUp(hangAny), io.EOF)
 	}
 	woken := c.unpark(n > 0 && c.in.added(n))
@@ -58,60 +57,104 @@ func (c *Conn) mostAhead() int {
 	return max(inputMax, 2*c.opts.MaxLine)
 }
 
-// park says that Read is about to wait for the socket. It reports false if there is
-// something to look at first.
+// park says that Read is about to wait for the socket. It reports false if there is something to look at first.
 func (c *Conn) park() (net.Conn, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.attention {
+	stream, err := c.secured()
+	if err != nil {
+		c.lost(err)
 		return nil, false
 	}
-	c.parked = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reader == readerCalled {
+		return nil, false
+	}
+	c.reader = readerWaiting
 	c.looked = c.wire.got.Load()
-	c.watch = c.haveHead || c.order.rank != 0
-	return c.stream, true
+	return stream, true
 }
 
-// unpark says that Read is back, and whether it got a complete line: with that, the
-// replies before it count as delivered.
+// unpark says that Read is back, and whether it got a complete line: then the replies before it count as delivered.
 func (c *Conn) unpark(line bool) (woken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.parked, c.watch = false, false
+	woken = c.reader == readerWoken
+	c.reader = readerBusy
 	if line {
-		c.undeliv = nil
+		c.unheard = nil
 	}
-	woken = c.woken
-	c.woken = false
 	if woken {
 		_ = c.wire.SetReadDeadline(c.deadline)
 	}
 	return woken
 }
 
-// eof deals with the end of the input. Behind a QUIT it is no accident: what is running
-// and what stands before the QUIT are finished.
+// attend takes note that Read looks around now, and returns the order to end the connection, if there is one.
+func (c *Conn) attend() order {
+	c.mu.Lock()
+	c.reader = readerBusy
+	o, idleLimit, lastActive := c.ordered, c.idleLimit, c.lastActive
+	c.mu.Unlock()
+	if idleLimit != c.idleTime {
+		c.idleTime = idleLimit
+		c.armIdle(lastActive.Add(idleLimit))
+	}
+	return o
+}
+
+// Wake makes a command that waits poll, and Read look around. It may be called at any time, also when nothing waits,
+// with other locks held: it calls nobody and does not block.
+func (c *Conn) Wake() {
+	c.mu.Lock()
+	c.wakeLocked()
+	c.mu.Unlock()
+}
+
+// wakeLocked wakes a Read that waits for the socket by a deadline in the past: no goroutine stands by for that.
+func (c *Conn) wakeLocked() {
+	switch c.reader {
+	case readerBusy:
+		c.reader = readerCalled
+	case readerWaiting:
+		c.reader = readerWoken
+		c.wire.wakeReader()
+	}
+}
+
+// eof deals with the end of the input. Behind a QUIT it is no accident: what is running and what stands before the QUIT
+// are finished. It reports false when the connection is over.
 func (c *Conn) eof(err error) bool {
 	c.sawEnd()
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		if !c.ending && c.wire.raw != nil && (c.haveHead && c.head.Verb == "QUIT" || c.in.has("QUIT")) {
-			c.ending = true
+		if !c.quitting && c.wire.raw != nil && c.hasQuit() {
+			c.quitting = true
 			return true
 		}
-		c.finish(ReasonEOF)
+		c.ended(ReasonEOF)
 	case errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe):
-		c.finish(ReasonClosed)
+		c.ended(ReasonClosed)
 	default:
-		c.finish(c.broken(err))
+		c.ended(c.broken(err))
 	}
 	return false
+}
+
+// hasQuit reports whether one of the lines that wait for their turn is QUIT.
+func (c *Conn) hasQuit() (found bool) {
+	all := input{limit: c.in.limit, buf: c.in.buf, r: c.in.r, w: c.in.w}
+	all.lookAhead(func(line []byte) bool {
+		cmd, _ := parse(line, false)
+		found = found || cmd != nil && cmd.Verb == "QUIT"
+		return !found
+	})
+	return found
 }
 
 // broken says what a failed read means.
 func (c *Conn) broken(err error) Reason {
 	var errno syscall.Errno
-	if _, secure := c.stream.(*tls.Conn); secure && !errors.As(err, &errno) {
+	if c.TLS() != nil && !errors.As(err, &errno) {
 		return ReasonTLS
 	}
 	return ReasonReset
@@ -119,14 +162,17 @@ func (c *Conn) broken(err error) Reason {
 
 // hangUp sends the end of the connection.
 func (c *Conn) hangUp() {
-	if t, ok := c.stream.(*tls.Conn); ok {
+	c.mu.Lock()
+	stream := c.stream
+	c.mu.Unlock()
+	if t, ok := stream.(*tls.Conn); ok {
 		_ = t.CloseWrite()
 	}
 	c.wire.shutWrite()
 }
 
-// armIdle sets when Read is to look whether the client is idle. That is not done for each
-// command: a timer that fires too early is set anew.
+// armIdle sets when Read is to look whether the client is idle. That is not done for each command: a timer that fires
+// too early is set anew.
 func (c *Conn) armIdle(at time.Time) {
 	if c.idleTime <= 0 {
 		at = time.Time{}
@@ -143,21 +189,20 @@ func (c *Conn) idle() bool {
 	}
 	now := time.Now()
 	c.mu.Lock()
-	running := c.transfer.running
+	busy := c.state != stateReady
 	until := c.lastActive.Add(c.idleTime)
 	c.mu.Unlock()
 	switch {
-	case running || c.waiter != nil:
+	case busy:
 		c.armIdle(now.Add(c.idleTime))
 		return true
 	case now.Before(until):
 		c.armIdle(until)
 		return true
-	case c.idler != nil:
-		if more := c.idler.IdleFor(c); more > 0 {
-			c.armIdle(now.Add(more))
-			return true
-		}
+	}
+	if more := c.handler.IdleFor(); more > 0 {
+		c.armIdle(now.Add(more))
+		return true
 	}
 	c.goodbye(c.opts.IdleReply, ReasonIdle)
 	return false

@@ -15,6 +15,7 @@ import (
 // gathers the connections of one or several sources and makes a [Conn] of each.
 type Listener struct {
 	opts     Options
+	verbs    map[string]*verb
 	sources  []Source
 	accepted chan *Conn
 	done     chan struct{} // closed by Close
@@ -40,6 +41,7 @@ func NewListener(opts Options, sources ...Source) *Listener {
 	}
 	l := &Listener{
 		opts:      opts.withDefaults(),
+		verbs:     commands(),
 		sources:   sources,
 		accepted:  make(chan *Conn),
 		done:      make(chan struct{}),
@@ -115,6 +117,26 @@ func (l *Listener) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// SetLimits takes other limits. Connections above a lower bound live on.
+func (l *Listener) SetLimits(n Limits) {
+	l.mu.Lock()
+	l.opts.MaxConnections, l.opts.MaxPerAddress = n.MaxConnections, n.MaxPerAddress
+	l.opts.IdleTimeout = n.IdleTimeout // of connections to come; each has its own
+	l.mu.Unlock()
+	for c := range l.Conns() {
+		c.setIdleTimeout(n.IdleTimeout)
+	}
+}
+
+// Addrs returns the addresses of all sources.
+func (l *Listener) Addrs() []net.Addr {
+	addrs := make([]net.Addr, len(l.sources))
+	for i, s := range l.sources {
+		addrs[i] = s.Addr()
+	}
+	return addrs
 }
 
 // Conns yields the connections of the moment, in no order.
@@ -200,7 +222,7 @@ func (l *Listener) enrol(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 		return nil, l.opts.Refusal
 	}
 	l.lastID++
-	c := newConn(nc, l.lastID, &l.opts, implicit, l.dismiss)
+	c := newConn(l, nc, l.lastID, implicit)
 	l.conns[c] = address
 	l.addresses[address]++
 	return c, Reply{}

@@ -18,12 +18,8 @@ type Account struct {
 	Write    bool   // change files
 	Networks []netip.Prefix
 	Chmod    bool // SITE CHMOD
-	Keep     bool // uploads that were broken off are kept for its REST
 	Admin    bool // may break locks
 }
-
-// rights are what listings tell of the account.
-func (a Account) rights() accessRights { return accessRights{read: a.Read, write: a.Write} }
 
 // from reports whether the account may come from that address; no networks: from any.
 func (a Account) from(addr netip.Addr) bool {

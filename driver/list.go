@@ -1,206 +1,391 @@
 package driver
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
-	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/lock"
 )
 
-// listFormat is how a listing is written.
-type listFormat uint8
+// format is how a listing is written.
+type format uint8
 
 const (
-	formatLong  listFormat = iota // LIST, STAT
-	formatNames                   // NLST
-	formatFacts                   // MLSD
+	formatLong  format = iota // LIST, STAT
+	formatNames               // NLST
+	formatFacts               // MLSD
 )
+
+// listing is what LIST, NLST, MLSD or STAT show. Its names are held; its lines are made as they are sent.
+type listing struct {
+	client  *client
+	view    string
+	format  format
+	options listOptions
+	entries []entry
+}
+
+// entry is one line of a listing.
+type entry struct {
+	shown string // what the client is shown, perhaps with a directory before it
+	name  lock.Name
+	info  fs.FileInfo // nil: not looked up yet
+	owner string      // the holder's account for a lock and its notes; "": nobody's
+}
+
+// listing finds what a command shows of a path or, but for MLSD, a glob. A path that does not exist is an error; a
+// glob that fits nothing is an empty listing.
+func (c *client) listing(f format, param string) (*listing, error) {
+	l := &listing{client: c, format: f, options: listOptions{all: true}}
+	if f != formatFacts {
+		l.options, param = parseListArgument(param, c.exists)
+	}
+	l.view = c.abs(param)
+	err := l.find(param)
+	l.arrange()
+	return l, err
+}
+
+func (l *listing) find(param string) error {
+	c := l.client
+	info, err := c.stat(l.view)
+	switch {
+	case err != nil && l.format != formatFacts && isNotThere(err) && hasGlob(param):
+		l.entries, err = c.glob(param, l.options.all)
+		l.options.all = true // the pattern has chosen
+		return err
+	case err != nil:
+		return err
+	case info.IsDir() && !l.options.directory:
+		l.entries, err = c.list(l.view)
+		if l.format == formatNames && param != "" && param != "." { // RFC 1123 section 4.1.2.7: each name is to be good for RETR
+			for i := range l.entries {
+				l.entries[i].shown = joinShown(param, l.entries[i].shown)
+			}
+		}
+		return err
+	case l.format == formatFacts:
+		return errNotDirectoryArgument
+	}
+	l.entries = []entry{entryOf(cmp.Or(param, "."), info)}
+	l.options.all = true // it was named
+	return nil
+}
 
 // errNotDirectoryArgument is 501 by RFC 3659 section 7.2.1.
 var errNotDirectoryArgument = &refusal{code: 501, text: "is not a directory", is: fs.ErrInvalid}
 
-func (s *session) list(cmd control.Command) control.Decision { return s.send(cmd.Param, formatLong) }
-func (s *session) nlst(cmd control.Command) control.Decision { return s.send(cmd.Param, formatNames) }
-func (s *session) mlsd(cmd control.Command) control.Decision { return s.send(cmd.Param, formatFacts) }
+// entryOf is the entry of something that was looked up.
+func entryOf(shown string, info fs.FileInfo) entry {
+	e := entry{shown: shown, info: info}
+	if l, ok := info.(lockInfo); ok {
+		e.owner = l.status.Holds[0].Owner.Account
+	}
+	return e
+}
 
-// send sends a listing over the data connection.
-func (s *session) send(param string, format listFormat) control.Decision {
-	pace := s.pace()
-	return s.begin(&transfer{
-		view: cmp.Or(param, s.cwd),
-		open: func(t *transfer) (cargo, error) {
-			content, view, err := s.listing(param, format)
-			t.found(view, "here comes the listing")
-			if err != nil {
-				return nil, err
-			}
-			from, err := newText(content, files.DownloadOptions{Pace: pace})
-			return &download{source: from, t: t, pace: pace, done: "listing sent"}, err
-		},
+// arrange drops what the options hide and puts the rest in order.
+func (l *listing) arrange() {
+	o := l.options
+	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool {
+		return !o.all && strings.HasPrefix(path.Base(e.shown), ".") ||
+			strings.ContainsAny(e.shown, "\r\n") // a name that would forge another line
 	})
-}
-
-// listing makes what LIST, NLST, MLSD or STAT show of a path or, but for MLSD, a glob.
-// A path that is not there is an error; a glob that fits nothing is an empty listing.
-func (s *session) listing(param string, format listFormat) (content []byte, view string, err error) {
-	var o listOptions
-	if format == formatFacts {
-		o.all = true
-	} else {
-		o, param = parseListArgument(param, s.exists)
-	}
-	view, err = s.abs(param)
-	if err != nil {
-		return nil, "", err
-	}
-	entries, err := s.entries(view, param, format, o)
-	if err != nil {
-		return nil, view, err
-	}
-	var b bytes.Buffer
-	for _, e := range entries {
-		if strings.ContainsAny(e.name, "\r\n") {
-			continue // a name that would forge another line
+	order := func(a, b entry) int { return strings.Compare(a.shown, b.shown) }
+	if o.byTime || o.bySize {
+		there := l.entries[:0]
+		for _, e := range l.entries {
+			if l.client.describe(&e) {
+				there = append(there, e)
+			}
 		}
-		s.appendEntry(&b, e, format, o)
-		b.WriteString("\r\n")
+		l.entries = there
+		order = func(a, b entry) int { return cmp.Compare(b.info.Size(), a.info.Size()) }
+		if o.byTime {
+			order = func(a, b entry) int { return b.info.ModTime().Compare(a.info.ModTime()) }
+		}
 	}
-	return b.Bytes(), view, nil
+	slices.SortStableFunc(l.entries, order)
+	if o.reverse {
+		slices.Reverse(l.entries)
+	}
 }
 
-func (s *session) exists(param string) bool {
-	view, err := s.abs(param)
+// lines yields the lines, without their ends. What has gone away meanwhile is left out.
+func (l *listing) lines(yield func(string) bool) {
+	now := l.client.server.clock.Now().Wall
+	for _, e := range l.entries {
+		if l.format != formatNames || l.options.classify {
+			if !l.client.describe(&e) {
+				continue
+			}
+		}
+		line := e.shown
+		switch l.format {
+		case formatLong:
+			line = formatLine(e, now)
+		case formatFacts:
+			line = l.client.formatFacts(e)
+		}
+		if l.options.classify && e.info.IsDir() {
+			line += "/"
+		}
+		if !yield(line) {
+			return
+		}
+	}
+}
+
+// WriteTo writes the lines, with their ends.
+func (l *listing) WriteTo(w io.Writer) (int64, error) {
+	b := bufio.NewWriterSize(w, 16<<10)
+	var n int64
+	for line := range l.lines {
+		m, err := b.WriteString(line)
+		n += int64(m)
+		if err != nil {
+			return n, err
+		}
+		_, _ = b.WriteString("\r\n") // an error stays
+		n += 2
+	}
+	return n, b.Flush()
+}
+
+// Close implements content.
+func (l *listing) Close() error { return nil }
+
+// describe looks up what an entry is, links followed as far as they lead inside the tree, so that clients which know no
+// links see files and directories. It reports false if it has gone away.
+func (c *client) describe(e *entry) bool {
+	if e.info != nil {
+		return true
+	}
+	info, err := c.server.tree.Lstat(string(e.name))
 	if err != nil {
 		return false
 	}
-	_, err = s.client.stat(view)
-	return err == nil
+	e.info = info
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if target, err := c.server.tree.Stat(string(e.name)); err == nil {
+			e.info = target
+		}
+	}
+	return true
 }
 
-func (s *session) entries(view, param string, format listFormat, o listOptions) ([]entry, error) {
-	info, err := s.client.stat(view)
-	switch {
-	case err != nil && format != formatFacts && errors.Is(err, fs.ErrNotExist) && hasGlob(param):
-		found, err := s.glob(param, o.all)
-		o.all = true // the pattern has chosen
-		return o.arrange(found), err
-	case err != nil:
+// list returns what a directory holds, unsorted: files, locks without a directory, notes, the status file.
+func (c *client) list(view string) ([]entry, error) {
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
+	n, err := c.follow(view)
+	if err != nil {
 		return nil, err
-	case info.IsDir() && !o.directory:
-		entries, err := s.client.list(view)
-		entries = o.arrange(entries)
-		if format == formatNames && param != "" && param != "." { // RFC 1123 section 4.1.2.7: each name is to be good for RETR
-			for i := range entries {
-				entries[i].name = joinShown(param, entries[i].name)
-			}
-		}
-		return entries, err
-	case format == formatFacts:
-		return nil, errNotDirectoryArgument
 	}
-	name := param
-	if name == "" {
-		name = "."
-	}
-	return []entry{shown(name, info)}, nil
-}
-
-func (s *session) appendEntry(b *bytes.Buffer, e entry, format listFormat, o listOptions) {
-	switch format {
-	case formatLong:
-		appendLong(b, e, s.server.clock.Now().Wall)
-	case formatNames:
-		b.WriteString(e.name)
-	case formatFacts:
-		s.facts.appendFacts(b, e, s.client.account.rights())
-	}
-	if o.classify && e.info.IsDir() {
-		b.WriteByte('/')
-	}
-}
-
-func hasGlob(s string) bool { return strings.ContainsAny(s, "*?[") }
-
-// usualLooks is how many names one pattern may look at: in a tree with links it could go in circles.
-const usualLooks = 250_000
-
-var errTooMany = &refusal{text: "fits too many names", is: fs.ErrInvalid}
-
-// globbing is the search for what a pattern with *, ? and [...] in any of its elements fits. Names that begin with
-// a dot are found by patterns that do, or with all.
-type globbing struct {
-	session *session
-	all     bool
-	looks   int // how many names it looked at
-}
-
-// glob finds what a pattern fits, or fails with errTooMany.
-func (s *session) glob(pattern string, all bool) ([]entry, error) {
-	// Cleaned, as every path is: each ".." that follows a star would look at the whole directory again.
-	pattern = path.Clean(pattern)
-	shown := ""
-	if strings.HasPrefix(pattern, "/") {
-		shown = "/"
-	}
-	g := globbing{session: s, all: all}
-	found := []entry{{name: shown}}
-	for element := range strings.SplitSeq(strings.Trim(pattern, "/"), "/") {
-		var next []entry
-		for _, e := range found {
-			next = append(next, g.element(e.name, element)...)
-			if g.looks > s.server.maxLooks {
-				return nil, errTooMany
-			}
-		}
-		found = next
-	}
-	return found, nil
-}
-
-// element finds what one element of the pattern fits in a directory.
-func (g *globbing) element(dir, element string) []entry {
-	g.looks++
-	if !hasGlob(element) {
-		name := joinShown(dir, element)
-		view, err := g.session.abs(name)
-		if err != nil {
-			return nil
-		}
-		info, err := g.session.client.stat(view)
-		if err != nil {
-			return nil
-		}
-		return []entry{shown(name, info)}
-	}
-	view, err := g.session.abs(dir)
+	special, err := c.specials(view, n)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	entries, err := g.session.client.list(view)
-	if err != nil {
-		return nil
+	names, err := c.namesIn(n)
+	if err != nil && !c.table().Held(n) {
+		return nil, err
 	}
-	g.looks += len(entries)
-	var found []entry
-	for _, e := range entries {
-		hidden := strings.HasPrefix(e.name, ".") && !strings.HasPrefix(element, ".") && !g.all
-		if fits, err := path.Match(element, e.name); err == nil && fits && !hidden {
-			e.name = joinShown(dir, e.name)
-			found = append(found, e)
+	entries := make([]entry, 0, len(names)+len(special))
+	for _, name := range names {
+		if _, ok := special[name]; !ok {
+			entries = append(entries, entry{shown: name, name: lock.Name(path.Join(string(n), name))})
 		}
 	}
-	return found
+	for _, e := range special {
+		entries = append(entries, e)
+	}
+	return entries, nil
 }
 
-// joinShown is path.Join without cleaning: the client gets back the directory as it wrote it.
-func joinShown(dir, name string) string {
-	if dir == "" || strings.HasSuffix(dir, "/") {
-		return dir + name
+func (c *client) namesIn(n lock.Name) ([]string, error) {
+	dir, err := c.server.tree.Open(string(n))
+	if err != nil {
+		return nil, err
 	}
-	return dir + "/" + name
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+// specials are what a directory shows that is no file of the tree, by name.
+func (c *client) specials(view string, n lock.Name) (map[string]entry, error) {
+	all := make(map[string]entry)
+	status, _ := c.table().Get(n)
+	for _, h := range status.Holds {
+		written, err := c.server.notes.list(h.Token)
+		if err != nil {
+			return nil, err
+		}
+		for _, info := range written {
+			all[info.Name()] = entry{shown: info.Name(), info: info, owner: h.Owner.Account}
+		}
+	}
+	for _, s := range c.table().Children(n) {
+		all[s.Name.Base()] = entryOf(s.Name.Base(), lockInfo{s})
+	}
+	if dir, base := path.Split(c.server.settings.Load().StatusFile); base != "" && path.Clean(dir) == view {
+		all[base] = entryOf(base, c.server.statusInfo(c.account))
+	}
+	return all, nil
+}
+
+// listOptions are the letters that a client gave behind LIST or NLST, as for ls. RFC 959 knows none; clients send them
+// all the same, and those that are not known are passed over.
+type listOptions struct {
+	all       bool // -a, -A: names that begin with a dot as well
+	directory bool // -d: the directory itself
+	classify  bool // -F: a slash behind directories
+	byTime    bool // -t
+	bySize    bool // -S
+	reverse   bool // -r
+}
+
+// parseListArgument splits what stands behind LIST or NLST into options and path. "--" ends the options, so that a name
+// may begin with a dash; exists says whether a whole argument names something, which it then means.
+func parseListArgument(param string, exists func(string) bool) (listOptions, string) {
+	var o listOptions
+	rest := strings.TrimLeft(param, " ")
+	for strings.HasPrefix(rest, "-") && len(rest) > 1 {
+		if exists(rest) {
+			break
+		}
+		word, after, _ := strings.Cut(rest, " ")
+		rest = strings.TrimLeft(after, " ")
+		if word == "--" {
+			break
+		}
+		o.add(word[1:])
+	}
+	return o, rest
+}
+
+func (o *listOptions) add(letters string) {
+	for _, l := range letters {
+		switch l {
+		case 'a', 'A':
+			o.all = true
+		case 'd':
+			o.directory = true
+		case 'F':
+			o.classify = true
+		case 't':
+			o.byTime = true
+		case 'S':
+			o.bySize = true
+		case 'r':
+			o.reverse = true
+		}
+	}
+}
+
+// sixMonths is when ls goes from the time of day to the year.
+const sixMonths = 183 * 24 * time.Hour
+
+// formatLine writes one line as `ls -l` does; times are in UTC, as MDTM's are (RFC 3659 section 2.3).
+func formatLine(e entry, now time.Time) string {
+	modified := e.info.ModTime().UTC()
+	stamp := modified.Format("Jan _2 15:04")
+	if age := now.Sub(modified); age > sixMonths || age < -time.Hour {
+		stamp = modified.Format("Jan _2  2006")
+	}
+	owner := strings.ReplaceAll(cmp.Or(e.owner, "ftp"), " ", "_") // clients split at spaces
+	return fmt.Sprintf("%s %4d %-8s %-8s %12d %s %s",
+		modeString(e.info.Mode()), links(e.info), owner, "ftp", e.info.Size(), stamp, e.shown)
+}
+
+// modeString is the ten characters of ls; Go's own differ for links and devices.
+func modeString(m fs.FileMode) string {
+	s := []byte("-" + m.Perm().String()[1:])
+	switch {
+	case m.IsDir():
+		s[0] = 'd'
+	case m&fs.ModeSymlink != 0:
+		s[0] = 'l'
+	case m&fs.ModeNamedPipe != 0:
+		s[0] = 'p'
+	case m&fs.ModeSocket != 0:
+		s[0] = 's'
+	case m&fs.ModeCharDevice != 0:
+		s[0] = 'c'
+	case m&fs.ModeDevice != 0:
+		s[0] = 'b'
+	}
+	return string(s)
+}
+
+func links(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	if info.IsDir() {
+		return 2
+	}
+	return 1
+}
+
+// timeValue is the form of times in MDTM, MFMT and MLSx (RFC 3659 section 2.3).
+const timeValue = "20060102150405"
+
+// formatFacts writes one entry of MLSD or MLST (RFC 3659 section 7.5), with the facts that the client wants.
+func (c *client) formatFacts(e entry) string {
+	want := c.conn.Facts()
+	var b strings.Builder
+	add := func(f control.Facts, name, value string) {
+		if want&f != 0 && value != "" {
+			b.WriteString(name + "=" + value + ";")
+		}
+	}
+	add(control.FactType, "type", typeFact(e.info))
+	if !e.info.IsDir() {
+		add(control.FactSize, "size", fmt.Sprint(e.info.Size()))
+	}
+	add(control.FactModify, "modify", e.info.ModTime().UTC().Format(timeValue))
+	add(control.FactPerm, "perm", c.permFact(e.info.IsDir()))
+	if st, ok := e.info.Sys().(*syscall.Stat_t); ok {
+		add(control.FactUnique, "unique", fmt.Sprintf("%xg%x", st.Dev, st.Ino))
+	}
+	add(control.FactMode, "unix.mode", fmt.Sprintf("0%03o", e.info.Mode().Perm()))
+	return b.String() + " " + e.shown
+}
+
+func typeFact(info fs.FileInfo) string {
+	switch {
+	case info.IsDir():
+		return "dir"
+	case info.Mode().IsRegular():
+		return "file"
+	case info.Mode()&fs.ModeSymlink != 0:
+		return "OS.unix=symlink"
+	}
+	return "OS.unix=special"
+}
+
+// permFact is the value of the perm fact (RFC 3659 section 7.5.5): what the account may do.
+func (c *client) permFact(dir bool) string {
+	var s string
+	switch {
+	case dir && c.account.Write:
+		s = "cdeflmp"
+	case dir:
+		s = "el"
+	case c.account.Write:
+		s = "adfw"
+	}
+	if !dir && c.account.Read {
+		s += "r"
+	}
+	return s
 }

@@ -1,10 +1,12 @@
 package driver
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -201,3 +203,69 @@ type namedInfo struct {
 }
 
 func (i namedInfo) Name() string { return i.name }
+
+// note is what an upload into a lock is received in.
+type note struct {
+	text   bytes.Buffer
+	client *client
+	lock   lock.Name
+	token  lock.Token
+	name   string
+}
+
+// Durable implements receiver.
+func (n *note) Durable() bool { return false }
+
+// Sync implements receiver.
+func (n *note) Sync() error { return nil }
+
+// Discard implements receiver.
+func (n *note) Discard() error { return nil }
+
+// Publish writes the note if the hold that it is for still stands, and that waits for it.
+func (n *note) Publish() error {
+	c := n.client
+	return c.table().Publish(c.server.context, n.lock, n.token, func() error {
+		return c.server.notes.put(n.token, n.name, n.text.Bytes())
+	})
+}
+
+// Write refuses what no note holds, before it is all in memory.
+func (n *note) Write(p []byte) (int, error) {
+	if n.text.Len()+len(p) > maxNoteSize {
+		return 0, errNoteTooLarge
+	}
+	return n.text.Write(p)
+}
+
+// ReadFrom implements receiver.
+func (n *note) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{n}, r) }
+
+// noteHold finds the hold whose notes this session may write.
+func (c *client) noteHold(n lock.Name, around lock.Status) (lock.Hold, error) {
+	if n.Parent() != around.Name {
+		return lock.Hold{}, errInsideLock
+	}
+	h, err := c.locks.SpeaksFor(around.Name)
+	switch {
+	case err != nil:
+		return lock.Hold{}, errNotHolder
+	case !c.account.Write:
+		return lock.Hold{}, errReadOnly
+	}
+	return h, nil
+}
+
+// readNote returns the text of a note, or false if the name is none.
+func (c *client) readNote(n lock.Name) ([]byte, bool) {
+	s, inside := c.lockAround(n)
+	if !inside || n.Parent() != s.Name {
+		return nil, false
+	}
+	for _, h := range s.Holds {
+		if text, _, err := c.server.notes.get(h.Token, n.Base()); err == nil {
+			return text, true
+		}
+	}
+	return nil, false
+}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/ftplockd/ftplockd/control"
@@ -39,7 +38,6 @@ var answers = []answer{
 	{lock.ErrNoRule, 550, ""},
 	{lock.ErrConflict, 451, "somebody else changed it at the same moment, try again"},
 	{files.ErrNotDurable, 451, "published, but it may not survive a loss of power"},
-	{files.ErrUnfinished, 451, "an earlier publication is not in place yet, try again"},
 	{files.ErrShrunk, 451, "the file has become shorter meanwhile"},
 	{files.ErrMoved, 451, "a directory above it was moved meanwhile"},
 	{files.ErrName, 553, "the server cannot store such a name"},
@@ -62,12 +60,52 @@ var answers = []answer{
 	{syscall.EPIPE, 426, "the data connection was cut"},
 	{net.ErrClosed, 426, "the data connection was cut"},
 	{io.ErrUnexpectedEOF, 426, "the data connection ended without a close_notify of TLS"},
-	{os.ErrDeadlineExceeded, 426, "the data connection stood still for too long"},
 	{context.Canceled, 426, "aborted"},
 	{fs.ErrNotExist, 550, "no such file or directory"},
 	{fs.ErrExist, 550, "is there already"},
 	{fs.ErrPermission, 550, "permission denied"},
 	{fs.ErrInvalid, 553, "not a possible name"},
+}
+
+// done is the reply to a command that did what it was to do with a path.
+func done(code int, view, what string) control.Reply {
+	return control.Reply{Code: code, Text: view + " " + what}
+}
+
+// say has the client told r, or why the command failed, and returns the error for the library. Without r's code a
+// success is told in the library's words.
+func (c *client) say(cmd *control.Command, view string, r control.Reply, err error) error {
+	if err != nil {
+		r = c.replyFor(view, err)
+	}
+	if r.Code != 0 {
+		cmd.Say(r)
+	}
+	return err
+}
+
+// replyFor is the reply to an error. It logs what nobody foresaw.
+func (c *client) replyFor(view string, err error) control.Reply {
+	err = c.withViews(err)
+	r := replyFor(view, err)
+	if r.Code == 451 && !foreseen(err) {
+		c.log.Error("command failed", "path", view, "err", err)
+	}
+	return r
+}
+
+// withViews puts the paths into an error about several locks as the account sees them.
+func (c *client) withViews(err error) error {
+	var deadlock *lock.DeadlockError
+	if !errors.As(err, &deadlock) {
+		return err
+	}
+	return &refusal{is: lock.ErrHeld, text: deadlock.Text(func(n lock.Name) string {
+		if view, ok := c.account.inView(n); ok {
+			return view
+		}
+		return "another lock"
+	})}
 }
 
 // replyFor is the one place where an error becomes a reply: code, the path as the client
@@ -140,28 +178,29 @@ func lockText(err, kind error) string {
 func foreseen(err error) bool {
 	code, _ := describe(err)
 	return code != 451 || errors.Is(err, lock.ErrUncertain) || errors.Is(err, lock.ErrConflict) ||
-		errors.Is(err, files.ErrUnfinished) || errors.Is(err, files.ErrMoved)
+		errors.Is(err, files.ErrMoved)
 }
 
 // The refusals that this layer makes itself. Each says what would be right.
 var (
-	errReadOnly    = &refusal{text: "this account may not change files", is: fs.ErrPermission}
-	errWriteOnly   = &refusal{text: "this account may not read files", is: fs.ErrPermission}
-	errIsLock      = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it", is: fs.ErrPermission}
-	errLockName    = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
-	errInsideLock  = &refusal{text: "lies in a lock: there is room for its holder's notes and for further locks only", is: fs.ErrPermission}
-	errLocksBelow  = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
-	errStagedBelow = &refusal{text: "changes that wait for the release of a lock lie below it", is: fs.ErrPermission}
-	errRoot        = &refusal{text: "is the root of the tree", is: fs.ErrPermission}
-	errNeeded      = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}
-	errNotHolder   = &refusal{text: "only the lock's holder may do that", is: fs.ErrPermission}
-	errReserved    = &refusal{text: "is served by the server itself and cannot be changed", is: fs.ErrPermission}
-	errChanging    = &refusal{text: "is made anew each time: its size is not known beforehand", is: fs.ErrPermission}
-	errUnsafeName  = &refusal{code: 553, text: "holds a character that no path can have", is: fs.ErrInvalid}
-	errIntoItself  = &refusal{text: "cannot be moved into itself", is: fs.ErrInvalid}
-	errIsDir       = &refusal{text: "is a directory", is: fs.ErrInvalid}
-	errNotDir      = &refusal{text: "is not a directory", is: fs.ErrInvalid}
-	errChmod       = &refusal{text: "this account may not change modes", is: fs.ErrPermission}
+	errReadOnly   = &refusal{text: "this account may not change files", is: fs.ErrPermission}
+	errWriteOnly  = &refusal{text: "this account may not read files", is: fs.ErrPermission}
+	errIsLock     = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it", is: fs.ErrPermission}
+	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
+	errInsideLock = &refusal{text: "lies in a lock: there is room for its holder's notes and for further locks only", is: fs.ErrPermission}
+	errLocksBelow = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
+	errRoot       = &refusal{text: "is the root of the tree", is: fs.ErrPermission}
+	errNeeded     = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}
+	errNotHolder  = &refusal{text: "only the lock's holder may do that", is: fs.ErrPermission}
+	errReserved   = &refusal{text: "is served by the server itself and cannot be changed", is: fs.ErrPermission}
+	errChanging   = &refusal{text: "is made anew each time: its size is not known beforehand", is: fs.ErrPermission}
+	errIntoItself = &refusal{text: "cannot be moved into itself", is: fs.ErrInvalid}
+	errIsDir      = &refusal{text: "is a directory", is: fs.ErrInvalid}
+	errNotDir     = &refusal{text: "is not a directory", is: fs.ErrInvalid}
+	errNoSpace    = &refusal{code: 452, text: "there is no space for so many bytes", is: syscall.ENOSPC}
+	errWithdrawn  = &refusal{text: "not waited for any longer", is: lock.ErrHeld}
+	errModeBits   = &refusal{code: 501, text: "only permission bits can be set: an octal mode of at most 777", is: fs.ErrPermission}
+	errChmod      = &refusal{text: "this account may not change modes", is: fs.ErrPermission}
 )
 
 // refusal is an error whose text is meant for the client.
@@ -173,3 +212,12 @@ type refusal struct {
 
 func (r *refusal) Error() string        { return r.text }
 func (r *refusal) Is(target error) bool { return target == r.is }
+
+// quoted shortens what a client sent, for an error text.
+func quoted(s string) string {
+	const most = 40
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return "'" + s + "'"
+}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"path"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -17,137 +15,149 @@ import (
 	"github.com/ftplockd/ftplockd/lock"
 )
 
-// session is one control connection: what it has said so far, and who it logged in as. It decides
-// what becomes of each command (control.Handler). Nearly everything is answered here, with full
-// command of code and text; ftpserverlib is handed a PASS that was right, and QUIT.
-//
-// The fields above mu belong to the goroutine that reads commands.
+// session follows the life of one control connection (control.Handler): what its commands and its end mean for the locks
+// of who is logged in.
 type session struct {
 	server *Server
 	conn   *control.Conn
 	log    *slog.Logger
 
-	user       string // what USER said, until PASS
-	failures   int    // wrong passwords
-	cwd        string // as the account sees it, cleaned
-	ascii      bool   // TYPE A (RFC 959 section 3.1.1); the default
-	rest       int64  // of REST, for the next transfer
-	restSet    bool
-	allocated  int64 // of ALLO, for the next upload; 0: not said
-	renameFrom string
-	facts      factSet
-	digest     digest // of HASH
-	epsvAll    bool   // RFC 2428 section 4
-	pbsz       bool   // RFC 4217 section 8
-	private    bool   // PROT P
+	failures int // wrong passwords, in a row
 
-	mu       sync.Mutex
-	client   *client   // nil until login
-	transfer *transfer // the one that is under way; nil: none is
-	data     dataPort  // what PASV or PORT prepared; nil: nothing
-	over     bool      // the control connection has ended
-	left     bool      // the lock session is closed, or there was none
+	mu     sync.Mutex
+	client *client // nil: nobody is logged in
+	phase  sessionPhase
 }
 
-// context is for work that a command does; it ends when the server stops.
-func (s *session) context() context.Context { return s.server.context }
+// sessionPhase is how far a session is with its end. Its locks are given back when the connection has ended and the last
+// transfer is over too, so that the next holder of a lock never meets the last one's bytes.
+type sessionPhase uint8
 
-// Command implements control.Handler. A bug that one client has found ends nobody else's session.
-func (s *session) Command(_ *control.Conn, cmd control.Command) (d control.Decision) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.log.Error("a command failed in an unforeseen way", "line", redacted(cmd), "panic", r, "stack", string(debug.Stack()))
-			d = reply(451, "internal error")
-		}
-	}()
-	s.server.came()
-	c, known := s.server.commands[cmd.Verb]
-	client := s.client
-	if client != nil { // any command is a sign of life, a wrong one too
-		client.locks.Begin()
-		defer client.locks.End()
+const (
+	sessionIdle sessionPhase = iota // no transfer is under way
+	sessionTransferring
+	sessionLeaving // the connection has ended, a transfer is under way
+	sessionOver
+)
+
+var _ control.Handler = (*session)(nil)
+
+// newSession is control.Options.NewHandler.
+func (s *Server) newSession(c *control.Conn) control.Handler {
+	session := &session{server: s, conn: c, log: s.log.With("session", c.ID(), "address", address(c.RemoteAddr()))}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sessions) == 0 {
+		s.empty = make(chan struct{})
 	}
-	switch {
-	case !known:
-		return reply(500, quoted(cmd.Verb)+" is no command that this server knows")
-	case client == nil && !c.open:
-		return reply(530, "please log in with USER and PASS")
-	case c.param && strings.Trim(cmd.Param, " ") == "":
-		return reply(501, cmd.Verb+" needs an argument: "+c.usage)
+	s.sessions[session] = struct{}{}
+	return session
+}
+
+// sessionOf leads from the library's client to its session.
+func sessionOf(cc ftpserver.ClientContext) (*session, bool) {
+	c, ok := control.FromAddr(cc.RemoteAddr())
+	if !ok {
+		return nil, false
 	}
-	if s.server.debug() {
+	session, ok := c.Handler().(*session)
+	return session, ok
+}
+
+// loggedIn returns who is logged in, or nil.
+func (s *session) loggedIn() *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client
+}
+
+// Begin implements control.Handler. A command that is under way is a sign of life, and so is a wrong one; a transfer is one
+// only while its bytes move.
+func (s *session) Begin(cmd *control.Command) {
+	if s.server.log.Enabled(s.server.context, slog.LevelDebug) {
 		s.log.Debug("command", "line", redacted(cmd))
 	}
-	return c.run(s, cmd)
+	c := s.loggedIn()
+	switch {
+	case c == nil:
+	case cmd.Transfers():
+		c.locks.Touch()
+		s.turn(sessionIdle, sessionTransferring)
+	default:
+		c.locks.Begin()
+	}
 }
 
-// redacted is the line as it may stand in a log.
-func redacted(cmd control.Command) string {
-	if cmd.Verb == "PASS" || cmd.Verb == "ACCT" {
-		return cmd.Verb + " ****"
+// End implements control.Handler.
+func (s *session) End(cmd *control.Command) {
+	c := s.loggedIn()
+	switch {
+	case c == nil:
+	case !cmd.Transfers():
+		c.locks.End()
+	case s.turn(sessionTransferring, sessionIdle):
+		c.locks.Touch()
+	case s.turn(sessionLeaving, sessionOver):
+		s.leave()
 	}
-	return cmd.Line
 }
 
-// quoted shortens what a client sent, for an error text.
-func quoted(s string) string {
-	const most = 40
-	if len(s) > most {
-		s = s[:most] + "..."
+// turn changes the phase, if it is the one that it is to turn from.
+func (s *session) turn(from, to sessionPhase) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != from {
+		return false
 	}
-	return "'" + s + "'"
+	s.phase = to
+	return true
 }
 
-func reply(code int, text string) control.Decision {
-	return control.Answer(control.Reply{Code: code, Text: text})
+// Ended implements control.Handler.
+func (s *session) Ended(why control.Reason) {
+	s.log.Debug("session ended", "why", why.String())
+	if !s.turn(sessionTransferring, sessionLeaving) && s.turn(sessionIdle, sessionOver) {
+		s.leave()
+	}
 }
 
-// refuse answers with what replyFor makes of the error, and logs what nobody foresaw.
-func (s *session) refuse(view string, err error) control.Decision {
-	return control.Answer(s.replyFor(view, err))
+// leave is called once, when all is over.
+func (s *session) leave() {
+	s.Reset()
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	delete(s.server.sessions, s)
+	if len(s.server.sessions) == 0 {
+		close(s.server.empty)
+	}
 }
 
-func (s *session) replyFor(view string, err error) control.Reply {
-	err = s.seen(err)
-	r := replyFor(view, err)
-	if r.Code == 451 && !foreseen(err) {
-		s.log.Error("command failed", "path", view, "err", err)
+// Reset implements control.Handler: the locks of who was logged in are treated as at a disconnect.
+func (s *session) Reset() {
+	s.mu.Lock()
+	c := s.client
+	s.client = nil
+	s.mu.Unlock()
+	if c == nil {
+		return
 	}
-	return r
-}
-
-// abs is the path that a parameter means, as the account sees it.
-func (s *session) abs(param string) (string, error) {
-	if strings.ContainsAny(param, "\r\n\x00") {
-		return "", errUnsafeName
+	// The server's own context may have ended; what the end of a session does to its locks is done all the same.
+	ctx := context.WithoutCancel(s.server.context)
+	if err := c.locks.Close(ctx); err != nil && !errors.Is(err, lock.ErrClosed) {
+		s.log.Error("could not end the locks of a session", "err", err)
 	}
-	if path.IsAbs(param) {
-		return path.Clean(param), nil
-	}
-	return path.Join(s.cwd, param), nil
-}
-
-// withPath runs an operation on the path that the parameter means, and answers with done or the error.
-func (s *session) withPath(param string, code int, done string, operate func(view string) error) control.Decision {
-	view, err := s.abs(param)
-	if err == nil {
-		err = operate(view)
-	}
-	if err != nil {
-		return s.refuse(view, err)
-	}
-	return reply(code, view+" "+done)
 }
 
 // askAgain is how long a holder is left alone before it is looked again whether it is one.
 const askAgain = time.Minute
 
-// IdleFor implements control.Idler: a session that speaks for a lock is not cut off before that lock ends.
-func (s *session) IdleFor(*control.Conn) time.Duration {
-	if s.client == nil {
+// IdleFor implements control.Handler: a session that speaks for a lock is not cut off before that lock ends.
+func (s *session) IdleFor() time.Duration {
+	c := s.loggedIn()
+	if c == nil {
 		return 0
 	}
-	until, never, ok := s.client.locks.HoldsUntil()
+	until, never, ok := c.locks.HoldsUntil()
 	switch {
 	case !ok:
 		return 0
@@ -157,74 +167,40 @@ func (s *session) IdleFor(*control.Conn) time.Duration {
 	return min(until-s.server.clock.Now().Boot+time.Second, askAgain)
 }
 
-// Urgent implements control.Urgenter: STAT without a parameter is answered while a transfer runs.
-func (s *session) Urgent(_ *control.Conn, cmd control.Command) bool {
-	return cmd.Verb == "STAT" && strings.TrimSpace(cmd.Param) == ""
-}
-
-// Reply implements control.Handler: the words for what the library says.
-func (s *session) Reply(_ *control.Conn, code int, line []byte) ([]byte, bool) {
-	switch {
-	case code == 230:
-		return []byte("230 " + s.welcome()), false
-	case code == 221:
-		return []byte("221 goodbye"), false
-	case code >= 500 && strings.Contains(string(line), "internal error"):
-		s.log.Error("ftpserverlib failed", "line", string(line))
-		return []byte("451 internal error"), false
-	}
-	return nil, false
-}
-
-// Ended implements control.Handler. Unless the client said QUIT, which control lets wait for
-// transfers, a transfer under way is aborted: nobody is left to say that it was meant.
-func (s *session) Ended(_ *control.Conn, why control.Reason) {
-	s.log.Debug("session ended", "why", why.String())
-	s.mu.Lock()
-	s.over = true
-	t := s.transfer
-	s.mu.Unlock()
-	if t != nil {
-		cause := errHungUp
-		if why == control.ReasonShutdown || why == control.ReasonKicked {
-			cause = errStopping
-		}
-		t.abort(cause)
-	}
-	s.unprepare()
-	s.leave()
-}
-
-// leave closes the lock session when the connection has ended and the last transfer is over too, so
-// that the next holder of a lock never meets the last one's bytes.
-func (s *session) leave() {
-	s.mu.Lock()
-	now := s.over && s.transfer == nil && !s.left
-	s.left = s.left || now
-	client := s.client
-	s.mu.Unlock()
-	if !now {
-		return
-	}
-	s.closeLocks(client)
-	s.server.forget(s)
-}
-
-func (s *session) closeLocks(c *client) {
+// Status implements control.Handler.
+func (s *session) Status() []string {
+	c := s.loggedIn()
 	if c == nil {
-		return
+		return []string{" not logged in"}
 	}
-	// The server's own context may have ended; what the end of a session does to its locks is done all the same.
-	ctx := context.WithoutCancel(s.context())
-	if err := c.locks.Close(ctx); err != nil && !errors.Is(err, lock.ErrClosed) {
-		s.log.Error("could not end the locks of a session", "err", err)
+	lines := []string{" logged in as " + c.account.Name, " in " + c.context.Path()}
+	if cmd := s.conn.Command(); cmd != nil && cmd.Transfers() {
+		lines = append(lines, " transferring "+cmd.Param)
 	}
-	if s.server.stages.count.Load() == 0 {
-		return
+	return lines
+}
+
+// Kick ends the session with that id, also while it transfers something: what it uploads is discarded, and
+// its locks are treated as at every disconnect. The client is told 421 and the reason. It reports
+// whether there is such a session, and does not wait for its end.
+func (s *Server) Kick(id lock.SessionID, reason string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for session := range s.sessions {
+		if c := session.loggedIn(); c != nil && c.locks.ID() == id {
+			session.conn.Kick(control.Reply{Code: 421, Text: reason})
+			return true
+		}
 	}
-	if err := s.server.sweepStages(); err != nil { // what its end has ended may have prepared changes
-		s.log.Warn("could not drop what was prepared", "err", err)
+	return false
+}
+
+// redacted is the line as it may stand in a log.
+func redacted(cmd *control.Command) string {
+	if cmd.Verb == "PASS" || cmd.Verb == "ACCT" {
+		return cmd.Verb + " ****"
 	}
+	return cmd.Line
 }
 
 // address is the client's IP address without port and zone.
@@ -236,11 +212,3 @@ func address(a net.Addr) string {
 	host, _, _ = strings.Cut(host, "%")
 	return host
 }
-
-var _ interface {
-	control.Handler
-	control.Idler
-	control.Urgenter
-} = (*session)(nil)
-
-var _ ftpserver.ClientDriver = (*client)(nil)

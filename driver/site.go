@@ -7,31 +7,40 @@ import (
 	"strings"
 	"time"
 
+	ftpserver "github.com/fclairamb/ftpserverlib"
+
 	"github.com/ftplockd/ftplockd/control"
 	"github.com/ftplockd/ftplockd/lock"
 )
 
-// site is SITE (RFC 959 section 4.1.3): what FTP has no command for. Each is answered here;
-// ftpserverlib's own SITE MKDIR and RMDIR would say 250 on a held lock and remove trees.
-func (s *session) site(cmd control.Command) control.Decision {
-	verb, rest := word(cmd.Param)
+// Site implements ftpserver.ClientDriverExtensionSite: what FTP has no command for (RFC 959 section 4.1.3). Everything is
+// answered here; the library's own SITE MKDIR and RMDIR would say 250 on a held lock and remove trees.
+func (c *client) Site(param string) *ftpserver.AnswerCommand {
+	r := c.site(param)
+	c.conn.Command().Say(r)
+	return &ftpserver.AnswerCommand{Code: r.Code, Message: r.Text}
+}
+
+func (c *client) site(param string) control.Reply {
+	verb, rest := word(param)
+	argument := strings.TrimSpace(rest)
 	switch strings.ToUpper(verb) {
 	case "HELP":
-		return s.siteHelp()
+		return siteHelp
 	case "LOCKS":
-		return s.siteLocks(strings.TrimSpace(rest))
+		return c.siteLocks(argument)
 	case "LOCK":
-		return s.siteLock(rest)
+		return c.siteLock(rest)
 	case "WAIT":
-		return s.siteWait(strings.TrimSpace(rest))
+		return c.siteWait(argument)
 	case "CHMOD":
-		return s.siteChmod(rest)
+		return c.siteChmod(rest)
 	case "MKDIR", "RMDIR":
-		return reply(502, "say MKD and RMD instead")
+		return control.Reply{Code: 502, Text: "say MKD and RMD instead"}
 	case "UTIME", "SYMLINK", "CHOWN", "CHGRP", "UMASK", "IDLE":
-		return reply(502, "this server does not know SITE "+strings.ToUpper(verb))
+		return control.Reply{Code: 502, Text: "this server does not know SITE " + strings.ToUpper(verb)}
 	}
-	return reply(500, quoted(verb)+" is no SITE command of this server: see SITE HELP")
+	return control.Reply{Code: 500, Text: quoted(verb) + " is no SITE command of this server: see SITE HELP"}
 }
 
 // word splits the first word off.
@@ -40,128 +49,133 @@ func word(s string) (first, rest string) {
 	return first, rest
 }
 
-func (s *session) siteHelp() control.Decision {
-	return control.Answer(control.Reply{Code: 214, Text: "SITE commands:", Lines: []string{
-		" SITE LOCKS [glob]        the locks that are held, all or those whose path the glob fits",
-		" SITE LOCK INFO path      who holds it, since when and until when",
-		" SITE LOCK AS nonce       sessions of one account with one nonce speak for each other's locks",
-		" SITE LOCK AGE seconds    a shorter age for the locks that this session takes next; 0: the rule's",
-		" SITE LOCK RENEW path     a full age from now",
-		" SITE LOCK BREAK path     take it away from its holder (administrators)",
-		" SITE WAIT seconds        how long MKD on a held lock waits for it, and RMD of a lock for those below it; 0: not at all",
-		" SITE CHMOD mode path     change the mode of a file (accounts that may)",
-	}})
-}
+var siteHelp = control.Reply{Code: 214, Text: "SITE commands:", Lines: []string{
+	" SITE LOCKS [glob]        the locks that are held, all or those whose path the glob fits",
+	" SITE LOCK INFO path      who holds it, since when and until when",
+	" SITE LOCK AS nonce       sessions of one account with one nonce speak for each other's locks",
+	" SITE LOCK AGE seconds    a shorter age for the locks that this session takes next; 0: the rule's",
+	" SITE LOCK RENEW path     a full age from now",
+	" SITE LOCK BREAK path     take it away from its holder (administrators)",
+	" SITE WAIT seconds        how long MKD on a held lock waits for it, and RMD of a lock for those below it; 0: not at all",
+	" SITE CHMOD mode path     change the mode of a file (accounts that may)",
+}}
 
-func (s *session) siteLock(param string) control.Decision {
+func (c *client) siteLock(param string) control.Reply {
 	verb, rest := word(param)
 	if strings.TrimSpace(rest) == "" {
-		return reply(501, "SITE LOCK wants INFO, AS, AGE, RENEW or BREAK, and an argument")
+		return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, RENEW or BREAK, and an argument"}
 	}
 	switch strings.ToUpper(verb) {
 	case "INFO":
-		return s.siteLockInfo(rest)
+		return c.siteLockInfo(rest)
 	case "AS":
-		if err := s.client.locks.SetNonce(rest); err != nil {
-			return reply(501, err.Error())
+		if err := c.locks.SetNonce(rest); err != nil {
+			return control.Reply{Code: 501, Text: err.Error()}
 		}
-		return reply(200, "sessions with this nonce are the same job")
+		return control.Reply{Code: 200, Text: "sessions with this nonce are the same job"}
 	case "AGE":
-		return s.siteLockAge(strings.TrimSpace(rest))
+		return c.siteLockAge(strings.TrimSpace(rest))
 	case "RENEW":
-		return s.siteLockRenew(rest)
+		return c.siteLockRenew(rest)
 	case "BREAK":
-		return s.siteLockBreak(rest)
+		return c.siteLockBreak(rest)
 	}
-	return reply(501, "SITE LOCK wants INFO, AS, AGE, RENEW or BREAK")
+	return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, RENEW or BREAK"}
 }
 
-// maxAgeSeconds keeps a number of seconds within what a time.Duration holds.
-const maxAgeSeconds = 1 << 32
-
-func (s *session) siteLockAge(param string) control.Decision {
-	seconds, err := strconv.ParseUint(param, 10, 64)
-	if err != nil || seconds > maxAgeSeconds {
-		return reply(501, "SITE LOCK AGE wants a number of seconds")
-	}
-	s.client.locks.SetAge(time.Duration(seconds) * time.Second)
-	return reply(200, "for the locks that this session takes next")
+// seconds reads a number of seconds that a time.Duration holds.
+func seconds(param string) (time.Duration, bool) {
+	n, err := strconv.ParseUint(param, 10, 64)
+	return time.Duration(n) * time.Second, err == nil && n <= 1<<32
 }
 
-func (s *session) siteLockInfo(param string) control.Decision {
-	view, err := s.abs(param)
-	if err != nil {
-		return s.refuse("", err)
+// siteWait is SITE WAIT.
+func (c *client) siteWait(param string) control.Reply {
+	d, ok := seconds(param)
+	if !ok {
+		return control.Reply{Code: 501, Text: "SITE WAIT wants a number of seconds"}
 	}
-	n, err := s.client.resolve(view)
-	if err != nil {
-		return s.refuse(view, err)
+	c.locks.SetWait(d)
+	if d == 0 {
+		return control.Reply{Code: 200, Text: "this session does not wait for locks"}
 	}
-	status, held := s.client.table().Get(n)
-	if !held {
-		return s.refuse(view, lock.ErrNotHeld)
-	}
-	return control.Answer(control.Reply{Code: 211, Text: "Lock " + view, Lines: lockLines(status)})
+	return control.Reply{Code: 200, Text: "this session waits for a lock up to " + d.String()}
 }
 
-func (s *session) siteLockRenew(param string) control.Decision {
-	return s.withLock(param, func(view string, n lock.Name) (string, error) {
-		h, err := s.client.locks.Renew(s.context(), n)
-		return quotedPath(view) + s.granted(h), err
-	})
+func (c *client) siteLockAge(param string) control.Reply {
+	d, ok := seconds(param)
+	if !ok {
+		return control.Reply{Code: 501, Text: "SITE LOCK AGE wants a number of seconds"}
+	}
+	c.locks.SetAge(d)
+	return control.Reply{Code: 200, Text: "for the locks that this session takes next"}
 }
 
-func (s *session) siteLockBreak(param string) control.Decision {
-	if !s.client.account.Admin {
-		return reply(550, "only administrators break locks")
-	}
-	return s.withLock(param, func(view string, n lock.Name) (string, error) {
-		status, _ := s.client.table().Get(n)
-		if err := s.client.table().Break(s.context(), n, 0, s.client.locks.Owner(), ""); err != nil {
-			return "", err
+func (c *client) siteLockInfo(param string) control.Reply {
+	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
+		status, held := c.table().Get(n)
+		if !held {
+			return control.Reply{}, lock.ErrNotHeld
 		}
-		s.server.dropNotes(n, status.Holds)
-		return view + " broken", nil
+		return control.Reply{Code: 211, Text: "Lock " + view, Lines: lockLines(status)}, nil
 	})
 }
 
-// withLock answers 200 and what operate says of the lock of that path.
-func (s *session) withLock(param string, operate func(view string, n lock.Name) (string, error)) control.Decision {
-	view, err := s.abs(param)
-	if err != nil {
-		return s.refuse("", err)
+func (c *client) siteLockRenew(param string) control.Reply {
+	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
+		h, err := c.locks.Renew(c.server.context, n)
+		return control.Reply{Code: 200, Text: quotedPath(view) + c.granted(h)}, err
+	})
+}
+
+func (c *client) siteLockBreak(param string) control.Reply {
+	if !c.account.Admin {
+		return control.Reply{Code: 550, Text: "only administrators break locks"}
 	}
-	n, err := s.client.resolve(view)
-	if err != nil {
-		return s.refuse(view, err)
+	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
+		status, _ := c.table().Get(n)
+		err := c.table().Break(c.server.context, n, 0, c.locks.Owner(), "")
+		if err == nil {
+			c.server.dropNotes(n, status.Holds)
+		}
+		return done(200, view, "broken"), err
+	})
+}
+
+// withLock answers with what operate says of the lock of that path.
+func (c *client) withLock(param string, operate func(view string, n lock.Name) (control.Reply, error)) control.Reply {
+	view := c.abs(param)
+	n, err := c.resolve(view)
+	var r control.Reply
+	if err == nil {
+		r, err = operate(view, n)
 	}
-	text, err := operate(view, n)
 	if err != nil {
-		return s.refuse(view, err)
+		return c.replyFor(view, err)
 	}
-	return reply(200, text)
+	return r
 }
 
 // siteLocks lists the locks that the account can see, all or those that the glob fits.
-func (s *session) siteLocks(pattern string) control.Decision {
+func (c *client) siteLocks(pattern string) control.Reply {
 	fits := func(string) bool { return true }
 	if pattern != "" {
 		glob, err := lock.NewGlob(pattern)
 		if err != nil {
-			return reply(501, "no such pattern: "+quoted(pattern))
+			return control.Reply{Code: 501, Text: "no such pattern: " + quoted(pattern)}
 		}
 		fits = func(view string) bool { return glob.Match(lock.Name(view)) }
 	}
 	var lines []string
-	for _, v := range s.server.visible(s.client.account) {
+	for _, v := range c.server.visible(c.account) {
 		if fits(v.view) {
 			lines = append(lines, " "+v.view+": "+strings.Join(trimmed(lockLines(v.status)), "; "))
 		}
 	}
 	if len(lines) == 0 {
-		return reply(211, "no locks are held")
+		return control.Reply{Code: 211, Text: "no locks are held"}
 	}
-	return control.Answer(control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", len(lines)), Lines: lines})
+	return control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", len(lines)), Lines: lines}
 }
 
 func trimmed(lines []string) []string {
@@ -192,14 +206,19 @@ func lockLines(status lock.Status) []string {
 	return lines
 }
 
-// siteChmod is SITE CHMOD: an octal mode of permission bits, and a path.
-func (s *session) siteChmod(param string) control.Decision {
+// siteChmod is SITE CHMOD: an octal mode and a path. The library's own panics without a path (handle_files.go:272).
+func (c *client) siteChmod(param string) control.Reply {
 	mode, name := word(param)
 	bits, err := strconv.ParseUint(mode, 8, 32)
-	if err != nil || bits > 0o777 || name == "" {
-		return reply(501, "SITE CHMOD wants an octal mode of at most 777 and a path")
+	if err != nil || name == "" {
+		return control.Reply{Code: 501, Text: "SITE CHMOD wants an octal mode of at most 777 and a path"}
 	}
-	return s.withPath(name, 200, "has mode "+mode, func(view string) error {
-		return s.client.Chmod(view, fs.FileMode(bits))
-	})
+	view := c.abs(name)
+	if bits > 0o777 {
+		return c.replyFor(view, errModeBits)
+	}
+	if err := c.Chmod(view, fs.FileMode(bits)); err != nil {
+		return c.replyFor(view, err)
+	}
+	return done(200, view, "has mode "+mode)
 }

@@ -5,10 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -19,295 +19,156 @@ import (
 
 // Why a transfer did not end well.
 var (
-	errAborted  = &refusal{code: 426, text: "aborted by ABOR"}
-	errHungUp   = &refusal{code: 426, text: "the client hung up before the transfer was confirmed"}
-	errStopping = &refusal{code: 426, text: "the server ended the session"}
-	errBehind   = errors.New("there are commands behind it that nobody has looked at")
-	errNoData   = &refusal{code: 425, text: "cannot open the data connection"}
-	errBroke    = errors.New("the data connection broke")
+	errAborted   = &refusal{code: 426, text: "aborted by ABOR"}
+	errQuit      = &refusal{code: 426, text: "QUIT came before the upload was complete; ALLO announces its length"}
+	errHungUp    = &refusal{code: 426, text: "the client hung up before the transfer was confirmed"}
+	errStopping  = &refusal{code: 426, text: "the server ended the session"}
+	errBroke     = errors.New("the data connection broke")
+	errNotOpened = &refusal{code: noDataConnection.Code, text: noDataConnection.Text}
 )
 
-// transfer is one use of a data connection: what is sent or received, and how it ended. It runs on a goroutine of
-// its own, but for what atOnce does before.
+// transfer is one use of a data connection. upload and download are its two kinds: the handles that the library moves bytes
+// with. The library hands ReadFrom and WriteTo the data connection itself, active mode and TLS included, so that is where
+// bytes are moved, converted and timed.
 //
-// The fields above mu belong to the goroutine that runs it.
+// The fields above mu belong to the goroutine that transfers.
 type transfer struct {
-	session   *session
-	open      func(*transfer) (cargo, error)
-	port      dataPort
-	secure    bool // PROT P
-	quick     bool // it may be tried without a goroutine of its own
-	cargo     cargo
-	stream    net.Conn // conn, or TLS over it
-	announced bool     // the 150 was said
-	carried   bool     // all bytes were moved
-	sole      bool     // whoever executes commands ends it, so no ABOR can come meanwhile
+	client    *client
+	cmd       *control.Command
+	ascii     bool
+	announced int64 // by ALLO; 0: nothing
 
-	mu      sync.Mutex
-	view    string    // the path that the client named
-	opening string    // the text of the 150
-	conn    *dataConn // once it stands
-	cause   error     // what aborted it
-	sealed  bool      // it cannot be aborted any more: publishing has begun
+	mu    sync.Mutex
+	view  string // the path that the client named
+	stage stage
+	cause error    // what aborted it
+	doubt error    // why an upload that nothing proves to be complete will be discarded
+	conn  net.Conn // once it is open: the socket, also below TLS
 }
 
-// cargo is what a transfer moves.
-type cargo interface {
-	// small reports whether carry may be tried in a hurry: it can be asked again after files.ErrWouldWait.
-	small() bool
-	// carry moves all bytes over the data connection.
-	carry(conn net.Conn) error
-	// prompt reports whether end waits for no disk.
-	prompt() bool
-	// end closes what was opened, once: an upload is published if err, of the connection or of carry, is nil, and its client still
-	// there. It returns the text of the 226, or why it did not end well. After errBehind it is not over, and to be called again.
-	end(err error) (done string, failed error)
+// stage is how far a transfer has come.
+type stage uint8
+
+const (
+	begun      stage = iota // the data connection is awaited
+	opened                  // bytes move
+	publishing              // too late to abort it
+	aborted
+	over
+)
+
+// newTransfer takes over what ALLO and TYPE said.
+func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
+	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII()}
+	if !t.ascii {
+		t.announced = c.announced
+	}
+	c.announced = 0
+	return t
 }
 
-// begin runs a transfer.
-func (s *session) begin(t *transfer) control.Decision {
-	// REST and ALLO are for the command right behind them, whatever becomes of that (RFC 3659 section 5.4).
-	s.rest, s.restSet, s.allocated = 0, false, 0
-	t.session, t.secure = s, s.private
-	if d, refused := s.take(t); refused {
-		return d
+// interrupt is told what happens on the control connection meanwhile.
+func (t *transfer) interrupt(i control.Interruption) {
+	switch i {
+	case control.Aborted:
+		t.abort(errAborted)
+	case control.Quitting:
+		t.mu.Lock()
+		t.doubt = errQuit
+		t.mu.Unlock()
+	case control.Ended:
+		t.abort(errHungUp)
+	case control.Stopped:
+		t.abort(errStopping)
 	}
-	if r, over := t.atOnce(); over {
-		return control.Answer(r)
-	}
-	return control.Run(t.run)
 }
 
-// take gives the transfer what PASV or PORT prepared, or says why there is none.
-func (s *session) take(t *transfer) (control.Decision, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.data == nil:
-		return reply(425, "use PASV, EPSV, PORT or EPRT first"), true
-	case s.server.settings.Load().TLSRequired && !s.private:
-		return reply(522, "data connections must be encrypted: PBSZ 0 and PROT P first"), true // RFC 4217 section 9
-	case s.over:
-		t.cause = errHungUp
+// abort ends the transfer before it is published, and closes its data connection. It does nothing if it is too late for
+// that.
+func (t *transfer) abort(cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch t.stage {
+	case begun:
+		t.cmd.Say(replyFor(t.view, cause)) // control closes the port
+	case opened:
+		t.conn.Close() // whatever it says, the connection is of no more use
+	default:
+		return
 	}
-	t.port, s.data = s.data, nil
-	s.transfer = t
-	return control.Decision{}, false
+	t.stage, t.cause = aborted, cause
 }
 
-// hurry is how long a transfer may take that is done by those who execute commands: so long they are away from the control connection.
-const hurry = time.Millisecond
-
-// atOnce begins the transfer without a goroutine of its own, if its client has connected already, as most do before they say RETR or
-// STOR; that of a small file is over then. What takes longer goes on in run.
-func (t *transfer) atOnce() (r control.Reply, over bool) {
-	port, passive := t.port.(*passivePort)
-	if !t.quick || t.secure || !passive {
-		return r, false
+// open takes the data connection, or says what has aborted the transfer.
+func (t *transfer) open(stream any) (net.Conn, error) {
+	conn, ok := stream.(net.Conn)
+	if !ok {
+		return nil, errBroke
 	}
-	conn, err := port.openNow()
-	if conn == nil || err != nil {
-		return r, false
+	socket := conn
+	if secure, ok := conn.(*tls.Conn); ok {
+		socket = secure.NetConn()
 	}
-	defer t.recovered(&r, &over)
-	t.connected(conn)
-	if err := t.load(); err != nil {
-		return t.over("", err), true
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stage == aborted {
+		return nil, t.cause
 	}
-	if !t.cargo.small() {
-		return r, false
-	}
-	conn.hurry = &haste{until: time.Now().Add(hurry), waits: t.session.server.hurries}
-	err = t.carry()
-	conn.hurry = nil
-	t.carried = err == nil
-	if errors.Is(err, files.ErrWouldWait) || t.carried && !t.cargo.prompt() {
-		return r, false
-	}
-	t.sole = true
-	r, over = t.close(err)
-	t.sole = false
-	return r, over
+	t.stage, t.conn = opened, socket
+	return conn, nil
 }
 
-// run does what is left of a transfer, and returns the final reply.
-func (t *transfer) run() (r control.Reply) {
-	defer t.recovered(&r, nil)
-	if t.cargo == nil {
-		if err := t.load(); err != nil {
-			return t.over("", err)
-		}
+// cut closes the data connection below TLS, which would wait five seconds to say goodbye to a client that does not read.
+func (t *transfer) cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn != nil {
+		t.conn.Close()
 	}
-	if t.stream == nil {
-		conn, err := t.port.open(t.session.server.connectWithin())
-		if err != nil {
-			t.session.log.Debug("no data connection", "path", t.path(), "err", err)
-			r, _ = t.close(errNoData)
-			return r
-		}
-		t.connected(conn)
-	}
-	var err error
-	if !t.carried {
-		err = t.carry()
-	}
-	r, _ = t.close(err)
-	return r
 }
 
-// connectWithin is how long a data connection is waited for: no longer than it may stand still later.
-func (s *Server) connectWithin() time.Duration {
-	if timeout := s.settings.Load().DataTimeout; timeout > 0 {
-		return min(timeout, s.delays.dataConnection)
-	}
-	return s.delays.dataConnection
+// abortedBy returns what aborted the transfer, or nil.
+func (t *transfer) abortedBy() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cause
 }
 
-func (t *transfer) load() (err error) {
-	if err := t.aborted(); err != nil {
-		return err
+// end says how the transfer has ended, and returns err for the library.
+func (t *transfer) end(done string, err error) error {
+	t.mu.Lock()
+	t.stage = over
+	cause := t.cause
+	t.mu.Unlock()
+	if err == nil {
+		t.cmd.Say(control.Reply{Code: 226, Text: done})
+		return nil
 	}
-	t.cargo, err = t.open(t)
+	t.cmd.Say(t.reply(cmp.Or(cause, err)))
 	return err
 }
 
-// connected takes the data connection.
-func (t *transfer) connected(conn *dataConn) {
-	t.stream = conn
-	if t.secure {
-		t.stream = tls.Server(conn, t.session.server.dataTLS)
-	}
-	t.port.close()
-	t.carriedBy(conn)
-}
-
-// carriedBy notes the data connection, so that abort can cut it.
-func (t *transfer) carriedBy(conn *dataConn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.conn = conn
-	if t.cause != nil {
-		t.cutLocked()
-	}
-}
-
-// carry moves all bytes, once the client knows that it begins.
-func (t *transfer) carry() error {
-	if !t.announced {
-		t.announced = true
-		t.mu.Lock()
-		opening := t.opening
-		t.mu.Unlock()
-		t.session.conn.Say(control.Reply{Code: 150, Text: opening})
-	}
-	return t.cargo.carry(t.stream)
-}
-
-// close ends the data connection and what it was for. Unless the transfer is sole it is over then.
-func (t *transfer) close(err error) (r control.Reply, over bool) {
-	switch {
-	case t.stream == nil:
-	case err != nil: // below TLS, which would wait five seconds to say goodbye to a client that does not read
-		t.cut()
-	default:
-		t.stream.Close() // all has gone over it
-	}
-	done, err := t.cargo.end(err)
-	if err == errBehind {
-		return r, false
-	}
-	return t.over(done, err), true
-}
-
-// over takes the transfer from the session and says how it ended. Nothing of it is under way any more.
-func (t *transfer) over(done string, err error) control.Reply {
-	t.port.close()
-	t.cut() // if it was not closed already
-	r := control.Reply{Code: 226, Text: done}
-	if err != nil {
-		r = t.reply(err)
-	}
-	s := t.session
-	s.mu.Lock()
-	s.transfer = nil
-	s.mu.Unlock()
-	s.leave()
-	return r
-}
-
 func (t *transfer) reply(err error) control.Reply {
-	view := t.path()
-	switch cause := t.aborted(); {
-	case cause != nil:
-		return replyFor(view, cause)
-	case errors.Is(err, errNoData):
-		return replyFor("", errNoData)
+	switch {
+	case err == errNotOpened:
+		return noDataConnection
 	case isBroken(err):
-		t.session.log.Debug("data connection failed", "path", view, "err", err)
-		return control.Reply{Code: 426, Text: view + ": " + errBroke.Error()}
+		t.client.log.Debug("data connection failed", "path", t.path(), "err", err)
+		return control.Reply{Code: 426, Text: t.path() + ": " + errBroke.Error()}
 	}
-	return t.session.replyFor(view, err)
+	return t.client.replyFor(t.path(), err)
 }
 
-// recovered ends a transfer in which a bug was found, so that it ends nobody else's session.
-func (t *transfer) recovered(r *control.Reply, over *bool) {
-	found := recover()
-	if found == nil {
-		return
-	}
-	t.session.log.Error("a transfer failed in an unforeseen way", "path", t.path(), "panic", found, "stack", string(debug.Stack()))
-	*r = t.over("", errPanic)
-	if over != nil {
-		*over = true
+// recovered discards what a bug has interrupted, so that it ends nobody else's session.
+func (t *transfer) recovered(err *error) {
+	if found := recover(); found != nil {
+		t.client.log.Error("a transfer failed in an unforeseen way", "path", t.path(), "panic", found)
+		t.cut()
+		*err = errPanic
 	}
 }
 
 var errPanic = &refusal{code: 451, text: "internal error"}
-
-// abort ends the transfer before it is published, and cuts its data connection. It does nothing if
-// it is too late for that.
-func (t *transfer) abort(cause error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.sealed {
-		return
-	}
-	if t.cause == nil {
-		t.cause = cause
-	}
-	t.port.close()
-	t.cutLocked()
-}
-
-// cut closes the data connection below TLS.
-func (t *transfer) cut() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cutLocked()
-}
-
-func (t *transfer) cutLocked() {
-	if t.conn != nil {
-		t.conn.Close() // whatever it says, the connection is of no more use
-	}
-}
-
-// aborted returns what aborted the transfer, if anything did.
-func (t *transfer) aborted() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.cause
-}
-
-// seal makes it too late to abort, unless that has happened: then it returns the cause.
-func (t *transfer) seal() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.cause == nil {
-		t.sealed = true
-	}
-	return t.cause
-}
 
 // path is what is transferred, as the client knows it.
 func (t *transfer) path() string {
@@ -316,26 +177,10 @@ func (t *transfer) path() string {
 	return t.view
 }
 
-// found settles which path it is, and what the 150 says of it.
-func (t *transfer) found(view, opening string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.view, t.opening = view, opening
-}
-
 // isBroken reports whether the data connection said so: neither the disk nor the driver did.
 func isBroken(err error) bool { return !foreseen(err) && !fromDisk(err) }
 
-// why is the reason of a transfer that did not end well, as the client is told it.
-func why(err error) string {
-	if isBroken(err) {
-		return errBroke.Error()
-	}
-	_, text := describe(err)
-	return text
-}
-
-// fromDisk reports whether the file system said so: package files wraps what it and what the connection say alike.
+// fromDisk reports whether the file system said so.
 func fromDisk(err error) bool {
 	var (
 		disk  *fs.PathError
@@ -345,54 +190,96 @@ func fromDisk(err error) bool {
 	return errors.As(err, &disk) && errors.As(err, &errno) && !errors.As(err, &op)
 }
 
-// handshake does that of TLS, if the data connection is one, in no more than timeout. The first read or write would do it
-// too, but a download has no deadline for reads, and a client that says nothing would hold it up for ever.
-func handshake(ctx context.Context, conn net.Conn, timeout time.Duration) error {
-	secure, ok := conn.(*tls.Conn)
-	if !ok {
-		return nil
-	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, os.ErrDeadlineExceeded)
-		defer cancel()
-	}
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return cmp.Or(context.Cause(ctx), err)
+// handshake does that of TLS, if the data connection has one. A client that says nothing is ended by the watch.
+func handshake(ctx context.Context, conn net.Conn) error {
+	if secure, ok := conn.(*tls.Conn); ok {
+		return secure.HandshakeContext(ctx)
 	}
 	return nil
-}
-
-// abor is ABOR: it ends the transfer at once, wherever it stands, and forgets what was prepared for one. If it is being published at this
-// moment the transfer ends well first, and its reply says so; control sends ours behind that.
-func (s *session) abor(control.Command) control.Decision {
-	s.mu.Lock()
-	t := s.transfer
-	s.mu.Unlock()
-	if t != nil {
-		t.abort(errAborted)
-	}
-	s.unprepare()
-	return reply(226, "nothing is transferred")
 }
 
 // signOfLife is how often moving bytes count as one: well below the shortest max_idle that anybody will want.
 const signOfLife = 200 * time.Millisecond
 
-// pace is how long a transfer may stand still; its bytes are signs of life for the session's locks.
-func (s *session) pace() files.Pace {
-	return files.Pace{
-		Timeout:  s.server.settings.Load().DataTimeout,
-		Step:     signOfLife,
-		Progress: func(int64) { s.touch() },
-	}
+// watch ends a transfer that stands still for Settings.DataTimeout, in either direction, by a deadline in the past; bytes that
+// move are signs of life for the session's locks. It looks at what the kernel has received of the client or the client
+// has acknowledged (TCP_INFO): a deadline that rolls ahead would say nothing of what the client takes in of some
+// megabytes that wait in the kernel, and a write under TLS that times out cannot go on. Where the system does not tell, nothing
+// stands still.
+type watch struct {
+	transfer *transfer
+	timeout  time.Duration
+	step     time.Duration
+
+	mu      sync.Mutex
+	timer   *time.Timer // nil: stopped
+	seen    uint64
+	changed time.Time
 }
 
-func (s *session) touch() {
-	s.mu.Lock()
-	c := s.client
-	s.mu.Unlock()
-	if c != nil {
-		c.locks.Touch()
+// watch begins to watch the open data connection, until the function that it returns is called.
+func (t *transfer) watch() (stop func()) {
+	timeout := t.client.server.settings.Load().DataTimeout
+	w := &watch{transfer: t, timeout: timeout, step: signOfLife, changed: time.Now()}
+	if timeout > 0 {
+		w.step = max(min(w.step, timeout/4), time.Millisecond)
 	}
+	w.timer = time.AfterFunc(w.step, w.look)
+	return w.stop
+}
+
+func (w *watch) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer == nil {
+		return
+	}
+	conn := w.transfer.conn // it does not change while it is watched
+	now := time.Now()
+	if moved, ok := bytesMoved(conn); !ok || moved != w.seen {
+		w.seen, w.changed = moved, now
+		w.transfer.client.locks.Touch()
+	}
+	if w.timeout > 0 && now.Sub(w.changed) >= w.timeout {
+		_ = conn.SetDeadline(time.Unix(1, 0)) // an error says that it is closed
+		return
+	}
+	w.timer.Reset(w.step)
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+	w.timer = nil
+}
+
+// stalled makes the error of a connection that the watch has ended recognisable, whatever wraps it.
+func stalled(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errStalled
+	}
+	return err
+}
+
+var errStalled = &refusal{code: 426, text: "the data connection stood still for too long"}
+
+// buffers are lent to transfers that cannot be left to the kernel. At half the size ASCII is a tenth slower.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+
+func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }
+func putBuffer(b *[]byte) { buffers.Put(b) }
+
+// content is what a download sends: a file, a listing, a note, the status file. WriteTo sends all of it.
+type content interface {
+	io.WriterTo
+	io.Closer
+}
+
+var _ content = (*listing)(nil)
+
+// uploadOptions of the transfer.
+func (t *transfer) uploadOptions(appending bool, offset int64) files.UploadOptions {
+	unique := t.cmd != nil && t.cmd.Verb == "STOU"
+	return files.UploadOptions{Append: appending, HasOffset: !appending && offset > 0, Offset: offset, Unique: unique}
 }

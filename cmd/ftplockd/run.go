@@ -30,7 +30,6 @@ const drainTime = 20 * time.Second
 
 // runServe runs the server until ctx ends or SIGINT or SIGTERM comes. A second signal ends the process at once.
 func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Writer) error {
-	defer tuneCollector()()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	hangups := make(chan os.Signal, 1)
@@ -42,7 +41,6 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	if err != nil {
 		return err
 	}
-	defer s.keepVigil()()
 	if _, err := io.WriteString(stdout, s.banner()); err != nil {
 		return errors.Join(err, s.stop())
 	}
@@ -61,17 +59,6 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	}
 }
 
-// keepVigil begins the vigil. The function that it returns ends it.
-func (s *server) keepVigil() (over func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { s.vigil.run(ctx) })
-	return func() {
-		cancel()
-		running.Wait()
-	}
-}
-
 // server is everything that runs, in the order in which it was started.
 type server struct {
 	options serveOptions
@@ -86,7 +73,6 @@ type server struct {
 	listener *control.Listener
 	admin    *admin
 
-	vigil     *vigil
 	passwords *config.Verifier
 	plain     string // the password of the built-in account, "" if there is none
 
@@ -110,7 +96,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	}
 	s := &server{
 		options: options, log: log, clock: clock, failed: make(chan error, 8),
-		passwords: config.NewVerifier(runtime.NumCPU()), vigil: newVigil(),
+		passwords: config.NewVerifier(runtime.NumCPU()),
 	}
 	defer func() {
 		if err != nil {
@@ -212,7 +198,7 @@ func (s *server) openDriver() (err error) {
 	c := s.config
 	o := driver.Options{
 		Tree: s.tree, Table: s.table, Clock: s.clock, NotesDir: filepath.Join(c.State, "notes"),
-		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store, Command: s.vigil.command,
+		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
 	}
 	if c.TLS.Mode != config.TLSOff {
 		if s.tls, err = loadCertificate(c.TLS.Certificate, c.TLS.Key, s.log); err != nil {
@@ -257,10 +243,10 @@ func (s *server) listen(ctx context.Context) error {
 		return fail(err)
 	}
 	s.admin = a
-	s.listener = control.NewListener(control.Options{
-		NewHandler: s.driver.NewSession, Logger: s.log, UserTimeout: s.config.FTP.UserTimeout,
+	s.listener = control.NewListener(s.driver.Control(control.Options{
+		Logger: s.log, UserTimeout: s.config.FTP.UserTimeout,
 		MaxConnections: s.config.FTP.MaxConnections, MaxPerAddress: s.config.FTP.MaxConnectionsPerAddress, IdleTimeout: s.config.FTP.IdleTimeout,
-	}, sources...)
+	}), sources...)
 	return nil
 }
 
@@ -416,7 +402,7 @@ func (a *accounts) Authenticate(ctx context.Context, name, password string) (dri
 	}
 	return driver.Account{
 		Name: found.Name, Home: found.Home, Start: found.Start, Read: found.Reads(), Write: found.Writes(),
-		Networks: found.Networks, Chmod: found.Chmod, Admin: found.Admin, Keep: a.config.Keeps(found),
+		Networks: found.Networks, Chmod: found.Chmod, Admin: found.Admin,
 	}, true
 }
 
@@ -427,7 +413,7 @@ func rulesOf(c *config.Config) []lock.Rule {
 		rules[i] = lock.Rule{
 			Match: r.Match, MaxAge: r.MaxAge, MaxIdle: r.MaxIdle, OnDisconnect: lock.Disconnect(r.OnDisconnect),
 			Grace: r.Grace, LockDelay: r.LockDelay, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
-			Protection: &lock.Protection{Paths: r.Protects, Commit: lock.CommitPolicy(r.Commit)},
+			Protection: &lock.Protection{Paths: r.Protects},
 			Contention: &lock.Contention{
 				Wait: r.Wait, Queue: lock.QueuePolicy(r.Queue), QueueHold: r.QueueHold, Reentrant: r.Reentrant,
 				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit,

@@ -1,0 +1,153 @@
+package control
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Telnet's bytes (RFC 854), as far as a control connection meets them.
+const (
+	telnetIAC  = 255
+	telnetDont = 254
+	telnetWill = 251
+	telnetGA   = 249
+	telnetDM   = 242
+	telnetNOP  = 241
+)
+
+// skipTelnet returns the line without the Telnet sequences that it begins with: clients send IAC IP and a data mark
+// before ABOR and STAT (RFC 959 section 4.1.3), some of them the data mark without its IAC. Anywhere else 255 is a
+// byte of a file name.
+func skipTelnet(line []byte) []byte {
+	for len(line) > 0 && line[0] == telnetIAC {
+		switch {
+		case len(line) == 1:
+			return nil
+		case len(line) >= 3 && line[1] >= telnetWill && line[1] <= telnetDont:
+			line = line[3:]
+		case line[1] >= telnetNOP && line[1] <= telnetGA:
+			line = line[2:]
+			if len(line) > 0 && line[0] == telnetDM {
+				line = line[1:]
+			}
+		default:
+			return line
+		}
+	}
+	return line
+}
+
+// parse makes a command of a line as it was received, without its LF, or says what is wrong with it.
+func parse(line []byte, tooLong bool) (*Command, Reply) {
+	line = skipTelnet(bytes.TrimRight(line, "\r")) // some clients send CR CR LF
+	switch {
+	case tooLong:
+		return nil, Reply{Code: 500, Text: "line too long"}
+	case len(line) == 0 || line[0] == ' ': // as vsftpd; a client that gets no reply would wait
+		return nil, Reply{Code: 500, Text: "no command"}
+	case bytes.IndexByte(line, 0) >= 0:
+		return nil, Reply{Code: 501, Text: "NUL in a command"}
+	case bytes.IndexByte(line, '\r') >= 0: // RFC 959 section 5.3.2: no CR in a string
+		return nil, Reply{Code: 501, Text: "CR in a command"}
+	}
+	text := string(line)
+	verb, param, _ := strings.Cut(text, " ")
+	return &Command{Verb: strings.ToUpper(verb), Param: param, Line: text}, Reply{}
+}
+
+// input is what was read and not acted on yet.
+type input struct {
+	limit int // bytes that a line may have, without its end
+
+	buf     []byte
+	r, w    int  // buf[r:w] is unread
+	scanned int  // so many bytes behind r hold no LF
+	ahead   int  // so many bytes behind r were searched by lookAhead
+	cutting bool // in the middle of a line that is too long; the part before r is dropped
+}
+
+const (
+	inputSize = 1 << 10  // the buffer at first: commands are short
+	inputIdle = 4 << 10  // an empty buffer above that is given back
+	inputMax  = 64 << 10 // how far is read ahead of a running transfer
+)
+
+// next returns the next complete line, without its LF. The line is valid until space is called. tooLong says that the
+// line is longer than the limit; then only its end has been seen.
+func (in *input) next() (line []byte, tooLong, ok bool) {
+	unread := in.buf[in.r:in.w]
+	i := bytes.IndexByte(unread[in.scanned:], '\n')
+	if i < 0 {
+		in.scanned = len(unread)
+		if in.cutting || len(unread) > in.limit+len("\r") {
+			in.cutting = true
+			in.consume(len(unread))
+		}
+		return nil, false, false
+	}
+	end := in.scanned + i
+	line = unread[:end]
+	in.consume(end + 1)
+	tooLong = in.cutting || len(bytes.TrimSuffix(line, []byte("\r"))) > in.limit
+	in.cutting = false
+	return line, tooLong, true
+}
+
+func (in *input) consume(n int) {
+	in.r += n
+	in.scanned = 0
+	in.ahead = max(in.ahead-n, 0)
+}
+
+// peek returns the next complete line, without its LF and without consuming it.
+func (in *input) peek() (line []byte, ok bool) {
+	unread := in.buf[in.r:in.w]
+	i := bytes.IndexByte(unread, '\n')
+	if i < 0 {
+		return nil, false
+	}
+	return unread[:i], true
+}
+
+// lookAhead yields the complete lines behind those that it yielded before, without consuming them, until the function
+// returns false; the line that it returned false for comes again the next time.
+func (in *input) lookAhead(yield func(line []byte) bool) {
+	for {
+		unread := in.buf[in.r+in.ahead : in.w]
+		i := bytes.IndexByte(unread, '\n')
+		if i < 0 || !yield(unread[:i]) {
+			return
+		}
+		in.ahead += i + 1
+	}
+}
+
+// space returns where to read to; nil if the buffer is as large as it may become.
+func (in *input) space(most int) []byte {
+	if in.r == in.w {
+		in.r, in.w = 0, 0
+		if len(in.buf) > inputIdle || in.buf == nil {
+			in.buf = make([]byte, inputSize)
+		}
+		return in.buf
+	}
+	if in.w == len(in.buf) && in.r > 0 {
+		in.w = copy(in.buf, in.buf[in.r:in.w])
+		in.r = 0
+	}
+	if in.w == len(in.buf) {
+		if len(in.buf) >= most {
+			return nil
+		}
+		larger := make([]byte, min(2*len(in.buf), most))
+		copy(larger, in.buf)
+		in.buf = larger
+	}
+	return in.buf[in.w:]
+}
+
+// added notes that n bytes were read to what space returned, and reports whether they end a line.
+func (in *input) added(n int) bool {
+	in.w += n
+	return bytes.IndexByte(in.buf[in.w-n:in.w], '\n') >= 0
+}

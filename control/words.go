@@ -1,0 +1,185 @@
+package control
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"strings"
+)
+
+// Reply is what the client is told. The bytes CR, LF and NUL in its texts are sent as '?', so that no file name can
+// forge a line.
+type Reply struct {
+	Code int    // three digits, RFC 959 section 4.2
+	Text string // the text of the first line
+	// Lines, if there are any, make it a reply of several lines: "code-Text", these as they are (MLST and FEAT want one
+	// space in front: RFC 3659, RFC 2389), then "code End". A line that begins with a digit gets a space in front
+	// (RFC 959 section 4.2).
+	Lines []string
+	End   string // the text of the last line if there are Lines; "" is "End"
+}
+
+// AppendTo appends the reply as it goes over the wire.
+func (r Reply) AppendTo(b []byte) []byte {
+	if len(r.Lines) == 0 {
+		return appendLine(b, r.Code, ' ', r.Text)
+	}
+	b = appendLine(b, r.Code, '-', r.Text)
+	for _, line := range r.Lines {
+		if line != "" && line[0] >= '0' && line[0] <= '9' {
+			b = append(b, ' ')
+		}
+		b = append(appendClean(b, line), '\r', '\n')
+	}
+	end := r.End
+	if end == "" {
+		end = "End"
+	}
+	return appendLine(b, r.Code, ' ', end)
+}
+
+func appendLine(b []byte, code int, separator byte, text string) []byte {
+	b = append(b, '0'+byte(code/100%10), '0'+byte(code/10%10), '0'+byte(code%10), separator)
+	return append(appendClean(b, text), '\r', '\n')
+}
+
+// appendClean appends text with '?' for the bytes that would end or cut a line.
+func appendClean[T string | []byte](b []byte, text T) []byte {
+	from := len(b)
+	b = append(b, text...)
+	for i := from; i < len(b); i++ {
+		if c := b[i]; c == '\r' || c == '\n' || c == 0 {
+			b[i] = '?'
+		}
+	}
+	return b
+}
+
+// Write takes reply lines of the library. It never reports a failure: the library could do no more than log it, and
+// Read tells it of the end.
+func (c *Conn) Write(p []byte) (int, error) {
+	for line := range bytes.Lines(p) {
+		c.libraryLine(bytes.TrimRight(line, "\r\n"))
+	}
+	return len(p), nil
+}
+
+// libraryLine sends a reply line of the library, or the driver's words in its place. A final reply of a transfer ends
+// the command: the library executes it on a goroutine of its own, so no Read tells when it is over.
+func (c *Conn) libraryLine(line []byte) {
+	code, more := replyCode(line)
+	c.mu.Lock()
+	cmd := c.current
+	final := c.multiline.closedBy(code, more)
+	say := cmd.words(code, final, line)
+	if final && cmd != nil && len(cmd.lost) > 0 {
+		c.unheard = append(c.unheard, cmd.lost...)
+	}
+	heard := c.end == notEnded || c.end == ReasonEOF // after a FIN the client may still listen
+	c.mu.Unlock()
+
+	if len(say) > 0 && heard {
+		_ = c.send(say)
+	}
+	if final && cmd != nil && cmd.verb.is(transfers) {
+		c.finish(cmd)
+	}
+	if final && cmd != nil && cmd.code == 421 { // RFC 959 section 4.2: the connection is closed
+		c.order(order{urgency: orderNow, why: ReasonClosed})
+	}
+}
+
+// multiline is the code of the reply of several lines that the library is writing; 0: it writes none.
+type multiline int
+
+// closedBy reports whether the line is the last one of a final reply (RFC 959 section 4.2).
+func (m *multiline) closedBy(code int, more bool) bool {
+	switch {
+	case *m != 0:
+		if more || code != int(*m) {
+			return false
+		}
+		*m = 0
+	case more:
+		*m = multiline(code)
+		return false
+	}
+	return code >= 200
+}
+
+// replyCode returns the code that a line begins with, 0 if it begins with none, and whether more lines follow.
+func replyCode(line []byte) (code int, more bool) {
+	if len(line) < 3 {
+		return 0, false
+	}
+	for _, b := range line[:3] {
+		if b < '0' || b > '9' {
+			return 0, false
+		}
+		code = code*10 + int(b-'0')
+	}
+	return code, len(line) > 3 && line[3] == '-'
+}
+
+// words returns what is sent for a line of the library. Called with Conn.mu held.
+func (cmd *Command) words(code int, final bool, line []byte) []byte {
+	var said *Reply
+	switch {
+	case cmd == nil: // the greeting
+	case final && bytes.Contains(line, []byte("Unhandled internal error")): // it has recovered from a panic
+		said = &Reply{Code: 451, Text: "internal error"}
+	case final:
+		if said = cmd.final; said == nil {
+			said = cmd.verb.reworded(code)
+		}
+	case cmd.final != nil && code/100 != 1:
+		return nil // a line before the final one, which is said otherwise
+	case code/100 == 1:
+		said = cmd.opening
+	}
+	if said != nil {
+		code, line = said.Code, said.AppendTo(nil)
+	} else {
+		line = append(appendClean(make([]byte, 0, len(line)+2), line), '\r', '\n')
+	}
+	if final && cmd != nil {
+		cmd.code, cmd.text = code, strings.TrimSpace(string(line))
+	}
+	return line
+}
+
+// answer sends a reply that the library has no part in. If it cannot, Read ends the connection.
+func (c *Conn) answer(r Reply) {
+	c.reply = r.AppendTo(c.reply[:0])
+	_ = c.send(c.reply)
+	if cap(c.reply) > inputIdle {
+		c.reply = nil // one long reply is no reason to keep so much
+	}
+}
+
+// send writes whole lines.
+func (c *Conn) send(lines []byte) error {
+	stream, err := c.secured()
+	if err == nil {
+		_, err = stream.Write(lines)
+	}
+	if err != nil {
+		c.lost(err)
+	}
+	return err
+}
+
+// lost notes that replies cannot be written any more, and makes Read end the connection.
+func (c *Conn) lost(err error) {
+	why := ReasonReset
+	switch {
+	case errors.Is(err, errHandshake):
+		why = ReasonTLS
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		why = ReasonSlow
+	case errors.Is(err, net.ErrClosed):
+		why = ReasonClosed
+	}
+	c.order(order{urgency: orderLost, why: why})
+}

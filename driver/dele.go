@@ -1,0 +1,80 @@
+package driver
+
+import (
+	"io/fs"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// removeFile is DELE: files and notes only.
+func (c *client) removeFile(view string) error {
+	if c.isStatus(view) {
+		return errReserved
+	}
+	n, err := c.resolve(view)
+	if err != nil {
+		return err
+	}
+	if s, inside := c.lockAround(n); inside {
+		return c.deleteNote(n, s)
+	}
+	if _, err := c.alterable(n); err != nil {
+		return err
+	}
+	if err := c.changing([]lock.Name{n}, func(titles []lock.Title) error {
+		err := c.server.tree.RemoveFile(string(n))
+		if err == nil {
+			c.published(titles[0], n, "removed")
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.server.tree.Last(string(n))
+}
+
+func (c *client) deleteNote(n lock.Name, around lock.Status) error {
+	if _, held := c.table().Get(n); held {
+		return errIsLock
+	}
+	h, err := c.noteHold(n, around)
+	if err != nil {
+		return err
+	}
+	return c.server.notes.remove(h.Token, n.Base())
+}
+
+// change is MFMT and SITE CHMOD: it gives the file or directory that a path leads to another time or mode. A lock keeps its
+// own.
+func (c *client) change(view string, apply func(lock.Name) error) error {
+	if c.isStatus(view) {
+		return errReserved
+	}
+	n, err := c.follow(view)
+	if err != nil {
+		return err
+	}
+	info, err := c.alterable(n)
+	switch {
+	case err != nil:
+		return err
+	case !c.isLockName(n):
+		return c.changeProtected(n, info, apply)
+	}
+	// A file that has a lock's name: it may go, and the lock be taken, at any moment.
+	return c.undisturbed([]lock.Name{n}, func() error { return c.changeProtected(n, info, apply) })
+}
+
+// changeProtected is change as its holder, if a lock protects the file.
+func (c *client) changeProtected(n lock.Name, info fs.FileInfo, apply func(lock.Name) error) error {
+	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
+		if c.protects() && !info.IsDir() && links(info) > 1 {
+			return errHardLinks
+		}
+		err := apply(n)
+		if err == nil {
+			c.published(titles[0], n, "time or mode set")
+		}
+		return err
+	})
+}

@@ -1,0 +1,186 @@
+package driver
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path"
+	"time"
+
+	ftpserver "github.com/fclairamb/ftpserverlib"
+	"github.com/spf13/afero"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// client is the tree and the locks as one logged-in session sees them: an afero.Fs, and the library's ClientDriver. The
+// library executes a command by calling the methods in this file; each has its effect there, and says the words of the
+// reply. All names are paths as the account sees them, absolute and cleaned; errors are made for replyFor. It is for
+// the goroutine that executes commands, and for transfers.
+type client struct {
+	server  *Server
+	conn    *control.Conn
+	log     *slog.Logger
+	context ftpserver.ClientContext
+	account Account
+	locks   *lock.Session
+
+	announced int64 // by ALLO, for the next transfer; 0: nothing
+}
+
+var (
+	_ afero.Fs                                      = (*client)(nil)
+	_ ftpserver.ClientDriver                        = (*client)(nil)
+	_ ftpserver.ClientDriverExtentionFileTransfer   = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionFileList       = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionRemoveDir      = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionSite           = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionHasher         = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionAvailableSpace = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionAllocate       = (*client)(nil)
+)
+
+// Name implements afero.Fs.
+func (c *client) Name() string { return "ftplockd" }
+
+// Mkdir implements afero.Fs: MKD takes the lock of that name, or makes a directory where no rule makes it a lock's. MKD of a
+// held lock waits where its rule or SITE WAIT says so.
+func (c *client) Mkdir(name string, _ os.FileMode) error {
+	cmd := c.conn.Command()
+	r, err := c.makeOrAcquire(cmd, name)
+	return c.say(cmd, name, r, err)
+}
+
+// RemoveDir implements ftpserver.ClientDriverExtensionRemoveDir: RMD gives a lock back, or removes an empty directory.
+func (c *client) RemoveDir(name string) error {
+	cmd := c.conn.Command()
+	r, err := c.removeOrRelease(cmd, name)
+	return c.say(cmd, name, r, err)
+}
+
+// Remove implements afero.Fs: DELE removes a file, and nothing else.
+func (c *client) Remove(name string) error {
+	return c.say(c.conn.Command(), name, done(250, name, "removed"), c.removeFile(name))
+}
+
+// Rename implements afero.Fs: RNFR and RNTO. A file replaces a file in one step; nothing replaces a directory or takes the
+// name of a lock.
+func (c *client) Rename(from, to string) error {
+	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.rename(from, to))
+}
+
+// Chtimes implements afero.Fs: MFMT. A lock keeps its times.
+func (c *client) Chtimes(name string, atime, mtime time.Time) error {
+	err := c.change(name, func(n lock.Name) error { return c.server.tree.Chtimes(string(n), atime, mtime) })
+	r := control.Reply{Code: 213, Text: "Modify=" + mtime.UTC().Format(timeValue) + "; " + name}
+	return c.say(c.conn.Command(), name, r, err)
+}
+
+// Chmod implements afero.Fs: SITE CHMOD, for accounts that may. Only permission bits are set.
+func (c *client) Chmod(name string, mode os.FileMode) error {
+	err := error(errChmod)
+	switch {
+	case mode&^fs.ModePerm != 0:
+		err = errModeBits
+	case c.account.Chmod:
+		err = c.change(name, func(n lock.Name) error { return c.server.tree.Chmod(string(n), mode) })
+	}
+	return c.say(c.conn.Command(), name, done(200, name, fmt.Sprintf("has mode %o", mode)), err)
+}
+
+// Stat implements afero.Fs: CWD, RNFR, SIZE, MDTM, MLST, STAT, and what comes before HASH and AVBL. What the answer is about
+// depends on the command.
+func (c *client) Stat(name string) (os.FileInfo, error) {
+	cmd := c.conn.Command()
+	if !path.IsAbs(name) { // HASH hands on the argument as it is (handle_files.go:628)
+		name = path.Join(c.context.Path(), name)
+	}
+	info, r, err := c.statFor(cmd, path.Clean(name))
+	return info, c.say(cmd, name, r, err)
+}
+
+// GetHandle implements ftpserver.ClientDriverExtentionFileTransfer: STOR, APPE and STOU if flags allow writing, else RETR
+// and the listings, which control has made a RETR. offset is that of REST.
+func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.FileTransfer, error) {
+	cmd := c.conn.Command()
+	t := c.newTransfer(cmd, name)
+	var handle ftpserver.FileTransfer
+	var err error
+	if flags&os.O_WRONLY != 0 {
+		handle, err = t.upload(flags&os.O_APPEND != 0, offset)
+	} else {
+		handle, err = t.download(offset)
+	}
+	if err != nil {
+		return nil, c.say(cmd, t.path(), control.Reply{}, err)
+	}
+	cmd.Say(noDataConnection) // until there is one
+	cmd.OnInterrupt(t.interrupt)
+	return handle, nil
+}
+
+var noDataConnection = control.Reply{Code: 425, Text: "cannot open the data connection"}
+
+// ReadDir implements ftpserver.ClientDriverExtensionFileList. The library calls it for STAT of a directory, which Stat
+// has answered.
+func (c *client) ReadDir(name string) ([]os.FileInfo, error) {
+	if cmd := c.conn.Command(); cmd != nil && cmd.Verb == "STAT" {
+		return nil, nil
+	}
+	entries, err := c.list(name)
+	infos := make([]os.FileInfo, 0, len(entries))
+	for _, e := range entries {
+		if c.describe(&e) {
+			infos = append(infos, e.info)
+		}
+	}
+	return infos, err
+}
+
+// GetAvailableSpace implements ftpserver.ClientDriverExtensionAvailableSpace: AVBL, in bytes.
+func (c *client) GetAvailableSpace(dir string) (int64, error) {
+	n, err := c.resolve(dir)
+	if err != nil {
+		return 0, c.say(c.conn.Command(), dir, control.Reply{}, err)
+	}
+	space, err := c.server.tree.Space(string(n))
+	available := int64(min(space, math.MaxInt64))
+	return available, c.say(c.conn.Command(), dir, control.Reply{Code: 213, Text: fmt.Sprint(available)}, err)
+}
+
+// AllocateSpace implements ftpserver.ClientDriverExtensionAllocate: ALLO. An upload in binary type must reach what is
+// announced.
+func (c *client) AllocateSpace(size int) error {
+	cmd := c.conn.Command()
+	if n, err := c.resolve(c.context.Path()); err == nil {
+		if space, err := c.server.tree.Space(string(n)); err == nil && space < uint64(size) {
+			return c.say(cmd, "", control.Reply{}, errNoSpace)
+		}
+	}
+	c.announced = int64(size)
+	return c.say(cmd, "", control.Reply{Code: 200, Text: "announced"}, nil)
+}
+
+// MkdirAll is refused: it would report an existing lock as taken.
+func (c *client) MkdirAll(string, os.FileMode) error { return errIsLock }
+
+// RemoveAll is refused: nothing in the tree is ever removed recursively.
+func (c *client) RemoveAll(string) error { return fs.ErrPermission }
+
+// Chown is refused: files belong to the server's user.
+func (c *client) Chown(string, int, int) error { return fs.ErrPermission }
+
+// Create is refused, and so are Open and OpenFile: content is transferred by GetHandle, which is paced and can be
+// aborted.
+func (c *client) Create(string) (afero.File, error) { return nil, fs.ErrPermission }
+
+// Open is refused, see Create.
+func (c *client) Open(string) (afero.File, error) { return nil, fs.ErrPermission }
+
+// OpenFile is refused, see Create.
+func (c *client) OpenFile(string, int, os.FileMode) (afero.File, error) {
+	return nil, fs.ErrPermission
+}

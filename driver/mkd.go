@@ -1,0 +1,175 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// makeOrAcquire is MKD.
+func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
+	n, err := c.nameForLock(view)
+	switch {
+	case err != nil:
+		return control.Reply{}, err
+	case n == "/" || c.isStatus(view):
+		return control.Reply{}, fs.ErrExist
+	case !c.isLockName(n):
+		return control.Reply{Code: 257, Text: quotedPath(view) + " created"}, c.makeDirectory(n)
+	}
+	if err := c.vacant(n); err != nil {
+		return control.Reply{}, err
+	}
+	h, err := c.acquire(cmd, n)
+	if err != nil {
+		return control.Reply{}, err
+	}
+	token := h.Token
+	cmd.Lost(func() { c.undo(n, token) })
+	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h)}, nil
+}
+
+// nameForLock is resolve, without a look at the disk for a lock that somebody else holds: those who try in vain need no more.
+func (c *client) nameForLock(view string) (lock.Name, error) {
+	n := lock.Name(c.account.inTree(view))
+	if c.table().Held(n) {
+		return n, nil
+	}
+	return c.resolve(view)
+}
+
+// acquire takes the lock of a name, perhaps after it has waited for it.
+func (c *client) acquire(cmd *control.Command, n lock.Name) (lock.Hold, error) {
+	ctx := c.server.context
+	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
+	if err != nil && overdue(err) { // a program on the host made it, and that is noticed only now
+		c.table().Expire(ctx)
+		h, waiting, err = c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
+	}
+	if waiting != nil {
+		h, err = c.await(cmd, waiting)
+	}
+	if err != nil || c.server.directories { // with directories the store has looked
+		return h, err
+	}
+	// From the grant on no lock or directory above it goes away.
+	if err := c.fits(n); err != nil {
+		return h, errors.Join(err, c.locks.Undo(ctx, n, h.Token))
+	}
+	return h, nil
+}
+
+// await lets the command wait for its turn. The client withdraws it by hanging up or by another command.
+func (c *client) await(cmd *control.Command, waiting *lock.Waiting) (h lock.Hold, err error) {
+	withdrawn := cmd.Wait(func() (over bool) {
+		h, over, err = waiting.Poll(c.server.context)
+		return over
+	})
+	if withdrawn != nil {
+		waiting.Withdraw()
+		return lock.Hold{}, errWithdrawn
+	}
+	return h, err
+}
+
+// overdue reports whether a lock was refused that a program on the host made so long ago that its time is over.
+func overdue(err error) bool {
+	var held *lock.HeldError
+	return errors.As(err, &held) && held.Holder.Account == lock.HostAccount && !held.Never && held.Remaining <= 0
+}
+
+// vacant refuses the name of a lock without a directory if something real has it. With directories the store looks, and of a
+// held lock there is nothing to see.
+func (c *client) vacant(n lock.Name) error {
+	if c.server.directories || c.table().Held(n) {
+		return nil
+	}
+	at, err := c.server.tree.Find(string(n))
+	if err != nil {
+		return err
+	}
+	return occupied(at)
+}
+
+func occupied(at files.Spot) error {
+	switch {
+	case errors.Is(at.Err, syscall.ENOTDIR):
+		return lock.ErrNoParent
+	case at.Err != nil:
+		return at.Err
+	case at.Info == nil:
+		return nil
+	case at.Info.IsDir():
+		return fs.ErrExist
+	default:
+		return lock.ErrNotDirectory
+	}
+}
+
+// fits says why there cannot be a lock of the name without a directory: something real has it, or its parent does not exist.
+func (c *client) fits(n lock.Name) error {
+	at, err := c.server.tree.Find(string(n))
+	if err == nil {
+		err = occupied(at)
+	}
+	if err != nil || at.Roofed {
+		return err
+	}
+	info, err := c.lstat(n.Parent()) // it may lie in a lock
+	if err == nil && !info.IsDir() || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return lock.ErrNoParent
+	}
+	return err
+}
+
+// undo takes back a grant of which the client cannot have heard.
+func (c *client) undo(n lock.Name, token lock.Token) {
+	err := c.locks.Undo(context.WithoutCancel(c.server.context), n, token)
+	if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
+		c.log.Error("could not take back a grant that was not delivered", "name", string(n), "token", token, "err", err)
+	}
+}
+
+// makeDirectory is MKD of what is no lock.
+func (c *client) makeDirectory(n lock.Name) error {
+	if c.inLock(n) {
+		return errInsideLock
+	}
+	if !c.account.Write {
+		return errReadOnly
+	}
+	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
+		err := c.server.tree.MkdirLasting(string(n), 0o777)
+		if err == nil {
+			c.published(titles[0], n, "directory made")
+		}
+		return err
+	})
+}
+
+// quotedPath is a path as RFC 959 page 63 and appendix II have it: in quotes, quotes in it doubled.
+func quotedPath(view string) string { return `"` + strings.ReplaceAll(view, `"`, `""`) + `"` }
+
+// granted is what stands behind the path in the 257 of a lock. There is no quote in it: Net::FTP's
+// pattern for the path goes to the last one. Who adopts learns from what: another hold of the same job may have begun meanwhile.
+func (c *client) granted(h lock.Hold) string {
+	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10)
+	if h.Rule.MaxAge == 0 {
+		text += ", never expires"
+	} else {
+		left := h.Rule.MaxAge - (c.server.clock.Now().Boot - h.Renewed.Boot)
+		text += ", expires in " + max(0, left).Round(time.Second).String()
+	}
+	if h.Adopted != 0 {
+		text += ", adopted from token " + strconv.FormatUint(uint64(h.Adopted), 10)
+	}
+	return text
+}

@@ -1,0 +1,102 @@
+package driver
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// mayMoveFrom is RNFR: it says whether the thing may be renamed at all.
+func (c *client) mayMoveFrom(view string) (fs.FileInfo, error) {
+	n, info, err := c.movable(view)
+	if err == nil {
+		_, err = c.mayWrite(n)
+	}
+	return info, err
+}
+
+// movable says what it is that lies there, and whether it may be renamed.
+func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
+	if c.isStatus(view) {
+		return "", nil, errReserved
+	}
+	n, err := c.resolve(view)
+	if err != nil {
+		return "", nil, err
+	}
+	info, err := c.lstat(n)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case n == "/":
+		err = errRoot
+	case info.IsDir() && c.isNeeded(n):
+		err = errNeeded
+	case info.IsDir() && c.isLock(n):
+		err = errIsLock
+	case c.inLock(n):
+		err = errInsideLock
+	case info.IsDir() && c.table().HeldWithin(n):
+		err = errLocksBelow
+	case !c.account.Write:
+		err = errReadOnly
+	}
+	return n, info, err
+}
+
+// rename is RNTO.
+func (c *client) rename(fromView, toView string) error {
+	from, info, err := c.movable(fromView)
+	if err != nil {
+		return err
+	}
+	to, err := c.resolve(toView)
+	if err != nil {
+		return err
+	}
+	if err := c.mayCreate(to, toView); err != nil {
+		return err
+	}
+	if info.IsDir() && to != from && to.Within(from) {
+		return errIntoItself
+	}
+	// A file too: by now a directory with locks in it may have its name.
+	if err := c.undisturbed([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
+		return err
+	}
+	return c.server.tree.Last(string(to), string(from)) // when nobody waits for it any more
+}
+
+// renameProtected is what RNTO does to the tree. A directory, or a link that may lead to one, moves while nobody is in the
+// middle of a change.
+func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
+	apply := func() error { return c.server.tree.Rename(string(from), string(to)) }
+	if !c.protects() {
+		return apply()
+	}
+	if info.Mode().IsRegular() {
+		return c.changing([]lock.Name{from, to}, func(titles []lock.Title) error {
+			err := apply()
+			if err == nil {
+				c.published(titles[0], from, "renamed to "+string(to))
+				c.published(titles[1], to, "renamed from "+string(from))
+			}
+			return err
+		})
+	}
+	writes := []lock.Write{{Path: from}, {Path: to}}
+	return c.shown(c.locks.Write(c.server.context, writes, func([]lock.Title) error {
+		c.server.layout.Lock()
+		defer c.server.layout.Unlock()
+		if err := errors.Join(c.unmoved(from), c.unmoved(to)); err != nil {
+			return err
+		}
+		if info.IsDir() {
+			if err := c.protectedBelow(from, to); err != nil {
+				return err
+			}
+		}
+		return apply()
+	}))
+}

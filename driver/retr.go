@@ -1,0 +1,241 @@
+package driver
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	ftpserver "github.com/fclairamb/ftpserverlib"
+	"github.com/spf13/afero"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/files"
+)
+
+// download is the handle of RETR and of the listings.
+type download struct {
+	*transfer
+	content content
+	done    string // the text of the 226
+	sent    net.Conn
+	broken  error
+}
+
+var _ ftpserver.FileTransfer = (*download)(nil)
+
+// download opens what the command asks for.
+func (t *transfer) download(offset int64) (_ ftpserver.FileTransfer, err error) {
+	d := &download{transfer: t, done: "transfer complete"}
+	verb := ""
+	if t.cmd != nil {
+		verb = t.cmd.Verb
+	}
+	opening := "opening data connection for " + t.view
+	switch verb {
+	case "LIST":
+		err = d.list(formatLong)
+	case "NLST":
+		err = d.list(formatNames)
+	case "MLSD":
+		err = d.list(formatFacts)
+	default:
+		d.content, err = t.client.content(t.view, offset, t.ascii)
+		t.cmd.Say(control.Reply{Code: 150, Text: opening})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *download) list(f format) error {
+	l, err := d.client.listing(f, d.cmd.Param)
+	d.content, d.view, d.done = l, l.view, "listing sent"
+	d.cmd.Say(control.Reply{Code: 150, Text: "here comes the listing"})
+	return err
+}
+
+// WriteTo implements io.WriterTo: it sends everything. In binary to a plain connection a file goes there within the
+// kernel (sendfile).
+func (d *download) WriteTo(w io.Writer) (n int64, err error) {
+	defer d.recovered(&err)
+	conn, err := d.open(w)
+	if err != nil {
+		d.broken = err
+		return 0, err
+	}
+	stop := d.watch()
+	if err = handshake(d.client.server.context, conn); err == nil {
+		n, err = d.content.WriteTo(conn)
+	}
+	stop()
+	d.sent, d.broken = conn, stalled(err)
+	if d.broken != nil {
+		d.cut()
+	}
+	return n, d.broken
+}
+
+// lastWord is how long a client may take to end a data connection that has ended for it, and has the 226 then: as long as
+// Linux may take to acknowledge that end.
+const lastWord = 40 * time.Millisecond
+
+// Close implements io.Closer: the library calls it when all was sent, before it writes the reply. It hands the data connection over:
+// it sends the end and waits until the client ends it, too, which is when the client has read all of it. A client that reads
+// one reply at a time would never see a 226 that comes together with the 150: aria2 1.36 stands still for a minute then.
+// It waits for lastWord at most: some clients want the 226 first.
+func (d *download) Close() (err error) {
+	defer d.recovered(&err)
+	err = d.broken
+	if d.sent == nil && err == nil {
+		err = errNotOpened
+	}
+	if cerr := d.content.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		d.handOver()
+	}
+	return d.end(d.done, err)
+}
+
+func (d *download) handOver() {
+	if secure, ok := d.sent.(*tls.Conn); ok {
+		_ = secure.CloseWrite() // how a connection ends is of no interest: all was sent
+	}
+	if half, ok := d.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_ = d.conn.SetReadDeadline(time.Now().Add(lastWord))
+		_, _ = d.conn.Read(make([]byte, 1))
+	}
+}
+
+// Read is refused: the library uses WriteTo.
+func (d *download) Read([]byte) (int, error) { return 0, os.ErrInvalid }
+
+// Write is refused.
+func (d *download) Write([]byte) (int, error) { return 0, os.ErrInvalid }
+
+// Seek does nothing: the offset was known when the content was opened.
+func (d *download) Seek(offset int64, _ int) (int64, error) { return offset, nil }
+
+// content opens what RETR sends: a file, a note, the status file.
+func (c *client) content(view string, offset int64, ascii bool) (content, error) {
+	if !c.account.Read {
+		return nil, errWriteOnly
+	}
+	if c.isStatus(view) {
+		return newText(c.server.statusText(c.account), offset)
+	}
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
+	n, err := c.resolve(view)
+	if err != nil {
+		return nil, err
+	}
+	if written, ok := c.readNote(n); ok {
+		return newText(written, offset)
+	}
+	if c.table().Held(n) {
+		return nil, errIsDir
+	}
+	file, err := c.server.tree.Open(string(n))
+	if err != nil {
+		return nil, err
+	}
+	return newFileContent(file, offset, ascii)
+}
+
+// text is content that is made rather than read from disk: a note, the status file.
+type text struct{ *bytes.Reader }
+
+func newText(b []byte, offset int64) (content, error) {
+	if offset > int64(len(b)) {
+		return nil, files.ErrOffset
+	}
+	return text{bytes.NewReader(b[offset:])}, nil
+}
+
+func (text) Close() error { return nil }
+
+// fileContent is a file from an offset on, as it was when it was opened: whatever is published under its name meanwhile.
+type fileContent struct {
+	file  afero.File
+	left  int64
+	ascii *toCRLF // nil: binary
+}
+
+// newFileContent owns the file. The offset counts bytes on disk, in ASCII too.
+func newFileContent(file afero.File, offset int64, ascii bool) (_ content, err error) {
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, errIsDir
+	case offset < 0 || offset > info.Size():
+		return nil, files.ErrOffset
+	}
+	f := &fileContent{file: file, left: info.Size() - offset}
+	if ascii {
+		f.ascii = &toCRLF{}
+	}
+	if ascii && offset > 0 { // a CR just before makes an LF here the rest of a CRLF
+		var last [1]byte
+		if _, err := file.ReadAt(last[:], offset-1); err != nil && err != io.EOF {
+			return nil, err
+		}
+		f.ascii.cr = last[0] == '\r'
+	}
+	_, err = file.Seek(offset, io.SeekStart)
+	return f, err
+}
+
+// WriteTo implements io.WriterTo. Fewer bytes than the file had when it was opened are files.ErrShrunk.
+func (f *fileContent) WriteTo(w io.Writer) (int64, error) {
+	if f.ascii != nil {
+		return f.writeLines(w)
+	}
+	n, err := io.Copy(w, f.file) // its WriteTo is sendfile
+	return n, f.shrunk(n, err)
+}
+
+// writeLines converts as it writes.
+func (f *fileContent) writeLines(w io.Writer) (sent int64, err error) {
+	in, out := getBuffer(), getBuffer()
+	defer putBuffer(in)
+	defer putBuffer(out)
+	piece := (*in)[:len(*out)/2]
+	read := int64(0)
+	for {
+		n, rerr := f.file.Read(piece)
+		read += int64(n)
+		m, err := w.Write(f.ascii.convert((*out)[:0], piece[:n]))
+		sent += int64(m)
+		switch {
+		case err != nil:
+			return sent, err
+		case rerr == io.EOF:
+			return sent, f.shrunk(read, nil)
+		case rerr != nil:
+			return sent, rerr
+		}
+	}
+}
+
+func (f *fileContent) shrunk(read int64, err error) error {
+	if err == nil && read < f.left {
+		return files.ErrShrunk
+	}
+	return err
+}
+
+// Close implements io.Closer.
+func (f *fileContent) Close() error { return f.file.Close() }

@@ -1,0 +1,89 @@
+package driver
+
+import (
+	"errors"
+	"strconv"
+	"syscall"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// removeOrRelease is RMD.
+func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Reply, error) {
+	n, own, err := c.nameToRelease(view)
+	switch {
+	case err != nil:
+		return control.Reply{}, err
+	case !own && !c.isLock(n):
+		return done(250, view, "removed"), c.removeDirectory(n, view)
+	}
+	holds := c.server.withNotes(n)
+	again, waiting, err := c.locks.ReleaseOrWait(c.server.context, n, c.conn.Wake)
+	if waiting != nil {
+		_, err = c.await(cmd, waiting)
+	}
+	if err != nil {
+		return control.Reply{}, err
+	}
+	c.server.dropNotes(n, holds)
+	if again > 0 {
+		return control.Reply{Code: 250, Text: view + " is still held, RMD it " + strconv.Itoa(again) + " more"}, nil
+	}
+	return done(250, view, "released"), nil
+}
+
+// nameToRelease finds the Name that RMD of a path means, and whether the session's own lock has it. A session that took a
+// lock by that very path means that one, also if the path has become a link's meanwhile; so nothing is looked up.
+func (c *client) nameToRelease(view string) (n lock.Name, own bool, err error) {
+	n = lock.Name(c.account.inTree(view))
+	if c.locks.Acquired(n) {
+		return n, true, nil
+	}
+	n, err = c.resolve(view)
+	return n, false, err
+}
+
+// removeDirectory is RMD of what is no lock.
+func (c *client) removeDirectory(n lock.Name, view string) error {
+	switch {
+	case c.isStatus(view):
+		return errReserved
+	case n == "/":
+		return errRoot
+	case c.isNeeded(n):
+		return errNeeded
+	case c.inLock(n):
+		return errInsideLock
+	case !c.account.Write:
+		return errReadOnly
+	}
+	err := c.undisturbed([]lock.Name{n}, func() error {
+		return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
+			err := c.server.tree.RemoveDir(string(n))
+			if err == nil {
+				c.published(titles[0], n, "directory removed")
+			}
+			return err
+		})
+	})
+	if errors.Is(err, syscall.ENOTDIR) {
+		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {
+			return errNotDir
+		}
+	}
+	return err
+}
+
+// undisturbed runs change while nothing is held at or below the names.
+func (c *client) undisturbed(names []lock.Name, change func() error) error {
+	err := c.table().Exclude(c.server.context, names, change)
+	var held *lock.HeldError
+	switch {
+	case !errors.As(err, &held):
+		return err
+	case held.Below:
+		return errLocksBelow
+	}
+	return errIsLock
+}

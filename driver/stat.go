@@ -1,0 +1,190 @@
+package driver
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// statFor is Stat for a command: it describes what has the name as far as the command wants to know it, and says the reply.
+func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r control.Reply, err error) {
+	verb := ""
+	if cmd != nil {
+		verb = cmd.Verb
+	}
+	switch verb {
+	case "CWD", "XCWD", "CDUP", "XCUP":
+		info, err = c.enter(view)
+		return info, done(250, view, "is the current directory"), err
+	case "RNFR":
+		info, err = c.mayMoveFrom(view)
+		return info, done(350, view, "is there: now RNTO"), err
+	case "STAT":
+		r, err = c.statListing(cmd.Param)
+		return nowhere{}, r, err
+	}
+	if info, err = c.stat(view); err != nil {
+		return nil, r, err
+	}
+	switch verb {
+	case "SIZE": // RFC 3659 section 4: bytes as they lie on disk, in ASCII too, as vsftpd has it
+		r, err = sizeOf(info)
+	case "MDTM": // RFC 3659 section 3; of a lock: when it was acquired
+		r = control.Reply{Code: 213, Text: info.ModTime().UTC().Format(timeValue)}
+	case "MLST": // RFC 3659 section 7
+		facts := c.formatFacts(entry{shown: view, info: info})
+		r = control.Reply{Code: 250, Text: "facts about it", Lines: []string{" " + facts}}
+	}
+	return info, r, err
+}
+
+func sizeOf(info fs.FileInfo) (control.Reply, error) {
+	switch {
+	case isVirtual(info): // a client that compares it with what RETR sends would think that bytes were lost
+		return control.Reply{}, errChanging
+	case info.IsDir():
+		return control.Reply{}, errIsDir
+	case !info.Mode().IsRegular():
+		return control.Reply{}, files.ErrNotRegular
+	}
+	return control.Reply{Code: 213, Text: strconv.FormatInt(info.Size(), 10)}, nil
+}
+
+// statListing is STAT of a path, as LIST would show it (RFC 959 section 4.1.3).
+func (c *client) statListing(param string) (control.Reply, error) {
+	l, err := c.listing(formatLong, param)
+	if err != nil {
+		return control.Reply{}, err
+	}
+	var lines []string
+	for line := range l.lines {
+		lines = append(lines, " "+line)
+	}
+	return control.Reply{Code: 213, Text: "Status of " + l.view + ":", Lines: lines, End: "End of status"}, nil
+}
+
+// nowhere is the FileInfo of a directory for the library, after everything was said.
+type nowhere struct{ virtualFile }
+
+func (nowhere) IsDir() bool { return true }
+
+// lstat describes what a name stands for: a lock, a note, or what lies on disk. A lock's modification
+// time is the moment when it was acquired.
+func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
+	if s, held := c.table().Get(n); held {
+		return lockInfo{s}, nil
+	}
+	if s, inside := c.lockAround(n); inside && n.Parent() == s.Name {
+		for _, h := range s.Holds {
+			if info, err := c.server.notes.stat(h.Token, n.Base()); err == nil {
+				return info, nil
+			}
+		}
+	}
+	return c.server.tree.Lstat(string(n))
+}
+
+// stat is lstat with the last link followed.
+func (c *client) stat(view string) (fs.FileInfo, error) {
+	c.server.layout.RLock()
+	defer c.server.layout.RUnlock()
+	if c.isStatus(view) {
+		return c.server.statusInfo(c.account), nil
+	}
+	n, err := c.resolve(view)
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.lstat(n)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return info, err
+	}
+	target, err := c.follow(view)
+	if err != nil {
+		return nil, err
+	}
+	info, err = c.lstat(target)
+	if err != nil {
+		return nil, err
+	}
+	return namedInfo{info, n.Base()}, nil
+}
+
+// enter is CWD: it says whether the session may make that its working directory.
+func (c *client) enter(view string) (fs.FileInfo, error) {
+	if c.isStatus(view) {
+		return nil, errNotDir
+	}
+	n, err := c.follow(view)
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.lstat(n)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		return nil, errNotDir
+	case !c.isLock(n):
+		return info, nil
+	}
+	return info, c.enterLock(n)
+}
+
+// enterLock refuses those who do not speak for the lock, and would take its directory for their own.
+func (c *client) enterLock(n lock.Name) error {
+	if rule, ok := c.table().Rules().For(n); ok && rule.AllowCwd {
+		return nil
+	}
+	s, held := c.table().Get(n)
+	if !held {
+		return errNotHolder
+	}
+	if _, err := c.locks.SpeaksFor(n); err != nil {
+		return &lock.HeldError{
+			Name: n, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token,
+			Held: s.Held, Remaining: s.Remaining, Never: s.Never,
+		}
+	}
+	return nil
+}
+
+// lockInfo describes a lock as a directory.
+type lockInfo struct{ status lock.Status }
+
+func (l lockInfo) Name() string      { return l.status.Name.Base() }
+func (l lockInfo) Size() int64       { return 0 }
+func (l lockInfo) Mode() fs.FileMode { return fs.ModeDir | 0o755 }
+func (l lockInfo) IsDir() bool       { return true }
+func (l lockInfo) Sys() any          { return nil }
+
+// ModTime is when the first of the holds that stand was acquired.
+func (l lockInfo) ModTime() time.Time {
+	return slices.MinFunc(l.status.Holds, func(a, b lock.Hold) int {
+		return a.Acquired.Wall.Compare(b.Acquired.Wall)
+	}).Acquired.Wall
+}
+
+// isNotThere reports whether an error says that nothing has the name.
+func isNotThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// exists reports whether a whole argument names something.
+func (c *client) exists(param string) bool {
+	_, err := c.stat(c.abs(param))
+	return err == nil
+}
+
+// abs is the path that a parameter means, as the account sees it.
+func (c *client) abs(param string) string {
+	if strings.HasPrefix(param, "/") {
+		return cleaned(param)
+	}
+	return cleaned(c.context.Path() + "/" + param)
+}
