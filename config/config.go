@@ -83,8 +83,8 @@ type Files struct {
 	Mode fs.FileMode `toml:"mode"`
 	// UploadMaxAge gives up an upload without progress for so long. 0: never.
 	UploadMaxAge time.Duration `toml:"upload_max_age"`
-	// HangUp is how long after the end of its data connection an upload waits for that of the control connection, which tells a client that was
-	// killed or failed from one that is finished. Less than 2 ms is as good as 2 ms.
+	// HangUp is how long after the end of its data connection an upload waits for the end of the control connection, which tells
+	// a client that was killed from one that has finished. 0: not at all, as other servers do.
 	HangUp time.Duration `toml:"hang_up"`
 	// Durable syncs an upload to the disk before its 226.
 	Durable bool `toml:"durable"`
@@ -120,7 +120,7 @@ type Account struct {
 	Access string `toml:"access" enum:"read-write,read-only,write-only"`
 	// Networks are where it may come from; none: anywhere. See [Account.Allows].
 	Networks []netip.Prefix `toml:"networks"`
-	// Chmod lets it change the modes of files (SITE CHMOD).
+	// Chmod lets it change the modes of files (SITE CHMOD), if it may change files at all.
 	Chmod bool `toml:"chmod"`
 	// Admin lets it break locks.
 	Admin bool `toml:"admin"`
@@ -228,7 +228,7 @@ func Default() *Config {
 
 // DefaultAccount returns what an [[account]] is of which only the name and the password are given.
 func DefaultAccount(name, hash string) Account {
-	return Account{Name: name, Password: hash, Home: "/", Start: "/", Access: AccessReadWrite}
+	return Account{Name: name, Password: hash, Home: "/", Start: "/", Access: AccessReadWrite, Chmod: true}
 }
 
 // DefaultRule returns what a [[lock]] is of which only the match is given.

@@ -281,6 +281,8 @@ func TestWarnings(t *testing.T) {
 			"f:5: tls.key: warning: lies inside root, where clients can read it"},
 		"a wait that old clients do not bear": {"[[lock]]\nmatch = \"/x\"\nwait = \"101s\"",
 			`f:3: lock[1].wait: warning: "1m41s": old clients give up before that, Net::FTP after 120 s; "SITE WAIT seconds" sets it for those that do not`},
+		"uploads that do not wait": {"[files]\nhang_up = \"0s\"",
+			`f:2: files.hang_up: warning: "0s": what a killed client had sent of an upload is published as if it were complete`},
 		"a port for two things": {`listen = [":30005"]`, "f:1: listen[1]: warning: port 30005 is one of ftp.passive_ports, too"},
 	} {
 		got, err := config.Parse([]byte(c.file), "f")

@@ -53,12 +53,15 @@ func (c *checker) all() {
 	c.checkDirectories()
 	c.checkFTP()
 	c.checkTLS()
-	c.checkMode()
+	c.checkFiles()
 	c.checkAccounts()
 	c.checkRules()
 }
 
-func (c *checker) checkMode() {
+func (c *checker) checkFiles() {
+	if c.Files.HangUp == 0 {
+		c.warn("files.hang_up", "\"0s\": what a killed client had sent of an upload is published as if it were complete")
+	}
 	switch mode := c.Files.Mode; {
 	case mode&^fs.ModePerm != 0:
 		c.fail("files.mode", "%#o: permissions only, at most 0777", uint32(mode))

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -442,11 +443,15 @@ func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
 		return Reply{Code: 501, Text: "ports below 1024 are not for data connections"}
 	}
 	c.unprepare() // the library would leak the passive port (transfer_active.go:61)
-	family := "1"
-	if !client.Is4() {
-		family = "2"
+	port := to.Port()
+	switch {
+	case cmd.Verb == "PORT":
+		cmd.pass = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(client.String(), ".", ","), port>>8, port&0xff)
+	case client.Is4():
+		cmd.pass = fmt.Sprintf("EPRT |1|%s|%d|", client, port)
+	default:
+		cmd.pass = fmt.Sprintf("EPRT |2|%s|%d|", client, port)
 	}
-	cmd.pass = "EPRT |" + family + "|" + client.String() + "|" + strconv.Itoa(int(to.Port())) + "|"
 	return Reply{}
 }
 

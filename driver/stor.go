@@ -142,7 +142,9 @@ func (u *upload) copy(conn net.Conn) error {
 		case plain && !u.ascii && u.received >= spliceAfter:
 			n, err := u.receiver.ReadFrom(conn)
 			u.received += n
-			return err
+			if err != nil {
+				return err
+			} // splice takes urgent data for the end of the connection; a read decides
 		}
 	}
 }

@@ -1,0 +1,298 @@
+package driver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// Of a grant that its client cannot have heard nothing is left; one that was heard stands.
+func TestAGrantThatWasNotHeardIsTakenBack(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(c *conn)
+		held bool
+	}{
+		{"reset", func(c *conn) { c.reset() }, false},
+		{"reset after another command", func(c *conn) { c.want("NOOP", "200 *"); c.reset() }, true},
+		{"closed", func(c *conn) { c.Close() }, true},
+		{"QUIT", func(c *conn) { c.want("QUIT", "221 *"); c.Close() }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBothModes(t, func(t *testing.T, s *server) {
+				s.mkdir("/dir")
+				s.link("dir", "/way")
+				c := s.as("phoneacc")
+				c.want("MKD /way/a_lock", "257 *")
+				tt.end(c)
+				s.alone()
+				if got := s.held("/dir/a_lock"); got != tt.held {
+					t.Errorf("held: %t", got)
+				}
+			})
+		})
+	}
+	t.Run("QUIT behind MKD", func(t *testing.T) {
+		s := start(t)
+		c := s.as("phoneacc")
+		c.send("MKD /locks/a\r\nQUIT\r\n")
+		c.play(`
+			S: 257 *
+			S: 221 *`)
+		c.ended()
+		s.alone()
+		if !s.held("/locks/a") {
+			t.Error("the lock is gone")
+		}
+	})
+	t.Run("a lock that somebody else has by now", func(t *testing.T) {
+		s := start(t)
+		c := s.as("phoneacc")
+		c.want("MKD /locks/a", "257 *")
+		s.pass(7 * time.Minute)
+		other := s.table.Open(lock.Owner{Account: "other"})
+		if _, err := other.Acquire(t.Context(), "/locks/a"); err != nil {
+			t.Fatal(err)
+		}
+		c.reset()
+		s.alone()
+		if !s.held("/locks/a") {
+			t.Error("the other's lock was taken away")
+		}
+	})
+	t.Run("a directory", func(t *testing.T) {
+		s := start(t)
+		c := s.as("phoneacc")
+		c.want("MKD /dir", "257 *")
+		c.reset()
+		s.alone()
+		if got := onDisk(t, s.root); !strings.Contains(strings.Join(got, " "), "dir") {
+			t.Error("the directory is gone")
+		}
+	})
+}
+
+func TestLocksThatEndWithTheirConnection(t *testing.T) {
+	for _, end := range []func(c *conn){
+		func(c *conn) { c.Close() },
+		func(c *conn) { c.want("NOOP", "200 *"); c.reset() },
+		func(c *conn) { c.want("QUIT", "221 *") },
+	} {
+		s := start(t)
+		c := s.as("phoneacc")
+		c.want("MKD /gone/a", "257 *")
+		c.want("MKD /locks/a", "257 *")
+		end(c)
+		s.alone()
+		if s.held("/gone/a") || !s.held("/locks/a") {
+			t.Errorf("held: %t, want false; %t, want true", s.held("/gone/a"), s.held("/locks/a"))
+		}
+	}
+}
+
+// The next holder of a lock never meets the bytes of the last one.
+func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	c.want("MKD /gone/a", "257 *")
+	goOn := s.publishing(c, "/gone/a/note")
+	c.Close()
+	var ending *session
+	s.driver.mu.Lock()
+	for ending = range s.driver.sessions {
+	}
+	s.driver.mu.Unlock()
+	s.until("the end of the connection is known", func() bool {
+		ending.mu.Lock()
+		defer ending.mu.Unlock()
+		return ending.over
+	})
+	if !s.held("/gone/a") {
+		t.Error("the lock was given back while its transfer ran")
+	}
+	goOn()
+	s.alone()
+	if s.held("/gone/a") {
+		t.Error("the lock is held still")
+	}
+}
+
+func TestQuitLetsAnUploadFinish(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	c.want("MKD /gone/a", "257 *")
+	nc := c.data()
+	c.want("STOR /f", "150 *")
+	c.send("QUIT\r\n")
+	nc.Write([]byte("all of it"))
+	if !s.held("/gone/a") {
+		t.Error("the lock was given back before the end")
+	}
+	nc.Close()
+	c.play(`
+		S: 226 *
+		S: 221 *`)
+	c.ended()
+	s.alone()
+	s.wantContent("/f", "all of it")
+	if s.held("/gone/a") {
+		t.Error("the lock is held still")
+	}
+}
+
+func TestAHolderIsNotIdle(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(o *setup) { o.control.IdleTimeout = time.Second })
+	holder := s.as("phoneacc")
+	holder.want("MKD /locks/a", "257 *")
+	idle := s.as("other")
+	idle.play("S: 421 idle timeout")
+	idle.ended()
+	holder.want("RMD /locks/a", "250 *")
+}
+
+func TestHowLongASessionMayBeIdle(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	session := onlySession(s)
+	for _, tt := range []struct {
+		command string
+		want    time.Duration
+	}{
+		{"NOOP", 0},
+		{"MKD /locks/a", askAgain},
+		{"MKD /ever/a", askAgain},
+		{"RMD /locks/a", askAgain},
+		{"RMD /ever/a", 0},
+		{"SITE LOCK AGE 30", 0},
+		{"MKD /locks/a", 31 * time.Second},
+		{"RMD /locks/a", 0},
+	} {
+		c.ask(tt.command)
+		if got := session.IdleFor(nil); got > tt.want || got < tt.want-patience {
+			t.Errorf("after %s: %v, want %v", tt.command, got, tt.want)
+		}
+	}
+	c.want("REIN", "220 *")
+	if got := session.IdleFor(nil); got != 0 {
+		t.Errorf("after REIN: %v", got)
+	}
+}
+
+func onlySession(s *server) (only *session) {
+	s.driver.mu.Lock()
+	defer s.driver.mu.Unlock()
+	for only = range s.driver.sessions {
+	}
+	return only
+}
+
+func TestShutdownLetsAnUploadFinish(t *testing.T) {
+	s := start(t)
+	idle, c := s.as("other"), s.as("phoneacc")
+	idle.want("MKD /gone/idle", "257 *")
+	c.want("MKD /gone/a", "257 *")
+	nc := c.data()
+	c.want("STOR /f", "150 *")
+	nc.Write([]byte("half, "))
+	if err := s.control.Shutdown(control.Reply{Code: 421, Text: "the server stops"}); err != nil {
+		t.Fatal(err)
+	}
+	idle.play("S: 421 the server stops")
+	idle.ended()
+	if !s.held("/gone/a") {
+		t.Error("the lock was given back before the end")
+	}
+	nc.Write([]byte("whole"))
+	nc.Close()
+	c.play(`
+		S: 226 *
+		S: 421 the server stops`)
+	s.alone()
+	s.wantContent("/f", "half, whole")
+	if s.held("/gone/a") || s.held("/gone/idle") {
+		t.Error("locks are held still")
+	}
+}
+
+func TestAKickEndsATransfer(t *testing.T) {
+	s := start(t)
+	s.write("/f", "old")
+	c := s.as("phoneacc")
+	nc := c.data()
+	c.want("STOR /f", "150 *")
+	nc.Write([]byte("new"))
+	for conn := range s.control.Conns() {
+		conn.Kick(control.Reply{Code: 421, Text: "the server stops"})
+	}
+	c.play("S: 421 the server stops")
+	s.alone()
+	s.wantContent("/f", "old")
+}
+
+// One client's bug, or ours, is no reason to end everybody's session.
+func TestAPanicEndsNoSession(t *testing.T) {
+	s := start(t)
+	s.driver.commands["NOOP"] = command{run: func(*session, control.Command) control.Decision { panic("a bug") }}
+	c := s.as("phoneacc")
+	c.play(`
+		C: NOOP
+		S: 451 internal error
+		C: MKD /locks/a
+		S: 257 *`)
+}
+
+// A command under way and a transfer that moves are signs of life, for max_idle.
+func TestSignsOfLife(t *testing.T) {
+	s := start(t, func(o *setup) {
+		o.rules = []lock.Rule{{Match: "/idle/**", MaxIdle: time.Minute}}
+	})
+	c := s.as("phoneacc")
+	c.want("MKD /idle/a", "257 *")
+	for range 3 {
+		s.pass(50 * time.Second)
+		c.want("NOOP", "200 *")
+	}
+	if !s.held("/idle/a") {
+		t.Fatal("a lock ended although its holder was alive")
+	}
+	nc := c.data()
+	c.want("STOR /f", "150 *")
+	session := onlySession(s)
+	for range 3 {
+		s.clock.Advance(50 * time.Second)
+		nc.Write([]byte("x"))
+		s.until("the bytes are a sign of life", func() bool {
+			until, _, _ := session.client.locks.HoldsUntil()
+			return until-s.clock.Now().Boot > 50*time.Second
+		})
+		s.pass(0)
+	}
+	nc.Close()
+	c.play("S: 226 *")
+	if !s.held("/idle/a") {
+		t.Fatal("a lock ended although its holder's transfer moved")
+	}
+	s.pass(61 * time.Second)
+	if s.held("/idle/a") {
+		t.Error("nothing came for longer than max_idle, and the lock is held")
+	}
+	c.want("RMD /idle/a", "550 /idle/a: taken away 0s ago: no sign of life for 1m0s")
+}
+
+func TestSettingsOfAReload(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	settings := *s.driver.settings.Load()
+	settings.Active, settings.StatusFile, settings.Accounts = false, "", testAccounts{}
+	s.driver.SetSettings(settings)
+	c.want("PORT 127,0,0,1,200,1", "502 *")
+	c.want("MDTM /.locks.json", "550 *")
+	c.want("MKD /locks/a", "257 *") // who is logged in keeps what it had
+	d := s.dial()
+	d.want("USER phoneacc", "331 *")
+	d.want("PASS "+password, "530 *")
+}

@@ -1,0 +1,246 @@
+package driver
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fuzzStage is where a session stands when arbitrary lines come.
+type fuzzStage struct {
+	name    string
+	account string // "": nobody has logged in
+	first   []string
+	upload  bool // a STOR is under way, and ends when all lines were sent
+}
+
+var fuzzStages = []fuzzStage{
+	{name: "before login"},
+	{name: "after USER", first: []string{"USER phoneacc"}},
+	{name: "read-write", account: "phoneacc"},
+	{name: "read-only", account: "reader"},
+	{name: "at home below the root", account: "bob"},
+	{name: "data connection prepared", account: "phoneacc", first: []string{"TYPE I", "PASV"}},
+	{name: "transfer under way", account: "phoneacc", first: []string{"PASV", "STOR /under-way"}, upload: true},
+	{name: "after RNFR", account: "phoneacc", first: []string{"RNFR /f"}},
+	{name: "after REST", account: "phoneacc", first: []string{"TYPE I", "REST 2", "EPSV"}},
+	{name: "holder of a lock", account: "phoneacc", first: []string{"MKD /locks/mine"}},
+}
+
+// marker is a command whose reply no other command has.
+const marker, markerReply = "HELP the-very-last", "502 unknown command 'THE-VERY-LAST'"
+
+// talker sends lines without waiting for replies and reads those as they come.
+type talker struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+	data *net.TCPConn // of PASV or EPSV, not used yet
+}
+
+// final reads up to the next final reply (RFC 959 section 4.2); io.EOF if the server has hung up. It comes for the data
+// connections that are offered: it sends nothing there and takes everything.
+func (k *talker) final() (string, error) {
+	for {
+		k.conn.SetReadDeadline(time.Now().Add(patience))
+		all, err := k.in.ReadString('\n')
+		if err != nil {
+			return all, err
+		}
+		if len(all) < 5 || !strings.HasSuffix(all, "\r\n") || all[0] < '1' || all[0] > '5' || all[3] != ' ' && all[3] != '-' {
+			return all, fmt.Errorf("no reply: %q", all)
+		}
+		for l := all; !strings.HasPrefix(l, all[:3]+" "); all += l {
+			if l, err = k.in.ReadString('\n'); err != nil {
+				return all, err
+			}
+		}
+		switch all[:3] {
+		case "227", "229":
+			k.offered(all)
+		case "150":
+			if k.data != nil {
+				k.exhaust()
+			}
+		}
+		if all[0] != '1' {
+			return all, nil
+		}
+	}
+}
+
+// offered connects to a passive port. A later command may have closed it already.
+func (k *talker) offered(r string) {
+	k.hangUp()
+	code := 227
+	if strings.HasPrefix(r, "229") {
+		code = 229
+	}
+	if c, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: toldPort(code, r)}); err == nil {
+		k.data = c
+	}
+}
+
+// exhaust takes all that a transfer sends, and ends its other direction.
+func (k *talker) exhaust() {
+	k.data.SetDeadline(time.Now().Add(patience))
+	k.data.CloseWrite()
+	_, _ = io.Copy(io.Discard, k.data) // how it ends, the reply says
+	k.hangUp()
+}
+
+func (k *talker) hangUp() {
+	if k.data != nil {
+		k.data.Close()
+		k.data = nil
+	}
+}
+
+// around lists what is in the directory that the root of the tree lies in.
+func around(t *testing.T, s *server) string {
+	t.Helper()
+	var b strings.Builder
+	entries, err := os.ReadDir(filepath.Dir(s.root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		fmt.Fprintln(&b, e.Name(), e.Type())
+	}
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(s.root), "sentinel"))
+	return fmt.Sprintf("%ssentinel: %q, %v", b.String(), content, err)
+}
+
+// FuzzCommands sends arbitrary lines in every fuzzStage of a session: each complete line gets exactly one final reply, none
+// shows a path of the server's machine, nothing beside the root changes, and the session goes on unless it said 221 or 421.
+func FuzzCommands(f *testing.F) {
+	deep := strings.Repeat("/d", 1500)
+	for i := range fuzzStages {
+		for _, lines := range []string{
+			"NOOP\r\nPWD\nSYST\r\n",
+			"CWD ..\nCWD ../../..\nSTOR ../../sentinel\nDELE ../sentinel\nRNTO ../../moved\nMKD ../x\n",
+			"EPSV\nRETR /../../sentinel\nPASV\nSTOR //../..//sentinel\nPASV\nAPPE /out/sentinel\nRMD /..\n",
+			"PASV\nLIST -la /\nEPSV\nNLST *\nPASV\nMLSD ..\nSTAT /\nSTAT\nMLST /f\n",
+			"MKD a\x00b\r\nSTOR a\rb\r\nDELE \r\r\n\xff\xf4\xff\xf2ABOR\r\n\n \n",
+			"MKD " + deep + "\nCWD " + deep + "\nPASV\nSTOR " + deep + "/f\nRNFR " + deep + "\n",
+			"MKD /" + strings.Repeat("x", 256) + "\nSTOR " + strings.Repeat("y", 5000) + "\n" + strings.Repeat("z", 9000) + "\n",
+			"RNFR /f\nRNTO /g\nRNTO /h\nRNFR /../f\nRNTO /dir/../../f\n",
+			"MKD /locks/a\nMKD /locks/a\nSITE WAIT 9\nMKD /locks/a\nPASV\nSTOR /locks/a/note\nRMD /locks/a\nRMD /locks/a\n",
+			"PASV\nREST 1\nRETR /f\nEPSV 1\nREST 99999\nSTOR /f\nPASV\nALLO 5\nSTOR /g\nSTOU\nPASV\nSTOU\n",
+			"USER reader\nPASS wrong\nPASS\nUSER\nUSER other\nPASS secret\nREIN\nPWD\n",
+			"PASV\nEPSV ALL\nPASV\nPORT 127,0,0,1,1,1\nEPRT |1|127.0.0.1|257|\nEPSV 9\n",
+			"SITE CHMOD 777 /../sentinel\nSITE MKDIR /../x\nSITE RMDIR /..\nMFMT 20200101000000 /../sentinel\nCOMB /../sentinel /f\n",
+			"QUIT\nNOOP\n", "ABOR\nSTAT\nABOR\nPASV\nABOR\n",
+			"PASV\nSTOR .ftplockd-x\nRETR /.locks.json\nDELE /self\nSITE LOCKS [\nOPTS HASH x\nHASH /f\nXMD5 /f\nAVBL /..\n",
+		} {
+			f.Add(uint8(i), []byte(lines))
+		}
+	}
+	f.Fuzz(func(t *testing.T, at uint8, lines []byte) {
+		if i := bytes.LastIndexByte(lines, '\n'); i >= 0 && len(lines) < 64<<10 {
+			talk(t, fuzzStages[int(at)%len(fuzzStages)], lines[:i+1])
+		}
+	})
+}
+
+// talk plays one fuzzStage, the lines and the marker.
+func talk(t *testing.T, at fuzzStage, lines []byte) {
+	s := start(t, func(o *setup) {
+		o.settings.Active = false // no connections to whatever else runs here
+		o.directories = len(lines)%2 == 0
+	})
+	s.write("/f", "content")
+	s.mkdir("/dir")
+	s.link(filepath.Dir(s.root), "/out")
+	s.link("self", "/self")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(s.root), "sentinel"), []byte("untouched"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := around(t, s)
+	c := s.dial()
+	if at.account != "" {
+		c.login(at.account)
+	}
+	k := &talker{t: t, conn: c.Conn, in: c.in}
+	defer k.hangUp()
+	under := k.prepare(c, at)
+	k.check(s, lines, under)
+	if after := around(t, s); after != before {
+		t.Errorf("beside the root there was\n%s\nand now\n%s", before, after)
+	}
+}
+
+// prepare brings the session to its fuzzStage, and returns the data connection of a transfer under way.
+func (k *talker) prepare(c *conn, at fuzzStage) net.Conn {
+	k.t.Helper()
+	for _, command := range at.first {
+		c.send(command + "\r\n")
+		r := c.reply()
+		if r[0] > '3' {
+			k.t.Fatalf("%s: %s", command, r)
+		}
+		if r[:3] == "227" || r[:3] == "229" {
+			k.offered(r)
+		}
+	}
+	if !at.upload {
+		return nil
+	}
+	d := k.data
+	k.data = nil
+	return d
+}
+
+// check sends everything and counts the replies. Of a transfer under way there is one more.
+func (k *talker) check(s *server, lines []byte, under net.Conn) {
+	sent := make(chan error, 1)
+	go func() {
+		_, err := k.conn.Write(append(bytes.Clone(lines), marker+"\r\n"...))
+		if under != nil {
+			err = errors.Join(err, under.Close())
+		}
+		sent <- err
+	}()
+	defer func() {
+		k.conn.Close() // an unread rest of the lines ends with it
+		<-sent
+	}()
+	want := bytes.Count(lines, []byte("\n"))
+	if under != nil {
+		want++
+	}
+	secrets := []string{s.root, s.state, filepath.Base(filepath.Dir(s.root)), "openat", "/tmp/", "goroutine "}
+	for got := 0; ; got++ {
+		r, err := k.final()
+		if err != nil {
+			k.t.Fatalf("after %d of %d replies: %v", got, want, err)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(r, secret) && !bytes.Contains(bytes.ToLower(lines), []byte(strings.ToLower(secret))) {
+				k.t.Errorf("a reply shows %q: %q", secret, r)
+			}
+		}
+		switch {
+		case strings.HasPrefix(r, markerReply):
+			if got != want {
+				k.t.Errorf("%d final replies to %d lines", got, want)
+			}
+			return
+		case strings.HasPrefix(r, "221 "), strings.HasPrefix(r, "421 "):
+			if r, err := k.final(); err == nil {
+				k.t.Errorf("after the good-bye: %q", r)
+			}
+			return
+		case got == want:
+			k.t.Fatalf("one reply too many: %q", r)
+		}
+	}
+}

@@ -1,0 +1,600 @@
+package driver
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/lock/journal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is for what is expected to happen at once; a test that waits so long has failed.
+const patience = 15 * time.Second
+
+// password is that of every account.
+const password = "secret"
+
+// testAccounts are who may log in.
+type testAccounts map[string]Account
+
+func (a testAccounts) Authenticate(_ context.Context, name, given string) (Account, bool) {
+	account, ok := a[name]
+	return account, ok && given == password
+}
+
+func someAccounts() testAccounts {
+	all := testAccounts{}
+	for _, a := range []Account{
+		{Name: "phoneacc", Read: true, Write: true},
+		{Name: "other", Read: true, Write: true},
+		{Name: "reader", Read: true},
+		{Name: "writer", Write: true},
+		{Name: "boss", Read: true, Write: true, Admin: true, Chmod: true},
+		{Name: "bob", Read: true, Write: true, Home: "/home/bob", Start: "/work"},
+		{Name: "near", Read: true, Write: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}},
+		{Name: "far", Read: true, Write: true, Networks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+	} {
+		if a.Home == "" {
+			a.Home, a.Start = "/", "/"
+		}
+		all[a.Name] = a
+	}
+	return all
+}
+
+// setup is what a test may change of its server.
+type setup struct {
+	directories bool
+	rules       []lock.Rule
+	settings    Settings
+	control     control.Options
+	tls         *tls.Config
+	log         *slog.Logger
+	publications lock.Publications
+}
+
+func plainLocks(s *setup)  { s.directories = false }
+func secure(s *setup)      { s.tls = certificate() }
+func tlsRequired(s *setup) { s.tls = certificate(); s.settings.TLSRequired = true }
+
+// server is everything that a client meets, on loopback.
+type server struct {
+	t       *testing.T
+	root    string // of the tree, on disk
+	state   string
+	addr    string
+	addr6   string
+	driver  *Server
+	table   *lock.Table
+	tree    *files.Tree
+	clock   *lock.FakeClock // stands still but for pass
+	control *control.Listener
+	served  chan error
+}
+
+// start runs a server until the test ends; then it checks that nothing is left.
+func start(t *testing.T, changes ...func(*setup)) *server {
+	t.Helper()
+	o := setup{
+		directories: true,
+		rules: []lock.Rule{
+			{Match: "/locks/**", MaxAge: 6 * time.Minute},
+			{Match: "/gone/**", MaxAge: 6 * time.Minute, OnDisconnect: lock.ReleaseOnDisconnect},
+			{Match: "/open/**", MaxAge: 6 * time.Minute, AllowCwd: true},
+			{Match: "/ever/**"},
+			{Match: "**/*_lock", MaxAge: 6 * time.Minute},
+		},
+		settings: Settings{Accounts: someAccounts(), Active: true, DataTimeout: patience, HangUp: time.Millisecond, StatusFile: "/.locks.json"},
+	}
+	for _, change := range changes {
+		change(&o)
+	}
+	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: lock.NewFakeClock(), served: make(chan error, 1)}
+	store := s.open(&o)
+	var err error
+	if s.driver, err = New(Options{
+		Tree: s.tree, Table: s.table, Clock: s.clock, NotesDir: filepath.Join(s.state, "notes"),
+		Directories: o.directories, TLS: o.tls, Log: o.log, Settings: o.settings,
+		Publications: o.publications,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.driver.wrongDelay = time.Millisecond
+	s.listen(&o)
+	go func() { s.served <- s.driver.Serve(s.control) }()
+	t.Cleanup(func() { s.stop(store) })
+	return s
+}
+
+// open opens the tree and the store and makes the prefixes of the rules, as the program does.
+func (s *server) open(o *setup) *journal.Store {
+	s.t.Helper()
+	must := func(err error) {
+		if err != nil {
+			s.t.Helper()
+			s.t.Fatal(err)
+		}
+	}
+	var err error
+	s.tree, err = files.Open(s.root, files.Options{State: filepath.Join(s.state, "uploads")})
+	must(err)
+	rules, err := lock.NewRules(o.rules)
+	must(err)
+	for _, p := range append(rules.Prefixes(), "/home/bob/work") {
+		must(s.tree.MkdirAll(string(p), 0o755))
+	}
+	jo := journal.Options{Dir: filepath.Join(s.state, "journal"), Rules: rules.For, Prefixes: rules.Prefixes(), Clock: s.clock}
+	if o.directories {
+		jo.FS = s.tree
+	}
+	store, err := journal.Open(s.t.Context(), jo)
+	must(err)
+	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: store, Clock: s.clock, Rules: rules, Generation: store.Generation()})
+	must(err)
+	return store
+}
+
+func (s *server) listen(o *setup) {
+	s.t.Helper()
+	var sources []control.Source
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		sources = append(sources, control.Source{Listener: l})
+	}
+	s.addr, s.addr6 = sources[0].Addr().String(), sources[1].Addr().String()
+	s.control = control.NewListener(s.driver.Control(o.control), sources...)
+}
+
+func (s *server) stop(store *journal.Store) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := s.control.Shutdown(control.Reply{Code: 421, Text: "server stops"})
+	for c := range s.control.Conns() {
+		c.Kick(control.Reply{Code: 421, Text: "kicked"})
+	}
+	err = errors.Join(err, s.control.Wait(ctx), s.driver.Wait(ctx), <-s.served, s.driver.Close(), store.Close(), s.tree.Close())
+	if err != nil {
+		s.t.Errorf("the server did not stop cleanly: %v", err)
+	}
+	if n := s.listeners(); n != 0 {
+		s.t.Errorf("%d passive listeners are left", n)
+	}
+}
+
+// listeners is how many passive ports are open. Only package control knows: it is asked past its interface.
+func (s *server) listeners() int {
+	ports := reflect.ValueOf(s.driver.ports).Elem()
+	mu := (*sync.Mutex)(ports.FieldByName("mu").Addr().UnsafePointer())
+	mu.Lock()
+	defer mu.Unlock()
+	return ports.FieldByName("open").Len()
+}
+
+// pass lets time go by, and ends the locks whose time is over.
+func (s *server) pass(d time.Duration) {
+	s.clock.Advance(d)
+	s.driver.Ended(s.table.Expire(context.Background()))
+}
+
+// until waits for what no reply tells.
+func (s *server) until(what string, done func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); !done(); {
+		if time.Now().After(end) {
+			s.t.Fatalf("never: %s", what)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// somewhere reports whether a goroutine is in all of those functions.
+func somewhere(functions ...string) bool {
+	all := make([]byte, 4<<20)
+	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		if !slices.ContainsFunc(functions, func(f string) bool { return !strings.Contains(stack, f) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// publishing lets c store its first note, and stops the server where it publishes it, until goOn is called.
+func (s *server) publishing(c *conn, note string) (goOn func()) {
+	s.t.Helper()
+	s.driver.notes.writing.Lock()
+	nc := c.data()
+	c.want("STOR "+note, "150 *")
+	nc.Write([]byte("x"))
+	nc.Close()
+	s.until("the note is being published", s.driver.notes.any)
+	return s.driver.notes.writing.Unlock
+}
+
+// alone returns when no session is left: what the end of the last one does is done then.
+func (s *server) alone() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.driver.Wait(ctx); err != nil {
+		s.t.Fatal("sessions are left")
+	}
+}
+
+func (s *server) held(n lock.Name) bool {
+	_, held := s.table.Get(n)
+	return held
+}
+
+// write puts a file into the tree behind the server's back.
+func (s *server) write(name, content string) {
+	s.t.Helper()
+	file := filepath.Join(s.root, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *server) mkdir(name string) {
+	s.t.Helper()
+	if err := os.MkdirAll(filepath.Join(s.root, name), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *server) link(target, name string) {
+	s.t.Helper()
+	if err := os.Symlink(target, filepath.Join(s.root, name)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// content is what lies on disk; "(none)" if nothing does.
+func (s *server) content(name string) string {
+	b, err := os.ReadFile(filepath.Join(s.root, name))
+	if err != nil {
+		return "(none)"
+	}
+	return string(b)
+}
+
+// wantContent checks what lies on disk, and that no temporary does.
+func (s *server) wantContent(name, want string) {
+	s.t.Helper()
+	if got := s.content(name); got != want {
+		s.t.Errorf("%s holds %q, want %q", name, shorten(got), shorten(want))
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.root, filepath.Dir(name), ".ftplockd-*")); len(left) > 0 {
+		s.t.Errorf("temporaries are left: %q", left)
+	}
+}
+
+func shorten(s string) string { return s[:min(len(s), 60)] }
+
+// inEachMode runs a test against locks with directories and without, in the clear and under TLS.
+func inEachMode(t *testing.T, test func(t *testing.T, s *server, dial func(account string) *conn)) {
+	for _, mode := range []struct {
+		name    string
+		changes []func(*setup)
+		tls     bool
+	}{
+		{"directories", nil, false},
+		{"no directories", []func(*setup){plainLocks}, false},
+		{"directories, TLS", []func(*setup){tlsRequired}, true},
+		{"no directories, TLS", []func(*setup){plainLocks, tlsRequired}, true},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
+			s := start(t, mode.changes...)
+			test(t, s, func(account string) *conn {
+				t.Helper()
+				c := s.dial()
+				if mode.tls {
+					c.upgrade()
+				}
+				c.login(account)
+				return c
+			})
+		})
+	}
+}
+
+var certificate = sync.OnceValue(func() *tls.Config {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+})
+
+// conn is a client that says what it is told to, byte for byte.
+type conn struct {
+	t      *testing.T
+	server *server
+	tcp    *net.TCPConn
+	net.Conn
+	in      *bufio.Reader
+	private bool // data connections under TLS
+}
+
+func (s *server) dial() *conn  { s.t.Helper(); return s.dialTo(s.addr) }
+func (s *server) dial6() *conn { s.t.Helper(); return s.dialTo(s.addr6) }
+
+func (s *server) dialTo(addr string) *conn {
+	s.t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := &conn{t: s.t, server: s, tcp: nc.(*net.TCPConn), Conn: nc, in: bufio.NewReader(nc)}
+	s.t.Cleanup(func() { nc.Close() })
+	c.play("S: 220 *")
+	return c
+}
+
+// as is a client that has logged in.
+func (s *server) as(account string) *conn {
+	s.t.Helper()
+	c := s.dial()
+	c.login(account)
+	return c
+}
+
+func (c *conn) login(account string) {
+	c.t.Helper()
+	c.want("USER "+account, "331 *")
+	c.want("PASS "+password, "230 *")
+}
+
+// upgrade is AUTH TLS, PBSZ and PROT P (RFC 4217).
+func (c *conn) upgrade() {
+	c.t.Helper()
+	c.want("AUTH TLS", "234 *")
+	c.Conn = tls.Client(c.tcp, &tls.Config{InsecureSkipVerify: true})
+	c.in = bufio.NewReader(c.Conn)
+	c.play(`
+		C: PBSZ 0
+		S: 200 *
+		C: PROT P
+		S: 200 *`)
+	c.private = true
+}
+
+func (c *conn) send(lines string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.Conn, lines); err != nil {
+		c.t.Fatalf("sending %q: %v", lines, err)
+	}
+}
+
+// line reads one line.
+func (c *conn) line() string {
+	c.t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
+	l, err := c.in.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("reading a reply: %q, %v", l, err)
+	}
+	if !strings.HasSuffix(l, "\r\n") {
+		c.t.Errorf("%q does not end in CRLF", l)
+	}
+	return strings.TrimRight(l, "\r\n")
+}
+
+// reply reads a whole reply (RFC 959 section 4.2).
+func (c *conn) reply() string {
+	c.t.Helper()
+	l := c.line()
+	all := l
+	for code := l[:3]; !strings.HasPrefix(l, code+" "); {
+		l = c.line()
+		all += "\n" + l
+	}
+	return all
+}
+
+// ask sends a command and returns its reply.
+func (c *conn) ask(command string) string {
+	c.t.Helper()
+	c.send(command + "\r\n")
+	return c.reply()
+}
+
+// want sends a command and checks its reply, of one line or the first of several.
+func (c *conn) want(command, pattern string) {
+	c.t.Helper()
+	first, _, _ := strings.Cut(c.ask(command), "\n")
+	c.check(command, first, pattern)
+}
+
+func (c *conn) check(after, got, pattern string) {
+	c.t.Helper()
+	if !fits(pattern, got) {
+		c.t.Errorf("%s\n got: %q\nwant: %q", after, got, pattern)
+	}
+}
+
+// fits matches a line with a pattern in which * stands for anything and # for a number.
+func fits(pattern, line string) bool {
+	p := regexp.QuoteMeta(pattern)
+	p = strings.NewReplacer(`\*`, `.*`, `#`, `[0-9]+`).Replace(p)
+	return regexp.MustCompile(`(?s)^` + p + `$`).MatchString(line)
+}
+
+// play plays a transcript: what stands behind "C: " is sent, what stands behind "S: " must come, as fits has
+// it. \x in a line of the client are bytes; a line that begins with -- is a comment.
+func (c *conn) play(script string) {
+	c.t.Helper()
+	last := ""
+	for l := range strings.Lines(script) {
+		l = strings.TrimLeft(strings.TrimRight(l, "\n"), "\t ")
+		switch {
+		case strings.HasPrefix(l, "C: "):
+			last = l
+			c.send(bytesOf(l[3:]) + "\r\n")
+		case strings.HasPrefix(l, "S: "):
+			c.check(last, c.line(), bytesOf(l[3:]))
+		case l != "" && !strings.HasPrefix(l, "--"):
+			c.t.Fatalf("no line of a transcript: %q", l)
+		}
+	}
+}
+
+// bytesOf reads \xNN.
+func bytesOf(s string) string {
+	return regexp.MustCompile(`\\x[0-9a-f]{2}`).ReplaceAllStringFunc(s, func(h string) string {
+		b, _ := strconv.ParseUint(h[2:], 16, 8)
+		return string([]byte{byte(b)})
+	})
+}
+
+// ended checks that the server has hung up.
+func (c *conn) ended() {
+	c.t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
+	if l, err := c.in.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Errorf("the connection goes on: %q, %v", l, err)
+	}
+}
+
+// reset ends the connection with an RST.
+func (c *conn) reset() {
+	c.t.Helper()
+	if err := errors.Join(c.tcp.SetLinger(0), c.tcp.Close()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// port says PASV, or EPSV, and returns the address for the data connection.
+func (c *conn) port() string {
+	c.t.Helper()
+	if strings.HasPrefix(c.RemoteAddr().String(), "[") {
+		r := c.ask("EPSV")
+		c.check("EPSV", r, "229 *(|||#|)*")
+		return fmt.Sprintf("[::1]:%d", toldPort(229, r))
+	}
+	r := c.ask("PASV")
+	c.check("PASV", r, "227 *(127,0,0,1,#,#)*")
+	return fmt.Sprintf("127.0.0.1:%d", toldPort(227, r))
+}
+
+// toldPort reads the port from a reply to PASV (RFC 959) or EPSV (RFC 2428); 0 if there is none.
+func toldPort(code int, line string) int {
+	_, inside, _ := strings.Cut(line, "(")
+	inside, _, _ = strings.Cut(inside, ")")
+	if code == 229 {
+		n, _ := strconv.Atoi(strings.Trim(inside, "|"))
+		return n
+	}
+	parts := strings.Split(inside, ",")
+	if len(parts) != 6 {
+		return 0
+	}
+	high, _ := strconv.Atoi(parts[4])
+	low, _ := strconv.Atoi(parts[5])
+	return high<<8 | low
+}
+
+// data opens a passive data connection, without TLS.
+func (c *conn) data() *net.TCPConn {
+	c.t.Helper()
+	nc, err := net.Dial("tcp", c.port())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(patience))
+	return nc.(*net.TCPConn)
+}
+
+// secured puts TLS over a data connection if that was agreed.
+func (c *conn) secured(nc net.Conn) net.Conn {
+	if !c.private {
+		return nc
+	}
+	return tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
+}
+
+// upload sends content and returns the final reply: of the 150 if there is no other.
+func (c *conn) upload(command, content string) string {
+	c.t.Helper()
+	nc := c.data()
+	first := c.ask(command)
+	if !strings.HasPrefix(first, "150 ") {
+		return first
+	}
+	d := c.secured(nc)
+	if _, err := io.WriteString(d, content); err != nil {
+		c.t.Errorf("sending data: %v", err)
+	}
+	d.Close()
+	return c.reply()
+}
+
+// store uploads and expects that to work.
+func (c *conn) store(name, content string) {
+	c.t.Helper()
+	c.check("STOR "+name, c.upload("STOR "+name, content), "226 *")
+}
+
+// download returns what came and the final reply.
+func (c *conn) download(command string) (content, reply string) {
+	c.t.Helper()
+	nc := c.data()
+	first := c.ask(command)
+	if !strings.HasPrefix(first, "150 ") {
+		return "", first
+	}
+	b, err := io.ReadAll(c.secured(nc))
+	if err != nil {
+		c.t.Errorf("%s: receiving data: %v", command, err)
+	}
+	nc.Close()
+	return string(b), c.reply()
+}
+
+// fetch downloads and expects that to work.
+func (c *conn) fetch(command string) string {
+	c.t.Helper()
+	content, reply := c.download(command)
+	c.check(command, reply, "226 *")
+	return content
+}

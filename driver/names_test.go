@@ -1,0 +1,251 @@
+package driver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// long is a path of n bytes whose elements a file system can hold, none of which exists.
+func long(n int) string {
+	p := strings.Repeat("/"+strings.Repeat("d", 99), (n-2)/100)
+	return p + "/" + strings.Repeat("e", n-len(p)-1)
+}
+
+func TestMkdOfEveryKindOfName(t *testing.T) {
+	name255, name256 := strings.Repeat("n", 255), strings.Repeat("n", 256)
+	tests := []struct{ what, command, reply string }{
+		{"a held lock", "MKD /locks/held", "550 /locks/held: held by phoneacc@127.0.0.1 for 0s, expires in 6m0s"},
+		{"a held lock, with a slash", "MKD /locks/held/", "550 /locks/held: held by *"},
+		{"a held lock, another way", "MKD /locks/../locks//./held", "550 /locks/held: held by *"},
+		{"a file", "MKD /file", "550 /file: is there already"},
+		{"a directory", "MKD /dir", "550 /dir: is there already"},
+		{"a directory, with a slash", "MKD /dir/", "550 /dir: is there already"},
+		{"a fixed part of a rule", "MKD /locks", "550 /locks: is there already"},
+		{"no parent", "MKD /no/dir", "550 /no/dir: no such file or directory"},
+		{"no parent, of a lock", "MKD /no/x_lock", "550 /no/x_lock: no such directory to make it in"},
+		{"a file as parent", "MKD /file/dir", "550 /file/dir: a part of the path is no directory"},
+		{"a file as parent, of a lock", "MKD /file/x_lock", "550 /file/x_lock: no such directory to make it in"},
+		{"a member", "MKD /locks/held/member", `257 "/locks/held/member" locked, *`},
+		{"below a lock without a rule", "MKD /held_lock/dir", "550 /held_lock/dir: lies in a lock: *"},
+		{"a slash at the end", "MKD /locks/a/", `257 "/locks/a" locked, *`},
+		{"two of them", "MKD /locks/a//", `257 "/locks/a" locked, *`},
+		{".", "MKD .", "550 /: is there already"},
+		{"..", "MKD ..", "550 /: is there already"},
+		{"/", "MKD /", "550 /: is there already"},
+		{"///", "MKD ///", "550 /: is there already"},
+		{"above the root", "MKD /../../locks/a", `257 "/locks/a" locked, *`},
+		{"dots at the end", "MKD /locks/a/..", "550 /locks: is there already"},
+		{"nothing", "MKD", "501 MKD needs an argument: *"},
+		{"nothing but a space", "MKD ", "501 MKD needs an argument: *"},
+		{"nothing but spaces", "MKD    ", "501 MKD needs an argument: *"},
+		{"4,000 bytes", "MKD " + long(4000), "550 *: no such file or directory"},
+		{"4,000 bytes, of a lock", "MKD " + long(3995) + "_lock", "550 *: no such directory to make it in"},
+		{"more than a path can have", "MKD " + long(5000), "553 *: the server cannot store such a name"},
+		{"more than a line can have", "MKD /" + strings.Repeat("x", 9000), "500 line too long"},
+		{"255 bytes", "MKD /locks/" + name255, `257 "/locks/` + name255 + `" locked, *`},
+		{"256 bytes", "MKD /locks/" + name256, "553 /locks/" + name256 + ": the server cannot store such a name"},
+		{"256 bytes, no lock", "MKD /" + name256, "553 /" + name256 + ": the server cannot store such a name"},
+		{"a quote", `MKD /locks/a"b`, `257 "/locks/a""b" locked, *`},
+		{"a NUL", "MKD /locks/a\x00b", "501 NUL in a command"},
+		{"a CR", "MKD /locks/a\rb", "501 CR in a command"},
+		{"the status file", "MKD /.locks.json", "550 /.locks.json: is there already"},
+	}
+	inBothModes(t, func(t *testing.T, s *server) {
+		s.write("/file", "x")
+		s.mkdir("/dir")
+		a, b := s.as("phoneacc"), s.as("other")
+		a.want("MKD /locks/held", "257 *")
+		a.want("MKD /held_lock", "257 *")
+		for _, tt := range tests {
+			r := b.ask(tt.command)
+			if !fits(tt.reply, r) {
+				t.Errorf("%s: %.200q", tt.what, r)
+			}
+			granted := len(s.table.All()) > 2
+			if granted != strings.Contains(r, `" locked, token `) {
+				t.Errorf("%s: %.200q, and a lock was taken: %t", tt.what, r, granted)
+			}
+			if granted {
+				b.want(strings.Replace(tt.command, "MKD", "RMD", 1), "250 *") // gives it back
+			}
+		}
+	})
+}
+
+func inBothModes(t *testing.T, test func(t *testing.T, s *server)) {
+	t.Run("directories", func(t *testing.T) { test(t, start(t)) })
+	t.Run("no directories", func(t *testing.T) { test(t, start(t, plainLocks)) })
+}
+
+// Names are bytes: what the client sent lies on disk, is what the lock is called, and comes back.
+func TestNamesAreBytes(t *testing.T) {
+	names := []string{
+		"plain", "with space", " leading", "trailing ", "  ", "-al", "100%", "%s%d%n", "a*b?[c]{d}", `back\slash`,
+		"tab\there", "utf8-\xc3\xa9\xe2\x82\xac", "latin1-\xe9", "macroman-\x8e\xd5", "\xff\xfe\xff", "iac-\xff\xf4-end", "...", "~", "#!", "'", "$(x)", ";",
+		"bell\x07", "\xc2\x85", "NBSP\xc2\xa0",
+	}
+	inBothModes(t, func(t *testing.T, s *server) {
+		c := s.as("phoneacc")
+		s.mkdir("/dir")
+		for _, name := range names {
+			if r := c.ask("MKD /locks/" + name); !strings.HasPrefix(r, `257 "/locks/`+name+`" locked, `) {
+				t.Errorf("MKD /locks/%q: %q", name, r)
+			}
+			if !s.held(lock.Name("/locks/" + name)) {
+				t.Errorf("no lock is called %q", name)
+			}
+			if r := c.ask("MKD /dir/" + name); r != `257 "/dir/`+name+`" created` {
+				t.Errorf("MKD /dir/%q: %q", name, r)
+			}
+		}
+		want := slices.Sorted(slices.Values(names))
+		for _, dir := range []string{"/dir", "/locks"} {
+			var crlf string
+			for _, name := range want {
+				crlf += dir + "/" + name + "\r\n"
+			}
+			if got := c.fetch("NLST -a " + dir); got != crlf {
+				t.Errorf("NLST %s: %q", dir, got)
+			}
+			if dir == "/dir" || s.driver.directories {
+				if got := onDisk(t, filepath.Join(s.root, dir)); !slices.Equal(got, want) {
+					t.Errorf("on disk: %q", got)
+				}
+			}
+		}
+		for _, name := range names {
+			if r := c.ask("RMD /locks/" + name); r != "250 /locks/"+name+" released" {
+				t.Errorf("RMD /locks/%q: %q", name, r)
+			}
+		}
+	})
+}
+
+func onDisk(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// A line end in the name of a file that lies in the tree forges neither a reply nor a line of a listing.
+func TestANameForgesNothing(t *testing.T) {
+	s := start(t)
+	s.write("/evil\r\n226 fine\r\n", "x")
+	s.write("/fine", "x")
+	c := s.as("phoneacc")
+	for _, command := range []string{"LIST", "LIST -a", "NLST", "NLST *", "MLSD", "LIST e*"} {
+		if got := c.fetch(command); strings.Contains(got, "226") || strings.Contains(got, "evil") {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+	if got := c.ask("STAT /"); strings.Contains(got, "226") {
+		t.Errorf("STAT: %q", got)
+	}
+	c.want("NOOP", "200 *")
+}
+
+// Two spellings are never two locks.
+func TestOneLockHasOneName(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *server) {
+		s.mkdir("/real/deep")
+		s.link("real", "/soft")
+		s.link("deep/../../real", "/real/loop")
+		a, b := s.as("phoneacc"), s.as("other")
+		a.want("MKD /soft/deep/x_lock", `257 "/soft/deep/x_lock" locked, *`)
+		for _, way := range []string{"/real/deep/x_lock", "/soft/deep/x_lock", "/real/loop/deep/x_lock", "/soft/loop/loop/deep/./x_lock", "real/deep//x_lock/"} {
+			b.want("MKD "+way, "550 *: held by phoneacc@*")
+		}
+		if got := fmt.Sprint(s.table.All()[0].Name); got != "/real/deep/x_lock" {
+			t.Errorf("the lock is called %s", got)
+		}
+		a.want("RMD /real/loop/deep/x_lock", "250 *")
+	})
+}
+
+func TestALinkOutOfTheTreeLeadsNowhere(t *testing.T) {
+	s := start(t)
+	outside := t.TempDir()
+	s.link(outside, "/out")
+	s.link("../../../../../../etc", "/up")
+	s.link("self", "/self")
+	c := s.as("boss")
+	for _, link := range []string{"/out", "/up", "/self"} {
+		for _, command := range []string{
+			"MKD %s/x_lock", "MKD %s/dir", "CWD %s", "SIZE %s/passwd", "MDTM %s", "MLST %s/x", "DELE %s/x", "RMD %s/x",
+			"RNFR %s/x", "MFMT 20200101000000 %s/x", "SITE CHMOD 777 %s/x", "XMD5 %s/passwd",
+		} {
+			c.want(fmt.Sprintf(command, link), "550 *: *")
+		}
+		for _, command := range []string{"STOR %s/x", "APPE %s/x", "RETR %s/passwd", "LIST %s/", "NLST %s/x", "MLSD %s"} {
+			command = fmt.Sprintf(command, link)
+			_, r := c.download(command)
+			c.check(command, r, "550 *: *")
+		}
+	}
+	if got := onDisk(t, outside); len(got) > 0 {
+		t.Errorf("outside of the tree: %q", got)
+	}
+}
+
+// ftpserverlib would take the current directory for what a command without an argument means.
+func TestACommandWithoutItsArgumentIsRefused(t *testing.T) {
+	s := start(t)
+	c := s.as("boss")
+	c.want("MKD /locks/a", "257 *")
+	c.want("CWD /locks/a", "250 *")
+	bare := 0
+	for verb, command := range s.driver.commands {
+		if command.param {
+			bare++
+			c.want(verb, "501 "+verb+" needs an argument: *")
+			c.want(verb+" ", "501 *")
+		}
+	}
+	if bare < 30 {
+		t.Errorf("%d commands need an argument", bare)
+	}
+	for _, verb := range []string{"MKD", "RMD", "XMKD", "XRMD", "DELE", "CWD", "RNFR", "RNTO", "SIZE", "MDTM", "RETR", "STOR", "APPE"} {
+		if !s.driver.commands[verb].param {
+			t.Errorf("%s can do without an argument", verb)
+		}
+	}
+	if !s.held("/locks/a") {
+		t.Error("the lock is gone")
+	}
+}
+
+func TestOneOfManyGetsTheLock(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *server) {
+		var winners atomic.Int32
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for range 20 {
+			c := s.as("phoneacc")
+			all.Go(func() {
+				<-begin
+				if strings.HasPrefix(c.ask("MKD /locks/a"), "257 ") {
+					winners.Add(1)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		if winners := winners.Load(); winners != 1 {
+			t.Errorf("%d clients were told that they hold the lock", winners)
+		}
+	})
+}

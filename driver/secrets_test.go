@@ -1,0 +1,144 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// oddArguments are what nobody expects of a client.
+var oddArguments = []string{
+	"", " ", "\t", "/", ".", "..", "../../..", "/f", "/dir", "/dir/", "/f/x", "/none/x", "/locks/a", "/locks/a/x", "/locks", "/out", "/out/x", "/self/x",
+	"/.locks.json", "*", "[", "/*/*", "-la", "-la /dir", "-d", "--", "%s%n%d", "\xff\xfe", `"`, `""`, `"/f"`, "'", "|", "|||", "|1|127.0.0.1|1|", "1,2,3,4,5,6",
+	"0", "-1", "99999999999999999999", "A", "I", "P", "ALL", "TLS", "R 1 2", "20200101000000 /f", "20200101000000 /locks/a", "MLST type;", "UTF8", "HASH MD5",
+	"LOCK INFO /locks/a", "LOCK BREAK /none", "LOCK RENEW /locks/a", "LOCK AGE 1", "CHMOD 777 /dir", "CHMOD 777 /locks/a", "LOCKS", "LOCKS [", "MKDIR /x", "UTIME",
+	strings.Repeat("x", 300), strings.Repeat("/y", 2500), strings.Repeat("%", 4000),
+}
+
+// No reply shows where on the server's machine anything lies, and no argument ends the session.
+func TestRepliesShowNoPathOfTheServer(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *server) {
+		s.write("/f", "x")
+		s.mkdir("/dir/sub")
+		s.link("/etc", "/out")
+		s.link("self", "/self")
+		c := s.as("boss")
+		scan := func(command, r string) {
+			t.Helper()
+			for _, secret := range []string{s.root, s.state, filepath.Base(filepath.Dir(s.root)), "/tmp", "openat", "lstat", "mkdirat", "tcp"} {
+				if strings.Contains(r, secret) && !strings.Contains(command, secret) {
+					t.Errorf("%.80q: %.300q", command, r)
+				}
+			}
+			if strings.HasPrefix(r, "451") && !strings.HasPrefix(command, "SITE LOCK RENEW") {
+				t.Errorf("nobody foresaw %.80q: %.300q", command, r)
+			}
+		}
+		try := func(command, verb string) {
+			t.Helper()
+			switch verb {
+			case "RETR", "LIST", "NLST", "MLSD":
+				_, r := c.download(command)
+				scan(command, r)
+			case "STOR", "APPE", "STOU":
+				scan(command, c.upload(command, "x"))
+			default:
+				scan(command, c.ask(command))
+			}
+		}
+		verbs := []string{"ABOR", "XYZ", "mkd"}
+		for verb := range s.driver.commands {
+			switch verb {
+			case "QUIT", "REIN", "EPSV": // EPSV ALL lasts
+			default:
+				verbs = append(verbs, verb)
+			}
+		}
+		slices.Sort(verbs)
+		c.want("MKD /locks/a", "257 *")
+		for _, verb := range verbs {
+			for _, argument := range oddArguments {
+				if testing.Short() && rand.IntN(4) > 0 {
+					continue
+				}
+				try(verb+" "+argument, verb)
+			}
+		}
+		c.want("HELP marker", "502 unknown command 'MARKER'")
+
+		// Now the disk fails, as far as root can make it.
+		if err := errors.Join(os.RemoveAll(s.root), os.RemoveAll(filepath.Join(s.state, "notes"))); err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range verbs {
+			for _, argument := range []string{"/f", "/locks/b", "/locks/a/x", "/", "/dir/sub"} {
+				if verb == "STOR" || verb == "APPE" || verb == "STOU" {
+					r := c.upload(verb+" "+argument, "x")
+					if strings.Contains(r, "/tmp") || strings.Contains(r, s.root) {
+						t.Errorf("%s %s: %q", verb, argument, r)
+					}
+					continue
+				}
+				if r := c.ask(verb + " " + argument); strings.Contains(r, "/tmp") || strings.Contains(r, s.root) || strings.Contains(r, "openat") {
+					t.Errorf("%s %s: %q", verb, argument, r)
+				}
+			}
+		}
+	})
+}
+
+func TestEveryErrorHasItsReply(t *testing.T) {
+	secret := &fs.PathError{Op: "openat", Path: "/srv/real/path", Err: syscall.EIO}
+	for _, tt := range []struct {
+		err   error
+		reply string
+	}{
+		{fs.ErrNotExist, "550 /x: no such file or directory"},
+		{&fs.PathError{Op: "open", Path: "/srv/real", Err: syscall.ENOENT}, "550 /x: no such file or directory"},
+		{&fs.PathError{Op: "mkdir", Path: "/srv/real", Err: syscall.EEXIST}, "550 /x: is there already"},
+		{&fs.PathError{Op: "mkdir", Path: "/srv/real", Err: syscall.EACCES}, "550 /x: permission denied"},
+		{&fs.PathError{Op: "write", Path: "/srv/real", Err: syscall.ENOSPC}, "452 /x: no space left"},
+		{&fs.PathError{Op: "write", Path: "/srv/real", Err: syscall.EDQUOT}, "452 /x: the quota is used up"},
+		{&fs.PathError{Op: "rename", Path: "/srv/real", Err: syscall.EXDEV}, "550 /x: cannot be moved to another file system"},
+		{&fs.PathError{Op: "open", Path: "/srv/real", Err: syscall.EROFS}, "550 /x: the file system is read-only"},
+		{&fs.PathError{Op: "rmdir", Path: "/srv/real", Err: syscall.EBUSY}, "450 /x: is in use"},
+		{secret, "451 /x: the server failed to do that"},
+		{errors.New("panic at /srv/real"), "451 /x: the server failed to do that"},
+		{lock.ErrUncertain, "451 /x: the server cannot tell whether that happened; look before you try again"},
+		{fmt.Errorf("/home/bob/a: %w", lock.ErrNotHeld), "550 /x: not held"},
+		{fmt.Errorf("/home/bob/a: %w", &lock.HeldError{Holder: lock.Owner{Account: "a"}, Never: true}), "550 /x: held by a for 0s, never expires"},
+		{fmt.Errorf("/home/bob/a: %w", &lock.DelayedError{}), "550 /x: kept back for 0s after it was taken away"},
+		{fmt.Errorf("/home/bob/a: %w", lock.ErrNotEmpty), "550 /x: a program on the server's machine has put something into the lock's directory"},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "426 /x: the data connection stood still for too long"},
+		{errors.Join(errIsLock, secret), "550 /x: is a lock: *"},
+		{errUnsafeName, "553 /x: *"},
+	} {
+		if got := strings.TrimSpace(string(replyFor("/x", tt.err).AppendTo(nil))); !fits(tt.reply, got) {
+			t.Errorf("%v: %q, want %q", tt.err, got, tt.reply)
+		}
+	}
+}
+
+// What fails without anybody having foreseen it is in the log, whole.
+func TestPasswordsAreNotLogged(t *testing.T) {
+	var log strings.Builder
+	s := start(t, func(o *setup) { o.log = debugLog(&log) })
+	c := s.as("phoneacc")
+	c.want("pass "+password, "230 *")
+	c.want("MKD /locks/a", "257 *")
+	c.Close()
+	s.alone()
+	if strings.Contains(log.String(), password) || !strings.Contains(log.String(), "MKD /locks/a") {
+		t.Errorf("log: %s", log.String())
+	}
+}
