@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"cmd/ftplockd":  {"config", "control", "driver", "files", "lock", "lock/journal", "lock/etcd", "reaper", "status"},
 	"status":        {"lock"},
 	"integration":   {},
-	"integration/":  {"integration/peers", "integration/bench/raw"},
+	"integration/":  {"integration/peers"},
 }
 
 // allowedInTests is what their tests may import beside that.

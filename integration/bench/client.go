@@ -13,11 +13,8 @@ import (
 	"time"
 )
 
-// patience is the deadline of every connection. A measurement takes seconds; a sync of a busy disk may take long.
+// patience is the deadline of every connection. A measurement takes seconds, but a disk may be busy.
 const patience = 2 * time.Minute
-
-// atOnce is how many clients log in at the same time.
-const atOnce = 16
 
 // client is a control connection that speaks raw lines. It is for one goroutine.
 type client struct {
@@ -25,77 +22,80 @@ type client struct {
 	r      *bufio.Reader
 	line   []byte      // the memory of what is sent
 	secure *tls.Config // nil: data connections are not encrypted
+	text   []byte      // what files consist of
+	buffer []byte      // what they are read into
 }
 
 // connect connects and logs in.
-func connect(ctx context.Context, p *process) (*client, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.Address)
+func connect(ctx context.Context, s *server) (*client, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Address)
 	if err != nil {
 		return nil, err
 	}
 	c := &client{conn: conn, r: bufio.NewReaderSize(conn, 512)}
-	if err := errors.Join(conn.SetDeadline(time.Now().Add(patience)), c.greeted(p)); err != nil {
+	if err := errors.Join(conn.SetDeadline(time.Now().Add(patience)), c.login(s)); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *client) greeted(p *process) error {
-	if _, err := c.reply(); err != nil {
+func (c *client) login(s *server) error {
+	if _, _, err := c.reply(); err != nil {
 		return err
 	}
-	if p.tls { // most servers want it before the login
+	if s.tls { // most servers want it before the login
 		if err := c.encrypt(); err != nil {
 			return err
 		}
 	}
-	for _, line := range []string{"USER " + p.User, "PASS " + password} {
-		if err := c.do(line); err != nil {
-			return err
-		}
+	if err := c.do("USER", s.User); err != nil {
+		return err
 	}
-	return nil
+	return c.do("PASS", password)
 }
 
 // encrypt goes over to TLS, for the data connections too (RFC 4217).
 func (c *client) encrypt() error {
-	if err := c.do("AUTH TLS"); err != nil {
+	if err := c.do("AUTH", "TLS"); err != nil {
 		return err
 	}
 	// The certificate was made a moment ago, and whose it is does not matter here.
 	c.secure = &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"}
 	c.conn = tls.Client(c.conn, c.secure)
 	c.r = bufio.NewReaderSize(c.conn, 512)
-	return errors.Join(c.do("PBSZ 0"), c.do("PROT P"))
+	return errors.Join(c.do("PBSZ", "0"), c.do("PROT", "P"))
 }
 
-// do sends a command; a reply that refuses it is an error.
-func (c *client) do(line string) error {
-	code, err := c.ask(line)
+// do sends a command and reads its reply. A refusal is an error.
+func (c *client) do(verb, argument string) error {
+	if err := c.send(verb, argument); err != nil {
+		return err
+	}
+	return c.agreed(verb)
+}
+
+// agreed reads the reply to a command. A refusal is an error.
+func (c *client) agreed(verb string) error {
+	code, line, err := c.reply()
 	if err == nil && code >= 400 {
-		err = fmt.Errorf("%s: refused with %d", line, code)
+		err = fmt.Errorf("%s: %q", verb, line)
 	}
 	return err
 }
 
-// ask sends a command and returns the code of its reply.
-func (c *client) ask(line string) (code int, err error) {
-	c.line = append(append(c.line[:0], line...), "\r\n"...)
-	if _, err := c.conn.Write(c.line); err != nil {
-		return 0, err
+func (c *client) send(verb, argument string) error {
+	c.line = append(c.line[:0], verb...)
+	if argument != "" {
+		c.line = append(append(c.line, ' '), argument...)
 	}
-	return c.reply()
+	c.line = append(c.line, "\r\n"...)
+	_, err := c.conn.Write(c.line)
+	return err
 }
 
-// reply reads one reply and returns its code.
-func (c *client) reply() (code int, err error) {
-	code, _, err = c.replyLine()
-	return code, err
-}
-
-// replyLine reads one reply and returns its code and its last line, which is valid until the next is read.
-func (c *client) replyLine() (code int, line []byte, err error) {
+// reply reads one reply. It returns the code and the last line, which is valid until the next is read.
+func (c *client) reply() (code int, line []byte, err error) {
 	for {
 		line, err := c.r.ReadSlice('\n')
 		if err != nil {
@@ -107,7 +107,7 @@ func (c *client) replyLine() (code int, line []byte, err error) {
 	}
 }
 
-// replyCode returns the code of a reply's last line (RFC 959 section 4.2); last is false of its other lines.
+// replyCode returns the code of a reply's last line (RFC 959 section 4.2). Of other lines last is false.
 func replyCode(line []byte) (code int, last bool) {
 	if len(line) < 4 || line[3] != ' ' {
 		return 0, false
@@ -121,23 +121,20 @@ func replyCode(line []byte) (code int, last bool) {
 	return code, true
 }
 
-// crowd is clients that work at the same time.
+// crowd is clients that are logged in.
 type crowd []*client
 
 // gather logs n clients in, some at once.
-func gather(ctx context.Context, p *process, n int) (crowd, error) {
+func gather(ctx context.Context, s *server, n int) (crowd, error) {
+	const workers = 16
 	all := make(crowd, n)
-	errs := make([]error, atOnce)
-	var working sync.WaitGroup
-	for w := range atOnce {
-		working.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += atOnce {
-				all[i], errs[w] = connect(ctx, p)
-			}
-		})
-	}
-	working.Wait()
-	if err := errors.Join(errs...); err != nil {
+	err := together(workers, func(w int) (err error) {
+		for i := w; i < n && err == nil; i += workers {
+			all[i], err = connect(ctx, s)
+		}
+		return err
+	})
+	if err != nil {
 		all.close()
 		return nil, err
 	}
@@ -152,14 +149,38 @@ func (all crowd) close() {
 	}
 }
 
-// work has every client do its work until the end of the time, and returns how long that took.
-func (all crowd) work(d time.Duration, each func(i int, c *client, until time.Time) error) (time.Duration, error) {
-	errs := make([]error, len(all))
-	var working sync.WaitGroup
-	start := time.Now()
-	for i, c := range all {
-		working.Go(func() { errs[i] = each(i, c, start.Add(d)) })
+// together calls a function n times at once, and returns the first error.
+func together(n int, call func(i int) error) error {
+	errs := make([]error, n)
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { errs[i] = call(i) })
 	}
-	working.Wait()
-	return time.Since(start), errors.Join(errs...)
+	calls.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// perSecond has n goroutines do something over and over, each at least once. It returns how often they did in a second.
+func perSecond(n int, d time.Duration, once func(i int) error) (float64, error) {
+	counts := make([]int, n)
+	start := time.Now()
+	err := together(n, func(i int) error {
+		for counts[i] == 0 || time.Since(start) < d {
+			if err := once(i); err != nil {
+				return err
+			}
+			counts[i]++
+		}
+		return nil
+	})
+	elapsed, total := time.Since(start), 0
+	for _, count := range counts {
+		total += count
+	}
+	return float64(total) / elapsed.Seconds(), err
 }

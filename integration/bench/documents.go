@@ -15,79 +15,33 @@ const (
 	readmeFile = "README.md"
 	benchFile  = "docs/bench.md"
 
-	firstMark = "<!-- bench: begin; `go run ./integration/bench -readme` writes what follows -->"
-	lastMark  = "<!-- bench: end -->"
+	firstMark = "<!-- bench: begin; `go run ./integration/bench -readme` writes what follows -->\n"
+	lastMark  = "<!-- bench: end -->\n"
 )
-
-// checkDocuments is an error unless all documents below the directory have both marks.
-func checkDocuments(dir string) error {
-	var errs []error
-	for _, name := range []string{readmeFile, benchFile} {
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err == nil {
-			_, err = between(string(text), "")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// between puts a text between the marks of a document. Each mark is to be there once, on a line of its own.
-func between(document, text string) (string, error) {
-	before, rest, begun := strings.Cut(document, firstMark+"\n")
-	_, after, ended := strings.Cut(rest, lastMark+"\n")
-	if !begun || !ended || strings.Contains(after, firstMark) || strings.Contains(before, lastMark) {
-		return "", fmt.Errorf("it has not the lines %q and %q in that order, once", firstMark, lastMark)
-	}
-	return before + firstMark + "\n" + text + lastMark + "\n" + after, nil
-}
 
 // intoDocuments rewrites the documents below the directory and the plots that they show.
 func (r *report) intoDocuments(dir string) error {
+	long := fmt.Sprintf("![Lock pairs per second](%s)\n\n![Transfers](%s)\n\n%s", locksPlot, filesPlot, r.long())
+	brief := fmt.Sprintf("![Lock pairs per second against connections](docs/%s)\n\n%s\n"+
+		"Made by `go run ./integration/bench -readme`. All rows, and how each server was set up: [docs/bench.md](%s).\n", locksPlot, r.brief(), benchFile)
 	return errors.Join(
-		r.plot(filepath.Join(dir, "docs")),
-		rewrite(filepath.Join(dir, readmeFile), r.short()),
-		rewrite(filepath.Join(dir, benchFile), r.long()),
+		r.plotLocks(filepath.Join(dir, "docs", locksPlot)),
+		r.plotFiles(filepath.Join(dir, "docs", filesPlot)),
+		rewrite(filepath.Join(dir, readmeFile), brief),
+		rewrite(filepath.Join(dir, benchFile), long),
 	)
 }
 
-// rewrite replaces what is between a file's marks. The file is the old one or the new one, whatever happens.
-func rewrite(name, text string) error {
-	old, err := os.ReadFile(name)
+// rewrite replaces what is between the marks in a file.
+func rewrite(file, text string) error {
+	old, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	content, err := between(string(old), text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	before, rest, begun := strings.Cut(string(old), firstMark)
+	_, after, ended := strings.Cut(rest, lastMark)
+	if !begun || !ended {
+		return fmt.Errorf("%s lacks the line %q or, after it, %q", file, firstMark, lastMark)
 	}
-	temporary := name + ".new"
-	if err := os.WriteFile(temporary, []byte(content), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, name)
-}
-
-// long is what docs/bench.md has: everything.
-func (r *report) long() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n![Lock pairs per second](%s)\n\n![Transfers](%s)\n\n", locksPlot, filesPlot)
-	r.print(&b)
-	fmt.Fprintf(&b, "\n### How each server ran\n\n")
-	for _, s := range r.Servers {
-		fmt.Fprintf(&b, "%s\n", s)
-	}
-	return b.String()
-}
-
-// short is what the README has: a plot and a table of a dozen lines.
-func (r *report) short() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n![Lock pairs per second against connections](docs/%s)\n\n", locksPlot)
-	r.shortTable(&b)
-	fmt.Fprintf(&b, "\n%s. In parentheses: times vsftpd's figure. \"Synced\": a lock or file is on the disk before the reply says so, as it is by default; no other server does that. ", r.Machine)
-	fmt.Fprintf(&b, "Made by `go run ./integration/bench -readme`; all rows, how each server was set up, and which targets are met: [docs/bench.md](%s).\n\n", benchFile)
-	return b.String()
+	return os.WriteFile(file, []byte(before+firstMark+"\n"+text+"\n"+lastMark+after), 0o644)
 }

@@ -4,78 +4,87 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
-// ownLocks has n clients take and give back a lock of their own. It returns pairs per second, the median and
-// the 99th percentile of a pair's time, and what the server had to do for one on its processors; these in nanoseconds.
-func ownLocks(ctx context.Context, p *process, n int, d time.Duration) ([]float64, error) {
-	all, err := gather(ctx, p, n)
-	if err != nil {
-		return nil, err
+// lockPairs has n clients take and give back a lock of their own. The figure is pairs per second.
+func lockPairs(n int, d time.Duration) func(context.Context, *server) (float64, error) {
+	return func(ctx context.Context, s *server) (float64, error) {
+		all, err := gather(ctx, s, n)
+		if err != nil {
+			return 0, err
+		}
+		defer all.close()
+		return perSecond(n, d, func(i int) error {
+			name := fmt.Sprintf("%s/lock-%d", s.locks, i)
+			if err := all[i].do("MKD", name); err != nil {
+				return err
+			}
+			return all[i].do("RMD", name)
+		})
 	}
-	defer all.close()
-	took := make([][]time.Duration, n)
-	before := spentBy(p)
-	elapsed, err := all.work(d, func(i int, c *client, until time.Time) (err error) {
-		took[i], err = c.pairs(fmt.Sprintf("%s/lock-%d", p.locks, i), until)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	cpu := spentBy(p).since(before)
-	return append(rates(took, elapsed), each(cpu, len(slices.Concat(took...)))), nil
 }
 
-// pairs returns how long each MKD with its RMD took.
-func (c *client) pairs(name string, until time.Time) (took []time.Duration, err error) {
-	acquire, release := "MKD "+name, "RMD "+name
-	for now := time.Now(); now.Before(until) || len(took) == 0; {
-		if err := c.do(acquire); err != nil {
-			return nil, err
+// handOver has two clients pass a lock to and fro. The figure is how long it takes, the median in milliseconds.
+func handOver(d time.Duration) func(context.Context, *server) (float64, error) {
+	return func(ctx context.Context, s *server) (float64, error) {
+		both, err := gather(ctx, s, 2)
+		if err != nil {
+			return 0, err
 		}
-		if err := c.do(release); err != nil {
-			return nil, err
+		defer both.close()
+		holder, waiter, lock := both[0], both[1], s.locks+"/passed"
+		if err := errors.Join(holder.do("SITE", "WAIT 60"), waiter.do("SITE", "WAIT 60"), holder.do("MKD", lock)); err != nil {
+			return 0, err
 		}
-		after := time.Now()
-		took = append(took, after.Sub(now))
-		now = after
+		var took []float64
+		for start := time.Now(); time.Since(start) < d; {
+			one, err := pass(holder, waiter, lock)
+			if err != nil {
+				return 0, err
+			}
+			took = append(took, float64(one)/float64(time.Millisecond))
+			holder, waiter = waiter, holder
+		}
+		return median(took), holder.do("RMD", lock)
 	}
-	return took, nil
 }
 
-// logins counts connections that log in and leave. The account is one that was logged in to before: a server may
-// remember that, and ftplockd does, since its hash of passwords is slow on purpose.
-func logins(ctx context.Context, p *process, d time.Duration) ([]float64, error) {
-	c, err := connect(ctx, p)
-	if err != nil {
-		return nil, err
+// pass measures the time from the holder's RMD to the waiter's 257.
+func pass(holder, waiter *client, lock string) (time.Duration, error) {
+	if err := waiter.send("MKD", lock); err != nil {
+		return 0, err
 	}
-	c.conn.Close()
-	took := make([][]time.Duration, atOnce)
-	elapsed, err := make(crowd, atOnce).work(d, func(i int, _ *client, until time.Time) (err error) {
-		for now := time.Now(); now.Before(until) && err == nil; {
-			err = loginOnce(ctx, p)
-			after := time.Now()
-			took[i] = append(took[i], after.Sub(now))
-			now = after
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rates(took, elapsed), nil
+	time.Sleep(5 * time.Millisecond) // now it waits
+	var acquired time.Time
+	told := make(chan error, 1)
+	start := time.Now()
+	go func() {
+		err := waiter.agreed("MKD")
+		acquired = time.Now()
+		told <- err
+	}()
+	err := errors.Join(holder.do("RMD", lock), <-told)
+	return acquired.Sub(start), err
 }
 
-func loginOnce(ctx context.Context, p *process) error {
-	c, err := connect(ctx, p)
-	if err != nil {
-		return err
+// logins has n clients connect, log in, QUIT, and again. Somebody has logged in before: a server may remember the
+// password that it verified.
+func logins(n int, d time.Duration) func(context.Context, *server) (float64, error) {
+	return func(ctx context.Context, s *server) (float64, error) {
+		once := func(int) error {
+			c, err := connect(ctx, s)
+			if err != nil {
+				return err
+			}
+			defer c.conn.Close()
+			return c.do("QUIT", "")
+		}
+		if err := once(0); err != nil {
+			return 0, err
+		}
+		return perSecond(n, d, once)
 	}
-	defer c.conn.Close()
-	return c.do("QUIT")
 }

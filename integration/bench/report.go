@@ -3,150 +3,118 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
+	"math"
 	"slices"
 	"strings"
 )
 
-// reference is the server that ratios are to.
-const reference = "vsftpd"
-
-// report is all that one run found: what -json writes and what all that is printed and drawn is made of.
+// report is what one run found.
 type report struct {
-	Machine machine    `json:"machine"`
-	Command string     `json:"command"`
-	Places  []string   `json:"places"` // file systems, in the order of -dir
-	Servers []settings `json:"servers"`
-	Groups  []*results `json:"groups"`
-	Notes   []string   `json:"notes"` // what could not be measured, and why
+	machine string
+	rounds  int
+	rows    []*row
+	notes   []string // what could not be measured, and why
 }
 
-// results are those of one group.
-type results struct {
-	Name    string        `json:"name"` // of groupNames
-	Title   string        `json:"title"`
-	Place   string        `json:"place"`   // the file system
-	Servers []string      `json:"servers"` // in the order of the tables
-	Rows    []*rowResults `json:"rows"`
-	Seconds float64       `json:"seconds"` // that all of it took
+// row is a line of the table.
+type row struct {
+	name        string
+	unit        string
+	mode        mode // of ftplockd
+	connections int  // of a row of locks, for the plot
+	file        bool // it is a transfer
+	short       bool // it stands in README.md, too
 
-	errs map[string]error // the first one, by server and row
+	rounds map[string][]float64 // by server; NaN: it failed
 }
 
-// rowResults are those of one row.
-type rowResults struct {
-	Name    string   `json:"name"`
-	Columns []column `json:"columns"`
-	// Rounds has for each server and round a value for each column.
-	Rounds map[string][][]float64 `json:"rounds"`
-}
-
-// column is where a value stands in the tables: columns of one title make one table.
-type column struct {
-	Title   string `json:"title"`
-	Heading string `json:"heading"`
-	Unit    unit   `json:"unit"`
-	Ratio   bool   `json:"ratio"` // to the reference
-}
-
-func newResults(g group) *results {
-	r := &results{Name: g.name, Title: g.title, Place: g.place.fs, errs: make(map[string]error)}
-	for _, row := range g.rows {
-		r.Rows = append(r.Rows, &rowResults{Name: row.name, Columns: row.columns, Rounds: make(map[string][][]float64)})
+func (r *row) add(server string, value float64) {
+	if r.rounds == nil {
+		r.rounds = make(map[string][]float64)
 	}
-	return r
+	r.rounds[server] = append(r.rounds[server], value)
 }
 
-// add takes note of one measurement of the i-th row.
-func (r *results) add(server string, i int, values []float64, err error) {
-	if err != nil {
-		r.fail(server, r.Rows[i].Name, err)
-		return
-	}
-	r.Rows[i].Rounds[server] = append(r.Rows[i].Rounds[server], values)
-}
+// median returns a server's figure; NaN if there is none.
+func (r *row) median(server string) float64 { return median(r.rounds[server]) }
 
-// fail takes note of what could not be done.
-func (r *results) fail(server, what string, err error) {
-	if what = server + ", " + what; r.errs[what] == nil {
-		r.errs[what] = err
-	}
-}
+// ratio returns the median of the ratios of a server's figures to those of another one in the same rounds.
+func (r *row) ratio(server, to string) float64 { return median(ratios(r.rounds[server], r.rounds[to])) }
 
-// failed says what could not be measured.
-func (r *results) failed() (notes []string) {
-	for what, err := range r.errs {
-		notes = append(notes, fmt.Sprintf("%s on %s: %s: %s", r.Title, r.Place, what, strings.ReplaceAll(err.Error(), "\n", "; ")))
-	}
-	slices.Sort(notes)
-	return notes
-}
-
-// measured returns all rounds of a server's i-th value.
-func (r *rowResults) measured(server string, i int) (all []float64) {
-	for _, values := range r.Rounds[server] {
-		if i < len(values) {
-			all = append(all, values[i])
-		}
+// ratios divides what was found in the same rounds.
+func ratios(of, to []float64) (all []float64) {
+	for i := range min(len(of), len(to)) {
+		all = append(all, of[i]/to[i])
 	}
 	return all
 }
 
-// find returns a row; nil if it was not measured, which has no values. An empty place is any.
-func (r *report) find(group, place, row string) *rowResults {
-	for _, g := range r.Groups {
-		if g.Name != group || place != "" && g.Place != place {
-			continue
+// median is the middle one of the values, or the mean of the two in the middle. NaNs do not count; of no values it is NaN.
+func median(values []float64) float64 {
+	sorted := slices.DeleteFunc(slices.Sorted(slices.Values(values)), math.IsNaN)
+	n := len(sorted)
+	if n == 0 {
+		return math.NaN()
+	}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// number writes a value with about three digits or all before the point; nothing for NaN.
+func number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return ""
+	case v < 10:
+		return fmt.Sprintf("%.2f", v)
+	case v < 100:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// table writes the rows. It has a column for each server that something is known of.
+func table(rows []*row) string {
+	servers := slices.DeleteFunc(append([]string{earlier}, others()...), func(server string) bool {
+		return !slices.ContainsFunc(rows, func(r *row) bool { return len(r.rounds[server]) > 0 })
+	})
+	var b strings.Builder
+	b.WriteString("| row | ftplockd | |")
+	for _, server := range servers {
+		fmt.Fprintf(&b, " / %s |", server)
+	}
+	fmt.Fprintf(&b, "\n|---|---:|---|%s\n", strings.Repeat("---:|", len(servers)))
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s | %s |", r.name, number(r.median(ours)), r.unit)
+		for _, server := range servers {
+			fmt.Fprintf(&b, " %s |", number(r.ratio(ours, server)))
 		}
-		for _, found := range g.Rows {
-			if found.Name == row {
-				return found
-			}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// long is what docs/bench.md has: all rows, what could not be measured, and the targets.
+func (r *report) long() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Medians of %d rounds. %s.\n\n", r.rounds, r.machine)
+	b.WriteString(table(r.rows))
+	if len(r.notes) > 0 {
+		b.WriteString("\n### Not measured\n\n")
+		for _, note := range r.notes {
+			fmt.Fprintf(&b, "- %s\n", strings.ReplaceAll(note, "\n", "; "))
 		}
 	}
-	return &rowResults{}
-}
-
-// spot is where a value is found.
-type spot struct {
-	group, place, row string // an empty place is any
-	column            int
-}
-
-// median returns that of a server's values; false if there are none.
-func (r *report) median(at spot, server string) (float64, bool) {
-	all := r.find(at.group, at.place, at.row).measured(server, at.column)
-	return median(all), len(all) > 0
-}
-
-// disk names the first file system that is not in memory; "none" if there is none.
-func (r *report) disk() string {
-	for _, p := range r.Places {
-		if !strings.HasPrefix(p, inMemory) {
-			return p
-		}
+	b.WriteString("\n### Targets\n\n")
+	for _, t := range targets(r.rows) {
+		fmt.Fprintf(&b, "- %s\n", t)
 	}
-	return "none"
+	return b.String()
 }
 
-func (r *report) save(file string) error {
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
-}
-
-func readReport(file string) (*report, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	r := new(report)
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return r, nil
+// brief is what README.md has: some rows.
+func (r *report) brief() string {
+	rows := slices.DeleteFunc(slices.Clone(r.rows), func(r *row) bool { return !r.short })
+	return fmt.Sprintf("%s\nMedians of %d rounds. The last columns have the ratio of ftplockd's figure to another server's. %s.\n",
+		table(rows), r.rounds, r.machine)
 }

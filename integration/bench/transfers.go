@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -25,105 +24,117 @@ const (
 
 // job is a file that is transferred over and over.
 type job struct {
-	way   way
-	size  int64 // on the wire
-	ascii bool
+	way       way
+	size      int64 // on the wire
+	ascii     bool
+	tls       bool
+	announced bool // with ALLO
 }
 
 func (j job) String() string {
-	kind := ""
-	if j.ascii {
-		kind = "ASCII "
+	text := fmt.Sprintf("%d MiB %s", j.size>>20, j.way)
+	if j.small() {
+		text = fmt.Sprintf("%d KiB %s", j.size>>10, j.way)
 	}
-	return fmt.Sprintf("%s%d MiB %s", kind, j.size>>20, j.way)
+	switch {
+	case j.ascii:
+		text += ", ASCII"
+	case j.tls:
+		text += ", TLS"
+	case j.announced:
+		text += ", ALLO"
+	}
+	return text
 }
 
-// transfers has n clients transfer a file each, over and over. It returns how many there were per second, and what the
-// server had to do for one on its processors, in nanoseconds.
-func transfers(ctx context.Context, p *process, j job, n int, d time.Duration) (perSec, cpuEach float64, err error) {
-	all, err := gather(ctx, p, n)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer all.close()
-	for i, c := range all {
-		if err := c.prepare(ctx, j, fileOf(p, i)); err != nil {
-			return 0, 0, err
+func (j job) small() bool { return j.size < 1<<20 }
+
+// transfers has n clients transfer a file each, over and over. The figure is files per second, if they are small, or MB
+// per second.
+func transfers(j job, n int, d time.Duration) func(context.Context, *server) (float64, error) {
+	return func(ctx context.Context, s *server) (float64, error) {
+		all, err := gather(ctx, s, n)
+		if err != nil {
+			return 0, err
 		}
-	}
-	if err := warm(min(warmth, warmthPerByte*j.size*int64(n))); err != nil {
-		return 0, 0, err
-	}
-	counts := make([]int, n)
-	before := spentBy(p)
-	elapsed, err := all.work(d, func(i int, c *client, until time.Time) error {
-		for time.Now().Before(until) || counts[i] == 0 {
-			if err := c.transfer(ctx, j, fileOf(p, i)); err != nil {
-				return err
+		defer all.close()
+		text := bytes.Repeat([]byte(textLine), int(min(j.size, 256<<10))/len(textLine))
+		for i, c := range all {
+			c.text, c.buffer = text, make([]byte, len(text))
+			if err := c.prepare(ctx, j, fileName(i)); err != nil {
+				return 0, err
 			}
-			counts[i]++
 		}
-		return nil
-	})
-	cpu := spentBy(p).since(before)
-	for i, c := range all { // a large file is best gone before it is written to the disk
-		err = errors.Join(err, c.do("DELE "+fileOf(p, i)))
+		if !j.small() {
+			if err := warm(j.size); err != nil {
+				return 0, err
+			}
+		}
+		rate, err := perSecond(n, d, func(i int) error { return all[i].transfer(ctx, j, fileName(i)) })
+		if !j.small() {
+			rate *= float64(j.size) / 1e6
+		}
+		for i, c := range all { // a large file is best gone before it is written to the disk
+			err = errors.Join(err, c.do("DELE", fileName(i)))
+		}
+		return rate, err
 	}
-	return perSecond(sum(counts), elapsed), each(cpu, sum(counts)), err
 }
 
-func fileOf(p *process, i int) string { return fmt.Sprintf("%s/file-%d", p.files, i) }
+func fileName(i int) string { return fmt.Sprintf("/pub/file-%d", i) }
 
 // prepare sets the type, and puts the file there that is to be replaced or fetched.
 func (c *client) prepare(ctx context.Context, j job, name string) error {
-	kind := "TYPE I"
+	kind := "I"
 	if j.ascii {
-		kind = "TYPE A"
+		kind = "A"
 	}
-	if err := c.do(kind); err != nil {
+	if err := c.do("TYPE", kind); err != nil {
 		return err
 	}
-	return c.transfer(ctx, job{way: up, size: j.size, ascii: j.ascii}, name)
+	j.way = up
+	return c.transfer(ctx, j, name)
 }
 
 // transfer transfers the file once, in passive mode.
 func (c *client) transfer(ctx context.Context, j job, name string) error {
+	if j.announced {
+		if err := c.do("ALLO", strconv.FormatInt(j.size, 10)); err != nil {
+			return err
+		}
+	}
+	verb, move := "STOR", c.upload
+	if j.way == down {
+		verb, move = "RETR", c.download
+	}
 	conn, err := c.passive(ctx)
 	if err != nil {
 		return err
 	}
-	verb, move := "STOR ", send
-	if j.way == down {
-		verb, move = "RETR ", receive
-	}
-	if err := c.do(verb + name); err != nil { // 125 or 150
-		conn.Close()
+	defer conn.Close()
+	if err := c.do(verb, name); err != nil { // 125 or 150
 		return err
 	}
 	if c.secure != nil {
 		conn = tls.Client(conn, c.secure)
 	}
 	if err := errors.Join(move(conn, j.size), hangUp(conn)); err != nil {
-		return fmt.Errorf("%s%s: %w", verb, name, err)
+		return fmt.Errorf("%s: %w", verb, err)
 	}
-	if code, err := c.reply(); err != nil || code != 226 && code != 250 {
-		return errors.Join(err, fmt.Errorf("%s%s: ended with %d", verb, name, code))
-	}
-	return nil
+	return c.agreed(verb)
 }
 
 // passive opens a data connection.
 func (c *client) passive(ctx context.Context) (net.Conn, error) {
-	c.line = append(c.line[:0], "PASV\r\n"...)
-	if _, err := c.conn.Write(c.line); err != nil {
+	if err := c.send("PASV", ""); err != nil {
 		return nil, err
 	}
-	code, line, err := c.replyLine()
+	_, line, err := c.reply()
 	if err != nil {
 		return nil, err
 	}
 	port, ok := passivePort(line)
-	if code != 227 || !ok {
+	if !ok {
 		return nil, fmt.Errorf("PASV: %q", line)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -133,50 +144,39 @@ func (c *client) passive(ctx context.Context) (net.Conn, error) {
 	return conn, conn.SetDeadline(time.Now().Add(patience))
 }
 
-// passivePort reads the port of a 227: the last two of six numbers (RFC 1123 section 4.1.2.6 says how to look for them).
+// passivePort reads the port of a 227: the last two of six numbers in parentheses.
 func passivePort(line []byte) (port int, ok bool) {
 	_, rest, _ := bytes.Cut(line, []byte("("))
-	rest, _, closed := bytes.Cut(rest, []byte(")"))
-	more := true
-	for range 6 {
-		var part []byte
-		part, rest, more = bytes.Cut(rest, []byte(","))
-		number, err := strconv.ParseUint(string(part), 10, 8)
-		if err != nil {
-			return 0, false
-		}
-		port = port<<8&0xff00 | int(number)
+	inside, _, closed := bytes.Cut(rest, []byte(")"))
+	numbers := bytes.Split(inside, []byte(","))
+	if !closed || len(numbers) != 6 {
+		return 0, false
 	}
-	return port, closed && !more
+	high, err := strconv.ParseUint(string(numbers[4]), 10, 8)
+	low, lowErr := strconv.ParseUint(string(numbers[5]), 10, 8)
+	return int(high<<8 | low), err == nil && lowErr == nil
 }
 
-// hangUp closes a data connection. Under TLS 1.3 the server has sent session tickets; were they unread, closing
-// would reset the connection and the server lose what it has not read yet. So it is read to its end.
+// hangUp ends a data connection. Under TLS 1.3 the server has sent session tickets. They are read before it is closed:
+// else that would reset the connection, and the server lose what it has not read yet.
 func hangUp(conn net.Conn) error {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
 		return conn.Close()
 	}
-	defer conn.Close()
 	if err := secure.CloseWrite(); err != nil {
 		return err
-	}
-	if tcp, ok := secure.NetConn().(*net.TCPConn); ok {
-		_ = tcp.CloseWrite() // it may have been closed by the server, which is as good
 	}
 	_, _ = io.Copy(io.Discard, secure) // some servers end without close_notify
 	return nil
 }
 
-// textLine is what files consist of, in every type. Its length divides every size that is measured.
+// textLine is what files consist of. Its length divides every size that is measured.
 const textLine = "A line of sixty-four bytes, its CR LF included, as text has it\r\n"
 
-// text is many lines, to be sent and never changed.
-var text = sync.OnceValue(func() []byte { return bytes.Repeat([]byte(textLine), (256<<10)/len(textLine)) })
-
-func send(conn net.Conn, size int64) error {
+func (c *client) upload(conn net.Conn, size int64) error {
 	for size > 0 {
-		n, err := conn.Write(text()[:min(size, int64(len(text())))])
+		n, err := conn.Write(c.text[:min(size, int64(len(c.text)))])
 		if err != nil {
 			return err
 		}
@@ -185,24 +185,12 @@ func send(conn net.Conn, size int64) error {
 	return nil
 }
 
-// buffers are what is received into.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
-
-// receive reads until the end, which is to come after so many bytes.
-func receive(conn net.Conn, size int64) error {
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	var got int64
-	for {
-		n, err := conn.Read(*buffer)
-		got += int64(n)
-		switch {
-		case err == io.EOF && got == size:
-			return nil
-		case err == io.EOF:
-			return fmt.Errorf("%d bytes came instead of %d", got, size)
-		case err != nil:
-			return err
-		}
+// download reads until the end, which is to come after so many bytes.
+func (c *client) download(conn net.Conn, size int64) error {
+	// Only as plain reader and writer do they use the buffer.
+	got, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}, c.buffer)
+	if err == nil && got != size {
+		err = fmt.Errorf("%d bytes came instead of %d", got, size)
 	}
+	return err
 }

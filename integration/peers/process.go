@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -24,17 +23,12 @@ type Process struct {
 	Address  string // host:port
 	User     string
 	Password string
-	Root     string    // what clients see as "/", on this machine
-	Stdin    io.Closer // if it is to end by the end of its standard input instead of by a signal
+	Root     string // what clients see as "/", on this machine
 }
 
 // Stop ends the process and its children, and waits.
 func (p *Process) Stop() error {
-	if p.Stdin != nil {
-		p.Stdin.Close()
-	} else {
-		_ = p.Cmd.Process.Signal(syscall.SIGTERM)
-	}
+	_ = p.Cmd.Process.Signal(syscall.SIGTERM)
 	group := p.Cmd.Process.Pid
 	kill := time.AfterFunc(10*time.Second, func() { _ = syscall.Kill(-group, syscall.SIGKILL) })
 	defer kill.Stop()
