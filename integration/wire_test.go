@@ -1,0 +1,332 @@
+package integration
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// What clients see of the control and the data connection when the two do not agree: aborted, awaited, stalled.
+
+// ABOR may come at any moment of a transfer. Then the reply to the transfer says what became of it: 226 if the file is the
+// new one or all of it was sent, 426 or 425 if not; and ABOR has a reply of its own.
+func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[files]\ndurable = false\n"+defaults)
+	content := bytes.Repeat([]byte("0123456789abcdef"), 16<<10)
+	s.write("down", string(content))
+	for _, way := range []string{"passive", "active"} {
+		t.Run("upload, "+way, func(t *testing.T) {
+			t.Parallel()
+			c, name := s.session(account), "up-"+way
+			c.want(200, "TYPE I")
+			s.write(name, "old")
+			outcomes := make(map[int]int)
+			for range count(60, 1000) {
+				x := c.exchange(way, "STOR /"+name, func(data net.Conn) { _, _ = data.Write(content) })
+				outcomes[x.code]++
+				want := map[bool]string{true: string(content), false: "old"}[x.code == 226]
+				if got := s.read(name); got != want {
+					t.Fatalf("%d, but the file has %d bytes", x.code, len(got))
+				}
+				s.write(name, "old")
+			}
+			t.Log("replies:", outcomes)
+		})
+		t.Run("download, "+way, func(t *testing.T) {
+			t.Parallel()
+			c := s.session(account)
+			c.want(200, "TYPE I")
+			outcomes := make(map[int]int)
+			for range count(60, 1000) {
+				var got []byte
+				x := c.exchange(way, "RETR /down", func(data net.Conn) { got, _ = io.ReadAll(data) })
+				outcomes[x.code]++
+				if x.code == 226 && !bytes.Equal(got, content) {
+					t.Fatalf("226, but %d bytes have come", len(got))
+				}
+			}
+			t.Log("replies:", outcomes)
+		})
+	}
+	t.Cleanup(func() {
+		if left := s.unfinished(); len(left) > 0 {
+			t.Errorf("left over: %v", left)
+		}
+	})
+}
+
+// exchange runs a transfer with an ABOR at a random moment, and returns the reply to the transfer.
+func (c *session) exchange(way, line string, move func(net.Conn)) reply {
+	c.t.Helper()
+	connect := c.prepare(way)
+	var moving sync.WaitGroup
+	moving.Go(func() {
+		data, err := connect()
+		if err != nil {
+			return // aborted before
+		}
+		defer data.Close()
+		move(data)
+	})
+	if err := c.send(line); err != nil {
+		c.t.Fatal(err)
+	}
+	time.Sleep(rand.N(3 * time.Millisecond)) // any moment will do
+	if err := c.send("ABOR"); err != nil {
+		c.t.Fatal(err)
+	}
+	r := c.finalReply()
+	c.wantReply(226) // to ABOR
+	moving.Wait()
+	return r
+}
+
+// finalReply reads a reply that is not a preliminary one.
+func (c *session) finalReply() reply {
+	c.t.Helper()
+	for {
+		r, err := c.readReply()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if r.code >= 200 {
+			return r
+		}
+	}
+}
+
+// prepare says PASV or PORT and returns how to have the data connection.
+func (c *session) prepare(way string) func() (net.Conn, error) {
+	c.t.Helper()
+	if way == "passive" {
+		var port int
+		text := c.want(229, "EPSV").text
+		if _, err := fmt.Sscanf(text[strings.Index(text, "("):], "(|||%d|)", &port); err != nil {
+			c.t.Fatal(err)
+		}
+		return func() (net.Conn, error) { return net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), patience) }
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { l.Close() })
+	c.want(200, fmt.Sprintf("EPRT |1|127.0.0.1|%d|", l.Addr().(*net.TCPAddr).Port))
+	return func() (net.Conn, error) {
+		defer l.Close()
+		return l.Accept()
+	}
+}
+
+// The kernel of a killed client ends both its connections within microseconds, in either order.
+func TestBothConnectionsEndedAtOncePublishNothing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.write("target", "old")
+	for i := range count(40, 200) {
+		c := s.session(account)
+		connect := c.prepare([]string{"passive", "active"}[i%2])
+		if err := c.send("STOR /target"); err != nil {
+			t.Fatal(err)
+		}
+		data, err := connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.wantReply(150)
+		if _, err := data.Write(make([]byte, 1+i*500)); err != nil {
+			t.Fatal(err)
+		}
+		first, second := data, c.conn
+		if i%4 > 1 {
+			first, second = second, first
+		}
+		first.Close()
+		second.Close()
+	}
+	await(t, "the uploads are over", func() bool { return len(s.unfinished()) == 0 })
+	if got := s.read("target"); got != "old" {
+		t.Errorf("published %d bytes", len(got))
+	}
+}
+
+// A client that gives up before it has connected is answered at once.
+func TestAborAndQuitWhileADataConnectionIsAwaited(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.write("target", "old")
+	const enough = 20 * time.Millisecond
+	for _, line := range []string{"STOR /target", "RETR /target", "LIST"} {
+		for _, command := range []string{"ABOR", "QUIT"} {
+			t.Run(command+" behind "+line, func(t *testing.T) {
+				fastest := time.Hour // the machine may be busy
+				for range 5 {
+					c := s.session(account)
+					c.prepare("passive")
+					if err := c.send(line); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(10 * time.Millisecond) // the library waits for the connection now
+					began := time.Now()
+					if err := c.send(command); err != nil {
+						t.Fatal(err)
+					}
+					if r := c.finalReply(); r.code != 425 && r.code != 426 {
+						t.Errorf("the transfer: %v", r)
+					}
+					c.wantReply(map[string]int{"ABOR": 226, "QUIT": 221}[command])
+					fastest = min(fastest, time.Since(began))
+				}
+				if fastest > enough {
+					t.Errorf("answered after %v, want %v", fastest, enough)
+				}
+			})
+		}
+	}
+	if got, left := s.read("target"), s.unfinished(); got != "old" || len(left) > 0 {
+		t.Errorf("published %q, left over: %v", got, left)
+	}
+}
+
+// A data connection on which nothing moves is given up after data_timeout, whatever way it came to be and whoever is to send.
+func TestStalledDataConnectionsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[ftp]\ndata_timeout = \"600ms\"\n"+defaults+tlsTables(t, t.TempDir(), "localhost"))
+	large := filepath.Join(s.root, "large")
+	s.write("large", "")
+	if err := os.Truncate(large, 256<<20); err != nil {
+		t.Fatal(err)
+	}
+	s.write("target", "old")
+	for _, way := range []string{"passive", "active"} {
+		for _, kind := range []string{"plain", "TLS", "TLS without a handshake"} {
+			for _, line := range []string{"STOR /target", "RETR /large"} {
+				t.Run(strings.Join([]string{line[:4], way, kind}, ", "), func(t *testing.T) {
+					t.Parallel()
+					c := s.session(account)
+					if kind != "plain" {
+						c = s.secureSession(t)
+					}
+					c.want(200, "TYPE I")
+					connect := c.prepare(way)
+					if err := c.send(line); err != nil {
+						t.Fatal(err)
+					}
+					data, err := connect()
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer data.Close()
+					c.wantReply(150)
+					if kind == "TLS" {
+						secure := tls.Client(data, &tls.Config{InsecureSkipVerify: true})
+						if err := secure.Handshake(); err != nil {
+							t.Fatal(err)
+						}
+						if line[:4] == "STOR" {
+							_, err = io.WriteString(secure, "some bytes, and no more")
+						} else {
+							_, err = secure.Read(make([]byte, 1000))
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+					}
+					began := time.Now()
+					c.wantReply(426, "stood still")
+					if d := time.Since(began); d > 5*time.Second {
+						t.Errorf("given up after %v", d)
+					}
+				})
+			}
+		}
+	}
+	t.Cleanup(func() {
+		if got, left := s.read("target"), s.unfinished(); got != "old" || len(left) > 0 {
+			t.Errorf("published %q, left over: %v", got, left)
+		}
+	})
+}
+
+// A slow client is not a stalled one: a few bytes a second keep a transfer alive in both directions.
+func TestSlowDataConnectionsGoOn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[ftp]\ndata_timeout = \"600ms\"\n"+defaults)
+	c := s.session(account)
+	data, err := c.open("STOR /slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if _, err := io.WriteString(data, "x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	data.Close()
+	c.wantReply(226, "8 bytes")
+}
+
+// secureSession logs in over TLS, with encrypted data connections.
+func (s *server) secureSession(t *testing.T) *session {
+	t.Helper()
+	c, _, err := connect(s.v4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.t = t
+	t.Cleanup(func() { c.conn.Close() })
+	c.want(234, "AUTH TLS")
+	c.conn = tls.Client(c.conn, &tls.Config{InsecureSkipVerify: true})
+	c.r.Reset(c.conn)
+	c.want(331, "USER "+account)
+	c.want(230, "PASS "+password)
+	c.want(200, "PBSZ 0")
+	c.want(200, "PROT P")
+	return c
+}
+
+// aria2 reads one reply at a time: it stands still for a minute if a 226 comes together with the 150.
+func TestAriaDownloadsWithoutAPause(t *testing.T) {
+	t.Parallel()
+	need(t, "aria2c")
+	s := startServer(t, defaults)
+	dir := t.TempDir()
+	var list strings.Builder
+	for i := range 45 {
+		name := fmt.Sprintf("file%d", i)
+		s.write(name, strings.Repeat("x", 1+i*100))
+		fmt.Fprintf(&list, "ftp://%s/%s\n", s.v4, name)
+	}
+	input := filepath.Join(dir, "list")
+	if err := os.WriteFile(input, []byte(list.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r := run(t, "aria2c", "--no-conf", "--ftp-user="+account, "--ftp-passwd="+password, "--dir="+dir, "-j", "3", "-i", input)
+	if r.status != 0 {
+		t.Fatalf("exit status %d: %s", r.status, r.out)
+	}
+	if d := time.Since(began); d > 30*time.Second {
+		t.Errorf("45 downloads took %v", d)
+	}
+	for i := range 45 {
+		info, err := os.Stat(filepath.Join(dir, fmt.Sprintf("file%d", i)))
+		if err != nil || info.Size() != int64(1+i*100) {
+			t.Errorf("file%d: %v, %v", i, info, err)
+		}
+	}
+}
