@@ -56,7 +56,7 @@ func (c *Conn) loginState() loginState {
 	return c.login
 }
 
-// prepareUser refuses another name after login: ftpserverlib v0.32.3 would take it without a password (handle_auth.go:34).
+// prepareUser refuses another name after login: ftpserverlib v0.32.3 would take it without a password (handle_auth.go:61).
 func prepareUser(c *Conn, _ *Command) Reply {
 	switch {
 	case c.loginState() == loggedIn:
@@ -94,7 +94,11 @@ func prepareRein(c *Conn, cmd *Command) Reply {
 	c.handler.Reset()
 	c.unprepare()
 	c.setLogin(loggedOut)
-	c.change(func(d *dialogue) { *d = newDialogue() })
+	c.change(func(d *dialogue) {
+		hash := d.hash // the library keeps it
+		*d = newDialogue()
+		d.hash = hash
+	})
 	cmd.pass = "REST 0"
 	return Reply{}
 }
@@ -245,7 +249,7 @@ func prepareMdtm(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-// quotePath puts the argument in quotes: the library splits it at spaces (handle_files.go:770). Some clients quote it
+// quotePath puts the argument in quotes: the library splits it at spaces (handle_files.go:785). Some clients quote it
 // themselves.
 func quotePath(_ *Conn, cmd *Command) Reply {
 	name := cmd.Param
@@ -289,9 +293,9 @@ func stru(_ *Conn, cmd *Command) Reply {
 
 // prepareAllo is ALLO (RFC 959 section 4.1.3): "n" or "n R m", of which the library knows the first.
 func prepareAllo(_ *Conn, cmd *Command) Reply {
-	fields := strings.Fields(cmd.Param)
-	n, err := strconv.ParseInt(fields[0], 10, 64)
-	if err != nil || n < 0 || len(fields) != 1 && (len(fields) != 3 || !strings.EqualFold(fields[1], "R")) {
+	bytes, record, _ := strings.Cut(cmd.trimmed(), " ")
+	n, err := strconv.ParseInt(bytes, 10, 64)
+	if err != nil || n < 0 || record != "" && !strings.HasPrefix(strings.ToUpper(record), "R ") {
 		return Reply{Code: 501, Text: "ALLO wants a number of bytes"}
 	}
 	cmd.pass = "ALLO " + strconv.FormatInt(n, 10)
@@ -323,19 +327,7 @@ func prepareStou(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-// mayTransfer says why there cannot be a data connection; the zero Reply: there can.
-func (c *Conn) mayTransfer() Reply {
-	d := c.said()
-	switch {
-	case d.data == dataNone:
-		return Reply{Code: 425, Text: "use PASV, EPSV, PORT or EPRT first"}
-	case c.opts.Policy().TLSRequired && !d.private:
-		return Reply{Code: 522, Text: "data connections must be encrypted: PBSZ 0 and PROT P first"} // RFC 4217 section 9
-	}
-	return Reply{}
-}
-
-// preparePasv refuses PASV over IPv6: the library says 421 and leaks a listener (transfer_pasv.go:197). The port before is closed
+// preparePasv refuses PASV over IPv6: the library says 421 and leaks a listener (transfer_pasv.go:252). The port before is closed
 // first, since it may be the only one.
 func preparePasv(c *Conn, cmd *Command) Reply {
 	switch {

@@ -28,6 +28,7 @@ type Command struct {
 	came    []Interruption // those of which notify was not told
 	code    int            // of the final reply, once it is written
 	text    string         // its line, without the end
+	held    int            // of a transfer: what it is not over before, see Hold; its final reply is one
 	done    chan struct{}  // of a transfer: closed when it is over
 }
 
@@ -65,6 +66,31 @@ func (cmd *Command) Lost(f func()) {
 
 // trimmed is Param without the spaces around it.
 func (cmd *Command) trimmed() string { return strings.Trim(cmd.Param, " ") }
+
+// Hold says that a transfer is not over before Release, whatever the library replies: it says 425 before it closes the
+// handle (handle_files.go:108).
+func (cmd *Command) Hold() {
+	if cmd == nil {
+		return
+	}
+	cmd.conn.mu.Lock()
+	defer cmd.conn.mu.Unlock()
+	cmd.held++
+}
+
+// Release ends a Hold.
+func (cmd *Command) Release() {
+	if cmd == nil {
+		return
+	}
+	cmd.conn.mu.Lock()
+	cmd.held--
+	over := cmd.held == 0
+	cmd.conn.mu.Unlock()
+	if over {
+		cmd.conn.finish(cmd)
+	}
+}
 
 // Interruption is something that happens while a transfer is under way.
 type Interruption uint8
@@ -117,7 +143,7 @@ func (cmd *Command) Wait(poll func() bool) error {
 	}
 	c := cmd.conn
 	for {
-		if o := c.attend(); o.urgency > orderDrained {
+		if o := c.attend(); o.urgency > orderNone {
 			return ErrWithdrawn // Read obeys the order
 		}
 		if !c.Gone() && poll() {

@@ -4,8 +4,8 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"runtime/debug"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -164,6 +164,19 @@ func (c *Conn) Facts() Facts {
 	return c.dialogue.facts
 }
 
+// DataConnection says why there cannot be a data connection; the zero Reply: there can. The driver asks it for a transfer,
+// so that the library hears of the transfer, too: it forgets REST then.
+func (c *Conn) DataConnection() Reply {
+	d := c.said()
+	switch {
+	case d.data == dataNone:
+		return Reply{Code: 425, Text: "use PASV, EPSV, PORT or EPRT first"}
+	case c.opts.Policy().TLSRequired && !d.private:
+		return Reply{Code: 522, Text: "data connections must be encrypted: PBSZ 0 and PROT P first"} // RFC 4217 section 9
+	}
+	return Reply{}
+}
+
 // LogIn says that the client has logged in. Before, only the commands that anybody may say reach the library.
 func (c *Conn) LogIn() { c.setLogin(loggedIn) }
 
@@ -201,14 +214,6 @@ func (c *Conn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing, see SetDeadline.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
-
-// SyscallConn gives access to the socket; an error if it is none.
-func (c *Conn) SyscallConn() (syscall.RawConn, error) {
-	if c.wire.raw == nil {
-		return nil, syscall.ENOTSUP
-	}
-	return c.wire.raw, nil
-}
 
 // Read gives the library its next command line. The call means that the library is done with the line before, or
 // executes it on another goroutine. Commands that are answered here are executed meanwhile. It returns io.EOF when the
@@ -263,7 +268,13 @@ func (c *Conn) transferring() bool {
 }
 
 // dispatch acts on a line. It reports whether the library is to execute it; then it is in c.rest.
-func (c *Conn) dispatch(line []byte, tooLong bool) bool {
+func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
+	defer func() { // a bug that one client has found ends nobody else's connection
+		if r := recover(); r != nil {
+			c.opts.Logger.Error("a command failed in an unforeseen way", "panic", r, "stack", string(debug.Stack()))
+			c.answer(internalError)
+		}
+	}()
 	c.touch()
 	cmd, fault := parse(line, tooLong)
 	if fault.Code != 0 {
@@ -284,7 +295,7 @@ func (c *Conn) dispatch(line []byte, tooLong bool) bool {
 	c.mu.Lock()
 	c.current, c.state = cmd, stateCommand
 	if cmd.verb.is(transfers) {
-		c.state, cmd.done = stateTransfer, make(chan struct{})
+		c.state, cmd.done, cmd.held = stateTransfer, make(chan struct{}), 1
 	}
 	c.mu.Unlock()
 	c.restBuf = append(append(c.restBuf[:0], cmd.pass...), '\r', '\n')
@@ -302,10 +313,6 @@ func (c *Conn) judge(cmd *Command) (r Reply, answered bool) {
 		return notLoggedIn, true
 	case v.is(argument) && cmd.trimmed() == "":
 		return Reply{Code: 501, Text: cmd.Verb + " needs an argument: " + v.usage}, true
-	case v.is(transfers):
-		if r := c.mayTransfer(); r.Code != 0 {
-			return r, true
-		}
 	}
 	if v.prepare != nil {
 		if r := v.prepare(c, cmd); r.Code != 0 {

@@ -139,10 +139,6 @@ func (c *Conn) lookedAt() uint64 {
 	return c.looked
 }
 
-// Unacked reports whether the client's TCP has not acknowledged all that was written (SIOCOUTQ). False where the system
-// cannot tell.
-func (c *Conn) Unacked() bool { return c.wire.unacked() }
-
 // Close closes the connection. The library calls it at the end of each; Kick is gentler: after a Close the client is
 // told nothing, and a reply that its TCP has not acknowledged yet counts as lost. After the first time Close does
 // nothing.
@@ -155,10 +151,10 @@ func (c *Conn) Close() error {
 		}
 		c.ended(why)
 		c.listener.dismiss(c)
-		c.wire.finish()
 		c.mu.Lock()
 		stream := c.stream
 		c.mu.Unlock()
+		c.wire.finish()
 		err = stream.Close() // with TLS its close_notify, then wire.Close
 	})
 	return err
@@ -173,7 +169,7 @@ func (c *Conn) ended(why Reason) {
 		c.mu.Unlock()
 		c.sawEnd()
 		c.settle(why)
-		c.unprepare()
+		c.closePort()
 		if cmd != nil {
 			cmd.interrupt(interruptionBy(why))
 		}

@@ -38,9 +38,6 @@ func pollHangUp(fd uintptr, what hang) bool {
 	return seen&(reset|unix.POLLRDHUP) != 0
 }
 
-// pollUnread reports whether a read would not have to wait.
-func pollUnread(fd uintptr) bool { return pollFor(fd, unix.POLLIN) != 0 }
-
 func pollFor(fd uintptr, events int16) (seen int16) {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
@@ -71,12 +68,11 @@ func bytesReceived(fd uintptr) (n uint64, ok bool) {
 // drain throws away what has arrived, without waiting for more, 64 KiB at most.
 func drain(raw syscall.RawConn) {
 	var scratch [4096]byte
-	_ = raw.Read(func(fd uintptr) bool {
+	_ = raw.Control(func(fd uintptr) { // not raw.Read, which would wait for a Read under way
 		for range 16 {
 			if n, err := syscall.Read(int(fd), scratch[:]); n <= 0 || err != nil {
 				break
 			}
 		}
-		return true
 	})
 }

@@ -21,6 +21,4 @@ func outQueue(uintptr) int { return 0 }
 
 func bytesReceived(uintptr) (uint64, bool) { return 0, false }
 
-func pollUnread(uintptr) bool { return false }
-
 func drain(syscall.RawConn) {}

@@ -89,14 +89,13 @@ const lastTimeout = time.Second
 // finish makes a following Close gentle: what is written from now on has lastTimeout, and
 // Close sends the end and throws away what came unread. A close with unread
 // data would reset the connection, and a reset may cost the client the last reply (RFC
-// 2525 section 2.17). Not while Read is under way, which has the socket to itself.
+// 2525 section 2.17).
 func (w *wire) finish() { w.closing.Store(true) }
 
 // Close closes the socket. It does not wait for a write that is under way, but ends it.
 func (w *wire) Close() error {
 	if w.closing.Load() && w.raw != nil {
 		w.shutWrite()
-		_ = w.SetReadDeadline(time.Time{})
 		drain(w.raw)
 	}
 	return w.Conn.Close()
@@ -144,14 +143,6 @@ func (w *wire) received() (n uint64, ok bool) {
 	}
 	_ = w.raw.Control(func(fd uintptr) { n, ok = bytesReceived(fd) })
 	return n, ok
-}
-
-// unread asks the socket whether anything has come that was not read, the end included.
-func (w *wire) unread() (some bool) {
-	if w.raw != nil {
-		_ = w.raw.Control(func(fd uintptr) { some = pollUnread(fd) })
-	}
-	return some
 }
 
 // hang is what to look for.

@@ -65,8 +65,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// libraryLine sends a reply line of the library, or the driver's words in its place. A final reply of a transfer ends
-// the command: the library executes it on a goroutine of its own, so no Read tells when it is over.
+// libraryLine sends a reply line of the library, or the driver's words in its place. The final reply of a transfer ends the
+// command, once its handle is closed, too: the library executes it on a goroutine of its own, so no Read tells when it is
+// over.
 func (c *Conn) libraryLine(line []byte) {
 	code, more := replyCode(line)
 	c.mu.Lock()
@@ -82,13 +83,18 @@ func (c *Conn) libraryLine(line []byte) {
 	if len(say) > 0 && heard {
 		_ = c.send(say)
 	}
-	if final && cmd != nil && cmd.verb.is(transfers) {
-		c.finish(cmd)
+	if !final || cmd == nil {
+		return
 	}
-	if final && cmd != nil && cmd.code == 421 { // RFC 959 section 4.2: the connection is closed
+	if cmd.code == 421 { // RFC 959 section 4.2: the connection is closed
 		c.order(order{urgency: orderNow, why: ReasonClosed})
 	}
+	if cmd.verb.is(transfers) {
+		cmd.Release()
+	}
 }
+
+var internalError = Reply{Code: 451, Text: "internal error"}
 
 // multiline is the code of the reply of several lines that the library is writing; 0: it writes none.
 type multiline int
@@ -127,8 +133,13 @@ func (cmd *Command) words(code int, final bool, line []byte) []byte {
 	var said *Reply
 	switch {
 	case cmd == nil: // the greeting
-	case final && bytes.Contains(line, []byte("Unhandled internal error")): // it has recovered from a panic
-		said = &Reply{Code: 451, Text: "internal error"}
+	case code == 500 && len(line) > 4 && bytes.HasPrefix(line[4:], []byte("Unhandled internal error")):
+		// The library has recovered from a panic, and closes no handle (client_handler.go:646).
+		cmd.final, cmd.held = &internalError, 1
+		if !final {
+			return nil
+		}
+		said = cmd.final
 	case final:
 		if said = cmd.final; said == nil {
 			said = cmd.verb.reworded(code)

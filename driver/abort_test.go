@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"os"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -36,9 +37,7 @@ func TestATransferWantsADataConnectionOfItsOwn(t *testing.T) {
 		// A refusal uses it up, too.
 		_, r := c.download("RETR /none")
 		c.check("RETR", r, "550 /none: no such file or directory")
-		if n := s.listeners(); n != 0 {
-			t.Errorf("%d passive listeners are left after the refusal", n)
-		}
+		s.until("the port is closed after the refusal", func() bool { return s.listeners() == 0 })
 		// RFC 3659 section 5: REST is for the command behind it, whatever becomes of that.
 		c.want("REST 1", "350 *")
 		c.want("RETR /f", "425 *")
@@ -359,9 +358,13 @@ func TestAnActiveConnectionThatIsNotMadeIsGivenUp(t *testing.T) {
 			c.want("EPRT |1|127.0.0.1|"+strconv.Itoa(crowdedPort(t))+"|", "200 *")
 			c.send("STOR /f\r\n")
 			s.until("the server connects", func() bool { return somewhere("(*activeTransferHandler).Open") })
+			began := time.Now()
 			end(c)
 			c.tcp.Close()
 			s.alone()
+			if d := time.Since(began); d > patience/2 {
+				t.Errorf("that took %v", d)
+			}
 			s.wantContent("/f", "(none)")
 		})
 	}
@@ -425,9 +428,29 @@ func TestPassivePorts(t *testing.T) {
 	c.fetch("LIST")
 }
 
+// freePorts returns the first of n ports that are free, one behind the other, where the kernel takes none from.
+func freePorts(t *testing.T, n int) uint16 {
+	t.Helper()
+search:
+	for range 100 {
+		first := 10_000 + rand.IntN(20_000)
+		for port := first; port < first+n; port++ {
+			l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+			if err != nil {
+				continue search
+			}
+			l.Close()
+		}
+		return uint16(first)
+	}
+	t.Fatal("no ports are free")
+	return 0
+}
+
 // Nobody is told of a port that another session waits at.
 func TestEachSessionHasAPassivePortOfItsOwn(t *testing.T) {
-	s := start(t, func(o *setup) { o.settings.FirstPort, o.settings.LastPort = 40000, 40002 })
+	first := freePorts(t, 3)
+	s := start(t, func(o *setup) { o.settings.FirstPort, o.settings.LastPort = first, first+2 })
 	var got []int
 	for range 3 {
 		c := s.as("phoneacc")
@@ -439,7 +462,7 @@ func TestEachSessionHasAPassivePortOfItsOwn(t *testing.T) {
 		got = append(got, n)
 	}
 	slices.Sort(got)
-	if fmt.Sprint(got) != "[40000 40001 40002]" {
+	if want := []int{int(first), int(first) + 1, int(first) + 2}; !slices.Equal(got, want) {
 		t.Errorf("ports %v", got)
 	}
 	s.as("phoneacc").want("EPSV", "425 no port is free for a data connection")

@@ -1,11 +1,13 @@
 package driver
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/files"
 	"github.com/ftplockd/ftplockd/lock"
 )
 
@@ -100,15 +102,11 @@ func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	c.want("MKD /gone/a", "257 *")
 	goOn := s.publishing(c, "/gone/a/note")
 	c.Close()
-	var ending *session
-	s.driver.mu.Lock()
-	for ending = range s.driver.sessions {
-	}
-	s.driver.mu.Unlock()
+	ending := onlySession(s)
 	s.until("the end of the connection is known", func() bool {
 		ending.mu.Lock()
 		defer ending.mu.Unlock()
-		return ending.over
+		return ending.phase == sessionLeaving
 	})
 	if !s.held("/gone/a") {
 		t.Error("the lock was given back while its transfer ran")
@@ -120,27 +118,77 @@ func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	}
 }
 
-func TestQuitLetsAnUploadFinish(t *testing.T) {
+// QUIT does not cut an upload off; what it is worth depends on whether its client has shown that nothing is missing.
+func TestQuitBeforeTheEndOfAnUpload(t *testing.T) {
+	for _, tt := range []struct {
+		name, announced, reply, content string
+	}{
+		{"nothing was announced", "", "426 /f: QUIT came before the upload was complete*", "old"},
+		{"all that was announced came", "ALLO 9", "226 *", "all of it"},
+		{"less was announced", "ALLO 8", "426 /f: QUIT came before *", "old"},
+		{"more was announced", "ALLO 10", "426 /f: fewer bytes than ALLO announced: 9 of 10", "old"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := start(t)
+			s.write("/f", "old")
+			c := s.as("phoneacc")
+			c.want("MKD /gone/a", "257 *")
+			c.want("TYPE I", "200 *")
+			if tt.announced != "" {
+				c.want(tt.announced, "200 *")
+			}
+			nc := c.data()
+			c.want("STOR /f", "150 *")
+			c.send("QUIT\r\n")
+			nc.Write([]byte("all of it"))
+			if !s.held("/gone/a") {
+				t.Error("the lock was given back before the end")
+			}
+			nc.Close()
+			c.play("S: " + tt.reply + "\nS: 221 *")
+			c.ended()
+			s.alone()
+			s.wantContent("/f", tt.content)
+			if s.held("/gone/a") {
+				t.Error("the lock is held still")
+			}
+		})
+	}
+	t.Run("a close_notify under TLS", func(t *testing.T) {
+		s := start(t, tlsRequired)
+		c := s.dial()
+		c.upgrade()
+		c.login("phoneacc")
+		d := c.secured(c.data())
+		c.want("STOR /f", "150 *")
+		c.send("QUIT\r\n")
+		io.WriteString(d, "all of it")
+		d.Close()
+		c.play(`
+			S: 226 *
+			S: 221 *`)
+		c.ended()
+		s.alone()
+		s.wantContent("/f", "all of it")
+	})
+}
+
+// A download is sent to its end.
+func TestQuitLetsADownloadFinish(t *testing.T) {
 	s := start(t)
+	s.write("/f", strings.Repeat("x", 1<<20))
 	c := s.as("phoneacc")
-	c.want("MKD /gone/a", "257 *")
 	nc := c.data()
-	c.want("STOR /f", "150 *")
+	c.want("RETR /f", "150 *")
 	c.send("QUIT\r\n")
-	nc.Write([]byte("all of it"))
-	if !s.held("/gone/a") {
-		t.Error("the lock was given back before the end")
+	if got, err := io.ReadAll(nc); len(got) != 1<<20 || err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	nc.Close()
 	c.play(`
 		S: 226 *
 		S: 221 *`)
 	c.ended()
-	s.alone()
-	s.wantContent("/f", "all of it")
-	if s.held("/gone/a") {
-		t.Error("the lock is held still")
-	}
 }
 
 func TestAHolderIsNotIdle(t *testing.T) {
@@ -172,12 +220,12 @@ func TestHowLongASessionMayBeIdle(t *testing.T) {
 		{"RMD /locks/a", 0},
 	} {
 		c.ask(tt.command)
-		if got := session.IdleFor(nil); got > tt.want || got < tt.want-patience {
+		if got := session.IdleFor(); got > tt.want || got < tt.want-patience {
 			t.Errorf("after %s: %v, want %v", tt.command, got, tt.want)
 		}
 	}
 	c.want("REIN", "220 *")
-	if got := session.IdleFor(nil); got != 0 {
+	if got := session.IdleFor(); got != 0 {
 		t.Errorf("after REIN: %v", got)
 	}
 }
@@ -233,16 +281,30 @@ func TestAKickEndsATransfer(t *testing.T) {
 	s.wantContent("/f", "old")
 }
 
+// buggy is a file system in which some methods panic.
+type buggy struct{}
+
+func (buggy) Space(string) (uint64, error) { panic("a bug") }
+
+func (buggy) Upload(string, files.UploadOptions) (*files.Upload, error) { panic("a bug") }
+
 // One client's bug, or ours, is no reason to end everybody's session.
 func TestAPanicEndsNoSession(t *testing.T) {
 	s := start(t)
-	s.driver.commands["NOOP"] = command{run: func(*session, control.Command) control.Decision { panic("a bug") }}
+	s.write("/f", "old")
+	s.driver.tree.measurer = buggy{}
+	s.driver.tree.stager = buggy{}
 	c := s.as("phoneacc")
 	c.play(`
-		C: NOOP
+		C: AVBL
 		S: 451 internal error
 		C: MKD /locks/a
 		S: 257 *`)
+	c.check("STOR", c.upload("STOR /f", "new"), "451 internal error")
+	s.wantContent("/f", "old")
+	if got := c.fetch("RETR /f"); got != "old" {
+		t.Errorf("afterwards: %q", got)
+	}
 }
 
 // A command under way and a transfer that moves are signs of life, for max_idle.
@@ -266,7 +328,7 @@ func TestSignsOfLife(t *testing.T) {
 		s.clock.Advance(50 * time.Second)
 		nc.Write([]byte("x"))
 		s.until("the bytes are a sign of life", func() bool {
-			until, _, _ := session.client.locks.HoldsUntil()
+			until, _, _ := session.loggedIn().locks.HoldsUntil()
 			return until-s.clock.Now().Boot > 50*time.Second
 		})
 		s.pass(0)

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -28,7 +29,8 @@ type client struct {
 	account Account
 	locks   *lock.Session
 
-	announced int64 // by ALLO, for the next transfer; 0: nothing
+	announced  int64  // by ALLO, for the next transfer; 0: nothing
+	renameFrom string // by RNFR, for the next RNTO; "": nothing
 }
 
 var (
@@ -69,7 +71,13 @@ func (c *client) Remove(name string) error {
 // Rename implements afero.Fs: RNFR and RNTO. A file replaces a file in one step; nothing replaces a directory or takes the
 // name of a lock.
 func (c *client) Rename(from, to string) error {
-	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.rename(from, to))
+	cmd := c.conn.Command()
+	if cmd != nil && c.renameFrom != from { // the library tries again after a failure (handle_files.go:380)
+		cmd.Say(control.Reply{Code: 503, Text: "RNFR comes before RNTO"})
+		return fs.ErrInvalid
+	}
+	c.renameFrom = ""
+	return c.say(cmd, to, done(250, to, "is the new name"), c.rename(from, to))
 }
 
 // Chtimes implements afero.Fs: MFMT. A lock keeps its times.
@@ -109,6 +117,10 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 	t := c.newTransfer(cmd, name)
 	var handle ftpserver.FileTransfer
 	var err error
+	if r := c.conn.DataConnection(); r.Code != 0 {
+		cmd.Say(r)
+		return nil, errNoData
+	}
 	if flags&os.O_WRONLY != 0 {
 		handle, err = t.upload(flags&os.O_APPEND != 0, offset)
 	} else {
@@ -118,9 +130,12 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 		return nil, c.say(cmd, t.path(), control.Reply{}, err)
 	}
 	cmd.Say(noDataConnection) // until there is one
+	cmd.Hold()                // until Close
 	cmd.OnInterrupt(t.interrupt)
 	return handle, nil
 }
+
+var errNoData = errors.New("there cannot be a data connection")
 
 var noDataConnection = control.Reply{Code: 425, Text: "cannot open the data connection"}
 

@@ -73,12 +73,12 @@ func someAccounts() testAccounts {
 
 // setup is what a test may change of its server.
 type setup struct {
-	directories bool
-	rules       []lock.Rule
-	settings    Settings
-	control     control.Options
-	tls         *tls.Config
-	log         *slog.Logger
+	directories  bool
+	rules        []lock.Rule
+	settings     Settings
+	control      control.Options
+	tls          *tls.Config
+	log          *slog.Logger
 	publications lock.Publications
 }
 

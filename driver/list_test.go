@@ -225,7 +225,7 @@ func TestFeatAndHelp(t *testing.T) {
 		C: HELP SMNT
 		S: 502 *
 		C: NONE
-		S: 500 'NONE' is no command that this server knows
+		S: 500 'NONE' is not a command of this server
 		C: SMNT x
 		S: 502 *
 		C: SYST
@@ -302,7 +302,7 @@ func TestSizesTimesAndDigests(t *testing.T) {
 			C: OPTS HASH md5
 			S: 200 MD5
 			C: OPTS HASH CRC64
-			S: 504 *
+			S: 501 *
 			C: HASH /f
 			S: 213 MD5 0-6 b1946ac92492d2347c6235b4d2611184 /f
 			C: HASH /d

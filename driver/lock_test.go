@@ -265,7 +265,7 @@ func TestCwdIntoALockIsForThoseWhoSpeakForIt(t *testing.T) {
 			C: CWD /locks/a
 			S: 250 /locks/a is the current directory
 			C: PWD
-			S: 257 "/locks/a"
+			S: 257 "/locks/a" is the current directory
 			C: CDUP
 			S: 250 /locks is the current directory
 			C: MKD /open/o
@@ -280,7 +280,7 @@ func TestCwdIntoALockIsForThoseWhoSpeakForIt(t *testing.T) {
 			C: CWD /locks/free
 			S: 550 *
 			C: PWD
-			S: 257 "/"
+			S: 257 "/" is the current directory
 			C: CWD /open/o
 			S: 250 *
 			C: XCUP
@@ -408,4 +408,23 @@ func TestALockCannotBeFetched(t *testing.T) {
 			c.want("RETR /locks/a", "550 */locks/a*is a directory*")
 		})
 	}
+}
+
+// A program on the host makes a directory with the name of a held lock that has none.
+func TestALockWhoseNameIsTakenOnTheHostWhileItIsHeld(t *testing.T) {
+	s := start(t, plainLocks)
+	holder := s.as("phoneacc")
+	holder.want("SITE LOCK AS job", "200 *")
+	holder.want("MKD /locks/x", "257 *")
+	same := s.as("phoneacc")
+	same.want("SITE LOCK AS job", "200 *")
+	other := s.as("other")
+	s.mkdir("/locks/x")
+	other.want("MKD /locks/x", "550 /locks/x: held by *")
+	same.want("MKD /locks/x", "550 /locks/x: is there already")
+	if !s.held("/locks/x") {
+		t.Error("it was given back")
+	}
+	holder.want("RMD /locks/x", "250 *")
+	other.want("MKD /locks/x", "550 /locks/x: is there already")
 }

@@ -47,11 +47,11 @@ func TestLogin(t *testing.T) {
 		S: 230 logged in as near; *
 		-- another name without its password
 		C: USER boss
-		S: 530 you are logged in as near: say REIN first
+		S: 530 you are logged in: say REIN first
 		C: USER near
-		S: 331 *
+		S: 530 you are logged in: say REIN first
 		C: PASS anything
-		S: 230 *
+		S: 230 you are logged in already
 		C: ACCT x
 		S: 202 *
 		C: SITE LOCK BREAK /locks/a
@@ -131,7 +131,7 @@ func TestReinLogsOut(t *testing.T) {
 	c.login("other")
 	c.play(`
 		C: PWD
-		S: 257 "/"
+		S: 257 "/" is the current directory
 		C: STAT
 		S: 211-*
 		S:  connected from *
@@ -146,6 +146,57 @@ func TestReinLogsOut(t *testing.T) {
 	c.login("phoneacc") // the session that acquired it has ended
 	c.want("RMD /locks/kept", "250 *")
 	c.store("/after", "x")
+}
+
+// What one client has said is not said for the next one (RFC 959 section 4.1.1).
+func TestReinForgetsWhatWasSaid(t *testing.T) {
+	s := start(t)
+	s.write("/f", "hello\n")
+	c := s.as("phoneacc")
+	c.play(`
+		C: TYPE I
+		S: 200 *
+		C: OPTS HASH MD5
+		S: 200 *
+		C: OPTS MLST size;
+		S: 200 *
+		C: ALLO 100
+		S: 200 *
+		C: REST 3
+		S: 350 *
+		C: PASV
+		S: 227 *
+		C: REIN
+		S: 220 *`)
+	if n := s.listeners(); n != 0 {
+		t.Errorf("%d passive ports are open", n)
+	}
+	c.login("other")
+	c.play(`
+		C: HASH /f
+		S: 213 SHA-256 *
+		C: MLST /f
+		S: 250-*
+		S:  type=file;*
+		S: 250 *
+		C: RETR /f
+		S: 425 *`)
+	if got := c.fetch("RETR /f"); got != "hello\r\n" {
+		t.Errorf("RETR: %q", got)
+	}
+	c.want("TYPE I", "200 *")
+	c.store("/g", "x")
+}
+
+func TestReinForgetsWhatWasToBeRenamed(t *testing.T) {
+	s := start(t)
+	s.write("/f", "x")
+	c := s.as("phoneacc")
+	c.want("RNFR /f", "350 *")
+	c.want("REIN", "220 *")
+	c.login("other")
+	c.want("RNTO /g", "503 *")
+	s.wantContent("/f", "x")
 }
 
 // A client that takes a lock, logs out and leaves: nothing is left of it, the second time included.
@@ -220,13 +271,13 @@ func TestAnAccountSeesItsHomeOnly(t *testing.T) {
 		bob, a := dial("bob"), dial("phoneacc")
 		bob.play(`
 			C: PWD
-			S: 257 "/work"
+			S: 257 "/work" is the current directory
 			C: MKD a_lock
 			S: 257 "/work/a_lock" locked, *
 			C: CWD ../../../..
 			S: 250 /*
 			C: PWD
-			S: 257 "/"
+			S: 257 "/" is the current directory
 			C: SIZE /secret
 			S: 550 /secret: no such file or directory
 			C: SIZE ../../secret
@@ -264,7 +315,7 @@ func TestAHomeThatIsALinkIsWhereItLeads(t *testing.T) {
 	c := s.as("eve")
 	c.play(`
 		C: PWD
-		S: 257 "/"
+		S: 257 "/" is the current directory
 		C: MKD /work/x_lock
 		S: 257 "/work/x_lock" locked, *
 		C: SITE LOCKS

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -49,13 +48,6 @@ func protected(s *setup) {
 	}
 }
 
-func atRelease(s *setup) {
-	protected(s)
-	for i := range s.rules {
-		s.rules[i].Protection.Commit = lock.CommitRelease
-	}
-}
-
 // startProtected runs a server that keeps what is published.
 func startProtected(t *testing.T, changes ...func(*setup)) (*server, *kept) {
 	t.Helper()
@@ -67,55 +59,50 @@ func startProtected(t *testing.T, changes ...func(*setup)) (*server, *kept) {
 const notHeld = "protected by the lock /phone_lock, which you do not hold"
 
 func TestEveryChangeOfAProtectedFileIsRefused(t *testing.T) {
-	for _, mode := range []func(*setup){protected, atRelease} {
-		s, published := startProtected(t, mode)
-		s.write("/phone.tsv", "old")
-		s.write("/free", "free")
-		s.mkdir("/dir")
-		s.link("dir", "/way")
-		s.write("/dir/x.tsv", "old")
-		c := s.as("boss")
-		refusals := func(why string) {
-			t.Helper()
-			for _, command := range []string{"STOR /phone.tsv", "APPE /phone.tsv", "STOR //dir/..//phone.tsv", "STOU /phone.d/x.dat"} {
-				if strings.HasPrefix(command, "STOU") {
-					s.mkdir("/phone.d")
-				}
-				if got := c.upload(command, "new"); !fits("550 *: "+why, got) {
-					t.Errorf("%s: %s", command, got)
-				}
+	s, published := startProtected(t, protected)
+	s.write("/phone.tsv", "old")
+	s.write("/free", "free")
+	s.mkdir("/dir")
+	s.link("dir", "/way")
+	s.write("/dir/x.tsv", "old")
+	c := s.as("boss")
+	refusals := func(why string) {
+		t.Helper()
+		for _, command := range []string{"STOR /phone.tsv", "APPE /phone.tsv", "STOR //dir/..//phone.tsv", "STOU /phone.d/x.dat"} {
+			if strings.HasPrefix(command, "STOU") {
+				s.mkdir("/phone.d")
 			}
-			c.want("DELE /phone.tsv", "550 /phone.tsv: "+why)
-			c.want("RNFR /phone.tsv", "550 /phone.tsv: "+why)
-			c.want("RNFR /free", "350 *")
-			c.want("RNTO /phone.tsv", "550 /phone.tsv: "+why)
-			c.want("MFMT 20200101000000 /phone.tsv", "550 /phone.tsv: "+why)
-			c.want("SITE CHMOD 600 /phone.tsv", "550 /phone.tsv: "+why)
-			c.want("MKD /phone.d/sub.dat", "550 /phone.d/sub.dat: "+why)
-			s.mkdir("/phone.d/was.dat")
-			c.want("RMD /phone.d/was.dat", "550 /phone.d/was.dat: "+why)
-			c.want("COMB /phone.tsv /free", "550 /phone.tsv: "+why)
-			c.want("COMB /whole /free /phone.tsv", "550 /phone.tsv: "+why)
-			s.wantContent("/whole", "(none)")
+			if got := c.upload(command, "new"); !fits("550 *: "+why, got) {
+				t.Errorf("%s: %s", command, got)
+			}
 		}
-		refusals(notHeld)
-		other := s.as("other")
-		other.want("MKD /phone_lock", "257 *")
-		refusals(notHeld)
-		other.want("RMD /phone_lock", "250 *")
-		c.want("MKD /phone_lock", "257 *")
-		s.pass(6*time.Minute + time.Second)
-		s.clock.Advance(12 * time.Second)
-		refusals("protected by the lock /phone_lock, taken away 1#s ago: older than 6m0s")
-		// By another way to the same name.
-		c.check("STOR /way/x.tsv", c.upload("STOR /way/x.tsv", "new"), "550 /way/x.tsv: protected by the lock /dir/x_lock, which you do not hold")
-		c.want("DELE /way/x.tsv", "550 /way/x.tsv: protected by the lock /dir/x_lock, which you do not hold")
-		s.wantContent("/phone.tsv", "old")
-		s.wantContent("/dir/x.tsv", "old")
-		s.wantContent("/free", "free")
-		if got := published.lines(); got != "" {
-			t.Errorf("published: %s", got)
-		}
+		c.want("DELE /phone.tsv", "550 /phone.tsv: "+why)
+		c.want("RNFR /phone.tsv", "550 /phone.tsv: "+why)
+		c.want("RNFR /free", "350 *")
+		c.want("RNTO /phone.tsv", "550 /phone.tsv: "+why)
+		c.want("MFMT 20200101000000 /phone.tsv", "550 /phone.tsv: "+why)
+		c.want("SITE CHMOD 600 /phone.tsv", "550 /phone.tsv: "+why)
+		c.want("MKD /phone.d/sub.dat", "550 /phone.d/sub.dat: "+why)
+		s.mkdir("/phone.d/was.dat")
+		c.want("RMD /phone.d/was.dat", "550 /phone.d/was.dat: "+why)
+	}
+	refusals(notHeld)
+	other := s.as("other")
+	other.want("MKD /phone_lock", "257 *")
+	refusals(notHeld)
+	other.want("RMD /phone_lock", "250 *")
+	c.want("MKD /phone_lock", "257 *")
+	s.pass(6*time.Minute + time.Second)
+	s.clock.Advance(12 * time.Second)
+	refusals("protected by the lock /phone_lock, taken away 1#s ago: older than 6m0s")
+	// By another way to the same name.
+	c.check("STOR /way/x.tsv", c.upload("STOR /way/x.tsv", "new"), "550 /way/x.tsv: protected by the lock /dir/x_lock, which you do not hold")
+	c.want("DELE /way/x.tsv", "550 /way/x.tsv: protected by the lock /dir/x_lock, which you do not hold")
+	s.wantContent("/phone.tsv", "old")
+	s.wantContent("/dir/x.tsv", "old")
+	s.wantContent("/free", "free")
+	if got := published.lines(); got != "" {
+		t.Errorf("published: %s", got)
 	}
 }
 
@@ -166,45 +153,43 @@ func (c *conn) begun(command, content string) (finish func() string) {
 }
 
 func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
-	for _, mode := range []func(*setup){protected, atRelease} {
-		s, published := startProtected(t, mode)
-		s.write("/phone.tsv", "old")
-		a, b := s.as("phoneacc"), s.as("boss")
-		why := "550 /phone.tsv: protected by the lock /phone_lock, "
+	s, published := startProtected(t, protected)
+	s.write("/phone.tsv", "old")
+	a, b := s.as("phoneacc"), s.as("boss")
+	why := "550 /phone.tsv: protected by the lock /phone_lock, "
 
-		a.want("MKD /phone_lock", "257 *")
-		finish := a.begun("STOR /phone.tsv", "late")
-		s.pass(6*time.Minute + time.Second) // reaped
-		a.check("reaped", finish(), why+"taken away *: older than 6m0s")
+	a.want("MKD /phone_lock", "257 *")
+	finish := a.begun("STOR /phone.tsv", "late")
+	s.pass(6*time.Minute + time.Second) // reaped
+	a.check("reaped", finish(), why+"taken away *: older than 6m0s")
 
-		a.want("RMD /phone_lock", "550 *")
-		a.want("MKD /phone_lock", "257 *")
-		finish = a.begun("APPE /phone.tsv", "late")
-		s.clock.Advance(6*time.Minute + time.Second) // over, and nobody has looked yet
-		a.check("over", finish(), why+"taken away *: older than 6m0s")
-		s.pass(0)
+	a.want("RMD /phone_lock", "550 *")
+	a.want("MKD /phone_lock", "257 *")
+	finish = a.begun("APPE /phone.tsv", "late")
+	s.clock.Advance(6*time.Minute + time.Second) // over, and nobody has looked yet
+	a.check("over", finish(), why+"taken away *: older than 6m0s")
+	s.pass(0)
 
-		a.want("MKD /phone_lock", "257 *")
-		finish = a.begun("STOR /phone.tsv", "late")
-		b.want("SITE LOCK BREAK /phone_lock", "200 *")
-		b.want("MKD /phone_lock", "257 *")
-		a.check("broken, and another's", finish(), why+"taken away *: broken by boss@127.0.0.1")
-		b.want("RMD /phone_lock", "250 *")
+	a.want("MKD /phone_lock", "257 *")
+	finish = a.begun("STOR /phone.tsv", "late")
+	b.want("SITE LOCK BREAK /phone_lock", "200 *")
+	b.want("MKD /phone_lock", "257 *")
+	a.check("broken, and another's", finish(), why+"taken away *: broken by boss@127.0.0.1")
+	b.want("RMD /phone_lock", "250 *")
 
-		// Its own again, but another hold: somebody may have changed the file in between.
-		a.want("RMD /phone_lock", "550 *")
-		a.want("MKD /phone_lock", "257 *")
-		finish = a.begun("STOR /phone.tsv", "late")
-		b.want("SITE LOCK BREAK /phone_lock", "200 *")
-		if _, err := a.session().client.locks.Acquire(context.Background(), "/phone_lock"); err != nil {
-			t.Fatal(err)
-		}
-		a.check("broken, and its own again", finish(), why+"taken away *: broken by boss@127.0.0.1")
-		a.want("RMD /phone_lock", "250 *")
-		s.wantContent("/phone.tsv", "old")
-		if got := published.lines(); got != "" {
-			t.Errorf("published: %s", got)
-		}
+	// Its own again, but another hold: somebody may have changed the file in between.
+	a.want("RMD /phone_lock", "550 *")
+	a.want("MKD /phone_lock", "257 *")
+	finish = a.begun("STOR /phone.tsv", "late")
+	b.want("SITE LOCK BREAK /phone_lock", "200 *")
+	if _, err := a.session().loggedIn().locks.Acquire(context.Background(), "/phone_lock"); err != nil {
+		t.Fatal(err)
+	}
+	a.check("broken, and its own again", finish(), why+"taken away *: broken by boss@127.0.0.1")
+	a.want("RMD /phone_lock", "250 *")
+	s.wantContent("/phone.tsv", "old")
+	if got := published.lines(); got != "" {
+		t.Errorf("published: %s", got)
 	}
 }
 
@@ -312,15 +297,7 @@ func TestARenameInTheMiddleOfAPublicationIsNoticed(t *testing.T) {
 	s.driver.layout.Lock()
 	done := make(chan string, 1)
 	go func() { done <- finish() }()
-	s.until("it is being published", func() bool {
-		t := s.transfer()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		return t.sealed
-	})
-	for range 1000 { // it can only be too early for the case that is meant
-		runtime.Gosched()
-	}
+	s.until("it is being published", func() bool { return somewhere("publishProtected", "(*RWMutex).RLock") })
 	err := s.tree.Rename("/in", "/phone.d")
 	s.driver.layout.Unlock()
 	if err != nil {
@@ -336,9 +313,9 @@ func TestANameThatLeadsElsewhereByNowIsNotChanged(t *testing.T) {
 	s.mkdir("/dir")
 	s.link("dir", "/way")
 	c := s.as("phoneacc")
-	client := c.session().client
+	client := c.session().loggedIn()
 	ran := false
-	err := client.changing(t.Context(), []lock.Name{"/way/f"}, func([]lock.Title) error { ran = true; return nil })
+	err := client.changing([]lock.Name{"/way/f"}, func([]lock.Title) error { ran = true; return nil })
 	if !errors.Is(err, lock.ErrConflict) || ran {
 		t.Errorf("%v, ran: %v", err, ran)
 	}

@@ -16,7 +16,7 @@ func TestAnUploadThatIsProvenCompleteDoesNotWait(t *testing.T) {
 		{"a close_notify", secure, func(c *conn) { c.upgrade(); c.login("phoneacc") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := start(t, tt.change, func(o *setup) { o.delays.hangUp = patience })
+			s := start(t, tt.change, func(o *setup) { o.settings.HangUp = patience })
 			c := s.dial()
 			tt.begin(c)
 			began := time.Now()
@@ -31,7 +31,7 @@ func TestAnUploadThatIsProvenCompleteDoesNotWait(t *testing.T) {
 
 // ALLO may announce less than comes: then it proves nothing.
 func TestMoreBytesThanAnnouncedProveNothing(t *testing.T) {
-	s := start(t, func(o *setup) { o.delays.hangUp = patience })
+	s := start(t, func(o *setup) { o.settings.HangUp = patience })
 	s.write("/f", "old")
 	c := s.as("phoneacc")
 	c.want("TYPE I", "200 *")

@@ -88,6 +88,7 @@ const lastWord = 40 * time.Millisecond
 // one reply at a time would never see a 226 that comes together with the 150: aria2 1.36 stands still for a minute then.
 // It waits for lastWord at most: some clients want the 226 first.
 func (d *download) Close() (err error) {
+	defer d.cmd.Release()
 	defer d.recovered(&err)
 	err = d.broken
 	if d.sent == nil && err == nil {

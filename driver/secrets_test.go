@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,14 +56,17 @@ func TestRepliesShowNoPathOfTheServer(t *testing.T) {
 			}
 		}
 		verbs := []string{"ABOR", "XYZ", "mkd"}
-		for verb := range s.driver.commands {
+		help := strings.Split(c.ask("HELP"), "\n")
+		for verb := range strings.FieldsSeq(strings.Join(help[1:len(help)-1], " ") + " SMNT CCC LANG HOST ADAT MIC CONF ENC COMB") {
 			switch verb {
 			case "QUIT", "REIN", "EPSV": // EPSV ALL lasts
 			default:
 				verbs = append(verbs, verb)
 			}
 		}
-		slices.Sort(verbs)
+		if len(verbs) < 50 {
+			t.Fatalf("HELP tells of %d commands", len(verbs))
+		}
 		c.want("MKD /locks/a", "257 *")
 		for _, verb := range verbs {
 			for _, argument := range oddArguments {
@@ -119,9 +121,8 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		{fmt.Errorf("/home/bob/a: %w", &lock.HeldError{Holder: lock.Owner{Account: "a"}, Never: true}), "550 /x: held by a for 0s, never expires"},
 		{fmt.Errorf("/home/bob/a: %w", &lock.DelayedError{}), "550 /x: kept back for 0s after it was taken away"},
 		{fmt.Errorf("/home/bob/a: %w", lock.ErrNotEmpty), "550 /x: a program on the server's machine has put something into the lock's directory"},
-		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "426 /x: the data connection stood still for too long"},
+		{stalled(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), "426 /x: the data connection stood still for too long"},
 		{errors.Join(errIsLock, secret), "550 /x: is a lock: *"},
-		{errUnsafeName, "553 /x: *"},
 	} {
 		if got := strings.TrimSpace(string(replyFor("/x", tt.err).AppendTo(nil))); !fits(tt.reply, got) {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.reply)

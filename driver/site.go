@@ -206,7 +206,7 @@ func lockLines(status lock.Status) []string {
 	return lines
 }
 
-// siteChmod is SITE CHMOD: an octal mode and a path. The library's own panics without a path (handle_files.go:272).
+// siteChmod is SITE CHMOD: an octal mode and a path. The library's own panics without a path (handle_files.go:268).
 func (c *client) siteChmod(param string) control.Reply {
 	mode, name := word(param)
 	bits, err := strconv.ParseUint(mode, 8, 32)

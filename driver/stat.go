@@ -25,6 +25,7 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 		return info, done(250, view, "is the current directory"), err
 	case "RNFR":
 		info, err = c.mayMoveFrom(view)
+		c.renameFrom = view
 		return info, done(350, view, "is there: now RNTO"), err
 	case "STAT":
 		r, err = c.statListing(cmd.Param)
@@ -36,6 +37,12 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 	switch verb {
 	case "SIZE": // RFC 3659 section 4: bytes as they lie on disk, in ASCII too, as vsftpd has it
 		r, err = sizeOf(info)
+	case "HASH", "XCRC", "MD5", "XMD5", "XSHA", "XSHA1", "XSHA256", "XSHA512":
+		if info.IsDir() {
+			err = errIsDir
+		} else if !info.Mode().IsRegular() {
+			err = files.ErrNotRegular
+		}
 	case "MDTM": // RFC 3659 section 3; of a lock: when it was acquired
 		r = control.Reply{Code: 213, Text: info.ModTime().UTC().Format(timeValue)}
 	case "MLST": // RFC 3659 section 7

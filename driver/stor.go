@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"syscall"
 	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
@@ -117,7 +118,7 @@ const spliceAfter = 256 << 10
 func (u *upload) copy(conn net.Conn) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
-	_, plain := conn.(*net.TCPConn)
+	_, plain := conn.(syscall.Conn) // of tls.Conn there is no socket
 	var lf toLF
 	for {
 		n, err := conn.Read((*buf)[1:])
@@ -152,6 +153,7 @@ func (u *upload) copy(conn net.Conn) error {
 // Close implements io.Closer: the library calls it when the data connection has ended, before it writes the reply. The upload
 // is published if all of it came and its client is still there, and discarded otherwise.
 func (u *upload) Close() (err error) {
+	defer u.cmd.Release()
 	defer u.recovered(&err)
 	published := false
 	if err = u.publish(); err == nil || errors.Is(err, files.ErrNotDurable) {

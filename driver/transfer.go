@@ -224,6 +224,8 @@ func (t *transfer) watch() (stop func()) {
 	if timeout > 0 {
 		w.step = max(min(w.step, timeout/4), time.Millisecond)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(w.step, w.look)
 	return w.stop
 }

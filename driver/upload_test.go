@@ -166,7 +166,7 @@ func TestAKilledUploaderPublishesNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, typ := range []string{"I", "A"} {
 				// So long that the second connection's end is seen however busy the machine is.
-				s := start(t, func(o *setup) { o.delays.hangUp = patience })
+				s := start(t, func(o *setup) { o.settings.HangUp = patience })
 				s.write("/f", "old")
 				c := s.as("phoneacc")
 				c.want("TYPE "+typ, "200 *")
@@ -229,7 +229,7 @@ func TestAnUploadUnderTLSWantsACloseNotify(t *testing.T) {
 }
 
 func TestAnActiveUploadUnderTLSWantsACloseNotify(t *testing.T) {
-	s := start(t, tlsRequired, func(o *setup) { o.delays.hangUp = patience }) // with one, nothing is waited for
+	s := start(t, tlsRequired, func(o *setup) { o.settings.HangUp = patience }) // with one, nothing is waited for
 	s.write("/f", "old")
 	c := s.dial()
 	c.upgrade()

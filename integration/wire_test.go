@@ -23,7 +23,8 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[files]\ndurable = false\n"+defaults)
 	content := bytes.Repeat([]byte("0123456789abcdef"), 16<<10)
-	s.write("down", string(content))
+	large := bytes.Repeat(content, 32) // it takes a few milliseconds
+	s.write("down", string(large))
 	for _, way := range []string{"passive", "active"} {
 		t.Run("upload, "+way, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +52,7 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 				var got []byte
 				x := c.exchange(way, "RETR /down", func(data net.Conn) { got, _ = io.ReadAll(data) })
 				outcomes[x.code]++
-				if x.code == 226 && !bytes.Equal(got, content) {
+				if x.code == 226 && !bytes.Equal(got, large) {
 					t.Fatalf("226, but %d bytes have come", len(got))
 				}
 			}
