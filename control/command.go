@@ -21,13 +21,14 @@ type Command struct {
 	pass string // what the library gets, without the line end
 
 	// What follows is guarded by conn.mu.
+	unsaid  int    // so many final replies of the library are dropped: of commands that went ahead of this one
 	opening *Reply // what the driver says in place of the 1xx
 	final   *Reply // and in place of the last reply
 	lost    []func()
 	notify  func(Interruption)
 	came    []Interruption // those of which notify was not told
 	code    int            // of the final reply, once it is written
-	text    string         // its line, without the end
+	text    string         // its last line, if verb.after wants it
 	held    int            // of a transfer: what it is not over before, see Hold; its final reply is one
 	done    chan struct{}  // of a transfer: closed when it is over
 }

@@ -27,6 +27,7 @@ type Conn struct {
 	rest     []byte // what Read still has to hand out
 	restBuf  []byte // the memory of rest
 	reply    []byte // the memory of answers
+	after    *verb  // what the library has executed last
 	quitting bool   // the input has ended behind a QUIT: nothing is read any more
 	deadline time.Time
 	idleTime time.Duration // idleLimit, as Read knows it
@@ -292,13 +293,21 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 		c.handler.End(cmd)
 		return false
 	}
+	c.restBuf = c.restBuf[:0]
+	if cmd.Verb == "ABOR" && c.after.is(transfers) {
+		// The library waits for the goroutine of the transfer before it executes NOOP, but not before ABOR
+		// (client_handler.go:612): both would write to one buffer.
+		c.restBuf = append(c.restBuf, "NOOP\r\n"...)
+		cmd.unsaid = 1
+	}
 	c.mu.Lock()
 	c.current, c.state = cmd, stateCommand
 	if cmd.verb.is(transfers) {
 		c.state, cmd.done, cmd.held = stateTransfer, make(chan struct{}), 1
 	}
 	c.mu.Unlock()
-	c.restBuf = append(append(c.restBuf[:0], cmd.pass...), '\r', '\n')
+	c.after = cmd.verb
+	c.restBuf = append(append(c.restBuf, cmd.pass...), '\r', '\n')
 	c.rest = c.restBuf
 	return true
 }

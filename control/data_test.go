@@ -132,8 +132,8 @@ func (t *transfer) Close() error {
 	}
 	gone := false
 	if t.name != "" && err == nil {
-		gone = t.h.c.GoneWithin(200 * time.Millisecond)
-		t.h.c.CatchUp(time.Second)
+		gone = t.h.c.GoneWithin(t.h.s.hangUp)
+		t.h.c.CatchUp(100 * time.Millisecond)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -407,6 +407,7 @@ func TestAKilledUploaderIsTold(t *testing.T) {
 			for _, rst := range []bool{false, true} {
 				t.Run(fmt.Sprintf("tls %v, data first %v, rst %v", secure, dataFirst, rst), func(t *testing.T) {
 					s := serve(t, "tcp4", control.Options{})
+					s.hangUp = patience
 					c := s.dial()
 					if secure {
 						c.play("> AUTH TLS", "< 234 ")

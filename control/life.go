@@ -169,10 +169,10 @@ func (c *Conn) ended(why Reason) {
 		c.mu.Unlock()
 		c.sawEnd()
 		c.settle(why)
-		c.closePort()
 		if cmd != nil {
 			cmd.interrupt(interruptionBy(why))
 		}
+		c.closePort() // the transfer knows why
 		c.handler.Ended(why)
 	})
 }

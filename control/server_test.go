@@ -43,7 +43,8 @@ type server struct {
 	tls      *tls.Config
 	ports    *control.Ports
 	portOpts control.PortOptions
-	files    chan *file // every upload that was closed
+	files    chan *file    // every upload that was closed
+	hangUp   time.Duration // how long an upload waits for the end of its client
 	// onFile, if set, is called by a transfer before a file is opened.
 	onFile func(name string)
 	// onClose, if set, is called by it before a file is closed.
@@ -82,6 +83,7 @@ func newServer(t *testing.T) *server {
 		taps:     make(chan *tap, 2000),
 		tls:      certificate(t),
 		files:    make(chan *file, 1000),
+		hangUp:   10 * time.Millisecond,
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -322,6 +321,7 @@ func TestAbortAtAnyMoment(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := serve(t, "tcp4", control.Options{})
+			s.hangUp = 0
 			if err := afero.WriteFile(s.fs, "f", bytes.Repeat([]byte("x"), 100<<10), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -357,7 +357,7 @@ func TestAbortAtAnyMoment(t *testing.T) {
 				} else {
 					c.send("RETR f\r\n")
 				}
-				spin(rand.IntN(600))
+				spin(rand.IntN(1500))
 				if i%2 == 0 {
 					c.send("ABOR\r\nNOOP\r\n")
 				} else {
@@ -621,5 +621,4 @@ func TestAPanicEndsTheTransferOnly(t *testing.T) {
 	c.play("> STOR good", "< 150 ")
 	_ = data.Close()
 	c.expect("226 ")
-	runtime.Gosched()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"strings"
 )
 
 // Reply is what the client is told. The bytes CR, LF and NUL in its texts are sent as '?', so that no file name can
@@ -73,6 +72,13 @@ func (c *Conn) libraryLine(line []byte) {
 	c.mu.Lock()
 	cmd := c.current
 	final := c.multiline.closedBy(code, more)
+	if cmd != nil && cmd.unsaid > 0 {
+		if final {
+			cmd.unsaid--
+		}
+		c.mu.Unlock()
+		return
+	}
 	say := cmd.words(code, final, line)
 	if final && cmd != nil && len(cmd.lost) > 0 {
 		c.unheard = append(c.unheard, cmd.lost...)
@@ -155,7 +161,10 @@ func (cmd *Command) words(code int, final bool, line []byte) []byte {
 		line = append(appendClean(make([]byte, 0, len(line)+2), line), '\r', '\n')
 	}
 	if final && cmd != nil {
-		cmd.code, cmd.text = code, strings.TrimSpace(string(line))
+		cmd.code = code
+		if cmd.verb.after != nil {
+			cmd.text = string(line)
+		}
 	}
 	return line
 }

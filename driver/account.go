@@ -36,7 +36,7 @@ func (a Account) inTree(view string) string {
 	if a.Home == "" || a.Home == "/" {
 		return view
 	}
-	return path.Join(a.Home, view)
+	return path.Join(a.Home, path.Clean("/"+view))
 }
 
 // inView turns a name of the tree into the path that the account sees; false if it sees it nowhere.

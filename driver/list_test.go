@@ -313,6 +313,8 @@ func TestSizesTimesAndDigests(t *testing.T) {
 			S: 213 #
 			C: AVBL /d
 			S: 213 #
+			C: AVBL /f
+			S: 550 *
 			C: AVBL /none
 			S: 550 *`)
 	})

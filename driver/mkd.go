@@ -40,10 +40,19 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 // nameForLock is resolve, without a look at the disk for a lock that somebody else holds: those who try in vain need no more.
 func (c *client) nameForLock(view string) (lock.Name, error) {
 	n := lock.Name(c.account.inTree(view))
-	if c.table().Held(n) {
+	if c.isOthers(n) {
 		return n, nil
 	}
 	return c.resolve(view)
+}
+
+// isOthers reports whether the name is held and the session does not speak for it.
+func (c *client) isOthers(n lock.Name) bool {
+	if !c.table().Held(n) {
+		return false
+	}
+	_, err := c.locks.SpeaksFor(n)
+	return err != nil
 }
 
 // acquire takes the lock of a name, perhaps after it has waited for it.
@@ -86,10 +95,10 @@ func overdue(err error) bool {
 	return errors.As(err, &held) && held.Holder.Account == lock.HostAccount && !held.Never && held.Remaining <= 0
 }
 
-// vacant refuses the name of a lock without a directory if something real has it. With directories the store looks, and of a
-// held lock there is nothing to see.
+// vacant refuses the name of a lock without a directory if something real has it. With directories the store looks, and of
+// somebody else's lock there is nothing to see.
 func (c *client) vacant(n lock.Name) error {
-	if c.server.directories || c.table().Held(n) {
+	if c.server.directories || c.isOthers(n) {
 		return nil
 	}
 	at, err := c.server.tree.Find(string(n))

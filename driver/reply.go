@@ -120,24 +120,35 @@ func replyFor(path string, err error) control.Reply {
 }
 
 func describe(err error) (code int, text string) {
+	code, text, _ = foresee(err)
+	return code, text
+}
+
+// foreseen reports whether describe knows the error; others are logged with their whole text.
+func foreseen(err error) bool {
+	_, _, known := foresee(err)
+	return known
+}
+
+func foresee(err error) (code int, text string, known bool) {
 	var r *refusal
 	if errors.As(err, &r) {
-		return cmp.Or(r.code, 550), r.text
+		return cmp.Or(r.code, 550), r.text, true
 	}
 	var plain tls.RecordHeaderError
 	if errors.As(err, &plain) { // curl before 8.0 does so on active connections
-		return 426, "PROT P was said, but the data connection does not begin with TLS"
+		return 426, "PROT P was said, but the data connection does not begin with TLS", true
 	}
 	for _, a := range answers {
 		if !errors.Is(err, a.is) {
 			continue
 		}
 		if a.text != "" {
-			return a.code, a.text
+			return a.code, a.text, true
 		}
-		return a.code, lockText(err, a.is)
+		return a.code, lockText(err, a.is), true
 	}
-	return 451, "the server failed to do that"
+	return 451, "the server failed to do that", false
 }
 
 // lockText is the text of an error of package lock, without what was wrapped around it: that may hold names of the
@@ -172,13 +183,6 @@ func lockText(err, kind error) string {
 		return lost.Error()
 	}
 	return kind.Error()
-}
-
-// foreseen reports whether describe knows the error; others are logged with their whole text.
-func foreseen(err error) bool {
-	code, _ := describe(err)
-	return code != 451 || errors.Is(err, lock.ErrUncertain) || errors.Is(err, lock.ErrConflict) ||
-		errors.Is(err, files.ErrMoved)
 }
 
 // The refusals that this layer makes itself. Each says what would be right.

@@ -1,0 +1,198 @@
+package control
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// script is a connection whose input comes in the pieces that it was made of.
+type script struct {
+	net.Conn
+	pieces  [][]byte
+	err     error // what ends it; nil: io.EOF
+	replies bytes.Buffer
+	six     bool // over IPv6
+}
+
+func scripted(lines ...string) *script {
+	return &script{pieces: [][]byte{[]byte(strings.Join(lines, "\r\n") + "\r\n")}}
+}
+
+func (s *script) Read(p []byte) (int, error) {
+	if len(s.pieces) == 0 && s.err != nil {
+		return 0, s.err
+	}
+	if len(s.pieces) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.pieces[0])
+	if s.pieces[0] = s.pieces[0][n:]; len(s.pieces[0]) == 0 {
+		s.pieces = s.pieces[1:]
+	}
+	return n, nil
+}
+
+func (s *script) addr(port int) net.Addr {
+	if s.six {
+		return &net.TCPAddr{IP: net.IPv6loopback, Port: port}
+	}
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
+}
+
+func (s *script) Write(p []byte) (int, error)      { return s.replies.Write(p) }
+func (s *script) Close() error                     { return nil }
+func (s *script) RemoteAddr() net.Addr             { return s.addr(4000) }
+func (s *script) LocalAddr() net.Addr              { return s.addr(21) }
+func (s *script) SetReadDeadline(time.Time) error  { return nil }
+func (s *script) SetWriteDeadline(time.Time) error { return nil }
+
+// recorder remembers the lines whose turn has come.
+type recorder struct {
+	lines        []string
+	begun, ended int
+	resets       int
+	onBegin      func(*Command)
+}
+
+func (r *recorder) Begin(cmd *Command) {
+	r.begun++
+	r.lines = append(r.lines, cmd.Line)
+	if r.onBegin != nil {
+		r.onBegin(cmd)
+	}
+}
+func (r *recorder) End(*Command)           { r.begun-- }
+func (r *recorder) Ended(Reason)           { r.ended++ }
+func (r *recorder) IdleFor() time.Duration { return 0 }
+func (r *recorder) Status() []string       { return []string{" 211 not the end", "211 nor this"} }
+func (r *recorder) Reset()                 { r.resets++ }
+
+// connected is a Conn over a script, logged in.
+func connected(s *script, o Options, r *recorder) *Conn {
+	o.NewHandler = func(*Conn) Handler { return r }
+	l := &Listener{opts: o.withDefaults(), verbs: commands()}
+	c := newConn(l, s, 1, nil)
+	c.start(r)
+	c.LogIn()
+	return c
+}
+
+// Where no socket can be asked what was acknowledged, only the error counts.
+func TestAResetLosesRepliesWithoutASocketToo(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want bool
+	}{{syscall.ECONNRESET, true}, {syscall.ETIMEDOUT, true}, {io.EOF, false}} {
+		lost := false
+		s := scripted("MKD a")
+		s.err = tc.err
+		r := &recorder{}
+		c := connected(s, Options{}, r)
+		buf := make([]byte, 4096)
+		if n, err := c.Read(buf); err != nil || string(buf[:n]) != "MKD a\r\n" {
+			t.Fatalf("%q, %v", buf[:n], err)
+		}
+		c.Command().Lost(func() { lost = true })
+		_, _ = io.WriteString(c, "257 done\r\n")
+		if _, err := c.Read(buf); err != io.EOF || lost != tc.want {
+			t.Errorf("%v: %v, lost: %v", tc.err, err, lost)
+		}
+	}
+}
+
+// wellFormed is what is to be made of a stream, written as plainly as can be: the lines that are commands, and how many
+// replies there are in all.
+func wellFormed(stream string, limit int) (lines []string, replies int) {
+	for {
+		line, rest, ok := strings.Cut(stream, "\n")
+		if !ok {
+			return lines, replies
+		}
+		stream = rest
+		replies++
+		if len(strings.TrimSuffix(line, "\r")) > limit {
+			continue
+		}
+		line = strings.TrimRight(line, "\r")
+		line = string(skipTelnet([]byte(line)))
+		if line != "" && line[0] != ' ' && !strings.ContainsAny(line, "\x00\r") {
+			lines = append(lines, line)
+		}
+	}
+}
+
+// finalReplies counts the replies in a stream as a client does (RFC 959 section 4.2); false if it is none.
+func finalReplies(stream string) (n int, ok bool) {
+	within := ""
+	for line := range strings.Lines(stream) {
+		line, terminated := strings.CutSuffix(line, "\r\n")
+		if !terminated || strings.ContainsAny(line, "\r\n\x00") {
+			return n, false
+		}
+		code, more := replyCode([]byte(line))
+		switch {
+		case within != "" && !strings.HasPrefix(line, within+" "):
+		case within != "":
+			within = ""
+			n++
+		case code < 200 || code > 599 || len(line) < 4:
+			return n, false
+		case more:
+			within = line[:3]
+		default:
+			n++
+		}
+	}
+	return n, within == ""
+}
+
+func FuzzInput(f *testing.F) {
+	f.Add([]byte("NOOP\r\nPWD\nMKD x"), uint8(3))
+	f.Add([]byte("\xff\xf4\xff\xf2ABOR\r\n\r\n\r\n \r\nX\x00Y\r\nA\rB\n"), uint8(1))
+	f.Add([]byte("STOR x\r\nABOR\r\n"+strings.Repeat("x", 200)+"\r\nNOOP\r\n"), uint8(7))
+	f.Add([]byte(strings.Repeat("x", 99)+"\r\n"+strings.Repeat("y", 100)+"\r\r\n"+strings.Repeat("z", 101)+"\n"), uint8(100))
+	f.Add([]byte("0\n"+strings.Repeat("x", 100)+"\r\r\n"), uint8(28))
+	f.Add([]byte("STAT\r\nHELP\r\nFEAT\r\nHELP mkd\r\nREIN\r\nMKD a\r\nAUTH TLS\r\nUSER \r\n"), uint8(9))
+	f.Add([]byte("ALLO \t\r\nEPRT \x80\r\nTYPE \t\r\nPORT ,,,,,\r\nREST -\r\nMDTM 20200101000000 \r\nXCRC \"\r\nOPTS \t\r\nEPSV \t\r\nMFMT  \n"), uint8(200))
+	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
+		const limit = 100
+		s := &script{pieces: slices.Collect(slices.Chunk(stream, int(step)+1))}
+		r := &recorder{}
+		c := connected(s, Options{MaxLine: limit, Policy: func() Policy { return Policy{Active: true} }}, r)
+		buf := make([]byte, 4096)
+		for {
+			n, err := c.Read(buf)
+			if err == io.EOF {
+				break
+			}
+			if err != nil || !bytes.HasSuffix(buf[:n], []byte("\r\n")) || bytes.Count(buf[:n], []byte("\n")) != 1 {
+				t.Fatalf("the library got %q, %v", buf[:n], err)
+			}
+			verb, _, _ := strings.Cut(strings.TrimSpace(string(buf[:n])), " ")
+			if c.listener.verbs[verb] == nil {
+				t.Fatalf("the library got %q", buf[:n])
+			}
+			_, _ = io.WriteString(c, "250-done\r\n 250 with it\r\n250 done\r\n")
+		}
+		_ = c.Close()
+		want, replies := wellFormed(string(stream), limit)
+		if !slices.Equal(r.lines, want) {
+			t.Errorf("executed %q\nwant %q", r.lines, want)
+		}
+		if got, ok := finalReplies(s.replies.String()); got != replies || !ok {
+			t.Errorf("%d replies to %d lines, well-formed: %v\n%s", got, replies, ok, s.replies.String())
+		}
+		if strings.Contains(s.replies.String(), "internal error") {
+			t.Errorf("it panicked")
+		}
+		if r.ended != 1 || r.begun != 0 {
+			t.Errorf("the end was told %d times, %d commands did not end", r.ended, r.begun)
+		}
+	})
+}
