@@ -240,6 +240,20 @@ func statSession(c *Conn, _ *Command) Reply {
 	return Reply{Code: 211, Text: "ftplockd", Lines: lines, End: "End of status"}
 }
 
+func afterRnfr(c *Conn, cmd *Command) { c.change(func(d *dialogue) { d.renames = cmd.code == 350 }) }
+
+// prepareRnto lets RNFR be good for one RNTO: the library goes on with it after a failure (handle_files.go:380) and after
+// REIN.
+func prepareRnto(c *Conn, _ *Command) (r Reply) {
+	c.change(func(d *dialogue) {
+		if !d.renames {
+			r = Reply{Code: 503, Text: "RNFR comes before RNTO"}
+		}
+		d.renames = false
+	})
+	return r
+}
+
 // prepareMdtm takes "MDTM time path", by which some clients set a time, for MFMT.
 func prepareMdtm(_ *Conn, cmd *Command) Reply {
 	stamp, name, ok := strings.Cut(cmd.Param, " ")

@@ -87,6 +87,7 @@ type dialogue struct {
 	pbsz    bool // RFC 4217 section 8
 	private bool // PROT P
 	epsvAll bool // RFC 2428 section 4
+	renames bool // RNFR was said
 	data    dataState
 	port    *Port // the passive port that it was told of; nil: none
 	facts   Facts

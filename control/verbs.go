@@ -70,8 +70,8 @@ func commands() map[string]*verb {
 		{name: "SITE", flags: argument, usage: "command: see SITE HELP"},
 
 		{name: "DELE", flags: argument, usage: "path: remove a file"},
-		{name: "RNFR", flags: argument, usage: "path: what to rename"},
-		{name: "RNTO", flags: argument, usage: "path: its new name", instead: map[int]Reply{503: {Code: 503, Text: "RNFR comes before RNTO"}}},
+		{name: "RNFR", flags: argument, usage: "path: what to rename", after: afterRnfr},
+		{name: "RNTO", flags: argument, usage: "path: its new name", prepare: prepareRnto},
 		{name: "SIZE", flags: argument, usage: "path: bytes of a file"},
 		{name: "MDTM", flags: argument, usage: "path: when it was modified, or a lock acquired", prepare: prepareMdtm},
 		{name: "MFMT", flags: argument, usage: "time path: set the modification time", instead: map[int]Reply{500: wantsTime, 501: wantsTime}},

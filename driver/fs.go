@@ -29,8 +29,7 @@ type client struct {
 	account Account
 	locks   *lock.Session
 
-	announced  int64  // by ALLO, for the next transfer; 0: nothing
-	renameFrom string // by RNFR, for the next RNTO; "": nothing
+	announced int64 // by ALLO, for the next transfer; 0: nothing
 }
 
 var (
@@ -71,13 +70,7 @@ func (c *client) Remove(name string) error {
 // Rename implements afero.Fs: RNFR and RNTO. A file replaces a file in one step; nothing replaces a directory or takes the
 // name of a lock.
 func (c *client) Rename(from, to string) error {
-	cmd := c.conn.Command()
-	if cmd != nil && c.renameFrom != from { // the library tries again after a failure (handle_files.go:380)
-		cmd.Say(control.Reply{Code: 503, Text: "RNFR comes before RNTO"})
-		return fs.ErrInvalid
-	}
-	c.renameFrom = ""
-	return c.say(cmd, to, done(250, to, "is the new name"), c.rename(from, to))
+	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.rename(from, to))
 }
 
 // Chtimes implements afero.Fs: MFMT. A lock keeps its times.

@@ -25,7 +25,6 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 		return info, done(250, view, "is the current directory"), err
 	case "RNFR":
 		info, err = c.mayMoveFrom(view)
-		c.renameFrom = view
 		return info, done(350, view, "is there: now RNTO"), err
 	case "STAT":
 		r, err = c.statListing(cmd.Param)
