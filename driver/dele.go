@@ -6,7 +6,7 @@ import (
 	"github.com/ftplockd/ftplockd/lock"
 )
 
-// removeFile is DELE: files and notes only.
+// removeFile is DELE: files only.
 func (c *client) removeFile(view string) error {
 	if c.isStatus(view) {
 		return errReserved
@@ -15,14 +15,11 @@ func (c *client) removeFile(view string) error {
 	if err != nil {
 		return err
 	}
-	if s, inside := c.lockAround(n); inside {
-		return c.deleteNote(n, s)
-	}
 	if _, err := c.alterable(n); err != nil {
 		return err
 	}
 	if err := c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-		err := c.server.tree.RemoveFile(string(n))
+		err := c.server.tree.RemoveFile(c.server.disk(n))
 		if err == nil {
 			c.published(titles[0], n, "removed")
 		}
@@ -30,18 +27,7 @@ func (c *client) removeFile(view string) error {
 	}); err != nil {
 		return err
 	}
-	return c.server.tree.Last(string(n))
-}
-
-func (c *client) deleteNote(n lock.Name, around lock.Status) error {
-	if _, held := c.table().Get(n); held {
-		return errIsLock
-	}
-	h, err := c.noteHold(n, around)
-	if err != nil {
-		return err
-	}
-	return c.server.notes.remove(h.Token, n.Base())
+	return c.server.tree.Last(c.server.disk(n))
 }
 
 // change is MFMT and SITE CHMOD: it gives the file or directory that a path leads to another time or mode. A lock keeps its

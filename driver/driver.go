@@ -26,7 +26,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +43,7 @@ type Options struct {
 	Tree        afero.Fs
 	Table       *lock.Table
 	Clock       lock.Clock
-	NotesDir    string      // where the notes of lock holders are kept
+	State       string      // a directory for records of what lies in locks
 	Directories bool        // each lock has a directory in the tree
 	TLS         *tls.Config // nil: no TLS
 	Log         *slog.Logger
@@ -67,6 +66,8 @@ type Settings struct {
 	// which tells a killed client from one that has finished. 0: not at all.
 	HangUp     time.Duration
 	StatusFile string // a path as accounts see it; "": none
+	// LeftoverMaxAge is how long what was left in a lock is kept; 0: for ever.
+	LeftoverMaxAge time.Duration
 	// PublicAddress finds the IPv4 address that PASV tells clients; nil, or the zero Addr: the one they
 	// connected to. Clients on the server's own machine are always told that.
 	PublicAddress func(context.Context) netip.Addr
@@ -77,7 +78,7 @@ type Server struct {
 	tree         tree
 	table        *lock.Table
 	clock        lock.Clock
-	notes        *notes
+	insides      *insides
 	directories  bool
 	controlTLS   *tls.Config
 	dataTLS      *tls.Config // the same, for data connections
@@ -110,7 +111,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := openNotes(o.NotesDir)
+	in, err := openInsides(o.State)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func New(o Options) (*Server, error) {
 	empty := make(chan struct{})
 	close(empty)
 	s := &Server{
-		tree: extended, table: o.Table, clock: o.Clock, notes: n, directories: o.Directories, log: o.Log,
+		tree: extended, table: o.Table, clock: o.Clock, insides: in, directories: o.Directories, log: o.Log,
 		controlTLS: o.TLS, dataTLS: withoutTickets(o.TLS), publications: o.Publications,
 		maxLooks: 250_000, wrongDelay: 300 * time.Millisecond,
 		context: ctx, cancel: cancel, sessions: make(map[*session]struct{}), empty: empty,
@@ -265,54 +266,21 @@ func (s *Server) Wait(ctx context.Context) error {
 // is closed and Wait has returned.
 func (s *Server) Close() error {
 	s.cancel()
-	return s.notes.Close()
+	return s.insides.close()
 }
 
-// Sweep removes the notes of holds that have ended.
+// Sweep moves aside what is left in locks that have ended, and removes what was moved aside before LeftoverMaxAge.
 func (s *Server) Sweep(context.Context) error {
-	return s.notes.sweep(func() map[lock.Token]bool {
-		standing := make(map[lock.Token]bool)
-		for _, status := range s.table.All() {
-			for _, h := range status.Holds {
-				standing[h.Token] = true
-			}
-		}
-		return standing
-	})
+	s.leaveEnded()
+	if age := s.settings.Load().LeftoverMaxAge; age > 0 {
+		return s.tree.SweepLeftovers(s.clock.Now().Wall.Add(-age))
+	}
+	return nil
 }
 
-// Ended removes the notes of holds that have ended by themselves.
+// Ended moves aside what is left in locks that have ended by themselves.
 func (s *Server) Ended(all []lock.Ended) {
 	for _, e := range all {
-		s.dropNotesOf(e.Name, e.Hold.Token)
-	}
-}
-
-func (s *Server) dropNotesOf(n lock.Name, token lock.Token) {
-	if err := s.notes.drop(token); err != nil {
-		s.log.Warn("could not remove the notes of a lock", "name", string(n), "token", token, "err", err)
-	}
-}
-
-// withNotes returns the holds of a name that may have notes, for dropNotes; mostly none. Notes that are written while a
-// hold ends are left to Sweep.
-func (s *Server) withNotes(n lock.Name) []lock.Hold {
-	if !s.notes.any() {
-		return nil
-	}
-	status, _ := s.table.Get(n)
-	return status.Holds
-}
-
-// dropNotes removes the notes of those holds that do not stand any more.
-func (s *Server) dropNotes(n lock.Name, holds []lock.Hold) {
-	if len(holds) == 0 {
-		return
-	}
-	now, _ := s.table.Get(n)
-	for _, h := range holds {
-		if !slices.ContainsFunc(now.Holds, func(other lock.Hold) bool { return other.Token == h.Token }) {
-			s.dropNotesOf(n, h.Token)
-		}
+		s.leave(e.Name, e.Hold.Token)
 	}
 }

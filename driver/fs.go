@@ -75,7 +75,7 @@ func (c *client) Rename(from, to string) error {
 
 // Chtimes implements afero.Fs: MFMT. A lock keeps its times.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
-	err := c.change(name, func(n lock.Name) error { return c.server.tree.Chtimes(string(n), atime, mtime) })
+	err := c.change(name, func(n lock.Name) error { return c.server.tree.Chtimes(c.server.disk(n), atime, mtime) })
 	r := control.Reply{Code: 213, Text: "Modify=" + mtime.UTC().Format(timeValue) + "; " + name}
 	return c.say(c.conn.Command(), name, r, err)
 }
@@ -87,7 +87,7 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 	case mode&^fs.ModePerm != 0:
 		err = errModeBits
 	case c.account.Chmod:
-		err = c.change(name, func(n lock.Name) error { return c.server.tree.Chmod(string(n), mode) })
+		err = c.change(name, func(n lock.Name) error { return c.server.tree.Chmod(c.server.disk(n), mode) })
 	}
 	return c.say(c.conn.Command(), name, done(200, name, fmt.Sprintf("has mode %o", mode)), err)
 }

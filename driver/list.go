@@ -39,7 +39,7 @@ type entry struct {
 	shown string // what the client is shown, perhaps with a directory before it
 	name  lock.Name
 	info  fs.FileInfo // nil: not looked up yet
-	owner string      // the holder's account for a lock and its notes; "": nobody's
+	owner string      // the holder's account for a lock; "": nobody's
 }
 
 // listing finds what a command shows of a path or, but for MLSD, a glob. A path that does not exist is an error; a
@@ -170,20 +170,20 @@ func (c *client) describe(e *entry) bool {
 	if e.info != nil {
 		return true
 	}
-	info, err := c.server.tree.Lstat(string(e.name))
+	info, err := c.server.tree.Lstat(c.server.disk(e.name))
 	if err != nil {
 		return false
 	}
 	e.info = info
 	if info.Mode()&fs.ModeSymlink != 0 {
-		if target, err := c.server.tree.Stat(string(e.name)); err == nil {
+		if target, err := c.server.tree.Stat(c.server.disk(e.name)); err == nil {
 			e.info = target
 		}
 	}
 	return true
 }
 
-// list returns what a directory holds, unsorted: files, locks without a directory, notes, the status file.
+// list returns what a directory holds, unsorted: files, locks without a directory, the status file.
 func (c *client) list(view string) ([]entry, error) {
 	c.server.layout.RLock()
 	defer c.server.layout.RUnlock()
@@ -191,10 +191,7 @@ func (c *client) list(view string) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	special, err := c.specials(view, n)
-	if err != nil {
-		return nil, err
-	}
+	special := c.specials(view, n)
 	names, err := c.namesIn(n)
 	if err != nil && !c.table().Held(n) {
 		return nil, err
@@ -212,7 +209,7 @@ func (c *client) list(view string) ([]entry, error) {
 }
 
 func (c *client) namesIn(n lock.Name) ([]string, error) {
-	dir, err := c.server.tree.Open(string(n))
+	dir, err := c.server.tree.Open(c.server.diskDir(n))
 	if err != nil {
 		return nil, err
 	}
@@ -221,25 +218,15 @@ func (c *client) namesIn(n lock.Name) ([]string, error) {
 }
 
 // specials are what a directory shows that is no file of the tree, by name.
-func (c *client) specials(view string, n lock.Name) (map[string]entry, error) {
+func (c *client) specials(view string, n lock.Name) map[string]entry {
 	all := make(map[string]entry)
-	status, _ := c.table().Get(n)
-	for _, h := range status.Holds {
-		written, err := c.server.notes.list(h.Token)
-		if err != nil {
-			return nil, err
-		}
-		for _, info := range written {
-			all[info.Name()] = entry{shown: info.Name(), info: info, owner: h.Owner.Account}
-		}
-	}
 	for _, s := range c.table().Children(n) {
 		all[s.Name.Base()] = entryOf(s.Name.Base(), lockInfo{s})
 	}
 	if dir, base := path.Split(c.server.settings.Load().StatusFile); base != "" && path.Clean(dir) == view {
 		all[base] = entryOf(base, c.server.statusInfo(c.account))
 	}
-	return all, nil
+	return all
 }
 
 // listOptions are the letters that a client gave behind LIST or NLST, as for ls. RFC 959 knows none; clients send them

@@ -33,6 +33,9 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		return control.Reply{}, err
 	}
 	token := h.Token
+	if h.Adopted != 0 {
+		c.server.adopt(n, h.Adopted, token)
+	}
 	cmd.Lost(func() { c.undo(n, token) })
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h)}, nil
 }
@@ -101,7 +104,7 @@ func (c *client) vacant(n lock.Name) error {
 	if c.server.directories || c.isOthers(n) {
 		return nil
 	}
-	at, err := c.server.tree.Find(string(n))
+	at, err := c.server.tree.Find(c.server.disk(n))
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func occupied(at files.Spot) error {
 
 // fits says why there cannot be a lock of the name without a directory: something real has it, or its parent does not exist.
 func (c *client) fits(n lock.Name) error {
-	at, err := c.server.tree.Find(string(n))
+	at, err := c.server.tree.Find(c.server.disk(n))
 	if err == nil {
 		err = occupied(at)
 	}
@@ -149,14 +152,17 @@ func (c *client) undo(n lock.Name, token lock.Token) {
 
 // makeDirectory is MKD of what is no lock.
 func (c *client) makeDirectory(n lock.Name) error {
-	if c.inLock(n) {
-		return errInsideLock
-	}
 	if !c.account.Write {
 		return errReadOnly
 	}
+	if _, err := c.mayWrite(n); err != nil {
+		return err
+	}
+	if err := c.openInside(n); err != nil {
+		return err
+	}
 	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-		err := c.server.tree.MkdirLasting(string(n), 0o777)
+		err := c.server.tree.MkdirLasting(c.server.disk(n), 0o777)
 		if err == nil {
 			c.published(titles[0], n, "directory made")
 		}
@@ -176,6 +182,9 @@ func (c *client) granted(h lock.Hold) string {
 	} else {
 		left := h.Rule.MaxAge - (c.server.clock.Now().Boot - h.Renewed.Boot)
 		text += ", expires in " + max(0, left).Round(time.Second).String()
+	}
+	if h.Rule.MaxIdle > 0 {
+		text += " or " + h.Rule.MaxIdle.String() + " after its last sign of life"
 	}
 	if h.Adopted != 0 {
 		text += ", adopted from token " + strconv.FormatUint(uint64(h.Adopted), 10)

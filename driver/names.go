@@ -1,11 +1,11 @@
 package driver
 
 import (
-	"errors"
 	"io/fs"
 	"path"
 	"slices"
 
+	"github.com/ftplockd/ftplockd/files"
 	"github.com/ftplockd/ftplockd/lock"
 )
 
@@ -14,37 +14,20 @@ func (c *client) table() *lock.Table { return c.server.table }
 // resolve finds the Name of a path: the account's home added, the links in its parent
 // resolved. What does not exist keeps its name: a lock need not have a directory on disk.
 func (c *client) resolve(view string) (lock.Name, error) {
+	if files.Hidden(view) {
+		return "", files.ErrReserved
+	}
 	n, err := c.server.tree.Resolve(c.account.inTree(view))
 	return lock.Name(n), err
 }
 
 // follow is resolve with a link of the last name followed as well.
 func (c *client) follow(view string) (lock.Name, error) {
+	if files.Hidden(view) {
+		return "", files.ErrReserved
+	}
 	n, err := c.server.tree.Resolve(path.Join(c.account.inTree(view), "x"))
 	return lock.Name(n).Parent(), err
-}
-
-// lockAround finds the innermost held lock that n lies in, n itself not counted.
-func (c *client) lockAround(n lock.Name) (lock.Status, bool) {
-	for n != "/" {
-		n = n.Parent()
-		if s, held := c.table().Get(n); held {
-			return s, true
-		}
-	}
-	return lock.Status{}, false
-}
-
-// inLock reports whether n lies in a lock, n itself not counted. With directories the name alone makes
-// one: the directory of a lock is there a moment before its hold stands, and after it has ended.
-func (c *client) inLock(n lock.Name) bool {
-	for n != "/" {
-		n = n.Parent()
-		if c.table().Held(n) || c.server.directories && c.isLockName(n) {
-			return true
-		}
-	}
-	return false
 }
 
 // isNeeded reports whether locks are made below n by its very name (the /locks of /locks/**).
@@ -59,7 +42,8 @@ func (c *client) isLockName(n lock.Name) bool {
 }
 
 // isLock reports whether n is a lock rather than something else whose name a rule matches.
-// Without directories a real directory of such a name was there before the rule and is no lock.
+// Without directories a real directory of such a name was there before the rule and is no lock; with them one in which
+// something lies is none.
 func (c *client) isLock(n lock.Name) bool {
 	if c.table().Held(n) {
 		return true
@@ -67,11 +51,17 @@ func (c *client) isLock(n lock.Name) bool {
 	if !c.isLockName(n) {
 		return false
 	}
-	info, err := c.server.tree.Lstat(string(n))
+	info, err := c.server.tree.Lstat(c.server.disk(n))
 	if err != nil {
 		return true
 	}
-	return info.IsDir() && c.server.directories
+	return info.IsDir() && c.server.directories && c.isEmpty(n)
+}
+
+// isEmpty reports whether surely nothing lies in a directory.
+func (c *client) isEmpty(n lock.Name) bool {
+	names, err := c.namesIn(n)
+	return err == nil && len(names) == 0
 }
 
 // isStatus reports whether view names the status file.
@@ -80,32 +70,18 @@ func (c *client) isStatus(view string) bool {
 	return f != "" && view == f
 }
 
-// mayCreate says whether a file or directory of that name may come to be, by other means than MKD.
+// mayCreate says whether a file of that name may come to be, or be replaced. A file may have a lock's name, while nobody holds
+// that.
 func (c *client) mayCreate(n lock.Name, view string) error {
 	switch {
 	case c.isStatus(view):
 		return errReserved
 	case n == "/":
 		return errIsDir
-	case c.inLock(n):
-		return errInsideLock
-	case c.isLockName(n):
-		return errLockName
+	case c.table().Held(n):
+		return errIsLock
 	case !c.account.Write:
 		return errReadOnly
-	}
-	return nil
-}
-
-// mayReplace is mayCreate for uploads: a file that was there before a rule made its name a lock's may
-// be written again.
-func (c *client) mayReplace(n lock.Name, view string) error {
-	err := c.mayCreate(n, view)
-	if !errors.Is(err, errLockName) || !c.account.Write {
-		return err
-	}
-	if info, serr := c.lstat(n); serr != nil || info.IsDir() {
-		return err
 	}
 	return nil
 }
@@ -118,8 +94,6 @@ func (c *client) alterable(n lock.Name) (fs.FileInfo, error) {
 		return nil, err
 	case info.IsDir() && c.isLock(n):
 		return nil, errIsLock
-	case c.inLock(n):
-		return nil, errInsideLock
 	case !c.account.Write:
 		return nil, errReadOnly
 	}

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/spf13/afero"
 
@@ -23,7 +24,7 @@ func (c *client) protects() bool { return c.table().Rules().Protects() }
 
 // mayWrite is the check that a change begins with.
 func (c *client) mayWrite(n lock.Name) (lock.Title, error) {
-	if !c.protects() {
+	if !c.locks.Concerned(n) {
 		return lock.Title{}, nil
 	}
 	t, err := c.locks.MayWrite(n)
@@ -45,7 +46,7 @@ func (c *client) shown(err error) error {
 // changing makes a change of the paths in one step with the check that the session may make it, and while no directory
 // above them is renamed. The titles come in the order of the paths.
 func (c *client) changing(paths []lock.Name, change func([]lock.Title) error) error {
-	if !c.protects() {
+	if !slices.ContainsFunc(paths, c.locks.Concerned) {
 		return change(make([]lock.Title, len(paths)))
 	}
 	writes := make([]lock.Write, len(paths))
@@ -85,7 +86,7 @@ func (c *client) protectedBelow(from, to lock.Name) error {
 }
 
 func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int) error {
-	infos, err := afero.ReadDir(c.server.tree, string(from))
+	infos, err := afero.ReadDir(c.server.tree, c.server.diskDir(from))
 	if err != nil {
 		return err
 	}

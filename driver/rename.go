@@ -35,8 +35,6 @@ func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
 		err = errNeeded
 	case info.IsDir() && c.isLock(n):
 		err = errIsLock
-	case c.inLock(n):
-		err = errInsideLock
 	case info.IsDir() && c.table().HeldWithin(n):
 		err = errLocksBelow
 	case !c.account.Write:
@@ -55,7 +53,16 @@ func (c *client) rename(fromView, toView string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.mayCreate(to, toView); err != nil {
+	switch err := c.mayCreate(to, toView); {
+	case err != nil:
+		return err
+	case info.IsDir() && c.isLockName(to):
+		return errLockName
+	}
+	if _, err := c.mayWrite(to); err != nil {
+		return err
+	}
+	if err := c.openInside(to); err != nil {
 		return err
 	}
 	if info.IsDir() && to != from && to.Within(from) {
@@ -65,14 +72,14 @@ func (c *client) rename(fromView, toView string) error {
 	if err := c.undisturbed([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err
 	}
-	return c.server.tree.Last(string(to), string(from)) // when nobody waits for it any more
+	return c.server.tree.Last(c.server.disk(to), c.server.disk(from)) // when nobody waits for it any more
 }
 
 // renameProtected is what RNTO does to the tree. A directory, or a link that may lead to one, moves while nobody is in the
 // middle of a change.
 func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
-	apply := func() error { return c.server.tree.Rename(string(from), string(to)) }
-	if !c.protects() {
+	apply := func() error { return c.server.tree.Rename(c.server.disk(from), c.server.disk(to)) }
+	if !c.locks.Concerned(from) && !c.locks.Concerned(to) {
 		return apply()
 	}
 	if info.Mode().IsRegular() {

@@ -29,7 +29,8 @@ var answers = []answer{
 	{lock.ErrClosed, 421, "the server is shutting down"},
 	{lock.ErrNoParent, 550, "no such directory to make it in"},
 	{lock.ErrNotDirectory, 550, "a file has that name"},
-	{lock.ErrNotEmpty, 550, "a program on the server's machine has put something into the lock's directory"},
+	{lock.ErrNotEmpty, 550, "the directory is not empty: remove what is in it first"},
+	{lock.ErrOccupied, 550, "a directory that is not empty has that name, so it is no lock"},
 	{lock.ErrHeld, 550, ""},
 	{lock.ErrNotHeld, 550, ""},
 	{lock.ErrNotYours, 550, ""},
@@ -224,4 +225,9 @@ func quoted(s string) string {
 		s = s[:most] + "..."
 	}
 	return "'" + s + "'"
+}
+
+// isNotEmpty reports whether an error says that something lies in a directory. POSIX allows both.
+func isNotEmpty(err error) bool {
+	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
 }

@@ -122,7 +122,7 @@ func (d *download) Write([]byte) (int, error) { return 0, os.ErrInvalid }
 // Seek does nothing: the offset was known when the content was opened.
 func (d *download) Seek(offset int64, _ int) (int64, error) { return offset, nil }
 
-// content opens what RETR sends: a file, a note, the status file.
+// content opens what RETR sends: a file, the status file.
 func (c *client) content(view string, offset int64, ascii bool) (content, error) {
 	if !c.account.Read {
 		return nil, errWriteOnly
@@ -136,20 +136,17 @@ func (c *client) content(view string, offset int64, ascii bool) (content, error)
 	if err != nil {
 		return nil, err
 	}
-	if written, ok := c.readNote(n); ok {
-		return newText(written, offset)
-	}
 	if c.table().Held(n) {
 		return nil, errIsDir
 	}
-	file, err := c.server.tree.Open(string(n))
+	file, err := c.server.tree.Open(c.server.disk(n))
 	if err != nil {
 		return nil, err
 	}
 	return newFileContent(file, offset, ascii)
 }
 
-// text is content that is made rather than read from disk: a note, the status file.
+// text is content that is made rather than read from disk: the status file.
 type text struct{ *bytes.Reader }
 
 func newText(b []byte, offset int64) (content, error) {

@@ -18,7 +18,11 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	case !own && !c.isLock(n):
 		return done(250, view, "removed"), c.removeDirectory(n, view)
 	}
-	holds := c.server.withNotes(n)
+	if _, err := c.locks.SpeaksFor(n); err == nil {
+		if err := c.server.closeInside(n); err != nil {
+			return control.Reply{}, err
+		}
+	}
 	again, waiting, err := c.locks.ReleaseOrWait(c.server.context, n, c.conn.Wake)
 	if waiting != nil {
 		_, err = c.await(cmd, waiting)
@@ -26,7 +30,6 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	if err != nil {
 		return control.Reply{}, err
 	}
-	c.server.dropNotes(n, holds)
 	if again > 0 {
 		return control.Reply{Code: 250, Text: view + " is still held, RMD it " + strconv.Itoa(again) + " more"}, nil
 	}
@@ -53,14 +56,12 @@ func (c *client) removeDirectory(n lock.Name, view string) error {
 		return errRoot
 	case c.isNeeded(n):
 		return errNeeded
-	case c.inLock(n):
-		return errInsideLock
 	case !c.account.Write:
 		return errReadOnly
 	}
 	err := c.undisturbed([]lock.Name{n}, func() error {
 		return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-			err := c.server.tree.RemoveDir(string(n))
+			err := c.server.tree.RemoveDir(c.server.disk(n))
 			if err == nil {
 				c.published(titles[0], n, "directory removed")
 			}

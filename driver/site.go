@@ -133,11 +133,8 @@ func (c *client) siteLockBreak(param string) control.Reply {
 		return control.Reply{Code: 550, Text: "only administrators break locks"}
 	}
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
-		status, _ := c.table().Get(n)
 		err := c.table().Break(c.server.context, n, 0, c.locks.Owner(), "")
-		if err == nil {
-			c.server.dropNotes(n, status.Holds)
-		}
+		c.server.leaveEnded()
 		return done(200, view, "broken"), err
 	})
 }

@@ -81,20 +81,13 @@ type nowhere struct{ virtualFile }
 
 func (nowhere) IsDir() bool { return true }
 
-// lstat describes what a name stands for: a lock, a note, or what lies on disk. A lock's modification
+// lstat describes what a name stands for: a lock, or what lies on disk. A lock's modification
 // time is the moment when it was acquired.
 func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
 	if s, held := c.table().Get(n); held {
 		return lockInfo{s}, nil
 	}
-	if s, inside := c.lockAround(n); inside && n.Parent() == s.Name {
-		for _, h := range s.Holds {
-			if info, err := c.server.notes.stat(h.Token, n.Base()); err == nil {
-				return info, nil
-			}
-		}
-	}
-	return c.server.tree.Lstat(string(n))
+	return c.server.tree.Lstat(c.server.disk(n))
 }
 
 // stat is lstat with the last link followed.
@@ -194,3 +187,11 @@ func (c *client) abs(param string) string {
 	}
 	return cleaned(c.context.Path() + "/" + param)
 }
+
+// namedInfo is a FileInfo under the name that the client knows.
+type namedInfo struct {
+	fs.FileInfo
+	name string
+}
+
+func (i namedInfo) Name() string { return i.name }

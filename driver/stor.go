@@ -32,7 +32,7 @@ type upload struct {
 
 var _ ftpserver.FileTransfer = (*upload)(nil)
 
-// receiver is what an upload writes to: a staged file, or a note.
+// receiver is what an upload writes to: a staged file.
 type receiver interface {
 	io.Writer
 	io.ReaderFrom
@@ -271,33 +271,31 @@ func (c *client) receive(view string, o files.UploadOptions) (receiver, string, 
 			n, view = lock.Name(path.Join(string(dir), uniqueName)), path.Join(view, uniqueName)
 		}
 	}
-	if around, inside := c.lockAround(n); inside {
-		return c.receiveNote(n, view, around, o)
-	}
-	if err := c.mayReplace(n, view); err != nil {
+	if err := c.mayCreate(n, view); err != nil {
 		return nil, "", err
 	}
-	var title lock.Title
-	if !o.Unique { // its name is not known yet
-		if title, err = c.mayWrite(n); err != nil {
-			return nil, "", err
-		}
+	title, err := c.mayWrite(n)
+	if err != nil {
+		return nil, "", err
 	}
-	up, err := c.server.tree.Upload(string(n), o)
+	if err := c.openInside(n); err != nil {
+		return nil, "", err
+	}
+	up, err := c.server.tree.Upload(c.server.disk(n), o)
 	if err != nil {
 		return nil, "", err
 	}
 	if o.Unique { // only now the name is known
-		n = lock.Name(up.Name())
+		n = c.server.named(up.Name())
 		view = path.Join(path.Dir(view), n.Base())
-		if err = c.mayReplace(n, view); err == nil {
+		if err = c.mayCreate(n, view); err == nil {
 			title, err = c.mayWrite(n)
 		}
 	}
 	if err != nil {
 		return nil, "", errors.Join(err, up.Discard())
 	}
-	return &staged{Upload: up, client: c, began: title, view: view}, view, nil
+	return &staged{Upload: up, client: c, began: title}, view, nil
 }
 
 func (c *client) isDirectory(n lock.Name) bool {
@@ -309,7 +307,6 @@ func (c *client) isDirectory(n lock.Name) bool {
 type staged struct {
 	*files.Upload
 	client *client
-	view   string
 	began  lock.Title
 	size   int64
 	sum    string // SHA-256; "": not protected when the upload was complete
@@ -325,34 +322,31 @@ func (u *staged) Sync() error {
 	return err
 }
 
-// Publish gives the file its name. A file whose name is a lock's is published only while nobody holds that
-// lock and the file that it replaces is there; a directory above may have been renamed since the upload began.
+// name is that by which clients know the file. A directory above may have been renamed since the upload began.
+func (u *staged) name() lock.Name { return u.client.server.named(u.Upload.Name()) }
+
+// Publish gives the file its name. A file whose name is a lock's is published only while nobody holds that lock.
 func (u *staged) Publish() error {
-	c, n := u.client, lock.Name(u.Name())
-	if !c.isLockName(n) && !c.inLock(n) {
+	n := u.name()
+	if !u.client.isLockName(n) {
 		return u.publishProtected()
 	}
-	return c.undisturbed([]lock.Name{n}, func() error {
-		if err := c.mayReplace(n, u.view); err != nil {
-			return err
-		}
-		return u.publishProtected()
-	})
+	return u.client.undisturbed([]lock.Name{n}, u.publishProtected)
 }
 
 // publishProtected publishes while the hold stands under which the upload began.
 func (u *staged) publishProtected() error {
 	c := u.client
-	if !c.protects() {
+	if !c.locks.Concerned(u.name()) && u.began.Around == "" {
 		return u.Upload.Publish()
 	}
 	for {
-		n := lock.Name(u.Name())
+		n := u.name()
 		write := lock.Write{Path: n, Begun: true, Title: u.began}
 		err := c.locks.Write(c.server.context, []lock.Write{write}, func(titles []lock.Title) error {
 			c.server.layout.RLock()
 			defer c.server.layout.RUnlock()
-			if lock.Name(u.Name()) != n {
+			if u.name() != n {
 				return errRenamed
 			}
 			if err := u.InPlace(); err != nil {
@@ -372,20 +366,3 @@ func (u *staged) publishProtected() error {
 
 // errRenamed says that a directory above an upload was renamed since its name was looked at.
 var errRenamed = errors.New("renamed meanwhile")
-
-// receiveNote opens a note in a held lock. Each is written whole: there is nothing to go on with.
-func (c *client) receiveNote(n lock.Name, view string, around lock.Status, o files.UploadOptions) (receiver, string, error) {
-	if o.Append || o.HasOffset || o.Unique {
-		return nil, "", errWholeNote
-	}
-	if c.table().Held(n) {
-		return nil, "", errIsLock
-	}
-	h, err := c.noteHold(n, around)
-	if err != nil {
-		return nil, "", err
-	}
-	return &note{client: c, lock: around.Name, token: h.Token, name: n.Base()}, view, nil
-}
-
-var errWholeNote = &refusal{text: "is a note in a lock: write it whole with STOR", is: fs.ErrPermission}

@@ -272,7 +272,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b 
 func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }
 func putBuffer(b *[]byte) { buffers.Put(b) }
 
-// content is what a download sends: a file, a listing, a note, the status file. WriteTo sends all of it.
+// content is what a download sends: a file, a listing, the status file. WriteTo sends all of it.
 type content interface {
 	io.WriterTo
 	io.Closer

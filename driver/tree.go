@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/spf13/afero"
 
@@ -37,6 +38,11 @@ type (
 	stager interface {
 		Upload(name string, o files.UploadOptions) (*files.Upload, error)
 	}
+	// asider moves what a lock has left out of everybody's way.
+	asider interface {
+		Aside(name, of string, token uint64) (string, error)
+		SweepLeftovers(before time.Time) error
+	}
 	// measurer tells how many bytes there is room for.
 	measurer interface {
 		Space(dir string) (uint64, error)
@@ -50,6 +56,7 @@ type tree struct {
 	remover
 	keeper
 	stager
+	asider
 	measurer
 }
 
@@ -60,6 +67,7 @@ func extend(fsys afero.Fs) (t tree, err error) {
 	t.remover, err = addOn[remover](fsys, err)
 	t.keeper, err = addOn[keeper](fsys, err)
 	t.stager, err = addOn[stager](fsys, err)
+	t.asider, err = addOn[asider](fsys, err)
 	t.measurer, err = addOn[measurer](fsys, err)
 	return t, err
 }

@@ -134,7 +134,7 @@ func (t *Tree) Subdirectories(name string) (names []string, entries int, err err
 					kind = unix.DT_DIR
 				}
 			}
-			if kind == unix.DT_DIR && !t.reg.isTemporary(base) {
+			if kind == unix.DT_DIR && !t.reg.isTemporary(base) && !Hidden(base) {
 				names = append(names, base)
 			}
 			return nil

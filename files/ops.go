@@ -269,7 +269,7 @@ func (t *Tree) readDir(fd int) ([]fs.FileInfo, error) {
 	}
 	list := make([]fs.FileInfo, 0, len(names))
 	for _, n := range names {
-		if t.reg.isTemporary(n) {
+		if t.reg.isTemporary(n) || Hidden(n) {
 			continue
 		}
 		i, err := t.sys.lstatat(fd, n, n)

@@ -277,6 +277,7 @@ var (
 	ErrStale              = errors.New("the token is not the lock's any more")
 	ErrMembers            = errors.New("there are locks below it")
 	ErrNotEmpty           = errors.New("its directory is not empty")
+	ErrOccupied     error = &kind{"a directory that is not empty has that name, so it is no lock", fs.ErrExist}
 	ErrNotDirectory       = errors.New("a file has that name")
 	ErrNoRule             = errors.New("no rule makes that name a lock")
 	ErrConflict           = errors.New("somebody else changed it")

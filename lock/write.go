@@ -12,13 +12,17 @@ type Title struct {
 	Lock  Name // "": nothing protects the path
 	Token Token
 	Owner Owner // of the hold
+	// Around is the innermost held lock that the path lies in, Grant the token of its hold, which is the session's; "" and
+	// 0: it lies in none.
+	Around Name
+	Grant  Token
 }
 
 // Write is one change of a path that locks may protect.
 type Write struct {
 	Path Name
-	// Begun says that the change began earlier, by the Title: no other hold will do now, and if that was of no
-	// lock, the path must not be protected now.
+	// Begun says that the change began earlier, by the Title: no other holds will do now, and if that was of no
+	// lock, the path must not be protected now, and not lie in a lock.
 	Begun bool
 	Title Title
 }
@@ -28,6 +32,8 @@ type ProtectedError struct {
 	Path Name
 	Lock Name
 	Why  error // a *LostError, a *NotYoursError, ErrNotHeld, or another reason
+	// Inside says that the path lies in the lock; otherwise a rule protects it.
+	Inside bool
 }
 
 var (
@@ -41,6 +47,9 @@ func (e *ProtectedError) Error() string { return e.Text(string(e.Lock)) }
 // Text is Error with the lock's name as somebody else knows it.
 func (e *ProtectedError) Text(name string) string {
 	text := "protected by the lock " + name + ", "
+	if e.Inside {
+		text = "lies in the lock " + name + ", "
+	}
 	var lost *LostError
 	switch {
 	case errors.As(e.Why, &lost):
@@ -54,8 +63,9 @@ func (e *ProtectedError) Text(name string) string {
 // Unwrap makes the error match Why and fs.ErrPermission.
 func (e *ProtectedError) Unwrap() []error { return []error{e.Why, fs.ErrPermission} }
 
-// MayWrite says whether the session may change the path now: nothing protects it, or one of the locks that do is
-// held exclusively, the session speaks for that hold, and nobody else holds another of them. The error is
+// MayWrite says whether the session may change the path now. If the path lies in a lock that is held, the session must
+// speak for the hold of the innermost one, and hold it alone. If rules protect the path, one of the locks that do must be held
+// exclusively, the session must speak for that hold, and nobody else may hold another of them. The error is
 // a *ProtectedError, ErrEnded, or that of [Rules.Guards].
 //
 // The answer is true of one moment. The change itself belongs into [Session.Write].
@@ -63,13 +73,13 @@ func (s *Session) MayWrite(path Name) (Title, error) {
 	w := Write{Path: path}
 	for {
 		rules := s.table.Rules()
-		guards, err := rules.Guards(path)
-		if err != nil || len(guards) == 0 {
+		q, err := rules.question(path)
+		if err != nil {
 			return Title{}, err
 		}
 		s.table.mu.Lock()
 		same := s.table.rules == rules
-		title, err := s.titleLocked(w, guards)
+		title, err := s.titleLocked(w, q)
 		s.table.mu.Unlock()
 		if same {
 			return title, err
@@ -77,23 +87,62 @@ func (s *Session) MayWrite(path Name) (Title, error) {
 	}
 }
 
-// Write runs fn while the session may make all the changes, see MayWrite: whatever ends the hold of a title
-// waits for fn, and so does every grant of another lock that protects one of the paths. So the change and the check
-// are one step. A hold whose time is over is none, also before Expire has ended it. fn gets the titles, in the order
+// Concerned reports whether locks may have a say in who changes the path: rules protect paths, or it lies in a lock or in
+// something with the name of one. Otherwise MayWrite and Write need not be asked.
+func (s *Session) Concerned(path Name) bool {
+	t := s.table
+	rules := t.Rules()
+	if rules.Protects() {
+		return true
+	}
+	for n := path.Parent(); n != "/"; n = n.Parent() {
+		if _, ok := rules.For(n); ok || t.Held(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// question is what is to be known of the locks to answer whether a path may be changed.
+type question struct {
+	guards []Name // the locks that protect it
+	above  []Name // the directories that it lies in, innermost first, but "/"
+	named  []Name // those of them that rules make locks
+}
+
+func (r *Rules) question(path Name) (q question, err error) {
+	if q.guards, err = r.Guards(path); err != nil {
+		return q, err
+	}
+	if path == "/" {
+		return q, nil
+	}
+	for n := path.Parent(); n != "/"; n = n.Parent() {
+		q.above = append(q.above, n)
+		if _, ok := r.For(n); ok {
+			q.named = append(q.named, n)
+		}
+	}
+	return q, nil
+}
+
+// Write runs fn while the session may make all the changes, see MayWrite: whatever ends the holds of a title
+// waits for fn, and so does every grant of another lock that protects one of the paths or that a path lies in. So the change
+// and the check are one step. A hold whose time is over is none, also before Expire has ended it. fn gets the titles, in the order
 // of the writes. It must be quick, and must not wait for the table.
 //
 // The errors are those of MayWrite, of ctx, and what fn returns.
 func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {
 	for {
 		rules := s.table.Rules()
-		guards := make([][]Name, len(writes))
+		questions := make([]question, len(writes))
 		for i, w := range writes {
 			var err error
-			if guards[i], err = rules.Guards(w.Path); err != nil {
+			if questions[i], err = rules.question(w.Path); err != nil {
 				return err
 			}
 		}
-		c, err := s.claim(ctx, rules, writes, guards)
+		c, err := s.claim(ctx, rules, writes, questions)
 		if err != nil {
 			return err
 		}
@@ -113,11 +162,15 @@ type claim struct {
 	barred []Name
 }
 
-func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, guards [][]Name) (*claim, error) {
+func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, questions []question) (*claim, error) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.settledLocked(ctx, guards); err != nil {
+	var names []Name
+	for _, q := range questions {
+		names = append(append(append(names, q.guards...), q.above...), q.named...)
+	}
+	if err := t.settledLocked(ctx, names); err != nil {
 		return nil, err
 	}
 	if t.rules != rules {
@@ -126,35 +179,35 @@ func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, guard
 	c := &claim{table: t, titles: make([]Title, len(writes))}
 	for i, w := range writes {
 		var err error
-		if c.titles[i], err = s.titleLocked(w, guards[i]); err != nil {
+		if c.titles[i], err = s.titleLocked(w, questions[i]); err != nil {
 			return nil, err
 		}
 	}
-	for _, names := range guards {
-		for _, n := range names {
+	for i, q := range questions {
+		for _, n := range slices.Concat(q.guards, q.named) {
 			c.takeLocked(n)
+		}
+		if around := c.titles[i].Around; around != "" {
+			c.takeLocked(around) // no rule may make it a lock any more
 		}
 	}
 	return c, nil
 }
 
 // settledLocked waits until no change of the locks is under way.
-func (t *Table) settledLocked(ctx context.Context, guards [][]Name) error {
-	for i := 0; i < len(guards); {
-		n := slices.IndexFunc(guards[i], func(n Name) bool {
+func (t *Table) settledLocked(ctx context.Context, names []Name) error {
+	for {
+		i := slices.IndexFunc(names, func(n Name) bool {
 			e := t.nodes[n]
 			return e != nil && e.busy
 		})
-		if n < 0 {
-			i++
-			continue
+		if i < 0 {
+			return nil
 		}
-		if err := t.waitLocked(ctx, t.nodes[guards[i][n]]); err != nil {
+		if err := t.waitLocked(ctx, t.nodes[names[i]]); err != nil { // it lets go of the mutex
 			return err
 		}
-		i = 0 // the mutex was let go of
 	}
-	return nil
 }
 
 // takeLocked pins what stands of a lock, and keeps everybody from one that nobody holds.
@@ -180,8 +233,46 @@ func (c *claim) end() {
 	c.table.include(c.barred)
 }
 
-// titleLocked finds the hold by which the session may make the change.
-func (s *Session) titleLocked(w Write, guards []Name) (Title, error) {
+// titleLocked finds the holds by which the session may make the change.
+func (s *Session) titleLocked(w Write, q question) (Title, error) {
+	title, err := s.guardLocked(w, q.guards)
+	if err == nil {
+		title.Around, title.Grant, err = s.aroundLocked(w, q.above)
+	}
+	return title, err
+}
+
+// aroundLocked finds the hold of the innermost lock that the path lies in.
+func (s *Session) aroundLocked(w Write, above []Name) (Name, Token, error) {
+	refuse := func(n Name, why error) (Name, Token, error) {
+		return "", 0, &ProtectedError{Path: w.Path, Lock: n, Why: why, Inside: true}
+	}
+	for _, n := range above {
+		e := s.table.nodes[n]
+		if e == nil || len(e.holds) == 0 {
+			continue
+		}
+		h, _, err := s.spokenForLocked(n, e)
+		switch {
+		case err != nil:
+			return refuse(n, err)
+		case len(e.holds) > 1 || h.Shared:
+			return refuse(n, errOthersShare)
+		case s.table.pastLocked(h):
+			return refuse(n, s.overdueLocked(n, h))
+		case w.Begun && (w.Title.Around != n || w.Title.Grant != h.Token):
+			return refuse(n, s.begunLocked(Title{Lock: w.Title.Around, Token: w.Title.Grant}, n))
+		}
+		return n, h.Token, nil
+	}
+	if began := w.Title.Around; w.Begun && began != "" {
+		return refuse(began, s.begunLocked(Title{Lock: began, Token: w.Title.Grant}, began))
+	}
+	return "", 0, nil
+}
+
+// guardLocked finds the hold of a lock that protects the path.
+func (s *Session) guardLocked(w Write, guards []Name) (Title, error) {
 	if len(guards) == 0 {
 		return Title{}, nil
 	}
@@ -210,7 +301,7 @@ func (s *Session) titleLocked(w Write, guards []Name) (Title, error) {
 		case w.Begun && (w.Title.Lock != n || w.Title.Token != h.Token):
 			refuse(n, s.begunLocked(w.Title, n))
 		case title.Lock == "":
-			title = Title{n, h.Token, h.Owner}
+			title = Title{Lock: n, Token: h.Token, Owner: h.Owner}
 		}
 	}
 	if title.Lock == "" {

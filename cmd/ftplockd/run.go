@@ -197,7 +197,7 @@ func (s *server) makePrefixes(rules *lock.Rules) error {
 func (s *server) openDriver() (err error) {
 	c := s.config
 	o := driver.Options{
-		Tree: s.tree, Table: s.table, Clock: s.clock, NotesDir: filepath.Join(c.State, "notes"),
+		Tree: s.tree, Table: s.table, Clock: s.clock, State: filepath.Join(c.State, "inside"),
 		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
 	}
 	if c.TLS.Mode != config.TLSOff {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/lock"
@@ -142,6 +143,9 @@ func (s *Store) taken(e *entry, change lock.Change, seen sight) error {
 	if !seen.directory {
 		return fmt.Errorf("%s: %w", change.Name, lock.ErrNotDirectory)
 	}
+	if !s.tree.empty(change.Name) {
+		return fmt.Errorf("%s: %w", change.Name, lock.ErrOccupied)
+	}
 	rule, ok := s.rules.Load().rule(change.Name)
 	if !ok {
 		rule = change.Holds[0].Rule
@@ -163,7 +167,11 @@ func (s *Store) locate(entry *line, id lock.DirectoryID) {
 // release ends all holds of a name.
 func (s *Store) release(e *entry, change lock.Change) (lock.Token, error) {
 	if s.tree != nil {
-		if err := s.vacate(e, change.Name); err != nil {
+		err := s.vacate(e, change.Name)
+		if errors.Is(err, lock.ErrNotEmpty) && change.Cause != lock.CauseRelease {
+			change.Note, err = s.leave(e, change)
+		}
+		if err != nil {
 			return 0, err
 		}
 		s.o.hooks.step("release removed")
@@ -177,6 +185,25 @@ func (s *Store) release(e *entry, change lock.Change) (lock.Token, error) {
 	s.graves.dig(grave{name: entry.Name, id: entry.Directory, at: entry.At})
 	s.watched.drop(change.Name.Parent())
 	return entry.Token, nil
+}
+
+// leave moves what is in a lock that is taken away from its holder aside, and returns the note that says so. What a program on
+// the host has put into a lock that it made itself stays, and is nobody's lock any more.
+func (s *Store) leave(e *entry, change lock.Change) (note string, err error) {
+	hold := e.record.Holds[0]
+	if hold.Host() {
+		return strings.TrimSpace(change.Note + " its directory is not empty and stays"), nil
+	}
+	aside, ok := s.tree.fs.(Asides)
+	if !ok {
+		return "", fmt.Errorf("%s: %w", change.Name, lock.ErrNotEmpty)
+	}
+	to, err := aside.Aside(string(change.Name), string(change.Name), uint64(hold.Token))
+	if err != nil {
+		return "", pathError("move aside", change.Name, err)
+	}
+	s.o.Log.Warn("what was in a lock was moved aside", "lock", change.Name, "token", hold.Token, "holder", hold.Owner.String(), "leftovers", to)
+	return strings.TrimSpace(change.Note + " left over: " + to), nil
 }
 
 // vacate removes the directory of a record that is to end. One that the host put in its place stays,

@@ -23,8 +23,8 @@ func (s *Store) meet(e *entry) (changed bool, err error) {
 func (s *Store) observe(e *entry, seen sight) bool {
 	if len(e.record.Holds) == 0 {
 		rule, ok := s.rules.Load().rule(e.record.Name)
-		if !seen.directory || !ok {
-			return false
+		if !seen.directory || !ok || !s.tree.empty(e.record.Name) {
+			return false // what has something in it is nobody's lock
 		}
 		s.hostMade(e, seen, rule)
 		return true
@@ -80,7 +80,9 @@ func (s *Store) hostReplaced(e *entry, seen sight) {
 		rule = e.record.Holds[0].Rule
 	}
 	s.hostRemoved(e)
-	s.hostMade(e, seen, rule)
+	if s.tree.empty(e.record.Name) {
+		s.hostMade(e, seen, rule)
+	}
 }
 
 // instantOf puts a time from the file system on both clocks. One that lies ahead of now, or before

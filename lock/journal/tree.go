@@ -84,6 +84,12 @@ func (t *tree) look(name lock.Name) (sight, error) {
 	return sight{found: true, directory: true, id: id, modified: info.ModTime()}, nil
 }
 
+// empty reports whether surely nothing lies in the directory.
+func (t *tree) empty(name lock.Name) bool {
+	infos, err := t.fs.ReadDir(string(name))
+	return err == nil && len(infos) == 0
+}
+
 func (t *tree) identity(name lock.Name, info fs.FileInfo) (lock.DirectoryID, error) {
 	identities, ok := t.fs.(Identities)
 	if !ok {

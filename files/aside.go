@@ -1,0 +1,91 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Leftovers is the directory, below the root of the tree, that [Tree.Aside] moves to. Clients do not see it.
+const Leftovers = "/" + prefix + "leftovers"
+
+// Aside moves what a lock has left, a directory, out of everybody's way, by one rename: to a directory in [Leftovers] whose
+// name tells the token and the lock. Where that is another file system it stays beside the lock, under a name that
+// clients do not see either. It returns the new name. fs.ErrNotExist if there is nothing.
+func (t *Tree) Aside(name, of string, token uint64) (string, error) {
+	as := strconv.FormatUint(token, 10) + "-" + url.PathEscape(of)
+	as = as[:min(len(as), 200)]
+	now := t.now()
+	if err := t.Chtimes(name, now, now); err != nil { // its age counts from now on
+		return "", err
+	}
+	if err := t.Mkdir(Leftovers, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	to := path.Join(Leftovers, as)
+	err := t.Rename(name, to)
+	if errors.Is(err, unix.EXDEV) {
+		to = path.Join(path.Dir(name), prefix+"leftover-"+as)
+		err = t.Rename(name, to)
+	}
+	return to, err
+}
+
+// Hidden reports whether a name is one that clients neither see nor use: of what Aside has moved, and of the directories
+// for what lies in a lock that has none of its own (see package driver).
+func Hidden(name string) bool {
+	for element := range strings.SplitSeq(name, "/") {
+		rest, ok := strings.CutPrefix(element, prefix)
+		if ok && (rest == "leftovers" || strings.HasPrefix(rest, "leftover-") || strings.HasPrefix(rest, "lock-")) {
+			return true
+		}
+	}
+	return false
+}
+
+// Inside is the name of the directory, beside a lock without one of its own, for what lies in it.
+func Inside(parent string, token uint64) string {
+	return path.Join(parent, prefix+"lock-"+strconv.FormatUint(token, 10))
+}
+
+// SweepLeftovers removes what Aside moved to Leftovers before that time, with all that is in it.
+func (t *Tree) SweepLeftovers(before time.Time) error {
+	all, err := t.ReadDir(Leftovers)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, info := range all {
+		if info.ModTime().Before(before) {
+			errs = append(errs, t.removeTree(path.Join(Leftovers, info.Name())))
+			t.log.Info("leftovers of a lock removed", "name", info.Name(), "since", info.ModTime())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeTree removes a directory of Leftovers. Nothing else in the tree is ever removed recursively.
+func (t *Tree) removeTree(name string) error {
+	all, err := t.ReadDir(name)
+	if err != nil {
+		return err
+	}
+	for _, info := range all {
+		below := path.Join(name, info.Name())
+		if info.IsDir() {
+			err = t.removeTree(below)
+		} else {
+			err = t.RemoveFile(below)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.RemoveDir(name)
+}
