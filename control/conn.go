@@ -353,7 +353,9 @@ func (c *Conn) finish(cmd *Command) {
 	if cmd.verb.is(transfers) {
 		c.unprepare()
 	}
-	c.handler.End(cmd)
+	if cmd.verb.is(transfers) || cmd.code == 0 { // it has no reply
+		c.handler.End(cmd)
+	}
 	c.mu.Lock()
 	c.current, c.state = nil, stateReady
 	c.lastActive = time.Now()

@@ -15,7 +15,10 @@ import (
 	"github.com/ftplockd/ftplockd/control"
 )
 
-type osFileMode = os.FileMode
+type (
+	osFileMode = os.FileMode
+	osFileInfo = os.FileInfo
+)
 
 // file knows what became of an upload.
 type file struct {
@@ -102,6 +105,9 @@ func (t *transfer) open(stream any) (net.Conn, error) {
 
 func (t *transfer) ReadFrom(r io.Reader) (n int64, err error) {
 	conn, err := t.open(r)
+	if t.h.s.onMove != nil {
+		t.h.s.onMove()
+	}
 	if err == nil {
 		n, err = io.Copy(&t.sink, onlyReader{conn})
 	}

@@ -171,14 +171,17 @@ func FuzzInput(f *testing.F) {
 			if err == io.EOF {
 				break
 			}
-			if err != nil || !bytes.HasSuffix(buf[:n], []byte("\r\n")) || bytes.Count(buf[:n], []byte("\n")) != 1 {
-				t.Fatalf("the library got %q, %v", buf[:n], err)
+			got := string(buf[:n])
+			if err != nil || !strings.HasSuffix(got, "\r\n") || strings.Count(got, "\n") != 1 && got != "NOOP\r\nABOR\r\n" {
+				t.Fatalf("the library got %q, %v", got, err)
 			}
-			verb, _, _ := strings.Cut(strings.TrimSpace(string(buf[:n])), " ")
-			if c.listener.verbs[verb] == nil {
-				t.Fatalf("the library got %q", buf[:n])
+			for line := range strings.Lines(got) {
+				verb, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(line)), " ")
+				if c.listener.verbs[verb] == nil {
+					t.Fatalf("the library got %q", got)
+				}
+				_, _ = io.WriteString(c, "250-done\r\n 250 with it\r\n250 done\r\n")
 			}
-			_, _ = io.WriteString(c, "250-done\r\n 250 with it\r\n250 done\r\n")
 		}
 		_ = c.Close()
 		want, replies := wellFormed(string(stream), limit)

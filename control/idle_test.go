@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ type bubble struct {
 	conn     net.Conn
 	r        *bufio.Reader
 	transfer chan bool
-	granted  bool
+	granted  atomic.Bool
 }
 
 func inBubble(t *testing.T, opts control.Options, f func(t *testing.T, b *bubble)) {
@@ -85,7 +86,7 @@ func (b *bubble) execute(conn net.Conn, line string) {
 		}()
 		return
 	case "MKD":
-		if b.h.c.Command().Wait(func() bool { return b.granted }) != nil {
+		if b.h.c.Command().Wait(func() bool { return b.granted.Load() }) != nil {
 			reply = "550 withdrawn"
 		}
 	}
@@ -198,7 +199,7 @@ func TestIdleTimeout(t *testing.T) {
 		inBubble(t, opts, func(t *testing.T, b *bubble) {
 			b.say("MKD a")
 			time.Sleep(time.Hour)
-			b.granted = true
+			b.granted.Store(true)
 			b.h.c.Wake()
 			b.hear("250 ")
 			granted := time.Now()

@@ -58,7 +58,7 @@ var table = []struct {
 
 	{line: "DELE a", pass: "DELE a"},
 	{line: "RNFR a", pass: "RNFR a"},
-	{line: "RNTO a", pass: "RNTO a"},
+	{line: "RNTO a", reply: "503 RNFR comes before RNTO"},
 	{line: "SIZE a", pass: "SIZE a"},
 	{line: "MDTM a b", pass: "MDTM a b"},
 	{line: "MDTM 20200102030405 a b", pass: "MFMT 20200102030405 a b"},

@@ -86,6 +86,9 @@ func (c *Conn) libraryLine(line []byte) {
 	heard := c.end == notEnded || c.end == ReasonEOF // after a FIN the client may still listen
 	c.mu.Unlock()
 
+	if final && cmd != nil && !cmd.verb.is(transfers) {
+		c.handler.End(cmd) // before the client can do anything else
+	}
 	if len(say) > 0 && heard {
 		_ = c.send(say)
 	}

@@ -38,7 +38,15 @@ func TestATransferWantsADataConnectionOfItsOwn(t *testing.T) {
 		_, r := c.download("RETR /none")
 		c.check("RETR", r, "550 /none: no such file or directory")
 		s.until("the port is closed after the refusal", func() bool { return s.listeners() == 0 })
+		c.want("LIST", "425 *")
 		// RFC 3659 section 5: REST is for the command behind it, whatever becomes of that.
+		c.want("REST 1", "350 *")
+		if got := c.fetch("LIST /f"); !strings.HasPrefix(got, "-rw") {
+			t.Errorf("LIST after REST: %q", got)
+		}
+		if got := c.fetch("RETR /f"); got != "x" {
+			t.Errorf("RETR after a REST that LIST has used: %q", got)
+		}
 		c.want("REST 1", "350 *")
 		c.want("RETR /f", "425 *")
 		if got := c.fetch("RETR /f"); got != "x" {
@@ -353,7 +361,8 @@ func TestAnActiveConnectionThatIsNotMadeIsGivenUp(t *testing.T) {
 		"with the client":      func(c *conn) { c.reset() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t)
+			// The library cannot be told to give up a connect: it does so after its ConnectionTimeout.
+			s := start(t, func(o *setup) { o.settings.DataTimeout = time.Second })
 			c := s.as("phoneacc")
 			c.want("EPRT |1|127.0.0.1|"+strconv.Itoa(crowdedPort(t))+"|", "200 *")
 			c.send("STOR /f\r\n")

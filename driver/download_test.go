@@ -81,7 +81,7 @@ func TestAClientThatWantsToBeToldFirstIsWaitedForNoLonger(t *testing.T) {
 
 // So much that all ways of moving bytes are used: through this process, and within the kernel.
 func TestLargeTransfersArriveAsTheyWereSent(t *testing.T) {
-	content := make([]byte, 12_345_678)
+	content := make([]byte, 3_456_789)
 	rand.NewChaCha8([32]byte{}).Read(content)
 	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
 		c := dial("phoneacc")

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/files"
 	"github.com/ftplockd/ftplockd/lock"
 )
 
@@ -281,30 +280,49 @@ func TestAKickEndsATransfer(t *testing.T) {
 	s.wantContent("/f", "old")
 }
 
-// buggy is a file system in which some methods panic.
-type buggy struct{}
-
-func (buggy) Space(string) (uint64, error) { panic("a bug") }
-
-func (buggy) Upload(string, files.UploadOptions) (*files.Upload, error) { panic("a bug") }
-
-// One client's bug, or ours, is no reason to end everybody's session.
-func TestAPanicEndsNoSession(t *testing.T) {
+func TestKickByTheIDOfASession(t *testing.T) {
 	s := start(t)
 	s.write("/f", "old")
-	s.driver.tree.measurer = buggy{}
-	s.driver.tree.stager = buggy{}
-	c := s.as("phoneacc")
-	c.play(`
-		C: AVBL
-		S: 451 internal error
-		C: MKD /locks/a
-		S: 257 *`)
-	c.check("STOR", c.upload("STOR /f", "new"), "451 internal error")
-	s.wantContent("/f", "old")
-	if got := c.fetch("RETR /f"); got != "old" {
-		t.Errorf("afterwards: %q", got)
+	c, other := s.as("phoneacc"), s.as("other")
+	c.want("MKD /gone/a", "257 *")
+	other.want("MKD /gone/b", "257 *")
+	nc := c.data()
+	c.want("STOR /f", "150 *")
+	nc.Write([]byte("new"))
+	id := c.session().loggedIn().locks.ID()
+	if !s.driver.Kick(id, "an administrator ended it") {
+		t.Error("there is no such session")
 	}
+	c.play("S: 421 an administrator ended it")
+	c.tcp.Close()
+	s.until("its session has ended", func() bool { return !s.held("/gone/a") })
+	if s.driver.Kick(id, "again") {
+		t.Error("it is kicked again")
+	}
+	other.want("RMD /gone/b", "250 *")
+	s.wantContent("/f", "old")
+}
+
+// A waiting MKD is withdrawn by a kick.
+func TestAKickEndsTheWaiting(t *testing.T) {
+	s := start(t, func(o *setup) {
+		o.rules = []lock.Rule{{Match: "/locks/*", Contention: &lock.Contention{Wait: time.Hour}}}
+	})
+	holder, waiter := s.as("phoneacc"), s.as("other")
+	holder.want("MKD /locks/a", "257 *")
+	waiter.send("MKD /locks/a\r\n")
+	s.until("it waits", func() bool { status, _ := s.table.Get("/locks/a"); return status.Waiting == 1 })
+	s.driver.Kick(waiter.session().loggedIn().locks.ID(), "go away")
+	r := waiter.reply()
+	if fits("550 /locks/a: not waited for any longer", r) {
+		r = waiter.reply()
+	}
+	waiter.check("MKD", r, "421 go away")
+	waiter.ended()
+	if status, _ := s.table.Get("/locks/a"); status.Waiting != 0 {
+		t.Error("it waits still")
+	}
+	holder.want("RMD /locks/a", "250 *")
 }
 
 // A command under way and a transfer that moves are signs of life, for max_idle.

@@ -26,7 +26,16 @@ func (c *conn) fs() *client {
 	if client == nil {
 		c.t.Fatal("nobody is logged in")
 	}
+	// A command is under way for a moment after its reply: what a test calls meanwhile would be done for it.
+	c.server.until("no command is under way", func() bool { return client.conn.Command() == nil })
 	return client
+}
+
+// prepared opens a passive port: without one there is no handle.
+func (c *conn) prepared() {
+	c.t.Helper()
+	c.port()
+	c.fs()
 }
 
 // deed is one call, and the error that it must return: one that matches is; nil: none.
@@ -208,7 +217,7 @@ func TestTheFileSystemOfAReaderChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		reader := s.as("reader")
-		reader.port() // or there would be no handle for that reason
+		reader.prepared()
 		c := reader.fs()
 		attempt(t, []deed{
 			{"Mkdir", func() error { return c.Mkdir("/new", 0o755) }, errReadOnly},
@@ -248,8 +257,8 @@ func TestTheFileSystemCannotBeLeft(t *testing.T) {
 	s.write("/f", "x")
 	s.write("/home/bob/mine", "x")
 	asBoss, asBob := s.as("boss"), s.as("bob")
-	asBoss.port()
-	asBob.port()
+	asBoss.prepared()
+	asBob.prepared()
 	boss, bob := asBoss.fs(), asBob.fs()
 	from := func(depth int) string { return strings.Repeat("/..", depth) + secret }
 	for _, c := range []*client{boss, bob} {
@@ -302,7 +311,7 @@ func TestTheFileSystemKeepsTheStatusFile(t *testing.T) {
 	s := start(t)
 	s.write("/f", "x")
 	boss := s.as("boss")
-	boss.port()
+	boss.prepared()
 	c := boss.fs()
 	attempt(t, []deed{
 		{"Remove", func() error { return c.Remove("/.locks.json") }, errReserved},
@@ -326,7 +335,7 @@ func TestAHandleWithoutADataConnection(t *testing.T) {
 	if h, err := c.GetHandle("/f", os.O_RDONLY, 0); h != nil || err == nil {
 		t.Errorf("nothing is prepared: %v, %v", h, err)
 	}
-	boss.port()
+	boss.prepared()
 	for _, flags := range []int{os.O_WRONLY | os.O_CREATE | os.O_TRUNC, os.O_WRONLY | os.O_APPEND, os.O_RDONLY} {
 		h, err := c.GetHandle("/f", flags, 0)
 		if err != nil {

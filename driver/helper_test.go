@@ -93,6 +93,7 @@ type server struct {
 	state   string
 	addr    string
 	addr6   string
+	addrTLS string // implicit TLS; "": there is none
 	driver  *Server
 	table   *lock.Table
 	tree    *files.Tree
@@ -174,6 +175,14 @@ func (s *server) listen(o *setup) {
 		sources = append(sources, control.Source{Listener: l})
 	}
 	s.addr, s.addr6 = sources[0].Addr().String(), sources[1].Addr().String()
+	if o.tls != nil {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		sources = append(sources, control.Source{Listener: l, TLS: o.tls})
+		s.addrTLS = l.Addr().String()
+	}
 	s.control = control.NewListener(s.driver.Control(o.control), sources...)
 }
 

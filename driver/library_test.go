@@ -845,7 +845,7 @@ func TestLibraryHandsStatTheRelativeNameForHash(t *testing.T) {
 	}
 }
 
-// Client.Rename refuses the second try.
+// Control lets RNTO pass once for each RNFR.
 func TestLibraryKeepsRnfrWhenRntoFails(t *testing.T) {
 	h := library(t)
 	p := h.loggedIn()
@@ -859,7 +859,7 @@ func TestLibraryKeepsRnfrWhenRntoFails(t *testing.T) {
 	}
 }
 
-// Driver.GetHandle is asked for every transfer, so that REST is for one command only.
+// GetHandle is asked for every transfer, also without a data connection, so that REST is for one command only.
 func TestLibraryForgetsRestWithTheNextHandle(t *testing.T) {
 	h := library(t)
 	h.handle = func() (*noted, error) { return nil, os.ErrPermission }

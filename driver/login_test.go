@@ -1,8 +1,10 @@
 package driver
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -397,6 +399,43 @@ func TestTLSThatIsOptional(t *testing.T) {
 	c.private = false
 	if got := c.fetch("RETR /f"); got != "x" {
 		t.Errorf("data in the clear: %q", got)
+	}
+}
+
+func TestImplicitTLS(t *testing.T) {
+	s := start(t, tlsRequired)
+	s.write("/f", "x")
+	nc, err := net.Dial("tcp", s.addrTLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	secure := tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
+	c := &conn{t: t, server: s, tcp: nc.(*net.TCPConn), Conn: secure, in: bufio.NewReader(secure)}
+	c.play(`
+		S: 220 *
+		C: AUTH TLS
+		S: 503 *`)
+	c.login("phoneacc")
+	_, r := c.download("RETR /f")
+	c.check("RETR in the clear", r, "522 *")
+	c.play(`
+		C: PBSZ 0
+		S: 200 *
+		C: PROT P
+		S: 200 *`)
+	c.private = true
+	if got := c.fetch("RETR /f"); got != "x" {
+		t.Errorf("RETR: %q", got)
+	}
+	c.store("/g", "y")
+	s.wantContent("/g", "y")
+	c.want("MKD /gone/a", "257 *")
+	c.want("QUIT", "221 *")
+	c.ended()
+	s.alone()
+	if s.held("/gone/a") {
+		t.Error("the lock is held still")
 	}
 }
 

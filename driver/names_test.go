@@ -48,7 +48,7 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 		{"nothing but spaces", "MKD    ", "501 MKD needs an argument: *"},
 		{"4,000 bytes", "MKD " + long(4000), "550 *: no such file or directory"},
 		{"4,000 bytes, of a lock", "MKD " + long(3995) + "_lock", "550 *: no such directory to make it in"},
-		{"more than a path can have", "MKD " + long(5000), "553 *: the server cannot store such a name"},
+		{"more than a path can have", "MKD " + long(5000), "500 line too long"},
 		{"more than a line can have", "MKD /" + strings.Repeat("x", 9000), "500 line too long"},
 		{"255 bytes", "MKD /locks/" + name255, `257 "/locks/` + name255 + `" locked, *`},
 		{"256 bytes", "MKD /locks/" + name256, "553 /locks/" + name256 + ": the server cannot store such a name"},
@@ -127,6 +127,71 @@ func TestNamesAreBytes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Every command takes every name.
+func TestFilesOfAnyName(t *testing.T) {
+	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
+		s.mkdir("/dir")
+		s.mkdir("/other")
+		c := dial("boss")
+		c.want("CWD /dir", "250 *")
+		for _, name := range []string{
+			"plain", "with space", " leading", "trailing ", "a  b", `a"b`, `"begin`, `end"`, `a "b" c`, `""`, "tab\there", "f 0 3", "latin1-\xe9", "\xff\xfe\xff",
+			`back\slash`, "100%", "%s%d%n", "a*b?[c]", "-al", "...", "#", ",", "a,b", "~", "20200101000000 f",
+		} {
+			c.store(name, "hello\n")
+			s.wantContent("/dir/"+name, "hello\n")
+			if got := c.fetch("RETR " + name); got != "hello\r\n" {
+				t.Errorf("RETR %q: %q", name, got)
+			}
+			path := "/dir/" + name
+			for _, tt := range []struct{ command, reply string }{
+				{"SIZE " + path, "213 6"},
+				{"SIZE " + name, "213 6"},
+				{"XMD5 " + path, "250 B1946AC92492D2347C6235B4D2611184"},
+				{"XSHA1 " + name, "250 F572D396FAE9206628714FB2CE00F72E94F2258F"},
+				{"HASH " + name, "213 SHA-256 0-6 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 " + path},
+				{"MFMT 20200102030405 " + name, "213 Modify=20200102030405; " + path},
+				{"MDTM " + path, "213 20200102030405"},
+				{"SITE CHMOD 640 " + path, "200 " + path + " has mode 640"},
+				{"RNFR " + name, "350 "},
+				{"RNTO /other/" + name, "250 "},
+				{"RNFR /other/" + name, "350 "},
+				{"RNTO " + name, "250 "},
+			} {
+				if tt.command == `XSHA1 ""` || tt.command == `HASH ""` {
+					continue // a quoted name that is empty
+				}
+				if got := c.ask(tt.command); !strings.HasPrefix(got, tt.reply) {
+					t.Errorf("%q: %q, want %q", tt.command, got, tt.reply)
+				}
+			}
+			if got := c.ask("MLST " + path); !strings.HasSuffix(got, "; "+path+"\n250 End") {
+				t.Errorf("MLST %q: %q", name, got)
+			}
+			if got := c.ask("DELE " + name); !strings.HasPrefix(got, "250 ") {
+				t.Errorf("DELE %q: %q", name, got)
+			}
+		}
+	})
+}
+
+// RFC 959 appendix II: a quote in the path is doubled.
+func TestPwdOfAnyName(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	for name, shown := range map[string]string{
+		"plain": "plain", "with space": "with space", `a"b`: `a""b`, `""`: `""""`, "trailing ": "trailing ", "latin1-\xe9": "latin1-\xe9",
+	} {
+		s.mkdir("/" + name)
+		if got := c.ask("CWD /" + name); got != "250 /"+name+" is the current directory" {
+			t.Errorf("%q: %s", name, got)
+		}
+		if got := c.ask("PWD"); got != `257 "/`+shown+`" is the current directory` {
+			t.Errorf("%q: %s", name, got)
+		}
+	}
 }
 
 func onDisk(t *testing.T, dir string) (names []string) {

@@ -61,18 +61,18 @@ func (d *download) list(f format) error {
 // WriteTo implements io.WriterTo: it sends everything. In binary to a plain connection a file goes there within the
 // kernel (sendfile).
 func (d *download) WriteTo(w io.Writer) (n int64, err error) {
-	defer d.recovered(&err)
+	defer d.recovered(&d.broken)
 	conn, err := d.open(w)
 	if err != nil {
 		d.broken = err
 		return 0, err
 	}
-	stop := d.watch()
+	d.sent = conn
+	defer d.watch()()
 	if err = handshake(d.client.server.context, conn); err == nil {
 		n, err = d.content.WriteTo(conn)
 	}
-	stop()
-	d.sent, d.broken = conn, stalled(err)
+	d.broken = stalled(err)
 	if d.broken != nil {
 		d.cut()
 	}
@@ -87,8 +87,12 @@ const lastWord = 40 * time.Millisecond
 // it sends the end and waits until the client ends it, too, which is when the client has read all of it. A client that reads
 // one reply at a time would never see a 226 that comes together with the 150: aria2 1.36 stands still for a minute then.
 // It waits for lastWord at most: some clients want the 226 first.
-func (d *download) Close() (err error) {
+func (d *download) Close() error {
 	defer d.cmd.Release()
+	return d.end(d.done, d.finish())
+}
+
+func (d *download) finish() (err error) {
 	defer d.recovered(&err)
 	err = d.broken
 	if d.sent == nil && err == nil {
@@ -100,7 +104,7 @@ func (d *download) Close() (err error) {
 	if err == nil {
 		d.handOver()
 	}
-	return d.end(d.done, err)
+	return err
 }
 
 func (d *download) handOver() {

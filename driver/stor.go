@@ -65,9 +65,8 @@ func (u *upload) ReadFrom(r io.Reader) (_ int64, err error) {
 		u.broken = err
 		return 0, err
 	}
-	stop := u.watch()
+	defer u.watch()()
 	err = u.receive(conn)
-	stop()
 	u.ended, u.broken = time.Now(), stalled(err)
 	if u.broken != nil {
 		u.cut()
@@ -152,20 +151,21 @@ func (u *upload) copy(conn net.Conn) error {
 
 // Close implements io.Closer: the library calls it when the data connection has ended, before it writes the reply. The upload
 // is published if all of it came and its client is still there, and discarded otherwise.
-func (u *upload) Close() (err error) {
+func (u *upload) Close() error {
 	defer u.cmd.Release()
-	defer u.recovered(&err)
-	published := false
-	if err = u.publish(); err == nil || errors.Is(err, files.ErrNotDurable) {
-		published = true
-	}
-	if !published {
+	err := u.tryToPublish()
+	if err != nil && !errors.Is(err, files.ErrNotDurable) {
 		if derr := u.receiver.Discard(); derr != nil {
 			u.client.log.Error("could not remove an unfinished upload", "path", u.path(), "err", derr)
 		}
 		u.client.log.Warn("upload discarded", "path", u.path(), "bytes", u.received, "why", u.why(err))
 	}
 	return u.end("transfer complete, "+strconv.FormatInt(u.received, 10)+" bytes received", err)
+}
+
+func (u *upload) tryToPublish() (err error) {
+	defer u.recovered(&err)
+	return u.publish()
 }
 
 // why is the reason of an upload that did not end well, as the client is told it.

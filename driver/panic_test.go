@@ -1,0 +1,84 @@
+package driver
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/spf13/afero"
+
+	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/lock"
+)
+
+// buggy is a part of a file system in which everything panics.
+type buggy struct{}
+
+func (buggy) Space(string) (uint64, error) { panic("a bug") }
+
+func (buggy) Upload(string, files.UploadOptions) (*files.Upload, error) { panic("a bug") }
+
+func (buggy) Published(context.Context, lock.Publication) error { panic("a bug") }
+
+// One client's bug, or ours, is no reason to end everybody's session.
+func TestAPanicEndsNoSession(t *testing.T) {
+	s := start(t)
+	s.write("/f", "old")
+	s.driver.tree.measurer = buggy{}
+	s.driver.tree.stager = buggy{}
+	c := s.as("phoneacc")
+	c.play(`
+		C: AVBL
+		S: 451 internal error
+		C: MKD /locks/a
+		S: 257 *`)
+	c.check("STOR", c.upload("STOR /f", "new"), "451 internal error")
+	s.wantContent("/f", "old")
+	if got := c.fetch("RETR /f"); got != "old" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// unreadable is a file system whose files panic when they are read.
+type unreadable struct{ afero.Fs }
+
+func (u unreadable) Open(name string) (afero.File, error) {
+	f, err := u.Fs.Open(name)
+	return unreadableFile{f}, err
+}
+
+type unreadableFile struct{ afero.File }
+
+func (unreadableFile) Read([]byte) (int, error) { panic("a bug") }
+
+// After a panic a transfer is over like every other: its client is told, and nothing goes on.
+func TestAPanicInTheMiddleOfADownload(t *testing.T) {
+	for _, kind := range []string{"I", "A"} {
+		s := start(t, func(o *setup) { o.rules = []lock.Rule{{Match: "/idle/*", MaxIdle: time.Minute}} })
+		s.write("/f", "content")
+		s.driver.tree.Fs = unreadable{s.driver.tree.Fs}
+		c := s.as("phoneacc")
+		c.want("MKD /idle/a", "257 *")
+		c.want("TYPE "+kind, "200 *")
+		c.data()
+		c.want("RETR /f", "150 *")
+		c.check("RETR", c.reply(), "451 *internal error")
+		c.want("NOOP", "200 *")
+		s.clock.Advance(time.Minute + time.Second)
+		time.Sleep(2 * signOfLife) // something that goes on would be a sign of life
+		s.pass(0)
+		if s.held("/idle/a") {
+			t.Errorf("TYPE %s: the transfer is watched still", kind)
+		}
+	}
+}
+
+func TestAPanicInTheMiddleOfAPublication(t *testing.T) {
+	s := start(t, protected, func(o *setup) { o.publications = buggy{} })
+	c := s.as("phoneacc")
+	c.want("MKD /phone_lock", "257 *")
+	c.check("STOR", c.upload("STOR /phone.tsv", "new"), "451 *internal error")
+	c.want("NOOP", "200 *")
+	c.store("/other", "x")
+	s.wantContent("/other", "x") // and no temporary is left
+}
