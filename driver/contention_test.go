@@ -73,7 +73,7 @@ func contend(t testing.TB, directories bool, rules ...lock.Rule) *contested {
 	s.table, err = lock.NewTable(context.Background(), lock.Options{Store: store, Clock: clock, Rules: compiled, Generation: store.Generation()})
 	must(err)
 	d, err := driver.New(driver.Options{
-		Tree: tree, Table: s.table, Clock: clock, NotesDir: filepath.Join(state, "notes"), Directories: directories,
+		Tree: tree, Table: s.table, Clock: clock, State: filepath.Join(state, "notes"), Directories: directories,
 		Settings: driver.Settings{Accounts: everybody{}, Active: true, DataTimeout: soon, StatusFile: "/.locks.json"},
 	})
 	must(err)

@@ -123,7 +123,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	store := s.open(&o)
 	var err error
 	if s.driver, err = New(Options{
-		Tree: s.tree, Table: s.table, Clock: s.clock, NotesDir: filepath.Join(s.state, "notes"),
+		Tree: s.tree, Table: s.table, Clock: s.clock, State: filepath.Join(s.state, "inside"),
 		Directories: o.directories, TLS: o.tls, Log: o.log, Settings: o.settings,
 		Publications: o.publications,
 	}); err != nil {
@@ -239,16 +239,16 @@ func somewhere(functions ...string) bool {
 	return false
 }
 
-// publishing lets c store its first note, and stops the server where it publishes it, until goOn is called.
-func (s *server) publishing(c *conn, note string) (goOn func()) {
+// publishing lets c store its first file in a lock, and stops the server where it publishes that, until goOn is called.
+func (s *server) publishing(c *conn, file string) (goOn func()) {
 	s.t.Helper()
-	s.driver.notes.writing.Lock()
-	nc := c.data()
-	c.want("STOR "+note, "150 *")
-	nc.Write([]byte("x"))
-	nc.Close()
-	s.until("the note is being published", s.driver.notes.any)
-	return s.driver.notes.writing.Unlock
+	d := c.data()
+	c.want("STOR "+file, "150 *")
+	s.driver.layout.Lock()
+	d.Write([]byte("x"))
+	d.Close()
+	s.until("the file is being published", func() bool { return somewhere("(*staged).publishProtected", "(*RWMutex).RLock") })
+	return s.driver.layout.Unlock
 }
 
 // alone returns when no session is left: what the end of the last one does is done then.

@@ -65,7 +65,6 @@ func TestTheReplyToATransferThatFailed(t *testing.T) {
 		{lock.ErrUncertain, "451 /f: the server cannot tell whether that happened; *"},
 		{lock.ErrConflict, "451 /f: somebody else changed it at the same moment, try again"},
 		{lock.ErrStale, "550 /f: the token is not the lock's any more"},
-		{errNoteTooLarge, "552 /f: a note in a lock holds at most 65536 bytes"},
 		{errPanic, "451 /f: internal error"},
 	} {
 		if got := strings.TrimSpace(string(tr.reply(tt.err).AppendTo(nil))); !fits(tt.want, got) {

@@ -25,7 +25,7 @@ func made(t *testing.T, tree afero.Fs) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Tree: tree, Table: table, Clock: clock, NotesDir: filepath.Join(t.TempDir(), "notes")})
+	s, err := New(Options{Tree: tree, Table: table, Clock: clock, State: filepath.Join(t.TempDir(), "notes")})
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}
