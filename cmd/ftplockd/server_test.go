@@ -155,7 +155,7 @@ func TestLocksAreListedAndTheirHistoryTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(views) != 1 || views[0].Name != "/locks/a" || views[0].Holder != "ftp" || views[0].Token != 1 ||
-		views[0].Rule != "/locks/**" || views[0].Expires == nil || *views[0].ExpiresIn > 1800 || *views[0].ExpiresIn < 1700 {
+		views[0].Rule != "/locks/**" || views[0].Expires == nil || *views[0].ExpiresIn > 1801 || *views[0].ExpiresIn < 1700 {
 		t.Errorf("%+v", views)
 	}
 	r.expect("1-1", "sessions")
