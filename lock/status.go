@@ -42,8 +42,8 @@ func (t *Table) statusLocked(e *node, now Instant) Status {
 	return s
 }
 
-// Expires says in words when the lock ends by itself: "expires in 5m48s", "never expires", and with both limits "expires
-// in 23h59m48s or 30m0s after its last sign of life".
+// Expires says in words when the lock ends by itself: "expires in 5m48s", "never expires", with both limits "expires in
+// 23h59m48s or 30m0s after its last sign of life", with the idle limit alone "expires in 29m48s, 30m0s after its last sign of life".
 func (s Status) Expires() string { return expires(s.Remaining, s.Never, s.Idle, s.Latest) }
 
 // Expires says the same of a hold, of which the holder shows a sign of life now.
@@ -56,17 +56,20 @@ func (h Hold) Expires(now Instant) string {
 	return expires(remaining, never, idle, latest)
 }
 
-// expires names an idle limit only where it can end the lock first.
+// expires names the idle limit only where that can end the lock first.
 func expires(remaining time.Duration, never bool, idle, latest time.Duration) string {
+	after := seconds(idle) + " after its last sign of life"
 	switch {
 	case never:
 		return "never expires"
 	case idle == 0 || latest == remaining:
 		return "expires in " + seconds(remaining)
-	case latest < remaining:
-		return "expires " + seconds(idle) + " after its last sign of life"
+	case latest > remaining:
+		return "expires in " + seconds(latest) + " or " + after
+	case seconds(remaining) == seconds(idle):
+		return "expires " + after
 	}
-	return "expires in " + seconds(latest) + " or " + seconds(idle) + " after its last sign of life"
+	return "expires in " + seconds(remaining) + ", " + after
 }
 
 // left says in what time a moment comes, 0 for one that is over and for none.
