@@ -98,6 +98,8 @@ type Locks struct {
 	Durable bool `toml:"durable" restart:"yes"`
 	// ReadersShare lets read-only accounts hold a lock together.
 	ReadersShare bool `toml:"readers_share"`
+	// LeftoverMaxAge is how long what was left in a lock is kept that ended otherwise than by RMD. 0: for ever.
+	LeftoverMaxAge time.Duration `toml:"leftover_max_age"`
 }
 
 // What Account.Access may be.
@@ -131,6 +133,7 @@ const (
 	DisconnectKeep    = "keep"
 	DisconnectRelease = "release"
 
+	ReleaseAddress = "address"
 	ReleaseUser    = "user"
 	ReleaseSession = "session"
 	ReleaseAnyone  = "anyone"
@@ -154,7 +157,7 @@ type Rule struct {
 	// LockDelay keeps everybody from a lock for so long after it was taken away. 0: off.
 	LockDelay time.Duration `toml:"lock_delay"`
 	// Release is who may give it back.
-	Release string `toml:"release" enum:"user,session,anyone"`
+	Release string `toml:"release" enum:"address,user,session,anyone"`
 	// Wait is how long MKD on a held lock waits for it, SITE WAIT of the session aside. 0: not at all.
 	Wait time.Duration `toml:"wait"`
 	// Queue keeps the place of clients that try again and again.
@@ -169,7 +172,7 @@ type Rule struct {
 	Limit int `toml:"limit"`
 	// Protects has the paths that only the holder may change; $1, $2 stand for the wildcards of Match.
 	Protects []string `toml:"protects"`
-	// AllowCwd lets anybody change into the lock directory.
+	// AllowCwd lets others than its holder change into the lock directory, and read there.
 	AllowCwd bool `toml:"allow_cwd"`
 }
 
@@ -221,8 +224,8 @@ func Default() *Config {
 			HangUp:       2 * time.Millisecond,
 			Durable:      true,
 		},
-		Locks: Locks{Directories: true, Durable: true, ReadersShare: true},
-		Rules: []Rule{DefaultRule("/locks/**"), DefaultRule("**/*_lock")},
+		Locks: Locks{Directories: true, Durable: true, ReadersShare: true, LeftoverMaxAge: 7 * 24 * time.Hour},
+		Rules: []Rule{DefaultRule("/locks/**"), DefaultRule("**/*_lock"), DefaultRule("**/*.lock"), DefaultRule("**/.*-lock")},
 	}
 }
 
@@ -235,11 +238,13 @@ func DefaultAccount(name, hash string) Account {
 func DefaultRule(match string) Rule {
 	return Rule{
 		Match:        match,
-		MaxAge:       10 * time.Minute,
+		MaxAge:       24 * time.Hour,
+		MaxIdle:      30 * time.Minute,
 		OnDisconnect: DisconnectKeep,
-		Release:      ReleaseUser,
+		Release:      ReleaseAddress,
 		Queue:        QueueFair,
 		QueueHold:    15 * time.Second,
+		AllowCwd:     true,
 	}
 }
 

@@ -27,6 +27,24 @@ func TestAnEmptyFileIsTheDefault(t *testing.T) {
 	}
 }
 
+func TestDefaultRulesFitWhatPeopleCallLocks(t *testing.T) {
+	want := []string{"/locks/**", "**/*_lock", "**/*.lock", "**/.*-lock"}
+	var got []string
+	for _, r := range config.Default().Rules {
+		got = append(got, r.Match)
+		if !reflect.DeepEqual(r, config.DefaultRule(r.Match)) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%q", got)
+	}
+	r := config.DefaultRule("/x")
+	if r.MaxAge != 24*time.Hour || r.MaxIdle != 30*time.Minute || r.Release != config.ReleaseAddress || !r.AllowCwd {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestEveryKeyIsRead(t *testing.T) {
 	const hash = "$2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234"
 	got, err := config.Parse([]byte(`
@@ -57,6 +75,7 @@ durable = false
 directories = false
 durable = false
 readers_share = false
+leftover_max_age = "48h"
 [[account]]
 name = "a"
 password = "`+hash+`"
@@ -83,7 +102,7 @@ queue_hold = "8s"
 reentrant = true
 shared = ["a", "b"]
 limit = 9
-allow_cwd = true
+allow_cwd = false
 [[lock]]
 match = "/y"
 `), "x.toml")
@@ -92,7 +111,7 @@ match = "/y"
 	}
 	rule := config.DefaultRule("/x/*")
 	rule.MaxAge, rule.MaxIdle, rule.OnDisconnect, rule.Grace = 0, 20*time.Second, "release", 5*time.Second
-	rule.LockDelay, rule.Release, rule.AllowCwd = time.Second, "anyone", true
+	rule.LockDelay, rule.Release, rule.AllowCwd = time.Second, "anyone", false
 	rule.Wait, rule.Queue, rule.QueueHold = 7*time.Second, "off", 8*time.Second
 	rule.Reentrant, rule.Shared, rule.Limit = true, []string{"a", "b"}, 9
 	want := &config.Config{
@@ -109,6 +128,7 @@ match = "/y"
 		},
 		TLS:   config.TLS{Mode: "required", Certificate: "c.pem", Key: "k.pem", ImplicitListen: []string{":990"}},
 		Files: config.Files{Mode: fs.FileMode(0o640), UploadMaxAge: 2 * time.Minute, HangUp: 50 * time.Millisecond},
+		Locks: config.Locks{LeftoverMaxAge: 48 * time.Hour},
 		Accounts: []config.Account{
 			{
 				Name: "a", Password: hash, Home: "/a", Start: "/b/c", Access: "write-only", Chmod: true, Admin: true,

@@ -82,8 +82,8 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		// values of one key
 		"negative duration": {"[ftp]\nidle_timeout = \"-1s\"", `f:2: ftp.idle_timeout: "-1s": must not be negative`},
 		"negative number":   {"[ftp]\nmax_connections = -1", "f:2: ftp.max_connections: -1: must not be negative"},
-		"unknown word":      {lock + "release = \"sesion\"", `f:3: lock[1].release: "sesion": must be one of user, session, anyone; did you mean "session"?`},
-		"word unlike any":   {lock + "release = \"zzz\"", `f:3: lock[1].release: "zzz": must be one of user, session, anyone`},
+		"unknown word":      {lock + "release = \"sesion\"", `f:3: lock[1].release: "sesion": must be one of address, user, session, anyone; did you mean "session"?`},
+		"word unlike any":   {lock + "release = \"zzz\"", `f:3: lock[1].release: "zzz": must be one of address, user, session, anyone`},
 		"reversed ports":    {"[ftp]\npassive_ports = \"9-8\"", `f:2: ftp.passive_ports: "9-8": the range is reversed; did you mean "8-9"?`},
 		"nowhere to listen": {"listen = []", `f:1: listen: no address to listen on; the default is ["127.0.0.1:2121"]`},
 		"listen without port": {"listen = [\n\"127.0.0.1\"]",
@@ -153,8 +153,8 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"glob with two dots at its end": {"[[lock]]\nmatch = \"/a/..\"",
 			`f:2: lock[1].match: "/a/..": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
 		"glob of the tree itself": {"[[lock]]\nmatch = \"/\"", `f:2: lock[1].match: "/": is the served tree itself, which is never a lock`},
-		"lock without end": {lock + "max_age = \"0\"\nrelease = \"session\"",
-			`f:4: lock[1].release: nobody could ever end such a lock once its connection is gone: give it a max_age or a max_idle, or on_disconnect = "release"`},
+		"lock without end": {lock + "max_age = \"0\"\nmax_idle = \"0\"\nrelease = \"session\"",
+			`f:5: lock[1].release: nobody could ever end such a lock once its connection is gone: give it a max_age or a max_idle, or on_disconnect = "release"`},
 		"grace for nothing": {lock + "grace = \"1s\"", `f:3: lock[1].grace: has a meaning only with on_disconnect = "release"`},
 
 		// one complaint for one mistake
@@ -184,8 +184,9 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 	for name, file := range map[string]string{
 		"a lock that its age ends":           lock + "release = \"session\"",
 		"a lock that idleness ends":          lock + "max_age = \"0\"\nmax_idle = \"1m\"\nrelease = \"session\"",
-		"a lock that the disconnect ends":    lock + "max_age = \"0\"\non_disconnect = \"release\"\nrelease = \"session\"",
-		"a lock that anyone ends":            lock + "max_age = \"0\"\nrelease = \"anyone\"",
+		"a lock that the disconnect ends":    lock + "max_age = \"0\"\nmax_idle = \"0\"\non_disconnect = \"release\"\nrelease = \"session\"",
+		"a lock that anyone ends":            lock + "max_age = \"0\"\nmax_idle = \"0\"\nrelease = \"anyone\"",
+		"a lock that its account ends":       lock + "max_age = \"0\"\nmax_idle = \"0\"",
 		"a sibling of root with its prefix":  "root = \"/srv/files\"\nstate = \"/srv/files-state\"",
 		"port 0 twice":                       `listen = ["127.0.0.1:0", "127.0.0.1:0"]`,
 		"inline tables":                      `lock = [{match = "/x"}, {match = "/y"}]`,
@@ -234,7 +235,7 @@ ftplockd.toml:7: ftp.passive_ports: "9-8": the range is reversed; did you mean "
 ftplockd.toml:11: account[1].password: not a password hash: make one with "ftplockd passwd" (argon2id), or use a bcrypt hash
 ftplockd.toml:14: lock[1].match: "[x": is no glob; a bracket or brace is not closed
 ftplockd.toml:15: lock[1].commit: "commit" was removed: uploads are published when they end; delete this line
-ftplockd.toml:16: lock[1].release: "nobody": must be one of user, session, anyone`
+ftplockd.toml:16: lock[1].release: "nobody": must be one of address, user, session, anyone`
 	if err == nil || err.Error() != want {
 		t.Errorf("\ngot\n%v\nwant\n%v", err, want)
 	}
@@ -281,6 +282,8 @@ func TestWarnings(t *testing.T) {
 			"f:5: tls.key: warning: lies inside root, where clients can read it"},
 		"a wait that old clients do not bear": {"[[lock]]\nmatch = \"/x\"\nwait = \"101s\"",
 			`f:3: lock[1].wait: warning: "1m41s": old clients give up before that, Net::FTP after 120 s; "SITE WAIT seconds" sets it for those that do not`},
+		"a lock that idles though it has no age": {lock + "max_age = \"0\"",
+			`f:3: lock[1].max_age: warning: "0": without max_idle, such a lock still ends 30m after its holder's last sign of life; max_idle = "0" keeps it`},
 		"uploads that do not wait": {"[files]\nhang_up = \"0s\"",
 			`f:2: files.hang_up: warning: "0s": what a killed client had sent of an upload is published as if it were complete`},
 		"a port for two things": {`listen = [":30005"]`, "f:1: listen[1]: warning: port 30005 is one of ftp.passive_ports, too"},
@@ -296,6 +299,7 @@ func TestRulesThatOverlapOnlyInPartAreNoWarning(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"/a/*", "/a/**"}, {"**/*_lock", "/locks/**"}, {"/locks/**", "**/*_lock"}, {"**/x*", "**/*x"},
 		{"/a/?", "/a/*"}, {"/*", "/**"}, {"**/a_lock", "**/*_lock"}, {"/*/*", "/?/**"}, {"/{a,b}", "/a"},
+		{"**/*_lock", "**/*.lock"}, {"**/*.lock", "**/.*-lock"}, {"**/.*-lock", "**/*-lock"},
 	} {
 		file := fmt.Sprintf("[[lock]]\nmatch = %q\n[[lock]]\nmatch = %q", pair[0], pair[1])
 		if c, err := config.Parse([]byte(file), "f"); err != nil || c.Warnings != nil {

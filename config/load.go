@@ -34,6 +34,7 @@ func Parse(data []byte, filename string, checks ...Check) (*Config, error) {
 	errs = append(errs, d.errs...)
 	check := checker{Config: config}
 	check.all()
+	check.checkMarkers(d.lines)
 	for _, more := range checks {
 		check.errs = append(check.errs, more(config)...)
 	}

@@ -87,6 +87,17 @@ func (c *checker) checkRules() {
 	}
 }
 
+// checkMarkers warns of rules that have no max_age and leave max_idle out: their author may not know that their locks end all the
+// same. lines has the keys that the file sets.
+func (c *checker) checkMarkers(lines map[string]int) {
+	for i, r := range c.Rules {
+		key := fmt.Sprintf("lock[%d].max_", i+1)
+		if r.MaxAge == 0 && lines[key+"age"] > 0 && lines[key+"idle"] == 0 {
+			c.warn(key+"age", `"0": without max_idle, such a lock still ends %s after its holder's last sign of life; max_idle = "0" keeps it`, short(r.MaxIdle))
+		}
+	}
+}
+
 // longestWait is what a reply may take for clients that give up after two minutes (Net::FTP does).
 const longestWait = 100 * time.Second
 

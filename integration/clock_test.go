@@ -139,6 +139,7 @@ const hour = `
 [[lock]]
 match = "/locks/**"
 max_age = "1h"
+max_idle = "0"
 `
 
 func TestStepsOfTheWallClockChangeNoAge(t *testing.T) {
@@ -259,6 +260,7 @@ const graceful = `
 [[lock]]
 match = "/locks/**"
 max_age = "1h"
+max_idle = "0"
 on_disconnect = "release"
 grace = "10m"
 `

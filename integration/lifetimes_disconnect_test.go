@@ -18,6 +18,7 @@ const released = `
 [[lock]]
 match = "/locks/**"
 max_age = "1h"
+max_idle = "0"
 on_disconnect = "release"
 `
 
@@ -61,7 +62,8 @@ func TestEndOfTheConnectionReleasesWhatItsRuleSays(t *testing.T) {
 
 func TestIdleSessionIsCutOffButNotBeforeItsLockEnds(t *testing.T) {
 	t.Parallel()
-	for _, limits := range []string{"max_age = \"3s\"", "max_age = \"0s\"\nmax_idle = \"3s\"", "max_age = \"0s\""} {
+	const none = "max_age = \"0s\"\nmax_idle = \"0s\""
+	for _, limits := range []string{"max_age = \"3s\"", "max_age = \"0s\"\nmax_idle = \"3s\"", none} {
 		t.Run(strings.ReplaceAll(limits, "\n", ", "), func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, "[ftp]\nidle_timeout = \"1s\"\n[[lock]]\nmatch = \"/locks/**\"\n"+limits+"\n")
@@ -71,7 +73,7 @@ func TestIdleSessionIsCutOffButNotBeforeItsLockEnds(t *testing.T) {
 			for range 2 { // sessions without a lock are cut off, one after the other
 				s.session("other").wantReply(421, "idle")
 			}
-			if limits == "max_age = \"0s\"" {
+			if limits == none {
 				c.want(250, "RMD /locks/job") // it is there still, after more than two idle timeouts
 				return
 			}

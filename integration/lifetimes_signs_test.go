@@ -137,7 +137,7 @@ func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			s, clock := startStepped(t, idle+"[[lock]]\nmatch = \"/taken/**\"\nmax_age = \"0s\"\nwait = \"24h\"\n")
+			s, clock := startStepped(t, idle+"[[lock]]\nmatch = \"/taken/**\"\nmax_age = \"0s\"\nmax_idle = \"0s\"\nwait = \"24h\"\n")
 			s.sparse("huge", 64<<30)
 			c, other := s.session(account), s.session("other")
 			other.want(257, "MKD /taken/job")

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ max_age = "5m"
 [[lock]]
 match = "/locks/endless/**"
 max_age = "0s"
+max_idle = "0s"
 `+hour)
 	c := s.session(account)
 	c.want(250, "CWD /locks")
@@ -156,6 +158,9 @@ func TestWhoMayGiveALockBack(t *testing.T) {
 		ended  bool   // the acquiring session has ended
 		may    bool
 	}{
+		{"address", account, false, false},
+		{"address", account, true, true},
+		{"address", "other", true, false},
 		{"user", account, false, false},
 		{"user", account, true, true},
 		{"user", "other", true, false},
@@ -190,6 +195,25 @@ func TestWhoMayGiveALockBack(t *testing.T) {
 	}
 }
 
+// All of 127.0.0.0/8 is this machine on Linux, so that a client can come from another address.
+func TestOnlyTheSameAddressGivesALockBack(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a second address")
+	}
+	s := startServer(t, "")
+	holder, elsewhere, same := s.session(account), s.sessionFrom("127.0.0.2", account), s.session(account)
+	holder.want(257, "MKD /site_lock")
+	holder.want(221, "QUIT")
+	await(t, "the holder's session ends", func() bool { return len(s.sessions(account)) == 2 })
+	const refusal = "not yours: held by " + account + "@127.0.0.1 for "
+	if r := elsewhere.want(550, "RMD /site_lock", refusal); !strings.HasSuffix(r.text, ", your account but another address") {
+		t.Errorf("told %q", r.text)
+	}
+	elsewhere.want(550, "SITE LOCK RENEW /site_lock", refusal)
+	same.want(250, "RMD /site_lock")
+}
+
 func TestNonceMakesTwoConnectionsOneJob(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, hour+"release = \"session\"\n")
@@ -216,6 +240,7 @@ func TestReloadedLimitsHoldForLocksThatAreHeld(t *testing.T) {
 [[lock]]
 match = "/left/**"
 max_age = "2h"
+max_idle = "0"
 `)
 	c, other := s.session(account), s.session("other")
 	for _, name := range []string{"/locks/old", "/left/old"} {
@@ -231,7 +256,7 @@ max_age = "2h"
 	other.wantAges("/locks/young", 0, 20*time.Minute)
 	other.wantAges("/left/old", 30*time.Minute, 90*time.Minute) // no rule matches it any more: it keeps its own
 
-	s.configure(canary + strings.Replace(hour, "1h", "2h", 1) + "max_idle = \"10m\"\non_disconnect = \"release\"\n")
+	s.configure(canary + strings.NewReplacer("1h", "2h", `"0"`, `"10m"`).Replace(hour) + "on_disconnect = \"release\"\n")
 	s.mustReload()
 	other.wantAges("/locks/young", 0, 10*time.Minute) // idle from the reload on
 	c.conn.Close()

@@ -22,7 +22,7 @@ func (s *server) mustReload() {
 	}
 }
 
-const agedHour = "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n"
+const agedHour = "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\nmax_idle = \"0\"\n"
 
 func TestReloadedAgeHoldsForLocksThatAreHeld(t *testing.T) {
 	t.Parallel()

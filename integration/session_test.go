@@ -32,8 +32,12 @@ type reply struct {
 func (r reply) String() string { return fmt.Sprintf("%d %s", r.code, r.text) }
 
 // connect opens a control connection and reads the greeting.
-func connect(address string) (*session, reply, error) {
-	conn, err := net.DialTimeout("tcp", address, patience)
+func connect(address string) (*session, reply, error) { return connectFrom(nil, address) }
+
+// connectFrom is connect from an address of this machine; nil: the one that the kernel chooses.
+func connectFrom(from net.Addr, address string) (*session, reply, error) {
+	dialer := net.Dialer{Timeout: patience, LocalAddr: from}
+	conn, err := dialer.Dial("tcp", address)
 	if err != nil {
 		return nil, reply{}, err
 	}
@@ -47,8 +51,10 @@ func connect(address string) (*session, reply, error) {
 }
 
 // login opens a session for an account.
-func login(address, name string) (*session, error) {
-	s, _, err := connect(address)
+func login(address, name string) (*session, error) { return loginFrom(nil, address, name) }
+
+func loginFrom(from net.Addr, address, name string) (*session, error) {
+	s, _, err := connectFrom(from, address)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +74,17 @@ func login(address, name string) (*session, error) {
 // session opens a session for an account, which ends with the test.
 func (s *server) session(name string) *session {
 	s.t.Helper()
-	c, err := login(s.v4, name)
+	return s.sessionFrom("", name)
+}
+
+// sessionFrom is session from an address of this machine; "": the one that the kernel chooses.
+func (s *server) sessionFrom(address, name string) *session {
+	s.t.Helper()
+	var from net.Addr
+	if address != "" {
+		from = &net.TCPAddr{IP: net.ParseIP(address)}
+	}
+	c, err := loginFrom(from, s.v4, name)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -125,14 +125,20 @@ func (t *Table) ownDueLocked(e *node) time.Duration {
 
 // deadlineLocked says when the hold is over and why, or neverEnds.
 func (t *Table) deadlineLocked(h *held) (time.Duration, Cause) {
-	at, cause := neverEnds, CauseExpire
-	if h.Rule.MaxAge > 0 {
-		at = later(h.Renewed.Boot, h.Rule.MaxAge)
-	}
+	at, cause := h.latest()
 	if h.Rule.MaxIdle > 0 {
 		if idle := later(t.lastSignLocked(h), h.Rule.MaxIdle); idle < at {
 			at, cause = idle, CauseIdle
 		}
+	}
+	return at, cause
+}
+
+// latest says when the hold is over whatever signs of life there are, and why, or neverEnds.
+func (h *Hold) latest() (time.Duration, Cause) {
+	at, cause := neverEnds, CauseExpire
+	if h.Rule.MaxAge > 0 {
+		at = later(h.Renewed.Boot, h.Rule.MaxAge)
 	}
 	if h.waitsForGrace() {
 		if grace := later(h.Ended.Boot, h.Rule.Grace); grace < at {
@@ -150,8 +156,8 @@ func later(at, d time.Duration) time.Duration {
 	return at + d
 }
 
-// lastSignLocked returns the holder's last sign of life; of a session with a command under
-// way it is now.
+// lastSignLocked returns the holder's last sign of life, by its session or by the Work of another one of its job; of a
+// session with a command under way it is now.
 func (t *Table) lastSignLocked(h *held) time.Duration {
 	s := h.session
 	if s == nil {
@@ -164,4 +170,4 @@ func (t *Table) lastSignLocked(h *held) time.Duration {
 }
 
 // waitsForGrace reports whether the acquiring connection is known to have ended.
-func (h *held) waitsForGrace() bool { return h.Ended != Instant{} }
+func (h *Hold) waitsForGrace() bool { return h.Ended != Instant{} }

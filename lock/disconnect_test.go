@@ -233,6 +233,23 @@ func TestStopOfTheServerIsADisconnect(t *testing.T) {
 	w.release(w.open("a"), "/keep/x", nil) // the session that acquired it has ended
 }
 
+func TestRestartWithAnotherReleasePolicyChangesNoHold(t *testing.T) {
+	for _, policy := range []lock.ReleasePolicy{lock.ReleaseUser, lock.ReleaseAddress} {
+		w := newWorld(t, lock.Rule{Match: "/x", MaxAge: time.Hour, Release: policy})
+		w.acquire(w.open("a"), "/x")
+		w.start(lock.Rule{Match: "/x", MaxAge: time.Hour, Release: lock.ReleaseSession})
+		if status, _ := w.Get("/x"); status.Holds[0].Rule.Release != policy {
+			t.Errorf("%+v", status.Holds[0].Rule)
+		}
+		if policy == lock.ReleaseAddress {
+			w.release(w.openAt("a", "192.0.2.7"), "/x", lock.ErrNotYours)
+			w.release(w.open("a"), "/x", nil)
+		} else {
+			w.release(w.openAt("a", "192.0.2.7"), "/x", nil)
+		}
+	}
+}
+
 func TestIdleTimeCountsFromTheRestart(t *testing.T) {
 	rule := lock.Rule{Match: "/x", MaxIdle: time.Minute}
 	w := newWorld(t, rule)
@@ -265,9 +282,9 @@ func TestSeveralHoldsOfOneNameEndOneByOne(t *testing.T) {
 	rule := lock.Rule{Match: "/locks/**", MaxAge: 10 * time.Minute}
 	now := w.clock.Now()
 	event := w.store.Outside("/locks/x", lock.CauseAcquire,
-		lock.Hold{Token: 101, Owner: lock.Owner{Account: "a", Session: 1}, Acquired: now, Renewed: now, Rule: rule},
-		lock.Hold{Token: 102, Owner: lock.Owner{Account: "b", Session: 2}, Acquired: now, Renewed: now, Rule: rule},
-		lock.Hold{Token: 103, Owner: lock.Owner{Account: "b", Session: 3}, Acquired: now, Renewed: now, Rule: rule},
+		lock.Hold{Token: 101, Owner: lock.Owner{Account: "a", Address: "192.0.2.1", Session: 1}, Acquired: now, Renewed: now, Rule: rule},
+		lock.Hold{Token: 102, Owner: lock.Owner{Account: "b", Address: "192.0.2.1", Session: 2}, Acquired: now, Renewed: now, Rule: rule},
+		lock.Hold{Token: 103, Owner: lock.Owner{Account: "b", Address: "192.0.2.1", Session: 3}, Acquired: now, Renewed: now, Rule: rule},
 	)
 	lock.TakeOver(w.Table, event)
 	b := w.open("b")

@@ -14,23 +14,22 @@ type HeldError struct {
 	Holder    Owner         // whose it is; of several, the oldest
 	Token     Token         // its token
 	Held      time.Duration // since it was acquired
-	Remaining time.Duration // until it ends by itself at the latest; 0 when that is due
+	Remaining time.Duration // until it ends by itself, if there is no further sign of life; 0 when that is due
 	Never     bool          // it does not end by itself, and Remaining means nothing
+	Idle      time.Duration // it ends so long after its last sign of life; 0: that does not matter
+	Latest    time.Duration // with Idle: until it ends whatever signs of life there are; less than Remaining: never
 	Below     bool          // the lock lies below the name that was asked for
 	Place     Place         // in the queue
 }
 
-// Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s"; the name of the
-// lock is in it only if it is not the one that was asked for.
+// Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s", with Idle "... expires in 23h59m48s or 30m0s
+// after its last sign of life"; the name of the lock is in it only if it is not the one that was asked for.
 func (e *HeldError) Error() string {
 	text := "held by " + e.Holder.String() + " for " + seconds(e.Held)
 	if e.Below {
 		text = string(e.Name) + " below it is " + text
 	}
-	if e.Never {
-		return e.Place.after(text + ", never expires")
-	}
-	return e.Place.after(text + ", expires in " + seconds(e.Remaining))
+	return e.Place.after(text + ", " + expires(e.Remaining, e.Never, e.Idle, e.Latest))
 }
 
 // Unwrap makes the error match ErrHeld.
@@ -54,13 +53,19 @@ func (e *DelayedError) Unwrap() error { return ErrHeld }
 // NotYoursError says that somebody else holds the lock that a session wanted to give back, renew
 // or use. It matches ErrNotYours.
 type NotYoursError struct {
-	Name   Name
-	Holder Owner
-	Held   time.Duration // since it was acquired
+	Name      Name
+	Holder    Owner
+	Held      time.Duration // since it was acquired
+	Elsewhere bool          // it is the session's own account that holds it, from another address, and the rule wants the same (ReleaseAddress)
 }
 
+// Error is of the form "not yours: held by phoneacc@10.0.0.5 for 12s".
 func (e *NotYoursError) Error() string {
-	return "not yours: held by " + e.Holder.String() + " for " + seconds(e.Held)
+	text := "not yours: held by " + e.Holder.String() + " for " + seconds(e.Held)
+	if e.Elsewhere {
+		text += ", your account but another address"
+	}
+	return text
 }
 
 // Unwrap makes the error match ErrNotYours.

@@ -28,7 +28,7 @@ func FuzzRules(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"/locks/**", "", "/locks/a/b"}, {"**/*_lock", "$1/$2.tsv", "/a/phone_lock"}, {"**/phone_lock", "/$1/phone.tsv", "/phone.tsv"},
 		{"/l/{a,b}*/[c-e]?", "/d/$1/$2/$3/$4", "/l/ax/cz"}, {`/\*/x`, "/y", "/*/x"}, {"**", "/a/$1", "/a"}, {"/é*", "$1\xff", "/\xff\xe9"},
-		{"/l/*/x*y", "/f/$2$1", "/f/abab"}, {"/{a/b,c}", "/p$1", "/a/b"},
+		{"/l/*/x*y", "/f/$2$1", "/f/abab"}, {"/{a/b,c}", "/p$1", "/a/b"}, {"**/.*-lock", "$1/$2", "/a/.b-lock"},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}

@@ -17,6 +17,7 @@ type Glob struct {
 	text    string
 	shape   shape
 	literal string // what shape compares with
+	first   string // for shapeLast, too
 	pattern string // for shapeAny: escaped as names are
 }
 
@@ -29,6 +30,7 @@ const (
 	shapeEqual               // "/phone_lock"
 	shapeBelow               // "/locks/**": literal is "/locks/"
 	shapeSuffix              // "**/*_lock" with "_lock", "**/phone_lock" with "/phone_lock"
+	shapeLast                // "**/.*-lock": the last element begins with "." and ends with "-lock"
 	shapeAll                 // "**"
 )
 
@@ -52,7 +54,7 @@ func NewGlob(glob string) (*Glob, error) {
 		}
 	}
 	g := &Glob{text: glob, pattern: escape(rooted)}
-	g.shape, g.literal = shapeOf(rooted)
+	g.shape, g.first, g.literal = shapeOf(rooted)
 	return g, nil
 }
 
@@ -69,24 +71,29 @@ func escapesSlash(glob string) bool {
 	return false
 }
 
-func shapeOf(glob string) (shape, string) {
+func shapeOf(glob string) (s shape, first, literal string) {
 	plain := func(s string) bool { return !strings.ContainsAny(s, meta) }
 	if plain(glob) {
-		return shapeEqual, glob
+		return shapeEqual, "", glob
 	}
 	if glob == "/**" {
-		return shapeAll, ""
+		return shapeAll, "", ""
 	}
 	if base, ok := strings.CutSuffix(glob, "/**"); ok && plain(base) {
-		return shapeBelow, base + "/"
+		return shapeBelow, "", base + "/"
 	}
 	if last, ok := strings.CutPrefix(glob, "/**/*"); ok && plain(last) && !strings.Contains(last, "/") {
-		return shapeSuffix, last
+		return shapeSuffix, "", last
 	}
 	if last, ok := strings.CutPrefix(glob, "/**"); ok && plain(last) && strings.HasPrefix(last, "/") {
-		return shapeSuffix, last
+		return shapeSuffix, "", last
 	}
-	return shapeAny, ""
+	if last, ok := strings.CutPrefix(glob, "/**/"); ok && !strings.Contains(last, "/") && utf8.ValidString(last) {
+		if first, literal, ok := strings.Cut(last, "*"); ok && plain(first) && plain(literal) {
+			return shapeLast, first, literal
+		}
+	}
+	return shapeAny, "", ""
 }
 
 // String returns the glob as it was given to NewGlob.
@@ -102,6 +109,12 @@ func (g *Glob) Match(n Name) bool {
 		return strings.HasPrefix(s, g.literal) || s == g.literal[:len(g.literal)-1]
 	case shapeSuffix:
 		return strings.HasSuffix(s, g.literal)
+	case shapeLast:
+		if !strings.HasSuffix(s, g.literal) {
+			return false
+		}
+		last := s[strings.LastIndexByte(s, '/')+1:]
+		return len(last) >= len(g.first)+len(g.literal) && strings.HasPrefix(last, g.first)
 	case shapeAll:
 		return true
 	}

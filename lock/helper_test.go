@@ -74,6 +74,11 @@ func (w *world) open(account string) *lock.Session {
 	return w.Open(lock.Owner{Account: account, Address: "192.0.2.1"})
 }
 
+// openAt begins a session of the account from an address.
+func (w *world) openAt(account, address string) *lock.Session {
+	return w.Open(lock.Owner{Account: account, Address: address})
+}
+
 // job begins a session of the account with a nonce.
 func (w *world) job(account, nonce string) *lock.Session {
 	w.t.Helper()

@@ -119,7 +119,8 @@ type ReleasePolicy string
 
 // The release policies.
 const (
-	ReleaseUser    ReleasePolicy = "user"    // the session; the account when that session has ended
+	ReleaseAddress ReleasePolicy = "address" // as ReleaseSession; when that session has ended, its account from its address (of IPv6: the same /64)
+	ReleaseUser    ReleasePolicy = "user"    // as ReleaseSession; when that session has ended, its account
 	ReleaseSession ReleasePolicy = "session" // the session that acquired it, or one with its nonce
 	ReleaseAnyone  ReleasePolicy = "anyone"  // whoever asks
 )
@@ -138,11 +139,11 @@ const (
 type Rule struct {
 	Match        string        // a doublestar glob over the Name
 	MaxAge       time.Duration // ended so long after it was acquired or renewed; 0: never
-	MaxIdle      time.Duration // ended so long after the holder's last sign of life; 0: off
+	MaxIdle      time.Duration // ended so long after the holder's last sign of life, see [Session.Touch] and [Session.Work]; 0: off
 	OnDisconnect Disconnect    // "" is KeepOnDisconnect
 	Grace        time.Duration // with ReleaseOnDisconnect: so long after it
 	LockDelay    time.Duration // nobody gets it for so long after it was taken away
-	Release      ReleasePolicy // "" is ReleaseUser
+	Release      ReleasePolicy // "" is ReleaseAddress
 	AllowCwd     bool          // anyone may change into the lock directory
 	Protection   *Protection   // what only its holder may change; nil: nothing. Never set in a Hold
 	Contention   *Contention   // for those who want it while others hold it; nil: the defaults. Never set in a Hold

@@ -36,10 +36,10 @@ type node struct {
 type held struct {
 	Hold
 	node       *node
-	session    *Session // whose it is, ended or not; nil for the host's
-	next, prev *held    // the others of the session
-	again      int      // how often the session took it again
-	idleFrom   time.Duration
+	session    *Session      // whose it is, ended or not; nil for the host's
+	next, prev *held         // the others of the session
+	again      int           // how often the session took it again
+	idleFrom   time.Duration // it was not idle before, whatever its session has seen
 }
 
 // failure says that a hold whose time is over could not be ended.

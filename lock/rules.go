@@ -31,7 +31,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 	var errs []error
 	for i, rule := range rules {
 		rule.OnDisconnect = cmp.Or(rule.OnDisconnect, KeepOnDisconnect)
-		rule.Release = cmp.Or(rule.Release, ReleaseUser)
+		rule.Release = cmp.Or(rule.Release, ReleaseAddress)
 		glob, err := NewGlob(rule.Match)
 		if err = errors.Join(err, check(rule)); err != nil {
 			errs = append(errs, named(i, rule, err))
@@ -73,8 +73,8 @@ func check(rule Rule) error {
 			errs = append(errs, fmt.Errorf("%s is negative", d.key))
 		}
 	}
-	if !slices.Contains([]ReleasePolicy{ReleaseUser, ReleaseSession, ReleaseAnyone}, rule.Release) {
-		errs = append(errs, fmt.Errorf("release %q is none of user, session, anyone", rule.Release))
+	if !slices.Contains([]ReleasePolicy{ReleaseAddress, ReleaseUser, ReleaseSession, ReleaseAnyone}, rule.Release) {
+		errs = append(errs, fmt.Errorf("release %q is none of address, user, session, anyone", rule.Release))
 	}
 	if !slices.Contains([]Disconnect{KeepOnDisconnect, ReleaseOnDisconnect}, rule.OnDisconnect) {
 		errs = append(errs, fmt.Errorf("on_disconnect %q is neither keep nor release", rule.OnDisconnect))

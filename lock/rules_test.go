@@ -54,8 +54,8 @@ func TestGlobMatchesBytes(t *testing.T) {
 }
 
 func TestFastGlobsAgreeWithDoublestar(t *testing.T) {
-	globs := []string{"/**", "/a/**", "/**/b_lock", "/**/*_lock", "/a/b", "/**/*", "/**/*b"}
-	parts := []string{"a", "b", "a_lock", "b_lock", "_lock", "é"}
+	globs := []string{"/**", "/a/**", "/**/b_lock", "/**/*_lock", "/a/b", "/**/*", "/**/*b", "/**/.*-lock", "/**/a*b", "/**/a*", "/**/.*"}
+	parts := []string{"a", "b", "a_lock", "b_lock", "_lock", "é", ".-lock", ".a-lock", "a-lock", "-lock", "ab", "."}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		name := ""
@@ -100,7 +100,7 @@ func TestFirstMatchWins(t *testing.T) {
 		if ok != (test.age > 0) || rule.MaxAge != test.age {
 			t.Errorf("%s: %v, %v", test.name, rule.MaxAge, ok)
 		}
-		if ok && (rule.Release != lock.ReleaseUser || rule.OnDisconnect != lock.KeepOnDisconnect) {
+		if ok && (rule.Release != lock.ReleaseAddress || rule.OnDisconnect != lock.KeepOnDisconnect) {
 			t.Errorf("%s: defaults not filled in: %+v", test.name, rule)
 		}
 	}

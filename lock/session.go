@@ -10,7 +10,8 @@ import (
 )
 
 // Session is what one client connection is to a table: who acquires, gives back and
-// speaks for locks. Its methods may be called by several goroutines; Touch, Begin and End cost next to nothing.
+// speaks for locks. Its methods may be called by several goroutines; Touch, Begin and End cost next to nothing,
+// and Work little.
 type Session struct {
 	table  *Table
 	id     SessionID
@@ -38,11 +39,20 @@ type Session struct {
 	waits      []*Waiting // what it waits for
 }
 
-// account is what is known of one account: its sessions with holds, ended or not.
+// account is what is known of one account: its sessions with holds.
 type account struct {
 	name    string
-	users   int // sessions that have not ended, or with holds; 0: it is forgotten
-	holders *Session
+	users   int      // sessions that have not ended, or with holds; 0: it is forgotten
+	holders *Session // those that have not ended
+	ended   *Session // those that have
+}
+
+// holdersOf returns where the list of the account's sessions with holds begins that s is in, or would be.
+func (a *account) holdersOf(s *Session) **Session {
+	if s.closed {
+		return &a.ended
+	}
+	return &a.holders
 }
 
 // maxLost is how many lost locks a session remembers one by one. One that lost more does not
@@ -150,6 +160,31 @@ func (s *Session) End() {
 	s.commands.Add(-1)
 }
 
+// Work is a sign of life of a client that does real work: bytes of its file transfers move, or it changed a file. For
+// the session's own holds it is a Touch. It counts as well for the holds of its account's ended sessions that are of
+// its job: those from the same address, see [ReleaseAddress], of a name of which this session never lost a hold, and
+// those with its nonce. Their release policy does not matter. What else a client does, log in, look, list, take
+// locks, is no Work: those who only wait for the lock do it, too.
+//
+// Its cost grows with the holds of the account's ended sessions.
+func (s *Session) Work() {
+	s.Touch()
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.closed || s.account.ended == nil {
+		return
+	}
+	now := t.clock.Now().Boot
+	for ended := s.account.ended; ended != nil; ended = ended.next {
+		for h := ended.holds; h != nil; h = h.next {
+			if h.Rule.MaxIdle > 0 && (s.sameNonce(h) || s.sameClientLocked(h)) {
+				h.idleFrom = now
+			}
+		}
+	}
+}
+
 // Lost says whether and how the session lost a lock of the name, since it last
 // tried to release one of that name.
 func (s *Session) Lost(n Name) (LostError, bool) {
@@ -190,13 +225,15 @@ func (s *Session) HoldsUntil() (until time.Duration, never, ok bool) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for holder := s.account.holders; holder != nil; holder = holder.next {
-		for h := holder.holds; h != nil; h = h.next {
-			if s.standingLocked(h) == stranger {
-				continue
+	for _, holders := range [...]*Session{s.account.holders, s.account.ended} {
+		for holder := holders; holder != nil; holder = holder.next {
+			for h := holder.holds; h != nil; h = h.next {
+				if s.standingLocked(h) == stranger {
+					continue
+				}
+				at, _ := t.deadlineLocked(h)
+				until, ok = max(until, at), true
 			}
-			at, _ := t.deadlineLocked(h)
-			until, ok = max(until, at), true
 		}
 	}
 	if until == neverEnds {
@@ -228,7 +265,13 @@ func (s *Session) close() []Name {
 		return nil
 	}
 	s.Touch()
+	if s.count > 0 {
+		s.leaveHoldersLocked()
+	}
 	s.closed = true
+	if s.count > 0 {
+		s.joinHoldersLocked()
+	}
 	delete(t.sessions, s.id)
 	for _, w := range slices.Clone(s.waits) {
 		w.endLocked()
@@ -283,7 +326,7 @@ func (t *Table) holderLocked(hold Hold, ghosts map[SessionID]*Session) *Session 
 	if s := t.sessions[hold.Owner.Session]; s != nil {
 		return s
 	}
-	if s := ghosts[hold.Owner.Session]; s != nil && s.owner.Account == hold.Owner.Account {
+	if s := ghosts[hold.Owner.Session]; s != nil && s.owner.Account == hold.Owner.Account && s.owner.Address == hold.Owner.Address {
 		return s
 	}
 	s := &Session{table: t, id: hold.Owner.Session, owner: hold.Owner, closed: true}
@@ -304,11 +347,7 @@ func (h *held) linkLocked(t *Table) {
 		if s.closed {
 			s.account = t.accountLocked(s.owner.Account)
 		}
-		s.next, s.prev = s.account.holders, nil
-		if s.next != nil {
-			s.next.prev = s
-		}
-		s.account.holders = s
+		s.joinHoldersLocked()
 	}
 	s.count++
 	if h.next = s.holds; h.next != nil {
@@ -335,18 +374,32 @@ func (h *held) unlinkLocked(t *Table) {
 	if s.count--; s.count > 0 {
 		return
 	}
+	s.leaveHoldersLocked()
+	if s.closed {
+		t.leaveLocked(s.account)
+	}
+}
+
+// joinHoldersLocked puts the session on its account's list of those with holds.
+func (s *Session) joinHoldersLocked() {
+	first := s.account.holdersOf(s)
+	if s.next, s.prev = *first, nil; s.next != nil {
+		s.next.prev = s
+	}
+	*first = s
+}
+
+// leaveHoldersLocked undoes joinHoldersLocked.
+func (s *Session) leaveHoldersLocked() {
 	if s.prev != nil {
 		s.prev.next = s.next
 	} else {
-		s.account.holders = s.next
+		*s.account.holdersOf(s) = s.next
 	}
 	if s.next != nil {
 		s.next.prev = s.prev
 	}
 	s.next, s.prev = nil, nil
-	if s.closed {
-		t.leaveLocked(s.account)
-	}
 }
 
 // idlesLocked keeps count of the holds for which the session's signs of life matter.

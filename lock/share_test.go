@@ -131,6 +131,21 @@ func TestASharedLockIsKeptForReadersThatPoll(t *testing.T) {
 	w.refused(writer, "/locks/x", lock.ErrHeld)
 }
 
+func TestSharedHoldsIdleUntilTheLastOfThem(t *testing.T) {
+	rule := ways(lock.Contention{ReadersShare: true})
+	rule.MaxIdle = time.Minute
+	w := newWorld(t, rule)
+	one, two := w.reader("a"), w.reader("b")
+	w.acquire(one, "/locks/x")
+	w.acquire(two, "/locks/x")
+	w.clock.Advance(40 * time.Second)
+	two.Touch()
+	wantText(t, w.refused(w.open("c"), "/locks/x", lock.ErrHeld), "held by a@192.0.2.1 for 40s, expires in 59m20s or 1m0s after its last sign of life")
+	if status, _ := w.Get("/locks/x"); status.Remaining != time.Minute || status.Idle != time.Minute {
+		t.Errorf("%+v", status)
+	}
+}
+
 // RMD of a shared lock ends the session's own hold, else the account's oldest whose session has ended.
 func TestWhichSharedHoldAReleaseEnds(t *testing.T) {
 	w := newWorld(t, ways(lock.Contention{ReadersShare: true}))

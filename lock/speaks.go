@@ -1,18 +1,20 @@
 package lock
 
+import "net/netip"
+
 // standing is how a session stands to a hold; a larger one is the better title.
 type standing uint8
 
 const (
 	stranger  standing = iota
-	byAccount          // the acquiring session of the same account has ended
+	byAccount          // the acquiring session of the same account has ended, and the rule takes that, or that from the same address
 	byNonce            // the same job on another connection
 	bySession          // it acquired it
 )
 
 // standingLocked is the one place that says whether a session speaks for a hold: it acquired it;
-// or the account and the nonce are the same; or, with release = user, the account is the
-// same, the acquiring session has ended, and this session never lost a hold of the name.
+// or the account and the nonce are the same; or the acquiring session has ended, this session never lost
+// a hold of the name, and the account is the same, with release = address also the address.
 func (s *Session) standingLocked(h *held) standing {
 	o := h.Owner
 	switch {
@@ -22,12 +24,46 @@ func (s *Session) standingLocked(h *held) standing {
 		return bySession
 	case o.Account != s.owner.Account:
 		return stranger
-	case o.Nonce != "" && o.Nonce == s.owner.Nonce:
+	case s.sameNonce(h):
 		return byNonce
-	case h.Rule.Release == ReleaseUser && h.session.closed && !s.hasLostLocked(h.node.name):
+	case !h.session.closed:
+		return stranger
+	case h.Rule.Release == ReleaseAddress && s.sameClientLocked(h), h.Rule.Release == ReleaseUser && !s.hasLostLocked(h.node.name):
 		return byAccount
 	}
 	return stranger
+}
+
+// sameNonce reports whether a hold of the session's account is of the same job by its nonce.
+func (s *Session) sameNonce(h *held) bool {
+	return h.Owner.Nonce != "" && h.Owner.Nonce == s.owner.Nonce
+}
+
+// sameClientLocked reports whether a hold of the session's account is from its address, and the session never lost one of the name.
+func (s *Session) sameClientLocked(h *held) bool {
+	return sameAddress(h.Owner.Address, s.owner.Address) && !s.hasLostLocked(h.node.name)
+}
+
+// sameAddress reports whether two addresses count as one client's: of IPv6 those that share the first 64 bits, since a machine
+// takes new ones below that whenever it likes; not so link-local ones, where all machines of a network share these.
+func sameAddress(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, err := netip.ParseAddr(a)
+	if err != nil {
+		return false
+	}
+	y, err := netip.ParseAddr(b)
+	if err != nil {
+		return false
+	}
+	x, y = x.Unmap(), y.Unmap()
+	if x.Is4() || y.Is4() || x.IsLinkLocalUnicast() {
+		return x == y
+	}
+	net, err := x.WithZone("").Prefix(64)
+	return err == nil && net.Contains(y.WithZone(""))
 }
 
 func (s *Session) hasLostLocked(n Name) bool {
@@ -67,13 +103,14 @@ func (s *Session) refusalLocked(n Name, e *node) error {
 		return ErrNotHeld
 	}
 	h := e.holds[0]
-	return &NotYoursError{Name: n, Holder: h.Owner, Held: s.table.clock.Now().Boot - h.Acquired.Boot}
+	elsewhere := h.Rule.Release == ReleaseAddress && !h.Host() && h.Owner.Account == s.owner.Account && !sameAddress(h.Owner.Address, s.owner.Address)
+	return &NotYoursError{Name: n, Holder: h.Owner, Held: s.table.clock.Now().Boot - h.Acquired.Boot, Elsewhere: elsewhere}
 }
 
 // SpeaksFor returns the hold of the name that the session speaks for: one that it acquired; or
-// one of its account with its nonce; or, with release = user, one of its account whose session has
-// ended, if this session never lost a hold of that name. The errors are a *LostError, a
-// *NotYoursError, ErrNotHeld and ErrEnded.
+// one of its account with its nonce; or, with release = address, one of its account from the same address whose
+// session has ended, with release = user from any address, if this session never lost a hold of that name. The
+// errors are a *LostError, a *NotYoursError, ErrNotHeld and ErrEnded.
 //
 // The answer is true of one moment. What must not happen after the hold has
 // ended belongs into [Table.Publish] with its token.

@@ -4,38 +4,59 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ftplockd/ftplockd/lock"
 )
 
-// policies are the same rule three times, with another release policy each.
+// policies are the same rule for each release policy.
 func policies() []lock.Rule {
 	return []lock.Rule{
-		{Match: "/user/*", MaxAge: time.Hour},
+		{Match: "/address/*", MaxAge: time.Hour},
+		{Match: "/user/*", MaxAge: time.Hour, Release: lock.ReleaseUser},
 		{Match: "/session/*", MaxAge: time.Hour, Release: lock.ReleaseSession},
 		{Match: "/anyone/*", MaxAge: time.Hour, Release: lock.ReleaseAnyone},
 	}
 }
 
 func TestWhoSpeaksForALockAndWhoMayReleaseIt(t *testing.T) {
+	const all, none = "address user session anyone", ""
+	mine := func(_ *world, holder *lock.Session) *lock.Session { return holder }
+	job := func(account, nonce string) func(*world, *lock.Session) *lock.Session {
+		return func(w *world, _ *lock.Session) *lock.Session { return w.job(account, nonce) }
+	}
+	at := func(account, address, nonce string) func(*world, *lock.Session) *lock.Session {
+		return func(w *world, _ *lock.Session) *lock.Session {
+			s := w.openAt(account, address)
+			if err := s.SetNonce(nonce); err != nil {
+				w.t.Fatal(err)
+			}
+			return s
+		}
+	}
 	for _, test := range []struct {
-		who                     string
-		session                 func(w *world, holder *lock.Session) *lock.Session
-		ended                   bool // the holder's session has ended
-		speaksUser, speaksOther bool // with release = user; with the others
+		who     string
+		session func(w *world, holder *lock.Session) *lock.Session
+		ended   bool   // the holder's session has ended
+		speaks  string // under which policies
 	}{
-		{"the acquiring session", func(_ *world, holder *lock.Session) *lock.Session { return holder }, false, true, true},
-		{"the same nonce", func(w *world, _ *lock.Session) *lock.Session { return w.job("a", "job") }, false, true, true},
-		{"the same nonce, holder ended", func(w *world, _ *lock.Session) *lock.Session { return w.job("a", "job") }, true, true, true},
-		{"the same account", func(w *world, _ *lock.Session) *lock.Session { return w.open("a") }, false, false, false},
-		{"the same account, holder ended", func(w *world, _ *lock.Session) *lock.Session { return w.open("a") }, true, true, false},
-		{"another nonce, holder ended", func(w *world, _ *lock.Session) *lock.Session { return w.job("a", "x") }, true, true, false},
-		{"another account with the nonce", func(w *world, _ *lock.Session) *lock.Session { return w.job("b", "job") }, false, false, false},
-		{"another account with the nonce, holder ended", func(w *world, _ *lock.Session) *lock.Session { return w.job("b", "job") }, true, false, false},
+		{"the acquiring session", mine, false, all},
+		{"the same nonce", job("a", "job"), false, all},
+		{"the same nonce, holder ended", job("a", "job"), true, all},
+		{"the same nonce from elsewhere", at("a", "198.51.100.1", "job"), false, all},
+		{"the same nonce from elsewhere, holder ended", at("a", "198.51.100.1", "job"), true, all},
+		{"the same account", job("a", ""), false, none},
+		{"the same account, holder ended", job("a", ""), true, "address user"},
+		{"the same account from a mapped address, holder ended", at("a", "::ffff:192.0.2.1", ""), true, "address user"},
+		{"the same account from elsewhere, holder ended", at("a", "192.0.2.2", ""), true, "user"},
+		{"the same account from an unknown address, holder ended", at("a", "", ""), true, "user"},
+		{"another nonce, holder ended", job("a", "x"), true, "address user"},
+		{"another account with the nonce", job("b", "job"), false, none},
+		{"another account with the nonce, holder ended", job("b", "job"), true, none},
 	} {
-		for _, policy := range []string{"user", "session", "anyone"} {
+		for policy := range strings.FieldsSeq(all) {
 			t.Run(test.who+", "+policy, func(t *testing.T) {
 				w := newWorld(t, policies()...)
 				n := lock.Name("/" + policy + "/x")
@@ -45,10 +66,7 @@ func TestWhoSpeaksForALockAndWhoMayReleaseIt(t *testing.T) {
 				if test.ended {
 					w.end(holder)
 				}
-				speaks := test.speaksOther
-				if policy == "user" {
-					speaks = test.speaksUser
-				}
+				speaks := strings.Contains(test.speaks, policy)
 				got, err := s.SpeaksFor(n)
 				if speaks && (err != nil || got.Token != hold.Token) || !speaks && !errors.Is(err, lock.ErrNotYours) {
 					t.Errorf("speaks for it: %v", err)
@@ -71,6 +89,40 @@ func TestWhoSpeaksForALockAndWhoMayReleaseIt(t *testing.T) {
 	}
 }
 
+func TestWhichAddressesAreTheSame(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		same bool
+	}{
+		{"192.0.2.1", "192.0.2.1", true},
+		{"192.0.2.1", "192.0.2.2", false},
+		{"192.0.2.1", "::ffff:192.0.2.1", true},
+		{"::ffff:192.0.2.1", "::ffff:192.0.2.2", false}, // of one /64 as IPv6
+		{"::1", "::ffff:192.0.2.1", false},
+		{"2001:db8::1", "2001:db8::ffff:0:0:2", true},
+		{"2001:db8::1", "2001:DB8:0:0::1", true},
+		{"2001:db8::1", "2001:db8:0:1::1", false},
+		{"2001:db8::1%eth0", "2001:db8::2", true},
+		{"fe80::1%eth0", "fe80::1%eth0", true},
+		{"fe80::1%eth0", "fe80::2%eth0", false}, // all machines of a network have that /64
+		{"192.0.2.1", "", false},
+		{"", "", true},
+		{"nonsense", "nonsense", true},
+		{"nonsense", "192.0.2.1", false},
+	} {
+		for range 2 {
+			w := newWorld(t, policies()...)
+			s := w.openAt("a", test.a)
+			w.acquire(s, "/address/x")
+			w.end(s)
+			if _, err := w.openAt("a", test.b).SpeaksFor("/address/x"); test.same != (err == nil) {
+				t.Errorf("%q for %q: %v", test.b, test.a, err)
+			}
+			test.a, test.b = test.b, test.a
+		}
+	}
+}
+
 func TestRefusedReleaseSaysWhy(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.open("a"), w.open("b")
@@ -82,6 +134,24 @@ func TestRefusedReleaseSaysWhy(t *testing.T) {
 	w.clock.Advance(12 * time.Second)
 	err = w.release(b, "/locks/x", lock.ErrNotYours)
 	wantText(t, err, "not yours: held by a@192.0.2.1 for 12s")
+	const elsewhere = "not yours: held by a@192.0.2.1 for 12s, your account but another address"
+	wantText(t, w.release(w.open("a"), "/locks/x", lock.ErrNotYours), "not yours: held by a@192.0.2.1 for 12s") // its session lives
+	wantText(t, w.release(w.openAt("a", "192.0.2.2"), "/locks/x", lock.ErrNotYours), elsewhere)
+	w.end(a)
+	wantText(t, w.release(w.openAt("a", "192.0.2.2"), "/locks/x", lock.ErrNotYours), elsewhere)
+	wantText(t, w.release(w.openAt("b", "192.0.2.2"), "/locks/x", lock.ErrNotYours), "not yours: held by a@192.0.2.1 for 12s")
+}
+
+func TestRefusalNamesAnotherAddressOnlyWhereThatMatters(t *testing.T) {
+	w := newWorld(t, policies()...)
+	for _, n := range []lock.Name{"/user/x", "/session/x"} {
+		s := w.open("a")
+		w.acquire(s, n)
+		if n == "/session/x" {
+			w.end(s)
+		}
+		wantText(t, w.release(w.openAt("a", "192.0.2.2"), n, lock.ErrNotYours), "not yours: held by a@192.0.2.1 for 0s")
+	}
 }
 
 func TestHolderIsToldThatItLostTheLock(t *testing.T) {
@@ -137,7 +207,7 @@ func TestHolderIsToldThatItLostTheLock(t *testing.T) {
 }
 
 func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
-	for _, policy := range []string{"user", "anyone"} {
+	for _, policy := range []string{"address", "user", "anyone"} {
 		w := newWorld(t, policies()...)
 		n := lock.Name("/" + policy + "/x")
 		late := w.open("a")

@@ -131,7 +131,7 @@ func (t *Table) arrivedLocked(n Name, h Hold, now Instant) Hold {
 		h.Rule = withLimits(h.Rule, rule)
 	}
 	if h.Rule.Release == "" {
-		h.Rule.Release = ReleaseUser
+		h.Rule.Release = ReleaseAddress
 	}
 	return h
 }

@@ -62,6 +62,57 @@ func TestRefusalSaysWhoHoldsItAndUntilWhen(t *testing.T) {
 	w.refused(s, "/", lock.ErrNoRule)
 }
 
+// What is said names the idle limit where that may end the lock before its age does.
+func TestRefusalAndStatusNameBothLimits(t *testing.T) {
+	const age, idle = 24 * time.Hour, 30 * time.Minute
+	for _, test := range []struct {
+		name              string
+		rule              lock.Rule
+		silent            time.Duration // since the last sign of life
+		granted, said     string
+		remaining, latest time.Duration
+		idle              time.Duration
+	}{
+		{"both", lock.Rule{MaxAge: age, MaxIdle: idle}, 12 * time.Second, "expires in 24h0m0s or 30m0s after its last sign of life",
+			"expires in 23h59m48s or 30m0s after its last sign of life", idle - 12*time.Second, age - 12*time.Second, idle},
+		{"no age", lock.Rule{MaxIdle: idle}, time.Minute, "expires 30m0s after its last sign of life",
+			"expires in 29m0s, 30m0s after its last sign of life", idle - time.Minute, 0, idle},
+		{"no age, just now", lock.Rule{MaxIdle: idle}, 0, "expires 30m0s after its last sign of life",
+			"expires 30m0s after its last sign of life", idle, 0, idle},
+		{"no idle limit", lock.Rule{MaxAge: age}, time.Hour, "expires in 24h0m0s", "expires in 23h0m0s", age - time.Hour, 0, 0},
+		{"neither", lock.Rule{}, time.Hour, "never expires", "never expires", 0, 0, 0},
+		{"the age comes first", lock.Rule{MaxAge: 10 * time.Minute, MaxIdle: idle}, time.Minute, "expires in 10m0s",
+			"expires in 9m0s", 9 * time.Minute, 9 * time.Minute, idle},
+		{"the end is due", lock.Rule{MaxIdle: idle}, time.Hour, "expires 30m0s after its last sign of life", "expires in 0s", 0, 0, idle},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.rule.Match = "/x"
+			w := newWorld(t, test.rule)
+			hold := w.acquire(w.open("a"), "/x")
+			if got := hold.Expires(w.clock.Now()); got != test.granted {
+				t.Errorf("granted: %s", got)
+			}
+			w.clock.Advance(test.silent)
+			status, _ := w.Get("/x")
+			if status.Expires() != test.said || status.Remaining != test.remaining || status.Latest != test.latest || status.Idle != test.idle {
+				t.Errorf("%s: %+v", status.Expires(), status)
+			}
+			wantText(t, w.refused(w.open("b"), "/x", lock.ErrHeld), "held by a@192.0.2.1 for "+test.silent.String()+", "+test.said)
+		})
+	}
+}
+
+func TestHoldInItsGraceSaysHowLongThatIs(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/x", MaxAge: time.Hour, MaxIdle: 30 * time.Minute, OnDisconnect: lock.ReleaseOnDisconnect, Grace: time.Minute})
+	s := w.open("a")
+	w.acquire(s, "/x")
+	w.end(s)
+	wantText(t, w.refused(w.open("b"), "/x", lock.ErrHeld), "held by a@192.0.2.1 for 0s, expires in 1m0s")
+	if status, _ := w.Get("/x"); status.Holds[0].Expires(w.clock.Now()) != "expires in 1m0s" {
+		t.Errorf("%+v", status)
+	}
+}
+
 func TestGrantCarriesOwnerTokenAndRule(t *testing.T) {
 	w := newWorld(t)
 	s := w.job("phoneacc", "job-7")

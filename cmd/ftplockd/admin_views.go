@@ -21,7 +21,7 @@ type holdView struct {
 	Token       uint64     `json:"token"`
 	Acquired    time.Time  `json:"acquired"`
 	Age         float64    `json:"age_seconds"`
-	Expires     *time.Time `json:"expires"` // null: never
+	Expires     *time.Time `json:"expires"` // if there is no further sign of life; null: never
 	ExpiresIn   *float64   `json:"expires_in_seconds"`
 	Rule        string     `json:"rule"`
 	Shared      bool       `json:"shared,omitempty"`

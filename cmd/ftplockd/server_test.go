@@ -155,7 +155,7 @@ func TestLocksAreListedAndTheirHistoryTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(views) != 1 || views[0].Name != "/locks/a" || views[0].Holder != "ftp" || views[0].Token != 1 ||
-		views[0].Rule != "/locks/**" || views[0].Expires == nil || *views[0].ExpiresIn > 600 || *views[0].ExpiresIn < 500 {
+		views[0].Rule != "/locks/**" || views[0].Expires == nil || *views[0].ExpiresIn > 1801 || *views[0].ExpiresIn < 1700 {
 		t.Errorf("%+v", views)
 	}
 	r.expect("1-1", "sessions")
@@ -220,7 +220,7 @@ func TestReloadTakesOverAndRefuses(t *testing.T) {
 	r := startServer(t, "[[lock]]\nmatch = '/locks/**'\nmax_age = '10m'\n")
 	say, _ := r.login()
 	say("MKD /locks/a")
-	r.configure("[[lock]]\nmatch = '/locks/**'\nmax_age = '0s'\n[[lock]]\nmatch = '/more/**'\n")
+	r.configure("[[lock]]\nmatch = '/locks/**'\nmax_age = '0s'\nmax_idle = '0s'\n[[lock]]\nmatch = '/more/**'\n")
 	r.expect("reloaded", "reload")
 	r.expect("never", "locks")
 	if got := say("MKD /more/b"); !strings.HasPrefix(got, "257 ") {

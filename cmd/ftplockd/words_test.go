@@ -12,6 +12,7 @@ func TestConfigurationAndLocksSpeakTheSameWords(t *testing.T) {
 	for word, same := range map[string]bool{
 		"keep":    config.DisconnectKeep == string(lock.KeepOnDisconnect),
 		"release": config.DisconnectRelease == string(lock.ReleaseOnDisconnect),
+		"address": config.ReleaseAddress == string(lock.ReleaseAddress),
 		"user":    config.ReleaseUser == string(lock.ReleaseUser),
 		"session": config.ReleaseSession == string(lock.ReleaseSession),
 		"anyone":  config.ReleaseAnyone == string(lock.ReleaseAnyone),

@@ -108,7 +108,7 @@ class MultiLock:
 
         Of all workers that say so, one calls it and the others wait. If it fails, or its process dies, the next one
         calls it. That it was done is a lock of its own, NAME.done, which nobody gives back: it is remembered as long as
-        the rule for that name says, for ever with max_age = "0".
+        the rule for that name says, for ever with max_age = "0" and max_idle = "0".
         """
         done = MultiLock(self.name + '.done', self.group.rpartition('/')[2], *self.address, *self.account, nohup=True)
         if not self.acquire(maxage, timeout):
