@@ -20,7 +20,7 @@ type Config struct {
 	Listen []string `toml:"listen" restart:"yes"`
 	// Root is the directory that clients see as "/". Relative to the directory the server starts in.
 	Root string `toml:"root" restart:"yes"`
-	// State is the directory of the journal, the notes and the control socket. Neither of Root and State
+	// State is the directory of the journal, the records and the control socket. Neither of Root and State
 	// lies inside the other. Relative to the directory the server starts in.
 	State string `toml:"state" restart:"yes"`
 

@@ -279,8 +279,4 @@ func (s *Server) Sweep(context.Context) error {
 }
 
 // Ended moves aside what is left in locks that have ended by themselves.
-func (s *Server) Ended(all []lock.Ended) {
-	for _, e := range all {
-		s.leave(e.Name, e.Hold.Token)
-	}
-}
+func (s *Server) Ended([]lock.Ended) { s.leaveEnded() }

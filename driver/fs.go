@@ -64,20 +64,28 @@ func (c *client) RemoveDir(name string) error {
 
 // Remove implements afero.Fs: DELE removes a file, and nothing else.
 func (c *client) Remove(name string) error {
-	return c.say(c.conn.Command(), name, done(250, name, "removed"), c.removeFile(name))
+	return c.say(c.conn.Command(), name, done(250, name, "removed"), c.worked(c.removeFile(name)))
 }
 
 // Rename implements afero.Fs: RNFR and RNTO. A file replaces a file in one step; nothing replaces a directory or takes the
 // name of a lock.
 func (c *client) Rename(from, to string) error {
-	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.rename(from, to))
+	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.worked(c.rename(from, to)))
 }
 
 // Chtimes implements afero.Fs: MFMT. A lock keeps its times.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
 	err := c.change(name, func(n lock.Name) error { return c.server.tree.Chtimes(c.server.disk(n), atime, mtime) })
 	r := control.Reply{Code: 213, Text: "Modify=" + mtime.UTC().Format(timeValue) + "; " + name}
-	return c.say(c.conn.Command(), name, r, err)
+	return c.say(c.conn.Command(), name, r, c.worked(err))
+}
+
+// worked notes that the client has changed a file, which is a sign of life for the locks of its job.
+func (c *client) worked(err error) error {
+	if err == nil {
+		c.locks.Work()
+	}
+	return err
 }
 
 // Chmod implements afero.Fs: SITE CHMOD, for accounts that may. Only permission bits are set.
@@ -89,7 +97,7 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 	case c.account.Chmod:
 		err = c.change(name, func(n lock.Name) error { return c.server.tree.Chmod(c.server.disk(n), mode) })
 	}
-	return c.say(c.conn.Command(), name, done(200, name, fmt.Sprintf("has mode %o", mode)), err)
+	return c.say(c.conn.Command(), name, done(200, name, fmt.Sprintf("has mode %o", mode)), c.worked(err))
 }
 
 // Stat implements afero.Fs: CWD, RNFR, SIZE, MDTM, MLST, STAT, and what comes before HASH and AVBL. What the answer is about
@@ -150,23 +158,31 @@ func (c *client) ReadDir(name string) ([]os.FileInfo, error) {
 
 // GetAvailableSpace implements ftpserver.ClientDriverExtensionAvailableSpace: AVBL, in bytes.
 func (c *client) GetAvailableSpace(dir string) (int64, error) {
-	n, err := c.resolve(dir)
-	if err != nil {
-		return 0, c.say(c.conn.Command(), dir, control.Reply{}, err)
-	}
-	space, err := c.server.tree.Space(string(n))
+	space, err := c.space(dir)
 	available := int64(min(space, math.MaxInt64))
 	return available, c.say(c.conn.Command(), dir, control.Reply{Code: 213, Text: fmt.Sprint(available)}, err)
+}
+
+// space returns how many bytes there is room for in a directory, or in a lock.
+func (c *client) space(view string) (uint64, error) {
+	n, err := c.resolve(view)
+	if err != nil {
+		return 0, err
+	}
+	space, err := c.server.tree.Space(c.server.diskDir(n))
+	for isNotThere(err) && c.table().Held(n) { // nothing was put into it yet
+		n = n.Parent()
+		space, err = c.server.tree.Space(c.server.diskDir(n))
+	}
+	return space, err
 }
 
 // AllocateSpace implements ftpserver.ClientDriverExtensionAllocate: ALLO. An upload in binary type must reach what is
 // announced.
 func (c *client) AllocateSpace(size int) error {
 	cmd := c.conn.Command()
-	if n, err := c.resolve(c.context.Path()); err == nil {
-		if space, err := c.server.tree.Space(string(n)); err == nil && space < uint64(size) {
-			return c.say(cmd, "", control.Reply{}, errNoSpace)
-		}
+	if space, err := c.space(c.context.Path()); err == nil && space < uint64(size) {
+		return c.say(cmd, "", control.Reply{}, errNoSpace)
 	}
 	c.announced = int64(size)
 	return c.say(cmd, "", control.Reply{Code: 200, Text: "announced"}, nil)

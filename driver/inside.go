@@ -3,8 +3,10 @@ package driver
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,11 +23,18 @@ import (
 // insides knows the hidden directories. Each has a record in the state directory, made before it, so that one whose lock ended
 // while nobody looked is found.
 type insides struct {
-	records *os.Root
+	records  *os.Root
+	changing sync.Mutex // held while one is made, adopted or moved aside, disk access included, so that it is done once
 
 	mu      sync.Mutex
 	byName  map[lock.Name]lock.Token
-	byToken map[lock.Token]lock.Name
+	byToken map[lock.Token]inside
+}
+
+// inside is a hidden directory.
+type inside struct {
+	lock lock.Name
+	disk string // where in the tree it is
 }
 
 // openInsides reads the records in dir, made if it is missing.
@@ -37,13 +46,14 @@ func openInsides(dir string) (*insides, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &insides{records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]lock.Name)}
+	in := &insides{records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside)}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
 		token, nerr := strconv.ParseUint(e.Name(), 10, 64)
-		name, rerr := root.ReadFile(e.Name())
-		if nerr == nil && rerr == nil {
-			in.byName[lock.Name(name)], in.byToken[lock.Token(token)] = lock.Token(token), lock.Name(name)
+		text, rerr := root.ReadFile(e.Name())
+		name, disk, whole := strings.Cut(string(text), "\x00")
+		if nerr == nil && whole {
+			in.byName[lock.Name(name)], in.byToken[lock.Token(token)] = lock.Token(token), inside{lock.Name(name), disk}
 		}
 		err = errors.Join(err, rerr)
 	}
@@ -63,35 +73,35 @@ func (in *insides) of(n lock.Name) (lock.Token, bool) {
 	return token, ok
 }
 
-// all returns the locks that have a hidden directory, by token.
-func (in *insides) all() map[lock.Token]lock.Name {
+// none reports whether no lock has one, as is so nearly always.
+func (in *insides) none() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if len(in.byToken) == 0 {
-		return nil // nearly always
-	}
-	all := make(map[lock.Token]lock.Name, len(in.byToken))
-	for token, n := range in.byToken {
-		all[token] = n
-	}
-	return all
+	return len(in.byToken) == 0
+}
+
+// all returns the locks that have a hidden directory, by token.
+func (in *insides) all() map[lock.Token]inside {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return maps.Clone(in.byToken)
 }
 
 func (in *insides) base(token lock.Token) (string, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	n, ok := in.byToken[token]
-	return n.Base(), ok
+	i, ok := in.byToken[token]
+	return i.lock.Base(), ok
 }
 
 // record notes a hidden directory that is about to be made.
-func (in *insides) record(n lock.Name, token lock.Token) error {
+func (in *insides) record(n lock.Name, token lock.Token, disk string) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if err := in.records.WriteFile(strconv.FormatUint(uint64(token), 10), []byte(n), 0o600); err != nil {
+	if err := in.records.WriteFile(strconv.FormatUint(uint64(token), 10), []byte(string(n)+"\x00"+disk), 0o600); err != nil {
 		return err
 	}
-	in.byName[n], in.byToken[token] = token, n
+	in.byName[n], in.byToken[token] = token, inside{n, disk}
 	return nil
 }
 
@@ -99,26 +109,30 @@ func (in *insides) record(n lock.Name, token lock.Token) error {
 func (in *insides) forget(token lock.Token) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	n := in.byToken[token]
+	n := in.byToken[token].lock
 	if in.byName[n] == token {
 		delete(in.byName, n)
 	}
 	delete(in.byToken, token)
-	return in.records.Remove(strconv.FormatUint(uint64(token), 10))
+	err := in.records.Remove(strconv.FormatUint(uint64(token), 10))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // disk is where in the tree what clients know by a name lies.
 func (s *Server) disk(n lock.Name) string {
-	if n == "/" {
-		return "/"
+	if n == "/" || s.insides.none() {
+		return string(n)
 	}
 	return path.Join(s.diskDir(n.Parent()), n.Base())
 }
 
 // diskDir is where in the tree what lies in a directory, or in a lock, lies.
 func (s *Server) diskDir(n lock.Name) string {
-	if n == "/" {
-		return "/"
+	if n == "/" || s.insides.none() {
+		return string(n)
 	}
 	if token, ok := s.insides.of(n); ok && s.stands(n, token) {
 		return files.Inside(s.diskDir(n.Parent()), uint64(token))
@@ -149,37 +163,48 @@ func (s *Server) stands(n lock.Name, token lock.Token) bool {
 
 // openInside sees to it that the locks that n lies in have somewhere to put things. The session may write there.
 func (c *client) openInside(n lock.Name) error {
-	if c.server.directories || n == "/" {
+	if c.server.directories {
 		return nil
 	}
-	around := n.Parent()
-	if around == "/" {
+	c.server.insides.changing.Lock()
+	defer c.server.insides.changing.Unlock()
+	return c.openInsides(n.Parent())
+}
+
+func (c *client) openInsides(n lock.Name) error {
+	if n == "/" {
 		return nil
 	}
-	if err := c.openInside(around); err != nil {
+	if err := c.openInsides(n.Parent()); err != nil {
 		return err
 	}
-	status, held := c.table().Get(around)
+	status, held := c.table().Get(n)
 	if !held {
 		return nil
 	}
 	token := status.Holds[0].Token
-	if known, ok := c.server.insides.of(around); ok && known == token {
+	if known, ok := c.server.insides.of(n); ok && known == token {
 		return nil
 	}
-	if err := c.server.insides.record(around, token); err != nil {
+	disk := files.Inside(c.server.diskDir(n.Parent()), uint64(token))
+	if err := c.server.insides.record(n, token, disk); err != nil {
 		return err
 	}
-	err := c.server.tree.MkdirLasting(files.Inside(c.server.diskDir(around.Parent()), uint64(token)), 0o777)
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
+	err := c.server.tree.MkdirLasting(disk, 0o777)
+	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, files.ErrNotDurable) {
+		return nil
 	}
-	return err
+	return errors.Join(err, c.server.insides.forget(token))
 }
 
 // closeInside removes the hidden directory of a lock that is to be given back. It fails with lock.ErrNotEmpty if there is
 // something in it.
 func (s *Server) closeInside(n lock.Name) error {
+	if s.insides.none() {
+		return nil
+	}
+	s.insides.changing.Lock()
+	defer s.insides.changing.Unlock()
 	token, ok := s.insides.of(n)
 	if !ok || !s.stands(n, token) {
 		return nil
@@ -194,45 +219,53 @@ func (s *Server) closeInside(n lock.Name) error {
 	return err
 }
 
-// adopt gives the hidden directory of a lock that was adopted to its new hold.
+// adopt gives the hidden directory of a lock that was adopted to its new hold. The caller has kept others from changing it
+// since before the grant.
 func (s *Server) adopt(n lock.Name, from, to lock.Token) {
 	if token, ok := s.insides.of(n); !ok || token != from {
 		return
 	}
 	parent := s.diskDir(n.Parent())
-	err := s.insides.record(n, to)
+	was, disk := files.Inside(parent, uint64(from)), files.Inside(parent, uint64(to))
+	err := s.insides.record(n, to, disk)
 	if err == nil {
-		err = errors.Join(s.tree.Rename(files.Inside(parent, uint64(from)), files.Inside(parent, uint64(to))), s.insides.forget(from))
+		err = errors.Join(s.tree.Rename(was, disk), s.insides.forget(from))
 	}
 	if err != nil {
 		s.log.Error("what lies in an adopted lock is not seen", "lock", string(n), "token", to, "err", err)
 	}
 }
 
-// leave moves what a lock has left aside, if its hold ended otherwise than by RMD.
-func (s *Server) leave(n lock.Name, token lock.Token) {
-	if _, ok := s.insides.base(token); !ok || s.stands(n, token) {
+// leaveEnded moves what locks have left aside whose holds have ended otherwise than by RMD. Members come before the locks
+// that they lie in.
+func (s *Server) leaveEnded() {
+	if s.insides.none() {
 		return
 	}
-	from := files.Inside(s.diskDir(n.Parent()), uint64(token))
-	err := s.tree.RemoveDir(from)
+	s.insides.changing.Lock()
+	defer s.insides.changing.Unlock()
+	all := s.insides.all()
+	tokens := slices.SortedFunc(maps.Keys(all), func(a, b lock.Token) int { return all[b].lock.Depth() - all[a].lock.Depth() })
+	for _, token := range tokens {
+		if !s.stands(all[token].lock, token) {
+			s.leave(all[token], token)
+		}
+	}
+}
+
+func (s *Server) leave(i inside, token lock.Token) {
+	err := s.tree.RemoveDir(i.disk)
 	if isNotEmpty(err) {
 		var to string
-		if to, err = s.tree.Aside(from, string(n), uint64(token)); err == nil {
-			s.log.Warn("what was in a lock was moved aside", "lock", string(n), "token", token, "leftovers", to)
+		if to, err = s.tree.Aside(i.disk, string(i.lock), uint64(token)); err == nil {
+			s.log.Warn("what was in a lock was moved aside", "lock", string(i.lock), "token", token, "leftovers", to)
+			s.record(lock.Publication{Lock: i.lock, Token: token, File: lock.Name(to), Note: "left over"})
 		}
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = s.insides.forget(token)
 	}
 	if err != nil {
-		s.log.Error("what was in a lock could not be moved aside", "lock", string(n), "token", token, "err", err)
-	}
-}
-
-// leaveEnded moves aside what locks have left that ended while nobody looked.
-func (s *Server) leaveEnded() {
-	for token, n := range s.insides.all() {
-		s.leave(n, token)
+		s.log.Error("what was in a lock could not be moved aside", "lock", string(i.lock), "token", token, "err", err)
 	}
 }

@@ -121,6 +121,7 @@ func TestWithoutDirectoriesALockWantsAParentAllTheSame(t *testing.T) {
 func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
 		s.write("/dir/file", "x")
+		s.mkdir("/empty")
 		a := dial("boss")
 		a.play(`
 			C: MKD /locks/a
@@ -162,19 +163,24 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 			S: 213 *
 			C: SITE CHMOD 755 /dir
 			S: 200 *
-			-- nothing takes the name of a lock
-			C: RNFR /dir/file
-			S: 350 *
-			C: RNTO /locks/c
-			S: 550 /locks/c: is the name of a lock: only MKD makes it
+			-- nothing takes the name of a held lock, and no directory that of a free one
 			C: RNFR /dir/file
 			S: 350 *
 			C: RNTO /locks/a
-			S: 550 /locks/a: is the name of a lock: *
+			S: 550 /locks/a: is a lock: *
+			C: RNFR /empty
+			S: 350 *
+			C: RNTO /locks/c
+			S: 550 /locks/c: is the name of a lock: only MKD makes it
+			-- nor does it change what the lock is that somebody puts something into
 			C: RNFR /dir/file
 			S: 350 *
 			C: RNTO /locks/a/file
-			S: 550 /locks/a/file: lies in a lock: *
+			S: 250 /locks/a/file is the new name
+			C: RNFR /locks/a/file
+			S: 350 *
+			C: RNTO /dir/file
+			S: 250 /dir/file is the new name
 			-- what locks are made in stays
 			C: RMD /gone
 			S: 550 /gone: locks are made below it: it stays
@@ -184,8 +190,8 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 			S: 550 /: is the root of the tree
 			C: RNFR /
 			S: 550 /: is the root of the tree`)
-		for _, command := range []string{"STOR /locks/a", "APPE /locks/a", "STOR /locks/free", "STOR /dir/free_lock"} {
-			a.check(command, a.upload(command, "x"), "550 *: is the name of a lock: *")
+		for _, command := range []string{"STOR /locks/a", "APPE /locks/a"} {
+			a.check(command, a.upload(command, "x"), "550 *: is a lock: *")
 		}
 		if after := a.ask("MDTM /locks/a"); after != before || !fits("213 #", after) {
 			t.Errorf("the lock's time went from %s to %s", before, after)
@@ -355,11 +361,11 @@ func TestOrdinaryFilesAndDirectories(t *testing.T) {
 	})
 }
 
-// A rule that came later makes a lock's name of a file that was there: it can be written, moved and removed.
+// Programs call files composer.lock: they can be written, moved and removed while nobody holds a lock of that name.
 func TestAFileWithTheNameOfALock(t *testing.T) {
 	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		s.write("/old_lock", "1")
 		c := dial("phoneacc")
+		c.store("/old_lock", "1")
 		c.want("MKD /old_lock", "550 /old_lock: a file has that name")
 		c.want("RMD /old_lock", "550 /old_lock: is not a directory")
 		c.store("/old_lock", "2")
@@ -370,10 +376,18 @@ func TestAFileWithTheNameOfALock(t *testing.T) {
 			C: RNFR /old_lock
 			S: 350 *
 			C: RNTO /new
+			S: 250 *
+			C: RNFR /new
+			S: 350 *
+			C: RNTO /old_lock
 			S: 250 *`)
-		s.write("/old_lock", "3")
+		c.check("APPE", c.upload("APPE /old_lock", "3"), "226 *")
+		s.wantContent("/old_lock", "23")
 		c.want("DELE /old_lock", "250 *")
 		c.want("MKD /old_lock", "257 *")
+		for _, command := range []string{"STOR /old_lock", "APPE /old_lock"} {
+			c.check(command, c.upload(command, "x"), "550 /old_lock: is a lock: *")
+		}
 	})
 }
 
@@ -381,6 +395,10 @@ func TestAFileWithTheNameOfALock(t *testing.T) {
 func TestAnUploadNeverReplacesALockThatWasTakenMeanwhile(t *testing.T) {
 	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
 		for _, release := range []bool{false, true} {
+			want, content := "550 /old_lock: is a lock: *", "(none)"
+			if release { // by now nobody holds it: the file may have the name
+				want, content = "226 *", "2"
+			}
 			s.write("/old_lock", "1")
 			a, b := dial("phoneacc"), dial("other")
 			d := a.secured(a.data())
@@ -392,8 +410,8 @@ func TestAnUploadNeverReplacesALockThatWasTakenMeanwhile(t *testing.T) {
 			}
 			d.Write([]byte("2"))
 			d.Close()
-			a.check("STOR", a.reply(), "550 /old_lock: is *a lock: *")
-			s.wantContent("/old_lock", "(none)")
+			a.check("STOR", a.reply(), want)
+			s.wantContent("/old_lock", content)
 			b.ask("RMD /old_lock")
 		}
 	})

@@ -266,6 +266,8 @@ func TestAWriteOnlyAccountReadsNothing(t *testing.T) {
 	for _, verb := range []string{"HASH", "XCRC", "XMD5", "XSHA256"} {
 		c.want(verb+" /f", "550 /f: this account may not read files")
 	}
+	c.want("RMD /locks/a", "550 /locks/a: the directory is not empty: *")
+	c.want("DELE /locks/a/note", "250 *")
 	c.want("RMD /locks/a", "250 *")
 }
 

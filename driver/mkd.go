@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/ftplockd/ftplockd/control"
 	"github.com/ftplockd/ftplockd/files"
@@ -23,7 +22,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	case n == "/" || c.isStatus(view):
 		return control.Reply{}, fs.ErrExist
 	case !c.isLockName(n):
-		return control.Reply{Code: 257, Text: quotedPath(view) + " created"}, c.makeDirectory(n)
+		return control.Reply{Code: 257, Text: quotedPath(view) + " created"}, c.worked(c.makeDirectory(n))
 	}
 	if err := c.vacant(n); err != nil {
 		return control.Reply{}, err
@@ -33,9 +32,6 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		return control.Reply{}, err
 	}
 	token := h.Token
-	if h.Adopted != 0 {
-		c.server.adopt(n, h.Adopted, token)
-	}
 	cmd.Lost(func() { c.undo(n, token) })
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h)}, nil
 }
@@ -60,11 +56,10 @@ func (c *client) isOthers(n lock.Name) bool {
 
 // acquire takes the lock of a name, perhaps after it has waited for it.
 func (c *client) acquire(cmd *control.Command, n lock.Name) (lock.Hold, error) {
-	ctx := c.server.context
-	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
+	h, waiting, err := c.take(n)
 	if err != nil && overdue(err) { // a program on the host made it, and that is noticed only now
-		c.table().Expire(ctx)
-		h, waiting, err = c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
+		c.table().Expire(c.server.context)
+		h, waiting, err = c.take(n)
 	}
 	if waiting != nil {
 		h, err = c.await(cmd, waiting)
@@ -74,9 +69,22 @@ func (c *client) acquire(cmd *control.Command, n lock.Name) (lock.Hold, error) {
 	}
 	// From the grant on no lock or directory above it goes away.
 	if err := c.fits(n); err != nil {
-		return h, errors.Join(err, c.locks.Undo(ctx, n, h.Token))
+		return h, errors.Join(err, c.locks.Undo(c.server.context, n, h.Token))
 	}
 	return h, nil
+}
+
+// take takes the lock, with what lies in it if it is adopted.
+func (c *client) take(n lock.Name) (lock.Hold, *lock.Waiting, error) {
+	if _, ok := c.server.insides.of(n); ok {
+		c.server.insides.changing.Lock()
+		defer c.server.insides.changing.Unlock()
+	}
+	h, waiting, err := c.locks.AcquireOrWait(c.server.context, n, c.conn.Wake)
+	if err == nil && h.Adopted != 0 {
+		c.server.adopt(n, h.Adopted, h.Token)
+	}
+	return h, waiting, err
 }
 
 // await lets the command wait for its turn. The client withdraws it by hanging up or by another command.
@@ -176,16 +184,7 @@ func quotedPath(view string) string { return `"` + strings.ReplaceAll(view, `"`,
 // granted is what stands behind the path in the 257 of a lock. There is no quote in it: Net::FTP's
 // pattern for the path goes to the last one. Who adopts learns from what: another hold of the same job may have begun meanwhile.
 func (c *client) granted(h lock.Hold) string {
-	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10)
-	if h.Rule.MaxAge == 0 {
-		text += ", never expires"
-	} else {
-		left := h.Rule.MaxAge - (c.server.clock.Now().Boot - h.Renewed.Boot)
-		text += ", expires in " + max(0, left).Round(time.Second).String()
-	}
-	if h.Rule.MaxIdle > 0 {
-		text += " or " + h.Rule.MaxIdle.String() + " after its last sign of life"
-	}
+	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10) + ", " + h.Expires(c.server.clock.Now())
 	if h.Adopted != 0 {
 		text += ", adopted from token " + strconv.FormatUint(uint64(h.Adopted), 10)
 	}

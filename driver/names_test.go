@@ -34,7 +34,7 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 		{"a file as parent", "MKD /file/dir", "550 /file/dir: a part of the path is no directory"},
 		{"a file as parent, of a lock", "MKD /file/x_lock", "550 /file/x_lock: no such directory to make it in"},
 		{"a member", "MKD /locks/held/member", `257 "/locks/held/member" locked, *`},
-		{"below a lock without a rule", "MKD /held_lock/dir", "550 /held_lock/dir: lies in a lock: *"},
+		{"below a lock without a rule", "MKD /held_lock/dir", "550 /held_lock/dir: lies in the lock /held_lock, which you do not hold"},
 		{"a slash at the end", "MKD /locks/a/", `257 "/locks/a" locked, *`},
 		{"two of them", "MKD /locks/a//", `257 "/locks/a" locked, *`},
 		{".", "MKD .", "550 /: is there already"},

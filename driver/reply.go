@@ -192,7 +192,6 @@ var (
 	errWriteOnly  = &refusal{text: "this account may not read files", is: fs.ErrPermission}
 	errIsLock     = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it", is: fs.ErrPermission}
 	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
-	errInsideLock = &refusal{text: "lies in a lock: there is room for its holder's notes and for further locks only", is: fs.ErrPermission}
 	errLocksBelow = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
 	errRoot       = &refusal{text: "is the root of the tree", is: fs.ErrPermission}
 	errNeeded     = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}

@@ -16,9 +16,9 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	case err != nil:
 		return control.Reply{}, err
 	case !own && !c.isLock(n):
-		return done(250, view, "removed"), c.removeDirectory(n, view)
+		return done(250, view, "removed"), c.worked(c.removeDirectory(n, view))
 	}
-	if _, err := c.locks.SpeaksFor(n); err == nil {
+	if c.releases(n) {
 		if err := c.server.closeInside(n); err != nil {
 			return control.Reply{}, err
 		}
@@ -34,6 +34,16 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 		return control.Reply{Code: 250, Text: view + " is still held, RMD it " + strconv.Itoa(again) + " more"}, nil
 	}
 	return done(250, view, "released"), nil
+}
+
+// releases reports whether RMD is about to give the lock back.
+func (c *client) releases(n lock.Name) bool {
+	status, held := c.table().Get(n)
+	if !held || status.Members > 0 {
+		return false
+	}
+	_, err := c.locks.SpeaksFor(n)
+	return err == nil || status.Holds[0].Rule.Release == lock.ReleaseAnyone
 }
 
 // nameToRelease finds the Name that RMD of a path means, and whether the session's own lock has it. A session that took a

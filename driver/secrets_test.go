@@ -120,7 +120,7 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		{fmt.Errorf("/home/bob/a: %w", lock.ErrNotHeld), "550 /x: not held"},
 		{fmt.Errorf("/home/bob/a: %w", &lock.HeldError{Holder: lock.Owner{Account: "a"}, Never: true}), "550 /x: held by a for 0s, never expires"},
 		{fmt.Errorf("/home/bob/a: %w", &lock.DelayedError{}), "550 /x: kept back for 0s after it was taken away"},
-		{fmt.Errorf("/home/bob/a: %w", lock.ErrNotEmpty), "550 /x: a program on the server's machine has put something into the lock's directory"},
+		{fmt.Errorf("/home/bob/a: %w", lock.ErrNotEmpty), "550 /x: the directory is not empty: remove what is in it first"},
 		{stalled(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), "426 /x: the data connection stood still for too long"},
 		{errors.Join(errIsLock, secret), "550 /x: is a lock: *"},
 	} {

@@ -202,7 +202,7 @@ func handshake(ctx context.Context, conn net.Conn) error {
 const signOfLife = 200 * time.Millisecond
 
 // watch ends a transfer that stands still for Settings.DataTimeout, in either direction, by a deadline in the past; bytes that
-// move are signs of life for the session's locks. It looks at what the kernel has received of the client or the client
+// move are signs of life for the locks of the session, and of its job's ended sessions. It looks at what the kernel has received of the client or the client
 // has acknowledged (TCP_INFO): a deadline that rolls ahead would say nothing of what the client takes in of some
 // megabytes that wait in the kernel, and a write under TLS that times out cannot go on. Where the system does not tell, nothing
 // stands still.
@@ -240,7 +240,7 @@ func (w *watch) look() {
 	now := time.Now()
 	if moved, ok := bytesMoved(conn); !ok || moved != w.seen {
 		w.seen, w.changed = moved, now
-		w.transfer.client.locks.Touch()
+		w.transfer.client.locks.Work()
 	}
 	if w.timeout > 0 && now.Sub(w.changed) >= w.timeout {
 		_ = conn.SetDeadline(time.Unix(1, 0)) // an error says that it is closed

@@ -39,6 +39,7 @@ type fully struct {
 	remover
 	keeper
 	stager
+	asider
 	measurer
 }
 
@@ -56,6 +57,7 @@ func TestATreeWantsAllAddOns(t *testing.T) {
 			remover
 			keeper
 			stager
+			asider
 			measurer
 		}{Fs: plain}},
 		{"remover", struct {
@@ -63,6 +65,7 @@ func TestATreeWantsAllAddOns(t *testing.T) {
 			namer
 			keeper
 			stager
+			asider
 			measurer
 		}{Fs: plain}},
 		{"keeper", struct {
@@ -70,6 +73,7 @@ func TestATreeWantsAllAddOns(t *testing.T) {
 			namer
 			remover
 			stager
+			asider
 			measurer
 		}{Fs: plain}},
 		{"stager", struct {
@@ -77,6 +81,15 @@ func TestATreeWantsAllAddOns(t *testing.T) {
 			namer
 			remover
 			keeper
+			asider
+			measurer
+		}{Fs: plain}},
+		{"asider", struct {
+			afero.Fs
+			namer
+			remover
+			keeper
+			stager
 			measurer
 		}{Fs: plain}},
 		{"measurer", struct {
@@ -85,6 +98,7 @@ func TestATreeWantsAllAddOns(t *testing.T) {
 			remover
 			keeper
 			stager
+			asider
 		}{Fs: plain}},
 	} {
 		err := made(t, tt.tree)

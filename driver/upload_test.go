@@ -95,8 +95,12 @@ func TestStouFindsAFreeName(t *testing.T) {
 			s.wantContent(name, command)
 		}
 		s.wantContent("/f", "old")
-		if got := stou("STOU /locks/x", ""); !fits("550 /locks/x: is the name of a lock: *", got) {
+		if got := stou("STOU /locks/x", ""); got != "/locks/x" { // a file may have a lock's name
 			t.Errorf("STOU /locks/x: %s", got)
+		}
+		c.want("MKD /locks/y", "257 *")
+		if got := stou("STOU /locks/y", "inside"); got != "/locks/y/ftp" {
+			t.Errorf("STOU /locks/y: %s", got)
 		}
 	})
 }
@@ -308,47 +312,65 @@ func TestAnUploadReplacesALinkAndNotWhatItLeadsTo(t *testing.T) {
 	s.wantContent("/target", "old")
 	s.wantContent("/link", "new")
 	c.check("STOR", c.upload("STOR /dirlink", "x"), "550 /dirlink: is a directory")
-	c.check("STOR", c.upload("STOR /dirlink/f", "x"), "550 /dirlink/f: is the name of a lock: *")
+	c.store("/dirlink/f", "x")
+	s.wantContent("/locks/f", "x")
 	c.want("MKD /locks/a", "257 *")
 	s.link("locks/a", "/lock")
-	c.check("STOU", c.upload("STOU /lock", "x"), "550 *")
-	if got := onDisk(t, filepath.Join(s.root, "locks/a")); len(got) > 0 {
-		t.Errorf("in the lock's directory: %q", got)
-	}
+	c.check("STOU", c.upload("STOU /lock", "x"), "226 *")
 	c.store("/lock/note", "x") // the same as /locks/a/note
-	if got := c.fetch("NLST /locks/a"); got != "/locks/a/note\r\n" {
-		t.Errorf("notes: %q", got)
+	if got := c.fetch("NLST /locks/a"); got != "/locks/a/ftp\r\n/locks/a/note\r\n" {
+		t.Errorf("in the lock: %q", got)
 	}
 }
 
-// The directory of a lock is there a moment before the lock stands: nothing gets in between.
-func TestNothingIsMadeInADirectoryThatBecomesALock(t *testing.T) {
+// An empty directory that a program on the host has made is its lock, and one with something in it is nobody's.
+func TestWhatTheHostHasMadeWithTheNameOfALock(t *testing.T) {
 	s := start(t)
 	c := s.as("boss")
-	s.mkdir("/new_lock") // as Acquire does before the table knows
+	s.mkdir("/new_lock")
 	s.mkdir("/old_lock/dir")
 	s.write("/old_lock/file", "x")
 	s.write("/file", "x")
+	c.want("MKD /new_lock", "550 /new_lock: held by host *") // now it is noticed
 	for _, command := range []string{"STOR /new_lock/f", "APPE /new_lock/f", "STOU /new_lock", "STOU /new_lock/f"} {
-		c.check(command, c.upload(command, "x"), "550 *: lies in a lock: *")
+		c.check(command, c.upload(command, "x"), "550 *: lies in the lock /new_lock, which you do not hold")
 	}
 	c.play(`
 		C: MKD /new_lock/dir
-		S: 550 /new_lock/dir: lies in a lock: *
-		C: RMD /old_lock/dir
-		S: 550 /old_lock/dir: lies in a lock: *
-		C: DELE /old_lock/file
-		S: 550 /old_lock/file: lies in a lock: *
+		S: 550 /new_lock/dir: lies in the lock /new_lock, *
 		C: RNFR /file
 		S: 350 *
 		C: RNTO /new_lock/file
-		S: 550 /new_lock/file: lies in a lock: *
+		S: 550 /new_lock/file: lies in the lock /new_lock, *
 		C: RNFR /new_lock
 		S: 550 /new_lock: is a lock: *
 		C: MFMT 20200101000000 /new_lock
 		S: 550 /new_lock: is a lock: *
 		C: CWD /new_lock
-		S: 550 *`)
+		S: 550 /new_lock: held by host *
+		C: MKD /old_lock
+		S: 550 /old_lock: a directory that is not empty has that name, so it is no lock
+		C: CWD /old_lock
+		S: 250 *
+		C: RMD dir
+		S: 250 *
+		C: MKD dir
+		S: 257 "/old_lock/dir" created
+		C: RNFR file
+		S: 350 *
+		C: RNTO dir/file
+		S: 250 *
+		C: DELE dir/file
+		S: 250 *
+		C: CWD /
+		S: 250 *
+		C: RMD /old_lock
+		S: 550 /old_lock: the directory is not empty
+		C: RNFR /old_lock
+		S: 350 *
+		C: RNTO /pictures
+		S: 250 *`)
+	c.store("/pictures/f", "x")
 	if got := onDisk(t, filepath.Join(s.root, "new_lock")); len(got) > 0 {
 		t.Errorf("in the lock's directory: %q", got)
 	}
@@ -390,7 +412,14 @@ func TestAnUploadWhoseDirectoryIsRenamed(t *testing.T) {
 		}
 		nc.Write([]byte("x"))
 		nc.Close()
-		a.check("STOR", a.reply(), "550 /a/f: is the name of a lock: *")
+		a.check("STOR", a.reply(), "226 *") // nobody holds that lock
+		s.wantContent("/b/f", "x")
+		a.want("DELE /b/f", "250 *")
+		nc = a.data()
+		a.want("STOR /b/f", "150 *")
+		b.want("MKD /b/f", "257 *")
+		nc.Close()
+		a.check("STOR", a.reply(), "550 /b/f: is a lock: *")
 		s.wantContent("/b/f", "(none)")
 	})
 }

@@ -49,12 +49,19 @@ func Hidden(name string) bool {
 	return false
 }
 
+// IsLeftover reports whether a name is one that Aside gives.
+func IsLeftover(name string) bool {
+	dir, base := path.Split(path.Join("/", name))
+	return strings.HasPrefix(base, prefix+"leftover-") || path.Clean(dir) == Leftovers
+}
+
 // Inside is the name of the directory, beside a lock without one of its own, for what lies in it.
 func Inside(parent string, token uint64) string {
 	return path.Join(parent, prefix+"lock-"+strconv.FormatUint(token, 10))
 }
 
-// SweepLeftovers removes what Aside moved to Leftovers before that time, with all that is in it.
+// SweepLeftovers removes what Aside moved to Leftovers before that time, with all that is in it. What lies beside its lock, on
+// another file system, stays.
 func (t *Tree) SweepLeftovers(before time.Time) error {
 	all, err := t.ReadDir(Leftovers)
 	if errors.Is(err, fs.ErrNotExist) {

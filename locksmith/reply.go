@@ -79,7 +79,7 @@ type grant struct {
 	adopted bool          // from a hold of the same nonce
 }
 
-var grantText = regexp.MustCompile(` locked, token (\d+), (?:expires in ([0-9hms.]+)|never expires)(, adopted from token \d+)?$`)
+var grantText = regexp.MustCompile(` locked, token (\d+), (?:expires in ([0-9hms.]+)(?:(?: or|,) [0-9hms.]+ after its last sign of life)?|expires [0-9hms.]+ after its last sign of life|never expires)(, adopted from token \d+)?$`)
 
 func (r reply) grant() (grant, bool) {
 	m := grantText.FindStringSubmatch(r.lines[0])

@@ -91,7 +91,7 @@ func (s *server) serveBreak(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusConflict)
 	default:
-		if err := s.driver.Sweep(r.Context()); err != nil { // notes, and changes that wait for the release
+		if err := s.driver.Sweep(r.Context()); err != nil { // what was in it is moved aside
 			s.log.Warn("left-overs of the lock not swept", "err", err)
 		}
 	}

@@ -33,6 +33,7 @@ listens on 127.0.0.1:2121, with one account; see "ftplockd config example".`
 		newHistoryCommand(),
 		newBreakCommand(),
 		newSessionsCommand(),
+		newLeftoversCommand(),
 		newKickCommand(),
 		newConfigCommand(),
 		newPasswdCommand(),

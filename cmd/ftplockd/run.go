@@ -376,15 +376,16 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 // settings is what the driver takes from the configuration.
 func (s *server) settings(c *config.Config) driver.Settings {
 	return driver.Settings{
-		Accounts:      &accounts{c, s.passwords},
-		FirstPort:     c.FTP.PassivePorts.First,
-		LastPort:      c.FTP.PassivePorts.Last,
-		Active:        c.FTP.Active,
-		TLSRequired:   c.TLS.Mode == config.TLSRequired,
-		DataTimeout:   c.FTP.DataTimeout,
-		HangUp:        c.Files.HangUp,
-		StatusFile:    c.FTP.StatusFile,
-		PublicAddress: newPublicAddress(c.FTP.PublicAddress, s.log),
+		Accounts:       &accounts{c, s.passwords},
+		FirstPort:      c.FTP.PassivePorts.First,
+		LastPort:       c.FTP.PassivePorts.Last,
+		Active:         c.FTP.Active,
+		TLSRequired:    c.TLS.Mode == config.TLSRequired,
+		DataTimeout:    c.FTP.DataTimeout,
+		HangUp:         c.Files.HangUp,
+		StatusFile:     c.FTP.StatusFile,
+		LeftoverMaxAge: c.Locks.LeftoverMaxAge,
+		PublicAddress:  newPublicAddress(c.FTP.PublicAddress, s.log),
 	}
 }
 

@@ -61,7 +61,9 @@ func TestWatchTellsOfMoves(t *testing.T) {
 		records := s.records(store)
 		return records["/locks/g"].Name == "" && records["/locks/g/m"].Name == ""
 	})
-	s.eventually(func() bool { return s.records(store)["/locks/h"].Name != "" })
+	// /locks/h has something in it, so only that is a lock.
+	s.eventually(func() bool { return s.records(store)["/locks/h/m"].Name != "" })
+	s.heldBy(store, "/locks/h", "")
 }
 
 // eventually waits, for a second, until a program on the host has been noticed.

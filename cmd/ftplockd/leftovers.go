@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/files"
+)
+
+// newLeftoversCommand returns the command for what was left in locks that ended otherwise than by RMD.
+func newLeftoversCommand() *cobra.Command {
+	var options serveOptions
+	list := func(cmd *cobra.Command, _ []string) error {
+		return failed(withRoot(options, func(root *os.Root) error { return listLeftovers(root, cmd.OutOrStdout()) }))
+	}
+	cmd := &cobra.Command{
+		Use:   "leftovers",
+		Short: "List, restore or remove what was left in locks",
+		Long: `Leftovers lists what was left in locks that ended otherwise than by RMD: their age was over, their holder was
+silent for too long or disconnected, or somebody broke them. Clients do not see it; it is removed when it is older than
+locks.leftover_max_age. The first column is the ID: the token of the hold. "ftplockd history LOCK" tells whose it was.`,
+		Example: "  ftplockd leftovers\n  ftplockd leftovers restore 42 /rescued\n  ftplockd leftovers remove 42",
+		Args:    onlyCommands,
+		RunE:    list,
+	}
+	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List what was left in locks", Args: cobra.NoArgs, RunE: list})
+	cmd.AddCommand(&cobra.Command{
+		Use: "restore ID PATH", Short: "Move what was left in a lock to a path of the served tree, which must not exist", Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return failed(withRoot(options, func(root *os.Root) error { return restoreLeftover(root, args[0], args[1]) }))
+		},
+	})
+	cmd.AddCommand(&cobra.Command{
+		Use: "remove ID", Short: "Remove what was left in a lock, for good", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return failed(withRoot(options, func(root *os.Root) error {
+				name, err := findLeftover(root, args[0])
+				if err != nil {
+					return err
+				}
+				return root.RemoveAll(name)
+			}))
+		},
+	})
+	cmd.PersistentFlags().StringVar(&options.ConfigFile, "config", "", "the configuration file")
+	cmd.PersistentFlags().StringVar(&options.Root, "root", "", "the served directory")
+	return cmd
+}
+
+// withRoot runs f on the served directory.
+func withRoot(options serveOptions, f func(*os.Root) error) error {
+	c, err := options.load()
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(c.Root)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(root), root.Close())
+}
+
+// leftoverNames returns the names of all leftovers in the served directory.
+func leftoverNames(root *os.Root) (names []string, err error) {
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name == strings.TrimPrefix(files.Leftovers, "/") || !d.IsDir():
+			return nil
+		case files.IsLeftover(name):
+			names = append(names, name)
+			return fs.SkipDir
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// describeLeftover reads the token and the lock from a name.
+func describeLeftover(name string) (token, of string) {
+	token, of, _ = strings.Cut(strings.TrimPrefix(path.Base(name), ".ftplockd-leftover-"), "-")
+	if plain, err := url.PathUnescape(of); err == nil {
+		of = plain
+	}
+	return token, of
+}
+
+func listLeftovers(root *os.Root, w io.Writer) error {
+	names, err := leftoverNames(root)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is left over")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tLOCK\tSINCE\tENTRIES")
+	for _, name := range names {
+		info, err := root.Stat(name)
+		if err != nil {
+			return err
+		}
+		entries, err := fs.ReadDir(root.FS(), name)
+		if err != nil {
+			return err
+		}
+		token, of := describeLeftover(name)
+		fmt.Fprintf(table, "%s\t%q\t%s\t%d\n", token, of, info.ModTime().UTC().Format(time.RFC3339), len(entries))
+	}
+	return table.Flush()
+}
+
+func findLeftover(root *os.Root, id string) (string, error) {
+	names, err := leftoverNames(root)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		if token, _ := describeLeftover(name); token == id {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("nothing is left over with the ID %s: see \"ftplockd leftovers\"", id)
+}
+
+func restoreLeftover(root *os.Root, id, to string) error {
+	name, err := findLeftover(root, id)
+	if err != nil {
+		return err
+	}
+	to = strings.TrimPrefix(path.Clean("/"+to), "/")
+	if _, err := root.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("/%s exists already, or cannot be looked at: choose a path that is free", to)
+	}
+	return root.Rename(name, to)
+}
