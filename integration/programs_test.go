@@ -1,0 +1,1244 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// programKind is one of the kinds of programs that lock by MKD today; testdata/programs has them, and docs/programs.md describes them.
+type programKind struct {
+	name   string
+	script string
+	live   string   // the file that it publishes, which must be whole at any time
+	steps  []string // where it may be killed
+	gap    bool     // it takes the old live file away before it puts the new one in place, so that there may be none
+	tls    bool
+	free   bool   // it takes no lock
+	tables string // what its operators configure
+	env    []string
+}
+
+var kinds = []programKind{
+	{name: "1 deployment action", script: "deployment.sh", live: "site/index", gap: true, // lftp's mirror deletes what it replaces
+		steps: []string{"begin", "locked", "marked", "upload", "mirrored", "unmarked", "unlocked"}},
+	{name: "2 release publisher", script: "publisher.sh", live: "app-archive.json",
+		steps: []string{"begin", "locked", "upload", "uploaded", "compared", "published", "unlocked"}},
+	{name: "3 package channel", script: "channel.py", live: "index",
+		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}},
+	{name: "4 site deployer", script: "site.py", live: "public/index.html", gap: true, tls: true,
+		steps: []string{"begin", "locked", "upload", "staged", "between", "swapped", "cleaned", "unlocked"}},
+	{name: "5 backup writers", script: "backup.py", live: "latest", tls: true,
+		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}, env: []string{"HOLD=0.2"},
+		tables: "[[lock]]\nmatch = \"**/.platform-server-backup-writer-lock\"\nmax_age = \"0\"\n"},
+	{name: "6 media uploader", script: "media.py", live: "film", tls: true,
+		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}},
+	{name: "7 files called lock", script: "lockfiles.sh", live: "composer.lock", gap: true, free: true,
+		steps: []string{"upload-composer.lock", "renamed-composer.lock", "deleted-composer.lock", "upload-Gemfile.lock", "mirror", "mirrored"}},
+	{name: "8 MultiLock", script: "multilock.py", live: "index",
+		steps: []string{"begin", "made", "written", "locked", "upload", "uploaded", "emptied", "unlocked"}},
+}
+
+// soon has every lock of these programs end two seconds after its holder's last sign of life.
+const soon = `
+[[lock]]
+match = "/locks/**"
+max_age = "1h"
+max_idle = "2s"
+[[lock]]
+match = "**/*.lock"
+max_age = "1h"
+max_idle = "2s"
+[[lock]]
+match = "**/.*-lock"
+max_age = "0"
+max_idle = "2s"
+`
+
+// inBothModes runs a test with directories and without.
+func inBothModes(t *testing.T, tables string, test func(t *testing.T, s *server)) {
+	t.Helper()
+	for _, mode := range []string{"true", "false"} {
+		t.Run("directories="+mode, func(t *testing.T) {
+			t.Parallel()
+			test(t, startServer(t, "[locks]\ndirectories = "+mode+"\n"+tables))
+		})
+	}
+}
+
+// published is what the program of that name publishes.
+func published(id string) string { return strings.Repeat(id+"\n", wholeLines) }
+
+// stage is a place on the server where programs of one kind work, and who is in there.
+type stage struct {
+	s       *server
+	kind    programKind
+	account string
+	base    string // on the server
+	witness string // a local file to which each appends when it is in, and when it is about to go
+	made    string // where their local files are
+}
+
+// stage prepares one, with an old file that is live.
+func (s *server) stage(t testing.TB, k programKind, name, account string) *stage {
+	t.Helper()
+	st := &stage{s: s, kind: k, account: account, base: "/data/" + name, made: t.TempDir()}
+	st.witness = filepath.Join(st.made, "witness")
+	for _, dir := range []string{"tmp", "site"} {
+		if err := os.MkdirAll(s.path(st.base+"/"+dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k.script != "lockfiles.sh" {
+		s.write(st.base+"/"+k.live, published("old"))
+	}
+	return st
+}
+
+// program prepares a run, in a process group of its own.
+func (st *stage) program(t testing.TB, script, id string, env ...string) *exec.Cmd {
+	t.Helper()
+	local := filepath.Join(st.made, id)
+	if err := os.MkdirAll(local, 0o755); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"index", "composer.lock", "yarn.lock", "style.css"} {
+		if err := os.WriteFile(filepath.Join(local, name), []byte(published(id)), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	interpreter := "sh"
+	if strings.HasSuffix(script, ".py") {
+		interpreter = "python3"
+	}
+	cmd := command(t, interpreter, filepath.Join("testdata", "programs", script))
+	cmd.SysProcAttr = tied(true)
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	host, port := split(st.s.v4)
+	cmd.Env = append(cmd.Env, "FTP_HOST="+host, "FTP_PORT="+port, "FTP_USER="+st.account, "FTP_PASSWORD="+password,
+		"BASE="+st.base, "LOCAL="+local, "ID="+id, "WITNESS="+st.witness, "PAUSE=0.2")
+	if st.kind.tls {
+		cmd.Env = append(cmd.Env, "FTP_TLS=1")
+	}
+	cmd.Env = append(append(cmd.Env, st.kind.env...), env...)
+	return cmd
+}
+
+// note appends to the witness's file.
+func (st *stage) note(line string) error {
+	f, err := os.OpenFile(st.witness, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, line)
+	return errors.Join(err, f.Close())
+}
+
+// story reads what the witness saw: who was in last, how many were, and how often one came in while another was in.
+func (st *stage) story() (last string, ins, overlaps int) {
+	text, _ := os.ReadFile(st.witness) // nobody came in: there is none
+	in := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		switch verb, id, _ := strings.Cut(strings.TrimSpace(line), " "); verb {
+		case "in":
+			overlaps += len(in)
+			in[id], last = true, id
+			ins++
+		default: // out, dead
+			delete(in, id)
+		}
+	}
+	return last, ins, overlaps
+}
+
+// torn says what is wrong with the live file, if anything.
+func (st *stage) torn() error {
+	text, err := os.ReadFile(st.s.path(st.base + "/" + st.kind.live))
+	switch {
+	case st.kind.gap && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !whole(text):
+		return fmt.Errorf("%s has %d bytes of %q ...", st.kind.live, len(text), text[:min(len(text), 20)])
+	}
+	return nil
+}
+
+// watch looks at the live file again and again, until it is told to end; then it says what it has seen torn.
+func (st *stage) watch() (end func() error) {
+	stop, seen := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			if err := st.torn(); err != nil {
+				seen <- err
+				return
+			}
+			select {
+			case <-stop:
+				seen <- nil
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return sync.OnceValue(func() error { close(stop); return <-seen })
+}
+
+// wantAll checks that the live file is that of one program.
+func (st *stage) wantAll(t testing.TB, id string) {
+	t.Helper()
+	files := []string{st.kind.live}
+	if st.kind.script == "deployment.sh" {
+		files = []string{"site/index", "site/composer.lock", "site/yarn.lock", "site/style.css"}
+	}
+	for _, name := range files {
+		if got := st.s.read(st.base + "/" + name); got != published(id) {
+			t.Errorf("%s is %q ..., want all of it to be %s's", name, got[:min(len(got), 20)], id)
+		}
+	}
+}
+
+// leftOver is what no program leaves behind that ends well.
+var leftOver = regexp.MustCompile(`\.part$|staged-|public-backup-|\.lftp-deployment|\.desktop_updater\.lock|deploy\.lock|^\.lock$|-lock$|\.old$|\.new$`)
+
+// wantTidy checks that no lock is held and nothing is left of one, nor of an upload.
+func (st *stage) wantTidy(t testing.TB) {
+	t.Helper()
+	s := st.s
+	c := s.session("boss")
+	defer c.conn.Close()
+	c.want(211, "SITE LOCKS", "no locks are held")
+	if hidden := s.unfinished(); len(hidden) > 0 {
+		t.Errorf("left over: %q", hidden)
+	}
+	for _, name := range s.below(t, st.base) {
+		if leftOver.MatchString(filepath.Base(name)) {
+			t.Errorf("left over: %s", name)
+		}
+	}
+}
+
+// below lists what there is on disk below a directory.
+func (s *server) below(t testing.TB, dir string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(s.path(dir), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			names = append(names, strings.TrimPrefix(path, s.root))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return names
+}
+
+// The last RMD of a group may come while the other one's session lives still, who then is none to give it back.
+func (st *stage) giveGroupBack(t testing.TB) {
+	t.Helper()
+	if st.kind.script != "multilock.py" {
+		return
+	}
+	c, err := login(st.s.v4, st.account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.conn.Close()
+	if r, err := c.try("RMD /locks/" + filepath.Base(st.base)); err != nil || r.code != 250 && !strings.Contains(r.text, "not held") {
+		t.Errorf("RMD of the group: %v, %v", r, err)
+	}
+}
+
+func needPrograms(t *testing.T) {
+	t.Helper()
+	need(t, "lftp", "curl", "python3", "cmp")
+}
+
+func TestProgramsThatLockByMkdRunUnchanged(t *testing.T) {
+	t.Parallel()
+	needPrograms(t)
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			inBothModes(t, tlsTables(t, t.TempDir(), "one")+k.tables, func(t *testing.T, s *server) {
+				st := s.stage(t, k, "two", account)
+				rounds := count(2, 20)
+				end := st.watch()
+				var all sync.WaitGroup
+				for _, who := range []string{"a", "b"} {
+					if k.free && who == "b" {
+						continue // with nothing that keeps them apart they would be in each other's way
+					}
+					all.Go(func() {
+						for i := range rounds {
+							id := fmt.Sprint(who, i)
+							if r := finish(t, st.program(t, k.script, id)); r.status != 0 {
+								t.Errorf("%s: exit status %d\n%s", id, r.status, r.out)
+								return
+							}
+						}
+					})
+				}
+				all.Wait()
+				if err := end(); err != nil && !(k.free && errors.Is(err, fs.ErrNotExist)) {
+					t.Error("torn:", err)
+				}
+				last, ins, overlaps := st.story()
+				if k.free {
+					last = fmt.Sprint("a", rounds-1)
+				} else if ins != 2*rounds || overlaps > 0 {
+					t.Errorf("%d were in, want %d; %d while another was in", ins, 2*rounds, overlaps)
+				}
+				st.wantAll(t, last)
+				st.giveGroupBack(t)
+				st.wantTidy(t)
+			})
+		})
+	}
+}
+
+// victim is a program that is to be killed.
+type victim struct {
+	cmd   *exec.Cmd
+	steps chan string // the steps that it has come to; closed when it has ended
+	said  bytes.Buffer
+}
+
+func (st *stage) victim(t testing.TB, id string, env ...string) (*victim, error) {
+	t.Helper()
+	v := &victim{cmd: st.program(t, st.kind.script, id, env...), steps: make(chan string, 100)}
+	v.cmd.Stderr = &v.said
+	out, err := v.cmd.StdoutPipe()
+	if err == nil {
+		err = v.cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(v.steps)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if name, ok := strings.CutPrefix(lines.Text(), "step "); ok {
+				v.steps <- name
+			}
+		}
+		_ = v.cmd.Wait()
+	}()
+	return v, nil
+}
+
+// reach returns when it has come to a step.
+func (v *victim) reach(step string) error {
+	for name := range v.steps {
+		if name == step {
+			return nil
+		}
+	}
+	return fmt.Errorf("it ended before %s: %s", step, &v.said)
+}
+
+// kill kills all of its processes.
+func (v *victim) kill() {
+	_ = syscall.Kill(-v.cmd.Process.Pid, syscall.SIGKILL)
+	for range v.steps {
+	}
+}
+
+// death is where one is killed: so long after it has come to a step, and there it stands still, or not.
+type death struct {
+	step  string
+	still bool
+	after time.Duration
+}
+
+// toll is what came of those that were killed.
+type toll struct {
+	mu                       sync.Mutex
+	killed, stuck, torn, two int
+	longest                  time.Duration // from the kill until the next one was done
+}
+
+func (t *toll) add(other *toll) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.killed += other.killed
+	t.stuck += other.stuck
+	t.torn += other.torn
+	t.two += other.two
+	t.longest = max(t.longest, other.longest)
+}
+
+func (t *toll) row(name string) string {
+	return fmt.Sprintf("%-22s %6d %6d %5d %12d   %.1fs", name, t.killed, t.stuck, t.torn, t.two, t.longest.Seconds())
+}
+
+// kill has one killed while the next one tries already, and sees what comes of it.
+func (st *stage) kill(t testing.TB, d death) *toll {
+	t.Helper()
+	got := &toll{}
+	var env []string
+	if d.still {
+		env = []string{"STOP_AT=" + d.step}
+	}
+	where := fmt.Sprintf("%s, killed at %s+%v", st.kind.name, d.step, d.after)
+	end := st.watch()
+	v, err := st.victim(t, "victim", env...)
+	if err != nil {
+		t.Error(where, err)
+		return got
+	}
+	defer v.kill()
+	if err := v.reach(d.step); err != nil {
+		t.Errorf("%s: %v", where, err)
+		return got
+	}
+	next := st.program(t, st.kind.script, "next")
+	over := make(chan result, 1)
+	run := func() { over <- finish(t, next) }
+	if !st.kind.free {
+		go run()
+	}
+	time.Sleep(d.after)
+	v.kill()
+	got.killed++
+	died := time.Now()
+	if err := st.note("dead victim"); err != nil {
+		t.Error(err)
+	}
+	if st.kind.free {
+		go run()
+	}
+	if r := <-over; r.status != 0 {
+		t.Errorf("%s: the next one: exit status %d\n%s", where, r.status, r.out)
+		got.stuck++
+	}
+	got.longest = time.Since(died)
+	if err := end(); err != nil && !(st.kind.free && errors.Is(err, fs.ErrNotExist)) {
+		t.Errorf("%s: torn: %v", where, err)
+		got.torn++
+	}
+	last, _, overlaps := st.story()
+	if overlaps > 0 || !st.kind.free && got.stuck == 0 && last != "next" {
+		t.Errorf("%s: two holders; the last was %s", where, last)
+		got.two++
+	}
+	if got.stuck == 0 {
+		st.wantAll(t, "next")
+	}
+	return got
+}
+
+// deaths are those that one kind dies: each step, with directories and without by turns, or with -long in both and at more moments.
+func (k programKind) deaths(directories bool) (all []death) {
+	for i, step := range k.steps {
+		if *long || (i%2 == 0) == directories {
+			all = append(all, death{step, true, 200 * time.Millisecond})
+		}
+		if strings.HasPrefix(step, "upload") && (*long || !directories) {
+			all = append(all, death{step, false, 3 * time.Millisecond})
+		}
+		for n := range count(0, 4) {
+			all = append(all, death{step, false, time.Duration(n*n) * 4 * time.Millisecond})
+		}
+	}
+	return all
+}
+
+func TestNoProgramThatIsKilledLeavesAStuckLockATornFileOrTwoHolders(t *testing.T) {
+	t.Parallel()
+	needPrograms(t)
+	var table sync.Map
+	t.Run("kinds", func(t *testing.T) {
+		for _, k := range kinds {
+			for _, directories := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/directories=%t", k.name, directories), func(t *testing.T) {
+					t.Parallel()
+					row, _ := table.LoadOrStore(k.name, new(toll))
+					killAll(t, k, directories, row.(*toll))
+				})
+			}
+		}
+	})
+	sum := new(toll)
+	text := fmt.Sprintf("%-22s %6s %6s %5s %12s   %s\n", "", "killed", "stuck", "torn", "two holders", "longest until the next was done")
+	for _, k := range kinds {
+		if row, ok := table.Load(k.name); ok {
+			text += row.(*toll).row(k.name) + "\n"
+			sum.add(row.(*toll))
+		}
+	}
+	t.Log("\n" + text + sum.row("all"))
+}
+
+// killAll lets one kind die all its deaths. Each has an account of its own: what others of its account and address do would be
+// its sign of life.
+func killAll(t *testing.T, k programKind, directories bool, row *toll) {
+	deaths := k.deaths(directories)
+	var accounts []string
+	for i := range deaths {
+		accounts = append(accounts, fmt.Sprint("runner-", i))
+	}
+	s := newServer(t, "")
+	s.configure(fmt.Sprintf("[locks]\ndirectories = %t\n", directories)+tlsTables(t, t.TempDir(), "one")+soon, accounts...)
+	s.start()
+	atOnce := make(chan struct{}, 3)
+	var all sync.WaitGroup
+	for i, d := range deaths {
+		st := s.stage(t, k, fmt.Sprint("place-", i), accounts[i])
+		all.Go(func() {
+			atOnce <- struct{}{}
+			defer func() { <-atOnce }()
+			row.add(st.kill(t, d))
+		})
+	}
+	all.Wait()
+	c := s.session("boss")
+	await(t, "all locks are free", func() bool {
+		r, err := c.try("SITE LOCKS")
+		return err == nil && strings.Contains(r.text, "no locks are held")
+	})
+	for _, name := range s.unfinished() {
+		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
+			t.Errorf("an upload is left over: %s", name)
+		}
+	}
+}
+
+// slow has lftp send so many bytes a second in all.
+func slow(rate int) string {
+	return fmt.Sprintf("LFTP_SET=set net:limit-total-rate %d; set net:limit-total-max %d; set mirror:set-permissions no;", rate, rate)
+}
+
+const deploymentLock = ".lftp-deployment.lock"
+
+// Their issue: "live holder lock stolen mid-mirror".
+func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testing.T) {
+	t.Parallel()
+	needPrograms(t)
+	inBothModes(t, "", func(t *testing.T, s *server) {
+		st := s.stage(t, kinds[0], "site", account)
+		first, err := st.victim(t, "first", slow(4*len(published("first"))/3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.kill()
+		if err := first.reach("upload"); err != nil {
+			t.Fatal(err)
+		}
+		curl := run(t, "curl", "-sv", "--interface", "127.0.0.2", "-u", account+":"+password, "-I", "-Q", "RMD "+st.base+"/"+deploymentLock, "ftp://"+s.v4+"/")
+		if want := "held by " + account + "@127.0.0.1 for "; curl.status == 0 || !strings.Contains(curl.out, "550 ") || !strings.Contains(curl.out, want) {
+			t.Errorf("the RMD of another address: exit status %d, no 550 with %q in\n%s", curl.status, want, curl.out)
+		}
+		second := finish(t, st.program(t, "impatient.sh", "second", "LFTP_SET=set net:socket-bind-ipv4 127.0.0.2;"))
+		if second.status != 0 {
+			t.Errorf("the second runner: exit status %d", second.status)
+		}
+		for _, want := range []string{"deleted .lftp-deployment.", "550 " + st.base + "/" + deploymentLock, "held by " + account + "@127.0.0.1 for "} {
+			if !strings.Contains(second.out, want) {
+				t.Errorf("no %q in what the second runner was told", want)
+			}
+		}
+		if strings.Contains(second.out, "removed") {
+			t.Error("it removed the lock")
+		}
+		if err := first.reach("unlocked"); err != nil {
+			t.Error(err)
+		}
+		if last, ins, overlaps := st.story(); last != "second" || ins != 2 || overlaps > 0 {
+			t.Errorf("%d were in, the last was %s, and %d while another was in", ins, last, overlaps)
+		}
+		if t.Failed() {
+			t.Logf("the second runner says\n%s", second.out)
+		}
+		st.wantAll(t, "first")
+		st.wantTidy(t)
+	})
+}
+
+func TestMirrorLongerThanTheIdleTimeKeepsItsLock(t *testing.T) {
+	t.Parallel()
+	needPrograms(t)
+	inBothModes(t, soon, func(t *testing.T, s *server) {
+		st := s.stage(t, kinds[0], "site", account)
+		first, err := st.victim(t, "first", slow(len(published("first"))/2), "STOP_AT=mirrored") // four such files
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.kill()
+		if err := first.reach("upload"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		over := make(chan error, 1)
+		go func() { over <- first.reach("mirrored") }()
+		for {
+			select {
+			case err := <-over:
+				if took := time.Since(began); err != nil || took < 5*time.Second {
+					t.Errorf("mirrored after %v: %v", took, err)
+				}
+				st.wantAll(t, "first")
+				s.session(account).want(250, "RMD "+st.base+"/"+deploymentLock, "released")
+				return
+			case <-time.After(200 * time.Millisecond):
+				c, err := login(s.v4, account)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.t = t
+				r, err := c.try("MKD " + st.base + "/" + deploymentLock)
+				if err != nil || r.code != 550 {
+					t.Errorf("after %v: %v, %v", time.Since(began), r, err)
+					return
+				}
+				c.conn.Close()
+			}
+		}
+	})
+}
+
+func TestRunnerThatOnlyPollsKeepsNobodysLockAlive(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, soon, func(t *testing.T, s *server) {
+		s.write("site/index", "old")
+		c := s.session(account)
+		c.want(257, "MKD /site/"+deploymentLock)
+		c.conn.Close()
+		began := time.Now()
+		for {
+			poller := s.session(account) // from the same address
+			r, err := poller.try("MKD /site/" + deploymentLock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.code == 257 {
+				break
+			}
+			if took := time.Since(began); took > 15*time.Second {
+				t.Fatalf("held still after %v: %v", took, r)
+			}
+			// What pollers do besides.
+			for _, line := range []string{"MLST /site/" + deploymentLock, "STAT /site", "NOOP"} {
+				if _, err := poller.try(line); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := poller.retrieve("LIST /site"); err != nil {
+				t.Fatal(err)
+			}
+			poller.conn.Close()
+			time.Sleep(200 * time.Millisecond)
+		}
+		if took := time.Since(began); took < 1500*time.Millisecond {
+			t.Errorf("it was free after %v already", took)
+		}
+	})
+}
+
+// Whoever asks MultiLock's file in the lock whose it is moves bytes, and is only waiting: to look into a lock is a look.
+func TestRunnerThatReadsWhoseALockIsDoesNotKeepItAlive(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, soon, func(t *testing.T, s *server) {
+		c := s.session(account)
+		c.want(257, "MKD /locks/job")
+		c.want(200, "TYPE I")
+		c.stores("/locks/job/job.locked", "host pid 4711\n")
+		c.conn.Close()
+		reader := s.session(account)
+		reader.want(200, "TYPE I")
+		for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+			r, err := reader.try("MKD /locks/job")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.code == 257 {
+				return
+			}
+			if took := time.Since(began); took > 15*time.Second {
+				t.Fatalf("held still after %v: %v", took, r)
+			}
+			_, _ = reader.retrieve("RETR /locks/job/job.locked") // it may have ended just now
+		}
+	})
+}
+
+// The recipe's takeover goes by the age of the file in the lock, whatever its owner does.
+func TestMultiLockIsNotTakenOverFromAProgramThatLives(t *testing.T) {
+	t.Parallel()
+	needPrograms(t)
+	inBothModes(t, "", func(t *testing.T, s *server) {
+		st := s.stage(t, kinds[7], "eager", account)
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				r := finish(t, st.program(t, "multilock.py", fmt.Sprint("eager", i), "MAXAGE=0", "HOLD=1.2"))
+				if r.status != 0 || strings.Contains(r.out, "taken-over") {
+					t.Errorf("exit status %d\n%s", r.status, r.out)
+				}
+			})
+		}
+		all.Wait()
+		last, ins, overlaps := st.story()
+		if ins != 3 || overlaps > 0 {
+			t.Errorf("%d were in, %d while another was", ins, overlaps)
+		}
+		st.wantAll(t, last)
+		st.giveGroupBack(t)
+		st.wantTidy(t)
+	})
+}
+
+func TestBackupWritersLockNeverEndsByItselfWhereTheRuleSaysSo(t *testing.T) {
+	t.Parallel()
+	const name = "/.platform-server-backup-writer-lock"
+	s, clock := startStepped(t, "[[lock]]\nmatch = \""+name+"\"\nmax_age = \"0\"\nmax_idle = \"0\"\n")
+	c := s.session(account)
+	c.want(257, "MKD "+name, "never expires")
+	c.conn.Close()
+	clock.pass(1000 * time.Hour)
+	other := s.session("other")
+	other.want(550, "MKD "+name, "held by "+account+"@127.0.0.1", "never expires")
+	s.command("break", name, "--reason", "the writer is dead")
+	other.want(257, "MKD "+name)
+}
+
+func TestLocksWithoutLimitsOfTheirOwnEndByIdlenessAndByAge(t *testing.T) {
+	t.Parallel()
+	s, clock := startStepped(t, "[[lock]]\nmatch = \"**/*.lock\"\n[[lock]]\nmatch = \"**/*_lock\"\nmax_idle = \"0\"\n")
+	c, other := s.session(account), s.session("other")
+	r := c.want(257, "MKD /a.lock")
+	if !strings.Contains(r.text, "24h") || !strings.Contains(r.text, "30m") {
+		t.Errorf("%v does not say both limits", r)
+	}
+	if r = other.want(550, "MKD /a.lock", "held by "+account); !strings.Contains(r.text, "24h") || !strings.Contains(r.text, "30m") {
+		t.Errorf("%v does not say both limits", r)
+	}
+	clock.pass(29 * time.Minute)
+	c.want(257, "PWD")
+	clock.pass(29 * time.Minute)
+	other.want(550, "MKD /a.lock", "held by "+account)
+	clock.pass(2 * time.Minute)
+	other.want(257, "MKD /a.lock")
+	c.want(257, "MKD /a_lock")
+	clock.pass(23 * time.Hour)
+	other.want(550, "MKD /a_lock", "held by "+account)
+	clock.pass(2 * time.Hour)
+	other.want(257, "MKD /a_lock")
+}
+
+func TestTheNamesThatPeopleGiveToLocksAreLocks(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, "", func(t *testing.T, s *server) {
+		s.write("d/file", "")
+		c := s.session(account)
+		for _, name := range []string{
+			"/locks/job", "/d/phone_lock", "/d/deploy.lock", "/d/.lock", "/d/" + deploymentLock,
+			"/d/.app-archive.json.desktop_updater.lock", "/.platform-server-backup-writer-lock", "/d/.editorial-upload-lock",
+		} {
+			c.want(257, "MKD "+name, "locked, token ")
+			c.want(250, "RMD "+name, "released")
+		}
+		for _, name := range []string{"/d/combination-lock", "/d/lock", "/d/locks", "/d/locker", "/d/.locked", "/d/clock"} {
+			c.want(257, "MKD "+name, "created")
+			c.want(250, "RMD "+name, "removed")
+		}
+	})
+}
+
+func TestFilesMayHaveALocksName(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, "", func(t *testing.T, s *server) {
+		s.write("app/readme", "")
+		c, other := s.session(account), s.session("other")
+		c.want(200, "TYPE I")
+		for _, name := range []string{"composer.lock", "yarn.lock", "Gemfile.lock", ".x-lock", "phone_lock"} {
+			path := "/app/" + name
+			for _, text := range []string{"first", "second"} {
+				if err := c.store(path, []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+				if got := s.read(path); got != text {
+					t.Errorf("%s is %q", path, got)
+				}
+			}
+			other.want(550, "MKD "+path, "file")
+			c.want(213, "SIZE "+path, "6")
+			c.want(350, "RNFR "+path)
+			c.want(250, "RNTO "+path+".old")
+			c.want(350, "RNFR "+path+".old")
+			c.want(250, "RNTO "+path)
+			if got, err := other.retrieve("RETR " + path); err != nil || string(got) != "second" {
+				t.Errorf("%s: %q, %v", path, got, err)
+			}
+			c.want(250, "DELE "+path)
+			other.want(257, "MKD "+path, "locked")
+			if err := c.store(path, []byte("third")); err == nil || !strings.Contains(err.Error(), "550") {
+				t.Errorf("stored while it is a lock: %v", err)
+			}
+			other.want(250, "RMD "+path)
+			if err := c.store(path, []byte("fourth")); err != nil {
+				t.Error(err)
+			}
+		}
+		c.want(211, "SITE LOCKS", "no locks are held")
+	})
+}
+
+func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, soon, func(t *testing.T, s *server) {
+		pictures := []string{"shop/combination-lock/1.jpg", "shop/combination-lock/large/1.jpg",
+			"shop/bicycle.lock/2.jpg", "shop/door_lock/3.jpg", "shop/.old-lock/4.jpg", "locks/padlock/5.jpg"}
+		for _, name := range pictures {
+			s.write(name, "picture of "+name)
+		}
+		check := func(when string) {
+			t.Helper()
+			for _, name := range pictures {
+				if !s.exists(name) || s.read(name) != "picture of "+name {
+					t.Fatalf("%s: %s is not what it was", when, name)
+				}
+			}
+		}
+		try := func() {
+			t.Helper()
+			c, boss := s.session(account), s.session("boss")
+			for _, name := range pictures {
+				dir := "/" + filepath.Dir(name)
+				c.want(550, "MKD "+dir)
+				c.want(550, "RMD "+dir)
+				if r, err := boss.try("SITE LOCK BREAK " + dir); err != nil || r.code < 500 {
+					t.Errorf("SITE LOCK BREAK %s: %v, %v", dir, r, err)
+				}
+			}
+			c.want(250, "CWD /shop/combination-lock")
+			c.want(200, "TYPE I")
+			if err := c.store("/shop/combination-lock/new.jpg", []byte("new")); err != nil {
+				t.Error(err)
+			}
+			c.want(250, "DELE new.jpg")
+			for _, one := range []*session{c, boss} {
+				one.conn.Close()
+			}
+		}
+		try()
+		check("after MKD, RMD and BREAK")
+		time.Sleep(2500 * time.Millisecond) // max_idle
+		try()
+		check("after max_idle")
+		s.command("reload")
+		check("after a reload")
+		s.kill()
+		s.start()
+		try()
+		check("after a crash")
+		s.stop()
+		s.start()
+		s.session(account).want(211, "SITE LOCKS", "no locks are held")
+		check("in the end")
+	})
+}
+
+// jobLock is a lock whose insides no rule makes locks.
+const jobLock = "/work/job.lock"
+
+// withJobLock has account hold it.
+func (s *server) withJobLock(t *testing.T) (holder, other *session) {
+	t.Helper()
+	s.write("work/readme", "")
+	holder, other = s.session(account), s.session("other")
+	for _, c := range []*session{holder, other} {
+		c.t = t
+		c.want(200, "TYPE I")
+	}
+	holder.want(257, "MKD "+jobLock, "locked")
+	return holder, other
+}
+
+// stores uploads a file that must arrive.
+func (s *session) stores(path, text string) {
+	s.t.Helper()
+	if err := s.store(path, []byte(text)); err != nil {
+		s.t.Fatalf("STOR %s: %v", path, err)
+	}
+}
+
+// wantText downloads a file, or a listing, which must contain the text.
+func (s *session) wantText(line, text string) {
+	s.t.Helper()
+	got, err := s.retrieve(line)
+	if err != nil || !strings.Contains(string(got), text) {
+		s.t.Fatalf("%s: %.100q, %v, want it to contain %.100q", line, got, err, text)
+	}
+}
+
+func TestHolderUsesItsLockAsADirectory(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, "", func(t *testing.T, s *server) {
+		c, _ := s.withJobLock(t)
+		c.want(250, "CWD "+jobLock)
+		c.want(257, "PWD", jobLock)
+		large := strings.Repeat("more than a note\n", count(1<<18, 1<<24))
+		c.stores("large", large)
+		c.want(213, "SIZE large", fmt.Sprint(len(large)))
+		got, err := c.retrieve("RETR large")
+		if err != nil || string(got) != large {
+			t.Errorf("got back %d bytes, want %d: %v", len(got), len(large), err)
+		}
+		for i := range 40 {
+			c.stores(fmt.Sprint("file", i), "x")
+		}
+		listed, err := c.retrieve("NLST")
+		if n := len(strings.Fields(string(listed))); err != nil || n != 41 {
+			t.Errorf("%d files are listed, want 41: %v", n, err)
+		}
+		c.want(257, "MKD sub", "created")
+		c.want(257, "MKD sub/deep", "created")
+		c.stores("sub/deep/file", "deep")
+		c.want(350, "RNFR sub")
+		c.want(250, "RNTO renamed")
+		c.wantText("RETR renamed/deep/file", "deep")
+		c.want(350, "RNFR renamed/deep/file")
+		c.want(250, "RNTO file0") // over another
+		c.wantText("RETR file0", "deep")
+		c.wantText("LIST", "renamed")
+		c.wantText("MLSD "+jobLock, "type=dir;")
+		for i := range 40 {
+			c.want(250, fmt.Sprint("DELE file", i))
+		}
+		c.want(250, "DELE large")
+		c.want(250, "RMD renamed/deep")
+		c.want(250, "RMD renamed")
+		c.want(250, "CWD /")
+		c.want(250, "RMD "+jobLock, "released")
+		if names := s.below(t, "/work"); len(names) != 2 {
+			t.Errorf("left over: %q", names)
+		}
+	})
+}
+
+func TestOthersReadWhatIsInALockAndWriteNothing(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, "", func(t *testing.T, s *server) {
+		c, other := s.withJobLock(t)
+		c.stores(jobLock+"/index", "mine")
+		c.want(257, "MKD "+jobLock+"/sub")
+		same, err := login(s.v4, account) // the acquiring session lives, so this one is none of its job
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer same.conn.Close()
+		same.t = t
+		same.want(200, "TYPE I")
+		for _, o := range []*session{other, same} {
+			o.stores("/work/outside", "theirs")
+			o.want(250, "CWD "+jobLock)
+			o.want(257, "PWD", jobLock)
+			o.wantText("LIST", "index")
+			o.wantText("RETR index", "mine")
+			o.want(213, "SIZE index", "4")
+			o.want(213, "MDTM "+jobLock+"/index")
+			for _, verb := range []string{"STOR new", "STOR index", "APPE index", "STOR sub/new"} {
+				if _, err := o.open(verb); err == nil || !strings.Contains(err.Error(), "550") {
+					t.Errorf("%s: %v", verb, err)
+				}
+			}
+			for _, line := range []string{"DELE index", "MKD new", "RMD sub", "MFMT 20200101000000 index", "SITE CHMOD 600 index", "RMD " + jobLock, "DELE " + jobLock} {
+				o.want(550, line)
+			}
+			for _, names := range [][2]string{{"index", "/work/stolen"}, {"index", "index2"}, {"/work/outside", jobLock + "/index"}, {"/work/outside", jobLock + "/new"}, {jobLock, "/work/moved"}} {
+				r, err := o.try("RNFR " + names[0])
+				if err == nil && r.code == 350 {
+					r, err = o.try("RNTO " + names[1])
+				}
+				if err != nil || r.code != 550 {
+					t.Errorf("renaming %s to %s: %v, %v", names[0], names[1], r, err)
+				}
+			}
+			o.want(250, "CWD /")
+		}
+		c.wantText("RETR "+jobLock+"/index", "mine")
+		if listed, err := c.retrieve("NLST " + jobLock); err != nil || len(strings.Fields(string(listed))) != 2 {
+			t.Errorf("in the lock: %q, %v", listed, err)
+		}
+	})
+}
+
+func TestOthersAreKeptOutOfALockWhereTheRuleSaysSo(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, "[[lock]]\nmatch = \"**/*.lock\"\nallow_cwd = false\n", func(t *testing.T, s *server) {
+		c, other := s.withJobLock(t)
+		other.want(550, "CWD "+jobLock)
+		c.want(250, "CWD "+jobLock)
+		c.stores("index", "mine")
+	})
+}
+
+func TestRenameOutOfALockPublishes(t *testing.T) {
+	t.Parallel()
+	rule := "[[lock]]\nmatch = \"**/*.lock\"\n[[lock]]\nmatch = \"**/*_lock\"\nprotects = [\"$1/$2.tsv\"]\n"
+	inBothModes(t, rule, func(t *testing.T, s *server) {
+		c, other := s.withJobLock(t)
+		s.write("work/index", "old")
+		s.write("work/phone.tsv", "old")
+		c.stores(jobLock+"/index", "new")
+		c.stores(jobLock+"/phone", "new")
+		c.want(257, "MKD "+jobLock+"/release")
+		c.stores(jobLock+"/release/file", "of the release")
+		for _, names := range [][2]string{{"index", "index"}, {"release", "release"}} {
+			c.want(350, "RNFR "+jobLock+"/"+names[0])
+			c.want(250, "RNTO /work/"+names[1])
+		}
+		other.wantText("RETR /work/index", "new")
+		other.wantText("RETR /work/release/file", "of the release")
+		// Whatever protects the target is asked.
+		c.want(350, "RNFR "+jobLock+"/phone")
+		c.want(550, "RNTO /work/phone.tsv", "protected by the lock /work/phone_lock")
+		c.want(257, "MKD /work/phone_lock")
+		c.want(350, "RNFR "+jobLock+"/phone")
+		c.want(250, "RNTO /work/phone.tsv")
+		// And back in.
+		c.want(350, "RNFR /work/index")
+		c.want(250, "RNTO "+jobLock+"/index")
+		c.want(250, "DELE "+jobLock+"/index")
+		c.want(250, "RMD "+jobLock)
+	})
+}
+
+func TestLockWithFilesInItIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, "", func(t *testing.T, s *server) {
+		c, other := s.withJobLock(t)
+		c.stores(jobLock+"/index", "mine")
+		c.want(550, "RMD "+jobLock, "not empty")
+		other.want(550, "MKD "+jobLock, "held by "+account)
+		c.wantText("RETR "+jobLock+"/index", "mine")
+		c.want(250, "DELE "+jobLock+"/index")
+		c.want(257, "MKD "+jobLock+"/sub")
+		c.want(550, "RMD "+jobLock, "not empty")
+		c.want(250, "RMD "+jobLock+"/sub")
+		c.want(250, "RMD "+jobLock, "released")
+		other.want(257, "MKD "+jobLock)
+	})
+}
+
+// leftovers runs "ftplockd leftovers" beside the running server.
+func (s *server) leftovers(t testing.TB, args ...string) string {
+	t.Helper()
+	return mustRun(t, binary, append(append([]string{"leftovers"}, args...), "--config", s.config)...)
+}
+
+// leftoverID finds the line of a lock in the list and returns what it begins with, its ID.
+func leftoverID(t testing.TB, list string, texts ...string) string {
+	t.Helper()
+	for line := range strings.Lines(list) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			return strings.Fields(line)[0]
+		}
+	}
+	t.Fatalf("no line with %q in the list of leftovers:\n%s", texts, list)
+	return ""
+}
+
+func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
+	t.Parallel()
+	ends := map[string]struct {
+		rule string
+		end  func(t *testing.T, s *server, holder *session)
+	}{
+		"idle": {"max_idle = \"2s\"\n", func(_ *testing.T, s *server, c *session) {
+			c.conn.Close()
+			s.log.await(s.t, "cause=idle", 1)
+		}},
+		"age": {"max_age = \"2s\"\n", func(_ *testing.T, s *server, _ *session) { s.log.await(s.t, "cause=expire", 1) }},
+		"break": {"", func(t *testing.T, s *server, _ *session) {
+			s.session("boss").want(200, "SITE LOCK BREAK "+jobLock)
+		}},
+		"disconnect": {"on_disconnect = \"release\"\n", func(_ *testing.T, s *server, c *session) {
+			c.conn.Close()
+			s.log.await(s.t, "cause=disconnect", 1)
+		}},
+	}
+	for name, way := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBothModes(t, "[[lock]]\nmatch = \"**/*.lock\"\n"+way.rule, func(t *testing.T, s *server) {
+				s.write("work/readme", "")
+				c, other := s.session(account), s.session("other")
+				c.want(200, "TYPE I")
+				number := fmt.Sprint(token(c.want(257, "MKD "+jobLock)))
+				c.stores(jobLock+"/index", "unpublished")
+				c.want(257, "MKD "+jobLock+"/sub")
+				c.stores(jobLock+"/sub/file", "deep")
+				way.end(t, s, c)
+				other.want(257, "MKD "+jobLock, "locked")
+				if inside, err := other.retrieve("NLST " + jobLock); err != nil || len(inside) > 0 {
+					t.Errorf("the next holder finds %q, %v", inside, err)
+				}
+				other.want(250, "RMD "+jobLock, "released")
+				for _, line := range []string{"LIST -a /work", "LIST -a /", "MLSD /work", "MLSD /"} {
+					if seen, err := other.retrieve(line); err != nil || strings.Contains(string(seen), "ftplockd") {
+						t.Errorf("%s shows %q, %v", line, seen, err)
+					}
+				}
+				list := s.leftovers(t)
+				id := leftoverID(t, list, jobLock, number, account)
+				if again := s.leftovers(t, "list"); leftoverID(t, again, jobLock, number) != id {
+					t.Errorf("list says\n%swithout it\n%s", again, list)
+				}
+				s.leftovers(t, "restore", id, "/work/restored")
+				other.wantText("RETR /work/restored/index", "unpublished")
+				other.wantText("RETR /work/restored/sub/file", "deep")
+				if list := s.leftovers(t); strings.Contains(list, jobLock) {
+					t.Errorf("restored, and listed still:\n%s", list)
+				}
+				if history := s.command("history", jobLock); !strings.Contains(history, id) && !strings.Contains(history, "aside") {
+					t.Errorf("nothing of it in the history:\n%s", history)
+				}
+			})
+		})
+	}
+}
+
+func TestLeftoverIsRemovedWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, "", func(t *testing.T, s *server) {
+		c, other := s.withJobLock(t)
+		c.stores(jobLock+"/index", "unpublished")
+		s.session("boss").want(200, "SITE LOCK BREAK "+jobLock)
+		c.want(257, "MKD "+jobLock)
+		c.stores(jobLock+"/index", "kept")
+		s.command("break", jobLock)
+		other.want(257, "MKD "+jobLock)
+		first := leftoverID(t, s.leftovers(t), jobLock)
+		s.leftovers(t, "remove", first)
+		if list := s.leftovers(t); strings.Contains(list, first) || !strings.Contains(list, jobLock) {
+			t.Errorf("%s is removed, the other one is not:\n%s", first, list)
+		}
+		second := leftoverID(t, s.leftovers(t), jobLock)
+		s.leftovers(t, "remove", second)
+		if list := s.leftovers(t); strings.Contains(list, jobLock) {
+			t.Errorf("%s is removed:\n%s", second, list)
+		}
+		r := run(t, binary, "leftovers", "restore", first, "/work/again", "--config", s.config)
+		if r.status == 0 || s.exists("work/again") {
+			t.Errorf("what was removed is restored: %s", r.out)
+		}
+	})
+}
+
+// tutorials returns the tutorials of docs/programs.md: for each heading the blocks of shell and of configuration below it.
+func tutorials(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "programs.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]map[string]string{}
+	heading, kind := "", ""
+	for line := range strings.Lines(string(page)) {
+		switch {
+		case kind != "" && strings.HasPrefix(line, "```"):
+			kind = ""
+		case kind != "":
+			if all[heading] != nil {
+				all[heading][kind] += line
+			}
+		case strings.HasPrefix(line, "```"):
+			kind = cmp.Or(strings.TrimSpace(strings.TrimPrefix(line, "```")), "text")
+		case strings.HasPrefix(line, "## Tutorial: "):
+			heading = strings.TrimSpace(strings.TrimPrefix(line, "## Tutorial: "))
+			all[heading] = map[string]string{}
+		case strings.HasPrefix(line, "## "):
+			heading = ""
+		}
+	}
+	return all
+}
+
+func TestTheTutorialsForProgramsAreTrue(t *testing.T) {
+	t.Parallel()
+	needPrograms(t)
+	if len(tutorials(t)) != 2 {
+		t.Errorf("there are %d tutorials, want 2", len(tutorials(t)))
+	}
+	for heading, blocks := range tutorials(t) {
+		t.Run(heading, func(t *testing.T) {
+			t.Parallel()
+			if blocks["sh"] == "" {
+				t.Fatal("there are no commands in it")
+			}
+			inBothModes(t, blocks["toml"], func(t *testing.T, s *server) {
+				s.write("site/index.html", "the old one")
+				s.write("releases/index.json", "the old one")
+				dir := t.TempDir()
+				for name, text := range map[string]string{"build/index.html": "new", "build/css/style.css": "new", "build/composer.lock": "new", "index.json": "new"} {
+					path := filepath.Join(dir, name)
+					if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				// Two jobs at once, and a third one that finds all of it done.
+				var all sync.WaitGroup
+				for range 3 {
+					all.Go(func() {
+						cmd := command(t, "sh", "-c", blocks["sh"])
+						cmd.Dir = dir
+						cmd.Env = append(cmd.Env, "FTP_HOST="+s.v4, "FTP_USER="+account, "FTP_PASSWORD="+password, "PAUSE=0.2")
+						if r := finish(t, cmd); r.status != 0 {
+							t.Errorf("exit status %d\n%s", r.status, r.out)
+						}
+					})
+				}
+				all.Wait()
+				published := map[string]string{"site/index.html": "new", "site/css/style.css": "new", "site/composer.lock": "new"}
+				if strings.Contains(blocks["sh"], "RNFR") {
+					published = map[string]string{"releases/index.json": "new"}
+				}
+				for name, want := range published {
+					if got := s.read(name); got != want {
+						t.Errorf("%s is %q", name, got)
+					}
+				}
+				s.session("boss").want(211, "SITE LOCKS", "no locks are held")
+				if hidden := s.unfinished(); len(hidden) > 0 {
+					t.Errorf("left over: %q", hidden)
+				}
+			})
+		})
+	}
+}
+
+func TestTheProgramsPageSaysSomethingOfEachKind(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "programs.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range kinds {
+		_, section, ok := strings.Cut(string(page), fmt.Sprintf("\n## %d ", i+1))
+		section, _, _ = strings.Cut(section, "\n## ")
+		if !ok {
+			t.Errorf("there is no section about %s", k.name)
+		}
+		for _, part := range []string{"**Configure:**", "**The server prevents:**", "**The server cannot prevent:**"} {
+			if !strings.Contains(section, part) {
+				t.Errorf("%s: no %s", k.name, part)
+			}
+		}
+	}
+}
