@@ -99,7 +99,9 @@ type server struct {
 	tree    *files.Tree
 	clock   *lock.FakeClock // stands still but for pass
 	control *control.Listener
+	setup   *setup
 	served  chan error
+	halt    func()
 }
 
 // start runs a server until the test ends; then it checks that nothing is left.
@@ -119,21 +121,37 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	for _, change := range changes {
 		change(&o)
 	}
-	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: lock.NewFakeClock(), served: make(chan error, 1)}
-	store := s.open(&o)
+	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: lock.NewFakeClock()}
+	s.run(&o)
+	return s
+}
+
+// run runs the server on its tree and state.
+func (s *server) run(o *setup) {
+	s.t.Helper()
+	s.setup, s.served = o, make(chan error, 1)
+	store := s.open(o)
 	var err error
 	if s.driver, err = New(Options{
 		Tree: s.tree, Table: s.table, Clock: s.clock, State: filepath.Join(s.state, "inside"),
 		Directories: o.directories, TLS: o.tls, Log: o.log, Settings: o.settings,
 		Publications: o.publications,
 	}); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	s.driver.wrongDelay = time.Millisecond
-	s.listen(&o)
+	s.listen(o)
 	go func() { s.served <- s.driver.Serve(s.control) }()
-	t.Cleanup(func() { s.stop(store) })
-	return s
+	s.halt = sync.OnceFunc(func() { s.stop(store) })
+	s.t.Cleanup(s.halt)
+}
+
+// restart ends the server and begins it anew, with the time that it takes.
+func (s *server) restart(takes time.Duration) {
+	s.t.Helper()
+	s.halt()
+	s.clock.Advance(takes)
+	s.run(s.setup)
 }
 
 // open opens the tree and the store and makes the prefixes of the rules, as the program does.

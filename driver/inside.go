@@ -33,8 +33,9 @@ type insides struct {
 
 // inside is a hidden directory.
 type inside struct {
-	lock lock.Name
-	disk string // where in the tree it is
+	lock   lock.Name
+	holder string // the account
+	disk   string // where in the tree it is
 }
 
 // openInsides reads the records in dir, made if it is missing.
@@ -51,9 +52,10 @@ func openInsides(dir string) (*insides, error) {
 	for _, e := range entries {
 		token, nerr := strconv.ParseUint(e.Name(), 10, 64)
 		text, rerr := root.ReadFile(e.Name())
-		name, disk, whole := strings.Cut(string(text), "\x00")
-		if nerr == nil && whole {
-			in.byName[lock.Name(name)], in.byToken[lock.Token(token)] = lock.Token(token), inside{lock.Name(name), disk}
+		parts := strings.Split(string(text), "\x00")
+		if nerr == nil && len(parts) == 3 {
+			i := inside{lock.Name(parts[0]), parts[1], parts[2]}
+			in.byName[i.lock], in.byToken[lock.Token(token)] = lock.Token(token), i
 		}
 		err = errors.Join(err, rerr)
 	}
@@ -95,14 +97,27 @@ func (in *insides) base(token lock.Token) (string, bool) {
 }
 
 // record notes a hidden directory that is about to be made.
-func (in *insides) record(n lock.Name, token lock.Token, disk string) error {
+func (in *insides) record(token lock.Token, i inside) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if err := in.records.WriteFile(strconv.FormatUint(uint64(token), 10), []byte(string(n)+"\x00"+disk), 0o600); err != nil {
+	text := string(i.lock) + "\x00" + i.holder + "\x00" + i.disk
+	if err := in.records.WriteFile(strconv.FormatUint(uint64(token), 10), []byte(text), 0o600); err != nil {
 		return err
 	}
-	in.byName[n], in.byToken[token] = token, inside{n, disk}
+	in.byName[i.lock], in.byToken[token] = token, i
 	return nil
+}
+
+// moved follows the rename of a hidden directory: those in it go with it.
+func (in *insides) moved(from, to string) error {
+	var errs []error
+	for token, i := range in.all() {
+		if rest, ok := strings.CutPrefix(i.disk, from+"/"); ok {
+			i.disk = to + "/" + rest
+			errs = append(errs, in.record(token, i))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // forget ends a record: the directory is gone.
@@ -187,7 +202,7 @@ func (c *client) openInsides(n lock.Name) error {
 		return nil
 	}
 	disk := files.Inside(c.server.diskDir(n.Parent()), uint64(token))
-	if err := c.server.insides.record(n, token, disk); err != nil {
+	if err := c.server.insides.record(token, inside{n, status.Holds[0].Owner.Account, disk}); err != nil {
 		return err
 	}
 	err := c.server.tree.MkdirLasting(disk, 0o777)
@@ -221,15 +236,15 @@ func (s *Server) closeInside(n lock.Name) error {
 
 // adopt gives the hidden directory of a lock that was adopted to its new hold. The caller has kept others from changing it
 // since before the grant.
-func (s *Server) adopt(n lock.Name, from, to lock.Token) {
+func (s *Server) adopt(n lock.Name, holder string, from, to lock.Token) {
 	if token, ok := s.insides.of(n); !ok || token != from {
 		return
 	}
 	parent := s.diskDir(n.Parent())
 	was, disk := files.Inside(parent, uint64(from)), files.Inside(parent, uint64(to))
-	err := s.insides.record(n, to, disk)
+	err := s.insides.record(to, inside{n, holder, disk})
 	if err == nil {
-		err = errors.Join(s.tree.Rename(was, disk), s.insides.forget(from))
+		err = errors.Join(s.tree.Rename(was, disk), s.insides.moved(was, disk), s.insides.forget(from))
 	}
 	if err != nil {
 		s.log.Error("what lies in an adopted lock is not seen", "lock", string(n), "token", to, "err", err)
@@ -257,7 +272,7 @@ func (s *Server) leave(i inside, token lock.Token) {
 	err := s.tree.RemoveDir(i.disk)
 	if isNotEmpty(err) {
 		var to string
-		if to, err = s.tree.Aside(i.disk, string(i.lock), uint64(token)); err == nil {
+		if to, err = s.tree.Aside(i.disk, string(i.lock), i.holder, uint64(token)); err == nil {
 			s.log.Warn("what was in a lock was moved aside", "lock", string(i.lock), "token", token, "leftovers", to)
 			s.record(lock.Publication{Lock: i.lock, Token: token, File: lock.Name(to), Note: "left over"})
 		}

@@ -82,7 +82,7 @@ func (c *client) take(n lock.Name) (lock.Hold, *lock.Waiting, error) {
 	}
 	h, waiting, err := c.locks.AcquireOrWait(c.server.context, n, c.conn.Wake)
 	if err == nil && h.Adopted != 0 {
-		c.server.adopt(n, h.Adopted, h.Token)
+		c.server.adopt(n, h.Owner.Account, h.Adopted, h.Token)
 	}
 	return h, waiting, err
 }

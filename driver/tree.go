@@ -40,7 +40,7 @@ type (
 	}
 	// asider moves what a lock has left out of everybody's way.
 	asider interface {
-		Aside(name, of string, token uint64) (string, error)
+		Aside(name, of, by string, token uint64) (string, error)
 		SweepLeftovers(before time.Time) error
 	}
 	// measurer tells how many bytes there is room for.

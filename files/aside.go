@@ -16,10 +16,10 @@ import (
 const Leftovers = "/" + prefix + "leftovers"
 
 // Aside moves what a lock has left, a directory, out of everybody's way, by one rename: to a directory in [Leftovers] whose
-// name tells the token and the lock. Where that is another file system it stays beside the lock, under a name that
+// name tells the token, the holder and the lock. Where that is another file system it stays beside the lock, under a name that
 // clients do not see either. It returns the new name. fs.ErrNotExist if there is nothing.
-func (t *Tree) Aside(name, of string, token uint64) (string, error) {
-	as := strconv.FormatUint(token, 10) + "-" + url.PathEscape(of)
+func (t *Tree) Aside(name, of, by string, token uint64) (string, error) {
+	as := strconv.FormatUint(token, 10) + "," + url.PathEscape(by) + "," + url.PathEscape(of) // which leaves no comma
 	as = as[:min(len(as), 200)]
 	now := t.now()
 	if err := t.Chtimes(name, now, now); err != nil { // its age counts from now on
@@ -70,29 +70,11 @@ func (t *Tree) SweepLeftovers(before time.Time) error {
 	errs := []error{err}
 	for _, info := range all {
 		if info.ModTime().Before(before) {
-			errs = append(errs, t.removeTree(path.Join(Leftovers, info.Name())))
-			t.log.Info("leftovers of a lock removed", "name", info.Name(), "since", info.ModTime())
+			// Nothing else in the tree is ever removed recursively.
+			err := t.root.RemoveAll(strings.TrimPrefix(path.Join(Leftovers, info.Name()), "/"))
+			t.log.Info("leftovers of a lock removed", "name", info.Name(), "since", info.ModTime(), "err", err)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// removeTree removes a directory of Leftovers. Nothing else in the tree is ever removed recursively.
-func (t *Tree) removeTree(name string) error {
-	all, err := t.ReadDir(name)
-	if err != nil {
-		return err
-	}
-	for _, info := range all {
-		below := path.Join(name, info.Name())
-		if info.IsDir() {
-			err = t.removeTree(below)
-		} else {
-			err = t.RemoveFile(below)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return t.RemoveDir(name)
 }

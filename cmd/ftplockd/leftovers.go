@@ -29,7 +29,7 @@ func newLeftoversCommand() *cobra.Command {
 		Short: "List, restore or remove what was left in locks",
 		Long: `Leftovers lists what was left in locks that ended otherwise than by RMD: their age was over, their holder was
 silent for too long or disconnected, or somebody broke them. Clients do not see it; it is removed when it is older than
-locks.leftover_max_age. The first column is the ID: the token of the hold. "ftplockd history LOCK" tells whose it was.`,
+locks.leftover_max_age. The first column is the ID: the token of the hold. "ftplockd history LOCK" tells more.`,
 		Example: "  ftplockd leftovers\n  ftplockd leftovers restore 42 /rescued\n  ftplockd leftovers remove 42",
 		Args:    onlyCommands,
 		RunE:    list,
@@ -89,13 +89,16 @@ func leftoverNames(root *os.Root) (names []string, err error) {
 	return names, err
 }
 
-// describeLeftover reads the token and the lock from a name.
-func describeLeftover(name string) (token, of string) {
-	token, of, _ = strings.Cut(strings.TrimPrefix(path.Base(name), ".ftplockd-leftover-"), "-")
-	if plain, err := url.PathUnescape(of); err == nil {
-		of = plain
+// describeLeftover reads the token, the holder and the lock from a name.
+func describeLeftover(name string) (token, holder, of string) {
+	parts := strings.SplitN(strings.TrimPrefix(path.Base(name), ".ftplockd-leftover-"), ",", 3)
+	parts = append(parts, "", "")
+	for i, p := range parts {
+		if plain, err := url.PathUnescape(p); err == nil {
+			parts[i] = plain
+		}
 	}
-	return token, of
+	return parts[0], parts[1], parts[2]
 }
 
 func listLeftovers(root *os.Root, w io.Writer) error {
@@ -108,7 +111,7 @@ func listLeftovers(root *os.Root, w io.Writer) error {
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tLOCK\tSINCE\tENTRIES")
+	fmt.Fprintln(table, "ID\tLOCK\tHOLDER\tSINCE\tENTRIES")
 	for _, name := range names {
 		info, err := root.Stat(name)
 		if err != nil {
@@ -118,8 +121,8 @@ func listLeftovers(root *os.Root, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		token, of := describeLeftover(name)
-		fmt.Fprintf(table, "%s\t%q\t%s\t%d\n", token, of, info.ModTime().UTC().Format(time.RFC3339), len(entries))
+		token, holder, of := describeLeftover(name)
+		fmt.Fprintf(table, "%s\t%q\t%q\t%s\t%d\n", token, of, holder, info.ModTime().UTC().Format(time.RFC3339), len(entries))
 	}
 	return table.Flush()
 }
@@ -130,7 +133,7 @@ func findLeftover(root *os.Root, id string) (string, error) {
 		return "", err
 	}
 	for _, name := range names {
-		if token, _ := describeLeftover(name); token == id {
+		if token, _, _ := describeLeftover(name); token == id {
 			return name, nil
 		}
 	}

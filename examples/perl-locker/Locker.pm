@@ -72,10 +72,17 @@ sub lock {
         granted(scalar $ftp->message),
     });
 
-    # A note in the lock: gone with it, and for everybody to read. If it cannot be written, the lock goes with $lock.
+    # A note in the lock, for everybody to read. unlock removes it first. If it cannot be written, the lock goes with $lock.
     open my $note, '<', \$json->encode($lock->locked_by) or die $!;
     $ftp->put($note, "$path/locked_by") or die "could not write into the lock <$name>: ", $ftp->message;
     return $lock;
+}
+
+# release gives back the lock of that path, with the note in it.
+sub release {
+    my ($ftp, $path) = @_;
+    $ftp->delete("$path/locked_by"); # there may be none
+    return $ftp->rmdir($path);
 }
 
 # locked_by(NAME) tells who has it: host, pid and guid, or an empty hash if the lock was made by another program; undef if nobody has it.
@@ -108,7 +115,7 @@ sub purge_dead {
     for my $name ($self->names) {
         my $by = $self->locked_by($name);
         next unless $by && $by->{pid} && $by->{host} eq hostname() && !kill(0, $by->{pid}) && $!{ESRCH};
-        push @purged, $name if $self->ftp->rmdir($self->path($name));
+        push @purged, $name if release($self->ftp, $self->path($name));
     }
     return @purged;
 }

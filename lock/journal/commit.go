@@ -166,9 +166,11 @@ func (s *Store) locate(entry *line, id lock.DirectoryID) {
 
 // release ends all holds of a name.
 func (s *Store) release(e *entry, change lock.Change) (lock.Token, error) {
+	stays := false // the directory does
 	if s.tree != nil {
 		err := s.vacate(e, change.Name)
 		if errors.Is(err, lock.ErrNotEmpty) && change.Cause != lock.CauseRelease {
+			stays = e.record.Holds[0].Host()
 			change.Note, err = s.leave(e, change)
 		}
 		if err != nil {
@@ -177,12 +179,16 @@ func (s *Store) release(e *entry, change lock.Change) (lock.Token, error) {
 		s.o.hooks.step("release removed")
 	}
 	entry := s.line(e, change)
-	entry.Directory = directory(e.record)
+	if !stays {
+		entry.Directory = directory(e.record)
+	}
 	if err := s.journal(&entry); errors.Is(err, ErrFailed) {
 		return 0, uncertain(change.Name, err)
 	}
 	s.set(e, 0, nil)
-	s.graves.dig(grave{name: entry.Name, id: entry.Directory, at: entry.At})
+	if !stays {
+		s.graves.dig(grave{name: entry.Name, id: entry.Directory, at: entry.At})
+	}
 	s.watched.drop(change.Name.Parent())
 	return entry.Token, nil
 }
@@ -198,7 +204,7 @@ func (s *Store) leave(e *entry, change lock.Change) (note string, err error) {
 	if !ok {
 		return "", fmt.Errorf("%s: %w", change.Name, lock.ErrNotEmpty)
 	}
-	to, err := aside.Aside(string(change.Name), string(change.Name), uint64(hold.Token))
+	to, err := aside.Aside(string(change.Name), string(change.Name), hold.Owner.Account, uint64(hold.Token))
 	if err != nil {
 		return "", pathError("move aside", change.Name, err)
 	}

@@ -62,8 +62,8 @@ type Identities interface {
 // Asides is what a Directories should offer besides, or else a lock in which there is something stands until it is empty.
 type Asides interface {
 	// Aside moves the directory of a lock, with all that is in it, out of everybody's way by one rename, and returns its new
-	// name. of is the lock, token that of its hold.
-	Aside(name, of string, token uint64) (to string, err error)
+	// name. of is the lock, by its holder, token that of its hold.
+	Aside(name, of, by string, token uint64) (to string, err error)
 }
 
 // Steps are what a Directories with Identities may offer besides: two of its operations in one, which need fewer system calls.

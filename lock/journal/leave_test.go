@@ -21,11 +21,11 @@ type asideTree struct {
 
 var _ Asides = (*asideTree)(nil)
 
-func (a *asideTree) Aside(name, of string, token uint64) (string, error) {
+func (a *asideTree) Aside(name, of, by string, token uint64) (string, error) {
 	if a.fail != nil {
 		return "", &fs.PathError{Op: "rename", Path: a.real(name), Err: a.fail}
 	}
-	to := "/aside" + strings.ReplaceAll(of, "/", "-")
+	to := "/aside" + strings.ReplaceAll(of, "/", "-") + "-of-" + by
 	return to, os.Rename(a.real(name), a.real(to))
 }
 
@@ -76,8 +76,8 @@ func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 			}
 			s.heldBy(store, "/a_lock", "")
 			s.hasDirectory("/a_lock", false)
-			s.wantFile("/aside-a_lock/file", true)
-			if got := s.notes("/a_lock"); !strings.Contains(got, string(cause)+": because left over: /aside-a_lock") {
+			s.wantFile("/aside-a_lock-of-ada/file", true)
+			if got := s.notes("/a_lock"); !strings.Contains(got, string(cause)+": because left over: /aside-a_lock-of-ada") {
 				t.Errorf("history: %s", got)
 			}
 			next := s.acquire(store, "/a_lock", "ben") // at once
@@ -86,7 +86,7 @@ func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 			store = s.mustOpen()
 			s.heldBy(store, "/a_lock", "ben")
 			s.release(store, "/a_lock", next)
-			s.wantFile("/aside-a_lock/file", true)
+			s.wantFile("/aside-a_lock-of-ada/file", true)
 		})
 	}
 }
@@ -99,7 +99,7 @@ func TestAnEmptyLockThatIsTakenAwayLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.hasDirectory("/a_lock", false)
-	s.hasDirectory("/aside-a_lock", false)
+	s.hasDirectory("/aside-a_lock-of-ada", false)
 	if got := s.notes("/a_lock"); !strings.HasSuffix(got, "expire: because") {
 		t.Errorf("history: %s", got)
 	}
@@ -136,7 +136,7 @@ func TestALockWhoseContentCannotBeMovedAsideStands(t *testing.T) {
 	if err := s.end(store, "/a_lock", token, lock.CauseExpire); err != nil {
 		t.Error(err)
 	}
-	s.wantFile("/aside-a_lock/file", true)
+	s.wantFile("/aside-a_lock-of-ada/file", true)
 	s.options = nil // a tree that cannot
 	store = s.restart(store)
 	token = s.acquire(store, "/b_lock", "ada")
@@ -171,6 +171,7 @@ func TestADirectoryWithSomethingInItIsNobodysLock(t *testing.T) {
 	s.write("/locks/before/picture")
 	store := s.mustOpen()
 	nobodys(store, "/locks/before")
+	s.acquire(store, "/locks/held", "ada") // so /locks is watched
 	s.watch(store)
 	s.eventually(func() bool { return len(store.pump) == 1 })
 	made := filepath.Join(t.TempDir(), "made")
@@ -259,5 +260,5 @@ func TestALockWhoseDirectoryTheHostReplacedByOneWithSomethingInItIsNobodys(t *te
 	}
 	s.heldBy(store, "/a_lock", "")
 	s.wantFile("/a_lock/file", true)
-	s.wantFile("/aside-a_lock", false)
+	s.wantFile("/aside-a_lock-of-ada", false)
 }

@@ -172,7 +172,7 @@ func TestALeftBehindDirectoryGoes(t *testing.T) {
 		}
 		store = s.mustOpen()
 		s.hasDirectory("/a_lock", content) // never removed with what is in it
-		s.heldBy(store, "/a_lock", "") // with something in it, it is nobody's
+		s.heldBy(store, "/a_lock", "")     // with something in it, it is nobody's
 	}
 }
 

@@ -61,8 +61,11 @@ func TestWatchTellsOfMoves(t *testing.T) {
 		records := s.records(store)
 		return records["/locks/g"].Name == "" && records["/locks/g/m"].Name == ""
 	})
-	// /locks/h has something in it, so only that is a lock.
-	s.eventually(func() bool { return s.records(store)["/locks/h/m"].Name != "" })
+	// /locks/h has something in it, so only that is a lock; no lock was made in it yet, so nobody watches it.
+	if err := store.walk(t.Context(), 100, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.heldBy(store, "/locks/h/m", lock.HostAccount)
 	s.heldBy(store, "/locks/h", "")
 }
 

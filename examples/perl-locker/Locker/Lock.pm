@@ -50,7 +50,7 @@ sub unlock {
     delete $self->{is_mine} or return;
     delete $held{ $self->guid };
     my $ftp = $self->locker->ftp;
-    $ftp->rmdir($self->{path}) or die "could not unlock <$self->{lockstring}>: ", $ftp->message;
+    Locker::release($ftp, $self->{path}) or die "could not unlock <$self->{lockstring}>: ", $ftp->message;
 }
 
 # A child process has a copy of its parent's locks, which are not its own.

@@ -1,0 +1,204 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// leave makes a directory with a file in it and moves it aside.
+func (s *served) leave(name, of string, token uint64) string {
+	s.t.Helper()
+	s.mkdir(name)
+	s.put(name+"/f", of)
+	to, err := s.Aside(name, of, "ada", token)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := os.Lstat(s.host(name)); !errors.Is(err, fs.ErrNotExist) {
+		s.t.Errorf("%s is still there: %v", name, err)
+	}
+	return to
+}
+
+func TestAsideKeepsWhatALockHasLeftUnderANameOfItsOwn(t *testing.T) {
+	s := serve(t, Options{})
+	names := make(map[string]string)
+	for token, of := range []string{
+		"/a_lock", "/a_lock", "/a/b_lock", "/a-b_lock", "/.ftplockd-leftovers/x", "/latin1-\xe9_lock", "/\xff\xfe", "/%2e%2e", "/..lock",
+		"/" + strings.Repeat("long", 60), "/" + strings.Repeat("long", 60), "/" + strings.Repeat("\xe9", 250), strings.Repeat("/deep", 300),
+	} {
+		s.mkdir("/dir")
+		to := s.leave("/dir/lock", of, uint64(token))
+		if before, ok := names[to]; ok {
+			t.Errorf("%q and %q both became %q", before, of, to)
+		}
+		names[to] = of
+		if path.Dir(to) != Leftovers || !IsLeftover(to) || !Hidden(to) || len(path.Base(to)) > 255 {
+			t.Errorf("%q became %q", of, to)
+		}
+	}
+	for to, of := range names {
+		s.want(to+"/f", of)
+	}
+}
+
+func TestAsideOfTheSameTokenReplacesNothing(t *testing.T) {
+	s := serve(t, Options{})
+	first := s.leave("/a_lock", "/a_lock", 7)
+	s.mkdir("/a_lock")
+	s.put("/a_lock/f", "second")
+	second, err := s.Aside("/a_lock", "/a_lock", "ada", 7)
+	s.want(first+"/f", "/a_lock")
+	switch {
+	case err != nil:
+		s.want("/a_lock/f", "second")
+	case second == first:
+		t.Error("the first is gone")
+	default:
+		s.want(second+"/f", "second")
+	}
+}
+
+func TestAsideOfWhatIsNotThere(t *testing.T) {
+	s := serve(t, Options{})
+	_, err := s.Aside("/none", "/none", "ada", 1)
+	wantIs(t, err, fs.ErrNotExist)
+	_, err = s.Aside("/no/parent", "/no/parent", "ada", 1)
+	wantIs(t, err, fs.ErrNotExist)
+	s.wantPath(err, "/no/parent")
+}
+
+// Only the server's user reads what was in a lock, whoever could before.
+func TestLeftoversAreForTheServersUserOnly(t *testing.T) {
+	s := serve(t, Options{})
+	s.leave("/a_lock", "/a_lock", 1)
+	if info, err := os.Stat(s.host(Leftovers)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+func TestWhichNamesAreHidden(t *testing.T) {
+	for name, want := range map[string]bool{
+		".ftplockd-leftovers": true, "/.ftplockd-leftovers": true, "/.ftplockd-leftovers/1-x/f": true, ".ftplockd-leftover-1-x": true,
+		".ftplockd-lock-1": true, "/dir/.ftplockd-lock-1/f": true, "x/.ftplockd-lock-": true,
+		"": false, "/": false, ".": false, "leftovers": false, ".leftovers": false, "x.ftplockd-lock-1": false, "/locks/a": false,
+		".ftplockd": false, ".ftplockd-": false, ".lftp-deployment.lock": false,
+	} {
+		if got := Hidden(name); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+	for name, want := range map[string]bool{
+		"/.ftplockd-leftovers/1-x": true, ".ftplockd-leftovers/1-x": true, "dir/.ftplockd-leftover-1-x": true,
+		"/.ftplockd-leftovers": false, "/.ftplockd-leftovers/1-x/f": false, ".": false, "/": false, "/dir/.ftplockd-leftovers/x": false,
+		".ftplockd-lock-1": false, "/a": false,
+	} {
+		if got := IsLeftover(name); got != want {
+			t.Errorf("leftover %q: %t", name, got)
+		}
+	}
+}
+
+func TestNoListingShowsHiddenNames(t *testing.T) {
+	s := serve(t, Options{})
+	for _, dir := range []string{"/", "/dir"} {
+		s.mkdir(path.Join(dir, "seen"))
+		for _, name := range []string{".ftplockd-leftovers", ".ftplockd-leftover-1-x", ".ftplockd-lock-7"} {
+			s.mkdir(path.Join(dir, name))
+		}
+	}
+	for _, dir := range []string{"/", "/dir"} {
+		want := "seen"
+		if dir == "/" {
+			want = "dir seen"
+		}
+		infos, err := s.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, info := range infos {
+			names = append(names, info.Name())
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("ReadDir(%s): %s", dir, got)
+		}
+		f, err := s.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err = f.Readdirnames(-1)
+		if len(names) != len(strings.Fields(want)) || err != nil {
+			t.Errorf("Readdirnames(%s): %q, %v", dir, names, err)
+		}
+		f.Close()
+		names, _, err = s.Subdirectories(dir)
+		if len(names) != len(strings.Fields(want)) || err != nil {
+			t.Errorf("Subdirectories(%s): %q, %v", dir, names, err)
+		}
+	}
+}
+
+func TestOldLeftoversAreRemovedWithAllThatIsInThem(t *testing.T) {
+	now := time.Now()
+	s := serve(t, Options{Now: func() time.Time { return now }})
+	if err := s.SweepLeftovers(now); err != nil { // there are none yet
+		t.Fatal(err)
+	}
+	outside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "f"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(-8 * 24 * time.Hour)
+	s.mkdir("/old/sub/sub")
+	s.put("/old/sub/f", "x")
+	s.put("/old/.hidden", "x")
+	s.put("/old/.ftplockd-0123456789abcdef", "of an upload that a crash left behind")
+	s.mkdir("/old/.ftplockd-lock-3") // of a lock in it
+	s.put("/old/.ftplockd-lock-3/f", "x")
+	s.link(outside, "/old/link")
+	s.link("sub", "/old/inner")
+	s.mkdir("/kept")
+	s.put("/kept/f", "x")
+	old := s.leave("/old", "/old", 1)
+	now = now.Add(2 * 24 * time.Hour)
+	young := s.leave("/young", "/young", 2)
+	if err := s.SweepLeftovers(now.Add(-24 * time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(s.host(old)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", old, err)
+	}
+	s.want(young+"/f", "/young")
+	s.want("/kept/f", "x")
+	if _, err := os.Stat(filepath.Join(outside, "f")); err != nil {
+		t.Errorf("outside of the tree: %v", err)
+	}
+}
+
+// A file's own age does not count: it was young when the lock ended.
+func TestTheAgeOfLeftoversIsThatOfTheirMove(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/a_lock")
+	s.put("/a_lock/f", "x")
+	long := time.Now().Add(-1000 * time.Hour)
+	for _, name := range []string{"/a_lock/f", "/a_lock"} {
+		if err := os.Chtimes(s.host(name), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to, err := s.Aside("/a_lock", "/a_lock", "ada", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SweepLeftovers(time.Now().Add(-time.Hour)); err != nil {
+		t.Error(err)
+	}
+	s.want(to+"/f", "x")
+}
