@@ -73,7 +73,7 @@ func (c *conn) refuses(in, why string) {
 	}
 	for _, command := range []string{
 		"DELE " + in + "/f", "RNFR " + in + "/f", "RNFR " + in + "/dir", "MKD " + in + "/new", "RMD " + in + "/dir",
-		"MFMT 20200101000000 " + in + "/f", "MFMT 20200101000000 " + in + "/dir",
+		"MFMT 20200101000000 " + in + "/f", "MFMT 20200101000000 " + in + "/dir", "SITE CHMOD 700 " + in + "/f", "SITE CHMOD 700 " + in + "/dir",
 	} {
 		c.want(command, "550 *: "+why)
 	}
@@ -204,7 +204,7 @@ func TestTheHolderUsesItsLockAsADirectory(t *testing.T) {
 
 func TestOthersLookIntoALockAndChangeNothing(t *testing.T) {
 	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		a, b := dial("phoneacc"), dial("other")
+		a, b := dial("phoneacc"), dial("boss") // who is an administrator, which counts for nothing here
 		a.want("MKD /open/a", "257 *")
 		a.want("MKD /x_lock", "257 *")
 		for _, in := range []string{"/open/a", "/x_lock"} {
@@ -808,6 +808,135 @@ func TestLeftoversAreRemovedWhenTheyAreOldEnough(t *testing.T) {
 				}
 				s.wantLeftovers(tt.want)
 			}
+		})
+	}
+}
+
+// RMD of a group waits for its members, and then it goes by what lies in it.
+func TestAGroupIsGivenBackAfterItsMembersOnlyIfItIsEmpty(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *server) {
+		a, b := s.as("phoneacc"), s.as("other")
+		a.want("SITE WAIT 10", "200 *")
+		a.want("MKD /locks/g", "257 *")
+		a.store("/locks/g/f", "group")
+		for _, full := range []bool{true, false} {
+			b.want("MKD /locks/g/m", "257 *")
+			b.store("/locks/g/m/f", "member")
+			a.send("RMD /locks/g\r\n")
+			s.until("it waits", func() bool { return somewhere("(*client).removeOrRelease", "(*Command).Wait") })
+			b.want("DELE /locks/g/m/f", "250 *")
+			b.want("RMD /locks/g/m", "250 *")
+			if full {
+				a.check("RMD", a.reply(), "550 /locks/g: the directory is not empty: *")
+				if got := a.fetch("RETR /locks/g/f"); got != "group" {
+					t.Errorf("in the group: %q", got)
+				}
+				a.want("DELE /locks/g/f", "250 *")
+			} else {
+				a.check("RMD", a.reply(), "250 *")
+			}
+		}
+		s.wantLeftovers("")
+		s.wantNothingHidden()
+	})
+}
+
+// The server was killed after it had noted the hidden directory and before it had made it, or somebody removed it.
+func TestAHiddenDirectoryThatIsMissingIsMadeAgain(t *testing.T) {
+	s := start(t, plainLocks)
+	c := s.job("phoneacc")
+	c.want("MKD /a_lock", "257 *")
+	c.store("/a_lock/f", "x")
+	hidden, err := filepath.Glob(filepath.Join(s.root, ".ftplockd-lock-*"))
+	if err != nil || len(hidden) != 1 {
+		t.Fatalf("%q, %v", hidden, err)
+	}
+	if err := os.RemoveAll(hidden[0]); err != nil {
+		t.Fatal(err)
+	}
+	s.restart(time.Second)
+	c = s.job("phoneacc")
+	if got := c.fetch("NLST /a_lock"); got != "" {
+		t.Errorf("in the lock: %q", got)
+	}
+	c.store("/a_lock/f", "y")
+	if got := c.fetch("RETR /a_lock/f"); got != "y" {
+		t.Errorf("in the lock: %q", got)
+	}
+	c.want("DELE /a_lock/f", "250 *")
+	if err := os.RemoveAll(hidden[0]); err != nil {
+		t.Fatal(err)
+	}
+	c.want("RMD /a_lock", "250 *")
+	s.wantNothingHidden()
+}
+
+// Whoever takes locks.directories away or brings it back while locks are held loses nothing.
+func TestFilesStayWhereTheyAreWhenTheModeChanges(t *testing.T) {
+	for _, directories := range []bool{true, false} {
+		t.Run(map[bool]string{true: "from directories", false: "to directories"}[directories], func(t *testing.T) {
+			s := start(t, func(o *setup) { o.directories = directories })
+			c := s.job("phoneacc")
+			c.want("MKD /a_lock", "257 *")
+			c.store("/a_lock/f", "x")
+			s.setup.directories = !directories
+			s.restart(time.Second)
+			c = s.job("phoneacc")
+			if got := c.fetch("RETR /a_lock/f"); got != "x" {
+				t.Errorf("in the lock: %q", got)
+			}
+			c.store("/a_lock/g", "y")
+			if got := c.fetch("NLST /a_lock") + c.fetch("RETR /a_lock/f") + c.fetch("RETR /a_lock/g"); got != "/a_lock/f\r\n/a_lock/g\r\nxy" {
+				t.Errorf("in the lock: %q", got)
+			}
+			c.want("DELE /a_lock/f", "250 *")
+			c.want("DELE /a_lock/g", "250 *")
+			c.want("RMD /a_lock", "250 *")
+			c.want("MKD /a_lock", "257 *")
+		})
+	}
+}
+
+func TestALinkInALockLeadsWhereItDoesElsewhere(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *server) {
+		s.write("/dir/f", "x")
+		s.mkdir("/sub")
+		s.link("../dir", "/sub/link")
+		c := s.as("phoneacc")
+		c.want("MKD /a_lock", "257 *")
+		c.want("RNFR /sub/link", "350 *")
+		c.want("RNTO /a_lock/link", "250 *")
+		if got, r := c.download("RETR /a_lock/link/f"); got != "x" {
+			t.Errorf("RETR: %q, %s", got, r)
+		}
+		if got, r := c.download("NLST /a_lock/link"); got != "/a_lock/link/f\r\n" {
+			t.Errorf("NLST: %q, %s", got, r)
+		}
+		c.want("CWD /a_lock/link", "250 *")
+	})
+}
+
+// A path has one name, also through a link that was moved into a lock: what protects that is asked.
+func TestALinkInALockIsNoWayAroundWhatProtectsAFile(t *testing.T) {
+	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := startProtected(t, protected, mode)
+			s.write("/dir/phone.tsv", "old")
+			s.mkdir("/sub")
+			s.link("../dir", "/sub/link")
+			c := s.as("phoneacc")
+			c.want("MKD /a_lock", "257 *")
+			c.want("RNFR /sub/link", "350 *")
+			c.want("RNTO /a_lock/link", "250 *")
+			const why = "550 *: protected by the lock /dir/phone_lock, which you do not hold"
+			c.check("STOR", c.upload("STOR /a_lock/link/phone.tsv", "new"), why)
+			c.want("DELE /a_lock/link/phone.tsv", why)
+			c.want("RNFR /a_lock/link/phone.tsv", why)
+			c.want("MKD /a_lock/link/x_lock", `257 "/a_lock/link/x_lock" locked, *`)
+			if !s.held("/dir/x_lock") {
+				t.Error("a lock has two names")
+			}
+			s.wantContent("/dir/phone.tsv", "old")
 		})
 	}
 }

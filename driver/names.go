@@ -58,6 +58,17 @@ func (c *client) isLock(n lock.Name) bool {
 	return info.IsDir() && c.server.directories && c.isEmpty(n)
 }
 
+// liesInLock reports whether a path lies in a lock that is held.
+func (c *client) liesInLock(view string) bool {
+	n, err := c.resolve(view)
+	for err == nil && n != "/" {
+		if n = n.Parent(); c.table().Held(n) {
+			return true
+		}
+	}
+	return false
+}
+
 // isEmpty reports whether surely nothing lies in a directory.
 func (c *client) isEmpty(n lock.Name) bool {
 	names, err := c.namesIn(n)

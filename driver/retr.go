@@ -43,6 +43,9 @@ func (t *transfer) download(offset int64) (_ ftpserver.FileTransfer, err error) 
 		err = d.list(formatFacts)
 	default:
 		d.content, err = t.client.content(t.view, offset, t.ascii)
+		if t.client.liesInLock(t.view) {
+			d.works = t.client.locks.Touch // those that want the lock look whose it is
+		}
 		t.cmd.Say(control.Reply{Code: 150, Text: opening})
 	}
 	if err != nil {
@@ -54,6 +57,7 @@ func (t *transfer) download(offset int64) (_ ftpserver.FileTransfer, err error) 
 func (d *download) list(f format) error {
 	l, err := d.client.listing(f, d.cmd.Param)
 	d.content, d.view, d.done = l, l.view, "listing sent"
+	d.works = d.client.locks.Touch // those that only look say LIST, too
 	d.cmd.Say(control.Reply{Code: 150, Text: "here comes the listing"})
 	return err
 }
@@ -102,6 +106,7 @@ func (d *download) finish() (err error) {
 		err = cerr
 	}
 	if err == nil {
+		d.works()
 		d.handOver()
 	}
 	return err

@@ -28,7 +28,7 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 		return info, done(350, view, "is there: now RNTO"), err
 	case "STAT":
 		r, err = c.statListing(cmd.Param)
-		return nowhere{}, r, err
+		return directory{}, r, err
 	}
 	if info, err = c.stat(view); err != nil {
 		return nil, r, err
@@ -76,10 +76,10 @@ func (c *client) statListing(param string) (control.Reply, error) {
 	return control.Reply{Code: 213, Text: "Status of " + l.view + ":", Lines: lines, End: "End of status"}, nil
 }
 
-// nowhere is the FileInfo of a directory for the library, after everything was said.
-type nowhere struct{ virtualFile }
+// directory is the FileInfo of a directory that lies nowhere, for the library, after everything was said.
+type directory struct{ virtualFile }
 
-func (nowhere) IsDir() bool { return true }
+func (directory) IsDir() bool { return true }
 
 // lstat describes what a name stands for: a lock, or what lies on disk. A lock's modification
 // time is the moment when it was acquired.
@@ -127,6 +127,9 @@ func (c *client) enter(view string) (fs.FileInfo, error) {
 	}
 	info, err := c.lstat(n)
 	switch {
+	case isNotThere(err) && c.isLockName(n) && c.table().Wanted(n):
+		// MKD is refused, since others came earlier. Programs tell that from a denial by CWD.
+		return directory{}, nil
 	case err != nil:
 		return nil, err
 	case !info.IsDir():

@@ -160,7 +160,7 @@ func (u *upload) Close() error {
 		u.client.log.Warn("upload discarded", "path", u.path(), "bytes", u.received, "why", u.why(err))
 	}
 	if err == nil {
-		u.client.locks.Work()
+		u.works()
 	}
 	return u.end("transfer complete, "+strconv.FormatInt(u.received, 10)+" bytes received", err)
 }

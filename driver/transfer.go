@@ -36,7 +36,8 @@ type transfer struct {
 	client    *client
 	cmd       *control.Command
 	ascii     bool
-	announced int64 // by ALLO; 0: nothing
+	announced int64  // by ALLO; 0: nothing
+	works     func() // is told that bytes move: a sign of life
 
 	mu    sync.Mutex
 	view  string // the path that the client named
@@ -59,7 +60,7 @@ const (
 
 // newTransfer takes over what ALLO and TYPE said.
 func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
-	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII()}
+	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), works: c.locks.Work}
 	if !t.ascii {
 		t.announced = c.announced
 	}
@@ -240,7 +241,7 @@ func (w *watch) look() {
 	now := time.Now()
 	if moved, ok := bytesMoved(conn); !ok || moved != w.seen {
 		w.seen, w.changed = moved, now
-		w.transfer.client.locks.Work()
+		w.transfer.works()
 	}
 	if w.timeout > 0 && now.Sub(w.changed) >= w.timeout {
 		_ = conn.SetDeadline(time.Unix(1, 0)) // an error says that it is closed

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // leave makes a directory with a file in it and moves it aside.
@@ -201,4 +203,55 @@ func TestTheAgeOfLeftoversIsThatOfTheirMove(t *testing.T) {
 		t.Error(err)
 	}
 	s.want(to+"/f", "x")
+}
+
+// A lock may lie on another file system than the top of the tree; then what it leaves stays beside it, unseen as well.
+func TestAsideStaysOnTheFileSystemOfTheLock(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/mnt/a_lock")
+	s.put("/mnt/a_lock/f", "x")
+	renames := 0
+	s.sys.before = func(call string) error {
+		if call == "rename" {
+			if renames++; renames == 1 {
+				return unix.EXDEV
+			}
+		}
+		return nil
+	}
+	to, err := s.Aside("/mnt/a_lock", "/mnt/a_lock", "ada", 7)
+	s.sys.before = nil
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path.Dir(to) != "/mnt" || !Hidden(to) || !IsLeftover(to) {
+		t.Errorf("it is %q", to)
+	}
+	s.want(to+"/f", "x")
+	if infos, err := s.ReadDir("/mnt"); len(infos) != 0 || err != nil {
+		t.Errorf("seen: %v, %v", infos, err)
+	}
+}
+
+func TestAsideThatFailsMovesNothing(t *testing.T) {
+	for n := 1; ; n++ {
+		s := serve(t, Options{})
+		s.mkdir("/a_lock")
+		s.put("/a_lock/f", "x")
+		fault := &nth{n: n, err: unix.EIO}
+		s.sys.before = fault.before
+		to, err := s.Aside("/a_lock", "/a_lock", "ada", 7)
+		s.sys.before = nil
+		if fault.call == "" {
+			break
+		}
+		if err == nil { // it did without
+			s.want(to+"/f", "x")
+			continue
+		}
+		s.want("/a_lock/f", "x")
+		if strings.Contains(err.Error(), s.root) {
+			t.Errorf("call %d (%s): %v", n, fault.call, err)
+		}
+	}
 }

@@ -131,6 +131,15 @@ func (t *Table) Held(n Name) bool {
 	return t.heldLocked(n)
 }
 
+// Wanted reports whether MKD of the name may be refused though nobody holds it: others have a place in the queue for it, or
+// nobody gets it yet (lock_delay).
+func (t *Table) Wanted(n Name) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.nodes[n]
+	return e != nil && (len(e.queues()) > 0 || e.delayedTo > t.clock.Now().Boot)
+}
+
 // Children returns the locks directly below dir, sorted by name. Its cost grows with how
 // many there are, not with what is held elsewhere.
 func (t *Table) Children(dir Name) []Status {

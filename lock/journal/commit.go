@@ -143,7 +143,7 @@ func (s *Store) taken(e *entry, change lock.Change, seen sight) error {
 	if !seen.directory {
 		return fmt.Errorf("%s: %w", change.Name, lock.ErrNotDirectory)
 	}
-	if !s.tree.empty(change.Name) {
+	if s.tree.occupied(change.Name) {
 		return fmt.Errorf("%s: %w", change.Name, lock.ErrOccupied)
 	}
 	rule, ok := s.rules.Load().rule(change.Name)

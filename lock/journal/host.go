@@ -23,7 +23,7 @@ func (s *Store) meet(e *entry) (changed bool, err error) {
 func (s *Store) observe(e *entry, seen sight) bool {
 	if len(e.record.Holds) == 0 {
 		rule, ok := s.rules.Load().rule(e.record.Name)
-		if !seen.directory || !ok || !s.tree.empty(e.record.Name) {
+		if !seen.directory || !ok || s.tree.occupied(e.record.Name) {
 			return false // what has something in it is nobody's lock
 		}
 		s.hostMade(e, seen, rule)
@@ -80,7 +80,7 @@ func (s *Store) hostReplaced(e *entry, seen sight) {
 		rule = e.record.Holds[0].Rule
 	}
 	s.hostRemoved(e)
-	if s.tree.empty(e.record.Name) {
+	if !s.tree.occupied(e.record.Name) {
 		s.hostMade(e, seen, rule)
 	}
 }

@@ -84,10 +84,14 @@ func (t *tree) look(name lock.Name) (sight, error) {
 	return sight{found: true, directory: true, id: id, modified: info.ModTime()}, nil
 }
 
-// empty reports whether surely nothing lies in the directory.
-func (t *tree) empty(name lock.Name) bool {
+// occupied reports whether something lies in the directory. One that has gone meanwhile is not occupied; what cannot be read
+// is.
+func (t *tree) occupied(name lock.Name) bool {
 	infos, err := t.fs.ReadDir(string(name))
-	return err == nil && len(infos) == 0
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false
+	}
+	return err != nil || len(infos) > 0
 }
 
 func (t *tree) identity(name lock.Name, info fs.FileInfo) (lock.DirectoryID, error) {
