@@ -176,6 +176,9 @@ func TestCloseEndsAHandshake(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := <-s.handlers
+		for h.c.Handler() == nil { // the library, which closes it, sees it no sooner
+			time.Sleep(time.Millisecond)
+		}
 		spin(i * 10)
 		closed := make(chan struct{})
 		go func() { _ = h.c.Close(); close(closed) }()

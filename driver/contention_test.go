@@ -70,10 +70,13 @@ func contend(t testing.TB, directories bool, rules ...lock.Rule) *contested {
 	}
 	store, err := journal.Open(context.Background(), o)
 	must(err)
-	s.table, err = lock.NewTable(context.Background(), lock.Options{Store: store, Clock: clock, Rules: compiled, Generation: store.Generation()})
+	insides, err := driver.OpenInsides(tree, filepath.Join(state, "inside"), nil)
+	must(err)
+	t.Cleanup(func() { insides.Close() })
+	s.table, err = lock.NewTable(context.Background(), lock.Options{Store: insides.Store(store), Clock: clock, Rules: compiled, Generation: store.Generation()})
 	must(err)
 	d, err := driver.New(driver.Options{
-		Tree: tree, Table: s.table, Clock: clock, State: filepath.Join(state, "notes"), Directories: directories,
+		Tree: tree, Table: s.table, Clock: clock, Insides: insides, Directories: directories,
 		Settings: driver.Settings{Accounts: everybody{}, Active: true, DataTimeout: soon, StatusFile: "/.locks.json"},
 	})
 	must(err)

@@ -43,7 +43,7 @@ type Options struct {
 	Tree        afero.Fs
 	Table       *lock.Table
 	Clock       lock.Clock
-	State       string      // a directory for records of what lies in locks
+	Insides     *Insides    // what lies in locks without directories
 	Directories bool        // each lock has a directory in the tree
 	TLS         *tls.Config // nil: no TLS
 	Log         *slog.Logger
@@ -78,7 +78,7 @@ type Server struct {
 	tree         tree
 	table        *lock.Table
 	clock        lock.Clock
-	insides      *insides
+	insides      *Insides
 	directories  bool
 	controlTLS   *tls.Config
 	dataTLS      *tls.Config // the same, for data connections
@@ -104,14 +104,10 @@ type Server struct {
 // longestWait is how long a data connection is awaited at most.
 const longestWait = 20 * time.Second
 
-// New makes a Server. It does not own the tree and the table. It fails if the tree lacks one of the add-on interfaces, or
+// New makes a Server. It does not own the tree, the table and the insides. It fails if the tree lacks one of the add-on interfaces, or
 // as the disk does.
 func New(o Options) (*Server, error) {
 	extended, err := extend(o.Tree)
-	if err != nil {
-		return nil, err
-	}
-	in, err := openInsides(o.State)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +118,7 @@ func New(o Options) (*Server, error) {
 	empty := make(chan struct{})
 	close(empty)
 	s := &Server{
-		tree: extended, table: o.Table, clock: o.Clock, insides: in, directories: o.Directories, log: o.Log,
+		tree: extended, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		controlTLS: o.TLS, dataTLS: withoutTickets(o.TLS), publications: o.Publications,
 		maxLooks: 250_000, wrongDelay: 300 * time.Millisecond,
 		context: ctx, cancel: cancel, sessions: make(map[*session]struct{}), empty: empty,
@@ -266,17 +262,14 @@ func (s *Server) Wait(ctx context.Context) error {
 // is closed and Wait has returned.
 func (s *Server) Close() error {
 	s.cancel()
-	return s.insides.close()
-}
-
-// Sweep moves aside what is left in locks that have ended, and removes what was moved aside before LeftoverMaxAge.
-func (s *Server) Sweep(context.Context) error {
-	s.leaveEnded()
-	if age := s.settings.Load().LeftoverMaxAge; age > 0 {
-		return s.tree.SweepLeftovers(s.clock.Now().Wall.Add(-age))
-	}
 	return nil
 }
 
-// Ended moves aside what is left in locks that have ended by themselves.
-func (s *Server) Ended([]lock.Ended) { s.leaveEnded() }
+// Sweep moves aside what a crash has left in locks that have ended, and removes what was moved aside before LeftoverMaxAge.
+func (s *Server) Sweep(context.Context) error {
+	err := s.endStale()
+	if age := s.settings.Load().LeftoverMaxAge; age > 0 {
+		err = errors.Join(err, s.tree.SweepLeftovers(s.clock.Now().Wall.Add(-age)))
+	}
+	return err
+}

@@ -96,6 +96,7 @@ type server struct {
 	addrTLS string // implicit TLS; "": there is none
 	driver  *Server
 	table   *lock.Table
+	insides *Insides
 	tree    *files.Tree
 	clock   *lock.FakeClock // stands still but for pass
 	control *control.Listener
@@ -133,7 +134,7 @@ func (s *server) run(o *setup) {
 	store := s.open(o)
 	var err error
 	if s.driver, err = New(Options{
-		Tree: s.tree, Table: s.table, Clock: s.clock, State: filepath.Join(s.state, "inside"),
+		Tree: s.tree, Table: s.table, Clock: s.clock, Insides: s.insides,
 		Directories: o.directories, TLS: o.tls, Log: o.log, Settings: o.settings,
 		Publications: o.publications,
 	}); err != nil {
@@ -177,7 +178,13 @@ func (s *server) open(o *setup) *journal.Store {
 	}
 	store, err := journal.Open(s.t.Context(), jo)
 	must(err)
-	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: store, Clock: s.clock, Rules: rules, Generation: store.Generation()})
+	s.insides, err = OpenInsides(s.tree, filepath.Join(s.state, "inside"), o.log)
+	must(err)
+	kept := lock.Store(store)
+	if !o.directories {
+		kept = s.insides.Store(store)
+	}
+	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: kept, Clock: s.clock, Rules: rules, Generation: store.Generation()})
 	must(err)
 	return store
 }
@@ -211,7 +218,7 @@ func (s *server) stop(store *journal.Store) {
 	for c := range s.control.Conns() {
 		c.Kick(control.Reply{Code: 421, Text: "kicked"})
 	}
-	err = errors.Join(err, s.control.Wait(ctx), s.driver.Wait(ctx), <-s.served, s.driver.Close(), store.Close(), s.tree.Close())
+	err = errors.Join(err, s.control.Wait(ctx), s.driver.Wait(ctx), <-s.served, s.driver.Close(), s.insides.Close(), store.Close(), s.tree.Close())
 	if err != nil {
 		s.t.Errorf("the server did not stop cleanly: %v", err)
 	}
@@ -232,7 +239,7 @@ func (s *server) listeners() int {
 // pass lets time go by, and ends the locks whose time is over.
 func (s *server) pass(d time.Duration) {
 	s.clock.Advance(d)
-	s.driver.Ended(s.table.Expire(context.Background()))
+	s.table.Expire(context.Background())
 }
 
 // until waits for what no reply tells.

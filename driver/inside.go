@@ -1,8 +1,10 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path"
@@ -10,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/files"
 	"github.com/ftplockd/ftplockd/lock"
@@ -20,9 +24,11 @@ import (
 // in its name, which is made when the holder puts the first thing into the lock. If the hold ends otherwise than by RMD, what is
 // in it is moved aside.
 
-// insides knows the hidden directories. Each has a record in the state directory, made before it, so that one whose lock ended
-// while nobody looked is found.
-type insides struct {
+// Insides are the hidden directories. Each has a record in the state directory, made before it, so that one whose lock ended
+// in a crash is found.
+type Insides struct {
+	tree     tree
+	log      *slog.Logger
 	records  *os.Root
 	changing sync.Mutex // held while one is made, adopted or moved aside, disk access included, so that it is done once
 
@@ -38,8 +44,15 @@ type inside struct {
 	disk   string // where in the tree it is
 }
 
-// openInsides reads the records in dir, made if it is missing.
-func openInsides(dir string) (*insides, error) {
+// OpenInsides reads the records in dir, made if it is missing. It fails if the file system lacks an add-on interface.
+func OpenInsides(fsys afero.Fs, dir string, log *slog.Logger) (*Insides, error) {
+	t, err := extend(fsys)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -47,7 +60,7 @@ func openInsides(dir string) (*insides, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &insides{records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside)}
+	in := &Insides{tree: t, log: log, records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside)}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
 		token, nerr := strconv.ParseUint(e.Name(), 10, 64)
@@ -65,10 +78,41 @@ func openInsides(dir string) (*insides, error) {
 	return in, nil
 }
 
-func (in *insides) close() error { return in.records.Close() }
+// Close gives back what is held open.
+func (in *Insides) Close() error { return in.records.Close() }
+
+// Store is a store of locks without directories, under which what lies in a lock ends with its hold: that is one step for
+// everybody else, since the table lets nobody change the name meanwhile.
+func (in *Insides) Store(store lock.Store) lock.Store { return insideStore{store, in} }
+
+type insideStore struct {
+	lock.Store
+	insides *Insides
+}
+
+// Commit implements lock.Store. A release fails with lock.ErrNotEmpty if something lies in the lock. What lies in one that ends
+// otherwise is moved aside. An adopted lock keeps what lies in it.
+func (s insideStore) Commit(ctx context.Context, change lock.Change) (lock.Token, error) {
+	was, ok := s.insides.of(change.Name)
+	if !ok {
+		return s.Store.Commit(ctx, change)
+	}
+	if len(change.Holds) == 0 {
+		note, err := s.insides.end(was, change.Cause == lock.CauseRelease)
+		if err != nil {
+			return 0, err
+		}
+		change.Note = strings.TrimSpace(change.Note + " " + note)
+	}
+	token, err := s.Store.Commit(ctx, change)
+	if err == nil && change.Cause == lock.CauseAdopt {
+		s.insides.adopt(change.Name, change.Holds[0].Owner.Account, was, token)
+	}
+	return token, err
+}
 
 // of returns the token in the name of a lock's hidden directory.
-func (in *insides) of(n lock.Name) (lock.Token, bool) {
+func (in *Insides) of(n lock.Name) (lock.Token, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	token, ok := in.byName[n]
@@ -76,20 +120,20 @@ func (in *insides) of(n lock.Name) (lock.Token, bool) {
 }
 
 // none reports whether no lock has one, as is so nearly always.
-func (in *insides) none() bool {
+func (in *Insides) none() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.byToken) == 0
 }
 
 // all returns the locks that have a hidden directory, by token.
-func (in *insides) all() map[lock.Token]inside {
+func (in *Insides) all() map[lock.Token]inside {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return maps.Clone(in.byToken)
 }
 
-func (in *insides) base(token lock.Token) (string, bool) {
+func (in *Insides) base(token lock.Token) (string, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	i, ok := in.byToken[token]
@@ -97,19 +141,36 @@ func (in *insides) base(token lock.Token) (string, bool) {
 }
 
 // record notes a hidden directory that is about to be made.
-func (in *insides) record(token lock.Token, i inside) error {
+func (in *Insides) record(token lock.Token, i inside) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	text := string(i.lock) + "\x00" + i.holder + "\x00" + i.disk
-	if err := in.records.WriteFile(strconv.FormatUint(uint64(token), 10), []byte(text), 0o600); err != nil {
+	if err := in.write(strconv.FormatUint(uint64(token), 10), text); err != nil {
 		return err
 	}
 	in.byName[i.lock], in.byToken[token] = token, i
 	return nil
 }
 
+// write makes a record that survives a loss of power: what was acknowledged in a lock is found by it.
+func (in *Insides) write(name, text string) error {
+	f, err := in.records.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	dir, err := in.records.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
 // moved follows the rename of a hidden directory: those in it go with it.
-func (in *insides) moved(from, to string) error {
+func (in *Insides) moved(from, to string) error {
 	var errs []error
 	for token, i := range in.all() {
 		if rest, ok := strings.CutPrefix(i.disk, from+"/"); ok {
@@ -121,7 +182,7 @@ func (in *insides) moved(from, to string) error {
 }
 
 // forget ends a record: the directory is gone.
-func (in *insides) forget(token lock.Token) error {
+func (in *Insides) forget(token lock.Token) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	n := in.byToken[token].lock
@@ -173,7 +234,7 @@ func (s *Server) named(disk string) lock.Name {
 // stands reports whether a hold of the name with the token does.
 func (s *Server) stands(n lock.Name, token lock.Token) bool {
 	status, held := s.table.Get(n)
-	return held && status.Holds[0].Token == token
+	return held && slices.ContainsFunc(status.Holds, func(h lock.Hold) bool { return h.Token == token })
 }
 
 // openInside sees to it that the locks that n lies in have somewhere to put things. The session may write there.
@@ -198,12 +259,11 @@ func (c *client) openInsides(n lock.Name) error {
 		return nil
 	}
 	token := status.Holds[0].Token
-	if known, ok := c.server.insides.of(n); ok && known == token {
-		return nil
-	}
 	disk := files.Inside(c.server.diskDir(n.Parent()), uint64(token))
-	if err := c.server.insides.record(token, inside{n, status.Holds[0].Owner.Account, disk}); err != nil {
-		return err
+	if known, ok := c.server.insides.of(n); !ok || known != token {
+		if err := c.server.insides.record(token, inside{n, status.Holds[0].Owner.Account, disk}); err != nil {
+			return err
+		}
 	}
 	err := c.server.tree.MkdirLasting(disk, 0o777)
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, files.ErrNotDurable) {
@@ -212,75 +272,64 @@ func (c *client) openInsides(n lock.Name) error {
 	return errors.Join(err, c.server.insides.forget(token))
 }
 
-// closeInside removes the hidden directory of a lock that is to be given back. It fails with lock.ErrNotEmpty if there is
-// something in it.
-func (s *Server) closeInside(n lock.Name) error {
-	if s.insides.none() {
-		return nil
+// end removes the hidden directory of a hold that ends. If something lies in it, that is lock.ErrNotEmpty, or else it is moved aside, and the note
+// says where.
+func (in *Insides) end(token lock.Token, released bool) (note string, err error) {
+	in.changing.Lock()
+	defer in.changing.Unlock()
+	in.mu.Lock()
+	i, ok := in.byToken[token]
+	in.mu.Unlock()
+	if !ok {
+		return "", nil
 	}
-	s.insides.changing.Lock()
-	defer s.insides.changing.Unlock()
-	token, ok := s.insides.of(n)
-	if !ok || !s.stands(n, token) {
-		return nil
-	}
-	err := s.tree.RemoveDir(s.diskDir(n))
+	err = in.tree.RemoveDir(i.disk)
 	switch {
-	case err == nil || errors.Is(err, fs.ErrNotExist):
-		return s.insides.forget(token)
+	case isNotEmpty(err) && released:
+		return "", lock.ErrNotEmpty
 	case isNotEmpty(err):
-		return lock.ErrNotEmpty
+		var to string
+		if to, err = in.tree.Aside(i.disk, string(i.lock), i.holder, uint64(token)); err != nil {
+			return "", err
+		}
+		note = "left over: " + to
+		in.log.Warn("what was in a lock was moved aside", "lock", string(i.lock), "token", token, "holder", i.holder, "leftovers", to)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", err
 	}
-	return err
+	return note, in.forget(token)
 }
 
-// adopt gives the hidden directory of a lock that was adopted to its new hold. The caller has kept others from changing it
-// since before the grant.
-func (s *Server) adopt(n lock.Name, holder string, from, to lock.Token) {
-	if token, ok := s.insides.of(n); !ok || token != from {
-		return
-	}
-	parent := s.diskDir(n.Parent())
-	was, disk := files.Inside(parent, uint64(from)), files.Inside(parent, uint64(to))
-	err := s.insides.record(to, inside{n, holder, disk})
+// adopt gives the hidden directory of a lock that was adopted to its new hold.
+func (in *Insides) adopt(n lock.Name, holder string, from, to lock.Token) {
+	in.changing.Lock()
+	defer in.changing.Unlock()
+	in.mu.Lock()
+	was := in.byToken[from].disk
+	in.mu.Unlock()
+	disk := files.Inside(path.Dir(was), uint64(to))
+	err := in.record(to, inside{n, holder, disk})
 	if err == nil {
-		err = errors.Join(s.tree.Rename(was, disk), s.insides.moved(was, disk), s.insides.forget(from))
+		err = errors.Join(in.tree.Rename(was, disk), in.moved(was, disk), in.forget(from))
 	}
 	if err != nil {
-		s.log.Error("what lies in an adopted lock is not seen", "lock", string(n), "token", to, "err", err)
+		in.log.Error("what lies in an adopted lock is not seen", "lock", string(n), "token", to, "err", err)
 	}
 }
 
-// leaveEnded moves what locks have left aside whose holds have ended otherwise than by RMD. Members come before the locks
-// that they lie in.
-func (s *Server) leaveEnded() {
+// endStale moves aside what locks have left whose end a crash has cut short. Members come before the locks that they lie in.
+func (s *Server) endStale() error {
 	if s.insides.none() {
-		return
+		return nil
 	}
-	s.insides.changing.Lock()
-	defer s.insides.changing.Unlock()
 	all := s.insides.all()
 	tokens := slices.SortedFunc(maps.Keys(all), func(a, b lock.Token) int { return all[b].lock.Depth() - all[a].lock.Depth() })
+	var errs []error
 	for _, token := range tokens {
 		if !s.stands(all[token].lock, token) {
-			s.leave(all[token], token)
+			_, err := s.insides.end(token, false)
+			errs = append(errs, err)
 		}
 	}
-}
-
-func (s *Server) leave(i inside, token lock.Token) {
-	err := s.tree.RemoveDir(i.disk)
-	if isNotEmpty(err) {
-		var to string
-		if to, err = s.tree.Aside(i.disk, string(i.lock), i.holder, uint64(token)); err == nil {
-			s.log.Warn("what was in a lock was moved aside", "lock", string(i.lock), "token", token, "leftovers", to)
-			s.record(lock.Publication{Lock: i.lock, Token: token, File: lock.Name(to), Note: "left over"})
-		}
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = s.insides.forget(token)
-	}
-	if err != nil {
-		s.log.Error("what was in a lock could not be moved aside", "lock", string(i.lock), "token", token, "err", err)
-	}
+	return errors.Join(errs...)
 }

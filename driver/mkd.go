@@ -56,10 +56,11 @@ func (c *client) isOthers(n lock.Name) bool {
 
 // acquire takes the lock of a name, perhaps after it has waited for it.
 func (c *client) acquire(cmd *control.Command, n lock.Name) (lock.Hold, error) {
-	h, waiting, err := c.take(n)
+	ctx := c.server.context
+	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
 	if err != nil && overdue(err) { // a program on the host made it, and that is noticed only now
-		c.table().Expire(c.server.context)
-		h, waiting, err = c.take(n)
+		c.table().Expire(ctx)
+		h, waiting, err = c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
 	}
 	if waiting != nil {
 		h, err = c.await(cmd, waiting)
@@ -69,22 +70,9 @@ func (c *client) acquire(cmd *control.Command, n lock.Name) (lock.Hold, error) {
 	}
 	// From the grant on no lock or directory above it goes away.
 	if err := c.fits(n); err != nil {
-		return h, errors.Join(err, c.locks.Undo(c.server.context, n, h.Token))
+		return h, errors.Join(err, c.locks.Undo(ctx, n, h.Token))
 	}
 	return h, nil
-}
-
-// take takes the lock, with what lies in it if it is adopted.
-func (c *client) take(n lock.Name) (lock.Hold, *lock.Waiting, error) {
-	if _, ok := c.server.insides.of(n); ok {
-		c.server.insides.changing.Lock()
-		defer c.server.insides.changing.Unlock()
-	}
-	h, waiting, err := c.locks.AcquireOrWait(c.server.context, n, c.conn.Wake)
-	if err == nil && h.Adopted != 0 {
-		c.server.adopt(n, h.Owner.Account, h.Adopted, h.Token)
-	}
-	return h, waiting, err
 }
 
 // await lets the command wait for its turn. The client withdraws it by hanging up or by another command.

@@ -17,17 +17,23 @@ func (c *client) resolve(view string) (lock.Name, error) {
 	if files.Hidden(view) {
 		return "", files.ErrReserved
 	}
-	n, err := c.server.tree.Resolve(c.account.inTree(view))
-	return lock.Name(n), err
+	return c.server.resolve(lock.Name(c.account.inTree(view)))
 }
 
 // follow is resolve with a link of the last name followed as well.
 func (c *client) follow(view string) (lock.Name, error) {
-	if files.Hidden(view) {
-		return "", files.ErrReserved
+	n, err := c.resolve(path.Join(view, "x"))
+	return n.Parent(), err
+}
+
+// resolve resolves the links among the parents of a name, those that lie in locks included.
+func (s *Server) resolve(n lock.Name) (lock.Name, error) {
+	if s.insides.none() {
+		resolved, err := s.tree.Resolve(string(n))
+		return lock.Name(resolved), err
 	}
-	n, err := c.server.tree.Resolve(path.Join(c.account.inTree(view), "x"))
-	return lock.Name(n).Parent(), err
+	resolved, err := s.tree.Resolve(s.disk(lock.Name(path.Clean("/" + string(n)))))
+	return s.named(resolved), err
 }
 
 // isNeeded reports whether locks are made below n by its very name (the /locks of /locks/**).

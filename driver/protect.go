@@ -67,8 +67,8 @@ func (c *client) changing(paths []lock.Name, change func([]lock.Title) error) er
 
 // unmoved returns ErrConflict if the name does not stand for itself any more, since a link was put in its way.
 func (c *client) unmoved(n lock.Name) error {
-	again, err := c.server.tree.Resolve(string(n))
-	if err == nil && again != string(n) {
+	again, err := c.server.resolve(n)
+	if err == nil && again != n {
 		return lock.ErrConflict
 	}
 	return err
@@ -115,23 +115,18 @@ func (c *client) published(t lock.Title, n lock.Name, note string) {
 	c.server.publishedAs(t, lock.Publication{File: n, Note: note})
 }
 
-// publishedAs writes a publication down, in the journal and in the log.
+// publishedAs writes a publication down, in the journal and in the log. The file is published, so an error is logged.
 func (s *Server) publishedAs(t lock.Title, p lock.Publication) {
 	if t.Lock == "" {
 		return
 	}
 	p.Lock, p.Token, p.By = t.Lock, t.Token, t.Owner
-	s.log.Info("published", "lock", string(p.Lock), "token", p.Token, "holder", p.By.String(), "file", string(p.File),
-		"bytes", p.Bytes, "sha256", p.SHA256, "note", p.Note)
-	s.record(p)
-}
-
-// record writes down in the journal what has happened already, so an error is logged.
-func (s *Server) record(p lock.Publication) {
+	log := s.log.With("lock", string(p.Lock), "token", p.Token, "holder", p.By.String(), "file", string(p.File))
+	log.Info("published", "bytes", p.Bytes, "sha256", p.SHA256, "note", p.Note)
 	if s.publications == nil {
 		return
 	}
 	if err := s.publications.Published(s.context, p); err != nil {
-		s.log.Error("a publication is not in the journal", "lock", string(p.Lock), "file", string(p.File), "err", err)
+		log.Error("a publication is not in the journal", "err", err)
 	}
 }

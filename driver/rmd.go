@@ -18,11 +18,6 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	case !own && !c.isLock(n):
 		return done(250, view, "removed"), c.worked(c.removeDirectory(n, view))
 	}
-	if c.releases(n) {
-		if err := c.server.closeInside(n); err != nil {
-			return control.Reply{}, err
-		}
-	}
 	again, waiting, err := c.locks.ReleaseOrWait(c.server.context, n, c.conn.Wake)
 	if waiting != nil {
 		_, err = c.await(cmd, waiting)
@@ -34,16 +29,6 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 		return control.Reply{Code: 250, Text: view + " is still held, RMD it " + strconv.Itoa(again) + " more"}, nil
 	}
 	return done(250, view, "released"), nil
-}
-
-// releases reports whether RMD is about to give the lock back.
-func (c *client) releases(n lock.Name) bool {
-	status, held := c.table().Get(n)
-	if !held || status.Members > 0 {
-		return false
-	}
-	_, err := c.locks.SpeaksFor(n)
-	return err == nil || status.Holds[0].Rule.Release == lock.ReleaseAnyone
 }
 
 // nameToRelease finds the Name that RMD of a path means, and whether the session's own lock has it. A session that took a

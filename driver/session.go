@@ -146,7 +146,6 @@ func (s *session) Reset() {
 	if err := c.locks.Close(ctx); err != nil && !errors.Is(err, lock.ErrClosed) {
 		s.log.Error("could not end the locks of a session", "err", err)
 	}
-	s.server.leaveEnded()
 }
 
 // askAgain is how long a holder is left alone before it is looked again whether it is one.

@@ -134,7 +134,6 @@ func (c *client) siteLockBreak(param string) control.Reply {
 	}
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		err := c.table().Break(c.server.context, n, 0, c.locks.Owner(), "")
-		c.server.leaveEnded()
 		return done(200, view, "broken"), err
 	})
 }

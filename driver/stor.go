@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path"
@@ -339,7 +340,7 @@ func (u *staged) Publish() error {
 // publishProtected publishes while the hold stands under which the upload began.
 func (u *staged) publishProtected() error {
 	c := u.client
-	if !c.locks.Concerned(u.name()) && u.began.Around == "" {
+	if !c.locks.Concerned(u.name()) && u.began.Around == "" && !files.Hidden(string(u.name())) {
 		return u.Upload.Publish()
 	}
 	for {
@@ -350,6 +351,9 @@ func (u *staged) publishProtected() error {
 			defer c.server.layout.RUnlock()
 			if u.name() != n {
 				return errRenamed
+			}
+			if files.Hidden(string(n)) {
+				return errMovedAside
 			}
 			if err := u.InPlace(); err != nil {
 				return err
@@ -365,6 +369,8 @@ func (u *staged) publishProtected() error {
 		}
 	}
 }
+
+var errMovedAside = &refusal{text: "lies in a lock that has ended", is: fs.ErrPermission}
 
 // errRenamed says that a directory above an upload was renamed since its name was looked at.
 var errRenamed = errors.New("renamed meanwhile")

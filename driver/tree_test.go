@@ -2,7 +2,6 @@ package driver
 
 import (
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,7 +24,7 @@ func made(t *testing.T, tree afero.Fs) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Tree: tree, Table: table, Clock: clock, State: filepath.Join(t.TempDir(), "notes")})
+	s, err := New(Options{Tree: tree, Table: table, Clock: clock})
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}

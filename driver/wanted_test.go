@@ -9,18 +9,24 @@ import (
 
 // Programs tell "somebody has it" from "you may not" by CWD, also while a free lock is kept for one that came earlier.
 func TestCwdIntoALockThatIsKeptForAnother(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a, b, c := s.as("phoneacc"), s.as("other"), s.as("boss")
-		a.want("MKD /open/x", "257 *")
-		b.want("MKD /open/x", "550 *")
-		s.pass(time.Second) // the lock is kept for three times as long as lies between tries
-		b.want("MKD /open/x", "550 *place 1 of 1*")
-		a.want("RMD /open/x", "250 *")
-		c.want("MKD /open/x", "550 *")
-		c.want("CWD /open/x", "250 *")
-		c.want("CWD /open/y", "550 *")
-		b.want("MKD /open/x", "257 *")
-	})
+	kept := func(o *setup) {
+		o.rules = []lock.Rule{{Match: "/open/**", MaxAge: 6 * time.Minute, AllowCwd: true, Contention: &lock.Contention{QueueHold: 30 * time.Second}}}
+	}
+	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, mode, kept)
+			a, b, c := s.as("phoneacc"), s.as("other"), s.as("boss")
+			a.want("MKD /open/x", "257 *")
+			b.want("MKD /open/x", "550 *")
+			s.pass(time.Second) // the lock is kept for three times as long as lies between tries
+			b.want("MKD /open/x", "550 *place 1 of 1*")
+			a.want("RMD /open/x", "250 *")
+			c.want("MKD /open/x", "550 *")
+			c.want("CWD /open/x", "250 *")
+			c.want("CWD /open/y", "550 *")
+			b.want("MKD /open/x", "257 *")
+		})
+	}
 }
 
 // A job that reads and writes files lives; one that looks does not.

@@ -49,10 +49,8 @@ const (
 // Reaper ends locks that are over and has left-over uploads removed. Table is needed.
 type Reaper struct {
 	Table   Table
-	Sweeper Sweeper // nil: nothing is swept
-	// Ended is told, if it is set, what Expire has ended, in the goroutine that ends locks: the next ones wait for it.
-	Ended func([]lock.Ended)
-	Log   *slog.Logger // nil: nothing is logged
+	Sweeper Sweeper      // nil: nothing is swept
+	Log     *slog.Logger // nil: nothing is logged
 }
 
 // Run works until ctx ends, and then returns nil. It expires and sweeps once at the start; later
@@ -80,9 +78,7 @@ func (r *Reaper) reap(ctx context.Context) {
 		case <-timer.C:
 		case <-r.Table.Changed():
 		}
-		if ended := r.Table.Expire(ctx); len(ended) > 0 && r.Ended != nil {
-			r.Ended(ended)
-		}
+		r.Table.Expire(ctx)
 		if in, ok := r.Table.NextExpiry(); ok {
 			timer.Reset(min(in, recheck))
 		} else {

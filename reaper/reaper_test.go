@@ -106,32 +106,6 @@ func (b *bench) held(n lock.Name) bool {
 	return ok
 }
 
-func TestWhatHasEndedIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told []lock.Name
-		b := start(t, &reaper.Reaper{Ended: func(all []lock.Ended) {
-			if len(all) == 0 {
-				t.Error("told of nothing")
-			}
-			for _, e := range all {
-				told = append(told, e.Name)
-			}
-		}})
-		s := b.table.Open(lock.Owner{Account: "a"})
-		b.acquire(s, "/locks/a")
-		b.acquire(s, "/locks/b")
-		if err := s.Release(t.Context(), "/locks/b"); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(10*time.Minute + time.Second)
-		synctest.Wait()
-		if len(told) != 1 || told[0] != "/locks/a" {
-			t.Errorf("told of %q", told)
-		}
-		b.finish()
-	})
-}
-
 func TestLockIsReapedWhenItsTimeIsOverAndNotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &reaper.Reaper{})

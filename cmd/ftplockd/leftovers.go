@@ -75,8 +75,11 @@ func withRoot(options serveOptions, f func(*os.Root) error) error {
 func leftoverNames(root *os.Root) (names []string, err error) {
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
+		case errors.Is(err, fs.ErrNotExist): // it has gone meanwhile
+			return nil
 		case err != nil:
-			return err
+			fmt.Fprintf(os.Stderr, "ftplockd: not looked into: %v\n", err)
+			return fs.SkipDir
 		case name == strings.TrimPrefix(files.Leftovers, "/") || !d.IsDir():
 			return nil
 		case files.IsLeftover(name):

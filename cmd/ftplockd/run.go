@@ -67,6 +67,7 @@ type server struct {
 
 	tree     *files.Tree
 	store    *journal.Store
+	insides  *driver.Insides
 	table    *lock.Table
 	driver   *driver.Server
 	tls      *certificate // nil: no TLS
@@ -169,8 +170,15 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 	if s.store, err = journal.Open(ctx, o); err != nil {
 		return err
 	}
+	if s.insides, err = driver.OpenInsides(s.tree, filepath.Join(c.State, "inside"), s.log); err != nil {
+		return err
+	}
+	store := lock.Store(s.store)
+	if !c.Locks.Directories {
+		store = s.insides.Store(store)
+	}
 	s.table, err = lock.NewTable(ctx, lock.Options{
-		Store: s.store, Clock: s.clock, Rules: rules, Log: s.log, Generation: s.store.Generation(),
+		Store: store, Clock: s.clock, Rules: rules, Log: s.log, Generation: s.store.Generation(),
 	})
 	return err
 }
@@ -197,7 +205,7 @@ func (s *server) makePrefixes(rules *lock.Rules) error {
 func (s *server) openDriver() (err error) {
 	c := s.config
 	o := driver.Options{
-		Tree: s.tree, Table: s.table, Clock: s.clock, State: filepath.Join(c.State, "inside"),
+		Tree: s.tree, Table: s.table, Clock: s.clock, Insides: s.insides,
 		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
 	}
 	if c.TLS.Mode != config.TLSOff {
@@ -268,7 +276,7 @@ func (s *server) start() {
 			}
 		})
 	}
-	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver}, Ended: s.driver.Ended, Log: s.log}
+	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver}, Log: s.log}
 	run("watching the served tree", func() error { return s.table.Run(ctx) })
 	run("reaping", func() error { return reap.Run(ctx) })
 	run("serving", func() error { return s.driver.Serve(s.listener) })
@@ -305,6 +313,9 @@ func (s *server) stop() error {
 	s.background.Wait()
 	if s.driver != nil {
 		errs = append(errs, s.driver.Close())
+	}
+	if s.insides != nil {
+		errs = append(errs, s.insides.Close())
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
