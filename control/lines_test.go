@@ -53,7 +53,7 @@ func TestTranscripts(t *testing.T) {
 		{"a line too long for the library", []string{">> MKD " + strings.Repeat("x", 4<<10) + "\r\n", "< 500 line too long", "> NOOP", "< 200 "}},
 		{"the longest line for the library", []string{">> CWD /" + strings.Repeat("x", control.MaxPass-5) + "\r\n", "< 550 ", "> NOOP", "< 200 "}},
 		{"one byte more", []string{">> CWD /" + strings.Repeat("x", control.MaxPass-4) + "\r\n", "< 500 line too long", "> NOOP", "< 200 "}},
-		{"a line that control answers may be longer", []string{">> HELP " + strings.Repeat("x", 5<<10) + "\r\n", "< 502 unknown command 'XXX", "> NOOP", "< 200 "}},
+		{"a line that control answers may be longer", []string{">> HELP " + strings.Repeat("h", 5<<10) + "\r\n", "< 502 unknown command 'HHH", "> NOOP", "< 200 "}},
 		{"several lines", []string{"> STAT", "< 211-ftplockd", "<  connected from ", "<  type ASCII", "<  fine", "< 211 End of status"}},
 		{"the library's own lines of several", []string{"> MLST /", "< 250-", "<  ", "< 250 End"}},
 		{"a reply that repeats what was sent stays one line", []string{">> SITE x\x0by\x1b\r\n", "< 500 Unknown SITE subcommand: X\vY\x1b", "> NOOP", "< 200 "}},
