@@ -6,7 +6,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // Account is a name that may log in, and what it may do.

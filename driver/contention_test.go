@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/control"
 	"github.com/ftplockd/ftplockd/driver"
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
-	"github.com/ftplockd/ftplockd/lock/journal"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
 	"github.com/ftplockd/ftplockd/reaper"
 )
 

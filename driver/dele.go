@@ -3,7 +3,7 @@ package driver
 import (
 	"io/fs"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // removeFile is DELE: files only.

@@ -33,8 +33,8 @@ import (
 	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // Options are what a Server is made of. All but TLS and Log are needed.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // Of a grant that its client cannot have heard nothing is left; one that was heard stands.

@@ -13,7 +13,7 @@ import (
 	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // The tests here use a session's file system past FTP, by afero's methods: what they promise must not depend on which

@@ -14,7 +14,7 @@ import (
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
-	"github.com/ftplockd/ftplockd/control"
+	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 // digests are how checksums are computed, and their names in HASH (draft-bryan-ftpext-hash).

@@ -29,10 +29,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
-	"github.com/ftplockd/ftplockd/lock/journal"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

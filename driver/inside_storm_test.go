@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // Clients take locks, store in them and give them back, while locks are broken, connections cut and leftovers looked for: each

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // leftovers are the files that lie in what was moved aside: "lock file content", in no order that matters.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // format is how a listing is written.

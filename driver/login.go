@@ -9,8 +9,8 @@ import (
 	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // maxFailures is how many wrong passwords one connection may send.

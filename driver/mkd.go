@@ -8,9 +8,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // makeOrAcquire is MKD.

@@ -5,8 +5,8 @@ import (
 	"path"
 	"slices"
 
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func (c *client) table() *lock.Table { return c.server.table }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // buggy is a part of a file system in which everything panics.

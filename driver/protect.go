@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 var (

@@ -10,9 +10,9 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // answer is one error's place among the replies: the code of RFC 959 and the words.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // What package files hands on of a transfer is a PathError, whether the disk said it or the connection.

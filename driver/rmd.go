@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // removeOrRelease is RMD.

@@ -11,8 +11,8 @@ import (
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // session follows the life of one control connection (control.Handler): what its commands and its end mean for the locks

@@ -9,8 +9,8 @@ import (
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // Site implements ftpserver.ClientDriverExtensionSite: what FTP has no command for (RFC 959 section 4.1.3). Everything is

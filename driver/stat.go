@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // statFor is Stat for a command: it describes what has the name as far as the command wants to know it, and says the reply.

@@ -7,7 +7,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // visibleLock is a lock under the path that an account knows it by.

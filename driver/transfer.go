@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ftplockd/ftplockd/control"
-	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
 )
 
 // Why a transfer did not end well.

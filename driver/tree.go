@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/internal/files"
 )
 
 // What the driver needs of the served tree beyond afero.Fs: FTP's names are not those of the disk, its DELE and RMD are

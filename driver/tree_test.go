@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/ftplockd/ftplockd/files"
-	"github.com/ftplockd/ftplockd/lock"
-	"github.com/ftplockd/ftplockd/lock/locktest"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 // made calls New with that tree.

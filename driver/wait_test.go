@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // Who has hung up when its turn comes gets no grant, not even one that is taken back: the tokens tell. A grant takes

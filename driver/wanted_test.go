@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // Programs tell "somebody has it" from "you may not" by CWD, also while a free lock is kept for one that came earlier.

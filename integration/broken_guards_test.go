@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock"
-	"github.com/ftplockd/ftplockd/lock/locktest"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 // A checker that finds nothing wrong proves something only if it finds what is. So there is an ftplockd that lacks its
@@ -24,13 +24,13 @@ type insertion struct{ file, behind, text string }
 
 var insertions = []insertion{
 	// A release that ends whatever holds the name.
-	{"lock/release.go", "func (s *Session) releasableLocked(n Name, e *node) (*held, error) {\n", `
+	{"internal/lock/release.go", "func (s *Session) releasableLocked(n Name, e *node) (*held, error) {\n", `
 	if broken("release") && e != nil && len(e.holds) > 0 {
 		return e.holds[0], nil
 	}
 `},
 	// A reaper that looks which name is over, and then ends what has the name. "slow" is one that takes its time only.
-	{"lock/expire.go", "func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error) {\n", `
+	{"internal/lock/expire.go", "func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error) {\n", `
 	if broken("reaper") || broken("slow reaper") {
 		t.mu.Lock()
 		over := false
@@ -53,19 +53,19 @@ var insertions = []insertion{
 	}
 `},
 	// A write that is checked when it begins only.
-	{"lock/write.go", "func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {\n", `
+	{"internal/lock/write.go", "func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {\n", `
 	if broken("write") {
 		return fn(make([]Title, len(writes)))
 	}
 `},
 	// An age that is shorter than the rule's.
-	{"lock/agenda.go", "		at = later(h.Renewed.Boot, h.Rule.MaxAge)\n", `
+	{"internal/lock/agenda.go", "		at = later(h.Renewed.Boot, h.Rule.MaxAge)\n", `
 		if broken("age") {
 			at -= h.Rule.MaxAge / 2
 		}
 `},
 	// A start that forgets what was held.
-	{"lock/journal/reconcile.go", "	s.o.hooks.step(\"started\")\n", `
+	{"internal/lock/journal/reconcile.go", "	s.o.hooks.step(\"started\")\n", `
 	if os.Getenv("` + brokenEnv + `") == "start" {
 		clear(st.records)
 	}
@@ -93,7 +93,7 @@ var brokenBinary = sync.OnceValues(func() (string, error) {
 		overlay[filepath.Join(root, file)] = to
 		return os.WriteFile(to, []byte(text), 0o600)
 	}
-	if err := add("lock/broken.go", brokenSwitch); err != nil {
+	if err := add("internal/lock/broken.go", brokenSwitch); err != nil {
 		return "", err
 	}
 	for _, i := range insertions {

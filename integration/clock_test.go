@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // steppedBinary is an ftplockd whose clocks go as a file says, built when the first test wants it.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/ftplockd/ftplockd/lock"
-	"github.com/ftplockd/ftplockd/lock/locktest"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 // operations makes of what was told what porcupine checks.

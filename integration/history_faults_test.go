@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock/locktest"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 var historySeed = flag.Uint64("history.seed", 0, "seed of the histories with faults; 0: another one each time")

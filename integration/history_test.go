@@ -11,7 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/ftplockd/ftplockd/lock/locktest"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 // historian is a client that takes and gives back locks at random, now and then without waiting for the reply,

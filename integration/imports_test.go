@@ -34,33 +34,32 @@ func own(imports []string) []string {
 // allowed says which packages of the project each may import. An entry that ends in a slash is for all packages
 // below it that have none of their own. Concrete stores are for cmd/ftplockd alone.
 var allowed = map[string][]string{
-	"lock":          {},
-	"config":        {},
-	"control":       {},
-	"files":         {},
-	"lock/":         {"lock"}, // every store
-	"lock/locktest": {"lock"},
-	"powerloss":     {},
-	"reaper":        {"lock"},
-	"driver":        {"lock", "files", "control"},
-	"locksmith":     {},
-	"cmd/netlock":   {"locksmith"},
-	"cmd/ftplockd":  {"config", "control", "driver", "files", "lock", "lock/journal", "lock/etcd", "reaper", "status"},
-	"status":        {"lock"},
-	"integration":   {},
-	"integration/":  {"integration/peers"},
+	"internal/lock":          {},
+	"config":                 {},
+	"internal/control":       {},
+	"internal/files":         {},
+	"internal/lock/":         {"internal/lock"}, // every store
+	"internal/lock/locktest": {"internal/lock"},
+	"internal/powerloss":     {},
+	"reaper":                 {"internal/lock"},
+	"driver":                 {"internal/lock", "internal/files", "internal/control"},
+	"locksmith":              {},
+	"cmd/netlock":            {"locksmith"},
+	"cmd/ftplockd":           {"config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "reaper"},
+	"integration":            {},
+	"integration/":           {"integration/peers"},
 }
 
 // allowedInTests is what their tests may import beside that.
 var allowedInTests = map[string][]string{
-	"lock":        {"lock", "lock/locktest"},
-	"lock/":       {"lock/locktest", "files", "powerloss"},
-	"files":       {"powerloss"},
-	"reaper":      {"lock/locktest"},
-	"driver":      {"lock/locktest", "lock/journal", "reaper", "config"},
-	"integration": {"lock", "lock/locktest", "locksmith", "integration/peers"},
-	"locksmith":   {},
-	"cmd/netlock": {},
+	"internal/lock":  {"internal/lock", "internal/lock/locktest"},
+	"internal/lock/": {"internal/lock/locktest", "internal/files", "internal/powerloss"},
+	"internal/files": {"internal/powerloss"},
+	"reaper":         {"internal/lock/locktest"},
+	"driver":         {"internal/lock/locktest", "internal/lock/journal", "reaper", "config"},
+	"integration":    {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers"},
+	"locksmith":      {},
+	"cmd/netlock":    {},
 }
 
 // rule is the entry for a package: its own, or that of a parent with a slash.

@@ -18,7 +18,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // Table is what a reaper needs of a lock table. *lock.Table is one.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // envClock names the file that steps the clock of a server built with the tag testclock. It is JSON, read anew

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ftplockd/ftplockd/files"
+	"github.com/ftplockd/ftplockd/internal/files"
 )
 
 // newLeftoversCommand returns the command for what was left in locks that ended otherwise than by RMD.

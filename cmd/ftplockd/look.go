@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ftplockd/ftplockd/lock"
-	"github.com/ftplockd/ftplockd/lock/journal"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 // watchEvery is how often --watch looks.

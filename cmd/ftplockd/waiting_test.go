@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestLocksSaysHowManyWait(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/ftplockd/ftplockd/config"
-	"github.com/ftplockd/ftplockd/lock"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // The configuration imports nothing of the project, so it spells these itself.

@@ -1,0 +1,234 @@
+package control_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/control"
+)
+
+func TestStartTLS(t *testing.T) {
+	for _, mechanism := range []string{"TLS", "tls", "TLS-C", "SSL"} {
+		t.Run(mechanism, func(t *testing.T) {
+			s := serve(t, "tcp4", control.Options{})
+			c := s.dial()
+			if c.h.c.TLS() != nil {
+				t.Error("TLS in the clear")
+			}
+			c.play("> NOOP", "< 200 ", "> USER u", "< 331 ", "> AUTH "+mechanism, "< 234 ")
+			c.startTLS()
+			c.play("> PASS p", "< 503 ") // what was said in the clear does not count
+			c.play("> NOOP", "< 200 ", "> USER u", "< 331 ", "> PASS p", "< 230 ", "> AUTH TLS", "< 503 ", "> REIN", "< 502 ")
+			if state := c.h.c.TLS(); state == nil || !state.HandshakeComplete {
+				t.Error("no TLS state")
+			}
+			_ = c.conn.Close()
+			c.h.endedWith(t, control.ReasonEOF)
+		})
+	}
+}
+
+func TestAuthIsRefused(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{})
+	c := s.dial()
+	c.play("> AUTH", "< 501 ", "> AUTH KERBEROS_V4", "< 504 ", "> PBSZ 0", "< 503 ", "> PROT P", "< 503 ")
+	c = s.login()
+	c.play("> AUTH TLS", "< 503 ", "> PWD", "< 257 ")
+	s = serve(t, "tcp4", control.Options{}, func(s *server) { s.tls = nil })
+	s.dial().play("> AUTH TLS", "< 534 ", "> NOOP", "< 200 ")
+}
+
+// The flaw of CVE-2011-0411: what somebody put behind AUTH in the clear must not be taken
+// for something that came over TLS.
+func TestCommandsInTheClearBehindAuthAreNotExecuted(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{})
+	c := s.dial()
+	c.play(">> AUTH TLS\r\nUSER injected\r\nNO", "< 234 ")
+	c.startTLS()
+	c.play("> NOOP", "< 200 OK")
+	if got := c.h.executed(); got != "AUTH TLS; NOOP" {
+		t.Errorf("executed: %s", got)
+	}
+}
+
+func TestAFailedHandshakeEndsTheConnection(t *testing.T) {
+	for name, f := range map[string]func(c *client){
+		"no TLS":  func(c *client) { c.send("NOOP\r\nNOOP\r\nNOOP\r\n") },
+		"silence": func(c *client) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, "tcp4", control.Options{HandshakeTimeout: 100 * time.Millisecond})
+			c := s.dial()
+			c.play("> AUTH TLS", "< 234 ")
+			f(c)
+			c.h.endedWith(t, control.ReasonTLS)
+		})
+	}
+}
+
+// protected logs in under TLS, with PROT P.
+func (s *server) protected() *client {
+	s.t.Helper()
+	c := s.dial()
+	c.play("> AUTH TLS", "< 234 ")
+	c.startTLS()
+	c.play("> PROT P", "< 503 ", "> PBSZ 0", "< 200 PBSZ=0", "> PROT p", "< 200 ", "> USER u", "< 331 ", "> PASS p", "< 230 ")
+	return c
+}
+
+func TestProtectedData(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{})
+	c := s.protected()
+	for range 3 {
+		data := tls.Client(c.passive(), &tls.Config{InsecureSkipVerify: true})
+		c.send("LIST x\r\n")
+		if got, err := io.ReadAll(data); err != nil || string(got) != "LIST of x\r\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+		_ = data.Close()
+		c.expect("150 ", "226 ")
+	}
+	c.play("> PROT S", "< 536 ", "> PROT X", "< 504 ")
+	// What PASV prepared is of the other kind.
+	addr := c.epsv()
+	c.play("> PROT C", "< 200 ", "> LIST", "< 425 ")
+	if nc, err := net.Dial("tcp", addr); err == nil {
+		t.Error("the port is open")
+		_ = nc.Close()
+	}
+	data := c.passive()
+	c.send("LIST x\r\n")
+	if got, err := io.ReadAll(data); err != nil || string(got) != "LIST of x\r\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	c.expect("150 ", "226 ")
+}
+
+func TestTLSMayBeRequired(t *testing.T) {
+	policy := func() control.Policy { return control.Policy{TLSRequired: true} }
+	s := serve(t, "tcp4", control.Options{Policy: policy})
+	c := s.dial()
+	c.play("> USER u", "< 530 ", "> PASS p", "< 503 ", "> AUTH TLS", "< 234 ")
+	c.startTLS()
+	c.play("> USER u", "< 331 ", "> PASS p", "< 230 ")
+	c.epsv()
+	c.play("> LIST", "< 522 ", "> PBSZ 0", "< 200 ", "> PROT C", "< 534 ", "> PROT P", "< 200 ")
+	data := tls.Client(c.passive(), &tls.Config{InsecureSkipVerify: true})
+	c.send("LIST\r\n")
+	if got, err := io.ReadAll(data); err != nil || !strings.HasPrefix(string(got), "LIST") {
+		t.Errorf("%q, %v", got, err)
+	}
+	c.expect("150 ", "226 ")
+}
+
+func TestImplicitTLS(t *testing.T) {
+	clear, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t)
+	s.taps = nil
+	s.addr = clear.Addr().String()
+	s.run(control.Options{HandshakeTimeout: 200 * time.Millisecond},
+		control.Source{Listener: secure, TLS: s.tls}, control.Source{Listener: clear})
+
+	// One that does not shake hands does not keep the others from being accepted.
+	silent, err := net.Dial("tcp", secure.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	silentHandler := <-s.handlers
+
+	c := s.dial()
+	c.play("> NOOP", "< 200 ")
+
+	nc, err := tls.Dial("tcp", secure.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c.conn = nc
+	c.r.Reset(nc)
+	c.play("< 220 ", "> NOOP", "< 200 ", "> AUTH TLS", "< 503 ", "> PBSZ 0", "< 200 ", "> QUIT", "< 221 ")
+	silentHandler.endedWith(t, control.ReasonTLS)
+}
+
+func TestCloseEndsAHandshake(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t)
+	s.run(control.Options{HandshakeTimeout: time.Hour}, control.Source{Listener: l, TLS: s.tls})
+	for i := range 40 {
+		nc, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := <-s.handlers
+		for h.c.Handler() == nil { // the library, which closes it, sees it no sooner
+			time.Sleep(time.Millisecond)
+		}
+		spin(i * 10)
+		closed := make(chan struct{})
+		go func() { _ = h.c.Close(); close(closed) }()
+		within(t, "Close returns", closed)
+		h.endedWith(t, control.ReasonClosed)
+		_ = nc.Close()
+	}
+}
+
+// dribble writes every byte by itself.
+type dribble struct{ net.Conn }
+
+func (d dribble) Write(p []byte) (int, error) {
+	for i := range p {
+		if _, err := d.Conn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+	}
+	return len(p), nil
+}
+
+func TestReadMayBeWokenInTheMiddleOfATLSRecord(t *testing.T) {
+	s := serve(t, "tcp4", control.Options{IdleTimeout: time.Hour})
+	c := s.dial()
+	c.play("> AUTH TLS", "< 234 ")
+	slow := tls.Client(dribble{c.tcp}, &tls.Config{InsecureSkipVerify: true})
+	_ = c.tcp.SetDeadline(time.Now().Add(patience))
+	if err := slow.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	c.conn = slow
+	c.r.Reset(slow)
+	stop := make(chan struct{})
+	waked := make(chan struct{})
+	go func() {
+		defer close(waked)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				c.h.c.Wake()
+				runtime.Gosched()
+			}
+		}
+	}()
+	for range 50 {
+		c.play("> NOOP", "< 200 ")
+	}
+	close(stop)
+	<-waked
+	c.play("> NOOP", "< 200 ")
+}

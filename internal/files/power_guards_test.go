@@ -1,0 +1,43 @@
+package files
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/internal/powerloss"
+)
+
+// A recording in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
+func TestNoSyncOfAPublicationCanBeLeftOut(t *testing.T) {
+	const replaced, made = "a file is replaced twice", "a file in a new directory"
+	for _, guard := range []struct {
+		name, play string
+		without    func(powerloss.Sync) bool
+	}{
+		{"of the content before the rename", replaced, isFile("root/a/" + prefix)},
+		{"of the directory after the rename", replaced, isDirectory("root/a")},
+		{"of what is above a new directory", made, isDirectory("root/new")},
+		{"of what is above that", made, isDirectory("root")},
+		{"of the directories after a rename", "a file is renamed", func(s powerloss.Sync) bool { return s.Directory }},
+		{"of the directory after a removal", "a file is removed", isDirectory("root/a")},
+	} {
+		t.Run(guard.name, func(t *testing.T) {
+			p := powerPlayNamed(guard.play)
+			r, base := p.record(t)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: 4 * *powerMost, Without: guard.without})
+			if !strings.Contains(wrong, "want one of") {
+				t.Errorf("nothing is wrong in any of %d images, %s; synced was %v", images, wrong, r.Syncs())
+			}
+		})
+	}
+}
+
+// isFile matches the syncs of files whose path begins like this, isDirectory those of one directory.
+func isFile(begin string) func(powerloss.Sync) bool {
+	return func(s powerloss.Sync) bool { return !s.Directory && strings.HasPrefix(s.Path, begin) }
+}
+
+func isDirectory(path string) func(powerloss.Sync) bool {
+	return func(s powerloss.Sync) bool { return s.Directory && s.Path == path }
+}

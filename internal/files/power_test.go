@@ -1,0 +1,214 @@
+package files
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/internal/powerloss"
+)
+
+var (
+	powerSeed = flag.Uint64("power.seed", 1, "seed of the sample of what a loss of power leaves")
+	powerMost = flag.Int("power.most", 16, "how many of the states are tried that a loss of power can leave at one moment")
+)
+
+// The process whose writes are recorded is this test binary: these say what it does and where.
+const (
+	powerPlayEnv = "FILES_POWER_PLAY"
+	powerRootEnv = "FILES_POWER_ROOT"
+)
+
+// contents are files by their FTP paths; "" is none.
+type contents map[string]string
+
+// powerStep makes a change, all or nothing, and returns when it is to last.
+type powerStep struct {
+	what  string
+	after contents // what has changed then
+	do    func(*Tree) error
+}
+
+// powerPlay is what the server does until the power fails.
+type powerPlay struct {
+	name   string
+	before contents
+	steps  []powerStep
+}
+
+// text is several sectors long and tells where it was cut.
+func text(word string) string {
+	var b strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&b, "%s, line %02d of 59\n", word, i)
+	}
+	return b.String()
+}
+
+func upload(name, content string, o UploadOptions) powerStep {
+	after := content
+	if o.Append {
+		after = text("old") + content
+	}
+	return powerStep{"upload " + name, contents{name: after}, func(t *Tree) error { return (&served{Tree: t}).upload(name, content, o) }}
+}
+
+var powerPlays = []powerPlay{
+	{"a new file", nil, []powerStep{upload("/f", text("new"), UploadOptions{})}},
+	{"a file that must not be there", nil, []powerStep{upload("/f", text("new"), UploadOptions{Exclusive: true})}},
+	{"a file is replaced twice", contents{"/a/f": text("old")}, []powerStep{
+		upload("/a/f", text("newer"), UploadOptions{}), upload("/a/f", text("newest"), UploadOptions{})}},
+	{"append", contents{"/f": text("old")}, []powerStep{upload("/f", text("new"), UploadOptions{Append: true})}},
+	{"a file in a new directory", nil, []powerStep{{"upload /new/dir/f", contents{"/new/dir/f": text("new")}, func(t *Tree) error {
+		if err := errors.Join(t.MkdirLasting("/new", 0o755), t.MkdirLasting("/new/dir", 0o755)); err != nil {
+			return err
+		}
+		return upload("/new/dir/f", text("new"), UploadOptions{}).do(t)
+	}}}},
+	{"a file is renamed", contents{"/a/f": text("old"), "/b/t": text("new")}, []powerStep{{"rename", contents{"/a/f": text("new"), "/b/t": ""}, func(t *Tree) error {
+		return errors.Join(t.Rename("/b/t", "/a/f"), t.Last("/a/f", "/b/t"))
+	}}}},
+	{"a file is removed", contents{"/a/f": text("old")}, []powerStep{{"remove", contents{"/a/f": ""}, func(t *Tree) error {
+		return errors.Join(t.RemoveFile("/a/f"), t.Last("/a/f"))
+	}}}},
+}
+
+func powerPlayNamed(name string) powerPlay {
+	return powerPlays[slices.IndexFunc(powerPlays, func(p powerPlay) bool { return p.name == name })]
+}
+
+func openPower(base string) (*Tree, error) {
+	return Open(filepath.Join(base, "root"), Options{State: filepath.Join(base, "state", "uploads"), Durable: true})
+}
+
+// TestPowerPlay is a play, in the process that is recorded.
+func TestPowerPlay(t *testing.T) {
+	name := os.Getenv(powerPlayEnv)
+	if name == "" {
+		return // it is no test of its own
+	}
+	tree, err := openPower(os.Getenv(powerRootEnv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range powerPlayNamed(name).steps {
+		if err := step.say(tree); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// say does the step, and says so before and after.
+func (s powerStep) say(tree *Tree) error {
+	if err := powerloss.Say("may " + s.what); err != nil {
+		return err
+	}
+	if err := s.do(tree); err != nil {
+		return err
+	}
+	return powerloss.Say("did " + s.what)
+}
+
+// complaints opens a tree on what a power failure has left and returns what is wrong with it.
+func (p powerPlay) complaints(base string, said []string) (all []string) {
+	states := p.states(said)
+	tree, err := recoverPower(base)
+	if err != nil {
+		return []string{"it does not start: " + err.Error()}
+	}
+	defer tree.Close()
+	found, err := hostContents(filepath.Join(base, "root"))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if !slices.ContainsFunc(states, func(s contents) bool { return maps.Equal(s, found) }) {
+		all = append(all, fmt.Sprintf("there is %.40q, want one of %.40q", found, states))
+	}
+	return all
+}
+
+// states are what may be there when so much had been said: each step is done or not, unless it is said to be done.
+func (p powerPlay) states(said []string) []contents {
+	states := []contents{{}}
+	maps.Copy(states[0], p.before)
+	done := func(step powerStep) (all []contents) {
+		for _, state := range states {
+			next := maps.Clone(state)
+			maps.Copy(next, step.after)
+			maps.DeleteFunc(next, func(_, content string) bool { return content == "" })
+			all = append(all, next)
+		}
+		return all
+	}
+	steps := p.steps
+	for i, text := range said {
+		switch {
+		case text == recovered:
+			steps = []powerStep{late}
+		case strings.HasPrefix(text, "may ") && slices.Contains(said[i:], "did "+steps[0].what):
+			states = done(steps[0])
+			steps = steps[1:]
+		case strings.HasPrefix(text, "may "):
+			states = append(states, done(steps[0])...)
+			steps = steps[1:]
+		}
+	}
+	return states
+}
+
+// hostContents reads what there is but for temporaries: after a loss of power one may be left that nobody knows.
+func hostContents(root string) (contents, error) {
+	found := make(contents)
+	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), prefix) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		found[strings.TrimPrefix(path, root)] = string(content)
+		return err
+	})
+	return found, err
+}
+
+// record has a process of its own play, and records it.
+func (p powerPlay) record(t *testing.T) (*powerloss.Recording, string) {
+	t.Helper()
+	base := powerloss.Dir(t)
+	for _, dir := range []string{"root/a", "root/b", "state"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range p.before {
+		if err := os.WriteFile(filepath.Join(base, "root", name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return powerloss.RecordTest(t, base, "TestPowerPlay", powerPlayEnv+"="+p.name, powerRootEnv+"="+base), base
+}
+
+// try looks at the images up to the first one that something is wrong with, and returns how many there were.
+func (p powerPlay) try(t *testing.T, r *powerloss.Recording, base string, o powerloss.Options) (looked int, complaint string) {
+	t.Helper()
+	return r.Try(t, o, func(said []string) []string { return p.complaints(base, said) })
+}
+
+func TestAfterALossOfPowerEveryAcknowledgedFileIsThereAndNoneIsHalfThere(t *testing.T) {
+	for _, p := range powerPlays {
+		t.Run(p.name, func(t *testing.T) {
+			r, base := p.record(t)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost})
+			if wrong != "" {
+				t.Errorf("seed %d: %s", *powerSeed, wrong)
+			}
+			t.Logf("%d images", images)
+		})
+	}
+}

@@ -1,0 +1,204 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// nothing is a store that keeps nothing: what is left is the table's own cost.
+type nothing struct{ next atomic.Uint64 }
+
+func (s *nothing) Commit(context.Context, lock.Change) (lock.Token, error) {
+	return lock.Token(s.next.Add(1)), nil
+}
+func (s *nothing) All(context.Context) iter.Seq2[lock.Record, error] {
+	return func(func(lock.Record, error) bool) {}
+}
+func (s *nothing) Watch(context.Context) iter.Seq[lock.Event] { return func(func(lock.Event) bool) {} }
+
+func defaultRules(tb testing.TB) *lock.Rules {
+	tb.Helper()
+	rules, err := lock.NewRules([]lock.Rule{
+		{Match: "/locks/**", MaxAge: 10 * time.Minute},
+		{Match: "**/*_lock", MaxAge: 10 * time.Minute},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return rules
+}
+
+func benchTable(b *testing.B, clock lock.Clock) *lock.Table {
+	b.Helper()
+	table, err := lock.NewTable(context.Background(), lock.Options{
+		Store: &nothing{}, Clock: clock, Rules: defaultRules(b), Generation: 1,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return table
+}
+
+func BenchmarkRulesFor(b *testing.B) {
+	rules := defaultRules(b)
+	for _, n := range []lock.Name{"/locks/a", "/srv/data/phone_lock", "/srv/data/phone.tsv"} {
+		b.Run(string(n), func(b *testing.B) {
+			for b.Loop() {
+				rules.For(n)
+			}
+		})
+	}
+}
+
+func BenchmarkGlobGeneral(b *testing.B) {
+	glob, err := lock.NewGlob("/jobs/*/{a,b}_lock")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		glob.Match("/jobs/phone/b_lock")
+	}
+}
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	ctx := context.Background()
+	for _, held := range []int{0, 1_000, 100_000} {
+		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
+			table := benchTable(b, lock.NewSystemClock())
+			s := table.Open(lock.Owner{Account: "a", Address: "192.0.2.1"})
+			for i := range held {
+				if _, err := s.Acquire(ctx, lock.Name(fmt.Sprintf("/locks/%d", i))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Acquire(ctx, "/locks/x"); err != nil {
+					b.Fatal(err)
+				}
+				if err := s.Release(ctx, "/locks/x"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkAcquireReleaseParallel(b *testing.B) {
+	ctx := context.Background()
+	table := benchTable(b, lock.NewSystemClock())
+	var ids atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		s := table.Open(lock.Owner{Account: "a", Address: "192.0.2.1"})
+		n := lock.Name(fmt.Sprintf("/locks/%d", ids.Add(1)))
+		for pb.Next() {
+			if _, err := s.Acquire(ctx, n); err != nil {
+				b.Error(err)
+				return
+			}
+			if err := s.Release(ctx, n); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkRefused is the poller's MKD on a held lock.
+func BenchmarkRefused(b *testing.B) {
+	ctx := context.Background()
+	table := benchTable(b, lock.NewSystemClock())
+	s, other := table.Open(lock.Owner{Account: "a"}), table.Open(lock.Owner{Account: "b"})
+	if _, err := s.Acquire(ctx, "/locks/x"); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := other.Acquire(ctx, "/locks/x"); err == nil {
+			b.Fatal("granted")
+		}
+	}
+}
+
+// BenchmarkExpireOne is the end of one lock by its age among many that live on: it must not
+// cost more with more of those.
+func BenchmarkExpireOne(b *testing.B) {
+	ctx := context.Background()
+	for _, held := range []int{1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
+			clock := lock.NewFakeClock()
+			table := benchTable(b, clock)
+			s := table.Open(lock.Owner{Account: "a"})
+			for i := range held {
+				if _, err := s.Acquire(ctx, lock.Name(fmt.Sprintf("/locks/%d", i))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			short := table.Open(lock.Owner{Account: "b"})
+			short.SetAge(time.Nanosecond)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := short.Acquire(ctx, "/locks/short"); err != nil {
+					b.Fatal(err)
+				}
+				clock.Advance(time.Nanosecond)
+				if ended := table.Expire(ctx); len(ended) != 1 {
+					b.Fatal("ended", len(ended))
+				}
+				short.Lost("/locks/short")
+			}
+		})
+	}
+}
+
+func BenchmarkTouch(b *testing.B) {
+	table := benchTable(b, lock.NewSystemClock())
+	s := table.Open(lock.Owner{Account: "a"})
+	for b.Loop() {
+		s.Touch()
+	}
+}
+
+func BenchmarkSystemClock(b *testing.B) {
+	clock := lock.NewSystemClock()
+	for b.Loop() {
+		clock.Now()
+	}
+}
+
+// BenchmarkMemory reports what a hold costs in memory.
+func BenchmarkMemory(b *testing.B) {
+	ctx := context.Background()
+	table := benchTable(b, lock.NewSystemClock())
+	s := table.Open(lock.Owner{Account: "a", Address: "192.0.2.1"})
+	names := make([]lock.Name, 20_000)
+	for i := range names {
+		names[i] = lock.Name(fmt.Sprintf("/locks/%d", i))
+	}
+	before := inUse()
+	for _, n := range names {
+		if _, err := s.Acquire(ctx, n); err != nil {
+			b.Fatal(err)
+		}
+	}
+	each := float64(inUse()-before) / float64(len(names))
+	for b.Loop() {
+	}
+	b.ReportMetric(each, "B/hold")
+	runtime.KeepAlive(table)
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

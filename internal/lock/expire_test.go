@@ -1,0 +1,525 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+func TestLockEndsAtItsAgeAndNotBefore(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	if _, ok := w.NextExpiry(); ok {
+		t.Error("something expires")
+	}
+	w.acquire(s, "/locks/a")
+	if in, ok := w.NextExpiry(); !ok || in != 10*time.Minute {
+		t.Errorf("%v, %v", in, ok)
+	}
+	w.clock.Advance(10*time.Minute - 1)
+	w.expires()
+	w.holds("/locks/a", "a")
+	w.clock.Advance(1)
+	if in, ok := w.NextExpiry(); !ok || in != 0 {
+		t.Errorf("%v, %v", in, ok)
+	}
+	ended := w.expires("/locks/a")
+	if e := ended[0]; e.Cause != lock.CauseExpire || e.Held != 10*time.Minute || e.Hold.Owner != s.Owner() {
+		t.Errorf("%+v", e)
+	}
+	w.holds("/locks/a", "")
+	if w.log.count("lock ended name=/locks/a cause=expire holder=a@192.0.2.1 age=10m0s token=1") != 1 {
+		t.Errorf("log: %q", w.log.lines)
+	}
+}
+
+func TestEndlessLockNeverEnds(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/ever"}, lock.Rule{Match: "/long", MaxAge: math.MaxInt64})
+	w.acquire(w.open("a"), "/ever")
+	w.acquire(w.open("a"), "/long")
+	w.clock.Advance(100 * 365 * 24 * time.Hour)
+	w.expires()
+	if status, ok := w.Get("/long"); !ok || !status.Never {
+		t.Errorf("%+v", status)
+	}
+}
+
+func TestAgesGoByBootTimeWhateverTheWallClockDoes(t *testing.T) {
+	for _, step := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
+		w := newWorld(t)
+		w.acquire(w.open("a"), "/locks/a")
+		w.clock.StepWall(step)
+		w.expires()
+		w.clock.Advance(10*time.Minute - 1)
+		w.expires()
+		w.clock.Advance(1)
+		w.expires("/locks/a")
+	}
+}
+
+func TestRenewGivesAFullAgeUnderTheSameToken(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	hold := w.acquire(s, "/locks/a")
+	w.clock.Advance(9 * time.Minute)
+	renewed, err := s.Renew(ctx, "/locks/a")
+	if err != nil || renewed.Token != hold.Token || renewed.Acquired != hold.Acquired || renewed.Renewed != w.clock.Now() {
+		t.Errorf("%+v, %v", renewed, err)
+	}
+	w.clock.Advance(10*time.Minute - 1)
+	w.expires()
+	w.clock.Advance(1)
+	w.expires("/locks/a")
+	if _, err := s.Renew(ctx, "/locks/a"); !errors.Is(err, lock.ErrNotHeld) {
+		t.Error(err)
+	}
+}
+
+func TestClientMayAskForAShorterAgeOnly(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/locks/**", MaxAge: 10 * time.Minute}, lock.Rule{Match: "/ever"})
+	s := w.open("a")
+	s.SetAge(30 * time.Second)
+	w.acquire(s, "/locks/short")
+	w.acquire(s, "/ever")
+	s.SetAge(time.Hour)
+	w.acquire(s, "/locks/long")
+	s.SetAge(0)
+	w.acquire(s, "/locks/usual")
+	w.clock.Advance(30 * time.Second)
+	w.expires("/locks/short", "/ever")
+	w.clock.Advance(10*time.Minute - 30*time.Second)
+	w.expires("/locks/long", "/locks/usual")
+}
+
+func TestIdleHolderLosesTheLock(t *testing.T) {
+	rule := lock.Rule{Match: "/x", MaxIdle: 30 * time.Second}
+	w := newWorld(t, rule)
+	s := w.open("a")
+	w.acquire(s, "/x")
+	for range 10 {
+		w.clock.Advance(30*time.Second - 1)
+		s.Touch()
+		w.expires()
+	}
+	w.clock.Advance(30*time.Second - 1)
+	w.expires()
+	w.clock.Advance(1)
+	if ended := w.expires("/x"); ended[0].Cause != lock.CauseIdle {
+		t.Errorf("%+v", ended)
+	}
+}
+
+func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/x", MaxIdle: 30 * time.Second})
+	s := w.open("a")
+	w.acquire(s, "/x")
+	s.Begin()
+	w.clock.Advance(time.Hour)
+	w.expires()
+	s.Begin()
+	s.End()
+	w.clock.Advance(time.Hour)
+	w.expires()
+	s.End()
+	w.clock.Advance(30*time.Second - 1)
+	w.expires()
+	w.clock.Advance(1)
+	w.expires("/x")
+}
+
+func TestSignsOfLifeOfAnotherSessionDoNotCount(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/x", MaxIdle: 30 * time.Second})
+	s, other := w.open("a"), w.open("a")
+	w.acquire(s, "/x")
+	w.clock.Advance(30 * time.Second)
+	other.Touch()
+	w.expires("/x")
+}
+
+func TestEndedSessionIdlesFromItsEnd(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/x", MaxIdle: 30 * time.Second})
+	s := w.open("a")
+	w.acquire(s, "/x")
+	w.clock.Advance(20 * time.Second)
+	s.Begin()
+	w.end(s)
+	w.clock.Advance(30*time.Second - 1)
+	w.expires()
+	w.clock.Advance(1)
+	w.expires("/x")
+}
+
+func TestMembersEndBeforeTheLockAboveThem(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	for _, n := range []lock.Name{"/locks/g", "/locks/g/m", "/locks/g/m/x", "/locks/h"} {
+		w.acquire(s, n)
+	}
+	w.clock.Advance(10 * time.Minute)
+	var order []string
+	w.store.Inject(func(c lock.Change) error { order = append(order, string(c.Name)); return nil })
+	w.Expire(ctx)
+	got := strings.Join(order, " ")
+	if got != "/locks/g/m/x /locks/g/m /locks/g /locks/h" && got != "/locks/g/m/x /locks/g/m /locks/h /locks/g" {
+		t.Errorf("order: %s", got)
+	}
+}
+
+func TestLockWhoseTimeIsOverWaitsForItsMembers(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("a"), w.open("b")
+	w.acquire(a, "/locks/g")
+	w.clock.Advance(5 * time.Minute)
+	w.acquire(b, "/locks/g/m")
+	w.clock.Advance(5 * time.Minute)
+	w.expires()
+	w.holds("/locks/g", "a")
+	if in, _ := w.NextExpiry(); in != 5*time.Minute {
+		t.Errorf("looked at again in %v though it waits", in)
+	}
+	drain(w.Changed())
+	w.release(b, "/locks/g/m", nil)
+	select {
+	case <-w.Changed():
+	default:
+		t.Error("nobody is told that it can end now")
+	}
+	w.expires("/locks/g")
+}
+
+func drain(ch <-chan struct{}) {
+	select {
+	case <-ch:
+	default:
+	}
+}
+
+func TestLockThatCannotEndIsLoggedOnceAndTriedLater(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	w.acquire(s, "/locks/a")
+	w.acquire(s, "/locks/b")
+	tries := 0
+	w.store.Inject(func(c lock.Change) error {
+		if c.Name == "/locks/a" {
+			tries++
+			return lock.ErrNotEmpty
+		}
+		return nil
+	})
+	w.clock.Advance(10 * time.Minute)
+	w.expires("/locks/b")
+	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60} {
+		before := tries
+		w.expires()
+		if in, ok := w.NextExpiry(); !ok || in != wait*time.Second {
+			t.Fatalf("next try in %v, want %ds", in, wait)
+		}
+		w.clock.Advance(wait*time.Second - 1)
+		w.expires()
+		if tries != before {
+			t.Fatal("tried too early")
+		}
+		w.clock.Advance(1)
+		w.expires()
+		if tries != before+1 {
+			t.Fatal("not tried")
+		}
+	}
+	if n := w.log.count("lock not ended though its time is over"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	w.store.Inject(nil)
+	w.clock.Advance(time.Minute)
+	w.expires("/locks/a")
+}
+
+func TestReleaseStillWorksWhenTheReaperCouldNotEndIt(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	w.acquire(s, "/locks/a")
+	w.store.Inject(func(lock.Change) error { return lock.ErrNotEmpty })
+	w.clock.Advance(10 * time.Minute)
+	w.expires()
+	w.store.Inject(nil)
+	w.release(s, "/locks/a", nil)
+	w.acquire(s, "/locks/a")
+	w.clock.Advance(10 * time.Minute)
+	w.expires("/locks/a") // at once: the earlier failures were another hold's
+}
+
+func TestFailureAfterARenewalIsNewsAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	w.acquire(s, "/locks/a")
+	for want := 1; want <= 2; want++ {
+		w.clock.Advance(10 * time.Minute)
+		w.store.Inject(func(lock.Change) error { return lock.ErrNotEmpty })
+		w.expires()
+		if n := w.log.count("lock not ended"); n != want {
+			t.Errorf("logged %d times, want %d", n, want)
+		}
+		if in, _ := w.NextExpiry(); in != time.Second {
+			t.Errorf("tried again in %v", in)
+		}
+		w.store.Inject(nil)
+		if _, err := s.Renew(ctx, "/locks/a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCancelledExpireLeavesTheRestForLater(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	for i := range 5 {
+		w.acquire(s, lock.Name(fmt.Sprintf("/locks/%d", i)))
+	}
+	w.clock.Advance(10 * time.Minute)
+	cancelled, cancel := context.WithCancel(ctx)
+	n := 0
+	w.store.Inject(func(lock.Change) error {
+		if n++; n == 3 {
+			cancel()
+		}
+		return nil
+	})
+	first := len(w.Expire(cancelled))
+	w.store.Inject(nil)
+	if second := len(w.Expire(ctx)); first != 2 || second != 3 {
+		t.Errorf("%d, then %d", first, second)
+	}
+	if w.log.count("not ended") != 0 {
+		t.Errorf("log: %q", w.log.lines)
+	}
+}
+
+func TestExpireTakesOverWhatItRunsInto(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	w.acquire(s, "/locks/a")
+	w.clock.Advance(10 * time.Minute)
+	host := lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()}
+	w.store.Outside("/locks/a", lock.CauseHostMade, host)
+	w.expires() // the newer hold is the host's, and young
+	w.holds("/locks/a", lock.HostAccount)
+}
+
+func TestManyDueAtOnceAllEnd(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	for i := range 1000 {
+		w.acquire(s, lock.Name(fmt.Sprintf("/locks/%d", i)))
+	}
+	w.clock.Advance(10 * time.Minute)
+	if n := len(w.Expire(ctx)); n != 1000 || lock.Nodes(w.Table) != 1 || w.log.count("lock ended") != 1000 {
+		t.Errorf("%d ended, %d names left", n, lock.Nodes(w.Table))
+	}
+}
+
+func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
+	rule := lock.Rule{Match: "/x", MaxAge: time.Minute, MaxIdle: 50 * time.Second, LockDelay: 15 * time.Second, Contention: &lock.Contention{Queue: lock.QueueOff}}
+	gone := rule
+	gone.Match, gone.OnDisconnect = "/gone", lock.ReleaseOnDisconnect
+	for _, test := range []struct {
+		how     string
+		name    lock.Name
+		delayed bool
+		end     func(w *world, s *lock.Session)
+	}{
+		{"released", "/x", false, func(w *world, s *lock.Session) { w.release(s, "/x", nil) }},
+		{"undone", "/x", false, func(w *world, s *lock.Session) {
+			if err := s.Undo(ctx, "/x", 1); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"reaped", "/x", true, func(w *world, s *lock.Session) { s.Begin(); w.clock.Advance(time.Minute); w.expires("/x") }},
+		{"idle", "/x", true, func(w *world, _ *lock.Session) { w.clock.Advance(50 * time.Second); w.expires("/x") }},
+		{"broken", "/x", true, func(w *world, _ *lock.Session) {
+			if err := w.Break(ctx, "/x", 1, lock.Owner{}, ""); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"disconnected", "/gone", true, func(w *world, s *lock.Session) { w.end(s) }},
+	} {
+		t.Run(test.how, func(t *testing.T) {
+			w := newWorld(t, rule, gone)
+			s := w.job("a", "job")
+			w.acquire(s, test.name)
+			test.end(w, s)
+			if !test.delayed {
+				w.acquire(w.open("b"), test.name)
+				return
+			}
+			w.clock.Advance(5 * time.Second)
+			err := w.refused(w.job("a", "job"), test.name, lock.ErrHeld)
+			wantText(t, err, "kept back for 10s after it was taken away")
+			w.holds(test.name, "")
+			w.clock.Advance(10 * time.Second)
+			w.expires()
+			if n := lock.Nodes(w.Table); n != 1 {
+				t.Errorf("%d names remembered", n)
+			}
+			w.acquire(w.open("b"), test.name)
+		})
+	}
+}
+
+func TestChangedTellsOnlyWhatComesSooner(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/slow/*", MaxAge: time.Hour}, lock.Rule{Match: "/fast/*", MaxAge: time.Minute})
+	s := w.open("a")
+	told := func() bool {
+		select {
+		case <-w.Changed():
+			return true
+		default:
+			return false
+		}
+	}
+	w.NextExpiry()
+	w.acquire(s, "/slow/1")
+	if !told() {
+		t.Error("not told of the first")
+	}
+	w.NextExpiry()
+	w.clock.Advance(time.Second)
+	w.acquire(s, "/slow/2")
+	w.release(s, "/slow/1", nil)
+	w.acquire(s, "/slow/1")
+	if told() {
+		t.Error("told of what comes later")
+	}
+	w.acquire(s, "/fast/1")
+	if !told() {
+		t.Error("not told of what comes sooner")
+	}
+}
+
+func TestAdoptedHoldInheritsNoTroubleOfTheOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		old := w.acquire(w.job("a", "job"), "/locks/a")
+		time.Sleep(10 * time.Minute)
+		refuse := func(lock.Change) error { return lock.ErrNotEmpty }
+		w.store.Inject(refuse)
+		w.expires()
+		w.store.Inject(nil)
+		gate, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- w.Publish(ctx, "/locks/a", old.Token, func() error { <-gate; return nil })
+		}()
+		time.Sleep(time.Second)
+		w.expires() // it is over, and only that publication keeps it
+		adopted := make(chan lock.Hold, 1)
+		go func() { adopted <- w.acquire(w.job("a", "job"), "/locks/a") }()
+		synctest.Wait()
+		close(gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		hold := <-adopted
+		if err := w.Publish(ctx, "/locks/a", hold.Token, func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Minute)
+		w.store.Inject(refuse)
+		w.expires()
+		if n := w.log.count("lock not ended"); n != 2 {
+			t.Errorf("logged %d times for two holds", n)
+		}
+	})
+}
+
+func TestRenewLetsAHoldThatWasOverPublishAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	hold := w.acquire(s, "/locks/a")
+	w.clock.Advance(10 * time.Minute)
+	err := w.Publish(ctx, "/locks/a", hold.Token, func() error {
+		w.expires()
+		_, err := s.Renew(ctx, "/locks/a") // does not wait for publications
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Publish(ctx, "/locks/a", hold.Token, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	w.expires()
+}
+
+func TestExpirePassesOverWhatIsBeingReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		s := w.open("a")
+		w.acquire(s, "/locks/a")
+		w.acquire(s, "/locks/b")
+		time.Sleep(10 * time.Minute)
+		gates := map[lock.Cause]chan struct{}{lock.CauseExpire: make(chan struct{}), lock.CauseRelease: make(chan struct{})}
+		first := make(chan lock.Name, 2)
+		w.store.Inject(func(c lock.Change) error {
+			if c.Cause == lock.CauseExpire {
+				first <- c.Name
+			}
+			<-gates[c.Cause]
+			return nil
+		})
+		ended, released := make(chan int, 1), make(chan error, 1)
+		go func() { ended <- len(w.Expire(ctx)) }()
+		other := lock.Name("/locks/b")
+		if <-first == other {
+			other = "/locks/a"
+		}
+		go func() { released <- s.Release(ctx, other) }()
+		synctest.Wait()
+		close(gates[lock.CauseExpire])
+		synctest.Wait()
+		if len(ended) != 1 {
+			t.Error("waits for the release")
+		}
+		close(gates[lock.CauseRelease])
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if n := <-ended; n != 1 || len(first) > 0 {
+			t.Errorf("ended %d", n)
+		}
+	})
+}
+
+func TestExpireDoesNotWaitForPublications(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		s := w.open("a")
+		hold := w.acquire(s, "/locks/a")
+		w.acquire(s, "/locks/b")
+		gate, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- w.Publish(ctx, "/locks/a", hold.Token, func() error { <-gate; return nil })
+		}()
+		synctest.Wait()
+		time.Sleep(10 * time.Minute)
+		w.expires("/locks/b")
+		w.holds("/locks/a", "a")
+		if err := w.Publish(ctx, "/locks/a", hold.Token, func() error { return nil }); !errors.Is(err, lock.ErrStale) {
+			t.Errorf("one more may publish when its time is over: %v", err)
+		}
+		drain(w.Changed())
+		close(gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if in, ok := w.NextExpiry(); !ok || in != 0 {
+			t.Errorf("%v, %v", in, ok)
+		}
+		w.expires("/locks/a")
+	})
+}

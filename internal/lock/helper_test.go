@@ -1,0 +1,221 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
+)
+
+// world is a table, what is below it, and the time it lives in.
+type world struct {
+	*lock.Table
+	t          *testing.T
+	store      *locktest.Memory
+	clock      *lock.FakeClock
+	log        *record
+	generation uint32
+}
+
+// newWorld makes a table over an empty store with the rules.
+func newWorld(t *testing.T, rules ...lock.Rule) *world {
+	t.Helper()
+	w := &world{t: t, store: locktest.NewMemory(), clock: lock.NewFakeClock()}
+	w.start(rules...)
+	return w
+}
+
+// newWorldIn is newWorld for a test in a bubble of testing/synctest, with its time.
+func newWorldIn(t *testing.T, rules ...lock.Rule) *world {
+	t.Helper()
+	w := &world{t: t, store: locktest.NewMemory(), clock: lock.NewRunningClock()}
+	w.start(rules...)
+	return w
+}
+
+// start makes a new table over what the store has, as a start of the server does.
+func (w *world) start(rules ...lock.Rule) {
+	w.t.Helper()
+	w.generation++
+	w.log = &record{}
+	table, err := lock.NewTable(context.Background(), lock.Options{
+		Store: w.store, Clock: w.clock, Rules: rulesOf(w.t, rules...),
+		Log: slog.New(w.log), Generation: w.generation,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Table = table
+}
+
+func rulesOf(t *testing.T, rules ...lock.Rule) *lock.Rules {
+	t.Helper()
+	if rules == nil {
+		rules = []lock.Rule{
+			{Match: "/locks/**", MaxAge: 10 * time.Minute},
+			{Match: "**/*_lock", MaxAge: 6 * time.Minute},
+		}
+	}
+	r, err := lock.NewRules(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// open begins a session of the account.
+func (w *world) open(account string) *lock.Session {
+	return w.Open(lock.Owner{Account: account, Address: "192.0.2.1"})
+}
+
+// openAt begins a session of the account from an address.
+func (w *world) openAt(account, address string) *lock.Session {
+	return w.Open(lock.Owner{Account: account, Address: address})
+}
+
+// job begins a session of the account with a nonce.
+func (w *world) job(account, nonce string) *lock.Session {
+	w.t.Helper()
+	s := w.open(account)
+	if err := s.SetNonce(nonce); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// acquire has the session take the lock, which must succeed.
+func (w *world) acquire(s *lock.Session, n lock.Name) lock.Hold {
+	w.t.Helper()
+	hold, err := s.Acquire(context.Background(), n)
+	if err != nil {
+		w.t.Fatalf("acquire %s: %v", n, err)
+	}
+	return hold
+}
+
+// refused has the session try to take the lock, which must fail with an error that matches want.
+func (w *world) refused(s *lock.Session, n lock.Name, want error) error {
+	w.t.Helper()
+	hold, err := s.Acquire(context.Background(), n)
+	if !errors.Is(err, want) {
+		w.t.Fatalf("acquire %s: got %v (token %d), want %v", n, err, hold.Token, want)
+	}
+	return err
+}
+
+// release has the session give the lock back. want nil: it must succeed.
+func (w *world) release(s *lock.Session, n lock.Name, want error) error {
+	w.t.Helper()
+	err := s.Release(context.Background(), n)
+	if !errors.Is(err, want) || want == nil && err != nil {
+		w.t.Fatalf("release %s: got %v, want %v", n, err, want)
+	}
+	return err
+}
+
+// end closes the session.
+func (w *world) end(s *lock.Session) {
+	w.t.Helper()
+	if err := s.Close(context.Background()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// expires runs Expire, which must end just these names in this order.
+func (w *world) expires(want ...lock.Name) []lock.Ended {
+	w.t.Helper()
+	ended := w.Expire(context.Background())
+	var got []string
+	for _, e := range ended {
+		got = append(got, string(e.Name))
+	}
+	var wanted []string
+	for _, n := range want {
+		wanted = append(wanted, string(n))
+	}
+	if strings.Join(got, " ") != strings.Join(wanted, " ") {
+		w.t.Fatalf("expired %q, want %q", got, wanted)
+	}
+	return ended
+}
+
+// holds checks who holds the lock: "" is nobody. The store must agree.
+func (w *world) holds(n lock.Name, account string) {
+	w.t.Helper()
+	status, ok := w.Get(n)
+	got := ""
+	if ok {
+		got = status.Holds[0].Owner.Account
+	}
+	if got != account {
+		w.t.Fatalf("%s is held by %q, want %q", n, got, account)
+	}
+	stored := ""
+	if r := w.stored(n); len(r.Holds) > 0 {
+		stored = r.Holds[0].Owner.Account
+	}
+	if stored != account {
+		w.t.Fatalf("the store has %s held by %q, want %q", n, stored, account)
+	}
+}
+
+func (w *world) stored(n lock.Name) lock.Record {
+	w.t.Helper()
+	for record, err := range w.store.All(context.Background()) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if record.Name == n {
+			return record
+		}
+	}
+	return lock.Record{}
+}
+
+func wantText(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
+	}
+}
+
+// record is a log handler that keeps what it is told.
+type record struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (r *record) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+func (r *record) WithAttrs([]slog.Attr) slog.Handler           { return r }
+func (r *record) WithGroup(string) slog.Handler                { return r }
+func (r *record) Handle(_ context.Context, rec slog.Record) error {
+	var b strings.Builder
+	b.WriteString(rec.Message)
+	rec.Attrs(func(a slog.Attr) bool {
+		b.WriteString(" " + a.String())
+		return true
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, b.String())
+	return nil
+}
+
+// count returns how many lines contain the text.
+func (r *record) count(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, line := range r.lines {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}

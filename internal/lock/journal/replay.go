@@ -1,0 +1,161 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// state is what a journal says when it has been read to its end.
+type state struct {
+	records    map[lock.Name]lock.Record
+	graves     map[lock.Name]grave
+	generation uint32
+	last       lock.Token // the highest token that occurs
+	reserved   lock.Token
+	clean      bool  // the last line says that the store was closed, so that no token above last was given
+	size       int64 // where the last good line ends
+	torn       bool  // something that is no line follows, or that is behind a hole
+}
+
+// replay reads the journal. Behind its end there may be room, which reads as zeros. What is wrong with the last line is a write
+// that a crash cut off. Of several lines that were not synced a loss of power may have taken the first and left the last: a
+// hole, which reads as zeros. Nobody was told of what stands behind it. Anything else is damage, and an error that names file
+// and line.
+func replay(path string) (state, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return state{}, err
+	}
+	defer f.Close()
+	st := state{records: make(map[lock.Name]lock.Record), graves: make(map[lock.Name]grave)}
+	lines := newLineReader(f)
+	var scan scanner
+	for {
+		text, err := lines.next()
+		if err == io.EOF {
+			break
+		}
+		if errors.Is(err, errTorn) {
+			st.torn = !empty(text)
+			break
+		}
+		if err != nil {
+			return state{}, err
+		}
+		l, err := scan.parse(text)
+		if err == nil {
+			err = st.apply(&l)
+		}
+		if err != nil {
+			number := lines.number
+			last, synced := lines.rest()
+			if last || bytes.IndexByte(text, 0) >= 0 && !synced {
+				st.torn = true
+				break
+			}
+			return state{}, fmt.Errorf("%s:%d: damaged: %w", path, number, err)
+		}
+		st.size = lines.offset
+	}
+	if st.size == 0 {
+		return state{}, fmt.Errorf("%s:1: damaged: its first line is missing", path)
+	}
+	if !st.clean {
+		st.last = max(st.last, st.reserved)
+	}
+	return st, nil
+}
+
+// apply takes one line into account.
+func (st *state) apply(l *line) error {
+	if (l.Event == eventJournal) != (st.size == 0) {
+		return errors.New("the journal's first line in the wrong place")
+	}
+	st.clean = l.Event == eventClose
+	st.last = max(st.last, l.Token)
+	st.reserved = max(st.reserved, l.Reserved)
+	st.generation = max(st.generation, l.Generation)
+	switch {
+	case l.Event == eventJournal && l.Version != version:
+		return fmt.Errorf("version %d of the format; this program reads version %d", l.Version, version)
+	case l.Event == eventTombstone:
+		st.bury(l)
+	case l.Event == eventDirectory:
+		if record := st.records[l.Name]; record.Revision == l.Token {
+			setDirectory(record.Holds, l.Directory)
+		}
+	case !l.named(), l.Event == lock.CausePublish:
+	case len(l.Holds) == 0:
+		delete(st.records, l.Name)
+		st.bury(l)
+	default:
+		delete(st.graves, l.Name)
+		st.records[l.Name] = lock.Record{Name: l.Name, Revision: l.Token, Holds: l.Holds}
+	}
+	return nil
+}
+
+func (st *state) bury(l *line) {
+	if l.Directory.Inode != 0 {
+		st.graves[l.Name] = grave{name: l.Name, id: l.Directory, at: l.At}
+	}
+}
+
+// errTorn says that a file's last line has no newline, which may be nothing but room.
+var errTorn = errors.New("the last line is cut off")
+
+// lineReader reads a journal line by line.
+type lineReader struct {
+	r      *bufio.Reader
+	number int   // of the line that next returned, from 1
+	offset int64 // where it ends
+}
+
+func newLineReader(r io.Reader) *lineReader { return &lineReader{r: bufio.NewReaderSize(r, 64<<10)} }
+
+// next returns the next line without its newline, io.EOF, or errTorn with what there is.
+func (r *lineReader) next() ([]byte, error) {
+	text, err := r.r.ReadBytes('\n')
+	if err == io.EOF && len(text) > 0 {
+		return text, errTorn
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.number++
+	r.offset += int64(len(text))
+	return text[:len(text)-1], nil
+}
+
+// rest reads on to the end. It reports whether nothing follows but room, and whether some line proves that what is before it was
+// synced, as each line does that stands behind one which is always synced before anything else is written.
+func (r *lineReader) rest() (nothing, synced bool) {
+	var scan scanner
+	proof := false
+	for nothing = true; ; nothing = false {
+		text, err := r.next()
+		if err != nil {
+			return nothing && (err == io.EOF || errors.Is(err, errTorn) && empty(text)), synced || !atEnd(err)
+		}
+		l, err := scan.parse(text)
+		switch {
+		case err != nil:
+		case proof:
+			synced = true
+		case l.Event == eventStart, l.Event == eventTokens:
+			proof = true
+		}
+	}
+}
+
+// atEnd reports whether an error of next is that there are no more lines. Any other leaves unknown what there is.
+func atEnd(err error) bool { return err == io.EOF || errors.Is(err, errTorn) }
+
+// empty reports whether there is nothing but zeros.
+func empty(text []byte) bool { return len(bytes.TrimLeft(text, "\x00")) == 0 }

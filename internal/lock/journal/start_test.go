@@ -1,0 +1,273 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+func TestAHoldGetsItsDirectoryBack(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/locks")
+	store := s.mustOpen()
+	g := s.acquire(store, "/locks/g", "ada")
+	m := s.acquire(store, "/locks/g/m", "ben")
+	s.crash(store)
+	s.rmdir("/locks/g/m")
+	s.rmdir("/locks/g")
+	store = s.mustOpen()
+	s.hasDirectory("/locks/g/m", true)
+	info, err := os.Lstat(s.tree.real("/locks/g/m"))
+	if want := s.heldBy(store, "/locks/g/m", "ben").Holds[0].Acquired.Wall; err != nil || !info.ModTime().Equal(want) {
+		t.Errorf("the directory is of %v, want %v, when the lock was acquired", info.ModTime(), want)
+	}
+	s.release(store, "/locks/g/m", m)
+	s.release(store, "/locks/g", g)
+	s.hasDirectory("/locks/g", false)
+}
+
+func TestAHoldWhoseDirectoryCannotBeMadeStands(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/d")
+	store := s.mustOpen()
+	token := s.acquire(store, "/d/a_lock", "ada")
+	file := s.acquire(store, "/file_lock", "ada")
+	s.crash(store)
+	s.rmdir("/d/a_lock")
+	s.rmdir("/d")
+	s.rmdir("/file_lock")
+	s.write("/file_lock")
+	store = s.mustOpen()
+	s.heldBy(store, "/d/a_lock", "ada")
+	s.heldBy(store, "/file_lock", "ada")
+	store.verify(t.Context(), 100) // takes it for no deed of the host
+	s.heldBy(store, "/d/a_lock", "ada")
+	s.release(store, "/d/a_lock", token)
+	s.release(store, "/file_lock", file)
+	if !s.exists("/file_lock") || s.exists("/d") {
+		t.Error("the tree was changed")
+	}
+}
+
+func TestWhileTheServerWasDown(t *testing.T) {
+	var released lock.DirectoryID // that of the lock which is released before
+	hour := time.Now().Add(-time.Hour).Truncate(time.Second)
+	cases := []struct {
+		name string
+		lock lock.Name
+		host func(s *scene)
+		want string
+	}{
+		{"nothing happened", "/a_lock", func(*scene) {}, "ada"},
+		{"the host replaced a lock", "/a_lock", func(s *scene) { s.replaceOnHost("/a_lock") }, lock.HostAccount},
+		{"the host made a lock", "/b_lock", func(s *scene) { s.mkdir("/b_lock") }, lock.HostAccount},
+		{"the host made a lock long ago", "/b_lock", func(s *scene) {
+			s.mkdir("/b_lock")
+			if err := os.Chtimes(s.tree.real("/b_lock"), hour, hour); err != nil {
+				s.Fatal(err)
+			}
+		}, lock.HostAccount},
+		{"the host made something else", "/data", func(s *scene) { s.mkdir("/data") }, ""},
+		{"the host made a file", "/b_lock", func(s *scene) { s.write("/b_lock") }, ""},
+		{"the host took a released lock", "/released_lock", func(s *scene) { s.mkdirUnlike("/released_lock", released) }, lock.HostAccount},
+		{"the host released its lock", "/host_lock", func(s *scene) { s.rmdir("/host_lock") }, ""},
+		{"the host kept its lock", "/host_lock", func(*scene) {}, lock.HostAccount},
+		{"the host has its lock anew", "/host_lock", func(s *scene) { s.replaceOnHost("/host_lock") }, lock.HostAccount},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene(t)
+			s.mkdir("/host_lock")
+			store := s.mustOpen()
+			s.acquire(store, "/a_lock", "ada")
+			token := s.acquire(store, "/released_lock", "ben")
+			released = s.identity("/released_lock")
+			s.release(store, "/released_lock", token)
+			before := s.records(store)[c.lock].Revision
+			s.crash(store)
+			stood, _ := identify(s.tree, c.lock)
+			c.host(s)
+			again, _ := identify(s.tree, c.lock) // zero if there is none
+			existed := s.exists(string(c.lock))
+
+			store = s.mustOpen()
+			record := s.heldBy(store, c.lock, c.want)
+			if existed != s.exists(string(c.lock)) {
+				t.Error("the host's work was undone")
+			}
+			if stood == again && before != record.Revision {
+				t.Errorf("revision %d, was %d", record.Revision, before)
+			}
+			if c.name == "the host made a lock long ago" && !record.Holds[0].Acquired.Wall.Equal(hour) {
+				t.Errorf("held since %v", record.Holds[0].Acquired.Wall)
+			}
+			s.crash(store)
+			s.heldBy(s.mustOpen(), c.lock, c.want)
+		})
+	}
+}
+
+func TestWhoseDirectoryIsIt(t *testing.T) {
+	at := time.Unix(1000, 0)
+	id := func(inode uint64, birth int64) lock.DirectoryID { return lock.DirectoryID{Inode: inode, Birth: birth} }
+	cases := []struct {
+		name  string
+		known lock.DirectoryID
+		seen  lock.DirectoryID
+		age   time.Duration // how long before the grant, or the release, it was modified
+		ours  bool
+	}{
+		{"the same", id(1, 50), id(1, 50), -time.Hour, true},
+		{"made before ours", id(1, 50), id(2, 49), -time.Hour, true},
+		{"made before ours, the inode used again", id(1, 50), id(1, 49), -time.Hour, true},
+		{"made after ours", id(1, 50), id(2, 51), time.Hour, false},
+		{"made after ours, the inode used again", id(1, 50), id(1, 51), time.Hour, false},
+		{"made in the same tick, the inode used again", lock.DirectoryID{Inode: 1, Birth: 50, Generation: 7}, lock.DirectoryID{Inode: 1, Birth: 50, Generation: 8}, -time.Hour, false},
+		{"the same, and no generation was noted", id(1, 50), lock.DirectoryID{Inode: 1, Birth: 50, Generation: 8}, -time.Hour, true},
+		{"no births, another inode, older", id(1, 0), id(2, 0), time.Second, true},
+		{"no births, another inode, younger", id(1, 0), id(2, 0), -time.Second, false},
+	}
+	for _, c := range cases {
+		seen := sight{found: true, directory: true, id: c.seen, modified: at.Add(-c.age)}
+		if got := (grave{id: c.known, at: lock.Instant{Wall: at}}).holds(seen); got != c.ours {
+			t.Errorf("%s: a released lock's: %v, want %v", c.name, got, c.ours)
+		}
+		record := lock.Record{Holds: []lock.Hold{{Acquired: lock.Instant{Wall: at}, Directory: c.known}}}
+		if got := seen.is(c.known) || returned(seen, record); got != c.ours {
+			t.Errorf("%s: a held lock's: %v, want %v", c.name, got, c.ours)
+		}
+	}
+}
+
+// TestALeftBehindDirectoryGoes keeps a released lock's directory out of sight and puts it back, as a file
+// system does that had not written its removal.
+func TestALeftBehindDirectoryGoes(t *testing.T) {
+	for _, content := range []bool{false, true} {
+		s := newScene(t)
+		store := s.mustOpen()
+		token := s.acquire(store, "/a_lock", "ada")
+		s.release(store, "/other_lock", s.acquire(store, "/other_lock", "ada"))
+		attic := filepath.Join(t.TempDir(), "a")
+		s.tree.before = func(op, name string) error {
+			if op == "rmdir" {
+				if err := os.Rename(s.tree.real(name), attic); err != nil {
+					t.Error(err)
+				}
+				return syscall.ENOENT
+			}
+			return nil
+		}
+		s.release(store, "/a_lock", token)
+		s.tree.before = nil
+		s.crash(store)
+		if err := os.Rename(attic, s.tree.real("/a_lock")); err != nil {
+			t.Fatal(err)
+		}
+		if content {
+			s.write("/a_lock/file")
+		}
+		store = s.mustOpen()
+		s.hasDirectory("/a_lock", content) // never removed with what is in it
+		s.heldBy(store, "/a_lock", "")     // with something in it, it is nobody's
+	}
+}
+
+func TestNothingElseIsTouchedAtAStart(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/data")
+	s.mkdir("/data/empty")
+	s.write("/data/file")
+	s.mkdir("/full_lock")
+	s.write("/full_lock/file")
+	s.mkdir("/empty_lock")
+	outside := t.TempDir()
+	if err := os.Mkdir(filepath.Join(outside, "x_lock"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, s.tree.real("/link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("data", s.tree.real("/b_lock")); err != nil {
+		t.Fatal(err)
+	}
+	s.tree.before = func(op, name string) error {
+		if op != "lstat" {
+			t.Errorf("%s %s", op, name)
+		}
+		return nil
+	}
+	store := s.mustOpen()
+	s.tree.before = nil
+	if got := s.records(store); len(got) != 1 || got["/empty_lock"].Name == "" {
+		t.Errorf("held: %v", got)
+	}
+}
+
+func TestPrefixesSayWhereToLook(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/locks")
+	s.mkdir("/locks/a")
+	s.mkdir("/b_lock")
+	s.options = func(o *Options) { o.Prefixes = []lock.Name{"/locks", "/missing"} }
+	store := s.mustOpen()
+	s.heldBy(store, "/locks/a", lock.HostAccount)
+	s.heldBy(store, "/b_lock", "")
+	store.SetRules(lockRule)
+	if err := store.walk(t.Context(), 100, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.heldBy(store, "/b_lock", lock.HostAccount)
+}
+
+func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.Rules = nil }
+	s.mkdir("/a_lock")
+	store := s.mustOpen()
+	s.heldBy(store, "/a_lock", "")
+	store.SetRules(lockRule)
+	store.check("/a_lock")
+	s.heldBy(store, "/a_lock", lock.HostAccount)
+	store.SetRules(nil)
+	store = s.restart(store)
+	if got := s.heldBy(store, "/a_lock", lock.HostAccount); got.Holds[0].Rule.Match != "test" {
+		t.Errorf("it lost its rule: %+v", got)
+	}
+}
+
+func TestWithoutDirectoriesTheHostHoldsNothing(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/host_lock")
+	store := s.mustOpen()
+	s.heldBy(store, "/host_lock", lock.HostAccount)
+	s.acquire(store, "/a_lock", "ada")
+	store.Close()
+	s.options = func(o *Options) { o.FS = nil }
+	store = s.mustOpen()
+	s.heldBy(store, "/host_lock", "")
+	record := s.heldBy(store, "/a_lock", "ada")
+	s.release(store, "/a_lock", record.Revision)
+	store.Close()
+	s.hasDirectory("/a_lock", true) // without directories nothing is removed
+	s.options = nil
+	store = s.mustOpen() // but with them again, it is known
+	s.heldBy(store, "/a_lock", "")
+	s.hasDirectory("/a_lock", false)
+}
+
+func TestAnOpenThatFailsLeavesTheStateDirectoryFree(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	s.acquire(store, "/a_lock", "ada")
+	s.crash(store)
+	s.tree.before = func(string, string) error { return syscall.EIO }
+	if _, err := s.open(); err == nil {
+		t.Fatal("no error")
+	}
+	s.tree.before = nil
+	s.heldBy(s.mustOpen(), "/a_lock", "ada")
+}

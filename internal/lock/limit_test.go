@@ -1,0 +1,131 @@
+package lock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+func slots(limit int) lock.Rule {
+	return lock.Rule{Match: "/slots/*/*", MaxAge: time.Hour, Contention: &lock.Contention{
+		Limit: limit, Wait: time.Minute, QueueHold: 15 * time.Second, ReadersShare: true,
+	}}
+}
+
+func TestSoManyLocksBelowOneDirectory(t *testing.T) {
+	w := newWorld(t, slots(2))
+	s := w.open("a")
+	w.acquire(s, "/slots/p/1")
+	w.acquire(s, "/slots/p/2")
+	b := w.open("b")
+	wantText(t, w.refused(b, "/slots/p/3", lock.ErrHeld), "there may be 2 such locks, and so many are held")
+	wantText(t, w.refused(b, "/slots/p/3", lock.ErrHeld), "there may be 2 such locks, and so many are held; place 1 of 1 in the queue")
+	wantText(t, w.refused(b, "/slots/p/2", lock.ErrHeld), "held by a@192.0.2.1 for 0s, expires in 1h0m0s; 1 in the queue")
+	w.acquire(b, "/slots/q/1") // another directory
+	w.release(s, "/slots/p/1", nil)
+	w.refused(w.open("newcomer"), "/slots/p/4", lock.ErrHeld)
+	w.acquire(b, "/slots/p/3")
+	w.refused(b, "/slots/p/4", lock.ErrHeld)
+}
+
+func TestAFreedPlaceGoesToTheFirstWhoCanUseIt(t *testing.T) {
+	w := newWorld(t, slots(2))
+	s := w.open("a")
+	w.acquire(s, "/slots/p/1")
+	w.acquire(s, "/slots/p/2")
+	same, other, third := w.waits("b", "/slots/p/2"), w.waits("c", "/slots/p/3"), w.waits("d", "/slots/p/4")
+	if status, _ := w.Get("/slots/p/1"); status.Waiting != 3 {
+		t.Errorf("%d wait", status.Waiting)
+	}
+	w.release(s, "/slots/p/1", nil)
+	same.stillWaits() // its name is held
+	third.stillWaits()
+	other.gets()
+	w.release(s, "/slots/p/2", nil)
+	third.stillWaits()
+	same.gets()
+	w.release(other.s, "/slots/p/3", nil)
+	third.gets()
+	w.release(third.s, "/slots/p/4", nil)
+	w.release(same.s, "/slots/p/2", nil)
+	w.empty()
+}
+
+func TestReadersTogetherTakeOnePlace(t *testing.T) {
+	w := newWorld(t, slots(1))
+	one, two := w.reader("a"), w.reader("b")
+	w.acquire(one, "/slots/p/1")
+	w.acquire(two, "/slots/p/1")
+	x := w.waitsIn(w.reader("c"), "/slots/p/2")
+	w.release(one, "/slots/p/1", nil)
+	x.stillWaits()
+	w.release(two, "/slots/p/1", nil)
+	x.gets()
+}
+
+func TestTheLimitIsThatOfTheRule(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/slots/p/free*"}, slots(1))
+	s := w.open("a")
+	w.acquire(s, "/slots/p/free1")
+	w.acquire(s, "/slots/p/free2")
+	w.acquire(s, "/slots/p/1")
+	wantText(t, w.refused(s, "/slots/p/2", lock.ErrHeld), "deadlock: /slots/p/1 is yours")
+	w.acquire(s, "/slots/p/free3")
+}
+
+func TestALimitThatIsRaisedLetsOthersIn(t *testing.T) {
+	w := newWorld(t, slots(1))
+	w.acquire(w.open("a"), "/slots/p/1")
+	x := w.waits("b", "/slots/p/2")
+	if err := w.SetRules(ctx, rulesOf(t, slots(2))); err != nil {
+		t.Fatal(err)
+	}
+	x.gets()
+}
+
+func TestALimitThatIsMadeKeepsTheOrderOverNames(t *testing.T) {
+	for range 10 { // the table goes through its names in any order
+		w := newWorld(t, slots(0))
+		s := w.open("a")
+		var all []*waiter
+		for _, n := range []lock.Name{"/slots/p/1", "/slots/p/2", "/slots/p/3"} {
+			w.acquire(s, n)
+		}
+		for _, n := range []lock.Name{"/slots/p/2", "/slots/p/3", "/slots/p/1"} {
+			all = append(all, w.waits("b", n))
+		}
+		if err := w.SetRules(ctx, rulesOf(t, slots(1))); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []lock.Name{"/slots/p/1", "/slots/p/2", "/slots/p/3"} {
+			w.release(s, n, nil)
+		}
+		for i, x := range all {
+			for _, behind := range all[i+1:] {
+				behind.stillWaits()
+			}
+			x.gets()
+			w.release(x.s, x.name, nil)
+		}
+		w.empty()
+	}
+}
+
+// A marker is a lock that is never given back: whatever ran once does not run again.
+func TestAMarkerStandsUntilAnAdministratorBreaksIt(t *testing.T) {
+	rule := lock.Rule{Match: "/done/*", Contention: &fair}
+	w := newWorld(t, rule)
+	s := w.open("a")
+	w.acquire(s, "/done/2026-01-01")
+	w.end(s)
+	w.clock.Advance(10000 * time.Hour)
+	w.start(rule)
+	w.expires()
+	w.refused(w.open("a"), "/done/2026-01-01", lock.ErrHeld)
+	w.refused(w.open("b"), "/done/2026-01-01", lock.ErrHeld)
+	if err := w.Break(ctx, "/done/2026-01-01", 0, lock.Owner{Account: "admin"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.acquire(w.open("b"), "/done/2026-01-01")
+}

@@ -1,0 +1,144 @@
+package locktest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// Verb is what a client asked for.
+type Verb string
+
+// The verbs of the model.
+const (
+	MKD Verb = "MKD"
+	RMD Verb = "RMD"
+)
+
+// Result is what the client was told.
+type Result string
+
+// The results. An operation with an unknown result may take effect at any time after its call, or never: give it a
+// Return after everything else (math.MaxInt64).
+const (
+	Done    Result = "done"    // 257 or 250
+	Refused Result = "refused" // 550: held by somebody else for MKD; not the client's for RMD
+	Queued  Result = "queued"  // 550 of MKD because others wait for the lock: says nothing about its state
+	Unknown Result = "unknown" // no reply arrived
+)
+
+// Input is the Input of a porcupine.Operation: an operation on one lock. Owner is who the client is in the
+// sense that it may give back what this owner took; it must not be empty or contain white space.
+type Input struct {
+	Verb   Verb
+	Name   lock.Name
+	Owner  string
+	Shared bool // of MKD: the client would hold it together with others
+}
+
+// Output is the Output of a porcupine.Operation. Token is that of a lock which was acquired; 0 if it is not known.
+type Output struct {
+	Result Result
+	Token  lock.Token
+}
+
+// held is the state of one lock, or under a limit of all below one directory, in the model: who holds what and
+// how ("": nobody), and the last token that was seen.
+type held struct {
+	holds string // lines of name, owner and share, sorted
+	token lock.Token
+}
+
+// Model is what a lock looks like to its clients, if nothing else than MKD and RMD ends a hold (no age, no break)
+// and nobody acquires what it holds already. Each name is checked on its own. Tokens that are known must grow from
+// hold to hold.
+func Model() porcupine.Model { return model(0, partition(func(n lock.Name) lock.Name { return n })) }
+
+// LimitModel is Model for locks of which there may be so many at a time directly below one directory. Each
+// directory is checked on its own. Tokens are not looked at: of two names they need not grow in the order in which others
+// were refused.
+func LimitModel(limit int) porcupine.Model { return model(limit, partition(lock.Name.Parent)) }
+
+func model(limit int, partition func([]porcupine.Operation) [][]porcupine.Operation) porcupine.Model {
+	model := porcupine.NondeterministicModel{
+		Partition: partition,
+		Init:      func() []any { return []any{held{}} },
+		Step: func(state, input, output any) []any {
+			return step(limit, state.(held), input.(Input), output.(Output))
+		},
+		DescribeOperation: func(input, output any) string {
+			in, out := input.(Input), output.(Output)
+			return fmt.Sprintf("%s %q by %s: %s %d", in.Verb, in.Name, in.Owner, out.Result, out.Token)
+		},
+	}
+	return model.ToModel()
+}
+
+// step returns the states that the locks can be in after the operation; none: it cannot have ended like this.
+func step(limit int, s held, in Input, out Output) []any {
+	after, possible := s.after(limit, in, out)
+	switch {
+	case out.Result == Queued && in.Verb == MKD:
+		return []any{s}
+	case out.Result == Refused && !possible:
+		return []any{s}
+	case out.Result == Done && possible:
+		return []any{after}
+	case out.Result == Unknown && possible:
+		return []any{s, after}
+	case out.Result == Unknown:
+		return []any{s}
+	}
+	return nil
+}
+
+// after says what the operation makes of the state, if it can succeed.
+func (s held) after(limit int, in Input, out Output) (after held, possible bool) {
+	own := func(shared bool) string { return fmt.Sprintf("%s %s %v", in.Name, in.Owner, shared) }
+	var lines []string
+	if s.holds != "" {
+		lines = strings.Split(s.holds, "\n")
+	}
+	if in.Verb == RMD {
+		rest := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return l == own(false) || l == own(true) })
+		return held{strings.Join(rest, "\n"), s.token}, len(rest) < len(lines)
+	}
+	possible = out.Token == 0 || out.Token > s.token || limit > 0
+	names := make(map[string]bool)
+	for _, l := range lines {
+		fields := strings.Fields(l)
+		names[fields[0]] = true
+		if fields[0] == string(in.Name) && (!in.Shared || fields[2] != "true") {
+			possible = false
+		}
+	}
+	if limit > 0 && !names[string(in.Name)] && len(names) >= limit {
+		possible = false
+	}
+	lines = append(lines, own(in.Shared))
+	slices.Sort(lines)
+	return held{strings.Join(lines, "\n"), max(s.token, out.Token)}, possible
+}
+
+// partition splits a history by what key makes of the names.
+func partition(key func(lock.Name) lock.Name) func([]porcupine.Operation) [][]porcupine.Operation {
+	return func(history []porcupine.Operation) [][]porcupine.Operation {
+		index := make(map[lock.Name]int)
+		var parts [][]porcupine.Operation
+		for _, op := range history {
+			name := key(op.Input.(Input).Name)
+			i, ok := index[name]
+			if !ok {
+				i = len(parts)
+				index[name] = i
+				parts = append(parts, nil)
+			}
+			parts[i] = append(parts[i], op)
+		}
+		return parts
+	}
+}

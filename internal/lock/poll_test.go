@@ -1,0 +1,341 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// fair keeps freed locks for clients that poll.
+var fair = lock.Contention{QueueHold: 15 * time.Second}
+
+// polls has the session try in vain so many times, with pauses between.
+func (w *world) polls(s *lock.Session, n lock.Name, times int, pause time.Duration) error {
+	w.t.Helper()
+	var err error
+	for i := range times {
+		if i > 0 {
+			w.clock.Advance(pause)
+		}
+		err = w.refused(s, n, lock.ErrHeld)
+	}
+	return err
+}
+
+func TestOneTryMeansNothingAndTheSecondIsAPlace(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		tries  int
+		pause  time.Duration
+		queued bool
+	}{
+		{"one try", 1, 0, false},
+		{"two tries", 2, 3 * time.Second, true},
+		{"two tries just within a minute", 2, time.Minute - 1, true},
+		{"two tries a minute apart", 2, time.Minute, false},
+		{"three tries, each a minute apart", 3, time.Minute, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, ways(fair))
+			s := w.open("a")
+			w.acquire(s, "/locks/x")
+			b := w.open("b")
+			w.polls(b, "/locks/x", test.tries, test.pause)
+			w.release(s, "/locks/x", nil)
+			_, err := w.open("newcomer").Acquire(ctx, "/locks/x")
+			if queued := err != nil; queued != test.queued {
+				t.Fatalf("the newcomer: %v", err)
+			}
+			if test.queued {
+				w.acquire(b, "/locks/x")
+			}
+		})
+	}
+}
+
+func TestARefusalSaysThePlaceInTheQueue(t *testing.T) {
+	w := newWorld(t, ways(fair))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	b, c := w.open("b"), w.open("c")
+	w.polls(b, "/locks/x", 2, time.Second)
+	wantText(t, w.polls(c, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s, expires in 59m59s; 1 in the queue")
+	wantText(t, w.polls(c, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s, expires in 59m59s; place 2 of 2 in the queue")
+	w.release(s, "/locks/x", nil)
+	wantText(t, w.polls(c, "/locks/x", 1, 0), "others came earlier, b@192.0.2.1 is next; place 2 of 2 in the queue")
+	w.acquire(b, "/locks/x")
+}
+
+func TestAFreedLockIsKeptForThreeIntervals(t *testing.T) {
+	for _, test := range []struct {
+		pause, hold, kept time.Duration
+	}{
+		{3 * time.Second, 15 * time.Second, 9 * time.Second},
+		{time.Millisecond, 15 * time.Second, 50 * time.Millisecond},
+		{10 * time.Second, 15 * time.Second, 15 * time.Second},
+		{time.Second, 2 * time.Second, 2 * time.Second},
+		{time.Second, 10 * time.Millisecond, 10 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			for _, late := range []time.Duration{-1, 0} {
+				w := newWorld(t, ways(lock.Contention{QueueHold: test.hold}))
+				s := w.open("a")
+				w.acquire(s, "/locks/x")
+				b := w.open("b")
+				w.polls(b, "/locks/x", 3, test.pause)
+				w.release(s, "/locks/x", nil)
+				w.clock.Advance(test.kept + late)
+				_, err := w.open("newcomer").Acquire(ctx, "/locks/x")
+				if late < 0 != errors.Is(err, lock.ErrHeld) {
+					t.Errorf("%v before the end: %v", -late, err)
+				}
+				if late < 0 {
+					w.acquire(b, "/locks/x")
+				}
+			}
+		})
+	}
+}
+
+func TestAQuickSecondTryDoesNotCostThePlace(t *testing.T) {
+	w := newWorld(t, ways(fair))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	b := w.open("b")
+	w.polls(b, "/locks/x", 3, 4*time.Second)
+	w.clock.Advance(100 * time.Millisecond)
+	w.polls(b, "/locks/x", 1, 0)
+	w.release(s, "/locks/x", nil)
+	w.clock.Advance(4 * time.Second)
+	w.refused(w.open("newcomer"), "/locks/x", lock.ErrHeld)
+	w.acquire(b, "/locks/x")
+}
+
+func TestADeadPollerDelaysTheOthersOnce(t *testing.T) {
+	w := newWorld(t, ways(lock.Contention{QueueHold: 15 * time.Second, Wait: time.Minute}))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	w.polls(w.open("dead"), "/locks/x", 2, time.Second)
+	x, y := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
+	w.release(s, "/locks/x", nil)
+	x.stillWaits()
+	if in, ok := w.NextExpiry(); !ok || in != 3*time.Second {
+		t.Errorf("next look in %v, %v", in, ok)
+	}
+	w.clock.Advance(3 * time.Second)
+	w.expires()
+	x.gets()
+	w.release(x.s, "/locks/x", nil)
+	y.gets()
+}
+
+func TestAPollerIsForgottenAMinuteAfterItsLastTry(t *testing.T) {
+	w := newWorld(t, ways(fair))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	w.polls(w.open("b"), "/locks/x", 2, time.Second)
+	w.clock.Advance(time.Minute)
+	w.expires()
+	if status, _ := w.Get("/locks/x"); status.Waiting != 0 {
+		t.Errorf("%d wait", status.Waiting)
+	}
+	w.release(s, "/locks/x", nil)
+	w.acquire(w.open("newcomer"), "/locks/x")
+}
+
+func TestWhoThePollerIs(t *testing.T) {
+	at := func(w *world, account, address, nonce string) *lock.Session {
+		s := w.Open(lock.Owner{Account: account, Address: address})
+		if err := s.SetNonce(nonce); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for _, test := range []struct {
+		name  string
+		same  bool
+		again func(w *world, s *lock.Session) *lock.Session
+	}{
+		{"the same session", true, func(_ *world, s *lock.Session) *lock.Session { return s }},
+		{"the same job on another connection", true, func(w *world, _ *lock.Session) *lock.Session { return at(w, "b", "192.0.2.9", "job") }},
+		{"the same nonce of another account", false, func(w *world, _ *lock.Session) *lock.Session { return at(w, "c", "192.0.2.2", "job") }},
+		{"another job", false, func(w *world, s *lock.Session) *lock.Session { w.end(s); return at(w, "b", "192.0.2.2", "other") }},
+		{"without its nonce", false, func(w *world, s *lock.Session) *lock.Session { w.end(s); return at(w, "b", "192.0.2.2", "") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, ways(fair))
+			w.acquire(w.open("a"), "/locks/x")
+			s := at(w, "b", "192.0.2.2", "job")
+			w.polls(s, "/locks/x", 1, 0)
+			w.polls(test.again(w, s), "/locks/x", 1, 0)
+			if status, _ := w.Get("/locks/x"); (status.Waiting == 1) != test.same {
+				t.Errorf("%d in the queue", status.Waiting)
+			}
+		})
+	}
+	for _, test := range []struct {
+		name             string
+		account, address string
+		ended, same      bool
+	}{
+		{"connects anew", "b", "192.0.2.2", true, true},
+		{"a second connection", "b", "192.0.2.2", false, false},
+		{"from elsewhere", "b", "192.0.2.3", true, false},
+		{"somebody else", "c", "192.0.2.2", true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, ways(fair))
+			s := w.open("a")
+			w.acquire(s, "/locks/x")
+			one := at(w, "b", "192.0.2.2", "")
+			w.polls(one, "/locks/x", 1, 0)
+			if test.ended {
+				w.end(one)
+			}
+			two := at(w, test.account, test.address, "")
+			w.polls(two, "/locks/x", 1, 0)
+			if status, _ := w.Get("/locks/x"); (status.Waiting == 1) != test.same {
+				t.Errorf("%d in the queue", status.Waiting)
+			}
+			if !test.same {
+				return
+			}
+			w.end(two)
+			w.release(s, "/locks/x", nil)
+			w.refused(w.open("newcomer"), "/locks/x", lock.ErrHeld)
+			w.acquire(at(w, test.account, test.address, ""), "/locks/x")
+		})
+	}
+}
+
+func TestWhoAdoptsALockLeavesTheQueue(t *testing.T) {
+	w := newWorld(t, ways(fair))
+	w.acquire(w.job("a", "job"), "/locks/x")
+	again := w.open("a")
+	w.polls(again, "/locks/x", 2, time.Second)
+	if err := again.SetNonce("job"); err != nil {
+		t.Fatal(err)
+	}
+	w.acquire(again, "/locks/x")
+	if status, _ := w.Get("/locks/x"); status.Waiting != 0 {
+		t.Errorf("%d in the queue", status.Waiting)
+	}
+	w.release(again, "/locks/x", nil)
+	w.acquire(w.open("newcomer"), "/locks/x")
+}
+
+func TestQueueOffKeepsNoPlaces(t *testing.T) {
+	for _, c := range []lock.Contention{{Queue: lock.QueueOff, QueueHold: time.Minute}, {QueueHold: 0}} {
+		w := newWorld(t, ways(c))
+		s := w.open("a")
+		w.acquire(s, "/locks/x")
+		w.polls(w.open("b"), "/locks/x", 3, time.Second)
+		w.release(s, "/locks/x", nil)
+		w.acquire(w.open("newcomer"), "/locks/x")
+	}
+}
+
+func TestWithoutAHoldWaitersNeedNotWaitForPollers(t *testing.T) {
+	w := newWorld(t, ways(lock.Contention{Wait: time.Minute}))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	w.polls(w.open("b"), "/locks/x", 2, time.Second)
+	x := w.waits("c", "/locks/x")
+	w.release(s, "/locks/x", nil)
+	x.gets()
+}
+
+func TestPollersAndWaitersShareOneQueue(t *testing.T) {
+	w := newWorld(t, ways(lock.Contention{QueueHold: 15 * time.Second, Wait: 10 * time.Minute}))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	poller, later := w.open("poller"), w.open("later")
+	w.polls(poller, "/locks/x", 2, time.Second)
+	x := w.waits("b", "/locks/x")
+	w.polls(later, "/locks/x", 2, time.Second)
+	w.release(s, "/locks/x", nil)
+	x.stillWaits()
+	w.refused(later, "/locks/x", lock.ErrHeld)
+	w.acquire(poller, "/locks/x")
+	w.release(poller, "/locks/x", nil)
+	w.refused(later, "/locks/x", lock.ErrHeld)
+	x.gets()
+	w.refused(poller, "/locks/x", lock.ErrHeld) // at the end now
+	w.release(x.s, "/locks/x", nil)
+	w.acquire(later, "/locks/x")
+}
+
+func TestReloadWithoutAQueueForgetsPollers(t *testing.T) {
+	w := newWorld(t, ways(fair))
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	w.polls(w.open("b"), "/locks/x", 2, time.Second)
+	w.polls(w.open("c"), "/locks/x", 1, 0)
+	if err := w.SetRules(ctx, rulesOf(t, ways(lock.Contention{Queue: lock.QueueOff, QueueHold: 15 * time.Second}))); err != nil {
+		t.Fatal(err)
+	}
+	w.release(s, "/locks/x", nil)
+	w.acquire(w.open("newcomer"), "/locks/x")
+}
+
+// TestTwoHundredPollersGetTheirShare has 200 clients poll every 3 s for a lock that each keeps for 1 s. One in ten dies
+// while it waits. The fair share of who survives is a turn after all others: their work, and what it takes a
+// client to notice that it is next, half an interval on the average and three at most for one that is dead.
+func TestTwoHundredPollersGetTheirShare(t *testing.T) {
+	const (
+		clients, rounds = 200, 2
+		interval, work  = 3 * time.Second, time.Second
+		step            = 100 * time.Millisecond
+	)
+	w := newWorld(t, lock.Rule{Match: "/locks/**", Contention: &lock.Contention{QueueHold: 15 * time.Second}})
+	type client struct {
+		s         *lock.Session
+		next, end time.Duration // of its next try, of its work
+		since     time.Duration // it has wanted the lock
+		got       int
+	}
+	var all []*client
+	for i := range clients {
+		all = append(all, &client{s: w.open(fmt.Sprint("c", i)), next: time.Duration(i*7919%3000) * time.Millisecond})
+	}
+	var longest, sum time.Duration
+	dead, grants := 0, 0
+	var now time.Duration
+	for done := 0; done < clients-clients/10; now += step {
+		for i, c := range all {
+			switch {
+			case c.end > 0 && now >= c.end:
+				w.release(c.s, "/locks/x", nil)
+				c.end, c.since = 0, now
+				if c.got == rounds {
+					done++
+				}
+			case c.end > 0 || c.got == rounds || now < c.next || c.next < 0:
+			case i%10 == 9 && c.got == 1:
+				c.next = -1
+				dead++
+			default:
+				if _, err := c.s.Acquire(ctx, "/locks/x"); err == nil {
+					grants++
+					c.got, c.end = c.got+1, now+work
+					longest, sum = max(longest, now-c.since), sum+now-c.since
+				}
+				c.next = now + interval
+			}
+		}
+		w.clock.Advance(step)
+		w.Expire(ctx)
+		if now > 4*time.Hour {
+			t.Fatalf("%d are done, %d grants", done, grants)
+		}
+	}
+	share := now / time.Duration(grants) * clients
+	t.Logf("%d grants in %v, %d died; a fair share is a turn each %v; the longest wait %v, the mean %v",
+		grants, now, dead, share, longest, sum/time.Duration(grants))
+	if dead != clients/10 || longest > 2*share {
+		t.Errorf("the longest wait was %v, %d died", longest, dead)
+	}
+}

@@ -1,0 +1,214 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// guarding is a rule whose locks protect the paths.
+func guarding(match string, paths ...string) lock.Rule {
+	return lock.Rule{Match: match, MaxAge: 6 * time.Minute, Protection: &lock.Protection{Paths: paths}}
+}
+
+func TestWhichLocksProtectAPath(t *testing.T) {
+	article := guarding("**/*_lock", "$1/$2.tsv")
+	for _, c := range []struct {
+		rules []lock.Rule
+		path  lock.Name
+		want  string
+	}{
+		// ** may be empty: then its slash is left out, too.
+		{[]lock.Rule{article}, "/phone.tsv", "/phone_lock"},
+		{[]lock.Rule{article}, "/a/phone.tsv", "/a/phone_lock"},
+		{[]lock.Rule{article}, "/a/b/c/phone.tsv", "/a/b/c/phone_lock"},
+		{[]lock.Rule{article}, "/.tsv", "/_lock"},
+		{[]lock.Rule{article}, "/phone.tsv2", ""},
+		{[]lock.Rule{article}, "/phone.tsv/x", ""},
+		{[]lock.Rule{article}, "/phone_lock", ""},
+		{[]lock.Rule{article}, "/", ""},
+		{[]lock.Rule{article}, "/a.tsv/b.tsv", "/a.tsv/b_lock"},
+		{[]lock.Rule{guarding("**/phone_lock", "$1/phone.*")}, "/x/phone.csv", "/x/phone_lock"},
+		{[]lock.Rule{guarding("**/phone_lock", "$1/phone.*")}, "/phone.csv", "/phone_lock"},
+		{[]lock.Rule{guarding("/locks/**", "/data/$1")}, "/data/a/b", "/locks/a/b"},
+		{[]lock.Rule{guarding("/locks/**", "/data/$1")}, "/data", ""},
+		{[]lock.Rule{guarding("/locks/*", "/data/$1/**")}, "/data/a/b/c", "/locks/a"},
+		{[]lock.Rule{guarding("/locks/*", "/data/$1/**")}, "/data/a", "/locks/a"},
+		{[]lock.Rule{guarding("/locks/**", "/data/$1/**")}, "/data/a/b", "/locks/a /locks/a/b"},
+		{[]lock.Rule{guarding("/locks/x", "/data/**")}, "/data/a/b", "/locks/x"},
+		// Names that look like globs are themselves and nothing else.
+		{[]lock.Rule{article}, "/*.tsv", "/*_lock"},
+		{[]lock.Rule{article}, "/a/[p-z]{x,y}?.tsv", "/a/[p-z]{x,y}?_lock"},
+		{[]lock.Rule{article}, `/a\b.tsv`, `/a\b_lock`},
+		{[]lock.Rule{article}, "/$1.tsv", "/$1_lock"},
+		{[]lock.Rule{article}, "/**/x.tsv", "/**/x_lock"},
+		{[]lock.Rule{guarding(`/\*_*`, `/s/\$1$1`)}, "/s/$1x", "/*_x"},
+		{[]lock.Rule{guarding(`/$1_*`, `/s/$1`)}, "/s/x", "/$1_x"},
+		// Bytes that are no UTF-8.
+		{[]lock.Rule{article}, "/\xff\xfe.tsv", "/\xff\xfe_lock"},
+		{[]lock.Rule{guarding("/l/?", "/d/$1.x")}, "/d/\xff.x", "/l/\xff"},
+		{[]lock.Rule{guarding("/l/?", "/d/$1.x")}, "/d/\u00e4.x", "/l/\u00e4"},
+		{[]lock.Rule{guarding("/l/?", "/d/$1.x")}, "/d/ab.x", ""},
+		{[]lock.Rule{guarding("/l/?", "/d/$1.x")}, "/d/.x", ""},
+		{[]lock.Rule{guarding("/l/[a-c]x", "/d/$1")}, "/d/b", "/l/bx"},
+		{[]lock.Rule{guarding("/l/[a-c]x", "/d/$1")}, "/d/d", ""},
+		{[]lock.Rule{guarding("/l/{one,two}", "/d/$1.t")}, "/d/two.t", "/l/two"},
+		{[]lock.Rule{guarding("/l/{one,two}", "/d/$1.t")}, "/d/three.t", ""},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.{tsv,csv}")}, "/d/a.csv", "/l/a"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.{tsv,csv}")}, "/d/a.txt", ""},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.[\xfe]")}, "/d/a.\xff", ""},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.[\xfe]")}, "/d/a.\xfe", "/l/a"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.t", "/d/$1.*")}, "/d/a.t", "/l/a"},
+		// The same wildcard twice, and two in one element.
+		{[]lock.Rule{guarding("/l/*", "/d/$1/$1.t")}, "/d/a/a.t", "/l/a"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1/$1.t")}, "/d/a/b.t", ""},
+		{[]lock.Rule{guarding("/l/**", "/d/$1/x/$1/t")}, "/d/a/b/x/a/b/t", "/l/a/b"},
+		{[]lock.Rule{guarding("/l/*-*", "/d/$2-$1")}, "/d/a-b-c", "/l/b-c-a /l/c-a-b"},
+		// No lock has such a name.
+		{[]lock.Rule{guarding("/l/*/x", "/d/a$1")}, "/d/a", ""},
+		{[]lock.Rule{guarding("/l/*/x", "/d/a$1")}, "/d/a..", ""},
+		{[]lock.Rule{guarding("/l/*/x", "/d/a$1")}, "/d/a.", ""},
+		{[]lock.Rule{guarding("/l/*/x", "/d/a$1")}, "/d/ab", "/l/b/x"},
+		// The first rule that matches makes the lock; what another one protects is none of its business.
+		{[]lock.Rule{{Match: "/a/*_lock"}, article}, "/a/x.tsv", ""},
+		{[]lock.Rule{{Match: "/a/*_lock"}, article}, "/b/x.tsv", "/b/x_lock"},
+		// Several rules protect one path.
+		{[]lock.Rule{guarding("/all", "/**"), article}, "/x.tsv", ""}, // refused, see below
+		{[]lock.Rule{guarding("/l/all", "/d/**"), guarding("/l/*", "/d/$1.t", "/e/$1")}, "/d/x.t", "/l/all /l/x"},
+		{[]lock.Rule{guarding("/l/all", "/d/**"), guarding("/l/*", "/d/$1.t", "/d/*/$1")}, "/d/all.t", "/l/all"},
+	} {
+		rules, err := lock.NewRules(c.rules)
+		if c.rules[0].Match == "/all" {
+			if err == nil {
+				t.Errorf("%v is fine", c.rules)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v: %v", c.rules[0].Protection, err)
+		}
+		guards, err := rules.Guards(c.path)
+		var got []string
+		for _, n := range guards {
+			got = append(got, string(n))
+		}
+		if err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%v, %q: %q, %v; want %q", c.rules[0].Protection, c.path, got, err, c.want)
+		}
+	}
+}
+
+func TestAPathThatFitsInTooManyWaysIsRefused(t *testing.T) {
+	rules := rulesOf(t, guarding("/l/*-*-*-*", "/d/$4-$3-$2-$1"))
+	if _, err := rules.Guards(lock.Name("/d/" + strings.Repeat("-", 250) + "x")); !errors.Is(err, fs.ErrPermission) {
+		t.Error(err)
+	}
+	if guards, err := rules.Guards("/d/a-b-c-d"); err != nil || !slices.Equal(guards, []lock.Name{"/l/d-c-b-a"}) {
+		t.Error(guards, err)
+	}
+}
+
+func TestWhatMayBeProtectedBelowADirectory(t *testing.T) {
+	rules := rulesOf(t, guarding("/l/*", "/d/$1/x*/y", "/e/[ab]/$1"))
+	for dir, want := range map[lock.Name]bool{
+		"/": true, "/d": true, "/d/any": true, "/d/any/x1": true, "/d/any/z": false, "/d/any/x/y": false, "/d/any/x/y/z": false,
+		"/dd": false, "/l": false, "/e/a": true, "/e/c": false,
+	} {
+		if got := rules.ProtectsBelow(dir); got != want {
+			t.Errorf("%s: %v", dir, got)
+		}
+	}
+	if rules := rulesOf(t, guarding("**/*_lock", "$1/$2.tsv")); !rules.ProtectsBelow("/any/where") {
+		t.Error("a ** fits below everything")
+	}
+	if rulesOf(t).ProtectsBelow("/") || rulesOf(t).Protects() {
+		t.Error("nothing is protected")
+	}
+}
+
+func TestWhatCannotBeProtected(t *testing.T) {
+	for _, c := range []struct {
+		rules []lock.Rule
+		want  string
+	}{
+		{[]lock.Rule{guarding("/l/*", "/d/$2")}, "protects[1]: $2: match has one wildcard"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1", "/e/$0$1")}, "protects[2]: $0: match has one wildcard"},
+		{[]lock.Rule{guarding("/l/*/**", "/d/$1/$2/$3")}, "$3: match has 2 wildcards"},
+		{[]lock.Rule{guarding("/l/x", "/d/$1")}, "$1: match has no wildcards"},
+		{[]lock.Rule{guarding("/l/*", "/d/$99999999999999999999")}, "no such number"},
+		{[]lock.Rule{guarding("**/*_lock", "/x/$2")}, "lacks $1: any number of locks would protect the same path"},
+		{[]lock.Rule{guarding("/l/**", "/d/a$1")}, "$1 stands for a **, so there must be nothing else between its slashes"},
+		{[]lock.Rule{guarding("/l/**", "/d/$1.t")}, "$1 stands for a **, so there must be nothing else"},
+		{[]lock.Rule{guarding("/l/*", "/d/[$1")}, "is no glob"},
+		{[]lock.Rule{guarding("/l/*", "")}, "is no glob"},
+		{[]lock.Rule{guarding("/l/*", "/d//$1")}, "fits no path"},
+		{[]lock.Rule{guarding("/l/*", "/d/../$1")}, "fits no path"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1/")}, "fits no path"},
+		{[]lock.Rule{guarding("/l/*", "/{a,b/c}/$1")}, "has a slash in it"},
+		{[]lock.Rule{guarding("/{a,b/c}/*", "/d/$1$2")}, "has a slash in it"},
+		// What could be a lock.
+		{[]lock.Rule{guarding("**/*_lock", "$1/$2*")}, `could be the name of a lock of rule 1 (match "**/*_lock")`},
+		{[]lock.Rule{guarding("/l/*", "/d/$1"), {Match: "/d/x?"}}, `could be the name of a lock of rule 2 (match "/d/x?")`},
+		{[]lock.Rule{guarding("/l/*", "/d/$1/**"), {Match: "**/*_lock"}}, "could be the name of a lock of rule 2"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1/**"), {Match: "/{d,e/f}/**"}}, "could be the name of a lock of rule 2"},
+		{[]lock.Rule{guarding("/l/*", "/d/x/$1"), {Match: "/d/**"}}, "could be the name of a lock of rule 2"},
+		{[]lock.Rule{guarding("/l/*", "/d/x/$1"), {Match: "**"}}, "could be the name of a lock of rule 2"},
+		{[]lock.Rule{guarding("**/*_lock", "$1/$2.tsv"), {Match: "**/x*"}}, "could be the name of a lock of rule 2"},
+		{[]lock.Rule{guarding("**/*_lock", "$1/$2.tsv"), {Match: "**/*"}}, "could be the name of a lock of rule 2"},
+		{[]lock.Rule{guarding("/l/*", "/d/a$1"), {Match: "/d/*[b]"}}, "could be the name of a lock of rule 2"},
+		{[]lock.Rule{guarding("/l/*", "/d/\u00e4$1"), {Match: "/d/?x"}}, "could be the name of a lock of rule 2"},
+	} {
+		_, err := lock.NewRules(c.rules)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), fmt.Sprintf("(match %q)", c.rules[0].Match)) {
+			t.Errorf("%v %v\n got %v\nwant %s", c.rules[0].Match, c.rules[0].Protection, err, c.want)
+		}
+	}
+	// Not every pair of globs is one.
+	rulesOf(t, guarding("**/*_lock", "$1/$2.tsv", "$1/$2_lock.bak", "/x/$1/y/$2_loc"), lock.Rule{Match: "/locks/**"})
+	rulesOf(t, guarding("/l/*", "/d/$1/b*c"), lock.Rule{Match: "/d/*/b*d"}, lock.Rule{Match: "/d/*/[xy]c"}, lock.Rule{Match: "/d/*/b"})
+	rulesOf(t, guarding("**/*_lock", "$1/$2.tsv"), lock.Rule{Match: "/locks/*"})
+}
+
+func TestRulesTellWhatTheyProtect(t *testing.T) {
+	rules := rulesOf(t, guarding("/l/*", "/d/$1"), lock.Rule{Match: "/m/*"})
+	if r, _ := rules.For("/l/a"); r.Protection != nil {
+		t.Error("a hold would carry it")
+	}
+	all := rules.All()
+	if p := all[0].Protection; p == nil || !slices.Equal(p.Paths, []string{"/d/$1"}) || all[1].Protection != nil {
+		t.Errorf("%+v", all)
+	}
+}
+
+func FuzzGuards(f *testing.F) {
+	f.Add("/a/phone.tsv")
+	f.Add("/*.tsv")
+	rules, err := lock.NewRules([]lock.Rule{guarding("**/*_lock", "$1/$2.tsv"), guarding("/l/**", "/d/$1/**/x")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		if path == "" || path[0] != '/' || strings.Contains(path, "//") || strings.Contains(path+"/", "/./") || strings.Contains(path+"/", "/../") || len(path) > 1 && strings.HasSuffix(path, "/") {
+			return
+		}
+		guards, err := rules.Guards(lock.Name(path))
+		if err != nil {
+			return
+		}
+		base, ok := strings.CutSuffix(path, ".tsv")
+		if ok != slices.Contains(guards, lock.Name(base+"_lock")) {
+			t.Errorf("%q: %q", path, guards)
+		}
+		for _, n := range guards {
+			if _, ok := rules.For(n); !ok {
+				t.Errorf("%q: %q is no lock", path, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+func contextEnded() (context.Context, context.CancelFunc) {
+	ended, end := context.WithCancel(ctx)
+	end()
+	return ended, end
+}
+
+func TestPublishNeedsTheStandingToken(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	old := w.acquire(s, "/locks/a")
+	w.release(s, "/locks/a", nil)
+	hold := w.acquire(s, "/locks/a")
+	ran := 0
+	fn := func() error { ran++; return errors.New("from fn") }
+	for _, token := range []lock.Token{0, old.Token, hold.Token + 1} {
+		if err := w.Publish(ctx, "/locks/a", token, fn); !errors.Is(err, lock.ErrStale) || ran != 0 {
+			t.Errorf("token %d: %v", token, err)
+		}
+	}
+	wantText(t, w.Publish(ctx, "/locks/a", hold.Token, fn), "from fn")
+	if err := w.Publish(ctx, "/locks/b", hold.Token, fn); !errors.Is(err, lock.ErrStale) || ran != 1 {
+		t.Errorf("another name: %v", err)
+	}
+}
+
+func TestEveryEndWaitsForPublications(t *testing.T) {
+	for how, end := range map[string]func(w *world, s *lock.Session, token lock.Token) error{
+		"release": func(_ *world, s *lock.Session, _ lock.Token) error { return s.Release(ctx, "/now/a") },
+		"undo":    func(_ *world, s *lock.Session, token lock.Token) error { return s.Undo(ctx, "/now/a", token) },
+		"break": func(w *world, _ *lock.Session, token lock.Token) error {
+			return w.Break(ctx, "/now/a", token, lock.Owner{}, "")
+		},
+		"adoption": func(w *world, _ *lock.Session, _ lock.Token) error {
+			_, err := w.job("a", "job").Acquire(ctx, "/now/a")
+			return err
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorldIn(t, leases()...)
+				s := w.job("a", "job")
+				hold := w.acquire(s, "/now/a")
+				gate := make(chan struct{})
+				var group sync.WaitGroup
+				for range 2 {
+					group.Go(func() {
+						if err := w.Publish(ctx, "/now/a", hold.Token, func() error { <-gate; return nil }); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				synctest.Wait()
+				ended := make(chan error, 1)
+				go func() { ended <- end(w, s, hold.Token) }()
+				synctest.Wait()
+				late := make(chan error, 1)
+				go func() { late <- w.Publish(ctx, "/now/a", hold.Token, func() error { return nil }) }()
+				synctest.Wait()
+				if got := w.stored("/now/a").Holds; len(ended) > 0 || len(got) != 1 || got[0].Token != hold.Token {
+					t.Fatal("ended before what was published under it")
+				}
+				if len(late) > 0 {
+					t.Error("a publication overtakes the end that waits")
+				}
+				close(gate)
+				group.Wait()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if err := <-late; !errors.Is(err, lock.ErrStale) {
+					t.Errorf("published after the end: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestEndThatGivesUpWaitingChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		s := w.open("a")
+		hold := w.acquire(s, "/locks/g")
+		gate := make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() { _ = w.Publish(ctx, "/locks/g", hold.Token, func() error { <-gate; return nil }) })
+		synctest.Wait()
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := s.Release(soon, "/locks/g"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		w.acquire(s, "/locks/g/m") // it is not ending any more
+		close(gate)
+		group.Wait()
+	})
+}
+
+func TestPanicInPublishDoesNotKeepTheLockForEver(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	hold := w.acquire(s, "/locks/a")
+	func() {
+		defer func() { _ = recover() }()
+		_ = w.Publish(ctx, "/locks/a", hold.Token, func() error { panic("a bug") })
+	}()
+	w.release(s, "/locks/a", nil)
+}
+
+func TestNothingIsGrantedWhereDirectoriesAreChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t)
+		s := w.open("a")
+		gate := make(chan struct{})
+		done := make(chan error, 2)
+		for range 2 { // two at once are fine
+			go func() {
+				done <- w.Exclude(ctx, []lock.Name{"/dir", "/other"}, func() error { <-gate; return nil })
+			}()
+		}
+		synctest.Wait()
+		granted := make(chan lock.Name, 3)
+		for _, n := range []lock.Name{"/dir/x_lock", "/dir/a/b/x_lock", "/other/x_lock"} {
+			go func() {
+				w.acquire(s, n)
+				granted <- n
+			}()
+		}
+		w.acquire(s, "/dir2/x_lock")
+		synctest.Wait()
+		if len(granted) > 0 {
+			t.Error("granted below", <-granted)
+		}
+		close(gate)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		for range 3 {
+			<-granted
+		}
+	})
+}
+
+func TestDirectoryWithLocksIsNotChanged(t *testing.T) {
+	w := newWorld(t)
+	w.acquire(w.open("a"), "/dir/sub/x_lock")
+	ran := false
+	for name, want := range map[lock.Name]string{
+		"/dir":            "/dir/sub/x_lock below it is held by a@192.0.2.1 for 0s, expires in 6m0s",
+		"/":               "/dir/sub/x_lock below it is held by a@192.0.2.1 for 0s, expires in 6m0s",
+		"/dir/sub/x_lock": "held by a@192.0.2.1 for 0s, expires in 6m0s",
+	} {
+		err := w.Exclude(ctx, []lock.Name{"/free", name}, func() error { ran = true; return nil })
+		wantText(t, err, want)
+		if !errors.Is(err, lock.ErrHeld) || ran {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := w.Exclude(ctx, []lock.Name{"/dir/sub2", "/free"}, func() error { return errors.New("from fn") }); err == nil || err.Error() != "from fn" {
+		t.Error(err)
+	}
+}
+
+func TestExclusionWaitsForAGrantUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, fails := range []bool{false, true} {
+			w := newWorldIn(t)
+			gate := make(chan error)
+			w.store.Inject(func(lock.Change) error { return <-gate })
+			var group sync.WaitGroup
+			group.Go(func() { _, _ = w.open("a").Acquire(ctx, "/dir/x_lock") })
+			synctest.Wait()
+			done := make(chan error, 1)
+			go func() { done <- w.Exclude(ctx, []lock.Name{"/dir"}, func() error { return nil }) }()
+			synctest.Wait()
+			if len(done) > 0 {
+				t.Error("did not wait")
+			}
+			var result error
+			if fails {
+				result = lock.ErrNoParent
+			}
+			gate <- result
+			if err := <-done; fails != (err == nil) || !fails && !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("grant fails %v: %v", fails, err)
+			}
+			group.Wait()
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package lock_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+func TestGlobMatchesBytes(t *testing.T) {
+	for _, test := range []struct {
+		glob string
+		yes  []lock.Name
+		no   []lock.Name
+	}{
+		{"/phone_lock", []lock.Name{"/phone_lock"}, []lock.Name{"/a/phone_lock", "/phone_lock/a", "/PHONE_LOCK"}},
+		{"phone_lock", []lock.Name{"/phone_lock"}, []lock.Name{"/a/phone_lock"}},
+		{"**/phone_lock", []lock.Name{"/phone_lock", "/a/phone_lock", "/\xff/\xfe/phone_lock"}, []lock.Name{"/a_phone_lock", "/Phone_lock"}},
+		{"**/*_lock", []lock.Name{"/a_lock", "/_lock", "/x/\xe9_lock", "/a\nb_lock"}, []lock.Name{"/lock", "/a_lock/b", "/a_LOCK"}},
+		{"/locks/**", []lock.Name{"/locks/a", "/locks/a/b", "/locks/\x01\xff"}, []lock.Name{"/lock", "/locksmith", "/a/locks/b"}},
+		{"**", []lock.Name{"/a", "/a/b", "/\xc3("}, nil},
+		{"/jobs/*/lock", []lock.Name{"/jobs/a/lock", "/jobs/\xe9\xff/lock"}, []lock.Name{"/jobs/lock", "/jobs/a/b/lock"}},
+		{"/j/?_lock", []lock.Name{"/j/a_lock", "/j/\xe9_lock", "/j/é_lock"}, []lock.Name{"/j/_lock", "/j/ab_lock", "/j/\xe9\xff_lock", "/j//_lock"}},
+		{"/j/[a-c]", []lock.Name{"/j/b"}, []lock.Name{"/j/d", "/j/\xe9", "/j/B"}},
+		{"/j/[^a]", []lock.Name{"/j/b", "/j/\xe9"}, []lock.Name{"/j/a"}},
+		{"/{a,b}/x", []lock.Name{"/a/x", "/b/x"}, []lock.Name{"/c/x"}},
+		{`/a\*b`, []lock.Name{"/a*b"}, []lock.Name{"/axb", "/a/b"}},
+		{"/*\xe9", []lock.Name{"/a\xe9"}, []lock.Name{"/a\xe8", "/a\uFFFD", "/aé"}},
+		{"/\uFFFD*", []lock.Name{"/\uFFFDa"}, []lock.Name{"/\xe9a"}},
+		{"/a/**/z", []lock.Name{"/a/z", "/a/b/z", "/a/b/\xff/z"}, []lock.Name{"/a/bz", "/z"}},
+	} {
+		glob, err := lock.NewGlob(test.glob)
+		if err != nil {
+			t.Errorf("%q: %v", test.glob, err)
+			continue
+		}
+		for _, n := range test.yes {
+			if !glob.Match(n) {
+				t.Errorf("%q does not match %q", test.glob, n)
+			}
+		}
+		for _, n := range test.no {
+			if glob.Match(n) {
+				t.Errorf("%q matches %q", test.glob, n)
+			}
+		}
+	}
+}
+
+func TestFastGlobsAgreeWithDoublestar(t *testing.T) {
+	globs := []string{"/**", "/a/**", "/**/b_lock", "/**/*_lock", "/a/b", "/**/*", "/**/*b", "/**/.*-lock", "/**/a*b", "/**/a*", "/**/.*"}
+	parts := []string{"a", "b", "a_lock", "b_lock", "_lock", "é", ".-lock", ".a-lock", "a-lock", "-lock", "ab", "."}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		name := ""
+		for range 1 + random.IntN(4) {
+			name += "/" + parts[random.IntN(len(parts))]
+		}
+		text := globs[random.IntN(len(globs))]
+		glob, err := lock.NewGlob(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := doublestar.MatchUnvalidated(text, name); glob.Match(lock.Name(name)) != want {
+			t.Fatalf("%q on %q: got %v, doublestar says %v", text, name, !want, want)
+		}
+	}
+}
+
+func TestBadGlobIsRefused(t *testing.T) {
+	for _, glob := range []string{"", "/", "a[", "/a/", "/a//b", "/a/./b", "../a", "{a,b", "[]"} {
+		if _, err := lock.NewGlob(glob); err == nil {
+			t.Errorf("%q: no error", glob)
+		}
+	}
+}
+
+func TestFirstMatchWins(t *testing.T) {
+	rules := rulesOf(t,
+		lock.Rule{Match: "**/phone_lock", MaxAge: 6 * time.Minute},
+		lock.Rule{Match: "/locks/**", MaxAge: 10 * time.Minute},
+		lock.Rule{Match: "**/*_lock", MaxAge: time.Hour},
+	)
+	for _, test := range []struct {
+		name lock.Name
+		age  time.Duration // 0: no lock
+	}{
+		{"/", 0}, {"/locks", 0}, {"/phone.tsv", 0}, {"/lockss/a", 0},
+		{"/locks/a", 10 * time.Minute}, {"/locks/a/b", 10 * time.Minute},
+		{"/locks/phone_lock", 6 * time.Minute}, {"/phone_lock", 6 * time.Minute},
+		{"/locks/x_lock", 10 * time.Minute}, {"/x_lock", time.Hour},
+	} {
+		rule, ok := rules.For(test.name)
+		if ok != (test.age > 0) || rule.MaxAge != test.age {
+			t.Errorf("%s: %v, %v", test.name, rule.MaxAge, ok)
+		}
+		if ok && (rule.Release != lock.ReleaseAddress || rule.OnDisconnect != lock.KeepOnDisconnect) {
+			t.Errorf("%s: defaults not filled in: %+v", test.name, rule)
+		}
+	}
+}
+
+func TestFixedPrefixIsNeverALock(t *testing.T) {
+	rules := rulesOf(t,
+		lock.Rule{Match: "/srv/jobs/*/lock", MaxAge: time.Minute},
+		lock.Rule{Match: "/locks/**", MaxAge: time.Minute},
+		lock.Rule{Match: "**", MaxAge: time.Minute},
+	)
+	for _, n := range []lock.Name{"/", "/locks", "/srv", "/srv/jobs"} {
+		if _, ok := rules.For(n); ok {
+			t.Errorf("%s is a lock", n)
+		}
+	}
+	if _, ok := rules.For("/srv/other"); !ok {
+		t.Error("/srv/other is no lock")
+	}
+	want := []lock.Name{"/locks", "/srv", "/srv/jobs"}
+	if got := rules.Prefixes(); !slices.Equal(got, want) {
+		t.Errorf("prefixes %q, want %q", got, want)
+	}
+	if got := rulesOf(t).Prefixes(); !slices.Equal(got, []lock.Name{"/locks"}) {
+		t.Errorf("prefixes of the defaults: %q", got)
+	}
+}
+
+func TestBadRulesAreNamedAllAtOnce(t *testing.T) {
+	_, err := lock.NewRules([]lock.Rule{
+		{Match: "/good/**"},
+		{Match: "/a[", MaxAge: -time.Second},
+		{Match: "/b", Release: lock.ReleaseSession},
+		{Match: "/c", Release: "nobody", OnDisconnect: "later", MaxIdle: -1, Grace: -1, LockDelay: -1},
+		{Match: "/good"},
+		{Match: ""},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		`lock rule 2 (match "/a["): bad glob "/a["; max_age is negative`,
+		`lock rule 3 (match "/b"): release = session, on_disconnect = keep and neither max_age nor max_idle`,
+		"max_idle is negative; grace is negative; lock_delay is negative", `release "nobody"`, `on_disconnect "later"`,
+		`another rule needs this name as a plain directory`,
+		`lock rule 6 (match ""): the glob is empty`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("not said: %s\nin: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "rule 1 ") {
+		t.Errorf("complains about the good one: %v", err)
+	}
+}
+
+func TestSessionRuleThatSomethingEndsIsFine(t *testing.T) {
+	for i, rule := range []lock.Rule{
+		{MaxAge: time.Minute}, {MaxIdle: time.Minute}, {OnDisconnect: lock.ReleaseOnDisconnect},
+	} {
+		rule.Match, rule.Release = "/a", lock.ReleaseSession
+		if _, err := lock.NewRules([]lock.Rule{rule}); err != nil {
+			t.Error(fmt.Errorf("rule %d: %w", i, err))
+		}
+	}
+}
+
+func TestNoRulesMakeNoLocks(t *testing.T) {
+	rules, err := lock.NewRules(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := rules.For("/locks/a"); ok {
+		t.Error("a lock without a rule")
+	}
+}

@@ -1,0 +1,250 @@
+package lock_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// idling is a rule whose locks end half a minute after the last sign of life.
+func idling(release lock.ReleasePolicy) lock.Rule {
+	return lock.Rule{Match: "/x/*", MaxAge: 24 * time.Hour, MaxIdle: 30 * time.Second, Release: release}
+}
+
+func TestWorkOfItsJobKeepsTheLockOfAnEndedSession(t *testing.T) {
+	for _, test := range []struct {
+		who   string
+		open  func(w *world) *lock.Session
+		keeps bool
+	}{
+		{"the same address", func(w *world) *lock.Session { return w.open("a") }, true},
+		{"the same address, mapped", func(w *world) *lock.Session { return w.openAt("a", "::ffff:192.0.2.1") }, true},
+		{"another address", func(w *world) *lock.Session { return w.openAt("a", "192.0.2.2") }, false},
+		{"the same nonce at another address", func(w *world) *lock.Session {
+			s := w.openAt("a", "192.0.2.2")
+			if err := s.SetNonce("job"); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}, true},
+		{"another account", func(w *world) *lock.Session { return w.job("b", "job") }, false},
+	} {
+		for _, policy := range []lock.ReleasePolicy{lock.ReleaseAddress, lock.ReleaseUser, lock.ReleaseSession, lock.ReleaseAnyone} {
+			t.Run(test.who+", "+string(policy), func(t *testing.T) {
+				w := newWorld(t, idling(policy))
+				holder := w.job("a", "job")
+				w.acquire(holder, "/x/1")
+				w.acquire(holder, "/x/2")
+				s := test.open(w)
+				w.end(holder)
+				for range 10 {
+					w.clock.Advance(30*time.Second - 1)
+					s.Work()
+					if w.expires(); !test.keeps {
+						break
+					}
+				}
+				w.clock.Advance(1)
+				if test.keeps {
+					w.expires()
+					w.clock.Advance(30*time.Second - 2)
+					w.expires()
+					w.clock.Advance(1)
+				}
+				if ended := w.Expire(ctx); len(ended) != 2 || ended[0].Cause != lock.CauseIdle {
+					t.Errorf("%+v", ended)
+				}
+			})
+		}
+	}
+}
+
+func TestWorkIsASignOfLifeOfTheOwnSession(t *testing.T) {
+	w := newWorld(t, idling(lock.ReleaseAddress))
+	s := w.open("a")
+	w.acquire(s, "/x/1")
+	w.clock.Advance(20 * time.Second)
+	s.Work()
+	w.clock.Advance(20 * time.Second)
+	w.expires()
+	w.clock.Advance(10 * time.Second)
+	w.expires("/x/1")
+}
+
+func TestOnlyWorkOfAnotherSessionCountsAndOnlyAfterTheEnd(t *testing.T) {
+	w := newWorld(t, idling(lock.ReleaseAddress))
+	for name, sign := range map[string]func(s *lock.Session){
+		"touch":   (*lock.Session).Touch,
+		"command": func(s *lock.Session) { s.Begin(); s.End() },
+		"MKD":     func(s *lock.Session) { w.refused(s, "/x/1", lock.ErrHeld) },
+		"look":    func(s *lock.Session) { _, _ = s.SpeaksFor("/x/1"); s.HoldsUntil(); w.Get("/x/1") },
+	} {
+		holder, s := w.open("a"), w.open("a")
+		w.acquire(holder, "/x/1")
+		w.end(holder)
+		w.clock.Advance(20 * time.Second)
+		s.Begin()
+		sign(s)
+		w.clock.Advance(10 * time.Second)
+		if ended := w.Expire(ctx); len(ended) != 1 {
+			t.Errorf("%s: %+v", name, ended)
+		}
+		s.End()
+	}
+	holder, s := w.open("a"), w.open("a")
+	w.acquire(holder, "/x/1")
+	w.clock.Advance(20 * time.Second)
+	s.Work()
+	w.clock.Advance(10 * time.Second)
+	w.expires("/x/1")
+}
+
+func TestWorkOfASessionThatLostTheLockKeepsNoNewerOne(t *testing.T) {
+	w := newWorld(t, idling(lock.ReleaseAddress))
+	late := w.open("a")
+	w.acquire(late, "/x/1")
+	w.clock.Advance(30 * time.Second)
+	w.expires("/x/1")
+	next := w.open("a")
+	w.acquire(next, "/x/1")
+	w.acquire(next, "/x/2")
+	w.end(next)
+	w.clock.Advance(20 * time.Second)
+	late.Work()
+	w.clock.Advance(10 * time.Second)
+	w.expires("/x/1")
+	w.holds("/x/2", "a")
+}
+
+func TestWorkChangesNoAge(t *testing.T) {
+	rule := idling(lock.ReleaseAddress)
+	rule.MaxAge = time.Minute
+	w := newWorld(t, rule, lock.Rule{Match: "/ever"})
+	holder, s := w.open("a"), w.open("a")
+	w.acquire(holder, "/x/1")
+	w.acquire(holder, "/ever")
+	w.end(holder)
+	for range 4 {
+		w.clock.Advance(15 * time.Second)
+		s.Work()
+	}
+	if ended := w.expires("/x/1"); ended[0].Cause != lock.CauseExpire {
+		t.Errorf("%+v", ended)
+	}
+}
+
+// Signs of life are not recorded: after a restart a hold has the whole of max_idle, and Work keeps it as before.
+func TestWorkKeepsALockAcrossARestart(t *testing.T) {
+	rule := idling(lock.ReleaseAddress)
+	w := newWorld(t, rule)
+	w.acquire(w.open("a"), "/x/1")
+	w.acquire(w.open("b"), "/x/2")
+	w.clock.Advance(29 * time.Second)
+	w.start(rule)
+	s := w.open("a")
+	w.clock.Advance(29 * time.Second)
+	w.expires()
+	s.Work()
+	w.clock.Advance(time.Second)
+	w.expires("/x/2")
+	w.clock.Advance(29 * time.Second)
+	w.expires("/x/1")
+}
+
+func TestWorkAfterAReloadThatLimitsIdling(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/x/*", MaxAge: time.Hour})
+	holder, s := w.open("a"), w.open("a")
+	w.acquire(holder, "/x/1")
+	w.end(holder)
+	w.clock.Advance(time.Minute)
+	w.reload(idling(lock.ReleaseAddress))
+	w.clock.Advance(20 * time.Second)
+	s.Work()
+	w.clock.Advance(20 * time.Second)
+	w.expires()
+	w.clock.Advance(10 * time.Second)
+	w.expires("/x/1")
+}
+
+// Sessions end, holds come and go, and the sessions with holds are found all the same.
+func TestAccountKnowsItsEndedAndItsLivingHolders(t *testing.T) {
+	w := newWorld(t, idling(lock.ReleaseAddress))
+	var sessions []*lock.Session
+	for i := range 9 {
+		s := w.open("a")
+		w.acquire(s, lock.Name(fmt.Sprintf("/x/%d", i)))
+		sessions = append(sessions, s)
+	}
+	for _, i := range []int{4, 0, 8} { // of the middle and both ends of the list
+		w.end(sessions[i])
+	}
+	helper := w.open("a")
+	w.release(helper, "/x/0", nil)
+	w.release(sessions[5], "/x/5", nil)
+	w.end(sessions[5])
+	w.clock.Advance(29 * time.Second)
+	helper.Work()
+	w.clock.Advance(time.Second)
+	if ended := w.Expire(ctx); len(ended) != 5 { // those that live: 1, 2, 3, 6, 7
+		t.Errorf("%d ended", len(ended))
+	}
+	w.holds("/x/4", "a")
+	w.holds("/x/8", "a")
+	if _, _, ok := helper.HoldsUntil(); !ok {
+		t.Error("speaks for nothing")
+	}
+	w.clock.Advance(29 * time.Second)
+	if ended := w.Expire(ctx); len(ended) != 2 {
+		t.Errorf("%d ended", len(ended))
+	}
+	for _, s := range append(sessions, helper) {
+		s.Work() // also one that has ended
+		w.end(s)
+	}
+	if n := lock.Accounts(w.Table); n != 0 {
+		t.Errorf("%d accounts", n)
+	}
+}
+
+// What looks at the time is not woken for each sign of life, and is there in time all the same.
+func TestWorkWhileTheTableWatchesTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldIn(t, idling(lock.ReleaseAddress))
+		holder, s := w.open("a"), w.open("a")
+		w.acquire(holder, "/x/1")
+		w.end(holder)
+		looks := 0
+		began := time.Now()
+		var over time.Time
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for over.IsZero() {
+				in, ok := w.NextExpiry()
+				if !ok {
+					t.Error("nothing expires")
+					return
+				}
+				time.Sleep(in)
+				looks++
+				if len(w.Expire(ctx)) > 0 {
+					over = time.Now()
+				}
+			}
+		}()
+		for range 5 * 120 { // two minutes
+			time.Sleep(200 * time.Millisecond)
+			s.Work()
+		}
+		<-done
+		if lived := over.Sub(began); lived != 150*time.Second {
+			t.Errorf("lived for %v", lived)
+		}
+		if looks > 10 {
+			t.Errorf("%d looks", looks)
+		}
+	})
+}
