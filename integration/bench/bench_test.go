@@ -6,6 +6,7 @@ import (
 	"image/png"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -127,6 +128,29 @@ func TestShortRun(t *testing.T) {
 		t.Errorf("%d rows:\n%s", len(r.rows), r.long())
 	}
 	checkDocuments(t, r)
+}
+
+// TestAnEarlierServerIsMeasuredAlone measures one row on two servers, as one does who changes the server.
+func TestAnEarlierServerIsMeasuredAlone(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "ftplockd")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/ftplockd/ftplockd/cmd/ftplockd").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	o, err := parse([]string{"-short", "-rounds", "1", "-dir", os.TempDir(), "-before", program, "-servers", "none", "-only", "^lock pairs, 8 .*false.*false"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := measureAll(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.rows) != 1 || len(r.rows[0].rounds) != 2 || !(r.rows[0].ratio(ours, earlier) > 0) || len(r.notes) > 0 {
+		t.Errorf("%s", r.long())
+	}
+	text, err := onlyKnown(program, "root = 1\n[ftp]\nno_such_key = 1\n")
+	if err != nil || text != "root = 1\n[ftp]\n" {
+		t.Errorf("%q, %v", text, err)
+	}
 }
 
 func checkDocuments(t *testing.T, r *report) {

@@ -2,7 +2,7 @@
 
 // Command bench does the same work on ftplockd and on other FTP servers, and says as Markdown how fast each was.
 //
-//	go run ./integration/bench [-rounds N] [-only REGEXP] [-dir DIR] [-before BINARY] [-idle N] [-short] [-readme]
+//	go run ./integration/bench [-rounds N] [-only REGEXP] [-servers REGEXP] [-dir DIR] [-before BINARY] [-idle N] [-short] [-readme]
 //
 // A run has rounds. In each round every row is measured on every server, one server right after the other. So all of
 // them see the same machine. A figure is the median of the rounds. A ratio is the median of the rounds' ratios.
@@ -43,19 +43,21 @@ func main() {
 
 // options are the command line.
 type options struct {
-	rounds int
-	only   *regexp.Regexp
-	dir    string
-	before string
-	idle   int
-	short  bool
-	readme bool
+	rounds  int
+	only    *regexp.Regexp // names of rows
+	servers *regexp.Regexp // names of the servers that are not ftplockd
+	dir     string
+	before  string
+	idle    int
+	short   bool
+	readme  bool
 }
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each row is measured on each server")
 	only := flags.String("only", "", "measure only the rows whose names match `REGEXP`")
+	servers := flags.String("servers", "", "beside ftplockd and the one of -before, measure only the servers whose names match `REGEXP`, such as vsftpd or none")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "make the servers' directories in `DIR`, which should be on a disk")
 	flags.StringVar(&o.before, "before", "", "measure an older ftplockd, too: `BINARY`")
 	flags.IntVar(&o.idle, "idle", 10000, "how many idle sessions there are when memory is measured")
@@ -67,7 +69,10 @@ func parse(args []string) (o options, err error) {
 	if flags.NArg() > 0 || o.rounds < 1 || o.idle < 1 {
 		return o, errors.New("no arguments are taken, and -rounds and -idle want at least 1")
 	}
-	o.only, err = regexp.Compile(*only)
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, err
+	}
+	o.servers, err = regexp.Compile(*servers)
 	return o, err
 }
 

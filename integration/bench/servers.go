@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/ftplockd/ftplockd/integration/peers"
 )
@@ -53,8 +55,9 @@ type server struct {
 
 // contest is the servers that take part.
 type contest struct {
-	dir     string // of everything that is made
-	before  string // the program of the earlier ftplockd; "": none
+	dir     string         // of everything that is made
+	wanted  *regexp.Regexp // the servers of others
+	before  string         // the program of the earlier ftplockd; "": none
 	cert    peers.Certificate
 	peers   map[string]*peers.Peer
 	missing []string // why servers do not take part
@@ -71,7 +74,7 @@ func newContest(ctx context.Context, o options) (*contest, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &contest{dir: dir, before: o.before, peers: make(map[string]*peers.Peer), running: make(map[entrant]*server)}
+	c := &contest{dir: dir, before: o.before, wanted: o.servers, peers: make(map[string]*peers.Peer), running: make(map[entrant]*server)}
 	if err := c.prepare(ctx, o.short); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -93,10 +96,15 @@ func (c *contest) prepare(ctx context.Context, short bool) (err error) {
 	if err := c.build(ctx, "cmd/ftplockd"); err != nil {
 		return err
 	}
-	if err := c.build(ctx, "integration/bench/bare"); err != nil {
-		return err
+	if c.has(bare) {
+		if err := c.build(ctx, "integration/bench/bare"); err != nil {
+			return err
+		}
 	}
 	for _, name := range peers.Names() {
+		if !c.wanted.MatchString(name) {
+			continue
+		}
 		peer, err := peers.Find(name)
 		if err != nil && !short {
 			peer, err = peers.Get(ctx, name) // it may take a download
@@ -122,7 +130,9 @@ func (c *contest) build(ctx context.Context, source string) error {
 func (c *contest) program(name string) string { return filepath.Join(c.dir, name) }
 
 // has is whether a server other than ftplockd takes part.
-func (c *contest) has(name string) bool { return name == bare || c.peers[name] != nil }
+func (c *contest) has(name string) bool {
+	return name == bare && c.wanted.MatchString(bare) || c.peers[name] != nil
+}
 
 // get returns a server that runs. It starts it if need be.
 func (c *contest) get(e entrant) (*server, error) {
@@ -173,7 +183,11 @@ func (c *contest) startFtplockd(program string, e entrant) (*peers.Process, erro
 		return nil, err
 	}
 	file := filepath.Join(dir, "ftplockd.toml")
-	if err := os.WriteFile(file, []byte(c.config(dir, root, e)), 0o600); err != nil {
+	text, err := onlyKnown(program, c.config(dir, root, e))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	p := &peers.Process{Cmd: exec.Command(program, "--config", file, "--log-level", "error"), User: account, Password: password}
@@ -189,6 +203,7 @@ state = %q
 [ftp]
 passive_ports = "%d-%d"
 max_connections = 0
+max_connections_per_address = 0
 [files]
 durable = false
 [locks]
@@ -199,6 +214,22 @@ durable = %v
 		text += fmt.Sprintf("[tls]\nmode = \"optional\"\ncertificate = %q\nkey = %q\n", c.cert.Certificate, c.cert.Key)
 	}
 	return text
+}
+
+// onlyKnown leaves out the keys of a configuration that the program does not know: an earlier ftplockd has fewer.
+func onlyKnown(program, text string) (string, error) {
+	example, err := exec.Command(program, "config", "example").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s config example: %w", program, err)
+	}
+	var known strings.Builder
+	for line := range strings.Lines(text) {
+		key, _, isKey := strings.Cut(line, " = ")
+		if !isKey || strings.Contains(string(example), "\n"+key+" = ") {
+			known.WriteString(line)
+		}
+	}
+	return known.String(), nil
 }
 
 // startBare starts ftpserverlib with little around it.
