@@ -1,12 +1,7 @@
 package config
 
 import (
-	"fmt"
-	"io/fs"
-	"net/netip"
 	"reflect"
-	"slices"
-	"strconv"
 	"time"
 )
 
@@ -47,11 +42,11 @@ type FTP struct {
 	// Active allows active data connections (PORT, EPRT).
 	Active bool `toml:"active"`
 	// IdleTimeout ends a session that sends no command for so long, unless it speaks for a lock. 0: never.
-	IdleTimeout time.Duration `toml:"idle_timeout"`
+	IdleTimeout Duration `toml:"idle_timeout"`
 	// DataTimeout gives up a transfer that moves no byte for so long, or whose data connection does not come. 0: never.
-	DataTimeout time.Duration `toml:"data_timeout"`
+	DataTimeout Duration `toml:"data_timeout"`
 	// UserTimeout gives up a machine that acknowledges nothing for so long. 0: the system's own, many minutes.
-	UserTimeout time.Duration `toml:"user_timeout"`
+	UserTimeout Duration `toml:"user_timeout"`
 	// MaxConnections bounds the control connections. 0: no limit.
 	MaxConnections int `toml:"max_connections"`
 	// MaxConnectionsPerAddress bounds those of one client address. 0: no limit.
@@ -80,12 +75,12 @@ type TLS struct {
 // Files is what becomes of uploads.
 type Files struct {
 	// Mode is that of new files, permission bits only. An existing file keeps its own.
-	Mode fs.FileMode `toml:"mode"`
+	Mode Mode `toml:"mode"`
 	// UploadMaxAge gives up an upload without progress for so long. 0: never.
-	UploadMaxAge time.Duration `toml:"upload_max_age"`
+	UploadMaxAge Duration `toml:"upload_max_age"`
 	// HangUp is how long after the end of its data connection an upload waits for the end of the control connection, which tells
 	// a client that was killed from one that has finished. 0: not at all, as other servers do.
-	HangUp time.Duration `toml:"hang_up"`
+	HangUp Duration `toml:"hang_up"`
 	// Durable syncs an upload to the disk before its 226.
 	Durable bool `toml:"durable"`
 }
@@ -99,7 +94,7 @@ type Locks struct {
 	// ReadersShare lets read-only accounts hold a lock together.
 	ReadersShare bool `toml:"readers_share"`
 	// LeftoverMaxAge is how long what was left in a lock is kept that ended otherwise than by RMD. 0: for ever.
-	LeftoverMaxAge time.Duration `toml:"leftover_max_age"`
+	LeftoverMaxAge Duration `toml:"leftover_max_age"`
 }
 
 // What Account.Access may be.
@@ -120,8 +115,8 @@ type Account struct {
 	Start string `toml:"start"`
 	// Access is what it may do with files. Locks it may take in any case.
 	Access string `toml:"access" enum:"read-write,read-only,write-only"`
-	// Networks are where it may come from; none: anywhere. See [Account.Allows].
-	Networks []netip.Prefix `toml:"networks"`
+	// Networks are where it may come from; none: anywhere.
+	Networks []Network `toml:"networks"`
 	// Chmod lets it change the modes of files (SITE CHMOD), if it may change files at all.
 	Chmod bool `toml:"chmod"`
 	// Admin lets it break locks.
@@ -147,23 +142,23 @@ type Rule struct {
 	// Match is a doublestar glob over the whole name, which begins with "/".
 	Match string `toml:"match"`
 	// MaxAge ends a lock so long after it was acquired. 0: never.
-	MaxAge time.Duration `toml:"max_age"`
+	MaxAge Duration `toml:"max_age"`
 	// MaxIdle ends a lock so long after its holder's last sign of life. 0: off.
-	MaxIdle time.Duration `toml:"max_idle"`
+	MaxIdle Duration `toml:"max_idle"`
 	// OnDisconnect is what the end of the acquiring connection does.
 	OnDisconnect string `toml:"on_disconnect" enum:"keep,release"`
 	// Grace puts that off for so long, only with DisconnectRelease. 0: at once.
-	Grace time.Duration `toml:"grace"`
+	Grace Duration `toml:"grace"`
 	// LockDelay keeps everybody from a lock for so long after it was taken away. 0: off.
-	LockDelay time.Duration `toml:"lock_delay"`
+	LockDelay Duration `toml:"lock_delay"`
 	// Release is who may give it back.
 	Release string `toml:"release" enum:"address,user,session,anyone"`
 	// Wait is how long MKD on a held lock waits for it, SITE WAIT of the session aside. 0: not at all.
-	Wait time.Duration `toml:"wait"`
+	Wait Duration `toml:"wait"`
 	// Queue keeps the place of clients that try again and again.
 	Queue string `toml:"queue" enum:"off,fair"`
 	// QueueHold is how long a freed lock is kept for the client whose turn it is, at most. 0: not at all.
-	QueueHold time.Duration `toml:"queue_hold"`
+	QueueHold Duration `toml:"queue_hold"`
 	// Reentrant counts a second MKD by the holding session instead of refusing it.
 	Reentrant bool `toml:"reentrant"`
 	// Shared names the accounts that may hold it together; none: the read-only ones, if Locks.ReadersShare is set.
@@ -176,31 +171,6 @@ type Rule struct {
 	AllowCwd bool `toml:"allow_cwd"`
 }
 
-// PortRange is a range of TCP ports, both ends included. The zero value is no range.
-type PortRange struct{ First, Last uint16 }
-
-// IsZero reports whether there is no range.
-func (r PortRange) IsZero() bool { return r == PortRange{} }
-
-// Len returns how many ports there are in it.
-func (r PortRange) Len() int {
-	if r.IsZero() {
-		return 0
-	}
-	return int(r.Last) - int(r.First) + 1
-}
-
-// String returns it as the file has it: "30000-32767", "30000", or "".
-func (r PortRange) String() string {
-	switch {
-	case r.IsZero():
-		return ""
-	case r.First == r.Last:
-		return strconv.Itoa(int(r.First))
-	}
-	return fmt.Sprintf("%d-%d", r.First, r.Last)
-}
-
 // Default returns the configuration of a server that was given no file. It is
 // valid. It has no account: see [BuiltinAccount].
 func Default() *Config {
@@ -211,20 +181,20 @@ func Default() *Config {
 		FTP: FTP{
 			PassivePorts:   PortRange{30000, 32767},
 			Active:         true,
-			IdleTimeout:    5 * time.Minute,
-			DataTimeout:    time.Minute,
-			UserTimeout:    30 * time.Second,
+			IdleTimeout:    Duration{5 * time.Minute},
+			DataTimeout:    Duration{time.Minute},
+			UserTimeout:    Duration{30 * time.Second},
 			MaxConnections: 16000,
 			StatusFile:     "/.locks.json",
 		},
 		TLS: TLS{Mode: TLSOff},
 		Files: Files{
-			Mode:         0o644,
-			UploadMaxAge: time.Hour,
-			HangUp:       2 * time.Millisecond,
+			Mode:         Mode{0o644},
+			UploadMaxAge: Duration{time.Hour},
+			HangUp:       Duration{2 * time.Millisecond},
 			Durable:      true,
 		},
-		Locks: Locks{Directories: true, Durable: true, ReadersShare: true, LeftoverMaxAge: 7 * 24 * time.Hour},
+		Locks: Locks{Directories: true, Durable: true, ReadersShare: true, LeftoverMaxAge: Duration{7 * 24 * time.Hour}},
 		Rules: []Rule{DefaultRule("/locks/**"), DefaultRule("**/*_lock"), DefaultRule("**/*.lock"), DefaultRule("**/.*-lock")},
 	}
 }
@@ -238,32 +208,14 @@ func DefaultAccount(name, hash string) Account {
 func DefaultRule(match string) Rule {
 	return Rule{
 		Match:        match,
-		MaxAge:       24 * time.Hour,
-		MaxIdle:      30 * time.Minute,
+		MaxAge:       Duration{24 * time.Hour},
+		MaxIdle:      Duration{30 * time.Minute},
 		OnDisconnect: DisconnectKeep,
 		Release:      ReleaseAddress,
 		Queue:        QueueFair,
-		QueueHold:    15 * time.Second,
+		QueueHold:    Duration{15 * time.Second},
 		AllowCwd:     true,
 	}
-}
-
-// Account returns the account of that name, spelled exactly so.
-func (c *Config) Account(name string) (Account, bool) {
-	i := slices.IndexFunc(c.Accounts, func(a Account) bool { return a.Name == name })
-	if i < 0 {
-		return Account{}, false
-	}
-	return c.Accounts[i], true
-}
-
-// Allows reports whether the account may come from that address. An IPv4
-// address counts as such also when it arrives as one of IPv6 (::ffff:10.0.0.5),
-// as it does on a socket that serves both; a zone is ignored.
-func (a Account) Allows(from netip.Addr) bool {
-	from = from.Unmap().WithZone("")
-	return len(a.Networks) == 0 ||
-		slices.ContainsFunc(a.Networks, func(p netip.Prefix) bool { return p.Contains(from) })
 }
 
 // Reads reports whether the account may read files.
@@ -283,18 +235,9 @@ func RestartKeys(running, next *Config) []string {
 	was := make(map[string]any)
 	walk(running, func(f field) { was[f.key] = f.value.Interface() })
 	walk(next, func(f field) {
-		if f.tag.Get("restart") != "" && !sameValue(was[f.key], f.value.Interface()) {
+		if f.tag.Get("restart") != "" && !reflect.DeepEqual(was[f.key], f.value.Interface()) {
 			keys = append(keys, f.key)
 		}
 	})
 	return keys
-}
-
-// sameValue compares two values of one key; an empty list is as good as none.
-func sameValue(a, b any) bool {
-	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
-	if va.Kind() == reflect.Slice && va.Len() == 0 && vb.Len() == 0 {
-		return true
-	}
-	return reflect.DeepEqual(a, b)
 }

@@ -1,325 +1,236 @@
 package config
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"io/fs"
-	"net/netip"
 	"reflect"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
+
+	"github.com/pelletier/go-toml/v2"
 )
 
-// decoder turns the tree of a file into a Config. What it cannot take it
-// reports, leaving the default in place, and goes on.
-type decoder struct {
-	config *Config
-	errs   Errors         // without file names
-	lines  map[string]int // of every key that was set, as walk calls it
-}
-
-// root sets the whole configuration.
-func (d *decoder) root(n *node) {
-	d.table(n, "", reflect.ValueOf(d.config).Elem())
-	if line, set := d.lines["account"]; set && len(d.config.Accounts) == 0 && !d.failed("account") {
-		d.fail(line, "account", "no account: nobody could log in; leave account out for the built-in one")
+// decode reads a file. go-toml stops at the first value that it cannot take, and tells of all unknown keys at the end. The
+// configuration is nil if the file was not read to its end. given is what is in the file.
+func decode(data []byte, at *lines) (c *Config, given table, errs Errors) {
+	if err := toml.Unmarshal(data, (*map[string]any)(&given)); err != nil {
+		return nil, nil, Errors{at.error(err)}
 	}
-}
-
-func (d *decoder) fail(line int, key, format string, args ...any) {
-	d.errs = append(d.errs, Error{Line: line, Key: key, Message: fmt.Sprintf(format, args...)})
-}
-
-// table sets the fields of a section. prefix is "" or ends with a dot.
-func (d *decoder) table(n *node, prefix string, into reflect.Value) {
-	for _, name := range n.names {
-		member := n.members[name]
-		key := prefix + name
-		if why := removed(into.Interface(), name); why != "" {
-			d.fail(member.line, key, "%s", why)
-			continue
-		}
-		target, ok := fieldOf(into, name)
-		if !ok {
-			d.fail(member.line, key, "%s", unknown(name, into.Type(), member))
-			continue
-		}
-		d.lines[key] = member.line
-		switch {
-		case isSection(target.Type()):
-			d.section(member, key, target)
-		case isTables(target.Type()):
-			d.tables(member, key, target)
-		default:
-			d.value(member, key, target)
+	for _, name := range []string{"account", "lock"} {
+		if _, single := given[name].(map[string]any); single { // go-toml would take it for a list of one
+			return nil, nil, Errors{{Key: name, Message: form(reflect.TypeFor[[]Rule](), name)}}
 		}
 	}
-}
-
-func (d *decoder) section(n *node, key string, into reflect.Value) {
-	if n.kind != isTable {
-		d.fail(n.line, key, "write it as a section: [%s]", key)
-		return
-	}
-	d.table(n, key+".", into)
-}
-
-// tables sets a list of which each element is a [[key]].
-func (d *decoder) tables(n *node, key string, into reflect.Value) {
-	if n.kind != isArray {
-		d.fail(n.line, key, "there may be several: write [[%s]] with two brackets", key)
-		return
-	}
-	elements := reflect.MakeSlice(into.Type(), 0, len(n.items))
-	for i, item := range n.items {
-		at := fmt.Sprintf("%s[%d]", key, i+1)
-		d.lines[at] = item.line
-		if item.kind != isTable {
-			d.fail(item.line, at, "write [[%s]] with its keys below", key)
-			item = newTable(item.line) // so that the next one keeps its number
+	c = Default()
+	c.Rules = nil
+	err := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(c)
+	var unknown *toml.StrictMissingError
+	if errors.As(err, &unknown) {
+		for i := range unknown.Errors {
+			errs = append(errs, at.unknown(&unknown.Errors[i]))
 		}
-		element := reflect.New(into.Type().Elem()).Elem()
-		switch e := element.Addr().Interface().(type) {
-		case *Account:
-			*e = DefaultAccount("", "")
-		case *Rule:
-			*e = DefaultRule("")
+	} else if err != nil {
+		e := at.error(err)
+		if e.Line == 0 {
+			e.Line = lineOf(data)
+			e.Key = at.keyIn(e.Line)
 		}
-		d.table(item, at+".", element)
-		elements = reflect.Append(elements, element)
+		return nil, nil, Errors{e}
 	}
-	into.Set(elements)
+	c.complete(given)
+	return c, given, errs
 }
 
-// value sets one field that is no section.
-func (d *decoder) value(n *node, key string, into reflect.Value) {
-	if into.Kind() == reflect.Slice {
-		d.list(n, key, into)
-		return
-	}
-	if err := set(n, into); err != nil {
-		d.fail(n.line, key, "%s", err)
-	}
-}
-
-func (d *decoder) list(n *node, key string, into reflect.Value) {
-	if n.kind != isArray {
-		d.fail(n.line, key, "must be a list, such as %s, not %s", listExample(into.Type()), n.kind)
-		return
-	}
-	elements := reflect.MakeSlice(into.Type(), 0, len(n.items))
-	for i, item := range n.items {
-		at := fmt.Sprintf("%s[%d]", key, i+1)
-		d.lines[at] = item.line
-		element := reflect.New(into.Type().Elem()).Elem()
-		if err := set(item, element); err != nil {
-			d.fail(item.line, at, "%s", err)
-		}
-		elements = reflect.Append(elements, element)
-	}
-	if len(n.items) == 0 {
-		elements = reflect.Zero(into.Type()) // an empty list is the same as none
-	}
-	into.Set(elements)
-}
-
-func listExample(t reflect.Type) string {
-	if t.Elem() == reflect.TypeFor[netip.Prefix]() {
-		return `["10.0.0.0/8"]`
-	}
-	return `["one", "two"]`
-}
-
-// set gives a field the value of a node, or says what would be right.
-func set(n *node, into reflect.Value) error {
-	want := isString
-	switch into.Interface().(type) {
-	case bool:
-		want = isBool
-	case int:
-		want = isInteger
-	}
-	if n.kind != want {
-		return wrongKind(n, into)
-	}
-	var value any
-	var err error
-	switch into.Interface().(type) {
-	case bool:
-		value = n.yes
-	case int:
-		value = int(n.number)
-		if int64(int(n.number)) != n.number {
-			err = fmt.Errorf("the number is too large")
-		}
-	case string:
-		value = n.text
-	case time.Duration:
-		value, err = parseDuration(n.text)
-	case fs.FileMode:
-		value, err = parseMode(n.text)
-	case PortRange:
-		value, err = parsePorts(n.text)
-	case netip.Prefix:
-		value, err = parseNetwork(n.text)
-	}
-	if err == nil {
-		into.Set(reflect.ValueOf(value))
-	}
-	return err
-}
-
-// wrongKind does not show the value: it may be a password.
-func wrongKind(n *node, into reflect.Value) error {
-	switch into.Interface().(type) {
-	case bool:
-		return fmt.Errorf("must be true or false, without quotes")
-	case int:
-		return fmt.Errorf("must be a whole number, without quotes")
-	case time.Duration:
-		return fmt.Errorf("%s", durationForm)
-	case fs.FileMode:
-		return fmt.Errorf("%s", modeForm)
-	}
-	return fmt.Errorf("must be a string in quotes, not %s", n.kind)
-}
-
-const (
-	durationForm = `must be a duration in quotes, such as "90s", "10m" or "1h30m", or "0"`
-	modeForm     = `must be an octal mode in quotes, such as "0644"`
-	portsForm    = `must be a range of ports, such as "30000-32767", or ""`
-	networkForm  = `must be an address or a network, such as "10.0.0.5" or "10.0.0.0/8"`
-)
-
-func parseDuration(text string) (time.Duration, error) {
-	t, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q: %s", text, durationForm)
-	}
-	return t, nil
-}
-
-func parseMode(text string) (fs.FileMode, error) {
-	mode, err := strconv.ParseUint(text, 8, 32)
-	if err != nil {
-		return 0, fmt.Errorf("%q: %s", text, modeForm)
-	}
-	return fs.FileMode(mode), nil // whether it is one of permissions only, Validate says
-}
-
-func parsePorts(text string) (PortRange, error) {
-	if text == "" {
-		return PortRange{}, nil
-	}
-	low, high, isRange := strings.Cut(text, "-")
-	if !isRange {
-		high = low
-	}
-	first, err1 := strconv.ParseUint(strings.TrimSpace(low), 10, 16)
-	last, err2 := strconv.ParseUint(strings.TrimSpace(high), 10, 16)
-	if err1 != nil || err2 != nil || first == 0 || last == 0 {
-		return PortRange{}, fmt.Errorf("%q: %s", text, portsForm)
-	}
-	return PortRange{uint16(first), uint16(last)}, nil
-}
-
-func parseNetwork(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-		addr = addr.Unmap()
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(text)
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q: %s", text, networkForm)
-	}
-	return p, nil
-}
-
-// fieldOf returns the field of a section with that key.
-func fieldOf(section reflect.Value, name string) (reflect.Value, bool) {
-	for i := range section.NumField() {
-		if tag := section.Type().Field(i).Tag.Get("toml"); tag == name && tag != "-" {
-			return section.Field(i), true
+// lineOf finds the first line with an error that go-toml gives no line for: it does not if an UnmarshalText refuses a number.
+func lineOf(data []byte) int {
+	var head []byte
+	line := 0
+	for text := range bytes.Lines(data) {
+		head = append(head, text...)
+		line++
+		var known *toml.DecodeError
+		if err := toml.Unmarshal(head, Default()); err != nil && !errors.As(err, &known) {
+			break
 		}
 	}
-	return reflect.Value{}, false
+	return line
 }
 
-// keysOf returns the keys of a section, in order.
-func keysOf(section reflect.Type) []string {
-	var names []string
-	for i := range section.NumField() {
-		if name := section.Field(i).Tag.Get("toml"); name != "-" {
-			names = append(names, name)
-		}
+// complete sets what the file does not give.
+func (c *Config) complete(given table) {
+	complete(c.Accounts, DefaultAccount("", ""), given.list("account"))
+	complete(c.Rules, DefaultRule(""), given.list("lock"))
+	if !given.has("lock") {
+		c.Rules = Default().Rules
 	}
-	return names
+	walk(c, func(f field) { // an empty list is the same as none
+		if f.value.Kind() == reflect.Slice && f.value.Len() == 0 {
+			f.value.SetZero()
+		}
+	})
 }
 
-// removed says of a key that earlier versions had what to do about it, or "".
-func removed(section any, name string) string {
-	switch section.(type) {
-	case Rule:
-		if name == "commit" {
-			return `"commit" was removed: uploads are published when they end; delete this line`
-		}
-	case Files, Account:
-		if name == "on_abort" {
-			return `"on_abort" was removed: an upload that is broken off is discarded; delete this line`
+// table is the keys that a file gives in a section.
+type table map[string]any
+
+// has reports whether a key is given. As in go-toml, the case of its letters does not matter.
+func (t table) has(key string) bool {
+	for name := range t {
+		if strings.EqualFold(name, key) {
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
-// unknown says that there is no such key, and which one may have been meant.
-func unknown(name string, section reflect.Type, n *node) string {
-	what := "unknown key"
-	if n.kind == isTable || n.headers {
-		what = "unknown section"
+// list returns the sections of a [[name]].
+func (t table) list(name string) (all []table) {
+	items, _ := t[name].([]any)
+	for _, item := range items {
+		one, _ := item.(map[string]any)
+		all = append(all, one)
 	}
-	if place := placeOf(name, section); place != "" {
-		return fmt.Sprintf("%s here; it belongs %s", what, place)
-	}
-	if meant := near(name, keysOf(section)); meant != "" {
-		return fmt.Sprintf("%s; did you mean %s?", what, meant)
-	}
-	if place := placeOf(plain(name), section); place != "" {
-		return fmt.Sprintf("%s; there is one %s", what, place)
-	}
-	return fmt.Sprintf("%s; there are %s", what, strings.Join(keysOf(section), ", "))
+	return all
 }
 
-// placeOf says where the key of another section belongs, or "".
-func placeOf(name string, not reflect.Type) string {
-	root := reflect.TypeFor[Config]()
-	if not != root && slices.Contains(keysOf(root), name) {
-		if f, _ := fieldOf(reflect.New(root).Elem(), name); !isSection(f.Type()) && !isTables(f.Type()) {
-			return "at the top of the file, before the first [section]"
+// complete sets the keys that each element does not give to those of the defaults.
+func complete[T any](elements []T, defaults T, given []table) {
+	for i := range elements {
+		to, from := reflect.ValueOf(&elements[i]).Elem(), reflect.ValueOf(defaults)
+		for j, key := range keysOf(to.Type()) {
+			if i < len(given) && !given[i].has(key) {
+				to.Field(j).Set(from.Field(j))
+			}
 		}
 	}
-	for i := range root.NumField() {
-		t, tag := root.Field(i).Type, root.Field(i).Tag.Get("toml")
-		switch {
-		case t == not:
-		case isSection(t) && slices.Contains(keysOf(t), name):
-			return "in [" + tag + "]"
-		case isTables(t) && t.Elem() != not && slices.Contains(keysOf(t.Elem()), name):
-			return "in [[" + tag + "]]"
-		}
-	}
-	return ""
 }
 
-// short returns a duration without the zeros that Duration.String ends with: "10m", not "10m0s".
-func short(d time.Duration) string {
+// lines says where the keys of a file stand.
+type lines struct {
+	of     map[string]int   // by key, such as "lock[2].match"
+	starts map[string][]int // where each [[lock]] and each [[account]] begins
+}
+
+// findLines has go-toml report all keys of a file as unknown: so it tells their lines.
+func findLines(data []byte) *lines {
+	l := &lines{make(map[string]int), make(map[string][]int)}
+	// First the keys at the top, and the sections; then what is in the sections.
+	for _, e := range unknownKeys(data, &struct{}{}) {
+		line, _ := e.Position()
+		if name := strings.Join(e.Key(), "."); name == "account" || name == "lock" {
+			l.starts[name] = append(l.starts[name], line)
+		}
+		l.add(&e)
+	}
+	for _, e := range unknownKeys(data, &struct {
+		FTP      struct{}   `toml:"ftp"`
+		TLS      struct{}   `toml:"tls"`
+		Files    struct{}   `toml:"files"`
+		Locks    struct{}   `toml:"locks"`
+		Accounts []struct{} `toml:"account"`
+		Rules    []struct{} `toml:"lock"`
+	}{}) {
+		l.add(&e)
+	}
+	return l
+}
+
+func unknownKeys(data []byte, into any) []toml.DecodeError {
+	var all *toml.StrictMissingError
+	if err := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(into); errors.As(err, &all) {
+		return all.Errors
+	}
+	return nil
+}
+
+func (l *lines) add(e *toml.DecodeError) {
+	name := strings.ToLower(l.name(e))
+	for _, name := range []string{name, parent(name)} {
+		if _, known := l.of[name]; !known {
+			l.of[name], _ = e.Position()
+		}
+	}
+}
+
+// keyIn returns the key that stands in a line; "" if there is none.
+func (l *lines) keyIn(line int) (key string) {
+	for k, at := range l.of {
+		if at == line && len(k) > len(key) {
+			key = k
+		}
+	}
+	return key
+}
+
+// name returns the key of an error with the number of its [[section]].
+func (l *lines) name(e *toml.DecodeError) string {
+	key := e.Key()
+	if len(key) == 0 {
+		return ""
+	}
+	line, _ := e.Position()
+	number := 0
+	for _, start := range l.starts[key[0]] {
+		if start <= line {
+			number++
+		}
+	}
+	name := strings.Join(key, ".")
+	if number == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s[%d]%s", key[0], number, name[len(key[0]):])
+}
+
+// unknown says that there is no such key.
+func (l *lines) unknown(e *toml.DecodeError) Error {
+	line, _ := e.Position()
+	return Error{Line: line, Key: l.name(e), Message: unknown(e.Key())}
+}
+
+// error turns what go-toml says into an Error.
+func (l *lines) error(err error) Error {
+	var e *toml.DecodeError
+	if !errors.As(err, &e) {
+		return Error{Message: strings.TrimPrefix(err.Error(), "toml: ")}
+	}
+	line, _ := e.Position()
+	message := strings.TrimPrefix(e.Error(), "toml: ")
+	if _, _, t := find(e.Key()); t != nil && strings.HasPrefix(message, "cannot decode TOML ") {
+		message = form(t, e.Key()[len(e.Key())-1])
+	}
+	return Error{Line: line, Key: l.name(e), Message: message}
+}
+
+// form says how a value of a type is written. It does not show the value: that may be a password.
+func form(t reflect.Type, name string) string {
 	switch {
-	case d == 0:
-		return "0"
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
+	case isSection(t):
+		return fmt.Sprintf("write it as a section: [%s]", name)
+	case isList(t):
+		return fmt.Sprintf("there may be several: write [[%s]], with two brackets, and its keys below", name)
+	case t.Kind() == reflect.Slice:
+		return `must be a list of strings, such as ["one", "two"]`
+	case t.Kind() == reflect.Bool:
+		return "must be true or false, without quotes"
+	case t.Kind() == reflect.Int:
+		return "must be a whole number, without quotes"
 	}
-	return d.String()
+	return "must be a string in quotes"
+}
+
+// place gives each error the file and the line of its key, or of what the key is part of.
+func (l *lines) place(errs Errors, filename string) Errors {
+	for i := range errs {
+		errs[i].File = filename
+		for key := errs[i].Key; errs[i].Line == 0 && key != ""; key = parent(key) {
+			errs[i].Line = l.of[key]
+		}
+	}
+	return errs.sorted()
+}
+
+// parent returns what a key is part of: "a[1].b" is in "a[1]", that in "a".
+func parent(key string) string {
+	return key[:max(strings.LastIndexAny(key, ".["), 0)]
 }

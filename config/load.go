@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"os"
-	"strings"
 )
 
 // Check is what somebody else knows to be wrong with a configuration: each Error with the Key that
@@ -27,53 +26,23 @@ func Load(file string, checks ...Check) (*Config, error) {
 // Parse is [Load] for what has been read already; filename is for the errors.
 // What a file leaves out is as in [Default], [DefaultAccount] and [DefaultRule].
 func Parse(data []byte, filename string, checks ...Check) (*Config, error) {
-	tree, errs := readTree(data)
-	config := Default()
-	d := decoder{lines: make(map[string]int), config: config}
-	d.root(tree)
-	errs = append(errs, d.errs...)
+	at := findLines(data)
+	config, given, errs := decode(data, at)
+	if config == nil {
+		return nil, at.place(errs, filename)
+	}
+	if given.has("account") && len(config.Accounts) == 0 {
+		errs = append(errs, Error{Key: "account", Message: "no account: nobody could log in; leave account out for the built-in one"})
+	}
 	check := checker{Config: config}
 	check.all()
-	check.checkMarkers(d.lines)
+	check.checkMarkers(given.list("lock"))
 	for _, more := range checks {
 		check.errs = append(check.errs, more(config)...)
 	}
-	for _, e := range check.errs {
-		if !d.failed(e.Key) {
-			errs = append(errs, e)
-		}
+	if errs = append(errs, check.errs...); len(errs) > 0 {
+		return nil, at.place(errs, filename)
 	}
-	if len(errs) > 0 {
-		return nil, d.place(errs, filename)
-	}
-	config.Warnings = d.place(check.warnings, filename)
+	config.Warnings = at.place(check.warnings, filename)
 	return config, nil
-}
-
-// failed reports whether the key, or what it is part of, could not be read: what
-// stands in its place is only a default, and complaints about that help nobody.
-func (d *decoder) failed(key string) bool {
-	for _, e := range d.errs {
-		rest, ok := strings.CutPrefix(key, e.Key)
-		if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-			return true
-		}
-	}
-	return false
-}
-
-// place gives each error the file and the line of its key, or of what the key is part of.
-func (d *decoder) place(errs Errors, filename string) Errors {
-	for i := range errs {
-		errs[i].File = filename
-		for key := errs[i].Key; errs[i].Line == 0 && key != ""; key = parent(key) {
-			errs[i].Line = d.lines[key]
-		}
-	}
-	return errs.sorted()
-}
-
-// parent returns what a key is part of: "a[1].b" is in "a[1]", that in "a".
-func parent(key string) string {
-	return key[:max(strings.LastIndexAny(key, ".["), 0)]
 }

@@ -30,7 +30,6 @@ func (c *checker) checkAccounts() {
 		if !isServedPath(a.Start) {
 			c.fail(key+"start", `%q: must be an absolute path as the account sees it, such as "/"`, a.Start)
 		}
-		c.checkNetworks(key+"networks", a)
 	}
 }
 
@@ -48,20 +47,6 @@ func (c *checker) checkAccountName(key, name string, before int) {
 	}
 }
 
-func (c *checker) checkNetworks(key string, a Account) {
-	for i, p := range a.Networks {
-		at := fmt.Sprintf("%s[%d]", key, i+1)
-		switch {
-		case !p.IsValid():
-			c.fail(at, "%s", networkForm)
-		case p.Addr().Is4In6():
-			c.fail(at, `"%s": write it as a network of IPv4`, p)
-		case p.Masked() != p:
-			c.fail(at, `"%s": has bits set behind the mask; did you mean "%s"?`, p, p.Masked())
-		}
-	}
-}
-
 func (c *checker) checkRules() {
 	if len(c.Rules) == 0 {
 		c.fail("lock", "no rule: nothing would be a lock; leave lock out for the default rules")
@@ -73,27 +58,27 @@ func (c *checker) checkRules() {
 		} else {
 			c.checkShadowed(key+"match", i)
 		}
-		if r.Release == ReleaseSession && r.OnDisconnect == DisconnectKeep && r.MaxAge == 0 && r.MaxIdle == 0 {
+		if r.Release == ReleaseSession && r.OnDisconnect == DisconnectKeep && r.MaxAge.Duration == 0 && r.MaxIdle.Duration == 0 {
 			c.fail(key+"release", "nobody could ever end such a lock once its connection is gone: "+
 				`give it a max_age or a max_idle, or on_disconnect = "release"`)
 		}
-		if r.Wait > longestWait {
-			c.warn(key+"wait", "%q: old clients give up before that, Net::FTP after 120 s; \"SITE WAIT seconds\" sets it for those that do not", short(r.Wait))
+		if r.Wait.Duration > longestWait {
+			c.warn(key+"wait", "%q: old clients give up before that, Net::FTP after 120 s; \"SITE WAIT seconds\" sets it for those that do not", r.Wait)
 		}
 		c.checkShared(key+"shared", r.Shared)
-		if r.Grace > 0 && r.OnDisconnect == DisconnectKeep {
+		if r.Grace.Duration > 0 && r.OnDisconnect == DisconnectKeep {
 			c.fail(key+"grace", `has a meaning only with on_disconnect = "release"`)
 		}
 	}
 }
 
 // checkMarkers warns of rules that have no max_age and leave max_idle out: their author may not know that their locks end all the
-// same. lines has the keys that the file sets.
-func (c *checker) checkMarkers(lines map[string]int) {
-	for i, r := range c.Rules {
-		key := fmt.Sprintf("lock[%d].max_", i+1)
-		if r.MaxAge == 0 && lines[key+"age"] > 0 && lines[key+"idle"] == 0 {
-			c.warn(key+"age", `"0": without max_idle, such a lock still ends %s after its holder's last sign of life; max_idle = "0" keeps it`, short(r.MaxIdle))
+// same. given has the keys that the file sets in each rule.
+func (c *checker) checkMarkers(given []table) {
+	for i, keys := range given {
+		if c.Rules[i].MaxAge.Duration == 0 && keys.has("max_age") && !keys.has("max_idle") {
+			c.warn(fmt.Sprintf("lock[%d].max_age", i+1),
+				`"0": without max_idle, such a lock still ends %s after its holder's last sign of life; max_idle = "0" keeps it`, c.Rules[i].MaxIdle)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Validate reports all that is wrong with a configuration as an [Errors]
@@ -59,11 +57,11 @@ func (c *checker) all() {
 }
 
 func (c *checker) checkFiles() {
-	if c.Files.HangUp == 0 {
+	if c.Files.HangUp.Duration == 0 {
 		c.warn("files.hang_up", "\"0s\": what a killed client had sent of an upload is published as if it were complete")
 	}
-	switch mode := c.Files.Mode; {
-	case mode&^fs.ModePerm != 0:
+	switch mode := c.Files.Mode.FileMode; {
+	case mode&^0o777 != 0:
 		c.fail("files.mode", "%#o: permissions only, at most 0777", uint32(mode))
 	case mode&0o600 != 0o600:
 		c.fail("files.mode", `"%04o": its owner, who is the server itself, must be able to read and write`, uint32(mode))
@@ -87,14 +85,9 @@ func (c *checker) checkEnum(f field) {
 }
 
 func (c *checker) checkSign(f field) {
-	if f.value.Kind() != reflect.Int && f.value.Kind() != reflect.Int64 || f.value.Int() >= 0 {
-		return
+	if f.value.Kind() == reflect.Int && f.value.Int() < 0 {
+		c.fail(f.key, "%d: must not be negative", f.value.Int())
 	}
-	if d, ok := f.value.Interface().(time.Duration); ok {
-		c.fail(f.key, "%q: must not be negative", short(d))
-		return
-	}
-	c.fail(f.key, "%d: must not be negative", f.value.Int())
 }
 
 func (c *checker) checkListen() {
@@ -125,10 +118,6 @@ func (c *checker) checkAddresses(key string, addresses []string, seen map[string
 		}
 		seen[address] = at
 	}
-}
-
-func (r PortRange) contains(port uint64) bool {
-	return !r.IsZero() && uint64(r.First) <= port && port <= uint64(r.Last)
 }
 
 func (c *checker) checkDirectories() {
@@ -178,12 +167,6 @@ func realPath(dir string) string {
 }
 
 func (c *checker) checkFTP() {
-	if r := c.FTP.PassivePorts; r.First > r.Last {
-		c.fail("ftp.passive_ports", `"%d-%d": the range is reversed; did you mean "%d-%d"?`, r.First, r.Last, r.Last, r.First)
-	}
-	if r := c.FTP.PassivePorts; r.First == 0 && r.Last != 0 {
-		c.fail("ftp.passive_ports", "port 0 is none")
-	}
 	if host := c.FTP.PublicAddress; host != "" {
 		if ip, err := netip.ParseAddr(host); err == nil && !ip.Is4() {
 			c.fail("ftp.public_address", "%q: PASV can only tell an IPv4 address (RFC 959); IPv6 clients use EPSV and need none", host)

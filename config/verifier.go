@@ -45,8 +45,6 @@ type Verifier struct {
 	mu       sync.Mutex
 	freed    time.Time // when that was last done
 	verified map[digest]struct{}
-	oldest   []digest // the keys of verified, a ring once it is full
-	next     int      // which of oldest goes first
 }
 
 // NewVerifier returns a Verifier that computes at most so many slow hashes at a
@@ -147,19 +145,12 @@ func (v *Verifier) knows(sum digest) bool {
 	return ok
 }
 
-// remember adds a digest; when there are too many the oldest goes.
+// remember adds a digest. When there are too many, all are forgotten: each costs one slow hash again.
 func (v *Verifier) remember(sum digest) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, ok := v.verified[sum]; ok {
-		return
+	if len(v.verified) >= maxVerified {
+		clear(v.verified)
 	}
 	v.verified[sum] = struct{}{}
-	if len(v.oldest) < maxVerified {
-		v.oldest = append(v.oldest, sum)
-		return
-	}
-	delete(v.verified, v.oldest[v.next])
-	v.oldest[v.next] = sum
-	v.next = (v.next + 1) % maxVerified
 }

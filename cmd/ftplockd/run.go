@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -104,9 +106,6 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	if s.config, err = s.withAccount(c); err != nil {
-		return nil, err
-	}
 	for _, w := range c.Warnings {
 		log.Warn("configuration", "warning", w.Error())
 	}
@@ -114,7 +113,11 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	if err != nil {
 		return nil, err
 	}
+	s.config = c
 	if err := s.openStores(ctx, rules); err != nil {
+		return nil, err
+	}
+	if s.config, err = s.withAccount(c); err != nil { // only now is the state directory ours
 		return nil, err
 	}
 	if err := s.openDriver(); err != nil {
@@ -149,9 +152,12 @@ func (s *server) withAccount(c *config.Config) (*config.Config, error) {
 // openStores opens the served tree and the journal, and brings them into agreement.
 func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) {
 	c := s.config
+	if err := makeState(c.State); err != nil {
+		return err
+	}
 	if s.tree, err = files.Open(c.Root, files.Options{
-		State: filepath.Join(c.State, "uploads"), Mode: c.Files.Mode, Durable: c.Files.Durable,
-		MaxAge: c.Files.UploadMaxAge, Log: s.log,
+		State: filepath.Join(c.State, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable,
+		MaxAge: c.Files.UploadMaxAge.Duration, Log: s.log,
 	}); err != nil {
 		return err
 	}
@@ -181,6 +187,18 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 		Store: store, Clock: s.clock, Rules: rules, Log: s.log, Generation: s.store.Generation(),
 	})
 	return err
+}
+
+// makeState makes the state directory for its owner alone; one that exists keeps its mode. The directories above it are ordinary
+// ones: the served tree may lie in them.
+func makeState(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // warnOfHomes names the accounts whose home is not there.
@@ -252,8 +270,8 @@ func (s *server) listen(ctx context.Context) error {
 	}
 	s.admin = a
 	s.listener = control.NewListener(s.driver.Control(control.Options{
-		Logger: s.log, UserTimeout: s.config.FTP.UserTimeout,
-		MaxConnections: s.config.FTP.MaxConnections, MaxPerAddress: s.config.FTP.MaxConnectionsPerAddress, IdleTimeout: s.config.FTP.IdleTimeout,
+		Logger: s.log, UserTimeout: s.config.FTP.UserTimeout.Duration,
+		MaxConnections: s.config.FTP.MaxConnections, MaxPerAddress: s.config.FTP.MaxConnectionsPerAddress, IdleTimeout: s.config.FTP.IdleTimeout.Duration,
 	}), sources...)
 	return nil
 }
@@ -261,7 +279,7 @@ func (s *server) listen(ctx context.Context) error {
 // limits are the options of the control connections that a reload may change.
 func limits(c *config.Config) control.Limits {
 	return control.Limits{
-		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress, IdleTimeout: c.FTP.IdleTimeout,
+		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress, IdleTimeout: c.FTP.IdleTimeout.Duration,
 	}
 }
 
@@ -375,7 +393,7 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	if err := s.table.SetRules(ctx, rules); err != nil {
 		return nil, err
 	}
-	s.tree.SetOptions(next.Files.Mode, next.Files.Durable, next.Files.UploadMaxAge)
+	s.tree.SetOptions(next.Files.Mode.FileMode, next.Files.Durable, next.Files.UploadMaxAge.Duration)
 	s.driver.SetSettings(s.settings(next))
 	s.listener.SetLimits(limits(next))
 	s.config = next
@@ -392,10 +410,10 @@ func (s *server) settings(c *config.Config) driver.Settings {
 		LastPort:       c.FTP.PassivePorts.Last,
 		Active:         c.FTP.Active,
 		TLSRequired:    c.TLS.Mode == config.TLSRequired,
-		DataTimeout:    c.FTP.DataTimeout,
-		HangUp:         c.Files.HangUp,
+		DataTimeout:    c.FTP.DataTimeout.Duration,
+		HangUp:         c.Files.HangUp.Duration,
 		StatusFile:     c.FTP.StatusFile,
-		LeftoverMaxAge: c.Locks.LeftoverMaxAge,
+		LeftoverMaxAge: c.Locks.LeftoverMaxAge.Duration,
 		PublicAddress:  newPublicAddress(c.FTP.PublicAddress, s.log),
 	}
 }
@@ -412,9 +430,13 @@ func (a *accounts) Authenticate(ctx context.Context, name, password string) (dri
 	if err != nil {
 		return driver.Account{}, false
 	}
+	var networks []netip.Prefix
+	for _, n := range found.Networks {
+		networks = append(networks, n.Prefix)
+	}
 	return driver.Account{
 		Name: found.Name, Home: found.Home, Start: found.Start, Read: found.Reads(), Write: found.Writes(),
-		Networks: found.Networks, Chmod: found.Chmod, Admin: found.Admin,
+		Networks: networks, Chmod: found.Chmod, Admin: found.Admin,
 	}, true
 }
 
@@ -423,11 +445,11 @@ func rulesOf(c *config.Config) []lock.Rule {
 	rules := make([]lock.Rule, len(c.Rules))
 	for i, r := range c.Rules {
 		rules[i] = lock.Rule{
-			Match: r.Match, MaxAge: r.MaxAge, MaxIdle: r.MaxIdle, OnDisconnect: lock.Disconnect(r.OnDisconnect),
-			Grace: r.Grace, LockDelay: r.LockDelay, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
+			Match: r.Match, MaxAge: r.MaxAge.Duration, MaxIdle: r.MaxIdle.Duration, OnDisconnect: lock.Disconnect(r.OnDisconnect),
+			Grace: r.Grace.Duration, LockDelay: r.LockDelay.Duration, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
 			Protection: &lock.Protection{Paths: r.Protects},
 			Contention: &lock.Contention{
-				Wait: r.Wait, Queue: lock.QueuePolicy(r.Queue), QueueHold: r.QueueHold, Reentrant: r.Reentrant,
+				Wait: r.Wait.Duration, Queue: lock.QueuePolicy(r.Queue), QueueHold: r.QueueHold.Duration, Reentrant: r.Reentrant,
 				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit,
 			},
 		}

@@ -310,3 +310,13 @@ func TestAnAddressInUseLeavesNothingBehind(t *testing.T) {
 	}
 	goleak.VerifyNone(t)
 }
+
+func TestTheStateDirectoryIsMadeForItsOwnerAlone(t *testing.T) {
+	r := startServer(t, "")
+	if info, err := os.Stat(filepath.Join(r.dir, "state")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info.Mode(), err)
+	}
+	if info, err := os.Stat(filepath.Join(r.dir, "files")); err != nil || info.Mode().Perm()&0o500 != 0o500 {
+		t.Error(info.Mode(), err)
+	}
+}

@@ -37,7 +37,7 @@ func TestViewsSayHowManyWaitAndWhoShares(t *testing.T) {
 func TestEveryKeyOfContentionReachesTheTable(t *testing.T) {
 	c := config.Default()
 	c.Locks.ReadersShare = false
-	c.Rules[0].Wait, c.Rules[0].Queue, c.Rules[0].QueueHold = time.Second, config.QueueOff, 2*time.Second
+	c.Rules[0].Wait.Duration, c.Rules[0].Queue, c.Rules[0].QueueHold.Duration = time.Second, config.QueueOff, 2*time.Second
 	c.Rules[0].Reentrant, c.Rules[0].Shared, c.Rules[0].Limit = true, []string{"a"}, 3
 	got := rulesOf(c)[0].Contention
 	if got.Wait != time.Second || got.Queue != lock.QueueOff || got.QueueHold != 2*time.Second ||

@@ -1,0 +1,110 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// field is one key of a Config.
+type field struct {
+	key   string            // "listen", "ftp.active", "lock[1].max_age"; [[lock]] and [[account]] are counted from 1
+	kind  string            // the same without the count: "lock.max_age"
+	tag   reflect.StructTag // enum, restart
+	value reflect.Value
+}
+
+// walk calls visit for every key of the configuration, in the order of the file.
+func walk(c *Config, visit func(field)) {
+	walkSection(reflect.ValueOf(c).Elem(), "", "", visit)
+}
+
+func walkSection(v reflect.Value, key, kind string, visit func(field)) {
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		name := tag.Get("toml")
+		if name == "-" {
+			continue
+		}
+		f := field{key + name, kind + name, tag, v.Field(i)}
+		switch {
+		case isSection(f.value.Type()):
+			walkSection(f.value, f.key+".", f.kind+".", visit)
+		case isList(f.value.Type()):
+			for j := range f.value.Len() {
+				walkSection(f.value.Index(j), fmt.Sprintf("%s[%d].", f.key, j+1), f.kind+".", visit)
+			}
+		default:
+			visit(f)
+		}
+	}
+}
+
+// isSection reports whether a field of that type is a [section] of the file.
+func isSection(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t.NumField() > 0 && t.Field(0).Tag.Get("toml") != ""
+}
+
+// isList reports whether a field of that type is written as repeated [[sections]].
+func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && isSection(t.Elem()) }
+
+// keysOf returns the keys of a section, in order.
+func keysOf(section reflect.Type) (names []string) {
+	for i := range section.NumField() {
+		if name := section.Field(i).Tag.Get("toml"); name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// find follows a key of a file through the sections as far as it is known. It returns the last section, the last name that was
+// looked for there, and the type of its value; nil if there is no such key.
+func find(key []string) (section reflect.Type, name string, value reflect.Type) {
+	section = reflect.TypeFor[Config]()
+	for _, name = range key {
+		i := slices.Index(keysOf(section), name)
+		if i < 0 {
+			return section, name, nil
+		}
+		switch value = section.Field(i).Type; {
+		case isSection(value):
+			section = value
+		case isList(value):
+			section = value.Elem()
+		}
+	}
+	return section, name, value
+}
+
+// removed are the keys that earlier versions had, and what to do about them.
+var removed = map[string]string{
+	"lock.commit":      `"commit" was removed: uploads are published when they end; delete this line`,
+	"files.on_abort":   `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
+	"account.on_abort": `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
+}
+
+// unknown says of a key that there is none of that name, and which one may have been meant.
+func unknown(key []string) string {
+	if why := removed[strings.Join(key, ".")]; why != "" {
+		return why
+	}
+	section, name, _ := find(key)
+	if meant := near(name, keysOf(section)); meant != "" {
+		return fmt.Sprintf("unknown key; did you mean %s?", meant)
+	}
+	top := reflect.TypeFor[Config]()
+	if slices.Contains(keysOf(top), name) {
+		return "unknown key here; it belongs at the top of the file, before the first [section]"
+	}
+	for i, other := range keysOf(top) {
+		switch t := top.Field(i).Type; {
+		case isSection(t) && slices.Contains(keysOf(t), name):
+			return fmt.Sprintf("unknown key here; it belongs in [%s]", other)
+		case isList(t) && slices.Contains(keysOf(t.Elem()), name):
+			return fmt.Sprintf("unknown key here; it belongs in [[%s]]", other)
+		}
+	}
+	return "unknown key; there are " + strings.Join(keysOf(section), ", ")
+}
