@@ -7,7 +7,7 @@ import (
 
 // Config is the whole configuration. The toml tag of each field is its key in
 // the file; a field tagged restart takes effect only when the server starts, see
-// [RestartKeys]; an enum tag lists all that a field may be.
+// [Config.KeepRestartKeys]; an enum tag lists all that a field may be.
 //
 // A Config is not changed once it is in use: a reload makes another one.
 type Config struct {
@@ -224,19 +224,18 @@ func (a Account) Reads() bool { return a.Access != AccessWriteOnly }
 // Writes reports whether the account may write files.
 func (a Account) Writes() bool { return a.Access != AccessReadOnly }
 
-// RestartKeys returns the keys, in the order of the file, that differ between
-// the running configuration and the next and that a reload cannot change:
-// the server must say so and go on with the running value of each.
+// KeepRestartKeys gives the keys that a reload cannot change the values of the running configuration. It returns those
+// that would have changed, in the order of the file.
 //
 // They are listen, root, state, tls.mode, tls.implicit_listen, locks.directories
 // and locks.durable: all that is read once, when listeners and stores are made.
-func RestartKeys(running, next *Config) []string {
-	var keys []string
-	was := make(map[string]any)
-	walk(running, func(f field) { was[f.key] = f.value.Interface() })
-	walk(next, func(f field) {
-		if f.tag.Get("restart") != "" && !reflect.DeepEqual(was[f.key], f.value.Interface()) {
+func (c *Config) KeepRestartKeys(running *Config) (keys []string) {
+	old := make(map[string]reflect.Value)
+	walk(running, func(f field) { old[f.key] = f.value })
+	walk(c, func(f field) {
+		if f.tag.Get("restart") != "" && !reflect.DeepEqual(old[f.key].Interface(), f.value.Interface()) {
 			keys = append(keys, f.key)
+			f.value.Set(old[f.key])
 		}
 	})
 	return keys

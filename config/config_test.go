@@ -161,7 +161,7 @@ func TestAccountAccess(t *testing.T) {
 	}
 }
 
-func TestRestartKeysNamesWhatAReloadCannotChange(t *testing.T) {
+func TestKeepRestartKeysNamesAndKeepsWhatAReloadCannotChange(t *testing.T) {
 	running, next := config.Default(), config.Default()
 	next.Listen = []string{":21"}
 	next.Root, next.State = "/r", "/s"
@@ -178,8 +178,11 @@ func TestRestartKeysNamesWhatAReloadCannotChange(t *testing.T) {
 	next.Rules[0].MaxAge.Duration++
 	want := "listen root state " +
 		"tls.mode tls.implicit_listen locks.directories locks.durable"
-	if got := strings.Join(config.RestartKeys(running, next), " "); got != want {
+	if got := strings.Join(next.KeepRestartKeys(running), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if again := next.KeepRestartKeys(running); again != nil || next.State != running.State || next.FTP.Active {
+		t.Errorf("after that: %s, %+v", again, next)
 	}
 }
 

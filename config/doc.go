@@ -12,7 +12,7 @@
 // not exist, or that was removed, is an error. Errors are reported at once, by file
 // and line, and none of them shows a password or its hash; only a file that is no TOML,
 // or has a value of the wrong type, is read no further than to there.
-// Nothing here is global; to reload, load again and compare with [RestartKeys].
+// Nothing here is global; to reload, load again and call [Config.KeepRestartKeys].
 //
 // What is not: nothing is said about the world outside the file. Whether an
 // address can be listened on, a certificate be read or a directory be made shows

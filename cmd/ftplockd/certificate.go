@@ -28,21 +28,29 @@ const checkEvery = time.Second
 
 // loadCertificate reads a certificate and its key, both in PEM.
 func loadCertificate(file, key string, log *slog.Logger) (*certificate, error) {
+	pair, err := readPair(file, key)
+	if err != nil {
+		return nil, err
+	}
 	c := &certificate{log: log}
-	return c, c.use(file, key)
+	c.use(file, key, pair)
+	return c, nil
 }
 
-// use reads other files from now on, if they are good.
-func (c *certificate) use(file, key string) error {
-	loaded, err := tls.LoadX509KeyPair(file, key)
+func readPair(file, key string) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(file, key)
 	if err != nil {
-		return fmt.Errorf("tls.certificate %s, tls.key %s: %w", file, key, err)
+		return nil, fmt.Errorf("tls.certificate %s, tls.key %s: %w", file, key, err)
 	}
+	return &pair, nil
+}
+
+// use presents a pair from now on, and reads the files again when they change.
+func (c *certificate) use(file, key string, pair *tls.Certificate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.file, c.key, c.loaded = file, key, &loaded
+	c.file, c.key, c.loaded = file, key, pair
 	c.changed = modified(file, key)
-	return nil
 }
 
 // get is tls.Config.GetCertificate.
@@ -58,13 +66,13 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if changed == c.changed {
 		return c.loaded, nil
 	}
-	loaded, err := tls.LoadX509KeyPair(c.file, c.key)
+	loaded, err := readPair(c.file, c.key)
 	if err != nil {
 		// Half of a pair may have been written; it is tried again at the next look.
 		c.log.Error("the renewed certificate cannot be used, the old one goes on", "err", err)
 		return c.loaded, nil
 	}
-	c.loaded, c.changed = &loaded, changed
+	c.loaded, c.changed = loaded, changed
 	c.log.Info("took over a renewed certificate", "file", c.file)
 	return c.loaded, nil
 }

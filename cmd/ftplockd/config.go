@@ -34,13 +34,7 @@ look whether directories, certificates and addresses are there.
 
 The exit status is 0 if the server would take the file (there may be warnings), else 2.`,
 		Example: "  ftplockd config check /etc/ftplockd.toml",
-		Args:    oneFile,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
-		},
+		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd.toml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(args[0], checkProtects, checkStatusFile)
 			if err != nil {
@@ -53,13 +47,6 @@ The exit status is 0 if the server would take the file (there may be warnings), 
 			return failed(err)
 		},
 	}
-}
-
-func oneFile(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("name one file to check: ftplockd config check FILE")
-	}
-	return nil
 }
 
 func newConfigExampleCommand() *cobra.Command {

@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,12 +108,7 @@ func listLeftovers(root *os.Root, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
-		_, err := fmt.Fprintln(w, "nothing is left over")
-		return err
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tLOCK\tHOLDER\tSINCE\tENTRIES")
+	var rows []string
 	for _, name := range names {
 		info, err := root.Stat(name)
 		if err != nil {
@@ -125,9 +119,9 @@ func listLeftovers(root *os.Root, w io.Writer) error {
 			return err
 		}
 		token, holder, of := describeLeftover(name)
-		fmt.Fprintf(table, "%s\t%q\t%q\t%s\t%d\n", token, of, holder, info.ModTime().UTC().Format(time.RFC3339), len(entries))
+		rows = append(rows, fmt.Sprintf("%s\t%q\t%q\t%s\t%d", token, of, holder, info.ModTime().UTC().Format(time.RFC3339), len(entries)))
 	}
-	return table.Flush()
+	return printTable(w, "ID\tLOCK\tHOLDER\tSINCE\tENTRIES", rows, "nothing is left over")
 }
 
 func findLeftover(root *os.Root, id string) (string, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,22 +35,14 @@ printed again whenever a lock was taken or ended or others wait, until interrupt
 		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			state, err := options.stateDirectory()
-			if err != nil {
-				return failed(err)
-			}
 			show := showLocks
 			if asJSON {
 				show = showJSON(!watch)
 			}
 			if watch {
-				return failed(watchLocks(cmd.Context(), state, cmd.OutOrStdout(), show))
+				return failed(watchLocks(cmd, &options, show))
 			}
-			body, err := ask(cmd.Context(), state, http.MethodGet, "/locks")
-			if err != nil {
-				return failed(err)
-			}
-			return failed(show(cmd.OutOrStdout(), body))
+			return failed(options.show(cmd, "/locks", show))
 		},
 	}
 	options.addStateFlags(cmd)
@@ -61,31 +52,32 @@ printed again whenever a lock was taken or ended or others wait, until interrupt
 }
 
 // watchLocks shows the locks whenever another set of tokens stands, or others wait.
-func watchLocks(ctx context.Context, state string, w io.Writer, show func(io.Writer, []byte) error) error {
+func watchLocks(cmd *cobra.Command, options *serveOptions, show func(io.Writer, []byte) error) error {
+	ctx := cmd.Context()
 	last := "none seen"
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		body, err := ask(ctx, state, http.MethodGet, "/locks")
+		err := options.show(cmd, "/locks", func(w io.Writer, body []byte) error {
+			var views []holdView
+			if err := json.Unmarshal(body, &views); err != nil {
+				return err
+			}
+			var key strings.Builder
+			for _, v := range views {
+				fmt.Fprintln(&key, v.Name, v.Token, v.Waiting)
+			}
+			if key.String() == last {
+				return nil
+			}
+			last = key.String()
+			return show(w, body)
+		})
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
-		}
-		var views []holdView
-		if err := json.Unmarshal(body, &views); err != nil {
-			return err
-		}
-		var key strings.Builder
-		for _, v := range views {
-			fmt.Fprintln(&key, v.Name, v.Token, v.Waiting)
-		}
-		if key.String() != last {
-			last = key.String()
-			if err := show(w, body); err != nil {
-				return err
-			}
 		}
 		select {
 		case <-tick.C:
@@ -95,18 +87,26 @@ func watchLocks(ctx context.Context, state string, w io.Writer, show func(io.Wri
 	}
 }
 
+// show asks the running server for something and prints it.
+func (o *serveOptions) show(cmd *cobra.Command, what string, print func(io.Writer, []byte) error) error {
+	state, err := o.stateDirectory()
+	if err != nil {
+		return err
+	}
+	body, err := ask(cmd.Context(), state, http.MethodGet, what)
+	if err != nil {
+		return err
+	}
+	return print(cmd.OutOrStdout(), body)
+}
+
 // showLocks prints a table.
 func showLocks(w io.Writer, body []byte) error {
 	var views []holdView
 	if err := json.Unmarshal(body, &views); err != nil {
 		return err
 	}
-	if len(views) == 0 {
-		_, err := fmt.Fprintln(w, "no locks are held")
-		return err
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tHOLDER\tADDRESS\tSESSION\tAGE\tEXPIRES IN\tWAITING\tTOKEN")
+	var rows []string
 	for _, v := range views {
 		name := printable(v.Name)
 		if v.NameEncoded != "" {
@@ -116,8 +116,20 @@ func showLocks(w io.Writer, body []byte) error {
 		if v.ExpiresIn != nil {
 			expires = inSeconds(*v.ExpiresIn)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", name, v.Holder, dash(v.Address), dash(v.Session), inSeconds(v.Age), expires, v.Waiting, v.Token)
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d",
+			name, v.Holder, dash(v.Address), dash(v.Session), inSeconds(v.Age), expires, v.Waiting, v.Token))
 	}
+	return printTable(w, "NAME\tHOLDER\tADDRESS\tSESSION\tAGE\tEXPIRES IN\tWAITING\tTOKEN", rows, "no locks are held")
+}
+
+// printTable prints rows of columns below a header; none says that there are no rows.
+func printTable(w io.Writer, header string, rows []string, none string) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(w, none)
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "%s\n%s\n", header, strings.Join(rows, "\n"))
 	return table.Flush()
 }
 
@@ -148,18 +160,10 @@ func newSessionsCommand() *cobra.Command {
 		Example: "  ftplockd sessions",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			state, err := options.stateDirectory()
-			if err != nil {
-				return failed(err)
-			}
-			body, err := ask(cmd.Context(), state, http.MethodGet, "/sessions")
-			if err != nil {
-				return failed(err)
-			}
 			if asJSON {
-				return failed(showJSON(true)(cmd.OutOrStdout(), body))
+				return failed(options.show(cmd, "/sessions", showJSON(true)))
 			}
-			return failed(showSessions(cmd.OutOrStdout(), body))
+			return failed(options.show(cmd, "/sessions", showSessions))
 		},
 	}
 	options.addStateFlags(cmd)
@@ -172,16 +176,11 @@ func showSessions(w io.Writer, body []byte) error {
 	if err := json.Unmarshal(body, &views); err != nil {
 		return err
 	}
-	if len(views) == 0 {
-		_, err := fmt.Fprintln(w, "nobody is logged in")
-		return err
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SESSION\tACCOUNT\tADDRESS\tSINCE\tLOCKS")
+	var rows []string
 	for _, v := range views {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\n", v.ID, v.Account, v.Address, v.Opened.Format(time.RFC3339), v.Holds)
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d", v.ID, v.Account, v.Address, v.Opened.Format(time.RFC3339), v.Holds))
 	}
-	return table.Flush()
+	return printTable(w, "SESSION\tACCOUNT\tADDRESS\tSINCE\tLOCKS", rows, "nobody is logged in")
 }
 
 // newBreakCommand returns the command that takes a lock away from its holder.
@@ -270,14 +269,11 @@ who published it, under which token. It needs no running server. NAME is the pat
 }
 
 func showHistory(w io.Writer, state string, name lock.Name) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE")
-	any := false
+	var rows []string
 	for e, err := range journal.History(state, name) {
 		if err != nil {
 			return err
 		}
-		any = true
 		session, held := "-", "-"
 		if e.By.Session != 0 {
 			session = e.By.Session.String()
@@ -285,14 +281,11 @@ func showHistory(w io.Writer, state string, name lock.Name) error {
 		if e.Held > 0 {
 			held = inSeconds(e.Held.Seconds())
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
-			dash(e.By.String()), session, e.Token, held, printable(noteOf(e)))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
+			dash(e.By.String()), session, e.Token, held, printable(noteOf(e))))
 	}
-	if !any {
-		_, err := fmt.Fprintf(w, "the journal knows nothing of %s\n", printable(string(name)))
-		return err
-	}
-	return table.Flush()
+	none := "the journal knows nothing of " + printable(string(name))
+	return printTable(w, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE", rows, none)
 }
 
 // noteOf is what the last column of a history says.

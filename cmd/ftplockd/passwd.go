@@ -39,7 +39,6 @@ the shell's history could see it.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain, err := askPassword(cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {

@@ -53,8 +53,6 @@ The server is found by its state directory: that of --config or --state, else th
 func (o *serveOptions) addStateFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `FILE` (TOML) of the server")
 	cmd.Flags().StringVar(&o.State, "state", "", "state `DIR` of the server instead of what is configured")
-	mustComplete(cmd.MarkFlagFilename("config", "toml"))
-	mustComplete(cmd.MarkFlagDirname("state"))
 }
 
 // stateDirectory finds the state directory. The configuration file is read only if it must be, so

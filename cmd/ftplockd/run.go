@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,7 +51,7 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	for {
 		select {
 		case <-hangups:
-			if _, err := s.reload(ctx); err != nil {
+			if _, err := s.reload(context.WithoutCancel(ctx)); err != nil {
 				log.Error("reload refused, nothing has changed", "err", err)
 			}
 		case err := <-s.failed:
@@ -117,7 +119,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	if err := s.openStores(ctx, rules); err != nil {
 		return nil, err
 	}
-	if s.config, err = s.withAccount(c); err != nil { // only now is the state directory ours
+	if s.config, s.plain, err = s.withAccount(c); err != nil { // only now is the state directory ours
 		return nil, err
 	}
 	if err := s.openDriver(); err != nil {
@@ -131,22 +133,20 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	return s, nil
 }
 
-// withAccount adds the built-in account to a configuration that has none.
-func (s *server) withAccount(c *config.Config) (*config.Config, error) {
-	s.plain = ""
+// withAccount adds the built-in account to a configuration that has none, and returns that one's password.
+func (s *server) withAccount(c *config.Config) (_ *config.Config, plain string, err error) {
 	if len(c.Accounts) > 0 {
-		return c, nil
+		return c, "", nil
 	}
 	account, plain, generated, err := config.BuiltinAccount(c.State, os.Getenv)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if generated {
 		s.log.Info("made a password", "account", account.Name, "file", filepath.Join(c.State, "password"))
 	}
-	s.plain = plain
 	c.Accounts = []config.Account{account}
-	return c, nil
+	return c, plain, nil
 }
 
 // openStores opens the served tree and the journal, and brings them into agreement.
@@ -210,11 +210,24 @@ func (s *server) warnOfHomes(c *config.Config) {
 	}
 }
 
-// makePrefixes makes the fixed parts of the rules' globs, so that the first MKD below /locks works.
-func (s *server) makePrefixes(rules *lock.Rules) error {
+// makePrefixes makes the fixed parts of the rules' globs, so that the first MKD below /locks works. All of them, or none.
+func (s *server) makePrefixes(rules *lock.Rules) (err error) {
+	var made []string
 	for _, p := range rules.Prefixes() {
-		if err := s.tree.MkdirAll(string(p), 0o755); err != nil {
-			return fmt.Errorf("could not make the directory of a [[lock]] rule: %w", err)
+		for i, c := range string(p) + "/" {
+			if i == 0 || c != '/' {
+				continue
+			}
+			dir := string(p)[:i]
+			if err = s.tree.Mkdir(dir, 0o755); err == nil {
+				made = append(made, dir)
+			}
+		}
+		if info, statErr := s.tree.Stat(string(p)); statErr != nil || !info.IsDir() {
+			for _, dir := range slices.Backward(made) {
+				err = errors.Join(err, s.tree.RemoveDir(dir))
+			}
+			return fmt.Errorf("could not make the directory %s of a [[lock]] rule: %w", p, err)
 		}
 	}
 	return nil
@@ -359,8 +372,8 @@ func (s *server) drain() error {
 	return errors.Join(s.listener.Wait(ctx), s.driver.Wait(ctx))
 }
 
-// reload takes over a changed configuration: all of it but the keys that need a restart, or nothing.
-// It returns the keys that have changed and need one.
+// reload takes over a changed configuration: all of it but the keys that need a restart, or nothing. All that can fail is done
+// first. It returns the keys that have changed and need a restart.
 func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,35 +381,39 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	plain := s.plain
-	if next, err = s.withAccount(next); err != nil {
-		s.plain = plain
+	ignored = next.KeepRestartKeys(s.config)
+	next, plain, err := s.withAccount(next)
+	if err != nil {
 		return nil, err
 	}
 	rules, err := lock.NewRules(rulesOf(next))
 	if err != nil {
 		return nil, err
 	}
-	if s.tls != nil && next.TLS.Mode != config.TLSOff {
-		if err := s.tls.use(next.TLS.Certificate, next.TLS.Key); err != nil {
+	var pair *tls.Certificate
+	if s.tls != nil {
+		if pair, err = readPair(next.TLS.Certificate, next.TLS.Key); err != nil {
 			return nil, err
 		}
 	}
 	if err := s.makePrefixes(rules); err != nil {
 		return nil, err
 	}
-	ignored = config.RestartKeys(s.config, next)
+
 	for _, key := range ignored {
 		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
 	}
+	if s.tls != nil {
+		s.tls.use(next.TLS.Certificate, next.TLS.Key, pair)
+	}
 	s.store.SetRules(rules.For, rules.Roots()...)
 	if err := s.table.SetRules(ctx, rules); err != nil {
-		return nil, err
+		s.log.Error("the new rules hold, but were not recorded for all locks that are held: for those, the old ones hold after a restart", "err", err)
 	}
 	s.tree.SetOptions(next.Files.Mode.FileMode, next.Files.Durable, next.Files.UploadMaxAge.Duration)
 	s.driver.SetSettings(s.settings(next))
 	s.listener.SetLimits(limits(next))
-	s.config = next
+	s.config, s.plain = next, plain
 	s.warnOfHomes(next)
 	s.log.Info("reloaded", "accounts", len(next.Accounts), "rules", len(next.Rules))
 	return ignored, nil

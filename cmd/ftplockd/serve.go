@@ -42,20 +42,7 @@ FTPLOCKD_PASSWORD or a generated one in the file "password" of the state directo
 	flags.StringVar(&options.Root, "root", "", "`DIR` that clients see as / instead of what is configured")
 	flags.StringVar(&options.State, "state", "", "`DIR` for the server's own files instead of what is configured")
 	flags.TextVar(&options.LogLevel, "log-level", slog.LevelInfo, "log what is at least of that `LEVEL`: debug, info, warn, error")
-	mustComplete(cmd.MarkFlagFilename("config", "toml"))
-	mustComplete(cmd.MarkFlagDirname("root"))
-	mustComplete(cmd.MarkFlagDirname("state"))
-	mustComplete(cmd.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions))
-	mustComplete(cmd.RegisterFlagCompletionFunc("log-level",
-		cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
-}
-
-// mustComplete panics on a completion for a flag that there is not.
-func mustComplete(err error) {
-	if err != nil {
-		panic(err)
-	}
 }
 
 // load returns the configuration that the options describe, valid, with the

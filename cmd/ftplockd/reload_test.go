@@ -1,0 +1,155 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/config"
+)
+
+// writePair writes a self-signed certificate and its key to two files, and returns the lines of [tls] that name them.
+func writePair(t *testing.T, dir, name string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{".cert": {Type: "CERTIFICATE", Bytes: cert}, ".key": {Type: "PRIVATE KEY", Bytes: der}} {
+		if err := os.WriteFile(filepath.Join(dir, name+file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pairLines(filepath.Join(dir, name+".cert"), filepath.Join(dir, name+".key"))
+}
+
+func pairLines(cert, key string) string {
+	return "[tls]\nmode = 'optional'\ncertificate = '" + cert + "'\nkey = '" + key + "'\n"
+}
+
+// certificateName returns the name in the certificate that the server shows after AUTH TLS.
+func (r *running) certificateName() string {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", r.listener.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	var buffer [512]byte
+	conn.Read(buffer[:])
+	conn.Write([]byte("AUTH TLS\r\n"))
+	conn.Read(buffer[:])
+	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	if err := secure.Handshake(); err != nil {
+		r.t.Fatal(err)
+	}
+	return secure.ConnectionState().PeerCertificates[0].DNSNames[0]
+}
+
+// TestAReloadIsAllOrNothing has a reload fail at each step, with everything else in the file changed, too.
+func TestAReloadIsAllOrNothing(t *testing.T) {
+	hash, err := config.HashPassword("secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	first, second := writePair(t, dir, "first"), writePair(t, dir, "second")
+	account := func(name string) string {
+		return "[[account]]\nname = '" + name + "'\npassword = '" + hash + "'\n"
+	}
+	r := startServer(t, "[locks]\ndirectories = false\n"+first+account("ftp")+"[[lock]]\nmatch = '/locks/**'\nmax_age = '1h'\nmax_idle = '0'\n")
+	if err := os.WriteFile(filepath.Join(r.dir, "files/taken"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	say, _ := r.login()
+	say("MKD /locks/a")
+	changed := func(pair, accounts, rules string) string {
+		return "[ftp]\nstatus_file = '/other'\n[locks]\ndirectories = false\n" + pair + accounts +
+			"[[lock]]\nmatch = '/locks/**'\nmax_age = '2h'\nmax_idle = '0'\n[[lock]]\nmatch = '/new/deep/**'\n" + rules
+	}
+	for step, c := range map[string]struct{ file, says, password string }{
+		"reading":     {changed(second, account("newcomer"), "max_agee = '1s'\n"), "max_agee", ""},
+		"rules":       {changed(second, account("newcomer"), "protects = ['$7']\n"), "protects", ""},
+		"accounts":    {changed(second, "", ""), "line end", "a\nb"},
+		"certificate": {changed(pairLines(r.file, r.file), account("newcomer"), ""), "tls.certificate " + r.file, ""},
+		"its key": {changed(pairLines(filepath.Join(dir, "second.cert"), filepath.Join(dir, "first.key")), account("newcomer"), ""),
+			"does not match", ""},
+		"prefixes": {changed(second, account("newcomer"), "[[lock]]\nmatch = '/taken/**'\n"), "/taken", ""},
+	} {
+		t.Run(step, func(t *testing.T) {
+			if c.password != "" {
+				t.Setenv("FTPLOCKD_PASSWORD", c.password)
+			}
+			r.configure(c.file)
+			_, errs, status := runCommand(t.Context(), "reload", "--state", r.dir+"/state")
+			if status != exitFailure || !strings.Contains(errs, c.says) {
+				t.Errorf("status %d, %s", status, errs)
+			}
+			r.checkNothingHasChanged(t, say)
+		})
+	}
+	r.configure(changed(second, account("newcomer"), ""))
+	r.expect("reloaded", "reload")
+	if got := r.certificateName(); got != "second" {
+		t.Error("the certificate after a reload that went well:", got)
+	}
+	if got := r.expect("/locks/a", "locks"); !strings.Contains(got, " 2h0m0s ") && !strings.Contains(got, " 1h59m") {
+		t.Error("the age after a reload that went well:", got)
+	}
+}
+
+func (r *running) checkNothingHasChanged(t *testing.T, say func(string) string) {
+	t.Helper()
+	if got := r.certificateName(); got != "first" {
+		t.Error("the certificate:", got)
+	}
+	if got, _, _ := runCommand(t.Context(), "locks", "--state", r.dir+"/state"); !strings.Contains(got, " 1h0m0s ") && !strings.Contains(got, " 59m") {
+		t.Error("the age of a held lock:", got)
+	}
+	again, conn := r.login()
+	if got := again("SIZE /.locks.json"); !strings.Contains(got, "made anew") {
+		t.Error("the status file:", got)
+	}
+	again("REIN")
+	again("USER newcomer")
+	if got := again("PASS secret"); !strings.HasPrefix(got, "530 ") {
+		t.Error("the accounts:", got)
+	}
+	conn.Close()
+	if _, err := os.Stat(filepath.Join(r.dir, "files/new")); !os.IsNotExist(err) {
+		t.Error("a prefix:", err)
+	}
+	if got := say("NOOP"); !strings.HasPrefix(got, "200 ") {
+		t.Error("the session:", got)
+	}
+}
+
+func TestAChangeThatNeedsARestartIsNamedAtEachReload(t *testing.T) {
+	r := startServer(t, "")
+	r.configure("[locks]\ndirectories = false\n")
+	for range 2 {
+		if _, errs, status := r.run("reload"); status != exitOK || !strings.Contains(errs, "locks.directories has changed") {
+			t.Errorf("status %d, %q", status, errs)
+		}
+	}
+}
