@@ -30,7 +30,7 @@ type admin struct {
 // listenAdmin opens the control socket. Only one server has a state directory (the journal sees to that), so
 // a socket that is there was left by one that died.
 func listenAdmin(state string, handler http.Handler) (*admin, error) {
-	dir, short, err := shortPath(state)
+	dir, err := os.Open(state)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func listenAdmin(state string, handler http.Handler) (*admin, error) {
 	if err := os.Remove(a.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, dir.Close())
 	}
-	if a.listener, err = net.Listen("unix", short); err != nil {
+	if a.listener, err = net.Listen("unix", socketPath(dir)); err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
 	a.listener.(*net.UnixListener).SetUnlinkOnClose(false) // close removes it under its real name
@@ -50,16 +50,6 @@ func listenAdmin(state string, handler http.Handler) (*admin, error) {
 		return nil, errors.Join(err, a.listener.Close(), dir.Close())
 	}
 	return a, nil
-}
-
-// shortPath names the socket by way of an open directory: the path of a socket has at most 107 bytes.
-func shortPath(state string) (dir *os.File, path string, err error) {
-	path = filepath.Join(state, controlSocket)
-	dir, err = os.Open(state)
-	if err == nil && len(path) > 100 {
-		path = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)
-	}
-	return dir, path, err
 }
 
 // serve answers commands until close.
@@ -104,14 +94,14 @@ func (a *admin) close() error {
 // ask sends a request to the server that has the state directory, and returns its answer. An error
 // of the server is returned with the server's words.
 func ask(ctx context.Context, state, method, path string) ([]byte, error) {
-	dir, short, err := shortPath(state)
+	dir, err := os.Open(state)
 	if err != nil {
 		return nil, fmt.Errorf("no server uses the state directory %s: %w", state, err)
 	}
 	defer dir.Close()
 	client := http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", short)
+			return (&net.Dialer{}).DialContext(ctx, "unix", socketPath(dir))
 		},
 	}}
 	defer client.CloseIdleConnections()

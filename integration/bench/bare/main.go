@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command bare is ftpserverlib with little around it: files below a directory, and locks in a map. integration/bench
 // compares ftplockd with it. It is nothing to serve files with.
 //
