@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,7 +18,7 @@ func newConfigCommand() *cobra.Command {
 		Short: "Check a configuration file, or print an example",
 		Args:  onlyCommands,
 		RunE: func(*cobra.Command, []string) error {
-			return fmt.Errorf("say what to do: config check FILE, or config example")
+			return usageError{errors.New("say what to do: config check FILE, or config example")}
 		},
 	}
 	cmd.AddCommand(newConfigCheckCommand(), newConfigExampleCommand())
@@ -44,7 +45,7 @@ The exit status is 0 if the server would take the file (there may be warnings), 
 				fmt.Fprintln(cmd.ErrOrStderr(), c.Warnings)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", args[0])
-			return failed(err)
+			return err
 		},
 	}
 }
@@ -59,7 +60,7 @@ default there, so the file as it is changes nothing.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(config.Example())
-			return failed(err)
+			return err
 		},
 	}
 }

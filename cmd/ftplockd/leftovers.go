@@ -21,7 +21,7 @@ import (
 func newLeftoversCommand() *cobra.Command {
 	var options serveOptions
 	list := func(cmd *cobra.Command, _ []string) error {
-		return failed(withRoot(options, func(root *os.Root) error { return listLeftovers(root, cmd.OutOrStdout()) }))
+		return withRoot(options, func(root *os.Root) error { return listLeftovers(root, cmd.OutOrStdout()) })
 	}
 	cmd := &cobra.Command{
 		Use:   "leftovers",
@@ -37,19 +37,19 @@ locks.leftover_max_age. The first column is the ID: the token of the hold. "ftpl
 	cmd.AddCommand(&cobra.Command{
 		Use: "restore ID PATH", Short: "Move what was left in a lock to a path of the served tree, which must not exist", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return failed(withRoot(options, func(root *os.Root) error { return restoreLeftover(root, args[0], args[1]) }))
+			return withRoot(options, func(root *os.Root) error { return restoreLeftover(root, args[0], args[1]) })
 		},
 	})
 	cmd.AddCommand(&cobra.Command{
 		Use: "remove ID", Short: "Remove what was left in a lock, for good", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return failed(withRoot(options, func(root *os.Root) error {
+			return withRoot(options, func(root *os.Root) error {
 				name, err := findLeftover(root, args[0])
 				if err != nil {
 					return err
 				}
 				return root.RemoveAll(name)
-			}))
+			})
 		},
 	})
 	cmd.PersistentFlags().StringVar(&options.ConfigFile, "config", "", "the configuration file")

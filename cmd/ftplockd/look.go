@@ -40,9 +40,9 @@ printed again whenever a lock was taken or ended or others wait, until interrupt
 				show = showJSON(!watch)
 			}
 			if watch {
-				return failed(watchLocks(cmd, &options, show))
+				return watchLocks(cmd, &options, show)
 			}
-			return failed(options.show(cmd, "/locks", show))
+			return options.show(cmd, "/locks", show)
 		},
 	}
 	options.addStateFlags(cmd)
@@ -161,9 +161,9 @@ func newSessionsCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				return failed(options.show(cmd, "/sessions", showJSON(true)))
+				return options.show(cmd, "/sessions", showJSON(true))
 			}
-			return failed(options.show(cmd, "/sessions", showSessions))
+			return options.show(cmd, "/sessions", showSessions)
 		},
 	}
 	options.addStateFlags(cmd)
@@ -219,7 +219,7 @@ locks are treated as at every disconnect. ID is the one that "ftplockd sessions"
 		Args:    oneArgument("ID", "ftplockd kick 3-17"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := lock.ParseSessionID(args[0]); err != nil {
-				return err
+				return usageError{err}
 			}
 			return options.tell(cmd, "/kick", url.Values{"id": {args[0]}}, "kicked")
 		},
@@ -232,13 +232,13 @@ locks are treated as at every disconnect. ID is the one that "ftplockd sessions"
 func (o *serveOptions) tell(cmd *cobra.Command, what string, values url.Values, done string) error {
 	state, err := o.stateDirectory()
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	if _, err := ask(cmd.Context(), state, http.MethodPost, what+"?"+values.Encode()); err != nil {
-		return failed(err)
+		return err
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
-	return failed(err)
+	return err
 }
 
 // newHistoryCommand returns the command that tells what became of a lock, from the journal.
@@ -259,9 +259,9 @@ who published it, under which token. It needs no running server. NAME is the pat
 			}
 			state, err := options.stateDirectory()
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			return failed(showHistory(cmd.OutOrStdout(), state, lock.Name(name)))
+			return showHistory(cmd.OutOrStdout(), state, lock.Name(name))
 		},
 	}
 	options.addStateFlags(cmd)
@@ -315,7 +315,7 @@ func oneArgument(what, example string) cobra.PositionalArgs {
 // lockName checks what a user gave as the name of a lock.
 func lockName(text string) (string, error) {
 	if !strings.HasPrefix(text, "/") || path.Clean(text) == "/" {
-		return "", fmt.Errorf("%q is no lock's name; one looks like /locks/demo", text)
+		return "", usageError{fmt.Errorf("%q is no lock's name; one looks like /locks/demo", text)}
 	}
 	return path.Clean(text), nil
 }

@@ -15,5 +15,5 @@ import (
 )
 
 func main() {
-	os.Exit(report(newRootCommand().ExecuteContextC(context.Background())))
+	os.Exit(execute(context.Background(), newRootCommand()))
 }

@@ -42,14 +42,14 @@ the shell's history could see it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain, err := askPassword(cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			hash, err := config.HashPassword(plain)
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), hash)
-			return failed(err)
+			return err
 		},
 	}
 }

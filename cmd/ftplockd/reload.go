@@ -28,21 +28,21 @@ The server is found by its state directory: that of --config or --state, else th
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			state, err := options.stateDirectory()
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			body, err := ask(cmd.Context(), state, http.MethodPost, "/reload")
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			var ignored []string
 			if err := json.Unmarshal(body, &ignored); err != nil {
-				return failed(err)
+				return err
 			}
 			for _, key := range ignored {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s has changed and needs a restart: until then the old value holds\n", key)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "reloaded")
-			return failed(err)
+			return err
 		},
 	}
 	options.addStateFlags(cmd)

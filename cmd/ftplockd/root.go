@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,49 +50,40 @@ const (
 	exitUsage   = 2
 )
 
-// failure marks an error that came up while running. Any other is one of the
-// command line, found by cobra before a command began, or of the configuration.
-type failure struct{ error }
-
-func (f failure) Unwrap() error { return f.error }
-
-// failed marks an error as a failure, unless it is nil or already marked as one
-// of usage. What is wrong with a configuration stays just that, see report.
-func failed(err error) error {
-	var usage usageError
-	if err == nil || errors.As(err, &usage) {
-		return err
-	}
-	return failure{err}
-}
-
-// usageError is an error in how a command was called that only shows while it
-// runs, such as a configuration file that is not there.
+// usageError is an error in how a command was called that only shows while it runs, such as a configuration file that is not there.
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
 
+// execute runs the command line, says what went wrong and returns the exit status.
+func execute(ctx context.Context, root *cobra.Command) int {
+	began := false // else the error is one of the command line, found by cobra
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	cmd, err := root.ExecuteContextC(ctx)
+	return report(cmd, err, began)
+}
+
 // report says what went wrong with a command and returns the exit status for it.
 // The errors of a configuration begin with file and line, so that editors find them.
-func report(cmd *cobra.Command, err error) int {
+func report(cmd *cobra.Command, err error, began bool) int {
 	var wrong config.Errors
 	var usage usageError
-	var ran failure
+	stderr := cmd.ErrOrStderr()
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &wrong):
-		fmt.Fprintln(cmd.ErrOrStderr(), wrong)
+		fmt.Fprintln(stderr, wrong)
 		return exitUsage
-	case errors.As(err, &ran):
-		fmt.Fprintln(cmd.ErrOrStderr(), "ftplockd:", err)
-		return exitFailure
+	case !began:
+		fmt.Fprintf(stderr, "ftplockd: %v\nTry \"%s --help\".\n", err, cmd.CommandPath())
+		return exitUsage
 	case errors.As(err, &usage):
-		fmt.Fprintln(cmd.ErrOrStderr(), "ftplockd:", err)
+		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitUsage
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "ftplockd: %v\nTry \"%s --help\".\n", err, cmd.CommandPath())
-	return exitUsage
+	fmt.Fprintln(stderr, "ftplockd:", err)
+	return exitFailure
 }
 
 // onlyCommands refuses arguments that are no subcommand, and says which may have been meant.

@@ -240,9 +240,12 @@ func (s *server) openDriver() (err error) {
 		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
 	}
 	if c.TLS.Mode != config.TLSOff {
-		if s.tls, err = loadCertificate(c.TLS.Certificate, c.TLS.Key, s.log); err != nil {
+		pair, err := readPair(c.TLS.Certificate, c.TLS.Key)
+		if err != nil {
 			return err
 		}
+		s.tls = new(certificate)
+		s.tls.Store(pair)
 		o.TLS = s.tls.config()
 	}
 	s.driver, err = driver.New(o)
@@ -404,7 +407,7 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
 	}
 	if s.tls != nil {
-		s.tls.use(next.TLS.Certificate, next.TLS.Key, pair)
+		s.tls.Store(pair)
 	}
 	s.store.SetRules(rules.For, rules.Roots()...)
 	if err := s.table.SetRules(ctx, rules); err != nil {

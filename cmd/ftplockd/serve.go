@@ -33,7 +33,7 @@ FTPLOCKD_PASSWORD or a generated one in the file "password" of the state directo
   FTPLOCKD_PASSWORD=secret ftplockd serve --listen 127.0.0.1:2121 --listen '[::1]:2121'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failed(runServe(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			return runServe(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()

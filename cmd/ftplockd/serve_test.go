@@ -43,19 +43,20 @@ func TestLoadChecksWhatTheFlagsMakeOfIt(t *testing.T) {
 func TestExitStatus(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
+		began  bool
 		status int
 		says   string
 	}{
-		"nothing":                  {failed(nil), 0, ""},
-		"a failure":                {failed(fs.ErrPermission), 1, "ftplockd: permission denied\n"},
-		"a wrong configuration":    {failed(config.Errors{{File: "f", Line: 2, Key: "k", Message: "m"}}), 2, "f:2: k: m\n"},
-		"a file that is not there": {failed(usageError{fs.ErrNotExist}), 2, "ftplockd: file does not exist\n"},
-		"a wrong command line":     {errors.New("what?"), 2, "ftplockd: what?\nTry \"ftplockd --help\".\n"},
+		"nothing":                  {nil, true, 0, ""},
+		"a failure":                {fs.ErrPermission, true, 1, "ftplockd: permission denied\n"},
+		"a wrong configuration":    {config.Errors{{File: "f", Line: 2, Key: "k", Message: "m"}}, true, 2, "f:2: k: m\n"},
+		"a file that is not there": {usageError{fs.ErrNotExist}, true, 2, "ftplockd: file does not exist\n"},
+		"a wrong command line":     {errors.New("what?"), false, 2, "ftplockd: what?\nTry \"ftplockd --help\".\n"},
 	} {
 		cmd := newRootCommand()
 		var stderr strings.Builder
 		cmd.SetErr(&stderr)
-		if got := report(cmd, c.err); got != c.status || stderr.String() != c.says {
+		if got := report(cmd, c.err, c.began); got != c.status || stderr.String() != c.says {
 			t.Errorf("%s: status %d, %q", name, got, stderr.String())
 		}
 	}

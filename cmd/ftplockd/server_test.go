@@ -95,7 +95,7 @@ func runCommand(ctx context.Context, args ...string) (stdout, stderr string, sta
 	cmd.SetArgs(args)
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
-	status = report(cmd.ExecuteContextC(ctx))
+	status = execute(ctx, cmd)
 	return out.String(), errs.String(), status
 }
 
