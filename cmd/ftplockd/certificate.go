@@ -7,7 +7,9 @@ import (
 )
 
 // certificate is the server's TLS certificate. A reload replaces it.
-type certificate struct{ atomic.Pointer[tls.Certificate] }
+type certificate struct {
+	atomic.Pointer[tls.Certificate]
+}
 
 // readPair reads a certificate and its key, both in PEM.
 func readPair(file, key string) (*tls.Certificate, error) {
