@@ -30,7 +30,7 @@ type host struct {
 func (h host) lock(name string) locksmith.Options {
 	return locksmith.Options{
 		Server: h.server, Path: h.dir + "/" + name,
-		Wait: 20 * time.Second, Poll: 20 * time.Millisecond, Keepalive: 50 * time.Millisecond, Check: 50 * time.Millisecond,
+		Poll: 20 * time.Millisecond, Keepalive: 50 * time.Millisecond, Check: 50 * time.Millisecond,
 	}
 }
 
@@ -86,7 +86,7 @@ func TestLocksmithAcquiresAndReleases(t *testing.T) {
 			t.Error(err)
 		}
 		once := h.lock("a")
-		once.Wait = -1
+		once.TryOnce = true
 		_, err := locksmith.Acquire(t.Context(), once)
 		held, ok := errors.AsType[*locksmith.HeldError](err)
 		if !ok || !errors.Is(err, locksmith.ErrHeld) || strings.Contains(err.Error(), "\n") {
@@ -439,11 +439,11 @@ func TestLocksmithLooks(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if err := c.WaitGroup(short, h.dir+"/group", 10*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Wait(short, h.dir+"/group/", 10*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("waited for a group with a member: %v", err)
 		}
 		release(t, l)
-		if err := c.WaitGroup(t.Context(), h.dir+"/group", 10*time.Millisecond); err != nil {
+		if err := c.Wait(t.Context(), h.dir+"/group/", 10*time.Millisecond); err != nil {
 			t.Error(err)
 		}
 	})

@@ -96,7 +96,7 @@ func TestNetlockRunPassesSignalsOn(t *testing.T) {
 	}
 }
 
-func TestNetlockRunEndsTheCommandWithinASecondWhenTheLockIsBroken(t *testing.T) {
+func TestNetlockRunEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	for name, script := range map[string]string{
@@ -105,12 +105,7 @@ func TestNetlockRunEndsTheCommandWithinASecondWhenTheLockIsBroken(t *testing.T) 
 		"that ignores SIGTERM":   "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100",
 		"that ends without them": "trap 'exit 0' TERM; (trap '' TERM; echo here; sleep 100; sleep 100) & wait",
 	} {
-		// What it takes is a matter of netlock; now and then it is one of a machine that does much else.
-		took := s.brokenWithin(t, name, script)
-		for again := 0; took > time.Second && again < 3; again++ {
-			took = s.brokenWithin(t, name, script)
-		}
-		if took > time.Second {
+		if took := s.brokenWithin(t, name, script); took > 2*time.Second {
 			t.Errorf("%s: dead after %v", name, took)
 		}
 	}

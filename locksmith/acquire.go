@@ -2,56 +2,40 @@ package locksmith
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	random "math/rand/v2"
+	"net"
+	"path"
 	"time"
 )
 
-// Acquire takes the lock. It returns when the lock is held, when it was refused for good, when Wait is over (a *HeldError), or when ctx
-// ends (its cause). A lock that was granted in a reply that was lost is found and kept, or given back; ErrUnknown says that this
-// could not be done, for example since the server is gone: the lock may then stand until its age ends. Clearing up takes up to Timeout
-// after the end of Wait or ctx.
+// Acquire takes the lock, and waits for it until ctx ends.
 //
-// A connection that is lost while Acquire waits is made again, until Wait or ctx ends; the first one is tried once.
+// Errors match the sentinels of this package. An error at the end of ctx also matches the cause of ctx: a *HeldError, if another client
+// holds the lock, or ErrUnreachable. ErrUnknown says that a lock may have been granted in a reply that was lost, and could neither be found nor
+// given back.
+//
+// If ctx has a deadline, a server that cannot be reached is tried until then; otherwise the first connection is tried
+// once, and one that is lost later is made again until ctx ends. With TryOnce a reply that was lost is cleared up within the
+// server's Timeout. After the end of ctx, clearing up takes a few seconds at most.
+//
 // ctx is not kept: a Lock lives until Release.
 func Acquire(ctx context.Context, o Options) (*Lock, error) {
 	e, err := o.Server.resolve()
 	if err != nil {
 		return nil, err
 	}
-	o.setDefaults()
 	if o.Path == "" {
 		return nil, fmt.Errorf("%w: no lock is named", ErrRefused)
 	}
-	a := &acquisition{o: o, e: e, began: time.Now()}
-	if err := a.connect(ctx); err != nil {
-		return nil, err
-	}
+	a := &acquisition{o: o.withDefaults(), e: e, began: time.Now()}
 	l, err := a.run(ctx)
 	if err != nil && a.s != nil {
-		a.s.leave(context.WithoutCancel(ctx))
+		a.s.leave()
 	}
 	return l, err
 }
-
-func (o *Options) setDefaults() {
-	if o.Poll <= 0 {
-		o.Poll = 3 * time.Second
-	}
-	if o.Keepalive <= 0 {
-		o.Keepalive = 5 * time.Second
-	}
-	if o.Check <= 0 {
-		o.Check = 300 * time.Millisecond
-	}
-	if o.Nonce == "" {
-		o.Nonce = rand.Text()
-	}
-}
-
-// slice is how long a server is asked to let one MKD wait: a connection that died silently is noticed so soon.
-const slice = 20 * time.Second
 
 // acquisition is one Acquire.
 type acquisition struct {
@@ -62,35 +46,94 @@ type acquisition struct {
 
 	last   error   // why there is no lock yet; nil: nothing was refused so far
 	told   Refusal // what Waiting was called with last
-	tells  bool    // Waiting was called
 	unsure bool    // an MKD of ours may have been granted, or may still be
-	absent int     // how often the server refused what is not there, in a row
+	absent int     // how often another server refused what is not there, in a row
 }
-
-// errWaitOver is the cause of the end of Options.Wait.
-var errWaitOver = errors.New("the time to wait is over")
 
 // outcome is what one MKD came to.
 type outcome int
 
 const (
-	failed   outcome = iota // the connection was lost, the reply with it: unsure says whether there was one to lose
+	failed   outcome = iota // the connection was not made, or was lost with the reply: last says why
 	granted                 // by the reply that comes with it
 	inTheWay                // last says what is in the way
 	refused                 // for good: last says why
 	ended                   // the context ended, and this MKD is known to have come to nothing
 )
 
+// slice is how long a server is asked to let one MKD wait: a connection that died silently is noticed so soon.
+const slice = 20 * time.Second
+
+// run tries until there is a result.
+func (a *acquisition) run(ctx context.Context) (*Lock, error) {
+	_, timed := ctx.Deadline()
+	seconds := 0 // how long the next MKD waits at the server
+	for first := true; ; first = false {
+		began := time.Now()
+		result, r := a.attempt(ctx, seconds)
+		switch {
+		case result == granted && ctx.Err() == nil:
+			return a.take(ctx, r)
+		case result == refused:
+			return nil, a.doubtful(a.last)
+		case result == granted, ctx.Err() != nil:
+			return nil, a.giveUp(ctx, result == granted)
+		case result == failed:
+			never := a.s == nil && first
+			a.disconnect()
+			if a.o.TryOnce && a.unsure {
+				return a.clearUpOnce(ctx)
+			}
+			if a.o.TryOnce || never && (!timed || isUnknownHost(a.last)) {
+				return nil, a.doubtful(a.last)
+			}
+			pause(ctx, min(a.o.Poll, time.Second))
+		case result == inTheWay:
+			if a.o.TryOnce && a.absent == 0 {
+				return nil, a.doubtful(a.last)
+			}
+			a.tell()
+			waits := a.s.can("SITE", "WAIT")
+			waited := seconds > 0 && time.Since(began) >= time.Duration(seconds)*time.Second/2
+			switch {
+			case a.absent > 0: // it may have been given back between the two looks
+				pause(ctx, min(a.o.Poll, 100*time.Millisecond))
+			case waits && (seconds == 0 || waited): // the queue is where to wait
+			default:
+				pause(ctx, a.o.Poll)
+			}
+			if waits && !a.o.TryOnce {
+				seconds = int(slice / time.Second)
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, a.giveUp(ctx, false)
+		}
+	}
+}
+
+func isUnknownHost(err error) bool {
+	dns, ok := errors.AsType[*net.DNSError](err)
+	return ok && dns.IsNotFound
+}
+
+// pause waits for a random time around the mean, or until ctx ends.
+func pause(ctx context.Context, mean time.Duration) {
+	t := time.NewTimer(mean/2 + random.N(mean))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
 func (a *acquisition) connect(ctx context.Context) error {
 	s, err := connect(ctx, a.e)
 	if err != nil {
 		return err
 	}
-	if err := s.identify(ctx, a.o.Nonce); err != nil {
+	if err := s.identify(ctx, a.o); err != nil {
 		s.drop()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
 		return err
 	}
 	a.s = s
@@ -104,165 +147,110 @@ func (a *acquisition) disconnect() {
 	}
 }
 
-// run tries until there is a result.
-func (a *acquisition) run(ctx context.Context) (*Lock, error) {
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if a.o.Wait > 0 {
-		limited, cancel = context.WithTimeoutCause(ctx, a.o.Wait, errWaitOver)
-	}
-	defer cancel()
-	first := true
-	for {
-		seconds := 0
-		if !first && a.absent == 0 && a.o.Wait >= 0 {
-			seconds = a.seconds(limited)
-		}
-		began := time.Now()
-		result, r := a.attempt(limited, seconds)
-		switch result {
-		case granted:
-			if ctx.Err() != nil {
-				return nil, a.giveUp(ctx, true)
-			}
-			return a.take(ctx, r)
-		case refused:
-			return nil, a.last
-		case inTheWay:
-			if a.o.Wait < 0 && a.absent == 0 {
-				return a.conclude(ctx)
-			}
-			a.tell()
-			waited := time.Since(began) >= time.Duration(seconds)*time.Second/2
-			switch {
-			case a.absent > 0: // it may have been given back a moment ago
-				pause(limited, min(a.o.Poll, 100*time.Millisecond))
-			case a.s.waits && (first || waited): // the queue is where to wait
-			default:
-				pause(limited, a.o.Poll)
-			}
-			first = false
-		case failed:
-			a.disconnect()
-			if a.o.Wait < 0 {
-				return a.conclude(ctx)
-			}
-			pause(limited, min(a.o.Poll, time.Second))
-		}
-		if limited.Err() != nil {
-			return a.conclude(ctx)
-		}
-	}
-}
-
-// seconds is how long the next MKD waits at the server: as long as is left, and a little more, since the end of Wait is ours to say.
-func (a *acquisition) seconds(ctx context.Context) int {
-	left := slice
-	if end, ok := ctx.Deadline(); ok {
-		left = min(left, time.Until(end))
-	}
-	return max(1, int((left+time.Second-1)/time.Second))
-}
-
 // attempt says MKD once. The reply is the 257.
 func (a *acquisition) attempt(ctx context.Context, seconds int) (outcome, reply) {
 	if a.s == nil {
 		if err := a.connect(ctx); err != nil {
-			if errors.Is(err, ErrLogin) || errors.Is(err, ErrTLS) || errors.Is(err, ErrRefused) {
-				a.last = a.doubtful(err)
-				return refused, reply{}
+			if _, held := errors.AsType[*HeldError](a.last); !held || !errors.Is(err, ErrUnreachable) {
+				a.last = err
 			}
-			return failed, reply{}
-		}
-	}
-	if err := a.s.waitFor(ctx, seconds); err != nil {
-		return failed, reply{}
-	}
-	if !a.s.waits {
-		seconds = 0
-	}
-	if err := a.s.send("MKD " + a.o.Path); err != nil {
-		a.unsure = a.unsure || a.s.sent
-		if errors.Is(err, ErrRefused) {
-			a.last = err
+			if errors.Is(err, ErrUnreachable) {
+				return failed, reply{}
+			}
 			return refused, reply{}
 		}
-		return failed, reply{}
 	}
-	r, err := a.s.await(ctx, time.Duration(seconds)*time.Second)
-	if errors.Is(err, errInterrupted) {
-		r, err = a.withdraw(seconds > 0)
+	r, err := a.mkdir(ctx, seconds)
+	switch {
+	case errors.Is(err, ErrRefused):
+		a.last = err
+		return refused, r
+	case err != nil:
+		if a.last == nil {
+			a.last = err
+		}
+		return failed, r
 	}
-	if err != nil {
-		a.unsure = true
-		return failed, reply{}
-	}
-	return a.judge(context.WithoutCancel(ctx), r)
+	return a.judge(r)
 }
 
-// withdraw ends an MKD whose caller waits no longer, and returns its reply. Any command ends the waiting on ftplockd; other
-// servers answer soon anyhow. The lock may have been granted in the same moment.
-func (a *acquisition) withdraw(waits bool) (reply, error) {
-	a.s.hurry(min(a.e.Timeout, patience))
-	defer a.s.hurry(0)
-	if waits {
-		conn, err := a.s.arm(a.e.Timeout)
-		if err != nil {
-			return reply{}, err
-		}
-		if _, err := conn.Write([]byte("NOOP\r\n")); err != nil {
-			return reply{}, a.s.fail("sending a command", err)
-		}
+// mkdir says MKD, and ends its waiting when ctx ends: on ftplockd any other command does that. Other servers answer soon anyhow. The
+// lock may have been granted in the same moment.
+func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
+	s := a.s
+	if err := s.waitFor(ctx, seconds); err != nil {
+		return reply{}, err
 	}
-	r, err := a.s.await(context.Background(), 0)
-	if err == nil && waits {
-		_, err = a.s.await(context.Background(), 0) // of NOOP
-		if err != nil && r.code != 257 {
-			return r, nil // what MKD came to is known
+	s.link.wait(time.Duration(seconds) * time.Second)
+	defer s.link.wait(0)
+	id, err := s.send("MKD " + a.o.Path)
+	if err != nil {
+		a.unsure = a.unsure || !errors.Is(err, ErrRefused)
+		return reply{}, err
+	}
+	var noop uint
+	var nerr error
+	sent := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(sent)
+		if seconds > 0 {
+			noop, nerr = s.send("NOOP")
 		}
+		s.link.hurry(patience)
+	})
+	r, err := s.receive(id)
+	a.unsure = a.unsure || err != nil
+	if !stop() {
+		<-sent
+		if err == nil && seconds > 0 && nerr == nil {
+			_, _ = s.receive(noop)
+		}
+		s.link.hurry(0)
 	}
 	return r, err
 }
 
 // judge says what a reply to MKD means.
-func (a *acquisition) judge(ctx context.Context, r reply) (outcome, reply) {
+func (a *acquisition) judge(r reply) (outcome, reply) {
+	knows := a.s.knowsLocks()
 	_, locked := r.grant()
 	switch {
-	case r.good() && a.s.nonce && !locked:
-		return a.undo(ctx, r)
+	case r.good() && knows && !locked:
+		return a.undo(r)
 	case r.good():
 		a.unsure = false
 		return granted, r
-	case r.transient() && a.s.nonce: // "cannot tell whether that happened": as if the reply had been lost
+	case r.transient() && knows: // "cannot tell whether that happened": as if the reply had been lost
 		a.unsure = true
 		a.last = fmt.Errorf("%w: %s", ErrUnknown, r.text())
 		return failed, r
-	case a.s.nonce:
+	case knows:
 		a.unsure = false
 		return a.judgeRefusal(r)
 	case r.unknown() || r.code == 530 || r.code == 532:
 		a.last = fmt.Errorf("%w: %s: the server said %s", ErrRefused, a.o.Path, r)
 		return refused, r
 	}
-	return a.judgeByLooking(ctx, r)
+	return a.judgeByLooking(r)
 }
 
-// undo removes what MKD has made on a server that knows locks, and is none: nobody else would be kept from anything by it.
-func (a *acquisition) undo(ctx context.Context, r reply) (outcome, reply) {
+// undo removes what MKD has made where ftplockd has no such lock: nobody else would be kept from anything by it.
+func (a *acquisition) undo(r reply) (outcome, reply) {
 	a.unsure = false
 	a.last = fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, a.named(r))
-	if back, err := a.s.ask(ctx, "RMD "+a.o.Path); err != nil || !back.good() {
+	if back, err := a.s.ask(context.Background(), "RMD "+a.o.Path); err != nil || !back.good() {
 		a.last = fmt.Errorf("%w; the directory that was made stands", a.last)
 	}
 	return refused, r
 }
 
-// judgeRefusal is for a server whose words are known: ftplockd.
+// judgeRefusal is for ftplockd, whose words are known.
 func (a *acquisition) judgeRefusal(r reply) (outcome, reply) {
-	if r.waitable() {
+	switch {
+	case r.waitable():
 		a.last = &HeldError{Path: a.o.Path, Waited: time.Since(a.began), Refusal: r.refusal()}
 		return inTheWay, r
-	}
-	if r.withdrawn() {
+	case r.withdrawn():
 		if a.last == nil {
 			a.last = &HeldError{Path: a.o.Path, Refusal: Refusal{Reply: r.text()}}
 		}
@@ -274,22 +262,21 @@ func (a *acquisition) judgeRefusal(r reply) (outcome, reply) {
 
 // judgeByLooking is for servers that say no more than "Create directory operation failed". A directory that is there is somebody's lock. One
 // that is not there may have been removed meanwhile; refused again and again, it cannot be made.
-func (a *acquisition) judgeByLooking(ctx context.Context, r reply) (outcome, reply) {
+func (a *acquisition) judgeByLooking(r reply) (outcome, reply) {
 	const enough = 3
-	for _, how := range looks(a.s) {
-		m, is, err := how.look(ctx, a.s, a.o.Path)
-		if err != nil {
-			return failed, r
+	got, _, err := a.s.see(a.o.Path)
+	if err != nil {
+		a.last = err
+		return failed, r
+	}
+	if got.there {
+		a.absent = 0
+		f := Refusal{Reply: r.text()}
+		if age := time.Since(got.since); got.exact && age > 0 {
+			f.Held = age
 		}
-		if is == present {
-			a.absent = 0
-			f := r.refusal()
-			if age := time.Since(m.since); !m.since.IsZero() && age > 0 {
-				f.Held = age
-			}
-			a.last = &HeldError{Path: a.o.Path, Waited: time.Since(a.began), Refusal: f}
-			return inTheWay, r
-		}
+		a.last = &HeldError{Path: a.o.Path, Waited: time.Since(a.began), Refusal: f}
+		return inTheWay, r
 	}
 	a.unsure = false
 	a.absent++
@@ -306,11 +293,118 @@ func (a *acquisition) tell() {
 	if !ok || a.o.Waiting == nil {
 		return
 	}
-	f := held.Refusal
-	same := f.Holder == a.told.Holder && f.At == a.told.At && f.Of == a.told.Of && (f.Holder != "" || f.Reply == a.told.Reply)
-	if a.tells && same {
-		return
+	now := held.Refusal
+	if now.Holder != "" {
+		now.Reply, now.Held = "", 0 // they change by themselves
 	}
-	a.told, a.tells = f, true
-	a.o.Waiting(f)
+	if now != a.told {
+		a.told = now
+		a.o.Waiting(held.Refusal)
+	}
+}
+
+// named is the lock's name in the 257, unless that is of another one: there is none in it, or its quotes are not doubled (pure-ftpd).
+func (a *acquisition) named(r reply) string {
+	asked := path.Clean(a.s.abs(a.o.Path))
+	if name := r.quotedName(); name != "" && path.Base(path.Clean(name)) == path.Base(asked) {
+		return name
+	}
+	return asked
+}
+
+// doubtful adds to an error that the lock may be ours after all.
+func (a *acquisition) doubtful(err error) error {
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		held.Waited = time.Since(a.began)
+	}
+	if !a.unsure || errors.Is(err, ErrUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w (%w: the reply to an MKD of ours was lost)", err, ErrUnknown)
+}
+
+// clearUp finds out what became of an MKD whose reply was lost, by saying it again: ftplockd knows our nonce and has us adopt what we have.
+func (a *acquisition) clearUp(ctx context.Context) (outcome, reply) {
+	for {
+		result, r := a.attempt(ctx, 0)
+		if result != failed {
+			return result, r
+		}
+		a.disconnect()
+		if pause(ctx, 200*time.Millisecond); ctx.Err() != nil {
+			return failed, r
+		}
+	}
+}
+
+// clearUpOnce is clearUp for a caller that does not wait.
+func (a *acquisition) clearUpOnce(ctx context.Context) (*Lock, error) {
+	limited, cancel := context.WithTimeout(ctx, a.e.Timeout)
+	defer cancel()
+	result, r := a.clearUp(limited)
+	switch {
+	case ctx.Err() != nil:
+		return nil, a.giveUp(ctx, result == granted)
+	case result == granted:
+		return a.take(ctx, r)
+	}
+	return nil, a.doubtful(a.last)
+}
+
+// giveUp is the end of ctx: it leaves no lock behind, or says that it cannot tell. has: the last reply was a grant.
+func (a *acquisition) giveUp(ctx context.Context, has bool) error {
+	cause := context.Cause(ctx)
+	err := cause
+	if errors.Is(cause, context.DeadlineExceeded) && a.last != nil {
+		err = &because{a.last, cause}
+	}
+	if has || a.unsure {
+		a.unsure = true
+		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(a.e.Timeout, patience))
+		defer cancel()
+		a.giveBack(work, has)
+	}
+	return a.doubtful(err)
+}
+
+// giveBack gives back what was granted, or may have been. If it cannot tell, it leaves a.unsure.
+func (a *acquisition) giveBack(ctx context.Context, has bool) {
+	why := a.last
+	defer func() { a.last = why }()
+	for ctx.Err() == nil {
+		if !has {
+			result, _ := a.clearUp(ctx)
+			if has = result == granted; !has {
+				return
+			}
+		}
+		r, err := a.s.ask(ctx, "RMD "+a.o.Path)
+		if a.unsure = err != nil || r.transient() || !r.good() && !a.s.knowsLocks(); !a.unsure || err == nil {
+			return
+		}
+		has = false
+		a.disconnect()
+	}
+}
+
+// take makes a Lock of a grant.
+func (a *acquisition) take(ctx context.Context, r reply) (*Lock, error) {
+	ctx = context.WithoutCancel(ctx)
+	l := newLock(a, a.named(r))
+	if a.s.knowsLocks() {
+		g, _ := r.grant()
+		l.granted(g)
+	}
+	if a.o.Shared && !l.shared(ctx) {
+		a.last = fmt.Errorf("%w: %s: the server grants it to one holder alone, and it was to be shared", ErrRefused, l.path)
+		a.unsure = true
+		a.giveBack(ctx, true)
+		return nil, a.doubtful(a.last)
+	}
+	_ = a.s.waitFor(ctx, 0) // or RMD would wait for the members of a group
+	if l.Token() == 0 {
+		_ = l.takeMark(a.s) // a connection that is lost here is made again by keep
+	}
+	l.start()
+	return l, nil
 }

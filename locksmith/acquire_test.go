@@ -36,7 +36,8 @@ func TestAnAcquireIs(t *testing.T) {
 	canceled := errors.New("canceled by the test")
 	for name, c := range map[string]struct {
 		scripts []string
-		wait    time.Duration
+		once    bool          // TryOnce
+		wait    time.Duration // the deadline of ctx
 		cancel  time.Duration // after so long
 		timeout time.Duration
 		shared  bool
@@ -47,7 +48,7 @@ func TestAnAcquireIs(t *testing.T) {
 	}{
 		"refused with the holder's name": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob + bye},
-			wait:    -1, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s",
+			once:    true, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s",
 		},
 		"waited for at the server, in slices": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
@@ -60,15 +61,15 @@ func TestAnAcquireIs(t *testing.T) {
 				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n! 19s\n< 257 \"/a\" locked, token 43, never expires\n> SITE WAIT 0\n< 200 ok\n" + giveBack},
 			timeout: 2 * time.Second,
 		},
-		"given up when Wait is over, with the waiting withdrawn": {
+		"given up at the deadline, with the waiting withdrawn": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
-				"> SITE WAIT 5\n< 200 ok\n> MKD /a\n> NOOP\n< 550 /a: not waited for any longer\n< 200 OK\n" + bye},
+				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n> NOOP\n< 550 /a: not waited for any longer\n< 200 OK\n" + bye},
 			wait: 5 * time.Second, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s; waited 5s", took: 5 * time.Second,
 		},
-		"kept when it is granted as Wait ends": {
+		"given back when it is granted as the deadline ends": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
-				"> SITE WAIT 5\n< 200 ok\n> MKD /a\n> NOOP\n< 257 \"/a\" locked, token 43, never expires\n< 200 OK\n> SITE WAIT 0\n< 200 ok\n" + giveBack},
-			wait: 5 * time.Second,
+				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n> NOOP\n< 257 \"/a\" locked, token 43, never expires\n< 200 OK\n" + giveBack},
+			wait: 5 * time.Second, want: ErrHeld, also: context.DeadlineExceeded,
 		},
 		"given back when it is granted as ctx ends": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
@@ -85,7 +86,7 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"found again after a lost reply to the only try": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + giveBack},
-			wait:    -1,
+			once:    true,
 		},
 		"given back after a lost reply, when ctx has ended": {
 			scripts: []string{asLocks() + "> MKD /a\nhang", asLocks() + grant42 + giveBack},
@@ -93,7 +94,7 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"not known when the server is gone after a lost reply": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop"},
-			wait:    -1, want: ErrUnknown, took: 31 * time.Second,
+			once:    true, want: ErrUnknown, took: 31 * time.Second,
 		},
 		"not known when the server is gone after a lost reply, and ctx has ended": {
 			scripts: []string{asLocks() + "> MKD /a\nhang"},
@@ -136,15 +137,15 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"held by somebody there, since its directory was made": {
 			scripts: []string{asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
-			wait:    -1, want: ErrHeld, says: "/a: held by somebody for 2s",
+			once:    true, want: ErrHeld, says: "/a: held by another client for 2s",
 		},
 		"refused for good where nothing is in the way": {
-			scripts: []string{strings.Replace(asOthers()+strings.Repeat("> MKD /a\n< 550 Permission denied\n> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> CWD /a\n< 550 no\n", 3), "> PASV", "> EPSV\n< 500 no\n> PASV", 1) + bye},
-			wait:    -1, want: ErrRefused, says: "refused: /a: the server said 550 Permission denied, though nothing is there", took: time.Second,
+			scripts: []string{strings.Replace(asOthers()+strings.Repeat("> MKD /a\n< 550 Permission denied\n> MDTM /a\n< 550 no\n> PASV\n< 500 no\n", 3), "> PASV", "> EPSV\n< 500 no\n> PASV", 1) + bye},
+			once:    true, want: ErrRefused, says: "refused: /a: the server said 550 Permission denied, though nothing is there", took: time.Second,
 		},
 		"not taken to be ours there after a lost reply": {
 			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
-			wait:    -1, want: ErrHeld, also: ErrUnknown,
+			once:    true, want: ErrHeld, also: ErrUnknown,
 		},
 		"left nothing of where it was refused after a lost reply": {
 			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack},
@@ -162,7 +163,7 @@ func TestAnAcquireIs(t *testing.T) {
 			want:    ErrUnreachable,
 		},
 		"a server that says nothing": {
-			scripts: []string{"hang"}, want: ErrUnreachable, says: "no FTP server answers there: 10.0.0.1:21: reading a reply: no answer in time", took: 30 * time.Second,
+			scripts: []string{"hang"}, want: ErrUnreachable, says: "10.0.0.1:21: no answer in time", took: 30 * time.Second,
 		},
 		"a server that falls silent at login": {
 			scripts: []string{"< 220 ready\n> USER me\nhang"}, want: ErrUnreachable, took: 30 * time.Second,
@@ -181,7 +182,12 @@ func TestAnAcquireIs(t *testing.T) {
 					defer time.AfterFunc(c.cancel, func() { cancel(canceled) }).Stop()
 				}
 				o := s.options()
-				o.Wait, o.Shared = c.wait, c.shared
+				o.TryOnce, o.Shared = c.once, c.shared
+				if c.wait > 0 {
+					limited, cancel := context.WithTimeout(ctx, c.wait)
+					defer cancel()
+					ctx = limited
+				}
 				if c.timeout > 0 {
 					o.Server.Timeout = c.timeout
 				}

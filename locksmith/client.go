@@ -4,25 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/textproto"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jlaffaye/ftp"
 )
 
-// Client is a connection that looks without taking a lock. Its methods may be called by several goroutines; one waits for the other.
+// Client is a connection that looks without taking a lock. Its methods may be called by several goroutines; one waits for the other. A
+// connection that was lost is made again by the next call.
 type Client struct {
-	e    *endpoint
-	turn chan *session // holds the connection while nobody uses it; nil: it is closed
+	e *endpoint
+
+	mu sync.Mutex
+	s  *session // nil: it is closed
 }
 
 // Info is what a server tells of one lock.
 type Info struct {
 	Path    string
 	Held    bool
+	None    bool      // ftplockd has no rule that makes it a lock
 	Since   time.Time // when it was taken; zero if the server does not say
 	Holders []Holder  // none from a server that does not know
 	Waiting int       // in the queue
@@ -39,52 +43,52 @@ type Holder struct {
 
 var errClosed = errors.New("the client is closed")
 
-// Dial logs in. Its errors match ErrUnreachable, ErrTLS, ErrLogin or ErrRefused (of Dir), or are the cause of ctx.
+// Dial logs in. Its errors match ErrUnreachable, ErrTLS, ErrLogin, ErrRefused (of Dir), or the cause of ctx.
 func Dial(ctx context.Context, s Server) (*Client, error) {
 	e, err := s.resolve()
 	if err != nil {
 		return nil, err
 	}
-	first, err := connect(ctx, e)
+	c := &Client{e: e}
+	c.s, err = connect(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{e: e, turn: make(chan *session, 1)}
-	c.turn <- first
 	return c, nil
 }
 
 // Close says QUIT, when what is under way is over. A second call does nothing.
 func (c *Client) Close() error {
-	s := <-c.turn
-	if s != nil {
-		s.leave(context.Background())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.s != nil {
+		c.s.leave()
 	}
-	c.turn <- nil
+	c.s = nil
 	return nil
 }
 
-// use lends the connection, which is made again if it was lost meanwhile.
+// use lends the connection. When ctx ends, the connection ends.
 func (c *Client) use(ctx context.Context, look func(*session) error) error {
-	var s *session
-	select {
-	case s = <-c.turn:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { c.turn <- s }()
-	if s == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.s == nil {
 		return errClosed
 	}
-	if s.broken() != nil {
+	if c.s.broken() != nil {
 		again, err := connect(ctx, c.e)
 		if err != nil {
 			return err
 		}
-		s.drop()
-		s = again
+		c.s.drop()
+		c.s = again
 	}
-	err := look(s)
+	stop := context.AfterFunc(ctx, func() {
+		c.s.abort(context.Cause(ctx))
+		c.s.link.cut(context.Cause(ctx))
+	})
+	defer stop()
+	err := look(c.s)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -95,93 +99,71 @@ func (c *Client) use(ctx context.Context, look func(*session) error) error {
 func (c *Client) Info(ctx context.Context, path string) (Info, error) {
 	var i Info
 	err := c.use(ctx, func(s *session) (err error) {
-		var known bool
-		if i, known, err = s.info(ctx, path); err != nil || known && i.Held {
+		if s.knowsLocks() {
+			i, err = s.info(ctx, path)
 			return err
 		}
-		return s.seen(ctx, path, &i, known)
+		got, _, err := s.see(path)
+		i = Info{Path: s.abs(path), Held: got.there}
+		if got.exact {
+			i.Since = got.since
+		}
+		return err
 	})
 	return i, err
 }
 
-// seen looks at the directory. Of a server that knows locks, one that it does not know is none.
-func (s *session) seen(ctx context.Context, p string, i *Info, known bool) error {
-	if known && s.knowsLocks() {
-		return nil
-	}
-	for _, how := range looks(s) {
-		m, is, err := how.look(ctx, s, p)
-		if err != nil {
-			return err
-		}
-		if is == present {
-			i.Held, i.Since = true, m.since
-			return nil
-		}
-	}
-	return nil
-}
-
-// List tells of the locks below a directory, in the order of their paths: of all that are held, however deep, from ftplockd ("" is everywhere);
-// from other servers of the directories in it ("" is where the account begins).
-func (c *Client) List(ctx context.Context, dir string) ([]Info, error) {
+// List tells of locks in the order of their paths. ftplockd tells of the lock of that path and of all below it, however deep; "" is
+// everything, and a path that ends in "/" means what is below it only. Other servers tell of the directories in it; "" is where the account begins.
+func (c *Client) List(ctx context.Context, path string) ([]Info, error) {
 	var all []Info
 	err := c.use(ctx, func(s *session) (err error) {
-		all, err = s.locks(ctx, dir)
+		if s.knowsLocks() {
+			all, err = s.locks(ctx, path)
+		} else {
+			all, err = s.directories(path)
+		}
 		return err
 	})
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Path, b.Path) })
 	return all, err
 }
 
-func (s *session) locks(ctx context.Context, dir string) ([]Info, error) {
-	if dir != "" {
-		dir = path.Clean(s.abs(dir))
-	}
-	command := "SITE LOCKS"
-	if dir != "" && dir != "/" {
-		command += " " + escaped(dir) + "/**"
+// locks asks ftplockd. The names are compared once more: a path may mean something else as a glob.
+func (s *session) locks(ctx context.Context, p string) ([]Info, error) {
+	command, below := "SITE LOCKS", ""
+	if p != "" {
+		group := strings.HasSuffix(p, "/")
+		below = strings.TrimSuffix(path.Clean(s.abs(p)), "/") + "/"
+		command += " " + globChars.Replace(below) + "**"
+		if p = strings.TrimSuffix(below, "/"); group {
+			p = below
+		}
 	}
 	r, err := s.ask(ctx, command)
 	if err != nil {
 		return nil, err
 	}
 	if r.code != 211 {
-		return s.directories(ctx, dir)
+		return nil, fmt.Errorf("%w: the server said %s to SITE LOCKS", ErrRefused, r)
 	}
 	var all []Info
 	for _, line := range r.body() {
-		if i, ok := lockOfLine(line, time.Now()); ok && below(i.Path, dir) {
+		i, ok := lockOfLine(line, time.Now())
+		if ok && (strings.HasPrefix(i.Path, below) || i.Path == p) {
 			all = append(all, i)
 		}
 	}
-	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Path, b.Path) })
 	return all, nil
 }
 
-// escaped is a path as a glob that matches it alone.
-func escaped(p string) string {
-	var b strings.Builder
-	for _, r := range []byte(p) {
-		if strings.IndexByte(`*?[]{}\`, r) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(r)
-	}
-	return b.String()
-}
+// globChars has a path match itself alone.
+var globChars = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `\`, `\\`)
 
-func below(p, dir string) bool {
-	return dir == "" || p != dir && strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
-}
-
-func (s *session) directories(ctx context.Context, dir string) ([]Info, error) {
-	entries, err := s.list(ctx, dir)
-	var said *textproto.Error
-	switch {
-	case errors.As(err, &said):
-		return nil, fmt.Errorf("%w: %s: the server said %d %s", ErrRefused, dir, said.Code, said.Msg)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %s", dir, plain(err))
+func (s *session) directories(dir string) ([]Info, error) {
+	entries, err := s.ftp.List(dir)
+	if err != nil {
+		return nil, transferred(dir, err)
 	}
 	var all []Info
 	for _, e := range entries {
@@ -189,23 +171,43 @@ func (s *session) directories(ctx context.Context, dir string) ([]Info, error) {
 			all = append(all, Info{Path: path.Join(dir, name), Held: true, Since: e.Time})
 		}
 	}
-	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Path, b.Path) })
 	return all, nil
 }
 
-// WaitGroup waits until no lock is held below the directory (its members), without taking one, at most until ctx ends: then it
-// returns its cause. poll is the mean pause between two looks; 0: 3 s.
-func (c *Client) WaitGroup(ctx context.Context, dir string, poll time.Duration) error {
+// Wait waits until a lock is free, without taking it: until neither it nor, on ftplockd, one below it is held. A path that ends in "/" means what
+// is below it only (the members of a group). Wait returns nil then, ErrRefused if it is known to be no lock, and the cause of ctx when
+// that ends. poll is the mean pause between two looks; 0: 3 s.
+func (c *Client) Wait(ctx context.Context, path string, poll time.Duration) error {
 	if poll <= 0 {
 		poll = 3 * time.Second
 	}
 	for {
-		members, err := c.List(ctx, dir)
-		if err != nil || len(members) == 0 {
+		busy, err := c.busy(ctx, path)
+		if err != nil || !busy {
 			return err
 		}
 		if pause(ctx, poll); ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+func (c *Client) busy(ctx context.Context, path string) (bool, error) {
+	if !strings.HasSuffix(path, "/") {
+		i, err := c.Info(ctx, path)
+		if err != nil || i.Held || !c.knowsLocks() {
+			return i.Held, err
+		}
+		if i.None {
+			return false, fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, i.Path)
+		}
+	}
+	all, err := c.List(ctx, path)
+	return len(all) > 0, err
+}
+
+func (c *Client) knowsLocks() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.s != nil && c.s.knowsLocks()
 }

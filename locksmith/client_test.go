@@ -27,7 +27,7 @@ func TestAClientLooks(t *testing.T) {
 		if err != nil || len(all) != 2 || all[0].Path != "/g*/a" || all[0].Waiting != 1 || all[1].Holders[0].Token != 8 {
 			t.Errorf("%+v, %v", all, err)
 		}
-		if err := c.WaitGroup(t.Context(), "/g*", time.Second); err != nil {
+		if err := c.Wait(t.Context(), "/g*/", time.Second); err != nil {
 			t.Error(err)
 		}
 		if _, err := c.List(t.Context(), ""); err == nil {
@@ -47,7 +47,7 @@ func TestAClientLooks(t *testing.T) {
 	})
 }
 
-func TestWaitGroupEndsWithItsContext(t *testing.T) {
+func TestWaitEndsWithItsContext(t *testing.T) {
 	busy := "> SITE LOCKS /g/**\n< 211-1 locks are held:\n<  /g/b: held by bob@10.0.0.5 for 3s, never expires, token 8\n< 211 End\n"
 	inBubble(t, []string{looked() + busy + bye}, func(t *testing.T, s *scripted) {
 		c, err := Dial(t.Context(), s.options().Server)
@@ -56,7 +56,7 @@ func TestWaitGroupEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := c.WaitGroup(ctx, "/g", time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Wait(ctx, "/g/", time.Minute); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if err := c.Close(); err != nil {

@@ -27,13 +27,13 @@ func TestALockIsLost(t *testing.T) {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 +
 				"> SITE LOCK INFO /a\n< 550 /a: not held\n> SITE LOCK RENEW /a\n< 550 /a: taken away 1s ago: broken by boss@10.0.0.2, stuck\n" + bye},
 			want: ErrLost, says: "the lock was lost: /a: taken away 1s ago: broken by boss@10.0.0.2, stuck",
-			after: 900 * time.Millisecond, before: 900 * time.Millisecond,
+			after: 3 * time.Second, before: 3 * time.Second,
 		},
 		"when somebody else has it": {
 			scripts: []string{asLocks() + grant42 +
 				"> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 0s, never expires, token 44\n< 211 End\n> SITE LOCK RENEW /a\n< 500 no\n" + bye},
 			want: ErrLost, says: "the lock was lost: /a: held by me@10.0.0.9 for 0s",
-			before: 300 * time.Millisecond,
+			before: time.Second,
 		},
 		"when its directory is gone": {
 			scripts: []string{asOthers() + asked + same + same + "> MDTM /a\n< 550 no such file\n" + bye},
@@ -45,7 +45,7 @@ func TestALockIsLost(t *testing.T) {
 		},
 		"when the server is gone for as long as the lock lives": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop"},
-			want:    ErrLost, says: "the lock was lost: /a: the server could not be reached before the lock's age was over",
+			want:    ErrLost, says: "the lock was lost: /a: its age of 6m0s is over",
 			after: 6*time.Minute - time.Second, before: 6*time.Minute + time.Second,
 		},
 		"when the server does not answer for as long as the lock lives": {
@@ -54,7 +54,7 @@ func TestALockIsLost(t *testing.T) {
 		},
 		"at the very end of its age, when the server does not answer and the age is shorter than the patience with it": {
 			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 3s\n> SITE LOCK INFO /a\nhang"},
-			want:    ErrLost, says: "the lock was lost: /a: the server could not be reached before the lock's age was over",
+			want:    ErrLost, says: "the lock was lost: /a: its age of 3s is over",
 			after: 3 * time.Second, before: 3 * time.Second,
 		},
 		"at the very end of its age, when the server does not answer to a new connection either": {
@@ -63,8 +63,8 @@ func TestALockIsLost(t *testing.T) {
 		},
 		"within seconds, when a network that swallowed everything is back and somebody else has it": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\nhang",
-				asLocks() + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by bob@10.0.0.5 for 1s, never expires, token 44\n< 211 End\n" + bye},
-			want: ErrLost, after: 5 * time.Second, before: 6 * time.Second,
+				asLocks() + "> MKD /a\n< 550 /a: held by bob@10.0.0.5 for 1s, never expires\n" + bye},
+			want: ErrLost, after: 5 * time.Second, before: 7 * time.Second,
 		},
 		"or not known, when the server is gone for a minute and the lock never ends by itself": {
 			scripts: []string{asLocks() + never42 + "> SITE LOCK INFO /a\ndrop"},
@@ -72,12 +72,12 @@ func TestALockIsLost(t *testing.T) {
 		},
 		"when it is another's after a disconnect": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
-				asLocks() + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by bob@10.0.0.5 for 1s, never expires, token 44\n< 211 End\n" + bye},
-			want: ErrLost, says: "the lock was lost: /a: held by bob@10.0.0.5 for 1s", before: time.Second,
+				asLocks() + "> MKD /a\n< 550 /a: held by bob@10.0.0.5 for 1s, never expires\n" + bye},
+			want: ErrLost, says: "the lock was lost: /a: held by bob@10.0.0.5 for 1s, never expires", before: time.Second,
 		},
-		"when it ends between the question after a disconnect and the MKD": {
+		"when it has ended, and the MKD after a disconnect is granted as if to anybody": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
-				asLocks() + ask42 + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s\n> RMD /a\n< 250 ok\n" + bye},
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s\n> RMD /a\n< 250 ok\n" + bye},
 			want: ErrLost, says: "the lock was lost: /a: it ended while the connection was lost", before: time.Second,
 		},
 		"when its directory is gone after a disconnect": {
@@ -115,33 +115,32 @@ func TestALockIsKept(t *testing.T) {
 		after   time.Duration
 		token   uint64
 	}{
-		"with a question every 300 ms": {
-			scripts: []string{asLocks() + grant42 + strings.Repeat(ask42, 10) + giveBack}, after: 3100 * time.Millisecond, token: 42,
+		"with a question every second": {
+			scripts: []string{asLocks() + grant42 + strings.Repeat(ask42, 10) + giveBack}, after: 10500 * time.Millisecond, token: 42,
 		},
 		"with a sign of life every 5 s": {
 			scripts: []string{asOthers() + asked + strings.Repeat(same, 4) + giveBack}, after: 16 * time.Second,
 		},
 		"under a new token after a disconnect": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
-				asLocks() + ask42 + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s, adopted from token 42\n" + giveBack},
-			after: 599 * time.Millisecond, token: 50,
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s, adopted from token 42\n" + giveBack},
+			after: 1900 * time.Millisecond, token: 50,
 		},
 		"after a disconnect and a lost reply to what takes it up again": {
-			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + ask42 + "> MKD /a\ndrop",
-				asLocks() + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 0s, expires in 6m0s, token 50\n< 211 End\n" +
-					"> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s, adopted from token 50\n" + giveBack},
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + "> MKD /a\ndrop",
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s, adopted from token 50\n" + giveBack},
 			change: func(o *Options) { o.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
 		},
 		"after a disconnect, by its directory": {
 			scripts: []string{asOthers() + asked + "> MDTM /a\ndrop", asOthers() + same + same + giveBack}, after: 9 * time.Second,
 		},
 		"where the server cannot tell of directories": {
-			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 550 no\n> EPSV\n< 500 no\n> PASV\n< 500 no\n> CWD /a\n< 550 no\n" +
-				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> CWD /a\n< 550 no\n> NOOP\n< 200 ok\n" +
-				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> CWD /a\n< 550 no\n> NOOP\n< 200 ok\n" + giveBack}, after: 6 * time.Second,
+			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 550 no\n> EPSV\n< 500 no\n> PASV\n< 500 no\n" +
+				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> NOOP\n< 200 ok\n" +
+				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> NOOP\n< 200 ok\n" + giveBack}, after: 6 * time.Second,
 		},
 		"by asking for a full age when half of it is over": {
-			scripts: []string{asLocks() + grant42 + ask42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 200 \"/a\" locked, token 42, expires in 6m0s\n" + ask42 + ask42 + giveBack},
+			scripts: []string{asLocks() + grant42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 200 \"/a\" locked, token 42, expires in 6m0s\n" + ask42 + ask42 + giveBack},
 			change:  func(o *Options) { o.Check, o.Keepalive, o.Renew = time.Minute, time.Minute, true }, after: 5*time.Minute + time.Second, token: 42,
 		},
 	} {
@@ -179,10 +178,10 @@ func TestRelease(t *testing.T) {
 		took    time.Duration
 	}{
 		"is done when the reply is lost and the lock is gone": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> SITE LOCK INFO /a\n< 550 /a: not held\n" + bye},
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n" + giveBack},
 		},
 		"is said again when the reply is lost and the lock stands": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + ask42 + giveBack},
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires, adopted from token 42\n" + giveBack},
 		},
 		"is said as often as a reentrant lock was taken": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 250 /a is still held, RMD it 1 more\n" + giveBack},
@@ -195,7 +194,7 @@ func TestRelease(t *testing.T) {
 			scripts: []string{asOthers() + asked + "> MDTM /a\n< 213 20000101000009\n" + bye}, want: ErrLost,
 		},
 		"says that the lock stands when the server does not let it go": {
-			scripts: []string{asOthers() + asked + same + "> RMD /a\n< 550 not empty\n" + same + bye}, want: ErrUnknown,
+			scripts: []string{asOthers() + asked + same + "> RMD /a\n< 550 not empty\n" + bye}, want: ErrUnknown,
 		},
 		"says that the lock may stand when the server is gone": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop"}, want: ErrUnknown, took: 31 * time.Second,
@@ -207,7 +206,7 @@ func TestRelease(t *testing.T) {
 			scripts: []string{asLocks() + grant42 + giveBack}, ctx: canceled,
 		},
 		"takes a few seconds after the end of ctx": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\nhang"}, ctx: canceled, want: ErrUnknown, took: 6 * time.Second,
+			scripts: []string{asLocks() + grant42 + "> RMD /a\nhang"}, ctx: canceled, want: ErrUnknown, took: 3 * time.Second,
 		},
 		"is said again when the server fails for the moment": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 451 /a: no space left\n" + giveBack},
@@ -267,10 +266,10 @@ func TestReleaseIsSentBehindAQuestionThatAServerDoesNotAnswer(t *testing.T) {
 			want:    ErrUnknown, says: "the lock's state is not known: /a: the server does not answer",
 		},
 		"and is done though only a new connection tells": {
-			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\nhang", asLocks() + "> SITE LOCK INFO /a\n< 550 /a: not held\n" + bye},
+			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\nhang", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n" + giveBack},
 		},
 		"but not where it could end another lock": {
-			scripts: []string{asOthers() + asked + "> MDTM /a\nhang", asOthers() + same + giveBack},
+			scripts: []string{asOthers() + asked + "> MDTM /a\nhang", asOthers() + same + same + giveBack},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,9 +284,6 @@ func TestReleaseIsSentBehindAQuestionThatAServerDoesNotAnswer(t *testing.T) {
 				oneLine(t, err)
 				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
 					t.Errorf("given back with %v", err)
-				}
-				if said := len(s.times("RMD /a")); said != 1 {
-					t.Errorf("RMD was said %d times", said)
 				}
 			})
 		})

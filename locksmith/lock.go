@@ -2,27 +2,21 @@ package locksmith
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path"
 	"sync"
 	"time"
 )
 
-// Lock is a lock that is held. All methods may be called by several goroutines at once.
+// Lock is a lock that is held. Its methods may be called by several goroutines at once.
 //
-// One goroutine of its own keeps it: it gives signs of life, looks whether the lock still stands and makes a lost connection again.
+// One goroutine keeps it: it looks whether the lock still stands, and connects again when the connection is lost.
 type Lock struct {
 	o    Options
 	e    *endpoint
 	path string
-	life context.Context // ends when the lock is over
-	end  context.CancelFunc
-
-	// turn holds the connection while nobody uses it: who takes it out owns it, and l.kept, until he puts it back.
-	turn chan *session
-	kept kept
-	// beside holds the second connection, or nil: what is looked with while a transfer has the first one.
-	beside chan *session
+	life context.Context // ends when the lock is over, with the reason as its cause
+	end  context.CancelCauseFunc
 
 	quit    context.CancelFunc // ends the goroutine
 	keeping sync.WaitGroup
@@ -30,76 +24,27 @@ type Lock struct {
 	result  error // of Release
 
 	mu      sync.Mutex
+	s       *session // with the keeping goroutine, or with Release once that has ended
 	token   uint64
-	renewed time.Time // when the age began
-	age     time.Duration
-	err     error
-	over    bool
-	current *session // the one that turn is about, for cut
+	age     time.Duration // 0: it never ends by itself, or the server does not say
+	renewed time.Time     // when the age began
+	heard   time.Time     // when the server said last that the lock stands
+
+	looking chan struct{} // holds one token while somebody looks by the library, on a server without tokens
+	mark    *mark         // of the directory there; nil: not taken
 }
 
-// kept is what belongs to whoever has the turn.
-type kept struct {
-	looker   *looker // of a server without tokens; nil: the mark is not taken yet
-	mark     mark
-	adopting bool // an MKD that would take the hold up again has lost its reply
+var errReleased = errors.New("released")
+
+func newLock(a *acquisition, path string) *Lock {
+	l := &Lock{o: a.o, e: a.e, path: path, s: a.s, heard: time.Now(), looking: make(chan struct{}, 1)}
+	l.life, l.end = context.WithCancelCause(context.Background())
+	return l
 }
 
-// take makes a Lock of a grant. ctx may be over.
-func (a *acquisition) take(ctx context.Context, r reply) (*Lock, error) {
-	ctx = context.WithoutCancel(ctx)
-	l := &Lock{
-		o: a.o, e: a.e, path: a.named(r),
-		turn: make(chan *session, 1), beside: make(chan *session, 1), current: a.s,
-	}
-	l.life, l.end = context.WithCancel(ctx)
-	if a.s.nonce {
-		g, _ := r.grant()
-		l.granted(g)
-	}
-	if a.o.Shared && !l.shared(ctx, a.s) {
-		a.last = fmt.Errorf("%w: %s: the server grants it to one holder alone, and it was to be shared", ErrRefused, l.path)
-		if err := a.giveBack(ctx, true); err != nil {
-			a.last = fmt.Errorf("%w (%w)", a.last, err)
-		}
-		l.end()
-		return nil, a.last
-	}
-	l.start(ctx, a.s)
-	return l, nil
-}
-
-// named is the lock's name in the 257, unless that is of another one: there is none in it, or its quotes are not doubled (pure-ftpd).
-func (a *acquisition) named(r reply) string {
-	asked := path.Clean(a.s.abs(a.o.Path))
-	if name := r.quotedName(); name != "" && path.Base(path.Clean(name)) == path.Base(asked) {
-		return name
-	}
-	return asked
-}
-
-// shared reports whether our hold is one of several that may be.
-func (l *Lock) shared(ctx context.Context, s *session) bool {
-	if l.Token() == 0 {
-		return false
-	}
-	i, _, err := s.info(ctx, l.o.Path)
-	if err != nil {
-		return false
-	}
-	h, ok := i.has(l.Token())
-	return ok && h.Shared
-}
-
-func (l *Lock) start(ctx context.Context, s *session) {
-	_ = s.waitFor(ctx, 0) // RMD would wait for members otherwise
-	if l.Token() == 0 {
-		_ = l.takeMark(ctx, s) // a connection that is lost here is made again by keep
-	}
-	l.turn <- s
-	l.beside <- nil
+func (l *Lock) start() {
 	var keeping context.Context
-	keeping, l.quit = context.WithCancel(ctx)
+	keeping, l.quit = context.WithCancel(context.Background())
 	l.keeping.Go(func() { l.keep(keeping) })
 }
 
@@ -110,13 +55,22 @@ func (l *Lock) granted(g grant) {
 	if g.token != 0 {
 		l.token = g.token
 	}
-	l.renewed, l.age = time.Now(), g.expires
+	l.renewed, l.heard, l.age = time.Now(), time.Now(), g.expires
 }
 
 // Path is the lock's name as the server quoted it.
 func (l *Lock) Path() string { return l.path }
 
-// Token is the fencing token; 0 from a server that has none. It grows when the hold had to be taken up again after a disconnect.
+// Nonce is the word by which the server knows who holds the lock; see [Options].Nonce. On ftplockd, another connection of the account that
+// says SITE LOCK AS with it may change the files that the lock protects. "" from another server.
+func (l *Lock) Nonce() string {
+	if l.Token() == 0 {
+		return ""
+	}
+	return l.o.Nonce
+}
+
+// Token is the fencing token; 0 from a server that has none. It grows when the lock had to be taken up again after a disconnect.
 func (l *Lock) Token() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,60 +92,381 @@ func (l *Lock) Done() <-chan struct{} { return l.life.Done() }
 
 // Err is why Done was closed: nil before that and after Release; else it matches ErrLost or ErrUnknown.
 func (l *Lock) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
-}
-
-// finish closes Done; the first reason counts. nil: it was released.
-func (l *Lock) finish(why error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over {
-		return
-	}
-	l.over, l.err = true, why
-	l.end()
-}
-
-// acquire waits for the turn. It fails when ctx ends or the lock is over.
-func (l *Lock) acquire(ctx context.Context) (*session, error) {
-	select {
-	case <-l.Done():
-		return nil, l.gone()
-	default:
-	}
-	select {
-	case s := <-l.turn:
-		return s, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-l.Done():
-		return nil, l.gone()
-	}
-}
-
-// gone is the error of what is asked of a lock that is over.
-func (l *Lock) gone() error {
-	if err := l.Err(); err != nil {
+	if err := context.Cause(l.life); err != errReleased {
 		return err
 	}
-	return fmt.Errorf("%w: %s was released", ErrLost, l.path)
+	return nil
 }
 
-// hand puts the connection back, which may be another one by now.
-func (l *Lock) hand(s *session) {
-	l.mu.Lock()
-	l.current = s
-	l.mu.Unlock()
-	l.turn <- s
+// Context returns a context that ends with ctx, and when the lock is lost or released; its cause is the lock's error then. stop
+// releases its resources.
+func (l *Lock) Context(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	held, cancel := context.WithCancelCause(ctx)
+	unlink := context.AfterFunc(l.life, func() {
+		err := l.Err()
+		if err == nil {
+			err = fmt.Errorf("%w: %s was released", ErrLost, l.path)
+		}
+		cancel(err)
+	})
+	return held, func() {
+		unlink()
+		cancel(nil)
+	}
 }
 
-// cut ends whatever the connection is used for.
-func (l *Lock) cut(why error) {
+// session is the connection; it may be broken.
+func (l *Lock) session() *session {
 	l.mu.Lock()
-	s := l.current
+	defer l.mu.Unlock()
+	return l.s
+}
+
+// keep looks after the lock until ctx ends or the lock is lost.
+func (l *Lock) keep(ctx context.Context) {
+	every := l.o.Keepalive
+	if l.Token() != 0 {
+		every = l.o.Check
+	}
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		err := l.look()
+		if err != nil && !errors.Is(err, ErrLost) && ctx.Err() == nil {
+			err = l.regain(ctx)
+		}
+		switch {
+		case ctx.Err() != nil: // Release sees to the rest
+			return
+		case err != nil:
+			l.end(l.overAge(err))
+			return
+		}
+	}
+}
+
+// glimpse is how long a look may take. Then the connection is made again: a network that loses everything looks like a server that is
+// slow, and the lock's age goes on.
+const glimpse = 5 * time.Second
+
+// look asks once whether the lock is ours, and renews it if that is due. An error that does not match ErrLost is one of the connection.
+func (l *Lock) look() error {
+	s := l.session()
+	d := glimpse
+	if end := l.latest(); !end.IsZero() {
+		d = max(time.Millisecond, min(d, time.Until(end)))
+	}
+	s.link.hurry(d)
+	defer s.link.hurry(0)
+	err := s.broken()
+	if err == nil {
+		err = l.check(s)
+	}
+	if err == nil {
+		l.mu.Lock()
+		l.heard = time.Now()
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// check asks whether the lock is still ours, by one command.
+func (l *Lock) check(s *session) error {
+	token := l.Token()
+	if token == 0 {
+		return l.checkMark(s)
+	}
+	l.mu.Lock()
+	due := l.o.Renew && l.age > 0 && time.Since(l.renewed) >= l.age/2
 	l.mu.Unlock()
-	s.cut(why)
-	s.interrupt(why)
+	if due {
+		return l.renew(s)
+	}
+	i, err := s.info(context.Background(), l.o.Path)
+	if err != nil {
+		return err
+	}
+	if _, ours := i.has(token); ours {
+		return nil
+	}
+	if err := l.renew(s); err != nil { // its refusal says why the lock is lost
+		return err
+	}
+	return l.lostTo(i)
+}
+
+// renew asks for a full age. The server remembers for the session that had the lock why it is lost, and says so.
+func (l *Lock) renew(s *session) error {
+	r, err := s.ask(context.Background(), "SITE LOCK RENEW "+l.o.Path)
+	if err != nil {
+		return err
+	}
+	if r.code == 550 {
+		return fmt.Errorf("%w: %s", ErrLost, r.text())
+	}
+	if g, ok := r.grant(); ok {
+		l.granted(g)
+	}
+	return nil
+}
+
+func (l *Lock) lostTo(i Info) error {
+	if len(i.Holders) > 0 {
+		h := i.Holders[0]
+		return fmt.Errorf("%w: %s: held by %s for %s", ErrLost, l.path, h.Owner, h.Held)
+	}
+	return fmt.Errorf("%w: %s: nobody holds it", ErrLost, l.path)
+}
+
+// shared reports whether our hold is one of several that may be.
+func (l *Lock) shared(ctx context.Context) bool {
+	if l.Token() == 0 {
+		return false
+	}
+	i, err := l.s.info(ctx, l.o.Path)
+	h, ok := i.has(l.Token())
+	return err == nil && ok && h.Shared
+}
+
+// takeMark remembers how the directory is.
+func (l *Lock) takeMark(s *session) error {
+	_, m, err := s.see(l.o.Path)
+	l.mark = m
+	return err
+}
+
+// checkMark looks whether the directory is the one that was made, on a server without tokens.
+func (l *Lock) checkMark(s *session) error {
+	l.looking <- struct{}{}
+	defer func() { <-l.looking }()
+	if l.mark == nil {
+		if err := l.takeMark(s); err != nil || l.mark != nil {
+			return err
+		}
+		_, err := s.ask(context.Background(), "NOOP") // nothing can be seen: no more than a sign of life
+		return err
+	}
+	got, err := l.mark.by(s, l.o.Path)
+	switch {
+	case err != nil || !got.known:
+		return err
+	case !got.there:
+		return fmt.Errorf("%w: %s: its directory is gone", ErrLost, l.path)
+	case !got.since.Equal(l.mark.since):
+		return fmt.Errorf("%w: %s: its directory is another one than we made, or was written into", ErrLost, l.path)
+	}
+	return nil
+}
+
+// latest is until when the lock stands for certain though the server cannot be reached; zero: for ever.
+func (l *Lock) latest() time.Time {
+	end := l.Expires()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.o.Grace > 0 && l.token != 0 && l.s.can("SITE", "DISCONNECT") {
+		if lease := l.heard.Add(l.o.Grace); end.IsZero() || lease.Before(end) {
+			end = lease
+		}
+	}
+	return end
+}
+
+// overAge is the reason of a loss: if the lock's age is over, that is the reason, whatever was noticed first.
+func (l *Lock) overAge(err error) error {
+	if end := l.Expires(); !end.IsZero() && !time.Now().Before(end) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return fmt.Errorf("%w: %s: its age of %s is over", ErrLost, l.path, l.age)
+	}
+	return err
+}
+
+// lonely is how long a server that cannot be reached is taken to keep a lock that never ends by itself.
+const lonely = time.Minute
+
+// regain makes a lost connection again and takes the lock up on it. It tries as long as the lock stands for certain.
+func (l *Lock) regain(ctx context.Context) error {
+	until, dies := l.latest(), true
+	if until.IsZero() {
+		until, dies = time.Now().Add(lonely), false
+	}
+	trying, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := l.reconnect(trying)
+		if err == nil || errors.Is(err, ErrLost) {
+			return err
+		}
+		pause(trying, wait)
+		switch {
+		case trying.Err() == nil:
+			continue
+		case dies:
+			return fmt.Errorf("%w: %s: the server could not be reached for %s, and may have ended it: %w", ErrLost, l.path, l.unheard(), err)
+		}
+		return fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err)
+	}
+}
+
+func (l *Lock) unheard() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.heard).Round(time.Second)
+}
+
+// reconnect tries once. The session is replaced also with ErrLost.
+func (l *Lock) reconnect(ctx context.Context) error {
+	s, err := connect(ctx, l.e)
+	if err != nil {
+		return err
+	}
+	if err = s.identify(ctx, l.o); err == nil {
+		err = l.resume(ctx, s)
+	}
+	if err != nil && !errors.Is(err, ErrLost) {
+		s.drop()
+		return err
+	}
+	l.mu.Lock()
+	old := l.s
+	l.s = s
+	l.mu.Unlock()
+	old.drop()
+	return err
+}
+
+// resume takes the lock up on a new connection: by MKD, with which the nonce adopts the hold under a new token. If the hold has ended, it
+// is granted as if to anybody, and the reply tells that from an adoption.
+func (l *Lock) resume(ctx context.Context, s *session) error {
+	if l.Token() == 0 {
+		return l.checkMark(s)
+	}
+	r, err := s.ask(ctx, "MKD "+l.o.Path)
+	if err != nil {
+		return err
+	}
+	g, ok := r.grant()
+	switch {
+	case r.transient() || !s.knowsLocks():
+		return s.fail("the server said "+r.String(), nil)
+	case r.code != 257 || !ok:
+		return fmt.Errorf("%w: %s", ErrLost, r.text())
+	case !g.adopted:
+		_, _ = s.ask(ctx, "RMD "+l.o.Path)
+		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
+	}
+	l.granted(g)
+	return nil
+}
+
+// Release gives the lock back and ends the connection. Transfers that are under way are broken off. An error says that the lock was
+// lost (ErrLost) or may still stand (ErrUnknown). A second call returns what the first one did.
+//
+// It takes the server's Timeout at most, and a few seconds after the end of ctx.
+func (l *Lock) Release(ctx context.Context) error {
+	l.ending.Do(func() { l.result = l.release(ctx) })
+	return l.result
+}
+
+func (l *Lock) release(ctx context.Context) error {
+	l.quit()
+	work, cancel := outlasting(ctx, l.e.Timeout)
+	defer cancel()
+	err := l.Err()
+	l.end(errReleased)
+	if err == nil || errors.Is(err, ErrUnknown) {
+		err = l.giveBack(work)
+	}
+	l.keeping.Wait()
+	l.s.leave()
+	return err
+}
+
+// outlasting is a context that lasts for d, but only a while longer than ctx.
+func outlasting(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
+	stop := context.AfterFunc(ctx, func() {
+		late := time.NewTimer(min(d, patience))
+		defer late.Stop()
+		select {
+		case <-late.C:
+			cancel()
+		case <-work.Done():
+		}
+	})
+	return work, func() {
+		stop()
+		cancel()
+	}
+}
+
+// giveBack says RMD until it is known what came of it. On the connection that acquired the lock it is sent at once, behind a question
+// that may be under way: a server that is frozen, not gone, reads both when it wakes.
+func (l *Lock) giveBack(ctx context.Context) error {
+	said := false // an RMD was sent whose reply is not known
+	for tries := 0; ; {
+		r, err := l.remove(ctx)
+		lost := errors.Is(err, ErrLost)
+		switch {
+		case lost && said:
+			return nil
+		case lost:
+			return err
+		case err != nil:
+			said = true
+			l.keeping.Wait()
+			if err := l.standsStill(ctx); errors.Is(err, ErrLost) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("%w: %s: %s", ErrUnknown, l.path, whyNot(err))
+			}
+		case r.good() && r.again():
+		case r.good():
+			return nil
+		case r.transient() && tries < 3: // it may succeed yet
+			tries++
+			pause(ctx, 100*time.Millisecond)
+		case l.Token() != 0 && !r.transient():
+			return l.overAge(fmt.Errorf("%w: %s", ErrLost, r.text()))
+		default:
+			return fmt.Errorf("%w: %s: the server said %s", ErrUnknown, l.path, r)
+		}
+	}
+}
+
+// remove says RMD. On a server without tokens it looks before that, since RMD would remove whatever is there.
+func (l *Lock) remove(ctx context.Context) (reply, error) {
+	s := l.session()
+	if l.Token() == 0 {
+		if err := l.checkMark(s); err != nil {
+			return reply{}, err
+		}
+	}
+	return s.ask(ctx, "RMD "+l.o.Path)
+}
+
+// standsStill connects again, and takes the lock up if it stands.
+func (l *Lock) standsStill(ctx context.Context) error {
+	for {
+		err := l.reconnect(ctx)
+		if err == nil || errors.Is(err, ErrLost) {
+			return err
+		}
+		if pause(ctx, 200*time.Millisecond); ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// whyNot is why no connection could be made.
+func whyNot(err error) string {
+	if text := plain(err); text != "no answer in time" && !errors.Is(err, context.Canceled) {
+		return err.Error()
+	}
+	return "the server does not answer"
 }

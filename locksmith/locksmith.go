@@ -1,66 +1,92 @@
-// Package locksmith holds a lock on an FTP server for a program that does something else meanwhile: the client side of
-// ftplockd, which works against any other FTP server too.
+// Package locksmith holds a lock on an FTP server while a program does something else. It is the client side of ftplockd, and
+// works against any other FTP server, too.
 //
-// A lock is a directory that MKD makes for exactly one client (The Perl Journal, "Resource Locking Over Networks",
-// 2002). [Acquire] takes it, waiting for its turn; a [Lock] keeps the connection alive, sees when it is lost, and gives it back.
+// A lock is a directory: MKD makes it for exactly one client, RMD gives it back (The Perl Journal, "Resource Locking Over
+// Networks", 2002). [Do] runs a function under a lock. [Acquire] returns a [Lock], which must be released. A [Client] looks at locks
+// without taking one.
 //
-// Against ftplockd a waiting Acquire has a place in the server's queue (SITE WAIT), a reply that was lost is cleared up with a
-// nonce (SITE LOCK AS), and [Lock.Done] is closed as soon as the server no longer knows the hold. Against other servers
-// Acquire polls, and a lock counts as lost when its directory is gone or is another one than the one that was made.
+// A Lock asks the server once a second whether it still stands. If the lock is lost, [Lock.Done] is closed, and contexts made
+// from the lock end. If the connection is lost, the Lock connects again and takes its lock up again. On ftplockd a waiting Acquire
+// has a place in the server's queue, and a reply that was lost is cleared up by a nonce (SITE LOCK AS). On other
+// servers Acquire tries again and again, and a lock counts as lost when its directory is gone or has another time.
 //
-// What it cannot promise:
+// What the package cannot promise:
 //
-//   - Between the end of a hold and Done there is a time ([Options.Check]); who must not write in it has the lock protect its files on
-//     ftplockd, or compares tokens. Against other servers there are no tokens.
-//   - A connection that was lost is made again, and the hold is found by its token; meanwhile nobody here knows whether it stands.
-//   - Other servers tell one directory from the next by its modification time (MLST, MDTM, or the listing of its parent, which is to the
-//     minute on vsftpd): one that was removed and made again in the same moment looks the same, and one that somebody has put a file
-//     into looks like another. Release looks first and says RMD then; no FTP server does both in one step.
-//   - Against other servers a lost reply to MKD can be cleared up only by looking at the directory, which cannot tell ours from
-//     somebody else's: such a lock is not taken to be ours.
-//   - Under TLS data connections resume the session of the control connection by tickets. Servers that insist on reuse and have switched
-//     tickets off cannot be satisfied: Go knows no other way.
+//   - Between the end of a lock and Done up to two seconds pass. Have ftplockd protect the files, or compare fencing tokens.
+//   - Other servers have no tokens. They tell one directory from another by its modification time, vsftpd to the minute. A
+//     directory that was removed and made again within that time looks the same. Release looks first and then says RMD; no FTP
+//     server does both in one step.
+//   - On other servers a lost reply to MKD cannot be cleared up: Acquire then says that it does not know ([ErrUnknown]).
+//   - Under TLS, data connections resume the session of the control connection by tickets. A server that demands session
+//     ids instead (RFC 5246 section 7.3) refuses them: package crypto/tls has tickets only.
 //
-// A lock has one connection, and while a transfer has that for longer than a Check a second one to look with, on ftplockd.
-//
-// Start reading at [Acquire].
+// Start reading at [Do].
 package locksmith
 
-import "time"
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+)
 
-// Options say which lock is wanted, and how it is waited for and kept.
+// Options say which lock is wanted, and how it is waited for and kept. The wait is as long as the context of Acquire or Do.
 type Options struct {
 	Server Server
 	Path   string // of the lock: absolute, or relative to the directory after login
 
-	// Wait is how long Acquire waits for a lock that is held: 0 until its context ends; below 0: it tries once. A server that
-	// refuses MKD without anything being there is asked three times: the lock may have been given back between the two looks.
-	Wait time.Duration
-	// Poll is the mean pause between two tries where the server does not let MKD wait; each one is a random time
-	// between half and one and a half of it. 0: 3 s, as in the article.
-	Poll time.Duration
-	// Keepalive is the longest time without a command while the lock is held. 0: 5 s.
-	Keepalive time.Duration
-	// Check is how often a server that can tell (SITE LOCK INFO) is asked whether the lock is still ours. 0: 300 ms. Other servers
-	// are asked with each Keepalive.
-	Check time.Duration
-	// Renew asks ftplockd for a full age from now on (SITE LOCK RENEW) whenever half of it is over.
-	Renew bool
-	// Shared refuses a lock that was granted to be held alone; see the rule key "shared" of ftplockd.
+	// TryOnce makes Acquire return a *HeldError at once if another client holds the lock, instead of waiting.
+	TryOnce bool
+	// Shared demands a lock that is held together with others; a lock that is held alone is given back and refused. See the key
+	// "shared" of ftplockd's rules.
 	Shared bool
-	// Nonce is the word by which the server knows this job (SITE LOCK AS), of at most 128 visible ASCII characters; "": a random one. Of two
-	// jobs of one account and one nonce at the same time, one takes the other's lock over.
+	// Renew asks ftplockd for a full age (SITE LOCK RENEW) whenever half of it is over.
+	Renew bool
+
+	// Grace, if it is not 0, has ftplockd end the lock so long after its connection has ended (SITE LOCK DISCONNECT RELEASE), if
+	// the server's rule does not end it earlier. So a program that was killed does not leave its lock for long. The
+	// lock is lost if the server cannot be reached for the grace. It is rounded up to seconds.
+	Grace time.Duration
+	// Poll is the mean pause between two tries on a server where MKD cannot wait. Each pause is a random time between half and one
+	// and a half of it. 0: 3 s.
+	Poll time.Duration
+	// Check is the time between two looks at the lock on ftplockd, and Keepalive on other servers. 0: 1 s and 5 s.
+	Check     time.Duration
+	Keepalive time.Duration
+	// Nonce is the word by which the server knows this job (SITE LOCK AS): at most 128 visible ASCII characters. "": a random
+	// one. Two jobs of one account with one nonce take the lock from each other.
 	Nonce string
 
-	// Waiting is called, if it is set, when a try was refused and Acquire goes on to wait, with what the server said
-	// of the holder, and again when that changes. It must not block.
+	// Waiting, if it is set, is called when another client holds the lock, and again when what the server says of that changes.
+	// It must not block.
 	Waiting func(Refusal)
 }
 
-// Refusal is what a server said when it did not grant a lock.
-type Refusal struct {
-	Reply  string        // its text, without the code, on one line
-	Holder string        // account@address; "" if the server does not say
-	Held   time.Duration // for how long at that moment; 0 if it does not say
-	At, Of int           // place in the queue and its length; 0 if it does not say
+// withDefaults fills in what was left out.
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	set(&o.Poll, 3*time.Second)
+	set(&o.Check, time.Second)
+	set(&o.Keepalive, 5*time.Second)
+	if o.Nonce == "" {
+		o.Nonce = rand.Text()
+	}
+	return o
+}
+
+// Do takes the lock, calls f, and gives the lock back. The context of f ends when the lock is lost; its cause is the error of
+// the lock then. Do returns what f returned, joined with the error of giving the lock back: ErrLost if f may have worked without it.
+func Do(ctx context.Context, o Options, f func(ctx context.Context) error) error {
+	l, err := Acquire(ctx, o)
+	if err != nil {
+		return err
+	}
+	held, stop := l.Context(ctx)
+	err = f(held)
+	stop()
+	return errors.Join(err, l.Release(ctx))
 }

@@ -11,150 +11,83 @@ import (
 	"github.com/jlaffaye/ftp"
 )
 
-// mark is how a directory was when it was looked at: another one of the same name has another mark, if it was not made in the same
-// moment. It changes as well when something is put into the directory.
+// sight is what a look at a directory came to, on a server that knows nothing of locks.
+type sight struct {
+	there bool
+	known bool // the server could say whether it is there
+	exact bool // since is exact, and UTC
+	since time.Time
+}
+
+// mark tells one directory from another of the same name.
 type mark struct {
-	value string    // to be compared with marks of the same looker only
-	since time.Time // when it was modified last; zero: not known exactly
+	by    func(*session, string) (sight, error)
+	since time.Time
 }
 
-// presence is what a look came to.
-type presence int
-
-const (
-	unsure  presence = iota // the server could not say
-	present                 // the directory is there
-	denied                  // 550: not there, or not to be seen this way
-)
-
-// looker is one way to look at a directory on a server that knows nothing of locks.
-type looker struct {
-	name string
-	look func(ctx context.Context, s *session, p string) (mark, presence, error)
-}
-
-// looks are the ways that may work, the best first. "550" means that nothing is there only from one that saw it before: vsftpd has
-// no MDTM of directories, for example.
-func looks(s *session) []looker {
-	all := []looker{{"MDTM", lookMDTM}, {"LIST", lookList}, {"CWD", lookCWD}}
-	if _, ok := s.feats["MLST"]; ok {
-		all = append([]looker{{"MLST", lookMLST}}, all...)
-	}
-	return all
-}
-
-func presenceOf(r reply) presence {
-	switch {
-	case r.good():
-		return present
-	case r.transient() || r.unknown():
-		return unsure
-	}
-	return denied
-}
-
-// lookMLST is MLST (RFC 3659 section 7): when it was modified, and which file it is ("unique").
-func lookMLST(ctx context.Context, s *session, p string) (mark, presence, error) {
-	r, err := s.ask(ctx, "MLST "+p)
-	if err != nil || r.code != 250 || len(r.body()) == 0 {
-		if err == nil && r.good() {
-			return mark{}, unsure, nil
+// see looks at a directory by MDTM and, where that tells nothing (vsftpd has none of directories), in the listing of its parent. The mark is by
+// the first of the two that sees it.
+func (s *session) see(p string) (sight, *mark, error) {
+	var last sight
+	for _, by := range []func(*session, string) (sight, error){byMDTM, byList} {
+		got, err := by(s, p)
+		if err != nil {
+			return sight{}, nil, err
 		}
-		return mark{}, presenceOf(r), err
-	}
-	facts, _, _ := strings.Cut(r.body()[0], " ")
-	var m mark
-	for fact := range strings.SplitSeq(facts, ";") {
-		name, value, _ := strings.Cut(fact, "=")
-		switch strings.ToLower(name) {
-		case "type":
-			if !strings.HasSuffix(strings.ToLower(value), "dir") {
-				return mark{}, denied, nil
-			}
-		case "modify":
-			m.since = timeOf(value)
-			m.value += "modify=" + value + ";"
-		case "unique":
-			m.value += "unique=" + value + ";"
+		if got.there {
+			return got, &mark{by, got.since}, nil
+		}
+		if got.known {
+			last = got
 		}
 	}
-	return m, present, nil
+	return last, nil, nil
 }
 
-// lookMDTM is MDTM (RFC 3659 section 3), which many servers answer for directories, too.
-func lookMDTM(ctx context.Context, s *session, p string) (mark, presence, error) {
-	r, err := s.ask(ctx, "MDTM "+p)
-	if err != nil || r.code != 213 {
-		return mark{}, presenceOf(r), err
+func byMDTM(s *session, p string) (sight, error) {
+	at, err := s.ftp.GetTime(p)
+	if err == nil {
+		return sight{there: true, known: true, exact: true, since: at}, nil
 	}
-	return mark{value: r.text(), since: timeOf(r.text())}, present, nil
+	return sight{known: isCode(err, 550)}, s.broken()
 }
 
-// lookList looks for it in the listing of its parent; the times there are to the minute and of any zone.
-func lookList(ctx context.Context, s *session, p string) (mark, presence, error) {
-	entries, err := s.list(ctx, path.Dir(p))
-	var refused *textproto.Error
-	switch {
-	case s.broken() != nil:
-		return mark{}, unsure, s.broken()
-	case errors.As(err, &refused) && refused.Code == 550:
-		return mark{}, denied, nil
-	case err != nil:
-		return mark{}, unsure, nil
-	}
-	for _, e := range entries {
-		if e.Type == ftp.EntryTypeFolder && path.Base(e.Name) == path.Base(p) {
-			return mark{value: e.Time.String()}, present, nil
-		}
-	}
-	return mark{}, denied, nil
-}
-
-// list leaves listing to the library.
-func (s *session) list(ctx context.Context, dir string) ([]*ftp.Entry, error) {
+func byList(s *session, p string) (sight, error) {
+	dir := path.Dir(p)
 	if dir == "." {
 		dir = ""
 	}
-	var entries []*ftp.Entry
-	err := s.library(ctx, func() (err error) {
-		entries, err = s.ftp.List(dir)
-		return err
-	})
-	return entries, err
+	entries, err := s.ftp.List(dir)
+	if err != nil {
+		return sight{known: isCode(err, 550)}, s.broken()
+	}
+	for _, e := range entries {
+		if e.Type == ftp.EntryTypeFolder && path.Base(e.Name) == path.Base(p) {
+			return sight{there: true, known: true, since: e.Time}, nil
+		}
+	}
+	return sight{known: true}, nil
 }
 
-// lookCWD goes there and comes back; it sees only that there is one.
-func lookCWD(ctx context.Context, s *session, p string) (mark, presence, error) {
-	if s.home == "" {
-		return mark{}, unsure, nil
-	}
-	r, err := s.ask(ctx, "CWD "+p)
-	if err != nil || !r.good() {
-		return mark{}, presenceOf(r), err
-	}
-	back, err := s.ask(ctx, "CWD "+s.home)
-	if err == nil && !back.good() {
-		err = s.fail("going back to "+s.home, errors.New(back.String()))
-	}
-	return mark{}, present, err
+// isCode reports whether an error of the library is a reply with that code.
+func isCode(err error, code int) bool {
+	var said *textproto.Error
+	return errors.As(err, &said) && said.Code == code
 }
 
-// info asks a server that knows locks. known is false if it does not.
-func (s *session) info(ctx context.Context, p string) (i Info, known bool, err error) {
+// info asks a server that knows locks.
+func (s *session) info(ctx context.Context, p string) (Info, error) {
+	i := Info{Path: s.abs(p)}
 	r, err := s.ask(ctx, "SITE LOCK INFO "+p)
 	if err != nil {
-		return Info{}, false, err
+		return i, err
 	}
-	i.Path = s.abs(p)
-	switch {
-	case r.code == 211 && strings.HasPrefix(r.lines[0], "Lock "):
-		i.Path = strings.TrimPrefix(r.lines[0], "Lock ")
+	if r.code == 211 {
+		i.Path = strings.TrimPrefix(r.lines()[0], "Lock ")
 		for _, line := range r.body() {
 			i.addLine(line, time.Now())
 		}
-		return i, true, nil
-	case r.code == 550:
-		return i, true, nil
 	}
-	return i, false, nil
+	i.None = noLock.MatchString(r.text())
+	return i, nil
 }

@@ -9,16 +9,19 @@ import (
 
 // reply is what a server answers to one command (RFC 959 section 4.2).
 type reply struct {
-	code  int
-	lines []string // without the code in the first and last one; never none
+	code int
+	said string // without the code; lines are separated by line ends
 }
+
+// lines are the lines of the reply, never none.
+func (r reply) lines() []string { return strings.Split(r.said, "\n") }
 
 // text is the reply on one line.
 func (r reply) text() string {
-	if len(r.lines) == 1 {
-		return r.lines[0]
+	if !strings.Contains(r.said, "\n") {
+		return r.said
 	}
-	return strings.Join(strings.Fields(strings.Join(r.lines, " ")), " ")
+	return strings.Join(strings.Fields(r.said), " ")
 }
 
 // String is the reply as people read it.
@@ -40,20 +43,21 @@ func (r reply) unknown() bool {
 
 // body is the lines between the first and the last, without the blanks around them.
 func (r reply) body() []string {
-	if len(r.lines) < 3 {
+	all := r.lines()
+	if len(all) < 3 {
 		return nil
 	}
-	var lines []string
-	for _, l := range r.lines[1 : len(r.lines)-1] {
-		lines = append(lines, strings.TrimSpace(l))
+	all = all[1 : len(all)-1]
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
 	}
-	return lines
+	return all
 }
 
 // quotedName is the path that a 257 begins with: in quotes, and quotes in it doubled (RFC 959 appendix II). "" if
 // there is none: some servers say only that it was done.
 func (r reply) quotedName() string {
-	rest, ok := strings.CutPrefix(r.lines[0], `"`)
+	rest, ok := strings.CutPrefix(r.lines()[0], `"`)
 	if !ok {
 		return ""
 	}
@@ -82,7 +86,7 @@ type grant struct {
 var grantText = regexp.MustCompile(` locked, token (\d+), (?:expires in ([0-9hms.]+)(?:(?: or|,) [0-9hms.]+ after its last sign of life)?|expires [0-9hms.]+ after its last sign of life|never expires)(, adopted from token \d+)?$`)
 
 func (r reply) grant() (grant, bool) {
-	m := grantText.FindStringSubmatch(r.lines[0])
+	m := grantText.FindStringSubmatch(r.lines()[0])
 	if m == nil {
 		return grant{}, false
 	}
@@ -133,6 +137,9 @@ func number(s string) int {
 var waitable = regexp.MustCompile(`: (?:waited \S+: )?(?:held by |others came earlier, |kept back for |there may be \d+ such locks, |.+ below it is held by )`)
 
 func (r reply) waitable() bool { return waitable.MatchString(r.text()) }
+
+// noLock is what ftplockd says of a name that no rule makes a lock.
+var noLock = regexp.MustCompile(`: no rule makes it a lock$`)
 
 // withdrawn is what ftplockd says of an MKD that waited when another command came.
 func (r reply) withdrawn() bool { return strings.HasSuffix(r.text(), ": not waited for any longer") }

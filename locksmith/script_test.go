@@ -57,16 +57,17 @@ func hello(features string) string {
 
 // asLocks is the beginning of a connection to ftplockd, asOthers of one to a server that knows nothing of locks.
 func asLocks() string {
-	return hello("<  SITE LOCK\n<  SITE LOCKS\n<  SITE WAIT\n<  STOR STAGED\n") +
-		"> SITE LOCK AS job\n< 200 the same job\n> SITE WAIT 0\n< 200 no waiting\n"
+	return looked() + "> SITE LOCK AS job\n< 200 the same job\n> SITE WAIT 0\n< 200 no waiting\n"
 }
 
 func asOthers() string {
-	return hello("<  MDTM\n") + "> SITE LOCK AS job\n< 500 unknown SITE command\n"
+	return hello("<  MDTM\n")
 }
 
 // looked is that of a connection that only looks.
-func looked() string { return hello("<  SITE LOCK\n<  STOR STAGED\n") }
+func looked() string {
+	return hello("<  SITE LOCK\n<  SITE LOCKS\n<  SITE WAIT\n<  STOR STAGED\n")
+}
 
 const bye = "> QUIT\n< 221 bye\n"
 
@@ -77,7 +78,7 @@ func newScripted(t *testing.T, scripts ...string) *scripted {
 // options are for the lock /a on the server.
 func (s *scripted) options() Options {
 	return Options{
-		Server: Server{Address: controlAddress, User: "me", Password: "pw", dial: s.dial, Timeout: 30 * time.Second},
+		Server: Server{Address: controlAddress, User: "me", Password: "pw", DialContext: s.dial, Timeout: 30 * time.Second},
 		Path:   "/a", Nonce: "job", Check: time.Hour, Keepalive: time.Hour,
 	}
 }

@@ -2,9 +2,11 @@ package locksmith
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/textproto"
 	"path"
 	"slices"
 	"strings"
@@ -14,63 +16,78 @@ import (
 	"github.com/jlaffaye/ftp"
 )
 
-// session is one connection that is logged in. It belongs to one goroutine at a time, but for cut.
+// session is one connection that is logged in. Package ftp logs in, transfers and lists on it. It has no words for the rest: the
+// text of the reply to MKD, SITE, ALLO, and a command whose waiting can be ended. These are said here, between its calls, by a
+// second textproto.Conn. Each of the two reads exactly the replies to its own commands, so both have empty buffers in between.
+//
+// ask may be called by several goroutines: commands are sent at once, and each gets its own reply (textproto.Pipeline). A call of the
+// library must be alone.
 type session struct {
 	*endpoint
-	*wire
-	ftp    *ftp.ServerConn
-	active *active           // nil: passive mode
-	feats  map[string]string // of FEAT (RFC 2389), in capitals
-	home   string            // where it is after login; "": the server does not say
+	link  *link
+	conn  net.Conn // link, or TLS on it
+	text  *textproto.Conn
+	ftp   *ftp.ServerConn
+	feats map[string]string // of FEAT (RFC 2389), in capitals
+	home  string            // where it is after login; "": the server does not say
 
-	waits   bool // it knows SITE WAIT
-	waiting int  // seconds that SITE WAIT said last
-	nonce   bool // it knows us by our nonce
+	active  *active // nil: passive mode
+	waiting int     // seconds that SITE WAIT said last; -1: none
 
-	dataMu  sync.Mutex
-	data    *dataConn // of the transfer that is under way, or the last one
-	stopped error     // why transfers are aborted; nil: they are not
+	mu      sync.Mutex
+	data    *link // of the last transfer
+	aborted error // why transfers are broken off; nil: they are not
 }
 
 // connect dials and logs in, within the timeout for each step and until ctx ends.
 func connect(ctx context.Context, e *endpoint) (*session, error) {
 	dialing, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	conn, err := e.reach(dialing)
+	conn, err := e.DialContext(dialing, "tcp", e.Address)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
-		return nil, err
+		return nil, e.fail("", err)
 	}
-	s := &session{endpoint: e, wire: &wire{conn: conn, timeout: e.Timeout}}
-	stop := context.AfterFunc(ctx, func() { s.cut(context.Cause(ctx)) })
-	err = s.begin(dialing, ctx)
-	if stop(); err != nil {
-		_ = s.wire.Close()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
+	s := &session{endpoint: e, link: &link{Conn: conn, limit: e.Timeout}, waiting: -1}
+	s.conn = s.link
+	stop := context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })
+	defer stop()
+	if err := s.begin(ctx); err != nil {
+		s.drop()
 		return nil, err
-	}
-	if ctx.Err() != nil {
-		_ = s.wire.Close()
-		return nil, context.Cause(ctx)
 	}
 	return s, nil
 }
 
-func (s *session) begin(dialing, ctx context.Context) error {
+// begin greets, protects the connection and logs in.
+func (s *session) begin(ctx context.Context) error {
 	if s.TLS == TLSImplicit {
-		if err := s.handshake(dialing, s.wire); err != nil {
+		if err := s.handshake(); err != nil {
 			return err
 		}
 	}
+	s.text = textproto.NewConn(s.conn)
 	greeting, err := s.greeted()
 	if err != nil {
 		return err
 	}
 	if s.TLS == TLSExplicit {
-		if err := s.startTLS(ctx); err != nil {
+		r, err := s.ask(ctx, "AUTH TLS")
+		if err != nil {
 			return err
 		}
+		if r.code != 234 {
+			return fmt.Errorf("%w: %s: the server said %s to AUTH TLS", ErrTLS, s.Address, r)
+		}
+		if s.text.R.Buffered() > 0 { // it was sent in the clear, by whomever, and must not be taken for what comes under TLS
+			return fmt.Errorf("%w: %s: the server said something before TLS began", ErrTLS, s.Address)
+		}
+		if err := s.handshake(); err != nil {
+			return err
+		}
+		s.text = textproto.NewConn(s.conn)
 	}
 	if err := s.login(greeting); err != nil {
 		return err
@@ -79,99 +96,120 @@ func (s *session) begin(dialing, ctx context.Context) error {
 }
 
 // greeted reads the greeting. A 120 says that it takes a while (RFC 959 section 5.4).
-func (s *session) greeted() (reply, error) {
+func (s *session) greeted() (string, error) {
 	for {
-		r, err := s.await(context.Background(), 0)
+		code, text, err := s.text.ReadResponse(0)
 		switch {
-		case err != nil:
-			return reply{}, fmt.Errorf("%w: %s: %s", ErrUnreachable, s.Address, err)
-		case r.code == 220:
-			return r, nil
-		case r.code >= 200:
-			return reply{}, fmt.Errorf("%w: %s: the server said %s", ErrUnreachable, s.Address, r)
+		case err == nil && code >= 100 && code < 200:
+			continue
+		case err == nil && code == 220:
+			return text, nil
+		case err == nil:
+			err = &textproto.Error{Code: code, Msg: text}
 		}
+		return "", s.fail("", err)
 	}
 }
 
-// startTLS is AUTH TLS (RFC 4217 section 4).
-func (s *session) startTLS(ctx context.Context) error {
-	r, err := s.ask(ctx, "AUTH TLS")
-	if err != nil {
-		return err
+// handshake begins TLS on the control connection.
+func (s *session) handshake() error {
+	secure := tls.Client(s.link, s.tls)
+	s.conn = secure
+	err := secure.Handshake()
+	switch {
+	case err == nil:
+		return nil
+	case s.link.err() != nil:
+		return s.fail("", err)
 	}
-	if r.code != 234 {
-		return fmt.Errorf("%w: %s: the server said %s to AUTH TLS", ErrTLS, s.Address, r)
-	}
-	return s.handshake(ctx, s.wire)
+	return fmt.Errorf("%w: %s: %s", ErrTLS, s.Address, plain(err))
 }
 
 // login leaves USER, PASS, the type, UTF-8 and the protection of data connections to the library.
-func (s *session) login(greeting reply) error {
-	s.unread(greeting)
+func (s *session) login(greeting string) error {
+	tap := &tap{Conn: s.conn, s: s, first: "220-" + strings.ReplaceAll(greeting, "\n", "\r\n220-") + "\r\n220 \r\n"}
 	if s.Active {
-		s.active = &active{w: s.wire}
+		s.active = &active{s: s}
 	}
-	options := []ftp.DialOption{ftp.DialWithDialFunc(s.connection())}
-	if s.endpoint.tls != nil {
-		options = append(options, ftp.DialWithTLS(s.endpoint.tls))
+	options := []ftp.DialOption{ftp.DialWithDialFunc(func(_, address string) (net.Conn, error) {
+		if s.ftp == nil {
+			return tap, nil
+		}
+		return s.openData(address)
+	})}
+	if s.tls != nil {
+		options = append(options, ftp.DialWithTLS(s.tls))
 	}
 	library, err := ftp.Dial(s.Address, options...)
 	if err == nil {
 		s.ftp = library
 		err = library.Login(s.User, s.Password)
 	}
-	if err == nil {
-		if s.active != nil {
-			s.instead = s.active.answer
-		}
-		return nil
-	}
-	return s.notLoggedIn(err)
-}
-
-// connection is what the library dials with: first it gets the control connection, then data connections.
-func (s *session) connection() func(network, address string) (net.Conn, error) {
-	control := true
-	return func(network, address string) (net.Conn, error) {
-		if control {
-			control = false
-			return s.wire, nil
-		}
-		d, err := s.openData(network, address)
-		if err != nil {
-			return nil, err
-		}
-		s.setData(d)
-		return d, nil
-	}
-}
-
-func (s *session) openData(network, address string) (*dataConn, error) {
-	if s.active != nil {
-		return s.active.accept(s.endpoint)
-	}
-	host, _, err := net.SplitHostPort(address)
-	remote, ok := s.RemoteAddr().(*net.TCPAddr)
-	if err == nil && ok && remote.Zone != "" && host == remote.IP.String() { // the library drops the zone
-		address = net.JoinHostPort(host+"%"+remote.Zone, portOf(address))
-	}
-	return s.passive(network, address)
-}
-
-// notLoggedIn says why, by the last reply that the library saw: its own errors often lack the code.
-func (s *session) notLoggedIn(err error) error {
-	last := s.last
 	switch {
-	case s.broken() != nil:
-		return fmt.Errorf("%w: %s: %s", ErrUnreachable, s.Address, s.broken())
-	case last.code == 421:
-		return fmt.Errorf("%w: %s: the server said %s", ErrUnreachable, s.Address, last)
-	case s.verb == "PBSZ" || s.verb == "PROT":
-		return fmt.Errorf("%w: %s: the server said %s to %s", ErrTLS, s.Address, last, s.verb)
-	case s.verb == "USER" || s.verb == "PASS":
-		return fmt.Errorf("%w: %s at %s: the server said %s", ErrLogin, s.User, s.Address, last)
+	case err == nil:
+		return nil
+	case tap.said == "" || s.link.err() != nil:
+		return s.fail("", err)
+	case strings.HasPrefix(tap.said, "421"):
+		return s.fail("the server said "+tap.said, nil)
+	case tap.verb == "USER" || tap.verb == "PASS":
+		return fmt.Errorf("%w: %s at %s: the server said %s", ErrLogin, s.User, s.Address, tap.said)
+	case tap.verb == "PBSZ" || tap.verb == "PROT":
+		return fmt.Errorf("%w: %s: the server said %s to %s", ErrTLS, s.Address, tap.said, tap.verb)
 	}
-	return fmt.Errorf("%w: %s: %s", ErrRefused, s.Address, plain(err))
+	return fmt.Errorf("%w: %s: the server said %s to %s", ErrRefused, s.Address, tap.said, tap.verb)
+}
+
+// tap is the control connection as the library sees it. It begins with the greeting, which was read already, and remembers what was said:
+// errors of the library may lack the code.
+type tap struct {
+	net.Conn
+	s     *session
+	first string
+	verb  string // of the last command
+	said  string // the last line that was read
+}
+
+// Read implements net.Conn.
+func (t *tap) Read(p []byte) (int, error) {
+	if t.first != "" {
+		n := copy(p, t.first)
+		t.first = t.first[n:]
+		return n, nil
+	}
+	n, err := t.Conn.Read(p)
+	if err != nil {
+		err = t.s.lost(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(p[:n])), "\n")
+	t.said = strings.TrimSpace(lines[len(lines)-1])
+	return n, err
+}
+
+// Write implements net.Conn. The library writes one command at a time.
+func (t *tap) Write(p []byte) (int, error) {
+	command := strings.TrimSpace(string(p))
+	t.verb, _, _ = strings.Cut(command, " ")
+	t.said = ""
+	if t.s.active != nil && t.s.ftp != nil {
+		if answer := t.s.active.answer(command); answer != "" {
+			t.first = answer + "\r\n"
+			return len(p), nil
+		}
+	}
+	n, err := t.Conn.Write(p)
+	if err != nil {
+		err = t.s.lost(err)
+	}
+	return n, err
+}
+
+// RemoteAddr implements net.Conn. The library wants a TCP address.
+func (t *tap) RemoteAddr() net.Addr {
+	if a, ok := t.Conn.RemoteAddr().(*net.TCPAddr); ok {
+		return a
+	}
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 }
 
 // settle goes to the directory, and learns what the server can.
@@ -192,13 +230,7 @@ func (s *session) settle(ctx context.Context) error {
 	if r.code == 257 {
 		s.home = r.quotedName()
 	}
-	return s.learn(ctx)
-}
-
-// learn asks for FEAT.
-func (s *session) learn(ctx context.Context) error {
-	r, err := s.ask(ctx, "FEAT")
-	if err != nil {
+	if r, err = s.ask(ctx, "FEAT"); err != nil {
 		return err
 	}
 	s.feats = make(map[string]string)
@@ -211,49 +243,102 @@ func (s *session) learn(ctx context.Context) error {
 	return nil
 }
 
-// stages reports whether uploads are published by the server when they are complete, and not before.
-func (s *session) stages() bool {
-	return slices.Contains(strings.Fields(s.feats["STOR"]), "STAGED")
+// can reports whether FEAT names a word behind a verb.
+func (s *session) can(verb, word string) bool {
+	return slices.Contains(strings.Fields(s.feats[verb]), word)
 }
 
 // knowsLocks reports whether FEAT says that it is ftplockd.
-func (s *session) knowsLocks() bool {
-	return slices.Contains(strings.Fields(s.feats["SITE"]), "LOCK")
-}
+func (s *session) knowsLocks() bool { return s.can("SITE", "LOCK") }
 
-// identify tells the server who we are beyond this connection, and finds out whether it can let MKD wait. A server that
-// does not know these words says so (RFC 959: 500, 501, 502, 504).
-func (s *session) identify(ctx context.Context, nonce string) error {
-	as, err := s.ask(ctx, "SITE LOCK AS "+nonce)
-	if err != nil {
-		return err
-	}
-	s.nonce = as.code == 200
-	if !s.nonce {
+// identify tells ftplockd who we are beyond this connection.
+func (s *session) identify(ctx context.Context, o Options) error {
+	if !s.knowsLocks() {
 		return nil
 	}
-	wait, err := s.ask(ctx, "SITE WAIT 0")
-	if err != nil {
-		return err
+	commands := []string{"SITE LOCK AS " + o.Nonce}
+	if o.Grace > 0 && s.can("SITE", "DISCONNECT") {
+		seconds := (o.Grace + time.Second - 1) / time.Second
+		commands = append(commands, fmt.Sprintf("SITE LOCK DISCONNECT RELEASE %d", seconds))
 	}
-	s.waits = wait.code == 200
-	return nil
+	for _, command := range commands {
+		r, err := s.ask(ctx, command)
+		if err != nil {
+			return err
+		}
+		if !r.good() {
+			return fmt.Errorf("%w: %s: the server said %s", ErrRefused, s.Address, r)
+		}
+	}
+	return s.waitFor(ctx, 0)
 }
 
 // waitFor has MKD on a held lock wait for so many seconds.
 func (s *session) waitFor(ctx context.Context, seconds int) error {
-	if !s.waits || s.waiting == seconds {
+	if !s.can("SITE", "WAIT") || s.waiting == seconds {
 		return nil
 	}
-	r, err := s.ask(ctx, fmt.Sprintf("SITE WAIT %d", seconds))
+	s.waiting = seconds
+	_, err := s.ask(ctx, fmt.Sprintf("SITE WAIT %d", seconds))
+	return err
+}
+
+// ask says a command that is answered at once, and returns the reply. When ctx ends before that, the connection ends.
+func (s *session) ask(ctx context.Context, command string) (reply, error) {
+	id, err := s.send(command)
 	if err != nil {
+		return reply{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })
+	defer stop()
+	return s.receive(id)
+}
+
+// send says a command, whose reply is to be received.
+func (s *session) send(command string) (id uint, err error) {
+	if strings.ContainsAny(command, "\r\n\x00") {
+		return 0, fmt.Errorf("%w: a line end in %q", ErrRefused, command)
+	}
+	if err := s.broken(); err != nil {
+		return 0, err
+	}
+	if id, err = s.text.Cmd("%s", command); err != nil {
+		return 0, s.lost(err)
+	}
+	return id, nil
+}
+
+// receive returns the reply to a command. A 421 ends the connection (RFC 959 section 4.2.2).
+func (s *session) receive(id uint) (reply, error) {
+	s.text.StartResponse(id)
+	defer s.text.EndResponse(id)
+	code, text, err := s.text.ReadResponse(0)
+	if err == nil && code == 421 {
+		err = &textproto.Error{Code: code, Msg: text}
+	}
+	if err != nil {
+		return reply{}, s.lost(err)
+	}
+	return reply{code, text}, nil
+}
+
+// lost ends the connection.
+func (s *session) lost(err error) error {
+	var known *unreachable
+	if !errors.As(err, &known) {
+		err = s.fail("", err)
+	}
+	s.link.cut(err)
+	return err
+}
+
+// broken says why the connection is of no use any more; nil: it is.
+func (s *session) broken() error {
+	err := s.link.err()
+	if err == nil || errors.Is(err, ErrUnreachable) {
 		return err
 	}
-	if r.code != 200 {
-		s.waits = false
-	}
-	s.waiting = seconds
-	return nil
+	return s.fail("", err)
 }
 
 // abs is the absolute form of a path, or the path itself if the server does not tell where we are.
@@ -265,75 +350,68 @@ func (s *session) abs(p string) string {
 }
 
 // leave says QUIT and closes. A server that does not answer is not waited for long.
-func (s *session) leave(ctx context.Context) {
-	if s.broken() == nil && ctx.Err() == nil {
-		s.hurry(min(s.Timeout, 2*time.Second))
-		_, _ = s.ask(ctx, "QUIT")
+func (s *session) leave() {
+	if s.broken() == nil {
+		s.link.hurry(patience)
+		_, _ = s.ask(context.Background(), "QUIT")
 	}
-	_ = s.wire.Close()
+	s.drop()
 }
 
 // drop closes without a word.
-func (s *session) drop() { _ = s.wire.Close() }
-
-func (s *session) setData(d *dataConn) {
-	s.dataMu.Lock()
-	defer s.dataMu.Unlock()
-	s.data = d
-	if s.stopped != nil {
-		d.abort(s.stopped)
-	}
+func (s *session) drop() {
+	s.link.cut(errCut)
+	_ = s.link.Close()
 }
 
-// patience is how long a transfer that is broken off has to come to its reply.
-const patience = 5 * time.Second
-
-// library runs a call of the library that transfers. When ctx ends, the data connection is reset and the server has
-// some time to say that it has noticed; only if it does not, the control connection is lost as well.
-func (s *session) library(ctx context.Context, call func() error) error {
-	if err := s.broken(); err != nil {
-		return err
+// openData opens a data connection for the library.
+func (s *session) openData(address string) (net.Conn, error) {
+	l := &link{data: true, limit: s.Timeout}
+	if s.active != nil {
+		l.accept, l.from = s.active.listener, s.active.from
+	} else {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+		defer cancel()
+		if l.Conn, err = s.DialContext(ctx, "tcp", net.JoinHostPort(s.dataHost(), port)); err != nil {
+			return nil, fmt.Errorf("opening the data connection: %w", err)
+		}
 	}
-	s.interrupt(nil)
-	fired := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(fired)
-		s.hurry(min(s.Timeout, patience))
-		s.interrupt(context.Cause(ctx))
-	})
-	err := call()
-	if !stop() {
-		<-fired
+	s.mu.Lock()
+	s.data = l
+	if s.aborted != nil {
+		l.cut(s.aborted)
 	}
-	s.hurry(0)
-	switch {
-	case err != nil && s.broken() == nil && s.last.code == 421:
-		return s.fail("the server said", errors.New(s.last.String()))
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
+	s.mu.Unlock()
+	if s.tls != nil {
+		return tls.Client(l, s.tls), nil
 	}
-	return err
+	return l, nil
 }
 
-// interrupt aborts the transfer that is under way, and any that is begun before it is called with nil.
-func (s *session) interrupt(why error) {
-	s.dataMu.Lock()
-	defer s.dataMu.Unlock()
-	s.stopped = why
-	if why == nil {
-		s.data = nil
-	} else if s.data != nil {
-		s.data.abort(why)
+// dataHost is where data connections lead to: to the server that the control connection has reached, or, through a proxy, to the host
+// of that name.
+func (s *session) dataHost() string {
+	a, ok := s.link.RemoteAddr().(*net.TCPAddr)
+	if !ok || s.proxied {
+		return s.host
 	}
+	if a.Zone != "" {
+		return a.IP.String() + "%" + a.Zone
+	}
+	return a.IP.String()
 }
 
-// secureData begins TLS on the data connection, if it is to have it, before it is reset: vsftpd and pure-ftpd end the whole session, on
-// which the lock hangs, when that fails.
-func (s *session) secureData() {
-	s.dataMu.Lock()
-	d := s.data
-	s.dataMu.Unlock()
-	if d != nil && d.tls != nil {
-		_ = d.Handshake()
+// abort breaks off the transfer that is under way, and those that follow. The server has some time to say that it has noticed.
+func (s *session) abort(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aborted = why
+	if s.data != nil {
+		s.data.cut(why)
 	}
+	s.link.hurry(patience)
 }

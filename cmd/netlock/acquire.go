@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -16,12 +15,6 @@ import (
 // releaseTime bounds how long giving a lock back may take at the end.
 const releaseTime = 10 * time.Second
 
-// slack is how much longer than --timeout a server may take to say that the time is over, and who has the lock.
-const slack = 500 * time.Millisecond
-
-// errNoAnswer is why the waiting ended when a server is silent.
-var errNoAnswer = fmt.Errorf("%w within the time", locksmith.ErrUnreachable)
-
 // acquire takes the lock of a target, and shows on a terminal who is in the way. Its errors have a status.
 func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
 	if err := t.needLock(); err != nil {
@@ -33,22 +26,13 @@ func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
 	p := newProgress(t)
 	defer p.done()
 	o := t.options
-	if !t.until.IsZero() {
-		o.Wait = max(time.Millisecond, time.Until(t.until)) // the password took some of it
-	}
 	o.Waiting = p.waiting
-	if o.Wait > 0 {
-		// Wait is for a lock that is held; a server that does not answer is to end in that time, too.
+	if !t.until.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.Wait+slack, errNoAnswer)
+		ctx, cancel = context.WithDeadline(ctx, t.until)
 		defer cancel()
 	}
 	lock, err := locksmith.Acquire(ctx, o)
-	if errors.Is(err, errNoAnswer) {
-		if last, ok := p.lastRefusal(); ok {
-			err = &locksmith.HeldError{Path: o.Path, Waited: o.Wait, Refusal: last}
-		}
-	}
 	return lock, classify(err, t)
 }
 
@@ -65,8 +49,6 @@ type progress struct {
 	where string
 
 	mu    sync.Mutex
-	last  locksmith.Refusal
-	any   bool
 	shown bool
 }
 
@@ -82,7 +64,6 @@ func newProgress(t *target) *progress {
 func (p *progress) waiting(r locksmith.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last, p.any = r, true
 	if p.out != nil && hasRoom(p.out) {
 		p.shown = true
 		fmt.Fprintf(p.out, "\r\x1b[Kwaiting for %s: %s", p.where, oneLine(describe(r, time.Now())))
@@ -96,12 +77,6 @@ func (p *progress) done() {
 	if p.shown && hasRoom(p.out) {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
-}
-
-func (p *progress) lastRefusal() (locksmith.Refusal, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last, p.any
 }
 
 // describe says who has a lock since when, in words that stay true while they are shown.

@@ -128,7 +128,7 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 var errTimeout = errors.New("not within the time")
 
 func waitGroup(ctx context.Context, c *locksmith.Client, t *target, dir string) error {
-	return c.WaitGroup(ctx, dir, t.options.Poll)
+	return c.Wait(ctx, dir, t.options.Poll)
 }
 
 // parentOf is the directory that a lock lies in; "" is the one after login.

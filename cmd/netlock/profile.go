@@ -152,7 +152,7 @@ func (p *profile) target(name, dir string, shared bool) (*target, error) {
 	s := locksmith.Server{
 		Address: p.address, User: p.user, TLS: p.tls, Active: p.active, Timeout: p.timeout, Dir: p.dir,
 	}
-	t := &target{name: name, secret: p.secret, dir: dir}
+	t := &target{name: name, secret: p.secret, dir: dir, wait: p.wait}
 	if shared && p.sharedUser != "" {
 		s.User, t.secret = p.sharedUser, p.sharedSecret
 	}
@@ -163,7 +163,7 @@ func (p *profile) target(name, dir string, shared bool) (*target, error) {
 		}
 		s.Config = config
 	}
-	t.options = locksmith.Options{Server: s, Path: p.lock, Wait: p.wait, Poll: p.poll, Renew: p.renew, Shared: shared}
+	t.options = locksmith.Options{Server: s, Path: p.lock, Poll: p.poll, Renew: p.renew, Shared: shared}
 	return t, nil
 }
 

@@ -42,7 +42,7 @@ lock = "/x"
 	if s.Address != "ftp.example.com:2121" || s.User != "bob" || s.TLS != locksmith.TLSExplicit || !s.Active || s.Timeout != 10*time.Second || s.Dir != "/data" {
 		t.Errorf("server %+v", s)
 	}
-	if o.Path != "phone_lock" || o.Wait != time.Minute || o.Poll != 2*time.Second || !o.Renew || o.Shared || got.secret.env != "X" {
+	if o.Path != "phone_lock" || got.wait != time.Minute || o.Poll != 2*time.Second || !o.Renew || o.Shared || got.secret.env != "X" {
 		t.Errorf("options %+v", o)
 	}
 	got, err = p.all["a"].target("a", "/etc", true)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/textproto"
 	"os"
 	"strings"
 	"syscall"
@@ -112,6 +113,7 @@ func classify(err error, t *target) error {
 // judge is classify's table: the first line that fits counts.
 func judge(err error, t *target) (status int, hint string) {
 	var signal interrupted
+	var said *textproto.Error
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case errors.As(err, &signal):
@@ -128,6 +130,8 @@ func judge(err error, t *target) (status int, hint string) {
 		return exitProtocol, tlsHint(t)
 	case is(locksmith.ErrUnreachable) && unknownHost(err):
 		return exitNoHost, "check the address"
+	case is(locksmith.ErrUnreachable) && errors.As(err, &said):
+		return exitNoServer, ""
 	case is(locksmith.ErrUnreachable), is(context.DeadlineExceeded):
 		return exitNoServer, "check the address and whether the server runs"
 	case is(locksmith.ErrRefused):

@@ -27,7 +27,6 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 		{fmt.Errorf("%w: %w", locksmith.ErrUnreachable, unknown), 68, "check the address"},
 		{fmt.Errorf("%w: %w", locksmith.ErrUnreachable, syscall.ECONNREFUSED), 69, "whether the server runs"},
 		{context.DeadlineExceeded, 69, "whether the server runs"},
-		{errNoAnswer, 69, "whether the server runs"},
 		{fmt.Errorf("%w: 550 no", locksmith.ErrRefused), 73, "the lock's path (/x)"},
 		{locksmith.ErrTLS, 76, "certificate"},
 		{locksmith.ErrUnknown, 76, "until its age ends"},

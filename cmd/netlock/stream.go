@@ -3,27 +3,7 @@ package main
 import (
 	"context"
 	"io"
-
-	"github.com/ftplockd/ftplockd/locksmith"
 )
-
-// whileHeld returns a context that ends, with the lock's error as its cause, when the lock is lost. stop returns when that is over.
-func whileHeld(ctx context.Context, lock *locksmith.Lock) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-lock.Done():
-			cancel(lock.Err())
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		cancel(nil)
-		<-ended
-	}
-}
 
 // readUntil reads from a stream that may have nothing for a long time, as a pipe or a terminal, until ctx ends. Nothing ends the
 // reading itself: that goroutine ends with the stream or with the process.

@@ -18,11 +18,15 @@ type target struct {
 	name    string // for people: never with a password
 	options locksmith.Options
 
-	secret  secret    // where the password comes from, until find has put it into options
-	dir     string    // where its relative file names begin
-	until   time.Time // when --timeout is over; zero: it was not said
-	askable bool      // may be asked for on the terminal, or come from NETLOCK_PASSWORD
+	secret  secret        // where the password comes from, until find has put it into options
+	dir     string        // where its relative file names begin
+	wait    time.Duration // for the lock; 0: for ever
+	until   time.Time     // when that is over; zero: never
+	askable bool          // may be asked for on the terminal, or come from NETLOCK_PASSWORD
 }
+
+// grace is how long a lock outlives the connection of a netlock that was killed, where the server can end it then.
+const grace = 15 * time.Second
 
 // resolve finds out what an argument names, and the password for it. Its errors have a status.
 func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
@@ -34,15 +38,16 @@ func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 		return nil, err
 	}
 	t.options.Renew = t.options.Renew || s.renew
-	switch {
-	case s.try:
-		t.options.Wait = -1
-	case s.timeout > 0:
-		t.options.Wait = s.timeout
+	t.options.TryOnce = s.try
+	t.options.Grace = grace
+	if s.timeout > 0 {
+		t.wait = s.timeout
+	}
+	if t.wait > 0 && !s.try {
+		t.until = time.Now().Add(t.wait)
 	}
 	if s.timeout > 0 { // it is for all that is waited for
 		var cancel context.CancelFunc
-		t.until = time.Now().Add(s.timeout)
 		ctx, cancel = context.WithDeadlineCause(ctx, t.until, errNoPassword)
 		defer cancel()
 	}

@@ -155,7 +155,7 @@ func (s *settings) under(ctx context.Context, arg string, do func(context.Contex
 	if err != nil {
 		return err
 	}
-	ctx, forget := whileHeld(ctx, lock)
+	ctx, forget := lock.Context(ctx)
 	defer forget()
 	if err := do(ctx, t, lock); err != nil {
 		if ctx.Err() != nil {

@@ -1,0 +1,115 @@
+package locksmith
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// Server says where the locks are and who asks for them.
+type Server struct {
+	Address  string // host or host:port; the port is 21, or 990 with TLSImplicit. IPv6 addresses with a port are in brackets
+	User     string // "" is anonymous
+	Password string
+	TLS      TLSMode
+	Config   *tls.Config   // of TLS; nil: the system's certificates, the host of Address
+	Active   bool          // PORT and EPRT instead of PASV and EPSV
+	Timeout  time.Duration // of connecting, of each command that does not wait for a lock, and of a transfer that stands still; 0: 30 s
+	Dir      string        // changed to after login; "": where the server puts the account
+
+	// DialContext makes the connections, control and data. nil: a net.Dialer.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// TLSMode is how the control connection is protected; data connections follow it.
+type TLSMode int
+
+// The modes of TLS (RFC 4217).
+const (
+	TLSOff      TLSMode = iota
+	TLSExplicit         // AUTH TLS; a server that does not know it is an error
+	TLSImplicit         // from the first byte on
+)
+
+// endpoint is a Server with all its defaults.
+type endpoint struct {
+	Server
+	host    string
+	tls     *tls.Config // nil: without
+	proxied bool        // the caller dials
+}
+
+// resolve fills in the defaults.
+func (s Server) resolve() (*endpoint, error) {
+	e := &endpoint{Server: s, proxied: s.DialContext != nil}
+	if s.Timeout <= 0 {
+		e.Timeout = 30 * time.Second
+	}
+	if s.User == "" {
+		e.User = "anonymous"
+		if s.Password == "" {
+			e.Password = "anonymous@"
+		}
+	}
+	if strings.ContainsAny(s.User+s.Password+s.Dir, "\r\n\x00") {
+		return nil, fmt.Errorf("%w: a line end in the account, the password or the directory", ErrLogin)
+	}
+	if e.DialContext == nil {
+		e.DialContext = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+	}
+	port := "21"
+	if s.TLS == TLSImplicit {
+		port = "990"
+	}
+	var err error
+	if e.host, port, err = hostPort(s.Address, port); err != nil {
+		return nil, err
+	}
+	e.Address = net.JoinHostPort(e.host, port)
+	if s.TLS != TLSOff {
+		e.tls = s.config(e.host)
+	}
+	return e, nil
+}
+
+// hostPort takes an address apart. "::1" is a host, "[::1]" too, "[::1]:21" has a port.
+func hostPort(address, port string) (string, string, error) {
+	host := address
+	if h, p, err := net.SplitHostPort(address); err == nil {
+		host, port = h, p
+	} else if strings.Count(address, ":") == 1 || strings.HasPrefix(address, "[") && !strings.HasSuffix(address, "]") {
+		host = ""
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if host == "" || port == "" {
+		return "", "", fmt.Errorf("%w: %q is not host or host:port", ErrUnreachable, address)
+	}
+	return host, port, nil
+}
+
+// config is the configuration of TLS. Control and data connections share one cache of sessions and one name in it, so that data
+// connections resume the session of the control connection: vsftpd (require_ssl_reuse) and proftpd insist on that.
+func (s Server) config(host string) *tls.Config {
+	c := s.Config.Clone()
+	if c == nil {
+		c = &tls.Config{}
+	}
+	if c.ServerName == "" {
+		c.ServerName, _, _ = strings.Cut(host, "%")
+	}
+	if c.ClientSessionCache == nil {
+		c.ClientSessionCache = tls.NewLRUClientSessionCache(4)
+	}
+	return c
+}
+
+// fail is an error of the server: what happened, and why.
+func (e *endpoint) fail(what string, err error) error {
+	if err != nil {
+		what += plain(err)
+	}
+	return &unreachable{text: e.Address + ": " + what, cause: err}
+}
