@@ -155,9 +155,9 @@ type Rule struct {
 	Release string `toml:"release" enum:"address,user,session,anyone"`
 	// Wait is how long MKD on a held lock waits for it, SITE WAIT of the session aside. 0: not at all.
 	Wait Duration `toml:"wait"`
-	// Queue keeps the place of clients that try again and again.
+	// Queue says whether clients that try again and again keep a place in the queue, as those that wait do.
 	Queue string `toml:"queue" enum:"off,fair"`
-	// QueueHold is how long a freed lock is kept for the client whose turn it is, at most. 0: not at all.
+	// QueueHold is how long a freed lock is kept for a polling client whose turn it is, at most, with Queue = "fair". 0: no places are kept.
 	QueueHold Duration `toml:"queue_hold"`
 	// Reentrant counts a second MKD by the holding session instead of refusing it.
 	Reentrant bool `toml:"reentrant"`
@@ -212,7 +212,7 @@ func DefaultRule(match string) Rule {
 		MaxIdle:      Duration{30 * time.Minute},
 		OnDisconnect: DisconnectKeep,
 		Release:      ReleaseAddress,
-		Queue:        QueueFair,
+		Queue:        QueueOff,
 		QueueHold:    Duration{15 * time.Second},
 		AllowCwd:     true,
 	}

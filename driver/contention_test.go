@@ -19,6 +19,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 	"github.com/ftplockd/ftplockd/reaper"
 )
@@ -43,7 +44,7 @@ type contested struct {
 	root  string
 	addr  string
 	table *lock.Table
-	clock *lock.FakeClock // goes with the time, and faster if told
+	clock *locktest.FakeClock // goes with the time, and faster if told
 }
 
 // contend runs a server until the test ends.
@@ -55,7 +56,7 @@ func contend(t testing.TB, directories bool, rules ...lock.Rule) *contested {
 			t.Fatal(err)
 		}
 	}
-	s := &contested{t: t, root: t.TempDir(), clock: lock.NewRunningClock()}
+	s := &contested{t: t, root: t.TempDir(), clock: locktest.NewRunningClock()}
 	state, clock := t.TempDir(), s.clock
 	tree, err := files.Open(s.root, files.Options{State: filepath.Join(state, "uploads")})
 	must(err)
@@ -179,7 +180,7 @@ func rule(c lock.Contention) lock.Rule {
 	return lock.Rule{Match: "/locks/**", MaxAge: 10 * time.Minute, Contention: &c}
 }
 
-var patient = lock.Contention{Wait: time.Minute, QueueHold: 15 * time.Second, ReadersShare: true}
+var patient = lock.Contention{Wait: time.Minute, Queue: lock.QueueFair, QueueHold: 15 * time.Second, ReadersShare: true}
 
 func TestMkdWaitsForItsTurn(t *testing.T) {
 	for _, directories := range []bool{true, false} {
@@ -246,7 +247,7 @@ func TestWhatEndsTheWaitingOfMkd(t *testing.T) {
 }
 
 func TestMkdWaitsSoLongOnly(t *testing.T) {
-	s := contend(t, true, rule(lock.Contention{QueueHold: 15 * time.Second}))
+	s := contend(t, true, rule(lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second}))
 	a, b := s.as("a"), s.as("b")
 	a.says("MKD /locks/x", "257 *")
 	b.says("SITE WAIT x", "501 *")
@@ -257,7 +258,7 @@ func TestMkdWaitsSoLongOnly(t *testing.T) {
 }
 
 func TestPollersHaveTheirPlace(t *testing.T) {
-	s := contend(t, true, rule(lock.Contention{QueueHold: 15 * time.Second}))
+	s := contend(t, true, rule(lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second}))
 	a, b, newcomer := s.as("a"), s.as("b"), s.as("newcomer")
 	a.says("MKD /locks/x", "257 *")
 	b.says("MKD /locks/x", "550 /locks/x: held by a@127.0.0.1 for *, expires in *")
@@ -268,7 +269,7 @@ func TestPollersHaveTheirPlace(t *testing.T) {
 }
 
 func TestAFreedLockIsKeptForThePoller(t *testing.T) {
-	s := contend(t, true, rule(lock.Contention{QueueHold: 15 * time.Second}))
+	s := contend(t, true, rule(lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second}))
 	a, b, newcomer := s.as("a"), s.as("b"), s.as("newcomer")
 	a.says("MKD /locks/x", "257 *")
 	b.says("MKD /locks/x", "550 *")
@@ -281,7 +282,7 @@ func TestAFreedLockIsKeptForThePoller(t *testing.T) {
 }
 
 func TestADeadPollerIsPassedOver(t *testing.T) {
-	s := contend(t, true, rule(lock.Contention{Wait: time.Minute, QueueHold: 100 * time.Millisecond}))
+	s := contend(t, true, rule(lock.Contention{Wait: time.Minute, Queue: lock.QueueFair, QueueHold: 100 * time.Millisecond}))
 	a, dead, b := s.as("a"), s.as("dead"), s.as("b")
 	a.says("MKD /locks/x", "257 *")
 	dead.says("SITE WAIT 0", "200 *")

@@ -32,6 +32,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
@@ -98,7 +99,7 @@ type server struct {
 	table   *lock.Table
 	insides *Insides
 	tree    *files.Tree
-	clock   *lock.FakeClock // stands still but for pass
+	clock   *locktest.FakeClock // stands still but for pass
 	control *control.Listener
 	setup   *setup
 	served  chan error
@@ -122,7 +123,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	for _, change := range changes {
 		change(&o)
 	}
-	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: lock.NewFakeClock()}
+	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: locktest.NewFakeClock()}
 	s.run(&o)
 	return s
 }

@@ -15,7 +15,7 @@ import (
 // made calls New with that tree.
 func made(t *testing.T, tree afero.Fs) error {
 	t.Helper()
-	clock := lock.NewFakeClock()
+	clock := locktest.NewFakeClock()
 	rules, err := lock.NewRules(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // Programs tell "somebody has it" from "you may not" by CWD, also while a free lock is kept for one that came earlier.
 func TestCwdIntoALockThatIsKeptForAnother(t *testing.T) {
 	kept := func(o *setup) {
-		o.rules = []lock.Rule{{Match: "/open/**", MaxAge: 6 * time.Minute, AllowCwd: true, Contention: &lock.Contention{QueueHold: 30 * time.Second}}}
+		o.rules = []lock.Rule{{Match: "/open/**", MaxAge: 6 * time.Minute, AllowCwd: true, Contention: &lock.Contention{Queue: lock.QueueFair, QueueHold: 30 * time.Second}}}
 	}
 	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
 		t.Run(name, func(t *testing.T) {

@@ -43,12 +43,7 @@ var insertions = []insertion{
 			time.Sleep(400 * time.Millisecond)
 		}
 		if over && broken("reaper") {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			if e := t.nodes[n]; e != nil && !e.busy && e.pins == 0 && len(e.holds) > 0 {
-				_ = t.endLocked(ctx, e, e.holds[0], reason{cause: CauseExpire})
-			}
-			return nil, nil
+			return nil, t.endToken(ctx, n, 0, reason{cause: CauseExpire}, nil)
 		}
 	}
 `},

@@ -130,7 +130,7 @@ func judge(t *testing.T, name string, all []*poller, begun, end time.Time) (wors
 func TestFigureContentionFairness(t *testing.T) {
 	figure(t)
 	t.Run("ftplockd", func(t *testing.T) {
-		s := startServer(t, hour+fmt.Sprintf("queue_hold = %q\n", scaledHold))
+		s := startServer(t, hour+fmt.Sprintf("queue = \"fair\"\nqueue_hold = %q\n", scaledHold))
 		worst := fairness(t, "ftplockd", "/locks/job", func() *session { return s.session(account) })
 		if worst > 2 && !raceEnabled {
 			t.Errorf("a client waited %.2f times its fair share", worst)

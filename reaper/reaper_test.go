@@ -52,7 +52,7 @@ type bench struct {
 	t     *testing.T
 	table *watched
 	store *locktest.Memory
-	clock *lock.FakeClock
+	clock *locktest.FakeClock
 	stop  context.CancelFunc
 	done  chan error
 }
@@ -68,7 +68,7 @@ func start(t *testing.T, r *reaper.Reaper) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, store: locktest.NewMemory(), clock: lock.NewRunningClock(), done: make(chan error, 1)}
+	b := &bench{t: t, store: locktest.NewMemory(), clock: locktest.NewRunningClock(), done: make(chan error, 1)}
 	table, err := lock.NewTable(t.Context(), lock.Options{Store: b.store, Clock: b.clock, Rules: rules, Generation: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func TestEveryKeyOfContentionReachesTheTable(t *testing.T) {
 		!got.Reentrant || len(got.Shared) != 1 || got.ReadersShare || got.Limit != 3 {
 		t.Errorf("got %+v", got)
 	}
-	if defaults := rulesOf(config.Default())[0].Contention; defaults.Queue != lock.QueueFair || !defaults.ReadersShare || defaults.QueueHold != 15*time.Second {
+	if defaults := rulesOf(config.Default())[0].Contention; defaults.Queue != lock.QueueOff || !defaults.ReadersShare || defaults.QueueHold != 15*time.Second {
 		t.Errorf("the defaults are %+v", defaults)
 	}
 }

@@ -1,109 +1,112 @@
 package lock
 
 import (
+	"container/heap"
 	"math"
 	"time"
 )
 
-// agenda is a heap of nodes by the boot time at which they are to be looked at. What is
-// due of a hold that idles may have moved to later by then: it is not kept exact for each
-// sign of life.
-type agenda struct{ nodes []*node }
-
+// neverEnds is the due time of what does not end by itself.
 const neverEnds = time.Duration(math.MaxInt64)
+
+// alarm is a moment at which the table has to look at something: at a name, at a client that waits, or at one that
+// polls. It is part of what it is for.
+type alarm struct {
+	due     time.Duration // boot time
+	index   int           // in the agenda, from 1; 0: it is not in it
+	name    *node
+	waiting *Waiting
+	poller  *poller
+}
+
+// agenda is a heap of alarms, the earliest first.
+type agenda struct{ alarms alarmHeap }
 
 // next returns the earliest due time, or neverEnds.
 func (a *agenda) next() time.Duration {
-	if len(a.nodes) == 0 {
+	if len(a.alarms) == 0 {
 		return neverEnds
 	}
-	return a.nodes[0].due
+	return a.alarms[0].due
 }
 
-// set puts the node in, or moves it.
-func (a *agenda) set(e *node, due time.Duration) {
-	e.due = due
-	if e.place == 0 {
-		a.nodes = append(a.nodes, e)
-		e.place = len(a.nodes)
+// pop takes out the earliest alarm if it is due.
+func (a *agenda) pop(now time.Duration) *alarm {
+	if a.next() > now {
+		return nil
 	}
-	a.fix(e.place - 1)
+	return heap.Pop(&a.alarms).(*alarm)
 }
 
-// remove takes the node out, if it is in.
-func (a *agenda) remove(e *node) {
-	i, last := e.place-1, len(a.nodes)-1
-	if i < 0 {
-		return
-	}
-	a.swap(i, last)
-	a.nodes[last] = nil
-	a.nodes = a.nodes[:last]
-	e.place = 0
-	if i < last {
-		a.fix(i)
+// set puts the alarm in, moves it, or takes it out if it is never due.
+func (a *agenda) set(at *alarm, due time.Duration) {
+	switch {
+	case due == neverEnds:
+		a.remove(at)
+	case at.index == 0:
+		at.due = due
+		heap.Push(&a.alarms, at)
+	case at.due != due:
+		at.due = due
+		heap.Fix(&a.alarms, at.index-1)
 	}
 }
 
-func (a *agenda) fix(i int) {
-	for i > 0 && a.nodes[i].due < a.nodes[(i-1)/2].due {
-		a.swap(i, (i-1)/2)
-		i = (i - 1) / 2
-	}
-	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(a.nodes); c++ {
-			if a.nodes[c].due < a.nodes[least].due {
-				least = c
-			}
-		}
-		if least == i {
-			return
-		}
-		a.swap(i, least)
-		i = least
+// remove takes the alarm out, if it is in.
+func (a *agenda) remove(at *alarm) {
+	if at.index > 0 {
+		heap.Remove(&a.alarms, at.index-1)
 	}
 }
 
-func (a *agenda) swap(i, j int) {
-	a.nodes[i], a.nodes[j] = a.nodes[j], a.nodes[i]
-	a.nodes[i].place, a.nodes[j].place = i+1, j+1
+type alarmHeap []*alarm
+
+func (h alarmHeap) Len() int           { return len(h) }
+func (h alarmHeap) Less(i, j int) bool { return h[i].due < h[j].due }
+func (h alarmHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i+1, j+1
 }
 
-// armLocked puts e on the agenda for when it is to be looked at next. Not while it is busy:
-// whoever changes it arms it at the end.
+func (h *alarmHeap) Push(x any) {
+	at := x.(*alarm)
+	*h = append(*h, at)
+	at.index = len(*h)
+}
+
+func (h *alarmHeap) Pop() any {
+	last := len(*h) - 1
+	at := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	at.index = 0
+	return at
+}
+
+// armLocked puts e on the agenda for when it is to be looked at next. A name that is being changed is armed at the end of
+// the change.
 func (t *Table) armLocked(e *node) {
 	due := neverEnds
-	if !e.busy {
+	if e.doing == idle {
 		due = t.dueLocked(e)
 	}
-	if due == neverEnds {
-		t.agenda.remove(e)
-		return
-	}
-	t.armAtLocked(e, due)
+	t.names.set(&e.alarm, due)
+	t.hurryLocked()
 }
 
-func (t *Table) armAtLocked(e *node, due time.Duration) {
-	t.agenda.set(e, due)
-	if t.agenda.next() >= t.awaited {
+// hurryLocked tells the caller of NextExpiry if something is due sooner than that said.
+func (t *Table) hurryLocked() {
+	if min(t.names.next(), t.wanting.next()) >= t.awaited {
 		return
 	}
 	select {
 	case t.changed <- struct{}{}:
-	default: // it is told already
+	default: // it has been told
 	}
 }
 
+// dueLocked says when a name is to be looked at, neverEnds if only the end of something else can change it.
 func (t *Table) dueLocked(e *node) time.Duration {
-	if e.contended() {
-		return min(t.ownDueLocked(e), e.contentionDue())
-	}
-	return t.ownDueLocked(e)
-}
-
-// ownDueLocked is dueLocked but for those who want the lock.
-func (t *Table) ownDueLocked(e *node) time.Duration {
 	due := neverEnds
 	if len(e.holds) == 0 {
 		for _, at := range [...]time.Duration{e.delayedTo, e.lingerTo} {
@@ -117,10 +120,10 @@ func (t *Table) ownDueLocked(e *node) time.Duration {
 		at, _ := t.deadlineLocked(h)
 		due = min(due, at)
 	}
-	if e.failure != nil {
-		due = max(due, e.failure.until)
+	if due <= t.clock.Now().Boot && e.kept() {
+		return neverEnds // the end of what keeps it arms it
 	}
-	return due
+	return max(due, e.failure.until)
 }
 
 // deadlineLocked says when the hold is over and why, or neverEnds.
@@ -148,7 +151,7 @@ func (h *Hold) latest() (time.Duration, Cause) {
 	return at, cause
 }
 
-// later adds two times; what is too late to be told is neverEnds.
+// later adds two times; the sum is at most neverEnds.
 func later(at, d time.Duration) time.Duration {
 	if at > 0 && d > neverEnds-at {
 		return neverEnds

@@ -11,7 +11,7 @@ import (
 
 func contendedTable(b *testing.B) *lock.Table {
 	b.Helper()
-	rules, err := lock.NewRules([]lock.Rule{{Match: "/locks/**", Contention: &lock.Contention{Wait: 24 * time.Hour, QueueHold: 15 * time.Second}}})
+	rules, err := lock.NewRules([]lock.Rule{{Match: "/locks/**", Contention: &lock.Contention{Wait: 24 * time.Hour, Queue: lock.QueueFair, QueueHold: 15 * time.Second}}})
 	if err != nil {
 		b.Fatal(err)
 	}

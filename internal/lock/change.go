@@ -8,16 +8,27 @@ import (
 	"time"
 )
 
-// linger is how long a name is remembered after the store told of a change from outside by a
-// conflict: the same change comes by Watch, too, and must be known to be old by then.
-const linger = time.Minute
+// A change of a name has three steps, and [Table.change] takes them one after the other:
+//
+//	begin   under Table.mu: may it be? If so the name is busy from now on, and nobody else begins a change of it.
+//	store   Store.Commit, with no lock held.
+//	finish  under Table.mu: the name is as the store has it, whoever waited is woken, unused names are forgotten.
+//
+// What only reads, or changes nothing that the store has, has the first step alone.
 
-// retries bounds how often an operation begins anew because somebody outside of the table
-// changed the record at the same time.
-const retries = 16
+// change is one change of a name, from its begin to its finish.
+type change struct {
+	node   *node
+	doing  doing
+	next   []Hold // what is to stand
+	why    reason
+	drains bool        // publications under way end first
+	done   func(Token) // called in the last step with the revision, if the store made the change; nil: nothing to do
+}
 
-// rereadTimeout bounds how long the store is asked what became of an uncertain change.
-const rereadTimeout = 5 * time.Second
+// begin is the first step, called with Table.mu held. It returns a change to make; or what to wait for before it is
+// called again; or an error; or nothing, when there is nothing to be changed.
+type begin func(now Instant) (c *change, wait <-chan struct{}, err error)
 
 // reason says why a record changes.
 type reason struct {
@@ -36,98 +47,177 @@ func (r reason) takes() bool {
 	return false
 }
 
-// waitLocked lets go of the mutex until something about e has changed or ctx ended. The
-// caller must look the name up again.
-func (t *Table) waitLocked(ctx context.Context, e *node) error {
-	if e.wait == nil {
-		e.wait = make(chan struct{})
+const (
+	// retries bounds how often a change begins anew because somebody outside of the table
+	// changed the record at the same time.
+	retries = 16
+	// linger is how long a name is remembered after the store told of a change from outside by a
+	// conflict: the same change comes by Watch, too, and must be known to be old by then.
+	linger = time.Minute
+	// rereadTimeout bounds how long the store is asked what became of an uncertain change.
+	rereadTimeout = 5 * time.Second
+)
+
+// change makes one change of a name. The error is that of begin, of ctx, or of the store.
+func (t *Table) change(ctx context.Context, first begin) error {
+	for range retries {
+		c, err := t.begin(ctx, first)
+		if c == nil || err != nil {
+			return err
+		}
+		var r result
+		if r.err = t.drain(ctx, c); r.err == nil {
+			r = t.commit(ctx, c)
+		}
+		t.finish(c, r)
+		if !errors.Is(r.err, ErrConflict) {
+			return r.err
+		}
 	}
-	return t.waitForLocked(ctx, e.wait)
+	return ErrConflict
 }
 
-func (t *Table) waitForLocked(ctx context.Context, ch <-chan struct{}) error {
-	t.mu.Unlock()
-	defer t.mu.Lock()
-	select {
-	case <-ch:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// begin takes the first step, as often as there is something to wait for.
+func (t *Table) begin(ctx context.Context, first begin) (c *change, err error) {
+	werr := t.when(ctx, func() (wait <-chan struct{}) {
+		if c, wait, err = first(t.clock.Now()); c != nil {
+			c.node.doing = c.doing
+			t.names.remove(&c.node.alarm)
+			t.countLocked(c.node)
+		}
+		return wait
+	})
+	if werr != nil {
+		return nil, werr
 	}
+	return c, err
 }
 
-// quietLocked waits until no change of the name is under way. It returns nil
-// without an error if nothing is known of the name.
-func (t *Table) quietLocked(ctx context.Context, n Name) (*node, error) {
+// when calls try with the mutex held, until it returns nothing to wait for. It waits without the mutex.
+func (t *Table) when(ctx context.Context, try func() (wait <-chan struct{})) error {
+	locked := func() <-chan struct{} {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return try()
+	}
 	for {
-		e := t.nodes[n]
-		if e == nil || !e.busy {
-			return e, nil
+		wait := locked()
+		if wait == nil {
+			return nil
 		}
-		if err := t.waitLocked(ctx, e); err != nil {
-			return nil, err
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
 
-// commitLocked has the store put next in place of what stands of e, which must be busy. It
-// lets go of the mutex meanwhile. Whatever comes of it, e then agrees with
-// the store as far as that is known. The revision is 0 with an error.
-func (t *Table) commitLocked(ctx context.Context, e *node, next []Hold, why reason) (Token, error) {
-	change := Change{Name: e.name, If: e.revision, Holds: next, Cause: why.cause, By: why.by, Note: why.note}
-	t.mu.Unlock()
-	revision, err := t.store.Commit(ctx, change)
-	t.mu.Lock()
+// drain waits for the publications under way, if the change has to. No new ones begin during a change.
+func (t *Table) drain(ctx context.Context, c *change) error {
+	if !c.drains {
+		return nil
+	}
+	return t.when(ctx, func() <-chan struct{} {
+		if c.node.pins == 0 {
+			return nil
+		}
+		return c.node.wait()
+	})
+}
+
+// result is what came of the second step.
+type result struct {
+	err      error
+	revision Token
+	record   *Record // what stands now, where that is not what the change wanted; nil: nobody knows, or as before
+}
+
+// commit has the store make the change. Of an uncertain one it finds out what became of it.
+func (t *Table) commit(ctx context.Context, c *change) (r result) {
+	e := c.node // the change is the only one that writes its revision
+	r.revision, r.err = t.store.Commit(ctx, Change{
+		Name: e.name, If: e.revision, Holds: c.next, Cause: c.why.cause, By: c.why.by, Note: c.why.note,
+	})
 	var conflict *ConflictError
 	switch {
-	case err == nil:
-		record := Record{Name: e.name, Revision: revision, Holds: next}
-		if len(next) == 0 {
-			record.Revision = 0
-		}
-		t.putLocked(e, record, why)
-		return revision, nil
-	case errors.As(err, &conflict):
-		t.putLocked(e, t.reportedLocked(conflict.Record), reason{cause: CauseHostGone})
-		e.lingerTo = t.clock.Now().Boot + linger
-	case errors.Is(err, ErrUncertain):
-		t.rereadLocked(ctx, e, next, why)
+	case errors.As(r.err, &conflict):
+		r.record = &conflict.Record
+	case errors.Is(r.err, ErrUncertain):
+		r.record = t.reread(ctx, e.name)
 	}
-	return 0, err
+	return r
 }
 
-// rereadLocked finds out what became of a change with an uncertain result. A grant that nobody
-// can tell of stands, so that nobody else gets the lock early; the next change of it runs into
-// a conflict if it does not.
-func (t *Table) rereadLocked(ctx context.Context, e *node, next []Hold, why reason) {
-	n := e.name
-	t.mu.Unlock()
-	record, found, err := t.find(ctx, n)
-	t.mu.Lock()
-	switch {
-	case found:
-		t.putLocked(e, t.reportedLocked(record), why)
-	case len(next) == 0 && err == nil:
-		t.putLocked(e, Record{Name: n}, why)
-	case len(next) > 0:
-		known := e.revision
-		t.putLocked(e, Record{Name: n, Holds: next}, why) // a new hold has no token then
-		e.revision = known
-	}
-}
-
-func (t *Table) find(ctx context.Context, n Name) (Record, bool, error) {
+// reread asks the store for a record, which has no holds if the store has none; nil: it does not tell.
+func (t *Table) reread(ctx context.Context, n Name) *Record {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rereadTimeout)
 	defer cancel()
 	for record, err := range t.store.All(ctx) {
 		if err != nil {
-			return Record{}, false, err
+			return nil
 		}
 		if record.Name == n {
-			return record, true, nil
+			return &record
 		}
 	}
-	return Record{}, false, nil
+	return &Record{Name: n}
+}
+
+// finish takes the third step.
+func (t *Table) finish(c *change, r result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := c.node
+	switch {
+	case r.err == nil:
+		record := Record{Name: e.name, Revision: r.revision, Holds: c.next}
+		if len(c.next) == 0 {
+			record.Revision = 0
+		}
+		t.putLocked(e, record, c.why)
+		if c.done != nil {
+			c.done(r.revision)
+		}
+	case errors.Is(r.err, ErrConflict):
+		if r.record != nil {
+			t.putLocked(e, t.reportedLocked(*r.record), reason{cause: CauseHostGone})
+		}
+		e.lingerTo = t.clock.Now().Boot + linger
+	case errors.Is(r.err, ErrUncertain):
+		t.putUncertainLocked(c, r.record)
+	}
+	t.settleLocked(e)
+}
+
+// putUncertainLocked takes over what the store told of a name after an uncertain change; nil: it did not tell. A grant
+// of which nobody can tell stands, so that nobody else gets the lock early; the next change of it runs into a
+// conflict if the store has no such hold.
+func (t *Table) putUncertainLocked(c *change, record *Record) {
+	e := c.node
+	switch {
+	case record != nil && (len(record.Holds) > 0 || len(c.next) == 0):
+		t.putLocked(e, t.reportedLocked(*record), c.why)
+	case len(c.next) > 0:
+		known := e.revision
+		t.putLocked(e, Record{Name: e.name, Holds: c.next}, c.why) // a new hold has no token then
+		e.revision = known
+	}
+}
+
+// settleLocked ends what made e busy, and draws the consequences of what it has become.
+func (t *Table) settleLocked(e *node) {
+	e.doing = idle
+	if event := e.outside; event != nil {
+		e.outside = nil
+		t.applyLocked(e, *event)
+	}
+	t.countLocked(e)
+	t.offerLocked(e)
+	t.armLocked(e)
+	e.wake()
+	e.wakeLeavers()
+	t.pruneLocked(e)
 }
 
 // putLocked makes e what the record says. Holds without a token get its revision.
@@ -147,7 +237,7 @@ func (t *Table) putLocked(e *node, record Record, why reason) {
 			hold.Token = record.Revision
 		}
 		if i < 0 {
-			t.addLocked(e, hold, nil)
+			t.addLocked(e, hold)
 			continue
 		}
 		t.replaceLocked(e.holds[i], hold)
@@ -163,45 +253,36 @@ func (h *held) same(hold Hold) bool {
 	return h.Owner == hold.Owner && h.Acquired.Wall.Equal(hold.Acquired.Wall)
 }
 
-// addLocked adds a hold that is new to the table. ghosts are the ended sessions that
-// are known by their holds only; nil: it is the only one.
-func (t *Table) addLocked(e *node, hold Hold, ghosts map[SessionID]*Session) *held {
-	h := &held{Hold: hold, node: e, idleFrom: t.sinceLocked(hold)}
-	h.session = t.holderLocked(hold, ghosts)
+// addLocked adds a hold that is new to the table.
+func (t *Table) addLocked(e *node, hold Hold) *held {
+	h := &held{Hold: hold, node: e, session: t.holderLocked(hold), idleFrom: hold.Acquired.Boot}
+	if h.session == nil || h.session.closed {
+		h.idleFrom = t.clock.Now().Boot // nobody saw its signs of life until now
+	}
 	e.holds = append(e.holds, h)
-	if len(e.holds) == 1 {
+	if len(e.holds) == 1 { // a delay is for those who would be alone with it
 		e.delayedTo = 0
 	}
-	h.linkLocked(t)
-	t.orphanLocked(h)
+	t.linkLocked(h)
+	t.markEndLocked(h)
 	return h
-}
-
-// sinceLocked says from when on a new hold can have been idle: its grant; now for one
-// that comes from a store, whose holder's signs of life nobody saw.
-func (t *Table) sinceLocked(hold Hold) time.Duration {
-	if _, ok := t.sessions[hold.Owner.Session]; ok || hold.Rule.MaxIdle == 0 {
-		return hold.Acquired.Boot
-	}
-	return t.clock.Now().Boot
 }
 
 // replaceLocked gives a hold that stands new contents.
 func (t *Table) replaceLocked(h *held, hold Hold) {
-	h.idlesLocked(-1)
-	h.node.draining = false
+	h.countIdleLocked(-1)
 	if hold.Renewed != h.Renewed {
-		h.node.failure = nil
+		h.node.failure = failure{}
 	}
 	h.Hold = hold
-	h.idlesLocked(1)
-	t.orphanLocked(h)
+	h.countIdleLocked(1)
+	t.markEndLocked(h)
 }
 
 // goneLocked draws the consequences of the end of a hold that is not in e.holds any more.
 func (t *Table) goneLocked(e *node, h *held, why reason) {
-	h.unlinkLocked(t)
-	e.draining, e.failure = false, nil
+	t.unlinkLocked(h)
+	e.failure = failure{}
 	if !why.takes() {
 		return
 	}
@@ -214,38 +295,13 @@ func (t *Table) goneLocked(e *node, h *held, why reason) {
 	}
 }
 
-// settleLocked ends what made e busy.
-func (t *Table) settleLocked(e *node) {
-	e.busy, e.ending, e.granting = false, false, false
-	if event := e.outside; event != nil {
-		e.outside = nil
-		t.applyLocked(e, *event)
+// endOf is the change that ends one hold of e.
+func (e *node) endOf(h *held, why reason) *change {
+	c := &change{node: e, doing: changing, next: e.standing(h), why: why, drains: true}
+	if len(e.holds) == 1 {
+		c.doing, c.next = ending, nil
 	}
-	t.countLocked(e)
-	t.passOnLocked(e)
-	t.armLocked(e)
-	e.wake()
-	e.callLeavers()
-	t.pruneLocked(e)
-}
-
-// endLocked ends one hold of e, which is not busy; its publications are waited for. The mutex is
-// let go of meanwhile. ErrMembers: it is the last hold and there are locks below it.
-func (t *Table) endLocked(ctx context.Context, e *node, h *held, why reason) error {
-	last := len(e.holds) == 1
-	if last && e.below > 0 {
-		return ErrMembers
-	}
-	e.busy, e.ending = true, last
-	t.agenda.remove(e)
-	defer t.settleLocked(e)
-	for e.pins > 0 {
-		if err := t.waitLocked(ctx, e); err != nil {
-			return err
-		}
-	}
-	_, err := t.commitLocked(ctx, e, e.without(h), why)
-	return err
+	return c
 }
 
 // logEnd records the end of a hold: at Info if it was taken away, else at Debug.

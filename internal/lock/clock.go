@@ -7,41 +7,31 @@ import (
 )
 
 // SystemClock is the machine's clock: wall time, and the time since boot with suspend
-// counted (CLOCK_BOOTTIME). Use [NewSystemClock].
+// counted. Use [NewSystemClock].
 type SystemClock struct {
 	boot  string
 	start time.Time
-	since bootTime
 }
 
 var _ Clock = (*SystemClock)(nil)
 
-// NewSystemClock finds out which boot this is. Where the system does not say, BootID is "", boot
-// time counts from now, and ages go by wall time across a restart.
+// NewSystemClock finds out which boot this is. Where the system does not tell the time since boot (all but Linux), BootID
+// is "", Boot counts from now and stands still while the machine is suspended, and ages go by wall time across a restart.
 func NewSystemClock() *SystemClock {
 	c := &SystemClock{start: time.Now()}
-	c.since = bootTime{look: c.look, call: sinceBoot}
-	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if _, ok := sinceBoot(); ok && err == nil {
 		c.boot = strings.TrimSpace(string(id))
-	}
-	if _, ok := sinceBoot(); !ok {
-		c.boot = ""
 	}
 	return c
 }
 
-// Now implements [Clock]. It is no system call, nearly always.
+// Now implements [Clock].
 func (c *SystemClock) Now() Instant {
-	if c.boot != "" {
-		if wall, boot, ok := c.since.now(); ok {
-			return Instant{Wall: wall, Boot: boot, BootID: c.boot}
-		}
-	}
-	r := c.look()
-	return Instant{Wall: r.wall, Boot: r.mono}
-}
-
-func (c *SystemClock) look() reading {
 	now := time.Now()
-	return reading{wall: now.Round(0), mono: now.Sub(c.start)}
+	i := Instant{Wall: now.Round(0), Boot: now.Sub(c.start), BootID: c.boot} // without the monotonic reading, which hides steps
+	if c.boot != "" {
+		i.Boot, _ = sinceBoot()
+	}
+	return i
 }

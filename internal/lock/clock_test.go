@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func TestSystemClockTellsBothTimesAndTheBoot(t *testing.T) {
@@ -31,7 +32,7 @@ func TestSystemClockTellsBothTimesAndTheBoot(t *testing.T) {
 }
 
 func TestFakeClockMovesAsToldOnly(t *testing.T) {
-	clock := lock.NewFakeClock()
+	clock := locktest.NewFakeClock()
 	start := clock.Now()
 	if clock.Now() != start {
 		t.Error("moves by itself")
@@ -50,7 +51,7 @@ func TestFakeClockMovesAsToldOnly(t *testing.T) {
 
 func TestRunningClockGoesWithTheBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := lock.NewRunningClock()
+		clock := locktest.NewRunningClock()
 		start := clock.Now()
 		time.Sleep(time.Hour)
 		clock.Advance(time.Minute)

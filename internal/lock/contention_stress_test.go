@@ -20,7 +20,7 @@ func TestEverybodyWantsTheSame(t *testing.T) {
 		c := lock.Contention{Queue: queue, QueueHold: 5 * time.Second, ReadersShare: true}
 		counted := c
 		counted.Limit = limit
-		again := lock.Contention{Reentrant: true, QueueHold: 5 * time.Second}
+		again := lock.Contention{Reentrant: true, Queue: lock.QueueFair, QueueHold: 5 * time.Second}
 		return []lock.Rule{
 			{Match: "/slots/*", MaxAge: time.Minute, LockDelay: time.Second, Contention: &counted},
 			{Match: "/again/**", OnDisconnect: lock.ReleaseOnDisconnect, Contention: &again},

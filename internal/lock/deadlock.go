@@ -1,25 +1,54 @@
 package lock
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
+
+// want is the lock that a session tried for last in vain.
+type want struct {
+	name  Name
+	since time.Duration // of its last try
+	again bool          // it tried twice within a minute: it polls
+}
+
+// noteLocked notes a try in vain.
+func (s *Session) noteLocked(n Name, now time.Duration) {
+	again := s.wanted.name == n && later(s.wanted.since, remembered) > now
+	s.wanted = want{name: n, since: now, again: again}
+}
+
+// maxSearch bounds the search for a deadlock: so many holds are looked at.
+const maxSearch = 1000
 
 // search looks for a chain of waits that leads back to a session.
 type search struct {
 	table *Table
 	back  *Session
+	now   time.Duration
+	left  int // so many holds may still be looked at
 	seen  map[*Session]bool
 	chain []Link // from the session backwards; only what is stuck is in it
 }
 
-// deadlockLocked says why the session would wait for ever for the lock: because who holds it waits or polls
-// for what the session holds, or for what somebody holds who does, and so on. nil: it would not. Who holds a lock with an
-// age or an idle time loses it in the end; that is no way out of a deadlock, only its price.
+// deadlockLocked says why the session would wait for ever for the lock: because its holder waits or polls
+// for what the session holds, or for what somebody holds who does, and so on. nil: it would not. A holder that loses the lock
+// by its age or idle time ends a deadlock, too, but only then. A deadlock over more than maxSearch holds is not found.
 func (s *Session) deadlockLocked(n Name, rule *Rule, c *Contention) error {
-	look := search{table: s.table, back: s}
-	if !look.stuck(n, rule, c) {
+	if !s.holdsAnyLocked() {
+		return nil
+	}
+	look := search{table: s.table, back: s, now: s.table.clock.Now().Boot, left: maxSearch, seen: make(map[*Session]bool)}
+	if !look.stuck(n, rule, c) || len(look.chain) == 1 { // its own locks fill the limit
 		return nil
 	}
 	slices.Reverse(look.chain)
 	return &DeadlockError{Chain: look.chain}
+}
+
+// holdsAnyLocked reports whether the session may speak for a hold as its own or by its nonce.
+func (s *Session) holdsAnyLocked() bool {
+	return len(s.holds) > 0 || s.owner.Nonce != "" && s.table.accounts[s.owner.Account] != nil
 }
 
 // stuck reports whether the name never comes free before the session lets something go. Of holders who
@@ -32,30 +61,39 @@ func (l *search) stuck(n Name, rule *Rule, c *Contention) bool {
 	if c.Limit == 0 {
 		return false
 	}
-	home, match := homeOf(n, rule, c)
-	return l.fullyStuck(l.table.nodes[home], match, c.Limit)
+	return l.fullyStuck(l.table.nodes[n.Parent()], l.table.pools[poolKey{n.Parent(), rule.Match}])
 }
 
-func (l *search) fullyStuck(home *node, match string, limit int) bool {
-	if home == nil {
+// fullyStuck reports whether all places of a pool are held by sessions that are stuck.
+func (l *search) fullyStuck(home *node, p *pool) bool {
+	if home == nil || p == nil || !p.full() {
 		return false
 	}
-	taken, length := 0, len(l.chain)
-	for child := home.child; child != nil; child = child.next {
-		if len(child.holds) == 0 || !child.under(l.table, match) {
+	length, longest := len(l.chain), []Link(nil)
+	for child := range home.children {
+		if child.pool != p {
+			if l.left--; l.left < 0 {
+				return false
+			}
 			continue
 		}
-		taken++
 		l.chain = l.chain[:length]
 		if !slices.ContainsFunc(child.holds, l.holderStuck) {
 			return false
 		}
+		if len(l.chain)-length > len(longest) {
+			longest = slices.Clone(l.chain[length:])
+		}
 	}
-	return taken >= limit
+	l.chain = append(l.chain[:length], longest...)
+	return len(longest) > 0
 }
 
 // holderStuck reports whether the holder is the session or waits for it.
 func (l *search) holderStuck(h *held) bool {
+	if l.left--; l.left < 0 {
+		return false
+	}
 	stuck := l.back.standingLocked(h) >= byNonce || h.session != nil && !h.session.closed && l.waitsInVain(h.session)
 	if stuck {
 		l.chain = append(l.chain, Link{Name: h.node.name, Holder: h.Owner})
@@ -63,20 +101,22 @@ func (l *search) holderStuck(h *held) bool {
 	return stuck
 }
 
-// waitsInVain reports whether the session has a place in a queue for something that never comes free.
+// waitsInVain reports whether the session waits or polls for something that never comes free.
 func (l *search) waitsInVain(s *Session) bool {
-	if len(s.entries) == 0 || l.seen[s] {
+	if l.seen[s] {
 		return false
 	}
-	if l.seen == nil {
-		l.seen = make(map[*Session]bool)
-	}
 	l.seen[s] = true
-	rules := l.table.rules
-	for _, en := range s.entries {
-		if i, ok := rules.find(en.name); ok && en.ticket > 0 && l.stuck(en.name, &rules.rules[i], rules.ways[i]) {
+	for w := range s.waits {
+		if !w.members && l.stuckFor(w.name) {
 			return true
 		}
 	}
-	return false
+	return s.wanted.again && later(s.wanted.since, remembered) > l.now && l.stuckFor(s.wanted.name)
+}
+
+func (l *search) stuckFor(n Name) bool {
+	rules := l.table.rules
+	i, ok := rules.find(n)
+	return ok && l.stuck(n, &rules.rules[i], rules.ways[i])
 }

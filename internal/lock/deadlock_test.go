@@ -105,7 +105,7 @@ func TestNoDeadlockWithWhoTriedOnceOnly(t *testing.T) {
 
 // A deadlock that a grant makes is seen by the next try of who got it, and by others not taken for theirs.
 func TestADeadlockThatAGrantMakes(t *testing.T) {
-	w := newWorld(t, ways(lock.Contention{QueueHold: 15 * time.Second}))
+	w := newWorld(t, ways(fair))
 	a, b, other := w.open("a"), w.open("b"), w.open("other")
 	w.acquire(a, "/locks/1")
 	w.acquire(other, "/locks/2")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 // leases are rules whose locks go with the connection, at once or after a grace.
@@ -146,16 +147,16 @@ func TestEndedSessionsAndAccountsAreForgotten(t *testing.T) {
 func TestAgesGoOnAcrossARestart(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		stop func(c *lock.FakeClock)
+		stop func(c *locktest.FakeClock)
 		left time.Duration // until the lock of 10 minutes ends, of which 4 were gone
 	}{
-		{"in the same boot", func(c *lock.FakeClock) { c.Advance(time.Minute) }, 5 * time.Minute},
-		{"in the same boot, wall clock set back", func(c *lock.FakeClock) { c.Advance(time.Minute); c.StepWall(-24 * time.Hour) }, 5 * time.Minute},
-		{"in the same boot, wall clock set forward", func(c *lock.FakeClock) { c.Advance(time.Minute); c.StepWall(24 * time.Hour) }, 5 * time.Minute},
-		{"in another boot", func(c *lock.FakeClock) { c.Reboot("boot-2", time.Minute) }, 5 * time.Minute},
-		{"in another boot, wall clock gone back", func(c *lock.FakeClock) { c.Reboot("boot-2", -time.Hour) }, 10 * time.Minute},
-		{"in another boot that came late", func(c *lock.FakeClock) { c.Reboot("boot-2", time.Hour) }, 0},
-		{"where boots cannot be told apart", func(c *lock.FakeClock) { c.Reboot("", time.Minute) }, 5 * time.Minute},
+		{"in the same boot", func(c *locktest.FakeClock) { c.Advance(time.Minute) }, 5 * time.Minute},
+		{"in the same boot, wall clock set back", func(c *locktest.FakeClock) { c.Advance(time.Minute); c.StepWall(-24 * time.Hour) }, 5 * time.Minute},
+		{"in the same boot, wall clock set forward", func(c *locktest.FakeClock) { c.Advance(time.Minute); c.StepWall(24 * time.Hour) }, 5 * time.Minute},
+		{"in another boot", func(c *locktest.FakeClock) { c.Reboot("boot-2", time.Minute) }, 5 * time.Minute},
+		{"in another boot, wall clock gone back", func(c *locktest.FakeClock) { c.Reboot("boot-2", -time.Hour) }, 10 * time.Minute},
+		{"in another boot that came late", func(c *locktest.FakeClock) { c.Reboot("boot-2", time.Hour) }, 0},
+		{"where boots cannot be told apart", func(c *locktest.FakeClock) { c.Reboot("", time.Minute) }, 5 * time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -38,17 +38,20 @@ func (t *Table) Expire(ctx context.Context) []Ended {
 	return all
 }
 
-// due takes names from the agenda whose time has come, the deepest first. Each of them is to be
-// handed to expireName, which puts it back if need be.
+// due sees to those that wait and poll, and takes names from the agenda whose time has come, the deepest first. Each of
+// them is to be handed to expireName, which puts it back if need be.
 func (t *Table) due() []Name {
 	now := t.clock.Now().Boot
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.tickLocked(now)
 	var names []Name
-	for t.agenda.next() <= now && len(names) < expireBatch {
-		e := t.agenda.nodes[0]
-		t.agenda.remove(e)
-		names = append(names, e.name)
+	for len(names) < expireBatch {
+		at := t.names.pop(now)
+		if at == nil {
+			break
+		}
+		names = append(names, at.name.name)
 	}
 	sortDeepestFirst(names)
 	return names
@@ -93,46 +96,35 @@ func (t *Table) logFailure(ctx context.Context, n Name, err error) {
 
 // expireOne ends one hold of the name that is over; nil: there is none that can end now.
 func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if wait {
-		if _, err := t.quietLocked(ctx, n); err != nil {
-			return nil, err
-		}
-	}
-	for range retries {
+	var ended *Ended
+	err := t.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {
+		ended = nil
 		e := t.nodes[n]
-		if e == nil || e.busy {
-			return nil, nil
+		switch {
+		case e == nil:
+			return nil, nil, nil
+		case e.doing != idle && wait:
+			return nil, e.wait(), nil
+		case e.doing != idle: // the end of that puts it back
+			return nil, nil, nil
 		}
-		now := t.clock.Now().Boot
-		t.tendLocked(e, now)
-		h, cause := t.overLocked(e, now)
-		if h == nil {
+		t.endDelaysLocked(e, now.Boot)
+		h, cause := t.overLocked(e, now.Boot)
+		if h == nil || e.kept() {
 			t.armLocked(e)
 			t.pruneLocked(e)
-			return nil, nil
+			return nil, nil, nil
 		}
-		if e.pins > 0 {
-			e.draining = true // unpin puts it back
-			t.armContentionLocked(e)
-			return nil, nil
-		}
-		ended := Ended{Name: n, Hold: h.Hold, Cause: cause, Held: now - h.Acquired.Boot}
-		err := t.endLocked(ctx, e, h, reason{cause: cause})
-		switch {
-		case err == nil:
-			return &ended, nil
-		case errors.Is(err, ErrMembers): // the end of the last of them puts it back
-			t.armContentionLocked(e)
-			return nil, nil
-		case ctx.Err() != nil:
-			return nil, nil
-		case !errors.Is(err, ErrConflict):
-			return nil, t.failedLocked(n, err)
-		}
+		ended = &Ended{Name: n, Hold: h.Hold, Cause: cause, Held: now.Boot - h.Acquired.Boot}
+		return e.endOf(h, reason{cause: cause}), nil, nil
+	})
+	switch {
+	case err == nil:
+		return ended, nil
+	case ctx.Err() != nil:
+		return nil, nil
 	}
-	return nil, t.failedLocked(n, ErrConflict)
+	return nil, t.failed(n, err)
 }
 
 // overLocked returns a hold of e that is to end now.
@@ -145,27 +137,24 @@ func (t *Table) overLocked(e *node, now time.Duration) (*held, Cause) {
 	return nil, ""
 }
 
-// tendLocked ends what else is over of e than its holds: delays, the waiting of those who want it,
-// and the time that it was kept for one of them.
-func (t *Table) tendLocked(e *node, now time.Duration) {
+// endDelaysLocked ends what keeps e without a holder.
+func (t *Table) endDelaysLocked(e *node, now time.Duration) {
 	if e.delayedTo <= now {
 		e.delayedTo = 0
 	}
 	if e.lingerTo <= now {
 		e.lingerTo = 0
 	}
-	e.callLate(now)
-	t.passOnLocked(e)
+	t.offerLocked(e)
 }
 
-// failedLocked notes that a hold of the name could not be ended, and when to try again.
-func (t *Table) failedLocked(n Name, err error) error {
+// failed notes that a hold of the name could not be ended, and when to try again.
+func (t *Table) failed(n Name, err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	e := t.nodes[n]
-	if e == nil || len(e.holds) == 0 || e.busy {
+	if e == nil || len(e.holds) == 0 || e.doing != idle {
 		return err
-	}
-	if e.failure == nil {
-		e.failure = &failure{}
 	}
 	wait := min(time.Second<<min(e.failure.tries, 10), maxBackoff)
 	e.failure.tries++
@@ -181,7 +170,7 @@ func (t *Table) failedLocked(n Name, err error) error {
 // nothing that is held ends by itself. It and Changed are for one goroutine.
 func (t *Table) NextExpiry() (in time.Duration, ok bool) {
 	t.mu.Lock()
-	t.awaited = t.agenda.next()
+	t.awaited = min(t.names.next(), t.wanting.next())
 	due := t.awaited
 	t.mu.Unlock()
 	if due == neverEnds {

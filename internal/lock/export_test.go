@@ -10,12 +10,23 @@ func Nodes(t *Table) int {
 	return len(t.nodes)
 }
 
+// Lost says whether and how the session lost a lock of the name, since it last tried to release one of that name.
+func Lost(s *Session, n Name) (LostError, bool) {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	lost, ok := s.lost[n]
+	return lost, ok
+}
+
 // Accounts says how many accounts the table keeps in memory.
 func Accounts(t *Table) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.accounts)
 }
+
+// MaxPolls is how many polled locks are remembered of one account or address.
+const MaxPolls = maxPolls
 
 // MaxLost is how many lost locks a session remembers.
 const MaxLost = maxLost

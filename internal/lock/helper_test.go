@@ -18,7 +18,7 @@ type world struct {
 	*lock.Table
 	t          *testing.T
 	store      *locktest.Memory
-	clock      *lock.FakeClock
+	clock      *locktest.FakeClock
 	log        *record
 	generation uint32
 }
@@ -26,7 +26,7 @@ type world struct {
 // newWorld makes a table over an empty store with the rules.
 func newWorld(t *testing.T, rules ...lock.Rule) *world {
 	t.Helper()
-	w := &world{t: t, store: locktest.NewMemory(), clock: lock.NewFakeClock()}
+	w := &world{t: t, store: locktest.NewMemory(), clock: locktest.NewFakeClock()}
 	w.start(rules...)
 	return w
 }
@@ -34,7 +34,7 @@ func newWorld(t *testing.T, rules ...lock.Rule) *world {
 // newWorldIn is newWorld for a test in a bubble of testing/synctest, with its time.
 func newWorldIn(t *testing.T, rules ...lock.Rule) *world {
 	t.Helper()
-	w := &world{t: t, store: locktest.NewMemory(), clock: lock.NewRunningClock()}
+	w := &world{t: t, store: locktest.NewMemory(), clock: locktest.NewRunningClock()}
 	w.start(rules...)
 	return w
 }
@@ -218,4 +218,10 @@ func (r *record) count(text string) int {
 		}
 	}
 	return n
+}
+
+// publish changes a file in a lock by the session's hold with the token.
+func publish(s *lock.Session, n lock.Name, token lock.Token, fn func() error) error {
+	in := lock.Write{Path: n + "/file", Begun: true, Title: lock.Title{Around: n, Grant: token}}
+	return s.Write(ctx, []lock.Write{in}, func([]lock.Title) error { return fn() })
 }

@@ -9,7 +9,7 @@ import (
 
 func slots(limit int) lock.Rule {
 	return lock.Rule{Match: "/slots/*/*", MaxAge: time.Hour, Contention: &lock.Contention{
-		Limit: limit, Wait: time.Minute, QueueHold: 15 * time.Second, ReadersShare: true,
+		Limit: limit, Wait: time.Minute, Queue: lock.QueueFair, QueueHold: 15 * time.Second, ReadersShare: true,
 	}}
 }
 
@@ -70,7 +70,7 @@ func TestTheLimitIsThatOfTheRule(t *testing.T) {
 	w.acquire(s, "/slots/p/free1")
 	w.acquire(s, "/slots/p/free2")
 	w.acquire(s, "/slots/p/1")
-	wantText(t, w.refused(s, "/slots/p/2", lock.ErrHeld), "deadlock: /slots/p/1 is yours")
+	wantText(t, w.refused(s, "/slots/p/2", lock.ErrHeld), "there may be 1 such locks, and so many are held")
 	w.acquire(s, "/slots/p/free3")
 }
 

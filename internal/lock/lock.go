@@ -6,7 +6,8 @@
 // one owner of lock state in a process, a [Session] is what a client is to it, and a [Waiting] what it waits for.
 //
 // What is promised: of the holds of one name at most one is exclusive at any time;
-// who waits or polls for a lock gets it before everybody who came later and wants the same;
+// who waits for a lock gets it before everybody who came later and wants the same, and so does who polls for it where the
+// rule has [QueueFair];
 // tokens of one server grow with every grant, across releases and restarts; a hold
 // is ended by its token and never by its name alone, so that nothing ends a newer
 // hold by mistake.
@@ -163,15 +164,15 @@ type QueuePolicy string
 
 // The queue policies.
 const (
-	QueueFair QueuePolicy = "fair"
-	QueueOff  QueuePolicy = "off" // only those that wait have a place
+	QueueOff  QueuePolicy = "off"  // only clients that wait have a place; those that poll compete
+	QueueFair QueuePolicy = "fair" // clients that poll keep their place, for at most twice their last interval
 )
 
 // Contention says what becomes of those who want a lock that others hold. The zero value is the defaults.
 type Contention struct {
 	Wait         time.Duration // how long AcquireOrWait waits; 0: not at all
-	Queue        QueuePolicy   // "" is QueueFair
-	QueueHold    time.Duration // how long a freed lock is kept for one that polls, at most; 0: not at all
+	Queue        QueuePolicy   // "" is QueueOff
+	QueueHold    time.Duration // with QueueFair: how long a freed lock is kept for one that polls, at most; 0: as QueueOff
 	Reentrant    bool          // the holding session may take it again, and again
 	Shared       []string      // the accounts that may hold it together
 	ReadersShare bool          // with no Shared: the sessions that may only read hold it together, see SetReader

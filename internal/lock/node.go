@@ -1,45 +1,54 @@
 package lock
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
-// node is one name in the tree of names that a table keeps in memory: of those that are
-// held, those kept back after they were taken away, and the directories above them. Everything
-// in it is guarded by Table.mu.
+// node is one name in the tree of names that a table keeps in memory: those that are held, wanted, or not granted yet
+// after they were taken away, and the directories above them. Table.mu guards all of it.
+//
+// docs/locking.md has the states of a name and what leads from one to another.
 type node struct {
-	name                Name
-	parent, child       *node // child is the first of those directly below
-	next, prev          *node // its siblings
-	below               int   // how many occupied names lie below it
-	occupied            bool  // held, or a grant is under way
-	granting            bool  // a grant is under way
-	busy                bool  // a change of this name is under way: nobody else may begin one
-	ending              bool  // that change ends the last hold: no grant below it until it is over
-	draining            bool  // its time is over, and only publications under way keep it
-	pins                int   // publications under way
-	revision            Token // what the store calls the record; 0: there is none
-	newest              Token // the largest revision known of it, also when there is none any more
-	holds               []*held
-	one                 [1]*held // holds, when it is one
-	wait                chan struct{}
-	delayedTo, lingerTo time.Duration // see delay and linger; 0: not
-	due                 time.Duration // its key in the agenda
-	place               int           // its index in the agenda, from 1; 0: not in it
-	outside             *Event        // the newest change from outside that came while busy
-	failure             *failure      // of the last attempts to end it
-	wants               *wants        // nil: nobody wants it
+	name     Name
+	parent   *node
+	children map[*node]struct{}
+	occupied bool // held, or a grant is under way; below of those above counts it
+	below    int  // how many occupied names lie below it
+
+	doing    doing         // which change is under way
+	changed  chan struct{} // closed when that is over, or the last publication is; nil: nobody waits for it
+	pins     int           // publications under way
+	outside  *Event        // the newest change from outside that came during a change
+	revision Token         // what the store calls the record; 0: there is none
+	newest   Token         // the largest revision known of it, also when there is none any more
+	holds    []*held
+
+	delayedTo time.Duration // nobody gets it before (lock_delay); 0: no delay
+	lingerTo  time.Duration // remembered until then, see linger; 0: not
+	failure   failure       // of the last attempts to end it
+	alarm     alarm
+
+	queue   *queue     // who has a place for it; nil: nobody
+	pool    *pool      // in which it takes a place; nil: in none
+	leavers []*Waiting // releases that wait for its members to end
 }
+
+// doing says which change of a name is under way. One change at a time.
+type doing uint8
+
+const (
+	idle     doing = iota
+	granting       // a new hold
+	changing       // other contents of a hold, or the end of one of several
+	ending         // the end of the last hold: nothing is granted below it
+)
 
 // held is a hold that stands.
 type held struct {
 	Hold
-	node       *node
-	session    *Session      // whose it is, ended or not; nil for the host's
-	next, prev *held         // the others of the session
-	again      int           // how often the session took it again
-	idleFrom   time.Duration // it was not idle before, whatever its session has seen
+	node     *node
+	session  *Session      // whose it is, ended or not; nil for the host's
+	index    int           // in the session's holds
+	again    int           // how often the session took it again
+	idleFrom time.Duration // it was not idle before, whatever its session has seen
 }
 
 // failure says that a hold whose time is over could not be ended.
@@ -48,57 +57,45 @@ type failure struct {
 	until time.Duration // not tried again before
 }
 
-// parentOf is Name.Parent for names known to be clean.
-func parentOf(n Name) Name {
-	if i := strings.LastIndexByte(string(n), '/'); i > 0 {
-		return n[:i]
-	}
-	return "/"
-}
-
 // growLocked returns the node of the name, new if need be.
 func (t *Table) growLocked(n Name) *node {
 	if e, ok := t.nodes[n]; ok {
 		return e
 	}
 	e := &node{name: n}
-	e.holds = e.one[:0]
+	e.alarm.name = e
 	t.nodes[n] = e
-	p := t.growLocked(parentOf(n))
-	e.parent, e.next = p, p.child
-	if p.child != nil {
-		p.child.prev = e
+	e.parent = t.growLocked(n.Parent())
+	if e.parent.children == nil {
+		e.parent.children = make(map[*node]struct{})
 	}
-	p.child = e
+	e.parent.children[e] = struct{}{}
 	return e
 }
 
 // pruneLocked forgets a node that nothing needs any more, and those above it.
 func (t *Table) pruneLocked(e *node) {
 	for e.parent != nil && e.unused() {
-		if e.prev != nil {
-			e.prev.next = e.next
-		} else {
-			e.parent.child = e.next
-		}
-		if e.next != nil {
-			e.next.prev = e.prev
-		}
-		t.agenda.remove(e)
+		delete(e.parent.children, e)
+		t.names.remove(&e.alarm)
 		delete(t.nodes, e.name)
 		e = e.parent
 	}
 }
 
 func (e *node) unused() bool {
-	return len(e.holds) == 0 && !e.busy && e.pins == 0 && e.child == nil &&
-		e.delayedTo == 0 && e.lingerTo == 0 && e.wants == nil
+	return len(e.holds) == 0 && e.doing == idle && e.pins == 0 && len(e.children) == 0 &&
+		e.delayedTo == 0 && e.lingerTo == 0 && e.queue == nil && len(e.leavers) == 0
 }
 
-// countLocked brings occupied in line with the holds, and the counts above with it. A lock
-// whose time is over and that waited for its last member to go is due then.
+// kept reports whether the last hold of e cannot end now: it has members, or somebody publishes under it.
+func (e *node) kept() bool { return e.pins > 0 || len(e.holds) == 1 && e.below > 0 }
+
+// countLocked brings what others count of e in line with it: those above it, and the pool of its limit. A lock that
+// waited for its last member to end is looked at then.
 func (t *Table) countLocked(e *node) {
-	occupied := e.granting || len(e.holds) > 0
+	t.takePlaceLocked(e)
+	occupied := e.doing == granting || len(e.holds) > 0
 	if occupied == e.occupied {
 		return
 	}
@@ -109,29 +106,34 @@ func (t *Table) countLocked(e *node) {
 			continue
 		}
 		p.below--
-		if p.below > 0 {
-			continue
-		}
-		p.callLeavers()
-		if p.place == 0 || p.contended() {
+		if p.below == 0 {
+			p.wakeLeavers()
 			t.armLocked(p)
 		}
 	}
 }
 
-// occupiedWithin returns some occupied name at or below e, or nil.
+// occupiedWithin returns some occupied name at or below e, which may be nil; nil if there is none.
 func (e *node) occupiedWithin() *node {
-	for e != nil && !e.occupied {
-		if e.below == 0 {
-			return nil
-		}
-		c := e.child
-		for c != nil && !c.occupied && c.below == 0 {
-			c = c.next
-		}
-		e = c
+	if e == nil || e.occupied {
+		return e
 	}
-	return e
+	for c := range e.children {
+		if c.occupied || c.below > 0 {
+			return c.occupiedWithin()
+		}
+	}
+	return nil
+}
+
+// endingAbove returns a lock above e that is ending, or nil.
+func (e *node) endingAbove() *node {
+	for p := e.parent; p != nil; p = p.parent {
+		if p.doing == ending {
+			return p
+		}
+	}
+	return nil
 }
 
 // byToken returns the hold with the token; nil if there is none, and for no token.
@@ -144,33 +146,39 @@ func (e *node) byToken(token Token) *held {
 	return nil
 }
 
-// standing returns copies of the holds, with room for one more.
-func (e *node) standing() []Hold {
+// isShared reports whether the holds of e, of which there are some, are shared. An exclusive one is the only one.
+func (e *node) isShared() bool { return e.holds[0].Shared }
+
+// standing returns copies of the holds but for one, which may be nil, with room for one more.
+func (e *node) standing(without *held) []Hold {
 	holds := make([]Hold, 0, len(e.holds)+1)
 	for _, h := range e.holds {
-		holds = append(holds, h.Hold)
-	}
-	return holds
-}
-
-// without returns copies of the holds but for one.
-func (e *node) without(gone *held) []Hold {
-	if len(e.holds) == 1 {
-		return nil
-	}
-	holds := make([]Hold, 0, len(e.holds))
-	for _, h := range e.holds {
-		if h != gone {
+		if h != without {
 			holds = append(holds, h.Hold)
 		}
 	}
 	return holds
 }
 
+// wait returns what is closed when something about e has changed.
+func (e *node) wait() <-chan struct{} {
+	if e.changed == nil {
+		e.changed = make(chan struct{})
+	}
+	return e.changed
+}
+
 // wake lets everybody go on who waits for a change of e. They look the name up again.
 func (e *node) wake() {
-	if e.wait != nil {
-		close(e.wait)
-		e.wait = nil
+	if e.changed != nil {
+		close(e.changed)
+		e.changed = nil
+	}
+}
+
+// wakeLeavers has those look that wait for the members of e to end.
+func (e *node) wakeLeavers() {
+	for _, w := range e.leavers {
+		w.wake()
 	}
 }

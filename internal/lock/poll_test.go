@@ -10,7 +10,7 @@ import (
 )
 
 // fair keeps freed locks for clients that poll.
-var fair = lock.Contention{QueueHold: 15 * time.Second}
+var fair = lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second}
 
 // polls has the session try in vain so many times, with pauses between.
 func (w *world) polls(s *lock.Session, n lock.Name, times int, pause time.Duration) error {
@@ -23,6 +23,23 @@ func (w *world) polls(s *lock.Session, n lock.Name, times int, pause time.Durati
 		err = w.refused(s, n, lock.ErrHeld)
 	}
 	return err
+}
+
+// By default clients that poll compete: whoever tries first gets a lock that is free.
+func TestAFreeLockIsRefusedToNobodyByDefault(t *testing.T) {
+	for _, c := range []lock.Contention{{}, {QueueHold: time.Minute}, {Queue: lock.QueueFair}, {Wait: 0, QueueHold: time.Minute, Limit: 2}} {
+		w := newWorld(t, ways(c))
+		s, b := w.open("a"), w.open("b")
+		w.acquire(s, "/locks/x")
+		w.polls(b, "/locks/x", 3, time.Second)
+		w.release(s, "/locks/x", nil)
+		newcomer := w.open("newcomer")
+		w.acquire(newcomer, "/locks/x")
+		w.release(newcomer, "/locks/x", nil)
+		w.acquire(b, "/locks/x")
+		w.release(b, "/locks/x", nil)
+		w.empty()
+	}
 }
 
 func TestOneTryMeansNothingAndTheSecondIsAPlace(t *testing.T) {
@@ -69,25 +86,28 @@ func TestARefusalSaysThePlaceInTheQueue(t *testing.T) {
 	w.acquire(b, "/locks/x")
 }
 
-func TestAFreedLockIsKeptForThreeIntervals(t *testing.T) {
+func TestAPlaceIsKeptForTwiceTheLastInterval(t *testing.T) {
 	for _, test := range []struct {
-		pause, hold, kept time.Duration
+		pause, hold time.Duration
+		freed, kept time.Duration // after the last try
 	}{
-		{3 * time.Second, 15 * time.Second, 9 * time.Second},
-		{time.Millisecond, 15 * time.Second, 50 * time.Millisecond},
-		{10 * time.Second, 15 * time.Second, 15 * time.Second},
-		{time.Second, 2 * time.Second, 2 * time.Second},
-		{time.Second, 10 * time.Millisecond, 10 * time.Millisecond},
+		{3 * time.Second, 15 * time.Second, 0, 6 * time.Second},
+		{3 * time.Second, 15 * time.Second, 4 * time.Second, 6 * time.Second},
+		{time.Millisecond, 15 * time.Second, 0, 50 * time.Millisecond},
+		{10 * time.Second, 15 * time.Second, 0, 15 * time.Second},
+		{10 * time.Second, 15 * time.Second, 10 * time.Second, 20 * time.Second},
+		{time.Second, 10 * time.Millisecond, 0, 10 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			for _, late := range []time.Duration{-1, 0} {
-				w := newWorld(t, ways(lock.Contention{QueueHold: test.hold}))
+				w := newWorld(t, ways(lock.Contention{Queue: lock.QueueFair, QueueHold: test.hold}))
 				s := w.open("a")
 				w.acquire(s, "/locks/x")
 				b := w.open("b")
 				w.polls(b, "/locks/x", 3, test.pause)
+				w.clock.Advance(test.freed)
 				w.release(s, "/locks/x", nil)
-				w.clock.Advance(test.kept + late)
+				w.clock.Advance(test.kept - test.freed + late)
 				_, err := w.open("newcomer").Acquire(ctx, "/locks/x")
 				if late < 0 != errors.Is(err, lock.ErrHeld) {
 					t.Errorf("%v before the end: %v", -late, err)
@@ -100,50 +120,72 @@ func TestAFreedLockIsKeptForThreeIntervals(t *testing.T) {
 	}
 }
 
-func TestAQuickSecondTryDoesNotCostThePlace(t *testing.T) {
+// A place in the queue of a held lock ends, too, and later tries begin anew.
+func TestAPollerThatStaysAwayLosesItsPlace(t *testing.T) {
 	w := newWorld(t, ways(fair))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
+	w.acquire(w.open("a"), "/locks/x")
 	b := w.open("b")
-	w.polls(b, "/locks/x", 3, 4*time.Second)
-	w.clock.Advance(100 * time.Millisecond)
-	w.polls(b, "/locks/x", 1, 0)
-	w.release(s, "/locks/x", nil)
-	w.clock.Advance(4 * time.Second)
-	w.refused(w.open("newcomer"), "/locks/x", lock.ErrHeld)
-	w.acquire(b, "/locks/x")
+	w.polls(b, "/locks/x", 2, 3*time.Second)
+	w.clock.Advance(6*time.Second - 1)
+	if status, _ := w.Get("/locks/x"); status.Waiting != 1 {
+		t.Errorf("%d in the queue", status.Waiting)
+	}
+	w.clock.Advance(1)
+	w.expires()
+	if status, _ := w.Get("/locks/x"); status.Waiting != 0 {
+		t.Errorf("%d in the queue", status.Waiting)
+	}
+	w.polls(b, "/locks/x", 1, 0) // within a minute
+	if status, _ := w.Get("/locks/x"); status.Waiting != 1 {
+		t.Errorf("%d in the queue", status.Waiting)
+	}
+}
+
+// What is remembered of those who tried is bounded for each account and each address; the oldest goes first.
+func TestSoManyPollsAreRemembered(t *testing.T) {
+	for _, by := range []string{"account", "address"} {
+		t.Run(by, func(t *testing.T) {
+			w := newWorld(t, ways(fair))
+			holder := w.open("holder")
+			w.acquire(holder, "/locks/x")
+			w.acquire(holder, "/locks/other")
+			open := func(i int) *lock.Session {
+				if by == "account" {
+					return w.openAt("b", fmt.Sprint("10.0.", i/256, ".", i%256))
+				}
+				return w.openAt(fmt.Sprint("b", i), "10.0.0.1")
+			}
+			c := w.openAt("c", "192.0.2.7")
+			w.polls(c, "/locks/other", 2, 10*time.Second)
+			for i := range lock.MaxPolls + 10 {
+				w.polls(open(i), "/locks/x", 2, time.Millisecond)
+			}
+			if status, _ := w.Get("/locks/x"); status.Waiting > lock.MaxPolls {
+				t.Errorf("%d in the queue", status.Waiting)
+			}
+			w.release(holder, "/locks/other", nil)
+			w.refused(holder, "/locks/other", lock.ErrHeld)
+			w.acquire(c, "/locks/other")
+		})
+	}
 }
 
 func TestADeadPollerDelaysTheOthersOnce(t *testing.T) {
-	w := newWorld(t, ways(lock.Contention{QueueHold: 15 * time.Second, Wait: time.Minute}))
+	w := newWorld(t, ways(lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second, Wait: time.Minute}))
 	s := w.open("a")
 	w.acquire(s, "/locks/x")
 	w.polls(w.open("dead"), "/locks/x", 2, time.Second)
 	x, y := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
 	w.release(s, "/locks/x", nil)
 	x.stillWaits()
-	if in, ok := w.NextExpiry(); !ok || in != 3*time.Second {
+	if in, ok := w.NextExpiry(); !ok || in != 2*time.Second {
 		t.Errorf("next look in %v, %v", in, ok)
 	}
-	w.clock.Advance(3 * time.Second)
+	w.clock.Advance(2 * time.Second)
 	w.expires()
 	x.gets()
 	w.release(x.s, "/locks/x", nil)
 	y.gets()
-}
-
-func TestAPollerIsForgottenAMinuteAfterItsLastTry(t *testing.T) {
-	w := newWorld(t, ways(fair))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	w.polls(w.open("b"), "/locks/x", 2, time.Second)
-	w.clock.Advance(time.Minute)
-	w.expires()
-	if status, _ := w.Get("/locks/x"); status.Waiting != 0 {
-		t.Errorf("%d wait", status.Waiting)
-	}
-	w.release(s, "/locks/x", nil)
-	w.acquire(w.open("newcomer"), "/locks/x")
 }
 
 func TestWhoThePollerIs(t *testing.T) {
@@ -227,29 +269,8 @@ func TestWhoAdoptsALockLeavesTheQueue(t *testing.T) {
 	w.acquire(w.open("newcomer"), "/locks/x")
 }
 
-func TestQueueOffKeepsNoPlaces(t *testing.T) {
-	for _, c := range []lock.Contention{{Queue: lock.QueueOff, QueueHold: time.Minute}, {QueueHold: 0}} {
-		w := newWorld(t, ways(c))
-		s := w.open("a")
-		w.acquire(s, "/locks/x")
-		w.polls(w.open("b"), "/locks/x", 3, time.Second)
-		w.release(s, "/locks/x", nil)
-		w.acquire(w.open("newcomer"), "/locks/x")
-	}
-}
-
-func TestWithoutAHoldWaitersNeedNotWaitForPollers(t *testing.T) {
-	w := newWorld(t, ways(lock.Contention{Wait: time.Minute}))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	w.polls(w.open("b"), "/locks/x", 2, time.Second)
-	x := w.waits("c", "/locks/x")
-	w.release(s, "/locks/x", nil)
-	x.gets()
-}
-
 func TestPollersAndWaitersShareOneQueue(t *testing.T) {
-	w := newWorld(t, ways(lock.Contention{QueueHold: 15 * time.Second, Wait: 10 * time.Minute}))
+	w := newWorld(t, ways(lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second, Wait: 10 * time.Minute}))
 	s := w.open("a")
 	w.acquire(s, "/locks/x")
 	poller, later := w.open("poller"), w.open("later")
@@ -283,14 +304,14 @@ func TestReloadWithoutAQueueForgetsPollers(t *testing.T) {
 
 // TestTwoHundredPollersGetTheirShare has 200 clients poll every 3 s for a lock that each keeps for 1 s. One in ten dies
 // while it waits. The fair share of who survives is a turn after all others: their work, and what it takes a
-// client to notice that it is next, half an interval on the average and three at most for one that is dead.
+// client to notice that it is next, half an interval on the average and two at most for one that is dead.
 func TestTwoHundredPollersGetTheirShare(t *testing.T) {
 	const (
 		clients, rounds = 200, 2
 		interval, work  = 3 * time.Second, time.Second
 		step            = 100 * time.Millisecond
 	)
-	w := newWorld(t, lock.Rule{Match: "/locks/**", Contention: &lock.Contention{QueueHold: 15 * time.Second}})
+	w := newWorld(t, lock.Rule{Match: "/locks/**", Contention: &fair})
 	type client struct {
 		s         *lock.Session
 		next, end time.Duration // of its next try, of its work

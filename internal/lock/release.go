@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Release gives back the hold of the name that the session speaks for, of several its own, else the oldest; with release = anyone
@@ -18,40 +19,65 @@ func (s *Session) Release(ctx context.Context, n Name) error {
 	return err
 }
 
-// release gives the lock back once. With wake, it waits for its members if the session waits for such.
-func (s *Session) release(ctx context.Context, n Name, why reason, wake func()) (hold Hold, again int, w *Waiting, err error) {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for range retries {
-		e, err := t.quietLocked(ctx, n)
-		if err != nil {
-			return Hold{}, 0, nil, err
-		}
-		h, err := s.releasableLocked(n, e)
-		if err != nil {
-			delete(s.lost, n)
-			return Hold{}, 0, nil, err
-		}
-		hold := h.Hold
-		if h.session == s && h.again > 0 {
-			h.again--
-			return hold, h.again + 1, nil, nil
-		}
-		err = t.endLocked(ctx, e, h, why)
-		switch {
-		case err == nil:
-			delete(s.lost, n)
-		case errors.Is(err, ErrMembers):
-			if w := s.lingerLocked(e, wake); w != nil {
-				return Hold{}, 0, w, nil
-			}
-		}
-		if !errors.Is(err, ErrConflict) {
-			return hold, 0, nil, err
-		}
+// ReleaseOrWait is Release that waits for the members of the lock to go for as long as SetWait says: then the Waiting
+// is not nil. again is how many releases the lock still needs, of those who took it more than once (reentrant).
+func (s *Session) ReleaseOrWait(ctx context.Context, n Name, wake func()) (again int, w *Waiting, err error) {
+	r := giveBack{session: s, name: n, wake: wake}
+	err = r.run(ctx)
+	return r.again, r.waiting, err
+}
+
+// giveBack is one try to release a lock.
+type giveBack struct {
+	session *Session
+	name    Name
+	wake    func() // nil: it does not wait for members
+
+	// What comes of it, without an error: a hold that ended, or a Waiting, or releases that are still needed.
+
+	hold    Hold
+	by      Owner
+	waiting *Waiting
+	again   int
+}
+
+func (r *giveBack) run(ctx context.Context) error {
+	t := r.session.table
+	err := t.change(ctx, r.beginLocked)
+	if err == nil && r.waiting == nil && r.again == 0 {
+		t.logEnd(ctx, r.name, r.hold, reason{cause: CauseRelease, by: r.by})
 	}
-	return Hold{}, 0, nil, ErrConflict
+	return err
+}
+
+// beginLocked is the first step of a release.
+func (r *giveBack) beginLocked(now Instant) (*change, <-chan struct{}, error) {
+	s := r.session
+	e := s.table.nodes[r.name]
+	if e != nil && e.doing != idle {
+		return nil, e.wait(), nil
+	}
+	h, err := s.releasableLocked(r.name, e)
+	if err != nil {
+		delete(s.lost, r.name)
+		return nil, nil, err
+	}
+	r.hold, r.by = h.Hold, s.owner
+	if h.session == s && h.again > 0 {
+		h.again--
+		r.again = h.again + 1
+		return nil, nil, nil
+	}
+	if len(e.holds) == 1 && e.below > 0 {
+		if r.wake == nil || s.patience == 0 {
+			return nil, nil, ErrMembers
+		}
+		r.waiting = s.waitForMembersLocked(e, r.wake, now.Boot)
+		return nil, nil, nil
+	}
+	c := e.endOf(h, reason{cause: CauseRelease, by: s.owner})
+	c.done = func(Token) { delete(s.lost, r.name) }
+	return c, nil, nil
 }
 
 func (s *Session) releasableLocked(n Name, e *node) (*held, error) {
@@ -83,43 +109,79 @@ func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why st
 
 // endToken ends one hold; of nobody else than s, if that is not nil.
 func (t *Table) endToken(ctx context.Context, n Name, token Token, why reason, s *Session) error {
-	hold, err := t.endTokenOnce(ctx, n, token, why, s)
+	var hold Hold
+	err := t.change(ctx, func(Instant) (*change, <-chan struct{}, error) {
+		e := t.nodes[n]
+		switch {
+		case e != nil && e.doing != idle:
+			return nil, e.wait(), nil
+		case s == nil && (e == nil || len(e.holds) == 0):
+			return nil, nil, ErrNotHeld
+		case e == nil:
+			return nil, nil, ErrStale
+		}
+		if token == 0 && s == nil {
+			token = e.holds[0].Token
+		}
+		h := e.byToken(token)
+		if h == nil || s != nil && h.session != s {
+			return nil, nil, ErrStale
+		}
+		hold = h.Hold
+		if s != nil && h.again > 0 {
+			h.again--
+			return nil, nil, nil
+		}
+		if len(e.holds) == 1 && e.below > 0 {
+			return nil, nil, ErrMembers
+		}
+		return e.endOf(h, why), nil, nil
+	})
 	if err == nil {
 		t.logEnd(ctx, n, hold, why)
 	}
 	return err
 }
 
-func (t *Table) endTokenOnce(ctx context.Context, n Name, token Token, why reason, s *Session) (Hold, error) {
+// waitForMembersLocked has the session wait for the members of e to end.
+func (s *Session) waitForMembersLocked(e *node, wake func(), now time.Duration) *Waiting {
+	w := s.newWaitingLocked(e.name, wake, now, s.patience)
+	w.members = true
+	e.leavers = append(e.leavers, w)
+	return w
+}
+
+// pollRelease is Poll of a Release.
+func (w *Waiting) pollRelease(ctx context.Context) (Hold, bool, error) {
+	t := w.session.table
+	ready, late, err := w.look()
+	switch {
+	case err != nil:
+		return Hold{}, true, err
+	case !ready && !late:
+		return Hold{}, false, nil
+	}
+	r := giveBack{session: w.session, name: w.name}
+	err = r.run(ctx)
+	if errors.Is(err, ErrMembers) {
+		if !late {
+			return Hold{}, false, nil
+		}
+		err = &TimeoutError{Waited: t.clock.Now().Boot - w.began, Err: err}
+	}
+	w.Withdraw()
+	return r.hold, true, err
+}
+
+// look reports whether a Release that waits may be tried, and whether its time is over.
+func (w *Waiting) look() (ready, late bool, err error) {
+	t := w.session.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for range retries {
-		e, err := t.quietLocked(ctx, n)
-		if err != nil {
-			return Hold{}, err
-		}
-		if (e == nil || len(e.holds) == 0) && s == nil {
-			return Hold{}, ErrNotHeld
-		}
-		if e == nil {
-			return Hold{}, ErrStale
-		}
-		h := e.byToken(token)
-		if token == 0 && s == nil {
-			h = e.holds[0]
-			token = h.Token
-		}
-		if h == nil || s != nil && h.session != s {
-			return Hold{}, ErrStale
-		}
-		hold := h.Hold
-		if s != nil && h.again > 0 {
-			h.again--
-			return hold, nil
-		}
-		if err := t.endLocked(ctx, e, h, why); !errors.Is(err, ErrConflict) {
-			return hold, err
-		}
+	if w.over {
+		return false, false, ErrEnded
 	}
-	return Hold{}, ErrConflict
+	e := t.nodes[w.name]
+	hasMembers := e != nil && e.doing == idle && len(e.holds) == 1 && e.below > 0
+	return !hasMembers, t.clock.Now().Boot >= w.until, nil
 }

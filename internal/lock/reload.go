@@ -16,12 +16,8 @@ const persistWorkers = 16
 // granted, and a held lock that no rule matches any more keeps its old one. Then the changes are
 // written to the store; an error says that some could not be, and they hold good until a restart.
 func (t *Table) SetRules(ctx context.Context, r *Rules) error {
-	select {
-	case t.reload <- struct{}{}:
-		defer func() { <-t.reload }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	t.reloading.Lock()
+	defer t.reloading.Unlock()
 	old, changed, busy := t.swapRules(r)
 	return errors.Join(
 		t.persist(ctx, changed, CauseRules),
@@ -39,7 +35,7 @@ func (t *Table) swapRules(r *Rules) (old *Rules, changed, busy []Name) {
 	for n, e := range t.nodes {
 		switch {
 		case !e.occupied:
-		case e.busy:
+		case e.doing != idle:
 			busy = append(busy, n)
 		case t.followLocked(e, old):
 			changed = append(changed, n)
@@ -50,10 +46,15 @@ func (t *Table) swapRules(r *Rules) (old *Rules, changed, busy []Name) {
 
 // followLater has the holds of one name follow the rules once no change is under way.
 func (t *Table) followLater(ctx context.Context, n Name, old *Rules) error {
-	t.mu.Lock()
-	e, err := t.quietLocked(ctx, n)
-	changed := err == nil && e != nil && t.followLocked(e, old)
-	t.mu.Unlock()
+	changed := false
+	err := t.when(ctx, func() <-chan struct{} {
+		e := t.nodes[n]
+		if e != nil && e.doing != idle {
+			return e.wait()
+		}
+		changed = e != nil && t.followLocked(e, old)
+		return nil
+	})
 	if !changed {
 		return err
 	}
@@ -103,17 +104,16 @@ func (t *Table) persist(ctx context.Context, names []Name, cause Cause) error {
 }
 
 func (t *Table) persistName(ctx context.Context, n Name, cause Cause) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e, err := t.quietLocked(ctx, n)
-	if err != nil || e == nil || len(e.holds) == 0 {
-		return err
-	}
-	e.busy = true
-	defer t.settleLocked(e)
-	if _, err = t.commitLocked(ctx, e, e.standing(), reason{cause: cause}); errors.Is(err, ErrConflict) {
-		return nil // it is not what was to be written any more
-	}
+	err := t.change(ctx, func(Instant) (*change, <-chan struct{}, error) {
+		e := t.nodes[n]
+		switch {
+		case e == nil || e.doing == idle && len(e.holds) == 0:
+			return nil, nil, nil
+		case e.doing != idle:
+			return nil, e.wait(), nil
+		}
+		return &change{node: e, doing: changing, next: e.standing(nil), why: reason{cause: cause}}, nil, nil
+	})
 	return err
 }
 

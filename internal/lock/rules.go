@@ -21,6 +21,17 @@ type Rules struct {
 	patterns []*pattern    // what they protect, in their order
 	prefixes []Name
 	never    map[Name]struct{} // prefixes, to look up
+	limited  bool              // some rule has a limit
+}
+
+// limitOf returns the limit of the rule with that match; 0: it has none.
+func (r *Rules) limitOf(match string) int {
+	for i := range r.rules {
+		if r.rules[i].Match == match {
+			return r.ways[i].Limit
+		}
+	}
+	return 0
 }
 
 // NewRules checks the rules and compiles them; words left empty get their defaults. It
@@ -38,6 +49,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 			continue
 		}
 		r.ways = append(r.ways, contentionOf(rule))
+		r.limited = r.limited || rule.Contention != nil && rule.Contention.Limit > 0
 		r.guarding = append(r.guarding, rule.Protection.clone())
 		rule.Contention, rule.Protection = nil, nil
 		r.rules, r.globs = append(r.rules, rule), append(r.globs, glob)
@@ -91,10 +103,13 @@ func contentionOf(rule Rule) *Contention {
 	if rule.Contention != nil {
 		c = *rule.Contention
 	}
-	c.Queue = cmp.Or(c.Queue, QueueFair)
+	c.Queue = cmp.Or(c.Queue, QueueOff)
 	c.Shared = slices.Clone(c.Shared)
 	return &c
 }
+
+// keepsPlaces reports whether clients that poll have places.
+func (c *Contention) keepsPlaces() bool { return c.Queue == QueueFair && c.QueueHold > 0 }
 
 func (c *Contention) check() (errs []error) {
 	if c == nil {

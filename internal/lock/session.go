@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,36 +24,24 @@ type Session struct {
 
 	// What follows is guarded by table.mu.
 
-	owner      Owner
-	age        time.Duration // what SetAge said
-	closed     bool
-	lost       map[Name]LostError
-	lostMany   bool // it lost more than lost remembers
-	account    *account
-	holds      *held // the first of those that it acquired and that stand
-	count      int   // how many these are
-	next, prev *Session
-	reader     bool          // what SetReader said
-	patience   time.Duration // what SetWait said, if patient
-	patient    bool
-	entries    []*entry   // its places in queues, those that it may get included
-	waits      []*Waiting // what it waits for
+	owner    Owner
+	age      time.Duration // what SetAge said
+	closed   bool
+	lost     map[Name]LostError
+	lostMany bool          // it lost more than lost remembers
+	holds    []*held       // those that it acquired and that stand
+	reader   bool          // what SetReader said
+	patience time.Duration // what SetWait said, if patient
+	patient  bool
+	waits    map[*Waiting]struct{} // what it waits for
+	polls    map[Name]*poller      // what it polls for, without a nonce
+	wanted   want                  // what it tried for last
 }
 
-// account is what is known of one account: its sessions with holds.
+// account is what is known of an account that has holds.
 type account struct {
-	name    string
-	users   int      // sessions that have not ended, or with holds; 0: it is forgotten
-	holders *Session // those that have not ended
-	ended   *Session // those that have
-}
-
-// holdersOf returns where the list of the account's sessions with holds begins that s is in, or would be.
-func (a *account) holdersOf(s *Session) **Session {
-	if s.closed {
-		return &a.ended
-	}
-	return &a.holders
+	holders map[*Session]struct{} // its sessions with holds that have not ended
+	ended   map[*Session]struct{} // those that have
 }
 
 // maxLost is how many lost locks a session remembers one by one. One that lost more does not
@@ -65,7 +54,7 @@ const maxNonce = 128
 // Open begins a session of the account, address and nonce of o, and gives it an id that
 // was never used before. Close ends it.
 func (t *Table) Open(o Owner) *Session {
-	s := &Session{table: t, opened: t.clock.Now(), owner: o}
+	s := &Session{table: t, opened: t.clock.Now(), owner: o, waits: make(map[*Waiting]struct{})}
 	s.seen.Store(int64(s.opened.Boot))
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,25 +62,7 @@ func (t *Table) Open(o Owner) *Session {
 	s.id = t.generation | t.lastID
 	s.owner.Session = s.id
 	t.sessions[s.id] = s
-	s.account = t.accountLocked(o.Account)
 	return s
-}
-
-// accountLocked returns the account for one more user.
-func (t *Table) accountLocked(name string) *account {
-	a := t.accounts[name]
-	if a == nil {
-		a = &account{name: name}
-		t.accounts[name] = a
-	}
-	a.users++
-	return a
-}
-
-func (t *Table) leaveLocked(a *account) {
-	if a.users--; a.users == 0 {
-		delete(t.accounts, a.name)
-	}
 }
 
 // ID returns the session's id.
@@ -172,31 +143,18 @@ func (s *Session) Work() {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.closed || s.account.ended == nil {
+	a := t.accounts[s.owner.Account]
+	if s.closed || a == nil || len(a.ended) == 0 {
 		return
 	}
 	now := t.clock.Now().Boot
-	for ended := s.account.ended; ended != nil; ended = ended.next {
-		for h := ended.holds; h != nil; h = h.next {
+	for ended := range a.ended {
+		for _, h := range ended.holds {
 			if h.Rule.MaxIdle > 0 && (s.sameNonce(h) || s.sameClientLocked(h)) {
 				h.idleFrom = now
 			}
 		}
 	}
-}
-
-// Lost says whether and how the session lost a lock of the name, since it last
-// tried to release one of that name.
-func (s *Session) Lost(n Name) (LostError, bool) {
-	now := s.table.clock.Now()
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	lost, ok := s.lost[n]
-	lost.Ago = now.Boot - lost.At.Boot
-	if e := s.table.nodes[n]; e != nil {
-		lost.Held = len(e.holds) > 0
-	}
-	return lost, ok
 }
 
 // Acquired reports whether the session acquired a hold of the name that stands.
@@ -225,9 +183,13 @@ func (s *Session) HoldsUntil() (until time.Duration, never, ok bool) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, holders := range [...]*Session{s.account.holders, s.account.ended} {
-		for holder := holders; holder != nil; holder = holder.next {
-			for h := holder.holds; h != nil; h = h.next {
+	a := t.accounts[s.owner.Account]
+	if a == nil {
+		return 0, false, false
+	}
+	for _, holders := range [...]map[*Session]struct{}{a.holders, a.ended} {
+		for holder := range holders {
+			for _, h := range holder.holds {
 				if s.standingLocked(h) == stranger {
 					continue
 				}
@@ -265,26 +227,17 @@ func (s *Session) close() []Name {
 		return nil
 	}
 	s.Touch()
-	if s.count > 0 {
-		s.leaveHoldersLocked()
-	}
-	s.closed = true
-	if s.count > 0 {
-		s.joinHoldersLocked()
-	}
-	delete(t.sessions, s.id)
-	for _, w := range slices.Clone(s.waits) {
+	t.closeLocked(s)
+	for w := range s.waits {
 		w.endLocked()
 	}
+	t.polls.orphanLocked(t, s)
 	var names []Name
-	for h := s.holds; h != nil; h = h.next {
-		if t.orphanLocked(h); h.waitsForGrace() {
+	for _, h := range s.holds {
+		if t.markEndLocked(h); h.waitsForGrace() {
 			names = append(names, h.node.name)
 			t.armLocked(h.node)
 		}
-	}
-	if s.count == 0 {
-		t.leaveLocked(s.account)
 	}
 	sortDeepestFirst(names)
 	return names
@@ -308,8 +261,8 @@ func (s *Session) stillHolds(n Name) bool {
 	return e != nil && slices.ContainsFunc(e.holds, func(h *held) bool { return h.session == s })
 }
 
-// orphanLocked brings the mark of a hold whose connection has ended in line with its rule.
-func (t *Table) orphanLocked(h *held) {
+// markEndLocked brings the mark of a hold whose connection has ended in line with its rule.
+func (t *Table) markEndLocked(h *held) {
 	switch {
 	case h.Rule.OnDisconnect != ReleaseOnDisconnect || h.Host():
 		h.Ended = Instant{}
@@ -318,92 +271,93 @@ func (t *Table) orphanLocked(h *held) {
 	}
 }
 
-// holderLocked returns the session of a hold, one that has ended if need be; nil for the host's.
-func (t *Table) holderLocked(hold Hold, ghosts map[SessionID]*Session) *Session {
+// holderLocked returns the session of a hold, one that ended before a restart if need be; nil for the host's.
+func (t *Table) holderLocked(hold Hold) *Session {
 	if hold.Host() {
 		return nil
 	}
-	if s := t.sessions[hold.Owner.Session]; s != nil {
+	o := hold.Owner
+	if s := t.sessions[o.Session]; s != nil && s.owner.Account == o.Account && s.owner.Address == o.Address {
 		return s
 	}
-	if s := ghosts[hold.Owner.Session]; s != nil && s.owner.Account == hold.Owner.Account && s.owner.Address == hold.Owner.Address {
-		return s
-	}
-	s := &Session{table: t, id: hold.Owner.Session, owner: hold.Owner, closed: true}
-	if ghosts != nil {
-		ghosts[s.id] = s
+	s := &Session{table: t, id: o.Session, owner: o, closed: true}
+	if t.sessions[s.id] == nil {
+		t.sessions[s.id] = s
 	}
 	return s
 }
 
-// linkLocked puts the hold on its session's list, and the session on its account's.
-func (h *held) linkLocked(t *Table) {
-	h.idlesLocked(1)
+// linkLocked adds the hold to those of its session.
+func (t *Table) linkLocked(h *held) {
+	h.countIdleLocked(1)
 	s := h.session
 	if s == nil {
 		return
 	}
-	if s.count == 0 {
-		if s.closed {
-			s.account = t.accountLocked(s.owner.Account)
-		}
-		s.joinHoldersLocked()
+	h.index = len(s.holds)
+	s.holds = append(s.holds, h)
+	if h.index == 0 {
+		t.joinAccountLocked(s)
 	}
-	s.count++
-	if h.next = s.holds; h.next != nil {
-		h.next.prev = h
-	}
-	s.holds = h
 }
 
 // unlinkLocked undoes linkLocked.
-func (h *held) unlinkLocked(t *Table) {
-	h.idlesLocked(-1)
+func (t *Table) unlinkLocked(h *held) {
+	h.countIdleLocked(-1)
 	s := h.session
 	if s == nil {
 		return
 	}
-	if h.prev != nil {
-		h.prev.next = h.next
+	last := len(s.holds) - 1
+	s.holds[h.index] = s.holds[last]
+	s.holds[h.index].index = h.index
+	s.holds[last] = nil
+	s.holds = s.holds[:last]
+	if last == 0 {
+		t.leaveAccountLocked(s)
+	}
+}
+
+// joinAccountLocked adds a session with holds to those of its account.
+func (t *Table) joinAccountLocked(s *Session) {
+	a := t.accounts[s.owner.Account]
+	if a == nil {
+		a = &account{holders: make(map[*Session]struct{}), ended: make(map[*Session]struct{})}
+		t.accounts[s.owner.Account] = a
+	}
+	if s.closed {
+		a.ended[s] = struct{}{}
 	} else {
-		s.holds = h.next
+		a.holders[s] = struct{}{}
 	}
-	if h.next != nil {
-		h.next.prev = h.prev
+}
+
+// leaveAccountLocked undoes joinAccountLocked for a session without holds. One that has ended is forgotten.
+func (t *Table) leaveAccountLocked(s *Session) {
+	a := t.accounts[s.owner.Account]
+	delete(a.holders, s)
+	delete(a.ended, s)
+	if len(a.holders)+len(a.ended) == 0 {
+		delete(t.accounts, s.owner.Account)
 	}
-	if s.count--; s.count > 0 {
+	if s.closed && t.sessions[s.id] == s {
+		delete(t.sessions, s.id)
+	}
+}
+
+// closeLocked has the session count as ended.
+func (t *Table) closeLocked(s *Session) {
+	s.closed = true
+	if len(s.holds) == 0 {
+		delete(t.sessions, s.id)
 		return
 	}
-	s.leaveHoldersLocked()
-	if s.closed {
-		t.leaveLocked(s.account)
-	}
+	delete(t.accounts[s.owner.Account].holders, s)
+	t.joinAccountLocked(s)
 }
 
-// joinHoldersLocked puts the session on its account's list of those with holds.
-func (s *Session) joinHoldersLocked() {
-	first := s.account.holdersOf(s)
-	if s.next, s.prev = *first, nil; s.next != nil {
-		s.next.prev = s
-	}
-	*first = s
-}
-
-// leaveHoldersLocked undoes joinHoldersLocked.
-func (s *Session) leaveHoldersLocked() {
-	if s.prev != nil {
-		s.prev.next = s.next
-	} else {
-		*s.account.holdersOf(s) = s.next
-	}
-	if s.next != nil {
-		s.next.prev = s.prev
-	}
-	s.next, s.prev = nil, nil
-}
-
-// idlesLocked keeps count of the holds for which the session's signs of life matter.
-func (h *held) idlesLocked(by int32) {
+// countIdleLocked keeps count of the holds for which the session's signs of life matter.
+func (h *held) countIdleLocked(by int32) {
 	if h.session != nil && h.Rule.MaxIdle > 0 {
 		h.session.idling.Add(by)
 	}
@@ -414,14 +368,29 @@ func (t *Table) Sessions() []SessionStatus {
 	t.mu.Lock()
 	all := make([]SessionStatus, 0, len(t.sessions))
 	for _, s := range t.sessions {
-		all = append(all, SessionStatus{Owner: s.owner, Opened: s.opened, Holds: s.count})
+		if !s.closed {
+			all = append(all, SessionStatus{Owner: s.owner, Opened: s.opened, Holds: len(s.holds)})
+		}
 	}
 	t.mu.Unlock()
-	slices.SortFunc(all, func(a, b SessionStatus) int {
-		if a.Owner.Session < b.Owner.Session {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b SessionStatus) int { return cmp.Compare(a.Owner.Session, b.Owner.Session) })
 	return all
+}
+
+// sharesLocked reports whether the session holds locks together with others where that is the rule.
+func (s *Session) sharesLocked(c *Contention) bool {
+	if len(c.Shared) > 0 {
+		return slices.Contains(c.Shared, s.owner.Account)
+	}
+	return c.ReadersShare && s.reader
+}
+
+// holdsLocked returns the session's own hold of e, or nil.
+func (s *Session) holdsLocked(e *node) *held {
+	for _, h := range e.holds {
+		if h.session == s {
+			return h
+		}
+	}
+	return nil
 }

@@ -117,13 +117,16 @@ func TestReadersGoOnWhenTheWriterGivesUp(t *testing.T) {
 }
 
 func TestASharedLockIsKeptForReadersThatPoll(t *testing.T) {
-	w := newWorld(t, ways(lock.Contention{ReadersShare: true, QueueHold: 15 * time.Second}))
+	w := newWorld(t, ways(lock.Contention{ReadersShare: true, Queue: lock.QueueFair, QueueHold: 15 * time.Second}))
 	s := w.open("a")
 	w.acquire(s, "/locks/x")
 	one, two, writer := w.reader("r1"), w.reader("r2"), w.open("w")
-	w.polls(one, "/locks/x", 2, time.Second)
-	w.polls(two, "/locks/x", 2, time.Second)
-	w.polls(writer, "/locks/x", 2, time.Second)
+	for range 2 {
+		w.clock.Advance(time.Second)
+		w.polls(one, "/locks/x", 1, 0)
+		w.polls(two, "/locks/x", 1, 0)
+		w.polls(writer, "/locks/x", 1, 0)
+	}
 	w.release(s, "/locks/x", nil)
 	w.acquire(two, "/locks/x")
 	w.refused(w.reader("r3"), "/locks/x", lock.ErrHeld)

@@ -36,7 +36,7 @@ type Ended struct {
 
 // statusLocked says what can be seen of e, which has holds.
 func (t *Table) statusLocked(e *node, now Instant) Status {
-	s := Status{Name: e.name, Holds: e.standing(), Held: heldFor(e, now), Members: e.below}
+	s := Status{Name: e.name, Holds: e.standing(nil), Held: heldFor(e, now), Members: e.below}
 	s.Waiting = t.waitingLocked(e)
 	s.Remaining, s.Never, s.Idle, s.Latest = t.remainingLocked(e, now)
 	return s
@@ -137,7 +137,7 @@ func (t *Table) Wanted(n Name) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.nodes[n]
-	return e != nil && (len(e.queues()) > 0 || e.delayedTo > t.clock.Now().Boot)
+	return e != nil && (e.queue != nil || e.delayedTo > t.clock.Now().Boot)
 }
 
 // Children returns the locks directly below dir, sorted by name. Its cost grows with how
@@ -147,7 +147,7 @@ func (t *Table) Children(dir Name) []Status {
 	now := t.clock.Now()
 	t.mu.Lock()
 	if e := t.nodes[dir]; e != nil {
-		for c := e.child; c != nil; c = c.next {
+		for c := range e.children {
 			if len(c.holds) > 0 {
 				all = append(all, t.statusLocked(c, now))
 			}

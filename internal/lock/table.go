@@ -22,28 +22,35 @@ type Options struct {
 // is for use by many goroutines.
 //
 // Changes of one name come one after the other; those of different names run in
-// parallel, and the store is never called with the table's mutex held. A lock with others below
-// it, its members, never ends before them, except by a host that removes its directory; and
-// nothing is granted below a lock that is ending. A hold ends by its token only.
+// parallel. A lock with others below it, its members, never ends before them, except by a host that removes its
+// directory; and nothing is granted below a lock that is ending. A hold ends by its token only.
 //
 // Ends by time happen in [Table.Expire], which somebody has to call (package reaper does);
 // until then a hold whose time is over stands. After a restart lock_delay and queues are forgotten; a limit
 // is that of one process.
+//
+// The lock order: first reloading, then mu, and under mu no other lock. The store is never called with mu held. The wake
+// functions of those that wait are, so they must not block or use the table. A function whose name ends in Locked is
+// called with mu held and keeps it: it never unlocks, waits, or calls one that does. A test over the source checks that.
 type Table struct {
 	store   Store
 	clock   Clock
 	log     *slog.Logger
 	changed chan struct{} // holds at most one message
-	reload  chan struct{} // holds the right to change rules
+
+	reloading sync.Mutex // one reload at a time
 
 	mu         sync.Mutex // guards everything below, the nodes, and the sessions but for their atomic fields
 	rules      *Rules
 	nodes      map[Name]*node
-	agenda     agenda
+	names      agenda        // when names are to be looked at: ends of holds and of delays
+	wanting    agenda        // when clients that wait or poll are
 	awaited    time.Duration // what NextExpiry said last
 	excluded   map[Name]*exclusion
-	sessions   map[SessionID]*Session // those that have not ended
-	accounts   map[string]*account
+	sessions   map[SessionID]*Session // those that have not ended, or have holds
+	accounts   map[string]*account    // those that have holds
+	pools      map[poolKey]*pool
+	polls      pollers
 	generation SessionID
 	lastID     SessionID
 	tickets    uint64 // the last one that was given for a place in a queue
@@ -69,12 +76,14 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	}
 	t := &Table{
 		store: o.Store, clock: o.Clock, log: o.Log, rules: o.Rules,
-		changed: make(chan struct{}, 1), reload: make(chan struct{}, 1),
+		changed:  make(chan struct{}, 1),
 		nodes:    map[Name]*node{"/": {name: "/"}},
 		awaited:  neverEnds,
 		excluded: make(map[Name]*exclusion),
 		sessions: make(map[SessionID]*Session),
 		accounts: make(map[string]*account),
+		pools:    make(map[poolKey]*pool),
+		polls:    newPollers(),
 
 		generation: SessionID(o.Generation) << 32,
 	}
@@ -94,7 +103,6 @@ func (t *Table) load(ctx context.Context) (disconnected []Name, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
-	ghosts := make(map[SessionID]*Session)
 	for record, err := range t.store.All(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the locks: %w", err)
@@ -102,7 +110,7 @@ func (t *Table) load(ctx context.Context) (disconnected []Name, err error) {
 		e := t.growLocked(record.Name)
 		e.revision, e.newest = record.Revision, record.Revision
 		for _, hold := range record.Holds {
-			h := t.addLocked(e, t.arrivedLocked(record.Name, hold, now), ghosts)
+			h := t.addLocked(e, t.arrivedLocked(record.Name, hold, now))
 			if h.waitsForGrace() && hold.Ended == (Instant{}) && h.Rule.Grace > 0 {
 				disconnected = append(disconnected, record.Name)
 			}
@@ -171,7 +179,7 @@ func (t *Table) takeOver(event Event) {
 		return
 	case e == nil:
 		e = t.growLocked(event.Record.Name)
-	case e.busy: // it may be part of what that change runs into
+	case e.doing != idle: // it may be part of what that change runs into
 		if e.outside == nil || e.outside.Record.Revision < event.Record.Revision {
 			e.outside = &event
 		}
@@ -181,7 +189,7 @@ func (t *Table) takeOver(event Event) {
 	t.settleLocked(e)
 }
 
-// applyLocked takes an event over, if it is news.
+// applyLocked takes an event over, if the table does not know it yet.
 func (t *Table) applyLocked(e *node, event Event) {
 	if event.Record.Revision > e.newest {
 		t.putLocked(e, t.reportedLocked(event.Record), reason{cause: event.Cause})

@@ -196,7 +196,7 @@ func TestChangesFromOutsideAreTakenOver(t *testing.T) {
 		synctest.Wait()
 		w.holds("/locks/a", "")
 		w.holds("/locks/b", lock.HostAccount)
-		if _, ok := s.Lost("/locks/a"); !ok {
+		if _, ok := lock.Lost(s, "/locks/a"); !ok {
 			t.Error("the holder is not told")
 		}
 		if in, ok := w.NextExpiry(); !ok || in != 10*time.Minute {
@@ -282,7 +282,7 @@ func TestNewsThatComesDuringAChangeIsTakenOverAfterIt(t *testing.T) {
 		} else {
 			w.holds("/locks/a", "")
 		}
-		if _, ok := s.Lost("/locks/a"); !ok {
+		if _, ok := lock.Lost(s, "/locks/a"); !ok {
 			t.Error("the holder is not told")
 		}
 	}
@@ -303,7 +303,7 @@ func (b *blindable) All(ctx context.Context) iter.Seq2[lock.Record, error] {
 
 func TestUncertainGrantIsKnownAgainWhenTheStoreTellsOfIt(t *testing.T) {
 	store := &blindable{Memory: locktest.NewMemory()}
-	table, err := lock.NewTable(ctx, lock.Options{Store: store, Clock: lock.NewFakeClock(), Rules: rulesOf(t), Generation: 1})
+	table, err := lock.NewTable(ctx, lock.Options{Store: store, Clock: locktest.NewFakeClock(), Rules: rulesOf(t), Generation: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestUncertainGrantIsKnownAgainWhenTheStoreTellsOfIt(t *testing.T) {
 	if hold, err := s.Renew(ctx, "/locks/a"); err != nil || hold.Token == 0 {
 		t.Errorf("%+v, %v", hold, err)
 	}
-	if lost, ok := s.Lost("/locks/a"); ok {
+	if lost, ok := lock.Lost(s, "/locks/a"); ok {
 		t.Errorf("counts as lost: %v", &lost)
 	}
 }

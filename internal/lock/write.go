@@ -162,21 +162,31 @@ type claim struct {
 	barred []Name
 }
 
-func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, questions []question) (*claim, error) {
+// claim waits until no change of the locks is under way, and checks and keeps them in one step. It returns nothing if
+// other rules are in force by then.
+func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, questions []question) (c *claim, err error) {
 	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var names []Name
-	for _, q := range questions {
-		names = append(append(append(names, q.guards...), q.above...), q.named...)
+	werr := t.when(ctx, func() <-chan struct{} {
+		for _, q := range questions {
+			for _, n := range slices.Concat(q.guards, q.above) {
+				if e := t.nodes[n]; e != nil && e.doing != idle {
+					return e.wait()
+				}
+			}
+		}
+		if t.rules == rules {
+			c, err = s.claimLocked(writes, questions)
+		}
+		return nil
+	})
+	if werr != nil {
+		return nil, werr
 	}
-	if err := t.settledLocked(ctx, names); err != nil {
-		return nil, err
-	}
-	if t.rules != rules {
-		return nil, nil
-	}
-	c := &claim{table: t, titles: make([]Title, len(writes))}
+	return c, err
+}
+
+func (s *Session) claimLocked(writes []Write, questions []question) (*claim, error) {
+	c := &claim{table: s.table, titles: make([]Title, len(writes))}
 	for i, w := range writes {
 		var err error
 		if c.titles[i], err = s.titleLocked(w, questions[i]); err != nil {
@@ -192,22 +202,6 @@ func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, quest
 		}
 	}
 	return c, nil
-}
-
-// settledLocked waits until no change of the locks is under way.
-func (t *Table) settledLocked(ctx context.Context, names []Name) error {
-	for {
-		i := slices.IndexFunc(names, func(n Name) bool {
-			e := t.nodes[n]
-			return e != nil && e.busy
-		})
-		if i < 0 {
-			return nil
-		}
-		if err := t.waitLocked(ctx, t.nodes[names[i]]); err != nil { // it lets go of the mutex
-			return err
-		}
-	}
 }
 
 // takeLocked pins what stands of a lock, and keeps everybody from one that nobody holds.
@@ -226,11 +220,19 @@ func (c *claim) takeLocked(n Name) {
 	}
 }
 
+// end lets go of everything. A hold whose time is over, or that is about to end, can end now.
 func (c *claim) end() {
+	t := c.table
+	t.include(c.barred)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, e := range c.pinned {
-		c.table.unpin(e)
+		if e.pins--; e.pins == 0 {
+			e.wake()
+			t.armLocked(e)
+			t.pruneLocked(e)
+		}
 	}
-	c.table.include(c.barred)
 }
 
 // titleLocked finds the holds by which the session may make the change.

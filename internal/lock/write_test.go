@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func phoneRules() []lock.Rule {
@@ -344,7 +345,7 @@ func BenchmarkMayWrite(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			table, err := lock.NewTable(ctx, lock.Options{Store: &nothing{}, Clock: lock.NewFakeClock(), Rules: rules, Generation: 1})
+			table, err := lock.NewTable(ctx, lock.Options{Store: &nothing{}, Clock: locktest.NewFakeClock(), Rules: rules, Generation: 1})
 			if err != nil {
 				b.Fatal(err)
 			}

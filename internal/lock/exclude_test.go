@@ -17,25 +17,6 @@ func contextEnded() (context.Context, context.CancelFunc) {
 	return ended, end
 }
 
-func TestPublishNeedsTheStandingToken(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	old := w.acquire(s, "/locks/a")
-	w.release(s, "/locks/a", nil)
-	hold := w.acquire(s, "/locks/a")
-	ran := 0
-	fn := func() error { ran++; return errors.New("from fn") }
-	for _, token := range []lock.Token{0, old.Token, hold.Token + 1} {
-		if err := w.Publish(ctx, "/locks/a", token, fn); !errors.Is(err, lock.ErrStale) || ran != 0 {
-			t.Errorf("token %d: %v", token, err)
-		}
-	}
-	wantText(t, w.Publish(ctx, "/locks/a", hold.Token, fn), "from fn")
-	if err := w.Publish(ctx, "/locks/b", hold.Token, fn); !errors.Is(err, lock.ErrStale) || ran != 1 {
-		t.Errorf("another name: %v", err)
-	}
-}
-
 func TestEveryEndWaitsForPublications(t *testing.T) {
 	for how, end := range map[string]func(w *world, s *lock.Session, token lock.Token) error{
 		"release": func(_ *world, s *lock.Session, _ lock.Token) error { return s.Release(ctx, "/now/a") },
@@ -57,7 +38,7 @@ func TestEveryEndWaitsForPublications(t *testing.T) {
 				var group sync.WaitGroup
 				for range 2 {
 					group.Go(func() {
-						if err := w.Publish(ctx, "/now/a", hold.Token, func() error { <-gate; return nil }); err != nil {
+						if err := publish(s, "/now/a", hold.Token, func() error { <-gate; return nil }); err != nil {
 							t.Error(err)
 						}
 					})
@@ -67,7 +48,7 @@ func TestEveryEndWaitsForPublications(t *testing.T) {
 				go func() { ended <- end(w, s, hold.Token) }()
 				synctest.Wait()
 				late := make(chan error, 1)
-				go func() { late <- w.Publish(ctx, "/now/a", hold.Token, func() error { return nil }) }()
+				go func() { late <- publish(s, "/now/a", hold.Token, func() error { return nil }) }()
 				synctest.Wait()
 				if got := w.stored("/now/a").Holds; len(ended) > 0 || len(got) != 1 || got[0].Token != hold.Token {
 					t.Fatal("ended before what was published under it")
@@ -80,7 +61,7 @@ func TestEveryEndWaitsForPublications(t *testing.T) {
 				if err := <-ended; err != nil {
 					t.Error(err)
 				}
-				if err := <-late; !errors.Is(err, lock.ErrStale) {
+				if err := <-late; !errors.As(err, new(*lock.ProtectedError)) {
 					t.Errorf("published after the end: %v", err)
 				}
 			})
@@ -95,7 +76,7 @@ func TestEndThatGivesUpWaitingChangesNothing(t *testing.T) {
 		hold := w.acquire(s, "/locks/g")
 		gate := make(chan struct{})
 		var group sync.WaitGroup
-		group.Go(func() { _ = w.Publish(ctx, "/locks/g", hold.Token, func() error { <-gate; return nil }) })
+		group.Go(func() { _ = publish(s, "/locks/g", hold.Token, func() error { <-gate; return nil }) })
 		synctest.Wait()
 		soon, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -114,7 +95,7 @@ func TestPanicInPublishDoesNotKeepTheLockForEver(t *testing.T) {
 	hold := w.acquire(s, "/locks/a")
 	func() {
 		defer func() { _ = recover() }()
-		_ = w.Publish(ctx, "/locks/a", hold.Token, func() error { panic("a bug") })
+		_ = publish(s, "/locks/a", hold.Token, func() error { panic("a bug") })
 	}()
 	w.release(s, "/locks/a", nil)
 }

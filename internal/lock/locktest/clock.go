@@ -1,8 +1,10 @@
-package lock
+package locktest
 
 import (
 	"sync"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // FakeClock is a clock for tests, which move it: steps of the wall clock, suspend, and
@@ -16,7 +18,7 @@ type FakeClock struct {
 	bootID string
 }
 
-var _ Clock = (*FakeClock)(nil)
+var _ lock.Clock = (*FakeClock)(nil)
 
 // NewFakeClock returns a clock that stands still between its methods.
 func NewFakeClock() *FakeClock {
@@ -30,19 +32,19 @@ func NewRunningClock() *FakeClock {
 	return &FakeClock{base: time.Now, start: now, wall: now.Round(0), boot: time.Hour, bootID: "boot-1"}
 }
 
-// Now implements [Clock].
-func (c *FakeClock) Now() Instant {
+// Now implements [lock.Clock].
+func (c *FakeClock) Now() lock.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var gone time.Duration
 	if c.base != nil {
 		gone = c.base().Sub(c.start)
 	}
-	return Instant{Wall: c.wall.Add(gone), Boot: c.boot + gone, BootID: c.bootID}
+	return lock.Instant{Wall: c.wall.Add(gone), Boot: c.boot + gone, BootID: c.bootID}
 }
 
 // Advance lets time go by on both clocks. Suspend of a machine looks the same to a
-// [Clock]; only timers do not notice it, as they do not notice this.
+// [lock.Clock]; only timers do not notice it, as they do not notice this.
 func (c *FakeClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
