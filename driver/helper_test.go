@@ -32,8 +32,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
-	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -478,6 +478,18 @@ func (c *conn) want(command, pattern string) {
 	c.t.Helper()
 	first, _, _ := strings.Cut(c.ask(command), "\n")
 	c.check(command, first, pattern)
+}
+
+// breaks has an administrator take the lock away from its holder, whose token the first reply tells.
+func (c *conn) breaks(path string) {
+	c.t.Helper()
+	refused := c.ask("SITE LOCK BREAK " + path)
+	_, after, _ := strings.Cut(refused, "token ")
+	token, _, ok := strings.Cut(after, ":")
+	if !ok || !strings.HasPrefix(refused, "550 ") {
+		c.t.Fatalf("SITE LOCK BREAK without a token: %q", refused)
+	}
+	c.want("SITE LOCK BREAK "+token+" "+path, "200 "+path+" broken")
 }
 
 func (c *conn) check(after, got, pattern string) {

@@ -40,7 +40,9 @@ func TestNoFileInALockIsLostOrFoundByTheNextHolder(t *testing.T) {
 						return
 					case <-time.After(500 * time.Microsecond):
 					}
-					boss.ask(fmt.Sprintf("SITE LOCK BREAK /gone/%d", i%2))
+					if status, ok := s.table.Get(lock.Name(fmt.Sprintf("/gone/%d", i%2))); ok {
+						boss.ask(fmt.Sprintf("SITE LOCK BREAK %d %s", status.Holds[0].Token, status.Name))
+					}
 				}
 			})
 			for i := range 4 {
@@ -90,7 +92,9 @@ func TestNoFileInALockIsLostOrFoundByTheNextHolder(t *testing.T) {
 				return len(sessions) <= 1
 			})
 			for _, n := range []lock.Name{"/gone/0", "/gone/1"} {
-				s.table.Break(t.Context(), n, 0, lock.Owner{Account: "boss"}, "")
+				if status, ok := s.table.Get(n); ok {
+					s.table.Break(t.Context(), n, status.Holds[0].Token, lock.Owner{Account: "boss"}, "")
+				}
 			}
 			if err := s.driver.Sweep(t.Context()); err != nil {
 				t.Error(err)

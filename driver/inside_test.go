@@ -335,7 +335,7 @@ func TestAnUploadIsDiscardedIfItsLockIsLostMeanwhile(t *testing.T) {
 	for how, lose := range map[string]func(s *server) string{
 		"age": func(s *server) string { s.pass(7 * time.Minute); return "older than 6m0s" },
 		"break": func(s *server) string {
-			s.as("boss").want("SITE LOCK BREAK /a_lock", "200 *")
+			s.as("boss").breaks("/a_lock")
 			return "broken by boss@*"
 		},
 	} {
@@ -394,7 +394,7 @@ func TestAnUploadThatBeganBeforeALockDoesNotGetIntoIt(t *testing.T) {
 func TestWhatIsLeftInALockIsMovedAsideAndTheNextHolderFindsItEmpty(t *testing.T) {
 	for how, end := range map[string]func(s *server, a *conn){
 		"age":        func(s *server, _ *conn) { s.pass(7 * time.Minute) },
-		"break":      func(s *server, _ *conn) { s.as("boss").want("SITE LOCK BREAK /gone/a", "200 *") },
+		"break":      func(s *server, _ *conn) { s.as("boss").breaks("/gone/a") },
 		"disconnect": func(s *server, a *conn) { a.Close(); s.until("it is gone", func() bool { return !s.held("/gone/a") }) },
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -599,7 +599,7 @@ func TestAMemberThatEndsLeavesTheFilesOfItsGroup(t *testing.T) {
 		a.want("MKD /locks/g/m", "257 *")
 		a.store("/locks/g/f", "group")
 		a.store("/locks/g/m/f", "member")
-		boss.want("SITE LOCK BREAK /locks/g/m", "200 *")
+		boss.breaks("/locks/g/m")
 		s.wantLeftovers("/locks/g/m f member")
 		if got := a.fetch("NLST /locks/g"); got != "/locks/g/f\r\n" {
 			t.Errorf("in the group: %q", got)
@@ -641,7 +641,7 @@ func TestAGroupIsAdoptedWhileAMemberHasFiles(t *testing.T) {
 		if got := next.fetch("RETR /locks/g/f") + b.fetch("RETR /locks/g/m/f"); got != "groupmember" {
 			t.Errorf("RETR: %q", got)
 		}
-		s.as("boss").want("SITE LOCK BREAK /locks/g/m", "200 *")
+		s.as("boss").breaks("/locks/g/m")
 		s.wantLeftovers("/locks/g/m f member\n/locks/g/m g more")
 		next.want("DELE /locks/g/f", "250 *")
 		next.want("RMD /locks/g", "250 *")
@@ -656,7 +656,7 @@ func TestHiddenNamesAreRefusedByEveryCommand(t *testing.T) {
 		c.store("/locks/a/f", "x")
 		c.want("MKD /locks/old", "257 *")
 		c.store("/locks/old/f", "x")
-		c.want("SITE LOCK BREAK /locks/old", "200 *")
+		c.breaks("/locks/old")
 		s.write("/free", "free")
 		hidden := []string{"/.ftplockd-lock-1", "/.ftplockd-lock-x", "/.ftplockd-leftovers", "/.ftplockd-leftover-1-x"}
 		if left := onDisk(t, filepath.Join(s.root, ".ftplockd-leftovers")); len(left) == 1 {
@@ -780,7 +780,7 @@ func TestAHolderInItsHomeSeesItsOwnNames(t *testing.T) {
 		c.want("SIZE /work/a_lock/f", "213 1")
 		b := s.as("phoneacc")
 		b.check("STOR", b.upload("STOR /home/bob/work/a_lock/f", "y"), "550 /home/bob/work/a_lock/f: lies in the lock /home/bob/work/a_lock, which you do not hold")
-		s.as("boss").want("SITE LOCK BREAK /home/bob/work/a_lock", "200 *")
+		s.as("boss").breaks("/home/bob/work/a_lock")
 		c.check("STOR", c.upload("STOR a_lock/f", "y"), "550 *")
 		s.wantLeftovers("/home/bob/work/a_lock f x")
 	})
@@ -793,7 +793,7 @@ func TestLeftoversAreRemovedWhenTheyAreOldEnough(t *testing.T) {
 			c := s.as("phoneacc")
 			c.want("MKD /a_lock", "257 *")
 			c.store("/a_lock/f", "x")
-			s.as("boss").want("SITE LOCK BREAK /a_lock", "200 *")
+			s.as("boss").breaks("/a_lock")
 			left := onDisk(t, filepath.Join(s.root, ".ftplockd-leftovers"))
 			if len(left) != 1 {
 				t.Fatalf("left over: %q", left)
@@ -966,7 +966,7 @@ func TestAnUploadDoesNotEndInWhatWasMovedAside(t *testing.T) {
 			}
 			uploads = append(uploads, late)
 		}
-		s.as("boss").want("SITE LOCK BREAK /a_lock", "200 *")
+		s.as("boss").breaks("/a_lock")
 		for _, late := range uploads {
 			if err := late.Publish(); err == nil {
 				t.Errorf("it was published as %s", late.Upload.Name())

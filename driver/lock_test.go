@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func TestRmdSaysHowTheLockWasLost(t *testing.T) {
 			S: 550 /locks/old: not held
 			C: MKD /locks/broken
 			S: 257 *`)
-		boss.want("SITE LOCK BREAK /locks/broken", "200 /locks/broken broken")
+		boss.breaks("/locks/broken")
 		boss.want("MKD /locks/broken", "257 *")
 		a.play(`
 			C: RMD /locks/broken
@@ -445,4 +446,19 @@ func TestALockWhoseNameIsTakenOnTheHostWhileItIsHeld(t *testing.T) {
 	}
 	holder.want("RMD /locks/x", "250 *")
 	other.want("MKD /locks/x", "550 /locks/x: is there already")
+}
+
+// An administrator who saw one holder must not end another one's lock.
+func TestABreakEndsTheHoldWithTheTokenOnly(t *testing.T) {
+	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
+		a, b, boss := dial("phoneacc"), dial("other"), dial("boss")
+		a.want("MKD /locks/job", "257 *")
+		status, _ := s.table.Get("/locks/job")
+		seen := status.Holds[0].Token
+		a.want("RMD /locks/job", "250 *")
+		b.want("MKD /locks/job", "257 *")
+		boss.want("SITE LOCK BREAK /locks/job", "550 /locks/job: held by other@127.0.0.1 for *, token *: say SITE LOCK BREAK with the token before the path")
+		boss.want(fmt.Sprintf("SITE LOCK BREAK %d /locks/job", seen), fmt.Sprintf("550 /locks/job: token %d is not the lock's: held by other@127.0.0.1 *, token *", seen))
+		b.want("RMD /locks/job", "250 *")
+	})
 }

@@ -20,7 +20,7 @@ var oddArguments = []string{
 	"", " ", "\t", "/", ".", "..", "../../..", "/f", "/dir", "/dir/", "/f/x", "/none/x", "/locks/a", "/locks/a/x", "/locks", "/out", "/out/x", "/self/x",
 	"/.locks.json", "*", "[", "/*/*", "-la", "-la /dir", "-d", "--", "%s%n%d", "\xff\xfe", `"`, `""`, `"/f"`, "'", "|", "|||", "|1|127.0.0.1|1|", "1,2,3,4,5,6",
 	"0", "-1", "99999999999999999999", "A", "I", "P", "ALL", "TLS", "R 1 2", "20200101000000 /f", "20200101000000 /locks/a", "MLST type;", "UTF8", "HASH MD5",
-	"LOCK INFO /locks/a", "LOCK BREAK /none", "LOCK RENEW /locks/a", "LOCK AGE 1", "CHMOD 777 /dir", "CHMOD 777 /locks/a", "LOCKS", "LOCKS [", "MKDIR /x", "UTIME",
+	"LOCK INFO /locks/a", "LOCK BREAK 1 /none", "LOCK RENEW /locks/a", "LOCK AGE 1", "CHMOD 777 /dir", "CHMOD 777 /locks/a", "LOCKS", "LOCKS [", "MKDIR /x", "UTIME",
 	strings.Repeat("x", 300), strings.Repeat("/y", 2500), strings.Repeat("%", 4000),
 }
 

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
@@ -55,7 +56,7 @@ var siteHelp = control.Reply{Code: 214, Text: "SITE commands:", Lines: []string{
 	" SITE LOCK AS nonce       sessions of one account with one nonce speak for each other's locks",
 	" SITE LOCK AGE seconds    a shorter age for the locks that this session takes next; 0: the rule's",
 	" SITE LOCK RENEW path     a full age from now",
-	" SITE LOCK BREAK path     take it away from its holder (administrators)",
+	" SITE LOCK BREAK token path  take it away from the holder with that token (administrators)",
 	" SITE WAIT seconds        how long MKD on a held lock waits for it, and RMD of a lock for those below it; 0: not at all",
 	" SITE CHMOD mode path     change the mode of a file (accounts that may)",
 }}
@@ -132,11 +133,26 @@ func (c *client) siteLockBreak(param string) control.Reply {
 	if !c.account.Admin {
 		return control.Reply{Code: 550, Text: "only administrators break locks"}
 	}
-	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
-		err := c.table().Break(c.server.context, n, 0, c.locks.Owner(), "")
+	first, path := word(param)
+	token, err := strconv.ParseUint(first, 10, 64)
+	if err != nil || path == "" {
+		token, path = 0, param
+	}
+	return c.withLock(path, func(view string, n lock.Name) (control.Reply, error) {
+		status, held := c.table().Get(n)
+		if token == 0 && held {
+			return control.Reply{Code: 550, Text: view + ": " + holders(status) + ": say SITE LOCK BREAK with the token before the path"}, nil
+		}
+		err := c.table().Break(c.server.context, n, lock.Token(token), c.locks.Owner(), "")
+		if errors.Is(err, lock.ErrStale) {
+			return control.Reply{Code: 550, Text: fmt.Sprintf("%s: token %d is not the lock's: %s", view, token, holders(status))}, nil
+		}
 		return done(200, view, "broken"), err
 	})
 }
+
+// holders says on one line who holds a lock, with the tokens.
+func holders(status lock.Status) string { return strings.Join(trimmed(lockLines(status)), "; ") }
 
 // withLock answers with what operate says of the lock of that path.
 func (c *client) withLock(param string, operate func(view string, n lock.Name) (control.Reply, error)) control.Reply {
@@ -165,7 +181,7 @@ func (c *client) siteLocks(pattern string) control.Reply {
 	var lines []string
 	for _, v := range c.server.visible(c.account) {
 		if fits(v.view) {
-			lines = append(lines, " "+v.view+": "+strings.Join(trimmed(lockLines(v.status)), "; "))
+			lines = append(lines, " "+v.view+": "+holders(v.status))
 		}
 	}
 	if len(lines) == 0 {

@@ -43,7 +43,11 @@ var insertions = []insertion{
 			time.Sleep(400 * time.Millisecond)
 		}
 		if over && broken("reaper") {
-			return nil, t.endToken(ctx, n, 0, reason{cause: CauseExpire}, nil)
+			status, _ := t.Get(n)
+			for _, h := range status.Holds {
+				_ = t.endToken(ctx, n, h.Token, reason{cause: CauseExpire}, nil)
+			}
+			return nil, nil
 		}
 	}
 `},

@@ -83,7 +83,7 @@ func TestPerlEntryIsNotAddedWhenTheLockWasLost(t *testing.T) {
 	cmd.Env = append(cmd.Env, "NETLOCK="+dir+"/netlock")
 	p, said := o.holding(t, cmd)
 	boss := s.session("boss")
-	boss.want(200, "SITE LOCK BREAK /phone_lock")
+	boss.breaks("/phone_lock")
 	boss.want(257, "MKD /phone_lock")
 	await(t, "netlock ends", func() bool {
 		status, err := os.ReadFile(dir + "/ended")

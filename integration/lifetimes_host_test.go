@@ -52,7 +52,7 @@ func TestDirectoryMadeOnTheHostIsALockLikeAnyOther(t *testing.T) {
 		t.Errorf("the status file: %v\n%s", err, text)
 	}
 	s.command("break", "/locks/broken")
-	boss.want(550, "SITE LOCK BREAK /locks/broken", "not held")
+	boss.want(550, "SITE LOCK BREAK 1 /locks/broken", "not held")
 	if s.exists("locks/broken") {
 		t.Error("the directory of the broken lock is there")
 	}

@@ -156,8 +156,8 @@ func TestClientsLookAndAdministratorsBreakOverFTP(t *testing.T) {
 
 	other.want(550, "SITE LOCK BREAK /locks/job", "administrators")
 	c.want(550, "SITE LOCK BREAK /locks/job", "administrators")
-	boss.want(200, "SITE LOCK BREAK /locks/job", "broken")
-	boss.want(550, "SITE LOCK BREAK /locks/job", "not held")
+	boss.breaks("/locks/job")
+	boss.want(550, "SITE LOCK BREAK 1 /locks/job", "not held")
 	other.want(257, "MKD /locks/job")
 	c.want(550, "RMD /locks/job", "taken away", "broken by boss@127.0.0.1")
 	other.want(250, "RMD /locks/job")

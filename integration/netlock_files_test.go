@@ -240,7 +240,7 @@ func TestNetlockGetWhoseLockIsLostReplacesNothing(t *testing.T) {
 		info, err := os.Stat(all[0])
 		return err == nil && info.Size() > 0
 	})
-	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
+	s.session("boss").breaks("/phone_lock")
 	close(hold)
 	if got := p.exit(t); got != 79 {
 		t.Errorf("exit status %d", got)

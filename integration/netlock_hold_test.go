@@ -291,7 +291,7 @@ func TestNetlockThatLosesItsLockSaysSoAndEnds(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	p := s.hold(t, "phone_lock")
-	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
+	s.session("boss").breaks("/phone_lock")
 	if got := p.exit(t); got != 79 {
 		t.Errorf("exit status %d", got)
 	}

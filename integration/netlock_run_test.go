@@ -150,7 +150,7 @@ func (s *server) endsWhenBroken(t testing.TB, errors *os.File) {
 	if line := p.line(); line != "here" {
 		t.Fatalf("it says %q", line)
 	}
-	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
+	s.session("boss").breaks("/phone_lock")
 	p.ends(t, "the command")
 	if got := p.exit(t); got != 79 {
 		t.Errorf("exit status %d", got)
@@ -209,7 +209,7 @@ func TestNetlockRunLearnsOfALockThatWasBrokenWhileItsServerWasAway(t *testing.T)
 	v4, v6 := s.v4, s.v6
 	s.kill()
 	s.start() // where netlock does not find it
-	s.session("boss").want(200, "SITE LOCK BREAK /phone_lock")
+	s.session("boss").breaks("/phone_lock")
 	s.kill()
 	s.v4, s.v6 = v4, v6
 	s.pin()

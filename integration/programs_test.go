@@ -822,7 +822,7 @@ func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 				dir := "/" + filepath.Dir(name)
 				c.want(550, "MKD "+dir)
 				c.want(550, "RMD "+dir)
-				if r, err := boss.try("SITE LOCK BREAK " + dir); err != nil || r.code < 500 {
+				if r, err := boss.try("SITE LOCK BREAK 1 " + dir); err != nil || r.code < 500 {
 					t.Errorf("SITE LOCK BREAK %s: %v, %v", dir, r, err)
 				}
 			}
@@ -1067,7 +1067,7 @@ func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
 		}},
 		"age": {"max_age = \"2s\"\n", func(_ *testing.T, s *server, _ *session) { s.log.await(s.t, "cause=expire", 1) }},
 		"break": {"", func(t *testing.T, s *server, _ *session) {
-			s.session("boss").want(200, "SITE LOCK BREAK "+jobLock)
+			s.session("boss").breaks(jobLock)
 		}},
 		"disconnect": {"on_disconnect = \"release\"\n", func(_ *testing.T, s *server, c *session) {
 			c.conn.Close()
@@ -1120,7 +1120,7 @@ func TestLeftoverIsRemovedWhenAskedFor(t *testing.T) {
 	inBothModes(t, "", func(t *testing.T, s *server) {
 		c, other := s.withJobLock(t)
 		c.stores(jobLock+"/index", "unpublished")
-		s.session("boss").want(200, "SITE LOCK BREAK "+jobLock)
+		s.session("boss").breaks(jobLock)
 		c.want(257, "MKD "+jobLock)
 		c.stores(jobLock+"/index", "kept")
 		s.command("break", jobLock)

@@ -252,6 +252,15 @@ func token(r reply) uint64 {
 	return n
 }
 
+// breaks has an administrator take the lock away from its holder.
+func (s *session) breaks(name string) {
+	s.t.Helper()
+	refused := s.want(550, "SITE LOCK BREAK "+name, "token ")
+	_, after, _ := strings.Cut(refused.text, "token ")
+	number, _, _ := strings.Cut(after, ":")
+	s.want(200, "SITE LOCK BREAK "+number+" "+name, "broken")
+}
+
 // startTLS upgrades the connection as AUTH TLS has it, and returns what the server showed.
 func (s *session) startTLS() tls.ConnectionState {
 	s.t.Helper()

@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -81,11 +83,18 @@ func (s *server) serveSessions(w http.ResponseWriter, _ *http.Request) {
 	answer(w, views)
 }
 
-// serveBreak takes a lock away from its holder.
+// serveBreak takes a lock away from the holder with the token.
 func (s *server) serveBreak(w http.ResponseWriter, r *http.Request) {
 	by := lock.Owner{Account: "administrator"}
-	err := s.table.Break(r.Context(), lock.Name(r.FormValue("name")), 0, by, r.FormValue("reason"))
+	token, err := strconv.ParseUint(r.FormValue("token"), 10, 64)
+	if err != nil {
+		http.Error(w, "the token is missing", http.StatusBadRequest)
+		return
+	}
+	err = s.table.Break(r.Context(), lock.Name(r.FormValue("name")), lock.Token(token), by, r.FormValue("reason"))
 	switch {
+	case errors.Is(err, lock.ErrStale):
+		http.Error(w, fmt.Sprintf("%s is not held with token %d", r.FormValue("name"), token), http.StatusConflict)
 	case errors.Is(err, lock.ErrNotHeld):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case err != nil:

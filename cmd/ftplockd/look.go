@@ -1,18 +1,24 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
@@ -187,11 +193,14 @@ func showSessions(w io.Writer, body []byte) error {
 func newBreakCommand() *cobra.Command {
 	var options serveOptions
 	var reason string
+	var token uint64
 	cmd := &cobra.Command{
 		Use:   "break NAME",
 		Short: "Take a lock away from its holder",
-		Long: `Break ends a lock, whoever holds it. The holder is told at its next RMD: "taken away 12s ago: broken by
-administrator, REASON". NAME is the path in the served tree, such as /locks/demo.`,
+		Long: `Break ends a lock. The holder is told at its next RMD: "taken away 12s ago: broken by
+administrator, REASON". NAME is the path in the served tree, such as /locks/demo. With --token, the lock ends only if it is
+still held with that token, which "ftplockd locks" shows. Without, break looks who holds it (of several who share it, the
+first), asks on a terminal whether that is meant, and ends that hold only.`,
 		Example: "  ftplockd break /phone_lock --reason 'the scanner hangs'",
 		Args:    oneArgument("NAME", "ftplockd break /locks/demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -199,12 +208,54 @@ administrator, REASON". NAME is the path in the served tree, such as /locks/demo
 			if err != nil {
 				return err
 			}
-			return options.tell(cmd, "/break", url.Values{"name": {name}, "reason": {reason}}, "broken")
+			if token == 0 {
+				if token, err = options.tokenToBreak(cmd, name); err != nil {
+					return err
+				}
+			}
+			return options.tell(cmd, "/break", url.Values{"name": {name}, "token": {strconv.FormatUint(token, 10)}, "reason": {reason}}, "broken")
 		},
 	}
 	options.addStateFlags(cmd)
+	cmd.Flags().Uint64Var(&token, "token", 0, "the `TOKEN` of the hold to end")
 	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the holder and for the history")
 	return cmd
+}
+
+// tokenToBreak looks who holds a lock and, on a terminal, asks whether that one is meant.
+func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, error) {
+	state, err := o.stateDirectory()
+	if err != nil {
+		return 0, err
+	}
+	body, err := ask(cmd.Context(), state, http.MethodGet, "/locks")
+	if err != nil {
+		return 0, err
+	}
+	var views []holdView
+	if err := json.Unmarshal(body, &views); err != nil {
+		return 0, err
+	}
+	encoded := (&url.URL{Path: name}).EscapedPath()
+	i := slices.IndexFunc(views, func(v holdView) bool { return v.Name == name || v.NameEncoded != "" && v.NameEncoded == encoded })
+	if i < 0 {
+		return 0, lock.ErrNotHeld
+	}
+	v := views[i]
+	in, isFile := cmd.InOrStdin().(*os.File)
+	if !isFile || !term.IsTerminal(int(in.Fd())) {
+		return v.Token, nil
+	}
+	holder := v.Holder
+	if v.Address != "" {
+		holder += "@" + v.Address
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s is held by %s for %s, token %d. Take it away? [y/N] ", printable(name), holder, inSeconds(v.Age), v.Token)
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return 0, errors.New("nothing was changed")
+	}
+	return v.Token, nil
 }
 
 // newKickCommand returns the command that ends a session.

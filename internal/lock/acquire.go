@@ -40,7 +40,10 @@ func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (Hold,
 	if err == nil && a.waiting == nil {
 		a.log(ctx)
 	}
-	return a.hold, a.waiting, err
+	if err != nil {
+		return Hold{}, nil, err
+	}
+	return a.hold, a.waiting, nil
 }
 
 // attempt is one try to acquire a lock.
@@ -118,13 +121,13 @@ func (t *Table) noRuleLocked(e *node, now Instant) error {
 func (a *attempt) grantLocked(e *node, instead *held, rule Rule, shared bool, now Instant, cause Cause) *change {
 	s := a.session
 	rule.MaxAge = shorter(rule.MaxAge, s.age)
-	hold := Hold{Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Shared: shared}
+	a.hold = Hold{Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Shared: shared}
+	a.cause = cause
 	return &change{
 		node: e, doing: granting, drains: instead != nil,
-		next: append(e.standing(instead), hold),
+		next: append(e.standing(instead), a.hold),
 		why:  reason{cause: cause, by: s.owner},
 		done: func(token Token) {
-			a.hold, a.cause = hold, cause
 			a.hold.Token = token
 			if instead != nil {
 				a.hold.Adopted = instead.Token

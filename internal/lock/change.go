@@ -297,11 +297,10 @@ func (t *Table) goneLocked(e *node, h *held, why reason) {
 
 // endOf is the change that ends one hold of e.
 func (e *node) endOf(h *held, why reason) *change {
-	c := &change{node: e, doing: changing, next: e.standing(h), why: why, drains: true}
 	if len(e.holds) == 1 {
-		c.doing, c.next = ending, nil
+		return &change{node: e, doing: ending, why: why, drains: true}
 	}
-	return c
+	return &change{node: e, doing: changing, next: e.standing(h), why: why, drains: true}
 }
 
 // logEnd records the end of a hold: at Info if it was taken away, else at Debug.

@@ -105,7 +105,7 @@ func TestEverybodyWantsTheSame(t *testing.T) {
 				case 10:
 					err = w.SetRules(ctx, rulesOf(t, rules([]lock.QueuePolicy{lock.QueueFair, lock.QueueOff}[random.IntN(2)])...))
 				case 11:
-					err = w.Break(ctx, n, 0, lock.Owner{}, "")
+					err = w.breaks(n, lock.Owner{}, "")
 				}
 				if err != nil && !expected(err) && !errors.Is(err, lock.ErrConflict) {
 					t.Errorf("%s: %v", n, err)

@@ -19,7 +19,7 @@ func TestGroupIsReleasedAfterItsLastMember(t *testing.T) {
 	w.release(b, "/locks/g", lock.ErrNotYours)
 	w.release(b, "/locks/g/b", nil)
 	w.release(a, "/locks/g", lock.ErrMembers)
-	if err := w.Break(ctx, "/locks/g", 0, lock.Owner{}, ""); !errors.Is(err, lock.ErrMembers) {
+	if err := w.breaks("/locks/g", lock.Owner{}, ""); !errors.Is(err, lock.ErrMembers) {
 		t.Error(err)
 	}
 	w.release(c, "/locks/g/c/deep", nil)

@@ -225,3 +225,12 @@ func publish(s *lock.Session, n lock.Name, token lock.Token, fn func() error) er
 	in := lock.Write{Path: n + "/file", Begun: true, Title: lock.Title{Around: n, Grant: token}}
 	return s.Write(ctx, []lock.Write{in}, func([]lock.Title) error { return fn() })
 }
+
+// breaks breaks the first hold that stands of the name.
+func (w *world) breaks(n lock.Name, by lock.Owner, why string) error {
+	status, ok := w.Get(n)
+	if !ok {
+		return lock.ErrNotHeld
+	}
+	return w.Break(ctx, n, status.Holds[0].Token, by, why)
+}

@@ -112,7 +112,7 @@ func TestAWriteInALockEndsByTheHoldThatItBeganWith(t *testing.T) {
 	w.acquire(a, "/a_lock")
 	w.finishes(a, path, first, "lies in the lock /a_lock, which was given back meanwhile")
 	second := began()
-	if err := w.Break(ctx, "/a_lock", 0, lock.Owner{Account: "boss"}, "stuck"); err != nil {
+	if err := w.breaks("/a_lock", lock.Owner{Account: "boss"}, "stuck"); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(3 * time.Second)
@@ -222,7 +222,7 @@ func TestAGrantOfALockAboveThePathWaitsForAWrite(t *testing.T) {
 func TestTheEndOfALockWaitsForAWriteInIt(t *testing.T) {
 	for how, end := range map[string]func(w *world, s *lock.Session) error{
 		"release": func(_ *world, s *lock.Session) error { return s.Release(ctx, "/a_lock") },
-		"break":   func(w *world, _ *lock.Session) error { return w.Break(ctx, "/a_lock", 0, lock.Owner{}, "") },
+		"break":   func(w *world, _ *lock.Session) error { return w.breaks("/a_lock", lock.Owner{}, "") },
 		"expire": func(w *world, _ *lock.Session) error {
 			time.Sleep(7 * time.Minute)
 			w.Expire(ctx)

@@ -124,7 +124,7 @@ func TestAMarkerStandsUntilAnAdministratorBreaksIt(t *testing.T) {
 	w.expires()
 	w.refused(w.open("a"), "/done/2026-01-01", lock.ErrHeld)
 	w.refused(w.open("b"), "/done/2026-01-01", lock.ErrHeld)
-	if err := w.Break(ctx, "/done/2026-01-01", 0, lock.Owner{Account: "admin"}, ""); err != nil {
+	if err := w.breaks("/done/2026-01-01", lock.Owner{Account: "admin"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.acquire(w.open("b"), "/done/2026-01-01")

@@ -100,9 +100,9 @@ func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 	return s.table.endToken(ctx, n, token, reason{cause: CauseUndeliver, by: s.Owner()}, s)
 }
 
-// Break takes the lock away from whoever holds it, and has the reason recorded. Token 0 means
-// the hold that stands now, the oldest of several; otherwise only the hold
-// with that token ends. The errors are ErrNotHeld, ErrStale, ErrMembers, and what the store says.
+// Break takes the lock away from the holder with the token, and has the reason recorded. Nothing else ends: whoever
+// breaks a lock has looked at it before, and it may be another one's by now. The errors are ErrNotHeld, ErrStale,
+// ErrMembers, and what the store says.
 func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why string) error {
 	return t.endToken(ctx, n, token, reason{cause: CauseBreak, by: by, note: why}, nil)
 }
@@ -119,9 +119,6 @@ func (t *Table) endToken(ctx context.Context, n Name, token Token, why reason, s
 			return nil, nil, ErrNotHeld
 		case e == nil:
 			return nil, nil, ErrStale
-		}
-		if token == 0 && s == nil {
-			token = e.holds[0].Token
 		}
 		h := e.byToken(token)
 		if h == nil || s != nil && h.session != s {

@@ -54,7 +54,7 @@ const maxNonce = 128
 // Open begins a session of the account, address and nonce of o, and gives it an id that
 // was never used before. Close ends it.
 func (t *Table) Open(o Owner) *Session {
-	s := &Session{table: t, opened: t.clock.Now(), owner: o, waits: make(map[*Waiting]struct{})}
+	s := &Session{table: t, opened: t.clock.Now(), owner: o}
 	s.seen.Store(int64(s.opened.Boot))
 	t.mu.Lock()
 	defer t.mu.Unlock()

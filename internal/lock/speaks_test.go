@@ -173,7 +173,7 @@ func TestHolderIsToldThatItLostTheLock(t *testing.T) {
 			w.expires("/x")
 		}},
 		{"broken", "taken away 12s ago: broken by root@192.0.2.9, a test", func(w *world, _ *lock.Session) {
-			if err := w.Break(ctx, "/x", 0, admin, "a test"); err != nil {
+			if err := w.breaks("/x", admin, "a test"); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -367,7 +367,7 @@ func TestBreakEndsTheTokenItWasToldOf(t *testing.T) {
 	s := w.open("a")
 	old := w.acquire(s, "/locks/x")
 	w.release(s, "/locks/x", nil)
-	if err := w.Break(ctx, "/locks/x", 0, admin, ""); !errors.Is(err, lock.ErrNotHeld) {
+	if err := w.breaks("/locks/x", admin, ""); !errors.Is(err, lock.ErrNotHeld) {
 		t.Error(err)
 	}
 	w.acquire(s, "/locks/x")
@@ -375,7 +375,7 @@ func TestBreakEndsTheTokenItWasToldOf(t *testing.T) {
 		t.Error(err)
 	}
 	w.holds("/locks/x", "a")
-	if err := w.Break(ctx, "/locks/x", 0, admin, "stuck"); err != nil {
+	if err := w.breaks("/locks/x", admin, "stuck"); err != nil {
 		t.Error(err)
 	}
 	w.holds("/locks/x", "")
@@ -385,7 +385,7 @@ func TestBreakEndsTheTokenItWasToldOf(t *testing.T) {
 		w.store.Outside("/locks/x", lock.CauseHostMade, lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()})
 		return nil
 	})
-	if err := w.Break(ctx, "/locks/x", 0, admin, ""); !errors.Is(err, lock.ErrStale) {
+	if err := w.breaks("/locks/x", admin, ""); !errors.Is(err, lock.ErrStale) {
 		t.Error(err)
 	}
 	w.holds("/locks/x", lock.HostAccount)

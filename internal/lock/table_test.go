@@ -217,7 +217,7 @@ func TestNewsThatIsOldByNowIsNotTakenOver(t *testing.T) {
 		host := lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()}
 		w.store.Outside("/locks/a", lock.CauseHostMade, host)
 		w.refused(s, "/locks/a", lock.ErrHeld) // a conflict tells of it first
-		if err := w.Break(ctx, "/locks/a", 0, lock.Owner{Account: "admin"}, ""); err != nil {
+		if err := w.breaks("/locks/a", lock.Owner{Account: "admin"}, ""); err != nil {
 			t.Fatal(err)
 		}
 		for event := range late {

@@ -31,6 +31,9 @@ type Waiting struct {
 func (s *Session) newWaitingLocked(n Name, wake func(), now, patience time.Duration) *Waiting {
 	w := &Waiting{session: s, name: n, wake: wake, began: now, until: later(now, patience)}
 	w.alarm.waiting = w
+	if s.waits == nil {
+		s.waits = make(map[*Waiting]struct{})
+	}
 	s.waits[w] = struct{}{}
 	s.table.wanting.set(&w.alarm, w.until)
 	s.table.hurryLocked()
@@ -106,10 +109,11 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 		return Hold{}, false, nil
 	}
 	w.Withdraw()
-	if err == nil {
-		a.log(ctx)
+	if err != nil {
+		return Hold{}, true, err
 	}
-	return a.hold, true, err
+	a.log(ctx)
+	return a.hold, true, nil
 }
 
 // pollsLocked leaves the place in the queue to the session as one that polls, if the rule keeps places for those.

@@ -161,7 +161,7 @@ func TestASharedHoldIsNoTitleThoughNobodySharesIt(t *testing.T) {
 func TestTheEndOfAHoldWaitsForAWrite(t *testing.T) {
 	for how, end := range map[string]func(w *world, s *lock.Session) error{
 		"release": func(_ *world, s *lock.Session) error { return s.Release(ctx, "/phone_lock") },
-		"break":   func(w *world, _ *lock.Session) error { return w.Break(ctx, "/phone_lock", 0, lock.Owner{}, "") },
+		"break":   func(w *world, _ *lock.Session) error { return w.breaks("/phone_lock", lock.Owner{}, "") },
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
