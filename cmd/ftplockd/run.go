@@ -74,7 +74,8 @@ type server struct {
 	insides  *driver.Insides
 	table    *lock.Table
 	driver   *driver.Server
-	tls      *certificate // nil: no TLS
+	tls      *certificate     // nil: no TLS
+	sources  []control.Source // the open addresses
 	listener *control.Listener
 	admin    *admin
 
@@ -116,6 +117,9 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 		return nil, err
 	}
 	s.config = c
+	if err := s.openPorts(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.openStores(ctx, rules); err != nil {
 		return nil, err
 	}
@@ -125,7 +129,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	if err := s.openDriver(); err != nil {
 		return nil, err
 	}
-	if err := s.listen(ctx); err != nil {
+	if err := s.listen(); err != nil {
 		return nil, err
 	}
 	s.warnOfHomes(s.config)
@@ -189,16 +193,20 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 	return err
 }
 
-// makeState makes the state directory for its owner alone; one that exists keeps its mode. The directories above it are ordinary
-// ones: the served tree may lie in them.
+// makeState makes the state directory for its owner alone; one that exists keeps its mode, and is tried out before the served
+// tree is made. The directories above it are ordinary ones: the served tree may lie in them.
 func makeState(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return nil
+	trial, err := os.CreateTemp(dir, ".trial-*")
+	if err != nil {
+		return fmt.Errorf("the state directory cannot be written: %w", err)
+	}
+	return errors.Join(trial.Close(), os.Remove(trial.Name()))
 }
 
 // warnOfHomes names the accounts whose home is not there.
@@ -239,6 +247,17 @@ func (s *server) openDriver() (err error) {
 		Tree: s.tree, Table: s.table, Clock: s.clock, Insides: s.insides,
 		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
 	}
+	if s.tls != nil {
+		o.TLS = s.tls.config()
+	}
+	s.driver, err = driver.New(o)
+	return err
+}
+
+// openPorts reads the certificate and opens all addresses. That is done before anything is written: a start that fails
+// here has changed nothing.
+func (s *server) openPorts(ctx context.Context) error {
+	c := s.config
 	if c.TLS.Mode != config.TLSOff {
 		pair, err := readPair(c.TLS.Certificate, c.TLS.Key)
 		if err != nil {
@@ -246,49 +265,34 @@ func (s *server) openDriver() (err error) {
 		}
 		s.tls = new(certificate)
 		s.tls.Store(pair)
-		o.TLS = s.tls.config()
 	}
-	s.driver, err = driver.New(o)
-	return err
-}
-
-// listen opens all addresses, or none.
-func (s *server) listen(ctx context.Context) error {
-	var sources []control.Source
-	fail := func(err error) error {
-		for _, source := range sources {
-			err = errors.Join(err, source.Close())
+	open := func(key string, addresses []string, source control.Source) (err error) {
+		for _, address := range addresses {
+			if source.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+			s.sources = append(s.sources, source)
 		}
-		return err
-	}
-	open := func(address string, source control.Source) error {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		if err != nil {
-			return fail(err)
-		}
-		source.Listener = l
-		sources = append(sources, source)
 		return nil
 	}
-	for _, address := range s.config.Listen {
-		if err := open(address, control.Source{}); err != nil {
-			return err
-		}
+	if err := open("listen", c.Listen, control.Source{}); err != nil {
+		return err
 	}
-	for _, address := range s.config.TLS.ImplicitListen {
-		if err := open(address, control.Source{TLS: s.tls.config()}); err != nil {
-			return err
-		}
+	if s.tls == nil {
+		return nil
 	}
-	a, err := listenAdmin(s.config.State, s.handler())
-	if err != nil {
-		return fail(err)
+	return open("tls.implicit_listen", c.TLS.ImplicitListen, control.Source{TLS: s.tls.config()})
+}
+
+// listen takes over the open addresses, and opens the control socket.
+func (s *server) listen() (err error) {
+	if s.admin, err = listenAdmin(s.config.State, s.handler()); err != nil {
+		return err
 	}
-	s.admin = a
 	s.listener = control.NewListener(s.driver.Control(control.Options{
 		Logger: s.log, UserTimeout: s.config.FTP.UserTimeout.Duration,
 		MaxConnections: s.config.FTP.MaxConnections, MaxPerAddress: s.config.FTP.MaxConnectionsPerAddress, IdleTimeout: s.config.FTP.IdleTimeout.Duration,
-	}), sources...)
+	}), s.sources...)
 	return nil
 }
 
@@ -337,6 +341,10 @@ func (s *server) stop() error {
 		s.log.Info("stopping")
 		errs = append(errs, s.listener.Shutdown(control.Reply{Code: 421, Text: "the server stops"}))
 		errs = append(errs, s.drain())
+	} else {
+		for _, source := range s.sources {
+			errs = append(errs, source.Close())
+		}
 	}
 	if s.cancel != nil {
 		s.cancel()

@@ -294,23 +294,6 @@ func TestASecondServerOnTheSameStateIsRefused(t *testing.T) {
 	r.expect("no locks are held", "locks") // the first one's control socket is as it was
 }
 
-func TestAnAddressInUseLeavesNothingBehind(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	t.Setenv("FTPLOCKD_PASSWORD", "secret")
-	dir := t.TempDir()
-	_, err = newServer(t.Context(), serveOptions{
-		Root: dir + "/files", State: dir + "/state", Listen: []string{"127.0.0.1:0", taken.Addr().String()},
-	}, slog.New(slog.DiscardHandler))
-	if err == nil || !strings.Contains(err.Error(), "in use") {
-		t.Fatal(err)
-	}
-	goleak.VerifyNone(t)
-}
-
 func TestTheStateDirectoryIsMadeForItsOwnerAlone(t *testing.T) {
 	r := startServer(t, "")
 	if info, err := os.Stat(filepath.Join(r.dir, "state")); err != nil || info.Mode().Perm() != 0o700 {

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestAStartThatFailsSaysWhereInOneLineAndChangesNothing starts a server with what it cannot work with.
+func TestAStartThatFailsSaysWhereInOneLineAndChangesNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, c := range map[string]struct {
+		listen, more string
+		before       func(dir string) error
+		says         []string
+	}{
+		"a port in use":                 {listen: "'127.0.0.1:0', '" + taken.Addr().String() + "'", says: []string{"listen: ", taken.Addr().String(), "in use"}},
+		"an address of another machine": {listen: "'192.0.2.1:2121'", says: []string{"listen: ", "192.0.2.1:2121"}},
+		"a port in use for implicit TLS": {
+			more:   pairLines("DIR/first.cert", "DIR/first.key") + "implicit_listen = ['" + taken.Addr().String() + "']\n",
+			before: func(dir string) error { writePair(t, dir, "first"); return nil },
+			says:   []string{"tls.implicit_listen: ", taken.Addr().String(), "in use"},
+		},
+		"a certificate that is none": {
+			more:   pairLines("DIR/f", "DIR/f"),
+			before: func(dir string) error { return os.WriteFile(dir+"/f", []byte("hello"), 0o600) },
+			says:   []string{"tls.certificate DIR/f", "PEM"},
+		},
+		"a certificate that is not there": {more: pairLines("DIR/none", "DIR/none"), says: []string{"tls.certificate DIR/none", "no such file"}},
+		"the key of another certificate": {
+			more:   pairLines("DIR/first.cert", "DIR/second.key"),
+			before: func(dir string) error { writePair(t, dir, "first"); writePair(t, dir, "second"); return nil },
+			says:   []string{"DIR/first.cert", "DIR/second.key", "does not match"},
+		},
+		"a file for the state directory": {
+			before: func(dir string) error { return os.WriteFile(dir+"/state", nil, 0o600) },
+			says:   []string{"DIR/state", "not a directory"},
+		},
+		"a state directory that cannot be written": {
+			before: func(dir string) error {
+				if os.Getuid() == 0 { // to root it is a directory where nobody can make a file
+					return os.Symlink("/proc/self/fdinfo", dir+"/state")
+				}
+				return os.Mkdir(dir+"/state", 0o500)
+			},
+			says: []string{"the state directory cannot be written", "DIR/state"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			fill := func(text string) string { return strings.ReplaceAll(text, "DIR", dir) }
+			if c.before != nil {
+				if err := c.before(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.listen == "" {
+				c.listen = "'127.0.0.1:0'"
+			}
+			file := filepath.Join(dir, "ftplockd.toml")
+			text := "listen = [" + c.listen + "]\nroot = '" + dir + "/files'\nstate = '" + dir + "/state'\n" + fill(c.more)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := names(t, dir)
+			stdout, stderr, status := runCommand(t.Context(), "--config", file)
+			if status != exitFailure || stdout != "" || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("status %d, %q, %q", status, stdout, stderr)
+			}
+			for _, says := range c.says {
+				if !strings.Contains(stderr, fill(says)) {
+					t.Errorf("%q does not say %q", stderr, fill(says))
+				}
+			}
+			if after := names(t, dir); after != before {
+				t.Errorf("there was\n%s\nand there is\n%s", before, after)
+			}
+			goleak.VerifyNone(t)
+		})
+	}
+}
+
+// names lists what is in a directory, with all below it.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		all.WriteString(path + "\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
