@@ -33,7 +33,7 @@ func TestBuiltinAccountFromTheEnvironmentWritesNothing(t *testing.T) {
 	if err != nil || a.Name != "bob" || plain != "secret" || generated {
 		t.Error(a.Name, plain, generated, err)
 	}
-	if _, err := NewVerifier(1).Login(t.Context(), []Account{a}, "bob", "secret"); err != nil {
+	if _, err := NewVerifier(1).Login(t.Context(), []Account{a}, Attempt{Name: "bob", Password: "secret"}); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(state); !os.IsNotExist(err) {
@@ -62,7 +62,7 @@ func TestBuiltinAccountKeepsThePasswordItMade(t *testing.T) {
 	if err != nil || again != first || generated {
 		t.Error(again == first, generated, err)
 	}
-	if _, err := NewVerifier(1).Login(t.Context(), []Account{a}, "ftp", first); err != nil {
+	if _, err := NewVerifier(1).Login(t.Context(), []Account{a}, Attempt{Name: "ftp", Password: first}); err != nil {
 		t.Error(err)
 	}
 }

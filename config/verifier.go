@@ -7,14 +7,29 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 )
 
-// ErrLogin says that there is no such account or that its password is another one; never which.
+// ErrLogin says that there is no such account, that its password is another one, or that it may not come from there;
+// never which.
 var ErrLogin = errors.New("login incorrect")
+
+// ErrGone says that the client did not wait for the answer. Its password was not looked at.
+var ErrGone = errors.New("the client has gone")
+
+// Attempt is what somebody who wants to log in says, and what is known of them.
+type Attempt struct {
+	Name, Password string
+	From           netip.Addr
+	// Failures are those of late from there: who has the fewest is served first.
+	Failures int
+	// Gone reports whether the client has hung up; nil: it is there.
+	Gone func() bool
+}
 
 // maxVerified bounds the passwords that a Verifier remembers.
 const maxVerified = 1024
@@ -37,7 +52,7 @@ type digest [sha256.Size]byte
 //
 // It is for use by several goroutines, and goes on through reloads.
 type Verifier struct {
-	slots  chan struct{} // one token for each slow hash under way
+	turns  turns // of slow hashes
 	secret [32]byte
 
 	free func() // gives the memory of hashes back to the system
@@ -50,62 +65,85 @@ type Verifier struct {
 // NewVerifier returns a Verifier that computes at most so many slow hashes at a
 // time, at least one; each takes 19 MiB of memory and one processor.
 func NewVerifier(concurrent int) *Verifier {
-	v := &Verifier{slots: make(chan struct{}, max(concurrent, 1)), verified: make(map[digest]struct{}), free: debug.FreeOSMemory}
+	v := &Verifier{turns: turns{free: max(concurrent, 1)}, verified: make(map[digest]struct{}), free: debug.FreeOSMemory}
 	rand.Read(v.secret[:]) // never fails
 	return v
 }
 
-// Login returns the account of that name if the password is its own, else
-// [ErrLogin]. While others are being checked it waits its turn; if ctx ends
-// meanwhile, it returns the cause. A hash once begun is finished.
+// Login returns the account of that name if the password is its own and it may come from there, else [ErrLogin]. While
+// others are being checked it waits its turn; if ctx ends meanwhile, it returns the cause, and [ErrGone] if the client has
+// hung up when its turn comes. A hash once begun is finished.
 //
-// The networks of the account are not looked at, see [Account.Allows].
-func (v *Verifier) Login(ctx context.Context, accounts []Account, name, password string) (Account, error) {
-	i := slices.IndexFunc(accounts, func(a Account) bool { return a.Name == name })
-	known := i >= 0
-	if !known {
-		if len(accounts) == 0 {
-			return Account{}, ErrLogin
-		}
-		i = v.standIn(name, len(accounts))
-	}
-	fits, err := v.check(ctx, accounts[i].Password, password, known)
+// For an account that may not come from there no hash is made. It waits its turn all the same, so that a caller who
+// rounds up the time of its answer tells nobody of the difference.
+func (v *Verifier) Login(ctx context.Context, accounts []Account, a Attempt) (Account, error) {
+	i := slices.IndexFunc(accounts, func(account Account) bool { return account.Name == a.Name })
 	switch {
-	case err != nil:
-		return Account{}, err
-	case !known || !fits:
-		return Account{}, ErrLogin
+	case i >= 0 && accounts[i].allows(a.From):
+		if err := v.check(ctx, accounts[i].Password, a, true); err != nil {
+			return Account{}, err
+		}
+		return accounts[i], nil
+	case i >= 0:
+		if err := v.take(ctx, a); err != nil {
+			return Account{}, err
+		}
+		v.turns.done()
+	case len(accounts) > 0:
+		if err := v.check(ctx, accounts[v.standIn(a.Name, len(accounts))].Password, a, false); err != nil {
+			return Account{}, err
+		}
 	}
-	return accounts[i], nil
+	return Account{}, ErrLogin
 }
 
-// check reports whether the hash is that of the password. Without memory it
+// allows reports whether the account may come from that address. An IPv4 address counts as such also when it arrives as
+// one of IPv6 (::ffff:10.0.0.5), as it does on a socket that serves both; a zone is ignored.
+func (a Account) allows(from netip.Addr) bool {
+	from = from.Unmap().WithZone("")
+	return len(a.Networks) == 0 || slices.ContainsFunc(a.Networks, func(n Network) bool { return n.Contains(from) })
+}
+
+// check returns ErrLogin unless the hash is that of the password. Without memory it
 // neither uses nor adds to what is known: a stranger who guesses the password of
 // somebody else's account must not be answered any faster.
-func (v *Verifier) check(ctx context.Context, text, password string, memory bool) (bool, error) {
-	sum := v.digest(text, password)
+func (v *Verifier) check(ctx context.Context, text string, a Attempt, memory bool) error {
+	sum := v.digest(text, a.Password)
 	if memory && v.knows(sum) {
-		return true, nil
+		return nil
 	}
-	select {
-	case v.slots <- struct{}{}:
-		defer func() { <-v.slots }()
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
+	if err := v.take(ctx, a); err != nil {
+		return err
 	}
+	defer v.turns.done()
 	if memory && v.knows(sum) {
-		return true, nil // one of those who were waiting for the same
+		return nil // one of those who were waiting for the same
 	}
 	h, err := parseHash(text)
 	if err != nil {
-		return false, err
+		return err
 	}
-	fits := h.fits(password)
+	fits := h.fits(a.Password)
 	v.giveBack()
-	if memory && fits {
+	if !fits {
+		return ErrLogin
+	}
+	if memory {
 		v.remember(sum)
 	}
-	return fits, nil
+	return nil
+}
+
+// take waits for a turn to compute a slow hash, for a client that is there to hear of it.
+func (v *Verifier) take(ctx context.Context, a Attempt) error {
+	if err := v.turns.take(ctx, a.Failures); err != nil {
+		return err
+	}
+	if a.Gone != nil && a.Gone() {
+		v.turns.done()
+		return ErrGone
+	}
+	return nil
 }
 
 // giveBack gives the memory of a hash back to the system: the collector alone would let the server look 19 MiB larger for

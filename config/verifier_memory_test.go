@@ -24,7 +24,7 @@ func TestTheMemoryOfHashesIsGivenBackNowAndThen(t *testing.T) {
 			{1, "wrong", 3},
 		} {
 			time.Sleep(c.after)
-			_, _ = v.Login(t.Context(), accounts, "user0", c.password)
+			_, _ = v.Login(t.Context(), accounts, Attempt{Name: "user0", Password: c.password})
 			if given != c.given {
 				t.Errorf("%q after %v: given back %d times, want %d", c.password, c.after, given, c.given)
 			}

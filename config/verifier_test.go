@@ -34,25 +34,26 @@ func TestLogin(t *testing.T) {
 			{"user2", "two", ErrLogin},
 			{"", "one", ErrLogin},
 		} {
-			a, err := v.Login(t.Context(), accounts, c.name, c.password)
+			a, err := v.Login(t.Context(), accounts, Attempt{Name: c.name, Password: c.password})
 			if err != c.want || (err == nil) != (a.Name == c.name && a.Name != "") {
 				t.Errorf("%q %q: %v %v", c.name, c.password, a.Name, err)
 			}
 		}
 	}
-	if _, err := v.Login(t.Context(), nil, "user0", "one"); err != ErrLogin {
+	if _, err := v.Login(t.Context(), nil, Attempt{Name: "user0", Password: "one"}); err != ErrLogin {
 		t.Error(err)
 	}
 }
 
 // full takes every slot of a verifier, so that a slow hash cannot begin, and returns the undo.
 func full(v *Verifier) (release func()) {
-	for range cap(v.slots) {
-		v.slots <- struct{}{}
+	slots := v.turns.free
+	for range slots {
+		_ = v.turns.take(context.Background(), 0)
 	}
 	return func() {
-		for range cap(v.slots) {
-			<-v.slots
+		for range slots {
+			v.turns.done()
 		}
 	}
 }
@@ -60,11 +61,11 @@ func full(v *Verifier) (release func()) {
 func TestAPasswordThatWasRightOnceNeedsNoSlowHash(t *testing.T) {
 	v := NewVerifier(1)
 	accounts := accountsOf("one")
-	if _, err := v.Login(t.Context(), accounts, "user0", "one"); err != nil {
+	if _, err := v.Login(t.Context(), accounts, Attempt{Name: "user0", Password: "one"}); err != nil {
 		t.Fatal(err)
 	}
 	defer full(v)()
-	if _, err := v.Login(t.Context(), accounts, "user0", "one"); err != nil {
+	if _, err := v.Login(t.Context(), accounts, Attempt{Name: "user0", Password: "one"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -75,7 +76,7 @@ func needsSlowHash(v *Verifier, accounts []Account, name, password string) bool 
 	waited := errors.New("waited")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(waited)
-	_, err := v.Login(ctx, accounts, name, password)
+	_, err := v.Login(ctx, accounts, Attempt{Name: name, Password: password})
 	return err == waited
 }
 
@@ -83,7 +84,7 @@ func TestOnlyTheOwnerOfAKnownPasswordIsQuick(t *testing.T) {
 	v := NewVerifier(1)
 	accounts := accountsOf("one", "two")
 	for i, password := range []string{"one", "two"} {
-		if _, err := v.Login(t.Context(), accounts, fmt.Sprint("user", i), password); err != nil {
+		if _, err := v.Login(t.Context(), accounts, Attempt{Name: fmt.Sprint("user", i), Password: password}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +108,7 @@ func TestOnlyTheOwnerOfAKnownPasswordIsQuick(t *testing.T) {
 func TestWhatAnUnknownNameTriesIsNotRemembered(t *testing.T) {
 	v := NewVerifier(1)
 	accounts := accountsOf("one")
-	if _, err := v.Login(t.Context(), accounts, "nobody", "one"); err != ErrLogin {
+	if _, err := v.Login(t.Context(), accounts, Attempt{Name: "nobody", Password: "one"}); err != ErrLogin {
 		t.Fatal(err)
 	}
 	if !needsSlowHash(v, accounts, "user0", "one") {
@@ -117,7 +118,7 @@ func TestWhatAnUnknownNameTriesIsNotRemembered(t *testing.T) {
 
 func TestNewVerifierHasAsManySlotsAsAskedForAndAtLeastOne(t *testing.T) {
 	for asked, want := range map[int]int{-1: 1, 0: 1, 1: 1, 3: 3} {
-		if got := cap(NewVerifier(asked).slots); got != want {
+		if got := NewVerifier(asked).turns.free; got != want {
 			t.Errorf("%d: %d", asked, got)
 		}
 	}
@@ -149,7 +150,7 @@ func TestALoginThatWaitsEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error)
 		go func() {
-			_, err := v.Login(ctx, accountsOf("one"), "user0", "one")
+			_, err := v.Login(ctx, accountsOf("one"), Attempt{Name: "user0", Password: "one"})
 			done <- err
 		}()
 		synctest.Wait()
@@ -163,7 +164,7 @@ func TestALoginThatWaitsEndsWithItsContext(t *testing.T) {
 			t.Error(err)
 		}
 		release()
-		if _, err := v.Login(t.Context(), accountsOf("one"), "user0", "one"); err != nil {
+		if _, err := v.Login(t.Context(), accountsOf("one"), Attempt{Name: "user0", Password: "one"}); err != nil {
 			t.Error("the slot is lost:", err)
 		}
 	})
@@ -177,7 +178,7 @@ func TestNoMoreSlowHashesAtATimeThanAsked(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				_, _ = v.Login(t.Context(), accountsOf("one"), "user0", fmt.Sprint("wrong", i))
+				_, _ = v.Login(t.Context(), accountsOf("one"), Attempt{Name: "user0", Password: fmt.Sprint("wrong", i)})
 				finished.Add(1)
 			})
 		}
@@ -187,7 +188,7 @@ func TestNoMoreSlowHashesAtATimeThanAsked(t *testing.T) {
 		}
 		release()
 		all.Wait()
-		if len(v.slots) != 0 {
+		if v.turns.free != 2 {
 			t.Error("slots are lost")
 		}
 	})
@@ -201,7 +202,7 @@ func TestManyWhoWaitForTheSamePasswordNeedOneHash(t *testing.T) {
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {
-				if _, err := v.Login(t.Context(), accounts, "user0", "one"); err != nil {
+				if _, err := v.Login(t.Context(), accounts, Attempt{Name: "user0", Password: "one"}); err != nil {
 					t.Error(err)
 				}
 			})

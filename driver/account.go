@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"path"
 	"strings"
@@ -11,24 +12,13 @@ import (
 
 // Account is a name that may log in, and what it may do.
 type Account struct {
-	Name     string
-	Home     string // the directory of the tree that it sees as "/"
-	Start    string // where it is after login, as it sees it
-	Read     bool   // download
-	Write    bool   // change files
-	Networks []netip.Prefix
-	Chmod    bool // SITE CHMOD
-	Admin    bool // may break locks
-}
-
-// from reports whether the account may come from that address; no networks: from any.
-func (a Account) from(addr netip.Addr) bool {
-	for _, n := range a.Networks {
-		if n.Contains(addr.Unmap()) {
-			return true
-		}
-	}
-	return len(a.Networks) == 0
+	Name  string
+	Home  string // the directory of the tree that it sees as "/"
+	Start string // where it is after login, as it sees it
+	Read  bool   // download
+	Write bool   // change files
+	Chmod bool   // SITE CHMOD
+	Admin bool   // may break locks
 }
 
 // inTree turns a path as the account sees it into one of the tree.
@@ -51,9 +41,21 @@ func (a Account) inView(n lock.Name) (string, bool) {
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(string(n), string(home)), "/"), true
 }
 
+// Attempt is what somebody who wants to log in says, and what is known of them.
+type Attempt struct {
+	Name, Password string
+	From           netip.Addr
+	Failures       int         // of late, from there: the fewest are served first
+	Gone           func() bool // the client has hung up
+}
+
+// ErrLogin is what Accounts says of a wrong password, an unknown name, or an address that the account may not come from.
+var ErrLogin = errors.New("login incorrect")
+
 // Accounts knows who may log in.
 type Accounts interface {
-	// Authenticate returns the account if the password is right. It takes the same time for a name
-	// that does not exist. It may wait for its turn to compute a slow hash, until ctx ends.
-	Authenticate(ctx context.Context, name, password string) (Account, bool)
+	// Authenticate returns the account if the password is right and the account may come from there, else ErrLogin. It
+	// takes the same time for a name that does not exist. It may wait for its turn to compute a slow hash, until ctx ends.
+	// Any other error says that the password was not looked at.
+	Authenticate(context.Context, Attempt) (Account, error)
 }

@@ -30,12 +30,12 @@ const soon = 20 * time.Second
 // everybody may log in; who is called reader... may only read.
 type everybody struct{}
 
-func (everybody) Authenticate(_ context.Context, name, _ string) (driver.Account, bool) {
-	a := driver.Account{Name: name, Home: "/", Start: "/", Read: true, Write: !strings.HasPrefix(name, "reader"), Admin: name == "admin"}
-	if name == "bob" {
+func (everybody) Authenticate(_ context.Context, t driver.Attempt) (driver.Account, error) {
+	a := driver.Account{Name: t.Name, Home: "/", Start: "/", Read: true, Write: !strings.HasPrefix(t.Name, "reader"), Admin: t.Name == "admin"}
+	if t.Name == "bob" {
 		a.Home = "/locks"
 	}
-	return a, true
+	return a, nil
 }
 
 // contested is a server with its reaper, on loopback and a real disk.

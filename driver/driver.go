@@ -86,8 +86,8 @@ type Server struct {
 	ports        *control.Ports
 	settings     atomic.Pointer[Settings]
 	publications lock.Publications
-	maxLooks     int             // how many names a pattern in a listing may look at
-	wrongDelay   time.Duration   // how long the reply to a wrong password takes, more each time
+	maxLooks     int // how many names a pattern in a listing may look at
+	guessing     *guessing
 	context      context.Context // of what sessions do; ends with Close
 	cancel       context.CancelFunc
 
@@ -120,7 +120,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		tree: extended, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		controlTLS: o.TLS, dataTLS: withoutTickets(o.TLS), publications: o.Publications,
-		maxLooks: 250_000, wrongDelay: 300 * time.Millisecond,
+		maxLooks: 250_000, guessing: newGuessing(o.Log),
 		context: ctx, cancel: cancel, sessions: make(map[*session]struct{}), empty: empty,
 	}
 	s.ports = control.NewPorts(control.PortOptions{

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"path"
-	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
@@ -26,10 +25,13 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	if !ok {
 		return nil, errNoSession
 	}
-	account, ok := s.settings.Load().Accounts.Authenticate(s.context, user, password)
 	remote, err := netip.ParseAddr(address(cc.RemoteAddr()))
-	if !ok || err != nil || !account.from(remote) {
-		session.refuse(user)
+	if err != nil {
+		return nil, err
+	}
+	account, refusal := s.authenticate(session.conn, remote, user, password)
+	if refusal.Code != 0 {
+		session.refuse(refusal)
 		return afero.NewReadOnlyFs(afero.NewMemMapFs()), nil
 	}
 	session.failures = 0
@@ -54,15 +56,36 @@ func (s *Server) PostAuthMessage(cc ftpserver.ClientContext, user string, _ erro
 	return "logged in as " + user + "; MKD takes a lock, RMD gives it back"
 }
 
-// refuse says that the password is wrong, after a while.
-func (s *session) refuse(user string) {
-	s.failures++
-	s.log.Warn("login refused", "user", user)
-	select {
-	case <-time.After(s.server.wrongDelay * time.Duration(s.failures)):
-	case <-s.server.context.Done():
+// authenticate returns the account, or the reply to a login that fails, when it may be said.
+func (s *Server) authenticate(conn *control.Conn, from netip.Addr, user, password string) (Account, control.Reply) {
+	ctx := s.context
+	incorrect := control.Reply{Code: 530, Text: "login incorrect"}
+	guess, err := s.guessing.begin(ctx, user, from, conn.Gone)
+	if errors.Is(err, errRefused) {
+		return Account{}, control.Reply{Code: 421, Text: err.Error() + ", try again in a few minutes"}
+	} else if err != nil {
+		return Account{}, incorrect
 	}
-	r := control.Reply{Code: 530, Text: "login incorrect"}
+	account, err := s.settings.Load().Accounts.Authenticate(ctx, Attempt{
+		Name: user, Password: password, From: from, Failures: guess.failures, Gone: conn.Gone,
+	})
+	switch {
+	case err == nil:
+		guess.right()
+		return account, control.Reply{}
+	case errors.Is(err, ErrLogin):
+		// The documentation has a pattern for this line: programs that block addresses read it.
+		s.log.Warn("login failed", "address", from.Unmap().String(), "session", conn.ID(), "user", user)
+		guess.wrong(ctx)
+	default:
+		guess.withdrawn()
+	}
+	return Account{}, incorrect
+}
+
+// refuse says that the login has failed. After a few times the connection ends.
+func (s *session) refuse(r control.Reply) {
+	s.failures++
 	if s.failures >= maxFailures {
 		r = control.Reply{Code: 421, Text: "too many wrong passwords"}
 	}

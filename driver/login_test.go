@@ -81,13 +81,13 @@ type slowAccounts struct {
 	asked, answer chan struct{}
 }
 
-func (a slowAccounts) Authenticate(ctx context.Context, name, given string) (Account, bool) {
+func (a slowAccounts) Authenticate(ctx context.Context, t Attempt) (Account, error) {
 	a.asked <- struct{}{}
 	select {
 	case <-a.answer:
-		return a.testAccounts.Authenticate(ctx, name, given)
+		return a.testAccounts.Authenticate(ctx, t)
 	case <-ctx.Done():
-		return Account{}, false
+		return Account{}, ctx.Err()
 	}
 }
 

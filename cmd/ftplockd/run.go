@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -453,19 +452,20 @@ type accounts struct {
 }
 
 // Authenticate implements driver.Accounts.
-func (a *accounts) Authenticate(ctx context.Context, name, password string) (driver.Account, bool) {
-	found, err := a.passwords.Login(ctx, a.config.Accounts, name, password)
-	if err != nil {
-		return driver.Account{}, false
+func (a *accounts) Authenticate(ctx context.Context, t driver.Attempt) (driver.Account, error) {
+	found, err := a.passwords.Login(ctx, a.config.Accounts, config.Attempt{
+		Name: t.Name, Password: t.Password, From: t.From, Failures: t.Failures, Gone: t.Gone,
+	})
+	if errors.Is(err, config.ErrLogin) {
+		err = driver.ErrLogin
 	}
-	var networks []netip.Prefix
-	for _, n := range found.Networks {
-		networks = append(networks, n.Prefix)
+	if err != nil {
+		return driver.Account{}, err
 	}
 	return driver.Account{
 		Name: found.Name, Home: found.Home, Start: found.Start, Read: found.Reads(), Write: found.Writes(),
-		Networks: networks, Chmod: found.Chmod, Admin: found.Admin,
-	}, true
+		Chmod: found.Chmod, Admin: found.Admin,
+	}, nil
 }
 
 // rulesOf are the lock rules of a configuration.
