@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -480,7 +479,7 @@ func TestEachSessionHasAPassivePortOfItsOwn(t *testing.T) {
 // Behind a NAT clients are told the address outside; those on the server's own machine never are.
 func TestThePublicAddressIsNotForLoopback(t *testing.T) {
 	s := start(t, func(o *setup) {
-		o.settings.PublicAddress = func(context.Context) netip.Addr { return netip.MustParseAddr("192.0.2.1") }
+		o.settings.PublicAddress = func() netip.Addr { return netip.MustParseAddr("192.0.2.1") }
 	})
 	s.as("phoneacc").want("PASV", "227 *(127,0,0,1,#,#)*")
 }

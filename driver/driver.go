@@ -68,9 +68,9 @@ type Settings struct {
 	StatusFile string // a path as accounts see it; "": none
 	// LeftoverMaxAge is how long what was left in a lock is kept; 0: for ever.
 	LeftoverMaxAge time.Duration
-	// PublicAddress finds the IPv4 address that PASV tells clients; nil, or the zero Addr: the one they
-	// connected to. Clients on the server's own machine are always told that.
-	PublicAddress func(context.Context) netip.Addr
+	// PublicAddress returns the IPv4 address that PASV tells clients; nil, or the zero Addr: the one they
+	// connected to. Clients on the server's own machine are always told that. It must not block.
+	PublicAddress func() netip.Addr
 }
 
 // Server is the part of ftplockd that ftpserverlib drives.
@@ -238,7 +238,7 @@ func (s *Server) publicAddress(cc ftpserver.ClientContext) (string, error) {
 	}
 	local := ap.Addr().Unmap()
 	if find := s.settings.Load().PublicAddress; find != nil && !local.IsLoopback() {
-		if public := find(s.context).Unmap(); public.Is4() {
+		if public := find().Unmap(); public.Is4() {
 			return public.String(), nil
 		}
 	}

@@ -43,14 +43,13 @@ type subject struct {
 
 const (
 	firstDelay    = 300 * time.Millisecond
-	doublings     = 4                      // how often the delay of a reply grows
-	mostFailures  = 10                     // of an address, before it is refused
-	refusedFor    = 5 * time.Minute        // how long it is
-	forgivenAfter = 30 * time.Second       // for each failure
-	accountDelay  = 100 * time.Millisecond // for each failure of the account
-	accountMost   = 500 * time.Millisecond // and at most
-	mostTallies   = 10_000                 // of each kind
-	mostName      = 64                     // bytes of an account's name that are told apart
+	doublings     = 4                // how often the delay of a reply grows
+	mostFailures  = 10               // of an address, before it is refused
+	refusedFor    = 5 * time.Minute  // how long it is
+	forgivenAfter = 30 * time.Second // for each failure
+	mostThirds    = 5                // of the first delay: how long a login waits because of failures of its account
+	mostTallies   = 10_000           // of each kind
+	mostName      = 64               // bytes of an account's name that are told apart
 )
 
 // errRefused says that the address may not try for now.
@@ -87,7 +86,7 @@ func (g *guessing) begin(ctx context.Context, account string, from netip.Addr, g
 	} else {
 		t.tally = g.addresses.use(t.byAddress())
 		if by := g.accounts.find(t.byAccount()); by != nil {
-			pause = min(time.Duration(by.count(now))*accountDelay, accountMost)
+			pause = time.Duration(min(by.count(now), mostThirds)) * g.delay / 3
 		}
 	}
 	g.mu.Unlock()

@@ -13,6 +13,12 @@ import (
 	"time"
 )
 
+// What the failures of an account make a login wait.
+const (
+	accountDelay = 100 * time.Millisecond
+	accountMost  = 500 * time.Millisecond
+)
+
 // guesser tries passwords, without a server.
 type guesser struct {
 	t *testing.T

@@ -5,46 +5,146 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-func TestAPublicNameIsLookedUpAgainWhenItMayHaveChanged(t *testing.T) {
+var firstPublic, secondPublic = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+
+// names is a resolver.
+type names struct {
+	mu     sync.Mutex
+	answer netip.Addr
+	fails  error
+	hangs  bool
+	asked  int
+	last   string
+}
+
+func (n *names) lookUp(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked++
+	n.last = network + " " + host
+	if n.hangs {
+		n.mu.Unlock()
+		<-ctx.Done()
+		n.mu.Lock()
+		return nil, ctx.Err()
+	}
+	return []netip.Addr{n.answer}, n.fails
+}
+
+// now changes what it does, or looks.
+func (n *names) now(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f()
+}
+
+// resolving runs f with a public address that is looked up in n.
+func resolving(t *testing.T, n *names, f func(t *testing.T, p *publicAddress)) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-		answer, fails, asked := first, error(nil), 0
-		p := &publicAddress{name: "ftp.example.org", log: slog.New(slog.DiscardHandler)}
-		p.lookUp = func(_ context.Context, network, host string) ([]netip.Addr, error) {
-			if network != "ip4" || host != "ftp.example.org" {
-				t.Error("asked for", network, host)
-			}
-			asked++
-			return []netip.Addr{answer}, fails
+		p := newPublicAddress(slog.New(slog.DiscardHandler))
+		p.lookUp = n.lookUp
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error)
+		go func() { over <- p.run(ctx) }()
+		f(t, p)
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
 		}
-		expect := func(want netip.Addr, lookUps int) {
-			t.Helper()
-			if got := p.get(t.Context()); got != want || asked != lookUps {
-				t.Errorf("got %v after %d look-ups, want %v after %d", got, asked, want, lookUps)
-			}
-		}
-		expect(first, 1)
-		answer = second
-		time.Sleep(askEvery - time.Second)
-		expect(first, 1)
-		time.Sleep(time.Second)
-		expect(second, 2)
-		fails = errors.New("no name server")
-		time.Sleep(askEvery)
-		expect(second, 3) // the last answer holds
 	})
 }
 
-func TestAPublicAddressNeedsNoLookUp(t *testing.T) {
-	if newPublicAddress("", nil) != nil {
-		t.Error("no name")
-	}
-	if got := newPublicAddress("192.0.2.7", nil)(t.Context()); got != netip.MustParseAddr("192.0.2.7") {
-		t.Error(got)
-	}
+func TestAPublicNameIsLookedUpAgainAndAgain(t *testing.T) {
+	n := &names{answer: firstPublic}
+	resolving(t, n, func(t *testing.T, p *publicAddress) {
+		expect := func(want netip.Addr, lookUps int) {
+			t.Helper()
+			synctest.Wait()
+			n.now(func() {
+				if got := p.get(); got != want || n.asked != lookUps {
+					t.Errorf("got %v after %d look-ups, want %v after %d", got, n.asked, want, lookUps)
+				}
+			})
+		}
+		expect(netip.Addr{}, 0)
+		p.use(t.Context(), "ftp.example.org")
+		expect(firstPublic, 1)
+		n.now(func() { n.answer = secondPublic })
+		time.Sleep(askEvery - time.Second)
+		expect(firstPublic, 1)
+		time.Sleep(time.Second)
+		expect(secondPublic, 2)
+		n.now(func() { n.fails = errors.New("no name server") })
+		time.Sleep(askEvery)
+		expect(secondPublic, 3) // the last answer holds
+		n.now(func() { n.answer, n.fails = firstPublic, nil })
+		time.Sleep(askAgain)
+		expect(firstPublic, 4)
+
+		p.use(t.Context(), "ftp.example.org") // a reload that does not change it
+		expect(firstPublic, 4)
+		n.now(func() { n.answer = secondPublic })
+		p.use(t.Context(), "other.example.org")
+		expect(secondPublic, 5)
+		n.now(func() {
+			if n.last != "ip4 other.example.org" {
+				t.Error(n.last)
+			}
+		})
+		p.use(t.Context(), "192.0.2.1")
+		expect(firstPublic, 5)
+		p.use(t.Context(), "")
+		expect(netip.Addr{}, 5)
+		time.Sleep(time.Hour)
+		expect(netip.Addr{}, 5)
+	})
+}
+
+// Whatever the name servers do, a client that says PASV does not wait.
+func TestNobodyWaitsForAFailingNameServer(t *testing.T) {
+	n := &names{answer: firstPublic}
+	resolving(t, n, func(t *testing.T, p *publicAddress) {
+		p.use(t.Context(), "ftp.example.org")
+		n.now(func() { n.hangs = true })
+		for range 1000 { // 1,000 s
+			time.Sleep(time.Second)
+			began := time.Now()
+			if got := p.get(); got != firstPublic {
+				t.Fatal(got)
+			}
+			if took := time.Since(began); took > 0 {
+				t.Fatalf("it took %v", took)
+			}
+		}
+		synctest.Wait()
+		n.now(func() {
+			if n.asked < 10 {
+				t.Errorf("it was asked %d times", n.asked)
+			}
+		})
+	})
+}
+
+// At the start, too, a name server that does not answer costs askWithin at most.
+func TestAStartDoesNotWaitLongForANameServer(t *testing.T) {
+	n := &names{answer: firstPublic, hangs: true}
+	resolving(t, n, func(t *testing.T, p *publicAddress) {
+		began := time.Now()
+		p.use(t.Context(), "ftp.example.org")
+		if took := time.Since(began); took != askWithin || p.get().IsValid() {
+			t.Errorf("it took %v; %v", took, p.get())
+		}
+		n.now(func() { n.hangs = false })
+		time.Sleep(askAgain)
+		synctest.Wait()
+		if got := p.get(); got != firstPublic {
+			t.Error(got)
+		}
+	})
 }

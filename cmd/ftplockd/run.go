@@ -78,6 +78,7 @@ type server struct {
 	listener *control.Listener
 	admin    *admin
 
+	public    *publicAddress
 	passwords *config.Verifier
 	plain     string // the password of the built-in account, "" if there is none
 
@@ -101,7 +102,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	}
 	s := &server{
 		options: options, log: log, clock: clock, failed: make(chan error, 8),
-		passwords: config.NewVerifier(runtime.NumCPU()),
+		passwords: config.NewVerifier(runtime.NumCPU()), public: newPublicAddress(log),
 	}
 	defer func() {
 		if err != nil {
@@ -132,6 +133,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 		return nil, err
 	}
 	s.warnOfHomes(s.config)
+	s.public.use(ctx, s.config.FTP.PublicAddress)
 	s.start()
 	return s, nil
 }
@@ -317,6 +319,7 @@ func (s *server) start() {
 	run("watching the served tree", func() error { return s.table.Run(ctx) })
 	run("reaping", func() error { return reap.Run(ctx) })
 	run("serving", func() error { return s.driver.Serve(s.listener) })
+	run("looking up ftp.public_address", func() error { return s.public.run(ctx) })
 	run("control socket", func() error { return s.admin.serve() })
 }
 
@@ -423,6 +426,7 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	s.tree.SetOptions(next.Files.Mode.FileMode, next.Files.Durable, next.Files.UploadMaxAge.Duration)
 	s.driver.SetSettings(s.settings(next))
 	s.listener.SetLimits(limits(next))
+	s.public.use(ctx, next.FTP.PublicAddress)
 	s.config, s.plain = next, plain
 	s.warnOfHomes(next)
 	s.log.Info("reloaded", "accounts", len(next.Accounts), "rules", len(next.Rules))
@@ -441,7 +445,7 @@ func (s *server) settings(c *config.Config) driver.Settings {
 		HangUp:         c.Files.HangUp.Duration,
 		StatusFile:     c.FTP.StatusFile,
 		LeftoverMaxAge: c.Locks.LeftoverMaxAge.Duration,
-		PublicAddress:  newPublicAddress(c.FTP.PublicAddress, s.log),
+		PublicAddress:  s.public.get,
 	}
 }
 

@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// slowHash is a hash of the password as "ftplockd passwd" makes it, which costs as much as an attacker makes it cost.
+var slowHash = sync.OnceValue(func() string {
+	passwd := exec.Command(binary, "passwd")
+	passwd.Stdin = strings.NewReader(password + "\n")
+	out, err := passwd.Output()
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(string(out))
+})
+
+// withSlowHashes is the configuration of so many accounts, user0 and so on.
+func withSlowHashes(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "\n[[account]]\nname = \"user%d\"\npassword = %q\n", i, slowHash())
+	}
+	return b.String()
+}
+
+// guess sends wrong passwords for an account over one connection after the other, until ctx ends. It counts the 530s.
+func guess(ctx context.Context, server, from, account string, guesses *atomic.Int64) {
+	for ctx.Err() == nil {
+		c, greeting, err := connectFrom(&net.TCPAddr{IP: net.ParseIP(from)}, server)
+		if err != nil {
+			continue
+		}
+		stop := context.AfterFunc(ctx, func() { c.conn.Close() })
+		for greeting.code == 220 {
+			r, err := c.try("USER " + account)
+			if err != nil || r.code != 331 {
+				break
+			}
+			if r, err = c.try("PASS wrong"); err != nil || r.code != 530 {
+				break
+			}
+			guesses.Add(1)
+		}
+		stop()
+		c.conn.Close()
+		select { // an attacker, too, has better things to do than to be refused all the time
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Somebody guesses passwords over hundreds of connections. Those who know theirs log in all the same, for the first time
+// too, also from an address where nobody knows them.
+func TestLoginsDuringAnAttackOnPasswords(t *testing.T) {
+	const accounts = 8
+	s := startServer(t, defaults+withSlowHashes(accounts))
+	connections, addresses := count(240, 600), count(24, 60)
+	ctx, cancel := context.WithCancel(t.Context())
+	var attackers sync.WaitGroup
+	var guesses atomic.Int64
+	began := time.Now()
+	for i := range connections {
+		attackers.Go(func() {
+			guess(ctx, s.v4, fmt.Sprintf("127.0.1.%d", 1+i%addresses), fmt.Sprint("user", i%accounts), &guesses)
+		})
+	}
+	time.Sleep(time.Duration(count(3, 20)) * time.Second) // the attack goes on
+	var slowest time.Duration
+	for i := range accounts {
+		started := time.Now()
+		c, err := loginFrom(&net.TCPAddr{IP: net.IPv4(127, 0, 2, byte(i+1))}, s.v4, fmt.Sprint("user", i))
+		took := time.Since(started)
+		slowest = max(slowest, took)
+		if err != nil || took > 2*time.Second {
+			t.Errorf("user%d: the login took %v: %v", i, took, err)
+		}
+		if err == nil {
+			c.conn.Close()
+		}
+	}
+	took := time.Since(began).Seconds()
+	cancel()
+	attackers.Wait()
+	t.Logf("the slowest of %d first logins took %v; %d connections from %d addresses had %d passwords looked at in %.0f s",
+		accounts, slowest, connections, addresses, guesses.Load(), took)
+	if most := int64(addresses * 12); guesses.Load() > most && !*long {
+		t.Errorf("%d passwords were looked at, more than %d", guesses.Load(), most)
+	}
+}
+
+// Programs that block addresses look for this line in the log; the documentation says so.
+func TestAFailedLoginIsLoggedInAStableForm(t *testing.T) {
+	s := startServer(t, defaults)
+	c, _, err := connect(s.v4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.conn.Close()
+	c.t = t
+	c.want(331, "USER x address=192.0.2.1")
+	c.want(530, "PASS wrong")
+	s.log.await(t, ` level=WARN msg="login failed" address=127.0.0.1 session=1 user="x address=192.0.2.1"`+"\n", 1)
+}
