@@ -13,8 +13,8 @@ import (
 
 var firstPublic, secondPublic = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 
-// names is a resolver.
-type names struct {
+// resolver answers as it is told.
+type resolver struct {
 	mu     sync.Mutex
 	answer netip.Addr
 	fails  error
@@ -23,7 +23,7 @@ type names struct {
 	last   string
 }
 
-func (n *names) lookUp(ctx context.Context, network, host string) ([]netip.Addr, error) {
+func (n *resolver) lookUp(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked++
@@ -38,14 +38,14 @@ func (n *names) lookUp(ctx context.Context, network, host string) ([]netip.Addr,
 }
 
 // now changes what it does, or looks.
-func (n *names) now(f func()) {
+func (n *resolver) now(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f()
 }
 
 // resolving runs f with a public address that is looked up in n.
-func resolving(t *testing.T, n *names, f func(t *testing.T, p *publicAddress)) {
+func resolving(t *testing.T, n *resolver, f func(t *testing.T, p *publicAddress)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPublicAddress(slog.New(slog.DiscardHandler))
 		p.lookUp = n.lookUp
@@ -61,7 +61,7 @@ func resolving(t *testing.T, n *names, f func(t *testing.T, p *publicAddress)) {
 }
 
 func TestAPublicNameIsLookedUpAgainAndAgain(t *testing.T) {
-	n := &names{answer: firstPublic}
+	n := &resolver{answer: firstPublic}
 	resolving(t, n, func(t *testing.T, p *publicAddress) {
 		expect := func(want netip.Addr, lookUps int) {
 			t.Helper()
@@ -108,7 +108,7 @@ func TestAPublicNameIsLookedUpAgainAndAgain(t *testing.T) {
 
 // Whatever the name servers do, a client that says PASV does not wait.
 func TestNobodyWaitsForAFailingNameServer(t *testing.T) {
-	n := &names{answer: firstPublic}
+	n := &resolver{answer: firstPublic}
 	resolving(t, n, func(t *testing.T, p *publicAddress) {
 		p.use(t.Context(), "ftp.example.org")
 		n.now(func() { n.hangs = true })
@@ -133,7 +133,7 @@ func TestNobodyWaitsForAFailingNameServer(t *testing.T) {
 
 // At the start, too, a name server that does not answer costs askWithin at most.
 func TestAStartDoesNotWaitLongForANameServer(t *testing.T) {
-	n := &names{answer: firstPublic, hangs: true}
+	n := &resolver{answer: firstPublic, hangs: true}
 	resolving(t, n, func(t *testing.T, p *publicAddress) {
 		began := time.Now()
 		p.use(t.Context(), "ftp.example.org")
