@@ -76,8 +76,6 @@ type TLS struct {
 type Files struct {
 	// Mode is that of new files, permission bits only. An existing file keeps its own.
 	Mode Mode `toml:"mode"`
-	// UploadMaxAge gives up an upload without progress for so long. 0: never.
-	UploadMaxAge Duration `toml:"upload_max_age"`
 	// HangUp is how long after the end of its data connection an upload waits for the end of the control connection, which tells
 	// a client that was killed from one that has finished. 0: not at all, as other servers do.
 	HangUp Duration `toml:"hang_up"`
@@ -189,10 +187,9 @@ func Default() *Config {
 		},
 		TLS: TLS{Mode: TLSOff},
 		Files: Files{
-			Mode:         Mode{0o644},
-			UploadMaxAge: Duration{time.Hour},
-			HangUp:       Duration{2 * time.Millisecond},
-			Durable:      true,
+			Mode:    Mode{0o644},
+			HangUp:  Duration{2 * time.Millisecond},
+			Durable: true,
 		},
 		Locks: Locks{Directories: true, Durable: true, ReadersShare: true, LeftoverMaxAge: Duration{7 * 24 * time.Hour}},
 		Rules: []Rule{DefaultRule("/locks/**"), DefaultRule("**/*_lock"), DefaultRule("**/*.lock"), DefaultRule("**/.*-lock")},

@@ -73,7 +73,6 @@ key = "k.pem"
 implicit_listen = [":990"]
 [files]
 mode = "640"
-upload_max_age = "2m"
 hang_up = "50ms"
 durable = false
 [locks]
@@ -132,7 +131,7 @@ match = "/y"
 			MaxConnectionsPerAddress: 3,
 		},
 		TLS:   config.TLS{Mode: "required", Certificate: "c.pem", Key: "k.pem", ImplicitListen: []string{":990"}},
-		Files: config.Files{Mode: config.Mode{FileMode: 0o640}, UploadMaxAge: duration(2 * time.Minute), HangUp: duration(50 * time.Millisecond)},
+		Files: config.Files{Mode: config.Mode{FileMode: 0o640}, HangUp: duration(50 * time.Millisecond)},
 		Locks: config.Locks{LeftoverMaxAge: duration(48 * time.Hour)},
 		Accounts: []config.Account{
 			{

@@ -379,11 +379,12 @@ func TestKeysThatWereRemovedAreRefusedWhateverTheySay(t *testing.T) {
 	const commit = `"commit" was removed: uploads are published when they end; delete this line`
 	const onAbort = `"on_abort" was removed: an upload that is broken off is discarded; delete this line`
 	for text, want := range map[string]string{
-		lock + `commit = "release"`:       "f:3: lock[1].commit: " + commit,
-		lock + `commit = "upload"`:        "f:3: lock[1].commit: " + commit,
-		"[files]\non_abort = \"keep\"":    "f:2: files.on_abort: " + onAbort,
-		"[files]\non_abort = \"discard\"": "f:2: files.on_abort: " + onAbort,
-		account + "on_abort = \"\"":       "f:4: account[1].on_abort: " + onAbort,
+		lock + `commit = "release"`:        "f:3: lock[1].commit: " + commit,
+		lock + `commit = "upload"`:         "f:3: lock[1].commit: " + commit,
+		"[files]\nupload_max_age = \"1h\"": `f:2: files.upload_max_age: "upload_max_age" was removed: data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`,
+		"[files]\non_abort = \"keep\"":     "f:2: files.on_abort: " + onAbort,
+		"[files]\non_abort = \"discard\"":  "f:2: files.on_abort: " + onAbort,
+		account + "on_abort = \"\"":        "f:4: account[1].on_abort: " + onAbort,
 	} {
 		if _, err := config.Parse([]byte(text), "f"); err == nil || err.Error() != want {
 			t.Errorf("%s\n got %v\nwant %s", text, err, want)

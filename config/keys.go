@@ -80,9 +80,10 @@ func find(key []string) (section reflect.Type, name string, value reflect.Type) 
 
 // removed are the keys that earlier versions had, and what to do about them.
 var removed = map[string]string{
-	"lock.commit":      `"commit" was removed: uploads are published when they end; delete this line`,
-	"files.on_abort":   `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
-	"account.on_abort": `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
+	"lock.commit":          `"commit" was removed: uploads are published when they end; delete this line`,
+	"files.on_abort":       `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
+	"files.upload_max_age": `"upload_max_age" was removed: data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`,
+	"account.on_abort":     `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
 }
 
 // unknown says of a key that there is none of that name, and which one may have been meant.

@@ -164,7 +164,7 @@ func TestAnAbortJustBeforeTheEndOfTheData(t *testing.T) {
 		s.write("/f", "old")
 		c := dial("phoneacc")
 		for i := range 60 {
-			s.tree.SetOptions(0o644, i%2 == 0, time.Hour)
+			s.tree.SetOptions(0o644, i%2 == 0)
 			nc := c.data()
 			d := c.secured(nc)
 			c.want("STOR /f", "150 *")

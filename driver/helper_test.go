@@ -28,6 +28,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/spf13/afero"
+
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -83,6 +85,7 @@ type setup struct {
 	tls          *tls.Config
 	log          *slog.Logger
 	publications lock.Publications
+	wrap         func(*files.Tree) afero.Fs // what the driver sees in the place of the tree; nil: the tree
 }
 
 func plainLocks(s *setup)  { s.directories = false }
@@ -136,8 +139,12 @@ func (s *server) run(o *setup) {
 	s.setup, s.served = o, make(chan error, 1)
 	store := s.open(o)
 	var err error
+	served := afero.Fs(s.tree)
+	if o.wrap != nil {
+		served = o.wrap(s.tree)
+	}
 	if s.driver, err = New(Options{
-		Tree: s.tree, Table: s.table, Clock: s.clock, Insides: s.insides,
+		Tree: served, Table: s.table, Clock: s.clock, Insides: s.insides,
 		Directories: o.directories, TLS: o.tls, Log: o.log, Settings: o.settings,
 		Publications: o.publications,
 	}); err != nil {
@@ -275,7 +282,7 @@ func (s *server) publishing(c *conn, file string) (goOn func()) {
 	s.driver.layout.Lock()
 	d.Write([]byte("x"))
 	d.Close()
-	s.until("the file is being published", func() bool { return somewhere("(*staged).publishProtected", "(*RWMutex).RLock") })
+	s.until("the file is being published", func() bool { return somewhere("(*staged).placeProtected", "(*RWMutex).RLock") })
 	return s.driver.layout.Unlock
 }
 

@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
@@ -185,8 +184,6 @@ func (c *client) describe(e *entry) bool {
 
 // list returns what a directory holds, unsorted: files, locks without a directory, the status file.
 func (c *client) list(view string) ([]entry, error) {
-	c.server.layout.RLock()
-	defer c.server.layout.RUnlock()
 	n, err := c.follow(view)
 	if err != nil {
 		return nil, err
@@ -313,9 +310,16 @@ func modeString(m fs.FileMode) string {
 	return string(s)
 }
 
+// details is what the served tree tells of a file besides.
+type details interface {
+	Identity() (inode uint64, birth int64)
+	Device() uint64
+	Links() uint64
+}
+
 func links(info fs.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink)
+	if of, ok := info.Sys().(details); ok {
+		return of.Links()
 	}
 	if info.IsDir() {
 		return 2
@@ -341,8 +345,10 @@ func (c *client) formatFacts(e entry) string {
 	}
 	add(control.FactModify, "modify", e.info.ModTime().UTC().Format(timeValue))
 	add(control.FactPerm, "perm", c.permFact(e.info.IsDir()))
-	if st, ok := e.info.Sys().(*syscall.Stat_t); ok {
-		add(control.FactUnique, "unique", fmt.Sprintf("%xg%x", st.Dev, st.Ino))
+	if of, ok := e.info.Sys().(details); ok {
+		if inode, _ := of.Identity(); inode != 0 {
+			add(control.FactUnique, "unique", fmt.Sprintf("%xg%x", of.Device(), inode))
+		}
 	}
 	add(control.FactMode, "unix.mode", fmt.Sprintf("0%03o", e.info.Mode().Perm()))
 	return b.String() + " " + e.shown

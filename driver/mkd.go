@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/control"
-	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -100,39 +99,32 @@ func (c *client) vacant(n lock.Name) error {
 	if c.server.directories || c.isOthers(n) {
 		return nil
 	}
-	at, err := c.server.tree.Find(c.server.disk(n))
-	if err != nil {
-		return err
-	}
-	return occupied(at)
+	return c.unoccupied(n)
 }
 
-func occupied(at files.Spot) error {
+// unoccupied refuses a name that something real has.
+func (c *client) unoccupied(n lock.Name) error {
+	info, err := c.server.tree.Lstat(c.server.disk(n))
 	switch {
-	case errors.Is(at.Err, syscall.ENOTDIR):
+	case errors.Is(err, syscall.ENOTDIR):
 		return lock.ErrNoParent
-	case at.Err != nil:
-		return at.Err
-	case at.Info == nil:
+	case isNotThere(err):
 		return nil
-	case at.Info.IsDir():
+	case err != nil:
+		return err
+	case info.IsDir():
 		return fs.ErrExist
-	default:
-		return lock.ErrNotDirectory
 	}
+	return lock.ErrNotDirectory
 }
 
 // fits says why there cannot be a lock of the name without a directory: something real has it, or its parent does not exist.
 func (c *client) fits(n lock.Name) error {
-	at, err := c.server.tree.Find(c.server.disk(n))
-	if err == nil {
-		err = occupied(at)
-	}
-	if err != nil || at.Roofed {
+	if err := c.unoccupied(n); err != nil {
 		return err
 	}
-	info, err := c.lstat(n.Parent()) // it may lie in a lock
-	if err == nil && !info.IsDir() || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	info, err := c.lstat(n.Parent()) // it may be a lock
+	if err == nil && !info.IsDir() || isNotThere(err) || errors.Is(err, syscall.ENOTDIR) {
 		return lock.ErrNoParent
 	}
 	return err
@@ -157,13 +149,16 @@ func (c *client) makeDirectory(n lock.Name) error {
 	if err := c.openInside(n); err != nil {
 		return err
 	}
-	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-		err := c.server.tree.MkdirLasting(c.server.disk(n), 0o777)
+	if err := c.changing([]lock.Name{n}, func(titles []lock.Title) error {
+		err := c.server.tree.Mkdir(c.server.disk(n), 0o777)
 		if err == nil {
 			c.published(titles[0], n, "directory made")
 		}
 		return err
-	})
+	}); err != nil {
+		return err
+	}
+	return c.server.tree.Last(c.server.disk(n)) // when nobody waits for it any more
 }
 
 // quotedPath is a path as RFC 959 page 63 and appendix II have it: in quotes, quotes in it doubled.

@@ -297,7 +297,7 @@ func TestARenameInTheMiddleOfAPublicationIsNoticed(t *testing.T) {
 	s.driver.layout.Lock()
 	done := make(chan string, 1)
 	go func() { done <- finish() }()
-	s.until("it is being published", func() bool { return somewhere("publishProtected", "(*RWMutex).RLock") })
+	s.until("it is being published", func() bool { return somewhere("placeProtected", "(*RWMutex).RLock") })
 	err := s.tree.Rename("/in", "/phone.d")
 	s.driver.layout.Unlock()
 	if err != nil {

@@ -328,20 +328,28 @@ func (u *staged) Sync() error {
 // name is that by which clients know the file. A directory above may have been renamed since the upload began.
 func (u *staged) name() lock.Name { return u.client.server.named(u.Upload.Name()) }
 
-// Publish gives the file its name. A file whose name is a lock's is published only while nobody holds that lock.
+// Publish gives the file its name, and then waits for the disk, when nobody waits for the lock any more.
 func (u *staged) Publish() error {
-	n := u.name()
-	if !u.client.isLockName(n) {
-		return u.publishProtected()
+	if err := u.place(); err != nil {
+		return err
 	}
-	return u.client.undisturbed([]lock.Name{n}, u.publishProtected)
+	return u.Last()
 }
 
-// publishProtected publishes while the hold stands under which the upload began.
-func (u *staged) publishProtected() error {
+// place gives the file its name. A file whose name is a lock's gets it only while nobody holds that lock.
+func (u *staged) place() error {
+	n := u.name()
+	if !u.client.isLockName(n) {
+		return u.placeProtected()
+	}
+	return u.client.undisturbed([]lock.Name{n}, u.placeProtected)
+}
+
+// placeProtected gives the file its name while the hold stands under which the upload began.
+func (u *staged) placeProtected() error {
 	c := u.client
 	if !c.locks.Concerned(u.name()) && u.began.Around == "" && !files.Hidden(string(u.name())) {
-		return u.Upload.Publish()
+		return u.Place()
 	}
 	for {
 		n := u.name()
@@ -358,8 +366,8 @@ func (u *staged) publishProtected() error {
 			if err := u.InPlace(); err != nil {
 				return err
 			}
-			err := u.Upload.Publish()
-			if err == nil || errors.Is(err, files.ErrNotDurable) {
+			err := u.Place()
+			if err == nil {
 				c.server.publishedAs(titles[0], lock.Publication{File: n, Bytes: u.size, SHA256: u.sum})
 			}
 			return err

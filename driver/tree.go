@@ -17,8 +17,6 @@ type (
 	namer interface {
 		// Resolve returns the one name of a path: cleaned, the links among its parents resolved.
 		Resolve(name string) (string, error)
-		// Find is Resolve and Lstat in one.
-		Find(name string) (files.Spot, error)
 		// Lstat describes what has the name, a link itself.
 		Lstat(name string) (fs.FileInfo, error)
 	}

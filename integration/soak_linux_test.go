@@ -22,8 +22,6 @@ var soak = flag.Duration("soak", 4*time.Second, "how long TestSoak keeps the ser
 const soakRules = `
 [ftp]
 data_timeout = "2s"
-[files]
-upload_max_age = "2s"
 [[lock]]
 match = "/locks/wanted"
 max_age = "2s"

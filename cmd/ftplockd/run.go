@@ -161,8 +161,7 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 		return err
 	}
 	if s.tree, err = files.Open(c.Root, files.Options{
-		State: filepath.Join(c.State, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable,
-		MaxAge: c.Files.UploadMaxAge.Duration, Log: s.log,
+		State: filepath.Join(c.State, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable, Log: s.log,
 	}); err != nil {
 		return err
 	}
@@ -423,7 +422,7 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	if err := s.table.SetRules(ctx, rules); err != nil {
 		s.log.Error("the new rules hold, but were not recorded for all locks that are held: for those, the old ones hold after a restart", "err", err)
 	}
-	s.tree.SetOptions(next.Files.Mode.FileMode, next.Files.Durable, next.Files.UploadMaxAge.Duration)
+	s.tree.SetOptions(next.Files.Mode.FileMode, next.Files.Durable)
 	s.driver.SetSettings(s.settings(next))
 	s.listener.SetLimits(limits(next))
 	s.public.use(ctx, next.FTP.PublicAddress)

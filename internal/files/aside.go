@@ -7,9 +7,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Leftovers is the directory, below the root of the tree, that [Tree.Aside] moves to. Clients do not see it.
@@ -30,7 +29,7 @@ func (t *Tree) Aside(name, of, by string, token uint64) (string, error) {
 	}
 	to := path.Join(Leftovers, as)
 	err := t.Rename(name, to)
-	if errors.Is(err, unix.EXDEV) {
+	if errors.Is(err, syscall.EXDEV) {
 		to = path.Join(path.Dir(name), prefix+"leftover-"+as)
 		err = t.Rename(name, to)
 	}

@@ -32,7 +32,8 @@ var (
 	// ErrDone is matched by what is asked of an upload that was published or discarded already.
 	ErrDone = errors.New("the upload is over")
 	// ErrMoved is matched if a directory above a file has been moved meanwhile, or a link put in its place.
-	ErrMoved = errors.New("a directory above it was moved")
+	ErrMoved       = errors.New("a directory above it was moved")
+	errNoRenameNew = errors.New("the file system cannot rename without replacing")
 	// ErrBroken is matched by Sync and Publish after a Write or ReadFrom that failed; what failed is wrapped.
 	ErrBroken = errors.New("the upload failed before")
 )

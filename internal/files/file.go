@@ -5,9 +5,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"slices"
+	"syscall"
 
 	"github.com/spf13/afero"
-	"golang.org/x/sys/unix"
 )
 
 // Open opens a regular file or a directory for reading. A link is followed within the tree. Anything else, such as a
@@ -49,25 +51,18 @@ func (t *Tree) openRead(name string) (afero.File, error) {
 }
 
 func (t *Tree) openCleaned(name string) (afero.File, error) {
-	t.life.RLock()
-	defer t.life.RUnlock()
-	fd, i, err := t.openReadable(name)
+	f, i, err := t.openReadable(name)
 	if err != nil {
 		return nil, err
 	}
-	if i.IsDir() {
-		defer unix.Close(fd)
-		list, err := t.readDir(fd)
-		if err != nil {
-			return nil, err
-		}
-		return &listing{closedToAll: closedToAll{name}, info: i, list: list}, nil
+	if !i.IsDir() {
+		return &reading{closedToAll: closedToAll{name}, file: f, size: i.Size()}, nil
 	}
-	file, err := newFile(fd, name)
+	dir, err := t.directoryOf(f, name)
 	if err != nil {
 		return nil, err
 	}
-	return &reading{closedToAll: closedToAll{name}, file: file, size: i.Size()}, nil
+	return &listing{closedToAll: closedToAll{name}, info: i, dir: dir}, nil
 }
 
 func (t *Tree) openWrite(name string, flag int) (afero.File, error) {
@@ -99,43 +94,60 @@ func (c closedToAll) WriteAt([]byte, int64) (int, error) { return 0, c.refuse("w
 func (c closedToAll) WriteString(string) (int, error)    { return 0, c.refuse("write") }
 func (c closedToAll) Truncate(int64) error               { return c.refuse("truncate") }
 func (c closedToAll) Readdir(int) ([]fs.FileInfo, error) {
-	return nil, fail("readdir", c.name, unix.ENOTDIR)
+	return nil, fail("readdir", c.name, syscall.ENOTDIR)
 }
 func (c closedToAll) Readdirnames(int) ([]string, error) {
-	return nil, fail("readdir", c.name, unix.ENOTDIR)
+	return nil, fail("readdir", c.name, syscall.ENOTDIR)
 }
 func (c closedToAll) Sync() error { return nil }
 
-// listing is an open directory: what was in it when it was opened.
+// listing is an open directory. Its names come as the system has them, and are not held.
 type listing struct {
 	closedToAll
 	info fs.FileInfo
-	list []fs.FileInfo
+	dir  directory
 }
 
 func (l *listing) Stat() (fs.FileInfo, error) { return l.info, nil }
-func (l *listing) Close() error               { return nil }
 
-// Readdir works as that of package os.
-func (l *listing) Readdir(n int) ([]fs.FileInfo, error) {
-	if n > 0 && len(l.list) == 0 {
-		return nil, io.EOF
-	}
-	if n <= 0 || n > len(l.list) {
-		n = len(l.list)
-	}
-	part := l.list[:n]
-	l.list = l.list[n:]
-	return part, nil
+func (l *listing) Close() error {
+	l.dir.close()
+	return nil
 }
 
-func (l *listing) Readdirnames(n int) ([]string, error) {
-	list, err := l.Readdir(n)
-	names := make([]string, len(list))
-	for i := range list {
-		names[i] = list[i].Name()
+// Readdir works as that of package os. It describes links themselves. What goes away meanwhile is left out.
+func (l *listing) Readdir(n int) ([]fs.FileInfo, error) {
+	for {
+		names, err := l.Readdirnames(n)
+		list := make([]fs.FileInfo, 0, len(names))
+		for _, name := range names {
+			i, err := l.dir.lstat(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return list, fail("readdir", l.name, err)
+			}
+			list = append(list, i)
+		}
+		if n <= 0 || err != nil || len(list) > 0 {
+			return list, err
+		}
 	}
-	return names, err
+}
+
+// Readdirnames works as that of package os, and leaves out the names that clients do not see.
+func (l *listing) Readdirnames(n int) ([]string, error) {
+	for {
+		names, err := l.dir.names(n)
+		names = slices.DeleteFunc(names, func(name string) bool { return l.dir.tree.isTemporary(name) || Hidden(name) })
+		if err == io.EOF {
+			return nil, io.EOF
+		}
+		if n <= 0 || err != nil || len(names) > 0 {
+			return names, fail("readdir", l.name, err)
+		}
+	}
 }
 
 // reading is a file open for reading. It keeps the file that was opened, whatever is published under the name meanwhile.
@@ -192,7 +204,7 @@ func (r *reading) Seek(offset int64, whence int) (int64, error) {
 
 // Stat describes the file that is open, which may have another name by now, or none.
 func (r *reading) Stat() (fs.FileInfo, error) {
-	i, err := r.file.Stat()
+	i, err := describe(r.file, path.Base(r.name))
 	if err != nil {
 		return nil, fail("stat", r.name, err)
 	}
@@ -212,7 +224,7 @@ func (w *writing) WriteString(s string) (int, error)   { return w.u.Write([]byte
 func (w *writing) ReadFrom(r io.Reader) (int64, error) { return w.u.ReadFrom(r) }
 func (w *writing) Sync() error                         { return w.u.Sync() }
 func (w *writing) Stat() (fs.FileInfo, error) {
-	i, err := w.u.tree.sys.fstat(int(w.u.file.Fd()), w.u.place.base)
+	i, err := describe(w.u.file, w.u.base)
 	if err != nil {
 		return nil, fail("stat", w.name, err)
 	}

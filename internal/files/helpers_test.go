@@ -145,38 +145,31 @@ func (s *served) temporaries() []string {
 	return slices.DeleteFunc(s.hostNames(), func(n string) bool { return !strings.HasPrefix(filepath.Base(n), prefix) })
 }
 
-// records lists the records of uploads.
+// records lists the records of uploads of earlier starts.
 func (s *served) records() []string {
 	s.t.Helper()
-	list, err := os.ReadDir(s.state)
+	ids, err := s.earlierStarts()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var names []string
-	for _, e := range list {
-		names = append(names, e.Name())
-	}
-	return names
+	return ids
 }
 
-// clean fails the test if anything of an upload is left.
+// wantClean fails the test if anything of an upload is left.
 func (s *served) wantClean() {
 	s.t.Helper()
 	if left := append(s.temporaries(), s.records()...); len(left) > 0 {
 		s.t.Errorf("left over: %q", left)
 	}
-	s.reg.mu.Lock()
-	defer s.reg.mu.Unlock()
-	if len(s.reg.temps)+len(s.reg.live)+len(s.reg.claimed) > 0 {
-		s.t.Errorf("still known: %v, %v, %v", s.reg.temps, s.reg.live, s.reg.claimed)
+	if n := len(s.uploads.recorded()) + len(s.Tree.records.left); n > 0 {
+		s.t.Errorf("%d uploads are still known", n)
 	}
 }
 
 // die does to an upload what a SIGKILL of the server does: the descriptors go, nothing else.
 func die(u *Upload) {
 	u.file.Close()
-	u.rec.file.Close()
-	u.place.close()
+	u.dir.close()
 }
 
 // wantPath fails the test unless err shows the FTP path and nothing of the host.

@@ -3,16 +3,17 @@ package files
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // clean makes an FTP path absolute and lexically clean.
 func clean(name string) (string, error) {
 	if strings.IndexByte(name, 0) >= 0 {
-		return name, &marked{ErrName, unix.EINVAL}
+		return name, &marked{ErrName, syscall.EINVAL}
 	}
 	if name == "" || name[0] != '/' {
 		name = "/" + name
@@ -20,12 +21,12 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// relative is the path below the root's descriptor that an FTP path stands for.
+// relative is the path within the root that a clean FTP path stands for.
 func relative(name string) string {
 	if name == "/" {
 		return "."
 	}
-	return name[1:]
+	return filepath.FromSlash(name[1:])
 }
 
 // split returns the directory that a clean path lies in, and its last element; "." for "/".
@@ -50,89 +51,83 @@ func join(dir, base string) string {
 
 // place is where an operation happens: a directory held open, and a name in it.
 type place struct {
-	dir  int
-	own  bool    // dir is this place's to close
-	kept *parent // dir is its, which is kept open
+	dir  directory
 	base string
 	name string // the clean FTP path
 }
 
+// close gives the directory back, unless it is that of the whole tree.
 func (p place) close() {
-	if p.kept != nil {
-		p.kept.done()
-	}
-	if p.own {
-		unix.Close(p.dir)
+	if p.dir != p.dir.tree.top {
+		p.dir.close()
 	}
 }
 
 // at does f where name is, and turns its error into one for the caller.
 func (t *Tree) at(op, name string, f func(p place) error) error {
-	p, err := t.enter(name, dirFlags)
-	if err != nil {
-		return fail(op, p.name, err)
-	}
-	defer t.leave(p)
-	return fail(op, p.name, f(p))
-}
-
-// enter finds the place of a name. With a nil error leave must follow.
-func (t *Tree) enter(name string, flags int) (place, error) {
 	name, err := clean(name)
 	if err != nil {
-		return place{name: name}, err
+		return fail(op, name, err)
 	}
-	t.life.RLock()
-	p, err := t.find(name, flags)
+	p, err := t.find(name)
 	if err != nil {
-		t.life.RUnlock()
+		return fail(op, name, err)
 	}
+	defer p.close()
+	return fail(op, name, f(p))
+}
+
+// find opens the parent directory of a clean name.
+func (t *Tree) find(name string) (place, error) {
+	p := place{dir: t.top, name: name}
+	var dir string
+	dir, p.base = split(name)
+	if t.isTemporary(p.base) {
+		return p, ErrReserved
+	}
+	if dir == "/" {
+		return p, nil
+	}
+	var err error
+	p.dir, err = t.openDirectory(dir)
 	return p, err
 }
 
-func (t *Tree) leave(p place) {
-	p.close()
-	t.life.RUnlock()
-}
-
-// find opens the parent directory of a clean name. The caller holds t.life.
-func (t *Tree) find(name string, flags int) (place, error) {
-	p := place{name: name, dir: t.rootfd}
-	if t.rootfd < 0 {
-		return p, errClosed
-	}
-	var dir string
-	dir, p.base = split(name)
-	if t.reg.isTemporary(p.base) {
-		return p, ErrReserved
-	}
-	if dir == "/" && flags == dirFlags {
-		return p, nil
-	}
-	if flags == dirFlags {
-		if kept := t.parents.use(dir); kept != nil {
-			p.dir, p.kept = kept.fd, kept
-			return p, nil
-		}
-	}
-	fd, err := t.sys.open(dir, flags, 0)
+// inRoot does f with the path within the root that name stands for.
+func (t *Tree) inRoot(op, name string, f func(rel string) error) error {
+	name, err := clean(name)
 	if err != nil {
-		return p, err
+		return fail(op, name, err)
 	}
-	p.dir, p.own = fd, true
-	return p, nil
+	if _, base := split(name); t.isTemporary(base) {
+		return fail(op, name, ErrReserved)
+	}
+	if err := t.check(op); err != nil {
+		return fail(op, name, err)
+	}
+	return fail(op, name, rooted(f(relative(name))))
 }
 
-// maxLinks is how many symbolic links one name may lead through, as in Linux.
-const maxLinks = 40
+// rooted is an error of os.Root without a path in it. The only one that os.Root makes itself has no name: a link leads out.
+func rooted(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = bare(err)
+	var errno syscall.Errno
+	if errors.As(err, &errno) || errors.Is(err, fs.ErrClosed) {
+		return err
+	}
+	return ErrEscapes
+}
+
+// maxLinks is how many symbolic links one name may lead through, as in os.Root.
+const maxLinks = 8
 
 // Resolve returns the one name that stands for name in rules and holds: cleaned, and with the
 // symbolic links among its parents resolved. Its last element is not followed. Parents
 // that do not exist stay as they are: what is done with the name will say so. A link that leads out
 // of the tree is ErrEscapes.
-//
-// A name right below the root costs no system call, one without links two, or one for each element of its parent if
-// that is kept open.
 func (t *Tree) Resolve(name string) (string, error) {
 	name, err := clean(name)
 	if err != nil {
@@ -142,25 +137,6 @@ func (t *Tree) Resolve(name string) (string, error) {
 	if dir == "/" {
 		return name, nil
 	}
-	t.life.RLock()
-	defer t.life.RUnlock()
-	if t.rootfd < 0 {
-		return "", fail("resolve", name, errClosed)
-	}
-	if kept := t.parents.use(dir); kept != nil {
-		kept.done()
-		return name, nil
-	}
-	fd, err := t.sys.openNoLinks(dir, dirFlags)
-	switch {
-	case err == nil:
-		unix.Close(fd)
-		return name, nil
-	case missing(err): // without a link before it
-		return name, nil
-	case err != unix.ELOOP:
-		return "", fail("resolve", name, err)
-	}
 	dir, err = t.resolveLinks(dir)
 	if err != nil {
 		return "", fail("resolve", name, err)
@@ -168,153 +144,102 @@ func (t *Tree) Resolve(name string) (string, error) {
 	return join(dir, base), nil
 }
 
-// Spot is what Find says of a name.
-type Spot struct {
-	Name   string      // what Resolve says
-	Roofed bool        // its parent is a directory
-	Info   fs.FileInfo // what has the name, a link itself; nil: nothing, or Err
-	Err    error       // of the look at it; that there is nothing is no error, that its parent is no directory is
-}
-
-// Find is Resolve and Lstat in one, with fewer system calls where the parent is kept open, and none but a look for news where the
-// name was seen vacant and the system has told of no change since. Its error is that of Resolve.
-func (t *Tree) Find(name string) (Spot, error) {
-	cleaned, err := clean(name)
-	if err != nil {
-		return Spot{}, fail("resolve", name, err)
-	}
-	dir, base := split(cleaned)
-	if t.parents.vacant(dir, base) {
-		return Spot{Name: cleaned, Roofed: true}, nil
-	}
-	m := t.parents.mark(dir)
-	if p, ok := t.enterKept(cleaned); ok {
-		defer t.leave(p)
-		s := t.spot(p, cleaned)
-		if s.Info == nil && s.Err == nil {
-			t.parents.note(m, base)
+// resolveLinks follows the links in a clean path, one element after the other. Each element is opened once, unless there are links.
+func (t *Tree) resolveLinks(name string) (string, error) {
+	w := walk{tree: t, at: t.root, done: "/"}
+	defer w.leave()
+	rest := strings.Split(strings.TrimPrefix(name, "/"), "/")
+	for links := 0; len(rest) > 0; {
+		target, err := w.step(rest[0], len(rest) == 1)
+		rest = rest[1:]
+		switch {
+		case err != nil:
+			return "", err
+		case target == "":
+			continue
+		case strings.HasPrefix(target, "/"):
+			return "", ErrEscapes
 		}
-		return s, nil
-	}
-	resolved, err := t.Resolve(cleaned)
-	if err != nil {
-		return Spot{}, err
-	}
-	p, err := t.enter(resolved, dirFlags)
-	if err != nil {
-		return Spot{Name: resolved, Err: unlessMissing(fail("lstat", resolved, err))}, nil
-	}
-	defer t.leave(p)
-	return t.spot(p, resolved), nil
-}
-
-// enterKept is enter for a clean name without links in it: where its parent is kept open, or is the root. If it
-// reports true leave must follow.
-func (t *Tree) enterKept(name string) (place, bool) {
-	t.life.RLock()
-	dir, base := split(name)
-	p := place{name: name, dir: t.rootfd, base: base}
-	ok := t.rootfd >= 0 && !t.reg.isTemporary(base)
-	if ok && dir != "/" {
-		if p.kept = t.parents.use(dir); p.kept != nil {
-			p.dir = p.kept.fd
+		if links++; links > maxLinks {
+			return "", syscall.ELOOP
 		}
-		ok = p.kept != nil
+		rest = append(strings.Split(target, "/"), rest...)
 	}
-	if !ok {
-		t.life.RUnlock()
-	}
-	return p, ok
+	return w.done, nil
 }
 
-// spot looks at a name that is resolved, and entered.
-func (t *Tree) spot(p place, name string) Spot {
-	s := Spot{Name: name, Roofed: true}
-	i, err := t.lstat(p)
-	if err != nil {
-		s.Err = unlessMissing(fail("lstat", name, err))
-		return s
-	}
-	s.Info = i
-	return s
+// walk goes through a path.
+type walk struct {
+	tree *Tree
+	at   *os.Root // the directory called done; nil: there is none
+	done string   // without links
 }
 
-func unlessMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+func (w *walk) leave() {
+	if w.at != nil && w.at != w.tree.root {
+		w.at.Close()
+	}
+	w.at = nil
+}
+
+// step goes on by one element. If that is a link it stays, and returns where the link leads.
+func (w *walk) step(element string, last bool) (target string, err error) {
+	if element == "" || element == "." {
+		return "", nil
+	}
+	if err := w.tree.check("readlink"); err != nil {
+		return "", err
+	}
+	if element == ".." {
+		return "", w.back()
+	}
+	if w.at == nil {
+		w.done = join(w.done, element)
+		return "", nil
+	}
+	target, err = w.at.Readlink(element)
+	if err == nil {
+		return filepath.ToSlash(target), nil
+	}
+	if err = rooted(err); err != syscall.EINVAL && !missing(err) { // EINVAL is for all that is no link
+		return "", err
+	}
+	w.done = join(w.done, element)
+	if last {
+		return "", nil
+	}
+	next, err := w.at.OpenRoot(element)
+	return "", w.enter(next, err)
+}
+
+// back goes to the directory above.
+func (w *walk) back() error {
+	if w.done == "/" {
+		return ErrEscapes
+	}
+	if w.done, _ = split(w.done); w.done == "/" {
+		w.leave()
+		w.at = w.tree.root
+		return nil
+	}
+	next, err := w.tree.root.OpenRoot(relative(w.done))
+	return w.enter(next, err)
+}
+
+// enter goes on with a directory that was opened. That it is none is no error: there are no links in it.
+func (w *walk) enter(next *os.Root, err error) error {
+	w.leave()
+	if err == nil {
+		w.at = next
+		return nil
+	}
+	if err = rooted(err); missing(err) {
 		return nil
 	}
 	return err
 }
 
-// resolveLinks follows the links in a clean path, one element after the other.
-func (t *Tree) resolveLinks(name string) (string, error) {
-	done := "/"
-	rest := strings.Split(relative(name), "/")
-	for links := 0; len(rest) > 0; {
-		element := rest[0]
-		rest = rest[1:]
-		switch element {
-		case "", ".":
-			continue
-		case "..":
-			if done == "/" {
-				return "", ErrEscapes
-			}
-			done, _ = split(done)
-			continue
-		}
-		target, err := t.readlink(done, element)
-		switch {
-		case err == unix.EINVAL || missing(err): // no link
-			done = join(done, element)
-			continue
-		case err != nil:
-			return "", err
-		case strings.HasPrefix(target, "/"):
-			return "", ErrEscapes
-		}
-		if links++; links > maxLinks {
-			return "", unix.ELOOP
-		}
-		rest = append(strings.Split(target, "/"), rest...)
-	}
-	return done, nil
-}
-
-// readlink reads a link in a directory whose path has no links any more.
-func (t *Tree) readlink(dir, base string) (string, error) {
-	fd, err := t.sys.open(dir, dirFlags, 0)
-	if err != nil {
-		return "", err
-	}
-	defer unix.Close(fd)
-	return t.sys.readlinkat(fd, base)
-}
-
 // missing says whether there is nothing of that name, or something that is no directory above it.
 func missing(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
-}
-
-// openPlain opens a directory by a clean path without a link in it: ErrMoved if there is one, or nothing. The caller
-// holds t.life.
-func (t *Tree) openPlain(dir string) (int, error) {
-	if t.rootfd < 0 {
-		return -1, errClosed
-	}
-	fd, err := t.sys.openNoLinks(dir, dirFlags)
-	if err != unix.ELOOP {
-		if missing(err) {
-			err = ErrMoved
-		}
-		return fd, err
-	}
-	real, err := t.resolveLinks(dir)
-	if err != nil {
-		return -1, err
-	}
-	if real != dir {
-		return -1, ErrMoved
-	}
-	return t.sys.open(dir, dirFlags, 0)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -1,30 +1,31 @@
 package files
 
 import (
-	"golang.org/x/sys/unix"
+	"errors"
+	"io/fs"
+	"syscall"
 )
 
 // Sync makes the content complete: the file gets its mode, and if the
 // tree is durable it is on disk afterwards. This is the slow part of Publish, to be done before whatever
-// Publish must be one step with. Another Write is possible and undoes it.
+// Place must be one step with. Another Write is possible and undoes it.
 func (u *Upload) Sync() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.over {
-		return fail("sync", u.Name(), ErrDone)
-	}
 	return fail("sync", u.Name(), u.syncLocked())
 }
 
 func (u *Upload) syncLocked() error {
+	if u.over || u.placed {
+		return ErrDone
+	}
 	if err := u.brokenLocked(); err != nil {
 		return err
 	}
 	if u.whole {
 		return nil
 	}
-	err := u.settleLocked()
-	if err != nil {
+	if err := u.settleLocked(); err != nil {
 		u.broken = err
 		return err
 	}
@@ -36,147 +37,161 @@ func (u *Upload) settleLocked() error {
 	if err := u.keepMode(); err != nil {
 		return err
 	}
-	if u.set.durable {
-		return u.tree.sys.fsync(int(u.file.Fd()))
-	}
-	return nil
-}
-
-// keepMode gives the temporary the permissions of the file that it is to replace, and the owner where
-// the process may; a write into the old file would have kept both. A new file has its mode since it was made.
-func (u *Upload) keepMode() error {
-	t, fd := u.tree, int(u.file.Fd())
-	old, err := t.sys.lstatat(u.place.dir, u.place.base, u.place.base)
-	if err == unix.ENOENT {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !old.isRegular() {
-		return nil
-	}
-	now, err := t.sys.fstat(fd, "")
-	if err != nil {
-		return err
-	}
-	if old.st.Uid != now.st.Uid || old.st.Gid != now.st.Gid {
-		if err := t.sys.fchown(fd, int(old.st.Uid), int(old.st.Gid)); err != nil && err != unix.EPERM && err != unix.EINVAL {
-			return err
-		}
-	}
-	if old.Mode().Perm() == now.Mode().Perm() {
-		return nil
-	}
-	return t.sys.fchmod(fd, uint32(old.Mode().Perm()))
-}
-
-// Publish gives the file its name, in one step: who opens the name gets the old file or the new one. It does what
-// Sync does if that was not done. After an error nothing is left of the upload and the old file is as
-// it was, but for an error that matches ErrNotDurable: then the file is published.
-func (u *Upload) Publish() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.over {
-		return fail("publish", u.Name(), ErrDone)
-	}
-	err := u.syncLocked()
-	if err == nil {
-		err = u.putInPlace()
-	}
-	if err != nil {
-		u.discardLocked()
-		return fail("publish", u.Name(), err)
-	}
-	name := u.Name()
-	if err := u.lasting(); err != nil {
-		u.endLocked(u.left)
-		return fail("publish", name, &marked{ErrNotDurable, bare(err)})
-	}
-	u.endLocked(u.left)
-	return nil
-}
-
-// putInPlace renames the temporary. The kernel refuses if a directory has the name.
-func (u *Upload) putInPlace() error {
-	t, p, temp := u.tree, u.place, u.rec.temporary()
-	if !u.opt.Exclusive && !u.opt.Unique {
-		return newName(t.sys.renameat(p.dir, temp, p.dir, p.base))
-	}
-	err := t.sys.renameNew(p.dir, temp, p.dir, p.base)
-	if err != unix.EINVAL && err != unix.ENOSYS {
-		return err
-	}
-	// The file system has no such rename. A link refuses a name that is taken as well.
-	if err := t.sys.linkat(p.dir, temp, p.dir, p.base); err != nil {
-		return newName(err)
-	}
-	if err := t.sys.unlinkat(p.dir, temp); err != unix.ENOENT {
-		u.left = err
-	}
-	return nil
-}
-
-// lasting syncs the directory that the file was renamed in.
-func (u *Upload) lasting() error {
-	t := u.tree
 	if !u.set.durable {
 		return nil
 	}
-	if u.synced {
-		return t.sys.fsync(u.place.dir)
+	if err := u.tree.check("fsync"); err != nil {
+		return err
 	}
-	return t.sys.fsync(int(u.file.Fd())) // the directory may not be read; its journal goes with that of the file
+	return bare(u.file.Sync())
 }
 
-// Discard ends the upload and removes the temporary. After Publish or another Discard it does nothing.
-// If the temporary cannot be removed it stays hidden, and a later Sweep removes it.
+// keepMode gives the temporary file the permissions of the file that it is to replace, and the owner where
+// the process may; a write into the old file would have kept both. A new file has its mode since it was made.
+func (u *Upload) keepMode() error {
+	t := u.tree
+	old, err := u.dir.lstat(u.base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !old.mode.IsRegular() {
+		return nil
+	}
+	if err := t.check("stat"); err != nil {
+		return err
+	}
+	now, err := describe(u.file, u.base)
+	if err != nil {
+		return err
+	}
+	if old.details.user != now.details.user || old.details.group != now.details.group {
+		if err := t.check("chown"); err != nil {
+			return err
+		}
+		err := bare(u.file.Chown(old.details.user, old.details.group))
+		if err != nil && err != syscall.EPERM && err != syscall.EINVAL {
+			return err
+		}
+	}
+	if old.mode.Perm() == now.mode.Perm() {
+		return nil
+	}
+	if err := t.check("chmod"); err != nil {
+		return err
+	}
+	return bare(u.file.Chmod(old.mode.Perm()))
+}
+
+// Publish is Sync, Place and Last. After an error nothing is left of the upload and the old file is as
+// it was, but for an error that matches ErrNotDurable: then the file is published.
+func (u *Upload) Publish() error {
+	if err := u.Place(); err != nil {
+		return err
+	}
+	return u.Last()
+}
+
+// Place gives the file its name, in one step: a program that opens the name gets the old file or the new one. It does what
+// Sync does if that was not done, and else waits for no disk. After an error nothing is left of the upload and the old file is as
+// it was. Otherwise Last must follow.
+func (u *Upload) Place() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	err := u.syncLocked()
+	if err == nil {
+		err = u.rename()
+	}
+	if err != nil {
+		err = fail("publish", u.Name(), err)
+		u.discardLocked()
+		return err
+	}
+	u.placed = true
+	return nil
+}
+
+// rename renames the temporary file. The system refuses if a directory has the name.
+func (u *Upload) rename() error {
+	to := place{u.dir, u.base, u.Name()}
+	if !u.opt.Exclusive && !u.opt.Unique {
+		return newName(u.dir.rename(u.temp, to))
+	}
+	err := u.dir.renameNew(u.temp, to)
+	if err != errNoRenameNew {
+		return err
+	}
+	// A link refuses a name that is taken as well.
+	if err := u.dir.link(u.temp, u.base); err != nil {
+		return newName(err)
+	}
+	u.removeTemporary()
+	return nil
+}
+
+// Last has a file that Place has given its name survive a loss of power, if the tree is durable: it syncs the directory. The
+// upload is over. An error matches ErrNotDurable.
+func (u *Upload) Last() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over || !u.placed {
+		return fail("publish", u.Name(), ErrDone)
+	}
+	name := u.Name()
+	var err error
+	if u.set.durable {
+		err = u.dir.sync()
+	}
+	u.endLocked()
+	if err != nil {
+		return fail("publish", name, &marked{ErrNotDurable, bare(err)})
+	}
+	return nil
+}
+
+// Discard ends the upload and removes the temporary file. After Publish or another Discard it does nothing; after Place it
+// gives back what Last would.
+// If the temporary file cannot be removed it stays hidden, and a later Sweep removes it.
 func (u *Upload) Discard() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.over {
-		return nil
-	}
 	return fail("discard", u.Name(), u.discardLocked())
 }
 
-func (u *Upload) discardLocked() error {
-	err := u.tree.sys.unlinkat(u.place.dir, u.rec.temporary())
-	if err == unix.ENOENT {
-		err = nil
+func (u *Upload) discardLocked() (err error) {
+	if u.over {
+		return nil
 	}
-	u.endLocked(err)
+	if u.file != nil && !u.placed {
+		err = u.removeTemporary()
+	}
+	u.endLocked()
 	return err
 }
 
-// endLocked gives back what the upload holds. With left the temporary is there still, and so is its record.
-func (u *Upload) endLocked(left error) {
-	t := u.tree
-	u.over = true
-	u.file.Close() // what it could say was said by fsync
-	if left != nil {
-		u.rec.file.Close()
-		t.log.Warn("a temporary could not be removed", "name", u.Name(), "error", left)
-	} else if err := t.dropRecord(u.rec); err != nil {
-		t.log.Warn("the record of an upload could not be removed", "name", u.Name(), "error", err)
+func (u *Upload) removeTemporary() error {
+	err := u.dir.removeFile(u.temp)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	u.place.close()
-	t.reg.end(u)
+	dir, _ := split(u.Name())
+	u.tree.records.leave(dir, u.temp)
+	u.tree.log.Warn("a temporary file could not be removed", "name", u.Name(), "error", err)
+	return err
 }
 
-// abandon ends an upload that did not come to be.
-func (u *Upload) abandon() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	switch {
-	case u.over:
-	case u.rec != nil && u.file != nil:
-		u.discardLocked()
-	default:
-		u.over = true
-		u.place.close()
-		u.tree.reg.end(u)
+// endLocked gives back what the upload holds.
+func (u *Upload) endLocked() {
+	u.over = true
+	if u.file != nil {
+		u.file.Close() // what it could say was said by fsync
 	}
+	if u.dir != (directory{}) {
+		u.dir.close()
+	}
+	u.tree.uploads.remove(u)
 }
 
 // InPlace returns nil if the directory that the upload's name leads to, through no link, is the one that it will be
@@ -187,24 +202,31 @@ func (u *Upload) InPlace() error {
 	if u.over {
 		return fail("publish", u.Name(), ErrDone)
 	}
-	t := u.tree
-	t.life.RLock()
-	defer t.life.RUnlock()
-	dir, _ := split(u.Name())
-	fd, err := t.openPlain(dir)
-	if err != nil {
-		return fail("publish", u.Name(), err)
-	}
-	defer unix.Close(fd)
-	return fail("publish", u.Name(), t.sameDirectory(fd, u.place.dir))
+	return fail("publish", u.Name(), u.inPlace())
 }
 
-func (t *Tree) sameDirectory(fd, other int) error {
-	a, err := t.sys.fstat(fd, "")
+func (u *Upload) inPlace() error {
+	dir, _ := split(u.Name())
+	plain, err := u.tree.resolveLinks(dir)
 	if err != nil {
 		return err
 	}
-	b, err := t.sys.fstat(other, "")
+	if plain != dir {
+		return ErrMoved
+	}
+	there, err := u.tree.openDirectory(dir)
+	if missing(err) {
+		return ErrMoved
+	}
+	if err != nil {
+		return err
+	}
+	defer there.close()
+	a, err := there.lstat(".")
+	if err != nil {
+		return err
+	}
+	b, err := u.dir.lstat(".")
 	if err != nil {
 		return err
 	}

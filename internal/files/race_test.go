@@ -14,63 +14,62 @@ import (
 // A directory is swapped for a link out of the tree and back, in one step each time, while operations go
 // through it: none of them ever reaches the other side.
 func TestALinkSwappedInTheMiddleNeverLeadsOut(t *testing.T) {
-	bothWays(t, func(t *testing.T, s *served) {
-		outside := filepath.Join(filepath.Dir(s.root), "outside")
-		if err := os.MkdirAll(filepath.Join(outside, "sub"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		const secret = "nobody sees this"
-		bait := filepath.Join(outside, "bait")
-		if err := os.WriteFile(bait, []byte(secret), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		before, err := os.Stat(bait)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.mkdir("/way/sub")
-		s.put("/way/bait", "inside")
-		s.link("../outside", "/other")
-		s.put("/mine", "mine")
+	s := serve(t, Options{})
+	outside := filepath.Join(filepath.Dir(s.root), "outside")
+	if err := os.MkdirAll(filepath.Join(outside, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "nobody sees this"
+	bait := filepath.Join(outside, "bait")
+	if err := os.WriteFile(bait, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(bait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mkdir("/way/sub")
+	s.put("/way/bait", "inside")
+	s.link("../outside", "/other")
+	s.put("/mine", "mine")
 
-		stop := make(chan struct{})
-		var swapper sync.WaitGroup
-		swapper.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				err := unix.Renameat2(unix.AT_FDCWD, s.host("/way"), unix.AT_FDCWD, s.host("/other"), unix.RENAME_EXCHANGE)
-				if err != nil {
-					t.Error(err)
-					return
-				}
+	stop := make(chan struct{})
+	var swapper sync.WaitGroup
+	swapper.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
 			}
-		})
-		reached := 0
-		for i := range 1500 {
-			if raceOnce(t, s, i) {
-				reached++
+			err := unix.Renameat2(unix.AT_FDCWD, s.host("/way"), unix.AT_FDCWD, s.host("/other"), unix.RENAME_EXCHANGE)
+			if err != nil {
+				t.Error(err)
+				return
 			}
-		}
-		close(stop)
-		swapper.Wait()
-		if reached == 0 || reached == 1500 {
-			t.Errorf("%d of 1500 went through: the swap never came in between", reached)
-		}
-		after, err := os.Stat(bait)
-		if err != nil || after.Mode() != before.Mode() || after.ModTime() != before.ModTime() {
-			t.Errorf("what is outside has changed: %v, %v", after, err)
-		}
-		if b, err := os.ReadFile(bait); err != nil || string(b) != secret {
-			t.Errorf("what is outside has changed: %q, %v", b, err)
-		}
-		if list, err := os.ReadDir(outside); err != nil || len(list) != 2 {
-			t.Errorf("what is outside has changed: %v, %v", list, err)
 		}
 	})
+	reached := 0
+	for i := range 1500 {
+		if raceOnce(t, s, i) {
+			reached++
+		}
+	}
+	close(stop)
+	swapper.Wait()
+	if reached == 0 || reached == 1500 {
+		t.Errorf("%d of 1500 went through: the swap never came in between", reached)
+	}
+	after, err := os.Stat(bait)
+	if err != nil || after.Mode() != before.Mode() || after.ModTime() != before.ModTime() {
+		t.Errorf("what is outside has changed: %v, %v", after, err)
+	}
+	if b, err := os.ReadFile(bait); err != nil || string(b) != secret {
+		t.Errorf("what is outside has changed: %q, %v", b, err)
+	}
+	if list, err := os.ReadDir(outside); err != nil || len(list) != 2 {
+		t.Errorf("what is outside has changed: %v, %v", list, err)
+	}
 }
 
 // raceOnce does one operation of each kind and says whether it worked.

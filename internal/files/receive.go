@@ -9,7 +9,7 @@ import (
 
 // Name returns the FTP path that the file will have, or has since Publish. It changes if a directory above
 // it is renamed through the tree meanwhile.
-func (u *Upload) Name() string { return u.tree.reg.nameOf(u) }
+func (u *Upload) Name() string { return u.tree.uploads.nameOf(u) }
 
 // Durable reports whether Sync and Publish wait for the disk.
 func (u *Upload) Durable() bool { return u.set.durable }
@@ -40,7 +40,7 @@ func (u *Upload) add(write func() (int64, error)) (n int64, err error) {
 	if err = u.dirty(); err != nil {
 		return 0, fail("upload", u.Name(), err)
 	}
-	if err = u.tree.sys.check("write"); err == nil {
+	if err = u.tree.check("write"); err == nil {
 		n, err = write()
 	}
 	u.size.Add(n)
@@ -52,7 +52,7 @@ func (u *Upload) dirty() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.whole = false
-	if u.over {
+	if u.over || u.placed {
 		return ErrDone
 	}
 	return u.brokenLocked()
@@ -96,7 +96,7 @@ func (u *Upload) Sum() (size int64, sum string, err error) {
 func (u *Upload) standing() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.over {
+	if u.over || u.placed {
 		return ErrDone
 	}
 	return nil

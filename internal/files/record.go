@@ -1,212 +1,204 @@
 package files
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"sync"
 )
 
-// record is what is written down about an upload before its temporary exists: one small
-// file in the state directory, named by the id and locked (flock) for as long as a process works on the
-// upload. So a record that can be locked belongs to a dead one, also if the process was killed, and also if
-// several processes share the directory.
-type record struct {
-	id    string
-	file  *os.File // open and locked while the upload lives
-	dir   string   // FTP path of the directory that the temporary is in
-	dev   uint64   // that directory itself, wherever it is moved to
-	inode uint64
-	base  string // the last element of the target's name
+// prefix begins the names of temporary files. The id of the start that made them follows, a dash and a number.
+const prefix = ".ftplockd-"
+
+// newID returns an id that nobody else has or guesses.
+func newID() string { return strings.ToLower(rand.Text()) }
+
+// isID says whether newID could have made it.
+func isID(s string) bool {
+	return len(s) == 26 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// temporary is the name of the temporary beside the target.
-func (r *record) temporary() string { return prefix + r.id }
-
-// line is the record as it stands in its file. Names are bytes: they are quoted.
-func (r *record) line() []byte {
-	return fmt.Appendf(nil, "1 %q %d %d %q\n", r.dir, r.dev, r.inode, r.base)
+// records are the directories in which this start of the server makes temporary files. They are written down, each before
+// the first temporary file in it is made, as lines of a file in the state directory that is named by the start's id. So a later
+// start knows where to look for what this one may leave.
+//
+// Versions before had a file for each upload, named by its id, with the same kind of line in it; the temporary file was
+// the prefix and the id.
+type records struct {
+	mu    sync.Mutex
+	file  *os.File // nil: nothing is recorded yet
+	known map[recorded]struct{}
+	left  map[string]string // temporary files that could not be removed, with their directories
 }
 
-// parseRecord reads the first line. A record without a whole one was never finished, and nothing was made after it.
-// What follows on the line, and the lines after it, are of earlier versions, which could keep an upload for its owner.
-func parseRecord(id string, content []byte) (*record, bool) {
-	line, _, whole := strings.Cut(string(content), "\n")
-	r := &record{id: id}
-	rest, ok := strings.CutPrefix(line, "1 ")
-	ok = ok && quoted(&rest, &r.dir) && number(&rest, &r.dev) && number(&rest, &r.inode) && quoted(&rest, &r.base)
-	return r, ok && whole
+// recorded is a directory that is written down.
+type recorded struct {
+	dir           string // FTP path
+	device, inode uint64 // that directory itself, wherever it is moved to; 0: the system does not tell
 }
 
-// quoted takes a quoted string and a blank off the line.
-func quoted(line *string, value *string) bool {
-	q, err := strconv.QuotedPrefix(*line)
-	if err != nil {
-		return false
-	}
-	*value, err = strconv.Unquote(q)
-	*line = strings.TrimPrefix((*line)[len(q):], " ")
-	return err == nil
+// maxRecords is how many directories are recorded before those in which nothing lies any more are dropped.
+const maxRecords = 4096
+
+// line is the record as it stands in the file. Names are bytes: they are quoted. The line break before it ends a line that a
+// full disk has cut off.
+func (r recorded) line() []byte {
+	return fmt.Appendf(nil, "\n2 %q %d %d\n", r.dir, r.device, r.inode)
 }
 
-// number takes a number and a blank off the line.
-func number(line *string, value *uint64) bool {
-	s, rest, _ := strings.Cut(*line, " ")
-	n, err := strconv.ParseUint(s, 10, 64)
-	*value, *line = n, rest
-	return err == nil
+// parseRecord reads a line, of this version or the one before. What it does not know is no record.
+func parseRecord(line string) (r recorded, ok bool) {
+	rest, ok := strings.CutPrefix(line, "2 ")
+	if !ok {
+		rest, ok = strings.CutPrefix(line, "1 ")
+	}
+	quoted, err := strconv.QuotedPrefix(rest)
+	if !ok || err != nil {
+		return r, false
+	}
+	if r.dir, err = strconv.Unquote(quoted); err != nil {
+		return r, false
+	}
+	n, err := fmt.Sscanf(rest[len(quoted):], " %d %d", &r.device, &r.inode)
+	return r, n == 2 && err == nil
 }
 
-// newRecord writes down that an upload begins. A Sweep that comes between the making of the file and its
-// lock takes it for a dead one and removes it; then another is made.
-func (t *Tree) newRecord(p place) (r *record, err error) {
-	is, err := t.identify(p)
-	if err != nil {
-		return nil, err
-	}
-	of := record{dev: is.device, inode: is.number, base: p.base}
-	of.dir, _ = split(p.name)
-	for range 3 {
-		if r, err = t.tryRecord(of); err != errSwept {
-			break
-		}
-	}
-	return r, err
-}
-
-// identify says which directory it is.
-func (t *Tree) identify(p place) (inode, error) {
-	if p.kept != nil {
-		return p.kept.is, nil
-	}
-	at, err := t.sys.fstat(p.dir, "")
-	if err != nil {
-		return inode{}, err
-	}
-	return inode{uint64(at.st.Dev), at.st.Ino}, nil
-}
-
-// tryRecord makes a record.
-func (t *Tree) tryRecord(of record) (*record, error) {
-	if err := t.sys.check("record"); err != nil {
-		return nil, err
-	}
-	r := &of
-	r.id = newID()
-	var err error
-	if r.file, err = t.state.OpenFile(r.id, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-		return nil, bare(err)
-	}
-	t.reg.add(r.temporary())
-	if err := t.writeRecord(r); err != nil {
-		t.dropRecord(r)
-		return nil, err
-	}
-	return r, nil
-}
-
-// errSwept says that a Sweep was quicker.
-var errSwept = errors.New("the record of the upload was removed")
-
-// writeRecord locks a new record and fills it.
-func (t *Tree) writeRecord(r *record) error {
-	err := flock(r.file)
-	if err == unix.EWOULDBLOCK {
-		return errSwept
-	}
+// findStarts learns which earlier starts may have left temporary files.
+func (t *Tree) findStarts() error {
+	ids, err := t.earlierStarts()
 	if err != nil {
 		return err
 	}
-	i, err := t.sys.fstat(int(r.file.Fd()), "")
-	if err != nil {
-		return err
+	t.starts = map[string]struct{}{t.start: {}}
+	for _, id := range ids {
+		t.starts[id] = struct{}{}
 	}
-	if i.st.Nlink == 0 {
-		return errSwept
-	}
-	if err := t.sys.check("record"); err != nil {
-		return err
-	}
-	_, err = r.file.Write(r.line())
-	return bare(err)
+	return nil
 }
 
-// dropRecord removes a record whose temporary is gone, or has its final name.
-func (t *Tree) dropRecord(r *record) error {
-	err := t.sys.check("unrecord")
-	if err == nil {
-		if err = bare(t.state.Remove(r.id)); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	r.file.Close() // and so unlocked
-	t.reg.remove(r.temporary())
-	return err
-}
-
-// flock locks a record, or says EWOULDBLOCK: somebody works on the upload.
-func flock(f *os.File) error {
-	return retry(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
-}
-
-// claimRecord opens and locks the record of a dead upload. With ok false somebody works on it, or it is gone.
-// What cannot be understood is returned with a nil record.
-func (t *Tree) claimRecord(id string) (f *os.File, r *record, ok bool, err error) {
-	f, err = t.state.OpenFile(id, os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		if os.IsNotExist(err) {
-			err = nil
-		}
-		return nil, nil, false, bare(err)
-	}
-	err = flock(f)
-	if err == nil {
-		var content []byte
-		if content, err = io.ReadAll(f); err == nil {
-			if r, ok := parseRecord(id, content); ok {
-				r.file = f
-				return f, r, true, nil
-			}
-			return f, nil, true, nil
-		}
-	}
-	f.Close()
-	if err == unix.EWOULDBLOCK {
-		err = nil
-	}
-	return nil, nil, false, bare(err)
-}
-
-// recordIDs lists the records that there are.
-func (t *Tree) recordIDs() ([]string, error) {
+// earlierStarts lists those that have a record.
+func (t *Tree) earlierStarts() (ids []string, err error) {
 	d, err := t.state.Open(".")
 	if err != nil {
 		return nil, bare(err)
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(-1)
-	ids := names[:0]
 	for _, n := range names {
-		if isID(n) {
+		if isID(n) && n != t.start {
 			ids = append(ids, n)
 		}
 	}
 	return ids, bare(err)
 }
 
-// loadRecords learns which temporaries there are from before, so that they are hidden.
-func (t *Tree) loadRecords() error {
-	ids, err := t.recordIDs()
-	if err != nil {
+// startOf returns the start that a name of a temporary file tells.
+func startOf(base string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(base, prefix)
+	id, _, _ = strings.Cut(rest, "-")
+	return id, ok
+}
+
+// isTemporary says whether a name is one that this start or an earlier one that has a record gives to temporary files.
+func (t *Tree) isTemporary(base string) bool {
+	id, ok := startOf(base)
+	if ok {
+		_, ok = t.starts[id]
+	}
+	return ok
+}
+
+// newTemporary returns a name for a temporary file.
+func (t *Tree) newTemporary() string {
+	return prefix + t.start + "-" + strconv.FormatUint(t.made.Add(1), 36)
+}
+
+// record sees to it that a directory is recorded.
+func (t *Tree) record(at recorded) error {
+	r := &t.records
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.known[at]; ok {
+		return nil
+	}
+	if err := t.check("record"); err != nil {
 		return err
 	}
-	for _, id := range ids {
-		t.reg.add(prefix + id)
+	if len(r.known) >= maxRecords {
+		if err := t.shortenRecordLocked(); err != nil {
+			return err
+		}
 	}
+	if r.file == nil {
+		f, err := t.state.OpenFile(t.start, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return bare(err)
+		}
+		r.file, r.known = f, make(map[recorded]struct{})
+	}
+	if _, err := r.file.Write(at.line()); err != nil {
+		return bare(err)
+	}
+	r.known[at] = struct{}{}
 	return nil
+}
+
+// shortenRecordLocked replaces the record by one of the directories in which uploads are under way, or temporary files were left.
+func (t *Tree) shortenRecordLocked() error {
+	r := &t.records
+	kept := t.uploads.recorded()
+	var text []byte
+	for at := range r.known {
+		for _, dir := range r.left {
+			if at.dir == dir {
+				kept[at] = struct{}{}
+			}
+		}
+		if _, ok := kept[at]; ok {
+			text = append(text, at.line()...)
+		}
+	}
+	const next = "next"
+	if err := errors.Join(t.state.WriteFile(next, text, 0o600), t.state.Rename(next, t.start)); err != nil {
+		return bare(err)
+	}
+	f, err := t.state.OpenFile(t.start, os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return bare(err)
+	}
+	r.file.Close()
+	r.file, r.known = f, kept
+	return nil
+}
+
+// closeRecords removes the record if nothing is left, and closes it.
+func (t *Tree) closeRecords() error {
+	r := &t.records
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	if errors.Is(err, fs.ErrClosed) {
+		return nil
+	}
+	if len(r.left) == 0 && len(t.uploads.recorded()) == 0 {
+		err = errors.Join(err, t.state.Remove(t.start))
+	}
+	return err
+}
+
+// leave notes a temporary file that could not be removed.
+func (r *records) leave(dir, temp string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left == nil {
+		r.left = make(map[string]string)
+	}
+	r.left[temp] = dir
 }

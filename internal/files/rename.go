@@ -1,10 +1,10 @@
 package files
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Rename gives a file or directory another name. A file replaces a file in one step. A directory is
@@ -13,71 +13,67 @@ import (
 // Only if both names are files at first and both are swapped for directories in the same
 // microsecond could one replace the other, and then only an empty one.
 func (t *Tree) Rename(oldname, newname string) error {
-	from, err := t.enter(oldname, dirFlags)
-	if err != nil {
-		return fail("rename", from.name, err)
+	var err error
+	missed := t.at("rename", oldname, func(from place) error {
+		err = t.at("rename", newname, func(to place) error {
+			if from.base == "." || to.base == "." {
+				return syscall.EBUSY
+			}
+			return t.rename(from, to)
+		})
+		return nil
+	})
+	if missed != nil {
+		return missed
 	}
-	defer t.leave(from)
-	newname, err = clean(newname)
-	if err != nil {
-		return fail("rename", newname, err)
-	}
-	to, err := t.find(newname, dirFlags)
-	if err != nil {
-		return fail("rename", newname, err)
-	}
-	defer to.close()
-	if from.base == "." || to.base == "." {
-		return fail("rename", "/", unix.EBUSY)
-	}
-	return fail("rename", newname, t.rename(from, to))
+	return err
 }
 
 func (t *Tree) rename(from, to place) error {
-	err := t.sys.renameNew(from.dir, from.base, to.dir, to.base)
-	if err == nil {
-		t.reg.moved(from.name, to.name)
+	err := from.dir.renameNew(from.base, to)
+	switch {
+	case err == nil:
+		t.uploads.moved(from.name, to.name)
 		return nil
+	case strings.HasPrefix(to.name, from.name+"/"):
+		return syscall.EINVAL // into itself
+	case errors.Is(err, fs.ErrExist), err == errNoRenameNew:
+		return t.replace(from, to)
 	}
-	if err == unix.EINVAL && strings.HasPrefix(to.name, from.name+"/") {
-		return err // into itself
-	}
-	if err != unix.EEXIST && err != unix.EINVAL && err != unix.ENOSYS {
-		return err
-	}
-	return t.replace(from, to)
+	return err
 }
 
-// replace renames where something has the new name already, or the file system has no RENAME_NOREPLACE.
-// The kernel refuses a file over a directory and a directory over a file itself; what it
+// replace renames where something has the new name already, or the file system cannot rename without replacing.
+// The system refuses a file over a directory and a directory over a file itself; what it
 // would allow is a directory over an empty one.
 func (t *Tree) replace(from, to place) error {
-	old, err := t.sys.lstatat(from.dir, from.base, from.base)
+	old, err := from.dir.lstat(from.base)
 	if err != nil {
 		return err
 	}
-	there, err := t.sys.lstatat(to.dir, to.base, to.base)
+	there, err := to.dir.lstat(to.base)
 	switch {
-	case err == unix.ENOENT:
+	case errors.Is(err, fs.ErrNotExist):
+		there = nil
 	case err != nil:
 		return err
 	case from.name == to.name:
 		return nil
 	case old.same(there) && old.IsDir(): // another spelling
 	case there.IsDir():
-		return unix.EISDIR
+		return syscall.EISDIR
 	case old.IsDir():
 		return fs.ErrExist
 	}
-	if err := newName(t.sys.renameat(from.dir, from.base, to.dir, to.base)); err != nil {
+	if err := newName(from.dir.rename(from.base, to)); err != nil {
 		return err
 	}
-	if there != nil && old.same(there) && old.st.Nlink > 1 {
+	if there != nil && old.same(there) && old.details.links > 1 {
 		// rename(2) does nothing if both are links of one file; the old name is to go all the same, as mv(1) has it.
-		if err := t.sys.unlinkat(from.dir, from.base); err != nil && err != unix.ENOENT {
+		if err := from.dir.removeFile(from.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	t.reg.moved(from.name, to.name)
+	t.uploads.moved(from.name, to.name)
 	return nil
 }

@@ -46,7 +46,7 @@ func TestRename(t *testing.T) {
 				}
 				before := s.hostNames()
 				if way == "renameat" {
-					s.sys.before = onceFor("rename", unix.EINVAL)
+					s.before = onceFor("rename", unix.EINVAL)
 				}
 				if way == "renameat" && errors.Is(c.err, unix.EINVAL) {
 					t.Skip("said by the kernel itself")

@@ -3,175 +3,204 @@ package files
 import (
 	"context"
 	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// Sweep removes the temporaries of uploads that nobody works on any more, and nothing else: the first one after
-// Open all that a crash left, a later one those that are older than MaxAge (removing them failed before).
+// sweeper removes what uploads have left.
+type sweeper struct {
+	mu          sync.Mutex // held over a sweep, for which nobody waits but another sweep
+	searchAfter time.Time  // when the whole tree may be searched again
+}
+
+// searchEvery is the time between two searches of the whole tree.
+const searchEvery = time.Hour
+
+// Sweep removes the temporary files of earlier starts, and those of this one that could not be removed when their upload
+// ended. It touches nothing else.
 //
-// A temporary is found where its record says. If that directory was moved or removed, the whole tree is
-// searched for it once. Sweep may run while the tree is in use.
+// It looks in the directories that are recorded, and if one of these was moved, in the whole tree, at most once an hour. What
+// it cannot read it passes over, says so in the error, and tries again the next time. It may run while the tree is in use.
 func (t *Tree) Sweep(ctx context.Context) error {
-	ids, err := t.recordIDs()
-	if err != nil {
-		return fail("sweep", "/", err)
-	}
-	s := &sweep{tree: t, first: t.reg.firstSweep(), maxAge: t.settings().maxAge, lost: make(map[string]*record)}
+	t.sweeper.mu.Lock()
+	defer t.sweeper.mu.Unlock()
+	errs := []error{t.removeLeft()}
+	ids, err := t.earlierStarts()
+	errs = append(errs, err)
+	lost := make(map[string]struct{})
 	for _, id := range ids {
-		if err := ctx.Err(); err != nil {
-			return errors.Join(append(s.errs, err)...)
+		if ctx.Err() != nil {
+			break
 		}
-		s.one(id)
+		found, err := t.sweepStart(ctx, id)
+		errs = append(errs, err)
+		if !found {
+			lost[id] = struct{}{}
+		}
 	}
-	if len(s.lost) > 0 {
-		s.search(ctx)
+	if now := t.now(); len(lost) > 0 && !now.Before(t.sweeper.searchAfter) {
+		t.sweeper.searchAfter = now.Add(searchEvery)
+		errs = append(errs, t.search(ctx, lost))
 	}
-	return errors.Join(s.errs...)
+	return fail("sweep", "/", errors.Join(append(errs, ctx.Err())...))
 }
 
-// sweep is one run of Sweep.
-type sweep struct {
-	tree   *Tree
-	first  bool
-	maxAge time.Duration
-	lost   map[string]*record // by temporary: those whose directory is not where it was
-	errs   []error
+// removeLeft removes the temporary files of this start that could not be removed before.
+func (t *Tree) removeLeft() error {
+	r := &t.records
+	r.mu.Lock()
+	left := maps.Clone(r.left)
+	r.mu.Unlock()
+	var errs []error
+	for temp, dir := range left {
+		d, err := t.openDirectory(dir)
+		if err == nil {
+			err = t.removeTemporary(d, dir, temp)
+			d.close()
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.mu.Lock()
+		delete(r.left, temp)
+		r.mu.Unlock()
+	}
+	return errors.Join(errs...)
 }
 
-func (s *sweep) failed(err error) {
+func (t *Tree) removeTemporary(d directory, dir, temp string) error {
+	err := d.removeFile(temp)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		t.log.Info("removed a left-over upload", "directory", dir, "name", temp)
+	}
+	return err
+}
+
+// sweepStart removes the temporary files of one earlier start from the directories that it has recorded, and then the
+// record. With found false one of the directories is not where it was.
+func (t *Tree) sweepStart(ctx context.Context, id string) (found bool, err error) {
+	text, err := t.state.ReadFile(id)
 	if err != nil {
-		s.errs = append(s.errs, fail("sweep", "/", err))
+		return true, bare(err)
 	}
+	var errs []error
+	found = true
+	for line := range strings.Lines(string(text)) {
+		at, ok := parseRecord(line)
+		if !ok {
+			continue
+		}
+		there, err := t.sweepDirectory(ctx, at, id)
+		errs = append(errs, err)
+		found = found && there
+	}
+	if err := errors.Join(errs...); err != nil || !found {
+		return found, err
+	}
+	return true, t.dropRecord(id)
 }
 
-// one deals with one record.
-func (s *sweep) one(id string) {
-	t := s.tree
-	f, r, ok, err := t.claimRecord(id)
-	if err != nil || !ok {
-		s.failed(err)
-		return
+func (t *Tree) dropRecord(id string) error {
+	if err := t.check("unrecord"); err != nil {
+		return err
 	}
-	i, err := t.sys.fstat(int(f.Fd()), id)
-	if err != nil {
-		f.Close()
-		s.failed(err)
-		return
-	}
-	young := t.now().Sub(i.ModTime()) < s.maxAge
-	if young && !s.first {
-		f.Close()
-		return
-	}
-	if r == nil { // never finished: its temporary was never made
-		s.failed(t.dropRecord(&record{id: id, file: f}))
-		return
-	}
-	found, err := t.removeLeftOver(r)
-	s.failed(err)
-	if err == nil && !found {
-		s.lost[r.temporary()] = r
-	}
+	return bare(t.state.Remove(id))
 }
 
-// removeLeftOver removes a temporary and its claimed record. With found false the directory is
-// not where it was; the record is still claimed then. In every other case it is given back.
-func (t *Tree) removeLeftOver(r *record) (found bool, err error) {
-	t.life.RLock()
-	defer t.life.RUnlock()
-	if t.rootfd < 0 {
-		r.file.Close()
-		return true, errClosed
-	}
-	fd, err := t.sys.open(r.dir, dirFlags, 0)
+// sweepDirectory removes the temporary files of one start from one directory, if that is where it was.
+func (t *Tree) sweepDirectory(ctx context.Context, at recorded, id string) (found bool, err error) {
+	d, err := t.openDirectory(at.dir)
 	if missing(err) || errors.Is(err, ErrEscapes) {
 		return false, nil
 	}
 	if err != nil {
-		r.file.Close()
 		return true, err
 	}
-	defer unix.Close(fd)
-	i, err := t.sys.fstat(fd, "")
+	defer d.close()
+	i, err := d.lstat(".")
 	if err != nil {
-		r.file.Close()
 		return true, err
 	}
-	if uint64(i.st.Dev) != r.dev || i.st.Ino != r.inode {
+	if i.details.device != at.device || i.details.inode != at.inode {
 		return false, nil
 	}
-	return true, t.removeIn(fd, r)
+	return true, eachName(ctx, d, func(name string) error {
+		if of, ok := startOf(name); ok && of == id {
+			return t.removeTemporary(d, at.dir, name)
+		}
+		return nil
+	})
 }
 
-// removeIn removes a temporary from an open directory, and its record.
-func (t *Tree) removeIn(dir int, r *record) error {
-	err := t.sys.unlinkat(dir, r.temporary())
-	if err != nil && err != unix.ENOENT {
-		r.file.Close()
-		return err
-	}
-	t.log.Info("removed a left-over upload", "directory", r.dir, "name", r.base)
-	return t.dropRecord(r)
-}
-
-// search looks for the lost ones in the whole tree. If it could look everywhere, those that it did not find
-// do not exist.
-func (s *sweep) search(ctx context.Context) {
-	t := s.tree
-	t.life.RLock()
-	defer t.life.RUnlock()
-	err := error(errClosed)
-	if t.rootfd >= 0 {
-		err = s.searchDir(ctx, t.rootfd)
-	}
-	s.failed(err)
-	for _, r := range s.lost {
+// eachName calls f with each name in a directory, and goes on after an error.
+func eachName(ctx context.Context, d directory, f func(name string) error) error {
+	var errs []error
+	for ctx.Err() == nil {
+		names, err := d.names(1024)
+		if err == io.EOF {
+			break
+		}
 		if err != nil {
-			r.file.Close()
-			continue
+			errs = append(errs, err)
+			break
 		}
-		s.failed(t.dropRecord(r))
+		for _, name := range names {
+			errs = append(errs, f(name))
+		}
 	}
+	return errors.Join(errs...)
 }
 
-func (s *sweep) searchDir(ctx context.Context, parent int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	t := s.tree
-	dir, err := t.sys.openat(parent, ".", syncFlags)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	names, err := readNames(dir)
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		if r, ok := s.lost[n]; ok {
-			delete(s.lost, n)
-			s.failed(t.removeIn(dir, r))
+// search looks for the temporary files of some starts in the whole tree. If it could look everywhere, nothing of theirs is
+// left.
+func (t *Tree) search(ctx context.Context, lost map[string]struct{}) error {
+	errs := []error{t.searchBelow(ctx, "/", lost), ctx.Err()}
+	if errors.Join(errs...) == nil {
+		for id := range lost {
+			errs = append(errs, t.dropRecord(id))
 		}
 	}
-	for _, n := range names {
-		if len(s.lost) == 0 {
+	return errors.Join(errs...)
+}
+
+func (t *Tree) searchBelow(ctx context.Context, dir string, lost map[string]struct{}) error {
+	d, err := t.openDirectory(dir)
+	if missing(err) { // it has gone meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var below []string
+	err = eachName(ctx, d, func(name string) error {
+		id, _ := startOf(name)
+		if _, ok := lost[id]; ok {
+			return t.removeTemporary(d, dir, name)
+		}
+		i, err := d.lstat(name)
+		if err == nil && i.IsDir() {
+			below = append(below, name)
+		}
+		if missing(err) {
 			return nil
 		}
-		child, err := t.sys.openat(dir, n, dirFlags)
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-			continue
+		return err
+	})
+	d.close()
+	errs := []error{err}
+	for _, name := range below {
+		if ctx.Err() != nil {
+			break
 		}
-		if err != nil {
-			return err
-		}
-		err = s.searchDir(ctx, child)
-		unix.Close(child)
-		if err != nil {
-			return err
-		}
+		errs = append(errs, t.searchBelow(ctx, join(dir, name), lost))
 	}
-	return nil
+	return errors.Join(errs...)
 }

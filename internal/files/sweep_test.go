@@ -2,7 +2,9 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +17,12 @@ func TestSweepRemovesWhatACrashLeft(t *testing.T) {
 	s.mkdir("/dir")
 	s.put("/dir/f", "old")
 	s.put("/"+prefix+"xyz", "a user's own")
-	s.put("/dir/"+prefix+newID(), "another")
+	s.put("/dir/"+prefix+newID()+"-1", "another")
 	before := s.hostNames()
 	die(s.begun("/dir/f", "half", UploadOptions{}))
+	die(s.begun("/dir/g", "half", UploadOptions{}))
 	die(s.begun("/top", "half", UploadOptions{}))
-	if len(s.temporaries()) != 4 {
+	if len(s.temporaries()) != 5 {
 		t.Fatalf("%q", s.temporaries())
 	}
 	s.Close()
@@ -41,15 +44,10 @@ func TestSweepRemovesWhatACrashLeft(t *testing.T) {
 }
 
 func TestSweepLeavesUploadsUnderWay(t *testing.T) {
-	s := serve(t, Options{MaxAge: 1})
+	s := serve(t, Options{})
 	u := s.begun("/f", "content", UploadOptions{})
-	other, err := Open(s.root, Options{State: s.state, MaxAge: 1}) // another process, as far as records go
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
 	for range 2 {
-		if err := errors.Join(s.Sweep(t.Context()), other.Sweep(t.Context())); err != nil {
+		if err := s.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,30 +58,25 @@ func TestSweepLeavesUploadsUnderWay(t *testing.T) {
 	s.wantClean()
 }
 
-func TestLaterSweepsLookAtTheAge(t *testing.T) {
-	now := time.Now()
-	s := serve(t, Options{MaxAge: time.Hour, Now: func() time.Time { return now }})
+// A file in a directory that is not recorded was not made by that start, whatever it is called.
+func TestSweepLooksInRecordedDirectoriesOnly(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/dir")
+	die(s.begun("/f", "half", UploadOptions{}))
+	mine := "/dir/" + prefix + s.start + "-1"
+	s.put(mine, "mine")
+	s.Close()
+	s.open(Options{})
 	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	u := s.begun("/f", "half", UploadOptions{})
-	die(u)
-	sweep := func(want int) {
-		t.Helper()
-		if err := s.Sweep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if len(s.temporaries()) != want || len(s.records()) != want {
-			t.Errorf("%q, %q", s.temporaries(), s.records())
-		}
+	if got := s.temporaries(); len(got) != 1 || got[0] != mine {
+		t.Errorf("%q", got)
 	}
-	now = now.Add(59 * time.Minute)
-	sweep(1)
-	now = now.Add(2 * time.Minute)
-	sweep(0)
 }
 
 func TestSweepFindsWhatWasMoved(t *testing.T) {
+	now := time.Now()
 	s := serve(t, Options{})
 	s.mkdir("/a/b")
 	s.mkdir("/gone")
@@ -99,7 +92,7 @@ func TestSweepFindsWhatWasMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.put("/a/b/"+prefix+"mine", "mine")
-	s.open(Options{})
+	s.open(Options{Now: func() time.Time { return now }})
 	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -111,75 +104,112 @@ func TestSweepFindsWhatWasMoved(t *testing.T) {
 	}
 }
 
-func TestSweepKeepsTheRecordOfWhatItCouldNotLookFor(t *testing.T) {
+// One directory that cannot be read does not keep the sweep from the others, and is not forgotten.
+func TestSweepGoesOnPastADirectoryThatItCannotRead(t *testing.T) {
 	s := serve(t, Options{})
-	s.mkdir("/a")
-	die(s.begun("/a/f", "half", UploadOptions{}))
+	for _, dir := range []string{"/a", "/b", "/c"} {
+		s.mkdir(dir)
+		die(s.begun(dir+"/f", "half", UploadOptions{}))
+	}
 	s.Close()
-	if err := os.Rename(s.host("/a"), s.host("/b")); err != nil {
-		t.Fatal(err)
-	}
-	s.open(Options{MaxAge: 1})
-	n := 0
-	s.sys.before = func(call string) error {
-		if n++; call == "open" && n > 3 {
-			return unix.EACCES
-		}
-		return nil
-	}
-	wantIs(t, s.Sweep(t.Context()), unix.EACCES)
-	s.sys.before = nil
-	if len(s.records()) != 1 {
-		t.Fatalf("%q", s.records())
-	}
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.wantClean()
-}
-
-func TestSweepRemovesRecordsThatWereNeverFinished(t *testing.T) {
-	s := serve(t, Options{})
-	for _, content := range []string{"", "1 \"/di", "nonsense\n", "- \"/\" 1 2 \"spare of the version before\" \"\"\n"} {
-		if err := os.WriteFile(s.state+"/"+newID(), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(s.state+"/something else", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.records(); len(got) != 1 || got[0] != "something else" {
-		t.Errorf("%q", got)
-	}
-}
-
-// A Sweep that comes between the making of a record and its lock costs the upload nothing but another record.
-func TestASweepAtTheWorstMoment(t *testing.T) {
-	s := serve(t, Options{})
-	swept := 0
-	s.sys.before = func(call string) error {
-		names := s.records()
-		if call == "create" && len(names) != 1 {
-			t.Errorf("the temporary is made with %d records", len(names))
-		}
-		if call == "stat" && len(names) == 1 && swept == 0 {
-			if i, err := os.Stat(s.state + "/" + names[0]); err == nil && i.Size() == 0 {
-				swept++
-				return os.Remove(s.state + "/" + names[0])
+	s.open(Options{})
+	opened := 0
+	s.before = func(call string) error {
+		if call == "open" {
+			if opened++; opened == 2 {
+				return unix.EACCES
 			}
 		}
 		return nil
 	}
-	s.mustUpload("/f", "content", UploadOptions{})
-	if swept != 1 {
-		t.Error("the moment never came")
+	wantIs(t, s.Sweep(t.Context()), unix.EACCES)
+	s.before = nil
+	if left := s.temporaries(); len(left) != 1 || filepath.Dir(left[0]) != "/b" || len(s.records()) != 1 {
+		t.Errorf("%q, %q", left, s.records())
 	}
-	s.sys.before = nil
-	s.want("/f", "content")
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s.wantClean()
+}
+
+// So it is in a search of the whole tree, which is made again an hour later.
+func TestASearchGoesOnPastADirectoryThatItCannotRead(t *testing.T) {
+	now := time.Now()
+	s := serve(t, Options{})
+	for _, dir := range []string{"/a", "/b", "/c"} {
+		s.mkdir("/in" + dir)
+		die(s.begun("/in"+dir+"/f", "half", UploadOptions{}))
+	}
+	s.Close()
+	if err := os.Rename(s.host("/in"), s.host("/moved")); err != nil {
+		t.Fatal(err)
+	}
+	s.open(Options{Now: func() time.Time { return now }})
+	opened := 0
+	s.before = func(call string) error {
+		if call == "open" {
+			if opened++; opened == 7 { // three recorded, the root, /moved, the first and the second in it
+				return unix.EACCES
+			}
+		}
+		return nil
+	}
+	wantIs(t, s.Sweep(t.Context()), unix.EACCES)
+	s.before = nil
+	sweep := func(want int) {
+		t.Helper()
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.temporaries()) != want || len(s.records()) != want {
+			t.Errorf("%q, %q", s.temporaries(), s.records())
+		}
+	}
+	now = now.Add(searchEvery - time.Second)
+	sweep(1)
+	now = now.Add(time.Second)
+	sweep(0)
+	s.wantClean()
+}
+
+// The version before had a record for each upload.
+func TestSweepRemovesWhatTheVersionBeforeLeft(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/a b")
+	in, err := s.Lstat("/a b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := in.Sys().(*details)
+	inode, _ := d.Identity()
+	s.Close()
+	id, spare := newID(), newID()
+	s.put("/a b/"+prefix+id, "half")
+	for name, text := range map[string]string{
+		id:      fmt.Sprintf("1 %q %d %d %q\n", "/a b", d.Device(), inode, "f\n"),
+		spare:   "- \"/\" 1 2 \"spare\" \"\"\n",
+		newID(): "",
+		newID(): "1 \"/di",
+	} {
+		if err := os.WriteFile(filepath.Join(s.state, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(s.state, "something else"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.open(Options{})
+	if list, err := s.ReadDir("/a b"); err != nil || len(list) != 0 {
+		t.Errorf("listed before the sweep: %v, %v", list, err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.wantClean()
+	if left, err := os.ReadDir(s.state); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
 }
 
 func TestRecords(t *testing.T) {
@@ -187,21 +217,11 @@ func TestRecords(t *testing.T) {
 	for i := range all {
 		all[i] = byte(i)
 	}
-	for _, r := range []*record{
-		{dir: "/", base: "f"},
-		{dir: "/a b\"\n", base: string(all[:]), dev: 1<<64 - 1, inode: 3},
-	} {
-		r.id = newID()
-		line := string(r.line())
-		ofTheVersionBefore := strings.TrimSuffix(line, "\n") + " \"\"\n"
-		for _, content := range []string{line, ofTheVersionBefore, ofTheVersionBefore + strings.TrimSuffix(line, "\n") + " \"owner\"\n"} {
-			if got, ok := parseRecord(r.id, []byte(content)); !ok || *got != *r {
-				t.Errorf("%q: %+v, %v, want %+v", content, got, ok, r)
-			}
-		}
-		for end := range line {
-			if got, ok := parseRecord(r.id, []byte(line[:end])); ok {
-				t.Errorf("%q is whole: %+v", line[:end], got)
+	for _, r := range []recorded{{dir: "/"}, {"/a b\"\n" + string(all[:]), 1<<64 - 1, 3}} {
+		text := string(r.line())
+		for _, line := range []string{text[1:], "1" + text[2:len(text)-1] + " \"f\"\n", "1" + text[2:len(text)-1] + " \"f\" \"owner\"\n"} {
+			if got, ok := parseRecord(line); !ok || got != r {
+				t.Errorf("%q: %+v, %v, want %+v", line, got, ok, r)
 			}
 		}
 	}
@@ -210,25 +230,62 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Should the name of a temporary be taken, against all odds, the file that has it is not touched.
-func TestATakenNameIsNotWrittenOver(t *testing.T) {
+// What a full disk has cut off is followed by records that count.
+func TestARecordAfterOneThatWasCutOff(t *testing.T) {
 	s := serve(t, Options{})
-	var name string
-	s.sys.before = func(call string) error {
-		if call == "create" {
-			name = "/" + prefix + s.records()[0]
-			s.put(name, "mine")
-		}
-		return nil
+	s.mkdir("/dir")
+	s.mustUpload("/f", "x", UploadOptions{})
+	if _, err := s.Tree.records.file.WriteString("\n2 \"/di"); err != nil {
+		t.Fatal(err)
 	}
-	wantIs(t, s.upload("/f", "content", UploadOptions{}), os.ErrExist)
-	s.sys.before = nil
-	s.want(name, "mine")
+	die(s.begun("/dir/f", "half", UploadOptions{}))
+	s.Close()
+	s.open(Options{})
 	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s.wantClean()
+}
+
+// The record does not grow with all the directories that there ever were.
+func TestTheRecordIsBounded(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/early")
+	s.mkdir("/d")
+	die(s.begun("/early/f", "half", UploadOptions{})) // it counts as under way
+	for i := range maxRecords + 5 {
+		if err := s.record(recorded{fmt.Sprint("/d/", i), 1, uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.Tree.records.known); n > 10 {
+		t.Errorf("%d directories are recorded", n)
+	}
+	s.Close()
+	s.open(Options{})
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.wantClean()
+}
+
+// Should the name of a temporary file be taken, against all odds, the file that has it is not touched.
+func TestATakenNameIsNotWrittenOver(t *testing.T) {
+	s := serve(t, Options{})
+	name := "/" + prefix + s.start + "-1"
+	s.put(name, "mine")
+	wantIs(t, s.upload("/f", "content", UploadOptions{}), os.ErrExist)
 	s.want(name, "mine")
-	if len(s.records()) > 0 {
-		t.Errorf("%q", s.records())
+	s.mustUpload("/f", "content", UploadOptions{})
+}
+
+func TestACloseWithNothingLeftLeavesNoRecord(t *testing.T) {
+	s := serve(t, Options{})
+	s.mustUpload("/f", "content", UploadOptions{})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(s.state); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }

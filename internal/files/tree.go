@@ -1,24 +1,29 @@
 // Package files is the served tree: what FTP clients see as "/", kept in one
 // directory of the host.
 //
-// Its types: a [Tree] is that directory, and an [afero.Fs]; an [Upload] is a file on
-// its way in, staged in a hidden temporary beside its target and published by one
+// Its types: a [Tree] is that directory, and an [afero.Fs] on [os.Root]; an [Upload] is a file on
+// its way in, staged in a hidden temporary file beside its target and published by one
 // rename.
 //
 // What is promised: a reader sees the old file or the new one, never a mixture and
 // never a part, also when it opened the old one long before. No name leads out of
-// the tree, whatever symbolic links stand in it or are put there meanwhile. Nothing is ever
-// removed recursively, and of all files only those that the package itself made and
-// recorded are ever removed unasked. No error shows a path of the host.
+// the tree, whatever symbolic links stand in it or are put there meanwhile. Of all files only the
+// temporary files that the package itself made are ever removed unasked, and nothing but
+// old leftovers of locks is removed recursively. No error shows a path of the host. No operation waits for
+// another one: a directory that is slow to read, or a network mount that hangs, delays only those that use it.
 //
 // What is not: a program on the host that writes into a file in place is seen doing
 // so. A published file is a new inode: other hard links of the old one keep the old content,
 // and access control lists and extended attributes of the old one are not carried over.
-// Records of uploads are not synced: after a loss of power (not after a crash of the
-// server) a temporary may be left that nobody knows.
+// Absolute links are refused, also if they lead back into the tree, and so is a name that leads through more
+// than 8 links. The process must be allowed to read each directory above a name, not only to search it. The records of where
+// uploads are made are not synced: after a loss of power (not after a crash of the server) a temporary file may be left that
+// nobody knows.
+//
+// On systems other than Linux some of this is weaker, see directory_other.go.
 //
 // Names are absolute FTP paths, strings of bytes in no particular encoding. They are
-// cleaned lexically: "/a/../b" is "/b", whatever "/a" is. The package needs Linux.
+// cleaned lexically: "/a/../b" is "/b", whatever "/a" is.
 //
 // Start reading at [Tree.Upload].
 package files
@@ -30,26 +35,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/afero"
-	"golang.org/x/sys/unix"
 )
 
 // Options say how a tree is kept. State is required.
 type Options struct {
 	// State is the directory for the records of uploads, outside of the tree. It is made
-	// if it is missing. Nothing else may be kept in it.
+	// if it is missing. Nothing else may be kept in it, and one process at a time may use it.
 	State string
 	// Mode is the mode of new files, less the umask of the process; 0 means 0644.
 	Mode fs.FileMode
 	// Durable says that a published file survives a loss of power.
 	Durable bool
-	// MaxAge is how long left-overs are kept while the server runs, see [Tree.Sweep]; 0 means an hour.
-	MaxAge time.Duration
-	Log    *slog.Logger     // nil: none
-	Now    func() time.Time // nil: time.Now
+	Log     *slog.Logger     // nil: none
+	Now     func() time.Time // nil: time.Now
 }
 
 // Tree is a directory of the host as FTP clients see it. It is for use by several
@@ -59,22 +61,29 @@ type Tree struct {
 	log   *slog.Logger
 	now   func() time.Time
 	root  *os.Root
-	state *os.Root // the directory of the records
-	sys   system
+	top   directory // the root as a directory
+	state *os.Root  // the directory of the records
+	set   atomic.Pointer[settings]
 
-	parents parents
+	start   string              // names this start of the server, and begins the names of its temporary files
+	starts  map[string]struct{} // of this start and of all earlier ones that have a record; never changed
+	made    atomic.Uint64       // counts temporary files
+	records records
+	uploads uploads
+	sweeper sweeper
 
-	// life is held shared by every operation, so that Close cannot pull the descriptor away.
-	life   sync.RWMutex
-	rootfd int // -1 once closed
-
-	setMu sync.RWMutex
-	set   settings
-
-	reg registry
+	// before is called ahead of each system call with its name; an error is returned in place of the call.
+	// Only tests set it.
+	before func(call string) error
 }
 
 var _ afero.Fs = (*Tree)(nil)
+
+// settings are the options that a reload may change. An upload keeps those that it began with.
+type settings struct {
+	mode    fs.FileMode
+	durable bool
+}
 
 // Open opens the tree kept in the directory root, which is made (0755) if it is missing.
 // What a crash left is not removed: that is what [Tree.Sweep] does.
@@ -90,8 +99,14 @@ func Open(root string, o Options) (*Tree, error) {
 	if err := apart(root, o.State); err != nil {
 		return nil, err
 	}
-	o.setDefaults()
-	t := &Tree{log: o.Log, now: o.Now, set: settings{o.Mode, o.Durable, o.MaxAge}, rootfd: -1}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	t := &Tree{log: o.Log, now: o.Now, start: newID()}
+	t.SetOptions(o.Mode, o.Durable)
 	var err error
 	if t.root, err = os.OpenRoot(root); err != nil {
 		return nil, err
@@ -99,31 +114,30 @@ func Open(root string, o Options) (*Tree, error) {
 	if t.state, err = os.OpenRoot(o.State); err != nil {
 		return nil, errors.Join(err, t.root.Close())
 	}
-	if t.rootfd, err = rootDescriptor(t.root); err != nil {
+	if t.top, err = t.openDirectory("/"); err != nil {
 		return nil, errors.Join(err, t.root.Close(), t.state.Close())
 	}
-	t.reg.init()
-	t.sys = newSystem(t.rootfd, t.root)
-	t.parents.init(t.rootfd)
-	if err := t.loadRecords(); err != nil {
+	if err := t.findStarts(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-func (o *Options) setDefaults() {
-	if o.Mode == 0 {
-		o.Mode = 0o644
+// SetOptions changes what a reload may change; zero values mean what they mean in [Options]. Uploads under way keep
+// what they began with.
+func (t *Tree) SetOptions(mode fs.FileMode, durable bool) {
+	if mode == 0 {
+		mode = 0o644
 	}
-	if o.MaxAge == 0 {
-		o.MaxAge = time.Hour
+	t.set.Store(&settings{mode, durable})
+}
+
+// check is the place where tests put their faults.
+func (t *Tree) check(call string) error {
+	if t.before == nil {
+		return nil
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	return t.before(call)
 }
 
 // makeLasting makes a directory if it is missing, and those above it, and makes their names last. One above that this
@@ -134,13 +148,13 @@ func makeLasting(dir string) error {
 		return err
 	}
 	there := path // what of it was there before
-	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist) && there != "/"; _, err = os.Lstat(there) {
+	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist) && there != filepath.Dir(there); _, err = os.Lstat(there) {
 		there = filepath.Dir(there)
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
 	}
-	for path != "/" {
+	for path != filepath.Dir(path) {
 		path = filepath.Dir(path)
 		if err := syncHost(path); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return err
@@ -158,7 +172,7 @@ func syncHost(dir string) error {
 		return err
 	}
 	defer f.Close()
-	return f.Sync()
+	return syncDirectory(f)
 }
 
 // apart refuses a directory of records that clients could reach.
@@ -178,34 +192,18 @@ func apart(root, state string) error {
 		return err
 	}
 	rel, err := filepath.Rel(r, s)
-	if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return errors.New("files: the records of uploads must not lie in the served tree")
 	}
 	return nil
-}
-
-// rootDescriptor returns a descriptor of our own for the directory that root holds.
-func rootDescriptor(root *os.Root) (int, error) {
-	f, err := root.Open(".")
-	if err != nil {
-		return -1, err
-	}
-	defer f.Close()
-	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
 
 // Close gives back what the tree holds open. Uploads and open files are
 // finished or closed by those who began them, before or after. Later calls of
 // other methods fail with [fs.ErrClosed]; a second Close does nothing.
 func (t *Tree) Close() error {
-	t.life.Lock()
-	defer t.life.Unlock()
-	if t.rootfd < 0 {
-		return nil
-	}
-	t.parents.close()
-	err := unix.Close(t.rootfd)
-	t.rootfd = -1
+	err := t.closeRecords()
+	t.top.close()
 	return errors.Join(err, t.root.Close(), t.state.Close())
 }
 

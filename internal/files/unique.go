@@ -4,26 +4,24 @@ import (
 	"errors"
 	"io/fs"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
 // uniqueTries is how many suffixes of a suggested name are tried before it is random ones.
 const uniqueTries = 100
 
-// freeName chooses a name for STOU (RFC 959 section 4.1.3) that neither a file nor another such upload has. That it
+// chooseName gives an upload a name for STOU (RFC 959 section 4.1.3) that neither a file nor another such upload has. That it
 // is free is made sure of again when it is published, in one step.
-func (t *Tree) freeName(name string) (string, error) {
-	suggestion := name
-	fd, err := t.sys.open(name, dirFlags, 0)
+func (u *Upload) chooseName() error {
+	suggestion := u.name
+	dir, err := u.tree.openDirectory(suggestion)
 	switch {
 	case err == nil:
-		unix.Close(fd)
-		return t.tryNames(func(int) string { return join(name, "stou."+newID()[:10]) })
+		dir.close()
+		return u.tryNames(func(int) string { return join(suggestion, "stou."+newID()[:10]) })
 	case !missing(err):
-		return "", err
+		return err
 	}
-	return t.tryNames(func(i int) string {
+	return u.tryNames(func(i int) string {
 		switch {
 		case i == 0:
 			return suggestion
@@ -34,24 +32,24 @@ func (t *Tree) freeName(name string) (string, error) {
 	})
 }
 
-func (t *Tree) tryNames(candidate func(int) string) (string, error) {
+func (u *Upload) tryNames(candidate func(int) string) error {
+	t := u.tree
 	for i := range 2 * uniqueTries {
 		name := candidate(i)
-		if !t.reg.claim(name) {
+		if !t.uploads.claim(u, name) {
 			continue
 		}
-		p, err := t.find(name, dirFlags)
+		p, err := t.find(name)
 		if err == nil {
-			_, err = t.sys.lstatat(p.dir, p.base, p.base)
+			_, err = p.dir.lstat(p.base)
 			p.close()
 		}
-		if err == unix.ENOENT {
-			return name, nil
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
-		t.reg.unclaim(name)
 		if err != nil && !errors.Is(err, ErrReserved) {
-			return "", err
+			return err
 		}
 	}
-	return "", fs.ErrExist
+	return fs.ErrExist
 }

@@ -7,8 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // UploadOptions say how an upload begins. Of Append, HasOffset and Unique at most one is set.
@@ -26,25 +25,25 @@ type UploadOptions struct {
 	Exclusive bool
 }
 
-// Upload is a file on its way in: a temporary beside its target that nobody sees. It ends with Publish or
-// Discard. It is for one goroutine, but Discard and Name may come from another.
+// Upload is a file on its way in: a temporary file beside its target that nobody sees. It ends with Publish, with
+// Place and Last, or with Discard. It is for one goroutine, but Discard and Name may come from another.
 type Upload struct {
-	tree    *Tree
-	opt     UploadOptions
-	set     settings
-	name    string // guarded by tree.reg.mu: a rename of the directory changes it
-	claimed string // the name that was chosen for Unique
-	place   place  // the directory, held open: wherever it is moved to, the file goes with it
-	synced  bool   // the directory can be synced by its descriptor
-	rec     *record
-	file    *os.File
-	size    atomic.Int64
+	tree *Tree
+	opt  UploadOptions
+	set  settings
+	name string    // guarded by tree.uploads.mu: a rename of the directory changes it
+	at   recorded  // guarded by tree.uploads.mu
+	dir  directory // held open: wherever it is moved to, the file goes with it
+	base string
+	temp string
+	file *os.File
+	size atomic.Int64
 
 	mu     sync.Mutex // held while the upload ends, disk access included, so that it ends in one way
-	over   bool
-	whole  bool  // Sync was done and nothing came since
-	broken error // the first failure of a write
-	left   error // why the temporary could not be removed after it was linked to its name
+	over   bool       // everything is given back
+	placed bool       // the file has its name
+	whole  bool       // Sync was done and nothing came since
+	broken error      // the first failure of a write
 }
 
 var (
@@ -62,111 +61,82 @@ func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
 	if err != nil {
 		return nil, fail("upload", name, err)
 	}
-	u := &Upload{tree: t, opt: o, set: t.settings(), name: name}
-	t.life.RLock()
-	defer t.life.RUnlock()
-	if t.rootfd < 0 {
-		return nil, fail("upload", name, errClosed)
-	}
-	if o.Unique {
-		if u.claimed, err = t.freeName(name); err != nil {
-			return nil, fail("upload", name, err)
-		}
-		u.name = u.claimed
-	}
+	u := &Upload{tree: t, opt: o, set: *t.set.Load(), name: name}
+	t.uploads.add(u)
 	if err := u.begin(); err != nil {
-		u.abandon()
-		return nil, fail("upload", u.name, err)
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		err = fail("upload", u.Name(), err)
+		u.discardLocked()
+		return nil, err
 	}
 	return u, nil
 }
 
-// begin finds the target's directory and makes the temporary. The caller abandons the upload after an error.
+// begin finds the target's directory and makes the temporary file. The caller discards the upload after an error.
 func (u *Upload) begin() error {
 	t := u.tree
-	if err := u.openParent(); err != nil {
+	if u.opt.Unique {
+		if err := u.chooseName(); err != nil {
+			return err
+		}
+	}
+	dir, base := split(u.Name())
+	u.base = base
+	if t.isTemporary(base) {
+		return ErrReserved
+	}
+	if base == "." {
+		return syscall.EISDIR
+	}
+	var err error
+	if u.dir, err = t.openDirectory(dir); err != nil {
 		return err
 	}
 	mode, err := u.target()
 	if err != nil {
 		return err
 	}
-	if u.rec, err = t.newRecord(u.place); err != nil {
-		return err
-	}
-	fd, err := t.sys.createat(u.place.dir, u.rec.temporary(), mode)
+	in, err := u.dir.lstat(".")
 	if err != nil {
-		u.forget()
 		return err
 	}
-	u.file = os.NewFile(uintptr(fd), u.name) // not for appending: then the kernel would not copy or splice into it
-	t.reg.begin(u)
+	at := recorded{dir, in.details.device, in.details.inode}
+	t.uploads.record(u, at)
+	if err := t.record(at); err != nil {
+		return err
+	}
+	u.temp = t.newTemporary()
+	if u.file, err = u.dir.create(u.temp, mode); err != nil {
+		return newName(err)
+	}
 	return u.copyOld()
-}
-
-// forget drops the record of a temporary that was never made.
-func (u *Upload) forget() {
-	u.tree.dropRecord(u.rec) // a record that cannot be removed is harmless: a Sweep finds nothing to it
-	u.rec = nil
-}
-
-// openParent opens the target's directory, for syncing it too if that is wanted and allowed. One that is kept open cannot be synced.
-func (u *Upload) openParent() error {
-	t, dir := u.tree, ""
-	u.place.name = u.name
-	dir, u.place.base = split(u.name)
-	if t.reg.isTemporary(u.place.base) {
-		return ErrReserved
-	}
-	if !u.set.durable {
-		if kept := t.parents.use(dir); kept != nil {
-			u.place.dir, u.place.kept = kept.fd, kept
-			return nil
-		}
-	}
-	fd, err := -1, error(unix.EACCES)
-	if u.set.durable {
-		fd, err = t.sys.open(dir, syncFlags, 0)
-		u.synced = err == nil
-	}
-	if err == unix.EACCES { // a directory that may be written and not read
-		fd, err = t.sys.open(dir, dirFlags, 0)
-	}
-	if err != nil {
-		return err
-	}
-	u.place.dir, u.place.own = fd, true
-	return nil
 }
 
 // target looks at what has the name now, and returns the mode to begin with.
 func (u *Upload) target() (fs.FileMode, error) {
-	t := u.tree
-	if u.place.base == "." {
-		return 0, unix.EISDIR
-	}
-	old, err := t.sys.lstatat(u.place.dir, u.place.base, u.place.base)
+	old, err := u.dir.lstat(u.base)
 	switch {
-	case err == unix.ENOENT:
+	case errors.Is(err, fs.ErrNotExist):
 		return u.set.mode, nil
 	case err != nil:
 		return 0, newName(err)
 	case u.opt.Exclusive:
 		return 0, fs.ErrExist
 	case old.IsDir():
-		return 0, unix.EISDIR
+		return 0, syscall.EISDIR
 	case old.isLink():
-		if i, err := t.follow(u.place); err == nil && i.IsDir() {
-			return 0, unix.EISDIR
+		if i, err := u.tree.follow(place{u.dir, u.base, u.Name()}); err == nil && i.IsDir() {
+			return 0, syscall.EISDIR
 		}
 		return u.set.mode, nil
-	case !old.isRegular():
+	case !old.mode.IsRegular():
 		return 0, ErrNotRegular
 	}
-	return old.Mode().Perm(), nil
+	return old.mode.Perm(), nil
 }
 
-// copyOld puts the old content, or its first bytes, into the temporary.
+// copyOld puts the old content, or its first bytes, into the temporary file.
 func (u *Upload) copyOld() error {
 	if !u.opt.Append && (!u.opt.HasOffset || u.opt.Offset == 0) {
 		return nil
@@ -174,8 +144,8 @@ func (u *Upload) copyOld() error {
 	if u.opt.HasOffset && u.opt.Offset < 0 {
 		return ErrOffset
 	}
-	old, want, err := u.tree.openRegular(u.name)
-	if errors.Is(err, unix.ENOENT) {
+	old, i, err := u.tree.openReadable(u.Name())
+	if errors.Is(err, fs.ErrNotExist) {
 		if u.opt.HasOffset {
 			return ErrOffset
 		}
@@ -185,6 +155,10 @@ func (u *Upload) copyOld() error {
 		return err
 	}
 	defer old.Close()
+	want := i.size
+	if i.IsDir() {
+		return syscall.EISDIR
+	}
 	if u.opt.HasOffset {
 		if u.opt.Offset > want {
 			return ErrOffset
@@ -196,7 +170,7 @@ func (u *Upload) copyOld() error {
 
 // copyFrom copies the first bytes of a file; within the file system (reflink, copy_file_range) where that can.
 func (u *Upload) copyFrom(old *os.File, want int64) error {
-	if err := u.tree.sys.check("copy"); err != nil {
+	if err := u.tree.check("copy"); err != nil {
 		return err
 	}
 	n, err := u.file.ReadFrom(&io.LimitedReader{R: old, N: want})

@@ -111,7 +111,7 @@ func TestModes(t *testing.T) {
 				}
 			}
 			u := s.begun("/f", "new", UploadOptions{})
-			during, err := os.Stat(s.host("/" + u.rec.temporary()))
+			during, err := os.Stat(s.host("/" + u.temp))
 			if err != nil || during.Mode().Perm()&^c.want != 0 {
 				t.Errorf("while it comes in it has %v, %v", during.Mode(), err)
 			}
@@ -139,8 +139,8 @@ func TestTheOwnerIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := i.(*info).st; st.Uid != 1234 || st.Gid != 2345 || i.Mode() != 0o640 {
-		t.Errorf("%d:%d %v", st.Uid, st.Gid, i.Mode())
+	if d := i.(*info).details; d.user != 1234 || d.group != 2345 || i.Mode() != 0o640 {
+		t.Errorf("%d:%d %v", i.(*info).details.user, i.(*info).details.group, i.Mode())
 	}
 }
 
@@ -218,14 +218,14 @@ func TestExclusiveRefusesAFileThatCameUp(t *testing.T) {
 		u := s.begun("/f", "new", UploadOptions{Exclusive: true})
 		s.put("/f", "other")
 		if way == "link" {
-			s.sys.before = onceFor("rename", unix.EINVAL)
+			s.before = onceFor("rename", unix.EINVAL)
 		}
 		wantIs(t, u.Publish(), fs.ErrExist)
 		s.want("/f", "other")
 		s.wantClean()
 		u = s.begun("/g", "new", UploadOptions{Exclusive: true})
 		if way == "link" {
-			s.sys.before = onceFor("rename", unix.EINVAL)
+			s.before = onceFor("rename", unix.EINVAL)
 		}
 		if err := u.Publish(); err != nil {
 			t.Error(err)

@@ -14,7 +14,6 @@ import (
 var (
 	_ Directories = (*files.Tree)(nil)
 	_ Identities  = (*files.Tree)(nil)
-	_ Lists       = (*files.Tree)(nil)
 )
 
 // lookedAt is a served tree in which something happens right after a start has looked at a directory.

@@ -1,0 +1,151 @@
+//go:build !linux
+
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"syscall"
+)
+
+// directory is an open directory of the tree, by what os.Root has methods for. It cannot promise what needs a system call of its
+// own:
+//
+//   - removeDir and removeFile look, and then remove: if a program on the host replaces a file by an empty directory between
+//     the two, that is removed.
+//   - renameNew looks, and then renames: a file that comes up between the two is replaced.
+//   - A rename from one directory to another goes by the names of the two.
+//   - Nobody tells a directory from a later one of the same name: Identity is 0.
+//   - The owner of a file that is replaced is not kept, and the free space is not known.
+//   - On Windows the change of a directory may not survive a loss of power.
+type directory struct {
+	tree *Tree
+	root *os.Root
+	file *os.File
+	name string
+}
+
+const readFlags = os.O_RDONLY | syscall.O_NONBLOCK
+
+func (t *Tree) openDirectory(name string) (directory, error) {
+	if err := t.check("open"); err != nil {
+		return directory{}, err
+	}
+	root, err := t.root.OpenRoot(relative(name))
+	if err != nil {
+		return directory{}, rooted(err)
+	}
+	f, err := root.Open(".")
+	if err != nil {
+		return directory{}, errors.Join(rooted(err), root.Close())
+	}
+	return directory{t, root, f, name}, nil
+}
+
+func (t *Tree) directoryOf(f *os.File, name string) (directory, error) {
+	f.Close()
+	return t.openDirectory(name)
+}
+
+func (d directory) close() { _ = errors.Join(d.file.Close(), d.root.Close()) }
+
+func (d directory) names(n int) ([]string, error) {
+	names, err := d.file.Readdirnames(n)
+	return names, bare(err)
+}
+
+func (d directory) lstat(base string) (*info, error) {
+	if err := d.tree.check("stat"); err != nil {
+		return nil, err
+	}
+	of, err := d.root.Lstat(base)
+	if err != nil {
+		return nil, rooted(err)
+	}
+	return infoOf(of, base), nil
+}
+
+func describe(f *os.File, name string) (*info, error) {
+	of, err := f.Stat()
+	if err != nil {
+		return nil, bare(err)
+	}
+	return infoOf(of, name), nil
+}
+
+func infoOf(of fs.FileInfo, name string) *info {
+	return &info{name: name, size: of.Size(), mode: of.Mode(), modified: of.ModTime(), host: of, details: details{links: 1}}
+}
+
+func (d directory) create(base string, mode fs.FileMode) (*os.File, error) {
+	if err := d.tree.check("create"); err != nil {
+		return nil, err
+	}
+	f, err := d.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode.Perm())
+	return f, rooted(err)
+}
+
+func (d directory) removeDir(base string) error {
+	return d.remove("rmdir", base, true, syscall.ENOTDIR)
+}
+func (d directory) removeFile(base string) error {
+	return d.remove("unlink", base, false, syscall.EISDIR)
+}
+
+func (d directory) remove(call, base string, dir bool, other error) error {
+	if err := d.tree.check(call); err != nil {
+		return err
+	}
+	i, err := d.lstat(base)
+	if err != nil {
+		return err
+	}
+	if i.IsDir() != dir {
+		return other
+	}
+	return rooted(d.root.Remove(base))
+}
+
+func (d directory) rename(base string, to place) error {
+	if err := d.tree.check("rename"); err != nil {
+		return err
+	}
+	if d.name == to.dir.name {
+		return rooted(d.root.Rename(base, to.base))
+	}
+	return rooted(d.tree.root.Rename(relative(join(d.name, base)), relative(join(to.dir.name, to.base))))
+}
+
+func (d directory) renameNew(base string, to place) error {
+	if _, err := to.dir.lstat(to.base); err == nil {
+		return fs.ErrExist
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.rename(base, to)
+}
+
+func (d directory) link(base, newbase string) error {
+	if err := d.tree.check("link"); err != nil {
+		return err
+	}
+	return rooted(d.root.Link(base, newbase))
+}
+
+func (d directory) sync() error {
+	if err := d.tree.check("fsync"); err != nil {
+		return err
+	}
+	return syncDirectory(d.file)
+}
+
+func syncDirectory(f *os.File) error {
+	if runtime.GOOS == "windows" { // a directory that is open for reading cannot be synced
+		return nil
+	}
+	return bare(f.Sync())
+}
+
+func (d directory) space() (uint64, error) { return 0, errors.ErrUnsupported }
