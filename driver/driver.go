@@ -92,8 +92,8 @@ type Server struct {
 	cancel       context.CancelFunc
 
 	// layout keeps names meaning what they mean: it is held, disk access included, shared by changes of protected
-	// files from the look at their names on and by what reads names, exclusively by the renaming of
-	// directories. Nobody waits for the table with it held.
+	// files from the look at their names on, exclusively by the renaming of directories with protected files, see lockLayout. Nothing that
+	// only reads needs it. Nobody waits for the table with it held.
 	layout sync.RWMutex
 
 	mu       sync.Mutex

@@ -27,14 +27,14 @@ import (
 // Insides are the hidden directories. Each has a record in the state directory, made before it, so that one whose lock ended
 // in a crash is found.
 type Insides struct {
-	tree     tree
-	log      *slog.Logger
-	records  *os.Root
-	changing sync.Mutex // held while one is made, adopted or moved aside, disk access included, so that it is done once
+	tree    tree
+	log     *slog.Logger
+	records *os.Root
 
-	mu      sync.Mutex
-	byName  map[lock.Name]lock.Token
-	byToken map[lock.Token]inside
+	mu       sync.Mutex // never held while the disk is waited for
+	byName   map[lock.Name]lock.Token
+	byToken  map[lock.Token]inside
+	changing map[lock.Name]chan struct{} // closed when the change is over
 }
 
 // inside is a hidden directory.
@@ -60,7 +60,7 @@ func OpenInsides(fsys afero.Fs, dir string, log *slog.Logger) (*Insides, error) 
 	if err != nil {
 		return nil, err
 	}
-	in := &Insides{tree: t, log: log, records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside)}
+	in := &Insides{tree: t, log: log, records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside), changing: make(map[lock.Name]chan struct{})}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
 		token, nerr := strconv.ParseUint(e.Name(), 10, 64)
@@ -111,6 +111,30 @@ func (s insideStore) Commit(ctx context.Context, change lock.Change) (lock.Token
 	return token, err
 }
 
+// change waits until nobody makes, adopts or moves aside the hidden directory of a lock, disk access included, and keeps others
+// from it until done is called. Other locks do not wait.
+func (in *Insides) change(n lock.Name) (done func()) {
+	over := make(chan struct{})
+	for {
+		in.mu.Lock()
+		before := in.changing[n]
+		if before == nil {
+			in.changing[n] = over
+		}
+		in.mu.Unlock()
+		if before == nil {
+			break
+		}
+		<-before
+	}
+	return func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		delete(in.changing, n)
+		close(over)
+	}
+}
+
 // of returns the token in the name of a lock's hidden directory.
 func (in *Insides) of(n lock.Name) (lock.Token, bool) {
 	in.mu.Lock()
@@ -133,21 +157,21 @@ func (in *Insides) all() map[lock.Token]inside {
 	return maps.Clone(in.byToken)
 }
 
-func (in *Insides) base(token lock.Token) (string, bool) {
+func (in *Insides) inside(token lock.Token) (inside, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	i, ok := in.byToken[token]
-	return i.lock.Base(), ok
+	return i, ok
 }
 
 // record notes a hidden directory that is about to be made.
 func (in *Insides) record(token lock.Token, i inside) error {
-	in.mu.Lock()
-	defer in.mu.Unlock()
 	text := string(i.lock) + "\x00" + i.holder + "\x00" + i.disk
 	if err := in.write(strconv.FormatUint(uint64(token), 10), text); err != nil {
 		return err
 	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	in.byName[i.lock], in.byToken[token] = token, i
 	return nil
 }
@@ -184,12 +208,12 @@ func (in *Insides) moved(from, to string) error {
 // forget ends a record: the directory is gone.
 func (in *Insides) forget(token lock.Token) error {
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	n := in.byToken[token].lock
 	if in.byName[n] == token {
 		delete(in.byName, n)
 	}
 	delete(in.byToken, token)
+	in.mu.Unlock()
 	err := in.records.Remove(strconv.FormatUint(uint64(token), 10))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -224,8 +248,8 @@ func (s *Server) named(disk string) lock.Name {
 			continue
 		}
 		token, _ := strconv.ParseUint(e[strings.LastIndexByte(e, '-')+1:], 10, 64)
-		if base, ok := s.insides.base(lock.Token(token)); ok {
-			elements[i] = base
+		if inside, ok := s.insides.inside(lock.Token(token)); ok {
+			elements[i] = inside.lock.Base()
 		}
 	}
 	return lock.Name(strings.Join(elements, "/"))
@@ -242,8 +266,6 @@ func (c *client) openInside(n lock.Name) error {
 	if c.server.directories {
 		return nil
 	}
-	c.server.insides.changing.Lock()
-	defer c.server.insides.changing.Unlock()
 	return c.openInsides(n.Parent())
 }
 
@@ -251,9 +273,10 @@ func (c *client) openInsides(n lock.Name) error {
 	if n == "/" {
 		return nil
 	}
-	if err := c.openInsides(n.Parent()); err != nil {
+	if err := c.openInsides(n.Parent()); err != nil || !c.table().Held(n) {
 		return err
 	}
+	defer c.server.insides.change(n)()
 	status, held := c.table().Get(n)
 	if !held {
 		return nil
@@ -275,12 +298,12 @@ func (c *client) openInsides(n lock.Name) error {
 // end removes the hidden directory of a hold that ends. If something lies in it, that is lock.ErrNotEmpty, or else it is moved aside, and the note
 // says where.
 func (in *Insides) end(token lock.Token, released bool) (note string, err error) {
-	in.changing.Lock()
-	defer in.changing.Unlock()
-	in.mu.Lock()
-	i, ok := in.byToken[token]
-	in.mu.Unlock()
+	i, ok := in.inside(token)
 	if !ok {
+		return "", nil
+	}
+	defer in.change(i.lock)()
+	if i, ok = in.inside(token); !ok { // another end was quicker
 		return "", nil
 	}
 	err = in.tree.RemoveDir(i.disk)
@@ -302,11 +325,9 @@ func (in *Insides) end(token lock.Token, released bool) (note string, err error)
 
 // adopt gives the hidden directory of a lock that was adopted to its new hold.
 func (in *Insides) adopt(n lock.Name, holder string, from, to lock.Token) {
-	in.changing.Lock()
-	defer in.changing.Unlock()
-	in.mu.Lock()
-	was := in.byToken[from].disk
-	in.mu.Unlock()
+	defer in.change(n)()
+	before, _ := in.inside(from)
+	was := before.disk
 	disk := files.Inside(path.Dir(was), uint64(to))
 	err := in.record(to, inside{n, holder, disk})
 	if err == nil {

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"io/fs"
+	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -94,7 +95,9 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 	}
 	writes := []lock.Write{{Path: from}, {Path: to}}
 	return c.shown(c.locks.Write(c.server.context, writes, func([]lock.Title) error {
-		c.server.layout.Lock()
+		if !c.server.lockLayout() {
+			return errChangesUnderWay
+		}
 		defer c.server.layout.Unlock()
 		if err := errors.Join(c.unmoved(from), c.unmoved(to)); err != nil {
 			return err
@@ -106,4 +109,20 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 		}
 		return apply()
 	}))
+}
+
+// changesWithin is how long the renaming of a directory waits for changes of protected files that are under way.
+const changesWithin = 2 * time.Second
+
+var errChangesUnderWay = &refusal{code: 450, text: "protected files are being changed: try again", is: fs.ErrPermission}
+
+// lockLayout locks the layout if that succeeds soon. It does not queue for it: a change that hangs, with a network file system
+// for example, would hold up all others behind it.
+func (s *Server) lockLayout() bool {
+	for end := time.Now().Add(changesWithin); !s.layout.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }

@@ -139,8 +139,6 @@ func (c *client) content(view string, offset int64, ascii bool) (content, error)
 	if c.isStatus(view) {
 		return newText(c.server.statusText(c.account), offset)
 	}
-	c.server.layout.RLock()
-	defer c.server.layout.RUnlock()
 	n, err := c.resolve(view)
 	if err != nil {
 		return nil, err

@@ -92,8 +92,6 @@ func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
 
 // stat is lstat with the last link followed.
 func (c *client) stat(view string) (fs.FileInfo, error) {
-	c.server.layout.RLock()
-	defer c.server.layout.RUnlock()
 	if c.isStatus(view) {
 		return c.server.statusInfo(c.account), nil
 	}
