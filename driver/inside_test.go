@@ -564,6 +564,54 @@ func TestARestartKeepsTheFilesOfAHeldLock(t *testing.T) {
 	})
 }
 
+// The server crashes when the end of a lock is in the journal and what lies in it has not been moved aside yet.
+func TestWhatACrashLeavesInALockThatHasEndedIsMovedAside(t *testing.T) {
+	s := start(t, plainLocks)
+	a := s.as("phoneacc")
+	a.want("MKD /gone/a", "257 *")
+	a.store("/gone/a/f", "x")
+	hidden, err := filepath.Glob(filepath.Join(s.root, "gone/.ftplockd-lock-*"))
+	records := onDisk(t, filepath.Join(s.state, "inside"))
+	if err != nil || len(hidden) != 1 || len(records) != 1 {
+		t.Fatalf("%q, %v, %q", hidden, err, records)
+	}
+	record := filepath.Join(s.state, "inside", records[0])
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.as("boss").breaks("/gone/a")
+	s.wantLeftovers("/gone/a f x")
+	s.halt()
+	left, err := filepath.Glob(filepath.Join(s.root, ".ftplockd-leftovers/*"))
+	if err != nil || len(left) != 1 {
+		t.Fatalf("%q, %v", left, err)
+	}
+	if err := os.Rename(left[0], hidden[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(record, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.run(s.setup)
+	b := s.as("other")
+	b.want("MKD /gone/a", "257 *")
+	b.store("/gone/a/g", "y")
+	if got := b.fetch("NLST /gone/a"); got != "/gone/a/g\r\n" {
+		t.Errorf("the next holder finds %q", got)
+	}
+	if err := s.driver.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.wantLeftovers("/gone/a f x")
+	if got := b.fetch("RETR /gone/a/g"); got != "y" {
+		t.Errorf("the next holder's file holds %q", got)
+	}
+	b.want("DELE /gone/a/g", "250 *")
+	b.want("RMD /gone/a", "250 *")
+	s.wantNothingHidden()
+}
+
 func TestAMemberAndItsGroupHaveFilesOfTheirOwn(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *server) {
 		a, b := s.as("phoneacc"), s.as("other")

@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,6 +71,24 @@ func TestResolve(t *testing.T) {
 		}
 		if err != nil || got != c.want {
 			t.Errorf("Resolve(%q) is %q, %v; want %q", c.name, got, err, c.want)
+		}
+	}
+}
+
+// A name leads through 8 links and no more, whether they follow each other or lie in one path.
+func TestNotMoreLinksAreFollowedThanAgreed(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/l0")
+	s.put("/l0/f", "content")
+	for i := range maxLinks + 1 {
+		s.link(fmt.Sprint("l", i), fmt.Sprint("/l", i+1))
+	}
+	for links, want := range map[int]error{1: nil, maxLinks: nil, maxLinks + 1: unix.ELOOP} {
+		name := fmt.Sprintf("/l%d/f", links)
+		_, err := s.Stat(name)
+		resolved, errResolve := s.Resolve(name)
+		if !errors.Is(err, want) || !errors.Is(errResolve, want) || want == nil && (err != nil || resolved != "/l0/f") {
+			t.Errorf("%d links: %v; %q, %v", links, err, resolved, errResolve)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -255,6 +256,40 @@ func TestTheDirectoryOfAnUploadIsHeld(t *testing.T) {
 	if list, err := os.ReadDir(outside); err != nil || len(list) > 0 {
 		t.Errorf("outside: %v, %v", list, err)
 	}
+	s.wantClean()
+}
+
+// After Sync the step that others wait for asks no disk to be synced.
+func TestPlaceWaitsForNoDisk(t *testing.T) {
+	s := serve(t, Options{Durable: true})
+	u := s.begun("/f", "content", UploadOptions{})
+	if err := u.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	s.before = func(call string) error {
+		calls = append(calls, call)
+		return nil
+	}
+	if err := u.Place(); err != nil || !slices.Equal(calls, []string{"rename"}) {
+		t.Errorf("%q, %v", calls, err)
+	}
+	s.want("/f", "content")
+	if err := u.Last(); err != nil || !slices.Contains(calls, "fsync") {
+		t.Errorf("%q, %v", calls, err)
+	}
+	wantIs(t, u.Last(), ErrDone)
+	s.wantClean()
+}
+
+// What Place has published stays, also if nobody comes to say Last.
+func TestDiscardAfterPlaceRemovesNothing(t *testing.T) {
+	s := serve(t, Options{})
+	u := s.begun("/f", "content", UploadOptions{})
+	if err := errors.Join(u.Place(), u.Discard()); err != nil {
+		t.Fatal(err)
+	}
+	s.want("/f", "content")
 	s.wantClean()
 }
 
