@@ -55,3 +55,22 @@ func TestAnAbortWhileAnUploadWaitsForAHangUp(t *testing.T) {
 		S: 226 *`)
 	s.wantContent("/f", "old")
 }
+
+// Behind a QUIT the end of the control connection is not read: it is seen by the look that an upload takes at its client.
+func TestAnUploadIsNotPublishedIfItsClientHangsUpBehindAQuit(t *testing.T) {
+	s := start(t, func(o *setup) { o.settings.HangUp = time.Minute })
+	s.write("/f", "old")
+	c := s.as("phoneacc")
+	d := c.data()
+	c.want("TYPE I", "200 *")
+	c.want("ALLO 3", "200 *")
+	c.want("STOR /f", "150 *")
+	if _, err := d.Write([]byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	c.send("QUIT\r\n")
+	c.tcp.Close()
+	d.Close()
+	s.alone()
+	s.wantContent("/f", "old")
+}
