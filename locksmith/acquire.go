@@ -18,7 +18,7 @@ import (
 //
 // If ctx has a deadline, a server that cannot be reached is tried until then; otherwise the first connection is tried
 // once, and one that is lost later is made again until ctx ends. With TryOnce a reply that was lost is cleared up within the
-// server's Timeout. After the end of ctx, clearing up takes a few seconds at most.
+// server's Timeout. After the end of ctx, clearing up takes two seconds at most.
 //
 // ctx is not kept: a Lock lives until Release.
 func Acquire(ctx context.Context, o Options) (*Lock, error) {
@@ -196,7 +196,7 @@ func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
 		if seconds > 0 {
 			noop, nerr = s.send("NOOP")
 		}
-		s.link.hurry(patience)
+		s.link.hurry(farewell)
 	})
 	r, err := s.receive(id)
 	a.unsure = a.unsure || err != nil
@@ -360,7 +360,7 @@ func (a *acquisition) giveUp(ctx context.Context, has bool) error {
 	}
 	if has || a.unsure {
 		a.unsure = true
-		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(a.e.Timeout, patience))
+		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(a.e.Timeout, farewell))
 		defer cancel()
 		a.giveBack(work, has)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -18,8 +19,9 @@ import (
 type Client struct {
 	e *endpoint
 
-	mu sync.Mutex
-	s  *session // nil: it is closed
+	mu    sync.Mutex
+	s     *session // nil: it is closed
+	nonce string   // of SITE LOCK AS; "": none
 }
 
 // Info is what a server tells of one lock.
@@ -82,6 +84,11 @@ func (c *Client) use(ctx context.Context, look func(*session) error) error {
 		}
 		c.s.drop()
 		c.s = again
+		if c.nonce != "" {
+			if err := c.s.speakAs(ctx, c.nonce); err != nil {
+				return err
+			}
+		}
 	}
 	stop := context.AfterFunc(ctx, func() {
 		c.s.abort(context.Cause(ctx))
@@ -93,6 +100,30 @@ func (c *Client) use(ctx context.Context, look func(*session) error) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// SpeakAs has the connection speak for the locks of another one of the same account (SITE LOCK AS), whose [Lock.Nonce] it is: ftplockd
+// lets it change files that they protect.
+func (c *Client) SpeakAs(ctx context.Context, nonce string) error {
+	return c.use(ctx, func(s *session) error {
+		c.nonce = nonce
+		return s.speakAs(ctx, nonce)
+	})
+}
+
+// Put is as [Lock.Put], but for the lock: nobody asks whether one is held.
+func (c *Client) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	return c.use(ctx, func(s *session) error {
+		u := &upload{s: s, ctx: ctx, name: name, size: size, source: r}
+		return transferred(name, u.run(s))
+	})
+}
+
+// Get is as [Lock.Get], but for the lock: nobody asks whether one is held.
+func (c *Client) Get(ctx context.Context, name string, w io.Writer) (int64, error) {
+	d := &download{to: w}
+	err := c.use(ctx, func(s *session) error { return transferred(name, d.run(s, name)) })
+	return d.written, err
 }
 
 // Info tells of the lock. Of a server that knows nothing of locks it is whether there is a directory, and when it was modified.

@@ -12,6 +12,9 @@ import (
 // end of a data connection, QUIT.
 const patience = 2 * time.Second
 
+// farewell is how long an MKD that is given up may take to end, and how long clearing up may take after that.
+const farewell = time.Second
+
 // link is a TCP connection on which each read and write has a time limit, and which can be cut for a reason. package ftp and
 // crypto/tls set no limits of their own that would do. A link is a control connection, or a data connection.
 type link struct {

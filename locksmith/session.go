@@ -251,26 +251,33 @@ func (s *session) can(verb, word string) bool {
 // knowsLocks reports whether FEAT says that it is ftplockd.
 func (s *session) knowsLocks() bool { return s.can("SITE", "LOCK") }
 
-// identify tells ftplockd who we are beyond this connection.
+// identify tells ftplockd who we are beyond this connection, and when our locks end after it.
 func (s *session) identify(ctx context.Context, o Options) error {
 	if !s.knowsLocks() {
 		return nil
 	}
-	commands := []string{"SITE LOCK AS " + o.Nonce}
-	if o.Grace > 0 && s.can("SITE", "DISCONNECT") {
-		seconds := (o.Grace + time.Second - 1) / time.Second
-		commands = append(commands, fmt.Sprintf("SITE LOCK DISCONNECT RELEASE %d", seconds))
+	err := s.speakAs(ctx, o.Nonce)
+	if err == nil && o.Grace > 0 && s.can("SITE", "DISCONNECT") {
+		err = s.must(ctx, fmt.Sprintf("SITE LOCK DISCONNECT RELEASE %d", (o.Grace+time.Second-1)/time.Second))
 	}
-	for _, command := range commands {
-		r, err := s.ask(ctx, command)
-		if err != nil {
-			return err
-		}
-		if !r.good() {
-			return fmt.Errorf("%w: %s: the server said %s", ErrRefused, s.Address, r)
-		}
+	if err == nil {
+		err = s.waitFor(ctx, 0)
 	}
-	return s.waitFor(ctx, 0)
+	return err
+}
+
+// speakAs has the session speak for the locks of a nonce.
+func (s *session) speakAs(ctx context.Context, nonce string) error {
+	return s.must(ctx, "SITE LOCK AS "+nonce)
+}
+
+// must says a command that the server is to know.
+func (s *session) must(ctx context.Context, command string) error {
+	r, err := s.ask(ctx, command)
+	if err == nil && !r.good() {
+		err = fmt.Errorf("%w: %s: the server said %s", ErrRefused, s.Address, r)
+	}
+	return err
 }
 
 // waitFor has MKD on a held lock wait for so many seconds.

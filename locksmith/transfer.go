@@ -26,20 +26,10 @@ import (
 // What the server refused matches ErrRefused.
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
-		u := &upload{s: s, lock: l, ctx: ctx, name: name, target: name, size: size, source: r}
-		if s.can("STOR", "STAGED") {
-			return u.store()
-		}
-		u.target = name + "." + strings.ToLower(rand.Text()[:10]) + ".part"
-		err := u.store()
-		if err == nil {
-			err = u.rename()
-		}
+		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
+		err := u.run(l.session())                              // which removes what is left: s may be broken by then
 		if path.Dir(s.abs(name)) == l.path && l.Token() == 0 { // writing into the lock has changed the time of its directory
 			l.forgetMark()
-		}
-		if err != nil && u.target != "" { // on the lock's connection: this one may be broken
-			_, _ = l.session().ask(context.WithoutCancel(ctx), "DELE "+u.target)
 		}
 		return err
 	})
@@ -97,7 +87,7 @@ func transferred(name string, err error) error {
 // upload is one Put.
 type upload struct {
 	s      *session
-	lock   *Lock
+	lock   *Lock // nil: there is none to be asked for
 	ctx    context.Context
 	name   string // of the file
 	target string // what is stored: the file, or a temporary one; "": it is to be left
@@ -105,6 +95,29 @@ type upload struct {
 	source io.Reader
 	sent   int64
 	err    error // of the source, or what was wrong with it
+}
+
+// run stores the file, under a temporary name where that is needed. other removes the temporary file if it fails.
+func (u *upload) run(other *session) error {
+	if u.target = u.name; u.s.can("STOR", "STAGED") {
+		return u.store()
+	}
+	u.target += "." + strings.ToLower(rand.Text()[:10]) + ".part"
+	err := u.store()
+	if err == nil {
+		err = u.rename()
+	}
+	if err != nil && u.target != "" {
+		_, _ = other.ask(context.WithoutCancel(u.ctx), "DELE "+u.target)
+	}
+	return err
+}
+
+func (u *upload) stands() error {
+	if u.lock == nil {
+		return nil
+	}
+	return u.lock.stands()
 }
 
 // Read is what the library reads the content from. Whatever ends it early resets the data connection: the library closes it as if the
@@ -120,7 +133,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	case err == io.EOF && u.size >= 0 && u.sent < u.size:
 		err = fmt.Errorf("there are %d bytes of the %d that were announced", u.sent, u.size)
 	case err == io.EOF && u.target == u.name: // no rename follows
-		if lost := u.lock.stands(); lost != nil {
+		if lost := u.stands(); lost != nil {
 			err = lost
 		}
 	}
@@ -172,7 +185,7 @@ func (u *upload) rename() error {
 	if n, err := u.s.ftp.FileSize(u.target); err == nil && n != u.sent {
 		return fmt.Errorf("%d bytes were sent and %d arrived", u.sent, n)
 	}
-	if err := u.lock.stands(); err != nil {
+	if err := u.stands(); err != nil {
 		return err
 	}
 	err := u.s.ftp.Rename(u.target, u.name)

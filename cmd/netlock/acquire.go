@@ -32,7 +32,12 @@ func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
 		ctx, cancel = context.WithDeadline(ctx, t.until)
 		defer cancel()
 	}
+	began := time.Now()
+	t.tell("%s: taking the lock %s", t.name, t.where())
 	lock, err := locksmith.Acquire(ctx, o)
+	if err == nil {
+		t.tell("%s: got the lock %s after %s, token %d", t.name, lock.Path(), words(time.Since(began)), lock.Token())
+	}
 	return lock, classify(err, t)
 }
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// askParent is how often the parent is asked for where nothing tells of its end, in milliseconds.
+// askParent is how often the parent is asked for, in milliseconds: it has ended when another process is our parent.
 const askParent = 500
 
 // watch polls standard output for an error condition, which a pipe has when its other end is closed, and standard input and the parent for
@@ -19,7 +19,6 @@ type watch struct {
 	files  []unix.PollFd // the first is stop's; -1 is not looked at
 	what   []string      // for each: what it means, "" for stop
 	parent int           // its process id
-	handle *os.File      // of the parent; nil where there is none: it is asked for
 	stop   [2]*os.File   // a pipe: closing the second end interrupts wait
 }
 
@@ -35,9 +34,6 @@ func watchFiles(stdin bool, in, out int) (*watch, error) {
 	watch.add(out, 0, stdoutClosed)
 	if stdin {
 		watch.add(in, unix.POLLIN, stdinClosed)
-	}
-	if watch.handle = processHandle(watch.parent); watch.handle != nil {
-		watch.add(int(watch.handle.Fd()), unix.POLLIN, parentEnded)
 	}
 	return watch, nil
 }
@@ -69,19 +65,11 @@ func (w *watch) interrupt() { w.stop[1].Close() }
 func (w *watch) close() {
 	w.stop[0].Close()
 	w.stop[1].Close()
-	if w.handle != nil {
-		w.handle.Close()
-	}
 }
 
 func (w *watch) wait() string {
-	// Also with a handle: the parent may have ended before it was opened.
 	for os.Getppid() == w.parent {
-		timeout := -1
-		if w.handle == nil {
-			timeout = askParent
-		}
-		_, err := unix.Poll(w.files, timeout)
+		_, err := unix.Poll(w.files, askParent)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}

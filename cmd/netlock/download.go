@@ -8,17 +8,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
-// download is a local file that is replaced as a whole or not at all.
+// download is a local file that is replaced as a whole or not at all. Where the system can (unnamed), the new file has no name until it is
+// complete, so that a netlock that is killed leaves nothing. Elsewhere it has a hidden name beside the old one, and the next
+// download of the file removes what a killed one has left.
 type download struct {
 	to   string
-	file *os.File // a temporary one beside it
-	mode fs.FileMode
+	file *os.File
+	name string // of the file; "": it has none
 	done bool
 }
 
-// newDownload makes the temporary file. A link is followed; a directory gets a file of that name.
+// newDownload makes the new file. A link is followed; a directory gets a file of that name.
 func newDownload(local, name string) (*download, error) {
 	d := &download{to: local}
 	if real, err := filepath.EvalSymlinks(local); err == nil {
@@ -32,40 +35,68 @@ func newDownload(local, name string) (*download, error) {
 		d.to = filepath.Join(d.to, name)
 		info, err = os.Stat(d.to)
 	}
+	mode := fs.FileMode(0o666) // less the umask
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		d.mode = 0o666 // less the umask
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is no regular file, so it cannot be replaced; \"-\" is standard output", d.to)
 	default:
-		d.mode = info.Mode().Perm()
+		mode = info.Mode().Perm()
 	}
-	d.file, err = d.create(err == nil)
-	return d, err
+	if d.file, err = unnamed(filepath.Dir(d.to), mode); err != nil {
+		d.sweep()
+		d.name = d.hidden()
+		d.file, err = os.OpenFile(d.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info != nil {
+		if err := d.file.Chmod(mode); err != nil { // the umask has taken something away
+			d.discard()
+			return nil, err
+		}
+	}
+	return d, nil
 }
 
-// create makes a file with a mode that os.CreateTemp does not give: that of the old file, or one that the umask decides.
-func (d *download) create(replaces bool) (*os.File, error) {
+// hidden is a new name beside the file.
+func (d *download) hidden() string { return d.prefix() + rand.Text()[:12] }
+
+func (d *download) prefix() string {
 	dir, base := filepath.Split(d.to)
-	name := filepath.Join(dir, "."+strings.TrimPrefix(base, ".")+".netlock-"+rand.Text()[:12])
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, d.mode)
-	if err != nil || !replaces {
-		return f, err
-	}
-	if err := f.Chmod(d.mode); err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(name))
-	}
-	return f, nil
+	return filepath.Join(dir, "."+strings.TrimPrefix(base, ".")+".netlock-")
 }
 
-// finish has all of it on the disk.
-func (d *download) finish() error { return errors.Join(d.file.Sync(), d.file.Close()) }
+// sweep removes what killed downloads of the file have left: what nobody has written to for a day.
+func (d *download) sweep() {
+	left, err := os.ReadDir(filepath.Dir(d.to))
+	if err != nil {
+		return
+	}
+	for _, e := range left {
+		info, err := e.Info()
+		if err == nil && strings.HasPrefix(e.Name(), filepath.Base(d.prefix())) && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.Remove(filepath.Join(filepath.Dir(d.to), e.Name()))
+		}
+	}
+}
 
-// publish puts it in the place of the old file.
+// publish puts it in the place of the old file, when all of it is on the disk.
 func (d *download) publish() error {
-	if err := os.Rename(d.file.Name(), d.to); err != nil {
+	if d.name == "" {
+		name := d.hidden()
+		if err := link(d.file, name); err != nil {
+			return err
+		}
+		d.name = name
+	}
+	if err := d.file.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(d.name, d.to); err != nil {
 		return err
 	}
 	d.done = true
@@ -74,9 +105,12 @@ func (d *download) publish() error {
 
 // discard removes what was not published.
 func (d *download) discard() {
-	if !d.done {
-		_ = d.file.Close()
-		_ = os.Remove(d.file.Name())
+	if d.done {
+		return
+	}
+	_ = d.file.Close()
+	if d.name != "" {
+		_ = os.Remove(d.name)
 	}
 }
 

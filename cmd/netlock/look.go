@@ -17,20 +17,28 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// newWaitCommand returns the command that waits for a group of locks.
+// newWaitCommand returns the command that waits for a lock without taking it.
 func newWaitCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait PROFILE|URL [DIRECTORY]",
-		Short: "wait until no lock is held below a directory",
-		Long: `Wait ends when no lock is held below a directory: when all members of a group are done. It takes no lock. The
-directory is the second argument, or else the path of the profile or URL. After --timeout it exits with status 75.`,
-		Example: `  netlock wait --timeout 1h ftp://worker@ftp.example.com/locks/nightly && ./report`,
-		Args:    cobra.RangeArgs(1, 2),
+		Short: "wait until a lock is free",
+		Long: `Wait ends with status 0 when the lock is free, and so is every lock below it. It takes no lock. With a DIRECTORY it waits
+until no lock is held below that: when all members of a group are done. After --timeout it exits with status 75.`,
+		Example: `  netlock wait phonestuff && echo nobody holds it
+  netlock wait --timeout 1h phonestuff /locks/nightly && ./report`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.look(cmd.Context(), args, waitGroup)
+			return s.look(cmd.Context(), args, func(ctx context.Context, c *locksmith.Client, t *target, path string) error {
+				if len(args) == 2 {
+					path = strings.TrimSuffix(path, "/") + "/"
+				} else if err := t.needLock(); err != nil {
+					return err
+				}
+				return c.Wait(ctx, path, t.options.Poll)
+			})
 		},
 	}
-	cmd.Flags().DurationVar(&s.timeout, "timeout", 0, "wait so long, then exit with status 75; 0: for ever")
+	s.timeoutFlag(cmd)
 	return cmd
 }
 
@@ -38,10 +46,10 @@ directory is the second argument, or else the path of the profile or URL. After 
 func newListCommand(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list PROFILE|URL [DIRECTORY]",
-		Short: "list the locks below a directory",
-		Long: `List tells of the locks that are held below a directory: the second argument, or else the path of the URL, or
-the directory that the profile's lock lies in. A server that is no ftplockd is asked for the directories there.`,
+		Use:   "list PROFILE|URL [PATH]",
+		Short: "list a lock and those below it",
+		Long: `List tells of the lock of a path, if it is held, and of all locks below it. The path is the second argument, or else that of
+the URL, or the directory that the profile's lock lies in. A server that is no ftplockd is asked for the directories there.`,
 		Example: `  netlock list phonestuff
   netlock list --json phonestuff /locks`,
 		Args: cobra.RangeArgs(1, 2),
@@ -119,17 +127,13 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 		err = context.Cause(ctx)
 	}
 	if errors.Is(err, errTimeout) {
-		return fail(exitHeld, "%s: %w of %s: %s", t.name, errTimeout, words(s.timeout), where)
+		return fail(exitHeld, "%s: %w of %s: %s", t.name, errTimeout, words(s.limit()), where)
 	}
 	return classify(err, t)
 }
 
 // errTimeout is the cause of a context whose --timeout is over.
 var errTimeout = errors.New("not within the time")
-
-func waitGroup(ctx context.Context, c *locksmith.Client, t *target, dir string) error {
-	return c.Wait(ctx, dir, t.options.Poll)
-}
 
 // parentOf is the directory that a lock lies in; "" is the one after login.
 func parentOf(lock string) string {
@@ -143,6 +147,7 @@ func parentOf(lock string) string {
 type view struct {
 	Path    string       `json:"path"`
 	Held    bool         `json:"held"`
+	NoLock  bool         `json:"no_lock,omitempty"` // no rule of the server makes it one
 	Since   *time.Time   `json:"since,omitempty"`
 	Waiting int          `json:"waiting"`
 	Holders []holderView `json:"holders"`
@@ -158,7 +163,7 @@ type holderView struct {
 }
 
 func viewOf(i locksmith.Info) view {
-	v := view{Path: i.Path, Held: i.Held, Waiting: i.Waiting, Holders: []holderView{}}
+	v := view{Path: i.Path, Held: i.Held, NoLock: i.None, Waiting: i.Waiting, Holders: []holderView{}}
 	if !i.Since.IsZero() {
 		v.Since = &i.Since
 	}
@@ -201,6 +206,8 @@ func sentence(i locksmith.Info) string {
 	var b strings.Builder
 	name := oneLine(i.Path)
 	switch {
+	case i.None:
+		fmt.Fprintf(&b, "%s is no lock: no rule of the server makes it one\n", name)
 	case !i.Held:
 		fmt.Fprintf(&b, "%s is free\n", name)
 	case len(i.Holders) == 0 && i.Since.IsZero():

@@ -45,6 +45,9 @@ func (t *target) password(ctx context.Context) (string, error) {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		return ask(ctx, os.Stdin, os.Stderr, fmt.Sprintf("Password of %s at %s: ", t.user(), t.options.Server.Address))
 	}
+	if os.Getenv(pathVariable) != "" {
+		return "", errors.New("netlock run passes NETLOCK_PASSWORD on only with --keep-password; say that, or write a profile for it")
+	}
 	if t.isURL() {
 		return "", errors.New("set NETLOCK_PASSWORD, or write a profile for it")
 	}
@@ -79,11 +82,8 @@ func fromEnv(name string) (string, error) {
 
 // fromCommand runs a command by the shell; what it says on standard error is for the user.
 func fromCommand(ctx context.Context, line string) (string, error) {
-	shell := []string{"/bin/sh", "-c", line}
-	if runtime.GOOS == "windows" {
-		shell = []string{"cmd", "/c", line}
-	}
-	cmd := exec.CommandContext(ctx, shell[0], shell[1:]...)
+	argv := shell(line)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
 	cmd.WaitDelay = 100 * time.Millisecond // what the shell has started may have the pipe open
 	out, err := cmd.Output()
@@ -94,6 +94,14 @@ func fromCommand(ctx context.Context, line string) (string, error) {
 		return "", fmt.Errorf("password_command: %w", err)
 	}
 	return firstLine(out, "password_command")
+}
+
+// shell runs a line by the system's shell.
+func shell(line string) []string {
+	if runtime.GOOS == "windows" {
+		return []string{"cmd", "/c", line}
+	}
+	return []string{"/bin/sh", "-c", line}
 }
 
 func firstLine(data []byte, from string) (string, error) {

@@ -23,9 +23,9 @@ const killAfter = 300 * time.Millisecond
 
 // newRunCommand returns the command that holds a lock around another one.
 func newRunCommand(s *settings) *cobra.Command {
-	r := runner{settings: s}
+	r := runner{settings: s, killAfter: duration(killAfter)}
 	cmd := &cobra.Command{
-		Use:   "run PROFILE|URL -- COMMAND [ARGUMENT...]",
+		Use:   "run [FLAGS] PROFILE|URL [--] COMMAND [ARGUMENT...]",
 		Short: "hold a lock while a command runs",
 		Long: `Run takes the lock, runs the command, and gives the lock back when the command has ended. It exits
 with the command's status, or 128+n if signal n ended it. Signals are passed on to the command.
@@ -34,31 +34,39 @@ The command has a process group of its own (on Windows a job). If the lock is lo
 gets SIGTERM, and SIGKILL after --kill-after; the exit status is 79 then. What the command leaves
 running when it ends is neither waited for nor ended.
 
-The command finds in its environment NETLOCK_SERVER, host and port, NETLOCK_PATH, the lock's name there, and
-NETLOCK_TOKEN, its fencing token ("" from a server that has none). NETLOCK_PASSWORD is not passed on.`,
+What comes behind PROFILE and its flags is the command; -- before it is needed only if it begins with a dash.
+
+The command finds in its environment NETLOCK_SERVER, host and port, NETLOCK_PATH, the lock's name there,
+NETLOCK_TOKEN, its fencing token, and NETLOCK_NONCE, a secret with which other connections of the account speak
+for the lock: SITE LOCK AS (the last two are "" from a server that has none). NETLOCK_PASSWORD is not passed on
+without --keep-password.`,
 		Example: `  netlock run phonestuff -- ./upload.sh
   netlock run --timeout 1m phonestuff -- make phones
   netlock run --try nightly -- ./backup || [ $? = 75 ]      # another machine does it
-  netlock run phonestuff -- sh -c 'echo token $NETLOCK_TOKEN'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			switch dash := cmd.ArgsLenAtDash(); {
-			case len(args) == 0:
-				return errors.New("which lock? netlock run PROFILE -- COMMAND")
-			case len(args) == 1:
-				return errors.New("run what? netlock run PROFILE -- COMMAND")
-			case dash != 1:
-				return errors.New("write -- before the command, so that its options are its own: netlock run PROFILE -- COMMAND")
-			}
-			return nil
-		},
+  netlock run -w 10 phonestuff -c 'sort phone.tsv > new && mv new phone.tsv'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return r.run(cmd.Context(), args[0], args[1:])
+			if len(args) == 0 {
+				return errors.New("which lock? netlock run PROFILE -- COMMAND")
+			}
+			lock := args[0]
+			if err := cmd.Flags().Parse(args[1:]); err != nil { // flags behind PROFILE are ours, too
+				return fmt.Errorf("%w; if that is an option of the command, write -- before the command: netlock run PROFILE -- COMMAND", err)
+			}
+			command := cmd.Flags().Args()
+			if r.line != "" {
+				command = append(shell(r.line), command...)
+			}
+			if len(command) == 0 {
+				return errors.New("run what? netlock run PROFILE -- COMMAND")
+			}
+			return r.run(cmd.Context(), lock, command)
 		},
 	}
-	cmd.Flags().DurationVar(&r.killAfter, "kill-after", killAfter, "how long the command may take to end after SIGTERM when the lock is lost, before SIGKILL")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w; if that is an option of the command, write -- before the command: netlock run PROFILE -- COMMAND", err)
-	})
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.Var(&r.killAfter, "kill-after", "how long the command may take to end after SIGTERM when the lock is lost, before SIGKILL")
+	f.StringVarP(&r.line, "command", "c", "", "run this line by the shell")
+	f.BoolVar(&r.keepPassword, "keep-password", false, "pass NETLOCK_PASSWORD on to the command, for a netlock in it")
 	s.waitingFlags(cmd)
 	return cmd
 }
@@ -66,15 +74,14 @@ NETLOCK_TOKEN, its fencing token ("" from a server that has none). NETLOCK_PASSW
 // runner runs a command under a lock.
 type runner struct {
 	*settings
-	killAfter time.Duration
-	complain  io.Writer // standard error
+	killAfter    duration
+	line         string // for the shell; "": the command is in the arguments
+	keepPassword bool
+	complain     io.Writer // standard error
 }
 
 func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	r.complain = os.Stderr
-	if r.killAfter < 0 {
-		return fail(exitUsage, "--kill-after must not be negative")
-	}
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return notRunnable(err)
@@ -83,13 +90,20 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	if err != nil {
 		return err
 	}
-	c, g, err := startGuarded(path, command, environment(lock, t))
+	c, g, err := startGuarded(path, command, environment(lock, t, r.keepPassword))
 	if err != nil {
 		return errors.Join(err, release(lock, t))
 	}
+	t.tell("%s: running %s", t.name, command[0])
 	status, lost := r.supervise(c, signals, lock)
 	g.dismiss()
-	return r.result(status, lost, release(lock, t))
+	err = r.result(status, lost, release(lock, t))
+	if err == nil || statusOf(err) == status && !lost {
+		t.tell("%s: the command has ended with status %d", t.name, status)
+	} else {
+		t.tell("%s: the command has ended with status %d; status %d is netlock's", t.name, status, statusOf(err))
+	}
+	return err
 }
 
 // startGuarded starts a command, with a guard for the case that we are killed.
@@ -162,16 +176,20 @@ func notRunnable(err error) error {
 const (
 	serverVariable = "NETLOCK_SERVER"
 	pathVariable   = "NETLOCK_PATH"
+	tokenVariable  = "NETLOCK_TOKEN"
+	nonceVariable  = "NETLOCK_NONCE"
 )
 
-// environment is ours with the lock's server, name and token, and without the password.
-func environment(lock *locksmith.Lock, t *target) []string {
+// environment is ours with the lock's server, name, token and nonce, and without the password.
+func environment(lock *locksmith.Lock, t *target, keepPassword bool) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
 		token = strconv.FormatUint(n, 10)
 	}
-	ours := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, passwordVariable+"=") })
-	return append(ours, serverVariable+"="+t.server(), pathVariable+"="+lock.Path(), "NETLOCK_TOKEN="+token)
+	ours := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return !keepPassword && strings.HasPrefix(v, passwordVariable+"=")
+	})
+	return append(ours, serverVariable+"="+t.server(), pathVariable+"="+lock.Path(), tokenVariable+"="+token, nonceVariable+"="+lock.Nonce())
 }
 
 // held is what supervise wants to know of a lock.
@@ -230,7 +248,7 @@ func isClosed(c <-chan struct{}) bool {
 // not.
 func (r *runner) lose(c *child, lock held) (late <-chan time.Time, said <-chan error) {
 	c.terminate()
-	late = time.After(r.killAfter)
+	late = time.After(time.Duration(r.killAfter))
 	return late, say(r.complain, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
 }
 

@@ -51,7 +51,7 @@ func supervise(t *testing.T, killAfter time.Duration, script string, complain ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{killAfter: killAfter, complain: s.said}
+	r := &runner{killAfter: duration(killAfter), complain: s.said}
 	for _, w := range complain {
 		r.complain = w
 	}

@@ -123,7 +123,7 @@ func judge(err error, t *target) (status int, hint string) {
 	case is(locksmith.ErrLost):
 		return exitLost, ""
 	case is(locksmith.ErrHeld):
-		return exitHeld, ""
+		return t.conflict, ""
 	case is(locksmith.ErrLogin):
 		return exitLogin, "check user (" + t.user() + ") and password"
 	case is(locksmith.ErrTLS):

@@ -23,6 +23,9 @@ type target struct {
 	wait    time.Duration // for the lock; 0: for ever
 	until   time.Time     // when that is over; zero: never
 	askable bool          // may be asked for on the terminal, or come from NETLOCK_PASSWORD
+
+	verbose  bool
+	conflict int // the exit status if another client holds the lock
 }
 
 // grace is how long a lock outlives the connection of a netlock that was killed, where the server can end it then.
@@ -38,10 +41,10 @@ func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 		return nil, err
 	}
 	t.options.Renew = t.options.Renew || s.renew
-	t.options.TryOnce = s.try
+	t.options.TryOnce, t.verbose, t.conflict = s.try, s.verbose, s.conflict
 	t.options.Grace = grace
 	if s.timeout > 0 {
-		t.wait = s.timeout
+		t.wait = s.limit()
 	}
 	if t.wait > 0 && !s.try {
 		t.until = time.Now().Add(t.wait)
@@ -73,11 +76,11 @@ func (s *settings) find(arg string) (*target, error) {
 	}
 	all, err := s.loadProfiles()
 	if err != nil {
-		return nil, brief(err)
+		return nil, err
 	}
 	p, ok := all.all[arg]
 	if !ok {
-		return nil, fail(exitProfile, "there is no profile %q in %s%s", arg, all.file, didYouMean(arg, append(commandNames(), all.names...)))
+		return nil, fail(exitProfile, "there is no profile %q in %s%s", arg, all.file, didYouMean(arg, append(commandNames(), all.names()...)))
 	}
 	return p.target(arg, all.dir(), s.shared)
 }
@@ -103,18 +106,30 @@ func (t *target) server() string {
 	return net.JoinHostPort(strings.Trim(s.Address, "[]"), port)
 }
 
-// needOther refuses to wait for the lock under which we were started ourselves. Of a relative path it knows only where it leads
-// if the account begins at the root.
-func (t *target) needOther() error {
+// inside reports whether this is the lock under which we were started ourselves, by "netlock run". Of a relative path it knows only where
+// it leads if the account begins at the root.
+func (t *target) inside() bool {
 	o := t.options
 	lock := path.Clean(o.Path)
 	if !path.IsAbs(lock) {
 		lock = path.Join("/", o.Server.Dir, lock)
 	}
-	if !o.Shared && os.Getenv(pathVariable) == lock && os.Getenv(serverVariable) == t.server() {
-		return fail(exitUsage, "%s: %s is already held by the netlock that runs this: it would wait for itself (or else unset %s)", t.name, lock, pathVariable)
+	return !o.Shared && os.Getenv(pathVariable) == lock && os.Getenv(serverVariable) == t.server()
+}
+
+// needOther refuses to wait for the lock under which we were started ourselves.
+func (t *target) needOther() error {
+	if t.inside() {
+		return fail(exitUsage, "%s: %s is already held by the netlock that runs this: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), pathVariable)
 	}
 	return nil
+}
+
+// tell says on standard error what is done, with --verbose.
+func (t *target) tell(format string, args ...any) {
+	if t.verbose {
+		_ = heard(say(os.Stderr, "netlock: "+oneLine(fmt.Sprintf(format, args...))+"\n"))
+	}
 }
 
 // where is the lock, for people.

@@ -81,12 +81,12 @@ func (s *settings) put(ctx context.Context, arg, local, remote string) error {
 		return fail(exitNoFile, "%w", err)
 	}
 	defer in.Close()
-	return s.under(ctx, arg, func(ctx context.Context, t *target, lock *locksmith.Lock) error {
+	return s.under(ctx, arg, func(ctx context.Context, t *target, c carrier) error {
 		var source io.Reader = in
 		if size < 0 {
 			source = readUntil(ctx, in)
 		}
-		return transferred(lock.Put(ctx, remote, source, size), t, "put "+remote)
+		return transferred(c.Put(ctx, remote, source, size), t, "put "+remote)
 	})
 }
 
@@ -116,9 +116,9 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 		return err
 	}
 	if local == "-" {
-		return s.under(ctx, arg, func(ctx context.Context, t *target, lock *locksmith.Lock) error {
+		return s.under(ctx, arg, func(ctx context.Context, t *target, c carrier) error {
 			out, flush := writeUntil(ctx, os.Stdout)
-			_, err := lock.Get(ctx, remote, out)
+			_, err := c.Get(ctx, remote, out)
 			if werr := flush(); werr != nil {
 				err = werr // which has ended the transfer
 			}
@@ -130,9 +130,9 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 		return fail(exitFailed, "%w", err)
 	}
 	defer d.discard()
-	err = s.under(ctx, arg, func(ctx context.Context, t *target, lock *locksmith.Lock) error {
-		_, err := lock.Get(ctx, remote, d.file)
-		return transferred(errors.Join(err, d.finish()), t, "get "+remote)
+	err = s.under(ctx, arg, func(ctx context.Context, t *target, c carrier) error {
+		_, err := c.Get(ctx, remote, d.file)
+		return transferred(errors.Join(err, d.file.Sync()), t, "get "+remote)
 	})
 	if err != nil {
 		return err
@@ -144,12 +144,15 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 }
 
 // under does something under the lock of a target. That the lock was lost is an error also if all went well otherwise.
-func (s *settings) under(ctx context.Context, arg string, do func(context.Context, *target, *locksmith.Lock) error) error {
+func (s *settings) under(ctx context.Context, arg string, do func(context.Context, *target, carrier) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := s.resolve(ctx, arg)
 	if err != nil {
 		return err
+	}
+	if t.inside() {
+		return s.speaking(ctx, t, do)
 	}
 	lock, err := acquire(ctx, t)
 	if err != nil {
@@ -167,6 +170,32 @@ func (s *settings) under(ctx context.Context, arg string, do func(context.Contex
 		return err
 	}
 	return release(lock, t)
+}
+
+// carrier transfers files: a lock, or a connection that speaks for one.
+type carrier interface {
+	Put(ctx context.Context, name string, r io.Reader, size int64) error
+	Get(ctx context.Context, name string, w io.Writer) (int64, error)
+}
+
+// speaking does something under the lock of the netlock that runs us. That ends us when the lock is lost.
+func (s *settings) speaking(ctx context.Context, t *target, do func(context.Context, *target, carrier) error) error {
+	t.tell("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
+	c, err := locksmith.Dial(ctx, t.options.Server)
+	if err != nil {
+		return classify(err, t)
+	}
+	defer c.Close()
+	if nonce := os.Getenv(nonceVariable); nonce != "" {
+		if err := c.SpeakAs(ctx, nonce); err != nil {
+			return classify(err, t)
+		}
+	}
+	err = do(ctx, t, c)
+	if err != nil && ctx.Err() != nil {
+		err = classify(context.Cause(ctx), t)
+	}
+	return err
 }
 
 // transferred is the status of a transfer that failed, unless that was for the lock.

@@ -1,0 +1,217 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// protecting has a lock that protects a file.
+const protecting = "[[lock]]\nmatch = \"/*_lock\"\nprotects = [\"/$1.tsv\"]\nmax_age = \"1h\"\n"
+
+// TestNetlockRunLetsItsCommandChangeWhatTheLockProtects runs each kind of client under the lock, and without it.
+func TestNetlockRunLetsItsCommandChangeWhatTheLockProtects(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, protecting)
+	local := filepath.Join(t.TempDir(), "new.tsv")
+	for name, c := range map[string]struct{ tool, script string }{
+		"curl":         {"curl", `curl -sS -u "$WHO" ${NETLOCK_NONCE:+-Q "SITE LOCK AS $NETLOCK_NONCE"} -T "$LOCAL" "ftp://$SERVER/phone.tsv"`},
+		"Net::FTP":     {"perl", `perl -MNet::FTP -e '($host, $port) = split /:/, $ENV{SERVER}; $ftp = Net::FTP->new($host, Port => $port) or die $@; $ftp->login(split /:/, $ENV{WHO}) or die; if ($ENV{NETLOCK_NONCE}) { $ftp->quot("SITE", "LOCK AS $ENV{NETLOCK_NONCE}") == 2 or die $ftp->message } $ftp->put($ENV{LOCAL}, "phone.tsv") or die $ftp->message'`},
+		"netlock put":  {"sh", `[ -n "$NETLOCK_NONCE" ] && netlock put phones "$LOCAL" phone.tsv`},
+		"a nested run": {"sh", `[ -n "$NETLOCK_NONCE" ] && netlock put phones "$LOCAL" phone.tsv && netlock get phones phone.tsv "$LOCAL.back" && cmp "$LOCAL" "$LOCAL.back"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			need(t, c.tool)
+			if err := os.WriteFile(local, []byte(name+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			env := []string{"WHO=" + account + ":" + password, "LOCAL=" + local, "SERVER=" + s.v4}
+			cmd := locker(t, s.profile("phone_lock"), "run", "phones", "sh", "-c", c.script)
+			cmd.Env = append(cmd.Env, env...)
+			if r := finish(t, cmd); r.status != 0 || s.read("phone.tsv") != name+"\n" {
+				t.Errorf("under the lock: %+v, the file is %q", r, s.read("phone.tsv"))
+			}
+			cmd = caller(t, "sh", s.profile("phone_lock"), "-c", c.script)
+			cmd.Env = append(cmd.Env, env...)
+			if r := finish(t, cmd); r.status == 0 {
+				t.Errorf("without the lock: %+v", r)
+			}
+		})
+	}
+}
+
+func TestNetlockRunInsideAnother(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	nested := func(flags ...string) result {
+		url := func(lock string) string { return "ftp://" + account + "@" + s.v4 + "/" + lock }
+		cmd := locker(t, "", append(append([]string{"run"}, flags...), url("a_lock"), "netlock", "run", url("b_lock"), "sh", "-c", "echo $NETLOCK_PATH")...)
+		cmd.Env = append(cmd.Env, "NETLOCK_PASSWORD="+password)
+		return finish(t, cmd)
+	}
+	if r := nested("--keep-password"); r.status != 0 || r.out != "/b_lock\n" {
+		t.Errorf("with the password: %+v", r)
+	}
+	if r := nested(); r.status != 78 || !strings.Contains(r.out, "--keep-password") || strings.Count(r.out, "\n") != 1 {
+		t.Errorf("without: %+v", r)
+	}
+}
+
+func TestNetlockHasTheHabitsOfFlock(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	profiles := s.profile("phone_lock")
+	s.session("other").want(257, "MKD /other_lock")
+	other := s.profile("other_lock")
+	for _, c := range []struct {
+		profiles string
+		args     []string
+		status   int
+		says     string
+	}{
+		{profiles, []string{"phones", "-c", "echo shell; exit 3"}, 3, "shell\n"},
+		{profiles, []string{"-n", "phones", "echo", "-n", "no dashes"}, 0, "no dashes"},
+		{profiles, []string{"phones", "--", "echo", "dashes"}, 0, "dashes\n"},
+		{profiles, []string{"phones", "sh", "-c", "echo $1", "--", "--"}, 0, "--\n"},
+		{profiles, []string{"phones", "-w", "5", "echo", "late flags"}, 0, "late flags\n"},
+		{other, []string{"-n", "phones", "true"}, 75, "held by other@"},
+		{other, []string{"-n", "-E", "9", "phones", "true"}, 9, "held by other@"},
+		{other, []string{"-w", "0.2", "--conflict-exit-code", "0", "phones", "false"}, 0, "held by other@"},
+		{profiles, []string{"--verbose", "phones", "sh", "-c", "exit 75"}, 75, "the command has ended with status 75\n"},
+		{other, []string{"--verbose", "-n", "phones", "true"}, 75, "taking the lock other_lock"},
+	} {
+		if r := finish(t, locker(t, c.profiles, append([]string{"run"}, c.args...)...)); r.status != c.status || !strings.Contains(r.out, c.says) {
+			t.Errorf("%q: %+v, want %d and %q", c.args, r, c.status, c.says)
+		}
+	}
+}
+
+func TestNetlockWaitsForALockAndListsIt(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	profiles := s.profile("phone_lock")
+	other := s.session("other")
+	if r := finish(t, locker(t, profiles, "wait", "phones")); r.status != 0 || r.out != "" {
+		t.Errorf("a free lock: %+v", r)
+	}
+	other.want(257, "MKD /phone_lock")
+	if r := finish(t, locker(t, profiles, "wait", "-w", "0.3", "phones")); r.status != 75 || strings.Count(r.out, "\n") != 1 {
+		t.Errorf("a held one: %+v", r)
+	}
+	if r := finish(t, locker(t, profiles, "list", "phones", "/phone_lock")); r.status != 0 || !strings.Contains(r.out, "other@127.0.0.1") {
+		t.Errorf("the named lock in the list: %+v", r)
+	}
+	waiting := launch(t, locker(t, profiles, "wait", "phones"))
+	other.want(250, "RMD /phone_lock")
+	if got := waiting.exit(t); got != 0 {
+		t.Errorf("a lock that comes free: %d", got)
+	}
+}
+
+func TestNetlockGetThatIsKilledLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	s.write("phone.tsv", strings.Repeat("x", 1<<20))
+	hold := make(chan struct{})
+	defer close(hold)
+	c := startCutter(t, s.v4, 300000, hold)
+	dir := t.TempDir()
+	p := launch(t, locker(t, "", "get", "ftp://"+account+":"+password+"@"+c.address+"/phone_lock", "phone.tsv", dir))
+	<-c.reached
+	p.kill()
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 0 {
+		t.Errorf("left over: %v, %v", all, err)
+	}
+}
+
+func TestNetlockTimeoutIsTheWholeTimeOverRefusedConnections(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, longLived)
+	s.start()
+	profiles := s.profile("phone_lock")
+	s.pin()
+	s.kill()
+	began := time.Now()
+	if r := finish(t, locker(t, profiles, "run", "--timeout", "1s", "phones", "true")); r.status != 69 || !strings.Contains(r.out, "refused") {
+		t.Errorf("a server that does not come: %+v", r)
+	}
+	if took := time.Since(began); took < time.Second || took > 4*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	p := launch(t, locker(t, profiles, "run", "--timeout", "20s", "phones", "echo", "got it"))
+	time.Sleep(500 * time.Millisecond) // it is refused meanwhile
+	s.start()
+	if line := p.line(); line != "got it" {
+		t.Errorf("it says %q", line)
+	}
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d", got)
+	}
+}
+
+func TestNetlockTimeoutIsTheWholeTimeThoughTheServerIsKilledOrFrozen(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*server){"killed": (*server).kill, "frozen": func(s *server) { s.freeze() }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, longLived)
+			other := s.session("other")
+			other.want(257, "MKD /phone_lock")
+			began := time.Now()
+			p := launch(t, locker(t, s.profile("phone_lock"), "run", "--timeout", "3s", "phones", "true"))
+			other.awaitWaiting("/phone_lock", 1)
+			end(s)
+			if got := p.exit(t); got != 75 && got != 76 {
+				t.Errorf("exit status %d", got)
+			}
+			if took := time.Since(began); took > 6*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+func TestNetlockSaysThatTheAgeIsOver(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1s\"\n")
+	for range 4 {
+		r := finish(t, locker(t, s.profile("phone_lock"), "run", "phones", "sleep", "30"))
+		if r.status != 79 || !strings.Contains(r.out, "age of 1s is over") && !strings.Contains(r.out, "older than 1s") {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestNetlockSaysWhatTheServerSaid(t *testing.T) {
+	t.Parallel()
+	address := greeter(t, "500 OOPS: vsftpd: refusing to run with writable root inside chroot()\r\n")
+	r := finish(t, locker(t, "", "run", "ftp://u:p@"+address+"/phone_lock", "true"))
+	want := "netlock: ftp://u@" + address + "/phone_lock: " + address + ": the server said 500 OOPS: vsftpd: refusing to run with writable root inside chroot()\n"
+	if r.status != 69 || r.out != want {
+		t.Errorf("%+v, want %q", r, want)
+	}
+}
+
+func TestNetlockCostsOneCommandASecond(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	var said lineCounter
+	address := relayed(t, s.v4, &said)
+	cmd := locker(t, "", "run", "ftp://"+account+":"+password+"@"+address+"/phone_lock", "sh", "-c", "echo here; read x")
+	p := launch(t, cmd)
+	if line := p.line(); line != "here" {
+		t.Fatal(line)
+	}
+	before := said.lines.Load()
+	time.Sleep(5 * time.Second)
+	if n := said.lines.Load() - before; n < 4 || n > 6 {
+		t.Errorf("%d commands in 5 s", n)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.exit(t)
+}
