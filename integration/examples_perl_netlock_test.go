@@ -67,6 +67,31 @@ func TestPerlEntriesAreAddedUnderOneLock(t *testing.T) {
 	}
 }
 
+// TestPerlNetLockClassOfTheArticleRunsNetlockByPerl starts netlock as that class does.
+func TestPerlNetLockClassOfTheArticleRunsNetlockByPerl(t *testing.T) {
+	t.Parallel()
+	need(t, "perl")
+	s := startServer(t, byNetlock)
+	class := `$| = 1; open LOCKER, "perl -S netlock phonestuff |" or die $!; $line = <LOCKER>; print $line; <STDIN>; close LOCKER; print "closed $?\n"`
+	cmd := s.netlocked(t, command(t, "perl", "-e", class))
+	scripts, err := filepath.Abs(filepath.Join("..", "examples", "perl-netlock", "bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "PATH="+scripts+":"+os.Getenv("PATH"))
+	p := launch(t, cmd)
+	if line := p.line(); line != "OK" {
+		t.Fatalf("it says %q", line)
+	}
+	other := s.session("other")
+	other.want(550, "MKD /phone_lock", "held by "+account)
+	fmt.Fprintln(p.to)
+	if line := p.line(); line != "closed 0" {
+		t.Errorf("it says %q", line)
+	}
+	other.wantFree("/phone_lock", 0)
+}
+
 func TestPerlEntryIsNotAddedWhenTheLockWasLost(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")

@@ -155,6 +155,14 @@ lock('any').wait(20)
 assert a._tokens(a.group) == set(), 'the group has ended'
 lock('any').wait(0)  # there is no such group: it is complete
 assert a.acquire(), 'the group is made again'`},
+	{"the last member that is released ends the group", `
+assert a.acquire()
+other = lock('other')
+assert other.acquire()
+assert a.release() and a.reason, a.reason
+assert a._tokens(a.group), 'it has another member'
+assert other.release()
+assert a._tokens(a.group) == set(), 'nobody is left in it'`},
 	{"nohup outlives the object and is given back by another", `
 def job(): assert lock('kept', nohup=True).acquire()
 job()

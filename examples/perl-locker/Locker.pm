@@ -27,7 +27,7 @@ sub new {
 # default_arguments may be overridden by a subclass.
 sub default_arguments {
     return {
-        host => $ENV{FTP_HOST} || 'localhost', port     => $ENV{FTP_PORT} || 21,
+        host => $ENV{FTP_HOST} || '127.0.0.1', port     => $ENV{FTP_PORT} || 2121,
         user => $ENV{FTP_USER} || 'ftp',       password => $ENV{FTP_PASSWORD},
         directory => '/locks',
     };

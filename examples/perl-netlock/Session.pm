@@ -9,9 +9,9 @@ our @EXPORT = qw(session busy);
 
 # session() logs in or dies. Transfers are binary: the phone list is the same on every machine.
 sub session {
-    my $ftp = Net::FTP->new($ENV{FTP_HOST} || 'localhost', Port => $ENV{FTP_PORT} || 21)
+    my $ftp = Net::FTP->new($ENV{FTP_HOST} || '127.0.0.1', Port => $ENV{FTP_PORT} || 2121)
         or die "cannot connect: $@\n";
-    $ftp->login($ENV{FTP_USER}, $ENV{FTP_PASSWORD}) or die 'cannot log in: ', $ftp->message;
+    $ftp->login($ENV{FTP_USER} || 'ftp', $ENV{FTP_PASSWORD}) or die 'cannot log in: ', $ftp->message;
     $ftp->binary;
     return $ftp;
 }

@@ -11,7 +11,7 @@
     MultiLock('migrate').once(migrate)         # whoever else calls this, too
 
 A lock is the directory /locks/GROUP/NAME of the server. /locks/GROUP is a lock as well, which the first member takes and
-leaves to all: the group exists while it stands, and the server does not end it before the last of its members.
+leaves to all: the group exists while it stands. The last member gives it back; the server does not end it before that.
 """
 import contextlib
 import ftplib
@@ -80,7 +80,11 @@ class MultiLock:
             self.reason = 'not acquired'
             return False
         self.token = None
-        return self._say('RMD ' + self.path) == 250
+        if self._say('RMD ' + self.path) != 250:
+            return False
+        self._ask('SITE WAIT 0')
+        self._ask('RMD ' + self.group)  # refused unless this was the last of the group
+        return True
 
     def verify(self):
         """Return whether the lock is still this object's: it was not taken away, and nobody else has it now."""
@@ -99,7 +103,7 @@ class MultiLock:
         """Wait until no lock of the group is held, and end the group. A group that does not exist is complete."""
         self._connect()
         for _ in self._tries(timeout):
-            if self._say('RMD ' + self.group) == 250 or not self._tokens(self.group, 'SITE LOCKS %s{,/*}'):
+            if self._say('RMD ' + self.group) == 250 or not self._tokens(self.group, 'SITE LOCKS %s/**'):
                 return
         raise MultiLockTimeout('%s is not complete after %s seconds' % (self.group, timeout))
 

@@ -1,0 +1,111 @@
+package locksmith_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ftplockd/ftplockd/locksmith"
+)
+
+// pretend is a server for the examples: it has one account and one lock.
+type pretend struct{ held atomic.Bool }
+
+// dial is locksmith.Server.DialContext.
+func (p *pretend) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go p.serve(ours)
+	return theirs, nil
+}
+
+func (p *pretend) serve(c net.Conn) {
+	defer c.Close()
+	fmt.Fprint(c, "220 ready\r\n")
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		answer := "200 ok"
+		switch verb, _, _ := strings.Cut(lines.Text(), " "); {
+		case verb == "USER":
+			answer = "230 in"
+		case verb == "FEAT":
+			answer = "211-Features:\r\n SITE LOCK\r\n211 End"
+		case verb == "PWD":
+			answer = `257 "/"`
+		case verb == "MKD" && p.held.CompareAndSwap(false, true):
+			answer = `257 "/phone_lock" locked, token 42, expires in 24h0m0s`
+		case verb == "MKD":
+			answer = "550 /phone_lock: held by bob@10.0.0.5 for 12s, expires in 23h59m48s"
+		case verb == "RMD":
+			p.held.Store(false)
+		case verb == "QUIT":
+			fmt.Fprint(c, "221 bye\r\n")
+			return
+		}
+		fmt.Fprint(c, answer+"\r\n")
+	}
+}
+
+var server = locksmith.Server{Address: "ftp.example.com", User: "phoneacc", Password: "secret", DialContext: new(pretend).dial}
+
+// Do waits for the lock at most until its context ends, and gives it back after the function.
+func ExampleDo() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := locksmith.Do(ctx, locksmith.Options{Server: server, Path: "/phone_lock"}, func(ctx context.Context) error {
+		fmt.Println("nobody else is here; ctx ends if the lock is lost")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// nobody else is here; ctx ends if the lock is lost
+	// <nil>
+}
+
+func ExampleAcquire() {
+	lock, err := locksmith.Acquire(context.Background(), locksmith.Options{Server: server, Path: "/phone_lock"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(lock.Path(), lock.Token())
+
+	_, err = locksmith.Acquire(context.Background(), locksmith.Options{Server: server, Path: "/phone_lock", TryOnce: true})
+	fmt.Println(errors.Is(err, locksmith.ErrHeld), err)
+
+	fmt.Println(lock.Release(context.Background()))
+	// Output:
+	// /phone_lock 42
+	// true /phone_lock: held by bob@10.0.0.5 for 12s
+	// <nil>
+}
+
+// Put and Get transfer files under the lock. The context ends with the lock, and so does the transfer.
+func ExampleLock_Put() {
+	replace := func(ctx context.Context, lock *locksmith.Lock) error {
+		f, err := os.Open("phone.tsv")
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return lock.Put(ctx, "/phone.tsv", f, -1)
+	}
+	_ = replace
+}
+
+func ExampleClient() {
+	client, err := locksmith.Dial(context.Background(), server)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	info, err := client.Info(context.Background(), "/phone_lock")
+	fmt.Println(info.Held, err)
+	// Output:
+	// false <nil>
+}
