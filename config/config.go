@@ -93,6 +93,10 @@ type Locks struct {
 	ReadersShare bool `toml:"readers_share"`
 	// LeftoverMaxAge is how long what was left in a lock is kept that ended otherwise than by RMD. 0: for ever.
 	LeftoverMaxAge Duration `toml:"leftover_max_age"`
+	// HistoryDays is how long the journal's history is kept. 0: for ever.
+	HistoryDays int `toml:"history_days" restart:"yes"`
+	// HistorySize bounds the history; the oldest part of more goes. 0: any size.
+	HistorySize Size `toml:"history_size" restart:"yes"`
 }
 
 // What Account.Access may be.
@@ -191,7 +195,7 @@ func Default() *Config {
 			HangUp:  Duration{2 * time.Millisecond},
 			Durable: true,
 		},
-		Locks: Locks{Directories: true, Durable: true, ReadersShare: true, LeftoverMaxAge: Duration{7 * 24 * time.Hour}},
+		Locks: Locks{Directories: true, Durable: true, ReadersShare: true, LeftoverMaxAge: Duration{7 * 24 * time.Hour}, HistoryDays: 90, HistorySize: Size{1 << 30}},
 		Rules: []Rule{DefaultRule("/locks/**"), DefaultRule("**/*_lock"), DefaultRule("**/*.lock"), DefaultRule("**/.*-lock")},
 	}
 }

@@ -80,6 +80,8 @@ directories = false
 durable = false
 readers_share = false
 leftover_max_age = "48h"
+history_days = 30
+history_size = "3MiB"
 [[account]]
 name = "a"
 password = "`+hash+`"
@@ -132,7 +134,7 @@ match = "/y"
 		},
 		TLS:   config.TLS{Mode: "required", Certificate: "c.pem", Key: "k.pem", ImplicitListen: []string{":990"}},
 		Files: config.Files{Mode: config.Mode{FileMode: 0o640}, HangUp: duration(50 * time.Millisecond)},
-		Locks: config.Locks{LeftoverMaxAge: duration(48 * time.Hour)},
+		Locks: config.Locks{LeftoverMaxAge: duration(48 * time.Hour), HistoryDays: 30, HistorySize: config.Size{Bytes: 3 << 20}},
 		Accounts: []config.Account{
 			{
 				Name: "a", Password: hash, Home: "/a", Start: "/b/c", Access: "write-only", Chmod: true, Admin: true,

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -49,6 +50,28 @@ func (m *Mode) UnmarshalText(text []byte) error {
 		return fmt.Errorf(`%q: must be an octal mode in quotes, such as "0644"`, text)
 	}
 	m.FileMode = fs.FileMode(bits)
+	return nil
+}
+
+// Size is a number of bytes. It is written as "64MiB", "1GiB" or "0".
+type Size struct{ Bytes int64 }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Size) UnmarshalText(text []byte) error {
+	number, unit := string(text), int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if before, found := strings.CutSuffix(number, suffix); found {
+			number, unit = before, 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	switch {
+	case err != nil || unit == 1 && n != 0:
+		return fmt.Errorf(`%q: must be a size in quotes, such as "512KiB", "64MiB" or "1GiB", or "0"`, text)
+	case n < 0 || n > math.MaxInt64/unit:
+		return fmt.Errorf("%q: out of range", text)
+	}
+	s.Bytes = n * unit
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 	"github.com/ftplockd/ftplockd/reaper"
@@ -65,16 +66,17 @@ func contend(t testing.TB, directories bool, rules ...lock.Rule) *contested {
 	for _, p := range append(compiled.Prefixes(), "/plain") {
 		must(tree.MkdirAll(string(p), 0o755))
 	}
-	o := journal.Options{Dir: filepath.Join(state, "journal"), Rules: compiled.For, Prefixes: compiled.Prefixes(), Clock: clock}
-	if directories {
-		o.FS = tree
-	}
-	store, err := journal.Open(context.Background(), o)
+	store, err := journal.Open(journal.Options{Dir: filepath.Join(state, "journal"), Clock: clock})
 	must(err)
 	insides, err := driver.OpenInsides(tree, filepath.Join(state, "inside"), nil)
 	must(err)
 	t.Cleanup(func() { insides.Close() })
-	s.table, err = lock.NewTable(context.Background(), lock.Options{Store: insides.Store(store), Clock: clock, Rules: compiled, Generation: store.Generation()})
+	kept := insides.Store(store)
+	if directories {
+		kept, err = hostdir.Open(context.Background(), hostdir.Options{Inner: store, FS: tree, Clock: clock, Rules: compiled})
+		must(err)
+	}
+	s.table, err = lock.NewTable(context.Background(), lock.Options{Store: kept, Clock: clock, Rules: compiled, Generation: store.Generation()})
 	must(err)
 	d, err := driver.New(driver.Options{
 		Tree: tree, Table: s.table, Clock: clock, Insides: insides, Directories: directories,

@@ -33,6 +33,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
@@ -182,17 +183,14 @@ func (s *server) open(o *setup) *journal.Store {
 	for _, p := range append(rules.Prefixes(), "/home/bob/work") {
 		must(s.tree.MkdirAll(string(p), 0o755))
 	}
-	jo := journal.Options{Dir: filepath.Join(s.state, "journal"), Rules: rules.For, Prefixes: rules.Prefixes(), Clock: s.clock}
-	if o.directories {
-		jo.FS = s.tree
-	}
-	store, err := journal.Open(s.t.Context(), jo)
+	store, err := journal.Open(journal.Options{Dir: filepath.Join(s.state, "journal"), Clock: s.clock})
 	must(err)
 	s.insides, err = OpenInsides(s.tree, filepath.Join(s.state, "inside"), o.log)
 	must(err)
-	kept := lock.Store(store)
-	if !o.directories {
-		kept = s.insides.Store(store)
+	kept := s.insides.Store(store)
+	if o.directories {
+		kept, err = hostdir.Open(s.t.Context(), hostdir.Options{Inner: store, FS: s.tree, Clock: s.clock, Rules: rules})
+		must(err)
 	}
 	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: kept, Clock: s.clock, Rules: rules, Generation: store.Generation()})
 	must(err)

@@ -26,6 +26,7 @@ type answer struct {
 // refusals of this package carry texts made for clients, and match what stands further down.
 var answers = []answer{
 	{lock.ErrUncertain, 451, "the server cannot tell whether that happened; look before you try again"},
+	{lock.ErrUnrecorded, 451, "still held: the server could not record the release"},
 	{lock.ErrClosed, 421, "the server is shutting down"},
 	{lock.ErrNoParent, 550, "no such directory to make it in"},
 	{lock.ErrNotDirectory, 550, "a file has that name"},

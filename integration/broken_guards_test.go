@@ -64,9 +64,9 @@ var insertions = []insertion{
 		}
 `},
 	// A start that forgets what was held.
-	{"internal/lock/journal/reconcile.go", "	s.o.hooks.step(\"started\")\n", `
+	{"internal/lock/journal/rotate.go", "	s.o.hooks.step(\"started\")\n", `
 	if os.Getenv("` + brokenEnv + `") == "start" {
-		clear(st.records)
+		clear(s.records)
 	}
 `},
 }

@@ -52,14 +52,15 @@ var allowed = map[string][]string{
 
 // allowedInTests is what their tests may import beside that.
 var allowedInTests = map[string][]string{
-	"internal/lock":  {"internal/lock", "internal/lock/locktest"},
-	"internal/lock/": {"internal/lock/locktest", "internal/files", "internal/powerloss"},
-	"internal/files": {"internal/powerloss"},
-	"reaper":         {"internal/lock/locktest"},
-	"driver":         {"internal/lock/locktest", "internal/lock/journal", "reaper", "config"},
-	"integration":    {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers"},
-	"locksmith":      {},
-	"cmd/netlock":    {},
+	"internal/lock":         {"internal/lock", "internal/lock/locktest"},
+	"internal/lock/":        {"internal/lock/locktest", "internal/files", "internal/powerloss"},
+	"internal/files":        {"internal/powerloss"},
+	"internal/lock/hostdir": {"internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
+	"reaper":                {"internal/lock/locktest"},
+	"driver":                {"internal/lock/locktest", "internal/lock/journal", "internal/lock/hostdir", "reaper", "config"},
+	"integration":           {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers"},
+	"locksmith":             {},
+	"cmd/netlock":           {},
 }
 
 // rule is the entry for a package: its own, or that of a parent with a slash.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 // newRootCommand returns the whole command tree. Without a subcommand it serves.
@@ -48,6 +49,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitDisk    = 74 // EX_IOERR of sysexits.h: the disk has failed the journal
 )
 
 // usageError is an error in how a command was called that only shows while it runs, such as a configuration file that is not there.
@@ -78,6 +80,9 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	case !began:
 		fmt.Fprintf(stderr, "ftplockd: %v\nTry \"%s --help\".\n", err, cmd.CommandPath())
 		return exitUsage
+	case errors.Is(err, journal.ErrFailed):
+		fmt.Fprintf(stderr, "ftplockd: %v; what was acknowledged is kept: see to the disk, then start ftplockd again\n", err)
+		return exitDisk
 	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitUsage

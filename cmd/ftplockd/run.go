@@ -24,6 +24,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 	"github.com/ftplockd/ftplockd/reaper"
 )
@@ -54,6 +55,9 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 				log.Error("reload refused, nothing has changed", "err", err)
 			}
 		case err := <-s.failed:
+			if errors.Is(err, journal.ErrFailed) { // nothing that is done from now on can be promised
+				return err
+			}
 			return errors.Join(err, s.stop())
 		case <-ctx.Done():
 			stop() // another signal ends the process
@@ -70,6 +74,7 @@ type server struct {
 
 	tree     *files.Tree
 	store    *journal.Store
+	hostdir  *hostdir.Store // nil without directories
 	insides  *driver.Insides
 	table    *lock.Table
 	driver   *driver.Server
@@ -168,24 +173,25 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 	if err := s.makePrefixes(rules); err != nil {
 		return err
 	}
-	o := journal.Options{
-		Dir: c.State, Rules: rules.For, Prefixes: rules.Roots(), Clock: s.clock, Durable: c.Locks.Durable, Log: s.log,
-	}
-	if c.Locks.Directories {
-		o.FS = s.tree
-		if o.Root, err = filepath.Abs(c.Root); err != nil {
-			return err
-		}
-	}
-	if s.store, err = journal.Open(ctx, o); err != nil {
+	if s.store, err = journal.Open(journal.Options{
+		Dir: c.State, Clock: s.clock, Durable: c.Locks.Durable, Log: s.log,
+		HistoryAge: time.Duration(c.Locks.HistoryDays) * 24 * time.Hour, HistorySize: c.Locks.HistorySize.Bytes,
+	}); err != nil {
 		return err
 	}
 	if s.insides, err = driver.OpenInsides(s.tree, filepath.Join(c.State, "inside"), s.log); err != nil {
 		return err
 	}
-	store := lock.Store(s.store)
-	if !c.Locks.Directories {
-		store = s.insides.Store(store)
+	var store lock.Store
+	if c.Locks.Directories {
+		s.hostdir, err = hostdir.Open(ctx, hostdir.Options{Inner: s.store, FS: s.tree, Clock: s.clock, Rules: rules, Log: s.log})
+		store = s.hostdir
+	} else {
+		err = s.dismissHost(ctx)
+		store = s.insides.Store(s.store)
+	}
+	if err != nil {
+		return err
 	}
 	s.table, err = lock.NewTable(ctx, lock.Options{
 		Store: store, Clock: s.clock, Rules: rules, Log: s.log, Generation: s.store.Generation(),
@@ -207,6 +213,25 @@ func makeState(dir string) error {
 		return fmt.Errorf("the state directory cannot be written: %w", err)
 	}
 	return errors.Join(trial.Close(), os.Remove(trial.Name()))
+}
+
+// dismissHost ends the locks that programs on the host hold: without directories nobody could ever give them back. Their
+// directories stay.
+func (s *server) dismissHost(ctx context.Context) error {
+	var errs []error
+	for record, err := range s.store.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if record.Holds[0].Host() {
+			errs = append(errs, s.store.SetDirectory(record.Name, record.Revision, lock.DirectoryID{}))
+			_, err = s.store.Commit(ctx, lock.Change{
+				Name: record.Name, If: record.Revision, Cause: lock.CauseHostGone, By: lock.Owner{Account: lock.HostAccount},
+			})
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // warnOfHomes names the accounts whose home is not there.
@@ -314,11 +339,12 @@ func (s *server) start() {
 			}
 		})
 	}
-	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver}, Log: s.log}
+	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver, s.store}, Log: s.log}
 	run("watching the served tree", func() error { return s.table.Run(ctx) })
 	run("reaping", func() error { return reap.Run(ctx) })
 	run("serving", func() error { return s.driver.Serve(s.listener) })
 	run("looking up ftp.public_address", func() error { return s.public.run(ctx) })
+	run("journal", func() error { return s.store.Run(ctx) })
 	run("control socket", func() error { return s.admin.serve() })
 }
 
@@ -359,6 +385,9 @@ func (s *server) stop() error {
 	}
 	if s.insides != nil {
 		errs = append(errs, s.insides.Close())
+	}
+	if s.hostdir != nil {
+		s.hostdir.Close()
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
@@ -418,7 +447,9 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	if s.tls != nil {
 		s.tls.Store(pair)
 	}
-	s.store.SetRules(rules.For, rules.Roots()...)
+	if s.hostdir != nil {
+		s.hostdir.SetRules(rules)
+	}
 	if err := s.table.SetRules(ctx, rules); err != nil {
 		s.log.Error("the new rules hold, but were not recorded for all locks that are held: for those, the old ones hold after a restart", "err", err)
 	}

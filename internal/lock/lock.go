@@ -206,9 +206,14 @@ func (h Hold) Host() bool { return h.Owner.Account == HostAccount && h.Owner.Ses
 type DirectoryID struct {
 	Inode uint64
 	Birth int64 // nanoseconds since 1970, as coarse as the file system's clock; 0 where it records none
-	// Generation tells apart directories that had the same inode number, also within one tick of that clock. It
-	// has no order. 0 where the file system does not tell, or where nobody asked.
-	Generation uint32
+}
+
+// Tombstone is a directory that the last lock of a name had.
+type Tombstone struct {
+	Name      Name
+	Directory DirectoryID
+	Token     Token   // the revision of the release
+	At        Instant // when it was released
 }
 
 // Record is all that a store knows of one name: Revision is the token of the
@@ -284,6 +289,7 @@ var (
 	ErrNoRule             = errors.New("no rule makes that name a lock")
 	ErrConflict           = errors.New("somebody else changed it")
 	ErrUncertain          = errors.New("the result is unknown")
+	ErrUnrecorded         = errors.New("the release could not be recorded, the lock is still held")
 	ErrClosed             = errors.New("the store is closed")
 )
 

@@ -1,160 +1,103 @@
 package journal
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// BenchmarkPair acquires and releases locks of different names. The served tree is on the file system of
+// BenchmarkPair acquires and releases locks of different names. The state directory is on the file system of
 // FTPLOCKD_BENCH_DIR, or that of temporary files.
 func BenchmarkPair(b *testing.B) {
-	for _, directories := range []bool{false, true} {
-		for _, durable := range []bool{false, true} {
-			for _, parallel := range []int{1, 64} {
-				b.Run(fmt.Sprintf("directories=%v/durable=%v/parallel=%d", directories, durable, parallel), func(b *testing.B) {
-					benchmarkPair(b, directories, durable, parallel)
+	for _, durable := range []bool{false, true} {
+		for _, parallel := range []int{1, 64} {
+			b.Run(fmt.Sprintf("durable=%v/parallel=%d", durable, parallel), func(b *testing.B) {
+				s := newBenchScene(b, durable)
+				store := s.mustOpen()
+				hold := s.hold("ada")
+				var worker atomic.Int32
+				b.ReportAllocs()
+				b.SetParallelism(max(parallel/2, 1))
+				b.RunParallel(func(pb *testing.PB) {
+					n := worker.Add(1)
+					name := lock.Name(fmt.Sprintf("/%d_lock", n))
+					for pb.Next() && int(n) <= parallel {
+						token, err := s.commit(store, name, 0, hold)
+						if err == nil {
+							_, err = s.commit(store, name, token)
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
 				})
-			}
+			})
 		}
 	}
 }
 
-func benchmarkPair(b *testing.B, directories, durable bool, parallel int) {
+func newBenchScene(b *testing.B, durable bool) *scene {
 	s := newScene(b)
-	if dir := os.Getenv("FTPLOCKD_BENCH_DIR"); dir != "" {
-		root, err := os.MkdirTemp(dir, "bench")
-		if err != nil {
+	dir, err := os.MkdirTemp(os.Getenv("FTPLOCKD_BENCH_DIR"), "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	s.state = filepath.Join(dir, "state")
+	s.options = func(o *Options) { o.Durable, o.hooks.room = durable, roomAhead }
+	return s
+}
+
+// BenchmarkStart opens a store with so many locks held.
+func BenchmarkStart(b *testing.B) {
+	s := newBenchScene(b, false)
+	store := s.mustOpen()
+	for i := range 100_000 {
+		s.acquire(store, lock.Name(fmt.Sprintf("/locks/%d_lock", i)), "ada")
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		store = s.restart(store)
+	}
+}
+
+// BenchmarkHistory asks for the history of one lock among a gibibyte of others.
+func BenchmarkHistory(b *testing.B) {
+	s := newBenchScene(b, false)
+	store := s.mustOpen()
+	s.release(store, "/locks/demo", s.acquire(store, "/locks/demo", "ada"))
+	for i := 0; len(s.rotated()) == 0; i++ {
+		name := lock.Name(fmt.Sprintf("/locks/job-%d", i%1000))
+		s.release(store, name, s.acquire(store, name, "ada"))
+	}
+	s.release(store, "/locks/demo", s.acquire(store, "/locks/demo", "ada"))
+	one, err := os.ReadFile(s.rotated()[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	total := int64(len(one))
+	for i := 1; total < 1<<30; i++ { // others like it, in which nothing is about that lock
+		other := bytes.ReplaceAll(one, []byte("/locks/demo"), []byte("/locks/work"))
+		if err := os.WriteFile(filepath.Join(stateDir(s.state).history(), fmt.Sprintf("%020d.jsonl", i)), other, 0o600); err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() { os.RemoveAll(root) })
-		s.tree.root = root
+		total += int64(len(one))
 	}
-	s.options = func(o *Options) {
-		o.Durable, o.hooks.room = durable, roomAhead
-		if !directories {
-			o.FS = nil
+	b.SetBytes(total)
+	var longest time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if got := s.causes("/locks/demo"); len(got) != 4 {
+			b.Fatalf("got %q", got)
 		}
+		longest = max(longest, time.Since(began))
 	}
-	store := s.mustOpen()
-	s.watch(store)
-	hold := s.hold("ada")
-	var worker atomic.Int32
-	b.ReportAllocs()
-	b.ResetTimer()
-	turns := func(name lock.Name) error {
-		token, err := s.commit(store, name, 0, hold)
-		if err == nil {
-			_, err = s.commit(store, name, token)
-		}
-		return err
-	}
-	if parallel == 1 {
-		for b.Loop() {
-			if err := turns("/0_lock"); err != nil {
-				b.Fatal(err)
-			}
-		}
-		return
-	}
-	b.SetParallelism(parallel / 2)
-	b.RunParallel(func(pb *testing.PB) {
-		name := lock.Name(fmt.Sprintf("/%d_lock", worker.Add(1)))
-		for pb.Next() {
-			if err := turns(name); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-}
-
-func BenchmarkLine(b *testing.B) {
-	s := newScene(b)
-	l := line{
-		Event: lock.CauseAcquire, Name: "/locks/phone_lock", Token: 42, At: s.clock.Now(), By: ada,
-		Holds: []lock.Hold{s.hold("ada")},
-	}
-	text := appendLine(nil, &l)
-	b.Run("append", func(b *testing.B) {
-		b.SetBytes(int64(len(text)))
-		var buffer []byte
-		for b.Loop() {
-			buffer = appendLine(buffer[:0], &l)
-		}
-	})
-	b.Run("scan", func(b *testing.B) {
-		b.SetBytes(int64(len(text)))
-		var scan scanner
-		for b.Loop() {
-			if _, err := scan.parse(text[:len(text)-1]); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("parse", func(b *testing.B) {
-		b.SetBytes(int64(len(text)))
-		for b.Loop() {
-			if _, err := parseLine(text[:len(text)-1]); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// BenchmarkOpen starts with so many locks held.
-func BenchmarkOpen(b *testing.B) {
-	for _, n := range []int{1000, 20_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := newScene(b)
-			s.options = func(o *Options) { o.FS, o.Durable = nil, false }
-			store := s.mustOpen()
-			for i := range n {
-				s.acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
-			}
-			for b.Loop() {
-				store = s.restart(store)
-			}
-		})
-	}
-}
-
-// BenchmarkStart opens a store with so many locks and their directories, spread over some parents. The served tree is on
-// the file system of FTPLOCKD_BENCH_DIR, or that of temporary files.
-func BenchmarkStart(b *testing.B) {
-	const n = 100_000
-	for _, parents := range []int{1, 100} {
-		b.Run(fmt.Sprintf("parents=%d", parents), func(b *testing.B) {
-			s := newScene(b)
-			root, err := os.MkdirTemp(os.Getenv("FTPLOCKD_BENCH_DIR"), "bench")
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { os.RemoveAll(root) })
-			tree, err := files.Open(filepath.Join(root, "files"), files.Options{State: filepath.Join(root, "uploads")})
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { tree.Close() })
-			s.options = func(o *Options) { o.FS, o.Root, o.Durable = tree, filepath.Join(root, "files"), false }
-			store := s.mustOpen()
-			for i := range parents {
-				if err := tree.MkdirAll(fmt.Sprintf("/locks/%d", i), 0o755); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for i := range n {
-				s.acquire(store, lock.Name(fmt.Sprintf("/locks/%d/%d_lock", i%parents, i)), "ada")
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				store = s.restart(store)
-			}
-		})
-	}
+	b.ReportMetric(longest.Seconds(), "longest-s")
 }

@@ -11,12 +11,12 @@ import (
 // The journal's own words; every other event is a [lock.Cause].
 const (
 	eventJournal   lock.Cause = "journal"   // the first line of a file: version, generation, tokens reserved
-	eventStart     lock.Cause = "start"     // the store was opened
+	eventStart     lock.Cause = "start"     // earlier versions: the store was opened
 	eventTokens    lock.Cause = "tokens"    // a block of tokens was reserved
-	eventClose     lock.Cause = "close"     // the store was closed; token is the last one given
+	eventClose     lock.Cause = "close"     // earlier versions: the store was closed
 	eventDirectory lock.Cause = "directory" // the directory of the lock with this token was made
 	eventKept      lock.Cause = "kept"      // a record that stood when the file was begun
-	eventTombstone lock.Cause = "tombstone" // a lock that was released shortly before the file was begun
+	eventTombstone lock.Cause = "tombstone" // a lock with a directory that was released before the file was begun
 )
 
 // version is that of the format, in the first line of each file.
@@ -196,7 +196,6 @@ func appendDirectory(b []byte, id lock.DirectoryID) []byte {
 	b = append(b, `,"directory":{"inode":`...)
 	b = strconv.AppendUint(b, id.Inode, 10)
 	b = appendSigned(b, "birth", id.Birth)
-	b = appendNumber(b, "generation", uint64(id.Generation))
 	return append(b, '}')
 }
 

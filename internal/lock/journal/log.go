@@ -7,17 +7,25 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// ErrFailed is matched by what Commit returns after the journal could not be synced once. The kernel may
-// have dropped what it could not write and call the next sync a success, so the store believes no
-// further one: it refuses every change, and the server is to be restarted.
-var ErrFailed = errors.New("the journal could not be synced to disk; no change is accepted until a restart")
+// ErrFailed is matched by what the store returns after the journal could not be synced or cut back once. The kernel may
+// have dropped what it could not write and call the next sync a success, so the store believes no further one: it refuses
+// every change, and the process is to end.
+var ErrFailed = errors.New("the disk has failed the journal")
 
-// tokenBlock is how many tokens one synced line reserves: so many are skipped by a crash at most.
-const tokenBlock = 4096
+// errTail is matched, beside ErrFailed, by the error of the change during which the journal failed: nobody knows whether it is on the disk.
+var errTail = errors.New("the end of the journal is unknown")
+
+const (
+	// tokenBlock is how many tokens one synced line reserves: so many are skipped by a start at most.
+	tokenBlock = 4096
+	// roomAhead is how many bytes of zeros a journal has ahead of its last line, or more.
+	roomAhead = 256 << 10
+)
 
 // journalFile is what the log needs of its file; the tests make it fail.
 type journalFile interface {
@@ -27,21 +35,26 @@ type journalFile interface {
 	Close() error
 }
 
-// log is the append-only end of the journal: it numbers lines with tokens, writes and syncs them.
-// It is the one owner of the open file and of the token sequence.
+// diskFile is a journalFile on disk.
+type diskFile struct{ *os.File }
+
+func (f diskFile) Sync() error { return datasync(f.File) }
+
+// log is the end of one journal: it writes lines and syncs them, many at a time. Ahead of its last line the file has room, zeros that
+// were written: a sync of what is written over them has no length and no extents to make last, which makes it cheaper, and
+// a release finds room there when the disk is full.
 type log struct {
-	step func(string) // see testHooks
+	step  func(string) // see testHooks
+	file  journalFile
+	ahead int64       // how much room is made at a time
+	fails func(error) // is told why the log has failed
 
-	mu       sync.Mutex
-	file     journalFile
-	next     lock.Token // the next token to be given
-	reserved lock.Token // tokens above it must not be granted yet
-	torn     bool       // something may stand behind the end
-	owed     map[lock.Name][]byte
-	buffer   []byte
+	// For the owner of Store.mu:
+	size   int64 // the file has room up to here
+	keep   int64 // so much of the room is for releases
+	buffer []byte
 
-	end    atomic.Int64 // how many bytes of whole lines are written; changed with mu held
-	broken atomic.Bool  // failed is set
+	end atomic.Int64 // how many bytes of whole lines are written; changed by the owner of Store.mu
 
 	syncMu  sync.Mutex
 	changed sync.Cond
@@ -50,142 +63,81 @@ type log struct {
 	failed  error
 }
 
-// newLog returns a log that goes on at end, all of it synced, with tokens above last. Those up to
-// reserved have been announced.
-func newLog(file journalFile, end int64, last, reserved lock.Token, step func(string)) *log {
-	l := &log{
-		file: file, next: last + 1, reserved: reserved, synced: end, step: step,
-		owed: make(map[lock.Name][]byte),
-	}
+// newLog returns a log that goes on at end of a file that has room up to size, all of it synced.
+func (s *Store) newLog(file journalFile, end, size, keep int64) *log {
+	l := &log{step: s.o.hooks.step, file: file, ahead: s.o.hooks.room, fails: s.fail, size: size, keep: keep, synced: end}
 	l.changed.L = &l.syncMu
 	l.end.Store(end)
 	return l
 }
 
-// append gives the line the next token (and all of its holds that have none) and writes it. It returns
-// how far the log must be synced for the line to last. After an error nothing has changed.
-func (l *log) append(entry *line) (end int64, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.readyLocked(); err != nil {
-		return 0, err
-	}
-	l.step("append")
-	if err := l.reserveLocked(); err != nil {
-		return 0, err
-	}
-	number(entry, l.next)
-	if err := l.writeLocked(entry); err != nil {
-		return 0, err
-	}
-	l.next++
-	l.step("appended")
-	return l.end.Load(), nil
+// releaseRoom is how much room the releases of a record need: one line for each hold.
+func releaseRoom(record lock.Record) int64 {
+	return int64(len(record.Holds)) * (400 + 3*int64(len(record.Name)))
 }
 
-// appendOwed is append for what has happened already, such as a directory that is gone: if it cannot be
-// written now (the disk is full), it will be before anything else is. Only the last line of a
-// name is kept that long. Without the line a crash brings a released lock back, until its age ends.
-func (l *log) appendOwed(entry *line) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.step("append")
-	reserved := l.readyLocked()
-	if reserved == nil {
-		reserved = l.reserveLocked()
-	}
-	number(entry, l.next)
-	l.next++
-	if reserved == nil {
-		reserved = l.writeLocked(entry)
-	}
-	if reserved != nil {
-		l.owed[entry.Name] = appendLine(nil, entry)
-	}
-	l.step("appended")
-	return reserved
-}
-
-// write appends a line that has its token already or needs none.
-func (l *log) write(entry *line) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.readyLocked(); err != nil {
-		return err
-	}
-	return l.writeLocked(entry)
-}
-
-// take gives out a token without a line.
-func (l *log) take() (lock.Token, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.readyLocked(); err != nil {
-		return 0, err
-	}
-	if err := l.reserveLocked(); err != nil {
-		return 0, err
-	}
-	l.next++
-	return l.next - 1, nil
-}
-
-func number(entry *line, token lock.Token) {
-	entry.Token = token
-	for i := range entry.Holds {
-		if entry.Holds[i].Token == 0 {
-			entry.Holds[i].Token = token
+// append writes a line. After an error that does not match ErrFailed nothing has changed. The room for releases grows by more;
+// only a grant has to leave it alone.
+func (l *log) append(entry *line, more int64, grants bool) error {
+	start := l.end.Load()
+	l.buffer = appendLine(l.buffer[:0], entry)
+	end := start + int64(len(l.buffer))
+	if err := l.makeRoom(end + l.keep + more); err != nil {
+		if !full(err) {
+			return l.fail(err)
 		}
-	}
-}
-
-// readyLocked refuses a failed log, and clears away what a failed write left.
-func (l *log) readyLocked() error {
-	if l.broken.Load() {
-		return l.failure()
-	}
-	if l.torn {
-		if err := l.file.Truncate(l.end.Load()); err != nil {
+		if grants || end > l.size {
 			return fmt.Errorf("journal: %w", bare(err))
 		}
-		l.torn = false
 	}
+	if _, err := l.file.WriteAt(l.buffer, start); err != nil {
+		return l.cutBack(start, err)
+	}
+	l.end.Store(end)
+	l.keep += more
 	return nil
 }
 
-// reserveLocked announces the next block of tokens, synced whether the store is durable or not: a token must
-// not be granted twice, whatever is lost. It syncs with mu held, once in so many changes, since
-// nobody can go on without.
-func (l *log) reserveLocked() error {
-	if l.next <= l.reserved {
+// makeRoom sees to it that the file has room up to a size, and makes some more if it has not.
+func (l *log) makeRoom(size int64) error {
+	if size <= l.size {
 		return nil
 	}
-	upTo := l.next + tokenBlock - 1
-	if err := l.writeLocked(&line{Event: eventTokens, Reserved: upTo}); err != nil {
-		return err
+	err := l.fill(size + l.ahead)
+	if size <= l.size { // not all, but enough
+		return nil
 	}
-	if err := l.sync(l.end.Load()); err != nil {
-		return err
+	return err
+}
+
+// fill writes zeros up to a size, as far as the disk has room.
+func (l *log) fill(size int64) error {
+	zeros := make([]byte, min(32<<10, size-l.size))
+	for l.size < size {
+		n, err := l.file.WriteAt(zeros[:min(int64(len(zeros)), size-l.size)], l.size)
+		l.size += int64(n)
+		if err != nil {
+			return err
+		}
 	}
-	l.reserved = upTo
 	return nil
 }
 
-// writeLocked writes the line behind those that are owed, in one call.
-func (l *log) writeLocked(entry *line) error {
-	l.buffer = l.buffer[:0]
-	for _, owed := range l.owed {
-		l.buffer = append(l.buffer, owed...)
+// cutBack removes the piece of a line whose write has failed. Only of a full disk it is known what is in the file then.
+func (l *log) cutBack(end int64, err error) error {
+	if !full(err) {
+		return l.fail(err)
 	}
-	l.buffer = appendLine(l.buffer, entry)
-	end := l.end.Load()
-	if _, err := l.file.WriteAt(l.buffer, end); err != nil {
-		l.torn = l.file.Truncate(end) != nil
-		return fmt.Errorf("journal: %w", bare(err))
+	if terr := l.file.Truncate(end); terr != nil {
+		return l.fail(terr)
 	}
-	clear(l.owed)
-	l.end.Store(end + int64(len(l.buffer)))
-	return nil
+	l.size = end
+	return fmt.Errorf("journal: %w", bare(err))
+}
+
+// full reports whether an error says that there is no room.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // sync returns when everything before end lasts. Of several callers one syncs for all of them.
@@ -200,35 +152,62 @@ func (l *log) sync(end int64) error {
 		return nil
 	}
 	if l.failed != nil {
-		return l.failed
+		return fmt.Errorf("%w: %w", errTail, l.failed)
 	}
 	l.step("sync")
-	l.leadLocked()
-	return l.failed
+	return l.leadLocked()
 }
 
-// leadLocked syncs what is written by now, with syncMu released meanwhile.
-func (l *log) leadLocked() {
+// leadLocked syncs what is written by now. Others may go on to write meanwhile, and wait for the next sync.
+func (l *log) leadLocked() error {
 	l.syncing = true
 	l.syncMu.Unlock()
-	runtime.Gosched() // who can run may have a line in it: of a busy server's syncs each is for more
+	runtime.Gosched() // others that can run may have a line in it, so that one sync does for more of them
 	target := l.end.Load()
 	err := l.file.Sync()
 	l.syncMu.Lock()
 	l.syncing = false
-	if err != nil {
-		l.failed = fmt.Errorf("%w (%w)", ErrFailed, bare(err))
-		l.broken.Store(true)
-	} else {
+	if err == nil {
 		l.synced = target
+	} else {
+		err = l.failLocked(err)
 	}
 	l.changed.Broadcast()
+	return err
 }
 
+// fail makes the log refuse everything from now on.
+func (l *log) fail(err error) error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	return l.failLocked(err)
+}
+
+func (l *log) failLocked(err error) error {
+	if l.failed == nil {
+		l.failed = fmt.Errorf("%w: %w", ErrFailed, bare(err))
+		l.fails(l.failed)
+	}
+	return fmt.Errorf("%w: %w", errTail, l.failed)
+}
+
+// failure returns why the log has failed, or nil.
 func (l *log) failure() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
 	return l.failed
+}
+
+// finish cuts the room off, syncs what is written and closes the file.
+func (l *log) finish() error {
+	err := l.failure()
+	if err == nil {
+		err = l.file.Truncate(l.end.Load())
+	}
+	if err == nil {
+		err = l.sync(l.end.Load() + 1) // its length, too
+	}
+	return errors.Join(err, l.file.Close())
 }
 
 // bare strips real paths from an error: what is left may be shown to a client.
@@ -242,14 +221,4 @@ func bare(err error) error {
 		return withPaths.Err
 	}
 	return err
-}
-
-// fail makes the log refuse everything from now on.
-func (l *log) fail(err error) {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	if l.failed == nil {
-		l.failed = fmt.Errorf("%w (%w)", ErrFailed, bare(err))
-	}
-	l.broken.Store(true)
 }

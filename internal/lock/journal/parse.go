@@ -75,7 +75,7 @@ type (
 	jsonDirectory struct {
 		Inode      uint64 `json:"inode"`
 		Birth      int64  `json:"birth"`
-		Generation uint32 `json:"generation"`
+		Generation uint32 `json:"generation"` // earlier versions wrote it
 	}
 	jsonHold struct {
 		Token     uint64         `json:"token"`
@@ -201,5 +201,5 @@ func (j *jsonDirectory) id() lock.DirectoryID {
 	if j == nil {
 		return lock.DirectoryID{}
 	}
-	return lock.DirectoryID{Inode: j.Inode, Birth: j.Birth, Generation: j.Generation}
+	return lock.DirectoryID{Inode: j.Inode, Birth: j.Birth}
 }

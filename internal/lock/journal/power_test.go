@@ -3,18 +3,26 @@
 package journal
 
 import (
-	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"log/slog"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 	"github.com/ftplockd/ftplockd/internal/powerloss"
+)
+
+var (
+	powerSeed  = flag.Uint64("power.seed", 1, "seed of the sample of what a loss of power leaves")
+	powerMost  = flag.Int("power.most", 8, "how many of the states are tried that a loss of power can leave at one moment")
+	powerTwice = flag.Int("power.twice", 1, "how many recoveries of each kind are recorded, and lose power again")
 )
 
 // The process whose writes are recorded is this test binary: these say what it does and where.
@@ -22,14 +30,6 @@ const (
 	powerPlayEnv = "JOURNAL_POWER_PLAY"
 	powerRootEnv = "JOURNAL_POWER_ROOT"
 )
-
-// powerTree is a hostTree of which directories that are removed can be brought back.
-type powerTree struct {
-	*hostTree
-	base string
-}
-
-func (p powerTree) RemoveDir(name string) error { return powerloss.Rmdir(p.base, p.real(name)) }
 
 // powerClock is the system's clock, with a boot that all processes of the test share.
 type powerClock struct{}
@@ -41,34 +41,22 @@ func (powerClock) Now() lock.Instant {
 
 // powerPlay is what the server does until the power fails: open stores one after the other, and in each of them acts.
 type powerPlay struct {
-	name        string
-	stores      [][]act // an act on "" is a thousand tokens that are taken without a line
-	durable     bool
-	directories bool
-	maxSize     int64
-	fresh       bool // the state directory is made by the first store
+	name    string
+	stores  [][]locktest.Act
+	durable bool
+	maxSize int64
+	fresh   bool // the state directory is made by the first store
 }
 
-var (
-	once   = []act{{"/a_lock", "ada"}}
-	thrice = []act{{"/a_lock", "ada"}, {"/a_lock", ""}, {"/a_lock", "ben"}, {"/b_lock", "eve"}}
-	busy   = []act{
-		{"/a_lock", "ada"}, {"/b_lock", "ada"}, {"/a_lock", ""}, {"/c_lock", "zoe"}, {"/b_lock", ""}, {"/a_lock", "eve"},
-		{"/d_lock", "ada"}, {"/c_lock", ""}, {"/d_lock", ""}, {"/c_lock", "ben"}, {"/d_lock", "zoe"}, {"/b_lock", "ben"},
-	}
-	thousands = []act{{"/a_lock", "ada"}, {"", ""}, {"", ""}, {"", ""}, {"", ""}, {"", ""}, {"/b_lock", "ben"}, {"/a_lock", ""}, {"/c_lock", "eve"}}
-)
-
 var powerPlays = []powerPlay{
-	{name: "acquire on a fresh state directory", stores: [][]act{once}, durable: true, fresh: true},
-	{name: "acquire, release, acquire", stores: [][]act{thrice}, durable: true},
-	{name: "acquire, release, acquire, with directories", stores: [][]act{thrice}, durable: true, directories: true},
-	{name: "two starts", stores: [][]act{once, {{"/b_lock", "ben"}}}, durable: true, directories: true},
-	{name: "rotation", stores: [][]act{busy}, durable: true, maxSize: 1300},
-	{name: "rotation with directories", stores: [][]act{busy}, durable: true, directories: true, maxSize: 1800},
-	{name: "a block of tokens", stores: [][]act{thousands}, durable: true},
-	{name: "not durable", stores: [][]act{busy, once}, maxSize: 1500},
-	{name: "not durable, a block of tokens", stores: [][]act{thousands}},
+	{name: "acquire on a fresh state directory", stores: [][]locktest.Act{locktest.PlayOnce}, durable: true, fresh: true},
+	{name: "acquire, release, acquire", stores: [][]locktest.Act{locktest.PlayThrice}, durable: true},
+	{name: "two starts", stores: [][]locktest.Act{locktest.PlayOnce, {{Name: "/b_lock", Account: "ben"}}}, durable: true},
+	{name: "two releases", stores: [][]locktest.Act{{{Name: "/a_lock", Account: "ada"}, {Name: "/b_lock", Account: "ben"}, {Name: "/a_lock"}, {Name: "/b_lock"}}}, durable: true},
+	{name: "rotation", stores: [][]locktest.Act{locktest.PlayBusy}, durable: true, maxSize: 1300},
+	{name: "a block of tokens", stores: [][]locktest.Act{locktest.PlayTokens}, durable: true},
+	{name: "not durable", stores: [][]locktest.Act{locktest.PlayBusy, locktest.PlayOnce}, maxSize: 1500},
+	{name: "not durable, a block of tokens", stores: [][]locktest.Act{locktest.PlayTokens}},
 }
 
 func powerPlayNamed(name string) powerPlay {
@@ -76,24 +64,23 @@ func powerPlayNamed(name string) powerPlay {
 	return powerPlays[i]
 }
 
+// unsynced makes syncs free: where nothing is recorded they matter by their place only.
+type unsynced struct{ journalFile }
+
+func (unsynced) Sync() error { return nil }
+
+// powerRoom is so little that journals outgrow it.
+const powerRoom = 1000
+
 // open opens a store below a directory; its syncs count where the process is recorded and cost nothing elsewhere.
 func (p powerPlay) open(base string, recorded bool) (*Store, error) {
-	o := Options{
-		Dir: filepath.Join(base, "state"), Rules: lockRule, Clock: powerClock{}, Durable: p.durable, MaxSize: p.maxSize,
-		Log: slog.New(slog.DiscardHandler),
-	}
-	if p.directories {
-		o.FS = powerTree{&hostTree{root: filepath.Join(base, "files")}, base}
-	}
+	o := Options{Dir: filepath.Join(base, "state"), Clock: powerClock{}, Durable: p.durable, MaxSize: p.maxSize}
 	o.hooks.room = powerRoom
 	if !recorded {
 		o.hooks.wrap = func(f journalFile) journalFile { return unsynced{f} }
 	}
-	return Open(context.Background(), o)
+	return Open(o)
 }
-
-// powerRoom is so little that journals outgrow it.
-const powerRoom = 1000
 
 // TestPowerPlay is a play, in the process that is recorded.
 func TestPowerPlay(t *testing.T) {
@@ -101,186 +88,84 @@ func TestPowerPlay(t *testing.T) {
 	if name == "" {
 		return // it is no test of its own
 	}
-	if err := powerPlayNamed(name).play(os.Getenv(powerRootEnv)); err != nil {
+	p := powerPlayNamed(name)
+	for _, acts := range p.stores {
+		store, err := p.open(os.Getenv(powerRootEnv), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = powerloss.Say(fmt.Sprint("started ", store.Generation()))
+		err = errors.Join(err, locktest.Perform(store, powerClock{}, acts, powerloss.Say))
+		if err := errors.Join(err, store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPowerRecovery is what the server does when it starts again after a play, in the process that is recorded: it starts on
+// what is there, tells clients who holds what, and gives one of them a lock.
+func TestPowerRecovery(t *testing.T) {
+	name := os.Getenv(powerPlayEnv)
+	if name == "" {
+		return // it is no test of its own
+	}
+	p := powerPlayNamed(name)
+	store, err := p.open(os.Getenv(powerRootEnv), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = powerloss.Say(fmt.Sprint("started ", store.Generation()))
+	err = errors.Join(err, locktest.Found(store, slices.Concat(p.stores...), powerloss.Say))
+	err = errors.Join(err, locktest.Perform(store, powerClock{}, []locktest.Act{{Name: "/late_lock", Account: "eve"}}, powerloss.Say))
+	if err := errors.Join(err, store.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (p powerPlay) play(base string) error {
-	for _, acts := range p.stores {
-		store, err := p.open(base, true)
-		if err != nil {
-			return err
-		}
-		err = powerloss.Say(fmt.Sprint("started ", store.Generation()))
-		revisions := make(map[lock.Name]lock.Token)
-		for record, allErr := range store.All(context.Background()) {
-			err = errors.Join(err, allErr)
-			revisions[record.Name] = record.Revision
-		}
-		for _, a := range acts {
-			err = errors.Join(err, a.do(store, revisions))
-		}
-		if err := errors.Join(err, store.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// do does what the act says, and says so before and after.
-func (a act) do(store *Store, revisions map[lock.Name]lock.Token) error {
-	change := lock.Change{Name: a.name, If: revisions[a.name], Cause: lock.CauseRelease, By: ada}
-	if a.name == "" {
-		change.Name = "/probe_lock"
-		for range 1000 {
-			if _, err := store.Commit(context.Background(), change); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if a.account != "" {
-		now := powerClock{}.Now()
-		owner := ada
-		owner.Account = a.account
-		change.Cause, change.By = lock.CauseAcquire, owner
-		change.Holds = []lock.Hold{{Owner: owner, Acquired: now, Renewed: now, Rule: lock.Rule{Match: "given", MaxAge: time.Hour}}}
-	}
-	who := a.account
-	if who == "" {
-		who = "nobody"
-	}
-	if err := powerloss.Say(fmt.Sprintf("may %s %s", a.name, who)); err != nil {
-		return err
-	}
-	token, err := store.Commit(context.Background(), change)
-	if err != nil {
-		return err
-	}
-	revisions[a.name] = token
-	if a.account == "" {
-		revisions[a.name] = 0
-	}
-	return powerloss.Say(fmt.Sprintf("did %s %s %d", a.name, who, token))
-}
-
-// powerMemory is what clients were told, or may hope for, when the power failed.
-type powerMemory struct {
-	may        map[lock.Name][]string // who may hold it
-	tokens     map[lock.Name]map[string][]lock.Token
-	last       lock.Token
-	generation uint32
-}
-
-func recall(said []string, durable bool) *powerMemory {
-	m := &powerMemory{may: make(map[lock.Name][]string), tokens: make(map[lock.Name]map[string][]lock.Token)}
-	for _, text := range said {
-		var what, who string
-		var name lock.Name
-		var token lock.Token
-		if _, err := fmt.Sscanf(text, "started %d", &m.generation); err == nil {
-			continue
-		}
-		if _, err := fmt.Sscanf(text, "found %s %s", &name, &who); err == nil {
-			m.may[name] = []string{who} // a start makes all last that it goes by
-			continue
-		}
-		_, _ = fmt.Sscan(text, &what, &name, &who, &token)
-		if m.may[name] == nil {
-			m.may[name], m.tokens[name] = []string{"nobody"}, make(map[string][]lock.Token)
-		}
-		if what == "may" {
-			m.may[name] = append(m.may[name], who)
-			continue
-		}
-		m.last = token
-		switch {
-		case who != "nobody" && durable:
-			m.may[name] = []string{who}
-		case durable && len(m.may[name]) > 2:
-			m.may[name] = m.may[name][len(m.may[name])-2:] // who held it before may hold it still: a release need not last
-		}
-		m.tokens[name][who] = append(m.tokens[name][who], token)
-	}
-	return m
-}
-
 // complaints opens a store on what a power failure has left and returns what is wrong with it.
-func (p powerPlay) complaints(base string, said []string) (all []string) {
-	complain := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+func (p powerPlay) complaints(base string, said []string) []string {
 	store, err := p.open(base, false)
 	if err != nil {
-		complain("it does not start: %v", err)
-		return all
+		return []string{fmt.Sprintf("it does not start: %v", err)}
 	}
 	defer store.Close()
-	m := recall(said, p.durable)
-	if store.Generation() <= m.generation {
-		complain("generation %d came twice", store.Generation())
-	}
-	records := make(map[lock.Name]lock.Record)
-	for record, err := range store.All(context.Background()) {
-		if err != nil {
-			complain("All: %v", err)
-		}
-		records[record.Name] = record
-		if m.may[record.Name] == nil {
-			complain("%s is held and was never asked for", record.Name)
+	told := locktest.Recall(said, true, p.durable)
+	all := told.Complaints(store)
+	for _, text := range said {
+		var before uint32
+		if _, err := fmt.Sscanf(text, "started %d", &before); err == nil && store.Generation() <= before {
+			all = append(all, fmt.Sprintf("generation %d came twice", store.Generation()))
 		}
 	}
-	for name, may := range m.may {
-		who := "nobody"
-		if holds := records[name].Holds; len(holds) > 0 {
-			who = holds[0].Owner.Account
-			if told := m.tokens[name][who]; p.durable && len(told) > 0 && len(may) == 1 && holds[0].Token != told[len(told)-1] {
-				complain("%s has token %d, and %s was told %v", name, holds[0].Token, who, told)
+	if !p.durable {
+		return all
+	}
+	for name := range told.May {
+		var found []lock.Token
+		var last lock.Cause
+		for entry, err := range History(store.o.Dir, name) {
+			if err != nil {
+				all = append(all, fmt.Sprintf("history of %s: %v", name, err))
+			}
+			found, last = append(found, entry.Token), entry.Cause
+		}
+		if slices.Contains(told.Freed, name) && last != lock.CauseRelease {
+			all = append(all, fmt.Sprintf("the history of %s lacks its release", name))
+		}
+		for _, token := range told.Granted(name) {
+			if !slices.Contains(found, token) {
+				all = append(all, fmt.Sprintf("the history of %s lacks token %d", name, token))
 			}
 		}
-		if !slices.Contains(may, who) {
-			complain("%s is held by %s, want one of %v", name, who, may)
-		}
-		if p.directories {
-			info, err := os.Lstat(filepath.Join(base, "files", string(name)))
-			if there := err == nil && info.IsDir(); there != (who != "nobody") {
-				complain("%s is held by %s; that it has a directory is %v", name, who, there)
-			}
-		}
-		if p.durable {
-			m.checkHistory(store, name, complain)
-		}
-	}
-	next, err := store.Commit(context.Background(), lock.Change{Name: "/probe_lock", Cause: lock.CauseRelease})
-	if err != nil || next <= m.last {
-		complain("token %d after %d, %v", next, m.last, err)
 	}
 	return all
-}
-
-// checkHistory looks for every grant that was acknowledged.
-func (m *powerMemory) checkHistory(store *Store, name lock.Name, complain func(string, ...any)) {
-	var found []lock.Token
-	for entry, err := range History(store.o.Dir, name) {
-		if err != nil {
-			complain("history of %s: %v", name, err)
-			return
-		}
-		found = append(found, entry.Token)
-	}
-	for who, told := range m.tokens[name] {
-		for _, token := range told {
-			if who != "nobody" && !slices.Contains(found, token) {
-				complain("the history of %s lacks token %d, which %s was given", name, token, who)
-			}
-		}
-	}
 }
 
 // record has a process of its own play, and records it.
 func (p powerPlay) record(t *testing.T) (*powerloss.Recording, string) {
 	t.Helper()
 	base := powerloss.Dir(t)
-	dirs := []string{base, filepath.Join(base, "files")}
+	dirs := []string{base}
 	if !p.fresh {
 		dirs = append(dirs, filepath.Join(base, "state"))
 	}
@@ -290,6 +175,12 @@ func (p powerPlay) record(t *testing.T) (*powerloss.Recording, string) {
 		}
 	}
 	return powerloss.RecordTest(t, base, "TestPowerPlay", powerPlayEnv+"="+p.name, powerRootEnv+"="+base), base
+}
+
+// restart records what a start does on some of the images.
+func (p powerPlay) restart(t *testing.T, base string, images iter.Seq[*powerloss.Image], n int) []*powerloss.Recording {
+	t.Helper()
+	return powerloss.RecordTests(t, images, n, *powerSeed, "TestPowerRecovery", powerPlayEnv+"="+p.name, powerRootEnv+"="+base)
 }
 
 // try looks at the images up to the first one that something is wrong with, and returns how many there were.
@@ -310,4 +201,105 @@ func TestAfterALossOfPowerEveryAcknowledgedLockIsThere(t *testing.T) {
 			t.Logf("%d images", images)
 		})
 	}
+}
+
+func TestAfterALossOfPowerInARecoveryEveryAcknowledgedLockIsThere(t *testing.T) {
+	for _, p := range powerPlays {
+		t.Run(p.name, func(t *testing.T) {
+			r, base := p.record(t)
+			powerloss.Twice(t, r, powerloss.Options{Seed: *powerSeed, Most: *powerMost}, func(images iter.Seq[*powerloss.Image]) []*powerloss.Recording {
+				return p.restart(t, base, images, *powerTwice)
+			}, func(again *powerloss.Recording, o powerloss.Options) (int, string) { return p.try(t, again, base, o) })
+		})
+	}
+}
+
+// A recording in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
+func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
+	for _, guard := range []struct {
+		name, play string
+		without    func(powerloss.Sync) bool
+		want       string // what is wrong then
+	}{
+		{"before a grant is acknowledged", "acquire, release, acquire", file("journal.jsonl", "may "), "is held by nobody, want one of [ada]"},
+		{"of reserved tokens", "not durable, a block of tokens", file("journal.jsonl", "did "), "said: "},
+		{"of a new journal before it is renamed", "acquire on a fresh state directory", file("journal.new", ""), "does not start"},
+		{"of a new journal in a rotation", "rotation", file("journal.new", "may "), "said: "},
+		{"of the directory after the first journal", "acquire, release, acquire", directorySync("state", ""), "came twice"},
+		{"of the directory after a rotation", "rotation", directorySync("state", "may "), "is held by"},
+		{"of history before the journal's name is taken", "rotation", directorySync("state/history", "may "), "the history of"},
+		{"of what is above a new state directory", "acquire on a fresh state directory", directorySync(".", ""), "came twice"},
+	} {
+		t.Run(guard.name, func(t *testing.T) {
+			p := powerPlayNamed(guard.play)
+			r, base := p.record(t)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: 4 * *powerMost, Without: guard.without})
+			if !strings.Contains(wrong, guard.want) {
+				t.Errorf("of %d images the first that something is wrong with says %q, want %q; synced was %v", images, wrong, guard.want, r.Syncs())
+			}
+		})
+	}
+}
+
+// A recovery in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
+func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
+	const fresh, plain, rotation = "acquire on a fresh state directory", "acquire, release, acquire", "rotation"
+	for _, guard := range []struct {
+		name, play string
+		killed     bool // the start comes after a kill, at each moment, not after a loss of power
+		without    func(powerloss.Sync) bool
+		want       string // what is wrong then
+	}{
+		{"of what is above the state directory", fresh, true, directorySync(".", ""), "came twice"},
+		{"of the new journal's name", plain, false, directorySync("state", ""), "came twice"},
+		{"of the new journal", plain, false, file("journal.new", ""), "said: "},
+		{"of the old journal", "two releases", true, file("journal.jsonl", ""), "history of"},
+		{"of history", rotation, false, directorySync("state/history", ""), "the history of"},
+	} {
+		t.Run(guard.name, func(t *testing.T) {
+			p := powerPlayNamed(guard.play)
+			r, base := p.record(t)
+			images, n := r.Images(powerloss.Options{Seed: *powerSeed, Most: *powerMost}), 8**powerTwice
+			if guard.killed {
+				images, n = r.Kills(), 1000
+			}
+			all := p.restart(t, base, images, n)
+			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
+			o := powerloss.Options{Seed: *powerSeed, Most: *powerMost}
+			for _, again := range all {
+				if !guard.killed {
+					break // the test above has a sample of these
+				}
+				if _, wrong := p.try(t, again, base, o); wrong != "" {
+					t.Errorf("with all syncs: %s", wrong)
+				}
+			}
+			var found []string
+			for _, again := range all {
+				o.Most, o.Without = 4**powerMost, guard.without
+				looked, wrong := p.try(t, again, base, o)
+				if strings.Contains(wrong, guard.want) {
+					return
+				}
+				found = append(found, fmt.Sprintf("%d images, %q, synced was %v", looked, wrong, again.Syncs()))
+			}
+			t.Errorf("nothing that is wrong says %q:\n%s", guard.want, strings.Join(found, "\n"))
+		})
+	}
+}
+
+// file matches the syncs of a file that came when the last thing said began like this; "": when nothing had been said.
+func file(base, after string) func(powerloss.Sync) bool {
+	return func(s powerloss.Sync) bool {
+		return !s.Directory && strings.HasSuffix(s.Path, "/"+base) && begins(s.After, after)
+	}
+}
+
+func directorySync(path, after string) func(powerloss.Sync) bool {
+	return func(s powerloss.Sync) bool { return s.Directory && s.Path == path && begins(s.After, after) }
+}
+
+func begins(text, with string) bool {
+	return with == "" && text == "" || with != "" && strings.HasPrefix(text, with)
 }

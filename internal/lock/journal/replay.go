@@ -14,13 +14,12 @@ import (
 // state is what a journal says when it has been read to its end.
 type state struct {
 	records    map[lock.Name]lock.Record
-	graves     map[lock.Name]grave
+	tombstones tombstones
 	generation uint32
-	last       lock.Token // the highest token that occurs
-	reserved   lock.Token
-	clean      bool  // the last line says that the store was closed, so that no token above last was given
-	size       int64 // where the last good line ends
-	torn       bool  // something that is no line follows, or that is behind a hole
+	last       lock.Token // no token above it was given
+	size       int64      // where the last good line ends
+	torn       bool       // something that is no line follows, or that is behind a hole
+	eventful   bool       // it has lines for the history
 }
 
 // replay reads the journal. Behind its end there may be room, which reads as zeros. What is wrong with the last line is a write
@@ -33,9 +32,8 @@ func replay(path string) (state, error) {
 		return state{}, err
 	}
 	defer f.Close()
-	st := state{records: make(map[lock.Name]lock.Record), graves: make(map[lock.Name]grave)}
+	st := state{records: make(map[lock.Name]lock.Record), tombstones: make(tombstones)}
 	lines := newLineReader(f)
-	var scan scanner
 	for {
 		text, err := lines.next()
 		if err == io.EOF {
@@ -48,7 +46,7 @@ func replay(path string) (state, error) {
 		if err != nil {
 			return state{}, err
 		}
-		l, err := scan.parse(text)
+		l, err := parseLine(text)
 		if err == nil {
 			err = st.apply(&l)
 		}
@@ -66,9 +64,6 @@ func replay(path string) (state, error) {
 	if st.size == 0 {
 		return state{}, fmt.Errorf("%s:1: damaged: its first line is missing", path)
 	}
-	if !st.clean {
-		st.last = max(st.last, st.reserved)
-	}
 	return st, nil
 }
 
@@ -77,34 +72,25 @@ func (st *state) apply(l *line) error {
 	if (l.Event == eventJournal) != (st.size == 0) {
 		return errors.New("the journal's first line in the wrong place")
 	}
-	st.clean = l.Event == eventClose
-	st.last = max(st.last, l.Token)
-	st.reserved = max(st.reserved, l.Reserved)
+	st.last = max(st.last, l.Token, l.Reserved)
 	st.generation = max(st.generation, l.Generation)
+	st.eventful = st.eventful || !l.own()
 	switch {
 	case l.Event == eventJournal && l.Version != version:
 		return fmt.Errorf("version %d of the format; this program reads version %d", l.Version, version)
-	case l.Event == eventTombstone:
-		st.bury(l)
 	case l.Event == eventDirectory:
 		if record := st.records[l.Name]; record.Revision == l.Token {
 			setDirectory(record.Holds, l.Directory)
 		}
 	case !l.named(), l.Event == lock.CausePublish:
-	case len(l.Holds) == 0:
+	case len(l.Holds) == 0: // a tombstone, too
 		delete(st.records, l.Name)
-		st.bury(l)
+		st.tombstones.add(lock.Tombstone{Name: l.Name, Directory: l.Directory, At: l.At, Token: l.Token})
 	default:
-		delete(st.graves, l.Name)
+		delete(st.tombstones, l.Name)
 		st.records[l.Name] = lock.Record{Name: l.Name, Revision: l.Token, Holds: l.Holds}
 	}
 	return nil
-}
-
-func (st *state) bury(l *line) {
-	if l.Directory.Inode != 0 {
-		st.graves[l.Name] = grave{name: l.Name, id: l.Directory, at: l.At}
-	}
 }
 
 // errTorn says that a file's last line has no newline, which may be nothing but room.
@@ -136,14 +122,13 @@ func (r *lineReader) next() ([]byte, error) {
 // rest reads on to the end. It reports whether nothing follows but room, and whether some line proves that what is before it was
 // synced, as each line does that stands behind one which is always synced before anything else is written.
 func (r *lineReader) rest() (nothing, synced bool) {
-	var scan scanner
 	proof := false
 	for nothing = true; ; nothing = false {
 		text, err := r.next()
 		if err != nil {
 			return nothing && (err == io.EOF || errors.Is(err, errTorn) && empty(text)), synced || !atEnd(err)
 		}
-		l, err := scan.parse(text)
+		l, err := parseLine(text)
 		switch {
 		case err != nil:
 		case proof:

@@ -2,18 +2,111 @@ package journal
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// temporary is where a new journal is written. It is nothing until it is renamed.
-func (d stateDir) temporary() string { return d.path("journal.new") }
+// rotateAfter is how long one file goes on, if it has lines for the history: those are to go when they are old.
+const rotateAfter = 24 * time.Hour
+
+// A file begins with what stands: a line that says the generation and the tokens that may be given, then a line for each record
+// and for each tombstone. It is written under another name, with room for releases, synced, and takes the place of the one before by a
+// rename; that one keeps a name in history if it has lines for it. At every moment journal.jsonl is whole.
+
+// start reads what there is, and begins a new file and a new generation.
+func (s *Store) start() error {
+	if err := os.Remove(s.dir.temporary()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err := s.load()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = s.dir.isNew()
+	}
+	if err != nil {
+		return err
+	}
+	s.o.hooks.step("started")
+	s.generation++
+	if err := s.beginLocked(); err != nil {
+		if full(err) {
+			return fmt.Errorf("%s: no room for a new journal: free some space and start again; nothing is lost: %w", s.dir.journal(), bare(err))
+		}
+		return err
+	}
+	return s.pruneHistoryLocked()
+}
+
+// load takes over what the journal of the process before says. All of it lasts then, whatever a crash left unsynced, and the room that it
+// had is free.
+func (s *Store) load() error {
+	current, err := os.Stat(s.dir.journal())
+	if err != nil {
+		return err
+	}
+	if err := s.dir.unlinkCurrent(current); err != nil {
+		return err
+	}
+	st, err := replay(s.dir.journal())
+	if err != nil {
+		return err
+	}
+	if st.torn {
+		s.o.Log.Warn("the journal's last line was cut off by a crash and is dropped", "bytes", st.size)
+	}
+	f, err := os.OpenFile(s.dir.journal(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	s.records, s.tombstones, s.generation, s.eventful = st.records, st.tombstones, st.generation, st.eventful
+	s.next, s.reserved = st.last+1, st.last
+	s.log = s.newLog(s.o.hooks.wrap(diskFile{f}), st.size, st.size, 0)
+	if err := s.log.file.Truncate(st.size); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := s.log.file.Sync(); err != nil {
+		return errors.Join(s.log.fail(err), f.Close())
+	}
+	return nil
+}
+
+// isNew returns an error if the state directory has a history without a journal.
+func (d stateDir) isNew() error {
+	old, err := d.rotated()
+	if err == nil && len(old) > 0 {
+		err = fmt.Errorf("%s is missing, but %s is not empty: starting anew would give tokens out twice; "+
+			"move both away if that is what you want", d.journal(), d.history())
+	}
+	return err
+}
+
+// unlinkCurrent removes the name in history that the journal was given by a process that crashed before it began the next one.
+func (d stateDir) unlinkCurrent(current fs.FileInfo) error {
+	old, err := d.rotated()
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if os.SameFile(info, current) {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // rotated returns the real paths of the files in history, oldest first.
 func (d stateDir) rotated() ([]string, error) {
@@ -31,138 +124,178 @@ func (d stateDir) rotated() ([]string, error) {
 	return paths, nil
 }
 
-// create puts a new journal in the place of the old one: all of its lines, or none, whenever it is interrupted.
-func (d stateDir) create(first *line, rest func(yield func(*line) bool)) (*os.File, error) {
-	f, err := os.OpenFile(d.temporary(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = fill(f, first, rest)
-	if err == nil {
-		err = os.Rename(d.temporary(), d.journal())
-	}
-	if err != nil {
-		f.Close()
-		os.Remove(d.temporary())
-		return nil, err
-	}
-	if err := syncDir(string(d)); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%w (%w)", ErrFailed, err)
-	}
-	return f, nil
-}
-
-func fill(f *os.File, first *line, rest func(yield func(*line) bool)) error {
-	w := bufio.NewWriterSize(f, 64<<10)
-	buffer := appendLine(nil, first)
-	if _, err := w.Write(buffer); err != nil {
-		return err
-	}
-	if rest != nil {
-		for l := range rest {
-			buffer = appendLine(buffer[:0], l)
-			if _, err := w.Write(buffer); err != nil {
-				return err
-			}
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-// rotateIfDue rotates the journal if it has grown too large. It waits for the changes under way, and new ones
-// wait for it: what is in memory is what is in the journal then.
-func (s *Store) rotateIfDue() {
-	s.gate.RLock()
-	due := !s.closed && s.log.end.Load() > s.rotateAt
-	s.gate.RUnlock()
-	if !due {
+// rotateIfDueLocked rotates the journal if it has grown too large. Where that fails it goes on growing.
+func (s *Store) rotateIfDueLocked() {
+	if s.log.end.Load() <= s.rotateAt {
 		return
-	}
-	s.gate.Lock()
-	defer s.gate.Unlock()
-	if s.closed || s.log.end.Load() <= s.rotateAt {
-		return // somebody was faster
 	}
 	if err := s.rotateLocked(); err != nil {
 		s.rotateAt = s.log.end.Load() + s.o.MaxSize/4
 		s.o.Log.Error("the journal could not be rotated; it goes on growing", "err", err)
+		return
+	}
+	if err := s.pruneHistoryLocked(); err != nil {
+		s.o.Log.Error("old files of the history could not be removed", "err", err)
 	}
 }
 
-// rotateLocked gives the journal a second name in history, then puts a new one in its place that begins
-// with what stands. At every moment journal.jsonl is complete.
 func (s *Store) rotateLocked() error {
 	if err := s.log.sync(s.log.end.Load()); err != nil {
 		return err
 	}
-	old := filepath.Join(s.dir.history(), fmt.Sprintf("%020d.jsonl", s.log.next-1))
-	if err := os.Link(s.dir.journal(), old); err != nil {
+	return s.beginLocked()
+}
+
+// beginLocked begins the next file. The one before, if there is one, is synced. After an error that does not match ErrFailed that one
+// goes on.
+func (s *Store) beginLocked() error {
+	s.next++ // a token that names the file in history
+	s.tombstones.prune(maxTombstones)
+	l, err := s.createLocked()
+	if err != nil {
+		os.Remove(s.dir.temporary())
 		return err
 	}
-	s.o.hooks.step("rotate linked")
-	f, err := s.renew(old)
-	if err != nil {
+	if err := s.installLocked(l); err != nil {
+		l.file.Close()
+		os.Remove(s.dir.temporary())
 		return err
 	}
 	s.o.hooks.step("rotate renewed")
-	_ = s.log.file.Truncate(s.log.end.Load()) // history reads as well with room behind its end
-	s.log.file.Close()
-	end, err := f.Seek(0, 2)
-	if err != nil {
-		f.Close()
-		s.log.fail(err)
-		return err
+	if s.log != nil {
+		_ = s.log.file.Truncate(s.log.end.Load()) // history reads as well with room behind its end
+		s.log.file.Close()
 	}
-	s.log = newLog(s.file(f, end), end, s.log.next-1, s.log.reserved, s.o.hooks.step)
-	s.rotateAt = max(s.o.MaxSize, 2*end)
+	end := l.end.Load()
+	s.log, s.reserved, s.rotateAt = l, s.next-1+tokenBlock, max(s.o.MaxSize, 2*end)
+	s.begun, s.eventful = s.o.Clock.Now(), false
 	return nil
 }
 
-func (s *Store) renew(old string) (*os.File, error) {
-	if err := syncDir(s.dir.history()); err != nil {
-		os.Remove(old)
+// createLocked writes the next file, with room for the releases of what stands, and syncs it.
+func (s *Store) createLocked() (*log, error) {
+	f, err := os.OpenFile(s.dir.temporary(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
 		return nil, err
 	}
-	s.o.hooks.step("rotate synced")
-	f, err := s.dir.create(s.firstLine(), s.keptLines)
+	w := bufio.NewWriterSize(f, 64<<10)
+	buffer, end, keep := []byte(nil), int64(0), s.o.hooks.room/4
+	for l := range s.firstLinesLocked {
+		buffer = appendLine(buffer[:0], l)
+		end += int64(len(buffer))
+		keep += releaseRoom(lock.Record{Name: l.Name, Holds: l.Holds})
+		if _, err = w.Write(buffer); err != nil {
+			break
+		}
+	}
+	l := s.newLog(s.o.hooks.wrap(diskFile{f}), end, end, keep)
 	if err == nil {
-		return f, nil
+		err = w.Flush()
 	}
-	if errors.Is(err, ErrFailed) {
-		s.log.fail(err) // which of the two files a crash would leave is unknown
-	} else {
-		os.Remove(old)
+	if err == nil {
+		err = l.makeRoom(end + keep)
+		if full(err) && s.log != nil && s.begun == (lock.Instant{}) { // a start on a full disk is better than none
+			s.o.Log.Warn("the disk is full: no room is kept for releases")
+			err = nil
+		}
 	}
-	return nil, err
+	if err == nil {
+		if err = l.file.Sync(); err != nil {
+			err = l.fail(err)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s.o.hooks.step("rotate written")
+	return l, nil
 }
 
-func (s *Store) firstLine() *line {
-	return &line{
-		Event: eventJournal, Version: version, At: s.o.Clock.Now(),
-		Generation: s.generation, Token: s.log.next - 1, Reserved: s.log.reserved,
-	}
-}
-
-// keptLines yields what the next file must know of this one.
-func (s *Store) keptLines(yield func(*line) bool) {
+// firstLinesLocked yields the lines that the next file begins with.
+func (s *Store) firstLinesLocked(yield func(*line) bool) {
 	now := s.o.Clock.Now()
-	standing := make(map[lock.Name]bool)
-	for _, record := range s.standing() {
-		standing[record.Name] = true
+	if !yield(&line{
+		Event: eventJournal, Version: version, At: now,
+		Generation: s.generation, Token: s.next - 1, Reserved: s.next - 1 + tokenBlock,
+	}) {
+		return
+	}
+	for _, record := range s.sortedLocked() {
 		if !yield(&line{Event: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}) {
 			return
 		}
 	}
-	for _, g := range s.graves.fresh(now) {
-		if standing[g.name] {
-			continue
-		}
-		if !yield(&line{Event: eventTombstone, Name: g.name, Token: s.log.next - 1, At: g.at, Directory: g.id}) {
+	for _, t := range s.tombstones.sorted() {
+		if !yield(&line{Event: eventTombstone, Name: t.Name, Token: t.Token, At: t.At, Directory: t.Directory}) {
 			return
 		}
 	}
+}
+
+// installLocked puts the file that was written in the place of the one before.
+func (s *Store) installLocked(l *log) error {
+	old := ""
+	if s.log != nil && s.eventful {
+		err := fs.ErrExist
+		for number := s.next - 1; errors.Is(err, fs.ErrExist); number++ { // there may be more if an old state directory was put back
+			old = filepath.Join(s.dir.history(), fmt.Sprintf("%020d.jsonl", number))
+			err = os.Link(s.dir.journal(), old)
+		}
+		if err != nil {
+			return err
+		}
+		s.o.hooks.step("rotate linked")
+		if err := syncDir(s.dir.history()); err != nil {
+			return errors.Join(err, os.Remove(old))
+		}
+		s.o.hooks.step("rotate synced")
+	}
+	if err := os.Rename(s.dir.temporary(), s.dir.journal()); err != nil {
+		if old != "" {
+			os.Remove(old)
+		}
+		return err
+	}
+	if err := syncDir(string(s.dir)); err != nil {
+		return l.fail(err) // it is unknown which of the two files a crash would leave
+	}
+	return nil
+}
+
+// Sweep rotates a journal that was begun long ago, and removes from history what is older or more than Options say.
+func (s *Store) Sweep(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readyLocked(); err != nil {
+		return nil // Run says so
+	}
+	var err error
+	if s.eventful && since(s.begun, s.o.Clock.Now()) > rotateAfter {
+		err = s.rotateLocked()
+	}
+	return errors.Join(err, s.pruneHistoryLocked())
+}
+
+// pruneHistoryLocked removes the files in history that are too old, and the oldest ones of too many bytes.
+func (s *Store) pruneHistoryLocked() error {
+	paths, err := s.dir.rotated()
+	if err != nil {
+		return err
+	}
+	var total int64
+	oldest := s.o.Clock.Now().Wall.Add(-s.o.HistoryAge)
+	for _, path := range slices.Backward(paths) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		total += info.Size()
+		if s.o.HistorySize > 0 && total > s.o.HistorySize || s.o.HistoryAge > 0 && info.ModTime().Before(oldest) {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+			s.o.Log.Info("a file of the history was removed, as history_days and history_size say", "file", path, "bytes", info.Size())
+		}
+	}
+	return nil
 }

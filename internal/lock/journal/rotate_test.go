@@ -13,7 +13,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestRotationKeepsWhatStandsAndWhatMatters(t *testing.T) {
+func TestRotationKeepsWhatStands(t *testing.T) {
 	s := newScene(t)
 	s.options = func(o *Options) { o.MaxSize = 20_000 }
 	store := s.mustOpen()
@@ -24,9 +24,8 @@ func TestRotationKeepsWhatStandsAndWhatMatters(t *testing.T) {
 		last = s.acquire(store, name, "ben")
 		s.release(store, name, last)
 	}
-	old, err := stateDir(s.state).rotated()
-	if err != nil || len(old) < 2 {
-		t.Fatalf("%d rotations, %v", len(old), err)
+	if old := s.rotated(); len(old) < 2 {
+		t.Fatalf("%d rotations", len(old))
 	}
 	if size := len(s.journal()); size > 50_000 {
 		t.Errorf("the journal has %d bytes", size)
@@ -42,50 +41,16 @@ func TestRotationKeepsWhatStandsAndWhatMatters(t *testing.T) {
 	if got := s.acquire(store, "/new_lock", "ada"); got <= last {
 		t.Errorf("token %d after %d", got, last)
 	}
-	if got := store.Generation(); got != 2 {
-		t.Errorf("generation %d", got)
-	}
-}
-
-func TestOldTombstonesAreForgotten(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	s.release(store, "/old_lock", s.acquire(store, "/old_lock", "ada"))
-	s.clock.advance(graveLife + time.Second)
-	s.release(store, "/young_lock", s.acquire(store, "/young_lock", "ada"))
-	s.release(store, "/again_lock", s.acquire(store, "/again_lock", "ada"))
-	s.acquire(store, "/again_lock", "ada")
-	store.gate.Lock()
-	err := store.rotateLocked()
-	store.gate.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stones []string
-	for l := range strings.Lines(s.journal()) {
-		if strings.Contains(l, `"tombstone"`) {
-			stones = append(stones, strings.Split(l, `"`)[7])
+	for _, path := range s.rotated() { // no room is left in history
+		if b, err := os.ReadFile(path); err != nil || b[len(b)-1] != '\n' {
+			t.Errorf("%s has room behind its end, or %v", path, err)
 		}
-	}
-	if !slices.Equal(stones, []string{"/young_lock"}) {
-		t.Errorf("tombstones of %q", stones)
-	}
-}
-
-func TestTheLastTombstonesAreKept(t *testing.T) {
-	var g graves
-	for i := range graveMax + 10 {
-		g.dig(grave{name: lock.Name(fmt.Sprint(i)), id: lock.DirectoryID{Inode: 1}})
-	}
-	got := g.fresh(lock.Instant{})
-	if len(got) != graveMax || got[0].name != "10" || got[graveMax-1].name != lock.Name(fmt.Sprint(graveMax+9)) {
-		t.Errorf("%d, from %s to %s", len(got), got[0].name, got[len(got)-1].name)
 	}
 }
 
 func TestRotationUnderLoad(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.MaxSize, o.Durable, o.FS = 10_000, false, nil }
+	s.options = func(o *Options) { o.MaxSize = 10_000 }
 	store := s.mustOpen()
 	const workers = 8
 	tokens := make([]lock.Token, workers)
@@ -120,12 +85,12 @@ func TestRotationUnderLoad(t *testing.T) {
 
 func TestManyLocksDoNotMeanARotationEachTime(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.MaxSize, o.Durable, o.FS = 1000, false, nil }
+	s.options = func(o *Options) { o.MaxSize, o.Durable = 1000, false }
 	store := s.mustOpen()
 	for i := range 200 {
 		s.acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
 	}
-	if old, _ := stateDir(s.state).rotated(); len(old) > 10 {
+	if old := s.rotated(); len(old) > 10 {
 		t.Errorf("%d rotations", len(old))
 	}
 }
@@ -165,9 +130,6 @@ func TestHistory(t *testing.T) {
 			store = s.restart(store)
 		}
 	}
-	if old, _ := stateDir(s.state).rotated(); len(old) < 2 {
-		t.Fatalf("%d rotations", len(old))
-	}
 	check := func() {
 		t.Helper()
 		var got []string
@@ -187,15 +149,11 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	check()
-	f, err := os.OpenFile(stateDir(s.state).journal(), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
+	text := s.journal() // what a line that is just being written leaves: a part of it, and zeros
+	for _, tail := range []string{`{"event":"acquire","name":"/a_lock","tok`, `{"event":"acquire","name":"/a_lock","tok` + "\x00\x00\n", "\x00\x00\x00"} {
+		s.setJournal(text + tail)
+		check()
 	}
-	defer f.Close()
-	if _, err := f.WriteString(`{"event":"acquire","name":"/a_lock","tok`); err != nil { // just being written
-		t.Fatal(err)
-	}
-	check()
 	for range History(s.state, "/a_lock") {
 		break
 	}
@@ -204,22 +162,37 @@ func TestHistory(t *testing.T) {
 			t.Error("a directory without a journal has a history")
 		}
 	}
+	damaged := s.rotated()[0]
+	b, err := os.ReadFile(damaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(damaged, []byte(strings.Replace(string(b), `"ada"`, `"eve"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.causes("/a_lock"); got[len(got)-1] != "error" {
+		t.Errorf("of a damaged file: %q", got)
+	}
+}
+
+func TestHistoryOfLinesLongerThanAChunk(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	long := lock.Change{Name: "/a_lock", Holds: []lock.Hold{s.hold("ada")}, Cause: lock.CauseAcquire, Note: strings.Repeat("x", 2*chunk)}
+	if _, err := store.Commit(t.Context(), long); err != nil {
+		t.Fatal(err)
+	}
+	s.acquire(store, "/b_lock", "ada")
+	if a, b := s.causes("/a_lock"), s.causes("/b_lock"); len(a) != 1 || len(b) != 1 {
+		t.Errorf("got %q and %q", a, b)
+	}
 }
 
 func TestARotationThatIsCutShortDoublesNoHistory(t *testing.T) {
 	s := newScene(t)
-	count := func() (n int) {
-		for _, err := range History(s.state, "/a_lock") {
-			if err != nil {
-				t.Fatal(err)
-			}
-			n++
-		}
-		return n
-	}
 	s.step = func(step string) {
 		if step == "rotate linked" {
-			if n := count(); n != 2 {
+			if n := len(s.causes("/a_lock")); n != 2 {
 				t.Errorf("during the rotation %d entries, want 2", n)
 			}
 			panic(crashed{})
@@ -227,19 +200,82 @@ func TestARotationThatIsCutShortDoublesNoHistory(t *testing.T) {
 	}
 	store := s.mustOpen()
 	s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
-	store.gate.Lock()
-	untilCrash(func() { store.rotateLocked() })
-	store.gate.Unlock()
+	untilCrash(func() { _ = s.rotate(store) })
 	s.crash(store)
 	s.step = nil
 	store = s.mustOpen()
-	if old, err := stateDir(s.state).rotated(); err != nil || len(old) != 0 {
-		t.Errorf("the second name of the journal is still there: %v %v", old, err)
+	if got := s.causes("/a_lock"); len(got) != 2 || len(s.rotated()) != 1 {
+		t.Errorf("after a start: %q in %q", got, s.rotated())
 	}
-	store.gate.Lock()
-	err := store.rotateLocked()
-	store.gate.Unlock()
-	if n := count(); err != nil || n != 2 {
-		t.Errorf("after a whole one %d entries, want 2; %v", n, err)
+}
+
+func TestAFileWithoutEventsIsNotKept(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	s.acquire(store, "/a_lock", "ada")
+	for range 5 {
+		store = s.restart(store)
+	}
+	if old := s.rotated(); len(old) != 1 {
+		t.Errorf("five starts left %q", old)
+	}
+}
+
+func TestHistoryIsAsOldAndAsLargeAsTheOptionsSay(t *testing.T) {
+	day := 24 * time.Hour
+	s := newScene(t)
+	s.options = func(o *Options) { o.HistoryAge, o.HistorySize = 90*day, 1<<30 }
+	store := s.mustOpen()
+	sweep := func() {
+		t.Helper()
+		if err := store.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+	sweep()
+	if old := s.rotated(); len(old) != 0 {
+		t.Errorf("rotated on the same day: %q", old)
+	}
+	s.clock.advance(day + time.Minute)
+	sweep()
+	sweep()
+	old := s.rotated()
+	if len(old) != 1 {
+		t.Fatalf("after a day: %q", old)
+	}
+	then := s.clock.Now().Wall
+	if err := os.Chtimes(old[0], then, then); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.advance(89 * day)
+	sweep()
+	if got := s.causes("/a_lock"); len(got) != 2 {
+		t.Errorf("after 90 days: %q", got)
+	}
+	s.clock.advance(2 * day)
+	sweep()
+	if got := s.causes("/a_lock"); len(got) != 0 {
+		t.Errorf("after 92 days: %q", got)
+	}
+
+	s.options = func(o *Options) { o.HistorySize, o.MaxSize = 10_000, 2000 }
+	store = s.restart(store)
+	for range 50 {
+		s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+	}
+	var total int64
+	for _, path := range s.rotated() {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	if total > 10_000 || total < 6000 {
+		t.Errorf("%d bytes of history, want just below 10,000", total)
+	}
+	if got := s.causes("/a_lock"); len(got) < 10 || got[len(got)-1] != "release" {
+		t.Errorf("the newest lines are gone: %q", got)
 	}
 }

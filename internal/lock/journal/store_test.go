@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -13,24 +12,14 @@ import (
 )
 
 func TestStorePassesTheSuite(t *testing.T) {
-	for _, directories := range []string{"none", "each step by itself", "some steps in one"} {
-		for _, durable := range []bool{false, true} {
-			t.Run(fmt.Sprintf("directories=%v,durable=%v", directories, durable), func(t *testing.T) {
-				locktest.TestStore(t, func(t *testing.T) lock.Store {
-					s := newScene(t)
-					s.options = func(o *Options) {
-						o.Durable = durable
-						switch directories {
-						case "none":
-							o.FS = nil
-						case "each step by itself":
-							o.FS = s.tree
-						}
-					}
-					return s.mustOpen()
-				})
+	for _, durable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("durable=%v", durable), func(t *testing.T) {
+			locktest.TestStore(t, func(t *testing.T) lock.Store {
+				s := newScene(t)
+				s.options = func(o *Options) { o.Durable = durable }
+				return s.mustOpen()
 			})
-		}
+		})
 	}
 }
 
@@ -66,29 +55,45 @@ func TestGenerationsGrowWithEveryStart(t *testing.T) {
 	}
 }
 
-func TestACleanRestartGoesOnWithTheNextToken(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	a := s.acquire(store, "/a_lock", "ada")
-	b := s.acquire(store, "/b_lock", "ben")
-	s.release(store, "/b_lock", b)
-	store = s.restart(store)
-	if got := s.heldBy(store, "/a_lock", "ada"); got.Revision != a || got.Holds[0].Token != a {
-		t.Errorf("got %+v, want token %d", got, a)
-	}
-	s.heldBy(store, "/b_lock", "")
-	if got := s.acquire(store, "/c_lock", "eve"); got != b+2 { // the release was b+1
-		t.Errorf("token %d after the restart, want %d", got, b+2)
+func TestLocksSurviveARestartAndACrash(t *testing.T) {
+	for _, durable := range []bool{false, true} {
+		s := newScene(t)
+		s.options = func(o *Options) { o.Durable = durable }
+		store := s.mustOpen()
+		a, b := s.acquire(store, "/a_lock", "ada"), s.acquire(store, "/b_lock", "ben")
+		s.release(store, "/b_lock", b)
+		for range 2 {
+			store = s.restart(store)
+			s.crash(store)
+			store = s.mustOpen()
+			if got := s.heldBy(store, "/a_lock", "ada"); got.Revision != a || got.Holds[0].Token != a {
+				t.Errorf("got %+v, want token %d", got, a)
+			}
+			s.heldBy(store, "/b_lock", "")
+		}
+		if got := s.acquire(store, "/c_lock", "eve"); got <= b+1 { // the release was b+1
+			t.Errorf("token %d after the restarts", got)
+		}
 	}
 }
 
-func TestTokensGrowOverCrashesAlsoWithoutSync(t *testing.T) {
+// powerFailure crashes the store and takes from the journal what was never synced.
+func (s *scene) powerFailure(store *Store) {
+	s.Helper()
+	synced := store.log.synced
+	s.crash(store)
+	if err := os.Truncate(stateDir(s.state).journal(), synced); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestTokensGrowOverPowerFailuresAlsoWithoutSync(t *testing.T) {
 	s := newScene(t)
 	s.options = func(o *Options) { o.Durable = false }
 	var last lock.Token
-	for range 5 {
+	for _, n := range []int{10, 10, tokenBlock + 10, 10} {
 		store := s.mustOpen()
-		for range 10 {
+		for range n {
 			token := s.acquire(store, "/a_lock", "ada")
 			if token <= last {
 				t.Fatalf("token %d after %d", token, last)
@@ -100,27 +105,20 @@ func TestTokensGrowOverCrashesAlsoWithoutSync(t *testing.T) {
 	}
 }
 
-func TestMoreTokensThanABlock(t *testing.T) {
-	s := newScene(t)
-	s.options = func(o *Options) { o.Durable, o.FS = false, nil }
-	store := s.mustOpen()
-	var last lock.Token
-	for range tokenBlock + 10 {
-		last = s.acquire(store, "/a_lock", "ada")
-		s.release(store, "/a_lock", last)
-	}
-	s.powerFailure(store)
-	if got := s.acquire(s.mustOpen(), "/a_lock", "ada"); got <= last {
-		t.Errorf("token %d after %d", got, last)
-	}
-}
-
 func TestAClosedStoreRefuses(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for range store.Watch(context.Background()) {
+			t.Error("an event")
+		}
+	}()
 	if err := errors.Join(store.Close(), store.Close()); err != nil {
 		t.Fatal(err)
 	}
+	<-watched
 	if _, err := s.commit(store, "/a_lock", 0, s.hold("ada")); !errors.Is(err, lock.ErrClosed) {
 		t.Errorf("Commit: %v", err)
 	}
@@ -129,25 +127,6 @@ func TestAClosedStoreRefuses(t *testing.T) {
 			t.Errorf("All: %v", err)
 		}
 	}
-	for range store.Watch(context.Background()) {
-		t.Error("Watch goes on")
-	}
-}
-
-func TestCloseEndsWatch(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	done := make(chan struct{})
-	events := store.Watch(context.Background())
-	go func() {
-		defer close(done)
-		for range events {
-		}
-	}()
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	<-done
 }
 
 func TestNamesThatCannotBeLocksAreRefused(t *testing.T) {
@@ -160,29 +139,66 @@ func TestNamesThatCannotBeLocksAreRefused(t *testing.T) {
 	}
 }
 
-func TestErrorsShowFTPPathsOnly(t *testing.T) {
+func TestDirectoriesAndTombstonesAreRemembered(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	s.write("/file")
-	s.mkdir("/sealed")
-	for _, name := range []lock.Name{
-		"/no/parent", "/file", "/file/below", "/file/far/below", lock.Name("/" + strings.Repeat("x", 300)), "/nul\x00",
-	} {
-		_, err := s.commit(store, name, 0, s.hold("ada"))
-		if err == nil {
-			t.Fatalf("%q can be made", name)
-		}
-		if strings.Contains(err.Error(), s.tree.root) || strings.Contains(err.Error(), s.state) {
-			t.Errorf("%q: %v", name, err)
+	id := lock.DirectoryID{Inode: 5, Birth: 7}
+	a, b := s.acquire(store, "/a_lock", "ada"), s.acquire(store, "/b_lock", "ada")
+	for name, token := range map[lock.Name]lock.Token{"/a_lock": a, "/b_lock": b} {
+		if err := store.SetDirectory(name, token, id); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if got := s.records(store); len(got) != 0 {
-		t.Errorf("left over: %v", got)
+	if err := store.SetDirectory("/a_lock", b, lock.DirectoryID{}); !errors.Is(err, lock.ErrConflict) {
+		t.Errorf("of another revision: %v", err)
+	}
+	s.release(store, "/b_lock", b)
+	for range 3 {
+		if got := store.Get("/a_lock"); got.Revision != a || directory(got) != id {
+			t.Errorf("got %+v", got)
+		}
+		if got := store.Tombstones(); len(got) != 1 || got[0].Name != "/b_lock" || got[0].Directory != id || got[0].At.Wall.IsZero() {
+			t.Errorf("tombstones %+v", got)
+		}
+		s.crash(store)
+		store = s.mustOpen()
+	}
+	s.acquire(store, "/b_lock", "ada")
+	if got := store.Tombstones(); len(got) != 0 {
+		t.Errorf("of a held lock: %+v", got)
 	}
 }
 
-func TestWithoutAClockOpenFails(t *testing.T) {
-	if _, err := Open(t.Context(), Options{Dir: t.TempDir()}); err == nil {
-		t.Error("no error")
+func TestTheNewestTombstonesAreKept(t *testing.T) {
+	all := make(tombstones)
+	for i := range 2*maxTombstones + 10 {
+		all.add(lock.Tombstone{Name: lock.Name(fmt.Sprint(i)), Token: lock.Token(i), Directory: lock.DirectoryID{Inode: 1}})
+	}
+	all.prune(2 * maxTombstones)
+	if got := all.sorted(); len(got) != maxTombstones || got[0].Name != lock.Name(fmt.Sprint(maxTombstones+10)) {
+		t.Errorf("%d, from %s", len(got), got[0].Name)
+	}
+}
+
+// A state directory that a server of the version before has left is read.
+func TestAStateDirectoryOfTheVersionBeforeIsRead(t *testing.T) {
+	s := newScene(t)
+	if err := os.CopyFS(s.state, os.DirFS("testdata/before")); err != nil {
+		t.Fatal(err)
+	}
+	store := s.mustOpen()
+	if got := s.heldBy(store, "/locks/a", "ftp"); got.Revision == 0 || got.Holds[0].Directory.Inode == 0 {
+		t.Errorf("got %+v", got)
+	}
+	s.heldBy(store, "/locks/b", "ftp")
+	s.heldBy(store, "/locks/released", "")
+	if len(store.Tombstones()) == 0 {
+		t.Error("it has forgotten the directories of released locks")
+	}
+	if got := s.causes("/locks/released"); len(got) < 2 {
+		t.Errorf("history %q", got)
+	}
+	if store.Generation() < 2 {
+		t.Errorf("generation %d", store.Generation())
 	}
 }

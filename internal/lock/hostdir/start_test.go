@@ -1,4 +1,4 @@
-package journal
+package hostdir
 
 import (
 	"os"
@@ -16,7 +16,7 @@ func TestAHoldGetsItsDirectoryBack(t *testing.T) {
 	store := s.mustOpen()
 	g := s.acquire(store, "/locks/g", "ada")
 	m := s.acquire(store, "/locks/g/m", "ben")
-	s.crash(store)
+	s.stop()
 	s.rmdir("/locks/g/m")
 	s.rmdir("/locks/g")
 	store = s.mustOpen()
@@ -36,7 +36,7 @@ func TestAHoldWhoseDirectoryCannotBeMadeStands(t *testing.T) {
 	store := s.mustOpen()
 	token := s.acquire(store, "/d/a_lock", "ada")
 	file := s.acquire(store, "/file_lock", "ada")
-	s.crash(store)
+	s.stop()
 	s.rmdir("/d/a_lock")
 	s.rmdir("/d")
 	s.rmdir("/file_lock")
@@ -44,7 +44,7 @@ func TestAHoldWhoseDirectoryCannotBeMadeStands(t *testing.T) {
 	store = s.mustOpen()
 	s.heldBy(store, "/d/a_lock", "ada")
 	s.heldBy(store, "/file_lock", "ada")
-	store.verify(t.Context(), 100) // takes it for no deed of the host
+	store.look(t.Context(), new(turn)) // takes it for no deed of the host
 	s.heldBy(store, "/d/a_lock", "ada")
 	s.release(store, "/d/a_lock", token)
 	s.release(store, "/file_lock", file)
@@ -54,7 +54,6 @@ func TestAHoldWhoseDirectoryCannotBeMadeStands(t *testing.T) {
 }
 
 func TestWhileTheServerWasDown(t *testing.T) {
-	var released lock.DirectoryID // that of the lock which is released before
 	hour := time.Now().Add(-time.Hour).Truncate(time.Second)
 	cases := []struct {
 		name string
@@ -63,7 +62,7 @@ func TestWhileTheServerWasDown(t *testing.T) {
 		want string
 	}{
 		{"nothing happened", "/a_lock", func(*scene) {}, "ada"},
-		{"the host replaced a lock", "/a_lock", func(s *scene) { s.replaceOnHost("/a_lock") }, lock.HostAccount},
+		{"the host replaced a lock", "/a_lock", func(s *scene) { s.replace("/a_lock") }, lock.HostAccount},
 		{"the host made a lock", "/b_lock", func(s *scene) { s.mkdir("/b_lock") }, lock.HostAccount},
 		{"the host made a lock long ago", "/b_lock", func(s *scene) {
 			s.mkdir("/b_lock")
@@ -73,10 +72,10 @@ func TestWhileTheServerWasDown(t *testing.T) {
 		}, lock.HostAccount},
 		{"the host made something else", "/data", func(s *scene) { s.mkdir("/data") }, ""},
 		{"the host made a file", "/b_lock", func(s *scene) { s.write("/b_lock") }, ""},
-		{"the host took a released lock", "/released_lock", func(s *scene) { s.mkdirUnlike("/released_lock", released) }, lock.HostAccount},
+		{"the host took a released lock", "/released_lock", func(s *scene) { s.tick(); s.mkdir("/released_lock") }, lock.HostAccount},
 		{"the host released its lock", "/host_lock", func(s *scene) { s.rmdir("/host_lock") }, ""},
 		{"the host kept its lock", "/host_lock", func(*scene) {}, lock.HostAccount},
-		{"the host has its lock anew", "/host_lock", func(s *scene) { s.replaceOnHost("/host_lock") }, lock.HostAccount},
+		{"the host has its lock anew", "/host_lock", func(s *scene) { s.replace("/host_lock") }, lock.HostAccount},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,13 +84,12 @@ func TestWhileTheServerWasDown(t *testing.T) {
 			store := s.mustOpen()
 			s.acquire(store, "/a_lock", "ada")
 			token := s.acquire(store, "/released_lock", "ben")
-			released = s.identity("/released_lock")
 			s.release(store, "/released_lock", token)
 			before := s.records(store)[c.lock].Revision
-			s.crash(store)
-			stood, _ := identify(s.tree, c.lock)
+			s.stop()
+			stood := s.identity(string(c.lock))
 			c.host(s)
-			again, _ := identify(s.tree, c.lock) // zero if there is none
+			again := s.identity(string(c.lock)) // zero if there is none
 			existed := s.exists(string(c.lock))
 
 			store = s.mustOpen()
@@ -105,7 +103,7 @@ func TestWhileTheServerWasDown(t *testing.T) {
 			if c.name == "the host made a lock long ago" && !record.Holds[0].Acquired.Wall.Equal(hour) {
 				t.Errorf("held since %v", record.Holds[0].Acquired.Wall)
 			}
-			s.crash(store)
+			s.stop()
 			s.heldBy(s.mustOpen(), c.lock, c.want)
 		})
 	}
@@ -121,24 +119,18 @@ func TestWhoseDirectoryIsIt(t *testing.T) {
 		age   time.Duration // how long before the grant, or the release, it was modified
 		ours  bool
 	}{
-		{"the same", id(1, 50), id(1, 50), -time.Hour, true},
-		{"made before ours", id(1, 50), id(2, 49), -time.Hour, true},
-		{"made before ours, the inode used again", id(1, 50), id(1, 49), -time.Hour, true},
-		{"made after ours", id(1, 50), id(2, 51), time.Hour, false},
-		{"made after ours, the inode used again", id(1, 50), id(1, 51), time.Hour, false},
-		{"made in the same tick, the inode used again", lock.DirectoryID{Inode: 1, Birth: 50, Generation: 7}, lock.DirectoryID{Inode: 1, Birth: 50, Generation: 8}, -time.Hour, false},
-		{"the same, and no generation was noted", id(1, 50), lock.DirectoryID{Inode: 1, Birth: 50, Generation: 8}, -time.Hour, true},
-		{"no births, another inode, older", id(1, 0), id(2, 0), time.Second, true},
-		{"no births, another inode, younger", id(1, 0), id(2, 0), -time.Second, false},
+		{"the same", id(5, 50), id(5, 50), -time.Hour, true},
+		{"made before ours", id(5, 50), id(6, 49), -time.Hour, true},
+		{"made before ours, the inode used again", id(5, 50), id(5, 49), -time.Hour, true},
+		{"made after ours", id(5, 50), id(6, 51), time.Hour, false},
+		{"made after ours, the inode used again", id(5, 50), id(5, 51), time.Hour, false},
+		{"no births, another inode, older", id(5, 0), id(6, 0), time.Second, true},
+		{"no births, another inode, younger", id(5, 0), id(6, 0), -time.Second, false},
 	}
 	for _, c := range cases {
 		seen := sight{found: true, directory: true, id: c.seen, modified: at.Add(-c.age)}
-		if got := (grave{id: c.known, at: lock.Instant{Wall: at}}).holds(seen); got != c.ours {
-			t.Errorf("%s: a released lock's: %v, want %v", c.name, got, c.ours)
-		}
-		record := lock.Record{Holds: []lock.Hold{{Acquired: lock.Instant{Wall: at}, Directory: c.known}}}
-		if got := seen.is(c.known) || returned(seen, record); got != c.ours {
-			t.Errorf("%s: a held lock's: %v, want %v", c.name, got, c.ours)
+		if got := seen.cameBack(c.known, at); got != c.ours {
+			t.Errorf("%s: %v, want %v", c.name, got, c.ours)
 		}
 	}
 }
@@ -163,7 +155,7 @@ func TestALeftBehindDirectoryGoes(t *testing.T) {
 		}
 		s.release(store, "/a_lock", token)
 		s.tree.before = nil
-		s.crash(store)
+		s.stop()
 		if err := os.Rename(attic, s.tree.real("/a_lock")); err != nil {
 			t.Fatal(err)
 		}
@@ -207,17 +199,17 @@ func TestNothingElseIsTouchedAtAStart(t *testing.T) {
 	}
 }
 
-func TestPrefixesSayWhereToLook(t *testing.T) {
+func TestRootsSayWhereToLook(t *testing.T) {
 	s := newScene(t)
 	s.mkdir("/locks")
 	s.mkdir("/locks/a")
 	s.mkdir("/b_lock")
-	s.options = func(o *Options) { o.Prefixes = []lock.Name{"/locks", "/missing"} }
+	s.rules = testRules{roots: []lock.Name{"/locks", "/missing"}}
 	store := s.mustOpen()
 	s.heldBy(store, "/locks/a", lock.HostAccount)
 	s.heldBy(store, "/b_lock", "")
-	store.SetRules(lockRule)
-	if err := store.walk(t.Context(), 100, nil); err != nil {
+	store.SetRules(testRules{})
+	if err := store.walk(t.Context(), 100); err != nil {
 		t.Fatal(err)
 	}
 	s.heldBy(store, "/b_lock", lock.HostAccount)
@@ -225,45 +217,25 @@ func TestPrefixesSayWhereToLook(t *testing.T) {
 
 func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.Rules = nil }
+	s.rules = nil
 	s.mkdir("/a_lock")
 	store := s.mustOpen()
 	s.heldBy(store, "/a_lock", "")
-	store.SetRules(lockRule)
-	store.check("/a_lock")
+	store.SetRules(testRules{})
+	store.check(t.Context(), "/a_lock")
 	s.heldBy(store, "/a_lock", lock.HostAccount)
-	store.SetRules(nil)
-	store = s.restart(store)
+	store.SetRules(noRules{})
+	store = s.restart()
 	if got := s.heldBy(store, "/a_lock", lock.HostAccount); got.Holds[0].Rule.Match != "test" {
 		t.Errorf("it lost its rule: %+v", got)
 	}
-}
-
-func TestWithoutDirectoriesTheHostHoldsNothing(t *testing.T) {
-	s := newScene(t)
-	s.mkdir("/host_lock")
-	store := s.mustOpen()
-	s.heldBy(store, "/host_lock", lock.HostAccount)
-	s.acquire(store, "/a_lock", "ada")
-	store.Close()
-	s.options = func(o *Options) { o.FS = nil }
-	store = s.mustOpen()
-	s.heldBy(store, "/host_lock", "")
-	record := s.heldBy(store, "/a_lock", "ada")
-	s.release(store, "/a_lock", record.Revision)
-	store.Close()
-	s.hasDirectory("/a_lock", true) // without directories nothing is removed
-	s.options = nil
-	store = s.mustOpen() // but with them again, it is known
-	s.heldBy(store, "/a_lock", "")
-	s.hasDirectory("/a_lock", false)
 }
 
 func TestAnOpenThatFailsLeavesTheStateDirectoryFree(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
 	s.acquire(store, "/a_lock", "ada")
-	s.crash(store)
+	s.stop()
 	s.tree.before = func(string, string) error { return syscall.EIO }
 	if _, err := s.open(); err == nil {
 		t.Fatal("no error")

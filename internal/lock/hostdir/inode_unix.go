@@ -1,6 +1,6 @@
 //go:build unix
 
-package journal
+package hostdir
 
 import (
 	"io/fs"

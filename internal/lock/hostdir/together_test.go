@@ -1,4 +1,4 @@
-package journal
+package hostdir
 
 import (
 	"errors"
@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -34,9 +32,7 @@ func (r *resource) leave(t *testing.T, me int32) {
 // TestClientsAndProgramsOnTheHostExcludeEachOther has both take the same locks, each in its own way.
 func TestClientsAndProgramsOnTheHostExcludeEachOther(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.Durable = false }
 	store := s.mustOpen()
-	s.watch(store)
 	const clients, programs, turns = 4, 2, 100
 	var resources [2]*resource
 	for i := range resources {
@@ -58,7 +54,10 @@ func TestClientsAndProgramsOnTheHostExcludeEachOther(t *testing.T) {
 		})
 	}
 	running.Wait()
-	s.eventually(func() bool { return len(s.records(store)) == 0 })
+	store.look(t.Context(), new(turn))
+	if got := s.records(store); len(got) != 0 {
+		t.Errorf("still held: %v", got)
+	}
 	for _, r := range resources {
 		s.hasDirectory(string(r.name), false)
 	}
@@ -86,7 +85,7 @@ func (s *scene) programTurn(t *testing.T, r *resource, me int32) {
 	}
 	r.use(t, me)
 	r.leave(t, me)
-	if err := unix.Rmdir(s.tree.real(string(r.name))); err != nil {
+	if err := os.Remove(s.tree.real(string(r.name))); err != nil {
 		t.Error(err)
 	}
 }

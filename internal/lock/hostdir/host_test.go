@@ -1,6 +1,7 @@
-package journal
+package hostdir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 func TestTheDirectoryOfALockComesAndGoes(t *testing.T) {
@@ -35,7 +37,7 @@ func TestADirectoryMadeOnTheHostIsTheHosts(t *testing.T) {
 	if !held.Host() || !held.Acquired.Wall.Equal(made) || held.Rule.Match != "test" || held.Token == 0 || held.Token != record.Revision {
 		t.Errorf("got %+v, want one since %v under the rule of the name", held, made)
 	}
-	if age := since(held.Acquired, s.clock.Now()); age < 3*time.Minute || age > 4*time.Minute {
+	if age := s.clock.Now().Boot - held.Acquired.Boot; age < 3*time.Minute || age > 4*time.Minute {
 		t.Errorf("it is %v old", age)
 	}
 	s.release(store, "/a_lock", record.Revision) // as the reaper does
@@ -55,11 +57,10 @@ func TestADirectoryMadeBetweenTheLookAndTheMkdirIsTheHosts(t *testing.T) {
 	_, err := s.commit(store, "/a_lock", 0, s.hold("ada"))
 	s.tree.before = nil
 	s.conflict(err, lock.HostAccount)
-	s.crash(store)
-	store = s.mustOpen()
+	store = s.restart()
 	record := s.heldBy(store, "/a_lock", lock.HostAccount)
 	var causes []lock.Cause
-	for entry, err := range History(s.state, "/a_lock") {
+	for entry, err := range journal.History(s.state, "/a_lock") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,8 +106,7 @@ func TestMkdirFailures(t *testing.T) {
 			}
 			s.tree.before = nil
 			s.heldBy(store, "/d/a_lock", "")
-			s.crash(store)
-			s.heldBy(s.mustOpen(), "/d/a_lock", "")
+			s.heldBy(s.restart(), "/d/a_lock", "")
 		})
 	}
 }
@@ -115,7 +115,7 @@ func TestAcquiringInVainDoesNotFillTheJournal(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
 	s.write("/file_lock")
-	before := s.journal()
+	before := s.token(store)
 	for name, want := range map[lock.Name]error{
 		"/no/a_lock": lock.ErrNoParent, "/file_lock/a_lock": lock.ErrNoParent, "/file_lock": lock.ErrNotDirectory,
 	} {
@@ -123,8 +123,8 @@ func TestAcquiringInVainDoesNotFillTheJournal(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 	}
-	if s.journal() != before {
-		t.Error("it was written to")
+	if got := s.token(store); got != before+1 {
+		t.Errorf("it was written to: token %d after %d", got, before)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestAReleaseNeverRemovesTheHostsDirectory(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
 	token := s.acquire(store, "/a_lock", "ada")
-	s.replaceOnHost("/a_lock")
+	s.replace("/a_lock")
 	_, err := s.commit(store, "/a_lock", token)
 	record := s.conflict(err, lock.HostAccount)
 	s.hasDirectory("/a_lock", true)
@@ -186,31 +186,6 @@ func TestAReleaseNeverRemovesTheHostsDirectory(t *testing.T) {
 		t.Errorf("revision %d after %d", record.Revision, token)
 	}
 	s.heldBy(store, "/a_lock", lock.HostAccount)
-}
-
-// replaceOnHost removes a directory and makes another one.
-func (s *scene) replaceOnHost(name string) {
-	s.Helper()
-	before := s.identity(name)
-	s.rmdir(name)
-	s.mkdirUnlike(name, before)
-}
-
-func (s *scene) identity(name string) lock.DirectoryID {
-	s.Helper()
-	id, err := identify(s.tree, lock.Name(name))
-	if err != nil {
-		s.Fatal(err)
-	}
-	return id
-}
-
-// mkdirUnlike makes a directory that can be told from another one, also where the file system tells no generations.
-func (s *scene) mkdirUnlike(name string, other lock.DirectoryID) {
-	s.Helper()
-	for s.mkdir(name); s.identity(name) == other; s.mkdir(name) {
-		s.rmdir(name)
-	}
 }
 
 func TestAHandOverMeetsTheHost(t *testing.T) {
@@ -223,7 +198,7 @@ func TestAHandOverMeetsTheHost(t *testing.T) {
 		t.Errorf("revision %d of what is gone", record.Revision)
 	}
 	token = s.acquire(store, "/a_lock", "ben")
-	s.replaceOnHost("/a_lock")
+	s.replace("/a_lock")
 	_, err = s.commit(store, "/a_lock", token, s.hold("eve"))
 	s.conflict(err, lock.HostAccount)
 }
@@ -283,10 +258,128 @@ func TestAModificationTimeSetByHandIsNoHarm(t *testing.T) {
 		}
 		_, err := s.commit(store, "/a_lock", 0, s.hold("ada"))
 		held := s.conflict(err, lock.HostAccount).Holds[0]
-		if age := since(held.Acquired, s.clock.Now()); age < 0 {
+		if age := s.clock.Now().Boot - held.Acquired.Boot; age < 0 {
 			t.Errorf("%v: it is %v old", at, age)
 		}
-		s.crash(store)
-		s.heldBy(s.mustOpen(), "/a_lock", lock.HostAccount)
+		s.heldBy(s.restart(), "/a_lock", lock.HostAccount)
+	}
+}
+
+// token takes a token, which is the next one if nothing was written since the last.
+func (s *scene) token(store *Store) lock.Token {
+	s.Helper()
+	token, err := s.commit(store, "/probe", 0)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return token
+}
+
+// refusing is an inner store that cannot record releases.
+type refusing struct {
+	Inner
+	err error
+}
+
+func (r refusing) Commit(ctx context.Context, change lock.Change) (lock.Token, error) {
+	if len(change.Holds) == 0 {
+		return 0, r.err
+	}
+	return r.Inner.Commit(ctx, change)
+}
+
+func TestALockWhoseReleaseCannotBeRecordedHasItsDirectory(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	token := s.acquire(store, "/a_lock", "ada")
+	inner := store.inner
+	store.inner = refusing{inner, fmt.Errorf("%w: %w", lock.ErrUnrecorded, syscall.ENOSPC)}
+	if _, err := s.commit(store, "/a_lock", token); !errors.Is(err, lock.ErrUnrecorded) {
+		t.Errorf("got %v", err)
+	}
+	store.inner = inner
+	s.heldBy(store, "/a_lock", "ada")
+	s.hasDirectory("/a_lock", true)
+	store.check(t.Context(), "/a_lock") // takes it for no deed of the host
+	s.heldBy(store, "/a_lock", "ada")
+	store = s.restart()
+	s.heldBy(store, "/a_lock", "ada")
+	s.release(store, "/a_lock", token)
+}
+
+func TestALockRootThatIsGoneIsMadeAgain(t *testing.T) {
+	s := newScene(t)
+	s.rules = testRules{prefixes: []lock.Name{"/locks/deep"}}
+	store := s.mustOpen()
+	s.acquire(store, "/locks/deep/a", "ada")
+	if err := os.RemoveAll(s.tree.real("/locks")); err != nil {
+		t.Fatal(err)
+	}
+	s.acquire(store, "/locks/deep/b", "ada")
+	s.hasDirectory("/locks/deep/b", true)
+	if _, err := s.commit(store, "/locks/other/c", 0, s.hold("ada")); !errors.Is(err, lock.ErrNoParent) {
+		t.Errorf("another parent was made: %v", err)
+	}
+}
+
+func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	end := func(name lock.Name, revision lock.Token, cause lock.Cause) error {
+		_, err := store.Commit(t.Context(), lock.Change{Name: name, If: revision, Cause: cause, By: ada, Note: "because"})
+		return err
+	}
+	token := s.acquire(store, "/a_lock", "ada")
+	s.write("/a_lock/file")
+	if err := end("/a_lock", token, lock.CauseRelease); !errors.Is(err, lock.ErrNotEmpty) {
+		t.Errorf("a release: %v", err)
+	}
+	if err := end("/a_lock", token, lock.CauseExpire); err != nil {
+		t.Fatal(err)
+	}
+	next := s.acquire(store, "/a_lock", "ben") // at once
+	if !s.exists("/.aside/a_lock/file") || s.exists("/a_lock/file") {
+		t.Error("the file is somewhere else")
+	}
+	var notes []string
+	for entry, err := range journal.History(s.state, "/a_lock") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes = append(notes, string(entry.Cause)+" "+entry.Note)
+	}
+	if got, want := notes[1], "expire because left over: /.aside/a_lock"; got != want {
+		t.Errorf("the history says %q, want %q", got, want)
+	}
+	s.write("/.aside/occupied")
+	s.write("/a_lock/file")
+	if err := os.RemoveAll(s.tree.real("/.aside")); err != nil {
+		t.Fatal(err)
+	}
+	s.write("/.aside") // now nothing can be moved there
+	if err := end("/a_lock", next, lock.CauseExpire); err == nil || errors.Is(err, lock.ErrConflict) {
+		t.Errorf("what cannot be moved aside: %v", err)
+	}
+	s.heldBy(store, "/a_lock", "ben")
+}
+
+func TestWhatTheHostPutsIntoItsOwnLockStays(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/a_lock")
+	store := s.mustOpen()
+	token := s.heldBy(store, "/a_lock", lock.HostAccount).Revision
+	s.write("/a_lock/file")
+	if _, err := store.Commit(t.Context(), lock.Change{Name: "/a_lock", If: token, Cause: lock.CauseExpire}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.heldBy(store, "/a_lock", "")
+		if !s.exists("/a_lock/file") {
+			t.Error("it is gone")
+		}
+		if _, err := s.commit(store, "/a_lock", 0, s.hold("ada")); !errors.Is(err, lock.ErrOccupied) {
+			t.Errorf("got %v", err)
+		}
+		store = s.restart()
 	}
 }

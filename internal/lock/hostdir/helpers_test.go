@@ -1,0 +1,331 @@
+package hostdir
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/afero"
+	"go.uber.org/goleak"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// hostTree is a served tree on a real disk, as a program on the host sees it. before, if set, is called ahead of each
+// operation and may fail it.
+type hostTree struct {
+	afero.Fs
+	root   string
+	before func(op, name string) error
+}
+
+var (
+	_ Directories = (*hostTree)(nil)
+	_ Asides      = (*hostTree)(nil)
+)
+
+func newHostTree(root string) *hostTree {
+	return &hostTree{Fs: afero.NewBasePathFs(afero.NewOsFs(), root), root: root}
+}
+
+func (h *hostTree) real(name string) string { return filepath.Join(h.root, name) }
+
+func (h *hostTree) fault(op, name string) error {
+	if h.before == nil {
+		return nil
+	}
+	return h.before(op, name)
+}
+
+func (h *hostTree) Mkdir(name string, perm fs.FileMode) error {
+	if err := h.fault("mkdir", name); err != nil {
+		return err
+	}
+	return os.Mkdir(h.real(name), perm)
+}
+
+func (h *hostTree) RemoveDir(name string) error {
+	if err := h.fault("rmdir", name); err != nil {
+		return err
+	}
+	if info, err := os.Lstat(h.real(name)); err == nil && !info.IsDir() {
+		return fs.ErrInvalid
+	}
+	return os.Remove(h.real(name))
+}
+
+func (h *hostTree) Lstat(name string) (fs.FileInfo, error) {
+	if err := h.fault("lstat", name); err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(h.real(name))
+	if err != nil {
+		return nil, err
+	}
+	return identified{info, h.real(name)}, nil
+}
+
+func (h *hostTree) Chtimes(name string, atime, mtime time.Time) error {
+	if err := h.fault("chtimes", name); err != nil {
+		return err
+	}
+	return os.Chtimes(h.real(name), atime, mtime)
+}
+
+func (h *hostTree) Aside(name, _, _ string, _ uint64) (string, error) {
+	if err := os.MkdirAll(h.real("/.aside"), 0o755); err != nil {
+		return "", err
+	}
+	to := "/.aside/" + filepath.Base(name)
+	return to, os.Rename(h.real(name), h.real(to))
+}
+
+// testClock is the system's wall clock with an offset, and a boot clock to go with it.
+type testClock struct {
+	mu     sync.Mutex
+	offset time.Duration
+	began  time.Time
+}
+
+func (c *testClock) Now() lock.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now().Add(c.offset)
+	return lock.Instant{Wall: now, Boot: now.Sub(c.began), BootID: "00000000-0000-4000-8000-000000000001"}
+}
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset += d
+}
+
+// testRules make locks of everything that ends in _lock or lies below /locks.
+type testRules struct {
+	roots, prefixes []lock.Name
+}
+
+func (r testRules) Roots() []lock.Name    { return r.roots }
+func (r testRules) Prefixes() []lock.Name { return r.prefixes }
+
+func (r testRules) For(name lock.Name) (lock.Rule, bool) {
+	rule := lock.Rule{Match: "test", MaxAge: 10 * time.Minute}
+	return rule, strings.HasSuffix(string(name), "_lock") || name.Within("/locks") && name != "/locks"
+}
+
+// scene is a state directory and a served tree with the stores that are opened on them.
+type scene struct {
+	testing.TB
+	tree  *hostTree
+	fs    Directories // nil: tree
+	state string
+	clock *testClock
+	rules Rules
+	step  func(string)
+	stop  func() // closes what the last open opened, as the end of the process does
+}
+
+func newScene(t testing.TB) *scene {
+	dir := t.TempDir()
+	s := &scene{
+		TB: t, tree: newHostTree(filepath.Join(dir, "files")), state: filepath.Join(dir, "state"),
+		clock: &testClock{began: time.Now().Add(-time.Hour)}, rules: testRules{}, stop: func() {},
+	}
+	if err := os.Mkdir(s.tree.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *scene) open() (*Store, error) {
+	inner, err := journal.Open(journal.Options{Dir: s.state, Clock: s.clock})
+	if err != nil {
+		return nil, err
+	}
+	s.stop = func() { inner.Close() }
+	o := Options{Inner: inner, FS: s.tree, Clock: s.clock, Rules: s.rules, step: s.step}
+	if s.fs != nil {
+		o.FS = s.fs
+	}
+	store, err := Open(context.Background(), o)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.stop = func() { store.Close(); inner.Close() }
+	return store, nil
+}
+
+func (s *scene) mustOpen() *Store {
+	s.Helper()
+	store, err := s.open()
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(s.stop)
+	return store
+}
+
+// restart ends the process, as a kill does, and starts another one.
+func (s *scene) restart() *Store {
+	s.Helper()
+	s.stop()
+	return s.mustOpen()
+}
+
+func (s *scene) mkdir(name string) {
+	s.Helper()
+	if err := os.Mkdir(s.tree.real(name), 0o755); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) rmdir(name string) {
+	s.Helper()
+	if err := os.Remove(s.tree.real(name)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) write(name string) {
+	s.Helper()
+	if err := os.WriteFile(s.tree.real(name), []byte("x"), 0o644); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) exists(name string) bool {
+	_, err := os.Lstat(s.tree.real(name))
+	return err == nil
+}
+
+// identity is that of a directory, zero if there is none.
+func (s *scene) identity(name string) lock.DirectoryID {
+	seen, _ := tree{s.tree}.look(lock.Name(name))
+	return seen.id
+}
+
+// tick waits for the next tick of the file system's clock: made within one tick two directories of one inode cannot be told apart.
+func (s *scene) tick() {
+	s.Helper()
+	first := filepath.Join(s.TempDir(), "first")
+	if err := os.WriteFile(first, nil, 0o600); err != nil {
+		s.Fatal(err)
+	}
+	made, err := os.Stat(first)
+	for err == nil {
+		var now fs.FileInfo
+		if err = os.WriteFile(first+".now", []byte("x"), 0o600); err == nil {
+			now, err = os.Stat(first + ".now")
+		}
+		if err == nil && now.ModTime().After(made.ModTime()) {
+			return
+		}
+	}
+	s.Fatal(err)
+}
+
+// replace removes a directory on the host and makes it again.
+func (s *scene) replace(name string) {
+	s.Helper()
+	s.tick()
+	s.rmdir(name)
+	s.mkdir(name)
+}
+
+// hasDirectory checks whether there is a directory of that name.
+func (s *scene) hasDirectory(name string, want bool) {
+	s.Helper()
+	info, err := os.Lstat(s.tree.real(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Fatal(err)
+	}
+	if got := err == nil && info.IsDir(); got != want {
+		s.Errorf("%s is a directory: %v, want %v", name, got, want)
+	}
+}
+
+var ada = lock.Owner{Account: "ada", Address: "192.0.2.1", Session: 7}
+
+func (s *scene) hold(account string) lock.Hold {
+	now := s.clock.Now()
+	owner := ada
+	owner.Account = account
+	return lock.Hold{Owner: owner, Acquired: now, Renewed: now, Rule: lock.Rule{Match: "given", MaxAge: time.Minute}}
+}
+
+func (s *scene) commit(store *Store, name lock.Name, revision lock.Token, holds ...lock.Hold) (lock.Token, error) {
+	cause := lock.CauseAcquire
+	if len(holds) == 0 {
+		cause = lock.CauseRelease
+	}
+	return store.Commit(context.Background(), lock.Change{Name: name, If: revision, Holds: holds, Cause: cause, By: ada})
+}
+
+func (s *scene) acquire(store *Store, name lock.Name, account string) lock.Token {
+	s.Helper()
+	token, err := s.commit(store, name, 0, s.hold(account))
+	if err != nil {
+		s.Fatalf("acquire %s: %v", name, err)
+	}
+	return token
+}
+
+func (s *scene) release(store *Store, name lock.Name, token lock.Token) {
+	s.Helper()
+	if _, err := s.commit(store, name, token); err != nil {
+		s.Fatalf("release %s: %v", name, err)
+	}
+}
+
+func (s *scene) records(store *Store) map[lock.Name]lock.Record {
+	s.Helper()
+	records := make(map[lock.Name]lock.Record)
+	for record, err := range store.All(context.Background()) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		records[record.Name] = record
+	}
+	return records
+}
+
+// heldBy checks who holds the name, "" for nobody, and returns the record.
+func (s *scene) heldBy(store *Store, name lock.Name, account string) lock.Record {
+	s.Helper()
+	record := s.records(store)[name]
+	got := ""
+	if len(record.Holds) > 0 {
+		got = record.Holds[0].Owner.Account
+	}
+	if got != account {
+		s.Errorf("%s is held by %q, want %q", name, got, account)
+	}
+	return record
+}
+
+// conflict checks that the error is a conflict with a record held by account ("": by nobody).
+func (s *scene) conflict(err error, account string) lock.Record {
+	s.Helper()
+	var conflict *lock.ConflictError
+	if !errors.As(err, &conflict) {
+		s.Fatalf("got %v, want a conflict", err)
+	}
+	got := ""
+	if len(conflict.Record.Holds) > 0 {
+		got = conflict.Record.Holds[0].Owner.Account
+	}
+	if got != account {
+		s.Errorf("the conflict's record is held by %q, want %q", got, account)
+	}
+	return conflict.Record
+}

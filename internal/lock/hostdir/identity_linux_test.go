@@ -1,0 +1,30 @@
+package hostdir
+
+import (
+	"io/fs"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// identified is a FileInfo as the served tree has it.
+type identified struct {
+	fs.FileInfo
+	path string
+}
+
+func (i identified) Sys() any {
+	var birth int64
+	var stat unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, i.path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &stat); err == nil && stat.Mask&unix.STATX_BTIME != 0 {
+		birth = stat.Btime.Sec*1e9 + int64(stat.Btime.Nsec)
+	}
+	return identityOf{i.FileInfo.Sys().(*syscall.Stat_t).Ino, birth}
+}
+
+type identityOf struct {
+	inode uint64
+	birth int64
+}
+
+func (i identityOf) Identity() (inode uint64, birth int64) { return i.inode, i.birth }

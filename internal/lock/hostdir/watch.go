@@ -1,0 +1,211 @@
+package hostdir
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+const (
+	// lookEvery is how often some of the held names are looked at: all of them, so that a change is noticed within a second,
+	// or at most looksAtOnce, or as many as it takes to look at each in lookAtAll.
+	lookEvery   = 800 * time.Millisecond
+	looksAtOnce = 800
+	lookAtAll   = time.Minute
+	// walkEvery is how often the tree is searched for directories that programs on the host made.
+	walkEvery = time.Minute
+	// How many directory entries are looked at in one go. What is left is for the next round.
+	walkAtStart  = 200_000
+	walkPerRound = 10_000
+)
+
+// Watch yields what programs on the host change, and what Commit finds that they have changed, counted from the call. While it
+// runs it looks at the held locks in turn, and searches a part of the tree each minute. Of several changes of one
+// name that were not yet yielded, only the last one is. An event may concern a revision that the receiver knows already from a
+// *lock.ConflictError, or an older one: compare.
+func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] {
+	w := s.listen()
+	context.AfterFunc(ctx, func() { s.unlisten(w) })
+	return func(yield func(lock.Event) bool) {
+		defer s.unlisten(w)
+		looks, walks := time.NewTicker(lookEvery), time.NewTicker(walkEvery)
+		defer looks.Stop()
+		defer walks.Stop()
+		var t turn
+		for {
+			for _, event := range w.take() {
+				if ctx.Err() != nil || !yield(event) {
+					return
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.closing:
+				return
+			case <-w.bell:
+			case <-looks.C:
+				s.look(ctx, &t)
+			case <-walks.C:
+				_ = s.walk(ctx, walkPerRound) // it ends early when ctx does
+			}
+		}
+	}
+}
+
+// turn is a look at each name that was held when it began.
+type turn struct {
+	left   []lock.Name
+	atOnce int
+}
+
+// look looks at some of the names that the turn has left. With none left another turn begins.
+func (s *Store) look(ctx context.Context, t *turn) {
+	if len(t.left) == 0 {
+		for record, err := range s.inner.All(ctx) {
+			if err != nil {
+				return
+			}
+			t.left = append(t.left, record.Name)
+		}
+		t.atOnce = max(looksAtOnce, len(t.left)/int(lookAtAll/lookEvery)+1)
+	}
+	n := min(len(t.left), t.atOnce)
+	for _, name := range t.left[:n] {
+		s.check(ctx, name)
+	}
+	t.left = t.left[n:]
+}
+
+// check compares a name's record with what stands there now.
+func (s *Store) check(ctx context.Context, name lock.Name) {
+	if ctx.Err() != nil {
+		return
+	}
+	defer s.names.lock(name)()
+	if err := s.meet(ctx, s.inner.Get(name)); err != nil && !isConflict(err) {
+		s.o.Log.Debug("a lock's directory cannot be looked at", "lock", name, "err", err)
+	}
+}
+
+// walk reads directories, for so many entries, and takes notice of each that is a lock but nobody's. It
+// goes on where it stopped the last time, and over again from the roots of the rules.
+func (s *Store) walk(ctx context.Context, budget int) error {
+	s.walking.Lock()
+	defer s.walking.Unlock()
+	rules := *s.rules.Load()
+	if len(s.pending) == 0 {
+		s.pending = slices.Clone(rules.Roots())
+	}
+	if len(s.pending) == 0 {
+		s.pending = []lock.Name{"/"}
+	}
+	for len(s.pending) > 0 && budget > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		dir := s.pending[len(s.pending)-1]
+		s.pending = s.pending[:len(s.pending)-1]
+		names, entries := s.subdirectories(dir)
+		budget -= 1 + entries
+		for _, name := range names {
+			s.pending = append(s.pending, name)
+			if _, isLock := rules.For(name); isLock && len(s.inner.Get(name).Holds) == 0 {
+				s.check(ctx, name)
+			}
+		}
+	}
+	return nil
+}
+
+// subdirectories returns the directories in a directory, and how many entries of all kinds it has. What
+// cannot be read has none.
+func (s *Store) subdirectories(dir lock.Name) (names []lock.Name, entries int) {
+	d, err := s.tree.fs.Open(string(dir))
+	if err != nil {
+		s.o.Log.Debug("a directory cannot be searched for locks made on the host", "directory", dir, "err", bare(err))
+		return nil, 0
+	}
+	defer d.Close()
+	infos, err := d.Readdir(-1)
+	if err != nil {
+		s.o.Log.Debug("a directory cannot be searched for locks made on the host", "directory", dir, "err", bare(err))
+	}
+	for _, info := range infos {
+		if info.IsDir() {
+			names = append(names, child(dir, info.Name()))
+		}
+	}
+	return names, len(infos)
+}
+
+func child(dir lock.Name, base string) lock.Name {
+	if dir == "/" {
+		return lock.Name("/" + base)
+	}
+	return dir + "/" + lock.Name(base)
+}
+
+// watcher is one Watch: the events that it has not yielded yet, one of each name at most.
+type watcher struct {
+	bell chan struct{}
+
+	mu     sync.Mutex
+	order  []lock.Name
+	latest map[lock.Name]lock.Event
+}
+
+func (s *Store) listen() *watcher {
+	w := &watcher{bell: make(chan struct{}, 1), latest: make(map[lock.Name]lock.Event)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers[w] = struct{}{}
+	return w
+}
+
+func (s *Store) unlisten(w *watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watchers, w)
+}
+
+// emit tells every Watch of a change that has that revision. The caller has the name locked, so that events of one name keep their order.
+func (s *Store) emit(event lock.Event, revision lock.Token) {
+	s.o.Log.Info("a program on the host changed a lock", "name", event.Record.Name, "cause", event.Cause)
+	event.Record.Revision = revision
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watchers {
+		w.put(event)
+	}
+}
+
+func (w *watcher) put(event lock.Event) {
+	event.Record.Holds = slices.Clone(event.Record.Holds)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, waiting := w.latest[event.Record.Name]; !waiting {
+		w.order = append(w.order, event.Record.Name)
+	}
+	w.latest[event.Record.Name] = event
+	select {
+	case w.bell <- struct{}{}:
+	default: // it rings already
+	}
+}
+
+func (w *watcher) take() []lock.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	events := make([]lock.Event, 0, len(w.order))
+	for _, name := range w.order {
+		events = append(events, w.latest[name])
+	}
+	w.order = nil
+	clear(w.latest)
+	return events
+}

@@ -1,0 +1,170 @@
+package hostdir
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// watch runs a Watch in a bubble of synctest, where a second takes no time, and returns what it yields. stop ends it and the store.
+func (s *scene) watch(store *Store) (events chan string, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	events = make(chan string, 100)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range store.Watch(ctx) {
+			events <- string(event.Record.Name) + " " + string(event.Cause)
+		}
+	}()
+	synctest.Wait()
+	return events, func() {
+		cancel()
+		<-done
+		s.stop()
+	}
+}
+
+func want(t *testing.T, events chan string, all ...string) {
+	t.Helper()
+	synctest.Wait()
+	for _, one := range all {
+		select {
+		case got := <-events:
+			if got != one {
+				t.Errorf("got %q, want %q", got, one)
+			}
+		default:
+			t.Errorf("%q was not noticed", one)
+		}
+	}
+	if len(events) > 0 {
+		t.Errorf("noticed too: %q", <-events)
+	}
+}
+
+func TestTheEndOfAHeldLockIsNoticedWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.mkdir("/other")
+		store := s.mustOpen()
+		events, stop := s.watch(store)
+		for _, name := range []lock.Name{"/a_lock", "/b_lock", "/c_lock"} {
+			s.acquire(store, name, "ada")
+		}
+		s.rmdir("/a_lock")
+		if err := os.Rename(s.tree.real("/b_lock"), s.tree.real("/other/data")); err != nil {
+			t.Fatal(err)
+		}
+		s.replace("/c_lock")
+		time.Sleep(time.Second)
+		want(t, events, "/a_lock host-removed", "/b_lock host-removed", "/c_lock host-made")
+		s.rmdir("/c_lock")
+		time.Sleep(time.Second)
+		want(t, events, "/c_lock host-removed")
+		stop()
+	})
+}
+
+func TestDirectoriesMadeOnTheHostAreNoticedWithinAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		store := s.mustOpen()
+		events, stop := s.watch(store)
+		s.mkdir("/deep")
+		s.mkdir("/deep/er")
+		s.mkdir("/deep/er/a_lock")
+		s.mkdir("/data")
+		s.mkdir("/full_lock")
+		s.write("/full_lock/file")
+		s.write("/file_lock")
+		time.Sleep(59 * time.Second)
+		want(t, events)
+		time.Sleep(2 * time.Second)
+		want(t, events, "/deep/er/a_lock host-made")
+		stop()
+	})
+}
+
+// With many locks a turn takes longer, a minute at most, and each is looked at once in it.
+func TestManyLocksAreLookedAtInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		store := s.mustOpen()
+		const n = 2*looksAtOnce + 100
+		for i := range n {
+			s.acquire(store, lock.Name(fmt.Sprintf("/%04d_lock", i)), "ada")
+		}
+		looks := 0
+		s.tree.before = func(op, _ string) error {
+			if op == "lstat" {
+				looks++
+			}
+			return nil
+		}
+		turn := new(turn)
+		for i, want := range []int{looksAtOnce, 2 * looksAtOnce, n, n + looksAtOnce} {
+			if store.look(t.Context(), turn); looks != want {
+				t.Errorf("after round %d: %d looks, want %d", i+1, looks, want)
+			}
+		}
+		s.tree.before = nil
+		s.stop()
+	})
+}
+
+func TestAWalkIsBoundedAndTheNextGoesOn(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	for i := range 5 {
+		s.mkdir(fmt.Sprintf("/%d", i))
+		for j := range 5 {
+			s.mkdir(fmt.Sprintf("/%d/%d_lock", i, j))
+		}
+	}
+	found, rounds := 0, 0
+	for ; found < 25 && rounds < 20; rounds++ {
+		if err := store.walk(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		now := len(s.records(store))
+		if now-found > 15 {
+			t.Errorf("%d found in one round", now-found)
+		}
+		found = now
+	}
+	if found != 25 || rounds < 2 {
+		t.Errorf("%d found in %d rounds", found, rounds)
+	}
+}
+
+func TestAProbeNoticesWhatTheHostMade(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	s.mkdir("/data")
+	s.mkdir("/data/b_lock")
+	if token, err := s.commit(store, "/data", 0); err != nil || token == 0 {
+		t.Errorf("of what is no lock: %v", err)
+	}
+	_, err := s.commit(store, "/data/b_lock", 0)
+	s.conflict(err, lock.HostAccount)
+}
+
+func TestCloseEndsWatch(t *testing.T) {
+	s := newScene(t)
+	store := s.mustOpen()
+	done := make(chan struct{})
+	events := store.Watch(context.Background())
+	go func() {
+		defer close(done)
+		for range events {
+		}
+	}()
+	store.Close()
+	<-done
+}
