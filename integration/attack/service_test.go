@@ -100,3 +100,27 @@ func TestSomebodyElsesDataConnection(t *testing.T) {
 		}
 	}
 }
+
+// TestPassivePortsAreForetold guesses the next passive port from the ones before: somebody at the client's address who can do
+// that connects first.
+func TestPassivePortsAreForetold(t *testing.T) {
+	s := start(t, "[ftp]\npassive_ports = '28200-28999'\n")
+	c := s.login("owner")
+	last, hits, tries := 0, 0, times(60, 600)
+	seen := make(map[int]bool)
+	for range tries {
+		m := extended.FindStringSubmatch(c.say("EPSV"))
+		if m == nil {
+			t.Fatal("no port")
+		}
+		port := number(m[1])
+		if distance := port - last; last > 0 && distance >= -5 && distance <= 5 {
+			hits++
+		}
+		last, seen[port] = port, true
+	}
+	if hits > tries/10 || len(seen) < tries/4 {
+		t.Errorf("of %d ports %d were within 5 of the one before; %d are different", tries, hits, len(seen))
+	}
+	t.Logf("%d of %d were within 5 of the one before", hits, tries)
+}
