@@ -123,9 +123,11 @@ type Account struct {
 	Chmod bool `toml:"chmod"`
 	// Admin lets it break locks.
 	Admin bool `toml:"admin"`
+	// MaxLocks is how many locks it may hold at a time. 0: any number.
+	MaxLocks int `toml:"max_locks"`
 }
 
-// What Rule.OnDisconnect, Release and Queue may be.
+// What Rule.OnDisconnect, Release, Queue, WriteAs and Members may be.
 const (
 	DisconnectKeep    = "keep"
 	DisconnectRelease = "release"
@@ -137,6 +139,12 @@ const (
 
 	QueueOff  = "off"
 	QueueFair = "fair"
+
+	WriteAsHolder  = "holder"
+	WriteAsAccount = "account"
+
+	MembersHolder = "holder"
+	MembersAnyone = "anyone"
 )
 
 // Rule says which names are locks and how they live.
@@ -169,6 +177,10 @@ type Rule struct {
 	Limit int `toml:"limit"`
 	// Protects has the paths that only the holder may change; $1, $2 stand for the wildcards of Match.
 	Protects []string `toml:"protects"`
+	// WriteAs is which sessions may change those by the hold of a session that has ended.
+	WriteAs string `toml:"write_as" enum:"holder,account"`
+	// Members is who may take locks below it while it is held.
+	Members string `toml:"members" enum:"holder,anyone"`
 	// AllowCwd lets others than its holder change into the lock directory, and read there.
 	AllowCwd bool `toml:"allow_cwd"`
 }
@@ -202,7 +214,7 @@ func Default() *Config {
 
 // DefaultAccount returns what an [[account]] is of which only the name and the password are given.
 func DefaultAccount(name, hash string) Account {
-	return Account{Name: name, Password: hash, Home: "/", Start: "/", Access: AccessReadWrite, Chmod: true}
+	return Account{Name: name, Password: hash, Home: "/", Start: "/", Access: AccessReadWrite, Chmod: true, MaxLocks: 1000}
 }
 
 // DefaultRule returns what a [[lock]] is of which only the match is given.
@@ -214,6 +226,8 @@ func DefaultRule(match string) Rule {
 		OnDisconnect: DisconnectKeep,
 		Release:      ReleaseAddress,
 		Queue:        QueueOff,
+		WriteAs:      WriteAsHolder,
+		Members:      MembersHolder,
 		QueueHold:    Duration{15 * time.Second},
 		AllowCwd:     true,
 	}

@@ -91,6 +91,7 @@ access = "write-only"
 networks = ["10.0.0.0/8", "192.0.2.7", "fd00::/8"]
 chmod = true
 admin = true
+max_locks = 12
 [[account]]
 name = "b"
 password = "`+hash+`"
@@ -103,11 +104,13 @@ grace = "5s"
 lock_delay = "1s"
 release = "anyone"
 wait = "7s"
-queue = "off"
+queue = "fair"
 queue_hold = "8s"
 reentrant = true
 shared = ["a", "b"]
 limit = 9
+write_as = "account"
+members = "anyone"
 allow_cwd = false
 [[lock]]
 match = "/y"
@@ -118,8 +121,9 @@ match = "/y"
 	rule := config.DefaultRule("/x/*")
 	rule.MaxAge, rule.MaxIdle, rule.OnDisconnect, rule.Grace = duration(0), duration(20*time.Second), "release", duration(5*time.Second)
 	rule.LockDelay, rule.Release, rule.AllowCwd = duration(time.Second), "anyone", false
-	rule.Wait, rule.Queue, rule.QueueHold = duration(7*time.Second), "off", duration(8*time.Second)
+	rule.Wait, rule.Queue, rule.QueueHold = duration(7*time.Second), "fair", duration(8*time.Second)
 	rule.Reentrant, rule.Shared, rule.Limit = true, []string{"a", "b"}, 9
+	rule.WriteAs, rule.Members = "account", "anyone"
 	want := &config.Config{
 		Listen: []string{":21", "[::1]:2121"},
 		Root:   "/srv/files",
@@ -137,7 +141,7 @@ match = "/y"
 		Locks: config.Locks{LeftoverMaxAge: duration(48 * time.Hour), HistoryDays: 30, HistorySize: config.Size{Bytes: 3 << 20}},
 		Accounts: []config.Account{
 			{
-				Name: "a", Password: hash, Home: "/a", Start: "/b/c", Access: "write-only", Chmod: true, Admin: true,
+				Name: "a", Password: hash, Home: "/a", Start: "/b/c", Access: "write-only", Chmod: true, Admin: true, MaxLocks: 12,
 				Networks: []config.Network{
 					network("10.0.0.0/8"), network("192.0.2.7/32"), network("fd00::/8"),
 				},

@@ -12,13 +12,14 @@ import (
 
 // Account is a name that may log in, and what it may do.
 type Account struct {
-	Name  string
-	Home  string // the directory of the tree that it sees as "/"
-	Start string // where it is after login, as it sees it
-	Read  bool   // download
-	Write bool   // change files
-	Chmod bool   // SITE CHMOD
-	Admin bool   // may break locks
+	Name     string
+	Home     string // the directory of the tree that it sees as "/"
+	Start    string // where it is after login, as it sees it
+	Read     bool   // download
+	Write    bool   // change files
+	Chmod    bool   // SITE CHMOD
+	Admin    bool   // may break locks
+	MaxLocks int    // how many locks it may hold; 0: any number
 }
 
 // inTree turns a path as the account sees it into one of the tree.

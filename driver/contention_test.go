@@ -344,7 +344,7 @@ func TestADeadlockIsNamed(t *testing.T) {
 }
 
 func TestRmdOfAGroupWaitsForItsMembers(t *testing.T) {
-	s := contend(t, true, rule(lock.Contention{}))
+	s := contend(t, true, rule(lock.Contention{Members: lock.MembersAnyone}))
 	a, b := s.as("a"), s.as("b")
 	a.says("MKD /locks/g", "257 *")
 	b.says("MKD /locks/g/1", "257 *")

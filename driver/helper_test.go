@@ -118,7 +118,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	o := setup{
 		directories: true,
 		rules: []lock.Rule{
-			{Match: "/locks/**", MaxAge: 6 * time.Minute},
+			{Match: "/locks/**", MaxAge: 6 * time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}},
 			{Match: "/gone/**", MaxAge: 6 * time.Minute, OnDisconnect: lock.ReleaseOnDisconnect},
 			{Match: "/open/**", MaxAge: 6 * time.Minute, AllowCwd: true},
 			{Match: "/ever/**"},

@@ -35,13 +35,13 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 		return afero.NewReadOnlyFs(afero.NewMemMapFs()), nil
 	}
 	session.failures = 0
-	session.log.Debug("logged in", "account", account.Name)
 	account.Home = s.resolvedHome(account.Home)
-	c := &client{
-		server: s, conn: session.conn, log: session.log, context: cc, account: account,
-		locks: s.table.Open(lock.Owner{Account: account.Name, Address: remote.Unmap().String()}),
-	}
+	locks := s.table.Open(lock.Owner{Account: account.Name, Address: remote.Unmap().String()})
+	log := session.log.With("session", locks.ID().String()) // as "ftplockd sessions" shows it
+	log.Debug("logged in", "account", account.Name)
+	c := &client{server: s, conn: session.conn, log: log, context: cc, account: account, locks: locks}
 	c.locks.SetReader(account.Read && !account.Write)
+	c.locks.SetMaxLocks(account.MaxLocks)
 	c.locks.Begin() // PASS ends as every command does
 	session.mu.Lock()
 	session.client = c

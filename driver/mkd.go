@@ -28,7 +28,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	}
 	h, err := c.acquire(cmd, n)
 	if err != nil {
-		return control.Reply{}, err
+		return control.Reply{}, c.shown(err)
 	}
 	token := h.Token
 	cmd.Lost(func() { c.undo(n, token) })
@@ -134,7 +134,7 @@ func (c *client) fits(n lock.Name) error {
 func (c *client) undo(n lock.Name, token lock.Token) {
 	err := c.locks.Undo(context.WithoutCancel(c.server.context), n, token)
 	if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
-		c.log.Error("could not take back a grant that was not delivered", "name", string(n), "token", token, "err", err)
+		c.log.Error("could not take back a grant that was not delivered", "lock", string(n), "token", token, "err", err)
 	}
 }
 

@@ -407,6 +407,40 @@ func TestSessionsThatSpeakForTheHoldWrite(t *testing.T) {
 	b.want("QUIT", "221 *")
 	b.ended()
 	a.want("SITE LOCK AS another", "200 *")
-	s.until("the holder's session has ended", func() bool { return strings.HasPrefix(a.upload("STOR /phone.tsv", "a"), "226 ") })
+	const how = "which another connection of your account took: say SITE LOCK AS with the same word in each connection, before MKD"
+	s.until("the holder's session has ended", func() bool { return strings.Contains(a.upload("STOR /phone.tsv", "a"), how) })
+	a.want("SITE LOCK AS job", "200 *")
+	a.store("/phone.tsv", "a")
 	s.wantContent("/phone.tsv", "a")
+}
+
+// A job that lost its lock, and the next one of its account that took it over another connection, look the same: a
+// connection for each command, no word.
+func TestALostLockOfTheAccountDoesNotWrite(t *testing.T) {
+	for _, policy := range []lock.WritePolicy{"", lock.WriteAsAccount} {
+		t.Run(string(policy), func(t *testing.T) {
+			s, _ := startProtected(t, protected, func(o *setup) {
+				for i, r := range o.rules {
+					if r.Protection != nil {
+						o.rules[i].Protection = &lock.Protection{Paths: r.Protection.Paths, WriteAs: policy}
+					}
+				}
+			})
+			step := func(line string) string {
+				c := s.as("phoneacc")
+				defer c.ended()
+				defer c.want("QUIT", "221 *")
+				if strings.HasPrefix(line, "STOR") {
+					return c.upload(line, "late")
+				}
+				return c.ask(line)
+			}
+			step("MKD /phone_lock")
+			s.pass(time.Hour)       // the job is paused, and its lock ends
+			step("MKD /phone_lock") // by another job of the account
+			if got := step("STOR /phone.tsv"); strings.HasPrefix(got, "226 ") != (policy == lock.WriteAsAccount) {
+				t.Errorf("the first job: %q", got)
+			}
+		})
+	}
 }

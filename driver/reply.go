@@ -98,6 +98,10 @@ func (c *client) replyFor(view string, err error) control.Reply {
 
 // withViews puts the paths into an error about several locks as the account sees them.
 func (c *client) withViews(err error) error {
+	var tooMany *lock.TooManyError
+	if errors.As(err, &tooMany) {
+		return &refusal{text: tooMany.Error(), is: fs.ErrPermission}
+	}
 	var deadlock *lock.DeadlockError
 	if !errors.As(err, &deadlock) {
 		return err

@@ -44,7 +44,7 @@ var _ control.Handler = (*session)(nil)
 
 // newSession is control.Options.NewHandler.
 func (s *Server) newSession(c *control.Conn) control.Handler {
-	session := &session{server: s, conn: c, log: s.log.With("session", c.ID(), "address", address(c.RemoteAddr()))}
+	session := &session{server: s, conn: c, log: s.log.With("connection", c.ID(), "address", address(c.RemoteAddr()))}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.sessions) == 0 {
@@ -74,10 +74,14 @@ func (s *session) loggedIn() *client {
 // Begin implements control.Handler. A command that is under way is a sign of life, and so is a wrong one; a transfer is one
 // only while its bytes move.
 func (s *session) Begin(cmd *control.Command) {
-	if s.server.log.Enabled(s.server.context, slog.LevelDebug) {
-		s.log.Debug("command", "line", redacted(cmd))
-	}
 	c := s.loggedIn()
+	if s.server.log.Enabled(s.server.context, slog.LevelDebug) {
+		log := s.log
+		if c != nil {
+			log = c.log
+		}
+		log.Debug("command", "line", redacted(cmd))
+	}
 	switch {
 	case c == nil:
 	case cmd.Transfers():
@@ -199,6 +203,9 @@ func (s *Server) Kick(id lock.SessionID, reason string) bool {
 func redacted(cmd *control.Command) string {
 	if cmd.Verb == "PASS" || cmd.Verb == "ACCT" {
 		return cmd.Verb + " ****"
+	}
+	if fields := strings.Fields(cmd.Line); len(fields) > 3 && strings.EqualFold(strings.Join(fields[:3], " "), "SITE LOCK AS") {
+		return "SITE LOCK AS ****" // who knows it speaks for the job's locks
 	}
 	return cmd.Line
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -170,24 +171,34 @@ func (c *client) withLock(param string, operate func(view string, n lock.Name) (
 
 // siteLocks lists the locks that the account can see, all or those that the glob fits.
 func (c *client) siteLocks(pattern string) control.Reply {
-	fits := func(string) bool { return true }
-	if pattern != "" {
-		glob, err := lock.NewGlob(pattern)
-		if err != nil {
-			return control.Reply{Code: 501, Text: "no such pattern: " + quoted(pattern)}
-		}
-		fits = func(view string) bool { return glob.Match(lock.Name(view)) }
+	glob, err := newLockGlob(cmp.Or(pattern, "**"))
+	if err != nil {
+		return control.Reply{Code: 501, Text: err.Error()}
 	}
 	var lines []string
-	for _, v := range c.server.visible(c.account) {
-		if fits(v.view) {
+	count := 0
+	for i, v := range c.server.visible(c.account) {
+		if i%gonePause == gonePause-1 && c.conn.Gone() {
+			return control.Reply{Code: 426, Text: "aborted"}
+		}
+		fits, err := glob.fits(v.view)
+		if err != nil {
+			return control.Reply{Code: 550, Text: err.Error()}
+		}
+		if !fits {
+			continue
+		}
+		if count++; count <= maxShown {
 			lines = append(lines, " "+v.view+": "+holders(v.status))
 		}
 	}
-	if len(lines) == 0 {
+	switch {
+	case count == 0:
 		return control.Reply{Code: 211, Text: "no locks are held"}
+	case count > maxShown:
+		lines = append(lines, fmt.Sprintf(" and %d more", count-maxShown))
 	}
-	return control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", len(lines)), Lines: lines}
+	return control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", count), Lines: lines}
 }
 
 func trimmed(lines []string) []string {

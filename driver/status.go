@@ -10,6 +10,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
+// maxShown is how many locks SITE LOCKS and the status file show.
+const maxShown = 10_000
+
 // visibleLock is a lock under the path that an account knows it by.
 type visibleLock struct {
 	view   string
@@ -56,8 +59,14 @@ func (s *Server) statusText(a Account) []byte {
 	document := struct {
 		Now   time.Time    `json:"now"`
 		Locks []statusHold `json:"locks"`
-	}{now, []statusHold{}}
-	for _, v := range s.visible(a) {
+		More  int          `json:"more,omitempty"` // locks that are left out
+	}{Now: now, Locks: []statusHold{}}
+	all := s.visible(a)
+	if len(all) > maxShown {
+		document.More = len(all) - maxShown
+		all = all[:maxShown]
+	}
+	for _, v := range all {
 		for _, h := range v.status.Holds {
 			hold := statusHold{
 				Path: v.view, Holder: h.Owner.Account, Address: h.Owner.Address, Session: sessionText(h.Owner.Session),

@@ -96,7 +96,9 @@ func (c *clock) pass(d time.Duration) {
 	name := fmt.Sprint("/canary", c.passed)
 	c.canaries.want(257, "MKD "+name)
 	c.step(d, d)
-	c.server.log.await(c.server.t, "name="+name+" ", 1)
+	c.server.log.await(c.server.t, "lock="+name+" ", 1)
+	c.canaries.want(257, "MKD "+name) // what is due with it ends meanwhile
+	c.canaries.want(250, "RMD "+name)
 }
 
 // restarted has the next canary come from a session of the server that runs now.
@@ -174,7 +176,7 @@ func TestSuspendCountsAsTime(t *testing.T) {
 	other.want(550, "MKD /locks/job")
 	clock.step(time.Hour, time.Hour) // the machine slept: timers stood still
 	woke := time.Now()
-	s.log.await(t, "name=/locks/job cause=expire", 1)
+	s.log.await(t, "lock=/locks/job cause=expire", 1)
 	if late := time.Since(woke); late > patient(1200*time.Millisecond) {
 		t.Errorf("noticed %v after waking up", late)
 	}

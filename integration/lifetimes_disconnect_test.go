@@ -52,7 +52,7 @@ func TestEndOfTheConnectionReleasesWhatItsRuleSays(t *testing.T) {
 			c.want(257, "MKD /kept/job")
 			c.want(257, "PWD") // so that a reset does not make the grants undelivered ones
 			goodbye.leave(s, c)
-			s.log.await(t, "name=/locks/job cause=disconnect", 1)
+			s.log.await(t, "lock=/locks/job cause=disconnect", 1)
 			other.want(257, "MKD /locks/job")
 			other.want(550, "MKD /kept/job", "held by "+account)
 			s.session(account).want(250, "RMD /kept/job")
@@ -105,7 +105,7 @@ func TestDuringTheGraceOnlyTheSameJobTakesTheLockUp(t *testing.T) {
 		t.Errorf("taken up with token %d after %d", adopted, old)
 	}
 	clock.pass(time.Minute)
-	s.log.await(t, "name=/locks/lost cause=disconnect", 1)
+	s.log.await(t, "lock=/locks/lost cause=disconnect", 1)
 	other.want(257, "MKD /locks/lost")
 	other.wantAges("/locks/job", time.Minute, 59*time.Minute)
 	second.want(250, "RMD /locks/job")

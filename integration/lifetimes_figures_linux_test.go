@@ -151,7 +151,7 @@ func (s *session) takeBatch(prefix string, batch []int, all []taken) error {
 }
 
 // endLine is a line of the log. It is written after the end of the lock.
-var endLine = regexp.MustCompile(`(?m)^time=(\S+) level=INFO msg="lock ended" name=/locks/(\d+) cause=expire `)
+var endLine = regexp.MustCompile(`(?m)^time=(\S+) level=INFO msg="lock ended" lock=/locks/(\d+) cause=expire `)
 
 func TestFigureReapingIsNeverEarlyAndSeldomLate(t *testing.T) {
 	figure(t)

@@ -141,7 +141,7 @@ func TestArticleCronCleanerSparesFreshAndRenewedLocks(t *testing.T) {
 	if out := mustRun(t, "perl", "testdata/article/cleaner.pl", s.root, "6"); out != "removed "+s.path("old_lock")+"\n" {
 		t.Errorf("the cleaner says %q", out)
 	}
-	s.log.await(t, "name=/old_lock cause=host-removed", 1)
+	s.log.await(t, "lock=/old_lock cause=host-removed", 1)
 	first.want(550, "RMD /old_lock", "taken away", "removed on the server")
 	second.want(250, "RMD /adopted_lock")
 	first.want(250, "RMD /renewed_lock")

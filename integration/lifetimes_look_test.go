@@ -74,7 +74,10 @@ func TestAdministratorSeesBreaksAndKicks(t *testing.T) {
 	if want := []string{"/locks/job", account, "127.0.0.1", id}; strings.Join(table[:4], " ") != strings.Join(want, " ") {
 		t.Errorf("locks: %q", table)
 	}
-	if out := s.command("break", "/locks/job", "--reason", "the scanner hangs"); out != "broken\n" {
+	if r := run(t, binary, "break", "/locks/job", "--token", "1000", "--state", s.state); r.status != 1 || !strings.Contains(r.out, "/locks/job is not held with token 1000") {
+		t.Errorf("break with another token: exit status %d: %s", r.status, r.out)
+	}
+	if out := s.command("break", "/locks/job", "--token", fmt.Sprint(granted), "--reason", "the scanner hangs"); out != "broken\n" {
 		t.Errorf("break: %q", out)
 	}
 	c.want(550, "RMD /locks/job", "taken away", "broken by administrator, the scanner hangs")
@@ -84,7 +87,7 @@ func TestAdministratorSeesBreaksAndKicks(t *testing.T) {
 		t.Errorf("kick: %q", out)
 	}
 	c.wantReply(421, "administrator")
-	s.log.await(t, "name=/locks/job cause=disconnect", 1)
+	s.log.await(t, "lock=/locks/job cause=disconnect", 1)
 	s.session("other").want(257, "MKD /locks/job")
 
 	history := strings.Split(strings.TrimSpace(s.command("history", "/locks/job")), "\n")

@@ -251,7 +251,7 @@ max_idle = "0"
 	s.configure(canary + strings.Replace(hour, "1h", "20m", 1))
 	s.mustReload()
 	// At once, with a line that says what, why, whose and how old.
-	s.log.await(t, "msg=\"lock ended\" name=/locks/old cause=expire holder="+account+"@127.0.0.1 age=30m", 1)
+	s.log.await(t, "msg=\"lock ended\" lock=/locks/old cause=expire holder="+account+"@127.0.0.1 age=30m", 1)
 	c.want(550, "RMD /locks/old", "taken away", "older than 20m0s")
 	other.wantAges("/locks/young", 0, 20*time.Minute)
 	other.wantAges("/left/old", 30*time.Minute, 90*time.Minute) // no rule matches it any more: it keeps its own
@@ -260,7 +260,7 @@ max_idle = "0"
 	s.mustReload()
 	other.wantAges("/locks/young", 0, 10*time.Minute) // idle from the reload on
 	c.conn.Close()
-	s.log.await(t, "name=/locks/young cause=disconnect", 1)
+	s.log.await(t, "lock=/locks/young cause=disconnect", 1)
 	other.want(257, "MKD /locks/young", "expires in 2h0m0s")
 	clock.pass(90 * time.Minute)
 	other.want(550, "SITE LOCK INFO /left/old", "not held")

@@ -498,7 +498,7 @@ func (a *accounts) Authenticate(ctx context.Context, t driver.Attempt) (driver.A
 	}
 	return driver.Account{
 		Name: found.Name, Home: found.Home, Start: found.Start, Read: found.Reads(), Write: found.Writes(),
-		Chmod: found.Chmod, Admin: found.Admin,
+		Chmod: found.Chmod, Admin: found.Admin, MaxLocks: found.MaxLocks,
 	}, nil
 }
 
@@ -509,10 +509,10 @@ func rulesOf(c *config.Config) []lock.Rule {
 		rules[i] = lock.Rule{
 			Match: r.Match, MaxAge: r.MaxAge.Duration, MaxIdle: r.MaxIdle.Duration, OnDisconnect: lock.Disconnect(r.OnDisconnect),
 			Grace: r.Grace.Duration, LockDelay: r.LockDelay.Duration, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
-			Protection: &lock.Protection{Paths: r.Protects},
+			Protection: &lock.Protection{Paths: r.Protects, WriteAs: lock.WritePolicy(r.WriteAs)},
 			Contention: &lock.Contention{
 				Wait: r.Wait.Duration, Queue: lock.QueuePolicy(r.Queue), QueueHold: r.QueueHold.Duration, Reentrant: r.Reentrant,
-				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit,
+				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit, Members: lock.MemberPolicy(r.Members),
 			},
 		}
 	}

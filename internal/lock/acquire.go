@@ -19,7 +19,7 @@ import (
 // the rule has [QueueFair], the second try in vain within a minute gives the client a place in the queue.
 //
 // The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError and a *DeadlockError (all match
-// ErrHeld); ErrNoRule if the name is not a lock's; ErrNoParent if a lock above it ended while it waited; ErrEnded; and
+// ErrHeld); a *ProtectedError if the name lies in somebody else's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if the name is not a lock's; ErrNoParent if a lock above it ended while it waited; ErrEnded; and
 // what the store says. After one that matches ErrUncertain the lock may be the session's, and nobody else
 // gets it before its age is over or the session releases it.
 //
@@ -66,7 +66,7 @@ func (a *attempt) log(ctx context.Context) {
 	log := a.table.log
 	if log.Enabled(ctx, slog.LevelDebug) {
 		log.LogAttrs(ctx, slog.LevelDebug, "lock acquired",
-			slog.String("name", string(a.name)), slog.String("cause", string(a.cause)),
+			slog.String("lock", string(a.name)), slog.String("cause", string(a.cause)),
 			slog.String("holder", a.hold.Owner.String()), slog.Uint64("token", uint64(a.hold.Token)))
 	}
 }
@@ -94,6 +94,12 @@ func (a *attempt) beginLocked(now Instant) (*change, <-chan struct{}, error) {
 		return nil, nil, t.noRuleLocked(e, now)
 	}
 	rule, c := &t.rules.rules[i], t.rules.ways[i] // a set of rules does not change
+	if err := a.memberLocked(); err != nil {
+		return nil, nil, err
+	}
+	if held := t.accounts[s.owner.Account]; s.maxLocks > 0 && held != nil && held.holds >= s.maxLocks {
+		return nil, nil, &TooManyError{Max: s.maxLocks}
+	}
 	if err := a.admitLocked(e, rule, c, now); err != nil || a.waiting != nil {
 		return nil, nil, err
 	}
@@ -107,6 +113,25 @@ func (a *attempt) beginLocked(now Instant) (*change, <-chan struct{}, error) {
 		return nil, above.wait(), nil
 	}
 	return a.grantLocked(e, nil, *rule, s.sharesLocked(c), now, CauseAcquire), nil, nil
+}
+
+// memberLocked refuses a lock below somebody else's, whose holder could not release that before it, unless its rule lets
+// anyone in. A lock that was made on the host is a directory for everybody.
+func (a *attempt) memberLocked() error {
+	s, t := a.session, a.table
+	for n := a.name.Parent(); n != "/"; n = n.Parent() {
+		e := t.nodes[n]
+		if e == nil || len(e.holds) == 0 || e.holds[0].Host() {
+			continue
+		}
+		if i, ok := t.rules.find(n); ok && t.rules.ways[i].Members == MembersAnyone {
+			continue
+		}
+		if _, err := s.releasableLocked(n, e); err != nil {
+			return &ProtectedError{Path: a.name, Lock: n, Why: err, Inside: true}
+		}
+	}
+	return nil
 }
 
 func (t *Table) noRuleLocked(e *node, now Instant) error {
@@ -123,10 +148,12 @@ func (a *attempt) grantLocked(e *node, instead *held, rule Rule, shared bool, no
 	rule.MaxAge = shorter(rule.MaxAge, s.age)
 	a.hold = Hold{Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Shared: shared}
 	a.cause = cause
+	s.table.accountLocked(s.owner.Account).holds++
 	return &change{
 		node: e, doing: granting, drains: instead != nil,
 		next: append(e.standing(instead), a.hold),
 		why:  reason{cause: cause, by: s.owner},
+		over: func() { s.table.countDownLocked(s.owner.Account) }, // the hold itself counts by then
 		done: func(token Token) {
 			a.hold.Token = token
 			if instead != nil {

@@ -120,7 +120,10 @@ func (t *Table) dueLocked(e *node) time.Duration {
 		at, _ := t.deadlineLocked(h)
 		due = min(due, at)
 	}
-	if due <= t.clock.Now().Boot && e.kept() {
+	if now := t.clock.Now().Boot; due <= now && e.kept() {
+		if t.tooOldLocked(e) {
+			return later(now, time.Second) // some member could not end with it
+		}
 		return neverEnds // the end of what keeps it arms it
 	}
 	return max(due, e.failure.until)

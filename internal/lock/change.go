@@ -24,6 +24,7 @@ type change struct {
 	why    reason
 	drains bool        // publications under way end first
 	done   func(Token) // called in the last step with the revision, if the store made the change; nil: nothing to do
+	over   func()      // called in the last step whatever came of it; nil: nothing to do
 }
 
 // begin is the first step, called with Table.mu held. It returns a change to make; or what to wait for before it is
@@ -35,6 +36,7 @@ type reason struct {
 	cause Cause
 	by    Owner
 	note  string
+	limit time.Duration // the age that was exceeded, if that is another lock's
 }
 
 // takes reports whether a hold that ends for the reason was taken away from its holder. Where the
@@ -187,6 +189,9 @@ func (t *Table) finish(c *change, r result) {
 	case errors.Is(r.err, ErrUncertain):
 		t.putUncertainLocked(c, r.record)
 	}
+	if c.over != nil {
+		c.over()
+	}
 	t.settleLocked(e)
 }
 
@@ -313,7 +318,7 @@ func (t *Table) logEnd(ctx context.Context, n Name, h Hold, why reason) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("name", string(n)), slog.String("cause", string(why.cause)),
+		slog.String("lock", string(n)), slog.String("cause", string(why.cause)),
 		slog.String("holder", h.Owner.String()), slog.Duration("age", t.clock.Now().Boot-h.Acquired.Boot),
 		slog.Uint64("token", uint64(h.Token)),
 	}

@@ -12,7 +12,7 @@ import (
 // leases are rules whose locks go with the connection, at once or after a grace.
 func leases() []lock.Rule {
 	return []lock.Rule{
-		{Match: "/now/**", MaxAge: time.Hour, OnDisconnect: lock.ReleaseOnDisconnect},
+		{Match: "/now/**", MaxAge: time.Hour, OnDisconnect: lock.ReleaseOnDisconnect, Contention: &anyone},
 		{Match: "/grace/**", MaxAge: time.Hour, OnDisconnect: lock.ReleaseOnDisconnect, Grace: 30 * time.Second},
 		{Match: "/keep/**", MaxAge: time.Hour},
 	}
@@ -34,7 +34,7 @@ func TestEndOfTheConnectionEndsWhatItsRuleSays(t *testing.T) {
 	if w.stored("/keep/x").Revision != 3 {
 		t.Error("a lock that is kept was written")
 	}
-	if w.log.count("name=/now/x cause=disconnect") != 1 {
+	if w.log.count("lock=/now/x cause=disconnect") != 1 {
 		t.Errorf("log: %q", w.log.lines)
 	}
 	w.clock.Advance(30*time.Second - 1)

@@ -2,6 +2,8 @@ package lock
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"time"
 )
 
@@ -71,6 +73,16 @@ func (e *NotYoursError) Error() string {
 // Unwrap makes the error match ErrNotYours.
 func (e *NotYoursError) Unwrap() error { return ErrNotYours }
 
+// TooManyError says that an account holds as many locks as it may. It matches fs.ErrPermission.
+type TooManyError struct{ Max int }
+
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("this account holds %d locks, as many as it may", e.Max)
+}
+
+// Unwrap makes the error match fs.ErrPermission.
+func (e *TooManyError) Unwrap() error { return fs.ErrPermission }
+
 // LostError says that the session held the lock and that it was taken away. It
 // matches ErrNotHeld if nobody holds the lock now, and ErrNotYours if somebody does.
 type LostError struct {
@@ -93,6 +105,9 @@ func (e *LostError) Error() string {
 func (e *LostError) why() string {
 	switch e.Cause {
 	case CauseExpire:
+		if e.Note != "" {
+			return e.Note + ", older than " + e.Limit.String()
+		}
 		return "older than " + e.Limit.String()
 	case CauseIdle:
 		return "no sign of life for " + e.Limit.String()

@@ -16,8 +16,9 @@ const expireBatch = 256
 const maxBackoff = time.Minute
 
 // Expire ends every hold whose time is over: older than its max_age, idle for longer than its
-// max_idle, or past its grace. Members end before the lock that they are below; one with members that
-// live on waits for them, and one under which somebody publishes waits for that: Expire itself waits
+// max_idle, or past its grace. A lock that is older than its
+// age ends together with its members, these first. One that is idle or past its grace waits for its members, and one under
+// which somebody publishes waits for that: Expire itself waits
 // for neither, and Changed tells when it is their time. A hold that the store cannot end
 // (ErrNotEmpty: somebody put a file into its directory) stands, is logged once, and is tried
 // again after a second, two, four, and so on up to a minute. It returns what it ended; each is logged.
@@ -66,6 +67,7 @@ func sortDeepestFirst(names []Name) {
 // change under way.
 func (t *Table) expireName(ctx context.Context, n Name, wait bool) (ended []Ended, err error) {
 	for {
+		ended = append(ended, t.endMembers(ctx, n)...)
 		one, err := t.expireOne(ctx, n, wait)
 		if one == nil || err != nil {
 			t.logFailure(ctx, n, err)
@@ -74,6 +76,80 @@ func (t *Table) expireName(ctx context.Context, n Name, wait bool) (ended []Ende
 		ended = append(ended, *one)
 		t.logEnd(ctx, n, one.Hold, reason{cause: one.Cause})
 	}
+}
+
+// endMembers ends the members of a lock that is older than its age, the deepest first: nobody keeps a lock beyond its age
+// by another one below it. A member that is being changed or under which somebody publishes is passed over; the lock is
+// looked at again in a second.
+func (t *Table) endMembers(ctx context.Context, group Name) (all []Ended) {
+	for _, n := range t.overdueMembers(group) {
+		for {
+			ended, why, err := t.endMember(ctx, group, n)
+			if err != nil && ctx.Err() == nil {
+				err = t.failed(n, err)
+			}
+			if ended == nil || err != nil {
+				t.logFailure(ctx, n, err)
+				break
+			}
+			all = append(all, *ended)
+			t.logEnd(ctx, n, ended.Hold, why)
+		}
+	}
+	return all
+}
+
+// overdueMembers returns the members of a lock that is older than its age.
+func (t *Table) overdueMembers(group Name) []Name {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.nodes[group]
+	if e == nil || e.below == 0 || !t.tooOldLocked(e) {
+		return nil
+	}
+	var names []Name
+	var walk func(*node)
+	walk = func(e *node) {
+		for c := range e.children {
+			if c.occupied {
+				names = append(names, c.name)
+			}
+			if c.below > 0 {
+				walk(c)
+			}
+		}
+	}
+	walk(e)
+	sortDeepestFirst(names)
+	return names
+}
+
+// tooOldLocked reports whether the last hold of e is older than its age.
+func (t *Table) tooOldLocked(e *node) bool {
+	if e.doing != idle || e.pins > 0 || len(e.holds) != 1 {
+		return false
+	}
+	at, cause := e.holds[0].latest()
+	return cause == CauseExpire && at <= t.clock.Now().Boot
+}
+
+// endMember ends one hold of a member of a group that is too old; nil: none can end now.
+func (t *Table) endMember(ctx context.Context, group, n Name) (ended *Ended, why reason, err error) {
+	err = t.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {
+		ended = nil
+		g, e := t.nodes[group], t.nodes[n]
+		if g == nil || !t.tooOldLocked(g) || e == nil || e.doing != idle || e.pins > 0 || len(e.holds) == 0 || e.failure.until > now.Boot {
+			return nil, nil, nil
+		}
+		if len(e.holds) == 1 && e.below > 0 {
+			return nil, nil, nil
+		}
+		h := e.holds[0]
+		why = reason{cause: CauseExpire, note: "with its group", limit: g.holds[0].Rule.MaxAge}
+		ended = &Ended{Name: n, Hold: h.Hold, Cause: CauseExpire, Held: now.Boot - h.Acquired.Boot}
+		return e.endOf(h, why), nil, nil
+	})
+	return ended, why, err
 }
 
 // failedAgain wraps the error of an end that failed before, so that it is not logged again.
@@ -91,7 +167,7 @@ func (t *Table) logFailure(ctx context.Context, n Name, err error) {
 		return
 	}
 	t.log.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; it is tried again",
-		slog.String("name", string(n)), slog.Any("error", err))
+		slog.String("lock", string(n)), slog.Any("error", err))
 }
 
 // expireOne ends one hold of the name that is over; nil: there is none that can end now.

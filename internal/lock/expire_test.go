@@ -35,7 +35,7 @@ func TestLockEndsAtItsAgeAndNotBefore(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	w.holds("/locks/a", "")
-	if w.log.count("lock ended name=/locks/a cause=expire holder=a@192.0.2.1 age=10m0s token=1") != 1 {
+	if w.log.count("lock ended lock=/locks/a cause=expire holder=a@192.0.2.1 age=10m0s token=1") != 1 {
 		t.Errorf("log: %q", w.log.lines)
 	}
 }
@@ -172,8 +172,9 @@ func TestMembersEndBeforeTheLockAboveThem(t *testing.T) {
 	}
 }
 
-func TestLockWhoseTimeIsOverWaitsForItsMembers(t *testing.T) {
-	w := newWorld(t)
+// An idle lock waits for its members, which are a sign of use.
+func TestIdleLockWaitsForItsMembers(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/locks/*", MaxIdle: 10 * time.Minute, Contention: &anyone}, lock.Rule{Match: "/locks/**", MaxAge: 10 * time.Minute})
 	a, b := w.open("a"), w.open("b")
 	w.acquire(a, "/locks/g")
 	w.clock.Advance(5 * time.Minute)
@@ -192,6 +193,48 @@ func TestLockWhoseTimeIsOverWaitsForItsMembers(t *testing.T) {
 		t.Error("nobody is told that it can end now")
 	}
 	w.expires("/locks/g")
+}
+
+// Nobody keeps a lock beyond its age by renewing another one below it.
+func TestTheAgeOfALockEndsItsMembers(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("a"), w.open("b")
+	w.acquire(a, "/locks/g")
+	w.clock.Advance(9 * time.Minute)
+	for _, n := range []lock.Name{"/locks/g/m", "/locks/g/m/x", "/locks/g/y/z"} {
+		w.acquire(b, n)
+	}
+	w.clock.Advance(time.Minute)
+	if _, err := b.Renew(ctx, "/locks/g/m"); err != nil {
+		t.Fatal(err)
+	}
+	if ended := w.Expire(ctx); len(ended) != 4 || len(w.All()) != 0 {
+		t.Errorf("ended %+v", ended)
+	}
+	wantText(t, w.release(b, "/locks/g/m", lock.ErrNotHeld), "taken away 0s ago: with its group, older than 10m0s")
+	w.empty()
+}
+
+// A member that cannot end with its group is tried again, and keeps the group until then.
+func TestAMemberThatCannotEndKeepsItsGroupForASecond(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("a"), w.open("b")
+	w.acquire(a, "/locks/g")
+	w.clock.Advance(9 * time.Minute)
+	m := w.acquire(b, "/locks/g/m")
+	err := publish(b, "/locks/g/m", m.Token, func() error {
+		w.clock.Advance(time.Minute)
+		w.expires()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in, ok := w.NextExpiry(); !ok || in != time.Second {
+		t.Errorf("looked at again in %v, %v", in, ok)
+	}
+	w.clock.Advance(time.Second)
+	w.expires("/locks/g/m", "/locks/g")
 }
 
 func drain(ch <-chan struct{}) {

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"errors"
+	"io/fs"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,4 +93,84 @@ func TestLockAboveWaitsForAGrantThatFailed(t *testing.T) {
 		}
 		w.expires("/locks/g")
 	})
+}
+
+// A stranger below a lock could keep it from being given back, and renew its own for ever.
+func TestOnlyWhoMayReleaseALockTakesOthersBelowIt(t *testing.T) {
+	rule := func(c lock.Contention, r lock.ReleasePolicy) lock.Rule {
+		return lock.Rule{Match: "/locks/**", MaxAge: time.Hour, Release: r, Contention: &c}
+	}
+	for _, test := range []struct {
+		name string
+		rule lock.Rule
+		by   func(w *world, holder *lock.Session) *lock.Session
+		may  bool
+	}{
+		{"the holder", rule(lock.Contention{}, ""), func(_ *world, s *lock.Session) *lock.Session { return s }, true},
+		{"its job", rule(lock.Contention{}, ""), func(w *world, _ *lock.Session) *lock.Session { return w.job("a", "job") }, true},
+		{"its account while it is there", rule(lock.Contention{}, ""), func(w *world, _ *lock.Session) *lock.Session { return w.open("a") }, false},
+		{"its account afterwards", rule(lock.Contention{}, ""), func(w *world, s *lock.Session) *lock.Session { w.end(s); return w.open("a") }, true},
+		{"somebody else", rule(lock.Contention{}, ""), func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, false},
+		{"somebody else who may release it", rule(lock.Contention{}, lock.ReleaseAnyone), func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, true},
+		{"somebody else where anyone may", rule(anyone, ""), func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, test.rule)
+			holder := w.job("a", "job")
+			w.acquire(holder, "/locks/g")
+			s := test.by(w, holder)
+			for _, n := range []lock.Name{"/locks/g/m", "/locks/g/dir/m"} {
+				_, err := s.Acquire(ctx, n)
+				if (err == nil) != test.may {
+					t.Errorf("%s: %v", n, err)
+				}
+				if err != nil {
+					wantText(t, err, "lies in the lock /locks/g, which you do not hold")
+				}
+			}
+		})
+	}
+}
+
+func TestALockOfTheHostIsADirectoryForEverybody(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/locks/**"})
+	made := w.store.Outside("/locks/g", lock.CauseHostMade, lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()})
+	lock.TakeOver(w.Table, made)
+	w.acquire(w.open("b"), "/locks/g/m")
+}
+
+func TestAnAccountHoldsSoManyLocks(t *testing.T) {
+	w := newWorld(t)
+	open := func(account string) *lock.Session {
+		s := w.open(account)
+		s.SetMaxLocks(3)
+		return s
+	}
+	one, two := open("a"), open("a")
+	w.acquire(one, "/locks/1")
+	w.acquire(one, "/locks/1/member")
+	w.acquire(two, "/locks/2")
+	for _, s := range []*lock.Session{one, two} {
+		_, err := s.Acquire(ctx, "/locks/3")
+		wantText(t, err, "this account holds 3 locks, as many as it may")
+	}
+	w.acquire(open("b"), "/locks/3") // another account
+	w.end(two)
+	w.refused(one, "/locks/4", fs.ErrPermission) // it stands
+	w.release(one, "/locks/1/member", nil)
+	w.acquire(one, "/locks/4")
+
+	job := w.job("c", "job")
+	w.acquire(job, "/locks/c1")
+	w.acquire(job, "/locks/c2")
+	again := w.job("c", "job")
+	again.SetMaxLocks(1)
+	w.acquire(again, "/locks/c1") // it is held already
+	w.refused(again, "/locks/c3", fs.ErrPermission)
+
+	w.store.Inject(func(lock.Change) error { return lock.ErrNoParent })
+	d := open("d")
+	for range 5 {
+		w.refused(d, "/locks/d", lock.ErrNoParent) // what was not granted does not count
+	}
 }

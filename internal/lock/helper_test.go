@@ -54,11 +54,14 @@ func (w *world) start(rules ...lock.Rule) {
 	w.Table = table
 }
 
+// anyone lets everybody take locks below others'.
+var anyone = lock.Contention{Members: lock.MembersAnyone}
+
 func rulesOf(t *testing.T, rules ...lock.Rule) *lock.Rules {
 	t.Helper()
 	if rules == nil {
 		rules = []lock.Rule{
-			{Match: "/locks/**", MaxAge: 10 * time.Minute},
+			{Match: "/locks/**", MaxAge: 10 * time.Minute, Contention: &anyone},
 			{Match: "**/*_lock", MaxAge: 6 * time.Minute},
 		}
 	}

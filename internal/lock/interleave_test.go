@@ -103,7 +103,7 @@ func nextOrder(choices, had []int) []int {
 }
 
 var scripted = []lock.Rule{
-	{Match: "/locks/**", MaxAge: 10 * time.Minute},
+	{Match: "/locks/**", MaxAge: 10 * time.Minute, Contention: &anyone},
 	{Match: "/now/**", MaxAge: time.Hour, OnDisconnect: lock.ReleaseOnDisconnect},
 	{Match: "/queue/**", MaxAge: time.Hour, Contention: &usual},
 }

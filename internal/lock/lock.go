@@ -157,7 +157,28 @@ type Protection struct {
 	// path leads to its locks without a look at what is held. The $n of a ** is an element of its own; where it is
 	// empty, that element is left out.
 	Paths []string
+	// WriteAs says which sessions change them by the hold of a session that has ended.
+	WriteAs WritePolicy
 }
+
+// WritePolicy says which sessions may change what a held lock protects. What lies in its directory may be changed by every
+// session that speaks for it: programs make a connection for each command, and know no nonce.
+type WritePolicy string
+
+// The write policies.
+const (
+	WriteAsHolder  WritePolicy = "holder"  // the session that acquired it, and those of its account with its nonce; "" is the same
+	WriteAsAccount WritePolicy = "account" // every session that speaks for it
+)
+
+// MemberPolicy says who may acquire locks below a held lock.
+type MemberPolicy string
+
+// The member policies.
+const (
+	MembersOfHolder MemberPolicy = "holder" // those that may release it; "" is the same
+	MembersAnyone   MemberPolicy = "anyone"
+)
 
 // QueuePolicy says whether clients that try again and again have a place in the queue.
 type QueuePolicy string
@@ -176,6 +197,7 @@ type Contention struct {
 	Reentrant    bool          // the holding session may take it again, and again
 	Shared       []string      // the accounts that may hold it together
 	ReadersShare bool          // with no Shared: the sessions that may only read hold it together, see SetReader
+	Members      MemberPolicy  // who may acquire locks below it while it is held
 	Limit        int           // at most so many locks of the rule directly below one directory; 0: any number
 }
 

@@ -21,7 +21,7 @@ func (p *Protection) clone() Protection {
 	if p == nil {
 		return Protection{}
 	}
-	return Protection{slices.Clone(p.Paths)}
+	return Protection{slices.Clone(p.Paths), p.WriteAs}
 }
 
 // protect compiles what the rules protect. The errors hold a *ProtectsError for each path that is wrong.

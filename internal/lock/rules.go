@@ -94,6 +94,9 @@ func check(rule Rule) error {
 	if rule.Release == ReleaseSession && rule.OnDisconnect == KeepOnDisconnect && rule.MaxAge == 0 && rule.MaxIdle == 0 {
 		errs = append(errs, errors.New("release = session, on_disconnect = keep and neither max_age nor max_idle: nobody could ever end such a lock"))
 	}
+	if p := rule.Protection; p != nil && p.WriteAs != "" && p.WriteAs != WriteAsHolder && p.WriteAs != WriteAsAccount {
+		errs = append(errs, fmt.Errorf("write_as %q is neither holder nor account", p.WriteAs))
+	}
 	return errors.Join(append(errs, rule.Contention.check()...)...)
 }
 
@@ -104,6 +107,7 @@ func contentionOf(rule Rule) *Contention {
 		c = *rule.Contention
 	}
 	c.Queue = cmp.Or(c.Queue, QueueOff)
+	c.Members = cmp.Or(c.Members, MembersOfHolder)
 	c.Shared = slices.Clone(c.Shared)
 	return &c
 }
@@ -123,6 +127,9 @@ func (c *Contention) check() (errs []error) {
 	}
 	if c.Limit < 0 {
 		errs = append(errs, errors.New("limit is negative"))
+	}
+	if c.Members != "" && c.Members != MembersOfHolder && c.Members != MembersAnyone {
+		errs = append(errs, fmt.Errorf("members %q is neither holder nor anyone", c.Members))
 	}
 	if c.Queue != "" && c.Queue != QueueFair && c.Queue != QueueOff {
 		errs = append(errs, fmt.Errorf("queue %q is neither fair nor off", c.Queue))
@@ -180,7 +187,7 @@ func (r *Rules) All() []Rule {
 	all := slices.Clone(r.rules)
 	for i := range all {
 		all[i].Contention = contentionOf(Rule{Contention: r.ways[i]})
-		if len(r.guarding[i].Paths) > 0 {
+		if len(r.guarding[i].Paths) > 0 || r.guarding[i].WriteAs != "" {
 			p := r.guarding[i].clone()
 			all[i].Protection = &p
 		}

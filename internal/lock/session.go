@@ -36,10 +36,12 @@ type Session struct {
 	waits    map[*Waiting]struct{} // what it waits for
 	polls    map[Name]*poller      // what it polls for, without a nonce
 	wanted   want                  // what it tried for last
+	maxLocks int                   // what SetMaxLocks said
 }
 
 // account is what is known of an account that has holds.
 type account struct {
+	holds   int                   // of its sessions, and grants under way
 	holders map[*Session]struct{} // its sessions with holds that have not ended
 	ended   map[*Session]struct{} // those that have
 }
@@ -112,6 +114,14 @@ func (s *Session) SetReader(reader bool) {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	s.reader = reader
+}
+
+// SetMaxLocks says how many locks the session's account may hold before the session is refused more; 0: any number. Those
+// that it holds already stay, and it may adopt them. Locks of the host do not count.
+func (s *Session) SetMaxLocks(n int) {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.maxLocks = n
 }
 
 // Touch is a sign of life of the client, for max_idle.
@@ -296,8 +306,10 @@ func (t *Table) linkLocked(h *held) {
 	}
 	h.index = len(s.holds)
 	s.holds = append(s.holds, h)
+	a := t.accountLocked(s.owner.Account)
+	a.holds++
 	if h.index == 0 {
-		t.joinAccountLocked(s)
+		a.joinedBy(s)
 	}
 }
 
@@ -313,35 +325,41 @@ func (t *Table) unlinkLocked(h *held) {
 	s.holds[h.index].index = h.index
 	s.holds[last] = nil
 	s.holds = s.holds[:last]
+	a := t.accounts[s.owner.Account]
 	if last == 0 {
-		t.leaveAccountLocked(s)
+		delete(a.holders, s)
+		delete(a.ended, s)
+		if s.closed && t.sessions[s.id] == s {
+			delete(t.sessions, s.id)
+		}
+	}
+	t.countDownLocked(s.owner.Account)
+}
+
+// accountLocked returns the account, new if need be.
+func (t *Table) accountLocked(name string) *account {
+	a := t.accounts[name]
+	if a == nil {
+		a = &account{holders: make(map[*Session]struct{}), ended: make(map[*Session]struct{})}
+		t.accounts[name] = a
+	}
+	return a
+}
+
+// countDownLocked notes that the account has one hold less.
+func (t *Table) countDownLocked(name string) {
+	a := t.accounts[name]
+	if a.holds--; a.holds == 0 {
+		delete(t.accounts, name)
 	}
 }
 
-// joinAccountLocked adds a session with holds to those of its account.
-func (t *Table) joinAccountLocked(s *Session) {
-	a := t.accounts[s.owner.Account]
-	if a == nil {
-		a = &account{holders: make(map[*Session]struct{}), ended: make(map[*Session]struct{})}
-		t.accounts[s.owner.Account] = a
-	}
+// joinedBy adds a session with holds to those of its account.
+func (a *account) joinedBy(s *Session) {
 	if s.closed {
 		a.ended[s] = struct{}{}
 	} else {
 		a.holders[s] = struct{}{}
-	}
-}
-
-// leaveAccountLocked undoes joinAccountLocked for a session without holds. One that has ended is forgotten.
-func (t *Table) leaveAccountLocked(s *Session) {
-	a := t.accounts[s.owner.Account]
-	delete(a.holders, s)
-	delete(a.ended, s)
-	if len(a.holders)+len(a.ended) == 0 {
-		delete(t.accounts, s.owner.Account)
-	}
-	if s.closed && t.sessions[s.id] == s {
-		delete(t.sessions, s.id)
 	}
 }
 
@@ -352,8 +370,9 @@ func (t *Table) closeLocked(s *Session) {
 		delete(t.sessions, s.id)
 		return
 	}
-	delete(t.accounts[s.owner.Account].holders, s)
-	t.joinAccountLocked(s)
+	a := t.accounts[s.owner.Account]
+	delete(a.holders, s)
+	a.joinedBy(s)
 }
 
 // countIdleLocked keeps count of the holds for which the session's signs of life matter.

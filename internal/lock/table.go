@@ -155,14 +155,11 @@ func rebase(i, now Instant) Instant {
 	return i
 }
 
-// Run takes over what others change in the store, until ctx ends; then it returns nil. One
+// Run takes over what others change in the store, until ctx ends; then it returns nil. The store logs these changes. One
 // call at a time.
 func (t *Table) Run(ctx context.Context) error {
 	for event := range t.store.Watch(ctx) {
 		t.takeOver(event)
-		t.log.LogAttrs(ctx, slog.LevelInfo, "lock changed from outside",
-			slog.String("name", string(event.Record.Name)), slog.String("cause", string(event.Cause)),
-			slog.Uint64("revision", uint64(event.Record.Revision)), slog.Int("holds", len(event.Record.Holds)))
 	}
 	if ctx.Err() == nil {
 		return errors.New("the store stopped to tell what others change")

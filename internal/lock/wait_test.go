@@ -15,7 +15,7 @@ func ways(c lock.Contention) lock.Rule {
 }
 
 // waits half a minute, and polls are kept for up to 15 s.
-var usual = lock.Contention{Wait: 30 * time.Second, QueueHold: 15 * time.Second}
+var usual = lock.Contention{Wait: 30 * time.Second, QueueHold: 15 * time.Second, Members: lock.MembersAnyone}
 
 // waiter is a session that waits.
 type waiter struct {
@@ -354,7 +354,7 @@ func TestReloadKeepsTheOrder(t *testing.T) {
 
 func TestReloadLeavesNothingOfForgottenQueues(t *testing.T) {
 	for range 50 { // the table goes through its names in any order
-		w := newWorld(t, ways(lock.Contention{QueueHold: time.Minute}))
+		w := newWorld(t, ways(lock.Contention{Queue: lock.QueueFair, QueueHold: time.Minute, Members: lock.MembersAnyone}))
 		s, poller := w.open("a"), w.open("b")
 		var names []lock.Name
 		for i := range 12 {
@@ -438,7 +438,7 @@ func TestReleaseThatWaitsIsToldOfTheEndOfTheLock(t *testing.T) {
 
 // A lock that is over but has members, and is wanted: neither Expire nor the one who waits may be forgotten.
 func TestWaitingEndsByTimeAlsoForALockThatCannotEndYet(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxAge: 10 * time.Second, Contention: &usual})
+	w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxIdle: 10 * time.Second, Contention: &usual})
 	member := w.open("b")
 	w.acquire(w.open("a"), "/g/x")
 	w.acquire(member, "/g/x/1")
@@ -482,7 +482,7 @@ func TestWaitingEndsByTimeAlsoForALockThatIsPublished(t *testing.T) {
 }
 
 func TestTheLastMemberLetsALockEndThatIsWaitedToBeReleased(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxAge: 10 * time.Second})
+	w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxIdle: 10 * time.Second, Contention: &anyone})
 	s, member := w.open("a"), w.open("b")
 	w.acquire(s, "/g/x")
 	w.acquire(member, "/g/x/1")

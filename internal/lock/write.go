@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -40,6 +41,7 @@ var (
 	errOthersShare = errors.New("which you do not hold alone")
 	errNotBegun    = errors.New("which you did not hold when it began")
 	errGivenBack   = errors.New("which was given back meanwhile")
+	errOtherJob    = errors.New("which another connection of your account took: say SITE LOCK AS with the same word in each connection, before MKD")
 )
 
 func (e *ProtectedError) Error() string { return e.Text(string(e.Lock)) }
@@ -54,7 +56,7 @@ func (e *ProtectedError) Text(name string) string {
 	switch {
 	case errors.As(e.Why, &lost):
 		return text + lost.Error()
-	case e.Why == errOthersShare, e.Why == errNotBegun, e.Why == errGivenBack:
+	case e.Why == errOthersShare, e.Why == errNotBegun, e.Why == errGivenBack, e.Why == errOtherJob:
 		return text + e.Why.Error()
 	}
 	return text + "which you do not hold"
@@ -65,7 +67,7 @@ func (e *ProtectedError) Unwrap() []error { return []error{e.Why, fs.ErrPermissi
 
 // MayWrite says whether the session may change the path now. If the path lies in a lock that is held, the session must
 // speak for the hold of the innermost one, and hold it alone. If rules protect the path, one of the locks that do must be held
-// exclusively, the session must speak for that hold, and nobody else may hold another of them. The error is
+// exclusively, the session must speak for that hold as its [WritePolicy] says, and nobody else may hold another of them. The error is
 // a *ProtectedError, ErrEnded, or that of [Rules.Guards].
 //
 // The answer is true of one moment. The change itself belongs into [Session.Write].
@@ -290,7 +292,7 @@ func (s *Session) guardLocked(w Write, guards []Name) (Title, error) {
 	}
 	for _, n := range guards {
 		e := s.table.nodes[n]
-		h, _, err := s.spokenForLocked(n, e)
+		h, err := s.writesByLocked(n, e)
 		switch {
 		case err != nil && e != nil && len(e.holds) > 0: // somebody else's: nothing else counts
 			return Title{}, &ProtectedError{Path: w.Path, Lock: n, Why: err}
@@ -310,6 +312,20 @@ func (s *Session) guardLocked(w Write, guards []Name) (Title, error) {
 		return Title{}, refused
 	}
 	return title, nil
+}
+
+// writesByLocked returns the hold of e, which may be nil, by which the session changes what the lock protects. To come from
+// the same account is not enough, unless the rule says so: a job whose lock is lost, and the next one of its account that
+// has it, look the same then.
+func (s *Session) writesByLocked(n Name, e *node) (*held, error) {
+	h, title, err := s.spokenForLocked(n, e)
+	if err != nil || title >= byNonce {
+		return h, err
+	}
+	if i, ok := s.table.rules.find(n); ok && s.table.rules.guarding[i].WriteAs == WriteAsAccount {
+		return h, nil
+	}
+	return nil, errOtherJob
 }
 
 // begunLocked says why a hold of n is not the one by which a change began.
@@ -344,7 +360,7 @@ func lostError(n Name, h Hold, why reason, now Instant) LostError {
 	lost := LostError{Name: n, Token: h.Token, Cause: why.cause, By: why.by, Note: why.note, At: now}
 	switch why.cause {
 	case CauseExpire:
-		lost.Limit = h.Rule.MaxAge
+		lost.Limit = cmp.Or(why.limit, h.Rule.MaxAge)
 	case CauseIdle:
 		lost.Limit = h.Rule.MaxIdle
 	case CauseHostMade:

@@ -39,6 +39,19 @@ func (w *world) writes(s *lock.Session, path lock.Name, want string) lock.Title 
 	return title
 }
 
+const otherJob = "which another connection of your account took: say SITE LOCK AS with the same word in each connection, before MKD"
+
+func TestAJobOfSeveralConnectionsWritesByItsNonce(t *testing.T) {
+	w := newWorld(t, phoneRules()...)
+	one := w.job("a", "job")
+	w.acquire(one, "/phone_lock")
+	w.writes(w.job("a", "job"), "/phone.tsv", "")
+	w.end(one)
+	w.writes(w.job("a", "job"), "/phone.tsv", "")
+	w.writes(w.job("a", "other"), "/phone.tsv", "protected by the lock /phone_lock, "+otherJob)
+	w.writes(w.job("b", "job"), "/phone.tsv", "protected by the lock /phone_lock, which you do not hold")
+}
+
 func TestOnlyTheHolderMayWrite(t *testing.T) {
 	w := newWorld(t, phoneRules()...)
 	a, b := w.open("a"), w.open("b")
@@ -58,7 +71,7 @@ func TestOnlyTheHolderMayWrite(t *testing.T) {
 	w.end(a)
 	w.writes(a, "/phone.tsv", lock.ErrEnded.Error())
 	again := w.open("a")
-	w.writes(again, "/phone.tsv", "")
+	w.writes(again, "/phone.tsv", "protected by the lock /phone_lock, "+otherJob) // it may give it back, and no more
 	w.release(again, "/phone_lock", nil)
 	w.writes(again, "/phone.tsv", no)
 }

@@ -1,0 +1,38 @@
+package integration
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The recipe of the README for clients that make a connection for each command, and what they are told without it.
+func TestAJobWithAConnectionForEachCommandWritesByItsWord(t *testing.T) {
+	t.Parallel()
+	need(t, "curl")
+	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nprotects = [\"$1/$2.tsv\"]\n")
+	file := t.TempDir() + "/phone.tsv"
+	curl := func(url string, args ...string) result {
+		t.Helper()
+		return run(t, "curl", append(args, "-sS", "-u", account+":"+password, "ftp://"+s.v4+"/"+url)...)
+	}
+	must := func(r result) {
+		t.Helper()
+		if r.status != 0 {
+			t.Fatalf("exit status %d: %s", r.status, r.out)
+		}
+	}
+	if err := os.WriteFile(file, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	word := "SITE LOCK AS a-word-of-its-own"
+	must(curl("", "-Q", word, "-Q", "MKD phone_lock"))
+	if r := curl("phone.tsv", "-v", "-T", file); r.status == 0 || !strings.Contains(r.out, "say SITE LOCK AS with the same word in each connection") {
+		t.Errorf("without the word: %d %s", r.status, r.out)
+	}
+	must(curl("phone.tsv", "-Q", word, "-T", file))
+	must(curl("", "-Q", word, "-Q", "RMD phone_lock"))
+	if r := curl("phone.tsv", "-Q", word, "-T", file); r.status == 0 {
+		t.Error("it writes without the lock")
+	}
+}
