@@ -2,9 +2,9 @@
 // acquire and release.
 //
 // Its types: a [Server] is the library's MainDriver and makes a session of each connection; an [Account] is who logged
-// in; [Settings] are what a reload may change. Not exported: client is the tree and the locks as one logged-in
-// session sees them (ftpserver.ClientDriver, an afero.Fs), transfer is one use of a data connection (the handle that
-// GetHandle returns), session follows the life of a connection (control.Handler).
+// in; [Settings] are what a reload may change. Not exported: client is one session, the tree and the locks as it sees
+// them (ftpserver.ClientDriver, an afero.Fs, control.Handler), and transfer is one use of a data connection (the handle
+// that GetHandle returns).
 //
 // Guarantees: MKD and RMD of a lock's name are Acquire and Release of lock.Table, and nothing else takes, moves, ages or
 // removes a lock. An upload is published whole, by one rename, while its client is still there, or not at all. A file
@@ -84,6 +84,7 @@ type Server struct {
 	dataTLS      *tls.Config // the same, for data connections
 	log          *slog.Logger
 	ports        *control.Ports
+	conns        *control.Server // nil before Control
 	settings     atomic.Pointer[Settings]
 	publications lock.Publications
 	maxLooks     int // how many names a pattern in a listing may look at
@@ -95,10 +96,6 @@ type Server struct {
 	// files from the look at their names on, exclusively by the renaming of directories with protected files, see lockLayout. Nothing that
 	// only reads needs it. Nobody waits for the table with it held.
 	layout sync.RWMutex
-
-	mu       sync.Mutex
-	sessions map[*session]struct{}
-	empty    chan struct{} // closed when there is no session; made anew by the first one
 }
 
 // longestWait is how long a data connection is awaited at most.
@@ -115,13 +112,11 @@ func New(o Options) (*Server, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	empty := make(chan struct{})
-	close(empty)
 	s := &Server{
 		tree: extended, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		controlTLS: o.TLS, dataTLS: withoutTickets(o.TLS), publications: o.Publications,
 		maxLooks: 250_000, guessing: newGuessing(o.Log),
-		context: ctx, cancel: cancel, sessions: make(map[*session]struct{}), empty: empty,
+		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{
 		Range:   func() (first, last uint16) { return s.settings.Load().FirstPort, s.settings.Load().LastPort },
@@ -143,21 +138,22 @@ func (s *Server) connectWithin() time.Duration {
 	return longestWait
 }
 
-// Control fills in what the control connections need of the driver.
-func (s *Server) Control(o control.Options) control.Options {
-	o.NewHandler = s.newSession
+// Control makes the control connections, once. It fills in what they need of the driver.
+func (s *Server) Control(o control.Options) *control.Server {
+	o.NewHandler = s.newClient
 	o.Policy = func() control.Policy {
 		settings := s.settings.Load()
 		return control.Policy{TLSRequired: settings.TLSRequired, Active: settings.Active}
 	}
-	o.TLS, o.Ports = s.controlTLS, s.ports
+	o.TLS, o.Ports, o.Logger = s.controlTLS, s.ports, s.log
 	// STOR STAGED says that a file is published by one rename when its upload is complete, so that a client need not do
 	// that itself.
 	o.Features = []string{"SITE LOCK", "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
-	return o
+	s.conns = control.NewServer(o)
+	return s.conns
 }
 
-// Serve runs ftpserverlib on the listener, until that is closed. It returns nil then.
+// Serve runs ftpserverlib on a listener of the control connections, until that is closed. It returns nil then.
 func (s *Server) Serve(l net.Listener) error {
 	library := ftpserver.NewFtpServer(&library{s, l})
 	library.Logger = slog.New(slog.DiscardHandler)
@@ -245,25 +241,8 @@ func (s *Server) publicAddress(cc ftpserver.ClientContext) (string, error) {
 	return local.String(), nil
 }
 
-// Wait returns when no session is left, or ctx ends.
-func (s *Server) Wait(ctx context.Context) error {
-	s.mu.Lock()
-	empty := s.empty
-	s.mu.Unlock()
-	select {
-	case <-empty:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Close ends what sessions are doing and gives back what the server holds open. Call it when the listener
-// is closed and Wait has returned.
-func (s *Server) Close() error {
-	s.cancel()
-	return nil
-}
+// Close ends what the server does. Call it when the listeners are closed and no control connection is left.
+func (s *Server) Close() { s.cancel() }
 
 // Sweep moves aside what a crash has left in locks that have ended, and removes what was moved aside before LeftoverMaxAge.
 func (s *Server) Sweep(context.Context) error {

@@ -102,11 +102,7 @@ func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	goOn := s.publishing(c, "/gone/a/note")
 	c.Close()
 	ending := onlySession(s)
-	s.until("the end of the connection is known", func() bool {
-		ending.mu.Lock()
-		defer ending.mu.Unlock()
-		return ending.phase == sessionLeaving
-	})
+	s.until("the end of the connection is known", ending.conn.Gone)
 	if !s.held("/gone/a") {
 		t.Error("the lock was given back while its transfer ran")
 	}
@@ -192,7 +188,7 @@ func TestQuitLetsADownloadFinish(t *testing.T) {
 
 func TestAHolderIsNotIdle(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(o *setup) { o.control.IdleTimeout = time.Second })
+	s := start(t, func(o *setup) { o.control.Limits.IdleTimeout = time.Second })
 	holder := s.as("phoneacc")
 	holder.want("MKD /locks/a", "257 *")
 	idle := s.as("other")
@@ -223,16 +219,11 @@ func TestHowLongASessionMayBeIdle(t *testing.T) {
 			t.Errorf("after %s: %v, want %v", tt.command, got, tt.want)
 		}
 	}
-	c.want("REIN", "220 *")
-	if got := session.IdleFor(); got != 0 {
-		t.Errorf("after REIN: %v", got)
-	}
 }
 
-func onlySession(s *server) (only *session) {
-	s.driver.mu.Lock()
-	defer s.driver.mu.Unlock()
-	for only = range s.driver.sessions {
+func onlySession(s *server) (only *client) {
+	for conn := range s.control.Conns() {
+		only = conn.Handler().(*client)
 	}
 	return only
 }
@@ -275,7 +266,9 @@ func TestAKickEndsATransfer(t *testing.T) {
 	for conn := range s.control.Conns() {
 		conn.Kick(control.Reply{Code: 421, Text: "the server stops"})
 	}
-	c.play("S: 421 the server stops")
+	c.play(`
+		S: 426 /f: the server ended the session
+		S: 421 the server stops`)
 	s.alone()
 	s.wantContent("/f", "old")
 }
@@ -289,11 +282,13 @@ func TestKickByTheIDOfASession(t *testing.T) {
 	nc := c.data()
 	c.want("STOR /f", "150 *")
 	nc.Write([]byte("new"))
-	id := c.session().loggedIn().locks.ID()
+	id := c.session().locks.ID()
 	if !s.driver.Kick(id, "an administrator ended it") {
 		t.Error("there is no such session")
 	}
-	c.play("S: 421 an administrator ended it")
+	c.play(`
+		S: 426 /f: the server ended the session
+		S: 421 an administrator ended it`)
 	c.tcp.Close()
 	s.until("its session has ended", func() bool { return !s.held("/gone/a") })
 	if s.driver.Kick(id, "again") {
@@ -312,7 +307,7 @@ func TestAKickEndsTheWaiting(t *testing.T) {
 	holder.want("MKD /locks/a", "257 *")
 	waiter.send("MKD /locks/a\r\n")
 	s.until("it waits", func() bool { status, _ := s.table.Get("/locks/a"); return status.Waiting == 1 })
-	s.driver.Kick(waiter.session().loggedIn().locks.ID(), "go away")
+	s.driver.Kick(waiter.session().locks.ID(), "go away")
 	r := waiter.reply()
 	if fits("550 /locks/a: not waited for any longer", r) {
 		r = waiter.reply()
@@ -346,7 +341,7 @@ func TestSignsOfLife(t *testing.T) {
 		s.clock.Advance(50 * time.Second)
 		nc.Write([]byte("x"))
 		s.until("the bytes are a sign of life", func() bool {
-			until, _, _ := session.loggedIn().locks.HoldsUntil()
+			until, _, _ := session.locks.HoldsUntil()
 			return until-s.clock.Now().Boot > 50*time.Second
 		})
 		s.pass(0)

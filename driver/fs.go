@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math"
 	"os"
 	"path"
@@ -14,24 +13,12 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// client is the tree and the locks as one logged-in session sees them: an afero.Fs, and the library's ClientDriver. The
-// library executes a command by calling the methods in this file; each has its effect there, and says the words of the
-// reply. All names are paths as the account sees them, absolute and cleaned; errors are made for replyFor. It is for
-// the goroutine that executes commands, and for transfers.
-type client struct {
-	server  *Server
-	conn    *control.Conn
-	log     *slog.Logger
-	context ftpserver.ClientContext
-	account Account
-	locks   *lock.Session
-
-	announced int64 // by ALLO, for the next transfer; 0: nothing
-}
-
+// The library executes a command by calling the methods of client in this file; each has its effect there, and says the
+// words of the reply. All names are paths as the account sees them, absolute and cleaned; errors are made for replyFor.
 var (
 	_ afero.Fs                                      = (*client)(nil)
 	_ ftpserver.ClientDriver                        = (*client)(nil)
@@ -39,7 +26,6 @@ var (
 	_ ftpserver.ClientDriverExtensionFileList       = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionRemoveDir      = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionSite           = (*client)(nil)
-	_ ftpserver.ClientDriverExtensionHasher         = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionAvailableSpace = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionAllocate       = (*client)(nil)
 )
@@ -70,6 +56,12 @@ func (c *client) Remove(name string) error {
 // Rename implements afero.Fs: RNFR and RNTO. A file replaces a file in one step; nothing replaces a directory or takes the
 // name of a lock.
 func (c *client) Rename(from, to string) error {
+	renaming := c.renaming
+	c.renaming = ""
+	if cmd := c.conn.Command(); cmd.Is("RNTO") && from != renaming { // the library goes on with it after a failure (handle_files.go:380)
+		cmd.Say(control.Reply{Code: 503, Text: "RNFR comes before RNTO"})
+		return errNoRnfr
+	}
 	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.worked(c.rename(from, to)))
 }
 
@@ -112,38 +104,46 @@ func (c *client) Stat(name string) (os.FileInfo, error) {
 }
 
 // GetHandle implements ftpserver.ClientDriverExtentionFileTransfer: STOR, APPE and STOU if flags allow writing, else RETR
-// and the listings, which control has made a RETR. offset is that of REST.
+// and the listings, which control has made a RETR. offset is that of REST. The library reads a file for HASH by it, too.
 func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.FileTransfer, error) {
 	cmd := c.conn.Command()
-	t := c.newTransfer(cmd, name)
-	var handle ftpserver.FileTransfer
-	var err error
+	if cmd != nil && !cmd.Transfers() {
+		handle, err := c.toDigest(name)
+		return handle, c.say(cmd, name, control.Reply{}, err)
+	}
 	if r := c.conn.DataConnection(); r.Code != 0 {
 		cmd.Say(r)
 		return nil, errNoData
 	}
-	if flags&os.O_WRONLY != 0 {
+	t := c.newTransfer(cmd, name)
+	var handle ftpserver.FileTransfer
+	var err error
+	switch {
+	case offset < 0: // the library takes REST -1
+		err = files.ErrOffset
+	case flags&os.O_WRONLY != 0:
 		handle, err = t.upload(flags&os.O_APPEND != 0, offset)
-	} else {
+	default:
 		handle, err = t.download(offset)
 	}
 	if err != nil {
 		return nil, c.say(cmd, t.path(), control.Reply{}, err)
 	}
-	cmd.Say(noDataConnection) // until there is one
-	cmd.Hold()                // until Close
+	cmd.Say(control.Reply{Code: 425, Text: errNotOpened.text}) // until there is a data connection
+	cmd.Hold()                                                 // until Close
 	cmd.OnInterrupt(t.interrupt)
 	return handle, nil
 }
 
-var errNoData = errors.New("there cannot be a data connection")
-
-var noDataConnection = control.Reply{Code: 425, Text: "cannot open the data connection"}
+var (
+	errNoData = errors.New("there may not be a data connection")
+	errNoRnfr = errors.New("no RNFR before it")
+)
 
 // ReadDir implements ftpserver.ClientDriverExtensionFileList. The library calls it for STAT of a directory, which Stat
 // has answered.
 func (c *client) ReadDir(name string) ([]os.FileInfo, error) {
-	if cmd := c.conn.Command(); cmd != nil && cmd.Verb == "STAT" {
+	if c.conn.Command().Is("STAT") {
 		return nil, nil
 	}
 	entries, err := c.list(name)

@@ -22,7 +22,7 @@ import (
 // fs is the file system of the client's session.
 func (c *conn) fs() *client {
 	c.t.Helper()
-	client := c.session().loggedIn()
+	client := c.session()
 	if client == nil {
 		c.t.Fatal("nobody is logged in")
 	}
@@ -280,7 +280,6 @@ func TestTheFileSystemCannotBeLeft(t *testing.T) {
 				{what: "ReadDir", do: func() error { _, err := c.ReadDir(filepath.Dir(name) + "/none"); return err }},
 				{what: "GetHandle to read", do: func() error { _, err := c.GetHandle(name, os.O_RDONLY, 0); return err }},
 				{what: "GetHandle to write", do: func() error { _, err := c.GetHandle(name+"dir/new", os.O_WRONLY, 0); return err }},
-				{what: "ComputeHash", do: func() error { _, err := c.ComputeHash(name, ftpserver.HASHAlgoMD5, 0, 0); return err }},
 				{what: "GetAvailableSpace", do: func() error { _, err := c.GetAvailableSpace(name); return err }},
 			} {
 				if err := d.do(); err == nil {

@@ -106,8 +106,9 @@ type server struct {
 	insides *Insides
 	tree    *files.Tree
 	clock   *locktest.FakeClock // stands still but for pass
-	control *control.Listener
+	control *control.Server
 	setup   *setup
+	serving []net.Listener
 	served  chan error
 	halt    func()
 }
@@ -153,7 +154,15 @@ func (s *server) run(o *setup) {
 	}
 	s.driver.guessing.delay = time.Millisecond
 	s.listen(o)
-	go func() { s.served <- s.driver.Serve(s.control) }()
+	go func() {
+		var all sync.WaitGroup
+		errs := make([]error, len(s.serving))
+		for i, l := range s.serving {
+			all.Go(func() { errs[i] = s.driver.Serve(l) })
+		}
+		all.Wait()
+		s.served <- errors.Join(errs...)
+	}()
 	s.halt = sync.OnceFunc(func() { s.stop(store) })
 	s.t.Cleanup(s.halt)
 }
@@ -199,24 +208,20 @@ func (s *server) open(o *setup) *journal.Store {
 
 func (s *server) listen(o *setup) {
 	s.t.Helper()
-	var sources []control.Source
-	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+	s.control = s.driver.Control(o.control)
+	open := func(address string, implicit *tls.Config) string {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		sources = append(sources, control.Source{Listener: l})
+		s.serving = append(s.serving, s.control.Listen(l, implicit))
+		return l.Addr().String()
 	}
-	s.addr, s.addr6 = sources[0].Addr().String(), sources[1].Addr().String()
+	s.serving = nil
+	s.addr, s.addr6 = open("127.0.0.1:0", nil), open("[::1]:0", nil)
 	if o.tls != nil {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		sources = append(sources, control.Source{Listener: l, TLS: o.tls})
-		s.addrTLS = l.Addr().String()
+		s.addrTLS = open("127.0.0.1:0", o.tls)
 	}
-	s.control = control.NewListener(s.driver.Control(o.control), sources...)
 }
 
 func (s *server) stop(store *journal.Store) {
@@ -226,7 +231,8 @@ func (s *server) stop(store *journal.Store) {
 	for c := range s.control.Conns() {
 		c.Kick(control.Reply{Code: 421, Text: "kicked"})
 	}
-	err = errors.Join(err, s.control.Wait(ctx), s.driver.Wait(ctx), <-s.served, s.driver.Close(), s.insides.Close(), store.Close(), s.tree.Close())
+	err = errors.Join(err, s.control.Wait(ctx), <-s.served, s.insides.Close(), store.Close(), s.tree.Close())
+	s.driver.Close()
 	if err != nil {
 		s.t.Errorf("the server did not stop cleanly: %v", err)
 	}
@@ -280,7 +286,7 @@ func (s *server) publishing(c *conn, file string) (goOn func()) {
 	s.driver.layout.Lock()
 	d.Write([]byte("x"))
 	d.Close()
-	s.until("the file is being published", func() bool { return somewhere("(*staged).placeProtected", "(*RWMutex).RLock") })
+	s.until("the file is being published", func() bool { return somewhere("(*upload).placeProtected", "(*RWMutex).RLock") })
 	return s.driver.layout.Unlock
 }
 
@@ -289,7 +295,7 @@ func (s *server) alone() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := s.driver.Wait(ctx); err != nil {
+	if err := s.control.Wait(ctx); err != nil {
 		s.t.Fatal("sessions are left")
 	}
 }

@@ -1002,23 +1002,23 @@ func TestAnUploadDoesNotEndInWhatWasMovedAside(t *testing.T) {
 		a, b := s.as("phoneacc"), s.as("other")
 		a.want("MKD /a_lock", "257 *")
 		a.store("/a_lock/f", "left")
-		var uploads []*staged
+		var uploads []*upload
 		for _, name := range []string{"/a_lock/f", "/a_lock/new"} {
 			u, err := s.driver.tree.Upload(s.driver.disk(lock.Name(name)), files.UploadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			late := &staged{Upload: u, client: b.fs()}
-			if _, err := late.Write([]byte("late")); err != nil {
+			late := &upload{transfer: &transfer{client: b.fs()}, file: u}
+			if _, err := late.file.Write([]byte("late")); err != nil {
 				t.Fatal(err)
 			}
 			uploads = append(uploads, late)
 		}
 		s.as("boss").breaks("/a_lock")
 		for _, late := range uploads {
-			if err := late.Publish(); err == nil {
-				t.Errorf("it was published as %s", late.Upload.Name())
-			} else if err := late.Discard(); err != nil {
+			if err := late.put(); err == nil {
+				t.Errorf("it was published as %s", late.file.Name())
+			} else if err := late.file.Discard(); err != nil {
 				t.Error(err)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -334,23 +333,23 @@ const timeValue = "20060102150405"
 func (c *client) formatFacts(e entry) string {
 	want := c.conn.Facts()
 	var b strings.Builder
-	add := func(f control.Facts, name, value string) {
-		if want&f != 0 && value != "" {
+	add := func(name, value string) {
+		if slices.Contains(want, name) && value != "" {
 			b.WriteString(name + "=" + value + ";")
 		}
 	}
-	add(control.FactType, "type", typeFact(e.info))
+	add("type", typeFact(e.info))
 	if !e.info.IsDir() {
-		add(control.FactSize, "size", fmt.Sprint(e.info.Size()))
+		add("size", fmt.Sprint(e.info.Size()))
 	}
-	add(control.FactModify, "modify", e.info.ModTime().UTC().Format(timeValue))
-	add(control.FactPerm, "perm", c.permFact(e.info.IsDir()))
+	add("modify", e.info.ModTime().UTC().Format(timeValue))
+	add("perm", c.permFact(e.info.IsDir()))
 	if of, ok := e.info.Sys().(details); ok {
 		if inode, _ := of.Identity(); inode != 0 {
-			add(control.FactUnique, "unique", fmt.Sprintf("%xg%x", of.Device(), inode))
+			add("unique", fmt.Sprintf("%xg%x", of.Device(), inode))
 		}
 	}
-	add(control.FactMode, "unix.mode", fmt.Sprintf("0%03o", e.info.Mode().Perm()))
+	add("unix.mode", fmt.Sprintf("0%03o", e.info.Mode().Perm()))
 	return b.String() + " " + e.shown
 }
 

@@ -462,3 +462,33 @@ func TestABreakEndsTheHoldWithTheTokenOnly(t *testing.T) {
 		b.want("RMD /locks/job", "250 *")
 	})
 }
+
+// RNFR is good for one RNTO, whether that succeeds or not.
+func TestRnfrIsForOneRnto(t *testing.T) {
+	s := start(t)
+	s.write("/a", "x")
+	s.as("boss").play(`
+		C: RNTO /b
+		S: 503 *
+		C: RNFR /a
+		S: 350 *
+		C: RNFR /none
+		S: 550 *
+		C: RNTO /b
+		S: 503 *
+		C: RNFR /a
+		S: 350 *
+		C: NOOP
+		S: 200 *
+		C: RNTO /b
+		S: 250 *
+		C: RNTO /c
+		S: 503 *
+		C: RNFR /b
+		S: 350 *
+		C: RNTO /no/where
+		S: 550 *
+		C: RNTO /c
+		S: 503 *`)
+	s.wantContent("/b", "x")
+}

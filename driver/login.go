@@ -21,33 +21,38 @@ var errNoSession = errors.New("the connection has no session")
 // connection, and never closes it again (client_handler.go:160). The driver that is returned then is never used, since
 // control lets nothing through before LogIn.
 func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ftpserver.ClientDriver, error) {
-	session, ok := sessionOf(cc)
+	c, ok := clientOf(cc)
 	if !ok {
 		return nil, errNoSession
+	}
+	refused := afero.NewReadOnlyFs(afero.NewMemMapFs())
+	switch {
+	case c.locks != nil: // PASS was said again
+		return c, nil
+	case user == "":
+		c.conn.Command().Say(control.Reply{Code: 503, Text: "say USER first"})
+		return refused, nil
 	}
 	remote, err := netip.ParseAddr(address(cc.RemoteAddr()))
 	if err != nil {
 		return nil, err
 	}
-	account, refusal := s.authenticate(session.conn, remote, user, password)
+	account, refusal := s.authenticate(c.conn, remote, user, password)
 	if refusal.Code != 0 {
-		session.refuse(refusal)
-		return afero.NewReadOnlyFs(afero.NewMemMapFs()), nil
+		c.refuse(refusal)
+		return refused, nil
 	}
-	session.failures = 0
 	account.Home = s.resolvedHome(account.Home)
-	locks := s.table.Open(lock.Owner{Account: account.Name, Address: remote.Unmap().String()})
-	log := session.log.With("session", locks.ID().String()) // as "ftplockd sessions" shows it
-	log.Debug("logged in", "account", account.Name)
-	c := &client{server: s, conn: session.conn, log: log, context: cc, account: account, locks: locks}
+	c.context, c.account = cc, account
+	c.locks = s.table.Open(lock.Owner{Account: account.Name, Address: remote.Unmap().String()})
+	c.log = c.log.With("session", c.locks.ID().String()) // as "ftplockd sessions" shows it
+	c.log.Debug("logged in", "account", account.Name)
 	c.locks.SetReader(account.Read && !account.Write)
 	c.locks.SetMaxLocks(account.MaxLocks)
 	c.locks.Begin() // PASS ends as every command does
-	session.mu.Lock()
-	session.client = c
-	session.mu.Unlock()
+	c.id.Store(uint64(c.locks.ID()))
 	cc.SetPath(c.startDirectory())
-	session.conn.LogIn()
+	c.conn.LogIn()
 	return c, nil
 }
 
@@ -84,12 +89,12 @@ func (s *Server) authenticate(conn *control.Conn, from netip.Addr, user, passwor
 }
 
 // refuse says that the login has failed. After a few times the connection ends.
-func (s *session) refuse(r control.Reply) {
-	s.failures++
-	if s.failures >= maxFailures {
+func (c *client) refuse(r control.Reply) {
+	c.failures++
+	if c.failures >= maxFailures {
 		r = control.Reply{Code: 421, Text: "too many wrong passwords"}
 	}
-	s.conn.Command().Say(r)
+	c.conn.Command().Say(r)
 }
 
 // resolvedHome is a home with its links resolved, so that names of locks can be compared with it. A

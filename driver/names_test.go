@@ -149,9 +149,9 @@ func TestFilesOfAnyName(t *testing.T) {
 			for _, tt := range []struct{ command, reply string }{
 				{"SIZE " + path, "213 6"},
 				{"SIZE " + name, "213 6"},
-				{"XMD5 " + path, "250 B1946AC92492D2347C6235B4D2611184"},
-				{"XSHA1 " + name, "250 F572D396FAE9206628714FB2CE00F72E94F2258F"},
-				{"HASH " + name, "213 SHA-256 0-6 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 " + path},
+				{"XMD5 " + path, "250 b1946ac92492d2347c6235b4d2611184"},
+				{"XSHA1 " + name, "250 f572d396fae9206628714fb2ce00f72e94f2258f"},
+				{"HASH " + name, "213 SHA-256 0-6 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 " + name},
 				{"MFMT 20200102030405 " + name, "213 Modify=20200102030405; " + path},
 				{"MDTM " + path, "213 20200102030405"},
 				{"SITE CHMOD 640 " + path, "200 " + path + " has mode 640"},

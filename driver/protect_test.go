@@ -182,7 +182,7 @@ func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
 	a.want("MKD /phone_lock", "257 *")
 	finish = a.begun("STOR /phone.tsv", "late")
 	b.breaks("/phone_lock")
-	if _, err := a.session().loggedIn().locks.Acquire(context.Background(), "/phone_lock"); err != nil {
+	if _, err := a.session().locks.Acquire(context.Background(), "/phone_lock"); err != nil {
 		t.Fatal(err)
 	}
 	a.check("broken, and its own again", finish(), why+"taken away *: broken by boss@127.0.0.1")
@@ -194,13 +194,11 @@ func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
 }
 
 // session is the server's side of a client.
-func (c *conn) session() *session {
+func (c *conn) session() *client {
 	c.t.Helper()
-	c.server.driver.mu.Lock()
-	defer c.server.driver.mu.Unlock()
-	for s := range c.server.driver.sessions {
-		if s.conn.RemoteAddr().String() == c.LocalAddr().String() {
-			return s
+	for conn := range c.server.control.Conns() {
+		if conn.RemoteAddr().String() == c.LocalAddr().String() {
+			return conn.Handler().(*client)
 		}
 	}
 	c.t.Fatal("no such session")
@@ -313,7 +311,7 @@ func TestANameThatLeadsElsewhereByNowIsNotChanged(t *testing.T) {
 	s.mkdir("/dir")
 	s.link("dir", "/way")
 	c := s.as("phoneacc")
-	client := c.session().loggedIn()
+	client := c.session()
 	ran := false
 	err := client.changing([]lock.Name{"/way/f"}, func([]lock.Title) error { ran = true; return nil })
 	if !errors.Is(err, lock.ErrConflict) || ran {

@@ -86,107 +86,64 @@ func (c *client) say(cmd *control.Command, view string, r control.Reply, err err
 	return err
 }
 
-// replyFor is the reply to an error. It logs what nobody foresaw.
-func (c *client) replyFor(view string, err error) control.Reply {
-	err = c.withViews(err)
-	r := replyFor(view, err)
-	if r.Code == 451 && !foreseen(err) {
-		c.log.Error("command failed", "path", view, "err", err)
-	}
-	return r
-}
-
-// withViews puts the paths into an error about several locks as the account sees them.
-func (c *client) withViews(err error) error {
-	var tooMany *lock.TooManyError
-	if errors.As(err, &tooMany) {
-		return &refusal{text: tooMany.Error(), is: fs.ErrPermission}
-	}
-	var deadlock *lock.DeadlockError
-	if !errors.As(err, &deadlock) {
-		return err
-	}
-	return &refusal{is: lock.ErrHeld, text: deadlock.Text(func(n lock.Name) string {
-		if view, ok := c.account.inView(n); ok {
-			return view
-		}
-		return "another lock"
-	})}
-}
-
 // replyFor is the one place where an error becomes a reply: code, the path as the client
 // knows it, and the reason. It never shows a path of the server's machine.
-// What nobody foresaw is 451.
-func replyFor(path string, err error) control.Reply {
-	code, text := describe(err)
-	if path != "" {
-		text = path + ": " + text
+// What nobody foresaw is 451, and logged with its whole text.
+func (c *client) replyFor(view string, err error) control.Reply {
+	code, text, known := c.explain(err)
+	if !known {
+		c.log.Error("command failed", "path", view, "err", err)
+	}
+	if view != "" {
+		text = view + ": " + text
 	}
 	return control.Reply{Code: code, Text: text}
 }
 
-func describe(err error) (code int, text string) {
-	code, text, _ = foresee(err)
-	return code, text
-}
-
-// foreseen reports whether describe knows the error; others are logged with their whole text.
-func foreseen(err error) bool {
-	_, _, known := foresee(err)
-	return known
-}
-
-func foresee(err error) (code int, text string, known bool) {
-	var r *refusal
-	if errors.As(err, &r) {
+// explain returns the code and the text of an error, and whether it was foreseen.
+func (c *client) explain(err error) (code int, text string, known bool) {
+	var (
+		r        *refusal
+		plain    tls.RecordHeaderError
+		deadlock *lock.DeadlockError
+		tooMany  *lock.TooManyError
+	)
+	switch {
+	case errors.As(err, &r):
 		return cmp.Or(r.code, 550), r.text, true
-	}
-	var plain tls.RecordHeaderError
-	if errors.As(err, &plain) { // curl before 8.0 does so on active connections
+	case errors.As(err, &plain): // curl before 8.0 does so on active connections
 		return 426, "PROT P was said, but the data connection does not begin with TLS", true
+	case errors.As(err, &tooMany):
+		return 550, tooMany.Error(), true
+	case errors.As(err, &deadlock):
+		return 550, deadlock.Text(c.inViewOr("another lock")), true
 	}
 	for _, a := range answers {
-		if !errors.Is(err, a.is) {
-			continue
+		if errors.Is(err, a.is) {
+			return a.code, cmp.Or(a.text, lockText(err, a.is)), true
 		}
-		if a.text != "" {
-			return a.code, a.text, true
-		}
-		return a.code, lockText(err, a.is), true
 	}
 	return 451, "the server failed to do that", false
+}
+
+// inViewOr returns a function that names a lock as the account knows it, or otherwise if it does not see it.
+func (c *client) inViewOr(otherwise string) func(lock.Name) string {
+	return func(n lock.Name) string {
+		if view, ok := c.account.inView(n); ok {
+			return view
+		}
+		return otherwise
+	}
 }
 
 // lockText is the text of an error of package lock, without what was wrapped around it: that may hold names of the
 // tree or addresses.
 func lockText(err, kind error) string {
-	var (
-		timeout  *lock.TimeoutError // first: it wraps the others and says why it waited
-		held     *lock.HeldError
-		delayed  *lock.DelayedError
-		queued   *lock.QueuedError
-		limit    *lock.LimitError
-		deadlock *lock.DeadlockError
-		notYours *lock.NotYoursError
-		lost     *lock.LostError
-	)
-	switch {
-	case errors.As(err, &timeout):
-		return (&lock.TimeoutError{Waited: timeout.Waited, Err: errors.New(lockText(timeout.Err, kind))}).Error()
-	case errors.As(err, &held):
-		return held.Error()
-	case errors.As(err, &delayed):
-		return delayed.Error()
-	case errors.As(err, &queued):
-		return queued.Error()
-	case errors.As(err, &limit):
-		return limit.Error()
-	case errors.As(err, &deadlock):
-		return deadlock.Error()
-	case errors.As(err, &notYours):
-		return notYours.Error()
-	case errors.As(err, &lost):
-		return lost.Error()
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		switch e.(type) {
+		case *lock.TimeoutError, *lock.HeldError, *lock.DelayedError, *lock.QueuedError, *lock.LimitError, *lock.NotYoursError, *lock.LostError:
+			return e.Error()
+		}
 	}
 	return kind.Error()
 }

@@ -18,26 +18,23 @@ import (
 
 // What package files hands on of a transfer is a PathError, whether the disk said it or the connection.
 func TestTheReasonOfABrokenTransferIsThatOfTheDiskOrTheConnection(t *testing.T) {
+	tr := transfer{client: &client{log: slog.New(slog.DiscardHandler)}}
 	wrapped := func(err error) error { return &fs.PathError{Op: "upload", Path: "/in/the/tree", Err: err} }
 	network := func(err error) error {
 		return &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", err)}
 	}
 	for _, tt := range []struct {
 		err  error
-		disk bool
 		want string
 	}{
-		{wrapped(syscall.EIO), true, "the server failed to do that"},
-		{wrapped(syscall.ENOSPC), true, "no space left"},
-		{wrapped(errors.New("tls: bad record MAC")), false, "the data connection broke"},
-		{wrapped(network(syscall.EHOSTUNREACH)), false, "the data connection broke"},
-		{wrapped(network(syscall.ECONNRESET)), false, "the data connection was cut"},
-		{errors.New("local error: tls: protocol version"), false, "the data connection broke"},
+		{wrapped(syscall.EIO), "the server failed to do that"},
+		{wrapped(syscall.ENOSPC), "no space left"},
+		{wrapped(errors.New("tls: bad record MAC")), "the data connection broke"},
+		{wrapped(network(syscall.EHOSTUNREACH)), "the data connection broke"},
+		{wrapped(network(syscall.ECONNRESET)), "the data connection was cut"},
+		{errors.New("local error: tls: protocol version"), "the data connection broke"},
 	} {
-		if got := fromDisk(tt.err); got != tt.disk {
-			t.Errorf("%v: from disk: %v", tt.err, got)
-		}
-		if got := (&upload{}).why(tt.err); got != tt.want {
+		if _, got, _ := tr.client.explain(tr.named(tt.err)); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
 		}
 	}
@@ -50,10 +47,10 @@ func TestTheReplyToATransferThatFailed(t *testing.T) {
 		err  error
 		want string
 	}{
-		{errNotOpened, "425 cannot open the data connection"},
+		{errNotOpened, "425 /f: cannot open the data connection"},
 		{errAborted, "426 /f: aborted by ABOR"},
 		{errStalled, "426 /f: the data connection stood still for too long"},
-		{stalled(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), "426 /f: the data connection stood still for too long"},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "426 /f: the data connection stood still for too long"},
 		{io.ErrUnexpectedEOF, "426 /f: the data connection ended without a close_notify of TLS"},
 		{errors.New("tls: bad record MAC"), "426 /f: the data connection broke"},
 		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.EHOSTUNREACH)}, "426 /f: the data connection broke"},
@@ -67,7 +64,7 @@ func TestTheReplyToATransferThatFailed(t *testing.T) {
 		{lock.ErrStale, "550 /f: the token is not the lock's any more"},
 		{errPanic, "451 /f: internal error"},
 	} {
-		if got := strings.TrimSpace(string(tr.reply(tt.err).AppendTo(nil))); !fits(tt.want, got) {
+		if got := strings.TrimSpace(string(tr.client.replyFor(tr.view, tr.named(tt.err)).AppendTo(nil))); !fits(tt.want, got) {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
 		}
 	}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"io"
 	"net"
@@ -19,34 +20,34 @@ import (
 type download struct {
 	*transfer
 	content content
-	done    string // the text of the 226
-	sent    net.Conn
-	broken  error
+	done    string   // the text of the 226
+	sent    net.Conn // nil: not all was sent
 }
 
 var _ ftpserver.FileTransfer = (*download)(nil)
 
+// content is what a download sends: a file, a listing, the status file. WriteTo sends all of it.
+type content interface {
+	io.WriterTo
+	io.Closer
+}
+
 // download opens what the command asks for.
 func (t *transfer) download(offset int64) (_ ftpserver.FileTransfer, err error) {
 	d := &download{transfer: t, done: "transfer complete"}
-	verb := ""
-	if t.cmd != nil {
-		verb = t.cmd.Verb
-	}
-	opening := "opening data connection for " + t.view
-	switch verb {
-	case "LIST":
+	switch {
+	case t.cmd.Is("LIST"):
 		err = d.list(formatLong)
-	case "NLST":
+	case t.cmd.Is("NLST"):
 		err = d.list(formatNames)
-	case "MLSD":
+	case t.cmd.Is("MLSD"):
 		err = d.list(formatFacts)
 	default:
 		d.content, err = t.client.content(t.view, offset, t.ascii)
 		if t.client.liesInLock(t.view) {
 			d.works = t.client.locks.Touch // those that want the lock look whose it is
 		}
-		t.cmd.Say(control.Reply{Code: 150, Text: opening})
+		t.cmd.Say(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
 	}
 	if err != nil {
 		return nil, err
@@ -65,22 +66,15 @@ func (d *download) list(f format) error {
 // WriteTo implements io.WriterTo: it sends everything. In binary to a plain connection a file goes there within the
 // kernel (sendfile).
 func (d *download) WriteTo(w io.Writer) (n int64, err error) {
-	defer d.recovered(&d.broken)
-	conn, err := d.open(w)
-	if err != nil {
-		d.broken = err
-		return 0, err
-	}
-	d.sent = conn
-	defer d.watch()()
-	if err = handshake(d.client.server.context, conn); err == nil {
+	err = d.move(w, func(conn net.Conn) error {
+		if err := handshake(d.client.server.context, conn); err != nil {
+			return err
+		}
 		n, err = d.content.WriteTo(conn)
-	}
-	d.broken = stalled(err)
-	if d.broken != nil {
-		d.cut()
-	}
-	return n, d.broken
+		d.sent = conn
+		return err
+	})
+	return n, err
 }
 
 // lastWord is how long a client may take to end a data connection that has ended for it, and has the 226 then: as long as
@@ -93,23 +87,12 @@ const lastWord = 40 * time.Millisecond
 // It waits for lastWord at most: some clients want the 226 first.
 func (d *download) Close() error {
 	defer d.cmd.Release()
-	return d.end(d.done, d.finish())
-}
-
-func (d *download) finish() (err error) {
-	defer d.recovered(&err)
-	err = d.broken
-	if d.sent == nil && err == nil {
-		err = errNotOpened
-	}
-	if cerr := d.content.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
+	err := d.guarded(d.content.Close)
+	if err = cmp.Or(d.broken, err); err == nil {
 		d.works()
 		d.handOver()
 	}
-	return err
+	return d.end(d.done, err)
 }
 
 func (d *download) handOver() {
@@ -133,11 +116,23 @@ func (d *download) Seek(offset int64, _ int) (int64, error) { return offset, nil
 
 // content opens what RETR sends: a file, the status file.
 func (c *client) content(view string, offset int64, ascii bool) (content, error) {
-	if !c.account.Read {
-		return nil, errWriteOnly
-	}
-	if c.isStatus(view) {
+	if c.isStatus(view) && c.account.Read {
 		return newText(c.server.statusText(c.account), offset)
+	}
+	file, err := c.openFile(view)
+	if err != nil {
+		return nil, err
+	}
+	return newFileContent(file, offset, ascii)
+}
+
+// openFile opens a file to read it.
+func (c *client) openFile(view string) (afero.File, error) {
+	switch {
+	case !c.account.Read:
+		return nil, errWriteOnly
+	case c.isStatus(view):
+		return nil, errChanging
 	}
 	n, err := c.resolve(view)
 	if err != nil {
@@ -146,11 +141,26 @@ func (c *client) content(view string, offset int64, ascii bool) (content, error)
 	if c.table().Held(n) {
 		return nil, errIsDir
 	}
-	file, err := c.server.tree.Open(c.server.disk(n))
-	if err != nil {
-		return nil, err
+	return c.server.tree.Open(c.server.disk(n))
+}
+
+// digested is a file that the library reads for HASH and its like.
+type digested struct {
+	afero.File
+	conn *control.Conn
+}
+
+func (c *client) toDigest(view string) (ftpserver.FileTransfer, error) {
+	file, err := c.openFile(view)
+	return digested{file, c.conn}, err
+}
+
+// Read ends when nobody waits for the digest any more.
+func (d digested) Read(p []byte) (int, error) {
+	if d.conn.Gone() {
+		return 0, errHungUp
 	}
-	return newFileContent(file, offset, ascii)
+	return d.File.Read(p)
 }
 
 // text is content that is made rather than read from disk: the status file.

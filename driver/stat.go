@@ -15,36 +15,29 @@ import (
 
 // statFor is Stat for a command: it describes what has the name as far as the command wants to know it, and says the reply.
 func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r control.Reply, err error) {
-	verb := ""
-	if cmd != nil {
-		verb = cmd.Verb
-	}
-	switch verb {
-	case "CWD", "XCWD", "CDUP", "XCUP":
+	switch {
+	case cmd.Is("CWD", "XCWD", "CDUP", "XCUP"):
 		info, err = c.enter(view)
 		return info, done(250, view, "is the current directory"), err
-	case "RNFR":
-		info, err = c.mayMoveFrom(view)
+	case cmd.Is("RNFR"):
+		c.renaming = ""
+		if info, err = c.mayMoveFrom(view); err == nil {
+			c.renaming = view
+		}
 		return info, done(350, view, "is there: now RNTO"), err
-	case "STAT":
+	case cmd.Is("STAT"):
 		r, err = c.statListing(cmd.Param)
 		return directory{}, r, err
 	}
 	if info, err = c.stat(view); err != nil {
 		return nil, r, err
 	}
-	switch verb {
-	case "SIZE": // RFC 3659 section 4: bytes as they lie on disk, in ASCII too, as vsftpd has it
+	switch {
+	case cmd.Is("SIZE"): // RFC 3659 section 4: bytes as they lie on disk, in ASCII too, as vsftpd has it
 		r, err = sizeOf(info)
-	case "HASH", "XCRC", "MD5", "XMD5", "XSHA", "XSHA1", "XSHA256", "XSHA512":
-		if info.IsDir() {
-			err = errIsDir
-		} else if !info.Mode().IsRegular() {
-			err = files.ErrNotRegular
-		}
-	case "MDTM": // RFC 3659 section 3; of a lock: when it was acquired
+	case cmd.Is("MDTM"): // RFC 3659 section 3; of a lock: when it was acquired
 		r = control.Reply{Code: 213, Text: info.ModTime().UTC().Format(timeValue)}
-	case "MLST": // RFC 3659 section 7
+	case cmd.Is("MLST"): // RFC 3659 section 7
 		facts := c.formatFacts(entry{shown: view, info: info})
 		r = control.Reply{Code: 250, Text: "facts about it", Lines: []string{" " + facts}}
 	}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -20,58 +19,79 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// upload is the handle of STOR, APPE and STOU.
+// upload is the handle of STOR, APPE and STOU: a staged file, whose name locks may protect by the time when it is published.
 type upload struct {
 	*transfer
-	receiver receiver
-	received int64     // bytes that came over the wire
-	ended    time.Time // when the data connection did; zero: it was never opened
-	meant    bool      // its client said that it is through (TLS's close_notify): a killed one does not
-	broken   error
+	file     *files.Upload
+	began    lock.Title // under which it began; the zero Title: its name was not protected
+	received int64      // bytes that came over the wire
+	ended    time.Time  // when the data connection did
+	meant    bool       // its client said that it is through (TLS's close_notify): a killed one does not
+	size     int64      // of a protected file that is complete
+	sum      string     // its SHA-256
 }
 
 var _ ftpserver.FileTransfer = (*upload)(nil)
 
-// receiver is what an upload writes to: a staged file.
-type receiver interface {
-	io.Writer
-	io.ReaderFrom
-	Durable() bool  // Sync waits for a disk
-	Sync() error    // the slow part of making it lasting
-	Publish() error // the quick part
-	Discard() error
-}
+// uniqueName is what STOU begins with to find a name.
+const uniqueName = "ftp"
 
 // upload opens what the command writes to.
-func (t *transfer) upload(appending bool, offset int64) (ftpserver.FileTransfer, error) {
-	o := t.uploadOptions(appending, offset)
-	r, name, err := t.client.receive(t.view, o)
+func (t *transfer) upload(appending bool, offset int64) (_ ftpserver.FileTransfer, err error) {
+	c := t.client
+	n, err := c.resolve(t.view)
 	if err != nil {
 		return nil, err
 	}
-	opening := "opening data connection for " + name
-	if o.Unique {
-		t.view, opening = name, "FILE: "+name // RFC 1123 section 4.1.2.9
+	unique := t.cmd.Is("STOU")
+	if unique { // the path may be a directory, or a link to one
+		if dir, derr := c.follow(t.view); derr == nil && c.isDirectory(dir) {
+			n, t.view = lock.Name(path.Join(string(dir), uniqueName)), path.Join(t.view, uniqueName)
+		}
+	}
+	u := &upload{transfer: t}
+	if err := u.may(n); err != nil {
+		return nil, err
+	}
+	if err := c.openInside(n); err != nil {
+		return nil, err
+	}
+	u.file, err = c.server.tree.Upload(c.server.disk(n),
+		files.UploadOptions{Append: appending, HasOffset: !appending && offset > 0, Offset: offset, Unique: unique})
+	if err != nil {
+		return nil, err
+	}
+	opening := "opening data connection for " + t.view
+	if unique { // only now the name is known
+		n = u.name()
+		t.view = path.Join(path.Dir(t.view), n.Base())
+		opening = "FILE: " + t.view // RFC 1123 section 4.1.2.9
+		if err := u.may(n); err != nil {
+			return nil, errors.Join(err, u.file.Discard())
+		}
 	}
 	t.cmd.Say(control.Reply{Code: 150, Text: opening})
-	return &upload{transfer: t, receiver: r}, nil
+	return u, nil
+}
+
+// may says whether a file of that name may be uploaded, and notes under which title.
+func (u *upload) may(n lock.Name) (err error) {
+	if err = u.client.mayCreate(n, u.view); err == nil {
+		u.began, err = u.client.mayWrite(n)
+	}
+	return err
+}
+
+func (c *client) isDirectory(n lock.Name) bool {
+	info, err := c.lstat(n)
+	return err == nil && info.IsDir()
 }
 
 // ReadFrom implements io.ReaderFrom: it receives everything.
-func (u *upload) ReadFrom(r io.Reader) (_ int64, err error) {
-	defer u.recovered(&u.broken)
-	conn, err := u.open(r)
-	if err != nil {
-		u.broken = err
-		return 0, err
-	}
-	defer u.watch()()
-	err = u.receive(conn)
-	u.ended, u.broken = time.Now(), stalled(err)
-	if u.broken != nil {
-		u.cut()
-	}
-	return u.received, u.broken
+func (u *upload) ReadFrom(r io.Reader) (int64, error) {
+	err := u.move(r, u.receive)
+	u.ended = time.Now()
+	return u.received, err
 }
 
 func (u *upload) receive(conn net.Conn) error {
@@ -130,7 +150,7 @@ func (u *upload) copy(conn net.Conn) error {
 			}
 		}
 		if len(piece) > 0 {
-			if _, err := u.receiver.Write(piece); err != nil {
+			if _, err := u.file.Write(piece); err != nil {
 				return err
 			}
 		}
@@ -140,7 +160,7 @@ func (u *upload) copy(conn net.Conn) error {
 		case err != nil:
 			return err
 		case plain && !u.ascii && u.received >= spliceAfter:
-			n, err := u.receiver.ReadFrom(conn)
+			n, err := u.file.ReadFrom(conn)
 			u.received += n
 			if err != nil {
 				return err
@@ -153,31 +173,18 @@ func (u *upload) copy(conn net.Conn) error {
 // is published if all of it came and its client is still there, and discarded otherwise.
 func (u *upload) Close() error {
 	defer u.cmd.Release()
-	err := u.tryToPublish()
+	err := u.guarded(u.publish)
 	if err != nil && !errors.Is(err, files.ErrNotDurable) {
-		if derr := u.receiver.Discard(); derr != nil {
+		if derr := u.file.Discard(); derr != nil {
 			u.client.log.Error("could not remove an unfinished upload", "path", u.path(), "err", derr)
 		}
-		u.client.log.Warn("upload discarded", "path", u.path(), "bytes", u.received, "why", u.why(err))
+		_, why, _ := u.client.explain(err)
+		u.client.log.Warn("upload discarded", "path", u.path(), "bytes", u.received, "why", why)
 	}
 	if err == nil {
 		u.works()
 	}
-	return u.end("transfer complete, "+strconv.FormatInt(u.received, 10)+" bytes received", err)
-}
-
-func (u *upload) tryToPublish() (err error) {
-	defer u.recovered(&err)
-	return u.publish()
-}
-
-// why is the reason of an upload that did not end well, as the client is told it.
-func (u *upload) why(err error) string {
-	if isBroken(err) {
-		return errBroke.Error()
-	}
-	_, text := describe(err)
-	return text
+	return u.end(fmt.Sprintf("transfer complete, %d bytes received", u.received), err)
 }
 
 // catchUp is how long an upload waits for the reader of commands: microseconds will do, unless very many commands wait
@@ -190,46 +197,52 @@ const catchUp = 2 * time.Millisecond
 // reply to an ABOR, so what it has sent is looked at last.
 func (u *upload) publish() error {
 	conn := u.client.conn
-	if err := u.complete(u.receiver.Durable() && conn.Gone()); err != nil {
+	if err := u.complete(u.file.Durable() && conn.Gone()); err != nil {
 		return err
 	}
-	if err := u.receiver.Sync(); err != nil {
+	if err := u.sync(); err != nil {
 		return err
 	}
 	proven := u.meant || u.announced > 0 && u.received == u.announced
-	gone := false
-	switch within := u.client.server.settings.Load().HangUp; {
-	case proven:
-		gone = conn.Gone()
-	case within > 0:
-		gone = conn.GoneWithin(time.Until(u.ended.Add(within)))
+	within := u.client.server.settings.Load().HangUp
+	for until := u.ended.Add(within); !proven && u.complete(conn.Gone()) == nil && time.Now().Before(until); {
+		time.Sleep(min(time.Until(until), 5*time.Millisecond))
 	}
 	conn.CatchUp(catchUp)
-	if err := u.complete(gone); err != nil {
+	if err := u.complete((proven || within > 0) && conn.Gone()); err != nil {
 		return err
 	}
 	if err := u.seal(proven); err != nil {
 		return err
 	}
-	return u.receiver.Publish()
+	return u.put()
 }
 
 // complete says what is wrong with the upload so far: ABOR, an error of the data connection, a
 // client that is gone, fewer bytes than it announced.
 func (u *upload) complete(gone bool) error {
-	switch err := u.abortedBy(); {
-	case err != nil:
-		return err
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.cause != nil:
+		return u.cause
 	case u.broken != nil:
 		return u.broken
-	case u.ended.IsZero():
-		return errNotOpened
 	case gone:
 		return errHungUp
 	case u.received < u.announced:
 		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", u.received, u.announced)}
 	}
 	return nil
+}
+
+// sync is the slow part: the digest of what a lock protects, too.
+func (u *upload) sync() error {
+	err := u.file.Sync()
+	if err == nil && u.began.Lock != "" {
+		u.size, u.sum, err = u.file.Sum()
+	}
+	return err
 }
 
 // seal makes it too late to abort, unless that has happened.
@@ -246,98 +259,19 @@ func (u *upload) seal(proven bool) error {
 	return nil
 }
 
-// Read is refused: the library uses ReadFrom.
-func (u *upload) Read([]byte) (int, error) { return 0, os.ErrInvalid }
-
-// Write takes the nothing that the library writes for an empty file.
-func (u *upload) Write(p []byte) (int, error) {
-	if len(p) > 0 {
-		return 0, os.ErrInvalid
-	}
-	return 0, nil
-}
-
-// Seek does nothing: the offset was known when the upload began.
-func (u *upload) Seek(offset int64, _ int) (int64, error) { return offset, nil }
-
-// uniqueName is what STOU begins with to find a name.
-const uniqueName = "ftp"
-
-// receive opens what an upload writes to, and says under which path it will be.
-func (c *client) receive(view string, o files.UploadOptions) (receiver, string, error) {
-	n, err := c.resolve(view)
-	if err != nil {
-		return nil, "", err
-	}
-	if o.Unique { // the path may be a directory, or a link to one
-		if dir, derr := c.follow(view); derr == nil && c.isDirectory(dir) {
-			n, view = lock.Name(path.Join(string(dir), uniqueName)), path.Join(view, uniqueName)
-		}
-	}
-	if err := c.mayCreate(n, view); err != nil {
-		return nil, "", err
-	}
-	title, err := c.mayWrite(n)
-	if err != nil {
-		return nil, "", err
-	}
-	if err := c.openInside(n); err != nil {
-		return nil, "", err
-	}
-	up, err := c.server.tree.Upload(c.server.disk(n), o)
-	if err != nil {
-		return nil, "", err
-	}
-	if o.Unique { // only now the name is known
-		n = c.server.named(up.Name())
-		view = path.Join(path.Dir(view), n.Base())
-		if err = c.mayCreate(n, view); err == nil {
-			title, err = c.mayWrite(n)
-		}
-	}
-	if err != nil {
-		return nil, "", errors.Join(err, up.Discard())
-	}
-	return &staged{Upload: up, client: c, began: title}, view, nil
-}
-
-func (c *client) isDirectory(n lock.Name) bool {
-	info, err := c.lstat(n)
-	return err == nil && info.IsDir()
-}
-
-// staged is an upload to the tree, to a name that locks may protect by the time when it is published.
-type staged struct {
-	*files.Upload
-	client *client
-	began  lock.Title
-	size   int64
-	sum    string // SHA-256; "": not protected when the upload was complete
-}
-
-// Sync is the slow part: the digest of what a lock protects, too.
-func (u *staged) Sync() error {
-	if err := u.Upload.Sync(); err != nil || u.began.Lock == "" {
-		return err
-	}
-	var err error
-	u.size, u.sum, err = u.Upload.Sum()
-	return err
-}
-
 // name is that by which clients know the file. A directory above may have been renamed since the upload began.
-func (u *staged) name() lock.Name { return u.client.server.named(u.Upload.Name()) }
+func (u *upload) name() lock.Name { return u.client.server.named(u.file.Name()) }
 
-// Publish gives the file its name, and then waits for the disk, when nobody waits for the lock any more.
-func (u *staged) Publish() error {
+// put gives the file its name, and then waits for the disk, when nobody waits for the lock any more.
+func (u *upload) put() error {
 	if err := u.place(); err != nil {
 		return err
 	}
-	return u.Last()
+	return u.file.Last()
 }
 
 // place gives the file its name. A file whose name is a lock's gets it only while nobody holds that lock.
-func (u *staged) place() error {
+func (u *upload) place() error {
 	n := u.name()
 	if !u.client.isLockName(n) {
 		return u.placeProtected()
@@ -346,10 +280,10 @@ func (u *staged) place() error {
 }
 
 // placeProtected gives the file its name while the hold stands under which the upload began.
-func (u *staged) placeProtected() error {
+func (u *upload) placeProtected() error {
 	c := u.client
 	if !c.locks.Concerned(u.name()) && u.began.Around == "" && !files.Hidden(string(u.name())) {
-		return u.Place()
+		return u.file.Place()
 	}
 	for {
 		n := u.name()
@@ -363,10 +297,10 @@ func (u *staged) placeProtected() error {
 			if files.Hidden(string(n)) {
 				return errMovedAside
 			}
-			if err := u.InPlace(); err != nil {
+			if err := u.file.InPlace(); err != nil {
 				return err
 			}
-			err := u.Place()
+			err := u.file.Place()
 			if err == nil {
 				c.server.publishedAs(titles[0], lock.Publication{File: n, Bytes: u.size, SHA256: u.sum})
 			}
@@ -382,3 +316,17 @@ var errMovedAside = &refusal{text: "lies in a lock that has ended", is: fs.ErrPe
 
 // errRenamed says that a directory above an upload was renamed since its name was looked at.
 var errRenamed = errors.New("renamed meanwhile")
+
+// Read is refused: the library uses ReadFrom.
+func (u *upload) Read([]byte) (int, error) { return 0, os.ErrInvalid }
+
+// Write takes the nothing that the library writes for an empty file.
+func (u *upload) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		return 0, os.ErrInvalid
+	}
+	return 0, nil
+}
+
+// Seek does nothing: the offset was known when the upload began.
+func (u *upload) Seek(offset int64, _ int) (int64, error) { return offset, nil }

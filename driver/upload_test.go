@@ -125,7 +125,7 @@ func TestAlloThatIsNotReached(t *testing.T) {
 		c.want("ALLO 5 R 80", "200 *")
 		c.check("STOR", c.upload("STOR /f", "1\n"), "226 *")
 		s.wantContent("/f", "1\n")
-		for _, bad := range []string{"ALLO", "ALLO x", "ALLO -1", "ALLO 5 R", "ALLO 5 X 6", "ALLO \t", "ALLO 99999999999999999999"} {
+		for _, bad := range []string{"ALLO", "ALLO x", "ALLO -1", "ALLO \t", "ALLO 99999999999999999999"} {
 			c.want(bad, "501 *")
 		}
 		c.want("ALLO 9223372036854775807", "452 *")

@@ -72,16 +72,16 @@ type server struct {
 	log     *slog.Logger
 	clock   lock.Clock
 
-	tree     *files.Tree
-	store    *journal.Store
-	hostdir  *hostdir.Store // nil without directories
-	insides  *driver.Insides
-	table    *lock.Table
-	driver   *driver.Server
-	tls      *certificate     // nil: no TLS
-	sources  []control.Source // the open addresses
-	listener *control.Listener
-	admin    *admin
+	tree    *files.Tree
+	store   *journal.Store
+	hostdir *hostdir.Store // nil without directories
+	insides *driver.Insides
+	table   *lock.Table
+	driver  *driver.Server
+	tls     *certificate // nil: no TLS
+	ports   []port       // the open addresses
+	conns   *control.Server
+	admin   *admin
 
 	public    *publicAddress
 	passwords *config.Verifier
@@ -93,6 +93,12 @@ type server struct {
 
 	mu     sync.Mutex // held over a reload
 	config *config.Config
+}
+
+// port is an open address.
+type port struct {
+	net.Listener
+	implicit *tls.Config // TLS from the start; nil: no
 }
 
 // newServer starts a server. What it has started when something fails is stopped again.
@@ -291,22 +297,23 @@ func (s *server) openPorts(ctx context.Context) error {
 		s.tls = new(certificate)
 		s.tls.Store(pair)
 	}
-	open := func(key string, addresses []string, source control.Source) (err error) {
+	open := func(key string, addresses []string, implicit *tls.Config) error {
 		for _, address := range addresses {
-			if source.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err != nil {
+			l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+			if err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
-			s.sources = append(s.sources, source)
+			s.ports = append(s.ports, port{l, implicit})
 		}
 		return nil
 	}
-	if err := open("listen", c.Listen, control.Source{}); err != nil {
+	if err := open("listen", c.Listen, nil); err != nil {
 		return err
 	}
 	if s.tls == nil {
 		return nil
 	}
-	return open("tls.implicit_listen", c.TLS.ImplicitListen, control.Source{TLS: s.tls.config()})
+	return open("tls.implicit_listen", c.TLS.ImplicitListen, s.tls.config())
 }
 
 // listen takes over the open addresses, and opens the control socket.
@@ -314,17 +321,21 @@ func (s *server) listen() (err error) {
 	if s.admin, err = listenAdmin(s.config.State, s.handler()); err != nil {
 		return err
 	}
-	s.listener = control.NewListener(s.driver.Control(control.Options{
-		Logger: s.log, UserTimeout: s.config.FTP.UserTimeout.Duration,
-		MaxConnections: s.config.FTP.MaxConnections, MaxPerAddress: s.config.FTP.MaxConnectionsPerAddress, IdleTimeout: s.config.FTP.IdleTimeout.Duration,
-	}), s.sources...)
+	s.conns = s.driver.Control(control.Options{Limits: limits(s.config), UserTimeout: s.config.FTP.UserTimeout.Duration})
+	for i, p := range s.ports {
+		s.ports[i].Listener = s.conns.Listen(p.Listener, p.implicit)
+	}
 	return nil
 }
 
-// limits are the options of the control connections that a reload may change.
+// loginTimeout is how long a login may take.
+const loginTimeout = 30 * time.Second
+
+// limits are those of the control connections.
 func limits(c *config.Config) control.Limits {
 	return control.Limits{
-		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress, IdleTimeout: c.FTP.IdleTimeout.Duration,
+		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress,
+		IdleTimeout: c.FTP.IdleTimeout.Duration, LoginTimeout: loginTimeout,
 	}
 }
 
@@ -335,14 +346,19 @@ func (s *server) start() {
 	run := func(what string, f func() error) {
 		s.background.Go(func() {
 			if err := f(); err != nil && ctx.Err() == nil {
-				s.failed <- fmt.Errorf("%s: %w", what, err)
+				select {
+				case s.failed <- fmt.Errorf("%s: %w", what, err):
+				case <-ctx.Done():
+				}
 			}
 		})
 	}
 	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver, s.store}, Log: s.log}
 	run("watching the served tree", func() error { return s.table.Run(ctx) })
 	run("reaping", func() error { return reap.Run(ctx) })
-	run("serving", func() error { return s.driver.Serve(s.listener) })
+	for _, p := range s.ports {
+		run("serving", func() error { return s.driver.Serve(p) })
+	}
 	run("looking up ftp.public_address", func() error { return s.public.run(ctx) })
 	run("journal", func() error { return s.store.Run(ctx) })
 	run("control socket", func() error { return s.admin.serve() })
@@ -364,13 +380,15 @@ func (all sweepers) Sweep(ctx context.Context) error {
 // after drainTime; reaper and control socket; the journal and the tree last. It may be called at any point of the start.
 func (s *server) stop() error {
 	var errs []error
-	if s.listener != nil {
-		s.log.Info("stopping")
-		errs = append(errs, s.listener.Shutdown(control.Reply{Code: 421, Text: "the server stops"}))
+	if s.conns != nil {
+		if s.cancel != nil {
+			s.log.Info("stopping")
+		}
+		errs = append(errs, s.conns.Shutdown(control.Reply{Code: 421, Text: "the server stops"}))
 		errs = append(errs, s.drain())
 	} else {
-		for _, source := range s.sources {
-			errs = append(errs, source.Close())
+		for _, p := range s.ports {
+			errs = append(errs, p.Close())
 		}
 	}
 	if s.cancel != nil {
@@ -381,7 +399,7 @@ func (s *server) stop() error {
 	}
 	s.background.Wait()
 	if s.driver != nil {
-		errs = append(errs, s.driver.Close())
+		s.driver.Close()
 	}
 	if s.insides != nil {
 		errs = append(errs, s.insides.Close())
@@ -402,15 +420,15 @@ func (s *server) stop() error {
 func (s *server) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	if err := errors.Join(s.listener.Wait(ctx), s.driver.Wait(ctx)); err == nil {
+	if err := s.conns.Wait(ctx); err == nil {
 		return nil
 	}
-	for conn := range s.listener.Conns() {
+	for conn := range s.conns.Conns() {
 		conn.Kick(control.Reply{Code: 421, Text: "the server stops"})
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	return errors.Join(s.listener.Wait(ctx), s.driver.Wait(ctx))
+	return s.conns.Wait(ctx)
 }
 
 // reload takes over a changed configuration: all of it but the keys that need a restart, or nothing. All that can fail is done
@@ -455,7 +473,7 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	}
 	s.tree.SetOptions(next.Files.Mode.FileMode, next.Files.Durable)
 	s.driver.SetSettings(s.settings(next))
-	s.listener.SetLimits(limits(next))
+	s.conns.SetLimits(limits(next))
 	s.public.use(ctx, next.FTP.PublicAddress)
 	s.config, s.plain = next, plain
 	s.warnOfHomes(next)
@@ -522,7 +540,7 @@ func rulesOf(c *config.Config) []lock.Rule {
 // banner says where the server listens, with which account, and what to type next.
 func (s *server) banner() string {
 	c := s.config
-	address := s.listener.Addr().String()
+	address := s.ports[0].Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
@@ -549,8 +567,8 @@ func (s *server) banner() string {
 // addresses are those that the server listens on, with the port that the system chose for ":0".
 func (s *server) addresses() []string {
 	var all []string
-	for _, a := range s.listener.Addrs() {
-		all = append(all, a.String())
+	for _, l := range s.ports {
+		all = append(all, l.Addr().String())
 	}
 	return all
 }

@@ -102,7 +102,7 @@ func runCommand(ctx context.Context, args ...string) (stdout, stderr string, sta
 // login opens a session; say sends a line and returns the reply.
 func (r *running) login() (say func(line string) string, conn net.Conn) {
 	r.t.Helper()
-	conn, err := net.DialTimeout("tcp", r.listener.Addr().String(), 10*time.Second)
+	conn, err := net.DialTimeout("tcp", r.ports[0].Addr().String(), 10*time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -33,8 +33,18 @@ type Command struct {
 	done    chan struct{}  // of a transfer: closed when it is over
 }
 
+// Is reports whether the command has one of the verbs.
+func (cmd *Command) Is(verbs ...string) bool {
+	for _, v := range verbs {
+		if cmd != nil && cmd.Verb == v {
+			return true
+		}
+	}
+	return false
+}
+
 // Transfers reports whether the command has a data connection.
-func (cmd *Command) Transfers() bool { return cmd.verb.is(transfers) }
+func (cmd *Command) Transfers() bool { return cmd != nil && cmd.verb.is(transfers) }
 
 // Say sets the words of a reply: of the preliminary one if the code is below 200, else of the final one. The last call
 // before the library writes the reply counts. The words belong to the command: if it says nothing, the library's own
@@ -101,7 +111,7 @@ const (
 	Aborted  Interruption = iota + 1 // ABOR was read; it is answered behind the transfer
 	Quitting                         // QUIT was read; it is executed behind the transfer
 	Ended                            // the client closed the connection, or it was lost
-	Stopped                          // the server ended it: Conn.Kick, Listener.Shutdown, the idle time
+	Stopped                          // the server ended it: Conn.Kick, Server.Shutdown, the idle time
 )
 
 // OnInterrupt has f called for each interruption of the command, those before the call included. f must not block. It
@@ -143,19 +153,14 @@ func (cmd *Command) Wait(poll func() bool) error {
 		return ErrWithdrawn
 	}
 	c := cmd.conn
-	for {
-		if o := c.attend(); o.urgency > orderNone {
-			return ErrWithdrawn // Read obeys the order
-		}
+	for c.ordered() == nil {
 		if !c.Gone() && poll() {
-			c.touch()
 			return nil
 		}
 		if _, ok := c.in.peek(); ok {
 			return ErrWithdrawn
 		}
-		if !c.fill() {
-			return ErrWithdrawn
-		}
+		c.fill()
 	}
+	return ErrWithdrawn // Read obeys the order
 }

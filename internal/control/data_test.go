@@ -138,7 +138,7 @@ func (t *transfer) Close() error {
 	}
 	gone := false
 	if t.name != "" && err == nil {
-		gone = t.h.c.GoneWithin(t.h.s.hangUp)
+		gone = goneWithin(t.h.c, t.h.s.hangUp)
 		t.h.c.CatchUp(100 * time.Millisecond)
 	}
 	t.mu.Lock()
@@ -161,3 +161,11 @@ func (t *transfer) Close() error {
 func (t *transfer) Read([]byte) (int, error)            { return 0, os.ErrInvalid }
 func (t *transfer) Write([]byte) (int, error)           { return 0, nil }
 func (t *transfer) Seek(at int64, _ int) (int64, error) { return at, nil }
+
+// goneWithin is how an upload waits for the end of its client.
+func goneWithin(c *control.Conn, d time.Duration) bool {
+	for until := time.Now().Add(d); !c.Gone() && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+	return c.Gone()
+}

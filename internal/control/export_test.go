@@ -1,7 +1,9 @@
 package control
 
-// MaxPass is how long a line for the library may be.
-const MaxPass = maxPass
+import "time"
+
+// MaxLine is how long a line may be.
+const MaxLine = maxLine
 
 // Usages returns the usage of each command in the table.
 func Usages() map[string]string {
@@ -17,4 +19,14 @@ func (p *Ports) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.open)
+}
+
+// SetTimeouts changes the timeouts of connections to come; 0: as it is.
+func (s *Server) SetTimeouts(write, ack time.Duration) {
+	if write > 0 {
+		s.writeTimeout = write
+	}
+	if ack > 0 {
+		s.ackTimeout = ack
+	}
 }

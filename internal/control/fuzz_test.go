@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -56,7 +57,6 @@ func (s *script) SetWriteDeadline(time.Time) error { return nil }
 type recorder struct {
 	lines        []string
 	begun, ended int
-	resets       int
 	onBegin      func(*Command)
 }
 
@@ -70,14 +70,17 @@ func (r *recorder) Begin(cmd *Command) {
 func (r *recorder) End(*Command)           { r.begun-- }
 func (r *recorder) Ended(Reason)           { r.ended++ }
 func (r *recorder) IdleFor() time.Duration { return 0 }
+func (r *recorder) Reset()                 {}
 func (r *recorder) Status() []string       { return []string{" 211 not the end", "211 nor this"} }
-func (r *recorder) Reset()                 { r.resets++ }
 
 // connected is a Conn over a script, logged in.
 func connected(s *script, o Options, r *recorder) *Conn {
-	o.NewHandler = func(*Conn) Handler { return r }
-	l := &Listener{opts: o.withDefaults(), verbs: commands()}
-	c := newConn(l, s, 1, nil)
+	if o.Policy == nil {
+		o.Policy = func() Policy { return Policy{} }
+	}
+	o.Logger = slog.New(slog.DiscardHandler)
+	o.Ports = NewPorts(PortOptions{})
+	c := newConn(NewServer(o), s, 1, nil)
 	c.start(r)
 	c.LogIn()
 	return c
@@ -164,7 +167,8 @@ func FuzzInput(f *testing.F) {
 		const limit = 100
 		s := &script{pieces: slices.Collect(slices.Chunk(stream, int(step)+1))}
 		r := &recorder{}
-		c := connected(s, Options{MaxLine: limit, Policy: func() Policy { return Policy{Active: true} }}, r)
+		c := connected(s, Options{Policy: func() Policy { return Policy{Active: true} }}, r)
+		c.in.limit = limit
 		buf := make([]byte, 4096)
 		for {
 			n, err := c.Read(buf)
@@ -177,7 +181,7 @@ func FuzzInput(f *testing.F) {
 			}
 			for line := range strings.Lines(got) {
 				verb, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(line)), " ")
-				if c.listener.verbs[verb] == nil {
+				if c.server.verbs[verb] == nil {
 					t.Fatalf("the library got %q", got)
 				}
 				_, _ = io.WriteString(c, "250-done\r\n 250 with it\r\n250 done\r\n")

@@ -3,6 +3,7 @@ package control_test
 import (
 	"bufio"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -35,7 +36,7 @@ func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 type bubble struct {
 	t        *testing.T
 	h        *handler
-	listener *control.Listener
+	listener *control.Server
 	conn     net.Conn
 	r        *bufio.Reader
 	transfer chan bool
@@ -48,11 +49,15 @@ func inBubble(t *testing.T, opts control.Options, f func(t *testing.T, b *bubble
 		b := &bubble{t: t, transfer: make(chan bool)}
 		opts.NewHandler = func(c *control.Conn) control.Handler { b.h = newHandler(nil, c); return b.h }
 		p := pipes{make(chan net.Conn), make(chan struct{})}
-		b.listener = control.NewListener(opts, control.Source{Listener: p})
+		opts.Policy = func() control.Policy { return control.Policy{} }
+		opts.Ports = control.NewPorts(control.PortOptions{Timeout: func() time.Duration { return patience }})
+		opts.Logger = slog.New(slog.DiscardHandler)
+		b.listener = control.NewServer(opts)
+		l := b.listener.Listen(p, nil)
 		ours, theirs := net.Pipe()
 		b.conn, b.r = ours, bufio.NewReader(ours)
-		p.conns <- theirs
-		conn, err := b.listener.Accept()
+		go func() { p.conns <- theirs }()
+		conn, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +73,7 @@ func inBubble(t *testing.T, opts control.Options, f func(t *testing.T, b *bubble
 		f(t, b)
 		_ = ours.Close()
 		<-over
-		_ = b.listener.Close()
+		_ = b.listener.Shutdown(control.Reply{Code: 421})
 	})
 }
 
@@ -116,7 +121,7 @@ func (b *bubble) hear(want ...string) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	opts := control.Options{IdleTimeout: 5 * time.Minute}
+	opts := control.Options{Limits: control.Limits{IdleTimeout: 5 * time.Minute}}
 	t.Run("is counted from the last command", func(t *testing.T) {
 		inBubble(t, opts, func(t *testing.T, b *bubble) {
 			for _, line := range []string{"NOOP", "STRU F", "nonsense"} {
@@ -130,11 +135,6 @@ func TestIdleTimeout(t *testing.T) {
 			}
 			b.h.endedWith(t, control.ReasonIdle)
 		})
-	})
-	t.Run("has words of its own", func(t *testing.T) {
-		own := opts
-		own.IdleReply = control.Reply{Code: 421, Text: "wake up"}
-		inBubble(t, own, func(t *testing.T, b *bubble) { b.hear("421 wake up") })
 	})
 	t.Run("half a line is no command", func(t *testing.T) {
 		inBubble(t, opts, func(t *testing.T, b *bubble) {
@@ -163,21 +163,6 @@ func TestIdleTimeout(t *testing.T) {
 			b.hear("421 ")
 			if d := time.Since(start); d != 6*time.Minute+20*time.Second {
 				t.Errorf("after %v", d)
-			}
-		})
-	})
-	t.Run("a wake-up does not shorten an extension", func(t *testing.T) {
-		inBubble(t, opts, func(t *testing.T, b *bubble) {
-			asked := 0
-			b.h.idleFor = func() time.Duration { asked++; return time.Hour }
-			b.say("NOOP", "250 ")
-			for range 50 {
-				time.Sleep(time.Minute)
-				b.h.c.Wake()
-			}
-			synctest.Wait()
-			if asked != 1 {
-				t.Errorf("asked %d times", asked)
 			}
 		})
 	})
@@ -211,7 +196,7 @@ func TestIdleTimeout(t *testing.T) {
 	})
 	t.Run("may be changed", func(t *testing.T) {
 		for _, from := range []time.Duration{0, time.Hour} {
-			inBubble(t, control.Options{IdleTimeout: from}, func(t *testing.T, b *bubble) {
+			inBubble(t, control.Options{Limits: control.Limits{IdleTimeout: from}}, func(t *testing.T, b *bubble) {
 				start := time.Now()
 				time.Sleep(time.Minute)
 				b.listener.SetLimits(control.Limits{IdleTimeout: 2 * time.Minute})

@@ -1,180 +1,93 @@
 package control
 
 import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
 	"time"
 )
 
-// Reason says why a connection ended.
-type Reason uint8
+// Reason says why a connection ended, in a few words for logs.
+type Reason string
 
 // The reasons.
 const (
-	notEnded       Reason = iota
-	ReasonClosed          // by the driver or the library
-	ReasonQuit            // QUIT
-	ReasonEOF             // the client closed it
-	ReasonReset           // reset, or given up by TCP
-	ReasonIdle            // no command for too long
-	ReasonSlow            // it did not read its replies for Options.WriteTimeout
-	ReasonTLS             // the TLS handshake failed
-	ReasonKicked          // Conn.Kick
-	ReasonShutdown        // Listener.Shutdown
+	ReasonClosed   Reason = "closed by the server"
+	ReasonQuit     Reason = "quit"
+	ReasonEOF      Reason = "closed by the client"
+	ReasonReset    Reason = "reset" // or given up by TCP
+	ReasonIdle     Reason = "idle for too long"
+	ReasonSlow     Reason = "did not read its replies"
+	ReasonTLS      Reason = "tls handshake failed"
+	ReasonKicked   Reason = "kicked"
+	ReasonShutdown Reason = "server stops"
 )
 
-var reasons = [...]string{
-	ReasonClosed: "closed by the server", ReasonQuit: "quit", ReasonEOF: "closed by the client", ReasonReset: "reset",
-	ReasonIdle: "idle for too long", ReasonSlow: "did not read its replies", ReasonTLS: "tls handshake failed",
-	ReasonKicked: "kicked", ReasonShutdown: "server stops",
-}
-
-// String returns a few words for logs.
-func (r Reason) String() string {
-	if int(r) < len(reasons) && reasons[r] != "" {
-		return reasons[r]
-	}
-	return "not ended"
-}
-
-// order is how the connection is to be ended, for Read to find. A higher urgency replaces a lower one.
+// order is how a connection is to be ended.
 type order struct {
-	urgency urgency
-	why     Reason
-	reply   Reply // the zero Reply: none
+	why    Reason
+	reply  Reply // the last word; the zero Reply: none
+	drains bool  // when the transfer under way is over
 }
 
-type urgency uint8
-
-const (
-	orderNone    urgency = iota
-	orderDrained         // when the transfer is over
-	orderNow
-	orderLost // the client cannot be told
-)
-
-// Kick ends the connection: a command that waits is withdrawn, the reply (421) is written if that is possible, and the
-// connection is closed, also while a transfer runs. It does not wait for that. A command that the library executes at
-// the moment is finished first, and a reply that the client does not read has its Options.WriteTimeout.
-func (c *Conn) Kick(r Reply) { c.order(order{urgency: orderNow, why: ReasonKicked, reply: r}) }
+// Kick ends the connection: a command that waits is withdrawn, a transfer aborted, the reply (421) is written if that
+// is possible, and the connection is closed. It does not wait for that. A command that the library executes at the
+// moment is finished first.
+func (c *Conn) Kick(r Reply) {
+	c.wire.end()
+	c.give(order{why: ReasonKicked, reply: r})
+}
 
 // shutdown is Kick that lets a transfer finish.
-func (c *Conn) shutdown(r Reply) {
-	c.order(order{urgency: orderDrained, why: ReasonShutdown, reply: r})
-}
+func (c *Conn) shutdown(r Reply) { c.give(order{why: ReasonShutdown, reply: r, drains: true}) }
 
-func (c *Conn) order(o order) {
+// give has Read end the connection. The first order counts, but for one that waits for a transfer.
+func (c *Conn) give(o order) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.urgency > c.ordered.urgency {
-		c.ordered = o
+	if c.order == nil || c.order.drains {
+		c.order = &o
 	}
 	c.wakeLocked()
 }
 
-// obey ends the connection as ordered.
-func (c *Conn) obey(o order) {
-	switch {
-	case o.urgency == orderLost:
-		c.ended(o.why)
-	case o.reply.Code == 0: // the last word was said
-		c.wire.finish()
-		c.hangUp()
-		c.ended(o.why)
-	default:
-		c.goodbye(o.reply, o.why)
-	}
-}
-
-// goodbye ends the connection with a reply, if the client lets us write it.
-func (c *Conn) goodbye(r Reply, why Reason) {
-	c.settle(why) // before there is something new to be acknowledged: the client may be long dead
-	c.wire.finish()
-	c.answer(r)
-	c.hangUp()
-	c.ended(why)
-}
-
-// Gone reports whether the client has hung up: FIN or RST came, also if there is unread data before it, or the
-// connection has ended for another reason. It is also true for a client that sent QUIT and did not wait for the reply.
-func (c *Conn) Gone() bool {
-	select {
-	case <-c.over:
-		return true
-	default:
-	}
-	return c.wire.hungUp(hangAny)
-}
-
-// GoneWithin reports whether the client hangs up within d, or has. At the end of an upload it tells a killed uploader,
-// whose connections end microseconds apart, from a client that waits for its reply. It is for transfers, while which
-// Read sees the end at once.
-func (c *Conn) GoneWithin(d time.Duration) bool {
-	if c.Gone() {
-		return true
-	}
-	if d <= 0 {
-		return false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-c.over:
-		return true
-	case <-timer.C:
-		return c.Gone()
-	}
-}
-
-// CatchUp waits until Read has looked at everything that has arrived by now, so that the command under way was told of an
-// ABOR or QUIT among it; d at most. It is for transfers. Where the system cannot tell what has arrived it does not wait.
-func (c *Conn) CatchUp(d time.Duration) {
-	received, ok := c.wire.received()
-	for until := time.Now().Add(d); ok && c.lookedAt() < received && time.Now().Before(until); {
-		time.Sleep(100 * time.Microsecond)
-	}
-}
-
-func (c *Conn) lookedAt() uint64 {
+func (c *Conn) ordered() *order {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.looked
+	return c.order
 }
 
-// Close closes the connection. The library calls it at the end of each; Kick is gentler: after a Close the client is
-// told nothing, and a reply that its TCP has not acknowledged yet counts as lost. After the first time Close does
-// nothing.
-func (c *Conn) Close() error {
-	var err error
-	c.done.Do(func() {
-		why := ReasonClosed
-		if cmd := c.Command(); cmd != nil && cmd.Verb == "QUIT" {
-			why = ReasonQuit
-		}
-		c.ended(why)
-		c.listener.dismiss(c)
-		c.mu.Lock()
-		stream := c.stream
+// conclude ends the connection, once: it ends the transfer, if there is one, and tells everybody.
+func (c *Conn) conclude(o order) {
+	c.mu.Lock()
+	if c.end != "" {
 		c.mu.Unlock()
-		c.wire.finish()
-		err = stream.Close() // with TLS its close_notify, then wire.Close
-	})
-	return err
-}
-
-// ended tells everybody that the connection is over, once.
-func (c *Conn) ended(why Reason) {
-	c.told.Do(func() {
-		c.mu.Lock()
-		c.end = why
-		cmd := c.current
-		c.mu.Unlock()
-		c.sawEnd()
-		c.settle(why)
-		if cmd != nil {
-			cmd.interrupt(interruptionBy(why))
+		return
+	}
+	c.end = o.why
+	cmd, unheard := c.current, c.unheard
+	c.unheard = nil
+	c.mu.Unlock()
+	c.wire.end()
+	if cmd.Transfers() {
+		cmd.interrupt(interruptionBy(o.why))
+	}
+	c.closePort() // the transfer knows why
+	if cmd.Transfers() {
+		<-cmd.done
+	}
+	// Before there is something new to be acknowledged: the client may be long dead.
+	if len(unheard) > 0 && (o.why == ReasonReset || o.why == ReasonSlow || !c.acknowledged()) {
+		for _, lost := range unheard {
+			lost()
 		}
-		c.closePort() // the transfer knows why
-		c.handler.Ended(why)
-	})
+	}
+	if o.reply.Code != 0 {
+		c.answer(o.reply)
+	}
+	c.handler.Ended(o.why)
 }
 
 func interruptionBy(why Reason) Interruption {
@@ -184,57 +97,157 @@ func interruptionBy(why Reason) Interruption {
 	return Ended
 }
 
-func (c *Conn) isOver() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.end != notEnded
+// Close closes the connection. The library calls it at the end of each.
+func (c *Conn) Close() error {
+	why := ReasonClosed
+	if c.Command().Is("QUIT") {
+		why = ReasonQuit
+	}
+	c.conclude(order{why: why})
+	if !c.server.dismiss(c) {
+		return nil // closed before
+	}
+	return c.transport().Close() // with TLS its close_notify, then wire.Close
 }
 
-// sawEnd ends the waiting of GoneWithin.
-func (c *Conn) sawEnd() { c.seen.Do(func() { close(c.over) }) }
-
-// settle calls Command.Lost of the replies that the client cannot have got.
-func (c *Conn) settle(why Reason) {
-	c.mu.Lock()
-	calls := c.unheard
-	c.unheard = nil
-	c.mu.Unlock()
-	if len(calls) == 0 || why != ReasonReset && why != ReasonSlow && c.acknowledged() {
-		return
-	}
-	for _, lost := range calls {
-		lost()
-	}
-}
-
-// acknowledged waits up to AckTimeout until the client's TCP has acknowledged all. A client that half-closed before its
+// acknowledged waits up to ackTimeout until the client's TCP has acknowledged all. A client that half-closed before its
 // reply was written needs a moment: its acknowledgement may be delayed (RFC 1122 section 4.2.3.2), and nothing tells of
 // its arrival.
 func (c *Conn) acknowledged() bool {
-	for until := time.Now().Add(c.opts.AckTimeout); ; time.Sleep(5 * time.Millisecond) {
-		switch {
-		case !c.wire.unacked():
-			return true
-		case c.wire.hungUp(hangReset) || time.Now().After(until): // a reset leaves it as it is
+	for until := time.Now().Add(c.server.ackTimeout); c.wire.unacked(); time.Sleep(5 * time.Millisecond) {
+		if _, reset := c.wire.hungUp(); reset || time.Now().After(until) { // a reset leaves it as it is
 			return false
 		}
 	}
+	return true
+}
+
+// Gone reports whether the client has hung up: FIN or RST came, also if there is unread data before it, or the
+// connection has ended for another reason. It is also true for a client that sent QUIT and did not wait for the reply.
+func (c *Conn) Gone() bool {
+	c.mu.Lock()
+	over := c.end != "" || c.order != nil && !c.order.drains
+	c.mu.Unlock()
+	gone, _ := c.wire.hungUp()
+	return over || gone
+}
+
+// CatchUp waits until Read has looked at what has arrived, so that the command under way was told of an ABOR or QUIT among
+// it; d at most. It is for transfers, while which Read reads ahead.
+func (c *Conn) CatchUp(d time.Duration) {
+	for until := time.Now().Add(d); (!c.reading.Load() || c.wire.unread()) && time.Now().Before(until); {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// fill waits for input, or for something else to happen. How the connection is to be ended then is an order.
+func (c *Conn) fill() {
+	space := c.in.space()
+	if len(space) == 0 {
+		c.give(order{why: ReasonClosed, reply: Reply{Code: 421, Text: "too many commands behind a transfer"}})
+		return
+	}
+	stream := c.transport()
+	c.reading.Store(true)
+	n, err := stream.Read(space)
+	c.reading.Store(false)
+	if n > 0 {
+		if c.in.added(n) {
+			c.mu.Lock()
+			c.unheard = nil // the replies before a line were delivered
+			c.mu.Unlock()
+		}
+		return // an error will come again
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.handshakes() { // a handshake that was interrupted cannot go on
+		c.timeOut()
+		return
+	}
+	c.give(order{why: c.broken(err)})
+}
+
+// broken says what a failed read or write means.
+func (c *Conn) broken(err error) Reason {
+	var errno syscall.Errno
+	switch {
+	case c.handshakes():
+		return ReasonTLS
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ReasonSlow
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return ReasonEOF
+	case errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe):
+		return ReasonClosed
+	case c.isTLS() && !errors.As(err, &errno):
+		return ReasonTLS
+	}
+	return ReasonReset
+}
+
+// Wake makes a command that waits poll, and Read look around. It may be called at any time, also when nothing waits,
+// with other locks held: it calls nobody and does not block.
+func (c *Conn) Wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wakeLocked()
+}
+
+// wakeLocked wakes a Read that waits for the socket by a deadline in the past: no goroutine stands by for that.
+func (c *Conn) wakeLocked() {
+	c.woken = true
+	c.wire.wakeReader()
+}
+
+// arm sets when the idle time ends, unless Read is to look around. That is not done for each command: a deadline that comes too
+// early is set anew.
+func (c *Conn) arm(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.woken {
+		_ = c.wire.SetReadDeadline(at)
+	}
+}
+
+// idleAt is when the client will have been idle for too long, or has taken too long to log in; the zero Time: never. While a
+// command is under way it is not idle.
+func (c *Conn) idleAt(now time.Time) time.Time {
+	limits := c.server.limits()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.loggedIn && limits.LoginTimeout > 0: // whatever it says
+		return c.since.Add(limits.LoginTimeout)
+	case limits.IdleTimeout <= 0:
+		return time.Time{}
+	case c.current != nil:
+		return now.Add(limits.IdleTimeout)
+	}
+	return c.lastActive.Add(limits.IdleTimeout)
+}
+
+// timeOut is for when the read deadline has come: Read was woken, or the client may be idle.
+func (c *Conn) timeOut() {
+	c.mu.Lock()
+	woken := c.woken
+	c.woken = false
+	c.mu.Unlock()
+	now := time.Now()
+	at := c.idleAt(now)
+	if !woken && !at.IsZero() && !now.Before(at) {
+		more := c.handler.IdleFor()
+		if more <= 0 {
+			c.give(order{why: ReasonIdle, reply: Reply{Code: 421, Text: "idle timeout"}})
+			return
+		}
+		at = now.Add(more)
+	}
+	c.arm(at)
 }
 
 // touch takes note of a sign of life.
 func (c *Conn) touch() {
 	now := time.Now()
 	c.mu.Lock()
-	c.lastActive = now
-	c.mu.Unlock()
-}
-
-// setIdleTimeout changes the idle timeout of the connection.
-func (c *Conn) setIdleTimeout(d time.Duration) {
-	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.idleLimit != d {
-		c.idleLimit = d
-		c.wakeLocked()
-	}
+	c.lastActive = now
 }

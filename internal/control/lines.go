@@ -42,7 +42,7 @@ func parse(line []byte, tooLong bool) (*Command, Reply) {
 	line = skipTelnet(bytes.TrimRight(line, "\r")) // some clients send CR CR LF
 	switch {
 	case tooLong:
-		return nil, Reply{Code: 500, Text: "line too long"}
+		return nil, lineTooLong
 	case len(line) == 0 || line[0] == ' ': // as vsftpd; a client that gets no reply would wait
 		return nil, Reply{Code: 500, Text: "no command"}
 	case bytes.IndexByte(line, 0) >= 0:
@@ -55,39 +55,38 @@ func parse(line []byte, tooLong bool) (*Command, Reply) {
 	return &Command{Verb: strings.ToUpper(verb), Param: param, Line: text}, Reply{}
 }
 
+var lineTooLong = Reply{Code: 500, Text: "line too long"}
+
+// maxLine is how many bytes a line may have, without its end: the library's buffer holds 4,096 with the end, and it drops
+// the connection without a word when that is too small.
+const maxLine = 4096 - len("\r\n")
+
 // input is what was read and not acted on yet.
 type input struct {
-	limit int // bytes that a line may have, without its end
-
+	limit   int // bytes that a line may have, without its end
 	buf     []byte
 	r, w    int  // buf[r:w] is unread
-	scanned int  // so many bytes behind r hold no LF
 	ahead   int  // so many bytes behind r were searched by lookAhead
 	cutting bool // in the middle of a line that is too long; the part before r is dropped
 }
 
 const (
-	inputSize = 1 << 10  // the buffer at first: commands are short
-	inputIdle = 4 << 10  // an empty buffer above that is given back
-	inputMax  = 64 << 10 // how far is read ahead of a running transfer
+	inputSize = 1 << 10  // the buffer at first, and of an idle connection: commands are short
+	inputMax  = 64 << 10 // how much is read ahead of a running transfer
 )
 
 // next returns the next complete line, without its LF. The line is valid until space is called. tooLong says that the
 // line is longer than the limit; then only its end has been seen.
 func (in *input) next() (line []byte, tooLong, ok bool) {
-	unread := in.buf[in.r:in.w]
-	i := bytes.IndexByte(unread[in.scanned:], '\n')
-	if i < 0 {
-		in.scanned = len(unread)
-		if in.cutting || len(unread) > in.limit+len("\r") {
+	line, ok = in.peek()
+	if !ok {
+		if n := in.w - in.r; in.cutting || n > in.limit+len("\r") {
 			in.cutting = true
-			in.consume(len(unread))
+			in.consume(n)
 		}
 		return nil, false, false
 	}
-	end := in.scanned + i
-	line = unread[:end]
-	in.consume(end + 1)
+	in.consume(len(line) + 1)
 	tooLong = in.cutting || len(bytes.TrimSuffix(line, []byte("\r"))) > in.limit
 	in.cutting = false
 	return line, tooLong, true
@@ -95,53 +94,36 @@ func (in *input) next() (line []byte, tooLong, ok bool) {
 
 func (in *input) consume(n int) {
 	in.r += n
-	in.scanned = 0
 	in.ahead = max(in.ahead-n, 0)
 }
 
 // peek returns the next complete line, without its LF and without consuming it.
 func (in *input) peek() (line []byte, ok bool) {
-	unread := in.buf[in.r:in.w]
-	i := bytes.IndexByte(unread, '\n')
-	if i < 0 {
-		return nil, false
-	}
-	return unread[:i], true
+	line, _, ok = bytes.Cut(in.buf[in.r:in.w], []byte("\n"))
+	return line, ok
 }
 
 // lookAhead yields the complete lines behind those that it yielded before, without consuming them, until the function
 // returns false; the line that it returned false for comes again the next time.
 func (in *input) lookAhead(yield func(line []byte) bool) {
 	for {
-		unread := in.buf[in.r+in.ahead : in.w]
-		i := bytes.IndexByte(unread, '\n')
-		if i < 0 || !yield(unread[:i]) {
+		line, _, ok := bytes.Cut(in.buf[in.r+in.ahead:in.w], []byte("\n"))
+		if !ok || !yield(line) {
 			return
 		}
-		in.ahead += i + 1
+		in.ahead += len(line) + 1
 	}
 }
 
-// space returns where to read to; nil if the buffer is as large as it may become.
-func (in *input) space(most int) []byte {
-	if in.r == in.w {
-		in.r, in.w = 0, 0
-		if len(in.buf) > inputIdle || in.buf == nil {
-			in.buf = make([]byte, inputSize)
-		}
-		return in.buf
-	}
-	if in.w == len(in.buf) && in.r > 0 {
-		in.w = copy(in.buf, in.buf[in.r:in.w])
-		in.r = 0
-	}
-	if in.w == len(in.buf) {
-		if len(in.buf) >= most {
-			return nil
-		}
-		larger := make([]byte, min(2*len(in.buf), most))
-		copy(larger, in.buf)
-		in.buf = larger
+// space returns where to read to; nothing if as much as possible is unread.
+func (in *input) space() []byte {
+	in.w = copy(in.buf, in.buf[in.r:in.w])
+	in.r = 0
+	switch {
+	case in.w == 0 && len(in.buf) != inputSize:
+		in.buf = make([]byte, inputSize)
+	case in.w == len(in.buf) && len(in.buf) < inputMax:
+		in.buf = append(in.buf, make([]byte, len(in.buf))...)
 	}
 	return in.buf[in.w:]
 }

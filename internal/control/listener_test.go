@@ -3,24 +3,22 @@ package control_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"net"
-	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 func TestLimits(t *testing.T) {
 	for name, opts := range map[string]control.Options{
-		"connections": {MaxConnections: 2},
-		"per address": {MaxPerAddress: 2},
+		"connections": {Limits: control.Limits{MaxConnections: 2}},
+		"per address": {Limits: control.Limits{MaxPerAddress: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, "tcp4", opts, plain)
@@ -71,15 +69,22 @@ func TestFailingAcceptsAreSurvived(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var logged bytes.Buffer
-	l := control.NewListener(control.Options{
+	s := control.NewServer(control.Options{
 		NewHandler: func(c *control.Conn) control.Handler { return newHandler(nil, c) },
 		Logger:     slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, nil)),
-	}, control.Source{Listener: &scriptedListener{Listener: inner, errs: []error{syscall.EMFILE, syscall.ENFILE, errors.New("odd")}}})
+	})
+	failing := []error{syscall.EMFILE, syscall.ENFILE, errors.New("odd")}
+	l := s.Listen(&scriptedListener{Listener: inner, errs: slices.Clone(failing)}, nil)
 	nc, err := net.Dial("tcp", inner.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
+	for _, want := range failing { // the library tries again
+		if _, err := l.Accept(); !errors.Is(err, want) {
+			t.Error(err)
+		}
+	}
 	c, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +96,7 @@ func TestFailingAcceptsAreSurvived(t *testing.T) {
 		t.Errorf("address %s", c.RemoteAddr())
 	}
 	_ = c.Close()
-	if err := l.Close(); err != nil {
+	if err := s.Shutdown(control.Reply{Code: 421}); err != nil {
 		t.Error(err)
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
@@ -115,49 +120,10 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.b.Write(p)
 }
 
-func TestAConnectionThatNobodyAcceptedIsSentAwayByClose(t *testing.T) {
-	inner, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := 0
-	l := control.NewListener(control.Options{NewHandler: func(c *control.Conn) control.Handler { made++; return newHandler(nil, c) }},
-		control.Source{Listener: inner})
-	nc, err := net.Dial("tcp", inner.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	for len(slicesOf(l)) == 0 { // until it was taken from the kernel
-		runtime.Gosched()
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-	c := &client{t: t, conn: nc, r: bufio.NewReader(nc)}
-	c.expect("421 ")
-	c.expectEOF()
-	if made != 0 {
-		t.Error("it got a handler that nobody tells of its end")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := l.Wait(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-func slicesOf(l *control.Listener) (conns []*control.Conn) {
-	for c := range l.Conns() {
-		conns = append(conns, c)
-	}
-	return conns
-}
-
 func TestGone(t *testing.T) {
 	s := serve(t, "tcp4", control.Options{})
 	c := s.login()
-	if c.h.c.Gone() || c.h.c.GoneWithin(20*time.Millisecond) {
+	if c.h.c.Gone() {
 		t.Error("gone too early")
 	}
 	// While a command is executed nobody reads; with unread commands before the end, too.
@@ -181,7 +147,6 @@ func TestGone(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for !c.h.c.Gone() {
-				c.h.c.TLS()
 				c.h.c.Command()
 				c.h.c.ASCII()
 			}
@@ -190,19 +155,4 @@ func TestGone(t *testing.T) {
 	c.play("> NOOP", "< 200 ")
 	_ = c.tcp.Close()
 	wg.Wait()
-}
-
-// GoneWithin is for transfers: it ends as soon as the reader of commands sees the end.
-func TestGoneWithinEndsWithTheConnection(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.dial()
-	told := make(chan bool)
-	go func() { told <- c.h.c.GoneWithin(time.Hour) }()
-	_ = c.tcp.Close()
-	if !<-told {
-		t.Error("not gone")
-	}
-	if began := time.Now(); !c.h.c.GoneWithin(time.Hour) || time.Since(began) > patience {
-		t.Error("the end was forgotten")
-	}
 }

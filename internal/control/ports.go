@@ -21,22 +21,16 @@ type Ports struct {
 	open map[uint16]*Port
 }
 
-// PortOptions say which ports there are and how long each waits.
+// PortOptions say which ports there are and how long each waits. Both are required.
 type PortOptions struct {
-	// Range returns the first and the last port, at the moment; 0: the system chooses. nil: the same.
+	// Range returns the first and the last port, at the moment; 0: the system chooses.
 	Range func() (first, last uint16)
-	// Timeout returns how long a data connection is waited for; nil: 20 s.
+	// Timeout returns how long a port is open without a data connection.
 	Timeout func() time.Duration
 }
 
 // NewPorts returns ports of which none is open.
 func NewPorts(o PortOptions) *Ports {
-	if o.Range == nil {
-		o.Range = func() (first, last uint16) { return 0, 0 }
-	}
-	if o.Timeout == nil {
-		o.Timeout = func() time.Duration { return 20 * time.Second }
-	}
 	return &Ports{options: o, open: make(map[uint16]*Port)}
 }
 
@@ -75,15 +69,14 @@ func (p *Ports) Wrap(l net.Listener) (net.Listener, error) {
 	return port, nil
 }
 
-// claim gives a port to the client at that address.
+// claim gives a port to the client at that address, for a while.
 func (p *Ports) claim(number uint16, client netip.Addr) *Port {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	port := p.open[number]
-	p.mu.Unlock()
 	if port != nil {
-		port.mu.Lock()
 		port.client = client
-		port.mu.Unlock()
+		port.timer = time.AfterFunc(p.options.Timeout(), func() { _ = port.Close() })
 	}
 	return port
 }
@@ -94,19 +87,14 @@ type Port struct {
 	ports  *Ports
 	number uint16
 
-	mu      sync.Mutex
-	client  netip.Addr // who may connect
-	hurried bool       // its client has said QUIT: only a connection that has come already counts
+	// Guarded by ports.mu.
+	client netip.Addr  // who may connect
+	timer  *time.Timer // ends the waiting; nil: not claimed yet
 }
 
-// lateConnection is how long a client that has said QUIT may take to connect.
-const lateConnection = 10 * time.Millisecond
-
-// Accept returns the connection of the client that the port belongs to. It waits no longer than PortOptions.Timeout.
+// Accept returns the connection of the client that the port belongs to.
 func (p *Port) Accept() (net.Conn, error) {
-	if err := p.arm(); err != nil {
-		return nil, err
-	}
+	_ = p.SetDeadline(time.Time{}) // the library's; it would last whatever Timeout says
 	for {
 		conn, err := p.TCPListener.Accept()
 		if err != nil {
@@ -120,27 +108,9 @@ func (p *Port) Accept() (net.Conn, error) {
 }
 
 func (p *Port) owner() netip.Addr {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.ports.mu.Lock()
+	defer p.ports.mu.Unlock()
 	return p.client
-}
-
-func (p *Port) arm() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	timeout := p.ports.options.Timeout()
-	if p.hurried {
-		timeout = min(timeout, lateConnection)
-	}
-	return p.SetDeadline(time.Now().Add(timeout))
-}
-
-// hurry gives up a data connection that has not come yet.
-func (p *Port) hurry() {
-	p.mu.Lock()
-	p.hurried = true
-	p.mu.Unlock()
-	_ = p.arm() // an error says that it is closed
 }
 
 // Close closes the port. It ends an Accept that waits.
@@ -149,38 +119,25 @@ func (p *Port) Close() error {
 	if p.ports.open[p.number] == p {
 		delete(p.ports.open, p.number)
 	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	p.ports.mu.Unlock()
 	return p.TCPListener.Close()
 }
 
-// prepared notes what the next transfer will use.
-func (c *Conn) prepared(data dataState, port *Port) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dialogue.data, c.dialogue.port = data, port
+// setPort notes the passive port that the client was told of.
+func (c *Conn) setPort(p *Port) { c.change(func(d *dialogue) { d.port, d.prepared = p, p != nil }) }
+
+// closePort ends the waiting for a data connection. One that has been accepted lives on.
+func (c *Conn) closePort() {
+	if p := c.said().port; p != nil {
+		_ = p.Close() // the library closes it again
+	}
 }
 
 // unprepare closes the passive port, if there is one, and forgets what PORT said.
 func (c *Conn) unprepare() {
 	c.closePort()
-	c.prepared(dataNone, nil)
-}
-
-func (c *Conn) passivePort() *Port {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dialogue.port
-}
-
-// closePort ends the waiting for a data connection. One that has been accepted lives on.
-func (c *Conn) closePort() {
-	if p := c.passivePort(); p != nil {
-		_ = p.Close() // the library closes it again
-	}
-}
-
-func (c *Conn) hurryPort() {
-	if p := c.passivePort(); p != nil {
-		p.hurry()
-	}
+	c.setPort(nil)
 }

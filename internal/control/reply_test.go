@@ -47,7 +47,7 @@ func TestReplyCodes(t *testing.T) {
 func TestTheBufferOfAnIdleConnectionIsSmall(t *testing.T) {
 	in := input{limit: 8 << 10}
 	for range 40 {
-		n := copy(in.space(inputMax), strings.Repeat("NOOP\r\n", 1000))
+		n := copy(in.space(), strings.Repeat("NOOP\r\n", 1000))
 		in.added(n)
 	}
 	if len(in.buf) < 32<<10 || len(in.buf) > inputMax {
@@ -57,7 +57,7 @@ func TestTheBufferOfAnIdleConnectionIsSmall(t *testing.T) {
 		_, _, ok = in.next()
 	}
 	in.consume(in.w - in.r)
-	if n := len(in.space(inputMax)); n > inputIdle {
+	if n := len(in.space()); n > inputSize {
 		t.Errorf("idle: %d", n)
 	}
 }

@@ -34,17 +34,19 @@ const patience = 10 * time.Second
 // server is ftpserverlib on a Listener, with a tiny driver over a directory.
 type server struct {
 	t        *testing.T
-	listener *control.Listener
+	listener *control.Server
 	addr     string
 	fs       afero.Fs
-	served   chan error
+	served   sync.WaitGroup
 	handlers chan *handler
 	taps     chan *tap // nil: the sockets are left as they are
 	tls      *tls.Config
 	ports    *control.Ports
 	portOpts control.PortOptions
-	files    chan *file    // every upload that was closed
-	hangUp   time.Duration // how long an upload waits for the end of its client
+
+	writeTimeout, ackTimeout time.Duration // 0: as always
+	files                    chan *file    // every upload that was closed
+	hangUp                   time.Duration // how long an upload waits for the end of its client
 	// onFile, if set, is called by a transfer before a file is opened.
 	onFile func(name string)
 	// onMove, if set, is called by an upload that has got its data connection.
@@ -72,7 +74,7 @@ func serve(t *testing.T, network string, opts control.Options, change ...func(*s
 	if s.taps != nil {
 		l = tapListener{l, s.taps}
 	}
-	s.run(opts, control.Source{Listener: l})
+	s.run(opts, l, nil)
 	return s
 }
 
@@ -80,7 +82,6 @@ func newServer(t *testing.T) *server {
 	return &server{
 		t:        t,
 		fs:       afero.NewBasePathFs(afero.NewOsFs(), t.TempDir()),
-		served:   make(chan error, 1),
 		handlers: make(chan *handler, 2000),
 		taps:     make(chan *tap, 2000),
 		tls:      certificate(t),
@@ -102,20 +103,38 @@ func awaitsData(d time.Duration) func(*server) {
 	return func(s *server) { s.portOpts.Timeout = func() time.Duration { return d } }
 }
 
-func (s *server) run(opts control.Options, sources ...control.Source) {
+func (s *server) run(opts control.Options, l net.Listener, implicit *tls.Config) {
+	if s.portOpts.Range == nil {
+		s.portOpts.Range = func() (uint16, uint16) { return 0, 0 }
+	}
+	if s.portOpts.Timeout == nil {
+		s.portOpts.Timeout = func() time.Duration { return patience }
+	}
 	s.ports = control.NewPorts(s.portOpts)
-	opts.Ports, opts.TLS = s.ports, s.tls
+	opts.Ports, opts.TLS, opts.Logger = s.ports, s.tls, slog.New(slog.DiscardHandler)
 	if opts.Policy == nil {
 		opts.Policy = func() control.Policy { return control.Policy{Active: true} }
 	}
 	if opts.NewHandler == nil {
 		opts.NewHandler = func(c *control.Conn) control.Handler { return newHandler(s, c) }
 	}
-	s.listener = control.NewListener(opts, sources...)
-	library := ftpserver.NewFtpServer(driver{s})
-	library.Logger = slog.New(slog.DiscardHandler)
-	go func() { s.served <- library.ListenAndServe() }()
+	s.listener = control.NewServer(opts)
+	if s.ackTimeout > 0 || s.writeTimeout > 0 {
+		s.listener.SetTimeouts(s.writeTimeout, s.ackTimeout)
+	}
 	s.t.Cleanup(s.stop)
+	s.serve(l, implicit)
+}
+
+// serve runs the library on a listener.
+func (s *server) serve(l net.Listener, implicit *tls.Config) {
+	library := ftpserver.NewFtpServer(driver{s, s.listener.Listen(l, implicit)})
+	library.Logger = slog.New(slog.DiscardHandler)
+	s.served.Go(func() {
+		if err := library.ListenAndServe(); err != nil {
+			s.t.Errorf("the library did not take it for a clean stop: %v", err)
+		}
+	})
 }
 
 func (s *server) stop() {
@@ -130,9 +149,7 @@ func (s *server) stop() {
 	if err := s.listener.Wait(ctx); err != nil {
 		s.t.Errorf("connections are left: %v", err)
 	}
-	if err := <-s.served; err != nil {
-		s.t.Errorf("the library did not take it for a clean stop: %v", err)
-	}
+	s.served.Wait()
 	if n := s.ports.Open(); n != 0 {
 		s.t.Errorf("%d passive ports are left open", n)
 	}
@@ -142,13 +159,16 @@ func (s *server) stop() {
 const connectionTimeout = time.Second
 
 // driver is the least that ftpserverlib needs.
-type driver struct{ s *server }
+type driver struct {
+	s       *server
+	accepts net.Listener
+}
 
 var _ ftpserver.MainDriverExtensionPassiveWrapper = driver{}
 
 func (d driver) GetSettings() (*ftpserver.Settings, error) {
 	return &ftpserver.Settings{
-		Listener:                 d.s.listener,
+		Listener:                 d.accepts,
 		IdleTimeout:              -1,
 		ConnectionTimeout:        int(connectionTimeout / time.Second),
 		PassiveTransferPortRange: d.s.ports,
@@ -251,7 +271,7 @@ func (h *handler) End(cmd *control.Command) {
 }
 
 func (h *handler) Ended(why control.Reason) {
-	h.note("ended: " + why.String())
+	h.note("ended: " + string(why))
 	h.over <- why
 }
 
@@ -299,7 +319,7 @@ func (h *handler) wait(t *testing.T) control.Reason {
 		return why
 	case <-time.After(patience):
 		t.Fatal("the connection did not end")
-		return 0
+		return ""
 	}
 }
 

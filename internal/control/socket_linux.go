@@ -11,10 +11,7 @@ import (
 // tune sets what a control connection wants of its socket. Failures are ignored: each
 // option is an improvement, none a condition.
 func tune(t *net.TCPConn, userTimeout time.Duration) {
-	_ = t.SetNoDelay(true)
-	if userTimeout > 0 {
-		_ = t.SetKeepAliveConfig(keepAlive(userTimeout))
-	}
+	keepAlive(t, userTimeout)
 	raw, err := t.SyscallConn()
 	if err != nil {
 		return
@@ -28,41 +25,44 @@ func tune(t *net.TCPConn, userTimeout time.Duration) {
 	})
 }
 
-// pollHangUp reports whether the socket was hung up on, whatever is still unread.
-func pollHangUp(fd uintptr, what hang) bool {
-	const reset = unix.POLLERR | unix.POLLHUP
-	seen := pollFor(fd, unix.POLLRDHUP)
-	if what == hangReset {
-		return seen&reset != 0
-	}
-	return seen&(reset|unix.POLLRDHUP) != 0
+// hungUp asks the socket whether the client has sent its end or a reset, whatever is still unread, and whether it was
+// a reset. A closed socket was hung up on.
+func (w *wire) hungUp() (gone, reset bool) {
+	const broken = unix.POLLERR | unix.POLLHUP
+	seen := w.poll(unix.POLLRDHUP)
+	return seen&(broken|unix.POLLRDHUP) != 0, seen&broken != 0
 }
 
-func pollFor(fd uintptr, events int16) (seen int16) {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
-	for {
-		if _, err := unix.Poll(fds, 0); err != unix.EINTR {
-			return fds[0].Revents
-		}
-	}
-}
+// unread asks the socket whether something has come that was not read.
+func (w *wire) unread() bool { return w.poll(unix.POLLIN)&unix.POLLIN != 0 }
 
-// outQueue returns how many bytes the other side has not acknowledged.
-func outQueue(fd uintptr) int {
-	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
-	if err != nil {
+func (w *wire) poll(events int16) (seen int16) {
+	if w.raw == nil {
 		return 0
 	}
-	return n
+	seen = unix.POLLHUP // of a closed socket
+	_ = w.raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
+		for {
+			if _, err := unix.Poll(fds, 0); err != unix.EINTR {
+				seen = fds[0].Revents
+				return
+			}
+		}
+	})
+	return seen
 }
 
-// bytesReceived returns how many bytes the other side has sent that arrived.
-func bytesReceived(fd uintptr) (n uint64, ok bool) {
-	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	if err != nil {
-		return 0, false
+// unacked asks the socket whether the other side has not acknowledged something.
+func (w *wire) unacked() (un bool) {
+	if w.raw == nil {
+		return false
 	}
-	return info.Bytes_received, true
+	_ = w.raw.Control(func(fd uintptr) {
+		n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		un = err == nil && n > 0
+	})
+	return un
 }
 
 // drain throws away what has arrived, without waiting for more, 64 KiB at most.

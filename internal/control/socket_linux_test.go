@@ -34,7 +34,7 @@ func TestSocketOptions(t *testing.T) {
 	}
 	s.addr = l.Addr().String()
 	shown := make(chan *net.TCPConn, 1)
-	s.run(control.Options{UserTimeout: 20 * time.Second}, control.Source{Listener: shownListener{l, shown}})
+	s.run(control.Options{UserTimeout: 20 * time.Second}, shownListener{l, shown}, nil)
 	s.dial()
 	raw, err := (<-shown).SyscallConn()
 	if err != nil {

@@ -8,17 +8,15 @@ import (
 	"time"
 )
 
-func tune(t *net.TCPConn, userTimeout time.Duration) {
-	_ = t.SetNoDelay(true)
-	if userTimeout > 0 {
-		_ = t.SetKeepAliveConfig(keepAlive(userTimeout))
-	}
-}
+// What only Linux tells is not known here: a client that hangs up is noticed by reading alone, and a reply counts as heard
+// unless the connection was reset.
 
-func pollHangUp(uintptr, hang) bool { return false }
+func tune(t *net.TCPConn, userTimeout time.Duration) { keepAlive(t, userTimeout) }
 
-func outQueue(uintptr) int { return 0 }
+func (w *wire) hungUp() (gone, reset bool) { return false, false }
 
-func bytesReceived(uintptr) (uint64, bool) { return 0, false }
+func (w *wire) unread() bool { return false }
+
+func (w *wire) unacked() bool { return false }
 
 func drain(syscall.RawConn) {}

@@ -20,42 +20,33 @@ type verbFlags uint8
 const (
 	open      verbFlags = 1 << iota // before login, too
 	argument                        // a bare one is 501: the library would act on the current directory
+	oneLine                         // only the last line of the library's reply is sent
 	transfers                       // it has a data connection; the library executes it on a goroutine of its own
 )
 
 func (v *verb) is(f verbFlags) bool { return v != nil && v.flags&f != 0 }
-
-// reworded returns the reply in place of the library's with that code, or nil.
-func (v *verb) reworded(code int) *Reply {
-	if r, ok := v.instead[code]; ok {
-		return &r
-	}
-	return nil
-}
 
 // commands returns all commands that the server knows, by name (RFC 959, 1123, 2228, 2389, 2428, 3659, 4217 and drafts).
 func commands() map[string]*verb {
 	noPort := map[int]Reply{421: {Code: 425, Text: "no port is free for a data connection"}} // 421 would end the connection
 	wantsTime := Reply{Code: 501, Text: "MFMT wants YYYYMMDDHHMMSS in UTC and a path"}
 	loggedOut := Reply{Code: 220, Text: "ready for a new user"}
-	activeOK := map[int]Reply{200: {Code: 200, Text: "the data connection will go there"}}
 	rows := []verb{
-		{name: "USER", flags: open | argument, usage: "name", prepare: prepareUser, after: afterUser, instead: map[int]Reply{331: {Code: 331, Text: "now the password"}}},
-		{name: "PASS", flags: open, usage: "password", prepare: preparePass},
+		{name: "USER", flags: open | argument, usage: "name", prepare: prepareUser},
+		{name: "PASS", flags: open, usage: "password"},
 		{name: "ACCT", flags: open, usage: "account", prepare: fixed(202, "no account is needed")},
 		{name: "REIN", flags: open, usage: ": log out", prepare: prepareRein, instead: map[int]Reply{350: loggedOut, 530: loggedOut}},
 		{name: "QUIT", flags: open, usage: ": good bye"},
 		{name: "AUTH", flags: open | argument, usage: "TLS", prepare: authTLS},
-		{name: "PBSZ", flags: open | argument, usage: "0", prepare: preparePbsz, after: afterPbsz, instead: map[int]Reply{200: {Code: 200, Text: "PBSZ=0"}}},
+		{name: "PBSZ", flags: open | argument, usage: "0", prepare: preparePbsz, instead: map[int]Reply{200: {Code: 200, Text: "PBSZ=0"}}},
 		{name: "PROT", flags: open | argument, usage: "P or C", prepare: prepareProt, after: afterProt},
 		{name: "FEAT", flags: open, usage: ": what this server knows", prepare: feat},
 		{name: "HELP", flags: open, usage: "[command]", prepare: help},
 		{name: "SYST", flags: open, usage: ": the kind of system"},
 		{name: "NOOP", flags: open, usage: ": a sign of life"},
 		{name: "CLNT", flags: open, usage: "name and version"},
-		{name: "OPTS", flags: open | argument, usage: "UTF8 ON, or MLST facts", prepare: prepareOpts, after: afterOpts, instead: map[int]Reply{501: {Code: 501, Text: "unknown algorithm: FEAT lists those that are known"}}},
+		{name: "OPTS", flags: open | argument, usage: "UTF8 ON, or MLST facts", prepare: prepareOpts},
 		{name: "STAT", flags: open, usage: "[path]", prepare: prepareStat},
-		{name: "SMNT", flags: open, prepare: fixed(502, "this server does not know SMNT")},
 
 		{name: "MKD", flags: argument, usage: "path: take the lock of that name, or make a directory"},
 		{name: "XMKD", flags: argument, usage: "path: the same as MKD"},
@@ -70,32 +61,32 @@ func commands() map[string]*verb {
 		{name: "SITE", flags: argument, usage: "command: see SITE HELP"},
 
 		{name: "DELE", flags: argument, usage: "path: remove a file"},
-		{name: "RNFR", flags: argument, usage: "path: what to rename", after: afterRnfr},
-		{name: "RNTO", flags: argument, usage: "path: its new name", prepare: prepareRnto},
+		{name: "RNFR", flags: argument, usage: "path: what to rename"},
+		{name: "RNTO", flags: argument, usage: "path: its new name"},
 		{name: "SIZE", flags: argument, usage: "path: bytes of a file"},
 		{name: "MDTM", flags: argument, usage: "path: when it was modified, or a lock acquired", prepare: prepareMdtm},
 		{name: "MFMT", flags: argument, usage: "time path: set the modification time", instead: map[int]Reply{500: wantsTime, 501: wantsTime}},
 		{name: "MLST", usage: "[path]: facts about it"},
 		{name: "AVBL", usage: "[path]: bytes available"},
-		{name: "HASH", flags: argument, usage: "path: its digest, see OPTS HASH", prepare: quotePath},
-		{name: "XCRC", flags: argument, usage: "path: its digest", prepare: quotePath},
-		{name: "MD5", flags: argument, usage: "path: its digest", prepare: quotePath},
-		{name: "XMD5", flags: argument, usage: "path: its digest", prepare: quotePath},
-		{name: "XSHA", flags: argument, usage: "path: its digest", prepare: quotePath},
-		{name: "XSHA1", flags: argument, usage: "path: its digest", prepare: quotePath},
-		{name: "XSHA256", flags: argument, usage: "path: its digest", prepare: quotePath},
-		{name: "XSHA512", flags: argument, usage: "path: its digest", prepare: quotePath},
+		{name: "HASH", flags: argument | oneLine, usage: "path: its digest, see OPTS HASH", prepare: quotePath},
+		{name: "XCRC", flags: argument | oneLine, usage: "path: its digest", prepare: quotePath},
+		{name: "MD5", flags: argument | oneLine, usage: "path: its digest", prepare: quotePath},
+		{name: "XMD5", flags: argument | oneLine, usage: "path: its digest", prepare: quotePath},
+		{name: "XSHA", flags: argument | oneLine, usage: "path: its digest", prepare: quotePath},
+		{name: "XSHA1", flags: argument | oneLine, usage: "path: its digest", prepare: quotePath},
+		{name: "XSHA256", flags: argument | oneLine, usage: "path: its digest", prepare: quotePath},
+		{name: "XSHA512", flags: argument | oneLine, usage: "path: its digest", prepare: quotePath},
 
-		{name: "TYPE", flags: argument, usage: "A or I", prepare: prepareType, after: afterType},
-		{name: "MODE", flags: argument, usage: "S", prepare: upperParam, instead: map[int]Reply{504: {Code: 504, Text: "only stream mode is known"}}},
+		{name: "TYPE", flags: argument, usage: "A or I", prepare: upperParam, after: afterType},
+		{name: "MODE", flags: argument, usage: "S", prepare: upperParam},
 		{name: "STRU", flags: argument, usage: "F", prepare: stru},
-		{name: "ALLO", flags: argument, usage: "bytes: how long the next upload will be", prepare: prepareAllo},
-		{name: "REST", flags: argument, usage: "offset: where the next transfer begins", prepare: prepareRest},
+		{name: "ALLO", flags: argument, usage: "bytes: how long the next upload will be", prepare: prepareBytes},
+		{name: "REST", flags: argument, usage: "offset: where the next transfer begins", prepare: prepareBytes},
 		{name: "PASV", usage: ": passive data connection", prepare: preparePasv, after: afterPassive, instead: noPort},
 		{name: "EPSV", usage: "[1, 2 or ALL]", prepare: prepareEpsv, after: afterPassive, instead: noPort},
-		{name: "PORT", flags: argument, usage: "h1,h2,h3,h4,p1,p2", prepare: preparePort, after: afterActive, instead: activeOK},
-		{name: "EPRT", flags: argument, usage: "|family|address|port|", prepare: prepareEprt, after: afterActive, instead: activeOK},
-		{name: "ABOR", usage: ": end the transfer", prepare: alias("ABOR"), after: func(c *Conn, _ *Command) { c.unprepare() }, instead: map[int]Reply{226: {Code: 226, Text: "no transfer is under way"}}},
+		{name: "PORT", flags: argument, usage: "h1,h2,h3,h4,p1,p2", prepare: preparePort},
+		{name: "EPRT", flags: argument, usage: "|family|address|port|", prepare: prepareEprt},
+		{name: "ABOR", usage: ": end the transfer", prepare: alias("ABOR"), after: func(c *Conn, _ *Command) { c.unprepare() }},
 
 		{name: "RETR", flags: argument | transfers, usage: "path: download"},
 		{name: "STOR", flags: argument | transfers, usage: "path: upload"},
@@ -104,18 +95,13 @@ func commands() map[string]*verb {
 		{name: "LIST", flags: transfers, usage: "[-al] [path]", prepare: listing},
 		{name: "NLST", flags: transfers, usage: "[path]", prepare: listing},
 		{name: "MLSD", flags: transfers, usage: "[path]", prepare: listing},
-
-		{name: "CCC", flags: open, prepare: unknownTo("CCC")},
-		{name: "LANG", flags: open, prepare: unknownTo("LANG")},
-		{name: "HOST", flags: open, prepare: unknownTo("HOST")},
-		{name: "ADAT", flags: open, prepare: unknownTo("ADAT")},
-		{name: "MIC", flags: open, prepare: unknownTo("MIC")},
-		{name: "CONF", flags: open, prepare: unknownTo("CONF")},
-		{name: "ENC", flags: open, prepare: unknownTo("ENC")},
 	}
 	all := make(map[string]*verb, len(rows))
 	for i := range rows {
 		all[rows[i].name] = &rows[i]
+	}
+	for _, name := range []string{"SMNT", "CCC", "LANG", "HOST", "ADAT", "MIC", "CONF", "ENC"} { // known, and not served
+		all[name] = &verb{name: name, flags: open, prepare: fixed(502, "this server does not know "+name)}
 	}
 	return all
 }

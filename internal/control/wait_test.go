@@ -224,23 +224,6 @@ func TestAGrantIsToldOrUndone(t *testing.T) {
 	}
 }
 
-// Close comes while a command goes to wait, and returns, whatever the client does.
-func TestCloseOfAWaiterAtAnyMomentReturns(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	for i := range 300 {
-		c := s.login()
-		ws := c.waits()
-		c.send("MKD a\r\n")
-		<-ws
-		spin(i % 60)
-		closed := make(chan struct{})
-		go func() { _ = c.h.c.Close(); close(closed) }()
-		within(t, "Close returns", closed)
-		c.h.endedWith(t, control.ReasonClosed)
-		_ = c.tcp.Close()
-	}
-}
-
 func TestAThousandWaitersCostNoGoroutines(t *testing.T) {
 	const n = 1000
 	s := serve(t, "tcp4", control.Options{}, plain)

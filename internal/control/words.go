@@ -2,9 +2,6 @@ package control
 
 import (
 	"bytes"
-	"errors"
-	"net"
-	"os"
 )
 
 // Reply is what the client is told. The bytes CR, LF and NUL in its texts are sent as '?', so that no file name can
@@ -69,9 +66,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 // over.
 func (c *Conn) libraryLine(line []byte) {
 	code, more := replyCode(line)
+	final := code >= 200 && !more // a line within a reply of several has no code, or is marked (RFC 959 section 4.2)
 	c.mu.Lock()
 	cmd := c.current
-	final := c.multiline.closedBy(code, more)
 	if cmd != nil && cmd.unsaid > 0 {
 		if final {
 			cmd.unsaid--
@@ -80,48 +77,29 @@ func (c *Conn) libraryLine(line []byte) {
 		return
 	}
 	say := cmd.words(code, final, line)
-	if final && cmd != nil && len(cmd.lost) > 0 {
+	if final && cmd != nil {
 		c.unheard = append(c.unheard, cmd.lost...)
 	}
-	heard := c.end == notEnded || c.end == ReasonEOF // after a FIN the client may still listen
 	c.mu.Unlock()
 
-	if final && cmd != nil && !cmd.verb.is(transfers) {
+	if final && cmd != nil && !cmd.Transfers() {
 		c.handler.End(cmd) // before the client can do anything else
 	}
-	if len(say) > 0 && heard {
-		_ = c.send(say)
+	if len(say) > 0 {
+		c.send(say)
 	}
 	if !final || cmd == nil {
 		return
 	}
 	if cmd.code == 421 { // RFC 959 section 4.2: the connection is closed
-		c.order(order{urgency: orderNow, why: ReasonClosed})
+		c.give(order{why: ReasonClosed})
 	}
-	if cmd.verb.is(transfers) {
+	if cmd.Transfers() {
 		cmd.Release()
 	}
 }
 
 var internalError = Reply{Code: 451, Text: "internal error"}
-
-// multiline is the code of the reply of several lines that the library is writing; 0: it writes none.
-type multiline int
-
-// closedBy reports whether the line is the last one of a final reply (RFC 959 section 4.2).
-func (m *multiline) closedBy(code int, more bool) bool {
-	switch {
-	case *m != 0:
-		if more || code != int(*m) {
-			return false
-		}
-		*m = 0
-	case more:
-		*m = multiline(code)
-		return false
-	}
-	return code >= 200
-}
 
 // replyCode returns the code that a line begins with, 0 if it begins with none, and whether more lines follow.
 func replyCode(line []byte) (code int, more bool) {
@@ -139,32 +117,33 @@ func replyCode(line []byte) (code int, more bool) {
 
 // words returns what is sent for a line of the library. Called with Conn.mu held.
 func (cmd *Command) words(code int, final bool, line []byte) []byte {
-	var said *Reply
-	switch {
-	case cmd == nil: // the greeting
-	case code == 500 && len(line) > 4 && bytes.HasPrefix(line[4:], []byte("Unhandled internal error")):
+	if cmd == nil { // the greeting
+		return append(appendClean(nil, line), '\r', '\n')
+	}
+	if code == 500 && len(line) > 4 && bytes.HasPrefix(line[4:], []byte("Unhandled internal error")) {
 		// The library has recovered from a panic, and closes no handle (client_handler.go:646).
 		cmd.final, cmd.held = &internalError, 1
-		if !final {
-			return nil
-		}
-		said = cmd.final
-	case final:
-		if said = cmd.final; said == nil {
-			said = cmd.verb.reworded(code)
-		}
-	case cmd.final != nil && code/100 != 1:
-		return nil // a line before the final one, which is said otherwise
+	}
+	var said *Reply
+	switch {
 	case code/100 == 1:
 		said = cmd.opening
+	case !final && (cmd.final != nil || cmd.verb.is(oneLine)):
+		return nil // a line before the final one, which is said otherwise
+	case final && cmd.final != nil:
+		said = cmd.final
+	case final:
+		if r, ok := cmd.verb.instead[code]; ok {
+			said = &r
+		}
 	}
 	if said != nil {
 		code, line = said.Code, said.AppendTo(nil)
 	} else {
 		line = append(appendClean(make([]byte, 0, len(line)+2), line), '\r', '\n')
 	}
-	if final && cmd != nil {
-		cmd.code = code
+	if final {
+		cmd.code, cmd.text = code, ""
 		if cmd.verb.after != nil {
 			cmd.text = string(line)
 		}
@@ -172,37 +151,18 @@ func (cmd *Command) words(code int, final bool, line []byte) []byte {
 	return line
 }
 
-// answer sends a reply that the library has no part in. If it cannot, Read ends the connection.
+// answer sends a reply that the library has no part in.
 func (c *Conn) answer(r Reply) {
 	c.reply = r.AppendTo(c.reply[:0])
-	_ = c.send(c.reply)
-	if cap(c.reply) > inputIdle {
+	c.send(c.reply)
+	if cap(c.reply) > 4*inputSize {
 		c.reply = nil // one long reply is no reason to keep so much
 	}
 }
 
-// send writes whole lines.
-func (c *Conn) send(lines []byte) error {
-	stream, err := c.secured()
-	if err == nil {
-		_, err = stream.Write(lines)
+// send writes whole lines. If it cannot, Read ends the connection.
+func (c *Conn) send(lines []byte) {
+	if _, err := c.transport().Write(lines); err != nil {
+		c.give(order{why: c.broken(err)})
 	}
-	if err != nil {
-		c.lost(err)
-	}
-	return err
-}
-
-// lost notes that replies cannot be written any more, and makes Read end the connection.
-func (c *Conn) lost(err error) {
-	why := ReasonReset
-	switch {
-	case errors.Is(err, errHandshake):
-		why = ReasonTLS
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		why = ReasonSlow
-	case errors.Is(err, net.ErrClosed):
-		why = ReasonClosed
-	}
-	c.order(order{urgency: orderLost, why: why})
 }
