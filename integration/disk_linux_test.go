@@ -1,0 +1,204 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// journalDisk is the file system that a server's journal is on: one of its own, in an image. It is mounted for each start of the server, where
+// nobody else sees it, and goes with the process. Only root can do that.
+type journalDisk struct {
+	t     *testing.T
+	s     *server
+	mount string
+}
+
+func onJournalDisk(t *testing.T, config string) *journalDisk {
+	t.Helper()
+	need(t, "unshare", "mount", "mkfs.ext4")
+	s := newServer(t, config)
+	dir := t.TempDir()
+	d := &journalDisk{t: t, s: s, mount: filepath.Join(dir, "disk")}
+	image := filepath.Join(dir, "image")
+	if err := errors.Join(os.Mkdir(d.mount, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, 8<<20)); err != nil {
+		t.Fatal(err)
+	}
+	s.state = filepath.Join(d.mount, "state")
+	s.configure(config)
+	if out, err := exec.Command("mkfs.ext4", "-q", "-m", "0", image).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.through = []string{"unshare", "--mount", "sh", "-ec", `mount -o loop "$1" "$0"; shift; exec "$@"`, d.mount, image}
+	if r := run(t, s.through[0], append(s.through[1:], "true")...); r.status != 0 {
+		if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
+			t.Fatalf("no file system of one's own here: %s", r.out)
+		}
+		t.Skipf("no file system of one's own here: %s", r.out)
+	}
+	s.errorsExpected = true
+	return d
+}
+
+// start starts the server.
+func (d *journalDisk) start() error {
+	err := d.s.tryStart()
+	d.s.state = d.path("state") // seen from outside
+	return err
+}
+
+// path is where a file of the disk is seen from outside.
+func (d *journalDisk) path(name string) string {
+	return filepath.Join(fmt.Sprintf("/proc/%d/root", d.s.cmd.Process.Pid), d.mount, name)
+}
+
+// fill leaves no room on the disk.
+func (d *journalDisk) fill() {
+	d.t.Helper()
+	f, err := os.OpenFile(d.path("filler"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int{1 << 16, 1 << 10, 1} {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			d.t.Fatal(err)
+		}
+	}
+}
+
+// take takes locks until one is refused, and returns their names.
+func (d *journalDisk) take(c *session, prefix string) (names []string) {
+	d.t.Helper()
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("/locks/%s%d", prefix, i)
+		r, err := c.try("MKD " + name)
+		switch {
+		case err != nil:
+			d.t.Fatal(err)
+		case r.code == 452 && strings.Contains(r.text, "no space left"):
+			return names
+		case r.code != 257 || i > 5000:
+			d.t.Fatalf("MKD %s: %v", name, r)
+		}
+		names = append(names, name)
+	}
+}
+
+func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
+	t.Parallel()
+	for _, modes := range []string{"directories = false\ndurable = true", "directories = false\ndurable = false", "directories = true\ndurable = true"} {
+		t.Run(modes, func(t *testing.T) {
+			t.Parallel()
+			d := onJournalDisk(t, "[locks]\n"+modes+"\n"+defaults)
+			s := d.s
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(d.start())
+			c := s.session(account)
+			c.want(257, "MKD /locks/kept")
+			d.fill()
+			names := d.take(c, "a")
+			if len(names) < 10 {
+				t.Fatalf("only %d locks until the disk is full", len(names))
+			}
+			d.fill() // what a refused grant gave back
+			for _, name := range names {
+				c.want(250, "RMD "+name)
+			}
+			s.kill()
+			must(d.start()) // the disk is still full
+			c = s.session(account)
+			for _, l := range s.locks() {
+				if l.Name != "/locks/kept" {
+					t.Errorf("held again: %+v", l)
+				}
+			}
+			c.want(550, "MKD /locks/kept", "held by")
+			must(os.Remove(d.path("filler")))
+			c.want(257, "MKD /locks/again")
+			s.stop()
+		})
+	}
+}
+
+// shutDown has the disk fail: from now on it refuses everything, as a device does that is gone, and what was not synced is lost.
+func (d *journalDisk) shutDown() {
+	d.t.Helper()
+	f, err := os.Open(d.path("."))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	const shutdown, withoutFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), shutdown, withoutFlush); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func TestADiskThatFailsEndsTheServerAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, directories := range []bool{false, true} {
+		t.Run(fmt.Sprintf("directories=%v", directories), func(t *testing.T) {
+			t.Parallel()
+			d := onJournalDisk(t, fmt.Sprintf("[locks]\ndirectories = %v\n", directories)+defaults)
+			s := d.s
+			if err := d.start(); err != nil {
+				t.Fatal(err)
+			}
+			c := s.session(account)
+			held := make(map[string]uint64)
+			for i := range 20 {
+				name := fmt.Sprintf("/locks/%d", i)
+				held[name] = token(c.want(257, "MKD "+name))
+			}
+			d.shutDown()
+			if r, err := c.try("MKD /locks/lost"); err == nil && r.code < 400 {
+				t.Errorf("told %v", r)
+			}
+			s.waitExit()
+			if status := s.cmd.ProcessState.ExitCode(); status != 74 {
+				t.Errorf("exit status %d, want 74", status)
+			}
+			log := s.log.String()
+			if i := strings.Index(log, "ftplockd: "); i < 0 || strings.Count(log[i:], "\n") != 1 ||
+				!strings.Contains(log[i:], "journal.jsonl") || !strings.Contains(log[i:], "input/output error") || !strings.Contains(log[i:], "start ftplockd again") {
+				t.Errorf("it says:\n%s", log)
+			}
+			if r := run(t, binary, "locks", "--config", s.config); r.status == 0 {
+				t.Errorf("ftplockd locks: %+v", r)
+			}
+			await(t, "the disk is free", func() bool { return d.start() == nil })
+			for _, l := range s.locks() {
+				if l.Name == "/locks/lost" {
+					continue // it may have been granted
+				}
+				if held[l.Name] != l.Token {
+					t.Errorf("%s has token %d, want %d", l.Name, l.Token, held[l.Name])
+				}
+				delete(held, l.Name)
+			}
+			if len(held) > 0 {
+				t.Errorf("lost: %v", held)
+			}
+			c = s.session(account)
+			if next := token(c.want(257, "MKD /locks/next")); next <= 20 {
+				t.Errorf("token %d", next)
+			}
+		})
+	}
+}
