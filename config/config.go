@@ -47,9 +47,12 @@ type FTP struct {
 	DataTimeout Duration `toml:"data_timeout"`
 	// UserTimeout gives up a machine that acknowledges nothing for so long. 0: the system's own, many minutes.
 	UserTimeout Duration `toml:"user_timeout"`
-	// MaxConnections bounds the control connections. 0: no limit.
+	// LoginTimeout ends a connection that has not logged in after so long, whatever it says. 0: never.
+	LoginTimeout Duration `toml:"login_timeout"`
+	// MaxConnections bounds the control connections, and a quarter of it those that are not logged in. 0: no limit.
 	MaxConnections int `toml:"max_connections"`
-	// MaxConnectionsPerAddress bounds those of one client address. 0: no limit.
+	// MaxConnectionsPerAddress bounds those of one client address (of IPv6: one /64), of which 100 may be not logged in. 0:
+	// no limit.
 	MaxConnectionsPerAddress int `toml:"max_connections_per_address"`
 	// StatusFile is where in the served tree the read-only list of locks shows, an absolute path. "": nowhere.
 	StatusFile string `toml:"status_file"`
@@ -198,8 +201,9 @@ func Default() *Config {
 			IdleTimeout:    Duration{5 * time.Minute},
 			DataTimeout:    Duration{time.Minute},
 			UserTimeout:    Duration{30 * time.Second},
-			MaxConnections: 16000,
-			StatusFile:     "/.locks.json",
+			LoginTimeout:   Duration{30 * time.Second},
+			MaxConnections: 16000, MaxConnectionsPerAddress: 1000,
+			StatusFile: "/.locks.json",
 		},
 		TLS: TLS{Mode: TLSOff},
 		Files: Files{

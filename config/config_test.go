@@ -63,6 +63,7 @@ active = false
 idle_timeout = "1h30m"
 data_timeout = "0"
 user_timeout = "2s"
+login_timeout = "3s"
 max_connections = 7
 max_connections_per_address = 3
 status_file = ""
@@ -133,6 +134,7 @@ match = "/y"
 			PublicAddress:            "ftp.example.org",
 			IdleTimeout:              duration(90 * time.Minute),
 			UserTimeout:              duration(2 * time.Second),
+			LoginTimeout:             duration(3 * time.Second),
 			MaxConnections:           7,
 			MaxConnectionsPerAddress: 3,
 		},

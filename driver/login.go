@@ -52,7 +52,7 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	c.locks.Begin() // PASS ends as every command does
 	c.id.Store(uint64(c.locks.ID()))
 	cc.SetPath(c.startDirectory())
-	c.conn.LogIn()
+	c.conn.LogIn(account.Name)
 	return c, nil
 }
 

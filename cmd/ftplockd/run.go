@@ -328,14 +328,11 @@ func (s *server) listen() (err error) {
 	return nil
 }
 
-// loginTimeout is how long a login may take.
-const loginTimeout = 30 * time.Second
-
 // limits are those of the control connections.
 func limits(c *config.Config) control.Limits {
 	return control.Limits{
 		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress,
-		IdleTimeout: c.FTP.IdleTimeout.Duration, LoginTimeout: loginTimeout,
+		IdleTimeout: c.FTP.IdleTimeout.Duration, LoginTimeout: c.FTP.LoginTimeout.Duration,
 	}
 }
 

@@ -295,9 +295,8 @@ func preparePasv(c *Conn, cmd *Command) Reply {
 	case !ipOf(c.LocalAddr()).Is4():
 		return Reply{Code: 425, Text: "PASV knows IPv4 only: use EPSV"}
 	}
-	c.unprepare()
 	cmd.pass = cmd.Verb
-	return Reply{}
+	return c.askForPort()
 }
 
 // prepareEpsv is EPSV (RFC 2428 section 3).
@@ -311,9 +310,8 @@ func prepareEpsv(c *Conn, cmd *Command) Reply {
 		c.change(func(d *dialogue) { d.epsvAll = true })
 		return Reply{Code: 200, Text: "EPSV only, from now on"}
 	case "", family:
-		c.unprepare()
 		cmd.pass = "EPSV"
-		return Reply{}
+		return c.askForPort()
 	}
 	return Reply{Code: 522, Text: "use the family of the control connection (" + family + ")"}
 }
@@ -329,10 +327,8 @@ func afterPassive(c *Conn, cmd *Command) {
 		high, _ := strconv.Atoi(numbers[n-2])
 		low, _ := strconv.Atoi(numbers[n-1])
 		port = high<<8 | low
-	default:
-		return
 	}
-	c.setPort(c.server.opts.Ports.claim(uint16(port), ipOf(c.addr.Addr)))
+	c.setPort(c.server.opts.Ports.claim(uint16(port), ipOf(c.addr.Addr), c.account()))
 }
 
 // preparePort is PORT (RFC 959 section 4.1.2).
@@ -368,9 +364,6 @@ func prepareEprt(c *Conn, cmd *Command) Reply {
 	return c.activeTo(cmd, netip.AddrPortFrom(addr, uint16(port)))
 }
 
-// lowestPort keeps clients from having the server connect to services of theirs.
-const lowestPort = 1024
-
 // activeTo checks where an active data connection is to go: to the client's own machine only. lftp says :: over IPv6,
 // and means its own.
 func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
@@ -382,8 +375,9 @@ func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
 		return Reply{Code: 502, Text: "active data connections are off: use PASV or EPSV"}
 	case !to.Addr().IsUnspecified() && to.Addr().Unmap() != client:
 		return Reply{Code: 501, Text: "data connections go to the address that the control connection comes from"}
-	case to.Port() < lowestPort:
-		return Reply{Code: 501, Text: "ports below 1024 are not for data connections"}
+	}
+	if r := c.mayConnect(to.Port()); r.Code != 0 {
+		return r
 	}
 	c.unprepare() // the library would leak the passive port (transfer_active.go:61)
 	c.change(func(d *dialogue) { d.prepared = true })

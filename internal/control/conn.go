@@ -35,6 +35,7 @@ type Conn struct {
 	stream     net.Conn // wire, or a *tls.Conn over it
 	current    *Command // the command that the library executes; nil: the next one may begin
 	loggedIn   bool
+	user       string // the account
 	dialogue   dialogue
 	order      *order // how the connection is to be ended, for Read to find
 	end        Reason // "" at first
@@ -132,12 +133,21 @@ func (c *Conn) change(f func(*dialogue)) {
 	f(&c.dialogue)
 }
 
-// LogIn says that the client has logged in; it is for the goroutine that executes commands. Before, only the commands that anybody may say reach the library.
-func (c *Conn) LogIn() {
+// LogIn says that the client has logged in with an account; it is for the goroutine that executes commands. Before, only
+// the commands that anybody may say reach the library.
+func (c *Conn) LogIn(account string) {
+	c.server.loggedIn(c)
 	c.mu.Lock()
-	c.loggedIn = true
+	c.loggedIn, c.user = true, account
 	c.mu.Unlock()
 	c.arm(c.idleAt(time.Now()))
+}
+
+// account is the one that the client has logged in with.
+func (c *Conn) account() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.user
 }
 
 func (c *Conn) isLoggedIn() bool {

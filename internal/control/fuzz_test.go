@@ -79,10 +79,10 @@ func connected(s *script, o Options, r *recorder) *Conn {
 		o.Policy = func() Policy { return Policy{} }
 	}
 	o.Logger = slog.New(slog.DiscardHandler)
-	o.Ports = NewPorts(PortOptions{})
+	o.Ports = NewPorts(PortOptions{Range: func() (uint16, uint16) { return 0, 0 }})
 	c := newConn(NewServer(o), s, 1, nil)
 	c.start(r)
-	c.LogIn()
+	c.LogIn("user")
 	return c
 }
 

@@ -32,7 +32,8 @@ func (p pipes) Close() error   { close(p.done); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // bubble is a client of a stand-in for the library, in a bubble of synctest. The stand-in answers a line "250 done", an EPSV
-// with a port that does not exist. A RETR begins a transfer, which ends when a value comes over transfer. A MKD waits.
+// with a port that does not exist. A RETR begins a transfer, which ends when a value comes over transfer. A MKD waits. The
+// client is logged in, unless a login has a time-out.
 type bubble struct {
 	t        *testing.T
 	h        *handler
@@ -50,7 +51,10 @@ func inBubble(t *testing.T, opts control.Options, f func(t *testing.T, b *bubble
 		opts.NewHandler = func(c *control.Conn) control.Handler { b.h = newHandler(nil, c); return b.h }
 		p := pipes{make(chan net.Conn), make(chan struct{})}
 		opts.Policy = func() control.Policy { return control.Policy{} }
-		opts.Ports = control.NewPorts(control.PortOptions{Timeout: func() time.Duration { return patience }})
+		opts.Ports = control.NewPorts(control.PortOptions{
+			Range:   func() (uint16, uint16) { return 0, 0 },
+			Timeout: func() time.Duration { return patience },
+		})
 		opts.Logger = slog.New(slog.DiscardHandler)
 		b.listener = control.NewServer(opts)
 		l := b.listener.Listen(p, nil)
@@ -61,7 +65,9 @@ func inBubble(t *testing.T, opts control.Options, f func(t *testing.T, b *bubble
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.h.c.LogIn()
+		if opts.Limits.LoginTimeout == 0 {
+			b.h.c.LogIn("user")
+		}
 		over := make(chan struct{})
 		go func() {
 			defer close(over)

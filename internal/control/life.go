@@ -236,7 +236,11 @@ func (c *Conn) timeOut() {
 	if !woken && !at.IsZero() && !now.Before(at) {
 		more := c.handler.IdleFor()
 		if more <= 0 {
-			c.give(order{why: ReasonIdle, reply: Reply{Code: 421, Text: "idle timeout"}})
+			text := "idle timeout"
+			if _, limited := c.LoginDeadline(); limited && !c.isLoggedIn() {
+				text = "the login took too long"
+			}
+			c.give(order{why: ReasonIdle, reply: Reply{Code: 421, Text: text}})
 			return
 		}
 		at = now.Add(more)

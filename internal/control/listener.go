@@ -17,6 +17,7 @@ import (
 type Server struct {
 	opts         Options
 	verbs        map[string]*verb
+	clientPorts  [2]uint16     // the range that this system gives to clients
 	writeTimeout time.Duration // how long a client may leave a reply unread that does not fit into the socket's buffers
 	ackTimeout   time.Duration // how long the end of a connection waits for the acknowledgement of a reply, see Command.Lost
 
@@ -24,23 +25,24 @@ type Server struct {
 	current   Limits
 	listeners []net.Listener
 	lastID    uint64
-	conns     map[*Conn]netip.Addr
-	addresses map[netip.Addr]int
+	conns     map[*Conn]*place
+	counts    counts
 	farewell  Reply         // if there are to be no more connections
 	empty     chan struct{} // closed when the last connection is gone; nil if nobody waits
 }
 
 // NewServer returns a Server without listeners.
 func NewServer(opts Options) *Server {
-	return &Server{
+	s := &Server{
 		opts:         opts,
 		verbs:        commands(),
 		writeTimeout: 30 * time.Second,
 		ackTimeout:   time.Second,
 		current:      opts.Limits,
-		conns:        make(map[*Conn]netip.Addr),
-		addresses:    make(map[netip.Addr]int),
+		conns:        make(map[*Conn]*place),
 	}
+	s.clientPorts[0], s.clientPorts[1] = clientPorts()
+	return s
 }
 
 // Listen makes l one of the server's listeners. The library accepts from the one that it returns (Settings.Listener). With
@@ -87,20 +89,19 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // admit counts the connection in, or says why not.
 func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
-	address := ipOf(nc.RemoteAddr())
+	from := networkOf(ipOf(nc.RemoteAddr()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	most, each := s.current.MaxConnections, s.current.MaxPerAddress
-	switch {
-	case s.farewell.Code != 0:
+	if s.farewell.Code != 0 {
 		return nil, s.farewell
-	case most > 0 && len(s.conns) >= most, each > 0 && s.addresses[address] >= each:
-		return nil, Reply{Code: 421, Text: "too many connections"}
+	}
+	if r := s.counts.refusal(from, s.current); r.Code != 0 {
+		return nil, r
 	}
 	s.lastID++
 	c := newConn(s, nc, s.lastID, implicit)
-	s.conns[c] = address
-	s.addresses[address]++
+	s.conns[c] = &place{from: from}
+	s.counts.add(from, 1, 1)
 	return c, Reply{}
 }
 
@@ -108,13 +109,15 @@ func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 func (s *Server) dismiss(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	address, ok := s.conns[c]
+	p, ok := s.conns[c]
 	if !ok {
 		return false
 	}
 	delete(s.conns, c)
-	if s.addresses[address]--; s.addresses[address] == 0 {
-		delete(s.addresses, address)
+	if p.loggedIn {
+		s.counts.add(p.from, -1, 0)
+	} else {
+		s.counts.add(p.from, -1, -1)
 	}
 	if len(s.conns) == 0 && s.empty != nil {
 		close(s.empty)

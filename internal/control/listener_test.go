@@ -22,7 +22,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, "tcp4", opts, plain)
-			first, _ := s.dial(), s.dial()
+			first, _ := s.login(), s.login()
 			for range 3 {
 				nc, err := net.Dial("tcp", s.addr)
 				if err != nil {

@@ -51,11 +51,3 @@ type Options struct {
 	// keepalive probes, before TCP gives it up (TCP_USER_TIMEOUT, RFC 5482); 0: the system's default.
 	UserTimeout time.Duration
 }
-
-// Limits can be changed while connections go on.
-type Limits struct {
-	MaxConnections int           // at a time; 0: no bound
-	MaxPerAddress  int           // of those, of one IP address; 0: no bound
-	IdleTimeout    time.Duration // how long a client may send no command; 0: for ever. See Handler.IdleFor
-	LoginTimeout   time.Duration // how long it may take from the start to be logged in; 0: for ever
-}

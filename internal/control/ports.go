@@ -17,8 +17,9 @@ import (
 type Ports struct {
 	options PortOptions
 
-	mu   sync.Mutex
-	open map[uint16]*Port
+	mu     sync.Mutex
+	open   map[uint16]*Port
+	shares shares
 }
 
 // PortOptions say which ports there are and how long each waits. Both are required.
@@ -31,7 +32,7 @@ type PortOptions struct {
 
 // NewPorts returns ports of which none is open.
 func NewPorts(o PortOptions) *Ports {
-	return &Ports{options: o, open: make(map[uint16]*Port)}
+	return &Ports{options: o, open: make(map[uint16]*Port), shares: make(shares)}
 }
 
 // FetchNext implements ftpserver.PasvPortGetter: a port at random that is not open for another session, if there is one.
@@ -69,15 +70,17 @@ func (p *Ports) Wrap(l net.Listener) (net.Listener, error) {
 	return port, nil
 }
 
-// claim gives a port to the client at that address, for a while.
-func (p *Ports) claim(number uint16, client netip.Addr) *Port {
+// claim gives a port to the client at that address, for a while. The share that its account took goes with it.
+func (p *Ports) claim(number uint16, client netip.Addr, account string) *Port {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	port := p.open[number]
-	if port != nil {
-		port.client = client
-		port.timer = time.AfterFunc(p.options.Timeout(), func() { _ = port.Close() })
+	if port == nil {
+		p.shares.giveBack(account)
+		return nil
 	}
+	port.client, port.account = client, account
+	port.timer = time.AfterFunc(p.options.Timeout(), func() { _ = port.Close() })
 	return port
 }
 
@@ -88,8 +91,9 @@ type Port struct {
 	number uint16
 
 	// Guarded by ports.mu.
-	client netip.Addr  // who may connect
-	timer  *time.Timer // ends the waiting; nil: not claimed yet
+	client  netip.Addr  // who may connect
+	account string      // whose share it is
+	timer   *time.Timer // ends the waiting; nil: not claimed yet
 }
 
 // Accept returns the connection of the client that the port belongs to.
@@ -118,9 +122,10 @@ func (p *Port) Close() error {
 	p.ports.mu.Lock()
 	if p.ports.open[p.number] == p {
 		delete(p.ports.open, p.number)
-	}
-	if p.timer != nil {
-		p.timer.Stop()
+		if p.timer != nil {
+			p.timer.Stop()
+			p.ports.shares.giveBack(p.account)
+		}
 	}
 	p.ports.mu.Unlock()
 	return p.TCPListener.Close()

@@ -192,15 +192,15 @@ func TestAllPortsAreInUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, "tcp4", control.Options{}, portsBetween(first, last))
 			seen := map[string]*client{}
-			for range n {
-				c := s.login()
+			for i := range n {
+				c := s.loginAs(fmt.Sprint("user", i))
 				addr := c.pasv()
 				if seen[addr] != nil {
 					t.Fatalf("%s was given twice", addr)
 				}
 				seen[addr] = c
 			}
-			late := s.login()
+			late := s.loginAs("late")
 			late.play("> PASV", "< 425 no port is free", "> EPSV", "< 425 no port is free", "> STOR x", "< 425 ", "> NOOP", "< 200 ")
 			for addr, c := range seen {
 				free(c)

@@ -203,7 +203,7 @@ func (d driver) AuthUser(cc ftpserver.ClientContext, user, pass string) (ftpserv
 	h.mu.Lock()
 	h.user = user
 	h.mu.Unlock()
-	c.LogIn()
+	c.LogIn(user)
 	return &account{Fs: d.s.fs, h: h}, nil
 }
 
@@ -446,8 +446,13 @@ func (s *server) dial() *client {
 // login logs in.
 func (s *server) login() *client {
 	s.t.Helper()
+	return s.loginAs("u")
+}
+
+func (s *server) loginAs(user string) *client {
+	s.t.Helper()
 	c := s.dial()
-	c.play("> USER u", "< 331 ", "> PASS p", "< 230 ")
+	c.play("> USER "+user, "< 331 ", "> PASS p", "< 230 ")
 	return c
 }
 

@@ -110,24 +110,24 @@ var table = []struct {
 	{line: "EPSV 2", reply: "522 use the family of the control connection (1)"},
 	{line: "EPSV 3", reply: "522 "},
 	{line: "EPSV all", reply: "200 "},
-	{line: "PORT 127,0,0,1,4,0", pass: "PORT 127,0,0,1,4,0"},
-	{line: "PORT 0,0,0,0,4,1", pass: "PORT 127,0,0,1,4,1"},
-	{line: "PORT 127,0,0,2,4,0", reply: "501 "},
+	{line: "PORT 127,0,0,1,195,80", pass: "PORT 127,0,0,1,195,80"},
+	{line: "PORT 0,0,0,0,195,81", pass: "PORT 127,0,0,1,195,81"},
+	{line: "PORT 127,0,0,2,195,80", reply: "501 "},
 	{line: "PORT 127,0,0,1,3,255", reply: "501 "},
 	{line: "PORT 127,0,0,1,4", reply: "501 "},
-	{line: "PORT 127,0,0,1,4,0,0", reply: "501 "},
+	{line: "PORT 127,0,0,1,195,80,0", reply: "501 "},
 	{line: "PORT 127,0,0,1,256,0", reply: "501 "},
 	{line: "PORT ,,,,,", reply: "501 "},
-	{line: "EPRT |1|127.0.0.1|1024|", pass: "EPRT |1|127.0.0.1|1024|"},
-	{line: "EPRT !1!127.0.0.1!1024!", pass: "EPRT |1|127.0.0.1|1024|"},
-	{line: "EPRT |2|::ffff:127.0.0.1|1024|", pass: "EPRT |1|127.0.0.1|1024|"},
-	{line: "EPRT |2|::|1024|", pass: "EPRT |1|127.0.0.1|1024|"},
-	{line: "EPRT |2|127.0.0.1|1024|", reply: "501 "},
+	{line: "EPRT |1|127.0.0.1|50000|", pass: "EPRT |1|127.0.0.1|50000|"},
+	{line: "EPRT !1!127.0.0.1!50000!", pass: "EPRT |1|127.0.0.1|50000|"},
+	{line: "EPRT |2|::ffff:127.0.0.1|50000|", pass: "EPRT |1|127.0.0.1|50000|"},
+	{line: "EPRT |2|::|50000|", pass: "EPRT |1|127.0.0.1|50000|"},
+	{line: "EPRT |2|127.0.0.1|50000|", reply: "501 "},
 	{line: "EPRT |1|127.0.0.1|80|", reply: "501 "},
 	{line: "EPRT |1|127.0.0.1|65536|", reply: "501 "},
-	{line: "EPRT |1|127.0.0.2|1024|", reply: "501 "},
-	{line: "EPRT |3|127.0.0.1|1024|", reply: "522 use (1,2)"},
-	{line: "EPRT |1|localhost|1024|", reply: "501 "},
+	{line: "EPRT |1|127.0.0.2|50000|", reply: "501 "},
+	{line: "EPRT |3|127.0.0.1|50000|", reply: "522 use (1,2)"},
+	{line: "EPRT |1|localhost|50000|", reply: "501 "},
 	{line: "EPRT |", reply: "501 "},
 
 	{line: "RETR a", pass: "RETR a"},
@@ -227,7 +227,7 @@ func TestBareCommands(t *testing.T) {
 
 func TestAfterEpsvAllThereIsEpsvOnly(t *testing.T) {
 	for line, want := range map[string]string{
-		"PASV": "501 ", "PORT 127,0,0,1,4,0": "501 ", "EPRT |1|127.0.0.1|1024|": "501 ", "EPSV ALL": "200 ", "EPSV": "",
+		"PASV": "501 ", "PORT 127,0,0,1,195,80": "501 ", "EPRT |1|127.0.0.1|50000|": "501 ", "EPSV ALL": "200 ", "EPSV": "",
 	} {
 		s := scripted("EPSV ALL", line)
 		c := connected(s, Options{Policy: func() Policy { return Policy{Active: true} }}, &recorder{})
@@ -245,11 +245,11 @@ func TestOverIPv6(t *testing.T) {
 		{"EPSV", "EPSV", ""},
 		{"EPSV 2", "EPSV", ""},
 		{"EPSV 1", "", "522 use the family of the control connection (2)"},
-		{"EPRT |2|::1|1024|", "EPRT |2|::1|1024|", ""},
-		{"EPRT |2|::|1024|", "EPRT |2|::1|1024|", ""},
-		{"EPRT |1|127.0.0.1|1024|", "", "501 "},
-		{"EPRT |2|::1%lo|1024|", "", "501 "},
-		{"PORT 127,0,0,1,4,0", "", "501 "},
+		{"EPRT |2|::1|50000|", "EPRT |2|::1|50000|", ""},
+		{"EPRT |2|::|50000|", "EPRT |2|::1|50000|", ""},
+		{"EPRT |1|127.0.0.1|50000|", "", "501 "},
+		{"EPRT |2|::1%lo|50000|", "", "501 "},
+		{"PORT 127,0,0,1,195,80", "", "501 "},
 	} {
 		s := scripted(tc.line)
 		s.six = true
@@ -263,7 +263,7 @@ func TestOverIPv6(t *testing.T) {
 }
 
 func TestActiveConnectionsMayBeOff(t *testing.T) {
-	for _, line := range []string{"PORT 127,0,0,1,4,0", "EPRT |1|127.0.0.1|1024|"} {
+	for _, line := range []string{"PORT 127,0,0,1,195,80", "EPRT |1|127.0.0.1|50000|"} {
 		s := scripted(line)
 		c := connected(s, Options{}, &recorder{})
 		if n, _ := c.Read(make([]byte, 4096)); n > 0 || !strings.HasPrefix(s.replies.String(), "502 ") {

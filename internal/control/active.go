@@ -1,0 +1,72 @@
+package control
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// lowestPort keeps clients from having the server connect to services of theirs.
+const lowestPort = 1024
+
+// Ports that systems give to clients. Those from dynamicPorts on are so by RFC 6335 section 6; Linux has a range of its
+// own.
+const (
+	dynamicPorts   = 49152
+	firstLinuxPort = 32768
+	lastLinuxPort  = 60999
+)
+
+// clientPorts returns the range of ports that this system gives to clients, beside those from dynamicPorts on.
+func clientPorts() (first, last uint16) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if fields := strings.Fields(string(text)); err == nil && len(fields) == 2 {
+		low, lerr := strconv.ParseUint(fields[0], 10, 16)
+		high, herr := strconv.ParseUint(fields[1], 10, 16)
+		if lerr == nil && herr == nil {
+			return uint16(low), uint16(high)
+		}
+	}
+	return firstLinuxPort, lastLinuxPort
+}
+
+// mayConnect says why an active data connection to that port of the client's address is refused; the zero Reply: it is
+// not. A client on this machine, or one that comes through a relay on it, could otherwise have the server talk to services
+// here that trust this machine, or to itself.
+func (c *Conn) mayConnect(port uint16) Reply {
+	client := ipOf(c.addr.Addr)
+	first, last := c.server.clientPorts[0], c.server.clientPorts[1]
+	here := client.IsLoopback() || client == ipOf(c.LocalAddr())
+	switch {
+	case port < lowestPort:
+		return Reply{Code: 501, Text: "ports below 1024 are not for data connections"}
+	case here && c.server.uses(port):
+		return Reply{Code: 501, Text: "this server uses that port itself"}
+	case here && port < dynamicPorts && (port < first || port > last):
+		return Reply{Code: 501, Text: fmt.Sprintf("on this machine data connections go to ports %d to %d, or above %d", first, last, dynamicPorts-1)}
+	}
+	return Reply{}
+}
+
+// uses reports whether a port is one that the server listens on, or may listen on for data connections.
+func (s *Server) uses(port uint16) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners {
+		if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.Port == int(port) {
+			return true
+		}
+	}
+	return s.opts.Ports.uses(port)
+}
+
+// uses reports whether a port is in the range, or open.
+func (p *Ports) uses(port uint16) bool {
+	first, last := p.options.Range()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, open := p.open[port]
+	return open || first != 0 && first <= port && port <= last
+}
