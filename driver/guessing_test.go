@@ -298,6 +298,21 @@ func TestWrongPasswordsThroughTheProtocol(t *testing.T) {
 	}
 }
 
+// A login that waits because of others' failures is over in time, too.
+func TestALoginThatWaitsForItsTurnIsEndedInTime(t *testing.T) {
+	s := start(t, func(s *setup) { s.control.Limits.LoginTimeout = 300 * time.Millisecond })
+	first, err := s.driver.guessing.begin(t.Context(), "nobody", netip.MustParseAddr("127.0.0.1"), stays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.dial()
+	c.want("USER phoneacc", "331 *")
+	c.want("PASS "+password, "421 the login took too long")
+	c.ended()
+	first.withdrawn()
+	s.as("phoneacc").want("NOOP", "200 *")
+}
+
 // logged is what was logged.
 type logged struct {
 	mu   sync.Mutex

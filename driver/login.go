@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"path"
@@ -37,9 +38,9 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	if err != nil {
 		return nil, err
 	}
-	account, refusal := s.authenticate(c.conn, remote, user, password)
-	if refusal.Code != 0 {
-		c.refuse(refusal)
+	account, r := s.authenticate(c.conn, remote, user, password)
+	if r.Code != 0 {
+		c.refuse(r)
 		return refused, nil
 	}
 	account.Home = s.resolvedHome(account.Home)
@@ -64,12 +65,14 @@ func (s *Server) PostAuthMessage(cc ftpserver.ClientContext, user string, _ erro
 // authenticate returns the account, or the reply to a login that fails, when it may be said.
 func (s *Server) authenticate(conn *control.Conn, from netip.Addr, user, password string) (Account, control.Reply) {
 	ctx := s.context
-	incorrect := control.Reply{Code: 530, Text: "login incorrect"}
+	if by, limited := conn.LoginDeadline(); limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, by)
+		defer cancel()
+	}
 	guess, err := s.guessing.begin(ctx, user, from, conn.Gone)
-	if errors.Is(err, errRefused) {
-		return Account{}, control.Reply{Code: 421, Text: err.Error() + ", try again in a few minutes"}
-	} else if err != nil {
-		return Account{}, incorrect
+	if err != nil {
+		return Account{}, notLoggedIn(err)
 	}
 	account, err := s.settings.Load().Accounts.Authenticate(ctx, Attempt{
 		Name: user, Password: password, From: from, Failures: guess.failures, Gone: conn.Gone,
@@ -81,11 +84,22 @@ func (s *Server) authenticate(conn *control.Conn, from netip.Addr, user, passwor
 	case errors.Is(err, ErrLogin):
 		// The documentation has a pattern for this line: programs that block addresses read it.
 		s.log.Warn("login failed", "address", from.Unmap().String(), "session", conn.ID(), "user", user)
-		guess.wrong(ctx)
+		guess.wrong(s.context) // also if that takes longer than a login may
 	default:
 		guess.withdrawn()
 	}
-	return Account{}, incorrect
+	return Account{}, notLoggedIn(err)
+}
+
+// notLoggedIn is the reply to a login that failed with err.
+func notLoggedIn(err error) control.Reply {
+	switch {
+	case errors.Is(err, errRefused):
+		return control.Reply{Code: 421, Text: err.Error() + ", try again in a few minutes"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return control.Reply{Code: 421, Text: "the login took too long"}
+	}
+	return control.Reply{Code: 530, Text: "login incorrect"}
 }
 
 // refuse says that the login has failed. After a few times the connection ends.

@@ -90,7 +90,7 @@ func TestFigureContentionHandOver(t *testing.T) {
 func TestFigureContentionProcessorTimeOfWaiters(t *testing.T) {
 	figure(t)
 	const connections, measured = 1000, 5 * time.Second
-	s := startServer(t, hour)
+	s := startServer(t, "[ftp]\nmax_connections_per_address = 0\n"+hour)
 	holder := s.session("other")
 	holder.want(257, "MKD /locks/job")
 	var all []*session
