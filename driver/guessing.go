@@ -47,7 +47,7 @@ const (
 	mostFailures  = 10               // of an address, before it is refused
 	refusedFor    = 5 * time.Minute  // how long it is
 	forgivenAfter = 30 * time.Second // for each failure
-	mostThirds    = 5                // of the first delay: how long a login waits because of failures of its account
+	mostThirds    = 3                // of the first delay: how long a login waits because of failures of its account
 	mostTallies   = 10_000           // of each kind
 	mostName      = 64               // bytes of an account's name that are told apart
 )

@@ -16,7 +16,7 @@ import (
 // What the failures of an account make a login wait.
 const (
 	accountDelay = 100 * time.Millisecond
-	accountMost  = 500 * time.Millisecond
+	accountMost  = 300 * time.Millisecond
 )
 
 // guesser tries passwords, without a server.
