@@ -455,8 +455,8 @@ func TestEachSessionHasAPassivePortOfItsOwn(t *testing.T) {
 	first := freePorts(t, 3)
 	s := start(t, func(o *setup) { o.settings.FirstPort, o.settings.LastPort = first, first+2 })
 	var got []int
-	for range 3 {
-		c := s.as("phoneacc")
+	for _, account := range []string{"phoneacc", "other", "boss"} {
+		c := s.as(account)
 		_, port, err := net.SplitHostPort(c.port())
 		if err != nil {
 			t.Fatal(err)
@@ -468,7 +468,7 @@ func TestEachSessionHasAPassivePortOfItsOwn(t *testing.T) {
 	if want := []int{int(first), int(first) + 1, int(first) + 2}; !slices.Equal(got, want) {
 		t.Errorf("ports %v", got)
 	}
-	s.as("phoneacc").want("EPSV", "425 no port is free for a data connection")
+	s.as("writer").want("EPSV", "425 no port is free for a data connection")
 }
 
 // Behind a NAT clients are told the address outside; those on the server's own machine never are.
