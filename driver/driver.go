@@ -148,7 +148,7 @@ func (s *Server) Control(o control.Options) *control.Server {
 	o.TLS, o.Ports, o.Logger = s.controlTLS, s.ports, s.log
 	// STOR STAGED says that a file is published by one rename when its upload is complete, so that a client need not do
 	// that itself.
-	o.Features = []string{"SITE LOCK", "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
+	o.Features = []string{"SITE LOCK", "SITE LOCK DISCONNECT", "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
 	s.conns = control.NewServer(o)
 	return s.conns
 }

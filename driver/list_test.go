@@ -201,7 +201,7 @@ func TestFeatAndHelp(t *testing.T) {
 	s := start(t, secure)
 	c := s.dial()
 	feat := c.ask("FEAT")
-	for _, want := range []string{"AUTH TLS", "EPRT", "EPSV", "MDTM", "MFMT", "MLST type*;size*;", "PBSZ", "PROT", "REST STREAM", "SIZE", "TVFS", "UTF8", "HASH SHA-256*;", "SITE LOCK\n", "SITE LOCKS", "SITE WAIT", "STOR STAGED"} {
+	for _, want := range []string{"AUTH TLS", "EPRT", "EPSV", "MDTM", "MFMT", "MLST type*;size*;", "PBSZ", "PROT", "REST STREAM", "SIZE", "TVFS", "UTF8", "HASH SHA-256*;", "SITE LOCK\n", "SITE LOCK DISCONNECT\n", "SITE LOCKS", "SITE WAIT", "STOR STAGED"} {
 		if !strings.Contains(feat, "\n "+want) {
 			t.Errorf("FEAT does not tell of %s: %s", want, feat)
 		}
@@ -448,6 +448,7 @@ func TestSite(t *testing.T) {
 			S: *
 			S: *
 			S: *
+			S: *
 			S: 214 End
 			C: SITE NONE
 			S: 500 *
@@ -473,6 +474,16 @@ func TestSite(t *testing.T) {
 			S: 211 End
 			C: SITE LOCK INFO /locks/none
 			S: 550 /locks/none: not held
+			C: SITE LOCK INFO /nolock
+			S: 550 /nolock: no rule makes that name a lock
+			C: SITE LOCK DISCONNECT KEEP
+			S: 501 *
+			C: SITE LOCK DISCONNECT RELEASE x
+			S: 501 *
+			C: SITE LOCK DISCONNECT RELEASE 15
+			S: 200 *
+			C: site lock disconnect release
+			S: 200 *
 			C: SITE LOCKS
 			S: 211-3 locks are held:
 			S:  /ever/x: held by *

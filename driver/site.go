@@ -56,6 +56,7 @@ var siteHelp = control.Reply{Code: 214, Text: "SITE commands:", Lines: []string{
 	" SITE LOCK INFO path      who holds it, since when and until when",
 	" SITE LOCK AS nonce       sessions of one account with one nonce speak for each other's locks",
 	" SITE LOCK AGE seconds    a shorter age for the locks that this session takes next; 0: the rule's",
+	" SITE LOCK DISCONNECT RELEASE [seconds]  the locks that this session takes next end so long after its connection, or sooner",
 	" SITE LOCK RENEW path     a full age from now",
 	" SITE LOCK BREAK token path  take it away from the holder with that token (administrators)",
 	" SITE WAIT seconds        how long MKD on a held lock waits for it, and RMD of a lock for those below it; 0: not at all",
@@ -65,7 +66,7 @@ var siteHelp = control.Reply{Code: 214, Text: "SITE commands:", Lines: []string{
 func (c *client) siteLock(param string) control.Reply {
 	verb, rest := word(param)
 	if strings.TrimSpace(rest) == "" {
-		return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, RENEW or BREAK, and an argument"}
+		return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, DISCONNECT, RENEW or BREAK, and an argument"}
 	}
 	switch strings.ToUpper(verb) {
 	case "INFO":
@@ -77,12 +78,14 @@ func (c *client) siteLock(param string) control.Reply {
 		return control.Reply{Code: 200, Text: "sessions with this nonce are the same job"}
 	case "AGE":
 		return c.siteLockAge(strings.TrimSpace(rest))
+	case "DISCONNECT":
+		return c.siteLockDisconnect(rest)
 	case "RENEW":
 		return c.siteLockRenew(rest)
 	case "BREAK":
 		return c.siteLockBreak(rest)
 	}
-	return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, RENEW or BREAK"}
+	return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, DISCONNECT, RENEW or BREAK"}
 }
 
 // seconds reads a number of seconds that a time.Duration holds.
@@ -113,10 +116,27 @@ func (c *client) siteLockAge(param string) control.Reply {
 	return control.Reply{Code: 200, Text: "for the locks that this session takes next"}
 }
 
+// siteLockDisconnect is SITE LOCK DISCONNECT RELEASE: locks that do not outlive their client for long, whatever the rule says.
+func (c *client) siteLockDisconnect(param string) control.Reply {
+	how, after := word(param)
+	grace, ok := time.Duration(0), true
+	if after = strings.TrimSpace(after); after != "" {
+		grace, ok = seconds(after)
+	}
+	if !ok || !strings.EqualFold(how, "RELEASE") {
+		return control.Reply{Code: 501, Text: "SITE LOCK DISCONNECT wants RELEASE and perhaps a number of seconds"}
+	}
+	c.locks.SetDisconnect(grace)
+	return control.Reply{Code: 200, Text: "the locks that this session takes next end " + grace.String() + " after its connection, or sooner"}
+}
+
 func (c *client) siteLockInfo(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		status, held := c.table().Get(n)
 		if !held {
+			if _, ok := c.table().Rules().For(n); !ok {
+				return control.Reply{}, lock.ErrNoRule
+			}
 			return control.Reply{}, lock.ErrNotHeld
 		}
 		return control.Reply{Code: 211, Text: "Lock " + view, Lines: lockLines(status)}, nil

@@ -401,7 +401,7 @@ func (a *acquisition) take(ctx context.Context, r reply) (*Lock, error) {
 		a.giveBack(ctx, true)
 		return nil, a.doubtful(a.last)
 	}
-	_ = a.s.waitFor(ctx, 0) // or RMD would wait for the members of a group
+	a.s.confirm(ctx)
 	if l.Token() == 0 {
 		_ = l.takeMark(a.s) // a connection that is lost here is made again by keep
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	grant42   = "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 6m0s\n"
+	grant42   = "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 6m0s\n" + heard
+	heard     = "> NOOP\n< 200 ok\n"
 	heldByBob = "< 550 /a: held by bob@10.0.0.5 for 12s, expires in 5m48s\n"
 	giveBack  = "> RMD /a\n< 250 /a released\n" + bye
 )
@@ -89,7 +90,7 @@ func TestAnAcquireIs(t *testing.T) {
 			once:    true,
 		},
 		"given back after a lost reply, when ctx has ended": {
-			scripts: []string{asLocks() + "> MKD /a\nhang", asLocks() + grant42 + giveBack},
+			scripts: []string{asLocks() + "> MKD /a\nhang", asLocks() + strings.TrimSuffix(grant42, heard) + giveBack},
 			cancel:  time.Second, want: canceled, says: canceled.Error(), took: 10 * time.Second,
 		},
 		"not known when the server is gone after a lost reply": {
@@ -119,11 +120,11 @@ func TestAnAcquireIs(t *testing.T) {
 			want:    ErrRefused, says: "refused: no rule of the server makes /a a lock",
 		},
 		"given back when it is not shared as it should be": {
-			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@1 for 0s, expires in 6m0s, token 42\n< 211 End\n" + giveBack},
+			scripts: []string{asLocks() + strings.TrimSuffix(grant42, heard) + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@1 for 0s, expires in 6m0s, token 42\n< 211 End\n" + giveBack},
 			shared:  true, want: ErrRefused,
 		},
 		"kept when it is shared": {
-			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  shared by bob@1 for 2s, expires in 6m0s, token 40\n<  shared by me@1 for 0s, expires in 6m0s, token 42\n< 211 End\n" + giveBack},
+			scripts: []string{asLocks() + strings.TrimSuffix(grant42, heard) + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  shared by bob@1 for 2s, expires in 6m0s, token 40\n<  shared by me@1 for 0s, expires in 6m0s, token 42\n< 211 End\n" + heard + giveBack},
 			shared:  true,
 		},
 		"refused to be shared where nothing is known of that": {

@@ -12,7 +12,7 @@ const (
 	ask42   = "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 5s, expires in 5m55s, token 42\n<  2 in the queue\n< 211 End\n"
 	asked   = "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 213 20000101000003\n"
 	same    = "> MDTM /a\n< 213 20000101000003\n"
-	never42 = "> MKD /a\n< 257 \"/a\" locked, token 42, never expires\n"
+	never42 = "> MKD /a\n< 257 \"/a\" locked, token 42, never expires\n" + heard
 )
 
 func TestALockIsLost(t *testing.T) {
@@ -53,12 +53,12 @@ func TestALockIsLost(t *testing.T) {
 			want:    ErrLost, after: 5*time.Minute + 59*time.Second, before: 6*time.Minute + time.Second,
 		},
 		"at the very end of its age, when the server does not answer and the age is shorter than the patience with it": {
-			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 3s\n> SITE LOCK INFO /a\nhang"},
+			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 3s\n> NOOP\n< 200 ok\n> SITE LOCK INFO /a\nhang"},
 			want:    ErrLost, says: "the lock was lost: /a: its age of 3s is over",
 			after: 3 * time.Second, before: 3 * time.Second,
 		},
 		"at the very end of its age, when the server does not answer to a new connection either": {
-			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 20s\n> SITE LOCK INFO /a\nhang", "hang"},
+			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 20s\n> NOOP\n< 200 ok\n> SITE LOCK INFO /a\nhang", "hang"},
 			want:    ErrLost, after: 20 * time.Second, before: 20 * time.Second,
 		},
 		"within seconds, when a network that swallowed everything is back and somebody else has it": {
@@ -123,12 +123,12 @@ func TestALockIsKept(t *testing.T) {
 		},
 		"under a new token after a disconnect": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
-				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s, adopted from token 42\n" + giveBack},
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s, adopted from token 42\n" + heard + giveBack},
 			after: 1900 * time.Millisecond, token: 50,
 		},
 		"after a disconnect and a lost reply to what takes it up again": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + "> MKD /a\ndrop",
-				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s, adopted from token 50\n" + giveBack},
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s, adopted from token 50\n" + heard + giveBack},
 			change: func(o *Options) { o.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
 		},
 		"after a disconnect, by its directory": {
@@ -181,7 +181,7 @@ func TestRelease(t *testing.T) {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n" + giveBack},
 		},
 		"is said again when the reply is lost and the lock stands": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires, adopted from token 42\n" + giveBack},
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires, adopted from token 42\n" + heard + giveBack},
 		},
 		"is said as often as a reentrant lock was taken": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 250 /a is still held, RMD it 1 more\n" + giveBack},

@@ -263,13 +263,14 @@ func (l *Lock) checkMark(s *session) error {
 	return nil
 }
 
-// latest is until when the lock stands for certain though the server cannot be reached; zero: for ever.
+// latest is until when the lock stands for certain though the server cannot be reached; zero: for ever. A tenth of the grace is left for what
+// has to end before another client gets the lock.
 func (l *Lock) latest() time.Time {
 	end := l.Expires()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.o.Grace > 0 && l.token != 0 && l.s.can("SITE", "DISCONNECT") {
-		if lease := l.heard.Add(l.o.Grace); end.IsZero() || lease.Before(end) {
+		if lease := l.heard.Add(l.o.Grace * 9 / 10); end.IsZero() || lease.Before(end) {
 			end = lease
 		}
 	}
@@ -361,6 +362,7 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
 	}
 	l.granted(g)
+	s.confirm(ctx)
 	return nil
 }
 

@@ -45,7 +45,7 @@ type Options struct {
 
 	// Grace, if it is not 0, has ftplockd end the lock so long after its connection has ended (SITE LOCK DISCONNECT RELEASE), if
 	// the server's rule does not end it earlier. So a program that was killed does not leave its lock for long. The
-	// lock is lost if the server cannot be reached for the grace. It is rounded up to seconds.
+	// lock is lost if the server cannot be reached for nine tenths of the grace. It is rounded up to seconds.
 	Grace time.Duration
 	// Poll is the mean pause between two tries on a server where MKD cannot wait. Each pause is a random time between half and one
 	// and a half of it. 0: 3 s.

@@ -139,7 +139,7 @@ var waitable = regexp.MustCompile(`: (?:waited \S+: )?(?:held by |others came ea
 func (r reply) waitable() bool { return waitable.MatchString(r.text()) }
 
 // noLock is what ftplockd says of a name that no rule makes a lock.
-var noLock = regexp.MustCompile(`: no rule makes it a lock$`)
+var noLock = regexp.MustCompile(`: no rule makes that name a lock$`)
 
 // withdrawn is what ftplockd says of an MKD that waited when another command came.
 func (r reply) withdrawn() bool { return strings.HasSuffix(r.text(), ": not waited for any longer") }

@@ -290,6 +290,17 @@ func (s *session) waitFor(ctx context.Context, seconds int) error {
 	return err
 }
 
+// confirm is said after a grant. ftplockd takes it back if the connection breaks before another command, since nobody may have heard of it.
+func (s *session) confirm(ctx context.Context) {
+	switch {
+	case !s.knowsLocks():
+	case s.waiting > 0: // or RMD would wait for the members of a group
+		_ = s.waitFor(ctx, 0)
+	default:
+		_, _ = s.ask(ctx, "NOOP")
+	}
+}
+
 // ask says a command that is answered at once, and returns the reply. When ctx ends before that, the connection ends.
 func (s *session) ask(ctx context.Context, command string) (reply, error) {
 	id, err := s.send(command)

@@ -11,8 +11,8 @@
 //
 // A second netlock (guard_unix.go) ends the command if the first one is killed; on Windows the job does.
 //
-// What it cannot promise: a process that leaves its process group is not ended on Unix; whoever kills netlock itself with SIGKILL
-// leaves its lock standing as long as the server's rule says.
+// What it cannot promise: a process that leaves its process group is not ended on Unix; a netlock that is killed with SIGKILL leaves its lock
+// for 15 s on ftplockd, and for whoever cleans up on other servers.
 //
 // Start reading at newRootCommand.
 package main

@@ -146,6 +146,9 @@ func (t *Table) noRuleLocked(e *node, now Instant) error {
 func (a *attempt) grantLocked(e *node, instead *held, rule Rule, shared bool, now Instant, cause Cause) *change {
 	s := a.session
 	rule.MaxAge = shorter(rule.MaxAge, s.age)
+	if s.releases {
+		rule = releasedAfter(rule, s.grace)
+	}
 	a.hold = Hold{Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Shared: shared}
 	a.cause = cause
 	s.table.accountLocked(s.owner.Account).holds++
@@ -193,6 +196,15 @@ func shorter(a, b time.Duration) time.Duration {
 		return b
 	}
 	return a
+}
+
+// releasedAfter is the rule with the end of its locks so long after their connection, or sooner if the rule says so.
+func releasedAfter(rule Rule, grace time.Duration) Rule {
+	if rule.OnDisconnect == ReleaseOnDisconnect {
+		grace = min(grace, rule.Grace)
+	}
+	rule.OnDisconnect, rule.Grace = ReleaseOnDisconnect, grace
+	return rule
 }
 
 func (t *Table) heldLocked(n Name) bool {

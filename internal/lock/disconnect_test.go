@@ -199,6 +199,41 @@ func TestAgesGoByWallTimeWhereBootsHaveNoID(t *testing.T) {
 	w.expires("/locks/a")
 }
 
+// TestASessionShortensTheLifeOfItsLocks is about SetDisconnect, under each rule, and over a reload and a restart.
+func TestASessionShortensTheLifeOfItsLocks(t *testing.T) {
+	for name, during := range map[string]func(w *world){
+		"":              func(*world) {},
+		"over a reload": func(w *world) { w.reload(append(leases(), lock.Rule{Match: "/none"})...) },
+	} {
+		w := newWorld(t, leases()...)
+		s := w.open("a")
+		w.acquire(s, "/keep/before")
+		s.SetDisconnect(10 * time.Second)
+		for _, n := range []lock.Name{"/now/x", "/grace/x", "/keep/x"} {
+			w.acquire(s, n)
+		}
+		during(w)
+		w.end(s)
+		w.holds("/now/x", "") // its rule is shorter still
+		w.holds("/keep/x", "a")
+		w.clock.Advance(10*time.Second - 1)
+		w.expires()
+		w.clock.Advance(1)
+		if ended := w.expires("/grace/x", "/keep/x"); ended[0].Cause != lock.CauseDisconnect {
+			t.Errorf("%s: %+v", name, ended)
+		}
+		w.holds("/keep/before", "a")
+	}
+	w := newWorld(t, leases()...)
+	s := w.open("a")
+	s.SetDisconnect(10 * time.Second)
+	w.acquire(s, "/keep/x")
+	w.start(leases()...)
+	w.holds("/keep/x", "a")
+	w.clock.Advance(10 * time.Second)
+	w.expires("/keep/x")
+}
+
 func TestRestartMakesNoAgeLonger(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")

@@ -75,6 +75,9 @@ func (t *Table) followLocked(e *node, old *Rules) bool {
 		if known && shorter(h.Rule.MaxAge, was.MaxAge) != was.MaxAge { // its client asked for it
 			limits.MaxAge = shorter(h.Rule.MaxAge, rule.MaxAge)
 		}
+		if released := h.Rule.OnDisconnect == ReleaseOnDisconnect; known && released && releasedAfter(was, h.Rule.Grace) != was { // so did it here
+			limits = releasedAfter(limits, h.Rule.Grace)
+		}
 		hold := h.Hold
 		if hold.Rule = withLimits(hold.Rule, limits); hold.Rule == h.Rule {
 			continue

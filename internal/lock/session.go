@@ -26,6 +26,8 @@ type Session struct {
 
 	owner    Owner
 	age      time.Duration // what SetAge said
+	releases bool          // what SetDisconnect said, and after how long
+	grace    time.Duration
 	closed   bool
 	lost     map[Name]LostError
 	lostMany bool          // it lost more than lost remembers
@@ -99,6 +101,14 @@ func (s *Session) SetAge(age time.Duration) {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	s.age = max(age, 0)
+}
+
+// SetDisconnect makes the locks that the session acquires from now on end when its connection has ended, after the grace; their rule may end
+// them sooner.
+func (s *Session) SetDisconnect(grace time.Duration) {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.releases, s.grace = true, max(grace, 0)
 }
 
 // SetWait says how long AcquireOrWait and ReleaseOrWait wait from now on, whatever the rules say. 0: not at all.

@@ -136,6 +136,9 @@ func (t *Table) arrivedLocked(n Name, h Hold, now Instant) Hold {
 		h.Rule = rule
 	default:
 		rule.MaxAge = shorter(rule.MaxAge, h.Rule.MaxAge)
+		if h.Rule.OnDisconnect == ReleaseOnDisconnect {
+			rule = releasedAfter(rule, h.Rule.Grace)
+		}
 		h.Rule = withLimits(h.Rule, rule)
 	}
 	if h.Rule.Release == "" {

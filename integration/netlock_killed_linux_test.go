@@ -1,0 +1,287 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// trial is netlock that holds a lock, and all that can be killed of it.
+type trial struct {
+	t        testing.TB
+	s        *server
+	begins   *program
+	netlock  int // process ids
+	guard    int
+	command  int
+	parent   int
+	watching *session
+}
+
+// startTrial has a shell, the parent, run "netlock run" or, with hold, "netlock PROFILE".
+func startTrial(t testing.TB, hold bool) *trial {
+	t.Helper()
+	s := newServer(t, longLived)
+	s.start()
+	s.pin()
+	s.errorsExpected = true
+	dir := t.TempDir()
+	script := "netlock run phones sh -c 'echo $$ > " + dir + "/command; echo here; exec sleep 100' & echo $! > " + dir + "/netlock; wait"
+	if hold {
+		script = "netlock phones & echo $! > " + dir + "/netlock; wait"
+	}
+	cmd := caller(t, "sh", s.profile("phone_lock"), "-c", script)
+	tr := &trial{t: t, s: s, begins: launch(t, cmd), watching: s.session("other")}
+	if line := tr.begins.line(); line != "here" && line != "OK" {
+		t.Fatalf("it says %q", line)
+	}
+	number := func(name string) (pid int) {
+		await(t, "the number of the "+name, func() bool {
+			text := readSoon(t, filepath.Join(dir, name))
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			pid = n
+			return err == nil
+		})
+		return pid
+	}
+	tr.parent, tr.netlock = cmd.Process.Pid, number("netlock")
+	if !hold {
+		tr.command = number("command")
+		tr.guard = childOf(t, tr.netlock, "__guard")
+		t.Cleanup(func() { _ = syscall.Kill(-tr.command, syscall.SIGKILL) })
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(tr.netlock, syscall.SIGKILL)
+		if tr.guard > 0 {
+			_ = syscall.Kill(tr.guard, syscall.SIGKILL)
+		}
+	})
+	return tr
+}
+
+// childOf is the process that a parent has started with an argument.
+func childOf(t testing.TB, parent int, argument string) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		line, _ := os.ReadFile(name)
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "stat"))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		if strings.Contains(string(line), argument) && len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	t.Fatalf("process %d has no child %s", parent, argument)
+	return 0
+}
+
+// runs reports whether a process is there and not a zombie.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z")
+}
+
+// free reports whether nobody holds the lock. A server that does not answer does not say so.
+func (tr *trial) free() bool {
+	if tr.watching == nil {
+		return false
+	}
+	r, err := tr.watching.try("SITE LOCK INFO /phone_lock")
+	return err == nil && r.code == 550
+}
+
+// observe waits until the command is gone and the lock is free, at most for so long, and returns when that was; -1: not.
+func (tr *trial) observe(most time.Duration) (gone, free time.Duration) {
+	began := time.Now()
+	gone, free = -1, -1
+	if tr.command == 0 {
+		gone = 0
+	}
+	for time.Since(began) < most && (gone < 0 || free < 0) {
+		if gone < 0 && !runs(tr.command) {
+			gone = time.Since(began)
+		}
+		if free < 0 && tr.free() {
+			free = time.Since(began)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return gone, free
+}
+
+func afterWhat(d time.Duration) string {
+	if d < 0 {
+		return "(not)"
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// TestNetlockKillTrials ends and stops each part, and looks when the lock is free and the command is gone.
+func TestNetlockKillTrials(t *testing.T) {
+	t.Parallel()
+	const never = -1 * time.Second
+	const soon, grace = 2 * time.Second, 19 * time.Second // the grace is 15 s
+	for _, c := range []struct {
+		victim     string
+		signal     syscall.Signal
+		hold       bool
+		gone, free time.Duration // the latest
+	}{
+		{"netlock", syscall.SIGTERM, false, soon, soon},
+		{"netlock", syscall.SIGKILL, false, soon, grace},
+		{"netlock", syscall.SIGSTOP, false, never, never},
+		{"netlock and guard", syscall.SIGKILL, false, soon, grace},
+		{"guard", syscall.SIGTERM, false, never, never},
+		{"guard", syscall.SIGKILL, false, never, never},
+		{"guard", syscall.SIGSTOP, false, never, never},
+		{"command", syscall.SIGTERM, false, soon, soon},
+		{"command", syscall.SIGKILL, false, soon, soon},
+		{"command", syscall.SIGSTOP, false, never, never},
+		{"parent", syscall.SIGTERM, false, never, never},
+		{"parent", syscall.SIGKILL, false, never, never},
+		{"parent", syscall.SIGSTOP, false, never, never},
+		{"parent", syscall.SIGTERM, true, soon, soon},
+		{"parent", syscall.SIGKILL, true, soon, soon},
+		{"parent", syscall.SIGSTOP, true, soon, never},
+		{"server", syscall.SIGTERM, false, grace, never},
+		{"server", syscall.SIGKILL, false, grace, never},
+		{"server", syscall.SIGSTOP, false, grace, never},
+	} {
+		name := c.victim + " " + map[syscall.Signal]string{syscall.SIGTERM: "TERM", syscall.SIGKILL: "KILL", syscall.SIGSTOP: "STOP"}[c.signal]
+		if c.hold {
+			name += " of netlock PROFILE"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := startTrial(t, c.hold)
+			for _, pid := range map[string][]int{
+				"netlock": {tr.netlock}, "netlock and guard": {tr.guard, tr.netlock}, "guard": {tr.guard}, "command": {tr.command},
+				"parent": {tr.parent}, "server": {tr.s.cmd.Process.Pid},
+			}[c.victim] {
+				if err := syscall.Kill(pid, c.signal); err != nil {
+					t.Fatal(err)
+				}
+				if c.signal == syscall.SIGSTOP {
+					defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
+				}
+			}
+			most := 22 * time.Second
+			if c.victim == "server" {
+				tr.watching = nil
+			} else if c.gone < 0 {
+				most = 4 * time.Second
+			}
+			gone, free := tr.observe(most)
+			t.Logf("figures: %s: the command is gone after %v, the lock is free after %v", name, afterWhat(gone), afterWhat(free))
+			for what, d := range map[string][2]time.Duration{"the command is gone": {gone, c.gone}, "the lock is free": {free, c.free}} {
+				if took, want := d[0], d[1]; want < 0 != (took < 0) || took > want && want > 0 {
+					t.Errorf("%s after %v, want %v", what, took, want)
+				}
+			}
+		})
+	}
+}
+
+// TestNetlockLocksOutliveTheServerThatWasKilledForTheGraceOnly has the server come back after its netlock has died.
+func TestNetlockLocksOutliveTheServerThatWasKilledForTheGraceOnly(t *testing.T) {
+	t.Parallel()
+	tr := startTrial(t, false)
+	tr.s.kill()
+	for _, pid := range []int{tr.guard, tr.netlock} {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	tr.s.start()
+	tr.watching = tr.s.session("other")
+	if tr.free() {
+		t.Error("the grace does not begin with the start")
+	}
+	if gone, free := tr.observe(22 * time.Second); gone < 0 || free < 0 {
+		t.Errorf("the command is gone after %v, the lock is free after %v", gone, free)
+	}
+}
+
+// onTheOtherMachine runs netlock on the machine of the clients.
+func (m *machines) onTheOtherMachine(address, script string) *exec.Cmd {
+	m.t.Helper()
+	cmd := command(m.t, "ip", "netns", "exec", m.client, netlock, "run", "ftp://"+account+":"+password+"@"+address+"/phone_lock", "sh", "-c", script)
+	return cmd
+}
+
+// TestNetlockOnAMachineThatIsDeadOrCutOff needs root.
+func TestNetlockOnAMachineThatIsDeadOrCutOff(t *testing.T) {
+	m := newMachines(t)
+	s, address := m.start(longLived + "[ftp]\nuser_timeout = \"2s\"\n")
+	s.errorsExpected = true
+	cable := func(state string) { m.ip("-n", m.client, "link", "set", "cable", state) }
+	other := m.session(m.server, address, "other")
+	dir := t.TempDir()
+	held := func() reply {
+		r, err := other.try("SITE LOCK INFO /phone_lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+
+	p := launch(t, m.onTheOtherMachine(address, "echo here; read x; echo got $x"))
+	if line := p.line(); line != "here" {
+		t.Fatal(line)
+	}
+	cable("down") // for less than the grace, and longer than user_timeout
+	time.Sleep(6 * time.Second)
+	if r := held(); r.code != 211 {
+		t.Errorf("while the network is broken: %v", r)
+	}
+	cable("up")
+	await(t, "the lock is taken up again", func() bool {
+		return strings.Contains(held().text, "token") && !strings.Contains(held().text, "token 1\n") && held().code == 211
+	})
+	fmt.Fprintln(p.to, "it")
+	if line := p.line(); line != "got it" {
+		t.Errorf("it says %q", line)
+	}
+	if got := p.exit(t); got != 0 {
+		t.Errorf("exit status %d", got)
+	}
+	other.wantFree("/phone_lock", 0)
+
+	p = launch(t, m.onTheOtherMachine(address, "echo $$ > "+dir+"/pid; echo here; exec sleep 100"))
+	if line := p.line(); line != "here" {
+		t.Fatal(line)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(readSoon(t, dir+"/pid")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cable("down") // for ever
+	began := time.Now()
+	gone, free := time.Duration(-1), time.Duration(-1)
+	for (gone < 0 || free < 0) && time.Since(began) < 30*time.Second {
+		if gone < 0 && !runs(pid) {
+			gone = time.Since(began)
+		}
+		if free < 0 && held().code == 550 {
+			free = time.Since(began)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("figures: a machine without a network, user_timeout 2 s: the command is gone after %v, the lock is free after %v", gone, free)
+	if gone < 0 || free < 0 || free < gone || free > 21*time.Second {
+		t.Errorf("the command is gone after %v, the lock is free after %v", gone, free)
+	}
+}
