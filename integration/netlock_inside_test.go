@@ -109,6 +109,13 @@ func TestNetlockWaitsForALockAndListsIt(t *testing.T) {
 	if got := waiting.exit(t); got != 0 {
 		t.Errorf("a lock that comes free: %d", got)
 	}
+	none := s.profile("nolock")
+	if r := finish(t, locker(t, none, "info", "phones")); r.status != 0 || r.out != "/nolock is no lock: no rule of the server makes it one\n" {
+		t.Errorf("a name that is no lock: %+v", r)
+	}
+	if r := finish(t, locker(t, none, "wait", "phones")); r.status != 73 || strings.Count(r.out, "\n") != 1 {
+		t.Errorf("wait for a name that is no lock: %+v", r)
+	}
 }
 
 func TestNetlockGetThatIsKilledLeavesNothing(t *testing.T) {

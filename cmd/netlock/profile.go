@@ -360,43 +360,14 @@ func inDir(dir, file string) string {
 	return filepath.Join(dir, file)
 }
 
-// near returns the word that was most likely meant, or "".
-func near(word string, words []string) string {
-	slices.Sort(words)
-	best, distance := "", len(word)/3+2
-	for _, w := range words {
-		if d := edits(strings.ToLower(word), w); d < distance && d < max(len(word), len(w)) {
-			best, distance = w, d
-		}
-	}
-	return best
-}
-
-// edits is how many letters must be added, left out or changed to get from a to b (Levenshtein).
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range a {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range b {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
-}
-
-// didYouMean is the end of a sentence about a word that is not known.
+// didYouMean is the end of a sentence about a word that is not known. cobra knows how to find the word that was meant.
 func didYouMean(word string, words []string) string {
-	if w := near(word, words); w != "" {
-		return "; did you mean " + w + "?"
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, w := range words {
+		all.AddCommand(&cobra.Command{Use: w, Run: func(*cobra.Command, []string) {}})
+	}
+	if meant := all.SuggestionsFor(word); len(meant) > 0 && len(word) > 2 {
+		return "; did you mean " + meant[0] + "?"
 	}
 	return ""
 }

@@ -33,14 +33,20 @@ type search struct {
 
 // deadlockLocked says why the session would wait for ever for the lock: because its holder waits or polls
 // for what the session holds, or for what somebody holds who does, and so on. nil: it would not. A holder that loses the lock
-// by its age or idle time ends a deadlock, too, but only then. A deadlock over more than maxSearch holds is not found.
+// by its age or idle time ends a deadlock, too, but only then. A session whose own locks fill the limit is told of the limit. A deadlock over more than maxSearch holds is not found.
 func (s *Session) deadlockLocked(n Name, rule *Rule, c *Contention) error {
 	if !s.holdsAnyLocked() {
 		return nil
 	}
 	look := search{table: s.table, back: s, now: s.table.clock.Now().Boot, left: maxSearch, seen: make(map[*Session]bool)}
-	if !look.stuck(n, rule, c) || len(look.chain) == 1 { // its own locks fill the limit
+	if !look.stuck(n, rule, c) {
 		return nil
+	}
+	if len(look.chain) == 1 { // it would wait for itself alone
+		if c.Limit == 0 {
+			return nil
+		}
+		return &LimitError{Name: n, Limit: c.Limit}
 	}
 	slices.Reverse(look.chain)
 	return &DeadlockError{Chain: look.chain}

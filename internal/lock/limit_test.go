@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -72,6 +73,21 @@ func TestTheLimitIsThatOfTheRule(t *testing.T) {
 	w.acquire(s, "/slots/p/1")
 	wantText(t, w.refused(s, "/slots/p/2", lock.ErrHeld), "there may be 1 such locks, and so many are held")
 	w.acquire(s, "/slots/p/free3")
+}
+
+func TestOnesOwnLocksThatFillTheLimitAreNoDeadlock(t *testing.T) {
+	w := newWorld(t, slots(2))
+	s := w.open("a")
+	w.acquire(s, "/slots/p/1")
+	w.acquire(s, "/slots/p/2")
+	s.SetWait(time.Hour) // it would wait for itself
+	for range 2 {
+		_, waiting, err := s.AcquireOrWait(ctx, "/slots/p/3", func() {})
+		if waiting != nil || !errors.Is(err, lock.ErrHeld) {
+			t.Fatalf("it waits: %v", err)
+		}
+		wantText(t, err, "there may be 2 such locks, and so many are held")
+	}
 }
 
 func TestALimitThatIsRaisedLetsOthersIn(t *testing.T) {
