@@ -115,7 +115,7 @@ func (c *Client) SpeakAs(ctx context.Context, nonce string) error {
 func (c *Client) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return c.use(ctx, func(s *session) error {
 		u := &upload{s: s, ctx: ctx, name: name, size: size, source: r}
-		return transferred(name, u.run(s))
+		return transferred(name, u.run(s.ask))
 	})
 }
 

@@ -122,6 +122,15 @@ func (l *Lock) session() *session {
 	return l.s
 }
 
+// ask says a command on the lock's connection, when the library does not use it.
+func (l *Lock) ask(ctx context.Context, command string) (reply, error) {
+	if l.Token() == 0 {
+		l.looking <- struct{}{}
+		defer func() { <-l.looking }()
+	}
+	return l.session().ask(ctx, command)
+}
+
 // keep looks after the lock until ctx ends or the lock is lost.
 func (l *Lock) keep(ctx context.Context) {
 	every := l.o.Keepalive
@@ -443,13 +452,12 @@ func (l *Lock) giveBack(ctx context.Context) error {
 
 // remove says RMD. On a server without tokens it looks before that, since RMD would remove whatever is there.
 func (l *Lock) remove(ctx context.Context) (reply, error) {
-	s := l.session()
 	if l.Token() == 0 {
-		if err := l.checkMark(s); err != nil {
+		if err := l.checkMark(l.session()); err != nil {
 			return reply{}, err
 		}
 	}
-	return s.ask(ctx, "RMD "+l.o.Path)
+	return l.ask(ctx, "RMD "+l.o.Path)
 }
 
 // standsStill connects again, and takes the lock up if it stands.

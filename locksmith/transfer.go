@@ -27,7 +27,7 @@ import (
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
 		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
-		err := u.run(l.session())                              // which removes what is left: s may be broken by then
+		err := u.run(l.ask)                                    // s may be broken when what is left is to be removed
 		if path.Dir(s.abs(name)) == l.path && l.Token() == 0 { // writing into the lock has changed the time of its directory
 			l.forgetMark()
 		}
@@ -97,8 +97,8 @@ type upload struct {
 	err    error // of the source, or what was wrong with it
 }
 
-// run stores the file, under a temporary name where that is needed. other removes the temporary file if it fails.
-func (u *upload) run(other *session) error {
+// run stores the file, under a temporary name where that is needed. ask removes the temporary file if it fails.
+func (u *upload) run(ask func(context.Context, string) (reply, error)) error {
 	if u.target = u.name; u.s.can("STOR", "STAGED") {
 		return u.store()
 	}
@@ -108,7 +108,10 @@ func (u *upload) run(other *session) error {
 		err = u.rename()
 	}
 	if err != nil && u.target != "" {
-		_, _ = other.ask(context.WithoutCancel(u.ctx), "DELE "+u.target)
+		r, derr := ask(context.WithoutCancel(u.ctx), "DELE "+u.target)
+		if derr == nil && !r.good() && u.sent > 0 {
+			err = fmt.Errorf("%w (and %s is left: the server said %s)", err, u.target, r)
+		}
 	}
 	return err
 }
