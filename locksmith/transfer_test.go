@@ -238,25 +238,6 @@ func TestALossIsNoticedDuringATransfer(t *testing.T) {
 		})
 }
 
-// The library reads the reply to its own command only, and so do we.
-func TestATemporaryFileIsRemovedWhenNoLookIsUnderWay(t *testing.T) {
-	late := "> MDTM /a\n! 3s\n< 213 20000101000003\n"
-	inBubble(t, []string{asOthers() + asked + same + late + "> DELE " + part + "\n< 250 ok\n" + same + giveBack,
-		asOthers() + passive + "> STOR " + part + "\n< 150 go\nstored \n"}, func(t *testing.T, s *scripted) {
-		o := s.options()
-		o.Keepalive = 2 * time.Second
-		l := mustAcquire(t, o)
-		time.Sleep(time.Second)
-		failing := io.MultiReader(&slow{strings.NewReader(""), 1500 * time.Millisecond}, failing{}) // while the look is under way
-		if err := l.Put(t.Context(), "/f", failing, -1); !errors.Is(err, errSource) {
-			t.Error(err)
-		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestAFilePutIntoTheLockItselfDoesNotLoseIt(t *testing.T) {
 	written := "> MDTM /a\n< 213 20000101000009\n"
 	transfer := strings.ReplaceAll(announce+stored+"> RNFR "+part+"\n< 350 to?\n> RNTO /f\n< 250 ok\n", "/f", "/a/f")
