@@ -45,6 +45,8 @@ type FTP struct {
 	IdleTimeout Duration `toml:"idle_timeout"`
 	// DataTimeout gives up a transfer that moves no byte for so long, or whose data connection does not come. 0: never.
 	DataTimeout Duration `toml:"data_timeout"`
+	// DataMinRate gives up a transfer that moves fewer bytes a second, over one minute. 0: never.
+	DataMinRate int `toml:"data_min_rate"`
 	// UserTimeout gives up a machine that acknowledges nothing for so long. 0: the system's own, many minutes.
 	UserTimeout Duration `toml:"user_timeout"`
 	// LoginTimeout ends a connection that has not logged in after so long, whatever it says. 0: never.
@@ -200,6 +202,7 @@ func Default() *Config {
 			Active:         true,
 			IdleTimeout:    Duration{5 * time.Minute},
 			DataTimeout:    Duration{time.Minute},
+			DataMinRate:    100,
 			UserTimeout:    Duration{30 * time.Second},
 			LoginTimeout:   Duration{30 * time.Second},
 			MaxConnections: 16000, MaxConnectionsPerAddress: 1000,

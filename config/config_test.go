@@ -62,6 +62,7 @@ public_address = "ftp.example.org"
 active = false
 idle_timeout = "1h30m"
 data_timeout = "0"
+data_min_rate = 5
 user_timeout = "2s"
 login_timeout = "3s"
 max_connections = 7
@@ -135,6 +136,7 @@ match = "/y"
 			IdleTimeout:              duration(90 * time.Minute),
 			UserTimeout:              duration(2 * time.Second),
 			LoginTimeout:             duration(3 * time.Second),
+			DataMinRate:              5,
 			MaxConnections:           7,
 			MaxConnectionsPerAddress: 3,
 		},

@@ -62,6 +62,8 @@ type Settings struct {
 	// DataTimeout is how long a data connection may stand still, and how long it is awaited (20 s at most). 0: for ever,
 	// and 20 s.
 	DataTimeout time.Duration
+	// DataMinRate is how many bytes a second a transfer must move, over a minute. 0: it may be as slow as it likes.
+	DataMinRate int
 	// HangUp is how long after the end of its data connection an upload waits for the end of the control connection,
 	// which tells a killed client from one that has finished. 0: not at all.
 	HangUp     time.Duration
@@ -87,7 +89,8 @@ type Server struct {
 	conns        *control.Server // nil before Control
 	settings     atomic.Pointer[Settings]
 	publications lock.Publications
-	maxLooks     int // how many names a pattern in a listing may look at
+	rateOver     time.Duration // over which DataMinRate counts
+	maxLooks     int           // how many names a pattern in a listing may look at
 	guessing     *guessing
 	context      context.Context // of what sessions do; ends with Close
 	cancel       context.CancelFunc
@@ -115,7 +118,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		tree: extended, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		controlTLS: o.TLS, dataTLS: withoutTickets(o.TLS), publications: o.Publications,
-		maxLooks: 250_000, guessing: newGuessing(o.Log),
+		maxLooks: 250_000, rateOver: time.Minute, guessing: newGuessing(o.Log),
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -146,14 +147,26 @@ func (c *client) ReadDir(name string) ([]os.FileInfo, error) {
 	if c.conn.Command().Is("STAT") {
 		return nil, nil
 	}
-	entries, err := c.list(name)
-	infos := make([]os.FileInfo, 0, len(entries))
-	for _, e := range entries {
-		if c.describe(&e) {
-			infos = append(infos, e.info)
+	names, err := c.openNames(name)
+	if err != nil {
+		return nil, err
+	}
+	defer names.Close()
+	var infos []os.FileInfo
+	for {
+		piece, err := names.next()
+		if err == io.EOF {
+			return infos, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range piece {
+			if e, ok := names.describe(name); ok {
+				infos = append(infos, e.info)
+			}
 		}
 	}
-	return infos, err
 }
 
 // GetAvailableSpace implements ftpserver.ClientDriverExtensionAvailableSpace: AVBL, in bytes.

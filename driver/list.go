@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // format is how a listing is written.
@@ -23,25 +21,34 @@ const (
 	formatFacts               // MLSD
 )
 
-// listing is what LIST, NLST, MLSD or STAT show. Its names are held; its lines are made as they are sent.
+// listing is what LIST, NLST, MLSD or STAT show. Some of the names are held at a time, and the lines are made as they are sent.
 type listing struct {
 	client  *client
 	view    string
 	format  format
 	options listOptions
-	entries []entry
+	sources []source  // what is shown, one after the other
+	first   *names    // of the first source, if that is opened already
+	glob    *globbing // nil: there is no pattern
+}
+
+// source is a directory whose names are shown, or a single name.
+type source struct {
+	view    string
+	shown   string // what stands before each of its names, or the name
+	pattern string // which of the names are shown; "": all
+	single  bool
 }
 
 // entry is one line of a listing.
 type entry struct {
 	shown string // what the client is shown, perhaps with a directory before it
-	name  lock.Name
-	info  fs.FileInfo // nil: not looked up yet
-	owner string      // the holder's account for a lock; "": nobody's
+	info  fs.FileInfo
+	owner string // the holder's account for a lock; "": nobody's
 }
 
 // listing finds what a command shows of a path or, but for MLSD, a glob. A path that does not exist is an error; a
-// glob that fits nothing is an empty listing.
+// glob that fits nothing is an empty listing. Close must follow.
 func (c *client) listing(f format, param string) (*listing, error) {
 	l := &listing{client: c, format: f, options: listOptions{all: true}}
 	if f != formatFacts {
@@ -49,7 +56,12 @@ func (c *client) listing(f format, param string) (*listing, error) {
 	}
 	l.view = c.abs(param)
 	err := l.find(param)
-	l.arrange()
+	if err == nil && (l.options.byTime || l.options.bySize) {
+		err = l.order()
+	}
+	if err != nil {
+		_ = l.Close() // why it cannot be shown counts
+	}
 	return l, err
 }
 
@@ -58,75 +70,148 @@ func (l *listing) find(param string) error {
 	info, err := c.stat(l.view)
 	switch {
 	case err != nil && l.format != formatFacts && isNotThere(err) && hasGlob(param):
-		l.entries, err = c.glob(param, l.options.all)
-		l.options.all = true // the pattern has chosen
+		l.glob = &globbing{client: c, all: l.options.all}
+		l.sources, err = l.glob.glob(param)
 		return err
 	case err != nil:
 		return err
 	case info.IsDir() && !l.options.directory:
-		l.entries, err = c.list(l.view)
+		in := source{view: l.view}
 		if l.format == formatNames && param != "" && param != "." { // RFC 1123 section 4.1.2.7: each name is to be good for RETR
-			for i := range l.entries {
-				l.entries[i].shown = joinShown(param, l.entries[i].shown)
-			}
+			in.shown = param
 		}
+		l.sources = []source{in}
+		l.first, err = c.openNames(l.view)
 		return err
 	case l.format == formatFacts:
 		return errNotDirectoryArgument
 	}
-	l.entries = []entry{entryOf(cmp.Or(param, "."), info)}
-	l.options.all = true // it was named
+	l.sources = []source{{view: l.view, shown: cmp.Or(param, "."), single: true}}
 	return nil
 }
 
 // errNotDirectoryArgument is 501 by RFC 3659 section 7.2.1.
 var errNotDirectoryArgument = &refusal{code: 501, text: "is not a directory", is: fs.ErrInvalid}
 
-// entryOf is the entry of something that was looked up.
-func entryOf(shown string, info fs.FileInfo) entry {
-	e := entry{shown: shown, info: info}
-	if l, ok := info.(lockInfo); ok {
-		e.owner = l.status.Holds[0].Owner.Account
-	}
-	return e
-}
+var errTooManyToSort = &refusal{text: "too many names to sort by time or size", is: fs.ErrInvalid}
 
-// arrange drops what the options hide and puts the rest in order.
-func (l *listing) arrange() {
-	o := l.options
-	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool {
-		return !o.all && strings.HasPrefix(path.Base(e.shown), ".") ||
-			strings.ContainsAny(e.shown, "\r\n") // a name that would forge another line
+// order replaces the sources by single names, in the order that the options want.
+func (l *listing) order() error {
+	type key struct {
+		source
+		value int64
+	}
+	var all []key
+	reverse := l.options.reverse
+	l.options.reverse = false
+	err := l.each(true, func(view string, e entry) error {
+		if len(all) == singlesMax {
+			return errTooManyToSort
+		}
+		value := e.info.Size()
+		if l.options.byTime {
+			value = e.info.ModTime().UnixNano()
+		}
+		all = append(all, key{source{view: view, shown: e.shown, single: true}, value})
+		return nil
 	})
-	order := func(a, b entry) int { return strings.Compare(a.shown, b.shown) }
-	if o.byTime || o.bySize {
-		there := l.entries[:0]
-		for _, e := range l.entries {
-			if l.client.describe(&e) {
-				there = append(there, e)
-			}
-		}
-		l.entries = there
-		order = func(a, b entry) int { return cmp.Compare(b.info.Size(), a.info.Size()) }
-		if o.byTime {
-			order = func(a, b entry) int { return b.info.ModTime().Compare(a.info.ModTime()) }
-		}
+	if err != nil {
+		return err
 	}
-	slices.SortStableFunc(l.entries, order)
-	if o.reverse {
-		slices.Reverse(l.entries)
+	slices.SortStableFunc(all, func(a, b key) int { return cmp.Compare(b.value, a.value) })
+	if reverse {
+		slices.Reverse(all)
 	}
+	l.sources = l.sources[:0]
+	for _, k := range all {
+		l.sources = append(l.sources, k.source)
+	}
+	return nil
 }
 
-// lines yields the lines, without their ends. What has gone away meanwhile is left out.
-func (l *listing) lines(yield func(string) bool) {
-	now := l.client.server.clock.Now().Wall
-	for _, e := range l.entries {
-		if l.format != formatNames || l.options.classify {
-			if !l.client.describe(&e) {
+// each calls f with the path of each entry, and what it is if that is wanted, until an error. What has gone away
+// meanwhile is left out.
+func (l *listing) each(described bool, f func(view string, e entry) error) error {
+	for _, in := range l.sources {
+		if !in.single {
+			if err := l.eachIn(in, described, f); err != nil {
+				return err
+			}
+			continue
+		}
+		e, ok := entry{}, true
+		if described {
+			e, ok = l.client.describe(in.view)
+		}
+		if e.shown = in.shown; !ok || forgesLine(e.shown) {
+			continue
+		}
+		if err := f(in.view, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachIn is each for one directory.
+func (l *listing) eachIn(in source, described bool, f func(view string, e entry) error) error {
+	names, err := l.first, error(nil)
+	if l.first = nil; names == nil {
+		names, err = l.client.openNames(in.view)
+	}
+	if err != nil { // a pattern fits it, and nothing can be read in it
+		return nil
+	}
+	defer names.Close()
+	for {
+		piece, err := names.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil && l.glob != nil {
+			err = l.glob.look(len(piece))
+		}
+		if err != nil {
+			return err
+		}
+		if l.options.reverse {
+			slices.Reverse(piece)
+		}
+		for _, name := range piece {
+			if !l.shows(in, name) {
 				continue
 			}
+			e, ok := entry{}, true
+			if described {
+				e, ok = names.describe(name)
+			}
+			if !ok {
+				continue
+			}
+			e.shown = joinShown(in.shown, name)
+			if err := f(path.Join(in.view, name), e); err != nil {
+				return err
+			}
 		}
+	}
+}
+
+// shows reports whether a name in a directory is shown.
+func (l *listing) shows(in source, name string) bool {
+	switch {
+	case forgesLine(name):
+		return false
+	case in.pattern != "":
+		return l.glob.fits(in.pattern, name)
+	}
+	return l.options.all || !strings.HasPrefix(name, ".")
+}
+
+// lines calls f with each line, without its end, until an error.
+func (l *listing) lines(f func(line string) error) error {
+	now := l.client.server.clock.Now().Wall
+	described := l.format != formatNames || l.options.classify
+	return l.each(described, func(_ string, e entry) error {
 		line := e.shown
 		switch l.format {
 		case formatLong:
@@ -137,92 +222,35 @@ func (l *listing) lines(yield func(string) bool) {
 		if l.options.classify && e.info.IsDir() {
 			line += "/"
 		}
-		if !yield(line) {
-			return
-		}
-	}
+		return f(line)
+	})
 }
 
 // WriteTo writes the lines, with their ends.
-func (l *listing) WriteTo(w io.Writer) (int64, error) {
+func (l *listing) WriteTo(w io.Writer) (n int64, err error) {
 	b := bufio.NewWriterSize(w, 16<<10)
-	var n int64
-	for line := range l.lines {
+	err = l.lines(func(line string) error {
 		m, err := b.WriteString(line)
 		n += int64(m)
 		if err != nil {
-			return n, err
+			return err
 		}
-		_, _ = b.WriteString("\r\n") // an error stays
-		n += 2
+		m, err = b.WriteString("\r\n")
+		n += int64(m)
+		return err
+	})
+	if err != nil {
+		return n, err
 	}
 	return n, b.Flush()
 }
 
 // Close implements content.
-func (l *listing) Close() error { return nil }
-
-// describe looks up what an entry is, links followed as far as they lead inside the tree, so that clients which know no
-// links see files and directories. It reports false if it has gone away.
-func (c *client) describe(e *entry) bool {
-	if e.info != nil {
-		return true
+func (l *listing) Close() error {
+	if l.first == nil {
+		return nil
 	}
-	info, err := c.server.tree.Lstat(c.server.disk(e.name))
-	if err != nil {
-		return false
-	}
-	e.info = info
-	if info.Mode()&fs.ModeSymlink != 0 {
-		if target, err := c.server.tree.Stat(c.server.disk(e.name)); err == nil {
-			e.info = target
-		}
-	}
-	return true
-}
-
-// list returns what a directory holds, unsorted: files, locks without a directory, the status file.
-func (c *client) list(view string) ([]entry, error) {
-	n, err := c.follow(view)
-	if err != nil {
-		return nil, err
-	}
-	special := c.specials(view, n)
-	names, err := c.namesIn(n)
-	if err != nil && !c.table().Held(n) {
-		return nil, err
-	}
-	entries := make([]entry, 0, len(names)+len(special))
-	for _, name := range names {
-		if _, ok := special[name]; !ok {
-			entries = append(entries, entry{shown: name, name: lock.Name(path.Join(string(n), name))})
-		}
-	}
-	for _, e := range special {
-		entries = append(entries, e)
-	}
-	return entries, nil
-}
-
-func (c *client) namesIn(n lock.Name) ([]string, error) {
-	dir, err := c.server.tree.Open(c.server.diskDir(n))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return dir.Readdirnames(-1)
-}
-
-// specials are what a directory shows that is no file of the tree, by name.
-func (c *client) specials(view string, n lock.Name) map[string]entry {
-	all := make(map[string]entry)
-	for _, s := range c.table().Children(n) {
-		all[s.Name.Base()] = entryOf(s.Name.Base(), lockInfo{s})
-	}
-	if dir, base := path.Split(c.server.settings.Load().StatusFile); base != "" && path.Clean(dir) == view {
-		all[base] = entryOf(base, c.server.statusInfo(c.account))
-	}
-	return all
+	return l.first.Close()
 }
 
 // listOptions are the letters that a client gave behind LIST or NLST, as for ls. RFC 959 knows none; clients send them

@@ -75,12 +75,6 @@ func (c *client) liesInLock(view string) bool {
 	return false
 }
 
-// isEmpty reports whether surely nothing lies in a directory.
-func (c *client) isEmpty(n lock.Name) bool {
-	names, err := c.namesIn(n)
-	return err == nil && len(names) == 0
-}
-
 // isStatus reports whether view names the status file.
 func (c *client) isStatus(view string) bool {
 	f := c.server.settings.Load().StatusFile

@@ -62,12 +62,21 @@ func (c *client) statListing(param string) (control.Reply, error) {
 	if err != nil {
 		return control.Reply{}, err
 	}
+	defer l.Close()
 	var lines []string
-	for line := range l.lines {
+	if err := l.lines(func(line string) error {
+		if len(lines) == singlesMax { // the reply is held
+			return errTooManyForStat
+		}
 		lines = append(lines, " "+line)
+		return nil
+	}); err != nil {
+		return control.Reply{}, err
 	}
 	return control.Reply{Code: 213, Text: "Status of " + l.view + ":", Lines: lines, End: "End of status"}, nil
 }
+
+var errTooManyForStat = &refusal{text: "has too many names for STAT: use LIST", is: fs.ErrInvalid}
 
 // directory is the FileInfo of a directory that lies nowhere, for the library, after everything was said.
 type directory struct{ virtualFile }

@@ -203,7 +203,7 @@ const signOfLife = 200 * time.Millisecond
 // move are signs of life for the locks of the session, and of its job's ended sessions. It looks at what the kernel has
 // received of the client or the client has acknowledged (TCP_INFO): a deadline that rolls ahead would say nothing of what the
 // client takes in of some megabytes that wait in the kernel, and a write under TLS that times out cannot go on. Where the
-// system does not tell, nothing stands still.
+// system does not tell, nothing stands still. It also aborts a transfer that moves less than Settings.DataMinRate, over a minute.
 func (t *transfer) watch() (stop func()) {
 	timeout := t.client.server.settings.Load().DataTimeout
 	step := signOfLife
@@ -217,15 +217,21 @@ func (t *transfer) watch() (stop func()) {
 		timer   *time.Timer
 	)
 	changed := time.Now()
+	moves := pace{since: changed}
 	look := func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if stopped {
 			return
 		}
-		if moved, ok := bytesMoved(t.conn); !ok || moved != seen {
+		moved, ok := bytesMoved(t.conn)
+		if !ok || moved != seen {
 			seen, changed = moved, time.Now()
 			t.works()
+		}
+		if ok && moves.tooSlow(t.client.server, moved, time.Now()) {
+			t.abort(errSlow)
+			return
 		}
 		if timeout > 0 && time.Since(changed) >= timeout {
 			_ = t.conn.SetDeadline(time.Unix(1, 0)) // an error says that it is closed
@@ -243,6 +249,25 @@ func (t *transfer) watch() (stop func()) {
 		timer.Stop()
 	}
 }
+
+// pace is how fast bytes move.
+type pace struct {
+	since  time.Time // when the minute began over which it is taken
+	before uint64    // what was moved by then
+}
+
+// tooSlow reports whether a minute is over in which too little was moved, and begins another one.
+func (p *pace) tooSlow(s *Server, moved uint64, now time.Time) bool {
+	took := now.Sub(p.since)
+	if took < s.rateOver {
+		return false
+	}
+	slow := float64(moved-p.before) < float64(s.settings.Load().DataMinRate)*took.Seconds()
+	p.since, p.before = now, moved
+	return slow
+}
+
+var errSlow = &refusal{code: 426, text: "the data connection was too slow for too long"}
 
 // buffers are lent to transfers that cannot be left to the kernel. At half the size ASCII is a tenth slower.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}

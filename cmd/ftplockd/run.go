@@ -487,6 +487,7 @@ func (s *server) settings(c *config.Config) driver.Settings {
 		Active:         c.FTP.Active,
 		TLSRequired:    c.TLS.Mode == config.TLSRequired,
 		DataTimeout:    c.FTP.DataTimeout.Duration,
+		DataMinRate:    c.FTP.DataMinRate,
 		HangUp:         c.Files.HangUp.Duration,
 		StatusFile:     c.FTP.StatusFile,
 		LeftoverMaxAge: c.Locks.LeftoverMaxAge.Duration,

@@ -121,12 +121,12 @@ func (l *listing) Readdir(n int) ([]fs.FileInfo, error) {
 		names, err := l.Readdirnames(n)
 		list := make([]fs.FileInfo, 0, len(names))
 		for _, name := range names {
-			i, err := l.dir.lstat(name)
+			i, err := l.Lstat(name)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			if err != nil {
-				return list, fail("readdir", l.name, err)
+				return list, err
 			}
 			list = append(list, i)
 		}
@@ -134,6 +134,15 @@ func (l *listing) Readdir(n int) ([]fs.FileInfo, error) {
 			return list, err
 		}
 	}
+}
+
+// Lstat describes what has a name in the directory, a link itself.
+func (l *listing) Lstat(base string) (fs.FileInfo, error) {
+	i, err := l.dir.lstat(base)
+	if err != nil {
+		return nil, fail("lstat", join(l.name, base), err)
+	}
+	return i, nil
 }
 
 // Readdirnames works as that of package os, and leaves out the names that clients do not see.

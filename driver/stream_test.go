@@ -1,0 +1,169 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/afero"
+
+	"github.com/ftplockd/ftplockd/internal/files"
+)
+
+// fill makes so many files in a directory.
+func (s *server) fill(dir string, many int) {
+	s.t.Helper()
+	s.mkdir(dir)
+	for i := range many {
+		if err := os.WriteFile(filepath.Join(s.root, dir, fmt.Sprintf("f%05d", i)), nil, 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// A directory with more names than are held is shown whole, each name once, with the locks in it.
+func TestAListingOfMoreNamesThanAreHeldIsWhole(t *testing.T) {
+	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, mode)
+			const many = 2*pieceMax + 100
+			s.fill("/locks", many)
+			c := s.as("phoneacc")
+			want := make([]string, many)
+			for i := range want {
+				want[i] = fmt.Sprintf("f%05d", i)
+			}
+			for i := range 20 {
+				lock := fmt.Sprintf("a%02d", i)
+				c.want("MKD /locks/"+lock, "257 *")
+				want = append(want, lock)
+			}
+			slices.Sort(want)
+			for _, command := range []string{"NLST /locks", "LIST /locks", "MLSD /locks", "NLST /locks/*", "LIST /l*/*"} {
+				var got []string
+				for line := range strings.Lines(c.fetch(command)) {
+					line = strings.TrimSuffix(line, "\r\n")
+					got = append(got, line[strings.LastIndexAny(line, " /")+1:])
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: %d names, want %d", command, len(got), len(want))
+				}
+			}
+			r, err := c.session().openNames("/locks")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			for err == nil {
+				var piece []string
+				if piece, err = r.next(); len(piece) > pieceMax || !slices.IsSorted(piece) {
+					t.Errorf("%d names are held, in order: %t", len(piece), slices.IsSorted(piece))
+				}
+			}
+			if !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What would need all names at once is refused above a bound.
+func TestListingsThatWouldHoldTooManyNamesAreRefused(t *testing.T) {
+	s := start(t)
+	s.fill("/d", singlesMax+1)
+	c := s.as("phoneacc")
+	for _, option := range []string{"-t", "-S", "-tr"} {
+		_, r := c.download("LIST " + option + " /d")
+		c.check(option, r, "550 /d: too many names to sort by time or size")
+	}
+	c.want("STAT /d", "550 /d: has too many names for STAT: use LIST")
+	if err := os.Remove(filepath.Join(s.root, "d/f00000")); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(c.fetch("LIST -t /d"), "\n"); got != singlesMax {
+		t.Errorf("%d lines", got)
+	}
+	_, r := c.download("NLST " + strings.Repeat("/[a-z]*", 200))
+	c.check("NLST", r, "550 *: is too long for a pattern")
+	s.driver.maxLooks = singlesMax
+	_, r = c.download("NLST /*/none*")
+	c.check("NLST", r, "550 *: fits too many names")
+}
+
+// slow is a tree whose directories take their time.
+type slow struct{ *files.Tree }
+
+func (s slow) Open(name string) (afero.File, error) {
+	time.Sleep(50 * time.Millisecond)
+	return s.Tree.Open(name)
+}
+
+// No pattern is worked on for a client that has gone. This one would take 20 seconds.
+func TestAGlobEndsWithItsClient(t *testing.T) {
+	s := start(t, func(o *setup) { o.wrap = func(tree *files.Tree) afero.Fs { return slow{tree} } })
+	s.mkdir("/loops")
+	for i := range 20 {
+		s.link(".", fmt.Sprintf("/loops/%d", i))
+	}
+	c := s.as("phoneacc")
+	c.want("CWD /loops", "250 *")
+	defer c.data().Close()
+	c.send("NLST */*/*/nothing/*\r\n")
+	began := time.Now()
+	s.until("it is at work", func() bool { return somewhere("(*globbing).directories") })
+	c.tcp.Close()
+	s.alone()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A client that takes in a byte now and then does not hold a transfer for ever.
+func TestATransferThatIsTooSlowIsEnded(t *testing.T) {
+	s := start(t, func(o *setup) { o.settings.DataMinRate = 1000 })
+	s.driver.rateOver = 300 * time.Millisecond
+	s.write("/f", "old")
+	s.write("/big", "")
+	if err := os.Truncate(filepath.Join(s.root, "big"), 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	c := s.as("phoneacc")
+	d := c.data()
+	c.want("STOR /f", "150 *")
+	go func() {
+		for {
+			if _, err := d.Write([]byte("x")); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	c.check("STOR", c.reply(), "426 /f: the data connection was too slow for too long")
+	s.wantContent("/f", "old")
+	d.Close()
+
+	unread := c.data()
+	defer unread.Close()
+	if err := unread.SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	c.want("RETR /big", "150 *")
+	c.check("RETR", c.reply(), "426 /big: the data connection was too slow for too long")
+
+	steady := c.data()
+	c.want("STOR /f", "150 *")
+	for began := time.Now(); time.Since(began) < time.Second; time.Sleep(20 * time.Millisecond) {
+		if _, err := steady.Write(make([]byte, 400)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steady.Close()
+	c.check("STOR", c.reply(), "226 *")
+}
