@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/afero"
 )
 
 // Leftovers is the directory, below the root of the tree, that [Tree.Aside] moves to. Clients do not see it.
@@ -62,7 +64,7 @@ func Inside(parent string, token uint64) string {
 // SweepLeftovers removes what Aside moved to Leftovers before that time, with all that is in it. What lies beside its lock, on
 // another file system, stays.
 func (t *Tree) SweepLeftovers(before time.Time) error {
-	all, err := t.ReadDir(Leftovers)
+	all, err := afero.ReadDir(t, Leftovers)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

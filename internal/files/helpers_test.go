@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/afero"
 	"go.uber.org/goleak"
 )
 
@@ -140,6 +141,9 @@ func (s *served) hostNames() []string {
 	}
 	return names
 }
+
+// ReadDir describes what is in a directory, sorted.
+func (s *served) ReadDir(name string) ([]fs.FileInfo, error) { return afero.ReadDir(s.Tree, name) }
 
 func (s *served) temporaries() []string {
 	return slices.DeleteFunc(s.hostNames(), func(n string) bool { return !strings.HasPrefix(filepath.Base(n), prefix) })

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -126,15 +125,6 @@ func (p place) lstat() (*info, error) {
 	return i, err
 }
 
-// Identity is what Sys of Lstat says, for package journal.
-func (t *Tree) Identity(name string) (inode uint64, birth int64, generation uint32, err error) {
-	i, err := t.Lstat(name)
-	if err == nil {
-		inode, birth = i.Sys().(*details).Identity()
-	}
-	return inode, birth, 0, err
-}
-
 // Stat describes what has that name, or what a link of that name leads to within the tree.
 func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 	var i *info
@@ -192,19 +182,6 @@ func (t *Tree) Chtimes(name string, atime, mtime time.Time) error {
 // Chmod sets the permissions, and nothing but those: no setuid, setgid, sticky. A link is followed within the tree.
 func (t *Tree) Chmod(name string, mode fs.FileMode) error {
 	return t.inRoot("chmod", name, func(rel string) error { return t.root.Chmod(rel, mode.Perm()) })
-}
-
-// ReadDir describes what is in a directory, sorted by the bytes of the names, links themselves, without the
-// temporary files of uploads. What goes away meanwhile may be missing.
-func (t *Tree) ReadDir(name string) ([]fs.FileInfo, error) {
-	f, err := t.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	list, err := f.Readdir(-1)
-	slices.SortFunc(list, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
-	return list, err
 }
 
 // openReadable opens what a clean name leads to for reading, if it is a regular file or a directory.
