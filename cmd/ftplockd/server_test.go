@@ -299,6 +299,9 @@ func TestTheStateDirectoryIsMadeForItsOwnerAlone(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(r.dir, "state")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Error(info.Mode(), err)
 	}
+	if info, err := os.Stat(filepath.Join(r.dir, "state", controlSocket)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error("the control socket:", info.Mode(), err)
+	}
 	if info, err := os.Stat(filepath.Join(r.dir, "files")); err != nil || info.Mode().Perm()&0o500 != 0o500 {
 		t.Error(info.Mode(), err)
 	}
