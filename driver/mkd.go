@@ -27,6 +27,9 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		return control.Reply{}, err
 	}
 	h, err := c.acquire(cmd, n)
+	if errors.Is(err, lock.ErrNoParent) && c.remakeRoot(n.Parent()) {
+		h, err = c.acquire(cmd, n)
+	}
 	if err != nil {
 		return control.Reply{}, c.shown(err)
 	}
@@ -128,6 +131,21 @@ func (c *client) fits(n lock.Name) error {
 		return lock.ErrNoParent
 	}
 	return err
+}
+
+// remakeRoot makes a directory again that a rule has its locks in, if somebody on the server's machine has removed it. It reports
+// whether it did.
+func (c *client) remakeRoot(dir lock.Name) bool {
+	if !c.isNeeded(dir) {
+		return false
+	}
+	err := c.server.tree.MkdirAll(c.server.disk(dir), 0o755)
+	if err != nil {
+		c.log.Error("the directory of a [[lock]] rule is gone and cannot be made again", "directory", string(dir), "err", err)
+		return false
+	}
+	c.log.Warn("the directory of a [[lock]] rule was gone and was made again", "directory", string(dir))
+	return true
 }
 
 // undo takes back a grant of which the client cannot have heard.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,4 +146,25 @@ func TestArticleCronCleanerSparesFreshAndRenewedLocks(t *testing.T) {
 	first.want(550, "RMD /old_lock", "taken away", "removed on the server")
 	second.want(250, "RMD /adopted_lock")
 	first.want(250, "RMD /renewed_lock")
+}
+
+// A lock root that somebody removes on the server's machine is made again by the next MKD below it.
+func TestALockRootThatIsGoneIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	for _, directories := range []bool{false, true} {
+		t.Run(fmt.Sprintf("directories=%v", directories), func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, fmt.Sprintf("[locks]\ndirectories = %v\n", directories)+hour)
+			c := s.session(account)
+			c.want(257, "MKD /locks/before")
+			c.want(250, "RMD /locks/before")
+			if err := os.Remove(s.path("locks")); err != nil {
+				t.Fatal(err)
+			}
+			c.want(257, "MKD /locks/job")
+			s.log.await(t, "was made again", 1)
+			c.want(250, "RMD /locks/job")
+			c.want(550, "MKD /locks/no/job", "no such directory")
+		})
+	}
 }

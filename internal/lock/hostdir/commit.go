@@ -46,7 +46,7 @@ func (s *Store) acquire(ctx context.Context, change lock.Change) (lock.Token, er
 	if seen.found {
 		return 0, s.taken(ctx, change, seen)
 	}
-	if err := s.parent(change.Name); err != nil {
+	if err := s.tree.isDirectory(change.Name.Parent()); err != nil {
 		return 0, err
 	}
 	change.Holds = withDirectory(change.Holds, lock.DirectoryID{})
@@ -103,22 +103,6 @@ func (s *Store) taken(ctx context.Context, change lock.Change, seen sight) error
 		return err
 	}
 	return &lock.ConflictError{Record: record}
-}
-
-// parent returns lock.ErrNoParent if there is no directory to make the name in. A directory below which the rules have their locks
-// is made again if somebody has removed it.
-func (s *Store) parent(name lock.Name) error {
-	dir := name.Parent()
-	err := s.tree.isDirectory(dir)
-	needed := func(prefix lock.Name) bool { return prefix.Within(dir) }
-	if !errors.Is(err, lock.ErrNoParent) || !slices.ContainsFunc((*s.rules.Load()).Prefixes(), needed) {
-		return err
-	}
-	if err := s.tree.fs.MkdirAll(string(dir), 0o755); err != nil {
-		return pathError("mkdir", dir, err)
-	}
-	s.o.Log.Warn("the directory of a [[lock]] rule was gone and was made again", "directory", dir)
-	return nil
 }
 
 // note notes which directory the holds have. That need not last: without it, any directory of that name is taken for theirs at

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -89,33 +88,18 @@ func (h *hostTree) Aside(name, _, _ string, _ uint64) (string, error) {
 	return to, os.Rename(h.real(name), h.real(to))
 }
 
-// testClock is the system's wall clock with an offset, and a boot clock to go with it.
-type testClock struct {
-	mu     sync.Mutex
-	offset time.Duration
-	began  time.Time
-}
+// testClock is the system's wall clock, and a boot clock to go with it.
+type testClock struct{ began time.Time }
 
 func (c *testClock) Now() lock.Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now().Add(c.offset)
+	now := time.Now()
 	return lock.Instant{Wall: now, Boot: now.Sub(c.began), BootID: "00000000-0000-4000-8000-000000000001"}
 }
 
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.offset += d
-}
-
 // testRules make locks of everything that ends in _lock or lies below /locks.
-type testRules struct {
-	roots, prefixes []lock.Name
-}
+type testRules struct{ roots []lock.Name }
 
-func (r testRules) Roots() []lock.Name    { return r.roots }
-func (r testRules) Prefixes() []lock.Name { return r.prefixes }
+func (r testRules) Roots() []lock.Name { return r.roots }
 
 func (r testRules) For(name lock.Name) (lock.Rule, bool) {
 	rule := lock.Rule{Match: "test", MaxAge: 10 * time.Minute}

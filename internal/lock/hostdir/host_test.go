@@ -307,21 +307,6 @@ func TestALockWhoseReleaseCannotBeRecordedHasItsDirectory(t *testing.T) {
 	s.release(store, "/a_lock", token)
 }
 
-func TestALockRootThatIsGoneIsMadeAgain(t *testing.T) {
-	s := newScene(t)
-	s.rules = testRules{prefixes: []lock.Name{"/locks/deep"}}
-	store := s.mustOpen()
-	s.acquire(store, "/locks/deep/a", "ada")
-	if err := os.RemoveAll(s.tree.real("/locks")); err != nil {
-		t.Fatal(err)
-	}
-	s.acquire(store, "/locks/deep/b", "ada")
-	s.hasDirectory("/locks/deep/b", true)
-	if _, err := s.commit(store, "/locks/other/c", 0, s.hold("ada")); !errors.Is(err, lock.ErrNoParent) {
-		t.Errorf("another parent was made: %v", err)
-	}
-}
-
 func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()

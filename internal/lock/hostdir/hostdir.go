@@ -68,8 +68,6 @@ type Rules interface {
 	For(lock.Name) (lock.Rule, bool)
 	// Roots returns the directories below which all locks lie; none: they may be anywhere.
 	Roots() []lock.Name
-	// Prefixes returns the directories that locks are made in by name. They are made again if they are gone.
-	Prefixes() []lock.Name
 }
 
 // Options are what a Store is opened with.
@@ -135,7 +133,6 @@ type noRules struct{}
 
 func (noRules) For(lock.Name) (lock.Rule, bool) { return lock.Rule{}, false }
 func (noRules) Roots() []lock.Name              { return nil }
-func (noRules) Prefixes() []lock.Name           { return nil }
 
 // All implements lock.Store.
 func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] { return s.inner.All(ctx) }
