@@ -1,7 +1,7 @@
 // Package powerloss finds out what a loss of power can leave of what a process wrote. It is for tests.
 //
 // Its types: a [Recording] is what one process did to the files and directories below one directory, traced call by
-// call (ptrace, so that nothing in the program has to know of it; what it stores into a map of a file is seen at its next call); an [Image] is one state in which a power
+// call (ptrace, so that nothing in the program has to know of it; it must not store into a map of a file); an [Image] is one state in which a power
 // failure at some moment of it can leave the disk; a [Sync] is a call that made something last.
 //
 // What a file system may do, as far as POSIX promises nothing else: content that was not synced is there in full, in part

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // record records a shell script that runs in the directory.
@@ -186,45 +184,6 @@ func TestWhatARecoveryDoesMayBeLostAgain(t *testing.T) {
 				t.Errorf("without %v: %q", second.Syncs(), without)
 			}
 		})
-	}
-}
-
-const storesEnv = "POWERLOSS_STORES"
-
-// TestStores is the process of the next test: it stores into a map, and says so.
-func TestStores(t *testing.T) {
-	dir := os.Getenv(storesEnv)
-	if dir == "" {
-		return // it is no test of its own
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "f"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Truncate(2); err != nil {
-		t.Fatal(err)
-	}
-	window, err := unix.Mmap(int(f.Fd()), 0, 2, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	copy(window, "ab")
-	if err := errors.Join(Say("done"), f.Sync(), Say("synced")); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestWhatIsStoredIntoAMapIsRecorded(t *testing.T) {
-	dir := newDir(t)
-	r := RecordTest(t, dir, "TestStores", storesEnv+"="+dir)
-	got := states(t, r, dir, Options{Most: 1000})
-	for _, want := range []string{`: f=""`, `: f="\x00\x00"`, `done: f=""`, `done: f="a"`, `done: f="ab"`, `done synced: f="ab"`} {
-		if !slices.Contains(got, want) {
-			t.Errorf("%s is none of %q", want, got)
-		}
-	}
-	if slices.Contains(got, `done synced: f="a"`) {
-		t.Error("what was synced can be lost")
 	}
 }
 
