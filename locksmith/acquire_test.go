@@ -33,6 +33,41 @@ func TestAcquireAndRelease(t *testing.T) {
 	})
 }
 
+func TestDo(t *testing.T) {
+	failed := errors.New("it failed")
+	lost := "> SITE LOCK INFO /a\n< 550 /a: not held\n> SITE LOCK RENEW /a\n< 550 /a: taken away 1s ago\n" + bye
+	for name, c := range map[string]struct {
+		script string
+		f      func(context.Context) error
+		want   error
+		says   string
+	}{
+		"does it":                            {script: grant42 + giveBack, f: func(context.Context) error { return nil }},
+		"passes errors on":                   {script: grant42 + giveBack, f: func(context.Context) error { return failed }, want: failed, says: failed.Error()},
+		"ends with the lock":                 {script: grant42 + lost, f: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, want: ErrLost, says: "the lock was lost: /a: taken away 1s ago"},
+		"tells of a loss that f did not see": {script: grant42 + lost, f: func(ctx context.Context) error { <-ctx.Done(); return nil }, want: ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, []string{asLocks() + c.script}, func(t *testing.T, s *scripted) {
+				o := s.options()
+				o.Check = time.Second
+				err := Do(t.Context(), o, c.f)
+				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
+					t.Error(err)
+				}
+			})
+		})
+	}
+	inBubble(t, []string{asLocks() + grant42 + giveBack}, func(t *testing.T, s *scripted) {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is lost")
+			}
+		}()
+		_ = Do(t.Context(), s.options(), func(context.Context) error { panic("f") })
+	})
+}
+
 func TestAnAcquireIs(t *testing.T) {
 	canceled := errors.New("canceled by the test")
 	for name, c := range map[string]struct {

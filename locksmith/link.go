@@ -25,6 +25,7 @@ type link struct {
 	from     net.IP
 
 	mu     sync.Mutex
+	come   int           // of a control connection: bytes since the last command
 	extra  time.Duration // added to the limit of reads: an MKD waits for its turn
 	atMost time.Duration // bounds both, if it is not 0
 	broken error         // why the connection is of no use any more
@@ -91,6 +92,10 @@ func (l *link) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.Read(p)
+	if !l.data && !l.fits(n) {
+		l.cut(errEndless)
+		return 0, errEndless
+	}
 	return n, l.reason(err)
 }
 
@@ -144,6 +149,25 @@ func (l *link) cut(why error) {
 	if l.Conn != nil {
 		_ = l.SetDeadline(time.Unix(1, 0))
 	}
+}
+
+// longest bounds the memory that one reply takes.
+const longest = 4 << 20
+
+var errEndless = errors.New("a reply without an end")
+
+// begin is called before each command: its reply has its own bound.
+func (l *link) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.come = 0
+}
+
+func (l *link) fits(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.come += n
+	return l.come <= longest
 }
 
 // wait sets what is added to the limit of reads.

@@ -80,13 +80,17 @@ func (o Options) withDefaults() Options {
 
 // Do takes the lock, calls f, and gives the lock back. The context of f ends when the lock is lost; its cause is the error of
 // the lock then. Do returns what f returned, joined with the error of giving the lock back: ErrLost if f may have worked without it.
-func Do(ctx context.Context, o Options, f func(ctx context.Context) error) error {
+func Do(ctx context.Context, o Options, f func(ctx context.Context) error) (err error) {
 	l, err := Acquire(ctx, o)
 	if err != nil {
 		return err
 	}
 	held, stop := l.Context(ctx)
-	err = f(held)
-	stop()
-	return errors.Join(err, l.Release(ctx))
+	defer func() { // also if f panics
+		stop()
+		if rerr := l.Release(ctx); !errors.Is(err, ErrLost) {
+			err = errors.Join(err, rerr)
+		}
+	}()
+	return f(held)
 }

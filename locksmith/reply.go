@@ -196,12 +196,3 @@ func lockOfLine(line string, now time.Time) (Info, bool) {
 	}
 	return info, info.Held
 }
-
-// timeOf reads the time of MDTM and of the fact "modify" (RFC 3659 section 2.3); some servers add a fraction.
-func timeOf(s string) time.Time {
-	t, err := time.Parse("20060102150405", strings.TrimSpace(s))
-	if err != nil {
-		return time.Time{}
-	}
-	return t
-}

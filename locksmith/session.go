@@ -191,6 +191,7 @@ func (t *tap) Write(p []byte) (int, error) {
 	command := strings.TrimSpace(string(p))
 	t.verb, _, _ = strings.Cut(command, " ")
 	t.said = ""
+	t.s.link.begin()
 	if t.s.active != nil && t.s.ftp != nil {
 		if answer := t.s.active.answer(command); answer != "" {
 			t.first = answer + "\r\n"
@@ -320,6 +321,7 @@ func (s *session) send(command string) (id uint, err error) {
 	if err := s.broken(); err != nil {
 		return 0, err
 	}
+	s.link.begin()
 	if id, err = s.text.Cmd("%s", command); err != nil {
 		return 0, s.lost(err)
 	}

@@ -33,6 +33,21 @@ func TestA421EndsTheConnection(t *testing.T) {
 	})
 }
 
+func TestAReplyWithoutAnEndEndsTheConnection(t *testing.T) {
+	ours, theirs := tcpPair(t)
+	go func() {
+		for {
+			if _, err := theirs.Write([]byte("220-more\r\n" + strings.Repeat("x", 1<<16) + "\r\n")); err != nil {
+				return
+			}
+		}
+	}()
+	o := Server{Address: "h", DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
+	if _, err := Dial(t.Context(), o); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "without an end") {
+		t.Error(err)
+	}
+}
+
 func TestALineEndIsNotSent(t *testing.T) {
 	s := &session{link: &link{}}
 	if _, err := s.ask(t.Context(), "MKD a\r\nDELE b"); !errors.Is(err, ErrRefused) {
