@@ -190,7 +190,7 @@ func TestNetlockKillTrials(t *testing.T) {
 			t.Logf("figures: %s: the command is gone after %v, the lock is free after %v", name, afterWhat(gone), afterWhat(free))
 			for what, d := range map[string][2]time.Duration{"the command is gone": {gone, c.gone}, "the lock is free": {free, c.free}} {
 				if took, want := d[0], d[1]; want < 0 != (took < 0) || took > want && want > 0 {
-					t.Errorf("%s after %v, want %v", what, took, want)
+					t.Errorf("%s after %s, want %s at the latest", what, afterWhat(took), afterWhat(want))
 				}
 			}
 		})
