@@ -55,7 +55,7 @@ func TestAGrantThatWasNotHeardIsTakenBack(t *testing.T) {
 		c.want("MKD /locks/a", "257 *")
 		s.pass(7 * time.Minute)
 		other := s.table.Open(lock.Owner{Account: "other"})
-		if _, err := other.Acquire(t.Context(), "/locks/a"); err != nil {
+		if _, _, err := other.AcquireOrWait(t.Context(), "/locks/a", nil); err != nil {
 			t.Fatal(err)
 		}
 		c.reset()

@@ -77,7 +77,7 @@ func TestSoManyLocksAreShown(t *testing.T) {
 	s := start(t, func(o *setup) { o.directories = false })
 	holder := s.table.Open(lock.Owner{Account: "many"})
 	for i := range maxShown + 5 {
-		if _, err := holder.Acquire(t.Context(), lock.Name(fmt.Sprintf("/locks/%d", i))); err != nil {
+		if _, _, err := holder.AcquireOrWait(t.Context(), lock.Name(fmt.Sprintf("/locks/%d", i)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -182,7 +182,7 @@ func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
 	a.want("MKD /phone_lock", "257 *")
 	finish = a.begun("STOR /phone.tsv", "late")
 	b.breaks("/phone_lock")
-	if _, err := a.session().locks.Acquire(context.Background(), "/phone_lock"); err != nil {
+	if _, _, err := a.session().locks.AcquireOrWait(context.Background(), "/phone_lock", nil); err != nil {
 		t.Fatal(err)
 	}
 	a.check("broken, and its own again", finish(), why+"taken away *: broken by boss@127.0.0.1")

@@ -92,7 +92,7 @@ func (b *bench) finish() {
 
 func (b *bench) acquire(s *lock.Session, n lock.Name) lock.Hold {
 	b.t.Helper()
-	hold, err := s.Acquire(b.t.Context(), n)
+	hold, _, err := s.AcquireOrWait(b.t.Context(), n, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestReaperEndsNoNewerHold(t *testing.T) {
 		for range 3 { // released and taken again just before the old one would end
 			b.acquire(s, "/locks/a")
 			time.Sleep(10*time.Minute - time.Nanosecond)
-			if err := s.Release(t.Context(), "/locks/a"); err != nil {
+			if _, _, err := s.ReleaseOrWait(t.Context(), "/locks/a", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -236,7 +236,7 @@ func TestNothingToExpireCostsNothing(t *testing.T) {
 			t.Errorf("looked %d times", n)
 		}
 		b.acquire(s, "/locks/a")
-		if err := s.Release(t.Context(), "/locks/a"); err != nil {
+		if _, _, err := s.ReleaseOrWait(t.Context(), "/locks/a", nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)

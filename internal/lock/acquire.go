@@ -7,8 +7,10 @@ import (
 	"time"
 )
 
-// Acquire takes the lock, if its rule, its holders and the queue let the session. It waits for changes of that
-// name and for exclusions that are under way, never for the lock to come free: for that see AcquireOrWait.
+// AcquireOrWait takes the lock, if its rule, its holders and the queue let the session. If they do not, and wake is not
+// nil, it waits in the queue for as long as the rule or SetWait says: then both the hold and the error are nothing, and the
+// Waiting is not nil. Changes of the name and exclusions that are under way are waited for in any case. The session must
+// not acquire the same name otherwise meanwhile.
 //
 // A session of the same account and nonce as the hold that stands, other than the one that
 // acquired it, adopts it: it gets a new hold with a new token and a full age, and the old token
@@ -19,29 +21,22 @@ import (
 // the rule has [QueueFair], the second try in vain within a minute gives the client a place in the queue.
 //
 // The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError and a *DeadlockError (all match
-// ErrHeld); a *ProtectedError if the name lies in somebody else's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if the name is not a lock's; ErrNoParent if a lock above it ended while it waited; ErrEnded; and
+// ErrHeld); a *ProtectedError if the name lies in somebody else's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
+// the name is not a lock's; ErrNoParent if a lock above it ended while it waited; ErrEnded; and
 // what the store says. After one that matches ErrUncertain the lock may be the session's, and nobody else
 // gets it before its age is over or the session releases it.
 //
-// No lock above the name ends before it, from the moment that Acquire has begun to grant. Where the
+// No lock above the name ends before it, from the moment that the grant has begun. Where the
 // store keeps no directories nobody looks whether there is anything to make the lock in: then the
 // caller looks afterwards, when what is there stays, and calls Undo if there is not.
-func (s *Session) Acquire(ctx context.Context, n Name) (Hold, error) {
-	hold, _, err := s.AcquireOrWait(ctx, n, nil)
-	return hold, err
-}
-
-// AcquireOrWait is Acquire that waits in the queue for as long as the rule or SetWait says: then both the hold and
-// the error are nothing, and the Waiting is not nil. The session must not acquire the same name otherwise meanwhile.
-// wake is described at [Waiting]; without it nothing waits.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (Hold, *Waiting, error) {
 	a := attempt{session: s, table: s.table, name: n, wake: wake}
 	err := s.table.change(ctx, a.beginLocked)
-	if err == nil && a.waiting == nil {
-		a.log(ctx)
-	}
 	if err != nil {
 		return Hold{}, nil, err
+	}
+	if a.waiting == nil {
+		a.log(ctx)
 	}
 	return a.hold, a.waiting, nil
 }
@@ -303,7 +298,7 @@ func (a *attempt) servedLocked() {
 
 // Renew counts the age of the hold that the session speaks for from now on anew, under the same
 // token. Its errors are those of SpeaksFor and of the store. A hold that waits for its
-// grace goes on to do so: it is taken up by Acquire.
+// grace goes on to do so: it is taken up by AcquireOrWait.
 func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 	var hold Hold
 	err := s.table.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {

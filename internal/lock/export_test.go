@@ -1,5 +1,25 @@
 package lock
 
+import "context"
+
+// Acquire is AcquireOrWait of a session that does not wait.
+func (s *Session) Acquire(ctx context.Context, n Name) (Hold, error) {
+	hold, _, err := s.AcquireOrWait(ctx, n, nil)
+	return hold, err
+}
+
+// Release is ReleaseOrWait of a session that does not wait.
+func (s *Session) Release(ctx context.Context, n Name) error {
+	_, _, err := s.ReleaseOrWait(ctx, n, nil)
+	return err
+}
+
+// Glob is for the tests of globs.
+type Glob = nameGlob
+
+// NewGlob compiles a glob.
+func NewGlob(text string) (*Glob, error) { return newGlob(text) }
+
 // TakeOver hands the table an event as Run does.
 func TakeOver(t *Table, event Event) { t.takeOver(event) }
 

@@ -8,12 +8,12 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Glob is a compiled doublestar glob over names: * is any bytes but a slash, ** any number of
+// nameGlob is a compiled doublestar glob over names: * is any bytes but a slash, ** any number of
 // whole elements, ? one character or one byte that is no UTF-8, [a-z] and {a,b} as usual; a
 // backslash takes the next character as it is. Letters match in their own case only. A glob
 // without a leading slash gets one, so that "**/phone_lock" matches /phone_lock and /a/phone_lock.
 // It is for use by several goroutines.
-type Glob struct {
+type nameGlob struct {
 	text    string
 	shape   shape
 	literal string // what shape compares with
@@ -36,8 +36,8 @@ const (
 
 const meta = `*?[{\`
 
-// NewGlob compiles a glob. Its errors say what is wrong with it.
-func NewGlob(glob string) (*Glob, error) {
+// newGlob compiles a glob. Its errors say what is wrong with it.
+func newGlob(glob string) (*nameGlob, error) {
 	if glob == "" {
 		return nil, fmt.Errorf("the glob is empty")
 	}
@@ -53,7 +53,7 @@ func NewGlob(glob string) (*Glob, error) {
 			return nil, fmt.Errorf("glob %q can match nothing: it has an element %q", glob, element)
 		}
 	}
-	g := &Glob{text: glob, pattern: escape(rooted)}
+	g := &nameGlob{text: glob, pattern: escape(rooted)}
 	g.shape, g.first, g.literal = shapeOf(rooted)
 	return g, nil
 }
@@ -96,11 +96,11 @@ func shapeOf(glob string) (s shape, first, literal string) {
 	return shapeAny, "", ""
 }
 
-// String returns the glob as it was given to NewGlob.
-func (g *Glob) String() string { return g.text }
+// String returns the glob as it was given to newGlob.
+func (g *nameGlob) String() string { return g.text }
 
 // Match reports whether the glob matches the whole name.
-func (g *Glob) Match(n Name) bool {
+func (g *nameGlob) Match(n Name) bool {
 	s := string(n)
 	switch g.shape {
 	case shapeEqual:

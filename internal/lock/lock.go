@@ -210,7 +210,7 @@ type Hold struct {
 	Renewed  Instant // when its age was last counted from anew; Acquired at first
 	Rule     Rule
 	Shared   bool // others may hold the name at the same time, who share it, too
-	// Adopted is the token of the hold that this one was adopted from. It is known only to who adopts, from Acquire; zero
+	// Adopted is the token of the hold that this one was adopted from. It is known only to who adopts, from AcquireOrWait; zero
 	// otherwise.
 	Adopted Token
 	// Ended is when the acquiring connection ended, while the hold waits for its

@@ -6,21 +6,16 @@ import (
 	"time"
 )
 
-// Release gives back the hold of the name that the session speaks for, of several its own, else the oldest; with release = anyone
-// any hold, but not at the first try of a session that lost one of the name: that is told so. It
-// waits for publications under way. Once it is over the session has forgotten
-// that it lost a hold of the name.
+// ReleaseOrWait gives back the hold of the name that the session speaks for, of several its own, else the oldest; with
+// release = anyone any hold, but not at the first try of a session that lost one of the name: that is told so. It
+// waits for publications under way. Once it is over the session has forgotten that it lost a hold of the name.
+//
+// again is how many releases the lock still needs, of those who took it more than once (reentrant). A lock with members
+// does not end before them: if wake is not nil, the session waits for them for as long as SetWait says, and the Waiting is not nil.
 //
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
 // ErrMembers if there are locks below it, ErrEnded, and what the store says: ErrNotEmpty if there
 // is something in its directory. After ErrUncertain the lock may stand until its age is over.
-func (s *Session) Release(ctx context.Context, n Name) error {
-	_, _, err := s.ReleaseOrWait(ctx, n, nil)
-	return err
-}
-
-// ReleaseOrWait is Release that waits for the members of the lock to go for as long as SetWait says: then the Waiting
-// is not nil. again is how many releases the lock still needs, of those who took it more than once (reentrant).
 func (s *Session) ReleaseOrWait(ctx context.Context, n Name, wake func()) (again int, w *Waiting, err error) {
 	r := giveBack{session: s, name: n, wake: wake}
 	err = r.run(ctx)
@@ -148,7 +143,7 @@ func (s *Session) waitForMembersLocked(e *node, wake func(), now time.Duration) 
 	return w
 }
 
-// pollRelease is Poll of a Release.
+// pollRelease is Poll of one that releases.
 func (w *Waiting) pollRelease(ctx context.Context) (Hold, bool, error) {
 	t := w.session.table
 	ready, late, err := w.look()
@@ -170,7 +165,7 @@ func (w *Waiting) pollRelease(ctx context.Context) (Hold, bool, error) {
 	return r.hold, true, err
 }
 
-// look reports whether a Release that waits may be tried, and whether its time is over.
+// look reports whether a release that waits may be tried, and whether its time is over.
 func (w *Waiting) look() (ready, late bool, err error) {
 	t := w.session.table
 	t.mu.Lock()

@@ -15,7 +15,7 @@ import (
 // is for use by several goroutines.
 type Rules struct {
 	rules    []Rule
-	globs    []*Glob
+	globs    []*nameGlob
 	ways     []*Contention // of the rules, none of them nil
 	guarding []Protection  // of the rules, with copies of their paths
 	patterns []*pattern    // what they protect, in their order
@@ -43,7 +43,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 	for i, rule := range rules {
 		rule.OnDisconnect = cmp.Or(rule.OnDisconnect, KeepOnDisconnect)
 		rule.Release = cmp.Or(rule.Release, ReleaseAddress)
-		glob, err := NewGlob(rule.Match)
+		glob, err := newGlob(rule.Match)
 		if err = errors.Join(err, check(rule)); err != nil {
 			errs = append(errs, named(i, rule, err))
 			continue
@@ -138,7 +138,7 @@ func (c *Contention) check() (errs []error) {
 }
 
 // fixedPrefix returns the directory that all names which the glob matches lie below.
-func fixedPrefix(g *Glob) Name {
+func fixedPrefix(g *nameGlob) Name {
 	base, _ := doublestar.SplitPattern("/" + strings.TrimPrefix(g.text, "/"))
 	return Name(base)
 }

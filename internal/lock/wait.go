@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Waiting is an Acquire that waits for its turn, or a Release that waits for the members of the lock to go. No
+// Waiting is an AcquireOrWait that waits for its turn, or a ReleaseOrWait that waits for the members of the lock to end. No
 // goroutine waits: the table calls wake when there may be something to do, with its mutex held, so that wake must
 // not block and must not use the table; then somebody has to call Poll soon, for the lock is kept until
 // that. Poll and Withdraw are for one goroutine. Somebody has to call [Table.Expire], too, or
@@ -17,11 +17,11 @@ type Waiting struct {
 	wake    func()
 	began   time.Duration
 	until   time.Duration
-	members bool // it is a Release
+	members bool // it releases, and waits for members
 
 	// What follows is guarded by the table's mutex.
 
-	place  *place // of an Acquire; nil when it is over
+	place  *place // of one that acquires; nil when it is over
 	alarm  alarm
 	failed error // why it cannot go on
 	over   bool
@@ -67,7 +67,7 @@ func (s *Session) patienceLocked(c *Contention) time.Duration {
 }
 
 // Poll does what is waited for, if it is time, and reports whether the waiting is over. The hold is the one that was
-// acquired or released. The errors are those of Acquire or Release; when the time is over a
+// acquired or released. The errors are those of AcquireOrWait or ReleaseOrWait; when the time is over a
 // *TimeoutError around one. Under [QueueFair] one that timed out keeps its place in the queue as one that polls.
 func (w *Waiting) Poll(ctx context.Context) (Hold, bool, error) {
 	if w.members {
@@ -76,7 +76,7 @@ func (w *Waiting) Poll(ctx context.Context) (Hold, bool, error) {
 	return w.pollAcquire(ctx)
 }
 
-// pollAcquire is Poll of an Acquire.
+// pollAcquire is Poll of one that acquires.
 func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 	t := w.session.table
 	a := attempt{session: w.session, table: t, name: w.name}
