@@ -260,10 +260,11 @@ func (a *attempt) inTheWayLocked(e *node, rule *Rule, c *Contention, now Instant
 	if e != nil && len(e.holds) == 0 && e.delayedTo > now.Boot {
 		return &DelayedError{Name: a.name, Remaining: e.delayedTo - now.Boot}
 	}
-	if own := a.ownPlaceLocked(); own != nil && own.turn {
+	own := a.ownPlaceLocked()
+	if own != nil && own.turn {
 		return nil
 	}
-	if e != nil && e.queue != nil && !e.queue.lets(shared) {
+	if e != nil && e.queue != nil && e.queue.first() != own && !e.queue.lets(shared) {
 		return &QueuedError{Name: a.name, Next: e.queue.first().owner}
 	}
 	if c.Limit > 0 && t.poolFullLocked(a.name, rule, e) {

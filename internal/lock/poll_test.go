@@ -360,3 +360,26 @@ func TestTwoHundredPollersGetTheirShare(t *testing.T) {
 		t.Errorf("the longest wait was %v, %d died", longest, dead)
 	}
 }
+
+// A waiter whose time is over becomes one that polls. If that is one too many of its account, the oldest is forgotten, and its
+// turn may pass to that very waiter.
+func TestATimedOutWaiterMayGetTheTurnOfTheOneThatIsForgotten(t *testing.T) {
+	c := lock.Contention{Queue: lock.QueueFair, QueueHold: time.Hour, Limit: 2}
+	w := newWorld(t, lock.Rule{Match: "/slots/*", Contention: &c})
+	holder, first := w.open("a"), w.open("b")
+	w.acquire(holder, "/slots/held")
+	w.acquire(holder, "/slots/g")
+	w.polls(first, "/slots/1", 2, 50*time.Second)
+	waiter := w.open("b")
+	waiter.SetWait(time.Second)
+	x := w.waitsIn(waiter, "/slots/2")
+	for range lock.MaxPolls - 1 {
+		w.polls(w.open("b"), "/slots/held", 2, time.Microsecond)
+	}
+	w.release(holder, "/slots/g", nil)
+	w.refused(w.openAt("c", "192.0.2.3"), "/slots/3", lock.ErrHeld) // it is kept for the first
+	w.clock.Advance(time.Second)
+	w.Expire(ctx)
+	wantText(t, x.fails(lock.ErrHeld), "waited 1s: there may be 2 such locks, and so many are held; place 2 of 2 in the queue")
+	w.acquire(waiter, "/slots/2")
+}

@@ -79,51 +79,64 @@ func (s *Session) pollLocked(n Name, c *Contention, now time.Duration) {
 	p := s.pollerLocked(n)
 	if p == nil || later(p.last, remembered) <= now {
 		t.polls.forgetLocked(t, p)
-		t.polls.addLocked(t, s, n, now)
+		t.polls.listLocked(t, t.polls.newLocked(t, s, n, now))
 		return
 	}
 	pl := p.place
 	interval := now - p.last
 	p.place = nil
 	t.polls.forgetLocked(t, p)
-	if pl == nil {
+	isNew := pl == nil
+	if isNew {
 		pl = &place{}
-		t.joinLocked(pl, n)
 	}
 	pl.session, pl.owner, pl.shared = s, s.owner, s.sharesLocked(c)
-	t.polls.keepLocked(t, s, pl, c, now, interval)
+	t.polls.keepLocked(t, s, pl, n, c, now, interval)
+	if isNew {
+		t.joinLocked(pl, n)
+	}
 }
 
-// keepLocked keeps a place in a queue for the session, which polls at that interval.
-func (ps *pollers) keepLocked(t *Table, s *Session, pl *place, c *Contention, now, interval time.Duration) {
-	p := ps.addLocked(t, s, pl.node.name, now)
+// keepLocked keeps a place in the queue of a name for the session, which polls at that interval.
+func (ps *pollers) keepLocked(t *Table, s *Session, pl *place, n Name, c *Contention, now, interval time.Duration) {
+	p := ps.newLocked(t, s, n, now)
 	p.interval, p.hold, p.place = interval, c.QueueHold, pl
 	pl.poller = p
 	t.wanting.set(&p.alarm, later(now, max(2*min(interval, remembered), leastKept)))
 	t.hurryLocked()
+	ps.listLocked(t, p)
 }
 
-// addLocked remembers that the session tried in vain now.
-func (ps *pollers) addLocked(t *Table, s *Session, n Name, now time.Duration) *poller {
+// newLocked makes what is known of the session, which tried in vain now, findable by it, or by its nonce.
+func (ps *pollers) newLocked(t *Table, s *Session, n Name, now time.Duration) *poller {
 	p := &poller{key: s.keyLocked(n), account: s.owner.Account, address: s.owner.Address, last: now}
 	p.alarm.poller = p
-	if s.owner.Nonce == "" {
-		p.session = s
-		if s.polls == nil {
-			s.polls = make(map[Name]*poller)
-		}
-		s.polls[n] = p
-	} else {
+	if s.owner.Nonce != "" {
+		ps.forgetLocked(t, ps.byKey[p.key])
 		ps.byKey[p.key] = p
+		return p
 	}
+	ps.forgetLocked(t, s.polls[n])
+	p.session = s
+	if s.polls == nil {
+		s.polls = make(map[Name]*poller)
+	}
+	s.polls[n] = p
+	return p
+}
+
+// listLocked adds the poller to the lists by which pollers are forgotten. If there are too many of its account or
+// address the oldest goes now.
+func (ps *pollers) listLocked(t *Table, p *poller) {
 	p.lists = [...]*list.List{ps.all, listOf(ps.accounts, p.account), listOf(ps.addresses, p.address)}
 	for i, l := range p.lists {
 		p.elements[i] = l.PushBack(p)
-		if i > 0 && l.Len() > maxPolls {
+	}
+	for _, l := range p.lists[1:] {
+		if l.Len() > maxPolls {
 			ps.forgetLocked(t, l.Front().Value.(*poller))
 		}
 	}
-	return p
 }
 
 func listOf(lists map[string]*list.List, key string) *list.List {

@@ -116,7 +116,7 @@ func (t *Table) endToken(ctx context.Context, n Name, token Token, why reason, s
 			return nil, nil, ErrStale
 		}
 		h := e.byToken(token)
-		if h == nil || s != nil && h.session != s {
+		if h == nil || s != nil && h.Owner.Session != s.id { // it may have been granted after the session was closed
 			return nil, nil, ErrStale
 		}
 		hold = h.Hold

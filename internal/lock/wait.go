@@ -124,13 +124,11 @@ func (w *Waiting) pollsLocked(now time.Duration) {
 		return
 	}
 	p := w.place
-	w.place = nil
-	p.waiting = nil
 	if p.turn {
-		p.turn = false
-		p.node.queue.turns--
+		t.turnLocked(p, false, now)
 	}
-	t.polls.keepLocked(t, w.session, p, t.rules.ways[i], now, now-w.began)
+	w.place, p.waiting = nil, nil
+	t.polls.keepLocked(t, w.session, p, w.name, t.rules.ways[i], now, now-w.began)
 	t.offerLocked(p.node)
 }
 
