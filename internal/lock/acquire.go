@@ -79,23 +79,22 @@ func (a *attempt) beginLocked(now Instant) (*change, <-chan struct{}, error) {
 	case e != nil && e.doing != idle:
 		return nil, e.wait(), nil
 	}
-	i, ok := t.rules.find(a.name)
+	rule := t.rules.find(a.name)
 	if e != nil && len(e.holds) > 0 {
-		if c := a.againLocked(e, i, ok, now); c != nil {
+		if c := a.againLocked(e, rule, now); c != nil {
 			return c, nil, nil
 		}
 	}
-	if !ok {
+	if rule == nil {
 		return nil, nil, t.noRuleLocked(e, now)
 	}
-	rule, c := &t.rules.rules[i], t.rules.ways[i] // a set of rules does not change
 	if err := a.memberLocked(); err != nil {
 		return nil, nil, err
 	}
 	if held := t.accounts[s.owner.Account]; s.maxLocks > 0 && held != nil && held.holds >= s.maxLocks {
 		return nil, nil, &TooManyError{Max: s.maxLocks}
 	}
-	if err := a.admitLocked(e, rule, c, now); err != nil || a.waiting != nil {
+	if err := a.admitLocked(e, rule, now); err != nil || a.waiting != nil {
 		return nil, nil, err
 	}
 	if x := t.exclusionLocked(a.name); x != nil {
@@ -107,7 +106,7 @@ func (a *attempt) beginLocked(now Instant) (*change, <-chan struct{}, error) {
 		t.pruneLocked(e)
 		return nil, above.wait(), nil
 	}
-	return a.grantLocked(e, nil, *rule, s.sharesLocked(c), now, CauseAcquire), nil, nil
+	return a.grantLocked(e, nil, rule.Rule, s.sharesLocked(rule), now, CauseAcquire), nil, nil
 }
 
 // memberLocked refuses a lock below somebody else's, whose holder could not release that before it, unless its rule lets
@@ -119,7 +118,7 @@ func (a *attempt) memberLocked() error {
 		if e == nil || len(e.holds) == 0 || e.holds[0].Host() {
 			continue
 		}
-		if i, ok := t.rules.find(n); ok && t.rules.ways[i].Members == MembersAnyone {
+		if rule := t.rules.find(n); rule != nil && rule.contention.Members == MembersAnyone {
 			continue
 		}
 		if _, err := s.releasableLocked(n, e); err != nil {
@@ -164,17 +163,17 @@ func (a *attempt) grantLocked(e *node, instead *held, rule Rule, shared bool, no
 
 // againLocked is the change by which the session takes up a hold of e that is its own already: it renews and counts
 // that under a reentrant rule, and adopts one of its job. nil: it has none to take up.
-func (a *attempt) againLocked(e *node, i int, ruled bool, now Instant) *change {
-	s, t := a.session, a.table
+func (a *attempt) againLocked(e *node, current *compiledRule, now Instant) *change {
+	s := a.session
 	h, title, _ := s.spokenForLocked(e.name, e)
 	switch {
 	case title == byNonce:
 		rule := h.Rule
-		if ruled {
-			rule = t.rules.rules[i]
+		if current != nil {
+			rule = current.Rule
 		}
 		return a.grantLocked(e, h, rule, h.Shared, now, CauseAdopt)
-	case title == bySession && ruled && t.rules.ways[i].Reentrant:
+	case title == bySession && current != nil && current.contention.Reentrant:
 		c, renewed := s.renewalLocked(e, h, now)
 		c.done = func(Token) {
 			h.again++
@@ -222,9 +221,9 @@ func (t *Table) exclusionLocked(n Name) *exclusion {
 
 // admitLocked says why the session cannot have the lock now; nil: it can, or it waits from now on. e may be nil. One
 // that polls under QueueFair gets a place in the queue.
-func (a *attempt) admitLocked(e *node, rule *Rule, c *Contention, now Instant) error {
+func (a *attempt) admitLocked(e *node, rule *compiledRule, now Instant) error {
 	s, t := a.session, a.table
-	err := a.inTheWayLocked(e, rule, c, now)
+	err := a.inTheWayLocked(e, rule, now)
 	switch {
 	case err == nil:
 		return nil
@@ -234,16 +233,16 @@ func (a *attempt) admitLocked(e *node, rule *Rule, c *Contention, now Instant) e
 		return err
 	}
 	s.noteLocked(a.name, now.Boot)
-	if deadlock := s.deadlockLocked(a.name, rule, c); deadlock != nil {
+	if deadlock := s.deadlockLocked(a.name, rule); deadlock != nil {
 		t.polls.forgetLocked(t, s.pollerLocked(a.name))
 		return deadlock
 	}
-	if a.wake != nil && s.patienceLocked(c) > 0 {
-		a.waitLocked(c, now.Boot)
+	if a.wake != nil && s.patienceLocked(rule) > 0 {
+		a.waitLocked(rule, now.Boot)
 		return nil
 	}
-	if c.keepsPlaces() {
-		s.pollLocked(a.name, c, now.Boot)
+	if rule.contention.keepsPlaces() {
+		s.pollLocked(a.name, rule, now.Boot)
 	}
 	err.setPlace(s.placeLocked(a.name))
 	return err
@@ -251,9 +250,9 @@ func (a *attempt) admitLocked(e *node, rule *Rule, c *Contention, now Instant) e
 
 // inTheWayLocked says what keeps the session from the lock: somebody holds it, it is delayed, others have an earlier
 // place, or there are as many as the limit allows. nil: nothing does. It costs the same however many others want it.
-func (a *attempt) inTheWayLocked(e *node, rule *Rule, c *Contention, now Instant) placed {
+func (a *attempt) inTheWayLocked(e *node, rule *compiledRule, now Instant) placed {
 	s, t := a.session, a.table
-	shared := s.sharesLocked(c)
+	shared := s.sharesLocked(rule)
 	if e != nil && len(e.holds) > 0 && (!shared || !e.isShared() || s.holdsLocked(e) != nil) {
 		return t.heldErrorLocked(e, now)
 	}
@@ -267,8 +266,8 @@ func (a *attempt) inTheWayLocked(e *node, rule *Rule, c *Contention, now Instant
 	if e != nil && e.queue != nil && e.queue.first() != own && !e.queue.lets(shared) {
 		return &QueuedError{Name: a.name, Next: e.queue.first().owner}
 	}
-	if c.Limit > 0 && t.poolFullLocked(a.name, rule, e) {
-		return &LimitError{Name: a.name, Limit: c.Limit}
+	if limit := rule.contention.Limit; limit > 0 && t.poolFullLocked(a.name, rule, e) {
+		return &LimitError{Name: a.name, Limit: limit}
 	}
 	return nil
 }

@@ -33,20 +33,21 @@ type search struct {
 
 // deadlockLocked says why the session would wait for ever for the lock: because its holder waits or polls
 // for what the session holds, or for what somebody holds who does, and so on. nil: it would not. A holder that loses the lock
-// by its age or idle time ends a deadlock, too, but only then. A session whose own locks fill the limit is told of the limit. A deadlock over more than maxSearch holds is not found.
-func (s *Session) deadlockLocked(n Name, rule *Rule, c *Contention) error {
+// by its age or idle time ends a deadlock, too, but only then. A session whose own locks fill the limit is told of the
+// limit. A deadlock over more than maxSearch holds is not found.
+func (s *Session) deadlockLocked(n Name, rule *compiledRule) error {
 	if !s.holdsAnyLocked() {
 		return nil
 	}
 	look := search{table: s.table, back: s, now: s.table.clock.Now().Boot, left: maxSearch, seen: make(map[*Session]bool)}
-	if !look.stuck(n, rule, c) {
+	if !look.stuck(n, rule) {
 		return nil
 	}
 	if len(look.chain) == 1 { // it would wait for itself alone
-		if c.Limit == 0 {
-			return nil
+		if limit := rule.contention.Limit; limit > 0 {
+			return &LimitError{Name: n, Limit: limit}
 		}
-		return &LimitError{Name: n, Limit: c.Limit}
+		return nil
 	}
 	slices.Reverse(look.chain)
 	return &DeadlockError{Chain: look.chain}
@@ -59,12 +60,12 @@ func (s *Session) holdsAnyLocked() bool {
 
 // stuck reports whether the name never comes free before the session lets something go. Of holders who
 // share a lock each one counts; of those who fill a limit all must be stuck.
-func (l *search) stuck(n Name, rule *Rule, c *Contention) bool {
+func (l *search) stuck(n Name, rule *compiledRule) bool {
 	e := l.table.nodes[n]
 	if e != nil && len(e.holds) > 0 {
 		return slices.ContainsFunc(e.holds, l.holderStuck)
 	}
-	if c.Limit == 0 {
+	if rule.contention.Limit == 0 {
 		return false
 	}
 	return l.fullyStuck(l.table.nodes[n.Parent()], l.table.pools[poolKey{n.Parent(), rule.Match}])
@@ -122,7 +123,6 @@ func (l *search) waitsInVain(s *Session) bool {
 }
 
 func (l *search) stuckFor(n Name) bool {
-	rules := l.table.rules
-	i, ok := rules.find(n)
-	return ok && l.stuck(n, &rules.rules[i], rules.ways[i])
+	rule := l.table.rules.find(n)
+	return rule != nil && l.stuck(n, rule)
 }

@@ -13,8 +13,8 @@ import (
 // pattern is one of the paths that a rule protects, and the only place that turns a protected path into the
 // name of a lock. What a wildcard matched is text there, never part of another glob.
 type pattern struct {
-	rule     int    // whose it is, among those of its Rules
-	text     string // as it was given
+	rule     *compiledRule // whose it is
+	text     string        // as it was given
 	elements []element
 	match    []element // of the rule
 	wild     int       // how many wildcards match has
@@ -188,7 +188,7 @@ func closing(text string, open, shut byte) int {
 }
 
 // newPattern compiles a pattern for the locks of a rule.
-func newPattern(rule int, text, match string) (*pattern, error) {
+func newPattern(rule *compiledRule, text, match string) (*pattern, error) {
 	p := &pattern{rule: rule, text: text}
 	if !doublestar.ValidatePattern(text) || text == "" {
 		return nil, errors.New("is no glob; a bracket or brace is not closed")

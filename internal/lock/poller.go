@@ -74,7 +74,7 @@ func (s *Session) pollerLocked(n Name) *poller {
 }
 
 // pollLocked notes a try in vain. The second one within a minute gives the session a place in the queue.
-func (s *Session) pollLocked(n Name, c *Contention, now time.Duration) {
+func (s *Session) pollLocked(n Name, rule *compiledRule, now time.Duration) {
 	t := s.table
 	p := s.pollerLocked(n)
 	if p == nil || later(p.last, remembered) <= now {
@@ -90,17 +90,17 @@ func (s *Session) pollLocked(n Name, c *Contention, now time.Duration) {
 	if isNew {
 		pl = &place{}
 	}
-	pl.session, pl.owner, pl.shared = s, s.owner, s.sharesLocked(c)
-	t.polls.keepLocked(t, s, pl, n, c, now, interval)
+	pl.session, pl.owner, pl.shared = s, s.owner, s.sharesLocked(rule)
+	t.polls.keepLocked(t, s, pl, n, rule, now, interval)
 	if isNew {
 		t.joinLocked(pl, n)
 	}
 }
 
 // keepLocked keeps a place in the queue of a name for the session, which polls at that interval.
-func (ps *pollers) keepLocked(t *Table, s *Session, pl *place, n Name, c *Contention, now, interval time.Duration) {
+func (ps *pollers) keepLocked(t *Table, s *Session, pl *place, n Name, rule *compiledRule, now, interval time.Duration) {
 	p := ps.newLocked(t, s, n, now)
-	p.interval, p.hold, p.place = interval, c.QueueHold, pl
+	p.interval, p.hold, p.place = interval, rule.contention.QueueHold, pl
 	pl.poller = p
 	t.wanting.set(&p.alarm, later(now, max(2*min(interval, remembered), leastKept)))
 	t.hurryLocked()

@@ -31,8 +31,8 @@ func (r *Rules) protect(rules []Rule) []error {
 		return nil // there are errors already, and the numbers would be wrong
 	}
 	for i, rule := range r.rules {
-		for j, text := range r.guarding[i].Paths {
-			p, err := newPattern(i, text, rule.Match)
+		for j, text := range rule.protection.Paths {
+			p, err := newPattern(rule, text, rule.Match)
 			if err == nil {
 				err = r.apart(p)
 			}
@@ -93,7 +93,7 @@ func (r *Rules) Guards(path Name) ([]Name, error) {
 	}
 	for _, p := range r.patterns {
 		whole := p.names(path, func(n Name) {
-			if i, ok := r.find(n); ok && i == p.rule && !slices.Contains(guards, n) {
+			if r.find(n) == p.rule && !slices.Contains(guards, n) {
 				guards = append(guards, n)
 			}
 		})

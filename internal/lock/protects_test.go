@@ -175,17 +175,6 @@ func TestWhatCannotBeProtected(t *testing.T) {
 	rulesOf(t, guarding("**/*_lock", "$1/$2.tsv"), lock.Rule{Match: "/locks/*"})
 }
 
-func TestRulesTellWhatTheyProtect(t *testing.T) {
-	rules := rulesOf(t, guarding("/l/*", "/d/$1"), lock.Rule{Match: "/m/*"})
-	if r, _ := rules.For("/l/a"); r.Protection != nil {
-		t.Error("a hold would carry it")
-	}
-	all := rules.All()
-	if p := all[0].Protection; p == nil || !slices.Equal(p.Paths, []string{"/d/$1"}) || all[1].Protection != nil {
-		t.Errorf("%+v", all)
-	}
-}
-
 func FuzzGuards(f *testing.F) {
 	f.Add("/a/phone.tsv")
 	f.Add("/*.tsv")

@@ -216,8 +216,8 @@ func (t *Table) limitLocked(e *node) (poolKey, int) {
 	match := ""
 	if len(e.holds) > 0 {
 		match = e.holds[0].Rule.Match
-	} else if i, ok := t.rules.find(e.name); ok {
-		match = t.rules.rules[i].Match
+	} else if rule := t.rules.find(e.name); rule != nil {
+		match = rule.Match
 	}
 	return poolKey{e.parent.name, match}, t.rules.limitOf(match)
 }
@@ -237,7 +237,7 @@ func (t *Table) usePoolLocked(e *node) *pool {
 }
 
 // poolFullLocked reports whether the limit of the rule leaves no place for a lock of the name, whose node may be nil.
-func (t *Table) poolFullLocked(n Name, rule *Rule, e *node) bool {
+func (t *Table) poolFullLocked(n Name, rule *compiledRule, e *node) bool {
 	p := t.pools[poolKey{n.Parent(), rule.Match}]
 	return p != nil && p.full() && (e == nil || e.pool != p)
 }
@@ -298,16 +298,16 @@ func (t *Table) requeueLocked() {
 	touched := make(map[*node]bool)
 	for _, p := range all {
 		touched[p.node] = true
-		i, ok := t.rules.find(p.node.name)
+		rule := t.rules.find(p.node.name)
 		switch {
-		case p.waiting != nil && !ok:
+		case p.waiting != nil && rule == nil:
 			p.waiting.place, p.waiting.failed = nil, ErrNoRule
 			p.waiting.wake()
-		case p.waiting == nil && (!ok || !t.rules.ways[i].keepsPlaces()):
+		case p.waiting == nil && (rule == nil || !rule.contention.keepsPlaces()):
 			p.poller.place = nil
 			t.polls.forgetLocked(t, p.poller)
 		default:
-			p.shared = p.session.sharesLocked(t.rules.ways[i])
+			p.shared = p.session.sharesLocked(rule)
 			t.enterLocked(p, p.node.name)
 		}
 	}

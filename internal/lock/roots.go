@@ -7,8 +7,8 @@ import "slices"
 // means anywhere: some rule, such as **/*_lock, has no fixed prefix.
 func (r *Rules) Roots() []Name {
 	var roots []Name
-	for _, g := range r.globs {
-		p := fixedPrefix(g)
+	for _, rule := range r.rules {
+		p := fixedPrefix(rule.glob)
 		if p == "/" {
 			return nil
 		}

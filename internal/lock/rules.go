@@ -14,21 +14,26 @@ import (
 // Rules is an ordered set of rules, the first match of which wins. It does not change, and
 // is for use by several goroutines.
 type Rules struct {
-	rules    []Rule
-	globs    []*nameGlob
-	ways     []*Contention // of the rules, none of them nil
-	guarding []Protection  // of the rules, with copies of their paths
-	patterns []*pattern    // what they protect, in their order
+	rules    []*compiledRule
+	patterns []*pattern // what they protect, in their order
 	prefixes []Name
 	never    map[Name]struct{} // prefixes, to look up
 	limited  bool              // some rule has a limit
 }
 
+// compiledRule is one of a set of rules, ready for use. It does not change.
+type compiledRule struct {
+	Rule       // as a hold has it: without Contention and Protection
+	glob       *nameGlob
+	contention Contention // with its defaults
+	protection Protection
+}
+
 // limitOf returns the limit of the rule with that match; 0: it has none.
 func (r *Rules) limitOf(match string) int {
-	for i := range r.rules {
-		if r.rules[i].Match == match {
-			return r.ways[i].Limit
+	for _, rule := range r.rules {
+		if rule.Match == match {
+			return rule.contention.Limit
 		}
 	}
 	return 0
@@ -48,16 +53,16 @@ func NewRules(rules []Rule) (*Rules, error) {
 			errs = append(errs, named(i, rule, err))
 			continue
 		}
-		r.ways = append(r.ways, contentionOf(rule))
-		r.limited = r.limited || rule.Contention != nil && rule.Contention.Limit > 0
-		r.guarding = append(r.guarding, rule.Protection.clone())
+		c := &compiledRule{glob: glob, contention: contentionOf(rule), protection: rule.Protection.clone()}
 		rule.Contention, rule.Protection = nil, nil
-		r.rules, r.globs = append(r.rules, rule), append(r.globs, glob)
+		c.Rule = rule
+		r.rules = append(r.rules, c)
+		r.limited = r.limited || c.contention.Limit > 0
 		r.addPrefix(fixedPrefix(glob))
 	}
 	for i, rule := range r.rules {
-		if g := r.globs[i]; g.shape == shapeEqual && r.isPrefix(Name(g.literal)) {
-			errs = append(errs, named(i, rule, errors.New("another rule needs this name as a plain directory")))
+		if rule.glob.shape == shapeEqual && r.isPrefix(Name(rule.glob.literal)) {
+			errs = append(errs, named(i, rule.Rule, errors.New("another rule needs this name as a plain directory")))
 		}
 	}
 	errs = append(errs, r.protect(rules)...)
@@ -101,7 +106,7 @@ func check(rule Rule) error {
 }
 
 // contentionOf returns a copy of the rule's Contention with the defaults filled in.
-func contentionOf(rule Rule) *Contention {
+func contentionOf(rule Rule) Contention {
 	var c Contention
 	if rule.Contention != nil {
 		c = *rule.Contention
@@ -109,7 +114,7 @@ func contentionOf(rule Rule) *Contention {
 	c.Queue = cmp.Or(c.Queue, QueueOff)
 	c.Members = cmp.Or(c.Members, MembersOfHolder)
 	c.Shared = slices.Clone(c.Shared)
-	return &c
+	return c
 }
 
 // keepsPlaces reports whether clients that poll have places.
@@ -160,37 +165,27 @@ func (r *Rules) isPrefix(n Name) bool {
 // For returns the first rule that matches the name, as a hold has it: without Contention and Protection; false if none
 // does, and for "/" and every fixed prefix.
 func (r *Rules) For(n Name) (Rule, bool) {
-	i, ok := r.find(n)
-	if !ok {
+	rule := r.find(n)
+	if rule == nil {
 		return Rule{}, false
 	}
-	return r.rules[i], true
+	return rule.Rule, true
 }
 
-// find returns the place of the first rule that matches the name.
-func (r *Rules) find(n Name) (int, bool) {
-	for i, g := range r.globs {
-		if g.Match(n) {
-			return i, n != "/" && !r.isPrefix(n)
+// find returns the first rule that matches the name, or nil.
+func (r *Rules) find(n Name) *compiledRule {
+	for _, rule := range r.rules {
+		if rule.glob.Match(n) {
+			if n == "/" || r.isPrefix(n) {
+				return nil
+			}
+			return rule
 		}
 	}
-	return 0, false
+	return nil
 }
 
 // Prefixes returns the directories that must exist for locks to be made in, the ones
 // above before the ones below: the fixed prefixes of all rules (of "/locks/**" it is /locks)
 // and the directories above them, but not "/". None of them is ever a lock.
 func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }
-
-// All returns a copy of the rules in their order, with the defaults filled in.
-func (r *Rules) All() []Rule {
-	all := slices.Clone(r.rules)
-	for i := range all {
-		all[i].Contention = contentionOf(Rule{Contention: r.ways[i]})
-		if len(r.guarding[i].Paths) > 0 || r.guarding[i].WriteAs != "" {
-			p := r.guarding[i].clone()
-			all[i].Protection = &p
-		}
-	}
-	return all
-}

@@ -407,7 +407,8 @@ func (t *Table) Sessions() []SessionStatus {
 }
 
 // sharesLocked reports whether the session holds locks together with others where that is the rule.
-func (s *Session) sharesLocked(c *Contention) bool {
+func (s *Session) sharesLocked(rule *compiledRule) bool {
+	c := &rule.contention
 	if len(c.Shared) > 0 {
 		return slices.Contains(c.Shared, s.owner.Account)
 	}

@@ -41,9 +41,9 @@ func (s *Session) newWaitingLocked(n Name, wake func(), now, patience time.Durat
 }
 
 // waitLocked gives the session a place in the queue at which it waits. It takes over the place at which it polled.
-func (a *attempt) waitLocked(c *Contention, now time.Duration) {
+func (a *attempt) waitLocked(rule *compiledRule, now time.Duration) {
 	s, t := a.session, a.table
-	w := s.newWaitingLocked(a.name, a.wake, now, s.patienceLocked(c))
+	w := s.newWaitingLocked(a.name, a.wake, now, s.patienceLocked(rule))
 	a.waiting = w
 	if polled := s.pollerLocked(a.name); polled != nil && polled.place != nil {
 		w.place, polled.place = polled.place, nil
@@ -54,16 +54,16 @@ func (a *attempt) waitLocked(c *Contention, now time.Duration) {
 		t.joinLocked(w.place, a.name)
 	}
 	p := w.place
-	p.waiting, p.session, p.owner, p.shared = w, s, s.owner, s.sharesLocked(c)
+	p.waiting, p.session, p.owner, p.shared = w, s, s.owner, s.sharesLocked(rule)
 	t.offerLocked(p.node)
 }
 
 // patienceLocked says how long the session waits for a lock.
-func (s *Session) patienceLocked(c *Contention) time.Duration {
+func (s *Session) patienceLocked(rule *compiledRule) time.Duration {
 	if s.patient {
 		return s.patience
 	}
-	return c.Wait
+	return rule.contention.Wait
 }
 
 // Poll does what is waited for, if it is time, and reports whether the waiting is over. The hold is the one that was
@@ -119,8 +119,8 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 // pollsLocked leaves the place in the queue to the session as one that polls, if the rule keeps places for those.
 func (w *Waiting) pollsLocked(now time.Duration) {
 	t := w.session.table
-	i, ok := t.rules.find(w.name)
-	if !ok || !t.rules.ways[i].keepsPlaces() {
+	rule := t.rules.find(w.name)
+	if rule == nil || !rule.contention.keepsPlaces() {
 		return
 	}
 	p := w.place
@@ -128,7 +128,7 @@ func (w *Waiting) pollsLocked(now time.Duration) {
 		t.turnLocked(p, false, now)
 	}
 	w.place, p.waiting = nil, nil
-	t.polls.keepLocked(t, w.session, p, w.name, t.rules.ways[i], now, now-w.began)
+	t.polls.keepLocked(t, w.session, p, w.name, rule, now, now-w.began)
 	t.offerLocked(p.node)
 }
 

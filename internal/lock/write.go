@@ -322,7 +322,7 @@ func (s *Session) writesByLocked(n Name, e *node) (*held, error) {
 	if err != nil || title >= byNonce {
 		return h, err
 	}
-	if i, ok := s.table.rules.find(n); ok && s.table.rules.guarding[i].WriteAs == WriteAsAccount {
+	if rule := s.table.rules.find(n); rule != nil && rule.protection.WriteAs == WriteAsAccount {
 		return h, nil
 	}
 	return nil, errOtherJob
