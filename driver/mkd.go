@@ -185,7 +185,7 @@ func quotedPath(view string) string { return `"` + strings.ReplaceAll(view, `"`,
 // granted is what stands behind the path in the 257 of a lock. There is no quote in it: Net::FTP's
 // pattern for the path goes to the last one. Who adopts learns from what: another hold of the same job may have begun meanwhile.
 func (c *client) granted(h lock.Hold) string {
-	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10) + ", " + h.Expires(c.server.clock.Now())
+	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10) + ", " + h.Expiry(c.server.clock.Now()).Text()
 	if h.Adopted != 0 {
 		text += ", adopted from token " + strconv.FormatUint(uint64(h.Adopted), 10)
 	}

@@ -119,7 +119,7 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		{errors.New("panic at /srv/real"), "451 /x: the server failed to do that"},
 		{lock.ErrUncertain, "451 /x: the server cannot tell whether that happened; look before you try again"},
 		{fmt.Errorf("/home/bob/a: %w", lock.ErrNotHeld), "550 /x: not held"},
-		{fmt.Errorf("/home/bob/a: %w", &lock.HeldError{Holder: lock.Owner{Account: "a"}, Never: true}), "550 /x: held by a for 0s, never expires"},
+		{fmt.Errorf("/home/bob/a: %w", &lock.HeldError{Holder: lock.Owner{Account: "a"}, Expiry: lock.Expiry{Never: true}}), "550 /x: held by a for 0s, never expires"},
 		{fmt.Errorf("/home/bob/a: %w", &lock.DelayedError{}), "550 /x: kept back for 0s after it was taken away"},
 		{fmt.Errorf("/home/bob/a: %w", lock.ErrNotEmpty), "550 /x: the directory is not empty: remove what is in it first"},
 		{errors.Join(errIsLock, secret), "550 /x: is a lock: *"},

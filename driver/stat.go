@@ -150,10 +150,7 @@ func (c *client) enterLock(n lock.Name) error {
 		return errNotHolder
 	}
 	if _, err := c.locks.SpeaksFor(n); err != nil {
-		return &lock.HeldError{
-			Name: n, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token,
-			Held: s.Held, Remaining: s.Remaining, Never: s.Never, Idle: s.Idle, Latest: s.Latest,
-		}
+		return s.HeldError()
 	}
 	return nil
 }

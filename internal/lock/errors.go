@@ -12,16 +12,13 @@ var ErrEnded = errors.New("the session has ended")
 
 // HeldError says that somebody holds a lock. It matches ErrHeld.
 type HeldError struct {
-	Name      Name          // which lock; not always the name that was asked for, see [Table.Exclude]
-	Holder    Owner         // whose it is; of several, the oldest
-	Token     Token         // its token
-	Held      time.Duration // since it was acquired
-	Remaining time.Duration // until it ends by itself, if there is no further sign of life; 0 when that is due
-	Never     bool          // it does not end by itself, and Remaining means nothing
-	Idle      time.Duration // it ends so long after its last sign of life; 0: that does not matter
-	Latest    time.Duration // with Idle: until it ends whatever signs of life there are; less than Remaining: never
-	Below     bool          // the lock lies below the name that was asked for
-	Place     Place         // in the queue
+	Name   Name          // which lock; not always the name that was asked for, see [Table.Exclude]
+	Holder Owner         // whose it is; of several, the oldest
+	Token  Token         // its token
+	Held   time.Duration // since it was acquired
+	Expiry
+	Below bool  // the lock lies below the name that was asked for
+	Place Place // in the queue
 }
 
 // Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s", with Idle "... expires in 23h59m48s or 30m0s
@@ -31,7 +28,7 @@ func (e *HeldError) Error() string {
 	if e.Below {
 		text = string(e.Name) + " below it is " + text
 	}
-	return e.Place.after(text + ", " + expires(e.Remaining, e.Never, e.Idle, e.Latest))
+	return e.Place.after(text + ", " + e.Expiry.Text())
 }
 
 // Unwrap makes the error match ErrHeld.

@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -70,8 +69,7 @@ func (t *Table) expireName(ctx context.Context, n Name, wait bool) (ended []Ende
 		ended = append(ended, t.endMembers(ctx, n)...)
 		one, err := t.expireOne(ctx, n, wait)
 		if one == nil || err != nil {
-			t.logFailure(ctx, n, err)
-			return ended, unlessTold(err)
+			return ended, err
 		}
 		ended = append(ended, *one)
 		t.logEnd(ctx, n, one.Hold, reason{cause: one.Cause})
@@ -86,10 +84,9 @@ func (t *Table) endMembers(ctx context.Context, group Name) (all []Ended) {
 		for {
 			ended, why, err := t.endMember(ctx, group, n)
 			if err != nil && ctx.Err() == nil {
-				err = t.failed(n, err)
+				t.failed(ctx, n, err)
 			}
 			if ended == nil || err != nil {
-				t.logFailure(ctx, n, err)
 				break
 			}
 			all = append(all, *ended)
@@ -152,24 +149,6 @@ func (t *Table) endMember(ctx context.Context, group, n Name) (ended *Ended, why
 	return ended, why, err
 }
 
-// failedAgain wraps the error of an end that failed before, so that it is not logged again.
-type failedAgain struct{ error }
-
-func unlessTold(err error) error {
-	if again, ok := err.(failedAgain); ok {
-		return again.error
-	}
-	return err
-}
-
-func (t *Table) logFailure(ctx context.Context, n Name, err error) {
-	if _, again := err.(failedAgain); err == nil || again || errors.Is(err, ctx.Err()) {
-		return
-	}
-	t.log.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; it is tried again",
-		slog.String("lock", string(n)), slog.Any("error", err))
-}
-
 // expireOne ends one hold of the name that is over; nil: there is none that can end now.
 func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error) {
 	var ended *Ended
@@ -200,7 +179,8 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error
 	case ctx.Err() != nil:
 		return nil, nil
 	}
-	return nil, t.failed(n, err)
+	t.failed(ctx, n, err)
+	return nil, err
 }
 
 // overLocked returns a hold of e that is to end now.
@@ -224,22 +204,27 @@ func (t *Table) endDelaysLocked(e *node, now time.Duration) {
 	t.offerLocked(e)
 }
 
-// failed notes that a hold of the name could not be ended, and when to try again.
-func (t *Table) failed(n Name, err error) error {
+// failed notes that a hold of the name could not be ended, and when to try again. It is logged the first time.
+func (t *Table) failed(ctx context.Context, n Name, err error) {
+	if t.noteFailure(n) == 1 {
+		t.log.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; it is tried again",
+			slog.String("lock", string(n)), slog.Any("error", err))
+	}
+}
+
+// noteFailure returns how often it has failed.
+func (t *Table) noteFailure(n Name) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.nodes[n]
 	if e == nil || len(e.holds) == 0 || e.doing != idle {
-		return err
+		return 1
 	}
 	wait := min(time.Second<<min(e.failure.tries, 10), maxBackoff)
 	e.failure.tries++
 	e.failure.until = t.clock.Now().Boot + wait
 	t.armLocked(e)
-	if e.failure.tries > 1 {
-		return failedAgain{err}
-	}
-	return err
+	return e.failure.tries
 }
 
 // NextExpiry says in what time Expire has something to look at, 0 if it has now; false if

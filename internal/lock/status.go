@@ -8,15 +8,20 @@ import (
 
 // Status is what can be seen of one lock.
 type Status struct {
-	Name      Name
-	Holds     []Hold        // those that stand, the oldest first; at least one
-	Held      time.Duration // since the first of them was acquired
-	Remaining time.Duration // until the last of them ends by itself, if there is no further sign of life; 0 when that is due
+	Name    Name
+	Holds   []Hold        // those that stand, the oldest first; at least one
+	Held    time.Duration // since the first of them was acquired
+	Expiry                // of the last of them
+	Members int           // how many names below it are held, or about to be
+	Waiting int           // how many are in the queue for it; under a limit, for any lock of its rule beside it
+}
+
+// Expiry says when a lock ends by itself.
+type Expiry struct {
+	Remaining time.Duration // until it ends, if there is no further sign of life; 0 when that is due
 	Never     bool          // it does not end by itself, and Remaining means nothing
 	Idle      time.Duration // it ends so long after its last sign of life; 0: that does not matter
 	Latest    time.Duration // with Idle: until it ends whatever signs of life there are; less than Remaining: never
-	Members   int           // how many names below it are held, or about to be
-	Waiting   int           // how many are in the queue for it; under a limit, for any lock of its rule beside it
 }
 
 // SessionStatus is what can be seen of one session.
@@ -36,40 +41,38 @@ type Ended struct {
 
 // statusLocked says what can be seen of e, which has holds.
 func (t *Table) statusLocked(e *node, now Instant) Status {
-	s := Status{Name: e.name, Holds: e.standing(nil), Held: heldFor(e, now), Members: e.below}
-	s.Waiting = t.waitingLocked(e)
-	s.Remaining, s.Never, s.Idle, s.Latest = t.remainingLocked(e, now)
-	return s
-}
-
-// Expires says in words when the lock ends by itself: "expires in 5m48s", "never expires", with both limits "expires in
-// 23h59m48s or 30m0s after its last sign of life", with the idle limit alone "expires in 29m48s, 30m0s after its last sign of life".
-func (s Status) Expires() string { return expires(s.Remaining, s.Never, s.Idle, s.Latest) }
-
-// Expires says the same of a hold, of which the holder shows a sign of life now.
-func (h Hold) Expires(now Instant) string {
-	at, _ := h.latest()
-	remaining, never, idle, latest := left(at, now), at == neverEnds, h.Rule.MaxIdle, left(at, now)
-	if idle > 0 && (never || idle < remaining) {
-		remaining, never = idle, false
+	return Status{
+		Name: e.name, Holds: e.standing(nil), Held: heldFor(e, now), Expiry: t.expiryLocked(e, now),
+		Members: e.below, Waiting: t.waitingLocked(e),
 	}
-	return expires(remaining, never, idle, latest)
 }
 
-// expires names the idle limit only where that can end the lock first.
-func expires(remaining time.Duration, never bool, idle, latest time.Duration) string {
-	after := seconds(idle) + " after its last sign of life"
+// Text says it in words: "expires in 5m48s", "never expires", with both limits "expires in 23h59m48s or 30m0s after its
+// last sign of life", with the idle limit alone "expires in 29m48s, 30m0s after its last sign of life". It names the idle
+// limit only where that can end the lock first.
+func (x Expiry) Text() string {
+	after := seconds(x.Idle) + " after its last sign of life"
 	switch {
-	case never:
+	case x.Never:
 		return "never expires"
-	case idle == 0 || latest == remaining:
-		return "expires in " + seconds(remaining)
-	case latest > remaining:
-		return "expires in " + seconds(latest) + " or " + after
-	case seconds(remaining) == seconds(idle):
+	case x.Idle == 0 || x.Latest == x.Remaining:
+		return "expires in " + seconds(x.Remaining)
+	case x.Latest > x.Remaining:
+		return "expires in " + seconds(x.Latest) + " or " + after
+	case seconds(x.Remaining) == seconds(x.Idle):
 		return "expires " + after
 	}
-	return "expires in " + seconds(remaining) + ", " + after
+	return "expires in " + seconds(x.Remaining) + ", " + after
+}
+
+// Expiry says when a hold ends of which the holder shows a sign of life now.
+func (h Hold) Expiry(now Instant) Expiry {
+	at, _ := h.latest()
+	x := Expiry{Remaining: left(at, now), Never: at == neverEnds, Idle: h.Rule.MaxIdle, Latest: left(at, now)}
+	if x.Idle > 0 && (x.Never || x.Idle < x.Remaining) {
+		x.Remaining, x.Never = x.Idle, false
+	}
+	return x
 }
 
 // left says in what time a moment comes, 0 for one that is over and for none.
@@ -84,34 +87,38 @@ func heldFor(e *node, now Instant) time.Duration {
 	return max(now.Boot-e.holds[0].Acquired.Boot, 0)
 }
 
-// remainingLocked says when the last hold of e ends by itself, as Status has it.
-func (t *Table) remainingLocked(e *node, now Instant) (remaining time.Duration, never bool, idle, latest time.Duration) {
+// expiryLocked says when the last hold of e ends by itself.
+func (t *Table) expiryLocked(e *node, now Instant) Expiry {
+	var x Expiry
 	idles, ages := true, true // all of them
 	for _, h := range e.holds {
 		at, _ := t.deadlineLocked(h)
 		if at == neverEnds {
-			return 0, true, 0, 0
+			return Expiry{Never: true}
 		}
-		remaining = max(remaining, at-now.Boot)
 		end, _ := h.latest()
-		latest = max(latest, left(end, now))
-		idle = max(idle, h.Rule.MaxIdle)
+		x.Remaining = max(x.Remaining, at-now.Boot)
+		x.Latest = max(x.Latest, left(end, now))
+		x.Idle = max(x.Idle, h.Rule.MaxIdle)
 		idles, ages = idles && h.Rule.MaxIdle > 0, ages && end != neverEnds
 	}
 	if !idles {
-		return remaining, false, 0, 0
+		return Expiry{Remaining: x.Remaining}
 	}
 	if !ages {
-		latest = 0
+		x.Latest = 0
 	}
-	return remaining, false, idle, latest
+	return x
 }
 
 func (t *Table) heldErrorLocked(e *node, now Instant) *HeldError {
 	h := e.holds[0]
-	err := &HeldError{Name: e.name, Holder: h.Owner, Token: h.Token, Held: heldFor(e, now)}
-	err.Remaining, err.Never, err.Idle, err.Latest = t.remainingLocked(e, now)
-	return err
+	return &HeldError{Name: e.name, Holder: h.Owner, Token: h.Token, Held: heldFor(e, now), Expiry: t.expiryLocked(e, now)}
+}
+
+// HeldError is what a client is told to whom the lock is refused.
+func (s Status) HeldError() *HeldError {
+	return &HeldError{Name: s.Name, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token, Held: s.Held, Expiry: s.Expiry}
 }
 
 // Get returns what stands of the name; false if it is not held.

@@ -89,13 +89,13 @@ func TestRefusalAndStatusNameBothLimits(t *testing.T) {
 			test.rule.Match = "/x"
 			w := newWorld(t, test.rule)
 			hold := w.acquire(w.open("a"), "/x")
-			if got := hold.Expires(w.clock.Now()); got != test.granted {
+			if got := hold.Expiry(w.clock.Now()).Text(); got != test.granted {
 				t.Errorf("granted: %s", got)
 			}
 			w.clock.Advance(test.silent)
 			status, _ := w.Get("/x")
-			if status.Expires() != test.said || status.Remaining != test.remaining || status.Latest != test.latest || status.Idle != test.idle {
-				t.Errorf("%s: %+v", status.Expires(), status)
+			if status.Expiry.Text() != test.said || status.Remaining != test.remaining || status.Latest != test.latest || status.Idle != test.idle {
+				t.Errorf("%s: %+v", status.Expiry.Text(), status)
 			}
 			wantText(t, w.refused(w.open("b"), "/x", lock.ErrHeld), "held by a@192.0.2.1 for "+test.silent.String()+", "+test.said)
 		})
@@ -108,7 +108,7 @@ func TestHoldInItsGraceSaysHowLongThatIs(t *testing.T) {
 	w.acquire(s, "/x")
 	w.end(s)
 	wantText(t, w.refused(w.open("b"), "/x", lock.ErrHeld), "held by a@192.0.2.1 for 0s, expires in 1m0s")
-	if status, _ := w.Get("/x"); status.Holds[0].Expires(w.clock.Now()) != "expires in 1m0s" {
+	if status, _ := w.Get("/x"); status.Holds[0].Expiry(w.clock.Now()).Text() != "expires in 1m0s" {
 		t.Errorf("%+v", status)
 	}
 }
