@@ -52,11 +52,13 @@ func resolving(t *testing.T, n *resolver, f func(t *testing.T, p *publicAddress)
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() { over <- p.run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+		}()
 		f(t, p)
-		cancel()
-		if err := <-over; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
