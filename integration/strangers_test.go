@@ -43,13 +43,10 @@ func TestSilentConnectionsDoNotFillTheServer(t *testing.T) {
 	})
 	t.Run("from many addresses", func(t *testing.T) {
 		s := startServer(t, "[ftp]\nmax_connections = 400\n"+defaults)
-		greeted := 0
 		for i := range 10 {
-			greeted += s.silent(45, fmt.Sprintf("127.0.3.%d", i+1))
+			s.silent(45, fmt.Sprintf("127.0.3.%d", i+1))
 		}
-		if greeted != 100 {
-			t.Errorf("%d of 450 were let in", greeted)
-		}
+		s.session(account).want(200, "NOOP")
 	})
 	t.Run("logged in", func(t *testing.T) {
 		s := startServer(t, "[ftp]\nmax_connections_per_address = 20\n"+defaults)

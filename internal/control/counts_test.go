@@ -10,28 +10,73 @@ func TestOneIPv6NetworkIsOneAddress(t *testing.T) {
 	var n counts
 	limits := Limits{MaxPerAddress: 3}
 	from := func(a string) netip.Prefix { return networkOf(netip.MustParseAddr(a)) }
+	conns := make(map[*Conn]netip.Prefix)
 	for i := range 3 {
-		n.add(from(fmt.Sprintf("2001:db8::%d", i)), 1, 1)
-		n.add(from(fmt.Sprintf("192.0.2.%d", i)), 1, 1)
+		for _, a := range []string{"2001:db8::%d", "192.0.2.%d"} {
+			c := new(Conn)
+			conns[c] = from(fmt.Sprintf(a, i))
+			n.enter(c, conns[c])
+		}
 	}
 	for a, refused := range map[string]bool{
 		"2001:db8::ffff:1": true, "2001:db8:0:1::1": false, "192.0.2.0": false, "192.0.2.1": false,
 	} {
-		if r := n.refusal(from(a), limits); (r.Code == 421) != refused {
+		if r, _ := n.refusal(from(a), limits); (r.Code == 421) != refused {
 			t.Errorf("%s: %v", a, r)
 		}
 	}
-	if r := n.refusal(from("2001:db8::9"), Limits{}); r.Code != 0 {
+	if r, _ := n.refusal(from("2001:db8::9"), Limits{}); r.Code != 0 {
 		t.Error("no limits:", r)
 	}
-	for i := range 3 {
-		n.add(from(fmt.Sprintf("2001:db8::%d", i)), 0, -1)
-		n.add(from(fmt.Sprintf("2001:db8::%d", i)), -1, 0)
-		n.add(from(fmt.Sprintf("192.0.2.%d", i)), -1, -1)
+	for c, from := range conns {
+		n.settle(c, from)
+		n.settle(c, from)
+		n.leave(c, from)
 	}
-	if len(n.addresses) != 0 || n.all != (count{}) {
+	if len(n.addresses) != 0 || n.connected != 0 || n.notLoggedIn != 0 {
 		t.Errorf("%+v", n)
 	}
+}
+
+// Who is sent away is one of the address with the most connections that are not logged in.
+func TestTheAddressWithTheMostGivesUpOne(t *testing.T) {
+	var n counts
+	limits := Limits{MaxConnections: 40}
+	addresses := make([]netip.Prefix, 5)
+	for i := range addresses {
+		addresses[i] = networkOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
+	}
+	enter := func(i int) bool {
+		r, _ := n.refusal(addresses[i], limits)
+		if r.Code == 0 {
+			n.enter(new(Conn), addresses[i])
+		}
+		return r.Code == 0
+	}
+	have := func(want ...int) {
+		t.Helper()
+		for i, w := range want {
+			if got := len(n.at(addresses[i]).notLoggedIn); got != w || n.notLoggedIn > 10 {
+				t.Errorf("address %d has %d, want %d; %d in all", i, got, w, n.notLoggedIn)
+			}
+		}
+	}
+	for range 12 {
+		enter(0)
+	}
+	have(10, 0)
+	if !enter(1) || !enter(2) {
+		t.Error("others are kept out")
+	}
+	have(8, 1, 1)
+	for range 12 {
+		enter(1)
+	}
+	have(5, 4, 1)
+	if enter(0) || enter(1) || !enter(3) {
+		t.Error("the wrong one was refused")
+	}
+	have(4, 4, 1, 1)
 }
 
 func TestSharesOfPorts(t *testing.T) {

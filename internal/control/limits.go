@@ -23,65 +23,104 @@ const maxNotLoggedIn = 100
 
 // counts are the connections of the moment, as Limits has them. Guarded by Server.mu.
 type counts struct {
-	all       count
-	addresses map[netip.Prefix]count
-}
-
-// count is how many connections there are.
-type count struct {
 	connected   int
-	notLoggedIn int // of those
+	notLoggedIn int
+	addresses   map[netip.Prefix]*address
 }
 
-// refusal says why there cannot be another connection from there; the zero Reply: there can.
-func (n *counts) refusal(from netip.Prefix, l Limits) Reply {
-	here := n.addresses[from]
-	text := ""
-	switch {
-	case l.MaxConnections > 0 && n.all.connected >= l.MaxConnections:
-		text = "too many connections"
-	case l.MaxConnections > 0 && n.all.notLoggedIn >= (l.MaxConnections+3)/4:
-		text = "too many connections that are not logged in"
-	case l.MaxPerAddress > 0 && here.connected >= l.MaxPerAddress:
-		text = "too many connections from your address"
-	case l.MaxPerAddress > 0 && here.notLoggedIn >= maxNotLoggedIn:
-		text = "too many connections from your address that are not logged in"
-	default:
-		return Reply{}
+// address is what is counted of one.
+type address struct {
+	connected   int
+	notLoggedIn map[*Conn]struct{}
+}
+
+// at returns what is counted of an address; it may be a stand-in for nothing.
+func (n *counts) at(from netip.Prefix) *address {
+	if here, ok := n.addresses[from]; ok {
+		return here
 	}
-	return Reply{Code: 421, Text: text}
+	return &address{notLoggedIn: make(map[*Conn]struct{})}
 }
 
-// add counts connections in, or out with negative numbers.
-func (n *counts) add(from netip.Prefix, connected, notLoggedIn int) {
+// enter counts a connection in.
+func (n *counts) enter(c *Conn, from netip.Prefix) {
 	if n.addresses == nil {
-		n.addresses = make(map[netip.Prefix]count)
+		n.addresses = make(map[netip.Prefix]*address)
 	}
-	here := n.addresses[from]
-	for _, c := range []*count{&n.all, &here} {
-		c.connected += connected
-		c.notLoggedIn += notLoggedIn
-	}
+	here := n.at(from)
 	n.addresses[from] = here
-	if here.connected == 0 {
+	n.connected++
+	n.notLoggedIn++
+	here.connected++
+	here.notLoggedIn[c] = struct{}{}
+}
+
+// settle says that a connection is none of those that are not logged in any more: it is, or it was sent away.
+func (n *counts) settle(c *Conn, from netip.Prefix) {
+	here := n.at(from)
+	if _, ok := here.notLoggedIn[c]; ok {
+		delete(here.notLoggedIn, c)
+		n.notLoggedIn--
+	}
+}
+
+// leave counts a connection out.
+func (n *counts) leave(c *Conn, from netip.Prefix) {
+	n.settle(c, from)
+	here := n.at(from)
+	n.connected--
+	if here.connected--; here.connected == 0 {
 		delete(n.addresses, from)
 	}
 }
 
-// place is what is counted of a connection. Guarded by Server.mu.
-type place struct {
-	from     netip.Prefix
-	loggedIn bool
+// refusal says why there cannot be another connection from there; the zero Reply: there can. If there are too many that
+// are not logged in, another address with more of them has to give up one, which is to be sent away: an attacker from
+// some addresses does not keep out who comes from elsewhere.
+func (n *counts) refusal(from netip.Prefix, l Limits) (r Reply, instead *Conn) {
+	here := n.at(from)
+	switch {
+	case l.MaxConnections > 0 && n.connected >= l.MaxConnections:
+		return Reply{Code: 421, Text: "too many connections"}, nil
+	case l.MaxPerAddress > 0 && here.connected >= l.MaxPerAddress:
+		return Reply{Code: 421, Text: "too many connections from your address"}, nil
+	case l.MaxPerAddress > 0 && len(here.notLoggedIn) >= maxNotLoggedIn:
+		return Reply{Code: 421, Text: "too many connections from your address that are not logged in"}, nil
+	case l.MaxConnections > 0 && n.notLoggedIn >= (l.MaxConnections+3)/4:
+		if instead = n.surplus(len(here.notLoggedIn) + 1); instead == nil {
+			return tooManyNotLoggedIn, nil
+		}
+	}
+	return Reply{}, instead
+}
+
+var tooManyNotLoggedIn = Reply{Code: 421, Text: "too many connections that are not logged in"}
+
+// surplus takes one of the connections that are not logged in from the address that has most of them, if these are more
+// than that.
+func (n *counts) surplus(than int) *Conn {
+	var most *address
+	for _, a := range n.addresses {
+		if len(a.notLoggedIn) > than {
+			most, than = a, len(a.notLoggedIn)
+		}
+	}
+	if most == nil {
+		return nil
+	}
+	for c := range most.notLoggedIn {
+		delete(most.notLoggedIn, c)
+		n.notLoggedIn--
+		return c
+	}
+	return nil
 }
 
 // loggedIn counts the connection as one that is.
 func (s *Server) loggedIn(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p, ok := s.conns[c]; ok && !p.loggedIn {
-		p.loggedIn = true
-		s.counts.add(p.from, 0, -1)
-	}
+	s.counts.settle(c, s.conns[c])
 }
 
 // LoginDeadline returns when a client that has not logged in is sent away; false: never.

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -72,17 +73,28 @@ func (s *server) dialFrom(from string) *client {
 // Clients that do not log in leave room for those that do.
 func TestWhoDoesNotLogInTakesAQuarterAtMost(t *testing.T) {
 	s := serve(t, "tcp4", control.Options{Limits: control.Limits{MaxConnections: 40}}, plain)
+	var attack []*client
 	for range 10 {
-		s.dialFrom("127.0.0.2").expect("220 ")
+		c := s.dialFrom("127.0.0.2")
+		c.expect("220 ")
+		attack = append(attack, c)
 	}
 	s.dialFrom("127.0.0.2").expect("421 too many connections that are not logged in")
-	s.dialFrom("127.0.0.3").expect("421 too many connections that are not logged in")
-	for h := range s.handlers {
-		h.c.LogIn("user")
-		break
+	for range 3 { // who comes from elsewhere is let in, and logs in
+		other := s.dialFrom("127.0.0.3")
+		other.expect("220 ")
+		other.play("> USER u", "< 331 ", "> PASS x", "< 230 ")
 	}
-	s.dialFrom("127.0.0.3").expect("220 ")
-	s.dialFrom("127.0.0.3").expect("421 ")
+	sentAway := 0
+	for _, c := range attack {
+		_, _ = io.WriteString(c.conn, "NOOP\r\n")
+		if line, err := c.r.ReadString('\n'); err != nil || strings.HasPrefix(line, "421 too many connections that are not logged in") {
+			sentAway++
+		}
+	}
+	if sentAway != 1 { // after each login there was room again
+		t.Errorf("%d were sent away", sentAway)
+	}
 }
 
 // The rest of the server is for clients from elsewhere.

@@ -25,7 +25,7 @@ type Server struct {
 	current   Limits
 	listeners []net.Listener
 	lastID    uint64
-	conns     map[*Conn]*place
+	conns     map[*Conn]netip.Prefix
 	counts    counts
 	farewell  Reply         // if there are to be no more connections
 	empty     chan struct{} // closed when the last connection is gone; nil if nobody waits
@@ -39,7 +39,7 @@ func NewServer(opts Options) *Server {
 		writeTimeout: 30 * time.Second,
 		ackTimeout:   time.Second,
 		current:      opts.Limits,
-		conns:        make(map[*Conn]*place),
+		conns:        make(map[*Conn]netip.Prefix),
 	}
 	s.clientPorts[0], s.clientPorts[1] = clientPorts()
 	return s
@@ -90,35 +90,40 @@ func (l *listener) Accept() (net.Conn, error) {
 // admit counts the connection in, or says why not.
 func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 	from := networkOf(ipOf(nc.RemoteAddr()))
+	c, r, instead := s.enter(nc, from, implicit)
+	if instead != nil {
+		instead.Kick(tooManyNotLoggedIn)
+	}
+	return c, r
+}
+
+// enter is admit; instead, if it is not nil, has to go.
+func (s *Server) enter(nc net.Conn, from netip.Prefix, implicit *tls.Config) (c *Conn, r Reply, instead *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.farewell.Code != 0 {
-		return nil, s.farewell
+		return nil, s.farewell, nil
 	}
-	if r := s.counts.refusal(from, s.current); r.Code != 0 {
-		return nil, r
+	if r, instead = s.counts.refusal(from, s.current); r.Code != 0 {
+		return nil, r, nil
 	}
 	s.lastID++
-	c := newConn(s, nc, s.lastID, implicit)
-	s.conns[c] = &place{from: from}
-	s.counts.add(from, 1, 1)
-	return c, Reply{}
+	c = newConn(s, nc, s.lastID, implicit)
+	s.conns[c] = from
+	s.counts.enter(c, from)
+	return c, Reply{}, instead
 }
 
 // dismiss counts the connection out. It reports false if it was not in.
 func (s *Server) dismiss(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, ok := s.conns[c]
+	from, ok := s.conns[c]
 	if !ok {
 		return false
 	}
 	delete(s.conns, c)
-	if p.loggedIn {
-		s.counts.add(p.from, -1, 0)
-	} else {
-		s.counts.add(p.from, -1, -1)
-	}
+	s.counts.leave(c, from)
 	if len(s.conns) == 0 && s.empty != nil {
 		close(s.empty)
 		s.empty = nil
