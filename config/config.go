@@ -67,9 +67,17 @@ const (
 	TLSRequired = "required" // no login and no data without
 )
 
+// What TLS.SessionReuse may be.
+const (
+	ReuseOff      = "off"      // a data connection may have a TLS session of its own
+	ReuseRequired = "required" // it must resume that of the control connection
+)
+
 // TLS is whether connections are encrypted.
 type TLS struct {
 	Mode string `toml:"mode" enum:"off,optional,required" restart:"yes"`
+	// SessionReuse ties data connections to the TLS session of their control connection.
+	SessionReuse string `toml:"session_reuse" enum:"off,required" restart:"yes"`
 	// Certificate and Key are PEM files. A reload reads them again.
 	Certificate string `toml:"certificate"`
 	Key         string `toml:"key"`
@@ -208,7 +216,7 @@ func Default() *Config {
 			MaxConnections: 16000, MaxConnectionsPerAddress: 1000,
 			StatusFile: "/.locks.json",
 		},
-		TLS: TLS{Mode: TLSOff},
+		TLS: TLS{Mode: TLSOff, SessionReuse: ReuseOff},
 		Files: Files{
 			Mode:    Mode{0o644},
 			HangUp:  Duration{2 * time.Millisecond},

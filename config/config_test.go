@@ -70,6 +70,7 @@ max_connections_per_address = 3
 status_file = ""
 [tls]
 mode = "required"
+session_reuse = "required"
 certificate = "c.pem"
 key = "k.pem"
 implicit_listen = [":990"]
@@ -140,7 +141,7 @@ match = "/y"
 			MaxConnections:           7,
 			MaxConnectionsPerAddress: 3,
 		},
-		TLS:   config.TLS{Mode: "required", Certificate: "c.pem", Key: "k.pem", ImplicitListen: []string{":990"}},
+		TLS:   config.TLS{Mode: "required", SessionReuse: "required", Certificate: "c.pem", Key: "k.pem", ImplicitListen: []string{":990"}},
 		Files: config.Files{Mode: config.Mode{FileMode: 0o640}, HangUp: duration(50 * time.Millisecond)},
 		Locks: config.Locks{LeftoverMaxAge: duration(48 * time.Hour), HistoryDays: 30, HistorySize: config.Size{Bytes: 3 << 20}},
 		Accounts: []config.Account{

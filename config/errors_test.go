@@ -39,7 +39,7 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"top key below a section": {"[ftp]\nlisten = [\":21\"]",
 			"f:2: ftp.listen: unknown key here; it belongs at the top of the file, before the first [section]"},
 		"nothing like it": {"[tls]\nzzzzzz = 1",
-			"f:2: tls.zzzzzz: unknown key; there are mode, certificate, key, implicit_listen"},
+			"f:2: tls.zzzzzz: unknown key; there are mode, session_reuse, certificate, key, implicit_listen"},
 		"not a key of the file": {"Warnings = []",
 			"f:1: Warnings: unknown key; there are listen, root, state, ftp, tls, files, locks, account, lock"},
 		"the tag of what is no key": {"- = 1", "f:1: -: unknown key; there are listen, root, state, ftp, tls, files, locks, account, lock"},

@@ -40,14 +40,15 @@ import (
 // Options are what a Server is made of. All but TLS and Log are needed.
 type Options struct {
 	// Tree is the served tree. Beyond afero.Fs it has the add-on interfaces in tree.go, as package files does.
-	Tree        afero.Fs
-	Table       *lock.Table
-	Clock       lock.Clock
-	Insides     *Insides    // what lies in locks without directories
-	Directories bool        // each lock has a directory in the tree
-	TLS         *tls.Config // nil: no TLS
-	Log         *slog.Logger
-	Settings    Settings
+	Tree         afero.Fs
+	Table        *lock.Table
+	Clock        lock.Clock
+	Insides      *Insides    // what lies in locks without directories
+	Directories  bool        // each lock has a directory in the tree
+	TLS          *tls.Config // nil: no TLS
+	SessionReuse bool        // data connections resume the TLS session of their control connection
+	Log          *slog.Logger
+	Settings     Settings
 	// Publications is told of each change of a protected file; nil: the log only.
 	Publications lock.Publications
 }
@@ -82,8 +83,8 @@ type Server struct {
 	clock        lock.Clock
 	insides      *Insides
 	directories  bool
-	controlTLS   *tls.Config
-	dataTLS      *tls.Config // the same, for data connections
+	tls          *tls.Config
+	sessionReuse bool
 	log          *slog.Logger
 	ports        *control.Ports
 	conns        *control.Server // nil before Control
@@ -117,7 +118,7 @@ func New(o Options) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		tree: extended, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
-		controlTLS: o.TLS, dataTLS: withoutTickets(o.TLS), publications: o.Publications,
+		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications,
 		maxLooks: 250_000, rateOver: time.Minute, guessing: newGuessing(o.Log),
 		context: ctx, cancel: cancel,
 	}
@@ -148,7 +149,7 @@ func (s *Server) Control(o control.Options) *control.Server {
 		settings := s.settings.Load()
 		return control.Policy{TLSRequired: settings.TLSRequired, Active: settings.Active}
 	}
-	o.TLS, o.Ports, o.Logger = s.controlTLS, s.ports, s.log
+	o.TLS, o.SessionReuse, o.Ports, o.Logger = s.tls, s.sessionReuse, s.ports, s.log
 	// STOR STAGED says that a file is published by one rename when its upload is complete, so that a client need not do
 	// that itself.
 	o.Features = []string{"SITE LOCK", "SITE LOCK DISCONNECT", "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
@@ -205,25 +206,13 @@ func (s *Server) QuitMessage() string { return "goodbye" }
 
 var errNoTLS = errors.New("TLS is not configured")
 
-// GetTLSConfig implements ftpserver.MainDriver. The library asks for it for data connections; control does the handshake of its
-// own connections.
+// GetTLSConfig implements ftpserver.MainDriver. The library asks for it for data connections, and does no handshake: transfers
+// put TLS of their own in place of its.
 func (s *Server) GetTLSConfig() (*tls.Config, error) {
-	if s.dataTLS == nil {
+	if s.tls == nil {
 		return nil, errNoTLS
 	}
-	return s.dataTLS, nil
-}
-
-// withoutTickets is the configuration for data connections. There are no session
-// tickets on these: an uploader (Net::FTP) that only writes would leave them unread, and closing a socket with
-// something unread resets the connection, so that the end of its upload is lost.
-func withoutTickets(config *tls.Config) *tls.Config {
-	if config == nil {
-		return nil
-	}
-	config = config.Clone()
-	config.SessionTicketsDisabled = true
-	return config
+	return s.tls, nil
 }
 
 // WrapPassiveListener implements ftpserver.MainDriverExtensionPassiveWrapper.

@@ -84,6 +84,7 @@ type setup struct {
 	settings     Settings
 	control      control.Options
 	tls          *tls.Config
+	sessionReuse bool
 	log          *slog.Logger
 	publications lock.Publications
 	wrap         func(*files.Tree) afero.Fs // what the driver sees in the place of the tree; nil: the tree
@@ -147,7 +148,7 @@ func (s *server) run(o *setup) {
 	}
 	if s.driver, err = New(Options{
 		Tree: served, Table: s.table, Clock: s.clock, Insides: s.insides,
-		Directories: o.directories, TLS: o.tls, Log: o.log, Settings: o.settings,
+		Directories: o.directories, TLS: o.tls, SessionReuse: o.sessionReuse, Log: o.log, Settings: o.settings,
 		Publications: o.publications,
 	}); err != nil {
 		s.t.Fatal(err)

@@ -67,8 +67,10 @@ func (d *download) list(f format) error {
 // kernel (sendfile).
 func (d *download) WriteTo(w io.Writer) (n int64, err error) {
 	err = d.move(w, func(conn net.Conn) error {
-		if err := handshake(d.client.server.context, conn); err != nil {
-			return err
+		if secure, ok := conn.(*tls.Conn); ok {
+			if conn, err = d.encrypted(secure.NetConn()); err != nil {
+				return err
+			}
 		}
 		n, err = d.content.WriteTo(conn)
 		d.sent = conn
@@ -91,6 +93,7 @@ func (d *download) Close() error {
 	if err = cmp.Or(d.broken, err); err == nil {
 		d.works()
 		d.handOver()
+		err = d.contested()
 	}
 	return d.end(d.done, err)
 }

@@ -99,11 +99,11 @@ func (u *upload) receive(conn net.Conn) error {
 	if !ok {
 		return u.copy(conn)
 	}
-	// The library's tls.Conn takes the end of the connection for that of the stream, as anybody on the way could cut it
-	// (RFC 8446 section 6.1), and does not tell the two apart. It has not done its handshake yet, so it is put aside.
+	// A tls.Conn takes the end of the connection for that of the stream, as anybody on the way could cut it
+	// (RFC 8446 section 6.1), and does not tell the two apart.
 	below := &ending{Conn: secure.NetConn()}
-	secure = tls.Server(below, u.client.server.dataTLS)
-	if err := handshake(u.client.server.context, secure); err != nil {
+	secure, err := u.encrypted(below)
+	if err != nil {
 		return err
 	}
 	if err := u.copy(secure); err != nil {
@@ -209,6 +209,9 @@ func (u *upload) publish() error {
 		time.Sleep(min(time.Until(until), 5*time.Millisecond))
 	}
 	conn.CatchUp(catchUp)
+	if u.broken == nil {
+		u.broken = u.contested()
+	}
 	if err := u.complete((proven || within > 0) && conn.Gone()); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"io/fs"
@@ -18,14 +17,16 @@ import (
 
 // Why a transfer did not end well.
 var (
-	errAborted   = &refusal{code: 426, text: "aborted by ABOR"}
-	errQuit      = &refusal{code: 426, text: "QUIT came before the upload was complete; ALLO announces its length"}
-	errHungUp    = &refusal{code: 426, text: "the client hung up before the transfer was confirmed"}
-	errStopping  = &refusal{code: 426, text: "the server ended the session"}
-	errBroke     = &refusal{code: 426, text: "the data connection broke"}
-	errStalled   = &refusal{code: 426, text: "the data connection stood still for too long"}
-	errNotOpened = &refusal{code: 425, text: "cannot open the data connection"}
-	errPanic     = &refusal{code: 451, text: "internal error"}
+	errAborted    = &refusal{code: 426, text: "aborted by ABOR"}
+	errQuit       = &refusal{code: 426, text: "QUIT came before the upload was complete; ALLO announces its length"}
+	errHungUp     = &refusal{code: 426, text: "the client hung up before the transfer was confirmed"}
+	errStopping   = &refusal{code: 426, text: "the server ended the session"}
+	errBroke      = &refusal{code: 426, text: "the data connection broke"}
+	errStalled    = &refusal{code: 426, text: "the data connection stood still for too long"}
+	errContested  = &refusal{code: 426, text: "two data connections came from your address, and one of them is somebody else's"}
+	errNotResumed = &refusal{code: 522, text: "the data connection must resume the TLS session of the control connection"}
+	errNotOpened  = &refusal{code: 425, text: "cannot open the data connection"}
+	errPanic      = &refusal{code: 451, text: "internal error"}
 )
 
 // transfer is one use of a data connection. upload and download are its two kinds: the handles that the library moves bytes
@@ -107,7 +108,9 @@ func (t *transfer) move(stream any, f func(net.Conn) error) error {
 	conn, err := t.open(stream)
 	if err == nil {
 		stop := t.watch()
-		err = t.named(t.guarded(func() error { return f(conn) }))
+		if err = t.contested(); err == nil {
+			err = t.named(t.guarded(func() error { return f(conn) }))
+		}
 		stop()
 		if err != nil {
 			t.conn.Close() // below TLS, which would wait five seconds to say goodbye to a client that does not read
@@ -134,6 +137,15 @@ func (t *transfer) open(stream any) (net.Conn, error) {
 	}
 	t.stage, t.conn = opened, socket
 	return conn, nil
+}
+
+// contested says so if a second data connection has come.
+func (t *transfer) contested() error {
+	if t.client.conn.Contested() {
+		t.client.log.Warn("two data connections came from one address; the transfer is refused", "path", t.path())
+		return errContested
+	}
+	return nil
 }
 
 // guarded makes an error of a bug, so that it ends nobody else's session.
@@ -188,12 +200,15 @@ func (t *transfer) path() string {
 	return t.view
 }
 
-// handshake does that of TLS, if the data connection has one. A client that says nothing is ended by the watch.
-func handshake(ctx context.Context, conn net.Conn) error {
-	if secure, ok := conn.(*tls.Conn); ok {
-		return secure.HandshakeContext(ctx)
+// encrypted puts TLS over the socket of a data connection and does the handshake. The library's tls.Conn, which has not done its
+// own yet, is put aside. A client that says nothing is ended by the watch.
+func (t *transfer) encrypted(socket net.Conn) (*tls.Conn, error) {
+	secure := t.client.conn.DataTLS(socket)
+	err := secure.HandshakeContext(t.client.server.context)
+	if errors.Is(err, control.ErrNotResumed) {
+		err = errNotResumed
 	}
-	return nil
+	return secure, err
 }
 
 // signOfLife is how often moving bytes count as one: well below the shortest max_idle that anybody will want.

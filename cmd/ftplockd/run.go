@@ -279,6 +279,7 @@ func (s *server) openDriver() (err error) {
 		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
 	}
 	if s.tls != nil {
+		o.SessionReuse = s.config.TLS.SessionReuse == config.ReuseRequired
 		o.TLS = s.tls.config()
 	}
 	s.driver, err = driver.New(o)

@@ -32,8 +32,9 @@ type Conn struct {
 	reading atomic.Bool // Read waits for the socket
 
 	mu         sync.Mutex
-	stream     net.Conn // wire, or a *tls.Conn over it
-	current    *Command // the command that the library executes; nil: the next one may begin
+	stream     net.Conn    // wire, or a *tls.Conn over it
+	tls        *tls.Config // of the connection; nil: it is not encrypted
+	current    *Command    // the command that the library executes; nil: the next one may begin
 	loggedIn   bool
 	user       string // the account
 	dialogue   dialogue
@@ -71,7 +72,8 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 	c.addr = Addr{Addr: nc.RemoteAddr(), Conn: c}
 	c.stream = c.wire
 	if implicit != nil {
-		c.stream = tls.Server(c.wire, implicit)
+		c.tls = s.controlTLS(implicit)
+		c.stream = tls.Server(c.wire, c.tls)
 	}
 	return c
 }
@@ -270,9 +272,10 @@ func (c *Conn) judge(cmd *Command) Reply {
 // the command is not acted on (the flaw of CVE-2011-0411).
 func (c *Conn) startTLS() {
 	c.in = input{limit: c.in.limit}
+	config := c.server.controlTLS(c.server.opts.TLS)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stream = tls.Server(c.wire, c.server.opts.TLS)
+	c.tls, c.stream = config, tls.Server(c.wire, config)
 }
 
 // isTLS reports whether the connection is encrypted.

@@ -43,6 +43,8 @@ type Options struct {
 	Logger *slog.Logger
 	// TLS is for AUTH TLS; nil: there is none.
 	TLS *tls.Config
+	// SessionReuse has data connections resume the TLS session of their control connection.
+	SessionReuse bool
 	// Features are lines of FEAT besides those of the commands in the table.
 	Features []string
 	// Limits are those at first, see Server.SetLimits.

@@ -96,7 +96,8 @@ type Port struct {
 	timer   *time.Timer // ends the waiting; nil: not claimed yet
 }
 
-// Accept returns the connection of the client that the port belongs to.
+// Accept returns the connection of the client that the port belongs to. The port stays open until the transfer is over, so
+// that Conn.Contested sees who else comes.
 func (p *Port) Accept() (net.Conn, error) {
 	_ = p.SetDeadline(time.Time{}) // the library's; it would last whatever Timeout says
 	for {
@@ -105,9 +106,30 @@ func (p *Port) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if ipOf(conn.RemoteAddr()) == p.owner() {
+			p.ports.mu.Lock()
+			defer p.ports.mu.Unlock()
+			if p.timer != nil {
+				p.timer.Stop()
+			}
 			return conn, nil
 		}
 		conn.Close() // a stranger's
+	}
+}
+
+// Contested reports whether a second connection from the client's address has come to the passive port of the transfer under
+// way: one of the two is somebody else's, on the same machine or behind the same router, and nobody knows which. Connections
+// from elsewhere are closed. It is for the goroutine that transfers, and needs Linux.
+func (c *Conn) Contested() bool {
+	p := c.said().port
+	if p == nil {
+		return false
+	}
+	for {
+		from, ok := dismissNext(p.TCPListener)
+		if !ok || from == p.owner() {
+			return ok
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package control
 
 import (
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -63,6 +64,29 @@ func (w *wire) unacked() (un bool) {
 		un = err == nil && n > 0
 	})
 	return un
+}
+
+// dismissNext closes a connection that waits to be accepted, and returns where it comes from. It waits for none.
+func dismissNext(l *net.TCPListener) (from netip.Addr, ok bool) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return from, false
+	}
+	_ = raw.Control(func(fd uintptr) { // the socket does not block
+		next, address, err := unix.Accept4(int(fd), unix.SOCK_CLOEXEC)
+		if err != nil {
+			return
+		}
+		_ = unix.Close(next)
+		switch a := address.(type) {
+		case *unix.SockaddrInet4:
+			from = netip.AddrFrom4(a.Addr)
+		case *unix.SockaddrInet6:
+			from = netip.AddrFrom16(a.Addr).Unmap()
+		}
+		ok = true
+	})
+	return from, ok
 }
 
 // drain throws away what has arrived, without waiting for more, 64 KiB at most.
