@@ -53,26 +53,3 @@ func BenchmarkHandOver(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkPoll is a try in vain of one of many that poll.
-func BenchmarkPoll(b *testing.B) {
-	ctx := context.Background()
-	for _, pollers := range []int{1, 200, 1000} {
-		b.Run(fmt.Sprintf("pollers=%d", pollers), func(b *testing.B) {
-			table := contendedTable(b)
-			if _, err := table.Open(lock.Owner{Account: "holder"}).Acquire(ctx, "/locks/x"); err != nil {
-				b.Fatal(err)
-			}
-			sessions := make([]*lock.Session, pollers)
-			for i := range sessions {
-				sessions[i] = table.Open(lock.Owner{Account: "a"})
-			}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				if _, err := sessions[i%pollers].Acquire(ctx, "/locks/x"); err == nil {
-					b.Fatal("granted")
-				}
-			}
-		})
-	}
-}

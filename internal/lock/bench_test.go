@@ -47,27 +47,6 @@ func benchTable(b *testing.B, clock lock.Clock) *lock.Table {
 	return table
 }
 
-func BenchmarkRulesFor(b *testing.B) {
-	rules := defaultRules(b)
-	for _, n := range []lock.Name{"/locks/a", "/srv/data/phone_lock", "/srv/data/phone.tsv"} {
-		b.Run(string(n), func(b *testing.B) {
-			for b.Loop() {
-				rules.For(n)
-			}
-		})
-	}
-}
-
-func BenchmarkGlobGeneral(b *testing.B) {
-	glob, err := lock.NewGlob("/jobs/*/{a,b}_lock")
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		glob.Match("/jobs/phone/b_lock")
-	}
-}
-
 func BenchmarkAcquireRelease(b *testing.B) {
 	ctx := context.Background()
 	for _, held := range []int{0, 1_000, 100_000} {
@@ -89,43 +68,6 @@ func BenchmarkAcquireRelease(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-func BenchmarkAcquireReleaseParallel(b *testing.B) {
-	ctx := context.Background()
-	table := benchTable(b, lock.NewSystemClock())
-	var ids atomic.Int64
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		s := table.Open(lock.Owner{Account: "a", Address: "192.0.2.1"})
-		n := lock.Name(fmt.Sprintf("/locks/%d", ids.Add(1)))
-		for pb.Next() {
-			if _, err := s.Acquire(ctx, n); err != nil {
-				b.Error(err)
-				return
-			}
-			if err := s.Release(ctx, n); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-}
-
-// BenchmarkRefused is the poller's MKD on a held lock.
-func BenchmarkRefused(b *testing.B) {
-	ctx := context.Background()
-	table := benchTable(b, lock.NewSystemClock())
-	s, other := table.Open(lock.Owner{Account: "a"}), table.Open(lock.Owner{Account: "b"})
-	if _, err := s.Acquire(ctx, "/locks/x"); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := other.Acquire(ctx, "/locks/x"); err == nil {
-			b.Fatal("granted")
-		}
 	}
 }
 
@@ -156,21 +98,6 @@ func BenchmarkExpireOne(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-func BenchmarkTouch(b *testing.B) {
-	table := benchTable(b, lock.NewSystemClock())
-	s := table.Open(lock.Owner{Account: "a"})
-	for b.Loop() {
-		s.Touch()
-	}
-}
-
-func BenchmarkSystemClock(b *testing.B) {
-	clock := lock.NewSystemClock()
-	for b.Loop() {
-		clock.Now()
 	}
 }
 

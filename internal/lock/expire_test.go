@@ -355,18 +355,6 @@ func TestExpireTakesOverWhatItRunsInto(t *testing.T) {
 	w.holds("/locks/a", lock.HostAccount)
 }
 
-func TestManyDueAtOnceAllEnd(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	for i := range 1000 {
-		w.acquire(s, lock.Name(fmt.Sprintf("/locks/%d", i)))
-	}
-	w.clock.Advance(10 * time.Minute)
-	if n := len(w.Expire(ctx)); n != 1000 || lock.Nodes(w.Table) != 1 || w.log.count("lock ended") != 1000 {
-		t.Errorf("%d ended, %d names left", n, lock.Nodes(w.Table))
-	}
-}
-
 func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
 	rule := lock.Rule{Match: "/x", MaxAge: time.Minute, MaxIdle: 50 * time.Second, LockDelay: 15 * time.Second, Contention: &lock.Contention{Queue: lock.QueueOff}}
 	gone := rule

@@ -1,9 +1,7 @@
 package lock_test
 
 import (
-	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -167,84 +165,4 @@ func TestWorkAfterAReloadThatLimitsIdling(t *testing.T) {
 	w.expires()
 	w.clock.Advance(10 * time.Second)
 	w.expires("/x/1")
-}
-
-// Sessions end, holds come and go, and the sessions with holds are found all the same.
-func TestAccountKnowsItsEndedAndItsLivingHolders(t *testing.T) {
-	w := newWorld(t, idling(lock.ReleaseAddress))
-	var sessions []*lock.Session
-	for i := range 9 {
-		s := w.open("a")
-		w.acquire(s, lock.Name(fmt.Sprintf("/x/%d", i)))
-		sessions = append(sessions, s)
-	}
-	for _, i := range []int{4, 0, 8} { // of the middle and both ends of the list
-		w.end(sessions[i])
-	}
-	helper := w.open("a")
-	w.release(helper, "/x/0", nil)
-	w.release(sessions[5], "/x/5", nil)
-	w.end(sessions[5])
-	w.clock.Advance(29 * time.Second)
-	helper.Work()
-	w.clock.Advance(time.Second)
-	if ended := w.Expire(ctx); len(ended) != 5 { // those that live: 1, 2, 3, 6, 7
-		t.Errorf("%d ended", len(ended))
-	}
-	w.holds("/x/4", "a")
-	w.holds("/x/8", "a")
-	if _, _, ok := helper.HoldsUntil(); !ok {
-		t.Error("speaks for nothing")
-	}
-	w.clock.Advance(29 * time.Second)
-	if ended := w.Expire(ctx); len(ended) != 2 {
-		t.Errorf("%d ended", len(ended))
-	}
-	for _, s := range append(sessions, helper) {
-		s.Work() // also one that has ended
-		w.end(s)
-	}
-	if n := lock.Accounts(w.Table); n != 0 {
-		t.Errorf("%d accounts", n)
-	}
-}
-
-// What looks at the time is not woken for each sign of life, and is there in time all the same.
-func TestWorkWhileTheTableWatchesTheTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorldIn(t, idling(lock.ReleaseAddress))
-		holder, s := w.open("a"), w.open("a")
-		w.acquire(holder, "/x/1")
-		w.end(holder)
-		looks := 0
-		began := time.Now()
-		var over time.Time
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for over.IsZero() {
-				in, ok := w.NextExpiry()
-				if !ok {
-					t.Error("nothing expires")
-					return
-				}
-				time.Sleep(in)
-				looks++
-				if len(w.Expire(ctx)) > 0 {
-					over = time.Now()
-				}
-			}
-		}()
-		for range 5 * 120 { // two minutes
-			time.Sleep(200 * time.Millisecond)
-			s.Work()
-		}
-		<-done
-		if lived := over.Sub(began); lived != 150*time.Second {
-			t.Errorf("lived for %v", lived)
-		}
-		if looks > 10 {
-			t.Errorf("%d looks", looks)
-		}
-	})
 }
