@@ -289,7 +289,7 @@ func TestWrongPasswordsThroughTheProtocol(t *testing.T) {
 	c.ended()
 	known.want("NOOP", "200 *")
 	s.as("phoneacc").want("NOOP", "200 *") // it has logged in from here
-	const line = `msg="login failed" address=127.0.0.1 session=`
+	const line = `msg="login failed" address=127.0.0.1 connection=`
 	if got := strings.Count(log.String(), line); got != mostFailures {
 		t.Errorf("%d lines in the log:\n%s", got, log)
 	}

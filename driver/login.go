@@ -83,7 +83,7 @@ func (s *Server) authenticate(conn *control.Conn, from netip.Addr, user, passwor
 		return account, control.Reply{}
 	case errors.Is(err, ErrLogin):
 		// The documentation has a pattern for this line: programs that block addresses read it.
-		s.log.Warn("login failed", "address", from.Unmap().String(), "session", conn.ID(), "user", user)
+		s.log.Warn("login failed", "address", from.Unmap().String(), "connection", conn.ID(), "user", user)
 		guess.wrong(s.context) // also if that takes longer than a login may
 	default:
 		guess.withdrawn()

@@ -109,5 +109,5 @@ func TestAFailedLoginIsLoggedInAStableForm(t *testing.T) {
 	c.t = t
 	c.want(331, "USER x address=192.0.2.1")
 	c.want(530, "PASS wrong")
-	s.log.await(t, ` level=WARN msg="login failed" address=127.0.0.1 session=1 user="x address=192.0.2.1"`+"\n", 1)
+	s.log.await(t, ` level=WARN msg="login failed" address=127.0.0.1 connection=1 user="x address=192.0.2.1"`+"\n", 1)
 }
