@@ -2,6 +2,10 @@ package driver
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +74,72 @@ func TestAPanicInTheMiddleOfADownload(t *testing.T) {
 		if s.held("/idle/a") {
 			t.Errorf("TYPE %s: the transfer is watched still", kind)
 		}
+	}
+}
+
+// panicky is a tree that panics right after it has opened something.
+type panicky struct {
+	*files.Tree
+	server *server
+	armed  bool
+}
+
+func (p *panicky) Open(name string) (afero.File, error) {
+	f, err := p.Tree.Open(name)
+	p.armed = strings.HasSuffix(name, "/bug")
+	return f, err
+}
+
+func (p *panicky) Resolve(name string) (string, error) {
+	if p.armed {
+		p.armed = false
+		panic("a bug")
+	}
+	return p.Tree.Resolve(name)
+}
+
+func (p *panicky) Upload(name string, o files.UploadOptions) (*files.Upload, error) {
+	up, err := p.Tree.Upload(name, o)
+	p.server.driver.settings.Store(nil) // what is asked next
+	return up, err
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(all)
+}
+
+// Whatever a transfer has opened when it panics, before the library knows of it, is closed, and its temporary file removed.
+func TestAPanicInTheBeginningOfATransferLeavesNothing(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which closes files that nobody has any more
+	p := &panicky{}
+	s := start(t, func(o *setup) {
+		o.wrap = func(tree *files.Tree) afero.Fs { p.Tree = tree; return p }
+	})
+	p.server = s
+	s.write("/d/bug", "content")
+	c := s.as("phoneacc")
+	settings := s.driver.settings.Load()
+	begin := 0
+	for i := range 50 {
+		c.data().Close()
+		c.want("RETR /d/bug", "451 *internal error")
+		c.data().Close()
+		c.want("STOU /d", "451 *internal error")
+		s.driver.settings.Store(settings)
+		if i == 4 { // pools and the like are filled
+			begin = descriptors(t)
+		}
+	}
+	if end := descriptors(t); end > begin+5 {
+		t.Errorf("%d descriptors after 5 panics of each kind, %d after 50", begin, end)
+	}
+	if names := onDisk(t, filepath.Join(s.root, "d")); len(names) != 1 {
+		t.Errorf("there is %q", names)
 	}
 }
 

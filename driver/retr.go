@@ -35,6 +35,12 @@ type content interface {
 // download opens what the command asks for.
 func (t *transfer) download(offset int64) (_ ftpserver.FileTransfer, err error) {
 	d := &download{transfer: t, done: "transfer complete"}
+	handedOn := false
+	defer func() { // after a panic, too
+		if !handedOn && d.content != nil {
+			_ = d.content.Close() // nothing was read from it
+		}
+	}()
 	switch {
 	case t.cmd.Is("LIST"):
 		err = d.list(formatLong)
@@ -52,6 +58,7 @@ func (t *transfer) download(offset int64) (_ ftpserver.FileTransfer, err error) 
 	if err != nil {
 		return nil, err
 	}
+	handedOn = true
 	return d, nil
 }
 
@@ -186,9 +193,10 @@ type fileContent struct {
 }
 
 // newFileContent owns the file. The offset counts bytes on disk, in ASCII too.
-func newFileContent(file afero.File, offset int64, ascii bool) (_ content, err error) {
-	defer func() {
-		if err != nil {
+func newFileContent(file afero.File, offset int64, ascii bool) (content, error) {
+	opened := false
+	defer func() { // after a panic, too
+		if !opened {
 			file.Close()
 		}
 	}()
@@ -212,8 +220,11 @@ func newFileContent(file afero.File, offset int64, ascii bool) (_ content, err e
 		}
 		f.ascii.cr = last[0] == '\r'
 	}
-	_, err = file.Seek(offset, io.SeekStart)
-	return f, err
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return nil, err
+	}
+	opened = true
+	return f, nil
 }
 
 // WriteTo implements io.WriterTo. Fewer bytes than the file had when it was opened are files.ErrShrunk.

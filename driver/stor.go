@@ -61,16 +61,23 @@ func (t *transfer) upload(appending bool, offset int64) (_ ftpserver.FileTransfe
 	if err != nil {
 		return nil, err
 	}
+	handedOn := false
+	defer func() { // after a panic, too
+		if !handedOn {
+			u.discard()
+		}
+	}()
 	opening := "opening data connection for " + t.view
 	if unique { // only now the name is known
 		n = u.name()
 		t.view = path.Join(path.Dir(t.view), n.Base())
 		opening = "FILE: " + t.view // RFC 1123 section 4.1.2.9
 		if err := u.may(n); err != nil {
-			return nil, errors.Join(err, u.file.Discard())
+			return nil, err
 		}
 	}
 	t.cmd.Say(control.Reply{Code: 150, Text: opening})
+	handedOn = true
 	return u, nil
 }
 
@@ -175,9 +182,7 @@ func (u *upload) Close() error {
 	defer u.cmd.Release()
 	err := u.guarded(u.publish)
 	if err != nil && !errors.Is(err, files.ErrNotDurable) {
-		if derr := u.file.Discard(); derr != nil {
-			u.client.log.Error("could not remove an unfinished upload", "path", u.path(), "err", derr)
-		}
+		u.discard()
 		_, why, _ := u.client.explain(err)
 		u.client.log.Warn("upload discarded", "path", u.path(), "bytes", u.received, "why", why)
 	}
@@ -185,6 +190,13 @@ func (u *upload) Close() error {
 		u.works()
 	}
 	return u.end(fmt.Sprintf("transfer complete, %d bytes received", u.received), err)
+}
+
+// discard ends the upload without a file.
+func (u *upload) discard() {
+	if err := u.guarded(u.file.Discard); err != nil {
+		u.client.log.Error("could not remove an unfinished upload", "path", u.path(), "err", err)
+	}
 }
 
 // catchUp is how long an upload waits for the reader of commands: microseconds will do, unless very many commands wait

@@ -144,6 +144,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 		return nil, err
 	}
 	s.warnOfHomes(s.config)
+	s.warnOfSecondNames(rules)
 	s.public.use(ctx, s.config.FTP.PublicAddress)
 	s.start()
 	return s, nil
@@ -238,6 +239,20 @@ func (s *server) dismissHost(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// warnOfSecondNames says where one file has two names, for which locks and what they protect are two.
+func (s *server) warnOfSecondNames(rules *lock.Rules) {
+	directories := []string{"/"}
+	for _, p := range rules.Prefixes() {
+		directories = append(directories, string(p))
+	}
+	for _, a := range s.config.Accounts {
+		directories = append(directories, a.Home)
+	}
+	for _, found := range s.tree.SecondNames(directories) {
+		s.log.Warn("one file has two names: locks and protection know each name alone", "where", found)
+	}
 }
 
 // warnOfHomes names the accounts whose home is not there.

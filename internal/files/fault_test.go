@@ -97,6 +97,64 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 	}
 }
 
+// A panic at any call of an upload leaves no temporary file and no descriptor, once the upload was discarded.
+func TestAPanicLeavesNothing(t *testing.T) {
+	s := serve(t, Options{Durable: true})
+	s.put("/f", "old")
+	s.mustUpload("/f", "old", UploadOptions{}) // what is opened once
+	before := s.descriptors()
+	for n := 1; ; n++ {
+		panicked := func() (panicked bool) {
+			var u *Upload
+			defer func() {
+				s.before = nil
+				panicked = recover() != nil
+				if u != nil {
+					u.Discard()
+				}
+			}()
+			calls := 0
+			s.before = func(string) error {
+				if calls++; calls == n {
+					panic("a bug")
+				}
+				return nil
+			}
+			var err error
+			if u, err = s.Upload("/f", UploadOptions{Append: true}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := u.Write([]byte("new")); err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Publish(); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		}()
+		s.wantClean()
+		if after := s.descriptors(); after != before {
+			t.Fatalf("call %d: %d descriptors, %d before", n, after, before)
+		}
+		if !panicked {
+			if n < 10 {
+				t.Errorf("there were %d calls only", n)
+			}
+			return
+		}
+	}
+}
+
+// descriptors counts what this process has open.
+func (s *served) descriptors() int {
+	s.t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return len(all)
+}
+
 // Two faults: what fails, and the removal of the temporary after it.
 func TestATemporaryThatCannotBeRemovedIsRemovedLater(t *testing.T) {
 	s := serve(t, Options{})

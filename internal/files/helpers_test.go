@@ -29,6 +29,8 @@ var children = map[string]func(){
 	"file size limit":     childFileSizeLimit,
 	"full disk":           childFullDisk,
 
+	"bind mounts": childBindMounts,
+
 	"file size limit, spliced": childFileSizeLimitSpliced,
 	"full disk, spliced":       childFullDiskSpliced,
 }

@@ -63,17 +63,20 @@ func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
 	}
 	u := &Upload{tree: t, opt: o, set: *t.set.Load(), name: name}
 	t.uploads.add(u)
+	begun := false
+	defer func() { // after a panic, too
+		if !begun {
+			_ = u.Discard() // what cannot be removed is logged, and removed later
+		}
+	}()
 	if err := u.begin(); err != nil {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		err = fail("upload", u.Name(), err)
-		u.discardLocked()
-		return nil, err
+		return nil, fail("upload", u.Name(), err)
 	}
+	begun = true
 	return u, nil
 }
 
-// begin finds the target's directory and makes the temporary file. The caller discards the upload after an error.
+// begin finds the target's directory and makes the temporary file. The caller discards the upload if that fails.
 func (u *Upload) begin() error {
 	t := u.tree
 	if u.opt.Unique {
