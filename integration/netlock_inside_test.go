@@ -214,8 +214,10 @@ func TestNetlockCostsOneCommandASecond(t *testing.T) {
 	}
 	before := said.lines.Load()
 	time.Sleep(5 * time.Second)
-	if n := said.lines.Load() - before; n < 4 || n > 6 {
-		t.Errorf("%d commands in 5 s", n)
+	n := said.lines.Load() - before
+	t.Logf("figures: %d commands in 5 s", n)
+	if n < 4 || n > 6 {
+		t.Error("that is not one a second")
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

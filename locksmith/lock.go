@@ -191,7 +191,7 @@ func (l *Lock) check(s *session) error {
 		return l.checkMark(s)
 	}
 	l.mu.Lock()
-	due := l.o.Renew && l.age > 0 && time.Since(l.renewed) >= l.age/2
+	due := l.o.Renew && l.age > 0 && time.Since(l.renewed)+l.o.Check > l.age/2 // before half of it is over
 	l.mu.Unlock()
 	if due {
 		return l.renew(s)
