@@ -169,6 +169,27 @@ func TestQuitBeforeTheEndOfAnUpload(t *testing.T) {
 }
 
 // A download is sent to its end.
+// A QUIT that comes behind the end of the data, while 64 MiB go to the disk, discards the upload, too.
+func TestQuitBehindALargeUpload(t *testing.T) {
+	s := start(t, func(o *setup) { o.settings.HangUp = 20 * time.Millisecond })
+	s.write("/f", "old")
+	content := make([]byte, 64<<20)
+	for range 3 {
+		c := s.as("phoneacc")
+		nc := c.data()
+		c.want("STOR /f", "150 *")
+		nc.Write(content)
+		nc.Close()
+		c.send("QUIT\r\n")
+		c.play(`
+			S: 426 /f: QUIT came before the upload was complete*
+			S: 221 *`)
+		c.ended()
+		s.alone()
+		s.wantContent("/f", "old")
+	}
+}
+
 func TestQuitLetsADownloadFinish(t *testing.T) {
 	s := start(t)
 	s.write("/f", strings.Repeat("x", 1<<20))

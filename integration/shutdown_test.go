@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestStopFinishesUploadsAndKeepsLocks(t *testing.T) {
@@ -48,6 +49,48 @@ func TestStopFinishesUploadsAndKeepsLocks(t *testing.T) {
 	s.session("other").want(550, "MKD /locks/job", "held by "+account)
 	s.session(account).want(250, "RMD /locks/job")
 	s.stop()
+}
+
+// A kick and a stop end a command that would run for hours, and a stop does not wait for it.
+func TestKickAndStopEndWhatRuns(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.write("huge", "")
+	if err := os.Truncate(s.path("huge"), 8<<40); err != nil {
+		t.Skip(err)
+	}
+	hashing := func() *session {
+		c := s.session(account)
+		c.send("HASH /huge")
+		await(t, "it reads the file", func() bool { return len(s.sessions(account)) == 1 && s.reads("huge") })
+		return c
+	}
+	c := hashing()
+	began := time.Now()
+	s.command("kick", s.sessions(account)[0])
+	c.wantReply(550)
+	c.wantReply(421)
+	if d := time.Since(began); d > 10*time.Second {
+		t.Errorf("the kick took %v", d)
+	}
+	c = hashing()
+	began = time.Now()
+	s.signal(syscall.SIGTERM)
+	s.stopped()
+	if d := time.Since(began); d > 15*time.Second {
+		t.Errorf("the stop took %v", d)
+	}
+}
+
+// reads reports whether the server has a file open.
+func (s *server) reads(name string) bool {
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.cmd.Process.Pid))
+	for _, fd := range open {
+		if target, err := os.Readlink(fd); err == nil && target == s.path(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // stopped checks how a server ended that was told to stop.

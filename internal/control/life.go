@@ -123,10 +123,10 @@ func (c *Conn) acknowledged() bool {
 }
 
 // Gone reports whether the client has hung up: FIN or RST came, also if there is unread data before it, or the
-// connection has ended for another reason. It is also true for a client that sent QUIT and did not wait for the reply.
+// connection has ended, or is to end, for another reason: what runs long gives up then. It is also true for a client that sent QUIT and did not wait for the reply.
 func (c *Conn) Gone() bool {
 	c.mu.Lock()
-	over := c.end != "" || c.order != nil && !c.order.drains
+	over := c.end != "" || c.order != nil && !(c.order.drains && c.current.Transfers())
 	c.mu.Unlock()
 	gone, _ := c.wire.hungUp()
 	return over || gone
