@@ -270,32 +270,6 @@ func TestPollersHaveTheirPlace(t *testing.T) {
 	newcomer.reads("211 *")
 }
 
-func TestAFreedLockIsKeptForThePoller(t *testing.T) {
-	s := contend(t, true, rule(lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second}))
-	a, b, newcomer := s.as("a"), s.as("b"), s.as("newcomer")
-	a.says("MKD /locks/x", "257 *")
-	b.says("MKD /locks/x", "550 *")
-	s.clock.Advance(5 * time.Second) // its interval
-	b.says("MKD /locks/x", "550 *")
-	a.says("RMD /locks/x", "250 *")
-	newcomer.says("MKD /locks/x", "550 /locks/x: others came earlier, b@127.0.0.1 is next; 1 in the queue")
-	b.says("MKD /locks/x", "257 *")
-	b.says("RMD /locks/x", "250 *")
-}
-
-func TestADeadPollerIsPassedOver(t *testing.T) {
-	s := contend(t, true, rule(lock.Contention{Wait: time.Minute, Queue: lock.QueueFair, QueueHold: 100 * time.Millisecond}))
-	a, dead, b := s.as("a"), s.as("dead"), s.as("b")
-	a.says("MKD /locks/x", "257 *")
-	dead.says("SITE WAIT 0", "200 *")
-	dead.says("MKD /locks/x", "550 *")
-	dead.says("MKD /locks/x", "550 *")
-	b.send("MKD /locks/x")
-	s.await("/locks/x", 2)
-	a.says("RMD /locks/x", "250 *")
-	b.reads("257 *") // the reaper passed it on
-}
-
 func TestReadersHoldALockTogether(t *testing.T) {
 	s := contend(t, true, rule(patient))
 	one, two, writer := s.as("reader1"), s.as("reader2"), s.as("w")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,17 +36,6 @@ func TestLockEndsAtItsAgeAndNotBefore(t *testing.T) {
 	w.holds("/locks/a", "")
 	if w.log.count("lock ended lock=/locks/a cause=expire holder=a@192.0.2.1 age=10m0s token=1") != 1 {
 		t.Errorf("log: %q", w.log.lines)
-	}
-}
-
-func TestEndlessLockNeverEnds(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/ever"}, lock.Rule{Match: "/long", MaxAge: math.MaxInt64})
-	w.acquire(w.open("a"), "/ever")
-	w.acquire(w.open("a"), "/long")
-	w.clock.Advance(100 * 365 * 24 * time.Hour)
-	w.expires()
-	if status, ok := w.Get("/long"); !ok || !status.Never {
-		t.Errorf("%+v", status)
 	}
 }
 
@@ -298,27 +286,6 @@ func TestReleaseStillWorksWhenTheReaperCouldNotEndIt(t *testing.T) {
 	w.expires("/locks/a") // at once: the earlier failures were another hold's
 }
 
-func TestFailureAfterARenewalIsNewsAgain(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	w.acquire(s, "/locks/a")
-	for want := 1; want <= 2; want++ {
-		w.clock.Advance(10 * time.Minute)
-		w.store.Inject(func(lock.Change) error { return lock.ErrNotEmpty })
-		w.expires()
-		if n := w.log.count("lock not ended"); n != want {
-			t.Errorf("logged %d times, want %d", n, want)
-		}
-		if in, _ := w.NextExpiry(); in != time.Second {
-			t.Errorf("tried again in %v", in)
-		}
-		w.store.Inject(nil)
-		if _, err := s.Renew(ctx, "/locks/a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestCancelledExpireLeavesTheRestForLater(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")
@@ -431,41 +398,6 @@ func TestChangedTellsOnlyWhatComesSooner(t *testing.T) {
 	if !told() {
 		t.Error("not told of what comes sooner")
 	}
-}
-
-func TestAdoptedHoldInheritsNoTroubleOfTheOldOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorldIn(t)
-		first := w.job("a", "job")
-		old := w.acquire(first, "/locks/a")
-		time.Sleep(10*time.Minute - 1)
-		refuse := func(lock.Change) error { return lock.ErrNotEmpty }
-		gate, done := make(chan struct{}), make(chan error, 1)
-		go func() {
-			done <- publish(first, "/locks/a", old.Token, func() error { <-gate; return nil })
-		}()
-		synctest.Wait()
-		time.Sleep(time.Second)
-		w.expires() // it is over, and only that publication keeps it
-		adopted := make(chan lock.Hold, 1)
-		again := w.job("a", "job")
-		go func() { adopted <- w.acquire(again, "/locks/a") }()
-		synctest.Wait()
-		close(gate)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		hold := <-adopted
-		if err := publish(again, "/locks/a", hold.Token, func() error { return nil }); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(10 * time.Minute)
-		w.store.Inject(refuse)
-		w.expires()
-		if n := w.log.count("lock not ended"); n != 1 {
-			t.Errorf("logged %d times", n)
-		}
-	})
 }
 
 func TestRenewLetsAHoldThatWasOverPublishAgain(t *testing.T) {

@@ -219,46 +219,6 @@ func TestAGrantOfALockAboveThePathWaitsForAWrite(t *testing.T) {
 	}
 }
 
-func TestTheEndOfALockWaitsForAWriteInIt(t *testing.T) {
-	for how, end := range map[string]func(w *world, s *lock.Session) error{
-		"release": func(_ *world, s *lock.Session) error { return s.Release(ctx, "/a_lock") },
-		"break":   func(w *world, _ *lock.Session) error { return w.breaks("/a_lock", lock.Owner{}, "") },
-		"expire": func(w *world, _ *lock.Session) error {
-			time.Sleep(7 * time.Minute)
-			w.Expire(ctx)
-			return nil
-		},
-	} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorldIn(t)
-				a := w.open("a")
-				w.acquire(a, "/a_lock")
-				gate, written, ended := make(chan struct{}), make(chan error, 1), make(chan error, 1)
-				go func() {
-					written <- a.Write(ctx, []lock.Write{{Path: "/a_lock/f"}}, func([]lock.Title) error { <-gate; return nil })
-				}()
-				synctest.Wait()
-				go func() { ended <- end(w, a) }()
-				time.Sleep(8 * time.Minute)
-				synctest.Wait()
-				if _, held := w.Get("/a_lock"); !held {
-					t.Error("it ended in the middle of a write")
-				}
-				close(gate)
-				if err := errors.Join(<-written, <-ended); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				w.Expire(ctx)
-				if _, held := w.Get("/a_lock"); held {
-					t.Error("it stands")
-				}
-			})
-		})
-	}
-}
-
 // A lock that no rule makes one any more is one until it ends.
 func TestALockWithoutARuleIsOneUntilItEnds(t *testing.T) {
 	w := newWorld(t)

@@ -233,21 +233,3 @@ func TestReloadCountsBeforeItIsWritten(t *testing.T) {
 		}
 	})
 }
-
-func TestReloadOfManyLocks(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	for i := range 500 {
-		w.acquire(s, lock.Name(fmt.Sprintf("/locks/%d", i)))
-	}
-	w.reload(lock.Rule{Match: "/locks/**", MaxAge: time.Minute})
-	for _, status := range w.All() {
-		if w.stored(status.Name).Holds[0].Rule.MaxAge != time.Minute {
-			t.Fatal(status.Name, "not written")
-		}
-	}
-	w.clock.Advance(time.Minute)
-	if n := len(w.Expire(ctx)); n != 500 {
-		t.Errorf("%d ended", n)
-	}
-}

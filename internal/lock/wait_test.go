@@ -458,29 +458,6 @@ func TestWaitingEndsByTimeAlsoForALockThatCannotEndYet(t *testing.T) {
 	y.gets()
 }
 
-// The same of a lock that only a publication keeps.
-func TestWaitingEndsByTimeAlsoForALockThatIsPublished(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/locks/*", MaxAge: 10 * time.Second, Contention: &usual})
-	s := w.open("a")
-	h := w.acquire(s, "/locks/x")
-	err := publish(s, "/locks/x", h.Token, func() error {
-		x := w.waits("c", "/locks/x")
-		w.clock.Advance(10 * time.Second)
-		w.expires()
-		if in, ok := w.NextExpiry(); !ok || in != 20*time.Second {
-			t.Errorf("next look in %v, %v", in, ok)
-		}
-		w.clock.Advance(20 * time.Second)
-		w.expires()
-		x.fails(lock.ErrHeld)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.expires("/locks/x")
-}
-
 func TestTheLastMemberLetsALockEndThatIsWaitedToBeReleased(t *testing.T) {
 	w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxIdle: 10 * time.Second, Contention: &anyone})
 	s, member := w.open("a"), w.open("b")
