@@ -2,6 +2,7 @@ package hostdir
 
 import (
 	"context"
+	"io/fs"
 	"iter"
 	"slices"
 	"sync"
@@ -110,10 +111,16 @@ func (s *Store) walk(ctx context.Context, budget int) error {
 		}
 		dir := s.pending[len(s.pending)-1]
 		s.pending = s.pending[:len(s.pending)-1]
-		names, entries := s.subdirectories(dir)
-		budget -= 1 + entries
-		for _, name := range names {
-			s.pending = append(s.pending, name)
+		infos := s.read(dir)
+		budget -= 1 + len(infos)
+		for _, info := range infos {
+			if !info.IsDir() {
+				continue
+			}
+			name := child(dir, info.Name())
+			if !isLeaf(info) {
+				s.pending = append(s.pending, name)
+			}
 			if _, isLock := rules.For(name); isLock && len(s.inner.Get(name).Holds) == 0 {
 				s.check(ctx, name)
 			}
@@ -122,25 +129,26 @@ func (s *Store) walk(ctx context.Context, budget int) error {
 	return nil
 }
 
-// subdirectories returns the directories in a directory, and how many entries of all kinds it has. What
-// cannot be read has none.
-func (s *Store) subdirectories(dir lock.Name) (names []lock.Name, entries int) {
+// read returns what is in a directory. What cannot be read has nothing in it.
+func (s *Store) read(dir lock.Name) []fs.FileInfo {
 	d, err := s.tree.fs.Open(string(dir))
 	if err != nil {
 		s.o.Log.Debug("a directory cannot be searched for locks made on the host", "directory", dir, "err", bare(err))
-		return nil, 0
+		return nil
 	}
 	defer d.Close()
 	infos, err := d.Readdir(-1)
 	if err != nil {
 		s.o.Log.Debug("a directory cannot be searched for locks made on the host", "directory", dir, "err", bare(err))
 	}
-	for _, info := range infos {
-		if info.IsDir() {
-			names = append(names, child(dir, info.Name()))
-		}
-	}
-	return names, len(infos)
+	return infos
+}
+
+// isLeaf reports whether surely no directory lies in a directory: where each of those is one more link, the directory itself has two. Nearly
+// all locks are leaves, and need not be opened.
+func isLeaf(info fs.FileInfo) bool {
+	links, ok := info.Sys().(interface{ Links() uint64 })
+	return ok && links.Links() == 2
 }
 
 func child(dir lock.Name, base string) lock.Name {
