@@ -41,6 +41,7 @@ type Conn struct {
 	order      *order // how the connection is to be ended, for Read to find
 	end        Reason // "" at first
 	woken      bool   // the read deadline was set to the past
+	shaking    bool   // the TLS handshake may be under way: nothing was read behind it yet
 	lastActive time.Time
 	unheard    []func() // Command.Lost of the replies since the last line came
 }
@@ -73,7 +74,7 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 	c.stream = c.wire
 	if implicit != nil {
 		c.tls = s.controlTLS(implicit)
-		c.stream = tls.Server(c.wire, c.tls)
+		c.stream, c.shaking = tls.Server(c.wire, c.tls), true
 	}
 	return c
 }
@@ -273,9 +274,14 @@ func (c *Conn) judge(cmd *Command) Reply {
 func (c *Conn) startTLS() {
 	c.in = input{limit: c.in.limit}
 	config := c.server.controlTLS(c.server.opts.TLS)
+	at := c.idleAt(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tls, c.stream = config, tls.Server(c.wire, config)
+	c.tls, c.stream, c.shaking = config, tls.Server(c.wire, config), true
+	if c.order == nil { // a late Wake must not interrupt the handshake
+		c.woken = false
+		_ = c.wire.SetReadDeadline(at)
+	}
 }
 
 // isTLS reports whether the connection is encrypted.

@@ -152,11 +152,13 @@ func (c *Conn) fill() {
 	n, err := stream.Read(space)
 	c.reading.Store(false)
 	if n > 0 {
-		if c.in.added(n) {
-			c.mu.Lock()
-			c.unheard = nil // the replies before a line were delivered
-			c.mu.Unlock()
+		line := c.in.added(n)
+		c.mu.Lock()
+		c.shaking = false
+		if line {
+			c.unheard = nil // the replies before it were delivered
 		}
+		c.mu.Unlock()
 		return // an error will come again
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.handshakes() { // a handshake that was interrupted cannot go on
@@ -185,11 +187,14 @@ func (c *Conn) broken(err error) Reason {
 }
 
 // Wake makes a command that waits poll, and Read look around. It may be called at any time, also when nothing waits,
-// with other locks held: it calls nobody and does not block.
+// with other locks held: it calls nobody and does not block. A TLS handshake cannot be interrupted and go on, and no command
+// waits during one: then Wake does nothing.
 func (c *Conn) Wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wakeLocked()
+	if !c.shaking {
+		c.wakeLocked()
+	}
 }
 
 // wakeLocked wakes a Read that waits for the socket by a deadline in the past: no goroutine stands by for that.
