@@ -2,9 +2,7 @@ package control_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -90,38 +88,6 @@ func TestKick(t *testing.T) {
 		c.expectEOF() // close_notify came
 		c.h.endedWith(t, control.ReasonKicked)
 	})
-}
-
-func TestShutdownLetsTransfersFinish(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	idle, busy := s.login(), s.login()
-	data := busy.passive()
-	busy.play("> STOR x", "< 150 ", "> NOOP")
-	busy.settled()
-	if err := s.listener.Shutdown(control.Reply{Code: 421, Text: "bye"}); err != nil {
-		t.Fatal(err)
-	}
-	idle.expect("421 bye")
-	idle.expectEOF()
-	idle.h.endedWith(t, control.ReasonShutdown)
-	_, _ = io.WriteString(data, "x")
-	_ = data.Close()
-	busy.expect("226 ", "421 bye")
-	busy.expectEOF()
-	busy.h.endedWith(t, control.ReasonShutdown)
-	if f := <-s.files; f.err != nil {
-		t.Error(f.err)
-	}
-	if strings.Contains(busy.h.executed(), "NOOP") {
-		t.Error("a command was executed after the shutdown")
-	}
-	if nc, err := net.Dial("tcp", s.addr); err == nil {
-		t.Error("it still listens")
-		_ = nc.Close()
-	}
-	if err := s.listener.Shutdown(control.Reply{Code: 421, Text: "bye"}); err != nil {
-		t.Error("twice:", err)
-	}
 }
 
 func TestTheEndIsToldOnce(t *testing.T) {
@@ -342,43 +308,6 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		}
 		c.play("< 200 ", "> NOOP", "< 200 ")
 	})
-}
-
-// A killed uploader's two connections end in either order, with FIN or RST.
-func TestAKilledUploaderIsTold(t *testing.T) {
-	for _, secure := range []bool{false, true} {
-		for _, dataFirst := range []bool{false, true} {
-			for _, rst := range []bool{false, true} {
-				t.Run(fmt.Sprintf("tls %v, data first %v, rst %v", secure, dataFirst, rst), func(t *testing.T) {
-					s := serve(t, "tcp4", control.Options{})
-					s.hangUp = patience
-					c := s.dial()
-					if secure {
-						c.play("> AUTH TLS", "< 234 ")
-						c.startTLS()
-					}
-					c.play("> USER u", "< 331 ", "> PASS p", "< 230 ")
-					data := c.passive()
-					c.play("> STOR x", "< 150 ")
-					_, _ = io.WriteString(data, "half of it")
-					end := func(nc *net.TCPConn) { _ = nc.Close() }
-					if rst {
-						end = reset
-					}
-					if dataFirst {
-						_ = data.Close()
-						end(c.tcp)
-					} else {
-						end(c.tcp)
-						_ = data.Close()
-					}
-					if f := <-s.files; f.err == nil && !f.gone {
-						t.Error("looks like a finished upload")
-					}
-				})
-			}
-		}
-	}
 }
 
 // Whatever ends a connection while its transfer runs, the connection is the listener's until the transfer is over.

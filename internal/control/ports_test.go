@@ -253,23 +253,6 @@ func TestTheRangeMayEndAtTheLastPort(t *testing.T) {
 	}
 }
 
-func TestEpsvOverIPv6(t *testing.T) {
-	s := serve(t, "tcp6", control.Options{})
-	c := s.login()
-	c.play("> EPSV 1", "< 522 ", "> EPSV 2", "< 229 ")
-	c.upload(c.passive(), "x")
-	before := listening(t)
-	addr := c.epsv()
-	c.play("> PASV", "< 425 ", "> PASV", "< 425 ", "> PASV", "< 425 ")
-	if now := listening(t); now > before+1 {
-		t.Errorf("%d sockets listen, %d before", now, before)
-	}
-	c.upload(c.dialData(addr), "y") // what EPSV has prepared stands
-	if now := listening(t); now != before {
-		t.Errorf("%d sockets listen, %d before", now, before)
-	}
-}
-
 func TestNothingIsLeaked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		network string

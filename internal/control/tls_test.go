@@ -2,10 +2,8 @@ package control_test
 
 import (
 	"crypto/tls"
-	"io"
 	"net"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -62,61 +60,6 @@ func TestAFailedHandshakeEndsTheConnection(t *testing.T) {
 			c.h.endedWith(t, control.ReasonTLS)
 		})
 	}
-}
-
-// protected logs in under TLS, with PROT P.
-func (s *server) protected() *client {
-	s.t.Helper()
-	c := s.dial()
-	c.play("> AUTH TLS", "< 234 ")
-	c.startTLS()
-	c.play("> PBSZ 0", "< 200 PBSZ=0", "> PROT p", "< 200 ", "> USER u", "< 331 ", "> PASS p", "< 230 ")
-	return c
-}
-
-func TestProtectedData(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.protected()
-	for range 3 {
-		data := tls.Client(c.passive(), &tls.Config{InsecureSkipVerify: true})
-		c.send("LIST x\r\n")
-		if got, err := io.ReadAll(data); err != nil || string(got) != "LIST of x\r\n" {
-			t.Errorf("%q, %v", got, err)
-		}
-		_ = data.Close()
-		c.expect("150 ", "226 ")
-	}
-	c.play("> PROT S", "< 536 ", "> PROT X", "< 504 ")
-	// What PASV prepared is of the other kind.
-	addr := c.epsv()
-	c.play("> PROT C", "< 200 ", "> LIST", "< 425 ")
-	if nc, err := net.Dial("tcp", addr); err == nil {
-		t.Error("the port is open")
-		_ = nc.Close()
-	}
-	data := c.passive()
-	c.send("LIST x\r\n")
-	if got, err := io.ReadAll(data); err != nil || string(got) != "LIST of x\r\n" {
-		t.Errorf("%q, %v", got, err)
-	}
-	c.expect("150 ", "226 ")
-}
-
-func TestTLSMayBeRequired(t *testing.T) {
-	policy := func() control.Policy { return control.Policy{TLSRequired: true} }
-	s := serve(t, "tcp4", control.Options{Policy: policy})
-	c := s.dial()
-	c.play("> USER u", "< 530 ", "> AUTH TLS", "< 234 ")
-	c.startTLS()
-	c.play("> USER u", "< 331 ", "> PASS p", "< 230 ")
-	c.epsv()
-	c.play("> LIST", "< 522 ", "> PBSZ 0", "< 200 ", "> PROT C", "< 534 ", "> PROT P", "< 200 ")
-	data := tls.Client(c.passive(), &tls.Config{InsecureSkipVerify: true})
-	c.send("LIST\r\n")
-	if got, err := io.ReadAll(data); err != nil || !strings.HasPrefix(string(got), "LIST") {
-		t.Errorf("%q, %v", got, err)
-	}
-	c.expect("150 ", "226 ")
 }
 
 func TestImplicitTLS(t *testing.T) {
