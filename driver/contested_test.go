@@ -50,6 +50,7 @@ func TestATransferWithTwoDataConnectionsIsRefused(t *testing.T) {
 			t.Errorf("the thief got %q", got)
 		}
 		c.check("a download", c.reply(), refused)
+		own.Close()
 	}
 	c.store("/f", "new")
 	s.wantContent("/f", "new")

@@ -73,7 +73,7 @@ func TestKickAndStopEndWhatRuns(t *testing.T) {
 	if d := time.Since(began); d > 10*time.Second {
 		t.Errorf("the kick took %v", d)
 	}
-	c = hashing()
+	hashing()
 	began = time.Now()
 	s.signal(syscall.SIGTERM)
 	s.stopped()

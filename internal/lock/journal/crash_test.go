@@ -206,7 +206,7 @@ func TestAStartWritesAndSyncsANewFile(t *testing.T) {
 	var order []string
 	s.wrap = func(f journalFile) journalFile { return noted{f, &order} }
 	s.step = func(step string) { order = append(order, step) }
-	store = s.mustOpen()
+	s.mustOpen()
 	after, err := os.Stat(stateDir(s.state).journal())
 	if err != nil || os.SameFile(before, after) {
 		t.Errorf("it goes on in the same file: %v", err)
