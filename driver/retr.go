@@ -71,7 +71,8 @@ func (d *download) list(f format) error {
 }
 
 // WriteTo implements io.WriterTo: it sends everything. In binary to a plain connection a file goes there within the
-// kernel (sendfile).
+// kernel (sendfile). Under TLS it says that at least one byte was sent: when none was, the library writes nothing to its own
+// tls.Conn, which was put aside, and that would begin a handshake (v0.32.3, handle_files.go:156).
 func (d *download) WriteTo(w io.Writer) (n int64, err error) {
 	err = d.move(w, func(conn net.Conn) error {
 		if secure, ok := conn.(*tls.Conn); ok {
@@ -81,6 +82,9 @@ func (d *download) WriteTo(w io.Writer) (n int64, err error) {
 		}
 		n, err = d.content.WriteTo(conn)
 		d.sent = conn
+		if conn != w {
+			n = max(n, 1)
+		}
 		return err
 	})
 	return n, err
