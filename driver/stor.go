@@ -199,9 +199,8 @@ func (u *upload) discard() {
 	}
 }
 
-// catchUp is how long an upload waits for the reader of commands: microseconds will do, unless very many commands wait
-// unread.
-const catchUp = 2 * time.Millisecond
+// catchUp is how long an upload waits at most for the reader of commands. Microseconds will do, unless the machine is busy.
+const catchUp = 20 * time.Millisecond
 
 // publish looks at the client before the slow part, if there is one, and after it. Unless the client has shown that nothing is
 // missing, the control connection gets Settings.HangUp from the end of the data connection to end, too: the kernel of a

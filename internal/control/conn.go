@@ -29,7 +29,7 @@ type Conn struct {
 	reply []byte // the memory of answers
 	after *verb  // what the library has executed last
 
-	reading atomic.Bool // Read waits for the socket
+	looked atomic.Uint64 // how much of what the wire got Read had looked at when it last began to wait
 
 	mu         sync.Mutex
 	stream     net.Conn    // wire, or a *tls.Conn over it

@@ -135,7 +135,8 @@ func (c *Conn) Gone() bool {
 // CatchUp waits until Read has looked at what has arrived, so that the command under way was told of an ABOR or QUIT among
 // it; d at most. It is for transfers, while which Read reads ahead.
 func (c *Conn) CatchUp(d time.Duration) {
-	for until := time.Now().Add(d); (!c.reading.Load() || c.wire.unread()) && time.Now().Before(until); {
+	received := c.wire.received()
+	for until := time.Now().Add(d); c.looked.Load() < received && time.Now().Before(until); {
 		time.Sleep(100 * time.Microsecond)
 	}
 }
@@ -148,9 +149,8 @@ func (c *Conn) fill() {
 		return
 	}
 	stream := c.transport()
-	c.reading.Store(true)
+	c.looked.Store(c.wire.got.Load())
 	n, err := stream.Read(space)
-	c.reading.Store(false)
 	if n > 0 {
 		line := c.in.added(n)
 		c.mu.Lock()

@@ -34,8 +34,18 @@ func (w *wire) hungUp() (gone, reset bool) {
 	return seen&(broken|unix.POLLRDHUP) != 0, seen&broken != 0
 }
 
-// unread asks the socket whether something has come that was not read.
-func (w *wire) unread() bool { return w.poll(unix.POLLIN)&unix.POLLIN != 0 }
+// received asks the socket how many bytes have come in all, read or not (TCP_INFO). A FIN counts as one.
+func (w *wire) received() (n uint64) {
+	if w.raw == nil {
+		return 0
+	}
+	_ = w.raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Bytes_received
+		}
+	})
+	return n
+}
 
 func (w *wire) poll(events int16) (seen int16) {
 	if w.raw == nil {

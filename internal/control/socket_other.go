@@ -16,7 +16,7 @@ func tune(t *net.TCPConn, userTimeout time.Duration) { keepAlive(t, userTimeout)
 
 func (w *wire) hungUp() (gone, reset bool) { return false, false }
 
-func (w *wire) unread() bool { return false }
+func (w *wire) received() uint64 { return 0 }
 
 func (w *wire) unacked() bool { return false }
 

@@ -14,6 +14,7 @@ type wire struct {
 	raw     syscall.RawConn // nil if there is no socket
 	timeout time.Duration   // of a write
 	ending  atomic.Bool     // lastTimeout is for writes
+	got     atomic.Uint64   // how many bytes were read
 
 	mu     sync.Mutex // one write at a time: what is written are whole replies, or TLS records
 	failed error      // what a write returned; no other one is tried
@@ -25,6 +26,13 @@ func newWire(nc net.Conn, timeout time.Duration) *wire {
 		w.raw, _ = s.SyscallConn()
 	}
 	return w
+}
+
+// Read counts what it reads.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.got.Add(uint64(max(n, 0)))
+	return n, err
 }
 
 // Write has a deadline of its own: only a client that does not read can make it slow.
