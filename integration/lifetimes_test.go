@@ -263,5 +263,5 @@ max_idle = "0"
 	s.log.await(t, "lock=/locks/young cause=disconnect", 1)
 	other.want(257, "MKD /locks/young", "expires in 2h0m0s")
 	clock.pass(90 * time.Minute)
-	other.want(550, "SITE LOCK INFO /left/old", "not held")
+	other.want(550, "SITE LOCK INFO /left/old", "no rule makes that name a lock")
 }

@@ -39,8 +39,12 @@ func TestStore(t *testing.T, open func(t *testing.T) lock.Store) {
 // Failures runs the suite with stores from open and returns the names of the cases that failed, sorted. A suite
 // is worth something only if broken stores fail it; t itself does not fail.
 func Failures(t testing.TB, open func(t testing.TB) lock.Store) []string {
+	return failures(t, open, Cases())
+}
+
+func failures(t testing.TB, open func(t testing.TB) lock.Store, cases []Case) []string {
 	failed := make(map[string]bool)
-	for _, c := range Cases() {
+	for _, c := range cases {
 		r := &recorder{TB: t}
 		r.run(func() { c.Run(r, open(t)) })
 		if r.Failed() {
