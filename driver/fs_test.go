@@ -28,8 +28,6 @@ func (c *conn) fs() *client {
 	}
 	// A command is under way for a moment after its reply: what a test calls meanwhile would be done for it.
 	c.server.until("no command is under way", func() bool { return client.conn.Command() == nil })
-	// What the test does comes before the end of the session: the race detector follows bytes that are written and read.
-	c.t.Cleanup(func() { _, _ = c.Write([]byte("NOOP\r\n")) })
 	return client
 }
 
