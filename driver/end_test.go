@@ -221,7 +221,7 @@ func TestAHolderIsNotIdle(t *testing.T) {
 func TestHowLongASessionMayBeIdle(t *testing.T) {
 	s := start(t)
 	c := s.as("phoneacc")
-	session := onlySession(s)
+	session := c.session()
 	for _, tt := range []struct {
 		command string
 		want    time.Duration
