@@ -23,15 +23,15 @@ func BenchmarkPair(b *testing.B) {
 			b.Cleanup(func() { os.RemoveAll(dir) })
 			s.tree, s.state = newHostTree(dir), filepath.Join(s.tree.root, "state")
 			store := s.mustOpen()
-			hold := s.hold("ada")
+			hold := s.Hold("ada")
 			var worker atomic.Int32
 			b.SetParallelism(max(parallel/2, 1))
 			b.RunParallel(func(pb *testing.PB) {
 				name := lock.Name(fmt.Sprintf("/%d_lock", worker.Add(1)))
 				for pb.Next() {
-					token, err := s.commit(store, name, 0, hold)
+					token, err := s.Commit(store, name, 0, hold)
 					if err == nil {
-						_, err = s.commit(store, name, token)
+						_, err = s.Commit(store, name, token)
 					}
 					if err != nil {
 						b.Error(err)

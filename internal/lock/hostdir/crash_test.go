@@ -136,7 +136,7 @@ func TestACrashAtAnyStep(t *testing.T) {
 // agree checks that the locks that are held, and no others, have directories.
 func (s *scene) agree(store *Store, said []string) {
 	s.Helper()
-	records := s.records(store)
+	records := s.Records(store)
 	for name := range locktest.Recall(said, false, true).May {
 		record, held := records[name]
 		s.hasDirectory(string(name), held)
@@ -152,12 +152,12 @@ func TestTheDirectoryOfAReleasedLockMayComeBackAgainAndAgain(t *testing.T) {
 	volatile := &volatileTree{hostTree: s.tree, attic: t.TempDir()}
 	s.fs = volatile
 	store := s.mustOpen()
-	s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+	s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
 	for range 3 {
 		s.stop()
 		volatile.undo(1)
 		store = s.mustOpen()
-		s.heldBy(store, "/a_lock", "")
+		s.HeldBy(store, "/a_lock", "")
 		s.hasDirectory("/a_lock", false)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -108,7 +109,7 @@ func (r testRules) For(name lock.Name) (lock.Rule, bool) {
 
 // scene is a state directory and a served tree with the stores that are opened on them.
 type scene struct {
-	testing.TB
+	locktest.Moves
 	tree  *hostTree
 	fs    Directories // nil: tree
 	state string
@@ -120,9 +121,10 @@ type scene struct {
 
 func newScene(t testing.TB) *scene {
 	dir := t.TempDir()
+	clock := &testClock{began: time.Now().Add(-time.Hour)}
 	s := &scene{
-		TB: t, tree: newHostTree(filepath.Join(dir, "files")), state: filepath.Join(dir, "state"),
-		clock: &testClock{began: time.Now().Add(-time.Hour)}, rules: testRules{}, stop: func() {},
+		Moves: locktest.Moves{TB: t, Clock: clock}, tree: newHostTree(filepath.Join(dir, "files")), state: filepath.Join(dir, "state"),
+		clock: clock, rules: testRules{}, stop: func() {},
 	}
 	if err := os.Mkdir(s.tree.root, 0o755); err != nil {
 		t.Fatal(err)
@@ -236,80 +238,4 @@ func (s *scene) hasDirectory(name string, want bool) {
 	if got := err == nil && info.IsDir(); got != want {
 		s.Errorf("%s is a directory: %v, want %v", name, got, want)
 	}
-}
-
-var ada = lock.Owner{Account: "ada", Address: "192.0.2.1", Session: 7}
-
-func (s *scene) hold(account string) lock.Hold {
-	now := s.clock.Now()
-	owner := ada
-	owner.Account = account
-	return lock.Hold{Owner: owner, Acquired: now, Renewed: now, Rule: lock.Rule{Match: "given", MaxAge: time.Minute}}
-}
-
-func (s *scene) commit(store *Store, name lock.Name, revision lock.Token, holds ...lock.Hold) (lock.Token, error) {
-	cause := lock.CauseAcquire
-	if len(holds) == 0 {
-		cause = lock.CauseRelease
-	}
-	return store.Commit(context.Background(), lock.Change{Name: name, If: revision, Holds: holds, Cause: cause, By: ada})
-}
-
-func (s *scene) acquire(store *Store, name lock.Name, account string) lock.Token {
-	s.Helper()
-	token, err := s.commit(store, name, 0, s.hold(account))
-	if err != nil {
-		s.Fatalf("acquire %s: %v", name, err)
-	}
-	return token
-}
-
-func (s *scene) release(store *Store, name lock.Name, token lock.Token) {
-	s.Helper()
-	if _, err := s.commit(store, name, token); err != nil {
-		s.Fatalf("release %s: %v", name, err)
-	}
-}
-
-func (s *scene) records(store *Store) map[lock.Name]lock.Record {
-	s.Helper()
-	records := make(map[lock.Name]lock.Record)
-	for record, err := range store.All(context.Background()) {
-		if err != nil {
-			s.Fatal(err)
-		}
-		records[record.Name] = record
-	}
-	return records
-}
-
-// heldBy checks who holds the name, "" for nobody, and returns the record.
-func (s *scene) heldBy(store *Store, name lock.Name, account string) lock.Record {
-	s.Helper()
-	record := s.records(store)[name]
-	got := ""
-	if len(record.Holds) > 0 {
-		got = record.Holds[0].Owner.Account
-	}
-	if got != account {
-		s.Errorf("%s is held by %q, want %q", name, got, account)
-	}
-	return record
-}
-
-// conflict checks that the error is a conflict with a record held by account ("": by nobody).
-func (s *scene) conflict(err error, account string) lock.Record {
-	s.Helper()
-	var conflict *lock.ConflictError
-	if !errors.As(err, &conflict) {
-		s.Fatalf("got %v, want a conflict", err)
-	}
-	got := ""
-	if len(conflict.Record.Holds) > 0 {
-		got = conflict.Record.Holds[0].Owner.Account
-	}
-	if got != account {
-		s.Errorf("the conflict's record is held by %q, want %q", got, account)
-	}
-	return conflict.Record
 }

@@ -12,14 +12,15 @@ import (
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func TestTheDirectoryOfALockComesAndGoes(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	s.hasDirectory("/a_lock", true)
-	s.release(store, "/a_lock", token)
+	s.Release(store, "/a_lock", token)
 	s.hasDirectory("/a_lock", false)
 }
 
@@ -31,8 +32,8 @@ func TestADirectoryMadeOnTheHostIsTheHosts(t *testing.T) {
 	if err := os.Chtimes(s.tree.real("/a_lock"), made, made); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.commit(store, "/a_lock", 0, s.hold("ada"))
-	record := s.conflict(err, lock.HostAccount)
+	_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
+	record := s.Conflict(err, lock.HostAccount)
 	held := record.Holds[0]
 	if !held.Host() || !held.Acquired.Wall.Equal(made) || held.Rule.Match != "test" || held.Token == 0 || held.Token != record.Revision {
 		t.Errorf("got %+v, want one since %v under the rule of the name", held, made)
@@ -40,9 +41,9 @@ func TestADirectoryMadeOnTheHostIsTheHosts(t *testing.T) {
 	if age := s.clock.Now().Boot - held.Acquired.Boot; age < 3*time.Minute || age > 4*time.Minute {
 		t.Errorf("it is %v old", age)
 	}
-	s.release(store, "/a_lock", record.Revision) // as the reaper does
+	s.Release(store, "/a_lock", record.Revision) // as the reaper does
 	s.hasDirectory("/a_lock", false)
-	s.acquire(store, "/a_lock", "ada")
+	s.Acquire(store, "/a_lock", "ada")
 }
 
 func TestADirectoryMadeBetweenTheLookAndTheMkdirIsTheHosts(t *testing.T) {
@@ -54,11 +55,11 @@ func TestADirectoryMadeBetweenTheLookAndTheMkdirIsTheHosts(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := s.commit(store, "/a_lock", 0, s.hold("ada"))
+	_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
 	s.tree.before = nil
-	s.conflict(err, lock.HostAccount)
+	s.Conflict(err, lock.HostAccount)
 	store = s.restart()
-	record := s.heldBy(store, "/a_lock", lock.HostAccount)
+	record := s.HeldBy(store, "/a_lock", lock.HostAccount)
 	var causes []lock.Cause
 	for entry, err := range journal.History(s.state, "/a_lock") {
 		if err != nil {
@@ -69,7 +70,7 @@ func TestADirectoryMadeBetweenTheLookAndTheMkdirIsTheHosts(t *testing.T) {
 	if got, want := fmt.Sprint(causes), "[acquire undo host-made]"; got != want {
 		t.Errorf("history %v, want %v", got, want)
 	}
-	s.release(store, "/a_lock", record.Revision)
+	s.Release(store, "/a_lock", record.Revision)
 }
 
 func TestMkdirFailures(t *testing.T) {
@@ -100,13 +101,13 @@ func TestMkdirFailures(t *testing.T) {
 				}
 				return &fs.PathError{Op: op, Path: s.tree.real(name), Err: c.fault}
 			}
-			_, err := s.commit(store, "/d/a_lock", 0, s.hold("ada"))
+			_, err := s.Commit(store, "/d/a_lock", 0, s.Hold("ada"))
 			if !errors.Is(err, c.want) || errors.Is(err, lock.ErrUncertain) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			s.tree.before = nil
-			s.heldBy(store, "/d/a_lock", "")
-			s.heldBy(s.restart(), "/d/a_lock", "")
+			s.HeldBy(store, "/d/a_lock", "")
+			s.HeldBy(s.restart(), "/d/a_lock", "")
 		})
 	}
 }
@@ -119,7 +120,7 @@ func TestAcquiringInVainDoesNotFillTheJournal(t *testing.T) {
 	for name, want := range map[lock.Name]error{
 		"/no/a_lock": lock.ErrNoParent, "/file_lock/a_lock": lock.ErrNoParent, "/file_lock": lock.ErrNotDirectory,
 	} {
-		if _, err := s.commit(store, name, 0, s.hold("ada")); !errors.Is(err, want) {
+		if _, err := s.Commit(store, name, 0, s.Hold("ada")); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 	}
@@ -135,8 +136,8 @@ func TestALinkIsNoLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := s.mustOpen()
-	s.heldBy(store, "/a_lock", "")
-	if _, err := s.commit(store, "/a_lock", 0, s.hold("ada")); !errors.Is(err, lock.ErrNotDirectory) {
+	s.HeldBy(store, "/a_lock", "")
+	if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrNotDirectory) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -144,12 +145,12 @@ func TestALinkIsNoLock(t *testing.T) {
 func TestALockThatIsNotEmptyIsNotReleased(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	s.write("/a_lock/file")
-	if _, err := s.commit(store, "/a_lock", token); !errors.Is(err, lock.ErrNotEmpty) {
+	if _, err := s.Commit(store, "/a_lock", token); !errors.Is(err, lock.ErrNotEmpty) {
 		t.Errorf("got %v", err)
 	}
-	if got := s.heldBy(store, "/a_lock", "ada"); got.Revision != token {
+	if got := s.HeldBy(store, "/a_lock", "ada"); got.Revision != token {
 		t.Errorf("revision %d, want %d", got.Revision, token)
 	}
 	if !s.exists("/a_lock/file") {
@@ -161,13 +162,13 @@ func TestReleaseOfALockWhoseDirectoryIsGone(t *testing.T) {
 	for _, file := range []bool{false, true} {
 		s := newScene(t)
 		store := s.mustOpen()
-		token := s.acquire(store, "/a_lock", "ada")
+		token := s.Acquire(store, "/a_lock", "ada")
 		s.rmdir("/a_lock")
 		if file {
 			s.write("/a_lock")
 		}
-		s.release(store, "/a_lock", token)
-		s.heldBy(store, "/a_lock", "")
+		s.Release(store, "/a_lock", token)
+		s.HeldBy(store, "/a_lock", "")
 		if s.exists("/a_lock") != file {
 			t.Errorf("the file that took its place is gone")
 		}
@@ -177,36 +178,36 @@ func TestReleaseOfALockWhoseDirectoryIsGone(t *testing.T) {
 func TestAReleaseNeverRemovesTheHostsDirectory(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	s.replace("/a_lock")
-	_, err := s.commit(store, "/a_lock", token)
-	record := s.conflict(err, lock.HostAccount)
+	_, err := s.Commit(store, "/a_lock", token)
+	record := s.Conflict(err, lock.HostAccount)
 	s.hasDirectory("/a_lock", true)
 	if record.Revision <= token {
 		t.Errorf("revision %d after %d", record.Revision, token)
 	}
-	s.heldBy(store, "/a_lock", lock.HostAccount)
+	s.HeldBy(store, "/a_lock", lock.HostAccount)
 }
 
 func TestAHandOverMeetsTheHost(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	s.rmdir("/a_lock")
-	_, err := s.commit(store, "/a_lock", token, s.hold("ben"))
-	if record := s.conflict(err, ""); record.Revision != 0 {
+	_, err := s.Commit(store, "/a_lock", token, s.Hold("ben"))
+	if record := s.Conflict(err, ""); record.Revision != 0 {
 		t.Errorf("revision %d of what is gone", record.Revision)
 	}
-	token = s.acquire(store, "/a_lock", "ben")
+	token = s.Acquire(store, "/a_lock", "ben")
 	s.replace("/a_lock")
-	_, err = s.commit(store, "/a_lock", token, s.hold("eve"))
-	s.conflict(err, lock.HostAccount)
+	_, err = s.Commit(store, "/a_lock", token, s.Hold("eve"))
+	s.Conflict(err, lock.HostAccount)
 }
 
 func TestHandOverAndRenewalRenewTheModificationTime(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	modified := func() time.Time {
 		info, err := os.Lstat(s.tree.real("/a_lock"))
 		if err != nil {
@@ -221,8 +222,8 @@ func TestHandOverAndRenewalRenewTheModificationTime(t *testing.T) {
 		}
 	}
 	age()
-	ben := s.hold("ben")
-	token, err := s.commit(store, "/a_lock", token, ben)
+	ben := s.Hold("ben")
+	token, err := s.Commit(store, "/a_lock", token, ben)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,9 +231,9 @@ func TestHandOverAndRenewalRenewTheModificationTime(t *testing.T) {
 		t.Errorf("after the hand-over: %v, want %v", got, ben.Acquired.Wall)
 	}
 	age()
-	held := s.heldBy(store, "/a_lock", "ben").Holds[0]
+	held := s.HeldBy(store, "/a_lock", "ben").Holds[0]
 	held.Renewed = s.clock.Now()
-	token, err = s.commit(store, "/a_lock", token, held, s.hold("eve"))
+	token, err = s.Commit(store, "/a_lock", token, held, s.Hold("eve"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func TestHandOverAndRenewalRenewTheModificationTime(t *testing.T) {
 		t.Errorf("after the renewal: %v", got)
 	}
 	age()
-	if _, err := s.commit(store, "/a_lock", token, held); err != nil {
+	if _, err := s.Commit(store, "/a_lock", token, held); err != nil {
 		t.Fatal(err)
 	}
 	if got := modified(); time.Since(got) < 30*time.Minute {
@@ -256,19 +257,19 @@ func TestAModificationTimeSetByHandIsNoHarm(t *testing.T) {
 		if err := os.Chtimes(s.tree.real("/a_lock"), at, at); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.commit(store, "/a_lock", 0, s.hold("ada"))
-		held := s.conflict(err, lock.HostAccount).Holds[0]
+		_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
+		held := s.Conflict(err, lock.HostAccount).Holds[0]
 		if age := s.clock.Now().Boot - held.Acquired.Boot; age < 0 {
 			t.Errorf("%v: it is %v old", at, age)
 		}
-		s.heldBy(s.restart(), "/a_lock", lock.HostAccount)
+		s.HeldBy(s.restart(), "/a_lock", lock.HostAccount)
 	}
 }
 
 // token takes a token, which is the next one if nothing was written since the last.
 func (s *scene) token(store *Store) lock.Token {
 	s.Helper()
-	token, err := s.commit(store, "/probe", 0)
+	token, err := s.Commit(store, "/probe", 0)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -291,30 +292,30 @@ func (r refusing) Commit(ctx context.Context, change lock.Change) (lock.Token, e
 func TestALockWhoseReleaseCannotBeRecordedHasItsDirectory(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	inner := store.inner
 	store.inner = refusing{inner, fmt.Errorf("%w: %w", lock.ErrUnrecorded, syscall.ENOSPC)}
-	if _, err := s.commit(store, "/a_lock", token); !errors.Is(err, lock.ErrUnrecorded) {
+	if _, err := s.Commit(store, "/a_lock", token); !errors.Is(err, lock.ErrUnrecorded) {
 		t.Errorf("got %v", err)
 	}
 	store.inner = inner
-	s.heldBy(store, "/a_lock", "ada")
+	s.HeldBy(store, "/a_lock", "ada")
 	s.hasDirectory("/a_lock", true)
 	store.check(t.Context(), "/a_lock") // takes it for no deed of the host
-	s.heldBy(store, "/a_lock", "ada")
+	s.HeldBy(store, "/a_lock", "ada")
 	store = s.restart()
-	s.heldBy(store, "/a_lock", "ada")
-	s.release(store, "/a_lock", token)
+	s.HeldBy(store, "/a_lock", "ada")
+	s.Release(store, "/a_lock", token)
 }
 
 func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
 	end := func(name lock.Name, revision lock.Token, cause lock.Cause) error {
-		_, err := store.Commit(t.Context(), lock.Change{Name: name, If: revision, Cause: cause, By: ada, Note: "because"})
+		_, err := store.Commit(t.Context(), lock.Change{Name: name, If: revision, Cause: cause, By: locktest.Ada, Note: "because"})
 		return err
 	}
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	s.write("/a_lock/file")
 	if err := end("/a_lock", token, lock.CauseRelease); !errors.Is(err, lock.ErrNotEmpty) {
 		t.Errorf("a release: %v", err)
@@ -322,7 +323,7 @@ func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 	if err := end("/a_lock", token, lock.CauseExpire); err != nil {
 		t.Fatal(err)
 	}
-	next := s.acquire(store, "/a_lock", "ben") // at once
+	next := s.Acquire(store, "/a_lock", "ben") // at once
 	if !s.exists("/.aside/a_lock/file") || s.exists("/a_lock/file") {
 		t.Error("the file is somewhere else")
 	}
@@ -345,24 +346,24 @@ func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 	if err := end("/a_lock", next, lock.CauseExpire); err == nil || errors.Is(err, lock.ErrConflict) {
 		t.Errorf("what cannot be moved aside: %v", err)
 	}
-	s.heldBy(store, "/a_lock", "ben")
+	s.HeldBy(store, "/a_lock", "ben")
 }
 
 func TestWhatTheHostPutsIntoItsOwnLockStays(t *testing.T) {
 	s := newScene(t)
 	s.mkdir("/a_lock")
 	store := s.mustOpen()
-	token := s.heldBy(store, "/a_lock", lock.HostAccount).Revision
+	token := s.HeldBy(store, "/a_lock", lock.HostAccount).Revision
 	s.write("/a_lock/file")
 	if _, err := store.Commit(t.Context(), lock.Change{Name: "/a_lock", If: token, Cause: lock.CauseExpire}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		s.heldBy(store, "/a_lock", "")
+		s.HeldBy(store, "/a_lock", "")
 		if !s.exists("/a_lock/file") {
 			t.Error("it is gone")
 		}
-		if _, err := s.commit(store, "/a_lock", 0, s.hold("ada")); !errors.Is(err, lock.ErrOccupied) {
+		if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrOccupied) {
 			t.Errorf("got %v", err)
 		}
 		store = s.restart()

@@ -14,19 +14,19 @@ func TestAHoldGetsItsDirectoryBack(t *testing.T) {
 	s := newScene(t)
 	s.mkdir("/locks")
 	store := s.mustOpen()
-	g := s.acquire(store, "/locks/g", "ada")
-	m := s.acquire(store, "/locks/g/m", "ben")
+	g := s.Acquire(store, "/locks/g", "ada")
+	m := s.Acquire(store, "/locks/g/m", "ben")
 	s.stop()
 	s.rmdir("/locks/g/m")
 	s.rmdir("/locks/g")
 	store = s.mustOpen()
 	s.hasDirectory("/locks/g/m", true)
 	info, err := os.Lstat(s.tree.real("/locks/g/m"))
-	if want := s.heldBy(store, "/locks/g/m", "ben").Holds[0].Acquired.Wall; err != nil || !info.ModTime().Equal(want) {
+	if want := s.HeldBy(store, "/locks/g/m", "ben").Holds[0].Acquired.Wall; err != nil || !info.ModTime().Equal(want) {
 		t.Errorf("the directory is of %v, want %v, when the lock was acquired", info.ModTime(), want)
 	}
-	s.release(store, "/locks/g/m", m)
-	s.release(store, "/locks/g", g)
+	s.Release(store, "/locks/g/m", m)
+	s.Release(store, "/locks/g", g)
 	s.hasDirectory("/locks/g", false)
 }
 
@@ -34,20 +34,20 @@ func TestAHoldWhoseDirectoryCannotBeMadeStands(t *testing.T) {
 	s := newScene(t)
 	s.mkdir("/d")
 	store := s.mustOpen()
-	token := s.acquire(store, "/d/a_lock", "ada")
-	file := s.acquire(store, "/file_lock", "ada")
+	token := s.Acquire(store, "/d/a_lock", "ada")
+	file := s.Acquire(store, "/file_lock", "ada")
 	s.stop()
 	s.rmdir("/d/a_lock")
 	s.rmdir("/d")
 	s.rmdir("/file_lock")
 	s.write("/file_lock")
 	store = s.mustOpen()
-	s.heldBy(store, "/d/a_lock", "ada")
-	s.heldBy(store, "/file_lock", "ada")
+	s.HeldBy(store, "/d/a_lock", "ada")
+	s.HeldBy(store, "/file_lock", "ada")
 	store.look(t.Context(), new(turn)) // takes it for no deed of the host
-	s.heldBy(store, "/d/a_lock", "ada")
-	s.release(store, "/d/a_lock", token)
-	s.release(store, "/file_lock", file)
+	s.HeldBy(store, "/d/a_lock", "ada")
+	s.Release(store, "/d/a_lock", token)
+	s.Release(store, "/file_lock", file)
 	if !s.exists("/file_lock") || s.exists("/d") {
 		t.Error("the tree was changed")
 	}
@@ -82,10 +82,10 @@ func TestWhileTheServerWasDown(t *testing.T) {
 			s := newScene(t)
 			s.mkdir("/host_lock")
 			store := s.mustOpen()
-			s.acquire(store, "/a_lock", "ada")
-			token := s.acquire(store, "/released_lock", "ben")
-			s.release(store, "/released_lock", token)
-			before := s.records(store)[c.lock].Revision
+			s.Acquire(store, "/a_lock", "ada")
+			token := s.Acquire(store, "/released_lock", "ben")
+			s.Release(store, "/released_lock", token)
+			before := s.Records(store)[c.lock].Revision
 			s.stop()
 			stood := s.identity(string(c.lock))
 			c.host(s)
@@ -93,7 +93,7 @@ func TestWhileTheServerWasDown(t *testing.T) {
 			existed := s.exists(string(c.lock))
 
 			store = s.mustOpen()
-			record := s.heldBy(store, c.lock, c.want)
+			record := s.HeldBy(store, c.lock, c.want)
 			if existed != s.exists(string(c.lock)) {
 				t.Error("the host's work was undone")
 			}
@@ -104,7 +104,7 @@ func TestWhileTheServerWasDown(t *testing.T) {
 				t.Errorf("held since %v", record.Holds[0].Acquired.Wall)
 			}
 			s.stop()
-			s.heldBy(s.mustOpen(), c.lock, c.want)
+			s.HeldBy(s.mustOpen(), c.lock, c.want)
 		})
 	}
 }
@@ -141,8 +141,8 @@ func TestALeftBehindDirectoryGoes(t *testing.T) {
 	for _, content := range []bool{false, true} {
 		s := newScene(t)
 		store := s.mustOpen()
-		token := s.acquire(store, "/a_lock", "ada")
-		s.release(store, "/other_lock", s.acquire(store, "/other_lock", "ada"))
+		token := s.Acquire(store, "/a_lock", "ada")
+		s.Release(store, "/other_lock", s.Acquire(store, "/other_lock", "ada"))
 		attic := filepath.Join(t.TempDir(), "a")
 		s.tree.before = func(op, name string) error {
 			if op == "rmdir" {
@@ -153,7 +153,7 @@ func TestALeftBehindDirectoryGoes(t *testing.T) {
 			}
 			return nil
 		}
-		s.release(store, "/a_lock", token)
+		s.Release(store, "/a_lock", token)
 		s.tree.before = nil
 		s.stop()
 		if err := os.Rename(attic, s.tree.real("/a_lock")); err != nil {
@@ -164,7 +164,7 @@ func TestALeftBehindDirectoryGoes(t *testing.T) {
 		}
 		store = s.mustOpen()
 		s.hasDirectory("/a_lock", content) // never removed with what is in it
-		s.heldBy(store, "/a_lock", "")     // with something in it, it is nobody's
+		s.HeldBy(store, "/a_lock", "")     // with something in it, it is nobody's
 	}
 }
 
@@ -194,7 +194,7 @@ func TestNothingElseIsTouchedAtAStart(t *testing.T) {
 	}
 	store := s.mustOpen()
 	s.tree.before = nil
-	if got := s.records(store); len(got) != 1 || got["/empty_lock"].Name == "" {
+	if got := s.Records(store); len(got) != 1 || got["/empty_lock"].Name == "" {
 		t.Errorf("held: %v", got)
 	}
 }
@@ -206,13 +206,13 @@ func TestRootsSayWhereToLook(t *testing.T) {
 	s.mkdir("/b_lock")
 	s.rules = testRules{roots: []lock.Name{"/locks", "/missing"}}
 	store := s.mustOpen()
-	s.heldBy(store, "/locks/a", lock.HostAccount)
-	s.heldBy(store, "/b_lock", "")
+	s.HeldBy(store, "/locks/a", lock.HostAccount)
+	s.HeldBy(store, "/b_lock", "")
 	store.SetRules(testRules{})
 	if err := store.walk(t.Context(), 100); err != nil {
 		t.Fatal(err)
 	}
-	s.heldBy(store, "/b_lock", lock.HostAccount)
+	s.HeldBy(store, "/b_lock", lock.HostAccount)
 }
 
 func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
@@ -220,13 +220,13 @@ func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
 	s.rules = nil
 	s.mkdir("/a_lock")
 	store := s.mustOpen()
-	s.heldBy(store, "/a_lock", "")
+	s.HeldBy(store, "/a_lock", "")
 	store.SetRules(testRules{})
 	store.check(t.Context(), "/a_lock")
-	s.heldBy(store, "/a_lock", lock.HostAccount)
+	s.HeldBy(store, "/a_lock", lock.HostAccount)
 	store.SetRules(noRules{})
 	store = s.restart()
-	if got := s.heldBy(store, "/a_lock", lock.HostAccount); got.Holds[0].Rule.Match != "test" {
+	if got := s.HeldBy(store, "/a_lock", lock.HostAccount); got.Holds[0].Rule.Match != "test" {
 		t.Errorf("it lost its rule: %+v", got)
 	}
 }
@@ -234,12 +234,12 @@ func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
 func TestAnOpenThatFailsLeavesTheStateDirectoryFree(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	s.acquire(store, "/a_lock", "ada")
+	s.Acquire(store, "/a_lock", "ada")
 	s.stop()
 	s.tree.before = func(string, string) error { return syscall.EIO }
 	if _, err := s.open(); err == nil {
 		t.Fatal("no error")
 	}
 	s.tree.before = nil
-	s.heldBy(s.mustOpen(), "/a_lock", "ada")
+	s.HeldBy(s.mustOpen(), "/a_lock", "ada")
 }

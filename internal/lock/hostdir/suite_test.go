@@ -88,35 +88,35 @@ func TestInMemory(t *testing.T) {
 			t.Errorf("%s exists: %v", name, err == nil)
 		}
 	}
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	exists("/a_lock", true)
 	store = s.restart()
-	s.heldBy(store, "/a_lock", "ada")
-	s.release(store, "/a_lock", token)
+	s.HeldBy(store, "/a_lock", "ada")
+	s.Release(store, "/a_lock", token)
 	exists("/a_lock", false)
 
 	must(memory.Mkdir("/a_lock", 0o755))
-	_, err := s.commit(store, "/a_lock", 0, s.hold("ada"))
-	s.conflict(err, lock.HostAccount)
+	_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
+	s.Conflict(err, lock.HostAccount)
 	must(memory.RemoveDir("/a_lock"))
 	store.check(t.Context(), "/a_lock")
-	s.heldBy(store, "/a_lock", "")
+	s.HeldBy(store, "/a_lock", "")
 
-	token = s.acquire(store, "/b_lock", "ada")
+	token = s.Acquire(store, "/b_lock", "ada")
 	must(afero.WriteFile(memory, "/b_lock/file", nil, 0o644))
-	if _, err := s.commit(store, "/b_lock", token); !errors.Is(err, lock.ErrNotEmpty) {
+	if _, err := s.Commit(store, "/b_lock", token); !errors.Is(err, lock.ErrNotEmpty) {
 		t.Errorf("got %v", err)
 	}
 	must(memory.Remove("/b_lock/file"))
 	must(memory.RemoveDir("/b_lock"))
 	store = s.restart()
-	s.heldBy(store, "/b_lock", "ada")
+	s.HeldBy(store, "/b_lock", "ada")
 	exists("/b_lock", true) // it was made again
 	must(afero.WriteFile(memory, "/c_lock", nil, 0o644))
-	if _, err := s.commit(store, "/c_lock", 0, s.hold("ada")); !errors.Is(err, lock.ErrNotDirectory) {
+	if _, err := s.Commit(store, "/c_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrNotDirectory) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := s.commit(store, "/no/d_lock", 0, s.hold("ada")); !errors.Is(err, lock.ErrNoParent) {
+	if _, err := s.Commit(store, "/no/d_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrNoParent) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -55,7 +55,7 @@ func TestClientsAndProgramsOnTheHostExcludeEachOther(t *testing.T) {
 	}
 	running.Wait()
 	store.look(t.Context(), new(turn))
-	if got := s.records(store); len(got) != 0 {
+	if got := s.Records(store); len(got) != 0 {
 		t.Errorf("still held: %v", got)
 	}
 	for _, r := range resources {
@@ -64,7 +64,7 @@ func TestClientsAndProgramsOnTheHostExcludeEachOther(t *testing.T) {
 }
 
 func (s *scene) clientTurn(t *testing.T, store *Store, r *resource, me int32) {
-	token, err := s.commit(store, r.name, 0, s.hold("ada"))
+	token, err := s.Commit(store, r.name, 0, s.Hold("ada"))
 	if errors.Is(err, lock.ErrConflict) {
 		return
 	}
@@ -74,7 +74,7 @@ func (s *scene) clientTurn(t *testing.T, store *Store, r *resource, me int32) {
 	}
 	r.use(t, me)
 	r.leave(t, me)
-	if _, err := s.commit(store, r.name, token); err != nil {
+	if _, err := s.Commit(store, r.name, token); err != nil {
 		t.Errorf("release: %v", err)
 	}
 }

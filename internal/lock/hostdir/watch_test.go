@@ -55,7 +55,7 @@ func TestTheEndOfAHeldLockIsNoticedWithinASecond(t *testing.T) {
 		store := s.mustOpen()
 		events, stop := s.watch(store)
 		for _, name := range []lock.Name{"/a_lock", "/b_lock", "/c_lock"} {
-			s.acquire(store, name, "ada")
+			s.Acquire(store, name, "ada")
 		}
 		s.rmdir("/a_lock")
 		if err := os.Rename(s.tree.real("/b_lock"), s.tree.real("/other/data")); err != nil {
@@ -98,7 +98,7 @@ func TestManyLocksAreLookedAtInTurn(t *testing.T) {
 		store := s.mustOpen()
 		const n = 2*looksAtOnce + 100
 		for i := range n {
-			s.acquire(store, lock.Name(fmt.Sprintf("/%04d_lock", i)), "ada")
+			s.Acquire(store, lock.Name(fmt.Sprintf("/%04d_lock", i)), "ada")
 		}
 		looks := 0
 		s.tree.before = func(op, _ string) error {
@@ -132,7 +132,7 @@ func TestAWalkIsBoundedAndTheNextGoesOn(t *testing.T) {
 		if err := store.walk(t.Context(), 10); err != nil {
 			t.Fatal(err)
 		}
-		now := len(s.records(store))
+		now := len(s.Records(store))
 		if now-found > 15 {
 			t.Errorf("%d found in one round", now-found)
 		}
@@ -148,11 +148,11 @@ func TestAProbeNoticesWhatTheHostMade(t *testing.T) {
 	store := s.mustOpen()
 	s.mkdir("/data")
 	s.mkdir("/data/b_lock")
-	if token, err := s.commit(store, "/data", 0); err != nil || token == 0 {
+	if token, err := s.Commit(store, "/data", 0); err != nil || token == 0 {
 		t.Errorf("of what is no lock: %v", err)
 	}
-	_, err := s.commit(store, "/data/b_lock", 0)
-	s.conflict(err, lock.HostAccount)
+	_, err := s.Commit(store, "/data/b_lock", 0)
+	s.Conflict(err, lock.HostAccount)
 }
 
 func TestCloseEndsWatch(t *testing.T) {

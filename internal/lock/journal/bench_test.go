@@ -20,7 +20,7 @@ func BenchmarkPair(b *testing.B) {
 			b.Run(fmt.Sprintf("durable=%v/parallel=%d", durable, parallel), func(b *testing.B) {
 				s := newBenchScene(b, durable)
 				store := s.mustOpen()
-				hold := s.hold("ada")
+				hold := s.Hold("ada")
 				var worker atomic.Int32
 				b.ReportAllocs()
 				b.SetParallelism(max(parallel/2, 1))
@@ -28,9 +28,9 @@ func BenchmarkPair(b *testing.B) {
 					n := worker.Add(1)
 					name := lock.Name(fmt.Sprintf("/%d_lock", n))
 					for pb.Next() && int(n) <= parallel {
-						token, err := s.commit(store, name, 0, hold)
+						token, err := s.Commit(store, name, 0, hold)
 						if err == nil {
-							_, err = s.commit(store, name, token)
+							_, err = s.Commit(store, name, token)
 						}
 						if err != nil {
 							b.Error(err)
@@ -60,7 +60,7 @@ func BenchmarkStart(b *testing.B) {
 	s := newBenchScene(b, false)
 	store := s.mustOpen()
 	for i := range 100_000 {
-		s.acquire(store, lock.Name(fmt.Sprintf("/locks/%d_lock", i)), "ada")
+		s.Acquire(store, lock.Name(fmt.Sprintf("/locks/%d_lock", i)), "ada")
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -72,12 +72,12 @@ func BenchmarkStart(b *testing.B) {
 func BenchmarkHistory(b *testing.B) {
 	s := newBenchScene(b, false)
 	store := s.mustOpen()
-	s.release(store, "/locks/demo", s.acquire(store, "/locks/demo", "ada"))
+	s.Release(store, "/locks/demo", s.Acquire(store, "/locks/demo", "ada"))
 	for i := 0; len(s.rotated()) == 0; i++ {
 		name := lock.Name(fmt.Sprintf("/locks/job-%d", i%1000))
-		s.release(store, name, s.acquire(store, name, "ada"))
+		s.Release(store, name, s.Acquire(store, name, "ada"))
 	}
-	s.release(store, "/locks/demo", s.acquire(store, "/locks/demo", "ada"))
+	s.Release(store, "/locks/demo", s.Acquire(store, "/locks/demo", "ada"))
 	one, err := os.ReadFile(s.rotated()[0])
 	if err != nil {
 		b.Fatal(err)

@@ -92,8 +92,8 @@ func (unsyncedFile) Sync() error { return nil }
 func TestATornLastLineIsDropped(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	s.acquire(store, "/a_lock", "ada")
-	s.acquire(store, "/b_lock", "ben")
+	s.Acquire(store, "/a_lock", "ada")
+	s.Acquire(store, "/b_lock", "ben")
 	s.crash(store)
 	whole := s.journal()
 	lines := strings.SplitAfter(whole, "\n")
@@ -105,12 +105,12 @@ func TestATornLastLineIsDropped(t *testing.T) {
 	} {
 		s.setJournal(strings.TrimSuffix(whole, last) + tail)
 		store := s.mustOpen()
-		s.heldBy(store, "/a_lock", "ada")
-		s.heldBy(store, "/b_lock", "")
-		s.acquire(store, "/c_lock", "eve")
+		s.HeldBy(store, "/a_lock", "ada")
+		s.HeldBy(store, "/b_lock", "")
+		s.Acquire(store, "/c_lock", "eve")
 		s.crash(store)
 		store = s.mustOpen()
-		s.heldBy(store, "/c_lock", "eve")
+		s.HeldBy(store, "/c_lock", "eve")
 		s.crash(store)
 	}
 }
@@ -118,8 +118,8 @@ func TestATornLastLineIsDropped(t *testing.T) {
 func TestDamageFurtherUpIsNamed(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	s.acquire(store, "/a_lock", "ada")
-	s.release(store, "/a_lock", s.acquire(store, "/b_lock", "ben")-1)
+	s.Acquire(store, "/a_lock", "ada")
+	s.Release(store, "/a_lock", s.Acquire(store, "/b_lock", "ben")-1)
 	s.crash(store)
 	whole := s.journal()
 	for at := 0; at < len(whole); at += 5 {
@@ -145,17 +145,17 @@ func TestAHoleInTheJournal(t *testing.T) {
 	for _, damaged := range []bool{false, true} {
 		s := newScene(t)
 		store := s.mustOpen()
-		s.acquire(store, "/a_lock", "ada")
-		s.acquire(store, "/b_lock", "ben")
-		s.acquire(store, "/c_lock", "ben")
+		s.Acquire(store, "/a_lock", "ada")
+		s.Acquire(store, "/b_lock", "ben")
+		s.Acquire(store, "/c_lock", "ben")
 		if damaged {
 			for range tokenBlock {
-				if _, err := s.commit(store, "/probe_lock", 0); err != nil {
+				if _, err := s.Commit(store, "/probe_lock", 0); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		s.acquire(store, "/d_lock", "eve")
+		s.Acquire(store, "/d_lock", "eve")
 		s.crash(store)
 		text := s.journal()
 		at := strings.Index(text, "/b_lock")
@@ -170,8 +170,8 @@ func TestAHoleInTheJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.heldBy(store, "/a_lock", "ada")
-		s.heldBy(store, "/c_lock", "")
+		s.HeldBy(store, "/a_lock", "ada")
+		s.HeldBy(store, "/c_lock", "")
 		s.crash(store)
 	}
 }
@@ -179,7 +179,7 @@ func TestAHoleInTheJournal(t *testing.T) {
 func TestAMissingJournalIsNoFreshStart(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	s.acquire(store, "/a_lock", "ada")
+	s.Acquire(store, "/a_lock", "ada")
 	s.restart(store).Close()
 	if err := os.Remove(stateDir(s.state).journal()); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestAMissingJournalIsNoFreshStart(t *testing.T) {
 func TestAStartWritesAndSyncsANewFile(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	s.acquire(store, "/a_lock", "ada")
+	s.Acquire(store, "/a_lock", "ada")
 	s.crash(store)
 	before, err := os.Stat(stateDir(s.state).journal())
 	if err != nil {

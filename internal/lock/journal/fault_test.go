@@ -60,7 +60,7 @@ func faultyScene(t *testing.T) (*scene, *Store, *faulty) {
 		return f
 	}
 	store := s.mustOpen()
-	s.acquire(store, "/old_lock", "ada")
+	s.Acquire(store, "/old_lock", "ada")
 	return s, store, f
 }
 
@@ -70,12 +70,12 @@ func (s *scene) fill(store *Store) map[lock.Name]lock.Token {
 	tokens := make(map[lock.Name]lock.Token)
 	for {
 		name := lock.Name(fmt.Sprintf("/%d_lock", s.clock.Now().Boot))
-		token, err := s.commit(store, name, 0, s.hold("ada"))
+		token, err := s.Commit(store, name, 0, s.Hold("ada"))
 		if err != nil {
 			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, lock.ErrUncertain) || strings.Contains(err.Error(), "/real") {
 				s.Fatalf("on a full disk: %v", err)
 			}
-			s.heldBy(store, name, "")
+			s.HeldBy(store, name, "")
 			return tokens
 		}
 		tokens[name] = token
@@ -92,16 +92,16 @@ func TestOnAFullDiskLocksAreRefusedAndReleasesRecorded(t *testing.T) {
 			t.Fatalf("only %d locks fit into %d bytes", len(tokens), room)
 		}
 		for name, token := range tokens {
-			s.release(store, name, token)
+			s.Release(store, name, token)
 			if len(tokens)%2 == 0 {
 				s.fill(store) // the room that releases give back is room for other locks, and no more
 			}
 		}
 		f.room = 0
-		held := len(s.records(store))
+		held := len(s.Records(store))
 		s.crash(store)
 		store = s.mustOpen()
-		if got := len(s.records(store)); got != held {
+		if got := len(s.Records(store)); got != held {
 			t.Errorf("%d locks after the crash, want %d", got, held)
 		}
 		for name := range tokens {
@@ -118,17 +118,17 @@ func TestOnAFullDiskLocksAreRefusedAndReleasesRecorded(t *testing.T) {
 // On a file system without a promise for room, such as Btrfs, a release may fail. It says so, and the lock stands.
 func TestAReleaseThatCannotBeRecordedIsRefused(t *testing.T) {
 	s, store, f := faultyScene(t)
-	token := s.acquire(store, "/a_lock", "ada")
+	token := s.Acquire(store, "/a_lock", "ada")
 	f.write = func([]byte) error { return syscall.EDQUOT }
-	_, err := s.commit(store, "/a_lock", token)
+	_, err := s.Commit(store, "/a_lock", token)
 	if !errors.Is(err, lock.ErrUnrecorded) || !errors.Is(err, syscall.EDQUOT) || failed(store) {
 		t.Errorf("got %v", err)
 	}
-	s.heldBy(store, "/a_lock", "ada")
+	s.HeldBy(store, "/a_lock", "ada")
 	f.write = nil
-	s.release(store, "/a_lock", token)
+	s.Release(store, "/a_lock", token)
 	s.crash(store)
-	s.heldBy(s.mustOpen(), "/a_lock", "")
+	s.HeldBy(s.mustOpen(), "/a_lock", "")
 }
 
 // What is in the file after a write that failed is known only if the disk was full and the file could be cut back.
@@ -144,11 +144,11 @@ func TestAWriteThatLeavesItUnknownWhatIsInTheFileEndsTheProcess(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, store, f := faultyScene(t)
 			f.write, f.truncate = func([]byte) error { return c.write }, c.truncate
-			if _, err := s.commit(store, "/a_lock", 0, s.hold("ada")); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, ErrFailed) {
+			if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, ErrFailed) {
 				t.Errorf("got %v", err)
 			}
 			f.write, f.truncate = nil, nil
-			if _, err := s.commit(store, "/b_lock", 0, s.hold("ada")); !errors.Is(err, ErrFailed) || errors.Is(err, lock.ErrUncertain) {
+			if _, err := s.Commit(store, "/b_lock", 0, s.Hold("ada")); !errors.Is(err, ErrFailed) || errors.Is(err, lock.ErrUncertain) {
 				t.Errorf("after it: %v", err)
 			}
 			if !failed(store) {
@@ -156,30 +156,30 @@ func TestAWriteThatLeavesItUnknownWhatIsInTheFileEndsTheProcess(t *testing.T) {
 			}
 			s.crash(store)
 			s.wrap = nil
-			s.heldBy(s.mustOpen(), "/old_lock", "ada")
+			s.HeldBy(s.mustOpen(), "/old_lock", "ada")
 		})
 	}
 }
 
 func TestAFailedSyncIsNeverBelievedAgain(t *testing.T) {
 	s, store, f := faultyScene(t)
-	released := s.acquire(store, "/b_lock", "ada")
+	released := s.Acquire(store, "/b_lock", "ada")
 	f.sync = func() error { return syscall.EIO }
-	_, err := s.commit(store, "/a_lock", 0, s.hold("ada"))
+	_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
 	if !errors.Is(err, lock.ErrUncertain) || strings.Contains(err.Error(), "/real") {
 		t.Errorf("got %v", err)
 	}
-	s.heldBy(store, "/a_lock", "ada") // nobody else gets it
+	s.HeldBy(store, "/a_lock", "ada") // nobody else gets it
 	f.sync = nil
 	for range 2 {
-		if _, err := s.commit(store, "/c_lock", 0, s.hold("ada")); !errors.Is(err, ErrFailed) || errors.Is(err, lock.ErrUncertain) {
+		if _, err := s.Commit(store, "/c_lock", 0, s.Hold("ada")); !errors.Is(err, ErrFailed) || errors.Is(err, lock.ErrUncertain) {
 			t.Errorf("after it: %v", err)
 		}
-		if _, err := s.commit(store, "/b_lock", released); !errors.Is(err, ErrFailed) {
+		if _, err := s.Commit(store, "/b_lock", released); !errors.Is(err, ErrFailed) {
 			t.Errorf("after it: %v", err)
 		}
 	}
-	s.heldBy(store, "/c_lock", "")
+	s.HeldBy(store, "/c_lock", "")
 	if !failed(store) {
 		t.Error("the process does not end")
 	}
@@ -187,7 +187,7 @@ func TestAFailedSyncIsNeverBelievedAgain(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	s.wrap = nil
-	s.heldBy(s.mustOpen(), "/b_lock", "ada")
+	s.HeldBy(s.mustOpen(), "/b_lock", "ada")
 }
 
 // A start on a disk that refuses to sync says so, and the next one on a healthy disk has everything.
@@ -207,7 +207,7 @@ func TestAStartWhoseSyncFailsIsNone(t *testing.T) {
 		}
 	}
 	f.sync = nil
-	s.heldBy(s.mustOpen(), "/old_lock", "ada")
+	s.HeldBy(s.mustOpen(), "/old_lock", "ada")
 }
 
 // together has many acquire at once while the first sync is held up until all of them are written.
@@ -234,7 +234,7 @@ func (s *scene) together(store *Store, f *faulty, others int32, syncErr error) [
 	var running sync.WaitGroup
 	errs := make([]error, others+1)
 	acquire := func(i int32) {
-		_, errs[i] = s.commit(store, lock.Name(fmt.Sprintf("/%d_lock", i)), 0, s.hold("ada"))
+		_, errs[i] = s.Commit(store, lock.Name(fmt.Sprintf("/%d_lock", i)), 0, s.Hold("ada"))
 	}
 	running.Go(func() { acquire(0) })
 	<-started
@@ -277,7 +277,7 @@ func TestOnlyADurableGrantIsSynced(t *testing.T) {
 			return nil
 		}
 		f.sync = func() error { order = append(order, "sync"); return nil }
-		s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+		s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
 		f.sync, f.write = nil, nil
 		want := "acquire release"
 		if durable {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,7 +42,7 @@ func (c *testClock) advance(d time.Duration) {
 
 // scene is a state directory with the stores that are opened on it.
 type scene struct {
-	testing.TB
+	locktest.Moves
 	state   string
 	clock   *testClock
 	options func(*Options)
@@ -50,7 +51,8 @@ type scene struct {
 }
 
 func newScene(t testing.TB) *scene {
-	return &scene{TB: t, state: filepath.Join(t.TempDir(), "state"), clock: newClock()}
+	clock := newClock()
+	return &scene{Moves: locktest.Moves{TB: t, Clock: clock}, state: filepath.Join(t.TempDir(), "state"), clock: clock}
 }
 
 // sceneRoom is little, since stores are opened by the thousand.
@@ -141,65 +143,6 @@ func (s *scene) causes(name lock.Name) (all []string) {
 		all = append(all, string(entry.Cause))
 	}
 	return all
-}
-
-var ada = lock.Owner{Account: "ada", Address: "192.0.2.1", Session: 7}
-
-func (s *scene) hold(account string) lock.Hold {
-	now := s.clock.Now()
-	owner := ada
-	owner.Account = account
-	return lock.Hold{Owner: owner, Acquired: now, Renewed: now, Rule: lock.Rule{Match: "given", MaxAge: time.Minute}}
-}
-
-func (s *scene) commit(store *Store, name lock.Name, revision lock.Token, holds ...lock.Hold) (lock.Token, error) {
-	cause := lock.CauseAcquire
-	if len(holds) == 0 {
-		cause = lock.CauseRelease
-	}
-	return store.Commit(context.Background(), lock.Change{Name: name, If: revision, Holds: holds, Cause: cause, By: ada})
-}
-
-func (s *scene) acquire(store *Store, name lock.Name, account string) lock.Token {
-	s.Helper()
-	token, err := s.commit(store, name, 0, s.hold(account))
-	if err != nil {
-		s.Fatalf("acquire %s: %v", name, err)
-	}
-	return token
-}
-
-func (s *scene) release(store *Store, name lock.Name, token lock.Token) {
-	s.Helper()
-	if _, err := s.commit(store, name, token); err != nil {
-		s.Fatalf("release %s: %v", name, err)
-	}
-}
-
-func (s *scene) records(store *Store) map[lock.Name]lock.Record {
-	s.Helper()
-	records := make(map[lock.Name]lock.Record)
-	for record, err := range store.All(context.Background()) {
-		if err != nil {
-			s.Fatal(err)
-		}
-		records[record.Name] = record
-	}
-	return records
-}
-
-// heldBy checks who holds the name, "" for nobody, and returns the record.
-func (s *scene) heldBy(store *Store, name lock.Name, account string) lock.Record {
-	s.Helper()
-	record := s.records(store)[name]
-	got := ""
-	if len(record.Holds) > 0 {
-		got = record.Holds[0].Owner.Account
-	}
-	if got != account {
-		s.Errorf("%s is held by %q, want %q", name, got, account)
-	}
-	return record
 }
 
 // failed reports whether the store says that its process must end.

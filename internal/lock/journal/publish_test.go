@@ -53,7 +53,7 @@ func TestHistoryOfAFileSaysWhoPublishedIt(t *testing.T) {
 	store = sc.restart(store)
 	check("after a restart")
 	// No record changes by it.
-	if got := sc.records(store)["/phone_lock"]; len(got.Holds) != 1 || got.Revision != token || got.Holds[0].Token != token {
+	if got := sc.Records(store)["/phone_lock"]; len(got.Holds) != 1 || got.Revision != token || got.Holds[0].Token != token {
 		t.Errorf("%+v", got)
 	}
 	if err := store.Close(); err != nil {

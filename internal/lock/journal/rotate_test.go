@@ -17,12 +17,12 @@ func TestRotationKeepsWhatStands(t *testing.T) {
 	s := newScene(t)
 	s.options = func(o *Options) { o.MaxSize = 20_000 }
 	store := s.mustOpen()
-	kept := s.acquire(store, "/kept_lock", "ada")
+	kept := s.Acquire(store, "/kept_lock", "ada")
 	var last lock.Token
 	for i := range 100 {
 		name := lock.Name(fmt.Sprintf("/%d_lock", i))
-		last = s.acquire(store, name, "ben")
-		s.release(store, name, last)
+		last = s.Acquire(store, name, "ben")
+		s.Release(store, name, last)
 	}
 	if old := s.rotated(); len(old) < 2 {
 		t.Fatalf("%d rotations", len(old))
@@ -32,13 +32,13 @@ func TestRotationKeepsWhatStands(t *testing.T) {
 	}
 	s.crash(store)
 	store = s.mustOpen()
-	if got := s.heldBy(store, "/kept_lock", "ada").Revision; got != kept {
+	if got := s.HeldBy(store, "/kept_lock", "ada").Revision; got != kept {
 		t.Errorf("revision %d, want %d", got, kept)
 	}
-	if len(s.records(store)) != 1 {
-		t.Errorf("held: %v", s.records(store))
+	if len(s.Records(store)) != 1 {
+		t.Errorf("held: %v", s.Records(store))
 	}
-	if got := s.acquire(store, "/new_lock", "ada"); got <= last {
+	if got := s.Acquire(store, "/new_lock", "ada"); got <= last {
 		t.Errorf("token %d after %d", got, last)
 	}
 	for _, path := range s.rotated() { // no room is left in history
@@ -60,14 +60,14 @@ func TestRotationUnderLoad(t *testing.T) {
 		running.Go(func() {
 			name := lock.Name(fmt.Sprintf("/%d_lock", i))
 			for range 50 {
-				if tokens[i], errs[i] = s.commit(store, name, 0, s.hold("ada")); errs[i] != nil {
+				if tokens[i], errs[i] = s.Commit(store, name, 0, s.Hold("ada")); errs[i] != nil {
 					return
 				}
-				if _, errs[i] = s.commit(store, name, tokens[i]); errs[i] != nil {
+				if _, errs[i] = s.Commit(store, name, tokens[i]); errs[i] != nil {
 					return
 				}
 			}
-			tokens[i], errs[i] = s.commit(store, name, 0, s.hold("ada"))
+			tokens[i], errs[i] = s.Commit(store, name, 0, s.Hold("ada"))
 		})
 	}
 	running.Wait()
@@ -77,7 +77,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	s.crash(store)
 	store = s.mustOpen()
 	for i := range workers {
-		if got := s.heldBy(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada").Revision; got != tokens[i] {
+		if got := s.HeldBy(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada").Revision; got != tokens[i] {
 			t.Errorf("revision %d, want %d", got, tokens[i])
 		}
 	}
@@ -88,7 +88,7 @@ func TestManyLocksDoNotMeanARotationEachTime(t *testing.T) {
 	s.options = func(o *Options) { o.MaxSize, o.Durable = 1000, false }
 	store := s.mustOpen()
 	for i := range 200 {
-		s.acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
+		s.Acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
 	}
 	if old := s.rotated(); len(old) > 10 {
 		t.Errorf("%d rotations", len(old))
@@ -103,11 +103,11 @@ func TestARotationThatFailsLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		s.acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
+		s.Acquire(store, lock.Name(fmt.Sprintf("/%d_lock", i)), "ada")
 	}
 	s.crash(store)
 	store = s.mustOpen()
-	if got := len(s.records(store)); got != 10 {
+	if got := len(s.Records(store)); got != 10 {
 		t.Errorf("%d are held, want 10", got)
 	}
 }
@@ -118,14 +118,14 @@ func TestHistory(t *testing.T) {
 	store := s.mustOpen()
 	var want []string
 	for i := range 10 {
-		token := s.acquire(store, "/a_lock", "ada")
+		token := s.Acquire(store, "/a_lock", "ada")
 		s.clock.advance(time.Minute)
 		change := lock.Change{Name: "/a_lock", If: token, Cause: lock.CauseBreak, By: lock.Owner{Account: "root"}, Note: fmt.Sprintf("no. %d", i)}
 		if _, err := store.Commit(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, "acquire ada 0s ", fmt.Sprintf("break root 1m0s no. %d", i))
-		s.release(store, "/b_lock", s.acquire(store, "/b_lock", "ben"))
+		s.Release(store, "/b_lock", s.Acquire(store, "/b_lock", "ben"))
 		if i == 5 {
 			store = s.restart(store)
 		}
@@ -178,11 +178,11 @@ func TestHistory(t *testing.T) {
 func TestHistoryOfLinesLongerThanAChunk(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	long := lock.Change{Name: "/a_lock", Holds: []lock.Hold{s.hold("ada")}, Cause: lock.CauseAcquire, Note: strings.Repeat("x", 2*chunk)}
+	long := lock.Change{Name: "/a_lock", Holds: []lock.Hold{s.Hold("ada")}, Cause: lock.CauseAcquire, Note: strings.Repeat("x", 2*chunk)}
 	if _, err := store.Commit(t.Context(), long); err != nil {
 		t.Fatal(err)
 	}
-	s.acquire(store, "/b_lock", "ada")
+	s.Acquire(store, "/b_lock", "ada")
 	if a, b := s.causes("/a_lock"), s.causes("/b_lock"); len(a) != 1 || len(b) != 1 {
 		t.Errorf("got %q and %q", a, b)
 	}
@@ -199,7 +199,7 @@ func TestARotationThatIsCutShortDoublesNoHistory(t *testing.T) {
 		}
 	}
 	store := s.mustOpen()
-	s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+	s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
 	untilCrash(func() { _ = s.rotate(store) })
 	s.crash(store)
 	s.step = nil
@@ -212,7 +212,7 @@ func TestARotationThatIsCutShortDoublesNoHistory(t *testing.T) {
 func TestAFileWithoutEventsIsNotKept(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	s.acquire(store, "/a_lock", "ada")
+	s.Acquire(store, "/a_lock", "ada")
 	for range 5 {
 		store = s.restart(store)
 	}
@@ -232,7 +232,7 @@ func TestHistoryIsAsOldAndAsLargeAsTheOptionsSay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+	s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
 	sweep()
 	if old := s.rotated(); len(old) != 0 {
 		t.Errorf("rotated on the same day: %q", old)
@@ -262,7 +262,7 @@ func TestHistoryIsAsOldAndAsLargeAsTheOptionsSay(t *testing.T) {
 	s.options = func(o *Options) { o.HistorySize, o.MaxSize = 10_000, 2000 }
 	store = s.restart(store)
 	for range 50 {
-		s.release(store, "/a_lock", s.acquire(store, "/a_lock", "ada"))
+		s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
 	}
 	var total int64
 	for _, path := range s.rotated() {

@@ -60,18 +60,18 @@ func TestLocksSurviveARestartAndACrash(t *testing.T) {
 		s := newScene(t)
 		s.options = func(o *Options) { o.Durable = durable }
 		store := s.mustOpen()
-		a, b := s.acquire(store, "/a_lock", "ada"), s.acquire(store, "/b_lock", "ben")
-		s.release(store, "/b_lock", b)
+		a, b := s.Acquire(store, "/a_lock", "ada"), s.Acquire(store, "/b_lock", "ben")
+		s.Release(store, "/b_lock", b)
 		for range 2 {
 			store = s.restart(store)
 			s.crash(store)
 			store = s.mustOpen()
-			if got := s.heldBy(store, "/a_lock", "ada"); got.Revision != a || got.Holds[0].Token != a {
+			if got := s.HeldBy(store, "/a_lock", "ada"); got.Revision != a || got.Holds[0].Token != a {
 				t.Errorf("got %+v, want token %d", got, a)
 			}
-			s.heldBy(store, "/b_lock", "")
+			s.HeldBy(store, "/b_lock", "")
 		}
-		if got := s.acquire(store, "/c_lock", "eve"); got <= b+1 { // the release was b+1
+		if got := s.Acquire(store, "/c_lock", "eve"); got <= b+1 { // the release was b+1
 			t.Errorf("token %d after the restarts", got)
 		}
 	}
@@ -94,12 +94,12 @@ func TestTokensGrowOverPowerFailuresAlsoWithoutSync(t *testing.T) {
 	for _, n := range []int{10, 10, tokenBlock + 10, 10} {
 		store := s.mustOpen()
 		for range n {
-			token := s.acquire(store, "/a_lock", "ada")
+			token := s.Acquire(store, "/a_lock", "ada")
 			if token <= last {
 				t.Fatalf("token %d after %d", token, last)
 			}
 			last = token
-			s.release(store, "/a_lock", token)
+			s.Release(store, "/a_lock", token)
 		}
 		s.powerFailure(store)
 	}
@@ -119,7 +119,7 @@ func TestAClosedStoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-watched
-	if _, err := s.commit(store, "/a_lock", 0, s.hold("ada")); !errors.Is(err, lock.ErrClosed) {
+	if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrClosed) {
 		t.Errorf("Commit: %v", err)
 	}
 	for _, err := range store.All(context.Background()) {
@@ -133,7 +133,7 @@ func TestNamesThatCannotBeLocksAreRefused(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
 	for _, name := range []lock.Name{"", "/", "a", "/a/", "//a", "/a/../b", "/.", "/a/."} {
-		if _, err := s.commit(store, name, 0, s.hold("ada")); !errors.Is(err, errName) {
+		if _, err := s.Commit(store, name, 0, s.Hold("ada")); !errors.Is(err, errName) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestDirectoriesAndTombstonesAreRemembered(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
 	id := lock.DirectoryID{Inode: 5, Birth: 7}
-	a, b := s.acquire(store, "/a_lock", "ada"), s.acquire(store, "/b_lock", "ada")
+	a, b := s.Acquire(store, "/a_lock", "ada"), s.Acquire(store, "/b_lock", "ada")
 	for name, token := range map[lock.Name]lock.Token{"/a_lock": a, "/b_lock": b} {
 		if err := store.SetDirectory(name, token, id); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestDirectoriesAndTombstonesAreRemembered(t *testing.T) {
 	if err := store.SetDirectory("/a_lock", b, lock.DirectoryID{}); !errors.Is(err, lock.ErrConflict) {
 		t.Errorf("of another revision: %v", err)
 	}
-	s.release(store, "/b_lock", b)
+	s.Release(store, "/b_lock", b)
 	for range 3 {
 		if got := store.Get("/a_lock"); got.Revision != a || directory(got) != id {
 			t.Errorf("got %+v", got)
@@ -163,7 +163,7 @@ func TestDirectoriesAndTombstonesAreRemembered(t *testing.T) {
 		s.crash(store)
 		store = s.mustOpen()
 	}
-	s.acquire(store, "/b_lock", "ada")
+	s.Acquire(store, "/b_lock", "ada")
 	if got := store.Tombstones(); len(got) != 0 {
 		t.Errorf("of a held lock: %+v", got)
 	}
@@ -187,11 +187,11 @@ func TestAStateDirectoryOfTheVersionBeforeIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := s.mustOpen()
-	if got := s.heldBy(store, "/locks/a", "ftp"); got.Revision == 0 || got.Holds[0].Directory.Inode == 0 {
+	if got := s.HeldBy(store, "/locks/a", "ftp"); got.Revision == 0 || got.Holds[0].Directory.Inode == 0 {
 		t.Errorf("got %+v", got)
 	}
-	s.heldBy(store, "/locks/b", "ftp")
-	s.heldBy(store, "/locks/released", "")
+	s.HeldBy(store, "/locks/b", "ftp")
+	s.HeldBy(store, "/locks/released", "")
 	if len(store.Tombstones()) == 0 {
 		t.Error("it has forgotten the directories of released locks")
 	}
