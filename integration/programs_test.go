@@ -351,6 +351,14 @@ func (v *victim) reach(step string) error {
 	return fmt.Errorf("it ended before %s: %s", step, &v.said)
 }
 
+// signal sends a signal to all of its processes.
+func (v *victim) signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(-v.cmd.Process.Pid, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // kill kills all of its processes.
 func (v *victim) kill() {
 	_ = syscall.Kill(-v.cmd.Process.Pid, syscall.SIGKILL)
@@ -543,16 +551,38 @@ func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testi
 		if want := "held by " + account + "@127.0.0.1 for "; curl.status == 0 || !strings.Contains(curl.out, "550 ") || !strings.Contains(curl.out, want) {
 			t.Errorf("the RMD of another address: exit status %d, no 550 with %q in\n%s", curl.status, want, curl.out)
 		}
-		second := finish(t, st.program(t, "impatient.sh", "second", "LFTP_SET=set net:socket-bind-ipv4 127.0.0.2;"))
-		if second.status != 0 {
-			t.Errorf("the second runner: exit status %d", second.status)
+		// The first stands still in its mirror until the second has been refused once, however slow the machine is.
+		first.signal(t, syscall.SIGSTOP)
+		impatient := st.program(t, "impatient.sh", "second", "LFTP_SET=set net:socket-bind-ipv4 127.0.0.2;")
+		said := filepath.Join(st.made, "second.out")
+		out, err := os.Create(said)
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer out.Close()
+		impatient.Stdout, impatient.Stderr = out, out
+		if err := impatient.Start(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the second runner is refused", func() bool {
+			text, err := os.ReadFile(said)
+			return err == nil && strings.Contains(string(text), "held by")
+		})
+		first.signal(t, syscall.SIGCONT)
+		if err := impatient.Wait(); err != nil {
+			t.Error("the second runner:", err)
+		}
+		text, err := os.ReadFile(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := string(text)
 		for _, want := range []string{"deleted .lftp-deployment.", "550 " + st.base + "/" + deploymentLock, "held by " + account + "@127.0.0.1 for "} {
-			if !strings.Contains(second.out, want) {
+			if !strings.Contains(second, want) {
 				t.Errorf("no %q in what the second runner was told", want)
 			}
 		}
-		if strings.Contains(second.out, "removed") {
+		if strings.Contains(second, "removed") {
 			t.Error("it removed the lock")
 		}
 		if err := first.reach("unlocked"); err != nil {
@@ -562,7 +592,7 @@ func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testi
 			t.Errorf("%d were in, the last was %s, and %d while another was in", ins, last, overlaps)
 		}
 		if t.Failed() {
-			t.Logf("the second runner says\n%s", second.out)
+			t.Logf("the second runner says\n%s", second)
 		}
 		st.wantAll(t, "first")
 		st.wantTidy(t)
