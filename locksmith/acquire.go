@@ -44,10 +44,11 @@ type acquisition struct {
 	began time.Time
 	s     *session // nil: there is none at the moment
 
-	last   error   // why there is no lock yet; nil: nothing was refused so far
-	told   Refusal // what Waiting was called with last
-	unsure bool    // an MKD of ours may have been granted, or may still be
-	absent int     // how often another server refused what is not there, in a row
+	last   error     // why there is no lock yet; nil: nothing was refused so far
+	told   Refusal   // what Waiting was called with last
+	unsure bool      // an MKD of ours may have been granted, or may still be
+	absent int       // how often another server refused what is not there, in a row
+	since  time.Time // the first of these refusals
 }
 
 // outcome is what one MKD came to.
@@ -261,9 +262,9 @@ func (a *acquisition) judgeRefusal(r reply) (outcome, reply) {
 }
 
 // judgeByLooking is for servers that say no more than "Create directory operation failed". A directory that is there is somebody's lock. One
-// that is not there may have been removed meanwhile; refused again and again, it cannot be made.
+// that is not there may have been removed meanwhile; refused again and again for some seconds, it cannot be made.
 func (a *acquisition) judgeByLooking(r reply) (outcome, reply) {
-	const enough = 3
+	const enough, longEnough = 3, 3 * time.Second
 	got, _, err := a.s.see(a.o.Path)
 	if err != nil {
 		a.last = err
@@ -279,9 +280,11 @@ func (a *acquisition) judgeByLooking(r reply) (outcome, reply) {
 		return inTheWay, r
 	}
 	a.unsure = false
-	a.absent++
+	if a.absent++; a.absent == 1 {
+		a.since = time.Now()
+	}
 	a.last = fmt.Errorf("%w: %s: the server said %s, though nothing is there", ErrRefused, a.o.Path, r)
-	if a.absent >= enough {
+	if a.absent >= enough && (a.o.TryOnce || time.Since(a.since) >= longEnough) {
 		return refused, r
 	}
 	return inTheWay, r
