@@ -23,8 +23,8 @@ import (
 
 // Table is what a reaper needs of a lock table. *lock.Table is one.
 type Table interface {
-	// Expire ends what is over now, records each end in the log, and returns them.
-	Expire(ctx context.Context) []lock.Ended
+	// Expire ends what is over now, and records each end in the log.
+	Expire(ctx context.Context)
 	// NextExpiry says when Expire has something to look at; false if nothing ends by itself.
 	NextExpiry() (in time.Duration, ok bool)
 	// Changed yields a value when that has become earlier.

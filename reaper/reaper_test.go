@@ -25,9 +25,9 @@ type watched struct {
 	asked atomic.Int64
 }
 
-func (w *watched) Expire(ctx context.Context) []lock.Ended {
+func (w *watched) Expire(ctx context.Context) {
 	w.asked.Add(1)
-	return w.Table.Expire(ctx)
+	w.Table.Expire(ctx)
 }
 
 // sweeper counts its calls and fails on demand.

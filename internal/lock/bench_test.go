@@ -93,9 +93,7 @@ func BenchmarkExpireOne(b *testing.B) {
 					b.Fatal(err)
 				}
 				clock.Advance(time.Nanosecond)
-				if ended := table.Expire(ctx); len(ended) != 1 {
-					b.Fatal("ended", len(ended))
-				}
+				table.Expire(ctx)
 			}
 		})
 	}

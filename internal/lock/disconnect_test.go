@@ -40,7 +40,7 @@ func TestEndOfTheConnectionEndsWhatItsRuleSays(t *testing.T) {
 	w.clock.Advance(30*time.Second - 1)
 	w.expires()
 	w.clock.Advance(1)
-	if ended := w.expires("/grace/x"); ended[0].Cause != lock.CauseDisconnect {
+	if ended := w.expires("/grace/x"); ended[0] != "disconnect" {
 		t.Errorf("%+v", ended)
 	}
 	w.holds("/keep/x", "a")
@@ -219,7 +219,7 @@ func TestASessionShortensTheLifeOfItsLocks(t *testing.T) {
 		w.clock.Advance(10*time.Second - 1)
 		w.expires()
 		w.clock.Advance(1)
-		if ended := w.expires("/grace/x", "/keep/x"); ended[0].Cause != lock.CauseDisconnect {
+		if ended := w.expires("/grace/x", "/keep/x"); ended[0] != "disconnect" {
 			t.Errorf("%s: %+v", name, ended)
 		}
 		w.holds("/keep/before", "a")

@@ -20,22 +20,19 @@ const maxBackoff = time.Minute
 // which somebody publishes waits for that: Expire itself waits
 // for neither, and Changed tells when it is their time. A hold that the store cannot end
 // (ErrNotEmpty: somebody put a file into its directory) stands, is logged once, and is tried
-// again after a second, two, four, and so on up to a minute. It returns what it ended; each is logged.
+// again after a second, two, four, and so on up to a minute. What it ended is logged.
 //
 // The cost grows with what ends, not with what is held.
-func (t *Table) Expire(ctx context.Context) []Ended {
-	var all []Ended
+func (t *Table) Expire(ctx context.Context) {
 	for ctx.Err() == nil {
 		names := t.due()
 		if len(names) == 0 {
-			break
+			return
 		}
 		for _, n := range names {
-			ended, _ := t.expireName(ctx, n, false) // it is logged, and stays on the agenda
-			all = append(all, ended...)
+			t.expireName(ctx, n, false) // an error is logged, and the name stays on the agenda
 		}
 	}
-	return all
 }
 
 // due sees to those that wait and poll, and takes names from the agenda whose time has come, the deepest first. Each of
@@ -61,39 +58,25 @@ func sortDeepestFirst(names []Name) {
 	slices.SortStableFunc(names, func(a, b Name) int { return cmp.Compare(b.Depth(), a.Depth()) })
 }
 
-// expireName ends what is over of one name. If something is in the way that is
+// expireName ends what is over of one name, and before it the members that end with it: nobody keeps a lock beyond its age
+// by another one below it. If something is in the way that is
 // to pass by itself, the end of that puts the name back on the agenda; with wait set it waits for a
-// change under way.
-func (t *Table) expireName(ctx context.Context, n Name, wait bool) (ended []Ended, err error) {
-	for {
-		ended = append(ended, t.endMembers(ctx, n)...)
-		one, err := t.expireOne(ctx, n, wait)
-		if one == nil || err != nil {
-			return ended, err
-		}
-		ended = append(ended, *one)
-		t.logEnd(ctx, n, one.Hold, reason{cause: one.Cause})
+// change under way. A lock whose member could not end with it is looked at again in a second.
+func (t *Table) expireName(ctx context.Context, n Name, wait bool) error {
+	for _, member := range t.overdueMembers(n) {
+		t.expireHolds(ctx, member, false) // as above
 	}
+	return t.expireHolds(ctx, n, wait)
 }
 
-// endMembers ends the members of a lock that is older than its age, the deepest first: nobody keeps a lock beyond its age
-// by another one below it. A member that is being changed or under which somebody publishes is passed over; the lock is
-// looked at again in a second.
-func (t *Table) endMembers(ctx context.Context, group Name) (all []Ended) {
-	for _, n := range t.overdueMembers(group) {
-		for {
-			ended, why, err := t.endMember(ctx, group, n)
-			if err != nil && ctx.Err() == nil {
-				t.failed(ctx, n, err)
-			}
-			if ended == nil || err != nil {
-				break
-			}
-			all = append(all, *ended)
-			t.logEnd(ctx, n, ended.Hold, why)
+// expireHolds ends one hold of the name after the other that is over.
+func (t *Table) expireHolds(ctx context.Context, n Name, wait bool) error {
+	for {
+		ended, err := t.expireOne(ctx, n, wait)
+		if !ended || err != nil {
+			return err
 		}
 	}
-	return all
 }
 
 // overdueMembers returns the members of a lock that is older than its age.
@@ -130,30 +113,12 @@ func (t *Table) tooOldLocked(e *node) bool {
 	return cause == CauseExpire && at <= t.clock.Now().Boot
 }
 
-// endMember ends one hold of a member of a group that is too old; nil: none can end now.
-func (t *Table) endMember(ctx context.Context, group, n Name) (ended *Ended, why reason, err error) {
-	err = t.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {
-		ended = nil
-		g, e := t.nodes[group], t.nodes[n]
-		if g == nil || !t.tooOldLocked(g) || e == nil || e.doing != idle || e.pins > 0 || len(e.holds) == 0 || e.failure.until > now.Boot {
-			return nil, nil, nil
-		}
-		if len(e.holds) == 1 && e.below > 0 {
-			return nil, nil, nil
-		}
-		h := e.holds[0]
-		why = reason{cause: CauseExpire, note: "with its group", limit: g.holds[0].Rule.MaxAge}
-		ended = &Ended{Name: n, Hold: h.Hold, Cause: CauseExpire, Held: now.Boot - h.Acquired.Boot}
-		return e.endOf(h, why), nil, nil
-	})
-	return ended, why, err
-}
-
-// expireOne ends one hold of the name that is over; nil: there is none that can end now.
-func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error) {
-	var ended *Ended
+// expireOne ends one hold of the name that is over; false: there is none that can end now.
+func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (bool, error) {
+	var h *held
+	var why reason
 	err := t.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {
-		ended = nil
+		h = nil
 		e := t.nodes[n]
 		switch {
 		case e == nil:
@@ -164,33 +129,42 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error
 			return nil, nil, nil
 		}
 		t.endDelaysLocked(e, now.Boot)
-		h, cause := t.overLocked(e, now.Boot)
-		if h == nil || e.kept() {
+		over, because := t.overLocked(e, now.Boot)
+		if over == nil || e.kept() {
 			t.armLocked(e)
 			t.pruneLocked(e)
 			return nil, nil, nil
 		}
-		ended = &Ended{Name: n, Hold: h.Hold, Cause: cause, Held: now.Boot - h.Acquired.Boot}
-		return e.endOf(h, reason{cause: cause}), nil, nil
+		h, why = over, because
+		return e.endOf(h, why), nil, nil
 	})
 	switch {
-	case err == nil:
-		return ended, nil
-	case ctx.Err() != nil:
-		return nil, nil
+	case err == nil && h != nil:
+		t.logEnd(ctx, n, h.Hold, why)
+		return true, nil
+	case err == nil || ctx.Err() != nil:
+		return false, nil
 	}
 	t.failed(ctx, n, err)
-	return nil, err
+	return false, err
 }
 
-// overLocked returns a hold of e that is to end now.
-func (t *Table) overLocked(e *node, now time.Duration) (*held, Cause) {
+// overLocked returns a hold of e that is to end now, and why: its time is over, or a lock above it is older than its age.
+func (t *Table) overLocked(e *node, now time.Duration) (*held, reason) {
 	for _, h := range e.holds {
 		if at, cause := t.deadlineLocked(h); at <= now {
-			return h, cause
+			return h, reason{cause: cause}
 		}
 	}
-	return nil, ""
+	if len(e.holds) == 0 || e.failure.until > now {
+		return nil, reason{}
+	}
+	for above := e.parent; above != nil; above = above.parent {
+		if t.tooOldLocked(above) {
+			return e.holds[0], reason{cause: CauseExpire, note: "with its group", limit: above.holds[0].Rule.MaxAge}
+		}
+	}
+	return nil, reason{}
 }
 
 // endDelaysLocked ends what keeps e without a holder.

@@ -18,7 +18,7 @@ func (s *Session) Release(ctx context.Context, n Name) error {
 type Glob = nameGlob
 
 // NewGlob compiles a glob.
-func NewGlob(text string) (*Glob, error) { return newGlob(text) }
+func NewGlob(text string) (Glob, error) { return newGlob(text) }
 
 // TakeOver hands the table an event as Run does.
 func TakeOver(t *Table, event Event) { t.takeOver(event) }

@@ -3,7 +3,9 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,22 +132,29 @@ func (w *world) end(s *lock.Session) {
 	}
 }
 
-// expires runs Expire, which must end just these names in this order.
-func (w *world) expires(want ...lock.Name) []lock.Ended {
+// Expire is that of the table. It returns how many holds were taken away meanwhile.
+func (w *world) Expire(ctx context.Context) int {
+	before := w.log.count("lock ended")
+	w.Table.Expire(ctx)
+	return w.log.count("lock ended") - before
+}
+
+// expires runs Expire, which must end just these names in this order. It returns why.
+func (w *world) expires(want ...lock.Name) (causes []string) {
 	w.t.Helper()
-	ended := w.Expire(context.Background())
-	var got []string
-	for _, e := range ended {
-		got = append(got, string(e.Name))
+	before := w.log.count("")
+	w.Expire(ctx)
+	var got []lock.Name
+	for _, line := range w.log.lines[before:] {
+		var name, cause string
+		if n, _ := fmt.Sscanf(line, "lock ended lock=%s cause=%s", &name, &cause); n == 2 {
+			got, causes = append(got, lock.Name(name)), append(causes, cause)
+		}
 	}
-	var wanted []string
-	for _, n := range want {
-		wanted = append(wanted, string(n))
+	if !slices.Equal(got, want) {
+		w.t.Fatalf("expired %q, want %q", got, want)
 	}
-	if strings.Join(got, " ") != strings.Join(wanted, " ") {
-		w.t.Fatalf("expired %q, want %q", got, wanted)
-	}
-	return ended
+	return causes
 }
 
 // holds checks who holds the lock: "" is nobody. The store must agree.

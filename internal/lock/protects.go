@@ -37,7 +37,7 @@ func (r *Rules) protect(rules []Rule) []error {
 				err = r.apart(p)
 			}
 			if err != nil {
-				errs = append(errs, fmt.Errorf("lock rule %d (match %q): %w", i+1, rule.Match, &ProtectsError{i, j, err}))
+				errs = append(errs, named(i, rule.Rule, &ProtectsError{i, j, err}))
 				continue
 			}
 			r.patterns = append(r.patterns, p)

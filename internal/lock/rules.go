@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -24,7 +23,7 @@ type Rules struct {
 // compiledRule is one of a set of rules, ready for use. It does not change.
 type compiledRule struct {
 	Rule       // as a hold has it: without Contention and Protection
-	glob       *nameGlob
+	glob       nameGlob
 	contention Contention // with its defaults
 	protection Protection
 }
@@ -39,8 +38,9 @@ func (r *Rules) limitOf(match string) int {
 	return 0
 }
 
-// NewRules checks the rules and compiles them; words left empty get their defaults. It
-// reports everything that is wrong at once, each error with the number and match of its rule.
+// NewRules checks the globs of the rules and compiles them; words left empty get their defaults. It
+// reports everything that is wrong at once, each error with the number and match of its rule. Other words, and
+// durations, are package config's to check.
 // No rules at all is fine: then nothing is a lock.
 func NewRules(rules []Rule) (*Rules, error) {
 	r := &Rules{never: make(map[Name]struct{})}
@@ -49,7 +49,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 		rule.OnDisconnect = cmp.Or(rule.OnDisconnect, KeepOnDisconnect)
 		rule.Release = cmp.Or(rule.Release, ReleaseAddress)
 		glob, err := newGlob(rule.Match)
-		if err = errors.Join(err, check(rule)); err != nil {
+		if err != nil {
 			errs = append(errs, named(i, rule, err))
 			continue
 		}
@@ -58,10 +58,10 @@ func NewRules(rules []Rule) (*Rules, error) {
 		c.Rule = rule
 		r.rules = append(r.rules, c)
 		r.limited = r.limited || c.contention.Limit > 0
-		r.addPrefix(fixedPrefix(glob))
+		r.addPrefix(fixedPrefix(rule.Match))
 	}
 	for i, rule := range r.rules {
-		if rule.glob.shape == shapeEqual && r.isPrefix(Name(rule.glob.literal)) {
+		if !strings.ContainsAny(rule.Match, `*?[{\`) && r.isPrefix(Name("/"+strings.TrimPrefix(rule.Match, "/"))) {
 			errs = append(errs, named(i, rule.Rule, errors.New("another rule needs this name as a plain directory")))
 		}
 	}
@@ -74,35 +74,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 }
 
 func named(i int, rule Rule, err error) error {
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	return fmt.Errorf("lock rule %d (match %q): %s", i+1, rule.Match, text)
-}
-
-func check(rule Rule) error {
-	var errs []error
-	for _, d := range []struct {
-		key   string
-		value time.Duration
-	}{
-		{"max_age", rule.MaxAge}, {"max_idle", rule.MaxIdle}, {"grace", rule.Grace}, {"lock_delay", rule.LockDelay},
-	} {
-		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("%s is negative", d.key))
-		}
-	}
-	if !slices.Contains([]ReleasePolicy{ReleaseAddress, ReleaseUser, ReleaseSession, ReleaseAnyone}, rule.Release) {
-		errs = append(errs, fmt.Errorf("release %q is none of address, user, session, anyone", rule.Release))
-	}
-	if !slices.Contains([]Disconnect{KeepOnDisconnect, ReleaseOnDisconnect}, rule.OnDisconnect) {
-		errs = append(errs, fmt.Errorf("on_disconnect %q is neither keep nor release", rule.OnDisconnect))
-	}
-	if rule.Release == ReleaseSession && rule.OnDisconnect == KeepOnDisconnect && rule.MaxAge == 0 && rule.MaxIdle == 0 {
-		errs = append(errs, errors.New("release = session, on_disconnect = keep and neither max_age nor max_idle: nobody could ever end such a lock"))
-	}
-	if p := rule.Protection; p != nil && p.WriteAs != "" && p.WriteAs != WriteAsHolder && p.WriteAs != WriteAsAccount {
-		errs = append(errs, fmt.Errorf("write_as %q is neither holder nor account", p.WriteAs))
-	}
-	return errors.Join(append(errs, rule.Contention.check()...)...)
+	return fmt.Errorf("lock rule %d (match %q): %w", i+1, rule.Match, err)
 }
 
 // contentionOf returns a copy of the rule's Contention with the defaults filled in.
@@ -120,31 +92,9 @@ func contentionOf(rule Rule) Contention {
 // keepsPlaces reports whether clients that poll have places.
 func (c *Contention) keepsPlaces() bool { return c.Queue == QueueFair && c.QueueHold > 0 }
 
-func (c *Contention) check() (errs []error) {
-	if c == nil {
-		return nil
-	}
-	if c.Wait < 0 {
-		errs = append(errs, errors.New("wait is negative"))
-	}
-	if c.QueueHold < 0 {
-		errs = append(errs, errors.New("queue_hold is negative"))
-	}
-	if c.Limit < 0 {
-		errs = append(errs, errors.New("limit is negative"))
-	}
-	if c.Members != "" && c.Members != MembersOfHolder && c.Members != MembersAnyone {
-		errs = append(errs, fmt.Errorf("members %q is neither holder nor anyone", c.Members))
-	}
-	if c.Queue != "" && c.Queue != QueueFair && c.Queue != QueueOff {
-		errs = append(errs, fmt.Errorf("queue %q is neither fair nor off", c.Queue))
-	}
-	return errs
-}
-
 // fixedPrefix returns the directory that all names which the glob matches lie below.
-func fixedPrefix(g *nameGlob) Name {
-	base, _ := doublestar.SplitPattern("/" + strings.TrimPrefix(g.text, "/"))
+func fixedPrefix(glob string) Name {
+	base, _ := doublestar.SplitPattern("/" + strings.TrimPrefix(glob, "/"))
 	return Name(base)
 }
 
@@ -189,3 +139,23 @@ func (r *Rules) find(n Name) *compiledRule {
 // above before the ones below: the fixed prefixes of all rules (of "/locks/**" it is /locks)
 // and the directories above them, but not "/". None of them is ever a lock.
 func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }
+
+// Roots returns the directories that all locks lie below, for those who look for directories that
+// are locks: the fixed prefixes of the rules without those that lie below another. nil
+// means anywhere: some rule, such as **/*_lock, has no fixed prefix.
+func (r *Rules) Roots() []Name {
+	var roots []Name
+	for _, rule := range r.rules {
+		p := fixedPrefix(rule.Match)
+		if p == "/" {
+			return nil
+		}
+		covered := func(other Name) bool { return p.Within(other) }
+		if slices.ContainsFunc(roots, covered) {
+			continue
+		}
+		roots = slices.DeleteFunc(roots, func(other Name) bool { return other.Within(p) })
+		roots = append(roots, p)
+	}
+	return roots
+}

@@ -265,7 +265,7 @@ func (s *Session) close() []Name {
 
 // disconnect ends the session's hold of the name, or records that it waits for its grace.
 func (s *Session) disconnect(ctx context.Context, n Name) error {
-	if _, err := s.table.expireName(ctx, n, true); err != nil {
+	if err := s.table.expireName(ctx, n, true); err != nil {
 		return err
 	}
 	if !s.stillHolds(n) {

@@ -253,7 +253,7 @@ func TestSessionThatLostTooMuchSpeaksForNothingOfItsAccount(t *testing.T) {
 		w.acquire(s, lock.Name(fmt.Sprintf("/locks/%d", i)))
 	}
 	w.clock.Advance(10 * time.Minute)
-	if n := len(w.Expire(ctx)); n != lock.MaxLost+1 {
+	if n := w.Expire(ctx); n != lock.MaxLost+1 {
 		t.Fatal(n)
 	}
 	told := 0

@@ -31,14 +31,6 @@ type SessionStatus struct {
 	Holds  int // how many locks it acquired that still stand
 }
 
-// Ended is a hold that [Table.Expire] ended.
-type Ended struct {
-	Name  Name
-	Hold  Hold
-	Cause Cause         // CauseExpire, CauseIdle or CauseDisconnect
-	Held  time.Duration // since it was acquired
-}
-
 // statusLocked says what can be seen of e, which has holds.
 func (t *Table) statusLocked(e *node, now Instant) Status {
 	return Status{
