@@ -78,11 +78,10 @@ func contend(t testing.TB, directories bool, rules ...lock.Rule) *contested {
 	}
 	s.table, err = lock.NewTable(context.Background(), lock.Options{Store: kept, Clock: clock, Rules: compiled, Generation: store.Generation()})
 	must(err)
-	d, err := driver.New(driver.Options{
+	d := driver.New(driver.Options{
 		Tree: tree, Table: s.table, Clock: clock, Insides: insides, Directories: directories,
 		Settings: driver.Settings{Accounts: everybody{}, Active: true, DataTimeout: soon, StatusFile: "/.locks.json"},
 	})
-	must(err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
 	s.addr = l.Addr().String()

@@ -31,7 +31,6 @@ import (
 	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
-	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -39,8 +38,7 @@ import (
 
 // Options are what a Server is made of. All but TLS and Log are needed.
 type Options struct {
-	// Tree is the served tree. Beyond afero.Fs it has the add-on interfaces in tree.go, as package files does.
-	Tree         afero.Fs
+	Tree         Tree
 	Table        *lock.Table
 	Clock        lock.Clock
 	Insides      *Insides    // what lies in locks without directories
@@ -78,7 +76,7 @@ type Settings struct {
 
 // Server is the part of ftplockd that ftpserverlib drives.
 type Server struct {
-	tree         tree
+	tree         Tree
 	table        *lock.Table
 	clock        lock.Clock
 	insides      *Insides
@@ -105,19 +103,14 @@ type Server struct {
 // longestWait is how long a data connection is awaited at most.
 const longestWait = 20 * time.Second
 
-// New makes a Server. It does not own the tree, the table and the insides. It fails if the tree lacks one of the add-on interfaces, or
-// as the disk does.
-func New(o Options) (*Server, error) {
-	extended, err := extend(o.Tree)
-	if err != nil {
-		return nil, err
-	}
+// New makes a Server. It does not own the tree, the table and the insides.
+func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		tree: extended, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
+		tree: o.Tree, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications,
 		maxLooks: 250_000, rateOver: time.Minute, guessing: newGuessing(o.Log),
 		context: ctx, cancel: cancel,
@@ -127,7 +120,7 @@ func New(o Options) (*Server, error) {
 		Timeout: s.connectWithin,
 	})
 	s.SetSettings(o.Settings)
-	return s, nil
+	return s
 }
 
 // SetSettings takes other settings; sessions see them from their next command on. An account that is logged in keeps

@@ -28,8 +28,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/spf13/afero"
-
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -87,7 +85,7 @@ type setup struct {
 	sessionReuse bool
 	log          *slog.Logger
 	publications lock.Publications
-	wrap         func(*files.Tree) afero.Fs // what the driver sees in the place of the tree; nil: the tree
+	wrap         func(*files.Tree) Tree // what the driver sees in the place of the tree; nil: the tree
 }
 
 func plainLocks(s *setup)  { s.directories = false }
@@ -141,18 +139,15 @@ func (s *server) run(o *setup) {
 	s.t.Helper()
 	s.setup, s.served = o, make(chan error, 1)
 	store := s.open(o)
-	var err error
-	served := afero.Fs(s.tree)
+	served := Tree(s.tree)
 	if o.wrap != nil {
 		served = o.wrap(s.tree)
 	}
-	if s.driver, err = New(Options{
+	s.driver = New(Options{
 		Tree: served, Table: s.table, Clock: s.clock, Insides: s.insides,
 		Directories: o.directories, TLS: o.tls, SessionReuse: o.sessionReuse, Log: o.log, Settings: o.settings,
 		Publications: o.publications,
-	}); err != nil {
-		s.t.Fatal(err)
-	}
+	})
 	s.driver.guessing.delay = time.Millisecond
 	s.listen(o)
 	go func() {

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/spf13/afero"
-
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -27,7 +25,7 @@ import (
 // Insides are the hidden directories. Each has a record in the state directory, made before it, so that one whose lock ended
 // in a crash is found.
 type Insides struct {
-	tree    tree
+	tree    Tree
 	log     *slog.Logger
 	records *os.Root
 
@@ -44,12 +42,8 @@ type inside struct {
 	disk   string // where in the tree it is
 }
 
-// OpenInsides reads the records in dir, made if it is missing. It fails if the file system lacks an add-on interface.
-func OpenInsides(fsys afero.Fs, dir string, log *slog.Logger) (*Insides, error) {
-	t, err := extend(fsys)
-	if err != nil {
-		return nil, err
-	}
+// OpenInsides reads the records in dir, made if it is missing.
+func OpenInsides(tree Tree, dir string, log *slog.Logger) (*Insides, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -60,7 +54,7 @@ func OpenInsides(fsys afero.Fs, dir string, log *slog.Logger) (*Insides, error) 
 	if err != nil {
 		return nil, err
 	}
-	in := &Insides{tree: t, log: log, records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside), changing: make(map[lock.Name]chan struct{})}
+	in := &Insides{tree: tree, log: log, records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside), changing: make(map[lock.Name]chan struct{})}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
 		token, nerr := strconv.ParseUint(e.Name(), 10, 64)

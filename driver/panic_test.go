@@ -15,8 +15,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// buggy is a part of a file system in which everything panics.
-type buggy struct{}
+// buggy is a tree in which much panics.
+type buggy struct{ Tree }
 
 func (buggy) Space(string) (uint64, error) { panic("a bug") }
 
@@ -28,8 +28,7 @@ func (buggy) Published(context.Context, lock.Publication) error { panic("a bug")
 func TestAPanicEndsNoSession(t *testing.T) {
 	s := start(t)
 	s.write("/f", "old")
-	s.driver.tree.measurer = buggy{}
-	s.driver.tree.stager = buggy{}
+	s.driver.tree = buggy{s.driver.tree}
 	c := s.as("phoneacc")
 	c.play(`
 		C: AVBL
@@ -44,10 +43,10 @@ func TestAPanicEndsNoSession(t *testing.T) {
 }
 
 // unreadable is a file system whose files panic when they are read.
-type unreadable struct{ afero.Fs }
+type unreadable struct{ Tree }
 
 func (u unreadable) Open(name string) (afero.File, error) {
-	f, err := u.Fs.Open(name)
+	f, err := u.Tree.Open(name)
 	return unreadableFile{f}, err
 }
 
@@ -60,7 +59,7 @@ func TestAPanicInTheMiddleOfADownload(t *testing.T) {
 	for _, kind := range []string{"I", "A"} {
 		s := start(t, func(o *setup) { o.rules = []lock.Rule{{Match: "/idle/*", MaxIdle: time.Minute}} })
 		s.write("/f", "content")
-		s.driver.tree.Fs = unreadable{s.driver.tree.Fs}
+		s.driver.tree = unreadable{s.driver.tree}
 		c := s.as("phoneacc")
 		c.want("MKD /idle/a", "257 *")
 		c.want("TYPE "+kind, "200 *")
@@ -118,7 +117,7 @@ func TestAPanicInTheBeginningOfATransferLeavesNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which closes files that nobody has any more
 	p := &panicky{}
 	s := start(t, func(o *setup) {
-		o.wrap = func(tree *files.Tree) afero.Fs { p.Tree = tree; return p }
+		o.wrap = func(tree *files.Tree) Tree { p.Tree = tree; return p }
 	})
 	p.server = s
 	s.write("/d/bug", "content")

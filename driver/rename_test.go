@@ -3,8 +3,6 @@ package driver
 import (
 	"testing"
 
-	"github.com/spf13/afero"
-
 	"github.com/ftplockd/ftplockd/internal/files"
 )
 
@@ -26,7 +24,7 @@ func TestNoLockIsGrantedInADirectoryThatIsBeingRenamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &pausing{renaming: make(chan struct{}), goOn: make(chan struct{})}
 			s := start(t, mode, func(o *setup) {
-				o.wrap = func(tree *files.Tree) afero.Fs { p.Tree = tree; return p }
+				o.wrap = func(tree *files.Tree) Tree { p.Tree = tree; return p }
 			})
 			s.mkdir("/dir")
 			mover, locker := s.as("phoneacc"), s.as("other")

@@ -64,7 +64,7 @@ func TestNobodyElseWaitsForAMountThatHangs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &hanging{asked: make(chan struct{}), answer: make(chan struct{})}
 			s, _ := startProtected(t, protected, mode, func(o *setup) {
-				o.wrap = func(tree *files.Tree) afero.Fs { h.Tree = tree; return h }
+				o.wrap = func(tree *files.Tree) Tree { h.Tree = tree; return h }
 			})
 			s.mkdir("/plain")
 			s.write("/stuck.tsv", "x")

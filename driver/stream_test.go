@@ -107,7 +107,7 @@ func (s slow) Open(name string) (afero.File, error) {
 
 // No pattern is worked on for a client that has gone. This one would take 20 seconds.
 func TestAGlobEndsWithItsClient(t *testing.T) {
-	s := start(t, func(o *setup) { o.wrap = func(tree *files.Tree) afero.Fs { return slow{tree} } })
+	s := start(t, func(o *setup) { o.wrap = func(tree *files.Tree) Tree { return slow{tree} } })
 	s.mkdir("/loops")
 	for i := range 20 {
 		s.link(".", fmt.Sprintf("/loops/%d", i))

@@ -137,9 +137,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	if s.config, s.plain, err = s.withAccount(c); err != nil { // only now is the state directory ours
 		return nil, err
 	}
-	if err := s.openDriver(); err != nil {
-		return nil, err
-	}
+	s.openDriver()
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
@@ -287,7 +285,7 @@ func (s *server) makePrefixes(rules *lock.Rules) (err error) {
 	return nil
 }
 
-func (s *server) openDriver() (err error) {
+func (s *server) openDriver() {
 	c := s.config
 	o := driver.Options{
 		Tree: s.tree, Table: s.table, Clock: s.clock, Insides: s.insides,
@@ -297,8 +295,7 @@ func (s *server) openDriver() (err error) {
 		o.SessionReuse = s.config.TLS.SessionReuse == config.ReuseRequired
 		o.TLS = s.tls.config()
 	}
-	s.driver, err = driver.New(o)
-	return err
+	s.driver = driver.New(o)
 }
 
 // openPorts reads the certificate and opens all addresses. That is done before anything is written: a start that fails
