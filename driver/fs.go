@@ -3,7 +3,6 @@ package driver
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -24,7 +23,6 @@ var (
 	_ afero.Fs                                      = (*client)(nil)
 	_ ftpserver.ClientDriver                        = (*client)(nil)
 	_ ftpserver.ClientDriverExtentionFileTransfer   = (*client)(nil)
-	_ ftpserver.ClientDriverExtensionFileList       = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionRemoveDir      = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionSite           = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionAvailableSpace = (*client)(nil)
@@ -140,34 +138,6 @@ var (
 	errNoData = errors.New("there may not be a data connection")
 	errNoRnfr = errors.New("no RNFR before it")
 )
-
-// ReadDir implements ftpserver.ClientDriverExtensionFileList. The library calls it for STAT of a directory, which Stat
-// has answered.
-func (c *client) ReadDir(name string) ([]os.FileInfo, error) {
-	if c.conn.Command().Is("STAT") {
-		return nil, nil
-	}
-	names, err := c.openNames(name)
-	if err != nil {
-		return nil, err
-	}
-	defer names.Close()
-	var infos []os.FileInfo
-	for {
-		piece, err := names.next()
-		if err == io.EOF {
-			return infos, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range piece {
-			if e, ok := names.describe(name); ok {
-				infos = append(infos, e.info)
-			}
-		}
-	}
-}
 
 // GetAvailableSpace implements ftpserver.ClientDriverExtensionAvailableSpace: AVBL, in bytes.
 func (c *client) GetAvailableSpace(dir string) (int64, error) {

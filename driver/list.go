@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -27,40 +26,35 @@ type listing struct {
 	view    string
 	format  format
 	options listOptions
-	sources []source  // what is shown, one after the other
-	first   *names    // of the first source, if that is opened already
-	glob    *globbing // nil: there is no pattern
+	held    []entry  // what is shown first: single names, or all if they are sorted by time or size
+	sources []source // what is shown then
+	looks   int      // how many names patterns have looked at: in a tree with links they could go in circles
 }
 
-// source is a directory whose names are shown, or a single name.
+// source is a directory whose names are shown.
 type source struct {
 	view    string
-	shown   string // what stands before each of its names, or the name
+	shown   string // what stands before each of its names
 	pattern string // which of the names are shown; "": all
-	single  bool
 }
 
 // entry is one line of a listing.
 type entry struct {
 	shown string // what the client is shown, perhaps with a directory before it
 	info  fs.FileInfo
-	owner string // the holder's account for a lock; "": nobody's
 }
 
 // listing finds what a command shows of a path or, but for MLSD, a glob. A path that does not exist is an error; a
-// glob that fits nothing is an empty listing. Close must follow.
+// glob that fits nothing is an empty listing.
 func (c *client) listing(f format, param string) (*listing, error) {
 	l := &listing{client: c, format: f, options: listOptions{all: true}}
 	if f != formatFacts {
-		l.options, param = parseListArgument(param, c.exists)
+		l.options, param = c.parseListArgument(param)
 	}
 	l.view = c.abs(param)
 	err := l.find(param)
 	if err == nil && (l.options.byTime || l.options.bySize) {
 		err = l.order()
-	}
-	if err != nil {
-		_ = l.Close() // why it cannot be shown counts
 	}
 	return l, err
 }
@@ -70,9 +64,7 @@ func (l *listing) find(param string) error {
 	info, err := c.stat(l.view)
 	switch {
 	case err != nil && l.format != formatFacts && isNotThere(err) && hasGlob(param):
-		l.glob = &globbing{client: c, all: l.options.all}
-		l.sources, err = l.glob.glob(param)
-		return err
+		return l.glob(param)
 	case err != nil:
 		return err
 	case info.IsDir() && !l.options.directory:
@@ -81,13 +73,23 @@ func (l *listing) find(param string) error {
 			in.shown = param
 		}
 		l.sources = []source{in}
-		l.first, err = c.openNames(l.view)
+		names, err := c.openNames(l.view) // why it cannot be shown is said before the data connection is used
+		if err == nil {
+			names.Close()
+		}
 		return err
 	case l.format == formatFacts:
 		return errNotDirectoryArgument
 	}
-	l.sources = []source{{view: l.view, shown: cmp.Or(param, "."), single: true}}
+	l.hold(cmp.Or(param, "."), info)
 	return nil
+}
+
+// hold adds one line.
+func (l *listing) hold(shown string, info fs.FileInfo) {
+	if !forgesLine(shown) {
+		l.held = append(l.held, entry{shown, info})
+	}
 }
 
 // errNotDirectoryArgument is 501 by RFC 3659 section 7.2.1.
@@ -95,71 +97,67 @@ var errNotDirectoryArgument = &refusal{code: 501, text: "is not a directory", is
 
 var errTooManyToSort = &refusal{text: "too many names to sort by time or size", is: fs.ErrInvalid}
 
-// order replaces the sources by single names, in the order that the options want.
+// order holds all entries, in the order that the options want.
 func (l *listing) order() error {
-	type key struct {
-		source
-		value int64
-	}
-	var all []key
+	var all []entry
 	reverse := l.options.reverse
 	l.options.reverse = false
-	err := l.each(true, func(view string, e entry) error {
-		if len(all) == singlesMax {
+	err := l.each(true, func(e entry) error {
+		if len(all) == heldMax {
 			return errTooManyToSort
 		}
-		value := e.info.Size()
-		if l.options.byTime {
-			value = e.info.ModTime().UnixNano()
-		}
-		all = append(all, key{source{view: view, shown: e.shown, single: true}, value})
+		all = append(all, e)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(all, func(a, b key) int { return cmp.Compare(b.value, a.value) })
+	slices.SortStableFunc(all, func(a, b entry) int {
+		if l.options.byTime {
+			return b.info.ModTime().Compare(a.info.ModTime())
+		}
+		return cmp.Compare(b.info.Size(), a.info.Size())
+	})
 	if reverse {
 		slices.Reverse(all)
 	}
-	l.sources = l.sources[:0]
-	for _, k := range all {
-		l.sources = append(l.sources, k.source)
-	}
+	l.held, l.sources = all, nil
 	return nil
 }
 
-// each calls f with the path of each entry, and what it is if that is wanted, until an error. What has gone away
-// meanwhile is left out.
-func (l *listing) each(described bool, f func(view string, e entry) error) error {
+// each calls f with each entry, and what it is if that is wanted, until an error. What has gone away meanwhile is left out.
+func (l *listing) each(described bool, f func(e entry) error) error {
+	for _, e := range l.held {
+		if err := f(e); err != nil {
+			return err
+		}
+	}
 	for _, in := range l.sources {
-		if !in.single {
-			if err := l.eachIn(in, described, f); err != nil {
-				return err
+		err := l.eachIn(in.view, in.pattern, func(names *names, name string) error {
+			e := entry{shown: joinShown(in.shown, name)}
+			if described {
+				if e.info = names.describe(name); e.info == nil {
+					return nil
+				}
 			}
-			continue
-		}
-		e, ok := entry{}, true
-		if described {
-			e, ok = l.client.describe(in.view)
-		}
-		if e.shown = in.shown; !ok || forgesLine(e.shown) {
-			continue
-		}
-		if err := f(in.view, e); err != nil {
+			return f(e)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// eachIn is each for one directory.
-func (l *listing) eachIn(in source, described bool, f func(view string, e entry) error) error {
-	names, err := l.first, error(nil)
-	if l.first = nil; names == nil {
-		names, err = l.client.openNames(in.view)
+// eachIn calls f with each name in a directory that the pattern fits; "" fits all. What cannot be read has no names.
+func (l *listing) eachIn(view, pattern string, f func(names *names, name string) error) error {
+	if pattern != "" {
+		if err := l.look(1); err != nil {
+			return err
+		}
 	}
-	if err != nil { // a pattern fits it, and nothing can be read in it
+	names, err := l.client.openNames(view)
+	if err != nil {
 		return nil
 	}
 	defer names.Close()
@@ -168,8 +166,8 @@ func (l *listing) eachIn(in source, described bool, f func(view string, e entry)
 		if err == io.EOF {
 			return nil
 		}
-		if err == nil && l.glob != nil {
-			err = l.glob.look(len(piece))
+		if err == nil && pattern != "" {
+			err = l.look(len(piece))
 		}
 		if err != nil {
 			return err
@@ -178,40 +176,21 @@ func (l *listing) eachIn(in source, described bool, f func(view string, e entry)
 			slices.Reverse(piece)
 		}
 		for _, name := range piece {
-			if !l.shows(in, name) {
+			if forgesLine(name) || !l.fits(pattern, name) {
 				continue
 			}
-			e, ok := entry{}, true
-			if described {
-				e, ok = names.describe(name)
-			}
-			if !ok {
-				continue
-			}
-			e.shown = joinShown(in.shown, name)
-			if err := f(path.Join(in.view, name), e); err != nil {
+			if err := f(names, name); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// shows reports whether a name in a directory is shown.
-func (l *listing) shows(in source, name string) bool {
-	switch {
-	case forgesLine(name):
-		return false
-	case in.pattern != "":
-		return l.glob.fits(in.pattern, name)
-	}
-	return l.options.all || !strings.HasPrefix(name, ".")
-}
-
 // lines calls f with each line, without its end, until an error.
 func (l *listing) lines(f func(line string) error) error {
 	now := l.client.server.clock.Now().Wall
 	described := l.format != formatNames || l.options.classify
-	return l.each(described, func(_ string, e entry) error {
+	return l.each(described, func(e entry) error {
 		line := e.shown
 		switch l.format {
 		case formatLong:
@@ -246,12 +225,7 @@ func (l *listing) WriteTo(w io.Writer) (n int64, err error) {
 }
 
 // Close implements content.
-func (l *listing) Close() error {
-	if l.first == nil {
-		return nil
-	}
-	return l.first.Close()
-}
+func (l *listing) Close() error { return nil }
 
 // listOptions are the letters that a client gave behind LIST or NLST, as for ls. RFC 959 knows none; clients send them
 // all the same, and those that are not known are passed over.
@@ -265,12 +239,12 @@ type listOptions struct {
 }
 
 // parseListArgument splits what stands behind LIST or NLST into options and path. "--" ends the options, so that a name
-// may begin with a dash; exists says whether a whole argument names something, which it then means.
-func parseListArgument(param string, exists func(string) bool) (listOptions, string) {
+// may begin with a dash; a whole argument that names something means that.
+func (c *client) parseListArgument(param string) (listOptions, string) {
 	var o listOptions
 	rest := strings.TrimLeft(param, " ")
 	for strings.HasPrefix(rest, "-") && len(rest) > 1 {
-		if exists(rest) {
+		if _, err := c.stat(c.abs(rest)); err == nil {
 			break
 		}
 		word, after, _ := strings.Cut(rest, " ")
@@ -312,7 +286,7 @@ func formatLine(e entry, now time.Time) string {
 	if age := now.Sub(modified); age > sixMonths || age < -time.Hour {
 		stamp = modified.Format("Jan _2  2006")
 	}
-	owner := strings.ReplaceAll(cmp.Or(e.owner, "ftp"), " ", "_") // clients split at spaces
+	owner := strings.ReplaceAll(cmp.Or(ownerOf(e.info), "ftp"), " ", "_") // clients split at spaces
 	return fmt.Sprintf("%s %4d %-8s %-8s %12d %s %s",
 		modeString(e.info.Mode()), links(e.info), owner, "ftp", e.info.Size(), stamp, e.shown)
 }

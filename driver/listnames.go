@@ -15,19 +15,17 @@ import (
 const (
 	// pieceMax is how many names of a directory are held at a time.
 	pieceMax = 2_000
-	// singlesMax is how many names a listing may have that must be held all: directories that a pattern fits, what is sorted by
+	// heldMax is how many names a listing may have that must be held all: directories that a pattern fits, what is sorted by
 	// time or size, the reply to STAT.
-	singlesMax = 10_000
+	heldMax = 10_000
 )
 
 // names reads the names in a directory: files, locks without a directory, the status file. They come in pieces, each sorted, so
 // a directory of at most pieceMax names is sorted, and a larger one piece by piece.
 type names struct {
 	client *client
-	in     lock.Name
-	disk   string     // where in the tree that is
+	view   string
 	file   afero.File // nil: there is no directory
-	looker looker     // the same; nil: it cannot
 	locks  []string   // the names of the locks in it that were held when it was opened, sorted
 	status string     // the name of the status file; "": it is not here
 	more   []string   // what was not read from the directory and is to come
@@ -39,7 +37,7 @@ func (c *client) openNames(view string) (*names, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &names{client: c, in: in, disk: c.server.diskDir(in)}
+	r := &names{client: c, view: view}
 	for _, s := range c.table().Children(in) {
 		r.locks = append(r.locks, s.Name.Base())
 	}
@@ -49,10 +47,9 @@ func (c *client) openNames(view string) (*names, error) {
 		r.status = base
 		r.more = append(slices.Clip(r.locks), base)
 	}
-	if r.file, err = c.server.tree.Open(r.disk); err != nil && !c.table().Held(in) {
+	if r.file, err = c.server.tree.Open(c.server.diskDir(in)); err != nil && !c.table().Held(in) {
 		return nil, err
 	}
-	r.looker, _ = r.file.(looker)
 	return r, nil
 }
 
@@ -93,24 +90,22 @@ func (r *names) isLock(name string) bool {
 	return is
 }
 
-// describe looks up what has one of the names.
-func (r *names) describe(name string) (entry, bool) {
-	c := r.client
-	if name == r.status && name != "" {
-		return entry{info: c.server.statusInfo(c.account)}, true
-	}
-	if r.isLock(name) {
-		if s, held := c.table().Get(lock.Name(path.Join(string(r.in), name))); held {
-			return entryOf(lockInfo{s}), true
+// describe says what has one of the names; nil: it has gone.
+func (r *names) describe(name string) fs.FileInfo {
+	if looker, ok := r.file.(looker); ok && name != r.status && !r.isLock(name) {
+		info, err := looker.Lstat(name)
+		switch {
+		case err != nil:
+			return nil
+		case info.Mode()&fs.ModeSymlink == 0:
+			return info
 		}
 	}
-	if r.looker != nil {
-		info, err := r.looker.Lstat(name)
-		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return entry{info: info}, err == nil
-		}
+	info, err := r.client.describe(path.Join(r.view, name))
+	if err != nil {
+		return nil
 	}
-	return c.describeFile(path.Join(r.disk, name))
+	return info
 }
 
 // looker is what an open directory of the tree does besides: it describes what is in it without opening its path again.
@@ -118,40 +113,19 @@ type looker interface {
 	Lstat(base string) (fs.FileInfo, error)
 }
 
-// describeFile looks up what a name in the tree stands for, a link followed as far as it leads inside the tree, so that clients
-// which know no links see files and directories.
-func (c *client) describeFile(disk string) (entry, bool) {
-	info, err := c.server.tree.Lstat(disk)
-	if err != nil {
-		return entry{}, false
+// describe says what a path stands for: what a link leads to inside the tree, so that clients which know no links see files
+// and directories, or a link itself that leads nowhere.
+func (c *client) describe(view string) (fs.FileInfo, error) {
+	info, err := c.stat(view)
+	if err == nil {
+		return info, nil
 	}
-	if info.Mode()&fs.ModeSymlink != 0 {
-		if target, err := c.server.tree.Stat(disk); err == nil {
-			info = target
+	if n, rerr := c.resolve(view); rerr == nil {
+		if link, lerr := c.lstat(n); lerr == nil {
+			return link, nil
 		}
 	}
-	return entry{info: info}, true
-}
-
-// describe looks up what a path stands for.
-func (c *client) describe(view string) (entry, bool) {
-	if info, err := c.stat(view); err == nil {
-		return entryOf(info), true
-	}
-	n, err := c.resolve(view) // a link that leads nowhere
-	if err != nil {
-		return entry{}, false
-	}
-	return c.describeFile(c.server.disk(n))
-}
-
-// entryOf is the entry of something that was looked up.
-func entryOf(info fs.FileInfo) entry {
-	e := entry{info: info}
-	if l, ok := info.(lockInfo); ok {
-		e.owner = l.status.Holds[0].Owner.Account
-	}
-	return e
+	return nil, err
 }
 
 // isEmpty reports whether surely nothing lies in a directory.

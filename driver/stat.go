@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 		return info, done(350, view, "is there: now RNTO"), err
 	case cmd.Is("STAT"):
 		r, err = c.statListing(cmd.Param)
-		return directory{}, r, err
+		return virtual{}, r, err // for the library, after everything was said
 	}
 	if info, err = c.stat(view); err != nil {
 		return nil, r, err
@@ -45,11 +46,12 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 }
 
 func sizeOf(info fs.FileInfo) (control.Reply, error) {
+	_, made := info.(virtual)
 	switch {
-	case isVirtual(info): // a client that compares it with what RETR sends would think that bytes were lost
-		return control.Reply{}, errChanging
 	case info.IsDir():
 		return control.Reply{}, errIsDir
+	case made: // a client that compares it with what RETR sends would think that bytes were lost
+		return control.Reply{}, errChanging
 	case !info.Mode().IsRegular():
 		return control.Reply{}, files.ErrNotRegular
 	}
@@ -62,10 +64,9 @@ func (c *client) statListing(param string) (control.Reply, error) {
 	if err != nil {
 		return control.Reply{}, err
 	}
-	defer l.Close()
 	var lines []string
 	if err := l.lines(func(line string) error {
-		if len(lines) == singlesMax { // the reply is held
+		if len(lines) == heldMax { // the reply is held
 			return errTooManyForStat
 		}
 		lines = append(lines, " "+line)
@@ -78,16 +79,11 @@ func (c *client) statListing(param string) (control.Reply, error) {
 
 var errTooManyForStat = &refusal{text: "has too many names for STAT: use LIST", is: fs.ErrInvalid}
 
-// directory is the FileInfo of a directory that lies nowhere, for the library, after everything was said.
-type directory struct{ virtualFile }
-
-func (directory) IsDir() bool { return true }
-
 // lstat describes what a name stands for: a lock, or what lies on disk. A lock's modification
 // time is the moment when it was acquired.
 func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
 	if s, held := c.table().Get(n); held {
-		return lockInfo{s}, nil
+		return lockInfo(s), nil
 	}
 	return c.server.tree.Lstat(c.server.disk(n))
 }
@@ -109,11 +105,7 @@ func (c *client) stat(view string) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err = c.lstat(target)
-	if err != nil {
-		return nil, err
-	}
-	return namedInfo{info, n.Base()}, nil
+	return c.lstat(target)
 }
 
 // enter is CWD: it says whether the session may make that its working directory.
@@ -129,7 +121,7 @@ func (c *client) enter(view string) (fs.FileInfo, error) {
 	switch {
 	case isNotThere(err) && c.isLockName(n) && c.table().Wanted(n):
 		// MKD is refused, since others came earlier. Programs tell that from a denial by CWD.
-		return directory{}, nil
+		return virtual{mode: fs.ModeDir | 0o755}, nil
 	case err != nil:
 		return nil, err
 	case !info.IsDir():
@@ -155,43 +147,41 @@ func (c *client) enterLock(n lock.Name) error {
 	return nil
 }
 
-// lockInfo describes a lock as a directory.
-type lockInfo struct{ status lock.Status }
+// lockInfo describes a lock as a directory. Its time is when the first of the holds that stand was acquired.
+func lockInfo(s lock.Status) fs.FileInfo {
+	first := slices.MinFunc(s.Holds, func(a, b lock.Hold) int { return a.Acquired.Wall.Compare(b.Acquired.Wall) })
+	return virtual{s.Name.Base(), 0, fs.ModeDir | 0o755, first.Acquired.Wall, s.Holds[0].Owner.Account}
+}
 
-func (l lockInfo) Name() string      { return l.status.Name.Base() }
-func (l lockInfo) Size() int64       { return 0 }
-func (l lockInfo) Mode() fs.FileMode { return fs.ModeDir | 0o755 }
-func (l lockInfo) IsDir() bool       { return true }
-func (l lockInfo) Sys() any          { return nil }
+// virtual describes what is not on the disk: a lock, the status file.
+type virtual struct {
+	name     string
+	size     int64
+	mode     fs.FileMode
+	modified time.Time
+	owner    string // the holder's account for a lock
+}
 
-// ModTime is when the first of the holds that stand was acquired.
-func (l lockInfo) ModTime() time.Time {
-	return slices.MinFunc(l.status.Holds, func(a, b lock.Hold) int {
-		return a.Acquired.Wall.Compare(b.Acquired.Wall)
-	}).Acquired.Wall
+func (v virtual) Name() string       { return v.name }
+func (v virtual) Size() int64        { return v.size }
+func (v virtual) Mode() fs.FileMode  { return v.mode }
+func (v virtual) ModTime() time.Time { return v.modified }
+func (v virtual) IsDir() bool        { return v.mode.IsDir() }
+func (v virtual) Sys() any           { return nil }
+
+// ownerOf is the account of a lock's holder; "" for everything else.
+func ownerOf(info fs.FileInfo) string {
+	v, _ := info.(virtual)
+	return v.owner
 }
 
 // isNotThere reports whether an error says that nothing has the name.
 func isNotThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// exists reports whether a whole argument names something.
-func (c *client) exists(param string) bool {
-	_, err := c.stat(c.abs(param))
-	return err == nil
-}
-
 // abs is the path that a parameter means, as the account sees it.
 func (c *client) abs(param string) string {
 	if strings.HasPrefix(param, "/") {
-		return cleaned(param)
+		return path.Clean(param)
 	}
-	return cleaned(c.context.Path() + "/" + param)
+	return path.Join(c.context.Path(), param)
 }
-
-// namedInfo is a FileInfo under the name that the client knows.
-type namedInfo struct {
-	fs.FileInfo
-	name string
-}
-
-func (i namedInfo) Name() string { return i.name }

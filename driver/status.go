@@ -92,25 +92,5 @@ func (s *Server) statusText(a Account) []byte {
 
 // statusInfo describes the status file.
 func (s *Server) statusInfo(a Account) fs.FileInfo {
-	return virtualFile{path.Base(s.settings.Load().StatusFile), int64(len(s.statusText(a))), s.clock.Now().Wall}
+	return virtual{path.Base(s.settings.Load().StatusFile), int64(len(s.statusText(a))), 0o444, s.clock.Now().Wall, ""}
 }
-
-// isVirtual reports whether a file is made anew each time that it is read.
-func isVirtual(info fs.FileInfo) bool {
-	_, ok := info.(virtualFile)
-	return ok
-}
-
-// virtualFile is a read-only file that lies nowhere.
-type virtualFile struct {
-	name     string
-	size     int64
-	modified time.Time
-}
-
-func (f virtualFile) Name() string       { return f.name }
-func (f virtualFile) Size() int64        { return f.size }
-func (f virtualFile) Mode() fs.FileMode  { return 0o444 }
-func (f virtualFile) ModTime() time.Time { return f.modified }
-func (f virtualFile) IsDir() bool        { return false }
-func (f virtualFile) Sys() any           { return nil }

@@ -77,7 +77,7 @@ func TestAListingOfMoreNamesThanAreHeldIsWhole(t *testing.T) {
 // What would need all names at once is refused above a bound.
 func TestListingsThatWouldHoldTooManyNamesAreRefused(t *testing.T) {
 	s := start(t)
-	s.fill("/d", singlesMax+1)
+	s.fill("/d", heldMax+1)
 	c := s.as("phoneacc")
 	for _, option := range []string{"-t", "-S", "-tr"} {
 		_, r := c.download("LIST " + option + " /d")
@@ -87,12 +87,12 @@ func TestListingsThatWouldHoldTooManyNamesAreRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(s.root, "d/f00000")); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Count(c.fetch("LIST -t /d"), "\n"); got != singlesMax {
+	if got := strings.Count(c.fetch("LIST -t /d"), "\n"); got != heldMax {
 		t.Errorf("%d lines", got)
 	}
 	_, r := c.download("NLST " + strings.Repeat("/[a-z]*", 200))
 	c.check("NLST", r, "550 *: is too long for a pattern")
-	s.driver.maxLooks = singlesMax
+	s.driver.maxLooks = heldMax
 	_, r = c.download("NLST /*/none*")
 	c.check("NLST", r, "550 *: fits too many names")
 }
@@ -117,7 +117,7 @@ func TestAGlobEndsWithItsClient(t *testing.T) {
 	defer c.data().Close()
 	c.send("NLST */*/*/nothing/*\r\n")
 	began := time.Now()
-	s.until("it is at work", func() bool { return somewhere("(*globbing).directories") })
+	s.until("it is at work", func() bool { return somewhere("(*listing).directories") })
 	c.tcp.Close()
 	s.alone()
 	if took := time.Since(began); took > 10*time.Second {
