@@ -23,7 +23,7 @@ func TestAGrantThatWasNotHeardIsTakenBack(t *testing.T) {
 		{"QUIT", func(c *conn) { c.want("QUIT", "221 *"); c.Close() }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, s *server) {
+			eachMode(t, func(t *testing.T, s *server) {
 				s.mkdir("/dir")
 				s.link("dir", "/way")
 				c := s.as("phoneacc")

@@ -58,7 +58,7 @@ func attempt(t *testing.T, deeds []deed) {
 var long2020 = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestTheFileSystemHasNoWayAroundTheCommands(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.write("/f", "old")
 		s.write("/dir/g", "x")
 		c := s.as("boss").fs()
@@ -105,7 +105,7 @@ func TestTheFileSystemHasNoWayAroundTheCommands(t *testing.T) {
 }
 
 func TestTheFileSystemTakesAndReturnsLocks(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.write("/dir/f", "x")
 		a, b := s.as("boss").fs(), s.as("other").fs()
 		attempt(t, []deed{
@@ -150,7 +150,7 @@ func TestTheFileSystemTakesAndReturnsLocks(t *testing.T) {
 }
 
 func TestTheFileSystemChangesFilesAndDirectories(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.write("/f", "x")
 		s.write("/g", "y")
 		s.write("/full/h", "z")
@@ -208,7 +208,7 @@ func TestTheFileSystemRefusesSetIDBits(t *testing.T) {
 }
 
 func TestTheFileSystemOfAReaderChangesNothing(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.write("/f", "x")
 		s.mkdir("/dir")
 		before, err := os.Stat(filepath.Join(s.root, "f"))

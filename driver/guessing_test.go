@@ -312,21 +312,3 @@ func TestALoginThatWaitsForItsTurnIsEndedInTime(t *testing.T) {
 	first.withdrawn()
 	s.as("phoneacc").want("NOOP", "200 *")
 }
-
-// logged is what was logged.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}

@@ -342,7 +342,7 @@ func (s *server) wantContent(name, want string) {
 	if got := s.content(name); got != want {
 		s.t.Errorf("%s holds %q, want %q", name, shorten(got), shorten(want))
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.root, filepath.Dir(name), ".ftplockd-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(s.root, filepath.Dir(name), ".ftplockd-[^l]*")); len(left) > 0 { // but -lock- and -leftovers
 		s.t.Errorf("temporaries are left: %q", left)
 	}
 }
@@ -653,4 +653,27 @@ func (c *conn) fetch(command string) string {
 	content, reply := c.download(command)
 	c.check(command, reply, "226 *")
 	return content
+}
+
+// logged is what was logged.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// logger keeps everything.
+func (l *logged) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

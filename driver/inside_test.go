@@ -65,402 +65,163 @@ func (s *server) job(account string) *conn {
 	return c
 }
 
-// refuses has a client try everything that changes something in a lock in which are f and the directory dir.
-func (c *conn) refuses(in, why string) {
-	c.t.Helper()
-	c.server.write("/free", "free")
-	for _, command := range []string{"STOR " + in + "/f", "STOR " + in + "/new", "APPE " + in + "/f", "STOU " + in + "/f", "STOU " + in, "STOR " + in + "/dir/f"} {
-		c.check(command, c.upload(command, "stranger"), "550 *: "+why)
-	}
-	for _, command := range []string{
-		"DELE " + in + "/f", "RNFR " + in + "/f", "RNFR " + in + "/dir", "MKD " + in + "/new", "RMD " + in + "/dir",
-		"MFMT 20200101000000 " + in + "/f", "MFMT 20200101000000 " + in + "/dir", "SITE CHMOD 700 " + in + "/f", "SITE CHMOD 700 " + in + "/dir",
-	} {
-		c.want(command, "550 *: "+why)
-	}
-	c.want("RNFR /free", "350 *")
-	c.want("RNTO "+in+"/new", "550 *: "+why)
-	if got := c.server.content("/free"); got != "free" {
-		c.t.Errorf("/free holds %q", got)
-	}
+const notYours = "550 *: lies in the lock /x_lock, which you do not hold"
+
+// integration has the holder use its lock as a directory, and others look into it. Here is what it does not say there.
+func TestEveryCommandOfTheHolderWorksInItsLock(t *testing.T) {
+	inBothModes(t, `
+		boss TYPE I => 200 *
+		boss MKD /x_lock => 257 *
+		boss SIZE /x_lock/f => 550 /x_lock/f: no such file or directory
+		boss LIST /x_lock => 226 *
+		boss CWD /x_lock => 250 *
+		boss AVBL => 213 #
+		boss ALLO 3 => 200 *
+		boss STOR /x_lock/f <<< abc => 226 *
+		boss APPE f <<< def => 226 *
+		boss REST 4 => 350 *
+		boss STOR f <<< XYZ => 226 *
+		boss REST 3 => 350 *
+		boss RETR f => 226 * >>> dXYZ
+		boss MFMT 20200102030405 f => 213 Modify=20200102030405; /x_lock/f
+		boss MDTM f => 213 20200102030405
+		boss SITE CHMOD 640 /x_lock/f => 200 /x_lock/f has mode 640
+		boss MLST f => 250-*\n type=file;size=7;modify=20200102030405;*unix.mode=0640; /x_lock/f\n250 *
+		boss XCRC f => 250 *
+		boss STOU /x_lock <<< y => 226 *
+		boss MKD dir => 257 "/x_lock/dir" created
+		boss MKD dir/sub => 257 "/x_lock/dir/sub" created
+		boss STOR dir/sub/g <<< deep => 226 *
+		boss NLST /x_lock/d*/s* => 226 * >>> /x_lock/dir/sub*\r\n
+		boss MLSD => 226 * >>> type=dir;*; dir\r\ntype=file;size=7;*; f\r\ntype=file;size=1;*; ftp\r\n
+		boss RMD /x_lock => 550 /x_lock: the directory is not empty: remove what is in it first
+		boss RMD dir/sub => 550 /x_lock/dir/sub: the directory is not empty
+		- break /x_lock
+		boss MKD /x_lock => 257 *
+		boss LIST /x_lock => 226 *
+		- left /x_lock dir/sub/g deep, /x_lock f abcdXYZ, /x_lock ftp y
+		- clean`)
 }
 
-func TestTheHolderUsesItsLockAsADirectory(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		c := dial("boss")
-		c.play(`
-			C: TYPE I
-			S: 200 *
-			C: MKD /a_lock
-			S: 257 *
-			C: SIZE /a_lock/f
-			S: 550 /a_lock/f: no such file or directory`)
-		if got := c.fetch("LIST /a_lock"); got != "" {
-			t.Errorf("a new lock holds %q", got)
-		}
-		big := strings.Repeat("0123456789", 100_000)
-		c.store("/a_lock/big", big)
-		c.store("/a_lock/f", "abc")
-		c.check("APPE", c.upload("APPE /a_lock/f", "def"), "226 *")
-		c.want("REST 4", "350 *")
-		c.check("STOR", c.upload("STOR /a_lock/f", "XYZ"), "226 *")
-		if got := c.fetch("RETR /a_lock/f"); got != "abcdXYZ" {
-			t.Errorf("fetched %q", got)
-		}
-		c.want("REST 5", "350 *")
-		if got := c.fetch("RETR /a_lock/f"); got != "YZ" {
-			t.Errorf("the rest is %q", got)
-		}
-		if got := c.fetch("RETR /a_lock/big"); got != big {
-			t.Errorf("%d bytes came back", len(got))
-		}
-		c.play(`
-			C: SIZE /a_lock/f
-			S: 213 7
-			C: MFMT 20200102030405 /a_lock/f
-			S: 213 Modify=20200102030405; /a_lock/f
-			C: MDTM /a_lock/f
-			S: 213 20200102030405
-			C: SITE CHMOD 640 /a_lock/f
-			S: 200 /a_lock/f has mode 640
-			C: MLST /a_lock/f
-			S: 250-*
-			S:  type=file;size=7;modify=20200102030405;*unix.mode=0640; /a_lock/f
-			S: 250 *
-			C: XCRC /a_lock/f
-			S: 250 *
-			C: CWD /a_lock
-			S: 250 *
-			C: PWD
-			S: 257 "/a_lock" is the current directory
-			C: ALLO 3
-			S: 200 *
-			C: AVBL
-			S: 213 #
-			C: MKD dir
-			S: 257 "/a_lock/dir" created
-			C: MKD dir/sub
-			S: 257 "/a_lock/dir/sub" created
-			C: CWD dir/sub
-			S: 250 /a_lock/dir/sub is the current directory`)
-		c.store("deep", "deep")
-		if got := c.fetch("RETR /a_lock/dir/sub/deep"); got != "deep" {
-			t.Errorf("below, there is %q", got)
-		}
-		if got := c.fetch("NLST /a_lock"); got != "/a_lock/big\r\n/a_lock/dir\r\n/a_lock/f\r\n" {
-			t.Errorf("NLST: %q", got)
-		}
-		if got := c.fetch("NLST /a_lock/d*/s*"); got != "/a_lock/dir/sub/deep\r\n" && got != "/a_lock/dir/sub\r\n" {
-			t.Errorf("NLST with a pattern: %q", got)
-		}
-		if got := c.fetch("LIST /a_lock"); !fits("-* 1000000 * big\r\nd* dir\r\n-rw-r-----* 7 * f\r\n", got) {
-			t.Errorf("LIST: %q", got)
-		}
-		if got := c.fetch("MLSD /a_lock"); !fits("type=file;size=1000000;*; big\r\ntype=dir;*; dir\r\ntype=file;size=7;*; f\r\n", got) {
-			t.Errorf("MLSD: %q", got)
-		}
-		c.play(`
-			C: RNFR /a_lock/f
-			S: 350 *
-			C: RNTO /a_lock/dir/g
-			S: 250 *
-			C: RNFR /a_lock/dir
-			S: 350 *
-			C: RNTO /a_lock/moved
-			S: 250 *
-			C: SIZE /a_lock/moved/g
-			S: 213 7
-			C: SIZE /a_lock/f
-			S: 550 *
-			C: RMD /a_lock/moved
-			S: 550 /a_lock/moved: the directory is not empty
-			C: CWD /
-			S: 250 *
-			C: RMD /a_lock
-			S: 550 /a_lock: the directory is not empty: remove what is in it first
-			C: DELE /a_lock/moved/g
-			S: 250 *
-			C: DELE /a_lock/moved/sub/deep
-			S: 250 *
-			C: RMD /a_lock/moved/sub
-			S: 250 *
-			C: RMD /a_lock/moved
-			S: 250 *
-			C: RMD /a_lock
-			S: 550 /a_lock: the directory is not empty: *
-			C: DELE /a_lock/big
-			S: 250 *
-			C: RMD /a_lock
-			S: 250 /a_lock released
-			C: MKD /a_lock
-			S: 257 *`)
-		if got := c.fetch("LIST /a_lock"); got != "" {
-			t.Errorf("the next hold has %q", got)
-		}
-		c.want("RMD /a_lock", "250 *")
-		s.wantNothingHidden()
-		s.wantLeftovers("")
-	})
+func TestOthersChangeNothingInALock(t *testing.T) {
+	inBothModes(t, `
+		- write /free free
+		a MKD /x_lock => 257 *
+		a STOR /x_lock/f <<< x => 226 *
+		a MKD /x_lock/dir => 257 *
+		# an administrator counts for no more here
+		boss STOR /x_lock/f <<< y => `+notYours+`
+		boss STOR /x_lock/new <<< y => `+notYours+`
+		boss STOR /x_lock/dir/f <<< y => `+notYours+`
+		boss APPE /x_lock/f <<< y => `+notYours+`
+		boss STOU /x_lock <<< y => `+notYours+`
+		boss STOU /x_lock/f <<< y => `+notYours+`
+		boss DELE /x_lock/f => `+notYours+`
+		boss RNFR /x_lock/f => `+notYours+`
+		boss RNFR /x_lock/dir => `+notYours+`
+		boss MKD /x_lock/new => `+notYours+`
+		boss RMD /x_lock/dir => `+notYours+`
+		boss MFMT 20200101000000 /x_lock/f => `+notYours+`
+		boss MFMT 20200101000000 /x_lock/dir => `+notYours+`
+		boss SITE CHMOD 700 /x_lock/f => `+notYours+`
+		boss SITE CHMOD 700 /x_lock/dir => `+notYours+`
+		boss RNFR /free => 350 *
+		boss RNTO /x_lock/new => `+notYours+`
+		boss RMD /x_lock => 550 /x_lock: not yours: *
+		boss CWD /x_lock => 550 /x_lock: held by phoneacc@*
+		boss RETR /x_lock/f => 226 * >>> x
+		a NLST /x_lock => 226 * >>> /x_lock/dir\r\n/x_lock/f\r\n
+		# an account that may not write does not in its own lock
+		reader MKD /r_lock => 257 *
+		reader STOR /r_lock/f <<< y => 550 *: this account may not change files
+		reader MKD /r_lock/dir => 550 *: this account may not change files
+		reader RMD /r_lock => 250 *`)
 }
 
-func TestOthersLookIntoALockAndChangeNothing(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		a, b := dial("phoneacc"), dial("boss") // who is an administrator, which counts for nothing here
-		a.want("MKD /open/a", "257 *")
-		a.want("MKD /x_lock", "257 *")
-		for _, in := range []string{"/open/a", "/x_lock"} {
-			a.store(in+"/f", "x")
-		}
-		a.want("MKD /x_lock/dir", "257 *")
-		b.want("CWD /open/a", "250 *")
-		if got := b.fetch("RETR f"); got != "x" {
-			t.Errorf("RETR: %q", got)
-		}
-		if got := b.fetch("NLST"); got != "f\r\n" {
-			t.Errorf("NLST: %q", got)
-		}
-		b.want("SIZE f", "213 1")
-		b.want("MDTM f", "213 *")
-		b.want("CWD /", "250 *")
-		b.want("CWD /x_lock", "550 /x_lock: held by phoneacc@*") // allow_cwd = false
-		b.refuses("/x_lock", "lies in the lock /x_lock, which you do not hold")
-		for _, command := range []string{"STOR /open/a/f", "APPE /open/a/new"} {
-			b.check(command, b.upload(command, "y"), "550 *: lies in the lock /open/a, which you do not hold")
-		}
-		b.want("RMD /x_lock", "550 /x_lock: not yours: *")
-		if got := a.fetch("NLST /x_lock") + a.fetch("RETR /x_lock/f"); got != "/x_lock/dir\r\n/x_lock/f\r\nx" {
-			t.Errorf("in the lock: %q", got)
-		}
-		if got := a.fetch("RETR /open/a/f"); got != "x" {
-			t.Errorf("in the lock: %q", got)
-		}
-	})
-}
-
-func TestAnAccountThatMayNotWriteDoesNotInItsLockEither(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		s.write("/free", "x")
-		c := s.as("reader")
-		c.want("MKD /a_lock", "257 *")
-		for _, command := range []string{"STOR /a_lock/f", "APPE /a_lock/f", "STOU /a_lock"} {
-			c.check(command, c.upload(command, "x"), "550 *: this account may not change files")
-		}
-		c.want("MKD /a_lock/dir", "550 *: this account may not change files")
-		c.want("RNFR /free", "550 *: this account may not change files")
-		if got := c.fetch("NLST /a_lock"); got != "" {
-			t.Errorf("in the lock: %q", got)
-		}
-		c.want("RMD /a_lock", "250 *")
-		s.wantNothingHidden()
-	})
-}
-
-func TestAFileIsPublishedOutOfALockByOneRename(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		s.write("/pub/index", "old")
-		c, b := dial("phoneacc"), dial("other")
-		c.want("MKD /pub/.x_lock", "257 *")
-		c.store("/pub/.x_lock/index", "new")
-		if got := b.fetch("RETR /pub/index"); got != "old" {
-			t.Errorf("before: %q", got)
-		}
-		b.want("RNFR /pub/.x_lock/index", "550 *: lies in the lock /pub/.x_lock, which you do not hold")
-		c.want("RNFR /pub/.x_lock/index", "350 *")
-		c.want("RNTO /pub/index", "250 *")
-		if got := b.fetch("RETR /pub/index"); got != "new" {
-			t.Errorf("after: %q", got)
-		}
-		c.play(`
-			C: SIZE /pub/.x_lock/index
-			S: 550 *
-			C: RNFR /pub/index
-			S: 350 *
-			C: RNTO /pub/.x_lock/back
-			S: 250 *
-			C: MKD /pub/.x_lock/tree
-			S: 257 *
-			C: RNFR /pub/.x_lock/tree
-			S: 350 *
-			C: RNTO /pub/tree
-			S: 250 *
-			C: RNFR /pub/tree
-			S: 350 *
-			C: RNTO /pub/.x_lock/tree
-			S: 250 *
-			C: RMD /pub/.x_lock/tree
-			S: 250 *
-			C: RNFR /pub/.x_lock/back
-			S: 350 *
-			C: RNTO /pub/index
-			S: 250 *
-			C: RMD /pub/.x_lock
-			S: 250 *`)
-		s.wantContent("/pub/index", "new")
-	})
-}
-
-func TestARenameOutOfALockAsksWhatProtectsTheTarget(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			s, published := startProtected(t, protected, mode)
-			s.write("/phone.tsv", "old")
-			s.write("/other.tsv", "old")
-			c := s.as("phoneacc")
-			c.want("MKD /phone_lock", "257 *")
-			c.store("/phone_lock/new", "new")
-			c.want("RNFR /phone_lock/new", "350 *")
-			c.want("RNTO /other.tsv", "550 /other.tsv: protected by the lock /other_lock, which you do not hold")
-			c.want("RNFR /phone_lock/new", "350 *")
-			c.want("RNTO /phone.tsv", "250 *")
-			if got := published.lines(); !fits("/phone_lock # phoneacc /phone.tsv 0  renamed from /phone_lock/new", got) {
-				t.Errorf("published: %q", got)
-			}
-			c.store("/phone_lock/late", "late")
-			s.pass(7 * time.Minute)
-			c.want("RNFR /phone_lock/late", "550 *")
-			c.want("MKD /other_lock", "257 *")
-			c.store("/other_lock/new", "new")
-			c.want("RNFR /other_lock/new", "350 *")
-			s.clock.Advance(7 * time.Minute) // nobody has ended it yet
-			c.want("RNTO /other.tsv", "550 *: * the lock /other_lock, taken away *")
-			s.pass(0)
-			if got := s.content("/phone.tsv") + s.content("/other.tsv"); got != "newold" {
-				t.Errorf("the files hold %q", got)
-			}
-		})
-	}
+func TestALinkOrARenameIsNoWayAroundWhatProtectsAFile(t *testing.T) {
+	inBothModes(t, `
+		- write /phone.tsv old
+		- write /dir/phone.tsv old
+		- mkdir /sub
+		- link /sub/link ../dir
+		a MKD /a_lock => 257 *
+		a STOR /a_lock/new <<< new => 226 *
+		a RNFR /a_lock/new => 350 *
+		a RNTO /phone.tsv => 550 /phone.tsv: protected by the lock /phone_lock, which you do not hold
+		a MKD /phone_lock => 257 *
+		a RNFR /a_lock/new => 350 *
+		- late 7m
+		a RNTO /phone.tsv => 550 *: * the lock /*_lock, taken away *
+		- pass 0s
+		a RMD /a_lock => 550 *
+		a MKD /a_lock => 257 *
+		a RNFR /sub/link => 350 *
+		a RNTO /a_lock/link => 250 *
+		a NLST /a_lock/link => 226 * >>> /a_lock/link/phone.tsv\r\n
+		a STOR /a_lock/link/phone.tsv <<< new => 550 *: protected by the lock /dir/phone_lock, which you do not hold
+		a DELE /a_lock/link/phone.tsv => 550 *: protected by the lock /dir/phone_lock, which you do not hold
+		a MKD /a_lock/link/x_lock => 257 "/a_lock/link/x_lock" locked, *
+		- held /dir/x_lock
+		- file /dir/phone.tsv old
+		- file /phone.tsv old`, protected)
 }
 
 func TestAnUploadIsDiscardedIfItsLockIsLostMeanwhile(t *testing.T) {
-	for how, lose := range map[string]func(s *server) string{
-		"age": func(s *server) string { s.pass(7 * time.Minute); return "older than 6m0s" },
-		"break": func(s *server) string {
-			s.as("boss").breaks("/a_lock")
-			return "broken by boss@*"
-		},
+	for how, lose := range map[string][2]string{
+		"age":   {"- pass 7m\nb MKD /a_lock => 257 *", "taken away #s ago: older than 6m0s"},
+		"break": {"- break /a_lock\nb MKD /a_lock => 257 *", "taken away #s ago: broken by boss@*"},
 	} {
 		t.Run(how, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, s *server) {
-				a, b := s.as("phoneacc"), s.as("other")
-				a.want("MKD /a_lock", "257 *")
-				a.store("/a_lock/f", "first")
-				d := a.data()
-				a.want("STOR /a_lock/f", "150 *")
-				if _, err := d.Write([]byte("unfinished")); err != nil {
-					t.Fatal(err)
-				}
-				why := lose(s)
-				b.want("MKD /a_lock", "257 *")
-				if got := b.fetch("NLST /a_lock"); got != "" {
-					t.Errorf("the next holder finds %q", got)
-				}
-				b.store("/a_lock/f", "next")
-				d.Close()
-				a.check("STOR", a.reply(), "550 /a_lock/f: lies in the lock /a_lock, taken away #s ago: "+why)
-				if got := b.fetch("NLST /a_lock") + b.fetch("RETR /a_lock/f"); got != "/a_lock/f\r\nnext" {
-					t.Errorf("in the lock: %q", got)
-				}
-				s.wantLeftovers("/a_lock f first")
-				b.want("DELE /a_lock/f", "250 *")
-				b.want("RMD /a_lock", "250 *")
-				s.wantNothingHidden()
-			})
-		})
-	}
-}
-
-// An upload that begins before the lock is taken does not get into it.
-func TestAnUploadThatBeganBeforeALockDoesNotGetIntoIt(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a, b := s.as("phoneacc"), s.as("other")
-		a.want("MKD /a_lock", "257 *")
-		d := a.data()
-		a.want("STOR /a_lock/f", "150 *")
-		// Somebody else of the same job cannot give it back while something is on its way into it, or the upload fails.
-		given := strings.HasPrefix(a.server.job("phoneacc").ask("RMD /a_lock"), "250 ")
-		s.pass(7 * time.Minute)
-		b.want("MKD /a_lock", "257 *")
-		d.Close()
-		a.check("STOR", a.reply(), "550 /a_lock/f: lies in the lock /a_lock, *")
-		if given {
-			t.Error("it was given back")
-		}
-		if got := b.fetch("NLST /a_lock"); got != "" {
-			t.Errorf("in the lock: %q", got)
-		}
-	})
-}
-
-func TestWhatIsLeftInALockIsMovedAsideAndTheNextHolderFindsItEmpty(t *testing.T) {
-	for how, end := range map[string]func(s *server, a *conn){
-		"age":        func(s *server, _ *conn) { s.pass(7 * time.Minute) },
-		"break":      func(s *server, _ *conn) { s.as("boss").breaks("/gone/a") },
-		"disconnect": func(s *server, a *conn) { a.Close(); s.until("it is gone", func() bool { return !s.held("/gone/a") }) },
-	} {
-		t.Run(how, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, s *server) {
-				a, b := s.as("phoneacc"), s.as("other")
-				a.want("MKD /gone/a", "257 *")
-				a.store("/gone/a/f", "x")
-				end(s, a)
-				b.want("MKD /gone/a", "257 *")
-				if got := b.fetch("NLST /gone/a"); got != "" {
-					t.Errorf("the next holder finds %q", got)
-				}
-				b.want("RMD /gone/a", "250 *")
-				s.until("it is moved aside", func() bool { return s.leftovers() == "/gone/a f x" })
-				s.until("nothing is hidden", func() bool { return len(onDisk(t, filepath.Join(s.state, "inside"))) == 0 })
-				s.wantNothingHidden()
-				for _, command := range []string{"NLST -a /", "LIST -a /", "MLSD /", "NLST -a /gone", "NLST /.*"} {
-					if got := b.fetch(command); strings.Contains(got, "ftplockd") {
-						t.Errorf("%s: %q", command, got)
-					}
-				}
-			})
-		})
-	}
-}
-
-func TestALockThatIdledKeepsItsFilesAside(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			s := start(t, mode, func(o *setup) { o.rules = []lock.Rule{{Match: "**/*_lock", MaxIdle: 30 * time.Minute}} })
-			c := s.as("phoneacc")
-			c.want("MKD /a_lock", "257 *")
-			c.store("/a_lock/f", "x")
-			c.Close()
-			s.alone()
-			s.pass(29 * time.Minute)
-			s.wantLeftovers("")
-			s.pass(2 * time.Minute)
-			s.wantLeftovers("/a_lock f x")
+			inBothModes(t, `
+				a MKD /a_lock => 257 *
+				a STOR /a_lock/f <<< first => 226 *
+				a STOR /a_lock/f <<< unfinished ...
+				`+lose[0]+`
+				b NLST /a_lock => 226 *
+				b STOR /a_lock/f <<< next => 226 *
+				a => 550 /a_lock/f: lies in the lock /a_lock, `+lose[1]+`
+				b NLST /a_lock => 226 * >>> /a_lock/f\r\n
+				b RETR /a_lock/f => 226 * >>> next
+				- left /a_lock f first
+				b DELE /a_lock/f => 250 *
+				b RMD /a_lock => 250 *
+				- clean`)
 		})
 	}
 }
 
 func TestTheNextHolderOfAJobFindsTheFiles(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a := s.job("phoneacc")
-		a.want("MKD /a_lock", "257 *")
-		a.store("/a_lock/f", "x")
-		a.want("MKD /a_lock/dir", "257 *")
-		a.store("/a_lock/dir/g", "y")
-		b := s.job("phoneacc")
-		b.want("MKD /a_lock", `257 "/a_lock" locked, *, adopted from token #`)
-		if got := b.fetch("NLST /a_lock") + b.fetch("RETR /a_lock/f") + b.fetch("RETR /a_lock/dir/g"); got != "/a_lock/dir\r\n/a_lock/f\r\nxy" {
-			t.Errorf("in the lock: %q", got)
-		}
-		b.store("/a_lock/f", "z")
-		s.wantLeftovers("")
-		s.pass(7 * time.Minute)
-		s.wantLeftovers("/a_lock dir/g y\n/a_lock f z")
-		s.wantNothingHidden()
-	})
+	inBothModes(t, `
+		a SITE LOCK AS job => 200 *
+		a2 SITE LOCK AS job => 200 *
+		a3 SITE LOCK AS job => 200 *
+		a MKD /locks/g => 257 *
+		a STOR /locks/g/f <<< x => 226 *
+		b MKD /locks/g/m => 257 *
+		b STOR /locks/g/m/f <<< member => 226 *
+		# an upload under the hold that is adopted is not one under the next
+		a STOR /locks/g/f <<< late ...
+		a2 MKD /locks/g => 257 "/locks/g" locked, *, adopted from token #
+		a => 550 /locks/g/f: lies in the lock /locks/g, *
+		a2 RETR /locks/g/f => 226 * >>> x
+		b STOR /locks/g/m/g <<< more => 226 *
+		- break /locks/g/m
+		a2 STOR /locks/g/f <<< y => 226 *
+		- left /locks/g/m f member, /locks/g/m g more
+		# an adoption that was not heard is the end
+		a3 MKD /locks/g => 257 *
+		- reset a3
+		- freed /locks/g
+		- alone
+		- left /locks/g/m f member, /locks/g/m g more, /locks/g f y
+		- clean
+		b MKD /locks/g => 257 *
+		b RMD /locks/g => 250 *`)
 }
 
 // The runner that a job has lost ends while the next one adopts its lock.
 func TestFilesAreAdoptedWhileTheLastSessionEnds(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		last := s.job("phoneacc")
 		last.want("MKD /a_lock", "257 *")
 		last.store("/a_lock/f", "x")
@@ -477,45 +238,9 @@ func TestFilesAreAdoptedWhileTheLastSessionEnds(t *testing.T) {
 	})
 }
 
-// An upload under the hold that was adopted is not one under the next.
-func TestAnUploadIsDiscardedIfItsLockIsAdoptedMeanwhile(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a, b := s.job("phoneacc"), s.job("phoneacc")
-		a.want("MKD /a_lock", "257 *")
-		a.store("/a_lock/f", "x")
-		d := a.data()
-		a.want("STOR /a_lock/f", "150 *")
-		b.want("MKD /a_lock", "257 *")
-		d.Write([]byte("late"))
-		d.Close()
-		a.check("STOR", a.reply(), "550 /a_lock/f: lies in the lock /a_lock, *")
-		if got := b.fetch("NLST /a_lock") + b.fetch("RETR /a_lock/f"); got != "/a_lock/f\r\nx" {
-			t.Errorf("in the lock: %q", got)
-		}
-	})
-}
-
-func TestAnAdoptionThatWasNotHeardLeavesTheFilesAside(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a, b := s.job("phoneacc"), s.job("phoneacc")
-		a.want("MKD /a_lock", "257 *")
-		a.store("/a_lock/f", "x")
-		b.want("MKD /a_lock", "257 *")
-		b.reset()
-		s.until("the grant is taken back", func() bool { return !s.held("/a_lock") })
-		a.Close()
-		s.alone()
-		s.wantLeftovers("/a_lock f x")
-		s.wantNothingHidden()
-		c := s.as("other")
-		c.want("MKD /a_lock", "257 *")
-		c.want("RMD /a_lock", "250 *")
-	})
-}
-
 // A mirror stores by several connections at once, from the first file on.
 func TestTheFirstFilesInALockComeByManyConnections(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.job("phoneacc").want("MKD /a_lock", "257 *")
 		var conns []*conn
 		for range 8 {
@@ -532,36 +257,35 @@ func TestTheFirstFilesInALockComeByManyConnections(t *testing.T) {
 	})
 }
 
-func TestARestartKeepsTheFilesOfAHeldLock(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a := s.job("phoneacc")
-		for _, name := range []string{"/locks/a", "/locks/g", "/locks/g/m"} {
-			a.want("MKD "+name, "257 *")
-			a.store(name+"/f", name)
-		}
-		s.restart(time.Minute)
-		a = s.job("phoneacc")
-		for _, name := range []string{"/locks/a", "/locks/g", "/locks/g/m"} {
-			if got := a.fetch("RETR " + name + "/f"); got != name {
-				t.Errorf("%s/f holds %q", name, got)
-			}
-			a.store(name+"/f", "again")
-		}
-		a.want("DELE /locks/a/f", "250 *")
-		a.want("RMD /locks/a", "250 *")
-		s.restart(7 * time.Minute) // the locks' age is over meanwhile
-		s.pass(0)
-		if err := s.driver.Sweep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		s.wantLeftovers("/locks/g f again\n/locks/g/m f again")
-		s.wantNothingHidden()
-		b := s.as("other")
-		b.want("MKD /locks/g", "257 *")
-		if got := b.fetch("NLST /locks/g"); got != "" {
-			t.Errorf("the next holder finds %q", got)
-		}
-	})
+func TestFilesOfGroupsAndMembersOverRestarts(t *testing.T) {
+	inBothModes(t, `
+		a SITE LOCK AS job => 200 *
+		a MKD /locks/g => 257 *
+		a MKD /locks/a => 257 *
+		b SITE LOCK AS another => 200 *
+		b MKD /locks/g/m => 257 *
+		b MKD /locks/g/m/n => 257 *
+		a STOR /locks/a/f <<< 0 => 226 *
+		b STOR /locks/g/m/n/f <<< 3 => 226 *
+		a STOR /locks/g/f <<< 1 => 226 *
+		b STOR /locks/g/m/f <<< 2 => 226 *
+		b STOR /locks/g/f <<< x => 550 *: lies in the lock /locks/g, which you do not hold
+		a STOR /locks/g/m/f <<< x => 550 *: lies in the lock /locks/g/m, which you do not hold
+		a NLST /locks/g => 226 * >>> /locks/g/f\r\n/locks/g/m\r\n
+		- restart 1m
+		a SITE LOCK AS job => 200 *
+		a RETR /locks/a/f => 226 * >>> 0
+		a STOR /locks/a/f <<< again => 226 *
+		a RETR /locks/g/m/n/f => 226 * >>> 3
+		a DELE /locks/a/f => 250 *
+		a RMD /locks/a => 250 *
+		- restart 7m
+		- pass 0s
+		- sweep
+		- left /locks/g f 1, /locks/g/m f 2, /locks/g/m/n f 3
+		- clean
+		b MKD /locks/g => 257 *
+		b NLST /locks/g => 226 *`, func(o *setup) { o.rules[0].Contention = &lock.Contention{Members: lock.MembersAnyone} })
 }
 
 // The server crashes when the end of a lock is in the journal and what lies in it has not been moved aside yet.
@@ -612,185 +336,59 @@ func TestWhatACrashLeavesInALockThatHasEndedIsMovedAside(t *testing.T) {
 	s.wantNothingHidden()
 }
 
-func TestAMemberAndItsGroupHaveFilesOfTheirOwn(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a, b := s.as("phoneacc"), s.as("other")
-		a.want("MKD /locks/g", "257 *")
-		b.want("MKD /locks/g/m", "257 *")
-		b.store("/locks/g/m/f", "member")
-		a.store("/locks/g/f", "group")
-		b.check("STOR", b.upload("STOR /locks/g/f", "x"), "550 *: lies in the lock /locks/g, which you do not hold")
-		a.check("STOR", a.upload("STOR /locks/g/m/f", "x"), "550 *: lies in the lock /locks/g/m, which you do not hold")
-		if got := a.fetch("NLST /locks/g") + a.fetch("NLST /locks/g/m"); got != "/locks/g/f\r\n/locks/g/m\r\n/locks/g/m/f\r\n" {
-			t.Errorf("NLST: %q", got)
+func TestSharedReentrantAndAnybodysLocksWithFiles(t *testing.T) {
+	rules := func(o *setup) {
+		o.rules = []lock.Rule{
+			{Match: "**/s_lock", Contention: &lock.Contention{Shared: []string{"phoneacc", "other"}}},
+			{Match: "**/any_lock", Release: lock.ReleaseAnyone},
+			{Match: "**/twice_lock", Contention: &lock.Contention{Reentrant: true}},
+			{Match: "**/idle_lock", MaxIdle: 30 * time.Minute},
 		}
-		if got := a.fetch("RETR /locks/g/f") + b.fetch("RETR /locks/g/m/f"); got != "groupmember" {
-			t.Errorf("RETR: %q", got)
-		}
-		if r := a.ask("RMD /locks/g"); !fits("550 /locks/g: there are locks below it", r) && !fits("550 /locks/g: the directory is not empty: *", r) {
-			t.Errorf("RMD: %s", r)
-		}
-		b.want("RMD /locks/g/m", "550 /locks/g/m: the directory is not empty: *")
-		b.want("DELE /locks/g/m/f", "250 *")
-		b.want("RMD /locks/g/m", "250 *")
-		a.want("RMD /locks/g", "550 /locks/g: the directory is not empty: *")
-		a.want("DELE /locks/g/f", "250 *")
-		a.want("RMD /locks/g", "250 *")
-		s.wantNothingHidden()
-	})
-}
-
-func TestAMemberThatEndsLeavesTheFilesOfItsGroup(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a, boss := s.as("phoneacc"), s.as("boss")
-		a.want("MKD /locks/g", "257 *")
-		a.want("MKD /locks/g/m", "257 *")
-		a.store("/locks/g/f", "group")
-		a.store("/locks/g/m/f", "member")
-		boss.breaks("/locks/g/m")
-		s.wantLeftovers("/locks/g/m f member")
-		if got := a.fetch("NLST /locks/g"); got != "/locks/g/f\r\n" {
-			t.Errorf("in the group: %q", got)
-		}
-		a.want("DELE /locks/g/f", "250 *")
-		a.want("RMD /locks/g", "250 *")
-		s.wantNothingHidden()
-	})
-}
-
-func TestAMemberAndItsGroupEndTogether(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a := s.as("phoneacc")
-		for _, name := range []string{"/locks/g", "/locks/g/m", "/locks/g/m/n"} {
-			a.want("MKD "+name, "257 *")
-		}
-		a.store("/locks/g/m/n/f", "3")
-		a.store("/locks/g/f", "1")
-		a.store("/locks/g/m/f", "2")
-		s.pass(7 * time.Minute)
-		s.wantLeftovers("/locks/g f 1\n/locks/g/m f 2\n/locks/g/m/n f 3")
-		s.wantNothingHidden()
-		if s.held("/locks/g") {
-			t.Error("the group is held")
-		}
-	})
-}
-
-func TestAGroupIsAdoptedWhileAMemberHasFiles(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a, b := s.job("phoneacc"), s.as("other")
-		a.want("MKD /locks/g", "257 *")
-		b.want("MKD /locks/g/m", "257 *")
-		a.store("/locks/g/f", "group")
-		b.store("/locks/g/m/f", "member")
-		next := s.job("phoneacc")
-		next.want("MKD /locks/g", "257 *, adopted from token #")
-		b.store("/locks/g/m/g", "more")
-		if got := next.fetch("RETR /locks/g/f") + b.fetch("RETR /locks/g/m/f"); got != "groupmember" {
-			t.Errorf("RETR: %q", got)
-		}
-		s.as("boss").breaks("/locks/g/m")
-		s.wantLeftovers("/locks/g/m f member\n/locks/g/m g more")
-		next.want("DELE /locks/g/f", "250 *")
-		next.want("RMD /locks/g", "250 *")
-		s.wantNothingHidden()
-	})
-}
-
-func TestHiddenNamesAreRefusedByEveryCommand(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		c := s.as("boss")
-		c.want("MKD /locks/a", "257 *")
-		c.store("/locks/a/f", "x")
-		c.want("MKD /locks/old", "257 *")
-		c.store("/locks/old/f", "x")
-		c.breaks("/locks/old")
-		s.write("/free", "free")
-		hidden := []string{"/.ftplockd-lock-1", "/.ftplockd-lock-x", "/.ftplockd-leftovers", "/.ftplockd-leftover-1-x"}
-		if left := onDisk(t, filepath.Join(s.root, ".ftplockd-leftovers")); len(left) == 1 {
-			hidden = append(hidden, "/.ftplockd-leftovers/"+left[0], "/.ftplockd-leftovers/"+left[0]+"/f")
-		} else {
-			t.Errorf("left over: %q", left)
-		}
-		hidden = append(hidden, "/locks/.ftplockd-lock-1", "/locks/.ftplockd-lock-1/f", "/locks/a/../.ftplockd-lock-1/f", "/locks/a/.ftplockd-lock-1")
-		for _, name := range hidden {
-			for _, command := range []string{
-				"MKD ", "RMD ", "CWD ", "DELE ", "RNFR ", "SIZE ", "MDTM ", "MLST ", "STAT ", "HASH ", "XMD5 ", "AVBL ",
-				"MFMT 20200101000000 ", "SITE CHMOD 700 ", "SITE LOCK INFO ", "SITE LOCK RENEW ", "SITE LOCK BREAK ",
-			} {
-				c.want(command+name, "553 *: that name is reserved")
-			}
-			for _, command := range []string{"STOR ", "APPE ", "STOU "} {
-				c.check(command+name, c.upload(command+name, "x"), "553 *: that name is reserved")
-			}
-			for _, command := range []string{"RETR ", "LIST ", "NLST ", "MLSD "} {
-				_, r := c.download(command + name)
-				c.check(command+name, r, "553 *: that name is reserved")
-			}
-			c.want("RNFR /free", "350 *")
-			c.want("RNTO "+name, "553 *: that name is reserved")
-		}
-		for _, command := range []string{"LIST -a /", "NLST -a /", "MLSD /", "LIST -a /locks", "NLST /.*", "NLST /locks/.*", "NLST -a /*/.*", "NLST /.ftplockd-*", "MLSD /locks", "NLST -a /locks/a"} {
-			if got := c.fetch(command); strings.Contains(got, "ftplockd") {
-				t.Errorf("%s: %q", command, got)
-			}
-		}
-		if got := c.ask("STAT -a /"); strings.Contains(got, "ftplockd") {
-			t.Errorf("STAT: %q", got)
-		}
-		s.wantLeftovers("/locks/old f x")
-		if got := c.fetch("RETR /locks/a/f"); got != "x" {
-			t.Errorf("in the lock: %q", got)
-		}
-	})
-}
-
-func TestWhoSharesALockWritesNothingInIt(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			s := start(t, mode, func(o *setup) {
-				o.rules = []lock.Rule{{Match: "**/*_lock", Contention: &lock.Contention{Shared: []string{"phoneacc", "other"}}}}
-			})
-			a, b := s.as("phoneacc"), s.as("other")
-			const why = "550 *: lies in the lock /a_lock, which you do not hold alone"
-			a.want("MKD /a_lock", "257 *")
-			a.check("STOR", a.upload("STOR /a_lock/f", "x"), why)
-			b.want("MKD /a_lock", "257 *")
-			for _, c := range []*conn{a, b} {
-				c.check("STOR", c.upload("STOR /a_lock/f", "x"), why)
-				c.want("MKD /a_lock/dir", why)
-			}
-			a.want("RMD /a_lock", "250 *")
-			b.want("RMD /a_lock", "250 *")
-			s.wantNothingHidden()
-		})
 	}
+	inBothModes(t, `
+		a MKD /s_lock => 257 *
+		a STOR /s_lock/f <<< x => 550 *: lies in the lock /s_lock, which you do not hold alone
+		b MKD /s_lock => 257 *
+		b MKD /s_lock/dir => 550 *: lies in the lock /s_lock, which you do not hold alone
+		a RMD /s_lock => 250 *
+		b RMD /s_lock => 250 *
+		a MKD /any_lock => 257 *
+		a STOR /any_lock/f <<< x => 226 *
+		b RMD /any_lock => 550 /any_lock: the directory is not empty: *
+		a DELE /any_lock/f => 250 *
+		b RMD /any_lock => 250 *
+		a MKD /twice_lock => 257 *
+		a STOR /twice_lock/f <<< x => 226 *
+		a MKD /twice_lock => 257 *
+		a RMD /twice_lock => 250 /twice_lock is still held, RMD it 1 more
+		a RETR /twice_lock/f => 226 * >>> x
+		a RMD /twice_lock => 550 /twice_lock: the directory is not empty: *
+		a DELE /twice_lock/f => 250 *
+		a RMD /twice_lock => 250 /twice_lock released
+		- clean
+		a MKD /idle_lock => 257 *
+		a STOR /idle_lock/f <<< x => 226 *
+		- alone
+		- pass 29m
+		- left
+		- pass 2m
+		- left /idle_lock f x`, rules)
 }
 
-// Whoever may give a lock back may not while something is in it.
-func TestAnybodyGivesALockBackOnlyWhenItIsEmpty(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			s := start(t, mode, func(o *setup) {
-				o.rules = []lock.Rule{{Match: "**/*_lock", Release: lock.ReleaseAnyone, MaxAge: time.Hour}}
-			})
-			a, b := s.as("phoneacc"), s.as("other")
-			a.want("MKD /a_lock", "257 *")
-			a.store("/a_lock/f", "x")
-			b.want("RMD /a_lock", "550 /a_lock: the directory is not empty: *")
-			if got := a.fetch("RETR /a_lock/f"); got != "x" {
-				t.Errorf("in the lock: %q", got)
-			}
-			a.want("DELE /a_lock/f", "250 *")
-			b.want("RMD /a_lock", "250 *")
-			s.wantNothingHidden()
-		})
-	}
+func TestAHolderInItsHomeSeesItsOwnNames(t *testing.T) {
+	inBothModes(t, `
+		bob MKD a_lock => 257 "/work/a_lock" locked, *
+		bob STOR a_lock/f <<< x => 226 *
+		bob SIZE /work/a_lock/f => 213 1
+		a STOR /home/bob/work/a_lock/f <<< y => 550 *: lies in the lock /home/bob/work/a_lock, which you do not hold
+		- break /home/bob/work/a_lock
+		bob STOR a_lock/f <<< y => 550 *
+		- left /home/bob/work/a_lock f x`)
 }
 
 // The lock's directory stays a directory where it can be read while its holder changes it.
 func TestALockIsReadWhileItsHolderChangesIt(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		a, b := s.as("phoneacc"), s.as("other")
 		var reading sync.WaitGroup
 		done := make(chan struct{})
@@ -820,185 +418,10 @@ func TestALockIsReadWhileItsHolderChangesIt(t *testing.T) {
 	})
 }
 
-func TestAHolderInItsHomeSeesItsOwnNames(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		c := s.as("bob")
-		c.want("MKD a_lock", `257 "/work/a_lock" locked, *`)
-		c.store("a_lock/f", "x")
-		c.want("SIZE /work/a_lock/f", "213 1")
-		b := s.as("phoneacc")
-		b.check("STOR", b.upload("STOR /home/bob/work/a_lock/f", "y"), "550 /home/bob/work/a_lock/f: lies in the lock /home/bob/work/a_lock, which you do not hold")
-		s.as("boss").breaks("/home/bob/work/a_lock")
-		c.check("STOR", c.upload("STOR a_lock/f", "y"), "550 *")
-		s.wantLeftovers("/home/bob/work/a_lock f x")
-	})
-}
-
-func TestLeftoversAreRemovedWhenTheyAreOldEnough(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			s := start(t, mode, func(o *setup) { o.settings.LeftoverMaxAge = 168 * time.Hour })
-			c := s.as("phoneacc")
-			c.want("MKD /a_lock", "257 *")
-			c.store("/a_lock/f", "x")
-			s.as("boss").breaks("/a_lock")
-			left := onDisk(t, filepath.Join(s.root, ".ftplockd-leftovers"))
-			if len(left) != 1 {
-				t.Fatalf("left over: %q", left)
-			}
-			for _, tt := range []struct {
-				age  time.Duration
-				want string
-			}{{167 * time.Hour, "/a_lock f x"}, {169 * time.Hour, ""}} {
-				at := s.clock.Now().Wall.Add(-tt.age)
-				if err := os.Chtimes(filepath.Join(s.root, ".ftplockd-leftovers", left[0]), at, at); err != nil {
-					t.Fatal(err)
-				}
-				if err := s.driver.Sweep(t.Context()); err != nil {
-					t.Error(err)
-				}
-				s.wantLeftovers(tt.want)
-			}
-		})
-	}
-}
-
-// RMD of a group that is empty waits for its members. Of another it is refused, then or at once.
-func TestAGroupIsGivenBackAfterItsMembersOnlyIfItIsEmpty(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		a, b := s.as("phoneacc"), s.as("other")
-		a.want("SITE WAIT 10", "200 *")
-		a.want("MKD /locks/g", "257 *")
-		a.store("/locks/g/f", "group")
-		for _, full := range []bool{true, false} {
-			b.want("MKD /locks/g/m", "257 *")
-			b.store("/locks/g/m/f", "member")
-			a.send("RMD /locks/g\r\n")
-			if !full || s.setup.directories {
-				s.until("it waits", func() bool { return somewhere("(*client).removeOrRelease", "(*Command).Wait") })
-			}
-			b.want("DELE /locks/g/m/f", "250 *")
-			b.want("RMD /locks/g/m", "250 *")
-			if full {
-				if r := a.reply(); !fits("550 /locks/g: the directory is not empty: *", r) {
-					t.Fatalf("RMD: %s", r)
-				}
-				if got := a.fetch("RETR /locks/g/f"); got != "group" {
-					t.Errorf("in the group: %q", got)
-				}
-				a.want("DELE /locks/g/f", "250 *")
-			} else {
-				a.check("RMD", a.reply(), "250 *")
-			}
-		}
-		a.Close() // what is empty and hidden may go a moment later
-		b.Close()
-		s.alone()
-		s.wantLeftovers("")
-		s.wantNothingHidden()
-	})
-}
-
-// The server was killed after it had noted the hidden directory and before it had made it, or somebody removed it.
-func TestAHiddenDirectoryThatIsMissingIsMadeAgain(t *testing.T) {
-	s := start(t, plainLocks)
-	c := s.job("phoneacc")
-	c.want("MKD /a_lock", "257 *")
-	c.store("/a_lock/f", "x")
-	hidden, err := filepath.Glob(filepath.Join(s.root, ".ftplockd-lock-*"))
-	if err != nil || len(hidden) != 1 {
-		t.Fatalf("%q, %v", hidden, err)
-	}
-	if err := os.RemoveAll(hidden[0]); err != nil {
-		t.Fatal(err)
-	}
-	s.restart(time.Second)
-	c = s.job("phoneacc")
-	if got := c.fetch("NLST /a_lock"); got != "" {
-		t.Errorf("in the lock: %q", got)
-	}
-	c.store("/a_lock/f", "y")
-	if got := c.fetch("RETR /a_lock/f"); got != "y" {
-		t.Errorf("in the lock: %q", got)
-	}
-	c.want("DELE /a_lock/f", "250 *")
-	if err := os.RemoveAll(hidden[0]); err != nil {
-		t.Fatal(err)
-	}
-	c.want("RMD /a_lock", "250 *")
-	s.wantNothingHidden()
-}
-
-// Whoever brings locks.directories in while locks are held loses no file in them.
-func TestFilesInLocksStayWhenLocksBecomeDirectories(t *testing.T) {
-	s := start(t, func(o *setup) { o.directories = false })
-	c := s.job("phoneacc")
-	c.want("MKD /a_lock", "257 *")
-	c.store("/a_lock/f", "x")
-	s.setup.directories = true
-	s.restart(time.Second)
-	c = s.job("phoneacc")
-	if got := c.fetch("RETR /a_lock/f"); got != "x" {
-		t.Errorf("in the lock: %q", got)
-	}
-	c.store("/a_lock/g", "y")
-	if got := c.fetch("NLST /a_lock") + c.fetch("RETR /a_lock/f") + c.fetch("RETR /a_lock/g"); got != "/a_lock/f\r\n/a_lock/g\r\nxy" {
-		t.Errorf("in the lock: %q", got)
-	}
-	c.want("DELE /a_lock/f", "250 *")
-	c.want("DELE /a_lock/g", "250 *")
-	c.want("RMD /a_lock", "250 *")
-	c.want("MKD /a_lock", "257 *")
-}
-
-func TestALinkInALockLeadsWhereItDoesElsewhere(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
-		s.write("/dir/f", "x")
-		s.mkdir("/sub")
-		s.link("../dir", "/sub/link")
-		c := s.as("phoneacc")
-		c.want("MKD /a_lock", "257 *")
-		c.want("RNFR /sub/link", "350 *")
-		c.want("RNTO /a_lock/link", "250 *")
-		if got, r := c.download("RETR /a_lock/link/f"); got != "x" {
-			t.Errorf("RETR: %q, %s", got, r)
-		}
-		if got, r := c.download("NLST /a_lock/link"); got != "/a_lock/link/f\r\n" {
-			t.Errorf("NLST: %q, %s", got, r)
-		}
-		c.want("CWD /a_lock/link", "250 *")
-	})
-}
-
-// A path has one name, also through a link that was moved into a lock: what protects that is asked.
-func TestALinkInALockIsNoWayAroundWhatProtectsAFile(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			s, _ := startProtected(t, protected, mode)
-			s.write("/dir/phone.tsv", "old")
-			s.mkdir("/sub")
-			s.link("../dir", "/sub/link")
-			c := s.as("phoneacc")
-			c.want("MKD /a_lock", "257 *")
-			c.want("RNFR /sub/link", "350 *")
-			c.want("RNTO /a_lock/link", "250 *")
-			const why = "550 *: protected by the lock /dir/phone_lock, which you do not hold"
-			c.check("STOR", c.upload("STOR /a_lock/link/phone.tsv", "new"), why)
-			c.want("DELE /a_lock/link/phone.tsv", why)
-			c.want("RNFR /a_lock/link/phone.tsv", why)
-			c.want("MKD /a_lock/link/x_lock", `257 "/a_lock/link/x_lock" locked, *`)
-			if !s.held("/dir/x_lock") {
-				t.Error("a lock has two names")
-			}
-			s.wantContent("/dir/phone.tsv", "old")
-		})
-	}
-}
-
 // An upload may begin in the moment between two holds, when a lock's directory is there for the next one. If that is moved
 // aside before the upload ends, it replaces nothing in what was left over.
 func TestAnUploadDoesNotEndInWhatWasMovedAside(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		a, b := s.as("phoneacc"), s.as("other")
 		a.want("MKD /a_lock", "257 *")
 		a.store("/a_lock/f", "left")
@@ -1027,28 +450,100 @@ func TestAnUploadDoesNotEndInWhatWasMovedAside(t *testing.T) {
 	})
 }
 
-// Of a lock that was taken twice, RMD gives back the first time whatever lies in it.
-func TestALockThatIsHeldOnceMoreMayHaveFiles(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			s := start(t, mode, func(o *setup) {
-				o.rules = []lock.Rule{{Match: "**/*_lock", MaxAge: time.Hour, Contention: &lock.Contention{Reentrant: true}}}
-			})
-			c := s.as("phoneacc")
-			c.want("MKD /a_lock", "257 *")
-			c.store("/a_lock/f", "x")
-			c.want("MKD /a_lock", "257 *")
-			if got := c.fetch("RETR /a_lock/f"); got != "x" {
-				t.Errorf("in the lock: %q", got)
+// RMD of a group that is empty waits for its members. Of another it is refused, then or at once.
+func TestAGroupIsGivenBackAfterItsMembersOnlyIfItIsEmpty(t *testing.T) {
+	inBothModes(t, `
+		a SITE WAIT 10 => 200 *
+		a MKD /locks/g => 257 *
+		a STOR /locks/g/f <<< group => 226 *
+		b MKD /locks/g/m => 257 *
+		b STOR /locks/g/m/f <<< member => 226 *
+		a RMD /locks/g ...
+		b DELE /locks/g/m/f => 250 *
+		b RMD /locks/g/m => 250 *
+		a => 550 /locks/g: the directory is not empty: *
+		b MKD /locks/g/m => 257 *
+		a DELE /locks/g/f => 250 *
+		a RMD /locks/g ...
+		b RMD /locks/g/m => 250 *
+		a => 250 *
+		- alone
+		- left
+		- clean`)
+}
+
+// The server was killed after it had noted the hidden directory and before it had made it, or somebody removed it.
+func TestAHiddenDirectoryThatIsMissingIsMadeAgain(t *testing.T) {
+	plays(t, `
+		a SITE LOCK AS job => 200 *
+		a MKD /a_lock => 257 *
+		a STOR /a_lock/f <<< x => 226 *
+		- remove /.ftplockd-lock-*
+		- restart 1s
+		a SITE LOCK AS job => 200 *
+		a NLST /a_lock => 226 *
+		a STOR /a_lock/f <<< y => 226 *
+		a RETR /a_lock/f => 226 * >>> y
+		- remove /.ftplockd-lock-*
+		a RMD /a_lock => 250 *
+		- clean
+		# files stay when locks become directories
+		a MKD /a_lock => 257 *
+		a STOR /a_lock/f <<< x => 226 *
+		- directories
+		- restart 1s
+		a SITE LOCK AS job => 200 *
+		a STOR /a_lock/g <<< y => 226 *
+		a NLST /a_lock => 226 * >>> /a_lock/f\r\n/a_lock/g\r\n
+		a RETR /a_lock/f => 226 * >>> x
+		a DELE /a_lock/f => 250 *
+		a DELE /a_lock/g => 250 *
+		a RMD /a_lock => 250 *
+		a MKD /a_lock => 257 *`, plainLocks)
+}
+
+func TestLeftoversAreRemovedWhenTheyAreOldEnough(t *testing.T) {
+	inBothModes(t, `
+		a MKD /a_lock => 257 *
+		a STOR /a_lock/f <<< x => 226 *
+		- break /a_lock
+		- age /.ftplockd-leftovers/* 167h
+		- sweep
+		- left /a_lock f x
+		- age /.ftplockd-leftovers/* 169h
+		- sweep
+		- left`, func(o *setup) { o.settings.LeftoverMaxAge = 168 * time.Hour })
+}
+
+func TestHiddenNamesAreRefusedByEveryCommand(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *server) {
+		c := s.as("boss")
+		for _, name := range []string{"/locks/a", "/locks/old"} {
+			c.want("MKD "+name, "257 *")
+			c.store(name+"/f", "x")
+		}
+		c.breaks("/locks/old")
+		s.write("/free", "free")
+		left := onDisk(t, filepath.Join(s.root, ".ftplockd-leftovers"))
+		for _, name := range []string{
+			"/.ftplockd-lock-1", "/.ftplockd-lock-x", "/.ftplockd-leftovers", "/.ftplockd-leftovers/" + left[0] + "/f", "/locks/.ftplockd-lock-1/f", "/locks/a/../.ftplockd-lock-1/f",
+		} {
+			for _, command := range []string{
+				"MKD", "RMD", "CWD", "DELE", "RNFR", "SIZE", "MDTM", "MLST", "STAT", "HASH", "XMD5", "AVBL", "MFMT 20200101000000", "SITE CHMOD 700",
+				"SITE LOCK INFO", "SITE LOCK RENEW", "SITE LOCK BREAK", "STOR", "APPE", "STOU", "RETR", "LIST", "NLST", "MLSD",
+			} {
+				c.check(command+" "+name, c.transfer(command+" "+name), "553 *: that name is reserved")
 			}
-			c.want("RMD /a_lock", "250 /a_lock is still held, RMD it 1 more")
-			if got := c.fetch("RETR /a_lock/f"); got != "x" {
-				t.Errorf("in the lock: %q", got)
+			c.want("RNFR /free", "350 *")
+			c.want("RNTO "+name, "553 *: that name is reserved")
+		}
+		for _, command := range []string{"LIST -a /", "NLST -a /", "MLSD /", "LIST -a /locks", "NLST /locks/.*", "NLST -a /*/.*", "NLST /.ftplockd-*", "NLST -a /locks/a"} {
+			if got := c.fetch(command); strings.Contains(got, "ftplockd") {
+				t.Errorf("%s: %q", command, got)
 			}
-			c.want("RMD /a_lock", "550 /a_lock: the directory is not empty: *")
-			c.want("DELE /a_lock/f", "250 *")
-			c.want("RMD /a_lock", "250 /a_lock released")
-			s.wantNothingHidden()
-		})
-	}
+		}
+		if got := c.ask("STAT -a /"); strings.Contains(got, "ftplockd") {
+			t.Errorf("STAT: %q", got)
+		}
+	})
 }

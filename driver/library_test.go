@@ -26,6 +26,9 @@ import (
 	"github.com/spf13/afero"
 )
 
+// soon is for what is expected to happen at once; a test that waits so long has failed.
+const soon = 20 * time.Second
+
 // notebook keeps what happens, in its order.
 type notebook struct {
 	mu      sync.Mutex

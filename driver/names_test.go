@@ -58,7 +58,7 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 		{"a CR", "MKD /locks/a\rb", "501 CR in a command"},
 		{"the status file", "MKD /.locks.json", "550 /.locks.json: is there already"},
 	}
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.write("/file", "x")
 		s.mkdir("/dir")
 		a, b := s.as("phoneacc"), s.as("other")
@@ -80,11 +80,6 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 	})
 }
 
-func inBothModes(t *testing.T, test func(t *testing.T, s *server)) {
-	t.Run("directories", func(t *testing.T) { test(t, start(t)) })
-	t.Run("no directories", func(t *testing.T) { test(t, start(t, plainLocks)) })
-}
-
 // Names are bytes: what the client sent lies on disk, is what the lock is called, and comes back.
 func TestNamesAreBytes(t *testing.T) {
 	names := []string{
@@ -92,7 +87,7 @@ func TestNamesAreBytes(t *testing.T) {
 		"tab\there", "utf8-\xc3\xa9\xe2\x82\xac", "latin1-\xe9", "macroman-\x8e\xd5", "\xff\xfe\xff", "iac-\xff\xf4-end", "...", "~", "#!", "'", "$(x)", ";",
 		"bell\x07", "\xc2\x85", "NBSP\xc2\xa0",
 	}
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		c := s.as("phoneacc")
 		s.mkdir("/dir")
 		for _, name := range names {
@@ -225,7 +220,7 @@ func TestANameForgesNothing(t *testing.T) {
 
 // Two spellings are never two locks.
 func TestOneLockHasOneName(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.mkdir("/real/deep")
 		s.link("real", "/soft")
 		s.link("deep/../../real", "/real/loop")
@@ -283,7 +278,7 @@ func TestACommandWithoutItsArgumentIsRefused(t *testing.T) {
 }
 
 func TestOneOfManyGetsTheLock(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		var winners atomic.Int32
 		var all sync.WaitGroup
 		begin := make(chan struct{})

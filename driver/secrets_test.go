@@ -26,7 +26,7 @@ var oddArguments = []string{
 
 // No reply shows where on the server's machine anything lies, and no argument ends the session.
 func TestRepliesShowNoPathOfTheServer(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.write("/f", "x")
 		s.mkdir("/dir/sub")
 		s.link("/etc", "/out")
@@ -130,16 +130,29 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 	}
 }
 
-// What fails without anybody having foreseen it is in the log, whole.
 func TestPasswordsAreNotLogged(t *testing.T) {
-	var log strings.Builder
-	s := start(t, func(o *setup) { o.log = debugLog(&log) })
+	var log logged
+	s := start(t, func(o *setup) { o.log = log.logger() })
 	c := s.as("phoneacc")
 	c.want("pass "+password, "230 *")
 	c.want("MKD /locks/a", "257 *")
 	c.Close()
 	s.alone()
-	if strings.Contains(log.String(), password) || !strings.Contains(log.String(), "MKD /locks/a") {
-		t.Errorf("log: %s", log.String())
+	if got := log.String(); strings.Contains(got, password) || !strings.Contains(got, "MKD /locks/a") {
+		t.Errorf("log: %s", got)
+	}
+}
+
+// Who knows the nonce of a job speaks for its locks, and who reads the log must be able to find the session of a line.
+func TestTheLogHasNoNonceAndTheIDsThatTheListHas(t *testing.T) {
+	var log logged
+	s := start(t, func(o *setup) { o.log = log.logger() })
+	a := s.as("phoneacc")
+	a.want("site  lock  as hush-hush", "200 *")
+	a.want("SITE LOCK AS hush-hush", "200 *")
+	a.want("MKD /locks/a", "257 *")
+	id := s.table.Sessions()[0].Owner.Session.String()
+	if got := log.String(); strings.Contains(got, "hush") || !strings.Contains(got, `session=`+id+` line="MKD /locks/a"`) {
+		t.Errorf("session %s, log: %s", id, got)
 	}
 }

@@ -393,7 +393,7 @@ func TestNewFilesAreNotExecutable(t *testing.T) {
 
 // The directory gets another name while the upload is on its way, and in it the file's name is a lock's.
 func TestAnUploadWhoseDirectoryIsRenamed(t *testing.T) {
-	inBothModes(t, func(t *testing.T, s *server) {
+	eachMode(t, func(t *testing.T, s *server) {
 		rules, err := lock.NewRules([]lock.Rule{{Match: "/b/*"}})
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,286 @@
+package driver
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// scene plays scripts. Each line is one of
+//
+//	a MKD /x => 257 *             a command and its reply, as fits has it: the first line, or all of it if the pattern has a \n
+//	a STOR /f <<< new => 226 *    an upload
+//	a RETR /f => 226 * >>> new    a download, and what came
+//	a MKD /x ...                  a command whose reply comes later; of an upload all but its end is sent
+//	a => 257 *                    that reply; of an upload, its end before it
+//	- pass 7m                     something done to the server or looked at there, see host
+//	# a comment
+//
+// \r, \n and \" are bytes. A client logs in when it is first named: a, a2 and a3 as phoneacc, b and b2 as other, the rest as what
+// they are called.
+type scene struct {
+	*server
+	t       *testing.T
+	clients map[string]*actor
+}
+
+// actor is a client of a script.
+type actor struct {
+	*conn
+	data io.WriteCloser // of an upload under way
+}
+
+// play plays a script on a server.
+func (s *server) play(t *testing.T, script string) {
+	t.Helper()
+	p := scene{s, t, make(map[string]*actor)}
+	for line := range strings.Lines(script) {
+		line = strings.Trim(line, "\n\t ")
+		who, rest, _ := strings.Cut(line, " ")
+		switch {
+		case line == "" || who == "#":
+		case who == "-":
+			p.host(line, strings.Fields(unescaped(rest)))
+		default:
+			p.client(line, who, rest)
+		}
+		if t.Failed() {
+			t.Fatalf("at: %s", line)
+		}
+	}
+}
+
+// plays plays a script on a server of its own.
+func plays(t *testing.T, script string, changes ...func(*setup)) {
+	t.Helper()
+	start(t, changes...).play(t, script)
+}
+
+// inBothModes plays a script where locks have directories, and where they have none.
+func inBothModes(t *testing.T, script string, changes ...func(*setup)) {
+	t.Helper()
+	eachMode(t, func(t *testing.T, s *server) { t.Helper(); s.play(t, script) }, changes...)
+}
+
+func eachMode(t *testing.T, test func(t *testing.T, s *server), changes ...func(*setup)) {
+	t.Helper()
+	t.Run("directories", func(t *testing.T) { t.Helper(); test(t, start(t, changes...)) })
+	t.Run("no directories", func(t *testing.T) { t.Helper(); test(t, start(t, append(slices.Clone(changes), plainLocks)...)) })
+}
+
+var unescape = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\"`, `"`, `\x00`, "\x00", `\xe9`, "\xe9")
+
+func unescaped(s string) string { return unescape.Replace(s) }
+
+// as returns the client of that name.
+func (p *scene) as(name string) *actor {
+	p.t.Helper()
+	if p.clients[name] == nil {
+		account := strings.TrimRight(name, "0123456789")
+		account = cmp.Or(map[string]string{"a": "phoneacc", "b": "other"}[account], account)
+		c := p.dial()
+		if p.setup.settings.TLSRequired {
+			c.upgrade()
+		}
+		c.login(account)
+		c.t = p.t
+		p.clients[name] = &actor{conn: c}
+	}
+	return p.clients[name]
+}
+
+// client has a client say something, or read a reply.
+func (p *scene) client(line, name, rest string) {
+	p.t.Helper()
+	a := p.as(name)
+	said, wanted, now := strings.Cut(" "+rest, " => ")
+	if said = strings.TrimPrefix(said, " "); !now {
+		said, now = strings.CutSuffix(said, " ...")
+		if now = !now; now {
+			p.t.Fatalf("no line of a script: %s", line)
+		}
+	}
+	command, content, _ := strings.Cut(said, " <<< ")
+	command, content = unescaped(command), unescaped(content)
+	wanted, wantedContent, _ := strings.Cut(wanted, " >>> ")
+	verb, _, _ := strings.Cut(command, " ")
+	var got, gotContent string
+	switch {
+	case said == "":
+		got = a.rest()
+	case !now:
+		a.begin(verb, command, content)
+		return
+	case stores[verb]:
+		got = a.upload(command, content)
+	case fetches[verb]:
+		gotContent, got = a.download(command)
+	default:
+		got = a.ask(command)
+	}
+	if wanted = unescaped(wanted); !strings.Contains(wanted, "\n") {
+		got, _, _ = strings.Cut(got, "\n")
+	}
+	a.check(line, got, wanted)
+	a.check(line, gotContent, unescaped(wantedContent))
+}
+
+var (
+	stores  = map[string]bool{"STOR": true, "APPE": true, "STOU": true}
+	fetches = map[string]bool{"RETR": true, "LIST": true, "NLST": true, "MLSD": true}
+)
+
+// transfer sends a command, stores an x or fetches if it is for that, and returns its reply.
+func (c *conn) transfer(command string) (reply string) {
+	c.t.Helper()
+	switch verb, _, _ := strings.Cut(command, " "); {
+	case stores[verb]:
+		reply = c.upload(command, "x")
+	case fetches[verb]:
+		_, reply = c.download(command)
+	default:
+		reply = c.ask(command)
+	}
+	return reply
+}
+
+// begin sends a command, and the content of an upload.
+func (a *actor) begin(verb, command, content string) {
+	a.t.Helper()
+	if verb != "STOR" && verb != "APPE" {
+		a.send(command + "\r\n")
+		return
+	}
+	data := a.conn.data()
+	a.want(command, "150 *")
+	a.data = a.secured(data).(io.WriteCloser)
+	if _, err := io.WriteString(a.data, content); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// rest reads the reply to what was begun.
+func (a *actor) rest() string {
+	a.t.Helper()
+	if a.data != nil {
+		a.data.Close()
+		a.data = nil
+	}
+	return a.reply()
+}
+
+// host does something to the server, or looks there.
+func (p *scene) host(line string, words []string) {
+	p.t.Helper()
+	argument := func(i int) string {
+		if i < len(words) {
+			return words[i]
+		}
+		return ""
+	}
+	duration := func() time.Duration {
+		d, err := time.ParseDuration(argument(1))
+		if err != nil {
+			p.t.Fatalf("%s: %v", line, err)
+		}
+		return d
+	}
+	text := strings.Join(words[min(2, len(words)):], " ")
+	switch words[0] {
+	case "pass": // time, and locks end
+		p.pass(duration())
+	case "late": // time, and nobody has ended anything yet
+		p.clock.Advance(duration())
+	case "write": // a file
+		p.write(argument(1), text)
+	case "mkdir":
+		p.mkdir(argument(1))
+	case "link": // name, target
+		p.link(argument(2), argument(1))
+	case "rename": // on the host
+		if err := os.Rename(filepath.Join(p.root, argument(1)), filepath.Join(p.root, argument(2))); err != nil {
+			p.t.Fatal(err)
+		}
+	case "remove": // on the host, what a pattern fits
+		for _, name := range p.glob(argument(1)) {
+			if err := os.RemoveAll(name); err != nil {
+				p.t.Error(err)
+			}
+		}
+	case "age": // what a pattern fits: so old it becomes
+		d, err := time.ParseDuration(argument(2))
+		for _, name := range p.glob(argument(1)) {
+			at := p.clock.Now().Wall.Add(-d)
+			if err = cmp.Or(err, os.Chtimes(name, at, at)); err != nil {
+				p.t.Error(err)
+			}
+		}
+	case "directories": // locks have some after the next restart
+		p.setup.directories = true
+	case "file": // what a file holds
+		p.wantContent(argument(1), text)
+	case "held", "free": // whether a lock is
+		if p.held(lock.Name(argument(1))) != (words[0] == "held") {
+			p.t.Errorf("not so: %s", line)
+		}
+	case "freed": // a lock, soon
+		p.until(line, func() bool { return !p.held(lock.Name(argument(1))) })
+	case "waiting": // so many wait for a lock, soon
+		p.until(line, func() bool {
+			status, _ := p.table.Get(lock.Name(argument(1)))
+			return fmt.Sprint(status.Waiting) == argument(2)
+		})
+	case "break": // by an administrator
+		p.as("boss").breaks(argument(1))
+	case "close", "reset", "quit": // a client
+		a := p.clients[argument(1)]
+		delete(p.clients, argument(1))
+		switch words[0] {
+		case "close":
+			a.Close()
+		case "reset":
+			a.reset()
+		default:
+			a.want("QUIT", "221 *")
+			a.ended()
+		}
+	case "alone": // all sessions end
+		for _, name := range slices.Sorted(maps.Keys(p.clients)) {
+			p.clients[name].Close()
+		}
+		clear(p.clients)
+		p.alone()
+	case "restart": // the server, which takes some time
+		clear(p.clients)
+		p.restart(duration())
+	case "sweep":
+		if err := p.driver.Sweep(p.t.Context()); err != nil {
+			p.t.Error(err)
+		}
+	case "left": // what was moved aside: "lock file content, ..."
+		p.wantLeftovers(strings.ReplaceAll(strings.Join(words[1:], " "), ", ", "\n"))
+	case "clean": // nothing hidden is left
+		p.wantNothingHidden()
+	default:
+		p.t.Fatalf("no line of a script: %s", line)
+	}
+}
+
+// glob returns what a pattern fits on disk, and fails if that is nothing.
+func (p *scene) glob(pattern string) []string {
+	p.t.Helper()
+	found, err := filepath.Glob(filepath.Join(p.root, pattern))
+	if err != nil || len(found) == 0 {
+		p.t.Errorf("nothing fits %s: %v", pattern, err)
+	}
+	return found
+}
