@@ -57,7 +57,7 @@ func (t *transfer) upload(appending bool, offset int64) (_ ftpserver.FileTransfe
 		return nil, err
 	}
 	u.file, err = c.server.tree.Upload(c.server.disk(n),
-		files.UploadOptions{Append: appending, HasOffset: !appending && offset > 0, Offset: offset, Unique: unique})
+		files.UploadOptions{Append: appending, Offset: offset, Unique: unique})
 	if err != nil {
 		return nil, err
 	}

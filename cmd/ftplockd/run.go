@@ -363,7 +363,7 @@ func (s *server) start() {
 			}
 		})
 	}
-	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.tree, s.driver, s.store}, Log: s.log}
+	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.driver, s.store, s.tree}, Log: s.log}
 	run("watching the served tree", func() error { return s.table.Run(ctx) })
 	run("reaping", func() error { return reap.Run(ctx) })
 	for _, p := range s.ports {
@@ -374,7 +374,7 @@ func (s *server) start() {
 	run("control socket", func() error { return s.admin.serve() })
 }
 
-// sweepers are all that have something to sweep.
+// sweepers are all that have something to sweep. The tree is the last: after a crash it is searched, where a mount may hang.
 type sweepers []reaper.Sweeper
 
 // Sweep implements reaper.Sweeper.

@@ -77,19 +77,6 @@ func (d directory) lstat(base string) (*info, error) {
 	return i, err
 }
 
-// describe describes an open file.
-func describe(f *os.File, name string) (i *info, err error) {
-	err = control(f, func(fd int) (err error) {
-		i, err = statx(fd, "", unix.AT_EMPTY_PATH)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	i.name = name
-	return i, nil
-}
-
 func statx(fd int, base string, flags int) (*info, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(fd, base, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
@@ -165,13 +152,7 @@ func (d directory) removeDir(base string) error {
 
 // removeFile removes a file or a link, never a directory: EISDIR.
 func (d directory) removeFile(base string) error {
-	err := d.do("unlink", func(fd int) error { return unix.Unlinkat(fd, base, 0) })
-	if err == unix.EPERM { // what POSIX has for a directory
-		if i, statErr := d.lstat(base); statErr == nil && i.IsDir() {
-			return unix.EISDIR
-		}
-	}
-	return err
+	return d.do("unlink", func(fd int) error { return unix.Unlinkat(fd, base, 0) })
 }
 
 // rename renames. A file replaces a file, in one step; the system refuses a file over a directory and a directory over a file.

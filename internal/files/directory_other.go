@@ -67,14 +67,6 @@ func (d directory) lstat(base string) (*info, error) {
 	return infoOf(of, base), nil
 }
 
-func describe(f *os.File, name string) (*info, error) {
-	of, err := f.Stat()
-	if err != nil {
-		return nil, bare(err)
-	}
-	return infoOf(of, name), nil
-}
-
 func infoOf(of fs.FileInfo, name string) *info {
 	return &info{name: name, size: of.Size(), mode: of.Mode(), modified: of.ModTime(), host: of, details: details{links: 1}}
 }

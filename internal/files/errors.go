@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -17,11 +18,11 @@ var (
 	ErrName = errors.New("not a possible file name")
 	// ErrEscapes is matched if a symbolic link leads out of the tree, as every absolute one does, also if it comes
 	// back into it. It matches fs.ErrPermission.
-	ErrEscapes error = &kind{"leads out of the tree", fs.ErrPermission}
+	ErrEscapes = fmt.Errorf("leads out of the tree: %w", fs.ErrPermission)
 	// ErrReserved is matched by the name of a temporary of an upload. It matches fs.ErrPermission.
-	ErrReserved error = &kind{"reserved name", fs.ErrPermission}
+	ErrReserved = fmt.Errorf("reserved name: %w", fs.ErrPermission)
 	// ErrNotRegular is matched if the name is a pipe, a device, a socket. It matches fs.ErrPermission.
-	ErrNotRegular error = &kind{"not a regular file", fs.ErrPermission}
+	ErrNotRegular = fmt.Errorf("not a regular file: %w", fs.ErrPermission)
 	// ErrOffset is matched if a transfer is to start beyond the end of the file (REST, RFC 3659 section 5).
 	ErrOffset = errors.New("restart beyond the end of the file")
 	// ErrNotDurable is matched if a file was published and can be seen, but may not survive a loss of
@@ -38,22 +39,8 @@ var (
 	ErrBroken = errors.New("the upload failed before")
 )
 
-type kind struct {
-	text string
-	is   error
-}
-
-func (k *kind) Error() string        { return k.text }
-func (k *kind) Is(target error) bool { return target == k.is }
-
-// marked is a cause that matches a sentinel too, and reads as the cause alone or as both.
-type marked struct {
-	mark  error
-	cause error
-}
-
-func (m *marked) Error() string   { return m.mark.Error() + ": " + m.cause.Error() }
-func (m *marked) Unwrap() []error { return []error{m.mark, m.cause} }
+// marked is a cause that matches one of the errors above, too.
+func marked(as, cause error) error { return fmt.Errorf("%w: %w", as, cause) }
 
 // fail makes the error that a caller of this package sees: op and FTP path, and the cause
 // without any path of the host.
@@ -77,7 +64,7 @@ func bare(err error) error {
 		return bare(e.Err)
 	case syscall.Errno:
 		if e == syscall.ENAMETOOLONG || e == syscall.EILSEQ {
-			return &marked{ErrName, e}
+			return marked(ErrName, e)
 		}
 	}
 	return err

@@ -40,8 +40,8 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 		{"replace", UploadOptions{}, "old", "line", false},
 		{"replace, durable", UploadOptions{}, "old", "line", true},
 		{"append, durable", UploadOptions{Append: true}, "old", "oldline", true},
-		{"restart", UploadOptions{HasOffset: true, Offset: 2}, "old", "olline", false},
-		{"exclusive, durable", UploadOptions{Exclusive: true}, "", "line", true},
+		{"restart", UploadOptions{Offset: 2}, "old", "olline", false},
+		{"unique, durable", UploadOptions{Unique: true}, "", "line", true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			failed := make(map[string]bool)
@@ -85,7 +85,7 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 				s.wantClean()
 				s.Close()
 			}
-			for _, call := range []string{"open", "stat", "record", "create", "write", "rename"} {
+			for _, call := range []string{"open", "stat", "create", "write", "rename"} {
 				if !failed[call] {
 					t.Errorf("%s was never made to fail", call)
 				}
@@ -184,7 +184,7 @@ func TestATemporaryThatCannotBeRemovedIsRemovedLater(t *testing.T) {
 
 func TestALinkedTemporaryThatCannotBeRemovedIsRemovedLater(t *testing.T) {
 	s := serve(t, Options{})
-	u := s.begun("/f", "new", UploadOptions{Exclusive: true})
+	u := s.begun("/f", "new", UploadOptions{Unique: true})
 	s.before = func(call string) error {
 		switch call {
 		case "rename":

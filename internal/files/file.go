@@ -14,31 +14,7 @@ import (
 
 // Open opens a regular file or a directory for reading. A link is followed within the tree. Anything else, such as a
 // pipe, is ErrNotRegular, and is not waited for. The file implements [io.WriterTo]; it can be closed from another goroutine.
-func (t *Tree) Open(name string) (afero.File, error) { return t.OpenFile(name, os.O_RDONLY, 0) }
-
-// Create begins an upload, see OpenFile.
-func (t *Tree) Create(name string) (afero.File, error) {
-	return t.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0)
-}
-
-// OpenFile opens a file or directory for reading, or begins an upload: what is written is published by Close, and
-// nothing of it is seen before. A file cannot be written in any other way: flag must have O_TRUNC, O_APPEND or O_EXCL
-// then, O_RDWR is fs.ErrInvalid, and perm is not looked at, see Options.Mode.
-func (t *Tree) OpenFile(name string, flag int, _ fs.FileMode) (afero.File, error) {
-	switch flag & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR) {
-	case os.O_RDONLY:
-		if flag&(os.O_CREATE|os.O_TRUNC) == 0 {
-			return t.openRead(name)
-		}
-	case os.O_WRONLY:
-		if flag&(os.O_TRUNC|os.O_APPEND|os.O_EXCL) != 0 {
-			return t.openWrite(name, flag)
-		}
-	}
-	return nil, fail("open", name, fs.ErrInvalid)
-}
-
-func (t *Tree) openRead(name string) (afero.File, error) {
+func (t *Tree) Open(name string) (afero.File, error) {
 	name, err := clean(name)
 	if err != nil {
 		return nil, fail("open", name, err)
@@ -65,20 +41,17 @@ func (t *Tree) openCleaned(name string) (afero.File, error) {
 	return &listing{closedToAll: closedToAll{name}, info: i, dir: dir}, nil
 }
 
-func (t *Tree) openWrite(name string, flag int) (afero.File, error) {
-	if flag&os.O_CREATE == 0 {
-		if _, err := t.Stat(name); err != nil {
-			return nil, err
-		}
+// Create is refused: a file is written by [Tree.Upload] only.
+func (t *Tree) Create(name string) (afero.File, error) {
+	return t.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0)
+}
+
+// OpenFile is Open, see there. To write is refused, see Create.
+func (t *Tree) OpenFile(name string, flag int, _ fs.FileMode) (afero.File, error) {
+	if flag != os.O_RDONLY {
+		return nil, fail("open", name, fs.ErrPermission)
 	}
-	u, err := t.Upload(name, UploadOptions{
-		Append:    flag&os.O_APPEND != 0,
-		Exclusive: flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &writing{closedToAll: closedToAll{u.Name()}, u: u}, nil
+	return t.Open(name)
 }
 
 // closedToAll refuses what none of the kinds of files below can do.
@@ -221,30 +194,3 @@ func (r *reading) Stat() (fs.FileInfo, error) {
 }
 
 func (r *reading) Close() error { return fail("close", r.name, r.file.Close()) }
-
-// writing is an upload that Close publishes, unless a write failed.
-type writing struct {
-	closedToAll
-	u *Upload
-}
-
-func (w *writing) Write(p []byte) (int, error)         { return w.u.Write(p) }
-func (w *writing) WriteString(s string) (int, error)   { return w.u.Write([]byte(s)) }
-func (w *writing) ReadFrom(r io.Reader) (int64, error) { return w.u.ReadFrom(r) }
-func (w *writing) Sync() error                         { return w.u.Sync() }
-func (w *writing) Stat() (fs.FileInfo, error) {
-	i, err := describe(w.u.file, w.u.base)
-	if err != nil {
-		return nil, fail("stat", w.name, err)
-	}
-	return i, nil
-}
-
-// Close publishes. A second one does nothing.
-func (w *writing) Close() error {
-	err := w.u.Publish()
-	if errors.Is(err, ErrDone) {
-		return nil
-	}
-	return err
-}

@@ -151,7 +151,7 @@ func (s *served) temporaries() []string {
 	return slices.DeleteFunc(s.hostNames(), func(n string) bool { return !strings.HasPrefix(filepath.Base(n), prefix) })
 }
 
-// records lists the records of uploads of earlier starts.
+// records lists the earlier starts that may have left something.
 func (s *served) records() []string {
 	s.t.Helper()
 	ids, err := s.earlierStarts()
@@ -167,8 +167,8 @@ func (s *served) wantClean() {
 	if left := append(s.temporaries(), s.records()...); len(left) > 0 {
 		s.t.Errorf("left over: %q", left)
 	}
-	if n := len(s.uploads.recorded()) + len(s.Tree.records.left); n > 0 {
-		s.t.Errorf("%d uploads are still known", n)
+	if !s.uploads.none() {
+		s.t.Errorf("still known: %v %v", s.uploads.all, s.uploads.left)
 	}
 }
 

@@ -25,6 +25,15 @@ func (i *info) ModTime() time.Time { return i.modified }
 func (i *info) IsDir() bool        { return i.mode.IsDir() }
 func (i *info) Sys() any           { return &i.details }
 
+// describe describes an open file.
+func describe(f *os.File, name string) (*info, error) {
+	of, err := f.Stat()
+	if err != nil {
+		return nil, bare(err)
+	}
+	return infoOf(of, name), nil
+}
+
 // same reports whether two names are of one file.
 func (i *info) same(o *info) bool {
 	if i.host != nil && o.host != nil {

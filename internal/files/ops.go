@@ -53,7 +53,7 @@ func (t *Tree) syncAbove(name string) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return fail("sync", name, &marked{ErrNotDurable, bare(err)})
+	return fail("sync", name, marked(ErrNotDurable, bare(err)))
 }
 
 // MkdirAll makes a directory and those above it that are missing. A directory that is there is no error.
@@ -64,7 +64,7 @@ func (t *Tree) MkdirAll(name string, perm fs.FileMode) error {
 // newName marks what a file system says of a name that it cannot hold.
 func newName(err error) error {
 	if err == syscall.EINVAL {
-		return &marked{ErrName, syscall.EINVAL}
+		return marked(ErrName, syscall.EINVAL)
 	}
 	return err
 }

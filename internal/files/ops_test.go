@@ -2,7 +2,6 @@ package files
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -253,73 +252,23 @@ func TestAfterCloseEverythingSaysSo(t *testing.T) {
 	s.want("/up", "content")
 }
 
-func TestRecordsInTheServedTreeAreRefused(t *testing.T) {
-	root := t.TempDir()
-	for _, state := range []string{root, root + "/state", root + "/../" + baseName(root) + "/x"} {
-		if tree, err := Open(root, Options{State: state}); err == nil {
-			tree.Close()
-			t.Errorf("%s is accepted", state)
-		}
-	}
-	if _, err := Open(root, Options{}); err == nil {
-		t.Error("no directory at all is accepted")
-	}
-}
-
-func baseName(p string) string { _, b := split(p); return b }
-
-func TestAferoFiles(t *testing.T) {
+// A file is written by Upload only.
+func TestAferosWaysToWriteAreRefused(t *testing.T) {
 	s := serve(t, Options{})
-	f, err := s.Create("/f")
-	if err != nil {
-		t.Fatal(err)
+	s.put("/f", "old")
+	_, err := s.Create("/f")
+	wantIs(t, err, fs.ErrPermission)
+	for _, flag := range []int{os.O_RDWR, os.O_WRONLY, os.O_CREATE, os.O_TRUNC, os.O_WRONLY | os.O_APPEND} {
+		_, err := s.OpenFile("/f", flag, 0o644)
+		wantIs(t, err, fs.ErrPermission)
+		s.wantPath(err, "/f")
 	}
-	if _, err := f.WriteString("hello "); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Stat("/f"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("seen before Close: %v", err)
-	}
-	if err := errors.Join(f.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	f, err = s.OpenFile("/f", os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Write([]byte("world"))
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.OpenFile("/f", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("O_EXCL: %v", err)
-	}
-	if _, err := s.OpenFile("/f", os.O_RDWR, 0); !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("O_RDWR: %v", err)
-	}
-	f, err = s.Open("/f")
+	f, err := s.Open("/f")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.Seek(-5, io.SeekEnd); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := io.ReadAll(f); err != nil || string(b) != "world" {
-		t.Errorf("%q, %v", b, err)
-	}
-	if _, err := f.Write([]byte("x")); !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("write: %v", err)
-	}
-	d, err := s.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if names, err := d.Readdirnames(-1); err != nil || len(names) != 1 || names[0] != "f" {
-		t.Errorf("%q, %v", names, err)
-	}
-	if _, err := d.Readdir(1); err != io.EOF {
-		t.Errorf("at the end: %v", err)
-	}
-	s.wantClean()
+	_, err = f.Write([]byte("x"))
+	wantIs(t, err, fs.ErrInvalid)
+	s.want("/f", "old")
 }

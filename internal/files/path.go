@@ -13,7 +13,7 @@ import (
 // clean makes an FTP path absolute and lexically clean.
 func clean(name string) (string, error) {
 	if strings.IndexByte(name, 0) >= 0 {
-		return name, &marked{ErrName, syscall.EINVAL}
+		return name, marked(ErrName, syscall.EINVAL)
 	}
 	if name == "" || name[0] != '/' {
 		name = "/" + name
@@ -56,13 +56,6 @@ type place struct {
 	name string // the clean FTP path
 }
 
-// close gives the directory back, unless it is that of the whole tree.
-func (p place) close() {
-	if p.dir != p.dir.tree.top {
-		p.dir.close()
-	}
-}
-
 // at does f where name is, and turns its error into one for the caller.
 func (t *Tree) at(op, name string, f func(p place) error) error {
 	name, err := clean(name)
@@ -73,24 +66,18 @@ func (t *Tree) at(op, name string, f func(p place) error) error {
 	if err != nil {
 		return fail(op, name, err)
 	}
-	defer p.close()
+	defer p.dir.close()
 	return fail(op, name, f(p))
 }
 
 // find opens the parent directory of a clean name.
 func (t *Tree) find(name string) (place, error) {
-	p := place{dir: t.top, name: name}
-	var dir string
-	dir, p.base = split(name)
-	if t.isTemporary(p.base) {
-		return p, ErrReserved
+	dir, base := split(name)
+	if t.isTemporary(base) {
+		return place{}, ErrReserved
 	}
-	if dir == "/" {
-		return p, nil
-	}
-	var err error
-	p.dir, err = t.openDirectory(dir)
-	return p, err
+	d, err := t.openDirectory(dir)
+	return place{d, base, name}, err
 }
 
 // inRoot does f with the path within the root that name stands for.
@@ -148,7 +135,7 @@ func (t *Tree) Resolve(name string) (string, error) {
 func (t *Tree) resolveLinks(name string) (string, error) {
 	w := walk{tree: t, at: t.root, done: "/"}
 	defer w.leave()
-	rest := strings.Split(strings.TrimPrefix(name, "/"), "/")
+	rest := strings.Split(name, "/")
 	for links := 0; len(rest) > 0; {
 		target, err := w.step(rest[0], len(rest) == 1)
 		rest = rest[1:]
@@ -184,56 +171,41 @@ func (w *walk) leave() {
 
 // step goes on by one element. If that is a link it stays, and returns where the link leads.
 func (w *walk) step(element string, last bool) (target string, err error) {
-	if element == "" || element == "." {
-		return "", nil
-	}
 	if err := w.tree.check("readlink"); err != nil {
 		return "", err
 	}
-	if element == ".." {
-		return "", w.back()
-	}
-	if w.at == nil {
-		w.done = join(w.done, element)
+	switch {
+	case element == "" || element == ".":
 		return "", nil
+	case element == ".." && w.done == "/":
+		return "", ErrEscapes
+	case element == "..":
+		w.done, _ = split(w.done)
+		return "", w.enter(w.tree.root, relative(w.done))
 	}
-	target, err = w.at.Readlink(element)
-	if err == nil {
-		return filepath.ToSlash(target), nil
-	}
-	if err = rooted(err); err != syscall.EINVAL && !missing(err) { // EINVAL is for all that is no link
-		return "", err
+	if w.at != nil {
+		target, err = w.at.Readlink(element)
+		if err == nil {
+			return filepath.ToSlash(target), nil
+		}
+		if err = rooted(err); err != syscall.EINVAL && !missing(err) { // EINVAL is for all that is no link
+			return "", err
+		}
 	}
 	w.done = join(w.done, element)
-	if last {
+	if w.at == nil || last {
 		return "", nil
 	}
-	next, err := w.at.OpenRoot(element)
-	return "", w.enter(next, err)
+	return "", w.enter(w.at, element)
 }
 
-// back goes to the directory above.
-func (w *walk) back() error {
-	if w.done == "/" {
-		return ErrEscapes
-	}
-	if w.done, _ = split(w.done); w.done == "/" {
-		w.leave()
-		w.at = w.tree.root
-		return nil
-	}
-	next, err := w.tree.root.OpenRoot(relative(w.done))
-	return w.enter(next, err)
-}
-
-// enter goes on with a directory that was opened. That it is none is no error: there are no links in it.
-func (w *walk) enter(next *os.Root, err error) error {
+// enter goes on with a directory. That it is none is no error: there are no links in it.
+func (w *walk) enter(in *os.Root, name string) error {
+	next, err := in.OpenRoot(name)
 	w.leave()
 	if err == nil {
 		w.at = next
-		return nil
-	}
-	if err = rooted(err); missing(err) {
+	} else if err = rooted(err); missing(err) {
 		return nil
 	}
 	return err

@@ -40,6 +40,7 @@ type powerPlay struct {
 	name   string
 	before contents
 	steps  []powerStep
+	twice  bool // power is lost twice
 }
 
 // text is several sectors long and tells where it was cut.
@@ -60,21 +61,21 @@ func upload(name, content string, o UploadOptions) powerStep {
 }
 
 var powerPlays = []powerPlay{
-	{"a new file", nil, []powerStep{upload("/f", text("new"), UploadOptions{})}},
-	{"a file that must not be there", nil, []powerStep{upload("/f", text("new"), UploadOptions{Exclusive: true})}},
-	{"a file is replaced twice", contents{"/a/f": text("old")}, []powerStep{
+	{name: "a new file", steps: []powerStep{upload("/f", text("new"), UploadOptions{})}},
+	{name: "a file that must not be there", steps: []powerStep{upload("/f", text("new"), UploadOptions{Unique: true})}},
+	{name: "a file is replaced twice", before: contents{"/a/f": text("old")}, steps: []powerStep{
 		upload("/a/f", text("newer"), UploadOptions{}), upload("/a/f", text("newest"), UploadOptions{})}},
-	{"append", contents{"/f": text("old")}, []powerStep{upload("/f", text("new"), UploadOptions{Append: true})}},
-	{"a file in a new directory", nil, []powerStep{{"upload /new/dir/f", contents{"/new/dir/f": text("new")}, func(t *Tree) error {
+	{name: "append", before: contents{"/f": text("old")}, steps: []powerStep{upload("/f", text("new"), UploadOptions{Append: true})}},
+	{name: "a file in a new directory", steps: []powerStep{{"upload /new/dir/f", contents{"/new/dir/f": text("new")}, func(t *Tree) error {
 		if err := errors.Join(t.MkdirLasting("/new", 0o755), t.MkdirLasting("/new/dir", 0o755)); err != nil {
 			return err
 		}
 		return upload("/new/dir/f", text("new"), UploadOptions{}).do(t)
 	}}}},
-	{"a file is renamed", contents{"/a/f": text("old"), "/b/t": text("new")}, []powerStep{{"rename", contents{"/a/f": text("new"), "/b/t": ""}, func(t *Tree) error {
+	{name: "a file is renamed", before: contents{"/a/f": text("old"), "/b/t": text("new")}, steps: []powerStep{{"rename", contents{"/a/f": text("new"), "/b/t": ""}, func(t *Tree) error {
 		return errors.Join(t.Rename("/b/t", "/a/f"), t.Last("/a/f", "/b/t"))
 	}}}},
-	{"a file is removed", contents{"/a/f": text("old")}, []powerStep{{"remove", contents{"/a/f": ""}, func(t *Tree) error {
+	{name: "a file is removed", before: contents{"/a/f": text("old")}, steps: []powerStep{{"remove", contents{"/a/f": ""}, func(t *Tree) error {
 		return errors.Join(t.RemoveFile("/a/f"), t.Last("/a/f"))
 	}}}},
 }
@@ -123,7 +124,7 @@ func (p powerPlay) complaints(base string, said []string) (all []string) {
 		return []string{"it does not start: " + err.Error()}
 	}
 	defer tree.Close()
-	found, err := hostContents(filepath.Join(base, "root"))
+	found, err := hostContents(filepath.Join(base, "root"), p.twice)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -162,11 +163,11 @@ func (p powerPlay) states(said []string) []contents {
 	return states
 }
 
-// hostContents reads what there is but for temporaries: after a loss of power one may be left that nobody knows.
-func hostContents(root string) (contents, error) {
+// hostContents reads what there is. A temporary file may be left if power was lost twice within seconds.
+func hostContents(root string, twice bool) (contents, error) {
 	found := make(contents)
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), prefix) {
+		if err != nil || e.IsDir() || twice && strings.HasPrefix(e.Name(), prefix) {
 			return err
 		}
 		content, err := os.ReadFile(path)

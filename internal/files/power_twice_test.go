@@ -57,6 +57,7 @@ func TestAfterALossOfPowerInARecoveryEveryAcknowledgedFileIsThereAndNoneIsHalfTh
 	for _, p := range powerPlays {
 		t.Run(p.name, func(t *testing.T) {
 			r, base := p.record(t)
+			p.twice = true
 			powerloss.Twice(t, r, powerloss.Options{Seed: *powerSeed, Most: *powerMost}, func(images iter.Seq[*powerloss.Image]) []*powerloss.Recording {
 				return p.restart(t, base, images, *powerTwice)
 			}, func(again *powerloss.Recording, o powerloss.Options) (int, string) { return p.try(t, again, base, o) })

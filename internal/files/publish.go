@@ -16,21 +16,13 @@ func (u *Upload) Sync() error {
 }
 
 func (u *Upload) syncLocked() error {
-	if u.over || u.placed {
-		return ErrDone
-	}
-	if err := u.brokenLocked(); err != nil {
+	err := u.standsLocked()
+	if err != nil || u.whole {
 		return err
 	}
-	if u.whole {
-		return nil
-	}
-	if err := u.settleLocked(); err != nil {
-		u.broken = err
-		return err
-	}
-	u.whole = true
-	return nil
+	u.broken = u.settleLocked()
+	u.whole = u.broken == nil
+	return u.broken
 }
 
 func (u *Upload) settleLocked() error {
@@ -116,7 +108,7 @@ func (u *Upload) Place() error {
 // rename renames the temporary file. The system refuses if a directory has the name.
 func (u *Upload) rename() error {
 	to := place{u.dir, u.base, u.Name()}
-	if !u.opt.Exclusive && !u.opt.Unique {
+	if !u.opt.Unique {
 		return newName(u.dir.rename(u.temp, to))
 	}
 	err := u.dir.renameNew(u.temp, to)
@@ -146,7 +138,7 @@ func (u *Upload) Last() error {
 	}
 	u.endLocked()
 	if err != nil {
-		return fail("publish", name, &marked{ErrNotDurable, bare(err)})
+		return fail("publish", name, marked(ErrNotDurable, bare(err)))
 	}
 	return nil
 }
@@ -177,7 +169,7 @@ func (u *Upload) removeTemporary() error {
 		return nil
 	}
 	dir, _ := split(u.Name())
-	u.tree.records.leave(dir, u.temp)
+	u.tree.uploads.leave(dir, u.temp)
 	u.tree.log.Warn("a temporary file could not be removed", "name", u.Name(), "error", err)
 	return err
 }

@@ -125,7 +125,7 @@ func TestATargetSwappedForALinkIsNotWrittenThrough(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("outside"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []UploadOptions{{}, {Append: true}, {HasOffset: true, Offset: 2}} {
+	for _, o := range []UploadOptions{{}, {Append: true}, {Offset: 2}} {
 		s.put("/f", "old")
 		u := s.begun("/f", "new", o)
 		if err := os.Remove(s.host("/f")); err != nil {

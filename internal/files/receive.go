@@ -3,7 +3,6 @@ package files
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 )
 
@@ -52,15 +51,16 @@ func (u *Upload) dirty() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.whole = false
+	return u.standsLocked()
+}
+
+// standsLocked fails if the upload is over or failed before.
+func (u *Upload) standsLocked() error {
 	if u.over || u.placed {
 		return ErrDone
 	}
-	return u.brokenLocked()
-}
-
-func (u *Upload) brokenLocked() error {
 	if u.broken != nil {
-		return &marked{ErrBroken, u.broken}
+		return marked(ErrBroken, u.broken)
 	}
 	return nil
 }
@@ -82,7 +82,10 @@ func (u *Upload) failed(err error) error {
 // Sum returns how long the content is, and its SHA-256 in hexadecimal. It reads the content back, so that receiving
 // it can be left to the kernel; what came just now is still in memory.
 func (u *Upload) Sum() (size int64, sum string, err error) {
-	if err := u.standing(); err != nil {
+	u.mu.Lock()
+	err = u.standsLocked()
+	u.mu.Unlock()
+	if err != nil {
 		return 0, "", fail("sum", u.Name(), err)
 	}
 	h := sha256.New()
@@ -90,19 +93,4 @@ func (u *Upload) Sum() (size int64, sum string, err error) {
 		return 0, "", fail("sum", u.Name(), err)
 	}
 	return size, hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// standing returns ErrDone if the upload is over.
-func (u *Upload) standing() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.over || u.placed {
-		return ErrDone
-	}
-	return nil
-}
-
-// String names the upload for logs.
-func (u *Upload) String() string {
-	return fmt.Sprintf("upload to %q, %d bytes", u.Name(), u.Size())
 }

@@ -83,7 +83,7 @@ func TestTransfersAreExact(t *testing.T) {
 			}
 			client.Close()
 		})
-		u, err := s.Upload("/f", UploadOptions{HasOffset: true, Offset: 4})
+		u, err := s.Upload("/f", UploadOptions{Offset: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,8 +230,8 @@ func TestPlainTransfersStayInTheKernel(t *testing.T) {
 		moved := map[string]int{}
 		for line := range strings.Lines(string(out)) {
 			for _, call := range []string{"sendfile", "splice"} {
-				_, result, ok := strings.Cut(line, ") = ")
-				if n, err := strconv.Atoi(strings.TrimSpace(result)); ok && err == nil && n > 0 && strings.Contains(line, call) {
+				result := line[strings.LastIndex(line, "=")+1:] // behind a call that is resumed, too
+				if n, err := strconv.Atoi(strings.TrimSpace(result)); err == nil && n > 0 && strings.Contains(line, call) {
 					moved[call] += n
 				}
 			}

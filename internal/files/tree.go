@@ -16,9 +16,8 @@
 // so. A published file is a new inode: other hard links of the old one keep the old content,
 // and access control lists and extended attributes of the old one are not carried over.
 // Absolute links are refused, also if they lead back into the tree, and so is a name that leads through more
-// than 8 links. The process must be allowed to read each directory above a name, not only to search it. The records of where
-// uploads are made are not synced: after a loss of power (not after a crash of the server) a temporary file may be left that
-// nobody knows.
+// than 8 links. The process must be allowed to read each directory above a name, not only to search it. After
+// a loss of power within seconds of a [Tree.Sweep] or a [Tree.Close] a temporary file may be left that nobody knows.
 //
 // On systems other than Linux some of this is weaker, see directory_other.go.
 //
@@ -34,7 +33,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +41,7 @@ import (
 
 // Options say how a tree is kept. State is required.
 type Options struct {
-	// State is the directory for the records of uploads, outside of the tree. It is made
+	// State is the directory for the ids of the starts of the server, outside of the tree. It is made
 	// if it is missing. Nothing else may be kept in it, and one process at a time may use it.
 	State string
 	// Mode is the mode of new files, less the umask of the process; 0 means 0644.
@@ -61,16 +59,14 @@ type Tree struct {
 	log   *slog.Logger
 	now   func() time.Time
 	root  *os.Root
-	top   directory // the root as a directory
-	state *os.Root  // the directory of the records
+	state string
 	set   atomic.Pointer[settings]
 
-	start   string              // names this start of the server, and begins the names of its temporary files
-	starts  map[string]struct{} // of this start and of all earlier ones that have a record; never changed
-	made    atomic.Uint64       // counts temporary files
-	records records
-	uploads uploads
-	sweeper sweeper
+	start       string              // names this start of the server, and begins the names of its temporary files
+	starts      map[string]struct{} // this start and all earlier ones that may have left something; never changed
+	made        atomic.Uint64       // counts temporary files
+	uploads     uploads
+	searchAfter time.Time // for Sweep: when the whole tree may be searched again
 
 	// before is called ahead of each system call with its name; an error is returned in place of the call.
 	// Only tests set it.
@@ -89,15 +85,12 @@ type settings struct {
 // What a crash left is not removed: that is what [Tree.Sweep] does.
 func Open(root string, o Options) (*Tree, error) {
 	if o.State == "" {
-		return nil, errors.New("files: no directory for the records of uploads")
+		return nil, errors.New("files: no directory for the ids of the starts")
 	}
 	for _, dir := range []string{root, o.State} {
 		if err := makeLasting(dir); err != nil {
 			return nil, err
 		}
-	}
-	if err := apart(root, o.State); err != nil {
-		return nil, err
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -105,19 +98,13 @@ func Open(root string, o Options) (*Tree, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	t := &Tree{log: o.Log, now: o.Now, start: newID()}
+	t := &Tree{log: o.Log, now: o.Now, state: o.State, start: newID()}
 	t.SetOptions(o.Mode, o.Durable)
 	var err error
 	if t.root, err = os.OpenRoot(root); err != nil {
 		return nil, err
 	}
-	if t.state, err = os.OpenRoot(o.State); err != nil {
-		return nil, errors.Join(err, t.root.Close())
-	}
-	if t.top, err = t.openDirectory("/"); err != nil {
-		return nil, errors.Join(err, t.root.Close(), t.state.Close())
-	}
-	if err := t.findStarts(); err != nil {
+	if err := t.begin(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -175,36 +162,15 @@ func syncHost(dir string) error {
 	return syncDirectory(f)
 }
 
-// apart refuses a directory of records that clients could reach.
-func apart(root, state string) error {
-	r, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		return err
-	}
-	s, err := filepath.EvalSymlinks(state)
-	if err != nil {
-		return err
-	}
-	if r, err = filepath.Abs(r); err != nil {
-		return err
-	}
-	if s, err = filepath.Abs(s); err != nil {
-		return err
-	}
-	rel, err := filepath.Rel(r, s)
-	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		return errors.New("files: the records of uploads must not lie in the served tree")
-	}
-	return nil
-}
-
 // Close gives back what the tree holds open. Uploads and open files are
 // finished or closed by those who began them, before or after. Later calls of
 // other methods fail with [fs.ErrClosed]; a second Close does nothing.
 func (t *Tree) Close() error {
-	err := t.closeRecords()
-	t.top.close()
-	return errors.Join(err, t.root.Close(), t.state.Close())
+	var err error
+	if t.uploads.none() {
+		err = t.forget(t.start)
+	}
+	return errors.Join(err, t.root.Close())
 }
 
 // Name returns the name of this kind of file system; afero asks for it.

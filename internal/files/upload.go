@@ -10,19 +10,17 @@ import (
 	"syscall"
 )
 
-// UploadOptions say how an upload begins. Of Append, HasOffset and Unique at most one is set.
+// UploadOptions say how an upload begins.
 type UploadOptions struct {
-	// Append begins with a copy of the old content (APPE); there need not be any.
+	// Append begins with a copy of the old content (APPE); there need not be any. Offset does not matter then.
 	Append bool
-	// HasOffset begins with a copy of the first Offset bytes of the old content (REST and STOR): the result
+	// Offset begins with a copy of so many first bytes of the old content (REST and STOR): the result
 	// is those bytes and the ones that are written, and no old bytes after them. A file that is
-	// shorter, or missing with an Offset above 0, is ErrOffset.
-	HasOffset bool
-	Offset    int64
-	// Unique chooses a name that is free (STOU): name is a directory, or a suggestion that gets a suffix if it is taken.
+	// shorter or missing is ErrOffset.
+	Offset int64
+	// Unique chooses a name that is free (STOU): the given one gets a suffix if it is taken. Publish is
+	// fs.ErrExist if the name came up meanwhile.
 	Unique bool
-	// Exclusive refuses to replace: fs.ErrExist, from Upload, or from Publish if the name came up meanwhile.
-	Exclusive bool
 }
 
 // Upload is a file on its way in: a temporary file beside its target that nobody sees. It ends with Publish, with
@@ -32,7 +30,6 @@ type Upload struct {
 	opt  UploadOptions
 	set  settings
 	name string    // guarded by tree.uploads.mu: a rename of the directory changes it
-	at   recorded  // guarded by tree.uploads.mu
 	dir  directory // held open: wherever it is moved to, the file goes with it
 	base string
 	temp string
@@ -53,7 +50,7 @@ var (
 
 // Upload begins an upload to name. Its parent must be there, and what has the name, if anything, must be a regular
 // file or a link to no directory: EISDIR, ErrNotRegular. A link is replaced itself, not what it leads to, so that a
-// name can stand for one file only; Append and HasOffset take the old content from where it leads within the tree.
+// name can stand for one file only; Append and Offset take the old content from where it leads within the tree.
 //
 // The mode of the file will be that of the one which it replaces, else the tree's less the umask.
 func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
@@ -100,15 +97,6 @@ func (u *Upload) begin() error {
 	if err != nil {
 		return err
 	}
-	in, err := u.dir.lstat(".")
-	if err != nil {
-		return err
-	}
-	at := recorded{dir, in.details.device, in.details.inode}
-	t.uploads.record(u, at)
-	if err := t.record(at); err != nil {
-		return err
-	}
 	u.temp = t.newTemporary()
 	if u.file, err = u.dir.create(u.temp, mode); err != nil {
 		return newName(err)
@@ -124,8 +112,6 @@ func (u *Upload) target() (fs.FileMode, error) {
 		return u.set.mode, nil
 	case err != nil:
 		return 0, newName(err)
-	case u.opt.Exclusive:
-		return 0, fs.ErrExist
 	case old.IsDir():
 		return 0, syscall.EISDIR
 	case old.isLink():
@@ -141,20 +127,16 @@ func (u *Upload) target() (fs.FileMode, error) {
 
 // copyOld puts the old content, or its first bytes, into the temporary file.
 func (u *Upload) copyOld() error {
-	if !u.opt.Append && (!u.opt.HasOffset || u.opt.Offset == 0) {
+	if !u.opt.Append && u.opt.Offset == 0 {
 		return nil
-	}
-	if u.opt.HasOffset && u.opt.Offset < 0 {
-		return ErrOffset
 	}
 	old, i, err := u.tree.openReadable(u.Name())
-	if errors.Is(err, fs.ErrNotExist) {
-		if u.opt.HasOffset {
-			return ErrOffset
-		}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && u.opt.Append:
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrOffset
+	case err != nil:
 		return err
 	}
 	defer old.Close()
@@ -162,8 +144,8 @@ func (u *Upload) copyOld() error {
 	if i.IsDir() {
 		return syscall.EISDIR
 	}
-	if u.opt.HasOffset {
-		if u.opt.Offset > want {
+	if !u.opt.Append {
+		if u.opt.Offset < 0 || u.opt.Offset > want {
 			return ErrOffset
 		}
 		want = u.opt.Offset
@@ -178,7 +160,7 @@ func (u *Upload) copyFrom(old *os.File, want int64) error {
 	}
 	n, err := u.file.ReadFrom(&io.LimitedReader{R: old, N: want})
 	u.size.Add(n)
-	if err == nil && n < want && u.opt.HasOffset {
+	if err == nil && n < want && !u.opt.Append {
 		err = ErrOffset // it was cut off meanwhile
 	}
 	return bare(err)

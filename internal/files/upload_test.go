@@ -31,15 +31,11 @@ func TestUploadContent(t *testing.T) {
 		{"append", "/old", UploadOptions{Append: true}, "abc", old + "abc", nil},
 		{"append to nothing", "/new", UploadOptions{Append: true}, "abc", "abc", nil},
 		{"append over a link", "/link", UploadOptions{Append: true}, "abc", old + "abc", nil},
-		{"restart at 0", "/old", UploadOptions{HasOffset: true}, "abc", "abc", nil},
-		{"restart in the middle", "/old", UploadOptions{HasOffset: true, Offset: 4}, "abc", "0123abc", nil},
-		{"restart at the end", "/old", UploadOptions{HasOffset: true, Offset: 10}, "abc", old + "abc", nil},
-		{"restart beyond the end", "/old", UploadOptions{HasOffset: true, Offset: 11}, "", "", ErrOffset},
-		{"restart before the beginning", "/old", UploadOptions{HasOffset: true, Offset: -1}, "", "", ErrOffset},
-		{"restart of nothing", "/new", UploadOptions{HasOffset: true, Offset: 1}, "", "", ErrOffset},
-		{"restart of nothing at 0", "/new", UploadOptions{HasOffset: true}, "abc", "abc", nil},
-		{"exclusive", "/new", UploadOptions{Exclusive: true}, "abc", "abc", nil},
-		{"exclusive over a file", "/old", UploadOptions{Exclusive: true}, "", "", fs.ErrExist},
+		{"restart in the middle", "/old", UploadOptions{Offset: 4}, "abc", "0123abc", nil},
+		{"restart at the end", "/old", UploadOptions{Offset: 10}, "abc", old + "abc", nil},
+		{"restart beyond the end", "/old", UploadOptions{Offset: 11}, "", "", ErrOffset},
+		{"restart before the beginning", "/old", UploadOptions{Offset: -1}, "", "", ErrOffset},
+		{"restart of nothing", "/new", UploadOptions{Offset: 1}, "", "", ErrOffset},
 	} {
 		for _, durable := range []bool{false, true} {
 			t.Run(fmt.Sprint(c.what, " durable ", durable), func(t *testing.T) {
@@ -151,7 +147,7 @@ func TestHardLinksKeepTheOldContent(t *testing.T) {
 	if err := os.Link(s.host("/f"), s.host("/hard")); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []UploadOptions{{}, {Append: true}, {HasOffset: true, Offset: 1}} {
+	for _, o := range []UploadOptions{{}, {Append: true}, {Offset: 1}} {
 		s.mustUpload("/f", "new", o)
 		s.want("/hard", "old")
 	}
@@ -216,7 +212,7 @@ func TestPublishRefusesADirectoryThatCameUp(t *testing.T) {
 func TestExclusiveRefusesAFileThatCameUp(t *testing.T) {
 	for _, way := range []string{"renameat2", "link"} {
 		s := serve(t, Options{})
-		u := s.begun("/f", "new", UploadOptions{Exclusive: true})
+		u := s.begun("/f", "new", UploadOptions{Unique: true})
 		s.put("/f", "other")
 		if way == "link" {
 			s.before = onceFor("rename", unix.EINVAL)
@@ -224,7 +220,7 @@ func TestExclusiveRefusesAFileThatCameUp(t *testing.T) {
 		wantIs(t, u.Publish(), fs.ErrExist)
 		s.want("/f", "other")
 		s.wantClean()
-		u = s.begun("/g", "new", UploadOptions{Exclusive: true})
+		u = s.begun("/g", "new", UploadOptions{Unique: true})
 		if way == "link" {
 			s.before = onceFor("rename", unix.EINVAL)
 		}

@@ -1,14 +1,16 @@
 package files
 
 import (
+	"maps"
 	"strings"
 	"sync"
 )
 
-// uploads are those that are under way.
+// uploads are those that are under way, and what others have left.
 type uploads struct {
-	mu  sync.Mutex
-	all map[*Upload]struct{}
+	mu   sync.Mutex
+	all  map[*Upload]struct{}
+	left map[string]string // temporary files that could not be removed, with their directories
 }
 
 // add enters an upload, remove takes it off again.
@@ -57,20 +59,32 @@ func (us *uploads) claim(u *Upload, name string) bool {
 	return true
 }
 
-// record notes which directory an upload is in.
-func (us *uploads) record(u *Upload, at recorded) {
+// leave notes a temporary file that could not be removed.
+func (us *uploads) leave(dir, temp string) {
 	us.mu.Lock()
 	defer us.mu.Unlock()
-	u.at = at
+	if us.left == nil {
+		us.left = make(map[string]string)
+	}
+	us.left[temp] = dir
 }
 
-// recorded are the records of those under way.
-func (us *uploads) recorded() map[recorded]struct{} {
+// leftOver are the temporary files that could not be removed, with their directories.
+func (us *uploads) leftOver() map[string]string {
 	us.mu.Lock()
 	defer us.mu.Unlock()
-	all := make(map[recorded]struct{}, len(us.all))
-	for u := range us.all {
-		all[u.at] = struct{}{}
-	}
-	return all
+	return maps.Clone(us.left)
+}
+
+func (us *uploads) removed(temp string) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	delete(us.left, temp)
+}
+
+// none says whether no temporary file is there.
+func (us *uploads) none() bool {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	return len(us.all) == 0 && len(us.left) == 0
 }
