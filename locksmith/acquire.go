@@ -44,11 +44,9 @@ type acquisition struct {
 	began time.Time
 	s     *session // nil: there is none at the moment
 
-	last   error     // why there is no lock yet; nil: nothing was refused so far
-	told   Refusal   // what Waiting was called with last
-	unsure bool      // an MKD of ours may have been granted, or may still be
-	absent int       // how often another server refused what is not there, in a row
-	since  time.Time // the first of these refusals
+	last   error   // why there is no lock yet; nil: nothing was refused so far
+	told   Refusal // what Waiting was called with last
+	unsure bool    // an MKD of ours may have been granted, or may still be
 }
 
 // outcome is what one MKD came to.
@@ -58,8 +56,8 @@ const (
 	failed   outcome = iota // the connection was not made, or was lost with the reply: last says why
 	granted                 // by the reply that comes with it
 	inTheWay                // last says what is in the way
+	absent                  // another server refused it, though nothing is there
 	refused                 // for good: last says why
-	ended                   // the context ended, and this MKD is known to have come to nothing
 )
 
 // slice is how long a server is asked to let one MKD wait: a connection that died silently is noticed so soon.
@@ -69,7 +67,7 @@ const slice = 20 * time.Second
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	_, timed := ctx.Deadline()
 	seconds := 0 // how long the next MKD waits at the server
-	for first := true; ; first = false {
+	for tries := 0; ; tries++ {
 		began := time.Now()
 		result, r := a.attempt(ctx, seconds)
 		switch {
@@ -80,30 +78,26 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		case result == granted, ctx.Err() != nil:
 			return nil, a.giveUp(ctx, result == granted)
 		case result == failed:
-			never := a.s == nil && first
+			never := a.s == nil && tries == 0
 			a.disconnect()
-			if a.o.TryOnce && a.unsure {
-				return a.clearUpOnce(ctx)
-			}
-			if a.o.TryOnce || never && (!timed || isUnknownHost(a.last)) {
+			switch {
+			case a.o.TryOnce && !a.unsure, never && (!timed || isUnknownHost(a.last)):
 				return nil, a.doubtful(a.last)
+			case a.o.TryOnce && tries == 0: // to find out what became of the only try
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, a.e.Timeout)
+				defer cancel()
 			}
 			pause(ctx, min(a.o.Poll, time.Second))
-		case result == inTheWay:
-			if a.o.TryOnce && a.absent == 0 {
-				return nil, a.doubtful(a.last)
-			}
+		case a.o.TryOnce:
+			return nil, a.doubtful(a.last)
+		default:
 			a.tell()
 			waits := a.s.can("SITE", "WAIT")
-			waited := seconds > 0 && time.Since(began) >= time.Duration(seconds)*time.Second/2
-			switch {
-			case a.absent > 0: // it may have been given back between the two looks
-				pause(ctx, min(a.o.Poll, 100*time.Millisecond))
-			case waits && (seconds == 0 || waited): // the queue is where to wait
-			default:
+			if !waits || seconds > 0 && time.Since(began) < slice/2 { // else the queue is where to wait
 				pause(ctx, a.o.Poll)
 			}
-			if waits && !a.o.TryOnce {
+			if waits {
 				seconds = int(slice / time.Second)
 			}
 		}
@@ -128,19 +122,6 @@ func pause(ctx context.Context, mean time.Duration) {
 	}
 }
 
-func (a *acquisition) connect(ctx context.Context) error {
-	s, err := connect(ctx, a.e)
-	if err != nil {
-		return err
-	}
-	if err := s.identify(ctx, a.o); err != nil {
-		s.drop()
-		return err
-	}
-	a.s = s
-	return nil
-}
-
 func (a *acquisition) disconnect() {
 	if a.s != nil {
 		a.s.drop()
@@ -148,10 +129,12 @@ func (a *acquisition) disconnect() {
 	}
 }
 
-// attempt says MKD once. The reply is the 257.
+// attempt connects if need be and says MKD. The reply is the 257. What is refused though nothing is there may have been given back
+// between the two looks; refused again and again for some seconds, it cannot be made.
 func (a *acquisition) attempt(ctx context.Context, seconds int) (outcome, reply) {
 	if a.s == nil {
-		if err := a.connect(ctx); err != nil {
+		s, err := join(ctx, a.e, a.o)
+		if err != nil {
 			if _, held := errors.AsType[*HeldError](a.last); !held || !errors.Is(err, ErrUnreachable) {
 				a.last = err
 			}
@@ -160,7 +143,23 @@ func (a *acquisition) attempt(ctx context.Context, seconds int) (outcome, reply)
 			}
 			return refused, reply{}
 		}
+		a.s = s
 	}
+	began := time.Now()
+	for tries := 1; ; tries++ {
+		result, r := a.try(ctx, seconds)
+		switch {
+		case result != absent, ctx.Err() != nil:
+			return result, r
+		case tries >= 3 && (a.o.TryOnce || time.Since(began) >= 3*time.Second):
+			return refused, r
+		}
+		pause(ctx, min(a.o.Poll, 100*time.Millisecond))
+	}
+}
+
+// try says MKD once.
+func (a *acquisition) try(ctx context.Context, seconds int) (outcome, reply) {
 	r, err := a.mkdir(ctx, seconds)
 	switch {
 	case errors.Is(err, ErrRefused):
@@ -182,8 +181,8 @@ func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
 	if err := s.waitFor(ctx, seconds); err != nil {
 		return reply{}, err
 	}
-	s.link.wait(time.Duration(seconds) * time.Second)
-	defer s.link.wait(0)
+	s.link.wait(s.Timeout + time.Duration(seconds)*time.Second)
+	defer s.link.wait(s.Timeout)
 	id, err := s.send("MKD " + a.o.Path)
 	if err != nil {
 		a.unsure = a.unsure || !errors.Is(err, ErrRefused)
@@ -228,9 +227,6 @@ func (a *acquisition) judge(r reply) (outcome, reply) {
 	case knows:
 		a.unsure = false
 		return a.judgeRefusal(r)
-	case r.unknown() || r.code == 530 || r.code == 532:
-		a.last = fmt.Errorf("%w: %s: the server said %s", ErrRefused, a.o.Path, r)
-		return refused, r
 	}
 	return a.judgeByLooking(r)
 }
@@ -248,46 +244,34 @@ func (a *acquisition) undo(r reply) (outcome, reply) {
 // judgeRefusal is for ftplockd, whose words are known.
 func (a *acquisition) judgeRefusal(r reply) (outcome, reply) {
 	switch {
-	case r.waitable():
-		a.last = &HeldError{Path: a.o.Path, Waited: time.Since(a.began), Refusal: r.refusal()}
+	case r.withdrawn() && a.last != nil:
 		return inTheWay, r
-	case r.withdrawn():
-		if a.last == nil {
-			a.last = &HeldError{Path: a.o.Path, Refusal: Refusal{Reply: r.text()}}
-		}
-		return ended, r
+	case r.withdrawn(), r.waitable():
+		a.last = &HeldError{Path: a.o.Path, Refusal: r.refusal()}
+		return inTheWay, r
 	}
 	a.last = fmt.Errorf("%w: %s", ErrRefused, r.text())
 	return refused, r
 }
 
-// judgeByLooking is for servers that say no more than "Create directory operation failed". A directory that is there is somebody's lock. One
-// that is not there may have been removed meanwhile; refused again and again for some seconds, it cannot be made.
+// judgeByLooking is for servers that say no more than "Create directory operation failed". A directory that is there is somebody's lock.
 func (a *acquisition) judgeByLooking(r reply) (outcome, reply) {
-	const enough, longEnough = 3, 3 * time.Second
 	got, _, err := a.s.see(a.o.Path)
 	if err != nil {
 		a.last = err
 		return failed, r
 	}
 	if got.there {
-		a.absent = 0
 		f := Refusal{Reply: r.text()}
 		if age := time.Since(got.since); got.exact && age > 0 {
 			f.Held = age
 		}
-		a.last = &HeldError{Path: a.o.Path, Waited: time.Since(a.began), Refusal: f}
+		a.last = &HeldError{Path: a.o.Path, Refusal: f}
 		return inTheWay, r
 	}
 	a.unsure = false
-	if a.absent++; a.absent == 1 {
-		a.since = time.Now()
-	}
 	a.last = fmt.Errorf("%w: %s: the server said %s, though nothing is there", ErrRefused, a.o.Path, r)
-	if a.absent >= enough && (a.o.TryOnce || time.Since(a.since) >= longEnough) {
-		return refused, r
-	}
-	return inTheWay, r
+	return absent, r
 }
 
 // tell calls Waiting if there is something new.
@@ -326,43 +310,14 @@ func (a *acquisition) doubtful(err error) error {
 	return fmt.Errorf("%w (%w: the reply to an MKD of ours was lost)", err, ErrUnknown)
 }
 
-// clearUp finds out what became of an MKD whose reply was lost, by saying it again: ftplockd knows our nonce and has us adopt what we have.
-func (a *acquisition) clearUp(ctx context.Context) (outcome, reply) {
-	for {
-		result, r := a.attempt(ctx, 0)
-		if result != failed {
-			return result, r
-		}
-		a.disconnect()
-		if pause(ctx, 200*time.Millisecond); ctx.Err() != nil {
-			return failed, r
-		}
-	}
-}
-
-// clearUpOnce is clearUp for a caller that does not wait.
-func (a *acquisition) clearUpOnce(ctx context.Context) (*Lock, error) {
-	limited, cancel := context.WithTimeout(ctx, a.e.Timeout)
-	defer cancel()
-	result, r := a.clearUp(limited)
-	switch {
-	case ctx.Err() != nil:
-		return nil, a.giveUp(ctx, result == granted)
-	case result == granted:
-		return a.take(ctx, r)
-	}
-	return nil, a.doubtful(a.last)
-}
-
 // giveUp is the end of ctx: it leaves no lock behind, or says that it cannot tell. has: the last reply was a grant.
 func (a *acquisition) giveUp(ctx context.Context, has bool) error {
 	cause := context.Cause(ctx)
 	err := cause
 	if errors.Is(cause, context.DeadlineExceeded) && a.last != nil {
-		err = &because{a.last, cause}
+		err = &because{a.last, []error{cause}}
 	}
 	if has || a.unsure {
-		a.unsure = true
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(a.e.Timeout, farewell))
 		defer cancel()
 		a.giveBack(work, has)
@@ -370,23 +325,28 @@ func (a *acquisition) giveUp(ctx context.Context, has bool) error {
 	return a.doubtful(err)
 }
 
-// giveBack gives back what was granted, or may have been. If it cannot tell, it leaves a.unsure.
+// giveBack gives back what was granted (has), or may have been. What became of an MKD whose reply was lost is found out by saying it
+// again: ftplockd knows our nonce and has us adopt what we have. If it cannot tell, it leaves a.unsure.
 func (a *acquisition) giveBack(ctx context.Context, has bool) {
 	why := a.last
 	defer func() { a.last = why }()
-	for ctx.Err() == nil {
+	for ; ; pause(ctx, 200*time.Millisecond) {
+		result := granted
 		if !has {
-			result, _ := a.clearUp(ctx)
-			if has = result == granted; !has {
-				return
+			result, _ = a.attempt(ctx, 0)
+		}
+		if result == granted {
+			r, err := a.s.ask(ctx, "RMD "+a.o.Path)
+			a.unsure = err != nil || r.transient() || !r.good() && !a.s.knowsLocks()
+			if err != nil {
+				result = failed
 			}
 		}
-		r, err := a.s.ask(ctx, "RMD "+a.o.Path)
-		if a.unsure = err != nil || r.transient() || !r.good() && !a.s.knowsLocks(); !a.unsure || err == nil {
+		if result != failed || ctx.Err() != nil {
 			return
 		}
-		has = false
 		a.disconnect()
+		has = false
 	}
 }
 
@@ -400,7 +360,6 @@ func (a *acquisition) take(ctx context.Context, r reply) (*Lock, error) {
 	}
 	if a.o.Shared && !l.shared(ctx) {
 		a.last = fmt.Errorf("%w: %s: the server grants it to one holder alone, and it was to be shared", ErrRefused, l.path)
-		a.unsure = true
 		a.giveBack(ctx, true)
 		return nil, a.doubtful(a.last)
 	}

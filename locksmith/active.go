@@ -17,19 +17,13 @@ type active struct {
 	from     net.IP           // the server
 }
 
-// answer is what the library is told instead of the server's reply; "": the server is asked.
-func (a *active) answer(command string) string {
-	switch command {
-	case "EPSV":
-		port, err := a.listen()
-		if err != nil {
-			return "425 " + plain(err)
-		}
-		return fmt.Sprintf("229 (|||%d|)", port)
-	case "PASV":
-		return "425 no active data connection"
+// port is what the library is told instead of the server's reply to EPSV.
+func (a *active) port() string {
+	port, err := a.listen()
+	if err != nil {
+		return "425 " + plain(err)
 	}
-	return ""
+	return fmt.Sprintf("229 (|||%d|)", port)
 }
 
 // listen opens a port on the address of the control connection and tells the server of it.
@@ -53,20 +47,11 @@ func (a *active) listen() (int, error) {
 	return port, nil
 }
 
-// announce says EPRT (RFC 2428), and PORT to a server that does not know it.
+// announce says PORT, which every server knows, or EPRT (RFC 2428) for IPv6.
 func (a *active) announce(ip net.IP, port int) error {
-	family := 1
-	v4 := ip.To4()
-	if v4 == nil {
-		family = 2
+	command := fmt.Sprintf("EPRT |2|%s|%d|", ip, port)
+	if v4 := ip.To4(); v4 != nil {
+		command = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(v4.String(), ".", ","), port>>8, port&0xff)
 	}
-	r, err := a.s.ask(context.Background(), fmt.Sprintf("EPRT |%d|%s|%d|", family, ip, port))
-	if err == nil && !r.good() && v4 != nil {
-		host := strings.ReplaceAll(v4.String(), ".", ",")
-		r, err = a.s.ask(context.Background(), fmt.Sprintf("PORT %s,%d,%d", host, port>>8, port&0xff))
-	}
-	if err == nil && !r.good() {
-		err = errors.New(r.String())
-	}
-	return err
+	return a.s.must(context.Background(), command)
 }

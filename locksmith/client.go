@@ -2,27 +2,19 @@ package locksmith
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jlaffaye/ftp"
 )
 
-// Client is a connection that looks without taking a lock. Its methods may be called by several goroutines; one waits for the other. A
-// connection that was lost is made again by the next call.
-type Client struct {
-	e *endpoint
-
-	mu    sync.Mutex
-	s     *session // nil: it is closed
-	nonce string   // of SITE LOCK AS; "": none
-}
+// Client is a connection that looks without taking a lock. One goroutine at a time may call its methods. When a call has said that the
+// connection is lost (ErrUnreachable), or its context has ended, the others fail, too.
+type Client struct{ s *session }
 
 // Info is what a server tells of one lock.
 type Info struct {
@@ -43,52 +35,29 @@ type Holder struct {
 	Token   uint64
 }
 
-var errClosed = errors.New("the client is closed")
-
 // Dial logs in. Its errors match ErrUnreachable, ErrTLS, ErrLogin, ErrRefused (of Dir), or the cause of ctx.
 func Dial(ctx context.Context, s Server) (*Client, error) {
 	e, err := s.resolve()
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{e: e}
-	c.s, err = connect(ctx, e)
+	session, err := connect(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	return &Client{session}, nil
 }
 
-// Close says QUIT, when what is under way is over. A second call does nothing.
+// Close says QUIT. A second call does nothing.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.s != nil {
-		c.s.leave()
-	}
-	c.s = nil
+	c.s.leave()
 	return nil
 }
 
 // use lends the connection. When ctx ends, the connection ends.
 func (c *Client) use(ctx context.Context, look func(*session) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.s == nil {
-		return errClosed
-	}
-	if c.s.broken() != nil {
-		again, err := connect(ctx, c.e)
-		if err != nil {
-			return err
-		}
-		c.s.drop()
-		c.s = again
-		if c.nonce != "" {
-			if err := c.s.speakAs(ctx, c.nonce); err != nil {
-				return err
-			}
-		}
+	if err := c.s.broken(); err != nil {
+		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
 		c.s.abort(context.Cause(ctx))
@@ -105,17 +74,14 @@ func (c *Client) use(ctx context.Context, look func(*session) error) error {
 // SpeakAs has the connection speak for the locks of another one of the same account (SITE LOCK AS), whose [Lock.Nonce] it is: ftplockd
 // lets it change files that they protect.
 func (c *Client) SpeakAs(ctx context.Context, nonce string) error {
-	return c.use(ctx, func(s *session) error {
-		c.nonce = nonce
-		return s.speakAs(ctx, nonce)
-	})
+	return c.use(ctx, func(s *session) error { return s.speakAs(ctx, nonce) })
 }
 
 // Put is as [Lock.Put], but for the lock: nobody asks whether one is held.
 func (c *Client) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return c.use(ctx, func(s *session) error {
-		u := &upload{s: s, ctx: ctx, name: name, size: size, source: r}
-		return transferred(name, u.run(s.ask))
+		u := &upload{s: s, stands: func() error { return nil }, ask: s.ask, ctx: ctx, name: name, size: size, source: r}
+		return transferred(name, u.run())
 	})
 }
 
@@ -226,7 +192,7 @@ func (c *Client) Wait(ctx context.Context, path string, poll time.Duration) erro
 func (c *Client) busy(ctx context.Context, path string) (bool, error) {
 	if !strings.HasSuffix(path, "/") {
 		i, err := c.Info(ctx, path)
-		if err != nil || i.Held || !c.knowsLocks() {
+		if err != nil || i.Held || !c.s.knowsLocks() {
 			return i.Held, err
 		}
 		if i.None {
@@ -235,10 +201,4 @@ func (c *Client) busy(ctx context.Context, path string) (bool, error) {
 	}
 	all, err := c.List(ctx, path)
 	return len(all) > 0, err
-}
-
-func (c *Client) knowsLocks() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.s != nil && c.s.knowsLocks()
 }

@@ -65,7 +65,7 @@ func (r Refusal) String() string {
 	case r.Holder != "":
 		text = "held by " + r.Holder
 	case r.Reply != "" && r.Held == 0:
-		text += " (" + shortened(r.Reply) + ")"
+		text += " (" + r.Reply + ")"
 	}
 	if r.Holder != "" || r.Held > 0 {
 		text += " for " + r.Held.Round(time.Second).String()
@@ -79,34 +79,13 @@ func (r Refusal) String() string {
 	return text
 }
 
-// shortened bounds a text that a server said.
-func shortened(s string) string {
-	const most = 60
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
+// because is an error that matches others besides, of which the text does not tell.
+type because struct {
+	error
+	causes []error
 }
 
-// unreachable is an ErrUnreachable whose text says what happened at which address.
-type unreachable struct {
-	text  string
-	cause error
-}
-
-func (e *unreachable) Error() string { return e.text }
-func (e *unreachable) Unwrap() []error {
-	if e.cause == nil {
-		return []error{ErrUnreachable}
-	}
-	return []error{ErrUnreachable, e.cause}
-}
-
-// because is an error that has another cause besides, of which the text does not tell.
-type because struct{ err, cause error }
-
-func (b *because) Error() string   { return b.err.Error() }
-func (b *because) Unwrap() []error { return []error{b.err, b.cause} }
+func (b *because) Unwrap() []error { return append([]error{b.error}, b.causes...) }
 
 // plain is the text of an error on one line, without the addresses that package net adds.
 func plain(err error) string {

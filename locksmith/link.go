@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,14 +21,13 @@ const farewell = time.Second
 type link struct {
 	net.Conn // nil until a data connection in active mode is there
 	data     bool
-	limit    time.Duration
 	accept   net.Listener // of a data connection in active mode, and the server's address
 	from     net.IP
+	come     atomic.Int64 // of a control connection: bytes since the last command
 
 	mu     sync.Mutex
-	come   int           // of a control connection: bytes since the last command
-	extra  time.Duration // added to the limit of reads: an MKD waits for its turn
-	atMost time.Duration // bounds both, if it is not 0
+	limit  time.Duration // of each read and write
+	atMost time.Duration // bounds it, if it is not 0
 	broken error         // why the connection is of no use any more
 }
 
@@ -58,56 +58,49 @@ func (l *link) ready() (net.Conn, error) {
 	}
 }
 
-// until is when what begins now must be over.
-func (l *link) until(extra time.Duration) time.Time {
-	d := l.limit + extra
+// begin returns the connection, with the time limit of what is done on it next. That fails on a closed connection only, and then so does
+// what comes next.
+func (l *link) begin() (net.Conn, error) {
+	c, err := l.ready()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		err = l.broken
+	}
+	if err == nil {
+		l.arm(c)
+	}
+	return c, err
+}
+
+func (l *link) arm(c net.Conn) {
+	d := l.limit
 	if l.atMost > 0 {
 		d = min(d, l.atMost)
 	}
-	return time.Now().Add(d)
-}
-
-// arm sets the time limit, unless the link was cut. It fails on a closed connection only, and then so does what comes next.
-func (l *link) arm(c net.Conn, reading bool) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.broken != nil:
-		return l.broken
-	case reading:
-		_ = c.SetReadDeadline(l.until(l.extra))
-	default:
-		_ = c.SetWriteDeadline(l.until(0))
-	}
-	return nil
+	_ = c.SetDeadline(time.Now().Add(d))
 }
 
 // Read implements net.Conn.
 func (l *link) Read(p []byte) (int, error) {
-	c, err := l.ready()
-	if err == nil {
-		err = l.arm(c, true)
-	}
+	c, err := l.begin()
 	if err != nil {
 		return 0, err
 	}
 	n, err := c.Read(p)
-	if !l.data && !l.fits(n) {
+	if l.come.Add(int64(n)) > longest && !l.data {
 		l.cut(errEndless)
-		return 0, errEndless
 	}
 	return n, l.reason(err)
 }
 
 // Write implements net.Conn.
 func (l *link) Write(p []byte) (int, error) {
-	c, err := l.ready()
-	if err == nil {
-		err = l.arm(c, false)
-	}
+	c, err := l.begin()
 	if err != nil {
 		return 0, err
 	}
+	l.come.Store(0)
 	n, err := c.Write(p)
 	return n, l.reason(err)
 }
@@ -140,9 +133,7 @@ func (l *link) cut(why error) {
 	if l.broken != nil {
 		return
 	}
-	if l.broken = why; why == nil {
-		l.broken = errCut
-	}
+	l.broken = why
 	if l.accept != nil {
 		_ = l.accept.Close()
 	}
@@ -156,33 +147,19 @@ const longest = 4 << 20
 
 var errEndless = errors.New("a reply without an end")
 
-// begin is called before each command: its reply has its own bound.
-func (l *link) begin() {
+// wait sets the limit.
+func (l *link) wait(limit time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.come = 0
-}
-
-func (l *link) fits(n int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.come += n
-	return l.come <= longest
-}
-
-// wait sets what is added to the limit of reads.
-func (l *link) wait(extra time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.extra = extra
+	l.limit = limit
 }
 
 // hurry bounds the limit of what is under way and of what follows; 0 ends that.
 func (l *link) hurry(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.atMost = d; d > 0 && l.broken == nil && l.Conn != nil {
-		_ = l.SetDeadline(time.Now().Add(min(d, l.limit)))
+	if l.atMost = d; d > 0 && l.broken == nil {
+		l.arm(l.Conn)
 	}
 }
 

@@ -206,7 +206,7 @@ func (l *Lock) check(s *session) error {
 	if err := l.renew(s); err != nil { // its refusal says why the lock is lost
 		return err
 	}
-	return l.lostTo(i)
+	return fmt.Errorf("%w: %s: the server does not name us as its holder", ErrLost, l.path)
 }
 
 // renew asks for a full age. The server remembers for the session that had the lock why it is lost, and says so.
@@ -222,14 +222,6 @@ func (l *Lock) renew(s *session) error {
 		l.granted(g)
 	}
 	return nil
-}
-
-func (l *Lock) lostTo(i Info) error {
-	if len(i.Holders) > 0 {
-		h := i.Holders[0]
-		return fmt.Errorf("%w: %s: held by %s for %s", ErrLost, l.path, h.Owner, h.Held)
-	}
-	return fmt.Errorf("%w: %s: nobody holds it", ErrLost, l.path)
 }
 
 // shared reports whether our hold is one of several that may be.
@@ -307,38 +299,38 @@ func (l *Lock) regain(ctx context.Context) error {
 	}
 	trying, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := l.reconnect(trying)
+	err := l.standsStill(trying)
+	switch {
+	case err == nil, errors.Is(err, ErrLost):
+		return err
+	case dies:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return fmt.Errorf("%w: %s: the server could not be reached for %s, and may have ended it: %w", ErrLost, l.path, time.Since(l.heard).Round(time.Second), err)
+	}
+	return fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err)
+}
+
+// standsStill connects again, and takes the lock up if it stands. It tries until ctx ends.
+func (l *Lock) standsStill(ctx context.Context) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := l.reconnect(ctx)
 		if err == nil || errors.Is(err, ErrLost) {
 			return err
 		}
-		pause(trying, wait)
-		switch {
-		case trying.Err() == nil:
-			continue
-		case dies:
-			return fmt.Errorf("%w: %s: the server could not be reached for %s, and may have ended it: %w", ErrLost, l.path, l.unheard(), err)
+		if pause(ctx, wait); ctx.Err() != nil {
+			return err
 		}
-		return fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err)
 	}
-}
-
-func (l *Lock) unheard() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Since(l.heard).Round(time.Second)
 }
 
 // reconnect tries once. The session is replaced also with ErrLost.
 func (l *Lock) reconnect(ctx context.Context) error {
-	s, err := connect(ctx, l.e)
+	s, err := join(ctx, l.e, l.o)
 	if err != nil {
 		return err
 	}
-	if err = s.identify(ctx, l.o); err == nil {
-		err = l.resume(ctx, s)
-	}
-	if err != nil && !errors.Is(err, ErrLost) {
+	if err = l.resume(ctx, s); err != nil && !errors.Is(err, ErrLost) {
 		s.drop()
 		return err
 	}
@@ -386,8 +378,10 @@ func (l *Lock) Release(ctx context.Context) error {
 
 func (l *Lock) release(ctx context.Context) error {
 	l.quit()
-	work, cancel := outlasting(ctx, l.e.Timeout)
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.e.Timeout)
 	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })
+	defer stop()
 	err := l.Err()
 	l.end(errReleased)
 	if err == nil || errors.Is(err, ErrUnknown) {
@@ -396,24 +390,6 @@ func (l *Lock) release(ctx context.Context) error {
 	l.keeping.Wait()
 	l.s.leave()
 	return err
-}
-
-// outlasting is a context that lasts for d, but only a while longer than ctx.
-func outlasting(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
-	stop := context.AfterFunc(ctx, func() {
-		late := time.NewTimer(min(d, patience))
-		defer late.Stop()
-		select {
-		case <-late.C:
-			cancel()
-		case <-work.Done():
-		}
-	})
-	return work, func() {
-		stop()
-		cancel()
-	}
 }
 
 // giveBack says RMD until it is known what came of it. On the connection that acquired the lock it is sent at once, behind a question
@@ -458,19 +434,6 @@ func (l *Lock) remove(ctx context.Context) (reply, error) {
 		}
 	}
 	return l.ask(ctx, "RMD "+l.o.Path)
-}
-
-// standsStill connects again, and takes the lock up if it stands.
-func (l *Lock) standsStill(ctx context.Context) error {
-	for {
-		err := l.reconnect(ctx)
-		if err == nil || errors.Is(err, ErrLost) {
-			return err
-		}
-		if pause(ctx, 200*time.Millisecond); ctx.Err() != nil {
-			return err
-		}
-	}
 }
 
 // whyNot is why no connection could be made.

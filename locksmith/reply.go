@@ -32,15 +32,6 @@ func (r reply) good() bool { return r.code >= 200 && r.code < 300 }
 // transient reports whether the same command may succeed later (RFC 959 section 4.2.1).
 func (r reply) transient() bool { return r.code >= 400 && r.code < 500 }
 
-// unknown reports whether the server does not know the command, or this form of it.
-func (r reply) unknown() bool {
-	switch r.code {
-	case 202, 500, 501, 502, 504:
-		return true
-	}
-	return false
-}
-
 // body is the lines between the first and the last, without the blanks around them.
 func (r reply) body() []string {
 	all := r.lines()

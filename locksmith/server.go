@@ -3,8 +3,10 @@ package locksmith
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -60,34 +62,34 @@ func (s Server) resolve() (*endpoint, error) {
 	if e.DialContext == nil {
 		e.DialContext = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
-	port := "21"
-	if s.TLS == TLSImplicit {
-		port = "990"
-	}
 	var err error
-	if e.host, port, err = hostPort(s.Address, port); err != nil {
-		return nil, err
+	if e.Address, err = s.HostPort(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	e.Address = net.JoinHostPort(e.host, port)
+	e.host, _, _ = net.SplitHostPort(e.Address)
 	if s.TLS != TLSOff {
 		e.tls = s.config(e.host)
 	}
 	return e, nil
 }
 
-// hostPort takes an address apart. "::1" is a host, "[::1]" too, "[::1]:21" has a port.
-func hostPort(address, port string) (string, string, error) {
-	host := address
-	if h, p, err := net.SplitHostPort(address); err == nil {
-		host, port = h, p
-	} else if strings.Count(address, ":") == 1 || strings.HasPrefix(address, "[") && !strings.HasSuffix(address, "]") {
-		host = ""
+// HostPort is Address with its port. "::1" and "[::1]" are hosts, "[::1]:21" has a port.
+func (s Server) HostPort() (string, error) {
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		if port = "21"; s.TLS == TLSImplicit {
+			port = "990"
+		}
+		if _, err := netip.ParseAddr(s.Address); err == nil {
+			host = s.Address
+		} else {
+			host, _, _ = net.SplitHostPort(s.Address + ":" + port)
+		}
 	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if host == "" || port == "" {
-		return "", "", fmt.Errorf("%w: %q is not host or host:port", ErrUnreachable, address)
+	if host == "" || port == "" || strings.ContainsAny(s.Address, "/ \t") {
+		return "", fmt.Errorf("%q must be a host or host:port; an IPv6 address with a port stands in brackets", s.Address)
 	}
-	return host, port, nil
+	return net.JoinHostPort(host, port), nil
 }
 
 // config is the configuration of TLS. Control and data connections share one cache of sessions and one name in it, so that data
@@ -111,5 +113,5 @@ func (e *endpoint) fail(what string, err error) error {
 	if err != nil {
 		what += plain(err)
 	}
-	return &unreachable{text: e.Address + ": " + what, cause: err}
+	return &because{errors.New(e.Address + ": " + what), []error{ErrUnreachable, err}}
 }

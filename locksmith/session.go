@@ -69,9 +69,8 @@ func (s *session) begin(ctx context.Context) error {
 		}
 	}
 	s.text = textproto.NewConn(s.conn)
-	greeting, err := s.greeted()
-	if err != nil {
-		return err
+	if _, _, err := s.text.ReadResponse(220); err != nil {
+		return s.fail("", err)
 	}
 	if s.TLS == TLSExplicit {
 		r, err := s.ask(ctx, "AUTH TLS")
@@ -89,26 +88,10 @@ func (s *session) begin(ctx context.Context) error {
 		}
 		s.text = textproto.NewConn(s.conn)
 	}
-	if err := s.login(greeting); err != nil {
+	if err := s.login(ctx); err != nil {
 		return err
 	}
 	return s.settle(ctx)
-}
-
-// greeted reads the greeting. A 120 says that it takes a while (RFC 959 section 5.4).
-func (s *session) greeted() (string, error) {
-	for {
-		code, text, err := s.text.ReadResponse(0)
-		switch {
-		case err == nil && code >= 100 && code < 200:
-			continue
-		case err == nil && code == 220:
-			return text, nil
-		case err == nil:
-			err = &textproto.Error{Code: code, Msg: text}
-		}
-		return "", s.fail("", err)
-	}
 }
 
 // handshake begins TLS on the control connection.
@@ -125,12 +108,22 @@ func (s *session) handshake() error {
 	return fmt.Errorf("%w: %s: %s", ErrTLS, s.Address, plain(err))
 }
 
-// login leaves USER, PASS, the type, UTF-8 and the protection of data connections to the library.
-func (s *session) login(greeting string) error {
-	tap := &tap{Conn: s.conn, s: s, first: "220-" + strings.ReplaceAll(greeting, "\n", "\r\n220-") + "\r\n220 \r\n"}
+// login says who we are, and leaves the type, UTF-8 and the protection of data connections to the library.
+func (s *session) login(ctx context.Context) error {
+	r, err := s.ask(ctx, "USER "+s.User)
+	if err == nil && r.code == 331 {
+		r, err = s.ask(ctx, "PASS "+s.Password)
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.code != 230:
+		return fmt.Errorf("%w: %s at %s: the server said %s", ErrLogin, s.User, s.Address, r)
+	}
 	if s.Active {
 		s.active = &active{s: s}
 	}
+	tap := &tap{Conn: s.conn, s: s, answer: "220 ready\r\n"}
 	options := []ftp.DialOption{ftp.DialWithDialFunc(func(_, address string) (net.Conn, error) {
 		if s.ftp == nil {
 			return tap, nil
@@ -148,61 +141,53 @@ func (s *session) login(greeting string) error {
 	switch {
 	case err == nil:
 		return nil
-	case tap.said == "" || s.link.err() != nil:
-		return s.fail("", err)
-	case strings.HasPrefix(tap.said, "421"):
-		return s.fail("the server said "+tap.said, nil)
-	case tap.verb == "USER" || tap.verb == "PASS":
-		return fmt.Errorf("%w: %s at %s: the server said %s", ErrLogin, s.User, s.Address, tap.said)
-	case tap.verb == "PBSZ" || tap.verb == "PROT":
-		return fmt.Errorf("%w: %s: the server said %s to %s", ErrTLS, s.Address, tap.said, tap.verb)
+	case s.broken() != nil:
+		return s.broken()
+	case s.tls != nil:
+		return fmt.Errorf("%w: %s: %s", ErrTLS, s.Address, plain(err))
 	}
-	return fmt.Errorf("%w: %s: the server said %s to %s", ErrRefused, s.Address, tap.said, tap.verb)
+	return fmt.Errorf("%w: %s: %s", ErrRefused, s.Address, plain(err))
 }
 
-// tap is the control connection as the library sees it. It begins with the greeting, which was read already, and remembers what was said:
-// errors of the library may lack the code.
+// tap is the control connection as the library sees it, which is greeted and logged in once more by what is answered in the server's place.
 type tap struct {
 	net.Conn
-	s     *session
-	first string
-	verb  string // of the last command
-	said  string // the last line that was read
+	s      *session
+	answer string // what is read next; "": what the server says
 }
 
 // Read implements net.Conn.
 func (t *tap) Read(p []byte) (int, error) {
-	if t.first != "" {
-		n := copy(p, t.first)
-		t.first = t.first[n:]
+	if t.answer != "" {
+		n := copy(p, t.answer)
+		t.answer = t.answer[n:]
 		return n, nil
 	}
 	n, err := t.Conn.Read(p)
 	if err != nil {
 		err = t.s.lost(err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(p[:n])), "\n")
-	t.said = strings.TrimSpace(lines[len(lines)-1])
 	return n, err
 }
 
 // Write implements net.Conn. The library writes one command at a time.
 func (t *tap) Write(p []byte) (int, error) {
 	command := strings.TrimSpace(string(p))
-	t.verb, _, _ = strings.Cut(command, " ")
-	t.said = ""
-	t.s.link.begin()
-	if t.s.active != nil && t.s.ftp != nil {
-		if answer := t.s.active.answer(command); answer != "" {
-			t.first = answer + "\r\n"
-			return len(p), nil
+	switch {
+	case strings.HasPrefix(command, "USER "):
+		t.answer = "230 in\r\n"
+	case t.s.active != nil && command == "EPSV":
+		t.answer = t.s.active.port() + "\r\n"
+	case t.s.active != nil && command == "PASV":
+		t.answer = "425 no active data connection\r\n"
+	default:
+		n, err := t.Conn.Write(p)
+		if err != nil {
+			err = t.s.lost(err)
 		}
+		return n, err
 	}
-	n, err := t.Conn.Write(p)
-	if err != nil {
-		err = t.s.lost(err)
-	}
-	return n, err
+	return len(p), nil
 }
 
 // RemoteAddr implements net.Conn. The library wants a TCP address.
@@ -216,12 +201,8 @@ func (t *tap) RemoteAddr() net.Addr {
 // settle goes to the directory, and learns what the server can.
 func (s *session) settle(ctx context.Context) error {
 	if s.Dir != "" {
-		r, err := s.ask(ctx, "CWD "+s.Dir)
-		if err != nil {
+		if err := s.must(ctx, "CWD "+s.Dir); err != nil {
 			return err
-		}
-		if !r.good() {
-			return fmt.Errorf("%w: %s: the server said %s", ErrRefused, s.Dir, r)
 		}
 	}
 	r, err := s.ask(ctx, "PWD")
@@ -252,6 +233,19 @@ func (s *session) can(verb, word string) bool {
 // knowsLocks reports whether FEAT says that it is ftplockd.
 func (s *session) knowsLocks() bool { return s.can("SITE", "LOCK") }
 
+// join connects and tells who we are.
+func join(ctx context.Context, e *endpoint, o Options) (*session, error) {
+	s, err := connect(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.identify(ctx, o); err != nil {
+		s.drop()
+		return nil, err
+	}
+	return s, nil
+}
+
 // identify tells ftplockd who we are beyond this connection, and when our locks end after it.
 func (s *session) identify(ctx context.Context, o Options) error {
 	if !s.knowsLocks() {
@@ -276,7 +270,7 @@ func (s *session) speakAs(ctx context.Context, nonce string) error {
 func (s *session) must(ctx context.Context, command string) error {
 	r, err := s.ask(ctx, command)
 	if err == nil && !r.good() {
-		err = fmt.Errorf("%w: %s: the server said %s", ErrRefused, s.Address, r)
+		err = fmt.Errorf("%w: %s: the server said %s to %s", ErrRefused, s.Address, r, command)
 	}
 	return err
 }
@@ -321,7 +315,6 @@ func (s *session) send(command string) (id uint, err error) {
 	if err := s.broken(); err != nil {
 		return 0, err
 	}
-	s.link.begin()
 	if id, err = s.text.Cmd("%s", command); err != nil {
 		return 0, s.lost(err)
 	}
@@ -344,8 +337,7 @@ func (s *session) receive(id uint) (reply, error) {
 
 // lost ends the connection.
 func (s *session) lost(err error) error {
-	var known *unreachable
-	if !errors.As(err, &known) {
+	if !errors.Is(err, ErrUnreachable) {
 		err = s.fail("", err)
 	}
 	s.link.cut(err)

@@ -2,14 +2,8 @@ package locksmith
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/textproto"
 	"reflect"
@@ -17,21 +11,6 @@ import (
 	"testing"
 	"time"
 )
-
-func TestA421EndsTheConnection(t *testing.T) {
-	inBubble(t, []string{hello("") + "> NOOP\n< 421 idle for too long\n"}, func(t *testing.T, s *scripted) {
-		c, err := Dial(t.Context(), s.options().Server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.s.ask(t.Context(), "NOOP"); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "421 idle for too long") {
-			t.Error(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 func TestAReplyWithoutAnEndEndsTheConnection(t *testing.T) {
 	ours, theirs := tcpPair(t)
@@ -121,90 +100,6 @@ func TestLinesOfSiteLocks(t *testing.T) {
 	}
 }
 
-// certificate is one for 127.0.0.1 that signs itself.
-func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
-
-func TestDataConnectionsResumeTheTLSSession(t *testing.T) {
-	cert, pool := certificate(t)
-	for name, version := range map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.VersionTLS13} {
-		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			config := &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}
-			resumed := make(chan bool, 2)
-			go func() {
-				defer close(resumed)
-				for range 2 {
-					c, err := l.Accept()
-					if err != nil {
-						return
-					}
-					secure := tls.Server(c, config)
-					if _, err := secure.Write([]byte("220 ready\r\n")); err != nil {
-						t.Error(err)
-					}
-					resumed <- secure.ConnectionState().DidResume
-					_ = secure.Close()
-				}
-			}()
-			e, err := Server{Address: l.Addr().String(), TLS: TLSImplicit, Config: &tls.Config{RootCAs: pool}}.resolve()
-			if err != nil {
-				t.Fatal(err)
-			}
-			control, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := &session{endpoint: e, link: &link{Conn: control, limit: e.Timeout}}
-			defer s.drop()
-			if err := s.handshake(); err != nil {
-				t.Fatal(err)
-			}
-			if n, err := s.conn.Read(make([]byte, 100)); n == 0 {
-				t.Fatal(err)
-			}
-			d, err := s.openData(l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.Close()
-			if n, err := d.Read(make([]byte, 100)); n == 0 { // an EOF may come with the bytes
-				t.Fatal(err)
-			}
-			if <-resumed {
-				t.Error("the control connection resumed something")
-			}
-			if !<-resumed {
-				t.Error("the data connection began a session of its own")
-			}
-		})
-	}
-}
-
 func TestActiveModeLetsInTheServerAlone(t *testing.T) {
 	ours, theirs := tcpPair(t)
 	s := &session{endpoint: &endpoint{Server: Server{Timeout: 10 * time.Second}}, link: &link{Conn: ours, limit: time.Second}}
@@ -217,8 +112,8 @@ func TestActiveModeLetsInTheServerAlone(t *testing.T) {
 		said <- string(buf[:n])
 		_, _ = theirs.Write([]byte("200 ok\r\n"))
 	}()
-	answer := s.active.answer("EPSV")
-	if line := <-said; !strings.HasPrefix(line, "EPRT |1|127.0.0.1|") || !strings.HasPrefix(answer, "229 (|||") {
+	answer := s.active.port()
+	if line := <-said; !strings.HasPrefix(line, "PORT 127,0,0,1,") || !strings.HasPrefix(answer, "229 (|||") {
 		t.Fatalf("%q, %q", line, answer)
 	}
 	d, err := s.openData("")
@@ -246,41 +141,6 @@ func TestActiveModeLetsInTheServerAlone(t *testing.T) {
 	_ = server.Close()
 	if err := d.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestWhatIsBrokenOffDoesNotEndLikeAFile(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for _, why := range []error{nil, errSource} {
-		control, _ := tcpPair(t)
-		s := &session{endpoint: &endpoint{Server: Server{Timeout: 10 * time.Second, DialContext: new(net.Dialer).DialContext}}, link: &link{Conn: control}}
-		d, err := s.openData(l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := d.Write([]byte("abc")); err != nil {
-			t.Fatal(err)
-		}
-		if why != nil {
-			s.abort(why)
-		}
-		closed := make(chan error, 1)
-		go func() { closed <- d.Close() }()
-		if _, err := io.ReadAll(c); (err == nil) != (why == nil) {
-			t.Errorf("%v: the server sees %v", why, err)
-		}
-		c.Close()
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
 	}
 }
 

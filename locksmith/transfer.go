@@ -26,8 +26,8 @@ import (
 // What the server refused matches ErrRefused.
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
-		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
-		err := u.run(l.ask)                                    // s may be broken when what is left is to be removed
+		u := &upload{s: s, stands: l.stands, ask: l.ask, ctx: ctx, name: name, size: size, source: r}
+		err := u.run()
 		if path.Dir(s.abs(name)) == l.path && l.Token() == 0 { // writing into the lock has changed the time of its directory
 			l.forgetMark()
 		}
@@ -52,14 +52,12 @@ func (l *Lock) transfer(ctx context.Context, name string, run func(context.Conte
 	if err := l.stands(); err != nil {
 		return err
 	}
-	s, err := connect(ctx, l.e)
+	s, err := join(ctx, l.e, Options{Nonce: l.o.Nonce})
 	if err == nil {
 		defer s.drop()
-		if err = s.identify(ctx, Options{Nonce: l.o.Nonce}); err == nil {
-			broken := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
-			err = run(ctx, s)
-			broken()
-		}
+		broken := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
+		err = run(ctx, s)
+		broken()
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -81,13 +79,14 @@ func transferred(name string, err error) error {
 	case errors.As(err, &said) && said.Code >= 500:
 		return fmt.Errorf("%w: %s: %s", ErrRefused, name, plain(err))
 	}
-	return &because{fmt.Errorf("%s: %s", name, plain(err)), err}
+	return &because{fmt.Errorf("%s: %s", name, plain(err)), []error{err}}
 }
 
 // upload is one Put.
 type upload struct {
 	s      *session
-	lock   *Lock // nil: there is none to be asked for
+	stands func() error                                 // tells whether the lock is lost
+	ask    func(context.Context, string) (reply, error) // removes what is left: s may be broken
 	ctx    context.Context
 	name   string // of the file
 	target string // what is stored: the file, or a temporary one; "": it is to be left
@@ -97,8 +96,8 @@ type upload struct {
 	err    error // of the source, or what was wrong with it
 }
 
-// run stores the file, under a temporary name where that is needed. ask removes the temporary file if it fails.
-func (u *upload) run(ask func(context.Context, string) (reply, error)) error {
+// run stores the file, under a temporary name where that is needed.
+func (u *upload) run() error {
 	if u.target = u.name; u.s.can("STOR", "STAGED") {
 		return u.store()
 	}
@@ -108,19 +107,12 @@ func (u *upload) run(ask func(context.Context, string) (reply, error)) error {
 		err = u.rename()
 	}
 	if err != nil && u.target != "" {
-		r, derr := ask(context.WithoutCancel(u.ctx), "DELE "+u.target)
+		r, derr := u.ask(context.WithoutCancel(u.ctx), "DELE "+u.target)
 		if derr == nil && !r.good() && u.sent > 0 {
 			err = fmt.Errorf("%w (and %s is left: the server said %s)", err, u.target, r)
 		}
 	}
 	return err
-}
-
-func (u *upload) stands() error {
-	if u.lock == nil {
-		return nil
-	}
-	return u.lock.stands()
 }
 
 // Read is what the library reads the content from. Whatever ends it early resets the data connection: the library closes it as if the
@@ -150,16 +142,7 @@ func (u *upload) Read(p []byte) (int, error) {
 
 // stands asks whether the lock stands, before something is done under it that others see. A connection that is lost is left to keep.
 func (l *Lock) stands() error {
-	s := l.session()
-	var err error
-	if l.Token() == 0 {
-		err = l.checkMark(s)
-	} else if i, ierr := s.info(context.Background(), l.o.Path); ierr == nil {
-		if _, ours := i.has(l.Token()); !ours {
-			err = l.lostTo(i)
-		}
-	}
-	if errors.Is(err, ErrLost) {
+	if err := l.check(l.session()); errors.Is(err, ErrLost) {
 		l.end(l.overAge(err))
 	}
 	return l.Err()
@@ -192,24 +175,17 @@ func (u *upload) rename() error {
 		return err
 	}
 	err := u.s.ftp.Rename(u.target, u.name)
-	if err == nil || u.s.broken() != nil {
-		return unknown(u, err)
+	if err != nil && u.s.broken() == nil {
+		if u.s.ftp.Delete(u.name) != nil { // no file was in the way
+			return err
+		}
+		if err = u.s.ftp.Rename(u.target, u.name); err != nil && u.s.broken() == nil {
+			err = fmt.Errorf("%w: %s: %s; the file is there as %s", ErrRefused, u.name, plain(err), u.target)
+			u.target = ""
+			return err
+		}
 	}
-	if u.s.ftp.Delete(u.name) != nil { // no file was in the way
-		return err
-	}
-	again := u.s.ftp.Rename(u.target, u.name)
-	left := u.target
-	u.target = ""
-	if isCode(again, 0) || again != nil && u.s.broken() == nil {
-		return fmt.Errorf("%w: %s: %s; the file is there as %s", ErrRefused, u.name, plain(again), left)
-	}
-	return unknown(u, again)
-}
-
-// unknown is what a rename came to whose reply was lost.
-func unknown(u *upload, err error) error {
-	if err != nil {
+	if err != nil { // the reply was lost
 		u.target = ""
 		return fmt.Errorf("nobody knows whether the file is in place: %w", err)
 	}

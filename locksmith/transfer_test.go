@@ -81,11 +81,8 @@ func TestPut(t *testing.T) {
 			lock: asOthers() + asked + same + "> MDTM /a\n< 550 gone\n" + remove + bye, transfer: asOthers() + announce + stored,
 			want: ErrLost, lost: true,
 		},
-		"sends nothing when the lock was lost before": {
-			lock: asOthers() + asked + "> MDTM /a\n< 550 gone\n" + bye, want: ErrLost, lost: true,
-		},
 		"does not end the file when the lock was lost meanwhile": {
-			lock: asLocks() + never42 + held42 + gone42 + bye, transfer: asLocks() + announce + stor,
+			lock: asLocks() + never42 + held42 + gone42 + "> SITE LOCK RENEW /a\n< 550 /a: taken away 1s ago\n" + bye, transfer: asLocks() + announce + stor,
 			want: ErrLost, lost: true,
 		},
 		"breaks off when its source fails": {
@@ -167,7 +164,6 @@ func TestGet(t *testing.T) {
 		"downloads":                         {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n< 226 done\n", got: "abc", whole: true},
 		"downloads what has no known size":  {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata abc\n< 226 done\n", got: "abc", whole: true},
 		"sees that the file was cut off":    {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata ab\n< 226 done\n", got: "ab", want: io.ErrUnexpectedEOF},
-		"says that there is none":           {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 550 no such file\n", want: ErrRefused},
 		"says that the writer failed":       {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n", refuse: true, want: errSource},
 		"is told that the server broke off": {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata ab\n< 550 disk error\n", got: "ab", want: ErrRefused},
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -23,10 +22,23 @@ func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
 	if err := t.needOther(); err != nil {
 		return nil, err
 	}
-	p := newProgress(t)
-	defer p.done()
 	o := t.options
-	o.Waiting = p.waiting
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		shown := false
+		show := func(line string) {
+			if shown = hasRoom(os.Stderr); shown {
+				fmt.Fprint(os.Stderr, "\r\x1b[K"+line)
+			}
+		}
+		o.Waiting = func(r locksmith.Refusal) {
+			show("waiting for " + t.where() + ": " + oneLine(describe(r, time.Now())))
+		}
+		defer func() {
+			if shown { // what comes next is somebody else's
+				show("")
+			}
+		}()
+	}
 	if !t.until.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, t.until)
@@ -46,42 +58,6 @@ func release(lock *locksmith.Lock, t *target) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
 	return classify(lock.Release(ctx), t)
-}
-
-// progress says on a terminal who has the lock, and nothing elsewhere.
-type progress struct {
-	out   *os.File // nil: it is no terminal
-	where string
-
-	mu    sync.Mutex
-	shown bool
-}
-
-func newProgress(t *target) *progress {
-	p := &progress{where: t.where()}
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		p.out = os.Stderr
-	}
-	return p
-}
-
-// waiting is locksmith.Options.Waiting.
-func (p *progress) waiting(r locksmith.Refusal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.out != nil && hasRoom(p.out) {
-		p.shown = true
-		fmt.Fprintf(p.out, "\r\x1b[Kwaiting for %s: %s", p.where, oneLine(describe(r, time.Now())))
-	}
-}
-
-// done takes the line away: what comes next is somebody else's.
-func (p *progress) done() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shown && hasRoom(p.out) {
-		fmt.Fprint(p.out, "\r\x1b[K")
-	}
 }
 
 // describe says who has a lock since when, in words that stay true while they are shown.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // errCallerGone is the cause of a context that ended since nobody needs the lock any more.
@@ -13,36 +14,30 @@ var errCallerGone = errors.New("nobody needs the lock any more")
 var errNoCaller = errors.New("the process that started this has ended already, so nothing would end the lock: use \"netlock run\", or --stdin, or a pipe for standard output")
 
 // watchCaller returns a context that ends, with a cause that matches errCallerGone, when the one that started us is gone: its process has
-// ended, our standard output is closed or, with stdin, our standard input. forget returns when that is over.
+// ended, our standard output is closed or, with stdin, our standard input.
 //
 // If it has gone already, and nothing else can tell when nobody needs the lock any more, the error is errNoCaller.
 //
-// Each system has its watch (caller_*.go): newWatch begins, blind says that neither a parent nor standard output will ever tell anything, wait blocks until the caller is gone and says why, or until
-// interrupt was called and says "", close comes after wait.
-func watchCaller(ctx context.Context, stdin bool) (_ context.Context, forget func(), err error) {
-	w, err := newWatch(stdin)
-	if err != nil {
-		return nil, nil, err
-	}
+// Each system has its watch (caller_*.go): newWatch begins, blind says that neither a parent nor standard output will ever tell anything, look
+// says why the caller is gone, or "" after half a second. The watch ends so soon after the context, or with us.
+func watchCaller(ctx context.Context, stdin bool) (context.Context, context.CancelFunc, error) {
+	w := newWatch(stdin)
 	if !stdin && w.blind() {
-		w.close()
 		return nil, nil, errNoCaller
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
 	go func() {
-		defer close(ended)
-		if why := w.wait(); why != "" {
-			cancel(fmt.Errorf("%w: %s", errCallerGone, why))
+		for ctx.Err() == nil {
+			if why := w.look(); why != "" {
+				cancel(fmt.Errorf("%w: %s", errCallerGone, why))
+			}
 		}
 	}()
-	return ctx, func() {
-		w.interrupt()
-		<-ended
-		w.close()
-		cancel(nil)
-	}, nil
+	return ctx, func() { cancel(nil) }, nil
 }
+
+// lookFor is how long a look takes if there is nothing to be seen.
+const lookFor = 500 * time.Millisecond
 
 // What a watch can see.
 const (

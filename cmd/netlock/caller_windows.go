@@ -4,7 +4,8 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/windows"
 )
@@ -13,22 +14,18 @@ import (
 // is written to it: the dots see to that.
 type watch struct {
 	parent windows.Handle // 0: it had ended before
-	stop   windows.Handle // an event
-
-	mu    sync.Mutex
-	input bool // standard input has ended
+	input  atomic.Bool    // standard input has ended
 }
 
-func newWatch(stdin bool) (*watch, error) {
-	stop, err := windows.CreateEvent(nil, 1, 0, nil)
-	if err != nil {
-		return nil, err
-	}
-	w := &watch{stop: stop, parent: openParent()}
+func newWatch(stdin bool) *watch {
+	w := &watch{parent: openParent()}
 	if stdin {
-		go w.readInput()
+		go func() { // nothing on Windows ends the reading of a pipe for certain, but its end and ours
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			w.input.Store(true)
+		}()
 	}
-	return w, nil
+	return w
 }
 
 // openParent returns a handle of the process that started us, or 0: process ids are used again, so one that began after us is another.
@@ -54,29 +51,15 @@ func began(process windows.Handle) (windows.Filetime, error) {
 	return created, err
 }
 
-// readInput ends with the input or with the process: nothing on Windows ends the reading of a pipe for certain.
-func (w *watch) readInput() {
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.input = true
-	if w.stop != 0 {
-		_ = windows.SetEvent(w.stop)
-	}
-}
-
-func (w *watch) wait() string {
-	handles := []windows.Handle{w.stop}
-	if w.parent != 0 {
-		handles = append(handles, w.parent)
-	}
-	which, err := windows.WaitForMultipleObjects(handles, false, windows.INFINITE)
-	if err == nil && which == windows.WAIT_OBJECT_0+1 {
+func (w *watch) look() string {
+	which, err := windows.WaitForSingleObject(w.parent, uint32(lookFor.Milliseconds()))
+	switch {
+	case err != nil: // there is none
+		time.Sleep(lookFor)
+	case which == windows.WAIT_OBJECT_0:
 		return parentEnded
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.input {
+	if w.input.Load() {
 		return stdinClosed
 	}
 	return ""
@@ -94,18 +77,6 @@ func (w *watch) blind() bool {
 // readerGone tells a closed pipe from what else can keep us from writing.
 func readerGone(err error) bool {
 	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA)
-}
-
-func (w *watch) interrupt() { _ = windows.SetEvent(w.stop) }
-
-func (w *watch) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = windows.CloseHandle(w.stop)
-	w.stop = 0
-	if w.parent != 0 {
-		_ = windows.CloseHandle(w.parent)
-	}
 }
 
 // hasRoom is always true: such a write can wait as long as nobody reads.

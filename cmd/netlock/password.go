@@ -35,7 +35,10 @@ func (t *target) password(ctx context.Context) (string, error) {
 	case s.file != "":
 		return fromFile(inDir(t.dir, s.file))
 	case s.env != "":
-		return fromEnv(s.env)
+		if word, ok := os.LookupEnv(s.env); ok {
+			return word, nil
+		}
+		return "", fmt.Errorf("the environment has no %s", s.env)
 	case s.command != "":
 		return fromCommand(ctx, s.command)
 	}
@@ -70,14 +73,6 @@ func fromFile(file string) (string, error) {
 		return "", err
 	}
 	return firstLine(data, file)
-}
-
-func fromEnv(name string) (string, error) {
-	word, ok := os.LookupEnv(name)
-	if !ok {
-		return "", fmt.Errorf("the environment has no %s", name)
-	}
-	return word, nil
 }
 
 // fromCommand runs a command by the shell; what it says on standard error is for the user.

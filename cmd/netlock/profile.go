@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -214,8 +213,7 @@ func parseProfiles(file string, data []byte) (*profiles, error) {
 	switch {
 	case errors.As(err, &unknown):
 		for _, e := range unknown.Errors {
-			key := e.Key()[len(e.Key())-1]
-			note(&e, "unknown key"+didYouMean(key, keys()))
+			note(&e, "unknown key")
 		}
 	case errors.As(err, &decode):
 		note(decode, decode.Error())
@@ -239,7 +237,9 @@ func (p *profile) mistakes(name string) (wrong []string) {
 	if slices.Contains(commandNames(), name) || strings.Contains(name, "://") || strings.HasPrefix(name, "-") {
 		wrong = append(wrong, ": no profile can have this name: it means something else on the command line")
 	}
-	if err := checkAddress(p.Address); err != nil {
+	if p.Address == "" {
+		wrong = append(wrong, `.address: say where the server is, such as address = "ftp.example.com"`)
+	} else if _, err := (locksmith.Server{Address: p.Address}).HostPort(); err != nil {
 		wrong = append(wrong, ".address: "+err.Error())
 	}
 	if p.Lock == "" {
@@ -262,19 +262,6 @@ func (p *profile) mistakes(name string) (wrong []string) {
 		}
 	}
 	return wrong
-}
-
-// checkAddress tells whether it is host or host:port.
-func checkAddress(address string) error {
-	if address == "" {
-		return errors.New(`say where the server is, such as address = "ftp.example.com"`)
-	}
-	host, port, err := net.SplitHostPort(address)
-	plain := !strings.Contains(address, ":") || net.ParseIP(address) != nil
-	if strings.ContainsAny(address, "/ \t") || !plain && (err != nil || host == "" || port == "") {
-		return fmt.Errorf("%q must be a host or host:port; an IPv6 address with a port stands in brackets", address)
-	}
-	return nil
 }
 
 // commandNames are words that are no profiles: "netlock run" is a command.
@@ -325,7 +312,7 @@ func (p *profile) target(name, dir string, shared bool) (*target, error) {
 		s.User, t.secret = p.SharedUser, p.sharedSecret()
 	}
 	if p.CA != "" {
-		config, err := trust(inDir(dir, p.CA), p.Address)
+		config, err := trust(inDir(dir, p.CA))
 		if err != nil {
 			return nil, fail(exitProfile, "%s: ca: %w", name, err)
 		}
@@ -336,7 +323,7 @@ func (p *profile) target(name, dir string, shared bool) (*target, error) {
 }
 
 // trust is a TLS configuration that trusts the certificates of a file instead of the system's.
-func trust(file, address string) (*tls.Config, error) {
+func trust(file string) (*tls.Config, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -345,11 +332,7 @@ func trust(file, address string) (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(data) {
 		return nil, fmt.Errorf("%s has no certificate in PEM form", file)
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = strings.Trim(address, "[]")
-	}
-	return &tls.Config{RootCAs: pool, ServerName: host, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
 // inDir is where a file name of the profiles' file leads.
@@ -358,18 +341,6 @@ func inDir(dir, file string) string {
 		return file
 	}
 	return filepath.Join(dir, file)
-}
-
-// didYouMean is the end of a sentence about a word that is not known. cobra knows how to find the word that was meant.
-func didYouMean(word string, words []string) string {
-	all := &cobra.Command{SuggestionsMinimumDistance: 2}
-	for _, w := range words {
-		all.AddCommand(&cobra.Command{Use: w, Run: func(*cobra.Command, []string) {}})
-	}
-	if meant := all.SuggestionsFor(word); len(meant) > 0 && len(word) > 2 {
-		return "; did you mean " + meant[0] + "?"
-	}
-	return ""
 }
 
 // user names the account for people.

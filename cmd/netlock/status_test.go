@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ftplockd/ftplockd/locksmith"
 )
@@ -55,32 +54,5 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 func TestServersCannotWriteMoreThanOneLineNorMoveTheCursor(t *testing.T) {
 	if got := oneLine("a\nb\x1b[2Jc\x07\r\td\u009b\n"); got != "a b[2Jc d" {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestDurationsAreShort(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		1500 * time.Microsecond: "2ms", 12 * time.Second: "12s", time.Minute: "1m", 90 * time.Second: "1m30s",
-		time.Hour: "1h", 10 * time.Hour: "10h", time.Hour + time.Second: "1h0m1s", 20 * time.Minute: "20m", 90 * time.Minute: "1h30m",
-	} {
-		if got := words(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestProgressSaysWhoSinceWhenAndThePlace(t *testing.T) {
-	now := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
-	for _, c := range []struct {
-		r    locksmith.Refusal
-		want string
-	}{
-		{locksmith.Refusal{Reply: "File exists"}, "File exists"},
-		{locksmith.Refusal{Holder: "a@b", Held: 5 * time.Second, At: 2, Of: 3}, "held by a@b since 15:04:00, place 2 of 3"},
-		{locksmith.Refusal{Holder: "a@b"}, "held by a@b since 15:04:05"},
-	} {
-		if got := describe(c.r, now); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.r, got, c.want)
-		}
 	}
 }

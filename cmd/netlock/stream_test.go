@@ -1,31 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 )
-
-func TestStreamsArePassedOnWhole(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	text := strings.Repeat("text\n", 100000)
-	if got, err := io.ReadAll(readUntil(ctx, strings.NewReader(text))); err != nil || string(got) != text {
-		t.Errorf("read %d bytes, %v", len(got), err)
-	}
-	var b bytes.Buffer
-	w, flush := writeUntil(ctx, &b)
-	_, err := io.WriteString(w, text)
-	if err := errors.Join(err, flush()); err != nil || b.String() != text {
-		t.Errorf("wrote %d bytes, %v", b.Len(), err)
-	}
-}
 
 func TestStreamsThatStandStillEndWithTheirContext(t *testing.T) {
 	defer goleak.VerifyNone(t)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/locksmith"
@@ -80,7 +78,7 @@ func (s *settings) find(arg string) (*target, error) {
 	}
 	p, ok := all.all[arg]
 	if !ok {
-		return nil, fail(exitProfile, "there is no profile %q in %s%s", arg, all.file, didYouMean(arg, append(commandNames(), all.names()...)))
+		return nil, fail(exitProfile, "there is no profile %q in %s", arg, all.file)
 	}
 	return p.target(arg, all.dir(), s.shared)
 }
@@ -95,15 +93,8 @@ func (t *target) needLock() error {
 
 // server is the address with its port.
 func (t *target) server() string {
-	s := t.options.Server
-	if _, _, err := net.SplitHostPort(s.Address); err == nil {
-		return s.Address
-	}
-	port := "21"
-	if s.TLS == locksmith.TLSImplicit {
-		port = "990"
-	}
-	return net.JoinHostPort(strings.Trim(s.Address, "[]"), port)
+	address, _ := t.options.Server.HostPort() // Acquire says what is wrong with it
+	return address
 }
 
 // inside reports whether this is the lock under which we were started ourselves, by "netlock run". Of a relative path it knows only where

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,7 @@ the server does not see to that by itself, the file gets a temporary name first.
 REMOTE is absolute or relative to the directory that the lock's path is relative to.`,
 		Example: `  netlock put phonestuff phone.tsv data/phone.tsv
   sort phone.tsv | netlock put --timeout 1m phonestuff - data/phone.tsv`,
-		Args: exactly("put PROFILE LOCAL REMOTE", 3),
+		Args: threeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.put(cmd.Context(), args[0], args[1], args[2])
 		},
@@ -42,7 +43,7 @@ the remote name. The local file is replaced when all of it has come and is on th
 "-" is standard output, which may have got a part of the file when the status is not 0.`,
 		Example: `  netlock get phonestuff data/phone.tsv phone.tsv
   netlock get phonestuff data/phone.tsv - | wc -l`,
-		Args: exactly("get PROFILE REMOTE LOCAL", 3),
+		Args: threeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.get(cmd.Context(), args[0], args[1], args[2])
 		},
@@ -51,42 +52,26 @@ the remote name. The local file is replaced when all of it has come and is on th
 	return cmd
 }
 
-// exactly demands a number of arguments, and says which.
-func exactly(usage string, n int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return fmt.Errorf("netlock %s has %d arguments, not %d", usage, n, len(args))
-		}
-		return nil
+// threeNames refuses an empty name, too, which a script has from a variable that is not set.
+func threeNames(cmd *cobra.Command, args []string) error {
+	if slices.Contains(args, "") {
+		return errors.New("a name is empty")
 	}
-}
-
-// bothNamed refuses empty names, which a script has from a variable that is not set.
-func bothNamed(remote, local string) error {
-	switch {
-	case remote == "":
-		return fail(exitUsage, "the remote file has no name")
-	case local == "":
-		return fail(exitUsage, "the local file has no name")
-	}
-	return nil
+	return cobra.ExactArgs(3)(cmd, args)
 }
 
 func (s *settings) put(ctx context.Context, arg, local, remote string) error {
-	if err := bothNamed(remote, local); err != nil {
-		return err
-	}
 	in, size, err := openSource(local)
 	if err != nil {
 		return fail(exitNoFile, "%w", err)
 	}
 	defer in.Close()
-	return s.under(ctx, arg, func(ctx context.Context, t *target, c carrier) error {
+	return s.under(ctx, arg, "put "+remote, func(ctx context.Context, c carrier) error {
 		var source io.Reader = in
 		if size < 0 {
 			source = readUntil(ctx, in)
 		}
-		return transferred(c.Put(ctx, remote, source, size), t, "put "+remote)
+		return c.Put(ctx, remote, source, size)
 	})
 }
 
@@ -112,17 +97,14 @@ func openSource(local string) (*os.File, int64, error) {
 }
 
 func (s *settings) get(ctx context.Context, arg, remote, local string) error {
-	if err := bothNamed(remote, local); err != nil {
-		return err
-	}
 	if local == "-" {
-		return s.under(ctx, arg, func(ctx context.Context, t *target, c carrier) error {
+		return s.under(ctx, arg, "get "+remote, func(ctx context.Context, c carrier) error {
 			out, flush := writeUntil(ctx, os.Stdout)
 			_, err := c.Get(ctx, remote, out)
 			if werr := flush(); werr != nil {
 				err = werr // which has ended the transfer
 			}
-			return transferred(err, t, "get "+remote)
+			return err
 		})
 	}
 	d, err := newDownload(local, path.Base(remote))
@@ -130,9 +112,9 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 		return fail(exitFailed, "%w", err)
 	}
 	defer d.discard()
-	err = s.under(ctx, arg, func(ctx context.Context, t *target, c carrier) error {
+	err = s.under(ctx, arg, "get "+remote, func(ctx context.Context, c carrier) error {
 		_, err := c.Get(ctx, remote, d.file)
-		return transferred(errors.Join(err, d.file.Sync()), t, "get "+remote)
+		return errors.Join(err, d.file.Sync())
 	})
 	if err != nil {
 		return err
@@ -144,15 +126,26 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 }
 
 // under does something under the lock of a target. That the lock was lost is an error also if all went well otherwise.
-func (s *settings) under(ctx context.Context, arg string, do func(context.Context, *target, carrier) error) error {
+func (s *settings) under(ctx context.Context, arg, what string, do func(context.Context, carrier) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := s.resolve(ctx, arg)
 	if err != nil {
 		return err
 	}
-	if t.inside() {
-		return s.speaking(ctx, t, do)
+	if t.inside() { // the netlock that runs us ends us when the lock is lost
+		t.tell("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
+		c, err := locksmith.Dial(ctx, t.options.Server)
+		if err != nil {
+			return classify(err, t)
+		}
+		defer c.Close()
+		if nonce := os.Getenv(nonceVariable); nonce != "" {
+			if err := c.SpeakAs(ctx, nonce); err != nil {
+				return classify(err, t)
+			}
+		}
+		return transferred(ctx, do(ctx, c), t, what)
 	}
 	lock, err := acquire(ctx, t)
 	if err != nil {
@@ -160,16 +153,11 @@ func (s *settings) under(ctx context.Context, arg string, do func(context.Contex
 	}
 	ctx, forget := lock.Context(ctx)
 	defer forget()
-	if err := do(ctx, t, lock); err != nil {
-		if ctx.Err() != nil {
-			err = classify(context.Cause(ctx), t)
-		}
-		if rerr := release(lock, t); !errors.Is(err, locksmith.ErrLost) && rerr != nil {
-			err = errors.Join(err, rerr)
-		}
-		return err
+	err = transferred(ctx, do(ctx, lock), t, what)
+	if rerr := release(lock, t); !errors.Is(err, locksmith.ErrLost) {
+		err = errors.Join(err, rerr)
 	}
-	return release(lock, t)
+	return err
 }
 
 // carrier transfers files: a lock, or a connection that speaks for one.
@@ -178,29 +166,12 @@ type carrier interface {
 	Get(ctx context.Context, name string, w io.Writer) (int64, error)
 }
 
-// speaking does something under the lock of the netlock that runs us. That ends us when the lock is lost.
-func (s *settings) speaking(ctx context.Context, t *target, do func(context.Context, *target, carrier) error) error {
-	t.tell("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
-	c, err := locksmith.Dial(ctx, t.options.Server)
-	if err != nil {
-		return classify(err, t)
-	}
-	defer c.Close()
-	if nonce := os.Getenv(nonceVariable); nonce != "" {
-		if err := c.SpeakAs(ctx, nonce); err != nil {
-			return classify(err, t)
-		}
-	}
-	err = do(ctx, t, c)
-	if err != nil && ctx.Err() != nil {
-		err = classify(context.Cause(ctx), t)
-	}
-	return err
-}
-
-// transferred is the status of a transfer that failed, unless that was for the lock.
-func transferred(err error, t *target, what string) error {
-	if err == nil || errors.Is(err, locksmith.ErrLost) || errors.Is(err, locksmith.ErrUnknown) {
+// transferred is the status of a transfer that failed, unless that was for the lock or a signal.
+func transferred(ctx context.Context, err error, t *target, what string) error {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return classify(context.Cause(ctx), t)
+	case err == nil, errors.Is(err, locksmith.ErrLost), errors.Is(err, locksmith.ErrUnknown):
 		return classify(err, t)
 	}
 	return fail(exitFailed, "%s: %s: %w", t.name, what, err)
