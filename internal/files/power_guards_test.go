@@ -22,10 +22,10 @@ func TestNoSyncOfAPublicationCanBeLeftOut(t *testing.T) {
 		{"of the directory after a removal", "a file is removed", isDirectory("root/a")},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
-			p := powerPlayNamed(guard.play)
-			r, base := p.record(t)
-			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
-			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: 4 * *powerMost, Without: guard.without})
+			p := powerPlayNamed(guard.play).begin(t)
+			r := p.Record()
+			t.Parallel()
+			images, wrong := p.Try(r, 4*power.Most, guard.without)
 			if !strings.Contains(wrong, "want one of") {
 				t.Errorf("nothing is wrong in any of %d images, %s; synced was %v", images, wrong, r.Syncs())
 			}

@@ -2,7 +2,6 @@ package files
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,16 +13,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/powerloss"
 )
 
-var (
-	powerSeed = flag.Uint64("power.seed", 1, "seed of the sample of what a loss of power leaves")
-	powerMost = flag.Int("power.most", 16, "how many of the states are tried that a loss of power can leave at one moment")
-)
-
-// The process whose writes are recorded is this test binary: these say what it does and where.
-const (
-	powerPlayEnv = "FILES_POWER_PLAY"
-	powerRootEnv = "FILES_POWER_ROOT"
-)
+var power = powerloss.Flags(16)
 
 // contents are files by their FTP paths; "" is none.
 type contents map[string]string
@@ -40,7 +30,6 @@ type powerPlay struct {
 	name   string
 	before contents
 	steps  []powerStep
-	twice  bool // power is lost twice
 }
 
 // text is several sectors long and tells where it was cut.
@@ -90,11 +79,11 @@ func openPower(base string) (*Tree, error) {
 
 // TestPowerPlay is a play, in the process that is recorded.
 func TestPowerPlay(t *testing.T) {
-	name := os.Getenv(powerPlayEnv)
+	name, base := powerloss.Playing()
 	if name == "" {
 		return // it is no test of its own
 	}
-	tree, err := openPower(os.Getenv(powerRootEnv))
+	tree, err := openPower(base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +113,7 @@ func (p powerPlay) complaints(base string, said []string) (all []string) {
 		return []string{"it does not start: " + err.Error()}
 	}
 	defer tree.Close()
-	found, err := hostContents(filepath.Join(base, "root"), p.twice)
+	found, err := hostContents(filepath.Join(base, "root"), slices.Contains(said, starting))
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -177,39 +166,26 @@ func hostContents(root string, twice bool) (contents, error) {
 	return found, err
 }
 
-// record has a process of its own play, and records it.
-func (p powerPlay) record(t *testing.T) (*powerloss.Recording, string) {
+// begin returns the play in a directory of its own.
+func (p powerPlay) begin(t *testing.T) *powerloss.Play {
 	t.Helper()
-	base := powerloss.Dir(t)
+	play := powerloss.NewPlay(t, p.name, power, p.complaints)
 	for _, dir := range []string{"root/a", "root/b", "state"} {
-		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(play.Base, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, content := range p.before {
-		if err := os.WriteFile(filepath.Join(base, "root", name), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(play.Base, "root", name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return powerloss.RecordTest(t, base, "TestPowerPlay", powerPlayEnv+"="+p.name, powerRootEnv+"="+base), base
+	return play
 }
 
-// try looks at the images up to the first one that something is wrong with, and returns how many there were.
-func (p powerPlay) try(t *testing.T, r *powerloss.Recording, base string, o powerloss.Options) (looked int, complaint string) {
-	t.Helper()
-	return r.Try(t, o, func(said []string) []string { return p.complaints(base, said) })
-}
-
+// The power is lost during the play, and again during a start that follows.
 func TestAfterALossOfPowerEveryAcknowledgedFileIsThereAndNoneIsHalfThere(t *testing.T) {
 	for _, p := range powerPlays {
-		t.Run(p.name, func(t *testing.T) {
-			r, base := p.record(t)
-			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
-			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost})
-			if wrong != "" {
-				t.Errorf("seed %d: %s", *powerSeed, wrong)
-			}
-			t.Logf("%d images", images)
-		})
+		t.Run(p.name, func(t *testing.T) { p.begin(t).Test() })
 	}
 }

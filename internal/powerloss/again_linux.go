@@ -4,8 +4,6 @@ import (
 	"iter"
 	"os/exec"
 	"slices"
-	"testing"
-	"time"
 )
 
 // Kills yields what the disk shows when the process is killed at any moment while the power stays on: all that it did, of which
@@ -38,7 +36,7 @@ func (r *Recording) Kills() iter.Seq[*Image] {
 // Record restores the image and records what a command does with it, as [Record] does: such as a server that starts
 // again. What had been said stays said. The images of that recording are what a further loss of power leaves, at any moment from the
 // start of the command on: what one loss of power has left of the disk lasts, what a kill has left may be lost still.
-func (i *Image) Record(cmd *exec.Cmd, limit time.Duration) (*Recording, error) {
+func (i *Image) Record(cmd *exec.Cmd) (*Recording, error) {
 	if err := i.Restore(); err != nil {
 		return nil, err
 	}
@@ -57,7 +55,7 @@ func (i *Image) Record(cmd *exec.Cmd, limit time.Duration) (*Recording, error) {
 		}
 		r.from = len(r.events)
 	}
-	return r.run(cmd, limit)
+	return r.run(cmd)
 }
 
 // change makes one step in the directories.
@@ -72,21 +70,4 @@ func (d disk) change(step []entry) {
 			d.dirs[c.dir][c.name] = c.to
 		}
 	}
-}
-
-// Twice tries what a loss of power leaves of the starts that follow another one, or a kill: restart records some starts on what r left,
-// and try looks at images of one of them, says at how many, and what is wrong with one; half as many as o has for r. It runs parallel to
-// other tests from the moment when all is recorded.
-func Twice(t *testing.T, r *Recording, o Options, restart func(iter.Seq[*Image]) []*Recording, try func(*Recording, Options) (looked int, wrong string)) {
-	t.Helper()
-	all := append(restart(r.Images(o)), restart(r.Kills())...)
-	t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
-	images := 0
-	for i, again := range all {
-		looked, wrong := try(again, Options{Seed: o.Seed, Most: o.Most / 2})
-		if images += looked; wrong != "" {
-			t.Errorf("seed %d, recovery %d: %s\nsynced: %v", o.Seed, i, wrong, again.Syncs())
-		}
-	}
-	t.Logf("%d images of %d recoveries", images, len(all))
 }

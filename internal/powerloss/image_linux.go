@@ -18,6 +18,8 @@ type Options struct {
 	Seed uint64
 	// Most is how many images are made at most for one moment: all that there can be, or the corners and a sample.
 	Most int
+	// Twice is how many starts of each kind a Play records, to try what another loss of power leaves of them.
+	Twice int
 	// Without says which syncs of the process have no effect, as if the program lacked them; nil: none.
 	Without func(Sync) bool
 }
@@ -316,18 +318,4 @@ func (i *Image) fill(path string, dir uint64) error {
 		}
 	}
 	return nil
-}
-
-// Sample returns n of the images, or all if there are no more, whichever the seed says.
-func Sample(images iter.Seq[*Image], n int, seed uint64) (some []*Image) {
-	random := rand.New(rand.NewPCG(seed, 2))
-	seen := 0
-	for image := range images {
-		if seen++; len(some) < n {
-			some = append(some, image)
-		} else if i := random.IntN(seen); i < n {
-			some[i] = image
-		}
-	}
-	return some
 }

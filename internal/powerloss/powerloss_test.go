@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // record records a shell script that runs in the directory.
@@ -22,7 +21,7 @@ func record(t *testing.T, dir, script string) *Recording {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Dir = dir
-	r, err := Record(cmd, dir, time.Minute)
+	r, err := Record(cmd, dir)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("no tracing here: ", err)
 	}
@@ -30,16 +29,6 @@ func record(t *testing.T, dir, script string) *Recording {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// newDir makes the directory for a recording.
-func newDir(t *testing.T) string {
-	t.Helper()
-	dir := Dir(t)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // states restores every image and returns what was said and what was there, each once.
@@ -94,7 +83,7 @@ func TestImages(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := newDir(t)
+			dir := Dir(t)
 			r := record(t, dir, c.script)
 			slices.Sort(c.want)
 			if got := states(t, r, dir, Options{Most: 1000}); !slices.Equal(got, c.want) {
@@ -105,7 +94,7 @@ func TestImages(t *testing.T) {
 }
 
 func TestASyncThatIsLeftOutHasNoEffect(t *testing.T) {
-	dir := newDir(t)
+	dir := Dir(t)
 	r := record(t, dir, `: > f; sync .; echo done >&3`)
 	if got, want := fmt.Sprint(r.Syncs()), "[{. true  0}]"; got != want {
 		t.Errorf("synced %s, want %s", got, want)
@@ -117,7 +106,7 @@ func TestASyncThatIsLeftOutHasNoEffect(t *testing.T) {
 }
 
 func TestImagesAreMadeOfTheSameInodes(t *testing.T) {
-	dir := newDir(t)
+	dir := Dir(t)
 	r := record(t, dir, `mkdir d; : > d/f; sync d; sync .; echo done >&3`)
 	inodes := make(map[uint64]bool)
 	for image := range r.Images(Options{Most: 100}) {
@@ -144,7 +133,7 @@ func again(t *testing.T, dir, script string, images iter.Seq[*Image]) *Recording
 	}
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Dir = dir
-	r, err := image.Record(cmd, time.Minute)
+	r, err := image.Record(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +158,7 @@ func TestWhatARecoveryDoesMayBeLostAgain(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := newDir(t)
+			dir := Dir(t)
 			first := record(t, dir, begin)
 			second := again(t, dir, recovery, c.images(first))
 			slices.Sort(c.want)
@@ -189,7 +178,7 @@ func TestWhatARecoveryDoesMayBeLostAgain(t *testing.T) {
 
 func TestAProcessThatFailsIsNoRecording(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "exit 3")
-	if _, err := Record(cmd, newDir(t), time.Minute); err == nil || !strings.Contains(err.Error(), "status 3") {
+	if _, err := Record(cmd, Dir(t)); err == nil || !strings.Contains(err.Error(), "status 3") {
 		t.Errorf("got %v", err)
 	}
 }

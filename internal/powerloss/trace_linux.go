@@ -21,9 +21,9 @@ type call struct {
 	result int64
 }
 
-// trace runs a prepared command to its end and calls each for every system call of its threads that succeeded,
+// trace runs a prepared command to its end, for a minute at most, and calls each for every system call of its threads that succeeded,
 // while the thread stands still. An error of each kills the process.
-func trace(cmd *exec.Cmd, limit time.Duration, each func(call) error) error {
+func trace(cmd *exec.Cmd, each func(call) error) error {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
@@ -31,7 +31,7 @@ func trace(cmd *exec.Cmd, limit time.Duration, each func(call) error) error {
 		return err
 	}
 	pid := cmd.Process.Pid
-	watchdog := time.AfterFunc(limit, func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	watchdog := time.AfterFunc(time.Minute, func() { _ = unix.Kill(pid, unix.SIGKILL) })
 	t := tracer{leader: pid, each: each, entered: make(map[int]call), known: make(map[int]bool)}
 	err := t.run()
 	watchdog.Stop()

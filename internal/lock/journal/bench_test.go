@@ -51,7 +51,7 @@ func newBenchScene(b *testing.B, durable bool) *scene {
 	}
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	s.state = filepath.Join(dir, "state")
-	s.options = func(o *Options) { o.Durable, o.hooks.room = durable, roomAhead }
+	s.options = func(o *Options) { o.Durable, o.MaxSize = durable, DefaultMaxSize }
 	return s
 }
 

@@ -96,12 +96,7 @@ func (s *Store) readyLocked() error {
 	if s.closed {
 		return lock.ErrClosed
 	}
-	select {
-	case <-s.failed:
-		return s.failure
-	default:
-		return nil
-	}
+	return s.failure.get()
 }
 
 // putLocked takes a change over that is written.
@@ -113,16 +108,15 @@ func (s *Store) putLocked(before, after lock.Record) {
 	}
 	delete(s.records, after.Name)
 	s.tombstones.add(lock.Tombstone{Name: after.Name, Directory: directory(before), At: s.o.Clock.Now(), Token: after.Revision})
-	s.tombstones.prune(2 * maxTombstones)
 }
 
 // describe returns the line of a change.
 func (s *Store) describe(change lock.Change, before, after lock.Record) *line {
 	now := s.o.Clock.Now()
-	l := &line{
-		Event: change.Cause, Name: change.Name, Token: after.Revision, At: now, By: change.By, Note: change.Note,
+	l := &line{Entry: Entry{
+		Cause: change.Cause, Name: change.Name, Token: after.Revision, At: now, By: change.By, Note: change.Note,
 		Holds: after.Holds, Held: held(before.Holds, after.Holds, now),
-	}
+	}}
 	if len(after.Holds) == 0 {
 		l.Directory = directory(before)
 	}
@@ -147,7 +141,7 @@ func (s *Store) reserveLocked() error {
 		return nil
 	}
 	upTo := s.next + tokenBlock - 1
-	if err := s.writeLocked(&line{Event: eventTokens, Reserved: upTo}, 0, false); err != nil {
+	if err := s.writeLocked(&line{Entry: Entry{Cause: eventTokens}, Reserved: upTo}, 0, false); err != nil {
 		return err
 	}
 	if err := s.log.sync(s.log.end.Load()); err != nil {
@@ -198,8 +192,8 @@ func (s *Store) Published(_ context.Context, p lock.Publication) error {
 	if err := s.readyLocked(); err != nil {
 		return err
 	}
-	return s.writeLocked(&line{
-		Event: lock.CausePublish, Name: p.Lock, Token: p.Token, At: s.o.Clock.Now(), By: p.By, Note: p.Note,
+	return s.writeLocked(&line{Entry: Entry{
+		Cause: lock.CausePublish, Name: p.Lock, Token: p.Token, At: s.o.Clock.Now(), By: p.By, Note: p.Note,
 		File: p.File, Bytes: p.Bytes, SHA256: p.SHA256,
-	}, 0, true)
+	}}, 0, true)
 }

@@ -34,7 +34,7 @@ func (s *Store) SetDirectory(name lock.Name, revision lock.Token, id lock.Direct
 	record.Holds = slices.Clone(record.Holds)
 	setDirectory(record.Holds, id)
 	s.records[name] = record
-	return s.writeLocked(&line{Event: eventDirectory, Name: name, Token: revision, At: s.o.Clock.Now(), Directory: id}, 0, true)
+	return s.writeLocked(&line{Entry: Entry{Cause: eventDirectory, Name: name, Token: revision, At: s.o.Clock.Now()}, Directory: id}, 0, true)
 }
 
 // Sync returns when everything that was written before lasts, also if the store is not durable.
@@ -76,13 +76,10 @@ func (t tombstones) sorted() []lock.Tombstone {
 	return all
 }
 
-// prune forgets all but the newest maxTombstones when there are more than most.
-func (t tombstones) prune(most int) {
-	if len(t) <= most {
-		return
-	}
+// prune forgets all but the newest maxTombstones.
+func (t tombstones) prune() {
 	all := t.sorted()
-	for _, one := range all[:len(all)-maxTombstones] {
+	for _, one := range all[:max(0, len(all)-maxTombstones)] {
 		delete(t, one.Name)
 	}
 }

@@ -23,7 +23,7 @@ func exclusive(path string) (*os.File, error) {
 		pid, _ := io.ReadAll(io.LimitReader(f, 20))
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &InUseError{PID: strings.TrimSpace(string(pid))}
+			return nil, fmt.Errorf("another ftplockd (pid %s) uses this state directory", strings.TrimSpace(string(pid)))
 		}
 		return nil, fmt.Errorf("flock %s: %w", path, err)
 	}

@@ -55,12 +55,9 @@ func newScene(t testing.TB) *scene {
 	return &scene{Moves: locktest.Moves{TB: t, Clock: clock}, state: filepath.Join(t.TempDir(), "state"), clock: clock}
 }
 
-// sceneRoom is little, since stores are opened by the thousand.
-const sceneRoom = 4096
-
 func (s *scene) open() (*Store, error) {
-	o := Options{Dir: s.state, Clock: s.clock, Durable: true}
-	o.hooks.step, o.hooks.wrap, o.hooks.room = s.step, s.wrap, sceneRoom
+	o := Options{Dir: s.state, Clock: s.clock, Durable: true, MaxSize: 256 << 10} // little room: stores are opened by the thousand
+	o.hooks.step, o.hooks.wrap = s.step, s.wrap
 	if s.options != nil {
 		s.options(&o)
 	}
@@ -150,7 +147,7 @@ func failed(store *Store) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	select {
-	case <-store.failed:
+	case <-store.failure.over:
 		return errors.Is(store.Run(context.Background()), ErrFailed)
 	default:
 		return store.Run(ctx) != nil

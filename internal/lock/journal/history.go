@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
-	"math"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -44,11 +41,7 @@ func History(dir string, name lock.Name) iter.Seq2[Entry, error] {
 		}
 		defer closeAll(files)
 		for i, f := range files {
-			goOn, err := entries(f, i == len(files)-1, name, yield)
-			if err != nil {
-				yield(Entry{}, err)
-			}
-			if err != nil || !goOn {
+			if !entries(f, i == len(files)-1, name, yield) {
 				return
 			}
 		}
@@ -103,64 +96,38 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// chunk is how much of a file is searched at a time.
-const chunk = 1 << 20
-
 // entries yields those of one file, and reports whether more are wanted. What is wrong with the last line of a file was
 // still being written, or cut off by a crash.
-func entries(f *os.File, growing bool, name lock.Name, yield func(Entry, error) bool) (goOn bool, err error) {
+func entries(f *os.File, growing bool, name lock.Name, yield func(Entry, error) bool) (goOn bool) {
 	key := appendText(nil, string(name)) // with its quotation marks
-	buffer := make([]byte, 0, chunk)
-	for offset := int64(0); ; { // that of buffer in the file
-		n, err := f.ReadAt(buffer[len(buffer):cap(buffer)], offset+int64(len(buffer)))
-		if err != nil && err != io.EOF {
-			return false, err
+	lines := newLineReader(f)
+	for {
+		text, err := lines.next()
+		if atEnd(err) {
+			return true
 		}
-		buffer = buffer[:len(buffer)+n]
-		whole := bytes.LastIndexByte(buffer, '\n') + 1
-		if whole == 0 && n > 0 { // a line longer than the buffer
-			buffer = slices.Grow(buffer, len(buffer))
+		if err == nil && !concerns(text, key) {
 			continue
 		}
-		if whole == 0 {
-			return true, nil
-		}
-		goOn, err := search(buffer[:whole], key, func(text []byte, end int) (bool, error) {
-			l, err := parseLine(text)
-			if err != nil {
-				if last, _ := newLineReader(io.NewSectionReader(f, offset+int64(end), math.MaxInt64)).rest(); last || growing && bytes.IndexByte(text, 0) >= 0 {
-					return false, nil
+		var l line
+		if err == nil {
+			hole := growing && bytes.IndexByte(text, 0) >= 0
+			l, err = parseLine(text)
+			if number := lines.number; err != nil {
+				if last, _ := lines.rest(); last || hole {
+					return true
 				}
-				return false, fmt.Errorf("%s, before byte %d: damaged: %w", f.Name(), offset+int64(end), err)
-			}
-			if l.own() || l.Name != name && l.File != name {
-				return true, nil
-			}
-			return yield(Entry{
-				At: l.At, Cause: l.Event, Name: l.Name, Token: l.Token, By: l.By, Held: l.Held, Note: l.Note, Holds: l.Holds,
-				File: l.File, Bytes: l.Bytes, SHA256: l.SHA256,
-			}, nil), nil
-		})
-		if !goOn || err != nil {
-			return goOn, err
-		}
-		offset += int64(whole)
-		buffer = buffer[:copy(buffer, buffer[whole:])]
-	}
-}
-
-// search calls f with each line that concerns the lock or file with that key, and where it ends, until f does not want to go on.
-func search(lines, key []byte, f func(line []byte, end int) (goOn bool, err error)) (goOn bool, err error) {
-	for at := 0; at < len(lines); {
-		end := at + bytes.IndexByte(lines[at:], '\n')
-		if text := lines[at:end]; concerns(text, key) {
-			if goOn, err := f(text, end+1); !goOn || err != nil {
-				return goOn, err
+				err = fmt.Errorf("%s:%d: damaged: %w", f.Name(), number, err)
 			}
 		}
-		at = end + 1
+		if err != nil {
+			yield(Entry{}, err)
+			return false
+		}
+		if !l.own() && (l.Name == name || l.File == name) && !yield(l.Entry, nil) {
+			return false
+		}
 	}
-	return true, nil
 }
 
 // concerns reports whether a line may be about the lock or file with that key. It goes by where appendLine puts the name, as nearly

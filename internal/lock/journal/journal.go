@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,9 @@ import (
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
+
+// room returns how many bytes of zeros a journal has ahead of its last line, or more.
+func (o *Options) room() int64 { return max(1<<10, o.MaxSize/64) }
 
 // DefaultMaxSize is the size in bytes above which the live file is rotated into history.
 const DefaultMaxSize = 16 << 20
@@ -54,14 +58,6 @@ type Options struct {
 type testHooks struct {
 	step func(string)
 	wrap func(journalFile) journalFile
-	room int64 // in the place of roomAhead
-}
-
-// InUseError is returned by Open if another server has the state directory.
-type InUseError struct{ PID string }
-
-func (e *InUseError) Error() string {
-	return fmt.Sprintf("another ftplockd (pid %s) uses this state directory", e.PID)
 }
 
 // Store is a lock.Store in a state directory. Use Open. It is for use by several goroutines.
@@ -71,9 +67,7 @@ type Store struct {
 	generation uint32
 	exclusive  *os.File
 	closing    chan struct{} // closed by Close
-	failed     chan struct{} // closed when the store has failed, for the reason in failure
-	fails      sync.Once
-	failure    error
+	failure    *failure
 
 	// mu is held while a line is written, so that the lines have the order of their tokens. It is not held while a grant is
 	// synced, but it is for the sync of a block of tokens (one in 4,096 changes) and for a rotation.
@@ -95,8 +89,8 @@ var (
 	_ lock.Publications = (*Store)(nil)
 )
 
-// Open opens the store of a state directory and begins a new file and a new generation. It returns an *InUseError if
-// another server has the directory, an error with file and line if the journal is damaged anywhere but at its end, where a crash can
+// Open opens the store of a state directory and begins a new file and a new generation. It returns an error if
+// another server has the directory, one with file and line if the journal is damaged anywhere but at its end, where a crash can
 // have cut a line off, and one that matches ErrFailed if the disk refuses to sync.
 func Open(o Options) (*Store, error) {
 	if o.Clock == nil || o.Dir == "" {
@@ -112,7 +106,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		o: o, dir: dir, exclusive: locked, failed: make(chan struct{}), closing: make(chan struct{}),
+		o: o, dir: dir, exclusive: locked, failure: &failure{over: make(chan struct{})}, closing: make(chan struct{}),
 		records: make(map[lock.Name]lock.Record), tombstones: make(tombstones),
 	}
 	started := false
@@ -138,9 +132,6 @@ func (o *Options) setDefaults() {
 	if o.hooks.step == nil {
 		o.hooks.step = func(string) {}
 	}
-	if o.hooks.room == 0 {
-		o.hooks.room = roomAhead
-	}
 	if o.hooks.wrap == nil {
 		o.hooks.wrap = func(f journalFile) journalFile { return f }
 	}
@@ -155,17 +146,9 @@ func (s *Store) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-s.failed:
-		return fmt.Errorf("%s: %w", s.dir.journal(), s.failure)
+	case <-s.failure.over:
+		return fmt.Errorf("%s: %w", s.dir.journal(), s.failure.err)
 	}
-}
-
-// fail is told why the log has failed.
-func (s *Store) fail(err error) {
-	s.fails.Do(func() {
-		s.failure = err
-		close(s.failed)
-	})
 }
 
 // Close ends every Watch, syncs what is written and gives the state directory free. Further calls do nothing and return the same
@@ -262,4 +245,18 @@ func (d stateDir) make() error {
 		}
 	}
 	return err
+}
+
+// syncDir makes the names in a directory last. Windows has no such call: there a loss of power right after a rename can bring the
+// old name back.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
 }

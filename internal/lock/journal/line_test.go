@@ -77,10 +77,10 @@ func TestInstantsSurvive(t *testing.T) {
 	}
 	for _, acquired := range instants {
 		for _, other := range instants {
-			want := line{
-				Event: "acquire", Name: "/a", Token: 1, At: lock.Instant{Wall: wall, BootID: "line"},
+			want := line{Entry: Entry{
+				Cause: "acquire", Name: "/a", Token: 1, At: lock.Instant{Wall: wall, BootID: "line"},
 				Holds: []lock.Hold{{Acquired: acquired, Renewed: other, Ended: other}},
-			}
+			}}
 			b := appendLine(nil, &want)
 			got, err := parseLine(b[:len(b)-1])
 			if err != nil {
@@ -131,7 +131,7 @@ func TestParseLineRefuses(t *testing.T) {
 
 func TestYearsThatRFC3339DoesNotKnow(t *testing.T) {
 	for _, year := range []int{-1, 0, 10000, 250000} {
-		l := line{Event: "acquire", Name: "/a", Token: 1, At: lock.Instant{Wall: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)}}
+		l := line{Entry: Entry{Cause: "acquire", Name: "/a", Token: 1, At: lock.Instant{Wall: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)}}}
 		b := appendLine(nil, &l)
 		if _, err := parseLine(b[:len(b)-1]); err != nil {
 			t.Errorf("year %d: %v", year, err)
@@ -145,8 +145,9 @@ func FuzzLine(f *testing.F) {
 	n := 0
 	fillFields(reflect.ValueOf(&full).Elem(), &n)
 	for _, l := range []line{
-		full, {Event: eventJournal, Version: version}, {Event: eventStart, Generation: 3, Reserved: 4096},
-		{Event: lock.CauseRelease, Name: "/a", Token: 2}, {Event: eventTombstone, Name: "/%", Token: 1, Directory: lock.DirectoryID{Inode: 1}},
+		full, {Entry: Entry{Cause: eventJournal}, Version: version}, {Entry: Entry{Cause: eventStart}, Generation: 3, Reserved: 4096},
+		{Entry: Entry{Cause: lock.CauseRelease, Name: "/a", Token: 2}},
+		{Entry: Entry{Cause: eventTombstone, Name: "/%", Token: 1}, Directory: lock.DirectoryID{Inode: 1}},
 	} {
 		f.Add(string(bytes.TrimSuffix(appendLine(nil, &l), []byte("\n"))), false)
 	}

@@ -20,12 +20,8 @@ var ErrFailed = errors.New("the disk has failed the journal")
 // errTail is matched, beside ErrFailed, by the error of the change during which the journal failed: nobody knows whether it is on the disk.
 var errTail = errors.New("the end of the journal is unknown")
 
-const (
-	// tokenBlock is how many tokens one synced line reserves: so many are skipped by a start at most.
-	tokenBlock = 4096
-	// roomAhead is how many bytes of zeros a journal has ahead of its last line, or more.
-	roomAhead = 256 << 10
-)
+// tokenBlock is how many tokens one synced line reserves: so many are skipped by a start at most.
+const tokenBlock = 4096
 
 // journalFile is what the log needs of its file; the tests make it fail.
 type journalFile interface {
@@ -40,14 +36,40 @@ type diskFile struct{ *os.File }
 
 func (f diskFile) Sync() error { return datasync(f.File) }
 
+// failure is the end of a store: what made its journal fail, once it has.
+type failure struct {
+	once sync.Once
+	over chan struct{} // closed then
+	err  error
+}
+
+// set makes the store refuse everything from now on. The error that it returns is for the change during which it happened.
+func (f *failure) set(err error) error {
+	f.once.Do(func() {
+		f.err = fmt.Errorf("%w: %w", ErrFailed, bare(err))
+		close(f.over)
+	})
+	return fmt.Errorf("%w: %w", errTail, f.err)
+}
+
+// get returns what made the store fail, or nil.
+func (f *failure) get() error {
+	select {
+	case <-f.over:
+		return f.err
+	default:
+		return nil
+	}
+}
+
 // log is the end of one journal: it writes lines and syncs them, many at a time. Ahead of its last line the file has room, zeros that
 // were written: a sync of what is written over them has no length and no extents to make last, which makes it cheaper, and
 // a release finds room there when the disk is full.
 type log struct {
-	step  func(string) // see testHooks
-	file  journalFile
-	ahead int64       // how much room is made at a time
-	fails func(error) // is told why the log has failed
+	step    func(string) // see testHooks
+	file    journalFile
+	ahead   int64    // how much room is made at a time
+	failure *failure // that of the store
 
 	// For the owner of Store.mu:
 	size   int64 // the file has room up to here
@@ -60,12 +82,14 @@ type log struct {
 	changed sync.Cond
 	syncing bool
 	synced  int64
-	failed  error
 }
 
 // newLog returns a log that goes on at end of a file that has room up to size, all of it synced.
-func (s *Store) newLog(file journalFile, end, size, keep int64) *log {
-	l := &log{step: s.o.hooks.step, file: file, ahead: s.o.hooks.room, fails: s.fail, size: size, keep: keep, synced: end}
+func (s *Store) newLog(f *os.File, end, size, keep int64) *log {
+	l := &log{
+		step: s.o.hooks.step, file: s.o.hooks.wrap(diskFile{f}), ahead: s.o.room(), failure: s.failure,
+		size: size, keep: keep, synced: end,
+	}
 	l.changed.L = &l.syncMu
 	l.end.Store(end)
 	return l
@@ -84,7 +108,7 @@ func (l *log) append(entry *line, more int64, grants bool) error {
 	end := start + int64(len(l.buffer))
 	if err := l.makeRoom(end + l.keep + more); err != nil {
 		if !full(err) {
-			return l.fail(err)
+			return l.failure.set(err)
 		}
 		if grants || end > l.size {
 			return fmt.Errorf("journal: %w", bare(err))
@@ -103,21 +127,14 @@ func (l *log) makeRoom(size int64) error {
 	if size <= l.size {
 		return nil
 	}
-	err := l.fill(size + l.ahead)
-	if size <= l.size { // not all, but enough
-		return nil
-	}
-	return err
-}
-
-// fill writes zeros up to a size, as far as the disk has room.
-func (l *log) fill(size int64) error {
-	zeros := make([]byte, min(32<<10, size-l.size))
-	for l.size < size {
-		n, err := l.file.WriteAt(zeros[:min(int64(len(zeros)), size-l.size)], l.size)
+	for to := size + l.ahead; l.size < to; {
+		n, err := l.file.WriteAt(make([]byte, min(32<<10, to-l.size)), l.size)
 		l.size += int64(n)
-		if err != nil {
+		if err != nil && l.size < size {
 			return err
+		}
+		if err != nil {
+			return nil // not all, but enough
 		}
 	}
 	return nil
@@ -126,10 +143,10 @@ func (l *log) fill(size int64) error {
 // cutBack removes the piece of a line whose write has failed. Only of a full disk it is known what is in the file then.
 func (l *log) cutBack(end int64, err error) error {
 	if !full(err) {
-		return l.fail(err)
+		return l.failure.set(err)
 	}
 	if terr := l.file.Truncate(end); terr != nil {
-		return l.fail(terr)
+		return l.failure.set(terr)
 	}
 	l.size = end
 	return fmt.Errorf("journal: %w", bare(err))
@@ -143,64 +160,44 @@ func full(err error) bool {
 // sync returns when everything before end lasts. Of several callers one syncs for all of them.
 // After an error nobody knows what lasts, and the log takes nothing more.
 func (l *log) sync(end int64) error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	for l.syncing && l.failed == nil && l.synced < end {
-		l.changed.Wait()
+	if done, err := l.wait(end); done || err != nil {
+		return err
 	}
-	if l.synced >= end {
-		return nil
-	}
-	if l.failed != nil {
-		return fmt.Errorf("%w: %w", errTail, l.failed)
-	}
-	l.step("sync")
-	return l.leadLocked()
-}
-
-// leadLocked syncs what is written by now. Others may go on to write meanwhile, and wait for the next sync.
-func (l *log) leadLocked() error {
-	l.syncing = true
-	l.syncMu.Unlock()
 	runtime.Gosched() // others that can run may have a line in it, so that one sync does for more of them
 	target := l.end.Load()
-	err := l.file.Sync()
+	err := l.file.Sync() // others may go on to write meanwhile, and wait for the next sync
 	l.syncMu.Lock()
-	l.syncing = false
-	if err == nil {
+	defer l.syncMu.Unlock()
+	if l.syncing = false; err == nil {
 		l.synced = target
 	} else {
-		err = l.failLocked(err)
+		err = l.failure.set(err)
 	}
 	l.changed.Broadcast()
 	return err
 }
 
-// fail makes the log refuse everything from now on.
-func (l *log) fail(err error) error {
+// wait returns when everything before end lasts, or when nobody else syncs: then the caller is to do it.
+func (l *log) wait(end int64) (done bool, err error) {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
-	return l.failLocked(err)
-}
-
-func (l *log) failLocked(err error) error {
-	if l.failed == nil {
-		l.failed = fmt.Errorf("%w: %w", ErrFailed, bare(err))
-		l.fails(l.failed)
+	for l.syncing && l.failure.get() == nil && l.synced < end {
+		l.changed.Wait()
 	}
-	return fmt.Errorf("%w: %w", errTail, l.failed)
-}
-
-// failure returns why the log has failed, or nil.
-func (l *log) failure() error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	return l.failed
+	if l.synced >= end {
+		return true, nil
+	}
+	if err := l.failure.get(); err != nil {
+		return false, fmt.Errorf("%w: %w", errTail, err)
+	}
+	l.step("sync")
+	l.syncing = true
+	return false, nil
 }
 
 // finish cuts the room off, syncs what is written and closes the file.
 func (l *log) finish() error {
-	err := l.failure()
+	err := l.failure.get()
 	if err == nil {
 		err = l.file.Truncate(l.end.Load())
 	}
@@ -215,10 +212,6 @@ func bare(err error) error {
 	var withPath *os.PathError
 	if errors.As(err, &withPath) {
 		return withPath.Err
-	}
-	var withPaths *os.LinkError
-	if errors.As(err, &withPaths) {
-		return withPaths.Err
 	}
 	return err
 }

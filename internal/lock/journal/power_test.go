@@ -3,41 +3,21 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
-	"flag"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 	"github.com/ftplockd/ftplockd/internal/powerloss"
 )
 
-var (
-	powerSeed  = flag.Uint64("power.seed", 1, "seed of the sample of what a loss of power leaves")
-	powerMost  = flag.Int("power.most", 8, "how many of the states are tried that a loss of power can leave at one moment")
-	powerTwice = flag.Int("power.twice", 1, "how many recoveries of each kind are recorded, and lose power again")
-)
-
-// The process whose writes are recorded is this test binary: these say what it does and where.
-const (
-	powerPlayEnv = "JOURNAL_POWER_PLAY"
-	powerRootEnv = "JOURNAL_POWER_ROOT"
-)
-
-// powerClock is the system's clock, with a boot that all processes of the test share.
-type powerClock struct{}
-
-func (powerClock) Now() lock.Instant {
-	now := time.Now()
-	return lock.Instant{Wall: now, Boot: now.Sub(time.Unix(1_500_000_000, 0)), BootID: "00000000-0000-4000-8000-000000000002"}
-}
+var power = powerloss.Flags(8)
 
 // powerPlay is what the server does until the power fails: open stores one after the other, and in each of them acts.
 type powerPlay struct {
@@ -64,40 +44,35 @@ func powerPlayNamed(name string) powerPlay {
 	return powerPlays[i]
 }
 
-// unsynced makes syncs free: where nothing is recorded they matter by their place only.
-type unsynced struct{ journalFile }
-
-func (unsynced) Sync() error { return nil }
-
-// powerRoom is so little that journals outgrow it.
-const powerRoom = 1000
-
 // open opens a store below a directory; its syncs count where the process is recorded and cost nothing elsewhere.
 func (p powerPlay) open(base string, recorded bool) (*Store, error) {
-	o := Options{Dir: filepath.Join(base, "state"), Clock: powerClock{}, Durable: p.durable, MaxSize: p.maxSize}
-	o.hooks.room = powerRoom
+	o := Options{Dir: filepath.Join(base, "state"), Clock: lock.NewSystemClock(), Durable: p.durable, MaxSize: cmp.Or(p.maxSize, 64<<10)}
 	if !recorded {
-		o.hooks.wrap = func(f journalFile) journalFile { return unsynced{f} }
+		o.hooks.wrap = func(f journalFile) journalFile { return unsyncedFile{f} }
 	}
 	return Open(o)
 }
 
+// perform opens a store in the process that is recorded and has clients do the acts.
+func (p powerPlay) perform(t *testing.T, base string, found, acts []locktest.Act) {
+	store, err := p.open(base, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = powerloss.Say(fmt.Sprint("started ", store.Generation()))
+	err = errors.Join(err, locktest.Found(store, found, powerloss.Say))
+	err = errors.Join(err, locktest.Perform(store, lock.NewSystemClock(), acts, powerloss.Say))
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestPowerPlay is a play, in the process that is recorded.
 func TestPowerPlay(t *testing.T) {
-	name := os.Getenv(powerPlayEnv)
-	if name == "" {
-		return // it is no test of its own
-	}
-	p := powerPlayNamed(name)
-	for _, acts := range p.stores {
-		store, err := p.open(os.Getenv(powerRootEnv), true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = powerloss.Say(fmt.Sprint("started ", store.Generation()))
-		err = errors.Join(err, locktest.Perform(store, powerClock{}, acts, powerloss.Say))
-		if err := errors.Join(err, store.Close()); err != nil {
-			t.Fatal(err)
+	if name, base := powerloss.Playing(); name != "" {
+		p := powerPlayNamed(name)
+		for _, acts := range p.stores {
+			p.perform(t, base, nil, acts)
 		}
 	}
 }
@@ -105,20 +80,9 @@ func TestPowerPlay(t *testing.T) {
 // TestPowerRecovery is what the server does when it starts again after a play, in the process that is recorded: it starts on
 // what is there, tells clients who holds what, and gives one of them a lock.
 func TestPowerRecovery(t *testing.T) {
-	name := os.Getenv(powerPlayEnv)
-	if name == "" {
-		return // it is no test of its own
-	}
-	p := powerPlayNamed(name)
-	store, err := p.open(os.Getenv(powerRootEnv), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = powerloss.Say(fmt.Sprint("started ", store.Generation()))
-	err = errors.Join(err, locktest.Found(store, slices.Concat(p.stores...), powerloss.Say))
-	err = errors.Join(err, locktest.Perform(store, powerClock{}, []locktest.Act{{Name: "/late_lock", Account: "eve"}}, powerloss.Say))
-	if err := errors.Join(err, store.Close()); err != nil {
-		t.Fatal(err)
+	if name, base := powerloss.Playing(); name != "" {
+		p := powerPlayNamed(name)
+		p.perform(t, base, slices.Concat(p.stores...), []locktest.Act{{Name: "/late_lock", Account: "eve"}})
 	}
 }
 
@@ -161,56 +125,22 @@ func (p powerPlay) complaints(base string, said []string) []string {
 	return all
 }
 
-// record has a process of its own play, and records it.
-func (p powerPlay) record(t *testing.T) (*powerloss.Recording, string) {
+// begin returns the play in a directory of its own.
+func (p powerPlay) begin(t *testing.T) *powerloss.Play {
 	t.Helper()
-	base := powerloss.Dir(t)
-	dirs := []string{base}
+	play := powerloss.NewPlay(t, p.name, power, p.complaints)
 	if !p.fresh {
-		dirs = append(dirs, filepath.Join(base, "state"))
-	}
-	for _, dir := range dirs {
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		if err := os.Mkdir(filepath.Join(play.Base, "state"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return powerloss.RecordTest(t, base, "TestPowerPlay", powerPlayEnv+"="+p.name, powerRootEnv+"="+base), base
+	return play
 }
 
-// restart records what a start does on some of the images.
-func (p powerPlay) restart(t *testing.T, base string, images iter.Seq[*powerloss.Image], n int) []*powerloss.Recording {
-	t.Helper()
-	return powerloss.RecordTests(t, images, n, *powerSeed, "TestPowerRecovery", powerPlayEnv+"="+p.name, powerRootEnv+"="+base)
-}
-
-// try looks at the images up to the first one that something is wrong with, and returns how many there were.
-func (p powerPlay) try(t *testing.T, r *powerloss.Recording, base string, o powerloss.Options) (looked int, complaint string) {
-	t.Helper()
-	return r.Try(t, o, func(said []string) []string { return p.complaints(base, said) })
-}
-
+// The power is lost during the play, and again during a start that follows.
 func TestAfterALossOfPowerEveryAcknowledgedLockIsThere(t *testing.T) {
 	for _, p := range powerPlays {
-		t.Run(p.name, func(t *testing.T) {
-			r, base := p.record(t)
-			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
-			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: *powerMost})
-			if wrong != "" {
-				t.Errorf("seed %d: %s", *powerSeed, wrong)
-			}
-			t.Logf("%d images", images)
-		})
-	}
-}
-
-func TestAfterALossOfPowerInARecoveryEveryAcknowledgedLockIsThere(t *testing.T) {
-	for _, p := range powerPlays {
-		t.Run(p.name, func(t *testing.T) {
-			r, base := p.record(t)
-			powerloss.Twice(t, r, powerloss.Options{Seed: *powerSeed, Most: *powerMost}, func(images iter.Seq[*powerloss.Image]) []*powerloss.Recording {
-				return p.restart(t, base, images, *powerTwice)
-			}, func(again *powerloss.Recording, o powerloss.Options) (int, string) { return p.try(t, again, base, o) })
-		})
+		t.Run(p.name, func(t *testing.T) { p.begin(t).Test() })
 	}
 }
 
@@ -231,10 +161,10 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 		{"of what is above a new state directory", "acquire on a fresh state directory", directorySync(".", ""), "came twice"},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
-			p := powerPlayNamed(guard.play)
-			r, base := p.record(t)
-			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
-			images, wrong := p.try(t, r, base, powerloss.Options{Seed: *powerSeed, Most: 4 * *powerMost, Without: guard.without})
+			p := powerPlayNamed(guard.play).begin(t)
+			r := p.Record()
+			t.Parallel()
+			images, wrong := p.Try(r, 4*power.Most, guard.without)
 			if !strings.Contains(wrong, guard.want) {
 				t.Errorf("of %d images the first that something is wrong with says %q, want %q; synced was %v", images, wrong, guard.want, r.Syncs())
 			}
@@ -258,27 +188,15 @@ func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
 		{"of history", rotation, false, directorySync("state/history", ""), "the history of"},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
-			p := powerPlayNamed(guard.play)
-			r, base := p.record(t)
-			images, n := r.Images(powerloss.Options{Seed: *powerSeed, Most: *powerMost}), 8**powerTwice
+			p := powerPlayNamed(guard.play).begin(t)
+			r := p.Record()
+			images, n := r.Images(*power), 8*power.Twice
 			if guard.killed {
 				images, n = r.Kills(), 1000
 			}
-			all := p.restart(t, base, images, n)
-			t.Parallel() // not before: a process that is being started has the locks of all others open for a moment
-			o := powerloss.Options{Seed: *powerSeed, Most: *powerMost}
-			for _, again := range all {
-				if !guard.killed {
-					break // the test above has a sample of these
-				}
-				if _, wrong := p.try(t, again, base, o); wrong != "" {
-					t.Errorf("with all syncs: %s", wrong)
-				}
-			}
 			var found []string
-			for _, again := range all {
-				o.Most, o.Without = 4**powerMost, guard.without
-				looked, wrong := p.try(t, again, base, o)
+			for again := range p.Starts(images, n) {
+				looked, wrong := p.Try(again, 4*power.Most, guard.without)
 				if strings.Contains(wrong, guard.want) {
 					return
 				}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -46,14 +47,13 @@ func replay(path string) (state, error) {
 		if err != nil {
 			return state{}, err
 		}
+		hole := bytes.IndexByte(text, 0) >= 0
 		l, err := parseLine(text)
 		if err == nil {
 			err = st.apply(&l)
 		}
-		if err != nil {
-			number := lines.number
-			last, synced := lines.rest()
-			if last || bytes.IndexByte(text, 0) >= 0 && !synced {
+		if number := lines.number; err != nil {
+			if last, synced := lines.rest(); last || hole && !synced {
 				st.torn = true
 				break
 			}
@@ -69,20 +69,20 @@ func replay(path string) (state, error) {
 
 // apply takes one line into account.
 func (st *state) apply(l *line) error {
-	if (l.Event == eventJournal) != (st.size == 0) {
+	if (l.Cause == eventJournal) != (st.size == 0) {
 		return errors.New("the journal's first line in the wrong place")
 	}
 	st.last = max(st.last, l.Token, l.Reserved)
 	st.generation = max(st.generation, l.Generation)
 	st.eventful = st.eventful || !l.own()
 	switch {
-	case l.Event == eventJournal && l.Version != version:
+	case l.Cause == eventJournal && l.Version != version:
 		return fmt.Errorf("version %d of the format; this program reads version %d", l.Version, version)
-	case l.Event == eventDirectory:
+	case l.Cause == eventDirectory:
 		if record := st.records[l.Name]; record.Revision == l.Token {
 			setDirectory(record.Holds, l.Directory)
 		}
-	case !l.named(), l.Event == lock.CausePublish:
+	case !l.named(), l.Cause == lock.CausePublish:
 	case len(l.Holds) == 0: // a tombstone, too
 		delete(st.records, l.Name)
 		st.tombstones.add(lock.Tombstone{Name: l.Name, Directory: l.Directory, At: l.At, Token: l.Token})
@@ -103,11 +103,21 @@ type lineReader struct {
 	offset int64 // where it ends
 }
 
-func newLineReader(r io.Reader) *lineReader { return &lineReader{r: bufio.NewReaderSize(r, 64<<10)} }
+// lineBuffer is how long a line may be that is not copied.
+const lineBuffer = 64 << 10
 
-// next returns the next line without its newline, io.EOF, or errTorn with what there is.
+func newLineReader(r io.Reader) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, lineBuffer)}
+}
+
+// next returns the next line without its newline, io.EOF, or errTorn with what there is. It is good until the next call.
 func (r *lineReader) next() ([]byte, error) {
-	text, err := r.r.ReadBytes('\n')
+	text, err := r.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		begin := slices.Clone(text)
+		text, err = r.r.ReadBytes('\n')
+		text = append(begin, text...)
+	}
 	if err == io.EOF && len(text) > 0 {
 		return text, errTorn
 	}
@@ -133,7 +143,7 @@ func (r *lineReader) rest() (nothing, synced bool) {
 		case err != nil:
 		case proof:
 			synced = true
-		case l.Event == eventStart, l.Event == eventTokens:
+		case l.Cause == eventStart, l.Cause == eventTokens:
 			proof = true
 		}
 	}

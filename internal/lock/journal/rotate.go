@@ -68,12 +68,12 @@ func (s *Store) load() error {
 	}
 	s.records, s.tombstones, s.generation, s.eventful = st.records, st.tombstones, st.generation, st.eventful
 	s.next, s.reserved = st.last+1, st.last
-	s.log = s.newLog(s.o.hooks.wrap(diskFile{f}), st.size, st.size, 0)
+	s.log = s.newLog(f, st.size, st.size, 0)
 	if err := s.log.file.Truncate(st.size); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if err := s.log.file.Sync(); err != nil {
-		return errors.Join(s.log.fail(err), f.Close())
+		return errors.Join(s.failure.set(err), f.Close())
 	}
 	return nil
 }
@@ -150,13 +150,13 @@ func (s *Store) rotateLocked() error {
 // goes on.
 func (s *Store) beginLocked() error {
 	s.next++ // a token that names the file in history
-	s.tombstones.prune(maxTombstones)
+	s.tombstones.prune()
 	l, err := s.createLocked()
 	if err != nil {
 		os.Remove(s.dir.temporary())
 		return err
 	}
-	if err := s.installLocked(l); err != nil {
+	if err := s.installLocked(); err != nil {
 		l.file.Close()
 		os.Remove(s.dir.temporary())
 		return err
@@ -179,7 +179,7 @@ func (s *Store) createLocked() (*log, error) {
 		return nil, err
 	}
 	w := bufio.NewWriterSize(f, 64<<10)
-	buffer, end, keep := []byte(nil), int64(0), s.o.hooks.room/4
+	buffer, end, keep := []byte(nil), int64(0), s.o.room()/4
 	for l := range s.firstLinesLocked {
 		buffer = appendLine(buffer[:0], l)
 		end += int64(len(buffer))
@@ -188,7 +188,7 @@ func (s *Store) createLocked() (*log, error) {
 			break
 		}
 	}
-	l := s.newLog(s.o.hooks.wrap(diskFile{f}), end, end, keep)
+	l := s.newLog(f, end, end, keep)
 	if err == nil {
 		err = w.Flush()
 	}
@@ -201,7 +201,7 @@ func (s *Store) createLocked() (*log, error) {
 	}
 	if err == nil {
 		if err = l.file.Sync(); err != nil {
-			err = l.fail(err)
+			err = s.failure.set(err)
 		}
 	}
 	if err != nil {
@@ -215,25 +215,25 @@ func (s *Store) createLocked() (*log, error) {
 func (s *Store) firstLinesLocked(yield func(*line) bool) {
 	now := s.o.Clock.Now()
 	if !yield(&line{
-		Event: eventJournal, Version: version, At: now,
-		Generation: s.generation, Token: s.next - 1, Reserved: s.next - 1 + tokenBlock,
+		Entry: Entry{Cause: eventJournal, Token: s.next - 1, At: now}, Version: version,
+		Generation: s.generation, Reserved: s.next - 1 + tokenBlock,
 	}) {
 		return
 	}
 	for _, record := range s.sortedLocked() {
-		if !yield(&line{Event: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}) {
+		if !yield(&line{Entry: Entry{Cause: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}}) {
 			return
 		}
 	}
 	for _, t := range s.tombstones.sorted() {
-		if !yield(&line{Event: eventTombstone, Name: t.Name, Token: t.Token, At: t.At, Directory: t.Directory}) {
+		if !yield(&line{Entry: Entry{Cause: eventTombstone, Name: t.Name, Token: t.Token, At: t.At}, Directory: t.Directory}) {
 			return
 		}
 	}
 }
 
 // installLocked puts the file that was written in the place of the one before.
-func (s *Store) installLocked(l *log) error {
+func (s *Store) installLocked() error {
 	old := ""
 	if s.log != nil && s.eventful {
 		err := fs.ErrExist
@@ -257,7 +257,7 @@ func (s *Store) installLocked(l *log) error {
 		return err
 	}
 	if err := syncDir(string(s.dir)); err != nil {
-		return l.fail(err) // it is unknown which of the two files a crash would leave
+		return s.failure.set(err) // it is unknown which of the two files a crash would leave
 	}
 	return nil
 }

@@ -175,10 +175,10 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-func TestHistoryOfLinesLongerThanAChunk(t *testing.T) {
+func TestHistoryOfLinesLongerThanTheBuffer(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
-	long := lock.Change{Name: "/a_lock", Holds: []lock.Hold{s.Hold("ada")}, Cause: lock.CauseAcquire, Note: strings.Repeat("x", 2*chunk)}
+	long := lock.Change{Name: "/a_lock", Holds: []lock.Hold{s.Hold("ada")}, Cause: lock.CauseAcquire, Note: strings.Repeat("x", 2*lineBuffer)}
 	if _, err := store.Commit(t.Context(), long); err != nil {
 		t.Fatal(err)
 	}

@@ -27,12 +27,8 @@ func TestASecondServerIsRefused(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
 	_, err := s.open()
-	var inUse *InUseError
-	if !errors.As(err, &inUse) || inUse.PID != fmt.Sprint(os.Getpid()) {
-		t.Fatalf("got %v", err)
-	}
-	if want := fmt.Sprintf("another ftplockd (pid %d) uses this state directory", os.Getpid()); err.Error() != want {
-		t.Errorf("got %q, want %q", err, want)
+	if want := fmt.Sprintf("another ftplockd (pid %d) uses this state directory", os.Getpid()); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
 	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
@@ -89,7 +85,7 @@ func (s *scene) powerFailure(store *Store) {
 
 func TestTokensGrowOverPowerFailuresAlsoWithoutSync(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.Durable = false }
+	s.options = func(o *Options) { o.Durable, o.MaxSize = false, DefaultMaxSize }
 	var last lock.Token
 	for _, n := range []int{10, 10, tokenBlock + 10, 10} {
 		store := s.mustOpen()
@@ -174,7 +170,7 @@ func TestTheNewestTombstonesAreKept(t *testing.T) {
 	for i := range 2*maxTombstones + 10 {
 		all.add(lock.Tombstone{Name: lock.Name(fmt.Sprint(i)), Token: lock.Token(i), Directory: lock.DirectoryID{Inode: 1}})
 	}
-	all.prune(2 * maxTombstones)
+	all.prune()
 	if got := all.sorted(); len(got) != maxTombstones || got[0].Name != lock.Name(fmt.Sprint(maxTombstones+10)) {
 		t.Errorf("%d, from %s", len(got), got[0].Name)
 	}

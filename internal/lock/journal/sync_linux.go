@@ -16,13 +16,3 @@ func datasync(f *os.File) error {
 		}
 	}
 }
-
-// syncDir makes the names in a directory last.
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
