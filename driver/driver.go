@@ -90,6 +90,7 @@ type Server struct {
 	publications lock.Publications
 	rateOver     time.Duration // over which DataMinRate counts
 	maxLooks     int           // how many names a pattern in a listing may look at
+	longestGlob  time.Duration // how long a pattern of SITE LOCKS may be worked on
 	guessing     *guessing
 	context      context.Context // of what sessions do; ends with Close
 	cancel       context.CancelFunc
@@ -112,7 +113,7 @@ func New(o Options) *Server {
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications,
-		maxLooks: 250_000, rateOver: time.Minute, guessing: newGuessing(o.Log),
+		maxLooks: 250_000, longestGlob: longestGlob, rateOver: time.Minute, guessing: newGuessing(o.Log),
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{
