@@ -115,23 +115,28 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 		return nil, errNoData
 	}
 	t := c.newTransfer(cmd, name)
-	var handle ftpserver.FileTransfer
-	var err error
+	opened := false
+	defer func() { // after a panic, too
+		if !opened {
+			t.discard()
+		}
+	}()
+	err := error(files.ErrOffset) // the library takes REST -1
 	switch {
-	case offset < 0: // the library takes REST -1
-		err = files.ErrOffset
+	case offset < 0:
 	case flags&os.O_WRONLY != 0:
-		handle, err = t.upload(flags&os.O_APPEND != 0, offset)
+		err = t.openUpload(flags&os.O_APPEND != 0, offset)
 	default:
-		handle, err = t.download(offset)
+		err = t.openDownload(offset)
 	}
 	if err != nil {
 		return nil, c.say(cmd, t.path(), control.Reply{}, err)
 	}
+	opened = true
 	cmd.Say(control.Reply{Code: 425, Text: errNotOpened.text}) // until there is a data connection
 	cmd.Hold()                                                 // until Close
 	cmd.OnInterrupt(t.interrupt)
-	return handle, nil
+	return t, nil
 }
 
 var (

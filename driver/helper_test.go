@@ -282,7 +282,7 @@ func (s *server) publishing(c *conn, file string) (goOn func()) {
 	s.driver.layout.Lock()
 	d.Write([]byte("x"))
 	d.Close()
-	s.until("the file is being published", func() bool { return somewhere("(*upload).placeProtected", "(*RWMutex).RLock") })
+	s.until("the file is being published", func() bool { return somewhere("(*transfer).placeProtected", "(*RWMutex).RLock") })
 	return s.driver.layout.Unlock
 }
 

@@ -425,13 +425,13 @@ func TestAnUploadDoesNotEndInWhatWasMovedAside(t *testing.T) {
 		a, b := s.as("phoneacc"), s.as("other")
 		a.want("MKD /a_lock", "257 *")
 		a.store("/a_lock/f", "left")
-		var uploads []*upload
+		var uploads []*transfer
 		for _, name := range []string{"/a_lock/f", "/a_lock/new"} {
 			u, err := s.driver.tree.Upload(s.driver.disk(lock.Name(name)), files.UploadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			late := &upload{transfer: &transfer{client: b.fs()}, file: u}
+			late := &transfer{client: b.fs(), upload: upload{file: u}}
 			if _, err := late.file.Write([]byte("late")); err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
@@ -16,15 +15,12 @@ import (
 	"github.com/ftplockd/ftplockd/internal/files"
 )
 
-// download is the handle of RETR and of the listings.
+// download is what a transfer knows of what it sends.
 type download struct {
-	*transfer
 	content content
 	done    string   // the text of the 226
 	sent    net.Conn // nil: not all was sent
 }
-
-var _ ftpserver.FileTransfer = (*download)(nil)
 
 // content is what a download sends: a file, a listing, the status file. WriteTo sends all of it.
 type content interface {
@@ -32,56 +28,59 @@ type content interface {
 	io.Closer
 }
 
-// download opens what the command asks for.
-func (t *transfer) download(offset int64) (_ ftpserver.FileTransfer, err error) {
-	d := &download{transfer: t, done: "transfer complete"}
-	handedOn := false
-	defer func() { // after a panic, too
-		if !handedOn && d.content != nil {
-			_ = d.content.Close() // nothing was read from it
-		}
-	}()
+// openDownload opens what the command asks for.
+func (t *transfer) openDownload(offset int64) error {
 	switch {
 	case t.cmd.Is("LIST"):
-		err = d.list(formatLong)
+		return t.list(formatLong)
 	case t.cmd.Is("NLST"):
-		err = d.list(formatNames)
+		return t.list(formatNames)
 	case t.cmd.Is("MLSD"):
-		err = d.list(formatFacts)
-	default:
-		d.content, err = t.client.content(t.view, offset, t.ascii)
-		if t.client.liesInLock(t.view) {
-			d.works = t.client.locks.Touch // those that want the lock look whose it is
+		return t.list(formatFacts)
+	}
+	c := t.client
+	t.done = "transfer complete"
+	t.cmd.Say(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
+	if c.isStatus(t.view) && c.account.Read {
+		status := c.server.statusText(c.account)
+		if offset > int64(len(status)) {
+			return files.ErrOffset
 		}
-		t.cmd.Say(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
+		t.content = text{bytes.NewReader(status[offset:])}
+		return nil
 	}
+	file, err := c.openFile(t.view)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	handedOn = true
-	return d, nil
+	f := &fileContent{file: file}
+	t.content = f
+	if c.liesInLock(t.view) {
+		t.works = c.locks.Touch // those that want the lock look whose it is
+	}
+	return f.begin(offset, t.ascii)
 }
 
-func (d *download) list(f format) error {
-	l, err := d.client.listing(f, d.cmd.Param)
-	d.content, d.view, d.done = l, l.view, "listing sent"
-	d.works = d.client.locks.Touch // those that only look say LIST, too
-	d.cmd.Say(control.Reply{Code: 150, Text: "here comes the listing"})
+func (t *transfer) list(f format) error {
+	l, err := t.client.listing(f, t.cmd.Param)
+	t.content, t.view, t.done = l, l.view, "listing sent"
+	t.works = t.client.locks.Touch // those that only look say LIST, too
+	t.cmd.Say(control.Reply{Code: 150, Text: "here comes the listing"})
 	return err
 }
 
 // WriteTo implements io.WriterTo: it sends everything. In binary to a plain connection a file goes there within the
 // kernel (sendfile). Under TLS it says that at least one byte was sent: when none was, the library writes nothing to its own
 // tls.Conn, which was put aside, and that would begin a handshake (v0.32.3, handle_files.go:156).
-func (d *download) WriteTo(w io.Writer) (n int64, err error) {
-	err = d.move(w, func(conn net.Conn) error {
+func (t *transfer) WriteTo(w io.Writer) (n int64, err error) {
+	err = t.move(w, func(conn net.Conn) error {
 		if secure, ok := conn.(*tls.Conn); ok {
-			if conn, err = d.encrypted(secure.NetConn()); err != nil {
+			if conn, err = t.encrypted(secure.NetConn()); err != nil {
 				return err
 			}
 		}
-		n, err = d.content.WriteTo(conn)
-		d.sent = conn
+		n, err = t.content.WriteTo(conn)
+		t.sent = conn
 		if conn != w {
 			n = max(n, 1)
 		}
@@ -94,50 +93,26 @@ func (d *download) WriteTo(w io.Writer) (n int64, err error) {
 // Linux may take to acknowledge that end.
 const lastWord = 40 * time.Millisecond
 
-// Close implements io.Closer: the library calls it when all was sent, before it writes the reply. It hands the data connection over:
-// it sends the end and waits until the client ends it, too, which is when the client has read all of it. A client that reads
-// one reply at a time would never see a 226 that comes together with the 150: aria2 1.36 stands still for a minute then.
-// It waits for lastWord at most: some clients want the 226 first.
-func (d *download) Close() error {
-	defer d.cmd.Release()
-	err := d.guarded(d.content.Close)
-	if err = cmp.Or(d.broken, err); err == nil {
-		d.works()
-		d.handOver()
-		err = d.contested()
+// closeDownload hands the data connection over: it sends the end and waits until the client ends it, too, which is when the
+// client has read all of it. A client that reads one reply at a time would never see a 226 that comes together with the 150:
+// aria2 1.36 stands still for a minute then. It waits for lastWord at most: some clients want the 226 first.
+func (t *transfer) closeDownload() error {
+	err := t.guarded(t.content.Close)
+	if err = cmp.Or(t.broken, err); err == nil {
+		t.handOver()
+		err = t.contested()
 	}
-	return d.end(d.done, err)
+	return t.end(t.done, err)
 }
 
-func (d *download) handOver() {
-	if secure, ok := d.sent.(*tls.Conn); ok {
+func (t *transfer) handOver() {
+	if secure, ok := t.sent.(*tls.Conn); ok {
 		_ = secure.CloseWrite() // how a connection ends is of no interest: all was sent
 	}
-	if half, ok := d.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_ = d.conn.SetReadDeadline(time.Now().Add(lastWord))
-		_, _ = d.conn.Read(make([]byte, 1))
+	if half, ok := t.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_ = t.conn.SetReadDeadline(time.Now().Add(lastWord))
+		_, _ = t.conn.Read(make([]byte, 1))
 	}
-}
-
-// Read is refused: the library uses WriteTo.
-func (d *download) Read([]byte) (int, error) { return 0, os.ErrInvalid }
-
-// Write is refused.
-func (d *download) Write([]byte) (int, error) { return 0, os.ErrInvalid }
-
-// Seek does nothing: the offset was known when the content was opened.
-func (d *download) Seek(offset int64, _ int) (int64, error) { return offset, nil }
-
-// content opens what RETR sends: a file, the status file.
-func (c *client) content(view string, offset int64, ascii bool) (content, error) {
-	if c.isStatus(view) && c.account.Read {
-		return newText(c.server.statusText(c.account), offset)
-	}
-	file, err := c.openFile(view)
-	if err != nil {
-		return nil, err
-	}
-	return newFileContent(file, offset, ascii)
 }
 
 // openFile opens a file to read it.
@@ -180,13 +155,6 @@ func (d digested) Read(p []byte) (int, error) {
 // text is content that is made rather than read from disk: the status file.
 type text struct{ *bytes.Reader }
 
-func newText(b []byte, offset int64) (content, error) {
-	if offset > int64(len(b)) {
-		return nil, files.ErrOffset
-	}
-	return text{bytes.NewReader(b[offset:])}, nil
-}
-
 func (text) Close() error { return nil }
 
 // fileContent is a file from an offset on, as it was when it was opened: whatever is published under its name meanwhile.
@@ -196,39 +164,30 @@ type fileContent struct {
 	ascii *toCRLF // nil: binary
 }
 
-// newFileContent owns the file. The offset counts bytes on disk, in ASCII too.
-func newFileContent(file afero.File, offset int64, ascii bool) (content, error) {
-	opened := false
-	defer func() { // after a panic, too
-		if !opened {
-			file.Close()
-		}
-	}()
-	info, err := file.Stat()
+// begin goes to the offset, which counts bytes on disk, in ASCII too.
+func (f *fileContent) begin(offset int64, ascii bool) error {
+	info, err := f.file.Stat()
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case info.IsDir():
-		return nil, errIsDir
-	case offset < 0 || offset > info.Size():
-		return nil, files.ErrOffset
+		return errIsDir
+	case offset > info.Size():
+		return files.ErrOffset
 	}
-	f := &fileContent{file: file, left: info.Size() - offset}
+	f.left = info.Size() - offset
 	if ascii {
 		f.ascii = &toCRLF{}
 	}
 	if ascii && offset > 0 { // a CR just before makes an LF here the rest of a CRLF
 		var last [1]byte
-		if _, err := file.ReadAt(last[:], offset-1); err != nil && err != io.EOF {
-			return nil, err
+		if _, err := f.file.ReadAt(last[:], offset-1); err != nil && err != io.EOF {
+			return err
 		}
 		f.ascii.cr = last[0] == '\r'
 	}
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return nil, err
-	}
-	opened = true
-	return f, nil
+	_, err = f.file.Seek(offset, io.SeekStart)
+	return err
 }
 
 // WriteTo implements io.WriterTo. Fewer bytes than the file had when it was opened are files.ErrShrunk.

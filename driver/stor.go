@@ -7,41 +7,35 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"os"
 	"path"
 	"syscall"
 	"time"
-
-	ftpserver "github.com/fclairamb/ftpserverlib"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// upload is the handle of STOR, APPE and STOU: a staged file, whose name locks may protect by the time when it is published.
+// upload is what a transfer knows of the file that it receives.
 type upload struct {
-	*transfer
-	file     *files.Upload
-	began    lock.Title // under which it began; the zero Title: its name was not protected
-	received int64      // bytes that came over the wire
-	ended    time.Time  // when the data connection did
-	meant    bool       // its client said that it is through (TLS's close_notify): a killed one does not
-	size     int64      // of a protected file that is complete
-	sum      string     // its SHA-256
+	file     *files.Upload // staged; its name may be protected by locks by the time when it is published
+	began    lock.Title    // under which it began; the zero Title: its name was not protected
+	received int64         // bytes that came over the wire
+	ended    time.Time     // when the data connection did
+	meant    bool          // its client said that it is through (TLS's close_notify): a killed one does not
+	size     int64         // of a protected file that is complete
+	sum      string        // its SHA-256
 }
-
-var _ ftpserver.FileTransfer = (*upload)(nil)
 
 // uniqueName is what STOU begins with to find a name.
 const uniqueName = "ftp"
 
-// upload opens what the command writes to.
-func (t *transfer) upload(appending bool, offset int64) (_ ftpserver.FileTransfer, err error) {
+// openUpload opens what the command writes to.
+func (t *transfer) openUpload(appending bool, offset int64) error {
 	c := t.client
 	n, err := c.resolve(t.view)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	unique := t.cmd.Is("STOU")
 	if unique { // the path may be a directory, or a link to one
@@ -49,42 +43,34 @@ func (t *transfer) upload(appending bool, offset int64) (_ ftpserver.FileTransfe
 			n, t.view = lock.Name(path.Join(string(dir), uniqueName)), path.Join(t.view, uniqueName)
 		}
 	}
-	u := &upload{transfer: t}
-	if err := u.may(n); err != nil {
-		return nil, err
+	if err := t.may(n); err != nil {
+		return err
 	}
 	if err := c.openInside(n); err != nil {
-		return nil, err
+		return err
 	}
-	u.file, err = c.server.tree.Upload(c.server.disk(n),
+	t.file, err = c.server.tree.Upload(c.server.disk(n),
 		files.UploadOptions{Append: appending, Offset: offset, Unique: unique})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	handedOn := false
-	defer func() { // after a panic, too
-		if !handedOn {
-			u.discard()
-		}
-	}()
 	opening := "opening data connection for " + t.view
 	if unique { // only now the name is known
-		n = u.name()
+		n = t.name()
 		t.view = path.Join(path.Dir(t.view), n.Base())
 		opening = "FILE: " + t.view // RFC 1123 section 4.1.2.9
-		if err := u.may(n); err != nil {
-			return nil, err
+		if err := t.may(n); err != nil {
+			return err
 		}
 	}
 	t.cmd.Say(control.Reply{Code: 150, Text: opening})
-	handedOn = true
-	return u, nil
+	return nil
 }
 
 // may says whether a file of that name may be uploaded, and notes under which title.
-func (u *upload) may(n lock.Name) (err error) {
-	if err = u.client.mayCreate(n, u.view); err == nil {
-		u.began, err = u.client.mayWrite(n)
+func (t *transfer) may(n lock.Name) (err error) {
+	if err = t.client.mayCreate(n, t.view); err == nil {
+		t.began, err = t.client.mayWrite(n)
 	}
 	return err
 }
@@ -95,31 +81,31 @@ func (c *client) isDirectory(n lock.Name) bool {
 }
 
 // ReadFrom implements io.ReaderFrom: it receives everything.
-func (u *upload) ReadFrom(r io.Reader) (int64, error) {
-	err := u.move(r, u.receive)
-	u.ended = time.Now()
-	return u.received, err
+func (t *transfer) ReadFrom(r io.Reader) (int64, error) {
+	err := t.move(r, t.receive)
+	t.ended = time.Now()
+	return t.received, err
 }
 
-func (u *upload) receive(conn net.Conn) error {
+func (t *transfer) receive(conn net.Conn) error {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
-		return u.copy(conn)
+		return t.copy(conn)
 	}
 	// A tls.Conn takes the end of the connection for that of the stream, as anybody on the way could cut it
 	// (RFC 8446 section 6.1), and does not tell the two apart.
 	below := &ending{Conn: secure.NetConn()}
-	secure, err := u.encrypted(below)
+	secure, err := t.encrypted(below)
 	if err != nil {
 		return err
 	}
-	if err := u.copy(secure); err != nil {
+	if err := t.copy(secure); err != nil {
 		return err
 	}
 	if below.ended { // after a close_notify it is not read on
 		return io.ErrUnexpectedEOF
 	}
-	u.meant = true
+	t.meant = true
 	_ = secure.CloseWrite() // some clients wait for it; everything has come
 	return nil
 }
@@ -141,23 +127,23 @@ func (e *ending) Read(p []byte) (int, error) {
 const spliceAfter = 256 << 10
 
 // copy writes what comes, as much at a time as there is.
-func (u *upload) copy(conn net.Conn) error {
+func (t *transfer) copy(conn net.Conn) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	_, plain := conn.(syscall.Conn) // of tls.Conn there is no socket
 	var lf toLF
 	for {
 		n, err := conn.Read((*buf)[1:])
-		u.received += int64(n)
+		t.received += int64(n)
 		piece := (*buf)[1 : 1+n]
-		if u.ascii { // in place: there is room before it for the CR that may have been held back
+		if t.ascii { // in place: there is room before it for the CR that may have been held back
 			piece = lf.convert((*buf)[:0], piece)
 			if err == io.EOF {
 				piece = lf.end(piece)
 			}
 		}
 		if len(piece) > 0 {
-			if _, err := u.file.Write(piece); err != nil {
+			if _, err := t.file.Write(piece); err != nil {
 				return err
 			}
 		}
@@ -166,9 +152,9 @@ func (u *upload) copy(conn net.Conn) error {
 			return nil
 		case err != nil:
 			return err
-		case plain && !u.ascii && u.received >= spliceAfter:
-			n, err := u.file.ReadFrom(conn)
-			u.received += n
+		case plain && !t.ascii && t.received >= spliceAfter:
+			n, err := t.file.ReadFrom(conn)
+			t.received += n
 			if err != nil {
 				return err
 			} // splice takes urgent data for the end of the connection; a read decides
@@ -176,27 +162,15 @@ func (u *upload) copy(conn net.Conn) error {
 	}
 }
 
-// Close implements io.Closer: the library calls it when the data connection has ended, before it writes the reply. The upload
-// is published if all of it came and its client is still there, and discarded otherwise.
-func (u *upload) Close() error {
-	defer u.cmd.Release()
-	err := u.guarded(u.publish)
+// closeUpload publishes the upload if all of it came and its client is still there, and discards it otherwise.
+func (t *transfer) closeUpload() error {
+	err := t.guarded(t.publish)
 	if err != nil && !errors.Is(err, files.ErrNotDurable) {
-		u.discard()
-		_, why, _ := u.client.explain(err)
-		u.client.log.Warn("upload discarded", "path", u.path(), "bytes", u.received, "why", why)
+		t.discard()
+		_, why, _ := t.client.explain(err)
+		t.client.log.Warn("upload discarded", "path", t.path(), "bytes", t.received, "why", why)
 	}
-	if err == nil {
-		u.works()
-	}
-	return u.end(fmt.Sprintf("transfer complete, %d bytes received", u.received), err)
-}
-
-// discard ends the upload without a file.
-func (u *upload) discard() {
-	if err := u.guarded(u.file.Discard); err != nil {
-		u.client.log.Error("could not remove an unfinished upload", "path", u.path(), "err", err)
-	}
+	return t.end(fmt.Sprintf("transfer complete, %d bytes received", t.received), err)
 }
 
 // catchUp is how long an upload waits at most for the reader of commands. Microseconds will do, unless the machine is busy.
@@ -206,117 +180,117 @@ const catchUp = 20 * time.Millisecond
 // missing, the control connection gets Settings.HangUp from the end of the data connection to end, too: the kernel of a
 // killed process closes its connections one after the other, microseconds apart. A client that waits may wait for the
 // reply to an ABOR, so what it has sent is looked at last.
-func (u *upload) publish() error {
-	conn := u.client.conn
-	if err := u.complete(u.file.Durable() && conn.Gone()); err != nil {
+func (t *transfer) publish() error {
+	conn := t.client.conn
+	if err := t.complete(t.file.Durable() && conn.Gone()); err != nil {
 		return err
 	}
-	if err := u.sync(); err != nil {
+	if err := t.sync(); err != nil {
 		return err
 	}
-	proven := u.meant || u.announced > 0 && u.received == u.announced
-	within := u.client.server.settings.Load().HangUp
-	for until := u.ended.Add(within); !proven && u.complete(conn.Gone()) == nil && time.Now().Before(until); {
+	proven := t.meant || t.announced > 0 && t.received == t.announced
+	within := t.client.server.settings.Load().HangUp
+	for until := t.ended.Add(within); !proven && t.complete(conn.Gone()) == nil && time.Now().Before(until); {
 		time.Sleep(min(time.Until(until), 5*time.Millisecond))
 	}
 	conn.CatchUp(catchUp)
-	if u.broken == nil {
-		u.broken = u.contested()
+	if t.broken == nil {
+		t.broken = t.contested()
 	}
-	if err := u.complete((proven || within > 0) && conn.Gone()); err != nil {
+	if err := t.complete((proven || within > 0) && conn.Gone()); err != nil {
 		return err
 	}
-	if err := u.seal(proven); err != nil {
+	if err := t.seal(proven); err != nil {
 		return err
 	}
-	return u.put()
+	return t.put()
 }
 
 // complete says what is wrong with the upload so far: ABOR, an error of the data connection, a
 // client that is gone, fewer bytes than it announced.
-func (u *upload) complete(gone bool) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+func (t *transfer) complete(gone bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
-	case u.cause != nil:
-		return u.cause
-	case u.broken != nil:
-		return u.broken
+	case t.cause != nil:
+		return t.cause
+	case t.broken != nil:
+		return t.broken
 	case gone:
 		return errHungUp
-	case u.received < u.announced:
-		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", u.received, u.announced)}
+	case t.received < t.announced:
+		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", t.received, t.announced)}
 	}
 	return nil
 }
 
 // sync is the slow part: the digest of what a lock protects, too.
-func (u *upload) sync() error {
-	err := u.file.Sync()
-	if err == nil && u.began.Lock != "" {
-		u.size, u.sum, err = u.file.Sum()
+func (t *transfer) sync() error {
+	err := t.file.Sync()
+	if err == nil && t.began.Lock != "" {
+		t.size, t.sum, err = t.file.Sum()
 	}
 	return err
 }
 
 // seal makes it too late to abort, unless that has happened.
-func (u *upload) seal(proven bool) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+func (t *transfer) seal(proven bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
-	case u.stage == aborted:
-		return u.cause
-	case !proven && u.doubt != nil:
-		return u.doubt
+	case t.stage == aborted:
+		return t.cause
+	case !proven && t.doubt != nil:
+		return t.doubt
 	}
-	u.stage = publishing
+	t.stage = publishing
 	return nil
 }
 
 // name is that by which clients know the file. A directory above may have been renamed since the upload began.
-func (u *upload) name() lock.Name { return u.client.server.named(u.file.Name()) }
+func (t *transfer) name() lock.Name { return t.client.server.named(t.file.Name()) }
 
 // put gives the file its name, and then waits for the disk, when nobody waits for the lock any more.
-func (u *upload) put() error {
-	if err := u.place(); err != nil {
+func (t *transfer) put() error {
+	if err := t.place(); err != nil {
 		return err
 	}
-	return u.file.Last()
+	return t.file.Last()
 }
 
 // place gives the file its name. A file whose name is a lock's gets it only while nobody holds that lock.
-func (u *upload) place() error {
-	n := u.name()
-	if !u.client.isLockName(n) {
-		return u.placeProtected()
+func (t *transfer) place() error {
+	n := t.name()
+	if !t.client.isLockName(n) {
+		return t.placeProtected()
 	}
-	return u.client.undisturbed([]lock.Name{n}, u.placeProtected)
+	return t.client.undisturbed([]lock.Name{n}, t.placeProtected)
 }
 
 // placeProtected gives the file its name while the hold stands under which the upload began.
-func (u *upload) placeProtected() error {
-	c := u.client
-	if !c.locks.Concerned(u.name()) && u.began.Around == "" && !files.Hidden(string(u.name())) {
-		return u.file.Place()
+func (t *transfer) placeProtected() error {
+	c := t.client
+	if !c.locks.Concerned(t.name()) && t.began.Around == "" && !files.Hidden(string(t.name())) {
+		return t.file.Place()
 	}
 	for {
-		n := u.name()
-		write := lock.Write{Path: n, Begun: true, Title: u.began}
+		n := t.name()
+		write := lock.Write{Path: n, Begun: true, Title: t.began}
 		err := c.locks.Write(c.server.context, []lock.Write{write}, func(titles []lock.Title) error {
 			c.server.layout.RLock()
 			defer c.server.layout.RUnlock()
-			if u.name() != n {
+			if t.name() != n {
 				return errRenamed
 			}
 			if files.Hidden(string(n)) {
 				return errMovedAside
 			}
-			if err := u.file.InPlace(); err != nil {
+			if err := t.file.InPlace(); err != nil {
 				return err
 			}
-			err := u.file.Place()
+			err := t.file.Place()
 			if err == nil {
-				c.server.publishedAs(titles[0], lock.Publication{File: n, Bytes: u.size, SHA256: u.sum})
+				c.server.publishedAs(titles[0], lock.Publication{File: n, Bytes: t.size, SHA256: t.sum})
 			}
 			return err
 		})
@@ -330,17 +304,3 @@ var errMovedAside = &refusal{text: "lies in a lock that has ended", is: fs.ErrPe
 
 // errRenamed says that a directory above an upload was renamed since its name was looked at.
 var errRenamed = errors.New("renamed meanwhile")
-
-// Read is refused: the library uses ReadFrom.
-func (u *upload) Read([]byte) (int, error) { return 0, os.ErrInvalid }
-
-// Write takes the nothing that the library writes for an empty file.
-func (u *upload) Write(p []byte) (int, error) {
-	if len(p) > 0 {
-		return 0, os.ErrInvalid
-	}
-	return 0, nil
-}
-
-// Seek does nothing: the offset was known when the upload began.
-func (u *upload) Seek(offset int64, _ int) (int64, error) { return offset, nil }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	ftpserver "github.com/fclairamb/ftpserverlib"
+
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
@@ -29,9 +31,9 @@ var (
 	errPanic      = &refusal{code: 451, text: "internal error"}
 )
 
-// transfer is one use of a data connection. upload and download are its two kinds: the handles that the library moves bytes
-// with. The library hands ReadFrom and WriteTo the data connection itself, active mode and TLS included, so that is where
-// bytes are moved, converted and timed.
+// transfer is one use of a data connection: the handle that the library moves bytes with. It is an upload if it has a file,
+// a download otherwise. The library hands ReadFrom and WriteTo the data connection itself, active mode and TLS included, so
+// that is where bytes are moved, converted and timed.
 //
 // The fields above mu belong to the goroutine that transfers.
 type transfer struct {
@@ -41,6 +43,8 @@ type transfer struct {
 	announced int64  // by ALLO; 0: nothing
 	works     func() // is told that bytes move: a sign of life
 	broken    error  // why the bytes did not all come or go; errNotOpened at first
+	upload
+	download
 
 	mu    sync.Mutex
 	view  string // the path that the client named
@@ -70,6 +74,8 @@ func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
 	c.announced = 0
 	return t
 }
+
+var _ ftpserver.FileTransfer = (*transfer)(nil)
 
 // interrupt is told what happens on the control connection meanwhile.
 func (t *transfer) interrupt(i control.Interruption) {
@@ -186,12 +192,49 @@ func (t *transfer) end(done string, err error) error {
 	cause := t.cause
 	t.mu.Unlock()
 	if err == nil {
+		t.works()
 		t.cmd.Say(control.Reply{Code: 226, Text: done})
 		return nil
 	}
 	t.cmd.Say(t.client.replyFor(t.path(), cmp.Or(cause, err)))
 	return err
 }
+
+// Close implements io.Closer: the library calls it when the data connection has ended, before it writes the reply.
+func (t *transfer) Close() error {
+	defer t.cmd.Release()
+	if t.file != nil {
+		return t.closeUpload()
+	}
+	return t.closeDownload()
+}
+
+// discard gives back what was opened.
+func (t *transfer) discard() {
+	if t.content != nil {
+		_ = t.content.Close() // it was only read
+	}
+	if t.file == nil {
+		return
+	}
+	if err := t.guarded(t.file.Discard); err != nil {
+		t.client.log.Error("could not remove an unfinished upload", "path", t.path(), "err", err)
+	}
+}
+
+// Read is refused: the library uses WriteTo.
+func (t *transfer) Read([]byte) (int, error) { return 0, os.ErrInvalid }
+
+// Write takes the nothing that the library writes for an empty file. It uses ReadFrom for all others.
+func (t *transfer) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		return 0, os.ErrInvalid
+	}
+	return 0, nil
+}
+
+// Seek does nothing: the offset was known when the transfer began.
+func (t *transfer) Seek(offset int64, _ int) (int64, error) { return offset, nil }
 
 // path is what is transferred, as the client knows it.
 func (t *transfer) path() string {
