@@ -257,17 +257,17 @@ func (a *attempt) inTheWayLocked(e *node, rule *compiledRule, now Instant) place
 		return t.heldErrorLocked(e, now)
 	}
 	if e != nil && len(e.holds) == 0 && e.delayedTo > now.Boot {
-		return &DelayedError{Name: a.name, Remaining: e.delayedTo - now.Boot}
+		return &DelayedError{Refusal: Refusal{Name: a.name}, Remaining: e.delayedTo - now.Boot}
 	}
 	own := a.ownPlaceLocked()
 	if own != nil && own.turn {
 		return nil
 	}
 	if e != nil && e.queue != nil && e.queue.first() != own && !e.queue.lets(shared) {
-		return &QueuedError{Name: a.name, Next: e.queue.first().owner}
+		return &QueuedError{Refusal: Refusal{Name: a.name}, Next: e.queue.first().owner}
 	}
 	if limit := rule.contention.Limit; limit > 0 && t.poolFullLocked(a.name, rule, e) {
-		return &LimitError{Name: a.name, Limit: limit}
+		return &LimitError{Refusal: Refusal{Name: a.name}, Limit: limit}
 	}
 	return nil
 }

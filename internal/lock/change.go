@@ -275,12 +275,10 @@ func (t *Table) addLocked(e *node, hold Hold) *held {
 
 // replaceLocked gives a hold that stands new contents.
 func (t *Table) replaceLocked(h *held, hold Hold) {
-	h.countIdleLocked(-1)
 	if hold.Renewed != h.Renewed {
 		h.node.failure = failure{}
 	}
 	h.Hold = hold
-	h.countIdleLocked(1)
 	t.markEndLocked(h)
 }
 

@@ -45,7 +45,7 @@ func (s *Session) deadlockLocked(n Name, rule *compiledRule) error {
 	}
 	if len(look.chain) == 1 { // it would wait for itself alone
 		if limit := rule.contention.Limit; limit > 0 {
-			return &LimitError{Name: n, Limit: limit}
+			return &LimitError{Refusal: Refusal{Name: n}, Limit: limit}
 		}
 		return nil
 	}

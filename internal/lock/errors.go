@@ -10,15 +10,14 @@ import (
 // ErrEnded is returned to a session that was closed.
 var ErrEnded = errors.New("the session has ended")
 
-// HeldError says that somebody holds a lock. It matches ErrHeld.
+// HeldError says that somebody holds a lock, which is not always the one that was asked for, see [Table.Exclude].
 type HeldError struct {
-	Name   Name          // which lock; not always the name that was asked for, see [Table.Exclude]
+	Refusal
 	Holder Owner         // whose it is; of several, the oldest
 	Token  Token         // its token
 	Held   time.Duration // since it was acquired
 	Expiry
-	Below bool  // the lock lies below the name that was asked for
-	Place Place // in the queue
+	Below bool // the lock lies below the name that was asked for
 }
 
 // Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s", with Idle "... expires in 23h59m48s or 30m0s
@@ -31,23 +30,16 @@ func (e *HeldError) Error() string {
 	return e.Place.after(text + ", " + e.Expiry.Text())
 }
 
-// Unwrap makes the error match ErrHeld.
-func (e *HeldError) Unwrap() error { return ErrHeld }
-
 // DelayedError says that a lock was taken away from its holder so lately that nobody gets it
-// yet (lock_delay). It matches ErrHeld.
+// yet (lock_delay).
 type DelayedError struct {
-	Name      Name
+	Refusal
 	Remaining time.Duration // until it can be acquired
-	Place     Place         // in the queue
 }
 
 func (e *DelayedError) Error() string {
 	return e.Place.after("kept back for " + seconds(e.Remaining) + " after it was taken away")
 }
-
-// Unwrap makes the error match ErrHeld.
-func (e *DelayedError) Unwrap() error { return ErrHeld }
 
 // NotYoursError says that somebody else holds the lock that a session wanted to give back, renew
 // or use. It matches ErrNotYours.

@@ -23,44 +23,42 @@ func (p Place) after(text string) string {
 	return text
 }
 
-// placed is an error of one who may have a place in the queue.
+// Refusal is what is common to the errors of one who may have a place in the queue. They match ErrHeld.
+type Refusal struct {
+	Name  Name // which lock
+	Place Place
+}
+
+// Unwrap makes the error match ErrHeld.
+func (r *Refusal) Unwrap() error { return ErrHeld }
+
+func (r *Refusal) setPlace(p Place) { r.Place = p }
+
+// placed is an error with a Refusal.
 type placed interface {
 	error
 	setPlace(Place)
 }
 
-func (e *HeldError) setPlace(p Place)    { e.Place = p }
-func (e *DelayedError) setPlace(p Place) { e.Place = p }
-func (e *QueuedError) setPlace(p Place)  { e.Place = p }
-func (e *LimitError) setPlace(p Place)   { e.Place = p }
-
-// QueuedError says that a lock is kept for others who came earlier, whether anybody holds it or not. It matches ErrHeld.
+// QueuedError says that a lock is kept for others who came earlier, whether anybody holds it or not.
 type QueuedError struct {
-	Name  Name
-	Next  Owner // who is ahead
-	Place Place
+	Refusal
+	Next Owner // who is ahead
 }
 
 func (e *QueuedError) Error() string {
 	return e.Place.after("others came earlier, " + e.Next.String() + " is next")
 }
 
-// Unwrap makes the error match ErrHeld.
-func (e *QueuedError) Unwrap() error { return ErrHeld }
-
-// LimitError says that there are as many locks of the rule beside the name as its limit allows. It matches ErrHeld.
+// LimitError says that there are as many locks of the rule beside the name as its limit allows.
 type LimitError struct {
-	Name  Name
+	Refusal
 	Limit int
-	Place Place
 }
 
 func (e *LimitError) Error() string {
 	return e.Place.after(fmt.Sprintf("there may be %d such locks, and so many are held", e.Limit))
 }
-
-// Unwrap makes the error match ErrHeld.
-func (e *LimitError) Unwrap() error { return ErrHeld }
 
 // Link is one step of a deadlock: a lock and who holds it.
 type Link struct {

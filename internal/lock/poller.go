@@ -28,8 +28,8 @@ type poller struct {
 	place    *place        // nil: it tried once only
 	alarm    alarm
 
-	lists    [3]*list.List // those of pollers that it is in
-	elements [3]*list.Element
+	lists    [2]*list.List // those of pollers that it is in
+	elements [2]*list.Element
 }
 
 // pollerKey is what a client is known by when its session does not tell: its nonce, else its address.
@@ -41,16 +41,12 @@ type pollerKey struct {
 // pollers remembers clients that poll. Those of a session without a nonce are in Session.polls until that ends.
 type pollers struct {
 	byKey     map[pollerKey]*poller
-	all       *list.List // of *poller, by last try
-	accounts  map[string]*list.List
+	accounts  map[string]*list.List // of *poller, by last try
 	addresses map[string]*list.List
 }
 
 func newPollers() pollers {
-	return pollers{
-		byKey: make(map[pollerKey]*poller), all: list.New(),
-		accounts: make(map[string]*list.List), addresses: make(map[string]*list.List),
-	}
+	return pollers{byKey: make(map[pollerKey]*poller), accounts: make(map[string]*list.List), addresses: make(map[string]*list.List)}
 }
 
 // keyLocked is what the session is known by for a name when another session of its job comes.
@@ -79,7 +75,9 @@ func (s *Session) pollLocked(n Name, rule *compiledRule, now time.Duration) {
 	p := s.pollerLocked(n)
 	if p == nil || later(p.last, remembered) <= now {
 		t.polls.forgetLocked(t, p)
-		t.polls.listLocked(t, t.polls.newLocked(t, s, n, now))
+		p = t.polls.newLocked(t, s, n, now)
+		t.wanting.set(&p.alarm, later(now, remembered))
+		t.polls.listLocked(t, p)
 		return
 	}
 	pl := p.place
@@ -128,11 +126,11 @@ func (ps *pollers) newLocked(t *Table, s *Session, n Name, now time.Duration) *p
 // listLocked adds the poller to the lists by which pollers are forgotten. If there are too many of its account or
 // address the oldest goes now.
 func (ps *pollers) listLocked(t *Table, p *poller) {
-	p.lists = [...]*list.List{ps.all, listOf(ps.accounts, p.account), listOf(ps.addresses, p.address)}
+	p.lists = [...]*list.List{listOf(ps.accounts, p.account), listOf(ps.addresses, p.address)}
 	for i, l := range p.lists {
 		p.elements[i] = l.PushBack(p)
 	}
-	for _, l := range p.lists[1:] {
+	for _, l := range p.lists {
 		if l.Len() > maxPolls {
 			ps.forgetLocked(t, l.Front().Value.(*poller))
 		}
@@ -162,10 +160,10 @@ func (ps *pollers) forgetLocked(t *Table, p *poller) {
 		l.Remove(p.elements[i])
 	}
 	p.elements[0] = nil
-	if p.lists[1].Len() == 0 {
+	if p.lists[0].Len() == 0 {
 		delete(ps.accounts, p.account)
 	}
-	if p.lists[2].Len() == 0 {
+	if p.lists[1].Len() == 0 {
 		delete(ps.addresses, p.address)
 	}
 	t.wanting.remove(&p.alarm)
@@ -173,13 +171,6 @@ func (ps *pollers) forgetLocked(t *Table, p *poller) {
 		p.place = nil
 		t.removeLocked(pl)
 	}
-}
-
-// endPlaceLocked takes its place from a poller that did not come again in time. Its next try begins anew.
-func (ps *pollers) endPlaceLocked(t *Table, p *poller) {
-	pl := p.place
-	p.place = nil
-	t.removeLocked(pl)
 }
 
 // orphanLocked has the pollers of a session that ends known by its account and address. Clients of which those are the
@@ -202,17 +193,16 @@ func (ps *pollers) orphanLocked(t *Table, s *Session) {
 // of pollers that did not come again, and forgets clients that tried once. Each of them costs this once.
 func (t *Table) tickLocked(now time.Duration) {
 	for at := t.wanting.pop(now); at != nil; at = t.wanting.pop(now) {
-		if at.waiting != nil {
+		switch p := at.poller; {
+		case at.waiting != nil:
 			at.waiting.wake()
-		} else {
-			t.polls.endPlaceLocked(t, at.poller)
+		case p.place != nil: // its next try gives it the last place
+			pl := p.place
+			p.place = nil
+			t.wanting.set(&p.alarm, later(p.last, remembered))
+			t.removeLocked(pl)
+		default:
+			t.polls.forgetLocked(t, p)
 		}
-	}
-	for oldest := t.polls.all.Front(); oldest != nil; oldest = t.polls.all.Front() {
-		p := oldest.Value.(*poller)
-		if p.place != nil || later(p.last, remembered) > now {
-			return
-		}
-		t.polls.forgetLocked(t, p)
 	}
 }

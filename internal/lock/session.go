@@ -18,9 +18,8 @@ type Session struct {
 	id     SessionID
 	opened Instant
 
-	seen     atomic.Int64 // boot time of the last sign of life, while idling is not 0
+	seen     atomic.Int64 // boot time of the last sign of life
 	commands atomic.Int32 // how many are under way
-	idling   atomic.Int32 // how many of its holds have a max_idle
 
 	// What follows is guarded by table.mu.
 
@@ -135,11 +134,7 @@ func (s *Session) SetMaxLocks(n int) {
 }
 
 // Touch is a sign of life of the client, for max_idle.
-func (s *Session) Touch() {
-	if s.idling.Load() > 0 {
-		s.seen.Store(int64(s.table.clock.Now().Boot))
-	}
-}
+func (s *Session) Touch() { s.seen.Store(int64(s.table.clock.Now().Boot)) }
 
 // Begin says that a command of the session is under way, which is a sign of life for as
 // long as it lasts. Each Begin needs its End.
@@ -309,7 +304,6 @@ func (t *Table) holderLocked(hold Hold) *Session {
 
 // linkLocked adds the hold to those of its session.
 func (t *Table) linkLocked(h *held) {
-	h.countIdleLocked(1)
 	s := h.session
 	if s == nil {
 		return
@@ -325,7 +319,6 @@ func (t *Table) linkLocked(h *held) {
 
 // unlinkLocked undoes linkLocked.
 func (t *Table) unlinkLocked(h *held) {
-	h.countIdleLocked(-1)
 	s := h.session
 	if s == nil {
 		return
@@ -383,13 +376,6 @@ func (t *Table) closeLocked(s *Session) {
 	a := t.accounts[s.owner.Account]
 	delete(a.holders, s)
 	a.joinedBy(s)
-}
-
-// countIdleLocked keeps count of the holds for which the session's signs of life matter.
-func (h *held) countIdleLocked(by int32) {
-	if h.session != nil && h.Rule.MaxIdle > 0 {
-		h.session.idling.Add(by)
-	}
 }
 
 // Sessions returns the sessions that have not ended, by id.

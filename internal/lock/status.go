@@ -59,12 +59,17 @@ func (x Expiry) Text() string {
 
 // Expiry says when a hold ends of which the holder shows a sign of life now.
 func (h Hold) Expiry(now Instant) Expiry {
-	at, _ := h.latest()
-	x := Expiry{Remaining: left(at, now), Never: at == neverEnds, Idle: h.Rule.MaxIdle, Latest: left(at, now)}
-	if x.Idle > 0 && (x.Never || x.Idle < x.Remaining) {
-		x.Remaining, x.Never = x.Idle, false
+	end, _ := h.latest()
+	if h.Rule.MaxIdle > 0 {
+		end = min(end, later(now.Boot, h.Rule.MaxIdle))
 	}
-	return x
+	return h.expiry(end, now)
+}
+
+// expiry describes a hold that ends then if there is no further sign of life.
+func (h *Hold) expiry(end time.Duration, now Instant) Expiry {
+	latest, _ := h.latest()
+	return Expiry{Remaining: left(end, now), Never: end == neverEnds, Idle: h.Rule.MaxIdle, Latest: left(latest, now)}
 }
 
 // left says in what time a moment comes, 0 for one that is over and for none.
@@ -81,36 +86,24 @@ func heldFor(e *node, now Instant) time.Duration {
 
 // expiryLocked says when the last hold of e ends by itself.
 func (t *Table) expiryLocked(e *node, now Instant) Expiry {
-	var x Expiry
-	idles, ages := true, true // all of them
-	for _, h := range e.holds {
-		at, _ := t.deadlineLocked(h)
-		if at == neverEnds {
-			return Expiry{Never: true}
+	last := e.holds[0]
+	end, _ := t.deadlineLocked(last)
+	for _, h := range e.holds[1:] {
+		if at, _ := t.deadlineLocked(h); at > end {
+			last, end = h, at
 		}
-		end, _ := h.latest()
-		x.Remaining = max(x.Remaining, at-now.Boot)
-		x.Latest = max(x.Latest, left(end, now))
-		x.Idle = max(x.Idle, h.Rule.MaxIdle)
-		idles, ages = idles && h.Rule.MaxIdle > 0, ages && end != neverEnds
 	}
-	if !idles {
-		return Expiry{Remaining: x.Remaining}
-	}
-	if !ages {
-		x.Latest = 0
-	}
-	return x
+	return last.expiry(end, now)
 }
 
 func (t *Table) heldErrorLocked(e *node, now Instant) *HeldError {
 	h := e.holds[0]
-	return &HeldError{Name: e.name, Holder: h.Owner, Token: h.Token, Held: heldFor(e, now), Expiry: t.expiryLocked(e, now)}
+	return &HeldError{Refusal: Refusal{Name: e.name}, Holder: h.Owner, Token: h.Token, Held: heldFor(e, now), Expiry: t.expiryLocked(e, now)}
 }
 
 // HeldError is what a client is told to whom the lock is refused.
 func (s Status) HeldError() *HeldError {
-	return &HeldError{Name: s.Name, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token, Held: s.Held, Expiry: s.Expiry}
+	return &HeldError{Refusal: Refusal{Name: s.Name}, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token, Held: s.Held, Expiry: s.Expiry}
 }
 
 // Get returns what stands of the name; false if it is not held.

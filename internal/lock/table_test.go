@@ -79,7 +79,7 @@ func TestRefusalAndStatusNameBothLimits(t *testing.T) {
 			"expires in 29m0s, 30m0s after its last sign of life", idle - time.Minute, 0, idle},
 		{"no age, just now", lock.Rule{MaxIdle: idle}, 0, "expires 30m0s after its last sign of life",
 			"expires 30m0s after its last sign of life", idle, 0, idle},
-		{"no idle limit", lock.Rule{MaxAge: age}, time.Hour, "expires in 24h0m0s", "expires in 23h0m0s", age - time.Hour, 0, 0},
+		{"no idle limit", lock.Rule{MaxAge: age}, time.Hour, "expires in 24h0m0s", "expires in 23h0m0s", age - time.Hour, age - time.Hour, 0},
 		{"neither", lock.Rule{}, time.Hour, "never expires", "never expires", 0, 0, 0},
 		{"the age comes first", lock.Rule{MaxAge: 10 * time.Minute, MaxIdle: idle}, time.Minute, "expires in 10m0s",
 			"expires in 9m0s", 9 * time.Minute, 9 * time.Minute, idle},

@@ -72,21 +72,13 @@ func (e *ProtectedError) Unwrap() []error { return []error{e.Why, fs.ErrPermissi
 //
 // The answer is true of one moment. The change itself belongs into [Session.Write].
 func (s *Session) MayWrite(path Name) (Title, error) {
-	w := Write{Path: path}
-	for {
-		rules := s.table.Rules()
-		q, err := rules.question(path)
-		if err != nil {
-			return Title{}, err
-		}
-		s.table.mu.Lock()
-		same := s.table.rules == rules
-		title, err := s.titleLocked(w, q)
-		s.table.mu.Unlock()
-		if same {
-			return title, err
-		}
+	q, err := s.table.Rules().question(path)
+	if err != nil {
+		return Title{}, err
 	}
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	return s.titleLocked(Write{Path: path}, q)
 }
 
 // Concerned reports whether locks may have a say in who changes the path: rules protect paths, or it lies in a lock or in
