@@ -106,7 +106,7 @@ func (c *client) Stat(name string) (os.FileInfo, error) {
 // and the listings, which control has made a RETR. offset is that of REST. The library reads a file for HASH by it, too.
 func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.FileTransfer, error) {
 	cmd := c.conn.Command()
-	if cmd != nil && !cmd.Transfers() {
+	if cmd.Verb != "" && !cmd.Transfers() {
 		handle, err := c.toDigest(name)
 		return handle, c.say(cmd, name, control.Reply{}, err)
 	}

@@ -27,7 +27,7 @@ func (c *conn) fs() *client {
 		c.t.Fatal("nobody is logged in")
 	}
 	// A command is under way for a moment after its reply: what a test calls meanwhile would be done for it.
-	c.server.until("no command is under way", func() bool { return client.conn.Command() == nil })
+	c.server.until("no command is under way", func() bool { return client.conn.Command().Verb == "" })
 	return client
 }
 

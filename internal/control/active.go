@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 )
 
 // lowestPort keeps clients from having the server connect to services of theirs.
@@ -21,24 +19,19 @@ const (
 
 // clientPorts returns the range of ports that this system gives to clients, beside those from dynamicPorts on.
 func clientPorts() (first, last uint16) {
-	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
-	if fields := strings.Fields(string(text)); err == nil && len(fields) == 2 {
-		low, lerr := strconv.ParseUint(fields[0], 10, 16)
-		high, herr := strconv.ParseUint(fields[1], 10, 16)
-		if lerr == nil && herr == nil {
-			return uint16(low), uint16(high)
-		}
+	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
+		return firstLinuxPort, lastLinuxPort
 	}
-	return firstLinuxPort, lastLinuxPort
+	return first, last
 }
 
 // mayConnect says why an active data connection to that port of the client's address is refused; the zero Reply: it is
 // not. A client on this machine, or one that comes through a relay on it, could otherwise have the server talk to services
 // here that trust this machine, or to itself.
 func (c *Conn) mayConnect(port uint16) Reply {
-	client := ipOf(c.addr.Addr)
 	first, last := c.server.clientPorts[0], c.server.clientPorts[1]
-	here := client.IsLoopback() || client == ipOf(c.LocalAddr())
+	here := c.client.IsLoopback() || c.client == c.local
 	switch {
 	case port < lowestPort:
 		return Reply{Code: 501, Text: "ports below 1024 are not for data connections"}
@@ -64,9 +57,9 @@ func (s *Server) uses(port uint16) bool {
 
 // uses reports whether a port is in the range, or open.
 func (p *Ports) uses(port uint16) bool {
-	first, last := p.options.Range()
+	first, n := p.span()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, open := p.open[port]
-	return open || first != 0 && first <= port && port <= last
+	return open || first <= int(port) && int(port) < first+n
 }

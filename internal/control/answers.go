@@ -79,12 +79,12 @@ func authTLS(c *Conn, cmd *Command) Reply {
 	return Reply{Code: 234, Text: "begin TLS now"}
 }
 
-// preparePbsz is PBSZ (RFC 2228). With TLS the size is always 0 (RFC 4217 section 8).
-func preparePbsz(c *Conn, _ *Command) Reply {
+// pbsz is PBSZ (RFC 2228). With TLS the size is always 0 (RFC 4217 section 8).
+func pbsz(c *Conn, _ *Command) Reply {
 	if !c.isTLS() {
 		return Reply{Code: 503, Text: "PBSZ comes after AUTH TLS"}
 	}
-	return Reply{}
+	return Reply{Code: 200, Text: "PBSZ=0"}
 }
 
 // prepareProt is PROT (RFC 4217 section 9). The library takes `PROT p` for PROT C (handle_misc.go:31).
@@ -109,14 +109,12 @@ func afterProt(c *Conn, cmd *Command) {
 	c.change(func(d *dialogue) { d.private = cmd.pass == "PROT P" })
 }
 
-// Facts are the names of the facts that MLSD and MLST show, in lower case, because PHP programs look for `type`; RFC 3659
-// section 7.5 leaves it open.
-type Facts []string
-
 // hashNames are the digests that the library knows; the first one is chosen at first.
 var hashNames = []string{"SHA-256", "SHA-512", "SHA-1", "MD5", "CRC32"}
 
-var factNames = Facts{"type", "size", "modify", "perm", "unique", "unix.mode"}
+// factNames are the facts that MLSD and MLST show, in lower case, because PHP programs look for `type`; RFC 3659 section 7.5
+// leaves it open.
+var factNames = []string{"type", "size", "modify", "perm", "unique", "unix.mode"}
 
 // feat is FEAT (RFC 2389). It lists what the library and the driver do. Facts and digests that are chosen carry a star (RFC 3659 section 7.8).
 func feat(c *Conn, _ *Command) Reply {
@@ -212,7 +210,7 @@ func statSession(c *Conn, _ *Command) Reply {
 	if c.ASCII() {
 		kind = "ASCII"
 	}
-	lines := append([]string{" connected from " + ipOf(c.addr.Addr).String(), " type " + kind}, c.handler.Status()...)
+	lines := append([]string{" connected from " + c.client.String(), " type " + kind}, c.handler.Status()...)
 	return Reply{Code: 211, Text: "ftplockd", Lines: lines, End: "End of status"}
 }
 
@@ -284,6 +282,13 @@ func prepareStou(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
+// prepareAbor has the library execute a NOOP first, whose reply is dropped: before that the library waits for the goroutine of
+// a transfer, but not before ABOR (client_handler.go:612), and both would write to one buffer.
+func prepareAbor(_ *Conn, cmd *Command) Reply {
+	cmd.pass, cmd.unsaid = "NOOP\r\nABOR", true
+	return Reply{}
+}
+
 var afterEpsvAll = Reply{Code: 501, Text: "after EPSV ALL there is EPSV only"}
 
 // preparePasv refuses PASV over IPv6: the library says 421 and leaks a listener (transfer_pasv.go:252). The port before is closed
@@ -292,19 +297,24 @@ func preparePasv(c *Conn, cmd *Command) Reply {
 	switch {
 	case c.said().epsvAll:
 		return afterEpsvAll
-	case !ipOf(c.LocalAddr()).Is4():
+	case !c.local.Is4():
 		return Reply{Code: 425, Text: "PASV knows IPv4 only: use EPSV"}
 	}
 	cmd.pass = cmd.Verb
 	return c.askForPort()
 }
 
+// familyOf is the number of an address's family (RFC 2428 section 2).
+func familyOf(a netip.Addr) string {
+	if a.Is4() {
+		return "1"
+	}
+	return "2"
+}
+
 // prepareEpsv is EPSV (RFC 2428 section 3).
 func prepareEpsv(c *Conn, cmd *Command) Reply {
-	family := "1"
-	if !ipOf(c.LocalAddr()).Is4() {
-		family = "2"
-	}
+	family := familyOf(c.local)
 	switch strings.ToUpper(cmd.trimmed()) {
 	case "ALL":
 		c.change(func(d *dialogue) { d.epsvAll = true })
@@ -318,7 +328,7 @@ func prepareEpsv(c *Conn, cmd *Command) Reply {
 
 // afterPassive claims the port that the reply names: "227 ... (h1,h2,h3,h4,p1,p2)." or "229 ... (|||port|)".
 func afterPassive(c *Conn, cmd *Command) {
-	numbers := strings.FieldsFunc(cmd.text[min(3, len(cmd.text)):], func(r rune) bool { return r < '0' || r > '9' })
+	numbers := strings.FieldsFunc(string(cmd.text[min(3, len(cmd.text)):]), func(r rune) bool { return r < '0' || r > '9' })
 	var port int
 	switch n := len(numbers); {
 	case cmd.code == 229 && n > 0:
@@ -328,7 +338,7 @@ func afterPassive(c *Conn, cmd *Command) {
 		low, _ := strconv.Atoi(numbers[n-1])
 		port = high<<8 | low
 	}
-	c.setPort(c.server.opts.Ports.claim(uint16(port), ipOf(c.addr.Addr), c.account()))
+	c.setPort(c.server.opts.Ports.claim(uint16(port), c.client, c.account()))
 }
 
 // preparePort is PORT (RFC 959 section 4.1.2).
@@ -367,13 +377,12 @@ func prepareEprt(c *Conn, cmd *Command) Reply {
 // activeTo checks where an active data connection is to go: to the client's own machine only. lftp says :: over IPv6,
 // and means its own.
 func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
-	client := ipOf(c.addr.Addr)
 	switch {
 	case c.said().epsvAll:
 		return afterEpsvAll
 	case !c.server.opts.Policy().Active:
 		return Reply{Code: 502, Text: "active data connections are off: use PASV or EPSV"}
-	case !to.Addr().IsUnspecified() && to.Addr().Unmap() != client:
+	case !to.Addr().IsUnspecified() && to.Addr().Unmap() != c.client:
 		return Reply{Code: 501, Text: "data connections go to the address that the control connection comes from"}
 	}
 	if r := c.mayConnect(to.Port()); r.Code != 0 {
@@ -381,13 +390,6 @@ func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
 	}
 	c.unprepare() // the library would leak the passive port (transfer_active.go:61)
 	c.change(func(d *dialogue) { d.prepared = true })
-	family := 1
-	if client.Is6() {
-		family = 2
-	}
-	cmd.pass = fmt.Sprintf("EPRT |%d|%s|%d|", family, client, to.Port())
-	if cmd.Verb == "PORT" {
-		cmd.pass = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(client.String(), ".", ","), to.Port()>>8, to.Port()&0xff)
-	}
+	cmd.pass = fmt.Sprintf("EPRT |%s|%s|%d|", familyOf(c.client), c.client, to.Port())
 	return Reply{}
 }

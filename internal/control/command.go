@@ -6,9 +6,9 @@ import (
 )
 
 // Command is one complete line from the client. The driver finds the one that the library executes with
-// [Conn.Command]. All methods do nothing on a nil Command, so that code which serves commands can be called without one.
+// [Conn.Command].
 type Command struct {
-	// Verb is the part before the first space, in upper case (RFC 959 section 5.3). Never empty.
+	// Verb is the part before the first space, in upper case (RFC 959 section 5.3).
 	Verb string
 	// Param is what stands after the first space: bytes in no particular encoding, further leading spaces and trailing
 	// ones included. Without NUL, CR or LF.
@@ -21,14 +21,14 @@ type Command struct {
 	pass string // what the library gets, without the line end
 
 	// What follows is guarded by conn.mu.
-	unsaid  int    // so many final replies of the library are dropped: of commands that went ahead of this one
+	unsaid  bool   // the next final reply is dropped: that of a command that goes ahead of this one
 	opening *Reply // what the driver says in place of the 1xx
 	final   *Reply // and in place of the last reply
 	lost    []func()
 	notify  func(Interruption)
 	came    []Interruption // those of which notify was not told
 	code    int            // of the final reply, once it is written
-	text    string         // its last line, if verb.after wants it
+	text    []byte         // of it, as it is sent
 	held    int            // of a transfer: what it is not over before, see Hold; its final reply is one
 	done    chan struct{}  // of a transfer: closed when it is over
 }
@@ -50,9 +50,6 @@ func (cmd *Command) Transfers() bool { return cmd != nil && cmd.verb.is(transfer
 // before the library writes the reply counts. The words belong to the command: if it says nothing, the library's own
 // are sent.
 func (cmd *Command) Say(r Reply) {
-	if cmd == nil {
-		return
-	}
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	if r.Code < 200 {
@@ -67,9 +64,6 @@ func (cmd *Command) Say(r Reply) {
 // by the client's TCP. Any complete line that arrives after the reply was written ends the matter. A reply that was
 // acknowledged and never read by the program is not noticed.
 func (cmd *Command) Lost(f func()) {
-	if cmd == nil {
-		return
-	}
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	cmd.lost = append(cmd.lost, f)
@@ -81,9 +75,6 @@ func (cmd *Command) trimmed() string { return strings.Trim(cmd.Param, " ") }
 // Hold says that a transfer is not over before Release, whatever the library replies: it says 425 before it closes the
 // handle (handle_files.go:108).
 func (cmd *Command) Hold() {
-	if cmd == nil {
-		return
-	}
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	cmd.held++
@@ -91,12 +82,9 @@ func (cmd *Command) Hold() {
 
 // Release ends a Hold.
 func (cmd *Command) Release() {
-	if cmd == nil {
-		return
-	}
 	cmd.conn.mu.Lock()
 	cmd.held--
-	over := cmd.held == 0
+	over := cmd.held == 0 && cmd.done != nil
 	cmd.conn.mu.Unlock()
 	if over {
 		cmd.conn.finish(cmd)
@@ -117,9 +105,6 @@ const (
 // OnInterrupt has f called for each interruption of the command, those before the call included. f must not block. It
 // is called on the goroutine that reads commands, or on the caller's.
 func (cmd *Command) OnInterrupt(f func(Interruption)) {
-	if cmd == nil {
-		return
-	}
 	cmd.conn.mu.Lock()
 	came := cmd.came
 	cmd.came, cmd.notify = nil, f
@@ -147,13 +132,13 @@ var ErrWithdrawn = errors.New("the client has gone or has sent another command")
 // Wait lets the command wait, such as MKD of a held lock, and returns nil when poll has returned true. Meanwhile the
 // connection is read: when another line arrives, or the client goes, Wait returns ErrWithdrawn. poll is called at
 // first, after each Conn.Wake, and perhaps in between, but not for a client that has hung up. It must not block. Wait
-// is for the goroutine that executes the command, and not for transfers.
+// is for the goroutine that executes the command, and not for transfers. Outside of a command nothing waits.
 func (cmd *Command) Wait(poll func() bool) error {
-	if cmd == nil {
-		return ErrWithdrawn
-	}
 	c := cmd.conn
-	for c.ordered() == nil {
+	for {
+		if _, o := c.state(); o != nil || cmd.verb == nil {
+			return ErrWithdrawn // Read obeys the order
+		}
 		if !c.Gone() && poll() {
 			return nil
 		}
@@ -162,5 +147,4 @@ func (cmd *Command) Wait(poll func() bool) error {
 		}
 		c.fill()
 	}
-	return ErrWithdrawn // Read obeys the order
 }

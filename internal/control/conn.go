@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -21,13 +22,12 @@ type Conn struct {
 	server  *Server
 	handler Handler
 	addr    Addr
+	client  netip.Addr // the client's
+	local   netip.Addr // the server's, as the client knows it
 	since   time.Time
 
-	in    input
-	rest  []byte // what Read still has to hand out
-	pass  []byte // the memory of rest
-	reply []byte // the memory of answers
-	after *verb  // what the library has executed last
+	in   input
+	rest []byte // what Read still has to hand out
 
 	looked atomic.Uint64 // how much of what the wire got Read had looked at when it last began to wait
 
@@ -43,7 +43,8 @@ type Conn struct {
 	woken      bool   // the read deadline was set to the past
 	shaking    bool   // the TLS handshake may be under way: nothing was read behind it yet
 	lastActive time.Time
-	unheard    []func() // Command.Lost of the replies since the last line came
+	spared     time.Time // not idle before that, see Handler.IdleFor
+	unheard    []func()  // Command.Lost of the replies since the last line came
 }
 
 // dialogue is what the client has said about the commands to come.
@@ -51,7 +52,7 @@ type dialogue struct {
 	ascii   bool // TYPE A (RFC 959 section 3.1.1); the default
 	private bool // PROT P
 	epsvAll bool // RFC 2428 section 4
-	facts   Facts
+	facts   []string
 	hash    string // the digest of HASH
 
 	prepared bool  // PASV, EPSV, PORT or EPRT was said for the next transfer
@@ -65,6 +66,8 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 		wire:     newWire(nc, s.writeTimeout),
 		id:       id,
 		server:   s,
+		client:   ipOf(nc.RemoteAddr()),
+		local:    ipOf(nc.LocalAddr()),
 		since:    time.Now(),
 		in:       input{limit: maxLine},
 		dialogue: newDialogue(),
@@ -76,31 +79,23 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 		c.tls = s.controlTLS(implicit)
 		c.stream, c.shaking = tls.Server(c.wire, c.tls), true
 	}
+	c.handler = s.opts.NewHandler(c)
 	return c
-}
-
-// start gives the connection its handler and starts the idle clock.
-func (c *Conn) start(h Handler) {
-	c.mu.Lock()
-	c.handler = h // Conns may have shown c to others already
-	c.mu.Unlock()
-	c.arm(c.idleAt(time.Now()))
 }
 
 // ID tells the connection from the others of its Server. The first one has 1.
 func (c *Conn) ID() uint64 { return c.id }
 
-// Handler returns the handler of the connection; nil while NewHandler runs.
-func (c *Conn) Handler() Handler {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.handler
-}
+// Handler returns the handler of the connection.
+func (c *Conn) Handler() Handler { return c.handler }
 
-// Command returns the command that the library executes, or nil.
+// Command returns the command that the library executes. If there is none it is one without a verb, whose words nobody hears.
 func (c *Conn) Command() *Command {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.current == nil {
+		return &Command{conn: c}
+	}
 	return c.current
 }
 
@@ -108,7 +103,7 @@ func (c *Conn) Command() *Command {
 func (c *Conn) ASCII() bool { return c.said().ascii }
 
 // Facts returns which facts MLSD and MLST are to show.
-func (c *Conn) Facts() Facts { return c.said().facts }
+func (c *Conn) Facts() []string { return c.said().facts }
 
 // DataConnection says why there may not be a data connection; the zero Reply: there may. The driver asks it for a transfer,
 // so that the library hears of the transfer, too: it forgets REST then.
@@ -141,9 +136,8 @@ func (c *Conn) change(f func(*dialogue)) {
 func (c *Conn) LogIn(account string) {
 	c.server.loggedIn(c)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.loggedIn, c.user = true, account
-	c.mu.Unlock()
-	c.arm(c.idleAt(time.Now()))
 }
 
 // account is the one that the client has logged in with.
@@ -189,17 +183,17 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // next gets a line for the library into c.rest. It reports false if the connection is over.
 func (c *Conn) next() bool {
-	if cmd := c.Command(); cmd != nil && !cmd.Transfers() {
+	if cmd, _ := c.state(); cmd != nil && !cmd.Transfers() {
 		c.finish(cmd)
 	}
 	for {
-		transfer := c.Command()
-		if o := c.ordered(); o != nil && (transfer == nil || !o.drains) {
+		cmd, o := c.state()
+		if o != nil && !(o.drains && cmd.Transfers()) {
 			c.conclude(*o)
 			return false
 		}
-		if transfer != nil {
-			c.lookAhead(transfer)
+		if cmd.Transfers() {
+			c.lookAhead(cmd)
 		} else if line, tooLong, ok := c.in.next(); ok {
 			if c.dispatch(line, tooLong) {
 				return true
@@ -234,22 +228,13 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 		c.handler.End(cmd)
 		return false
 	}
-	c.pass = c.pass[:0]
-	if cmd.Verb == "ABOR" && c.after.is(transfers) {
-		// The library waits for the goroutine of the transfer before it executes NOOP, but not before ABOR
-		// (client_handler.go:612): both would write to one buffer.
-		c.pass = append(c.pass, "NOOP\r\n"...)
-		cmd.unsaid = 1
-	}
 	if cmd.Transfers() {
 		cmd.done, cmd.held = make(chan struct{}), 1
 	}
 	c.mu.Lock()
 	c.current = cmd
 	c.mu.Unlock()
-	c.after = cmd.verb
-	c.pass = append(append(c.pass, cmd.pass...), '\r', '\n')
-	c.rest = c.pass
+	c.rest = append(append(c.rest, cmd.pass...), "\r\n"...) // it is empty
 	return true
 }
 
@@ -274,14 +259,10 @@ func (c *Conn) judge(cmd *Command) Reply {
 func (c *Conn) startTLS() {
 	c.in = input{limit: c.in.limit}
 	config := c.server.controlTLS(c.server.opts.TLS)
-	at := c.idleAt(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tls, c.stream, c.shaking = config, tls.Server(c.wire, config), true
-	if c.order == nil { // a late Wake must not interrupt the handshake
-		c.woken = false
-		_ = c.wire.SetReadDeadline(at)
-	}
+	c.woken = c.order != nil // a late Wake must not interrupt the handshake
 }
 
 // isTLS reports whether the connection is encrypted.

@@ -7,7 +7,7 @@ import (
 )
 
 func TestOneIPv6NetworkIsOneAddress(t *testing.T) {
-	var n counts
+	n := newCounts()
 	limits := Limits{MaxPerAddress: 3}
 	from := func(a string) netip.Prefix { return networkOf(netip.MustParseAddr(a)) }
 	conns := make(map[*Conn]netip.Prefix)
@@ -28,19 +28,19 @@ func TestOneIPv6NetworkIsOneAddress(t *testing.T) {
 	if r, _ := n.refusal(from("2001:db8::9"), Limits{}); r.Code != 0 {
 		t.Error("no limits:", r)
 	}
-	for c, from := range conns {
-		n.settle(c, from)
-		n.settle(c, from)
-		n.leave(c, from)
+	for c := range conns {
+		n.settle(c)
+		n.settle(c)
+		n.leave(c)
 	}
-	if len(n.addresses) != 0 || n.connected != 0 || n.notLoggedIn != 0 {
+	if len(n.addresses) != 0 || len(n.conns) != 0 || n.notLoggedIn != 0 {
 		t.Errorf("%+v", n)
 	}
 }
 
 // Who is sent away is one of the address with the most connections that are not logged in.
 func TestTheAddressWithTheMostGivesUpOne(t *testing.T) {
-	var n counts
+	n := newCounts()
 	limits := Limits{MaxConnections: 40}
 	addresses := make([]netip.Prefix, 5)
 	for i := range addresses {
@@ -56,7 +56,11 @@ func TestTheAddressWithTheMostGivesUpOne(t *testing.T) {
 	have := func(want ...int) {
 		t.Helper()
 		for i, w := range want {
-			if got := len(n.at(addresses[i]).notLoggedIn); got != w || n.notLoggedIn > 10 {
+			got := 0
+			if a := n.addresses[addresses[i]]; a != nil {
+				got = len(a.notLoggedIn)
+			}
+			if got != w || n.notLoggedIn > 10 {
 				t.Errorf("address %d has %d, want %d; %d in all", i, got, w, n.notLoggedIn)
 			}
 		}
@@ -80,34 +84,15 @@ func TestTheAddressWithTheMostGivesUpOne(t *testing.T) {
 }
 
 func TestSharesOfPorts(t *testing.T) {
-	for ports, each := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 2768: 1384} {
-		s := make(shares)
+	for n, each := range map[uint16]int{1: 1, 2: 1, 3: 1, 4: 2, 2768: 1384, 0: 0} {
+		p := NewPorts(PortOptions{Range: func() (uint16, uint16) { return min(n, 1), n }})
 		for i := range each {
-			if !s.take("a", ports) {
-				t.Fatalf("%d ports: refused after %d", ports, i)
+			if !p.take("a") {
+				t.Fatalf("%d ports: refused after %d", n, i)
 			}
 		}
-		if s.take("a", ports) {
-			t.Errorf("%d ports: more than %d", ports, each)
+		if p.take("a") != (n == 0) || !p.take("b") {
+			t.Errorf("%d ports: not %d for each", n, each)
 		}
-		if !s.take("b", ports) {
-			t.Errorf("%d ports: one account takes another's", ports)
-		}
-		s.giveBack("a")
-		if !s.take("a", ports) {
-			t.Errorf("%d ports: what was given back is lost", ports)
-		}
-	}
-	s := make(shares)
-	for range 10_000 {
-		if !s.take("a", 0) {
-			t.Fatal("without a range there is no share")
-		}
-	}
-	for range 10_000 {
-		s.giveBack("a")
-	}
-	if len(s) != 0 {
-		t.Error(s)
 	}
 }

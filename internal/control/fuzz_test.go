@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
@@ -80,8 +81,10 @@ func connected(s *script, o Options, r *recorder) *Conn {
 	}
 	o.Logger = slog.New(slog.DiscardHandler)
 	o.Ports = NewPorts(PortOptions{Range: func() (uint16, uint16) { return 0, 0 }})
-	c := newConn(NewServer(o), s, 1, nil)
-	c.start(r)
+	o.NewHandler = func(*Conn) Handler { return r }
+	server := NewServer(o)
+	c := newConn(server, s, 1, nil)
+	server.counts.enter(c, netip.Prefix{})
 	c.LogIn("user")
 	return c
 }

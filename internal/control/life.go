@@ -53,10 +53,11 @@ func (c *Conn) give(o order) {
 	c.wakeLocked()
 }
 
-func (c *Conn) ordered() *order {
+// state returns the command under way and how the connection is to be ended; nil: none, not yet.
+func (c *Conn) state() (*Command, *order) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.order
+	return c.current, c.order
 }
 
 // conclude ends the connection, once: it ends the transfer, if there is one, and tells everybody.
@@ -149,6 +150,7 @@ func (c *Conn) fill() {
 		return
 	}
 	stream := c.transport()
+	c.arm(c.idleAt(time.Now()))
 	c.looked.Store(c.wire.got.Load())
 	n, err := stream.Read(space)
 	if n > 0 {
@@ -203,8 +205,7 @@ func (c *Conn) wakeLocked() {
 	c.wire.wakeReader()
 }
 
-// arm sets when the idle time ends, unless Read is to look around. That is not done for each command: a deadline that comes too
-// early is set anew.
+// arm sets when the idle time ends, unless Read is to look around.
 func (c *Conn) arm(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,30 +228,32 @@ func (c *Conn) idleAt(now time.Time) time.Time {
 	case c.current != nil:
 		return now.Add(limits.IdleTimeout)
 	}
-	return c.lastActive.Add(limits.IdleTimeout)
+	if at := c.lastActive.Add(limits.IdleTimeout); at.After(c.spared) {
+		return at
+	}
+	return c.spared
 }
 
 // timeOut is for when the read deadline has come: Read was woken, or the client may be idle.
 func (c *Conn) timeOut() {
 	c.mu.Lock()
-	woken := c.woken
+	woken, loggedIn := c.woken, c.loggedIn
 	c.woken = false
 	c.mu.Unlock()
 	now := time.Now()
-	at := c.idleAt(now)
-	if !woken && !at.IsZero() && !now.Before(at) {
-		more := c.handler.IdleFor()
-		if more <= 0 {
-			text := "idle timeout"
-			if _, limited := c.LoginDeadline(); limited && !c.isLoggedIn() {
-				text = "the login took too long"
-			}
-			c.give(order{why: ReasonIdle, reply: Reply{Code: 421, Text: text}})
-			return
-		}
-		at = now.Add(more)
+	if at := c.idleAt(now); woken || at.IsZero() || now.Before(at) {
+		return
 	}
-	c.arm(at)
+	text := "idle timeout"
+	if _, limited := c.LoginDeadline(); limited && !loggedIn {
+		text = "the login took too long"
+	} else if more := c.handler.IdleFor(); more > 0 {
+		c.mu.Lock()
+		c.spared = now.Add(more)
+		c.mu.Unlock()
+		return
+	}
+	c.give(order{why: ReasonIdle, reply: Reply{Code: 421, Text: text}})
 }
 
 // touch takes note of a sign of life.

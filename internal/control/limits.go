@@ -23,64 +23,73 @@ const maxNotLoggedIn = 100
 
 // counts are the connections of the moment, as Limits has them. Guarded by Server.mu.
 type counts struct {
-	connected   int
-	notLoggedIn int
+	conns       map[*Conn]*address
 	addresses   map[netip.Prefix]*address
+	notLoggedIn int
 }
 
 // address is what is counted of one.
 type address struct {
+	network     netip.Prefix
 	connected   int
 	notLoggedIn map[*Conn]struct{}
 }
 
-// at returns what is counted of an address; it may be a stand-in for nothing.
-func (n *counts) at(from netip.Prefix) *address {
-	if here, ok := n.addresses[from]; ok {
-		return here
-	}
-	return &address{notLoggedIn: make(map[*Conn]struct{})}
+func newCounts() counts {
+	return counts{conns: make(map[*Conn]*address), addresses: make(map[netip.Prefix]*address)}
 }
 
 // enter counts a connection in.
 func (n *counts) enter(c *Conn, from netip.Prefix) {
-	if n.addresses == nil {
-		n.addresses = make(map[netip.Prefix]*address)
+	here := n.addresses[from]
+	if here == nil {
+		here = &address{network: from, notLoggedIn: make(map[*Conn]struct{})}
+		n.addresses[from] = here
 	}
-	here := n.at(from)
-	n.addresses[from] = here
-	n.connected++
+	n.conns[c] = here
 	n.notLoggedIn++
 	here.connected++
 	here.notLoggedIn[c] = struct{}{}
 }
 
 // settle says that a connection is none of those that are not logged in any more: it is, or it was sent away.
-func (n *counts) settle(c *Conn, from netip.Prefix) {
-	here := n.at(from)
+func (n *counts) settle(c *Conn) {
+	here := n.conns[c]
+	if here == nil {
+		return
+	}
 	if _, ok := here.notLoggedIn[c]; ok {
 		delete(here.notLoggedIn, c)
 		n.notLoggedIn--
 	}
 }
 
-// leave counts a connection out.
-func (n *counts) leave(c *Conn, from netip.Prefix) {
-	n.settle(c, from)
-	here := n.at(from)
-	n.connected--
-	if here.connected--; here.connected == 0 {
-		delete(n.addresses, from)
+// leave counts a connection out. It reports false if it was not in.
+func (n *counts) leave(c *Conn) bool {
+	here, ok := n.conns[c]
+	if !ok {
+		return false
 	}
+	n.settle(c)
+	delete(n.conns, c)
+	if here.connected--; here.connected == 0 {
+		delete(n.addresses, here.network)
+	}
+	return true
 }
+
+var tooManyNotLoggedIn = Reply{Code: 421, Text: "too many connections that are not logged in"}
 
 // refusal says why there cannot be another connection from there; the zero Reply: there can. If there are too many that
 // are not logged in, another address with more of them has to give up one, which is to be sent away: an attacker from
 // some addresses does not keep out who comes from elsewhere.
 func (n *counts) refusal(from netip.Prefix, l Limits) (r Reply, instead *Conn) {
-	here := n.at(from)
+	here := n.addresses[from]
+	if here == nil {
+		here = &address{}
+	}
 	switch {
-	case l.MaxConnections > 0 && n.connected >= l.MaxConnections:
+	case l.MaxConnections > 0 && len(n.conns) >= l.MaxConnections:
 		return Reply{Code: 421, Text: "too many connections"}, nil
 	case l.MaxPerAddress > 0 && here.connected >= l.MaxPerAddress:
 		return Reply{Code: 421, Text: "too many connections from your address"}, nil
@@ -93,8 +102,6 @@ func (n *counts) refusal(from netip.Prefix, l Limits) (r Reply, instead *Conn) {
 	}
 	return Reply{}, instead
 }
-
-var tooManyNotLoggedIn = Reply{Code: 421, Text: "too many connections that are not logged in"}
 
 // surplus takes one of the connections that are not logged in from the address that has most of them, if these are more
 // than that.
@@ -109,18 +116,10 @@ func (n *counts) surplus(than int) *Conn {
 		return nil
 	}
 	for c := range most.notLoggedIn {
-		delete(most.notLoggedIn, c)
-		n.notLoggedIn--
+		n.settle(c)
 		return c
 	}
 	return nil
-}
-
-// loggedIn counts the connection as one that is.
-func (s *Server) loggedIn(c *Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts.settle(c, s.conns[c])
 }
 
 // LoginDeadline returns when a client that has not logged in is sent away; false: never.

@@ -5,34 +5,17 @@ import (
 	"strings"
 )
 
-// Telnet's bytes (RFC 854), as far as a control connection meets them.
-const (
-	telnetIAC  = 255
-	telnetDont = 254
-	telnetWill = 251
-	telnetGA   = 249
-	telnetDM   = 242
-	telnetNOP  = 241
-)
-
-// skipTelnet returns the line without the Telnet sequences that it begins with: clients send IAC IP and a data mark
-// before ABOR and STAT (RFC 959 section 4.1.3), some of them the data mark without its IAC. Anywhere else 255 is a
-// byte of a file name.
+// skipTelnet returns the line without the Telnet sequences (RFC 854) that it begins with: clients send IAC IP and a data
+// mark before ABOR and STAT (RFC 959 section 4.1.3), some of them the data mark without its IAC. Anywhere else such a byte
+// is one of a file name.
 func skipTelnet(line []byte) []byte {
-	for len(line) > 0 && line[0] == telnetIAC {
-		switch {
-		case len(line) == 1:
-			return nil
-		case len(line) >= 3 && line[1] >= telnetWill && line[1] <= telnetDont:
-			line = line[3:]
-		case line[1] >= telnetNOP && line[1] <= telnetGA:
-			line = line[2:]
-			if len(line) > 0 && line[0] == telnetDM {
-				line = line[1:]
-			}
-		default:
-			return line
+	const first, will, dont = 240, 251, 254
+	for len(line) > 0 && line[0] >= first {
+		n := 1
+		if will <= line[0] && line[0] <= dont {
+			n = 2 // an option follows
 		}
+		line = line[min(n, len(line)):]
 	}
 	return line
 }

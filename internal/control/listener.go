@@ -25,10 +25,9 @@ type Server struct {
 	current   Limits
 	listeners []net.Listener
 	lastID    uint64
-	conns     map[*Conn]netip.Prefix
 	counts    counts
 	farewell  Reply         // if there are to be no more connections
-	empty     chan struct{} // closed when the last connection is gone; nil if nobody waits
+	empty     chan struct{} // gets a value when the last connection is gone
 }
 
 // NewServer returns a Server without listeners.
@@ -39,7 +38,8 @@ func NewServer(opts Options) *Server {
 		writeTimeout: 30 * time.Second,
 		ackTimeout:   time.Second,
 		current:      opts.Limits,
-		conns:        make(map[*Conn]netip.Prefix),
+		counts:       newCounts(),
+		empty:        make(chan struct{}, 1),
 	}
 	s.clientPorts[0], s.clientPorts[1] = clientPorts()
 	return s
@@ -76,7 +76,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c, refusal := l.server.admit(nc, l.implicit)
 		if c != nil {
-			c.start(l.server.opts.NewHandler(c))
+			c.arm(c.idleAt(time.Now()))
 			return c, nil
 		}
 		w := newWire(nc, lastTimeout)
@@ -90,43 +90,43 @@ func (l *listener) Accept() (net.Conn, error) {
 // admit counts the connection in, or says why not.
 func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 	from := networkOf(ipOf(nc.RemoteAddr()))
-	c, r, instead := s.enter(nc, from, implicit)
-	if instead != nil {
-		instead.Kick(tooManyNotLoggedIn)
-	}
-	return c, r
-}
-
-// enter is admit; instead, if it is not nil, has to go.
-func (s *Server) enter(nc net.Conn, from netip.Prefix, implicit *tls.Config) (c *Conn, r Reply, instead *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.farewell.Code != 0 {
-		return nil, s.farewell, nil
+		return nil, s.farewell
 	}
-	if r, instead = s.counts.refusal(from, s.current); r.Code != 0 {
-		return nil, r, nil
+	r, instead := s.counts.refusal(from, s.current)
+	if r.Code != 0 {
+		return nil, r
+	}
+	if instead != nil {
+		instead.Kick(tooManyNotLoggedIn)
 	}
 	s.lastID++
-	c = newConn(s, nc, s.lastID, implicit)
-	s.conns[c] = from
+	c := newConn(s, nc, s.lastID, implicit)
 	s.counts.enter(c, from)
-	return c, Reply{}, instead
+	return c, Reply{}
+}
+
+// loggedIn counts the connection as one that is.
+func (s *Server) loggedIn(c *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.settle(c)
 }
 
 // dismiss counts the connection out. It reports false if it was not in.
 func (s *Server) dismiss(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from, ok := s.conns[c]
-	if !ok {
+	if !s.counts.leave(c) {
 		return false
 	}
-	delete(s.conns, c)
-	s.counts.leave(c, from)
-	if len(s.conns) == 0 && s.empty != nil {
-		close(s.empty)
-		s.empty = nil
+	if len(s.counts.conns) == 0 {
+		select {
+		case s.empty <- struct{}{}:
+		default:
+		}
 	}
 	return true
 }
@@ -149,24 +149,22 @@ func (s *Server) Shutdown(r Reply) error {
 	return errors.Join(errs...)
 }
 
-// Wait returns when the library has closed all connections, or with ctx's error.
+// Wait returns when the library has closed all connections, or with ctx's error. One goroutine may wait at a time.
 func (s *Server) Wait(ctx context.Context) error {
+	for s.connected() > 0 {
+		select {
+		case <-s.empty:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (s *Server) connected() int {
 	s.mu.Lock()
-	if len(s.conns) == 0 {
-		s.mu.Unlock()
-		return nil
-	}
-	if s.empty == nil {
-		s.empty = make(chan struct{})
-	}
-	empty := s.empty
-	s.mu.Unlock()
-	select {
-	case <-empty:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	defer s.mu.Unlock()
+	return len(s.counts.conns)
 }
 
 // SetLimits takes other limits. Connections above a lower bound live on; the idle time counts at once.
@@ -175,9 +173,7 @@ func (s *Server) SetLimits(l Limits) {
 	s.current = l
 	s.mu.Unlock()
 	for c := range s.Conns() {
-		if c.isLoggedIn() { // others may be in a TLS handshake, which is not to be disturbed
-			c.Wake()
-		}
+		c.Wake()
 	}
 }
 
@@ -191,7 +187,7 @@ func (s *Server) limits() Limits {
 func (s *Server) Conns() iter.Seq[*Conn] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Values(slices.Collect(maps.Keys(s.conns)))
+	return slices.Values(slices.Collect(maps.Keys(s.counts.conns)))
 }
 
 // ipOf returns the IP address without port and zone; the zero Addr if it is none.

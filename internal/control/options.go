@@ -33,7 +33,7 @@ type Policy struct {
 
 // Options says how connections are treated. The zero value of what is not required means what its comment says.
 type Options struct {
-	// NewHandler is called for each connection before the library gets it. It must not block. Required.
+	// NewHandler is called for each connection before the library gets it. It must not block, nor call the Server. Required.
 	NewHandler func(*Conn) Handler
 	// Policy returns the policy of the moment. Required.
 	Policy func() Policy

@@ -19,7 +19,7 @@ type Ports struct {
 
 	mu     sync.Mutex
 	open   map[uint16]*Port
-	shares shares
+	shares map[string]int // how many ports each account has, or has asked for
 }
 
 // PortOptions say which ports there are and how long each waits. Both are required.
@@ -32,21 +32,29 @@ type PortOptions struct {
 
 // NewPorts returns ports of which none is open.
 func NewPorts(o PortOptions) *Ports {
-	return &Ports{options: o, open: make(map[uint16]*Port), shares: make(shares)}
+	return &Ports{options: o, open: make(map[uint16]*Port), shares: make(map[string]int)}
+}
+
+// span is the range of ports: n of them from first on. n is 0 if the system chooses.
+func (p *Ports) span() (first, n int) {
+	from, to := p.options.Range()
+	if from == 0 {
+		return 0, 0
+	}
+	return int(from), int(to) - int(from) + 1
 }
 
 // FetchNext implements ftpserver.PasvPortGetter: a port at random that is not open for another session, if there is one.
 func (p *Ports) FetchNext() (exposed, listened int, ok bool) {
-	first, last := p.options.Range()
-	if first == 0 {
+	first, n := p.span()
+	if n == 0 {
 		return 0, 0, true // the system chooses
 	}
-	count := int(last) - int(first) + 1
-	start := rand.IntN(count)
+	start := rand.IntN(n)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range count {
-		port := int(first) + (start+i)%count
+	for i := range n {
+		port := first + (start+i)%n
 		if _, taken := p.open[uint16(port)]; !taken {
 			return port, port, true
 		}
@@ -70,13 +78,32 @@ func (p *Ports) Wrap(l net.Listener) (net.Listener, error) {
 	return port, nil
 }
 
+// take counts a port for an account that wants one. It reports false if the account has half of the range already. The share
+// belongs to the port once that is claimed.
+func (p *Ports) take(account string) bool {
+	_, n := p.span()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n > 0 && p.shares[account] >= max(1, n/2) {
+		return false
+	}
+	p.shares[account]++
+	return true
+}
+
+func (p *Ports) giveBackLocked(account string) {
+	if p.shares[account]--; p.shares[account] == 0 {
+		delete(p.shares, account)
+	}
+}
+
 // claim gives a port to the client at that address, for a while. The share that its account took goes with it.
 func (p *Ports) claim(number uint16, client netip.Addr, account string) *Port {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	port := p.open[number]
 	if port == nil {
-		p.shares.giveBack(account)
+		p.giveBackLocked(account)
 		return nil
 	}
 	port.client, port.account = client, account
@@ -90,7 +117,7 @@ type Port struct {
 	ports  *Ports
 	number uint16
 
-	// Guarded by ports.mu.
+	// Set once by claim, with ports.mu held and before a transfer begins.
 	client  netip.Addr  // who may connect
 	account string      // whose share it is
 	timer   *time.Timer // ends the waiting; nil: not claimed yet
@@ -105,12 +132,8 @@ func (p *Port) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ipOf(conn.RemoteAddr()) == p.owner() {
-			p.ports.mu.Lock()
-			defer p.ports.mu.Unlock()
-			if p.timer != nil {
-				p.timer.Stop()
-			}
+		if ipOf(conn.RemoteAddr()) == p.client {
+			p.timer.Stop()
 			return conn, nil
 		}
 		conn.Close() // a stranger's
@@ -127,16 +150,10 @@ func (c *Conn) Contested() bool {
 	}
 	for {
 		from, ok := dismissNext(p.TCPListener)
-		if !ok || from == p.owner() {
+		if !ok || from == p.client {
 			return ok
 		}
 	}
-}
-
-func (p *Port) owner() netip.Addr {
-	p.ports.mu.Lock()
-	defer p.ports.mu.Unlock()
-	return p.client
 }
 
 // Close closes the port. It ends an Accept that waits.
@@ -146,7 +163,7 @@ func (p *Port) Close() error {
 		delete(p.ports.open, p.number)
 		if p.timer != nil {
 			p.timer.Stop()
-			p.ports.shares.giveBack(p.account)
+			p.ports.giveBackLocked(p.account)
 		}
 	}
 	p.ports.mu.Unlock()
@@ -161,6 +178,15 @@ func (c *Conn) closePort() {
 	if p := c.said().port; p != nil {
 		_ = p.Close() // the library closes it again
 	}
+}
+
+// askForPort closes the port that the client has, and counts another one for its account.
+func (c *Conn) askForPort() Reply {
+	c.unprepare()
+	if !c.server.opts.Ports.take(c.account()) {
+		return Reply{Code: 425, Text: "your account has half of all ports for data connections already"}
+	}
+	return Reply{}
 }
 
 // unprepare closes the passive port, if there is one, and forgets what PORT said.

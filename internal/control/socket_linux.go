@@ -29,8 +29,20 @@ func tune(t *net.TCPConn, userTimeout time.Duration) {
 // hungUp asks the socket whether the client has sent its end or a reset, whatever is still unread, and whether it was
 // a reset. A closed socket was hung up on.
 func (w *wire) hungUp() (gone, reset bool) {
+	if w.raw == nil {
+		return false, false
+	}
+	fds := []unix.PollFd{{Events: unix.POLLRDHUP, Revents: unix.POLLHUP}} // it stays so if the socket is closed
+	_ = w.raw.Control(func(fd uintptr) {
+		fds[0].Fd = int32(fd)
+		for {
+			if _, err := unix.Poll(fds, 0); err != unix.EINTR {
+				return
+			}
+		}
+	})
 	const broken = unix.POLLERR | unix.POLLHUP
-	seen := w.poll(unix.POLLRDHUP)
+	seen := fds[0].Revents
 	return seen&(broken|unix.POLLRDHUP) != 0, seen&broken != 0
 }
 
@@ -45,23 +57,6 @@ func (w *wire) received() (n uint64) {
 		}
 	})
 	return n
-}
-
-func (w *wire) poll(events int16) (seen int16) {
-	if w.raw == nil {
-		return 0
-	}
-	seen = unix.POLLHUP // of a closed socket
-	_ = w.raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
-		for {
-			if _, err := unix.Poll(fds, 0); err != unix.EINTR {
-				seen = fds[0].Revents
-				return
-			}
-		}
-	})
-	return seen
 }
 
 // unacked asks the socket whether the other side has not acknowledged something.

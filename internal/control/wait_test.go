@@ -101,7 +101,7 @@ func TestWaiting(t *testing.T) {
 			_ = c.tcp.CloseWrite()
 			c.play("< 550 withdrawn")
 			c.expectEOF()
-		}, "ended: closed by the client; withdrawn"},
+		}, "withdrawn; ended: closed by the client"},
 		{"granted, and a line has come behind it", func(t *testing.T, c *client, ws chan *waiting) {
 			c.waits((*waiting).grant)
 			c.play(">> MKD a\r\nQUIT\r\n", "< 257 ", "< 221 ")
@@ -149,13 +149,13 @@ func TestWaiting(t *testing.T) {
 			_ = c.tcp.CloseWrite()
 			c.play("< 550 withdrawn")
 			c.expectEOF()
-		}, "ended: closed by the client; withdrawn"},
+		}, "withdrawn; ended: closed by the client"},
 		{"withdrawn by a reset", func(t *testing.T, c *client, ws chan *waiting) {
 			c.send("MKD a\r\n")
 			<-ws
 			c.settled()
 			reset(c.tcp)
-		}, "ended: reset; withdrawn"},
+		}, "withdrawn; ended: reset"},
 		{"withdrawn by a kick", func(t *testing.T, c *client, ws chan *waiting) {
 			c.send("MKD a\r\n")
 			<-ws
@@ -254,18 +254,6 @@ func TestAThousandWaitersCostNoGoroutines(t *testing.T) {
 	for _, c := range clients {
 		c.expect("257 ")
 		_ = c.conn.Close()
-	}
-}
-
-func TestWaitOfNoCommandIsWithdrawn(t *testing.T) {
-	var cmd *control.Command
-	cmd.Say(control.Reply{Code: 200})
-	cmd.Lost(func() { t.Error("lost") })
-	cmd.OnInterrupt(func(control.Interruption) { t.Error("interrupted") })
-	cmd.Hold()
-	cmd.Release()
-	if err := cmd.Wait(func() bool { return true }); !errors.Is(err, control.ErrWithdrawn) {
-		t.Error(err)
 	}
 }
 

@@ -69,10 +69,8 @@ func (c *Conn) libraryLine(line []byte) {
 	final := code >= 200 && !more // a line within a reply of several has no code, or is marked (RFC 959 section 4.2)
 	c.mu.Lock()
 	cmd := c.current
-	if cmd != nil && cmd.unsaid > 0 {
-		if final {
-			cmd.unsaid--
-		}
+	if cmd != nil && cmd.unsaid {
+		cmd.unsaid = !final
 		c.mu.Unlock()
 		return
 	}
@@ -143,22 +141,13 @@ func (cmd *Command) words(code int, final bool, line []byte) []byte {
 		line = append(appendClean(make([]byte, 0, len(line)+2), line), '\r', '\n')
 	}
 	if final {
-		cmd.code, cmd.text = code, ""
-		if cmd.verb.after != nil {
-			cmd.text = string(line)
-		}
+		cmd.code, cmd.text = code, line
 	}
 	return line
 }
 
 // answer sends a reply that the library has no part in.
-func (c *Conn) answer(r Reply) {
-	c.reply = r.AppendTo(c.reply[:0])
-	c.send(c.reply)
-	if cap(c.reply) > 4*inputSize {
-		c.reply = nil // one long reply is no reason to keep so much
-	}
-}
+func (c *Conn) answer(r Reply) { c.send(r.AppendTo(nil)) }
 
 // send writes whole lines. If it cannot, Read ends the connection.
 func (c *Conn) send(lines []byte) {
