@@ -75,16 +75,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestNamesInQuotes(t *testing.T) {
-	for text, want := range map[string]string{
-		`"/a" created`: "/a", `"/a ""b"" c" locked`: `/a "b" c`, `/a created`: "", `"/a`: "", `""`: "",
-	} {
-		if got := (reply{257, text}).quotedName(); got != want {
-			t.Errorf("%s is %q", text, got)
-		}
-	}
-}
-
 func TestLinesOfSiteLocks(t *testing.T) {
 	now := time.Now()
 	i, ok := lockOfLine("/l/a b: shared by eve@10.0.0.6 for 1m5s, never expires, token 7; shared by bob@10.0.0.5 for 5s, expires in 1s, token 9; 2 in the queue", now)

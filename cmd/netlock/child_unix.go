@@ -133,5 +133,5 @@ func (c *child) suspend(s os.Signal) {
 
 // forwarded are the signals that are passed on to the command.
 func forwarded() []os.Signal {
-	return append(endings(), syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGALRM)
+	return append(endings(), syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGALRM)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,7 +14,8 @@ func TestThePageHasEveryKeyAndEveryStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(data)
-	for _, key := range keys() {
+	for field := range reflect.TypeFor[profile]().Fields() {
+		key := field.Tag.Get("toml")
 		if !regexp.MustCompile("(?m)^\\|[^|]*`" + key + "`").MatchString(page) {
 			t.Errorf("the key %s is not in the table of docs/netlock.md", key)
 		}

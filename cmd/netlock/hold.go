@@ -24,7 +24,7 @@ func newHoldCommand(s *settings) *cobra.Command {
 		Long: `Netlock holds a lock on an FTP server (a directory that MKD makes for exactly one client) as
 long as the program that started it needs it. It prints one line: OK when it has the lock, or the
 reason why not. Then it prints a dot every few seconds, and gives the lock back when its standard
-output is closed, when the program that started it has ended, or on SIGTERM, SIGINT or SIGHUP.
+output is closed, when the program that started it has ended, or on SIGTERM, SIGINT, SIGHUP or SIGQUIT.
 If the lock is lost it says so and ends; its output ends with it.
 
 A PROFILE is a table of the file netlock.toml; a URL is ftp://user@host:port/path, with ftpes://

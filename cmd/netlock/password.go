@@ -16,9 +16,6 @@ import (
 	"golang.org/x/term"
 )
 
-// maxPassword bounds what is read as a password, in bytes; no FTP command can be longer.
-const maxPassword = 4096
-
 // passwordVariable is where a password comes from that no profile tells of.
 const passwordVariable = "NETLOCK_PASSWORD"
 
@@ -63,12 +60,7 @@ func (p *profiles) dir() string { return filepath.Dir(p.file) }
 
 // fromFile reads the first line of a file.
 func fromFile(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxPassword+1))
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
@@ -102,11 +94,8 @@ func shell(line string) []string {
 func firstLine(data []byte, from string) (string, error) {
 	line, _, _ := strings.Cut(string(bytes.TrimPrefix(data, []byte(byteOrderMark))), "\n")
 	line = strings.TrimSuffix(line, "\r")
-	switch {
-	case line == "":
+	if line == "" {
 		return "", fmt.Errorf("%s has no password in its first line", from)
-	case len(line) > maxPassword:
-		return "", fmt.Errorf("%s: the password is too long", from)
 	}
 	return line, nil
 }

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -115,15 +114,6 @@ func (d *duration) String() string { return time.Duration(*d).String() }
 
 // Type implements pflag.Value.
 func (d *duration) Type() string { return "duration" }
-
-// keys are the keys of a profile.
-func keys() []string {
-	var all []string
-	for field := range reflect.TypeFor[profile]().Fields() {
-		all = append(all, field.Tag.Get("toml"))
-	}
-	return all
-}
 
 // profiles is the profiles' file.
 type profiles struct {
@@ -255,11 +245,6 @@ func (p *profile) mistakes(name string) (wrong []string) {
 	}
 	if p.SharedUser == "" && p.sharedSecret() != (secret{}) {
 		wrong = append(wrong, ": a password without a shared_user")
-	}
-	for field, value := range reflect.ValueOf(*p).Fields() {
-		if value.Kind() == reflect.String && strings.ContainsAny(value.String(), "\r\n\x00") {
-			wrong = append(wrong, "."+field.Tag.Get("toml")+": must be one line")
-		}
 	}
 	return wrong
 }

@@ -136,11 +136,10 @@ func (r *runner) result(status int, lost bool, err error) error {
 	return silent(status)
 }
 
-// acquire takes the lock, unless a signal comes first, and returns the signals that come from then on.
+// acquire takes the lock, unless a signal that asks for an end comes first, and returns the signals that come from then on.
 func (r *runner) acquire(ctx context.Context, arg string) (*target, *locksmith.Lock, <-chan os.Signal, error) {
-	early, forget := listen(endings()...)
-	defer forget()
-	ctx, stop := endOn(ctx, early)
+	signals, _ := listen(forwarded()...) // until we end: a signal must not be without a listener when the command is about to start
+	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := r.resolve(ctx, arg)
 	if err != nil {
@@ -150,18 +149,12 @@ func (r *runner) acquire(ctx context.Context, arg string) (*target, *locksmith.L
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	signals, _ := listen(forwarded()...) // until we end: a signal must not be without a listener in between
-	forget()
+	stop()
 	var signal interrupted
-	if !errors.As(context.Cause(ctx), &signal) {
-		stop()
-		select {
-		case signal.signal = <-early:
-		default:
-			return t, lock, signals, nil
-		}
+	if errors.As(context.Cause(ctx), &signal) {
+		return nil, nil, nil, errors.Join(classify(signal, t), release(lock, t))
 	}
-	return nil, nil, nil, errors.Join(classify(signal, t), release(lock, t))
+	return t, lock, signals, nil
 }
 
 // notRunnable is the status that a shell has for a command that cannot be started.

@@ -24,10 +24,13 @@ func listen(signals ...os.Signal) (<-chan os.Signal, func()) {
 }
 
 // endings are the signals that ask for an end.
-func endings() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
+func endings() []os.Signal {
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+}
 
-// endOn returns a context that the next signal ends, with the cause interrupted. stop returns when that is over.
-func endOn(ctx context.Context, signals <-chan os.Signal) (_ context.Context, stop func()) {
+// interruptible returns a context that the next of the endings ends, with the cause interrupted. stop returns when that is over.
+func interruptible(ctx context.Context) (_ context.Context, stop func()) {
+	signals, forget := listen(endings()...)
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -41,15 +44,6 @@ func endOn(ctx context.Context, signals <-chan os.Signal) (_ context.Context, st
 	return ctx, func() {
 		cancel(nil)
 		<-ended
-	}
-}
-
-// interruptible is endOn for a command that any of the endings ends.
-func interruptible(ctx context.Context) (context.Context, func()) {
-	signals, forget := listen(endings()...)
-	ctx, stop := endOn(ctx, signals)
-	return ctx, func() {
-		stop()
 		forget()
 	}
 }

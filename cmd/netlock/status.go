@@ -89,13 +89,6 @@ type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "interrupted (" + i.signal.String() + ")" }
 
-func (i interrupted) status() int {
-	if s, ok := i.signal.(syscall.Signal); ok {
-		return exitSignal + int(s)
-	}
-	return exitSignal + int(syscall.SIGTERM)
-}
-
 // classify turns what locksmith or a context said of a target into the status for it, and adds what would be right. What has a
 // status keeps it.
 func classify(err error, t *target) error {
@@ -117,7 +110,7 @@ func judge(err error, t *target) (status int, hint string) {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case errors.As(err, &signal):
-		return signal.status(), ""
+		return exitSignal + int(signal.signal.(syscall.Signal)), ""
 	case is(locksmith.ErrUnknown):
 		return exitProtocol, "the lock may stand until its age ends; \"netlock info\" shows it"
 	case is(locksmith.ErrLost):
@@ -127,7 +120,7 @@ func judge(err error, t *target) (status int, hint string) {
 	case is(locksmith.ErrLogin):
 		return exitLogin, "check user (" + t.user() + ") and password"
 	case is(locksmith.ErrTLS):
-		return exitProtocol, tlsHint(t)
+		return exitProtocol, "check the port, the server's certificate and ca; implicit TLS has a port of its own, usually 990"
 	case is(locksmith.ErrUnreachable) && unknownHost(err):
 		return exitNoHost, "check the address"
 	case is(locksmith.ErrUnreachable) && errors.As(err, &said):
@@ -144,13 +137,6 @@ func judge(err error, t *target) (status int, hint string) {
 func unknownHost(err error) bool {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	return ok && dns.IsNotFound
-}
-
-func tlsHint(t *target) string {
-	if t.options.Server.TLS == locksmith.TLSImplicit {
-		return "check the port, the server's certificate and ca; implicit TLS has a port of its own, usually 990"
-	}
-	return "check the server's certificate and ca"
 }
 
 // report says what went wrong with a command, on one line, and returns the exit status for it.
