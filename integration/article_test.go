@@ -156,13 +156,14 @@ func (s *server) holder(t testing.TB) (p *program, locksmith int) {
 func TestLocksmithHoldsWhileItsParentLives(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")
-	// The keepalive comes every 0.2 s; without it the lock would be gone after a second.
-	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\nmax_idle = \"1s\"\n")
+	s, clock := startStepped(t, idle) // its commands, one each 0.2 s, are what keeps the lock
 	p, _ := s.holder(t)
 	other := s.session("other")
-	for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		other.want(550, "MKD /locks/job", "held by "+account)
+	for range 3 {
+		clock.pass(9 * time.Minute)
+		s.noted(t, other)
 	}
+	other.want(550, "MKD /locks/job", "held by "+account)
 	p.to.Close()
 	if got := p.line(); got != "released" {
 		t.Errorf("the parent says %q", got)
@@ -170,50 +171,36 @@ func TestLocksmithHoldsWhileItsParentLives(t *testing.T) {
 	other.want(257, "MKD /locks/job")
 }
 
-func TestLocksmithGivesTheLockBackWhenItsParentIsKilled(t *testing.T) {
-	t.Parallel()
-	need(t, "perl")
-	s := startServer(t, defaults)
-	p, _ := s.holder(t)
-	p.kill()
-	other := s.session("other")
-	await(t, "the lock comes free", func() bool {
-		r, err := other.try("MKD /locks/job")
-		return err == nil && r.code == 257
-	})
-}
-
 func TestLockOfAKilledLocksmithStaysUntilItsAge(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")
-	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"3s\"\n")
-	started := time.Now()
+	s, clock := startStepped(t, hour)
 	_, locksmith := s.holder(t)
 	killProcess(t, locksmith)
 	other := s.session("other")
-	for {
-		r := other.wantEither("MKD /locks/job")
-		if r.code == 257 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if took := time.Since(started); took < 3*time.Second {
-		t.Errorf("free after %v, its age is 3s", took)
-	}
+	clock.pass(59 * time.Minute)
+	other.want(550, "MKD /locks/job", "held by "+account)
+	clock.pass(time.Minute)
+	other.want(257, "MKD /locks/job")
 }
 
-func TestLockOfAKilledLocksmithIsGoneAtOnceIfTheRuleSaysSo(t *testing.T) {
+func TestLocksmithsLockIsGoneWhenAProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")
-	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\non_disconnect = \"release\"\n")
-	_, locksmith := s.holder(t)
-	killed := time.Now()
-	killProcess(t, locksmith)
-	other := s.session("other")
-	await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
-	if took := time.Since(killed); took > 3*time.Second {
-		t.Errorf("free after %v", took)
+	for _, tc := range []struct {
+		name, tables string
+		kill         func(p *program, locksmith int)
+	}{
+		{"its parent, who gave it its input", hour, func(p *program, _ int) { p.kill() }},
+		{"itself, and the rule says so", released, func(_ *program, locksmith int) { killProcess(t, locksmith) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, tc.tables)
+			tc.kill(s.holder(t))
+			other := s.session("other")
+			await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
+		})
 	}
 }
 
@@ -225,7 +212,7 @@ func killProcess(t testing.TB, pid int) {
 	}
 }
 
-// want2 sends a command that may succeed or be refused with 550.
+// wantEither sends a command that may succeed or be refused with 550.
 func (s *session) wantEither(line string) reply {
 	s.t.Helper()
 	r, err := s.try(line)

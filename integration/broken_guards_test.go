@@ -166,8 +166,7 @@ var schedules = []struct {
 	{"write", "", func(h *history, one, two *session) {
 		h.step(one, "1", "MKD /b_lock")
 		finish := h.upload(one, "1", 1)
-		time.Sleep(youngAge + 50*time.Millisecond) // its time is over
-		h.step(two, "2", "MKD /b_lock")
+		h.step(two, "2", "MKD /b_lock") // when its time is over
 		h.upload(two, "2", 2)()
 		finish()
 		h.step(two, "2", "RMD /b_lock")

@@ -31,8 +31,6 @@ func runChild(name string, args []string) int {
 		err = work(args)
 	case "put":
 		err = put(args)
-	case "hold":
-		err = hold(args)
 	case "chronicle":
 		err = chronicle(args)
 	default:
@@ -87,7 +85,7 @@ func work(args []string) error {
 		for c.MakeDir("phone_lock") != nil {
 			time.Sleep(10 * time.Millisecond)
 		}
-		if _, err := fmt.Fprintf(log, "start %s\n", id); err != nil {
+		if _, err := fmt.Fprintf(log, "begin %s\n", id); err != nil {
 			return err
 		}
 		if role == "up" {
@@ -95,7 +93,7 @@ func work(args []string) error {
 		} else {
 			err = workDown(c)
 		}
-		_, werr := fmt.Fprintf(log, "stop %s\n", id)
+		_, werr := fmt.Fprintf(log, "end %s\n", id)
 		if err := errors.Join(err, werr, c.RemoveDir("phone_lock")); err != nil {
 			return err
 		}

@@ -69,14 +69,14 @@ func (s *server) add(t testing.TB, times int, signal, when string) *program {
 }
 
 // counterAge is the age of the counter's lock.
-const counterAge = time.Second
+const counterAge = time.Hour
 
 // counted is a rule for the counter's lock.
 func counted(more string) string {
-	return fmt.Sprintf("[[lock]]\nmatch = \"**/*_lock\"\nmax_age = %q\non_disconnect = \"release\"\n%s\n", counterAge, more)
+	return fmt.Sprintf("[[lock]]\nmatch = \"/counter_lock\"\nmax_age = %q\nmax_idle = \"0\"\non_disconnect = \"release\"\n%s\n", counterAge, more)
 }
 
-const guarded = "protects = [\"$1/$2.tsv\"]\n"
+const guarded = "protects = [\"/counter.tsv\"]\n"
 
 // The trap that protects is for: a holder that is stopped for longer than the age of its lock goes on, and overwrites
 // what the next holder has written.
@@ -93,10 +93,11 @@ func TestAStoppedHolderLosesAnUpdateOnlyWithoutProtection(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, counted(tc.rule))
+			s, clock := startStepped(t, counted(tc.rule))
 			s.write("counter.tsv", "0")
 			p := s.add(t, 1, "stop", tc.when)
 			p.until("stopping")
+			clock.pass(counterAge)
 			other := s.session("other")
 			other.want(200, "SITE WAIT 30")
 			other.want(257, "MKD /counter_lock")
@@ -167,6 +168,8 @@ func (p *program) goOn(t testing.TB) {
 
 // ledger is what adders were told of their increments.
 type ledger struct {
+	clock   *clock
+	passing sync.Mutex // held while time passes
 	mu      sync.Mutex
 	known   map[int]int  // how many were told that this value is in the file
 	unsure  map[int]bool // values of clients that died before they were told
@@ -194,7 +197,7 @@ func (l *ledger) follow(t testing.TB, p *program) {
 		}
 		l.mu.Unlock()
 		if step == "stopping" {
-			time.Sleep(counterAge + 300*time.Millisecond) // it is what the test is about, and nothing waits for it
+			l.pass()
 			l.mu.Lock()
 			l.stopped++
 			l.mu.Unlock()
@@ -206,6 +209,13 @@ func (l *ledger) follow(t testing.TB, p *program) {
 	if open != 0 {
 		l.unsure[open] = true
 	}
+}
+
+// pass lets the age of the lock pass that a stopped adder has.
+func (l *ledger) pass() {
+	l.passing.Lock()
+	defer l.passing.Unlock()
+	l.clock.pass(counterAge)
 }
 
 // check compares with the counter. If no update was lost, those that are in it made one each of 1, 2 and so on.
@@ -235,9 +245,9 @@ var fates = [][2]string{
 func TestEveryAcknowledgedIncrementIsInTheFileOnce(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")
-	s := startServer(t, "[files]\ndurable = false\n"+counted(guarded))
+	s, clock := startStepped(t, "[files]\ndurable = false\n"+counted(guarded))
 	s.write("counter.tsv", "0")
-	l := &ledger{known: make(map[int]int), unsure: make(map[int]bool)}
+	l := &ledger{clock: clock, known: make(map[int]int), unsure: make(map[int]bool)}
 	const clients = 32
 	for range count(1, 20) {
 		l.round(t, s, clients)

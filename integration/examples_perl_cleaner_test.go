@@ -15,8 +15,9 @@ import (
 func TestPerlCleanerRemovesOldLocksOfTheDeadOnly(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")
-	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n")
+	s, clock := startStepped(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n")
 	s.write("data/full_lock.d/file", "x")
+	clock.step(-10*time.Minute, 0) // what MDTM says of the locks that are taken now goes by this clock
 	c := s.session(account)
 	for _, name := range []string{"/data/dead_lock", "/data/live_lock", "/data/plain"} {
 		c.want(257, "MKD "+name)
@@ -27,7 +28,7 @@ func TestPerlCleanerRemovesOldLocksOfTheDeadOnly(t *testing.T) {
 	c.want(250, "RMD /data/dead_lock")
 	ended.want(257, "MKD /data/dead_lock")
 	ended.conn.Close()
-	time.Sleep(3100 * time.Millisecond) // ages are what this is about; they are told in whole seconds
+	clock.step(10*time.Minute, 0)
 	young := s.session(account)
 	young.want(257, "MKD /data/young_lock")
 	young.conn.Close()
@@ -40,10 +41,10 @@ func TestPerlCleanerRemovesOldLocksOfTheDeadOnly(t *testing.T) {
 		}
 		return strings.Join(slices.Sorted(strings.Lines(r.out)), "")
 	}
-	if out := clean("-n", "2s", "/data"); out != "would remove /data/dead_lock\nwould remove /data/live_lock\n" {
+	if out := clean("-n", "6m", "/data"); out != "would remove /data/dead_lock\nwould remove /data/live_lock\n" {
 		t.Errorf("with -n: %s", out)
 	}
-	out := clean("2s", "/data/")
+	out := clean("6m", "/data/")
 	if want := "cannot remove /data/live_lock: /data/live_lock: not yours: held by " + account; !strings.HasPrefix(out, want) {
 		t.Errorf("it says %q, want first %q", out, want)
 	}

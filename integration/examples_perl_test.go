@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // perlExample prepares a program of examples/perl-*, with the settings that all examples read.
@@ -60,11 +61,11 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 	need(t, "perl")
 	for _, tc := range []struct {
 		name, rule string
-		free       func(t *testing.T, s *server) // makes the killed holder's lock free, if the rule does not
+		free       func(t *testing.T, s *server, clock *clock) // makes the killed holder's lock free, if the rule does not
 	}{
 		{"released on disconnect", keptAnHour + "on_disconnect = \"release\"\n", nil},
-		{"reaped", strings.Replace(keptAnHour, "1h", "5s", 1), nil},
-		{"cleaned", keptAnHour, func(t *testing.T, s *server) {
+		{"reaped", keptAnHour, func(_ *testing.T, _ *server, clock *clock) { clock.pass(time.Hour) }},
+		{"cleaned", keptAnHour, func(t *testing.T, s *server, _ *clock) {
 			await(t, "the cleaner removes the lock", func() bool {
 				r := finish(t, s.perl(t, "perl-netlock/cleaner.pl", "3s", "/"))
 				return r.status == 0 && r.out == "removed /phone_lock\n"
@@ -73,7 +74,7 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, tc.rule)
+			s, clock := startStepped(t, tc.rule)
 			s.write("phone.tsv", phoneList("nobody"))
 			o, dir := newObserver(t, "Net::FTP::mkdir Net::FTP::rmdir"), t.TempDir()
 			list := func(who string) string {
@@ -84,9 +85,6 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 				return file
 			}
 			victim, _ := o.holding(t, s.perl(t, "perl-netlock/uploader.pl", list("victim")))
-			if tc.free == nil && !strings.Contains(tc.rule, "on_disconnect") {
-				o.kill(t, victim) // before its lock is too old
-			}
 			var crowd []*exec.Cmd
 			for i := range 4 {
 				crowd = append(crowd,
@@ -94,13 +92,9 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 					s.perl(t, "perl-netlock/downloader.pl", filepath.Join(dir, fmt.Sprint("got", i)), "0.05"))
 			}
 			for i, r := range o.crowd(t, crowd, func() {
-				select {
-				case <-victim.exited:
-				default:
-					o.kill(t, victim)
-				}
+				o.kill(t, victim)
 				if tc.free != nil {
-					tc.free(t, s)
+					tc.free(t, s, clock)
 				}
 			}) {
 				if r.status != 0 || r.out != "" {

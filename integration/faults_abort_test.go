@@ -67,7 +67,7 @@ func urge(t *testing.T, conn *net.TCPConn, text string) {
 // nothing, which is how every upload ends.
 func TestClientsAbort(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, defaults)
+	s := startServer(t, hangUpLate+defaults)
 	for _, u := range []uploader{
 		{name: "Net::FTP", need: "perl", command: scriptUpload("perl", "send.pl")},
 		{name: "ftplib", need: "python3", command: scriptUpload("python3", "send.py")},

@@ -9,24 +9,9 @@ import (
 	"testing"
 )
 
-// full has every client upload to a disk that is too small, and checks that they hear of it, and that the server goes
-// on when there is room again.
-func full(t *testing.T, s *server, reason string) {
-	t.Helper()
-	eachSender(t, senders, func(t *testing.T, u uploader) {
-		for i := range count(1, 10) {
-			s.overfills(t, u, kind(i+1), reason)
-		}
-	})
-	t.Run("a session", func(t *testing.T) { s.overfillsItself(t) })
-}
-
 // overfills has a client upload more than there is room for.
 func (s *server) overfills(t *testing.T, u uploader, kind, reason string) {
 	t.Helper()
-	if u.need != "" {
-		need(t, u.need)
-	}
 	c := s.launch(t, u, s.v4, kind)
 	if n := c.discarded(reason); n == 0 {
 		t.Error("nothing came before the disk was full")
@@ -53,23 +38,21 @@ func (s *server) overfillsItself(t *testing.T) {
 	}
 }
 
-func TestALimitOfFileSizeLeavesTheOldFiles(t *testing.T) {
+// What a disk without room does to every client the other limits do, too: here they are told of by one, and in a session.
+func TestLimitsOfTheSystemLeaveTheOldFiles(t *testing.T) {
 	t.Parallel()
-	need(t, "prlimit")
-	s := newServer(t, defaults)
-	s.through = []string{"prlimit", "--fsize=300000"}
-	s.start()
-	full(t, s, "larger than a file may be")
-}
-
-func TestAQuotaLeavesTheOldFiles(t *testing.T) {
-	t.Parallel()
-	eachSender(t, senders, func(t *testing.T, u uploader) {
-		for i := range count(1, 10) {
-			underQuota(t).overfills(t, u, kind(i+1), `"the quota is used up"`)
-		}
+	t.Run("size of a file", func(t *testing.T) {
+		need(t, "prlimit")
+		s := newServer(t, defaults)
+		s.through = []string{"prlimit", "--fsize=300000"}
+		s.start()
+		s.overfills(t, sender("curl"), "I", "larger than a file may be")
+		s.overfillsItself(t)
 	})
-	t.Run("a session", func(t *testing.T) { underQuota(t).overfillsItself(t) })
+	t.Run("quota", func(t *testing.T) {
+		underQuota(t).overfills(t, sender("curl"), "I", `"the quota is used up"`)
+		underQuota(t).overfillsItself(t)
+	})
 }
 
 // underQuota starts a server whose tree has a quota of a megabyte: one of Btrfs, which binds root as well and needs nothing of the kernel
@@ -97,7 +80,12 @@ btrfs qgroup limit 1M "$0"`, image)
 func TestAFullDiskLeavesTheOldFiles(t *testing.T) {
 	t.Parallel()
 	s := onSmallDisk(t, "size=1m")
-	full(t, s, "no space left")
+	eachSender(t, senders, func(t *testing.T, u uploader) {
+		for i := range count(1, 10) {
+			s.overfills(t, u, kind(i+len(u.name)), "no space left")
+		}
+	})
+	t.Run("a session", s.overfillsItself)
 }
 
 // onSmallDisk starts a server whose tree is a file system of its own that nobody else sees.

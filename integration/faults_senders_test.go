@@ -16,13 +16,89 @@ import (
 	"time"
 )
 
+// uploader is a client that uploads its standard input.
+type uploader struct {
+	name string
+	need string // the program, "" for none
+	// command is one upload of standard input to path.
+	command func(t testing.TB, s *server, kind, path string) *exec.Cmd
+	// clean uploads what is in the file so many times, to path.1, path.2 and so on, each in a session of its own.
+	clean func(t testing.TB, s *server, file, path string, times int)
+}
+
+func scriptUpload(interpreter, script string) func(testing.TB, *server, string, string) *exec.Cmd {
+	return func(t testing.TB, s *server, kind, path string) *exec.Cmd {
+		host, port := split(s.v4)
+		return command(t, interpreter, "testdata/clients/"+script, host, port, account, password, kind, path)
+	}
+}
+
+func scriptClean(interpreter, script string) func(testing.TB, *server, string, string, int) {
+	return func(t testing.TB, s *server, file, path string, times int) {
+		host, port := split(s.v4)
+		cmd := command(t, interpreter, "testdata/clients/"+script, host, port, account, password, "I", path, strconv.Itoa(times))
+		in, err := os.Open(file)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer in.Close()
+		cmd.Stdin = in
+		if r := finish(t, cmd); r.status != 0 {
+			t.Errorf("exit status %d: %s", r.status, r.out)
+		}
+	}
+}
+
+// each runs a command for each of a number of uploads.
+func each(line func(s *server, file, path string) []string) func(testing.TB, *server, string, string, int) {
+	return func(t testing.TB, s *server, file, path string, times int) {
+		for i := 1; i <= times; i++ {
+			args := line(s, file, fmt.Sprintf("%s.%d", path, i))
+			if r := run(t, args[0], args[1:]...); r.status != 0 {
+				t.Errorf("upload %d: exit status %d: %s", i, r.status, r.out)
+			}
+		}
+	}
+}
+
+func lftpOpen(s *server) string {
+	return "set net:max-retries 1; set net:timeout 20; set cmd:fail-exit yes; set ftp:ssl-allow no; open -u " +
+		account + "," + password + " ftp://" + s.v4 + "; "
+}
+
 // senders are all clients that upload their standard input.
-var senders = append(slices.Clip(uploaders),
-	uploader{"PHP", "php", scriptUpload("php", "send.php"), each(func(s *server, file, path string) []string {
+var senders = []uploader{
+	{"Net::FTP", "perl", scriptUpload("perl", "put.pl"), scriptClean("perl", "put.pl")},
+	{"ftplib", "python3", scriptUpload("python3", "put.py"), scriptClean("python3", "put.py")},
+	{"curl", "curl", func(t testing.TB, s *server, kind, path string) *exec.Cmd {
+		args := []string{"-sS", "-u", account + ":" + password, "-T", "-", "ftp://" + s.v4 + path}
+		if kind == "A" {
+			args = append(args, "--use-ascii")
+		}
+		return command(t, "curl", args...)
+	}, each(func(s *server, file, path string) []string {
+		return []string{"curl", "-sS", "-u", account + ":" + password, "-T", file, "ftp://" + s.v4 + path}
+	})},
+	{"lftp", "lftp", func(t testing.TB, s *server, kind, path string) *exec.Cmd {
+		put := "put "
+		if kind == "A" {
+			put = "put -a "
+		}
+		return command(t, "lftp", "-c", lftpOpen(s)+put+"/dev/stdin -o "+path)
+	}, each(func(s *server, file, path string) []string {
+		return []string{"lftp", "-c", lftpOpen(s) + "put " + file + " -o " + path}
+	})},
+	{"jlaffaye", "", func(t testing.TB, s *server, kind, path string) *exec.Cmd {
+		host, port := split(s.v4)
+		self := goChild(t, "put", host, port, account, password, kind, path)
+		return command(t, self[0], self[1:]...)
+	}, jlaffayeClean},
+	{"PHP", "php", scriptUpload("php", "send.php"), each(func(s *server, file, path string) []string {
 		host, port := split(s.v4)
 		return []string{"sh", "-c", `exec "$@" <"$0"`, file, "php", "testdata/clients/send.php", host, port, account, password, "I", path}
 	})},
-	uploader{"ncftp", "ncftpput", func(t testing.TB, s *server, kind, path string) *exec.Cmd {
+	{"ncftp", "ncftpput", func(t testing.TB, s *server, kind, path string) *exec.Cmd {
 		host, port := split(s.v4)
 		args := []string{"-u", account, "-p", password, "-P", port, "-t", "20", "-F"}
 		if kind == "A" {
@@ -33,12 +109,32 @@ var senders = append(slices.Clip(uploaders),
 		host, port := split(s.v4)
 		return []string{"ncftpput", "-u", account, "-p", password, "-P", port, "-t", "20", "-F", "-V", "-C", host, file, path}
 	})},
-	uploader{"tnftp", "tnftp", tnftpSend, each(func(s *server, file, path string) []string {
+	{"tnftp", "tnftp", tnftpSend, each(func(s *server, file, path string) []string {
 		host, port := split(s.v4)
 		text := fmt.Sprintf("user %s %s\npassive on\nbinary\nput %s %s\nquit\n", account, password, file, path)
 		return []string{"sh", "-c", `printf "$0" | tnftp "$@"`, text, "-i", "-n", "-v", "-q", "20", host, port}
 	})},
-)
+}
+
+func jlaffayeClean(t testing.TB, s *server, file, path string, times int) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+	}
+	for i := 1; i <= times; i++ {
+		c, err := jlaffayeDial(way{address: s.v4})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := c.Stor(fmt.Sprintf("%s.%d", path, i), bytes.NewReader(content)); err != nil {
+			t.Errorf("upload %d: %v", i, err)
+		}
+		if err := c.Quit(); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // sender is the one of that name.
 func sender(name string) uploader {

@@ -9,16 +9,12 @@ import (
 	"testing"
 )
 
-// TestDocsGuaranteesNameTestsThatExist looks up each test that docs/guarantees.md names, in the package that it names.
-func TestDocsGuaranteesNameTestsThatExist(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests := make(map[string]bool) // "package: name"
+// declaredTests are all tests of the project, "package: name".
+func declaredTests(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := make(map[string]bool)
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -31,6 +27,17 @@ func TestDocsGuaranteesNameTestsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tests
+}
+
+// TestDocsGuaranteesNameTestsThatExist looks up each test that docs/guarantees.md names, in the package that it names.
+func TestDocsGuaranteesNameTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := declaredTests(t)
 	rows := 0
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, " | ")
@@ -49,5 +56,28 @@ func TestDocsGuaranteesNameTestsThatExist(t *testing.T) {
 	}
 	if rows < 60 {
 		t.Errorf("the page has %d rows with a test", rows)
+	}
+}
+
+// TestSecurityNamesTestsThatExist looks up each test that SECURITY.md names, and that it names each attack.
+func TestSecurityNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := make(map[string]bool)
+	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
+		named[m[1]] = true
+	}
+	for test := range declaredTests(t) {
+		in, name, _ := strings.Cut(test, ": ")
+		if in == "integration" && strings.HasPrefix(name, "TestAttack") && !named[name] {
+			t.Errorf("SECURITY.md does not name %s", name)
+		}
+		delete(named, name)
+	}
+	for name := range named {
+		t.Errorf("there is no test %s", name)
 	}
 }

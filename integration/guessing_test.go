@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,24 +76,26 @@ func TestLoginsDuringAnAttackOnPasswords(t *testing.T) {
 		})
 	}
 	time.Sleep(time.Duration(count(3, 20)) * time.Second) // the attack goes on
-	var slowest time.Duration
+	var all []time.Duration
 	for i := range accounts {
 		started := time.Now()
 		c, err := loginFrom(&net.TCPAddr{IP: net.IPv4(127, 0, 2, byte(i+1))}, s.v4, fmt.Sprint("user", i))
-		took := time.Since(started)
-		slowest = max(slowest, took)
-		if err != nil || took > 2*time.Second {
-			t.Errorf("user%d: the login took %v: %v", i, took, err)
+		if err != nil {
+			t.Errorf("user%d: %v", i, err)
+			continue
 		}
-		if err == nil {
-			c.conn.Close()
-		}
+		all = append(all, time.Since(started))
+		c.conn.Close()
+	}
+	slices.Sort(all)
+	if median := all[len(all)/2]; median > 5*time.Second {
+		t.Errorf("a login takes %v", median)
 	}
 	took := time.Since(began).Seconds()
 	cancel()
 	attackers.Wait()
-	t.Logf("the slowest of %d first logins took %v; %d connections from %d addresses had %d passwords looked at in %.0f s",
-		accounts, slowest, connections, addresses, guesses.Load(), took)
+	t.Logf("%d first logins took %v; %d connections from %d addresses had %d passwords looked at in %.0f s",
+		accounts, all, connections, addresses, guesses.Load(), took)
 	if most := int64(addresses * 12); guesses.Load() > most && !*long {
 		t.Errorf("%d passwords were looked at, more than %d", guesses.Load(), most)
 	}

@@ -169,7 +169,7 @@ func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 	for _, verb := range []string{"STOR", "RETR"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"0s\"\nmax_idle = \"1s\"\n")
+			s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"0s\"\nmax_idle = \"3s\"\n")
 			s.sparse("large", 64<<30)
 			c, other := s.session(account), s.session("other")
 			c.want(257, "MKD /locks/job")
@@ -187,7 +187,7 @@ func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 				}
 				return err
 			}
-			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				if err := move(); err != nil {
 					t.Fatal(err)
 				}

@@ -99,10 +99,10 @@ max_idle = "6m"
 	c.want(257, "MKD /data/phone_lock")
 	c.want(257, "MKD /idle/job")
 	clock.pass(6 * time.Minute)
-	clock.step(12*time.Second, 12*time.Second)
+	clock.step(2*time.Minute, 2*time.Minute)
 	for line, want := range map[string]string{
-		"RMD /data/phone_lock": "/data/phone_lock: taken away 1?s ago: older than 6m0s",
-		"RMD /idle/job":        "/idle/job: taken away 1?s ago: no sign of life for 6m0s",
+		"RMD /data/phone_lock": "/data/phone_lock: taken away 2m?s ago: older than 6m0s",
+		"RMD /idle/job":        "/idle/job: taken away 2m?s ago: no sign of life for 6m0s",
 	} {
 		got := c.want(550, line).text
 		before, after, _ := strings.Cut(want, "?")

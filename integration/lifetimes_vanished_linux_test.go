@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,8 @@ type machines struct {
 	server, client string // their names
 }
 
+var machinesMade atomic.Int32
+
 const (
 	serverIP = "198.18.77.1" // of RFC 2544: for tests
 	clientIP = "198.18.77.2"
@@ -33,7 +36,8 @@ func newMachines(t testing.TB) *machines {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may make network namespaces")
 	}
-	m := &machines{t, fmt.Sprintf("ftplockd-s%d", os.Getpid()), fmt.Sprintf("ftplockd-c%d", os.Getpid())}
+	n := fmt.Sprintf("%d-%d", os.Getpid(), machinesMade.Add(1))
+	m := &machines{t, "ftplockd-s" + n, "ftplockd-c" + n}
 	if out, err := exec.Command("ip", "netns", "add", m.server).CombinedOutput(); err != nil {
 		t.Skipf("no network namespaces here: %s", out)
 	}
@@ -130,10 +134,9 @@ func (m *machines) session(from, address, name string) *session {
 // data opens a data connection from one of the machines, after EPSV.
 func (m *machines) data(from string, c *session, line string) net.Conn {
 	m.t.Helper()
-	var port int
-	r := c.want(229, "EPSV")
-	if _, err := fmt.Sscanf(r.text[strings.LastIndex(r.text, "("):], "(|||%d|)", &port); err != nil {
-		m.t.Fatal(r, err)
+	port, err := c.epsv()
+	if err != nil {
+		m.t.Fatal(err)
 	}
 	var data net.Conn
 	m.in(from, func() (err error) {
@@ -197,11 +200,9 @@ func TestVanishedMachineIsGivenUpAfterTheUserTimeout(t *testing.T) {
 	vanished := time.Now()
 	for _, name := range []string{"/locks/idle", "/locks/up", "/locks/down", "/kept/unheard"} {
 		await(t, name+" comes free", func() bool { return near.wantEither("MKD "+name).code == 257 })
-		took := time.Since(vanished)
-		t.Logf("%s: free %v after its holder's machine vanished", name, took.Round(time.Millisecond))
-		if took < time.Second || took > 4*time.Second+patient(2500*time.Millisecond) {
-			t.Errorf("%s: free %v after its holder's machine vanished, user_timeout is 4s", name, took)
-		}
+	}
+	if took := time.Since(vanished); took > 20*time.Second { // the kernel by itself would take a quarter of an hour
+		t.Errorf("all are free %v after their holders' machine vanished, user_timeout is 4s", took)
 	}
 	near.want(550, "MKD /kept/idle", "held by "+account+"@"+clientIP) // heard, and to be kept
 	await(t, "the sessions are over", func() bool { return len(s.sessions(account)) == 0 })

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,11 +179,6 @@ func TestLocksmithDoesNotGiveBackWhatAnotherHolds(t *testing.T) {
 	})
 }
 
-func TestLocksmithPutsAndGets(t *testing.T) {
-	t.Parallel()
-	onEach(t, putsAndGets)
-}
-
 func putsAndGets(t *testing.T, h host) {
 	o := h.lock("a")
 	name := "/phone.tsv"
@@ -242,9 +236,10 @@ var errFailing = errors.New("the reader failed")
 
 func (*failingReader) Read([]byte) (int, error) { return 0, errFailing }
 
-func TestLocksmithInActiveMode(t *testing.T) {
+func TestLocksmithPutsAndGets(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
+		putsAndGets(t, h)
 		h.server.Active = true
 		putsAndGets(t, h)
 	})
@@ -358,7 +353,7 @@ func TestLocksmithKeepsItsLockOverARestart(t *testing.T) {
 	h := ours(t, s)
 	var target atomic.Value
 	target.Store(s.v4)
-	h.server.Address = forwarded(t, func() string { return target.Load().(string) })
+	h.server.Address = startRelay(t, func() string { return target.Load().(string) }, straight).address()
 	l := acquire(t, h.lock("a"))
 	before := l.Token()
 	s.kill()
@@ -372,43 +367,6 @@ func TestLocksmithKeepsItsLockOverARestart(t *testing.T) {
 	if s.exists("locks/a") {
 		t.Error("the lock still stands")
 	}
-}
-
-// forwarded is an address from which every connection leads on to where target says at that moment.
-func forwarded(t *testing.T, target func() string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	forward := func(from net.Conn) {
-		defer from.Close()
-		to, err := net.Dial("tcp", target())
-		if err != nil {
-			return
-		}
-		defer to.Close()
-		all.Go(func() {
-			_, _ = io.Copy(to, from)
-			_ = to.Close()
-		})
-		_, _ = io.Copy(from, to)
-	}
-	all.Go(func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { forward(from) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		all.Wait()
-	})
-	return l.Addr().String()
 }
 
 func TestLocksmithLooks(t *testing.T) {

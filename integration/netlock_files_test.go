@@ -1,141 +1,13 @@
 package integration
 
 import (
-	"bufio"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
-
-// cutter is between a client and a server: it ends each data connection after so many bytes, in either direction, as if all had
-// come. What is said on the control connection is passed on but for the port of the data connections.
-type cutter struct {
-	t       testing.TB
-	server  string
-	after   int64
-	address string // where it listens
-
-	hold    chan struct{} // not nil: the connection is not ended, but held up until this is closed
-	reached chan struct{} // gets one when a connection is held up
-
-	mu    sync.Mutex
-	conns []net.Conn
-	ended bool
-	all   sync.WaitGroup
-}
-
-// startCutter starts one that ends with the test.
-func startCutter(t testing.TB, server string, after int64, hold chan struct{}) *cutter {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cutter{t: t, server: server, after: after, address: l.Addr().String(), hold: hold, reached: make(chan struct{}, 2)}
-	c.all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.all.Go(func() { c.control(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		c.mu.Lock()
-		c.ended = true
-		for _, conn := range c.conns {
-			conn.Close()
-		}
-		c.mu.Unlock()
-		c.all.Wait()
-	})
-	return c
-}
-
-// own has a connection closed at the end, or at once if that was before.
-func (c *cutter) own(conn net.Conn) net.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conns = append(c.conns, conn)
-	if c.ended {
-		conn.Close()
-	}
-	return conn
-}
-
-var extendedPassive = regexp.MustCompile(`\(\|\|\|(\d+)\|\)`)
-
-func (c *cutter) control(client net.Conn) {
-	defer c.own(client).Close()
-	server, err := net.Dial("tcp", c.server)
-	if err != nil {
-		c.t.Error(err)
-		return
-	}
-	defer c.own(server).Close()
-	c.all.Go(func() {
-		_, _ = io.Copy(server, client)
-		server.Close()
-	})
-	for lines := bufio.NewReader(server); ; {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return
-		}
-		if m := extendedPassive.FindStringSubmatch(line); m != nil && strings.HasPrefix(line, "229") {
-			line = fmt.Sprintf("229 Entering Extended Passive Mode (|||%d|)\r\n", c.data(m[1]))
-		}
-		if _, err := io.WriteString(client, line); err != nil {
-			return
-		}
-	}
-}
-
-// data stands in for a data connection to that port of the server, and returns the port.
-func (c *cutter) data(port string) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Error(err)
-		return 0
-	}
-	c.all.Go(func() {
-		defer l.Close()
-		client, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer c.own(client).Close()
-		server, err := net.Dial("tcp", "127.0.0.1:"+port)
-		if err != nil {
-			return
-		}
-		defer c.own(server).Close()
-		pass := func(to, from net.Conn) {
-			_, _ = io.CopyN(to, from, c.after)
-			if c.hold != nil {
-				c.reached <- struct{}{}
-				<-c.hold
-				_, _ = io.Copy(to, from)
-			}
-			_ = to.(*net.TCPConn).CloseWrite()
-			_, _ = io.Copy(io.Discard, from) // the other side is to believe that all was taken
-		}
-		var both sync.WaitGroup
-		both.Go(func() { pass(server, client) })
-		both.Go(func() { pass(client, server) })
-		both.Wait()
-	})
-	return l.Addr().(*net.TCPAddr).Port
-}
 
 func TestNetlockTransfersUnderTheLock(t *testing.T) {
 	t.Parallel()
@@ -182,13 +54,13 @@ func TestNetlockGetThatIsCutOffReplacesNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	s.write("phone.tsv", strings.Repeat("x", 1<<20))
-	c := startCutter(t, s.v4, 300000, nil)
+	address, _ := startCutter(t, s.v4, 300000, nil)
 	dir := t.TempDir()
 	local := filepath.Join(dir, "phone.tsv")
 	if err := os.WriteFile(local, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	url := fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, c.address)
+	url := fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, address)
 	r := finish(t, locker(t, "", "get", url, "phone.tsv", local))
 	if r.status != 74 || strings.Count(r.out, "\n") != 1 {
 		t.Errorf("%+v", r)
@@ -207,12 +79,12 @@ func TestNetlockPutThatIsCutOffChangesNothing(t *testing.T) {
 	s := startServer(t, longLived)
 	s.errorsExpected = true
 	s.write("phone.tsv", "old")
-	c := startCutter(t, s.v4, 300000, nil)
+	address, _ := startCutter(t, s.v4, 300000, nil)
 	local := filepath.Join(t.TempDir(), "phone.tsv")
 	if err := os.WriteFile(local, []byte(strings.Repeat("x", 1<<20)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	url := fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, c.address)
+	url := fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, address)
 	r := finish(t, locker(t, "", "put", url, local, "phone.tsv"))
 	if r.status != 74 || strings.Count(r.out, "\n") != 1 {
 		t.Errorf("%+v", r)
@@ -228,13 +100,13 @@ func TestNetlockGetWhoseLockIsLostReplacesNothing(t *testing.T) {
 	s := startServer(t, longLived)
 	s.write("phone.tsv", strings.Repeat("x", 1<<20))
 	hold := make(chan struct{})
-	c := startCutter(t, s.v4, 300000, hold)
+	address, reached := startCutter(t, s.v4, 300000, hold)
 	local := filepath.Join(t.TempDir(), "phone.tsv")
 	if err := os.WriteFile(local, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := launch(t, locker(t, "", "get", fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, c.address), "phone.tsv", local))
-	<-c.reached // some of it has come
+	p := launch(t, locker(t, "", "get", fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, address), "phone.tsv", local))
+	<-reached // some of it has come
 	if all, err := os.ReadDir(filepath.Dir(local)); err != nil || len(all) != 1 {
 		t.Errorf("beside the file there are %v, %v", all, err)
 	}

@@ -58,7 +58,7 @@ func (p *program) exit(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it does not end")
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -84,27 +84,28 @@ func TestNetlockServesTheArticlesCaller(t *testing.T) {
 	need(t, "perl")
 	s := startServer(t, longLived)
 	perl := caller(t, "perl", s.profile("phone_lock"), "-e", articleCaller)
-	p := launch(t, perl)
-	if line := p.line(); line != "OK" {
-		t.Fatalf("it reads %q", line)
-	}
 	other := s.session("other")
-	other.want(550, "MKD /phone_lock", "held by "+account)
-	closing := time.Now()
-	fmt.Fprintln(p.to)
-	if line := p.line(); line != "closed 0" {
-		t.Errorf("it says %q", line)
-	}
-	// The dots would notice after two seconds only.
-	if took := time.Since(closing); took > 1500*time.Millisecond {
-		t.Errorf("closing took %v", took)
-	}
+	promptly(t, "closing", 1500*time.Millisecond, func() time.Duration { // the dots would notice after two seconds only
+		p := launch(t, perl2(t, perl))
+		if line := p.line(); line != "OK" {
+			t.Fatalf("it reads %q", line)
+		}
+		other.want(550, "MKD /phone_lock", "held by "+account)
+		closing := time.Now()
+		fmt.Fprintln(p.to)
+		if line := p.line(); line != "closed 0" {
+			t.Errorf("it says %q", line)
+		}
+		took := time.Since(closing)
+		other.wantFree("/phone_lock", 0)
+		p.to.Close()
+		p.exit(t)
+		return took
+	})
 	other.want(257, "MKD /phone_lock")
-	p.to.Close()
-	p.exit(t)
 
 	// The next one waits for its turn; the one that then has enough of it leaves nobody in the queue.
-	p = launch(t, perl2(t, perl))
+	p := launch(t, perl2(t, perl))
 	other.awaitWaiting("/phone_lock", 1)
 	other.want(250, "RMD /phone_lock")
 	if line := p.line(); line != "OK" {
@@ -159,7 +160,7 @@ func TestNetlockReleasesWhenItsParentIsKilled(t *testing.T) {
 			return err == nil && strings.Contains(r.text, account)
 		})
 		p.kill()
-		other.wantFree("/phone_lock", 2*time.Second)
+		other.wantFree("/phone_lock", patience)
 	}
 }
 
@@ -305,7 +306,7 @@ func TestNetlockSaysTheReasonOnItsOutput(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	s.session("other").want(257, "MKD /phone_lock")
-	for name, args := range map[string][]string{"--try": {"--try"}, "--timeout": {"--timeout", "300ms"}} {
+	for name, args := range map[string][]string{"--try": {"--try"}, "--timeout": {"--timeout", "2s"}} {
 		p := launch(t, locker(t, s.profile("phone_lock"), append(args, "phones")...))
 		if line := p.line(); !strings.Contains(line, "held by other@") {
 			t.Errorf("%s: it says %q", name, line)

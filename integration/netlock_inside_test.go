@@ -79,7 +79,7 @@ func TestNetlockHasTheHabitsOfFlock(t *testing.T) {
 		{profiles, []string{"phones", "-w", "5", "echo", "late flags"}, 0, "late flags\n"},
 		{other, []string{"-n", "phones", "true"}, 75, "held by other@"},
 		{other, []string{"-n", "-E", "9", "phones", "true"}, 9, "held by other@"},
-		{other, []string{"-w", "0.2", "--conflict-exit-code", "0", "phones", "false"}, 0, "held by other@"},
+		{other, []string{"-w", "2", "--conflict-exit-code", "0", "phones", "false"}, 0, "held by other@"},
 		{profiles, []string{"--verbose", "phones", "sh", "-c", "exit 75"}, 75, "the command has ended with status 75\n"},
 		{other, []string{"--verbose", "-n", "phones", "true"}, 75, "taking the lock other_lock"},
 	} {
@@ -89,45 +89,16 @@ func TestNetlockHasTheHabitsOfFlock(t *testing.T) {
 	}
 }
 
-func TestNetlockWaitsForALockAndListsIt(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	profiles := s.profile("phone_lock")
-	other := s.session("other")
-	if r := finish(t, locker(t, profiles, "wait", "phones")); r.status != 0 || r.out != "" {
-		t.Errorf("a free lock: %+v", r)
-	}
-	other.want(257, "MKD /phone_lock")
-	if r := finish(t, locker(t, profiles, "wait", "-w", "0.3", "phones")); r.status != 75 || strings.Count(r.out, "\n") != 1 {
-		t.Errorf("a held one: %+v", r)
-	}
-	if r := finish(t, locker(t, profiles, "list", "phones", "/phone_lock")); r.status != 0 || !strings.Contains(r.out, "other@127.0.0.1") {
-		t.Errorf("the named lock in the list: %+v", r)
-	}
-	waiting := launch(t, locker(t, profiles, "wait", "phones"))
-	other.want(250, "RMD /phone_lock")
-	if got := waiting.exit(t); got != 0 {
-		t.Errorf("a lock that comes free: %d", got)
-	}
-	none := s.profile("nolock")
-	if r := finish(t, locker(t, none, "info", "phones")); r.status != 0 || r.out != "/nolock is no lock: no rule of the server makes it one\n" {
-		t.Errorf("a name that is no lock: %+v", r)
-	}
-	if r := finish(t, locker(t, none, "wait", "phones")); r.status != 73 || strings.Count(r.out, "\n") != 1 {
-		t.Errorf("wait for a name that is no lock: %+v", r)
-	}
-}
-
 func TestNetlockGetThatIsKilledLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	s.write("phone.tsv", strings.Repeat("x", 1<<20))
 	hold := make(chan struct{})
 	defer close(hold)
-	c := startCutter(t, s.v4, 300000, hold)
+	address, reached := startCutter(t, s.v4, 300000, hold)
 	dir := t.TempDir()
-	p := launch(t, locker(t, "", "get", "ftp://"+account+":"+password+"@"+c.address+"/phone_lock", "phone.tsv", dir))
-	<-c.reached
+	p := launch(t, locker(t, "", "get", "ftp://"+account+":"+password+"@"+address+"/phone_lock", "phone.tsv", dir))
+	<-reached
 	p.kill()
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 0 {
 		t.Errorf("left over: %v, %v", all, err)
@@ -145,7 +116,7 @@ func TestNetlockTimeoutIsTheWholeTimeOverRefusedConnections(t *testing.T) {
 	if r := finish(t, locker(t, profiles, "run", "--timeout", "1s", "phones", "true")); r.status != 69 || !strings.Contains(r.out, "refused") {
 		t.Errorf("a server that does not come: %+v", r)
 	}
-	if took := time.Since(began); took < time.Second || took > 4*time.Second {
+	if took := time.Since(began); took < time.Second || took > 15*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	p := launch(t, locker(t, profiles, "run", "--timeout", "20s", "phones", "echo", "got it"))
@@ -168,13 +139,13 @@ func TestNetlockTimeoutIsTheWholeTimeThoughTheServerIsKilledOrFrozen(t *testing.
 			other := s.session("other")
 			other.want(257, "MKD /phone_lock")
 			began := time.Now()
-			p := launch(t, locker(t, s.profile("phone_lock"), "run", "--timeout", "3s", "phones", "true"))
+			p := launch(t, locker(t, s.profile("phone_lock"), "run", "--timeout", "5s", "phones", "true"))
 			other.awaitWaiting("/phone_lock", 1)
 			end(s)
 			if got := p.exit(t); got != 75 && got != 76 {
 				t.Errorf("exit status %d", got)
 			}
-			if took := time.Since(began); took > 6*time.Second {
+			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}
 		})
@@ -183,22 +154,12 @@ func TestNetlockTimeoutIsTheWholeTimeThoughTheServerIsKilledOrFrozen(t *testing.
 
 func TestNetlockSaysThatTheAgeIsOver(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1s\"\n")
-	for range 4 {
+	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"2s\"\n")
+	for range 2 {
 		r := finish(t, locker(t, s.profile("phone_lock"), "run", "phones", "sleep", "30"))
-		if r.status != 79 || !strings.Contains(r.out, "age of 1s is over") && !strings.Contains(r.out, "older than 1s") {
+		if r.status != 79 || !strings.Contains(r.out, "age of 2s is over") && !strings.Contains(r.out, "older than 2s") {
 			t.Errorf("%+v", r)
 		}
-	}
-}
-
-func TestNetlockSaysWhatTheServerSaid(t *testing.T) {
-	t.Parallel()
-	address := greeter(t, "500 OOPS: vsftpd: refusing to run with writable root inside chroot()\r\n")
-	r := finish(t, locker(t, "", "run", "ftp://u:p@"+address+"/phone_lock", "true"))
-	want := "netlock: ftp://u@" + address + "/phone_lock: " + address + ": the server said 500 OOPS: vsftpd: refusing to run with writable root inside chroot()\n"
-	if r.status != 69 || r.out != want {
-		t.Errorf("%+v, want %q", r, want)
 	}
 }
 
@@ -212,12 +173,10 @@ func TestNetlockCostsOneCommandASecond(t *testing.T) {
 	if line := p.line(); line != "here" {
 		t.Fatal(line)
 	}
-	before := said.lines.Load()
-	time.Sleep(5 * time.Second)
-	n := said.lines.Load() - before
-	t.Logf("figures: %d commands in 5 s", n)
-	if n < 4 || n > 6 {
-		t.Error("that is not one a second")
+	before, began := said.lines.Load(), time.Now()
+	await(t, "five commands are said", func() bool { return said.lines.Load() >= before+5 })
+	if took := time.Since(began); took < 3500*time.Millisecond { // the first may come at once
+		t.Errorf("five commands in %v: that is more than one a second", took)
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -43,26 +43,3 @@ func startPeer(t testing.TB, name string, tls bool) *peers.Process {
 	})
 	return running
 }
-
-func TestThePeersAreThere(t *testing.T) {
-	t.Parallel()
-	for _, name := range peers.Names() {
-		for _, tls := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				p := startPeer(t, name, tls)
-				c, greeting, err := connect(p.Address)
-				if err != nil || greeting.code != 220 {
-					t.Fatal(greeting, err)
-				}
-				defer c.conn.Close()
-				c.t = t
-				c.want(331, "USER "+p.User)
-				c.want(230, "PASS "+p.Password)
-				c.want(257, "MKD /pub/x_lock")
-				c.want(550, "MKD /pub/x_lock")
-				c.want(250, "RMD /pub/x_lock")
-			})
-		}
-	}
-}

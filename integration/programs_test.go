@@ -52,20 +52,20 @@ var kinds = []programKind{
 		steps: []string{"begin", "made", "written", "locked", "upload", "uploaded", "emptied", "unlocked"}},
 }
 
-// soon has every lock of these programs end two seconds after its holder's last sign of life.
+// soon has every lock of these programs end five seconds after its holder's last sign of life.
 const soon = `
 [[lock]]
 match = "/locks/**"
 max_age = "1h"
-max_idle = "2s"
+max_idle = "5s"
 [[lock]]
 match = "**/*.lock"
 max_age = "1h"
-max_idle = "2s"
+max_idle = "5s"
 [[lock]]
 match = "**/.*-lock"
 max_age = "0"
-max_idle = "2s"
+max_idle = "5s"
 `
 
 // inBothModes runs a test with directories and without.
@@ -75,6 +75,18 @@ func inBothModes(t *testing.T, tables string, test func(t *testing.T, s *server)
 		t.Run("directories="+mode, func(t *testing.T) {
 			t.Parallel()
 			test(t, startServer(t, "[locks]\ndirectories = "+mode+"\n"+tables))
+		})
+	}
+}
+
+// inBothModesStepped is inBothModes with a server that has a clock of its own.
+func inBothModesStepped(t *testing.T, tables string, test func(t *testing.T, s *server, clock *clock)) {
+	t.Helper()
+	for _, mode := range []string{"true", "false"} {
+		t.Run("directories="+mode, func(t *testing.T) {
+			t.Parallel()
+			s, clock := startStepped(t, "[locks]\ndirectories = "+mode+"\n"+tables)
+			test(t, s, clock)
 		})
 	}
 }
@@ -503,7 +515,7 @@ func killAll(t *testing.T, k programKind, directories bool, row *toll) {
 	s := newServer(t, "")
 	s.configure(fmt.Sprintf("[locks]\ndirectories = %t\n", directories)+tlsTables(t, t.TempDir(), "one")+soon, accounts...)
 	s.start()
-	atOnce := make(chan struct{}, 3)
+	atOnce := make(chan struct{}, 6)
 	var all sync.WaitGroup
 	for i, d := range deaths {
 		st := s.stage(t, k, fmt.Sprint("place-", i), accounts[i])
@@ -603,7 +615,7 @@ func TestMirrorLongerThanTheIdleTimeKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	needPrograms(t)
 	// lftp sends a piece, and then nothing for two seconds or so, if it is to be that slow.
-	inBothModes(t, strings.ReplaceAll(soon, `"2s"`, `"4s"`), func(t *testing.T, s *server) {
+	inBothModes(t, strings.ReplaceAll(soon, `"5s"`, `"8s"`), func(t *testing.T, s *server) {
 		st := s.stage(t, kinds[0], "site", account)
 		first, err := st.victim(t, "first", slow(len(published("first"))/4), "STOP_AT=mirrored") // four such files
 		if err != nil {
@@ -619,7 +631,7 @@ func TestMirrorLongerThanTheIdleTimeKeepsItsLock(t *testing.T) {
 		for {
 			select {
 			case err := <-over:
-				if took := time.Since(began); err != nil || took < 5*time.Second {
+				if took := time.Since(began); err != nil || took < 9*time.Second {
 					t.Errorf("mirrored after %v: %v", took, err)
 				}
 				st.wantAll(t, "first")
@@ -642,68 +654,33 @@ func TestMirrorLongerThanTheIdleTimeKeepsItsLock(t *testing.T) {
 	})
 }
 
-func TestRunnerThatOnlyPollsKeepsNobodysLockAlive(t *testing.T) {
+// What those do who wait for a lock keeps it alive for nobody, though they come from its holder's address: neither to poll and to list, nor to
+// read the file in MultiLock's lock, which moves bytes.
+func TestRunnerThatOnlyWaitsKeepsNobodysLockAlive(t *testing.T) {
 	t.Parallel()
-	inBothModes(t, soon, func(t *testing.T, s *server) {
-		s.write("site/index", "old")
-		c := s.session(account)
-		c.want(257, "MKD /site/"+deploymentLock)
-		c.conn.Close()
-		began := time.Now()
-		for {
-			poller := s.session(account) // from the same address
-			r, err := poller.try("MKD /site/" + deploymentLock)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.code == 257 {
-				break
-			}
-			if took := time.Since(began); took > 15*time.Second {
-				t.Fatalf("held still after %v: %v", took, r)
-			}
-			// What pollers do besides.
-			for _, line := range []string{"MLST /site/" + deploymentLock, "STAT /site", "NOOP"} {
-				if _, err := poller.try(line); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := poller.retrieve("LIST /site"); err != nil {
-				t.Fatal(err)
-			}
-			poller.conn.Close()
-			time.Sleep(200 * time.Millisecond)
-		}
-		if took := time.Since(began); took < 1500*time.Millisecond {
-			t.Errorf("it was free after %v already", took)
-		}
-	})
-}
-
-// Whoever asks MultiLock's file in the lock whose it is moves bytes, and is only waiting: to look into a lock is a look.
-func TestRunnerThatReadsWhoseALockIsDoesNotKeepItAlive(t *testing.T) {
-	t.Parallel()
-	inBothModes(t, soon, func(t *testing.T, s *server) {
+	inBothModesStepped(t, idle, func(t *testing.T, s *server, clock *clock) {
 		c := s.session(account)
 		c.want(257, "MKD /locks/job")
 		c.want(200, "TYPE I")
 		c.stores("/locks/job/job.locked", "host pid 4711\n")
 		c.conn.Close()
-		reader := s.session(account)
-		reader.want(200, "TYPE I")
-		for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {
-			r, err := reader.try("MKD /locks/job")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.code == 257 {
-				return
-			}
-			if took := time.Since(began); took > 15*time.Second {
-				t.Fatalf("held still after %v: %v", took, r)
-			}
-			_, _ = reader.retrieve("RETR /locks/job/job.locked") // it may have ended just now
+		look := func() *session {
+			waits := s.session(account)
+			waits.want(200, "TYPE I")
+			waits.want(550, "MKD /locks/job")
+			waits.want(250, "MLST /locks/job")
+			waits.want(213, "STAT /locks")
+			waits.wantText("LIST /locks", "job")
+			waits.wantText("RETR /locks/job/job.locked", "4711")
+			return waits
 		}
+		look()
+		for range 3 {
+			clock.pass(3 * time.Minute)
+			look().conn.Close()
+		}
+		clock.pass(2 * time.Minute)
+		s.session(account).want(257, "MKD /locks/job")
 	})
 }
 
@@ -831,7 +808,7 @@ func TestFilesMayHaveALocksName(t *testing.T) {
 
 func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 	t.Parallel()
-	inBothModes(t, soon, func(t *testing.T, s *server) {
+	inBothModesStepped(t, soon, func(t *testing.T, s *server, clock *clock) {
 		pictures := []string{"shop/combination-lock/1.jpg", "shop/combination-lock/large/1.jpg",
 			"shop/bicycle.lock/2.jpg", "shop/door_lock/3.jpg", "shop/.old-lock/4.jpg", "locks/padlock/5.jpg"}
 		for _, name := range pictures {
@@ -851,7 +828,7 @@ func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 			for _, name := range pictures {
 				dir := "/" + filepath.Dir(name)
 				c.want(550, "MKD "+dir)
-				c.want(550, "RMD "+dir)
+				c.want(550, "RMD "+dir, "not empty")
 				if r, err := boss.try("SITE LOCK BREAK 1 " + dir); err != nil || r.code < 500 {
 					t.Errorf("SITE LOCK BREAK %s: %v, %v", dir, r, err)
 				}
@@ -868,7 +845,7 @@ func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 		}
 		try()
 		check("after MKD, RMD and BREAK")
-		time.Sleep(2500 * time.Millisecond) // max_idle
+		clock.pass(time.Hour)
 		try()
 		check("after max_idle")
 		s.command("reload")
@@ -1089,17 +1066,12 @@ func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
 	t.Parallel()
 	ends := map[string]struct {
 		rule string
-		end  func(t *testing.T, s *server, holder *session)
+		end  func(s *server, clock *clock, holder *session)
 	}{
-		"idle": {"max_idle = \"2s\"\n", func(_ *testing.T, s *server, c *session) {
-			c.conn.Close()
-			s.log.await(s.t, "cause=idle", 1)
-		}},
-		"age": {"max_age = \"2s\"\n", func(_ *testing.T, s *server, _ *session) { s.log.await(s.t, "cause=expire", 1) }},
-		"break": {"", func(t *testing.T, s *server, _ *session) {
-			s.session("boss").breaks(jobLock)
-		}},
-		"disconnect": {"on_disconnect = \"release\"\n", func(_ *testing.T, s *server, c *session) {
+		"idle":  {"max_idle = \"6m\"\n", func(_ *server, clock *clock, _ *session) { clock.pass(time.Hour) }},
+		"age":   {"max_age = \"6m\"\n", func(_ *server, clock *clock, _ *session) { clock.pass(time.Hour) }},
+		"break": {"", func(s *server, _ *clock, _ *session) { s.session("boss").breaks(jobLock) }},
+		"disconnect": {"on_disconnect = \"release\"\n", func(s *server, _ *clock, c *session) {
 			c.conn.Close()
 			s.log.await(s.t, "cause=disconnect", 1)
 		}},
@@ -1107,7 +1079,7 @@ func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
 	for name, way := range ends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBothModes(t, "[[lock]]\nmatch = \"**/*.lock\"\n"+way.rule, func(t *testing.T, s *server) {
+			inBothModesStepped(t, "[[lock]]\nmatch = \"**/*.lock\"\n"+way.rule, func(t *testing.T, s *server, clock *clock) {
 				s.write("work/readme", "")
 				c, other := s.session(account), s.session("other")
 				c.want(200, "TYPE I")
@@ -1115,7 +1087,7 @@ func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
 				c.stores(jobLock+"/index", "unpublished")
 				c.want(257, "MKD "+jobLock+"/sub")
 				c.stores(jobLock+"/sub/file", "deep")
-				way.end(t, s, c)
+				way.end(s, clock, c)
 				other.want(257, "MKD "+jobLock, "locked")
 				if inside, err := other.retrieve("NLST " + jobLock); err != nil || len(inside) > 0 {
 					t.Errorf("the next holder finds %q, %v", inside, err)

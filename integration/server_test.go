@@ -298,7 +298,7 @@ func (l *logBuffer) String() string {
 // await returns when the text has been logged n times.
 func (l *logBuffer) await(t testing.TB, text string, n int) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for {
 		l.mu.Lock()
 		grown, got := l.grown, strings.Count(l.text.String(), text)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// patience is how long a reply may take.
-const patience = 30 * time.Second
+// patience is how long a reply, or what a test waits for, may take.
+const patience = 40 * time.Second
 
 // session is a control connection that a test speaks line by line. The methods that return an error are for
 // any goroutine, the others for the test's own.
@@ -177,20 +177,17 @@ func (s *session) wantReply(code int, texts ...string) reply {
 
 // open sends a command with a passive data connection (RFC 2428) and returns that after the 150.
 func (s *session) open(line string) (net.Conn, error) {
-	r, err := s.try("EPSV")
+	port, err := s.epsv()
 	if err != nil {
 		return nil, err
-	}
-	var port int
-	if _, err := fmt.Sscanf(r.text[max(0, strings.LastIndex(r.text, "(")):], "(|||%d|)", &port); err != nil {
-		return nil, fmt.Errorf("EPSV: %v", r)
 	}
 	host, _, _ := net.SplitHostPort(s.conn.RemoteAddr().String())
 	data, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(port)), patience)
 	if err != nil {
 		return nil, err
 	}
-	if r, err = s.try(line); err == nil && r.code != 150 {
+	r, err := s.try(line)
+	if err == nil && r.code != 150 {
 		err = fmt.Errorf("%s: %w", line, &refused{r})
 	}
 	if err != nil {
@@ -198,6 +195,17 @@ func (s *session) open(line string) (net.Conn, error) {
 		return nil, err
 	}
 	return data, data.SetDeadline(time.Now().Add(patience))
+}
+
+// epsv asks for a passive port.
+func (s *session) epsv() (port int, err error) {
+	r, err := s.try("EPSV")
+	if err == nil {
+		if _, serr := fmt.Sscanf(r.text[max(0, strings.LastIndex(r.text, "(")):], "(|||%d|)", &port); serr != nil {
+			err = fmt.Errorf("EPSV: %w", &refused{r})
+		}
+	}
+	return port, err
 }
 
 // refused is an error that is a reply.

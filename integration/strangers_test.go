@@ -5,7 +5,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Clients that use up connections and ports, and have the server connect to where they cannot. Others are served all the same.
@@ -59,52 +58,6 @@ func TestSilentConnectionsDoNotFillTheServer(t *testing.T) {
 		}
 		s.session(account).want(200, "NOOP")
 	})
-}
-
-// Commands before the login do not make it last.
-func TestAConnectionThatDoesNotLogInIsEnded(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "[ftp]\nlogin_timeout = \"1s\"\n"+defaults)
-	loggedIn := s.session(account)
-	c, _, err := connect(s.v4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.conn.Close()
-	began := time.Now()
-	for {
-		r, err := c.try("NOOP")
-		if err == nil && r.code == 200 && time.Since(began) < 10*time.Second {
-			time.Sleep(100 * time.Millisecond) // a client that keeps its connection alive
-			continue
-		}
-		if took := time.Since(began); err == nil && r.code != 421 || took < 900*time.Millisecond || took > 5*time.Second {
-			t.Errorf("%v, %v after %v", r, err, took)
-		}
-		break
-	}
-	loggedIn.want(200, "NOOP")
-}
-
-// Sessions of one account take passive ports and do not use them. Another account gets its own.
-func TestUnusedPassivePortsAreNotHeld(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "[ftp]\npassive_ports = \"20300-20319\"\ndata_timeout = \"2s\"\n"+defaults)
-	for range 30 {
-		if r, err := s.session("other").try("PASV"); err != nil || r.code != 227 && r.code != 425 {
-			t.Fatal(r, err)
-		}
-	}
-	c := s.session(account)
-	c.want(227, "PASV")
-	for range 5 {
-		s.session(account).want(227, "PASV")
-	}
-	time.Sleep(3 * time.Second) // the ports' time
-	for range 10 {
-		s.session("boss").want(227, "PASV")
-	}
-	c.want(425, "LIST") // its port is closed, too
 }
 
 // The server does not connect to itself, nor to services of its machine, for a client there or behind a relay there.

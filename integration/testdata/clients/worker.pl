@@ -12,7 +12,7 @@ $ftp->login($user, $password) or die $ftp->message;
 $ftp->binary;
 for my $round (1 .. $rounds) {
     until ($ftp->mkdir('phone_lock')) { select(undef, undef, undef, 0.01) }
-    note('start');
+    note('begin');
     if ($role eq 'up') {
         my $text = "$id-$round\n" x 4000;
         open(my $in, '<', \$text) or die $!;
@@ -25,7 +25,7 @@ for my $round (1 .. $rounds) {
         my ($first) = $text =~ /^(.*\n)/ or die "empty\n";
         $text eq $first x 4000 or die "torn\n";
     }
-    note('stop');
+    note('end');
     $ftp->rmdir('phone_lock') or die $ftp->message;
 }
 $ftp->quit;

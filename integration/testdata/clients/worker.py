@@ -18,7 +18,7 @@ for n in range(int(rounds)):
             break
         except ftplib.error_perm:
             time.sleep(0.01)
-    note('start')
+    note('begin')
     if role == 'up':
         ftp.storbinary('STOR phone.' + name, io.BytesIO(('%s-%d\n' % (name, n)).encode() * 4000))
         ftp.delete('phone.tsv')
@@ -28,6 +28,6 @@ for n in range(int(rounds)):
         ftp.retrbinary('RETR phone.tsv', got.write)
         lines = got.getvalue().splitlines()
         assert len(lines) == 4000 and len(set(lines)) == 1, 'torn'
-    note('stop')
+    note('end')
     ftp.rmd('phone_lock')
 ftp.quit()

@@ -1,4 +1,4 @@
-package attack
+package integration
 
 import (
 	"fmt"
@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// TestConnectionsThatNeverLogIn fills the server with connections that are silent, or speak without logging in.
-func TestConnectionsThatNeverLogIn(t *testing.T) {
-	s := start(t, "[ftp]\nmax_connections = 40\nlogin_timeout = '2s'\n")
-	harmless := s.login("owner")
+// TestAttackConnectionsThatNeverLogIn fills the server with connections that are silent, or speak without logging in.
+func TestAttackConnectionsThatNeverLogIn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[ftp]\nmax_connections = 40\nlogin_timeout = '2s'\n")
+	harmless := s.session(account)
 	var opened []net.Conn
 	refused := 0
-	for range times(60, 2000) {
-		conn, err := net.Dial("tcp", s.address)
+	for range count(60, 2000) {
+		conn, err := net.Dial("tcp", s.v4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +35,7 @@ func TestConnectionsThatNeverLogIn(t *testing.T) {
 	}
 	harmless.served("silent connections")
 	// NOOP renews nothing.
-	ends := time.Now().Add(10 * time.Second)
+	ends := time.Now().Add(patience)
 	for _, conn := range opened {
 		for {
 			fmt.Fprint(conn, "NOOP\r\n")
@@ -42,23 +43,24 @@ func TestConnectionsThatNeverLogIn(t *testing.T) {
 				break
 			}
 			if time.Now().After(ends) {
-				t.Fatal("a connection that says NOOP is still there, 10s after a login_timeout of 2s")
+				t.Fatal("a connection that says NOOP is still there long after a login_timeout of 2s")
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	s.login("owner").served("after the silent connections")
+	s.session(account).served("after the silent connections")
 	t.Logf("%d were let in, %d refused", len(opened), refused)
 }
 
-// TestPassivePortsThatNobodyUses has one account ask for all passive ports and never connect to them.
-func TestPassivePortsThatNobodyUses(t *testing.T) {
-	s := start(t, "[ftp]\npassive_ports = '28100-28119'\n")
-	s.write("files/f", "content")
-	harmless := s.login("owner")
+// TestAttackPassivePortsThatNobodyUses has one account ask for all passive ports and never connect to them.
+func TestAttackPassivePortsThatNobodyUses(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[ftp]\npassive_ports = '28100-28119'\n")
+	s.write("f", "content")
+	harmless := s.session(account)
 	held := 0
-	for range times(40, 400) {
-		if strings.HasPrefix(s.login("mallory").say("EPSV"), "229") {
+	for range count(40, 400) {
+		if strings.HasPrefix(s.session("other").ask("EPSV"), "229") {
 			held++
 		}
 	}
@@ -69,9 +71,9 @@ func TestPassivePortsThatNobodyUses(t *testing.T) {
 		t.Errorf("a download of another account: %q", got)
 	}
 	// One session has one port, however often it asks.
-	c := s.login("owner")
-	for range times(30, 300) {
-		c.say("EPSV")
+	c := s.session(account)
+	for range count(30, 300) {
+		c.ask("EPSV")
 	}
 	if got := harmless.fetch("RETR /f"); !strings.HasPrefix(got, "content226") {
 		t.Errorf("a download beside a session that asks for ports again and again: %q", got)

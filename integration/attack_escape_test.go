@@ -1,0 +1,154 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// spellings are ways to write a path that an attacker hopes leads out of the tree, or to hidden names in it.
+func spellings() []string {
+	all := []string{
+		"../secret", "/../secret", "/../../../../../../etc/passwd", "....//secret", "/./../secret", "dir/../../secret", "//secret",
+		"dir/..//../secret", `..\secret`, `\..\secret`, "%2e%2e/secret", "%2e%2e%2fsecret", "..%c0%afsecret", "\xc0\xae\xc0\xae/secret",
+		"~/secret", "~root/secret", "file:///etc/passwd", "/proc/self/environ", "/dev/../../secret",
+		"out/secret", "out/../secret", "/out/./secret", "absolute", "absolute/secret", "deep/out/secret", "chain/secret", "loop/x", "parent/secret",
+		"dir/../out/secret", "out/state/password", "toFile", "-la ../", "-R /..", " ../secret", "../secret ", "/..", "..", "dir/../..",
+		"/.ftplockd-leftovers/x", ".ftplockd-lock-1/x", ".ftplockd-x", "/.ftplockd-leftovers", "dir/.ftplockd-x",
+	}
+	for _, dots := range []string{"../", "..//", "./../"} {
+		all = append(all, strings.Repeat(dots, 40)+"secret", "/dir/"+strings.Repeat(dots, 40)+"etc/passwd")
+	}
+	return all
+}
+
+// TestAttackPathsLeadOutOfTheTree tries each spelling with each command that has a path. Links out of the tree stand in it, as a careless
+// administrator may have made them.
+func TestAttackPathsLeadOutOfTheTree(t *testing.T) {
+	t.Parallel()
+	for _, directories := range []string{"true", "false"} {
+		s := startServer(t, "[locks]\ndirectories = "+directories+"\n[[lock]]\nmatch = '/locks/**'\n")
+		dir := filepath.Dir(s.root)
+		if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("TOP SECRET"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.write("dir/file", "harmless")
+		s.write(".ftplockd-leftovers/x", "TOP SECRET")
+		s.write(".ftplockd-lock-1/x", "TOP SECRET")
+		for link, to := range map[string]string{
+			"out": "..", "absolute": dir, "deep": "dir", "dir/out": "../..", "chain": "out", "loop": "loop", "parent": "dir/../..", "toFile": "../secret",
+		} {
+			if err := os.Symlink(to, s.path(link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := s.session("other")
+		c.want(200, "TYPE I")
+		outside := func() string {
+			return s.snapshot(dir, "secret") + s.snapshot(dir, "ftplockd.toml") + s.snapshot(s.root, ".ftplockd-leftovers")
+		}
+		before, tries := outside(), 0
+		names, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(what, got string) {
+			tries++
+			if strings.Contains(got, "TOP SECRET") || strings.Contains(got, "root:") || strings.Contains(got, dir) {
+				t.Errorf("%s: %q", what, got)
+			}
+		}
+		for _, p := range spellings() {
+			for _, verb := range []string{"RETR", "LIST", "NLST", "MLSD"} {
+				check(verb+" "+p, c.fetch(verb+" "+p))
+			}
+			for _, verb := range []string{"STOR", "APPE", "STOU"} {
+				check(verb+" "+p, c.put(verb+" "+p, "overwritten"))
+			}
+			for _, line := range []string{
+				"SIZE " + p, "MDTM " + p, "MLST " + p, "STAT " + p, "HASH " + p, "XSHA256 " + p, "MFMT 20200101000000 " + p, "SITE CHMOD 777 " + p,
+				"MKD " + p, "RMD " + p, "DELE " + p, "SITE LOCK INFO " + p, "SITE LOCKS " + p, "CWD " + p, "RETR secret", "CWD /",
+			} {
+				if line == "RETR secret" {
+					check(line, c.fetch(line))
+					continue
+				}
+				check(line, c.ask(line))
+			}
+			if got := c.ask("RNFR " + p); strings.HasPrefix(got, "350") {
+				check("RNTO", c.ask("RNTO /moved"))
+			}
+			c.ask("RNFR /dir/file")
+			check("RNTO "+p, c.ask("RNTO "+p))
+			s.write("dir/file", "harmless")
+			if after := outside(); after != before {
+				t.Fatalf("%s has changed what is outside of the tree, or hidden in it:\n%s\nto\n%s", p, before, after)
+			}
+		}
+		if after, err := os.ReadDir(dir); err != nil || len(after) != len(names) {
+			t.Errorf("beside the tree there is %v now: %v", after, err)
+		}
+		t.Logf("%d tries", tries)
+	}
+}
+
+// snapshot is all names, modes and contents below a directory, on a line each.
+func (s *server) snapshot(dir, name string) string {
+	s.t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(filepath.Join(dir, name), func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		var content []byte
+		if info.Mode().IsRegular() {
+			content, err = os.ReadFile(path)
+		}
+		fmt.Fprintf(&all, "%s %v %q\n", path, info.Mode(), content)
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all.String()
+}
+
+// ask sends a line and returns the reply; "" if the connection has ended.
+func (s *session) ask(line string) string {
+	r, err := s.try(line)
+	if err != nil {
+		return ""
+	}
+	return r.String()
+}
+
+// fetch downloads a file or a listing; what it returns is content and the last reply, or a refusal.
+func (s *session) fetch(line string) string {
+	data, err := s.open(line)
+	if err != nil {
+		return err.Error()
+	}
+	content, _ := io.ReadAll(data)
+	data.Close()
+	r, _ := s.readReply()
+	return string(content) + r.String()
+}
+
+// put uploads and returns the last reply, or a refusal.
+func (s *session) put(line, content string) string {
+	data, err := s.open(line)
+	if err != nil {
+		return err.Error()
+	}
+	_, _ = io.WriteString(data, content)
+	data.Close()
+	r, _ := s.readReply()
+	return r.String()
+}

@@ -1,0 +1,133 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAttackPasswordsAreGuessed tries passwords over many connections.
+func TestAttackPasswordsAreGuessed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	s.session(account) // has logged in from this address before
+	begun, tries := time.Now(), 0
+	replies := make(chan string)
+	for i := range count(20, 200) {
+		go func() {
+			conn, err := net.Dial("tcp", s.v4)
+			if err != nil {
+				replies <- err.Error()
+				return
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(3 * time.Second))
+			buffer := make([]byte, 512)
+			conn.Read(buffer)
+			all := ""
+			for j := range 5 {
+				fmt.Fprintf(conn, "USER boss\r\nPASS guess-%d-%d\r\n", i, j)
+				for range 2 {
+					n, err := conn.Read(buffer)
+					if err != nil {
+						replies <- all
+						return
+					}
+					all += string(buffer[:n])
+				}
+			}
+			replies <- all
+		}()
+	}
+	for range count(20, 200) {
+		got := <-replies
+		tries += strings.Count(got, "530") + strings.Count(got, "421")
+		if strings.Contains(got, "230") {
+			t.Errorf("a guess was right: %q", got)
+		}
+	}
+	rate := float64(tries) / time.Since(begun).Seconds()
+	if rate > 20 {
+		t.Errorf("%d guesses in %v: %.0f a second", tries, time.Since(begun), rate)
+	}
+	t.Logf("%d guesses, %.1f a second", tries, rate)
+}
+
+// TestAttackNamesOfAccounts compares how long the server takes to refuse an account that exists, and one that does not.
+func TestAttackNamesOfAccounts(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[[account]]\nname = 'far'\npassword = '$2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234'\nnetworks = ['192.0.2.0/24']\n")
+	for _, name := range []string{account, "nobody", "far"} {
+		c, _, err := connect(s.v4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.conn.Close()
+		if got := c.ask("USER " + name); !strings.HasPrefix(got, "331") {
+			t.Errorf("USER %s: %q", name, got)
+		}
+		if got := c.ask("PASS wrong"); got != "530 login incorrect" {
+			t.Errorf("PASS for %s: %q", name, got)
+		}
+	}
+}
+
+// TestAttackSomebodyElsesDataConnection connects to the passive port of somebody else from another address.
+func TestAttackSomebodyElsesDataConnection(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	owner := s.session(account)
+	owner.want(200, "TYPE I")
+	for i := range count(20, 200) {
+		number, err := owner.epsv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: number}
+		thief, err := net.DialTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(thief, "forged")
+		thief.CloseWrite()
+		data, err := net.DialTCP("tcp", nil, port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner.want(150, "STOR /file")
+		fmt.Fprint(data, "mine")
+		data.Close()
+		got := owner.done()
+		thief.Close()
+		if content, _ := os.ReadFile(s.path("file")); string(content) != "mine" {
+			t.Errorf("try %d: %q, %v", i, content, got)
+		}
+	}
+}
+
+// TestAttackPassivePortsAreForetold guesses the next passive port from the ones before: somebody at the client's address who can do
+// that connects first.
+func TestAttackPassivePortsAreForetold(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[ftp]\npassive_ports = '28200-28999'\n")
+	c := s.session(account)
+	last, hits, tries := 0, 0, count(60, 600)
+	seen := make(map[int]bool)
+	for range tries {
+		port, err := c.epsv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if distance := port - last; last > 0 && distance >= -5 && distance <= 5 {
+			hits++
+		}
+		last, seen[port] = port, true
+	}
+	if hits > tries/10 || len(seen) < tries/4 {
+		t.Errorf("of %d ports %d were within 5 of the one before; %d are different", tries, hits, len(seen))
+	}
+	t.Logf("%d of %d were within 5 of the one before", hits, tries)
+}

@@ -1,0 +1,272 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// relay lies between clients and a server. Its address stays while the server's may change. What it does with the connections is for the function
+// that carries each of them; control carries one that agrees on data connections, and has these come here, too.
+type relay struct {
+	carry    func(r *relay, p pair, data bool) // returns when the connection has ended
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu     sync.Mutex
+	open   map[io.Closer]struct{}
+	closed bool
+}
+
+// pair is a connection's two halves.
+type pair struct{ client, server *net.TCPConn }
+
+// startRelay starts one that ends with the test.
+func startRelay(t testing.TB, target func() string, carry func(r *relay, p pair, data bool)) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{carry: carry, listener: l, open: make(map[io.Closer]struct{})}
+	r.running.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			r.running.Go(func() { r.join(client, target(), false) })
+		}
+	})
+	t.Cleanup(r.close)
+	return r
+}
+
+func (r *relay) address() string { return r.listener.Addr().String() }
+
+// close ends everything that passes and waits for it. A second one does nothing.
+func (r *relay) close() {
+	r.listener.Close()
+	r.mu.Lock()
+	r.closed = true
+	for c := range r.open {
+		c.Close()
+	}
+	r.mu.Unlock()
+	r.running.Wait()
+}
+
+// hold keeps a connection or a listener for close, or closes it at once.
+func (r *relay) hold(c io.Closer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[c] = struct{}{}
+	if r.closed {
+		c.Close()
+	}
+}
+
+func (r *relay) drop(c io.Closer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.Close()
+	delete(r.open, c)
+}
+
+// join connects a client to the server and has the connection carried.
+func (r *relay) join(client net.Conn, to string, data bool) {
+	r.hold(client)
+	defer r.drop(client)
+	server, err := net.DialTimeout("tcp", to, patience)
+	if err != nil {
+		return
+	}
+	r.hold(server)
+	defer r.drop(server)
+	r.carry(r, pair{client.(*net.TCPConn), server.(*net.TCPConn)}, data)
+}
+
+// control passes on what both sides of a control connection say.
+func (r *relay) control(p pair) {
+	var both sync.WaitGroup
+	both.Go(func() { pass(p.server, p.client) })
+	for lines := bufio.NewReader(p.server); ; {
+		line, err := lines.ReadBytes('\n')
+		if _, werr := p.client.Write(r.reroute(p.server, line)); err != nil || werr != nil {
+			break
+		}
+	}
+	_ = p.client.CloseWrite()
+	both.Wait()
+}
+
+// pass passes on what one end sends, and its end.
+func pass(to, from *net.TCPConn) {
+	_, _ = io.Copy(to, from)
+	_ = to.CloseWrite()
+}
+
+// straight carries a connection as it is. Its data connections do not come here.
+func straight(_ *relay, p pair, _ bool) {
+	var both sync.WaitGroup
+	both.Go(func() { pass(p.server, p.client) })
+	pass(p.client, p.server)
+	both.Wait()
+}
+
+var entering = regexp.MustCompile(`^22[79] .*\((?:\|\|\|(\d+)\||\d+,\d+,\d+,\d+,(\d+),(\d+)\))`)
+
+// reroute has the client of a 227 or 229 connect here.
+func (r *relay) reroute(server *net.TCPConn, line []byte) []byte {
+	m := entering.FindSubmatch(line)
+	if m == nil {
+		return line
+	}
+	number := func(i int) int { n, _ := strconv.Atoi(string(m[i])); return n }
+	to := net.TCPAddr{IP: server.RemoteAddr().(*net.TCPAddr).IP, Port: number(1) | number(2)<<8 | number(3)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return line
+	}
+	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+	r.hold(l)
+	r.running.Go(func() {
+		client, err := l.Accept()
+		r.drop(l)
+		if err == nil {
+			r.join(client, to.String(), true)
+		}
+	})
+	port := l.Addr().(*net.TCPAddr).Port
+	if len(m[1]) > 0 {
+		return fmt.Appendf(nil, "229 Entering (|||%d|)\r\n", port)
+	}
+	return fmt.Appendf(nil, "227 Entering (127,0,0,1,%d,%d)\r\n", port>>8, port&255)
+}
+
+// reset ends both halves at once, as a router does that has forgotten them.
+func (p pair) reset() {
+	for _, c := range []*net.TCPConn{p.server, p.client} {
+		_ = c.SetLinger(0)
+		c.Close()
+	}
+}
+
+// finish ends the server's half as if the client had closed it, and breaks the client's.
+func (p pair) finish() {
+	_ = p.server.CloseWrite()
+	_ = p.client.SetLinger(0)
+	p.client.Close()
+}
+
+// wire carries the only control connection of one client and an upload, until so many bytes of that were sent. Then it is cut, and nothing more of
+// the upload is passed on.
+type wire struct {
+	*relay
+	limit int64
+	cut   func(w *wire)
+
+	mu    sync.Mutex
+	ctl   pair
+	dat   pair
+	wasAt int64 // how many bytes of the upload the server was sent
+}
+
+// newWire makes a wire for one client; it ends with the test.
+func newWire(t testing.TB, to string, limit int64, cut func(w *wire)) *wire {
+	t.Helper()
+	w := &wire{limit: limit, cut: cut}
+	w.relay = startRelay(t, func() string { return to }, func(r *relay, p pair, data bool) {
+		if !data {
+			r.listener.Close()
+			w.note(func() { w.ctl = p })
+			r.control(p)
+			return
+		}
+		w.note(func() { w.dat = p })
+		n, _ := io.CopyN(p.server, p.client, w.limit)
+		w.note(func() { w.wasAt = n })
+		w.cut(w)
+		_, _ = io.Copy(io.Discard, p.server) // until the server ends it
+		p.reset()
+	})
+	return w
+}
+
+func (w *wire) note(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// connections are the control and the data connection.
+func (w *wire) connections() (control, data pair) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ctl, w.dat
+}
+
+// sent is how many bytes of the upload the server was sent before the cut.
+func (w *wire) sent() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wasAt
+}
+
+// startCutter starts a relay that ends each data connection after so many bytes, in either direction, as if all had come. With hold it does not end it
+// but holds it up until that is closed; reached gets one when it does.
+func startCutter(t testing.TB, server string, after int64, hold chan struct{}) (address string, reached <-chan struct{}) {
+	t.Helper()
+	held := make(chan struct{}, 2)
+	return startRelay(t, func() string { return server }, func(r *relay, p pair, data bool) {
+		if !data {
+			r.control(p)
+			return
+		}
+		some := func(to, from *net.TCPConn) {
+			_, _ = io.CopyN(to, from, after)
+			if hold != nil {
+				held <- struct{}{}
+				<-hold
+				_, _ = io.Copy(to, from)
+			}
+			_ = to.CloseWrite()
+			_, _ = io.Copy(io.Discard, from) // the other side is to believe that all was taken
+		}
+		var both sync.WaitGroup
+		both.Go(func() { some(p.server, p.client) })
+		some(p.client, p.server)
+		both.Wait()
+	}).address(), held
+}
+
+// lineCounter counts the lines that clients say.
+type lineCounter struct{ lines atomic.Int64 }
+
+// Write implements io.Writer.
+func (n *lineCounter) Write(p []byte) (int, error) {
+	n.lines.Add(int64(bytes.Count(p, []byte("\n"))))
+	return len(p), nil
+}
+
+// relayed is an address from which every connection leads to the server, and where what clients say is counted.
+func relayed(t testing.TB, server string, n *lineCounter) string {
+	t.Helper()
+	return startRelay(t, func() string { return server }, func(_ *relay, p pair, _ bool) {
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, _ = io.Copy(io.MultiWriter(p.server, n), p.client)
+			_ = p.server.CloseWrite()
+		})
+		pass(p.client, p.server)
+		both.Wait()
+	}).address()
+}
