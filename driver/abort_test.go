@@ -1,12 +1,15 @@
 package driver
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 // sparse makes a file larger than what a loopback connection holds.
@@ -20,21 +23,17 @@ func (s *server) sparse(name string) {
 
 // RFC 959 section 4.1.3: 426 for the transfer and 226 for ABOR, or 226 alone if there is none.
 func TestAbor(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
+	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
 		s.write("/f", "old")
 		s.sparse("/large")
 		c := dial("phoneacc")
 		c.want("TYPE I", "200 *")
 		c.want("ABOR", "226 *")
-		c.port()
-		c.want("ABOR", "226 *")
-		c.want("RETR /f", "425 use PASV, EPSV, PORT or EPRT first")
-
 		began := time.Now()
 		for _, command := range []string{"STOR /f", "RETR /large", "LIST"} { // nobody comes for the data
 			c.port()
 			c.send(command + "\r\nABOR\r\n")
-			c.play(`
+			c.transcript(`
 				S: 426 *: aborted by ABOR
 				S: 226 *
 				C: NOOP
@@ -44,49 +43,44 @@ func TestAbor(t *testing.T) {
 			t.Errorf("ABOR waited for the data connection: %v", d)
 		}
 
-		nc := c.data()
-		c.want("STOR /f", "150 *")
-		c.secured(nc).Write([]byte("new"))
-		c.play(`
-			C: ABOR
-			S: 426 /f: aborted by ABOR
-			S: 226 *
-			C: NOOP
-			S: 200 OK`)
-		s.wantContent("/f", "old")
+		// What was sent before the data connection was closed counts, however little time lies between the two.
+		for i := range 20 {
+			s.tree.SetOptions(0o644, i%2 == 0)
+			d := c.secured(c.data())
+			c.want("STOR /f", "150 *")
+			io.WriteString(d, "half of it")
+			c.send("ABOR\r\n")
+			if i > 0 {
+				d.Close()
+			}
+			c.check("STOR", c.reply(), "426 /f: aborted by ABOR")
+			c.check("ABOR", c.reply(), "226 *")
+			s.wantContent("/f", "old")
+		}
 
-		// active connections are cut as quickly
-		l := activeListener(t, "127.0.0.1:0")
+		l := listen(t)
 		for _, active := range []bool{false, true} {
 			var nc net.Conn
 			if active {
-				c.want("PORT 127,0,0,1,"+bytesOfPort(l), "200 *")
+				c.want(l.PORT, "200 *")
 			} else {
 				nc = c.data()
 			}
 			began := time.Now()
 			c.want("RETR /large", "150 *")
 			if active {
-				var err error
-				if nc, err = l.Accept(); err != nil {
-					t.Fatal(err)
-				}
+				nc = l.accept()
 			}
 			io.ReadFull(c.secured(nc), make([]byte, 10))
-			c.play(`
+			c.transcript(`
 				C: ABOR
 				S: 426 /large: aborted by ABOR
 				S: 226 *`)
-			nc.Close()
-			if d := time.Since(began); d > 4*time.Second {
+			if d := time.Since(began); d > 4*time.Second { // as crypto/tls would take to say goodbye
 				t.Errorf("ABOR took %v, active: %t", d, active)
 			}
+			nc.Close()
 		}
-
-		if got := c.fetch("RETR /f"); got != "old" {
-			t.Errorf("after ABOR: %q", got)
-		}
-		c.want("ABOR", "226 *")
 		c.store("/f", "new")
 		s.wantContent("/f", "new")
 	})
@@ -100,41 +94,35 @@ func TestAborThatComesTooLate(t *testing.T) {
 	goOn := s.publishing(c, "/locks/a/note")
 	c.send("ABOR\r\nNOOP\r\n")
 	goOn()
-	c.play(`
+	c.transcript(`
 		S: 226 transfer complete, 1 bytes received
 		S: 226 *
 		S: 200 OK`)
 }
 
-func TestStatDuringATransfer(t *testing.T) {
+// Commands behind a transfer wait for it, and their replies come in order; STAT does not wait.
+func TestCommandsBehindATransfer(t *testing.T) {
 	s := start(t)
-	s.sparse("/large")
 	c := s.as("phoneacc")
-	for _, command := range []string{"RETR /large", "STOU /x", "STOR /y"} {
-		nc := c.data()
-		c.want(command, "150 *")
-		c.play(`
-			C: STAT
-			S: 211-ftplockd
+	nc := c.data()
+	c.send("STOR /f\r\nSIZE /f\r\nMKD /locks/a\r\nNOOP\r\n")
+	c.transcript("S: 150 *")
+	nc.Write([]byte("abc"))
+	nc.Close()
+	c.transcript(`
+		S: 226 transfer complete, 3 bytes received
+		S: 213 3
+		S: 257 "/locks/a" *
+		S: 200 OK`)
+	for range 20 { // before the data connection stands, while the library opens what is transferred
+		c.port()
+		c.send("STOU /x\r\nSTAT\r\nABOR\r\n")
+		c.transcript(`
+			S: 211-*
 			S:  connected from 127.0.0.1
 			S:  type ASCII
 			S:  logged in as phoneacc
 			S:  in /
-			S:  transferring /*
-			S: 211 End of status`)
-		nc.Close()
-		c.reply()
-	}
-	// before the data connection stands, too, while the library opens what is transferred
-	for range 20 {
-		c.port()
-		c.send("STOU /x\r\nSTAT\r\nABOR\r\n")
-		c.play(`
-			S: 211-*
-			S: *
-			S: *
-			S: *
-			S: *
 			S:  transferring /x*
 			S: 211 *
 			S: 426 *
@@ -142,40 +130,241 @@ func TestStatDuringATransfer(t *testing.T) {
 	}
 }
 
-// Commands behind a transfer wait for it, and their replies come in order.
-func TestCommandsBehindATransfer(t *testing.T) {
-	s := start(t)
-	c := s.as("phoneacc")
-	nc := c.data()
-	c.send("STOR /f\r\nSIZE /f\r\nMKD /locks/a\r\nNOOP\r\n")
-	c.play("S: 150 *")
-	nc.Write([]byte("abc"))
-	nc.Close()
-	c.play(`
-		S: 226 transfer complete, 3 bytes received
-		S: 213 3
-		S: 257 "/locks/a" *
-		S: 200 OK`)
+// Whatever ends the session of an upload that is not complete, the old file stays, and its client is told as far as it can be. The kernel of a
+// killed client ends both connections, in any order.
+func TestAnUploadThatIsCutOffLeavesTheOldFile(t *testing.T) {
+	for name, end := range map[string]func(c *conn, data *net.TCPConn){
+		"data first":                func(c *conn, data *net.TCPConn) { data.Close(); c.tcp.Close() },
+		"control first":             func(c *conn, data *net.TCPConn) { c.tcp.Close(); data.Close() },
+		"control reset":             func(c *conn, data *net.TCPConn) { c.reset(); data.Close() },
+		"data first, control reset": func(c *conn, data *net.TCPConn) { data.Close(); c.reset() },
+		"data reset":                func(c *conn, data *net.TCPConn) { data.SetLinger(0); data.Close(); c.tcp.Close() },
+		"control only":              func(c *conn, _ *net.TCPConn) { c.tcp.Close() },
+		"control later":             func(c *conn, data *net.TCPConn) { data.Close(); time.Sleep(40 * time.Millisecond); c.tcp.Close() },
+		"control is half closed":    func(c *conn, _ *net.TCPConn) { c.tcp.CloseWrite(); c.check("", c.reply(), "426 *hung up*") },
+		"an administrator's kick":   func(c *conn, _ *net.TCPConn) { c.kicked() },
+		"ABOR while it is looked for": func(c *conn, data *net.TCPConn) {
+			data.Close()
+			time.Sleep(100 * time.Millisecond)
+			c.aborts()
+			c.tcp.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, typ := range []string{"I", "A"} {
+				// So long that the second connection's end is seen however busy the machine is.
+				s := start(t, func(o *setup) { o.settings.HangUp = patience })
+				s.write("/f", "old")
+				c := s.as("phoneacc")
+				c.want("MKD /gone/a", "257 *")
+				c.want("TYPE "+typ, "200 *")
+				d := c.data()
+				c.want("STOR /f", "150 *")
+				d.Write([]byte("half a\r\nfi"))
+				end(c, d)
+				s.alone()
+				s.wantContent("/f", "old")
+				if s.held("/gone/a") {
+					t.Error("the lock is held still")
+				}
+			}
+		})
+	}
 }
 
-// What was sent before the data connection was closed counts, however little time lies between the two.
-func TestAnAbortJustBeforeTheEndOfTheData(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		s.write("/f", "old")
-		c := dial("phoneacc")
-		for i := range 60 {
-			s.tree.SetOptions(0o644, i%2 == 0)
-			nc := c.data()
-			d := c.secured(nc)
-			c.want("STOR /f", "150 *")
-			if _, err := d.Write([]byte("half of it")); err != nil {
-				t.Fatal(err)
+// aborts says ABOR in the middle of an upload of /f.
+func (c *conn) aborts() {
+	c.t.Helper()
+	c.transcript(`
+		C: ABOR
+		S: 426 /f: aborted by ABOR
+		S: 226 *`)
+}
+
+// kicked ends the session by its id, once, in the middle of an upload of /f.
+func (c *conn) kicked() {
+	c.t.Helper()
+	id := c.session().locks.ID()
+	if !c.server.driver.Kick(id, "an administrator ended it") || c.server.driver.Kick(id+1000, "nobody") || c.server.driver.Kick(0, "nobody") {
+		c.t.Error("Kick does not tell whether there is such a session")
+	}
+	c.transcript(`
+		S: 426 /f: the server ended the session
+		S: 421 an administrator ended it`)
+	c.tcp.Close()
+}
+
+// A waiting MKD is withdrawn by a kick.
+func TestAKickEndsTheWaiting(t *testing.T) {
+	s := start(t, patient)
+	holder, waiter := s.as("phoneacc"), s.as("other")
+	holder.want("MKD /locks/a", "257 *")
+	waiter.send("MKD /locks/a\r\n")
+	s.until("it waits", func() bool { status, _ := s.table.Get("/locks/a"); return status.Waiting == 1 })
+	s.driver.Kick(waiter.session().locks.ID(), "go away")
+	r := waiter.reply()
+	if fits("550 /locks/a: not waited for any longer", r) {
+		r = waiter.reply()
+	}
+	waiter.check("MKD", r, "421 go away")
+	waiter.ended()
+	if status, _ := s.table.Get("/locks/a"); status.Waiting != 0 {
+		t.Error("it waits still")
+	}
+	holder.want("RMD /locks/a", "250 *")
+}
+
+// QUIT does not cut an upload off; what it is worth depends on whether its client has shown that nothing is missing.
+func TestQuitBeforeTheEndOfAnUpload(t *testing.T) {
+	for _, tt := range []struct {
+		name, announced, reply, content string
+	}{
+		{"nothing was announced", "", "426 /f: QUIT came before the upload was complete*", "old"},
+		{"all that was announced came", "ALLO 9", "226 *", "all of it"},
+		{"less was announced", "ALLO 8", "426 /f: QUIT came before *", "old"},
+		{"more was announced", "ALLO 10", "426 /f: fewer bytes than ALLO announced: 9 of 10", "old"},
+		{"a close_notify under TLS", "TLS", "226 *", "all of it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := start(t, secure)
+			s.write("/f", "old")
+			c := s.dial()
+			if tt.announced == "TLS" {
+				c.upgrade()
 			}
-			c.send("ABOR\r\n")
+			c.login("phoneacc")
+			c.want("MKD /gone/a", "257 *")
+			c.want("TYPE I", "200 *")
+			if tt.announced != "" && tt.announced != "TLS" {
+				c.want(tt.announced, "200 *")
+			}
+			d := c.secured(c.data())
+			c.want("STOR /f", "150 *")
+			c.send("QUIT\r\n")
+			io.WriteString(d, "all of it")
+			if !s.held("/gone/a") {
+				t.Error("the lock was given back before the end")
+			}
 			d.Close()
-			c.check("STOR", c.reply(), "426 /f: aborted by ABOR")
-			c.check("ABOR", c.reply(), "226 *")
-			s.wantContent("/f", "old")
+			c.transcript("S: " + tt.reply + "\nS: 221 *")
+			c.ended()
+			s.alone()
+			s.wantContent("/f", tt.content)
+			if s.held("/gone/a") {
+				t.Error("the lock is held still")
+			}
+		})
+	}
+	t.Run("a download is sent to its end", func(t *testing.T) {
+		s := start(t)
+		s.sparse("/large")
+		c := s.as("phoneacc")
+		c.want("TYPE I", "200 *")
+		nc := c.data()
+		c.want("RETR /large", "150 *")
+		c.send("QUIT\r\n")
+		if n, err := io.Copy(io.Discard, nc); n != 64<<20 || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		nc.Close()
+		c.transcript(`
+			S: 226 *
+			S: 221 *`)
+		c.ended()
+	})
+}
+
+// Behind a QUIT the end of the control connection is not read: it is seen by the look that an upload takes at its client.
+func TestAnUploadIsNotPublishedIfItsClientHangsUpBehindAQuit(t *testing.T) {
+	s := start(t, func(o *setup) { o.settings.HangUp = time.Minute })
+	s.write("/f", "old")
+	c := s.as("phoneacc")
+	d := c.data()
+	c.want("TYPE I", "200 *")
+	c.want("ALLO 3", "200 *")
+	c.want("STOR /f", "150 *")
+	io.WriteString(d, "new")
+	c.send("QUIT\r\n")
+	c.tcp.Close()
+	d.Close()
+	s.alone()
+	s.wantContent("/f", "old")
+}
+
+// What an upload is taken for whose data connection ended in order, and its control connection 40 ms later. With what it announced, or a
+// close_notify, it is complete and does not wait.
+func TestAsLongAsIsConfiguredAClientMayTakeToHangUp(t *testing.T) {
+	for _, tt := range []struct {
+		within time.Duration
+		allo   int // 0: none
+		want   string
+	}{{0, 0, "whole"}, {patience, 0, "old"}, {patience, 5, "whole"}, {patience, 4, "old"}} {
+		t.Run(fmt.Sprintf("%v, ALLO %d", tt.within, tt.allo), func(t *testing.T) {
+			s := start(t, func(o *setup) { o.settings.HangUp = tt.within })
+			s.write("/f", "old")
+			c := s.as("phoneacc")
+			c.want("TYPE I", "200 *")
+			if tt.allo > 0 {
+				c.want(fmt.Sprint("ALLO ", tt.allo), "200 *")
+			}
+			d := c.data()
+			c.want("STOR /f", "150 *")
+			io.WriteString(d, "whole")
+			d.Close()
+			if tt.want == "whole" {
+				s.until("it is published", func() bool { return s.content("/f") == "whole" })
+			} else {
+				time.Sleep(40 * time.Millisecond)
+			}
+			c.tcp.Close()
+			s.alone()
+			s.wantContent("/f", tt.want)
+		})
+	}
+	t.Run("QUIT", func(t *testing.T) {
+		s := start(t, func(o *setup) { o.settings.HangUp = time.Second })
+		c := s.as("phoneacc")
+		c.begun("STOR /f", "whole").Close()
+		c.transcript(`
+			C: QUIT
+			S: 426 /f: QUIT came before the upload was complete*
+			S: 221 *`)
+		s.wantContent("/f", "(none)")
+	})
+	t.Run("a client that stays", func(t *testing.T) {
+		s := start(t, func(o *setup) { o.settings.HangUp = 200 * time.Millisecond })
+		began := time.Now()
+		s.as("phoneacc").store("/f", "whole")
+		if took := time.Since(began); took < 200*time.Millisecond {
+			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+func TestShutdownLetsAnUploadFinish(t *testing.T) {
+	s := start(t)
+	idle, c := s.as("other"), s.as("phoneacc")
+	idle.want("MKD /gone/idle", "257 *")
+	c.want("MKD /gone/a", "257 *")
+	nc := c.data()
+	c.want("STOR /f", "150 *")
+	nc.Write([]byte("half, "))
+	if err := s.control.Shutdown(control.Reply{Code: 421, Text: "the server stops"}); err != nil {
+		t.Fatal(err)
+	}
+	idle.transcript("S: 421 the server stops")
+	idle.ended()
+	if !s.held("/gone/a") {
+		t.Error("the lock was given back before the end")
+	}
+	nc.Write([]byte("whole"))
+	nc.Close()
+	c.transcript(`
+		S: 226 *
+		S: 421 the server stops`)
+	s.alone()
+	s.wantContent("/f", "half, whole")
+	if s.held("/gone/a") || s.held("/gone/idle") {
+		t.Error("locks are held still")
+	}
 }

@@ -16,7 +16,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -98,7 +97,6 @@ type server struct {
 	root    string // of the tree, on disk
 	state   string
 	addr    string
-	addr6   string
 	addrTLS string // implicit TLS; "": there is none
 	driver  *Server
 	table   *lock.Table
@@ -214,7 +212,7 @@ func (s *server) listen(o *setup) {
 		return l.Addr().String()
 	}
 	s.serving = nil
-	s.addr, s.addr6 = open("127.0.0.1:0", nil), open("[::1]:0", nil)
+	s.addr = open("127.0.0.1:0", nil)
 	if o.tls != nil {
 		s.addrTLS = open("127.0.0.1:0", o.tls)
 	}
@@ -232,18 +230,6 @@ func (s *server) stop(store *journal.Store) {
 	if err != nil {
 		s.t.Errorf("the server did not stop cleanly: %v", err)
 	}
-	if n := s.listeners(); n != 0 {
-		s.t.Errorf("%d passive listeners are left", n)
-	}
-}
-
-// listeners is how many passive ports are open. Only package control knows: it is asked past its interface.
-func (s *server) listeners() int {
-	ports := reflect.ValueOf(s.driver.ports).Elem()
-	mu := (*sync.Mutex)(ports.FieldByName("mu").Addr().UnsafePointer())
-	mu.Lock()
-	defer mu.Unlock()
-	return ports.FieldByName("open").Len()
 }
 
 // pass lets time go by, and ends the locks whose time is over.
@@ -282,7 +268,7 @@ func (s *server) publishing(c *conn, file string) (goOn func()) {
 	s.driver.layout.Lock()
 	d.Write([]byte("x"))
 	d.Close()
-	s.until("the file is being published", func() bool { return somewhere("(*transfer).placeProtected", "(*RWMutex).RLock") })
+	s.until("the file is being published", func() bool { return somewhere("placeProtected", "(*RWMutex).RLock") })
 	return s.driver.layout.Unlock
 }
 
@@ -349,33 +335,6 @@ func (s *server) wantContent(name, want string) {
 
 func shorten(s string) string { return s[:min(len(s), 60)] }
 
-// inEachMode runs a test against locks with directories and without, in the clear and under TLS.
-func inEachMode(t *testing.T, test func(t *testing.T, s *server, dial func(account string) *conn)) {
-	for _, mode := range []struct {
-		name    string
-		changes []func(*setup)
-		tls     bool
-	}{
-		{"directories", nil, false},
-		{"no directories", []func(*setup){plainLocks}, false},
-		{"directories, TLS", []func(*setup){tlsRequired}, true},
-		{"no directories, TLS", []func(*setup){plainLocks, tlsRequired}, true},
-	} {
-		t.Run(mode.name, func(t *testing.T) {
-			s := start(t, mode.changes...)
-			test(t, s, func(account string) *conn {
-				t.Helper()
-				c := s.dial()
-				if mode.tls {
-					c.upgrade()
-				}
-				c.login(account)
-				return c
-			})
-		})
-	}
-}
-
 var certificate = sync.OnceValue(func() *tls.Config {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -399,18 +358,15 @@ type conn struct {
 	private bool // data connections under TLS
 }
 
-func (s *server) dial() *conn  { s.t.Helper(); return s.dialTo(s.addr) }
-func (s *server) dial6() *conn { s.t.Helper(); return s.dialTo(s.addr6) }
-
-func (s *server) dialTo(addr string) *conn {
+func (s *server) dial() *conn {
 	s.t.Helper()
-	nc, err := net.Dial("tcp", addr)
+	nc, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	c := &conn{t: s.t, server: s, tcp: nc.(*net.TCPConn), Conn: nc, in: bufio.NewReader(nc)}
 	s.t.Cleanup(func() { nc.Close() })
-	c.play("S: 220 *")
+	c.transcript("S: 220 *")
 	return c
 }
 
@@ -434,7 +390,7 @@ func (c *conn) upgrade() {
 	c.want("AUTH TLS", "234 *")
 	c.Conn = tls.Client(c.tcp, &tls.Config{InsecureSkipVerify: true})
 	c.in = bufio.NewReader(c.Conn)
-	c.play(`
+	c.transcript(`
 		C: PBSZ 0
 		S: 200 *
 		C: PROT P
@@ -515,9 +471,9 @@ func fits(pattern, line string) bool {
 	return regexp.MustCompile(`(?s)^` + p + `$`).MatchString(line)
 }
 
-// play plays a transcript: what stands behind "C: " is sent, what stands behind "S: " must come, as fits has
+// transcript plays a transcript: what stands behind "C: " is sent, what stands behind "S: " must come, as fits has
 // it. \x in a line of the client are bytes; a line that begins with -- is a comment.
-func (c *conn) play(script string) {
+func (c *conn) transcript(script string) {
 	c.t.Helper()
 	last := ""
 	for l := range strings.Lines(script) {
@@ -559,14 +515,9 @@ func (c *conn) reset() {
 	}
 }
 
-// port says PASV, or EPSV, and returns the address for the data connection.
+// port says PASV and returns the address for the data connection.
 func (c *conn) port() string {
 	c.t.Helper()
-	if strings.HasPrefix(c.RemoteAddr().String(), "[") {
-		r := c.ask("EPSV")
-		c.check("EPSV", r, "229 *(|||#|)*")
-		return fmt.Sprintf("[::1]:%d", toldPort(229, r))
-	}
 	r := c.ask("PASV")
 	c.check("PASV", r, "227 *(127,0,0,1,#,#)*")
 	return fmt.Sprintf("127.0.0.1:%d", toldPort(227, r))
@@ -676,4 +627,22 @@ func (l *logged) String() string {
 // logger keeps everything.
 func (l *logged) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// inBothWires runs a test in the clear and under TLS.
+func inBothWires(t *testing.T, test func(t *testing.T, s *server, dial func(account string) *conn)) {
+	for name, change := range map[string]func(*setup){"in the clear": func(*setup) {}, "TLS": tlsRequired} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, change)
+			test(t, s, func(account string) *conn {
+				t.Helper()
+				c := s.dial()
+				if s.setup.settings.TLSRequired {
+					c.upgrade()
+				}
+				c.login(account)
+				return c
+			})
+		})
+	}
 }

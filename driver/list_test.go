@@ -2,13 +2,13 @@ package driver
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // bare leaves out of a listing all but the names.
@@ -25,7 +25,7 @@ func bare(listing string) string {
 }
 
 func TestListings(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
+	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
 		for _, f := range []string{"/d/b", "/d/a", "/d/.hidden", "/d/sub/x", "/d/sub/y", "/d/sab/x", "/d/-al", "/d/c[1]"} {
 			s.write(f, "x")
 		}
@@ -38,14 +38,11 @@ func TestListings(t *testing.T) {
 		for _, tt := range []struct{ command, names string }{
 			{"LIST", "-al a b broken c[1] link sab sub sublink"},
 			{"LIST -a", "-al .hidden a b broken c[1] link sab sub sublink"},
-			{"LIST -A", "-al .hidden a b broken c[1] link sab sub sublink"},
-			{"LIST -l", "-al a b broken c[1] link sab sub sublink"},
 			{"LIST -CF", "-al a b broken c[1] link sab/ sub/ sublink/"},
 			{"LIST -la /d/sub", "x y"},
 			{"LIST -a -l sub", "x y"},
 			{"LIST   sub", "x y"},
 			{"LIST -r sub", "y x"},
-			{"LIST sub/", "x y"},
 			{"LIST sublink", "x y"},
 			{"LIST -d sub", "sub"},
 			{"LIST -d", "."},
@@ -54,20 +51,15 @@ func TestListings(t *testing.T) {
 			{"LIST -- -al", "-al"},
 			{"LIST /d/b", "/d/b"},
 			{"LIST *", "-al a b broken c[1] link sab sub sublink"},
-			{"LIST a*", "a"},
 			{"LIST s?b", "sab sub"},
 			{"LIST /empty", ""},
 			{"NLST", "-al a b broken c[1] link sab sub sublink"},
 			{"NLST .", "-al a b broken c[1] link sab sub sublink"},
-			{"NLST -a", "-al .hidden a b broken c[1] link sab sub sublink"},
-			{"NLST *", "-al a b broken c[1] link sab sub sublink"},
 			{"NLST .*", ".hidden"},
 			{"NLST c[1]", "c[1]"}, // the file of that name, before what the pattern fits
 			{"NLST [ab]", "a b"},
 			// RFC 1123 section 4.1.2.7: what can be given to RETR
 			{"NLST sub", "sub/x sub/y"},
-			{"NLST ./sub", "./sub/x ./sub/y"},
-			{"NLST sub/", "sub/x sub/y"},
 			{"NLST /d/sub", "/d/sub/x /d/sub/y"},
 			{"NLST ../d/sub", "../d/sub/x ../d/sub/y"},
 			{"NLST sub/..", "sub/../-al sub/../a sub/../b sub/../broken sub/../c[1] sub/../link sub/../sab sub/../sub sub/../sublink"},
@@ -119,438 +111,167 @@ func TestListingsInOrder(t *testing.T) {
 	}
 }
 
-func TestALongListingIsLikeThatOfLs(t *testing.T) {
-	s := start(t)
-	s.write("/d/f", "12345")
-	lately := s.clock.Now().Wall.UTC().Add(-time.Hour)
-	for _, tt := range []struct{ when, shown string }{
-		{"20200102030405", "Jan  2  2020"},
-		{lately.Format(timeValue), lately.Format("Jan _2 15:04")},
-	} {
-		c := s.as("boss")
-		c.want("MFMT "+tt.when+" /d/f", "213 *")
-		if got := c.fetch("LIST /d"); got != "-rw-r--r--    1 ftp      ftp                 5 "+tt.shown+" f\r\n" {
-			t.Errorf("LIST: %q", got)
-		}
-	}
-}
-
-func TestStatOfAPath(t *testing.T) {
-	s := start(t)
-	s.write("/d/f", "x")
-	s.write("/d/213 forged", "x")
-	c := s.as("phoneacc")
-	c.play(`
-		C: STAT /d
-		S: 213-Status of /d:
-		S:  -rw-r--r-- * 213 forged
-		S:  -rw-r--r-- * f
-		S: 213 End of status
-		C: STAT /d/f
-		S: 213-Status of /d/f:
-		S:  -rw-r--r-- * /d/f
-		S: 213 End of status
-		C: STAT -a /d/n*
-		S: 213 Status of /d/n*:
-		C: STAT /none
-		S: 550 /none: no such file or directory`)
-}
-
-// RFC 3659 section 7: PHP programs look for `type` in lower case.
-func TestMachineListings(t *testing.T) {
-	s := start(t)
-	s.write("/d/f", "12345")
-	s.mkdir("/d/sub")
-	c := s.as("phoneacc")
-	c.want("MFMT 20200102030405 /d/f", "213 *")
-	got := c.fetch("MLSD /d")
-	if !fits("type=file;size=5;modify=20200102030405;perm=adfwr;unique=*;unix.mode=0644; f\r\ntype=dir;modify=#;perm=cdeflmp;unique=*;unix.mode=0755; sub\r\n", got) {
-		t.Errorf("MLSD: %q", got)
-	}
-	c.play(`
-		C: OPTS MLST Size;TYPE;nonsense;
-		S: 200 MLST OPTS type;size;
-		C: MLST /d/f
-		S: 250-facts about it
-		S:  type=file;size=5; /d/f
-		S: 250 End
-		C: OPTS MLST
-		S: 200 MLST OPTS
-		C: MLST d
-		S: 250-*
-		S:   /d
-		S: 250 *
-		C: MLST
-		S: 250-*
-		S:   /
-		S: 250 *
-		C: MLST /none
-		S: 550 /none: *
-		C: OPTS UTF8 ON
-		S: 200 *
-		C: OPTS utf-8
-		S: 200 *
-		C: OPTS NONE
-		S: 501 *`)
-	if got := c.ask("FEAT"); !strings.Contains(got, " MLST type;size;modify;perm;unique;unix.mode;\n") {
-		t.Errorf("FEAT after OPTS MLST: %s", got)
-	}
-}
-
-func TestFeatAndHelp(t *testing.T) {
-	s := start(t, secure)
-	c := s.dial()
-	feat := c.ask("FEAT")
-	for _, want := range []string{"AUTH TLS", "EPRT", "EPSV", "MDTM", "MFMT", "MLST type*;size*;", "PBSZ", "PROT", "REST STREAM", "SIZE", "TVFS", "UTF8", "HASH SHA-256*;", "SITE LOCK\n", "SITE LOCK DISCONNECT\n", "SITE LOCKS", "SITE WAIT", "STOR STAGED"} {
-		if !strings.Contains(feat, "\n "+want) {
-			t.Errorf("FEAT does not tell of %s: %s", want, feat)
-		}
-	}
-	help := c.ask("HELP")
-	if !strings.HasPrefix(help, "214-The following commands are recognized:\n") {
-		t.Errorf("Net::FTP does not read this: %s", help)
-	}
-	for _, want := range []string{"ALLO", "MKD", "RMD", "STOU", "SITE"} {
-		if !slices.Contains(strings.Fields(help), want) {
-			t.Errorf("HELP does not tell of %s", want)
-		}
-	}
-	c.play(`
-		C: HELP ALLO
-		S: 214 Syntax: ALLO *
-		C: help mkd
-		S: 214 Syntax: MKD path: *
-		C: HELP NONE
-		S: 502 unknown command 'NONE'
-		C: HELP SMNT
-		S: 502 *
-		C: NONE
-		S: 500 'NONE' is not a command of this server
-		C: SMNT x
-		S: 502 *
-		C: SYST
-		S: 215 UNIX Type: L8`)
-}
-
-func TestTransferParameters(t *testing.T) {
-	s := start(t)
-	s.as("phoneacc").play(`
-		C: TYPE A
-		S: 200 *
-		C: TYPE A N
-		S: 200 *
-		C: type i
-		S: 200 *
-		C: TYPE L 8
-		S: 200 *
-		C: TYPE E
-		S: 504 *
-		C: TYPE \x09
-		S: 504 *
-		C: TYPE
-		S: 501 *
-		C: MODE s
-		S: 200 *
-		C: MODE B
-		S: 504 *
-		C: STRU F
-		S: 200 *
-		C: STRU R
-		S: 504 *
-		C: ACCT
-		S: 202 *`)
+func TestFormsOfListings(t *testing.T) {
+	plays(t, `
+		- write /d/f 12345
+		- mkdir /d/sub
+		# the clock says 2026-01-01
+		boss MFMT 20251231230000 /d/f => 213 *
+		boss LIST /d/f* => 226 * >>> -rw-r--r--    1 ftp      ftp                 5 Dec 31 23:00 /d/f\r\n
+		boss MFMT 20200102030405 /d/f => 213 *
+		boss LIST /d => 226 * >>> -rw-r--r--    1 ftp      ftp                 5 Jan  2  2020 f\r\n* sub\r\n
+		boss STAT /d/f => 213-Status of /d/f:\n -rw-r--r-- * /d/f\n213 End of status
+		boss STAT -a /d/n* => 213 Status of /d/n*:
+		boss STAT /none => 550 /none: no such file or directory
+		# RFC 3659 section 7: PHP programs look for "type" in lower case
+		boss MLSD /d => 226 * >>> type=file;size=5;modify=20200102030405;perm=adfwr;unique=*;unix.mode=0644; f\r\ntype=dir;modify=#;perm=cdeflmp;unique=*;unix.mode=0755; sub\r\n
+		boss OPTS MLST Size;TYPE;nonsense; => 200 MLST OPTS type;size;
+		boss MLST /d/f => 250-facts about it\n type=file;size=5; /d/f\n250 End
+		boss OPTS MLST => 200 MLST OPTS
+		boss MLST d => 250-*\n  /d\n250 *
+		boss MLST => 250-*\n  /\n250 *
+		boss MLST /none => 550 /none: *
+		boss FEAT => *\n MLST type;size;modify;perm;unique;unix.mode;\n*
+		boss FEAT => *\n SITE LOCK\n SITE LOCK DISCONNECT\n SITE LOCKS\n SITE WAIT\n SIZE\n STOR STAGED\n*`)
 }
 
 func TestSizesTimesAndDigests(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		s.write("/f", "hello\n")
-		s.mkdir("/d")
-		c := dial("phoneacc")
-		c.play(`
-			C: SIZE /f
-			S: 213 6
-			C: SIZE /d
-			S: 550 /d: is a directory
-			C: SIZE /none
-			S: 550 /none: no such file or directory
-			C: SIZE
-			S: 501 *
-			C: MDTM /d
-			S: 213 #
-			C: MDTM /none
-			S: 550 *
-			C: MFMT 20200102030405 /d
-			S: 213 *
-			C: MFMT 2020 /f
-			S: 501 *
-			C: MFMT 20200102030405
-			S: 501 *
-			C: MFMT 20200102030405 /none
-			S: 550 *
-			C: XCRC /f
-			S: 250 363a3020
-			C: XMD5 "/f"
-			S: 250 b1946ac92492d2347c6235b4d2611184
-			C: XSHA1 /f
-			S: 250 f572d396fae9206628714fb2ce00f72e94f2258f
-			C: XSHA256 f
-			S: 250 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
-			C: HASH f
-			S: 213 SHA-256 0-6 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 f
-			C: OPTS HASH
-			S: 200 SHA-256
-			C: OPTS HASH md5
-			S: 200 MD5
-			C: OPTS HASH CRC64
-			S: 501 *
-			C: HASH /f
-			S: 213 MD5 0-6 b1946ac92492d2347c6235b4d2611184 /f
-			C: HASH /d
-			S: 553 *
-			C: HASH /none
-			S: 550 *
-			C: AVBL
-			S: 213 #
-			C: AVBL /d
-			S: 213 #
-			C: AVBL /f
-			S: 550 *
-			C: AVBL /none
-			S: 550 *`)
-	})
-}
-
-func TestDownloads(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		large := strings.Repeat("0123456789abcde\n", 200_000)
-		s.write("/large", large)
-		s.write("/text", "a\nb\r\nc")
-		s.mkdir("/d")
-		s.link("text", "/link")
-		c := dial("phoneacc")
-		if got := c.fetch("RETR /text"); got != "a\r\nb\r\nc" {
-			t.Errorf("ASCII: %q", got)
-		}
-		c.want("TYPE I", "200 *")
-		if got := c.fetch("RETR /link"); got != "a\nb\r\nc" {
-			t.Errorf("binary: %q", got)
-		}
-		if got := c.fetch("RETR /large"); got != large {
-			t.Errorf("%d bytes of %d", len(got), len(large))
-		}
-		c.want("REST 3199990", "350 *")
-		if got := c.fetch("RETR /large"); got != large[3199990:] {
-			t.Errorf("after REST: %q", got)
-		}
-		c.want("REST 6", "350 *")
-		if got := c.fetch("RETR /text"); got != "" {
-			t.Errorf("from the end: %q", got)
-		}
-		for command, want := range map[string]string{
-			"RETR /d":    "550 /d: is a directory",
-			"RETR /none": "550 /none: no such file or directory",
-			"RETR /":     "550 /: is a directory",
-		} {
-			_, r := c.download(command)
-			c.check(command, r, want)
-		}
-		c.want("REST 7", "350 *")
-		_, r := c.download("RETR /text")
-		c.check("beyond the end", r, "554 /text: REST beyond the end of the file")
-
-		// A client that has enough and hangs up: the transfer was broken, the session goes on.
-		s.sparse("/large")
-		nc := c.data()
-		c.want("RETR /large", "150 *")
-		io.ReadFull(c.secured(nc), make([]byte, 10))
-		nc.SetLinger(0)
-		nc.Close()
-		c.play("S: 426 /large: the data connection was cut")
-		c.want("NOOP", "200 *")
-	})
+	plays(t, `
+		- write /f hello\n
+		- mkdir /d
+		a SIZE /f => 213 6
+		a SIZE /d => 550 /d: is a directory
+		a SIZE /none => 550 /none: no such file or directory
+		a MDTM /d => 213 #
+		a MDTM /none => 550 *
+		a MFMT 20200102030405 /d => 213 *
+		a MFMT 2020 /f => 501 *
+		a MFMT 20200102030405 => 501 *
+		a MFMT 20200102030405 /none => 550 *
+		a XCRC /f => 250 363a3020
+		a XMD5 "/f" => 250 b1946ac92492d2347c6235b4d2611184
+		a XSHA256 f => 250 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
+		a HASH f => 213 SHA-256 0-6 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 f
+		a OPTS HASH md5 => 200 MD5
+		a OPTS HASH CRC64 => 501 *
+		a HASH /f => 213 MD5 0-6 b1946ac92492d2347c6235b4d2611184 /f
+		a HASH /d => 553 *
+		a HASH /none => 550 *
+		a AVBL => 213 #
+		a AVBL /d => 213 #
+		a AVBL /f => 550 *
+		a AVBL /none => 550 *`)
 }
 
 func TestTheStatusFileTellsOfTheLocks(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		c := dial("phoneacc")
-		c.want("TYPE I", "200 *")
-		if got := c.fetch("RETR /.locks.json"); !fits("{\n  \"now\": \"*\",\n  \"locks\": []\n}\n", got) {
-			t.Errorf("no locks: %s", got)
-		}
-		c.want("MKD /locks/a<b>", "257 *")
-		c.want("MKD /ever/x", "257 *")
-		got := c.fetch("RETR .locks.json")
-		want := `*"path": "/ever/x",*"expires": null*"path": "/locks/a<b>",
-      "holder": "phoneacc",
-      "address": "127.0.0.1",
-      "session": "#-#",
-      "token": #,
-      "acquired": "*Z",
-      "age_seconds": *,
-      "expires": "*Z"*`
-		if !fits(want, got) {
-			t.Errorf("status: %s", got)
-		}
-		c.play(`
-			C: SIZE /.locks.json
-			S: 550 /.locks.json: is made anew each time: *
-			C: MDTM /.locks.json
-			S: 213 #
-			C: MLST /.locks.json
-			S: 250-*
-			S:  type=file;*; /.locks.json
-			S: 250 *
-			C: CWD /.locks.json
-			S: 550 /.locks.json: is not a directory`)
-		const no = ": is served by the server itself and cannot be changed"
-		s.write("/f", "x")
-		for _, command := range []string{
-			"DELE /.locks.json", "RMD /.locks.json", "RNFR /.locks.json", "MFMT 20200101000000 /.locks.json",
-		} {
-			c.want(command, "550 /.locks.json"+no)
-		}
-		c.want("RNFR /f", "350 *")
-		c.want("RNTO /.locks.json", "550 /.locks.json"+no)
-		for _, command := range []string{"STOR", "APPE", "STOU"} {
-			c.check(command, c.upload(command+" /.locks.json", "x"), "550 /.locks.json"+no)
-		}
-		if got := c.fetch("NLST -a"); !strings.HasPrefix(got, ".locks.json\r\n") {
-			t.Errorf("NLST -a: %q", got)
-		}
-	})
-}
-
-func TestTheStatusFileCanBeOff(t *testing.T) {
-	s := start(t, func(o *setup) { o.settings.StatusFile = "" })
-	c := s.as("phoneacc")
-	_, r := c.download("RETR /.locks.json")
-	c.check("RETR", r, "550 *: no such file or directory")
-	if got := c.fetch("NLST -a"); strings.Contains(got, "json") {
-		t.Errorf("NLST -a: %q", got)
-	}
-	c.store("/.locks.json", "an ordinary file")
+	const no = "550 /.locks.json: is served by the server itself and cannot be changed"
+	inBothModes(t, `
+		- write /f x
+		a TYPE I => 200 *
+		a RETR /.locks.json => 226 * >>> {\n  "now": "*",\n  "locks": []\n}\n
+		a MKD /locks/a<b> => 257 *
+		a MKD /ever/x => 257 *
+		a RETR .locks.json => 226 * >>> *"path": "/ever/x",*"expires": null*"path": "/locks/a<b>",\n      "holder": "phoneacc",\n      "address": "127.0.0.1",\n      "session": "#-#",\n      "token": #,\n      "acquired": "*Z",\n      "age_seconds": *,\n      "expires": "*Z"*
+		a SIZE /.locks.json => 550 /.locks.json: is made anew each time: *
+		a MDTM /.locks.json => 213 #
+		a MLST /.locks.json => 250-*\n type=file;*; /.locks.json\n250 *
+		a CWD /.locks.json => 550 /.locks.json: is not a directory
+		a DELE /.locks.json => `+no+`
+		a RMD /.locks.json => `+no+`
+		a RNFR /.locks.json => `+no+`
+		a MFMT 20200101000000 /.locks.json => `+no+`
+		a RNFR /f => 350 *
+		a RNTO /.locks.json => `+no+`
+		a STOR /.locks.json <<< x => `+no+`
+		a STOU /.locks.json <<< x => `+no+`
+		a NLST -a => 226 * >>> .locks.json\r\n*`)
+	plays(t, `
+		a RETR /.locks.json => 550 *: no such file or directory
+		a STOR /.locks.json <<< an ordinary file => 226 *`, func(o *setup) { o.settings.StatusFile = "" })
 }
 
 func TestSite(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		s.write("/f", "x")
-		a, b, boss := dial("phoneacc"), dial("phoneacc"), dial("boss")
-		a.play(`
-			C: SITE
-			S: 501 *
-			C: SITE HELP
-			S: 214-SITE commands:
-			S: *
-			S: *
-			S: *
-			S: *
-			S: *
-			S: *
-			S: *
-			S: *
-			S: *
-			S: 214 End
-			C: SITE NONE
-			S: 500 *
-			C: SITE LOCKS
-			S: 211 no locks are held
-			C: SITE LOCK AGE 60
-			S: 200 *
-			C: MKD /locks/short
-			S: 257 "/locks/short" locked, token #, expires in 1m0s
-			C: SITE LOCK AGE 0
-			S: 200 *
-			C: SITE LOCK AGE -1
-			S: 501 *
-			C: SITE LOCK AGE x
-			S: 501 *
-			C: MKD /locks/long
-			S: 257 "/locks/long" locked, token #, expires in 6m0s
-			C: MKD /ever/x
-			S: 257 *
-			C: site lock info /ever/x
-			S: 211-Lock /ever/x
-			S:  held by phoneacc@127.0.0.1 for 0s, never expires, token #
-			S: 211 End
-			C: SITE LOCK INFO /locks/none
-			S: 550 /locks/none: not held
-			C: SITE LOCK INFO /nolock
-			S: 550 /nolock: no rule makes that name a lock
-			C: SITE LOCK DISCONNECT KEEP
-			S: 501 *
-			C: SITE LOCK DISCONNECT RELEASE x
-			S: 501 *
-			C: SITE LOCK DISCONNECT RELEASE 15
-			S: 200 *
-			C: site lock disconnect release
-			S: 200 *
-			C: SITE LOCKS
-			S: 211-3 locks are held:
-			S:  /ever/x: held by *
-			S:  /locks/long: held by *
-			S:  /locks/short: held by *
-			S: 211 End
-			C: SITE LOCKS /locks/s*
-			S: 211-1 locks are held:
-			S:  /locks/short: held by *
-			S: 211 End
-			C: SITE LOCKS [
-			S: 501 *
-			C: SITE LOCK
-			S: 501 *
-			C: SITE LOCK NONE x
-			S: 501 *
-			C: SITE LOCK AS
-			S: 501 *`)
-		s.clock.Advance(50 * time.Second)
-		a.want("SITE LOCK RENEW /locks/short", `200 "/locks/short" locked, token #, expires in 1m0s`)
-		s.pass(50 * time.Second)
-		if !s.held("/locks/short") {
-			t.Error("a lock that was renewed has expired")
+	inBothModes(t, `
+		- write /f x
+		a SITE => 501 *
+		a SITE HELP => 214-SITE commands:\n*\n214 End
+		a SITE NONE => 500 *
+		a SITE LOCKS => 211 no locks are held
+		a SITE LOCK AGE 60 => 200 *
+		a MKD /locks/short => 257 "/locks/short" locked, token #, expires in 1m0s
+		a SITE LOCK AGE 0 => 200 *
+		a SITE LOCK AGE -1 => 501 *
+		a SITE LOCK AGE x => 501 *
+		a MKD /locks/long => 257 "/locks/long" locked, token #, expires in 6m0s
+		a MKD /ever/x => 257 *
+		a site lock info /ever/x => 211-Lock /ever/x\n held by phoneacc@127.0.0.1 for 0s, never expires, token #\n211 End
+		a SITE LOCK INFO /locks/none => 550 /locks/none: not held
+		a SITE LOCK INFO /nolock => 550 /nolock: no rule makes that name a lock
+		a SITE LOCK DISCONNECT KEEP => 501 *
+		a SITE LOCK DISCONNECT RELEASE x => 501 *
+		a SITE LOCK DISCONNECT RELEASE 15 => 200 *
+		a SITE LOCKS => 211-3 locks are held:\n /ever/x: held by *\n /locks/long: held by *\n /locks/short: held by *\n211 End
+		a SITE LOCKS /locks/s* => 211-1 locks are held:\n /locks/short: held by *\n211 End
+		a SITE LOCKS **/long => 211-1 *
+		a SITE LOCKS /*/[rs]hort => 211-1 *
+		a SITE LOCKS /locks => 211 no locks are held
+		a SITE LOCKS [ => 501 *
+		a SITE LOCKS /{*,?}{*,?} => 501 a pattern here has *, **, ? and [a-z], and no braces
+		a SITE LOCK => 501 *
+		a SITE LOCK NONE x => 501 *
+		a SITE LOCK AS => 501 *
+		- late 50s
+		a SITE LOCK RENEW /locks/short => 200 "/locks/short" locked, token #, expires in 1m0s
+		- pass 50s
+		- held /locks/short
+		a2 SITE LOCK RENEW /locks/short => 550 /locks/short: not yours: *
+		a SITE LOCK RENEW /locks/none => 550 /locks/none: not held
+		# the same job on another connection
+		a2 RMD /locks/long => 550 /locks/long: not yours: *
+		a2 SITE LOCK AS job 1 => 501 *
+		a2 SITE LOCK AS job-1 => 200 *
+		a SITE LOCK AS job-1 => 200 *
+		a MKD /locks/job => 257 *
+		a2 MKD /locks/job => 257 "/locks/job" locked, *
+		a2 RMD /locks/job => 250 *
+		a2 SITE LOCK BREAK /locks/long => 550 only administrators break locks
+		- break /locks/long
+		boss SITE LOCK BREAK 1 /locks/long => 550 /locks/long: not held
+		boss SITE CHMOD 600 => 501 *
+		boss SITE CHMOD => 501 *
+		boss SITE CHMOD 1777 /f => 501 *
+		boss SITE CHMOD 9 /f => 501 *
+		boss SITE CHMOD 600 /f => 200 *
+		boss MLST /f => 250-*\n *unix.mode=0600; /f\n250 *
+		boss SITE CHMOD 600 /none => 550 /none: *
+		a SITE CHMOD 644 /f => 550 /f: this account may not change modes`)
+}
+
+func TestTheWorkOfAGlobIsBounded(t *testing.T) {
+	s := start(t)
+	a := s.as("phoneacc")
+	a.want("MKD /locks/a", "257 *")
+	a.want("SITE LOCKS /"+strings.Repeat("*a", 150), "501 a pattern has at most 256 bytes")
+	s.driver.longestGlob = 0
+	a.want("SITE LOCKS "+strings.Repeat("**/*a*a*b/", 20)+"x", "550 too much work for a pattern: shorten it")
+}
+
+func TestSoManyLocksAreShown(t *testing.T) {
+	s := start(t, func(o *setup) { o.directories = false })
+	holder := s.table.Open(lock.Owner{Account: "many"})
+	for i := range maxShown + 5 {
+		if _, _, err := holder.AcquireOrWait(t.Context(), lock.Name(fmt.Sprintf("/locks/%d", i)), nil); err != nil {
+			t.Fatal(err)
 		}
-		b.want("SITE LOCK RENEW /locks/short", "550 /locks/short: not yours: *")
-		a.want("SITE LOCK RENEW /locks/none", "550 /locks/none: not held")
-		// the same job on another connection
-		b.play(`
-			C: RMD /locks/long
-			S: 550 /locks/long: not yours: *
-			C: SITE LOCK AS job 1
-			S: 501 *
-			C: SITE LOCK AS job-1
-			S: 200 *`)
-		a.play(`
-			C: SITE LOCK AS job-1
-			S: 200 *
-			C: MKD /locks/job
-			S: 257 *`)
-		b.play(`
-			C: MKD /locks/job
-			S: 257 "/locks/job" locked, *
-			C: RMD /locks/job
-			S: 250 *
-			C: SITE LOCK BREAK /locks/long
-			S: 550 only administrators break locks`)
-		boss.breaks("/locks/long")
-		boss.play(`
-			C: SITE LOCK BREAK 1 /locks/long
-			S: 550 /locks/long: not held
-			C: SITE CHMOD 600
-			S: 501 *
-			C: SITE CHMOD
-			S: 501 *
-			C: SITE CHMOD 1777 /f
-			S: 501 *
-			C: SITE CHMOD 9 /f
-			S: 501 *
-			C: SITE CHMOD 600 /f
-			S: 200 *
-			C: SITE CHMOD 600 /none
-			S: 550 /none: *`)
-		if info, err := os.Stat(filepath.Join(s.root, "f")); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("mode %v, %v", info.Mode(), err)
-		}
-		a.want("SITE CHMOD 644 /f", "550 /f: this account may not change modes")
-	})
+	}
+	a := s.as("phoneacc")
+	listed := a.ask("SITE LOCKS")
+	if n := strings.Count(listed, "\n"); n > maxShown+2 || !strings.Contains(listed, " and 5 more") {
+		t.Errorf("%d lines", n)
+	}
+	if text := a.fetch("RETR /.locks.json"); strings.Count(text, `"path"`) != maxShown || !strings.Contains(text, `"more": 5`) {
+		t.Errorf("the status file has %d bytes", len(text))
+	}
 }
 
 // A pattern of many stars in a tree of many links does not keep the server busy for ever.

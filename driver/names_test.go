@@ -1,13 +1,10 @@
 package driver
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -126,10 +123,10 @@ func TestNamesAreBytes(t *testing.T) {
 
 // Every command takes every name.
 func TestFilesOfAnyName(t *testing.T) {
-	inEachMode(t, func(t *testing.T, s *server, dial func(string) *conn) {
+	eachMode(t, func(t *testing.T, s *server) {
 		s.mkdir("/dir")
 		s.mkdir("/other")
-		c := dial("boss")
+		c := s.as("boss")
 		c.want("CWD /dir", "250 *")
 		for _, name := range []string{
 			"plain", "with space", " leading", "trailing ", "a  b", `a"b`, `"begin`, `end"`, `a "b" c`, `""`, "tab\there", "f 0 3", "latin1-\xe9", "\xff\xfe\xff",
@@ -172,23 +169,6 @@ func TestFilesOfAnyName(t *testing.T) {
 	})
 }
 
-// RFC 959 appendix II: a quote in the path is doubled.
-func TestPwdOfAnyName(t *testing.T) {
-	s := start(t)
-	c := s.as("phoneacc")
-	for name, shown := range map[string]string{
-		"plain": "plain", "with space": "with space", `a"b`: `a""b`, `""`: `""""`, "trailing ": "trailing ", "latin1-\xe9": "latin1-\xe9",
-	} {
-		s.mkdir("/" + name)
-		if got := c.ask("CWD /" + name); got != "250 /"+name+" is the current directory" {
-			t.Errorf("%q: %s", name, got)
-		}
-		if got := c.ask("PWD"); got != `257 "/`+shown+`" is the current directory` {
-			t.Errorf("%q: %s", name, got)
-		}
-	}
-}
-
 func onDisk(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -220,81 +200,16 @@ func TestANameForgesNothing(t *testing.T) {
 
 // Two spellings are never two locks.
 func TestOneLockHasOneName(t *testing.T) {
-	eachMode(t, func(t *testing.T, s *server) {
-		s.mkdir("/real/deep")
-		s.link("real", "/soft")
-		s.link("deep/../../real", "/real/loop")
-		a, b := s.as("phoneacc"), s.as("other")
-		a.want("MKD /soft/deep/x_lock", `257 "/soft/deep/x_lock" locked, *`)
-		for _, way := range []string{"/real/deep/x_lock", "/soft/deep/x_lock", "/real/loop/deep/x_lock", "/soft/loop/loop/deep/./x_lock", "real/deep//x_lock/"} {
-			b.want("MKD "+way, "550 *: held by phoneacc@*")
-		}
-		if got := fmt.Sprint(s.table.All()[0].Name); got != "/real/deep/x_lock" {
-			t.Errorf("the lock is called %s", got)
-		}
-		a.want("RMD /real/loop/deep/x_lock", "250 *")
-	})
-}
-
-func TestALinkOutOfTheTreeLeadsNowhere(t *testing.T) {
-	s := start(t)
-	outside := t.TempDir()
-	s.link(outside, "/out")
-	s.link("../../../../../../etc", "/up")
-	s.link("self", "/self")
-	c := s.as("boss")
-	for _, link := range []string{"/out", "/up", "/self"} {
-		for _, command := range []string{
-			"MKD %s/x_lock", "MKD %s/dir", "CWD %s", "SIZE %s/passwd", "MDTM %s", "MLST %s/x", "DELE %s/x", "RMD %s/x",
-			"RNFR %s/x", "MFMT 20200101000000 %s/x", "SITE CHMOD 777 %s/x", "XMD5 %s/passwd",
-		} {
-			c.want(fmt.Sprintf(command, link), "550 *: *")
-		}
-		for _, command := range []string{"STOR %s/x", "APPE %s/x", "RETR %s/passwd", "LIST %s/", "NLST %s/x", "MLSD %s"} {
-			command = fmt.Sprintf(command, link)
-			_, r := c.download(command)
-			c.check(command, r, "550 *: *")
-		}
-	}
-	if got := onDisk(t, outside); len(got) > 0 {
-		t.Errorf("outside of the tree: %q", got)
-	}
-}
-
-// ftpserverlib would take the current directory for what a command without an argument means.
-func TestACommandWithoutItsArgumentIsRefused(t *testing.T) {
-	s := start(t)
-	c := s.as("boss")
-	c.want("MKD /locks/a", "257 *")
-	c.want("CWD /locks/a", "250 *")
-	for verb := range strings.FieldsSeq(`USER AUTH PBSZ OPTS MKD XMKD RMD XRMD CWD XCWD SITE DELE RNFR RNTO SIZE MDTM MFMT HASH XCRC MD5 XMD5
-		XSHA XSHA1 XSHA256 XSHA512 TYPE MODE STRU ALLO REST PORT EPRT RETR STOR APPE`) {
-		c.want(verb, "501 "+verb+" needs an argument: *")
-		c.want(verb+" ", "501 *")
-	}
-	if !s.held("/locks/a") {
-		t.Error("the lock is gone")
-	}
-}
-
-func TestOneOfManyGetsTheLock(t *testing.T) {
-	eachMode(t, func(t *testing.T, s *server) {
-		var winners atomic.Int32
-		var all sync.WaitGroup
-		begin := make(chan struct{})
-		for range 20 {
-			c := s.as("phoneacc")
-			all.Go(func() {
-				<-begin
-				if strings.HasPrefix(c.ask("MKD /locks/a"), "257 ") {
-					winners.Add(1)
-				}
-			})
-		}
-		close(begin)
-		all.Wait()
-		if winners := winners.Load(); winners != 1 {
-			t.Errorf("%d clients were told that they hold the lock", winners)
-		}
-	})
+	inBothModes(t, `
+		- mkdir /real/deep
+		- link /soft real
+		- link /real/loop deep/../../real
+		a MKD /soft/deep/x_lock => 257 "/soft/deep/x_lock" locked, *
+		- held /real/deep/x_lock
+		b MKD /real/deep/x_lock => 550 *: held by phoneacc@*
+		b MKD /soft/deep/x_lock => 550 *: held by phoneacc@*
+		b MKD /real/loop/deep/x_lock => 550 *: held by phoneacc@*
+		b MKD /soft/loop/loop/deep/./x_lock => 550 *: held by phoneacc@*
+		b MKD real/deep//x_lock/ => 550 *: held by phoneacc@*
+		a RMD /real/loop/deep/x_lock => 250 *`)
 }

@@ -30,7 +30,7 @@ func TestAPanicEndsNoSession(t *testing.T) {
 	s.write("/f", "old")
 	s.driver.tree = buggy{s.driver.tree}
 	c := s.as("phoneacc")
-	c.play(`
+	c.transcript(`
 		C: AVBL
 		S: 451 internal error
 		C: MKD /locks/a

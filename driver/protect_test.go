@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,141 +57,6 @@ func startProtected(t *testing.T, changes ...func(*setup)) (*server, *kept) {
 
 const notHeld = "protected by the lock /phone_lock, which you do not hold"
 
-func TestEveryChangeOfAProtectedFileIsRefused(t *testing.T) {
-	s, published := startProtected(t, protected)
-	s.write("/phone.tsv", "old")
-	s.write("/free", "free")
-	s.mkdir("/dir")
-	s.link("dir", "/way")
-	s.write("/dir/x.tsv", "old")
-	c := s.as("boss")
-	refusals := func(why string) {
-		t.Helper()
-		for _, command := range []string{"STOR /phone.tsv", "APPE /phone.tsv", "STOR //dir/..//phone.tsv", "STOU /phone.d/x.dat"} {
-			if strings.HasPrefix(command, "STOU") {
-				s.mkdir("/phone.d")
-			}
-			if got := c.upload(command, "new"); !fits("550 *: "+why, got) {
-				t.Errorf("%s: %s", command, got)
-			}
-		}
-		c.want("DELE /phone.tsv", "550 /phone.tsv: "+why)
-		c.want("RNFR /phone.tsv", "550 /phone.tsv: "+why)
-		c.want("RNFR /free", "350 *")
-		c.want("RNTO /phone.tsv", "550 /phone.tsv: "+why)
-		c.want("MFMT 20200101000000 /phone.tsv", "550 /phone.tsv: "+why)
-		c.want("SITE CHMOD 600 /phone.tsv", "550 /phone.tsv: "+why)
-		c.want("MKD /phone.d/sub.dat", "550 /phone.d/sub.dat: "+why)
-		s.mkdir("/phone.d/was.dat")
-		c.want("RMD /phone.d/was.dat", "550 /phone.d/was.dat: "+why)
-	}
-	refusals(notHeld)
-	other := s.as("other")
-	other.want("MKD /phone_lock", "257 *")
-	refusals(notHeld)
-	other.want("RMD /phone_lock", "250 *")
-	c.want("MKD /phone_lock", "257 *")
-	s.pass(6*time.Minute + time.Second)
-	s.clock.Advance(12 * time.Second)
-	refusals("protected by the lock /phone_lock, taken away 1#s ago: older than 6m0s")
-	// By another way to the same name.
-	c.check("STOR /way/x.tsv", c.upload("STOR /way/x.tsv", "new"), "550 /way/x.tsv: protected by the lock /dir/x_lock, which you do not hold")
-	c.want("DELE /way/x.tsv", "550 /way/x.tsv: protected by the lock /dir/x_lock, which you do not hold")
-	s.wantContent("/phone.tsv", "old")
-	s.wantContent("/dir/x.tsv", "old")
-	s.wantContent("/free", "free")
-	if got := published.lines(); got != "" {
-		t.Errorf("published: %s", got)
-	}
-}
-
-func TestTheHolderChangesProtectedFilesAndThatIsWrittenDown(t *testing.T) {
-	s, published := startProtected(t, protected)
-	s.write("/phone.tsv", "old")
-	c := s.as("boss")
-	c.want("TYPE I", "200 *")
-	c.want("MKD /phone_lock", `257 "/phone_lock" locked, token 1,*`)
-	c.store("/phone.tsv", "abc")
-	c.check("APPE", c.upload("APPE /phone.tsv", "def"), "226 *")
-	s.wantContent("/phone.tsv", "abcdef")
-	c.want("MFMT 20200101000000 /phone.tsv", "213 *")
-	c.want("SITE CHMOD 600 /phone.tsv", "200 *")
-	c.want("RNFR /phone.tsv", "350 *")
-	c.want("RNTO /free", "250 *")
-	c.want("RNFR /free", "350 *")
-	c.want("RNTO /phone.tsv", "250 *")
-	c.want("DELE /phone.tsv", "250 *")
-	s.mkdir("/phone.d")
-	c.want("MKD /phone.d/x.dat", "257 *")
-	c.want("RMD /phone.d/x.dat", "250 *")
-	c.store("/free", "not protected")
-	c.want("RMD /phone_lock", "250 *")
-	want := `/phone_lock 1 boss /phone.tsv 3 ba78
-/phone_lock 1 boss /phone.tsv 6 bef5
-/phone_lock 1 boss /phone.tsv 0  time or mode set
-/phone_lock 1 boss /phone.tsv 0  time or mode set
-/phone_lock 1 boss /phone.tsv 0  renamed to /free
-/phone_lock 1 boss /phone.tsv 0  renamed from /free
-/phone_lock 1 boss /phone.tsv 0  removed
-/phone_lock 1 boss /phone.d/x.dat 0  directory made
-/phone_lock 1 boss /phone.d/x.dat 0  directory removed`
-	if got := published.lines(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-// begun begins an upload that stands still: finish ends it and returns the reply.
-func (c *conn) begun(command, content string) (finish func() string) {
-	c.t.Helper()
-	nc := c.data()
-	c.want(command, "150 *")
-	if _, err := io.WriteString(nc, content); err != nil {
-		c.t.Fatal(err)
-	}
-	return func() string { nc.Close(); return c.reply() }
-}
-
-func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
-	s, published := startProtected(t, protected)
-	s.write("/phone.tsv", "old")
-	a, b := s.as("phoneacc"), s.as("boss")
-	why := "550 /phone.tsv: protected by the lock /phone_lock, "
-
-	a.want("MKD /phone_lock", "257 *")
-	finish := a.begun("STOR /phone.tsv", "late")
-	s.pass(6*time.Minute + time.Second) // reaped
-	a.check("reaped", finish(), why+"taken away *: older than 6m0s")
-
-	a.want("RMD /phone_lock", "550 *")
-	a.want("MKD /phone_lock", "257 *")
-	finish = a.begun("APPE /phone.tsv", "late")
-	s.clock.Advance(6*time.Minute + time.Second) // over, and nobody has looked yet
-	a.check("over", finish(), why+"taken away *: older than 6m0s")
-	s.pass(0)
-
-	a.want("MKD /phone_lock", "257 *")
-	finish = a.begun("STOR /phone.tsv", "late")
-	b.breaks("/phone_lock")
-	b.want("MKD /phone_lock", "257 *")
-	a.check("broken, and another's", finish(), why+"taken away *: broken by boss@127.0.0.1")
-	b.want("RMD /phone_lock", "250 *")
-
-	// Its own again, but another hold: somebody may have changed the file in between.
-	a.want("RMD /phone_lock", "550 *")
-	a.want("MKD /phone_lock", "257 *")
-	finish = a.begun("STOR /phone.tsv", "late")
-	b.breaks("/phone_lock")
-	if _, _, err := a.session().locks.AcquireOrWait(context.Background(), "/phone_lock", nil); err != nil {
-		t.Fatal(err)
-	}
-	a.check("broken, and its own again", finish(), why+"taken away *: broken by boss@127.0.0.1")
-	a.want("RMD /phone_lock", "250 *")
-	s.wantContent("/phone.tsv", "old")
-	if got := published.lines(); got != "" {
-		t.Errorf("published: %s", got)
-	}
-}
-
 // session is the server's side of a client.
 func (c *conn) session() *client {
 	c.t.Helper()
@@ -207,106 +71,6 @@ func (c *conn) session() *client {
 	return nil
 }
 
-func TestAnUploadOfAClientThatIsCutOffIsNotPublished(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	s.write("/phone.tsv", "old")
-	c := s.as("phoneacc")
-	c.want("MKD /phone_lock", "257 *")
-	c.begun("STOR /phone.tsv", "half")
-	c.reset()
-	s.alone()
-	s.wantContent("/phone.tsv", "old")
-}
-
-func TestAnUploadThatBeganWithoutProtectionIsNoWayAround(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	s.mkdir("/in")
-	s.mkdir("/x")
-	c := s.as("phoneacc")
-	finish := c.begun("STOR /in/phone.new", "x")
-	// A reload makes it protected.
-	rules, err := lock.NewRules([]lock.Rule{{Match: "**/*_lock", Protection: &lock.Protection{Paths: []string{"$1/$2.new"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.table.SetRules(t.Context(), rules); err != nil {
-		t.Fatal(err)
-	}
-	s.as("other").want("MKD /in/phone_lock", "257 *")
-	c.check("STOR", finish(), "550 /in/phone.new: protected by the lock /in/phone_lock, which you do not hold")
-	c.want("MKD /x/phone_lock", "257 *")
-	finish = c.begun("STOR /x/phone.new", "x")
-	c.server.write("/x/other.new", "")
-	c.check("STOR", finish(), "226 *")
-}
-
-func TestDirectoriesAboveProtectedFilesStay(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	s.write("/a/b/phone.tsv", "x")
-	s.write("/plain/f", "x")
-	s.write("/free/shared/f.s", "x")
-	s.link("a", "/way")
-	c := s.as("phoneacc")
-	rename := func(from, to, want string) {
-		t.Helper()
-		c.want("RNFR "+from, "350 *")
-		c.want("RNTO "+to, want)
-	}
-	const below = "550 *: there are protected files below it, or would be"
-	rename("/a", "/other", below)
-	rename("/a/b", "/a/c", below)
-	rename("/way/b", "/a/c", below)
-	rename("/plain", "/moved", "250 *")
-	rename("/moved", "/plain", "250 *")
-	rename("/free/shared", "/shared", below) // would bring /shared/f.s
-	rename("/plain", "/phone.tsv", "550 /phone.tsv: "+notHeld)
-	rename("/plain", "/phone.d", "250 *")
-	rename("/phone.d", "/plain", "250 *")
-	c.want("MKD /a/b/phone_lock", "257 *")
-	c.want("RNFR /a", "550 /a: there are held locks below it") // and not by the holder either
-	c.want("RMD /a/b/phone_lock", "250 *")
-	s.wantContent("/a/b/phone.tsv", "x")
-
-	// Where there is too much to look at, nobody knows.
-	for i := range maxBelow + 1 {
-		if err := os.Mkdir(filepath.Join(s.root, "plain", fmt.Sprint(i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rename("/plain", "/moved", "550 /moved: there is too much below it to look for protected files")
-}
-
-// An upload goes with its directory when that is renamed: what counts is the name that it has in the end.
-func TestADirectoryIsNotMovedUnderAnUploadToMakeItProtected(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	s.mkdir("/in")
-	c, other := s.as("phoneacc"), s.as("other")
-	finish := c.begun("STOR /in/f.dat", "x")
-	other.want("RNFR /in", "350 *")
-	other.want("RNTO /phone.d", "250 *")
-	c.check("STOR", finish(), "550 /in/f.dat: protected by the lock /phone_lock, which you do not hold*")
-	s.wantContent("/phone.d/f.dat", "(none)")
-}
-
-// The directory is renamed when the publication has looked at the name, and not yet at the gate.
-func TestARenameInTheMiddleOfAPublicationIsNoticed(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	s.mkdir("/in")
-	c := s.as("phoneacc")
-	finish := c.begun("STOR /in/f.dat", "x")
-	s.driver.layout.Lock()
-	done := make(chan string, 1)
-	go func() { done <- finish() }()
-	s.until("it is being published", func() bool { return somewhere("placeProtected", "(*RWMutex).RLock") })
-	err := s.tree.Rename("/in", "/phone.d")
-	s.driver.layout.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.check("STOR", <-done, "550 /in/f.dat: protected by the lock /phone_lock, which you do not hold*")
-	s.wantContent("/phone.d/f.dat", "(none)")
-}
-
 // What was looked at by one name and leads elsewhere by now is not changed.
 func TestANameThatLeadsElsewhereByNowIsNotChanged(t *testing.T) {
 	s, _ := startProtected(t, protected)
@@ -319,22 +83,6 @@ func TestANameThatLeadsElsewhereByNowIsNotChanged(t *testing.T) {
 	if !errors.Is(err, lock.ErrConflict) || ran {
 		t.Errorf("%v, ran: %v", err, ran)
 	}
-}
-
-// A program on the host puts a link in the place of a directory.
-func TestALinkThatIsPutInTheWayOfAnUploadLeadsNowhere(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	s.mkdir("/in")
-	s.write("/phone.d/f.dat", "old")
-	c := s.as("phoneacc")
-	finish := c.begun("STOR /in/f.dat", "x")
-	if err := os.Rename(filepath.Join(s.root, "in"), filepath.Join(s.root, "away")); err != nil {
-		t.Fatal(err)
-	}
-	s.link("phone.d", "/in")
-	c.check("STOR", finish(), "451 /in/f.dat: a directory above it was moved meanwhile")
-	s.wantContent("/phone.d/f.dat", "old")
-	s.wantContent("/away/f.dat", "(none)")
 }
 
 func TestAnotherNameOfAProtectedFileIsNoWayAround(t *testing.T) {
@@ -361,85 +109,251 @@ func TestAnotherNameOfAProtectedFileIsNoWayAround(t *testing.T) {
 	}
 }
 
-func TestNamesWithGlobCharactersGuardThemselvesOnly(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	c := s.as("phoneacc")
-	c.want("MKD /*_lock", "257 *")
-	c.check("STOR", c.upload("STOR /phone.tsv", "x"), "550 /phone.tsv: "+notHeld)
-	c.store("/*.tsv", "x")
-	c.want("MKD /[a-z]_lock", "257 *")
-	c.check("STOR", c.upload("STOR /a.tsv", "x"), "550 *: protected by the lock /a_lock, which you do not hold")
-	c.store("/[a-z].tsv", "x")
-	c.send("MKD /\xff_lock\r\n")
-	c.check("MKD", c.reply(), "257 *")
-	c.store("/\xff.tsv", "x")
+func TestEveryChangeOfAProtectedFileIsRefused(t *testing.T) {
+	s, published := startProtected(t, protected)
+	refusals := func(why string) string {
+		return strings.ReplaceAll(`
+		boss STOR /phone.tsv <<< new => 550 *: WHY
+		boss APPE /phone.tsv <<< new => 550 *: WHY
+		boss STOR //dir/..//phone.tsv <<< new => 550 *: WHY
+		boss STOU /phone.d/x.dat <<< new => 550 *: WHY
+		boss DELE /phone.tsv => 550 /phone.tsv: WHY
+		boss RNFR /phone.tsv => 550 /phone.tsv: WHY
+		boss RNFR /free => 350 *
+		boss RNTO /phone.tsv => 550 /phone.tsv: WHY
+		boss MFMT 20200101000000 /phone.tsv => 550 /phone.tsv: WHY
+		boss SITE CHMOD 600 /phone.tsv => 550 /phone.tsv: WHY
+		boss MKD /phone.d/sub.dat => 550 /phone.d/sub.dat: WHY
+		boss RMD /phone.d/was.dat => 550 /phone.d/was.dat: WHY
+		`, "WHY", why)
+	}
+	s.play(t, `
+		- write /phone.tsv old
+		- write /free free
+		- mkdir /dir
+		- link /way dir
+		- write /dir/x.tsv old
+		- mkdir /phone.d/was.dat
+		`+refusals(notHeld)+`
+		b MKD /phone_lock => 257 *
+		`+refusals(notHeld)+`
+		b RMD /phone_lock => 250 *
+		boss MKD /phone_lock => 257 *
+		- pass 361s
+		- late 12s
+		`+refusals("protected by the lock /phone_lock, taken away 1#s ago: older than 6m0s")+`
+		# by another way to the same name
+		boss STOR /way/x.tsv <<< new => 550 /way/x.tsv: protected by the lock /dir/x_lock, which you do not hold
+		boss DELE /way/x.tsv => 550 /way/x.tsv: protected by the lock /dir/x_lock, which you do not hold
+		- file /phone.tsv old
+		- file /dir/x.tsv old
+		- file /free free`)
+	if got := published.lines(); got != "" {
+		t.Errorf("published: %s", got)
+	}
 }
 
-// A home is no other name: bob's /work/x.tsv is /home/bob/work/x.tsv, and so is its lock.
-func TestHomesAndProtectedFiles(t *testing.T) {
-	s, _ := startProtected(t, protected, func(o *setup) {
+func TestTheHolderChangesProtectedFilesAndThatIsWrittenDown(t *testing.T) {
+	s, published := startProtected(t, protected)
+	s.play(t, `
+		- write /phone.tsv old
+		- mkdir /phone.d
+		boss TYPE I => 200 *
+		boss MKD /phone_lock => 257 "/phone_lock" locked, token 1,*
+		boss STOR /phone.tsv <<< abc => 226 *
+		boss APPE /phone.tsv <<< def => 226 *
+		- file /phone.tsv abcdef
+		boss MFMT 20200101000000 /phone.tsv => 213 *
+		boss SITE CHMOD 600 /phone.tsv => 200 *
+		boss RNFR /phone.tsv => 350 *
+		boss RNTO /free => 250 *
+		boss RNFR /free => 350 *
+		boss RNTO /phone.tsv => 250 *
+		boss DELE /phone.tsv => 250 *
+		boss MKD /phone.d/x.dat => 257 *
+		boss RMD /phone.d/x.dat => 250 *
+		boss STOR /free <<< not protected => 226 *
+		boss RMD /phone_lock => 250 *`)
+	want := `/phone_lock 1 boss /phone.tsv 3 ba78
+/phone_lock 1 boss /phone.tsv 6 bef5
+/phone_lock 1 boss /phone.tsv 0  time or mode set
+/phone_lock 1 boss /phone.tsv 0  time or mode set
+/phone_lock 1 boss /phone.tsv 0  renamed to /free
+/phone_lock 1 boss /phone.tsv 0  renamed from /free
+/phone_lock 1 boss /phone.tsv 0  removed
+/phone_lock 1 boss /phone.d/x.dat 0  directory made
+/phone_lock 1 boss /phone.d/x.dat 0  directory removed`
+	if got := published.lines(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
+	s, published := startProtected(t, protected)
+	s.play(t, `
+		- write /phone.tsv old
+		a MKD /phone_lock => 257 *
+		a STOR /phone.tsv <<< late ...
+		- pass 361s
+		a => 550 /phone.tsv: protected by the lock /phone_lock, taken away *: older than 6m0s
+		# its time is over, and nobody has looked yet
+		a RMD /phone_lock => 550 *
+		a MKD /phone_lock => 257 *
+		a APPE /phone.tsv <<< late ...
+		- late 361s
+		a => 550 /phone.tsv: protected by the lock /phone_lock, taken away *: older than 6m0s
+		- pass 0s
+		# another's by now
+		a MKD /phone_lock => 257 *
+		a STOR /phone.tsv <<< late ...
+		- break /phone_lock
+		boss MKD /phone_lock => 257 *
+		a => 550 /phone.tsv: protected by the lock /phone_lock, taken away *: broken by boss@127.0.0.1
+		boss RMD /phone_lock => 250 *
+		# its own again, but another hold: somebody may have changed the file in between
+		a SITE LOCK AS job => 200 *
+		a2 SITE LOCK AS job => 200 *
+		a RMD /phone_lock => 550 *
+		a MKD /phone_lock => 257 *
+		a STOR /phone.tsv <<< late ...
+		a2 MKD /phone_lock => 257 *adopted*
+		a => 550 /phone.tsv: protected by the lock /phone_lock, which was given back meanwhile
+		a2 RMD /phone_lock => 250 *
+		# a client that is cut off
+		a MKD /phone_lock => 257 *
+		a STOR /phone.tsv <<< half ...
+		- reset a
+		- alone
+		- file /phone.tsv old`)
+	if got := published.lines(); got != "" {
+		t.Errorf("published: %s", got)
+	}
+}
+
+// An upload that began without protection is no way around: a reload makes its name a protected one, a rename of its directory does, or a
+// program on the host puts a link in the place of that.
+func TestAnUploadWhoseNameBecomesProtected(t *testing.T) {
+	s, _ := startProtected(t, protected)
+	const refused = "protected by the lock /phone_lock, which you do not hold*"
+	s.play(t, `
+		- mkdir /in
+		a STOR /in/f.dat <<< x ...
+		b RNFR /in => 350 *
+		b RNTO /phone.d => 250 *
+		a => 550 /in/f.dat: `+refused+`
+		- file /phone.d/f.dat (none)
+		- write /phone.d/f.dat old
+		- mkdir /in
+		a STOR /in/f.dat <<< x ...
+		- rename /in /away
+		- link /in phone.d
+		a => 451 /in/f.dat: a directory above it was moved meanwhile
+		- file /phone.d/f.dat old
+		- file /away/f.dat (none)
+		- remove /in`)
+
+	// The directory is renamed when the publication has looked at the name, and not yet at the gate.
+	s.mkdir("/in2")
+	c := s.as("phoneacc")
+	d := c.begun("STOR /in2/g.dat", "x")
+	s.driver.layout.Lock()
+	d.Close()
+	s.until("it is being published", func() bool { return somewhere("placeProtected", "(*RWMutex).RLock") })
+	err := errors.Join(os.RemoveAll(filepath.Join(s.root, "phone.d")), s.tree.Rename("/in2", "/phone.d"))
+	s.driver.layout.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.check("STOR", c.reply(), "550 /in2/g.dat: "+refused)
+	s.wantContent("/phone.d/g.dat", "(none)")
+
+	d = c.begun("STOR /f.new", "x")
+	rules, err := lock.NewRules([]lock.Rule{{Match: "**/*_lock", Protection: &lock.Protection{Paths: []string{"$1/$2.new"}}}})
+	if err = errors.Join(err, s.table.SetRules(t.Context(), rules)); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	c.check("STOR", c.reply(), "550 /f.new: protected by the lock /f_lock, which you do not hold")
+}
+
+func TestDirectoriesAboveProtectedFilesStay(t *testing.T) {
+	s, _ := startProtected(t, protected)
+	rename := func(from, to, want string) string {
+		return "boss RNFR " + from + " => 350 *\nboss RNTO " + to + " => " + want + "\n"
+	}
+	const below = "550 *: there are protected files below it, or would be"
+	s.play(t, `
+		- write /a/b/phone.tsv x
+		- write /plain/f x
+		- write /free/shared/f.s x
+		- link /way a
+		`+rename("/a", "/other", below)+rename("/a/b", "/a/c", below)+rename("/way/b", "/a/c", below)+
+		rename("/plain", "/moved", "250 *")+rename("/moved", "/plain", "250 *")+
+		rename("/free/shared", "/shared", below)+ // would bring /shared/f.s
+		rename("/plain", "/phone.tsv", "550 /phone.tsv: "+notHeld)+
+		rename("/plain", "/phone.d", "250 *")+rename("/phone.d", "/plain", "250 *")+`
+		# and not by the holder either
+		boss MKD /a/b/phone_lock => 257 *
+		boss RNFR /a => 550 /a: there are held locks below it
+		boss RMD /a/b/phone_lock => 250 *
+		- file /a/b/phone.tsv x`)
+	// Where there is too much to look at, nobody knows.
+	for i := range maxBelow + 1 {
+		if err := os.Mkdir(filepath.Join(s.root, "plain", fmt.Sprint(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.play(t, rename("/plain", "/moved", "550 /moved: there is too much below it to look for protected files"))
+}
+
+// Names with the characters of patterns guard themselves only. A home is no other name: bob's /work/x.tsv is /home/bob/work/x.tsv, and so
+// is its lock.
+func TestWhichFileALockProtects(t *testing.T) {
+	plays(t, `
+		a MKD /*_lock => 257 *
+		a STOR /phone.tsv <<< x => 550 /phone.tsv: `+notHeld+`
+		a STOR /*.tsv <<< x => 226 *
+		a MKD /[a-z]_lock => 257 *
+		a STOR /a.tsv <<< x => 550 *: protected by the lock /a_lock, which you do not hold
+		a STOR /[a-z].tsv <<< x => 226 *
+		a MKD /\xe9_lock => 257 *
+		a STOR /\xe9.tsv <<< x => 226 *
+		bob STOR x.tsv <<< x => 550 /work/x.tsv: protected by the lock /work/x_lock, which you do not hold
+		bob STOR /y.out <<< x => 550 /y.out: protected by a lock outside of what this account sees
+		a MKD /home/bob/work/x_lock => 257 *
+		a STOR /home/bob/work/x.tsv <<< c => 226 *
+		a RMD /home/bob/work/x_lock => 250 *
+		bob MKD x_lock => 257 *
+		bob STOR x.tsv <<< bob => 226 *
+		a STOR /home/bob/work/x.tsv <<< x => 550 *: protected by the lock /home/bob/work/x_lock, which you do not hold
+		- file /home/bob/work/x.tsv bob`, protected, func(o *setup) {
 		o.rules = append(o.rules, lock.Rule{Match: "/out/*", Protection: &lock.Protection{Paths: []string{"/home/bob/$1.out"}}})
 	})
-	bob, c := s.as("bob"), s.as("phoneacc")
-	bob.check("STOR", bob.upload("STOR x.tsv", "x"), "550 /work/x.tsv: protected by the lock /work/x_lock, which you do not hold")
-	bob.check("STOR", bob.upload("STOR /y.out", "x"), "550 /y.out: protected by a lock outside of what this account sees")
-	c.want("MKD /home/bob/work/x_lock", "257 *")
-	c.store("/home/bob/work/x.tsv", "c")
-	c.want("RMD /home/bob/work/x_lock", "250 *")
-	bob.want("MKD x_lock", "257 *")
-	bob.store("x.tsv", "bob")
-	c.check("STOR", c.upload("STOR /home/bob/work/x.tsv", "x"), "550 *: protected by the lock /home/bob/work/x_lock, which you do not hold")
-	s.wantContent("/home/bob/work/x.tsv", "bob")
 }
 
-func TestSessionsThatSpeakForTheHoldWrite(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	a, b := s.as("phoneacc"), s.as("phoneacc")
-	a.want("SITE LOCK AS job", "200 *")
-	a.want("MKD /phone_lock", "257 *")
-	b.check("STOR", b.upload("STOR /phone.tsv", "b"), "550 /phone.tsv: "+notHeld)
-	b.want("SITE LOCK AS job", "200 *")
-	b.store("/phone.tsv", "b")
-	// Adoption: another token, so what the other connection began is over.
-	finish := a.begun("STOR /phone.tsv", "a")
-	b.want("MKD /phone_lock", "257 *")
-	a.check("STOR", finish(), "550 /phone.tsv: protected by the lock /phone_lock, which was given back meanwhile")
-	b.want("QUIT", "221 *")
-	b.ended()
-	a.want("SITE LOCK AS another", "200 *")
-	const how = "which another connection of your account took: say SITE LOCK AS with the same word in each connection, before MKD"
-	s.until("the holder's session has ended", func() bool { return strings.Contains(a.upload("STOR /phone.tsv", "a"), how) })
-	a.want("SITE LOCK AS job", "200 *")
-	a.store("/phone.tsv", "a")
-	s.wantContent("/phone.tsv", "a")
-}
-
-// A job that lost its lock, and the next one of its account that took it over another connection, look the same: a
-// connection for each command, no word.
-func TestALostLockOfTheAccountDoesNotWrite(t *testing.T) {
-	for _, policy := range []lock.WritePolicy{"", lock.WriteAsAccount} {
-		t.Run(string(policy), func(t *testing.T) {
-			s, _ := startProtected(t, protected, func(o *setup) {
-				for i, r := range o.rules {
-					if r.Protection != nil {
-						o.rules[i].Protection = &lock.Protection{Paths: r.Protection.Paths, WriteAs: policy}
-					}
-				}
-			})
-			step := func(line string) string {
-				c := s.as("phoneacc")
-				defer c.ended()
-				defer c.want("QUIT", "221 *")
-				if strings.HasPrefix(line, "STOR") {
-					return c.upload(line, "late")
-				}
-				return c.ask(line)
-			}
-			step("MKD /phone_lock")
-			s.pass(time.Hour)       // the job is paused, and its lock ends
-			step("MKD /phone_lock") // by another job of the account
-			if got := step("STOR /phone.tsv"); strings.HasPrefix(got, "226 ") != (policy == lock.WriteAsAccount) {
-				t.Errorf("the first job: %q", got)
+// Sessions of one job write. A job that lost its lock, and the next one of its account that took it over another connection, look the
+// same without a word: a connection for each command.
+func TestWhoOfAnAccountWrites(t *testing.T) {
+	plays(t, `
+		a SITE LOCK AS job => 200 *
+		a MKD /phone_lock => 257 *
+		a2 STOR /phone.tsv <<< b => 550 /phone.tsv: `+notHeld+`
+		a2 SITE LOCK AS job => 200 *
+		a2 STOR /phone.tsv <<< b => 226 *
+		- alone
+		a3 STOR /phone.tsv <<< c => 550 *which another connection of your account took: say SITE LOCK AS with the same word in each connection, before MKD
+		a3 SITE LOCK AS job => 200 *
+		a3 STOR /phone.tsv <<< c => 226 *`, protected)
+	for policy, reply := range map[lock.WritePolicy]string{"": "550 *", lock.WriteAsAccount: "226 *"} {
+		plays(t, `
+			a MKD /phone_lock => 257 *
+			- alone
+			- pass 1h
+			a MKD /phone_lock => 257 *
+			- alone
+			a STOR /phone.tsv <<< late => `+reply, protected, func(o *setup) {
+			for i, r := range o.rules {
+				o.rules[i].Protection = &lock.Protection{Paths: r.Protection.Paths, WriteAs: policy}
 			}
 		})
 	}

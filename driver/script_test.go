@@ -49,7 +49,7 @@ func (s *server) play(t *testing.T, script string) {
 		switch {
 		case line == "" || who == "#":
 		case who == "-":
-			p.host(line, strings.Fields(unescaped(rest)))
+			p.host(line, strings.Fields(rest))
 		default:
 			p.client(line, who, rest)
 		}
@@ -194,7 +194,7 @@ func (p *scene) host(line string, words []string) {
 		}
 		return d
 	}
-	text := strings.Join(words[min(2, len(words)):], " ")
+	text := unescaped(strings.Join(words[min(2, len(words)):], " "))
 	switch words[0] {
 	case "pass": // time, and locks end
 		p.pass(duration())

@@ -1,0 +1,545 @@
+package driver
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// activeListener is where a client has the server connect to.
+type activeListener struct {
+	net.Listener
+	t    *testing.T
+	PORT string // the command
+}
+
+func listen(t *testing.T) activeListener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	p := l.Addr().(*net.TCPAddr).Port
+	return activeListener{l, t, fmt.Sprintf("PORT 127,0,0,1,%d,%d", p>>8, p&255)}
+}
+
+func (l activeListener) accept() net.Conn {
+	l.t.Helper()
+	nc, err := l.Accept()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(patience))
+	return nc
+}
+
+// dialFrom connects from an address of this machine.
+func dialFrom(t *testing.T, last byte, to string) *net.TCPConn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, last)}}
+	nc, err := d.Dial("tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(patience))
+	return nc.(*net.TCPConn)
+}
+
+// begun begins an upload, which ends when its data connection does.
+func (c *conn) begun(command, content string) net.Conn {
+	c.t.Helper()
+	d := c.secured(c.data())
+	c.want(command, "150 *")
+	if _, err := io.WriteString(d, content); err != nil {
+		c.t.Fatal(err)
+	}
+	return d
+}
+
+// RFC 959 section 3.2: each transfer has its own data connection, and a refusal uses it up, too. RFC 3659 section 5: REST is for the
+// command behind it, whatever becomes of that.
+func TestATransferWantsADataConnectionOfItsOwn(t *testing.T) {
+	s := start(t)
+	s.write("/f", "x")
+	c := s.as("phoneacc")
+	unprepared := func(commands ...string) {
+		t.Helper()
+		for _, command := range commands {
+			c.want(command, "425 use PASV, EPSV, PORT or EPRT first")
+		}
+	}
+	unprepared("RETR /f", "STOR /f", "APPE /f", "STOU", "LIST", "NLST", "MLSD")
+	c.fetch("RETR /f")
+	unprepared("RETR /f", "LIST")
+	_, r := c.download("RETR /none")
+	c.check("RETR", r, "550 /none: no such file or directory")
+	unprepared("LIST")
+	c.want("REST 1", "350 *")
+	if got := c.fetch("LIST /f"); !strings.HasPrefix(got, "-rw") {
+		t.Errorf("LIST after REST: %q", got)
+	}
+	if got := c.fetch("RETR /f"); got != "x" {
+		t.Errorf("RETR after a REST that LIST has used: %q", got)
+	}
+	c.want("REST 1", "350 *")
+	unprepared("RETR /f")
+	if got := c.fetch("RETR /f"); got != "x" {
+		t.Errorf("RETR after a lost REST: %q", got)
+	}
+	c.port()
+	c.want("ABOR", "226 *")
+	unprepared("RETR /f")
+}
+
+func TestADataConnectionThatNobodyOpens(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(o *setup) { o.settings.DataTimeout = time.Second })
+	s.write("/f", "old")
+	c := s.as("phoneacc")
+	c.port()
+	c.transcript(`
+		C: STOR /f
+		S: 425 cannot open the data connection
+		C: NOOP
+		S: 200 OK`)
+	s.wantContent("/f", "old")
+	c.store("/f", "x")
+	for timeout, want := range map[time.Duration]time.Duration{0: longestWait, time.Second: time.Second, time.Hour: longestWait} {
+		var o Server
+		o.SetSettings(Settings{DataTimeout: timeout})
+		if got := o.connectWithin(); got != want {
+			t.Errorf("%v: %v", timeout, got)
+		}
+	}
+}
+
+// Whoever else on the machine guesses the port gets nothing, cannot fill it up, and does not disturb a transfer.
+func TestStrangersGetNothing(t *testing.T) {
+	s := start(t)
+	s.write("/f", "x")
+	c := s.as("phoneacc")
+	port := c.port()
+	for i := range 60 {
+		dialFrom(t, byte(2+i), port).Close()
+	}
+	stranger := dialFrom(t, 2, port)
+	c.send("RETR /f\r\n")
+	if got, err := io.ReadAll(stranger); len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the stranger got %q, %v", got, err)
+	}
+	own := dialFrom(t, 1, port)
+	c.transcript("S: 150 *")
+	if got, _ := io.ReadAll(own); string(got) != "x" {
+		t.Errorf("the client got %q", got)
+	}
+	own.Close()
+	c.transcript("S: 226 *")
+
+	port = c.port()
+	own = dialFrom(t, 1, port)
+	c.want("STOR /f", "150 *")
+	for i := range 5 {
+		dialFrom(t, byte(2+i), port)
+	}
+	io.WriteString(own, "new")
+	own.Close()
+	c.check("STOR", c.reply(), "226 *")
+	s.wantContent("/f", "new")
+}
+
+func TestPassivePorts(t *testing.T) {
+	l := listen(t) // its port is taken
+	taken := uint16(l.Addr().(*net.TCPAddr).Port)
+	s := start(t, func(o *setup) { o.settings.FirstPort, o.settings.LastPort = taken, taken })
+	c := s.as("phoneacc")
+	c.transcript(`
+		C: PASV
+		S: 425 no port is free for a data connection
+		C: EPSV
+		S: 425 no port is free for a data connection
+		C: LIST
+		S: 425 *`)
+	settings := *s.driver.settings.Load()
+	settings.FirstPort, settings.LastPort = 0, 0
+	s.driver.SetSettings(settings)
+	c.fetch("LIST")
+}
+
+// Neither the client's data nor its locks outlive a session that took no leave.
+func TestTheEndOfTheControlConnectionCutsTheDataConnection(t *testing.T) {
+	s := start(t)
+	s.sparse("/large")
+	for _, begin := range []func(c *conn){
+		func(c *conn) { c.data(); c.want("RETR /large", "150 *") },
+		func(c *conn) { l := listen(t); c.want(l.PORT, "200 *"); c.want("RETR /large", "150 *"); l.accept() },
+		func(c *conn) { c.port(); c.send("STOR /f\r\n") },
+	} {
+		for _, end := range []func(c *conn){
+			func(c *conn) { c.tcp.Close() },
+			(*conn).reset,
+			// A client may end its side of the control connection and listen on.
+			func(c *conn) { c.tcp.CloseWrite(); c.check("the end", c.reply(), "426 *hung up*"); c.ended() },
+		} {
+			c := s.as("phoneacc")
+			c.want("MKD /gone/a", "257 *")
+			began := time.Now()
+			begin(c)
+			end(c)
+			s.alone()
+			if s.held("/gone/a") {
+				t.Error("the lock is held still")
+			}
+			if d := time.Since(began); d > s.driver.connectWithin()/2 {
+				t.Errorf("that took %v", d)
+			}
+		}
+	}
+	s.wantContent("/f", "(none)")
+}
+
+func TestATransferWithTwoDataConnectionsIsRefused(t *testing.T) {
+	s := start(t)
+	s.write("/f", "old")
+	c := s.as("phoneacc")
+	dial := func(port string) net.Conn {
+		nc, err := net.Dial("tcp", port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return nc
+	}
+	const refused = "426 /f: two data connections came from your address, and one of them is somebody else's"
+	for range 20 {
+		port := c.port()
+		thief := dial(port)
+		thief.Write([]byte("the thief's"))
+		thief.Close()
+		own := dial(port)
+		c.want("STOR /f", "150 *")
+		own.Write([]byte("new"))
+		own.Close()
+		c.check("after the thief", c.reply(), refused)
+		s.wantContent("/f", "old")
+
+		port = c.port()
+		own = dial(port)
+		c.want("STOR /f", "150 *")
+		own.Write([]byte("new"))
+		dial(port)
+		own.Close()
+		c.check("before the thief", c.reply(), refused)
+		s.wantContent("/f", "old")
+
+		port = c.port()
+		thief, own = dial(port), dial(port)
+		c.want("RETR /f", "150 *")
+		if got, _ := io.ReadAll(thief); len(got) != 0 {
+			t.Errorf("the thief got %q", got)
+		}
+		c.check("a download", c.reply(), refused)
+		own.Close()
+	}
+	c.store("/f", "new")
+	s.wantContent("/f", "new")
+}
+
+// With SessionReuse a data connection is the client's own, or none: what resumes another session of the same client, or none,
+// sends and gets nothing.
+func TestADataConnectionMustResumeTheSessionOfItsControlConnection(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			s := start(t, tlsRequired, func(o *setup) { o.sessionReuse = true })
+			s.write("/f", "old")
+			session := func() (*conn, *tls.Config) {
+				config := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(4), ServerName: "localhost", MaxVersion: version}
+				c := s.dial()
+				c.want("AUTH TLS", "234 *")
+				c.Conn = tls.Client(c.tcp, config)
+				c.in.Reset(c.Conn)
+				c.transcript(`
+					C: PBSZ 0
+					S: 200 *
+					C: PROT P
+					S: 200 *`)
+				c.login("phoneacc")
+				return c, config
+			}
+			c, own := session()
+			_, others := session()
+			const refused = "522 /f: the data connection must resume the TLS session of the control connection"
+			for name, config := range map[string]*tls.Config{
+				"a session of its own":               {InsecureSkipVerify: true, MaxVersion: version},
+				"that of another control connection": others,
+			} {
+				d := tls.Client(c.data(), config)
+				c.want("STOR /f", "150 *")
+				d.Write([]byte("new"))
+				d.Close()
+				c.check(name, c.reply(), refused)
+				s.wantContent("/f", "old")
+				d = tls.Client(c.data(), config)
+				c.want("RETR /f", "150 *")
+				if got, _ := io.ReadAll(d); len(got) > 0 {
+					t.Errorf("%s: got %q", name, got)
+				}
+				c.check(name, c.reply(), refused)
+			}
+			for range 5 {
+				d := tls.Client(c.data(), own)
+				c.want("STOR /g", "150 *")
+				d.Write([]byte("new"))
+				d.Close()
+				c.check("STOR", c.reply(), "226 *")
+				d = tls.Client(c.data(), own)
+				c.want("RETR /g", "150 *")
+				if got, err := io.ReadAll(d); string(got) != "new" || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+				d.Close()
+				c.check("RETR", c.reply(), "226 *")
+			}
+		})
+	}
+}
+
+func TestDownloads(t *testing.T) {
+	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
+		large := strings.Repeat("0123456789abcde\n", 200_000)
+		s.write("/large", large)
+		s.write("/text", "a\nb\r\nc")
+		s.mkdir("/d")
+		s.link("text", "/link")
+		c := dial("phoneacc")
+		if got := c.fetch("RETR /text"); got != "a\r\nb\r\nc" {
+			t.Errorf("ASCII: %q", got)
+		}
+		c.want("TYPE I", "200 *")
+		if got := c.fetch("RETR /link"); got != "a\nb\r\nc" {
+			t.Errorf("binary: %q", got)
+		}
+		if got := c.fetch("RETR /large"); got != large {
+			t.Errorf("%d bytes of %d", len(got), len(large))
+		}
+		c.want("REST 3199990", "350 *")
+		if got := c.fetch("RETR /large"); got != large[3199990:] {
+			t.Errorf("after REST: %q", got)
+		}
+		c.want("REST 6", "350 *")
+		if got := c.fetch("RETR /text"); got != "" {
+			t.Errorf("from the end: %q", got)
+		}
+		for command, want := range map[string]string{
+			"RETR /d":    "550 /d: is a directory",
+			"RETR /none": "550 /none: no such file or directory",
+			"RETR /":     "550 /: is a directory",
+		} {
+			_, r := c.download(command)
+			c.check(command, r, want)
+		}
+		c.want("REST 7", "350 *")
+		_, r := c.download("RETR /text")
+		c.check("beyond the end", r, "554 /text: REST beyond the end of the file")
+
+		// A client that has enough and hangs up: the transfer was broken, the session goes on.
+		s.sparse("/large")
+		nc := c.data()
+		c.want("RETR /large", "150 *")
+		io.ReadFull(c.secured(nc), make([]byte, 10))
+		nc.SetLinger(0)
+		nc.Close()
+		c.transcript("S: 426 /large: the data connection was cut")
+		c.want("NOOP", "200 *")
+	})
+}
+
+// downloads are some of each kind.
+var downloads = []struct {
+	name, kind, command string
+	secure              bool
+}{
+	{"binary", "TYPE I", "RETR /f", false},
+	{"ASCII", "TYPE A", "RETR /f", false},
+	{"a listing", "TYPE A", "LIST /", false},
+	{"TLS", "TYPE I", "RETR /f", true},
+}
+
+// fetched is a client that has read all that it fetched, and its data connection, not yet closed.
+func (s *server) fetched(kind, command string, secure bool) (*conn, net.Conn) {
+	s.t.Helper()
+	c := s.dial()
+	if secure {
+		c.upgrade()
+	}
+	c.login("phoneacc")
+	c.want(kind, "200 *")
+	tcp := c.data()
+	c.want(command, "150 *")
+	if got, err := io.ReadAll(c.secured(tcp)); len(got) == 0 || err != nil {
+		s.t.Fatalf("%q, %v", got, err)
+	}
+	return c, tcp
+}
+
+// A client that reads one reply at a time never sees a second one that comes with the first.
+func TestAClientHasReadWhatItFetchedWhenItIsToldSo(t *testing.T) {
+	for _, tt := range downloads {
+		t.Run(tt.name, func(t *testing.T) {
+			s := start(t, secure)
+			s.write("/f", "content")
+			for range 50 { // until the machine is quick enough
+				began := time.Now()
+				c, data := s.fetched(tt.kind, tt.command, tt.secure)
+				c.tcp.SetReadDeadline(time.Now().Add(lastWord / 4))
+				n, err := c.tcp.Read(make([]byte, 1))
+				early := n > 0 || c.in.Buffered() > 0
+				if early && time.Since(began) >= lastWord { // it had its time
+					continue
+				}
+				if early || !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatalf("before the client ends the connection: %d and %d bytes, %v", n, c.in.Buffered(), err)
+				}
+				data.Close()
+				c.check("the end", c.reply(), "226 *")
+				return
+			}
+			t.Error("the machine is too slow for this test")
+		})
+	}
+}
+
+// So much that all ways of moving bytes are used: through this process, and within the kernel.
+func TestLargeTransfersArriveAsTheyWereSent(t *testing.T) {
+	content := make([]byte, 3_456_789)
+	rand.NewChaCha8([32]byte{}).Read(content)
+	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
+		c := dial("phoneacc")
+		c.want("TYPE I", "200 *")
+		c.store("/f", string(content))
+		if got, err := os.ReadFile(filepath.Join(s.root, "f")); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%d bytes came, %v", len(got), err)
+		}
+		if got := c.fetch("RETR /f"); got != string(content) {
+			t.Errorf("%d bytes went back", len(got))
+		}
+		c.want("REST 1000000", "350 *")
+		c.store("/f", string(content[1_000_000:]))
+		if got, err := os.ReadFile(filepath.Join(s.root, "f")); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%d bytes came after REST, %v", len(got), err)
+		}
+	})
+}
+
+// The file becomes shorter while it is sent: a client must not take what came for all.
+func TestADownloadOfAFileThatShrinksIsNoSuccess(t *testing.T) {
+	for _, kind := range []string{"I", "A"} {
+		s := start(t)
+		s.sparse("/large")
+		c := s.as("phoneacc")
+		c.want("TYPE "+kind, "200 *")
+		nc := c.data()
+		c.want("RETR /large", "150 *")
+		if _, err := io.ReadFull(nc, make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(filepath.Join(s.root, "large"), 8<<20); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, nc) // the reply tells how it ended
+		c.check("TYPE "+kind, c.reply(), "451 /large: the file has become shorter meanwhile")
+	}
+}
+
+func TestATransferThatStandsStillIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := start(t, secure, func(o *setup) { o.settings.DataTimeout = 200 * time.Millisecond })
+	if err := os.WriteFile(filepath.Join(s.root, "large"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(s.root, "large"), 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	s.write("/f", "old")
+	for _, private := range []bool{false, true} {
+		c := s.dial()
+		if private {
+			c.upgrade()
+		}
+		c.login("phoneacc")
+		c.want("MKD /locks/a", "257 *")
+		for _, command := range []string{"STOR /f", "STOR /locks/a/note", "RETR /large"} {
+			c.want("TYPE I", "200 *")
+			nc := c.data()
+			c.want(command, "150 *")
+			began := time.Now()
+			if d := c.secured(nc); strings.HasPrefix(command, "STOR") {
+				d.Write([]byte("new"))
+			} else {
+				d.Read(make([]byte, 1))
+			}
+			c.check(command, c.reply(), "426 *: the data connection stood still for too long")
+			// crypto/tls would take five seconds to say goodbye to a client that does not read
+			if d := time.Since(began); d > 4*time.Second {
+				t.Errorf("%s took %v", command, d)
+			}
+			nc.Close()
+		}
+		c.want("RMD /locks/a", "250 *")
+		s.wantContent("/f", "old")
+	}
+}
+
+// A client that takes in a byte now and then does not hold a transfer for ever.
+func TestATransferThatIsTooSlowIsEnded(t *testing.T) {
+	s := start(t, func(o *setup) { o.settings.DataMinRate = 1000 })
+	s.driver.rateOver = 300 * time.Millisecond
+	s.write("/f", "old")
+	s.write("/big", "")
+	if err := os.Truncate(filepath.Join(s.root, "big"), 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	c := s.as("phoneacc")
+	d := c.data()
+	c.want("STOR /f", "150 *")
+	go func() {
+		for {
+			if _, err := d.Write([]byte("x")); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	c.check("STOR", c.reply(), "426 /f: the data connection was too slow for too long")
+	s.wantContent("/f", "old")
+	d.Close()
+
+	unread := c.data()
+	defer unread.Close()
+	if err := unread.SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	c.want("RETR /big", "150 *")
+	c.check("RETR", c.reply(), "426 /big: the data connection was too slow for too long")
+
+	steady := c.data()
+	c.want("STOR /f", "150 *")
+	for began := time.Now(); time.Since(began) < time.Second; time.Sleep(20 * time.Millisecond) {
+		if _, err := steady.Write(make([]byte, 400)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steady.Close()
+	c.check("STOR", c.reply(), "226 *")
+}
