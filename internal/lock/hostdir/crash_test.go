@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
@@ -58,32 +59,38 @@ func (v *volatileTree) undo(n int) {
 	}
 }
 
-// crashed is what a step panics with.
-type crashed struct{}
+// process is a store that crashes and loses the last changes of directories.
+type process struct {
+	*scene
+	volatile *volatileTree
+	undone   int
+}
 
-// stopAt makes the n-th step from now on the last one.
-func (s *scene) stopAt(n int) {
-	count := 0
-	s.step = func(string) {
-		if count++; count == n {
-			panic(crashed{})
+func (p *process) Start(step func(string)) lock.Store {
+	p.step = step
+	return p.mustOpen()
+}
+
+func (p *process) Stop(first bool) {
+	p.stop()
+	if first {
+		p.volatile.undo(p.undone)
+	}
+}
+
+// Check checks that the locks that are held, and no others, have directories.
+func (p *process) Check(store lock.Store, told *locktest.Told) {
+	p.Helper()
+	records := p.Records(store)
+	for name := range told.May {
+		record, held := records[name]
+		p.hasDirectory(string(name), held)
+		if id := p.identity(string(name)); held && id != directory(record) {
+			p.Errorf("%s has directory %+v on disk, %+v in its record", name, id, directory(record))
 		}
 	}
 }
 
-// untilCrash runs f and reports whether it got to its end.
-func untilCrash(f func()) (finished bool) {
-	defer func() {
-		if p := recover(); p != nil && p != (crashed{}) {
-			panic(p)
-		}
-	}()
-	f()
-	return true
-}
-
-// TestACrashAtAnyStep stops the server between every two steps of a play, loses some of the last changes of directories,
-// stops it a second time during recovery, and looks whether what was acknowledged still is so.
 func TestACrashAtAnyStep(t *testing.T) {
 	for _, way := range []struct {
 		name   string
@@ -91,58 +98,17 @@ func TestACrashAtAnyStep(t *testing.T) {
 	}{{"kill -9", 0}, {"two directories lost", 2}, {"all directories lost", 1000}} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			for n := 1; ; n++ {
+			steps := locktest.CrashAtEachStep(t, lock.NewSystemClock(), false, func() locktest.Process {
 				s := newScene(t)
 				volatile := &volatileTree{hostTree: s.tree, attic: t.TempDir()}
 				s.fs = volatile
 				s.mkdir("/locks")
-				s.stopAt(n)
-				var said []string
-				finished := untilCrash(func() {
-					store := s.mustOpen()
-					if err := locktest.Perform(store, s.clock, locktest.PlayMembers, func(text string) error {
-						said = append(said, text)
-						return nil
-					}); err != nil {
-						t.Fatal(err)
-					}
-				})
-				s.stop()
-				volatile.undo(way.undone)
-				s.stopAt(1 + n%5)
-				untilCrash(func() { s.mustOpen() })
-				s.stop()
-				s.step = nil
-				store := s.mustOpen()
-				for _, complaint := range locktest.Recall(said, false, true).Complaints(store) {
-					t.Error(complaint)
-				}
-				s.agree(store, said)
-				s.stop()
-				if t.Failed() {
-					t.Fatalf("stopped at step %d", n)
-				}
-				if finished {
-					if n < 30 {
-						t.Errorf("only %d steps", n)
-					}
-					return
-				}
+				return &process{s, volatile, way.undone}
+			})
+			if steps < 30 {
+				t.Errorf("only %d steps", steps)
 			}
 		})
-	}
-}
-
-// agree checks that the locks that are held, and no others, have directories.
-func (s *scene) agree(store *Store, said []string) {
-	s.Helper()
-	records := s.Records(store)
-	for name := range locktest.Recall(said, false, true).May {
-		record, held := records[name]
-		s.hasDirectory(string(name), held)
-		if id := s.identity(string(name)); held && id != directory(record) {
-			s.Errorf("%s has directory %+v on disk, %+v in its record", name, id, directory(record))
-		}
 	}
 }
 

@@ -89,14 +89,6 @@ func (h *hostTree) Aside(name, _, _ string, _ uint64) (string, error) {
 	return to, os.Rename(h.real(name), h.real(to))
 }
 
-// testClock is the system's wall clock, and a boot clock to go with it.
-type testClock struct{ began time.Time }
-
-func (c *testClock) Now() lock.Instant {
-	now := time.Now()
-	return lock.Instant{Wall: now, Boot: now.Sub(c.began), BootID: "00000000-0000-4000-8000-000000000001"}
-}
-
 // testRules make locks of everything that ends in _lock or lies below /locks.
 type testRules struct{ roots []lock.Name }
 
@@ -113,7 +105,7 @@ type scene struct {
 	tree  *hostTree
 	fs    Directories // nil: tree
 	state string
-	clock *testClock
+	clock lock.Clock
 	rules Rules
 	step  func(string)
 	stop  func() // closes what the last open opened, as the end of the process does
@@ -121,7 +113,7 @@ type scene struct {
 
 func newScene(t testing.TB) *scene {
 	dir := t.TempDir()
-	clock := &testClock{began: time.Now().Add(-time.Hour)}
+	clock := lock.NewSystemClock()
 	s := &scene{
 		Moves: locktest.Moves{TB: t, Clock: clock}, tree: newHostTree(filepath.Join(dir, "files")), state: filepath.Join(dir, "state"),
 		clock: clock, rules: testRules{}, stop: func() {},

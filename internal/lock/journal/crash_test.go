@@ -7,78 +7,53 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-// crashed is what a step panics with.
-type crashed struct{}
+// process is a store that crashes, or loses its power.
+type process struct {
+	*scene
+	store     *Store
+	powerLoss bool
+}
 
-// stopAt makes the n-th step from now on the last one.
-func (s *scene) stopAt(n int) {
-	count := 0
-	s.step = func(string) {
-		if count++; count == n {
-			panic(crashed{})
-		}
+func (p *process) Start(step func(string)) lock.Store {
+	p.step, p.store = step, nil // none if it does not get to its end
+	p.store = p.mustOpen()
+	return p.store
+}
+
+func (p *process) Stop(first bool) {
+	switch {
+	case p.store == nil:
+	case first && p.powerLoss:
+		p.powerFailure(p.store)
+	default:
+		p.crash(p.store)
 	}
 }
 
-// untilCrash runs f and reports whether it got to its end.
-func untilCrash(f func()) (finished bool) {
-	defer func() {
-		if p := recover(); p != nil && p != (crashed{}) {
-			panic(p)
-		}
-	}()
-	f()
-	return true
+func (p *process) Check(lock.Store, *locktest.Told) {
+	if p.Failed() {
+		p.Logf("the journal:\n%s", p.journal())
+	}
 }
 
-// TestACrashAtAnyStep stops the server between every two steps of a play that includes several rotations, stops it a second time
-// during recovery, and looks whether what was acknowledged still is so.
+// The play includes several rotations.
 func TestACrashAtAnyStep(t *testing.T) {
 	for _, powerLoss := range []bool{false, true} {
 		t.Run(fmt.Sprintf("power loss=%v", powerLoss), func(t *testing.T) {
 			t.Parallel()
-			for n := 1; ; n++ {
-				s := newScene(t)
-				s.options = func(o *Options) { o.MaxSize = 2500 }
-				s.wrap = func(f journalFile) journalFile { return unsyncedFile{f} }
-				s.stopAt(n)
-				var said []string
-				var store *Store
-				finished := untilCrash(func() {
-					store = s.mustOpen()
-					if err := locktest.Perform(store, s.clock, locktest.PlayMembers, func(text string) error {
-						said = append(said, text)
-						return nil
-					}); err != nil {
-						t.Fatal(err)
-					}
-				})
-				switch {
-				case store != nil && powerLoss:
-					s.powerFailure(store)
-				case store != nil:
-					s.crash(store)
-				}
-				s.stopAt(1 + n%10)
-				untilCrash(func() { s.crash(s.mustOpen()) })
-				s.step = nil
-				store = s.mustOpen()
-				for _, complaint := range locktest.Recall(said, powerLoss, true).Complaints(store) {
-					t.Error(complaint)
-				}
-				s.crash(store)
-				if t.Failed() {
-					t.Fatalf("stopped at step %d; the journal:\n%s", n, s.journal())
-				}
-				if finished {
-					if old := s.rotated(); n < 50 || len(old) < 2 {
-						t.Errorf("only %d steps, %d rotations", n, len(old))
-					}
-					return
-				}
+			var p *process
+			steps := locktest.CrashAtEachStep(t, locktest.NewRunningClock(), powerLoss, func() locktest.Process {
+				p = &process{scene: newScene(t), powerLoss: powerLoss}
+				p.options = func(o *Options) { o.MaxSize = 2500 }
+				p.wrap = func(f journalFile) journalFile { return unsyncedFile{f} }
+				return p
+			})
+			if old := p.rotated(); steps < 50 || len(old) < 2 {
+				t.Errorf("only %d steps, %d rotations", steps, len(old))
 			}
 		})
 	}

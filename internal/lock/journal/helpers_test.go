@@ -6,9 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -18,40 +16,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testClock is the system's wall clock with an offset, and a boot clock to go with it.
-type testClock struct {
-	mu     sync.Mutex
-	offset time.Duration
-	began  time.Time
-}
-
-func newClock() *testClock { return &testClock{began: time.Now().Add(-time.Hour)} }
-
-func (c *testClock) Now() lock.Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now().Add(c.offset)
-	return lock.Instant{Wall: now, Boot: now.Sub(c.began), BootID: "00000000-0000-4000-8000-000000000001"}
-}
-
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.offset += d
-}
-
 // scene is a state directory with the stores that are opened on it.
 type scene struct {
 	locktest.Moves
 	state   string
-	clock   *testClock
+	clock   *locktest.FakeClock
 	options func(*Options)
 	step    func(string)
 	wrap    func(journalFile) journalFile
 }
 
 func newScene(t testing.TB) *scene {
-	clock := newClock()
+	clock := locktest.NewRunningClock()
 	return &scene{Moves: locktest.Moves{TB: t, Clock: clock}, state: filepath.Join(t.TempDir(), "state"), clock: clock}
 }
 

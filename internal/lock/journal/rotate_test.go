@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func TestRotationKeepsWhatStands(t *testing.T) {
@@ -119,7 +120,7 @@ func TestHistory(t *testing.T) {
 	var want []string
 	for i := range 10 {
 		token := s.Acquire(store, "/a_lock", "ada")
-		s.clock.advance(time.Minute)
+		s.clock.Advance(time.Minute)
 		change := lock.Change{Name: "/a_lock", If: token, Cause: lock.CauseBreak, By: lock.Owner{Account: "root"}, Note: fmt.Sprintf("no. %d", i)}
 		if _, err := store.Commit(t.Context(), change); err != nil {
 			t.Fatal(err)
@@ -195,12 +196,12 @@ func TestARotationThatIsCutShortDoublesNoHistory(t *testing.T) {
 			if n := len(s.causes("/a_lock")); n != 2 {
 				t.Errorf("during the rotation %d entries, want 2", n)
 			}
-			panic(crashed{})
+			locktest.Crash()
 		}
 	}
 	store := s.mustOpen()
 	s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
-	untilCrash(func() { _ = s.rotate(store) })
+	locktest.UntilCrash(func() { _ = s.rotate(store) })
 	s.crash(store)
 	s.step = nil
 	store = s.mustOpen()
@@ -237,7 +238,7 @@ func TestHistoryIsAsOldAndAsLargeAsTheOptionsSay(t *testing.T) {
 	if old := s.rotated(); len(old) != 0 {
 		t.Errorf("rotated on the same day: %q", old)
 	}
-	s.clock.advance(day + time.Minute)
+	s.clock.Advance(day + time.Minute)
 	sweep()
 	sweep()
 	old := s.rotated()
@@ -248,12 +249,12 @@ func TestHistoryIsAsOldAndAsLargeAsTheOptionsSay(t *testing.T) {
 	if err := os.Chtimes(old[0], then, then); err != nil {
 		t.Fatal(err)
 	}
-	s.clock.advance(89 * day)
+	s.clock.Advance(89 * day)
 	sweep()
 	if got := s.causes("/a_lock"); len(got) != 2 {
 		t.Errorf("after 90 days: %q", got)
 	}
-	s.clock.advance(2 * day)
+	s.clock.Advance(2 * day)
 	sweep()
 	if got := s.causes("/a_lock"); len(got) != 0 {
 		t.Errorf("after 92 days: %q", got)

@@ -49,7 +49,7 @@ type life struct {
 // written last; the files hold 0 at first, and nobody writes that. Tokens must grow from hold to hold. Each name is checked on its own.
 func LifeModel() porcupine.Model {
 	model := porcupine.NondeterministicModel{
-		Partition: partitionDeeds,
+		Partition: partition(func(input any) lock.Name { return input.(Deed).Name }),
 		Init:      func() []any { return []any{life{}} },
 		Step: func(state, input, output any) []any {
 			var after []any
@@ -138,19 +138,4 @@ func (s life) refuses(in Deed) bool {
 		return s.owner == ""
 	}
 	return false
-}
-
-func partitionDeeds(history []porcupine.Operation) [][]porcupine.Operation {
-	index := make(map[lock.Name]int)
-	var parts [][]porcupine.Operation
-	for _, op := range history {
-		name := op.Input.(Deed).Name
-		i, ok := index[name]
-		if !ok {
-			i = len(parts)
-			index[name], parts = i, append(parts, nil)
-		}
-		parts[i] = append(parts[i], op)
-	}
-	return parts
 }

@@ -12,28 +12,22 @@ import (
 // Memory is a [lock.Store] that keeps everything in memory and forgets it with the process: the
 // reference that says what the interface means, in as few lines as possible. Use [NewMemory].
 type Memory struct {
-	mu       sync.Mutex
-	next     lock.Token
-	records  map[lock.Name]lock.Record
-	before   func(lock.Change) error
-	after    func(lock.Change) error
-	watchers map[*watcher]struct{}
+	mu      sync.Mutex
+	next    lock.Token
+	records map[lock.Name]lock.Record
+	before  func(lock.Change) error
+	after   func(lock.Change) error
+	events  []lock.Event // all that there ever were
+	changed sync.Cond    // there is an event more, or a Watch has ended
 }
 
 var _ lock.Store = (*Memory)(nil)
 
-// watcher is one running Watch: events not yet yielded, and a bell that says there are some.
-type watcher struct {
-	events []lock.Event // guarded by Memory.mu
-	bell   chan struct{}
-}
-
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{
-		records:  make(map[lock.Name]lock.Record),
-		watchers: make(map[*watcher]struct{}),
-	}
+	m := &Memory{records: make(map[lock.Name]lock.Record)}
+	m.changed.L = &m.mu
+	return m
 }
 
 // Inject has f called at the start of every Commit, before anything is looked at; nil ends that. An
@@ -61,13 +55,8 @@ func (m *Memory) Outside(name lock.Name, cause lock.Cause, holds ...lock.Hold) l
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	event := lock.Event{Record: clone(m.setLocked(name, holds)), Cause: cause}
-	for w := range m.watchers {
-		w.events = append(w.events, event)
-		select {
-		case w.bell <- struct{}{}:
-		default: // it rings already
-		}
-	}
+	m.events = append(m.events, event)
+	m.changed.Broadcast()
 	return event
 }
 
@@ -154,40 +143,36 @@ func (m *Memory) snapshot() []lock.Record {
 
 // Watch implements [lock.Store]. It counts from the call, not from the first turn of the loop.
 func (m *Memory) Watch(ctx context.Context) iter.Seq[lock.Event] {
-	w := &watcher{bell: make(chan struct{}, 1)}
 	m.mu.Lock()
-	m.watchers[w] = struct{}{}
-	m.mu.Unlock()
-	context.AfterFunc(ctx, func() { m.forget(w) })
+	defer m.mu.Unlock()
+	next := len(m.events)
 	return func(yield func(lock.Event) bool) {
-		defer m.forget(w)
+		defer context.AfterFunc(ctx, func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.changed.Broadcast()
+		})()
 		for {
-			for _, event := range m.take(w) {
-				if ctx.Err() != nil || !yield(event) {
-					return
-				}
-			}
-			select {
-			case <-ctx.Done():
+			event, ok := m.event(ctx, next)
+			if !ok || !yield(event) {
 				return
-			case <-w.bell:
 			}
+			next++
 		}
 	}
 }
 
-func (m *Memory) take(w *watcher) []lock.Event {
+// event waits for the event of that number, or until the context ends.
+func (m *Memory) event(ctx context.Context, number int) (event lock.Event, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	events := w.events
-	w.events = nil
-	return events
-}
-
-func (m *Memory) forget(w *watcher) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.watchers, w)
+	for ctx.Err() == nil && len(m.events) == number {
+		m.changed.Wait()
+	}
+	if ctx.Err() != nil {
+		return event, false
+	}
+	return m.events[number], true
 }
 
 // clone copies the holds, so that neither side can change what the other one keeps.

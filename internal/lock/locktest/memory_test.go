@@ -16,8 +16,8 @@ func TestMemoryInjectedErrorsChangeNothing(t *testing.T) {
 		}
 		return nil
 	})
-	f := &fixture{t, m}
-	if _, err := f.commit(lock.Change{Name: "/bad", Holds: []lock.Hold{hold("ada")}}); !errors.Is(err, boom) {
+	f := &fixture{Moves{TB: t}, m}
+	if _, err := f.Commit(m, "/bad", 0, hold("ada")); !errors.Is(err, boom) {
 		t.Errorf("got %v", err)
 	}
 	f.holders("/bad")
@@ -29,8 +29,8 @@ func TestMemoryInjectedErrorsChangeNothing(t *testing.T) {
 func TestMemoryLostRepliesLeaveTheChange(t *testing.T) {
 	m := NewMemory()
 	m.InjectAfter(func(lock.Change) error { return lock.ErrUncertain })
-	f := &fixture{t, m}
-	if _, err := f.commit(lock.Change{Name: "/a", Holds: []lock.Hold{hold("ada")}}); !errors.Is(err, lock.ErrUncertain) {
+	f := &fixture{Moves{TB: t}, m}
+	if _, err := f.Commit(m, "/a", 0, hold("ada")); !errors.Is(err, lock.ErrUncertain) {
 		t.Errorf("got %v", err)
 	}
 	f.holders("/a", "ada")
@@ -50,7 +50,7 @@ func TestMemoryTellsEveryWatchOfOutsiders(t *testing.T) {
 			return got
 		}
 	}
-	f := &fixture{t, m}
+	f := &fixture{Moves{TB: t}, m}
 	token := f.must("/a", 0, hold("ada"))
 	want := m.Outside("/a", lock.CauseHostMade, hold("host"))
 	if want.Record.Revision <= token || want.Record.Holds[0].Token != want.Record.Revision {

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -56,16 +57,20 @@ type held struct {
 // Model is what a lock looks like to its clients, if nothing else than MKD and RMD ends a hold (no age, no break)
 // and nobody acquires what it holds already. Each name is checked on its own. Tokens that are known must grow from
 // hold to hold.
-func Model() porcupine.Model { return model(0, partition(func(n lock.Name) lock.Name { return n })) }
+func Model() porcupine.Model {
+	return model(0, func(input any) lock.Name { return input.(Input).Name })
+}
 
 // LimitModel is Model for locks of which there may be so many at a time directly below one directory. Each
 // directory is checked on its own. Tokens are not looked at: of two names they need not grow in the order in which others
 // were refused.
-func LimitModel(limit int) porcupine.Model { return model(limit, partition(lock.Name.Parent)) }
+func LimitModel(limit int) porcupine.Model {
+	return model(limit, func(input any) lock.Name { return input.(Input).Name.Parent() })
+}
 
-func model(limit int, partition func([]porcupine.Operation) [][]porcupine.Operation) porcupine.Model {
+func model(limit int, key func(input any) lock.Name) porcupine.Model {
 	model := porcupine.NondeterministicModel{
-		Partition: partition,
+		Partition: partition(key),
 		Init:      func() []any { return []any{held{}} },
 		Step: func(state, input, output any) []any {
 			return step(limit, state.(held), input.(Input), output.(Output))
@@ -124,21 +129,17 @@ func (s held) after(limit int, in Input, out Output) (after held, possible bool)
 	return held{strings.Join(lines, "\n"), max(s.token, out.Token)}, possible
 }
 
-// partition splits a history by what key makes of the names.
-func partition(key func(lock.Name) lock.Name) func([]porcupine.Operation) [][]porcupine.Operation {
+// partition splits a history by what key makes of the inputs.
+func partition(key func(input any) lock.Name) func([]porcupine.Operation) [][]porcupine.Operation {
 	return func(history []porcupine.Operation) [][]porcupine.Operation {
-		index := make(map[lock.Name]int)
-		var parts [][]porcupine.Operation
+		parts := make(map[lock.Name][]porcupine.Operation)
 		for _, op := range history {
-			name := key(op.Input.(Input).Name)
-			i, ok := index[name]
-			if !ok {
-				i = len(parts)
-				index[name] = i
-				parts = append(parts, nil)
-			}
-			parts[i] = append(parts[i], op)
+			parts[key(op.Input)] = append(parts[key(op.Input)], op)
 		}
-		return parts
+		var all [][]porcupine.Operation
+		for _, name := range slices.Sorted(maps.Keys(parts)) {
+			all = append(all, parts[name])
+		}
+		return all
 	}
 }

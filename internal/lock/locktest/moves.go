@@ -59,7 +59,10 @@ func (m *Moves) Records(store lock.Store) map[lock.Name]lock.Record {
 	records := make(map[lock.Name]lock.Record)
 	for record, err := range store.All(context.Background()) {
 		if err != nil {
-			m.Fatal(err)
+			m.Fatalf("All: %v", err)
+		}
+		if _, twice := records[record.Name]; twice || len(record.Holds) == 0 {
+			m.Errorf("All yields %q twice, or without holds", record.Name)
 		}
 		records[record.Name] = record
 	}

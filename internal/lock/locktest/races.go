@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -19,7 +18,7 @@ func (f *fixture) race(n int, name lock.Name, revision lock.Token) lock.Token {
 	for i := range n {
 		running.Go(func() {
 			<-begin
-			tokens[i], errs[i] = f.commit(lock.Change{Name: name, If: revision, Holds: []lock.Hold{hold(fmt.Sprint(i))}})
+			tokens[i], errs[i] = f.Commit(f.store, name, revision, hold(fmt.Sprint(i)))
 		})
 	}
 	close(begin)
@@ -60,38 +59,6 @@ func oneHeir(f *fixture) {
 	}
 }
 
-// nothingLost has writers add their hold to a shared name, reading again after each conflict.
-func nothingLost(f *fixture) {
-	const writers = 8
-	errs := make([]error, writers)
-	var running sync.WaitGroup
-	for i := range writers {
-		running.Go(func() { errs[i] = f.join("/a", fmt.Sprint(i)) })
-	}
-	running.Wait()
-	if err := errors.Join(errs...); err != nil {
-		f.Fatal(err)
-	}
-	got := accounts(f.all()["/a"])
-	slices.Sort(got)
-	if want := strings.Split("0 1 2 3 4 5 6 7", " "); !slices.Equal(got, want) {
-		f.Errorf("held by %q, want %q", got, want)
-	}
-}
-
-func (f *fixture) join(name lock.Name, account string) error {
-	var record lock.Record
-	for range 100 {
-		_, err := f.commit(lock.Change{Name: name, If: record.Revision, Holds: append(record.Holds, hold(account))})
-		var conflict *lock.ConflictError
-		if !errors.As(err, &conflict) {
-			return err
-		}
-		record = conflict.Record
-	}
-	return fmt.Errorf("%s never got through", account)
-}
-
 func sideBySide(f *fixture) {
 	const names, rounds = 16, 10
 	errs := make([]error, names)
@@ -124,11 +91,11 @@ func sideBySide(f *fixture) {
 // turns acquires and releases the name so many times.
 func (f *fixture) turns(name lock.Name, rounds int) (tokens []lock.Token, err error) {
 	for range rounds {
-		acquired, err := f.commit(lock.Change{Name: name, Holds: []lock.Hold{hold("ada")}})
+		acquired, err := f.Commit(f.store, name, 0, hold("ada"))
 		if err != nil {
 			return nil, err
 		}
-		released, err := f.commit(lock.Change{Name: name, If: acquired})
+		released, err := f.Commit(f.store, name, acquired)
 		if err != nil {
 			return nil, err
 		}

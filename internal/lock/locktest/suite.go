@@ -1,6 +1,6 @@
 // Package locktest says what a lock.Store must do, by testing it.
 //
-// [TestStore] runs the suite against any store; [Failures] runs it against one that must fail. [Memory] is the
+// [TestStore] runs the suite against any store. [Moves] are what tests of stores do. [Memory] is the
 // reference store: the simplest that passes, with hooks for tests of what is built on a store. [Model]
 // is what one lock looks like to its clients, for linearizability checks with porcupine.
 //
@@ -13,9 +13,7 @@
 package locktest
 
 import (
-	"context"
 	"errors"
-	"maps"
 	"slices"
 	"testing"
 
@@ -36,27 +34,9 @@ func TestStore(t *testing.T, open func(t *testing.T) lock.Store) {
 	}
 }
 
-// Failures runs the suite with stores from open and returns the names of the cases that failed, sorted. A suite
-// is worth something only if broken stores fail it; t itself does not fail.
-func Failures(t testing.TB, open func(t testing.TB) lock.Store) []string {
-	return failures(t, open, Cases())
-}
-
-func failures(t testing.TB, open func(t testing.TB) lock.Store, cases []Case) []string {
-	failed := make(map[string]bool)
-	for _, c := range cases {
-		r := &recorder{TB: t}
-		r.run(func() { c.Run(r, open(t)) })
-		if r.Failed() {
-			failed[c.Name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(failed))
-}
-
-// fixture is a store under test with the few moves that the cases are made of.
+// fixture is a store under test.
 type fixture struct {
-	testing.TB
+	Moves
 	store lock.Store
 }
 
@@ -68,25 +48,12 @@ func hold(account string) lock.Hold {
 	}
 }
 
-func (f *fixture) commit(change lock.Change) (lock.Token, error) {
-	if change.Cause == "" {
-		change.Cause = lock.CauseAcquire
-		if len(change.Holds) == 0 {
-			change.Cause = lock.CauseRelease
-		}
-	}
-	return f.store.Commit(context.Background(), change)
-}
-
 // must commits a change that has to succeed.
 func (f *fixture) must(name lock.Name, revision lock.Token, holds ...lock.Hold) lock.Token {
 	f.Helper()
-	token, err := f.commit(lock.Change{Name: name, If: revision, Holds: holds})
-	if err != nil {
-		f.Fatalf("%q at %d with %d holds: %v", name, revision, len(holds), err)
-	}
-	if token == 0 {
-		f.Fatalf("%q at %d: revision 0, which is none", name, revision)
+	token, err := f.Commit(f.store, name, revision, holds...)
+	if err != nil || token == 0 {
+		f.Fatalf("%q at %d with %d holds: revision %d, %v", name, revision, len(holds), token, err)
 	}
 	return token
 }
@@ -94,7 +61,7 @@ func (f *fixture) must(name lock.Name, revision lock.Token, holds ...lock.Hold) 
 // conflict commits a change that has to meet a conflict, and returns the record.
 func (f *fixture) conflict(name lock.Name, revision lock.Token, holds ...lock.Hold) lock.Record {
 	f.Helper()
-	token, err := f.commit(lock.Change{Name: name, If: revision, Holds: holds})
+	token, err := f.Commit(f.store, name, revision, holds...)
 	var conflict *lock.ConflictError
 	if !errors.As(err, &conflict) {
 		f.Fatalf("%q at %d: got revision %d and error %v, want a *lock.ConflictError", name, revision, token, err)
@@ -111,20 +78,7 @@ func (f *fixture) conflict(name lock.Name, revision lock.Token, holds ...lock.Ho
 // all returns the records by name.
 func (f *fixture) all() map[lock.Name]lock.Record {
 	f.Helper()
-	records := make(map[lock.Name]lock.Record)
-	for record, err := range f.store.All(context.Background()) {
-		if err != nil {
-			f.Fatalf("All: %v", err)
-		}
-		if _, twice := records[record.Name]; twice {
-			f.Errorf("All yields %q twice", record.Name)
-		}
-		if len(record.Holds) == 0 {
-			f.Errorf("All yields %q, which nobody holds", record.Name)
-		}
-		records[record.Name] = record
-	}
-	return records
+	return f.Records(f.store)
 }
 
 // holders checks who holds the name: by their accounts, in order.
