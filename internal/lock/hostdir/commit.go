@@ -20,7 +20,7 @@ import (
 //
 // Besides the errors of the inner store it returns what the file system says, with FTP paths only.
 func (s *Store) Commit(ctx context.Context, change lock.Change) (lock.Token, error) {
-	defer s.names.lock(change.Name)()
+	defer s.lock(change.Name)()
 	record := s.inner.Get(change.Name)
 	held, holding := len(record.Holds) > 0, len(change.Holds) > 0
 	switch {
@@ -46,8 +46,10 @@ func (s *Store) acquire(ctx context.Context, change lock.Change) (lock.Token, er
 	if seen.found {
 		return 0, s.taken(ctx, change, seen)
 	}
-	if err := s.tree.isDirectory(change.Name.Parent()); err != nil {
+	if above, err := s.tree.look(change.Name.Parent()); err != nil {
 		return 0, err
+	} else if !above.directory {
+		return 0, fmt.Errorf("%s: %w", change.Name.Parent(), lock.ErrNoParent)
 	}
 	change.Holds = withDirectory(change.Holds, lock.DirectoryID{})
 	token, err := s.inner.Commit(ctx, change)
@@ -149,11 +151,7 @@ func (s *Store) removeDirectory(ctx context.Context, record lock.Record, change 
 		change.Note = strings.TrimSpace(change.Note + " its directory is not empty and stays")
 		return true, nil
 	}
-	aside, ok := s.tree.fs.(Asides)
-	if !ok {
-		return false, err
-	}
-	to, err := aside.Aside(string(record.Name), string(record.Name), hold.Owner.Account, uint64(hold.Token))
+	to, err := s.tree.fs.Aside(string(record.Name), string(record.Name), hold.Owner.Account, uint64(hold.Token))
 	if err != nil {
 		return false, pathError("move aside", record.Name, err)
 	}

@@ -28,10 +28,7 @@ type hostTree struct {
 	before func(op, name string) error
 }
 
-var (
-	_ Directories = (*hostTree)(nil)
-	_ Asides      = (*hostTree)(nil)
-)
+var _ Directories = (*hostTree)(nil)
 
 func newHostTree(root string) *hostTree {
 	return &hostTree{Fs: afero.NewBasePathFs(afero.NewOsFs(), root), root: root}
@@ -90,13 +87,16 @@ func (h *hostTree) Aside(name, _, _ string, _ uint64) (string, error) {
 }
 
 // testRules make locks of everything that ends in _lock or lies below /locks.
-type testRules struct{ roots []lock.Name }
+type testRules struct {
+	roots []lock.Name
+	none  bool // or of nothing
+}
 
 func (r testRules) Roots() []lock.Name { return r.roots }
 
 func (r testRules) For(name lock.Name) (lock.Rule, bool) {
 	rule := lock.Rule{Match: "test", MaxAge: 10 * time.Minute}
-	return rule, strings.HasSuffix(string(name), "_lock") || name.Within("/locks") && name != "/locks"
+	return rule, !r.none && strings.HasSuffix(string(name), "_lock") || name.Within("/locks") && name != "/locks"
 }
 
 // scene is a state directory and a served tree with the stores that are opened on them.

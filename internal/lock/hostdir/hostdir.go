@@ -12,7 +12,7 @@
 //
 // What is not: a birth is as coarse as the file system's clock (1 to 10 ms). A program that removes a lock's directory within the tick
 // in which it was made, and makes it again, is not noticed where the file system uses the inode number again. Where births are not recorded,
-// as on some systems other than Linux, the inode number alone must do, and where there is none (Windows) a directory that is removed and
+// the inode number alone must do, and where neither is told (all systems but Linux) a directory that is removed and
 // made again between two looks is taken for the same one. A program that removes a directory and makes it again in the
 // microseconds between our look and our rmdir loses its own. All this is only as atomic as Mkdir and RemoveDir of the file system.
 //
@@ -48,15 +48,12 @@ type Inner interface {
 }
 
 // Directories is what a file system needs beside [afero.Fs]. Names are FTP paths such as "/locks/a", as bytes; links are not
-// followed in the last element.
+// followed in the last element. What Sys of a FileInfo returns may have the method Identity() (inode uint64, birth int64): what tells a
+// directory from a later one of the same name.
 type Directories interface {
 	afero.Fs
 	Lstat(name string) (fs.FileInfo, error)
 	RemoveDir(name string) error // an empty directory, or an error; never a file
-}
-
-// Asides is what a file system should offer besides, or else a lock in which there is something stands until it is empty.
-type Asides interface {
 	// Aside moves the directory of a lock, with all that is in it, out of everybody's way by one rename, and returns its new
 	// name. of is the lock, by its holder, token that of its hold.
 	Aside(name, of, by string, token uint64) (to string, err error)
@@ -75,7 +72,7 @@ type Options struct {
 	Inner Inner        // required
 	FS    Directories  // required: the served tree
 	Clock lock.Clock   // required
-	Rules Rules        // nil: no directory made on the host is a lock
+	Rules Rules        // required
 	Log   *slog.Logger // nil: silent
 
 	step func(string) // lets the tests stop the store between any two steps
@@ -90,7 +87,7 @@ type Store struct {
 	closing chan struct{}
 	close   func()
 
-	names names
+	busy sync.Map // of lock.Name: a chan struct{} that is closed when nobody changes that name any more
 
 	mu       sync.Mutex
 	watchers map[*watcher]struct{}
@@ -104,8 +101,8 @@ var _ lock.Store = (*Store)(nil)
 // Open brings the inner store and the directories into agreement: a hold without its directory gets it back, what a released one
 // left behind goes, and any other directory that is a lock was made on the host.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.Inner == nil || o.FS == nil || o.Clock == nil {
-		return nil, errors.New("hostdir: an inner store, a file system and a clock are needed")
+	if o.Inner == nil || o.FS == nil || o.Clock == nil || o.Rules == nil {
+		return nil, errors.New("hostdir: an inner store, a file system, a clock and rules are needed")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -115,12 +112,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{
 		o: o, inner: o.Inner, tree: tree{o.FS}, closing: make(chan struct{}),
-		names: names{busy: make(map[lock.Name]*name)}, watchers: make(map[*watcher]struct{}),
+		watchers: make(map[*watcher]struct{}),
 	}
 	s.close = sync.OnceFunc(func() { close(s.closing) })
-	if o.Rules == nil {
-		o.Rules = noRules{}
-	}
 	s.SetRules(o.Rules)
 	return s, s.start(ctx)
 }
@@ -128,47 +122,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // SetRules replaces what makes a directory made on the host a lock. Locks that are held keep their rules.
 func (s *Store) SetRules(rules Rules) { s.rules.Store(&rules) }
 
-// noRules make no directory a lock.
-type noRules struct{}
-
-func (noRules) For(lock.Name) (lock.Rule, bool) { return lock.Rule{}, false }
-func (noRules) Roots() []lock.Name              { return nil }
-
 // All implements lock.Store.
 func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] { return s.inner.All(ctx) }
 
 // Close ends every Watch. The inner store and the file system are the caller's to close.
 func (s *Store) Close() { s.close() }
 
-// names lets one goroutine at a time change a name.
-type names struct {
-	mu   sync.Mutex
-	busy map[lock.Name]*name
-}
-
-// name is one that somebody changes, or waits to.
-type name struct {
-	users int // guarded by names.mu
-	mu    sync.Mutex
-}
-
-// lock begins a change of a name. The caller calls unlock when it is over.
-func (n *names) lock(of lock.Name) (unlock func()) {
-	n.mu.Lock()
-	one := n.busy[of]
-	if one == nil {
-		one = new(name)
-		n.busy[of] = one
-	}
-	one.users++
-	n.mu.Unlock()
-	one.mu.Lock()
-	return func() {
-		one.mu.Unlock()
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if one.users--; one.users == 0 {
-			delete(n.busy, of)
+// lock begins a change of a name, which one goroutine makes at a time. The caller calls unlock when it is over.
+func (s *Store) lock(name lock.Name) (unlock func()) {
+	done := make(chan struct{})
+	for {
+		other, busy := s.busy.LoadOrStore(name, done)
+		if !busy {
+			return func() {
+				s.busy.Delete(name)
+				close(done)
+			}
 		}
+		<-other.(chan struct{})
 	}
 }

@@ -217,14 +217,14 @@ func TestRootsSayWhereToLook(t *testing.T) {
 
 func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
 	s := newScene(t)
-	s.rules = nil
+	s.rules = testRules{none: true}
 	s.mkdir("/a_lock")
 	store := s.mustOpen()
 	s.HeldBy(store, "/a_lock", "")
 	store.SetRules(testRules{})
 	store.check(t.Context(), "/a_lock")
 	s.HeldBy(store, "/a_lock", lock.HostAccount)
-	store.SetRules(noRules{})
+	store.SetRules(testRules{none: true})
 	store = s.restart()
 	if got := s.HeldBy(store, "/a_lock", lock.HostAccount); got.Holds[0].Rule.Match != "test" {
 		t.Errorf("it lost its rule: %+v", got)

@@ -61,6 +61,10 @@ func (m memoryTree) RemoveDir(name string) error {
 	return m.Remove(name)
 }
 
+func (m memoryTree) Aside(name, _, _ string, _ uint64) (string, error) {
+	return "/aside", m.Rename(name, "/aside")
+}
+
 // possible refuses the names that the systems below refuse.
 func (m memoryTree) possible(name string) error {
 	for element := range strings.SplitSeq(name, "/") {

@@ -71,21 +71,16 @@ func see(info fs.FileInfo) sight {
 	return sight{found: true, directory: true, id: identify(info), modified: info.ModTime()}
 }
 
-// identity is what Sys of a FileInfo should return: what tells a directory from a later one of the same name. The birth is in
-// nanoseconds since 1970, 0 where the file system does not record it.
-type identity interface {
-	Identity() (inode uint64, birth int64)
-}
-
 // someInode stands for the inode number of a directory where the file system does not tell it. No directory below the root of a
 // file system has this number.
 const someInode = 1
 
-// identify returns which directory it is, by the inode number alone if the file system says no more.
-func identify(info fs.FileInfo) lock.DirectoryID {
-	id := lock.DirectoryID{Inode: inode(info)}
-	if told, ok := info.Sys().(identity); ok {
-		id.Inode, id.Birth = told.Identity()
+// identify returns which directory it is, as far as the file system tells. The birth is in nanoseconds since 1970, 0 where it is not recorded.
+func identify(info fs.FileInfo) (id lock.DirectoryID) {
+	if sys, ok := info.Sys().(interface {
+		Identity() (inode uint64, birth int64)
+	}); ok {
+		id.Inode, id.Birth = sys.Identity()
 	}
 	if id.Inode == 0 {
 		id.Inode = someInode
@@ -131,21 +126,6 @@ func (t tree) remove(name lock.Name) error {
 		return fmt.Errorf("%s: %w", name, lock.ErrNotEmpty)
 	}
 	return pathError("rmdir", name, err)
-}
-
-// isDirectory returns lock.ErrNoParent if the name is none.
-func (t tree) isDirectory(dir lock.Name) error {
-	if dir == "/" {
-		return nil
-	}
-	info, err := t.fs.Lstat(string(dir))
-	switch {
-	case missing(err), err == nil && !info.IsDir():
-		return fmt.Errorf("%s: %w", dir, lock.ErrNoParent)
-	case err != nil:
-		return pathError("look at", dir, err)
-	}
-	return nil
 }
 
 // missing reports whether an error says that nothing has the name.

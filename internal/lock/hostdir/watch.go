@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -25,8 +24,7 @@ const (
 )
 
 // Watch yields what programs on the host change, and what Commit finds that they have changed, counted from the call. While it
-// runs it looks at the held locks in turn, and searches a part of the tree each minute. Of several changes of one
-// name that were not yet yielded, only the last one is. An event may concern a revision that the receiver knows already from a
+// runs it looks at the held locks in turn, and searches a part of the tree each minute. An event may concern a revision that the receiver knows already from a
 // *lock.ConflictError, or an older one: compare.
 func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] {
 	w := s.listen()
@@ -38,7 +36,7 @@ func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] {
 		defer walks.Stop()
 		var t turn
 		for {
-			for _, event := range w.take() {
+			for _, event := range s.take(w) {
 				if ctx.Err() != nil || !yield(event) {
 					return
 				}
@@ -87,7 +85,7 @@ func (s *Store) check(ctx context.Context, name lock.Name) {
 	if ctx.Err() != nil {
 		return
 	}
-	defer s.names.lock(name)()
+	defer s.lock(name)()
 	if err := s.meet(ctx, s.inner.Get(name)); err != nil && !isConflict(err) {
 		s.o.Log.Debug("a lock's directory cannot be looked at", "lock", name, "err", err)
 	}
@@ -158,17 +156,14 @@ func child(dir lock.Name, base string) lock.Name {
 	return dir + "/" + lock.Name(base)
 }
 
-// watcher is one Watch: the events that it has not yielded yet, one of each name at most.
+// watcher is one Watch.
 type watcher struct {
-	bell chan struct{}
-
-	mu     sync.Mutex
-	order  []lock.Name
-	latest map[lock.Name]lock.Event
+	bell   chan struct{}
+	events []lock.Event // that it has not yielded yet; guarded by Store.mu
 }
 
 func (s *Store) listen() *watcher {
-	w := &watcher{bell: make(chan struct{}, 1), latest: make(map[lock.Name]lock.Event)}
+	w := &watcher{bell: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers[w] = struct{}{}
@@ -188,32 +183,18 @@ func (s *Store) emit(event lock.Event, revision lock.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.watchers {
-		w.put(event)
+		w.events = append(w.events, event)
+		select {
+		case w.bell <- struct{}{}:
+		default: // it rings already
+		}
 	}
 }
 
-func (w *watcher) put(event lock.Event) {
-	event.Record.Holds = slices.Clone(event.Record.Holds)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, waiting := w.latest[event.Record.Name]; !waiting {
-		w.order = append(w.order, event.Record.Name)
-	}
-	w.latest[event.Record.Name] = event
-	select {
-	case w.bell <- struct{}{}:
-	default: // it rings already
-	}
-}
-
-func (w *watcher) take() []lock.Event {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	events := make([]lock.Event, 0, len(w.order))
-	for _, name := range w.order {
-		events = append(events, w.latest[name])
-	}
-	w.order = nil
-	clear(w.latest)
+func (s *Store) take(w *watcher) []lock.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events := w.events
+	w.events = nil
 	return events
 }

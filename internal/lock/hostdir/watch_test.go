@@ -63,7 +63,7 @@ func TestTheEndOfAHeldLockIsNoticedWithinASecond(t *testing.T) {
 		}
 		s.replace("/c_lock")
 		time.Sleep(time.Second)
-		want(t, events, "/a_lock host-removed", "/b_lock host-removed", "/c_lock host-made")
+		want(t, events, "/a_lock host-removed", "/b_lock host-removed", "/c_lock host-removed", "/c_lock host-made")
 		s.rmdir("/c_lock")
 		time.Sleep(time.Second)
 		want(t, events, "/c_lock host-removed")

@@ -85,7 +85,7 @@ func BenchmarkHistory(b *testing.B) {
 	total := int64(len(one))
 	for i := 1; total < 1<<30; i++ { // others like it, in which nothing is about that lock
 		other := bytes.ReplaceAll(one, []byte("/locks/demo"), []byte("/locks/work"))
-		if err := os.WriteFile(filepath.Join(stateDir(s.state).history(), fmt.Sprintf("%020d.jsonl", i)), other, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(stateDir(s.state).archive(), fmt.Sprintf("%020d.jsonl", i)), other, 0o600); err != nil {
 			b.Fatal(err)
 		}
 		total += int64(len(one))

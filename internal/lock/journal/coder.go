@@ -109,7 +109,7 @@ func (c *coder) time(t *time.Time) {
 		return
 	}
 	if !c.reading {
-		c.b = append(clampYear(t.UTC()).AppendFormat(append(c.b, '"'), time.RFC3339Nano), '"')
+		c.b = append(t.UTC().AppendFormat(append(c.b, '"'), time.RFC3339Nano), '"')
 		return
 	}
 	var s string
@@ -118,18 +118,6 @@ func (c *coder) time(t *time.Time) {
 	if *t, err = time.Parse(time.RFC3339Nano, s); err != nil {
 		c.fail("no time")
 	}
-}
-
-// clampYear keeps a modification time that somebody has set on the host to the year 250000 from
-// making a line that RFC 3339 cannot express.
-func clampYear(t time.Time) time.Time {
-	switch {
-	case t.Year() > 9999:
-		return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
-	case t.Year() < 1:
-		return time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)
-	}
-	return t
 }
 
 func text[S ~string](c *coder, key string, s *S) {

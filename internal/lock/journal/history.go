@@ -34,98 +34,76 @@ type Entry struct {
 // error; a last line that is still being written is left out.
 func History(dir string, name lock.Name) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		files, err := stateDir(dir).chronicle()
-		if err != nil {
+		if err := stateDir(dir).history(name, yield); err != nil {
 			yield(Entry{}, err)
-			return
-		}
-		defer closeAll(files)
-		for i, f := range files {
-			if !entries(f, i == len(files)-1, name, yield) {
-				return
-			}
 		}
 	}
 }
 
-// chronicle opens all files, oldest first. The journal is opened first: if it is rotated meanwhile, the
-// same file is found in history, too, and left out there.
-func (d stateDir) chronicle() (files []*os.File, err error) {
+// history opens the journal first: if it is rotated meanwhile, the same file is found among the rotated ones, too, and left out there.
+func (d stateDir) history(name lock.Name, yield func(Entry, error) bool) error {
 	current, err := os.Open(d.journal())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() {
-		if err != nil {
-			closeAll(append(files, current))
-		}
-	}()
-	info, err := current.Stat()
-	if err != nil {
-		return nil, err
-	}
+	defer current.Close()
 	old, err := d.rotated()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, path := range old {
 		f, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // the operator has just removed it
+			continue // it was too old
 		}
 		if err != nil {
-			return files, err
+			return err
 		}
-		if same(f, info) {
-			f.Close()
-			continue
+		goOn := true
+		if !same(f, current) {
+			goOn, err = entries(f, false, name, yield)
 		}
-		files = append(files, f)
-	}
-	return append(files, current), nil
-}
-
-func same(f *os.File, info fs.FileInfo) bool {
-	other, err := f.Stat()
-	return err == nil && os.SameFile(other, info)
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
 		f.Close()
+		if !goOn || err != nil {
+			return err
+		}
 	}
+	_, err = entries(current, true, name, yield)
+	return err
+}
+
+func same(a, b *os.File) bool {
+	one, err := a.Stat()
+	other, oerr := b.Stat()
+	return err == nil && oerr == nil && os.SameFile(one, other)
 }
 
 // entries yields those of one file, and reports whether more are wanted. What is wrong with the last line of a file was
 // still being written, or cut off by a crash.
-func entries(f *os.File, growing bool, name lock.Name, yield func(Entry, error) bool) (goOn bool) {
+func entries(f *os.File, growing bool, name lock.Name, yield func(Entry, error) bool) (goOn bool, err error) {
 	key := appendText(nil, string(name)) // with its quotation marks
 	lines := newLineReader(f)
 	for {
 		text, err := lines.next()
 		if atEnd(err) {
-			return true
-		}
-		if err == nil && !concerns(text, key) {
-			continue
-		}
-		var l line
-		if err == nil {
-			hole := growing && bytes.IndexByte(text, 0) >= 0
-			l, err = parseLine(text)
-			if number := lines.number; err != nil {
-				if last, _ := lines.rest(); last || hole {
-					return true
-				}
-				err = fmt.Errorf("%s:%d: damaged: %w", f.Name(), number, err)
-			}
+			return true, nil
 		}
 		if err != nil {
-			yield(Entry{}, err)
-			return false
+			return false, err
+		}
+		if !concerns(text, key) {
+			continue
+		}
+		hole := growing && bytes.IndexByte(text, 0) >= 0
+		l, err := parseLine(text)
+		if number := lines.number; err != nil {
+			if last, _ := lines.rest(); last || hole {
+				return true, nil
+			}
+			return false, fmt.Errorf("%s:%d: damaged: %w", f.Name(), number, err)
 		}
 		if !l.own() && (l.Name == name || l.File == name) && !yield(l.Entry, nil) {
-			return false
+			return false, nil
 		}
 	}
 }

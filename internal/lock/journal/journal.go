@@ -168,28 +168,23 @@ func (s *Store) Close() error {
 // All yields every record with at least one hold, those of one moment, sorted by name.
 func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] {
 	return func(yield func(lock.Record, error) bool) {
-		records, err := s.snapshot()
-		for i := range records {
-			if err = ctx.Err(); err != nil {
-				break
+		s.mu.Lock()
+		records, closed := s.sortedLocked(), s.closed
+		s.mu.Unlock()
+		if closed {
+			yield(lock.Record{}, lock.ErrClosed)
+			return
+		}
+		for _, record := range records {
+			if err := ctx.Err(); err != nil {
+				yield(lock.Record{}, err)
+				return
 			}
-			if !yield(clone(records[i]), nil) {
+			if !yield(clone(record), nil) {
 				return
 			}
 		}
-		if err != nil {
-			yield(lock.Record{}, err)
-		}
 	}
-}
-
-func (s *Store) snapshot() ([]lock.Record, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, lock.ErrClosed
-	}
-	return s.sortedLocked(), nil
 }
 
 // sortedLocked returns the records, sorted by name. Their holds are shared and not to be changed.
@@ -226,7 +221,7 @@ func (d stateDir) path(elements ...string) string {
 }
 
 func (d stateDir) journal() string { return d.path("journal.jsonl") }
-func (d stateDir) history() string { return d.path("history") }
+func (d stateDir) archive() string { return d.path("history") }
 
 // temporary is where a new journal is written. It is nothing until it is renamed.
 func (d stateDir) temporary() string { return d.path("journal.new") }
@@ -234,7 +229,7 @@ func (d stateDir) temporary() string { return d.path("journal.new") }
 // make makes what is missing of a state directory, and makes its name last, and those of the directories above it, which may have been
 // made with it. What this process may not read, or what cannot be synced, was there before. (The names in it last when the first journal does.)
 func (d stateDir) make() error {
-	if err := os.MkdirAll(d.history(), 0o700); err != nil {
+	if err := os.MkdirAll(d.archive(), 0o700); err != nil {
 		return err
 	}
 	path, err := filepath.Abs(string(d))

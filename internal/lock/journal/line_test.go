@@ -129,16 +129,6 @@ func TestParseLineRefuses(t *testing.T) {
 	}
 }
 
-func TestYearsThatRFC3339DoesNotKnow(t *testing.T) {
-	for _, year := range []int{-1, 0, 10000, 250000} {
-		l := line{Entry: Entry{Cause: "acquire", Name: "/a", Token: 1, At: lock.Instant{Wall: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)}}}
-		b := appendLine(nil, &l)
-		if _, err := parseLine(b[:len(b)-1]); err != nil {
-			t.Errorf("year %d: %v", year, err)
-		}
-	}
-}
-
 // FuzzLine feeds anything to the parser: what it accepts must be written again as what it meant.
 func FuzzLine(f *testing.F) {
 	var full line

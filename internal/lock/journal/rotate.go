@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,9 +25,6 @@ const rotateAfter = 24 * time.Hour
 
 // start reads what there is, and begins a new file and a new generation.
 func (s *Store) start() error {
-	if err := os.Remove(s.dir.temporary()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	err := s.load()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = s.dir.isNew()
@@ -83,7 +81,7 @@ func (d stateDir) isNew() error {
 	old, err := d.rotated()
 	if err == nil && len(old) > 0 {
 		err = fmt.Errorf("%s is missing, but %s is not empty: starting anew would give tokens out twice; "+
-			"move both away if that is what you want", d.journal(), d.history())
+			"move both away if that is what you want", d.journal(), d.archive())
 	}
 	return err
 }
@@ -110,14 +108,14 @@ func (d stateDir) unlinkCurrent(current fs.FileInfo) error {
 
 // rotated returns the real paths of the files in history, oldest first.
 func (d stateDir) rotated() ([]string, error) {
-	entries, err := os.ReadDir(d.history())
+	entries, err := os.ReadDir(d.archive())
 	if err != nil {
 		return nil, err
 	}
 	var paths []string
 	for _, entry := range entries {
 		if entry.Type().IsRegular() && strings.HasSuffix(entry.Name(), ".jsonl") {
-			paths = append(paths, filepath.Join(d.history(), entry.Name()))
+			paths = append(paths, filepath.Join(d.archive(), entry.Name()))
 		}
 	}
 	slices.Sort(paths)
@@ -151,13 +149,16 @@ func (s *Store) rotateLocked() error {
 func (s *Store) beginLocked() error {
 	s.next++ // a token that names the file in history
 	s.tombstones.prune()
-	l, err := s.createLocked()
+	f, err := os.OpenFile(s.dir.temporary(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		os.Remove(s.dir.temporary())
 		return err
 	}
-	if err := s.installLocked(); err != nil {
-		l.file.Close()
+	l, err := s.createLocked(f)
+	if err == nil {
+		err = s.installLocked()
+	}
+	if err != nil {
+		f.Close()
 		os.Remove(s.dir.temporary())
 		return err
 	}
@@ -173,63 +174,48 @@ func (s *Store) beginLocked() error {
 }
 
 // createLocked writes the next file, with room for the releases of what stands, and syncs it.
-func (s *Store) createLocked() (*log, error) {
-	f, err := os.OpenFile(s.dir.temporary(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+func (s *Store) createLocked(f *os.File) (*log, error) {
+	end, keep, err := s.writeFirstLocked(f)
 	if err != nil {
 		return nil, err
 	}
-	w := bufio.NewWriterSize(f, 64<<10)
-	buffer, end, keep := []byte(nil), int64(0), s.o.room()/4
-	for l := range s.firstLinesLocked {
-		buffer = appendLine(buffer[:0], l)
-		end += int64(len(buffer))
-		keep += releaseRoom(lock.Record{Name: l.Name, Holds: l.Holds})
-		if _, err = w.Write(buffer); err != nil {
-			break
-		}
-	}
 	l := s.newLog(f, end, end, keep)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err == nil {
-		err = l.makeRoom(end + keep)
-		if full(err) && s.log != nil && s.begun == (lock.Instant{}) { // a start on a full disk is better than none
-			s.o.Log.Warn("the disk is full: no room is kept for releases")
-			err = nil
+	if err := l.makeRoom(end + keep); err != nil {
+		if !full(err) || s.log == nil || s.begun != (lock.Instant{}) {
+			return nil, err
 		}
+		s.o.Log.Warn("the disk is full: no room is kept for releases") // a start on a full disk is better than none
 	}
-	if err == nil {
-		if err = l.file.Sync(); err != nil {
-			err = s.failure.set(err)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err := l.file.Sync(); err != nil {
+		return nil, s.failure.set(err)
 	}
 	s.o.hooks.step("rotate written")
 	return l, nil
 }
 
-// firstLinesLocked yields the lines that the next file begins with.
-func (s *Store) firstLinesLocked(yield func(*line) bool) {
+// writeFirstLocked writes the lines that the next file begins with. keep is how much room is to be kept for releases.
+func (s *Store) writeFirstLocked(f io.Writer) (end, keep int64, err error) {
+	w := bufio.NewWriterSize(f, 64<<10)
+	keep = s.o.room() / 4
+	var buffer []byte
+	write := func(l line) {
+		buffer = appendLine(buffer[:0], &l)
+		end += int64(len(buffer))
+		_, _ = w.Write(buffer) // Flush returns its error
+	}
 	now := s.o.Clock.Now()
-	if !yield(&line{
+	write(line{
 		Entry: Entry{Cause: eventJournal, Token: s.next - 1, At: now}, Version: version,
 		Generation: s.generation, Reserved: s.next - 1 + tokenBlock,
-	}) {
-		return
-	}
+	})
 	for _, record := range s.sortedLocked() {
-		if !yield(&line{Entry: Entry{Cause: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}}) {
-			return
-		}
+		keep += releaseRoom(record)
+		write(line{Entry: Entry{Cause: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}})
 	}
 	for _, t := range s.tombstones.sorted() {
-		if !yield(&line{Entry: Entry{Cause: eventTombstone, Name: t.Name, Token: t.Token, At: t.At}, Directory: t.Directory}) {
-			return
-		}
+		write(line{Entry: Entry{Cause: eventTombstone, Name: t.Name, Token: t.Token, At: t.At}, Directory: t.Directory})
 	}
+	return end, keep, w.Flush()
 }
 
 // installLocked puts the file that was written in the place of the one before.
@@ -238,14 +224,14 @@ func (s *Store) installLocked() error {
 	if s.log != nil && s.eventful {
 		err := fs.ErrExist
 		for number := s.next - 1; errors.Is(err, fs.ErrExist); number++ { // there may be more if an old state directory was put back
-			old = filepath.Join(s.dir.history(), fmt.Sprintf("%020d.jsonl", number))
+			old = filepath.Join(s.dir.archive(), fmt.Sprintf("%020d.jsonl", number))
 			err = os.Link(s.dir.journal(), old)
 		}
 		if err != nil {
 			return err
 		}
 		s.o.hooks.step("rotate linked")
-		if err := syncDir(s.dir.history()); err != nil {
+		if err := syncDir(s.dir.archive()); err != nil {
 			return errors.Join(err, os.Remove(old))
 		}
 		s.o.hooks.step("rotate synced")

@@ -100,7 +100,7 @@ func TestARotationThatFailsLosesNothing(t *testing.T) {
 	s := newScene(t)
 	s.options = func(o *Options) { o.MaxSize = 1000 }
 	store := s.mustOpen()
-	if err := os.RemoveAll(stateDir(s.state).history()); err != nil {
+	if err := os.RemoveAll(stateDir(s.state).archive()); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 10 {
