@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,30 +46,6 @@ func benchTable(b *testing.B, clock lock.Clock) *lock.Table {
 	return table
 }
 
-func BenchmarkAcquireRelease(b *testing.B) {
-	ctx := context.Background()
-	for _, held := range []int{0, 1_000, 100_000} {
-		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
-			table := benchTable(b, lock.NewSystemClock())
-			s := table.Open(lock.Owner{Account: "a", Address: "192.0.2.1"})
-			for i := range held {
-				if _, err := s.Acquire(ctx, lock.Name(fmt.Sprintf("/locks/%d", i))); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.Acquire(ctx, "/locks/x"); err != nil {
-					b.Fatal(err)
-				}
-				if err := s.Release(ctx, "/locks/x"); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkExpireOne is the end of one lock by its age among many that live on: it must not
 // cost more with more of those.
 func BenchmarkExpireOne(b *testing.B) {
@@ -97,33 +72,4 @@ func BenchmarkExpireOne(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkMemory reports what a hold costs in memory.
-func BenchmarkMemory(b *testing.B) {
-	ctx := context.Background()
-	table := benchTable(b, lock.NewSystemClock())
-	s := table.Open(lock.Owner{Account: "a", Address: "192.0.2.1"})
-	names := make([]lock.Name, 20_000)
-	for i := range names {
-		names[i] = lock.Name(fmt.Sprintf("/locks/%d", i))
-	}
-	before := inUse()
-	for _, n := range names {
-		if _, err := s.Acquire(ctx, n); err != nil {
-			b.Fatal(err)
-		}
-	}
-	each := float64(inUse()-before) / float64(len(names))
-	for b.Loop() {
-	}
-	b.ReportMetric(each, "B/hold")
-	runtime.KeepAlive(table)
-}
-
-func inUse() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// TestEverybodyWantsTheSame has sessions wait, poll, share, count, give up, leave and reload at once. What is checked is
-// what the package promises: who holds a name alone is alone, no limit is exceeded, no waiter is forgotten, nothing is left.
+// TestEverybodyWantsTheSame has sessions wait, poll, share, count, renew, write, give up, leave and reload at once. What is
+// checked is what the package promises: who holds a name alone is alone, no limit is exceeded, tokens grow, no lock ends
+// before its members, no waiter is forgotten, nothing is left.
 func TestEverybodyWantsTheSame(t *testing.T) {
 	const limit = 2
 	rules := func(queue lock.QueuePolicy) []lock.Rule {
@@ -29,7 +30,11 @@ func TestEverybodyWantsTheSame(t *testing.T) {
 	}
 	w := newWorld(t, rules(lock.QueueFair)...)
 	names := []lock.Name{"/slots/1", "/slots/2", "/slots/3", "/slots/4", "/locks/a", "/locks/a/b", "/again/x"}
-	w.store.InjectAfter(func(lock.Change) error {
+	var mu sync.Mutex
+	newest := make(map[lock.Name]lock.Token)
+	w.store.InjectAfter(func(c lock.Change) error {
+		mu.Lock()
+		defer mu.Unlock()
 		slots := 0
 		for record := range w.store.All(ctx) { // of one moment
 			for _, h := range record.Holds {
@@ -40,6 +45,13 @@ func TestEverybodyWantsTheSame(t *testing.T) {
 			if record.Name.Parent() == "/slots" {
 				slots++
 			}
+			if n := record.Name; len(c.Holds) == 0 && n != c.Name && n.Within(c.Name) {
+				t.Errorf("%s ended before its member %s", c.Name, n)
+			}
+			if record.Revision < newest[record.Name] {
+				t.Errorf("%s: %+v after token %d", record.Name, record, newest[record.Name])
+			}
+			newest[record.Name] = record.Revision
 		}
 		if slots > limit {
 			t.Errorf("%d locks below /slots", slots)
@@ -87,7 +99,7 @@ func TestEverybodyWantsTheSame(t *testing.T) {
 				n := names[random.IntN(len(names))]
 				wake := func() { called.Store(true) }
 				var err error
-				switch random.IntN(12) {
+				switch random.IntN(14) {
 				case 0, 1, 2, 3, 4:
 					called.Store(false)
 					if _, waiting, err = s.AcquireOrWait(ctx, n, wake); waiting != nil {
@@ -106,6 +118,12 @@ func TestEverybodyWantsTheSame(t *testing.T) {
 					err = w.SetRules(ctx, rulesOf(t, rules([]lock.QueuePolicy{lock.QueueFair, lock.QueueOff}[random.IntN(2)])...))
 				case 11:
 					err = w.breaks(n, lock.Owner{}, "")
+				case 12:
+					_, err = s.Renew(ctx, n)
+				case 13:
+					if hold, ok := s.SpeaksFor(n); ok == nil {
+						err = publish(s, n, hold.Token, func() error { return nil })
+					}
 				}
 				if err != nil && !expected(err) && !errors.Is(err, lock.ErrConflict) {
 					t.Errorf("%s: %v", n, err)

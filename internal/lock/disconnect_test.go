@@ -116,34 +116,6 @@ func TestDisconnectThatTheStoreRefusesIsTriedAgain(t *testing.T) {
 	w.expires("/now/x")
 }
 
-func TestEndedSessionsAndAccountsAreForgotten(t *testing.T) {
-	w := newWorld(t, leases()...)
-	for range 10 {
-		s := w.open("a")
-		w.acquire(s, "/keep/x")
-		w.end(s)
-		w.release(w.open("a"), "/keep/x", nil)
-	}
-	for _, s := range w.Sessions() {
-		if s.Holds != 0 {
-			t.Errorf("%+v", s)
-		}
-	}
-	w.start(leases()...)
-	s := w.open("a")
-	w.acquire(s, "/keep/x")
-	w.acquire(s, "/keep/y")
-	w.end(s)
-	if n := lock.Accounts(w.Table); n != 1 {
-		t.Errorf("%d accounts", n)
-	}
-	w.clock.Advance(time.Hour)
-	w.Expire(ctx)
-	if n := lock.Accounts(w.Table); n != 0 {
-		t.Errorf("%d accounts", n)
-	}
-}
-
 func TestAgesGoOnAcrossARestart(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -269,23 +241,6 @@ func TestStopOfTheServerIsADisconnect(t *testing.T) {
 	w.release(w.open("a"), "/keep/x", nil) // the session that acquired it has ended
 }
 
-func TestRestartWithAnotherReleasePolicyChangesNoHold(t *testing.T) {
-	for _, policy := range []lock.ReleasePolicy{lock.ReleaseUser, lock.ReleaseAddress} {
-		w := newWorld(t, lock.Rule{Match: "/x", MaxAge: time.Hour, Release: policy})
-		w.acquire(w.open("a"), "/x")
-		w.start(lock.Rule{Match: "/x", MaxAge: time.Hour, Release: lock.ReleaseSession})
-		if status, _ := w.Get("/x"); status.Holds[0].Rule.Release != policy {
-			t.Errorf("%+v", status.Holds[0].Rule)
-		}
-		if policy == lock.ReleaseAddress {
-			w.release(w.openAt("a", "192.0.2.7"), "/x", lock.ErrNotYours)
-			w.release(w.open("a"), "/x", nil)
-		} else {
-			w.release(w.openAt("a", "192.0.2.7"), "/x", nil)
-		}
-	}
-}
-
 func TestIdleTimeCountsFromTheRestart(t *testing.T) {
 	rule := lock.Rule{Match: "/x", MaxIdle: time.Minute}
 	w := newWorld(t, rule)
@@ -311,32 +266,6 @@ func TestGroupIsLoadedWithItsMembers(t *testing.T) {
 	w.release(next, "/keep/g", lock.ErrMembers)
 	w.release(next, "/keep/g/m", nil)
 	w.release(next, "/keep/g", nil)
-}
-
-func TestSeveralHoldsOfOneNameEndOneByOne(t *testing.T) {
-	w := newWorld(t)
-	rule := lock.Rule{Match: "/locks/**", MaxAge: 10 * time.Minute}
-	now := w.clock.Now()
-	event := w.store.Outside("/locks/x", lock.CauseAcquire,
-		lock.Hold{Token: 101, Owner: lock.Owner{Account: "a", Address: "192.0.2.1", Session: 1}, Acquired: now, Renewed: now, Rule: rule},
-		lock.Hold{Token: 102, Owner: lock.Owner{Account: "b", Address: "192.0.2.1", Session: 2}, Acquired: now, Renewed: now, Rule: rule},
-		lock.Hold{Token: 103, Owner: lock.Owner{Account: "b", Address: "192.0.2.1", Session: 3}, Acquired: now, Renewed: now, Rule: rule},
-	)
-	lock.TakeOver(w.Table, event)
-	b := w.open("b")
-	w.acquire(b, "/locks/x/m")
-	if err := w.Break(ctx, "/locks/x", 101, lock.Owner{}, ""); err != nil {
-		t.Error(err) // others still keep the members company
-	}
-	w.release(w.open("a"), "/locks/x", lock.ErrNotYours)
-	w.release(b, "/locks/x", nil)
-	if holds := w.stored("/locks/x").Holds; len(holds) != 1 || holds[0].Token != 103 {
-		t.Errorf("%+v: the account's oldest was to end", holds)
-	}
-	w.release(b, "/locks/x", lock.ErrMembers)
-	w.release(b, "/locks/x/m", nil)
-	w.clock.Advance(10 * time.Minute)
-	w.expires("/locks/x")
 }
 
 func TestStoreThatCannotBeReadStopsTheStart(t *testing.T) {

@@ -100,42 +100,6 @@ func TestPanicInPublishDoesNotKeepTheLockForEver(t *testing.T) {
 	w.release(s, "/locks/a", nil)
 }
 
-func TestNothingIsGrantedWhereDirectoriesAreChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorldIn(t)
-		s := w.open("a")
-		gate := make(chan struct{})
-		done := make(chan error, 2)
-		for range 2 { // two at once are fine
-			go func() {
-				done <- w.Exclude(ctx, []lock.Name{"/dir", "/other"}, func() error { <-gate; return nil })
-			}()
-		}
-		synctest.Wait()
-		granted := make(chan lock.Name, 3)
-		for _, n := range []lock.Name{"/dir/x_lock", "/dir/a/b/x_lock", "/other/x_lock"} {
-			go func() {
-				w.acquire(s, n)
-				granted <- n
-			}()
-		}
-		w.acquire(s, "/dir2/x_lock")
-		synctest.Wait()
-		if len(granted) > 0 {
-			t.Error("granted below", <-granted)
-		}
-		close(gate)
-		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		for range 3 {
-			<-granted
-		}
-	})
-}
-
 func TestDirectoryWithLocksIsNotChanged(t *testing.T) {
 	w := newWorld(t)
 	w.acquire(w.open("a"), "/dir/sub/x_lock")

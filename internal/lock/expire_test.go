@@ -1,10 +1,7 @@
 package lock_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,19 +30,6 @@ func TestLockEndsAtItsAgeAndNotBefore(t *testing.T) {
 	w.holds("/locks/a", "")
 	if w.log.count("lock ended lock=/locks/a cause=expire holder=a@192.0.2.1 age=10m0s token=1") != 1 {
 		t.Errorf("log: %q", w.log.lines)
-	}
-}
-
-func TestAgesGoByBootTimeWhateverTheWallClockDoes(t *testing.T) {
-	for _, step := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
-		w := newWorld(t)
-		w.acquire(w.open("a"), "/locks/a")
-		w.clock.StepWall(step)
-		w.expires()
-		w.clock.Advance(10*time.Minute - 1)
-		w.expires()
-		w.clock.Advance(1)
-		w.expires("/locks/a")
 	}
 }
 
@@ -119,15 +103,6 @@ func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
 	w.expires("/x")
 }
 
-func TestSignsOfLifeOfAnotherSessionDoNotCount(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/x", MaxIdle: 30 * time.Second})
-	s, other := w.open("a"), w.open("a")
-	w.acquire(s, "/x")
-	w.clock.Advance(30 * time.Second)
-	other.Touch()
-	w.expires("/x")
-}
-
 func TestEndedSessionIdlesFromItsEnd(t *testing.T) {
 	w := newWorld(t, lock.Rule{Match: "/x", MaxIdle: 30 * time.Second})
 	s := w.open("a")
@@ -139,22 +114,6 @@ func TestEndedSessionIdlesFromItsEnd(t *testing.T) {
 	w.expires()
 	w.clock.Advance(1)
 	w.expires("/x")
-}
-
-func TestMembersEndBeforeTheLockAboveThem(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	for _, n := range []lock.Name{"/locks/g", "/locks/g/m", "/locks/g/m/x", "/locks/h"} {
-		w.acquire(s, n)
-	}
-	w.clock.Advance(10 * time.Minute)
-	var order []string
-	w.store.Inject(func(c lock.Change) error { order = append(order, string(c.Name)); return nil })
-	w.Expire(ctx)
-	got := strings.Join(order, " ")
-	if got != "/locks/g/m/x /locks/g/m /locks/g /locks/h" && got != "/locks/g/m/x /locks/g/m /locks/h /locks/g" {
-		t.Errorf("order: %s", got)
-	}
 }
 
 // An idle lock waits for its members, which are a sign of use.
@@ -283,31 +242,6 @@ func TestReleaseStillWorksWhenTheReaperCouldNotEndIt(t *testing.T) {
 	w.expires("/locks/a") // at once: the earlier failures were another hold's
 }
 
-func TestCancelledExpireLeavesTheRestForLater(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	for i := range 5 {
-		w.acquire(s, lock.Name(fmt.Sprintf("/locks/%d", i)))
-	}
-	w.clock.Advance(10 * time.Minute)
-	cancelled, cancel := context.WithCancel(ctx)
-	n := 0
-	w.store.Inject(func(lock.Change) error {
-		if n++; n == 3 {
-			cancel()
-		}
-		return nil
-	})
-	first := w.Expire(cancelled)
-	w.store.Inject(nil)
-	if second := w.Expire(ctx); first != 2 || second != 3 {
-		t.Errorf("%d, then %d", first, second)
-	}
-	if w.log.count("not ended") != 0 {
-		t.Errorf("log: %q", w.log.lines)
-	}
-}
-
 func TestExpireTakesOverWhatItRunsInto(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")
@@ -367,36 +301,6 @@ func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
 	}
 }
 
-func TestChangedTellsOnlyWhatComesSooner(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/slow/*", MaxAge: time.Hour}, lock.Rule{Match: "/fast/*", MaxAge: time.Minute})
-	s := w.open("a")
-	told := func() bool {
-		select {
-		case <-w.Changed():
-			return true
-		default:
-			return false
-		}
-	}
-	w.NextExpiry()
-	w.acquire(s, "/slow/1")
-	if !told() {
-		t.Error("not told of the first")
-	}
-	w.NextExpiry()
-	w.clock.Advance(time.Second)
-	w.acquire(s, "/slow/2")
-	w.release(s, "/slow/1", nil)
-	w.acquire(s, "/slow/1")
-	if told() {
-		t.Error("told of what comes later")
-	}
-	w.acquire(s, "/fast/1")
-	if !told() {
-		t.Error("not told of what comes sooner")
-	}
-}
-
 func TestRenewLetsAHoldThatWasOverPublishAgain(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")
@@ -415,45 +319,6 @@ func TestRenewLetsAHoldThatWasOverPublishAgain(t *testing.T) {
 		t.Error(err)
 	}
 	w.expires()
-}
-
-func TestExpirePassesOverWhatIsBeingReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorldIn(t)
-		s := w.open("a")
-		w.acquire(s, "/locks/a")
-		w.acquire(s, "/locks/b")
-		time.Sleep(10 * time.Minute)
-		gates := map[lock.Cause]chan struct{}{lock.CauseExpire: make(chan struct{}), lock.CauseRelease: make(chan struct{})}
-		first := make(chan lock.Name, 2)
-		w.store.Inject(func(c lock.Change) error {
-			if c.Cause == lock.CauseExpire {
-				first <- c.Name
-			}
-			<-gates[c.Cause]
-			return nil
-		})
-		ended, released := make(chan int, 1), make(chan error, 1)
-		go func() { ended <- w.Expire(ctx) }()
-		other := lock.Name("/locks/b")
-		if <-first == other {
-			other = "/locks/a"
-		}
-		go func() { released <- s.Release(ctx, other) }()
-		synctest.Wait()
-		close(gates[lock.CauseExpire])
-		synctest.Wait()
-		if len(ended) != 1 {
-			t.Error("waits for the release")
-		}
-		close(gates[lock.CauseRelease])
-		if err := <-released; err != nil {
-			t.Error(err)
-		}
-		if n := <-ended; n != 1 || len(first) > 0 {
-			t.Errorf("ended %d", n)
-		}
-	})
 }
 
 func TestExpireDoesNotWaitForPublications(t *testing.T) {

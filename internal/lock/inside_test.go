@@ -259,30 +259,3 @@ func TestWhichPathsConcernLocks(t *testing.T) {
 		t.Error("any path may be protected")
 	}
 }
-
-func TestTheRefusalOfAPathInALockMatchesItsReason(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.open("a"), w.open("b")
-	w.acquire(a, "/a_lock")
-	_, err := b.MayWrite("/a_lock/f")
-	var p *lock.ProtectedError
-	if !errors.As(err, &p) || !p.Inside || p.Lock != "/a_lock" || p.Path != "/a_lock/f" {
-		t.Errorf("%+v", err)
-	}
-	if !errors.Is(err, lock.ErrNotYours) || !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("%v matches neither", err)
-	}
-	if got := p.Text("/seen_lock"); got != "lies in the lock /seen_lock, which you do not hold" {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestAnEndedSessionWritesInNoLock(t *testing.T) {
-	w := newWorld(t)
-	a := w.open("a")
-	w.acquire(a, "/a_lock")
-	w.end(a)
-	if _, err := a.MayWrite("/a_lock/f"); !errors.Is(err, lock.ErrEnded) && !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("it may: %v", err)
-	}
-}

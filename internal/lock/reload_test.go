@@ -106,19 +106,6 @@ func TestOtherKeysStayAsGranted(t *testing.T) {
 	}
 }
 
-func TestLockThatNoRuleMatchesKeepsItsOldOne(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	w.acquire(s, "/x_lock")
-	w.reload(lock.Rule{Match: "/locks/**", MaxAge: time.Minute})
-	w.refused(w.open("b"), "/x_lock", lock.ErrHeld)
-	w.clock.Advance(6*time.Minute - 1)
-	w.expires()
-	w.clock.Advance(1)
-	w.expires("/x_lock")
-	w.refused(s, "/x_lock", lock.ErrNoRule)
-}
-
 func TestIdleTimeTurnedOnCountsFromThen(t *testing.T) {
 	w := newWorld(t, lock.Rule{Match: "/x", MaxAge: time.Hour})
 	s := w.open("a")
@@ -179,27 +166,6 @@ func TestGrantUnderWayFollowsAReload(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.expires("/locks/a")
 	})
-}
-
-func TestLongerAgeLetsAHoldThatWasOverPublishAgain(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	hold := w.acquire(s, "/locks/a")
-	w.clock.Advance(10*time.Minute - 1)
-	publishes := func(fn func() error) {
-		t.Helper()
-		if err := publish(s, "/locks/a", hold.Token, fn); err != nil {
-			t.Error(err)
-		}
-	}
-	publishes(func() error {
-		w.clock.Advance(1)
-		w.expires()
-		w.reload(lock.Rule{Match: "/locks/**", MaxAge: time.Hour})
-		return nil
-	})
-	publishes(func() error { return nil })
-	w.expires()
 }
 
 func TestReloadCountsBeforeItIsWritten(t *testing.T) {

@@ -128,13 +128,3 @@ func TestBadRulesAreNamedAllAtOnce(t *testing.T) {
 		t.Errorf("complains about the good one: %v", err)
 	}
 }
-
-func TestNoRulesMakeNoLocks(t *testing.T) {
-	rules, err := lock.NewRules(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := rules.For("/locks/a"); ok {
-		t.Error("a lock without a rule")
-	}
-}

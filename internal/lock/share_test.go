@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -274,13 +273,4 @@ func TestAnUndeliveredSecondGrantLeavesTheFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.holds("/locks/x", "")
-}
-
-func TestWithoutReentryTheHolderIsRefused(t *testing.T) {
-	w := newWorld(t, ways(fair))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	if err := w.refused(s, "/locks/x", lock.ErrHeld); errors.Is(err, lock.ErrNotHeld) {
-		t.Error(err)
-	}
 }

@@ -151,16 +151,3 @@ func TestTheStoreIsAskedForChangesInOnePlace(t *testing.T) {
 		}
 	}
 }
-
-// The lock order: who locks Table.reloading does so before Table.mu, and in one place.
-func TestReloadsAreSerialisedInOnePlace(t *testing.T) {
-	all := source(t)
-	for _, f := range all {
-		if f.name != "SetRules" && f.calls["SetRules"] {
-			t.Errorf("%s calls SetRules", f.name)
-		}
-	}
-	if !all["SetRules"].locks {
-		t.Error("SetRules takes no lock")
-	}
-}

@@ -142,18 +142,6 @@ func TestRefusedReleaseSaysWhy(t *testing.T) {
 	wantText(t, w.release(w.openAt("b", "192.0.2.2"), "/locks/x", lock.ErrNotYours), "not yours: held by a@192.0.2.1 for 12s")
 }
 
-func TestRefusalNamesAnotherAddressOnlyWhereThatMatters(t *testing.T) {
-	w := newWorld(t, policies()...)
-	for _, n := range []lock.Name{"/user/x", "/session/x"} {
-		s := w.open("a")
-		w.acquire(s, n)
-		if n == "/session/x" {
-			w.end(s)
-		}
-		wantText(t, w.release(w.openAt("a", "192.0.2.2"), n, lock.ErrNotYours), "not yours: held by a@192.0.2.1 for 0s")
-	}
-}
-
 func TestHolderIsToldThatItLostTheLock(t *testing.T) {
 	rules := []lock.Rule{{Match: "/x", MaxAge: 6 * time.Minute, MaxIdle: 5 * time.Minute}}
 	admin := lock.Owner{Account: "root", Address: "192.0.2.9"}

@@ -3,101 +3,14 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
-
-// TestManySessionsAtOnce has sessions do everything at once to few names. What is checked is what
-// the package promises: of a name one hold at most, no lock ended
-// before its members, tokens that grow, and nothing left over.
-func TestManySessionsAtOnce(t *testing.T) {
-	w := newWorld(t,
-		lock.Rule{Match: "/locks/**", MaxAge: time.Minute, MaxIdle: 20 * time.Second},
-		lock.Rule{Match: "/now/**", OnDisconnect: lock.ReleaseOnDisconnect, Grace: time.Second, Release: lock.ReleaseAnyone},
-	)
-	names := []lock.Name{"/locks/g", "/locks/g/1", "/locks/g/1/x", "/locks/g/2", "/now/a", "/now/a/b"}
-	var mu sync.Mutex
-	stands := make(map[lock.Name]lock.Token)
-	var last lock.Token
-	w.store.InjectAfter(func(c lock.Change) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(c.Holds) == 0 {
-			for _, n := range names {
-				if n != c.Name && n.Within(c.Name) && len(w.stored(n).Holds) > 0 {
-					t.Errorf("%s ended before its member %s", c.Name, n)
-				}
-			}
-		}
-		for _, n := range names {
-			record := w.stored(n)
-			if len(record.Holds) == 0 {
-				delete(stands, n)
-				continue
-			}
-			if token := record.Holds[0].Token; len(record.Holds) > 1 || token < stands[n] {
-				t.Errorf("%s: %+v after token %d", n, record, stands[n])
-			}
-			stands[n] = record.Holds[0].Token
-			last = max(last, stands[n])
-		}
-		return nil
-	})
-	var granted, ended atomic.Int64
-	var group sync.WaitGroup
-	for worker := range 6 {
-		group.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(worker), 7))
-			s := w.job(fmt.Sprintf("a%d", worker%2), fmt.Sprintf("job%d", worker%3))
-			for range 300 {
-				n := names[random.IntN(len(names))]
-				var err error
-				switch random.IntN(10) {
-				case 0, 1, 2, 3:
-					if _, err = s.Acquire(ctx, n); err == nil {
-						granted.Add(1)
-					}
-				case 4, 5:
-					err = s.Release(ctx, n)
-				case 6:
-					_, err = s.Renew(ctx, n)
-				case 7:
-					w.clock.Advance(time.Duration(random.IntN(20)) * time.Second)
-					ended.Add(int64(w.Expire(ctx)))
-				case 8:
-					if hold, ok := s.SpeaksFor(n); ok == nil {
-						err = publish(s, n, hold.Token, func() error { return nil })
-					}
-				case 9:
-					err = s.Close(ctx)
-					s = w.job(fmt.Sprintf("a%d", worker%2), fmt.Sprintf("job%d", worker%3))
-				}
-				if err != nil && !expected(err) {
-					t.Errorf("%s: %v", n, err)
-				}
-			}
-			if err := s.Close(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	if granted.Load() == 0 || ended.Load() == 0 || last == 0 {
-		t.Errorf("granted %d, ended %d", granted.Load(), ended.Load())
-	}
-	w.clock.Advance(time.Hour)
-	w.Expire(ctx)
-	if all := w.All(); len(all) > 0 || lock.Nodes(w.Table) != 1 || lock.Accounts(w.Table) != 0 || w.HeldWithin("/") {
-		t.Errorf("left over: %+v, %d names, %d accounts", all, lock.Nodes(w.Table), lock.Accounts(w.Table))
-	}
-}
 
 func expected(err error) bool {
 	for _, e := range []error{lock.ErrHeld, lock.ErrNotHeld, lock.ErrNotYours, lock.ErrMembers, lock.ErrStale, lock.ErrNoParent} {

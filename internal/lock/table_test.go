@@ -102,36 +102,6 @@ func TestRefusalAndStatusNameBothLimits(t *testing.T) {
 	}
 }
 
-func TestHoldInItsGraceSaysHowLongThatIs(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/x", MaxAge: time.Hour, MaxIdle: 30 * time.Minute, OnDisconnect: lock.ReleaseOnDisconnect, Grace: time.Minute})
-	s := w.open("a")
-	w.acquire(s, "/x")
-	w.end(s)
-	wantText(t, w.refused(w.open("b"), "/x", lock.ErrHeld), "held by a@192.0.2.1 for 0s, expires in 1m0s")
-	if status, _ := w.Get("/x"); status.Holds[0].Expiry(w.clock.Now()).Text() != "expires in 1m0s" {
-		t.Errorf("%+v", status)
-	}
-}
-
-func TestGrantCarriesOwnerTokenAndRule(t *testing.T) {
-	w := newWorld(t)
-	s := w.job("phoneacc", "job-7")
-	first := w.acquire(s, "/locks/a")
-	if first.Token == 0 || first.Owner != (lock.Owner{Account: "phoneacc", Address: "192.0.2.1", Session: s.ID(), Nonce: "job-7"}) {
-		t.Errorf("%+v", first)
-	}
-	if first.Acquired != w.clock.Now() || first.Renewed != first.Acquired || first.Rule.MaxAge != 10*time.Minute {
-		t.Errorf("%+v", first)
-	}
-	w.release(s, "/locks/a", nil)
-	if second := w.acquire(s, "/locks/a"); second.Token <= first.Token {
-		t.Errorf("token %d after %d", second.Token, first.Token)
-	}
-	if s.ID()>>32 != 1 || w.open("x").ID() == s.ID() {
-		t.Errorf("session id %x", s.ID())
-	}
-}
-
 func TestStoreErrorsReachTheCallerAndChangeNothing(t *testing.T) {
 	for _, want := range []error{lock.ErrNoParent, lock.ErrNotDirectory, errors.New("disk full"), context.Canceled} {
 		w := newWorld(t)
@@ -435,26 +405,6 @@ func TestStatusOfWhatIsHeld(t *testing.T) {
 	if w.HeldWithin("/") || len(w.All()) != 0 || lock.Nodes(w.Table) != 1 {
 		t.Error("something is left over")
 	}
-}
-
-func TestSessionsAreListed(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.open("a"), w.open("b")
-	w.acquire(b, "/locks/1")
-	w.acquire(b, "/locks/2")
-	got := w.Sessions()
-	if len(got) != 2 || got[0].Owner != a.Owner() || got[1].Owner != b.Owner() || got[1].Holds != 2 {
-		t.Errorf("%+v", got)
-	}
-	w.end(b)
-	if got := w.Sessions(); len(got) != 1 {
-		t.Errorf("%+v", got)
-	}
-	if err := b.Close(ctx); err != nil {
-		t.Error(err)
-	}
-	w.refused(b, "/locks/3", lock.ErrEnded)
-	w.release(b, "/locks/1", lock.ErrEnded)
 }
 
 func TestCancelledWaitEndsTheCall(t *testing.T) {

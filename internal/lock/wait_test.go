@@ -117,24 +117,6 @@ func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {
 	w.release(w.open("newcomer"), "/locks/x", lock.ErrNotYours)
 }
 
-func TestOnlyTheOneWhoseTurnItIsIsCalled(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	var all []*waiter
-	for range 1000 {
-		all = append(all, w.waits("w", "/locks/x"))
-	}
-	w.release(s, "/locks/x", nil)
-	calls := 0
-	for _, x := range all {
-		calls += x.calls
-	}
-	if calls != 1 || all[0].calls != 1 {
-		t.Errorf("%d calls, %d of them of the first", calls, all[0].calls)
-	}
-}
-
 func TestAWithdrawnWaiterLeavesItsPlaceToTheNext(t *testing.T) {
 	for _, when := range []string{"before its turn", "at its turn", "closed at its turn"} {
 		t.Run(when, func(t *testing.T) {
@@ -373,16 +355,6 @@ func TestReloadLeavesNothingOfForgottenQueues(t *testing.T) {
 		if n := lock.Nodes(w.Table); n != 1 {
 			t.Fatalf("%d names are remembered", n)
 		}
-	}
-}
-
-func TestARestartForgetsTheQueue(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	w.acquire(w.open("a"), "/locks/x")
-	w.waits("b", "/locks/x")
-	w.start(ways(usual))
-	if status, _ := w.Get("/locks/x"); status.Waiting != 0 {
-		t.Errorf("%d wait", status.Waiting)
 	}
 }
 

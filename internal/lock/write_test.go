@@ -1,18 +1,13 @@
 package lock_test
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
-	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func phoneRules() []lock.Rule {
@@ -171,46 +166,6 @@ func TestASharedHoldIsNoTitleThoughNobodySharesIt(t *testing.T) {
 	w.writes(b, "/d/x", "")
 }
 
-func TestTheEndOfAHoldWaitsForAWrite(t *testing.T) {
-	for how, end := range map[string]func(w *world, s *lock.Session) error{
-		"release": func(_ *world, s *lock.Session) error { return s.Release(ctx, "/phone_lock") },
-		"break":   func(w *world, _ *lock.Session) error { return w.breaks("/phone_lock", lock.Owner{}, "") },
-	} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorldIn(t, phoneRules()...)
-				a := w.open("a")
-				w.acquire(a, "/phone_lock")
-				gate, written, ended := make(chan struct{}), make(chan error, 1), make(chan error, 1)
-				go func() {
-					written <- a.Write(ctx, []lock.Write{{Path: "/phone.tsv"}}, func([]lock.Title) error { <-gate; return nil })
-				}()
-				synctest.Wait()
-				go func() { ended <- end(w, a) }()
-				synctest.Wait()
-				if _, held := w.Get("/phone_lock"); !held {
-					t.Error("it is gone already")
-				}
-				if len(ended) > 0 {
-					t.Fatal("ended before what was written under it")
-				}
-				close(gate)
-				if err := errors.Join(<-written, <-ended); err != nil {
-					t.Fatal(err)
-				}
-				w.writes(a, "/phone.tsv", wantAfter(how))
-			})
-		})
-	}
-}
-
-func wantAfter(how string) string {
-	if how == "break" {
-		return "protected by the lock /phone_lock, taken away 0s ago: broken by "
-	}
-	return "protected by the lock /phone_lock, which you do not hold"
-}
-
 func TestNobodyGetsAnotherLockOfThePathDuringAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorldIn(t, phoneRules()...)
@@ -268,16 +223,6 @@ func TestAWriteWaitsForAGrantUnderWay(t *testing.T) {
 	})
 }
 
-func TestRulesThatChangeWhileAWriteWaitsCount(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "**/*_lock"})
-	a := w.open("a")
-	w.writes(a, "/phone.tsv", "")
-	if err := w.SetRules(ctx, rulesOf(t, phoneRules()...)); err != nil {
-		t.Fatal(err)
-	}
-	w.writes(a, "/phone.tsv", "protected by the lock /phone_lock, which you do not hold")
-}
-
 // blocked holds up every change of the name in the store until the gate is closed.
 func (w *world) blocked(n lock.Name) (gate chan struct{}) {
 	gate = make(chan struct{})
@@ -311,71 +256,4 @@ func TestAWriteThatWaitedGoesByTheRulesThatAreInForceThen(t *testing.T) {
 			t.Error(err) // nothing protects it any more
 		}
 	})
-}
-
-// Writers of one path under one lock, whose time is over now and then, are never two at a time.
-func TestWritersExcludeEachOther(t *testing.T) {
-	w := newWorld(t, phoneRules()...)
-	var inside, done atomic.Int32
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			s := w.open("a")
-			for range 200 {
-				hold, err := s.Acquire(ctx, "/d/x/f_lock")
-				if err != nil {
-					continue
-				}
-				if title, err := s.MayWrite("/d/x/f.tsv"); err == nil {
-					s.Write(ctx, []lock.Write{{Path: "/d/x/f.tsv", Begun: true, Title: title}}, func([]lock.Title) error {
-						if inside.Add(1) != 1 {
-							t.Error("two at a time")
-						}
-						inside.Add(-1)
-						done.Add(1)
-						return nil
-					})
-				}
-				if hold.Token%3 == 0 {
-					w.clock.Advance(6 * time.Minute)
-					w.Expire(context.Background())
-				} else {
-					s.Release(ctx, "/d/x/f_lock")
-				}
-			}
-		})
-	}
-	group.Wait()
-	if done.Load() == 0 {
-		t.Error("nobody wrote")
-	}
-}
-
-func BenchmarkMayWrite(b *testing.B) {
-	for _, held := range []int{0, 100_000} {
-		b.Run(strconv.Itoa(held)+" held", func(b *testing.B) {
-			rules, err := lock.NewRules(append(phoneRules(), lock.Rule{Match: "/locks/**"}))
-			if err != nil {
-				b.Fatal(err)
-			}
-			table, err := lock.NewTable(ctx, lock.Options{Store: &nothing{}, Clock: locktest.NewFakeClock(), Rules: rules, Generation: 1})
-			if err != nil {
-				b.Fatal(err)
-			}
-			s := table.Open(lock.Owner{Account: "a"})
-			for i := range held {
-				if _, err := s.Acquire(ctx, lock.Name("/locks/"+strconv.Itoa(i))); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if _, err := s.Acquire(ctx, "/srv/phone_lock"); err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				if _, err := s.MayWrite("/srv/phone.tsv"); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }
