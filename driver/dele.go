@@ -18,13 +18,7 @@ func (c *client) removeFile(view string) error {
 	if _, err := c.alterable(n); err != nil {
 		return err
 	}
-	if err := c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-		err := c.server.tree.RemoveFile(c.server.disk(n))
-		if err == nil {
-			c.published(titles[0], n, "removed")
-		}
-		return err
-	}); err != nil {
+	if err := c.alter(n, "removed", func() error { return c.server.tree.RemoveFile(c.server.disk(n)) }); err != nil {
 		return err
 	}
 	return c.server.tree.Last(c.server.disk(n))
@@ -53,14 +47,10 @@ func (c *client) change(view string, apply func(lock.Name) error) error {
 
 // changeProtected is change as its holder, if a lock protects the file.
 func (c *client) changeProtected(n lock.Name, info fs.FileInfo, apply func(lock.Name) error) error {
-	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-		if c.protects() && !info.IsDir() && links(info) > 1 {
+	return c.alter(n, "time or mode set", func() error {
+		if c.table().Rules().Protects() && !info.IsDir() && links(info) > 1 {
 			return errHardLinks
 		}
-		err := apply(n)
-		if err == nil {
-			c.published(titles[0], n, "time or mode set")
-		}
-		return err
+		return apply(n)
 	})
 }

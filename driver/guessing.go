@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 // guessing slows down those who guess passwords.
@@ -76,7 +78,7 @@ type guess struct {
 // begin waits until a password from that address may be looked at. It returns errRefused if it may not, errGone if the
 // client has hung up meanwhile, or ctx's error.
 func (g *guessing) begin(ctx context.Context, account string, from netip.Addr, gone func() bool) (*guess, error) {
-	t := &guess{all: g, from: subject{account[:min(len(account), mostName)], network(from)}}
+	t := &guess{all: g, from: subject{account[:min(len(account), mostName)], control.NetworkOf(from)}}
 	g.mu.Lock()
 	now := time.Now()
 	pause := time.Duration(0)
@@ -178,17 +180,6 @@ func (t *guess) leave() {
 
 func (t *guess) byAddress() subject { return subject{address: t.from.address} }
 func (t *guess) byAccount() subject { return subject{account: t.from.account} }
-
-// network is what counts as one address: of IPv6 a /64, which is what one client has.
-func network(from netip.Addr) netip.Prefix {
-	from = from.Unmap().WithZone("")
-	bits := from.BitLen()
-	if from.Is6() {
-		bits = 64
-	}
-	p, _ := from.Prefix(bits)
-	return p
-}
 
 // tally counts failures. It is guarded by guessing.mu, but for turn.
 type tally struct {

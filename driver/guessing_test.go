@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 // What the failures of an account make a login wait.
@@ -71,7 +73,7 @@ func TestWrongPasswordsDelayAndThenRefuseAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuesser(t)
 		for i, want := range []int{300, 600, 1200, 2400, 4800, 4800, 4800, 4800, 4800, 4800, 4800} {
-			if g.addresses.find(subject{address: network(netip.MustParseAddr("192.0.2.1"))}).isRefused() {
+			if g.addresses.find(subject{address: control.NetworkOf(netip.MustParseAddr("192.0.2.1"))}).isRefused() {
 				if i < mostFailures {
 					t.Errorf("refused after %d failures", i)
 				}

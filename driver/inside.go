@@ -334,9 +334,6 @@ func (in *Insides) adopt(n lock.Name, holder string, from, to lock.Token) {
 
 // endStale moves aside what locks have left whose end a crash has cut short. Members come before the locks that they lie in.
 func (s *Server) endStale() error {
-	if s.insides.none() {
-		return nil
-	}
 	all := s.insides.all()
 	tokens := slices.SortedFunc(maps.Keys(all), func(a, b lock.Token) int { return all[b].lock.Depth() - all[a].lock.Depth() })
 	var errs []error

@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"path"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
@@ -34,18 +33,14 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 		c.conn.Command().Say(control.Reply{Code: 503, Text: "say USER first"})
 		return refused, nil
 	}
-	remote, err := netip.ParseAddr(address(cc.RemoteAddr()))
-	if err != nil {
-		return nil, err
-	}
-	account, r := s.authenticate(c.conn, remote, user, password)
+	account, r := s.authenticate(c.conn, user, password)
 	if r.Code != 0 {
 		c.refuse(r)
 		return refused, nil
 	}
 	account.Home = s.resolvedHome(account.Home)
 	c.context, c.account = cc, account
-	c.locks = s.table.Open(lock.Owner{Account: account.Name, Address: remote.Unmap().String()})
+	c.locks = s.table.Open(lock.Owner{Account: account.Name, Address: c.conn.IP().String()})
 	c.log = c.log.With("session", c.locks.ID().String()) // as "ftplockd sessions" shows it
 	c.log.Debug("logged in", "account", account.Name)
 	c.locks.SetReader(account.Read && !account.Write)
@@ -63,8 +58,8 @@ func (s *Server) PostAuthMessage(cc ftpserver.ClientContext, user string, _ erro
 }
 
 // authenticate returns the account, or the reply to a login that fails, when it may be said.
-func (s *Server) authenticate(conn *control.Conn, from netip.Addr, user, password string) (Account, control.Reply) {
-	ctx := s.context
+func (s *Server) authenticate(conn *control.Conn, user, password string) (Account, control.Reply) {
+	ctx, from := s.context, conn.IP()
 	if by, limited := conn.LoginDeadline(); limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, by)
@@ -83,7 +78,7 @@ func (s *Server) authenticate(conn *control.Conn, from netip.Addr, user, passwor
 		return account, control.Reply{}
 	case errors.Is(err, ErrLogin):
 		// The documentation has a pattern for this line: programs that block addresses read it.
-		s.log.Warn("login failed", "address", from.Unmap().String(), "connection", conn.ID(), "user", user)
+		s.log.Warn("login failed", "address", from.String(), "connection", conn.ID(), "user", user)
 		guess.wrong(s.context) // also if that takes longer than a login may
 	default:
 		guess.withdrawn()

@@ -14,7 +14,12 @@ import (
 
 // makeOrAcquire is MKD.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
-	n, err := c.nameForLock(view)
+	n := lock.Name(c.account.inTree(view))
+	others := c.isOthers(n) // those who try in vain need no look at the disk
+	var err error
+	if !others {
+		n, err = c.resolve(view)
+	}
 	switch {
 	case err != nil:
 		return control.Reply{}, err
@@ -23,8 +28,10 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	case !c.isLockName(n):
 		return control.Reply{Code: 257, Text: quotedPath(view) + " created"}, c.worked(c.makeDirectory(n))
 	}
-	if err := c.vacant(n); err != nil {
-		return control.Reply{}, err
+	if !others && !c.server.directories { // with directories the store looks
+		if err := c.unoccupied(n); err != nil {
+			return control.Reply{}, err
+		}
 	}
 	h, err := c.acquire(cmd, n)
 	if errors.Is(err, lock.ErrNoParent) && c.remakeRoot(n.Parent()) {
@@ -36,15 +43,6 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	token := h.Token
 	cmd.Lost(func() { c.undo(n, token) })
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h)}, nil
-}
-
-// nameForLock is resolve, without a look at the disk for a lock that somebody else holds: those who try in vain need no more.
-func (c *client) nameForLock(view string) (lock.Name, error) {
-	n := lock.Name(c.account.inTree(view))
-	if c.isOthers(n) {
-		return n, nil
-	}
-	return c.resolve(view)
 }
 
 // isOthers reports whether the name is held and the session does not speak for it.
@@ -94,15 +92,6 @@ func (c *client) await(cmd *control.Command, waiting *lock.Waiting) (h lock.Hold
 func overdue(err error) bool {
 	var held *lock.HeldError
 	return errors.As(err, &held) && held.Holder.Account == lock.HostAccount && !held.Never && held.Remaining <= 0
-}
-
-// vacant refuses the name of a lock without a directory if something real has it. With directories the store looks, and of
-// somebody else's lock there is nothing to see.
-func (c *client) vacant(n lock.Name) error {
-	if c.server.directories || c.isOthers(n) {
-		return nil
-	}
-	return c.unoccupied(n)
 }
 
 // unoccupied refuses a name that something real has.
@@ -167,13 +156,7 @@ func (c *client) makeDirectory(n lock.Name) error {
 	if err := c.openInside(n); err != nil {
 		return err
 	}
-	if err := c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-		err := c.server.tree.Mkdir(c.server.disk(n), 0o777)
-		if err == nil {
-			c.published(titles[0], n, "directory made")
-		}
-		return err
-	}); err != nil {
+	if err := c.alter(n, "directory made", func() error { return c.server.tree.Mkdir(c.server.disk(n), 0o777) }); err != nil {
 		return err
 	}
 	return c.server.tree.Last(c.server.disk(n)) // when nobody waits for it any more

@@ -19,9 +19,6 @@ var (
 // maxBelow is how many entries below a directory are looked at before it is renamed.
 const maxBelow = 4_000
 
-// protects reports whether locks protect anything at all. Without, nothing here costs anything.
-func (c *client) protects() bool { return c.table().Rules().Protects() }
-
 // mayWrite is the check that a change begins with.
 func (c *client) mayWrite(n lock.Name) (lock.Title, error) {
 	if !c.locks.Concerned(n) {
@@ -110,9 +107,15 @@ func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int)
 	return nil
 }
 
-// published has it written down that a protected path was changed otherwise than by an upload.
-func (c *client) published(t lock.Title, n lock.Name, note string) {
-	c.server.publishedAs(t, lock.Publication{File: n, Note: note})
+// alter is changing for one path, and has it written down what was done.
+func (c *client) alter(n lock.Name, what string, change func() error) error {
+	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
+		err := change()
+		if err == nil {
+			c.server.publishedAs(titles[0], lock.Publication{File: n, Note: what})
+		}
+		return err
+	})
 }
 
 // publishedAs writes a publication down, in the journal and in the log. The file is published, so an error is logged.

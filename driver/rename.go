@@ -87,8 +87,8 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 		return c.changing([]lock.Name{from, to}, func(titles []lock.Title) error {
 			err := apply()
 			if err == nil {
-				c.published(titles[0], from, "renamed to "+string(to))
-				c.published(titles[1], to, "renamed from "+string(from))
+				c.server.publishedAs(titles[0], lock.Publication{File: from, Note: "renamed to " + string(to)})
+				c.server.publishedAs(titles[1], lock.Publication{File: to, Note: "renamed from " + string(from)})
 			}
 			return err
 		})

@@ -55,13 +55,7 @@ func (c *client) removeDirectory(n lock.Name, view string) error {
 		return errReadOnly
 	}
 	err := c.undisturbed([]lock.Name{n}, func() error {
-		return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-			err := c.server.tree.RemoveDir(c.server.disk(n))
-			if err == nil {
-				c.published(titles[0], n, "directory removed")
-			}
-			return err
-		})
+		return c.alter(n, "directory removed", func() error { return c.server.tree.RemoveDir(c.server.disk(n)) })
 	})
 	if errors.Is(err, syscall.ENOTDIR) {
 		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -42,7 +41,7 @@ func (s *Server) newClient(c *control.Conn) control.Handler {
 }
 
 func (s *Server) logOf(c *control.Conn) *slog.Logger {
-	return s.log.With("connection", c.ID(), "address", address(c.RemoteAddr()))
+	return s.log.With("connection", c.ID(), "address", c.IP().String())
 }
 
 // clientOf leads from the library's client to ours.
@@ -155,14 +154,4 @@ func redacted(cmd *control.Command) string {
 		return "SITE LOCK AS ****" // who knows it speaks for the job's locks
 	}
 	return cmd.Line
-}
-
-// address is the client's IP address without port and zone.
-func address(a net.Addr) string {
-	host, _, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
-	}
-	host, _, _ = strings.Cut(host, "%")
-	return host
 }

@@ -271,9 +271,6 @@ func (c *client) siteChmod(param string) control.Reply {
 		return control.Reply{Code: 501, Text: "SITE CHMOD wants an octal mode of at most 777 and a path"}
 	}
 	view := c.abs(name)
-	if bits > 0o777 {
-		return c.replyFor(view, errModeBits)
-	}
 	if err := c.Chmod(view, fs.FileMode(bits)); err != nil {
 		return c.replyFor(view, err)
 	}

@@ -86,6 +86,9 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 // ID tells the connection from the others of its Server. The first one has 1.
 func (c *Conn) ID() uint64 { return c.id }
 
+// IP returns the client's address.
+func (c *Conn) IP() netip.Addr { return ipOf(c.addr.Addr) }
+
 // Handler returns the handler of the connection.
 func (c *Conn) Handler() Handler { return c.handler }
 

@@ -9,7 +9,7 @@ import (
 func TestOneIPv6NetworkIsOneAddress(t *testing.T) {
 	n := newCounts()
 	limits := Limits{MaxPerAddress: 3}
-	from := func(a string) netip.Prefix { return networkOf(netip.MustParseAddr(a)) }
+	from := func(a string) netip.Prefix { return NetworkOf(netip.MustParseAddr(a)) }
 	conns := make(map[*Conn]netip.Prefix)
 	for i := range 3 {
 		for _, a := range []string{"2001:db8::%d", "192.0.2.%d"} {
@@ -44,7 +44,7 @@ func TestTheAddressWithTheMostGivesUpOne(t *testing.T) {
 	limits := Limits{MaxConnections: 40}
 	addresses := make([]netip.Prefix, 5)
 	for i := range addresses {
-		addresses[i] = networkOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
+		addresses[i] = NetworkOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
 	}
 	enter := func(i int) bool {
 		r, _ := n.refusal(addresses[i], limits)

@@ -128,8 +128,9 @@ func (c *Conn) LoginDeadline() (time.Time, bool) {
 	return c.since.Add(timeout), timeout > 0
 }
 
-// networkOf is what counts as one address: of IPv6 a /64, which is what one client has.
-func networkOf(from netip.Addr) netip.Prefix {
+// NetworkOf is what counts as one address: of IPv6 a /64, which is what one client has.
+func NetworkOf(from netip.Addr) netip.Prefix {
+	from = from.Unmap().WithZone("")
 	bits := from.BitLen()
 	if from.Is6() {
 		bits = 64

@@ -89,7 +89,7 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // admit counts the connection in, or says why not.
 func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
-	from := networkOf(ipOf(nc.RemoteAddr()))
+	from := NetworkOf(ipOf(nc.RemoteAddr()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.farewell.Code != 0 {
