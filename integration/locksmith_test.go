@@ -29,7 +29,7 @@ type host struct {
 func (h host) lock(name string) locksmith.Options {
 	return locksmith.Options{
 		Server: h.server, Path: h.dir + "/" + name,
-		Poll: 20 * time.Millisecond, Keepalive: 50 * time.Millisecond, Check: 50 * time.Millisecond,
+		Poll: 20 * time.Millisecond, Check: 50 * time.Millisecond,
 	}
 }
 
@@ -158,7 +158,7 @@ func TestLocksmithDoesNotGiveBackWhatAnotherHolds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
 		o := h.lock("a")
-		o.Keepalive, o.Check = time.Hour, time.Hour // Release is the first to look
+		o.Check = time.Hour // Release is the first to look
 		l := acquire(t, o)
 		if err := os.Remove(h.disk("a")); err != nil {
 			t.Fatal(err)

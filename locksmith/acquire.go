@@ -2,6 +2,7 @@ package locksmith
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	random "math/rand/v2"
@@ -29,7 +30,13 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 	if o.Path == "" {
 		return nil, fmt.Errorf("%w: no lock is named", ErrRefused)
 	}
-	a := &acquisition{o: o.withDefaults(), e: e, began: time.Now()}
+	if o.Poll <= 0 {
+		o.Poll = defaultPoll
+	}
+	if o.Nonce == "" {
+		o.Nonce = rand.Text()
+	}
+	a := &acquisition{o: o, e: e, began: time.Now()}
 	l, err := a.run(ctx)
 	if err != nil && a.s != nil {
 		a.s.leave()
@@ -44,9 +51,8 @@ type acquisition struct {
 	began time.Time
 	s     *session // nil: there is none at the moment
 
-	last   error   // why there is no lock yet; nil: nothing was refused so far
-	told   Refusal // what Waiting was called with last
-	unsure bool    // an MKD of ours may have been granted, or may still be
+	last   error // why there is no lock yet; nil: nothing was refused so far
+	unsure bool  // an MKD of ours may have been granted, or may still be
 }
 
 // outcome is what one MKD came to.
@@ -59,6 +65,9 @@ const (
 	absent                  // another server refused it, though nothing is there
 	refused                 // for good: last says why
 )
+
+// defaultPoll is the mean pause between two tries.
+const defaultPoll = 3 * time.Second
 
 // slice is how long a server is asked to let one MKD wait: a connection that died silently is noticed so soon.
 const slice = 20 * time.Second
@@ -92,7 +101,9 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		case a.o.TryOnce:
 			return nil, a.doubtful(a.last)
 		default:
-			a.tell()
+			if held, ok := errors.AsType[*HeldError](a.last); ok && a.o.Waiting != nil {
+				a.o.Waiting(held.Refusal)
+			}
 			waits := a.s.can("SITE", "WAIT")
 			if !waits || seconds > 0 && time.Since(began) < slice/2 { // else the queue is where to wait
 				pause(ctx, a.o.Poll)
@@ -272,22 +283,6 @@ func (a *acquisition) judgeByLooking(r reply) (outcome, reply) {
 	a.unsure = false
 	a.last = fmt.Errorf("%w: %s: the server said %s, though nothing is there", ErrRefused, a.o.Path, r)
 	return absent, r
-}
-
-// tell calls Waiting if there is something new.
-func (a *acquisition) tell() {
-	held, ok := errors.AsType[*HeldError](a.last)
-	if !ok || a.o.Waiting == nil {
-		return
-	}
-	now := held.Refusal
-	if now.Holder != "" {
-		now.Reply, now.Held = "", 0 // they change by themselves
-	}
-	if now != a.told {
-		a.told = now
-		a.o.Waiting(held.Refusal)
-	}
 }
 
 // named is the lock's name in the 257, unless that is of another one: there is none in it, or its quotes are not doubled (pure-ftpd).

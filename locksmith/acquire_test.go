@@ -198,26 +198,6 @@ func TestAcquirePollsAtRandomTimesAroundTheMean(t *testing.T) {
 		})
 }
 
-func TestWaitingIsToldOfEachNewHolderOnce(t *testing.T) {
-	again := "> MKD /a\n! 20s\n"
-	inBubble(t, []string{asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 200 ok\n" +
-		again + "< 550 /a: waited 20s: held by bob@10.0.0.5 for 32s, never expires\n" +
-		again + "< 550 /a: waited 20s: held by eve@10.0.0.6 for 1s, never expires; place 2 of 3 in the queue\n" +
-		"> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n> SITE WAIT 0\n< 200 ok\n" + giveBack}, func(t *testing.T, s *scripted) {
-		o := s.options()
-		var told []Refusal
-		o.Waiting = func(r Refusal) { told = append(told, r) }
-		l := mustAcquire(t, o)
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if len(told) != 2 || told[0].Holder != "bob@10.0.0.5" || told[0].Held != 12*time.Second ||
-			told[1].Holder != "eve@10.0.0.6" || told[1].At != 2 || told[1].Of != 3 {
-			t.Errorf("%+v", told)
-		}
-	})
-}
-
 func TestLockHasTheNameThatTheServerQuotesIfItIsTheOneThatWasAsked(t *testing.T) {
 	for _, c := range []struct{ path, says, want string }{
 		{"/a", `257 "/a" created`, "/a"},

@@ -176,7 +176,7 @@ func (s *session) directories(dir string) ([]Info, error) {
 // that ends. poll is the mean pause between two looks; 0: 3 s.
 func (c *Client) Wait(ctx context.Context, path string, poll time.Duration) error {
 	if poll <= 0 {
-		poll = 3 * time.Second
+		poll = defaultPoll
 	}
 	for {
 		busy, err := c.busy(ctx, path)

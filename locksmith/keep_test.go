@@ -75,7 +75,7 @@ func TestALockIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
 				o := s.options()
-				o.Check, o.Keepalive = 0, 0
+				o.Check = 0
 				l := mustAcquire(t, o)
 				began := time.Now()
 				<-l.Done()
@@ -117,13 +117,13 @@ func TestALockIsKept(t *testing.T) {
 		},
 		"by asking for a full age when half of it is over": {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 200 \"/a\" locked, token 42, expires in 6m0s\n" + ask42 + ask42 + giveBack},
-			change:  func(o *Options) { o.Check, o.Keepalive, o.Renew = time.Minute, time.Minute, true }, after: 5*time.Minute + time.Second, token: 42,
+			change:  func(o *Options) { o.Check, o.Renew = time.Minute, true }, after: 5*time.Minute + time.Second, token: 42,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
 				o := s.options()
-				o.Check, o.Keepalive = 0, 0
+				o.Check = 0
 				if c.change != nil {
 					c.change(&o)
 				}
@@ -232,7 +232,7 @@ func TestReleaseIsSentBehindAQuestionThatAServerDoesNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
 				o := s.options()
-				o.Check, o.Keepalive = time.Second, time.Second
+				o.Check = time.Second
 				l := mustAcquire(t, o)
 				time.Sleep(1500 * time.Millisecond)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -43,6 +43,11 @@ func newLock(a *acquisition, path string) *Lock {
 }
 
 func (l *Lock) start() {
+	if l.o.Check <= 0 {
+		if l.o.Check = time.Second; l.Token() == 0 {
+			l.o.Check = 5 * time.Second
+		}
+	}
 	var keeping context.Context
 	keeping, l.quit = context.WithCancel(context.Background())
 	l.keeping.Go(func() { l.keep(keeping) })
@@ -133,11 +138,7 @@ func (l *Lock) ask(ctx context.Context, command string) (reply, error) {
 
 // keep looks after the lock until ctx ends or the lock is lost.
 func (l *Lock) keep(ctx context.Context) {
-	every := l.o.Keepalive
-	if l.Token() != 0 {
-		every = l.o.Check
-	}
-	t := time.NewTicker(every)
+	t := time.NewTicker(l.o.Check)
 	defer t.Stop()
 	for {
 		select {
@@ -410,7 +411,7 @@ func (l *Lock) giveBack(ctx context.Context) error {
 			if err := l.standsStill(ctx); errors.Is(err, ErrLost) {
 				return nil
 			} else if err != nil {
-				return fmt.Errorf("%w: %s: %s", ErrUnknown, l.path, whyNot(err))
+				return fmt.Errorf("%w: %s: the server does not answer", ErrUnknown, l.path)
 			}
 		case r.good() && r.again():
 		case r.good():
@@ -434,12 +435,4 @@ func (l *Lock) remove(ctx context.Context) (reply, error) {
 		}
 	}
 	return l.ask(ctx, "RMD "+l.o.Path)
-}
-
-// whyNot is why no connection could be made.
-func whyNot(err error) string {
-	if text := plain(err); text != "no answer in time" && !errors.Is(err, context.Canceled) {
-		return err.Error()
-	}
-	return "the server does not answer"
 }

@@ -25,7 +25,6 @@ package locksmith
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"time"
 )
@@ -50,32 +49,14 @@ type Options struct {
 	// Poll is the mean pause between two tries on a server where MKD cannot wait. Each pause is a random time between half and one
 	// and a half of it. 0: 3 s.
 	Poll time.Duration
-	// Check is the time between two looks at the lock on ftplockd, and Keepalive on other servers. 0: 1 s and 5 s.
-	Check     time.Duration
-	Keepalive time.Duration
+	// Check is the time between two looks at the lock. 0: 1 s on ftplockd, and 5 s on other servers.
+	Check time.Duration
 	// Nonce is the word by which the server knows this job (SITE LOCK AS): at most 128 visible ASCII characters. "": a random
 	// one. Two jobs of one account with one nonce take the lock from each other.
 	Nonce string
 
-	// Waiting, if it is set, is called when another client holds the lock, and again when what the server says of that changes.
-	// It must not block.
+	// Waiting, if it is set, is called each time the server says that another client holds the lock. It must not block.
 	Waiting func(Refusal)
-}
-
-// withDefaults fills in what was left out.
-func (o Options) withDefaults() Options {
-	set := func(d *time.Duration, value time.Duration) {
-		if *d <= 0 {
-			*d = value
-		}
-	}
-	set(&o.Poll, 3*time.Second)
-	set(&o.Check, time.Second)
-	set(&o.Keepalive, 5*time.Second)
-	if o.Nonce == "" {
-		o.Nonce = rand.Text()
-	}
-	return o
 }
 
 // Do takes the lock, calls f, and gives the lock back. The context of f ends when the lock is lost; its cause is the error of

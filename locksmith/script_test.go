@@ -79,7 +79,7 @@ func newScripted(t *testing.T, scripts ...string) *scripted {
 func (s *scripted) options() Options {
 	return Options{
 		Server: Server{Address: controlAddress, User: "me", Password: "pw", DialContext: s.dial, Timeout: 30 * time.Second},
-		Path:   "/a", Nonce: "job", Check: time.Hour, Keepalive: time.Hour,
+		Path:   "/a", Nonce: "job", Check: time.Hour,
 	}
 }
 
