@@ -16,8 +16,8 @@ import (
 	"github.com/jlaffaye/ftp"
 )
 
-// session is one connection that is logged in. Package ftp logs in, transfers and lists on it. It has no words for the rest: the
-// text of the reply to MKD, SITE, ALLO, and a command whose waiting can be ended. These are said here, between its calls, by a
+// session is one connection that is logged in. Package ftp transfers and lists on it. It has no words for the rest: the
+// text of the replies to USER and MKD, SITE, ALLO, and a command whose waiting can be ended. These are said here, between its calls, by a
 // second textproto.Conn. Each of the two reads exactly the replies to its own commands, so both have empty buffers in between.
 //
 // ask may be called by several goroutines: commands are sent at once, and each gets its own reply (textproto.Pipeline). A call of the
@@ -270,7 +270,7 @@ func (s *session) speakAs(ctx context.Context, nonce string) error {
 func (s *session) must(ctx context.Context, command string) error {
 	r, err := s.ask(ctx, command)
 	if err == nil && !r.good() {
-		err = fmt.Errorf("%w: %s: the server said %s to %s", ErrRefused, s.Address, r, command)
+		err = fmt.Errorf("%w: %s: the server said %s", ErrRefused, s.Address, r)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 	}
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, t.until, errTimeout)
+		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitHeld, "%s: not within the time of %s: %s", t.name, words(t.wait), where))
 		defer cancel()
 	}
 	c, err := locksmith.Dial(ctx, t.options.Server)
@@ -126,14 +126,8 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if errors.Is(err, errTimeout) {
-		return fail(exitHeld, "%s: %w of %s: %s", t.name, errTimeout, words(s.limit()), where)
-	}
 	return classify(err, t)
 }
-
-// errTimeout is the cause of a context whose --timeout is over.
-var errTimeout = errors.New("not within the time")
 
 // parentOf is the directory that a lock lies in; "" is the one after login.
 func parentOf(lock string) string {

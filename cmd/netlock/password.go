@@ -19,15 +19,10 @@ import (
 // passwordVariable is where a password comes from that no profile tells of.
 const passwordVariable = "NETLOCK_PASSWORD"
 
-// errNoPassword is why --timeout ended before there was a password.
-var errNoPassword = errors.New("there was none within the time")
-
 // password finds out the password of a target. An anonymous login needs none.
 func (t *target) password(ctx context.Context) (string, error) {
 	switch s := t.secret; {
-	case t.options.Server.User == "":
-		return s.password, nil
-	case s.password != "" || t.isURL() && !t.askable:
+	case s.password != "", t.options.Server.User == "":
 		return s.password, nil
 	case s.file != "":
 		return fromFile(inDir(t.dir, s.file))
@@ -48,10 +43,7 @@ func (t *target) password(ctx context.Context) (string, error) {
 	if os.Getenv(pathVariable) != "" {
 		return "", errors.New("netlock run passes NETLOCK_PASSWORD on only with --keep-password; say that, or write a profile for it")
 	}
-	if t.isURL() {
-		return "", errors.New("set NETLOCK_PASSWORD, or write a profile for it")
-	}
-	return "", errors.New("set one of password_file, password_env, password_command and password in the profile, or NETLOCK_PASSWORD")
+	return "", errors.New("set NETLOCK_PASSWORD, or write a profile with password_file, password_env, password_command or password")
 }
 
 func (t *target) isURL() bool { return isURL(t.name) }

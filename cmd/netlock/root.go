@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"runtime/debug"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -74,6 +73,3 @@ func (s *settings) check() error {
 	}
 	return nil
 }
-
-// limit is how long to wait; 0: for ever.
-func (s *settings) limit() time.Duration { return time.Duration(s.timeout) }

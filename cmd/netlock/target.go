@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -16,11 +15,10 @@ type target struct {
 	name    string // for people: never with a password
 	options locksmith.Options
 
-	secret  secret        // where the password comes from, until find has put it into options
-	dir     string        // where its relative file names begin
-	wait    time.Duration // for the lock; 0: for ever
-	until   time.Time     // when that is over; zero: never
-	askable bool          // may be asked for on the terminal, or come from NETLOCK_PASSWORD
+	secret secret        // where the password comes from
+	dir    string        // where its relative file names begin
+	wait   time.Duration // for the lock; 0: for ever
+	until  time.Time     // when that is over; zero: never
 
 	verbose  bool
 	conflict int // the exit status if another client holds the lock
@@ -42,20 +40,18 @@ func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 	t.options.TryOnce, t.verbose, t.conflict = s.try, s.verbose, s.conflict
 	t.options.Grace = grace
 	if s.timeout > 0 {
-		t.wait = s.limit()
+		t.wait = time.Duration(s.timeout)
 	}
 	if t.wait > 0 && !s.try {
 		t.until = time.Now().Add(t.wait)
 	}
 	if s.timeout > 0 { // it is for all that is waited for
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, t.until, errNoPassword)
+		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitProfile, "%s: password of %s: there was none within the time", t.name, t.user()))
 		defer cancel()
 	}
 	t.options.Server.Password, err = t.password(ctx)
 	switch {
-	case errors.Is(context.Cause(ctx), errNoPassword):
-		return nil, fail(exitProfile, "%s: password of %s: %w", t.name, t.user(), errNoPassword)
 	case ctx.Err() != nil:
 		return nil, classify(context.Cause(ctx), t)
 	case err != nil:

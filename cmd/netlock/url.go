@@ -41,8 +41,8 @@ func parseURL(raw string, shared bool) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
 	}
-	password, given := u.User.Password()
-	t := &target{name: nameless(u), secret: secret{password: password}, askable: !given}
+	password, _ := u.User.Password()
+	t := &target{name: nameless(u), secret: secret{password: password}}
 	t.options = locksmith.Options{
 		Server: locksmith.Server{Address: hostPort(u), User: u.User.Username(), TLS: mode},
 		Path:   path, Shared: shared,
