@@ -19,6 +19,9 @@ import (
 // it is built (go build -overlay), so that nothing of it is in the real one.
 const brokenEnv = "FTPLOCKD_TEST_BROKEN"
 
+// goEnv names a file for which a slow reaper waits.
+const goEnv = "FTPLOCKD_TEST_GO"
+
 // insertion puts text behind a line that must be in the file once.
 type insertion struct{ file, behind, text string }
 
@@ -29,8 +32,9 @@ var insertions = []insertion{
 		return e.holds[0], nil
 	}
 `},
-	// A reaper that looks which name is over, and then ends what has the name. "slow" is one that takes its time only.
-	{"internal/lock/expire.go", "func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (*Ended, error) {\n", `
+	// A reaper that looks which name is over, and then ends what has the name. "slow" is one that takes its time only: both wait
+	// between the look and what follows, once, until they are told to go on.
+	{"internal/lock/expire.go", "func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (bool, error) {\n", `
 	if broken("reaper") || broken("slow reaper") {
 		t.mu.Lock()
 		over := false
@@ -40,14 +44,14 @@ var insertions = []insertion{
 		}
 		t.mu.Unlock()
 		if over {
-			time.Sleep(400 * time.Millisecond)
+			defer reaperWaits()()
 		}
 		if over && broken("reaper") {
 			status, _ := t.Get(n)
 			for _, h := range status.Holds {
 				_ = t.endToken(ctx, n, h.Token, reason{cause: CauseExpire}, nil)
 			}
-			return nil, nil
+			return false, nil
 		}
 	}
 `},
@@ -74,9 +78,28 @@ var insertions = []insertion{
 // brokenSwitch is a file that the built lock package has beside its own.
 const brokenSwitch = `package lock
 
-import "os"
+import (
+	"os"
+	"sync/atomic"
+	"time"
+)
 
 func broken(guard string) bool { return os.Getenv("` + brokenEnv + `") == guard }
+
+var looked atomic.Bool
+
+func reaperWaits() (done func()) {
+	if looked.Swap(true) {
+		return func() {}
+	}
+	println("the reaper has looked")
+	for {
+		if _, err := os.Stat(os.Getenv("` + goEnv + `")); err == nil {
+			return func() { println("the reaper has done its work") }
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
 `
 
 // brokenBinary is that ftplockd, built when the first test wants it.
@@ -127,7 +150,7 @@ func newBroken(t testing.TB, guard string) *server {
 		t.Fatal(err)
 	}
 	s := newServer(t, "")
-	s.program, s.env = program, []string{brokenEnv + "=" + guard}
+	s.program, s.env = program, []string{brokenEnv + "=" + guard, goEnv + "=" + s.path("go")}
 	s.errorsExpected = true
 	return s
 }
@@ -157,40 +180,51 @@ var schedules = []struct {
 }{
 	{"reaper", "slow reaper", func(h *history, one, two *session) {
 		h.step(one, "1", "MKD /b_lock")
-		time.Sleep(youngAge + 50*time.Millisecond) // the reaper has looked, and takes its time
+		h.s.log.await(h.t, "the reaper has looked", 1)
+		h.live(time.Hour)
 		h.step(one, "1", "RMD /b_lock")
 		h.step(two, "2", "MKD /b_lock")
-		time.Sleep(450 * time.Millisecond)
+		h.s.write("go", "")
+		h.s.log.await(h.t, "the reaper has done its work", 1)
 		h.step(two, "2", "RMD /b_lock")
 	}},
 	{"write", "", func(h *history, one, two *session) {
+		h.live(time.Hour)
 		h.step(one, "1", "MKD /b_lock")
 		finish := h.upload(one, "1", 1)
-		h.step(two, "2", "MKD /b_lock") // when its time is over
+		h.breakLock("/b_lock")
+		h.step(two, "2", "MKD /b_lock")
 		h.upload(two, "2", 2)()
 		finish()
 		h.step(two, "2", "RMD /b_lock")
 	}},
 	{"start", "", func(h *history, one, two *session) {
-		h.young, h.old = time.Hour, time.Hour
-		h.s.configure(historyTables(time.Hour, false))
-		h.s.mustReload()
+		h.live(time.Hour)
 		h.step(one, "1", "MKD /b_lock")
 		h.step(one, "1", "RMD /c_lock")
 		h.restart()
 		h.step(h.s.session(account), "3", "MKD /b_lock")
 	}},
 	{"release", "", func(h *history, one, two *session) {
+		h.live(time.Hour)
 		h.step(one, "1", "MKD /b_lock")
 		h.step(two, "2", "RMD /b_lock")
 	}},
+}
+
+// live has locks from now on live so long.
+func (h *history) live(age time.Duration) {
+	h.t.Helper()
+	h.lives = age
+	h.s.configure(historyTables(age, false))
+	h.s.mustReload()
 }
 
 // step has a session do something and notes what came of it.
 func (h *history) step(c *session, owner, line string) {
 	h.t.Helper()
 	verb, name, _ := strings.Cut(line, " ")
-	o := &op{owner: owner, begin: note{Verb: locktest.Verb(verb), Name: name, At: now()}}
+	o := &op{owner: owner, lives: h.lives, begin: note{Verb: locktest.Verb(verb), Name: name, At: now()}}
 	r, err := c.try(line)
 	if err != nil {
 		h.t.Fatal(err)
@@ -227,21 +261,17 @@ func (h *history) upload(c *session, owner string, value int) (finish func()) {
 
 // Each schedule goes well on a server that has its guards, however slow, and is found to have gone wrong without.
 func TestWhatAGuardIsForIsFoundWithoutIt(t *testing.T) {
+	t.Parallel()
 	for _, sc := range schedules {
 		for guard, found := range map[string]bool{sc.slow: false, sc.guard: true} {
 			t.Run(fmt.Sprintf("%s/without %q", sc.guard, guard), func(t *testing.T) {
 				t.Parallel()
-				wrong := ""
-				for range 3 { // a machine that is slow itself may miss the moment
-					h := newHistory(t, newBroken(t, guard), false, time.Second)
-					one, two := h.s.session(account), h.s.session(account)
-					two.want(200, "SITE WAIT 10")
-					sc.steps(h, one, two)
-					h.finish()
-					if wrong = h.complaint(); wrong != "" || !found {
-						break
-					}
-				}
+				h := newHistory(t, newBroken(t, guard), false, time.Second)
+				one, two := h.s.session(account), h.s.session(account)
+				two.want(200, "SITE WAIT 10")
+				sc.steps(h, one, two)
+				h.finish()
+				wrong := h.complaint()
 				if (wrong != "") != found {
 					t.Errorf("that something is wrong is %v, want %v: %s", wrong != "", found, wrong)
 				}

@@ -39,9 +39,13 @@ func (h *history) operations() (all []porcupine.Operation) {
 			}
 		}
 		if in.Verb == locktest.MKD {
-			in.MayEnd, in.MustEnd = in.Call+int64(h.young), math.MaxInt64
+			young, old := h.young, h.old
+			if o.lives > 0 {
+				young, old = o.lives, o.lives
+			}
+			in.MayEnd, in.MustEnd = in.Call+int64(young), math.MaxInt64
 			if o.end.Ended {
-				in.MustEnd = in.Return + int64(h.old)
+				in.MustEnd = in.Return + int64(old)
 			}
 			if lost := unsure[o.owner]; lost != nil && lost.begin.Verb == locktest.RMD && lost.begin.Name == o.begin.Name {
 				in.MayEnd = min(in.MayEnd, lost.begin.At)

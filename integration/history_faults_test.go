@@ -66,6 +66,7 @@ type history struct {
 	p           *proxy
 	directories bool
 	young, old  time.Duration // the ages that a lock has at least and at most
+	lives       time.Duration // if not 0: what one has that is taken now
 	random      *rand.Rand
 	seed        uint64
 	until       time.Time
@@ -85,6 +86,7 @@ type history struct {
 type op struct {
 	client int
 	owner  string
+	lives  time.Duration // how long a lock does that was taken then; 0: as the history says
 	begin  note
 	end    note // Ended is false if the end was never told
 }
