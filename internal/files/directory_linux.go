@@ -95,7 +95,7 @@ func statx(fd int, base string, flags int) (*info, error) {
 	return i, nil
 }
 
-// fileMode translates what stat(2) says, as package os does.
+// fileMode translates what stat(2) says, as package os does, but for set-id and sticky bits, which nobody is shown.
 func fileMode(st uint16) fs.FileMode {
 	mode := fs.FileMode(st & 0o777)
 	switch st & unix.S_IFMT {
@@ -111,15 +111,6 @@ func fileMode(st uint16) fs.FileMode {
 		mode |= fs.ModeSymlink
 	case unix.S_IFSOCK:
 		mode |= fs.ModeSocket
-	}
-	if st&unix.S_ISGID != 0 {
-		mode |= fs.ModeSetgid
-	}
-	if st&unix.S_ISUID != 0 {
-		mode |= fs.ModeSetuid
-	}
-	if st&unix.S_ISVTX != 0 {
-		mode |= fs.ModeSticky
 	}
 	return mode
 }

@@ -35,8 +35,6 @@ var (
 	// ErrMoved is matched if a directory above a file has been moved meanwhile, or a link put in its place.
 	ErrMoved       = errors.New("a directory above it was moved")
 	errNoRenameNew = errors.New("the file system cannot rename without replacing")
-	// ErrBroken is matched by Sync and Publish after a Write or ReadFrom that failed; what failed is wrapped.
-	ErrBroken = errors.New("the upload failed before")
 )
 
 // marked is a cause that matches one of the errors above, too.

@@ -3,7 +3,6 @@ package files
 import (
 	"errors"
 	"os"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,13 +34,14 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 		old     string
 		want    string
 		durable bool
+		byLink  bool // the file system cannot rename without replacing
 	}{
-		{"new", UploadOptions{}, "", "line", false},
-		{"replace", UploadOptions{}, "old", "line", false},
-		{"replace, durable", UploadOptions{}, "old", "line", true},
-		{"append, durable", UploadOptions{Append: true}, "old", "oldline", true},
-		{"restart", UploadOptions{Offset: 2}, "old", "olline", false},
-		{"unique, durable", UploadOptions{Unique: true}, "", "line", true},
+		{"new", UploadOptions{}, "", "line", false, false},
+		{"replace, durable", UploadOptions{}, "old", "line", true, false},
+		{"append, durable", UploadOptions{Append: true}, "old", "oldline", true, false},
+		{"restart", UploadOptions{Offset: 2}, "old", "olline", false, false},
+		{"unique, durable", UploadOptions{Unique: true}, "", "line", true, false},
+		{"unique by a link", UploadOptions{Unique: true}, "", "line", false, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			failed := make(map[string]bool)
@@ -54,7 +54,13 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 					}
 				}
 				fault := &nth{n: n, err: unix.EIO}
-				s.before = fault.before
+				s.before = func(call string) error {
+					err := fault.before(call)
+					if c.byLink && call == "rename" && err == nil {
+						return unix.EINVAL
+					}
+					return err
+				}
 				err := s.upload("/f", "line", c.opt)
 				s.before = nil
 				if fault.call == "" {
@@ -90,8 +96,8 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 					t.Errorf("%s was never made to fail", call)
 				}
 			}
-			if c.durable && !failed["fsync"] {
-				t.Error("fsync was never made to fail")
+			if c.durable && !failed["fsync"] || c.byLink && !failed["link"] {
+				t.Errorf("fsync or link was never made to fail: %v", failed)
 			}
 		})
 	}
@@ -153,84 +159,4 @@ func (s *served) descriptors() int {
 		s.t.Fatal(err)
 	}
 	return len(all)
-}
-
-// Two faults: what fails, and the removal of the temporary after it.
-func TestATemporaryThatCannotBeRemovedIsRemovedLater(t *testing.T) {
-	s := serve(t, Options{})
-	s.put("/f", "old")
-	u := s.begun("/f", "new", UploadOptions{})
-	s.before = func(call string) error {
-		if call == "rename" || call == "unlink" {
-			return unix.EIO
-		}
-		return nil
-	}
-	wantIs(t, u.Publish(), unix.EIO)
-	s.before = nil
-	s.want("/f", "old")
-	if len(s.temporaries()) != 1 {
-		t.Fatalf("%q", s.temporaries())
-	}
-	if list, err := s.ReadDir("/"); err != nil || len(list) != 1 {
-		t.Errorf("listed: %v, %v", list, err)
-	}
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.want("/f", "old")
-	s.wantClean()
-}
-
-func TestALinkedTemporaryThatCannotBeRemovedIsRemovedLater(t *testing.T) {
-	s := serve(t, Options{})
-	u := s.begun("/f", "new", UploadOptions{Unique: true})
-	s.before = func(call string) error {
-		switch call {
-		case "rename":
-			return unix.EINVAL
-		case "unlink":
-			return unix.EIO
-		}
-		return nil
-	}
-	if err := u.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	s.before = nil
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.want("/f", "new")
-	s.wantClean()
-}
-
-func TestNotDurableIsSaid(t *testing.T) {
-	s := serve(t, Options{Durable: true})
-	u := s.begun("/f", "new", UploadOptions{})
-	if err := u.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	s.before = onceFor("fsync", unix.EIO)
-	err := u.Publish()
-	wantIs(t, err, ErrNotDurable, unix.EIO)
-	if !strings.Contains(err.Error(), "published") {
-		t.Error(err)
-	}
-	s.want("/f", "new")
-	s.wantClean()
-}
-
-func TestAFullDiskIsSaidAndTheOldFileStays(t *testing.T) {
-	for _, errno := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG} {
-		s := serve(t, Options{})
-		s.put("/f", "old")
-		u := s.begun("/f", "new", UploadOptions{})
-		s.before = onceFor("write", errno)
-		_, err := u.ReadFrom(strings.NewReader("more"))
-		wantIs(t, err, errno)
-		wantIs(t, u.Publish(), errno, ErrBroken)
-		s.want("/f", "old")
-		s.wantClean()
-	}
 }

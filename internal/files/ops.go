@@ -155,23 +155,19 @@ func (t *Tree) follow(p place) (*info, error) {
 // Space returns how many bytes the process may still write in the directory's file system.
 func (t *Tree) Space(dir string) (uint64, error) {
 	dir, err := clean(dir)
+	if _, base := split(dir); err == nil && t.isTemporary(base) {
+		err = ErrReserved
+	}
 	if err != nil {
 		return 0, fail("space", dir, err)
 	}
-	bytes, err := t.space(dir)
-	return bytes, fail("space", dir, err)
-}
-
-func (t *Tree) space(dir string) (uint64, error) {
-	if _, base := split(dir); t.isTemporary(base) {
-		return 0, ErrReserved
-	}
 	d, err := t.openDirectory(dir)
 	if err != nil {
-		return 0, err
+		return 0, fail("space", dir, err)
 	}
 	defer d.close()
-	return d.space()
+	bytes, err := d.space()
+	return bytes, fail("space", dir, err)
 }
 
 // Chtimes sets the times; a zero time is left as it is. A link is followed within the tree.

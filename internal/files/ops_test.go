@@ -3,7 +3,9 @@ package files
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,9 +22,18 @@ func TestErrorsOfOperations(t *testing.T) {
 	if err := unix.Mkfifo(s.host("/fifo"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	l, err := net.Listen("unix", s.host("/socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s.link("fifo", "/link")
 	s.mkdir("/empty")
 	open := func(name string) error { _, err := s.Open(name); return err }
 	upload := func(name string) error { return s.upload(name, "x", UploadOptions{}) }
+	restart := func(offset int64) func(string) error {
+		return func(name string) error { return s.upload(name, "x", UploadOptions{Offset: offset}) }
+	}
 	for _, c := range []struct {
 		what string
 		name string
@@ -45,12 +56,20 @@ func TestErrorsOfOperations(t *testing.T) {
 		{"removeall", "/empty", s.RemoveAll, fs.ErrPermission},
 		{"chown", "/file", func(n string) error { return s.Chown(n, 1, 1) }, fs.ErrPermission},
 		{"open of a pipe", "/fifo", open, ErrNotRegular},
+		{"open of a link to one", "/link", open, ErrNotRegular},
+		{"open of a socket", "/socket", open, ErrNotRegular},
 		{"open of nothing", "/none", open, fs.ErrNotExist},
 		{"upload over a directory", "/empty", upload, unix.EISDIR},
 		{"upload over the root", "/", upload, unix.EISDIR},
 		{"upload over a pipe", "/fifo", upload, ErrNotRegular},
 		{"upload without a parent", "/none/x", upload, fs.ErrNotExist},
 		{"upload below a file", "/file/x", upload, unix.ENOTDIR},
+		{"upload of a name that is too long", "/" + strings.Repeat("x", 256), upload, ErrName},
+		{"mkdir of one", "/" + strings.Repeat("x", 256), func(n string) error { return s.Mkdir(n, 0o755) }, ErrName},
+		{"open of a NUL", "/a\x00b", open, ErrName},
+		{"restart beyond the end", "/file", restart(8), ErrOffset},
+		{"restart before the beginning", "/file", restart(-1), ErrOffset},
+		{"restart of nothing", "/none", restart(1), ErrOffset},
 	} {
 		err := c.do(c.name)
 		if !errors.Is(err, c.err) {
@@ -68,31 +87,10 @@ func TestErrorsOfOperations(t *testing.T) {
 	s.wantClean()
 }
 
-func TestStatFollowsLinksAndLstatDoesNot(t *testing.T) {
-	s := serve(t, Options{})
-	s.put("/file", "content")
-	s.link("file", "/link")
-	i, err := s.Stat("/link")
-	if err != nil || i.Name() != "link" || i.Size() != 7 || !i.Mode().IsRegular() {
-		t.Errorf("stat: %+v, %v", i, err)
-	}
-	l, err := s.Lstat("/link")
-	if err != nil || l.Mode().Type() != fs.ModeSymlink {
-		t.Errorf("lstat: %+v, %v", l, err)
-	}
-	if err := s.RemoveFile("/link"); err != nil {
-		t.Error(err)
-	}
-	s.want("/file", "content")
-}
-
 func TestStatSaysWhatPackageOSSays(t *testing.T) {
 	s := serve(t, Options{})
 	s.put("/file", "content")
 	s.mkdir("/dir")
-	if err := os.Chmod(s.host("/dir"), 0o1750|os.ModeSticky|os.ModeSetgid); err != nil {
-		t.Fatal(err)
-	}
 	s.link("file", "/link")
 	if err := unix.Mkfifo(s.host("/fifo"), 0o600); err != nil {
 		t.Fatal(err)
@@ -147,37 +145,6 @@ func TestIdentityTellsADirectoryFromALaterOne(t *testing.T) {
 		} else if later < birth || i > 1e5 {
 			t.Fatalf("the later one was born at %d; the first at %d", later, birth)
 		}
-	}
-}
-
-func TestChtimesAndChmod(t *testing.T) {
-	s := serve(t, Options{})
-	s.put("/file", "")
-	s.link("file", "/link")
-	for _, name := range []string{"/file", "/link"} {
-		when := unixEpoch.Add(time.Duration(len(name)) * time.Hour)
-		if err := s.Chtimes(name, time.Time{}, when); err != nil {
-			t.Fatal(err)
-		}
-		if i, err := s.Stat("/file"); err != nil || !i.ModTime().Equal(when) {
-			t.Errorf("%v, %v, want %v", i.ModTime(), err, when)
-		}
-		if err := s.Chmod(name, 0o640|fs.ModeSetuid|fs.ModeSticky); err != nil {
-			t.Fatal(err)
-		}
-		if i, err := s.Stat("/file"); err != nil || i.Mode() != 0o640 {
-			t.Errorf("%v, %v", i.Mode(), err)
-		}
-		if err := s.Chmod(name, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestSpace(t *testing.T) {
-	s := serve(t, Options{})
-	if n, err := s.Space("/"); err != nil || n == 0 {
-		t.Errorf("%d, %v", n, err)
 	}
 }
 

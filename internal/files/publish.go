@@ -7,7 +7,7 @@ import (
 )
 
 // Sync makes the content complete: the file gets its mode, and if the
-// tree is durable it is on disk afterwards. This is the slow part of Publish, to be done before whatever
+// tree is durable it is on disk afterwards. This is the slow part, to be done before whatever
 // Place must be one step with. Another Write is possible and undoes it.
 func (u *Upload) Sync() error {
 	u.mu.Lock()
@@ -77,15 +77,6 @@ func (u *Upload) keepMode() error {
 	return bare(u.file.Chmod(old.mode.Perm()))
 }
 
-// Publish is Sync, Place and Last. After an error nothing is left of the upload and the old file is as
-// it was, but for an error that matches ErrNotDurable: then the file is published.
-func (u *Upload) Publish() error {
-	if err := u.Place(); err != nil {
-		return err
-	}
-	return u.Last()
-}
-
 // Place gives the file its name, in one step: a program that opens the name gets the old file or the new one. It does what
 // Sync does if that was not done, and else waits for no disk. After an error nothing is left of the upload and the old file is as
 // it was. Otherwise Last must follow.
@@ -143,7 +134,7 @@ func (u *Upload) Last() error {
 	return nil
 }
 
-// Discard ends the upload and removes the temporary file. After Publish or another Discard it does nothing; after Place it
+// Discard ends the upload and removes the temporary file. After Last or another Discard it does nothing; after Place it
 // gives back what Last would.
 // If the temporary file cannot be removed it stays hidden, and a later Sweep removes it.
 func (u *Upload) Discard() error {
@@ -188,14 +179,7 @@ func (u *Upload) endLocked() {
 
 // InPlace returns nil if the directory that the upload's name leads to, through no link, is the one that it will be
 // published in. Otherwise the error matches ErrMoved.
-func (u *Upload) InPlace() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.over {
-		return fail("publish", u.Name(), ErrDone)
-	}
-	return fail("publish", u.Name(), u.inPlace())
-}
+func (u *Upload) InPlace() error { return fail("publish", u.Name(), u.inPlace()) }
 
 func (u *Upload) inPlace() error {
 	dir, _ := split(u.Name())

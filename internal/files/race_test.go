@@ -144,29 +144,3 @@ func TestATargetSwappedForALinkIsNotWrittenThrough(t *testing.T) {
 	}
 	s.wantClean()
 }
-
-// MKD of one name by many has one winner, as the locks need it.
-func TestMkdirHasOneWinner(t *testing.T) {
-	s := serve(t, Options{})
-	for range 20 {
-		var wg sync.WaitGroup
-		won := make(chan struct{}, 8)
-		for range 8 {
-			wg.Go(func() {
-				switch err := s.Mkdir("/x_lock", 0o755); {
-				case err == nil:
-					won <- struct{}{}
-				case !errors.Is(err, os.ErrExist):
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if len(won) != 1 {
-			t.Fatalf("%d winners", len(won))
-		}
-		if err := s.RemoveDir("/x_lock"); err != nil {
-			t.Fatal(err)
-		}
-	}
-}

@@ -6,11 +6,11 @@ import (
 	"io"
 )
 
-// Name returns the FTP path that the file will have, or has since Publish. It changes if a directory above
+// Name returns the FTP path that the file will have, or has since Place. It changes if a directory above
 // it is renamed through the tree meanwhile.
 func (u *Upload) Name() string { return u.tree.uploads.nameOf(u) }
 
-// Durable reports whether Sync and Publish wait for the disk.
+// Durable reports whether Sync and Last wait for the disk.
 func (u *Upload) Durable() bool { return u.set.durable }
 
 // Size returns how long the file is so far, copied old content included. A ReadFrom counts when it returns.
@@ -54,15 +54,12 @@ func (u *Upload) dirty() error {
 	return u.standsLocked()
 }
 
-// standsLocked fails if the upload is over or failed before.
+// standsLocked fails if the upload is over, or with what failed before.
 func (u *Upload) standsLocked() error {
 	if u.over || u.placed {
 		return ErrDone
 	}
-	if u.broken != nil {
-		return marked(ErrBroken, u.broken)
-	}
-	return nil
+	return u.broken
 }
 
 // failed remembers the first failure.

@@ -88,20 +88,3 @@ func onceFor(call string, err error) func(string) error {
 		return e
 	}
 }
-
-func TestAnUploadGoesWithItsDirectory(t *testing.T) {
-	s := serve(t, Options{})
-	s.mkdir("/a/b")
-	u := s.begun("/a/b/f", "content", UploadOptions{})
-	if err := s.Rename("/a", "/c"); err != nil {
-		t.Fatal(err)
-	}
-	if u.Name() != "/c/b/f" {
-		t.Errorf("it is called %s", u.Name())
-	}
-	if err := u.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	s.want("/c/b/f", "content")
-	s.wantClean()
-}

@@ -37,14 +37,14 @@ func (t *Tree) Sweep(ctx context.Context) error {
 // removeLeft removes the temporary files of this start that could not be removed before.
 func (t *Tree) removeLeft() error {
 	var errs []error
-	for temp, dir := range t.uploads.leftOver() {
+	for temp, dir := range t.uploads.takeLeft() {
 		d, err := t.openDirectory(dir)
 		if err == nil {
 			err = t.removeTemporary(d, dir, temp)
 			d.close()
 		}
-		if err == nil {
-			t.uploads.removed(temp)
+		if err != nil {
+			t.uploads.leave(dir, temp)
 		}
 		errs = append(errs, err)
 	}

@@ -18,13 +18,13 @@ type UploadOptions struct {
 	// is those bytes and the ones that are written, and no old bytes after them. A file that is
 	// shorter or missing is ErrOffset.
 	Offset int64
-	// Unique chooses a name that is free (STOU): the given one gets a suffix if it is taken. Publish is
+	// Unique chooses a name that is free (STOU): the given one gets a suffix if it is taken. Place is
 	// fs.ErrExist if the name came up meanwhile.
 	Unique bool
 }
 
-// Upload is a file on its way in: a temporary file beside its target that nobody sees. It ends with Publish, with
-// Place and Last, or with Discard. It is for one goroutine, but Discard and Name may come from another.
+// Upload is a file on its way in: a temporary file beside its target that nobody sees. It ends with
+// Sync, Place and Last, or with Discard. It is for one goroutine, but Discard and Name may come from another.
 type Upload struct {
 	tree *Tree
 	opt  UploadOptions

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"maps"
 	"strings"
 	"sync"
 )
@@ -69,17 +68,12 @@ func (us *uploads) leave(dir, temp string) {
 	us.left[temp] = dir
 }
 
-// leftOver are the temporary files that could not be removed, with their directories.
-func (us *uploads) leftOver() map[string]string {
+// takeLeft returns what was noted by leave, and forgets it.
+func (us *uploads) takeLeft() (left map[string]string) {
 	us.mu.Lock()
 	defer us.mu.Unlock()
-	return maps.Clone(us.left)
-}
-
-func (us *uploads) removed(temp string) {
-	us.mu.Lock()
-	defer us.mu.Unlock()
-	delete(us.left, temp)
+	left, us.left = us.left, nil
+	return left
 }
 
 // none says whether no temporary file is there.
