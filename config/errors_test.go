@@ -24,14 +24,8 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		// spelling
 		"misspelt key": {"lisen = []", "f:1: lisen: unknown key; did you mean listen?"},
-		"dash for underscore": {"[ftp]\nidle-timeout = \"1s\"",
-			"f:2: ftp.idle-timeout: unknown key; did you mean idle_timeout?"},
-		"swapped letters": {"[ftp]\nidel_timeout = \"1s\"",
-			"f:2: ftp.idel_timeout: unknown key; did you mean idle_timeout?"},
 		"misspelt section": {"[file]\nmode = \"0644\"\nx = 1",
 			"f:1: file: unknown key; did you mean files?"},
-		"misspelt list of sections": {"[[loc]]\nmatch = \"/x\"",
-			"f:1: loc: unknown key; did you mean lock?"},
 		"key of another section": {lock + "idle_timeout = \"1s\"",
 			"f:3: lock[1].idle_timeout: unknown key here; it belongs in [ftp]"},
 		"key of a rule at the top": {"max_age = \"1s\"",
@@ -42,52 +36,38 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 			"f:2: tls.zzzzzz: unknown key; there are mode, session_reuse, certificate, key, implicit_listen"},
 		"not a key of the file": {"Warnings = []",
 			"f:1: Warnings: unknown key; there are listen, root, state, ftp, tls, files, locks, account, lock"},
-		"the tag of what is no key": {"- = 1", "f:1: -: unknown key; there are listen, root, state, ftp, tls, files, locks, account, lock"},
-		"dotted key":                {"ftp.actve = true", "f:1: ftp.actve: unknown key; did you mean active?"},
+		"dotted key": {"ftp.actve = true", "f:1: ftp.actve: unknown key; did you mean active?"},
 
 		// TOML
-		"syntax error":       {"root = \"/x\"\nlisten == 1", "f:2: unexpected character U+003D '=' at start of value"},
-		"what precedes it":   {"lisen = 1\nroot = ", "f:2: expected value, not end of input"},
-		"key twice":          {"root = \"/a\"\nroot = \"/b\"", "f:2: root: key root is already defined"},
-		"keys below a value": {"root = \"/a\"\nroot.b = 1\nroot.c.d = 2", "f:2: root.b: key root is already defined"},
-		"section twice":      {"[ftp]\n[tls]\n[ftp]", "f:3: ftp: table ftp already exists"},
-		"no UTF-8":           {"root = \"\xff\"", "f:1: invalid UTF-8 character in basic string"},
+		"syntax error": {"root = \"/x\"\nlisten == 1", "f:2: unexpected character U+003D '=' at start of value"},
+		"key twice":    {"root = \"/a\"\nroot = \"/b\"", "f:2: root: key root is already defined"},
+		"no UTF-8":     {"root = \"\xff\"", "f:1: invalid UTF-8 character in basic string"},
 
 		// kinds of values
 		"number for a duration": {"[ftp]\nidle_timeout = 90",
 			`f:2: ftp.idle_timeout: "90": must be a duration in quotes, such as "90s", "10m" or "1h30m", or "0"`},
-		"duration without a unit": {"[ftp]\nidle_timeout = \"90\"",
-			`f:2: ftp.idle_timeout: "90": must be a duration in quotes, such as "90s", "10m" or "1h30m", or "0"`},
 		"text for a number": {"[ftp]\nmax_connections = \"9\"",
 			"f:2: ftp.max_connections: must be a whole number, without quotes"},
-		"fraction":                       {"[ftp]\nmax_connections = 1.5", "f:2: ftp.max_connections: must be a whole number, without quotes"},
 		"text for true or false":         {"[ftp]\nactive = \"yes\"", "f:2: ftp.active: must be true or false, without quotes"},
 		"number for a text":              {"root = 1", "f:1: root: must be a string in quotes"},
 		"text for a list":                {"listen = \":21\"", `f:1: listen: must be a list of strings, such as ["one", "two"]`},
-		"number in a list":               {"listen = [\":21\",\n22]", `f:2: listen: must be a list of strings, such as ["one", "two"]`},
 		"value for a section":            {"ftp = 1", "f:1: ftp: write it as a section: [ftp]"},
 		"one bracket":                    {"[account]\nname = \"a\"", "f:1: account: there may be several: write [[account]], with two brackets, and its keys below"},
 		"two brackets":                   {"[[ftp]]\nactive = true", "f:1: ftp: cannot store an array table in a struct"},
 		"text for a rule":                {"lock = [\"/x\"]", "f:1: lock[1]: there may be several: write [[lock]], with two brackets, and its keys below"},
 		"mode not octal":                 {"[files]\nmode = \"0689\"", `f:2: files.mode: "0689": must be an octal mode in quotes, such as "0644"`},
-		"mode without quotes":            {"[files]\nmode = 0o644", `f:2: files.mode: "0o644": must be an octal mode in quotes, such as "0644"`},
 		"mode with more":                 {"[files]\nmode = \"4755\"", `f:2: files.mode: 04755: permissions only, at most 0777`},
 		"mode that locks the server out": {"[files]\nmode = \"0444\"", `f:2: files.mode: "0444": its owner, who is the server itself, must be able to read and write`},
 		"no ports":                       {"[ftp]\npassive_ports = \"a-b\"", `f:2: ftp.passive_ports: "a-b": must be a range of ports, such as "30000-32767", or ""`},
-		"port 0":                         {"[ftp]\npassive_ports = \"0-9\"", `f:2: ftp.passive_ports: "0-9": must be a range of ports, such as "30000-32767", or ""`},
-		"port too large":                 {"[ftp]\npassive_ports = \"9-65536\"", `f:2: ftp.passive_ports: "9-65536": must be a range of ports, such as "30000-32767", or ""`},
 		"no network":                     {account + "networks = [\"lan\"]", `f:4: account[1].networks: "lan": must be an address or a network, such as "10.0.0.5" or "10.0.0.0/8"`},
 
 		// values of one key
 		"negative duration": {"[ftp]\nidle_timeout = \"-1s\"", `f:2: ftp.idle_timeout: "-1s": must not be negative`},
-		"negative number":   {"[ftp]\nmax_connections = -1", "f:2: ftp.max_connections: -1: must not be negative"},
 		"unknown word":      {lock + "release = \"sesion\"", `f:3: lock[1].release: "sesion": must be one of address, user, session, anyone; did you mean "session"?`},
-		"word unlike any":   {lock + "release = \"zzz\"", `f:3: lock[1].release: "zzz": must be one of address, user, session, anyone`},
 		"reversed ports":    {"[ftp]\npassive_ports = \"9-8\"", `f:2: ftp.passive_ports: "9-8": the range is reversed; did you mean "8-9"?`},
 		"nowhere to listen": {"listen = []", `f:1: listen: no address to listen on; the default is ["127.0.0.1:2121"]`},
 		"listen without port": {"listen = [\n\"127.0.0.1\"]",
 			`f:1: listen[1]: "127.0.0.1": must be "host:port", such as "127.0.0.1:2121" or ":2121"`},
-		"port with a name":  {`listen = [":ftp"]`, `f:1: listen[1]: ":ftp": the port must be a number up to 65535`},
 		"port above 65535":  {`listen = [":65536"]`, `f:1: listen[1]: ":65536": the port must be a number up to 65535`},
 		"listen on no host": {`listen = ["a b:21"]`, `f:1: listen[1]: "a b:21": "a b" is no address and no host name`},
 		"listen twice":      {`listen = [":21", ":21"]`, `f:1: listen[2]: ":21": already in listen[1]`},
@@ -95,19 +75,14 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 			`f:2: ftp.public_address: "::1": PASV can only tell an IPv4 address (RFC 959); IPv6 clients use EPSV and need none`},
 		"public port":          {"[ftp]\npublic_address = \"a:21\"", `f:2: ftp.public_address: "a:21": must be an IPv4 address or a host name, without a port`},
 		"relative status file": {"[ftp]\nstatus_file = \"x\"", `f:2: ftp.status_file: "x": must be an absolute path, such as "/.locks.json", or ""`},
-		"unclean status file":  {"[ftp]\nstatus_file = \"/../x\"", `f:2: ftp.status_file: "/../x": must be an absolute path, such as "/.locks.json", or ""`},
 
 		// values that do not go together
-		"state inside root":            {"root = \"/srv\"\nstate = \"/srv/a/../state\"", `f:2: state: state "/srv/a/../state" lies inside root "/srv", where clients would see it`},
-		"state inside root, with dots": {"root = \"/srv\"\nstate = \"/srv/..state\"", `f:2: state: state "/srv/..state" lies inside root "/srv", where clients would see it`},
-		"root with a NUL":              {`root = "/a\u0000b"`, "f:1: root: must not contain a NUL"},
-		"state with a NUL":             {`state = "/a\u0000b"`, "f:1: state: must not contain a NUL"},
-		"root inside state":            {"root = \"/srv/x\"\nstate = \"/srv\"", `f:2: state: root "/srv/x" lies inside state "/srv"`},
+		"state inside root": {"root = \"/srv\"\nstate = \"/srv/a/../state\"", `f:2: state: state "/srv/a/../state" lies inside root "/srv", where clients would see it`},
+		"root with a NUL":   {`root = "/a\u0000b"`, "f:1: root: must not contain a NUL"},
 		"root around the default state": {"root = \".\"",
 			`f:1: root: state "ftplockd-data/state" lies inside root ".", where clients would see it`},
 		"one directory for both": {"state = \"/srv/\"\nroot = \"/srv\"", "f:1: state: root and state must not be the same directory"},
 		"no root":                {`root = ""`, "f:1: root: missing: the directory that clients see"},
-		"no state":               {`state = ""`, "f:1: state: missing: the directory for the server's own files"},
 		"TLS without files": {"[tls]\n\nmode = \"required\"",
 			"f:1: tls.certificate: missing: tls.mode \"required\" needs a certificate\n" +
 				"f:1: tls.key: missing: tls.mode \"required\" needs the certificate's key"},
@@ -124,14 +99,9 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"account named host": {"[[account]]\nname = \"host\"\npassword = \"" + goodHash + "\"", `f:2: account[1].name: "host": is what locks made on the server's own machine are owned by; choose another name`},
 		"account with a line end": {"[[account]]\nname = \"a\\r\\nDELE b\"\npassword = \"" + goodHash + "\"",
 			`f:2: account[1].name: "a\r\nDELE b": must not begin or end with a space or contain control characters`},
-		"account with a space": {"[[account]]\nname = \"a \"\npassword = \"" + goodHash + "\"",
-			`f:2: account[1].name: "a ": must not begin or end with a space or contain control characters`},
 		"home with a line end": {account + "home = \"/a\\nb\"",
 			`f:4: account[1].home: "/a\nb": must be an absolute path in the served tree, such as "/" or "/phone"`},
 		"relative home": {account + "home = \"x\"", `f:4: account[1].home: "x": must be an absolute path in the served tree, such as "/" or "/phone"`},
-		"home that leads out": {account + "home = \"/../x\"",
-			`f:4: account[1].home: "/../x": must be an absolute path in the served tree, such as "/" or "/phone"`},
-		"relative start": {account + "start = \"x\"", `f:4: account[1].start: "x": must be an absolute path as the account sees it, such as "/"`},
 		"network with bits behind the mask": {account + "networks = [\"10.0.0.5/24\"]",
 			`f:4: account[1].networks: "10.0.0.5/24": has bits set behind the mask; did you mean "10.0.0.0/24"?`},
 		"network of mapped addresses": {account + "networks = [\"::ffff:10.0.0.0/104\"]",
@@ -145,10 +115,6 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 			`f:2: lock[1].match: "*_lock": would fit no name, they all begin with "/"; did you mean "**/*_lock"?`},
 		"glob that ends with a slash": {"[[lock]]\nmatch = \"/locks/\"",
 			`f:2: lock[1].match: "/locks/": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
-		"glob with two slashes": {"[[lock]]\nmatch = \"/a//b\"",
-			`f:2: lock[1].match: "/a//b": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
-		"glob with a dot": {"[[lock]]\nmatch = \"/a/./b\"",
-			`f:2: lock[1].match: "/a/./b": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
 		"glob with two dots at its end": {"[[lock]]\nmatch = \"/a/..\"",
 			`f:2: lock[1].match: "/a/..": would fit no name; they have no "//", ".", ".." and no "/" at the end`},
 		"glob of the tree itself": {"[[lock]]\nmatch = \"/\"", `f:2: lock[1].match: "/": is the served tree itself, which is never a lock`},
@@ -181,8 +147,6 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		"a lock that its age ends":           lock + "release = \"session\"",
 		"a lock that idleness ends":          lock + "max_age = \"0\"\nmax_idle = \"1m\"\nrelease = \"session\"",
 		"a lock that the disconnect ends":    lock + "max_age = \"0\"\nmax_idle = \"0\"\non_disconnect = \"release\"\nrelease = \"session\"",
-		"a lock that anyone ends":            lock + "max_age = \"0\"\nmax_idle = \"0\"\nrelease = \"anyone\"",
-		"a lock that its account ends":       lock + "max_age = \"0\"\nmax_idle = \"0\"",
 		"a sibling of root with its prefix":  "root = \"/srv/files\"\nstate = \"/srv/files-state\"",
 		"port 0 twice":                       `listen = ["127.0.0.1:0", "127.0.0.1:0"]`,
 		"inline tables":                      `lock = [{match = "/x"}, {match = "/y"}]`,
@@ -191,9 +155,6 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		"implicit TLS alone":                 "listen = []\ntls = {mode = \"required\", certificate = \"c\", key = \"k\", implicit_listen = [\":990\"]}",
 		"a glob over everything":             "[[lock]]\nmatch = \"**\"",
 		"a glob with alternatives":           "[[lock]]\nmatch = \"{/a,/b}/*\"",
-		"keys that are not built but off":    lock + "wait = \"0s\"\nqueue = \"off\"\nqueue_hold = \"15s\"\nshared = []\nlimit = 0\nprotects = []\nreentrant = false",
-		"Windows line ends":                  "root = \"/x\"\r\n[ftp]\r\nactive = false\r\n",
-		"numbers with underscores, in hex":   "[ftp]\nmax_connections = 1_000\nmax_connections_per_address = 0x10",
 		"bcrypt of the 2a and 2b kinds":      strings.ReplaceAll(account, "$2y", "$2a") + strings.NewReplacer("$2y", "$2b", `"a"`, `"b"`).Replace(account),
 		"a passive port that is only one":    "[ftp]\npassive_ports = \"4000\"",
 		"a public name with a dot at an end": "[ftp]\npublic_address = \"ftp.example.org.\"",
@@ -318,15 +279,6 @@ func TestStateInsideRootThroughALink(t *testing.T) {
 	}
 }
 
-func TestValidateAfterAChange(t *testing.T) {
-	c := config.Default()
-	c.Listen = []string{"nonsense"}
-	err := c.Validate()
-	if want := `listen[1]: "nonsense": must be "host:port", such as "127.0.0.1:2121" or ":2121"`; err == nil || err.Error() != want {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f.toml")
 	if _, err := config.Load(file); !errors.Is(err, fs.ErrNotExist) {
@@ -380,10 +332,8 @@ func TestKeysThatWereRemovedAreRefusedWhateverTheySay(t *testing.T) {
 	const onAbort = `"on_abort" was removed: an upload that is broken off is discarded; delete this line`
 	for text, want := range map[string]string{
 		lock + `commit = "release"`:        "f:3: lock[1].commit: " + commit,
-		lock + `commit = "upload"`:         "f:3: lock[1].commit: " + commit,
 		"[files]\nupload_max_age = \"1h\"": `f:2: files.upload_max_age: "upload_max_age" was removed: data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`,
 		"[files]\non_abort = \"keep\"":     "f:2: files.on_abort: " + onAbort,
-		"[files]\non_abort = \"discard\"":  "f:2: files.on_abort: " + onAbort,
 		account + "on_abort = \"\"":        "f:4: account[1].on_abort: " + onAbort,
 	} {
 		if _, err := config.Parse([]byte(text), "f"); err == nil || err.Error() != want {

@@ -14,14 +14,3 @@ func TestNear(t *testing.T) {
 		}
 	}
 }
-
-func TestEdits(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"ab", "ba", 1}, {"kitten", "sitting", 3}, {"abcd", "acbd", 1}} {
-		if got := edits([]rune(c.a), []rune(c.b)); got != c.want {
-			t.Errorf("%q %q: %d", c.a, c.b, got)
-		}
-	}
-}

@@ -1,8 +1,8 @@
 package config
 
 import (
-	"container/heap"
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -11,16 +11,13 @@ import (
 type turns struct {
 	mu      sync.Mutex
 	free    int
-	came    uint64 // how many have had to wait so far
-	waiting waiters
+	waiting []*waiter // in the order in which they came
 }
 
 // waiter waits for its turn.
 type waiter struct {
 	failures int
-	number   uint64
 	turn     chan struct{} // closed when it has come
-	index    int           // in waiters; -1: no longer
 }
 
 // take waits for a turn, until ctx ends. Then it returns the cause.
@@ -31,9 +28,8 @@ func (t *turns) take(ctx context.Context, failures int) error {
 		t.mu.Unlock()
 		return nil
 	}
-	t.came++
-	w := &waiter{failures: failures, number: t.came, turn: make(chan struct{})}
-	heap.Push(&t.waiting, w)
+	w := &waiter{failures, make(chan struct{})}
+	t.waiting = append(t.waiting, w)
 	t.mu.Unlock()
 	select {
 	case <-w.turn:
@@ -42,10 +38,10 @@ func (t *turns) take(ctx context.Context, failures int) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.index < 0 { // its turn came meanwhile
+	if i := slices.Index(t.waiting, w); i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	} else { // its turn came meanwhile
 		t.pass()
-	} else {
-		heap.Remove(&t.waiting, w.index)
 	}
 	return context.Cause(ctx)
 }
@@ -57,43 +53,19 @@ func (t *turns) done() {
 	t.pass()
 }
 
-// pass gives the turn to the next one. Called with mu held.
+// pass gives the turn to the next one. Called with mu held. They are at most as many as connections that are not logged in, so to
+// look at all takes a fraction of a hash.
 func (t *turns) pass() {
 	if len(t.waiting) == 0 {
 		t.free++
 		return
 	}
-	close(heap.Pop(&t.waiting).(*waiter).turn)
-}
-
-// waiters is a heap.Interface.
-type waiters []*waiter
-
-func (w waiters) Len() int { return len(w) }
-
-func (w waiters) Less(i, j int) bool {
-	if w[i].failures != w[j].failures {
-		return w[i].failures < w[j].failures
+	next := 0
+	for i, w := range t.waiting {
+		if w.failures < t.waiting[next].failures {
+			next = i
+		}
 	}
-	return w[i].number < w[j].number
-}
-
-func (w waiters) Swap(i, j int) {
-	w[i], w[j] = w[j], w[i]
-	w[i].index, w[j].index = i, j
-}
-
-func (w *waiters) Push(x any) {
-	added := x.(*waiter)
-	added.index = len(*w)
-	*w = append(*w, added)
-}
-
-func (w *waiters) Pop() any {
-	last := len(*w) - 1
-	removed := (*w)[last]
-	removed.index = -1
-	(*w)[last] = nil
-	*w = (*w)[:last]
-	return removed
+	close(t.waiting[next].turn)
+	t.waiting = slices.Delete(t.waiting, next, next+1)
 }

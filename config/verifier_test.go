@@ -58,18 +58,6 @@ func full(v *Verifier) (release func()) {
 	}
 }
 
-func TestAPasswordThatWasRightOnceNeedsNoSlowHash(t *testing.T) {
-	v := NewVerifier(1)
-	accounts := accountsOf("one")
-	if _, err := v.Login(t.Context(), accounts, Attempt{Name: "user0", Password: "one"}); err != nil {
-		t.Fatal(err)
-	}
-	defer full(v)()
-	if _, err := v.Login(t.Context(), accounts, Attempt{Name: "user0", Password: "one"}); err != nil {
-		t.Error(err)
-	}
-}
-
 // needsSlowHash reports whether a login must wait for a slot.
 func needsSlowHash(v *Verifier, accounts []Account, name, password string) bool {
 	defer full(v)()
@@ -140,34 +128,6 @@ func TestAnUnknownNameIsAlwaysCheckedAgainstTheSameAccount(t *testing.T) {
 	if len(picked) != 3 {
 		t.Error("the unknown names do not spread over the accounts:", picked)
 	}
-}
-
-func TestALoginThatWaitsEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := NewVerifier(1)
-		release := full(v)
-		gone := errors.New("the client is gone")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		done := make(chan error)
-		go func() {
-			_, err := v.Login(ctx, accountsOf("one"), Attempt{Name: "user0", Password: "one"})
-			done <- err
-		}()
-		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Fatal("did not wait:", err)
-		default:
-		}
-		cancel(gone)
-		if err := <-done; err != gone {
-			t.Error(err)
-		}
-		release()
-		if _, err := v.Login(t.Context(), accountsOf("one"), Attempt{Name: "user0", Password: "one"}); err != nil {
-			t.Error("the slot is lost:", err)
-		}
-	})
 }
 
 func TestNoMoreSlowHashesAtATimeThanAsked(t *testing.T) {
