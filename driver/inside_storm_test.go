@@ -48,7 +48,7 @@ func TestNoFileInALockIsLostOrFoundByTheNextHolder(t *testing.T) {
 			for i := range 4 {
 				clients.Go(func() {
 					c := s.as("phoneacc")
-					for turn := range 150 {
+					for turn := range 60 {
 						dir := fmt.Sprintf("/gone/%d", turn%2)
 						if !strings.HasPrefix(c.ask("MKD "+dir), "257 ") {
 							continue

@@ -60,70 +60,61 @@ func (h *hanging) RemoveFile(name string) error {
 // A look, a listing, a download, a new directory and the removal of a protected file hang. Nobody else waits, not even
 // while a directory is to be renamed, which must not happen during a change of a protected file.
 func TestNobodyElseWaitsForAMountThatHangs(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			h := &hanging{asked: make(chan struct{}), answer: make(chan struct{})}
-			s, _ := startProtected(t, protected, mode, func(o *setup) {
-				o.wrap = func(tree *files.Tree) Tree { h.Tree = tree; return h }
-			})
-			s.mkdir("/plain")
-			s.write("/stuck.tsv", "x")
-			var hung []*conn
-			for _, command := range []string{"MDTM /hung/f", "LIST /hung/d", "RETR /hung/f", "STAT /hung/d", "MKD /hung/new", "CWD /hung/deep/d", "DELE /stuck.tsv"} {
-				c := s.as("phoneacc")
-				if strings.HasPrefix(command, "DELE") {
-					c.want("MKD /stuck_lock", "257 *")
-				}
-				defer c.data().Close()
-				c.send(command + "\r\n")
-				hung = append(hung, c)
-				<-h.asked
-			}
-			began := time.Now()
-			boss, c := s.as("boss"), s.as("phoneacc")
-			c.want("MKD /free_lock", "257 *")
-			boss.want("RNFR /plain", "350 *")
-			boss.send("RNTO /elsewhere\r\n")
-			for i := range 100 {
-				lock := fmt.Sprintf("/locks/%d", i%7)
-				c.want("MKD "+lock, "257 *")
-				c.store("/free.tsv", "x")
-				c.want("MDTM /free.tsv", "213 *")
-				c.want("RMD "+lock, "250 *")
-				if t.Failed() {
-					break
-				}
-			}
-			boss.check("RNTO", boss.reply(), "450 /elsewhere: protected files are being changed: try again")
-			if took := time.Since(began); took > patience {
-				t.Errorf("it took %v", took)
-			}
-			go func() { // what hung may look more than once
-				for range h.asked {
-				}
-			}()
-			close(h.answer)
-			for _, c := range hung {
-				c.reply()
-			}
-			s.halt()
-			close(h.asked)
-		})
+	h := &hanging{asked: make(chan struct{}), answer: make(chan struct{})}
+	s, _ := startProtected(t, protected, func(o *setup) {
+		o.wrap = func(tree *files.Tree) Tree { h.Tree = tree; return h }
+	})
+	s.mkdir("/plain")
+	s.write("/stuck.tsv", "x")
+	var hung []*conn
+	for _, command := range []string{"MDTM /hung/f", "LIST /hung/d", "RETR /hung/f", "STAT /hung/d", "MKD /hung/new", "CWD /hung/deep/d", "DELE /stuck.tsv"} {
+		c := s.as("phoneacc")
+		if strings.HasPrefix(command, "DELE") {
+			c.want("MKD /stuck_lock", "257 *")
+		}
+		defer c.data().Close()
+		c.send(command + "\r\n")
+		hung = append(hung, c)
+		<-h.asked
 	}
+	began := time.Now()
+	boss, c := s.as("boss"), s.as("phoneacc")
+	c.want("MKD /free_lock", "257 *")
+	boss.want("RNFR /plain", "350 *")
+	boss.send("RNTO /elsewhere\r\n")
+	for i := range 20 {
+		lock := fmt.Sprintf("/locks/%d", i%7)
+		c.want("MKD "+lock, "257 *")
+		c.store("/free.tsv", "x")
+		c.want("MDTM /free.tsv", "213 *")
+		c.want("RMD "+lock, "250 *")
+		if t.Failed() {
+			break
+		}
+	}
+	boss.check("RNTO", boss.reply(), "450 /elsewhere: protected files are being changed: try again")
+	if took := time.Since(began); took > patience {
+		t.Errorf("it took %v", took)
+	}
+	go func() { // what hung may look more than once
+		for range h.asked {
+		}
+	}()
+	close(h.answer)
+	for _, c := range hung {
+		c.reply()
+	}
+	s.halt()
+	close(h.asked)
 }
 
-// While a client does not read the listing of a directory with 100,000 names, others take locks in it and elsewhere.
+// While a client does not read the listing of a directory with 20,000 names, others take locks in it and elsewhere.
 func TestNobodyElseWaitsForTheListingOfAHugeDirectory(t *testing.T) {
 	s := start(t)
 	s.mkdir("/locks/huge")
-	for i := range 100_000 {
-		from := filepath.Join(s.root, fmt.Sprint("f", i/50_000)) // a file has no more than 65,000 names on ext4
-		if i%50_000 == 0 {
-			if err := os.WriteFile(from, nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.Link(from, filepath.Join(s.root, "locks/huge", fmt.Sprintf("a name of some length %06d", i))); err != nil {
+	s.write("/f", "")
+	for i := range 20_000 {
+		if err := os.Link(filepath.Join(s.root, "f"), filepath.Join(s.root, "locks/huge", fmt.Sprintf("a name of some length %06d", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +125,7 @@ func TestNobodyElseWaitsForTheListingOfAHugeDirectory(t *testing.T) {
 	}
 	c := s.as("phoneacc")
 	longest := time.Duration(0)
-	for i := range 200 {
+	for i := range 50 {
 		began := time.Now()
 		for _, lock := range []string{fmt.Sprint("/locks/", i), fmt.Sprint("/locks/huge/", i)} {
 			c.want("MKD "+lock, "257 *")
