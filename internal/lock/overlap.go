@@ -2,12 +2,28 @@ package lock
 
 import "unicode/utf8"
 
+// element is the parts of a glob that stand between two slashes, with the first slash.
+type element []part
+
+func elementsOf(parts []part) []element {
+	var all []element
+	for _, p := range parts {
+		if p.begins() {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], p)
+	}
+	return all
+}
+
+func isDeep(e element) bool { return e[0].kind == partDeep }
+
 // overlap reports whether some path may fit both globs. It never says no wrongly; it may say yes where braces or
 // classes of characters make it no.
 func overlap(a, b []element) bool {
 	return common(len(a), len(b),
-		func(i int) bool { return a[i].deep }, func(j int) bool { return b[j].deep },
-		func(i, j int) bool { return overlapParts(a[i].parts, b[j].parts) })
+		func(i int) bool { return isDeep(a[i]) }, func(j int) bool { return isDeep(b[j]) },
+		func(i, j int) bool { return overlapParts(a[i], b[j]) })
 }
 
 // common decides whether two sequences have a common form, where some members of each stand for any number
@@ -72,7 +88,7 @@ func (u unit) meets(o unit) bool {
 	case u.kind == partLiteral && o.kind == partLiteral:
 		return u.char == o.char
 	case u.kind == partLiteral:
-		return u.char >= utf8.RuneSelf || o.fits(string(rune(u.char)))
+		return u.char >= utf8.RuneSelf || o.isText(string(rune(u.char)))
 	case o.kind == partLiteral:
 		return o.meets(u)
 	}

@@ -3,6 +3,8 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"path"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,21 +15,13 @@ import (
 // pattern is one of the paths that a rule protects, and the only place that turns a protected path into the
 // name of a lock. What a wildcard matched is text there, never part of another glob.
 type pattern struct {
-	rule     *compiledRule // whose it is
-	text     string        // as it was given
-	elements []element
-	match    []element // of the rule
-	wild     int       // how many wildcards match has
-}
-
-// element is what stands between two slashes of a glob.
-type element struct {
-	deep  bool // **: any number of elements, none as well
-	n     int  // of a deep one: as in part
+	rule  *compiledRule // whose it is
 	parts []part
+	match []part // of the rule
+	wild  int    // how many wildcards match has
 }
 
-// part is a piece of an element.
+// part is a piece of a glob. Each element of the glob begins with a literal that has its slash, or is one part alone: a **.
 type part struct {
 	kind partKind
 	text string // of a literal: what it is; else the glob
@@ -38,23 +32,29 @@ type partKind uint8
 
 const (
 	partLiteral partKind = iota
-	partStar             // *: any bytes
+	partStar             // *: any bytes but slashes
 	partOne              // ? or [a-z]: one character
 	partBraces           // {a,b}: what doublestar says
+	partDeep             // **: any number of elements, each with its slash, none as well
 )
+
+// begins reports whether the part is the first one of an element.
+func (p part) begins() bool {
+	return p.kind == partDeep || p.kind == partLiteral && strings.HasPrefix(p.text, "/")
+}
 
 // splitter reads a glob.
 type splitter struct {
-	elements []element
-	current  element
-	literal  strings.Builder
-	wild     int
-	refer    func(n int) (part, bool, error) // what $n stands for, and whether that is a **; nil: $ is a character like others
+	parts   []part
+	first   int // of the parts of the element that is being read
+	literal string
+	wild    int
+	refer   func(n int) (part, error) // what $n stands for; nil: $ is a character like others
 }
 
 // splitGlob takes a valid glob to pieces. Its wildcards are numbered from 1 on, unless it refers to those of another.
-func splitGlob(glob string, refer func(n int) (part, bool, error)) ([]element, int, error) {
-	s := splitter{refer: refer}
+func splitGlob(glob string, refer func(n int) (part, error)) ([]part, int, error) {
+	s := splitter{refer: refer, literal: "/"}
 	for rest := strings.TrimPrefix(glob, "/"); rest != ""; {
 		n, err := s.next(rest)
 		if err != nil {
@@ -63,51 +63,52 @@ func splitGlob(glob string, refer func(n int) (part, bool, error)) ([]element, i
 		rest = rest[n:]
 	}
 	err := s.endElement()
-	return s.elements, s.wild, err
+	return s.parts, s.wild, err
 }
 
 // next reads one piece and returns how long it is.
 func (s *splitter) next(rest string) (int, error) {
 	switch c := rest[0]; {
 	case c == '/':
-		return 1, s.endElement()
+		err := s.endElement()
+		s.literal = "/"
+		return 1, err
 	case c == '\\' && len(rest) > 1:
-		s.literal.WriteByte(rest[1])
+		s.literal += rest[1:2]
 		return 2, nil
 	case c == '*':
-		return s.star(rest), nil
+		n := len(rest) - len(strings.TrimLeft(rest, "*"))
+		if n == 2 && s.isWhole(rest[n:]) {
+			s.add(part{kind: partDeep, n: s.number()})
+		} else { // all other stars are like one
+			s.add(part{kind: partStar, text: "*", n: s.number()})
+		}
+		return n, nil
 	case c == '?':
-		s.add(part{kind: partOne, text: "?"})
+		s.add(part{kind: partOne, text: "?", n: s.number()})
 		return 1, nil
 	case c == '[':
 		n := closing(rest, '[', ']')
-		s.add(part{kind: partOne, text: rest[:n]})
+		s.add(part{kind: partOne, text: rest[:n], n: s.number()})
 		return n, nil
 	case c == '{':
 		n := closing(rest, '{', '}')
 		if strings.Contains(rest[:n], "/") {
 			return 0, fmt.Errorf("%s has a slash in it, which does not go with protects", rest[:n])
 		}
-		s.add(part{kind: partBraces, text: rest[:n]})
+		s.add(part{kind: partBraces, text: rest[:n], n: s.number()})
 		return n, nil
 	case c == '$' && s.refer != nil && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 		return s.reference(rest)
 	default:
-		s.literal.WriteByte(c)
+		s.literal += rest[:1]
 		return 1, nil
 	}
 }
 
-// star reads one or more stars: two that are a whole element are a deep one, all others are like one.
-func (s *splitter) star(rest string) int {
-	n := len(rest) - len(strings.TrimLeft(rest, "*"))
-	whole := s.literal.Len() == 0 && len(s.current.parts) == 0 && !s.current.deep && (n == len(rest) || rest[n] == '/')
-	if n == 2 && whole {
-		s.current.deep, s.current.n = true, s.number()
-		return n
-	}
-	s.add(part{kind: partStar, text: "*"})
-	return n
+// isWhole reports whether what was just read is an element alone.
+func (s *splitter) isWhole(rest string) bool {
+	return s.literal == "/" && len(s.parts) == s.first && (rest == "" || rest[0] == '/')
 }
 
 func (s *splitter) reference(rest string) (int, error) {
@@ -119,19 +120,14 @@ func (s *splitter) reference(rest string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: no such number", rest[:end])
 	}
-	p, deep, err := s.refer(n)
+	p, err := s.refer(n)
 	if err != nil {
 		return 0, err
 	}
-	if !deep {
-		s.flush()
-		s.current.parts = append(s.current.parts, p)
-		return end, nil
-	}
-	if s.literal.Len() > 0 || len(s.current.parts) > 0 || s.current.deep || end < len(rest) && rest[end] != '/' {
+	if p.kind == partDeep && !s.isWhole(rest[end:]) {
 		return 0, fmt.Errorf("$%d stands for a **, so there must be nothing else between its slashes", n)
 	}
-	s.current.deep, s.current.n = true, n
+	s.add(p)
 	return end, nil
 }
 
@@ -143,27 +139,29 @@ func (s *splitter) number() int {
 	return s.wild
 }
 
+// add adds a wildcard. A ** has the slash before it.
 func (s *splitter) add(p part) {
+	if p.kind == partDeep {
+		s.literal = ""
+	}
 	s.flush()
-	p.n = s.number()
-	s.current.parts = append(s.current.parts, p)
+	s.parts = append(s.parts, p)
 }
 
 func (s *splitter) flush() {
-	if s.literal.Len() > 0 {
-		s.current.parts = append(s.current.parts, part{kind: partLiteral, text: s.literal.String()})
-		s.literal.Reset()
+	if s.literal != "" {
+		s.parts = append(s.parts, part{kind: partLiteral, text: s.literal})
+		s.literal = ""
 	}
 }
 
 func (s *splitter) endElement() error {
 	s.flush()
-	e := s.current
-	s.current = element{}
-	if !e.deep && len(e.parts) == 0 || len(e.parts) == 1 && e.parts[0].kind == partLiteral && (e.parts[0].text == "." || e.parts[0].text == "..") {
+	e := s.parts[s.first:]
+	s.first = len(s.parts)
+	if len(e) == 1 && e[0].kind == partLiteral && (e[0].text == "/" || path.Clean(e[0].text) != e[0].text) {
 		return errors.New(`fits no path: none has "//", ".", ".." or a slash at its end`)
 	}
-	s.elements = append(s.elements, e)
 	return nil
 }
 
@@ -189,7 +187,7 @@ func closing(text string, open, shut byte) int {
 
 // newPattern compiles a pattern for the locks of a rule.
 func newPattern(rule *compiledRule, text, match string) (*pattern, error) {
-	p := &pattern{rule: rule, text: text}
+	p := &pattern{rule: rule}
 	if !doublestar.ValidatePattern(text) || text == "" {
 		return nil, errors.New("is no glob; a bracket or brace is not closed")
 	}
@@ -197,28 +195,24 @@ func newPattern(rule *compiledRule, text, match string) (*pattern, error) {
 	if p.match, p.wild, err = splitGlob(match, nil); err != nil {
 		return nil, fmt.Errorf("match: %w", err)
 	}
-	wildcards := make(map[int]part)
-	deep := make(map[int]bool)
-	for _, e := range p.match {
-		deep[e.n] = e.deep
-		for _, w := range e.parts {
-			wildcards[w.n] = w
-		}
+	wildcards := make([]part, p.wild+1)
+	for _, w := range p.match {
+		wildcards[w.n] = w
 	}
-	used := make(map[int]bool)
-	p.elements, _, err = splitGlob(text, func(n int) (part, bool, error) {
+	used := make([]bool, p.wild+1)
+	p.parts, _, err = splitGlob(text, func(n int) (part, error) {
 		if n < 1 || n > p.wild {
-			return part{}, false, fmt.Errorf("$%d: match has %s", n, wildcardCount(p.wild))
+			return part{}, fmt.Errorf("$%d: match has %s", n, wildcardCount(p.wild))
 		}
 		used[n] = true
-		return wildcards[n], deep[n], nil
+		return wildcards[n], nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for n := range p.wild {
-		if !used[n+1] {
-			return nil, fmt.Errorf("lacks $%d: any number of locks would protect the same path", n+1)
+	for n := 1; n <= p.wild; n++ {
+		if !used[n] {
+			return nil, fmt.Errorf("lacks $%d: any number of locks would protect the same path", n)
 		}
 	}
 	return p, nil
@@ -238,10 +232,11 @@ func wildcardCount(n int) string {
 // two slashes come near it, on paths that were made for that.
 const maxSteps = 1 << 16
 
-// fitting goes through all ways in which a pattern fits a path.
+// fitting goes through all ways in which a pattern fits a path, or may fit some path below it.
 type fitting struct {
 	values []string // what the wildcards stand for
 	bound  []bool
+	below  bool
 	steps  int
 	found  func()
 }
@@ -255,101 +250,94 @@ func (p *pattern) names(path Name, found func(Name)) bool {
 			found(n)
 		}
 	}
-	s.fit(p.elements, strings.Split(string(path[1:]), "/"))
+	s.fit(p.parts, string(path))
 	return s.steps < maxSteps
 }
 
-// expand puts the values in the place of the wildcards of match.
+// below reports whether the pattern may fit a path below the directory. It may say so wrongly.
+func (p *pattern) below(dir Name) bool {
+	if dir == "/" {
+		return true
+	}
+	may := false
+	s := fitting{values: make([]string, p.wild+1), bound: make([]bool, p.wild+1), below: true, found: func() { may = true }}
+	s.fit(p.parts, string(dir))
+	return may || s.steps >= maxSteps
+}
+
+// expand puts the values in the place of the wildcards of match. Not every text is a name.
 func (p *pattern) expand(values []string) (Name, bool) {
-	var b strings.Builder
-	for _, e := range p.match {
-		if e.deep {
-			if values[e.n] != "" {
-				b.WriteString("/" + values[e.n])
-			}
-			continue
-		}
-		start := b.Len()
-		b.WriteByte('/')
-		for _, part := range e.parts {
-			if part.kind == partLiteral {
-				b.WriteString(part.text)
-			} else {
-				b.WriteString(values[part.n])
-			}
-		}
-		if text := b.String()[start:]; text == "/" || text == "/." || text == "/.." {
-			return "", false
+	name := ""
+	for _, part := range p.match {
+		if part.kind == partLiteral {
+			name += part.text
+		} else {
+			name += values[part.n]
 		}
 	}
-	return Name(b.String()), b.Len() > 0
+	return Name(name), name != "" && path.Clean(name) == name
 }
 
-func (s *fitting) step() bool {
-	s.steps++
-	return s.steps < maxSteps
-}
-
-// fit matches elements with those of a path.
-func (s *fitting) fit(pattern []element, path []string) {
-	if !s.step() {
+// fit matches parts with a whole text, which is a path or the rest of one.
+func (s *fitting) fit(parts []part, text string) {
+	if s.steps++; s.steps >= maxSteps {
 		return
 	}
-	if len(pattern) == 0 {
-		if len(path) == 0 {
+	if len(parts) == 0 {
+		if text == "" && !s.below {
 			s.found()
 		}
 		return
 	}
-	e, rest := pattern[0], pattern[1:]
-	if !e.deep {
-		if len(path) > 0 {
-			s.fitParts(e.parts, path[0], func() { s.fit(rest, path[1:]) })
-		}
-		return
-	}
-	for k := range len(path) + 1 {
-		s.bind(e.n, strings.Join(path[:k], "/"), func() { s.fit(rest, path[k:]) })
-	}
-}
-
-// fitParts matches parts with the whole text, and then goes on with next.
-func (s *fitting) fitParts(parts []part, text string, next func()) {
-	if !s.step() {
-		return
-	}
-	if len(parts) == 0 {
-		if text == "" {
-			next()
-		}
-		return
-	}
 	p, rest := parts[0], parts[1:]
-	if p.kind == partLiteral {
-		if after, ok := strings.CutPrefix(text, p.text); ok {
-			s.fitParts(rest, after, next)
-		}
+	if s.below && p.begins() && (text == "" || p.kind == partDeep && text[0] == '/') {
+		s.found()
 		return
 	}
-	from, to := 0, len(text)
-	switch {
-	case p.kind == partOne && text == "":
-		return
-	case p.kind == partOne:
-		_, size := utf8.DecodeRuneInString(text)
-		from, to = size, size
-	case len(rest) == 0:
-		from = to
+	for n := range p.fits(text, len(rest) == 0 || rest[0].begins()) {
+		s.bind(p.n, text[:n], func() { s.fit(rest, text[n:]) })
 	}
-	for k := from; k <= to; k++ {
-		if p.fits(text[:k]) {
-			s.bind(p.n, text[:k], func() { s.fitParts(rest, text[k:], next) })
+}
+
+// fits yields how much of the text, from its beginning, the part may stand for. The last one of an element stands for all
+// that is left of that.
+func (p part) fits(text string, last bool) iter.Seq[int] {
+	element := len(text)
+	if slash := strings.IndexByte(text, '/'); slash >= 0 {
+		element = slash
+	}
+	return func(yield func(int) bool) {
+		switch p.kind {
+		case partLiteral:
+			if strings.HasPrefix(text, p.text) {
+				yield(len(p.text))
+			}
+		case partOne:
+			if _, size := utf8.DecodeRuneInString(text[:element]); size > 0 && p.isText(text[:size]) {
+				yield(size)
+			}
+		case partDeep:
+			for n := 0; n <= len(text); n++ {
+				if (n == 0 || text[0] == '/' && (n == len(text) || text[n] == '/')) && !yield(n) {
+					return
+				}
+			}
+		default:
+			n := 0
+			if last {
+				n = element
+			}
+			for ; n <= element; n++ {
+				if p.isText(text[:n]) && !yield(n) {
+					return
+				}
+			}
 		}
 	}
 }
 
-// fits reports whether a wildcard may stand for the text, which has no slash.
-func (p part) fits(text string) bool {
+// isText reports whether a wildcard may stand for the text, which has no slash.
+func (p part) isText(text string) bool {
 	return p.text == "*" || p.text == "?" || doublestar.MatchUnvalidated(escape(p.text), escape(text))
 }
 
@@ -367,40 +355,4 @@ func (s *fitting) bind(n int, value string, next func()) {
 		next()
 		s.bound[n] = false
 	}
-}
-
-// below reports whether the pattern may fit a path below the directory. It may say so wrongly.
-func (p *pattern) below(dir Name) bool {
-	if dir == "/" {
-		return true
-	}
-	return reaches(p.elements, strings.Split(string(dir[1:]), "/"))
-}
-
-func reaches(pattern []element, dir []string) bool {
-	for i, text := range dir {
-		if i == len(pattern) {
-			return false
-		}
-		if pattern[i].deep {
-			return true
-		}
-		fits := false
-		s := fitting{values: nil}
-		s.fitParts(unbound(pattern[i].parts), text, func() { fits = true })
-		if !fits && s.steps < maxSteps {
-			return false
-		}
-	}
-	return len(pattern) > len(dir)
-}
-
-// unbound are parts that stand for themselves.
-func unbound(parts []part) []part {
-	free := make([]part, len(parts))
-	for i, p := range parts {
-		p.n = 0
-		free[i] = p
-	}
-	return free
 }

@@ -52,9 +52,9 @@ func (r *Rules) apart(p *pattern) error {
 	for i, rule := range r.rules {
 		names, _, err := splitGlob(rule.Match, nil)
 		if err != nil { // braces with a slash: taken for anything
-			names = []element{{deep: true}}
+			names = []part{{kind: partDeep}}
 		}
-		if overlap(p.elements, names) && !passesRoot(p.elements, names) {
+		if a, b := elementsOf(p.parts), elementsOf(names); overlap(a, b) && !passesRoot(a, b) {
 			return fmt.Errorf("could be the name of a lock of rule %d (match %q)", i+1, rule.Match)
 		}
 	}
@@ -64,9 +64,8 @@ func (r *Rules) apart(p *pattern) error {
 // passesRoot reports whether names are all that lies directly or anywhere below some directory (/locks/*, /locks/**), and
 // a ** of the pattern stands for the way there.
 func passesRoot(pattern, names []element) bool {
-	isDeep := func(e element) bool { return e.deep }
 	root, last := names[:len(names)-1], names[len(names)-1]
-	all := last.deep || len(last.parts) == 1 && last.parts[0].kind == partStar
+	all := isDeep(last) || len(last) == 2 && last[0].text == "/" && last[1].kind == partStar
 	return all && !slices.ContainsFunc(root, isDeep) && slices.ContainsFunc(pattern[:min(len(root), len(pattern))], isDeep)
 }
 
