@@ -112,18 +112,21 @@ func TestACrashAtAnyStep(t *testing.T) {
 	}
 }
 
-// A start that removes such a directory does not forget whose it was.
+// A start that removes such a directory does not forget whose it was. With something in it, it stays and is nobody's.
 func TestTheDirectoryOfAReleasedLockMayComeBackAgainAndAgain(t *testing.T) {
 	s := newScene(t)
 	volatile := &volatileTree{hostTree: s.tree, attic: t.TempDir()}
 	s.fs = volatile
 	store := s.mustOpen()
 	s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
-	for range 3 {
+	for _, full := range []bool{false, false, true} {
 		s.stop()
 		volatile.undo(1)
+		if full {
+			s.write("/a_lock/file")
+		}
 		store = s.mustOpen()
 		s.HeldBy(store, "/a_lock", "")
-		s.hasDirectory("/a_lock", false)
+		s.hasDirectory("/a_lock", full)
 	}
 }

@@ -15,37 +15,6 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-func TestTheDirectoryOfALockComesAndGoes(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	token := s.Acquire(store, "/a_lock", "ada")
-	s.hasDirectory("/a_lock", true)
-	s.Release(store, "/a_lock", token)
-	s.hasDirectory("/a_lock", false)
-}
-
-func TestADirectoryMadeOnTheHostIsTheHosts(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	s.mkdir("/a_lock")
-	made := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
-	if err := os.Chtimes(s.tree.real("/a_lock"), made, made); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
-	record := s.Conflict(err, lock.HostAccount)
-	held := record.Holds[0]
-	if !held.Host() || !held.Acquired.Wall.Equal(made) || held.Rule.Match != "test" || held.Token == 0 || held.Token != record.Revision {
-		t.Errorf("got %+v, want one since %v under the rule of the name", held, made)
-	}
-	if age := s.clock.Now().Boot - held.Acquired.Boot; age < 3*time.Minute || age > 4*time.Minute {
-		t.Errorf("it is %v old", age)
-	}
-	s.Release(store, "/a_lock", record.Revision) // as the reaper does
-	s.hasDirectory("/a_lock", false)
-	s.Acquire(store, "/a_lock", "ada")
-}
-
 func TestADirectoryMadeBetweenTheLookAndTheMkdirIsTheHosts(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
@@ -116,9 +85,13 @@ func TestAcquiringInVainDoesNotFillTheJournal(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
 	s.write("/file_lock")
+	if err := os.Symlink("somewhere", s.tree.real("/link_lock")); err != nil {
+		t.Fatal(err)
+	}
 	before := s.token(store)
 	for name, want := range map[lock.Name]error{
 		"/no/a_lock": lock.ErrNoParent, "/file_lock/a_lock": lock.ErrNoParent, "/file_lock": lock.ErrNotDirectory,
+		"/link_lock": lock.ErrNotDirectory,
 	} {
 		if _, err := s.Commit(store, name, 0, s.Hold("ada")); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
@@ -126,35 +99,6 @@ func TestAcquiringInVainDoesNotFillTheJournal(t *testing.T) {
 	}
 	if got := s.token(store); got != before+1 {
 		t.Errorf("it was written to: token %d after %d", got, before)
-	}
-}
-
-func TestALinkIsNoLock(t *testing.T) {
-	s := newScene(t)
-	s.mkdir("/real")
-	if err := os.Symlink("real", s.tree.real("/a_lock")); err != nil {
-		t.Fatal(err)
-	}
-	store := s.mustOpen()
-	s.HeldBy(store, "/a_lock", "")
-	if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrNotDirectory) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestALockThatIsNotEmptyIsNotReleased(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	token := s.Acquire(store, "/a_lock", "ada")
-	s.write("/a_lock/file")
-	if _, err := s.Commit(store, "/a_lock", token); !errors.Is(err, lock.ErrNotEmpty) {
-		t.Errorf("got %v", err)
-	}
-	if got := s.HeldBy(store, "/a_lock", "ada"); got.Revision != token {
-		t.Errorf("revision %d, want %d", got.Revision, token)
-	}
-	if !s.exists("/a_lock/file") {
-		t.Error("the file is gone")
 	}
 }
 
@@ -249,20 +193,34 @@ func TestHandOverAndRenewalRenewTheModificationTime(t *testing.T) {
 	}
 }
 
-func TestAModificationTimeSetByHandIsNoHarm(t *testing.T) {
-	for _, at := range []time.Time{time.Unix(-1e9, 0), time.Unix(1<<33, 0), time.Unix(253402300800, 0)} {
+// Such a lock is as old as its directory says, where that can be.
+func TestADirectoryMadeOnTheHostIsTheHosts(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	for _, c := range []struct{ modified, since time.Time }{
+		{now.Add(-3 * time.Minute), now.Add(-3 * time.Minute)},
+		{time.Unix(-1e9, 0), time.Unix(0, 0)}, // set by hand
+		{time.Unix(1<<33, 0), now},
+	} {
 		s := newScene(t)
 		store := s.mustOpen()
 		s.mkdir("/a_lock")
-		if err := os.Chtimes(s.tree.real("/a_lock"), at, at); err != nil {
+		if err := os.Chtimes(s.tree.real("/a_lock"), c.modified, c.modified); err != nil {
 			t.Fatal(err)
 		}
 		_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
-		held := s.Conflict(err, lock.HostAccount).Holds[0]
-		if age := s.clock.Now().Boot - held.Acquired.Boot; age < 0 {
-			t.Errorf("%v: it is %v old", at, age)
+		record := s.Conflict(err, lock.HostAccount)
+		held := record.Holds[0]
+		if !held.Host() || held.Rule.Match != "test" || held.Token == 0 || held.Token != record.Revision {
+			t.Errorf("got %+v", held)
 		}
-		s.HeldBy(s.restart(), "/a_lock", lock.HostAccount)
+		age := s.clock.Now().Boot - held.Acquired.Boot
+		if wrong := time.Since(c.since) - age; wrong.Abs() > time.Minute || (time.Since(held.Acquired.Wall)-age).Abs() > time.Minute {
+			t.Errorf("of %v: %v old, since %v", c.modified, age, held.Acquired.Wall)
+		}
+		store = s.restart()
+		s.HeldBy(store, "/a_lock", lock.HostAccount)
+		s.Release(store, "/a_lock", record.Revision) // as the reaper does
+		s.hasDirectory("/a_lock", false)
 	}
 }
 
@@ -319,6 +277,9 @@ func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 	s.write("/a_lock/file")
 	if err := end("/a_lock", token, lock.CauseRelease); !errors.Is(err, lock.ErrNotEmpty) {
 		t.Errorf("a release: %v", err)
+	}
+	if got := s.HeldBy(store, "/a_lock", "ada"); got.Revision != token || !s.exists("/a_lock/file") {
+		t.Errorf("after a release that was refused: %+v", got)
 	}
 	if err := end("/a_lock", token, lock.CauseExpire); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package hostdir
 import (
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -135,39 +134,6 @@ func TestWhoseDirectoryIsIt(t *testing.T) {
 	}
 }
 
-// TestALeftBehindDirectoryGoes keeps a released lock's directory out of sight and puts it back, as a file
-// system does that had not written its removal.
-func TestALeftBehindDirectoryGoes(t *testing.T) {
-	for _, content := range []bool{false, true} {
-		s := newScene(t)
-		store := s.mustOpen()
-		token := s.Acquire(store, "/a_lock", "ada")
-		s.Release(store, "/other_lock", s.Acquire(store, "/other_lock", "ada"))
-		attic := filepath.Join(t.TempDir(), "a")
-		s.tree.before = func(op, name string) error {
-			if op == "rmdir" {
-				if err := os.Rename(s.tree.real(name), attic); err != nil {
-					t.Error(err)
-				}
-				return syscall.ENOENT
-			}
-			return nil
-		}
-		s.Release(store, "/a_lock", token)
-		s.tree.before = nil
-		s.stop()
-		if err := os.Rename(attic, s.tree.real("/a_lock")); err != nil {
-			t.Fatal(err)
-		}
-		if content {
-			s.write("/a_lock/file")
-		}
-		store = s.mustOpen()
-		s.hasDirectory("/a_lock", content) // never removed with what is in it
-		s.HeldBy(store, "/a_lock", "")     // with something in it, it is nobody's
-	}
-}
-
 func TestNothingElseIsTouchedAtAStart(t *testing.T) {
 	s := newScene(t)
 	s.mkdir("/data")
@@ -229,17 +195,4 @@ func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
 	if got := s.HeldBy(store, "/a_lock", lock.HostAccount); got.Holds[0].Rule.Match != "test" {
 		t.Errorf("it lost its rule: %+v", got)
 	}
-}
-
-func TestAnOpenThatFailsLeavesTheStateDirectoryFree(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	s.Acquire(store, "/a_lock", "ada")
-	s.stop()
-	s.tree.before = func(string, string) error { return syscall.EIO }
-	if _, err := s.open(); err == nil {
-		t.Fatal("no error")
-	}
-	s.tree.before = nil
-	s.HeldBy(s.mustOpen(), "/a_lock", "ada")
 }

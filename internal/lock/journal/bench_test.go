@@ -5,45 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// BenchmarkPair acquires and releases locks of different names. The state directory is on the file system of
-// FTPLOCKD_BENCH_DIR, or that of temporary files.
-func BenchmarkPair(b *testing.B) {
-	for _, durable := range []bool{false, true} {
-		for _, parallel := range []int{1, 64} {
-			b.Run(fmt.Sprintf("durable=%v/parallel=%d", durable, parallel), func(b *testing.B) {
-				s := newBenchScene(b, durable)
-				store := s.mustOpen()
-				hold := s.Hold("ada")
-				var worker atomic.Int32
-				b.ReportAllocs()
-				b.SetParallelism(max(parallel/2, 1))
-				b.RunParallel(func(pb *testing.PB) {
-					n := worker.Add(1)
-					name := lock.Name(fmt.Sprintf("/%d_lock", n))
-					for pb.Next() && int(n) <= parallel {
-						token, err := s.Commit(store, name, 0, hold)
-						if err == nil {
-							_, err = s.Commit(store, name, token)
-						}
-						if err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			})
-		}
-	}
-}
-
-func newBenchScene(b *testing.B, durable bool) *scene {
+// The state directory is on the file system of FTPLOCKD_BENCH_DIR, or that of temporary files.
+func newBenchScene(b *testing.B) *scene {
 	s := newScene(b)
 	dir, err := os.MkdirTemp(os.Getenv("FTPLOCKD_BENCH_DIR"), "bench")
 	if err != nil {
@@ -51,13 +20,13 @@ func newBenchScene(b *testing.B, durable bool) *scene {
 	}
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	s.state = filepath.Join(dir, "state")
-	s.options = func(o *Options) { o.Durable, o.MaxSize = durable, DefaultMaxSize }
+	s.options = func(o *Options) { o.Durable, o.MaxSize = false, DefaultMaxSize }
 	return s
 }
 
 // BenchmarkStart opens a store with so many locks held.
 func BenchmarkStart(b *testing.B) {
-	s := newBenchScene(b, false)
+	s := newBenchScene(b)
 	store := s.mustOpen()
 	for i := range 100_000 {
 		s.Acquire(store, lock.Name(fmt.Sprintf("/locks/%d_lock", i)), "ada")
@@ -70,7 +39,7 @@ func BenchmarkStart(b *testing.B) {
 
 // BenchmarkHistory asks for the history of one lock among a gibibyte of others.
 func BenchmarkHistory(b *testing.B) {
-	s := newBenchScene(b, false)
+	s := newBenchScene(b)
 	store := s.mustOpen()
 	s.Release(store, "/locks/demo", s.Acquire(store, "/locks/demo", "ada"))
 	for i := 0; len(s.rotated()) == 0; i++ {

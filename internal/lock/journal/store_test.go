@@ -36,43 +36,6 @@ func TestASecondServerIsRefused(t *testing.T) {
 	s.mustOpen()
 }
 
-func TestGenerationsGrowWithEveryStart(t *testing.T) {
-	s := newScene(t)
-	for want := uint32(1); want <= 5; want++ {
-		store := s.mustOpen()
-		if got := store.Generation(); got != want {
-			t.Errorf("generation %d, want %d", got, want)
-		}
-		if want%2 == 0 {
-			s.crash(store)
-		} else if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestLocksSurviveARestartAndACrash(t *testing.T) {
-	for _, durable := range []bool{false, true} {
-		s := newScene(t)
-		s.options = func(o *Options) { o.Durable = durable }
-		store := s.mustOpen()
-		a, b := s.Acquire(store, "/a_lock", "ada"), s.Acquire(store, "/b_lock", "ben")
-		s.Release(store, "/b_lock", b)
-		for range 2 {
-			store = s.restart(store)
-			s.crash(store)
-			store = s.mustOpen()
-			if got := s.HeldBy(store, "/a_lock", "ada"); got.Revision != a || got.Holds[0].Token != a {
-				t.Errorf("got %+v, want token %d", got, a)
-			}
-			s.HeldBy(store, "/b_lock", "")
-		}
-		if got := s.Acquire(store, "/c_lock", "eve"); got <= b+1 { // the release was b+1
-			t.Errorf("token %d after the restarts", got)
-		}
-	}
-}
-
 // powerFailure crashes the store and takes from the journal what was never synced.
 func (s *scene) powerFailure(store *Store) {
 	s.Helper()
