@@ -45,9 +45,7 @@ func (r *Recording) Syncs() []Sync {
 	return all
 }
 
-// Said returns all that the process said.
-func (r *Recording) Said() []string { return r.saidUntil(len(r.events)) }
-
+// saidUntil returns what the process had said when so many events had happened.
 func (r *Recording) saidUntil(moment int) []string {
 	var all []string
 	for _, e := range r.events[:moment] {

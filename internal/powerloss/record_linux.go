@@ -65,6 +65,7 @@ type synced struct {
 type disk struct {
 	dirs  map[uint64]map[string]uint64
 	files map[uint64][]byte
+	paths map[uint64]string // of each file one of its names; only of what was just looked at
 }
 
 // sayFD is where the process says what it knows.
@@ -135,8 +136,8 @@ func Record(cmd *exec.Cmd, root string) (*Recording, error) {
 		return nil, err
 	}
 	r.begin = r.now.clone()
-	for file := range r.begin.files {
-		if err := r.keep(file, r.begin.at(top, file)); err != nil {
+	for file, path := range r.now.paths {
+		if err := r.keep(file, path); err != nil {
 			return nil, err
 		}
 	}
@@ -253,7 +254,7 @@ func (r *recorder) changed() error {
 	for _, file := range slices.Sorted(maps.Keys(found.files)) {
 		before, known := r.now.files[file]
 		if !known {
-			if err := r.keep(file, found.at(r.top, file)); err != nil {
+			if err := r.keep(file, found.paths[file]); err != nil {
 				return err
 			}
 		}
@@ -280,13 +281,15 @@ func differences(dir uint64, before, after map[string]uint64) (step []entry) {
 }
 
 // keep gives a file a name in the attic, so that it is there for the images when the process has removed it.
-func (r *recorder) keep(file uint64, rel string) error {
-	return os.Link(filepath.Join(r.root, rel), shelf(r.attic, 'f', file))
+func (r *recorder) keep(file uint64, path string) error {
+	return os.Link(path, shelf(r.attic, 'f', file))
 }
 
 // look reads all that is below the root.
 func (r *recorder) look() (disk, error) {
-	d := disk{dirs: map[uint64]map[string]uint64{r.top: {}}, files: make(map[uint64][]byte)}
+	d := disk{
+		dirs: map[uint64]map[string]uint64{r.top: {}}, files: make(map[uint64][]byte), paths: make(map[uint64]string),
+	}
 	dirs := map[string]uint64{r.root: r.top}
 	err := filepath.WalkDir(r.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == r.root {
@@ -301,6 +304,7 @@ func (r *recorder) look() (disk, error) {
 		case e.IsDir():
 			dirs[path], d.dirs[inode] = inode, make(map[string]uint64)
 		case e.Type().IsRegular():
+			d.paths[inode] = path
 			d.files[inode], err = os.ReadFile(path)
 		default:
 			err = fmt.Errorf("%s is neither a file nor a directory", path)
@@ -308,21 +312,6 @@ func (r *recorder) look() (disk, error) {
 		return err
 	})
 	return d, err
-}
-
-// at returns where a file is, relative to the directory.
-func (d disk) at(dir, file uint64) string {
-	for name, inode := range d.dirs[dir] {
-		if inode == file {
-			return name
-		}
-		if _, isDir := d.dirs[inode]; isDir {
-			if rel := d.at(inode, file); rel != "" {
-				return filepath.Join(name, rel)
-			}
-		}
-	}
-	return ""
 }
 
 func (d disk) clone() disk {

@@ -13,7 +13,7 @@
 // there when the disk is full, and the lock stands. After a sync that failed, or a write that left it unknown what is in the file,
 // the store refuses everything and [Store.Run] returns [ErrFailed]: the process must end, and the next start goes by what is on the disk.
 //
-// Start reading at [Store.Commit]; line.go and parse.go are the format, rotate.go how a file begins and ends.
+// Start reading at [Store.Commit]; line.go and coder.go are the format, rotate.go how a file begins and ends.
 package journal
 
 import (
