@@ -71,6 +71,25 @@ func (h *hostTree) Lstat(name string) (fs.FileInfo, error) {
 	return identified{info, h.real(name)}, nil
 }
 
+// Open is that of a directory.
+func (h *hostTree) Open(name string) (afero.File, error) {
+	f, err := h.Fs.Open(name)
+	return identifiedDir{f, h.real(name)}, err
+}
+
+type identifiedDir struct {
+	afero.File
+	path string
+}
+
+func (d identifiedDir) Readdir(n int) ([]fs.FileInfo, error) {
+	infos, err := d.File.Readdir(n)
+	for i, info := range infos {
+		infos[i] = identified{info, filepath.Join(d.path, info.Name())}
+	}
+	return infos, err
+}
+
 func (h *hostTree) Chtimes(name string, atime, mtime time.Time) error {
 	if err := h.fault("chtimes", name); err != nil {
 		return err

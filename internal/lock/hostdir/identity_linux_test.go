@@ -19,12 +19,16 @@ func (i identified) Sys() any {
 	if err := unix.Statx(unix.AT_FDCWD, i.path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &stat); err == nil && stat.Mask&unix.STATX_BTIME != 0 {
 		birth = stat.Btime.Sec*1e9 + int64(stat.Btime.Nsec)
 	}
-	return identityOf{i.FileInfo.Sys().(*syscall.Stat_t).Ino, birth}
+	known := i.FileInfo.Sys().(*syscall.Stat_t)
+	return identityOf{known.Ino, birth, uint64(known.Nlink)}
 }
 
 type identityOf struct {
 	inode uint64
 	birth int64
+	links uint64
 }
+
+func (i identityOf) Links() uint64 { return i.links }
 
 func (i identityOf) Identity() (inode uint64, birth int64) { return i.inode, i.birth }

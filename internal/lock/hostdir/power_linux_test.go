@@ -129,6 +129,9 @@ func TestTheSyncOfAMissingDirectoryCannotBeLeftOut(t *testing.T) {
 	}
 	var found []string
 	for again := range p.Starts(lost, 8) {
+		if _, wrong := p.Try(again, 4*power.Most, nil); wrong != "" {
+			t.Fatalf("with all syncs: %s", wrong)
+		}
 		_, wrong := p.Try(again, 4*power.Most, func(s powerloss.Sync) bool {
 			return strings.HasSuffix(s.Path, "/journal.jsonl") && s.After == "" && afterNew(again, s)
 		})

@@ -118,6 +118,22 @@ func TestManyLocksAreLookedAtInTurn(t *testing.T) {
 	})
 }
 
+func TestALookDuringAReleaseTakesItForNoDeedOfTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		var store *Store
+		s.step = func(step string) {
+			if step == "release removed" {
+				go store.check(context.Background(), "/a_lock")
+				synctest.Wait() // until it waits for the release
+			}
+		}
+		store = s.mustOpen()
+		s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
+		s.stop()
+	})
+}
+
 func TestAWalkIsBoundedAndTheNextGoesOn(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()

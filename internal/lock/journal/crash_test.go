@@ -195,6 +195,20 @@ func TestAStartWritesAndSyncsANewFile(t *testing.T) {
 	}
 }
 
+// Who waits for a sync of the file before must not find it closed, and history is to have what was not synced yet.
+func TestARotationSyncsTheFileBefore(t *testing.T) {
+	s := newScene(t)
+	var order []string
+	s.wrap = func(f journalFile) journalFile { return noted{f, &order} }
+	store := s.mustOpen()
+	s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
+	order = nil
+	store.log.step = func(step string) { order = append(order, "old") }
+	if err := s.rotate(store); err != nil || strings.Join(order, " ") != "old sync sync" {
+		t.Errorf("%q, %v", order, err)
+	}
+}
+
 // noted notes the syncs of a journal.
 type noted struct {
 	journalFile
