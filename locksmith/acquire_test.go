@@ -177,25 +177,30 @@ func TestAnAcquireIs(t *testing.T) {
 
 func TestAcquirePollsAtRandomTimesAroundTheMean(t *testing.T) {
 	busy := "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n"
-	inBubble(t, []string{asOthers() + strings.Repeat(busy, 20) + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack},
-		func(t *testing.T, s *scripted) {
+	for name, script := range map[string]string{
+		"a server that cannot wait": asOthers() + strings.Repeat(busy, 20) + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack,
+		"a server that does not wait": asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 200 ok\n" + strings.Repeat("> MKD /a\n"+heldByBob, 20) +
+			"> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n> SITE WAIT 0\n< 200 ok\n" + giveBack,
+	} {
+		inBubble(t, []string{script}, func(t *testing.T, s *scripted) {
 			l := mustAcquire(t, s.options())
 			if err := l.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
-			tries := s.times("MKD /a")
+			tries := s.times("MKD /a")[1:] // the first asks for no time
 			seen := make(map[time.Duration]bool)
 			for i, at := range tries[1:] {
 				gap := at.Sub(tries[i])
 				seen[gap] = true
 				if gap < 1500*time.Millisecond || gap > 4500*time.Millisecond {
-					t.Errorf("%v between two tries", gap)
+					t.Errorf("%s: %v between two tries", name, gap)
 				}
 			}
 			if len(seen) < 10 {
-				t.Errorf("only %d different pauses", len(seen))
+				t.Errorf("%s: only %d different pauses", name, len(seen))
 			}
 		})
+	}
 }
 
 func TestLockHasTheNameThatTheServerQuotesIfItIsTheOneThatWasAsked(t *testing.T) {

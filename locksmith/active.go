@@ -9,28 +9,23 @@ import (
 	"time"
 )
 
-// active has the server make the data connections (PORT, EPRT). The library has no active mode: what it asks for with EPSV is asked of
-// the server as EPRT, and where it wants to connect to the server the connection is one to be accepted.
-type active struct {
-	s        *session
-	listener *net.TCPListener // of the next data connection
-	from     net.IP           // the server
-}
+// In active mode the server makes the data connections. The library has no active mode: what it asks for with EPSV is asked of
+// the server as PORT or EPRT, and where it wants to connect to the server the connection is one to be accepted.
 
-// port is what the library is told instead of the server's reply to EPSV.
-func (a *active) port() string {
-	port, err := a.listen()
+// listen opens a port for the next data connection and tells the server of it. It returns what the library is told instead of the
+// server's reply to EPSV.
+func (s *session) listen() string {
+	port, err := s.openPort()
 	if err != nil {
 		return "425 " + plain(err)
 	}
 	return fmt.Sprintf("229 (|||%d|)", port)
 }
 
-// listen opens a port on the address of the control connection and tells the server of it.
-func (a *active) listen() (int, error) {
-	local, ok := a.s.link.LocalAddr().(*net.TCPAddr)
-	remote, ok2 := a.s.link.RemoteAddr().(*net.TCPAddr)
-	if !ok || !ok2 {
+// openPort opens one on the address of the control connection. PORT is what every server knows; IPv6 has EPRT (RFC 2428).
+func (s *session) openPort() (int, error) {
+	local, ok := s.link.LocalAddr().(*net.TCPAddr)
+	if _, too := s.link.RemoteAddr().(*net.TCPAddr); !ok || !too {
 		return 0, errors.New("active mode needs TCP")
 	}
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: local.IP, Zone: local.Zone})
@@ -38,20 +33,15 @@ func (a *active) listen() (int, error) {
 		return 0, err
 	}
 	port := l.Addr().(*net.TCPAddr).Port
-	if err := a.announce(local.IP, port); err != nil {
+	command := fmt.Sprintf("EPRT |2|%s|%d|", local.IP, port)
+	if v4 := local.IP.To4(); v4 != nil {
+		command = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(v4.String(), ".", ","), port>>8, port&0xff)
+	}
+	if err := s.must(context.Background(), command); err != nil {
 		_ = l.Close()
 		return 0, err
 	}
-	_ = l.SetDeadline(time.Now().Add(a.s.Timeout))
-	a.listener, a.from = l, remote.IP
+	_ = l.SetDeadline(time.Now().Add(s.Timeout))
+	s.listener = l
 	return port, nil
-}
-
-// announce says PORT, which every server knows, or EPRT (RFC 2428) for IPv6.
-func (a *active) announce(ip net.IP, port int) error {
-	command := fmt.Sprintf("EPRT |2|%s|%d|", ip, port)
-	if v4 := ip.To4(); v4 != nil {
-		command = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(v4.String(), ".", ","), port>>8, port&0xff)
-	}
-	return a.s.must(context.Background(), command)
 }

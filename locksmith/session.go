@@ -31,8 +31,8 @@ type session struct {
 	feats map[string]string // of FEAT (RFC 2389), in capitals
 	home  string            // where it is after login; "": the server does not say
 
-	active  *active // nil: passive mode
-	waiting int     // seconds that SITE WAIT said last; -1: none
+	waiting  int              // seconds that SITE WAIT said last; -1: none
+	listener *net.TCPListener // of the next data connection in active mode
 
 	mu      sync.Mutex
 	data    *link // of the last transfer
@@ -120,9 +120,6 @@ func (s *session) login(ctx context.Context) error {
 	case r.code != 230:
 		return fmt.Errorf("%w: %s at %s: the server said %s", ErrLogin, s.User, s.Address, r)
 	}
-	if s.Active {
-		s.active = &active{s: s}
-	}
 	tap := &tap{Conn: s.conn, s: s, answer: "220 ready\r\n"}
 	options := []ftp.DialOption{ftp.DialWithDialFunc(func(_, address string) (net.Conn, error) {
 		if s.ftp == nil {
@@ -176,9 +173,9 @@ func (t *tap) Write(p []byte) (int, error) {
 	switch {
 	case strings.HasPrefix(command, "USER "):
 		t.answer = "230 in\r\n"
-	case t.s.active != nil && command == "EPSV":
-		t.answer = t.s.active.port() + "\r\n"
-	case t.s.active != nil && command == "PASV":
+	case t.s.Active && command == "EPSV":
+		t.answer = t.s.listen() + "\r\n"
+	case t.s.Active && command == "PASV":
 		t.answer = "425 no active data connection\r\n"
 	default:
 		n, err := t.Conn.Write(p)
@@ -379,8 +376,8 @@ func (s *session) drop() {
 // openData opens a data connection for the library.
 func (s *session) openData(address string) (net.Conn, error) {
 	l := &link{data: true, limit: s.Timeout}
-	if s.active != nil {
-		l.accept, l.from = s.active.listener, s.active.from
+	if s.Active {
+		l.accept, l.from = s.listener, s.link.RemoteAddr().(*net.TCPAddr).IP
 	} else {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {

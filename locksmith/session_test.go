@@ -92,9 +92,8 @@ func TestLinesOfSiteLocks(t *testing.T) {
 
 func TestActiveModeLetsInTheServerAlone(t *testing.T) {
 	ours, theirs := tcpPair(t)
-	s := &session{endpoint: &endpoint{Server: Server{Timeout: 10 * time.Second}}, link: &link{Conn: ours, limit: time.Second}}
+	s := &session{endpoint: &endpoint{Server: Server{Timeout: 10 * time.Second, Active: true}}, link: &link{Conn: ours, limit: time.Second}}
 	s.text = textproto.NewConn(s.link)
-	s.active = &active{s: s}
 	said := make(chan string, 1)
 	go func() {
 		buf := make([]byte, 100)
@@ -102,7 +101,7 @@ func TestActiveModeLetsInTheServerAlone(t *testing.T) {
 		said <- string(buf[:n])
 		_, _ = theirs.Write([]byte("200 ok\r\n"))
 	}()
-	answer := s.active.port()
+	answer := s.listen()
 	if line := <-said; !strings.HasPrefix(line, "PORT 127,0,0,1,") || !strings.HasPrefix(answer, "229 (|||") {
 		t.Fatalf("%q, %q", line, answer)
 	}
