@@ -78,6 +78,18 @@ func TestNetlockRunPassesSignalsOn(t *testing.T) {
 		}
 		s.session("other").wantFree("/phone_lock", 0)
 	}
+	other := s.session("other") // one that waits ends, and leaves nobody in the queue
+	other.want(257, "MKD /phone_lock")
+	p := launch(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", "echo", "it ran"))
+	other.awaitWaiting("/phone_lock", 1)
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.exit(t); got != 128+int(syscall.SIGTERM) {
+		t.Errorf("while it waits: exit status %d", got)
+	}
+	other.want(250, "RMD /phone_lock")
+	other.wantFree("/phone_lock", 0)
 }
 
 func TestNetlockRunEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken(t *testing.T) {

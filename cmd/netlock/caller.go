@@ -10,20 +10,17 @@ import (
 // errCallerGone is the cause of a context that ended since nobody needs the lock any more.
 var errCallerGone = errors.New("nobody needs the lock any more")
 
-// errNoCaller says that there is nobody to hold a lock for.
-var errNoCaller = errors.New("the process that started this has ended already, so nothing would end the lock: use \"netlock run\", or --stdin, or a pipe for standard output")
-
 // watchCaller returns a context that ends, with a cause that matches errCallerGone, when the one that started us is gone: its process has
 // ended, our standard output is closed or, with stdin, our standard input.
 //
-// If it has gone already, and nothing else can tell when nobody needs the lock any more, the error is errNoCaller.
+// If it has gone already, and nothing else can tell when nobody needs the lock any more, that is an error.
 //
 // Each system has its watch (caller_*.go): newWatch begins, blind says that neither a parent nor standard output will ever tell anything, look
 // says why the caller is gone, or "" after half a second. The watch ends so soon after the context, or with us.
 func watchCaller(ctx context.Context, stdin bool) (context.Context, context.CancelFunc, error) {
 	w := newWatch(stdin)
 	if !stdin && w.blind() {
-		return nil, nil, errNoCaller
+		return nil, nil, fail(exitUsage, "the process that started this has ended already, so nothing would end the lock: use \"netlock run\", or --stdin, or a pipe for standard output")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

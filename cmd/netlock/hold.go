@@ -69,11 +69,8 @@ func (h *holder) run(ctx context.Context, arg string) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	ctx, forget, err := watchCaller(ctx, h.stdin)
-	switch {
-	case errors.Is(err, errNoCaller):
-		return h.refuse(fail(exitUsage, "%w", err))
-	case err != nil:
-		return h.refuse(fail(exitInternal, "%w", err))
+	if err != nil {
+		return h.refuse(err)
 	}
 	defer forget()
 	t, err := h.resolve(ctx, arg)
@@ -90,16 +87,7 @@ func (h *holder) run(ctx context.Context, arg string) error {
 
 // hold returns when nobody needs the lock any more, or when it is lost. An error says that nothing can be written, though somebody may read.
 func (h *holder) hold(ctx context.Context, lost <-chan struct{}) error {
-	select {
-	case err := <-say(h.out, "OK\n"):
-		if err != nil {
-			return unwritten(err)
-		}
-	case <-ctx.Done():
-		return nil
-	case <-lost:
-		return nil
-	}
+	ok := say(h.out, "OK\n")
 	dots := time.NewTicker(dotEvery)
 	defer dots.Stop()
 	for {
@@ -108,9 +96,13 @@ func (h *holder) hold(ctx context.Context, lost <-chan struct{}) error {
 			return nil
 		case <-lost:
 			return nil
+		case err := <-ok:
+			if ok = nil; err != nil {
+				return unwritten(err)
+			}
 		case <-dots.C:
 			// Who does not read what we say is still there: dots that find no room are left out.
-			if !hasRoom(h.out) {
+			if ok != nil || !hasRoom(h.out) {
 				continue
 			}
 			if _, err := io.WriteString(h.out, "."); err != nil {

@@ -86,10 +86,18 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	if err != nil {
 		return notRunnable(err)
 	}
-	t, lock, signals, err := r.acquire(ctx, arg)
+	signals, _ := listen(forwarded()...) // until we end: one that comes as the command is about to start is for the command
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	t, err := r.resolve(ctx, arg)
 	if err != nil {
 		return err
 	}
+	lock, err := acquire(ctx, t)
+	if err != nil {
+		return err
+	}
+	stop()
 	c, g, err := startGuarded(path, command, environment(lock, t, r.keepPassword))
 	if err != nil {
 		return errors.Join(err, release(lock, t))
@@ -134,27 +142,6 @@ func (r *runner) result(status int, lost bool, err error) error {
 	}
 	_ = heard(say(r.complain, "netlock: "+oneLine(err.Error())+"\n"))
 	return silent(status)
-}
-
-// acquire takes the lock, unless a signal that asks for an end comes first, and returns the signals that come from then on.
-func (r *runner) acquire(ctx context.Context, arg string) (*target, *locksmith.Lock, <-chan os.Signal, error) {
-	signals, _ := listen(forwarded()...) // until we end: a signal must not be without a listener when the command is about to start
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	t, err := r.resolve(ctx, arg)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	lock, err := acquire(ctx, t)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	stop()
-	var signal interrupted
-	if errors.As(context.Cause(ctx), &signal) {
-		return nil, nil, nil, errors.Join(classify(signal, t), release(lock, t))
-	}
-	return t, lock, signals, nil
 }
 
 // notRunnable is the status that a shell has for a command that cannot be started.
