@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -274,21 +275,24 @@ func TestQuitBeforeTheEndOfAnUpload(t *testing.T) {
 	})
 }
 
-// Behind a QUIT the end of the control connection is not read: it is seen by the look that an upload takes at its client.
+// Behind a QUIT, and behind more commands than are read ahead, the end of the control connection is not read: it is seen by the look that an
+// upload takes at its client.
 func TestAnUploadIsNotPublishedIfItsClientHangsUpBehindAQuit(t *testing.T) {
-	s := start(t, func(o *setup) { o.settings.HangUp = time.Minute })
-	s.write("/f", "old")
-	c := s.as("phoneacc")
-	d := c.data()
-	c.want("TYPE I", "200 *")
-	c.want("ALLO 3", "200 *")
-	c.want("STOR /f", "150 *")
-	io.WriteString(d, "new")
-	c.send("QUIT\r\n")
-	c.tcp.Close()
-	d.Close()
-	s.alone()
-	s.wantContent("/f", "old")
+	for name, commands := range map[string]string{"QUIT": "QUIT\r\n", "many commands": strings.Repeat("NOOP\r\n", 16<<10)} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, func(o *setup) { o.settings.HangUp = time.Minute })
+			s.write("/f", "old")
+			c := s.as("phoneacc")
+			c.want("TYPE I", "200 *")
+			c.want("ALLO 3", "200 *")
+			d := c.begun("STOR /f", "new")
+			c.send(commands)
+			c.tcp.Close()
+			d.Close()
+			s.alone()
+			s.wantContent("/f", "old")
+		})
+	}
 }
 
 // What an upload is taken for whose data connection ended in order, and its control connection 40 ms later. With what it announced, or a

@@ -109,7 +109,12 @@ func TestReadersLimitsDeadlocksAndReentrance(t *testing.T) {
 		- waiting /locks/1 1
 		a RMD /locks/1 => 250 /locks/1 is still held, RMD it 1 more
 		a RMD /locks/1 => 250 /locks/1 released
-		b => 257 "/locks/3" *`, contention(lock.Contention{Limit: 2, Reentrant: true}))
+		b => 257 "/locks/3" *
+		# an account's own limit
+		few MKD /one_lock => 257 *
+		few MKD /two_lock => 550 *
+		few RMD /one_lock => 250 *
+		few MKD /two_lock => 257 *`, contention(lock.Contention{Limit: 2, Reentrant: true}))
 }
 
 func TestRmdOfAGroupWaitsForItsMembers(t *testing.T) {

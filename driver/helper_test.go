@@ -63,7 +63,7 @@ func someAccounts() testAccounts {
 		{Name: "writer", Write: true},
 		{Name: "boss", Read: true, Write: true, Admin: true, Chmod: true},
 		{Name: "bob", Read: true, Write: true, Home: "/home/bob", Start: "/work"},
-		{Name: "near", Read: true, Write: true},
+		{Name: "few", Read: true, Write: true, MaxLocks: 1},
 		{Name: "far", Read: true, Write: true},
 	} {
 		if a.Home == "" {
