@@ -1,8 +1,14 @@
 package control
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"net/netip"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -94,5 +100,71 @@ func TestSharesOfPorts(t *testing.T) {
 		if p.take("a") != (n == 0) || !p.take("b") {
 			t.Errorf("%d ports: not %d for each", n, each)
 		}
+	}
+}
+
+func TestTheGreetingOfARefusedConnection(t *testing.T) {
+	for name, l := range map[string]Limits{
+		"connections":                        {MaxConnections: 2},
+		"connections from your address":      {MaxPerAddress: 2},
+		"connections that are not logged in": {MaxConnections: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, limited(l))
+			first, second := s.dial(), s.dial
+			if l.MaxConnections < 8 {
+				first.logIn()
+				second = s.login
+			}
+			second()
+			nc, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			if got, err := io.ReadAll(nc); err != nil || string(got) != "421 too many "+name+"\r\n" {
+				t.Errorf("%q, %v", got, err)
+			}
+			if len(s.libraries) != 0 {
+				t.Error("it reached the library")
+			}
+			first.play("> QUIT", "< 221 ")
+			first.expectEOF()
+			s.dial().logIn()
+		})
+	}
+}
+
+// failing is a listener whose first accepts fail.
+type failing struct {
+	net.Listener
+	errs []error
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, err
+	}
+	return l.Listener.Accept()
+}
+
+func TestFailingAcceptsAreLogged(t *testing.T) {
+	var logged strings.Builder
+	s := NewServer(Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	inner, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := s.Listen(&failing{inner, []error{syscall.EMFILE}}, nil)
+	if _, err := l.Accept(); err != syscall.EMFILE { // the library tries again
+		t.Error(err)
+	}
+	if err := s.Shutdown(Reply{Code: 421}); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) || strings.Count(logged.String(), "accept failed") != 1 {
+		t.Errorf("%v, logged: %s", err, logged.String())
 	}
 }

@@ -1,122 +1,49 @@
-package control_test
+package control
 
 import (
-	"errors"
 	"io"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 func TestKick(t *testing.T) {
-	t.Run("of an idle connection", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.login()
-		c.settled()
-		c.h.c.Kick(control.Reply{Code: 421, Text: "enough"})
-		c.expect("421 enough")
-		c.expectEOF()
-		c.h.endedWith(t, control.ReasonKicked)
-	})
-	t.Run("during a transfer", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.login()
-		told := make(chan control.Interruption, 10)
-		c.h.onInterrupt = func(i control.Interruption) { told <- i }
-		c.passive()
-		c.play("> STOR x", "< 150 ", "> NOOP")
-		c.settled()
-		c.h.c.Kick(control.Reply{Code: 421, Text: "enough"})
-		c.expect("426 ", "421 enough")
-		c.expectEOF()
-		c.h.endedWith(t, control.ReasonKicked)
-		if !c.h.c.Gone() {
-			t.Error("a kicked client is not gone")
-		}
-		if f := <-s.files; f.err == nil {
-			t.Error("the upload looks complete")
-		}
-		if i := <-told; i != control.Stopped {
-			t.Errorf("the transfer was told %v", i)
-		}
-	})
-	t.Run("while a data connection is awaited", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.login()
-		c.epsv()
-		c.send("STOR x\r\n")
-		c.settled()
-		c.h.c.Kick(control.Reply{Code: 421, Text: "enough"})
-		c.expect("42", "421 enough")
-		c.expectEOF()
-		c.h.endedWith(t, control.ReasonKicked)
-		<-s.files
-	})
-	t.Run("while a command is executed", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.login()
-		c.h.mkd = func(*control.Command, string) error {
-			c.h.c.Kick(control.Reply{Code: 421, Text: "enough"})
-			return nil
-		}
-		c.play(">> MKD a\r\nMKD b\r\n", "< 257 ", "< 421 enough")
-		c.expectEOF()
-		c.h.endedWith(t, control.ReasonKicked)
-		if strings.Contains(c.h.executed(), "MKD b") {
-			t.Error("a command was executed after the kick")
-		}
-	})
-	t.Run("without a reply", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.login()
-		c.h.c.Kick(control.Reply{})
-		c.expectEOF()
-		c.h.endedWith(t, control.ReasonKicked)
-	})
-	t.Run("under TLS", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.dial()
-		c.play("> AUTH TLS", "< 234 ")
-		c.startTLS()
-		c.play("> NOOP", "< 200 ")
-		c.h.c.Kick(control.Reply{Code: 421, Text: "enough"})
-		c.expect("421 enough")
-		c.expectEOF() // close_notify came
-		c.h.endedWith(t, control.ReasonKicked)
-	})
-}
-
-func TestTheEndIsToldOnce(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		run  func(c *client)
-		want control.Reason
-	}{
-		{"quit", func(c *client) { c.play("> QUIT", "< 221 ") }, control.ReasonQuit},
-		{"EOF", func(c *client) { _ = c.tcp.CloseWrite() }, control.ReasonEOF},
-		{"reset", func(c *client) { c.settled(); reset(c.tcp) }, control.ReasonReset},
+	kick := func(c *client) { c.lib.conn.Kick(Reply{Code: 421, Text: "enough"}) }
+	for name, f := range map[string]func(c *client){
+		"of an idle connection": func(c *client) { c.settled(); kick(c) },
+		"during a transfer": func(c *client) {
+			told := make(chan Interruption, 10)
+			c.lib.onInterrupt = func(i Interruption) { told <- i }
+			c.data(c.epsv())
+			c.play("> STOR x", "< 150 ", "> NOOP")
+			c.settled()
+			kick(c)
+			if err := <-c.lib.uploads; err == nil || <-told != Stopped {
+				t.Error("the upload looks complete")
+			}
+			c.expect("426 ")
+		},
+		"while a data connection is awaited": func(c *client) {
+			c.epsv()
+			c.send("STOR x\r\n")
+			c.settled()
+			kick(c)
+			c.expect("425 ")
+		},
+		"while a command is executed": func(c *client) {
+			c.lib.mkd = func(*Command) { kick(c) }
+			c.play(">> MKD a\r\nMKD behind\r\n", "< 250 ")
+		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{})
-			c := s.dial()
-			tc.run(c)
-			if why := c.h.wait(t); why != tc.want {
-				t.Errorf("ended: %v, want: %v", why, tc.want)
-			}
-			_ = c.tcp.SetReadDeadline(time.Now().Add(patience))
-			if _, err := io.Copy(io.Discard, c.conn); errors.Is(err, syscall.ETIMEDOUT) {
-				t.Error(err)
-			}
-			_ = c.tcp.Close()
-			if got := c.h.notes(); strings.Count(got, "ended") != 1 {
-				t.Error(got)
-			}
-			if !c.h.c.Gone() {
-				t.Error("not gone")
+		t.Run(name, func(t *testing.T) {
+			c := serve(t).login()
+			f(c)
+			c.expect("421 enough")
+			c.expectEOF()
+			c.h.endedWith(t, ReasonKicked)
+			if !c.lib.conn.Gone() || strings.Contains(c.h.executed(), "behind") {
+				t.Errorf("gone: %v, executed: %s", c.lib.conn.Gone(), c.h.executed())
 			}
 		})
 	}
@@ -124,17 +51,14 @@ func TestTheEndIsToldOnce(t *testing.T) {
 
 // A reply that closes the connection is not lost in a reset because of what the client sent behind it.
 func TestTheLastReplyIsNotLostInAReset(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
+	s := serve(t)
 	for range 20 {
 		c := s.login()
-		c.h.mkd = func(cmd *control.Command, _ string) error {
-			cmd.Say(control.Reply{Code: 421, Text: "as you wish"})
-			return nil
-		}
-		c.send("MKD a\r\n" + repeat(800, func(int) string { return "NOOP\r\n" }))
-		c.expect("421 as you wish")
+		c.lib.mkd = func(cmd *Command) { cmd.Say(Reply{Code: 421, Text: "as you wish"}) }
+		c.play(">> MKD a\r\n"+strings.Repeat("NOOP\r\n", 800), "< 421 as you wish")
 		c.expectEOF()
-		within(t, "the socket is closed", c.tap.closed)
+		c.h.endedWith(t, ReasonClosed)
+		c.until("the connection is closed", func() bool { return s.connected() == 0 })
 		raw, err := c.tcp.SyscallConn()
 		if err != nil {
 			t.Fatal(err)
@@ -144,20 +68,33 @@ func TestTheLastReplyIsNotLostInAReset(t *testing.T) {
 				t.Errorf("the client's socket got %v, %v", syscall.Errno(errno), err)
 			}
 		})
+		if got := c.h.executed(); strings.Contains(got, "NOOP") {
+			t.Errorf("executed: %s", got)
+		}
 	}
 }
 
-// grants makes MKD succeed, with a reply that notes when it is lost.
-func (c *client) grants(before func()) {
-	c.h.mkd = func(cmd *control.Command, name string) error {
-		if name == "/big" {
-			cmd.Say(control.Reply{Code: 257, Text: strings.Repeat("x", 100<<10)})
-			return nil
-		}
+// answers makes MKD say a reply that notes when it is lost, after what is to happen before.
+func (c *client) answers(text string, before func()) {
+	c.lib.mkd = func(cmd *Command) {
 		before()
-		cmd.Say(control.Reply{Code: 257, Text: `"/a" locked`})
+		cmd.Say(Reply{Code: 257, Text: text})
 		cmd.Lost(func() { c.h.note("lost") })
-		return nil
+	}
+}
+
+// untilGone waits until the server knows that the client has hung up.
+func (c *client) untilGone() { c.until("the client has gone", c.lib.conn.Gone) }
+
+// fill makes the server write until the client's receive buffer is full, but not its own send buffer.
+func (c *client) fill() {
+	_ = c.tcp.SetReadBuffer(4 << 10)
+	_ = c.lib.conn.wire.Conn.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(1 << 20)
+	c.lib.replies = map[string]string{"PWD": "257 " + strings.Repeat("x", 100<<10)}
+	c.send("PWD\r\nPWD\r\nPWD\r\n")
+	c.settled()
+	if !c.lib.conn.unacked() {
+		c.t.Fatal("all was acknowledged")
 	}
 }
 
@@ -169,39 +106,40 @@ func TestLost(t *testing.T) {
 		want string
 	}{
 		{"reset at once", func(c *client) { c.play("> MKD a", "< 257 "); reset(c.tcp) }, lost + "ended: reset"},
-		{"reset after another command", func(c *client) { c.play("> MKD a", "< 257 ", "> NOOP", "< 200 "); reset(c.tcp) }, "ended: reset"},
+		{"reset after another command", func(c *client) { c.play("> MKD a", "< 257 ", "> NOOP", "< 250 "); reset(c.tcp) }, "ended: reset"},
 		{"reset after a wrong command", func(c *client) { c.play("> MKD a", "< 257 ", "> ", "< 500 "); reset(c.tcp) }, "ended: reset"},
 		{"reset after half a command", func(c *client) { c.play("> MKD a", "< 257 "); c.send("NO"); c.settled(); reset(c.tcp) }, lost + "ended: reset"},
-		{"reset after a pipelined command", func(c *client) { c.play(">> MKD a\r\nNOOP\r\n", "< 257 ", "< 200 "); reset(c.tcp) }, lost + "ended: reset"},
+		{"reset after a pipelined command", func(c *client) { c.play(">> MKD a\r\nNOOP\r\n", "< 257 ", "< 250 "); reset(c.tcp) }, lost + "ended: reset"},
 		{"two of them", func(c *client) { c.play(">> MKD a\r\nMKD a\r\n", "< 257 ", "< 257 "); reset(c.tcp) }, lost + lost + "ended: reset"},
 		{"quit", func(c *client) { c.play("> MKD a", "< 257 ", "> QUIT", "< 221 ") }, "ended: quit"},
 		{"EOF", func(c *client) { c.play("> MKD a", "< 257 "); _ = c.tcp.Close() }, "ended: closed by the client"},
 		{"half-closed before the reply", func(c *client) {
-			c.grants(func() { c.untilGone() })
+			c.answers("granted", c.untilGone)
 			c.send("MKD a\r\n")
 			_ = c.tcp.CloseWrite()
 			c.expect("257 ")
 		}, "ended: closed by the client"},
 		{"closed before the reply", func(c *client) {
-			c.grants(func() { c.untilGone() })
+			c.answers("granted", c.untilGone)
 			c.send("MKD a\r\n")
 			_ = c.tcp.Close()
 		}, lost + "ended: closed by the client"},
 		{"reset before the reply", func(c *client) {
-			c.grants(func() { c.untilGone() })
+			begun := make(chan struct{})
+			c.answers("granted", func() { close(begun); c.untilGone() })
 			c.send("MKD a\r\n")
-			c.tap.arrived(c.sent)
+			<-begun
 			reset(c.tcp)
 		}, lost + "ended: reset"},
 		{"kicked after it was acknowledged", func(c *client) {
 			c.play("> MKD a", "< 257 ")
-			c.h.c.Kick(control.Reply{Code: 421})
+			c.lib.conn.Kick(Reply{Code: 421})
 		}, "ended: kicked"},
 		{"kicked, of a client that did not read it", func(c *client) {
 			c.fill()
 			c.send("MKD a\r\n")
 			c.settled()
-			c.h.c.Kick(control.Reply{Code: 421})
+			c.lib.conn.Kick(Reply{Code: 421})
 		}, lost + "ended: kicked"},
 		{"EOF of a client that did not read it", func(c *client) {
 			c.fill()
@@ -209,29 +147,23 @@ func TestLost(t *testing.T) {
 			_ = c.tcp.CloseWrite()
 		}, lost + "ended: closed by the client"},
 		{"a client that never read it", func(c *client) {
-			c.fill()
-			c.h.mkd = func(cmd *control.Command, _ string) error {
-				cmd.Say(control.Reply{Code: 257, Text: strings.Repeat("x", 20<<20)})
-				cmd.Lost(func() { c.h.note("lost") })
-				return nil
-			}
+			c.answers(strings.Repeat("x", 20<<20), func() {})
 			c.send("MKD a\r\n")
 		}, lost + "ended: did not read its replies"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{}, func(s *server) {
-				s.ackTimeout = time.Hour
-				if strings.Contains(tc.name, "did not read") {
-					s.ackTimeout = 300 * time.Millisecond
-				}
-				if strings.Contains(tc.name, "never read") {
-					s.writeTimeout = 50 * time.Millisecond
-				}
-			})
-			c := s.login()
-			c.grants(func() {})
+			t.Parallel()
+			write, ack := patience, time.Hour
+			if strings.Contains(tc.name, "did not read") {
+				ack = 100 * time.Millisecond
+			}
+			if strings.Contains(tc.name, "never read") {
+				write = 50 * time.Millisecond
+			}
+			c := serve(t, timeouts(write, ack)).login()
+			c.answers("granted", func() {})
 			tc.run(c)
-			c.h.wait(t)
+			<-c.h.over
 			if got := c.h.notes(); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
@@ -239,106 +171,51 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// untilGone waits, on the goroutine that executes a command, until the client has hung up.
-func (c *client) untilGone() {
-	for until := time.Now().Add(patience); !c.h.c.Gone() && time.Now().Before(until); {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// fill makes the server write until the client's receive buffer is full, but not its own send buffer.
-func (c *client) fill() {
-	_ = c.tcp.SetReadBuffer(4 << 10)
-	_ = c.tap.SetWriteBuffer(1 << 20)
-	for range 3 {
-		c.send("MKD big\r\n")
-	}
-	c.settled()
-	if c.tap.unacked() == 0 {
-		c.t.Fatal("all was acknowledged")
-	}
-}
-
-// writesWithin is how long a client may leave a reply unread.
-func writesWithin(d time.Duration) func(*server) { return func(s *server) { s.writeTimeout = d } }
-
 func TestAClientThatDoesNotRead(t *testing.T) {
 	big := strings.Repeat("x", 20<<20)
-	answersBig := func(c *client) {
-		c.h.mkd = func(cmd *control.Command, _ string) error {
-			cmd.Say(control.Reply{Code: 257, Text: big})
-			cmd.Lost(func() {})
-			return nil
-		}
-	}
-	t.Run("ends the connection", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{}, writesWithin(50*time.Millisecond))
-		c := s.login()
-		answersBig(c)
-		c.send("MKD a\r\n")
-		c.h.endedWith(t, control.ReasonSlow)
-	})
 	t.Run("ends the connection under TLS", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{}, writesWithin(50*time.Millisecond))
-		c := s.dial()
-		c.play("> AUTH TLS", "< 234 ")
-		c.startTLS()
-		c.play("> USER u", "< 331 ", "> PASS p", "< 230 ")
-		answersBig(c)
+		c := serve(t, withTLS, timeouts(50*time.Millisecond, time.Second)).dial()
+		c.startTLS(c.tcp)
+		c.logIn()
+		c.answers(big, func() {})
 		c.send("MKD a\r\n")
-		c.h.endedWith(t, control.ReasonSlow)
+		c.h.endedWith(t, ReasonSlow)
 	})
 	t.Run("does not keep Kick waiting", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{}, writesWithin(time.Hour))
-		c := s.dial()
-		_ = c.tap.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-		_, _ = io.WriteString(c.tap.TCPConn, big) // as much as the socket takes
-		_ = c.tap.SetWriteDeadline(time.Time{})
-		c.h.c.Kick(control.Reply{Code: 421})
-		c.h.endedWith(t, control.ReasonKicked)
+		c := serve(t, timeouts(time.Hour, time.Second)).login()
+		c.answers(big, func() {})
+		c.send("MKD a\r\n")
+		c.until("the socket is full", c.lib.conn.unacked)
+		c.lib.conn.Kick(Reply{Code: 421})
+		c.h.endedWith(t, ReasonKicked)
 	})
 	t.Run("but reads later", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.login()
-		answersBig(c)
+		c := serve(t).login()
+		c.answers(big, func() {})
 		c.play("> MKD a", "> NOOP")
-		line, err := c.line()
-		if err != nil || line != "257 "+big {
+		if line, err := c.read(); err != nil || line != "257 "+big {
 			t.Errorf("%d bytes, %v", len(line), err)
 		}
-		c.play("< 200 ", "> NOOP", "< 200 ")
+		c.play("< 250 ", "> NOOP", "< 250 ")
 	})
 }
 
-// Whatever ends a connection while its transfer runs, the connection is the listener's until the transfer is over.
-func TestAConnectionIsLeftWhenNothingRunsAnyMore(t *testing.T) {
-	for name, end := range map[string]func(c *client){
-		"hung up": func(c *client) { _ = c.tcp.Close() },
-		"kicked":  func(c *client) { c.h.c.Kick(control.Reply{Code: 421}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{})
-			c := s.login()
-			running, goOn := make(chan struct{}), make(chan struct{})
-			var over atomic.Bool
-			s.onFile = func(string) { close(running); <-goOn; over.Store(true) }
-			c.passive()
-			c.send("STOR x\r\n")
-			within(t, "the transfer", running)
-			end(c)
-			left := make(chan error, 1)
-			go func() { left <- s.listener.Wait(t.Context()) }()
-			select {
-			case <-left:
-				t.Error("the connection was left while its transfer ran")
-			case <-time.After(20 * time.Millisecond):
-			}
-			close(goOn)
-			if err := <-left; err != nil || !over.Load() {
-				t.Error(err)
-			}
-			c.h.wait(t)
-			<-s.files
-		})
+// While a command is executed nobody reads, and there may be unread commands before the end.
+func TestGone(t *testing.T) {
+	c := serve(t).login()
+	begun, gone := make(chan struct{}), make(chan struct{})
+	c.lib.mkd = func(*Command) {
+		if c.lib.conn.Gone() {
+			t.Error("gone too early")
+		}
+		close(begun)
+		c.untilGone()
+		close(gone)
 	}
+	c.send("MKD a\r\n")
+	<-begun
+	c.send("NOOP\r\nNOOP\r\n")
+	_ = c.tcp.Close()
+	<-gone
+	_, _ = io.Copy(io.Discard, c.conn)
 }

@@ -54,39 +54,29 @@ func (s *script) LocalAddr() net.Addr              { return s.addr(21) }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// recorder remembers the lines whose turn has come.
-type recorder struct {
-	lines        []string
-	begun, ended int
-	onBegin      func(*Command)
-}
-
-func (r *recorder) Begin(cmd *Command) {
-	r.begun++
-	r.lines = append(r.lines, cmd.Line)
-	if r.onBegin != nil {
-		r.onBegin(cmd)
-	}
-}
-func (r *recorder) End(*Command)           { r.begun-- }
-func (r *recorder) Ended(Reason)           { r.ended++ }
-func (r *recorder) IdleFor() time.Duration { return 0 }
-func (r *recorder) Reset()                 {}
-func (r *recorder) Status() []string       { return []string{" 211 not the end", "211 nor this"} }
-
-// connected is a Conn over a script, logged in.
-func connected(s *script, o Options, r *recorder) *Conn {
+// connected is a Conn over a script, logged in, and its handler.
+func connected(s *script, o Options) (*Conn, *handler) {
 	if o.Policy == nil {
-		o.Policy = func() Policy { return Policy{} }
+		o.Policy = func() Policy { return Policy{Active: true} }
 	}
 	o.Logger = slog.New(slog.DiscardHandler)
-	o.Ports = NewPorts(PortOptions{Range: func() (uint16, uint16) { return 0, 0 }})
-	o.NewHandler = func(*Conn) Handler { return r }
+	o.Ports = NewPorts(PortOptions{Range: func() (uint16, uint16) { return 20000, 20009 }})
+	h := &handler{over: make(chan Reason, 1)}
+	o.NewHandler = func(c *Conn) Handler { h.c = c; return h }
 	server := NewServer(o)
 	c := newConn(server, s, 1, nil)
 	server.counts.enter(c, netip.Prefix{})
 	c.LogIn("user")
-	return c
+	return c, h
+}
+
+// ask sends lines and returns what the library gets of them at first, and what control says.
+func ask(o Options, lines ...string) (pass, replies string) {
+	s := scripted(lines...)
+	c, _ := connected(s, o)
+	buf := make([]byte, 4096)
+	n, _ := c.Read(buf)
+	return string(buf[:n]), s.replies.String()
 }
 
 // Where no socket can be asked what was acknowledged, only the error counts.
@@ -98,8 +88,7 @@ func TestAResetLosesRepliesWithoutASocketToo(t *testing.T) {
 		lost := false
 		s := scripted("MKD a")
 		s.err = tc.err
-		r := &recorder{}
-		c := connected(s, Options{}, r)
+		c, _ := connected(s, Options{})
 		buf := make([]byte, 4096)
 		if n, err := c.Read(buf); err != nil || string(buf[:n]) != "MKD a\r\n" {
 			t.Fatalf("%q, %v", buf[:n], err)
@@ -169,8 +158,7 @@ func FuzzInput(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
 		const limit = 100
 		s := &script{pieces: slices.Collect(slices.Chunk(stream, int(step)+1))}
-		r := &recorder{}
-		c := connected(s, Options{Policy: func() Policy { return Policy{Active: true} }}, r)
+		c, h := connected(s, Options{})
 		c.in.limit = limit
 		buf := make([]byte, 4096)
 		for {
@@ -192,8 +180,8 @@ func FuzzInput(f *testing.F) {
 		}
 		_ = c.Close()
 		want, replies := wellFormed(string(stream), limit)
-		if !slices.Equal(r.lines, want) {
-			t.Errorf("executed %q\nwant %q", r.lines, want)
+		if !slices.Equal(h.commands, want) {
+			t.Errorf("executed %q\nwant %q", h.commands, want)
 		}
 		if got, ok := finalReplies(s.replies.String()); got != replies || !ok {
 			t.Errorf("%d replies to %d lines, well-formed: %v\n%s", got, replies, ok, s.replies.String())
@@ -201,8 +189,8 @@ func FuzzInput(f *testing.F) {
 		if strings.Contains(s.replies.String(), "internal error") {
 			t.Errorf("it panicked")
 		}
-		if r.ended != 1 || r.begun != 0 {
-			t.Errorf("the end was told %d times, %d commands did not end", r.ended, r.begun)
+		if len(h.over) != 1 || h.begun != 0 {
+			t.Errorf("the end was told %d times, %d commands did not end", len(h.over), h.begun)
 		}
 	})
 }

@@ -26,14 +26,6 @@ func TestReply(t *testing.T) {
 	}
 }
 
-func TestAReplyOfOneLineNeedsNoMemory(t *testing.T) {
-	b := make([]byte, 0, 200)
-	r := Reply{Code: 257, Text: strings.Repeat("x", 100)}
-	if n := testing.AllocsPerRun(100, func() { b = r.AppendTo(b[:0]) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 func TestReplyCodes(t *testing.T) {
 	for line, code := range map[string]int{
 		"150 begins": 150, "226": 226, "211-Status": 211, "1234": 123, "no code": 0, "12": 0, "": 0, " 211 x": 0,
@@ -59,5 +51,30 @@ func TestTheBufferOfAnIdleConnectionIsSmall(t *testing.T) {
 	in.consume(in.w - in.r)
 	if n := len(in.space()); n > inputSize {
 		t.Errorf("idle: %d", n)
+	}
+}
+
+func TestSkipTelnet(t *testing.T) {
+	for line, want := range map[string]string{
+		"\xff\xf4\xff\xf2ABOR": "ABOR", "\xff\xf4\xf2ABOR": "ABOR", "\xff\xfb\x01\xff\xfe\x03NOOP": "NOOP",
+		"\xff\xf1": "", "\xff": "", "\xff\xfb": "", "MKD caf\xff\xf4\xff": "MKD caf\xff\xf4\xff",
+	} {
+		if got := string(skipTelnet([]byte(line))); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// The longest line that the library takes is passed on, and a longer one is answered.
+func TestTheLongestLine(t *testing.T) {
+	line := "CWD /" + strings.Repeat("x", maxLine-len("CWD /"))
+	if pass, reply := ask(Options{}, line); pass != line+"\r\n" || reply != "" {
+		t.Errorf("%d bytes, %q", len(pass), reply)
+	}
+	for _, more := range []int{1, 300 << 10} {
+		pass, reply := ask(Options{}, line+strings.Repeat("x", more), "PWD")
+		if pass != "PWD\r\n" || reply != "500 line too long\r\n" {
+			t.Errorf("%d bytes more: %q, %q", more, pass, reply)
+		}
 	}
 }

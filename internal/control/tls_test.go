@@ -1,102 +1,64 @@
-package control_test
+package control
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
 	"runtime"
 	"testing"
 	"time"
-
-	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 func TestStartTLS(t *testing.T) {
-	for _, mechanism := range []string{"TLS", "tls", "TLS-C", "SSL"} {
-		t.Run(mechanism, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{})
-			c := s.dial()
-			c.play("> NOOP", "< 200 ", "> USER u", "< 331 ", "> AUTH "+mechanism, "< 234 ")
-			c.startTLS()
-			c.play("> NOOP", "< 200 ", "> USER u", "< 331 ", "> PASS p", "< 230 ", "> AUTH TLS", "< 503 ", "> REIN", "< 502 ")
-			_ = c.conn.Close()
-			c.h.endedWith(t, control.ReasonEOF)
-		})
-	}
+	c := serve(t, withTLS).dial()
+	c.play("> NOOP", "< 250 ", "> PBSZ 0", "< 503 ", "> USER u", "< 331 ")
+	c.startTLS(c.tcp)
+	c.logIn()
+	c.play("> AUTH TLS", "< 503 the connection is encrypted", "> REIN", "< 502 ", "> PBSZ 0", "< 200 ", "> PROT X", "< 504 ", "> PROT E", "< 536 ", "> PROT p", "< 250 ")
+	c.lib.conn.Kick(Reply{Code: 421, Text: "enough"})
+	c.expect("421 enough")
+	c.expectEOF() // close_notify came
 }
 
-func TestAuthIsRefused(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.dial()
-	c.play("> AUTH", "< 501 ", "> AUTH KERBEROS_V4", "< 504 ", "> PBSZ 0", "< 503 ", "> PROT P", "< 503 ")
-	c = s.login()
-	c.play("> AUTH TLS", "< 503 ", "> PWD", "< 257 ")
-	s = serve(t, "tcp4", control.Options{}, func(s *server) { s.tls = nil })
-	s.dial().play("> AUTH TLS", "< 534 ", "> NOOP", "< 200 ")
-}
-
-// The flaw of CVE-2011-0411: what somebody put behind AUTH in the clear must not be taken
-// for something that came over TLS.
+// The flaw of CVE-2011-0411: what somebody put behind AUTH in the clear must not be taken for something that came over TLS.
 func TestCommandsInTheClearBehindAuthAreNotExecuted(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.dial()
-	c.play(">> AUTH TLS\r\nUSER injected\r\nNO", "< 234 ")
-	c.startTLS()
-	c.play("> NOOP", "< 200 OK")
+	c := serve(t, withTLS).dial()
+	c.send("AUTH TLS\r\nUSER injected\r\nNO")
+	c.expect("234 ")
+	secure := tls.Client(c.tcp, &tls.Config{InsecureSkipVerify: true})
+	c.conn = secure
+	c.r.Reset(secure)
+	c.play("> NOOP", "< 250 ")
 	if got := c.h.executed(); got != "AUTH TLS; NOOP" {
 		t.Errorf("executed: %s", got)
 	}
 }
 
 func TestAFailedHandshakeEndsTheConnection(t *testing.T) {
-	for name, f := range map[string]func(c *client){
-		"no TLS":  func(c *client) { c.send("NOOP\r\nNOOP\r\nNOOP\r\n") },
-		"silence": func(c *client) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{Limits: control.Limits{LoginTimeout: 100 * time.Millisecond}})
-			c := s.dial()
-			c.play("> AUTH TLS", "< 234 ")
-			f(c)
-			c.h.endedWith(t, control.ReasonTLS)
-		})
+	for _, behind := range []string{"", "NOOP\r\nNOOP\r\nNOOP\r\n"} {
+		c := serve(t, withTLS, limited(Limits{LoginTimeout: 100 * time.Millisecond})).dial()
+		c.play("> AUTH TLS", "< 234 ")
+		c.send(behind)
+		c.h.endedWith(t, ReasonTLS)
 	}
 }
 
+// One that does not shake hands does not keep the others out.
 func TestImplicitTLS(t *testing.T) {
-	clear, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secure, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newServer(t)
-	s.taps = nil
-	s.addr = clear.Addr().String()
-	s.run(control.Options{Limits: control.Limits{LoginTimeout: 200 * time.Millisecond}}, clear, nil)
-	s.serve(secure, s.tls)
-
-	// One that does not shake hands does not keep the others from being accepted.
-	silent, err := net.Dial("tcp", secure.Addr().String())
+	s := serve(t, func(o *setup) { o.implicit = certificate() }, limited(Limits{LoginTimeout: time.Second}))
+	silent, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	silentHandler := <-s.handlers
-
-	c := s.dial()
-	c.play("> NOOP", "< 200 ")
-
-	nc, err := tls.Dial("tcp", secure.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	lib := <-s.libraries
+	nc, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	c.conn = nc
-	c.r.Reset(nc)
-	c.play("< 220 ", "> NOOP", "< 200 ", "> AUTH TLS", "< 503 ", "> PBSZ 0", "< 200 ", "> QUIT", "< 221 ")
-	silentHandler.endedWith(t, control.ReasonTLS)
+	c := s.client(nc)
+	c.play("> AUTH TLS", "< 5", "> PBSZ 0", "< 200 ", "> QUIT", "< 221 ")
+	lib.conn.Handler().(*handler).endedWith(t, ReasonTLS)
 }
 
 // dribble writes every byte by itself.
@@ -112,34 +74,28 @@ func (d dribble) Write(p []byte) (int, error) {
 }
 
 func TestReadMayBeWokenInTheMiddleOfATLSRecord(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{Limits: control.Limits{IdleTimeout: time.Hour}})
-	c := s.dial()
-	c.play("> AUTH TLS", "< 234 ")
-	slow := tls.Client(dribble{c.tcp}, &tls.Config{InsecureSkipVerify: true})
-	_ = c.tcp.SetDeadline(time.Now().Add(patience))
-	if err := slow.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	c.conn = slow
-	c.r.Reset(slow)
-	stop := make(chan struct{})
-	waked := make(chan struct{})
-	go func() {
-		defer close(waked)
+	c := serve(t, withTLS, limited(Limits{IdleTimeout: time.Hour})).dial()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // the handshake, too
+		defer close(stopped)
 		for {
 			select {
 			case <-stop:
 				return
 			default:
-				c.h.c.Wake()
+				c.lib.conn.Wake()
 				runtime.Gosched()
 			}
 		}
 	}()
+	c.startTLS(dribble{c.tcp})
 	for range 50 {
-		c.play("> NOOP", "< 200 ")
+		c.play("> NOOP", "< 250 ")
 	}
 	close(stop)
-	<-waked
-	c.play("> NOOP", "< 200 ")
+	<-stopped
+	if _, err := io.WriteString(c.conn, "NOOP\r\n"); err != nil {
+		t.Error(err)
+	}
+	c.expect("250 ")
 }

@@ -1,179 +1,125 @@
-package control_test
+package control
 
 import (
-	"errors"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-// waiting is a command that waits until it is granted or withdrawn.
+// waiting is an MKD that waits until it is granted or withdrawn.
 type waiting struct {
-	h         *handler
-	mu        sync.Mutex
-	granted   bool
-	withdrawn bool
-	polled    int
-	inPoll    bool // it is granted while it is polled for the first time
+	c       *client
+	began   chan struct{}
+	granted atomic.Bool
+	before  func() // what happens before it waits
+	polled  func() // what happens between a poll and what comes next
+}
+
+// waits makes MKD of the client wait.
+func (c *client) waits() *waiting {
+	w := &waiting{c: c, began: make(chan struct{}, 10), before: func() {}, polled: func() {}}
+	c.lib.mkd = func(cmd *Command) {
+		w.before()
+		w.began <- struct{}{}
+		err := cmd.Wait(func() bool {
+			granted := w.granted.Load()
+			w.polled()
+			return granted
+		})
+		if err != nil {
+			c.h.note("withdrawn")
+			cmd.Say(Reply{Code: 550, Text: "withdrawn"})
+			return
+		}
+		cmd.Lost(func() { c.h.note("lost") })
+		cmd.Say(Reply{Code: 257, Text: `"/a" granted`})
+	}
+	return w
 }
 
 func (w *waiting) grant() {
-	w.mu.Lock()
-	w.granted = true
-	w.mu.Unlock()
-	w.h.c.Wake()
-}
-
-func (w *waiting) poll() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.polled++
-	if w.inPoll && !w.granted {
-		w.granted = true
-		w.h.c.Wake()
-		return false
-	}
-	return w.granted
-}
-
-var errHeld = errors.New("held")
-
-// wait is MKD of a held lock.
-func (w *waiting) wait(cmd *control.Command) error {
-	if err := cmd.Wait(w.poll); err != nil {
-		if !errors.Is(err, control.ErrWithdrawn) {
-			w.h.note(err.Error())
-		}
-		w.mu.Lock()
-		w.withdrawn = true
-		w.mu.Unlock()
-		w.h.note("withdrawn")
-		cmd.Say(control.Reply{Code: 550, Text: "withdrawn"})
-		return errHeld
-	}
-	cmd.Lost(func() { w.h.note("lost") })
-	cmd.Say(control.Reply{Code: 257, Text: `"/a" granted`})
-	return nil
-}
-
-// waits makes MKD of the client wait, and hands the waiters over.
-func (c *client) waits(change ...func(*waiting)) chan *waiting {
-	ch := make(chan *waiting, 10)
-	c.h.mkd = func(cmd *control.Command, _ string) error {
-		w := &waiting{h: c.h}
-		for _, f := range change {
-			f(w)
-		}
-		ch <- w
-		return w.wait(cmd)
-	}
-	return ch
+	w.granted.Store(true)
+	w.c.lib.conn.Wake()
 }
 
 func TestWaiting(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		run   func(t *testing.T, c *client, ws chan *waiting)
+		run   func(s *server, c *client, w *waiting)
 		notes string
 	}{
-		{"granted", func(t *testing.T, c *client, ws chan *waiting) {
+		{"granted", func(s *server, c *client, w *waiting) {
 			c.send("MKD a\r\n")
-			w := <-ws
-			c.settled()
-			w.grant()
-			c.play(`< 257 "/a" granted`, "> NOOP", "< 200 ", "> QUIT", "< 221 ")
-		}, "ended: quit"},
-		{"granted before it waits", func(t *testing.T, c *client, ws chan *waiting) {
-			c.waits((*waiting).grant)
-			c.play("> MKD a", "< 257 ", "> QUIT", "< 221 ")
-		}, "ended: quit"},
-		{"granted between the poll and the wait", func(t *testing.T, c *client, ws chan *waiting) {
-			c.waits(func(w *waiting) { w.inPoll = true })
-			c.play("> MKD a", "< 257 ", "> QUIT", "< 221 ")
-		}, "ended: quit"},
-		{"not granted to a client that has left", func(t *testing.T, c *client, ws chan *waiting) {
-			c.waits(func(w *waiting) { c.untilGone(); w.grant() })
-			c.send("MKD a\r\n")
-			_ = c.tcp.CloseWrite()
-			c.play("< 550 withdrawn")
-			c.expectEOF()
-		}, "withdrawn; ended: closed by the client"},
-		{"granted, and a line has come behind it", func(t *testing.T, c *client, ws chan *waiting) {
-			c.waits((*waiting).grant)
-			c.play(">> MKD a\r\nQUIT\r\n", "< 257 ", "< 221 ")
-		}, "ended: quit"},
-		{"woken for nothing", func(t *testing.T, c *client, ws chan *waiting) {
-			c.send("MKD a\r\n")
-			w := <-ws
-			for range 100 {
-				c.h.c.Wake()
+			<-w.began
+			for range 100 { // for nothing
+				c.lib.conn.Wake()
 			}
 			w.grant()
-			c.play("< 257 ", "> QUIT", "< 221 ")
+			c.play(`< 257 "/a" granted`, "> NOOP", "< 250 ", "> QUIT", "< 221 ")
 		}, "ended: quit"},
-		{"withdrawn by a line, which is executed itself", func(t *testing.T, c *client, ws chan *waiting) {
+		{"granted before it waits, and a line has come behind it", func(s *server, c *client, w *waiting) {
+			w.grant()
+			c.play(">> MKD a\r\nQUIT\r\n", "< 257 ", "< 221 ")
+		}, "ended: quit"},
+		{"granted between the poll and the wait", func(s *server, c *client, w *waiting) {
+			w.polled = w.grant
+			c.play("> MKD a", "< 257 ", "> QUIT", "< 221 ")
+		}, "ended: quit"},
+		{"not granted to a client that has left", func(s *server, c *client, w *waiting) {
+			w.before = func() { c.until("the client has gone", c.lib.conn.Gone); w.grant() }
 			c.send("MKD a\r\n")
-			<-ws
-			c.play("> XPWD", "< 550 withdrawn", "< 257 ", "> QUIT", "< 221 ")
+			_ = c.tcp.CloseWrite()
+			c.expect("550 withdrawn")
+			c.expectEOF()
+		}, "withdrawn; ended: closed by the client"},
+		{"withdrawn by a line, which is executed itself", func(s *server, c *client, w *waiting) {
+			c.send("MKD a\r\n")
+			<-w.began
+			c.play("> XPWD", "< 550 withdrawn", "< 250 ", "> QUIT", "< 221 ")
 		}, "withdrawn; ended: quit"},
-		{"withdrawn by a pipelined line", func(t *testing.T, c *client, ws chan *waiting) {
-			c.play(">> MKD a\r\nMKD b\r\nQUIT\r\n", "< 550 withdrawn", "< 550 withdrawn", "< 221 ")
+		{"withdrawn by a pipelined line, and by a wrong one", func(s *server, c *client, w *waiting) {
+			c.play(">> MKD a\r\nMKD b\r\n\r\n", "< 550 withdrawn", "< 550 withdrawn", "< 500 ", "> QUIT", "< 221 ")
 		}, "withdrawn; withdrawn; ended: quit"},
-		{"withdrawn by a wrong line", func(t *testing.T, c *client, ws chan *waiting) {
-			c.play(">> MKD a\r\n\r\n", "< 550 withdrawn", "< 500 ", "> QUIT", "< 221 ")
-		}, "withdrawn; ended: quit"},
-		{"withdrawn by ABOR", func(t *testing.T, c *client, ws chan *waiting) {
-			c.play("> MKD a", "> ABOR", "< 550 withdrawn", "< 226 ", "> QUIT", "< 221 ")
-		}, "withdrawn; ended: quit"},
-		{"withdrawn by QUIT of a client that hangs up", func(t *testing.T, c *client, ws chan *waiting) {
+		{"withdrawn by QUIT of a client that hangs up", func(s *server, c *client, w *waiting) {
 			c.send("MKD a\r\n")
-			<-ws
+			<-w.began
 			c.send("QUIT\r\n")
 			_ = c.tcp.CloseWrite()
 			c.play("< 550 withdrawn", "< 221 ")
 		}, "withdrawn; ended: quit"},
-		{"not withdrawn by half a line", func(t *testing.T, c *client, ws chan *waiting) {
+		{"not withdrawn by half a line", func(s *server, c *client, w *waiting) {
 			c.send("MKD a\r\nNO")
-			w := <-ws
-			c.settled()
+			<-w.began
 			w.grant()
-			c.play("< 257 ", ">> OP\r\n", "< 200 ", "> QUIT", "< 221 ")
+			c.play("< 257 ", ">> OP\r\n", "< 250 ", "> QUIT", "< 221 ")
 		}, "ended: quit"},
-		{"withdrawn by EOF", func(t *testing.T, c *client, ws chan *waiting) {
+		{"withdrawn by EOF", func(s *server, c *client, w *waiting) {
 			c.send("MKD a\r\n")
-			<-ws
+			<-w.began
 			_ = c.tcp.CloseWrite()
-			c.play("< 550 withdrawn")
+			c.expect("550 withdrawn")
 			c.expectEOF()
 		}, "withdrawn; ended: closed by the client"},
-		{"withdrawn by a reset", func(t *testing.T, c *client, ws chan *waiting) {
+		{"withdrawn by a reset", func(s *server, c *client, w *waiting) {
 			c.send("MKD a\r\n")
-			<-ws
-			c.settled()
+			<-w.began
 			reset(c.tcp)
 		}, "withdrawn; ended: reset"},
-		{"withdrawn by a kick", func(t *testing.T, c *client, ws chan *waiting) {
+		{"withdrawn by a kick", func(s *server, c *client, w *waiting) {
 			c.send("MKD a\r\n")
-			<-ws
-			c.h.c.Kick(control.Reply{Code: 421, Text: "go"})
+			<-w.began
+			c.lib.conn.Kick(Reply{Code: 421, Text: "go"})
 			c.play("< 550 withdrawn", "< 421 go")
 			c.expectEOF()
 		}, "withdrawn; ended: kicked"},
-		{"withdrawn by the server's stop", func(t *testing.T, c *client, ws chan *waiting) {
+		{"withdrawn by the server's stop", func(s *server, c *client, w *waiting) {
 			c.send("MKD a\r\n")
-			<-ws
-			_ = c.s.listener.Shutdown(control.Reply{Code: 421, Text: "stop"})
+			<-w.began
+			_ = s.Shutdown(Reply{Code: 421, Text: "stop"})
 			c.play("< 550 withdrawn", "< 421 stop")
 		}, "withdrawn; ended: server stops"},
-		{"closed by the driver", func(t *testing.T, c *client, ws chan *waiting) {
-			c.send("MKD a\r\n")
-			<-ws
-			_ = c.h.c.Close()
-		}, "ended: closed by the server; withdrawn"},
 	} {
 		for _, secure := range []bool{false, true} {
 			name := tc.name
@@ -181,21 +127,17 @@ func TestWaiting(t *testing.T) {
 				name += ", tls"
 			}
 			t.Run(name, func(t *testing.T) {
-				s := serve(t, "tcp4", control.Options{})
+				t.Parallel()
+				s := serve(t, withTLS)
 				c := s.dial()
 				if secure {
-					c.play("> AUTH TLS", "< 234 ")
-					c.startTLS()
+					c.startTLS(c.tcp)
 				}
-				c.play("> USER u", "< 331 ", "> PASS p", "< 230 ")
-				tc.run(t, c, c.waits())
-				c.h.wait(t)
-				for until := time.Now().Add(patience); c.h.notes() != tc.notes && time.Now().Before(until); {
-					if strings.HasSuffix(tc.notes, "withdrawn") && !strings.HasSuffix(c.h.notes(), "withdrawn") {
-						time.Sleep(time.Millisecond) // the command is over after the end
-						continue
-					}
-					t.Fatalf("got %q, want %q", c.h.notes(), tc.notes)
+				c.logIn()
+				tc.run(s, c, c.waits())
+				<-c.h.over
+				if got := c.h.notes(); got != tc.notes {
+					t.Errorf("got %q, want %q", got, tc.notes)
 				}
 			})
 		}
@@ -204,61 +146,41 @@ func TestWaiting(t *testing.T) {
 
 // A grant that comes at the moment at which the client leaves is either told or undone.
 func TestAGrantIsToldOrUndone(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
+	s := serve(t)
 	for i := range 100 {
 		c := s.login()
-		ws := c.waits()
+		w := c.waits()
 		c.send("MKD a\r\n")
-		w := <-ws
+		<-w.began
 		go reset(c.tcp)
-		spin(i)
+		for until := time.Now().Add(time.Duration(i) * time.Microsecond); time.Now().Before(until); {
+		}
 		w.grant()
-		c.h.wait(t)
-		within(t, "the socket is closed", c.tap.closed)
-		w.mu.Lock()
-		withdrawn := w.withdrawn
-		w.mu.Unlock()
-		if got := c.h.notes(); withdrawn == strings.Contains(got, "lost") {
-			t.Fatalf("withdrawn: %v, %s", withdrawn, got)
+		<-c.h.over
+		if got := c.h.notes(); strings.Contains(got, "withdrawn") == strings.Contains(got, "lost") {
+			t.Fatal(got)
 		}
 	}
 }
 
-func TestAThousandWaitersCostNoGoroutines(t *testing.T) {
-	const n = 1000
-	s := serve(t, "tcp4", control.Options{}, plain)
-	clients := make([]*client, n)
+func TestWaitersCostNoGoroutines(t *testing.T) {
+	s := serve(t)
+	clients := make([]*client, 100)
 	for i := range clients {
 		clients[i] = s.login()
 	}
-	ch := make(chan *waiting, n)
 	idle := runtime.NumGoroutine()
-	for _, c := range clients {
-		c.h.mkd = func(cmd *control.Command, _ string) error {
-			w := &waiting{h: c.h}
-			ch <- w
-			return w.wait(cmd)
-		}
+	waiting := make([]*waiting, len(clients))
+	for i, c := range clients {
+		waiting[i] = c.waits()
 		c.send("MKD a\r\n")
-	}
-	var ws []*waiting
-	for range n {
-		ws = append(ws, <-ch)
+		<-waiting[i].began
 	}
 	if now := runtime.NumGoroutine(); now > idle {
 		t.Errorf("%d goroutines wait, %d were idle", now, idle)
 	}
-	for _, w := range ws {
-		w.grant()
-	}
-	for _, c := range clients {
+	for i, c := range clients {
+		waiting[i].grant()
 		c.expect("257 ")
-		_ = c.conn.Close()
-	}
-}
-
-// spin passes about so many microseconds.
-func spin(n int) {
-	for until := time.Now().Add(time.Duration(n) * time.Microsecond); time.Now().Before(until); {
 	}
 }

@@ -1,305 +1,121 @@
-package control_test
+package control
 
 import (
-	"errors"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/spf13/afero"
-
-	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 func TestTheDriversWordsReplaceTheLibrarys(t *testing.T) {
+	const several = "250-a\r\n b\r\n250 c"
 	for _, tc := range []struct {
-		name string
-		say  []control.Reply
-		err  error
-		want []string
+		name    string
+		line    string
+		library string
+		say     []Reply
+		want    string
 	}{
-		{"nothing", nil, nil, []string{`257 Created dir "/a"`}},
-		{"nothing of an error", nil, errHeld, []string{`550 Could not create "/a" : held`}},
-		{"one line", []control.Reply{{Code: 257, Text: "mine"}}, nil, []string{"257 mine"}},
-		{"another code", []control.Reply{{Code: 450, Text: "later"}}, errHeld, []string{"450 later"}},
-		{"a success in place of an error", []control.Reply{{Code: 250, Text: "fine"}}, errHeld, []string{"250 fine"}},
-		{"several lines", []control.Reply{{Code: 257, Text: "a", Lines: []string{" b", "257 c"}, End: "d"}}, nil,
-			[]string{"257-a", " b", " 257 c", "257 d"}},
-		{"the last words count", []control.Reply{{Code: 257, Text: "first"}, {Code: 257, Text: "second"}}, nil, []string{"257 second"}},
-		{"a preliminary one is for transfers", []control.Reply{{Code: 150, Text: "opening"}}, nil, []string{`257 Created dir "/a"`}},
-		{"line ends", []control.Reply{{Code: 257, Text: "a\r\n220 b\x00"}}, nil, []string{"257 a??220 b?"}},
+		{"nothing", "MKD a", "257 made", nil, "257 made"},
+		{"one line", "MKD a", "257 made", []Reply{{Code: 257, Text: "mine"}}, "257 mine"},
+		{"another code", "MKD a", "550 no", []Reply{{Code: 450, Text: "later"}}, "450 later"},
+		{"several lines", "MKD a", "257 made", []Reply{{Code: 257, Text: "a", Lines: []string{" b", "257 c"}, End: "d"}}, "257-a\r\n b\r\n 257 c\r\n257 d"},
+		{"the last words count", "MKD a", "257 made", []Reply{{Code: 257, Text: "first"}, {Code: 257, Text: "second"}}, "257 second"},
+		{"a preliminary one is for transfers", "MKD a", "257 made", []Reply{{Code: 150, Text: "opening"}}, "257 made"},
+		{"line ends", "MKD a", "257 made", []Reply{{Code: 257, Text: "a\r\n220 b\x00"}}, "257 a??220 b?"},
+		{"one line for several", "MLST a", several, []Reply{{Code: 250, Text: "mine"}}, "250 mine"},
+		{"several lines of the library's", "MLST a", several, nil, several},
+		{"of which only the last one counts", "HASH a", several, nil, "250 c"},
+		{"a panic in the driver", "MKD a", "500 Unhandled internal error: a secret", []Reply{{Code: 257, Text: "made"}}, "451 internal error"},
+		{"a panic's words in a name", "MKD a", "550 Unhandled internal error: x", nil, "550 Unhandled internal error: x"},
+		{"control's", "MFMT x", "500 syntax", nil, "501 MFMT wants YYYYMMDDHHMMSS in UTC and a path"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{})
-			c := s.login()
-			c.h.mkd = func(cmd *control.Command, _ string) error {
+			c := serve(t).login()
+			verb, _, _ := strings.Cut(tc.line, " ")
+			c.lib.replies = map[string]string{verb: tc.library}
+			c.h.onBegin = func(cmd *Command) {
+				cmd.conn = c.lib.conn
 				for _, r := range tc.say {
-					cmd.Say(r)
-				}
-				return tc.err
-			}
-			if got := c.say("MKD a"); !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-			// The words are gone with the command.
-			if got := c.say("PWD"); !slices.Equal(got, []string{`257 "/" is the current directory`}) {
-				t.Errorf("%q", got)
-			}
-		})
-	}
-}
-
-// talker says the same reply to everything that looks at a path.
-type talker struct {
-	afero.Fs
-	say func()
-}
-
-func (f talker) Stat(name string) (osFileInfo, error) { f.say(); return f.Fs.Stat(name) }
-
-func TestTheDriversWordsReplaceSeveralLinesOfTheLibrary(t *testing.T) {
-	for _, line := range []string{"MLST f", "STAT f", "STAT /", "HASH f", "XMD5 f", "SIZE f", "CWD /"} {
-		t.Run(line, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{}, plain)
-			if err := afero.WriteFile(s.fs, "f", []byte("x"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			var c *client
-			said := control.Reply{}
-			s.fs = talker{s.fs, func() {
-				if said.Code != 0 {
-					c.h.c.Command().Say(said)
-				}
-			}}
-			c = s.login()
-			own := c.say(line)
-			for _, r := range []control.Reply{{Code: 213, Text: "one"}, {Code: 250, Text: "a", Lines: []string{" b"}, End: "c"}} {
-				said = r
-				want := strings.Split(strings.TrimSuffix(string(r.AppendTo(nil)), "\r\n"), "\r\n")
-				if got := c.say(line); !slices.Equal(got, want) {
-					t.Errorf("got %q, want %q", got, want)
+					if cmd.Verb == verb {
+						cmd.Say(r)
+					}
 				}
 			}
-			said = control.Reply{}
-			if got := c.say(line); !slices.Equal(got, own) {
-				t.Errorf("got %q, want %q", got, own)
+			c.play("> "+tc.line, "> PWD") // the words are gone with the command
+			for _, want := range append(strings.Split(tc.want, "\r\n"), "250 done") {
+				if got, err := c.read(); got != want {
+					t.Errorf("got %q, %v; want %q", got, err, want)
+				}
 			}
-			c.play("> NOOP", "< 200 OK")
 		})
 	}
 }
 
 func TestTheWordsOfATransfer(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.login()
-	var cmd *control.Command
-	s.onFile = func(string) {
-		cmd = c.h.c.Command()
-		cmd.Say(control.Reply{Code: 125, Text: "opening"})
-		cmd.Say(control.Reply{Code: 250, Text: "a", Lines: []string{" b"}, End: "c"})
+	c := serve(t).login()
+	var cmd *Command
+	c.lib.onOpen = func() {
+		cmd = c.lib.conn.Command()
+		cmd.Say(Reply{Code: 125, Text: "opening"})
+		cmd.Say(Reply{Code: 250, Text: "a", Lines: []string{" b"}, End: "c"})
 	}
-	data := c.passive()
+	data := c.data(c.epsv())
 	c.play("> STOR x", "< 125 opening")
 	_ = data.Close()
 	c.play("< 250-a", "<  b", "< 250 c")
-	cmd.Say(control.Reply{Code: 450, Text: "too late"})
-	c.play("> NOOP", "< 200 OK", "> ABOR", "< 226 ", "> PWD", "< 257 ")
-}
-
-// The words of a transfer are never the reply to the ABOR that ends it, whatever comes first.
-func TestTheWordsOfATransferDoNotLandOnAbor(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.login()
-	s.onFile = func(string) { c.h.c.Command().Say(control.Reply{Code: 451, Text: "the transfer's"}) }
-	c.h.onInterrupt = func(control.Interruption) {}
-	for i := range 100 {
-		c.passive()
-		c.send("STOR x\r\n")
-		spin(i * 10)
-		c.send("ABOR\r\n")
-		line, err := c.line()
-		if strings.HasPrefix(line, "150 ") {
-			line, err = c.line()
-		}
-		if err != nil || line != "426 aborted" {
-			t.Fatalf("%q, %v", line, err)
-		}
-		if line, err := c.line(); err != nil || !strings.HasPrefix(line, "226 ") {
-			t.Fatalf("%q, %v", line, err)
-		}
-	}
-}
-
-func TestAPanicOfTheDriverIs451(t *testing.T) {
-	for name, with := range map[string]any{
-		"one line":      "a secret",
-		"several lines": "a secret\nof two lines",
-		"an error":      errors.New("a secret"),
-		"a line end":    "a secret\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t, "tcp4", control.Options{})
-			c := s.login()
-			c.h.mkd = func(cmd *control.Command, _ string) error {
-				cmd.Say(control.Reply{Code: 257, Text: "made"})
-				panic(with)
-			}
-			c.play("> MKD a", "< 451 internal error", "> NOOP", "< 200 OK", "> PWD", "< 257 ")
-		})
-	}
-}
-
-// The library's words for a panic may stand in a name.
-func TestANameIsNoPanic(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.login()
-	c.play("> MKD Unhandled internal error: x", "< 257 ", "> CWD Unhandled internal error: x", "< 250 ", "> PWD", "< 257 ")
+	cmd.Say(Reply{Code: 450, Text: "too late"})
+	c.play("> NOOP", "< 250 done", "> ABOR", "< 226 ", "> PWD", "< 250 ")
+	c.lib.conn.Command().Say(Reply{Code: 450, Text: "nobody hears it"})
+	c.play("> NOOP", "< 250 done")
 }
 
 func TestA421ClosesTheConnection(t *testing.T) {
-	t.Run("of a command", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		c := s.login()
-		c.h.mkd = func(cmd *control.Command, _ string) error {
-			cmd.Say(control.Reply{Code: 421, Text: "go away"})
-			return errHeld
+	for _, r := range []Reply{{Code: 421, Text: "go"}, {Code: 421, Text: "go", Lines: []string{"away"}, End: "now"}} {
+		c := serve(t).login()
+		c.lib.mkd = func(cmd *Command) { cmd.Say(r) }
+		c.play(">> MKD a\r\nMKD b\r\n", "< 421")
+		if len(r.Lines) > 0 {
+			c.expect("away", "421 now")
 		}
-		c.play(">> MKD a\r\nMKD b\r\n", "< 421 go away")
 		c.expectEOF()
-		c.h.endedWith(t, control.ReasonClosed)
+		c.h.endedWith(t, ReasonClosed)
 		if got := c.h.executed(); strings.Contains(got, "MKD b") {
 			t.Errorf("executed: %s", got)
 		}
-	})
-	t.Run("of several lines", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
+	}
+	s := serve(t)
+	for range 20 { // of a transfer
 		c := s.login()
-		c.h.mkd = func(cmd *control.Command, _ string) error {
-			cmd.Say(control.Reply{Code: 421, Text: "go", Lines: []string{"away"}, End: "now"})
-			return nil
-		}
-		c.play("> MKD a", "< 421-go", "< away", "< 421 now")
+		c.lib.onOpen = func() { c.lib.conn.Command().Say(Reply{Code: 421, Text: "go"}) }
+		data := c.data(c.epsv())
+		c.play(">> STOR x\r\nMKD b\r\n", "< 150 ")
+		_ = data.Close()
+		c.expect("421 go")
 		c.expectEOF()
-	})
-	t.Run("of a transfer", func(t *testing.T) {
-		s := serve(t, "tcp4", control.Options{})
-		s.onFile = func(string) {
-			for c := range s.listener.Conns() {
-				c.Command().Say(control.Reply{Code: 421, Text: "go away"})
-			}
+		c.h.endedWith(t, ReasonClosed)
+		if got := c.h.executed(); strings.Contains(got, "MKD b") {
+			t.Errorf("executed: %s", got)
 		}
-		for range 50 {
+	}
+}
+
+func TestAnIncompleteLineIsNeverExecuted(t *testing.T) {
+	for name, end := range map[string]func(s *server, c *client){
+		"half-closed": func(s *server, c *client) { _ = c.tcp.CloseWrite() },
+		"closed":      func(s *server, c *client) { _ = c.tcp.Close() },
+		"reset":       func(s *server, c *client) { c.settled(); reset(c.tcp) },
+		"kicked":      func(s *server, c *client) { c.settled(); c.lib.conn.Kick(Reply{Code: 421}) },
+		"shut down":   func(s *server, c *client) { c.settled(); _ = s.Shutdown(Reply{Code: 421}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t)
 			c := s.login()
-			data := c.passive()
-			c.play(">> STOR x\r\nMKD b\r\n", "< 150 ")
-			_ = data.Close()
-			c.expect("421 go away")
-			c.expectEOF()
-			c.h.endedWith(t, control.ReasonClosed)
-			if got := c.h.executed(); strings.Contains(got, "MKD b") {
+			c.send("MKD whole\r\nMKD half")
+			c.expect("250 ")
+			end(s, c)
+			<-c.h.over
+			if got := c.h.executed(); strings.Contains(got, "half") {
 				t.Errorf("executed: %s", got)
 			}
-		}
-	})
-	t.Run("not that of PASV", func(t *testing.T) {
-		first, _ := freePorts(t, 1)
-		s := serve(t, "tcp4", control.Options{}, portsBetween(first, first))
-		s.login().pasv()
-		s.login().play("> PASV", "< 425 ", "> NOOP", "< 200 ")
-	})
-}
-
-// Words in place of the library's, where it does not say the right thing.
-func TestWordsOfControl(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.dial()
-	c.play(
-		"> USER u", "< 331 ",
-		"> USER v", "< 331 ",
-		"> PASS bad", "< 530 login incorrect",
-		"> PWD", "< 530 ",
-		"> USER w", "< 331 ", "> PASS p", "< 230 ", "> PASS p", "< 230 ", "> USER u", "< 530 ",
-		"> MFMT x", "< 501 MFMT wants", "> MFMT 2020 a", "< 501 MFMT wants",
-		"> MODE Z", "< 504 ", "> mode s", "< 200 ",
-		"> OPTS HASH nonsense", "< 501 ", "> OPTS HASH md5", "< 200 ",
-		"> ABOR", "< 226 ",
-		"> AVBL", "< 213 12345",
-		"> ALLO 10 R 2", "< 200 ",
-		"> MKD d", "< 257 ", "> CWD d", "< 250 ", "> XCUP", "< 250 ", "> PWD", `< 257 "/"`,
-	)
-	c.h.mu.Lock()
-	defer c.h.mu.Unlock()
-	if c.h.user != "w" {
-		t.Errorf("%q is logged in", c.h.user)
-	}
-}
-
-func TestWrongPasswordsOfTheLibraryEndTheConnection(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.dial()
-	c.play(">> USER u\r\nPASS wrong\r\nNOOP\r\n", "< 331 ", "< 530 ")
-	c.expectEOF()
-	c.h.endedWith(t, control.ReasonClosed)
-}
-
-// Every command of the table that is not answered here is known to the library.
-func TestTheLibraryKnowsTheTable(t *testing.T) {
-	samples := map[string]string{
-		"USER": "u", "OPTS": "UTF8 ON", "SITE": "x", "TYPE": "A", "MODE": "S", "STRU": "F", "ALLO": "1", "REST": "0",
-		"MFMT": "20200102030405 f", "PORT": "127,0,0,1,200,1", "EPRT": "|1|127.0.0.1|60000|", "MKD": "d1", "XMKD": "d2", "SMNT": "/", "HELP": "HELP",
-	}
-	unknown := strings.Fields("SMNT CCC LANG HOST ADAT MIC CONF ENC")
-	s := serve(t, "tcp4", control.Options{})
-	if err := afero.WriteFile(s.fs, "f", []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for name, usage := range control.Usages() {
-		c := s.login()
-		param := samples[name]
-		if param == "" {
-			param = "f"
-		}
-		if name == "EPSV" {
-			param = ""
-		}
-		got := c.say(name + " " + param)
-		refused := strings.HasPrefix(got[0], "502 ") || strings.Contains(got[0], "Unknown command") || strings.Contains(got[0], "not a command")
-		if refused != slices.Contains(unknown, name) || refused != (usage == "") {
-			t.Errorf("%s: %q, usage %q", name, got, usage)
-		}
-		_ = c.tcp.Close()
-	}
-}
-
-func TestHelpListsTheTable(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{})
-	c := s.dial()
-	listed := strings.Fields(strings.Join(c.say("HELP"), " "))
-	for name, usage := range control.Usages() {
-		if slices.Contains(listed, name) != (usage != "") {
-			t.Errorf("%s: usage %q", name, usage)
-		}
-		if got := c.say("HELP " + name)[0]; strings.HasPrefix(got, "214 Syntax: "+name) != (usage != "") {
-			t.Error(got)
-		}
-	}
-}
-
-func TestFeatures(t *testing.T) {
-	s := serve(t, "tcp4", control.Options{Features: []string{"XTRA"}})
-	c := s.login()
-	got := strings.Join(c.say("FEAT"), "\n")
-	for _, want := range []string{"AUTH TLS", "XTRA", "MDTM", "SIZE", "EPSV", "MLST type*;size*;modify*;perm*;unique*;unix.mode*;",
-		"HASH SHA-256*;SHA-512;SHA-1;MD5;CRC32;"} {
-		if !strings.Contains(got, "\n "+want+"\n") {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
-	}
-	c.play("> OPTS MLST size;modify;", "< 200 MLST OPTS size;modify;")
-	got = strings.Join(c.say("FEAT"), "\n")
-	for _, want := range []string{"MLST type;size*;modify*;perm;unique;unix.mode;"} {
-		if !strings.Contains(got, "\n "+want+"\n") {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
+		})
 	}
 }

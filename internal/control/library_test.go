@@ -1,0 +1,166 @@
+package control
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+)
+
+// library stands in for ftpserverlib, which executes the commands of one connection. Its habits are those that the driver's
+// contract tests find in the real one.
+type library struct {
+	s    *server
+	conn *Conn
+
+	replies     map[string]string // in place of "250 done", by verb
+	mkd         func(*Command)    // what MKD does
+	onOpen      func()            // before a transfer has its handle
+	onClose     func()            // before it gives the handle back
+	onInterrupt func(Interruption)
+	move        func()     // what a download does instead of a data connection
+	uploads     chan error // what became of each upload
+
+	transfers sync.WaitGroup
+	port      net.Listener // of the next transfer
+}
+
+func (l *library) run() {
+	defer l.conn.Close()
+	l.write("220 ready")
+	buf := make([]byte, 4096)
+	for {
+		n, err := l.conn.Read(buf)
+		if err != nil {
+			break
+		}
+		for line := range strings.Lines(string(buf[:n])) {
+			if verb, _, _ := strings.Cut(strings.TrimSpace(line), " "); !l.execute(strings.ToUpper(verb), line) {
+				return
+			}
+		}
+	}
+	l.transfers.Wait()
+}
+
+func (l *library) write(reply string) { _, _ = io.WriteString(l.conn, reply+"\r\n") }
+
+// execute reports whether the connection goes on.
+func (l *library) execute(verb, line string) bool {
+	if verb != "ABOR" {
+		l.transfers.Wait()
+	}
+	switch verb {
+	case "USER":
+		l.write("331 password")
+	case "PASS":
+		l.conn.LogIn("user")
+		l.write("230 welcome")
+	case "QUIT":
+		l.write("221 bye")
+		return false
+	case "ABOR":
+		l.write("226 aborted")
+	case "EPSV":
+		l.write(l.listen())
+	case "STOR", "RETR":
+		cmd, port := l.conn.Command(), l.port
+		l.transfers.Go(func() { l.transfer(cmd, port, verb == "STOR") })
+	case "MKD":
+		if l.mkd != nil {
+			l.mkd(l.conn.Command())
+		}
+		fallthrough
+	default:
+		reply, ok := l.replies[verb]
+		if !ok {
+			reply = "250 done"
+		}
+		l.write(reply)
+	}
+	return true
+}
+
+func (l *library) listen() string {
+	_, number, ok := l.s.ports.FetchNext()
+	if !ok {
+		return "421 no port"
+	}
+	tcp, err := net.Listen("tcp4", fmt.Sprint("127.0.0.1:", number))
+	if err != nil {
+		return "421 " + err.Error()
+	}
+	if l.port, err = l.s.ports.Wrap(tcp); err != nil {
+		return "421 " + err.Error()
+	}
+	return fmt.Sprintf("229 Entering Extended Passive Mode (|||%d|)", tcp.Addr().(*net.TCPAddr).Port)
+}
+
+// transfer has a handle as the driver's are.
+func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
+	if l.move != nil {
+		l.write("150 begins")
+		l.move()
+		l.write("226 over")
+		return
+	}
+	if l.onOpen != nil {
+		l.onOpen()
+	}
+	if r := l.conn.DataConnection(); r.Code != 0 {
+		cmd.Say(r)
+		l.write("550 no handle")
+		return
+	}
+	var mu sync.Mutex
+	var data net.Conn
+	aborted := false
+	cmd.Hold()
+	cmd.OnInterrupt(func(i Interruption) {
+		if l.onInterrupt != nil {
+			l.onInterrupt(i)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		aborted = aborted || i != Quitting
+		if aborted && data != nil {
+			data.Close()
+		}
+	})
+	closeHandle := func(err error) {
+		if l.onClose != nil {
+			l.onClose()
+		}
+		if upload {
+			l.uploads <- err
+		}
+		cmd.Release()
+	}
+	defer port.Close()
+	nc, err := port.Accept()
+	if err != nil {
+		l.write("425 no data connection") // before the handle is closed
+		closeHandle(err)
+		return
+	}
+	mu.Lock()
+	data = nc
+	if aborted {
+		data.Close()
+	}
+	mu.Unlock()
+	l.write("150 begins")
+	if upload {
+		_, err = io.Copy(io.Discard, nc)
+	} else {
+		_, err = io.WriteString(nc, "content")
+	}
+	nc.Close()
+	closeHandle(err)
+	if err != nil {
+		l.write("426 aborted")
+	} else {
+		l.write("226 over")
+	}
+}
