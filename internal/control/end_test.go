@@ -189,6 +189,14 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		c.lib.conn.Kick(Reply{Code: 421})
 		c.h.endedWith(t, ReasonKicked)
 	})
+	t.Run("does not keep the last reply waiting", func(t *testing.T) {
+		c := serve(t, timeouts(time.Hour, time.Second)).login()
+		socket := c.lib.conn.wire.Conn
+		_ = socket.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		_, _ = io.WriteString(socket, big) // as much as it takes
+		c.lib.conn.Kick(Reply{Code: 421})
+		c.h.endedWith(t, ReasonKicked)
+	})
 	t.Run("but reads later", func(t *testing.T) {
 		c := serve(t).login()
 		c.answers(big, func() {})
