@@ -87,7 +87,7 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 func (c *Conn) ID() uint64 { return c.id }
 
 // IP returns the client's address.
-func (c *Conn) IP() netip.Addr { return ipOf(c.addr.Addr) }
+func (c *Conn) IP() netip.Addr { return c.client }
 
 // Handler returns the handler of the connection.
 func (c *Conn) Handler() Handler { return c.handler }
