@@ -85,8 +85,12 @@ func (a *attempt) beginLocked(now Instant) (*change, <-chan struct{}, error) {
 			return c, nil, nil
 		}
 	}
-	if rule == nil {
-		return nil, nil, t.noRuleLocked(e, now)
+	switch {
+	case rule != nil:
+	case t.heldLocked(a.name):
+		return nil, nil, t.heldErrorLocked(e, now)
+	default:
+		return nil, nil, ErrNoRule
 	}
 	if err := a.memberLocked(); err != nil {
 		return nil, nil, err
@@ -126,13 +130,6 @@ func (a *attempt) memberLocked() error {
 		}
 	}
 	return nil
-}
-
-func (t *Table) noRuleLocked(e *node, now Instant) error {
-	if e != nil && len(e.holds) > 0 {
-		return t.heldErrorLocked(e, now)
-	}
-	return ErrNoRule
 }
 
 // grantLocked is the change that gives the session a hold of e beside those that stand, in place of one of them if

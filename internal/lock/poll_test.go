@@ -170,24 +170,6 @@ func TestSoManyPollsAreRemembered(t *testing.T) {
 	}
 }
 
-func TestADeadPollerDelaysTheOthersOnce(t *testing.T) {
-	w := newWorld(t, ways(lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second, Wait: time.Minute}))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	w.polls(w.open("dead"), "/locks/x", 2, time.Second)
-	x, y := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
-	w.release(s, "/locks/x", nil)
-	x.stillWaits()
-	if in, ok := w.NextExpiry(); !ok || in != 2*time.Second {
-		t.Errorf("next look in %v, %v", in, ok)
-	}
-	w.clock.Advance(2 * time.Second)
-	w.expires()
-	x.gets()
-	w.release(x.s, "/locks/x", nil)
-	y.gets()
-}
-
 func TestWhoThePollerIs(t *testing.T) {
 	at := func(w *world, account, address, nonce string) *lock.Session {
 		s := w.Open(lock.Owner{Account: account, Address: address})

@@ -107,7 +107,7 @@ func (t *Table) persist(ctx context.Context, names []Name, cause Cause) error {
 }
 
 func (t *Table) persistName(ctx context.Context, n Name, cause Cause) error {
-	err := t.change(ctx, func(Instant) (*change, <-chan struct{}, error) {
+	return t.change(ctx, func(Instant) (*change, <-chan struct{}, error) {
 		e := t.nodes[n]
 		switch {
 		case e == nil || e.doing == idle && len(e.holds) == 0:
@@ -117,32 +117,20 @@ func (t *Table) persistName(ctx context.Context, n Name, cause Cause) error {
 		}
 		return &change{node: e, doing: changing, next: e.standing(nil), why: reason{cause: cause}}, nil, nil
 	})
-	return err
 }
 
 // each calls f for all names, several at a time, and returns the errors.
 func (t *Table) each(names []Name, f func(Name) error) error {
-	var (
-		workers sync.WaitGroup
-		mu      sync.Mutex
-		errs    []error
-	)
-	queue := make(chan Name)
-	for range min(persistWorkers, len(names)) {
+	var workers sync.WaitGroup
+	places := make(chan struct{}, persistWorkers)
+	errs := make([]error, len(names))
+	for i, n := range names {
+		places <- struct{}{}
 		workers.Go(func() {
-			for n := range queue {
-				if err := f(n); err != nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-			}
+			errs[i] = f(n)
+			<-places
 		})
 	}
-	for _, n := range names {
-		queue <- n
-	}
-	close(queue)
 	workers.Wait()
 	return errors.Join(errs...)
 }

@@ -263,17 +263,10 @@ func (s *Session) disconnect(ctx context.Context, n Name) error {
 	if err := s.table.expireName(ctx, n, true); err != nil {
 		return err
 	}
-	if !s.stillHolds(n) {
+	if !s.Acquired(n) {
 		return nil
 	}
 	return s.table.persistName(ctx, n, CauseDisconnect)
-}
-
-func (s *Session) stillHolds(n Name) bool {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	e := s.table.nodes[n]
-	return e != nil && slices.ContainsFunc(e.holds, func(h *held) bool { return h.session == s })
 }
 
 // markEndLocked brings the mark of a hold whose connection has ended in line with its rule.
