@@ -179,6 +179,20 @@ func TestAMemberThatCannotEndKeepsItsGroupForASecond(t *testing.T) {
 	}
 	w.clock.Advance(time.Second)
 	w.expires("/locks/g/m", "/locks/g")
+
+	w.acquire(a, "/locks/g")
+	w.clock.Advance(9 * time.Minute)
+	w.acquire(b, "/locks/g/m")
+	w.clock.Advance(time.Minute)
+	tries := 0
+	w.store.Inject(func(c lock.Change) error { tries++; return lock.ErrNotEmpty })
+	for range 8 {
+		w.expires()
+		w.clock.Advance(time.Second)
+	}
+	if tries != 4 { // after 0, 1, 3 and 7 s
+		t.Errorf("tried %d times in 8 s", tries)
+	}
 }
 
 func drain(ch <-chan struct{}) {

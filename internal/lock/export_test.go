@@ -45,6 +45,17 @@ func Accounts(t *Table) int {
 	return len(t.accounts)
 }
 
+// Polls says of how many clients that tried in vain the table knows.
+func Polls(t *Table) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, l := range t.polls.accounts {
+		n += l.Len()
+	}
+	return n
+}
+
 // MaxPolls is how many polled locks are remembered of one account or address.
 const MaxPolls = maxPolls
 

@@ -69,6 +69,7 @@ func TestOneTryMeansNothingAndTheSecondIsAPlace(t *testing.T) {
 			if test.queued {
 				w.acquire(b, "/locks/x")
 			}
+			w.empty()
 		})
 	}
 }
@@ -156,11 +157,21 @@ func TestSoManyPollsAreRemembered(t *testing.T) {
 				return w.openAt(fmt.Sprint("b", i), "10.0.0.1")
 			}
 			c := w.openAt("c", "192.0.2.7")
-			w.polls(c, "/locks/other", 2, 10*time.Second)
+			w.polls(c, "/locks/other", 2, 50*time.Second)
+			var all []*lock.Session
 			for i := range lock.MaxPolls + 10 {
-				w.polls(open(i), "/locks/x", 2, time.Millisecond)
+				all = append(all, open(i))
 			}
-			if status, _ := w.Get("/locks/x"); status.Waiting > lock.MaxPolls {
+			for _, some := range [][]*lock.Session{all[:lock.MaxPolls], all[lock.MaxPolls:]} {
+				for _, s := range some {
+					w.refused(s, "/locks/x", lock.ErrHeld)
+				}
+				w.clock.Advance(10 * time.Second)
+				for _, s := range some {
+					w.refused(s, "/locks/x", lock.ErrHeld)
+				}
+			}
+			if status, _ := w.Get("/locks/x"); status.Waiting != lock.MaxPolls {
 				t.Errorf("%d in the queue", status.Waiting)
 			}
 			w.release(holder, "/locks/other", nil)

@@ -89,6 +89,9 @@ func (w *world) empty() {
 	if n := lock.Nodes(w.Table); n != 1+len(w.All()) && len(w.All()) == 0 {
 		w.t.Errorf("%d names are remembered", n)
 	}
+	if n := lock.Polls(w.Table); n > 0 {
+		w.t.Errorf("%d tries are remembered", n)
+	}
 }
 
 func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {
