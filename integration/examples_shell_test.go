@@ -182,17 +182,25 @@ func TestShellHighlanderThatIsStoppedByTheWebServerGivesTheLockBack(t *testing.T
 func TestShellHighlanderThatWasTooSlowLeavesTheNextOnesLock(t *testing.T) {
 	t.Parallel()
 	need(t, "curl")
-	s := startServer(t, exampleRules(t, "shell-highlander"))
+	s, clock := startStepped(t, exampleRules(t, "shell-highlander"))
 	log := newHoldsLog(t)
-	cmd := s.visitors(t, "WORK=2", "LOCK_AGE=1")
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nuntil [ -e %s/go ]; do /bin/sleep 0.02; done\n", dir)
+	if err := os.WriteFile(filepath.Join(dir, "sleep"), []byte(script), 0o755); err != nil { // its work takes as long as the test wants
+		t.Fatal(err)
+	}
+	cmd := s.visitors(t, "WORK=2", "PATH="+dir+":"+os.Getenv("PATH"))
 	cmd.Stderr = log.open()
 	p := launch(t, cmd)
 	await(t, "it has the lock", func() bool { return len(log.lines()) > 0 })
+	clock.pass(time.Minute)
 	next := s.session(account)
 	next.want(200, "SITE LOCK AS another-page")
-	next.want(200, "SITE WAIT 30")
 	next.want(257, "MKD "+highlander)
 	next.conn.Close()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p.until("Status: 500")
 	<-p.exited
 	lines := log.lines()

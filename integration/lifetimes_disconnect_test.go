@@ -61,10 +61,10 @@ func TestEndOfTheConnectionReleasesWhatItsRuleSays(t *testing.T) {
 func TestIdleSessionIsCutOffButNotBeforeItsLockEnds(t *testing.T) {
 	t.Parallel()
 	const none = "max_age = \"0s\"\nmax_idle = \"0s\""
-	for _, limits := range []string{"max_age = \"3s\"", "max_age = \"0s\"\nmax_idle = \"3s\"", none} {
+	for _, limits := range []string{"max_age = \"5s\"", "max_age = \"0s\"\nmax_idle = \"5s\"", none} {
 		t.Run(strings.ReplaceAll(limits, "\n", ", "), func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, "[ftp]\nidle_timeout = \"1s\"\n[[lock]]\nmatch = \"/locks/**\"\n"+limits+"\n")
+			s := startServer(t, "[ftp]\nidle_timeout = \"2s\"\n[[lock]]\nmatch = \"/locks/**\"\n"+limits+"\n")
 			c := s.session(account)
 			sent := time.Now()
 			c.want(257, "MKD /locks/job")
@@ -76,8 +76,8 @@ func TestIdleSessionIsCutOffButNotBeforeItsLockEnds(t *testing.T) {
 				return
 			}
 			c.wantReply(421, "idle")
-			if held := time.Since(sent); held < 3*time.Second {
-				t.Errorf("cut off after %v, the lock was to last 3s", held)
+			if held := time.Since(sent); held < 5*time.Second {
+				t.Errorf("cut off after %v, the lock was to last 5s", held)
 			}
 			s.session("other").want(257, "MKD /locks/job")
 		})

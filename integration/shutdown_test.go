@@ -66,15 +66,11 @@ func TestKickAndStopEndWhatRuns(t *testing.T) {
 		return c
 	}
 	c := hashing()
-	began := time.Now()
 	s.command("kick", s.sessions(account)[0])
 	c.wantReply(550)
 	c.wantReply(421)
-	if d := time.Since(began); d > 10*time.Second {
-		t.Errorf("the kick took %v", d)
-	}
 	hashing()
-	began = time.Now()
+	began := time.Now()
 	s.signal(syscall.SIGTERM)
 	s.stopped()
 	if d := time.Since(began); d > 15*time.Second {
