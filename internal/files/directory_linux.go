@@ -61,12 +61,6 @@ func control(file *os.File, f func(fd int) error) error {
 	return err
 }
 
-// names returns the next names in it, n at most, or all if n is not above 0. At the end the error is io.EOF if n is above 0.
-func (d directory) names(n int) ([]string, error) {
-	names, err := d.file.Readdirnames(n)
-	return names, bare(err)
-}
-
 // lstat describes what has the name, a link itself; "." is the directory.
 func (d directory) lstat(base string) (*info, error) {
 	var i *info
@@ -170,11 +164,6 @@ func (d directory) renameNew(base string, to place) error {
 func (d directory) link(base, newbase string) error {
 	return d.do("link", func(fd int) error { return unix.Linkat(fd, base, fd, newbase, 0) })
 }
-
-// sync has what was done in the directory survive a loss of power.
-func (d directory) sync() error { return d.do("fsync", unix.Fsync) }
-
-func syncDirectory(f *os.File) error { return f.Sync() }
 
 // space returns how many bytes the process may still write in the directory's file system.
 func (d directory) space() (uint64, error) {

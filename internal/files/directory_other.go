@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"runtime"
 	"syscall"
 )
 
@@ -50,11 +49,6 @@ func (t *Tree) directoryOf(f *os.File, name string) (directory, error) {
 }
 
 func (d directory) close() { _ = errors.Join(d.file.Close(), d.root.Close()) }
-
-func (d directory) names(n int) ([]string, error) {
-	names, err := d.file.Readdirnames(n)
-	return names, bare(err)
-}
 
 func (d directory) lstat(base string) (*info, error) {
 	if err := d.tree.check("stat"); err != nil {
@@ -124,20 +118,6 @@ func (d directory) link(base, newbase string) error {
 		return err
 	}
 	return rooted(d.root.Link(base, newbase))
-}
-
-func (d directory) sync() error {
-	if err := d.tree.check("fsync"); err != nil {
-		return err
-	}
-	return syncDirectory(d.file)
-}
-
-func syncDirectory(f *os.File) error {
-	if runtime.GOOS == "windows" { // a directory that is open for reading cannot be synced
-		return nil
-	}
-	return bare(f.Sync())
 }
 
 func (d directory) space() (uint64, error) { return 0, errors.ErrUnsupported }

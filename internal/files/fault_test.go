@@ -72,6 +72,8 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 					t.Errorf("call %d (%s) failed: %q", n, fault.call, got)
 				}
 				switch {
+				case err == nil && fault.call == "fsync":
+					t.Errorf("call %d: nobody is told that the file may not last", n)
 				case err == nil && string(got) != c.want:
 					t.Errorf("call %d (%s) failed: success, but the old content", n, fault.call)
 				case err != nil && string(got) == c.want && !errors.Is(err, ErrNotDurable):

@@ -121,7 +121,7 @@ func (l *listing) Lstat(base string) (fs.FileInfo, error) {
 // Readdirnames works as that of package os, and leaves out the names that clients do not see.
 func (l *listing) Readdirnames(n int) ([]string, error) {
 	for {
-		names, err := l.dir.names(n)
+		names, err := l.dir.file.Readdirnames(n)
 		names = slices.DeleteFunc(names, func(name string) bool { return l.dir.tree.isTemporary(name) || Hidden(name) })
 		if err == io.EOF {
 			return nil, io.EOF

@@ -52,9 +52,6 @@ func (u *Upload) keepMode() error {
 	if !old.mode.IsRegular() {
 		return nil
 	}
-	if err := t.check("stat"); err != nil {
-		return err
-	}
 	now, err := describe(u.file, u.base)
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -160,6 +161,21 @@ func syncHost(dir string) error {
 	}
 	defer f.Close()
 	return syncDirectory(f)
+}
+
+func syncDirectory(f *os.File) error {
+	if runtime.GOOS == "windows" { // a directory that is open for reading cannot be synced
+		return nil
+	}
+	return bare(f.Sync())
+}
+
+// sync has what was done in the directory survive a loss of power.
+func (d directory) sync() error {
+	if err := d.tree.check("fsync"); err != nil {
+		return err
+	}
+	return syncDirectory(d.file)
 }
 
 // Close gives back what the tree holds open. Uploads and open files are
