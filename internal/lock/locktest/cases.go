@@ -7,45 +7,37 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Cases returns the suite.
-func Cases() []Case {
-	table := []struct {
-		name string
-		run  func(f *fixture)
-	}{
-		{"acquire, release, acquire again", lifeOfALock},
-		{"a conflict carries the record and changes nothing", conflictCarriesRecord},
-		{"a change of what is not there is a conflict", conflictOfNothing},
-		{"a release of what is not held changes nothing", releaseOfNothing},
-		{"a hold is handed over", handOver},
-		{"tokens grow over names and releases", tokensGrow},
-		{"a hold keeps its token through changes", tokenStays},
-		{"a hold comes back as it was given", fieldsSurvive},
-		{"several holds share a name", sharedHolds},
-		{"All yields every held name", allYields},
-		{"All can be left early", allLeft},
-		{"what the caller does with its slices does not matter", nothingShared},
-		{"a cancelled context changes nothing", cancelled},
-		{"one of many wins a free name", oneWinner},
-		{"one of many wins a hand-over", oneHeir},
-		{"names are changed side by side", sideBySide},
-		{"names are bytes", namesAreBytes},
-		{"a name within a name", nested},
-		{"a name too long is an error and changes nothing", tooLong},
-		{"one's own changes are not watched", ownChanges},
-		{"Watch ends with its context", watchEnds},
-	}
-	var cases []Case
-	for _, c := range table {
-		cases = append(cases, Case{c.name, func(t testing.TB, s lock.Store) { c.run(&fixture{Moves{TB: t}, s}) }})
-	}
-	return cases
+// cases are the suite.
+var cases = []struct {
+	name string
+	run  func(f *fixture)
+}{
+	{"acquire, release, acquire again", lifeOfALock},
+	{"a conflict carries the record and changes nothing", conflictCarriesRecord},
+	{"a change of what is not there is a conflict", conflictOfNothing},
+	{"a release of what is not held changes nothing", releaseOfNothing},
+	{"a hold is handed over", handOver},
+	{"tokens grow over names and releases", tokensGrow},
+	{"a hold keeps its token through changes", tokenStays},
+	{"a hold comes back as it was given", fieldsSurvive},
+	{"several holds share a name", sharedHolds},
+	{"All yields every held name", allYields},
+	{"All can be left early", allLeft},
+	{"what the caller does with its slices does not matter", nothingShared},
+	{"a cancelled context changes nothing", cancelled},
+	{"one of many wins a free name", oneWinner},
+	{"one of many wins a hand-over", oneHeir},
+	{"names are changed side by side", sideBySide},
+	{"names are bytes", namesAreBytes},
+	{"a name within a name", nested},
+	{"a name too long is an error and changes nothing", tooLong},
+	{"one's own changes are not watched", ownChanges},
+	{"Watch ends with its context", watchEnds},
 }
 
 func lifeOfALock(f *fixture) {

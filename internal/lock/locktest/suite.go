@@ -9,7 +9,7 @@
 // the caller. What it does not: that a change lasts, and what Watch tells of others; these are for the
 // tests of each store.
 //
-// Start reading at [Cases].
+// Start reading at [TestStore].
 package locktest
 
 import (
@@ -20,17 +20,10 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Case is one test of the suite: Run is given an empty store, whose directories, if it has any, lie in an
-// empty tree.
-type Case struct {
-	Name string
-	Run  func(t testing.TB, s lock.Store)
-}
-
-// TestStore runs the suite, each case with a store of its own from open.
+// TestStore runs the suite, each case with a store of its own from open, whose directories, if it has any, lie in an empty tree.
 func TestStore(t *testing.T, open func(t *testing.T) lock.Store) {
-	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(&fixture{Moves{TB: t}, open(t)}) })
 	}
 }
 
