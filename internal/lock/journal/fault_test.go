@@ -14,16 +14,21 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// faulty is a journalFile that fails when it is told to. Like a disk, it has room for so many bytes if room is set.
-type faulty struct {
-	journalFile
+// faults are how the files of a journal fail. Like a disk, they have room for so many bytes if room is set.
+type faults struct {
 	write    func(b []byte) error // its error is returned before anything is written
 	truncate error
 	sync     func() error
 	room     int64 // what is written behind it is refused, but for what lies before; 0: any
 }
 
-func (f *faulty) WriteAt(b []byte, offset int64) (int, error) {
+// faulty is a journalFile that fails when it is told to.
+type faulty struct {
+	journalFile
+	*faults
+}
+
+func (f faulty) WriteAt(b []byte, offset int64) (int, error) {
 	if f.write != nil {
 		if err := f.write(b); err != nil {
 			return 0, &os.PathError{Op: "write", Path: "/real/path", Err: err}
@@ -36,14 +41,14 @@ func (f *faulty) WriteAt(b []byte, offset int64) (int, error) {
 	return f.journalFile.WriteAt(b, offset)
 }
 
-func (f *faulty) Truncate(size int64) error {
+func (f faulty) Truncate(size int64) error {
 	if f.truncate != nil {
 		return f.truncate
 	}
 	return f.journalFile.Truncate(size)
 }
 
-func (f *faulty) Sync() error {
+func (f faulty) Sync() error {
 	if f.sync != nil {
 		if err := f.sync(); err != nil {
 			return &os.PathError{Op: "fdatasync", Path: "/real/path", Err: err}
@@ -53,12 +58,9 @@ func (f *faulty) Sync() error {
 }
 
 // faultyScene opens a store whose journal can be made to fail.
-func faultyScene(t *testing.T) (*scene, *Store, *faulty) {
-	s, f := newScene(t), &faulty{}
-	s.wrap = func(real journalFile) journalFile {
-		f.journalFile = real
-		return f
-	}
+func faultyScene(t *testing.T) (*scene, *Store, *faults) {
+	s, f := newScene(t), new(faults)
+	s.wrap = func(real journalFile) journalFile { return faulty{real, f} }
 	store := s.mustOpen()
 	s.Acquire(store, "/old_lock", "ada")
 	return s, store, f
@@ -113,6 +115,20 @@ func TestOnAFullDiskLocksAreRefusedAndReleasesRecorded(t *testing.T) {
 			t.Error("the process would end")
 		}
 	}
+}
+
+// A start on a full disk is better than none: what was acknowledged stands.
+func TestAStartWithoutRoomForReleases(t *testing.T) {
+	s, store, f := faultyScene(t)
+	s.crash(store)
+	f.room = 1
+	store = s.mustOpen()
+	s.HeldBy(store, "/old_lock", "ada")
+	if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, syscall.ENOSPC) || failed(store) {
+		t.Errorf("got %v", err)
+	}
+	f.room = 0
+	s.Acquire(store, "/a_lock", "ada")
 }
 
 // On a file system without a promise for room, such as Btrfs, a release may fail. It says so, and the lock stands.
@@ -211,7 +227,7 @@ func TestAStartWhoseSyncFailsIsNone(t *testing.T) {
 }
 
 // together has many acquire at once while the first sync is held up until all of them are written.
-func (s *scene) together(store *Store, f *faulty, others int32, syncErr error) []error {
+func (s *scene) together(store *Store, f *faults, others int32, syncErr error) []error {
 	var syncs, written atomic.Int32
 	started, waiting := make(chan struct{}), make(chan struct{})
 	f.sync = func() error {
@@ -265,8 +281,8 @@ func TestAFailedSyncFailsAllThatWaitForIt(t *testing.T) {
 
 func TestOnlyADurableGrantIsSynced(t *testing.T) {
 	for _, durable := range []bool{false, true} {
-		s, f := newScene(t), &faulty{}
-		s.wrap = func(real journalFile) journalFile { f.journalFile = real; return f }
+		s, f := newScene(t), new(faults)
+		s.wrap = func(real journalFile) journalFile { return faulty{real, f} }
 		s.options = func(o *Options) { o.Durable = durable }
 		store := s.mustOpen()
 		var order []string
