@@ -278,7 +278,7 @@ func TestQuitBeforeTheEndOfAnUpload(t *testing.T) {
 // Behind a QUIT, and behind more commands than are read ahead, the end of the control connection is not read: it is seen by the look that an
 // upload takes at its client.
 func TestAnUploadIsNotPublishedIfItsClientHangsUpBehindAQuit(t *testing.T) {
-	for name, commands := range map[string]string{"QUIT": "QUIT\r\n", "many commands": strings.Repeat("NOOP\r\n", 16<<10)} {
+	for name, commands := range map[string]string{"QUIT": "QUIT\r\n", "many commands": strings.Repeat("NOOP\r\n", 11<<10)} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, func(o *setup) { o.settings.HangUp = time.Minute })
 			s.write("/f", "old")

@@ -316,45 +316,29 @@ func TestADataConnectionMustResumeTheSessionOfItsControlConnection(t *testing.T)
 }
 
 func TestDownloads(t *testing.T) {
-	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		large := strings.Repeat("0123456789abcde\n", 200_000)
-		s.write("/large", large)
-		s.write("/text", "a\nb\r\nc")
-		s.mkdir("/d")
-		s.link("text", "/link")
-		c := dial("phoneacc")
-		if got := c.fetch("RETR /text"); got != "a\r\nb\r\nc" {
-			t.Errorf("ASCII: %q", got)
-		}
-		c.want("TYPE I", "200 *")
-		if got := c.fetch("RETR /link"); got != "a\nb\r\nc" {
-			t.Errorf("binary: %q", got)
-		}
-		if got := c.fetch("RETR /large"); got != large {
-			t.Errorf("%d bytes of %d", len(got), len(large))
-		}
-		c.want("REST 3199990", "350 *")
-		if got := c.fetch("RETR /large"); got != large[3199990:] {
-			t.Errorf("after REST: %q", got)
-		}
-		c.want("REST 6", "350 *")
-		if got := c.fetch("RETR /text"); got != "" {
-			t.Errorf("from the end: %q", got)
-		}
-		for command, want := range map[string]string{
-			"RETR /d":    "550 /d: is a directory",
-			"RETR /none": "550 /none: no such file or directory",
-			"RETR /":     "550 /: is a directory",
-		} {
-			_, r := c.download(command)
-			c.check(command, r, want)
-		}
-		c.want("REST 7", "350 *")
-		_, r := c.download("RETR /text")
-		c.check("beyond the end", r, "554 /text: REST beyond the end of the file")
+	downloads := `
+		- write /text a\nb\r\nc
+		- mkdir /d
+		- link /link text
+		a RETR /text => 226 * >>> a\r\nb\r\nc
+		a TYPE I => 200 *
+		a RETR /link => 226 * >>> a\nb\r\nc
+		a REST 2 => 350 *
+		a RETR /text => 226 * >>> b\r\nc
+		a REST 6 => 350 *
+		a RETR /text => 226 *
+		a REST 7 => 350 *
+		a RETR /text => 554 /text: REST beyond the end of the file
+		a RETR /d => 550 /d: is a directory
+		a RETR /none => 550 /none: no such file or directory
+		a RETR / => 550 /: is a directory`
+	plays(t, downloads)
+	plays(t, downloads, tlsRequired)
 
-		// A client that has enough and hangs up: the transfer was broken, the session goes on.
+	// A client that has enough and hangs up: the transfer was broken, the session goes on.
+	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
 		s.sparse("/large")
+		c := dial("phoneacc")
 		nc := c.data()
 		c.want("RETR /large", "150 *")
 		io.ReadFull(c.secured(nc), make([]byte, 10))
@@ -465,12 +449,7 @@ func TestADownloadOfAFileThatShrinksIsNoSuccess(t *testing.T) {
 func TestATransferThatStandsStillIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := start(t, secure, func(o *setup) { o.settings.DataTimeout = 200 * time.Millisecond })
-	if err := os.WriteFile(filepath.Join(s.root, "large"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(filepath.Join(s.root, "large"), 64<<20); err != nil {
-		t.Fatal(err)
-	}
+	s.sparse("/large")
 	s.write("/f", "old")
 	for _, private := range []bool{false, true} {
 		c := s.dial()
@@ -506,10 +485,7 @@ func TestATransferThatIsTooSlowIsEnded(t *testing.T) {
 	s := start(t, func(o *setup) { o.settings.DataMinRate = 1000 })
 	s.driver.rateOver = 300 * time.Millisecond
 	s.write("/f", "old")
-	s.write("/big", "")
-	if err := os.Truncate(filepath.Join(s.root, "big"), 64<<20); err != nil {
-		t.Fatal(err)
-	}
+	s.sparse("/big")
 	c := s.as("phoneacc")
 	d := c.data()
 	c.want("STOR /f", "150 *")

@@ -72,40 +72,23 @@ func TestStouFindsAFreeName(t *testing.T) {
 		s.mkdir("/dir")
 		s.link("dir", "/way")
 		c := s.as("phoneacc")
-		stou := func(command, content string) string {
-			t.Helper()
-			nc := c.data()
-			first := c.ask(command)
-			if !strings.HasPrefix(first, "150 ") {
-				return first
-			}
-			c.check(command, first, "150 FILE: /*")
-			d := c.secured(nc)
-			io.WriteString(d, content)
-			d.Close()
-			c.check(command, c.reply(), "226 *")
-			return strings.TrimPrefix(first, "150 FILE: ")
-		}
-		for command, pattern := range map[string]string{
-			"STOU /new": "/new", "STOU /f": "/f.#", "STOU": "/ftp", "STOU /dir": "/dir/ftp", "STOU dir": "/dir/ftp.#", "STOU /way": "/way/ftp*",
+		c.want("MKD /locks/y", "257 *")
+		for _, tt := range []struct{ command, name string }{
+			{"STOU /new", "/new"}, {"STOU /f", "/f.#"}, {"STOU", "/ftp"}, {"STOU /dir", "/dir/ftp"}, {"STOU dir", "/dir/ftp.#"}, {"STOU /way", "/way/ftp.#"},
+			{"STOU /locks/x", "/locks/x"}, // a file may have a lock's name
+			{"STOU /locks/y", "/locks/y/ftp"},
 		} {
-			name := stou(command, command)
-			if command == "STOU /dir" || command == "STOU dir" {
-				pattern = "/dir/ftp*" // in either order
+			nc := c.data()
+			first := c.ask(tt.command)
+			c.check(tt.command, first, "150 FILE: "+tt.name)
+			io.WriteString(nc, tt.command)
+			nc.Close()
+			c.check(tt.command, c.reply(), "226 *")
+			if got := c.fetch("RETR " + strings.TrimPrefix(first, "150 FILE: ")); got != tt.command {
+				t.Errorf("%s: %q", tt.command, got)
 			}
-			if !fits(pattern, name) {
-				t.Errorf("%s: %s", command, name)
-			}
-			s.wantContent(name, command)
 		}
 		s.wantContent("/f", "old")
-		if got := stou("STOU /locks/x", ""); got != "/locks/x" { // a file may have a lock's name
-			t.Errorf("STOU /locks/x: %s", got)
-		}
-		c.want("MKD /locks/y", "257 *")
-		if got := stou("STOU /locks/y", "inside"); got != "/locks/y/ftp" {
-			t.Errorf("STOU /locks/y: %s", got)
-		}
 	})
 }
 
@@ -198,33 +181,18 @@ func TestAnUploadReplacesALinkAndNotWhatItLeadsTo(t *testing.T) {
 
 // The directory gets another name while the upload is on its way, and in it the file's name is a lock's.
 func TestAnUploadWhoseDirectoryIsRenamed(t *testing.T) {
-	eachMode(t, func(t *testing.T, s *server) {
-		rules, err := lock.NewRules([]lock.Rule{{Match: "/b/*"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.mkdir("/a")
-		a, b := s.as("phoneacc"), s.as("other")
-		nc := a.data()
-		a.want("STOR /a/f", "150 *")
-		b.transcript(`
-			C: RNFR /a
-			S: 350 *
-			C: RNTO /b
-			S: 250 *`)
-		if err := s.table.SetRules(t.Context(), rules); err != nil {
-			t.Fatal(err)
-		}
-		nc.Write([]byte("x"))
-		nc.Close()
-		a.check("STOR", a.reply(), "226 *") // nobody holds that lock
-		s.wantContent("/b/f", "x")
-		a.want("DELE /b/f", "250 *")
-		nc = a.data()
-		a.want("STOR /b/f", "150 *")
-		b.want("MKD /b/f", "257 *")
-		nc.Close()
-		a.check("STOR", a.reply(), "550 /b/f: is a lock: *")
-		s.wantContent("/b/f", "(none)")
-	})
+	inBothModes(t, `
+		- mkdir /in
+		a STOR /in/f <<< x ...
+		b RNFR /in => 350 *
+		b RNTO /out => 250 *
+		a => 226 *
+		- file /out/f x
+		- free /out/f
+		a DELE /out/f => 250 *
+		a STOR /out/f <<< y ...
+		b MKD /out/f => 257 *
+		a => 550 /out/f: is a lock: *
+		b RNFR /out => 550 /out: there are held locks below it
+		- held /out/f`, func(o *setup) { o.rules = append(o.rules, lock.Rule{Match: "**/out/*"}) })
 }
