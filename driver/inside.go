@@ -257,28 +257,22 @@ func (s *Server) stands(n lock.Name, token lock.Token) bool {
 
 // openInside sees to it that the locks that n lies in have somewhere to put things. The session may write there.
 func (c *client) openInside(n lock.Name) error {
-	if c.server.directories {
+	in := n.Parent()
+	if c.server.directories || in == "/" {
 		return nil
 	}
-	return c.openInsides(n.Parent())
-}
-
-func (c *client) openInsides(n lock.Name) error {
-	if n == "/" {
-		return nil
-	}
-	if err := c.openInsides(n.Parent()); err != nil || !c.table().Held(n) {
+	if err := c.openInside(in); err != nil || !c.table().Held(in) {
 		return err
 	}
-	defer c.server.insides.change(n)()
-	status, held := c.table().Get(n)
+	defer c.server.insides.change(in)()
+	status, held := c.table().Get(in)
 	if !held {
 		return nil
 	}
 	token := status.Holds[0].Token
-	disk := files.Inside(c.server.diskDir(n.Parent()), uint64(token))
-	if known, ok := c.server.insides.of(n); !ok || known != token {
-		if err := c.server.insides.record(token, inside{n, status.Holds[0].Owner.Account, disk}); err != nil {
+	disk := files.Inside(c.server.diskDir(in.Parent()), uint64(token))
+	if known, ok := c.server.insides.of(in); !ok || known != token {
+		if err := c.server.insides.record(token, inside{in, status.Holds[0].Owner.Account, disk}); err != nil {
 			return err
 		}
 	}

@@ -28,10 +28,6 @@ func (c *client) follow(view string) (lock.Name, error) {
 
 // resolve resolves the links among the parents of a name, those that lie in locks included.
 func (s *Server) resolve(n lock.Name) (lock.Name, error) {
-	if s.insides.none() {
-		resolved, err := s.tree.Resolve(string(n))
-		return lock.Name(resolved), err
-	}
 	resolved, err := s.tree.Resolve(s.disk(lock.Name(path.Clean("/" + string(n)))))
 	return s.named(resolved), err
 }
