@@ -50,7 +50,7 @@ func (l *listing) glob(pattern string) error {
 		}
 		shown := joinShown(dir, last)
 		if info, err := l.client.stat(l.client.abs(shown)); err == nil {
-			l.hold(shown, info)
+			l.held = append(l.held, entry{shown, info})
 		}
 	}
 	return nil

@@ -81,15 +81,8 @@ func (l *listing) find(param string) error {
 	case l.format == formatFacts:
 		return errNotDirectoryArgument
 	}
-	l.hold(cmp.Or(param, "."), info)
+	l.held = []entry{{cmp.Or(param, "."), info}}
 	return nil
-}
-
-// hold adds one line.
-func (l *listing) hold(shown string, info fs.FileInfo) {
-	if !forgesLine(shown) {
-		l.held = append(l.held, entry{shown, info})
-	}
 }
 
 // errNotDirectoryArgument is 501 by RFC 3659 section 7.2.1.

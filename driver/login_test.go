@@ -236,6 +236,10 @@ func TestTLSOfDataConnections(t *testing.T) {
 	if got := c.fetch("RETR /f"); got != "x" {
 		t.Errorf("RETR: %q", got)
 	}
+	s.mkdir("/empty")
+	if got := c.fetch("NLST /empty"); got != "" { // the end comes without a byte before it
+		t.Errorf("NLST: %q", got)
+	}
 	c.want("MKD /gone/a", "257 *")
 	c.want("QUIT", "221 *")
 	c.ended()
