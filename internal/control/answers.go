@@ -79,12 +79,12 @@ func authTLS(c *Conn, cmd *Command) Reply {
 	return Reply{Code: 234, Text: "begin TLS now"}
 }
 
-// pbsz is PBSZ (RFC 2228). With TLS the size is always 0 (RFC 4217 section 8).
-func pbsz(c *Conn, _ *Command) Reply {
+// preparePbsz is PBSZ (RFC 2228). With TLS the size is always 0 (RFC 4217 section 8).
+func preparePbsz(c *Conn, _ *Command) Reply {
 	if !c.isTLS() {
 		return Reply{Code: 503, Text: "PBSZ comes after AUTH TLS"}
 	}
-	return Reply{Code: 200, Text: "PBSZ=0"}
+	return Reply{}
 }
 
 // prepareProt is PROT (RFC 4217 section 9). The library takes `PROT p` for PROT C (handle_misc.go:31).
@@ -282,10 +282,13 @@ func prepareStou(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-// prepareAbor has the library execute a NOOP first, whose reply is dropped: before that the library waits for the goroutine of
-// a transfer, but not before ABOR (client_handler.go:612), and both would write to one buffer.
-func prepareAbor(_ *Conn, cmd *Command) Reply {
-	cmd.pass, cmd.unsaid = "NOOP\r\nABOR", true
+// prepareAbor has the library execute a NOOP first if ABOR comes behind a transfer: before NOOP it waits for the goroutine of the
+// transfer, but not before ABOR (client_handler.go:612), and both would write to one buffer.
+func prepareAbor(c *Conn, cmd *Command) Reply {
+	cmd.pass = "ABOR"
+	if c.after.is(transfers) {
+		cmd.pass, cmd.unsaid = "NOOP\r\nABOR", true
+	}
 	return Reply{}
 }
 
@@ -391,5 +394,8 @@ func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
 	c.unprepare() // the library would leak the passive port (transfer_active.go:61)
 	c.change(func(d *dialogue) { d.prepared = true })
 	cmd.pass = fmt.Sprintf("EPRT |%s|%s|%d|", familyOf(c.client), c.client, to.Port())
+	if cmd.Verb == "PORT" {
+		cmd.pass = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(c.client.String(), ".", ","), to.Port()>>8, to.Port()&0xff)
+	}
 	return Reply{}
 }

@@ -26,8 +26,9 @@ type Conn struct {
 	local   netip.Addr // the server's, as the client knows it
 	since   time.Time
 
-	in   input
-	rest []byte // what Read still has to hand out
+	in    input
+	rest  []byte // what Read still has to hand out
+	after *verb  // what the library has got last
 
 	looked atomic.Uint64 // how much of what the wire got Read had looked at when it last began to wait
 
@@ -237,6 +238,7 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	c.mu.Lock()
 	c.current = cmd
 	c.mu.Unlock()
+	c.after = cmd.verb
 	c.rest = append(append(c.rest, cmd.pass...), "\r\n"...) // it is empty
 	return true
 }

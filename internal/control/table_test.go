@@ -89,8 +89,8 @@ var table = []struct {
 	{line: "EPSV 1", pass: "EPSV"},
 	{line: "EPSV 2", reply: "522 use the family of the control connection (1)"},
 	{line: "EPSV all", reply: "200 "},
-	{line: "PORT 127,0,0,1,195,80", pass: "EPRT |1|127.0.0.1|50000|"},
-	{line: "PORT 0,0,0,0,195,81", pass: "EPRT |1|127.0.0.1|50001|"},
+	{line: "PORT 127,0,0,1,195,80", pass: "PORT 127,0,0,1,195,80"},
+	{line: "PORT 0,0,0,0,195,81", pass: "PORT 127,0,0,1,195,81"},
 	{line: "PORT 127,0,0,2,195,80", reply: "501 "},
 	{line: "PORT 127,0,0,1,4", reply: "501 "},
 	{line: "PORT 127,0,0,1,195,80,0", reply: "501 "},
@@ -108,8 +108,8 @@ var table = []struct {
 	{line: "PORT 127,0,0,1,0,21", reply: "501 "},
 	{line: "PORT 127,0,0,1,78,32", reply: "501 this server uses that port itself"}, // 20000, a passive one
 	{line: "PORT 127,0,0,1,24,235", reply: "501 on this machine"},                  // 6379
-	{line: "PORT 127,0,0,1,192,0", pass: "EPRT |1|127.0.0.1|49152|"},
-	{line: "ABOR", pass: "NOOP\r\nABOR"},
+	{line: "PORT 127,0,0,1,192,0", pass: "PORT 127,0,0,1,192,0"},
+	{line: "ABOR now", pass: "ABOR"},
 
 	{line: "RETR a", pass: "RETR a"},
 	{line: "STOR a b", pass: "STOR a b"},

@@ -31,7 +31,6 @@ func commands() map[string]*verb {
 	noPort := map[int]Reply{421: {Code: 425, Text: "no port is free for a data connection"}} // 421 would end the connection
 	wantsTime := Reply{Code: 501, Text: "MFMT wants YYYYMMDDHHMMSS in UTC and a path"}
 	loggedOut := Reply{Code: 220, Text: "ready for a new user"}
-	active := map[int]Reply{200: {Code: 200, Text: "data connections go to that port"}}
 	rows := []verb{
 		{name: "USER", flags: open | argument, usage: "name", prepare: prepareUser},
 		{name: "PASS", flags: open, usage: "password"},
@@ -39,7 +38,7 @@ func commands() map[string]*verb {
 		{name: "REIN", flags: open, usage: ": log out", prepare: prepareRein, instead: map[int]Reply{350: loggedOut, 530: loggedOut}},
 		{name: "QUIT", flags: open, usage: ": good bye"},
 		{name: "AUTH", flags: open | argument, usage: "TLS", prepare: authTLS},
-		{name: "PBSZ", flags: open | argument, usage: "0", prepare: pbsz},
+		{name: "PBSZ", flags: open | argument, usage: "0", prepare: preparePbsz, instead: map[int]Reply{200: {Code: 200, Text: "PBSZ=0"}}},
 		{name: "PROT", flags: open | argument, usage: "P or C", prepare: prepareProt, after: afterProt},
 		{name: "FEAT", flags: open, usage: ": what this server knows", prepare: feat},
 		{name: "HELP", flags: open, usage: "[command]", prepare: help},
@@ -85,8 +84,8 @@ func commands() map[string]*verb {
 		{name: "REST", flags: argument, usage: "offset: where the next transfer begins", prepare: prepareBytes},
 		{name: "PASV", usage: ": passive data connection", prepare: preparePasv, after: afterPassive, instead: noPort},
 		{name: "EPSV", usage: "[1, 2 or ALL]", prepare: prepareEpsv, after: afterPassive, instead: noPort},
-		{name: "PORT", flags: argument, usage: "h1,h2,h3,h4,p1,p2", prepare: preparePort, instead: active},
-		{name: "EPRT", flags: argument, usage: "|family|address|port|", prepare: prepareEprt, instead: active},
+		{name: "PORT", flags: argument, usage: "h1,h2,h3,h4,p1,p2", prepare: preparePort},
+		{name: "EPRT", flags: argument, usage: "|family|address|port|", prepare: prepareEprt},
 		{name: "ABOR", usage: ": end the transfer", prepare: prepareAbor, after: func(c *Conn, _ *Command) { c.unprepare() }},
 
 		{name: "RETR", flags: argument | transfers, usage: "path: download"},
