@@ -1,0 +1,88 @@
+package event
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Log returns a sink that writes a line for each event. Each thing has one key in all lines: lock, token, holder, session,
+// account, remote, path, bytes, cause, reason.
+func Log(log *slog.Logger) Sink {
+	ctx := context.Background()
+	return func(e Event) {
+		text, level := e.line()
+		if !log.Enabled(ctx, level) {
+			return
+		}
+		// The record has the event's own time: lines may be written a little later.
+		r := slog.NewRecord(e.Time, level, text, 0)
+		r.AddAttrs(e.attrs()...)
+		_ = log.Handler().Handle(ctx, r) // a log that cannot be written has nowhere to say so
+	}
+}
+
+// line is the message of an event, and its level.
+func (e Event) line() (text string, level slog.Level) {
+	switch e.Kind {
+	case Acquire:
+		return "lock acquired", slog.LevelInfo
+	case Refuse:
+		return "lock refused", slog.LevelDebug
+	case Release:
+		if e.Cause == "release" {
+			return "lock ended", slog.LevelDebug
+		}
+		return "lock ended", slog.LevelInfo
+	case Expire, Break:
+		return "lock ended", slog.LevelInfo
+	case Protect:
+		return "change of a protected file refused", slog.LevelInfo
+	case Publish:
+		return "upload published", slog.LevelInfo
+	case Discard:
+		return "upload discarded", slog.LevelWarn
+	case Download:
+		return "file sent", slog.LevelDebug
+	case Login:
+		return "logged in", slog.LevelInfo
+	case LoginFailed:
+		return "login failed", slog.LevelWarn
+	case Reload:
+		if e.Reason != "" {
+			return "reload refused, nothing has changed", slog.LevelError
+		}
+		return "reloaded", slog.LevelInfo
+	}
+	return string(e.Kind), slog.LevelInfo
+}
+
+// attrs are the fields that are set. The account comes last in the lines about logins: it is what a client sent.
+func (e Event) attrs() (all []slog.Attr) {
+	text := func(key, value string) {
+		if value != "" {
+			all = append(all, slog.String(key, value))
+		}
+	}
+	text("lock", e.Lock)
+	text("cause", e.Cause)
+	text("holder", e.Holder)
+	if e.Held > 0 {
+		all = append(all, slog.Duration("age", e.Held))
+	}
+	if e.Token != 0 {
+		all = append(all, slog.Uint64("token", e.Token))
+	}
+	text("by", e.By)
+	text("session", e.Session)
+	text("remote", e.Remote)
+	text("path", e.Path)
+	if e.Kind == Publish || e.Kind == Discard || e.Kind == Download {
+		all = append(all, slog.Int64("bytes", e.Bytes))
+	}
+	if e.Waited > 0 {
+		all = append(all, slog.Duration("waited", e.Waited))
+	}
+	text("reason", e.Reason)
+	text("account", e.Account)
+	return all
+}

@@ -1,0 +1,80 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// A lock is named by its token: a name may hold bytes that a form would change, and a later hold of the name is not meant.
+
+// heldWith finds the hold with the token of a request; nil: there is none any more.
+func (s *Server) heldWith(r *http.Request) *Lock {
+	token, err := strconv.ParseUint(r.FormValue("token"), 10, 64)
+	if err != nil {
+		return nil
+	}
+	for _, l := range s.o.Source.Locks() {
+		if l.Token == token {
+			return &l
+		}
+	}
+	return nil
+}
+
+// breakPage asks back.
+func (s *Server) breakPage(w http.ResponseWriter, r *http.Request) {
+	l := s.heldWith(r)
+	if l == nil {
+		s.message(w, r, http.StatusNotFound, "This lock is not held any more.")
+		return
+	}
+	sc := s.emptyScreen(r)
+	sc.Subject = l
+	s.write(w, http.StatusOK, "break", sc)
+}
+
+func (s *Server) breakLock(w http.ResponseWriter, r *http.Request) {
+	a, _, _ := s.visitor(r)
+	l, reason := s.heldWith(r), strings.TrimSpace(r.PostFormValue("reason"))
+	switch {
+	case l == nil:
+		s.message(w, r, http.StatusConflict, "This lock is not held any more; nothing was changed.")
+		return
+	case reason == "":
+		s.message(w, r, http.StatusBadRequest, "Say why: the holder is told, and it is kept in the history.")
+		return
+	}
+	if err := s.o.Source.Break(r.Context(), l.Token, a.Name, reason); err != nil {
+		s.message(w, r, http.StatusConflict, "The lock was not broken: "+err.Error())
+		return
+	}
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// kickPage asks back.
+func (s *Server) kickPage(w http.ResponseWriter, r *http.Request) {
+	for _, session := range s.o.Source.Sessions() {
+		if session.ID == r.FormValue("id") {
+			sc := s.emptyScreen(r)
+			sc.Subject = session
+			s.write(w, http.StatusOK, "kick", sc)
+			return
+		}
+	}
+	s.message(w, r, http.StatusNotFound, "This session has ended.")
+}
+
+func (s *Server) kick(w http.ResponseWriter, r *http.Request) {
+	a, _, _ := s.visitor(r)
+	reason := strings.TrimSpace(r.PostFormValue("reason"))
+	if reason == "" {
+		s.message(w, r, http.StatusBadRequest, "Say why: the client is told.")
+		return
+	}
+	if err := s.o.Source.Kick(r.PostFormValue("id"), a.Name, reason); err != nil {
+		s.message(w, r, http.StatusConflict, "The session was not ended: "+err.Error())
+		return
+	}
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}

@@ -1,0 +1,234 @@
+// Package web shows what the server does to people with a browser, and to programs that watch it: a page, /metrics, /healthz
+// and /readyz.
+//
+// Its types: a [Source] is what the page needs of the server; a [Server] answers HTTP.
+//
+// Guarantees: nobody breaks a lock or ends a session without having logged in as an account with admin, on loopback too.
+// Requests from pages of other sites are refused, and so are host names that are not the server's, so that no foreign page
+// reads this one by a name of its own (DNS rebinding). Where a login is needed, nothing but /healthz, /readyz and the login
+// itself is answered without one. Names of locks and files are bytes; they are shown escaped, whatever is in them.
+//
+// Caveats: a page is as old as half a second. A log-in to the page ends with the server.
+//
+// Start reading at [Server.Handler].
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/event"
+)
+
+// Lock is one hold of a lock.
+type Lock struct {
+	Name    string // bytes, as clients send them
+	Token   uint64
+	Holder  string // account@address
+	Session string
+	Rule    string
+	Since   time.Time
+	Expires time.Time // zero: never
+	Shared  bool
+	Waiting int // how many are in the queue for it
+}
+
+// Waiter is one place in the queue for a lock.
+type Waiter struct {
+	Who   string // account@address
+	Polls bool   // it tries again and again, and does not wait
+}
+
+// Session is a client that is logged in.
+type Session struct {
+	ID      string
+	Account string
+	Address string
+	Since   time.Time
+	Holds   int
+}
+
+// Transfer is one that is under way.
+type Transfer struct {
+	Session string
+	Account string
+	Address string
+	Path    string
+	Upload  bool
+	Bytes   int64
+	Since   time.Time
+}
+
+// Account is who logged in to the page.
+type Account struct {
+	Name  string
+	Admin bool // may break locks and end sessions
+}
+
+// ErrLogin is the error of a log-in with a wrong name or password.
+var ErrLogin = errors.New("login incorrect")
+
+// Source is what the page needs of the server. Its methods are for use by several goroutines.
+type Source interface {
+	Locks() []Lock // sorted by name
+	Waiting(name string) []Waiter
+	Sessions() []Session
+	Transfers() []Transfer
+	// Break ends the hold with the token, on behalf of an account. An error says why it could not.
+	Break(ctx context.Context, token uint64, by, reason string) error
+	// Kick ends a session. An error says why it could not.
+	Kick(session, by, reason string) error
+	// LogIn checks a password as FTP does, with its delays. The error matches ErrLogin, or says why nobody can log in now.
+	LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error)
+	// Ready returns nil if a lock can be granted now.
+	Ready(ctx context.Context) error
+}
+
+// Options are what a Server is made of.
+type Options struct {
+	Source  Source
+	Metrics http.Handler
+	// Login says that nothing is shown to those who have not logged in: for addresses that are not loopback.
+	Login bool
+	// TLS says that browsers come by TLS.
+	TLS bool
+	// Host reports whether a host name is the server's. Names of loopback and IP addresses are always taken.
+	Host    func(name string) bool
+	Version string
+}
+
+// Server answers the requests.
+type Server struct {
+	o     Options
+	seed  [32]byte // of what ends with the server
+	rooms visitors
+	past  past
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next event; nil: nobody waits for it
+	latest  *snapshot
+	taken   time.Time
+}
+
+// New makes a Server. Hand its Sink the events, and call Run.
+func New(o Options) *Server {
+	s := &Server{o: o}
+	_, _ = io.ReadFull(rand.Reader, s.seed[:]) // crypto/rand never fails
+	return s
+}
+
+// Sink remembers the last events, and tells open pages that something has changed.
+func (s *Server) Sink(e event.Event) {
+	s.past.add(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// Run takes the samples of the chart until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.sample(time.Now())
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// snapshot is what stood at one moment.
+type snapshot struct {
+	at        time.Time
+	locks     []Lock
+	sessions  []Session
+	transfers []Transfer
+}
+
+// refresh is how long a snapshot is good for, and how often an open page changes at most.
+const refresh = 500 * time.Millisecond
+
+// look returns what stands, as old as refresh at most.
+func (s *Server) look() *snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest == nil || time.Since(s.taken) >= refresh {
+		s.latest = &snapshot{time.Now(), s.o.Source.Locks(), s.o.Source.Sessions(), s.o.Source.Transfers()}
+		s.taken = time.Now()
+	}
+	return s.latest
+}
+
+// nextChange is closed at the next event.
+func (s *Server) nextChange() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+// Handler answers all requests.
+func (s *Server) Handler() http.Handler {
+	open := http.NewServeMux() // for everybody who may connect
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	open.HandleFunc("GET /readyz", s.ready)
+	open.HandleFunc("GET /login", s.loginPage)
+	open.HandleFunc("POST /login", s.login)
+	open.Handle("GET /assets/", assetHandler())
+
+	seen := http.NewServeMux() // for those who may look
+	seen.HandleFunc("GET /{$}", s.page)
+	seen.HandleFunc("GET /stream", s.stream)
+	seen.HandleFunc("GET /chart.json", s.chart)
+	seen.HandleFunc("POST /logout", s.logout)
+	seen.HandleFunc("GET /break", s.admins(s.breakPage))
+	seen.HandleFunc("POST /break", s.admins(s.breakLock))
+	seen.HandleFunc("GET /kick", s.admins(s.kickPage))
+	seen.HandleFunc("POST /kick", s.admins(s.kick))
+	open.Handle("/", s.lookers(seen))
+	if s.o.Metrics != nil {
+		open.Handle("GET /metrics", s.scrapers(s.o.Metrics))
+	}
+	return s.guard(open)
+}
+
+// readyWithin bounds the answer of /readyz.
+const readyWithin = 2 * time.Second
+
+// ready says whether a lock can be granted.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- s.o.Source.Ready(ctx) }() // a disk that hangs holds up nobody but this goroutine
+	select {
+	case err := <-result:
+		if err != nil {
+			plain(w, http.StatusServiceUnavailable, "no lock can be granted: "+err.Error())
+			return
+		}
+		plain(w, http.StatusOK, "ready")
+	case <-ctx.Done():
+		plain(w, http.StatusServiceUnavailable, "no lock can be granted: the disk does not answer")
+	}
+}
+
+// plain answers with a line of text.
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n") // the client is gone
+}

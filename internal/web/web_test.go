@@ -1,0 +1,346 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/event"
+)
+
+// house is a Source.
+type house struct {
+	mu      sync.Mutex
+	locks   []Lock
+	waiting map[string][]Waiter
+	broken  []string
+	kicked  []string
+	ready   func(context.Context) error
+}
+
+func (h *house) Locks() []Lock {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.locks
+}
+
+func (h *house) Waiting(name string) []Waiter { return h.waiting[name] }
+
+func (h *house) Sessions() []Session {
+	return []Session{{ID: "1-2", Account: "joe", Address: "192.0.2.1", Holds: 1}}
+}
+
+func (h *house) Transfers() []Transfer {
+	return []Transfer{{Session: "1-2", Account: "joe", Address: "192.0.2.1", Path: "/big\x80file", Upload: true, Bytes: 3 << 20}}
+}
+
+func (h *house) Break(_ context.Context, token uint64, by, reason string) error {
+	h.broken = append(h.broken, fmt.Sprint(token, " ", by, " ", reason))
+	return nil
+}
+
+func (h *house) Kick(session, by, reason string) error {
+	h.kicked = append(h.kicked, session+" "+by+" "+reason)
+	return nil
+}
+
+func (h *house) LogIn(_ context.Context, user, password string, _ netip.Addr) (Account, error) {
+	if password != "secret" {
+		return Account{}, ErrLogin
+	}
+	return Account{Name: user, Admin: user == "boss"}, nil
+}
+
+func (h *house) Ready(ctx context.Context) error {
+	if h.ready != nil {
+		return h.ready(ctx)
+	}
+	return nil
+}
+
+// site is a Server behind a listener, and a browser.
+type site struct {
+	t      *testing.T
+	server *Server
+	url    string
+	client *http.Client
+}
+
+func newSite(t *testing.T, h *house, change func(*Options)) *site {
+	t.Helper()
+	o := Options{Source: h, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { plain(w, 200, "metrics") })}
+	if change != nil {
+		change(&o)
+	}
+	s := &site{t: t, server: New(o)}
+	l := httptest.NewServer(s.server.Handler())
+	t.Cleanup(l.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url, s.client = l.URL, l.Client()
+	s.client.Jar = jar
+	return s
+}
+
+// do sends a request; a form makes it a POST, as a browser sends it from our own page.
+func (s *site) do(path string, form url.Values, change func(*http.Request)) (int, string) {
+	s.t.Helper()
+	method, body := http.MethodGet, io.Reader(nil)
+	if form != nil {
+		method, body = http.MethodPost, strings.NewReader(form.Encode())
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	if change != nil {
+		change(r)
+	}
+	got, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got.StatusCode, string(text)
+}
+
+// want checks the status of an answer, and that it has a text.
+func (s *site) want(status int, text, path string, form url.Values, change func(*http.Request)) string {
+	s.t.Helper()
+	got, body := s.do(path, form, change)
+	if got != status || !strings.Contains(body, text) {
+		s.t.Errorf("%s %v: status %d, want %d with %q:\n%s", path, form, got, status, text, body)
+	}
+	return body
+}
+
+func (s *site) logIn(user string) {
+	s.t.Helper()
+	s.want(200, user, "/login", url.Values{"user": {user}, "password": {"secret"}}, nil)
+}
+
+// word finds what the forms of a page carry.
+func (s *site) word(page string) string {
+	m := regexp.MustCompile(`name="word" value="([0-9a-f]+)"`).FindStringSubmatch(page)
+	if m == nil {
+		s.t.Fatalf("no word in\n%s", page)
+	}
+	return m[1]
+}
+
+func TestNamesAreBytesAndHarmNobody(t *testing.T) {
+	h := &house{locks: []Lock{
+		{Name: "/<script>alert(1)</script>", Token: 1, Holder: "joe@192.0.2.1", Waiting: 2},
+		{Name: "/caf\x8e_lock", Token: 2, Holder: "joe"},
+		{Name: "/a\"onmouseover=\u202ex\n", Token: 3, Holder: "joe"},
+	}, waiting: map[string][]Waiter{"/<script>alert(1)</script>": {{Who: "ann@192.0.2.2"}, {Who: "<b>@192.0.2.3", Polls: true}}}}
+	s := newSite(t, h, nil)
+	s.server.Sink(event.Event{Kind: event.Publish, Path: "/<img src=x>", Reason: "<i>"})
+	page := s.want(200, "/&lt;script&gt;alert(1)&lt;/script&gt;", "/", nil, nil)
+	for _, want := range []string{`/caf\x8e_lock`, `/a&#34;onmouseover=\u202ex\n`, "/&lt;img src=x&gt;", "ann@192.0.2.2", "&lt;b&gt;@192.0.2.3", "/big\\x80file"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s in\n%s", want, page)
+		}
+	}
+	for _, never := range []string{"<script>alert", "<img", "<i>", "Break", "\u202e"} {
+		if strings.Contains(page, never) {
+			t.Errorf("%q in\n%s", never, page)
+		}
+	}
+}
+
+func TestHostsOfOthersAreRefused(t *testing.T) {
+	s := newSite(t, &house{}, func(o *Options) { o.Host = func(name string) bool { return name == "locks.example.org" } })
+	for host, status := range map[string]int{
+		"127.0.0.1:2180": 200, "localhost": 200, "[::1]:2180": 200, "locks.example.org:2180": 200, "LOCKS.example.org.": 200,
+		"evil.example.com": 421, "evil.example.com:2180": 421, "localhost.evil.example.com": 421,
+	} {
+		s.want(status, "", "/", nil, func(r *http.Request) { r.Host = host })
+	}
+}
+
+func TestOnlyAdministratorsWithAFormOfThisPageBreakAndKick(t *testing.T) {
+	h := &house{locks: []Lock{{Name: "/a_lock", Token: 7, Holder: "joe@192.0.2.1"}}}
+	s := newSite(t, h, nil)
+	breaking := url.Values{"token": {"7"}, "reason": {"it hangs"}}
+	s.want(200, "<h2>Log in</h2>", "/break", breaking, nil) // not logged in
+	s.want(403, "wrong", "/login", url.Values{"user": {"boss"}, "password": {"guess"}}, nil)
+	s.logIn("joe")
+	s.want(403, "Only accounts with admin", "/break", breaking, nil)
+	s.want(403, "Only accounts with admin", "/kick?id=1-2", nil, nil)
+	s.want(200, "No lock", "/?q=nothing", url.Values(nil), nil)
+	s.want(200, "Log in", "/logout", url.Values{}, nil)
+
+	s.logIn("boss")
+	s.want(403, "not from this page", "/break", breaking, nil)
+	page := s.want(200, "Break this lock?", "/break?token=7", nil, nil)
+	breaking.Set("word", s.word(page))
+	foreign := func(r *http.Request) {
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		r.Header.Set("Origin", "https://evil.example.com")
+	}
+	s.want(403, "", "/break", breaking, foreign)
+	s.want(400, "Say why", "/break", url.Values{"token": {"7"}, "word": breaking["word"]}, nil)
+	s.want(409, "not held any more", "/break", url.Values{"token": {"8"}, "reason": {"x"}, "word": breaking["word"]}, nil)
+	if len(h.broken)+len(h.kicked) > 0 {
+		t.Fatalf("broken %q, kicked %q before anybody was let", h.broken, h.kicked)
+	}
+	s.want(200, "held", "/break", breaking, nil)
+	s.want(200, "End this session?", "/kick?id=1-2", nil, nil)
+	s.want(404, "has ended", "/kick?id=1-9", nil, nil)
+	s.want(200, "held", "/kick", url.Values{"id": {"1-2"}, "reason": {"bye"}, "word": breaking["word"]}, nil)
+	if fmt.Sprint(h.broken, h.kicked) != "[7 boss it hangs] [1-2 boss bye]" {
+		t.Errorf("broken %q, kicked %q", h.broken, h.kicked)
+	}
+	s.want(200, "Log in", "/logout", url.Values{}, nil)
+	s.want(200, "<h2>Log in</h2>", "/break", breaking, nil)
+}
+
+func TestElsewhereNothingIsShownWithoutALogin(t *testing.T) {
+	h := &house{locks: []Lock{{Name: "/secret_lock", Token: 7}}}
+	s := newSite(t, h, func(o *Options) { o.Login = true })
+	for _, path := range []string{"/", "/stream", "/chart.json", "/break?token=7", "/kick?id=1-2"} {
+		s.want(200, "<h2>Log in</h2>", path, nil, nil)
+	}
+	s.want(401, "log in", "/metrics", nil, nil)
+	s.want(401, "log in", "/metrics", nil, func(r *http.Request) { r.SetBasicAuth("joe", "guess") })
+	s.want(200, "metrics", "/metrics", nil, func(r *http.Request) { r.SetBasicAuth("joe", "secret") })
+	s.want(200, "ok", "/healthz", nil, nil)
+	s.want(200, "ready", "/readyz", nil, nil)
+	s.logIn("joe")
+	s.want(200, "/secret_lock", "/", nil, nil)
+	s.want(200, "metrics", "/metrics", nil, nil)
+}
+
+func TestCookiesAreNotForScriptsNorForOtherSites(t *testing.T) {
+	s := newSite(t, &house{}, func(o *Options) { o.TLS = true })
+	r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("user=boss&password=secret"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	s.server.Handler().ServeHTTP(w, r)
+	cookie := w.Header().Get("Set-Cookie")
+	for _, want := range []string{"HttpOnly", "Secure", "SameSite=Strict", "Max-Age=43200"} {
+		if !strings.Contains(cookie, want) {
+			t.Errorf("no %s in %q", want, cookie)
+		}
+	}
+	if policy := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; ") {
+		t.Errorf("Content-Security-Policy: %s", policy)
+	}
+}
+
+func TestReadySaysWhyNot(t *testing.T) {
+	h := &house{ready: func(context.Context) error { return errors.New("the disk is full") }}
+	newSite(t, h, nil).want(503, "no lock can be granted: the disk is full", "/readyz", nil, nil)
+	hangs := make(chan struct{})
+	defer close(hangs)
+	h.ready = func(context.Context) error { <-hangs; return nil }
+	newSite(t, h, nil).want(503, "the disk does not answer", "/readyz", nil, nil)
+}
+
+func TestTenThousandLocksMakeASmallPage(t *testing.T) {
+	h := &house{}
+	for i := range 10_000 {
+		h.locks = append(h.locks, Lock{Name: fmt.Sprintf("/locks/%05d", i), Token: uint64(i + 1), Holder: "joe@192.0.2.1", Expires: time.Now().Add(time.Hour)})
+	}
+	s := newSite(t, h, nil)
+	page := s.want(200, "<b>10000</b> held", "/?page=3", nil, nil)
+	if len(page) > 100_000 || !strings.Contains(page, "/locks/00200") || strings.Contains(page, "/locks/00300<") || strings.Contains(page, "/locks/00199<") {
+		t.Errorf("%d bytes", len(page))
+	}
+	s.want(200, "1 in all", "/?q=09999&page=2", nil, nil)
+	s.want(200, "/locks/09999", "/?q=09999", nil, nil)
+}
+
+func TestOpenPagesAreToldOfChanges(t *testing.T) {
+	h := &house{}
+	s := newSite(t, h, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	lines := bufio.NewScanner(got.Body)
+	next := func() map[string]string {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				var parts map[string]string
+				if err := json.Unmarshal([]byte(data), &parts); err != nil {
+					t.Fatal(err)
+				}
+				return parts
+			}
+		}
+		t.Fatal("the stream ended: ", lines.Err())
+		return nil
+	}
+	if first := next(); len(first) != len(parts) || !strings.Contains(first["locks"], "No lock is held") {
+		t.Errorf("%q at first", first)
+	}
+	h.mu.Lock()
+	h.locks = []Lock{{Name: "/a_lock", Token: 7}}
+	h.mu.Unlock()
+	s.server.Sink(event.Event{Kind: event.Acquire, Lock: "/a_lock", Token: 7})
+	second := next()
+	if !strings.Contains(second["locks"], "/a_lock") || !strings.Contains(second["events"], "acquire") || second["sessions"] != "" {
+		t.Errorf("%q then", second)
+	}
+}
+
+func TestChartHasAnHour(t *testing.T) {
+	h := &house{locks: []Lock{{Name: "/a", Waiting: 2}, {Name: "/a", Waiting: 2}, {Name: "/b", Waiting: 1}}}
+	s := newSite(t, h, nil)
+	for i := range 500 {
+		s.server.sample(time.Unix(int64(i)*10, 0))
+		if i == 498 {
+			s.server.Sink(event.Event{Kind: event.Acquire, Waited: time.Second, Free: 2 * time.Millisecond})
+		}
+	}
+	var columns [4][]any
+	if err := json.Unmarshal([]byte(s.want(200, "", "/chart.json", nil, nil)), &columns); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(columns[0]); n != samples || fmt.Sprint(columns[0][n-1], columns[1][n-1], columns[2][n-1], columns[3][n-1], columns[3][n-2]) != "4990 3 3 2 <nil>" {
+		t.Errorf("%d samples, the last %v %v", n, columns[0][n-1], columns[3][n-1])
+	}
+}
+
+func TestEventsAreTheLastHundred(t *testing.T) {
+	var p past
+	for i := range 250 {
+		p.add(event.Event{Kind: event.Acquire, Token: uint64(i)})
+	}
+	if all := p.last(); len(all) != 100 || all[0].Token != 249 || all[99].Token != 150 {
+		t.Errorf("%d events, the first %d", len(all), all[0].Token)
+	}
+}
