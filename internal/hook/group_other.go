@@ -1,0 +1,8 @@
+//go:build !unix
+
+package hook
+
+import "os/exec"
+
+// inGroup does nothing: here the program alone is killed, not the processes that it started.
+func inGroup(*exec.Cmd) {}

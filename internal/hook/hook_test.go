@@ -1,0 +1,151 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ftplockd/ftplockd/internal/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// desk is a Runner, its log, and what came of its runs.
+type desk struct {
+	*Runner
+	log     bytes.Buffer
+	mu      sync.Mutex
+	results map[string]int
+}
+
+func newDesk(hooks ...Hook) *desk {
+	d := &desk{results: make(map[string]int)}
+	for i := range hooks {
+		if hooks[i].Timeout == 0 {
+			hooks[i].Timeout = 30 * time.Second
+		}
+		if hooks[i].On == nil {
+			hooks[i].On = []event.Kind{event.Acquire}
+		}
+	}
+	d.Runner = New(Options{Hooks: hooks, Log: slog.New(slog.NewTextHandler(&d.log, nil)), Ran: func(result string) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.results[result]++
+	}})
+	return d
+}
+
+// want closes the runner and checks what came of its runs.
+func (d *desk) want(t *testing.T, results map[string]int, said ...string) {
+	t.Helper()
+	d.Close(t.Context())
+	for result, n := range results {
+		if d.results[result] != n {
+			t.Errorf("%d runs %s, want %d", d.results[result], result, n)
+		}
+	}
+	for _, text := range said {
+		if !strings.Contains(d.log.String(), text) {
+			t.Errorf("the log does not say %q:\n%s", text, &d.log)
+		}
+	}
+}
+
+func TestProgramsReadEventsInOrder(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	t.Setenv("FTPLOCKD_PASSWORD", "secret")
+	d := newDesk(Hook{Run: []string{"/bin/sh", "-c", `cat >> "$0"; echo "[$FTPLOCKD_PASSWORD]" >> "$0"`, out}, Match: "/locks/**"})
+	for i := range 3 {
+		d.Sink(event.Event{Kind: event.Acquire, Lock: "/locks/a\x80", Token: uint64(i + 1), Holder: "joe@192.0.2.1"})
+		d.Sink(event.Event{Kind: event.Release, Lock: "/locks/a"})
+		d.Sink(event.Event{Kind: event.Acquire, Lock: "/other"})
+	}
+	d.want(t, map[string]int{"ok": 3, "failed": 0})
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 6 || lines[1] != "[]" {
+		t.Fatalf("%q", lines)
+	}
+	for i := range 3 {
+		var got map[string]any
+		if err := json.Unmarshal([]byte(lines[2*i]), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got["event"] != "acquire" || got["token"] != float64(i+1) || got["lock"] != "/locks/a\ufffd" || got["lock_encoded"] != "/locks/a%80" || got["bytes"] != nil {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+func TestWebServersArePosted(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		got = append(got, r.Method+" "+r.URL.Path+" "+r.Header.Get("Content-Type")+" "+string(body))
+		mu.Unlock()
+		if r.URL.Path == "/moved" {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}
+	}))
+	defer server.Close()
+	on := []event.Kind{event.Publish}
+	d := newDesk(Hook{On: on, URL: server.URL + "/here"}, Hook{On: on, URL: server.URL + "/moved"}, Hook{On: on, URL: "http://127.0.0.1:1/"})
+	d.Sink(event.Event{Kind: event.Publish, Path: "/a"})
+	d.want(t, map[string]int{"ok": 1, "failed": 2}, "307 Temporary Redirect", "connection refused")
+	if len(got) != 2 || !strings.Contains(strings.Join(got, ""), `POST /here application/json {"time":"0001-01-01T00:00:00Z","event":"publish","path":"/a","bytes":0}`) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestHooksThatFailOrHangAreLogged(t *testing.T) {
+	began := time.Now()
+	d := newDesk(
+		Hook{Run: []string{"/bin/sh", "-c", "echo broken; exit 3"}},
+		Hook{Run: []string{"/nowhere/hook"}},
+		Hook{Run: []string{"/bin/sh", "-c", "sleep 600 & sleep 600"}, Timeout: 100 * time.Millisecond},
+	)
+	d.Sink(event.Event{Kind: event.Acquire, Lock: "/a"})
+	d.want(t, map[string]int{"failed": 2, "timeout": 1}, "exit status 3: broken", "no such file", "it took longer than 100ms and was ended", "lock=/a")
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestTooManyEventsAreDroppedAndCounted(t *testing.T) {
+	dir := t.TempDir()
+	running, free := filepath.Join(dir, "running"), filepath.Join(dir, "free")
+	d := newDesk(Hook{Run: []string{"/bin/sh", "-c", `: > "$0"; until [ -e "$1" ]; do sleep 0.05; done`, running, free}})
+	d.Sink(event.Event{Kind: event.Acquire})
+	for {
+		if _, err := os.Stat(running); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for range maxQueued + 5 {
+		d.Sink(event.Event{Kind: event.Acquire})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing that waits is run
+	d.Close(ctx)
+	d.Sink(event.Event{Kind: event.Acquire})
+	d.want(t, map[string]int{"dropped": maxQueued + 5, "failed": 1}, "hook is too slow")
+}

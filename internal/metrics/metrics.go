@@ -1,0 +1,181 @@
+// Package metrics counts what happens on the server for Prometheus.
+//
+// Its type: [Metrics] counts the events that its Sink is handed, and asks the server for what stands when it is scraped.
+//
+// Guarantees: no label has unbounded values: none is made of a name, an account or an address.
+//
+// Start reading at [New].
+package metrics
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ftplockd/ftplockd/internal/event"
+)
+
+// State is asked for what stands when metrics are read. None of its functions may wait for long; nil ones are left out.
+type State struct {
+	Held        func() int
+	Waiting     func() int
+	Sessions    func() int
+	Transfers   func() int
+	JournalSize func() int64  // in bytes, history included
+	Dropped     func() uint64 // events that were lost, since the log or a hook was too slow
+	Version     string
+}
+
+// Metrics counts.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	grants    *prometheus.CounterVec
+	refusals  *prometheus.CounterVec
+	releases  *prometheus.CounterVec
+	logins    *prometheus.CounterVec
+	transfers *prometheus.CounterVec
+	bytes     *prometheus.CounterVec
+	discards  *prometheus.CounterVec
+	protected prometheus.Counter
+	reloads   *prometheus.CounterVec
+	hooks     *prometheus.CounterVec
+	handOver  prometheus.Histogram
+	hold      prometheus.Histogram
+	sync      prometheus.Histogram
+	lag       prometheus.Gauge
+}
+
+// New makes a Metrics.
+func New(state State) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	count := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ftplockd_" + name, Help: help}, labels)
+		m.registry.MustRegister(c)
+		return c
+	}
+	times := func(name, help string, first, factor float64, buckets int) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ftplockd_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(first, factor, buckets),
+		})
+		m.registry.MustRegister(h)
+		return h
+	}
+	m.grants = count("grants_total", "Locks granted, by cause.", "cause")
+	m.refusals = count("refusals_total", "MKDs of locks refused, by reason.", "reason")
+	m.releases = count("releases_total", "Locks ended, by cause.", "cause")
+	m.logins = count("logins_total", "Logins, by result.", "result")
+	m.transfers = count("transfers_total", "Transfers that came to their end, by direction.", "direction")
+	m.bytes = count("transfer_bytes_total", "Bytes of files transferred, by direction.", "direction")
+	m.discards = count("uploads_discarded_total", "Uploads discarded, by reason.", "reason")
+	m.reloads = count("reloads_total", "Reloads of the configuration, by result.", "result")
+	m.hooks = count("hook_runs_total", "Hooks run, by result.", "result")
+	m.protected = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "ftplockd_protected_refusals_total", Help: "Changes of files refused since a lock protects them.",
+	})
+	m.lag = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "ftplockd_reaper_lag_seconds", Help: "How long after its time the lock that expired last was ended.",
+	})
+	m.registry.MustRegister(m.protected, m.lag)
+	m.handOver = times("handover_seconds", "From the end of a hold to the grant to a client that waited.", 0.0001, 4, 10)
+	m.hold = times("hold_seconds", "How long locks were held.", 0.01, 4, 12)
+	m.sync = times("journal_sync_seconds", "How long it took to sync the journal.", 0.0001, 4, 10)
+	m.ask(state)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// ask registers what is read from the server when metrics are.
+func (m *Metrics) ask(state State) {
+	gauge := func(name, help string, f func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ftplockd_" + name, Help: help}, f))
+	}
+	number := func(name, help string, f func() int) {
+		if f != nil {
+			gauge(name, help, func() float64 { return float64(f()) })
+		}
+	}
+	number("locks_held", "Locks that are held.", state.Held)
+	number("waiting", "Clients in a queue for a lock.", state.Waiting)
+	number("sessions", "Sessions that are logged in.", state.Sessions)
+	number("transfers", "Transfers under way.", state.Transfers)
+	if state.JournalSize != nil {
+		gauge("journal_bytes", "Size of the journal, history included.", func() float64 { return float64(state.JournalSize()) })
+	}
+	if state.Dropped != nil {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "ftplockd_events_dropped_total", Help: "Events that were lost, since the log or a hook was too slow.",
+		}, func() float64 { return float64(state.Dropped()) }))
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "ftplockd_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": state.Version},
+	})
+	info.Set(1)
+	m.registry.MustRegister(info)
+}
+
+// Sink counts an event.
+func (m *Metrics) Sink(e event.Event) {
+	switch e.Kind {
+	case event.Acquire:
+		m.grants.WithLabelValues(e.Cause).Inc()
+		if e.Waited > 0 {
+			m.handOver.Observe(e.Free.Seconds())
+		}
+	case event.Refuse:
+		m.refusals.WithLabelValues(e.Cause).Inc()
+	case event.Release, event.Expire, event.Break:
+		m.releases.WithLabelValues(e.Cause).Inc()
+		m.hold.Observe(e.Held.Seconds())
+		if e.Kind == event.Expire {
+			m.lag.Set(e.Late.Seconds())
+		}
+	case event.Protect:
+		m.protected.Inc()
+	case event.Publish:
+		m.transfer("up", e)
+	case event.Download:
+		m.transfer("down", e)
+	case event.Discard:
+		m.discards.WithLabelValues(discarded(e.Cause)).Inc()
+	case event.Login:
+		m.logins.WithLabelValues("ok").Inc()
+	case event.LoginFailed:
+		m.logins.WithLabelValues("failed").Inc()
+	case event.Reload:
+		m.reloads.WithLabelValues(result(e.Reason)).Inc()
+	}
+}
+
+func (m *Metrics) transfer(direction string, e event.Event) {
+	m.transfers.WithLabelValues(direction).Inc()
+	m.bytes.WithLabelValues(direction).Add(float64(e.Bytes))
+}
+
+func result(reason string) string {
+	if reason != "" {
+		return "failed"
+	}
+	return "ok"
+}
+
+// discarded is why an upload was, as one of a few words.
+func discarded(cause string) string {
+	if cause == "" || strings.ContainsAny(cause, " /") {
+		return "other"
+	}
+	return cause
+}
+
+// Synced counts one sync of the journal.
+func (m *Metrics) Synced(took time.Duration) { m.sync.Observe(took.Seconds()) }
+
+// Hooked counts a hook: its result is "ok", "failed", "timeout" or "dropped".
+func (m *Metrics) Hooked(result string) { m.hooks.WithLabelValues(result).Inc() }
+
+// Handler answers scrapes.
+func (m *Metrics) Handler() http.Handler { return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}) }
