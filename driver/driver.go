@@ -33,6 +33,7 @@ import (
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -47,6 +48,7 @@ type Options struct {
 	SessionReuse bool        // data connections resume the TLS session of their control connection
 	Log          *slog.Logger
 	Settings     Settings
+	Events       *event.Bus // is told what happens; nil: nobody is
 	// Publications is told of each change of a protected file; nil: the log only.
 	Publications lock.Publications
 }
@@ -88,6 +90,8 @@ type Server struct {
 	conns        *control.Server // nil before Control
 	settings     atomic.Pointer[Settings]
 	publications lock.Publications
+	events       *event.Bus
+	transfers    transfers
 	rateOver     time.Duration // over which DataMinRate counts
 	maxLooks     int           // how many names a pattern in a listing may look at
 	longestGlob  time.Duration // how long a pattern of SITE LOCKS may be worked on
@@ -112,7 +116,7 @@ func New(o Options) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
-		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications,
+		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications, events: o.Events,
 		maxLooks: 250_000, longestGlob: longestGlob, rateOver: time.Minute, guessing: newGuessing(o.Log),
 		context: ctx, cancel: cancel,
 	}

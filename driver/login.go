@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -42,11 +43,11 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	c.context, c.account = cc, account
 	c.locks = s.table.Open(lock.Owner{Account: account.Name, Address: c.conn.IP().String()})
 	c.log = c.log.With("session", c.locks.ID().String()) // as "ftplockd sessions" shows it
-	c.log.Debug("logged in", "account", account.Name)
 	c.locks.SetReader(account.Read && !account.Write)
 	c.locks.SetMaxLocks(account.MaxLocks)
 	c.locks.Begin() // PASS ends as every command does
 	c.id.Store(uint64(c.locks.ID()))
+	c.tell(event.Event{Kind: event.Login})
 	cc.SetPath(c.startDirectory())
 	c.conn.LogIn(account.Name)
 	return c, nil
@@ -65,25 +66,34 @@ func (s *Server) authenticate(conn *control.Conn, user, password string) (Accoun
 		ctx, cancel = context.WithDeadline(ctx, by)
 		defer cancel()
 	}
-	guess, err := s.guessing.begin(ctx, user, from, conn.Gone)
+	account, err := s.checkPassword(ctx, user, password, from, conn.Gone)
 	if err != nil {
 		return Account{}, notLoggedIn(err)
 	}
+	return account, control.Reply{}
+}
+
+// checkPassword returns the account, or the error of a login that fails, when it may be said.
+func (s *Server) checkPassword(ctx context.Context, user, password string, from netip.Addr, gone func() bool) (Account, error) {
+	guess, err := s.guessing.begin(ctx, user, from, gone)
+	if err != nil {
+		return Account{}, err
+	}
 	account, err := s.settings.Load().Accounts.Authenticate(ctx, Attempt{
-		Name: user, Password: password, From: from, Failures: guess.failures, Gone: conn.Gone,
+		Name: user, Password: password, From: from, Failures: guess.failures, Gone: gone,
 	})
 	switch {
 	case err == nil:
 		guess.right()
-		return account, control.Reply{}
+		return account, nil
 	case errors.Is(err, ErrLogin):
-		// The documentation has a pattern for this line: programs that block addresses read it.
-		s.log.Warn("login failed", "address", from.String(), "connection", conn.ID(), "user", user)
+		// The documentation has a pattern for the line in the log: programs that block addresses read it.
+		s.events.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
 		guess.wrong(s.context) // also if that takes longer than a login may
 	default:
 		guess.withdrawn()
 	}
-	return Account{}, notLoggedIn(err)
+	return Account{}, err
 }
 
 // notLoggedIn is the reply to a login that failed with err.

@@ -38,6 +38,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		h, err = c.acquire(cmd, n)
 	}
 	if err != nil {
+		c.tellRefused(n, err)
 		return control.Reply{}, c.shown(err)
 	}
 	token := h.Token

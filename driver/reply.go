@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -91,6 +92,10 @@ func (c *client) say(cmd *control.Command, view string, r control.Reply, err err
 // What nobody foresaw is 451, and logged with its whole text.
 func (c *client) replyFor(view string, err error) control.Reply {
 	code, text, known := c.explain(err)
+	var protected *lock.ProtectedError
+	if errors.As(err, &protected) {
+		c.tell(event.Event{Kind: event.Protect, Path: string(protected.Path), Lock: string(protected.Lock), Reason: text})
+	}
 	if !known {
 		c.log.Error("command failed", "path", view, "err", err)
 	}

@@ -20,6 +20,7 @@ type download struct {
 	content content
 	done    string   // the text of the 226
 	sent    net.Conn // nil: not all was sent
+	bytes   int64    // that were sent
 }
 
 // content is what a download sends: a file, a listing, the status file. WriteTo sends all of it.
@@ -80,7 +81,7 @@ func (t *transfer) WriteTo(w io.Writer) (n int64, err error) {
 			}
 		}
 		n, err = t.content.WriteTo(conn)
-		t.sent = conn
+		t.sent, t.bytes = conn, n
 		if conn != w {
 			n = max(n, 1)
 		}

@@ -167,8 +167,6 @@ func (t *transfer) closeUpload() error {
 	err := t.guarded(t.publish)
 	if err != nil && !errors.Is(err, files.ErrNotDurable) {
 		t.discard()
-		_, why, _ := t.client.explain(err)
-		t.client.log.Warn("upload discarded", "path", t.path(), "bytes", t.received, "why", why)
 	}
 	return t.end(fmt.Sprintf("transfer complete, %d bytes received", t.received), err)
 }

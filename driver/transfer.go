@@ -43,6 +43,8 @@ type transfer struct {
 	announced int64  // by ALLO; 0: nothing
 	works     func() // is told that bytes move: a sign of life
 	broken    error  // why the bytes did not all come or go; errNotOpened at first
+	account   Account
+	since     time.Time
 	upload
 	download
 
@@ -67,7 +69,8 @@ const (
 
 // newTransfer takes over what ALLO and TYPE said.
 func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
-	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), works: c.locks.Work, broken: errNotOpened}
+	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), works: c.locks.Work, broken: errNotOpened,
+		account: c.account, since: time.Now()}
 	if !t.ascii {
 		t.announced = c.announced
 	}
@@ -142,6 +145,7 @@ func (t *transfer) open(stream any) (net.Conn, error) {
 		return nil, t.cause
 	}
 	t.stage, t.conn = opened, socket
+	t.client.server.transfers.add(t)
 	return conn, nil
 }
 
@@ -191,6 +195,8 @@ func (t *transfer) end(done string, err error) error {
 	t.stage = over
 	cause := t.cause
 	t.mu.Unlock()
+	t.client.server.transfers.remove(t)
+	t.tell(cmp.Or(cause, err))
 	if err == nil {
 		t.works()
 		t.cmd.Say(control.Reply{Code: 226, Text: done})
@@ -235,6 +241,13 @@ func (t *transfer) Write(p []byte) (int, error) {
 
 // Seek does nothing: the offset was known when the transfer began.
 func (t *transfer) Seek(offset int64, _ int) (int64, error) { return offset, nil }
+
+// socket is the data connection; nil: it is not open.
+func (t *transfer) socket() net.Conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conn
+}
 
 // path is what is transferred, as the client knows it.
 func (t *transfer) path() string {

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"time"
 )
@@ -35,9 +34,6 @@ func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (Hold,
 	if err != nil {
 		return Hold{}, nil, err
 	}
-	if a.waiting == nil {
-		a.log(ctx)
-	}
 	return a.hold, a.waiting, nil
 }
 
@@ -53,17 +49,7 @@ type attempt struct {
 	// What comes of it: a hold, or a Waiting, or an error.
 
 	hold    Hold
-	cause   Cause
 	waiting *Waiting
-}
-
-func (a *attempt) log(ctx context.Context) {
-	log := a.table.log
-	if log.Enabled(ctx, slog.LevelDebug) {
-		log.LogAttrs(ctx, slog.LevelDebug, "lock acquired",
-			slog.String("lock", string(a.name)), slog.String("cause", string(a.cause)),
-			slog.String("holder", a.hold.Owner.String()), slog.Uint64("token", uint64(a.hold.Token)))
-	}
 }
 
 // beginLocked is the first step of a grant.
@@ -141,12 +127,11 @@ func (a *attempt) grantLocked(e *node, instead *held, rule Rule, shared bool, no
 		rule = releasedAfter(rule, s.grace)
 	}
 	a.hold = Hold{Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Shared: shared}
-	a.cause = cause
 	s.table.accountLocked(s.owner.Account).holds++
 	return &change{
 		node: e, doing: granting, drains: instead != nil,
 		next: append(e.standing(instead), a.hold),
-		why:  reason{cause: cause, by: s.owner},
+		why:  reason{cause: cause, by: s.owner, waited: a.waitedLocked(now)},
 		over: func() { s.table.countDownLocked(s.owner.Account) }, // the hold itself counts by then
 		done: func(token Token) {
 			a.hold.Token = token
@@ -156,6 +141,14 @@ func (a *attempt) grantLocked(e *node, instead *held, rule Rule, shared bool, no
 			a.servedLocked()
 		},
 	}
+}
+
+// waitedLocked says how long the session has waited in the queue.
+func (a *attempt) waitedLocked(now Instant) time.Duration {
+	if a.place == nil {
+		return 0
+	}
+	return now.Boot - a.place.waiting.began
 }
 
 // againLocked is the change by which the session takes up a hold of e that is its own already: it renews and counts
@@ -174,7 +167,7 @@ func (a *attempt) againLocked(e *node, current *compiledRule, now Instant) *chan
 		c, renewed := s.renewalLocked(e, h, now)
 		c.done = func(Token) {
 			h.again++
-			a.hold, a.cause = renewed, CauseRenew
+			a.hold = renewed
 		}
 		return c
 	}

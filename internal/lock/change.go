@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 )
@@ -37,6 +36,9 @@ type reason struct {
 	by    Owner
 	note  string
 	limit time.Duration // the age that was exceeded, if that is another lock's
+
+	waited time.Duration // of a grant: how long its client had waited in the queue
+	late   time.Duration // of an end by time: how long after it
 }
 
 // takes reports whether a hold that ends for the reason was taken away from its holder. Where the
@@ -242,7 +244,8 @@ func (t *Table) putLocked(e *node, record Record, why reason) {
 			hold.Token = record.Revision
 		}
 		if i < 0 {
-			t.addLocked(e, hold)
+			h := t.addLocked(e, hold)
+			t.grantedLocked(h, why)
 			continue
 		}
 		t.replaceLocked(e.holds[i], hold)
@@ -268,6 +271,7 @@ func (t *Table) addLocked(e *node, hold Hold) *held {
 	if len(e.holds) == 1 { // a delay is for those who would be alone with it
 		e.delayedTo = 0
 	}
+	t.count.Holds++
 	t.linkLocked(h)
 	t.markEndLocked(h)
 	return h
@@ -286,10 +290,12 @@ func (t *Table) replaceLocked(h *held, hold Hold) {
 func (t *Table) goneLocked(e *node, h *held, why reason) {
 	t.unlinkLocked(h)
 	e.failure = failure{}
+	t.count.Holds--
+	now := t.clock.Now()
+	t.endedLocked(h, why, now)
 	if !why.takes() {
 		return
 	}
-	now := t.clock.Now()
 	if h.Rule.LockDelay > 0 && !h.Host() {
 		e.delayedTo = now.Boot + h.Rule.LockDelay
 	}
@@ -304,27 +310,4 @@ func (e *node) endOf(h *held, why reason) *change {
 		return &change{node: e, doing: ending, why: why, drains: true}
 	}
 	return &change{node: e, doing: changing, next: e.standing(h), why: why, drains: true}
-}
-
-// logEnd records the end of a hold: at Info if it was taken away, else at Debug.
-func (t *Table) logEnd(ctx context.Context, n Name, h Hold, why reason) {
-	level := slog.LevelDebug
-	if why.takes() {
-		level = slog.LevelInfo
-	}
-	if !t.log.Enabled(ctx, level) {
-		return
-	}
-	attrs := []slog.Attr{
-		slog.String("lock", string(n)), slog.String("cause", string(why.cause)),
-		slog.String("holder", h.Owner.String()), slog.Duration("age", t.clock.Now().Boot-h.Acquired.Boot),
-		slog.Uint64("token", uint64(h.Token)),
-	}
-	if why.by != (Owner{}) {
-		attrs = append(attrs, slog.String("by", why.by.String()))
-	}
-	if why.note != "" {
-		attrs = append(attrs, slog.String("note", why.note))
-	}
-	t.log.LogAttrs(ctx, level, "lock ended", attrs...)
 }

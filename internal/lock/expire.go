@@ -140,7 +140,6 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (bool, error) 
 	})
 	switch {
 	case err == nil && h != nil:
-		t.logEnd(ctx, n, h.Hold, why)
 		return true, nil
 	case err == nil || ctx.Err() != nil:
 		return false, nil
@@ -153,7 +152,7 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (bool, error) 
 func (t *Table) overLocked(e *node, now time.Duration) (*held, reason) {
 	for _, h := range e.holds {
 		if at, cause := t.deadlineLocked(h); at <= now {
-			return h, reason{cause: cause}
+			return h, reason{cause: cause, late: now - at}
 		}
 	}
 	if len(e.holds) == 0 || e.failure.until > now {

@@ -263,7 +263,7 @@ func TestExpireTakesOverWhatItRunsInto(t *testing.T) {
 	w.clock.Advance(10 * time.Minute)
 	host := lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()}
 	w.store.Outside("/locks/a", lock.CauseHostMade, host)
-	w.expires() // the newer hold is the host's, and young
+	w.expires("/locks/a") // as the host has it; the newer hold is the host's, and young
 	w.holds("/locks/a", lock.HostAccount)
 }
 

@@ -48,7 +48,7 @@ func (w *world) start(rules ...lock.Rule) {
 	w.log = &record{}
 	table, err := lock.NewTable(context.Background(), lock.Options{
 		Store: w.store, Clock: w.clock, Rules: rulesOf(w.t, rules...),
-		Log: slog.New(w.log), Generation: w.generation,
+		Log: slog.New(w.log), Observe: w.log.observe, Generation: w.generation,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -217,6 +217,23 @@ func (r *record) Handle(_ context.Context, rec slog.Record) error {
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, b.String())
 	return nil
+}
+
+// observe keeps the ends of holds that were not given back.
+func (r *record) observe(o lock.Observation) {
+	if !o.Ended || o.Cause == lock.CauseRelease || o.Cause == lock.CauseUndo || o.Cause == lock.CauseUndeliver {
+		return
+	}
+	line := fmt.Sprintf("lock ended lock=%s cause=%s holder=%s age=%v token=%d", o.Name, o.Cause, o.Hold.Owner, o.Held, o.Hold.Token)
+	if o.By != (lock.Owner{}) {
+		line += " by=" + o.By.String()
+	}
+	if o.Note != "" {
+		line += " note=" + o.Note
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, line)
 }
 
 // count returns how many lines contain the text.

@@ -23,6 +23,7 @@ type node struct {
 
 	delayedTo time.Duration // nobody gets it before (lock_delay); 0: no delay
 	lingerTo  time.Duration // remembered until then, see linger; 0: not
+	freedAt   time.Duration // when its last hold ended; known for as long as somebody wants it
 	failure   failure       // of the last attempts to end it
 	alarm     alarm
 

@@ -55,6 +55,7 @@ func (t *Table) enterLocked(p *place, n Name) {
 		p.node.queue = &queue{}
 	}
 	p.element = p.node.queue.places.PushBack(p)
+	t.count.Waiting++
 	if p.pool = t.usePoolLocked(p.node); p.pool != nil {
 		p.inPool = p.pool.places.PushBack(p)
 	}
@@ -64,6 +65,7 @@ func (t *Table) enterLocked(p *place, n Name) {
 func (t *Table) removeLocked(p *place) {
 	e := p.node
 	e.queue.places.Remove(p.element)
+	t.count.Waiting--
 	if p.turn {
 		e.queue.turns--
 		p.turn = false
@@ -294,6 +296,7 @@ func (t *Table) requeueLocked() {
 		e.queue = nil
 	}
 	clear(t.pools)
+	t.count.Waiting = 0
 	slices.SortFunc(all, func(a, b *place) int { return int(int64(a.ticket) - int64(b.ticket)) })
 	touched := make(map[*node]bool)
 	for _, p := range all {

@@ -31,18 +31,12 @@ type giveBack struct {
 	// What comes of it, without an error: a hold that ended, or a Waiting, or releases that are still needed.
 
 	hold    Hold
-	by      Owner
 	waiting *Waiting
 	again   int
 }
 
 func (r *giveBack) run(ctx context.Context) error {
-	t := r.session.table
-	err := t.change(ctx, r.beginLocked)
-	if err == nil && r.waiting == nil && r.again == 0 {
-		t.logEnd(ctx, r.name, r.hold, reason{cause: CauseRelease, by: r.by})
-	}
-	return err
+	return r.session.table.change(ctx, r.beginLocked)
 }
 
 // beginLocked is the first step of a release.
@@ -57,7 +51,7 @@ func (r *giveBack) beginLocked(now Instant) (*change, <-chan struct{}, error) {
 		delete(s.lost, r.name)
 		return nil, nil, err
 	}
-	r.hold, r.by = h.Hold, s.owner
+	r.hold = h.Hold
 	if h.session == s && h.again > 0 {
 		h.again--
 		r.again = h.again + 1
@@ -104,8 +98,7 @@ func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why st
 
 // endToken ends one hold; of nobody else than s, if that is not nil.
 func (t *Table) endToken(ctx context.Context, n Name, token Token, why reason, s *Session) error {
-	var hold Hold
-	err := t.change(ctx, func(Instant) (*change, <-chan struct{}, error) {
+	return t.change(ctx, func(Instant) (*change, <-chan struct{}, error) {
 		e := t.nodes[n]
 		switch {
 		case e != nil && e.doing != idle:
@@ -119,7 +112,6 @@ func (t *Table) endToken(ctx context.Context, n Name, token Token, why reason, s
 		if h == nil || s != nil && h.Owner.Session != s.id { // it may have been granted after the session was closed
 			return nil, nil, ErrStale
 		}
-		hold = h.Hold
 		if s != nil && h.again > 0 {
 			h.again--
 			return nil, nil, nil
@@ -129,10 +121,6 @@ func (t *Table) endToken(ctx context.Context, n Name, token Token, why reason, s
 		}
 		return e.endOf(h, why), nil, nil
 	})
-	if err == nil {
-		t.logEnd(ctx, n, hold, why)
-	}
-	return err
 }
 
 // waitForMembersLocked has the session wait for the members of e to end.

@@ -11,11 +11,14 @@ import (
 
 // Options says what a table is made of. Store, Clock and Rules are needed.
 type Options struct {
-	Store      Store
-	Clock      Clock
-	Rules      *Rules
-	Log        *slog.Logger // nil: nothing is logged
-	Generation uint32       // number of this start of the server, larger than all before
+	Store Store
+	Clock Clock
+	Rules *Rules
+	Log   *slog.Logger // nil: nothing is logged
+	// Observe is told of each grant and of each end of a hold, in their order; nil: nobody is. It is called with the table's
+	// mutex held, so it must not block or use the table.
+	Observe    func(Observation)
+	Generation uint32 // number of this start of the server, larger than all before
 }
 
 // Table is the one owner of lock state in a process: who holds what, who may have it next, and until when. It
@@ -30,12 +33,13 @@ type Options struct {
 // is that of one process.
 //
 // The lock order: first reloading, then mu, and under mu no other lock. The store is never called with mu held. The wake
-// functions of those that wait are, so they must not block or use the table. A function whose name ends in Locked is
+// functions of those that wait are, and so is Observe, so they must not block or use the table. A function whose name ends in Locked is
 // called with mu held and keeps it: it never unlocks, waits, or calls one that does. A test over the source checks that.
 type Table struct {
 	store   Store
 	clock   Clock
 	log     *slog.Logger
+	observe func(Observation)
 	changed chan struct{} // holds at most one message
 
 	reloading sync.Mutex // one reload at a time
@@ -54,6 +58,7 @@ type Table struct {
 	generation SessionID
 	lastID     SessionID
 	tickets    uint64 // the last one that was given for a place in a queue
+	count      Count
 }
 
 // exclusion is a name at or below which nothing is granted for now.
@@ -75,7 +80,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Table{
-		store: o.Store, clock: o.Clock, log: o.Log, rules: o.Rules,
+		store: o.Store, clock: o.Clock, log: o.Log, observe: o.Observe, rules: o.Rules,
 		changed:  make(chan struct{}, 1),
 		nodes:    map[Name]*node{"/": {name: "/"}},
 		awaited:  neverEnds,

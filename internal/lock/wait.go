@@ -112,7 +112,6 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 	if err != nil {
 		return Hold{}, true, err
 	}
-	a.log(ctx)
 	return a.hold, true, nil
 }
 

@@ -1,0 +1,169 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// tell publishes an event of the session.
+func (c *client) tell(e event.Event) {
+	e.Session, e.Account, e.Remote = sessionText(lock.SessionID(c.id.Load())), c.account.Name, address(c.conn.RemoteAddr())
+	c.server.events.Publish(e)
+}
+
+// tellRefused publishes that a lock was refused.
+func (c *client) tellRefused(n lock.Name, err error) {
+	_, text, _ := c.explain(err)
+	c.tell(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refusedBy(err), Reason: text})
+}
+
+// refusedBy is why a lock was refused, as one of a few words.
+func refusedBy(err error) string {
+	var (
+		deadlock  *lock.DeadlockError
+		limit     *lock.LimitError
+		tooMany   *lock.TooManyError
+		delayed   *lock.DelayedError
+		queued    *lock.QueuedError
+		protected *lock.ProtectedError
+		timeout   *lock.TimeoutError
+	)
+	switch {
+	case errors.As(err, &timeout):
+		return "timeout"
+	case errors.Is(err, errWithdrawn):
+		return "withdrawn"
+	case errors.As(err, &deadlock):
+		return "deadlock"
+	case errors.As(err, &limit):
+		return "limit"
+	case errors.As(err, &tooMany):
+		return "max-locks"
+	case errors.As(err, &delayed):
+		return "delayed"
+	case errors.As(err, &queued):
+		return "queued"
+	case errors.As(err, &protected):
+		return "protected"
+	case errors.Is(err, lock.ErrHeld):
+		return "held"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "disk-full"
+	}
+	return "other"
+}
+
+// discardedBy is why an upload was discarded, as one of a few words.
+func discardedBy(err error) string {
+	var protected *lock.ProtectedError
+	for _, known := range []struct {
+		is   error
+		word string
+	}{
+		{errAborted, "aborted"}, {errQuit, "quit"}, {errHungUp, "hung-up"}, {errStopping, "stopped"}, {errBroke, "broken"},
+		{errStalled, "stalled"}, {errSlow, "slow"}, {errContested, "contested"}, {errNotResumed, "not-resumed"},
+		{errNotOpened, "not-opened"}, {files.ErrMoved, "moved"}, {syscall.ENOSPC, "disk-full"}, {syscall.EDQUOT, "disk-full"},
+	} {
+		if errors.Is(err, known.is) {
+			return known.word
+		}
+	}
+	if errors.As(err, &protected) {
+		return "protected"
+	}
+	return "other"
+}
+
+// tell publishes how the transfer of a file has ended.
+func (t *transfer) tell(err error) {
+	e := event.Event{Path: t.account.inTree(t.path()), ASCII: t.ascii, Took: time.Since(t.since)}
+	if err != nil {
+		_, e.Reason, _ = t.client.explain(err)
+	}
+	_, isList := t.content.(*listing)
+	switch {
+	case isList:
+		return
+	case t.file == nil:
+		e.Kind, e.Bytes = event.Download, t.bytes
+	case err == nil || errors.Is(err, files.ErrNotDurable):
+		e.Kind, e.Bytes = event.Publish, t.received
+	default:
+		e.Kind, e.Bytes, e.Cause = event.Discard, t.received, discardedBy(err)
+	}
+	t.client.tell(e)
+}
+
+// transfers are those with an open data connection.
+type transfers struct {
+	mu  sync.Mutex
+	all map[*transfer]struct{}
+}
+
+func (t *transfers) add(one *transfer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = make(map[*transfer]struct{})
+	}
+	t.all[one] = struct{}{}
+}
+
+func (t *transfers) remove(one *transfer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, one)
+}
+
+// TransferStatus is what can be seen of a transfer that is under way.
+type TransferStatus struct {
+	Session lock.SessionID
+	Account string
+	Address string
+	Path    string // in the served tree
+	Upload  bool   // to the server
+	Bytes   int64  // that the client has sent or acknowledged, TLS included; 0 where the system does not tell
+	Since   time.Time
+}
+
+// Transfers lists the transfers with an open data connection, in no order.
+func (s *Server) Transfers() []TransferStatus {
+	s.transfers.mu.Lock()
+	under := slices.Collect(maps.Keys(s.transfers.all))
+	s.transfers.mu.Unlock()
+	all := make([]TransferStatus, 0, len(under))
+	for _, t := range under {
+		status := TransferStatus{
+			Session: lock.SessionID(t.client.id.Load()), Account: t.account.Name, Address: address(t.client.conn.RemoteAddr()),
+			Path: t.account.inTree(t.path()), Upload: t.file != nil, Since: t.since,
+		}
+		if moved, ok := bytesMoved(t.socket()); ok {
+			status.Bytes = int64(moved)
+		}
+		all = append(all, status)
+	}
+	return all
+}
+
+// CountTransfers says how many there are.
+func (s *Server) CountTransfers() int {
+	s.transfers.mu.Lock()
+	defer s.transfers.mu.Unlock()
+	return len(s.transfers.all)
+}
+
+// LogIn checks a password for somebody who does not come by FTP, with the same delays after wrong ones. The error matches
+// ErrLogin, or says why nobody can log in now.
+func (s *Server) LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error) {
+	return s.checkPassword(ctx, user, password, from, func() bool { return ctx.Err() != nil })
+}
