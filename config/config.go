@@ -18,8 +18,11 @@ type Config struct {
 	// State is the directory of the journal, the records and the control socket. Neither of Root and State
 	// lies inside the other. Relative to the directory the server starts in.
 	State string `toml:"state" restart:"yes"`
+	// Xferlog is a file to which a line is added for each transfer, in wu-ftpd's format. "": none.
+	Xferlog string `toml:"xferlog" restart:"yes"`
 
 	FTP   FTP   `toml:"ftp"`
+	HTTP  HTTP  `toml:"http"`
 	TLS   TLS   `toml:"tls"`
 	Files Files `toml:"files"`
 	Locks Locks `toml:"locks"`
@@ -28,6 +31,8 @@ type Config struct {
 	Accounts []Account `toml:"account"`
 	// Rules say which names are locks; the first whose Match fits decides. A file without any has those of [Default].
 	Rules []Rule `toml:"lock"`
+	// Hooks are programs and web servers that are told what happens.
+	Hooks []Hook `toml:"hook"`
 
 	// Warnings is what [Parse] took though it is hardly meant so. It is no key.
 	Warnings Errors `toml:"-"`
@@ -84,6 +89,32 @@ type TLS struct {
 	// ImplicitListen has addresses where TLS starts with the first byte, without AUTH.
 	ImplicitListen []string `toml:"implicit_listen" restart:"yes"`
 }
+
+// HTTP is where the server shows itself to browsers and to programs that watch it.
+type HTTP struct {
+	// Listen is the address, "host:port", of the page, /metrics, /healthz and /readyz. "": nowhere.
+	Listen string `toml:"listen" restart:"yes"`
+}
+
+// Hook says who is told of what happens.
+type Hook struct {
+	// On are the kinds of events.
+	On []string `toml:"on"`
+	// Match is a doublestar glob over the lock or the file. "": all.
+	Match string `toml:"match"`
+	// Run is a program, an absolute path, and its arguments. It reads the event as JSON from its standard input.
+	Run []string `toml:"run"`
+	// URL is where the event is sent by POST instead.
+	URL string `toml:"url"`
+	// Timeout ends a run that takes longer.
+	Timeout Duration `toml:"timeout"`
+}
+
+// HookEvents are what Hook.On may have.
+var HookEvents = []string{"acquire", "release", "expire", "break", "publish", "discard", "login"}
+
+// DefaultHook returns what a [[hook]] is of which nothing is given.
+func DefaultHook() Hook { return Hook{Timeout: Duration{30 * time.Second}} }
 
 // Files is what becomes of uploads.
 type Files struct {

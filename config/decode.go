@@ -16,7 +16,7 @@ func decode(data []byte, at *lines) (c *Config, given table, errs Errors) {
 	if err := toml.Unmarshal(data, (*map[string]any)(&given)); err != nil {
 		return nil, nil, Errors{at.error(err)}
 	}
-	for _, name := range []string{"account", "lock"} {
+	for _, name := range []string{"account", "lock", "hook"} {
 		if _, single := given[name].(map[string]any); single { // go-toml would take it for a list of one
 			return nil, nil, Errors{{Key: name, Message: form(reflect.TypeFor[[]Rule](), name)}}
 		}
@@ -60,6 +60,7 @@ func lineOf(data []byte) int {
 func (c *Config) complete(given table) {
 	complete(c.Accounts, DefaultAccount("", ""), given.list("account"))
 	complete(c.Rules, DefaultRule(""), given.list("lock"))
+	complete(c.Hooks, DefaultHook(), given.list("hook"))
 	if !given.has("lock") {
 		c.Rules = Default().Rules
 	}

@@ -35,7 +35,7 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"nothing like it": {"[tls]\nzzzzzz = 1",
 			"f:2: tls.zzzzzz: unknown key; there are mode, session_reuse, certificate, key, implicit_listen"},
 		"not a key of the file": {"Warnings = []",
-			"f:1: Warnings: unknown key; there are listen, root, state, ftp, tls, files, locks, account, lock"},
+			"f:1: Warnings: unknown key; there are listen, root, state, xferlog, ftp, http, tls, files, locks, account, lock, hook"},
 		"dotted key": {"ftp.actve = true", "f:1: ftp.actve: unknown key; did you mean active?"},
 
 		// TOML

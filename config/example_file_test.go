@@ -19,7 +19,7 @@ func TestExampleIsExactlyTheDefault(t *testing.T) {
 
 // uncommented returns the example with all that is only shown there made live.
 func uncommented() []byte {
-	shown := regexp.MustCompile(`(?m)^# (?:# )?(#.*|\w+ = .*|\[\[account\]\])?$`)
+	shown := regexp.MustCompile(`(?m)^# (?:# )?(#.*|\w+ = .*|\[\[account\]\]|\[\[hook\]\])?$`)
 	text := strings.ReplaceAll(string(Example()), "# # ", "# ")
 	return shown.ReplaceAll([]byte(text), []byte("$1"))
 }
@@ -34,6 +34,12 @@ func TestExampleShowsTheDefaultOfWhatItComments(t *testing.T) {
 		t.Fatal("the sample account is not in the form that this test uncomments")
 	}
 	sample := got.Accounts[0]
+	if len(got.Hooks) != 1 {
+		t.Fatal("the sample hook is not in the form that this test uncomments")
+	}
+	hook := DefaultHook()
+	hook.On, hook.Run = got.Hooks[0].On, got.Hooks[0].Run
+	want.Hooks = []Hook{hook}
 	want.Accounts = []Account{DefaultAccount(sample.Name, sample.Password)}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -54,7 +60,7 @@ func exampleKeys(t *testing.T) map[string]string {
 				comments[section+m[2]] = comment
 			}
 			live = m[1] == ""
-			if !live && section != "account." {
+			if !live && section != "account." && section != "hook." {
 				t.Errorf("%s%s is commented out without a reason", section, m[2])
 			}
 		} else if line == "" || line == "#" {
@@ -69,7 +75,7 @@ func exampleKeys(t *testing.T) map[string]string {
 func TestExampleNamesAndExplainsEveryKey(t *testing.T) {
 	comments := exampleKeys(t)
 	all := Default()
-	all.Accounts = []Account{{}}
+	all.Accounts, all.Hooks = []Account{{}}, []Hook{{}}
 	kinds := make(map[string]bool)
 	walk(all, func(f field) {
 		kinds[f.kind] = true

@@ -2,6 +2,10 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +49,56 @@ func (c *checker) checkAccountName(key, name string, before int) {
 	case strings.TrimSpace(name) != name || hasControl(name):
 		c.fail(key, "%q: must not begin or end with a space or contain control characters", name)
 	}
+}
+
+// checkHTTP sees to it that nobody sends a password in the clear through a network.
+func (c *checker) checkHTTP() {
+	if c.HTTP.Listen != "" && !c.HTTP.OnLoopback() && c.TLS.Mode == TLSOff {
+		c.fail("http.listen", "%q: anywhere but on loopback it needs a certificate: see [tls]", c.HTTP.Listen)
+	}
+}
+
+// OnLoopback reports whether only programs on the server's machine reach the page.
+func (h HTTP) OnLoopback() bool {
+	host, _, err := net.SplitHostPort(h.Listen)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+func (c *checker) checkHooks() {
+	for i, h := range c.Hooks {
+		key := fmt.Sprintf("hook[%d].", i+1)
+		if len(h.On) == 0 {
+			c.fail(key+"on", "missing: one or more of %s", strings.Join(HookEvents, ", "))
+		}
+		for j, on := range h.On {
+			c.checkWord(fmt.Sprintf("%son[%d]", key, j+1), on, HookEvents)
+		}
+		if h.Match != "" && !doublestar.ValidatePattern(h.Match) {
+			c.fail(key+"match", "%q: is no glob", h.Match)
+		}
+		switch {
+		case len(h.Run) == 0 && h.URL == "":
+			c.fail(key+"run", `missing: the program to run, such as ["/usr/local/bin/told"], or a url`)
+		case len(h.Run) > 0 && h.URL != "":
+			c.fail(key+"url", "there is a program to run, too: make two hooks of it")
+		case h.URL == "" && !filepath.IsAbs(h.Run[0]):
+			c.fail(key+"run[1]", "%q: must be an absolute path", h.Run[0])
+		case h.URL != "" && !isWebAddress(h.URL):
+			c.fail(key+"url", `%q: must be an address such as "https://example.org/told"`, h.URL)
+		}
+		if h.Timeout.Duration == 0 {
+			c.fail(key+"timeout", "must not be 0: a hook that hangs would hang for ever")
+		}
+	}
+}
+
+func isWebAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 func (c *checker) checkRules() {

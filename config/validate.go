@@ -50,10 +50,12 @@ func (c *checker) all() {
 	c.checkListen()
 	c.checkDirectories()
 	c.checkFTP()
+	c.checkHTTP()
 	c.checkTLS()
 	c.checkFiles()
 	c.checkAccounts()
 	c.checkRules()
+	c.checkHooks()
 }
 
 func (c *checker) checkFiles() {
@@ -72,8 +74,11 @@ func (c *checker) checkEnum(f field) {
 	if f.tag.Get("enum") == "" {
 		return
 	}
-	allowed := strings.Split(f.tag.Get("enum"), ",")
-	value := f.value.String()
+	c.checkWord(f.key, f.value.String(), strings.Split(f.tag.Get("enum"), ","))
+}
+
+// checkWord reports a value that is none of those allowed.
+func (c *checker) checkWord(key, value string, allowed []string) {
 	if slices.Contains(allowed, value) {
 		return
 	}
@@ -81,7 +86,7 @@ func (c *checker) checkEnum(f field) {
 	if meant := near(value, allowed); meant != "" {
 		hint = fmt.Sprintf("; did you mean %q?", meant)
 	}
-	c.fail(f.key, "%q: must be one of %s%s", value, strings.Join(allowed, ", "), hint)
+	c.fail(key, "%q: must be one of %s%s", value, strings.Join(allowed, ", "), hint)
 }
 
 func (c *checker) checkSign(f field) {
@@ -97,27 +102,33 @@ func (c *checker) checkListen() {
 	seen := make(map[string]string)
 	c.checkAddresses("listen", c.Listen, seen)
 	c.checkAddresses("tls.implicit_listen", c.TLS.ImplicitListen, seen)
+	if c.HTTP.Listen != "" {
+		c.checkAddress("http.listen", c.HTTP.Listen, seen)
+	}
 }
 
 func (c *checker) checkAddresses(key string, addresses []string, seen map[string]string) {
 	for i, address := range addresses {
-		at := fmt.Sprintf("%s[%d]", key, i+1)
-		host, text, err := net.SplitHostPort(address)
-		port, portErr := strconv.ParseUint(text, 10, 16)
-		switch {
-		case err != nil:
-			c.fail(at, `%q: must be "host:port", such as "127.0.0.1:2121" or ":2121"`, address)
-		case portErr != nil:
-			c.fail(at, "%q: the port must be a number up to 65535", address)
-		case host != "" && !isHost(host):
-			c.fail(at, "%q: %q is no address and no host name", address, host)
-		case seen[address] != "" && port != 0:
-			c.fail(at, "%q: already in %s", address, seen[address])
-		case c.FTP.PassivePorts.contains(port):
-			c.warn(at, "port %d is one of ftp.passive_ports, too", port)
-		}
-		seen[address] = at
+		c.checkAddress(fmt.Sprintf("%s[%d]", key, i+1), address, seen)
 	}
+}
+
+func (c *checker) checkAddress(at, address string, seen map[string]string) {
+	host, text, err := net.SplitHostPort(address)
+	port, portErr := strconv.ParseUint(text, 10, 16)
+	switch {
+	case err != nil:
+		c.fail(at, `%q: must be "host:port", such as "127.0.0.1:2121" or ":2121"`, address)
+	case portErr != nil:
+		c.fail(at, "%q: the port must be a number up to 65535", address)
+	case host != "" && !isHost(host):
+		c.fail(at, "%q: %q is no address and no host name", address, host)
+	case seen[address] != "" && port != 0:
+		c.fail(at, "%q: already in %s", address, seen[address])
+	case c.FTP.PassivePorts.contains(port):
+		c.warn(at, "port %d is one of ftp.passive_ports, too", port)
+	}
+	seen[address] = at
 }
 
 func (c *checker) checkDirectories() {

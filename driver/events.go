@@ -17,7 +17,7 @@ import (
 
 // tell publishes an event of the session.
 func (c *client) tell(e event.Event) {
-	e.Session, e.Account, e.Remote = sessionText(lock.SessionID(c.id.Load())), c.account.Name, address(c.conn.RemoteAddr())
+	e.Session, e.Account, e.Remote = sessionText(lock.SessionID(c.id.Load())), c.account.Name, c.conn.IP().String()
 	c.server.events.Publish(e)
 }
 
@@ -144,7 +144,7 @@ func (s *Server) Transfers() []TransferStatus {
 	all := make([]TransferStatus, 0, len(under))
 	for _, t := range under {
 		status := TransferStatus{
-			Session: lock.SessionID(t.client.id.Load()), Account: t.account.Name, Address: address(t.client.conn.RemoteAddr()),
+			Session: lock.SessionID(t.client.id.Load()), Account: t.account.Name, Address: t.client.conn.IP().String(),
 			Path: t.account.inTree(t.path()), Upload: t.file != nil, Since: t.since,
 		}
 		if moved, ok := bytesMoved(t.socket()); ok {

@@ -151,7 +151,7 @@ func (t *guess) wrong(ctx context.Context) {
 	}
 	g.mu.Unlock()
 	if refused {
-		g.log.Warn("address refused", "address", t.from.address.Addr().String(), "for", refusedFor)
+		g.log.Warn("address refused", "remote", t.from.address.Addr().String(), "for", refusedFor)
 	}
 	// The time that a hash has taken, if one was made, is not to be seen.
 	delay := g.delay << min(max(failures-1, 0), doublings)

@@ -41,7 +41,7 @@ func (s *Server) newClient(c *control.Conn) control.Handler {
 }
 
 func (s *Server) logOf(c *control.Conn) *slog.Logger {
-	return s.log.With("connection", c.ID(), "address", c.IP().String())
+	return s.log.With("connection", c.ID(), "remote", c.IP().String())
 }
 
 // clientOf leads from the library's client to ours.

@@ -110,7 +110,7 @@ func TestAFailedLoginIsLoggedInAStableForm(t *testing.T) {
 	}
 	defer c.conn.Close()
 	c.t = t
-	c.want(331, "USER x address=192.0.2.1")
+	c.want(331, "USER x remote=192.0.2.1")
 	c.want(530, "PASS wrong")
-	s.log.await(t, ` level=WARN msg="login failed" address=127.0.0.1 connection=1 user="x address=192.0.2.1"`+"\n", 1)
+	s.log.await(t, ` level=WARN msg="login failed" remote=127.0.0.1 account="x remote=192.0.2.1"`+"\n", 1)
 }

@@ -45,7 +45,11 @@ var allowed = map[string][]string{
 	"driver":                 {"internal/lock", "internal/files", "internal/control"},
 	"locksmith":              {},
 	"cmd/netlock":            {"locksmith"},
-	"cmd/ftplockd":           {"config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "reaper"},
+	"internal/event":         {},
+	"internal/hook":          {"internal/event"},
+	"internal/metrics":       {"internal/event"},
+	"internal/web":           {"internal/event"},
+	"cmd/ftplockd":           {"internal/event", "internal/hook", "internal/metrics", "internal/web", "config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "reaper"},
 	"integration":            {},
 	"integration/":           {"integration/peers"},
 }

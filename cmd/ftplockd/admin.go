@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/event"
 )
 
 // controlSocket is the name of the control socket in the state directory. Whoever may
@@ -67,7 +69,7 @@ func (s *server) handler() http.Handler {
 		// Once begun a reload is done whole, also if nobody waits for its outcome any more.
 		ignored, err := s.reload(context.WithoutCancel(r.Context()))
 		if err != nil {
-			s.log.Error("reload refused, nothing has changed", "err", err)
+			s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
 		}

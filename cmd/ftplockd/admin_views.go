@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (s *server) serveBreak(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token is missing", http.StatusBadRequest)
 		return
 	}
-	err = s.table.Break(r.Context(), lock.Name(r.FormValue("name")), lock.Token(token), by, r.FormValue("reason"))
+	err = s.breakLock(r.Context(), lock.Name(r.FormValue("name")), lock.Token(token), by, r.FormValue("reason"))
 	switch {
 	case errors.Is(err, lock.ErrStale):
 		http.Error(w, fmt.Sprintf("%s is not held with token %d", r.FormValue("name"), token), http.StatusConflict)
@@ -99,11 +100,18 @@ func (s *server) serveBreak(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusConflict)
-	default:
-		if err := s.driver.Sweep(r.Context()); err != nil { // what was in it is moved aside
-			s.log.Warn("left-overs of the lock not swept", "err", err)
-		}
 	}
+}
+
+// breakLock takes a lock away from the holder with the token.
+func (s *server) breakLock(ctx context.Context, n lock.Name, token lock.Token, by lock.Owner, reason string) error {
+	if err := s.table.Break(ctx, n, token, by, reason); err != nil {
+		return err
+	}
+	if err := s.driver.Sweep(ctx); err != nil { // what was in it is moved aside
+		s.log.Warn("left-overs of the lock not swept", "err", err)
+	}
+	return nil
 }
 
 // serveKick ends a session.

@@ -22,6 +22,7 @@ import (
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/driver"
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
@@ -40,7 +41,7 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: options.LogLevel}))
+	log := slog.New(options.LogFormat.handler(stderr, options.LogLevel))
 	s, err := newServer(ctx, options, log)
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 		select {
 		case <-hangups:
 			if _, err := s.reload(context.WithoutCancel(ctx)); err != nil {
-				log.Error("reload refused, nothing has changed", "err", err)
+				s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
 			}
 		case err := <-s.failed:
 			if errors.Is(err, journal.ErrFailed) { // nothing that is done from now on can be promised
@@ -78,6 +79,7 @@ type server struct {
 	insides *driver.Insides
 	table   *lock.Table
 	driver  *driver.Server
+	watched *watched
 	tls     *certificate // nil: no TLS
 	ports   []port       // the open addresses
 	conns   *control.Server
@@ -131,6 +133,9 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 	if err := s.openPorts(ctx); err != nil {
 		return nil, err
 	}
+	if s.watched, err = s.watch(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.openStores(ctx, rules); err != nil {
 		return nil, err
 	}
@@ -180,6 +185,7 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 	}
 	if s.store, err = journal.Open(journal.Options{
 		Dir: c.State, Clock: s.clock, Durable: c.Locks.Durable, Log: s.log,
+		Synced:     s.watched.metrics.Synced,
 		HistoryAge: time.Duration(c.Locks.HistoryDays) * 24 * time.Hour, HistorySize: c.Locks.HistorySize.Bytes,
 	}); err != nil {
 		return err
@@ -199,7 +205,7 @@ func (s *server) openStores(ctx context.Context, rules *lock.Rules) (err error) 
 		return err
 	}
 	s.table, err = lock.NewTable(ctx, lock.Options{
-		Store: store, Clock: s.clock, Rules: rules, Log: s.log, Generation: s.store.Generation(),
+		Store: store, Clock: s.clock, Rules: rules, Log: s.log, Observe: s.watched.observe, Generation: s.store.Generation(),
 	})
 	return err
 }
@@ -290,6 +296,7 @@ func (s *server) openDriver() {
 	o := driver.Options{
 		Tree: s.tree, Table: s.table, Clock: s.clock, Insides: s.insides,
 		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: s.store,
+		Events: s.watched.bus,
 	}
 	if s.tls != nil {
 		o.SessionReuse = s.config.TLS.SessionReuse == config.ReuseRequired
@@ -372,6 +379,7 @@ func (s *server) start() {
 	run("looking up ftp.public_address", func() error { return s.public.run(ctx) })
 	run("journal", func() error { return s.store.Run(ctx) })
 	run("control socket", func() error { return s.admin.serve() })
+	run("http.listen", func() error { return s.watched.run(ctx) })
 }
 
 // sweepers are all that have something to sweep. The tree is the last: after a crash it is searched, where a mount may hang.
@@ -407,6 +415,9 @@ func (s *server) stop() error {
 	if s.admin != nil {
 		errs = append(errs, s.admin.close())
 	}
+	if s.watched != nil {
+		s.watched.stop()
+	}
 	s.background.Wait()
 	if s.driver != nil {
 		s.driver.Close()
@@ -422,6 +433,9 @@ func (s *server) stop() error {
 	}
 	if s.tree != nil {
 		errs = append(errs, s.tree.Close())
+	}
+	if s.watched != nil {
+		errs = append(errs, s.watched.close())
 	}
 	return errors.Join(errs...)
 }
@@ -465,6 +479,9 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 			return nil, err
 		}
 	}
+	if err := checkHooks(next); err != nil {
+		return nil, err
+	}
 	if err := s.makePrefixes(rules); err != nil {
 		return nil, err
 	}
@@ -487,7 +504,8 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	s.public.use(ctx, next.FTP.PublicAddress)
 	s.config, s.plain = next, plain
 	s.warnOfHomes(next)
-	s.log.Info("reloaded", "accounts", len(next.Accounts), "rules", len(next.Rules))
+	s.watched.setHooks(next)
+	s.watched.bus.Publish(event.Event{Kind: event.Reload})
 	return ignored, nil
 }
 

@@ -24,11 +24,8 @@ func newVersionCommand() *cobra.Command {
 
 // versionLine returns the version as one line. info may be nil.
 func versionLine(info *debug.BuildInfo) string {
-	version, commit, modified := "(unknown)", "", ""
+	commit, modified := "", ""
 	if info != nil {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
 		for _, s := range info.Settings {
 			switch {
 			case s.Key == "vcs.revision":
@@ -38,5 +35,13 @@ func versionLine(info *debug.BuildInfo) string {
 			}
 		}
 	}
-	return fmt.Sprintf("ftplockd %s%s%s %s %s/%s", version, commit, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("ftplockd %s%s%s %s %s/%s", versionOf(info), commit, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// versionOf returns the version that the program was built as. info may be nil.
+func versionOf(info *debug.BuildInfo) string {
+	if info == nil || info.Main.Version == "" {
+		return "(unknown)"
+	}
+	return info.Main.Version
 }

@@ -178,4 +178,6 @@ func (m *Metrics) Synced(took time.Duration) { m.sync.Observe(took.Seconds()) }
 func (m *Metrics) Hooked(result string) { m.hooks.WithLabelValues(result).Inc() }
 
 // Handler answers scrapes.
-func (m *Metrics) Handler() http.Handler { return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}) }
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}

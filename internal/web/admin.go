@@ -45,7 +45,7 @@ func (s *Server) breakLock(w http.ResponseWriter, r *http.Request) {
 		s.message(w, r, http.StatusBadRequest, "Say why: the holder is told, and it is kept in the history.")
 		return
 	}
-	if err := s.o.Source.Break(r.Context(), l.Token, a.Name, reason); err != nil {
+	if err := s.o.Source.Break(r.Context(), l.Name, l.Token, a.Name, reason); err != nil {
 		s.message(w, r, http.StatusConflict, "The lock was not broken: "+err.Error())
 		return
 	}

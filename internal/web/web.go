@@ -81,7 +81,7 @@ type Source interface {
 	Sessions() []Session
 	Transfers() []Transfer
 	// Break ends the hold with the token, on behalf of an account. An error says why it could not.
-	Break(ctx context.Context, token uint64, by, reason string) error
+	Break(ctx context.Context, name string, token uint64, by, reason string) error
 	// Kick ends a session. An error says why it could not.
 	Kick(session, by, reason string) error
 	// LogIn checks a password as FTP does, with its delays. The error matches ErrLogin, or says why nobody can log in now.

@@ -47,7 +47,7 @@ func (h *house) Transfers() []Transfer {
 	return []Transfer{{Session: "1-2", Account: "joe", Address: "192.0.2.1", Path: "/big\x80file", Upload: true, Bytes: 3 << 20}}
 }
 
-func (h *house) Break(_ context.Context, token uint64, by, reason string) error {
+func (h *house) Break(_ context.Context, _ string, token uint64, by, reason string) error {
 	h.broken = append(h.broken, fmt.Sprint(token, " ", by, " ", reason))
 	return nil
 }

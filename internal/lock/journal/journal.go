@@ -43,13 +43,14 @@ const DefaultMaxSize = 16 << 20
 
 // Options are what a Store is opened with.
 type Options struct {
-	Dir         string        // the state directory, a real path; made with mode 0700 if missing
-	Clock       lock.Clock    // required
-	Durable     bool          // sync each grant before Commit returns
-	Log         *slog.Logger  // nil: silent
-	MaxSize     int64         // rotate above so many bytes; 0: DefaultMaxSize
-	HistoryAge  time.Duration // files in history go when their last line is older; 0: never
-	HistorySize int64         // the oldest files in history go when all have more bytes; 0: any size
+	Dir         string              // the state directory, a real path; made with mode 0700 if missing
+	Clock       lock.Clock          // required
+	Durable     bool                // sync each grant before Commit returns
+	Log         *slog.Logger        // nil: silent
+	MaxSize     int64               // rotate above so many bytes; 0: DefaultMaxSize
+	HistoryAge  time.Duration       // files in history go when their last line is older; 0: never
+	HistorySize int64               // the oldest files in history go when all have more bytes; 0: any size
+	Synced      func(time.Duration) // is told how long each sync took; nil: nobody
 
 	hooks testHooks
 }
@@ -128,6 +129,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.MaxSize <= 0 {
 		o.MaxSize = DefaultMaxSize
+	}
+	if o.Synced == nil {
+		o.Synced = func(time.Duration) {}
 	}
 	if o.hooks.step == nil {
 		o.hooks.step = func(string) {}

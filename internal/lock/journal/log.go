@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -68,8 +69,9 @@ func (f *failure) get() error {
 type log struct {
 	step    func(string) // see testHooks
 	file    journalFile
-	ahead   int64    // how much room is made at a time
-	failure *failure // that of the store
+	ahead   int64               // how much room is made at a time
+	failure *failure            // that of the store
+	told    func(time.Duration) // how long a sync took
 
 	// For the owner of Store.mu:
 	size   int64 // the file has room up to here
@@ -87,7 +89,7 @@ type log struct {
 // newLog returns a log that goes on at end of a file that has room up to size, all of it synced.
 func (s *Store) newLog(f *os.File, end, size, keep int64) *log {
 	l := &log{
-		step: s.o.hooks.step, file: s.o.hooks.wrap(diskFile{f}), ahead: s.o.room(), failure: s.failure,
+		step: s.o.hooks.step, file: s.o.hooks.wrap(diskFile{f}), ahead: s.o.room(), failure: s.failure, told: s.o.Synced,
 		size: size, keep: keep, synced: end,
 	}
 	l.changed.L = &l.syncMu
@@ -165,7 +167,9 @@ func (l *log) sync(end int64) error {
 	}
 	runtime.Gosched() // others that can run may have a line in it, so that one sync does for more of them
 	target := l.end.Load()
+	began := time.Now()
 	err := l.file.Sync() // others may go on to write meanwhile, and wait for the next sync
+	l.told(time.Since(began))
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
 	if l.syncing = false; err == nil {

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/driver"
+	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/hook"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/metrics"
+	"github.com/ftplockd/ftplockd/internal/web"
+)
+
+// handler writes the log.
+func (f logFormat) handler(w io.Writer, level slog.Level) slog.Handler {
+	o := &slog.HandlerOptions{Level: level}
+	if f == logJSON {
+		return slog.NewJSONHandler(w, o)
+	}
+	return slog.NewTextHandler(w, o)
+}
+
+// watched is all that is told what happens: the log, the xferlog, the metrics, the page and the hooks.
+type watched struct {
+	server  *server
+	bus     *event.Bus
+	metrics *metrics.Metrics
+	xferlog *os.File     // nil: none
+	page    *web.Server  // nil: there is no page
+	listen  net.Listener // of the page
+	http    *http.Server
+	hooks   atomic.Pointer[hook.Runner]
+}
+
+// hooksWithin is how long hooks may run on when the server stops, or has others after a reload.
+const hooksWithin = 5 * time.Second
+
+// watch opens what events are told to. It is done before the server takes its state directory, so a start that fails here has
+// changed nothing.
+func (s *server) watch(ctx context.Context) (_ *watched, err error) {
+	c := s.config
+	if err := checkHooks(c); err != nil {
+		return nil, err
+	}
+	w := &watched{server: s}
+	info, _ := debug.ReadBuildInfo()
+	version := versionOf(info)
+	w.metrics = metrics.New(metrics.State{
+		Held:        func() int { return s.table.Count().Holds },
+		Waiting:     func() int { return s.table.Count().Waiting },
+		Sessions:    func() int { return len(s.table.Sessions()) },
+		Transfers:   func() int { return s.driver.CountTransfers() },
+		JournalSize: func() int64 { return s.store.Size() },
+		Dropped:     func() uint64 { return w.bus.Dropped() },
+		Version:     version,
+	})
+	sinks := []event.Sink{event.Log(s.log), w.metrics.Sink, func(e event.Event) { w.hooks.Load().Sink(e) }}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.closeFiles())
+		}
+	}()
+	if c.Xferlog != "" {
+		if w.xferlog, err = os.OpenFile(c.Xferlog, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640); err != nil {
+			return nil, fmt.Errorf("xferlog: %w", err)
+		}
+		sinks = append(sinks, event.Xferlog(w.xferlog, func(err error) { s.log.Error("a line of the xferlog was not written", "err", err) }))
+	}
+	if err := w.openPage(ctx, version); err != nil {
+		return nil, err
+	}
+	if w.page != nil {
+		sinks = append(sinks, w.page.Sink)
+	}
+	w.setHooks(c)
+	w.bus = event.NewBus(sinks...)
+	return w, nil
+}
+
+// openPage opens the address of the page. One that nobody has asked for is not opened if something else is there.
+func (w *watched) openPage(ctx context.Context, version string) (err error) {
+	s, c := w.server, w.server.config
+	if c.HTTP.Listen == "" {
+		return nil
+	}
+	w.listen, err = (&net.ListenConfig{}).Listen(ctx, "tcp", c.HTTP.Listen)
+	if err != nil && s.options.ConfigFile == "" && errors.Is(err, syscall.EADDRINUSE) {
+		s.log.Warn("there is no page: its address is in use", "http.listen", c.HTTP.Listen)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("http.listen: %w", err)
+	}
+	secure := !c.HTTP.OnLoopback()
+	w.page = web.New(web.Options{
+		Source: source{s}, Metrics: w.metrics.Handler(), Login: secure, TLS: secure, Host: s.isCertified, Version: version,
+	})
+	w.http = &http.Server{
+		Handler: w.page.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if secure {
+		w.listen = tls.NewListener(w.listen, s.tls.config())
+	}
+	return nil
+}
+
+// isCertified reports whether the server's certificate is for a host name.
+func (s *server) isCertified(name string) bool {
+	return s.tls != nil && s.tls.Load().Leaf.VerifyHostname(name) == nil
+}
+
+// run serves the page until stop.
+func (w *watched) run(ctx context.Context) error {
+	if w.page == nil {
+		return nil
+	}
+	sampled := make(chan error, 1)
+	go func() { sampled <- w.page.Run(ctx) }()
+	w.http.BaseContext = func(net.Listener) context.Context { return ctx } // ends open pages when the server stops
+	err := w.http.Serve(w.listen)
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+		<-sampled
+	}
+	return err
+}
+
+// stop ends the page. What runs is ended, too.
+func (w *watched) stop() {
+	if w.http == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hooksWithin)
+	defer cancel()
+	if err := w.http.Shutdown(ctx); err != nil {
+		w.http.Close()
+	}
+}
+
+// close tells what has happened to the end, and closes the files.
+func (w *watched) close() error {
+	w.bus.Close()
+	closeHooks(w.hooks.Load())
+	return w.closeFiles()
+}
+
+func (w *watched) closeFiles() error {
+	var errs []error
+	if w.listen != nil {
+		if err := w.listen.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if w.xferlog != nil {
+		errs = append(errs, w.xferlog.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// setHooks takes others. Those before run to their end.
+func (w *watched) setHooks(c *config.Config) {
+	o := hook.Options{Log: w.server.log, Ran: w.metrics.Hooked}
+	for _, h := range c.Hooks {
+		next := hook.Hook{Match: h.Match, Run: h.Run, URL: h.URL, Timeout: h.Timeout.Duration}
+		for _, on := range h.On {
+			next.On = append(next.On, event.Kind(on))
+		}
+		o.Hooks = append(o.Hooks, next)
+	}
+	if before := w.hooks.Swap(hook.New(o)); before != nil {
+		w.server.background.Go(func() { closeHooks(before) })
+	}
+}
+
+func closeHooks(r *hook.Runner) {
+	ctx, cancel := context.WithTimeout(context.Background(), hooksWithin)
+	defer cancel()
+	r.Close(ctx)
+}
+
+// checkHooks reports programs that cannot be run.
+func checkHooks(c *config.Config) error {
+	for i, h := range c.Hooks {
+		if len(h.Run) == 0 {
+			continue
+		}
+		info, err := os.Stat(h.Run[0])
+		switch {
+		case err != nil:
+			return fmt.Errorf("hook[%d].run: %w", i+1, err)
+		case !info.Mode().IsRegular() || info.Mode()&0o111 == 0 && os.PathSeparator == '/':
+			return fmt.Errorf("hook[%d].run: %s: is no program that can be run", i+1, h.Run[0])
+		}
+	}
+	return nil
+}
+
+// observe makes events of what the table tells.
+func (w *watched) observe(o lock.Observation) {
+	e := event.Event{
+		Kind: event.Acquire, Cause: string(o.Cause), Lock: string(o.Name), Token: uint64(o.Hold.Token), Holder: o.Hold.Owner.String(),
+		Waited: o.Waited, Free: o.Free, Held: o.Held, Late: o.Late, Reason: o.Note,
+	}
+	if id := o.Hold.Owner.Session; id != 0 {
+		e.Session = id.String()
+	}
+	if o.Ended {
+		e.Kind = kindOf(o.Cause)
+		if e.Kind == event.Break {
+			e.By = o.By.String()
+		}
+	}
+	w.bus.Publish(e)
+}
+
+// kindOf is what the end of a hold is to those who are told.
+func kindOf(c lock.Cause) event.Kind {
+	switch c {
+	case lock.CauseExpire, lock.CauseIdle:
+		return event.Expire
+	case lock.CauseBreak, lock.CauseHostGone, lock.CauseHostMade:
+		return event.Break
+	}
+	return event.Release
+}
+
+// source is what the page sees of a server.
+type source struct{ s *server }
+
+func (p source) Locks() (all []web.Lock) {
+	now := p.s.clock.Now()
+	for _, status := range p.s.table.All() {
+		for _, h := range status.Holds {
+			l := web.Lock{
+				Name: string(status.Name), Token: uint64(h.Token), Holder: h.Owner.String(), Rule: h.Rule.Match,
+				Since: h.Acquired.Wall, Shared: h.Shared, Waiting: status.Waiting,
+			}
+			if h.Owner.Session != 0 {
+				l.Session = h.Owner.Session.String()
+			}
+			if !status.Never {
+				l.Expires = now.Wall.Add(status.Remaining)
+			}
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+func (p source) Waiting(name string) (all []web.Waiter) {
+	for _, q := range p.s.table.Queue(lock.Name(name)) {
+		all = append(all, web.Waiter{Who: q.Owner.String(), Polls: q.Polls})
+	}
+	return all
+}
+
+func (p source) Sessions() (all []web.Session) {
+	for _, status := range p.s.table.Sessions() {
+		all = append(all, web.Session{
+			ID: status.Owner.Session.String(), Account: status.Owner.Account, Address: status.Owner.Address,
+			Since: status.Opened.Wall, Holds: status.Holds,
+		})
+	}
+	return all
+}
+
+func (p source) Transfers() (all []web.Transfer) {
+	for _, t := range p.s.driver.Transfers() {
+		all = append(all, web.Transfer{
+			Session: t.Session.String(), Account: t.Account, Address: t.Address, Path: t.Path, Upload: t.Upload, Bytes: t.Bytes, Since: t.Since,
+		})
+	}
+	return all
+}
+
+func (p source) Break(ctx context.Context, name string, token uint64, by, reason string) error {
+	return p.s.breakLock(ctx, lock.Name(name), lock.Token(token), lock.Owner{Account: by}, reason)
+}
+
+func (p source) Kick(session, by, reason string) error {
+	id, err := lock.ParseSessionID(session)
+	if err != nil {
+		return err
+	}
+	if !p.s.driver.Kick(id, fmt.Sprintf("%s ended this session: %s", by, reason)) {
+		return errors.New("it has ended")
+	}
+	return nil
+}
+
+func (p source) LogIn(ctx context.Context, user, password string, from netip.Addr) (web.Account, error) {
+	a, err := p.s.driver.LogIn(ctx, user, password, from)
+	if errors.Is(err, driver.ErrLogin) {
+		err = web.ErrLogin
+	}
+	return web.Account{Name: a.Name, Admin: a.Admin}, err
+}
+
+func (p source) Ready(context.Context) error { return p.s.store.Ready() }
