@@ -18,9 +18,11 @@ func TestLoadPutsFlagsOverTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config.Default()
+	want.HTTP.Listen = builtinHTTP
 	if got, err := (serveOptions{}).load(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Error("without anything:", got, err)
 	}
+	want.HTTP.Listen = ""
 	want.Listen, want.Root, want.State = []string{":1"}, "/file/root", "/file/state"
 	if got, err := (serveOptions{ConfigFile: file}).load(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Error("a file:", got, err)
