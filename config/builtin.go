@@ -12,12 +12,12 @@ import (
 
 // The environment of the built-in account.
 const (
-	envUser     = "FTPLOCKD_USER"
-	envPassword = "FTPLOCKD_PASSWORD"
+	EnvUser     = "FTPLOCKD_USER"
+	EnvPassword = "FTPLOCKD_PASSWORD"
 )
 
-// passwordFile is where, in the state directory, the generated password stands.
-const passwordFile = "password"
+// PasswordFile is where, in the state directory, the generated password stands.
+const PasswordFile = "password"
 
 // BuiltinAccount returns the account of a server whose configuration has none,
 // and its password. Its name is FTPLOCKD_USER, else "ftp"; env is [os.Getenv].
@@ -28,15 +28,15 @@ const passwordFile = "password"
 // is true: the moment to tell the operator where it is. Only the server that has the
 // state directory may ask. A file that others may read is made the owner's alone.
 func BuiltinAccount(stateDir string, env func(string) string) (account Account, plain string, generated bool, err error) {
-	name := env(envUser)
+	name := env(EnvUser)
 	if name == "" {
 		name = "ftp"
 	}
 	var check checker
-	if check.checkAccountName(envUser, name, 0); len(check.errs) > 0 {
+	if check.checkAccountName(EnvUser, name, 0); len(check.errs) > 0 {
 		return Account{}, "", false, check.errs
 	}
-	if plain = env(envPassword); plain == "" {
+	if plain = env(EnvPassword); plain == "" {
 		if plain, generated, err = keptPassword(stateDir); err != nil {
 			return Account{}, "", false, fmt.Errorf("password of the built-in account: %w", err)
 		}
@@ -50,7 +50,7 @@ func BuiltinAccount(stateDir string, env func(string) string) (account Account, 
 
 // keptPassword returns the password in the state directory, making one if there is none.
 func keptPassword(stateDir string) (plain string, generated bool, err error) {
-	file := filepath.Join(stateDir, passwordFile)
+	file := filepath.Join(stateDir, PasswordFile)
 	info, err := os.Stat(file)
 	switch {
 	case err == nil && !info.Mode().IsRegular():

@@ -103,7 +103,7 @@ func (c *clock) pass(d time.Duration) {
 	name := fmt.Sprint("/canary", c.passed)
 	c.canaries.want(257, "MKD "+name)
 	c.step(d, d)
-	c.server.log.await(c.server.t, "lock="+name+" ", 1)
+	c.server.log.await(c.server.t, `msg="lock ended" lock=`+name+" ", 1)
 	c.canaries.want(257, "MKD "+name) // what is due with it ends meanwhile
 	c.canaries.want(250, "RMD "+name)
 }

@@ -75,6 +75,11 @@ func (s *server) handler() http.Handler {
 		}
 		answer(w, ignored)
 	})
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.store.Ready(); err != nil {
+			http.Error(w, "no lock can be granted: "+err.Error(), http.StatusServiceUnavailable)
+		}
+	})
 	mux.HandleFunc("GET /locks", s.serveLocks)
 	mux.HandleFunc("GET /sessions", s.serveSessions)
 	mux.HandleFunc("POST /break", s.serveBreak)

@@ -37,6 +37,8 @@ listens on 127.0.0.1:2121, with one account; see "ftplockd config example".`
 		newSessionsCommand(),
 		newLeftoversCommand(),
 		newKickCommand(),
+		newHealthCommand(),
+		newManCommand(),
 		newConfigCommand(),
 		newPasswdCommand(),
 		newVersionCommand(),

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +19,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/term"
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/driver"
@@ -46,9 +50,10 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(stdout, s.banner()); err != nil {
+	if _, err := io.WriteString(stdout, s.banner(isTerminal(stdout))); err != nil {
 		return errors.Join(err, s.stop())
 	}
+	s.tellManager(daemon.SdNotifyReady)
 	for {
 		select {
 		case <-hangups:
@@ -378,6 +383,7 @@ func (s *server) start() {
 	}
 	run("looking up ftp.public_address", func() error { return s.public.run(ctx) })
 	run("journal", func() error { return s.store.Run(ctx) })
+	run("telling the service manager", func() error { return s.watchdog(ctx) })
 	run("control socket", func() error { return s.admin.serve() })
 	run("http.listen", func() error { return s.watched.run(ctx) })
 }
@@ -401,6 +407,7 @@ func (s *server) stop() error {
 	if s.conns != nil {
 		if s.cancel != nil {
 			s.log.Info("stopping")
+			s.tellManager(daemon.SdNotifyStopping)
 		}
 		errs = append(errs, s.conns.Shutdown(control.Reply{Code: 421, Text: "the server stops"}))
 		errs = append(errs, s.drain())
@@ -566,31 +573,75 @@ func rulesOf(c *config.Config) []lock.Rule {
 	return rules
 }
 
-// banner says where the server listens, with which account, and what to type next.
-func (s *server) banner() string {
+// banner says where the server listens, with which account, and what to type next. A password is shown on a terminal alone, and
+// only the one that was made here: that of the environment is known to who gave it.
+func (s *server) banner(terminal bool) string {
 	c := s.config
 	address := s.ports[0].Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
 	account := c.Accounts[0].Name
-	login := account + ":" + s.plain
-	if s.plain == "" {
-		login = account // curl asks for the password
-	}
+	login := account // curl asks for the password
 	var b strings.Builder
 	fmt.Fprintf(&b, "ftplockd listens on %s\n", strings.Join(s.addresses(), ", "))
 	fmt.Fprintf(&b, "serves %s; its own files are in %s\n", absolute(c.Root), absolute(c.State))
+	if s.watched.page != nil {
+		fmt.Fprintf(&b, "its page is at %s\n", s.watched.address())
+	}
 	fmt.Fprintf(&b, "account %s", account)
-	if s.plain != "" {
+	switch {
+	case s.plain == "":
+	case os.Getenv(config.EnvPassword) != "":
+		fmt.Fprintf(&b, ", password as in %s", config.EnvPassword)
+		login += `:"$` + config.EnvPassword + `"`
+	case terminal:
 		fmt.Fprintf(&b, ", password %s", s.plain)
+		login += ":" + s.plain
+	default:
+		file := filepath.Join(absolute(c.State), config.PasswordFile)
+		fmt.Fprintf(&b, ", password in %s", file)
+		login += `:"$(cat '` + file + `')"`
+	}
+	name, ok := s.sampleLock(c.Accounts[0])
+	if !ok {
+		b.WriteString("\n\n")
+		return b.String()
 	}
 	b.WriteString("\n\nTake a lock, see it refused, give it back:\n\n")
 	for _, command := range []string{"MKD", "MKD", "RMD"} {
-		fmt.Fprintf(&b, "  curl -sv -u %s -Q '%s /locks/demo' ftp://%s/ 2>&1 | grep demo\n", login, command, address)
+		fmt.Fprintf(&b, "  curl -sv -u %s -Q '%s %s' ftp://%s/ 2>&1 | grep %s\n", login, command, name, address, path.Base(name))
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// sampleLock returns a name, as the account knows it, that the rules make a lock; false: none of the usual ones is.
+func (s *server) sampleLock(a config.Account) (string, bool) {
+	for _, name := range []string{"/locks/demo", "/demo_lock", "/demo.lock"} {
+		if _, ok := s.table.Rules().For(lock.Name(path.Join(a.Home, name))); ok {
+			return name, true
+		}
+	}
+	for _, p := range s.table.Rules().Prefixes() {
+		name := path.Join(string(p), "demo")
+		if _, ok := s.table.Rules().For(lock.Name(name)); !ok {
+			continue
+		}
+		if a.Home == "/" {
+			return name, true
+		}
+		if view, inside := strings.CutPrefix(name, a.Home+"/"); inside {
+			return "/" + view, true
+		}
+	}
+	return "", false
+}
+
+// isTerminal reports whether a person reads what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // addresses are those that the server listens on, with the port that the system chose for ":0".

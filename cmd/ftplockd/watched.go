@@ -43,6 +43,7 @@ type watched struct {
 	page    *web.Server  // nil: there is no page
 	listen  net.Listener // of the page
 	http    *http.Server
+	secure  bool // the page is reached by TLS, after a login
 	hooks   atomic.Pointer[hook.Runner]
 }
 
@@ -105,18 +106,27 @@ func (w *watched) openPage(ctx context.Context, version string) (err error) {
 	if err != nil {
 		return fmt.Errorf("http.listen: %w", err)
 	}
-	secure := !c.HTTP.OnLoopback()
+	w.secure = !c.HTTP.OnLoopback()
 	w.page = web.New(web.Options{
-		Source: source{s}, Metrics: w.metrics.Handler(), Login: secure, TLS: secure, Host: s.isCertified, Version: version,
+		Source: source{s}, Metrics: w.metrics.Handler(), Login: w.secure, TLS: w.secure, Host: s.isCertified, Version: version,
 	})
 	w.http = &http.Server{
 		Handler: w.page.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	if secure {
+	if w.secure {
 		w.listen = tls.NewListener(w.listen, s.tls.config())
 	}
 	return nil
+}
+
+// address is where the page is, as people type it.
+func (w *watched) address() string {
+	scheme := "http"
+	if w.secure {
+		scheme = "https"
+	}
+	return scheme + "://" + w.listen.Addr().String() + "/"
 }
 
 // isCertified reports whether the server's certificate is for a host name.

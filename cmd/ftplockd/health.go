@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+)
+
+// newHealthCommand returns the command that containers ask whether their server is well.
+func newHealthCommand() *cobra.Command {
+	var options serveOptions
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Say whether the running server can grant locks",
+		Long: `Health asks the running server whether it can grant locks: its journal can be synced. The exit status is 0
+if it can, and 1 if it cannot, or no server runs.
+
+The server is found by its state directory: that of --config or --state, else the default.`,
+		Example: "  ftplockd health --state /var/lib/ftplockd/state",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			state, err := options.stateDirectory()
+			if err != nil {
+				return err
+			}
+			if _, err := ask(cmd.Context(), state, http.MethodGet, "/health"); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "ready")
+			return err
+		},
+	}
+	options.addStateFlags(cmd)
+	return cmd
+}

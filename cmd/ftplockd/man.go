@@ -1,0 +1,24 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// newManCommand returns the command that packages make their man pages with.
+func newManCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write a man page for each command into a directory",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			date := time.Time{} // of the build, where SOURCE_DATE_EPOCH says so
+			return doc.GenManTree(root, &doc.GenManHeader{Section: "8", Source: "ftplockd", Manual: "ftplockd", Date: &date}, args[0])
+		},
+	}
+}
