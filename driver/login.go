@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"path"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"

@@ -41,7 +41,7 @@ func TestAborDiscardsAnUpload(t *testing.T) {
 			}
 		})
 	}
-	s.log.await(t, `path=/target bytes=`, 6)
+	s.log.await(t, `msg="upload discarded" path=/target bytes=`, 6)
 }
 
 // urge sends urgent data.

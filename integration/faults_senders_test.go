@@ -318,9 +318,9 @@ func (c *sending) discarded(why string) (received int64) {
 			c.t.Logf("the client said:\n%s", c.out)
 		}
 	}()
-	c.s.log.await(c.t, "path="+c.path+" bytes=", 1)
+	c.s.log.await(c.t, `msg="upload discarded" path=`+c.path+" bytes=", 1)
 	c.untouched()
-	m := regexp.MustCompile(`level=WARN msg="upload discarded".* path=` + c.path + ` bytes=(\d+) reason=(.*) account=`).FindStringSubmatch(c.s.log.String())
+	m := regexp.MustCompile(`level=WARN msg="upload discarded" path=` + c.path + ` bytes=(\d+) reason=(.*) session=`).FindStringSubmatch(c.s.log.String())
 	if m == nil {
 		c.t.Errorf("the log does not say what became of %s", c.path)
 		return 0

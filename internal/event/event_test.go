@@ -79,12 +79,12 @@ func TestLinesHaveOneKeyForOneThing(t *testing.T) {
 		want string
 	}{
 		{Event{Kind: Acquire, Lock: "/a_lock", Token: 7, Holder: "joe@192.0.2.1", Session: "1-2", Waited: time.Second},
-			`level=INFO msg="lock acquired" lock=/a_lock holder=joe@192.0.2.1 token=7 session=1-2 waited=1s`},
+			`level=INFO msg="lock acquired" lock=/a_lock holder=joe@192.0.2.1 token=7 waited=1s session=1-2`},
 		{Event{Kind: Release, Cause: "release", Lock: "/a_lock", Token: 7}, ``},
 		{Event{Kind: Release, Cause: "disconnect", Lock: "/a_lock", Token: 7}, `level=INFO msg="lock ended" lock=/a_lock cause=disconnect token=7`},
 		{Event{Kind: Expire, Cause: "idle", Lock: "/a\n_lock", Token: 7, Held: time.Minute, Holder: "joe"},
 			`level=INFO msg="lock ended" lock="/a\n_lock" cause=idle holder=joe age=1m0s token=7`},
-		{Event{Kind: Discard, Path: "/f", Remote: "192.0.2.1", Reason: "no 226"}, `level=WARN msg="upload discarded" remote=192.0.2.1 path=/f bytes=0 reason="no 226"`},
+		{Event{Kind: Discard, Path: "/f", Remote: "192.0.2.1", Reason: "no 226"}, `level=WARN msg="upload discarded" path=/f bytes=0 reason="no 226" remote=192.0.2.1`},
 		{Event{Kind: LoginFailed, Remote: "192.0.2.1", Account: "x remote=192.0.2.9"},
 			`level=WARN msg="login failed" remote=192.0.2.1 account="x remote=192.0.2.9"`},
 		{Event{Kind: Reload, Reason: "line 3"}, `level=ERROR msg="reload refused, nothing has changed" reason="line 3"`},

@@ -73,8 +73,6 @@ func (e Event) attrs() (all []slog.Attr) {
 		all = append(all, slog.Uint64("token", e.Token))
 	}
 	text("by", e.By)
-	text("session", e.Session)
-	text("remote", e.Remote)
 	text("path", e.Path)
 	if e.Kind == Publish || e.Kind == Discard || e.Kind == Download {
 		all = append(all, slog.Int64("bytes", e.Bytes))
@@ -83,6 +81,8 @@ func (e Event) attrs() (all []slog.Attr) {
 		all = append(all, slog.Duration("waited", e.Waited))
 	}
 	text("reason", e.Reason)
+	text("session", e.Session)
+	text("remote", e.Remote)
 	text("account", e.Account)
 	return all
 }

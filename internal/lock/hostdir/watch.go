@@ -178,7 +178,6 @@ func (s *Store) unlisten(w *watcher) {
 
 // emit tells every Watch of a change that has that revision. The caller has the name locked, so that events of one name keep their order.
 func (s *Store) emit(event lock.Event, revision lock.Token) {
-	s.o.Log.Info("a program on the host changed a lock", "lock", event.Record.Name, "cause", event.Cause)
 	event.Record.Revision = revision
 	s.mu.Lock()
 	defer s.mu.Unlock()
