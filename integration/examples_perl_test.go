@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,29 +13,13 @@ import (
 // perlExample prepares a program of examples/perl-*, with the settings that all examples read.
 func perlExample(t testing.TB, address, user, secret, program string, args ...string) *exec.Cmd {
 	t.Helper()
-	lookAt(t, filepath.Join("..", "examples"), filepath.Join("testdata", "examples"))
+	if err := sources(); err != nil {
+		t.Fatal(err)
+	}
 	host, port := split(address)
 	cmd := command(t, "perl", append([]string{filepath.Join("..", "examples", program)}, args...)...)
 	cmd.Env = append(cmd.Env, "FTP_HOST="+host, "FTP_PORT="+port, "FTP_USER="+user, "FTP_PASSWORD="+secret)
 	return cmd
-}
-
-// lookAt tells the go command on which files a test depends that other programs read: see sources.
-func lookAt(t testing.TB, directories ...string) {
-	t.Helper()
-	for _, dir := range directories {
-		if err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-			if err == nil {
-				_, err = os.Stat(path)
-			}
-			if errors.Is(err, os.ErrNotExist) {
-				return nil // it was renamed just now
-			}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // perl prepares a program of examples/perl-* that uses this server.

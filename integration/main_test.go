@@ -91,9 +91,9 @@ var sources = sync.OnceValue(func() error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "ftplockd-data"):
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" && path != "../integration/testdata" || d.Name() == "ftplockd-data"):
 			return filepath.SkipDir
-		case strings.HasSuffix(path, ".go") || d.Name() == "go.mod" || d.Name() == "go.sum" || d.Name() == "example.toml":
+		case strings.HasPrefix(path, "../examples/") || strings.HasPrefix(path, "../integration/testdata/") || strings.HasSuffix(path, ".go") || d.Name() == "go.mod" || d.Name() == "go.sum" || d.Name() == "example.toml":
 			_, err = os.Stat(path)
 		}
 		if errors.Is(err, os.ErrNotExist) {
