@@ -96,6 +96,7 @@ type Server struct {
 	maxLooks     int           // how many names a pattern in a listing may look at
 	longestGlob  time.Duration // how long a pattern of SITE LOCKS may be worked on
 	guessing     *guessing
+	hinted       hinted
 	context      context.Context // of what sessions do; ends with Close
 	cancel       context.CancelFunc
 

@@ -26,7 +26,10 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	case n == "/" || c.isStatus(view):
 		return control.Reply{}, fs.ErrExist
 	case !c.isLockName(n):
-		return control.Reply{Code: 257, Text: quotedPath(view) + " created"}, c.worked(c.makeDirectory(n))
+		if err := c.worked(c.makeDirectory(n)); err != nil {
+			return control.Reply{}, err
+		}
+		return control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n)}, nil
 	}
 	if !others && !c.server.directories { // with directories the store looks
 		if err := c.unoccupied(n); err != nil {

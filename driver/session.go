@@ -33,7 +33,10 @@ type client struct {
 	renaming  string // by RNFR, for the next RNTO
 }
 
-var _ control.Handler = (*client)(nil)
+var (
+	_ control.Handler    = (*client)(nil)
+	_ control.Overhearer = (*client)(nil)
+)
 
 // newClient is control.Options.NewHandler.
 func (s *Server) newClient(c *control.Conn) control.Handler {
@@ -67,6 +70,22 @@ func (c *client) Begin(cmd *control.Command) {
 	default:
 		c.locks.Begin()
 	}
+}
+
+// Said implements control.Overhearer. What a client says in secret is not said back to it.
+func (c *client) Said(lines []byte) {
+	if !c.server.log.Enabled(c.server.context, slog.LevelDebug) {
+		return
+	}
+	const most = 1000 // a listing over the control connection may be long
+	text := string(lines[:min(len(lines), most)])
+	switch {
+	case strings.HasPrefix(text, "500 'PASS"), strings.HasPrefix(text, "500 'ACCT"):
+		text = "500 ****" // that has the wrong verb, and perhaps a password behind it
+	case len(lines) > most:
+		text += "..."
+	}
+	c.log.Debug("reply", "text", strings.TrimRight(text, "\r\n"))
 }
 
 // End implements control.Handler.
@@ -147,8 +166,10 @@ func (s *Server) Kick(id lock.SessionID, reason string) bool {
 
 // redacted is the line as it may stand in a log.
 func redacted(cmd *control.Command) string {
-	if cmd.Is("PASS", "ACCT") {
-		return cmd.Verb + " ****"
+	for _, secret := range []string{"PASS", "ACCT"} {
+		if strings.HasPrefix(cmd.Verb, secret) { // behind a tab, or nothing, there may be a password, too
+			return secret + " ****"
+		}
 	}
 	if fields := strings.Fields(cmd.Line); len(fields) > 3 && strings.EqualFold(strings.Join(fields[:3], " "), "SITE LOCK AS") {
 		return "SITE LOCK AS ****" // who knows it speaks for the job's locks

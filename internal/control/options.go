@@ -25,6 +25,12 @@ type Handler interface {
 	Reset()
 }
 
+// Overhearer is a Handler that is told what the client is told.
+type Overhearer interface {
+	// Said is called with each reply as it goes over the wire, on the goroutine that sends it. It must not keep the bytes.
+	Said(lines []byte)
+}
+
 // Policy is what clients may do. It may change at any time.
 type Policy struct {
 	TLSRequired bool // before USER, and PROT P for data connections
