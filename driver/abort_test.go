@@ -6,13 +6,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 )
 
 // sparse makes a file larger than what a loopback connection holds.
@@ -291,8 +292,16 @@ func (b busy) Path() string {
 
 // Who reads the control connection is busy when its end comes, here with STAT: it is seen by the look that an upload takes at its client.
 func TestAnUploadIsNotPublishedIfItsClientHangsUpUnseen(t *testing.T) {
-	var log logged
-	s := start(t, func(o *setup) { o.log = log.logger() })
+	var discarded atomic.Bool
+	s := start(t, func(o *setup) {
+		o.events = func(batch []event.Event) {
+			for _, e := range batch {
+				if e.Kind == event.Discard {
+					discarded.Store(true)
+				}
+			}
+		}
+	})
 	s.write("/f", "old")
 	c := s.as("phoneacc")
 	c.want("TYPE I", "200 *")
@@ -305,7 +314,7 @@ func TestAnUploadIsNotPublishedIfItsClientHangsUpUnseen(t *testing.T) {
 	<-reader.asked
 	c.tcp.Close()
 	d.Close()
-	s.until("the upload is over", func() bool { return s.content("/f") == "new" || strings.Contains(log.String(), "upload discarded") })
+	s.until("the upload is over", func() bool { return s.content("/f") == "new" || discarded.Load() })
 	close(reader.goOn)
 	s.alone()
 	s.wantContent("/f", "old")

@@ -28,6 +28,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
@@ -83,6 +84,7 @@ type setup struct {
 	tls          *tls.Config
 	sessionReuse bool
 	log          *slog.Logger
+	events       func([]event.Event)
 	publications lock.Publications
 	wrap         func(*files.Tree) Tree // what the driver sees in the place of the tree; nil: the tree
 }
@@ -141,9 +143,14 @@ func (s *server) run(o *setup) {
 	if o.wrap != nil {
 		served = o.wrap(s.tree)
 	}
+	var events *event.Bus
+	if o.events != nil {
+		events = event.NewBus(o.events)
+		s.t.Cleanup(events.Close)
+	}
 	s.driver = New(Options{
 		Tree: served, Table: s.table, Clock: s.clock, Insides: s.insides,
-		Directories: o.directories, TLS: o.tls, SessionReuse: o.sessionReuse, Log: o.log, Settings: o.settings,
+		Directories: o.directories, TLS: o.tls, SessionReuse: o.sessionReuse, Log: o.log, Settings: o.settings, Events: events,
 		Publications: o.publications,
 	})
 	s.driver.guessing.delay = time.Millisecond

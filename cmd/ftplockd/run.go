@@ -45,8 +45,7 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
-	log := slog.New(options.LogFormat.handler(stderr, options.LogLevel))
-	s, err := newServer(ctx, options, log)
+	s, err := newServer(ctx, options, stderr)
 	if err != nil {
 		return err
 	}
@@ -76,6 +75,7 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 type server struct {
 	options serveOptions
 	log     *slog.Logger
+	logTo   io.Writer
 	clock   lock.Clock
 
 	tree    *files.Tree
@@ -109,7 +109,8 @@ type port struct {
 }
 
 // newServer starts a server. What it has started when something fails is stopped again.
-func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *server, err error) {
+func newServer(ctx context.Context, options serveOptions, logTo io.Writer) (_ *server, err error) {
+	log := slog.New(options.LogFormat.handler(logTo, options.LogLevel))
 	c, err := options.load()
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func newServer(ctx context.Context, options serveOptions, log *slog.Logger) (_ *
 		return nil, err
 	}
 	s := &server{
-		options: options, log: log, clock: clock, failed: make(chan error, 8),
+		options: options, log: log, logTo: logTo, clock: clock, failed: make(chan error, 8),
 		passwords: config.NewVerifier(runtime.NumCPU()), public: newPublicAddress(log),
 	}
 	defer func() {

@@ -6,8 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/textproto"
 	"os"
@@ -56,7 +56,7 @@ func startServer(t *testing.T, text string) *running {
 	dir := t.TempDir()
 	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}
 	r.configure(text)
-	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, slog.New(slog.NewTextHandler(r.log, nil)))
+	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, r.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestCommandsSayWhenNoServerRuns(t *testing.T) {
 
 func TestASecondServerOnTheSameStateIsRefused(t *testing.T) {
 	r := startServer(t, "")
-	_, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, slog.New(slog.DiscardHandler))
+	_, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "another ftplockd") {
 		t.Fatal(err)
 	}

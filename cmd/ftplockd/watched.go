@@ -69,7 +69,9 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 		Dropped:     func() uint64 { return w.bus.Dropped() },
 		Version:     version,
 	})
-	sinks := []event.Sink{event.Log(s.log), w.metrics.Sink, func(e event.Event) { w.hooks.Load().Sink(e) }}
+	lines := func(to io.Writer) slog.Handler { return s.options.LogFormat.handler(to, s.options.LogLevel) }
+	tellHooks := func(batch []event.Event) { w.hooks.Load().Sink(batch) }
+	sinks := []event.Sink{event.Log(s.logTo, lines), w.metrics.Sink, tellHooks}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.closeFiles())

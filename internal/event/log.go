@@ -1,23 +1,32 @@
 package event
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 )
 
-// Log returns a sink that writes a line for each event. Each thing has one key in all lines: lock, token, holder, session,
-// account, remote, path, bytes, cause, reason.
-func Log(log *slog.Logger) Sink {
+// Log returns a sink that writes a line for each event, those that come together by one write. Each thing has one key in
+// all lines: lock, token, holder, session, account, remote, path, bytes, cause, reason. The handler that it makes writes to
+// what it is given; a write to w that fails has nowhere to be told.
+func Log(w io.Writer, handler func(io.Writer) slog.Handler) Sink {
 	ctx := context.Background()
-	return func(e Event) {
-		text, level := e.line()
-		if !log.Enabled(ctx, level) {
-			return
+	var lines bytes.Buffer
+	to := handler(&lines)
+	return func(batch []Event) {
+		for _, e := range batch {
+			text, level := e.line()
+			if !to.Enabled(ctx, level) {
+				continue
+			}
+			// The record has the event's own time: it is written a little later.
+			r := slog.NewRecord(e.Time, level, text, 0)
+			r.AddAttrs(e.attrs()...)
+			_ = to.Handle(ctx, r) // a buffer takes all
 		}
-		// The record has the event's own time: lines may be written a little later.
-		r := slog.NewRecord(e.Time, level, text, 0)
-		r.AddAttrs(e.attrs()...)
-		_ = log.Handler().Handle(ctx, r) // a log that cannot be written has nowhere to say so
+		_, _ = lines.WriteTo(w)
+		lines.Reset()
 	}
 }
 
@@ -57,7 +66,8 @@ func (e Event) line() (text string, level slog.Level) {
 }
 
 // attrs are the fields that are set. The account comes last in the lines about logins: it is what a client sent.
-func (e Event) attrs() (all []slog.Attr) {
+func (e Event) attrs() []slog.Attr {
+	all := make([]slog.Attr, 0, 8)
 	text := func(key, value string) {
 		if value != "" {
 			all = append(all, slog.String(key, value))

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -10,32 +11,40 @@ import (
 // Xferlog returns a sink that writes a line for each transfer in the format of wu-ftpd's xferlog(5), which programs that
 // count transfers read. A write that fails is told to failed.
 func Xferlog(w io.Writer, failed func(error)) Sink {
-	return func(e Event) {
-		direction, whole := "i", "c"
-		switch e.Kind {
-		case Publish:
-		case Discard:
-			whole = "i"
-		case Download:
-			direction = "o"
-			if e.Reason != "" {
-				whole = "i"
-			}
-		default:
-			return
+	return func(batch []Event) {
+		var lines bytes.Buffer
+		for _, e := range batch {
+			xferline(&lines, e)
 		}
-		mode := "b"
-		if e.ASCII {
-			mode = "a"
-		}
-		seconds := max(1, int64(math.Round(e.Took.Seconds())))
-		_, err := fmt.Fprintf(w, "%s %d %s %d %s %s _ %s r %s ftp 0 * %s\n",
-			e.Time.Local().Format("Mon Jan _2 15:04:05 2006"), seconds, e.Remote, e.Bytes, field(e.Path), mode,
-			direction, field(e.Account), whole)
-		if err != nil {
+		if _, err := lines.WriteTo(w); err != nil {
 			failed(err)
 		}
 	}
+}
+
+// xferline writes the line of a transfer; nothing for other events.
+func xferline(w io.Writer, e Event) {
+	direction, whole := "i", "c"
+	switch e.Kind {
+	case Publish:
+	case Discard:
+		whole = "i"
+	case Download:
+		direction = "o"
+		if e.Reason != "" {
+			whole = "i"
+		}
+	default:
+		return
+	}
+	mode := "b"
+	if e.ASCII {
+		mode = "a"
+	}
+	seconds := max(1, int64(math.Round(e.Took.Seconds())))
+	fmt.Fprintf(w, "%s %d %s %d %s %s _ %s r %s ftp 0 * %s\n",
+		e.Time.Local().Format("Mon Jan _2 15:04:05 2006"), seconds, e.Remote, e.Bytes, field(e.Path), mode,
+		direction, field(e.Account), whole)
 }
 
 // field is a text without what would end a field or a line: each such byte is an underscore, as wu-ftpd writes it.

@@ -110,13 +110,19 @@ func New(o Options) *Runner {
 	return r
 }
 
-// Sink hands an event to the hooks that want it. It never waits.
-func (r *Runner) Sink(e event.Event) {
+// Sink hands events to the hooks that want them. It never waits.
+func (r *Runner) Sink(batch []event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
+	for _, e := range batch {
+		r.handLocked(e)
+	}
+}
+
+func (r *Runner) handLocked(e event.Event) {
 	for i, h := range r.o.Hooks {
 		if !h.wants(e) {
 			continue

@@ -69,9 +69,9 @@ func TestProgramsReadEventsInOrder(t *testing.T) {
 	t.Setenv("FTPLOCKD_PASSWORD", "secret")
 	d := newDesk(Hook{Run: []string{"/bin/sh", "-c", `cat >> "$0"; echo "[$FTPLOCKD_PASSWORD]" >> "$0"`, out}, Match: "/locks/**"})
 	for i := range 3 {
-		d.Sink(event.Event{Kind: event.Acquire, Lock: "/locks/a\x80", Token: uint64(i + 1), Holder: "joe@192.0.2.1"})
-		d.Sink(event.Event{Kind: event.Release, Lock: "/locks/a"})
-		d.Sink(event.Event{Kind: event.Acquire, Lock: "/other"})
+		d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/locks/a\x80", Token: uint64(i + 1), Holder: "joe@192.0.2.1"}})
+		d.Sink([]event.Event{{Kind: event.Release, Lock: "/locks/a"}})
+		d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/other"}})
 	}
 	d.want(t, map[string]int{"ok": 3, "failed": 0})
 	text, err := os.ReadFile(out)
@@ -108,7 +108,7 @@ func TestWebServersArePosted(t *testing.T) {
 	defer server.Close()
 	on := []event.Kind{event.Publish}
 	d := newDesk(Hook{On: on, URL: server.URL + "/here"}, Hook{On: on, URL: server.URL + "/moved"}, Hook{On: on, URL: "http://127.0.0.1:1/"})
-	d.Sink(event.Event{Kind: event.Publish, Path: "/a"})
+	d.Sink([]event.Event{{Kind: event.Publish, Path: "/a"}})
 	d.want(t, map[string]int{"ok": 1, "failed": 2}, "307 Temporary Redirect", "connection refused")
 	if len(got) != 2 || !strings.Contains(strings.Join(got, ""), `POST /here application/json {"time":"0001-01-01T00:00:00Z","event":"publish","path":"/a","bytes":0}`) {
 		t.Errorf("%q", got)
@@ -122,7 +122,7 @@ func TestHooksThatFailOrHangAreLogged(t *testing.T) {
 		Hook{Run: []string{"/nowhere/hook"}},
 		Hook{Run: []string{"/bin/sh", "-c", "sleep 600 & sleep 600"}, Timeout: 100 * time.Millisecond},
 	)
-	d.Sink(event.Event{Kind: event.Acquire, Lock: "/a"})
+	d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/a"}})
 	d.want(t, map[string]int{"failed": 2, "timeout": 1}, "exit status 3: broken", "no such file", "it took longer than 100ms and was ended", "lock=/a")
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
@@ -133,7 +133,7 @@ func TestTooManyEventsAreDroppedAndCounted(t *testing.T) {
 	dir := t.TempDir()
 	running, free := filepath.Join(dir, "running"), filepath.Join(dir, "free")
 	d := newDesk(Hook{Run: []string{"/bin/sh", "-c", `: > "$0"; until [ -e "$1" ]; do sleep 0.05; done`, running, free}})
-	d.Sink(event.Event{Kind: event.Acquire})
+	d.Sink([]event.Event{{Kind: event.Acquire}})
 	for {
 		if _, err := os.Stat(running); err == nil {
 			break
@@ -141,11 +141,11 @@ func TestTooManyEventsAreDroppedAndCounted(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for range maxQueued + 5 {
-		d.Sink(event.Event{Kind: event.Acquire})
+		d.Sink([]event.Event{{Kind: event.Acquire}})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // nothing that waits is run
 	d.Close(ctx)
-	d.Sink(event.Event{Kind: event.Acquire})
+	d.Sink([]event.Event{{Kind: event.Acquire}})
 	d.want(t, map[string]int{"dropped": maxQueued + 5, "failed": 1}, "hook is too slow")
 }

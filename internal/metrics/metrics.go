@@ -118,8 +118,14 @@ func (m *Metrics) ask(state State) {
 	m.registry.MustRegister(info)
 }
 
-// Sink counts an event.
-func (m *Metrics) Sink(e event.Event) {
+// Sink counts events.
+func (m *Metrics) Sink(batch []event.Event) {
+	for _, e := range batch {
+		m.count(e)
+	}
+}
+
+func (m *Metrics) count(e event.Event) {
 	switch e.Kind {
 	case event.Acquire:
 		m.grants.WithLabelValues(e.Cause).Inc()

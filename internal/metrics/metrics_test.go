@@ -18,7 +18,7 @@ func TestEachEventIsCounted(t *testing.T) {
 		Held: func() int { return 3 }, Waiting: func() int { return 2 }, Sessions: func() int { return 4 }, Transfers: func() int { return 1 },
 		JournalSize: func() int64 { return 4096 }, Dropped: func() uint64 { return 5 }, Version: "1.2.3",
 	})
-	for _, e := range []event.Event{
+	m.Sink([]event.Event{
 		{Kind: event.Acquire, Cause: "acquire", Waited: time.Second, Free: 2 * time.Millisecond},
 		{Kind: event.Acquire, Cause: "acquire"},
 		{Kind: event.Refuse, Cause: "held"},
@@ -34,9 +34,7 @@ func TestEachEventIsCounted(t *testing.T) {
 		{Kind: event.LoginFailed},
 		{Kind: event.Reload},
 		{Kind: event.Reload, Reason: "line 3"},
-	} {
-		m.Sink(e)
-	}
+	})
 	m.Synced(time.Millisecond)
 	m.Hooked("timeout")
 	w := httptest.NewRecorder()

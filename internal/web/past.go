@@ -31,18 +31,20 @@ type point struct {
 	handOver      float64 // median since the sample before, in seconds; negative: there was none
 }
 
-func (p *past) add(e event.Event) {
-	if e.Kind == event.Download {
-		return // there may be many, and they change nothing
-	}
+func (p *past) add(batch []event.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.events) >= lastEvents {
-		p.events = slices.Delete(p.events, 0, len(p.events)-lastEvents+1)
+	for _, e := range batch {
+		if e.Kind == event.Download {
+			continue // there may be many, and they change nothing
+		}
+		p.events = append(p.events, e)
+		if e.Kind == event.Acquire && e.Waited > 0 && len(p.free) < 10_000 {
+			p.free = append(p.free, e.Free.Seconds())
+		}
 	}
-	p.events = append(p.events, e)
-	if e.Kind == event.Acquire && e.Waited > 0 && len(p.free) < 10_000 {
-		p.free = append(p.free, e.Free.Seconds())
+	if more := len(p.events) - lastEvents; more > 0 {
+		p.events = slices.Delete(p.events, 0, more)
 	}
 }
 

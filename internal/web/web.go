@@ -124,8 +124,8 @@ func New(o Options) *Server {
 }
 
 // Sink remembers the last events, and tells open pages that something has changed.
-func (s *Server) Sink(e event.Event) {
-	s.past.add(e)
+func (s *Server) Sink(batch []event.Event) {
+	s.past.add(batch)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changed != nil {

@@ -158,7 +158,7 @@ func TestNamesAreBytesAndHarmNobody(t *testing.T) {
 		{Name: "/a\"onmouseover=\u202ex\n", Token: 3, Holder: "joe"},
 	}, waiting: map[string][]Waiter{"/<script>alert(1)</script>": {{Who: "ann@192.0.2.2"}, {Who: "<b>@192.0.2.3", Polls: true}}}}
 	s := newSite(t, h, nil)
-	s.server.Sink(event.Event{Kind: event.Publish, Path: "/<img src=x>", Reason: "<i>"})
+	s.server.Sink([]event.Event{{Kind: event.Publish, Path: "/<img src=x>", Reason: "<i>"}})
 	page := s.want(200, "/&lt;script&gt;alert(1)&lt;/script&gt;", "/", nil, nil)
 	for _, want := range []string{`/caf\x8e_lock`, `/a&#34;onmouseover=\u202ex\n`, "/&lt;img src=x&gt;", "ann@192.0.2.2", "&lt;b&gt;@192.0.2.3", "/big\\x80file"} {
 		if !strings.Contains(page, want) {
@@ -310,7 +310,7 @@ func TestOpenPagesAreToldOfChanges(t *testing.T) {
 	h.mu.Lock()
 	h.locks = []Lock{{Name: "/a_lock", Token: 7}}
 	h.mu.Unlock()
-	s.server.Sink(event.Event{Kind: event.Acquire, Lock: "/a_lock", Token: 7})
+	s.server.Sink([]event.Event{{Kind: event.Acquire, Lock: "/a_lock", Token: 7}})
 	second := next()
 	if !strings.Contains(second["locks"], "/a_lock") || !strings.Contains(second["events"], "acquire") || second["sessions"] != "" {
 		t.Errorf("%q then", second)
@@ -323,7 +323,7 @@ func TestChartHasAnHour(t *testing.T) {
 	for i := range 500 {
 		s.server.sample(time.Unix(int64(i)*10, 0))
 		if i == 498 {
-			s.server.Sink(event.Event{Kind: event.Acquire, Waited: time.Second, Free: 2 * time.Millisecond})
+			s.server.Sink([]event.Event{{Kind: event.Acquire, Waited: time.Second, Free: 2 * time.Millisecond}})
 		}
 	}
 	var columns [4][]any
@@ -338,7 +338,7 @@ func TestChartHasAnHour(t *testing.T) {
 func TestEventsAreTheLastHundred(t *testing.T) {
 	var p past
 	for i := range 250 {
-		p.add(event.Event{Kind: event.Acquire, Token: uint64(i)})
+		p.add([]event.Event{{Kind: event.Acquire, Token: uint64(i)}})
 	}
 	if all := p.last(); len(all) != 100 || all[0].Token != 249 || all[99].Token != 150 {
 		t.Errorf("%d events, the first %d", len(all), all[0].Token)
