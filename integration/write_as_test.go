@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The recipe of the README for clients that make a connection for each command, and what they are told without it.
+// The recipe of docs/locks.md for clients that make a connection for each command, and what they are told without it.
 func TestAJobWithAConnectionForEachCommandWritesByItsWord(t *testing.T) {
 	t.Parallel()
 	need(t, "curl")
