@@ -51,7 +51,7 @@ func lockMeasurements(s sizes) (all []*measurement) {
 	for _, n := range []int{1, 8, 64, 256} {
 		m := &measurement{name: pairsName(n), others: others(), run: lockPairs(n, s.time)}
 		for _, in := range allModes() {
-			m.rows = append(m.rows, &row{name: inMode(m.name, in), unit: "pairs/s", mode: in, connections: n, short: n == 64})
+			m.rows = append(m.rows, &row{name: inMode(m.name, in), unit: "pairs/s", mode: in, connections: n, short: n == 64 && (in == fastest() || in == byDefault())})
 		}
 		all = append(all, m)
 	}
@@ -67,7 +67,7 @@ func lockMeasurements(s sizes) (all []*measurement) {
 func fileMeasurements(s sizes) (all []*measurement) {
 	add := func(j job, connections int) {
 		m := &measurement{name: counted(j.String(), connections), others: []string{vsftpd, bare}, tls: j.tls, run: transfers(j, connections, s.time)}
-		r := &row{name: m.name, unit: "MB/s", mode: byDefault(), file: true, short: connections == 1 && j.size != 1<<20}
+		r := &row{name: m.name, unit: "MB/s", mode: byDefault(), file: true, short: connections == 1 && j.size != 1<<20 && !j.announced && !j.ascii && !j.tls}
 		if j.small() {
 			m.others, r.unit = others(), "files/s"
 		}
