@@ -113,7 +113,7 @@ func (w *watched) openPage(ctx context.Context, version string) (err error) {
 		Source: source{s}, Metrics: w.metrics.Handler(), Login: w.secure, TLS: w.secure, Host: s.isCertified, Version: version,
 	})
 	w.http = &http.Server{
-		Handler: w.page.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: w.page.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if w.secure {
@@ -320,7 +320,7 @@ func (p source) LogIn(ctx context.Context, user, password string, from netip.Add
 	if errors.Is(err, driver.ErrLogin) {
 		err = web.ErrLogin
 	}
-	return web.Account{Name: a.Name, Admin: a.Admin}, err
+	return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin}, err
 }
 
 func (p source) Ready(context.Context) error { return p.s.store.Ready() }

@@ -153,6 +153,10 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		s.render(w, r, http.StatusServiceUnavailable, "login", "Nobody can log in now: "+err.Error())
 		return
 	}
+	if !a.Looks {
+		s.render(w, r, http.StatusForbidden, "login", "This account sees a part of the tree only. The page is for those that see all of it.")
+		return
+	}
 	s.setCookie(w, s.rooms.enter(a, time.Now()), int(visitLasts/time.Second))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

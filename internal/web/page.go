@@ -183,13 +183,24 @@ var parts = []string{"summary", "locks", "transfers", "sessions", "events"}
 // idle is how often an open page is refreshed when nothing happens: transfers move, and sessions come and go.
 const idle = 5 * time.Second
 
+// takesIn is how long a browser may take for what it is sent.
+const takesIn = 30 * time.Second
+
 // stream sends the parts of the page whenever something has changed (server-sent events of the HTML standard).
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.open <- struct{}{}:
+		defer func() { <-s.open }()
+	default:
+		plain(w, http.StatusServiceUnavailable, "too many pages are open")
+		return
+	}
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	last := make(map[string]string)
 	for {
 		changed := s.nextChange()
+		_ = out.SetWriteDeadline(time.Now().Add(takesIn)) // where there is none, the writes wait
 		if err := s.sendParts(w, r, last); err != nil {
 			return
 		}

@@ -68,6 +68,7 @@ type Transfer struct {
 // Account is who logged in to the page.
 type Account struct {
 	Name  string
+	Looks bool // may see the page: its home is the whole tree, or it is an administrator
 	Admin bool // may break locks and end sessions
 }
 
@@ -109,6 +110,7 @@ type Server struct {
 	seed  [32]byte // of what ends with the server
 	rooms visitors
 	past  past
+	open  chan struct{} // has one message for each page that is open
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next event; nil: nobody waits for it
@@ -118,7 +120,7 @@ type Server struct {
 
 // New makes a Server. Hand its Sink the events, and call Run.
 func New(o Options) *Server {
-	s := &Server{o: o}
+	s := &Server{o: o, open: make(chan struct{}, mostOpen)}
 	_, _ = io.ReadFull(rand.Reader, s.seed[:]) // crypto/rand never fails
 	return s
 }
@@ -147,6 +149,9 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// mostOpen is how many pages may be open, and be told of changes, at a time.
+const mostOpen = 100
 
 // snapshot is what stood at one moment.
 type snapshot struct {

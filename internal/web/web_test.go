@@ -61,7 +61,7 @@ func (h *house) LogIn(_ context.Context, user, password string, _ netip.Addr) (A
 	if password != "secret" {
 		return Account{}, ErrLogin
 	}
-	return Account{Name: user, Admin: user == "boss"}, nil
+	return Account{Name: user, Looks: user != "part", Admin: user == "boss"}, nil
 }
 
 func (h *house) Ready(ctx context.Context) error {
@@ -230,6 +230,8 @@ func TestElsewhereNothingIsShownWithoutALogin(t *testing.T) {
 	s.want(200, "metrics", "/metrics", nil, func(r *http.Request) { r.SetBasicAuth("joe", "secret") })
 	s.want(200, "ok", "/healthz", nil, nil)
 	s.want(200, "ready", "/readyz", nil, nil)
+	s.want(403, "sees a part of the tree only", "/login", url.Values{"user": {"part"}, "password": {"secret"}}, nil)
+	s.want(200, "<h2>Log in</h2>", "/", nil, nil)
 	s.logIn("joe")
 	s.want(200, "/secret_lock", "/", nil, nil)
 	s.want(200, "metrics", "/metrics", nil, nil)
@@ -315,6 +317,14 @@ func TestOpenPagesAreToldOfChanges(t *testing.T) {
 	if !strings.Contains(second["locks"], "/a_lock") || !strings.Contains(second["events"], "acquire") || second["sessions"] != "" {
 		t.Errorf("%q then", second)
 	}
+}
+
+func TestSoManyPagesAreOpen(t *testing.T) {
+	s := newSite(t, &house{}, nil)
+	for range mostOpen {
+		s.server.open <- struct{}{}
+	}
+	s.want(503, "too many pages are open", "/stream", nil, nil)
 }
 
 func TestChartHasAnHour(t *testing.T) {
