@@ -75,8 +75,8 @@ func (s *server) handler() http.Handler {
 		}
 		answer(w, ignored)
 	})
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.store.Ready(); err != nil {
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.ready.ask(r.Context()); err != nil {
 			http.Error(w, "no lock can be granted: "+err.Error(), http.StatusServiceUnavailable)
 		}
 	})

@@ -90,6 +90,7 @@ type server struct {
 	conns   *control.Server
 	admin   *admin
 
+	ready     *readiness
 	public    *publicAddress
 	passwords *config.Verifier
 	plain     string // the password of the built-in account, "" if there is none
@@ -123,9 +124,13 @@ func newServer(ctx context.Context, options serveOptions, logTo io.Writer) (_ *s
 		options: options, log: log, logTo: logTo, clock: clock, failed: make(chan error, 8),
 		passwords: config.NewVerifier(runtime.NumCPU()), public: newPublicAddress(log),
 	}
+	s.ready = &readiness{check: func() error { return s.store.Ready() }, group: &s.background}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.stop())
+			if s.watched != nil {
+				err = errors.Join(err, s.watched.unmake())
+			}
 		}
 	}()
 	for _, w := range c.Warnings {
@@ -138,6 +143,9 @@ func newServer(ctx context.Context, options serveOptions, logTo io.Writer) (_ *s
 	s.config = c
 	if err := s.openPorts(ctx); err != nil {
 		return nil, err
+	}
+	if err := journal.InUse(c.State); err != nil { // before anything is written
+		return nil, fmt.Errorf("%s: %w", c.State, err)
 	}
 	if s.watched, err = s.watch(ctx); err != nil {
 		return nil, err
@@ -387,6 +395,7 @@ func (s *server) start() {
 	run("telling the service manager", func() error { return s.watchdog(ctx) })
 	run("control socket", func() error { return s.admin.serve() })
 	run("http.listen", func() error { return s.watched.run(ctx) })
+	run("the chart of the page", func() error { return s.watched.sample(ctx) })
 }
 
 // sweepers are all that have something to sweep. The tree is the last: after a crash it is searched, where a mount may hang.

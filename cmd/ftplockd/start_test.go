@@ -4,10 +4,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 // TestAStartThatFailsSaysWhereInOneLineAndChangesNothing starts a server with what it cannot work with.
@@ -52,6 +56,30 @@ func TestAStartThatFailsSaysWhereInOneLineAndChangesNothing(t *testing.T) {
 				return os.Mkdir(dir+"/state", 0o500)
 			},
 			says: []string{"the state directory cannot be written", "DIR/state"},
+		},
+		"a port in use for the page": {more: "xferlog = 'DIR/xferlog'\n[http]\nlisten = '" + taken.Addr().String() + "'\n", says: []string{"http.listen: ", taken.Addr().String(), "in use"}},
+		"a hook that is not there":   {more: "[[hook]]\non = ['login']\nrun = ['DIR/none']\n", says: []string{"hook[1].run: ", "DIR/none", "no such file"}},
+		"a hook that is no program": {
+			more:   "[[hook]]\non = ['login']\nrun = ['/bin/sh']\n[[hook]]\non = ['login']\nrun = ['DIR/f']\n",
+			before: func(dir string) error { return os.WriteFile(dir+"/f", []byte("hello"), 0o600) },
+			says:   []string{"hook[2].run: ", "DIR/f", "no program"},
+		},
+		"an xferlog that cannot be opened": {more: "xferlog = 'DIR/none/xferlog'\n", says: []string{"xferlog: ", "DIR/none/xferlog", "no such file"}},
+		"a state directory in use": {
+			more: "xferlog = 'DIR/xferlog'\n[[lock]]\nmatch = '/new/**'\n",
+			before: func(dir string) error {
+				store, err := journal.Open(journal.Options{Dir: dir + "/state", Clock: lock.NewSystemClock()})
+				if err == nil {
+					t.Cleanup(func() { store.Close() })
+				}
+				return err
+			},
+			says: []string{"DIR/state", "another ftplockd (pid " + strconv.Itoa(os.Getpid()) + ") uses this state directory"},
+		},
+		"a file for the state directory, and an xferlog": {
+			more:   "xferlog = 'DIR/xferlog'\n",
+			before: func(dir string) error { return os.WriteFile(dir+"/state", nil, 0o600) },
+			says:   []string{"DIR/state", "not a directory"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,6 +41,7 @@ type watched struct {
 	bus     *event.Bus
 	metrics *metrics.Metrics
 	xferlog *os.File     // nil: none
+	made    bool         // the xferlog was not there before
 	page    *web.Server  // nil: there is no page
 	listen  net.Listener // of the page
 	http    *http.Server
@@ -74,11 +76,11 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	sinks := []event.Sink{event.Log(s.logTo, lines), w.metrics.Sink, tellHooks}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, w.closeFiles())
+			err = errors.Join(err, w.closeFiles(), w.unmake())
 		}
 	}()
 	if c.Xferlog != "" {
-		if w.xferlog, err = os.OpenFile(c.Xferlog, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640); err != nil {
+		if err := w.openXferlog(c.Xferlog); err != nil {
 			return nil, fmt.Errorf("xferlog: %w", err)
 		}
 		sinks = append(sinks, event.Xferlog(w.xferlog, func(err error) { s.log.Error("a line of the xferlog was not written", "err", err) }))
@@ -92,6 +94,16 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	w.setHooks(c)
 	w.bus = event.NewBus(sinks...)
 	return w, nil
+}
+
+// openXferlog opens the xferlog to write at its end.
+func (w *watched) openXferlog(file string) (err error) {
+	const flags, mode = os.O_CREATE | os.O_WRONLY | os.O_APPEND, 0o640
+	w.xferlog, err = os.OpenFile(file, flags|os.O_EXCL, mode)
+	if w.made = err == nil; errors.Is(err, fs.ErrExist) {
+		w.xferlog, err = os.OpenFile(file, flags, mode)
+	}
+	return err
 }
 
 // openPage opens the address of the page. One that nobody has asked for is not opened if something else is there.
@@ -141,15 +153,19 @@ func (w *watched) run(ctx context.Context) error {
 	if w.page == nil {
 		return nil
 	}
-	sampled := make(chan error, 1)
-	go func() { sampled <- w.page.Run(ctx) }()
 	w.http.BaseContext = func(net.Listener) context.Context { return ctx } // ends open pages when the server stops
-	err := w.http.Serve(w.listen)
-	if errors.Is(err, http.ErrServerClosed) {
-		err = nil
-		<-sampled
+	if err := w.http.Serve(w.listen); !errors.Is(err, http.ErrServerClosed) {
+		return err
 	}
-	return err
+	return nil
+}
+
+// sample takes the samples of the page's chart until ctx ends.
+func (w *watched) sample(ctx context.Context) error {
+	if w.page == nil {
+		return nil
+	}
+	return w.page.Run(ctx)
 }
 
 // stop ends the page. What runs is ended, too.
@@ -182,6 +198,14 @@ func (w *watched) closeFiles() error {
 		errs = append(errs, w.xferlog.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// unmake is for a start that has failed: it removes an xferlog that the start has made.
+func (w *watched) unmake() error {
+	if !w.made {
+		return nil
+	}
+	return os.Remove(w.xferlog.Name())
 }
 
 // setHooks takes others. Those before run to their end.
@@ -323,4 +347,4 @@ func (p source) LogIn(ctx context.Context, user, password string, from netip.Add
 	return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin}, err
 }
 
-func (p source) Ready(context.Context) error { return p.s.store.Ready() }
+func (p source) Ready(ctx context.Context) error { return p.s.ready.ask(ctx) }

@@ -9,3 +9,6 @@ import "os"
 func exclusive(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }
+
+// InUse returns nil: nobody can tell.
+func InUse(string) error { return nil }

@@ -20,18 +20,37 @@ func exclusive(path string) (*os.File, error) {
 		return nil, err
 	}
 	if err := flock(f); err != nil {
-		pid, _ := io.ReadAll(io.LimitReader(f, 20))
+		err = refusal(f, err)
 		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another ftplockd (pid %s) uses this state directory", strings.TrimSpace(string(pid)))
-		}
-		return nil, fmt.Errorf("flock %s: %w", path, err)
+		return nil, err
 	}
 	if err := sign(f); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// InUse returns an error if another process has opened the journal in a state directory. It writes nothing; Open looks again.
+func InUse(state string) error {
+	f, err := os.Open(stateDir(state).path("lock"))
+	if err != nil {
+		return nil // nobody has, and if that is wrong Open says so
+	}
+	defer f.Close() // gives it back
+	if err := flock(f); err != nil {
+		return refusal(f, err)
+	}
+	return nil
+}
+
+// refusal says why the lock file cannot be had.
+func refusal(f *os.File, err error) error {
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("flock %s: %w", f.Name(), err)
+	}
+	pid, _ := io.ReadAll(io.LimitReader(f, 20))
+	return fmt.Errorf("another ftplockd (pid %s) uses this state directory", strings.TrimSpace(string(pid)))
 }
 
 func flock(f *os.File) error {

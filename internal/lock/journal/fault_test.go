@@ -304,3 +304,39 @@ func TestOnlyADurableGrantIsSynced(t *testing.T) {
 		}
 	}
 }
+
+// A probe that looks whether the journal can be synced must not find a file that a rotation has closed, and take that for a
+// disk that has failed.
+func TestReadyBesideARotation(t *testing.T) {
+	s, store, _ := faultyScene(t)
+	before, err := store.readyLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.rotate(store); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.sync(before.end.Load() + 1); err != nil || failed(store) {
+		t.Errorf("got %v", err)
+	}
+	if err := store.Ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadySaysThatTheDiskIsFullOrHasFailed(t *testing.T) {
+	_, store, f := faultyScene(t)
+	store.log.size, store.log.ahead = store.log.end.Load()+store.log.keep, 0 // nothing is left of the room that was made
+	f.room = store.log.size
+	if err := store.Ready(); err != syscall.ENOSPC || failed(store) {
+		t.Errorf("a full disk: %v", err)
+	}
+	f.room = 0
+	if err := store.Ready(); err != nil {
+		t.Error(err)
+	}
+	f.sync = func() error { return syscall.EIO }
+	if err := store.Ready(); !errors.Is(err, syscall.EIO) || !failed(store) {
+		t.Errorf("a disk that fails: %v", err)
+	}
+}

@@ -84,6 +84,7 @@ type log struct {
 	changed sync.Cond
 	syncing bool
 	synced  int64
+	closed  bool // nobody begins to sync; all of it lasts
 }
 
 // newLog returns a log that goes on at end of a file that has room up to size, all of it synced.
@@ -188,7 +189,7 @@ func (l *log) wait(end int64) (done bool, err error) {
 	for l.syncing && l.failure.get() == nil && l.synced < end {
 		l.changed.Wait()
 	}
-	if l.synced >= end {
+	if l.synced >= end || l.closed {
 		return true, nil
 	}
 	if err := l.failure.get(); err != nil {
@@ -208,7 +209,18 @@ func (l *log) finish() error {
 	if err == nil {
 		err = l.sync(l.end.Load() + 1) // its length, too
 	}
-	return errors.Join(err, l.file.Close())
+	return errors.Join(err, l.close())
+}
+
+// close closes the file, of which all lasts or never will, when nobody syncs it any more.
+func (l *log) close() error {
+	l.syncMu.Lock()
+	for l.syncing {
+		l.changed.Wait()
+	}
+	l.closed = true
+	l.syncMu.Unlock()
+	return l.file.Close()
 }
 
 // bare strips real paths from an error: what is left may be shown to a client.

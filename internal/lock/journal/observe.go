@@ -2,15 +2,34 @@ package journal
 
 import "os"
 
-// Ready returns nil if the journal can be synced: it does so. An error says why no lock can be granted.
+// grantRoom is how much room Ready wants: of a grant and its release, with names of the usual length.
+const grantRoom = 4 << 10
+
+// Ready returns nil if a grant could be recorded: there is room for it, and the journal can be synced; it does so. An error
+// says why no lock can be granted.
 func (s *Store) Ready() error {
-	s.mu.Lock()
-	err, log := s.readyLocked(), s.log
-	s.mu.Unlock()
+	log, err := s.readyLog()
 	if err != nil {
 		return err
 	}
 	return log.sync(log.end.Load() + 1)
+}
+
+// readyLog returns the log if it has room for a grant.
+func (s *Store) readyLog() (*log, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readyLocked(); err != nil {
+		return nil, err
+	}
+	l := s.log
+	if err := l.makeRoom(l.end.Load() + l.keep + grantRoom); err != nil {
+		if full(err) {
+			return nil, bare(err)
+		}
+		return nil, l.failure.set(err)
+	}
+	return l, nil
 }
 
 // Size returns how many bytes the journal takes, its history included. What cannot be looked at counts nothing.

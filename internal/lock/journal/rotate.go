@@ -165,7 +165,7 @@ func (s *Store) beginLocked() error {
 	s.o.hooks.step("rotate renewed")
 	if s.log != nil {
 		_ = s.log.file.Truncate(s.log.end.Load()) // history reads as well with room behind its end
-		s.log.file.Close()
+		_ = s.log.close()                         // it is synced
 	}
 	end := l.end.Load()
 	s.log, s.reserved, s.rotateAt = l, s.next-1+tokenBlock, max(s.o.MaxSize, 2*end)
