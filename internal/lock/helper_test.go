@@ -22,6 +22,7 @@ type world struct {
 	store      *locktest.Memory
 	clock      *locktest.FakeClock
 	log        *record
+	observe    func(lock.Observation) // nil: nobody looks
 	generation uint32
 }
 
@@ -48,7 +49,12 @@ func (w *world) start(rules ...lock.Rule) {
 	w.log = &record{}
 	table, err := lock.NewTable(context.Background(), lock.Options{
 		Store: w.store, Clock: w.clock, Rules: rulesOf(w.t, rules...),
-		Log: slog.New(w.log), Observe: w.log.observe, Generation: w.generation,
+		Log: slog.New(w.log), Observe: func(o lock.Observation) {
+			w.log.observe(o)
+			if w.observe != nil {
+				w.observe(o)
+			}
+		}, Generation: w.generation,
 	})
 	if err != nil {
 		w.t.Fatal(err)
