@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"internal/lock/locktest": {"internal/lock"},
 	"internal/powerloss":     {},
 	"reaper":                 {"internal/lock"},
-	"driver":                 {"internal/lock", "internal/files", "internal/control"},
+	"driver":                 {"internal/lock", "internal/files", "internal/control", "internal/event"},
 	"locksmith":              {},
 	"cmd/netlock":            {"locksmith"},
 	"internal/event":         {},

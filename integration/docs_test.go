@@ -1,0 +1,140 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// document reads a file of the repository.
+func document(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestReadmeIsShort(t *testing.T) {
+	t.Parallel()
+	if lines := strings.Count(document(t, "README.md"), "\n"); lines > 120 {
+		t.Errorf("the README has %d lines", lines)
+	}
+}
+
+// TestTroubleshootingHasEveryRefusal looks up the texts of all replies of 4xx and 5xx in docs/troubleshooting.md.
+func TestTroubleshootingHasEveryRefusal(t *testing.T) {
+	t.Parallel()
+	page := strings.ReplaceAll(document(t, "docs/troubleshooting.md"), `\|`, "|")
+	refused := regexp.MustCompile(`Code: [45]\d\d, Text: (?:fmt\.Sprintf\()?"([^"]+)"|&refusal\{(?:code: \d+, )?text: (?:fmt\.Sprintf\()?"([^"]+)"|\w+\.\w+, [45]\d\d, "([^"]+)"|fixed\([45]\d\d, "([^"]+)"`)
+	found := 0
+	for _, in := range []string{"driver", "internal/control"} {
+		files, err := filepath.Glob(filepath.Join("..", in, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, m := range refused.FindAllStringSubmatch(document(t, strings.TrimPrefix(file, "../")), -1) {
+				text, _, _ := strings.Cut(m[1]+m[2]+m[3]+m[4], "%")
+				found++
+				if !strings.Contains(page, strings.TrimSpace(text)) {
+					t.Errorf("%s: docs/troubleshooting.md lacks %q", file, text)
+				}
+			}
+		}
+	}
+	if found < 80 {
+		t.Errorf("there are %d texts", found)
+	}
+}
+
+// TestTheTutorialsForClientsAreTrue runs each program of docs/clients.md as it stands there.
+func TestTheTutorialsForClientsAreTrue(t *testing.T) {
+	t.Parallel()
+	need(t, "perl", "python3", "curl", "lftp", "tnftp")
+	page := document(t, "docs/clients.md")
+	rule := regexp.MustCompile("(?ms)^```toml\n(.*?)^```").FindStringSubmatch(page)
+	if rule == nil {
+		t.Fatal("the page has no rule")
+	}
+	programs := regexp.MustCompile("(?ms)^## ([^\n]+)\n[^#]*?^```(perl|python|sh)\n(.*?)^```").FindAllStringSubmatch(page, -1)
+	if len(programs) != 5 {
+		t.Fatalf("the page has %d programs, want 5", len(programs))
+	}
+	for _, p := range programs {
+		t.Run(p[1], func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, rule[1])
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "phone.tsv"), []byte(p[1]+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := aliasOfTnftp(dir); err != nil {
+				t.Fatal(err)
+			}
+			interpreter := map[string][]string{"perl": {"perl", "-e"}, "python": {"python3", "-c"}, "sh": {"sh", "-c"}}[p[2]]
+			host, port := split(s.v4)
+			do := func() result {
+				cmd := command(t, interpreter[0], interpreter[1], p[3])
+				cmd.Dir = dir
+				cmd.Env = append(cmd.Env, "FTP_HOST="+host, "FTP_PORT="+port, "FTP_USER="+account, "FTP_PASSWORD="+password,
+					"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+				return finish(t, cmd)
+			}
+			if r := do(); r.status != 0 || s.read("phone.tsv") != p[1]+"\n" {
+				t.Errorf("exit status %d\n%s\nthe file is %q", r.status, r.out, s.read("phone.tsv"))
+			}
+			other := s.session(account)
+			other.want(257, "MKD /phone_lock")
+			s.write("phone.tsv", "the other's")
+			p[3] = regexp.MustCompile(`WAIT \d+`).ReplaceAllString(p[3], "WAIT 1")
+			if r := do(); r.status == 0 || s.read("phone.tsv") != "the other's" {
+				t.Errorf("with the lock held by another: exit status %d\n%s\nthe file is %q", r.status, r.out, s.read("phone.tsv"))
+			}
+			other.want(250, "RMD /phone_lock")
+		})
+	}
+}
+
+// aliasOfTnftp makes a directory's "ftp" tnftp: other programs of that name differ.
+func aliasOfTnftp(dir string) error {
+	program, err := exec.LookPath("tnftp")
+	if err != nil {
+		return err
+	}
+	return os.Symlink(program, filepath.Join(dir, "ftp"))
+}
+
+// TestDocsNameEachMetricAndNoOther compares docs/operations.md and docs/grafana.json with internal/metrics.
+func TestDocsNameEachMetricAndNoOther(t *testing.T) {
+	t.Parallel()
+	source := document(t, "internal/metrics/metrics.go")
+	known := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?:count|times|gauge|number)\("(\w+)", "[^"]*"(?:, "(\w+)")?|Name: "ftplockd_(\w+)"`).FindAllStringSubmatch(source, -1) {
+		name := "ftplockd_" + m[1] + m[3]
+		known[name] = true
+		if m[2] != "" {
+			name += "{" + m[2] + "}"
+		}
+		if page := document(t, "docs/operations.md"); !strings.Contains(page, "| `"+name) {
+			t.Errorf("docs/operations.md has no row for %s", name)
+		}
+	}
+	if len(known) < 20 {
+		t.Errorf("there are %d metrics", len(known))
+	}
+	for _, file := range []string{"docs/operations.md", "docs/grafana.json"} {
+		for _, name := range regexp.MustCompile(`ftplockd_[a-z_]+`).FindAllString(document(t, file), -1) {
+			if name = strings.TrimSuffix(name, "_bucket"); !known[name] {
+				t.Errorf("%s names %s, which is no metric", file, name)
+			}
+		}
+	}
+}
