@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -227,6 +228,41 @@ func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
 		- file /phone.tsv old`)
 	if got := published.lines(); got != "" {
 		t.Errorf("published: %s", got)
+	}
+}
+
+func TestRefusedChangesOfProtectedFilesAreTold(t *testing.T) {
+	var mu sync.Mutex
+	var told []string
+	s, _ := startProtected(t, protected, func(o *setup) {
+		o.events = func(batch []event.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, e := range batch {
+				if e.Kind == event.Protect || e.Kind == event.Discard {
+					told = append(told, fmt.Sprintf("%s %s %s%s", e.Kind, e.Path, e.Lock, e.Cause))
+				}
+			}
+		}
+	})
+	s.play(t, `
+		- write /phone.tsv old
+		a DELE /phone.tsv => 550 *
+		a MKD /phone_lock => 257 *
+		a STOR /phone.tsv <<< late ...
+		- break /phone_lock
+		a => 550 *
+		- file /phone.tsv old`)
+	const want = "protect /phone.tsv /phone_lock\ndiscard /phone.tsv protected\nprotect /phone.tsv /phone_lock"
+	s.until("all is told", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) >= 3
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(told, "\n"); got != want {
+		t.Errorf("told\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -179,10 +179,21 @@ type refusal struct {
 	code int // of the reply; 0: 550
 	text string
 	is   error
+
+	protected *lock.ProtectedError // what it puts into words; nil: something else
 }
 
 func (r *refusal) Error() string        { return r.text }
 func (r *refusal) Is(target error) bool { return target == r.is }
+
+// As finds the ProtectedError, for events.
+func (r *refusal) As(target any) bool {
+	p, ok := target.(**lock.ProtectedError)
+	if ok = ok && r.protected != nil; ok {
+		*p = r.protected
+	}
+	return ok
+}
 
 // quoted shortens what a client sent, for an error text.
 func quoted(s string) string {
