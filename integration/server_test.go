@@ -29,6 +29,7 @@ type server struct {
 	config string // its configuration file
 
 	v4, v6 string // where it listens; they change with every start
+	page   string // the address of its page, if it has one
 	log    *logBuffer
 
 	program string   // which ftplockd; "": the one that nearly all tests run
@@ -124,7 +125,7 @@ func (s *server) tryStart() error {
 	watchdog := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
 	defer watchdog.Stop()
 	lines := bufio.NewReader(stdout)
-	banner, berr := readBanner(lines)
+	berr := s.readBanner(lines)
 	s.exited = make(chan struct{})
 	go func(cmd *exec.Cmd, exited chan struct{}) {
 		defer close(exited)
@@ -135,24 +136,28 @@ func (s *server) tryStart() error {
 		<-s.exited
 		return fmt.Errorf("the server did not start: %w (%v)", berr, s.cmd.ProcessState)
 	}
-	s.v4, s.v6 = banner[0], banner[1]
 	return nil
 }
 
-var listensOn = regexp.MustCompile(`^ftplockd listens on (127\.0\.0\.1:\d+), (\[::1\]:\d+)(?:, .*)?\n$`)
+var (
+	listensOn = regexp.MustCompile(`^ftplockd listens on (127\.0\.0\.1:\d+), (\[::1\]:\d+)(?:, .*)?\n$`)
+	pageAt    = regexp.MustCompile(`^its page is at (http\S+)\n$`)
+)
 
-// readBanner returns the two addresses of the banner when all of it was read.
-func readBanner(r *bufio.Reader) (addresses [2]string, err error) {
+// readBanner takes the addresses out of the banner. It returns when all of it was read.
+func (s *server) readBanner(r *bufio.Reader) error {
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			return addresses, err
+			return err
 		}
 		if m := listensOn.FindStringSubmatch(line); m != nil {
-			copy(addresses[:], m[1:])
+			s.v4, s.v6 = m[1], m[2]
+		} else if m := pageAt.FindStringSubmatch(line); m != nil {
+			s.page = m[1]
 		}
 		if strings.Contains(line, "'RMD ") { // the last but one
-			return addresses, nil
+			return nil
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (s *server) stopped() {
 func TestSecondServerOnOneStateIsRefused(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)
-	want := fmt.Sprintf("ftplockd: another ftplockd (pid %d) uses this state directory\n", s.cmd.Process.Pid)
+	want := fmt.Sprintf("ftplockd: %s: another ftplockd (pid %d) uses this state directory\n", s.state, s.cmd.Process.Pid)
 	if r := run(t, binary, "--config", s.config); r.status != 1 || r.out != want {
 		t.Errorf("exit status %d: %s", r.status, r.out)
 	}

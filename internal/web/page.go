@@ -99,9 +99,9 @@ type screen struct {
 	Subject       any // of a page that asks back
 }
 
-// screen looks at what stands.
-func (s *Server) screen(r *http.Request) *screen {
-	seen, v := s.look(), viewOf(r)
+// screen shows what stands as a browser asks to see it.
+func (s *Server) screen(r *http.Request, seen *snapshot) *screen {
+	v := viewOf(r)
 	sc := s.emptyScreen(r)
 	sc.View, sc.Now, sc.Total, sc.Waiting = v, seen.at, len(seen.locks), waitingIn(seen.locks)
 	first := (v.Page - 1) * perPage
@@ -152,7 +152,7 @@ func some[T any](all []T) ([]T, int) {
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
-	s.write(w, http.StatusOK, "page", s.screen(r))
+	s.write(w, http.StatusOK, "page", s.screen(r, s.look()))
 }
 
 // render shows a small page with a message.
@@ -199,9 +199,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	last := make(map[string]string)
 	for {
-		changed := s.nextChange()
 		_ = out.SetWriteDeadline(time.Now().Add(takesIn)) // where there is none, the writes wait
-		if err := s.sendParts(w, r, last); err != nil {
+		seen := s.look()
+		if err := s.sendParts(w, r, seen, last); err != nil {
 			return
 		}
 		if err := out.Flush(); err != nil {
@@ -213,7 +213,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		select {
-		case <-changed:
+		case <-seen.changed:
 		case <-time.After(idle - refresh):
 		case <-r.Context().Done():
 			return
@@ -222,14 +222,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 // sendParts sends those parts that are not as they were last.
-func (s *Server) sendParts(w http.ResponseWriter, r *http.Request, last map[string]string) error {
+func (s *Server) sendParts(w http.ResponseWriter, r *http.Request, seen *snapshot, last map[string]string) error {
 	if s.o.Login {
 		if _, _, ok := s.visitor(r); !ok { // the visit is over
 			_, err := fmt.Fprint(w, "event: over\ndata: {}\n\n")
 			return err
 		}
 	}
-	sc := s.screen(r)
+	sc := s.screen(r, seen)
 	news := make(map[string]string)
 	for _, part := range parts {
 		var b strings.Builder

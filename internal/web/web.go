@@ -156,6 +156,7 @@ const mostOpen = 100
 // snapshot is what stood at one moment.
 type snapshot struct {
 	at        time.Time
+	changed   <-chan struct{} // closed at the first event since
 	locks     []Lock
 	sessions  []Session
 	transfers []Transfer
@@ -169,20 +170,20 @@ func (s *Server) look() *snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest == nil || time.Since(s.taken) >= refresh {
-		s.latest = &snapshot{time.Now(), s.o.Source.Locks(), s.o.Source.Sessions(), s.o.Source.Transfers()}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		s.latest = &snapshot{time.Now(), s.changed, s.o.Source.Locks(), s.o.Source.Sessions(), s.o.Source.Transfers()}
 		s.taken = time.Now()
 	}
 	return s.latest
 }
 
-// nextChange is closed at the next event.
-func (s *Server) nextChange() <-chan struct{} {
+// forget has the next one who looks see what stands then: who has changed something sees it.
+func (s *Server) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.changed == nil {
-		s.changed = make(chan struct{})
-	}
-	return s.changed
+	s.latest = nil
 }
 
 // Handler answers all requests.

@@ -350,3 +350,25 @@ func TestEventsAreTheLastHundred(t *testing.T) {
 		t.Errorf("%d events, the first %d", len(all), all[0].Token)
 	}
 }
+
+// Of two open pages one may have looked just before something changes: the other one, which is told of the change, sees what
+// that one saw, and must look again.
+func TestWhatWasSeenBeforeAChangeIsLookedAtAgain(t *testing.T) {
+	h := &house{}
+	s := New(Options{Source: h})
+	before := s.look()
+	h.mu.Lock()
+	h.locks = []Lock{{Name: "/a_lock", Token: 7}}
+	h.mu.Unlock()
+	s.Sink([]event.Event{{Kind: event.Acquire}})
+	if after := s.look(); len(after.locks) == 0 {
+		select {
+		case <-after.changed:
+		default:
+			t.Error("a page that sees what was before is not told that it has changed")
+		}
+	}
+	if s.forget(); s.look() == before || len(s.look().locks) != 1 {
+		t.Error("who has changed something sees what was before")
+	}
+}

@@ -28,22 +28,36 @@ function say(text) {
 	if (live) live.textContent = text;
 }
 
-let state = "";
+// what finds a link, or the head of an open queue, again when the part around it was replaced.
+const keyOf = (e) => e.getAttribute("href") || (e.parentElement && e.parentElement.dataset.key);
+
+function replace(part, html) {
+	const open = new Set([...part.querySelectorAll("details[open]")].map((d) => d.dataset.key));
+	const focused = part.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+	part.innerHTML = html; // made and escaped by the server's templates
+	for (const d of part.querySelectorAll("details")) d.open = open.has(d.dataset.key);
+	if (focused) {
+		for (const e of part.querySelectorAll("a, summary")) if (keyOf(e) === focused) e.focus({ preventScroll: true });
+	}
+}
+
+let held = null; // what came while a button of the mouse was down: a click needs the element that it began on
+function show(news) {
+	if (held) { Object.assign(held, news); return; }
+	for (const id in news) replace(byId(id), news[id]);
+	say("live");
+	runBars();
+}
+addEventListener("pointerdown", () => { held = held || {}; });
+for (const end of ["pointerup", "pointercancel"]) {
+	addEventListener(end, () => setTimeout(() => { const news = held || {}; held = null; show(news); }, 50));
+}
+
 function follow() {
 	const source = new EventSource("/stream" + location.search);
-	source.addEventListener("parts", (e) => {
-		const news = JSON.parse(e.data);
-		for (const id in news) {
-			const part = byId(id);
-			const open = [...part.querySelectorAll("details")].map((d) => d.open);
-			part.innerHTML = news[id]; // made and escaped by the server's templates
-			if (open.length) [...part.querySelectorAll("details")].forEach((d, i) => { d.open = !!open[i]; });
-		}
-		say(state = "live");
-		runBars();
-	});
+	source.addEventListener("parts", (e) => show(JSON.parse(e.data)));
 	source.addEventListener("over", () => { source.close(); location.href = "/login"; });
-	source.addEventListener("error", () => say(state = "the server does not answer; trying again …"));
+	source.addEventListener("error", () => say("the server does not answer; trying again …"));
 }
 
 function draw(columns) {
