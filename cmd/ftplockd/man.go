@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 )
@@ -17,8 +15,8 @@ func newManCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			date := time.Time{} // of the build, where SOURCE_DATE_EPOCH says so
-			return doc.GenManTree(root, &doc.GenManHeader{Section: "8", Source: "ftplockd", Manual: "ftplockd", Date: &date}, args[0])
+			// The date is that of SOURCE_DATE_EPOCH, or today.
+			return doc.GenManTree(root, &doc.GenManHeader{Section: "8", Source: "ftplockd", Manual: "ftplockd"}, args[0])
 		},
 	}
 }

@@ -37,6 +37,7 @@ func newRootCommand() *cobra.Command {
 		newInfoCommand(s),
 		newProfilesCommand(s),
 		newGuardCommand(),
+		newManCommand(),
 	)
 	return root
 }

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// manCommand is no word that a profile may have as its name.
+const manCommand = "__man"
+
+// newManCommand returns the command that packages make their man pages with.
+func newManCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    manCommand + " DIR",
+		Short:  "Write a man page for each command into a directory",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			// The date is that of SOURCE_DATE_EPOCH, or today.
+			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "netlock", Manual: "ftplockd"}, args[0]); err != nil {
+				return fail(exitInternal, "man pages: %w", err)
+			}
+			return nil
+		},
+	}
+}
