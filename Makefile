@@ -1,5 +1,5 @@
 # The same checks as .ci/run, with whatever clients this machine has.
-.PHONY: check test format vet static cross
+.PHONY: check test format vet static cross deb image
 check: format vet static cross test
 test:
 	go test -race -shuffle=on -timeout 18m ./...
@@ -13,3 +13,8 @@ static:
 PORTABLE = ./config ./reaper ./locksmith ./cmd/netlock
 cross:
 	for system in darwin freebsd windows; do GOOS=$$system go build ./... && GOOS=$$system go vet $(PORTABLE) || exit 1; done
+# A package for Debian and Ubuntu, and an image for containers: in dist. ARCH=arm64 is for another machine than this one.
+deb:
+	packaging/deb
+image:
+	packaging/image
