@@ -202,3 +202,62 @@ func TestADiskThatFailsEndsTheServerAndLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+// freeze has the disk hang: what is written waits for thaw.
+func (d *journalDisk) freeze() { d.control(0xc0045877) } // FIFREEZE
+
+func (d *journalDisk) thaw() { d.control(0xc0045878) } // FITHAW
+
+func (d *journalDisk) control(request uint) {
+	d.t.Helper()
+	f, err := os.Open(d.path("."))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), request, 0); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func TestReadyzSaysThatNoLockCanBeGranted(t *testing.T) {
+	t.Parallel()
+	d := onJournalDisk(t, "[locks]\ndirectories = false\n"+withPage)
+	s := d.s
+	if err := d.start(); err != nil {
+		t.Fatal(err)
+	}
+	ready := func(status int, text string) {
+		t.Helper()
+		if got, body := s.get("readyz"); got != status || !strings.Contains(body, text) {
+			t.Errorf("readyz: %d %s", got, body)
+		}
+		if got, body := s.get("healthz"); got != 200 {
+			t.Errorf("healthz: %d %s", got, body)
+		}
+	}
+	c := s.session(account)
+	c.want(257, "MKD /locks/a")
+	ready(200, "ready")
+	d.fill()
+	d.take(c, "b")
+	ready(503, "no space left on device")
+	if err := os.Remove(d.path("filler")); err != nil {
+		t.Fatal(err)
+	}
+	ready(200, "ready")
+
+	d.freeze()
+	if err := c.send("MKD /locks/c"); err != nil { // the write of its grant hangs
+		t.Error(err)
+	}
+	await(t, "the disk hangs", func() bool {
+		status, body := s.get("readyz")
+		return status == 503 && strings.Contains(body, "the disk does not answer")
+	})
+	ready(503, "the disk does not answer")
+	d.thaw()
+	c.wantReply(257)
+	await(t, "the disk works", func() bool { status, _ := s.get("readyz"); return status == 200 })
+	s.stop()
+}

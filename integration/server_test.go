@@ -35,6 +35,7 @@ type server struct {
 	program string   // which ftplockd; "": the one that nearly all tests run
 	through []string // what it is started by, such as "ip netns exec"; nil: nothing
 	env     []string // what is added to its environment
+	flags   []string // what is added to its command line
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended
@@ -111,6 +112,7 @@ func (s *server) start() {
 
 func (s *server) tryStart() error {
 	line := append(slices.Clone(s.through), cmp.Or(s.program, binary), "--config", s.config)
+	line = append(line, s.flags...)
 	s.cmd = exec.Command(line[0], line[1:]...)
 	s.cmd.SysProcAttr = tied(false)
 	s.cmd.Env = append(append(environment(), "GORACE=atexit_sleep_ms=0"), s.env...)

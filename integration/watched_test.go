@@ -1,0 +1,277 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// get asks the page's address for something, and returns the status and the body.
+func (s *server) get(path string) (status int, body string) {
+	s.t.Helper()
+	client := http.Client{Timeout: patience}
+	defer client.CloseIdleConnections()
+	answer, err := client.Get(s.page + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+var ownMetric = regexp.MustCompile(`(?m)^ftplockd_.*\n`)
+
+func TestMetricsOfWhatClientsDid(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, withPage)
+	c, other := s.session(account), s.session("other")
+	c.want(257, "MKD /locks/a")
+	other.want(550, "MKD /locks/a", "held by")
+	c.want(250, "RMD /locks/a")
+	c.want(257, "MKD /phone_lock")
+	if err := c.store("/f", []byte("12345")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.retrieve("RETR /f"); err != nil {
+		t.Fatal(err)
+	}
+	wrong, _, err := connect(s.v4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong.t = t
+	defer wrong.conn.Close()
+	wrong.want(331, "USER "+account)
+	wrong.want(530, "PASS guess")
+	want := []string{
+		"ftplockd_locks_held 1\n", "ftplockd_waiting 0\n", "ftplockd_sessions 2\n", `ftplockd_grants_total{cause="acquire"} 2` + "\n",
+		`ftplockd_refusals_total{reason="held"} 1` + "\n", `ftplockd_releases_total{cause="release"} 1` + "\n",
+		`ftplockd_logins_total{result="ok"} 2` + "\n", `ftplockd_transfer_bytes_total{direction="up"} 5` + "\n", `ftplockd_transfer_bytes_total{direction="down"} 5` + "\n",
+		"ftplockd_hold_seconds_count 1\n", "ftplockd_journal_sync_seconds_count ", "ftplockd_journal_bytes ", "ftplockd_reaper_lag_seconds ",
+	}
+	var text string
+	await(t, "what happened is in the metrics", func() bool { // events are told a moment later
+		_, text = s.get("metrics")
+		return strings.Contains(text, `logins_total{result="failed"} 1`)
+	})
+	for _, line := range want {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %q", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(strings.Join(ownMetric.FindAllString(text, -1), ""))
+	}
+	for path, want := range map[string]string{"healthz": "ok", "readyz": "ready"} {
+		if status, text := s.get(path); status != 200 || strings.TrimSpace(text) != want {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+}
+
+func TestHooksAreToldAndFollowAReload(t *testing.T) {
+	t.Parallel()
+	posted := make(chan string, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		posted <- r.Header.Get("Content-Type") + " " + string(text)
+	}))
+	defer receiver.Close()
+	s := startServer(t, defaults)
+	told := filepath.Join(t.TempDir(), "told")
+	c := s.session(account)
+	c.want(257, "MKD /locks/before")
+	s.configure(fmt.Sprintf("[[hook]]\non = ['acquire', 'break']\nmatch = '/locks/a*'\nrun = ['/bin/sh', '-c', 'cat >>%s; test -z \"$FTPLOCKD_PASSWORD\"']\n[[hook]]\non = ['publish', 'release']\nurl = '%s/told'\n%s", told, receiver.URL, defaults))
+	s.signal(syscall.SIGHUP)
+	s.log.await(t, "msg=reloaded", 1)
+	tokenOfA := token(c.want(257, "MKD /locks/a\x8e"))
+	c.want(257, "MKD /locks/b")
+	if err := c.store("/f", []byte("12345")); err != nil {
+		t.Fatal(err)
+	}
+	s.session("boss").breaks("/locks/a\x8e")
+	c.want(250, "RMD /locks/b")
+
+	var lines []string
+	await(t, "the program is told twice", func() bool {
+		text, _ := os.ReadFile(told) // perhaps not there yet
+		lines = strings.SplitAfter(string(text), "\n")
+		return len(lines) == 3
+	})
+	var first, second map[string]any
+	for i, into := range []*map[string]any{&first, &second} {
+		if err := json.Unmarshal([]byte(lines[i]), into); err != nil {
+			t.Fatalf("%v: %s", err, lines[i])
+		}
+	}
+	if first["event"] != "acquire" || first["lock_encoded"] != "/locks/a%8E" || first["token"] != float64(tokenOfA) || first["holder"] != account+"@127.0.0.1" || second["event"] != "break" {
+		t.Errorf("the program was told %s", lines)
+	}
+	for _, want := range []string{`"event":"publish"`, `"event":"release"`} { // one after the other
+		if got := <-posted; !strings.HasPrefix(got, "application/json ") || !strings.Contains(got, want) {
+			t.Errorf("posted %s, want %s", got, want)
+		}
+	}
+	s.configure("[[hook]]\non = ['acquire']\nrun = ['/none']\n" + defaults)
+	s.errorsExpected = true
+	s.signal(syscall.SIGHUP)
+	s.log.await(t, "reload refused, nothing has changed", 1)
+	if log := s.log.String(); !strings.Contains(log, "hook[1].run") || strings.Contains(log, "hook failed") {
+		t.Errorf("the log says\n%s", log)
+	}
+}
+
+func TestXferlogAndALogInJSON(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "")
+	xferlog := filepath.Join(t.TempDir(), "xferlog")
+	s.configure(defaults)
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.config, fmt.Appendf(nil, "xferlog = %q\n%s", xferlog, text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.flags = []string{"--log-format", "json", "--log-level", "debug"}
+	s.start()
+	c := s.session(account)
+	c.want(257, "MKD /locks/caf\x8e")
+	c.want(200, "TYPE I")
+	if err := c.store("/a b", []byte("12345")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.retrieve("RETR /a b"); err != nil {
+		t.Fatal(err)
+	}
+	c.want(221, "QUIT")
+	s.stop()
+	lines, err := os.ReadFile(xferlog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4} \d+ 127\.0\.0\.1 5 /a_b b _ i r phoneacc ftp 0 \* c\n` +
+		`\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4} \d+ 127\.0\.0\.1 5 /a_b b _ o r phoneacc ftp 0 \* c\n$`)
+	if !want.Match(lines) {
+		t.Errorf("xferlog:\n%s", lines)
+	}
+	seen := make(map[string]map[string]any)
+	for line := range strings.Lines(s.log.String()) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Errorf("%v: %s", err, line)
+			continue
+		}
+		seen[fmt.Sprint(entry["msg"], entry["line"])] = entry
+	}
+	if e := seen["lock acquired<nil>"]; e["session"] == nil || e["token"] != 1.0 || e["holder"] != account+"@127.0.0.1" || e["level"] != "INFO" {
+		t.Errorf("%v", e)
+	}
+	for _, want := range []string{"logged in<nil>", "upload published<nil>", "commandPASS ****", "commandRETR /a b", "stopping<nil>"} {
+		if seen[want] == nil {
+			t.Errorf("no line %q", want)
+		}
+	}
+	if strings.Contains(s.log.String(), password) {
+		t.Error("the password is in the log")
+	}
+}
+
+var curlLine = regexp.MustCompile(`(?m)^  (curl .*)$`)
+
+func TestTheFirstStartShowsNoPasswordAndItsLinesWork(t *testing.T) {
+	t.Parallel()
+	need(t, "curl")
+	for _, given := range []string{"", "hush hush"} {
+		dir := t.TempDir()
+		s := &server{t: t, state: filepath.Join(dir, "state"), log: newLogBuffer()}
+		cmd := command(t, binary, "--listen", "127.0.0.1:0", "--root", filepath.Join(dir, "files"), "--state", s.state)
+		if given != "" {
+			cmd.Env = append(cmd.Env, "FTPLOCKD_PASSWORD="+given)
+			if taken, err := net.Listen("tcp", "127.0.0.1:2180"); err == nil { // else somebody else has it
+				defer taken.Close()
+			}
+		}
+		out := newLogBuffer()
+		cmd.Stdout, cmd.Stderr = out, s.log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		out.await(t, "'RMD ", 1)
+		banner := out.String()
+		kept, _ := os.ReadFile(filepath.Join(s.state, "password")) // not there if one was given
+		secret := strings.TrimSpace(string(kept))
+		if given != "" {
+			secret = given
+		}
+		if secret == "" || strings.Contains(banner, secret) || strings.Contains(s.log.String(), secret) {
+			t.Errorf("password %q in\n%s", secret, banner)
+		}
+		if given == "" && !strings.Contains(banner, "password in "+filepath.Join(s.state, "password")) {
+			t.Errorf("the file of the password is not named:\n%s", banner)
+		}
+		// The port of the page is the same for all: another server of this machine may have it.
+		page := strings.Contains(banner, "its page is at http://127.0.0.1:2180/\n")
+		if warned := strings.Contains(s.log.String(), "there is no page: its address is in use"); page == warned || page && given != "" {
+			t.Errorf("a page: %v; a warning that there is none: %v", page, warned)
+		}
+		var said []string
+		for _, line := range curlLine.FindAllStringSubmatch(banner, -1) {
+			shell := command(t, "sh", "-c", line[1])
+			if given != "" {
+				shell.Env = append(shell.Env, "FTPLOCKD_PASSWORD="+given)
+			}
+			said = append(said, finish(t, shell).out)
+		}
+		if len(said) != 3 || !strings.Contains(said[0], "< 257 \"/locks/demo\" locked, token 1, ") || !strings.Contains(said[1], "< 550 /locks/demo: held by ") || !strings.Contains(said[2], "< 250 /locks/demo") {
+			t.Errorf("the lines of\n%s\nsay %q", banner, said)
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, s.log)
+		}
+	}
+}
+
+func TestASecondStartWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.session(account).want(257, "MKD /locks/a")
+	list := func() (all []string) {
+		err := filepath.WalkDir(filepath.Dir(s.root), func(path string, d os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			all = append(all, fmt.Sprint(path, " ", info.Mode(), " ", info.Size(), " ", info.ModTime()))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	before := list()
+	dir := filepath.Dir(s.root)
+	r := run(t, binary, "--listen", "127.0.0.1:0", "--root", filepath.Join(dir, "another"), "--state", s.state)
+	if last := strings.TrimSpace(r.out[strings.LastIndex(strings.TrimSpace(r.out), "\n")+1:]); r.status != 1 || !strings.HasPrefix(last, "ftplockd: "+s.state+": another ftplockd (pid ") {
+		t.Errorf("status %d: %s", r.status, r.out)
+	}
+	if after := list(); !slices.Equal(before, after) {
+		t.Errorf("there was\n%s\nand there is\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
