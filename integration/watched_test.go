@@ -247,6 +247,38 @@ func TestTheFirstStartShowsNoPasswordAndItsLinesWork(t *testing.T) {
 	}
 }
 
+// The page has an address that can be typed, and curl is told of TLS.
+func TestTheFirstLinesAreRightWhereTLSIsRequired(t *testing.T) {
+	t.Parallel()
+	need(t, "curl")
+	tables := strings.Replace(tlsTables(t, t.TempDir(), "one"), "optional", "required", 1)
+	s := newServer(t, tables+"[http]\nlisten = \":0\"\n"+defaults)
+	cmd, out := command(t, binary, "--config", s.config), newLogBuffer()
+	cmd.Stdout, cmd.Stderr = out, s.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.await(t, "'RMD ", 1)
+	banner := out.String()
+	page := regexp.MustCompile(`its page is at (https://127\.0\.0\.1:\d+/)\n`).FindStringSubmatch(banner)
+	if page == nil {
+		t.Fatal(banner)
+	}
+	if r := run(t, "curl", "-sSk", page[1]+"healthz"); r.out != "ok\n" {
+		t.Errorf("%s is no page: %s", page[1], r.out)
+	}
+	for i, line := range curlLine.FindAllStringSubmatch(banner, -1) {
+		r := run(t, "sh", "-c", strings.Replace(line[1], "-u "+account, "-u "+account+":"+password, 1))
+		if want := []string{"< 257", "< 550", "< 250"}[i]; !strings.Contains(r.out, want) {
+			t.Errorf("%s says %q", line[1], r.out)
+		}
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, s.log)
+	}
+}
+
 func TestASecondStartWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)

@@ -587,10 +587,7 @@ func rulesOf(c *config.Config) []lock.Rule {
 // only the one that was made here: that of the environment is known to who gave it.
 func (s *server) banner(terminal bool) string {
 	c := s.config
-	address := s.ports[0].Addr().String()
-	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
-		address = net.JoinHostPort("127.0.0.1", port)
-	}
+	address := typed(s.ports[0].Addr())
 	account := c.Accounts[0].Name
 	login := account // curl asks for the password
 	var b strings.Builder
@@ -618,9 +615,13 @@ func (s *server) banner(terminal bool) string {
 		b.WriteString("\n\n")
 		return b.String()
 	}
+	curl := "curl -sv"
+	if c.TLS.Mode == config.TLSRequired { // the certificate is hardly for the address
+		curl = "curl -skv --ssl-reqd"
+	}
 	b.WriteString("\n\nTake a lock, see it refused, give it back:\n\n")
 	for _, command := range []string{"MKD", "MKD", "RMD"} {
-		fmt.Fprintf(&b, "  curl -sv -u %s -Q '%s %s' ftp://%s/ 2>&1 | grep %s\n", login, command, name, address, path.Base(name))
+		fmt.Fprintf(&b, "  %s -u %s -Q '%s %s' ftp://%s/ 2>&1 | grep %s\n", curl, login, command, name, address, path.Base(name))
 	}
 	b.WriteString("\n")
 	return b.String()
@@ -652,6 +653,14 @@ func (s *server) sampleLock(a config.Account) (string, bool) {
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// typed is an address as a program on this machine connects to it.
+func typed(a net.Addr) string {
+	if host, port, err := net.SplitHostPort(a.String()); err == nil && net.ParseIP(host).IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return a.String()
 }
 
 // addresses are those that the server listens on, with the port that the system chose for ":0".

@@ -140,7 +140,7 @@ func (w *watched) address() string {
 	if w.secure {
 		scheme = "https"
 	}
-	return scheme + "://" + w.listen.Addr().String() + "/"
+	return scheme + "://" + typed(w.listen.Addr()) + "/"
 }
 
 // isCertified reports whether the server's certificate is for a host name.
