@@ -3,7 +3,9 @@ package driver
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -73,6 +75,7 @@ func discardedBy(err error) string {
 		{errAborted, "aborted"}, {errQuit, "quit"}, {errHungUp, "hung-up"}, {errStopping, "stopped"}, {errBroke, "broken"},
 		{errStalled, "stalled"}, {errSlow, "slow"}, {errContested, "contested"}, {errNotResumed, "not-resumed"},
 		{errNotOpened, "not-opened"}, {files.ErrMoved, "moved"}, {syscall.ENOSPC, "disk-full"}, {syscall.EDQUOT, "disk-full"},
+		{syscall.ECONNRESET, "broken"}, {syscall.EPIPE, "broken"}, {net.ErrClosed, "broken"}, {io.ErrUnexpectedEOF, "broken"},
 	} {
 		if errors.Is(err, known.is) {
 			return known.word

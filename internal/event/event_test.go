@@ -87,7 +87,7 @@ func TestLinesHaveOneKeyForOneThing(t *testing.T) {
 		{Event{Kind: Release, Cause: "disconnect", Lock: "/a_lock", Token: 7}, `level=INFO msg="lock ended" lock=/a_lock cause=disconnect token=7`},
 		{Event{Kind: Expire, Cause: "idle", Lock: "/a\n_lock", Token: 7, Held: time.Minute, Holder: "joe"},
 			`level=INFO msg="lock ended" lock="/a\n_lock" cause=idle holder=joe age=1m0s token=7`},
-		{Event{Kind: Discard, Path: "/f", Remote: "192.0.2.1", Reason: "no 226"}, `level=WARN msg="upload discarded" path=/f bytes=0 reason="no 226" remote=192.0.2.1`},
+		{Event{Kind: Discard, Cause: "other", Path: "/f", Remote: "192.0.2.1", Reason: "no 226"}, `level=WARN msg="upload discarded" path=/f bytes=0 reason="no 226" remote=192.0.2.1`},
 		{Event{Kind: LoginFailed, Remote: "192.0.2.1", Account: "x remote=192.0.2.9"},
 			`level=WARN msg="login failed" remote=192.0.2.1 account="x remote=192.0.2.9"`},
 		{Event{Kind: Reload, Reason: "line 3"}, `level=ERROR msg="reload refused, nothing has changed" reason="line 3"`},

@@ -74,7 +74,9 @@ func (e Event) attrs() []slog.Attr {
 		}
 	}
 	text("lock", e.Lock)
-	text("cause", e.Cause)
+	if e.Kind != Discard { // its reason says more
+		text("cause", e.Cause)
+	}
 	text("holder", e.Holder)
 	if e.Held > 0 {
 		all = append(all, slog.Duration("age", e.Held))
