@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -203,21 +204,26 @@ func TestADiskThatFailsEndsTheServerAndLosesNothing(t *testing.T) {
 	}
 }
 
-// freeze has the disk hang: what is written waits for thaw.
-func (d *journalDisk) freeze() { d.control(0xc0045877) } // FIFREEZE
-
-func (d *journalDisk) thaw() { d.control(0xc0045878) } // FITHAW
-
-func (d *journalDisk) control(request uint) {
+// freeze has the disk hang: what is written waits until thaw is called, or the test is over. Before that even SIGKILL does not
+// end who writes.
+func (d *journalDisk) freeze() (thaw func()) {
 	d.t.Helper()
 	f, err := os.Open(d.path("."))
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	defer f.Close()
-	if err := unix.IoctlSetInt(int(f.Fd()), request, 0); err != nil {
+	const freeze, unfreeze = 0xc0045877, 0xc0045878 // FIFREEZE, FITHAW
+	if err := unix.IoctlSetInt(int(f.Fd()), freeze, 0); err != nil {
+		f.Close()
 		d.t.Fatal(err)
 	}
+	thaw = sync.OnceFunc(func() {
+		if err := errors.Join(unix.IoctlSetInt(int(f.Fd()), unfreeze, 0), f.Close()); err != nil {
+			d.t.Error(err)
+		}
+	})
+	d.t.Cleanup(thaw)
+	return thaw
 }
 
 func TestReadyzSaysThatNoLockCanBeGranted(t *testing.T) {
@@ -247,7 +253,7 @@ func TestReadyzSaysThatNoLockCanBeGranted(t *testing.T) {
 	}
 	ready(200, "ready")
 
-	d.freeze()
+	thaw := d.freeze()
 	if err := c.send("MKD /locks/c"); err != nil { // the write of its grant hangs
 		t.Error(err)
 	}
@@ -256,7 +262,7 @@ func TestReadyzSaysThatNoLockCanBeGranted(t *testing.T) {
 		return status == 503 && strings.Contains(body, "the disk does not answer")
 	})
 	ready(503, "the disk does not answer")
-	d.thaw()
+	thaw()
 	c.wantReply(257)
 	await(t, "the disk works", func() bool { status, _ := s.get("readyz"); return status == 200 })
 	s.stop()

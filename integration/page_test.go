@@ -189,7 +189,7 @@ func TestScreenshotOfThePage(t *testing.T) {
 		t.Skip("-screenshot says how long")
 	}
 	b := browse(t)
-	s := startServer(t, withPage)
+	s := startServer(t, strings.ReplaceAll(withPage, `match = "/locks/**"`, `match = "/locks/**"`+"\nmax_age = \"40s\""))
 	b.run(b.ctx, chromedp.Navigate(s.page), live())
 	var users sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.Context(), *screenshot)
@@ -218,7 +218,8 @@ func TestScreenshotOfThePage(t *testing.T) {
 	<-ctx.Done()
 	var image []byte
 	b.run(b.ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "light"}}),
-		chromedp.Reload(), live(), chromedp.WaitVisible("#plot canvas"), chromedp.Sleep(2*time.Second), chromedp.CaptureScreenshot(&image))
+		chromedp.Reload(), live(), chromedp.WaitVisible("#plot canvas"), chromedp.Evaluate(`document.querySelectorAll("details").forEach((d) => { d.open = true; })`, nil),
+		chromedp.Sleep(2*time.Second), chromedp.CaptureScreenshot(&image))
 	if err := os.WriteFile("../docs/page.png", image, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -65,11 +65,13 @@ function draw(columns) {
 	const line = getComputedStyle(document.body).getPropertyValue("--line").trim() || "#ccc";
 	const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
 	const series = (label, stroke, scale, dash) => ({ label, stroke, scale, width: 2, dash, spanGaps: true, points: { show: columns[0].length < 60 } });
+	const clock = (parts) => (v) => new Date(v * 1000).toLocaleTimeString([], parts);
+	const minutes = clock({ hour: "2-digit", minute: "2-digit" }), seconds = clock({});
 	return new uPlot({
 		width: byId("plot").clientWidth, height: 240,
 		scales: { count: { range: (u, min, max) => [0, Math.max(5, max)] }, ms: { range: (u, min, max) => [0, Math.max(1, max || 0)] } },
-		axes: [axis, { ...axis, scale: "count" }, { ...axis, scale: "ms", side: 1, grid: { show: false }, values: (u, all) => all.map((v) => v + " ms") }],
-		series: [{}, series("held", "#2a7fc9", "count"), series("waiting", "#d9822b", "count", [6, 3]), series("hand-over, median (ms)", "#4c9a52", "ms", [2, 3])],
+		axes: [{ ...axis, space: 80, values: (u, all) => all.map(minutes) }, { ...axis, scale: "count" }, { ...axis, scale: "ms", side: 1, size: 70, grid: { show: false }, values: (u, all) => all.map((v) => v + " ms") }],
+		series: [{ value: (u, v) => v === null ? "–" : seconds(v) }, series("held", "#2a7fc9", "count"), series("waiting", "#d9822b", "count", [6, 3]), series("hand-over, median (ms)", "#4c9a52", "ms", [2, 3])],
 	}, columns, byId("plot"));
 }
 
