@@ -138,3 +138,25 @@ func TestDocsNameEachMetricAndNoOther(t *testing.T) {
 		}
 	}
 }
+
+// TestOperationsNameEachWord looks up in docs/operations.md what programs of operators read: keys of hooks, messages and keys of the
+// log, and the words of labels.
+func TestOperationsNameEachWord(t *testing.T) {
+	t.Parallel()
+	page := document(t, "docs/operations.md")
+	for file, words := range map[string]string{
+		"internal/hook/hook.go": `json:"(\w+)`,
+		"internal/event/log.go": `return "([^"]+)", slog\.Level|text\("(\w+)"|slog\.\w+\("(\w+)"`,
+		"driver/events.go":      `return "([a-z-]+)"|, "([a-z-]+)"\}`,
+	} {
+		found := regexp.MustCompile(words).FindAllStringSubmatch(document(t, file), -1)
+		if len(found) < 10 {
+			t.Errorf("%s has %d words", file, len(found))
+		}
+		for _, m := range found {
+			if word := strings.Join(m[1:], ""); !strings.Contains(page, "`"+word+"`") {
+				t.Errorf("docs/operations.md lacks `%s` of %s", word, file)
+			}
+		}
+	}
+}
