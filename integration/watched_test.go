@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -178,7 +180,7 @@ func TestXferlogAndALogInJSON(t *testing.T) {
 		}
 		seen[fmt.Sprint(entry["msg"], entry["line"])] = entry
 	}
-	if e := seen["lock acquired<nil>"]; e["session"] == nil || e["token"] != 1.0 || e["holder"] != account+"@127.0.0.1" || e["level"] != "INFO" {
+	if e := seen["lock acquired<nil>"]; e["lock"] != `/locks/caf\x8e` || e["session"] == nil || e["token"] != 1.0 || e["holder"] != account+"@127.0.0.1" || e["level"] != "INFO" {
 		t.Errorf("%v", e)
 	}
 	for _, want := range []string{"logged in<nil>", "upload published<nil>", "commandPASS ****", "commandRETR /a b", "stopping<nil>"} {
@@ -305,5 +307,49 @@ func TestASecondStartWritesNothing(t *testing.T) {
 	}
 	if after := list(); !slices.Equal(before, after) {
 		t.Errorf("there was\n%s\nand there is\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
+
+func TestElsewhereThanOnLoopbackThePageNeedsTLSAndALogin(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := startServer(t, "[http]\nlisten = \"0.0.0.0:0\"\n"+tlsTables(t, dir, "page")+defaults)
+	if !strings.HasPrefix(s.page, "https://127.0.0.1:") {
+		t.Fatalf("the page is at %q", s.page)
+	}
+	pair, err := os.ReadFile(filepath.Join(dir, "cert.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pair)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Timeout: patience, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, c := range []struct {
+		path, host, user, guess string
+		status                  int
+	}{
+		{path: "", status: 303}, {path: "stream", status: 303}, {path: "break?token=1", status: 303},
+		{path: "metrics", status: 401}, {path: "metrics", user: "boss", guess: "guess", status: 401}, {path: "metrics", user: "boss", guess: password, status: 200},
+		{path: "healthz", status: 200}, {path: "readyz", status: 200}, {path: "login", status: 200},
+		{path: "login", host: "localhost", status: 200}, {path: "login", host: "evil.example.com", status: 421},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.page+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = c.host
+		if c.user != "" {
+			r.SetBasicAuth(c.user, c.guess)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != c.status {
+			t.Errorf("%+v: %s", c, answer.Status)
+		}
 	}
 }

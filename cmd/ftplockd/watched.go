@@ -13,9 +13,11 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/driver"
@@ -30,9 +32,19 @@ import (
 func (f logFormat) handler(w io.Writer, level slog.Level) slog.Handler {
 	o := &slog.HandlerOptions{Level: level}
 	if f == logJSON {
+		o.ReplaceAttr = inUTF8
 		return slog.NewJSONHandler(w, o)
 	}
 	return slog.NewTextHandler(w, o)
+}
+
+// inUTF8 writes the bytes of names that are no UTF-8 as the text log does, such as \x8e: JSON would make one name of all of them.
+func inUTF8(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindString && !utf8.ValidString(a.Value.String()) {
+		quoted := strconv.Quote(a.Value.String())
+		a.Value = slog.StringValue(quoted[1 : len(quoted)-1])
+	}
+	return a
 }
 
 // watched is all that is told what happens: the log, the xferlog, the metrics, the page and the hooks.
