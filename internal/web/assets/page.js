@@ -70,7 +70,7 @@ function draw(columns) {
 	return new uPlot({
 		width: byId("plot").clientWidth, height: 240,
 		scales: { count: { range: (u, min, max) => [0, Math.max(5, max)] }, ms: { range: (u, min, max) => [0, Math.max(1, max || 0)] } },
-		axes: [{ ...axis, space: 80, values: (u, all) => all.map(minutes) }, { ...axis, scale: "count" }, { ...axis, scale: "ms", side: 1, size: 70, grid: { show: false }, values: (u, all) => all.map((v) => v + " ms") }],
+		axes: [{ ...axis, space: 80, incrs: [60, 120, 300, 600, 900], values: (u, all) => all.map(minutes) }, { ...axis, scale: "count" }, { ...axis, scale: "ms", side: 1, size: 70, grid: { show: false }, values: (u, all) => all.map((v) => v + " ms") }],
 		series: [{ value: (u, v) => v === null ? "–" : seconds(v) }, series("held", "#2a7fc9", "count"), series("waiting", "#d9822b", "count", [6, 3]), series("hand-over, median (ms)", "#4c9a52", "ms", [2, 3])],
 	}, columns, byId("plot"));
 }
