@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,63 @@ func document(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// documents are the pages of the repository, by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	pages := make(map[string]string)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "dist"):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, ".md"):
+			name := strings.TrimPrefix(path, "../")
+			pages[name] = document(t, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// anchor is what a heading is linked by, as GitHub makes it.
+func anchor(heading string) string {
+	heading = strings.ToLower(strings.TrimSpace(heading))
+	return strings.ReplaceAll(regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(heading, ""), " ", "-")
+}
+
+func TestDocsLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	pages := documents(t)
+	headings := make(map[string]bool)
+	for name, text := range pages {
+		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+			headings[name+"#"+anchor(m[1])] = true
+		}
+	}
+	for name, text := range pages {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+			to, part, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			path := name
+			if to != "" {
+				path = filepath.Join(filepath.Dir(name), to)
+			}
+			if _, err := os.Stat(filepath.Join("..", path)); err != nil {
+				t.Errorf("%s links %s, which is not there", name, m[1])
+			}
+			if part != "" && !headings[path+"#"+part] {
+				t.Errorf("%s links %s: there is no such heading", name, m[1])
+			}
+		}
+	}
 }
 
 func TestReadmeIsShort(t *testing.T) {
