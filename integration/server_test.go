@@ -158,7 +158,7 @@ func (s *server) readBanner(r *bufio.Reader) error {
 		} else if m := pageAt.FindStringSubmatch(line); m != nil {
 			s.page = m[1]
 		}
-		if strings.Contains(line, "'RMD ") { // the last but one
+		if strings.Contains(line, "'RMD ") || strings.HasPrefix(line, "The [[lock]] rules") { // the last but one
 			return nil
 		}
 	}

@@ -612,7 +612,7 @@ func (s *server) banner(terminal bool) string {
 	}
 	name, ok := s.sampleLock(c.Accounts[0])
 	if !ok {
-		b.WriteString("\n\n")
+		b.WriteString("\n\nThe [[lock]] rules of the configuration say which names are locks.\n\n")
 		return b.String()
 	}
 	curl := "curl -sv"
@@ -627,23 +627,21 @@ func (s *server) banner(terminal bool) string {
 	return b.String()
 }
 
-// sampleLock returns a name, as the account knows it, that the rules make a lock; false: none of the usual ones is.
+// sampleLock returns a name, as the account knows it, that the rules make a lock; false: none that can be guessed is. The usual ones
+// come first, then what the rules' globs look like.
 func (s *server) sampleLock(a config.Account) (string, bool) {
-	for _, name := range []string{"/locks/demo", "/demo_lock", "/demo.lock"} {
-		if _, ok := s.table.Rules().For(lock.Name(path.Join(a.Home, name))); ok {
-			return name, true
-		}
+	guess := strings.NewReplacer("**/", "", "**", "demo", "*", "demo", "?", "x")
+	names := []string{path.Join(a.Home, "/locks/demo"), path.Join(a.Home, "/demo_lock"), path.Join(a.Home, "/demo.lock")}
+	for _, r := range s.config.Rules {
+		names = append(names, path.Join("/", guess.Replace(r.Match)))
 	}
-	for _, p := range s.table.Rules().Prefixes() {
-		name := path.Join(string(p), "demo")
-		if _, ok := s.table.Rules().For(lock.Name(name)); !ok {
+	home := strings.TrimSuffix(a.Home, "/") + "/"
+	for _, name := range names {
+		if _, ok := s.table.Rules().For(lock.Name(name)); !ok || !strings.HasPrefix(name, home) {
 			continue
 		}
-		if a.Home == "/" {
-			return name, true
-		}
-		if view, inside := strings.CutPrefix(name, a.Home+"/"); inside {
-			return "/" + view, true
+		if info, err := s.tree.Stat(path.Dir(name)); err == nil && info.IsDir() {
+			return "/" + strings.TrimPrefix(name, home), true
 		}
 	}
 	return "", false
