@@ -107,13 +107,17 @@ func (l *Lock) Err() error {
 // releases its resources.
 func (l *Lock) Context(ctx context.Context) (held context.Context, stop context.CancelFunc) {
 	held, cancel := context.WithCancelCause(ctx)
-	unlink := context.AfterFunc(l.life, func() {
+	end := func() {
 		err := l.Err()
 		if err == nil {
 			err = fmt.Errorf("%w: %s was released", ErrLost, l.path)
 		}
 		cancel(err)
-	})
+	}
+	if l.life.Err() != nil {
+		end() // AfterFunc would do so a moment later
+	}
+	unlink := context.AfterFunc(l.life, end)
 	return held, func() {
 		unlink()
 		cancel(nil)
