@@ -256,10 +256,17 @@ func (a *attempt) inTheWayLocked(e *node, rule *compiledRule, now Instant) place
 	if e != nil && e.queue != nil && e.queue.first() != own && !e.queue.lets(shared) {
 		return &QueuedError{Refusal: Refusal{Name: a.name}, Next: e.queue.first().owner}
 	}
-	if limit := rule.contention.Limit; limit > 0 && t.poolFullLocked(a.name, rule, e) {
-		return &LimitError{Refusal: Refusal{Name: a.name}, Limit: limit}
+	limit := rule.contention.Limit
+	if limit == 0 {
+		return nil
 	}
-	return nil
+	switch p := t.fullPoolLocked(a.name, rule, e); {
+	case p == nil:
+		return nil
+	case p.held < limit && p.places.Len() > 0: // the place that is left is kept for one who waits
+		return &QueuedError{Refusal: Refusal{Name: a.name}, Next: p.places.Front().Value.(*place).owner}
+	}
+	return &LimitError{Refusal: Refusal{Name: a.name}, Limit: limit}
 }
 
 // ownPlaceLocked returns the session's place in the queue, or nil.

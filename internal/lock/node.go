@@ -27,9 +27,10 @@ type node struct {
 	failure   failure       // of the last attempts to end it
 	alarm     alarm
 
-	queue   *queue     // who has a place for it; nil: nobody
-	pool    *pool      // in which it takes a place; nil: in none
-	leavers []*Waiting // releases that wait for its members to end
+	queue      *queue     // who has a place for it; nil: nobody
+	pool       *pool      // in which it takes a place; nil: in none
+	heldInPool bool       // the pool counts it as held
+	leavers    []*Waiting // releases that wait for its members to end
 }
 
 // doing says which change of a name is under way. One change at a time.

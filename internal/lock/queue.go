@@ -200,6 +200,7 @@ type pool struct {
 	key    poolKey
 	limit  int
 	used   int       // names that are held, about to be, or kept for one whose turn it is
+	held   int       // those of them that are held or about to be
 	places list.List // of *place: who wants one of these names
 }
 
@@ -238,20 +239,31 @@ func (t *Table) usePoolLocked(e *node) *pool {
 	return p
 }
 
-// poolFullLocked reports whether the limit of the rule leaves no place for a lock of the name, whose node may be nil.
-func (t *Table) poolFullLocked(n Name, rule *compiledRule, e *node) bool {
+// fullPoolLocked returns the pool in which the limit of the rule leaves no place for a lock of the name, whose node may be nil;
+// nil: there is a place.
+func (t *Table) fullPoolLocked(n Name, rule *compiledRule, e *node) *pool {
 	p := t.pools[poolKey{n.Parent(), rule.Match}]
-	return p != nil && p.full() && (e == nil || e.pool != p)
+	if p == nil || !p.full() || e != nil && e.pool == p {
+		return nil
+	}
+	return p
 }
 
 // takePlaceLocked has e take a place in the pool of its limit if it is held, about to be, or kept for somebody, and give
 // it back if it is not. A place that is given back is offered to the others that want one.
 func (t *Table) takePlaceLocked(e *node) {
 	var p *pool
-	if e.doing == granting || len(e.holds) > 0 || e.queue != nil && e.queue.turns > 0 {
+	held := e.doing == granting || len(e.holds) > 0
+	if held || e.queue != nil && e.queue.turns > 0 {
 		p = t.usePoolLocked(e)
 	}
 	old := e.pool
+	if old != nil && e.heldInPool {
+		old.held--
+	}
+	if e.heldInPool = p != nil && held; e.heldInPool {
+		p.held++
+	}
 	if p == old {
 		return
 	}
@@ -284,7 +296,7 @@ func (t *Table) dropPoolLocked(p *pool) {
 func (t *Table) requeueLocked() {
 	var all []*place
 	for _, e := range t.nodes {
-		e.pool = nil
+		e.pool, e.heldInPool = nil, false
 		if e.queue == nil {
 			continue
 		}
