@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 )
 
@@ -35,7 +36,7 @@ func (c *Conn) mayConnect(port uint16) Reply {
 	switch {
 	case port < lowestPort:
 		return Reply{Code: 501, Text: "ports below 1024 are not for data connections"}
-	case here && c.server.uses(port):
+	case here && c.server.uses(netip.AddrPortFrom(c.client, port)):
 		return Reply{Code: 501, Text: "this server uses that port itself"}
 	case here && port < dynamicPorts && (port < first || port > last):
 		return Reply{Code: 501, Text: fmt.Sprintf("on this machine data connections go to ports %d to %d, or above %d", first, last, dynamicPorts-1)}
@@ -43,16 +44,20 @@ func (c *Conn) mayConnect(port uint16) Reply {
 	return Reply{}
 }
 
-// uses reports whether a port is one that the server listens on, or may listen on for data connections.
-func (s *Server) uses(port uint16) bool {
+// uses reports whether the server listens there, or may for data connections: passive ports listen on all addresses.
+func (s *Server) uses(there netip.AddrPort) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
-		if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.Port == int(port) {
+		tcp, ok := l.Addr().(*net.TCPAddr)
+		if !ok || tcp.Port != int(there.Port()) {
+			continue
+		}
+		if at := tcp.AddrPort().Addr().Unmap(); at.IsUnspecified() || at == there.Addr().Unmap() {
 			return true
 		}
 	}
-	return s.opts.Ports.uses(port)
+	return s.opts.Ports.uses(there.Port())
 }
 
 // uses reports whether a port is in the range, or open.

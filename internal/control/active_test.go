@@ -1,0 +1,34 @@
+package control
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// A client may have a port of its own whose number the server uses at another address of this machine.
+func TestTheServersOwnPortsAreThoseOfItsAddresses(t *testing.T) {
+	for _, c := range []struct {
+		listen, to string
+		want       bool
+	}{
+		{"127.0.0.1:0", "127.0.0.1", true}, {"127.0.0.1:0", "127.0.0.2", false}, {"127.0.0.1:0", "::1", false},
+		{"[::1]:0", "::1", true}, {"[::1]:0", "127.0.0.1", false},
+		{"0.0.0.0:0", "127.0.0.1", true}, {"[::]:0", "127.0.0.1", true}, {"[::]:0", "::1", true},
+	} {
+		l, err := net.Listen("tcp", c.listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewServer(Options{Ports: NewPorts(PortOptions{Range: func() (first, last uint16) { return 0, 0 }})})
+		ours := s.Listen(l, nil)
+		port := uint16(l.Addr().(*net.TCPAddr).Port)
+		if got := s.uses(netip.AddrPortFrom(netip.MustParseAddr(c.to), port)); got != c.want {
+			t.Errorf("the server listens on %s, a connection goes to %s: %v", c.listen, c.to, got)
+		}
+		if s.uses(netip.AddrPortFrom(netip.MustParseAddr(c.to), port^1)) {
+			t.Errorf("another port is the server's, too")
+		}
+		ours.Close()
+	}
+}
