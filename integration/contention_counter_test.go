@@ -245,7 +245,7 @@ var fates = [][2]string{
 func TestEveryAcknowledgedIncrementIsInTheFileOnce(t *testing.T) {
 	t.Parallel()
 	need(t, "perl")
-	s, clock := startStepped(t, "[files]\ndurable = false\n"+counted(guarded))
+	s, clock := startStepped(t, "[files]\ndurable = false\nhang_up = \"100ms\"\n"+counted(guarded)) // a busy machine takes longer than 2 ms to end a process
 	s.write("counter.tsv", "0")
 	l := &ledger{clock: clock, known: make(map[int]int), unsure: make(map[int]bool)}
 	const clients = 32

@@ -513,7 +513,7 @@ func killAll(t *testing.T, k programKind, directories bool, row *toll) {
 		accounts = append(accounts, fmt.Sprint("runner-", i))
 	}
 	s := newServer(t, "")
-	s.configure(fmt.Sprintf("[locks]\ndirectories = %t\n", directories)+tlsTables(t, t.TempDir(), "one")+soon, accounts...)
+	s.configure(hangUpLate+fmt.Sprintf("[locks]\ndirectories = %t\n", directories)+tlsTables(t, t.TempDir(), "one")+soon, accounts...)
 	s.start()
 	atOnce := make(chan struct{}, 6)
 	var all sync.WaitGroup
