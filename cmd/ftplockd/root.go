@@ -21,7 +21,8 @@ func newRootCommand() *cobra.Command {
 lock for exactly one client, RMD gives it back. Locks whose holder died are cleaned up.
 
 Without a subcommand it serves, like "ftplockd serve". Without a configuration it
-listens on 127.0.0.1:2121, with one account; see "ftplockd config example".`
+listens on 127.0.0.1:2121, with one account, and shows a page at http://127.0.0.1:2180/;
+see "ftplockd config example".`
 	root.Example = `  ftplockd
   ftplockd --config /etc/ftplockd.toml
   ftplockd --listen :2121 --root /srv/ftp --state /var/lib/ftplockd`

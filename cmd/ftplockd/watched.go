@@ -295,7 +295,7 @@ func (p source) Locks() (all []web.Lock) {
 	for _, status := range p.s.table.All() {
 		for _, h := range status.Holds {
 			l := web.Lock{
-				Name: string(status.Name), Token: uint64(h.Token), Holder: h.Owner.String(), Rule: h.Rule.Match,
+				Name: string(status.Name), Token: uint64(h.Token), Holder: h.Owner.String(),
 				Since: h.Acquired.Wall, Shared: h.Shared, Waiting: status.Waiting,
 			}
 			if h.Owner.Session != 0 {

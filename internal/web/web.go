@@ -32,7 +32,6 @@ type Lock struct {
 	Token   uint64
 	Holder  string // account@address
 	Session string
-	Rule    string
 	Since   time.Time
 	Expires time.Time // zero: never
 	Shared  bool
