@@ -340,7 +340,7 @@ func showHistory(w io.Writer, state string, name lock.Name) error {
 }
 
 // noteOf is what the last column of a history says.
-func noteOf(e journal.Entry) string {
+func noteOf(e lock.Entry) string {
 	if e.File == "" {
 		return e.Note
 	}

@@ -113,7 +113,7 @@ func (s *Store) putLocked(before, after lock.Record) {
 // describe returns the line of a change.
 func (s *Store) describe(change lock.Change, before, after lock.Record) *line {
 	now := s.o.Clock.Now()
-	l := &line{Entry: Entry{
+	l := &line{Entry: lock.Entry{
 		Cause: change.Cause, Name: change.Name, Token: after.Revision, At: now, By: change.By, Note: change.Note,
 		Holds: after.Holds, Held: held(before.Holds, after.Holds, now),
 	}}
@@ -141,7 +141,7 @@ func (s *Store) reserveLocked() error {
 		return nil
 	}
 	upTo := s.next + tokenBlock - 1
-	if err := s.writeLocked(&line{Entry: Entry{Cause: eventTokens}, Reserved: upTo}, 0, false); err != nil {
+	if err := s.writeLocked(&line{Entry: lock.Entry{Cause: eventTokens}, Reserved: upTo}, 0, false); err != nil {
 		return err
 	}
 	if err := s.log.sync(s.log.end.Load()); err != nil {
@@ -192,7 +192,7 @@ func (s *Store) Published(_ context.Context, p lock.Publication) error {
 	if err := s.readyLocked(); err != nil {
 		return err
 	}
-	return s.writeLocked(&line{Entry: Entry{
+	return s.writeLocked(&line{Entry: lock.Entry{
 		Cause: lock.CausePublish, Name: p.Lock, Token: p.Token, At: s.o.Clock.Now(), By: p.By, Note: p.Note,
 		File: p.File, Bytes: p.Bytes, SHA256: p.SHA256,
 	}}, 0, true)

@@ -34,7 +34,7 @@ func (s *Store) SetDirectory(name lock.Name, revision lock.Token, id lock.Direct
 	record.Holds = slices.Clone(record.Holds)
 	setDirectory(record.Holds, id)
 	s.records[name] = record
-	return s.writeLocked(&line{Entry: Entry{Cause: eventDirectory, Name: name, Token: revision, At: s.o.Clock.Now()}, Directory: id}, 0, true)
+	return s.writeLocked(&line{Entry: lock.Entry{Cause: eventDirectory, Name: name, Token: revision, At: s.o.Clock.Now()}, Directory: id}, 0, true)
 }
 
 // Sync returns when everything that was written before lasts, also if the store is not durable.

@@ -7,41 +7,24 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
-
-// Entry is one event of the history of a lock, or of a file that locks protect.
-type Entry struct {
-	At    lock.Instant
-	Cause lock.Cause
-	Name  lock.Name
-	Token lock.Token    // the revision of the record that the event made
-	By    lock.Owner    // who asked for it
-	Held  time.Duration // how long the oldest hold that ended by it had stood; 0 if none did
-	Note  string
-	Holds []lock.Hold // those that stood afterwards
-	// Of a publication: which file, how long it is, its digest. Token is that of the hold.
-	File   lock.Name
-	Bytes  int64
-	SHA256 string
-}
 
 // History yields what happened in the state directory to the lock of that name, what its holders published, and
 // who published a file of that name, oldest first, as far as the
 // files in its history go back. It may be called while a server uses the directory. It stops at the first
 // error; a last line that is still being written is left out.
-func History(dir string, name lock.Name) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func History(dir string, name lock.Name) iter.Seq2[lock.Entry, error] {
+	return func(yield func(lock.Entry, error) bool) {
 		if err := stateDir(dir).history(name, yield); err != nil {
-			yield(Entry{}, err)
+			yield(lock.Entry{}, err)
 		}
 	}
 }
 
 // history opens the journal first: if it is rotated meanwhile, the same file is found among the rotated ones, too, and left out there.
-func (d stateDir) history(name lock.Name, yield func(Entry, error) bool) error {
+func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) error {
 	current, err := os.Open(d.journal())
 	if err != nil {
 		return err
@@ -80,7 +63,7 @@ func same(a, b *os.File) bool {
 
 // entries yields those of one file, and reports whether more are wanted. What is wrong with the last line of a file was
 // still being written, or cut off by a crash.
-func entries(f *os.File, growing bool, name lock.Name, yield func(Entry, error) bool) (goOn bool, err error) {
+func entries(f *os.File, growing bool, name lock.Name, yield func(lock.Entry, error) bool) (goOn bool, err error) {
 	key := appendText(nil, string(name)) // with its quotation marks
 	lines := newLineReader(f)
 	for {

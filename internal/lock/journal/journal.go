@@ -1,6 +1,6 @@
 // Package journal is the [lock.Store] for one machine: memory, and a log of JSON lines in a state directory.
 //
-// Its types: a [Store] in a state directory, made by [Open] from [Options]; an [Entry] of its history, read by [History].
+// Its types: a [Store] in a state directory, made by [Open] from [Options]; its history is read by [History].
 //
 // What is promised: one server per state directory. A grant that Commit returned outlives a crash of the server and,
 // with Options.Durable, a power failure. A release that Commit returned outlives a crash of the server. Tokens grow over all

@@ -28,7 +28,7 @@ const version = 1
 // line is one line of the journal. It says what the name's record is afterwards (Token is its
 // revision, Holds are all that stand), so the last line of a name is all that counts.
 type line struct {
-	Entry
+	lock.Entry
 	Directory  lock.DirectoryID // of the lock that was released, or made
 	Version    int
 	Generation uint32

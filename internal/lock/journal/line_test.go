@@ -77,7 +77,7 @@ func TestInstantsSurvive(t *testing.T) {
 	}
 	for _, acquired := range instants {
 		for _, other := range instants {
-			want := line{Entry: Entry{
+			want := line{Entry: lock.Entry{
 				Cause: "acquire", Name: "/a", Token: 1, At: lock.Instant{Wall: wall, BootID: "line"},
 				Holds: []lock.Hold{{Acquired: acquired, Renewed: other, Ended: other}},
 			}}
@@ -140,9 +140,9 @@ func FuzzLine(f *testing.F) {
 	n := 0
 	fillFields(reflect.ValueOf(&full).Elem(), &n)
 	for _, l := range []line{
-		full, {Entry: Entry{Cause: eventJournal}, Version: version}, {Entry: Entry{Cause: eventStart}, Generation: 3, Reserved: 4096},
-		{Entry: Entry{Cause: lock.CauseRelease, Name: "/a", Token: 2}},
-		{Entry: Entry{Cause: eventTombstone, Name: "/%", Token: 1}, Directory: lock.DirectoryID{Inode: 1}},
+		full, {Entry: lock.Entry{Cause: eventJournal}, Version: version}, {Entry: lock.Entry{Cause: eventStart}, Generation: 3, Reserved: 4096},
+		{Entry: lock.Entry{Cause: lock.CauseRelease, Name: "/a", Token: 2}},
+		{Entry: lock.Entry{Cause: eventTombstone, Name: "/%", Token: 1}, Directory: lock.DirectoryID{Inode: 1}},
 	} {
 		f.Add(string(bytes.TrimSuffix(appendLine(nil, &l), []byte("\n"))), false)
 	}

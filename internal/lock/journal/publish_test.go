@@ -26,7 +26,7 @@ func TestHistoryOfAFileSaysWhoPublishedIt(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		var file, name []Entry
+		var file, name []lock.Entry
 		for e, err := range History(sc.state, "/phone.tsv") {
 			if err != nil {
 				t.Fatal(err)
@@ -42,7 +42,7 @@ func TestHistoryOfAFileSaysWhoPublishedIt(t *testing.T) {
 		if len(file) != 1 || len(name) != 2 || name[0].Cause != lock.CauseAcquire {
 			t.Fatalf("%s: %+v, %+v", when, file, name)
 		}
-		for _, e := range []Entry{file[0], name[1]} {
+		for _, e := range []lock.Entry{file[0], name[1]} {
 			if e.Cause != lock.CausePublish || e.Name != "/phone_lock" || e.Token != token || e.By != owner || e.File != "/phone.tsv" ||
 				e.Bytes != 3 || e.SHA256 != "ba78" || e.Note != "done" || e.At.Wall.IsZero() || len(e.Holds) > 0 {
 				t.Errorf("%s: %+v", when, e)

@@ -205,15 +205,15 @@ func (s *Store) writeFirstLocked(f io.Writer) (end, keep int64, err error) {
 	}
 	now := s.o.Clock.Now()
 	write(line{
-		Entry: Entry{Cause: eventJournal, Token: s.next - 1, At: now}, Version: version,
+		Entry: lock.Entry{Cause: eventJournal, Token: s.next - 1, At: now}, Version: version,
 		Generation: s.generation, Reserved: s.next - 1 + tokenBlock,
 	})
 	for _, record := range s.sortedLocked() {
 		keep += releaseRoom(record)
-		write(line{Entry: Entry{Cause: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}})
+		write(line{Entry: lock.Entry{Cause: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}})
 	}
 	for _, t := range s.tombstones.sorted() {
-		write(line{Entry: Entry{Cause: eventTombstone, Name: t.Name, Token: t.Token, At: t.At}, Directory: t.Directory})
+		write(line{Entry: lock.Entry{Cause: eventTombstone, Name: t.Name, Token: t.Token, At: t.At}, Directory: t.Directory})
 	}
 	return end, keep, w.Flush()
 }
