@@ -18,6 +18,9 @@ type nothing struct{ next atomic.Uint64 }
 func (s *nothing) Commit(context.Context, lock.Change) (lock.Token, error) {
 	return lock.Token(s.next.Add(1)), nil
 }
+func (s *nothing) Get(_ context.Context, n lock.Name) (lock.Record, error) {
+	return lock.Record{Name: n}, nil
+}
 func (s *nothing) All(context.Context) iter.Seq2[lock.Record, error] {
 	return func(func(lock.Record, error) bool) {}
 }

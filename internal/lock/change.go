@@ -157,15 +157,11 @@ func (t *Table) commit(ctx context.Context, c *change) (r result) {
 func (t *Table) reread(ctx context.Context, n Name) *Record {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rereadTimeout)
 	defer cancel()
-	for record, err := range t.store.All(ctx) {
-		if err != nil {
-			return nil
-		}
-		if record.Name == n {
-			return &record
-		}
+	record, err := t.store.Get(ctx, n)
+	if err != nil {
+		return nil
 	}
-	return &Record{Name: n}
+	return &record
 }
 
 // finish takes the third step.

@@ -291,6 +291,8 @@ type Store interface {
 	// ErrNoParent if there is no directory to make the lock in, ErrNotDirectory if a file has the name.
 	// An error that matches ErrUncertain means that nobody knows whether it changed.
 	Commit(ctx context.Context, change Change) (Token, error)
+	// Get returns the record of a name as it is; without holds, and at revision 0, if nobody holds it.
+	Get(ctx context.Context, name Name) (Record, error)
 	// All yields every record with at least one hold. It stops at the first error.
 	All(ctx context.Context) iter.Seq2[Record, error]
 	// Watch yields what others change from now on, until ctx ends.

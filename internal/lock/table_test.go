@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -264,11 +263,11 @@ type blindable struct {
 	blind bool
 }
 
-func (b *blindable) All(ctx context.Context) iter.Seq2[lock.Record, error] {
-	if !b.blind {
-		return b.Memory.All(ctx)
+func (b *blindable) Get(ctx context.Context, n lock.Name) (lock.Record, error) {
+	if b.blind {
+		return lock.Record{}, lock.ErrClosed
 	}
-	return func(yield func(lock.Record, error) bool) { yield(lock.Record{}, lock.ErrClosed) }
+	return b.Memory.Get(ctx, n)
 }
 
 func TestUncertainGrantIsKnownAgainWhenTheStoreTellsOfIt(t *testing.T) {

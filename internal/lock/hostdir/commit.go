@@ -21,7 +21,10 @@ import (
 // Besides the errors of the inner store it returns what the file system says, with FTP paths only.
 func (s *Store) Commit(ctx context.Context, change lock.Change) (lock.Token, error) {
 	defer s.lock(change.Name)()
-	record := s.inner.Get(change.Name)
+	record, err := s.inner.Get(ctx, change.Name)
+	if err != nil {
+		return 0, err
+	}
 	held, holding := len(record.Holds) > 0, len(change.Holds) > 0
 	switch {
 	case record.Revision != change.If:

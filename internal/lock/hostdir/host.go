@@ -48,7 +48,10 @@ func (s *Store) hostMade(ctx context.Context, name lock.Name, seen sight, rule l
 	if err != nil {
 		return lock.Record{}, err
 	}
-	record := s.inner.Get(name)
+	record, err := s.inner.Get(context.WithoutCancel(ctx), name)
+	if err != nil {
+		return lock.Record{}, err
+	}
 	s.emit(lock.Event{Record: record, Cause: lock.CauseHostMade}, token)
 	return record, nil
 }

@@ -36,8 +36,6 @@ import (
 // Inner is the store that holds the locks. Nobody else changes it.
 type Inner interface {
 	lock.Store
-	// Get returns the record of a name; without holds if nobody holds it.
-	Get(name lock.Name) lock.Record
 	// SetDirectory notes which directory the holds of a name have; the zero id: none. It returns a *lock.ConflictError if the
 	// record is not at that revision any more. After another error the note is in memory only.
 	SetDirectory(name lock.Name, revision lock.Token, id lock.DirectoryID) error
@@ -121,6 +119,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 // SetRules replaces what makes a directory made on the host a lock. Locks that are held keep their rules.
 func (s *Store) SetRules(rules Rules) { s.rules.Store(&rules) }
+
+// Get implements lock.Store. It does not look at the directory.
+func (s *Store) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
+	return s.inner.Get(ctx, name)
+}
 
 // All implements lock.Store.
 func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] { return s.inner.All(ctx) }

@@ -83,7 +83,11 @@ func complaints(base string, said []string) (all []string) {
 	told := locktest.Recall(said, true, true)
 	all = told.Complaints(store)
 	for name := range told.May {
-		held := len(store.inner.Get(name).Holds) > 0
+		record, err := store.inner.Get(context.Background(), name)
+		if err != nil {
+			return append(all, err.Error())
+		}
+		held := len(record.Holds) > 0
 		info, err := os.Lstat(filepath.Join(base, "files", string(name)))
 		if there := err == nil && info.IsDir(); there != held {
 			all = append(all, fmt.Sprintf("%s is held: %v; it has a directory: %v", name, held, there))

@@ -86,7 +86,11 @@ func (s *Store) check(ctx context.Context, name lock.Name) {
 		return
 	}
 	defer s.lock(name)()
-	if err := s.meet(ctx, s.inner.Get(name)); err != nil && !isConflict(err) {
+	record, err := s.inner.Get(ctx, name)
+	if err == nil {
+		err = s.meet(ctx, record)
+	}
+	if err != nil && !isConflict(err) {
 		s.o.Log.Debug("a lock's directory cannot be looked at", "lock", name, "err", err)
 	}
 }
@@ -119,8 +123,10 @@ func (s *Store) walk(ctx context.Context, budget int) error {
 			if !isLeaf(info) {
 				s.pending = append(s.pending, name)
 			}
-			if _, isLock := rules.For(name); isLock && len(s.inner.Get(name).Holds) == 0 {
-				s.check(ctx, name)
+			if _, isLock := rules.For(name); isLock {
+				if record, err := s.inner.Get(ctx, name); err == nil && len(record.Holds) == 0 {
+					s.check(ctx, name)
+				}
 			}
 		}
 	}

@@ -9,15 +9,6 @@ import (
 
 // What a store of real directories (package hostdir) needs beside lock.Store.
 
-// Get returns the record of a name; without holds if nobody holds it.
-func (s *Store) Get(name lock.Name) lock.Record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	record := s.records[name]
-	record.Name = name
-	return clone(record)
-}
-
 // SetDirectory notes which directory the holds of a name have; the zero id: none. It returns a *lock.ConflictError if the record
 // is not at that revision any more. After another error the note is in memory only. It is not synced, see Sync.
 func (s *Store) SetDirectory(name lock.Name, revision lock.Token, id lock.DirectoryID) error {

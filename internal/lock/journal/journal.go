@@ -169,6 +169,21 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
+// Get implements [lock.Store].
+func (s *Store) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return lock.Record{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return lock.Record{}, lock.ErrClosed
+	}
+	record := s.records[name]
+	record.Name = name
+	return clone(record), nil
+}
+
 // All yields every record with at least one hold, those of one moment, sorted by name.
 func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] {
 	return func(yield func(lock.Record, error) bool) {

@@ -113,7 +113,7 @@ func TestDirectoriesAndTombstonesAreRemembered(t *testing.T) {
 	}
 	s.Release(store, "/b_lock", b)
 	for range 3 {
-		if got := store.Get("/a_lock"); got.Revision != a || directory(got) != id {
+		if got, err := store.Get(t.Context(), "/a_lock"); err != nil || got.Revision != a || directory(got) != id {
 			t.Errorf("got %+v", got)
 		}
 		if got := store.Tombstones(); len(got) != 1 || got[0].Name != "/b_lock" || got[0].Directory != id || got[0].At.Wall.IsZero() {

@@ -26,6 +26,9 @@ var cases = []struct {
 	{"a hold keeps its token through changes", tokenStays},
 	{"a hold comes back as it was given", fieldsSurvive},
 	{"several holds share a name", sharedHolds},
+	{"Get tells who holds a name", getTells},
+	{"Get shares nothing with the caller", getSharesNothing},
+	{"Get ends with its context", getEnds},
 	{"All yields every held name", allYields},
 	{"All can be left early", allLeft},
 	{"what the caller does with its slices does not matter", nothingShared},
@@ -177,6 +180,49 @@ func sharedHolds(f *fixture) {
 	f.conflict("/a", two)
 	f.must("/a", three)
 	f.holders("/a")
+}
+
+// get asks for the record of one name, and checks who holds it.
+func (f *fixture) get(name lock.Name, revision lock.Token, want ...string) lock.Record {
+	f.Helper()
+	record, err := f.store.Get(context.Background(), name)
+	if err != nil || record.Name != name || record.Revision != revision || !slices.Equal(accounts(record), want) {
+		f.Errorf("Get of %q: %+v, %v; want revision %d, held by %q", name, record, err, revision, want)
+	}
+	return record
+}
+
+func getTells(f *fixture) {
+	f.get("/a", 0)
+	f.must("/b", 0, hold("eve"))
+	f.get("/a", 0)
+	one := f.must("/a", 0, hold("ada"))
+	if got := f.get("/a", one, "ada"); got.Holds[0].Token != one {
+		f.Errorf("the hold has token %d, want %d", got.Holds[0].Token, one)
+	}
+	two := f.must("/a", one, f.get("/a", one, "ada").Holds[0], hold("ben"))
+	got := f.get("/a", two, "ada", "ben")
+	if all := f.all()["/a"]; !slices.Equal(got.Holds, all.Holds) {
+		f.Errorf("Get: %+v\nAll: %+v", got, all)
+	}
+	f.conflict("/a", one)
+	f.get("/a", two, "ada", "ben")
+	f.must("/a", two)
+	f.get("/a", 0)
+}
+
+func getSharesNothing(f *fixture) {
+	token := f.must("/a", 0, hold("ada"))
+	f.get("/a", token, "ada").Holds[0].Owner.Account = "eve"
+	f.get("/a", token, "ada")
+}
+
+func getEnds(f *fixture) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if record, err := f.store.Get(ctx, "/a"); !errors.Is(err, context.Canceled) {
+		f.Errorf("Get with a cancelled context: %+v, %v", record, err)
+	}
 }
 
 func allYields(f *fixture) {

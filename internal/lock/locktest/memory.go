@@ -116,6 +116,18 @@ func (m *Memory) setLocked(name lock.Name, holds []lock.Hold) lock.Record {
 	return record
 }
 
+// Get implements [lock.Store].
+func (m *Memory) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return lock.Record{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	record := m.records[name]
+	record.Name = name
+	return clone(record), nil
+}
+
 // All implements [lock.Store]. The records are those of one moment.
 func (m *Memory) All(ctx context.Context) iter.Seq2[lock.Record, error] {
 	return func(yield func(lock.Record, error) bool) {

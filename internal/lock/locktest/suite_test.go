@@ -56,6 +56,8 @@ type flaws struct {
 	cutsNames       bool
 	stopsAtFirst    bool // All yields one record
 	writesToCallers bool // numbers the caller's own holds
+	getsFirst       bool // Get tells of the first hold alone
+	getsForever     bool // Get does not look at its context
 }
 
 // broken is a store with flaws.
@@ -157,6 +159,23 @@ func (b *broken) number(c lock.Change) lock.Token {
 	return b.last
 }
 
+func (b *broken) Get(ctx context.Context, n lock.Name) (lock.Record, error) {
+	if err := ctx.Err(); err != nil && !b.getsForever {
+		return lock.Record{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	record := b.records[b.name(n)]
+	if !b.sharesSlices {
+		record = clone(record)
+	}
+	if b.getsFirst && len(record.Holds) > 1 {
+		record.Holds = record.Holds[:1]
+	}
+	record.Name = n
+	return record, nil
+}
+
 func (b *broken) All(ctx context.Context) iter.Seq2[lock.Record, error] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,6 +237,9 @@ func TestABrokenStoreFailsTheSuite(t *testing.T) {
 		"a field is lost":             {flaws{losesFields: true}, "a hold comes back as it was given"},
 		"Watch knows no end":          {flaws{watchesForever: true}, "Watch ends with its context"},
 		"All stops early":             {flaws{stopsAtFirst: true}, "All yields every held name"},
+		"Get shares its slices":       {flaws{sharesSlices: true}, "Get shares nothing with the caller"},
+		"Get tells of one hold":       {flaws{getsFirst: true}, "Get tells who holds a name"},
+		"Get ignores the context":     {flaws{getsForever: true}, "Get ends with its context"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			only := ""
