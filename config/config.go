@@ -2,6 +2,8 @@ package config
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,6 +28,7 @@ type Config struct {
 	TLS   TLS   `toml:"tls"`
 	Files Files `toml:"files"`
 	Locks Locks `toml:"locks"`
+	Etcd  Etcd  `toml:"etcd"`
 
 	// Accounts are those who may log in. None at all stands for the one of [BuiltinAccount].
 	Accounts []Account `toml:"account"`
@@ -129,7 +132,7 @@ type Files struct {
 
 // Locks is what holds for all locks.
 type Locks struct {
-	// Directories makes each lock a directory on disk, too.
+	// Directories makes each lock a directory on disk, too. With Etcd it is false where a file does not say.
 	Directories bool `toml:"directories" restart:"yes"`
 	// Durable syncs a grant to the disk before the client hears of it.
 	Durable bool `toml:"durable" restart:"yes"`
@@ -141,6 +144,42 @@ type Locks struct {
 	HistoryDays int `toml:"history_days" restart:"yes"`
 	// HistorySize bounds the history; the oldest part of more goes. 0: any size.
 	HistorySize Size `toml:"history_size" restart:"yes"`
+}
+
+// Etcd is the etcd cluster in which several servers keep their locks together: one of them serves, the others stand by. Without
+// Endpoints there is none, and a server keeps a journal of its own.
+type Etcd struct {
+	// Endpoints are the URLs of the members.
+	Endpoints []string `toml:"endpoints" restart:"yes"`
+	// Prefix is what all keys begin with. Servers with one prefix stand by for each other.
+	Prefix string `toml:"prefix" restart:"yes"`
+	// TTL is how long a server that has died keeps the others waiting. Whole seconds.
+	TTL Duration `toml:"ttl" restart:"yes"`
+	// Margin is how long before its lease ends by its own clock a server stops to grant. 0: a fifth of TTL.
+	Margin Duration `toml:"margin" restart:"yes"`
+	// RequestTimeout is how long a change may take until its outcome is unknown.
+	RequestTimeout Duration `toml:"request_timeout" restart:"yes"`
+	// Certificate and Key are what the server shows to etcd, CA is whom it trusts; PEM files.
+	Certificate string `toml:"certificate" restart:"yes"`
+	Key         string `toml:"key" restart:"yes"`
+	CA          string `toml:"ca" restart:"yes"`
+	// User is the server's account in etcd, PasswordFile has its password.
+	User         string `toml:"user" restart:"yes"`
+	PasswordFile string `toml:"password_file" restart:"yes"`
+	// HistoryDays is how long the history of locks is kept in etcd. 0: for ever.
+	HistoryDays int `toml:"history_days" restart:"yes"`
+	// HistorySize bounds it; the oldest part of more goes. 0: any size.
+	HistorySize Size `toml:"history_size" restart:"yes"`
+	// SharedState is a directory that all servers see, beside the served tree that they share. "": each has a tree of its own.
+	SharedState string `toml:"shared_state" restart:"yes"`
+}
+
+// On reports whether locks are kept in etcd.
+func (e *Etcd) On() bool { return len(e.Endpoints) > 0 }
+
+// TLS reports whether any endpoint is reached by TLS.
+func (e *Etcd) TLS() bool {
+	return slices.ContainsFunc(e.Endpoints, func(endpoint string) bool { return strings.HasPrefix(endpoint, "https://") })
 }
 
 // What Account.Access may be.
@@ -254,6 +293,10 @@ func Default() *Config {
 			Durable: true,
 		},
 		Locks: Locks{Directories: true, Durable: true, ReadersShare: true, LeftoverMaxAge: Duration{7 * 24 * time.Hour}, HistoryDays: 90, HistorySize: Size{1 << 30}},
+		Etcd: Etcd{
+			Prefix: "/ftplockd/", TTL: Duration{5 * time.Second}, RequestTimeout: Duration{700 * time.Millisecond},
+			HistoryDays: 90, HistorySize: Size{256 << 20},
+		},
 		Rules: []Rule{DefaultRule("/locks/**"), DefaultRule("**/*_lock"), DefaultRule("**/*.lock"), DefaultRule("**/.*-lock")},
 	}
 }

@@ -61,6 +61,23 @@ allow_cwd = false
 	}
 }
 
+func TestLocksInEtcdHaveNoDirectories(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true,
+		"[etcd]\nendpoints = [\"http://a:2379\"]":                               false,
+		"[locks]\ndurable = true\n[etcd]\nendpoints = [\"http://a:2379\"]":      false,
+		"locks.directories = false\netcd.endpoints = [\"http://a:2379\"]":       false,
+		"[Locks]\nDirectories = false\n[Etcd]\nEndpoints = [\"http://a:2379\"]": false,
+	} {
+		c, err := config.Parse([]byte(text), "f")
+		if err != nil {
+			t.Error(err)
+		} else if c.Locks.Directories != want {
+			t.Errorf("%q: locks.directories is %t", text, !want)
+		}
+	}
+}
+
 func TestKeepRestartKeysNamesAndKeepsWhatAReloadCannotChange(t *testing.T) {
 	running, next := config.Default(), config.Default()
 	next.Listen = []string{":21"}

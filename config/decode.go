@@ -64,6 +64,9 @@ func (c *Config) complete(given table) {
 	if !given.has("lock") {
 		c.Rules = Default().Rules
 	}
+	if c.Etcd.On() && !given.section("locks").has("directories") {
+		c.Locks.Directories = false
+	}
 	walk(c, func(f field) { // an empty list is the same as none
 		if f.value.Kind() == reflect.Slice && f.value.Len() == 0 {
 			f.value.SetZero()
@@ -82,6 +85,16 @@ func (t table) has(key string) bool {
 		}
 	}
 	return false
+}
+
+// section returns the keys of a [name].
+func (t table) section(name string) table {
+	for key, value := range t {
+		if one, ok := value.(map[string]any); ok && strings.EqualFold(key, name) {
+			return one
+		}
+	}
+	return nil
 }
 
 // list returns the sections of a [[name]].
@@ -128,6 +141,7 @@ func findLines(data []byte) *lines {
 		TLS      struct{}   `toml:"tls"`
 		Files    struct{}   `toml:"files"`
 		Locks    struct{}   `toml:"locks"`
+		Etcd     struct{}   `toml:"etcd"`
 		Accounts []struct{} `toml:"account"`
 		Rules    []struct{} `toml:"lock"`
 	}{}) {

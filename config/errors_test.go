@@ -17,6 +17,12 @@ const goodHash = "$2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234"
 // account is a valid [[account]] for keys to follow.
 const account = "[[account]]\nname = \"a\"\npassword = \"" + goodHash + "\"\n"
 
+// etcd and etcdTLS are a valid [etcd] for keys to follow.
+const (
+	etcd    = "[etcd]\nendpoints = [\"http://127.0.0.1:2379\"]\n"
+	etcdTLS = "[etcd]\nendpoints = [\"https://127.0.0.1:2379\"]\n"
+)
+
 // lock is a valid [[lock]] for keys to follow.
 const lock = "[[lock]]\nmatch = \"/x\"\n"
 
@@ -35,7 +41,7 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"nothing like it": {"[tls]\nzzzzzz = 1",
 			"f:2: tls.zzzzzz: unknown key; there are mode, session_reuse, certificate, key, implicit_listen"},
 		"not a key of the file": {"Warnings = []",
-			"f:1: Warnings: unknown key; there are listen, root, state, xferlog, ftp, http, tls, files, locks, account, lock, hook"},
+			"f:1: Warnings: unknown key; there are listen, root, state, xferlog, ftp, http, tls, files, locks, etcd, account, lock, hook"},
 		"dotted key": {"ftp.actve = true", "f:1: ftp.actve: unknown key; did you mean active?"},
 
 		// TOML
@@ -89,6 +95,31 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"implicit TLS without TLS": {"[tls]\nimplicit_listen = [\":990\"]", "f:2: tls.implicit_listen: needs tls.mode optional or required"},
 		"implicit TLS on the same port": {"listen = [\":990\"]\n[tls]\nmode = \"optional\"\ncertificate = \"c\"\nkey = \"k\"\nimplicit_listen = [\":990\"]",
 			`f:6: tls.implicit_listen[1]: ":990": already in listen[1]`},
+
+		// etcd
+		"etcd without members": {"[etcd]\nttl = \"3s\"", `f:1: etcd.endpoints: missing: the members of etcd, such as ["https://10.0.0.1:2379"]`},
+		"etcd with directories": {etcd + "[locks]\ndirectories = true",
+			"f:4: locks.directories: true goes with one server only: with [etcd] a program on a host would have to agree with all servers, and no directory can do that; leave it out"},
+		"member without a scheme":   {"[etcd]\nendpoints = [\"10.0.0.1:2379\"]", `f:2: etcd.endpoints[1]: "10.0.0.1:2379": must be the URL of a member, such as "https://10.0.0.1:2379"`},
+		"member without a port":     {"[etcd]\nendpoints = [\"http://a\"]", `f:2: etcd.endpoints[1]: "http://a": must be the URL of a member, such as "https://10.0.0.1:2379"`},
+		"member with a path":        {"[etcd]\nendpoints = [\"http://a:1/x\"]", `f:2: etcd.endpoints[1]: "http://a:1/x": must be the URL of a member, such as "https://10.0.0.1:2379"`},
+		"member that is no host":    {"[etcd]\nendpoints = [\"http://a+b:1\"]", `f:2: etcd.endpoints[1]: "http://a+b:1": "a+b" is no address and no host name`},
+		"member twice":              {"[etcd]\nendpoints = [\"http://a:1\", \"https://a:1\"]", `f:2: etcd.endpoints[2]: "https://a:1": already in etcd.endpoints[1]`},
+		"prefix without a slash":    {etcd + `prefix = "/x"`, `f:3: etcd.prefix: "/x": must begin and end with "/", such as "/ftplockd/"`},
+		"ttl of a part of a second": {etcd + `ttl = "2500ms"`, `f:3: etcd.ttl: "2.5s": must be whole seconds, at least 2s`},
+		"ttl of a second":           {etcd + "ttl = \"1s\"\nrequest_timeout = \"200ms\"", `f:3: etcd.ttl: "1s": must be whole seconds, at least 2s`},
+		"slow requests":             {etcd + `ttl = "2s"`, `f:1: etcd.request_timeout: "700ms": must be less than a quarter of etcd.ttl, which is 500ms`},
+		"no time for requests":      {etcd + `request_timeout = "0"`, `f:3: etcd.request_timeout: "0s": must be less than a quarter of etcd.ttl, which is 1.25s`},
+		"large margin":              {etcd + `margin = "2500ms"`, `f:3: etcd.margin: "2.5s": must be less than half of etcd.ttl, which is 2.5s`},
+		"certificate without key":   {etcdTLS + `certificate = "c"`, `f:1: etcd.key: missing: etcd.certificate needs it`},
+		"key without certificate":   {etcdTLS + `key = "k"`, `f:1: etcd.certificate: missing: etcd.key needs it`},
+		"certificate without https": {etcd + `ca = "ca.pem"`, `f:2: etcd.endpoints: no endpoint begins with https://, so the certificates would not be used`},
+		"user without password":     {etcd + `user = "u"`, `f:1: etcd.password_file: missing: etcd.user needs it`},
+		"shared state inside root": {"root = \"/srv\"\n" + etcd + `shared_state = "/srv/s"`,
+			`f:4: etcd.shared_state: "/srv/s" lies inside root "/srv", where clients would see it`},
+		"shared state around root": {"root = \"/srv/files\"\n" + etcd + `shared_state = "/srv"`, `f:4: etcd.shared_state: root "/srv/files" lies inside it`},
+		"shared state that is not shared": {"root = \"/a\"\nstate = \"/s\"\n" + etcd + `shared_state = "/s/shared"`,
+			`f:5: etcd.shared_state: neither of it and state "/s" may lie inside the other: state is this server's own`},
 
 		// accounts
 		"no account": {"account = []", "f:1: account: no account: nobody could log in; leave account out for the built-in one"},
@@ -157,6 +188,9 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		"a glob with alternatives":           "[[lock]]\nmatch = \"{/a,/b}/*\"",
 		"bcrypt of the 2a and 2b kinds":      strings.ReplaceAll(account, "$2y", "$2a") + strings.NewReplacer("$2y", "$2b", `"a"`, `"b"`).Replace(account),
 		"a passive port that is only one":    "[ftp]\npassive_ports = \"4000\"",
+		"locks in etcd":                      "[locks]\ndirectories = false\n" + etcdTLS + "ttl = \"2s\"\nrequest_timeout = \"400ms\"\nmargin = \"900ms\"\nca = \"ca\"\ncertificate = \"c\"\nkey = \"k\"",
+		"a password on this machine":         etcd + "user = \"u\"\npassword_file = \"p\"\nshared_state = \"/srv/shared\"",
+		"a member by IPv6":                   "[etcd]\nendpoints = [\"http://[::1]:2379\"]",
 		"a public name with a dot at an end": "[ftp]\npublic_address = \"ftp.example.org.\"",
 	} {
 		if c, err := config.Parse([]byte(file), "f"); err != nil {
@@ -242,6 +276,8 @@ func TestWarnings(t *testing.T) {
 			`f:3: lock[1].max_age: warning: "0": without max_idle, such a lock still ends 30m after its holder's last sign of life; max_idle = "0" keeps it`},
 		"uploads that do not wait": {"[files]\nhang_up = \"0s\"",
 			`f:2: files.hang_up: warning: "0s": what a killed client had sent of an upload is published as if it were complete`},
+		"a password for everybody": {"[etcd]\nendpoints = [\"http://a:1\"]\nuser = \"u\"\npassword_file = \"p\"",
+			`f:2: etcd.endpoints[1]: warning: "http://a:1": the password goes over the network in the clear`},
 		"a port for two things": {`listen = [":30005"]`, "f:1: listen[1]: warning: port 30005 is one of ftp.passive_ports, too"},
 	} {
 		got, err := config.Parse([]byte(c.file), "f")

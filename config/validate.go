@@ -53,6 +53,7 @@ func (c *checker) all() {
 	c.checkHTTP()
 	c.checkTLS()
 	c.checkFiles()
+	c.checkEtcd()
 	c.checkAccounts()
 	c.checkRules()
 	c.checkHooks()

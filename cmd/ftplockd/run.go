@@ -116,6 +116,9 @@ func newServer(ctx context.Context, options serveOptions, logTo io.Writer) (_ *s
 	if err != nil {
 		return nil, err
 	}
+	if c.Etcd.On() {
+		return nil, usageError{errors.New("etcd.endpoints: this version cannot keep locks in etcd yet")}
+	}
 	clock, err := newClock()
 	if err != nil {
 		return nil, err
