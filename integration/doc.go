@@ -14,5 +14,5 @@
 // skipped for others; counts are short, unless -long is given, which takes half an hour. A test that is killed leaves
 // its network namespaces behind.
 //
-// Start reading at server_test.go; bench is a program of its own.
+// Start reading at server_test.go; bench is a program of its own, and etcdtest runs clusters of etcd for the tests of others.
 package integration

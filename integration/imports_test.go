@@ -60,6 +60,8 @@ var allowedInTests = map[string][]string{
 	"internal/lock/":        {"internal/lock/locktest", "internal/files", "internal/powerloss"},
 	"internal/files":        {"internal/powerloss"},
 	"internal/lock/hostdir": {"internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
+	"internal/lock/etcd":    {"internal/lock/locktest", "integration/etcdtest"},
+	"integration/cluster":   {"internal/lock", "internal/lock/locktest", "internal/lock/etcd", "integration/etcdtest"},
 	"reaper":                {"internal/lock/locktest"},
 	"driver":                {"internal/lock/locktest", "internal/lock/journal", "internal/lock/hostdir", "reaper", "config"},
 	"integration":           {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers"},

@@ -1,0 +1,243 @@
+//go:build linux
+
+// Package etcdtest runs clusters of etcd for tests: real members, each a process that can be killed, stopped and started
+// again, and relays that lie between a client and a member and pass on what they like.
+//
+// [Start] starts a [Cluster], [NewRelay] and [Cluster.Relays] start a [Relay]. Both end with the test. What is spoken to
+// are addresses of this machine only, of 127.0.0.0/8 and chosen at random for each cluster, so that clusters of several
+// test programs do not meet, and a member has its ports again when it is started again.
+//
+// etcd is built from a module of its own (directory server) by the first test that needs it, which takes a minute, and kept in
+// the user's cache directory. Where that fails, tests are skipped; with FTPLOCKD_REQUIRE_CLIENTS=1 they fail.
+package etcdtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a cluster may take to answer.
+const patience = 2 * time.Minute
+
+// Cluster is a cluster of etcd. Its methods are for the test's own goroutine.
+type Cluster struct {
+	t       testing.TB
+	program string
+	dir     string
+	flags   []string
+	members []*member
+	client  *http.Client
+}
+
+// member is one member of a cluster.
+type member struct {
+	name    string
+	address string // its host; the ports are those of the constants below
+	log     *os.File
+	cmd     *exec.Cmd     // nil: it does not run
+	exited  chan struct{} // closed when cmd has ended
+	stopped bool
+}
+
+func (m *member) client() string { return m.address + ":2379" }
+func (m *member) peer() string   { return "http://" + m.address + ":2380" }
+
+// Start starts a cluster of n members and returns when all of them answer. The flags are etcd's own.
+func Start(t testing.TB, n int, flags ...string) *Cluster {
+	t.Helper()
+	program, err := get(t.Context())
+	if err != nil {
+		if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
+			t.Fatal("no etcd: ", err)
+		}
+		t.Skip("no etcd: ", err)
+	}
+	c := &Cluster{t: t, program: program, dir: t.TempDir(), flags: flags, client: &http.Client{Transport: &http.Transport{}}}
+	t.Cleanup(c.client.CloseIdleConnections)
+	net := Network()
+	for i := range n {
+		name := fmt.Sprint("etcd", i+1)
+		log, err := os.Create(filepath.Join(c.dir, name+".log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.members = append(c.members, &member{name: name, address: fmt.Sprint(net, i+1), log: log})
+	}
+	t.Cleanup(c.cleanup)
+	for i := range c.members {
+		c.Restart(i)
+	}
+	c.Ready()
+	return c
+}
+
+// Network returns what addresses of this machine begin with that nobody else uses, such as "127.17.4.".
+func Network() string {
+	return fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
+}
+
+// Endpoints are where clients reach the members, as host:port.
+func (c *Cluster) Endpoints() []string {
+	var all []string
+	for _, m := range c.members {
+		all = append(all, m.client())
+	}
+	return all
+}
+
+// Kill ends a member by SIGKILL and waits for its end.
+func (c *Cluster) Kill(i int) {
+	m := c.members[i]
+	if m.cmd == nil {
+		return
+	}
+	_ = m.cmd.Process.Kill()
+	<-m.exited
+	m.cmd, m.stopped = nil, false
+}
+
+// Stop stops a member: it does nothing more, and its connections stay.
+func (c *Cluster) Stop(i int) { c.signal(i, syscall.SIGSTOP) }
+
+// Continue has a member that was stopped go on.
+func (c *Cluster) Continue(i int) { c.signal(i, syscall.SIGCONT) }
+
+func (c *Cluster) signal(i int, signal syscall.Signal) {
+	c.t.Helper()
+	m := c.members[i]
+	if m.cmd == nil {
+		c.t.Fatalf("%s does not run", m.name)
+	}
+	if err := m.cmd.Process.Signal(signal); err != nil {
+		c.t.Fatal(m.name, ": ", err)
+	}
+	m.stopped = signal == syscall.SIGSTOP
+}
+
+// Restart starts a member that was killed, on its data. One that runs is killed first. It does not wait: see Ready.
+func (c *Cluster) Restart(i int) {
+	c.t.Helper()
+	c.Kill(i)
+	m := c.members[i]
+	var all []string
+	for _, other := range c.members {
+		all = append(all, other.name+"="+other.peer())
+	}
+	cmd := exec.Command(c.program, append([]string{
+		"--name", m.name, "--data-dir", filepath.Join(c.dir, m.name), "--log-level", "warn",
+		"--listen-client-urls", "http://" + m.client(), "--advertise-client-urls", "http://" + m.client(),
+		"--listen-peer-urls", m.peer(), "--initial-advertise-peer-urls", m.peer(),
+		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "new",
+	}, c.flags...)...)
+	cmd.Stdout, cmd.Stderr = m.log, m.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	m.cmd, m.exited = cmd, make(chan struct{})
+	go func(exited chan struct{}) {
+		defer close(exited)
+		_ = cmd.Wait()
+	}(m.exited)
+}
+
+// Ready returns when all members that run and are not stopped answer, which takes a majority of the cluster.
+func (c *Cluster) Ready() {
+	c.t.Helper()
+	end := time.Now().Add(patience)
+	for i, m := range c.members {
+		for m.cmd != nil && !m.stopped {
+			err := c.ask(i, "/health", nil)
+			if err == nil {
+				break
+			}
+			select {
+			case <-m.exited:
+				c.t.Fatalf("%s has ended: %v", m.name, m.cmd.ProcessState)
+			case <-time.After(20 * time.Millisecond):
+			}
+			if time.Now().After(end) {
+				c.t.Fatalf("%s does not answer: %v", m.name, err)
+			}
+		}
+	}
+}
+
+// LeaderIndex returns which member leads, as the members say that run. It waits for an election that is under way.
+func (c *Cluster) LeaderIndex() int {
+	c.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for i, m := range c.members {
+			if m.cmd == nil || m.stopped {
+				continue
+			}
+			var status struct {
+				Header struct {
+					Member string `json:"member_id"`
+				}
+				Leader string
+			}
+			if c.ask(i, "/v3/maintenance/status", &status) == nil && status.Leader == status.Header.Member && c.ask(i, "/health", nil) == nil {
+				return i
+			}
+		}
+	}
+	c.t.Fatal("no member of etcd leads")
+	return -1
+}
+
+// ask sends a request to a member. Paths of /v3 are those of etcd's gateway, whose replies are JSON.
+func (c *Cluster) ask(i int, path string, reply any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	method, body := http.MethodGet, ""
+	if reply != nil {
+		method, body = http.MethodPost, "{}"
+	}
+	q, err := http.NewRequestWithContext(ctx, method, "http://"+c.members[i].client()+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r, err := c.client.Do(q)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	switch {
+	case err != nil:
+		return err
+	case r.StatusCode != http.StatusOK:
+		return errors.New(r.Status + ": " + string(text))
+	case reply == nil:
+		return nil
+	}
+	return json.Unmarshal(text, reply)
+}
+
+// cleanup ends all members, and shows what they logged if the test has failed.
+func (c *Cluster) cleanup() {
+	for i, m := range c.members {
+		c.Kill(i)
+		m.log.Close()
+		if !c.t.Failed() {
+			continue
+		}
+		if text, err := os.ReadFile(m.log.Name()); err == nil && len(text) > 0 {
+			c.t.Logf("%s:\n%s", m.name, text[max(0, bytes.LastIndexByte(text[:max(0, len(text)-4000)], '\n')+1):])
+		}
+	}
+}
