@@ -63,7 +63,7 @@ func (c *client) acquire(cmd *control.Command, n lock.Name) (lock.Hold, error) {
 	ctx := c.server.context
 	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
 	if err != nil && overdue(err) { // a program on the host made it, and that is noticed only now
-		c.table().Expire(ctx)
+		c.table().ExpireName(ctx, n)
 		h, waiting, err = c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
 	}
 	if waiting != nil {

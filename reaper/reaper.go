@@ -1,11 +1,12 @@
-// Package reaper ends locks that are over and has left-over uploads removed.
+// Package reaper ends locks that are over and has left-overs removed.
 //
 // A [Reaper] is a loop around a [Table], which knows what is over, and a [Sweeper],
 // which knows what is left over. It decides nothing itself.
 //
 // What is promised: a lock is ended as soon as its time is over and never before, also
 // if the table's next expiry moves to an earlier time; after a suspend of the machine, which timers
-// do not count, within a second of waking up. The table ends a hold by its token, so nothing newer ends by mistake.
+// do not count, within a second of waking up. The table ends a hold by its token, so nothing newer ends by mistake. A disk
+// or a mount that hangs under one lock, or in one sweep, holds up the others for a second at most.
 //
 // What is not: a lock that the table cannot end (members, a publication under way, a file in its
 // directory) is ended when the table can.
@@ -16,6 +17,7 @@ package reaper
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -33,42 +35,42 @@ type Table interface {
 
 var _ Table = (*lock.Table)(nil)
 
-// Sweeper removes what uploads that came to nothing left over.
+// Sweeper removes what is left over: of uploads that came to nothing, of locks, of the history.
 type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
 // How often a reaper looks.
 const (
-	// recheck is the longest sleep while a lock can expire: timers stand still in a suspend of the machine.
+	// recheck is the longest sleep while a lock can expire: timers stand still in a suspend of the machine. It is also how
+	// long the end of one lock is waited for.
 	recheck = time.Second
 	// sweepEvery is the time between two sweeps.
 	sweepEvery = time.Minute
 )
 
-// Reaper ends locks that are over and has left-over uploads removed. Table is needed.
+// Reaper ends locks that are over and has left-overs removed. Table is needed.
 type Reaper struct {
-	Table   Table
-	Sweeper Sweeper      // nil: nothing is swept
-	Log     *slog.Logger // nil: nothing is logged
+	Table    Table
+	Sweepers []Sweeper
+	Log      *slog.Logger // nil: nothing is logged
 }
 
-// Run works until ctx ends, and then returns nil. It expires and sweeps once at the start; later
+// Run works until ctx ends and what it has begun is over, and then returns nil. It expires and sweeps once at the start; later
 // sweeps come a minute after the one before. A sweep that fails is logged and tried again
-// at its next time. Sweeps never hold up the ends of locks.
+// at its next time. No sweep holds up another one, nor the end of a lock.
 func (r *Reaper) Run(ctx context.Context) error {
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		r.sweep(ctx)
-	}()
-	r.reap(ctx)
-	<-swept
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, s := range r.Sweepers {
+		running.Go(func() { r.sweep(ctx, s) })
+	}
+	r.reap(ctx, &running)
 	return nil
 }
 
-// reap expires locks when they are due.
-func (r *Reaper) reap(ctx context.Context) {
+// reap expires locks when they are due. An end that hangs is left to its goroutine, and the others go on.
+func (r *Reaper) reap(ctx context.Context, running *sync.WaitGroup) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -78,7 +80,15 @@ func (r *Reaper) reap(ctx context.Context) {
 		case <-timer.C:
 		case <-r.Table.Changed():
 		}
-		r.Table.Expire(ctx)
+		over := make(chan struct{})
+		running.Go(func() {
+			defer close(over)
+			r.Table.Expire(ctx)
+		})
+		select {
+		case <-over:
+		case <-time.After(recheck):
+		}
 		if in, ok := r.Table.NextExpiry(); ok {
 			timer.Reset(min(in, recheck))
 		} else {
@@ -87,16 +97,13 @@ func (r *Reaper) reap(ctx context.Context) {
 	}
 }
 
-// sweep has left-over uploads removed.
-func (r *Reaper) sweep(ctx context.Context) {
-	if r.Sweeper == nil {
-		return
-	}
+// sweep has a sweeper sweep again and again.
+func (r *Reaper) sweep(ctx context.Context, s Sweeper) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for {
-		if err := r.Sweeper.Sweep(ctx); err != nil && ctx.Err() == nil && r.Log != nil {
-			r.Log.LogAttrs(ctx, slog.LevelWarn, "left-over uploads not swept; tried again in a minute", slog.Any("error", err))
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil && r.Log != nil {
+			r.Log.LogAttrs(ctx, slog.LevelWarn, "a sweep has failed; it is tried again in a minute", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():

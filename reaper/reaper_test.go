@@ -275,7 +275,7 @@ func TestUploadsAreSweptAtStartAndEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		sweep := &sweeper{}
-		b := start(t, &reaper.Reaper{Sweeper: sweep, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		b := start(t, &reaper.Reaper{Sweepers: []reaper.Sweeper{sweep}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if sweep.calls.Load() != 1 {
 			t.Errorf("%d sweeps at start", sweep.calls.Load())
 		}
@@ -297,14 +297,17 @@ func TestUploadsAreSweptAtStartAndEachMinute(t *testing.T) {
 	})
 }
 
-func TestSlowSweepHoldsUpNoLock(t *testing.T) {
+func TestSlowSweepHoldsUpNoLockAndNoOtherSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wait := make(chan struct{})
-		b := start(t, &reaper.Reaper{Sweeper: &sweeper{wait: wait}})
+		wait, other := make(chan struct{}), &sweeper{}
+		b := start(t, &reaper.Reaper{Sweepers: []reaper.Sweeper{&sweeper{wait: wait}, other}})
 		b.acquire(b.table.Open(lock.Owner{Account: "a"}), "/locks/a")
 		time.Sleep(10 * time.Minute)
 		if b.held("/locks/a") {
 			t.Error("not reaped")
+		}
+		if n := other.calls.Load(); n != 11 {
+			t.Errorf("the other sweeper was called %d times", n)
 		}
 		b.stop()
 		synctest.Wait()
@@ -312,6 +315,59 @@ func TestSlowSweepHoldsUpNoLock(t *testing.T) {
 			t.Error("returned before its sweep was over")
 		}
 		close(wait)
+		b.finish()
+	})
+}
+
+// The directories of two locks are on a mount that hangs. Those of others end in time, and who waits for them is told.
+func TestTheEndOfALockThatHangsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, &reaper.Reaper{})
+		s, next := b.table.Open(lock.Owner{Account: "a"}), b.table.Open(lock.Owner{Account: "b"})
+		names := []lock.Name{"/locks/hung1", "/locks/hung2", "/locks/a"}
+		for _, n := range names {
+			b.acquire(s, n)
+		}
+		time.Sleep(5 * time.Minute)
+		b.acquire(s, "/locks/b")
+		next.SetWait(time.Hour)
+		woken := make(chan struct{}, 1)
+		_, waiting, err := next.AcquireOrWait(t.Context(), "/locks/b", func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan struct{})
+		b.store.Inject(func(c lock.Change) error {
+			if strings.HasPrefix(string(c.Name), "/locks/hung") {
+				<-answer
+			}
+			return nil
+		})
+		time.Sleep(5 * time.Minute)
+		if b.held("/locks/a") {
+			t.Error("not reaped beside those that hang")
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		select {
+		case <-woken:
+		default:
+			t.Fatal("the next one was not told")
+		}
+		if _, over, err := waiting.Poll(t.Context()); !over || err != nil {
+			t.Error(over, err)
+		}
+		close(answer)
+		for _, n := range names {
+			if b.held(n) {
+				t.Errorf("%s is held", n)
+			}
+		}
 		b.finish()
 	})
 }

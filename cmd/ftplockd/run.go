@@ -387,7 +387,7 @@ func (s *server) start() {
 			}
 		})
 	}
-	reap := reaper.Reaper{Table: s.table, Sweeper: sweepers{s.driver, s.store, s.tree}, Log: s.log}
+	reap := reaper.Reaper{Table: s.table, Sweepers: []reaper.Sweeper{s.driver, s.store, s.tree}, Log: s.log}
 	run("watching the served tree", func() error { return s.table.Run(ctx) })
 	run("reaping", func() error { return reap.Run(ctx) })
 	for _, p := range s.ports {
@@ -399,18 +399,6 @@ func (s *server) start() {
 	run("control socket", func() error { return s.admin.serve() })
 	run("http.listen", func() error { return s.watched.run(ctx) })
 	run("the chart of the page", func() error { return s.watched.sample(ctx) })
-}
-
-// sweepers are all that have something to sweep. The tree is the last: after a crash it is searched, where a mount may hang.
-type sweepers []reaper.Sweeper
-
-// Sweep implements reaper.Sweeper.
-func (all sweepers) Sweep(ctx context.Context) error {
-	var errs []error
-	for _, s := range all {
-		errs = append(errs, s.Sweep(ctx))
-	}
-	return errors.Join(errs...)
 }
 
 // stop ends the server in one order: no new connections; sessions, those with a transfer when that is over or

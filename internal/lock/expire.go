@@ -5,10 +5,11 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 )
 
-// expireBatch is how many names Expire takes from the agenda at a time.
+// expireBatch is how many names Expire takes from the agenda, and ends, at a time.
 const expireBatch = 256
 
 // maxBackoff is the longest that a hold that could not be ended is left alone.
@@ -22,6 +23,8 @@ const maxBackoff = time.Minute
 // (ErrNotEmpty: somebody put a file into its directory) stands, is logged once, and is tried
 // again after a second, two, four, and so on up to a minute. What it ended is logged.
 //
+// It waits for the store. One that hangs for some names holds up no others: several calls may run at a time.
+//
 // The cost grows with what ends, not with what is held.
 func (t *Table) Expire(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -29,13 +32,18 @@ func (t *Table) Expire(ctx context.Context) {
 		if len(names) == 0 {
 			return
 		}
+		var ending sync.WaitGroup
 		for _, n := range names {
-			t.expireName(ctx, n, false) // an error is logged, and the name stays on the agenda
+			ending.Go(func() { t.expireName(ctx, n, false) }) // an error is logged, and the name stays on the agenda
 		}
+		ending.Wait()
 	}
 }
 
-// due sees to those that wait and poll, and takes names from the agenda whose time has come, the deepest first. Each of
+// ExpireName is Expire of one name. It waits for a change of that under way.
+func (t *Table) ExpireName(ctx context.Context, n Name) { t.expireName(ctx, n, true) } // an error is logged
+
+// due sees to those that wait and poll, and takes names from the agenda whose time has come. Each of
 // them is to be handed to expireName, which puts it back if need be.
 func (t *Table) due() []Name {
 	now := t.clock.Now().Boot
@@ -50,7 +58,6 @@ func (t *Table) due() []Name {
 		}
 		names = append(names, at.name.name)
 	}
-	sortDeepestFirst(names)
 	return names
 }
 

@@ -145,7 +145,7 @@ func (w *world) Expire(ctx context.Context) int {
 	return w.log.count("lock ended") - before
 }
 
-// expires runs Expire, which must end just these names in this order. It returns why.
+// expires runs Expire, which must end just these names, members before the locks that they lie in. It returns why.
 func (w *world) expires(want ...lock.Name) (causes []string) {
 	w.t.Helper()
 	before := w.log.count("")
@@ -157,6 +157,13 @@ func (w *world) expires(want ...lock.Name) (causes []string) {
 			got, causes = append(got, lock.Name(name)), append(causes, cause)
 		}
 	}
+	for i, n := range got {
+		if slices.ContainsFunc(got[i+1:], func(later lock.Name) bool { return later.Within(n) }) {
+			w.t.Fatalf("expired %q, a lock before its members", got)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		w.t.Fatalf("expired %q, want %q", got, want)
 	}
