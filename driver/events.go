@@ -101,6 +101,9 @@ func (t *transfer) tell(err error) {
 		e.Kind, e.Bytes = event.Download, t.bytes
 	case err == nil || errors.Is(err, files.ErrNotDurable):
 		e.Kind, e.Bytes = event.Publish, t.received
+		if by := t.title; by.Lock != "" {
+			e.Lock, e.Token, e.Holder, e.SHA256 = string(by.Lock), uint64(by.Token), by.Owner.String(), t.sum
+		}
 	default:
 		e.Kind, e.Bytes, e.Cause = event.Discard, t.received, discardedBy(err)
 	}

@@ -118,14 +118,17 @@ func (c *client) alter(n lock.Name, what string, change func() error) error {
 	})
 }
 
-// publishedAs writes a publication down, in the journal and in the log. The file is published, so an error is logged.
+// publishedAs writes a publication down in the journal, and in the log what its event does not tell. The file is published, so
+// an error is logged.
 func (s *Server) publishedAs(t lock.Title, p lock.Publication) {
 	if t.Lock == "" {
 		return
 	}
 	p.Lock, p.Token, p.By = t.Lock, t.Token, t.Owner
-	log := s.log.With("lock", string(p.Lock), "token", p.Token, "holder", p.By.String(), "file", string(p.File))
-	log.Info("published", "bytes", p.Bytes, "sha256", p.SHA256, "note", p.Note)
+	log := s.log.With("lock", string(p.Lock), "holder", p.By.String(), "token", p.Token, "path", string(p.File))
+	if p.Note != "" { // no upload
+		log.Info("protected file changed", "change", p.Note)
+	}
 	if s.publications == nil {
 		return
 	}

@@ -231,7 +231,7 @@ func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
 	}
 }
 
-func TestRefusedChangesOfProtectedFilesAreTold(t *testing.T) {
+func TestChangesOfProtectedFilesAreTold(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
 	s, _ := startProtected(t, protected, func(o *setup) {
@@ -239,8 +239,11 @@ func TestRefusedChangesOfProtectedFilesAreTold(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, e := range batch {
-				if e.Kind == event.Protect || e.Kind == event.Discard {
+				switch e.Kind {
+				case event.Protect, event.Discard:
 					told = append(told, fmt.Sprintf("%s %s %s%s", e.Kind, e.Path, e.Lock, e.Cause))
+				case event.Publish:
+					told = append(told, fmt.Sprintf("%s %s %s %d %s %.4s", e.Kind, e.Path, e.Lock, e.Token, e.Holder, e.SHA256))
 				}
 			}
 		}
@@ -252,12 +255,16 @@ func TestRefusedChangesOfProtectedFilesAreTold(t *testing.T) {
 		a STOR /phone.tsv <<< late ...
 		- break /phone_lock
 		a => 550 *
-		- file /phone.tsv old`)
-	const want = "protect /phone.tsv /phone_lock\ndiscard /phone.tsv protected\nprotect /phone.tsv /phone_lock"
+		- file /phone.tsv old
+		boss MKD /phone_lock => 257 *
+		boss STOR /phone.tsv <<< abc => 226 *
+		boss STOR /free <<< abc => 226 *`)
+	const want = "protect /phone.tsv /phone_lock\ndiscard /phone.tsv protected\nprotect /phone.tsv /phone_lock\n" +
+		"publish /phone.tsv /phone_lock 3 boss@127.0.0.1 ba78\npublish /free  0  "
 	s.until("all is told", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return len(told) >= 3
+		return len(told) >= 5
 	})
 	mu.Lock()
 	defer mu.Unlock()

@@ -25,6 +25,7 @@ type upload struct {
 	meant    bool          // its client said that it is through (TLS's close_notify): a killed one does not
 	size     int64         // of a protected file that is complete
 	sum      string        // its SHA-256
+	title    lock.Title    // by which it was published
 }
 
 // uniqueName is what STOU begins with to find a name.
@@ -288,7 +289,8 @@ func (t *transfer) placeProtected() error {
 			}
 			err := t.file.Place()
 			if err == nil {
-				c.server.publishedAs(titles[0], lock.Publication{File: n, Bytes: t.size, SHA256: t.sum})
+				t.title = titles[0]
+				c.server.publishedAs(t.title, lock.Publication{File: n, Bytes: t.size, SHA256: t.sum})
 			}
 			return err
 		})

@@ -39,7 +39,7 @@ type Event struct {
 	Time    time.Time
 	Kind    Kind
 	Cause   string        // why a lock changed, in the journal's words: "release", "expire", "idle", "host-removed", ...
-	Lock    string        // the lock's name, in bytes as the client sent it
+	Lock    string        // the lock's name, in bytes as the client sent it; of a publication the one that protects the file
 	Token   uint64        // the fencing token of the hold
 	Holder  string        // account@address of the holder of the lock
 	By      string        // who ended the lock, if that was not its holder
@@ -48,6 +48,7 @@ type Event struct {
 	Remote  string        // the client's IP address
 	Path    string        // the file
 	Bytes   int64         // transferred
+	SHA256  string        // with Publish of a file that a lock protects: of its content
 	Took    time.Duration // the transfer
 	ASCII   bool          // it was converted
 	Held    time.Duration // how long the lock was held

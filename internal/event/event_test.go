@@ -88,6 +88,8 @@ func TestLinesHaveOneKeyForOneThing(t *testing.T) {
 		{Event{Kind: Expire, Cause: "idle", Lock: "/a\n_lock", Token: 7, Held: time.Minute, Holder: "joe"},
 			`level=INFO msg="lock ended" lock="/a\n_lock" cause=idle holder=joe age=1m0s token=7`},
 		{Event{Kind: Discard, Cause: "other", Path: "/f", Remote: "192.0.2.1", Reason: "no 226"}, `level=WARN msg="upload discarded" path=/f bytes=0 reason="no 226" remote=192.0.2.1`},
+		{Event{Kind: Publish, Path: "/a.tsv", Bytes: 3, SHA256: "ba78", Lock: "/a_lock", Token: 7, Holder: "joe", Session: "1-2", Account: "joe"},
+			`level=INFO msg="upload published" lock=/a_lock holder=joe token=7 path=/a.tsv bytes=3 sha256=ba78 session=1-2 account=joe`},
 		{Event{Kind: LoginFailed, Remote: "192.0.2.1", Account: "x remote=192.0.2.9"},
 			`level=WARN msg="login failed" remote=192.0.2.1 account="x remote=192.0.2.9"`},
 		{Event{Kind: Reload, Reason: "line 3"}, `level=ERROR msg="reload refused, nothing has changed" reason="line 3"`},

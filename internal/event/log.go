@@ -8,7 +8,7 @@ import (
 )
 
 // Log returns a sink that writes a line for each event, those that come together by one write. Each thing has one key in
-// all lines: lock, token, holder, session, account, remote, path, bytes, cause, reason. The handler that it makes writes to
+// all lines: lock, token, holder, session, account, remote, path, bytes, sha256, cause, reason. The handler that it makes writes to
 // what it is given; a write to w that fails has nowhere to be told.
 func Log(w io.Writer, handler func(io.Writer) slog.Handler) Sink {
 	ctx := context.Background()
@@ -37,12 +37,10 @@ func (e Event) line() (text string, level slog.Level) {
 		return "lock acquired", slog.LevelInfo
 	case Refuse:
 		return "lock refused", slog.LevelDebug
-	case Release:
+	case Release, Expire, Break:
 		if e.Cause == "release" {
 			return "lock ended", slog.LevelDebug
 		}
-		return "lock ended", slog.LevelInfo
-	case Expire, Break:
 		return "lock ended", slog.LevelInfo
 	case Protect:
 		return "change of a protected file refused", slog.LevelInfo
@@ -89,6 +87,7 @@ func (e Event) attrs() []slog.Attr {
 	if e.Kind == Publish || e.Kind == Discard || e.Kind == Download {
 		all = append(all, slog.Int64("bytes", e.Bytes))
 	}
+	text("sha256", e.SHA256)
 	if e.Waited > 0 {
 		all = append(all, slog.Duration("waited", e.Waited))
 	}

@@ -13,6 +13,7 @@ package hook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,10 +57,7 @@ func (h Hook) wants(e event.Event) bool {
 	if !slices.Contains(h.On, e.Kind) {
 		return false
 	}
-	name := e.Path
-	if e.Lock != "" {
-		name = e.Lock
-	}
+	name := cmp.Or(e.Path, e.Lock)
 	if h.Match == "" || name == "" {
 		return h.Match == ""
 	}
@@ -254,12 +252,13 @@ func document(e event.Event) []byte {
 		Path        string     `json:"path,omitempty"`
 		PathEncoded string     `json:"path_encoded,omitempty"`
 		Bytes       *int64     `json:"bytes,omitempty"`
+		SHA256      string     `json:"sha256,omitempty"`
 		Held        float64    `json:"held_seconds,omitempty"`
 		Waited      float64    `json:"waited_seconds,omitempty"`
 		Reason      string     `json:"reason,omitempty"`
 	}{
 		e.Time.UTC(), e.Kind, e.Cause, e.Lock, encoded(e.Lock), e.Token, e.Holder, e.By, e.Session, e.Account, e.Remote,
-		e.Path, encoded(e.Path), size(e), e.Held.Seconds(), e.Waited.Seconds(), e.Reason,
+		e.Path, encoded(e.Path), size(e), e.SHA256, e.Held.Seconds(), e.Waited.Seconds(), e.Reason,
 	})
 	if err != nil {
 		panic(err) // all of it can be marshalled

@@ -107,10 +107,10 @@ func TestWebServersArePosted(t *testing.T) {
 	}))
 	defer server.Close()
 	on := []event.Kind{event.Publish}
-	d := newDesk(Hook{On: on, URL: server.URL + "/here"}, Hook{On: on, URL: server.URL + "/moved"}, Hook{On: on, URL: "http://127.0.0.1:1/"})
-	d.Sink([]event.Event{{Kind: event.Publish, Path: "/a"}})
+	d := newDesk(Hook{On: on, URL: server.URL + "/here", Match: "/a"}, Hook{On: on, URL: server.URL + "/moved"}, Hook{On: on, URL: "http://127.0.0.1:1/"})
+	d.Sink([]event.Event{{Kind: event.Publish, Path: "/a", Lock: "/a_lock", SHA256: "ba78"}})
 	d.want(t, map[string]int{"ok": 1, "failed": 2}, "307 Temporary Redirect", "connection refused")
-	if len(got) != 2 || !strings.Contains(strings.Join(got, ""), `POST /here application/json {"time":"0001-01-01T00:00:00Z","event":"publish","path":"/a","bytes":0}`) {
+	if len(got) != 2 || !strings.Contains(strings.Join(got, ""), `POST /here application/json {"time":"0001-01-01T00:00:00Z","event":"publish","lock":"/a_lock","path":"/a","bytes":0,"sha256":"ba78"}`) {
 		t.Errorf("%q", got)
 	}
 }
