@@ -13,7 +13,7 @@ import (
 
 // History yields what happened in the state directory to the lock of that name, what its holders published, and
 // who published a file of that name, oldest first, as far as the
-// files in its history go back. It may be called while a server uses the directory. It stops at the first
+// files in its history go back; for the name "" it yields all. It may be called while a server uses the directory. It stops at the first
 // error; a last line that is still being written is left out.
 func History(dir string, name lock.Name) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
@@ -74,7 +74,7 @@ func entries(f *os.File, growing bool, name lock.Name, yield func(lock.Entry, er
 		if err != nil {
 			return false, err
 		}
-		if !concerns(text, key) {
+		if name != "" && !concerns(text, key) {
 			continue
 		}
 		hole := growing && bytes.IndexByte(text, 0) >= 0
@@ -85,7 +85,7 @@ func entries(f *os.File, growing bool, name lock.Name, yield func(lock.Entry, er
 			}
 			return false, fmt.Errorf("%s:%d: damaged: %w", f.Name(), number, err)
 		}
-		if !l.own() && (l.Name == name || l.File == name) && !yield(l.Entry, nil) {
+		if !l.own() && (name == "" || l.Name == name || l.File == name) && !yield(l.Entry, nil) {
 			return false, nil
 		}
 	}

@@ -1,6 +1,7 @@
 // Package journal is the [lock.Store] for one machine: memory, and a log of JSON lines in a state directory.
 //
-// Its types: a [Store] in a state directory, made by [Open] from [Options]; its history is read by [History].
+// Its types: a [Store] in a state directory, made by [Open] from [Options]; its history is read by [History]; a [Stopped] one is moved to
+// another store, or from there.
 //
 // What is promised: one server per state directory. A grant that Commit returned outlives a crash of the server and,
 // with Options.Durable, a power failure. A release that Commit returned outlives a crash of the server. Tokens grow over all
@@ -188,13 +189,13 @@ func (s *Store) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
 func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] {
 	return func(yield func(lock.Record, error) bool) {
 		s.mu.Lock()
-		records, closed := s.sortedLocked(), s.closed
+		all, closed := sorted(s.records), s.closed
 		s.mu.Unlock()
 		if closed {
 			yield(lock.Record{}, lock.ErrClosed)
 			return
 		}
-		for _, record := range records {
+		for _, record := range all {
 			if err := ctx.Err(); err != nil {
 				yield(lock.Record{}, err)
 				return
@@ -206,14 +207,14 @@ func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] {
 	}
 }
 
-// sortedLocked returns the records, sorted by name. Their holds are shared and not to be changed.
-func (s *Store) sortedLocked() []lock.Record {
-	records := make([]lock.Record, 0, len(s.records))
-	for _, record := range s.records {
-		records = append(records, record)
+// sorted returns the records, sorted by name. Their holds are shared and not to be changed.
+func sorted(records map[lock.Name]lock.Record) []lock.Record {
+	all := make([]lock.Record, 0, len(records))
+	for _, record := range records {
+		all = append(all, record)
 	}
-	slices.SortFunc(records, func(a, b lock.Record) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	return records
+	slices.SortFunc(all, func(a, b lock.Record) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return all
 }
 
 // Watch yields nothing, since nobody else changes the store. It returns when ctx ends or the store is closed.

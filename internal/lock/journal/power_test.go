@@ -4,6 +4,7 @@ package journal
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
@@ -69,7 +71,9 @@ func (p powerPlay) perform(t *testing.T, base string, found, acts []locktest.Act
 
 // TestPowerPlay is a play, in the process that is recorded.
 func TestPowerPlay(t *testing.T) {
-	if name, base := powerloss.Playing(); name != "" {
+	if name, base := powerloss.Playing(); name == "move" {
+		playMove(t, base)
+	} else if name != "" {
 		p := powerPlayNamed(name)
 		for _, acts := range p.stores {
 			p.perform(t, base, nil, acts)
@@ -141,6 +145,70 @@ func (p powerPlay) begin(t *testing.T) *powerloss.Play {
 func TestAfterALossOfPowerEveryAcknowledgedLockIsThere(t *testing.T) {
 	for _, p := range powerPlays {
 		t.Run(p.name, func(t *testing.T) { p.begin(t).Test() })
+	}
+}
+
+// playMove moves a lock into a state directory and then away from there.
+func playMove(t *testing.T, base string) {
+	s, err := OpenStopped(filepath.Join(base, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	hold := lock.Hold{Token: 3, Owner: locktest.Ada}
+	records := []lock.Record{{Name: "/a_lock", Revision: 3, Holds: []lock.Hold{hold}}}
+	err = s.Import(lock.Instant{}, records, 9, lines(lock.Entry{Cause: lock.CauseAcquire, Name: "/a_lock", Token: 3, Holds: records[0].Holds}))
+	err = errors.Join(err, powerloss.Say("moved here"))
+	_, rerr := s.Retire(time.Unix(0, 0))
+	if err := errors.Join(err, rerr, powerloss.Say("moved away")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// moveComplaints opens a store on what a loss of power during a move has left, and returns what is wrong with it.
+func moveComplaints(base string, said []string) []string {
+	here, away := slices.Contains(said, "moved here"), slices.Contains(said, "moved away")
+	store, err := powerPlay{}.open(base, false)
+	if err != nil {
+		if !here || !strings.Contains(err.Error(), "have moved to another store") {
+			return []string{fmt.Sprintf("it does not start: %v", err)}
+		}
+		return nil
+	}
+	defer store.Close()
+	held, past := 0, 0
+	for range store.All(context.Background()) {
+		held++
+	}
+	for range History(store.o.Dir, "/a_lock") {
+		past++
+	}
+	switch {
+	case away:
+		return []string{"it starts, and the locks have moved away"}
+	case held != past && !here, here && held == 0:
+		return []string{fmt.Sprintf("%d holds, %d lines of history", held, past)}
+	}
+	return nil
+}
+
+func TestALossOfPowerDuringAMove(t *testing.T) {
+	play := powerloss.NewPlay(t, "move", power, moveComplaints)
+	if err := os.Mkdir(filepath.Join(play.Base, "state"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := play.Record()
+	if _, wrong := play.Try(r, 4*power.Most, nil); wrong != "" {
+		t.Error(wrong)
+	}
+	for _, guard := range []string{"of the journal", "of its name"} {
+		without := file("journal.new", "")
+		if guard == "of its name" {
+			without = directorySync("state", "")
+		}
+		if _, wrong := play.Try(r, 4*power.Most, without); wrong == "" {
+			t.Errorf("without a sync %s nothing is wrong", guard)
+		}
 	}
 }
 

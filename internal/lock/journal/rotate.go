@@ -76,8 +76,12 @@ func (s *Store) load() error {
 	return nil
 }
 
-// isNew returns an error if the state directory has a history without a journal.
+// isNew returns an error if the state directory has a history without a journal, or one that was put aside.
 func (d stateDir) isNew() error {
+	aside, err := d.retired()
+	if err == nil && len(aside) > 0 {
+		return fmt.Errorf("the locks of %s have moved to another store: what was here is in %s; starting anew would give tokens out twice", d, aside[len(aside)-1])
+	}
 	old, err := d.rotated()
 	if err == nil && len(old) > 0 {
 		err = fmt.Errorf("%s is missing, but %s is not empty: starting anew would give tokens out twice; "+
@@ -208,7 +212,7 @@ func (s *Store) writeFirstLocked(f io.Writer) (end, keep int64, err error) {
 		Entry: lock.Entry{Cause: eventJournal, Token: s.next - 1, At: now}, Version: version,
 		Generation: s.generation, Reserved: s.next - 1 + tokenBlock,
 	})
-	for _, record := range s.sortedLocked() {
+	for _, record := range sorted(s.records) {
 		keep += releaseRoom(record)
 		write(line{Entry: lock.Entry{Cause: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}})
 	}
