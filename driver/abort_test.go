@@ -12,7 +12,6 @@ import (
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
-	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 )
 
@@ -62,19 +61,9 @@ func TestAbor(t *testing.T) {
 			s.wantContent("/f", "old")
 		}
 
-		l := listen(t)
 		for _, active := range []bool{false, true} {
-			var nc net.Conn
-			if active {
-				c.want(l.PORT, "200 *")
-			} else {
-				nc = c.data()
-			}
+			nc := c.opened("RETR /large", active)
 			began := time.Now()
-			c.want("RETR /large", "150 *")
-			if active {
-				nc = l.accept()
-			}
 			io.ReadFull(c.secured(nc), make([]byte, 10))
 			c.transcript(`
 				C: ABOR
@@ -196,26 +185,6 @@ func (c *conn) kicked() {
 		S: 426 /f: the server ended the session
 		S: 421 an administrator ended it`)
 	c.tcp.Close()
-}
-
-// A waiting MKD is withdrawn by a kick.
-func TestAKickEndsTheWaiting(t *testing.T) {
-	s := start(t, patient)
-	holder, waiter := s.as("phoneacc"), s.as("other")
-	holder.want("MKD /locks/a", "257 *")
-	waiter.send("MKD /locks/a\r\n")
-	s.until("it waits", func() bool { status, _ := s.table.Get("/locks/a"); return status.Waiting == 1 })
-	s.driver.Kick(waiter.session().locks.ID(), "go away")
-	r := waiter.reply()
-	if fits("550 /locks/a: not waited for any longer", r) {
-		r = waiter.reply()
-	}
-	waiter.check("MKD", r, "421 go away")
-	waiter.ended()
-	if status, _ := s.table.Get("/locks/a"); status.Waiting != 0 {
-		t.Error("it waits still")
-	}
-	holder.want("RMD /locks/a", "250 *")
 }
 
 // QUIT does not cut an upload off; what it is worth depends on whether its client has shown that nothing is missing.
@@ -368,32 +337,4 @@ func TestAsLongAsIsConfiguredAClientMayTakeToHangUp(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
-}
-
-func TestShutdownLetsAnUploadFinish(t *testing.T) {
-	s := start(t)
-	idle, c := s.as("other"), s.as("phoneacc")
-	idle.want("MKD /gone/idle", "257 *")
-	c.want("MKD /gone/a", "257 *")
-	nc := c.data()
-	c.want("STOR /f", "150 *")
-	nc.Write([]byte("half, "))
-	if err := s.control.Shutdown(control.Reply{Code: 421, Text: "the server stops"}); err != nil {
-		t.Fatal(err)
-	}
-	idle.transcript("S: 421 the server stops")
-	idle.ended()
-	if !s.held("/gone/a") {
-		t.Error("the lock was given back before the end")
-	}
-	nc.Write([]byte("whole"))
-	nc.Close()
-	c.transcript(`
-		S: 226 *
-		S: 421 the server stops`)
-	s.alone()
-	s.wantContent("/f", "half, whole")
-	if s.held("/gone/a") || s.held("/gone/idle") {
-		t.Error("locks are held still")
-	}
 }

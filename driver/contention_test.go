@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -117,37 +115,6 @@ func TestReadersLimitsDeadlocksAndReentrance(t *testing.T) {
 		few MKD /two_lock => 257 *`, contention(lock.Contention{Limit: 2, Reentrant: true}))
 }
 
-func TestRmdOfAGroupWaitsForItsMembers(t *testing.T) {
-	plays(t, `
-		a MKD /locks/g => 257 *
-		b MKD /locks/g/1 => 257 *
-		a RMD /locks/g => 550 /locks/g: there are locks below it
-		a SITE WAIT 60 => 200 *
-		a RMD /locks/g ...
-		b NOOP => 200 *
-		b RMD /locks/g/1 => 250 *
-		a => 250 /locks/g released
-		a MKD /locks/g => 257 *
-		b MKD /locks/g/1 => 257 *
-		a RMD /locks/g\r\nNOOP ...
-		a => 550 /locks/g: not waited for any longer
-		a => 200 *`, contention(lock.Contention{Members: lock.MembersAnyone}))
-}
-
-func TestAWaitingMkdIsASignOfLife(t *testing.T) {
-	plays(t, `
-		a MKD /locks/x => 257 *
-		b MKD /idle/y => 257 *
-		b MKD /locks/x ...
-		- waiting /locks/x 1
-		- pass 40s
-		- held /idle/y
-		a RMD /locks/x => 250 *
-		b => 257 *
-		- pass 40s
-		- free /idle/y`, patient)
-}
-
 // Programs tell "somebody has it" from "you may not" by CWD, also while a free lock is kept for one that came earlier.
 func TestCwdIntoALockThatIsKeptForAnother(t *testing.T) {
 	inBothModes(t, `
@@ -179,31 +146,6 @@ func TestOnlyWorkIsASignOfLifeOfAnEndedSession(t *testing.T) {
 				- pass 25s
 				- `+lives+` /idle/a`, patient, plainLocks)
 		})
-	}
-}
-
-// Who has hung up when its turn comes gets no grant, not even one that is taken back: the tokens tell. A grant takes
-// one, and so does a release.
-func TestNoLockIsGrantedToAWaiterThatHasHungUp(t *testing.T) {
-	s := start(t, patient)
-	holder := s.as("phoneacc")
-	last := 0
-	for range 20 {
-		r := holder.ask("MKD /locks/a")
-		token, err := strconv.Atoi(strings.TrimSuffix(strings.Fields(r)[4], ","))
-		if err != nil || last > 0 && token != last+2 {
-			t.Fatalf("the last token was %d: %s, %v", last, r, err)
-		}
-		last = token
-		waiter := s.as("other")
-		waiter.send("MKD /locks/a\r\n")
-		s.until("it waits", func() bool { status, _ := s.table.Get("/locks/a"); return status.Waiting == 1 })
-		waiter.tcp.Close()
-		holder.want("RMD /locks/a", "250 *")
-		s.until("its session has ended", func() bool { return len(s.table.Sessions()) == 1 })
-		if s.held("/locks/a") {
-			t.Fatal("the lock is held")
-		}
 	}
 }
 

@@ -67,7 +67,6 @@ func (s *server) job(account string) *conn {
 
 const notYours = "550 *: lies in the lock /x_lock, which you do not hold"
 
-// integration has the holder use its lock as a directory, and others look into it. Here is what it does not say there.
 func TestEveryCommandOfTheHolderWorksInItsLock(t *testing.T) {
 	inBothModes(t, `
 		boss TYPE I => 200 *
@@ -96,10 +95,17 @@ func TestEveryCommandOfTheHolderWorksInItsLock(t *testing.T) {
 		boss MLSD => 226 * >>> type=dir;*; dir\r\ntype=file;size=7;*; f\r\ntype=file;size=1;*; ftp\r\n
 		boss RMD /x_lock => 550 /x_lock: the directory is not empty: remove what is in it first
 		boss RMD dir/sub => 550 /x_lock/dir/sub: the directory is not empty
+		boss RNFR dir => 350 *
+		boss RNTO renamed => 250 *
+		boss STOR renamed/h <<< also => 226 *
+		# over another
+		boss RNFR renamed/sub/g => 350 *
+		boss RNTO ftp => 250 *
+		boss RMD renamed/sub => 250 *
 		- break /x_lock
 		boss MKD /x_lock => 257 *
 		boss LIST /x_lock => 226 *
-		- left /x_lock dir/sub/g deep, /x_lock f abcdXYZ, /x_lock ftp y
+		- left /x_lock f abcdXYZ, /x_lock ftp deep, /x_lock renamed/h also
 		- clean`)
 }
 
@@ -129,6 +135,10 @@ func TestOthersChangeNothingInALock(t *testing.T) {
 		boss RNTO /x_lock/new => `+notYours+`
 		boss RMD /x_lock => 550 /x_lock: not yours: *
 		boss CWD /x_lock => 550 /x_lock: held by phoneacc@*
+		# nor does another session of the holder's account
+		a2 STOR /x_lock/f <<< y => `+notYours+`
+		a2 DELE /x_lock/f => `+notYours+`
+		a2 RMD /x_lock => 550 /x_lock: not yours: *
 		boss RETR /x_lock/f => 226 * >>> x
 		a NLST /x_lock => 226 * >>> /x_lock/dir\r\n/x_lock/f\r\n
 		# an account that may not write does not in its own lock
@@ -146,6 +156,15 @@ func TestALinkOrARenameIsNoWayAroundWhatProtectsAFile(t *testing.T) {
 		- link /sub/link ../dir
 		a MKD /a_lock => 257 *
 		a STOR /a_lock/new <<< new => 226 *
+		# out of the lock, to be published, and in
+		a MKD /a_lock/release => 257 *
+		a STOR /a_lock/release/f <<< of it => 226 *
+		a RNFR /a_lock/release => 350 *
+		a RNTO /release => 250 *
+		- file /release/f of it
+		a RNFR /release/f => 350 *
+		a RNTO /a_lock/f => 250 *
+		a DELE /a_lock/f => 250 *
 		a RNFR /a_lock/new => 350 *
 		a RNTO /phone.tsv => 550 /phone.tsv: protected by the lock /phone_lock, which you do not hold
 		a MKD /phone_lock => 257 *
@@ -464,6 +483,9 @@ func TestAGroupIsGivenBackAfterItsMembersOnlyIfItIsEmpty(t *testing.T) {
 		a => 550 /locks/g: the directory is not empty: *
 		b MKD /locks/g/m => 257 *
 		a DELE /locks/g/f => 250 *
+		a RMD /locks/g\r\nNOOP ...
+		a => 550 /locks/g: not waited for any longer
+		a => 200 *
 		a RMD /locks/g ...
 		b RMD /locks/g/m => 250 *
 		a => 250 *

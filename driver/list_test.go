@@ -199,6 +199,9 @@ func TestSite(t *testing.T) {
 		a SITE LOCKS => 211 no locks are held
 		a SITE LOCK AGE 60 => 200 *
 		a MKD /locks/short => 257 "/locks/short" locked, token #, expires in 1m0s
+		a SITE LOCK AGE 7200 => 200 *
+		a MKD /locks/long => 257 "/locks/long" locked, token #, expires in 6m0s
+		a RMD /locks/long => 250 *
 		a SITE LOCK AGE 0 => 200 *
 		a SITE LOCK AGE -1 => 501 *
 		a SITE LOCK AGE x => 501 *

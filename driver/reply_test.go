@@ -99,33 +99,6 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 	}
 }
 
-func TestPasswordsAreNotLogged(t *testing.T) {
-	var log logged
-	s := start(t, func(o *setup) { o.log = log.logger() })
-	c := s.as("phoneacc")
-	c.want("pass "+password, "230 *")
-	c.want("MKD /locks/a", "257 *")
-	c.Close()
-	s.alone()
-	if got := log.String(); strings.Contains(got, password) || !strings.Contains(got, "MKD /locks/a") {
-		t.Errorf("log: %s", got)
-	}
-}
-
-// Who knows the nonce of a job speaks for its locks, and who reads the log must be able to find the session of a line.
-func TestTheLogHasNoNonceAndTheIDsThatTheListHas(t *testing.T) {
-	var log logged
-	s := start(t, func(o *setup) { o.log = log.logger() })
-	a := s.as("phoneacc")
-	a.want("site  lock  as hush-hush", "200 *")
-	a.want("SITE LOCK AS hush-hush", "200 *")
-	a.want("MKD /locks/a", "257 *")
-	id := s.table.Sessions()[0].Owner.Session.String()
-	if got := log.String(); strings.Contains(got, "hush") || !strings.Contains(got, `session=`+id+` line="MKD /locks/a"`) {
-		t.Errorf("session %s, log: %s", id, got)
-	}
-}
-
 // What package files hands on of a transfer is a PathError, whether the disk said it or the connection.
 func TestTheReasonOfABrokenTransferIsThatOfTheDiskOrTheConnection(t *testing.T) {
 	tr := transfer{client: &client{log: slog.New(slog.DiscardHandler)}}

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"io"
-	"net"
 	"strings"
 	"testing"
 
@@ -92,16 +91,6 @@ func TestStouFindsAFreeName(t *testing.T) {
 	})
 }
 
-func TestAReaderSeesTheOldFileOrTheNewOne(t *testing.T) {
-	plays(t, `
-		- write /f old
-		a STOR /f <<< new ...
-		b RETR /f => 226 * >>> old
-		b NLST -a => 226 * >>> .locks.json\r\never\r\nf\r\ngone\r\nhome\r\nlocks\r\nopen\r\n
-		a => 226 *
-		b RETR /f => 226 * >>> new`)
-}
-
 // A data connection that was reset breaks the upload. Without its close_notify a TLS stream may have been cut by anybody (RFC 8446
 // section 6.1).
 func TestABrokenDataConnectionPublishesNothing(t *testing.T) {
@@ -121,21 +110,12 @@ func TestABrokenDataConnectionPublishesNothing(t *testing.T) {
 					if !private && end != reset {
 						continue
 					}
-					var nc net.Conn
-					if active {
-						l := listen(t)
-						c.want(l.PORT, "200 *")
-						c.want("STOR /f", "150 *")
-						nc = l.accept()
-					} else {
-						nc = c.data()
-						c.want("STOR /f", "150 *")
-					}
+					nc := c.opened("STOR /f", active)
 					data := c.secured(nc)
 					io.WriteString(data, "new")
 					switch end {
 					case reset:
-						nc.(*net.TCPConn).SetLinger(0)
+						nc.SetLinger(0)
 					case "226 *":
 						data.Close()
 					}

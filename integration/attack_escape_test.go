@@ -69,7 +69,7 @@ func TestAttackPathsLeadOutOfTheTree(t *testing.T) {
 				check(verb+" "+p, c.put(verb+" "+p, "overwritten"))
 			}
 			for _, line := range []string{
-				"SIZE " + p, "MDTM " + p, "MLST " + p, "STAT " + p, "HASH " + p, "XSHA256 " + p, "MFMT 20200101000000 " + p, "SITE CHMOD 777 " + p,
+				"SIZE " + p, "MDTM " + p, "MLST " + p, "STAT " + p, "HASH " + p, "AVBL " + p, "XSHA256 " + p, "MFMT 20200101000000 " + p, "SITE CHMOD 777 " + p,
 				"MKD " + p, "RMD " + p, "DELE " + p, "SITE LOCK INFO " + p, "SITE LOCKS " + p, "CWD " + p, "RETR secret", "CWD /",
 			} {
 				if line == "RETR secret" {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -86,20 +85,4 @@ max_age = "1h"
 	other.want(550, "MKD /locks/a", "held by "+account)
 	// The account's next session speaks for it.
 	s.session(account).want(250, "RMD /locks/a")
-}
-
-func TestHeldLockGetsItsDirectoryBackAfterACrash(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	c := s.session(account)
-	c.want(257, "MKD /locks/kept")
-	s.kill()
-	if err := os.Remove(s.path("locks/kept")); err != nil {
-		t.Fatal(err)
-	}
-	s.start()
-	if !s.exists("locks/kept") {
-		t.Error("a held lock did not get its directory back")
-	}
-	s.session("other").want(550, "MKD /locks/kept", "held by "+account)
 }

@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,27 +114,6 @@ func (s *server) takesAll(t *testing.T, u uploader, files []string, dir string, 
 				t.Errorf("%s, upload %d: %d bytes", file, i, len(got))
 			}
 		}
-	}
-}
-
-func TestUploadShorterThanAnnouncedIsDiscarded(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	s.write("target", "old")
-	c := s.session(account)
-	c.want(200, "TYPE I")
-	c.want(200, "ALLO 1000")
-	data, err := c.open("STOR /target")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(data, "fewer bytes than announced"); err != nil {
-		t.Fatal(err)
-	}
-	data.Close()
-	c.wantReply(426, "/target")
-	if got := s.read("target"); got != "old" {
-		t.Errorf("published %q", got)
 	}
 }
 

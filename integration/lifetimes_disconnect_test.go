@@ -1,12 +1,8 @@
 package integration
 
 import (
-	"bytes"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -148,37 +144,6 @@ func TestNextHolderNeverMeetsTheLastOnesBytes(t *testing.T) {
 	}
 }
 
-func TestNextHolderWaitsForAnUploadThatIsBeingSynced(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, released)
-	other := s.session("other")
-	content := bytes.Repeat([]byte("all of it"), 4<<20)
-	for round := range count(5, 50) {
-		s.write("phone.tsv", "old")
-		c := s.session(account)
-		c.want(257, "MKD /locks/job")
-		c.want(200, "TYPE I")
-		data, err := c.open("STOR /phone.tsv")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := data.Write(content); err != nil {
-			t.Fatal(err)
-		}
-		data.Close()
-		time.Sleep(4*time.Millisecond + rand.N(10*time.Millisecond)) // any moment will do, once it has seen that c is there
-		c.conn.Close()
-		await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
-		if left := s.unfinished(); len(left) != 0 {
-			t.Errorf("round %d: the next holder meets %v", round, left)
-		}
-		if got := s.read("phone.tsv"); got != "old" && got != string(content) {
-			t.Errorf("round %d: the next holder finds %d bytes", round, len(got))
-		}
-		other.want(250, "RMD /locks/job")
-	}
-}
-
 // pour uploads without an end; it returns when so many bytes have gone. over is closed when the server takes no more.
 func (s *session) pour(path string, arrived int) (over <-chan struct{}) {
 	s.t.Helper()
@@ -204,80 +169,6 @@ func (s *session) pour(path string, arrived int) (over <-chan struct{}) {
 	}()
 	<-begun
 	return ended
-}
-
-func TestDownloadEndsBeforeTheLockOfItsSession(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, released)
-	s.write("large", "")
-	if err := os.Truncate(s.path("large"), 1<<30); err != nil {
-		t.Fatal(err)
-	}
-	c, other := s.session(account), s.session("other")
-	c.want(257, "MKD /locks/job")
-	c.want(200, "TYPE I")
-	data, err := c.open("RETR /large")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer data.Close()
-	if _, err := io.CopyN(io.Discard, data, 1<<20); err != nil {
-		t.Fatal(err)
-	}
-	c.conn.Close()
-	await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
-	// What the kernel had taken is on its way; there is no more, and no end of file that could be taken for the file's.
-	if n, _ := io.Copy(io.Discard, data); n > 64<<20 {
-		t.Errorf("%d bytes came after the lock was free", n)
-	}
-}
-
-// QUIT before the 226 may come from a program that fails, such as Python's `with ftplib.FTP()` at an exception. So an upload
-// behind which QUIT was read is published only if ALLO has said how long it is.
-func TestQuitKeepsTheLockUntilTheUploadIsOver(t *testing.T) {
-	t.Parallel()
-	const text = "more more more more more more more more more more "
-	for _, tc := range []struct {
-		name, announced string
-		code            int
-		left            string
-	}{
-		{"of announced length", fmt.Sprint("ALLO ", len(text)), 226, text},
-		{"of unknown length", "NOOP", 426, "old"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			s := startServer(t, released)
-			s.write("phone.tsv", "old")
-			c, other := s.session(account), s.session("other")
-			c.want(257, "MKD /locks/job")
-			c.want(200, "TYPE I")
-			c.want(200, tc.announced)
-			data, err := c.open("STOR /phone.tsv")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.send("QUIT"); err != nil {
-				t.Fatal(err)
-			}
-			for piece := range strings.SplitAfterSeq(strings.TrimSuffix(text, " "), " ") {
-				other.want(550, "MKD /locks/job", "held by "+account)
-				if _, err := io.WriteString(data, piece); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := io.WriteString(data, " "); err != nil {
-				t.Fatal(err)
-			}
-			data.Close()
-			c.wantReply(tc.code)
-			c.wantReply(221)
-			await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
-			if got := s.read("phone.tsv"); got != tc.left {
-				t.Errorf("the next holder finds %q, want %q", got, tc.left)
-			}
-		})
-	}
 }
 
 func TestGrantThatItsClientCannotHaveHeardIsUndone(t *testing.T) {

@@ -92,34 +92,6 @@ func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
 	c.want(550, "RMD /locks/job", "taken away", "no sign of life for 10m0s")
 }
 
-func TestBytesOfADownloadAreSignsOfLife(t *testing.T) {
-	t.Parallel()
-	s, clock := startStepped(t, idle)
-	s.sparse("large", 1<<30)
-	c, other := s.session(account), s.session("other")
-	c.want(257, "MKD /locks/job")
-	c.want(200, "TYPE I")
-	data, err := c.open("RETR /large")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer data.Close()
-	c.want(211, "STAT") // the server is through with the command before, which is a sign of life, too
-	for range 3 {
-		clock.pass(9 * time.Minute)
-		// More than the kernel can have taken before.
-		if _, err := io.CopyN(io.Discard, data, 64<<20); err != nil {
-			t.Fatal(err)
-		}
-		s.noted(t, other)
-	}
-	for range 3 { // what moved last is told at the next look
-		clock.pass(time.Minute)
-	}
-	clock.pass(11 * time.Minute)
-	other.want(257, "MKD /locks/job")
-}
-
 // sparse makes a large file that takes no room.
 func (s *server) sparse(name string, size int64) {
 	s.t.Helper()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -281,39 +280,6 @@ func TestLocksmithOverIPv6(t *testing.T) {
 	putsAndGets(t, h)
 }
 
-func TestLocksmithSaysWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	for name, c := range map[string]struct {
-		change func(*locksmith.Options)
-		want   error
-	}{
-		"the password":          {func(o *locksmith.Options) { o.Server.Password = "wrong" }, locksmith.ErrLogin},
-		"TLS on none":           {func(o *locksmith.Options) { o.Server.TLS = locksmith.TLSExplicit }, locksmith.ErrTLS},
-		"no such host":          {func(o *locksmith.Options) { o.Server.Address = "nowhere.invalid" }, locksmith.ErrUnreachable},
-		"nobody listens":        {func(o *locksmith.Options) { o.Server.Address = "127.0.0.1:1" }, locksmith.ErrUnreachable},
-		"no directory above it": {func(o *locksmith.Options) { o.Path = "/nowhere/phone_lock" }, locksmith.ErrRefused},
-		"no such start":         {func(o *locksmith.Options) { o.Server.Dir = "/nowhere" }, locksmith.ErrRefused},
-		"alone, not shared":     {func(o *locksmith.Options) { o.Shared = true }, locksmith.ErrRefused},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := ours(t, s).lock(strings.ReplaceAll(name, " ", "-"))
-			c.change(&o)
-			l, err := locksmith.Acquire(t.Context(), o)
-			if err == nil {
-				release(t, l)
-			}
-			if !errors.Is(err, c.want) || strings.Contains(fmt.Sprint(err), "\n") {
-				t.Errorf("%v", err)
-			}
-			if s.exists("locks/" + filepath.Base(o.Path)) {
-				t.Error("it has left a lock behind")
-			}
-		})
-	}
-}
-
 func TestLocksmithWaitsItsTurnAndTellsForWhom(t *testing.T) {
 	t.Parallel()
 	h := ours(t, startServer(t, defaults))
@@ -342,30 +308,6 @@ func TestLocksmithWaitsItsTurnAndTellsForWhom(t *testing.T) {
 	defer c.Close()
 	if i, err := c.Info(t.Context(), "/locks/a"); err != nil || i.Held || i.Waiting > 0 {
 		t.Errorf("what is left: %+v, %v", i, err)
-	}
-}
-
-func TestLocksmithKeepsItsLockOverARestart(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, defaults)
-	s.start()
-	// The port is another one after a restart, so the locksmith goes through one that stays.
-	h := ours(t, s)
-	var target atomic.Value
-	target.Store(s.v4)
-	h.server.Address = startRelay(t, func() string { return target.Load().(string) }, straight).address()
-	l := acquire(t, h.lock("a"))
-	before := l.Token()
-	s.kill()
-	s.start()
-	target.Store(s.v4)
-	await(t, "the lock is taken up under a new token", func() bool { return l.Token() > before })
-	if err := l.Err(); err != nil {
-		t.Error(err)
-	}
-	release(t, l)
-	if s.exists("locks/a") {
-		t.Error("the lock still stands")
 	}
 }
 

@@ -767,45 +767,6 @@ func TestTheNamesThatPeopleGiveToLocksAreLocks(t *testing.T) {
 	})
 }
 
-func TestFilesMayHaveALocksName(t *testing.T) {
-	t.Parallel()
-	inBothModes(t, "", func(t *testing.T, s *server) {
-		s.write("app/readme", "")
-		c, other := s.session(account), s.session("other")
-		c.want(200, "TYPE I")
-		for _, name := range []string{"composer.lock", "yarn.lock", "Gemfile.lock", ".x-lock", "phone_lock"} {
-			path := "/app/" + name
-			for _, text := range []string{"first", "second"} {
-				if err := c.store(path, []byte(text)); err != nil {
-					t.Fatal(err)
-				}
-				if got := s.read(path); got != text {
-					t.Errorf("%s is %q", path, got)
-				}
-			}
-			other.want(550, "MKD "+path, "file")
-			c.want(213, "SIZE "+path, "6")
-			c.want(350, "RNFR "+path)
-			c.want(250, "RNTO "+path+".old")
-			c.want(350, "RNFR "+path+".old")
-			c.want(250, "RNTO "+path)
-			if got, err := other.retrieve("RETR " + path); err != nil || string(got) != "second" {
-				t.Errorf("%s: %q, %v", path, got, err)
-			}
-			c.want(250, "DELE "+path)
-			other.want(257, "MKD "+path, "locked")
-			if err := c.store(path, []byte("third")); err == nil || !strings.Contains(err.Error(), "550") {
-				t.Errorf("stored while it is a lock: %v", err)
-			}
-			other.want(250, "RMD "+path)
-			if err := c.store(path, []byte("fourth")); err != nil {
-				t.Error(err)
-			}
-		}
-		c.want(211, "SITE LOCKS", "no locks are held")
-	})
-}
-
 func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 	t.Parallel()
 	inBothModesStepped(t, soon, func(t *testing.T, s *server, clock *clock) {
@@ -894,98 +855,6 @@ func (s *session) wantText(line, text string) {
 	}
 }
 
-func TestHolderUsesItsLockAsADirectory(t *testing.T) {
-	t.Parallel()
-	inBothModes(t, "", func(t *testing.T, s *server) {
-		c, _ := s.withJobLock(t)
-		c.want(250, "CWD "+jobLock)
-		c.want(257, "PWD", jobLock)
-		large := strings.Repeat("more than a note\n", count(1<<18, 1<<24))
-		c.stores("large", large)
-		c.want(213, "SIZE large", fmt.Sprint(len(large)))
-		got, err := c.retrieve("RETR large")
-		if err != nil || string(got) != large {
-			t.Errorf("got back %d bytes, want %d: %v", len(got), len(large), err)
-		}
-		for i := range 40 {
-			c.stores(fmt.Sprint("file", i), "x")
-		}
-		listed, err := c.retrieve("NLST")
-		if n := len(strings.Fields(string(listed))); err != nil || n != 41 {
-			t.Errorf("%d files are listed, want 41: %v", n, err)
-		}
-		c.want(257, "MKD sub", "created")
-		c.want(257, "MKD sub/deep", "created")
-		c.stores("sub/deep/file", "deep")
-		c.want(350, "RNFR sub")
-		c.want(250, "RNTO renamed")
-		c.wantText("RETR renamed/deep/file", "deep")
-		c.want(350, "RNFR renamed/deep/file")
-		c.want(250, "RNTO file0") // over another
-		c.wantText("RETR file0", "deep")
-		c.wantText("LIST", "renamed")
-		c.wantText("MLSD "+jobLock, "type=dir;")
-		for i := range 40 {
-			c.want(250, fmt.Sprint("DELE file", i))
-		}
-		c.want(250, "DELE large")
-		c.want(250, "RMD renamed/deep")
-		c.want(250, "RMD renamed")
-		c.want(250, "CWD /")
-		c.want(250, "RMD "+jobLock, "released")
-		if names := s.below(t, "/work"); len(names) != 2 {
-			t.Errorf("left over: %q", names)
-		}
-	})
-}
-
-func TestOthersReadWhatIsInALockAndWriteNothing(t *testing.T) {
-	t.Parallel()
-	inBothModes(t, "", func(t *testing.T, s *server) {
-		c, other := s.withJobLock(t)
-		c.stores(jobLock+"/index", "mine")
-		c.want(257, "MKD "+jobLock+"/sub")
-		same, err := login(s.v4, account) // the acquiring session lives, so this one is none of its job
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer same.conn.Close()
-		same.t = t
-		same.want(200, "TYPE I")
-		for _, o := range []*session{other, same} {
-			o.stores("/work/outside", "theirs")
-			o.want(250, "CWD "+jobLock)
-			o.want(257, "PWD", jobLock)
-			o.wantText("LIST", "index")
-			o.wantText("RETR index", "mine")
-			o.want(213, "SIZE index", "4")
-			o.want(213, "MDTM "+jobLock+"/index")
-			for _, verb := range []string{"STOR new", "STOR index", "APPE index", "STOR sub/new"} {
-				if _, err := o.open(verb); err == nil || !strings.Contains(err.Error(), "550") {
-					t.Errorf("%s: %v", verb, err)
-				}
-			}
-			for _, line := range []string{"DELE index", "MKD new", "RMD sub", "MFMT 20200101000000 index", "SITE CHMOD 600 index", "RMD " + jobLock, "DELE " + jobLock} {
-				o.want(550, line)
-			}
-			for _, names := range [][2]string{{"index", "/work/stolen"}, {"index", "index2"}, {"/work/outside", jobLock + "/index"}, {"/work/outside", jobLock + "/new"}, {jobLock, "/work/moved"}} {
-				r, err := o.try("RNFR " + names[0])
-				if err == nil && r.code == 350 {
-					r, err = o.try("RNTO " + names[1])
-				}
-				if err != nil || r.code != 550 {
-					t.Errorf("renaming %s to %s: %v, %v", names[0], names[1], r, err)
-				}
-			}
-			o.want(250, "CWD /")
-		}
-		c.wantText("RETR "+jobLock+"/index", "mine")
-		if listed, err := c.retrieve("NLST " + jobLock); err != nil || len(strings.Fields(string(listed))) != 2 {
-			t.Errorf("in the lock: %q, %v", listed, err)
-		}
-	})
-}
-
 func TestOthersAreKeptOutOfALockWhereTheRuleSaysSo(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, "[[lock]]\nmatch = \"**/*.lock\"\nallow_cwd = false\n", func(t *testing.T, s *server) {
@@ -993,54 +862,6 @@ func TestOthersAreKeptOutOfALockWhereTheRuleSaysSo(t *testing.T) {
 		other.want(550, "CWD "+jobLock)
 		c.want(250, "CWD "+jobLock)
 		c.stores("index", "mine")
-	})
-}
-
-func TestRenameOutOfALockPublishes(t *testing.T) {
-	t.Parallel()
-	rule := "[[lock]]\nmatch = \"**/*.lock\"\n[[lock]]\nmatch = \"**/*_lock\"\nprotects = [\"$1/$2.tsv\"]\n"
-	inBothModes(t, rule, func(t *testing.T, s *server) {
-		c, other := s.withJobLock(t)
-		s.write("work/index", "old")
-		s.write("work/phone.tsv", "old")
-		c.stores(jobLock+"/index", "new")
-		c.stores(jobLock+"/phone", "new")
-		c.want(257, "MKD "+jobLock+"/release")
-		c.stores(jobLock+"/release/file", "of the release")
-		for _, names := range [][2]string{{"index", "index"}, {"release", "release"}} {
-			c.want(350, "RNFR "+jobLock+"/"+names[0])
-			c.want(250, "RNTO /work/"+names[1])
-		}
-		other.wantText("RETR /work/index", "new")
-		other.wantText("RETR /work/release/file", "of the release")
-		// Whatever protects the target is asked.
-		c.want(350, "RNFR "+jobLock+"/phone")
-		c.want(550, "RNTO /work/phone.tsv", "protected by the lock /work/phone_lock")
-		c.want(257, "MKD /work/phone_lock")
-		c.want(350, "RNFR "+jobLock+"/phone")
-		c.want(250, "RNTO /work/phone.tsv")
-		// And back in.
-		c.want(350, "RNFR /work/index")
-		c.want(250, "RNTO "+jobLock+"/index")
-		c.want(250, "DELE "+jobLock+"/index")
-		c.want(250, "RMD "+jobLock)
-	})
-}
-
-func TestLockWithFilesInItIsNotGivenBack(t *testing.T) {
-	t.Parallel()
-	inBothModes(t, "", func(t *testing.T, s *server) {
-		c, other := s.withJobLock(t)
-		c.stores(jobLock+"/index", "mine")
-		c.want(550, "RMD "+jobLock, "not empty")
-		other.want(550, "MKD "+jobLock, "held by "+account)
-		c.wantText("RETR "+jobLock+"/index", "mine")
-		c.want(250, "DELE "+jobLock+"/index")
-		c.want(257, "MKD "+jobLock+"/sub")
-		c.want(550, "RMD "+jobLock, "not empty")
-		c.want(250, "RMD "+jobLock+"/sub")
-		c.want(250, "RMD "+jobLock, "released")
-		other.want(257, "MKD "+jobLock)
 	})
 }
 
@@ -1115,33 +936,6 @@ func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestLeftoverIsRemovedWhenAskedFor(t *testing.T) {
-	t.Parallel()
-	inBothModes(t, "", func(t *testing.T, s *server) {
-		c, other := s.withJobLock(t)
-		c.stores(jobLock+"/index", "unpublished")
-		s.session("boss").breaks(jobLock)
-		c.want(257, "MKD "+jobLock)
-		c.stores(jobLock+"/index", "kept")
-		s.command("break", jobLock)
-		other.want(257, "MKD "+jobLock)
-		first := leftoverID(t, s.leftovers(t), jobLock)
-		s.leftovers(t, "remove", first)
-		if list := s.leftovers(t); strings.Contains(list, "\n"+first+" ") || !strings.Contains(list, jobLock) {
-			t.Errorf("%s is removed, the other one is not:\n%s", first, list)
-		}
-		second := leftoverID(t, s.leftovers(t), jobLock)
-		s.leftovers(t, "remove", second)
-		if list := s.leftovers(t); strings.Contains(list, jobLock) {
-			t.Errorf("%s is removed:\n%s", second, list)
-		}
-		r := run(t, binary, "leftovers", "restore", first, "/work/again", "--config", s.config)
-		if r.status == 0 || s.exists("work/again") {
-			t.Errorf("what was removed is restored: %s", r.out)
-		}
-	})
 }
 
 // tutorials returns the tutorials of docs/programs.md: for each heading the blocks of shell and of configuration below it.

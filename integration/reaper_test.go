@@ -7,25 +7,6 @@ import (
 	"time"
 )
 
-func TestLockEndsAtItsAge(t *testing.T) {
-	t.Parallel()
-	for _, directories := range []string{"true", "false"} {
-		t.Run("directories="+directories, func(t *testing.T) {
-			t.Parallel()
-			s := startServer(t, "[locks]\ndirectories = "+directories+"\n[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"2s\"\n")
-			holder, other := s.session(account), s.session("other")
-			sent := time.Now()
-			holder.want(257, "MKD /locks/a", "expires in 2s")
-			await(t, "the lock ends", func() bool { return other.wantEither("MKD /locks/a").code == 257 })
-			if took := time.Since(sent); took < 2*time.Second {
-				t.Errorf("free after %v", took)
-			}
-			holder.want(550, "RMD /locks/a", "taken away", "older than 2s")
-			other.want(250, "RMD /locks/a")
-		})
-	}
-}
-
 func TestServerStartedOnATreeFullOfDataLosesNothing(t *testing.T) {
 	t.Parallel()
 	s, clock := newStepped(t, "[[lock]]\nmatch = \"**\"\nmax_age = \"1m\"\n")

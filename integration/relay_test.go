@@ -114,14 +114,6 @@ func pass(to, from *net.TCPConn) {
 	_ = to.CloseWrite()
 }
 
-// straight carries a connection as it is. Its data connections do not come here.
-func straight(_ *relay, p pair, _ bool) {
-	var both sync.WaitGroup
-	both.Go(func() { pass(p.server, p.client) })
-	pass(p.client, p.server)
-	both.Wait()
-}
-
 var entering = regexp.MustCompile(`^22[79] .*\((?:\|\|\|(\d+)\||\d+,\d+,\d+,\d+,(\d+),(\d+)\))`)
 
 // reroute has the client of a 227 or 229 connect here.

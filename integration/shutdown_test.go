@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -98,31 +97,5 @@ func (s *server) stopped() {
 	}
 	if _, err := os.Lstat(filepath.Join(s.state, "control.sock")); !os.IsNotExist(err) {
 		s.t.Errorf("the control socket is left over: %v", err)
-	}
-}
-
-func TestSecondServerOnOneStateIsRefused(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	want := fmt.Sprintf("ftplockd: %s: another ftplockd (pid %d) uses this state directory\n", s.state, s.cmd.Process.Pid)
-	if r := run(t, binary, "--config", s.config); r.status != 1 || r.out != want {
-		t.Errorf("exit status %d: %s", r.status, r.out)
-	}
-	s.session(account).want(257, "MKD /locks/a")
-	if r := run(t, binary, "reload", "--config", s.config); r.status != 0 {
-		t.Errorf("the first server has lost its control socket: %s", r.out)
-	}
-}
-
-func TestServerThatCannotListenSaysSo(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	dir := t.TempDir()
-	r := run(t, binary, "--listen", s.v4, "--root", filepath.Join(dir, "files"), "--state", filepath.Join(dir, "state"))
-	if r.status != 1 || !strings.Contains(r.out, s.v4) || !strings.Contains(r.out, "address already in use") {
-		t.Errorf("exit status %d: %s", r.status, r.out)
-	}
-	if r := run(t, binary, "reload", "--state", filepath.Join(dir, "state")); r.status != 1 || !strings.Contains(r.out, "no server") {
-		t.Errorf("reload without a server: exit status %d: %s", r.status, r.out)
 	}
 }

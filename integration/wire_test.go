@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -129,127 +128,6 @@ func (c *session) prepare(way string) func() (net.Conn, error) {
 		defer l.Close()
 		return l.Accept()
 	}
-}
-
-// The kernel of a killed client ends both its connections within microseconds, in either order.
-func TestBothConnectionsEndedAtOncePublishNothing(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, hangUpLate+defaults)
-	s.write("target", "old")
-	for i := range count(40, 200) {
-		c := s.session(account)
-		connect := c.prepare([]string{"passive", "active"}[i%2])
-		if err := c.send("STOR /target"); err != nil {
-			t.Fatal(err)
-		}
-		data, err := connect()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.wantReply(150)
-		if _, err := data.Write(make([]byte, 1+i*500)); err != nil {
-			t.Fatal(err)
-		}
-		first, second := data, c.conn
-		if i%4 > 1 {
-			first, second = second, first
-		}
-		first.Close()
-		second.Close()
-	}
-	await(t, "the uploads are over", func() bool { return len(s.unfinished()) == 0 })
-	if got := s.read("target"); got != "old" {
-		t.Errorf("published %d bytes", len(got))
-	}
-}
-
-// A client that gives up before it has connected is answered at once.
-func TestAborAndQuitWhileADataConnectionIsAwaited(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	s.write("target", "old")
-	for _, line := range []string{"STOR /target", "RETR /target", "LIST"} {
-		for _, command := range []string{"ABOR", "QUIT"} {
-			t.Run(command+" behind "+line, func(t *testing.T) {
-				promptly(t, "the answer", 20*time.Millisecond, func() time.Duration {
-					c := s.session(account)
-					c.prepare("passive")
-					if err := c.send(line); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(10 * time.Millisecond) // the library waits for the connection now
-					began := time.Now()
-					if err := c.send(command); err != nil {
-						t.Fatal(err)
-					}
-					if r := c.finalReply(); r.code != 425 && r.code != 426 {
-						t.Errorf("the transfer: %v", r)
-					}
-					c.wantReply(map[string]int{"ABOR": 226, "QUIT": 221}[command])
-					return time.Since(began)
-				})
-			})
-		}
-	}
-	if got, left := s.read("target"), s.unfinished(); got != "old" || len(left) > 0 {
-		t.Errorf("published %q, left over: %v", got, left)
-	}
-}
-
-// A data connection on which nothing moves is given up after data_timeout, whatever way it came to be and whoever is to send.
-func TestStalledDataConnectionsAreGivenUp(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "[ftp]\ndata_timeout = \"3s\"\n"+defaults+tlsTables(t, t.TempDir(), "localhost"))
-	large := filepath.Join(s.root, "large")
-	s.write("large", "")
-	if err := os.Truncate(large, 256<<20); err != nil {
-		t.Fatal(err)
-	}
-	s.write("target", "old")
-	for _, way := range []string{"passive", "active"} {
-		for _, kind := range []string{"plain", "TLS", "TLS without a handshake"} {
-			for _, line := range []string{"STOR /target", "RETR /large"} {
-				t.Run(strings.Join([]string{line[:4], way, kind}, ", "), func(t *testing.T) {
-					t.Parallel()
-					c := s.session(account)
-					if kind != "plain" {
-						c = s.secureSession(t)
-					}
-					c.want(200, "TYPE I")
-					connect := c.prepare(way)
-					if err := c.send(line); err != nil {
-						t.Fatal(err)
-					}
-					data, err := connect()
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer data.Close()
-					c.wantReply(150)
-					if kind == "TLS" {
-						secure := tls.Client(data, &tls.Config{InsecureSkipVerify: true})
-						if err := secure.Handshake(); err != nil {
-							t.Fatal(err)
-						}
-						if line[:4] == "STOR" {
-							_, err = io.WriteString(secure, "some bytes, and no more")
-						} else {
-							_, err = secure.Read(make([]byte, 1000))
-						}
-						if err != nil {
-							t.Fatal(err)
-						}
-					}
-					c.wantReply(426, "stood still")
-				})
-			}
-		}
-	}
-	t.Cleanup(func() {
-		if got, left := s.read("target"), s.unfinished(); got != "old" || len(left) > 0 {
-			t.Errorf("published %q, left over: %v", got, left)
-		}
-	})
 }
 
 // A slow client is not a stalled one: a few bytes a second keep a transfer alive in both directions.
