@@ -80,10 +80,20 @@ func (s *server) handler() http.Handler {
 			http.Error(w, "no lock can be granted: "+err.Error(), http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET /locks", s.serveLocks)
-	mux.HandleFunc("GET /sessions", s.serveSessions)
-	mux.HandleFunc("POST /break", s.serveBreak)
-	mux.HandleFunc("POST /kick", s.serveKick)
+	serving := func(answer func(*service, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			v, err := s.serving()
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			answer(v, w, r)
+		}
+	}
+	mux.HandleFunc("GET /locks", serving((*service).serveLocks))
+	mux.HandleFunc("GET /sessions", serving((*service).serveSessions))
+	mux.HandleFunc("POST /break", serving((*service).serveBreak))
+	mux.HandleFunc("POST /kick", serving((*service).serveKick))
 	return mux
 }
 

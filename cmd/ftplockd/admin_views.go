@@ -69,13 +69,13 @@ func viewOf(status lock.Status, h lock.Hold, now lock.Instant) holdView {
 	return v
 }
 
-func (s *server) serveLocks(w http.ResponseWriter, _ *http.Request) {
-	answer(w, holdViews(s.table.All(), s.clock.Now()))
+func (v *service) serveLocks(w http.ResponseWriter, _ *http.Request) {
+	answer(w, holdViews(v.table.All(), v.server.clock.Now()))
 }
 
-func (s *server) serveSessions(w http.ResponseWriter, _ *http.Request) {
+func (v *service) serveSessions(w http.ResponseWriter, _ *http.Request) {
 	views := []sessionView{}
-	for _, status := range s.table.Sessions() {
+	for _, status := range v.table.Sessions() {
 		views = append(views, sessionView{
 			ID: status.Owner.Session.String(), Account: status.Owner.Account, Address: status.Owner.Address,
 			Opened: status.Opened.Wall.UTC(), Holds: status.Holds,
@@ -85,14 +85,14 @@ func (s *server) serveSessions(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveBreak takes a lock away from the holder with the token.
-func (s *server) serveBreak(w http.ResponseWriter, r *http.Request) {
+func (v *service) serveBreak(w http.ResponseWriter, r *http.Request) {
 	by := lock.Owner{Account: "administrator"}
 	token, err := strconv.ParseUint(r.FormValue("token"), 10, 64)
 	if err != nil {
 		http.Error(w, "the token is missing", http.StatusBadRequest)
 		return
 	}
-	err = s.breakLock(r.Context(), lock.Name(r.FormValue("name")), lock.Token(token), by, r.FormValue("reason"))
+	err = v.breakLock(r.Context(), lock.Name(r.FormValue("name")), lock.Token(token), by, r.FormValue("reason"))
 	switch {
 	case errors.Is(err, lock.ErrStale):
 		http.Error(w, fmt.Sprintf("%s is not held with token %d", r.FormValue("name"), token), http.StatusConflict)
@@ -104,23 +104,23 @@ func (s *server) serveBreak(w http.ResponseWriter, r *http.Request) {
 }
 
 // breakLock takes a lock away from the holder with the token.
-func (s *server) breakLock(ctx context.Context, n lock.Name, token lock.Token, by lock.Owner, reason string) error {
-	if err := s.table.Break(ctx, n, token, by, reason); err != nil {
+func (v *service) breakLock(ctx context.Context, n lock.Name, token lock.Token, by lock.Owner, reason string) error {
+	if err := v.table.Break(ctx, n, token, by, reason); err != nil {
 		return err
 	}
-	if err := s.driver.Sweep(ctx); err != nil { // what was in it is moved aside
-		s.log.Warn("left-overs of the lock not swept", "err", err)
+	if err := v.driver.Sweep(ctx); err != nil { // what was in it is moved aside
+		v.server.log.Warn("left-overs of the lock not swept", "err", err)
 	}
 	return nil
 }
 
 // serveKick ends a session.
-func (s *server) serveKick(w http.ResponseWriter, r *http.Request) {
+func (v *service) serveKick(w http.ResponseWriter, r *http.Request) {
 	id, err := lock.ParseSessionID(r.FormValue("id"))
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
-	case !s.driver.Kick(id, "an administrator ended this session"):
+	case !v.driver.Kick(id, "an administrator ended this session"):
 		http.Error(w, "there is no session "+id.String(), http.StatusNotFound)
 	}
 }

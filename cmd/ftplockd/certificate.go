@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 // certificate is the server's TLS certificate. A reload replaces it.
@@ -18,6 +20,20 @@ func readPair(file, key string) (*tls.Certificate, error) {
 		return nil, fmt.Errorf("tls.certificate %s, tls.key %s: %w", file, key, err)
 	}
 	return &pair, nil
+}
+
+// openCertificate reads the certificate of a configuration; nil: it has no TLS.
+func openCertificate(c *config.Config) (*certificate, error) {
+	if c.TLS.Mode == config.TLSOff {
+		return nil, nil
+	}
+	pair, err := readPair(c.TLS.Certificate, c.TLS.Key)
+	if err != nil {
+		return nil, err
+	}
+	opened := new(certificate)
+	opened.Store(pair)
+	return opened, nil
 }
 
 // config is for listeners and for AUTH TLS.

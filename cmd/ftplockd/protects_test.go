@@ -55,9 +55,7 @@ func TestHistoryOfAFileNamesHolderTokenAndDigest(t *testing.T) {
 			}
 		}
 	}
-	if log := r.log.String(); !strings.Contains(log, "file=/phone.tsv") || !strings.Contains(log, "token=1") {
-		t.Error(log)
-	}
+	r.logs("path=/phone.tsv", "lock=/phone_lock", "token=1")
 }
 
 func TestWhatCannotBeProtectedIsAnErrorWithItsLine(t *testing.T) {

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // newReloadCommand returns the command that has a running server read its configuration again.
@@ -66,4 +72,64 @@ func (o *serveOptions) stateDirectory() (string, error) {
 		return "", err
 	}
 	return c.State, nil
+}
+
+// reload takes over a changed configuration: all of it but the keys that need a restart, or nothing. All that can fail is done
+// first. It returns the keys that have changed and need a restart.
+func (s *server) reload(ctx context.Context) (ignored []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, err := s.options.load()
+	if err != nil {
+		return nil, err
+	}
+	ignored = next.KeepRestartKeys(s.config)
+	next, plain, err := s.withAccount(next)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := lock.NewRules(rulesOf(next))
+	if err != nil {
+		return nil, err
+	}
+	var pair *tls.Certificate
+	if s.tls != nil {
+		if pair, err = readPair(next.TLS.Certificate, next.TLS.Key); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkHooks(next); err != nil {
+		return nil, err
+	}
+	v := s.service.Load()
+	if err := v.makePrefixes(rules); err != nil {
+		return nil, err
+	}
+
+	for _, key := range ignored {
+		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
+	}
+	if s.tls != nil {
+		s.tls.Store(pair)
+	}
+	v.use(ctx, next, rules)
+	s.public.use(ctx, next.FTP.PublicAddress)
+	s.config, s.plain = next, plain
+	s.watched.setHooks(next)
+	s.watched.bus.Publish(event.Event{Kind: event.Reload})
+	return ignored, nil
+}
+
+// use takes over what a reload changes.
+func (v *service) use(ctx context.Context, c *config.Config, rules *lock.Rules) {
+	if v.hostdir != nil {
+		v.hostdir.SetRules(rules)
+	}
+	if err := v.table.SetRules(ctx, rules); err != nil {
+		v.server.log.Error("the new rules hold, but were not recorded for all locks that are held: for those, the old ones hold after a restart", "err", err)
+	}
+	v.tree.SetOptions(c.Files.Mode.FileMode, c.Files.Durable)
+	v.driver.SetSettings(v.server.settings(c))
+	v.conns.SetLimits(limits(c))
+	v.warnOfHomes(c)
 }

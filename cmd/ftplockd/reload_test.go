@@ -49,7 +49,7 @@ func pairLines(cert, key string) string {
 // certificateName returns the name in the certificate that the server shows after AUTH TLS.
 func (r *running) certificateName() string {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", r.ports[0].Addr().String())
+	conn, err := net.Dial("tcp", r.service.Load().ports[0].Addr().String())
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"net/textproto"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -102,7 +103,7 @@ func runCommand(ctx context.Context, args ...string) (stdout, stderr string, sta
 // login opens a session; say sends a line and returns the reply.
 func (r *running) login() (say func(line string) string, conn net.Conn) {
 	r.t.Helper()
-	conn, err := net.DialTimeout("tcp", r.ports[0].Addr().String(), 10*time.Second)
+	conn, err := net.DialTimeout("tcp", r.service.Load().ports[0].Addr().String(), 10*time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -137,6 +138,19 @@ func (r *running) expect(want string, args ...string) string {
 		r.t.Fatalf("%v: status %d, %q, %q; want %q", args, status, out, errs, want)
 	}
 	return out
+}
+
+// logs waits for a line of the log that has all these words.
+func (r *running) logs(words ...string) {
+	r.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for line := range strings.Lines(r.log.String()) {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+				return
+			}
+		}
+	}
+	r.t.Fatalf("no line has %q:\n%s", words, r.log)
 }
 
 func TestLocksAreListedAndTheirHistoryTold(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -20,7 +19,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/ftplockd/ftplockd/config"
-	"github.com/ftplockd/ftplockd/driver"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/hook"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -75,11 +73,11 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	info, _ := debug.ReadBuildInfo()
 	version := versionOf(info)
 	w.metrics = metrics.New(metrics.State{
-		Held:        func() int { return s.table.Count().Holds },
-		Waiting:     func() int { return s.table.Count().Waiting },
-		Sessions:    func() int { return len(s.table.Sessions()) },
-		Transfers:   func() int { return s.driver.CountTransfers() },
-		JournalSize: func() int64 { return s.store.Size() },
+		Held:        func() int { return of(s, func(v *service) int { return v.table.Count().Holds }) },
+		Waiting:     func() int { return of(s, func(v *service) int { return v.table.Count().Waiting }) },
+		Sessions:    func() int { return of(s, func(v *service) int { return len(v.table.Sessions()) }) },
+		Transfers:   func() int { return of(s, func(v *service) int { return v.driver.CountTransfers() }) },
+		JournalSize: func() int64 { return of(s, func(v *service) int64 { return v.store.Size() }) },
 		Dropped:     func() uint64 { return w.bus.Dropped() },
 		Version:     version,
 	})
@@ -286,77 +284,3 @@ func kindOf(c lock.Cause) event.Kind {
 	}
 	return event.Release
 }
-
-// source is what the page sees of a server.
-type source struct{ s *server }
-
-func (p source) Locks() (all []web.Lock) {
-	now := p.s.clock.Now()
-	for _, status := range p.s.table.All() {
-		for _, h := range status.Holds {
-			l := web.Lock{
-				Name: string(status.Name), Token: uint64(h.Token), Holder: h.Owner.String(),
-				Since: h.Acquired.Wall, Shared: h.Shared, Waiting: status.Waiting,
-			}
-			if h.Owner.Session != 0 {
-				l.Session = h.Owner.Session.String()
-			}
-			if !status.Never {
-				l.Expires = now.Wall.Add(status.Remaining)
-			}
-			all = append(all, l)
-		}
-	}
-	return all
-}
-
-func (p source) Waiting(name string) (all []web.Waiter) {
-	for _, q := range p.s.table.Queue(lock.Name(name)) {
-		all = append(all, web.Waiter{Who: q.Owner.String(), Polls: q.Polls})
-	}
-	return all
-}
-
-func (p source) Sessions() (all []web.Session) {
-	for _, status := range p.s.table.Sessions() {
-		all = append(all, web.Session{
-			ID: status.Owner.Session.String(), Account: status.Owner.Account, Address: status.Owner.Address,
-			Since: status.Opened.Wall, Holds: status.Holds,
-		})
-	}
-	return all
-}
-
-func (p source) Transfers() (all []web.Transfer) {
-	for _, t := range p.s.driver.Transfers() {
-		all = append(all, web.Transfer{
-			Session: t.Session.String(), Account: t.Account, Address: t.Address, Path: t.Path, Upload: t.Upload, Bytes: t.Bytes, Since: t.Since,
-		})
-	}
-	return all
-}
-
-func (p source) Break(ctx context.Context, name string, token uint64, by, reason string) error {
-	return p.s.breakLock(ctx, lock.Name(name), lock.Token(token), lock.Owner{Account: by}, reason)
-}
-
-func (p source) Kick(session, by, reason string) error {
-	id, err := lock.ParseSessionID(session)
-	if err != nil {
-		return err
-	}
-	if !p.s.driver.Kick(id, fmt.Sprintf("%s ended this session: %s", by, reason)) {
-		return errors.New("it has ended")
-	}
-	return nil
-}
-
-func (p source) LogIn(ctx context.Context, user, password string, from netip.Addr) (web.Account, error) {
-	a, err := p.s.driver.LogIn(ctx, user, password, from)
-	if errors.Is(err, driver.ErrLogin) {
-		err = web.ErrLogin
-	}
-	return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin}, err
-}
-
-func (p source) Ready(ctx context.Context) error { return p.s.ready.ask(ctx) }

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/driver"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
+	"github.com/ftplockd/ftplockd/reaper"
+)
+
+// store is where locks are recorded.
+type store interface {
+	lock.Store
+	lock.Publications
+	reaper.Sweeper
+	// Ready returns nil if a grant could be recorded.
+	Ready() error
+	// Size returns how many bytes the locks and their history take.
+	Size() int64
+	// Generation returns the number of this start, larger than all before.
+	Generation() uint32
+	// Run does what the store has to do until ctx ends, and returns nil then, or else why the server must end.
+	Run(ctx context.Context) error
+	Close() error
+}
+
+var _ store = (*journal.Store)(nil)
+
+// service is what clients are served with, in the order in which it is opened.
+type service struct {
+	server *server
+
+	ports   []port // the open addresses
+	tree    *files.Tree
+	store   store
+	hostdir *hostdir.Store // nil without directories
+	insides *driver.Insides
+	table   *lock.Table
+	driver  *driver.Server
+	conns   *control.Server
+}
+
+// port is an open address.
+type port struct {
+	net.Listener
+	implicit *tls.Config // TLS from the start; nil: no
+}
+
+// openPorts opens all addresses.
+func (s *server) openPorts(ctx context.Context) (ports []port, err error) {
+	open := func(key string, addresses []string, implicit *tls.Config) {
+		for _, address := range addresses {
+			if err != nil {
+				return
+			}
+			var l net.Listener
+			if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err != nil {
+				err = errors.Join(fmt.Errorf("%s: %w", key, err), closePorts(ports))
+				return
+			}
+			ports = append(ports, port{l, implicit})
+		}
+	}
+	open("listen", s.config.Listen, nil)
+	if s.tls != nil {
+		open("tls.implicit_listen", s.config.TLS.ImplicitListen, s.tls.config())
+	}
+	return ports, err
+}
+
+func closePorts(ports []port) error {
+	var errs []error
+	for _, p := range ports {
+		if err := p.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// open opens the served tree and the store, brings them into agreement, and makes what clients speak with. If it fails, close what
+// it has opened.
+func (v *service) open(ctx context.Context, openStore func(context.Context, *lock.Rules) error) error {
+	s, c := v.server, v.server.config
+	rules, err := lock.NewRules(rulesOf(c))
+	if err != nil {
+		return err
+	}
+	if v.tree, err = files.Open(c.Root, files.Options{
+		State: filepath.Join(c.State, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable, Log: s.log,
+	}); err != nil {
+		return err
+	}
+	if err := v.makePrefixes(rules); err != nil {
+		return err
+	}
+	if err := openStore(ctx, rules); err != nil {
+		return err
+	}
+	if v.insides, err = driver.OpenInsides(v.tree, filepath.Join(c.State, "inside"), s.log); err != nil {
+		return err
+	}
+	if v.table, err = lock.NewTable(ctx, lock.Options{
+		Store: v.locks(), Clock: s.clock, Rules: rules, Log: s.log, Observe: s.watched.observe, Generation: v.store.Generation(),
+	}); err != nil {
+		return err
+	}
+	v.warnOfSecondNames(rules)
+	return nil
+}
+
+// openJournal opens the store of a server that is the only one.
+func (v *service) openJournal(ctx context.Context, rules *lock.Rules) error {
+	s, c := v.server, v.server.config
+	j, err := journal.Open(journal.Options{
+		Dir: c.State, Clock: s.clock, Durable: c.Locks.Durable, Log: s.log,
+		Synced:     s.watched.metrics.Synced,
+		HistoryAge: days(c.Locks.HistoryDays), HistorySize: c.Locks.HistorySize.Bytes,
+	})
+	if err != nil {
+		return err
+	}
+	v.store = j
+	if c.Locks.Directories {
+		v.hostdir, err = hostdir.Open(ctx, hostdir.Options{Inner: j, FS: v.tree, Clock: s.clock, Rules: rules, Log: s.log})
+		return err
+	}
+	return dismissHost(ctx, j)
+}
+
+func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
+
+// locks is the store with what keeps the files in a lock in agreement with it.
+func (v *service) locks() lock.Store {
+	if v.hostdir != nil {
+		return v.hostdir
+	}
+	return v.insides.Store(v.store)
+}
+
+// dismissHost ends the locks that programs on the host hold: without directories nobody could ever give them back. Their
+// directories stay.
+func dismissHost(ctx context.Context, j *journal.Store) error {
+	var errs []error
+	for record, err := range j.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if record.Holds[0].Host() {
+			errs = append(errs, j.SetDirectory(record.Name, record.Revision, lock.DirectoryID{}))
+			_, err = j.Commit(ctx, lock.Change{
+				Name: record.Name, If: record.Revision, Cause: lock.CauseHostGone, By: lock.Owner{Account: lock.HostAccount},
+			})
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// warnOfSecondNames says where one file has two names, for which locks and what they protect are two.
+func (v *service) warnOfSecondNames(rules *lock.Rules) {
+	directories := []string{"/"}
+	for _, p := range rules.Prefixes() {
+		directories = append(directories, string(p))
+	}
+	for _, a := range v.server.config.Accounts {
+		directories = append(directories, a.Home)
+	}
+	for _, found := range v.tree.SecondNames(directories) {
+		v.server.log.Warn("one file has two names: locks and protection know each name alone", "where", found)
+	}
+}
+
+// warnOfHomes names the accounts whose home is not there.
+func (v *service) warnOfHomes(c *config.Config) {
+	for _, a := range c.Accounts {
+		if info, err := v.tree.Stat(a.Home); err != nil || !info.IsDir() {
+			v.server.log.Warn("the home of an account is no directory of the served tree", "account", a.Name, "home", a.Home)
+		}
+	}
+}
+
+// makePrefixes makes the fixed parts of the rules' globs, so that the first MKD below /locks works. All of them, or none.
+func (v *service) makePrefixes(rules *lock.Rules) (err error) {
+	var made []string
+	for _, p := range rules.Prefixes() {
+		for i, c := range string(p) + "/" {
+			if i == 0 || c != '/' {
+				continue
+			}
+			dir := string(p)[:i]
+			if err = v.tree.Mkdir(dir, 0o755); err == nil {
+				made = append(made, dir)
+			}
+		}
+		if info, statErr := v.tree.Stat(string(p)); statErr != nil || !info.IsDir() {
+			for _, dir := range slices.Backward(made) {
+				err = errors.Join(err, v.tree.RemoveDir(dir))
+			}
+			return fmt.Errorf("could not make the directory %s of a [[lock]] rule: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// serve begins to serve clients.
+func (v *service) serve() {
+	s, c := v.server, v.server.config
+	o := driver.Options{
+		Tree: v.tree, Table: v.table, Clock: s.clock, Insides: v.insides,
+		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: v.store,
+		Events: s.watched.bus,
+	}
+	if s.tls != nil {
+		o.SessionReuse = c.TLS.SessionReuse == config.ReuseRequired
+		o.TLS = s.tls.config()
+	}
+	v.driver = driver.New(o)
+	v.conns = v.driver.Control(control.Options{Limits: limits(c), UserTimeout: c.FTP.UserTimeout.Duration})
+	v.warnOfHomes(c)
+	s.service.Store(v)
+
+	reap := reaper.Reaper{Table: v.table, Sweepers: []reaper.Sweeper{v.driver, v.store, v.tree}, Log: s.log}
+	s.run("locks", v.store.Run)
+	s.run("watching the served tree", v.table.Run)
+	s.run("reaping", reap.Run)
+	for i, p := range v.ports {
+		v.ports[i].Listener = v.conns.Listen(p.Listener, p.implicit)
+		s.run("serving", func(context.Context) error { return v.driver.Serve(v.ports[i]) })
+	}
+}

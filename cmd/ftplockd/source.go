@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/ftplockd/ftplockd/driver"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/web"
+)
+
+// source is what the page sees of a server.
+type source struct{ s *server }
+
+func (p source) Locks() (all []web.Lock) {
+	now := p.s.clock.Now()
+	for _, status := range of(p.s, func(v *service) []lock.Status { return v.table.All() }) {
+		for _, h := range status.Holds {
+			l := web.Lock{
+				Name: string(status.Name), Token: uint64(h.Token), Holder: h.Owner.String(),
+				Since: h.Acquired.Wall, Shared: h.Shared, Waiting: status.Waiting,
+			}
+			if h.Owner.Session != 0 {
+				l.Session = h.Owner.Session.String()
+			}
+			if !status.Never {
+				l.Expires = now.Wall.Add(status.Remaining)
+			}
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+func (p source) Waiting(name string) (all []web.Waiter) {
+	for _, q := range of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }) {
+		all = append(all, web.Waiter{Who: q.Owner.String(), Polls: q.Polls})
+	}
+	return all
+}
+
+func (p source) Sessions() (all []web.Session) {
+	for _, status := range of(p.s, func(v *service) []lock.SessionStatus { return v.table.Sessions() }) {
+		all = append(all, web.Session{
+			ID: status.Owner.Session.String(), Account: status.Owner.Account, Address: status.Owner.Address,
+			Since: status.Opened.Wall, Holds: status.Holds,
+		})
+	}
+	return all
+}
+
+func (p source) Transfers() (all []web.Transfer) {
+	for _, t := range of(p.s, func(v *service) []driver.TransferStatus { return v.driver.Transfers() }) {
+		all = append(all, web.Transfer{
+			Session: t.Session.String(), Account: t.Account, Address: t.Address, Path: t.Path, Upload: t.Upload, Bytes: t.Bytes, Since: t.Since,
+		})
+	}
+	return all
+}
+
+func (p source) Break(ctx context.Context, name string, token uint64, by, reason string) error {
+	v, err := p.s.serving()
+	if err != nil {
+		return err
+	}
+	return v.breakLock(ctx, lock.Name(name), lock.Token(token), lock.Owner{Account: by}, reason)
+}
+
+func (p source) Kick(session, by, reason string) error {
+	id, err := lock.ParseSessionID(session)
+	if err != nil {
+		return err
+	}
+	v, err := p.s.serving()
+	if err != nil {
+		return err
+	}
+	if !v.driver.Kick(id, fmt.Sprintf("%s ended this session: %s", by, reason)) {
+		return errors.New("it has ended")
+	}
+	return nil
+}
+
+func (p source) LogIn(ctx context.Context, user, password string, from netip.Addr) (web.Account, error) {
+	v, err := p.s.serving()
+	if err != nil {
+		return web.Account{}, err
+	}
+	a, err := v.driver.LogIn(ctx, user, password, from)
+	if errors.Is(err, driver.ErrLogin) {
+		err = web.ErrLogin
+	}
+	return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin}, err
+}
+
+func (p source) Ready(ctx context.Context) error { return p.s.ready.ask(ctx) }
