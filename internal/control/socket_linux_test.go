@@ -1,6 +1,7 @@
 package control
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -24,4 +25,29 @@ func TestSocketOptions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A reply that closes the connection is not lost in a reset because of what the client sent behind it.
+func TestTheLastReplyIsNotLostInAReset(t *testing.T) {
+	s := serve(t)
+	for range 20 {
+		c := s.login()
+		c.lib.mkd = func(cmd *Command) { cmd.Say(Reply{Code: 421, Text: "as you wish"}) }
+		c.play(">> MKD a\r\n"+strings.Repeat("NOOP\r\n", 800), "< 421 as you wish")
+		c.expectEOF()
+		c.h.endedWith(t, ReasonClosed)
+		c.until("the connection is closed", func() bool { return s.connected() == 0 })
+		raw, err := c.tcp.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Control(func(fd uintptr) {
+			if errno, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR); errno != 0 || err != nil {
+				t.Errorf("the client's socket got %v, %v", syscall.Errno(errno), err)
+			}
+		})
+		if got := c.h.executed(); strings.Contains(got, "NOOP") {
+			t.Errorf("executed: %s", got)
+		}
+	}
 }
