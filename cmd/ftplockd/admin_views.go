@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,7 +91,7 @@ func (v *service) serveBreak(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token is missing", http.StatusBadRequest)
 		return
 	}
-	err = v.breakLock(r.Context(), lock.Name(r.FormValue("name")), lock.Token(token), by, r.FormValue("reason"))
+	err = v.table.Break(r.Context(), lock.Name(r.FormValue("name")), lock.Token(token), by, r.FormValue("reason"))
 	switch {
 	case errors.Is(err, lock.ErrStale):
 		http.Error(w, fmt.Sprintf("%s is not held with token %d", r.FormValue("name"), token), http.StatusConflict)
@@ -101,17 +100,6 @@ func (v *service) serveBreak(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusConflict)
 	}
-}
-
-// breakLock takes a lock away from the holder with the token.
-func (v *service) breakLock(ctx context.Context, n lock.Name, token lock.Token, by lock.Owner, reason string) error {
-	if err := v.table.Break(ctx, n, token, by, reason); err != nil {
-		return err
-	}
-	if err := v.driver.Sweep(ctx); err != nil { // what was in it is moved aside
-		v.server.log.Warn("left-overs of the lock not swept", "err", err)
-	}
-	return nil
 }
 
 // serveKick ends a session.

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"net/http"
+	"io"
 
 	"github.com/spf13/cobra"
 )
@@ -20,15 +20,10 @@ The server is found by its state directory: that of --config or --state, else th
 		Example: "  ftplockd health --state /var/lib/ftplockd/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			state, err := options.stateDirectory()
-			if err != nil {
+			return options.show(cmd, "/health", func(w io.Writer, _ []byte) error {
+				_, err := fmt.Fprintln(w, "ready")
 				return err
-			}
-			if _, err := ask(cmd.Context(), state, http.MethodGet, "/health"); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "ready")
-			return err
+			})
 		},
 	}
 	options.addStateFlags(cmd)

@@ -95,11 +95,7 @@ func watchLocks(cmd *cobra.Command, options *serveOptions, show func(io.Writer, 
 
 // show asks the running server for something and prints it.
 func (o *serveOptions) show(cmd *cobra.Command, what string, print func(io.Writer, []byte) error) error {
-	state, err := o.stateDirectory()
-	if err != nil {
-		return err
-	}
-	body, err := ask(cmd.Context(), state, http.MethodGet, what)
+	body, err := o.ask(cmd, http.MethodGet, what)
 	if err != nil {
 		return err
 	}
@@ -224,11 +220,7 @@ first), asks on a terminal whether that is meant, and ends that hold only.`,
 
 // tokenToBreak looks who holds a lock and, on a terminal, asks whether that one is meant.
 func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, error) {
-	state, err := o.stateDirectory()
-	if err != nil {
-		return 0, err
-	}
-	body, err := ask(cmd.Context(), state, http.MethodGet, "/locks")
+	body, err := o.ask(cmd, http.MethodGet, "/locks")
 	if err != nil {
 		return 0, err
 	}
@@ -281,14 +273,10 @@ locks are treated as at every disconnect. ID is the one that "ftplockd sessions"
 
 // tell has the running server do something, and says that it was done.
 func (o *serveOptions) tell(cmd *cobra.Command, what string, values url.Values, done string) error {
-	state, err := o.stateDirectory()
-	if err != nil {
+	if _, err := o.ask(cmd, http.MethodPost, what+"?"+values.Encode()); err != nil {
 		return err
 	}
-	if _, err := ask(cmd.Context(), state, http.MethodPost, what+"?"+values.Encode()); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), done)
 	return err
 }
 

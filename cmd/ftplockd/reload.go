@@ -32,11 +32,7 @@ The server is found by its state directory: that of --config or --state, else th
 		Example: "  ftplockd reload --config /etc/ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			state, err := options.stateDirectory()
-			if err != nil {
-				return err
-			}
-			body, err := ask(cmd.Context(), state, http.MethodPost, "/reload")
+			body, err := options.ask(cmd, http.MethodPost, "/reload")
 			if err != nil {
 				return err
 			}
@@ -59,6 +55,15 @@ The server is found by its state directory: that of --config or --state, else th
 func (o *serveOptions) addStateFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `FILE` (TOML) of the server")
 	cmd.Flags().StringVar(&o.State, "state", "", "state `DIR` of the server instead of what is configured")
+}
+
+// ask sends a request to the running server, and returns its answer.
+func (o *serveOptions) ask(cmd *cobra.Command, method, path string) ([]byte, error) {
+	state, err := o.stateDirectory()
+	if err != nil {
+		return nil, err
+	}
+	return ask(cmd.Context(), state, method, path)
 }
 
 // stateDirectory finds the state directory. The configuration file is read only if it must be, so

@@ -65,7 +65,7 @@ func (p source) Break(ctx context.Context, name string, token uint64, by, reason
 	if err != nil {
 		return err
 	}
-	return v.breakLock(ctx, lock.Name(name), lock.Token(token), lock.Owner{Account: by}, reason)
+	return v.table.Break(ctx, lock.Name(name), lock.Token(token), lock.Owner{Account: by}, reason)
 }
 
 func (p source) Kick(session, by, reason string) error {
