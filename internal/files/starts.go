@@ -21,7 +21,7 @@ func isID(s string) bool {
 	return len(s) == 26 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// begin notes this start of the server, in a file of the state directory that is named by its id, before any temporary file is
+// begin notes this start of the server, by a file in the state directory, before any temporary file is
 // made. So a later start knows which temporary files are left-overs and which files just look like it. Close removes the file.
 func (t *Tree) begin() error {
 	earlier, err := t.earlierStarts()
@@ -29,31 +29,56 @@ func (t *Tree) begin() error {
 		return err
 	}
 	t.starts = map[string]struct{}{t.start: {}}
-	for _, id := range earlier {
-		t.starts[id] = struct{}{}
+	for _, mark := range earlier {
+		t.starts[idOf(mark)] = struct{}{}
 	}
-	if err := os.WriteFile(filepath.Join(t.state, t.start), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(t.state, t.mark()), nil, 0o600); err != nil {
 		return bare(err)
 	}
 	return bare(syncHost(t.state))
 }
 
-// earlierStarts lists those whose temporary files have not been swept.
-func (t *Tree) earlierStarts() (ids []string, err error) {
+// mark is the name of the file that notes this start: its id, and its epoch if it has one. The name says all, since a file is
+// made empty.
+func (t *Tree) mark() string {
+	if t.epoch == 0 {
+		return t.start
+	}
+	return t.start + "." + strconv.FormatUint(uint64(t.epoch), 10)
+}
+
+// idOf is the id in a mark.
+func idOf(mark string) string {
+	id, _, _ := strings.Cut(mark, ".")
+	return id
+}
+
+// isEarlier reports whether a file in the state directory is the mark of a start before this one.
+func (t *Tree) isEarlier(mark string) bool {
+	id, number, hasEpoch := strings.Cut(mark, ".")
+	if !isID(id) || id == t.start {
+		return false
+	}
+	epoch, err := strconv.ParseUint(number, 10, 32)
+	return !hasEpoch || err == nil && (t.epoch == 0 || uint32(epoch) < t.epoch)
+}
+
+// earlierStarts returns the marks of those whose temporary files have not been swept.
+func (t *Tree) earlierStarts() (marks []string, err error) {
 	all, err := os.ReadDir(t.state)
 	for _, e := range all {
-		if id := e.Name(); isID(id) && id != t.start {
-			ids = append(ids, id)
+		if t.isEarlier(e.Name()) {
+			marks = append(marks, e.Name())
 		}
 	}
-	return ids, bare(err)
+	return marks, bare(err)
 }
 
 // forget is for starts of which no temporary file is left.
-func (t *Tree) forget(ids ...string) error {
+func (t *Tree) forget(marks ...string) error {
 	var errs []error
-	for _, id := range ids {
-		if err := os.Remove(filepath.Join(t.state, id)); !errors.Is(err, fs.ErrNotExist) {
+	for _, mark := range marks {
+		if err := os.Remove(filepath.Join(t.state, mark)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, bare(err))
 		}
 	}

@@ -17,21 +17,45 @@ const searchEvery = time.Hour
 // If an earlier start did not end in order it searches the whole tree. What it cannot read it passes over, says so in the error,
 // and searches again an hour later. A directory that it may not read is no reason for that: no upload was possible there.
 func (t *Tree) Sweep(ctx context.Context) error {
-	errs := []error{t.removeLeft()}
-	ids, err := t.earlierStarts()
-	errs = append(errs, err)
-	if now := t.now(); len(ids) > 0 && !now.Before(t.searchAfter) {
-		t.searchAfter = now.Add(searchEvery)
-		s := search{Context: ctx, tree: t, starts: make(map[string]struct{})}
-		for _, id := range ids {
-			s.starts[id] = struct{}{}
-		}
-		s.below("/")
-		if errs = append(errs, s.errs...); !s.incomplete && ctx.Err() == nil {
-			errs = append(errs, t.forget(ids...))
+	err := t.removeLeft()
+	if now := t.now(); !now.Before(t.searchAfter) {
+		complete, serr := t.sweepEarlier(ctx)
+		if err = errors.Join(err, serr); !complete {
+			t.searchAfter = now.Add(searchEvery)
 		}
 	}
-	return fail("sweep", "/", errors.Join(append(errs, ctx.Err())...))
+	return fail("sweep", "/", errors.Join(err, ctx.Err()))
+}
+
+// SweepEarlier is the part of Sweep for earlier starts that may go on and not know yet that this one has followed: when it returns
+// nil, none of their uploads can be published any more, since their temporary files are gone. An error says that one might be.
+func (t *Tree) SweepEarlier(ctx context.Context) error {
+	complete, err := t.sweepEarlier(ctx)
+	if complete {
+		if err != nil {
+			t.log.Warn("directories that this server may not read were not swept", "err", err)
+		}
+		return nil
+	}
+	return fail("sweep", "/", errors.Join(err, ctx.Err()))
+}
+
+// sweepEarlier searches the tree for what earlier starts left, if there were any. It is complete if nothing of theirs is left.
+func (t *Tree) sweepEarlier(ctx context.Context) (complete bool, err error) {
+	marks, err := t.earlierStarts()
+	if err != nil || len(marks) == 0 {
+		return err == nil, err
+	}
+	s := search{Context: ctx, tree: t, starts: make(map[string]struct{})}
+	for _, mark := range marks {
+		s.starts[idOf(mark)] = struct{}{}
+	}
+	s.below("/")
+	err = errors.Join(s.errs...)
+	if s.incomplete || ctx.Err() != nil {
+		return false, err
+	}
+	return true, errors.Join(err, t.forget(marks...))
 }
 
 // removeLeft removes the temporary files of this start that could not be removed before.

@@ -123,6 +123,68 @@ func TestSweepGoesOnPastADirectoryThatItCannotRead(t *testing.T) {
 	}
 }
 
+// Servers that follow each other on one tree: an earlier one that goes on does not know of the later one.
+func TestAnEarlierStartLeavesALaterOneAlone(t *testing.T) {
+	s := serve(t, Options{Epoch: 9})
+	stopped := s.Tree
+	late := s.begun("/late", "content", UploadOptions{})
+	s.open(Options{Epoch: 10})
+	if err := s.SweepEarlier(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantIs(t, late.Publish(), os.ErrNotExist)
+	u := s.begun("/f", "new", UploadOptions{})
+	for name, sweep := range map[string]func(context.Context) error{"Sweep": stopped.Sweep, "SweepEarlier": stopped.SweepEarlier} {
+		if err := sweep(t.Context()); err != nil {
+			t.Error(name, err)
+		}
+	}
+	if err := u.Publish(); err != nil {
+		t.Error(err)
+	}
+	s.want("/f", "new")
+	if err := errors.Join(stopped.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(s.state); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+func TestASweepOfEarlierStartsThatIsNotCompleteIsAnError(t *testing.T) {
+	for _, c := range []struct {
+		errno unix.Errno
+		fails bool
+	}{{unix.EIO, true}, {unix.EACCES, false}} {
+		s := serve(t, Options{Epoch: 1})
+		s.mkdir("/a")
+		die(s.begun("/a/f", "half", UploadOptions{}))
+		s.Close()
+		s.open(Options{Epoch: 2})
+		opened := 0
+		s.before = func(call string) error {
+			if call == "open" {
+				if opened++; opened == 2 {
+					return c.errno
+				}
+			}
+			return nil
+		}
+		if err := s.SweepEarlier(t.Context()); (err != nil) != c.fails {
+			t.Errorf("%v: %v", c.errno, err)
+		}
+		s.before = nil
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.SweepEarlier(ended); c.fails && !errors.Is(err, context.Canceled) {
+			t.Errorf("that was broken off: %v", err)
+		}
+		if err := s.SweepEarlier(t.Context()); err != nil || c.fails && len(s.temporaries()) > 0 {
+			t.Errorf("%v, %q", err, s.temporaries())
+		}
+	}
+}
+
 // Should the name of a temporary file be taken, against all odds, the file that has it is not touched.
 func TestATakenNameIsNotWrittenOver(t *testing.T) {
 	s := serve(t, Options{})

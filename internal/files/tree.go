@@ -43,8 +43,11 @@ import (
 // Options say how a tree is kept. State is required.
 type Options struct {
 	// State is the directory for the ids of the starts of the server, outside of the tree. It is made
-	// if it is missing. Nothing else may be kept in it, and one process at a time may use it.
+	// if it is missing. Nothing else may be kept in it. One process at a time may use it, or several that have an Epoch each.
 	State string
+	// Epoch is for servers that follow each other on one tree, where an earlier one may not know yet that it has been followed: this
+	// start leaves alone what those with a larger one make. 0: there is one server, and no other start goes on.
+	Epoch uint32
 	// Mode is the mode of new files, less the umask of the process; 0 means 0644.
 	Mode fs.FileMode
 	// Durable says that a published file survives a loss of power.
@@ -61,6 +64,7 @@ type Tree struct {
 	now   func() time.Time
 	root  *os.Root
 	state string
+	epoch uint32
 	set   atomic.Pointer[settings]
 
 	start       string              // names this start of the server, and begins the names of its temporary files
@@ -99,7 +103,7 @@ func Open(root string, o Options) (*Tree, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	t := &Tree{log: o.Log, now: o.Now, state: o.State, start: newID()}
+	t := &Tree{log: o.Log, now: o.Now, state: o.State, epoch: o.Epoch, start: newID()}
 	t.SetOptions(o.Mode, o.Durable)
 	var err error
 	if t.root, err = os.OpenRoot(root); err != nil {
@@ -184,7 +188,7 @@ func (d directory) sync() error {
 func (t *Tree) Close() error {
 	var err error
 	if t.uploads.none() {
-		err = t.forget(t.start)
+		err = t.forget(t.mark())
 	}
 	return errors.Join(err, t.root.Close())
 }
