@@ -10,6 +10,12 @@ import (
 // ErrEnded is returned to a session that was closed.
 var ErrEnded = errors.New("the session has ended")
 
+// SuspendedError says that this server may not change locks now, nor say who holds one: it cannot prove that no other server does
+// so. Nothing was changed. See [Options.Valid].
+type SuspendedError struct{ Reason string }
+
+func (e *SuspendedError) Error() string { return "not now: " + e.Reason + "; nothing was changed" }
+
 // HeldError says that somebody holds a lock, which is not always the one that was asked for, see [Table.Exclude].
 type HeldError struct {
 	Refusal

@@ -1,0 +1,265 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// Cluster is one server's connection to etcd. Use Open. It is for use by several goroutines; Campaign by one at a time.
+type Cluster struct {
+	o       Options
+	keys    keys
+	members *members
+
+	mu     sync.Mutex
+	leader Server // the active one, as far as the last look told
+	known  bool   // there was one
+	boots  boots
+}
+
+// Open reaches etcd: it returns an error if no member answers within a few request timeouts. It warns of members that are too old,
+// and of a cluster that is out of space.
+func Open(ctx context.Context, o Options) (*Cluster, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
+	}
+	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), boots: boots{own: o.Clock.Now().BootID}}
+	found := c.look(ctx)
+	var errs []error
+	for _, m := range found {
+		if m.Err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.Endpoint, m.Err))
+			continue
+		}
+		if older(m.Version, minVersion) {
+			o.Log.Warn("a member of etcd is too old: leases may be lost or kept wrongly before "+minVersion, "member", m.Endpoint, "version", m.Version)
+		}
+		if m.Alarm != "" {
+			o.Log.Warn("a member of etcd has raised an alarm: nothing can be locked while it lasts", "member", m.Endpoint, "alarm", m.Alarm)
+		}
+	}
+	if len(errs) == len(found) {
+		c.Close()
+		return nil, fmt.Errorf("etcd: no member answers: %w", errors.Join(errs...))
+	}
+	for _, err := range errs {
+		o.Log.Warn("a member of etcd does not answer", "error", err)
+	}
+	return c, nil
+}
+
+// minVersion is the first version of etcd whose leases are known to be safe (etcd#15247, #13675, PR #20590).
+const minVersion = "3.6.5"
+
+// older compares versions by their numbers.
+func older(version, than string) bool {
+	a, b := strings.Split(version, "."), strings.Split(than, ".")
+	for i := range min(len(a), len(b)) {
+		x, err := strconv.Atoi(a[i])
+		y, _ := strconv.Atoi(b[i])
+		if x != y || err != nil {
+			return x < y
+		}
+	}
+	return false
+}
+
+// Close ends all connections. A Store of the cluster must be closed before.
+func (c *Cluster) Close() error {
+	c.members.close()
+	return nil
+}
+
+// Leader tells which server is active, as far as a server that campaigns knows. It asks nobody.
+func (c *Cluster) Leader() (Server, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leader, c.known
+}
+
+// Status is what [Cluster.Status] found.
+type Status struct {
+	Members []Member
+	Servers []Server      // the active one first, then those that stand by, in the order in which they take over
+	Epoch   uint32        // how many terms there have been
+	Beat    time.Duration // how old the last sign of life of the active server is, by the wall clock; -1: there never was one
+}
+
+// Member is one member of etcd.
+type Member struct {
+	Endpoint string
+	Version  string
+	Leader   bool   // it is etcd's own leader
+	Lag      uint64 // how many changes it knows that it has not made yet
+	Size     int64  // of its database, in bytes
+	Alarm    string // NOSPACE: nothing can be written
+	Err      error  // why it does not answer; nothing else is known then
+}
+
+// Status asks every member of etcd about itself, and one of them about the servers.
+func (c *Cluster) Status(ctx context.Context) (Status, error) {
+	s := Status{Members: c.look(ctx), Beat: -1}
+	resp, err := c.members.txn(ctx, nil, []clientv3.Op{
+		c.getServers(), clientv3.OpGet(c.keys.epoch()), clientv3.OpGet(c.keys.beat()),
+	}, nil)
+	if err != nil {
+		return s, fmt.Errorf("etcd: %w", err)
+	}
+	for _, kv := range kvs(resp, 0) {
+		s.Servers = append(s.Servers, decodeServer(kv))
+	}
+	s.Epoch = uint32(number(one(resp, 1)))
+	if b, ok := decodeBeat(one(resp, 2)); ok {
+		s.Beat = c.o.Clock.Now().Wall.Sub(b.Wall)
+	}
+	return s, nil
+}
+
+// look asks all members at once.
+func (c *Cluster) look(ctx context.Context) []Member {
+	found := make([]Member, len(c.members.all))
+	var asking sync.WaitGroup
+	for i := range found {
+		asking.Go(func() { found[i] = c.lookAt(ctx, i) })
+	}
+	asking.Wait()
+	return found
+}
+
+func (c *Cluster) lookAt(ctx context.Context, i int) Member {
+	m := Member{Endpoint: c.members.all[i].endpoint}
+	client, err := c.members.use(i)
+	if err != nil {
+		m.Err = err
+		return m
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*c.o.RequestTimeout)
+	defer cancel()
+	status, err := client.Status(ctx, m.Endpoint)
+	if err != nil {
+		m.Err = err
+		return m
+	}
+	m.Version, m.Leader, m.Size = status.Version, status.Leader == status.Header.MemberId, status.DbSize
+	m.Lag = status.RaftIndex - min(status.RaftIndex, status.RaftAppliedIndex)
+	alarms, err := client.AlarmList(ctx)
+	if err != nil {
+		return m // it is asked by a request that needs a quorum; that there is none is seen elsewhere
+	}
+	for _, alarm := range alarms.Alarms {
+		if alarm.MemberID == status.Header.MemberId && alarm.Alarm != pb.AlarmType_NONE {
+			m.Alarm = alarm.Alarm.String()
+		}
+	}
+	return m
+}
+
+// StepDown asks the active server to hand over, and returns who has taken over. It is an error if nobody stands by.
+func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
+	resp, err := c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch())}, nil)
+	if err != nil {
+		return Server{}, fmt.Errorf("etcd: %w", err)
+	}
+	servers, epoch := kvs(resp, 0), number(one(resp, 1))
+	if len(servers) < 2 {
+		return Server{}, errors.New("no server stands by, so nobody would take over")
+	}
+	active := string(servers[0].Key)
+	err = c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Put(ctx, c.keys.stepDown(), active)
+		return err
+	})
+	for err == nil && pause(ctx, 20*time.Millisecond) {
+		resp, err = c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch())}, nil)
+		if servers := kvs(resp, 0); err == nil && number(one(resp, 1)) > epoch && len(servers) > 0 && string(servers[0].Key) != active {
+			return decodeServer(servers[0]), nil
+		}
+	}
+	return Server{}, fmt.Errorf("nobody has taken over yet: %w", cmp.Or(err, ctx.Err()))
+}
+
+// RaiseBase has all tokens from now on be larger by so much: after etcd was restored from a backup, which sets its revision back. It
+// returns a token that is smaller than all that will be given. It returns ErrActive unless all servers are stopped.
+func (c *Cluster) RaiseBase(ctx context.Context, by uint64) (lock.Token, error) {
+	resp, err := c.members.get(ctx, c.keys.base())
+	if err != nil {
+		return 0, fmt.Errorf("etcd: %w", err)
+	}
+	var kv *mvccpb.KeyValue
+	if len(resp.Kvs) > 0 {
+		kv = resp.Kvs[0]
+	}
+	base := number(kv) + by
+	if base < by {
+		return 0, errors.New("the base would be too large")
+	}
+	revision, err := c.putBase(ctx, kv, lock.Token(base))
+	return lock.Token(base) + lock.Token(revision), err
+}
+
+// putBase replaces the base, while nobody is active, and returns etcd's revision.
+func (c *Cluster) putBase(ctx context.Context, before *mvccpb.KeyValue, base lock.Token) (revision int64, err error) {
+	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.nobody(), clientv3.Compare(clientv3.ModRevision(c.keys.base()), "=", before.GetModRevision())},
+		[]clientv3.Op{clientv3.OpPut(c.keys.base(), strconv.FormatUint(uint64(base), 10))},
+		[]clientv3.Op{clientv3.OpGet(c.keys.base()), c.getServers()})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("etcd: %w", err)
+	case resp.Succeeded, number(one(resp, 0)) == uint64(base):
+		return resp.Header.Revision, nil
+	case len(kvs(resp, 1)) == 0:
+		return 0, errors.New("somebody else has changed the base at the same time")
+	}
+	return 0, ErrActive
+}
+
+// nobody is true while there is no server, neither active nor standing by.
+func (c *Cluster) nobody() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(c.keys.servers()), "=", 0).WithPrefix()
+}
+
+func (c *Cluster) getServers() clientv3.Op {
+	return clientv3.OpGet(c.keys.servers(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+}
+
+// kvs returns what the i-th operation of a transaction has read.
+func kvs(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
+	if resp == nil || i >= len(resp.Responses) {
+		return nil
+	}
+	return resp.Responses[i].GetResponseRange().GetKvs()
+}
+
+// one returns the key that the i-th operation of a transaction has read; nil: there was none.
+func one(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
+	if found := kvs(resp, i); len(found) > 0 {
+		return found[0]
+	}
+	return nil
+}
+
+// number reads the value of a key that is one; without the key it is 0.
+func number(kv *mvccpb.KeyValue) uint64 {
+	n, _ := strconv.ParseUint(string(kv.GetValue()), 10, 64)
+	return n
+}
+
+func decodeServer(kv *mvccpb.KeyValue) (s Server) {
+	if err := json.Unmarshal(kv.Value, &s); err != nil {
+		s.Name = string(kv.Key) // of a version that writes it otherwise
+	}
+	return s
+}

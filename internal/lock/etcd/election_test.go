@@ -1,0 +1,251 @@
+//go:build linux
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// must makes a request to etcd beside the servers.
+func (s *scene) must(c *Cluster, f call) {
+	s.Helper()
+	if err := c.members.do(s.Context(), f); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) remove(c *Cluster, key string) {
+	s.Helper()
+	s.must(c, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Delete(ctx, key)
+		return err
+	})
+}
+
+// servers are the keys of those that stand by, the active one first.
+func (s *scene) servers(c *Cluster) (keys []string) {
+	s.Helper()
+	resp, err := c.members.txn(s.Context(), nil, []clientv3.Op{c.getServers()}, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, kv := range kvs(resp, 0) {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+// two are an active server and one that stands by, on one prefix.
+func (s *scene) two() (a, b *Cluster, active *term, next *standby) {
+	s.Helper()
+	o := s.options()
+	a = s.open(o)
+	active = s.campaign(a)
+	o.Self.Name = "b"
+	b = s.open(o)
+	next = s.standBy(b)
+	s.until("the second server stands by", func() bool { return len(s.servers(b)) == 2 })
+	return a, b, active, next
+}
+
+func TestAStandbyTakesOverWhenTheActiveServerResigns(t *testing.T) {
+	s := newScene(t, 3)
+	_, b, active, next := s.two()
+	token := s.Acquire(active, "/a_lock", "ada")
+	s.until("the standby knows who is active", func() bool { server, ok := b.Leader(); return ok && server.Name == "a" })
+	active.halt()
+	if err := active.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(active, "/b_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrClosed) {
+		t.Errorf("Commit after Resign: %v", err)
+	}
+	second := s.takesOver(next)
+	if second.Generation() != active.Generation()+1 {
+		t.Errorf("epoch %d after %d", second.Generation(), active.Generation())
+	}
+	if record := s.HeldBy(second, "/a_lock", "ada"); record.Revision != token || record.Holds[0].Token != token {
+		t.Errorf("got %+v, want token %d", record, token)
+	}
+	if got := s.Acquire(second, "/b_lock", "ben"); got <= token {
+		t.Errorf("token %d after %d", got, token)
+	}
+}
+
+func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
+	s := newScene(t, 1)
+	s.ttl = 2 * time.Second
+	_, _, active, next := s.two()
+	token := s.Acquire(active, "/a_lock", "ada")
+	active.halt()
+	second := s.takesOver(next)
+	// The first one does not know, and cannot change anything.
+	if _, err := s.Commit(active, "/a_lock", token); !errors.Is(err, ErrDeposed) || !isSuspended(err) {
+		t.Errorf("Commit of the deposed server: %v", err)
+	}
+	if err := active.Valid(); !errors.Is(err, ErrDeposed) {
+		t.Errorf("Valid of the deposed server: %v", err)
+	}
+	s.HeldBy(second, "/a_lock", "ada")
+}
+
+func isSuspended(err error) bool {
+	var suspended *lock.SuspendedError
+	return errors.As(err, &suspended)
+}
+
+// Campaign of the library returns nil here, with no key of its own in etcd.
+func TestWithoutAnElectionKeyNobodyIsActive(t *testing.T) {
+	s := newScene(t, 1)
+	_, b, active, next := s.two()
+	keys := s.servers(b)
+	s.remove(b, keys[1])
+	active.halt()
+	if err := active.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := s.takesOver(next)
+	if got := s.servers(b); len(got) != 1 || got[0] != second.key {
+		t.Errorf("the active server has the key %s, and there are %q", second.key, got)
+	}
+	s.Acquire(second, "/a_lock", "ada")
+}
+
+// The lease of a standby ends while it campaigns: it stands by again, with another one.
+func TestAStandbyThatLosesItsLeaseStandsByAgain(t *testing.T) {
+	s := newScene(t, 1)
+	_, b, active, next := s.two()
+	first := s.servers(b)[1]
+	var lease clientv3.LeaseID
+	if _, err := fmt.Sscanf(first[len(b.keys.servers()):], "%x", &lease); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.revoke(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	s.until("it stands by again", func() bool { keys := s.servers(b); return len(keys) == 2 && keys[1] != first })
+	active.halt()
+	if err := active.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.takesOver(next)
+}
+
+func TestACampaignThatIsCancelledLeavesNoKey(t *testing.T) {
+	s := newScene(t, 1)
+	a, _, _, next := s.two()
+	next.cancel()
+	if store := <-next.active; store != nil {
+		t.Error("the standby has become active")
+	}
+	if got := s.servers(a); len(got) != 1 {
+		t.Errorf("there are %q", got)
+	}
+}
+
+func TestACampaignThatIsCancelledWithoutQuorumEnds(t *testing.T) {
+	s := newScene(t, 3)
+	_, _, _, next := s.two()
+	for i := range 3 {
+		s.etcd.Stop(i)
+	}
+	next.cancel()
+	select {
+	case <-next.active:
+	case <-time.After(patience):
+		t.Error("it goes on")
+	}
+}
+
+func TestADeposedServerIsTold(t *testing.T) {
+	s := newScene(t, 1)
+	a, _, active, _ := s.two()
+	s.remove(a, s.servers(a)[0])
+	if err := s.over(active); !errors.Is(err, ErrDeposed) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestALeaseThatIsLostDeposes(t *testing.T) {
+	s := newScene(t, 1)
+	a, _, active, _ := s.two()
+	if err := a.revoke(t.Context(), active.lease); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.over(active); !errors.Is(err, ErrDeposed) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestStepDownHandsOver(t *testing.T) {
+	s := newScene(t, 3)
+	a, b, active, next := s.two()
+	done := make(chan error, 1)
+	var server Server
+	go func() {
+		var err error
+		server, err = b.StepDown(t.Context())
+		done <- err
+	}()
+	if err := s.over(active); !errors.Is(err, ErrStepDown) {
+		t.Errorf("Run: %v", err)
+	}
+	if err := active.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.takesOver(next)
+	if err := <-done; err != nil || server.Name != "b" {
+		t.Errorf("StepDown: %+v, %v", server, err)
+	}
+	if _, err := a.StepDown(t.Context()); err == nil {
+		t.Error("StepDown without a standby succeeds")
+	}
+}
+
+func TestStatusTellsWhoIsThere(t *testing.T) {
+	s := newScene(t, 3)
+	a, _, active, _ := s.two()
+	s.until("there is a beat", func() bool { status, err := a.Status(t.Context()); return err == nil && status.Beat >= 0 })
+	s.etcd.Kill((s.etcd.LeaderIndex() + 1) % 3)
+	status, err := a.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Epoch != active.Generation() || len(status.Servers) != 2 || status.Servers[0].Name != "a" || status.Servers[1].Name != "b" {
+		t.Errorf("got %+v", status)
+	}
+	leaders, away := 0, 0
+	for _, m := range status.Members {
+		switch {
+		case m.Err != nil:
+			away++
+		case m.Version == "" || m.Size == 0:
+			t.Errorf("got %+v", m)
+		case m.Leader:
+			leaders++
+		}
+	}
+	if leaders != 1 || away != 1 || len(status.Members) != 3 {
+		t.Errorf("%d leaders, %d away: %+v", leaders, away, status.Members)
+	}
+}
+
+func TestOpenNeedsAMember(t *testing.T) {
+	s := newScene(t, 1)
+	s.etcd.Kill(0)
+	o := s.options()
+	if _, err := Open(t.Context(), o); err == nil {
+		t.Error("Open succeeds")
+	}
+	if _, err := Open(t.Context(), Options{}); err == nil {
+		t.Error("Open without endpoints succeeds")
+	}
+}

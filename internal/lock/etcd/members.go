@@ -1,0 +1,185 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// members are those of etcd, with a client for each. A client with several endpoints would go on sending every third request to a
+// member that hangs (etcd#10816).
+type members struct {
+	timeout time.Duration // of one request
+	config  clientv3.Config
+	all     []*member
+
+	mu      sync.Mutex
+	current int // index of the one that is asked
+}
+
+type member struct {
+	endpoint string
+
+	// mu is held while the client is made, which asks the member for a token if there is a user: whoever needs the member waits for that.
+	mu     sync.Mutex
+	client *clientv3.Client // nil: not made yet
+	closed bool
+}
+
+// call is a request to one member.
+type call func(ctx context.Context, client *clientv3.Client) error
+
+func newMembers(o *Options) *members {
+	m := &members{timeout: o.RequestTimeout, config: clientv3.Config{
+		TLS: o.TLS, Username: o.User, Password: o.Password,
+		DialTimeout: o.RequestTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		MaxUnaryRetries: 1, // the library sends a transaction twice if the member says that it has cancelled it
+		Logger:          zap.NewNop(),
+		DialOptions: []grpc.DialOption{
+			// gRPC would wait up to two minutes before it tries again a member that was away.
+			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: o.RequestTimeout, Backoff: backoff.Config{
+				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
+			}}),
+			// The library has requests wait for a member that is away.
+			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+				invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				return invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...)
+			}),
+		},
+	}}
+	for _, endpoint := range o.Endpoints {
+		m.all = append(m.all, &member{endpoint: endpoint})
+	}
+	return m
+}
+
+// dial makes a client of a member, all requests of which end with ctx.
+func (m *members) dial(ctx context.Context, endpoint string) (*clientv3.Client, error) {
+	config := m.config
+	config.Context, config.Endpoints = ctx, []string{endpoint}
+	return clientv3.New(config)
+}
+
+// use returns the client of a member.
+func (m *members) use(i int) (*clientv3.Client, error) {
+	one := m.all[i]
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if one.closed {
+		return nil, lock.ErrClosed
+	}
+	if one.client == nil {
+		client, err := m.dial(context.Background(), one.endpoint)
+		if err != nil {
+			return nil, err
+		}
+		one.client = client
+	}
+	return one.client, nil
+}
+
+func (m *members) pick() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current
+}
+
+// leave has the next member asked from now on, if that one still is.
+func (m *members) leave(i int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current == i {
+		m.current = (i + 1) % len(m.all)
+	}
+}
+
+// once asks one member, and waits for the request timeout at most. Where it does not answer the next one is asked from then on.
+func (m *members) once(ctx context.Context, f call) error {
+	i := m.pick()
+	client, err := m.use(i)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.timeout)
+		defer cancel()
+		err = f(ctx, client)
+	}
+	if silent(err) {
+		m.leave(i)
+	}
+	return err
+}
+
+// do asks one member after the other until one answers. f may be executed several times.
+func (m *members) do(ctx context.Context, f call) (err error) {
+	for range m.all {
+		if err = m.once(ctx, f); !silent(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// txn makes a transaction as [members.do] does. It must be one that may be made twice.
+func (m *members) txn(ctx context.Context, compare []clientv3.Cmp, then, otherwise []clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	err = m.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		resp, err = client.Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
+		return err
+	})
+	return resp, err
+}
+
+func (m *members) get(ctx context.Context, key string, opts ...clientv3.OpOption) (resp *clientv3.GetResponse, err error) {
+	err = m.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		resp, err = client.Get(ctx, key, opts...)
+		return err
+	})
+	return resp, err
+}
+
+func (m *members) close() {
+	for _, one := range m.all {
+		one.mu.Lock()
+		if one.client != nil {
+			one.client.Close()
+		}
+		one.client, one.closed = nil, true
+		one.mu.Unlock()
+	}
+}
+
+// silent reports whether the member did not answer, or another one may do better.
+func silent(err error) bool {
+	var known rpctypes.EtcdError
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &known):
+		return known.Code() == codes.Unavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		return true
+	}
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
