@@ -39,10 +39,13 @@ func refusedBy(err error) string {
 		queued    *lock.QueuedError
 		protected *lock.ProtectedError
 		timeout   *lock.TimeoutError
+		later     *lock.SuspendedError
 	)
 	switch {
 	case errors.As(err, &timeout):
 		return "timeout"
+	case errors.As(err, &later):
+		return "suspended"
 	case errors.Is(err, errWithdrawn):
 		return "withdrawn"
 	case errors.As(err, &deadlock):
@@ -68,6 +71,7 @@ func refusedBy(err error) string {
 // discardedBy is why an upload was discarded, as one of a few words.
 func discardedBy(err error) string {
 	var protected *lock.ProtectedError
+	var later *lock.SuspendedError
 	for _, known := range []struct {
 		is   error
 		word string
@@ -81,8 +85,11 @@ func discardedBy(err error) string {
 			return known.word
 		}
 	}
-	if errors.As(err, &protected) {
+	switch {
+	case errors.As(err, &protected):
 		return "protected"
+	case errors.As(err, &later):
+		return "suspended"
 	}
 	return "other"
 }

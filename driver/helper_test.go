@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,14 +103,16 @@ type server struct {
 	addrTLS string // implicit TLS; "": there is none
 	driver  *Server
 	table   *lock.Table
-	insides *Insides
-	tree    *files.Tree
-	clock   *locktest.FakeClock // stands still but for pass
-	control *control.Server
-	setup   *setup
-	serving []net.Listener
-	served  chan error
-	halt    func()
+
+	suspended atomic.Bool // no lock may be changed
+	insides   *Insides
+	tree      *files.Tree
+	clock     *locktest.FakeClock // stands still but for pass
+	control   *control.Server
+	setup     *setup
+	serving   []net.Listener
+	served    chan error
+	halt      func()
 }
 
 // start runs a server until the test ends; then it checks that nothing is left.
@@ -202,7 +205,7 @@ func (s *server) open(o *setup) *journal.Store {
 		kept, err = hostdir.Open(s.t.Context(), hostdir.Options{Inner: store, FS: s.tree, Clock: s.clock, Rules: rules})
 		must(err)
 	}
-	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: kept, Clock: s.clock, Rules: rules, Generation: store.Generation()})
+	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: kept, Clock: s.clock, Rules: rules, Generation: store.Generation(), Valid: s.valid})
 	must(err)
 	return store
 }
@@ -237,6 +240,14 @@ func (s *server) stop(store *journal.Store) {
 	if err != nil {
 		s.t.Errorf("the server did not stop cleanly: %v", err)
 	}
+}
+
+// valid is lock.Options.Valid.
+func (s *server) valid() error {
+	if s.suspended.Load() {
+		return &lock.SuspendedError{Reason: "etcd does not answer"}
+	}
+	return nil
 }
 
 // pass lets time go by, and ends the locks whose time is over.

@@ -58,8 +58,22 @@ func (c *client) changing(paths []lock.Name, change func([]lock.Title) error) er
 				return err
 			}
 		}
+		if err := c.mayStill(titles); err != nil {
+			return err
+		}
 		return change(titles)
 	}))
+}
+
+// mayStill asks right before a change, after what is slow with a network file system, whether this server may still make it: when it
+// may not, another one may soon give the locks to others. What no lock protects is promised nothing.
+func (c *client) mayStill(titles []lock.Title) error {
+	for _, t := range titles {
+		if t.Lock != "" || t.Around != "" {
+			return c.table().Valid()
+		}
+	}
+	return nil
 }
 
 // unmoved returns ErrConflict if the name does not stand for itself any more, since a link was put in its way.

@@ -94,7 +94,7 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 		})
 	}
 	writes := []lock.Write{{Path: from}, {Path: to}}
-	return c.shown(c.locks.Write(c.server.context, writes, func([]lock.Title) error {
+	return c.shown(c.locks.Write(c.server.context, writes, func(titles []lock.Title) error {
 		if !c.server.lockLayout() {
 			return errChangesUnderWay
 		}
@@ -106,6 +106,9 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 			if err := c.protectedBelow(from, to); err != nil {
 				return err
 			}
+		}
+		if err := c.mayStill(titles); err != nil {
+			return err
 		}
 		return apply()
 	}))

@@ -112,8 +112,11 @@ func (c *client) explain(err error) (code int, text string, known bool) {
 		plain    tls.RecordHeaderError
 		deadlock *lock.DeadlockError
 		tooMany  *lock.TooManyError
+		later    *lock.SuspendedError
 	)
 	switch {
+	case errors.As(err, &later):
+		return 451, "not now: " + later.Reason + "; nothing was changed, try again", true
 	case errors.As(err, &r):
 		return cmp.Or(r.code, 550), r.text, true
 	case errors.As(err, &plain): // curl before 8.0 does so on active connections

@@ -262,6 +262,8 @@ func (p *scene) host(line string, words []string) {
 	case "restart": // the server, which takes some time
 		clear(p.clients)
 		p.restart(duration())
+	case "suspend", "resume": // whether locks may be changed
+		p.suspended.Store(words[0] == "suspend")
 	case "sweep":
 		if err := p.driver.Sweep(p.t.Context()); err != nil {
 			p.t.Error(err)

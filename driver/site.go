@@ -134,6 +134,9 @@ func (c *client) siteLockDisconnect(param string) control.Reply {
 func (c *client) siteLockInfo(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		status, held := c.table().Get(n)
+		if err := c.table().Valid(); err != nil { // who asks goes on working by what it is told
+			return control.Reply{}, err
+		}
 		if !held {
 			if _, ok := c.table().Rules().For(n); !ok {
 				return control.Reply{}, lock.ErrNoRule

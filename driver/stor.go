@@ -287,6 +287,9 @@ func (t *transfer) placeProtected() error {
 			if err := t.file.InPlace(); err != nil {
 				return err
 			}
+			if err := c.mayStill(titles); err != nil {
+				return err
+			}
 			err := t.file.Place()
 			if err == nil {
 				t.title = titles[0]

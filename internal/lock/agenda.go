@@ -132,6 +132,9 @@ func (t *Table) dueLocked(e *node) time.Duration {
 // deadlineLocked says when the hold is over and why, or neverEnds.
 func (t *Table) deadlineLocked(h *held) (time.Duration, Cause) {
 	at, cause := h.latest()
+	if h.undelivered > 0 {
+		return h.undelivered, CauseUndeliver
+	}
 	if h.Rule.MaxIdle > 0 {
 		if idle := later(t.lastSignLocked(h), h.Rule.MaxIdle); idle < at {
 			at, cause = idle, CauseIdle

@@ -1,8 +1,11 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -45,7 +48,7 @@ type reason struct {
 // host has made a directory, it has removed the one that was there.
 func (r reason) takes() bool {
 	switch r.cause {
-	case CauseExpire, CauseIdle, CauseBreak, CauseDisconnect, CauseHostGone, CauseHostMade:
+	case CauseExpire, CauseIdle, CauseBreak, CauseDisconnect, CauseHostGone, CauseHostMade, CauseUnknown:
 		return true
 	}
 	return false
@@ -55,8 +58,8 @@ const (
 	// retries bounds how often a change begins anew because somebody outside of the table
 	// changed the record at the same time.
 	retries = 16
-	// linger is how long a name is remembered after the store told of a change from outside by a
-	// conflict: the same change comes by Watch, too, and must be known to be old by then.
+	// linger is how long a name is remembered after a conflict or an uncertain change: what the store has comes by Watch, too,
+	// and must be known to be old by then.
 	linger = time.Minute
 	// rereadTimeout bounds how long the store is asked what became of an uncertain change.
 	rereadTimeout = 5 * time.Second
@@ -65,20 +68,40 @@ const (
 // change makes one change of a name. The error is that of begin, of ctx, or of the store.
 func (t *Table) change(ctx context.Context, first begin) error {
 	for range retries {
-		c, err := t.begin(ctx, first)
-		if c == nil || err != nil {
+		if err := t.valid(); err != nil {
 			return err
+		}
+		c, err := t.begin(ctx, first)
+		switch {
+		case err != nil: // what was seen of the lock may be old if the server may not say so any more
+			return cmp.Or(t.valid(), err)
+		case c == nil:
+			return nil
 		}
 		var r result
 		if r.err = t.drain(ctx, c); r.err == nil {
 			r = t.commit(ctx, c)
 		}
 		t.finish(c, r)
-		if !errors.Is(r.err, ErrConflict) {
+		switch {
+		case r.err == nil:
+			return t.confirm(c)
+		case !errors.Is(r.err, ErrConflict):
 			return r.err
 		}
 	}
 	return ErrConflict
+}
+
+// confirm says whether a client may be told of a change that was made. Who holds a lock may have changed since, by another server.
+func (t *Table) confirm(c *change) error {
+	switch c.why.cause {
+	case CauseAcquire, CauseAdopt, CauseRenew:
+		if err := t.valid(); err != nil {
+			return fmt.Errorf("%w: %v", ErrUncertain, err) // not a SuspendedError: something was changed
+		}
+	}
+	return nil
 }
 
 // begin takes the first step, as often as there is something to wait for.
@@ -135,6 +158,7 @@ type result struct {
 	err      error
 	revision Token
 	record   *Record // what stands now, where that is not what the change wanted; nil: nobody knows, or as before
+	cause    Cause   // of a conflict
 }
 
 // commit has the store make the change. Of an uncertain one it finds out what became of it.
@@ -146,7 +170,12 @@ func (t *Table) commit(ctx context.Context, c *change) (r result) {
 	var conflict *ConflictError
 	switch {
 	case errors.As(r.err, &conflict):
-		r.record = &conflict.Record
+		r.record, r.cause = &conflict.Record, cmp.Or(conflict.Cause, CauseUnknown)
+		if r.cause == CauseUnknown && !e.unsettled {
+			t.log.LogAttrs(ctx, slog.LevelWarn, "the store has something else of a lock than this server knew; what the store has counts",
+				slog.String("lock", string(e.name)), slog.Uint64("known", uint64(e.revision)),
+				slog.Uint64("stored", uint64(conflict.Record.Revision)), slog.Int("holds", len(conflict.Record.Holds)))
+		}
 	case errors.Is(r.err, ErrUncertain):
 		r.record = t.reread(ctx, e.name)
 	}
@@ -181,11 +210,12 @@ func (t *Table) finish(c *change, r result) {
 		}
 	case errors.Is(r.err, ErrConflict):
 		if r.record != nil {
-			t.putLocked(e, t.reportedLocked(*r.record), reason{cause: CauseHostGone})
+			t.putLocked(e, t.reportedLocked(*r.record), reason{cause: r.cause})
 		}
 		e.lingerTo = t.clock.Now().Boot + linger
 	case errors.Is(r.err, ErrUncertain):
 		t.putUncertainLocked(c, r.record)
+		e.lingerTo = t.clock.Now().Boot + linger
 	}
 	if c.over != nil {
 		c.over()
@@ -194,8 +224,8 @@ func (t *Table) finish(c *change, r result) {
 }
 
 // putUncertainLocked takes over what the store told of a name after an uncertain change; nil: it did not tell. A grant
-// of which nobody can tell stands, so that nobody else gets the lock early; the next change of it runs into a
-// conflict if the store has no such hold.
+// of which nobody can tell stands, so that nobody else gets the lock early, until the store tells by Watch; the next change
+// of it runs into a conflict if the store has another hold.
 func (t *Table) putUncertainLocked(c *change, record *Record) {
 	e := c.node
 	switch {
@@ -204,7 +234,7 @@ func (t *Table) putUncertainLocked(c *change, record *Record) {
 	case len(c.next) > 0:
 		known := e.revision
 		t.putLocked(e, Record{Name: e.name, Holds: c.next}, c.why) // a new hold has no token then
-		e.revision = known
+		e.revision, e.unsettled = known, true
 	}
 }
 
@@ -225,7 +255,7 @@ func (t *Table) settleLocked(e *node) {
 
 // putLocked makes e what the record says. Holds without a token get its revision.
 func (t *Table) putLocked(e *node, record Record, why reason) {
-	e.revision, e.newest = record.Revision, max(e.newest, record.Revision)
+	e.revision, e.newest, e.unsettled = record.Revision, max(e.newest, record.Revision), false
 	for i := 0; i < len(e.holds); {
 		if h := e.holds[i]; !slices.ContainsFunc(record.Holds, h.same) {
 			e.holds = slices.Delete(e.holds, i, i+1)
@@ -276,7 +306,7 @@ func (t *Table) addLocked(e *node, hold Hold) *held {
 // replaceLocked gives a hold that stands new contents.
 func (t *Table) replaceLocked(h *held, hold Hold) {
 	if hold.Renewed != h.Renewed {
-		h.node.failure = failure{}
+		h.node.failure, h.undelivered = failure{}, 0
 	}
 	h.Hold = hold
 	t.markEndLocked(h)
@@ -288,11 +318,14 @@ func (t *Table) goneLocked(e *node, h *held, why reason) {
 	e.failure = failure{}
 	t.count.Holds--
 	now := t.clock.Now()
+	if h.Token == 0 && why.cause != CauseRelease { // nobody knows whether it ever stood
+		why = reason{cause: CauseUndo}
+	}
 	t.endedLocked(h, why, now)
 	if !why.takes() {
 		return
 	}
-	if h.Rule.LockDelay > 0 && !h.Host() {
+	if h.Rule.LockDelay > 0 && !h.Host() && why.cause != CauseUnknown {
 		e.delayedTo = now.Boot + h.Rule.LockDelay
 	}
 	if s := h.session; s != nil && !s.closed {

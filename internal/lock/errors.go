@@ -16,6 +16,11 @@ type SuspendedError struct{ Reason string }
 
 func (e *SuspendedError) Error() string { return "not now: " + e.Reason + "; nothing was changed" }
 
+func isSuspended(err error) bool {
+	var suspended *SuspendedError
+	return errors.As(err, &suspended)
+}
+
 // HeldError says that somebody holds a lock, which is not always the one that was asked for, see [Table.Exclude].
 type HeldError struct {
 	Refusal
@@ -83,7 +88,7 @@ func (e *TooManyError) Unwrap() error { return fs.ErrPermission }
 type LostError struct {
 	Name  Name
 	Token Token         // of the hold that was lost
-	Cause Cause         // CauseExpire, CauseIdle, CauseBreak, CauseDisconnect or CauseHostGone
+	Cause Cause         // CauseExpire, CauseIdle, CauseBreak, CauseDisconnect, CauseHostGone or CauseUnknown
 	Limit time.Duration // the age or idle time that it exceeded
 	By    Owner         // who broke it
 	Note  string        // why
@@ -113,6 +118,8 @@ func (e *LostError) why() string {
 		return "broken by " + e.By.String() + ", " + e.Note
 	case CauseDisconnect:
 		return "its connection ended"
+	case CauseUnknown:
+		return "the store of the locks does not have it any more, and nobody knows why"
 	}
 	return "removed on the server"
 }

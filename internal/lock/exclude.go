@@ -37,6 +37,9 @@ func (t *Table) Exclude(ctx context.Context, names []Name, fn func() error) erro
 		return held
 	}
 	defer t.include(names)
+	if err := t.valid(); err != nil {
+		return err
+	}
 	return fn()
 }
 

@@ -15,20 +15,24 @@ const expireBatch = 256
 // maxBackoff is the longest that a hold that could not be ended is left alone.
 const maxBackoff = time.Minute
 
+// askAgain is how long after a moment when nothing could be changed it is tried again.
+const askAgain = time.Second
+
 // Expire ends every hold whose time is over: older than its max_age, idle for longer than its
 // max_idle, or past its grace. A lock that is older than its
 // age ends together with its members, these first. One that is idle or past its grace waits for its members, and one under
 // which somebody publishes waits for that: Expire itself waits
 // for neither, and Changed tells when it is their time. A hold that the store cannot end
 // (ErrNotEmpty: somebody put a file into its directory) stands, is logged once, and is tried
-// again after a second, two, four, and so on up to a minute. What it ended is logged.
+// again after a second, two, four, and so on up to a minute. What it ended is logged. While [Options.Valid] returns an error
+// nothing ends.
 //
 // It waits for the store. One that hangs for some names holds up no others: several calls may run at a time.
 //
 // The cost grows with what ends, not with what is held.
 func (t *Table) Expire(ctx context.Context) {
 	for ctx.Err() == nil {
-		names := t.due()
+		names := t.due(t.valid() == nil)
 		if len(names) == 0 {
 			return
 		}
@@ -43,15 +47,15 @@ func (t *Table) Expire(ctx context.Context) {
 // ExpireName is Expire of one name. It waits for a change of that under way.
 func (t *Table) ExpireName(ctx context.Context, n Name) { t.expireName(ctx, n, true) } // an error is logged
 
-// due sees to those that wait and poll, and takes names from the agenda whose time has come. Each of
+// due sees to those that wait and poll, and, if they may end, takes names from the agenda whose time has come. Each of
 // them is to be handed to expireName, which puts it back if need be.
-func (t *Table) due() []Name {
+func (t *Table) due(mayEnd bool) []Name {
 	now := t.clock.Now().Boot
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tickLocked(now)
 	var names []Name
-	for len(names) < expireBatch {
+	for mayEnd && len(names) < expireBatch {
 		at := t.names.pop(now)
 		if at == nil {
 			break
@@ -151,7 +155,10 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (bool, error) 
 	case err == nil || ctx.Err() != nil:
 		return false, nil
 	}
-	t.failed(ctx, n, err)
+	if t.noteFailure(n, err) == 1 && !isSuspended(err) {
+		t.log.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; it is tried again",
+			slog.String("lock", string(n)), slog.Any("error", err))
+	}
 	return false, err
 }
 
@@ -184,24 +191,19 @@ func (t *Table) endDelaysLocked(e *node, now time.Duration) {
 	t.offerLocked(e)
 }
 
-// failed notes that a hold of the name could not be ended, and when to try again. It is logged the first time.
-func (t *Table) failed(ctx context.Context, n Name, err error) {
-	if t.noteFailure(n) == 1 {
-		t.log.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; it is tried again",
-			slog.String("lock", string(n)), slog.Any("error", err))
-	}
-}
-
-// noteFailure returns how often it has failed.
-func (t *Table) noteFailure(n Name) int {
+// noteFailure notes that a hold of the name could not be ended, and when to try again. It returns how often it has failed.
+func (t *Table) noteFailure(n Name, err error) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.nodes[n]
 	if e == nil || len(e.holds) == 0 || e.doing != idle {
 		return 1
 	}
-	wait := min(time.Second<<min(e.failure.tries, 10), maxBackoff)
-	e.failure.tries++
+	wait := askAgain
+	if !isSuspended(err) {
+		wait = min(time.Second<<min(e.failure.tries, 10), maxBackoff)
+		e.failure.tries++
+	}
 	e.failure.until = t.clock.Now().Boot + wait
 	t.armLocked(e)
 	return e.failure.tries
@@ -210,8 +212,12 @@ func (t *Table) noteFailure(n Name) int {
 // NextExpiry says in what time Expire has something to look at, 0 if it has now; false if
 // nothing that is held ends by itself. It and Changed are for one goroutine.
 func (t *Table) NextExpiry() (in time.Duration, ok bool) {
+	var suspended time.Duration // until then nothing ends
+	if t.valid() != nil {
+		suspended = t.clock.Now().Boot + askAgain
+	}
 	t.mu.Lock()
-	t.awaited = min(t.names.next(), t.wanting.next())
+	t.awaited = min(max(t.names.next(), suspended), t.wanting.next())
 	due := t.awaited
 	t.mu.Unlock()
 	if due == neverEnds {

@@ -23,6 +23,7 @@ type world struct {
 	clock      *locktest.FakeClock
 	log        *record
 	observe    func(lock.Observation) // nil: nobody looks
+	valid      func() error           // nil: locks may be changed
 	generation uint32
 }
 
@@ -55,6 +56,12 @@ func (w *world) start(rules ...lock.Rule) {
 				w.observe(o)
 			}
 		}, Generation: w.generation,
+		Valid: func() error {
+			if w.valid == nil {
+				return nil
+			}
+			return w.valid()
+		},
 	})
 	if err != nil {
 		w.t.Fatal(err)

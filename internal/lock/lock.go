@@ -263,7 +263,8 @@ const (
 	CauseUndo       Cause = "undo"        // the directory could not be made
 	CauseHostMade   Cause = "host-made"
 	CauseHostGone   Cause = "host-removed"
-	CauseRules      Cause = "rules" // a reload changed its rule
+	CauseRules      Cause = "rules"   // a reload changed its rule
+	CauseUnknown    Cause = "unknown" // the store has something else than the server knew, and does not say why
 )
 
 // Change asks a store to replace all holds of one name, if nobody else did meanwhile.
@@ -289,13 +290,16 @@ type Store interface {
 	// an error, and then nothing has changed: a *ConflictError if the record is not at change.If,
 	// ErrNotEmpty if the directory of a lock that is to be released has something in it,
 	// ErrNoParent if there is no directory to make the lock in, ErrNotDirectory if a file has the name.
-	// An error that matches ErrUncertain means that nobody knows whether it changed.
+	// An error that matches ErrUncertain means that nobody knows whether it changed; a *SuspendedError that no change is
+	// possible now.
 	Commit(ctx context.Context, change Change) (Token, error)
 	// Get returns the record of a name as it is; without holds, and at revision 0, if nobody holds it.
 	Get(ctx context.Context, name Name) (Record, error)
 	// All yields every record with at least one hold. It stops at the first error.
 	All(ctx context.Context) iter.Seq2[Record, error]
-	// Watch yields what others change from now on, until ctx ends.
+	// Watch yields what others change from now on, until ctx ends, and what became of a change of which Commit could not tell: the
+	// record as it is, at its revision; without holds, at one above every earlier change of it. Of one that was not made after all
+	// that is the record from before.
 	Watch(ctx context.Context) iter.Seq[Event]
 }
 
@@ -326,7 +330,10 @@ func (k *kind) Error() string        { return k.text }
 func (k *kind) Is(target error) bool { return target == k.is }
 
 // ConflictError is returned by [Store.Commit] with the record as it is. It matches ErrConflict.
-type ConflictError struct{ Record Record }
+type ConflictError struct {
+	Record Record
+	Cause  Cause // why it is so, if the store knows
+}
 
 func (e *ConflictError) Error() string   { return string(e.Record.Name) + ": somebody else changed it" }
 func (e *ConflictError) Is(t error) bool { return t == ErrConflict }

@@ -20,6 +20,8 @@ type node struct {
 	revision Token         // what the store calls the record; 0: there is none
 	newest   Token         // the largest revision known of it, also when there is none any more
 	holds    []*held
+	// unsettled says that the holds are those of a change of which nobody can tell whether it was made.
+	unsettled bool
 
 	delayedTo time.Duration // nobody gets it before (lock_delay); 0: no delay
 	lingerTo  time.Duration // remembered until then, see linger; 0: not
@@ -51,6 +53,8 @@ type held struct {
 	index    int           // in the session's holds
 	again    int           // how often the session took it again
 	idleFrom time.Duration // it was not idle before, whatever its session has seen
+	// undelivered is when it was known that its client was not told of it, at a moment when nothing could be changed; 0: not so.
+	undelivered time.Duration
 }
 
 // failure says that a hold whose time is over could not be ended.

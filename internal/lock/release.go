@@ -84,9 +84,36 @@ func (s *Session) releasableLocked(n Name, e *node) (*held, error) {
 
 // Undo ends a hold that the session acquired but whose grant could not be delivered to
 // the client, and no other one; of one that it took more than once (reentrant) it takes back the last time. It works on a session that was closed, too. The errors are ErrStale if
-// the token does not stand or is not the session's, ErrMembers, and what the store says.
+// the token does not stand or is not the session's, ErrMembers, and what the store says. While nothing may be changed it is no
+// error: the hold ends as soon as it can, by Expire.
 func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
-	return s.table.endToken(ctx, n, token, reason{cause: CauseUndeliver, by: s.Owner()}, s)
+	err := s.table.endToken(ctx, n, token, reason{cause: CauseUndeliver, by: s.Owner()}, s)
+	if isSuspended(err) {
+		return s.undoLater(n, token)
+	}
+	return err
+}
+
+// undoLater has Expire end a hold.
+func (s *Session) undoLater(n Name, token Token) error {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.nodes[n]
+	if e == nil {
+		return ErrStale
+	}
+	h := e.byToken(token)
+	switch {
+	case h == nil || h.Owner.Session != s.id:
+		return ErrStale
+	case h.again > 0:
+		h.again--
+	default:
+		h.undelivered = t.clock.Now().Boot
+		t.armLocked(e)
+	}
+	return nil
 }
 
 // Break takes the lock away from the holder with the token, and has the reason recorded. Nothing else ends: whoever
@@ -149,7 +176,6 @@ func (w *Waiting) pollRelease(ctx context.Context) (Hold, bool, error) {
 		}
 		err = &TimeoutError{Waited: t.clock.Now().Boot - w.began, Err: err}
 	}
-	w.Withdraw()
 	return r.hold, true, err
 }
 
@@ -163,5 +189,6 @@ func (w *Waiting) look() (ready, late bool, err error) {
 	}
 	e := t.nodes[w.name]
 	hasMembers := e != nil && e.doing == idle && len(e.holds) == 1 && e.below > 0
+	t.wanting.set(&w.alarm, w.until)
 	return !hasMembers, t.clock.Now().Boot >= w.until, nil
 }

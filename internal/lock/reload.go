@@ -119,12 +119,15 @@ func (t *Table) persistName(ctx context.Context, n Name, cause Cause) error {
 	})
 }
 
-// each calls f for all names, several at a time, and returns the errors.
+// each calls f for all names, several at a time, and returns the errors. It stops when nothing may be changed any more.
 func (t *Table) each(names []Name, f func(Name) error) error {
 	var workers sync.WaitGroup
 	places := make(chan struct{}, persistWorkers)
-	errs := make([]error, len(names))
+	errs := make([]error, len(names)+1)
 	for i, n := range names {
+		if errs[len(names)] = t.valid(); errs[len(names)] != nil {
+			break
+		}
 		places <- struct{}{}
 		workers.Go(func() {
 			errs[i] = f(n)

@@ -260,13 +260,14 @@ func (s *Session) close() []Name {
 
 // disconnect ends the session's hold of the name, or records that it waits for its grace.
 func (s *Session) disconnect(ctx context.Context, n Name) error {
-	if err := s.table.expireName(ctx, n, true); err != nil {
-		return err
+	err := s.table.expireName(ctx, n, true)
+	if err == nil && s.Acquired(n) {
+		err = s.table.persistName(ctx, n, CauseDisconnect)
 	}
-	if !s.Acquired(n) {
+	if isSuspended(err) { // Expire ends it, or another server counts its grace from the moment when it takes over
 		return nil
 	}
-	return s.table.persistName(ctx, n, CauseDisconnect)
+	return err
 }
 
 // markEndLocked brings the mark of a hold whose connection has ended in line with its rule.

@@ -19,6 +19,9 @@ type Options struct {
 	// mutex held, so it must not block or use the table.
 	Observe    func(Observation)
 	Generation uint32 // number of this start of the server, larger than all before
+	// Valid says whether this server may change locks now, and say who holds them: nil, or a *SuspendedError. It is asked often, and
+	// must not block or use the table. nil: it always may.
+	Valid func() error
 }
 
 // Table is the one owner of lock state in a process: who holds what, who may have it next, and until when. It
@@ -32,6 +35,10 @@ type Options struct {
 // until then a hold whose time is over stands. After a restart lock_delay and queues are forgotten; a limit
 // is that of one process.
 //
+// While [Options.Valid] returns an error the table changes nothing, and nothing that locks protect is changed. Sessions and queues
+// stay: one that waits and has its turn is asked again each second, as is what is to end by time. A grant, or a renewal, that the
+// store made in the very moment is told as ErrUncertain: it stands.
+//
 // The lock order: first reloading, then mu, and under mu no other lock. The store is never called with mu held. The wake
 // functions of those that wait are, and so is Observe, so they must not block or use the table. A function whose name ends in Locked is
 // called with mu held and keeps it: it never unlocks, waits, or calls one that does. A test over the source checks that.
@@ -40,6 +47,7 @@ type Table struct {
 	clock   Clock
 	log     *slog.Logger
 	observe func(Observation)
+	valid   func() error
 	changed chan struct{} // holds at most one message
 
 	reloading sync.Mutex // one reload at a time
@@ -79,8 +87,11 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Valid == nil {
+		o.Valid = func() error { return nil }
+	}
 	t := &Table{
-		store: o.Store, clock: o.Clock, log: o.Log, observe: o.Observe, rules: o.Rules,
+		store: o.Store, clock: o.Clock, log: o.Log, observe: o.Observe, valid: o.Valid, rules: o.Rules,
 		changed:  make(chan struct{}, 1),
 		nodes:    map[Name]*node{"/": {name: "/"}},
 		awaited:  neverEnds,
@@ -196,7 +207,7 @@ func (t *Table) takeOver(event Event) {
 
 // applyLocked takes an event over, if the table does not know it yet.
 func (t *Table) applyLocked(e *node, event Event) {
-	if event.Record.Revision > e.newest {
+	if event.Record.Revision > e.newest || e.unsettled && event.Record.Revision == e.newest {
 		t.putLocked(e, t.reportedLocked(event.Record), reason{cause: event.Cause})
 	}
 }
@@ -210,6 +221,10 @@ func (t *Table) reportedLocked(r Record) Record {
 	r.Holds = holds
 	return r
 }
+
+// Valid is Options.Valid. Who shows a lock to a client that goes by that asks it after the look, and who makes a change of a
+// protected file that begins slowly asks it again right before the change itself.
+func (t *Table) Valid() error { return t.valid() }
 
 // Rules returns the rules in force.
 func (t *Table) Rules() *Rules {

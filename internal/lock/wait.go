@@ -68,12 +68,39 @@ func (s *Session) patienceLocked(rule *compiledRule) time.Duration {
 
 // Poll does what is waited for, if it is time, and reports whether the waiting is over. The hold is the one that was
 // acquired or released. The errors are those of AcquireOrWait or ReleaseOrWait; when the time is over a
-// *TimeoutError around one. Under [QueueFair] one that timed out keeps its place in the queue as one that polls.
-func (w *Waiting) Poll(ctx context.Context) (Hold, bool, error) {
+// *TimeoutError around one. Under [QueueFair] one that timed out keeps its place in the queue as one that polls. While
+// nothing may be changed the session goes on waiting, in its place, and is woken each second.
+func (w *Waiting) Poll(ctx context.Context) (hold Hold, over bool, err error) {
 	if w.members {
-		return w.pollRelease(ctx)
+		hold, over, err = w.pollRelease(ctx)
+	} else {
+		hold, over, err = w.pollAcquire(ctx)
 	}
-	return w.pollAcquire(ctx)
+	if isSuspended(err) {
+		over, err = w.putOff(err)
+	}
+	if !over {
+		return Hold{}, false, nil
+	}
+	w.Withdraw()
+	return hold, true, err
+}
+
+// putOff has it tried again a moment later, if the time is not over.
+func (w *Waiting) putOff(why error) (over bool, err error) {
+	t := w.session.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now().Boot
+	switch {
+	case w.over:
+		return true, ErrEnded
+	case now >= w.until:
+		return true, &TimeoutError{Waited: now - w.began, Err: why}
+	}
+	t.wanting.set(&w.alarm, min(w.until, later(now, askAgain)))
+	t.hurryLocked()
+	return false, nil
 }
 
 // pollAcquire is Poll of one that acquires.
@@ -91,6 +118,7 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 			return nil, nil, w.failed
 		case !w.place.turn && !late:
 			waits = true
+			t.wanting.set(&w.alarm, w.until)
 			return nil, nil, nil
 		}
 		a.place = w.place
@@ -99,6 +127,7 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 			return c, wait, err
 		}
 		if waits = !late; waits {
+			t.wanting.set(&w.alarm, w.until)
 			return nil, nil, nil
 		}
 		err.(placed).setPlace(w.place.where())
@@ -108,7 +137,6 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 	if waits {
 		return Hold{}, false, nil
 	}
-	w.Withdraw()
 	if err != nil {
 		return Hold{}, true, err
 	}

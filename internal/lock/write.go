@@ -125,7 +125,8 @@ func (r *Rules) question(path Name) (q question, err error) {
 // and the check are one step. A hold whose time is over is none, also before Expire has ended it. fn gets the titles, in the order
 // of the writes. It must be quick, and must not wait for the table.
 //
-// The errors are those of MayWrite, of ctx, and what fn returns.
+// The errors are those of MayWrite, of ctx, that of [Options.Valid], and what fn returns. Valid is asked right before fn, unless no lock
+// has a say in any of the paths: those are promised nothing.
 func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {
 	for {
 		rules := s.table.Rules()
@@ -144,6 +145,11 @@ func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) er
 			continue
 		}
 		defer c.end()
+		if len(c.pinned) > 0 || len(c.barred) > 0 { // else no lock has a say
+			if err := s.table.valid(); err != nil {
+				return err
+			}
+		}
 		return fn(c.titles)
 	}
 }

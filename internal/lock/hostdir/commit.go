@@ -28,7 +28,7 @@ func (s *Store) Commit(ctx context.Context, change lock.Change) (lock.Token, err
 	held, holding := len(record.Holds) > 0, len(change.Holds) > 0
 	switch {
 	case record.Revision != change.If:
-		return 0, &lock.ConflictError{Record: record}
+		return 0, conflict(record)
 	case held && holding:
 		return s.replace(ctx, record, change)
 	case held:
@@ -107,7 +107,7 @@ func (s *Store) taken(ctx context.Context, change lock.Change, seen sight) error
 	if err != nil {
 		return err
 	}
-	return &lock.ConflictError{Record: record}
+	return conflict(record)
 }
 
 // note notes which directory the holds have. That need not last: without it, any directory of that name is taken for theirs at

@@ -23,7 +23,7 @@ func (s *Store) meet(ctx context.Context, record lock.Record) error {
 		if err != nil {
 			return err
 		}
-		return &lock.ConflictError{Record: made}
+		return conflict(made)
 	}
 	known := directory(record)
 	switch {
@@ -65,7 +65,7 @@ func (s *Store) hostRemoved(ctx context.Context, record lock.Record) error {
 		return err
 	}
 	s.emit(lock.Event{Record: lock.Record{Name: record.Name}, Cause: lock.CauseHostGone}, token)
-	return &lock.ConflictError{Record: lock.Record{Name: record.Name}}
+	return conflict(lock.Record{Name: record.Name})
 }
 
 // hostReplaced ends the record and gives the name to the host: its directory is another one. Its error is like that of hostRemoved.
@@ -82,7 +82,7 @@ func (s *Store) hostReplaced(ctx context.Context, record lock.Record, seen sight
 	if err != nil {
 		return err
 	}
-	return &lock.ConflictError{Record: made}
+	return conflict(made)
 }
 
 // instantOf puts a time from the file system on both clocks. One that lies ahead of now, or before

@@ -15,6 +15,11 @@ import (
 // errExists is matched by the error of tree.make if something has the name.
 var errExists = errors.New("something has that name")
 
+// conflict is the error of a change that what the host did came before: nobody else changes the records.
+func conflict(record lock.Record) error {
+	return &lock.ConflictError{Record: record, Cause: lock.CauseHostGone}
+}
+
 func isConflict(err error) bool { return errors.Is(err, lock.ErrConflict) }
 
 // tree makes, removes and recognises the directories of locks.

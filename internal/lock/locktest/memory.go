@@ -17,15 +17,16 @@ type Memory struct {
 	records map[lock.Name]lock.Record
 	before  func(lock.Change) error
 	after   func(lock.Change) error
-	events  []lock.Event // all that there ever were
-	changed sync.Cond    // there is an event more, or a Watch has ended
+	outside map[lock.Name]lock.Cause // of names that somebody else changed last
+	events  []lock.Event             // all that there ever were
+	changed sync.Cond                // there is an event more, or a Watch has ended
 }
 
 var _ lock.Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	m := &Memory{records: make(map[lock.Name]lock.Record)}
+	m := &Memory{records: make(map[lock.Name]lock.Record), outside: make(map[lock.Name]lock.Cause)}
 	m.changed.L = &m.mu
 	return m
 }
@@ -55,6 +56,23 @@ func (m *Memory) Outside(name lock.Name, cause lock.Cause, holds ...lock.Hold) l
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	event := lock.Event{Record: clone(m.setLocked(name, holds)), Cause: cause}
+	m.outside[name] = cause
+	m.events = append(m.events, event)
+	m.changed.Broadcast()
+	return event
+}
+
+// Tell has every Watch yield the record of a name as it is, as a store does that has found out what became of a change. It
+// returns the event.
+func (m *Memory) Tell(name lock.Name, cause lock.Cause) lock.Event {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	record, held := m.records[name]
+	if !held {
+		m.next++
+		record = lock.Record{Name: name, Revision: m.next}
+	}
+	event := lock.Event{Record: clone(record), Cause: cause}
 	m.events = append(m.events, event)
 	m.changed.Broadcast()
 	return event
@@ -93,8 +111,9 @@ func (m *Memory) commit(ctx context.Context, change lock.Change) (lock.Token, er
 	record := m.records[change.Name]
 	if record.Revision != change.If {
 		record.Name = change.Name
-		return 0, &lock.ConflictError{Record: clone(record)}
+		return 0, &lock.ConflictError{Record: clone(record), Cause: m.outside[change.Name]}
 	}
+	delete(m.outside, change.Name)
 	return m.setLocked(change.Name, change.Holds).Revision, nil
 }
 
