@@ -138,10 +138,17 @@ func TestSignsOfLife(t *testing.T) {
 	if !s.held("/idle/a") {
 		t.Fatal("a lock ended although its holder's transfer moved")
 	}
-	s.pass(61 * time.Second)
+	nc = c.data()
+	c.want("STOR /f", "150 *")
+	c.want("STAT", "211-*") // control is done with STOR, which is a sign itself
+	s.clock.Advance(61 * time.Second)
+	time.Sleep(2 * signOfLife) // an upload that stands still would be looked at
+	s.pass(0)
 	if s.held("/idle/a") {
 		t.Error("nothing came for longer than max_idle, and the lock is held")
 	}
+	nc.Close()
+	c.transcript("S: 226 *")
 	c.want("RMD /idle/a", "550 /idle/a: taken away 0s ago: no sign of life for 1m0s")
 }
 

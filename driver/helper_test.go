@@ -3,17 +3,13 @@ package driver
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -353,18 +349,11 @@ func (s *server) wantContent(name, want string) {
 
 func shorten(s string) string { return s[:min(len(s), 60)] }
 
-var certificate = sync.OnceValue(func() *tls.Config {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-})
+func certificate() *tls.Config {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates}
+}
 
 // conn is a client that says what it is told to, byte for byte.
 type conn struct {

@@ -72,27 +72,6 @@ func TestArticleGiveUpLoopLeavesPolitely(t *testing.T) {
 	}
 }
 
-func TestArticleCronCleanerRemovesOldLocksOnly(t *testing.T) {
-	t.Parallel()
-	need(t, "perl")
-	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n")
-	c := s.session(account)
-	for _, name := range []string{"old_lock", "new_lock"} {
-		c.want(257, "MKD /"+name)
-	}
-	past := time.Now().Add(-10 * time.Minute)
-	if err := os.Chtimes(s.path("old_lock"), past, past); err != nil {
-		t.Fatal(err)
-	}
-	if out := mustRun(t, "perl", "testdata/article/cleaner.pl", s.root, "6"); out != "removed "+s.path("old_lock")+"\n" {
-		t.Errorf("the cleaner says %q", out)
-	}
-	s.log.await(t, "cause=host-removed", 1)
-	c.want(550, "RMD /old_lock", "taken away", "removed on the server")
-	s.session("other").want(257, "MKD /old_lock")
-	c.want(250, "RMD /new_lock")
-}
-
 // program is one that runs on and is spoken to.
 type program struct {
 	cmd    *exec.Cmd
@@ -168,19 +147,6 @@ func TestLocksmithHoldsWhileItsParentLives(t *testing.T) {
 	if got := p.line(); got != "released" {
 		t.Errorf("the parent says %q", got)
 	}
-	other.want(257, "MKD /locks/job")
-}
-
-func TestLockOfAKilledLocksmithStaysUntilItsAge(t *testing.T) {
-	t.Parallel()
-	need(t, "perl")
-	s, clock := startStepped(t, hour)
-	_, locksmith := s.holder(t)
-	killProcess(t, locksmith)
-	other := s.session("other")
-	clock.pass(59 * time.Minute)
-	other.want(550, "MKD /locks/job", "held by "+account)
-	clock.pass(time.Minute)
 	other.want(257, "MKD /locks/job")
 }
 

@@ -66,23 +66,3 @@ func holderLine(info reply) string {
 	_, number, _ := strings.Cut(info.text, "token ")
 	return holder + " " + strings.Fields(number)[0]
 }
-
-func TestLocksOfACrashedServerAreGivenBackWhereTheRuleSaysSo(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, `
-[[lock]]
-match = "/released/**"
-on_disconnect = "release"
-max_age = "1h"
-`+defaults)
-	c := s.session(account)
-	c.want(257, "MKD /released/a")
-	c.want(257, "MKD /locks/a")
-	s.kill()
-	s.start()
-	other := s.session("other")
-	await(t, "the lock comes free", func() bool { return other.wantEither("MKD /released/a").code == 257 })
-	other.want(550, "MKD /locks/a", "held by "+account)
-	// The account's next session speaks for it.
-	s.session(account).want(250, "RMD /locks/a")
-}

@@ -201,28 +201,6 @@ func TestUploadWhoseDataConnectionIsClosedShortOfItsLengthIsDiscarded(t *testing
 	}
 }
 
-func TestAKilledServerLeavesTheOldFiles(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	for range count(1, 20) {
-		all := s.sendAll(t)
-		s.kill()
-		for _, c := range all {
-			if got := s.read(c.path); got != "old" {
-				t.Errorf("published %d bytes", len(got))
-			}
-			c.complains()
-		}
-		if left := s.unfinished(); len(left) != len(all) {
-			t.Errorf("%d temporaries of %d uploads: the server had no chance to remove them", len(left), len(all))
-		}
-		s.start()
-		for _, c := range all {
-			c.untouched()
-		}
-	}
-}
-
 // sendAll has every client upload at once.
 func (s *server) sendAll(t *testing.T) (all []*sending) {
 	t.Helper()

@@ -10,27 +10,6 @@ import (
 	"time"
 )
 
-func TestLockWhoseDirectoryTheHostRemovesEndsWithinASecond(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, hour)
-	c := s.session(account)
-	promptly(t, "a removal is noticed", time.Second, func() time.Duration {
-		c.want(257, "MKD /locks/job")
-		before := strings.Count(s.log.String(), "cause=host-removed")
-		removed := time.Now()
-		if err := os.Remove(s.path("locks/job")); err != nil {
-			t.Fatal(err)
-		}
-		s.log.await(t, "cause=host-removed", before+1) // nobody has named it meanwhile
-		took := time.Since(removed)
-		if l := s.locks(); len(l) != 0 {
-			t.Errorf("held: %+v", l)
-		}
-		c.want(550, "RMD /locks/job", "taken away", "removed on the server")
-		return took
-	})
-}
-
 func TestDirectoryMadeOnTheHostIsALockLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	s, clock := startStepped(t, hour)

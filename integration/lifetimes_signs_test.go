@@ -16,47 +16,6 @@ max_age = "0s"
 max_idle = "10m"
 `
 
-// signs have a holder give a sign of life nine minutes after the one before, four times, and then none.
-func signs(t *testing.T, s *server, clock *clock, holder *session, sign func(round int)) {
-	t.Helper()
-	other := s.session("other")
-	for round := range 4 {
-		clock.pass(9 * time.Minute)
-		other.want(550, "MKD /locks/job", "held by "+account)
-		sign(round)
-	}
-	clock.pass(9 * time.Minute)
-	other.want(550, "MKD /locks/job", "held by "+account)
-	clock.pass(2 * time.Minute)
-	other.want(257, "MKD /locks/job")
-	holder.want(550, "RMD /locks/job", "taken away", "no sign of life for 10m0s")
-}
-
-func TestCommandsOfTheHolderAreSignsOfLife(t *testing.T) {
-	t.Parallel()
-	s, clock := startStepped(t, idle)
-	c := s.session(account)
-	c.want(257, "MKD /locks/job")
-	lines := []string{"PWD", "SITE LOCK INFO /locks/job", "RMD /locks/nothing", "MKD /locks/job"}
-	signs(t, s, clock, c, func(round int) {
-		if _, err := c.try(lines[round]); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func TestCommandsOfAnotherSessionAreNone(t *testing.T) {
-	t.Parallel()
-	s, clock := startStepped(t, idle)
-	holder, same := s.session(account), s.session(account)
-	holder.want(257, "MKD /locks/job")
-	clock.pass(9 * time.Minute)
-	same.want(257, "PWD")
-	same.want(550, "RMD /locks/job")
-	clock.pass(time.Minute)
-	same.want(257, "MKD /locks/job")
-}
-
 // noted returns when the server knows of a sign of life that came after the last step of the clock.
 func (s *server) noted(t *testing.T, c *session) {
 	t.Helper()
@@ -64,32 +23,6 @@ func (s *server) noted(t *testing.T, c *session) {
 		_, left := ages(t, c.want(211, "SITE LOCK INFO /locks/job"))
 		return left > 9*time.Minute
 	})
-}
-
-func TestBytesOfAnUploadAreSignsOfLife(t *testing.T) {
-	t.Parallel()
-	s, clock := startStepped(t, idle)
-	c, other := s.session(account), s.session("other")
-	c.want(257, "MKD /locks/job")
-	c.want(200, "TYPE I")
-	data, err := c.open("STOR /upload")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer data.Close()
-	c.want(211, "STAT") // the server is through with the command before, which is a sign of life, too
-	for range 3 {
-		clock.pass(9 * time.Minute)
-		if _, err := io.WriteString(data, "more "); err != nil {
-			t.Fatal(err)
-		}
-		s.noted(t, other)
-	}
-	clock.pass(11 * time.Minute) // an upload that stands still is no sign
-	other.want(257, "MKD /locks/job")
-	data.Close()
-	c.wantReply(226)
-	c.want(550, "RMD /locks/job", "taken away", "no sign of life for 10m0s")
 }
 
 // sparse makes a large file that takes no room.

@@ -54,11 +54,6 @@ func TestNetlockRunPassesTheStatusOn(t *testing.T) {
 		}
 		s.session("other").wantFree("/phone_lock", 0)
 	}
-	r := finish(t, locker(t, profiles, "run", "phones", "--", "sh", "-c", `echo "$NETLOCK_PATH $NETLOCK_TOKEN"`))
-	var token int
-	if _, err := fmt.Sscanf(r.out, "/phone_lock %d\n", &token); err != nil || token == 0 {
-		t.Errorf("its environment: %+v", r)
-	}
 }
 
 func TestNetlockRunPassesSignalsOn(t *testing.T) {
@@ -96,12 +91,30 @@ func TestNetlockRunEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken(t *testing.
 	t.Parallel()
 	s := startServer(t, longLived)
 	for name, script := range map[string]string{
-		"a command":              "echo here; exec sleep 100",
-		"with grandchildren":     "(sleep 100 & sleep 100) & echo here; wait",
-		"that ignores SIGTERM":   "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100",
-		"that ends without them": "trap 'exit 0' TERM; (trap '' TERM; echo here; sleep 100; sleep 100) & wait",
+		"a command":                           "echo here; exec sleep 100",
+		"with grandchildren":                  "(sleep 100 & sleep 100) & echo here; wait",
+		"that ignores SIGTERM":                "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100",
+		"that ends without them":              "trap 'exit 0' TERM; (trap '' TERM; echo here; sleep 100; sleep 100) & wait",
+		"that is stopped":                     "echo here; kill -STOP $$",
+		"that is stopped and ignores SIGTERM": "trap '' TERM; echo here; kill -STOP $$",
 	} {
 		promptly(t, name, 2*time.Second, func() time.Duration { return s.brokenWithin(t, name, script) })
+	}
+}
+
+func TestNetlockRunLeavesTheCommandTimeToEndWhenTheLockIsBroken(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	for _, stops := range []string{"", "kill -STOP $$; "} {
+		script := "trap 'echo tidy; exit 0' TERM; echo here; " + stops + "while :; do sleep 0.05; done"
+		p, _ := s.running(t, "phone_lock", []string{"--kill-after", "1m"}, script)
+		s.session("boss").breaks("/phone_lock")
+		if line := p.line(); line != "tidy" {
+			t.Errorf("%s: it says %q", script, line)
+		}
+		if got := p.exit(t); got != 79 {
+			t.Errorf("%s: exit status %d", script, got)
+		}
 	}
 }
 

@@ -196,9 +196,9 @@ func TestNetlockGivesTheLockBackWhenItsOutputIsFull(t *testing.T) {
 func TestNetlockRunTellsItsCommandWhereTheLockIsAndNoPassword(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	cmd := locker(t, "", "run", fmt.Sprintf("ftp://%s@%s/phone_lock", account, s.v4), "--", "sh", "-c", `echo "$NETLOCK_SERVER $NETLOCK_PATH ${NETLOCK_PASSWORD-none}"`)
+	cmd := locker(t, "", "run", fmt.Sprintf("ftp://%s@%s/phone_lock", account, s.v4), "--", "sh", "-c", `echo "$NETLOCK_SERVER $NETLOCK_PATH $NETLOCK_TOKEN ${NETLOCK_PASSWORD-none}"`)
 	cmd.Env = append(cmd.Env, "NETLOCK_PASSWORD="+password)
-	if r := finish(t, cmd); r.out != s.v4+" /phone_lock none\n" {
+	if r := finish(t, cmd); r.out != s.v4+" /phone_lock 1 none\n" {
 		t.Errorf("%+v", r)
 	}
 }

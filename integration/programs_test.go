@@ -710,20 +710,6 @@ func TestMultiLockIsNotTakenOverFromAProgramThatLives(t *testing.T) {
 	})
 }
 
-func TestBackupWritersLockNeverEndsByItselfWhereTheRuleSaysSo(t *testing.T) {
-	t.Parallel()
-	const name = "/.platform-server-backup-writer-lock"
-	s, clock := startStepped(t, "[[lock]]\nmatch = \""+name+"\"\nmax_age = \"0\"\nmax_idle = \"0\"\n")
-	c := s.session(account)
-	c.want(257, "MKD "+name, "never expires")
-	c.conn.Close()
-	clock.pass(1000 * time.Hour)
-	other := s.session("other")
-	other.want(550, "MKD "+name, "held by "+account+"@127.0.0.1", "never expires")
-	s.command("break", name, "--reason", "the writer is dead")
-	other.want(257, "MKD "+name)
-}
-
 func TestLocksWithoutLimitsOfTheirOwnEndByIdlenessAndByAge(t *testing.T) {
 	t.Parallel()
 	s, clock := startStepped(t, "[[lock]]\nmatch = \"**/*.lock\"\n[[lock]]\nmatch = \"**/*_lock\"\nmax_idle = \"0\"\n")
@@ -825,19 +811,6 @@ func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 // jobLock is a lock whose insides no rule makes locks.
 const jobLock = "/work/job.lock"
 
-// withJobLock has account hold it.
-func (s *server) withJobLock(t *testing.T) (holder, other *session) {
-	t.Helper()
-	s.write("work/readme", "")
-	holder, other = s.session(account), s.session("other")
-	for _, c := range []*session{holder, other} {
-		c.t = t
-		c.want(200, "TYPE I")
-	}
-	holder.want(257, "MKD "+jobLock, "locked")
-	return holder, other
-}
-
 // stores uploads a file that must arrive.
 func (s *session) stores(path, text string) {
 	s.t.Helper()
@@ -858,10 +831,11 @@ func (s *session) wantText(line, text string) {
 func TestOthersAreKeptOutOfALockWhereTheRuleSaysSo(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, "[[lock]]\nmatch = \"**/*.lock\"\nallow_cwd = false\n", func(t *testing.T, s *server) {
-		c, other := s.withJobLock(t)
-		other.want(550, "CWD "+jobLock)
+		s.write("work/readme", "")
+		c := s.session(account)
+		c.want(257, "MKD "+jobLock)
+		s.session("other").want(550, "CWD "+jobLock)
 		c.want(250, "CWD "+jobLock)
-		c.stores("index", "mine")
 	})
 }
 

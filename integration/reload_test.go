@@ -61,20 +61,6 @@ func TestReloadOfAFileWithAnErrorChangesNothing(t *testing.T) {
 	}
 }
 
-func TestReloadNamesWhatNeedsARestart(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, agedHour)
-	s.configure("[locks]\ndirectories = false\n" + agedHour)
-	if r := s.reload(); r.status != 0 || !strings.Contains(r.out, "locks.directories has changed and needs a restart") {
-		t.Errorf("reload: exit status %d: %s", r.status, r.out)
-	}
-	s.log.await(t, "key=locks.directories", 1)
-	s.session(account).want(257, "MKD /locks/a")
-	if !s.exists("locks/a") {
-		t.Error("locks.directories changed without a restart")
-	}
-}
-
 func TestRenewedCertificateIsUsedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -26,16 +26,6 @@ func TestReply(t *testing.T) {
 	}
 }
 
-func TestReplyCodes(t *testing.T) {
-	for line, code := range map[string]int{
-		"150 begins": 150, "226": 226, "211-Status": 211, "1234": 123, "no code": 0, "12": 0, "": 0, " 211 x": 0,
-	} {
-		if got, _ := replyCode([]byte(line)); got != code {
-			t.Errorf("%q: %d", line, got)
-		}
-	}
-}
-
 func TestTheBufferOfAnIdleConnectionIsSmall(t *testing.T) {
 	in := input{limit: 8 << 10}
 	for range 40 {

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/spf13/afero"
 )
 
 // wrapped is a connection as a driver wraps it.
@@ -104,30 +102,6 @@ func TestTransferOfTheStrace(t *testing.T) {
 	}
 	b.Close()
 	other.Wait()
-}
-
-func TestAFileThatIsCutOffWhileItIsRead(t *testing.T) {
-	for how, read := range map[string]func(w io.Writer, f afero.File) (int64, error){
-		"WriteTo": func(w io.Writer, f afero.File) (int64, error) { return f.(io.WriterTo).WriteTo(w) },
-		"Read":    func(w io.Writer, f afero.File) (int64, error) { return io.Copy(w, struct{ io.Reader }{f}) },
-	} {
-		s := serve(t, Options{})
-		s.put("/f", "a file of some length")
-		f, err := s.Open("/f")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(s.host("f"), 6); err != nil {
-			t.Fatal(err)
-		}
-		var got bytes.Buffer
-		if _, err := read(&got, f); !errors.Is(err, ErrShrunk) || got.String() != "a file" {
-			t.Errorf("%s: %q, %v", how, got.String(), err)
-		} else {
-			s.wantPath(err, "/f")
-		}
-		f.Close()
-	}
 }
 
 func TestAnOpenFile(t *testing.T) {
