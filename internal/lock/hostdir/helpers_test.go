@@ -73,6 +73,9 @@ func (h *hostTree) Lstat(name string) (fs.FileInfo, error) {
 
 // Open is that of a directory.
 func (h *hostTree) Open(name string) (afero.File, error) {
+	if err := h.fault("open", name); err != nil {
+		return nil, err
+	}
 	f, err := h.Fs.Open(name)
 	return identifiedDir{f, h.real(name)}, err
 }

@@ -133,15 +133,23 @@ func (s *Store) Close() { s.close() }
 
 // lock begins a change of a name, which one goroutine makes at a time. The caller calls unlock when it is over.
 func (s *Store) lock(name lock.Name) (unlock func()) {
-	done := make(chan struct{})
 	for {
-		other, busy := s.busy.LoadOrStore(name, done)
-		if !busy {
-			return func() {
-				s.busy.Delete(name)
-				close(done)
-			}
+		unlock, busy := s.tryLock(name)
+		if busy == nil {
+			return unlock
 		}
-		<-other.(chan struct{})
+		<-busy
 	}
+}
+
+// tryLock is lock that does not wait. While somebody else changes the name it returns what is closed when that is over.
+func (s *Store) tryLock(name lock.Name) (unlock func(), busy <-chan struct{}) {
+	done := make(chan struct{})
+	if other, busy := s.busy.LoadOrStore(name, done); busy {
+		return nil, other.(chan struct{})
+	}
+	return func() {
+		s.busy.Delete(name)
+		close(done)
+	}, nil
 }

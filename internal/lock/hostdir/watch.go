@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -24,17 +25,22 @@ const (
 )
 
 // Watch yields what programs on the host change, and what Commit finds that they have changed, counted from the call. While it
-// runs it looks at the held locks in turn, and searches a part of the tree each minute. An event may concern a revision that the receiver knows already from a
+// runs it looks at the held locks in turn, and searches a part of the tree each minute; a mount that hangs ends the search, and
+// delays the looks at other locks once, by a second for each lock below it. An event may concern a revision that the receiver knows already from a
 // *lock.ConflictError, or an older one: compare.
 func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] {
 	w := s.listen()
 	context.AfterFunc(ctx, func() { s.unlisten(w) })
 	return func(yield func(lock.Event) bool) {
 		defer s.unlisten(w)
-		looks, walks := time.NewTicker(lookEvery), time.NewTicker(walkEvery)
-		defer looks.Stop()
-		defer walks.Stop()
 		var t turn
+		defer t.looking.Wait()
+		var searches sync.WaitGroup
+		defer searches.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		searches.Go(func() { every(ctx, lookEvery, func() { s.look(ctx, &t) }) })
+		searches.Go(func() { every(ctx, walkEvery, func() { _ = s.walk(ctx, walkPerRound) }) }) // it ends early when ctx does
 		for {
 			for _, event := range s.take(w) {
 				if ctx.Err() != nil || !yield(event) {
@@ -47,22 +53,34 @@ func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] {
 			case <-s.closing:
 				return
 			case <-w.bell:
-			case <-looks.C:
-				s.look(ctx, &t)
-			case <-walks.C:
-				_ = s.walk(ctx, walkPerRound) // it ends early when ctx does
 			}
+		}
+	}
+}
+
+// every calls f again and again until ctx ends.
+func every(ctx context.Context, d time.Duration, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
 		}
 	}
 }
 
 // turn is a look at each name that was held when it began.
 type turn struct {
-	left   []lock.Name
-	atOnce int
+	left    []lock.Name
+	atOnce  int
+	looking sync.WaitGroup
 }
 
-// look looks at some of the names that the turn has left. With none left another turn begins.
+// look looks at some of the names that the turn has left. With none left another turn begins. A name below a mount that hangs
+// is left to its goroutine after a while.
 func (s *Store) look(ctx context.Context, t *turn) {
 	if len(t.left) == 0 {
 		for record, err := range s.inner.All(ctx) {
@@ -75,17 +93,26 @@ func (s *Store) look(ctx context.Context, t *turn) {
 	}
 	n := min(len(t.left), t.atOnce)
 	for _, name := range t.left[:n] {
-		s.check(ctx, name)
+		over := make(chan struct{})
+		t.looking.Go(func() {
+			defer close(over)
+			s.check(ctx, name)
+		})
+		select {
+		case <-over:
+		case <-time.After(lookEvery):
+		}
 	}
 	t.left = t.left[n:]
 }
 
-// check compares a name's record with what stands there now.
+// check compares a name's record with what stands there now, unless somebody does or changes it.
 func (s *Store) check(ctx context.Context, name lock.Name) {
-	if ctx.Err() != nil {
+	unlock, busy := s.tryLock(name)
+	if ctx.Err() != nil || busy != nil {
 		return
 	}
-	defer s.lock(name)()
+	defer unlock()
 	record, err := s.inner.Get(ctx, name)
 	if err == nil {
 		err = s.meet(ctx, record)
