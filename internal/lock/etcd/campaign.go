@@ -18,8 +18,8 @@ import (
 // errNotElected says that the election was lost after all: the server's key is gone, or another one's is older.
 var errNotElected = errors.New("the election key is gone")
 
-// Campaign waits until this server is the active one, and returns the store of its term; or until ctx ends, and returns its error. Until
-// then it tries for ever, and logs why it does not come to stand by. [Store.Run] must be started right after it: nobody else
+// Campaign waits until this server is the active one, and returns the store of its term; or until ctx ends, and returns its error; or a
+// *ClosedError. Until then it tries for ever, and logs why it does not come to stand by. [Store.Run] must be started right after it: nobody else
 // renews the lease.
 func (c *Cluster) Campaign(ctx context.Context) (*Store, error) {
 	watching, stop := context.WithCancel(ctx)
@@ -30,8 +30,9 @@ func (c *Cluster) Campaign(ctx context.Context) (*Store, error) {
 	told := ""
 	for {
 		s, err := c.campaign(ctx)
-		if err == nil {
-			return s, nil
+		var closed *ClosedError
+		if err == nil || errors.As(err, &closed) {
+			return s, err
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -67,7 +68,10 @@ func (c *Cluster) campaign(ctx context.Context) (s *Store, err error) {
 	if err := s.renew(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.takeOver(ctx)
+	if err := s.takeOver(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // grant asks for a lease. Without a deadline the library would wait for ever if nobody answers.
@@ -137,6 +141,7 @@ func (s *Store) takeOver(ctx context.Context) error {
 		verified := []clientv3.Cmp{
 			clientv3.Compare(clientv3.CreateRevision(s.key), "=", s.create),
 			clientv3.Compare(clientv3.CreateRevision(s.c.keys.servers()), ">", s.create-1).WithPrefix(), // nobody's key is older
+			clientv3.Compare(clientv3.CreateRevision(s.c.keys.closed()), "=", 0),
 		}
 		resp, err := s.c.members.txn(ctx, append(verified, clientv3.Compare(clientv3.ModRevision(s.c.keys.epoch()), "=", epoch.GetModRevision())),
 			[]clientv3.Op{
@@ -146,7 +151,7 @@ func (s *Store) takeOver(ctx context.Context) error {
 				clientv3.OpGet(s.c.keys.beat()),
 				s.c.getLine(clientv3.SortAscend), s.c.getLine(clientv3.SortDescend),
 			},
-			[]clientv3.Op{clientv3.OpGet(s.key), clientv3.OpGet(s.c.keys.epoch())})
+			[]clientv3.Op{clientv3.OpGet(s.key), clientv3.OpGet(s.c.keys.epoch()), clientv3.OpGet(s.c.keys.closed())})
 		switch {
 		case err != nil:
 			return err
@@ -157,6 +162,8 @@ func (s *Store) takeOver(ctx context.Context) error {
 			s.c.boots.see(one(resp, 3), s.c.o.Clock.Now())
 			s.c.mu.Unlock()
 			return nil
+		case one(resp, 2) != nil:
+			return s.c.closedError(one(resp, 2))
 		case one(resp, 0).GetCreateRevision() != s.create || one(resp, 1).GetModRevision() == epoch.GetModRevision():
 			return errNotElected
 		}

@@ -61,6 +61,11 @@ var (
 	ErrActive = errors.New("a server is active or stands by; stop all of them first")
 )
 
+// ClosedError is returned where the locks have moved elsewhere, or are being moved to here: no server may take over.
+type ClosedError struct{ Prefix, Reason string }
+
+func (e *ClosedError) Error() string { return "etcd: " + e.Prefix + " is closed: " + e.Reason }
+
 func (o *Options) setDefaults() error {
 	if len(o.Endpoints) == 0 || o.Clock == nil {
 		return errors.New("etcd: endpoints and a clock are needed")
@@ -95,6 +100,7 @@ func (k keys) base() string                { return string(k) + "base" }
 func (k keys) epoch() string               { return string(k) + "epoch" }
 func (k keys) beat() string                { return string(k) + "beat" }
 func (k keys) stepDown() string            { return string(k) + "step-down" }
+func (k keys) closed() string              { return string(k) + "closed" } // why no server may take over
 func (k keys) locks() string               { return string(k) + "lock/" }
 func (k keys) lock(n lock.Name) string     { return k.locks() + string(n) }
 func (k keys) nameOf(key []byte) lock.Name { return lock.Name(key[len(k.locks()):]) }

@@ -5,24 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// errNotEmpty is returned by Import where there are locks.
-var errNotEmpty = errors.New("there are locks already; an import that was cut short leaves some: remove all keys below the prefix, and import again")
+// A move to or from another store goes while all servers are stopped. Each transaction of it compares that there is none. The key
+// "closed" keeps them from taking over: while an import is under way or after it was cut short, and after the locks have moved away.
+
+// importing is the value of the key while an import is under way.
+const importing = `an import has not come to its end: call "ftplockd migrate" again`
+
+// ErrNotEmpty is returned by Import where there are locks or history already.
+var ErrNotEmpty = errors.New("there are locks, or history, already")
+
+func (c *Cluster) closedError(kv *mvccpb.KeyValue) error {
+	return &ClosedError{Prefix: c.o.Prefix, Reason: string(kv.Value)}
+}
 
 // Export returns all that is stored: the records, a token that is not smaller than any that was given, and the history. It returns ErrActive
-// unless all servers are stopped.
+// unless all servers are stopped, and a *ClosedError where the locks are not, or not whole.
 func (c *Cluster) Export(ctx context.Context) (records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error], err error) {
-	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.nobody()}, []clientv3.Op{clientv3.OpGet(c.keys.base())}, nil)
-	if err != nil {
+	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.nobody()},
+		[]clientv3.Op{clientv3.OpGet(c.keys.base()), clientv3.OpGet(c.keys.closed())}, nil)
+	switch {
+	case err != nil:
 		return nil, 0, nil, fmt.Errorf("etcd: %w", err)
-	}
-	if !resp.Succeeded {
+	case !resp.Succeeded:
 		return nil, 0, nil, ErrActive
+	case one(resp, 1) != nil:
+		return nil, 0, nil, c.closedError(one(resp, 1))
 	}
 	base := lock.Token(number(one(resp, 0)))
 	found, revision, err := c.readLocks(ctx)
@@ -36,49 +51,124 @@ func (c *Cluster) Export(ctx context.Context) (records []lock.Record, last lock.
 	return records, base + lock.Token(revision), c.entries(ctx, nil), err
 }
 
-// Import stores what Export of a store has returned. All tokens that are given afterwards are larger than last. There must be no
-// locks yet, and it returns ErrActive unless all servers are stopped.
-func (c *Cluster) Import(ctx context.Context, records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error]) error {
-	resp, err := c.members.txn(ctx, nil, []clientv3.Op{
-		clientv3.OpGet(c.keys.locks(), clientv3.WithPrefix(), clientv3.WithCountOnly()),
-		clientv3.OpGet(c.keys.base()),
-		c.getLine(clientv3.SortDescend),
-	}, nil)
+// Retire closes what Export has returned, with that last token: the locks have moved elsewhere, as the reason says. It returns
+// ErrActive if a server is active, or was since then. The keys stay as they are, until the next Import.
+func (c *Cluster) Retire(ctx context.Context, last lock.Token, reason string) error {
+	resp, err := c.members.get(ctx, c.keys.base())
 	if err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
-	if resp.Responses[0].GetResponseRange().Count > 0 {
-		return errNotEmpty
+	var base lock.Token
+	if len(resp.Kvs) > 0 {
+		base = lock.Token(number(resp.Kvs[0]))
 	}
-	base := max(last, lock.Token(number(one(resp, 1))))
-	if _, err := c.putBase(ctx, one(resp, 1), base); err != nil {
+	if base > last {
+		return errors.New("the base was raised meanwhile")
+	}
+	closed, err := c.members.txn(ctx, []clientv3.Cmp{
+		c.nobody(), clientv3.Compare(clientv3.ModRevision(c.keys.epoch()), "<", int64(last-base)+1),
+	}, []clientv3.Op{clientv3.OpPut(c.keys.closed(), reason)}, nil)
+	switch {
+	case err != nil:
+		return fmt.Errorf("etcd: %w", err)
+	case !closed.Succeeded:
+		return ErrActive
+	}
+	return nil
+}
+
+// Import stores what Export of a store has returned. All tokens that are given afterwards are larger than last, and all epochs than those
+// of the sessions. It returns ErrActive unless all servers are stopped, and ErrNotEmpty where there are locks or history, but for
+// those of an import that was cut short, or that have moved away: these are replaced.
+func (c *Cluster) Import(ctx context.Context, records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error]) error {
+	in := importer{c: c}
+	if err := in.begin(ctx, last); err != nil {
 		return err
 	}
-	in := importer{c: c, offset: c.endOf(one(resp, 2))}
 	for entry, err := range history {
 		if err != nil {
 			return err
 		}
-		value := encodeEntry(entry, base)
+		value := encodeEntry(entry, in.base)
 		if err := in.put(ctx, c.keys.line(in.offset), value); err != nil {
 			return err
 		}
 		in.offset += int64(len(value))
+		in.meet(entry.By, entry.Holds)
 	}
 	for _, record := range records {
-		if err := in.put(ctx, c.keys.lock(record.Name), encode(lockValue{Base: base, Holds: holdValues(record.Holds)})); err != nil {
+		if err := in.put(ctx, c.keys.lock(record.Name), encode(lockValue{Base: in.base, Holds: holdValues(record.Holds)})); err != nil {
+			return err
+		}
+		in.meet(lock.Owner{}, record.Holds)
+	}
+	return in.finish(ctx)
+}
+
+// importer puts keys, many by one transaction, as long as no server is there and nobody else imports.
+type importer struct {
+	c      *Cluster
+	base   lock.Token
+	closed int64  // ModRevision of the key that keeps servers away
+	epoch  uint64 // no session that was met has a larger one
+	offset int64  // of the next line of the history
+	ops    []clientv3.Op
+	bytes  int
+}
+
+// begin closes the prefix, and removes what is there from an earlier time.
+func (in *importer) begin(ctx context.Context, last lock.Token) error {
+	c := in.c
+	resp, err := c.members.txn(ctx, nil, []clientv3.Op{
+		clientv3.OpGet(c.keys.closed()),
+		clientv3.OpGet(c.keys.base()),
+		clientv3.OpGet(c.keys.epoch()),
+		clientv3.OpGet(c.keys.locks(), clientv3.WithPrefix(), clientv3.WithLimit(1)),
+		clientv3.OpGet(c.keys.history(), clientv3.WithPrefix(), clientv3.WithLimit(1)),
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	closed := one(resp, 0)
+	if closed == nil && len(kvs(resp, 3))+len(kvs(resp, 4)) > 0 {
+		return fmt.Errorf("etcd: below %s: %w", c.o.Prefix, ErrNotEmpty)
+	}
+	in.base, in.epoch = max(last, lock.Token(number(one(resp, 1)))), number(one(resp, 2))
+	in.closed = closed.GetModRevision()
+	in.ops = []clientv3.Op{
+		clientv3.OpPut(c.keys.closed(), importing),
+		clientv3.OpPut(c.keys.base(), strconv.FormatUint(uint64(in.base), 10)),
+	}
+	if in.closed, err = in.flush(ctx); err != nil {
+		return err
+	}
+	return errors.Join(in.remove(ctx, c.keys.locks()), in.remove(ctx, c.keys.history()))
+}
+
+// remove removes all keys with a prefix, some at a time.
+func (in *importer) remove(ctx context.Context, prefix string) error {
+	for {
+		resp, err := in.c.members.get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(pageSize))
+		if err != nil {
+			return fmt.Errorf("etcd: %w", err)
+		}
+		if len(resp.Kvs) == 0 {
+			return nil
+		}
+		end := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+		in.ops = []clientv3.Op{clientv3.OpDelete(prefix, clientv3.WithRange(end))}
+		if _, err := in.flush(ctx); err != nil {
 			return err
 		}
 	}
-	return in.flush(ctx)
 }
 
-// importer puts keys, many by one transaction, as long as no server is there.
-type importer struct {
-	c      *Cluster
-	offset int64 // of the next line of the history
-	ops    []clientv3.Op
-	bytes  int
+// meet notes the epochs of sessions.
+func (in *importer) meet(by lock.Owner, holds []lock.Hold) {
+	in.epoch = max(in.epoch, uint64(by.Session)>>32)
+	for _, h := range holds {
+		in.epoch = max(in.epoch, uint64(h.Owner.Session)>>32)
+	}
 }
 
 // Bounds of one transaction: etcd takes 128 operations and 1.5 MiB.
@@ -89,7 +179,7 @@ const (
 
 func (in *importer) put(ctx context.Context, key, value string) error {
 	if len(in.ops) == importOps || len(in.ops) > 0 && in.bytes+len(key)+len(value) > importBytes {
-		if err := in.flush(ctx); err != nil {
+		if _, err := in.flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -97,17 +187,41 @@ func (in *importer) put(ctx context.Context, key, value string) error {
 	return nil
 }
 
-func (in *importer) flush(ctx context.Context) error {
-	if len(in.ops) == 0 {
-		return nil
+// flush makes the transaction, and returns its revision.
+func (in *importer) flush(ctx context.Context) (revision int64, err error) {
+	resp, err := in.c.members.txn(ctx, []clientv3.Cmp{
+		in.c.nobody(), clientv3.Compare(clientv3.ModRevision(in.c.keys.closed()), "=", in.closed),
+	}, in.ops, []clientv3.Op{in.c.getServers(), clientv3.OpGet(in.c.keys.closed())})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("etcd: %w", err)
+	case resp.Succeeded:
+		in.ops, in.bytes = nil, 0
+		return resp.Header.Revision, nil
+	case len(kvs(resp, 0)) > 0:
+		return 0, ErrActive
+	case one(resp, 1) == nil:
+		return 0, errOpen
 	}
-	resp, err := in.c.members.txn(ctx, []clientv3.Cmp{in.c.nobody()}, in.ops, nil)
-	if err != nil {
-		return fmt.Errorf("etcd: %w", err)
+	return 0, errors.New("etcd: somebody else imports, too, or a member was too slow: call this again")
+}
+
+// errOpen says that the prefix is not closed any more.
+var errOpen = errors.New("etcd: somebody else has ended the import")
+
+// finish lets servers in.
+func (in *importer) finish(ctx context.Context) error {
+	if len(in.ops) > 0 {
+		if _, err := in.flush(ctx); err != nil {
+			return err
+		}
 	}
-	if !resp.Succeeded {
-		return ErrActive
+	in.ops = []clientv3.Op{
+		clientv3.OpPut(in.c.keys.epoch(), strconv.FormatUint(in.epoch, 10)),
+		clientv3.OpDelete(in.c.keys.closed()),
 	}
-	in.ops, in.bytes = nil, 0
+	if _, err := in.flush(ctx); !errors.Is(err, errOpen) { // a member that was too slow to say so may have done it
+		return err
+	}
 	return nil
 }

@@ -1,0 +1,176 @@
+//go:build linux
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/etcdtest"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
+)
+
+// resign ends a term in order, so that nobody is active.
+func (s *scene) resign(t *term) {
+	s.Helper()
+	t.halt()
+	if err := t.Resign(context.Background()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func collect(t *testing.T, history iter.Seq2[lock.Entry, error]) (entries []lock.Entry) {
+	t.Helper()
+	for e, err := range history {
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+func entries(all []lock.Entry, err error) iter.Seq2[lock.Entry, error] {
+	return func(yield func(lock.Entry, error) bool) {
+		for _, e := range all {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(lock.Entry{}, err)
+		}
+	}
+}
+
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, 1)
+	ctx := context.Background()
+
+	s := sceneOn(t, etcd)
+	from := s.open(s.options())
+	server := s.campaign(from)
+	s.Release(server, "/gone_lock", s.Acquire(server, "/gone_lock", "ada"))
+	held := s.Acquire(server, "/a_lock", "ada")
+	s.Acquire(server, "/b_lock", "ben")
+	if err := server.Published(ctx, lock.Publication{Lock: "/a_lock", Token: held, By: locktest.Ada, File: "/a.tsv", Bytes: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := from.Export(ctx); !errors.Is(err, ErrActive) {
+		t.Errorf("export while a server is active: %v", err)
+	}
+	if err := from.Import(ctx, nil, 9, entries(nil, nil)); !errors.Is(err, ErrActive) && !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("import while a server is active: %v", err)
+	}
+	s.resign(server)
+	records, last, lines, err := from.Export(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	history := collect(t, lines)
+	if len(records) != 2 || len(history) != 5 || last <= records[1].Revision {
+		t.Errorf("exported %+v, %+v, last token %d", records, history, last)
+	}
+
+	t.Run("what was exported is imported", func(t *testing.T) {
+		s := sceneOn(t, etcd)
+		to := s.open(s.options())
+		const far = 1 << 40
+		if err := to.Import(ctx, records, far, entries(history, nil)); err != nil {
+			t.Fatal(err)
+		}
+		server := s.campaign(to)
+		got := s.Records(server)
+		for _, want := range records {
+			if !reflect.DeepEqual(got[want.Name].Holds, want.Holds) {
+				t.Errorf("%s: %+v, want %+v", want.Name, got[want.Name].Holds, want.Holds)
+			}
+		}
+		if again := collect(t, to.entries(ctx, nil)); !reflect.DeepEqual(again, history) {
+			t.Errorf("the history is\n%+v, want\n%+v", again, history)
+		}
+		if token := s.Acquire(server, "/new_lock", "eve"); token <= far {
+			t.Errorf("token %d, after %d", token, far)
+		}
+	})
+
+	t.Run("epochs are new to all sessions", func(t *testing.T) {
+		s := sceneOn(t, etcd)
+		to := s.open(s.options())
+		hold := s.Hold("ada")
+		hold.Token, hold.Owner.Session = 3, 41<<32|7
+		if err := to.Import(ctx, []lock.Record{{Name: "/a_lock", Revision: 3, Holds: []lock.Hold{hold}}}, 9, entries(nil, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.campaign(to).Generation(); got != 42 {
+			t.Errorf("epoch %d, want 42", got)
+		}
+	})
+
+	t.Run("an import that was cut short is closed until it is done again", func(t *testing.T) {
+		s := sceneOn(t, etcd)
+		to := s.open(s.options())
+		many := make([]lock.Entry, 0, 3*importOps)
+		for len(many) < cap(many)-len(history) {
+			many = append(many, history...)
+		}
+		broken := errors.New("the source is broken")
+		if err := to.Import(ctx, records, last, entries(many, broken)); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		if got := len(collect(t, to.entries(ctx, nil))); got == 0 {
+			t.Error("it was cut short before anything was written")
+		}
+		var closed *ClosedError
+		if _, err := to.Campaign(ctx); !errors.As(err, &closed) || !strings.Contains(err.Error(), `call "ftplockd migrate" again`) {
+			t.Errorf("campaign: %v", err)
+		}
+		if _, _, _, err := to.Export(ctx); !errors.As(err, &closed) {
+			t.Errorf("export: %v", err)
+		}
+		if err := to.Import(ctx, records, last, entries(history, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if again := collect(t, to.entries(ctx, nil)); len(again) != len(history) {
+			t.Errorf("%d lines, want %d", len(again), len(history))
+		}
+		s.HeldBy(s.campaign(to), "/a_lock", "ada")
+	})
+
+	// These change what was exported.
+	t.Run("a server that was active meanwhile is noticed", func(t *testing.T) {
+		s.resign(s.campaign(from))
+		if err := from.Retire(ctx, last, "its locks have moved"); !errors.Is(err, ErrActive) {
+			t.Errorf("retire: %v", err)
+		}
+		if _, last, _, err = from.Export(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("what has moved away is closed until locks come back", func(t *testing.T) {
+		if err := from.Import(ctx, nil, last, entries(nil, nil)); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("import over locks: %v", err)
+		}
+		if err := from.Retire(ctx, last, "its locks have moved"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := from.Campaign(ctx); err == nil || !strings.HasSuffix(err.Error(), " is closed: its locks have moved") {
+			t.Errorf("campaign: %v", err)
+		}
+		if err := from.Import(ctx, records[:1], last, entries(history[:2], nil)); err != nil {
+			t.Fatal(err)
+		}
+		server := s.campaign(from)
+		s.HeldBy(server, "/a_lock", "ada")
+		s.HeldBy(server, "/b_lock", "")
+		if got := len(collect(t, from.entries(ctx, nil))); got != 2 {
+			t.Errorf("%d lines, want 2", got)
+		}
+	})
+}
