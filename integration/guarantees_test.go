@@ -30,6 +30,56 @@ func declaredTests(t *testing.T) map[string]bool {
 	return tests
 }
 
+// productionSources are the files that are no tests, by path.
+func productionSources(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		all[path] = string(source)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestDocsGuaranteesNameGuardsThatExist looks for each function that docs/guarantees.md names as a guard, in the file that it names.
+func TestDocsGuaranteesNameGuardsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := productionSources(t)
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, " | ")
+		if !strings.HasPrefix(line, "| ") || len(cells) != 5 {
+			continue
+		}
+		file, source := "", ""
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
+			word := m[1]
+			if strings.HasSuffix(word, ".go") {
+				file, source = word, ""
+				for path, text := range all {
+					if strings.HasSuffix(path, "/"+file) {
+						source += text
+					}
+				}
+				continue
+			}
+			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`).MatchString(source) {
+				t.Errorf("there is no %s in %s: %s", word, file, cells[0])
+			}
+		}
+	}
+}
+
 // TestDocsGuaranteesNameTestsThatExist looks up each test that docs/guarantees.md names, in the package that it names.
 func TestDocsGuaranteesNameTestsThatExist(t *testing.T) {
 	t.Parallel()
