@@ -133,7 +133,7 @@ const retired = "migrated-"
 // Retire puts the journal and its history aside, below a directory in the state directory that it names, since the locks have moved
 // elsewhere. No server starts on the state directory any more, until Import.
 func (s *Stopped) Retire(now time.Time) (aside string, err error) {
-	aside = s.dir.path(retired + now.UTC().Format("20060102T150405Z"))
+	aside = s.dir.path(retired + now.UTC().Format("20060102T150405.000Z"))
 	if err := os.Mkdir(aside, 0o700); err != nil {
 		return "", err
 	}

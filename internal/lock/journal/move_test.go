@@ -193,7 +193,7 @@ func TestNoServerStartsWhereLocksHaveMovedAway(t *testing.T) {
 	}
 	kept := all(t, history)
 	aside, err := stopped.Retire(time.Date(2026, 11, 22, 20, 4, 5, 0, time.UTC))
-	if err != nil || filepath.Base(aside) != "migrated-20261122T200405Z" {
+	if err != nil || filepath.Base(aside) != "migrated-20261122T200405.000Z" {
 		t.Fatal(aside, err)
 	}
 	const want = "have moved to another store: what was here is in "
