@@ -24,12 +24,12 @@ var (
 
 // write is one change of etcd, made by one transaction. It is made if and only if its history line is there.
 type write struct {
-	name  lock.Name
-	cause lock.Cause
-	when  []clientv3.Cmp // beside the fence
-	then  []clientv3.Op  // beside the history line
-	line  string         // the key of that
-	value string
+	name   lock.Name
+	cause  lock.Cause
+	when   []clientv3.Cmp // beside the fence
+	then   []clientv3.Op  // beside the history line
+	value  string         // of that
+	offset int64          // and its place
 }
 
 // outcome is what a try to make a write, or to settle it, has come to.
@@ -71,7 +71,7 @@ func (s *Store) Commit(ctx context.Context, change lock.Change) (lock.Token, err
 	if len(change.Holds) > 0 {
 		op = clientv3.OpPut(key, encode(lockValue{Base: s.base, Holds: holdValues(change.Holds)}))
 	}
-	return s.write(ctx, &write{
+	token, err := s.write(ctx, &write{
 		name: change.Name, cause: change.Cause,
 		when: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", s.modRevision(change.If))},
 		then: []clientv3.Op{op},
@@ -79,6 +79,10 @@ func (s *Store) Commit(ctx context.Context, change lock.Change) (lock.Token, err
 			Cause: change.Cause, Name: change.Name, At: s.c.o.Clock.Now(), By: change.By, Note: change.Note, Holds: change.Holds,
 		}, s.base),
 	})
+	if errors.Is(err, errFull) && len(change.Holds) == 0 {
+		err = fmt.Errorf("%w: %w", lock.ErrUnrecorded, err)
+	}
+	return token, err
 }
 
 // modRevision is etcd's of a record at that revision; of one that no key can have it is -1.
@@ -112,7 +116,8 @@ func (s *Store) write(ctx context.Context, w *write) (lock.Token, error) {
 	if err := s.check(); err != nil {
 		return 0, err
 	}
-	w.line = s.nextLine(len(w.value))
+	s.place(w)
+	defer s.placed(w)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.c.o.RequestTimeout)
 	defer cancel()
 	for {
@@ -132,7 +137,9 @@ func (s *Store) write(ctx context.Context, w *write) (lock.Token, error) {
 		case over:
 			return 0, s.depose("its election key is gone")
 		case unknown:
-			s.leave(w)
+			if w.cause != lock.CausePublish { // it does not matter what became of that
+				s.leave(w)
+			}
 			return 0, fmt.Errorf("%s: %w: etcd: %w", w.name, lock.ErrUncertain, a.err)
 		case refused:
 			if errors.Is(a.err, errFull) {
@@ -152,13 +159,13 @@ func (s *Store) write(ctx context.Context, w *write) (lock.Token, error) {
 // try sends the transaction once.
 func (s *Store) try(ctx context.Context, w *write) answer {
 	fence := s.fenceNow()
-	key := s.c.keys.lock(w.name)
+	key, line := s.c.keys.lock(w.name), s.c.keys.line(w.offset)
 	var resp *clientv3.TxnResponse
 	err := s.c.members.once(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
 		resp, err = client.Txn(ctx).
 			If(append([]clientv3.Cmp{s.fenced(fence)}, w.when...)...).
-			Then(append([]clientv3.Op{clientv3.OpPut(w.line, w.value)}, w.then...)...).
-			Else(clientv3.OpGet(s.key), clientv3.OpGet(w.line, clientv3.WithKeysOnly()), clientv3.OpGet(key)).
+			Then(append([]clientv3.Op{clientv3.OpPut(line, w.value)}, w.then...)...).
+			Else(clientv3.OpGet(s.key), clientv3.OpGet(line, clientv3.WithKeysOnly()), clientv3.OpGet(key)).
 			Commit()
 		return err
 	})
@@ -172,10 +179,10 @@ func (s *Store) try(ctx context.Context, w *write) answer {
 	case resp.Succeeded:
 		return answer{outcome: made, revision: resp.Header.Revision}
 	}
-	leader, line := one(resp, 0), one(resp, 1)
+	leader, twice := one(resp, 0), one(resp, 1)
 	switch {
-	case line != nil: // the library has sent it twice
-		return answer{outcome: made, revision: line.ModRevision}
+	case twice != nil: // the library has sent it again
+		return answer{outcome: made, revision: twice.ModRevision}
 	case leader.GetCreateRevision() != s.create:
 		return answer{outcome: over}
 	case s.moved(leader.ModRevision), leader.ModRevision != fence:
@@ -191,13 +198,13 @@ func isRefusal(err error) bool {
 
 // transient reports whether a refusal may be another answer soon, or by another member.
 func transient(err error) bool {
-	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrInvalidAuthToken)
+	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrTooManyRequests)
 }
 
 // afterNoSpace finds out whether the write was made: the one that reaches the quota is made, and refused all the same. As etcd has answered
 // it is not under way any more, so to look is enough.
 func (s *Store) afterNoSpace(ctx context.Context, w *write) answer {
-	resp, err := s.c.members.get(ctx, w.line, clientv3.WithKeysOnly())
+	resp, err := s.c.members.get(ctx, s.c.keys.line(w.offset), clientv3.WithKeysOnly())
 	switch {
 	case err != nil:
 		return answer{outcome: unknown, err: err}

@@ -35,13 +35,33 @@ func (c *Cluster) offsetOf(kv *mvccpb.KeyValue) int64 {
 // endOf is the offset behind a line.
 func (c *Cluster) endOf(kv *mvccpb.KeyValue) int64 { return c.offsetOf(kv) + int64(len(kv.GetValue())) }
 
-// nextLine returns the key of a new line that has so many bytes.
-func (s *Store) nextLine(bytes int) string {
+// place gives a write its place in the history.
+func (s *Store) place(w *write) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	offset := s.next
-	s.next += int64(bytes)
-	return s.c.keys.line(offset)
+	w.offset = s.next
+	s.next += int64(len(w.value))
+	s.pending[w] = struct{}{}
+}
+
+// placed says that nobody will ask for the write's line any more, unless it is not settled.
+func (s *Store) placed(w *write) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.unsettled, w) {
+		delete(s.pending, w)
+	}
+}
+
+// extent returns where the history begins, and the end of the lines that nobody may still ask for.
+func (s *Store) extent() (first, end int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end = s.next
+	for w := range s.pending {
+		end = min(end, w.offset)
+	}
+	return s.first, end
 }
 
 // Size returns how many bytes the history has.
@@ -136,13 +156,8 @@ const sweepStep = 512 << 10
 
 // Sweep removes what is older or more of the history than Options say.
 func (s *Store) Sweep(ctx context.Context) error {
-	if s.check() != nil {
-		return nil // a line that is to be settled must stay
-	}
 	cut := int64(0)
-	s.mu.Lock()
-	first, next := s.first, s.next
-	s.mu.Unlock()
+	first, next := s.extent()
 	if s.c.o.HistorySize > 0 {
 		cut = next - s.c.o.HistorySize
 	}
@@ -155,8 +170,11 @@ func (s *Store) Sweep(ctx context.Context) error {
 	}
 	for first < cut {
 		end := min(cut, first+sweepStep)
-		_, err := s.c.members.txn(ctx, []clientv3.Cmp{s.mine()},
+		resp, err := s.c.members.txn(ctx, []clientv3.Cmp{s.mine()},
 			[]clientv3.Op{clientv3.OpDelete(s.c.keys.line(0), clientv3.WithRange(s.c.keys.line(end)))}, nil)
+		if err == nil && !resp.Succeeded {
+			err = s.depose("its election key is gone")
+		}
 		if err != nil {
 			return fmt.Errorf("etcd: removing old history: %w", err)
 		}

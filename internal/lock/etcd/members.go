@@ -48,7 +48,7 @@ func newMembers(o *Options) *members {
 		Logger:          zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			// gRPC would wait up to two minutes before it tries again a member that was away.
-			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: o.RequestTimeout, Backoff: backoff.Config{
+			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 3 * o.RequestTimeout, Backoff: backoff.Config{
 				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
 			}}),
 			// The library has requests wait for a member that is away.
@@ -111,7 +111,9 @@ func (m *members) once(ctx context.Context, f call) error {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.timeout)
 		defer cancel()
-		err = f(ctx, client)
+		if err = f(ctx, client); errors.Is(err, rpctypes.ErrInvalidAuthToken) {
+			err = f(ctx, client) // the library has asked for a new token
+		}
 	}
 	if silent(err) {
 		m.leave(i)

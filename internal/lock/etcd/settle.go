@@ -16,7 +16,7 @@ import (
 
 // settle tries once to find out what became of a write. Afterwards it is made, or it never will be.
 func (s *Store) settle(ctx context.Context, w *write) answer {
-	read := []clientv3.Op{clientv3.OpGet(w.line, clientv3.WithKeysOnly()), clientv3.OpGet(s.c.keys.lock(w.name))}
+	read := []clientv3.Op{clientv3.OpGet(s.c.keys.line(w.offset), clientv3.WithKeysOnly()), clientv3.OpGet(s.c.keys.lock(w.name))}
 	var resp *clientv3.TxnResponse
 	err := s.c.members.once(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
 		resp, err = client.Txn(ctx).If(s.mine()).
@@ -96,17 +96,22 @@ func (s *Store) resolve(ctx context.Context, w *write) bool {
 	if a.outcome != made {
 		event.Cause = lock.CauseUndeliver // a hold that the table may have taken for granted was never there
 	}
+	if s.settled(w, event) {
+		s.c.o.Log.Info("it is known now what became of a change", "lock", w.name, "change", w.cause, "made", a.outcome == made)
+	}
+	return true
+}
+
+// settled takes a write off the list and tells every Watch, unless somebody else was faster.
+func (s *Store) settled(w *write, event lock.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.Index(s.unsettled, w)
 	if i < 0 {
-		return true // somebody else was faster
+		return false
 	}
 	s.unsettled = slices.Delete(s.unsettled, i, i+1)
-	if w.cause == lock.CausePublish {
-		return true
-	}
-	s.c.o.Log.Info("it is known now what became of a change", "lock", w.name, "change", w.cause, "made", a.outcome == made)
+	delete(s.pending, w)
 	for watcher := range s.watchers {
 		watcher.events = append(watcher.events, event)
 		select {

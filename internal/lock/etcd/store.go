@@ -16,6 +16,8 @@ import (
 )
 
 // Store is one term of a server as the active one: it is of no use after that. [Cluster.Campaign] returns it. It is for use by several goroutines.
+//
+// The lock order: there is none, in the whole package. No mutex is taken, and nobody is asked or told anything, while another one is held.
 type Store struct {
 	c      *Cluster
 	lease  clientv3.LeaseID
@@ -34,8 +36,9 @@ type Store struct {
 	fence     int64 // ModRevision of the election key
 	first     int64 // where the history begins, and where its next line will: see history.go
 	next      int64
-	unsettled []*write // of which etcd has not told in time
-	full      bool     // etcd has said so
+	pending   map[*write]struct{} // those that are under way, or unsettled
+	unsettled []*write            // those of which etcd has not told in time
+	full      bool                // etcd has said so
 	watchers  map[*watcher]struct{}
 }
 
@@ -201,7 +204,7 @@ func (s *Store) closed() error {
 
 // Resign hands over: the election key goes, with its lease. The next server takes over at once. Without it the next one waits for the end of the lease.
 func (s *Store) Resign(ctx context.Context) error {
-	s.end(resigned, ErrDeposed)
+	s.end(resigned, lock.ErrClosed)
 	if err := s.c.revoke(ctx, s.lease); err != nil {
 		return fmt.Errorf("etcd: handing over: %w", err)
 	}
@@ -210,7 +213,7 @@ func (s *Store) Resign(ctx context.Context) error {
 
 // Close ends every Watch. It does not hand over.
 func (s *Store) Close() error {
-	s.end(resigned, ErrDeposed)
+	s.end(resigned, lock.ErrClosed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.watchers {

@@ -1,0 +1,85 @@
+//go:build linux
+
+package etcd
+
+import (
+	"testing"
+	"time"
+)
+
+// A process that is stopped, or a machine that sleeps, does not renew its lease, and its clock goes on.
+func TestAServerKnowsByItsClockThatItsLeaseMayBeOver(t *testing.T) {
+	s := newScene(t, 1)
+	relay := s.etcd.Relays()[0]
+	o := s.options()
+	o.Endpoints = []string{relay.Endpoint()}
+	active := s.campaign(s.open(o))
+	if err := active.Valid(); err != nil {
+		t.Fatal(err)
+	}
+	if err := active.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	relay.HoldBack()
+	s.clock.Advance(s.ttl)
+	if err := active.Valid(); !isSuspended(err) {
+		t.Errorf("Valid: %v", err)
+	}
+	if err := active.Ready(); !isSuspended(err) {
+		t.Errorf("Ready: %v", err)
+	}
+	relay.Heal()
+	s.until("it goes on", func() bool { return active.Valid() == nil })
+	s.Acquire(active, "/a_lock", "ada")
+}
+
+// etcd may have renewed the lease at any time since the request was sent.
+func TestALeaseCountsFromWhenItsRenewalWasSent(t *testing.T) {
+	s := newScene(t, 1)
+	relay := s.etcd.Relays()[0]
+	o := s.options()
+	o.Endpoints = []string{relay.Endpoint()}
+	o.RequestTimeout = patience
+	active := s.campaign(s.open(o))
+	active.halt()
+	relay.HoldReplies()
+	renewed := make(chan error, 1)
+	sent := s.clock.Now().Boot
+	go func() { renewed <- active.renew(t.Context()) }()
+	time.Sleep(100 * time.Millisecond) // it is sent by now, most likely
+	s.clock.Advance(time.Hour)
+	relay.Heal()
+	if err := <-renewed; err != nil {
+		t.Fatal(err)
+	}
+	if until := time.Duration(active.deadline.Load()); until < sent || until > sent+patience {
+		t.Errorf("it lasts until %v, and was sent at %v", until, sent)
+	}
+}
+
+// A quorum that is lost for longer than the lease lasts suspends the server. The lease goes on when the quorum is back.
+func TestALostQuorumSuspends(t *testing.T) {
+	s := newScene(t, 3)
+	c := s.open(s.options())
+	active := s.campaign(c)
+	token := s.Acquire(active, "/a_lock", "ada")
+	leader := s.etcd.LeaderIndex()
+	for i := range 3 {
+		if i != leader {
+			s.etcd.Stop(i)
+		}
+	}
+	s.until("it is suspended", func() bool { return isSuspended(active.Valid()) })
+	if _, err := s.Commit(active, "/b_lock", 0, s.Hold("ada")); err == nil {
+		t.Error("a change is made without quorum")
+	}
+	time.Sleep(s.ttl)
+	for i := range 3 {
+		if i != leader {
+			s.etcd.Continue(i)
+		}
+	}
+	s.etcd.Ready()
+	s.until("it goes on", func() bool { return active.Valid() == nil })
+	s.Release(active, "/a_lock", token)
+}

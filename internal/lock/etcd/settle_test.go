@@ -1,0 +1,358 @@
+//go:build linux
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ftplockd/ftplockd/integration/etcdtest"
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// relayed is an active server that asks one member by way of a relay, and has a second way to it that is never disturbed.
+func (s *scene) relayed() (*Cluster, *term, *etcdtest.Relay) {
+	s.Helper()
+	relay := s.etcd.Relays()[0]
+	o := s.options()
+	o.Endpoints = []string{relay.Endpoint(), s.etcd.Endpoints()[0]}
+	c := s.open(o)
+	active := s.campaign(c)
+	c.members.prefer(0)
+	return c, active, relay
+}
+
+// prefer has a member asked next.
+func (m *members) prefer(i int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.current = i
+}
+
+// intercept has f between a client and its member.
+func (s *scene) intercept(c *Cluster, i int, f grpc.UnaryClientInterceptor) {
+	s.Helper()
+	config := c.members.config
+	config.Endpoints = []string{c.members.all[i].endpoint}
+	config.DialOptions = append(config.DialOptions[:len(config.DialOptions):len(config.DialOptions)], grpc.WithChainUnaryInterceptor(f))
+	client, err := clientv3.New(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	one := c.members.all[i]
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.client.Close()
+	one.client = client
+}
+
+// lines are the notes of what is in the history.
+func (s *scene) lines(c *Cluster) map[string]int {
+	s.Helper()
+	notes := make(map[string]int)
+	for entry, err := range c.entries(s.Context(), nil) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		notes[entry.Note]++
+	}
+	return notes
+}
+
+// The transaction of an acquire is delivered when the lock was granted, and released, by later ones. Only the fence keeps it from being
+// made: nothing else differs from when it was sent.
+func TestATransactionThatComesLateIsNotMade(t *testing.T) {
+	s := newScene(t, 1)
+	c := s.open(func() Options {
+		o := s.options()
+		o.Endpoints = append(o.Endpoints, o.Endpoints[0])
+		return o
+	}())
+	active := s.campaign(c)
+	var once sync.Once
+	late := make(chan func() error, 1)
+	s.intercept(c, 0, func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		held := false
+		if method == "/etcdserverpb.KV/Txn" {
+			once.Do(func() { held = true })
+		}
+		if !held {
+			return invoke(ctx, method, request, reply, conn, opts...)
+		}
+		late <- func() error { return invoke(context.WithoutCancel(ctx), method, request, reply, conn, opts...) }
+		return status.Error(codes.DeadlineExceeded, "held back")
+	})
+	active.halt() // so that the one that is held back is the acquire
+	c.members.prefer(0)
+	token := s.Acquire(active, "/a_lock", "ada")
+	s.Release(active, "/a_lock", token)
+	if err := (<-late)(); err != nil {
+		t.Fatal(err)
+	}
+	s.HeldBy(active, "/a_lock", "")
+	if got := len(s.lines(c)); got != 1 { // all without a note
+		t.Errorf("notes %d", got)
+	}
+	s.Acquire(active, "/a_lock", "ben")
+}
+
+// Here the late one is delivered before the change is settled, so it is made.
+func TestALostReplyIsNoFailure(t *testing.T) {
+	s := newScene(t, 1)
+	c, active, relay := s.relayed()
+	relay.HoldReplies()
+	token := s.Acquire(active, "/a_lock", "ada")
+	if record := s.HeldBy(active, "/a_lock", "ada"); record.Revision != token || record.Holds[0].Token != token {
+		t.Errorf("got %+v, want token %d", record, token)
+	}
+	if got := s.lines(c); got[""] != 1 {
+		t.Errorf("%d lines in the history, want one", got[""])
+	}
+	c.members.prefer(0)
+	s.Release(active, "/a_lock", token)
+	s.HeldBy(active, "/a_lock", "")
+	relay.Heal()
+	s.HeldBy(active, "/a_lock", "")
+}
+
+func TestALostRequestIsMadeAgain(t *testing.T) {
+	s := newScene(t, 1)
+	c, active, relay := s.relayed()
+	relay.Cut()
+	token := s.Acquire(active, "/a_lock", "ada")
+	relay.Heal()
+	if record := s.HeldBy(active, "/a_lock", "ada"); record.Revision != token {
+		t.Errorf("got %+v, want token %d", record, token)
+	}
+	if got := s.lines(c); got[""] != 1 {
+		t.Errorf("%d lines in the history, want one", got[""])
+	}
+}
+
+// Nobody can be asked what became of a change: the server is suspended, and tells later.
+func TestAChangeThatCannotBeSettledSuspends(t *testing.T) {
+	for _, made := range []bool{true, false} {
+		t.Run(fmt.Sprint("made=", made), func(t *testing.T) {
+			s := newScene(t, 1)
+			relay := s.etcd.Relays()[0]
+			o := s.options()
+			o.Endpoints = []string{relay.Endpoint()}
+			c := s.open(o)
+			active := s.campaign(c)
+			before := s.Acquire(active, "/b_lock", "ben")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			events := active.Watch(ctx)
+			if err := active.Valid(); err != nil {
+				t.Fatal(err)
+			}
+			if made {
+				relay.HoldReplies()
+			} else {
+				relay.Cut()
+			}
+			if _, err := s.Commit(active, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrUncertain) || isSuspended(err) {
+				t.Fatalf("got %v, want that the result is unknown", err)
+			}
+			if err := active.Valid(); !isSuspended(err) {
+				t.Errorf("Valid: %v", err)
+			}
+			if _, err := s.Commit(active, "/b_lock", before); !isSuspended(err) {
+				t.Errorf("another change: %v", err)
+			}
+			short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer stop()
+			if _, err := active.Get(short, "/a_lock"); err == nil {
+				t.Error("Get tells what cannot be known")
+			}
+			relay.Heal()
+			var event lock.Event
+			for event = range events {
+				break
+			}
+			record, err := active.Get(t.Context(), "/a_lock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event.Record.Name != "/a_lock" || event.Record.Revision <= before || (len(event.Record.Holds) == 1) != made ||
+				len(record.Holds) != len(event.Record.Holds) || (event.Cause == lock.CauseAcquire) != made {
+				t.Errorf("Watch yields %+v; Get %+v", event, record)
+			}
+			s.until("it goes on", func() bool { return active.Valid() == nil })
+			s.Release(active, "/b_lock", before)
+			if !made {
+				s.Acquire(active, "/a_lock", "ada")
+			}
+		})
+	}
+}
+
+// A change that is not settled is so once another server is active: it is made or never will be.
+func TestADeposedServerSettlesToo(t *testing.T) {
+	s := newScene(t, 1)
+	s.ttl = 2 * time.Second
+	relay := s.etcd.Relays()[0]
+	o := s.options()
+	second := s.open(o)
+	o.Endpoints = []string{relay.Endpoint()}
+	first := s.campaign(s.open(o))
+	next := s.standBy(second)
+	s.until("the second server stands by", func() bool { return len(s.servers(second)) == 2 })
+	relay.HoldReplies()
+	if _, err := s.Commit(first, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrUncertain) {
+		t.Fatalf("got %v, want that the result is unknown", err)
+	}
+	active := s.takesOver(next)
+	s.HeldBy(active, "/a_lock", "ada")
+	relay.Heal()
+	if err := s.over(first); !errors.Is(err, ErrDeposed) {
+		t.Errorf("Run: %v", err)
+	}
+	if record, err := first.Get(t.Context(), "/a_lock"); err != nil || len(record.Holds) != 1 {
+		t.Errorf("Get: %+v, %v", record, err)
+	}
+}
+
+func TestAClientThatHangsUpMakesNoUnknownOutcome(t *testing.T) {
+	s := newScene(t, 1)
+	c, active, relay := s.relayed()
+	relay.Delay(100 * time.Millisecond)
+	c.members.prefer(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := active.Commit(ctx, lock.Change{Name: "/a_lock", Holds: []lock.Hold{s.Hold("ada")}, Cause: lock.CauseAcquire})
+	if err != nil {
+		t.Error(err)
+	}
+	s.HeldBy(active, "/a_lock", "ada")
+}
+
+// A member that hangs is asked once, and then no more.
+func TestAMemberThatHangsIsLeft(t *testing.T) {
+	s := newScene(t, 3)
+	c := s.open(s.options())
+	active := s.campaign(c)
+	hangs := s.etcd.LeaderIndex()
+	hangs = (hangs + 1) % 3
+	c.members.prefer(hangs)
+	s.etcd.Stop(hangs)
+	for i := range 20 {
+		token := s.Acquire(active, "/a_lock", "ada")
+		if c.members.pick() == hangs {
+			t.Fatalf("change %d: the member that hangs is asked again", i)
+		}
+		s.Release(active, "/a_lock", token)
+	}
+}
+
+// work acquires and releases one name until ctx ends. It notes of each change, by its note, what the store said of it.
+func (s *scene) work(ctx context.Context, store lock.Store, name lock.Name, said map[string]error) {
+	revision := lock.Token(0)
+	for i := 0; ctx.Err() == nil; i++ {
+		change := lock.Change{Name: name, If: revision, Cause: lock.CauseRelease, By: lock.Owner{Account: "ada"}, Note: fmt.Sprint(name, "-", i)}
+		if revision == 0 {
+			change.Cause, change.Holds = lock.CauseAcquire, []lock.Hold{s.Hold("ada")}
+		}
+		token, err := store.Commit(ctx, change)
+		if errors.Is(err, context.Canceled) {
+			return
+		}
+		said[change.Note] = err
+		switch {
+		case err == nil && revision == 0:
+			revision = token
+		case err == nil:
+			revision = 0
+		default:
+			record, err := store.Get(ctx, name)
+			for err != nil && pause(ctx, 10*time.Millisecond) {
+				record, err = store.Get(ctx, name)
+			}
+			revision = record.Revision
+		}
+	}
+}
+
+// Whatever happens to the members of etcd: what was reported as made is there, what was reported as failed is not.
+func TestWhatIsReportedIsSo(t *testing.T) {
+	s := newScene(t, 3)
+	s.ttl = 10 * time.Second // nobody is to be deposed
+	o := s.options()
+	o.RequestTimeout = 300 * time.Millisecond // shorter than an election of etcd, so that outcomes are unknown
+	c := s.open(o)
+	active := s.campaign(c)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const workers = 8
+	var running sync.WaitGroup
+	said := make([]map[string]error, workers)
+	for i := range said {
+		said[i] = make(map[string]error)
+		running.Go(func() { s.work(ctx, active, lock.Name(fmt.Sprintf("/%d_lock", i)), said[i]) })
+	}
+	goesOn := func() {
+		t.Helper()
+		s.etcd.Ready()
+		s.until("it goes on", func() bool { return active.Valid() == nil })
+		time.Sleep(300 * time.Millisecond) // changes are made
+	}
+	goesOn()
+	for round := range 6 {
+		leader := s.etcd.LeaderIndex()
+		switch round % 3 {
+		case 0:
+			s.etcd.Kill(leader)
+			s.etcd.LeaderIndex()
+			s.etcd.Restart(leader)
+		case 1:
+			s.etcd.Stop(leader)
+			s.etcd.LeaderIndex()
+			s.etcd.Continue(leader)
+		case 2: // no quorum
+			s.etcd.Stop(leader)
+			s.etcd.Stop((leader + 1) % 3)
+			time.Sleep(1500 * time.Millisecond)
+			s.etcd.Continue(leader)
+			s.etcd.Continue((leader + 1) % 3)
+		}
+		goesOn()
+	}
+	cancel()
+	running.Wait()
+	s.until("everything is settled", func() bool { return len(active.unsettledOf("")) == 0 })
+	there := s.lines(c)
+	count := make(map[string]int)
+	for _, worker := range said {
+		for note, err := range worker {
+			switch {
+			case err == nil:
+				count["made"]++
+				if there[note] != 1 {
+					t.Errorf("%s was reported as made, and is there %d times", note, there[note])
+				}
+			case errors.Is(err, lock.ErrUncertain):
+				count["unknown"]++
+			case errors.Is(err, lock.ErrConflict): // nobody else changes the name
+				t.Errorf("%s met a conflict: %v", note, err)
+			default:
+				count["failed"]++
+				if there[note] != 0 {
+					t.Errorf("%s was reported as failed (%v), and is there", note, err)
+				}
+			}
+		}
+	}
+	t.Log(count)
+	if count["made"] < 100 || count["unknown"]+count["failed"] == 0 {
+		t.Errorf("too little has happened: %v", count)
+	}
+}
