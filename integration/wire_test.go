@@ -130,6 +130,39 @@ func (c *session) prepare(way string) func() (net.Conn, error) {
 	}
 }
 
+// A client that gives up before it has connected is answered at once.
+func TestAborAndQuitWhileADataConnectionIsAwaited(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.write("target", "old")
+	for _, line := range []string{"STOR /target", "RETR /target", "LIST"} {
+		for _, command := range []string{"ABOR", "QUIT"} {
+			t.Run(command+" behind "+line, func(t *testing.T) {
+				promptly(t, "the answer", 20*time.Millisecond, func() time.Duration {
+					c := s.session(account)
+					c.prepare("passive")
+					if err := c.send(line); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(10 * time.Millisecond) // the library waits for the connection now
+					began := time.Now()
+					if err := c.send(command); err != nil {
+						t.Fatal(err)
+					}
+					if r := c.finalReply(); r.code != 425 && r.code != 426 {
+						t.Errorf("the transfer: %v", r)
+					}
+					c.wantReply(map[string]int{"ABOR": 226, "QUIT": 221}[command])
+					return time.Since(began)
+				})
+			})
+		}
+	}
+	if got, left := s.read("target"), s.unfinished(); got != "old" || len(left) > 0 {
+		t.Errorf("published %q, left over: %v", got, left)
+	}
+}
+
 // A slow client is not a stalled one: a few bytes a second keep a transfer alive in both directions.
 func TestSlowDataConnectionsGoOn(t *testing.T) {
 	t.Parallel()
