@@ -1,11 +1,15 @@
 package driver
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,6 +95,57 @@ func TestAborThatComesTooLate(t *testing.T) {
 		S: 226 transfer complete, 1 bytes received
 		S: 226 *
 		S: 200 OK`)
+}
+
+// stopper is a log that stops where a text is logged first, until it may go on.
+type stopper struct {
+	text        string
+	once        *sync.Once
+	stopped, on chan struct{}
+}
+
+func (stopper) Enabled(context.Context, slog.Level) bool { return true }
+func (h stopper) WithAttrs([]slog.Attr) slog.Handler     { return h }
+func (h stopper) WithGroup(string) slog.Handler          { return h }
+func (h stopper) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if strings.HasPrefix(a.Value.String(), h.text) {
+			h.once.Do(func() {
+				close(h.stopped)
+				<-h.on
+			})
+		}
+		return true
+	})
+	return nil
+}
+
+// The ABOR has arrived, and the reader of commands is still busy with what was before it, when the upload is complete.
+func TestAnAborThatHasArrivedIsLookedAtBeforeAnUploadIsPublished(t *testing.T) {
+	log := stopper{"211-", new(sync.Once), make(chan struct{}), make(chan struct{})}
+	s := start(t, func(o *setup) { o.log = slog.New(log) })
+	s.driver.catchUp = patience
+	s.write("/f", "old")
+	c := s.as("phoneacc")
+	data := c.data()
+	c.want("STOR /f", "150 *")
+	c.send("STAT\r\nABOR\r\n")
+	<-log.stopped
+	data.Write([]byte("new"))
+	data.Close()
+	s.until("the upload waits for the reader", func() bool { return somewhere("(*transfer).publish", "(*Conn).CatchUp") })
+	close(log.on)
+	c.transcript(`
+		S: 211-*
+		S:  connected from 127.0.0.1
+		S:  type ASCII
+		S:  logged in as phoneacc
+		S:  in /
+		S:  transferring /f*
+		S: 211 *
+		S: 426 *
+		S: 226 *`)
+	s.wantContent("/f", "old")
 }
 
 // Commands behind a transfer wait for it, and their replies come in order; STAT does not wait.

@@ -93,6 +93,7 @@ type Server struct {
 	events       *event.Bus
 	transfers    transfers
 	rateOver     time.Duration // over which DataMinRate counts
+	catchUp      time.Duration // how long an upload waits at most for the reader of commands; microseconds will do, unless the machine is busy
 	maxLooks     int           // how many names a pattern in a listing may look at
 	longestGlob  time.Duration // how long a pattern of SITE LOCKS may be worked on
 	guessing     *guessing
@@ -118,7 +119,7 @@ func New(o Options) *Server {
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications, events: o.Events,
-		maxLooks: 250_000, longestGlob: longestGlob, rateOver: time.Minute, guessing: newGuessing(o.Log),
+		maxLooks: 250_000, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: newGuessing(o.Log),
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{

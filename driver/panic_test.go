@@ -67,6 +67,9 @@ func TestAPanicInTheMiddleOfADownload(t *testing.T) {
 		c.want("RETR /f", "150 *")
 		c.check("RETR", c.reply(), "451 *internal error")
 		c.want("NOOP", "200 *")
+		if n := s.driver.CountTransfers(); n != 0 {
+			t.Errorf("TYPE %s: %d transfers go on", kind, n)
+		}
 		s.clock.Advance(time.Minute + time.Second)
 		time.Sleep(2 * signOfLife) // something that goes on would be a sign of life
 		s.pass(0)
@@ -148,6 +151,9 @@ func TestAPanicInTheMiddleOfAPublication(t *testing.T) {
 	c.want("MKD /phone_lock", "257 *")
 	c.check("STOR", c.upload("STOR /phone.tsv", "new"), "451 *internal error")
 	c.want("NOOP", "200 *")
+	if n := s.driver.CountTransfers(); n != 0 {
+		t.Errorf("%d transfers go on", n)
+	}
 	c.store("/other", "x")
 	s.wantContent("/other", "x") // and no temporary is left
 }

@@ -172,9 +172,6 @@ func (t *transfer) closeUpload() error {
 	return t.end(fmt.Sprintf("transfer complete, %d bytes received", t.received), err)
 }
 
-// catchUp is how long an upload waits at most for the reader of commands. Microseconds will do, unless the machine is busy.
-const catchUp = 20 * time.Millisecond
-
 // publish looks at the client before the slow part, if there is one, and after it. Unless the client has shown that nothing is
 // missing, the control connection gets Settings.HangUp from the end of the data connection to end, too: the kernel of a
 // killed process closes its connections one after the other, microseconds apart. A client that waits may wait for the
@@ -192,7 +189,7 @@ func (t *transfer) publish() error {
 	for until := t.ended.Add(within); !proven && t.complete(conn.Gone()) == nil && time.Now().Before(until); {
 		time.Sleep(min(time.Until(until), 5*time.Millisecond))
 	}
-	conn.CatchUp(catchUp)
+	conn.CatchUp(t.client.server.catchUp)
 	if t.broken == nil {
 		t.broken = t.contested()
 	}
