@@ -148,17 +148,20 @@ func TestAnAborThatHasArrivedIsLookedAtBeforeAnUploadIsPublished(t *testing.T) {
 	s.wantContent("/f", "old")
 }
 
-// Commands behind a transfer wait for it, and their replies come in order; STAT does not wait.
+// Commands behind a transfer wait for it, and their replies come in order; STAT does not wait, unless it has a path.
 func TestCommandsBehindATransfer(t *testing.T) {
 	s := start(t)
 	c := s.as("phoneacc")
 	nc := c.data()
-	c.send("STOR /f\r\nSIZE /f\r\nMKD /locks/a\r\nNOOP\r\n")
+	c.send("STOR /f\r\nSTAT /f\r\nSIZE /f\r\nMKD /locks/a\r\nNOOP\r\n")
 	c.transcript("S: 150 *")
 	nc.Write([]byte("abc"))
 	nc.Close()
 	c.transcript(`
 		S: 226 transfer complete, 3 bytes received
+		S: 213-Status of /f:
+		S:  -rw* 3 * /f
+		S: 213 End of status
 		S: 213 3
 		S: 257 "/locks/a" *
 		S: 200 OK`)

@@ -62,7 +62,6 @@ func start(t *testing.T, r *reaper.Reaper) *bench {
 	t.Helper()
 	rules, err := lock.NewRules([]lock.Rule{
 		{Match: "/locks/**", MaxAge: 10 * time.Minute},
-		{Match: "/idle", MaxIdle: 30 * time.Second},
 		{Match: "/ever"},
 	})
 	if err != nil {
@@ -160,66 +159,6 @@ func TestSuspendIsNoticedWithinASecond(t *testing.T) {
 		time.Sleep(time.Second)
 		if b.held("/locks/a") {
 			t.Error("not reaped")
-		}
-		b.finish()
-	})
-}
-
-func TestWallClockStepsReapNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t, &reaper.Reaper{})
-		b.acquire(b.table.Open(lock.Owner{Account: "a"}), "/locks/a")
-		b.clock.StepWall(24 * time.Hour)
-		time.Sleep(5 * time.Minute)
-		b.clock.StepWall(-48 * time.Hour)
-		time.Sleep(5*time.Minute - time.Nanosecond)
-		if !b.held("/locks/a") {
-			t.Error("reaped early")
-		}
-		time.Sleep(time.Nanosecond)
-		if b.held("/locks/a") {
-			t.Error("not reaped when due")
-		}
-		b.finish()
-	})
-}
-
-func TestReaperEndsNoNewerHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t, &reaper.Reaper{})
-		s := b.table.Open(lock.Owner{Account: "a"})
-		for range 3 { // released and taken again just before the old one would end
-			b.acquire(s, "/locks/a")
-			time.Sleep(10*time.Minute - time.Nanosecond)
-			if _, _, err := s.ReleaseOrWait(t.Context(), "/locks/a", nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		hold := b.acquire(s, "/locks/a")
-		time.Sleep(10*time.Minute - time.Nanosecond)
-		if status, ok := b.table.Get("/locks/a"); !ok || status.Holds[0].Token != hold.Token {
-			t.Error("the newer hold was reaped")
-		}
-		b.finish()
-	})
-}
-
-func TestSignsOfLifePutTheEndOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t, &reaper.Reaper{})
-		s := b.table.Open(lock.Owner{Account: "a"})
-		b.acquire(s, "/idle")
-		for range 100 {
-			time.Sleep(5 * time.Second)
-			s.Touch()
-		}
-		time.Sleep(30*time.Second - time.Nanosecond)
-		if !b.held("/idle") {
-			t.Error("reaped early")
-		}
-		time.Sleep(time.Nanosecond)
-		if b.held("/idle") {
-			t.Error("not reaped when due")
 		}
 		b.finish()
 	})

@@ -11,18 +11,6 @@ func TestKick(t *testing.T) {
 	kick := func(c *client) { c.lib.conn.Kick(Reply{Code: 421, Text: "enough"}) }
 	for name, f := range map[string]func(c *client){
 		"of an idle connection": func(c *client) { c.settled(); kick(c) },
-		"during a transfer": func(c *client) {
-			told := make(chan Interruption, 10)
-			c.lib.onInterrupt = func(i Interruption) { told <- i }
-			c.data(c.epsv())
-			c.play("> STOR x", "< 150 ", "> NOOP")
-			c.settled()
-			kick(c)
-			if err := <-c.lib.uploads; err == nil || <-told != Stopped {
-				t.Error("the upload looks complete")
-			}
-			c.expect("426 ")
-		},
 		"while a data connection is awaited": func(c *client) {
 			c.epsv()
 			c.send("STOR x\r\n")

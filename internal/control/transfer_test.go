@@ -64,20 +64,6 @@ func TestAbortBehindATransfer(t *testing.T) {
 	}
 }
 
-// STAT of the session is answered at once, STAT of a path in its turn.
-func TestStatDuringATransfer(t *testing.T) {
-	c := serve(t).login()
-	data := c.data(c.epsv())
-	c.play("> STOR x", "< 150 ", "> STAT", "< 211-", "<  connected", "<  type ASCII", "<  211 not the end", "<  211 nor", "< 211 End")
-	c.play(">> STAT /\r\nSTAT\r\n")
-	c.settled()
-	if strings.Contains(c.h.executed(), "STAT") {
-		t.Error("it did not wait")
-	}
-	_ = data.Close()
-	c.expect("226 ", "250 ", "211-")
-}
-
 func TestTheEndIsNoticedDuringATransfer(t *testing.T) {
 	many := strings.Repeat("NOOP\r\n", 20000)
 	eof := func(c *client) { _ = c.tcp.CloseWrite() }
