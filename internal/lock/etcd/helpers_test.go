@@ -53,7 +53,7 @@ func (s *scene) options() Options {
 // open opens a server, which is closed with the test.
 func (s *scene) open(o Options) *Cluster {
 	s.Helper()
-	if testing.Verbose() {
+	if testing.Verbose() && o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(s.Output(), nil)).With("at", o.Self.Name)
 	}
 	c, err := Open(s.Context(), o)

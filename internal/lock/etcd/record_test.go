@@ -1,0 +1,51 @@
+package etcd
+
+import (
+	"encoding/json"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+func FuzzText(f *testing.F) {
+	for _, seed := range []string{"", "/a_lock", "%41", "%", "\xff\x00\"\\", "é<&>"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, want string) {
+		value := encode(lineValue{Name: text(want), Note: text(want)})
+		var got lineValue
+		if err := json.Unmarshal([]byte(value), &got); err != nil || string(got.Name) != want || string(got.Note) != want {
+			t.Errorf("%q comes back as %q and %q from %s: %v", want, got.Name, got.Note, value, err)
+		}
+	})
+}
+
+func TestDamagedValuesAreErrors(t *testing.T) {
+	for _, value := range []string{"", "x", `{"holds":3}`, `{"holds":[{"owner":{"account":"%4"}}]}`, `{"holds":[{"owner":{"account":"%zz"}}]}`} {
+		if got, err := decodeLock("/a", &mvccpb.KeyValue{Value: []byte(value)}, 0); err == nil {
+			t.Errorf("%s is %+v", value, got)
+		}
+	}
+	if got, err := decodeEntry(&mvccpb.KeyValue{Value: []byte(`{"name":"%4"}`)}); err == nil {
+		t.Errorf("it is %+v", got)
+	}
+}
+
+// A raised base changes no token of a lock that is held, and every revision.
+func TestTokensAreOfTheBaseOfTheirWrite(t *testing.T) {
+	kv := &mvccpb.KeyValue{ModRevision: 7, Value: []byte(`{"base":100,"holds":[{"owner":{}},{"token":3,"owner":{}}]}`)}
+	got, err := decodeLock("/a", kv, 1000)
+	if err != nil || got.Revision != 1007 || got.Holds[0].Token != 107 || got.Holds[1].Token != 3 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestVersionsAreCompared(t *testing.T) {
+	for version, want := range map[string]bool{
+		"3.6.5": false, "3.6.4": true, "3.10.0": false, "3.5.21": true, "4.0": false, "2.9.9": true, "3.6": false, "": true, "3.6.x": true,
+	} {
+		if got := older(version, minVersion); got != want {
+			t.Errorf("%q is older than %s: %v", version, minVersion, got)
+		}
+	}
+}
