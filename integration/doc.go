@@ -10,8 +10,8 @@
 // joined to each other alone is spoken to; everything has a deadline; a server that reports a data race or an error that
 // its test did not ask for fails that test.
 //
-// Caveats: clients that are not installed are skipped, unless FTPLOCKD_REQUIRE_CLIENTS=1 is set; what only root may do is
-// skipped for others; counts are short, unless -long is given, which takes half an hour. A test that is killed leaves
+// Caveats: clients that are not installed, and what only root may do, are skipped, unless FTPLOCKD_REQUIRE_CLIENTS=1 is set;
+// counts are short, unless -long is given, which takes half an hour. A test that is killed leaves
 // its network namespaces behind.
 //
 // Start reading at server_test.go; bench is a program of its own, and etcdtest runs clusters of etcd for the tests of others.

@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,11 +58,7 @@ func TestLimitsOfTheSystemLeaveTheOldFiles(t *testing.T) {
 // but that file system. It counts what directories take, too, so that nobody else can make files there while one client uses it up.
 func underQuota(t *testing.T) *server {
 	t.Helper()
-	for _, program := range []string{"mkfs.btrfs", "btrfs"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(program + " is not installed")
-		}
-	}
+	need(t, "mkfs.btrfs", "btrfs")
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -110,7 +105,7 @@ func onDiskOfItsOwn(t *testing.T, script string, args ...string) *server {
 	mounted = append(mounted, "sh", "-ec", script+fmt.Sprintf("\nshift %d\nexec \"$@\"", len(args)), s.root)
 	mounted = append(mounted, args...)
 	if r := run(t, mounted[0], append(mounted[1:], "true")...); r.status != 0 {
-		t.Skipf("no file system of one's own here: %s", r.out)
+		missing(t, "no file system of one's own here: "+r.out)
 	}
 	s.through = mounted
 	s.start()

@@ -33,12 +33,12 @@ func newMachines(t testing.TB) *machines {
 	t.Helper()
 	need(t, "ip")
 	if os.Geteuid() != 0 {
-		t.Skip("only root may make network namespaces")
+		missing(t, "only root may make network namespaces")
 	}
 	n := fmt.Sprintf("%d-%d", os.Getpid(), machinesMade.Add(1))
 	m := &machines{t, "ftplockd-s" + n, "ftplockd-c" + n}
 	if out, err := exec.Command("ip", "netns", "add", m.server).CombinedOutput(); err != nil {
-		t.Skipf("no network namespaces here: %s", out)
+		missing(t, "no network namespaces here: "+string(out))
 	}
 	t.Cleanup(func() { m.ip("netns", "del", m.server) })
 	m.ip("netns", "add", m.client)
