@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 	"internal/hook":          {"internal/event"},
 	"internal/metrics":       {"internal/event"},
 	"internal/web":           {"internal/event"},
-	"cmd/ftplockd":           {"internal/event", "internal/hook", "internal/metrics", "internal/web", "config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "reaper"},
+	"cmd/ftplockd":           {"internal/event", "internal/hook", "internal/metrics", "internal/web", "config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "internal/lock/etcd", "reaper"},
 	"integration":            {},
 	"integration/":           {"integration/peers"},
 }
@@ -67,6 +67,7 @@ var allowedInTests = map[string][]string{
 	"integration":           {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers"},
 	"locksmith":             {},
 	"cmd/netlock":           {},
+	"cmd/ftplockd":          {"internal/lock/locktest"},
 }
 
 // rule is the entry for a package: its own, or that of a parent with a slash.

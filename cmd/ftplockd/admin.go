@@ -84,7 +84,7 @@ func (s *server) handler() http.Handler {
 		return func(w http.ResponseWriter, r *http.Request) {
 			v, err := s.serving()
 			if err != nil {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				http.Error(w, "this server serves no clients now: "+err.Error(), http.StatusServiceUnavailable)
 				return
 			}
 			answer(v, w, r)

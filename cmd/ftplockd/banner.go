@@ -19,6 +19,9 @@ import (
 // only the one that was made here: that of the environment is known to who gave it.
 func (s *server) banner(terminal bool) string {
 	c, v := s.config, s.service.Load()
+	if s.election != nil {
+		return s.standbyBanner()
+	}
 	address := typed(v.ports[0].Addr())
 	account := c.Accounts[0].Name
 	login := account // curl asks for the password
@@ -54,6 +57,20 @@ func (s *server) banner(terminal bool) string {
 	b.WriteString("\n\nTake a lock, see it refused, give it back:\n\n")
 	for _, command := range []string{"MKD", "MKD", "RMD"} {
 		fmt.Fprintf(&b, "  %s -u %s -Q '%s %s' ftp://%s/ 2>&1 | grep %s\n", curl, login, command, name, address, path.Base(name))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// standbyBanner is that of a server of several, which may have taken over already.
+func (s *server) standbyBanner() string {
+	c := s.config
+	var b strings.Builder
+	fmt.Fprintf(&b, "ftplockd is one of several servers with locks in etcd at %s\n", strings.Join(c.Etcd.Endpoints, ", "))
+	fmt.Fprintf(&b, "when it is the active one it listens on %s, and serves %s; its own files are in %s\n",
+		strings.Join(append(c.Listen[:len(c.Listen):len(c.Listen)], c.TLS.ImplicitListen...), ", "), absolute(c.Root), absolute(c.State))
+	if s.watched.page != nil {
+		fmt.Fprintf(&b, "its page is at %s\n", s.watched.address())
 	}
 	b.WriteString("\n")
 	return b.String()

@@ -13,8 +13,9 @@ func newHealthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Say whether the running server can grant locks",
-		Long: `Health asks the running server whether it can grant locks: its journal can be synced. The exit status is 0
-if it can, and 1 if it cannot, or no server runs.
+		Long: `Health asks the running server whether it can grant locks: its journal can be synced, or it is the
+active one of several and etcd answers. The exit status is 0 if it can, and 1 if it cannot (a server that stands by cannot), or
+no server runs.
 
 The server is found by its state directory: that of --config or --state, else the default.`,
 		Example: "  ftplockd health --state /var/lib/ftplockd/state",

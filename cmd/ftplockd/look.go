@@ -3,10 +3,12 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +23,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
@@ -286,7 +289,7 @@ func newHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history NAME",
 		Short: "Tell who held a lock when, or who wrote a protected file",
-		Long: `History prints what the journal knows of a lock, oldest first: when, what happened, who it was, the token, for how long
+		Long: `History prints what the journal, or etcd, knows of a lock, oldest first: when, what happened, who it was, the token, for how long
 the lock had been held; and what its holder published: file, bytes, SHA-256. Of a file that a lock protects it prints
 who published it, under which token. It needs no running server. NAME is the path in the served tree, such as /locks/demo.`,
 		Example: "  ftplockd history /phone_lock\n  ftplockd history /phone.tsv",
@@ -296,20 +299,37 @@ who published it, under which token. It needs no running server. NAME is the pat
 			if err != nil {
 				return err
 			}
-			state, err := options.stateDirectory()
-			if err != nil {
-				return err
-			}
-			return showHistory(cmd.OutOrStdout(), state, lock.Name(name))
+			return options.history(cmd, lock.Name(name))
 		},
 	}
 	options.addStateFlags(cmd)
 	return cmd
 }
 
-func showHistory(w io.Writer, state string, name lock.Name) error {
+// history prints what is known of a lock where the configuration says that locks are kept. As long as there is no configuration file that is
+// in the state directory.
+func (o *serveOptions) history(cmd *cobra.Command, name lock.Name) error {
+	if o.ConfigFile != "" {
+		c, err := o.load()
+		if err != nil {
+			return err
+		}
+		if c.Etcd.On() {
+			return o.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
+				return showHistory(cmd.OutOrStdout(), c.History(ctx, name), "etcd knows nothing of "+printable(string(name)))
+			})
+		}
+	}
+	state, err := o.stateDirectory()
+	if err != nil {
+		return err
+	}
+	return showHistory(cmd.OutOrStdout(), journal.History(state, name), "the journal knows nothing of "+printable(string(name)))
+}
+
+func showHistory(w io.Writer, history iter.Seq2[lock.Entry, error], none string) error {
 	var rows []string
-	for e, err := range journal.History(state, name) {
+	for e, err := range history {
 		if err != nil {
 			return err
 		}
@@ -323,7 +343,6 @@ func showHistory(w io.Writer, state string, name lock.Name) error {
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
 			dash(e.By.String()), session, e.Token, held, printable(noteOf(e))))
 	}
-	none := "the journal knows nothing of " + printable(string(name))
 	return printTable(w, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE", rows, none)
 }
 

@@ -106,9 +106,11 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	if err := checkHooks(next); err != nil {
 		return nil, err
 	}
-	v := s.service.Load()
-	if err := v.makePrefixes(rules); err != nil {
-		return nil, err
+	v := s.service.Load() // nil: it stands by
+	if v != nil {
+		if err := v.makePrefixes(rules); err != nil {
+			return nil, err
+		}
 	}
 
 	for _, key := range ignored {
@@ -117,7 +119,9 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	if s.tls != nil {
 		s.tls.Store(pair)
 	}
-	v.use(ctx, next, rules)
+	if v != nil {
+		v.use(ctx, next, rules)
+	}
 	s.public.use(ctx, next.FTP.PublicAddress)
 	s.config, s.plain = next, plain
 	s.watched.setHooks(next)

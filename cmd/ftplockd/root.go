@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
@@ -38,6 +39,7 @@ see "ftplockd config example".`
 		newSessionsCommand(),
 		newLeftoversCommand(),
 		newKickCommand(),
+		newClusterCommand(),
 		newHealthCommand(),
 		newManCommand(),
 		newConfigCommand(),
@@ -53,6 +55,7 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitDisk    = 74 // EX_IOERR of sysexits.h: the disk has failed the journal
+	exitDeposed = 75 // EX_TEMPFAIL: another server takes over; started again, this one stands by
 )
 
 // usageError is an error in how a command was called that only shows while it runs, such as a configuration file that is not there.
@@ -86,6 +89,9 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	case errors.Is(err, journal.ErrFailed):
 		fmt.Fprintf(stderr, "ftplockd: %v; what was acknowledged is kept: see to the disk, then start ftplockd again\n", err)
 		return exitDisk
+	case errors.Is(err, etcd.ErrDeposed), errors.Is(err, etcd.ErrStepDown):
+		fmt.Fprintf(stderr, "ftplockd: %v; started again it stands by\n", err)
+		return exitDeposed
 	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitUsage

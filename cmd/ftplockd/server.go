@@ -33,7 +33,9 @@ type server struct {
 	passwords *config.Verifier
 	plain     string // the password of the built-in account, "" if there is none
 
-	service atomic.Pointer[service] // what clients are served with; nil: nobody is served
+	service  atomic.Pointer[service] // what clients are served with; nil: nobody is served
+	election *election               // nil: it is the only server
+	claim    io.Closer               // of the state directory, where no journal has it
 
 	background sync.WaitGroup
 	context    context.Context // of what runs in the background
@@ -45,14 +47,11 @@ type server struct {
 }
 
 // newServer starts a server. What it has started when something fails is stopped again.
-func newServer(ctx context.Context, options serveOptions, logTo io.Writer) (_ *server, err error) {
+func newServer(ctx context.Context, options serveOptions, logTo io.Writer, reach reachCluster) (_ *server, err error) {
 	log := slog.New(options.LogFormat.handler(logTo, options.LogLevel))
 	c, err := options.load()
 	if err != nil {
 		return nil, err
-	}
-	if c.Etcd.On() {
-		return nil, usageError{errors.New("etcd.endpoints: this version cannot keep locks in etcd yet")}
 	}
 	clock, err := newClock()
 	if err != nil {
@@ -66,7 +65,7 @@ func newServer(ctx context.Context, options serveOptions, logTo io.Writer) (_ *s
 	s.ready = &readiness{check: s.canGrant, group: &s.background}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.stop())
+			err = errors.Join(err, s.stop(orderly()))
 			if s.watched != nil {
 				err = errors.Join(err, s.watched.unmake())
 			}
@@ -75,29 +74,41 @@ func newServer(ctx context.Context, options serveOptions, logTo io.Writer) (_ *s
 	for _, w := range c.Warnings {
 		log.Warn("configuration", "warning", w.Error())
 	}
+	if c.Etcd.On() {
+		return s, s.startStandby(ctx, reach)
+	}
 	return s, s.start(ctx)
 }
 
-// start begins to serve. What can fail without a trace comes first: the certificate, the addresses, whether the state directory is
-// free, what events are told to.
-func (s *server) start(ctx context.Context) (err error) {
+// prepare does what can fail without a trace: it reads the certificate, opens the addresses, looks whether the state directory is
+// free, and opens what events are told to.
+func (s *server) prepare(ctx context.Context) (ports []port, err error) {
 	if s.tls, err = openCertificate(s.config); err != nil {
-		return err
+		return nil, err
 	}
-	ports, err := s.openPorts(ctx)
+	if ports, err = s.openPorts(ctx); err != nil {
+		return nil, err
+	}
+	if err = journal.InUse(s.config.State); err != nil {
+		err = fmt.Errorf("%s: %w", s.config.State, err)
+	} else {
+		s.watched, err = s.watch(ctx)
+	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, closePorts(ports))
 	}
-	v := &service{server: s, ports: ports}
+	return ports, nil
+}
+
+// start begins to serve, as the only server.
+func (s *server) start(ctx context.Context) (err error) {
+	v := &service{server: s}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, v.close())
+			err = errors.Join(err, v.close(false))
 		}
 	}()
-	if err := journal.InUse(s.config.State); err != nil {
-		return fmt.Errorf("%s: %w", s.config.State, err)
-	}
-	if s.watched, err = s.watch(ctx); err != nil {
+	if v.ports, err = s.prepare(ctx); err != nil {
 		return err
 	}
 	if err := makeState(s.config.State); err != nil {
@@ -106,20 +117,66 @@ func (s *server) start(ctx context.Context) (err error) {
 	if err := v.open(ctx, v.openJournal); err != nil {
 		return err
 	}
-	if s.config, s.plain, err = s.withAccount(s.config); err != nil { // only now is the state directory ours
-		return err
-	}
-	if s.admin, err = listenAdmin(s.config.State, s.handler()); err != nil {
+	if err := s.openAdmin(); err != nil { // only now is the state directory ours
 		return err
 	}
 	s.public.use(ctx, s.config.FTP.PublicAddress)
+	v.keepStore(ctx, v.store)
 	v.serve()
+	s.answer()
+	return nil
+}
+
+// startStandby begins to stand by, as one of several servers: it answers administrators, and serves clients when it is its turn. It
+// fails if it could not serve: nobody should rely on such a standby.
+func (s *server) startStandby(ctx context.Context, reach reachCluster) error {
+	options, err := etcdOptions(s.config, s.clock, s.log)
+	if err != nil {
+		return err
+	}
+	if options.Self, err = s.self(); err != nil {
+		return err
+	}
+	ports, err := s.prepare(ctx)
+	if err == nil {
+		err = closePorts(ports)
+	}
+	if err != nil {
+		return err
+	}
+	if err := makeState(s.config.State); err != nil {
+		return err
+	}
+	if s.claim, err = journal.Claim(s.config.State); err != nil {
+		return err
+	}
+	if err := s.openAdmin(); err != nil {
+		return err
+	}
+	s.public.use(ctx, s.config.FTP.PublicAddress)
+	s.election = newElection(s, options, reach)
+	s.answer()
+	s.run("telling the state", s.election.watch)
+	s.run("cluster", s.election.run)
+	return nil
+}
+
+// openAdmin opens what is in the state directory beside the locks: the password of the built-in account, the control socket.
+func (s *server) openAdmin() (err error) {
+	if s.config, s.plain, err = s.withAccount(s.config); err != nil {
+		return err
+	}
+	s.admin, err = listenAdmin(s.config.State, s.handler())
+	return err
+}
+
+// answer begins to answer administrators, in the background.
+func (s *server) answer() {
 	s.run("looking up ftp.public_address", s.public.run)
 	s.run("telling the service manager", s.watchdog)
 	s.run("control socket", func(context.Context) error { return s.admin.serve() })
 	s.run("http.listen", s.watched.run)
 	s.run("the chart of the page", s.watched.sample)
-	return nil
 }
 
 // run runs f in the background until it returns. An error before its time ends the server.
@@ -156,6 +213,9 @@ func (s *server) serving() (*service, error) {
 	if v := s.service.Load(); v != nil {
 		return v, nil
 	}
+	if s.election != nil {
+		return nil, errors.New(s.clusterState().String())
+	}
 	return nil, errors.New("the server starts")
 }
 
@@ -163,6 +223,9 @@ func (s *server) serving() (*service, error) {
 func (s *server) withAccount(c *config.Config) (_ *config.Config, plain string, err error) {
 	if len(c.Accounts) > 0 {
 		return c, "", nil
+	}
+	if c.Etcd.On() && os.Getenv(config.EnvPassword) == "" {
+		return nil, "", errNoSharedAccount
 	}
 	account, plain, generated, err := config.BuiltinAccount(c.State, os.Getenv)
 	if err != nil {

@@ -57,13 +57,13 @@ func startServer(t *testing.T, text string) *running {
 	dir := t.TempDir()
 	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}
 	r.configure(text)
-	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, r.log)
+	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, r.log, openCluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.server = s
 	t.Cleanup(func() {
-		if err := r.stop(); err != nil {
+		if err := r.stop(orderly()); err != nil {
 			t.Error("stop:", err)
 		}
 		if _, err := os.Lstat(filepath.Join(dir, "state", controlSocket)); !errors.Is(err, fs.ErrNotExist) {
@@ -301,7 +301,7 @@ func TestCommandsSayWhenNoServerRuns(t *testing.T) {
 
 func TestASecondServerOnTheSameStateIsRefused(t *testing.T) {
 	r := startServer(t, "")
-	_, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, io.Discard)
+	_, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, io.Discard, openCluster)
 	if err == nil || !strings.Contains(err.Error(), "another ftplockd") {
 		t.Fatal(err)
 	}

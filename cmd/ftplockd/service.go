@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -31,7 +32,7 @@ type store interface {
 	Size() int64
 	// Generation returns the number of this start, larger than all before.
 	Generation() uint32
-	// Run does what the store has to do until ctx ends, and returns nil then, or else why the server must end.
+	// Run does what the store has to do until ctx ends, and returns nil then; else why the server must end.
 	Run(ctx context.Context) error
 	Close() error
 }
@@ -45,6 +46,9 @@ type service struct {
 	ports   []port // the open addresses
 	tree    *files.Tree
 	store   store
+	term    clusterStore   // the store of a server of several; nil: it is the only one
+	over    chan struct{}  // closed when the store runs no more
+	end     func()         // ends that
 	hostdir *hostdir.Store // nil without directories
 	insides *driver.Insides
 	table   *lock.Table
@@ -98,10 +102,18 @@ func (v *service) open(ctx context.Context, openStore func(context.Context, *loc
 	if err != nil {
 		return err
 	}
-	if v.tree, err = files.Open(c.Root, files.Options{
-		State: filepath.Join(c.State, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable, Log: s.log,
-	}); err != nil {
+	state := cmp.Or(c.Etcd.SharedState, c.State) // of what belongs to the tree
+	o := files.Options{State: filepath.Join(state, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable, Log: s.log}
+	if v.term != nil {
+		o.Epoch = v.term.Generation()
+	}
+	if v.tree, err = files.Open(c.Root, o); err != nil {
 		return err
+	}
+	if c.Etcd.SharedState != "" { // the server before may be stopped in the middle of a publication
+		if err := v.tree.SweepEarlier(ctx); err != nil {
+			return err
+		}
 	}
 	if err := v.makePrefixes(rules); err != nil {
 		return err
@@ -109,12 +121,16 @@ func (v *service) open(ctx context.Context, openStore func(context.Context, *loc
 	if err := openStore(ctx, rules); err != nil {
 		return err
 	}
-	if v.insides, err = driver.OpenInsides(v.tree, filepath.Join(c.State, "inside"), s.log); err != nil {
+	if v.insides, err = driver.OpenInsides(v.tree, filepath.Join(state, "inside"), s.log); err != nil {
 		return err
 	}
-	if v.table, err = lock.NewTable(ctx, lock.Options{
+	table := lock.Options{
 		Store: v.locks(), Clock: s.clock, Rules: rules, Log: s.log, Observe: s.watched.observe, Generation: v.store.Generation(),
-	}); err != nil {
+	}
+	if v.term != nil {
+		table.Valid = v.term.Valid
+	}
+	if v.table, err = lock.NewTable(ctx, table); err != nil {
 		return err
 	}
 	v.warnOfSecondNames(rules)
@@ -138,6 +154,27 @@ func (v *service) openJournal(ctx context.Context, rules *lock.Rules) error {
 		return err
 	}
 	return dismissHost(ctx, j)
+}
+
+// openTerm takes the store of a server of several, which runs already.
+func (v *service) openTerm(context.Context, *lock.Rules) error {
+	v.store = v.term
+	return nil
+}
+
+// keepStore runs the store until v.end. The context that it returns ends before its time if the store does.
+func (v *service) keepStore(ctx context.Context, s store) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	running, end := context.WithCancel(context.Background())
+	v.end, v.over = end, make(chan struct{})
+	go func() {
+		defer close(v.over)
+		defer cancel()
+		if err := s.Run(running); err != nil && running.Err() == nil {
+			v.server.failed <- err // there is room for one from each that runs
+		}
+	}()
+	return ctx
 }
 
 func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
@@ -233,7 +270,6 @@ func (v *service) serve() {
 	s.service.Store(v)
 
 	reap := reaper.Reaper{Table: v.table, Sweepers: []reaper.Sweeper{v.driver, v.store, v.tree}, Log: s.log}
-	s.run("locks", v.store.Run)
 	s.run("watching the served tree", v.table.Run)
 	s.run("reaping", reap.Run)
 	for i, p := range v.ports {

@@ -95,4 +95,6 @@ func (p source) LogIn(ctx context.Context, user, password string, from netip.Add
 	return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin}, err
 }
 
+func (p source) State() string { return p.s.clusterState().String() }
+
 func (p source) Ready(ctx context.Context) error { return p.s.ready.ask(ctx) }

@@ -10,19 +10,45 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-// drainTime is how long a server that stops lets transfers finish.
-const drainTime = 20 * time.Second
+const (
+	// drainTime is how long a server that stops lets transfers finish.
+	drainTime = 20 * time.Second
+	// handOverTime is the same for one that was asked to hand over.
+	handOverTime = 300 * time.Millisecond
+	// leaveTime is how long a server may take to end when another one takes over.
+	leaveTime = 10 * time.Second
+)
+
+// ending is how a server ends.
+type ending struct {
+	text   string        // what clients are told
+	drain  time.Duration // how long transfers may go on
+	resign bool          // another server may take over as soon as nothing of this one can change anything
+}
+
+func orderly() ending { return ending{"the server stops", drainTime, true} }
+
+func handedOver() ending {
+	return ending{"another server takes over: connect again", handOverTime, true}
+}
+
+func deposed() ending { return ending{"another server takes over: connect again", 0, false} }
 
 // stop ends the server in one order: no new connections; sessions, those with a transfer when that is over or
-// after drainTime; reaper, control socket and page; the store and the tree; what is told of events. It may be called at any point
-// of the start.
-func (s *server) stop() error {
+// after a time; reaper, control socket and page; the tree and the store; what is told of events. So nobody can change a file or a
+// lock when another server is let take over. It may be called at any point of the start.
+func (s *server) stop(how ending) error {
 	var errs []error
+	if s.election != nil {
+		s.election.end()
+	}
 	v := s.service.Load()
-	if v != nil {
+	if v != nil || s.election != nil {
 		s.log.Info("stopping")
 		s.tellManager(daemon.SdNotifyStopping)
-		errs = append(errs, v.conns.Shutdown(control.Reply{Code: 421, Text: "the server stops"}), v.drain())
+	}
+	if v != nil {
+		errs = append(errs, v.dismiss(how))
 	}
 	s.cancel()
 	if s.admin != nil {
@@ -33,7 +59,13 @@ func (s *server) stop() error {
 	}
 	s.background.Wait()
 	if v != nil {
-		errs = append(errs, v.close())
+		errs = append(errs, v.close(how.resign && errors.Join(errs...) == nil))
+	}
+	if s.election != nil {
+		errs = append(errs, s.election.close())
+	}
+	if s.claim != nil {
+		errs = append(errs, s.claim.Close())
 	}
 	if s.watched != nil {
 		errs = append(errs, s.watched.close())
@@ -41,23 +73,39 @@ func (s *server) stop() error {
 	return errors.Join(errs...)
 }
 
-// drain waits until the sessions are over, and ends those that take too long.
-func (v *service) drain() error {
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+// leave is stop when another server takes over. What hangs, such as a mount, is left to the end of the process; then this server
+// has not resigned, and the other one waits for the end of its lease.
+func (s *server) leave(how ending) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.stop(how) }()
+	select {
+	case err := <-stopped:
+		return err
+	case <-time.After(leaveTime):
+		return errors.New("something did not end in time")
+	}
+}
+
+// dismiss ends the sessions: those with a transfer when that is over, or when it has taken too long.
+func (v *service) dismiss(how ending) error {
+	reply := control.Reply{Code: 421, Text: how.text}
+	err := v.conns.Shutdown(reply)
+	ctx, cancel := context.WithTimeout(context.Background(), how.drain)
 	defer cancel()
-	if err := v.conns.Wait(ctx); err == nil {
-		return nil
+	if v.conns.Wait(ctx) == nil {
+		return err
 	}
 	for conn := range v.conns.Conns() {
-		conn.Kick(control.Reply{Code: 421, Text: "the server stops"})
+		conn.Kick(reply)
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	return v.conns.Wait(ctx)
+	return errors.Join(err, v.conns.Wait(ctx))
 }
 
-// close closes what is open, when no session is left and nothing runs in the background.
-func (v *service) close() error {
+// close closes what is open, when no session is left and nothing runs in the background. The store is the last: as long as the tree
+// is open no other server may take over.
+func (v *service) close(resign bool) error {
 	errs := []error{closePorts(v.ports)}
 	if v.driver != nil {
 		v.driver.Close()
@@ -68,11 +116,29 @@ func (v *service) close() error {
 	if v.hostdir != nil {
 		v.hostdir.Close()
 	}
-	if v.store != nil {
-		errs = append(errs, v.store.Close())
-	}
 	if v.tree != nil {
 		errs = append(errs, v.tree.Close())
 	}
+	if v.end != nil {
+		v.end()
+		<-v.over
+	}
+	if v.term != nil && resign {
+		v.resign()
+	}
+	if v.term != nil {
+		errs = append(errs, v.term.Close())
+	} else if v.store != nil {
+		errs = append(errs, v.store.Close())
+	}
 	return errors.Join(errs...)
+}
+
+// resign lets another server take over at once.
+func (v *service) resign() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime/2)
+	defer cancel()
+	if err := v.term.Resign(ctx); err != nil {
+		v.server.log.Warn("another server takes over when the lease of this one is over", "err", err)
+	}
 }

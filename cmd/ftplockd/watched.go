@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -70,17 +69,19 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 		return nil, err
 	}
 	w := &watched{server: s}
-	info, _ := debug.ReadBuildInfo()
-	version := versionOf(info)
-	w.metrics = metrics.New(metrics.State{
+	state := metrics.State{
 		Held:        func() int { return of(s, func(v *service) int { return v.table.Count().Holds }) },
 		Waiting:     func() int { return of(s, func(v *service) int { return v.table.Count().Waiting }) },
 		Sessions:    func() int { return of(s, func(v *service) int { return len(v.table.Sessions()) }) },
 		Transfers:   func() int { return of(s, func(v *service) int { return v.driver.CountTransfers() }) },
 		JournalSize: func() int64 { return of(s, func(v *service) int64 { return v.store.Size() }) },
 		Dropped:     func() uint64 { return w.bus.Dropped() },
-		Version:     version,
-	})
+		Version:     version(),
+	}
+	if c.Etcd.On() {
+		state.Cluster, state.States = func() string { return s.clusterState().name }, clusterStates
+	}
+	w.metrics = metrics.New(state)
 	lines := func(to io.Writer) slog.Handler { return s.options.LogFormat.handler(to, s.options.LogLevel) }
 	tellHooks := func(batch []event.Event) { w.hooks.Load().Sink(batch) }
 	sinks := []event.Sink{event.Log(s.logTo, lines), w.metrics.Sink, tellHooks}
@@ -95,7 +96,7 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 		}
 		sinks = append(sinks, event.Xferlog(w.xferlog, func(err error) { s.log.Error("a line of the xferlog was not written", "err", err) }))
 	}
-	if err := w.openPage(ctx, version); err != nil {
+	if err := w.openPage(ctx); err != nil {
 		return nil, err
 	}
 	if w.page != nil {
@@ -117,7 +118,7 @@ func (w *watched) openXferlog(file string) (err error) {
 }
 
 // openPage opens the address of the page. One that nobody has asked for is not opened if something else is there.
-func (w *watched) openPage(ctx context.Context, version string) (err error) {
+func (w *watched) openPage(ctx context.Context) (err error) {
 	s, c := w.server, w.server.config
 	if c.HTTP.Listen == "" {
 		return nil
@@ -132,7 +133,7 @@ func (w *watched) openPage(ctx context.Context, version string) (err error) {
 	}
 	w.secure = !c.HTTP.OnLoopback()
 	w.page = web.New(web.Options{
-		Source: source{s}, Metrics: w.metrics.Handler(), Login: w.secure, TLS: w.secure, Host: s.isCertified, Version: version,
+		Source: source{s}, Metrics: w.metrics.Handler(), Login: w.secure, TLS: w.secure, Host: s.isCertified, Version: version(),
 	})
 	w.http = &http.Server{
 		Handler: w.page.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,

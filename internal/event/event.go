@@ -32,6 +32,7 @@ const (
 	Login       Kind = "login"        // a client logged in
 	LoginFailed Kind = "login-failed" // a client was not let in; Reason says why
 	Reload      Kind = "reload"       // the configuration was read anew; Reason says why it was refused, if it was
+	Cluster     Kind = "cluster"      // this server's part in a cluster of several has changed; Cause is its state now, Reason says more
 )
 
 // Event is one thing that happened. Which fields are set depends on its Kind; the others are zero.

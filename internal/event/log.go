@@ -59,6 +59,11 @@ func (e Event) line() (text string, level slog.Level) {
 			return "reload refused, nothing has changed", slog.LevelError
 		}
 		return "reloaded", slog.LevelInfo
+	case Cluster:
+		if e.Cause == "suspended" || e.Cause == "deposed" {
+			return "cluster: " + e.Cause, slog.LevelWarn
+		}
+		return "cluster: " + e.Cause, slog.LevelInfo
 	}
 	return string(e.Kind), slog.LevelInfo
 }
@@ -72,7 +77,7 @@ func (e Event) attrs() []slog.Attr {
 		}
 	}
 	text("lock", e.Lock)
-	if e.Kind != Discard { // its reason says more
+	if e.Kind != Discard && e.Kind != Cluster { // the reason, and the message, say it
 		text("cause", e.Cause)
 	}
 	text("holder", e.Holder)

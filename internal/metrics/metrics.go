@@ -27,6 +27,8 @@ type State struct {
 	Transfers   func() int
 	JournalSize func() int64  // in bytes, history included
 	Dropped     func() uint64 // events that were lost, since the log or a hook was too slow
+	Cluster     func() string // which of States a server of several is in
+	States      []string
 	Version     string
 }
 
@@ -103,6 +105,16 @@ func (m *Metrics) ask(state State) {
 	number("waiting", "Clients in a queue for a lock.", state.Waiting)
 	number("sessions", "Sessions that are logged in.", state.Sessions)
 	number("transfers", "Transfers under way.", state.Transfers)
+	for _, name := range state.States {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "ftplockd_cluster_state", Help: "1 for the state that this server of several is in.", ConstLabels: prometheus.Labels{"state": name},
+		}, func() float64 {
+			if state.Cluster() == name {
+				return 1
+			}
+			return 0
+		}))
+	}
 	if state.JournalSize != nil {
 		gauge("journal_bytes", "Size of the journal, history included.", func() float64 { return float64(state.JournalSize()) })
 	}

@@ -87,6 +87,7 @@ type screen struct {
 	View          view
 	Total, Found  int
 	Waiting       int
+	State         string
 	Locks         []row
 	Previous      string // links, "" for none
 	Next          string
@@ -103,6 +104,7 @@ type screen struct {
 func (s *Server) screen(r *http.Request, seen *snapshot) *screen {
 	v := viewOf(r)
 	sc := s.emptyScreen(r)
+	sc.State = s.o.Source.State()
 	sc.View, sc.Now, sc.Total, sc.Waiting = v, seen.at, len(seen.locks), waitingIn(seen.locks)
 	first := (v.Page - 1) * perPage
 	for _, l := range seen.locks {

@@ -86,6 +86,8 @@ type Source interface {
 	Kick(session, by, reason string) error
 	// LogIn checks a password as FTP does, with its delays. The error matches ErrLogin, or says why nobody can log in now.
 	LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error)
+	// State says what this server is among several, such as "standby: NAME is active"; "": it is the only one.
+	State() string
 	// Ready returns nil if a lock can be granted now. It does not wait for long, whatever the disk does.
 	Ready(ctx context.Context) error
 }
@@ -188,7 +190,7 @@ func (s *Server) forget() {
 // Handler answers all requests.
 func (s *Server) Handler() http.Handler {
 	open := http.NewServeMux() // for everybody who may connect
-	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	open.HandleFunc("GET /healthz", s.health)
 	open.HandleFunc("GET /readyz", s.ready)
 	open.HandleFunc("GET /login", s.loginPage)
 	open.HandleFunc("POST /login", s.login)
@@ -208,6 +210,15 @@ func (s *Server) Handler() http.Handler {
 		open.Handle("GET /metrics", s.scrapers(s.o.Metrics))
 	}
 	return s.guard(open)
+}
+
+// health says that the process serves, and what it is among several servers.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	if state := s.o.Source.State(); state != "" {
+		plain(w, http.StatusOK, "ok, "+state)
+		return
+	}
+	plain(w, http.StatusOK, "ok")
 }
 
 // ready says whether a lock can be granted.

@@ -29,6 +29,7 @@ type house struct {
 	broken  []string
 	kicked  []string
 	ready   func(context.Context) error
+	state   string
 }
 
 func (h *house) Locks() []Lock {
@@ -63,6 +64,8 @@ func (h *house) LogIn(_ context.Context, user, password string, _ netip.Addr) (A
 	}
 	return Account{Name: user, Looks: user != "part", Admin: user == "boss"}, nil
 }
+
+func (h *house) State() string { return h.state }
 
 func (h *house) Ready(ctx context.Context) error {
 	if h.ready != nil {
@@ -229,6 +232,9 @@ func TestElsewhereNothingIsShownWithoutALogin(t *testing.T) {
 	s.want(401, "log in", "/metrics", nil, func(r *http.Request) { r.SetBasicAuth("joe", "guess") })
 	s.want(200, "metrics", "/metrics", nil, func(r *http.Request) { r.SetBasicAuth("joe", "secret") })
 	s.want(200, "ok", "/healthz", nil, nil)
+	h.state = "standby: b is active"
+	s.want(200, "ok, standby: b is active", "/healthz", nil, nil)
+	h.state = ""
 	s.want(200, "ready", "/readyz", nil, nil)
 	s.want(403, "sees a part of the tree only", "/login", url.Values{"user": {"part"}, "password": {"secret"}}, nil)
 	s.want(200, "<h2>Log in</h2>", "/", nil, nil)

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/etcd"
+)
+
+// cluster is what a server sees of etcd and of the other servers. Package etcd says what its methods promise.
+type cluster interface {
+	Campaign(ctx context.Context) (clusterStore, error)
+	Leader() (etcd.Server, bool)
+	Close() error
+}
+
+// clusterStore is the store of a server for as long as it is the active one.
+type clusterStore interface {
+	store
+	Valid() error
+	Resign(ctx context.Context) error
+}
+
+var _ clusterStore = (*etcd.Store)(nil)
+
+// reachCluster is how etcd is reached: openCluster, but for tests.
+type reachCluster func(context.Context, etcd.Options) (cluster, error)
+
+// openCluster reaches etcd.
+func openCluster(ctx context.Context, o etcd.Options) (cluster, error) {
+	c, err := etcd.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return elections{c}, nil
+}
+
+type elections struct{ *etcd.Cluster }
+
+// Campaign implements cluster.
+func (e elections) Campaign(ctx context.Context) (clusterStore, error) {
+	t, err := e.Cluster.Campaign(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// etcdOptions are what the configuration says of etcd. It reads the files that are named there.
+func etcdOptions(c *config.Config, clock lock.Clock, log *slog.Logger) (etcd.Options, error) {
+	e := &c.Etcd
+	o := etcd.Options{
+		Endpoints: e.Endpoints, Prefix: e.Prefix, TTL: e.TTL.Duration,
+		Margin: cmp.Or(e.Margin.Duration, e.TTL.Duration/5), RequestTimeout: e.RequestTimeout.Duration,
+		User: e.User, Clock: clock, Log: log, HistoryAge: days(e.HistoryDays), HistorySize: e.HistorySize.Bytes,
+	}
+	var err error
+	if e.TLS() {
+		if o.TLS, err = etcdTLS(e); err != nil {
+			return o, err
+		}
+	}
+	if e.PasswordFile != "" {
+		text, err := os.ReadFile(e.PasswordFile)
+		if err != nil {
+			return o, fmt.Errorf("etcd.password_file: %w", err)
+		}
+		if o.Password, _, _ = strings.Cut(string(text), "\n"); strings.TrimSuffix(o.Password, "\r") == "" {
+			return o, fmt.Errorf("etcd.password_file: %s: its first line is empty", e.PasswordFile)
+		}
+		o.Password = strings.TrimSuffix(o.Password, "\r")
+	}
+	return o, nil
+}
+
+// etcdTLS is how etcd is reached by TLS. A certificate that is renewed is read again with the next connection.
+func etcdTLS(e *config.Etcd) (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if e.CA != "" {
+		text, err := os.ReadFile(e.CA)
+		if err != nil {
+			return nil, fmt.Errorf("etcd.ca: %w", err)
+		}
+		if t.RootCAs = x509.NewCertPool(); !t.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("etcd.ca: %s: has no certificate in PEM", e.CA)
+		}
+	}
+	if e.Certificate != "" {
+		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(e.Certificate, e.Key)
+			return &pair, err
+		}
+		if _, err := load(nil); err != nil {
+			return nil, fmt.Errorf("etcd.certificate %s, etcd.key %s: %w", e.Certificate, e.Key, err)
+		}
+		t.GetClientCertificate = load
+	}
+	return t, nil
+}
+
+// self is what the other servers are told of this one.
+func (s *server) self() (etcd.Server, error) {
+	name, err := os.Hostname()
+	return etcd.Server{
+		Name: name, Addresses: append(s.config.Listen[:len(s.config.Listen):len(s.config.Listen)], s.config.TLS.ImplicitListen...),
+		Version: version(), Rules: rulesHash(s.config), Since: time.Now().UTC(),
+	}, err
+}
+
+// rulesHash tells rules from others.
+func rulesHash(c *config.Config) string {
+	text, err := json.Marshal(rulesOf(c))
+	if err != nil {
+		panic(err) // rules are plain values
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))[:12]
+}
+
+// errNoSharedAccount is for servers each of which would make a password of its own.
+var errNoSharedAccount = usageError{errors.New("account: with [etcd] all servers need the same accounts: configure [[account]], or set " + config.EnvPassword)}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/internal/lock/etcd"
+)
+
+// newClusterCommand returns the commands about several servers with locks in etcd.
+func newClusterCommand() *cobra.Command {
+	var options serveOptions
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Show the servers that have their locks in etcd together, and the members of etcd",
+		Long: `Cluster shows the members of etcd: version, which is its leader, how many changes each is behind, the size of its database, what is
+wrong with it. Then the servers: the active one first, then those that stand by, in the order in which they take over, with a hash
+of their rules, which should be the same. Then how many terms there have been, and how long ago the active server has given a sign of
+life. It asks etcd alone, so it runs on any machine that has the configuration file.`,
+		Example: "  ftplockd cluster --config /etc/ftplockd.toml",
+		Args:    onlyCommands,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return options.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
+				status, err := c.Status(ctx)
+				return errors.Join(showMembers(cmd.OutOrStdout(), status), err, showServers(cmd.OutOrStdout(), status, err))
+			})
+		},
+	}
+	cmd.AddCommand(newStepDownCommand(&options), newRaiseBaseCommand(&options))
+	cmd.PersistentFlags().StringVar(&options.ConfigFile, "config", "", "configuration `FILE` (TOML) of the servers")
+	return cmd
+}
+
+// stepDownWithin is how long the next server may take to be the active one.
+const stepDownWithin = 20 * time.Second
+
+func newStepDownCommand(options *serveOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "step-down",
+		Short: "Have the active server hand over to the one that has stood by for longest",
+		Long: `Step-down asks the active server to hand over. It ends its sessions with 421, transfers within 300 ms, and then its process, with
+status 75; its service manager starts it again, and it stands by. Locks stay held. Step-down returns when another server is the
+active one, and says which. Without a standby it is refused.`,
+		Example: "  ftplockd cluster step-down --config /etc/ftplockd.toml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return options.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
+				ctx, cancel := context.WithTimeout(ctx, stepDownWithin)
+				defer cancel()
+				began := time.Now()
+				next, err := c.StepDown(ctx)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has taken over, after %s\n", describeServer(next), time.Since(began).Round(time.Millisecond))
+				return err
+			})
+		},
+	}
+}
+
+func newRaiseBaseCommand(options *serveOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "raise-base N",
+		Short: "Have all further tokens be larger by N, after etcd was restored from a backup",
+		Long: `Raise-base has all tokens from now on be larger by N. A restore of etcd may set its revision back, and tokens that were given out since
+the backup would be given again: choose N larger than all changes since. All servers must be stopped. Locks that are held keep their tokens.`,
+		Example: "  ftplockd cluster raise-base 1000000000 --config /etc/ftplockd.toml",
+		Args:    oneArgument("N", "ftplockd cluster raise-base 1000000000"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			by, err := strconv.ParseUint(args[0], 10, 62)
+			if err != nil || by == 0 {
+				return usageError{fmt.Errorf("%q is no number above 0", args[0])}
+			}
+			return options.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
+				last, err := c.RaiseBase(ctx, by)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "all further tokens are larger than %d\n", last)
+				return err
+			})
+		},
+	}
+}
+
+// withEtcd runs f with the etcd of a configuration.
+func (o *serveOptions) withEtcd(cmd *cobra.Command, f func(context.Context, *etcd.Cluster) error) error {
+	c, err := o.load()
+	if err != nil {
+		return err
+	}
+	if !c.Etcd.On() {
+		return usageError{errors.New("there is no cluster: say --config FILE, of a file that has etcd.endpoints")}
+	}
+	clock, err := newClock()
+	if err != nil {
+		return err
+	}
+	// What is wrong with etcd the commands say themselves.
+	options, err := etcdOptions(c, clock, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	opened, err := etcd.Open(cmd.Context(), options)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(cmd.Context(), opened), opened.Close())
+}
+
+func describeServer(s etcd.Server) string {
+	return printable(s.Name + " (" + strings.Join(s.Addresses, ", ") + ")")
+}
+
+func showMembers(w io.Writer, status etcd.Status) error {
+	var rows []string
+	for _, m := range status.Members {
+		state := "ok"
+		if m.Alarm != "" {
+			state = m.Alarm
+		}
+		if m.Err != nil {
+			rows = append(rows, fmt.Sprintf("%s\t-\t-\t-\t-\t%s", m.Endpoint, printable(m.Err.Error())))
+			continue
+		}
+		leader := "no"
+		if m.Leader {
+			leader = "yes"
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d\t%.1f MiB\t%s", m.Endpoint, printable(m.Version), leader, m.Lag, float64(m.Size)/(1<<20), state))
+	}
+	return printTable(w, "ETCD\tVERSION\tLEADER\tBEHIND\tDATABASE\tSTATE", rows, "etcd has no members")
+}
+
+// showServers shows what is known of the servers, unless etcd did not tell.
+func showServers(w io.Writer, status etcd.Status, failed error) error {
+	if failed != nil {
+		return nil
+	}
+	var rows []string
+	for i, s := range status.Servers {
+		state := "active"
+		if i > 0 {
+			state = fmt.Sprintf("standby %d", i)
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),
+			printable(s.Version), dash(printable(s.Rules)), s.Since.UTC().Format(time.RFC3339)))
+	}
+	fmt.Fprintln(w)
+	if err := printTable(w, "STATE\tSERVER\tADDRESSES\tVERSION\tRULES\tSTARTED", rows, "no server is active or stands by"); err != nil {
+		return err
+	}
+	beat := "there was no sign of life yet"
+	if status.Beat >= 0 {
+		beat = fmt.Sprintf("the last sign of life was %s ago", status.Beat.Round(100*time.Millisecond))
+	}
+	_, err := fmt.Fprintf(w, "\nterm %d; %s\n", status.Epoch, beat)
+	return err
+}

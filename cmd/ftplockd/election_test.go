@@ -1,0 +1,449 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/etcd"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
+)
+
+// fakeEtcd is etcd with one server that tests tell what happens. It is a cluster, and the store of the server's term.
+type fakeEtcd struct {
+	*locktest.Memory
+	unreachable atomic.Bool
+	leader      atomic.Pointer[etcd.Server] // nil: nobody is active
+	turn        chan struct{}               // closed when it is the server's turn
+	over        chan error                  // has what ends the term
+	suspended   atomic.Bool
+	resigned    chan struct{}
+	resign      func() // is called when the server resigns
+}
+
+func newFakeEtcd() *fakeEtcd {
+	return &fakeEtcd{
+		Memory: locktest.NewMemory(), turn: make(chan struct{}), over: make(chan error, 1), resigned: make(chan struct{}), resign: func() {},
+	}
+}
+
+func (f *fakeEtcd) reach(context.Context, etcd.Options) (cluster, error) {
+	if f.unreachable.Load() {
+		return nil, errors.New("no member answers")
+	}
+	return f, nil
+}
+
+func (f *fakeEtcd) Campaign(ctx context.Context) (clusterStore, error) {
+	select {
+	case <-f.turn:
+		return f, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (f *fakeEtcd) Leader() (etcd.Server, bool) {
+	if leader := f.leader.Load(); leader != nil {
+		return *leader, true
+	}
+	return etcd.Server{}, false
+}
+
+func (f *fakeEtcd) Run(ctx context.Context) error {
+	select {
+	case err := <-f.over:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (f *fakeEtcd) Valid() error {
+	if f.suspended.Load() {
+		return &lock.SuspendedError{Reason: "etcd does not answer"}
+	}
+	return nil
+}
+
+func (f *fakeEtcd) Resign(context.Context) error {
+	f.resign()
+	close(f.resigned)
+	return nil
+}
+
+func (f *fakeEtcd) Ready() error                                      { return f.Valid() }
+func (f *fakeEtcd) Size() int64                                       { return 0 }
+func (f *fakeEtcd) Generation() uint32                                { return 7 }
+func (f *fakeEtcd) Sweep(context.Context) error                       { return nil }
+func (f *fakeEtcd) Published(context.Context, lock.Publication) error { return nil }
+func (f *fakeEtcd) Close() error                                      { return nil }
+
+// member is a server of several in this process.
+type member struct {
+	*running
+	etcd   *fakeEtcd
+	port   string
+	stop   context.CancelFunc
+	status chan int // gets its exit status
+}
+
+// startMember starts a server of several. It stands by.
+func startMember(t *testing.T, f *fakeEtcd) *member {
+	t.Helper()
+	t.Setenv("FTPLOCKD_PASSWORD", "secret")
+	dir := t.TempDir()
+	m := &member{running: &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}, etcd: f, port: freePort(t)}
+	text := "listen = ['" + m.port + "']\nroot = '" + dir + "/files'\nstate = '" + dir + "/state'\n" +
+		"[http]\nlisten = '127.0.0.1:0'\n" +
+		"[etcd]\nendpoints = ['http://127.0.0.1:1']\nshared_state = '" + dir + "/shared'\n"
+	if err := os.WriteFile(m.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newServer(t.Context(), serveOptions{ConfigFile: m.file}, m.log, f.reach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.server = s
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop, m.status = stop, make(chan int, 1)
+	go func() {
+		cmd := newRootCommand()
+		cmd.SetErr(m.log)
+		m.status <- report(cmd, s.wait(ctx, func() {}, nil), true)
+	}()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case <-m.status:
+		default:
+		}
+		goleak.VerifyNone(t)
+	})
+	return m
+}
+
+// freePort returns an address that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// takeOver makes it the server's turn.
+func (m *member) takeOver() {
+	m.t.Helper()
+	close(m.etcd.turn)
+	m.logs("cluster: active", "epoch 7")
+}
+
+// exits waits for the end of the server.
+func (m *member) exits(status int) {
+	m.t.Helper()
+	select {
+	case got := <-m.status:
+		m.status <- got
+		if got != status {
+			m.t.Fatalf("status %d, want %d:\n%s", got, status, m.log)
+		}
+	case <-time.After(time.Minute):
+		m.t.Fatalf("it goes on:\n%s", m.log)
+	}
+}
+
+func (m *member) get(path string) string {
+	m.t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + m.watched.listen.Addr().String() + path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return response.Status + " " + string(body)
+}
+
+func (m *member) want(got string, words ...string) {
+	m.t.Helper()
+	for _, word := range words {
+		if !strings.Contains(got, word) {
+			m.t.Errorf("%q lacks %q", got, word)
+		}
+	}
+}
+
+func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
+	f := newFakeEtcd()
+	f.leader.Store(&etcd.Server{Name: "north"})
+	m := startMember(t, f)
+	m.logs("cluster: standby", "north is active")
+	if conn, err := net.Dial("tcp", m.port); err == nil {
+		conn.Close()
+		t.Error("it listens")
+	}
+	m.want(m.get("/healthz"), "200", "standby: north is active")
+	m.want(m.get("/readyz"), "503", "standby: north is active")
+	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="standby"} 1`, `ftplockd_cluster_state{state="active"} 0`, "ftplockd_locks_held 0")
+	m.want(m.get("/"), "standby: north is active")
+	for _, args := range [][]string{{"locks"}, {"sessions"}, {"kick", "1-1"}, {"break", "/locks/a", "--token", "1"}, {"health"}} {
+		if _, errs, status := m.run(args...); status != exitFailure || !strings.Contains(errs, "standby: north is active") {
+			t.Errorf("%v: status %d, %q", args, status, errs)
+		}
+	}
+	m.expect("reloaded", "reload")
+	if left, _ := os.ReadDir(filepath.Join(m.dir, "shared")); len(left) != 0 {
+		t.Error("it has written to what all servers share")
+	}
+	m.stop()
+	m.exits(exitOK)
+}
+
+func TestAStandbyTakesOver(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.logs("cluster: standby", "nobody is active")
+	m.takeOver()
+	m.logs("cluster: taking over")
+	say, _ := m.login()
+	if got := say("MKD /locks/a"); !strings.HasPrefix(got, "257 ") {
+		t.Error(got)
+	}
+	m.expect("/locks/a", "locks")
+	m.expect("ready", "health")
+	m.want(m.get("/healthz"), "200 OK ok, active\n")
+	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="active"} 1`, "ftplockd_locks_held 1")
+	if _, err := os.Stat(filepath.Join(m.dir, "files/locks/a")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a lock has a directory:", err)
+	}
+}
+
+func TestASuspendedServerKeepsItsSessionsAndGrantsNothing(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.takeOver()
+	say, _ := m.login()
+	f.suspended.Store(true)
+	if got := say("MKD /locks/a"); !strings.HasPrefix(got, "451 ") || !strings.Contains(got, "etcd does not answer") {
+		t.Error(got)
+	}
+	m.logs("cluster: suspended", "etcd does not answer")
+	m.want(m.get("/readyz"), "503", "etcd does not answer")
+	m.want(m.get("/healthz"), "200", "suspended: etcd does not answer")
+	f.suspended.Store(false)
+	m.logs("cluster: resumed")
+	if got := say("MKD /locks/a"); !strings.HasPrefix(got, "257 ") {
+		t.Error(got)
+	}
+}
+
+// beginUpload begins an upload that goes on.
+func (m *member) beginUpload(say func(string) string, name string) (data net.Conn) {
+	m.t.Helper()
+	reply := say("EPSV")
+	_, port, _ := strings.Cut(reply, "|||")
+	data, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strings.TrimRight(port, "|)")))
+	if err != nil {
+		m.t.Fatal(reply, err)
+	}
+	m.t.Cleanup(func() { data.Close() })
+	if got := say("STOR " + name); !strings.HasPrefix(got, "150 ") {
+		m.t.Fatal(got)
+	}
+	if _, err := io.WriteString(data, "half"); err != nil {
+		m.t.Fatal(err)
+	}
+	return data
+}
+
+// rest reads what a session is told until its end.
+func rest(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	all, err := io.ReadAll(bufio.NewReader(conn))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(all)
+}
+
+func TestADeposedServerEndsItsSessionsAndDoesNotResign(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.takeOver()
+	say, conn := m.login()
+	m.beginUpload(say, "/f")
+	_, idle := m.login()
+	f.suspended.Store(true)
+	f.over <- etcd.ErrDeposed
+	m.exits(exitDeposed)
+	for _, c := range []net.Conn{conn, idle} {
+		if got := rest(t, c); !strings.Contains(got, "421 another server takes over") {
+			t.Errorf("%q", got)
+		}
+	}
+	select {
+	case <-f.resigned:
+		t.Error("it has resigned")
+	default:
+	}
+	m.logs("cluster: deposed")
+	m.want(m.log.String(), "started again it stands by")
+	if entries, err := os.ReadDir(filepath.Join(m.dir, "files")); err != nil || len(entries) != 1 || entries[0].Name() != "locks" {
+		t.Error(entries, err)
+	}
+}
+
+// What may change the tree, or a lock, has ended when another server is let take over.
+func TestAServerThatHandsOverResignsLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*member)
+		status int
+	}{
+		"asked to": {func(m *member) { m.etcd.over <- etcd.ErrStepDown }, exitDeposed},
+		"SIGTERM":  {func(m *member) { m.stop() }, exitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeEtcd()
+			m := startMember(t, f)
+			m.takeOver()
+			say, conn := m.login()
+			if c.status == exitDeposed { // SIGTERM would wait for it
+				m.beginUpload(say, "/f")
+			}
+			f.resign = func() {
+				if l, err := net.Listen("tcp", m.port); err != nil {
+					t.Error(err)
+				} else {
+					l.Close()
+				}
+				if marks, err := os.ReadDir(filepath.Join(m.dir, "shared/uploads")); err != nil || len(marks) > 0 {
+					t.Errorf("uploads may be under way: %v, %v", marks, err)
+				}
+				if got := rest(t, conn); !strings.Contains(got, "421 ") {
+					t.Errorf("a session goes on: %q", got)
+				}
+				if _, err := os.Stat(filepath.Join(m.dir, "state", controlSocket)); !errors.Is(err, os.ErrNotExist) {
+					t.Error("administrators may change locks:", err)
+				}
+			}
+			c.end(m)
+			m.exits(c.status)
+			select {
+			case <-f.resigned:
+			default:
+				t.Error("it has not resigned")
+			}
+		})
+	}
+}
+
+func TestAServerThatCannotTakeOverLetsAnotherOne(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	l, err := net.Listen("tcp", m.port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	close(f.turn)
+	m.exits(exitFailure)
+	<-f.resigned
+	m.want(m.log.String(), "taking over: listen: ", "in use")
+}
+
+func TestATakeOverEndsWithTheTerm(t *testing.T) {
+	f := newFakeEtcd()
+	f.over <- etcd.ErrDeposed
+	m := startMember(t, f)
+	close(f.turn)
+	m.exits(exitDeposed)
+}
+
+func TestAStandbyWaitsForEtcd(t *testing.T) {
+	f := newFakeEtcd()
+	f.unreachable.Store(true)
+	m := startMember(t, f)
+	m.logs("cluster: standby", "no member answers")
+	m.want(m.get("/readyz"), "503", "no member answers")
+	f.unreachable.Store(false)
+	m.takeOver()
+}
+
+func TestAStandbyThatCouldNotTakeOverDoesNotStart(t *testing.T) {
+	dir := t.TempDir()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	head := "root = '" + dir + "/files'\nstate = '" + dir + "/state'\n"
+	free := "listen = ['127.0.0.1:0']\n"
+	file := filepath.Join(dir, "f")
+	if err := os.WriteFile(file, []byte("\nx"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		text, password, says string
+		status               int
+	}{
+		"an address in use":        {"listen = ['" + taken.Addr().String() + "']\n" + head + "[etcd]\nendpoints = ['http://a:1']\n", "x", "in use", exitFailure},
+		"a password that is empty": {free + head + "[etcd]\nendpoints = ['http://a:1']\nuser = 'u'\npassword_file = '" + file + "'\n", "x", "etcd.password_file: " + file, exitFailure},
+		"a ca that is none":        {free + head + "[etcd]\nendpoints = ['https://a:1']\nca = '" + file + "'\n", "x", "etcd.ca: " + file, exitFailure},
+		"a certificate that is none": {
+			free + head + "[etcd]\nendpoints = ['https://a:1']\ncertificate = '" + file + "'\nkey = '" + file + "'\n", "x", "etcd.certificate " + file, exitFailure,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("FTPLOCKD_PASSWORD", c.password)
+			config := filepath.Join(t.TempDir(), "c.toml")
+			if err := os.WriteFile(config, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := names(t, dir)
+			if _, errs, status := runCommand(t.Context(), "--config", config); status != c.status || !strings.Contains(errs, c.says) {
+				t.Errorf("status %d, %q", status, errs)
+			}
+			if after := names(t, dir); after != before {
+				t.Errorf("there was\n%s\nand there is\n%s", before, after)
+			}
+		})
+	}
+	t.Run("a password of its own", func(t *testing.T) {
+		config := filepath.Join(t.TempDir(), "c.toml")
+		if err := os.WriteFile(config, []byte(free+head+"[etcd]\nendpoints = ['http://a:1']\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, errs, status := runCommand(t.Context(), "--config", config); status != exitUsage || !strings.Contains(errs, "FTPLOCKD_PASSWORD") {
+			t.Errorf("status %d, %q", status, errs)
+		}
+	})
+}
+
+func TestTheHashOfRulesTellsThemApart(t *testing.T) {
+	m := startServer(t, "")
+	one := rulesHash(m.config)
+	m.configure("[[lock]]\nmatch = '/locks/**'\nwait = '1s'\n")
+	m.expect("reloaded", "reload")
+	other := rulesHash(m.config)
+	if one == other || len(one) != 12 {
+		t.Error(one, other)
+	}
+}
