@@ -9,22 +9,7 @@ import (
 func TestPHPMutexCountsRightWhenAHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	need(t, "php")
-	s := startServer(t, "[files]\ndurable = false\n"+exampleRules(t, "php-mutex"))
-	counter := exampleFile(t, "php-mutex/counter.php")
-	log := newHoldsLog(t)
-	times := count(3, 50)
-	victim := s.exampleCommand(t, "php", counter, "1", "60")
-	victim.Stdout = log.open()
-	var others []func()
-	for range 7 {
-		others = append(others, log.worker(s.exampleCommand(t, "php", counter, fmt.Sprint(times), "0.01")))
-	}
-	log.killHolder(s, "/locks/counter", victim, len(others), func() {}, others...)
-	log.check(len(others) * times)
-	if got := s.read("counter.txt"); got != fmt.Sprintln(len(others)*times) {
-		t.Errorf("the counter is %q", got)
-	}
-	s.wantFree(t, "/locks/counter")
+	countsRight(t, "php-mutex", "/locks/counter", "php", exampleFile(t, "php-mutex/counter.php"))
 }
 
 // phpPrelude makes two mutexes of one name, and a function that ends the program if something is not so.

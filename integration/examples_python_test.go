@@ -11,22 +11,7 @@ import (
 func TestPythonMultiLockCountsRightWhenAHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	need(t, "python3")
-	s := startServer(t, "[files]\ndurable = false\n"+exampleRules(t, "python-multilock"))
-	worker := exampleFile(t, "python-multilock/worker.py")
-	log := newHoldsLog(t)
-	times := count(3, 50)
-	victim := s.exampleCommand(t, "python3", worker, "count", "1", "60")
-	victim.Stdout = log.open()
-	var others []func()
-	for range 7 {
-		others = append(others, log.worker(s.exampleCommand(t, "python3", worker, "count", fmt.Sprint(times), "0.01")))
-	}
-	log.killHolder(s, "/locks/main/counter", victim, len(others), func() {}, others...)
-	log.check(len(others) * times)
-	if got := s.read("counter.txt"); got != fmt.Sprintln(len(others)*times) {
-		t.Errorf("the counter is %q", got)
-	}
-	s.wantFree(t, "/locks/main/counter")
+	countsRight(t, "python-multilock", "/locks/main/counter", "python3", exampleFile(t, "python-multilock/worker.py"), "count")
 }
 
 func TestPythonMultiLockDoesAJobOnceAmongWorkersOfWhichOneDies(t *testing.T) {

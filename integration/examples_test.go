@@ -178,6 +178,26 @@ func (l *holdsLog) worker(cmd *exec.Cmd) func() {
 	}
 }
 
+// countsRight has an example's program, which takes how often to count and how long that takes, count while one of eight is killed.
+func countsRight(t *testing.T, example, lockName string, program ...string) {
+	t.Helper()
+	s := startServer(t, "[files]\ndurable = false\n"+exampleRules(t, example))
+	log := newHoldsLog(t)
+	times := count(3, 50)
+	victim := s.exampleCommand(t, append(slices.Clone(program), "1", "60")...)
+	victim.Stdout = log.open()
+	var others []func()
+	for range 7 {
+		others = append(others, log.worker(s.exampleCommand(t, append(slices.Clone(program), fmt.Sprint(times), "0.01")...)))
+	}
+	log.killHolder(s, lockName, victim, len(others), func() {}, others...)
+	log.check(len(others) * times)
+	if got := s.read("counter.txt"); got != fmt.Sprintln(len(others)*times) {
+		t.Errorf("the counter is %q", got)
+	}
+	s.wantFree(t, lockName)
+}
+
 // What the page of examples says is shown somewhere is shown there.
 func TestTheExamplesPageNamesFilesAndTestsThatExist(t *testing.T) {
 	t.Parallel()
