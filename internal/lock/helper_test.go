@@ -20,6 +20,7 @@ type world struct {
 	*lock.Table
 	t          *testing.T
 	store      *locktest.Memory
+	over       lock.Store // around it; nil: nothing is
 	clock      *locktest.FakeClock
 	log        *record
 	observe    func(lock.Observation) // nil: nobody looks
@@ -48,8 +49,12 @@ func (w *world) start(rules ...lock.Rule) {
 	w.t.Helper()
 	w.generation++
 	w.log = &record{}
+	store := lock.Store(w.store)
+	if w.over != nil {
+		store = w.over
+	}
 	table, err := lock.NewTable(context.Background(), lock.Options{
-		Store: w.store, Clock: w.clock, Rules: rulesOf(w.t, rules...),
+		Store: store, Clock: w.clock, Rules: rulesOf(w.t, rules...),
 		Log: slog.New(w.log), Observe: func(o lock.Observation) {
 			w.log.observe(o)
 			if w.observe != nil {
