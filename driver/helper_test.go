@@ -84,6 +84,8 @@ type setup struct {
 	events       func([]event.Event)
 	publications lock.Publications
 	wrap         func(*files.Tree) Tree // what the driver sees in the place of the tree; nil: the tree
+	store        lock.Store             // in the place of the journal, shared with other servers; nil: the journal
+	epoch        uint32                 // of several servers, which of them this is
 }
 
 func plainLocks(s *setup)  { s.directories = false }
@@ -100,7 +102,8 @@ type server struct {
 	driver  *Server
 	table   *lock.Table
 
-	suspended atomic.Bool // no lock may be changed
+	suspended atomic.Bool            // no lock may be changed
+	asked     atomic.Pointer[func()] // called whenever it is asked whether that is so
 	insides   *Insides
 	tree      *files.Tree
 	clock     *locktest.FakeClock // stands still but for pass
@@ -137,7 +140,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 func (s *server) run(o *setup) {
 	s.t.Helper()
 	s.setup, s.served = o, make(chan error, 1)
-	store := s.open(o)
+	closeStore := s.open(o)
 	served := Tree(s.tree)
 	if o.wrap != nil {
 		served = o.wrap(s.tree)
@@ -163,7 +166,7 @@ func (s *server) run(o *setup) {
 		all.Wait()
 		s.served <- errors.Join(errs...)
 	}()
-	s.halt = sync.OnceFunc(func() { s.stop(store) })
+	s.halt = sync.OnceFunc(func() { s.stop(closeStore) })
 	s.t.Cleanup(s.halt)
 }
 
@@ -176,7 +179,7 @@ func (s *server) restart(takes time.Duration) {
 }
 
 // open opens the tree and the store and makes the prefixes of the rules, as the program does.
-func (s *server) open(o *setup) *journal.Store {
+func (s *server) open(o *setup) (closeStore func() error) {
 	s.t.Helper()
 	must := func(err error) {
 		if err != nil {
@@ -185,16 +188,24 @@ func (s *server) open(o *setup) *journal.Store {
 		}
 	}
 	var err error
-	s.tree, err = files.Open(s.root, files.Options{State: filepath.Join(s.state, "uploads")})
+	s.tree, err = files.Open(s.root, files.Options{State: filepath.Join(s.state, "uploads"), Epoch: o.epoch})
 	must(err)
+	must(s.tree.SweepEarlier(s.t.Context()))
 	rules, err := lock.NewRules(o.rules)
 	must(err)
 	for _, p := range append(rules.Prefixes(), "/home/bob/work") {
 		must(s.tree.MkdirAll(string(p), 0o755))
 	}
-	store, err := journal.Open(journal.Options{Dir: filepath.Join(s.state, "journal"), Clock: s.clock})
-	must(err)
 	s.insides, err = OpenInsides(s.tree, filepath.Join(s.state, "inside"), o.log)
+	must(err)
+	if o.store != nil {
+		s.table, err = lock.NewTable(s.t.Context(), lock.Options{
+			Store: s.insides.Store(o.store), Clock: s.clock, Rules: rules, Generation: o.epoch, Valid: s.valid,
+		})
+		must(err)
+		return func() error { return nil }
+	}
+	store, err := journal.Open(journal.Options{Dir: filepath.Join(s.state, "journal"), Clock: s.clock})
 	must(err)
 	kept := s.insides.Store(store)
 	if o.directories {
@@ -203,7 +214,7 @@ func (s *server) open(o *setup) *journal.Store {
 	}
 	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: kept, Clock: s.clock, Rules: rules, Generation: store.Generation(), Valid: s.valid})
 	must(err)
-	return store
+	return store.Close
 }
 
 func (s *server) listen(o *setup) {
@@ -224,14 +235,14 @@ func (s *server) listen(o *setup) {
 	}
 }
 
-func (s *server) stop(store *journal.Store) {
+func (s *server) stop(closeStore func() error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := s.control.Shutdown(control.Reply{Code: 421, Text: "server stops"})
 	for c := range s.control.Conns() {
 		c.Kick(control.Reply{Code: 421, Text: "kicked"})
 	}
-	err = errors.Join(err, s.control.Wait(ctx), <-s.served, s.insides.Close(), store.Close(), s.tree.Close())
+	err = errors.Join(err, s.control.Wait(ctx), <-s.served, s.insides.Close(), closeStore(), s.tree.Close())
 	s.driver.Close()
 	if err != nil {
 		s.t.Errorf("the server did not stop cleanly: %v", err)
@@ -240,6 +251,9 @@ func (s *server) stop(store *journal.Store) {
 
 // valid is lock.Options.Valid.
 func (s *server) valid() error {
+	if f := s.asked.Load(); f != nil {
+		(*f)()
+	}
 	if s.suspended.Load() {
 		return &lock.SuspendedError{Reason: "etcd does not answer"}
 	}

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -85,21 +86,29 @@ type insideStore struct {
 }
 
 // Commit implements lock.Store. A release fails with lock.ErrNotEmpty if something lies in the lock. What lies in one that ends
-// otherwise is moved aside. An adopted lock keeps what lies in it.
+// otherwise is moved aside, when the end is recorded: a store that refuses it, since another server has taken over, say, leaves the
+// files where they are. An adopted lock keeps what lies in it.
 func (s insideStore) Commit(ctx context.Context, change lock.Change) (lock.Token, error) {
 	was, ok := s.insides.of(change.Name)
 	if !ok {
 		return s.Store.Commit(ctx, change)
 	}
-	if len(change.Holds) == 0 {
-		note, err := s.insides.end(was, change.Cause == lock.CauseRelease)
+	ends := len(change.Holds) == 0
+	if ends {
+		note, err := s.insides.leave(was, change.Cause == lock.CauseRelease)
 		if err != nil {
 			return 0, err
 		}
 		change.Note = strings.TrimSpace(change.Note + " " + note)
 	}
 	token, err := s.Store.Commit(ctx, change)
-	if err == nil && change.Cause == lock.CauseAdopt {
+	switch {
+	case err != nil:
+	case ends:
+		if err := s.insides.end(was); err != nil {
+			s.insides.log.Error("what was in a lock could not be moved aside; it is tried again", "lock", string(change.Name), "token", was, "err", err)
+		}
+	case change.Cause == lock.CauseAdopt:
 		s.insides.adopt(change.Name, change.Holds[0].Owner.Account, was, token)
 	}
 	return token, err
@@ -283,32 +292,47 @@ func (c *client) openInside(n lock.Name) error {
 	return errors.Join(err, c.server.insides.forget(token))
 }
 
-// end removes the hidden directory of a hold that ends. If something lies in it, that is lock.ErrNotEmpty, or else it is moved aside, and the note
-// says where.
-func (in *Insides) end(token lock.Token, released bool) (note string, err error) {
+// leave removes the hidden directory of a hold that is to end, if nothing lies in it: it is made again when it is needed. Otherwise
+// that is lock.ErrNotEmpty for a release, and the note says so for another end.
+func (in *Insides) leave(token lock.Token, released bool) (note string, err error) {
 	i, ok := in.inside(token)
 	if !ok {
 		return "", nil
 	}
 	defer in.change(i.lock)()
-	if i, ok = in.inside(token); !ok { // another end was quicker
-		return "", nil
-	}
 	err = in.tree.RemoveDir(i.disk)
 	switch {
 	case isNotEmpty(err) && released:
 		return "", lock.ErrNotEmpty
 	case isNotEmpty(err):
-		var to string
-		if to, err = in.tree.Aside(i.disk, string(i.lock), i.holder, uint64(token)); err != nil {
-			return "", err
-		}
-		note = "left over: " + to
-		in.log.Warn("what was in a lock was moved aside", "lock", string(i.lock), "token", token, "holder", i.holder, "leftovers", to)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return "", err
+		return fmt.Sprintf("what was in it is left over, ID %d", token), nil
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
 	}
-	return note, in.forget(token)
+	return "", err
+}
+
+// end removes the hidden directory of a hold that has ended, or moves it aside if something lies in it.
+func (in *Insides) end(token lock.Token) error {
+	i, ok := in.inside(token)
+	if !ok {
+		return nil
+	}
+	defer in.change(i.lock)()
+	if i, ok = in.inside(token); !ok { // another end was quicker
+		return nil
+	}
+	err := in.tree.RemoveDir(i.disk)
+	if isNotEmpty(err) {
+		var to string
+		if to, err = in.tree.Aside(i.disk, string(i.lock), i.holder, uint64(token)); err == nil {
+			in.log.Warn("what was in a lock was moved aside", "lock", string(i.lock), "token", token, "holder", i.holder, "leftovers", to)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return in.forget(token)
 }
 
 // adopt gives the hidden directory of a lock that was adopted to its new hold.
@@ -326,15 +350,18 @@ func (in *Insides) adopt(n lock.Name, holder string, from, to lock.Token) {
 	}
 }
 
-// endStale moves aside what locks have left whose end a crash has cut short. Members come before the locks that they lie in.
+// endStale moves aside what locks have left whose end was cut short, by a crash say. Members come before the locks that they lie in.
+// A server that may not know which locks stand leaves that to the one that does.
 func (s *Server) endStale() error {
+	if s.table.Valid() != nil {
+		return nil
+	}
 	all := s.insides.all()
 	tokens := slices.SortedFunc(maps.Keys(all), func(a, b lock.Token) int { return all[b].lock.Depth() - all[a].lock.Depth() })
 	var errs []error
 	for _, token := range tokens {
 		if !s.stands(all[token].lock, token) {
-			_, err := s.insides.end(token, false)
-			errs = append(errs, err)
+			errs = append(errs, s.insides.end(token))
 		}
 	}
 	return errors.Join(errs...)

@@ -33,7 +33,9 @@ var (
 	// ErrDone is matched by what is asked of an upload that was published or discarded already.
 	ErrDone = errors.New("the upload is over")
 	// ErrMoved is matched if a directory above a file has been moved meanwhile, or a link put in its place.
-	ErrMoved       = errors.New("a directory above it was moved")
+	ErrMoved = errors.New("a directory above it was moved")
+	// ErrSwept is matched if the temporary file of an upload is gone: another server has taken over the tree, or somebody removed it.
+	ErrSwept       = errors.New("its temporary file is gone")
 	errNoRenameNew = errors.New("the file system cannot rename without replacing")
 )
 

@@ -97,18 +97,27 @@ func (u *Upload) Place() error {
 func (u *Upload) rename() error {
 	to := place{u.dir, u.base, u.Name()}
 	if !u.opt.Unique {
-		return newName(u.dir.rename(u.temp, to))
+		return swept(newName(u.dir.rename(u.temp, to)))
 	}
 	err := u.dir.renameNew(u.temp, to)
 	if err != errNoRenameNew {
-		return err
+		return swept(err)
 	}
 	// A link refuses a name that is taken as well.
 	if err := u.dir.link(u.temp, u.base); err != nil {
-		return newName(err)
+		return swept(newName(err))
 	}
 	u.removeTemporary()
 	return nil
+}
+
+// swept marks what the system says when the temporary file has no name any more. Its directory is held open, and has no other name
+// that could be missing.
+func swept(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return marked(ErrSwept, err)
+	}
+	return err
 }
 
 // Last has a file that Place has given its name survive a loss of power, if the tree is durable: it syncs the directory. The

@@ -19,8 +19,10 @@ const searchEvery = time.Hour
 func (t *Tree) Sweep(ctx context.Context) error {
 	err := t.removeLeft()
 	if now := t.now(); !now.Before(t.searchAfter) {
-		complete, serr := t.sweepEarlier(ctx)
-		if err = errors.Join(err, serr); !complete {
+		marks, complete, serr := t.sweepEarlier(ctx)
+		if err = errors.Join(err, serr); complete {
+			err = errors.Join(err, t.forget(marks...))
+		} else {
 			t.searchAfter = now.Add(searchEvery)
 		}
 	}
@@ -28,9 +30,11 @@ func (t *Tree) Sweep(ctx context.Context) error {
 }
 
 // SweepEarlier is the part of Sweep for earlier starts that may go on and not know yet that this one has followed: when it returns
-// nil, none of their uploads can be published any more, since their temporary files are gone. An error says that one might be.
+// nil, none of the uploads can be published any more that they had begun, since their temporary files are gone. An error says that one
+// might be. One that goes on may begin others: Sweep searches for those an hour later.
 func (t *Tree) SweepEarlier(ctx context.Context) error {
-	complete, err := t.sweepEarlier(ctx)
+	_, complete, err := t.sweepEarlier(ctx)
+	t.searchAfter = t.now().Add(searchEvery)
 	if complete {
 		if err != nil {
 			t.log.Warn("directories that this server may not read were not swept", "err", err)
@@ -41,21 +45,17 @@ func (t *Tree) SweepEarlier(ctx context.Context) error {
 }
 
 // sweepEarlier searches the tree for what earlier starts left, if there were any. It is complete if nothing of theirs is left.
-func (t *Tree) sweepEarlier(ctx context.Context) (complete bool, err error) {
-	marks, err := t.earlierStarts()
+func (t *Tree) sweepEarlier(ctx context.Context) (marks []string, complete bool, err error) {
+	marks, err = t.earlierStarts()
 	if err != nil || len(marks) == 0 {
-		return err == nil, err
+		return nil, err == nil, err
 	}
 	s := search{Context: ctx, tree: t, starts: make(map[string]struct{})}
 	for _, mark := range marks {
 		s.starts[idOf(mark)] = struct{}{}
 	}
 	s.below("/")
-	err = errors.Join(s.errs...)
-	if s.incomplete || ctx.Err() != nil {
-		return false, err
-	}
-	return true, errors.Join(err, t.forget(marks...))
+	return marks, !s.incomplete && ctx.Err() == nil, errors.Join(s.errs...)
 }
 
 // removeLeft removes the temporary files of this start that could not be removed before.

@@ -132,7 +132,21 @@ func TestAnEarlierStartLeavesALaterOneAlone(t *testing.T) {
 	if err := s.SweepEarlier(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantIs(t, late.Publish(), os.ErrNotExist)
+	err := late.Publish()
+	wantIs(t, err, os.ErrNotExist)
+	wantIs(t, err, ErrSwept)
+	later, err := stopped.Upload("/later", UploadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	die(later) // after the sweep: it is found by another one, an hour later
+	if err := s.Sweep(t.Context()); err != nil || len(s.temporaries()) != 1 {
+		t.Errorf("%v, %q", err, s.temporaries())
+	}
+	s.searchAfter = time.Time{}
+	if err := s.Sweep(t.Context()); err != nil || len(s.temporaries()) != 0 {
+		t.Errorf("%v, %q", err, s.temporaries())
+	}
 	u := s.begun("/f", "new", UploadOptions{})
 	for name, sweep := range map[string]func(context.Context) error{"Sweep": stopped.Sweep, "SweepEarlier": stopped.SweepEarlier} {
 		if err := sweep(t.Context()); err != nil {

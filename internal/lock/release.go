@@ -189,6 +189,6 @@ func (w *Waiting) look() (ready, late bool, err error) {
 	}
 	e := t.nodes[w.name]
 	hasMembers := e != nil && e.doing == idle && len(e.holds) == 1 && e.below > 0
-	t.wanting.set(&w.alarm, w.until)
+	w.rearmLocked()
 	return !hasMembers, t.clock.Now().Boot >= w.until, nil
 }

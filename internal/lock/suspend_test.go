@@ -235,6 +235,14 @@ func TestAReleaseThatWaitsForMembersGoesOnWaitingWhileSuspended(t *testing.T) {
 	w.clock.Advance(time.Second)
 	w.expires()
 	w.resume()
+	w.acquire(b, "/locks/g/m")
+	if _, over, err := waiting.Poll(ctx); over || err != nil {
+		t.Fatalf("over %v, %v", over, err)
+	}
+	if in, ok := w.NextExpiry(); !ok || in != 59*time.Second {
+		t.Errorf("looked at in %v, %v", in, ok)
+	}
+	w.release(b, "/locks/g/m", nil)
 	if _, over, err := waiting.Poll(ctx); !called || !over || err != nil {
 		t.Errorf("called %v, over %v, %v", called, over, err)
 	}
@@ -297,10 +305,16 @@ func TestAStoreThatIsSuspendedIsAskedOnceASecond(t *testing.T) {
 		}
 		w.clock.Advance(time.Second)
 	}
-	if n := w.log.count("not ended"); n != 0 {
+	w.store.Inject(func(lock.Change) error { return lock.ErrNotEmpty })
+	w.expires()
+	w.clock.Advance(time.Second)
+	w.store.Inject(func(lock.Change) error { return &lock.SuspendedError{Reason: "no leader"} })
+	w.expires()
+	if n := w.log.count("not ended"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	w.store.Inject(nil)
+	w.clock.Advance(time.Second)
 	w.expires("/locks/a")
 }
 

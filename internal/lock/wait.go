@@ -86,6 +86,13 @@ func (w *Waiting) Poll(ctx context.Context) (hold Hold, over bool, err error) {
 	return hold, true, err
 }
 
+// rearmLocked has it called when its time is over, and not before any more.
+func (w *Waiting) rearmLocked() {
+	if !w.over {
+		w.session.table.wanting.set(&w.alarm, w.until)
+	}
+}
+
 // putOff has it tried again a moment later, if the time is not over.
 func (w *Waiting) putOff(why error) (over bool, err error) {
 	t := w.session.table
@@ -111,6 +118,7 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 	err := t.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {
 		waits = false
 		late := now.Boot >= w.until
+		w.rearmLocked()
 		switch {
 		case w.over:
 			return nil, nil, ErrEnded
@@ -118,7 +126,6 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 			return nil, nil, w.failed
 		case !w.place.turn && !late:
 			waits = true
-			t.wanting.set(&w.alarm, w.until)
 			return nil, nil, nil
 		}
 		a.place = w.place
@@ -127,7 +134,6 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 			return c, wait, err
 		}
 		if waits = !late; waits {
-			t.wanting.set(&w.alarm, w.until)
 			return nil, nil, nil
 		}
 		err.(placed).setPlace(w.place.where())
