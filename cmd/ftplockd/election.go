@@ -110,7 +110,10 @@ func (e *election) tell() {
 	now := e.state()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now.name == e.told.name && (now.detail == e.told.detail || now.name == suspended) {
+	switch {
+	case now.name == standby && now.detail == "": // nothing is known yet
+		return
+	case now.name == e.told.name && (now.detail == e.told.detail || now.name == suspended):
 		return
 	}
 	what := event.Event{Kind: event.Cluster, Cause: now.name, Reason: now.detail}
@@ -161,7 +164,7 @@ func (e *election) run(context.Context) error {
 
 // open reaches etcd, however long it takes: after a loss of power of all machines it may come up later.
 func (e *election) open(ctx context.Context) (cluster, error) {
-	for {
+	for said := ""; ; {
 		c, err := e.reach(ctx, e.options)
 		if err == nil {
 			e.mu.Lock()
@@ -172,7 +175,11 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		e.enter(standby, err.Error())
+		if said != err.Error() {
+			said = err.Error()
+			e.server.log.Warn("etcd is tried again each second", "err", err)
+		}
+		e.enter(standby, "etcd does not answer")
 		select {
 		case <-time.After(reachEvery):
 		case <-ctx.Done():

@@ -381,8 +381,9 @@ func TestAStandbyWaitsForEtcd(t *testing.T) {
 	f := newFakeEtcd()
 	f.unreachable.Store(true)
 	m := startMember(t, f)
-	m.logs("cluster: standby", "no member answers")
-	m.want(m.get("/readyz"), "503", "no member answers")
+	m.logs("cluster: standby", "etcd does not answer")
+	m.logs("no member answers")
+	m.want(m.get("/readyz"), "503", "standby: etcd does not answer")
 	f.unreachable.Store(false)
 	m.takeOver()
 }

@@ -47,6 +47,9 @@ func (s *server) wait(ctx context.Context, stopping func(), hangups <-chan os.Si
 			return s.end(err)
 		case <-ctx.Done():
 			stopping()
+			if s.election != nil {
+				return s.leave(orderly())
+			}
 			return s.stop(orderly())
 		}
 	}
