@@ -27,7 +27,7 @@ var (
 	ErrTLS = errors.New("TLS failed")
 	// ErrLost: the lock was taken away, its age is over, or its directory is gone.
 	ErrLost = errors.New("the lock was lost")
-	// ErrUnknown: a reply was lost and could not be cleared up, so the lock may stand until its age ends.
+	// ErrUnknown: a reply was lost and could not be cleared up, so the lock may stand until its age ends; or the server does not know now.
 	ErrUnknown = errors.New("the lock's state is not known")
 )
 

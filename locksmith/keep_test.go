@@ -10,6 +10,7 @@ import (
 
 const (
 	ask42   = "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 5s, expires in 5m55s, token 42\n<  2 in the queue\n< 211 End\n"
+	notNow  = "> SITE LOCK INFO /a\n< 451 /a: not now: etcd does not answer; nothing was changed, try again\n"
 	asked   = "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 213 20000101000003\n"
 	same    = "> MDTM /a\n< 213 20000101000003\n"
 	never42 = "> MKD /a\n< 257 \"/a\" locked, token 42, never expires\n" + heard
@@ -106,6 +107,20 @@ func TestALockIsKept(t *testing.T) {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + "> MKD /a\ndrop",
 				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s, adopted from token 50\n" + heard + giveBack},
 			change: func(o *Options) { o.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
+		},
+		"while the server does not know for some seconds": {
+			scripts: []string{asLocks() + grant42 + ask42 + notNow + notNow + ask42 + notNow + ask42 + giveBack},
+			change:  func(o *Options) { o.Check = time.Second }, after: 6*time.Second + 500*time.Millisecond, token: 42,
+		},
+		"on a new connection when the server has not known for five seconds": {
+			scripts: []string{asLocks() + grant42 + strings.Repeat(notNow, 5),
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, expires in 6m0s, adopted from token 42\n" + heard + giveBack},
+			change: func(o *Options) { o.Check = time.Second }, after: 5*time.Second + 500*time.Millisecond, token: 43,
+		},
+		"while the server cannot renew it": {
+			scripts: []string{asLocks() + grant42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 451 /a: not now: etcd does not answer; nothing was changed, try again\n",
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, expires in 6m0s, adopted from token 42\n" + heard + giveBack},
+			change: func(o *Options) { o.Check, o.Renew = time.Minute, true }, after: 3*time.Minute + 10*time.Second, token: 43,
 		},
 		"after a disconnect, by its directory": {
 			scripts: []string{asOthers() + asked + "> MDTM /a\ndrop", asOthers() + same + same + giveBack}, after: 9 * time.Second,

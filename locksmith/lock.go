@@ -168,7 +168,8 @@ func (l *Lock) keep(ctx context.Context) {
 // slow, and the lock's age goes on.
 const glimpse = 5 * time.Second
 
-// look asks once whether the lock is ours, and renews it if that is due. An error that does not match ErrLost is one of the connection.
+// look asks once whether the lock is ours, and renews it if that is due. An error that does not match ErrLost is one of the connection,
+// or of a server that has not known for too long.
 func (l *Lock) look() error {
 	s := l.session()
 	d := glimpse
@@ -181,12 +182,24 @@ func (l *Lock) look() error {
 	if err == nil {
 		err = l.check(s)
 	}
-	if err == nil {
-		l.mu.Lock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
 		l.heard = time.Now()
-		l.mu.Unlock()
+	case errors.Is(err, ErrUnknown) && time.Since(l.heard) < l.bearable():
+		return nil
 	}
 	return err
+}
+
+// bearable is for how long it is borne that a server says that it does not know now. Then the connection is made again: another server
+// may know.
+func (l *Lock) bearable() time.Duration {
+	if l.o.Grace > 0 {
+		return min(glimpse, l.o.Grace/3)
+	}
+	return glimpse
 }
 
 // check asks whether the lock is still ours, by one command.
@@ -220,8 +233,11 @@ func (l *Lock) renew(s *session) error {
 	if err != nil {
 		return err
 	}
-	if r.code == 550 {
+	switch {
+	case r.code == 550:
 		return fmt.Errorf("%w: %s", ErrLost, r.text())
+	case r.transient():
+		return fmt.Errorf("%w: %s", ErrUnknown, r.text())
 	}
 	if g, ok := r.grant(); ok {
 		l.granted(g)

@@ -3,6 +3,7 @@ package locksmith
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/textproto"
 	"path"
 	"strings"
@@ -75,12 +76,15 @@ func isCode(err error, code int) bool {
 	return errors.As(err, &said) && said.Code == code
 }
 
-// info asks a server that knows locks.
+// info asks a server that knows locks. One of several that cannot prove for the moment that it may say so is ErrUnknown.
 func (s *session) info(ctx context.Context, p string) (Info, error) {
 	i := Info{Path: s.abs(p)}
 	r, err := s.ask(ctx, "SITE LOCK INFO "+p)
 	if err != nil {
 		return i, err
+	}
+	if r.transient() {
+		return i, fmt.Errorf("%w: %s", ErrUnknown, r.text())
 	}
 	if r.code == 211 {
 		i.Path = strings.TrimPrefix(r.lines()[0], "Lock ")
