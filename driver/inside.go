@@ -285,7 +285,10 @@ func (c *client) openInside(n lock.Name) error {
 			return err
 		}
 	}
-	err := c.server.tree.MkdirLasting(disk, 0o777)
+	err := c.server.tree.Mkdir(disk, 0o777)
+	if err == nil {
+		err = c.server.tree.Last(disk) // or the files in it would go with it
+	}
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, files.ErrNotDurable) {
 		return nil
 	}

@@ -200,15 +200,6 @@ func (r *refusal) As(target any) bool {
 	return ok
 }
 
-// quoted shortens what a client sent, for an error text.
-func quoted(s string) string {
-	const most = 40
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	return "'" + s + "'"
-}
-
 // isNotEmpty reports whether an error says that something lies in a directory. POSIX allows both.
 func isNotEmpty(err error) bool {
 	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)

@@ -33,10 +33,7 @@ type client struct {
 	renaming  string // by RNFR, for the next RNTO
 }
 
-var (
-	_ control.Handler    = (*client)(nil)
-	_ control.Overhearer = (*client)(nil)
-)
+var _ control.Handler = (*client)(nil)
 
 // newClient is control.Options.NewHandler.
 func (s *Server) newClient(c *control.Conn) control.Handler {
@@ -72,7 +69,7 @@ func (c *client) Begin(cmd *control.Command) {
 	}
 }
 
-// Said implements control.Overhearer. What a client says in secret is not said back to it.
+// Said implements control.Handler. What a client says in secret is not said back to it.
 func (c *client) Said(lines []byte) {
 	if !c.server.log.Enabled(c.server.context, slog.LevelDebug) {
 		return

@@ -43,7 +43,7 @@ func (c *client) site(param string) control.Reply {
 	case "UTIME", "SYMLINK", "CHOWN", "CHGRP", "UMASK", "IDLE":
 		return control.Reply{Code: 502, Text: "this server does not know SITE " + strings.ToUpper(verb)}
 	}
-	return control.Reply{Code: 500, Text: quoted(verb) + " is no SITE command of this server: see SITE HELP"}
+	return control.Reply{Code: 500, Text: control.Quoted(verb) + " is no SITE command of this server: see SITE HELP"}
 }
 
 // word splits the first word off.
@@ -212,7 +212,7 @@ func lockGlob(text string) (string, error) {
 	case strings.ContainsAny(text, "{}"):
 		return "", errors.New("a pattern here has *, **, ? and [a-z], and no braces")
 	case !doublestar.ValidatePattern(glob):
-		return "", errors.New("no such pattern: " + quoted(text))
+		return "", errors.New("no such pattern: " + control.Quoted(text))
 	}
 	return glob, nil
 }

@@ -21,8 +21,6 @@ type Tree interface {
 	RemoveFile(name string) error
 	// RemoveDir removes an empty directory, and never a file.
 	RemoveDir(name string) error
-	// MkdirLasting is Mkdir of a directory that files are to be published in: it survives a loss of power.
-	MkdirLasting(name string, perm fs.FileMode) error
 	// Last has what was done to the names survive a loss of power.
 	Last(names ...string) error
 	// Upload begins an upload: a hidden temporary file that is published by one rename.

@@ -109,13 +109,15 @@ func (c *chronicler) pause(most int) {
 // hasty is a connection whose owner does not wait long.
 type hasty struct{ net.Conn }
 
-const haste = 1500 * time.Millisecond
+const within = 1500 * time.Millisecond
 
-func (h hasty) SetDeadline(time.Time) error     { return h.Conn.SetDeadline(time.Now().Add(haste)) }
-func (h hasty) SetReadDeadline(time.Time) error { return h.Conn.SetReadDeadline(time.Now().Add(haste)) }
+func (h hasty) SetDeadline(time.Time) error { return h.Conn.SetDeadline(time.Now().Add(within)) }
+func (h hasty) SetReadDeadline(time.Time) error {
+	return h.Conn.SetReadDeadline(time.Now().Add(within))
+}
 
 func (c *chronicler) connect() error {
-	conn, err := net.DialTimeout("tcp", c.address, haste)
+	conn, err := net.DialTimeout("tcp", c.address, within)
 	if err != nil {
 		return err
 	}
@@ -290,7 +292,7 @@ func (c *chronicler) open(line string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return data, data.SetDeadline(time.Now().Add(haste))
+	return data, data.SetDeadline(time.Now().Add(within))
 }
 
 func (c *chronicler) retrieve(name string) error {

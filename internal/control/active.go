@@ -32,13 +32,13 @@ func clientPorts() (first, last uint16) {
 // here that trust this machine, or to itself.
 func (c *Conn) mayConnect(port uint16) Reply {
 	first, last := c.server.clientPorts[0], c.server.clientPorts[1]
-	here := c.client.IsLoopback() || c.client == c.local
+	isLocal := c.client.IsLoopback() || c.client == c.local
 	switch {
 	case port < lowestPort:
 		return Reply{Code: 501, Text: "ports below 1024 are not for data connections"}
-	case here && c.server.uses(netip.AddrPortFrom(c.client, port)):
+	case isLocal && c.server.uses(netip.AddrPortFrom(c.client, port)):
 		return Reply{Code: 501, Text: "this server uses that port itself"}
-	case here && port < dynamicPorts && (port < first || port > last):
+	case isLocal && port < dynamicPorts && (port < first || port > last):
 		return Reply{Code: 501, Text: fmt.Sprintf("on this machine data connections go to ports %d to %d, or above %d", first, last, dynamicPorts-1)}
 	}
 	return Reply{}

@@ -24,8 +24,8 @@ func alias(line string) func(*Conn, *Command) Reply {
 	}
 }
 
-// quoted shortens what a client sent, for an error text.
-func quoted(s string) string {
+// Quoted shortens what a client sent, for an error text.
+func Quoted(s string) string {
 	const most = 40
 	if len(s) > most {
 		s = s[:most] + "..."
@@ -57,7 +57,7 @@ func prepareRein(c *Conn, cmd *Command) Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	hash := c.dialogue.hash // the library keeps it
-	c.loggedIn, c.dialogue = false, newDialogue()
+	c.phase, c.dialogue = greeted, newDialogue()
 	c.dialogue.hash = hash
 	cmd.pass = "REST 0"
 	return Reply{}
@@ -150,7 +150,7 @@ func help(c *Conn, cmd *Command) Reply {
 	if name := strings.ToUpper(cmd.trimmed()); name != "" {
 		v := c.server.verbs[name]
 		if v == nil || v.usage == "" {
-			return Reply{Code: 502, Text: "unknown command " + quoted(name)}
+			return Reply{Code: 502, Text: "unknown command " + Quoted(name)}
 		}
 		return Reply{Code: 214, Text: "Syntax: " + strings.TrimSuffix(name+" "+v.usage, " ")}
 	}

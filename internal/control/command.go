@@ -26,7 +26,7 @@ type Command struct {
 	final   *Reply // and in place of the last reply
 	lost    []func()
 	notify  func(Interruption)
-	came    []Interruption // those of which notify was not told
+	untold  []Interruption // those of which notify was not told
 	code    int            // of the final reply, once it is written
 	text    []byte         // of it, as it is sent
 	held    int            // of a transfer: what it is not over before, see Hold; its final reply is one
@@ -106,10 +106,10 @@ const (
 // is called on the goroutine that reads commands, or on the caller's.
 func (cmd *Command) OnInterrupt(f func(Interruption)) {
 	cmd.conn.mu.Lock()
-	came := cmd.came
-	cmd.came, cmd.notify = nil, f
+	untold := cmd.untold
+	cmd.untold, cmd.notify = nil, f
 	cmd.conn.mu.Unlock()
-	for _, i := range came {
+	for _, i := range untold {
 		f(i)
 	}
 }
@@ -118,7 +118,7 @@ func (cmd *Command) interrupt(i Interruption) {
 	cmd.conn.mu.Lock()
 	f := cmd.notify
 	if f == nil {
-		cmd.came = append(cmd.came, i)
+		cmd.untold = append(cmd.untold, i)
 	}
 	cmd.conn.mu.Unlock()
 	if f != nil {

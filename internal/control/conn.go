@@ -36,17 +36,25 @@ type Conn struct {
 	stream     net.Conn    // wire, or a *tls.Conn over it
 	tls        *tls.Config // of the connection; nil: it is not encrypted
 	current    *Command    // the command that the library executes; nil: the next one may begin
-	loggedIn   bool
+	phase      phase
 	user       string // the account
 	dialogue   dialogue
 	order      *order // how the connection is to be ended, for Read to find
-	end        Reason // "" at first
 	woken      bool   // the read deadline was set to the past
 	shaking    bool   // the TLS handshake may be under way: nothing was read behind it yet
 	lastActive time.Time
 	spared     time.Time // not idle before that, see Handler.IdleFor
 	unheard    []func()  // Command.Lost of the replies since the last line came
 }
+
+// phase is how far a connection has come.
+type phase uint8
+
+const (
+	greeted phase = iota // only what anybody may say reaches the library
+	loggedIn
+	ended
+)
 
 // dialogue is what the client has said about the commands to come.
 type dialogue struct {
@@ -138,10 +146,12 @@ func (c *Conn) change(f func(*dialogue)) {
 // LogIn says that the client has logged in with an account; it is for the goroutine that executes commands. Before, only
 // the commands that anybody may say reach the library.
 func (c *Conn) LogIn(account string) {
-	c.server.loggedIn(c)
+	c.server.settle(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.loggedIn, c.user = true, account
+	if c.phase != ended {
+		c.phase, c.user = loggedIn, account
+	}
 }
 
 // account is the one that the client has logged in with.
@@ -154,7 +164,7 @@ func (c *Conn) account() string {
 func (c *Conn) isLoggedIn() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.loggedIn
+	return c.phase == loggedIn
 }
 
 // Addr is the client's address. Its String is the plain address, which the library parses. It leads from the
@@ -248,7 +258,7 @@ func (c *Conn) judge(cmd *Command) Reply {
 	v := cmd.verb
 	switch {
 	case v == nil:
-		return Reply{Code: 500, Text: quoted(cmd.Verb) + " is not a command of this server"}
+		return Reply{Code: 500, Text: Quoted(cmd.Verb) + " is not a command of this server"}
 	case !v.is(open) && !c.isLoggedIn():
 		return notLoggedIn
 	case v.is(argument) && cmd.trimmed() == "":

@@ -63,11 +63,11 @@ func (c *Conn) state() (*Command, *order) {
 // conclude ends the connection, once: it ends the transfer, if there is one, and tells everybody.
 func (c *Conn) conclude(o order) {
 	c.mu.Lock()
-	if c.end != "" {
+	if c.phase == ended {
 		c.mu.Unlock()
 		return
 	}
-	c.end = o.why
+	c.phase = ended
 	cmd, unheard := c.current, c.unheard
 	c.unheard = nil
 	c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *Conn) acknowledged() bool {
 // connection has ended, or is to end, for another reason: what runs long gives up then. It is also true for a client that sent QUIT and did not wait for the reply.
 func (c *Conn) Gone() bool {
 	c.mu.Lock()
-	over := c.end != "" || c.order != nil && !(c.order.drains && c.current.Transfers())
+	over := c.phase == ended || c.order != nil && !(c.order.drains && c.current.Transfers())
 	c.mu.Unlock()
 	gone, _ := c.wire.hungUp()
 	return over || gone
@@ -221,7 +221,7 @@ func (c *Conn) idleAt(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case !c.loggedIn && limits.LoginTimeout > 0: // whatever it says
+	case c.phase == greeted && limits.LoginTimeout > 0: // whatever it says
 		return c.since.Add(limits.LoginTimeout)
 	case limits.IdleTimeout <= 0:
 		return time.Time{}
@@ -237,7 +237,7 @@ func (c *Conn) idleAt(now time.Time) time.Time {
 // timeOut is for when the read deadline has come: Read was woken, or the client may be idle.
 func (c *Conn) timeOut() {
 	c.mu.Lock()
-	woken, loggedIn := c.woken, c.loggedIn
+	woken, phase := c.woken, c.phase
 	c.woken = false
 	c.mu.Unlock()
 	now := time.Now()
@@ -245,7 +245,7 @@ func (c *Conn) timeOut() {
 		return
 	}
 	text := "idle timeout"
-	if _, limited := c.LoginDeadline(); limited && !loggedIn {
+	if _, limited := c.LoginDeadline(); limited && phase == greeted {
 		text = "the login took too long"
 	} else if more := c.handler.IdleFor(); more > 0 {
 		c.mu.Lock()

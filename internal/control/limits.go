@@ -41,39 +41,39 @@ func newCounts() counts {
 
 // enter counts a connection in.
 func (n *counts) enter(c *Conn, from netip.Prefix) {
-	here := n.addresses[from]
-	if here == nil {
-		here = &address{network: from, notLoggedIn: make(map[*Conn]struct{})}
-		n.addresses[from] = here
+	a := n.addresses[from]
+	if a == nil {
+		a = &address{network: from, notLoggedIn: make(map[*Conn]struct{})}
+		n.addresses[from] = a
 	}
-	n.conns[c] = here
+	n.conns[c] = a
 	n.notLoggedIn++
-	here.connected++
-	here.notLoggedIn[c] = struct{}{}
+	a.connected++
+	a.notLoggedIn[c] = struct{}{}
 }
 
 // settle says that a connection is none of those that are not logged in any more: it is, or it was sent away.
 func (n *counts) settle(c *Conn) {
-	here := n.conns[c]
-	if here == nil {
+	a := n.conns[c]
+	if a == nil {
 		return
 	}
-	if _, ok := here.notLoggedIn[c]; ok {
-		delete(here.notLoggedIn, c)
+	if _, ok := a.notLoggedIn[c]; ok {
+		delete(a.notLoggedIn, c)
 		n.notLoggedIn--
 	}
 }
 
 // leave counts a connection out. It reports false if it was not in.
 func (n *counts) leave(c *Conn) bool {
-	here, ok := n.conns[c]
+	a, ok := n.conns[c]
 	if !ok {
 		return false
 	}
 	n.settle(c)
 	delete(n.conns, c)
-	if here.connected--; here.connected == 0 {
-		delete(n.addresses, here.network)
+	if a.connected--; a.connected == 0 {
+		delete(n.addresses, a.network)
 	}
 	return true
 }
@@ -84,19 +84,19 @@ var tooManyNotLoggedIn = Reply{Code: 421, Text: "too many connections that are n
 // are not logged in, another address with more of them has to give up one, which is to be sent away: an attacker from
 // some addresses does not keep out who comes from elsewhere.
 func (n *counts) refusal(from netip.Prefix, l Limits) (r Reply, instead *Conn) {
-	here := n.addresses[from]
-	if here == nil {
-		here = &address{}
+	a := n.addresses[from]
+	if a == nil {
+		a = &address{}
 	}
 	switch {
 	case l.MaxConnections > 0 && len(n.conns) >= l.MaxConnections:
 		return Reply{Code: 421, Text: "too many connections"}, nil
-	case l.MaxPerAddress > 0 && here.connected >= l.MaxPerAddress:
+	case l.MaxPerAddress > 0 && a.connected >= l.MaxPerAddress:
 		return Reply{Code: 421, Text: "too many connections from your address"}, nil
-	case l.MaxPerAddress > 0 && len(here.notLoggedIn) >= maxNotLoggedIn:
+	case l.MaxPerAddress > 0 && len(a.notLoggedIn) >= maxNotLoggedIn:
 		return Reply{Code: 421, Text: "too many connections from your address that are not logged in"}, nil
 	case l.MaxConnections > 0 && n.notLoggedIn >= (l.MaxConnections+3)/4:
-		if instead = n.surplus(len(here.notLoggedIn) + 1); instead == nil {
+		if instead = n.surplus(len(a.notLoggedIn) + 1); instead == nil {
 			return tooManyNotLoggedIn, nil
 		}
 	}

@@ -108,8 +108,8 @@ func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 	return c, Reply{}
 }
 
-// loggedIn counts the connection as one that is.
-func (s *Server) loggedIn(c *Conn) {
+// settle counts the connection as one that is logged in.
+func (s *Server) settle(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.settle(c)

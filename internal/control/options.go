@@ -23,10 +23,6 @@ type Handler interface {
 	Status() []string
 	// Reset is called for REIN (RFC 959 section 4.1.1): nobody is logged in any more.
 	Reset()
-}
-
-// Overhearer is a Handler that is told what the client is told.
-type Overhearer interface {
 	// Said is called with each reply as it goes over the wire, on the goroutine that sends it. It must not keep the bytes.
 	Said(lines []byte)
 }

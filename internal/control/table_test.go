@@ -209,7 +209,7 @@ func TestCommandsBeforeLoginAndBareOnes(t *testing.T) {
 	for name := range commands() {
 		s := scripted(name + " x")
 		c, _ := connected(s, Options{})
-		c.loggedIn = false
+		c.phase = greeted
 		n, _ := c.Read(make([]byte, 4096))
 		refused := strings.HasPrefix(s.replies.String(), "530 please log in")
 		if refused == slices.Contains(everybody, name) || refused && n != 0 {

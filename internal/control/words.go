@@ -151,9 +151,7 @@ func (c *Conn) answer(r Reply) { c.send(r.AppendTo(nil)) }
 
 // send writes whole lines. If it cannot, Read ends the connection.
 func (c *Conn) send(lines []byte) {
-	if o, ok := c.handler.(Overhearer); ok {
-		o.Said(lines)
-	}
+	c.handler.Said(lines)
 	if _, err := c.transport().Write(lines); err != nil {
 		c.give(order{why: c.broken(err)})
 	}

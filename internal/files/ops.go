@@ -20,15 +20,6 @@ func (t *Tree) Mkdir(name string, perm fs.FileMode) error {
 	})
 }
 
-// MkdirLasting is Mkdir for a directory that files are to be published in: if the tree is durable the directory survives
-// a loss of power, or the files in it would go with it. With ErrNotDurable it is made.
-func (t *Tree) MkdirLasting(name string, perm fs.FileMode) error {
-	if err := t.Mkdir(name, perm); err != nil {
-		return err
-	}
-	return t.Last(name)
-}
-
 // Last has what was done to the names (made, renamed, removed) survive a loss of power, if the tree is durable. It waits for the
 // disk. An error is ErrNotDurable; what was done is done.
 func (t *Tree) Last(names ...string) error {

@@ -56,7 +56,7 @@ var powerPlays = []powerPlay{
 		upload("/a/f", text("newer"), UploadOptions{}), upload("/a/f", text("newest"), UploadOptions{})}},
 	{name: "append", before: contents{"/f": text("old")}, steps: []powerStep{upload("/f", text("new"), UploadOptions{Append: true})}},
 	{name: "a file in a new directory", steps: []powerStep{{"upload /new/dir/f", contents{"/new/dir/f": text("new")}, func(t *Tree) error {
-		if err := errors.Join(t.MkdirLasting("/new", 0o755), t.MkdirLasting("/new/dir", 0o755)); err != nil {
+		if err := errors.Join(t.Mkdir("/new", 0o755), t.Last("/new"), t.Mkdir("/new/dir", 0o755), t.Last("/new/dir")); err != nil {
 			return err
 		}
 		return upload("/new/dir/f", text("new"), UploadOptions{}).do(t)
