@@ -191,19 +191,19 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 // takeOver begins to serve. If it cannot, another server may.
 func (e *election) takeOver(ctx context.Context, t clusterStore) (err error) {
 	s, began := e.server, time.Now()
-	s.mu.Lock() // no reload meanwhile
-	defer s.mu.Unlock()
+	s.mu.Lock()
 	e.mu.Lock()
 	e.term = t
 	e.mu.Unlock()
-	e.enter(takingOver, fmt.Sprintf("epoch %d", t.Generation()))
+	e.enter(takingOver, fmt.Sprintf("epoch %d", t.Generation())) // no reload from now on
+	s.mu.Unlock()
 	v := &service{server: s, term: t}
 	ctx = v.keepStore(ctx, t) // nobody else renews the lease
 	if err = v.open(ctx, v.openTerm); err == nil {
 		v.ports, err = s.openPorts(ctx)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("taking over: %w", err), v.close(ctx.Err() == nil))
+		return errors.Join(fmt.Errorf("taking over: %w", err), v.close(true))
 	}
 	v.serve()
 	e.enter(active, fmt.Sprintf("epoch %d, %d locks held, took over in %s", t.Generation(), v.table.Count().Holds, time.Since(began).Round(time.Millisecond)))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"os"
@@ -29,6 +30,7 @@ type fakeEtcd struct {
 	turn        chan struct{}               // closed when it is the server's turn
 	over        chan error                  // has what ends the term
 	suspended   atomic.Bool
+	slow        atomic.Bool // reading the locks does not come to an end
 	resigned    chan struct{}
 	resign      func() // is called when the server resigns
 }
@@ -76,6 +78,16 @@ func (f *fakeEtcd) Valid() error {
 		return &lock.SuspendedError{Reason: "etcd does not answer"}
 	}
 	return nil
+}
+
+func (f *fakeEtcd) All(ctx context.Context) iter.Seq2[lock.Record, error] {
+	if f.slow.Load() {
+		return func(yield func(lock.Record, error) bool) {
+			<-ctx.Done()
+			yield(lock.Record{}, ctx.Err())
+		}
+	}
+	return f.Memory.All(ctx)
 }
 
 func (f *fakeEtcd) Resign(context.Context) error {
@@ -369,12 +381,29 @@ func TestAServerThatCannotTakeOverLetsAnotherOne(t *testing.T) {
 	m.want(m.log.String(), "taking over: listen: ", "in use")
 }
 
-func TestATakeOverEndsWithTheTerm(t *testing.T) {
-	f := newFakeEtcd()
-	f.over <- etcd.ErrDeposed
-	m := startMember(t, f)
-	close(f.turn)
-	m.exits(exitDeposed)
+func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*member)
+		status int
+	}{
+		"deposed": {func(m *member) { m.etcd.over <- etcd.ErrDeposed }, exitDeposed},
+		"SIGTERM": {func(m *member) { m.stop() }, exitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeEtcd()
+			f.slow.Store(true)
+			m := startMember(t, f)
+			close(f.turn)
+			m.logs("cluster: taking over", "epoch 7")
+			m.want(m.get("/healthz"), "200", "taking over")
+			if _, errs, status := m.run("reload"); status != exitFailure || !strings.Contains(errs, "taking over") {
+				t.Errorf("reload: status %d, %q", status, errs)
+			}
+			c.end(m)
+			m.exits(c.status)
+			<-f.resigned // it was not served by then, so it may
+		})
+	}
 }
 
 func TestAStandbyWaitsForEtcd(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -84,6 +85,9 @@ func (o *serveOptions) stateDirectory() (string, error) {
 func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.clusterState().name == takingOver {
+		return nil, errors.New("this server is taking over: try again")
+	}
 	next, err := s.options.load()
 	if err != nil {
 		return nil, err
