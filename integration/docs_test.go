@@ -77,6 +77,28 @@ func TestDocsLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// Each module that go.mod requires directly has a reason in docs/libraries.md, and the versions that were read are those.
+func TestDocsSayWhyEachDependencyIsThere(t *testing.T) {
+	t.Parallel()
+	page := document(t, "docs/libraries.md")
+	table, _, _ := strings.Cut(page, "## What they do")
+	required := regexp.MustCompile(`(?m)^\t(\S+) (v\S+)$`).FindAllStringSubmatch(document(t, "go.mod"), -1)
+	if len(required) < 10 {
+		t.Fatalf("go.mod requires %q", required)
+	}
+	for _, m := range required {
+		module := strings.TrimPrefix(m[1], "github.com/")
+		if !strings.Contains(table, "`"+module+"`") {
+			t.Errorf("docs/libraries.md does not say why %s is there", module)
+		}
+		for _, read := range []string{"ftpserverlib", "afero", "jlaffaye/ftp"} {
+			if name := read + " " + m[2]; strings.HasSuffix(module, read) && !strings.Contains(page, name) {
+				t.Errorf("docs/libraries.md is not about %s", name)
+			}
+		}
+	}
+}
+
 func TestReadmeIsShort(t *testing.T) {
 	t.Parallel()
 	if lines := strings.Count(document(t, "README.md"), "\n"); lines > 120 {
