@@ -3,12 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,8 +21,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
-	"github.com/ftplockd/ftplockd/internal/lock/etcd"
-	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 // watchEvery is how often --watch looks.
@@ -281,84 +277,6 @@ func (o *serveOptions) tell(cmd *cobra.Command, what string, values url.Values, 
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), done)
 	return err
-}
-
-// newHistoryCommand returns the command that tells what became of a lock, from the journal.
-func newHistoryCommand() *cobra.Command {
-	var options serveOptions
-	cmd := &cobra.Command{
-		Use:   "history NAME",
-		Short: "Tell who held a lock when, or who wrote a protected file",
-		Long: `History prints what the journal, or etcd, knows of a lock, oldest first: when, what happened, who it was, the token, for how long
-the lock had been held; and what its holder published: file, bytes, SHA-256. Of a file that a lock protects it prints
-who published it, under which token. It needs no running server. NAME is the path in the served tree, such as /locks/demo.`,
-		Example: "  ftplockd history /phone_lock\n  ftplockd history /phone.tsv",
-		Args:    oneArgument("NAME", "ftplockd history /locks/demo"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := lockName(args[0])
-			if err != nil {
-				return err
-			}
-			return options.history(cmd, lock.Name(name))
-		},
-	}
-	options.addStateFlags(cmd)
-	return cmd
-}
-
-// history prints what is known of a lock where the configuration says that locks are kept. As long as there is no configuration file that is
-// in the state directory.
-func (o *serveOptions) history(cmd *cobra.Command, name lock.Name) error {
-	if o.ConfigFile != "" {
-		c, err := o.load()
-		if err != nil {
-			return err
-		}
-		if c.Etcd.On() {
-			return o.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
-				return showHistory(cmd.OutOrStdout(), c.History(ctx, name), "etcd knows nothing of "+printable(string(name)))
-			})
-		}
-	}
-	state, err := o.stateDirectory()
-	if err != nil {
-		return err
-	}
-	return showHistory(cmd.OutOrStdout(), journal.History(state, name), "the journal knows nothing of "+printable(string(name)))
-}
-
-func showHistory(w io.Writer, history iter.Seq2[lock.Entry, error], none string) error {
-	var rows []string
-	for e, err := range history {
-		if err != nil {
-			return err
-		}
-		session, held := "-", "-"
-		if e.By.Session != 0 {
-			session = e.By.Session.String()
-		}
-		if e.Held > 0 {
-			held = inSeconds(e.Held.Seconds())
-		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
-			dash(e.By.String()), session, e.Token, held, printable(noteOf(e))))
-	}
-	return printTable(w, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE", rows, none)
-}
-
-// noteOf is what the last column of a history says.
-func noteOf(e lock.Entry) string {
-	if e.File == "" {
-		return e.Note
-	}
-	note := fmt.Sprintf("%s under %s", e.File, e.Name)
-	if e.SHA256 != "" {
-		note += fmt.Sprintf(", %d bytes, sha256 %s", e.Bytes, e.SHA256)
-	}
-	if e.Note != "" {
-		note += ", " + e.Note
-	}
-	return note
 }
 
 func oneArgument(what, example string) cobra.PositionalArgs {
