@@ -42,7 +42,7 @@ func (a Account) inView(n lock.Name) (string, bool) {
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(string(n), string(home)), "/"), true
 }
 
-// Attempt is what somebody who wants to log in says, and what is known of them.
+// Attempt is one try to log in, and what is known of its client.
 type Attempt struct {
 	Name, Password string
 	From           netip.Addr
@@ -53,7 +53,7 @@ type Attempt struct {
 // ErrLogin is what Accounts says of a wrong password, an unknown name, or an address that the account may not come from.
 var ErrLogin = errors.New("login incorrect")
 
-// Accounts knows who may log in.
+// Accounts checks logins.
 type Accounts interface {
 	// Authenticate returns the account if the password is right and the account may come from there, else ErrLogin. It
 	// takes the same time for a name that does not exist. It may wait for its turn to compute a slow hash, until ctx ends.

@@ -1,8 +1,8 @@
 // Package driver is what ftpserverlib asks for: an afero-backed driver that treats MKD and RMD under a lock root as
 // acquire and release.
 //
-// Its types: a [Server] is the library's MainDriver and makes a session of each connection; an [Account] is who logged
-// in; [Settings] are what a reload may change. Not exported: client is one session, the tree and the locks as it sees
+// Its types: a [Server] is the library's MainDriver and makes a session of each connection; an [Account] is what it
+// logged in as; [Settings] are what a reload may change. Not exported: client is one session, the tree and the locks as it sees
 // them (ftpserver.ClientDriver, an afero.Fs, control.Handler), and transfer is one use of a data connection (the handle
 // that GetHandle returns).
 //

@@ -175,7 +175,7 @@ func (s *Server) CountTransfers() int {
 	return len(s.transfers.all)
 }
 
-// LogIn checks a password for somebody who does not come by FTP, with the same delays after wrong ones. The error matches
+// LogIn checks the password of a client that does not come by FTP, with the same delays after wrong ones. The error matches
 // ErrLogin, or says why nobody can log in now.
 func (s *Server) LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error) {
 	return s.checkPassword(ctx, user, password, from, func() bool { return ctx.Err() != nil })

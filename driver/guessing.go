@@ -13,7 +13,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-// guessing slows down those who guess passwords.
+// guessing slows down the guessing of passwords.
 //
 // It counts failed logins by address (of IPv6: by /64). The reply to a failure is delayed, each time for twice as long,
 // and an address has one password looked at at a time. After too many failures the address is refused for minutes.

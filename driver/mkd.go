@@ -15,7 +15,7 @@ import (
 // makeOrAcquire is MKD.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(c.account.inTree(view))
-	others := c.isOthers(n) // those who try in vain need no look at the disk
+	others := c.isOthers(n) // a client that tries in vain needs no look at the disk
 	var err error
 	if !others {
 		n, err = c.resolve(view)

@@ -102,7 +102,7 @@ func (c *client) Ended(why control.Reason) {
 	c.Reset()
 }
 
-// Reset implements control.Handler: the locks of who was logged in are treated as at a disconnect.
+// Reset implements control.Handler: the locks of the login that ends are treated as at a disconnect.
 func (c *client) Reset() {
 	locks := c.locks
 	if locks == nil {
@@ -169,7 +169,7 @@ func redacted(cmd *control.Command) string {
 		}
 	}
 	if fields := strings.Fields(cmd.Line); len(fields) > 3 && strings.EqualFold(strings.Join(fields[:3], " "), "SITE LOCK AS") {
-		return "SITE LOCK AS ****" // who knows it speaks for the job's locks
+		return "SITE LOCK AS ****" // a client that knows it speaks for the job's locks
 	}
 	return cmd.Line
 }

@@ -132,7 +132,7 @@ func (c *client) enter(view string) (fs.FileInfo, error) {
 	return info, c.enterLock(n)
 }
 
-// enterLock refuses those who do not speak for the lock, and would take its directory for their own.
+// enterLock refuses a session that does not speak for the lock: it would take the directory for its own.
 func (c *client) enterLock(n lock.Name) error {
 	if rule, ok := c.table().Rules().For(n); ok && rule.AllowCwd {
 		return nil

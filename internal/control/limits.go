@@ -82,7 +82,7 @@ var tooManyNotLoggedIn = Reply{Code: 421, Text: "too many connections that are n
 
 // refusal says why there cannot be another connection from there; the zero Reply: there can. If there are too many that
 // are not logged in, another address with more of them has to give up one, which is to be sent away: an attacker from
-// some addresses does not keep out who comes from elsewhere.
+// some addresses does not keep out clients from elsewhere.
 func (n *counts) refusal(from netip.Prefix, l Limits) (r Reply, instead *Conn) {
 	a := n.addresses[from]
 	if a == nil {

@@ -118,13 +118,13 @@ type Port struct {
 	number uint16
 
 	// Set once by claim, with ports.mu held and before a transfer begins.
-	client  netip.Addr  // who may connect
+	client  netip.Addr  // that may connect
 	account string      // whose share it is
 	timer   *time.Timer // ends the waiting; nil: not claimed yet
 }
 
 // Accept returns the connection of the client that the port belongs to. The port stays open until the transfer is over, so
-// that Conn.Contested sees who else comes.
+// that Conn.Contested sees other connections.
 func (p *Port) Accept() (net.Conn, error) {
 	_ = p.SetDeadline(time.Time{}) // the library's; it would last whatever Timeout says
 	for {

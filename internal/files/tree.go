@@ -183,7 +183,7 @@ func (d directory) sync() error {
 }
 
 // Close gives back what the tree holds open. Uploads and open files are
-// finished or closed by those who began them, before or after. Later calls of
+// finished or closed by their callers, before or after. Later calls of
 // other methods fail with [fs.ErrClosed]; a second Close does nothing.
 func (t *Tree) Close() error {
 	var err error

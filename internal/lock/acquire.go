@@ -263,7 +263,7 @@ func (a *attempt) inTheWayLocked(e *node, rule *compiledRule, now Instant) place
 	switch p := t.fullPoolLocked(a.name, rule, e); {
 	case p == nil:
 		return nil
-	case p.held < limit && p.places.Len() > 0: // the place that is left is kept for one who waits
+	case p.held < limit && p.places.Len() > 0: // the place that is left is kept for a waiter
 		return &QueuedError{Refusal: Refusal{Name: a.name}, Next: p.places.Front().Value.(*place).owner}
 	}
 	return &LimitError{Refusal: Refusal{Name: a.name}, Limit: limit}

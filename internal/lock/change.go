@@ -294,7 +294,7 @@ func (t *Table) addLocked(e *node, hold Hold) *held {
 		h.idleFrom = t.clock.Now().Boot // nobody saw its signs of life until now
 	}
 	e.holds = append(e.holds, h)
-	if len(e.holds) == 1 { // a delay is for those who would be alone with it
+	if len(e.holds) == 1 { // a delay is for a session that would hold it alone
 		e.delayedTo = 0
 	}
 	t.count.Holds++

@@ -32,7 +32,7 @@ type search struct {
 }
 
 // deadlockLocked says why the session would wait for ever for the lock: because its holder waits or polls
-// for what the session holds, or for what somebody holds who does, and so on. nil: it would not. A holder that loses the lock
+// for what the session holds, or for what a session holds that does, and so on. nil: it would not. A holder that loses the lock
 // by its age or idle time ends a deadlock, too, but only then. A session whose own locks fill the limit is told of the
 // limit. A deadlock over more than maxSearch holds is not found.
 func (s *Session) deadlockLocked(n Name, rule *compiledRule) error {
@@ -58,8 +58,8 @@ func (s *Session) holdsAnyLocked() bool {
 	return len(s.holds) > 0 || s.owner.Nonce != "" && s.table.accounts[s.owner.Account] != nil
 }
 
-// stuck reports whether the name never comes free before the session lets something go. Of holders who
-// share a lock each one counts; of those who fill a limit all must be stuck.
+// stuck reports whether the name never comes free before the session lets something go. Of holders that
+// share a lock each one counts; of those that fill a limit all must be stuck.
 func (l *search) stuck(n Name, rule *compiledRule) bool {
 	e := l.table.nodes[n]
 	if e != nil && len(e.holds) > 0 {

@@ -23,7 +23,7 @@ func (p Place) after(text string) string {
 	return text
 }
 
-// Refusal is what is common to the errors of one who may have a place in the queue. They match ErrHeld.
+// Refusal is what is common to the errors of a client that may have a place in the queue. They match ErrHeld.
 type Refusal struct {
 	Name  Name // which lock
 	Place Place
@@ -40,7 +40,7 @@ type placed interface {
 	setPlace(Place)
 }
 
-// QueuedError says that a lock is kept for others who came earlier, whether anybody holds it or not.
+// QueuedError says that a lock is kept for clients that came earlier, held or not.
 type QueuedError struct {
 	Refusal
 	Next Owner // who is ahead

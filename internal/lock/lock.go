@@ -6,7 +6,7 @@
 // one owner of lock state in a process, a [Session] is what a client is to it, and a [Waiting] what it waits for.
 //
 // What is promised: of the holds of one name at most one is exclusive at any time;
-// who waits for a lock gets it before everybody who came later and wants the same, and so does who polls for it where the
+// a client that waits for a lock gets it before all that came later and want the same, and so does one that polls for it where the
 // rule has [QueueFair];
 // tokens of one server grow with every grant, across releases and restarts; a hold
 // is ended by its token and never by its name alone, so that nothing ends a newer
@@ -147,7 +147,7 @@ type Rule struct {
 	Release      ReleasePolicy // "" is ReleaseAddress
 	AllowCwd     bool          // anyone may change into the lock directory
 	Protection   *Protection   // what only its holder may change; nil: nothing. Never set in a Hold
-	Contention   *Contention   // for those who want it while others hold it; nil: the defaults. Never set in a Hold
+	Contention   *Contention   // for clients that want it while others hold it; nil: the defaults. Never set in a Hold
 }
 
 // Protection says what the locks of a rule protect.
@@ -189,7 +189,7 @@ const (
 	QueueFair QueuePolicy = "fair" // clients that poll keep their place, for at most twice their last interval
 )
 
-// Contention says what becomes of those who want a lock that others hold. The zero value is the defaults.
+// Contention says what becomes of clients that want a lock which others hold. The zero value is the defaults.
 type Contention struct {
 	Wait         time.Duration // how long AcquireOrWait waits; 0: not at all
 	Queue        QueuePolicy   // "" is QueueOff
@@ -209,8 +209,8 @@ type Hold struct {
 	Acquired Instant // when it was granted
 	Renewed  Instant // when its age was last counted from anew; Acquired at first
 	Rule     Rule
-	Shared   bool // others may hold the name at the same time, who share it, too
-	// Adopted is the token of the hold that this one was adopted from. It is known only to who adopts, from AcquireOrWait; zero
+	Shared   bool // others may hold the name at the same time, shared, too
+	// Adopted is the token of the hold that this one was adopted from. It is known only to the session that adopts, from AcquireOrWait; zero
 	// otherwise.
 	Adopted Token
 	// Ended is when the acquiring connection ended, while the hold waits for its

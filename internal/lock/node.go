@@ -29,7 +29,7 @@ type node struct {
 	failure   failure       // of the last attempts to end it
 	alarm     alarm
 
-	queue      *queue     // who has a place for it; nil: nobody
+	queue      *queue     // the places for it; nil: none
 	pool       *pool      // in which it takes a place; nil: in none
 	heldInPool bool       // the pool counts it as held
 	leavers    []*Waiting // releases that wait for its members to end
@@ -174,7 +174,7 @@ func (e *node) wait() <-chan struct{} {
 	return e.changed
 }
 
-// wake lets everybody go on who waits for a change of e. They look the name up again.
+// wake lets all go on that wait for a change of e. They look the name up again.
 func (e *node) wake() {
 	if e.changed != nil {
 		close(e.changed)

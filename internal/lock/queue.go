@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// queue is who has a place for one name, first come, first served: clients that wait, and under [QueueFair] those that
+// queue is the places for one name, first come, first served, of clients that wait, and under [QueueFair] of those that
 // poll. It hangs on the name's node and goes with its last place. A restart forgets it.
 //
 // The first places may have their turn: then the lock is kept for them until they try. One exclusive turn, or several
@@ -35,7 +35,7 @@ type place struct {
 // first returns the first place; a queue has one.
 func (q *queue) first() *place { return q.places.Front().Value.(*place) }
 
-// lets reports whether one without a place need not wait for those who have one: all of these, and it, share the lock,
+// lets reports whether a client without a place need not wait for those that have one: all of these, and it, share the lock,
 // and all of these have their turn.
 func (q *queue) lets(shared bool) bool {
 	return shared && q.first().shared && q.turns == q.places.Len()
@@ -87,7 +87,7 @@ type opening uint8
 
 const (
 	closed  opening = iota
-	sharers         // those who share it may join the others
+	sharers         // those that share it may join the others
 	open            // anybody
 )
 
@@ -201,7 +201,7 @@ type pool struct {
 	limit  int
 	used   int       // names that are held, about to be, or kept for one whose turn it is
 	held   int       // those of them that are held or about to be
-	places list.List // of *place: who wants one of these names
+	places list.List // of *place, for one of these names
 }
 
 type poolKey struct {

@@ -10,7 +10,7 @@ import (
 // release = anyone any hold, but not at the first try of a session that lost one of the name: that is told so. It
 // waits for publications under way. Once it is over the session has forgotten that it lost a hold of the name.
 //
-// again is how many releases the lock still needs, of those who took it more than once (reentrant). A lock with members
+// again is how many releases the lock still needs, of a session that took it more than once (reentrant). A lock with members
 // does not end before them: if wake is not nil, the session waits for them for as long as SetWait says, and the Waiting is not nil.
 //
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,

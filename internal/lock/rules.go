@@ -140,7 +140,7 @@ func (r *Rules) find(n Name) *compiledRule {
 // and the directories above them, but not "/". None of them is ever a lock.
 func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }
 
-// Roots returns the directories that all locks lie below, for those who look for directories that
+// Roots returns the directories that all locks lie below, for a search for directories that
 // are locks: the fixed prefixes of the rules without those that lie below another. nil
 // means anywhere: some rule, such as **/*_lock, has no fixed prefix.
 func (r *Rules) Roots() []Name {

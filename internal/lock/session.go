@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Session is what one client connection is to a table: who acquires, gives back and
+// Session is what one client connection is to a table: it acquires, gives back and
 // speaks for locks. Its methods may be called by several goroutines; Touch, Begin and End cost next to nothing,
 // and Work little.
 type Session struct {
@@ -150,7 +150,7 @@ func (s *Session) End() {
 // the session's own holds it is a Touch. It counts as well for the holds of its account's ended sessions that are of
 // its job: those from the same address, see [ReleaseAddress], of a name of which this session never lost a hold, and
 // those with its nonce. Their release policy does not matter. What else a client does, log in, look, list, take
-// locks, is no Work: those who only wait for the lock do it, too.
+// locks, is no Work: clients that only wait for the lock do it, too.
 //
 // Its cost grows with the holds of the account's ended sessions.
 func (s *Session) Work() {
