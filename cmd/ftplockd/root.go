@@ -41,6 +41,7 @@ see "ftplockd config example".`
 		newKickCommand(),
 		newClusterCommand(),
 		newHealthCommand(),
+		newMigrateCommand(),
 		newManCommand(),
 		newConfigCommand(),
 		newPasswdCommand(),
