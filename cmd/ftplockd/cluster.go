@@ -128,5 +128,10 @@ func rulesHash(c *config.Config) string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))[:12]
 }
 
-// errNoSharedAccount is for servers each of which would make a password of its own.
-var errNoSharedAccount = usageError{errors.New("account: with [etcd] all servers need the same accounts: configure [[account]], or set " + config.EnvPassword)}
+// checkAccounts refuses several servers each of which would make a password of its own.
+func checkAccounts(c *config.Config) error {
+	if !c.Etcd.On() || len(c.Accounts) > 0 || os.Getenv(config.EnvPassword) != "" {
+		return nil
+	}
+	return usageError{errors.New("account: with [etcd] all servers need the same accounts: configure [[account]], or set " + config.EnvPassword)}
+}

@@ -92,6 +92,9 @@ the backup would be given again: choose N larger than all changes since. All ser
 	}
 }
 
+// patience is how long a command waits for an answer of etcd.
+const patience = 3 * time.Second
+
 // withEtcd runs f with the etcd of a configuration.
 func (o *serveOptions) withEtcd(cmd *cobra.Command, f func(context.Context, *etcd.Cluster) error) error {
 	c, err := o.load()
@@ -110,6 +113,7 @@ func (o *serveOptions) withEtcd(cmd *cobra.Command, f func(context.Context, *etc
 	if err != nil {
 		return err
 	}
+	options.RequestTimeout = max(options.RequestTimeout, patience) // no lease depends on it
 	opened, err := etcd.Open(cmd.Context(), options)
 	if err != nil {
 		return err

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net"
@@ -424,27 +426,27 @@ func TestAStandbyThatCouldNotTakeOverDoesNotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	head := "root = '" + dir + "/files'\nstate = '" + dir + "/state'\n"
-	free := "listen = ['127.0.0.1:0']\n"
 	file := filepath.Join(dir, "f")
 	if err := os.WriteFile(file, []byte("\nx"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const one = "[etcd]\nendpoints = ['http://a:1']\n"
+	const tls = "[etcd]\nendpoints = ['https://a:1']\n"
 	for name, c := range map[string]struct {
-		text, password, says string
-		status               int
+		listen, etcd, password, says string
+		status                       int
 	}{
-		"an address in use":        {"listen = ['" + taken.Addr().String() + "']\n" + head + "[etcd]\nendpoints = ['http://a:1']\n", "x", "in use", exitFailure},
-		"a password that is empty": {free + head + "[etcd]\nendpoints = ['http://a:1']\nuser = 'u'\npassword_file = '" + file + "'\n", "x", "etcd.password_file: " + file, exitFailure},
-		"a ca that is none":        {free + head + "[etcd]\nendpoints = ['https://a:1']\nca = '" + file + "'\n", "x", "etcd.ca: " + file, exitFailure},
-		"a certificate that is none": {
-			free + head + "[etcd]\nendpoints = ['https://a:1']\ncertificate = '" + file + "'\nkey = '" + file + "'\n", "x", "etcd.certificate " + file, exitFailure,
-		},
+		"an address in use":          {taken.Addr().String(), one, "x", "in use", exitFailure},
+		"a password that is empty":   {"", one + "user = 'u'\npassword_file = '" + file + "'\n", "x", "etcd.password_file: " + file, exitFailure},
+		"a ca that is none":          {"", tls + "ca = '" + file + "'\n", "x", "etcd.ca: " + file, exitFailure},
+		"a certificate that is none": {"", tls + "certificate = '" + file + "'\nkey = '" + file + "'\n", "x", "etcd.certificate " + file, exitFailure},
+		"a password of its own":      {"", one, "", "FTPLOCKD_PASSWORD", exitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("FTPLOCKD_PASSWORD", c.password)
+			text := fmt.Sprintf("listen = ['%s']\nroot = '%s/files'\nstate = '%s/state'\n%s", cmp.Or(c.listen, "127.0.0.1:0"), dir, dir, c.etcd)
 			config := filepath.Join(t.TempDir(), "c.toml")
-			if err := os.WriteFile(config, []byte(c.text), 0o600); err != nil {
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			before := names(t, dir)
@@ -456,15 +458,6 @@ func TestAStandbyThatCouldNotTakeOverDoesNotStart(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a password of its own", func(t *testing.T) {
-		config := filepath.Join(t.TempDir(), "c.toml")
-		if err := os.WriteFile(config, []byte(free+head+"[etcd]\nendpoints = ['http://a:1']\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, errs, status := runCommand(t.Context(), "--config", config); status != exitUsage || !strings.Contains(errs, "FTPLOCKD_PASSWORD") {
-			t.Errorf("status %d, %q", status, errs)
-		}
-	})
 }
 
 func TestTheHashOfRulesTellsThemApart(t *testing.T) {

@@ -130,6 +130,9 @@ func (s *server) start(ctx context.Context) (err error) {
 // startStandby begins to stand by, as one of several servers: it answers administrators, and serves clients when it is its turn. It
 // fails if it could not serve: nobody should rely on such a standby.
 func (s *server) startStandby(ctx context.Context, reach reachCluster) error {
+	if err := checkAccounts(s.config); err != nil {
+		return err
+	}
 	options, err := etcdOptions(s.config, s.clock, s.log)
 	if err != nil {
 		return err
@@ -224,8 +227,8 @@ func (s *server) withAccount(c *config.Config) (_ *config.Config, plain string, 
 	if len(c.Accounts) > 0 {
 		return c, "", nil
 	}
-	if c.Etcd.On() && os.Getenv(config.EnvPassword) == "" {
-		return nil, "", errNoSharedAccount
+	if err := checkAccounts(c); err != nil {
+		return nil, "", err
 	}
 	account, plain, generated, err := config.BuiltinAccount(c.State, os.Getenv)
 	if err != nil {
