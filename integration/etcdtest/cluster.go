@@ -137,7 +137,7 @@ func (c *Cluster) Restart(i int) {
 		all = append(all, other.name+"="+other.peer())
 	}
 	cmd := exec.Command(c.program, append([]string{
-		"--name", m.name, "--data-dir", filepath.Join(c.dir, m.name), "--log-level", "warn",
+		"--name", m.name, "--data-dir", filepath.Join(c.dir, m.name), "--log-level", "error",
 		"--listen-client-urls", "http://" + m.client(), "--advertise-client-urls", "http://" + m.client(),
 		"--listen-peer-urls", m.peer(), "--initial-advertise-peer-urls", m.peer(),
 		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "new",

@@ -130,4 +130,14 @@ func TestRelayCutsDelaysHoldsBackAndHeals(t *testing.T) {
 		t.Error("late: ", err)
 	}
 	want("what was held back comes", "5")
+
+	r.HoldBack()
+	if put(r.Endpoint(), 7, never) == nil { // it is given up, and the connection ends
+		t.Error("held back, and a reply came")
+	}
+	r.HealLate(time.Now())
+	want("what was given up comes", "6")
+	if err := put(r.Endpoint(), 8, soon); err != nil {
+		t.Error("a new connection: ", err)
+	}
 }

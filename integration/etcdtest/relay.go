@@ -18,7 +18,8 @@ type Relay struct {
 	mu      sync.Mutex
 	mode    mode
 	delay   time.Duration
-	changed chan struct{} // closed when mode or delay changes
+	late    time.Time     // see HealLate
+	changed chan struct{} // closed when one of these changes
 	pairs   map[*pair]struct{}
 	closed  bool
 }
@@ -38,6 +39,7 @@ type pair struct {
 	client, server net.Conn
 	once           sync.Once
 	ended          chan struct{}
+	late           bool // of what came after Relay.late nothing goes through
 }
 
 func (p *pair) end() {
@@ -92,14 +94,30 @@ func (r *Relay) HoldReplies() { r.set(holdReplies, 0) }
 // Heal has everything go through.
 func (r *Relay) Heal() { r.set(passing, 0) }
 
+// HealLate is Heal for new connections. Those that there are pass on what came until then and nothing more: what a client has given up
+// arrives, and that it was given up does not. With Heal they end.
+func (r *Relay) HealLate(until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.late = until
+	for p := range r.pairs {
+		p.late = true
+	}
+	r.goOnLocked(passing, 0)
+}
+
 func (r *Relay) set(to mode, delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mode == cut && to != cut {
-		for p := range r.pairs {
+	for p := range r.pairs {
+		if r.mode == cut && to != cut || p.late {
 			p.end()
 		}
 	}
+	r.goOnLocked(to, delay)
+}
+
+func (r *Relay) goOnLocked(to mode, delay time.Duration) {
 	r.mode, r.delay = to, delay
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -122,7 +140,7 @@ func (r *Relay) carry(p *pair) {
 		return
 	}
 	defer r.remove(p)
-	if !r.pass(p, false, time.Now()) {
+	if !r.reach(p) {
 		return
 	}
 	server, err := net.DialTimeout("tcp", r.target, 10*time.Second)
@@ -206,11 +224,28 @@ func (r *Relay) pump(p *pair, from, to net.Conn, reply bool) {
 	r.pass(p, reply, time.Now())
 }
 
+// reach returns when the server can be reached; false: the connection has ended. Connections are made while what they say is held back.
+func (r *Relay) reach(p *pair) bool {
+	for {
+		r.mu.Lock()
+		reached, changed := r.mode != cut, r.changed
+		r.mu.Unlock()
+		if reached {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-p.ended:
+			return false
+		}
+	}
+}
+
 // pass returns when a piece that came at a time may go through; false: the connection has ended.
 func (r *Relay) pass(p *pair, reply bool, at time.Time) bool {
 	for {
 		r.mu.Lock()
-		held := r.mode == cut || r.mode == holding || r.mode == holdReplies && reply
+		held := r.mode == cut || r.mode == holding || r.mode == holdReplies && reply || p.late && at.After(r.late)
 		left, changed := time.Until(at.Add(r.delay)), r.changed
 		r.mu.Unlock()
 		var due <-chan time.Time

@@ -1,0 +1,79 @@
+//go:build linux
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/integration/etcdtest"
+)
+
+// How long clients wait in a failover: from what happens to the active server to the next one's first 257, for a client that
+// tries all addresses every 10 ms. With -cluster.figures it runs so many rounds of each.
+func TestFiguresOfFailovers(t *testing.T) {
+	if *withFigures == 0 {
+		t.Skip("-cluster.figures is 0")
+	}
+	for _, ttl := range []time.Duration{2 * time.Second, 5 * time.Second} {
+		for _, how := range []struct {
+			name    string
+			do, end func(*server)
+		}{
+			{"kill -9", (*server).kill, (*server).resume},
+			{"SIGSTOP", (*server).stop, (*server).cont},
+			{"cut off from etcd", func(s *server) { s.toEtcd((*etcdtest.Relay).Cut) }, func(s *server) { s.toEtcd((*etcdtest.Relay).Heal) }},
+			{"SIGTERM", (*server).terminate, (*server).resume},
+			{"step-down", func(s *server) { s.run(t, "cluster", "step-down") }, func(*server) {}},
+		} {
+			t.Run(fmt.Sprintf("ttl=%v/%s", ttl, how.name), func(t *testing.T) {
+				c := start(t, setup{ttl: ttl, tables: findTables})
+				var took []time.Duration
+				for range *withFigures {
+					took = append(took, c.failover(t, how.do, how.end))
+				}
+				slices.Sort(took)
+				t.Logf("%d rounds: least %v, median %v, most %v", len(took), took[0], took[len(took)/2], took[len(took)-1])
+			})
+		}
+	}
+}
+
+// failover makes one and returns how long it took.
+func (c *cluster) failover(t *testing.T, do, end func(*server)) time.Duration {
+	t.Helper()
+	a := c.active(t)
+	await(t, "the other server stands by", func() bool { return len(c.line(t)) == len(c.servers) })
+	terms := len(c.terms())
+	ended := make(chan struct{})
+	begin := time.Now()
+	go func() {
+		defer close(ended)
+		do(a)
+	}()
+	others := c.others(a)
+	var took time.Duration
+	await(t, "another server grants a lock", func() bool {
+		for _, o := range others {
+			s, err := dial(o.address, account, time.Second)
+			if err != nil {
+				continue
+			}
+			r, err := s.say("MKD /figure_lock")
+			s.conn.Close()
+			if err == nil && r.code == 257 {
+				took = time.Since(begin)
+				return true
+			}
+		}
+		return false
+	})
+	<-ended
+	end(a)
+	if got := len(c.terms()); got <= terms {
+		t.Errorf("%d terms, and there were %d", got, terms)
+	}
+	return took.Round(time.Millisecond)
+}

@@ -1,0 +1,468 @@
+//go:build linux
+
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ftplockd/ftplockd/integration/etcdtest"
+)
+
+// exitDeposed is the exit status of a server that is not the active one any more.
+const exitDeposed = 75
+
+// now is a clock that all processes of this machine share.
+func now() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err)
+	}
+	return ts.Nano()
+}
+
+// cluster is some ftplockds on one etcd and one served tree.
+type cluster struct {
+	t       testing.TB
+	etcd    *etcdtest.Cluster
+	root    string // what clients see as "/"
+	servers []*server
+}
+
+// setup is how a cluster is to be.
+type setup struct {
+	servers int                    // 0: 2
+	members int                    // of etcd; 0: 3
+	ttl     time.Duration          // 0: 2s
+	timeout time.Duration          // of requests to etcd; 0: a fifth of ttl
+	tables  string                 // TOML, put behind [etcd]
+	binary  func() (string, error) // nil: the one that is shipped
+	env     []string
+	skewed  bool // each server has a wall clock and a boot of its own, minutes apart
+}
+
+// start starts a cluster and returns when one of its servers is active.
+func start(t testing.TB, how setup) *cluster {
+	t.Helper()
+	c := prepare(t, how)
+	for _, s := range c.servers {
+		s.supervise()
+	}
+	c.session(t, account).conn.Close()
+	return c
+}
+
+// prepare makes a cluster whose etcd runs and whose servers do not.
+func prepare(t testing.TB, how setup) *cluster {
+	t.Helper()
+	switch {
+	case how.binary != nil:
+	case how.skewed:
+		how.binary = steppedBinary
+	default:
+		how.binary = plainBinary
+	}
+	program, err := how.binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := &cluster{t: t, etcd: etcdtest.Start(t, cmp.Or(how.members, 3)), root: filepath.Join(dir, "files")}
+	if err := os.MkdirAll(c.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	network := etcdtest.Network()
+	for i := range cmp.Or(how.servers, 2) {
+		s := &server{
+			t: t, name: fmt.Sprint("server", i+1), address: fmt.Sprint(network, 11+i, ":2121"), page: fmt.Sprint(network, 11+i, ":2180"),
+			program: program, env: append(slices.Clone(how.env), stopEnv+"="+filepath.Join(dir, "stop")), log: newLogBuffer(), relays: c.etcd.Relays(), mayStart: make(chan struct{}),
+			config: filepath.Join(dir, fmt.Sprint("server", i+1), "ftplockd.toml"),
+		}
+		if err := os.MkdirAll(filepath.Dir(s.config), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if how.skewed {
+			s.clock = &clock{file: filepath.Join(filepath.Dir(s.config), "clock"), wall: time.Duration(i*7-5) * time.Minute,
+				boot: time.Duration(i) * time.Hour, bootID: s.address}
+			s.clock.write(t)
+			s.env = append(s.env, "FTPLOCKD_TEST_CLOCK="+s.clock.file)
+		}
+		s.configure(c.root, filepath.Join(dir, "shared"), how)
+		c.servers = append(c.servers, s)
+		t.Cleanup(s.cleanup)
+	}
+	return c
+}
+
+// addresses are those of all servers.
+func (c *cluster) addresses() []string {
+	var all []string
+	for _, s := range c.servers {
+		all = append(all, s.address)
+	}
+	return all
+}
+
+// session opens a session with the active server, as soon as there is one. It ends with the test.
+func (c *cluster) session(t testing.TB, name string) *session {
+	t.Helper()
+	var s *session
+	var err error
+	for end := time.Now().Add(patience); s == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no server is active: %v", err)
+		}
+		s, err = dialAny(c.addresses(), name, 10*time.Second)
+	}
+	s.haste = patience
+	t.Cleanup(func() { s.conn.Close() })
+	return s
+}
+
+// active returns which server is active, as soon as one is.
+func (c *cluster) active(t testing.TB) *server {
+	t.Helper()
+	s := c.session(t, account)
+	defer s.conn.Close()
+	return c.server(s.address)
+}
+
+// server returns the one of an address.
+func (c *cluster) server(address string) *server {
+	return c.servers[slices.Index(c.addresses(), address)]
+}
+
+// others are all servers but one.
+func (c *cluster) others(s *server) []*server {
+	return slices.DeleteFunc(slices.Clone(c.servers), func(o *server) bool { return o == s })
+}
+
+// write puts a file into the served tree from outside.
+func (c *cluster) write(t testing.TB, name string, content []byte) {
+	t.Helper()
+	file := filepath.Join(c.root, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// server is one ftplockd: a directory, addresses that stay, and a process after the other.
+type server struct {
+	t             testing.TB
+	name          string
+	address, page string
+	program       string
+	env           []string
+	config        string
+	log           *logBuffer
+	relays        []*etcdtest.Relay // its way to each member of etcd
+	clock         *clock            // nil: the system's
+
+	supervised sync.WaitGroup
+
+	mu       sync.Mutex
+	runs     []*run
+	mayStart chan struct{} // closed: a process that has ended is followed by another one
+	held     bool          // it is not
+	over     bool
+	wrong    []string
+}
+
+// run is one process of a server, and so at most one term.
+type run struct {
+	server  *server
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	began   int64
+	killed  bool   // by the test
+	listens int64  // when it said that it is the active one; 0: never
+	epoch   uint32 // of its term
+}
+
+// listened reports whether it ever was active.
+func (r *run) listened() bool {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	return r.listens != 0
+}
+
+func (s *server) configure(root, shared string, how setup) {
+	s.t.Helper()
+	ttl := cmp.Or(how.ttl, 2*time.Second)
+	var endpoints []string
+	for _, r := range s.relays {
+		endpoints = append(endpoints, strconv.Quote("http://"+r.Endpoint()))
+	}
+	text := fmt.Sprintf(`
+listen = [%q]
+root = %q
+state = %q
+[http]
+listen = %q
+[etcd]
+endpoints = [%s]
+ttl = %q
+request_timeout = %q
+shared_state = %q
+%s
+`, s.address, root, filepath.Join(filepath.Dir(s.config), "state"), s.page, strings.Join(endpoints, ", "), ttl, cmp.Or(how.timeout, ttl/5), shared, how.tables)
+	for _, name := range []string{account, "other"} {
+		text += fmt.Sprintf("\n[[account]]\nname = %q\npassword = %q\n", name, passwordHash())
+	}
+	text += fmt.Sprintf("\n[[account]]\nname = \"boss\"\npassword = %q\nadmin = true\n", passwordHash())
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// supervise starts the server, and again when it has ended because it was deposed, as a service manager does. After kill
+// it waits for resume.
+func (s *server) supervise() {
+	close(s.mayStart)
+	s.supervised.Go(func() {
+		for {
+			s.mu.Lock()
+			may := s.mayStart
+			s.mu.Unlock()
+			<-may
+			r, err := s.start()
+			if r == nil {
+				if err != nil {
+					s.complain("it does not start: %v", err)
+				}
+				return
+			}
+			<-r.exited
+			if !s.ended(r) {
+				return
+			}
+		}
+	})
+}
+
+// start starts a process; nil: the test is over, or it cannot be started.
+func (s *server) start() (*run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return nil, nil
+	}
+	r := &run{server: s, exited: make(chan struct{}), began: now()}
+	r.cmd = exec.Command(s.program, "--config", s.config)
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	r.cmd.Env = append(append(environment(), "GORACE=atexit_sleep_ms=0"), s.env...)
+	r.cmd.Stderr = &runLog{run: r}
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	s.runs = append(s.runs, r)
+	go func() {
+		defer close(r.exited)
+		_ = r.cmd.Wait()
+	}()
+	return r, nil
+}
+
+// runLog is what one process logs.
+type runLog struct {
+	run  *run
+	line []byte // the one that has not come to its end
+}
+
+// entered is what a server logs when it takes over, and when it has.
+var entered = regexp.MustCompile(`msg="cluster: (taking over|active)".*\bepoch (\d+)`)
+
+func (l *runLog) Write(p []byte) (int, error) {
+	r := l.run
+	_, _ = r.server.log.Write(p)
+	l.line = append(l.line, p...)
+	for {
+		line, rest, ok := bytes.Cut(l.line, []byte("\n"))
+		if !ok {
+			return len(p), nil
+		}
+		l.line = rest
+		if m := entered.FindSubmatch(line); m != nil {
+			epoch, _ := strconv.ParseUint(string(m[2]), 10, 32)
+			r.server.mu.Lock()
+			r.epoch = uint32(epoch)
+			if string(m[1]) == "active" && r.listens == 0 {
+				r.listens = now()
+			}
+			r.server.mu.Unlock()
+		}
+	}
+}
+
+// ended looks how a process ended, and reports whether another one is to follow.
+func (s *server) ended(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := r.cmd.ProcessState.ExitCode()
+	if !r.killed && status != exitDeposed && !(status == 0 && s.held) {
+		s.wrong = append(s.wrong, fmt.Sprintf("it has ended: %v", r.cmd.ProcessState))
+		return false
+	}
+	return !s.over
+}
+
+func (s *server) complain(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+// process returns the process that runs, or ran last.
+func (s *server) process() *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.runs) == 0 {
+		return nil
+	}
+	return s.runs[len(s.runs)-1]
+}
+
+// kill ends the server without a chance to say good-bye. It stays so until resume.
+func (s *server) kill() { s.finish(syscall.SIGKILL) }
+
+// terminate ends it as an operator does. It stays so until resume.
+func (s *server) terminate() { s.finish(syscall.SIGTERM) }
+
+func (s *server) finish(signal syscall.Signal) {
+	s.mu.Lock()
+	if !s.held {
+		s.held, s.mayStart = true, make(chan struct{})
+	}
+	var r *run
+	if len(s.runs) > 0 {
+		r = s.runs[len(s.runs)-1]
+		r.killed = r.killed || signal == syscall.SIGKILL
+		_ = r.cmd.Process.Signal(signal)
+	}
+	s.mu.Unlock()
+	if r == nil {
+		return
+	}
+	select {
+	case <-r.exited:
+	case <-time.After(patience):
+		s.t.Errorf("%s does not end", s.name)
+		_ = r.cmd.Process.Kill()
+	}
+}
+
+// resume has a server that was killed or terminated start again.
+func (s *server) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held {
+		s.held = false
+		close(s.mayStart)
+	}
+}
+
+// stop stops its process, and cont has it go on.
+func (s *server) stop() { s.signal(syscall.SIGSTOP) }
+func (s *server) cont() { s.signal(syscall.SIGCONT) }
+
+func (s *server) signal(signal syscall.Signal) {
+	if r := s.process(); r != nil {
+		_ = r.cmd.Process.Signal(signal)
+	}
+}
+
+// etcd does something to each of its ways to etcd.
+func (s *server) toEtcd(what func(*etcdtest.Relay)) {
+	for _, r := range s.relays {
+		what(r)
+	}
+}
+
+// get asks its health address; code 0: it does not answer.
+func (s *server) get(path string) reply {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get("http://" + s.page + path)
+	if err != nil {
+		return reply{}
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return reply{}
+	}
+	return reply{r.StatusCode, string(text)}
+}
+
+// run runs a command of ftplockd with the server's configuration.
+func (s *server) run(t testing.TB, args ...string) (status int, output string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), s.program, append(args, "--config", s.config)...)
+	cmd.Env = append(environment(), s.env...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// cleanup ends the server and looks whether it complained.
+func (s *server) cleanup() {
+	s.toEtcd((*etcdtest.Relay).Heal)
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.kill()
+	s.resume()
+	s.supervised.Wait()
+	log := s.log.String()
+	for _, bad := range []string{"DATA RACE", "panic:", "goroutine "} {
+		if strings.Contains(log, bad) {
+			s.wrong = append(s.wrong, fmt.Sprintf("its log has %q", bad))
+		}
+	}
+	for _, text := range s.wrong {
+		s.t.Errorf("%s: %s", s.name, text)
+	}
+	if s.t.Failed() {
+		s.t.Logf("the log of %s:\n%s", s.name, log)
+	}
+}
+
+// logBuffer is what a server logged.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func newLogBuffer() *logBuffer { return &logBuffer{} }
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
