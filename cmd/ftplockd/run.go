@@ -40,17 +40,16 @@ func (s *server) wait(ctx context.Context, stopping func(), hangups <-chan os.Si
 	for {
 		select {
 		case <-hangups:
-			if _, err := s.reload(context.WithoutCancel(ctx)); err != nil {
-				s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
-			}
+			s.background.Go(func() { // it waits for the disk, of locks too: a mount may hang there
+				if _, err := s.reload(context.WithoutCancel(ctx)); err != nil {
+					s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
+				}
+			})
 		case err := <-s.failed:
 			return s.end(err)
 		case <-ctx.Done():
 			stopping()
-			if s.election != nil {
-				return s.leave(orderly())
-			}
-			return s.stop(orderly())
+			return s.leave(orderly())
 		}
 	}
 }
@@ -67,5 +66,5 @@ func (s *server) end(err error) error {
 		s.election.enter(steppedOut, err.Error())
 		return errors.Join(err, s.leave(handedOver()))
 	}
-	return errors.Join(err, s.stop(orderly()))
+	return errors.Join(err, s.leave(orderly()))
 }

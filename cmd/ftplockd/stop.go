@@ -15,7 +15,7 @@ const (
 	drainTime = 20 * time.Second
 	// handOverTime is the same for one that was asked to hand over.
 	handOverTime = 300 * time.Millisecond
-	// leaveTime is how long a server of several may take to end when its transfers are over.
+	// leaveTime is how long a server may take to end when its transfers are over.
 	leaveTime = 10 * time.Second
 )
 
@@ -73,8 +73,8 @@ func (s *server) stop(how ending) error {
 	return errors.Join(errs...)
 }
 
-// leave is stop for a server of several. What hangs, such as a mount, is left to the end of the process: another server must not
-// wait for it. This one has not resigned then, so the other one takes over when its lease has ended.
+// leave is stop, but what hangs, such as a mount, is left to the end of the process. A server of several has not resigned then, so
+// the other one takes over when its lease has ended.
 func (s *server) leave(how ending) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.stop(how) }()
