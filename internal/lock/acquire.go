@@ -30,7 +30,7 @@ import (
 // caller looks afterwards, when what is there stays, and calls Undo if there is not.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (Hold, *Waiting, error) {
 	a := attempt{session: s, table: s.table, name: n, wake: wake}
-	err := s.table.change(ctx, a.beginLocked)
+	err := s.table.change(ctx, n, a.beginLocked)
 	if err != nil {
 		return Hold{}, nil, err
 	}
@@ -298,7 +298,7 @@ func (a *attempt) servedLocked() {
 // grace goes on to do so: it is taken up by AcquireOrWait.
 func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 	var hold Hold
-	err := s.table.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {
+	err := s.table.change(ctx, n, func(now Instant) (*change, <-chan struct{}, error) {
 		e := s.table.nodes[n]
 		if e != nil && e.doing != idle {
 			return nil, e.wait(), nil

@@ -66,9 +66,12 @@ const (
 )
 
 // change makes one change of a name. The error is that of begin, of ctx, or of the store.
-func (t *Table) change(ctx context.Context, first begin) error {
+func (t *Table) change(ctx context.Context, n Name, first begin) error {
 	for range retries {
 		if err := t.valid(); err != nil {
+			return err
+		}
+		if err := t.clearUp(ctx, n); err != nil {
 			return err
 		}
 		c, err := t.begin(ctx, first)
@@ -92,6 +95,40 @@ func (t *Table) change(ctx context.Context, first begin) error {
 	}
 	return ErrConflict
 }
+
+// clearUp asks the store for a name of which nobody knows who holds it.
+func (t *Table) clearUp(ctx context.Context, n Name) error {
+	var e *node
+	err := t.when(ctx, func() <-chan struct{} {
+		switch e = t.nodes[n]; {
+		case e == nil || e.unsettled == nil:
+			e = nil
+		case e.doing != idle:
+			return e.wait()
+		default:
+			e.doing = changing
+			t.names.remove(&e.alarm)
+		}
+		return nil
+	})
+	if e == nil || err != nil {
+		return err
+	}
+	record := t.reread(ctx, n)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if record != nil {
+		t.putLocked(e, t.reportedLocked(*record), *e.unsettled)
+	}
+	t.settleLocked(e)
+	if e.unsettled != nil {
+		return errUnsettled
+	}
+	return nil
+}
+
+// errUnsettled is for who would change something by a hold of which nobody knows whether it stands.
+var errUnsettled = &SuspendedError{Reason: "the store does not tell yet who holds the lock"}
 
 // confirm says whether a client may be told of a change that was made. Who holds a lock may have changed since, by another server.
 func (t *Table) confirm(c *change) error {
@@ -171,7 +208,7 @@ func (t *Table) commit(ctx context.Context, c *change) (r result) {
 	switch {
 	case errors.As(r.err, &conflict):
 		r.record, r.cause = &conflict.Record, cmp.Or(conflict.Cause, CauseUnknown)
-		if r.cause == CauseUnknown && !e.unsettled {
+		if r.cause == CauseUnknown && e.unsettled == nil {
 			t.log.LogAttrs(ctx, slog.LevelWarn, "the store has something else of a lock than this server knew; what the store has counts",
 				slog.String("lock", string(e.name)), slog.Uint64("known", uint64(e.revision)),
 				slog.Uint64("stored", uint64(conflict.Record.Revision)), slog.Int("holds", len(conflict.Record.Holds)))
@@ -224,18 +261,19 @@ func (t *Table) finish(c *change, r result) {
 }
 
 // putUncertainLocked takes over what the store told of a name after an uncertain change; nil: it did not tell. A grant
-// of which nobody can tell stands, so that nobody else gets the lock early, until the store tells by Watch; the next change
-// of it runs into a conflict if the store has another hold.
+// of which nobody can tell stands, so that nobody else gets the lock early, until the store tells by Watch, or somebody wants the name.
 func (t *Table) putUncertainLocked(c *change, record *Record) {
 	e := c.node
-	switch {
-	case record != nil && (len(record.Holds) > 0 || len(c.next) == 0):
+	if record != nil {
 		t.putLocked(e, t.reportedLocked(*record), c.why)
-	case len(c.next) > 0:
+		return
+	}
+	if len(c.next) > 0 {
 		known := e.revision
 		t.putLocked(e, Record{Name: e.name, Holds: c.next}, c.why) // a new hold has no token then
-		e.revision, e.unsettled = known, true
+		e.revision = known
 	}
+	e.unsettled = &c.why
 }
 
 // settleLocked ends what made e busy, and draws the consequences of what it has become.
@@ -255,7 +293,7 @@ func (t *Table) settleLocked(e *node) {
 
 // putLocked makes e what the record says. Holds without a token get its revision.
 func (t *Table) putLocked(e *node, record Record, why reason) {
-	e.revision, e.newest, e.unsettled = record.Revision, max(e.newest, record.Revision), false
+	e.revision, e.newest, e.unsettled = record.Revision, max(e.newest, record.Revision), nil
 	for i := 0; i < len(e.holds); {
 		if h := e.holds[i]; !slices.ContainsFunc(record.Holds, h.same) {
 			e.holds = slices.Delete(e.holds, i, i+1)

@@ -128,7 +128,7 @@ func (t *Table) tooOldLocked(e *node) bool {
 func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (bool, error) {
 	var h *held
 	var why reason
-	err := t.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {
+	err := t.change(ctx, n, func(now Instant) (*change, <-chan struct{}, error) {
 		h = nil
 		e := t.nodes[n]
 		switch {

@@ -293,7 +293,8 @@ type Store interface {
 	// An error that matches ErrUncertain means that nobody knows whether it changed; a *SuspendedError that no change is
 	// possible now.
 	Commit(ctx context.Context, change Change) (Token, error)
-	// Get returns the record of a name as it is; without holds, and at revision 0, if nobody holds it.
+	// Get returns the record of a name as it is; without holds, and at revision 0, if nobody holds it. Of a name of which an uncertain
+	// change may still be under way it finds out first what becomes of that, or fails.
 	Get(ctx context.Context, name Name) (Record, error)
 	// All yields every record with at least one hold. It stops at the first error.
 	All(ctx context.Context) iter.Seq2[Record, error]

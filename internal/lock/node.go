@@ -20,8 +20,9 @@ type node struct {
 	revision Token         // what the store calls the record; 0: there is none
 	newest   Token         // the largest revision known of it, also when there is none any more
 	holds    []*held
-	// unsettled says that the holds are those of a change of which nobody can tell whether it was made.
-	unsettled bool
+	// unsettled is why there was a change of which nobody can tell whether it was made; nil: there was none. If it was to be a grant the
+	// holds are those that it would have made, else those from before.
+	unsettled *reason
 
 	delayedTo time.Duration // nobody gets it before (lock_delay); 0: no delay
 	lingerTo  time.Duration // remembered until then, see linger; 0: not

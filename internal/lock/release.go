@@ -36,7 +36,7 @@ type giveBack struct {
 }
 
 func (r *giveBack) run(ctx context.Context) error {
-	return r.session.table.change(ctx, r.beginLocked)
+	return r.session.table.change(ctx, r.name, r.beginLocked)
 }
 
 // beginLocked is the first step of a release.
@@ -125,7 +125,7 @@ func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why st
 
 // endToken ends one hold; of nobody else than s, if that is not nil.
 func (t *Table) endToken(ctx context.Context, n Name, token Token, why reason, s *Session) error {
-	return t.change(ctx, func(Instant) (*change, <-chan struct{}, error) {
+	return t.change(ctx, n, func(Instant) (*change, <-chan struct{}, error) {
 		e := t.nodes[n]
 		switch {
 		case e != nil && e.doing != idle:

@@ -107,7 +107,7 @@ func (t *Table) persist(ctx context.Context, names []Name, cause Cause) error {
 }
 
 func (t *Table) persistName(ctx context.Context, n Name, cause Cause) error {
-	return t.change(ctx, func(Instant) (*change, <-chan struct{}, error) {
+	return t.change(ctx, n, func(Instant) (*change, <-chan struct{}, error) {
 		e := t.nodes[n]
 		switch {
 		case e == nil || e.doing == idle && len(e.holds) == 0:

@@ -26,7 +26,7 @@ func newUnknown(t *testing.T, rules ...lock.Rule) *unknown {
 	return u
 }
 
-// loses has the store lose the answer to what do does, whether it makes the change or not, and not tell what it has.
+// loses has the store lose the answer to what do does, whether it makes the change or not, and not tell what it has until tells.
 func (u *unknown) loses(made bool, do func() error) {
 	u.t.Helper()
 	lost := func(lock.Change) error { return lock.ErrUncertain }
@@ -39,13 +39,13 @@ func (u *unknown) loses(made bool, do func() error) {
 	if err := do(); !errors.Is(err, lock.ErrUncertain) {
 		u.t.Errorf("got %v", err)
 	}
-	u.store.blind = false
 	u.store.Inject(nil)
 	u.store.InjectAfter(nil)
 }
 
 // tells has the table be told what the store has.
 func (u *unknown) tells(n lock.Name, cause lock.Cause) {
+	u.store.blind = false
 	lock.TakeOver(u.Table, u.store.Tell(n, cause))
 }
 
@@ -70,12 +70,13 @@ func TestAGrantThatWasNotMadeVanishes(t *testing.T) {
 		}
 	}
 	u.loses(false, acquireOf(s, "/locks/a"))
-	x := u.waits("b", "/locks/a")
-	x.stillWaits()
-	u.tells("/locks/a", lock.CauseUndeliver)
-	if hold := x.gets(); hold.Token == 0 { // no lock_delay either
-		t.Errorf("%+v", hold)
+	_, err := u.open("b").Acquire(ctx, "/locks/a")
+	wantSuspended(t, err)
+	if _, err := publishIn(s, "/locks/a"); err == nil {
+		t.Error("a file was published")
 	}
+	u.tells("/locks/a", lock.CauseUndeliver)
+	u.acquire(u.open("b"), "/locks/a") // there is no lock_delay
 	u.holds("/locks/a", "b")
 	if lost, ok := lock.Lost(s, "/locks/a"); ok {
 		t.Errorf("counts as lost: %v", &lost)
@@ -129,7 +130,8 @@ func TestAReleaseOfUnknownOutcome(t *testing.T) {
 		s := u.open("a")
 		u.acquire(s, "/locks/a")
 		u.loses(made, func() error { return s.Release(ctx, "/locks/a") })
-		u.refused(u.open("b"), "/locks/a", lock.ErrHeld)
+		_, err := u.open("b").Acquire(ctx, "/locks/a")
+		wantSuspended(t, err)
 		u.tells("/locks/a", lock.CauseRelease)
 		if made {
 			u.holds("/locks/a", "")
@@ -261,4 +263,42 @@ func TestASlowStoreHoldsUpOneNameOnly(t *testing.T) {
 			t.Errorf("three changes took %v", took)
 		}
 	})
+}
+
+// Whoever wants a name of which nobody knows who holds it has the store asked, and need not wait until it tells by itself.
+func TestWhoWantsANameHasItCleared(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		for _, test := range []struct {
+			name string
+			do   func(u *unknown, s *lock.Session) error
+			want error // if the grant was made
+			free error // if it was not
+		}{
+			{"others want it", func(u *unknown, s *lock.Session) error {
+				_, err := u.open("b").Acquire(ctx, "/locks/a")
+				return err
+			}, lock.ErrHeld, nil},
+			{"its holder gives it back", func(u *unknown, s *lock.Session) error { return s.Release(ctx, "/locks/a") }, nil, lock.ErrNotHeld},
+			{"its holder renews it", func(u *unknown, s *lock.Session) error {
+				_, err := s.Renew(ctx, "/locks/a")
+				return err
+			}, nil, lock.ErrNotHeld},
+		} {
+			u := newUnknown(t, delayed())
+			s := u.open("a")
+			u.loses(made, acquireOf(s, "/locks/a"))
+			wantSuspended(t, test.do(u, s))
+			u.store.blind = false
+			want := test.free
+			if made {
+				want = test.want
+			}
+			if err := test.do(u, s); !errors.Is(err, want) || want == nil && err != nil {
+				t.Errorf("%s, made %v: %v, want %v", test.name, made, err, want)
+			}
+			if n := u.log.count("has something else"); n != 0 {
+				t.Errorf("logged %d times", n)
+			}
+		}
+	}
 }

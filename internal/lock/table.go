@@ -207,7 +207,7 @@ func (t *Table) takeOver(event Event) {
 
 // applyLocked takes an event over, if the table does not know it yet.
 func (t *Table) applyLocked(e *node, event Event) {
-	if event.Record.Revision > e.newest || e.unsettled && event.Record.Revision == e.newest {
+	if event.Record.Revision > e.newest || e.unsettled != nil && event.Record.Revision == e.newest {
 		t.putLocked(e, t.reportedLocked(event.Record), reason{cause: event.Cause})
 	}
 }

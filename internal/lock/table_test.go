@@ -270,76 +270,39 @@ func (b *blindable) Get(ctx context.Context, n lock.Name) (lock.Record, error) {
 	return b.Memory.Get(ctx, n)
 }
 
-func TestUncertainGrantIsKnownAgainWhenTheStoreTellsOfIt(t *testing.T) {
-	store := &blindable{Memory: locktest.NewMemory()}
-	table, err := lock.NewTable(ctx, lock.Options{Store: store, Clock: locktest.NewFakeClock(), Rules: rulesOf(t), Generation: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := table.Open(lock.Owner{Account: "a"})
-	store.blind = true
-	store.InjectAfter(func(lock.Change) error { return lock.ErrUncertain })
-	if _, err := s.Acquire(ctx, "/locks/a"); !errors.Is(err, lock.ErrUncertain) {
-		t.Fatal(err)
-	}
-	store.InjectAfter(nil)
-	if hold, err := s.SpeaksFor("/locks/a"); err != nil || hold.Token != 0 {
-		t.Errorf("%+v, %v", hold, err)
-	}
-	if hold, err := s.Renew(ctx, "/locks/a"); err != nil || hold.Token == 0 {
-		t.Errorf("%+v, %v", hold, err)
-	}
-	if lost, ok := lock.Lost(s, "/locks/a"); ok {
-		t.Errorf("counts as lost: %v", &lost)
+func TestUncertainGrantKeepsOthersOut(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		u := newUnknown(t)
+		s, other := u.open("a"), u.open("b")
+		u.loses(made, acquireOf(s, "/locks/a"))
+		for range 20 { // it is over after 10, but who knows
+			_, err := other.Acquire(ctx, "/locks/a")
+			wantSuspended(t, err)
+			u.clock.Advance(time.Minute)
+			u.expires()
+		}
+		u.tells("/locks/a", lock.CauseAcquire)
+		if made {
+			u.clock.Advance(time.Second)
+			u.expires("/locks/a")
+		}
+		u.acquire(other, "/locks/a")
+		u.holds("/locks/a", "b")
 	}
 }
 
-func TestUncertainGrantKeepsOthersOut(t *testing.T) {
-	unknown := fmt.Errorf("connection lost: %w", lock.ErrUncertain)
-	for _, test := range []struct {
-		name   string
-		before bool // the change did not reach the store
-	}{{"that was made", false}, {"that was not made", true}} {
-		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t)
-			s, other := w.open("a"), w.open("b")
-			fail := func(lock.Change) error { return unknown }
-			if test.before {
-				w.store.Inject(fail)
-			} else {
-				w.store.InjectAfter(fail)
-			}
-			w.refused(s, "/locks/a", lock.ErrUncertain)
-			w.store.Inject(nil)
-			w.store.InjectAfter(nil)
-			w.refused(other, "/locks/a", lock.ErrHeld)
-			w.clock.Advance(10*time.Minute - 1)
-			w.expires()
-			w.refused(other, "/locks/a", lock.ErrHeld)
-			w.clock.Advance(1)
-			w.Expire(ctx)
-			w.acquire(other, "/locks/a")
-			w.holds("/locks/a", "b")
-		})
-		t.Run(test.name+" can be released", func(t *testing.T) {
-			w := newWorld(t)
-			s := w.open("a")
-			fail := func(lock.Change) error { return unknown }
-			if test.before {
-				w.store.Inject(fail)
-			} else {
-				w.store.InjectAfter(fail)
-			}
-			w.refused(s, "/locks/a", lock.ErrUncertain)
-			w.store.Inject(nil)
-			w.store.InjectAfter(nil)
-			if err := s.Release(ctx, "/locks/a"); err != nil && !errors.Is(err, lock.ErrNotHeld) {
-				t.Fatal(err)
-			}
-			w.acquire(w.open("b"), "/locks/a")
-			w.holds("/locks/a", "b")
-		})
-	}
+func TestUncertainGrantIsLookedUp(t *testing.T) {
+	w := newWorld(t)
+	s, other := w.open("a"), w.open("b")
+	w.store.InjectAfter(func(lock.Change) error { return fmt.Errorf("connection lost: %w", lock.ErrUncertain) })
+	w.refused(s, "/locks/a", lock.ErrUncertain)
+	w.store.InjectAfter(nil)
+	w.refused(other, "/locks/a", lock.ErrHeld)
+	w.release(s, "/locks/a", nil)
+	w.store.Inject(func(lock.Change) error { return lock.ErrUncertain })
+	w.refused(s, "/locks/a", lock.ErrUncertain)
+	w.store.Inject(nil)
+	w.acquire(other, "/locks/a")
 }
 
 func TestUncertainReleaseIsLookedUp(t *testing.T) {

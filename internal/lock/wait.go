@@ -115,7 +115,7 @@ func (w *Waiting) pollAcquire(ctx context.Context) (Hold, bool, error) {
 	t := w.session.table
 	a := attempt{session: w.session, table: t, name: w.name}
 	waits := false
-	err := t.change(ctx, func(now Instant) (*change, <-chan struct{}, error) {
+	err := t.change(ctx, w.name, func(now Instant) (*change, <-chan struct{}, error) {
 		waits = false
 		late := now.Boot >= w.until
 		w.rearmLocked()

@@ -169,8 +169,13 @@ func (s *Session) claim(ctx context.Context, rules *Rules, writes []Write, quest
 	werr := t.when(ctx, func() <-chan struct{} {
 		for _, q := range questions {
 			for _, n := range slices.Concat(q.guards, q.above) {
-				if e := t.nodes[n]; e != nil && e.doing != idle {
+				switch e := t.nodes[n]; {
+				case e == nil:
+				case e.doing != idle:
 					return e.wait()
+				case e.unsettled != nil:
+					err = errUnsettled
+					return nil
 				}
 			}
 		}
