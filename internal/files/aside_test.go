@@ -86,7 +86,8 @@ func TestWhichNamesAreHidden(t *testing.T) {
 
 func TestOldLeftoversAreRemovedWithAllThatIsInThem(t *testing.T) {
 	now := time.Now()
-	s := serve(t, Options{Now: func() time.Time { return now }})
+	s := serve(t, Options{})
+	s.now = func() time.Time { return now }
 	if err := s.SweepLeftovers(now); err != nil { // there are none yet
 		t.Fatal(err)
 	}

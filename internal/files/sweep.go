@@ -16,6 +16,7 @@ const searchEvery = time.Hour
 //
 // If an earlier start did not end in order it searches the whole tree. What it cannot read it passes over, says so in the error,
 // and searches again an hour later. A directory that it may not read is no reason for that: no upload was possible there.
+// A mount that hangs holds it up until that answers.
 func (t *Tree) Sweep(ctx context.Context) error {
 	err := t.removeLeft()
 	if now := t.now(); !now.Before(t.searchAfter) {

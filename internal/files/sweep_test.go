@@ -90,7 +90,8 @@ func TestSweepGoesOnPastADirectoryThatItCannotRead(t *testing.T) {
 			die(s.begun(dir+"/f", "half", UploadOptions{}))
 		}
 		s.Close()
-		s.open(Options{Now: func() time.Time { return now }})
+		s.open(Options{})
+		s.now = func() time.Time { return now }
 		opened := 0
 		s.before = func(call string) error {
 			if call == "open" {

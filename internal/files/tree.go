@@ -52,8 +52,7 @@ type Options struct {
 	Mode fs.FileMode
 	// Durable says that a published file survives a loss of power.
 	Durable bool
-	Log     *slog.Logger     // nil: none
-	Now     func() time.Time // nil: time.Now
+	Log     *slog.Logger // nil: none
 }
 
 // Tree is a directory of the host as FTP clients see it. It is for use by several
@@ -61,7 +60,7 @@ type Options struct {
 // what the system said, see errors.go.
 type Tree struct {
 	log   *slog.Logger
-	now   func() time.Time
+	now   func() time.Time // time.Now, but for tests
 	root  *os.Root
 	state string
 	epoch uint32
@@ -100,10 +99,7 @@ func Open(root string, o Options) (*Tree, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	t := &Tree{log: o.Log, now: o.Now, state: o.State, epoch: o.Epoch, start: newID()}
+	t := &Tree{log: o.Log, now: time.Now, state: o.State, epoch: o.Epoch, start: newID()}
 	t.SetOptions(o.Mode, o.Durable)
 	var err error
 	if t.root, err = os.OpenRoot(root); err != nil {
