@@ -102,21 +102,34 @@ func isSuspended(err error) bool {
 	return errors.As(err, &suspended)
 }
 
-// Campaign of the library returns nil here, with no key of its own in etcd.
+// Campaign of the library returns nil to two servers here, the later time to one with no key of its own in etcd.
 func TestWithoutAnElectionKeyNobodyIsActive(t *testing.T) {
 	s := newScene(t, 1)
-	_, b, active, next := s.two()
-	keys := s.servers(b)
-	s.remove(b, keys[1])
-	active.halt()
-	if err := active.Resign(t.Context()); err != nil {
-		t.Fatal(err)
+	o := s.options()
+	first := s.open(o)
+	active := s.campaign(first)
+	relay := s.etcd.Relays()[0]
+	o.Self.Name, o.Endpoints = "b", []string{relay.Endpoint()}
+	b := s.standBy(s.open(o))
+	s.until("b stands by", func() bool { return len(s.servers(first)) == 2 })
+	o.Self.Name, o.Endpoints = "c", s.etcd.Endpoints()
+	c := s.standBy(s.open(o))
+	s.until("c stands by", func() bool { return len(s.servers(first)) == 3 })
+	gone := s.servers(first)[1]
+	s.remove(first, gone)
+	relay.Delay(100 * time.Millisecond) // so that c is the active one by then
+	s.resign(active)
+	second := s.takesOver(c)
+	s.until("b is there again", func() bool { return len(s.servers(first)) == 2 })
+	if keys := s.servers(first); keys[0] != second.key || keys[1] == gone {
+		t.Errorf("the keys are %q; the active server's is %s, and that which was removed %s", keys, second.key, gone)
 	}
-	second := s.takesOver(next)
-	if got := s.servers(b); len(got) != 1 || got[0] != second.key {
-		t.Errorf("the active server has the key %s, and there are %q", second.key, got)
-	}
+	relay.Heal()
 	s.Acquire(second, "/a_lock", "ada")
+	s.resign(second)
+	if third := s.takesOver(b); third.Generation() != second.Generation()+1 {
+		t.Errorf("epoch %d after %d", third.Generation(), second.Generation())
+	}
 }
 
 // The lease of a standby ends while it campaigns: it stands by again, with another one.
@@ -179,6 +192,9 @@ func TestALeaseThatIsLostDeposes(t *testing.T) {
 	a, _, active, _ := s.two()
 	if err := a.revoke(t.Context(), active.lease); err != nil {
 		t.Fatal(err)
+	}
+	if err := active.renew(t.Context()); !errors.Is(err, ErrDeposed) {
+		t.Errorf("renew: %v", err)
 	}
 	if err := s.over(active); !errors.Is(err, ErrDeposed) {
 		t.Errorf("Run: %v", err)

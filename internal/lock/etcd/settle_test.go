@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +79,7 @@ func TestATransactionThatComesLateIsNotMade(t *testing.T) {
 		return o
 	}())
 	active := s.campaign(c)
+	active.halt() // so that the transaction that is held back is the acquire
 	var once sync.Once
 	late := make(chan func() error, 1)
 	s.intercept(c, 0, func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -91,7 +93,6 @@ func TestATransactionThatComesLateIsNotMade(t *testing.T) {
 		late <- func() error { return invoke(context.WithoutCancel(ctx), method, request, reply, conn, opts...) }
 		return status.Error(codes.DeadlineExceeded, "held back")
 	})
-	active.halt() // so that the one that is held back is the acquire
 	c.members.prefer(0)
 	token := s.Acquire(active, "/a_lock", "ada")
 	s.Release(active, "/a_lock", token)
@@ -99,8 +100,8 @@ func TestATransactionThatComesLateIsNotMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.HeldBy(active, "/a_lock", "")
-	if got := len(s.lines(c)); got != 1 { // all without a note
-		t.Errorf("notes %d", got)
+	if got := s.lines(c); got[""] != 2 {
+		t.Errorf("%d lines in the history, want those of an acquire and a release", got[""])
 	}
 	s.Acquire(active, "/a_lock", "ben")
 }
@@ -220,6 +221,56 @@ func TestADeposedServerSettlesToo(t *testing.T) {
 	if record, err := first.Get(t.Context(), "/a_lock"); err != nil || len(record.Holds) != 1 {
 		t.Errorf("Get: %+v, %v", record, err)
 	}
+}
+
+// The change was made, its reply was lost, and then another server could take over: what was made is not reported as failed.
+func TestADeposedServerReportsWhatItHasMade(t *testing.T) {
+	s := newScene(t, 1)
+	c := s.open(s.options())
+	active := s.campaign(c)
+	active.halt()
+	side := s.open(s.options())
+	s.intercept(c, 0, after(func(func() error) error {
+		s.remove(side, active.key)
+		return status.Error(codes.DeadlineExceeded, "the reply is lost")
+	}))
+	token := s.Acquire(active, "/a_lock", "ada")
+	if record := s.HeldBy(active, "/a_lock", "ada"); record.Revision != token {
+		t.Errorf("got %+v, want token %d", record, token)
+	}
+	if _, err := s.Commit(active, "/a_lock", token); !errors.Is(err, ErrDeposed) {
+		t.Errorf("the next change: %v", err)
+	}
+}
+
+// What is read of a name says nothing while a change of it may be under way.
+func TestGetWaitsUntilAChangeIsSettled(t *testing.T) {
+	s := newScene(t, 1)
+	c := s.open(s.options())
+	active := s.campaign(c)
+	active.halt()
+	var away atomic.Bool
+	away.Store(true)
+	s.intercept(c, 0, func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if away.Load() && method == "/etcdserverpb.KV/Txn" {
+			return status.Error(codes.DeadlineExceeded, "away")
+		}
+		return invoke(ctx, method, request, reply, conn, opts...)
+	})
+	if _, err := s.Commit(active, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrUncertain) {
+		t.Fatalf("got %v, want that the result is unknown", err)
+	}
+	if record, err := active.Get(t.Context(), "/a_lock"); !errors.Is(err, lock.ErrUncertain) {
+		t.Errorf("Get: %+v, %v", record, err)
+	}
+	if _, err := active.Get(t.Context(), "/b_lock"); err != nil {
+		t.Errorf("of another name: %v", err)
+	}
+	away.Store(false)
+	if record, err := active.Get(t.Context(), "/a_lock"); err != nil || len(record.Holds) != 0 {
+		t.Errorf("Get: %+v, %v", record, err)
+	}
+	s.Acquire(active, "/a_lock", "ada")
 }
 
 func TestAClientThatHangsUpMakesNoUnknownOutcome(t *testing.T) {
