@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
@@ -108,6 +110,21 @@ func etcdTLS(e *config.Etcd) (*tls.Config, error) {
 		t.GetClientCertificate = load
 	}
 	return t, nil
+}
+
+// checkShared makes sure that what all servers share is there: without it, a tree whose mount is missing would be served as an empty one.
+func checkShared(c *config.Config) error {
+	if c.Etcd.SharedState == "" {
+		return nil
+	}
+	info, err := os.Stat(c.Etcd.SharedState)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "stat", Path: c.Etcd.SharedState, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		return fmt.Errorf("etcd.shared_state: %w; is its file system mounted? The directory is made once, by you", err)
+	}
+	return nil
 }
 
 // self is what the other servers are told of this one.

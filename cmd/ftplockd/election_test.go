@@ -123,7 +123,7 @@ func startMember(t *testing.T, f *fakeEtcd) *member {
 	text := "listen = ['" + m.port + "']\nroot = '" + dir + "/files'\nstate = '" + dir + "/state'\n" +
 		"[http]\nlisten = '127.0.0.1:0'\n" +
 		"[etcd]\nendpoints = ['http://127.0.0.1:1']\nshared_state = '" + dir + "/shared'\n"
-	if err := os.WriteFile(m.file, []byte(text), 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(m.file, []byte(text), 0o600), os.Mkdir(dir+"/shared", 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := newServer(t.Context(), serveOptions{ConfigFile: m.file}, m.log, f.reach)
@@ -383,6 +383,21 @@ func TestAServerThatCannotTakeOverLetsAnotherOne(t *testing.T) {
 	m.want(m.log.String(), "taking over: listen: ", "in use")
 }
 
+func TestATreeThatIsNotMountedIsNotServed(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	if err := os.Remove(filepath.Join(m.dir, "shared")); err != nil {
+		t.Fatal(err)
+	}
+	close(f.turn)
+	m.exits(exitFailure)
+	<-f.resigned
+	m.want(m.log.String(), "etcd.shared_state", "mounted")
+	if _, err := os.Stat(filepath.Join(m.dir, "files")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("it has made the tree:", err)
+	}
+}
+
 func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(*member)
@@ -436,11 +451,12 @@ func TestAStandbyThatCouldNotTakeOverDoesNotStart(t *testing.T) {
 		listen, etcd, password, says string
 		status                       int
 	}{
-		"an address in use":          {taken.Addr().String(), one, "x", "in use", exitFailure},
-		"a password that is empty":   {"", one + "user = 'u'\npassword_file = '" + file + "'\n", "x", "etcd.password_file: " + file, exitFailure},
-		"a ca that is none":          {"", tls + "ca = '" + file + "'\n", "x", "etcd.ca: " + file, exitFailure},
-		"a certificate that is none": {"", tls + "certificate = '" + file + "'\nkey = '" + file + "'\n", "x", "etcd.certificate " + file, exitFailure},
-		"a password of its own":      {"", one, "", "FTPLOCKD_PASSWORD", exitUsage},
+		"an address in use":                        {taken.Addr().String(), one, "x", "in use", exitFailure},
+		"a password that is empty":                 {"", one + "user = 'u'\npassword_file = '" + file + "'\n", "x", "etcd.password_file: " + file, exitFailure},
+		"a ca that is none":                        {"", tls + "ca = '" + file + "'\n", "x", "etcd.ca: " + file, exitFailure},
+		"a certificate that is none":               {"", tls + "certificate = '" + file + "'\nkey = '" + file + "'\n", "x", "etcd.certificate " + file, exitFailure},
+		"a shared file system that is not mounted": {"", one + "shared_state = '" + dir + "/none'\n", "x", "etcd.shared_state: stat " + dir + "/none: no such file", exitFailure},
+		"a password of its own":                    {"", one, "", "FTPLOCKD_PASSWORD", exitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("FTPLOCKD_PASSWORD", c.password)

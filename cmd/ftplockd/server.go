@@ -140,6 +140,9 @@ func (s *server) startStandby(ctx context.Context, reach reachCluster) error {
 	if options.Self, err = s.self(); err != nil {
 		return err
 	}
+	if err := checkShared(s.config); err != nil {
+		return err
+	}
 	ports, err := s.prepare(ctx)
 	if err == nil {
 		err = closePorts(ports)

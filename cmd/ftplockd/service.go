@@ -102,6 +102,9 @@ func (v *service) open(ctx context.Context, openStore func(context.Context, *loc
 	if err != nil {
 		return err
 	}
+	if err := checkShared(c); err != nil {
+		return err
+	}
 	state := cmp.Or(c.Etcd.SharedState, c.State) // of what belongs to the tree
 	o := files.Options{State: filepath.Join(state, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable, Log: s.log}
 	if v.term != nil {

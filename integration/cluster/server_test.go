@@ -84,8 +84,10 @@ func prepare(t testing.TB, how setup) *cluster {
 	}
 	dir := t.TempDir()
 	c := &cluster{t: t, etcd: etcdtest.Start(t, cmp.Or(how.members, 3)), root: filepath.Join(dir, "files")}
-	if err := os.MkdirAll(c.root, 0o755); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{c.root, filepath.Join(dir, "shared")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	network := etcdtest.Network()
 	for i := range cmp.Or(how.servers, 2) {
