@@ -147,6 +147,6 @@ func (s *Server) publishedAs(t lock.Title, p lock.Publication) {
 		return
 	}
 	if err := s.publications.Published(s.context, p); err != nil {
-		log.Error("a publication is not in the journal", "err", err)
+		log.Error("a publication is not in the history", "err", err)
 	}
 }
