@@ -122,6 +122,9 @@ func (c *Cluster) elect(ctx context.Context, lease clientv3.LeaseID, value strin
 	if err = election.Campaign(campaigning, value); err != nil {
 		c.members.leave(i)
 	}
+	if err != nil && ctx.Err() == nil && session.Ctx().Err() != nil {
+		err = errors.New("its lease was not renewed in time")
+	}
 	return election.Rev(), err
 }
 

@@ -40,9 +40,9 @@ func TestFigures(t *testing.T) {
 			if err := active.renew(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			took, all := s.timed(clients, func(i int) error { return s.pair(active.Store, i) })
+			took, all := s.timed(clients, func(i int, each timer) error { return s.pair(active.Store, i, each) })
 			committing, commits = committing+took, append(commits, all...)
-			took, all = s.timed(clients, func(i int) error { return s.bare(active.Store, bare, i) })
+			took, all = s.timed(clients, func(i int, each timer) error { return s.bare(active.Store, bare, i, each) })
 			making, txns = making+took, append(txns, all...)
 		}
 		report := func(what string, took time.Duration, all []time.Duration) time.Duration {
@@ -57,8 +57,11 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// timed has f called by so many clients for two seconds. Each call is of two changes, and counts as two of half its time.
-func (s *scene) timed(clients int, f func(i int) error) (took time.Duration, all []time.Duration) {
+// timer makes one change and notes how long it took.
+type timer func(func() error) error
+
+// timed has f called by so many clients for two seconds.
+func (s *scene) timed(clients int, f func(i int, each timer) error) (took time.Duration, all []time.Duration) {
 	begun := time.Now()
 	var mu sync.Mutex
 	var errs []error
@@ -68,10 +71,12 @@ func (s *scene) timed(clients int, f func(i int) error) (took time.Duration, all
 			var mine []time.Duration
 			var err error
 			for err == nil && time.Since(begun) < 2*time.Second {
-				at := time.Now()
-				err = f(i)
-				each := time.Since(at) / 2
-				mine = append(mine, each, each)
+				err = f(i, func(change func() error) error {
+					at := time.Now()
+					err := change()
+					mine = append(mine, time.Since(at))
+					return err
+				})
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -86,34 +91,44 @@ func (s *scene) timed(clients int, f func(i int) error) (took time.Duration, all
 }
 
 // pair acquires a lock and releases it.
-func (s *scene) pair(store *Store, i int) error {
-	name := lock.Name(fmt.Sprintf("/%d_lock", i))
-	token, err := s.Commit(store, name, 0, s.Hold("ada"))
-	if err == nil {
-		_, err = s.Commit(store, name, token)
+func (s *scene) pair(store *Store, i int, each timer) error {
+	name, revision := lock.Name(fmt.Sprintf("/%d_lock", i)), lock.Token(0)
+	for _, holds := range [][]lock.Hold{{s.Hold("ada")}, nil} {
+		if err := each(func() (err error) { revision, err = s.Commit(store, name, revision, holds...); return err }); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // bare does the same to etcd as pair, by two transactions of the library.
-func (s *scene) bare(store *Store, client *clientv3.Client, i int) error {
+func (s *scene) bare(store *Store, client *clientv3.Client, i int, each timer) error {
 	key := fmt.Sprintf("%sbare/%d", store.c.keys, i)
-	value, line := encode(lockValue{Holds: holdValues([]lock.Hold{s.Hold("ada")})}), encodeEntry(lock.Entry{
-		Cause: lock.CauseAcquire, Name: lock.Name(fmt.Sprintf("/%d_lock", i)), At: s.clock.Now(), Holds: []lock.Hold{s.Hold("ada")},
+	hold := []lock.Hold{s.Hold("ada")}
+	value, line := encode(lockValue{Holds: holdValues(hold)}), encodeEntry(lock.Entry{
+		Cause: lock.CauseAcquire, Name: lock.Name(fmt.Sprintf("/%d_lock", i)), At: s.clock.Now(), Holds: hold,
 	}, 0)
 	revision := int64(0)
-	for n, op := range []clientv3.Op{clientv3.OpPut(key, value), clientv3.OpDelete(key)} {
+	for _, op := range []clientv3.Op{clientv3.OpPut(key, value), clientv3.OpDelete(key)} {
 		w := &write{value: line}
 		store.place(w)
 		store.placed(w)
-		resp, err := client.Txn(context.Background()).
-			If(store.fenced(store.fenceNow()), clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
-			Then(op, clientv3.OpPut(store.c.keys.line(w.offset), line)).
-			Commit()
-		if err != nil || !resp.Succeeded {
-			return fmt.Errorf("transaction %d: %w", n, err)
+		err := each(func() error {
+			resp, err := client.Txn(context.Background()).
+				If(store.fenced(store.fenceNow()), clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+				Then(op, clientv3.OpPut(store.c.keys.line(w.offset), line)).
+				Commit()
+			if err == nil && !resp.Succeeded {
+				err = errors.New("the fence has moved")
+			}
+			if err == nil {
+				revision = resp.Header.Revision
+			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		revision = resp.Header.Revision
 	}
 	return nil
 }

@@ -3,8 +3,11 @@
 package etcd
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // A process that is stopped, or a machine that sleeps, does not renew its lease, and its clock goes on.
@@ -40,13 +43,15 @@ func TestALeaseCountsFromWhenItsRenewalWasSent(t *testing.T) {
 	o := s.options()
 	o.Endpoints = []string{relay.Endpoint()}
 	o.RequestTimeout = patience
+	clock := &asked{Clock: s.clock}
+	o.Clock = clock
 	active := s.campaign(s.open(o))
 	active.halt()
 	relay.HoldReplies()
 	renewed := make(chan error, 1)
-	sent := s.clock.Now().Boot
+	sent, before := s.clock.Now().Boot, clock.times.Load()
 	go func() { renewed <- active.renew(t.Context()) }()
-	time.Sleep(100 * time.Millisecond) // it is sent by now, most likely
+	s.until("it is about to be sent", func() bool { return clock.times.Load() > before })
 	s.clock.Advance(time.Hour)
 	relay.Heal()
 	if err := <-renewed; err != nil {
@@ -55,6 +60,17 @@ func TestALeaseCountsFromWhenItsRenewalWasSent(t *testing.T) {
 	if until := time.Duration(active.deadline.Load()); until < sent || until > sent+patience {
 		t.Errorf("it lasts until %v, and was sent at %v", until, sent)
 	}
+}
+
+// asked counts how often a clock is asked.
+type asked struct {
+	lock.Clock
+	times atomic.Int64
+}
+
+func (a *asked) Now() lock.Instant {
+	defer a.times.Add(1)
+	return a.Clock.Now()
 }
 
 // A quorum that is lost for longer than the lease lasts suspends the server. The lease goes on when the quorum is back.

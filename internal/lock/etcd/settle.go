@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -39,7 +38,7 @@ func (s *Store) settle(ctx context.Context, w *write) answer {
 	return a
 }
 
-// settleInTime settles a write within the request timeout, with several members if it must be.
+// settleInTime settles a write within the request timeout, with several members if it must be. If it cannot be done it returns why, the answer so far.
 func (s *Store) settleInTime(ctx context.Context, w *write, why answer) answer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.c.o.RequestTimeout)
 	defer cancel()
@@ -50,7 +49,6 @@ func (s *Store) settleInTime(ctx context.Context, w *write, why answer) answer {
 		if a.outcome != unknown {
 			return a
 		}
-		why.err = errors.Join(why.err, a.err)
 		if !pause(ctx, retryAfter) {
 			return why
 		}

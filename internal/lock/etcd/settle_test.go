@@ -212,10 +212,11 @@ func TestADeposedServerSettlesToo(t *testing.T) {
 	if _, err := s.Commit(first, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrUncertain) {
 		t.Fatalf("got %v, want that the result is unknown", err)
 	}
+	first.halt() // etcd hears its renewals
 	active := s.takesOver(next)
 	s.HeldBy(active, "/a_lock", "ada")
 	relay.Heal()
-	if err := s.over(first); !errors.Is(err, ErrDeposed) {
+	if err := s.over(s.run(first.Store)); !errors.Is(err, ErrDeposed) {
 		t.Errorf("Run: %v", err)
 	}
 	if record, err := first.Get(t.Context(), "/a_lock"); err != nil || len(record.Holds) != 1 {

@@ -17,7 +17,8 @@ import (
 
 // Store is one term of a server as the active one: it is of no use after that. [Cluster.Campaign] returns it. It is for use by several goroutines.
 //
-// The lock order: there is none, in the whole package. No mutex is taken, and nobody is asked or told anything, while another one is held.
+// The lock order: there is none, in the whole package. No mutex is taken while another one is held, and no request is made, but for what a
+// new client of a member asks, see member.
 type Store struct {
 	c      *Cluster
 	lease  clientv3.LeaseID
@@ -107,7 +108,8 @@ func (s *Store) Ready() error {
 	return nil
 }
 
-// Get returns the record of a name, without holds if there is none. It first settles what became of a change of it.
+// Get returns the record of a name, without holds if there is none. It first settles what became of a change of it, and returns an error that
+// matches lock.ErrUncertain if that cannot be done now.
 func (s *Store) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
 	for _, w := range s.unsettledOf(name) {
 		if !s.resolve(ctx, w) {
