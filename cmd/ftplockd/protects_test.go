@@ -76,17 +76,3 @@ func TestWhatCannotBeProtectedIsAnErrorWithItsLine(t *testing.T) {
 		}
 	}
 }
-
-func TestAReloadChangesWhatIsProtected(t *testing.T) {
-	r := startServer(t, phone)
-	say, _ := r.login()
-	r.configure("[[lock]]\nmatch = '**/*_lock'\nprotects = ['$1/$2.csv']\n")
-	r.expect("reloaded", "reload")
-	if got := r.store(say, "/phone.tsv", "x"); !strings.HasPrefix(got, "226 ") {
-		t.Error(got)
-	}
-	say, _ = r.login()
-	if got := r.store(say, "/phone.csv", "x"); !strings.HasPrefix(got, "550 ") {
-		t.Error(got)
-	}
-}

@@ -152,6 +152,9 @@ func TestAReloadIsAllOrNothing(t *testing.T) {
 	if got := r.expect("/locks/a", "locks"); !strings.Contains(got, " 2h0m0s ") && !strings.Contains(got, " 1h59m") {
 		t.Error("the age after a reload that went well:", got)
 	}
+	if got := say("MKD /new/deep/b"); !strings.HasPrefix(got, "257 ") {
+		t.Error("the prefix of a new rule after a reload that went well:", got)
+	}
 }
 
 func (r *running) checkNothingHasChanged(t *testing.T, say func(string) string) {

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"net"
 	"net/textproto"
@@ -153,57 +151,14 @@ func (r *running) logs(words ...string) {
 	r.t.Fatalf("no line has %q:\n%s", words, r.log)
 }
 
-func TestLocksAreListedAndTheirHistoryTold(t *testing.T) {
-	r := startServer(t, "")
-	r.expect("no locks are held", "locks")
-	r.expect("nobody is logged in", "sessions")
-	r.expect("knows nothing of /locks/a", "history", "/locks/a")
-	say, _ := r.login()
-	say("MKD /locks/a")
-	out := r.expect("/locks/a", "locks")
-	if !strings.Contains(out, "ftp") || !strings.Contains(out, "127.0.0.1") || !strings.Contains(out, "1-1") {
-		t.Error(out)
-	}
-	var views []holdView
-	if err := json.Unmarshal([]byte(r.expect("/locks/a", "locks", "--json")), &views); err != nil {
-		t.Fatal(err)
-	}
-	if len(views) != 1 || views[0].Name != "/locks/a" || views[0].Holder != "ftp" || views[0].Token != 1 ||
-		views[0].Rule != "/locks/**" || views[0].Expires == nil || *views[0].ExpiresIn > 1801 || *views[0].ExpiresIn < 1700 {
-		t.Errorf("%+v", views)
-	}
-	r.expect("1-1", "sessions")
-	say("RMD /locks/a")
-	out = r.expect("acquire", "history", "/locks/a")
-	if !strings.Contains(out, "release") || strings.Index(out, "acquire") > strings.Index(out, "release") {
-		t.Error(out)
-	}
-}
-
 func TestALockNameThatIsNoUTF8IsShownExactly(t *testing.T) {
 	r := startServer(t, "")
+	r.expect("nobody is logged in", "sessions")
+	r.expect("knows nothing of /locks/a", "history", "/locks/a")
 	say, _ := r.login()
 	say("MKD /locks/\xe4")
 	r.expect("/locks/%E4", "locks")
 	r.expect(`"name_encoded": "/locks/%E4"`, "locks", "--json")
-}
-
-func TestBrokenLockIsTakenAwayAndItsHolderTold(t *testing.T) {
-	r := startServer(t, "")
-	say, _ := r.login()
-	say("MKD /locks/a")
-	r.expect("broken", "break", "/locks/a", "--reason", "the scanner hangs")
-	r.expect("no locks are held", "locks")
-	if got := say("RMD /locks/a"); !strings.Contains(got, "taken away") || !strings.Contains(got, "the scanner hangs") {
-		t.Error(got)
-	}
-	r.expect("the scanner hangs", "history", "/locks/a")
-	if _, errs, status := r.run("break", "/locks/a"); status != exitFailure || !strings.Contains(errs, "not held") {
-		t.Error("a lock that is not held:", status, errs)
-	}
-	if _, errs, status := r.run("break", "locks"); status != exitUsage || !strings.Contains(errs, "/locks/demo") {
-		t.Error("no name:", status, errs)
-	}
 }
 
 func TestKickedSessionIsToldAndGone(t *testing.T) {
@@ -228,40 +183,8 @@ func TestKickedSessionIsToldAndGone(t *testing.T) {
 	if _, errs, status := r.run("kick", "17"); status != exitUsage || !strings.Contains(errs, "3-17") {
 		t.Error("no id:", status, errs)
 	}
-}
-
-func TestReloadTakesOverAndRefuses(t *testing.T) {
-	r := startServer(t, "[[lock]]\nmatch = '/locks/**'\nmax_age = '10m'\n")
-	say, _ := r.login()
-	say("MKD /locks/a")
-	r.configure("[[lock]]\nmatch = '/locks/**'\nmax_age = '0s'\nmax_idle = '0s'\n[[lock]]\nmatch = '/more/**'\n")
-	r.expect("reloaded", "reload")
-	r.expect("never", "locks")
-	if got := say("MKD /more/b"); !strings.HasPrefix(got, "257 ") {
-		t.Error("the prefix of a new rule:", got)
-	}
-	r.configure("[[lock]]\nmatch = '/locks/**'\nmax_agee = '1s'\n")
-	_, errs, status := r.run("reload", "--state", r.dir+"/state")
-	if status == exitOK || !strings.Contains(errs, "ftplockd.toml:6") || !strings.Contains(errs, "max_age") {
-		t.Errorf("status %d, %s", status, errs)
-	}
-	if out, _, _ := runCommand(t.Context(), "locks", "--state", r.dir+"/state"); !strings.Contains(out, "never") {
-		t.Error("a file with an error changed something:", out)
-	}
-	if got := say("NOOP"); !strings.HasPrefix(got, "200 ") {
-		t.Error("the session:", got)
-	}
-}
-
-func TestReloadSaysWhatNeedsARestart(t *testing.T) {
-	r := startServer(t, "")
-	r.configure("[locks]\ndirectories = false\n")
-	_, errs, status := r.run("reload")
-	if status != exitOK || !strings.Contains(errs, "locks.directories has changed and needs a restart") {
-		t.Errorf("status %d, %q", status, errs)
-	}
-	if !strings.Contains(r.log.String(), "locks.directories") {
-		t.Error(r.log.String())
+	if _, errs, status := r.run("break", "locks"); status != exitUsage || !strings.Contains(errs, "/locks/demo") {
+		t.Error("no name:", status, errs)
 	}
 }
 
@@ -297,15 +220,6 @@ func TestCommandsSayWhenNoServerRuns(t *testing.T) {
 			t.Errorf("%v: status %d, %q", args, status, errs)
 		}
 	}
-}
-
-func TestASecondServerOnTheSameStateIsRefused(t *testing.T) {
-	r := startServer(t, "")
-	_, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, io.Discard, openCluster)
-	if err == nil || !strings.Contains(err.Error(), "another ftplockd") {
-		t.Fatal(err)
-	}
-	r.expect("no locks are held", "locks") // the first one's control socket is as it was
 }
 
 func TestTheStateDirectoryIsMadeForItsOwnerAlone(t *testing.T) {
