@@ -109,7 +109,7 @@ func (c *Cluster) Import(ctx context.Context, records []lock.Record, last lock.T
 type importer struct {
 	c      *Cluster
 	base   lock.Token
-	closed int64  // ModRevision of the key that keeps servers away
+	guard  int64  // ModRevision of the base, which this import has written: a transaction that comes late fails
 	epoch  uint64 // no session that was met has a larger one
 	offset int64  // of the next line of the history
 	ops    []clientv3.Op
@@ -134,12 +134,12 @@ func (in *importer) begin(ctx context.Context, last lock.Token) error {
 		return fmt.Errorf("etcd: below %s: %w", c.o.Prefix, ErrNotEmpty)
 	}
 	in.base, in.epoch = max(last, lock.Token(number(one(resp, 1)))), number(one(resp, 2))
-	in.closed = closed.GetModRevision()
+	in.guard = one(resp, 1).GetModRevision()
 	in.ops = []clientv3.Op{
 		clientv3.OpPut(c.keys.closed(), importing),
 		clientv3.OpPut(c.keys.base(), strconv.FormatUint(uint64(in.base), 10)),
 	}
-	if in.closed, err = in.flush(ctx); err != nil {
+	if in.guard, err = in.flush(ctx); err != nil {
 		return err
 	}
 	return errors.Join(in.remove(ctx, c.keys.locks()), in.remove(ctx, c.keys.history()))
@@ -190,7 +190,7 @@ func (in *importer) put(ctx context.Context, key, value string) error {
 // flush makes the transaction, and returns its revision.
 func (in *importer) flush(ctx context.Context) (revision int64, err error) {
 	resp, err := in.c.members.txn(ctx, []clientv3.Cmp{
-		in.c.nobody(), clientv3.Compare(clientv3.ModRevision(in.c.keys.closed()), "=", in.closed),
+		in.c.nobody(), clientv3.Compare(clientv3.ModRevision(in.c.keys.base()), "=", in.guard),
 	}, in.ops, []clientv3.Op{in.c.getServers(), clientv3.OpGet(in.c.keys.closed())})
 	switch {
 	case err != nil:
