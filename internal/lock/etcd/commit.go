@@ -32,6 +32,10 @@ type write struct {
 	offset int64          // and its place
 }
 
+// isLine reports whether what stands in the place of the write's line is that line. Another server that has taken over begins where
+// the last line that was written ends, so it may have put its own there.
+func (w *write) isLine(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == w.value }
+
 // outcome is what a try to make a write, or to settle it, has come to.
 type outcome uint8
 
@@ -165,7 +169,7 @@ func (s *Store) try(ctx context.Context, w *write) answer {
 		resp, err = client.Txn(ctx).
 			If(append([]clientv3.Cmp{s.fenced(fence)}, w.when...)...).
 			Then(append([]clientv3.Op{clientv3.OpPut(line, w.value)}, w.then...)...).
-			Else(clientv3.OpGet(s.key), clientv3.OpGet(line, clientv3.WithKeysOnly()), clientv3.OpGet(key)).
+			Else(clientv3.OpGet(s.key), clientv3.OpGet(line), clientv3.OpGet(key)).
 			Commit()
 		return err
 	})
@@ -181,7 +185,7 @@ func (s *Store) try(ctx context.Context, w *write) answer {
 	}
 	leader, twice := one(resp, 0), one(resp, 1)
 	switch {
-	case twice != nil: // the library has sent it again
+	case w.isLine(twice): // the library has sent it again
 		return answer{outcome: made, revision: twice.ModRevision}
 	case leader.GetCreateRevision() != s.create:
 		return answer{outcome: over}
@@ -204,11 +208,11 @@ func transient(err error) bool {
 // afterNoSpace finds out whether the write was made: the one that reaches the quota is made, and refused all the same. As etcd has answered
 // it is not under way any more, so to look is enough.
 func (s *Store) afterNoSpace(ctx context.Context, w *write) answer {
-	resp, err := s.c.members.get(ctx, s.c.keys.line(w.offset), clientv3.WithKeysOnly())
+	resp, err := s.c.members.get(ctx, s.c.keys.line(w.offset))
 	switch {
 	case err != nil:
 		return answer{outcome: unknown, err: err}
-	case len(resp.Kvs) > 0:
+	case len(resp.Kvs) > 0 && w.isLine(resp.Kvs[0]):
 		return answer{outcome: made, revision: resp.Kvs[0].ModRevision}
 	}
 	s.setFull(true)

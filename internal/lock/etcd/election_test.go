@@ -97,6 +97,28 @@ func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
 	s.HeldBy(second, "/a_lock", "ada")
 }
 
+// The next server begins its history where that of the last one ends, so a change that the last one still tries finds a line in its place.
+func TestALineOfTheNextServerIsNotTakenForOnesOwn(t *testing.T) {
+	s := newScene(t, 1)
+	s.ttl = 2 * time.Second
+	_, _, active, next := s.two()
+	s.Acquire(active, "/a_lock", "ada")
+	active.halt()
+	second := s.takesOver(next)
+	w := &write{name: "/c_lock", value: "of the first server"}
+	active.place(w)
+	s.Acquire(second, "/b_lock", "ben")
+	if a := active.try(t.Context(), w); a.outcome != over {
+		t.Errorf("try: outcome %d, want %d: the term is over", a.outcome, over)
+	}
+	if a := active.settle(t.Context(), w); a.outcome != over {
+		t.Errorf("settle: outcome %d, want %d: the term is over", a.outcome, over)
+	}
+	if a := active.afterNoSpace(t.Context(), w); a.outcome != refused {
+		t.Errorf("afterNoSpace: outcome %d, want %d: it is refused", a.outcome, refused)
+	}
+}
+
 func isSuspended(err error) bool {
 	var suspended *lock.SuspendedError
 	return errors.As(err, &suspended)

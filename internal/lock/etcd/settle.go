@@ -15,7 +15,7 @@ import (
 
 // settle tries once to find out what became of a write. Afterwards it is made, or it never will be.
 func (s *Store) settle(ctx context.Context, w *write) answer {
-	read := []clientv3.Op{clientv3.OpGet(s.c.keys.line(w.offset), clientv3.WithKeysOnly()), clientv3.OpGet(s.c.keys.lock(w.name))}
+	read := []clientv3.Op{clientv3.OpGet(s.c.keys.line(w.offset)), clientv3.OpGet(s.c.keys.lock(w.name))}
 	var resp *clientv3.TxnResponse
 	err := s.c.members.once(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
 		resp, err = client.Txn(ctx).If(s.mine()).
@@ -32,7 +32,7 @@ func (s *Store) settle(ctx context.Context, w *write) answer {
 		s.moved(resp.Header.Revision)
 		a.outcome = outdated
 	}
-	if line := one(resp, 0); line != nil {
+	if line := one(resp, 0); w.isLine(line) {
 		a.outcome, a.revision = made, line.ModRevision
 	}
 	return a
