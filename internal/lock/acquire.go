@@ -23,7 +23,7 @@ import (
 // ErrHeld); a *ProtectedError if the name lies in somebody else's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
 // the name is not a lock's; ErrNoParent if a lock above it ended while it waited; ErrEnded; and
 // what the store says. After one that matches ErrUncertain the lock may be the session's, and nobody else
-// gets it before its age is over or the session releases it.
+// gets it before its age is over or the session releases it; the session's next try gets it if it is.
 //
 // No lock above the name ends before it, from the moment that the grant has begun. Where the
 // store keeps no directories nobody looks whether there is anything to make the lock in: then the
@@ -163,10 +163,13 @@ func (a *attempt) againLocked(e *node, current *compiledRule, now Instant) *chan
 			rule = current.Rule
 		}
 		return a.grantLocked(e, h, rule, h.Shared, now, CauseAdopt)
-	case title == bySession && current != nil && current.contention.Reentrant:
+	case title == bySession && (h.untold || current != nil && current.contention.Reentrant):
 		c, renewed := s.renewalLocked(e, h, now)
 		c.done = func(Token) {
-			h.again++
+			if !h.untold {
+				h.again++
+			}
+			h.untold = false
 			a.hold = renewed
 		}
 		return c

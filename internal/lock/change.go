@@ -135,10 +135,24 @@ func (t *Table) confirm(c *change) error {
 	switch c.why.cause {
 	case CauseAcquire, CauseAdopt, CauseRenew:
 		if err := t.valid(); err != nil {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			c.untoldLocked()
 			return fmt.Errorf("%w: %v", ErrUncertain, err) // not a SuspendedError: something was changed
 		}
 	}
 	return nil
+}
+
+// untoldLocked marks the hold that a grant has made, or may have, and of which its client is not told.
+func (c *change) untoldLocked() {
+	if c.doing != granting {
+		return
+	}
+	granted := c.next[len(c.next)-1]
+	for _, h := range c.node.holds {
+		h.untold = h.untold || h.Owner == granted.Owner && h.Acquired.Wall.Equal(granted.Acquired.Wall)
+	}
 }
 
 // begin takes the first step, as often as there is something to wait for.
@@ -264,6 +278,7 @@ func (t *Table) finish(c *change, r result) {
 // of which nobody can tell stands, so that nobody else gets the lock early, until the store tells by Watch, or somebody wants the name.
 func (t *Table) putUncertainLocked(c *change, record *Record) {
 	e := c.node
+	defer c.untoldLocked()
 	if record != nil {
 		t.putLocked(e, t.reportedLocked(*record), c.why)
 		return

@@ -185,6 +185,18 @@ func (h *told) note(client int, in locktest.Input, began time.Time, token lock.T
 	h.all = append(h.all, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: began.UnixNano(), Return: ended})
 }
 
+// known notes that an MKD of which nobody knew what became has made the hold.
+func (h *told) known(in locktest.Input, hold lock.Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := len(h.all) - 1; i >= 0; i-- {
+		if op := &h.all[i]; op.Input == in && op.Call <= hold.Acquired.Wall.UnixNano() {
+			op.Output, op.Return = locktest.Output{Result: locktest.Done, Token: hold.Token}, time.Now().UnixNano()
+			return
+		}
+	}
+}
+
 // acquireWaiting acquires, and waits if that is to be.
 func acquireWaiting(s *lock.Session, n lock.Name) (lock.Hold, error) {
 	called := make(chan struct{}, 1)
@@ -204,18 +216,22 @@ func acquireWaiting(s *lock.Session, n lock.Name) (lock.Hold, error) {
 // Clients acquire and release over a store that loses its answers. What they are told must have an order in which it is right, and in
 // the end the table has what the store has.
 func TestAStoreThatLosesItsAnswers(t *testing.T) {
+	lost := 0
 	for seed := range uint64(20) {
 		for _, mixed := range []bool{false, true} { // also what the model knows nothing of
 			t.Run(fmt.Sprint(seed, mixed), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { loseAnswers(t, seed, mixed) })
+				synctest.Test(t, func(t *testing.T) { lost += loseAnswers(t, seed, mixed) })
 			})
 		}
+	}
+	if lost < 50 {
+		t.Errorf("%d answers were lost", lost)
 	}
 }
 
 var names = []lock.Name{"/locks/a", "/locks/b", "/locks/b/c"}
 
-func loseAnswers(t *testing.T, seed uint64, mixed bool) {
+func loseAnswers(t *testing.T, seed uint64, mixed bool) (lost int) {
 	f := &faraway{Memory: locktest.NewMemory(), random: rand.New(rand.NewPCG(seed, 7))}
 	w := &world{t: t, store: f.Memory, over: f, clock: locktest.NewRunningClock(), valid: f.valid}
 	rule := lock.Rule{Match: "/locks/**", Contention: &usual}
@@ -247,6 +263,10 @@ func loseAnswers(t *testing.T, seed uint64, mixed bool) {
 				switch r := random.IntN(10); {
 				case r < 4:
 					hold, err := acquireWaiting(s, n)
+					if err == nil && hold.Acquired.Wall.Before(began.Round(0)) && !mixed {
+						h.known(in, hold) // it was granted by an earlier try
+						continue
+					}
 					h.note(client, in, began, hold.Token, err)
 				case r < 8 || !mixed:
 					in.Verb = locktest.RMD
@@ -276,9 +296,6 @@ func loseAnswers(t *testing.T, seed uint64, mixed bool) {
 			t.Errorf("%s: table %+v, store %+v", n, status.Holds, stored.Holds)
 		}
 	}
-	if f.lost == 0 {
-		t.Errorf("%d answers were lost", f.lost)
-	}
 	if !mixed {
 		if result := porcupine.CheckOperationsTimeout(locktest.Model(), h.all, time.Minute); result != porcupine.Ok {
 			t.Errorf("%s", result)
@@ -298,11 +315,5 @@ func loseAnswers(t *testing.T, seed uint64, mixed bool) {
 			}
 		}
 	}
-	time.Sleep(2 * time.Minute)
-	w.Expire(ctx)
-	for _, status := range w.All() {
-		if err := w.Break(ctx, status.Name, status.Holds[0].Token, lock.Owner{}, ""); err != nil && !errors.Is(err, lock.ErrMembers) {
-			_ = w.Break(ctx, status.Name, status.Holds[0].Token, lock.Owner{}, "")
-		}
-	}
+	return f.lost
 }

@@ -302,3 +302,45 @@ func TestWhoWantsANameHasItCleared(t *testing.T) {
 		}
 	}
 }
+
+// A client that tries again and again would meet its own hold for ever.
+func TestTheNextTryGetsAGrantOfWhichItsClientWasNotTold(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		grant func(u *unknown, s *lock.Session)
+	}{
+		{"the store did not tell", func(u *unknown, s *lock.Session) {
+			u.loses(true, acquireOf(s, "/locks/a"))
+			u.store.blind = false
+		}},
+		{"the store told late", func(u *unknown, s *lock.Session) {
+			u.loses(true, acquireOf(s, "/locks/a"))
+			u.tells("/locks/a", lock.CauseAcquire)
+		}},
+		{"the store was asked", func(u *unknown, s *lock.Session) {
+			u.store.InjectAfter(func(lock.Change) error { return lock.ErrUncertain })
+			u.refused(s, "/locks/a", lock.ErrUncertain)
+			u.store.InjectAfter(nil)
+		}},
+		{"another server may be the active one", func(u *unknown, s *lock.Session) {
+			u.store.InjectAfter(func(lock.Change) error {
+				u.suspend()
+				return nil
+			})
+			u.refused(s, "/locks/a", lock.ErrUncertain)
+			u.store.InjectAfter(nil)
+			u.resume()
+		}},
+	} {
+		u := newUnknown(t, delayed())
+		s := u.open("a")
+		test.grant(u, s)
+		u.refused(u.open("b"), "/locks/a", lock.ErrHeld)
+		if hold := u.acquire(s, "/locks/a"); hold.Token != u.stored("/locks/a").Holds[0].Token {
+			t.Errorf("%s: %+v", test.name, hold)
+		}
+		u.refused(s, "/locks/a", lock.ErrHeld) // it knows by now
+		u.release(s, "/locks/a", nil)
+		u.holds("/locks/a", "")
+	}
+}
