@@ -82,7 +82,6 @@ func TestAStandbyTakesOverWhenTheActiveServerResigns(t *testing.T) {
 
 func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
 	s := newScene(t, 1)
-	s.ttl = 2 * time.Second
 	_, _, active, next := s.two()
 	token := s.Acquire(active, "/a_lock", "ada")
 	active.halt()

@@ -14,6 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/ftplockd/ftplockd/integration/etcdtest"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -24,7 +25,7 @@ func TestFigures(t *testing.T) {
 	if !*figures {
 		t.Skip("only with -figures")
 	}
-	s := newScene(t, 3)
+	s := sceneOn(t, etcdtest.Start(t, 3))
 	c := s.open(s.options())
 	active := s.campaign(c)
 	active.halt()

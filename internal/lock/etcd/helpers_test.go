@@ -31,7 +31,9 @@ type scene struct {
 	clock *locktest.FakeClock // that of every server that has no other
 }
 
-func newScene(t testing.TB, members int, flags ...string) *scene {
+// newScene starts a cluster of etcd. The test runs beside others.
+func newScene(t *testing.T, members int, flags ...string) *scene {
+	t.Parallel()
 	return sceneOn(t, etcdtest.Start(t, members, flags...))
 }
 

@@ -200,7 +200,6 @@ func TestAChangeThatCannotBeSettledSuspends(t *testing.T) {
 // A change that is not settled is so once another server is active: it is made or never will be.
 func TestADeposedServerSettlesToo(t *testing.T) {
 	s := newScene(t, 1)
-	s.ttl = 2 * time.Second
 	relay := s.etcd.Relays()[0]
 	o := s.options()
 	second := s.open(o)
@@ -337,7 +336,7 @@ func (s *scene) work(ctx context.Context, store lock.Store, name lock.Name, said
 // Whatever happens to the members of etcd: what was reported as made is there, what was reported as failed is not.
 func TestWhatIsReportedIsSo(t *testing.T) {
 	s := newScene(t, 3)
-	s.ttl = 10 * time.Second // nobody is to be deposed
+	s.ttl = patience // nobody is to be deposed
 	o := s.options()
 	o.RequestTimeout = 300 * time.Millisecond // shorter than an election of etcd, so that outcomes are unknown
 	c := s.open(o)

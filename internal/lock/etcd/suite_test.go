@@ -11,6 +11,7 @@ import (
 )
 
 func TestStorePassesTheSuite(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t, 3)
 	locktest.TestStore(t, func(t *testing.T) lock.Store {
 		s := sceneOn(t, etcd)
