@@ -67,24 +67,6 @@ func TestClientMayAskForAShorterAgeOnly(t *testing.T) {
 	w.expires("/locks/long", "/locks/usual")
 }
 
-func TestIdleHolderLosesTheLock(t *testing.T) {
-	rule := lock.Rule{Match: "/x", MaxIdle: 30 * time.Second}
-	w := newWorld(t, rule)
-	s := w.open("a")
-	w.acquire(s, "/x")
-	for range 10 {
-		w.clock.Advance(30*time.Second - 1)
-		s.Touch()
-		w.expires()
-	}
-	w.clock.Advance(30*time.Second - 1)
-	w.expires()
-	w.clock.Advance(1)
-	if ended := w.expires("/x"); ended[0] != "idle" {
-		t.Errorf("%+v", ended)
-	}
-}
-
 func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
 	w := newWorld(t, lock.Rule{Match: "/x", MaxIdle: 30 * time.Second})
 	s := w.open("a")

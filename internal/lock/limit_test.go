@@ -127,21 +127,3 @@ func TestALimitThatIsMadeKeepsTheOrderOverNames(t *testing.T) {
 		w.empty()
 	}
 }
-
-// A marker is a lock that is never given back: whatever ran once does not run again.
-func TestAMarkerStandsUntilAnAdministratorBreaksIt(t *testing.T) {
-	rule := lock.Rule{Match: "/done/*", Contention: &fair}
-	w := newWorld(t, rule)
-	s := w.open("a")
-	w.acquire(s, "/done/2026-01-01")
-	w.end(s)
-	w.clock.Advance(10000 * time.Hour)
-	w.start(rule)
-	w.expires()
-	w.refused(w.open("a"), "/done/2026-01-01", lock.ErrHeld)
-	w.refused(w.open("b"), "/done/2026-01-01", lock.ErrHeld)
-	if err := w.breaks("/done/2026-01-01", lock.Owner{Account: "admin"}, ""); err != nil {
-		t.Fatal(err)
-	}
-	w.acquire(w.open("b"), "/done/2026-01-01")
-}

@@ -142,58 +142,6 @@ func TestRefusedReleaseSaysWhy(t *testing.T) {
 	wantText(t, w.release(w.openAt("b", "192.0.2.2"), "/locks/x", lock.ErrNotYours), "not yours: held by a@192.0.2.1 for 12s")
 }
 
-func TestHolderIsToldThatItLostTheLock(t *testing.T) {
-	rules := []lock.Rule{{Match: "/x", MaxAge: 6 * time.Minute, MaxIdle: 5 * time.Minute}}
-	admin := lock.Owner{Account: "root", Address: "192.0.2.9"}
-	for _, test := range []struct {
-		how  string
-		want string
-		lose func(w *world, s *lock.Session)
-	}{
-		{"age", "taken away 12s ago: older than 6m0s", func(w *world, s *lock.Session) {
-			w.clock.Advance(4 * time.Minute)
-			s.Touch()
-			w.clock.Advance(2 * time.Minute)
-			w.expires("/x")
-		}},
-		{"idle", "taken away 12s ago: no sign of life for 5m0s", func(w *world, _ *lock.Session) {
-			w.clock.Advance(5 * time.Minute)
-			w.expires("/x")
-		}},
-		{"broken", "taken away 12s ago: broken by root@192.0.2.9, a test", func(w *world, _ *lock.Session) {
-			if err := w.breaks("/x", admin, "a test"); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"removed", "taken away 12s ago: removed on the server", func(w *world, _ *lock.Session) {
-			lock.TakeOver(w.Table, w.store.Outside("/x", lock.CauseHostGone))
-		}},
-	} {
-		t.Run(test.how, func(t *testing.T) {
-			w := newWorld(t, rules...)
-			s := w.open("a")
-			hold := w.acquire(s, "/x")
-			test.lose(w, s)
-			w.clock.Advance(12 * time.Second)
-			lost, ok := lock.Lost(s, "/x")
-			if !ok || lost.Token != hold.Token {
-				t.Errorf("%+v, %v", lost, ok)
-			}
-			err := w.release(s, "/x", lock.ErrNotHeld)
-			wantText(t, err, test.want)
-			if errors.Is(err, lock.ErrNotYours) {
-				t.Error("matches ErrNotYours")
-			}
-			if _, ok := lock.Lost(s, "/x"); ok {
-				t.Error("still known after its own release")
-			}
-			if err := s.Release(ctx, "/x"); err != lock.ErrNotHeld {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
 	for _, policy := range []string{"address", "user", "anyone"} {
 		w := newWorld(t, policies()...)

@@ -361,30 +361,6 @@ func TestReloadLeavesNothingOfForgottenQueues(t *testing.T) {
 	}
 }
 
-func TestReleaseWaitsForTheLastMember(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s, member := w.open("a"), w.open("b")
-	w.acquire(s, "/locks/g")
-	w.acquire(member, "/locks/g/1")
-	w.acquire(member, "/locks/g/2")
-	if _, waiting, err := s.ReleaseOrWait(ctx, "/locks/g", func() {}); waiting != nil || !errors.Is(err, lock.ErrMembers) {
-		t.Fatalf("without SetWait: %v", err)
-	}
-	s.SetWait(time.Minute)
-	x := &waiter{w: w, s: s}
-	_, waiting, err := s.ReleaseOrWait(ctx, "/locks/g", func() { x.calls++ })
-	if waiting == nil {
-		t.Fatalf("it does not wait: %v", err)
-	}
-	x.Waiting = waiting
-	w.release(member, "/locks/g/1", nil)
-	x.stillWaits()
-	w.release(member, "/locks/g/2", nil)
-	x.gets()
-	w.holds("/locks/g", "")
-	w.empty()
-}
-
 func TestReleaseWaitsForMembersSoLongOnly(t *testing.T) {
 	w := newWorld(t, ways(usual))
 	s, member := w.open("a"), w.open("b")
