@@ -164,7 +164,7 @@ func (e *election) run(context.Context) error {
 
 // open reaches etcd, however long it takes: after a loss of power of all machines it may come up later.
 func (e *election) open(ctx context.Context) (cluster, error) {
-	for said := ""; ; {
+	for said := (time.Time{}); ; {
 		c, err := e.reach(ctx, e.options)
 		if err == nil {
 			e.mu.Lock()
@@ -175,8 +175,8 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if said != err.Error() {
-			said = err.Error()
+		if time.Since(said) >= time.Minute {
+			said = time.Now()
 			e.server.log.Warn("etcd is tried again each second", "err", err)
 		}
 		e.enter(standby, "etcd does not answer")
