@@ -44,8 +44,8 @@ func TestFiguresOfFailovers(t *testing.T) {
 // failover makes one and returns how long it took.
 func (c *cluster) failover(t *testing.T, do, end func(*server)) time.Duration {
 	t.Helper()
-	a := c.active(t)
 	await(t, "the other server stands by", func() bool { return len(c.line(t)) == len(c.servers) })
+	a := c.active(t) // a server that was replaced goes on listening until it knows, so not before
 	terms := len(c.terms())
 	ended := make(chan struct{})
 	begin := time.Now()
