@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/integration/etcdtest"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -242,4 +245,64 @@ func TestAMoveIsRefused(t *testing.T) {
 		m.migrate("etcd", exitFailure, "etcd: ")
 	})
 	m.migrate("etcd", exitFailure, "remove them (etcdctl del --prefix /ftplockd/lock/; etcdctl del --prefix /ftplockd/history/) and call this again")
+}
+
+// Whenever a move breaks off, the same command does it, or says what to do first. No lock is lost, and none is there twice.
+func TestAMoveThatBreaksOffIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t, 1)
+	var stood map[lock.Name][]lock.Hold
+	m.journal(func(s *journal.Store) {
+		for i := range 300 {
+			m.commit(s, lock.Name(fmt.Sprintf("/locks/%d", i)), 0, "ada")
+		}
+		stood = m.holds(s)
+	})
+	client, err := clientv3.New(clientv3.Config{Endpoints: m.endpoints})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	broken := 0
+	for _, to := range []string{"etcd", "journal", "etcd", "journal"} {
+		for tries, done := 0, false; !done; tries++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			timer := time.AfterFunc(rand.N(time.Duration(tries+1)*50*time.Millisecond), cancel)
+			if tries >= 8 {
+				timer.Stop()
+			}
+			out, errs, status := runCommand(ctx, "migrate", "--to", to, "--config", m.file)
+			timer.Stop()
+			cancel()
+			switch {
+			case status == exitOK:
+				done = true
+				if !strings.Contains(out, "300 locks and 300 lines of history") {
+					t.Errorf("it says %q", out)
+				}
+			case strings.Contains(errs, "its locks have moved to "+m.path("state")+" on "):
+				done = true // it broke off before it heard so
+			case tries > 8:
+				t.Fatalf("--to %s: %s", to, errs)
+			case strings.Contains(errs, "etcdctl del"):
+				for _, prefix := range []string{"/ftplockd/lock/", "/ftplockd/history/"} {
+					if _, err := client.Delete(t.Context(), prefix, clientv3.WithPrefix()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			case strings.Contains(errs, "has locks already: move "+m.path("state/journal.jsonl")+" away first"):
+				if err := os.Remove(m.path("state/journal.jsonl")); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				broken++
+			}
+		}
+		if to == "etcd" {
+			m.etcd(func(s *etcd.Store) { m.same("in etcd", m.holds(s), stood) })
+		} else {
+			m.journal(func(s *journal.Store) { m.same("in the journal", m.holds(s), stood) })
+		}
+	}
+	t.Logf("it broke off %d times", broken)
 }
