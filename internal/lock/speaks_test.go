@@ -168,6 +168,21 @@ func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
 	}
 }
 
+func TestAReleaseOfALaterHoldForgetsTheLoss(t *testing.T) {
+	w := newWorld(t)
+	s := w.open("a")
+	w.acquire(s, "/locks/x")
+	w.clock.Advance(10 * time.Minute)
+	w.expires("/locks/x")
+	w.acquire(s, "/locks/x") // its own again, before it was told
+	w.release(s, "/locks/x", nil)
+	if _, ok := lock.Lost(s, "/locks/x"); ok {
+		t.Error("the loss of the hold before is remembered")
+	}
+	w.acquire(w.open("b"), "/locks/x")
+	wantText(t, w.release(s, "/locks/x", lock.ErrNotYours), "not yours: held by b@192.0.2.1 for 0s")
+}
+
 func TestLossIsThisSessionsAndThisNamesOnly(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")
