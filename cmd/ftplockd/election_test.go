@@ -235,16 +235,27 @@ func TestAStandbyTakesOver(t *testing.T) {
 	f := newFakeEtcd()
 	m := startMember(t, f)
 	m.logs("cluster: standby", "nobody is active")
+	m.configure("[[lock]]\nmatch = '/locks/**'\n[[lock]]\nmatch = '/more/**'\n")
+	if _, errs, status := m.run("reload"); status != exitOK || !strings.Contains(errs, "etcd.endpoints has changed and needs a restart") {
+		t.Errorf("status %d, %q", status, errs)
+	}
 	m.takeOver()
 	m.logs("cluster: taking over")
 	say, _ := m.login()
 	if got := say("MKD /locks/a"); !strings.HasPrefix(got, "257 ") {
 		t.Error(got)
 	}
+	if got := say("MKD /more/b"); !strings.Contains(got, "locked") {
+		t.Error("a rule that it was told of as a standby:", got)
+	}
 	m.expect("/locks/a", "locks")
 	m.expect("ready", "health")
 	m.want(m.get("/healthz"), "200 OK ok, active\n")
-	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="active"} 1`, "ftplockd_locks_held 1")
+	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="active"} 1`, "ftplockd_locks_held 2")
+	marks, err := os.ReadDir(filepath.Join(m.dir, "shared/uploads"))
+	if err != nil || len(marks) != 1 || filepath.Ext(marks[0].Name()) != ".7" {
+		t.Error("its uploads are not marked with the epoch:", marks, err)
+	}
 	if _, err := os.Stat(filepath.Join(m.dir, "files/locks/a")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("a lock has a directory:", err)
 	}
