@@ -173,6 +173,24 @@ func TestAStandbyThatLosesItsLeaseStandsByAgain(t *testing.T) {
 	s.takesOver(next)
 }
 
+// The member of etcd hangs that a standby was with: it stands by again with another one.
+func TestAStandbyLeavesAMemberThatHangs(t *testing.T) {
+	s := newScene(t, 3)
+	o := s.options()
+	a := s.open(o)
+	active := s.campaign(a)
+	b := s.open(o)
+	hangs := (s.etcd.LeaderIndex() + 1) % 3
+	b.members.prefer(hangs)
+	next := s.standBy(b)
+	s.until("it stands by", func() bool { return len(s.servers(a)) == 2 })
+	first := s.servers(a)[1]
+	s.etcd.Stop(hangs)
+	s.until("it stands by again", func() bool { keys := s.servers(a); return len(keys) == 2 && keys[1] != first })
+	s.resign(active)
+	s.Acquire(s.takesOver(next), "/a_lock", "ada")
+}
+
 func TestACampaignThatIsCancelledLeavesNoKey(t *testing.T) {
 	s := newScene(t, 1)
 	a, _, _, next := s.two()
