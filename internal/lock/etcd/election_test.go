@@ -99,7 +99,6 @@ func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
 // The next server begins its history where that of the last one ends, so a change that the last one still tries finds a line in its place.
 func TestALineOfTheNextServerIsNotTakenForOnesOwn(t *testing.T) {
 	s := newScene(t, 1)
-	s.ttl = 2 * time.Second
 	_, _, active, next := s.two()
 	s.Acquire(active, "/a_lock", "ada")
 	active.halt()
