@@ -67,6 +67,14 @@ var faults = []fault{
 		a.toEtcd((*etcdtest.Relay).Heal)
 		h.exits(r)
 	}},
+	{"what the active server has given up arrives", func(h *history, _ *rand.Rand, a *server) {
+		begin := time.Now()
+		a.toEtcd((*etcdtest.Relay).HoldBack)
+		time.Sleep(historyTTL / 4) // longer than a request may take
+		a.toEtcd(func(r *etcdtest.Relay) { r.HealLate(begin.Add(historyTTL / 8)) })
+		time.Sleep(historyTTL / 8)
+		a.toEtcd((*etcdtest.Relay).Heal)
+	}},
 	{"one way to etcd is silent", func(h *history, random *rand.Rand, a *server) {
 		one := a.relays[random.IntN(len(a.relays))]
 		one.HoldBack()
@@ -157,10 +165,12 @@ func (h *history) exits(r *run) {
 	}
 }
 
-// quiet returns when etcd answers, a server is active and the others have stood by for long enough to know its clocks.
+// quiet returns which server is active, when etcd answers and clients have got locks from it.
 func (h *history) quiet() *server {
 	h.c.t.Helper()
 	h.c.etcd.Ready()
+	granted := h.counts()["MKD done"]
+	await(h.c.t, "locks are granted", func() bool { return h.counts()["MKD done"] >= granted+10 })
 	return h.c.active(h.c.t)
 }
 
