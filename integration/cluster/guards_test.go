@@ -203,6 +203,9 @@ var schedules = []struct {
 		}()
 		defer func() { <-ended }()
 		h.untilNextTerm(func() {})
+		if left, _ := filepath.Glob(filepath.Join(h.c.root, ".ftplockd-*")); len(left) > 0 {
+			h.fail("the next server serves, and there is still %s", left)
+		}
 		b := h.c.others(a)[0]
 		h.breakLock(b)
 		two := h.session(b, account)
