@@ -82,6 +82,7 @@ func TestAStandbyTakesOverWhenTheActiveServerResigns(t *testing.T) {
 
 func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
 	s := newScene(t, 1)
+	s.ttl = short
 	_, _, active, next := s.two()
 	token := s.Acquire(active, "/a_lock", "ada")
 	active.halt()
@@ -99,6 +100,7 @@ func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
 // The next server begins its history where that of the last one ends, so a change that the last one still tries finds a line in its place.
 func TestALineOfTheNextServerIsNotTakenForOnesOwn(t *testing.T) {
 	s := newScene(t, 1)
+	s.ttl = short
 	_, _, active, next := s.two()
 	s.Acquire(active, "/a_lock", "ada")
 	active.halt()
@@ -155,6 +157,7 @@ func TestWithoutAnElectionKeyNobodyIsActive(t *testing.T) {
 // The lease of a standby ends while it campaigns: it stands by again, with another one.
 func TestAStandbyThatLosesItsLeaseStandsByAgain(t *testing.T) {
 	s := newScene(t, 1)
+	s.ttl = short
 	_, b, active, next := s.two()
 	first := s.servers(b)[1]
 	var lease clientv3.LeaseID
@@ -175,6 +178,7 @@ func TestAStandbyThatLosesItsLeaseStandsByAgain(t *testing.T) {
 // The member of etcd hangs that a standby was with: it stands by again with another one.
 func TestAStandbyLeavesAMemberThatHangs(t *testing.T) {
 	s := newScene(t, 3)
+	s.ttl = short
 	o := s.options()
 	a := s.open(o)
 	active := s.campaign(a)

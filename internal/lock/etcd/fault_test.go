@@ -124,6 +124,7 @@ func TestAUserWithAPassword(t *testing.T) {
 	active.halt() // its requests would keep the token
 	time.Sleep(3 * time.Second)
 	s.Release(active, "/a_lock", token)
+	s.resign(active)
 	if _, err := s.campaign(s.open(o)).Get(t.Context(), "/a_lock"); err != nil {
 		t.Error(err)
 	}

@@ -27,9 +27,12 @@ const patience = time.Minute
 type scene struct {
 	locktest.Moves
 	etcd  *etcdtest.Cluster
-	ttl   time.Duration
+	ttl   time.Duration       // so long that no lease ends because the machine is slow
 	clock *locktest.FakeClock // that of every server that has no other
 }
+
+// short is the ttl where a lease is to end.
+const short = 5 * time.Second
 
 // newScene starts a cluster of etcd. The test runs beside others.
 func newScene(t *testing.T, members int, flags ...string) *scene {
@@ -39,7 +42,7 @@ func newScene(t *testing.T, members int, flags ...string) *scene {
 
 func sceneOn(t testing.TB, etcd *etcdtest.Cluster) *scene {
 	clock := locktest.NewRunningClock()
-	return &scene{Moves: locktest.Moves{TB: t, Clock: clock}, etcd: etcd, ttl: 5 * time.Second, clock: clock}
+	return &scene{Moves: locktest.Moves{TB: t, Clock: clock}, etcd: etcd, ttl: patience, clock: clock}
 }
 
 var prefixes atomic.Int64
@@ -48,7 +51,7 @@ var prefixes atomic.Int64
 func (s *scene) options() Options {
 	return Options{
 		Endpoints: s.etcd.Endpoints(), Prefix: fmt.Sprintf("/test-%d/", prefixes.Add(1)), TTL: s.ttl, Clock: s.clock,
-		RequestTimeout: s.ttl / 5, Self: Server{Name: "a"},
+		RequestTimeout: time.Second, Self: Server{Name: "a"},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 // A process that is stopped, or a machine that sleeps, does not renew its lease, and its clock goes on.
 func TestAServerKnowsByItsClockThatItsLeaseMayBeOver(t *testing.T) {
 	s := newScene(t, 1)
+	s.ttl = short
 	relay := s.etcd.Relays()[0]
 	o := s.options()
 	o.Endpoints = []string{relay.Endpoint()}
@@ -76,6 +77,7 @@ func (a *asked) Now() lock.Instant {
 // A quorum that is lost for longer than the lease lasts suspends the server. The lease goes on when the quorum is back.
 func TestALostQuorumSuspends(t *testing.T) {
 	s := newScene(t, 3)
+	s.ttl = short
 	c := s.open(s.options())
 	active := s.campaign(c)
 	token := s.Acquire(active, "/a_lock", "ada")

@@ -200,6 +200,7 @@ func TestAChangeThatCannotBeSettledSuspends(t *testing.T) {
 // A change that is not settled is so once another server is active: it is made or never will be.
 func TestADeposedServerSettlesToo(t *testing.T) {
 	s := newScene(t, 1)
+	s.ttl = short
 	relay := s.etcd.Relays()[0]
 	o := s.options()
 	second := s.open(o)
@@ -290,10 +291,11 @@ func TestAClientThatHangsUpMakesNoUnknownOutcome(t *testing.T) {
 // A member that hangs is asked once, and then no more.
 func TestAMemberThatHangsIsLeft(t *testing.T) {
 	s := newScene(t, 3)
-	c := s.open(s.options())
+	o := s.options()
+	o.RequestTimeout = 3 * time.Second // the other members answer in time
+	c := s.open(o)
 	active := s.campaign(c)
-	hangs := s.etcd.LeaderIndex()
-	hangs = (hangs + 1) % 3
+	hangs := (s.etcd.LeaderIndex() + 1) % 3
 	c.members.prefer(hangs)
 	s.etcd.Stop(hangs)
 	for i := range 20 {
@@ -336,7 +338,6 @@ func (s *scene) work(ctx context.Context, store lock.Store, name lock.Name, said
 // Whatever happens to the members of etcd: what was reported as made is there, what was reported as failed is not.
 func TestWhatIsReportedIsSo(t *testing.T) {
 	s := newScene(t, 3)
-	s.ttl = patience // nobody is to be deposed
 	o := s.options()
 	o.RequestTimeout = 300 * time.Millisecond // shorter than an election of etcd, so that outcomes are unknown
 	c := s.open(o)
