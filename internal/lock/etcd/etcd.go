@@ -101,6 +101,7 @@ func (k keys) epoch() string               { return string(k) + "epoch" }
 func (k keys) beat() string                { return string(k) + "beat" }
 func (k keys) stepDown() string            { return string(k) + "step-down" }
 func (k keys) closed() string              { return string(k) + "closed" } // why no server may take over
+func (k keys) moving() string              { return string(k) + "moving" } // which import has written last
 func (k keys) locks() string               { return string(k) + "lock/" }
 func (k keys) lock(n lock.Name) string     { return k.locks() + string(n) }
 func (k keys) nameOf(key []byte) lock.Name { return lock.Name(key[len(k.locks()):]) }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -81,7 +82,7 @@ func (c *Cluster) Retire(ctx context.Context, last lock.Token, reason string) er
 // of the sessions. It returns ErrActive unless all servers are stopped, and ErrNotEmpty where there are locks or history, but for
 // those of an import that was cut short, or that have moved away: these are replaced.
 func (c *Cluster) Import(ctx context.Context, records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error]) error {
-	in := importer{c: c}
+	in := importer{c: c, id: rand.Text()}
 	if err := in.begin(ctx, last); err != nil {
 		return err
 	}
@@ -108,8 +109,10 @@ func (c *Cluster) Import(ctx context.Context, records []lock.Record, last lock.T
 // importer puts keys, many by one transaction, as long as no server is there and nobody else imports.
 type importer struct {
 	c      *Cluster
+	id     string // nobody else's
+	done   int    // transactions that were made
+	guard  int64  // ModRevision of the key that each of them puts: one that comes late fails
 	base   lock.Token
-	guard  int64  // ModRevision of the base, which this import has written: a transaction that comes late fails
 	epoch  uint64 // no session that was met has a larger one
 	offset int64  // of the next line of the history
 	ops    []clientv3.Op
@@ -125,6 +128,7 @@ func (in *importer) begin(ctx context.Context, last lock.Token) error {
 		clientv3.OpGet(c.keys.epoch()),
 		clientv3.OpGet(c.keys.locks(), clientv3.WithPrefix(), clientv3.WithLimit(1)),
 		clientv3.OpGet(c.keys.history(), clientv3.WithPrefix(), clientv3.WithLimit(1)),
+		clientv3.OpGet(c.keys.moving()),
 	}, nil)
 	if err != nil {
 		return fmt.Errorf("etcd: %w", err)
@@ -134,12 +138,12 @@ func (in *importer) begin(ctx context.Context, last lock.Token) error {
 		return fmt.Errorf("etcd: below %s: %w", c.o.Prefix, ErrNotEmpty)
 	}
 	in.base, in.epoch = max(last, lock.Token(number(one(resp, 1)))), number(one(resp, 2))
-	in.guard = one(resp, 1).GetModRevision()
+	in.guard = one(resp, 5).GetModRevision()
 	in.ops = []clientv3.Op{
 		clientv3.OpPut(c.keys.closed(), importing),
 		clientv3.OpPut(c.keys.base(), strconv.FormatUint(uint64(in.base), 10)),
 	}
-	if in.guard, err = in.flush(ctx); err != nil {
+	if err := in.flush(ctx, clientv3.Compare(clientv3.ModRevision(c.keys.base()), "=", one(resp, 1).GetModRevision())); err != nil {
 		return err
 	}
 	return errors.Join(in.remove(ctx, c.keys.locks()), in.remove(ctx, c.keys.history()))
@@ -157,7 +161,7 @@ func (in *importer) remove(ctx context.Context, prefix string) error {
 		}
 		end := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 		in.ops = []clientv3.Op{clientv3.OpDelete(prefix, clientv3.WithRange(end))}
-		if _, err := in.flush(ctx); err != nil {
+		if err := in.flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -179,7 +183,7 @@ const (
 
 func (in *importer) put(ctx context.Context, key, value string) error {
 	if len(in.ops) == importOps || len(in.ops) > 0 && in.bytes+len(key)+len(value) > importBytes {
-		if _, err := in.flush(ctx); err != nil {
+		if err := in.flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -187,32 +191,35 @@ func (in *importer) put(ctx context.Context, key, value string) error {
 	return nil
 }
 
-// flush makes the transaction, and returns its revision.
-func (in *importer) flush(ctx context.Context) (revision int64, err error) {
-	resp, err := in.c.members.txn(ctx, []clientv3.Cmp{
-		in.c.nobody(), clientv3.Compare(clientv3.ModRevision(in.c.keys.base()), "=", in.guard),
-	}, in.ops, []clientv3.Op{in.c.getServers(), clientv3.OpGet(in.c.keys.closed())})
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("etcd: %w", err)
-	case resp.Succeeded:
-		in.ops, in.bytes = nil, 0
-		return resp.Header.Revision, nil
-	case len(kvs(resp, 0)) > 0:
-		return 0, ErrActive
-	case one(resp, 1) == nil:
-		return 0, errOpen
+// flush makes the transaction. The library, or another member, may be asked twice: its mark tells whether it was made.
+func (in *importer) flush(ctx context.Context, when ...clientv3.Cmp) error {
+	key, mark := in.c.keys.moving(), fmt.Sprintf("%s-%d", in.id, in.done)
+	resp, err := in.c.members.txn(ctx,
+		append(when, in.c.nobody(), clientv3.Compare(clientv3.ModRevision(key), "=", in.guard)),
+		append(in.ops, clientv3.OpPut(key, mark)),
+		[]clientv3.Op{in.c.getServers(), clientv3.OpGet(key)})
+	if err != nil {
+		return fmt.Errorf("etcd: %w", err)
 	}
-	return 0, errors.New("etcd: somebody else imports, too, or a member was too slow: call this again")
+	moved := one(resp, 1)
+	switch {
+	case resp.Succeeded:
+		in.guard = resp.Header.Revision
+	case string(moved.GetValue()) == mark:
+		in.guard = moved.ModRevision
+	case len(kvs(resp, 0)) > 0:
+		return ErrActive
+	default:
+		return errors.New("etcd: somebody else imports, too: call this again")
+	}
+	in.ops, in.bytes, in.done = nil, 0, in.done+1
+	return nil
 }
-
-// errOpen says that the prefix is not closed any more.
-var errOpen = errors.New("etcd: somebody else has ended the import")
 
 // finish lets servers in.
 func (in *importer) finish(ctx context.Context) error {
 	if len(in.ops) > 0 {
-		if _, err := in.flush(ctx); err != nil {
+		if err := in.flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -220,8 +227,5 @@ func (in *importer) finish(ctx context.Context) error {
 		clientv3.OpPut(in.c.keys.epoch(), strconv.FormatUint(in.epoch, 10)),
 		clientv3.OpDelete(in.c.keys.closed()),
 	}
-	if _, err := in.flush(ctx); !errors.Is(err, errOpen) { // a member that was too slow to say so may have done it
-		return err
-	}
-	return nil
+	return in.flush(ctx)
 }

@@ -11,6 +11,11 @@ import (
 	"testing"
 
 	"github.com/ftplockd/ftplockd/integration/etcdtest"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
@@ -173,4 +178,56 @@ func TestMoves(t *testing.T) {
 			t.Errorf("%d lines, want 2", got)
 		}
 	})
+}
+
+// The transactions by which an import removes what was there are delivered a second time when it has come to its end, and all others at once.
+func TestARemovalThatComesLateRemovesNothing(t *testing.T) {
+	s := newScene(t, 1)
+	ctx := t.Context()
+	o := s.options()
+	o.Endpoints = append(o.Endpoints, o.Endpoints[0])
+	c := s.open(o)
+	before := s.campaign(c)
+	s.Acquire(before, "/a_lock", "ada")
+	s.resign(before)
+	records, last, lines, err := c.Export(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	history := collect(t, lines)
+	if err := c.Retire(ctx, last, "moved"); err != nil {
+		t.Fatal(err)
+	}
+	removals := 0
+	late := make(chan func() error, 2)
+	s.intercept(c, 0, func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		txn, ok := request.(*pb.TxnRequest)
+		if !ok || len(txn.Success) == 0 || txn.Success[0].GetRequestDeleteRange() == nil {
+			err := invoke(ctx, method, request, reply, conn, opts...)
+			if err == nil && ok {
+				err = invoke(ctx, method, request, reply, conn, opts...)
+			}
+			return err
+		}
+		removals++
+		late <- func() error { return invoke(context.WithoutCancel(ctx), method, request, reply, conn, opts...) }
+		return status.Error(codes.DeadlineExceeded, "held back")
+	})
+	c.members.prefer(0)
+	if err := c.Import(ctx, records, last, entries(history, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if removals == 0 {
+		t.Fatal("nothing was removed")
+	}
+	close(late)
+	for deliver := range late {
+		if err := deliver(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.HeldBy(s.campaign(c), "/a_lock", "ada")
+	if got := len(collect(t, c.entries(ctx, nil))); got != len(history) {
+		t.Errorf("%d lines, want %d", got, len(history))
+	}
 }
