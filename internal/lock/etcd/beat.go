@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -19,6 +20,8 @@ const (
 	lookEvery = 900 * time.Millisecond
 	// maxBoots is of how many boots the clocks are mapped. Moments of others go by the wall clock.
 	maxBoots = 16
+	// window is how many beats of the active server tell its offset, at least; at most twice as many.
+	window = 20
 	// maxSkew is how far apart wall clocks may be before it is told.
 	maxSkew = time.Second
 )
@@ -35,6 +38,9 @@ type beat struct {
 type offset struct {
 	BootID text          `json:"boot_id"`
 	Add    time.Duration `json:"add"`
+
+	beats  int           // that came since Add was last let grow
+	lately time.Duration // the smallest offset that they gave
 }
 
 // decodeBeat reads the key; nil: there is none.
@@ -44,7 +50,8 @@ func decodeBeat(kv *mvccpb.KeyValue) (b beat, ok bool) {
 
 // boots maps moments of other boots, which are those of other servers, to this server's own time since boot. A beat is
 // read after it was written, so each gives an offset that is too large by the delay, and the smallest one counts: with
-// it a lock is never older than it is.
+// it a lock is never older than it is. That of the active server is the smallest of its last beats only: its clock may be slower than this
+// one's, and that of a virtual machine stands still while its host pauses it, so that earlier beats make what is acquired later too old.
 type boots struct {
 	own     string
 	last    int64    // ModRevision of the last beat that was seen
@@ -61,36 +68,54 @@ func (b *boots) see(kv *mvccpb.KeyValue, now lock.Instant) {
 	}
 	fresh := b.last != 0
 	b.last = kv.ModRevision
+	var told []offset // the newest first
 	var add time.Duration
 	if string(read.BootID) != b.own {
 		if !fresh {
 			return
 		}
 		add = now.Boot - read.Boot
-		if b.learn(read.BootID, add) {
+		active := b.known(read.BootID).heard(add)
+		if active.Add == add {
 			b.skew = now.Wall.Sub(read.Wall)
 		}
+		told = append(told, active)
 	}
-	for _, o := range slices.Backward(read.Earlier) {
+	for _, o := range read.Earlier {
 		if string(o.BootID) != b.own {
-			b.learn(o.BootID, add+o.Add)
+			earlier := b.known(o.BootID)
+			earlier.Add = min(earlier.Add, add+o.Add)
+			told = append(told, earlier)
 		}
 	}
+	for _, o := range b.offsets { // of which the active server knows nothing, or no more
+		if !slices.ContainsFunc(told, func(t offset) bool { return t.BootID == o.BootID }) {
+			told = append(told, o)
+		}
+	}
+	b.offsets = told[:min(len(told), maxBoots)]
 }
 
-// learn reports whether that is the best which is known of the boot.
-func (b *boots) learn(id text, add time.Duration) bool {
-	i := slices.IndexFunc(b.offsets, func(o offset) bool { return o.BootID == id })
-	if i < 0 {
-		b.offsets = slices.Insert(b.offsets, 0, offset{id, add})
-		b.offsets = b.offsets[:min(len(b.offsets), maxBoots)]
-		return true
+// known is what is known of a boot: no more than a bound that is too large, if nothing is.
+func (b *boots) known(id text) offset {
+	for _, o := range b.offsets {
+		if o.BootID == id {
+			return o
+		}
 	}
-	if add >= b.offsets[i].Add {
-		return false
+	return offset{BootID: id, Add: math.MaxInt64}
+}
+
+// heard takes the offset into account that a beat of the boot itself has given, and forgets, now and then, all but those of the last beats.
+func (o offset) heard(add time.Duration) offset {
+	if o.beats == 0 {
+		o.lately = add
 	}
-	b.offsets[i].Add = add
-	return true
+	o.Add, o.lately = min(o.Add, add), min(o.lately, add)
+	if o.beats++; o.beats == window {
+		o.Add, o.beats = o.lately, 0
+	}
+	return o
 }
 
 // local maps a moment to this server's time. That of an unknown boot stays as it is.

@@ -135,7 +135,7 @@ func TestTheSmallestOffsetCounts(t *testing.T) {
 		t.Errorf("the first beat counts: %+v", got)
 	}
 	see(11*time.Second, 113*time.Second)
-	see(12*time.Second, 112*time.Second, offset{"older", -5 * time.Second}, offset{"own", 7})
+	see(12*time.Second, 112*time.Second, earlier("older", -5*time.Second), earlier("own", 7))
 	see(13*time.Second, 115*time.Second)
 	b.see(kv(encode(beat{BootID: "other", Boot: 90 * time.Second}), revision), lock.Instant{Boot: 91, BootID: "own"}) // the same one
 	for from, want := range map[string]time.Duration{"other": 101 * time.Second, "older": 96 * time.Second, "own": time.Second} {
@@ -144,18 +144,20 @@ func TestTheSmallestOffsetCounts(t *testing.T) {
 		}
 	}
 	for i := range 3 * maxBoots {
-		see(14*time.Second, 115*time.Second, offset{text(rune('A' + i)), 0})
+		see(14*time.Second, 115*time.Second, earlier(text(rune('A'+i)), 0))
 	}
 	if len(b.offsets) != maxBoots {
 		t.Errorf("%d boots are known", len(b.offsets))
 	}
 	// A server that was started again on the same machine knows at once what the one before knew.
 	again := boots{own: "other"}
-	again.see(kv(encode(beat{BootID: "other", Boot: 1, Earlier: []offset{{"older", time.Second}}}), 1), lock.Instant{Boot: time.Hour, BootID: "other"})
+	again.see(kv(encode(beat{BootID: "other", Boot: 1, Earlier: []offset{earlier("older", time.Second)}}), 1), lock.Instant{Boot: time.Hour, BootID: "other"})
 	if got := again.local(lock.Instant{Boot: 1, BootID: "older"}); got.Boot != time.Second+1 || got.BootID != "other" {
 		t.Errorf("on the same machine: %+v", got)
 	}
 }
+
+func earlier(id text, add time.Duration) offset { return offset{BootID: id, Add: add} }
 
 func kv(value string, revision int64) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{Value: []byte(value), ModRevision: revision}
