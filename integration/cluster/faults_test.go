@@ -45,6 +45,8 @@ var faults = []fault{
 		a.cont()
 	}},
 	{"active server steps down", func(h *history, _ *rand.Rand, a *server) {
+		// Without a standby it is refused, and after a loss of etcd's majority servers come to stand by one after the other.
+		await(h.c.t, "a server stands by", func() bool { return len(h.c.line(h.c.t)) > 1 })
 		h.untilNextTerm(func() {
 			if status, out := h.c.servers[0].run(h.c.t, "cluster", "step-down"); status != 0 {
 				h.fail("step-down: %d %s", status, out)
