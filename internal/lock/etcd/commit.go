@@ -169,7 +169,7 @@ func (s *Store) try(ctx context.Context, w *write) answer {
 		resp, err = client.Txn(ctx).
 			If(append([]clientv3.Cmp{s.fenced(fence)}, w.when...)...).
 			Then(append([]clientv3.Op{clientv3.OpPut(line, w.value)}, w.then...)...).
-			Else(clientv3.OpGet(s.key), clientv3.OpGet(line), clientv3.OpGet(key)).
+			Else(clientv3.OpGet(s.key), clientv3.OpGet(line), clientv3.OpGet(key), s.c.getLine(clientv3.SortAscend)).
 			Commit()
 		return err
 	})
@@ -187,6 +187,8 @@ func (s *Store) try(ctx context.Context, w *write) answer {
 	switch {
 	case w.isLine(twice): // the library has sent it again
 		return answer{outcome: made, revision: twice.ModRevision}
+	case leader.GetCreateRevision() != s.create && s.mayBeSwept(w, one(resp, 3)):
+		return answer{outcome: unknown, err: errSwept}
 	case leader.GetCreateRevision() != s.create:
 		return answer{outcome: over}
 	case s.moved(leader.ModRevision), leader.ModRevision != fence:

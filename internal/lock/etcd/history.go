@@ -166,7 +166,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("etcd: %w", err)
 		}
-		cut = max(cut, young)
+		cut = max(cut, min(young, next))
 	}
 	for first < cut {
 		end := min(cut, first+sweepStep)

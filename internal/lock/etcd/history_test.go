@@ -150,3 +150,58 @@ func TestSweepSparesWhatIsNotSettled(t *testing.T) {
 		t.Errorf("%v stay", got)
 	}
 }
+
+// Nor is it removed when all lines are too old: the wall clock was set forward, say.
+func TestSweepByAgeSparesWhatIsNotSettled(t *testing.T) {
+	s := newScene(t, 1)
+	o := s.options()
+	o.HistoryAge = time.Hour
+	c := s.open(o)
+	active := s.campaign(c)
+	active.halt() // its lease is over by its clock
+	s.Acquire(active, "/a_lock", "ada")
+	w := &write{name: "/b_lock", value: encodeEntry(lock.Entry{Cause: lock.CauseAcquire, Name: "/b_lock", Note: "b", At: s.clock.Now()}, 0)}
+	active.place(w)
+	if a := active.try(t.Context(), w); a.outcome != made {
+		t.Fatal(a)
+	}
+	s.Acquire(active, "/c_lock", "ada")
+	s.clock.StepWall(2 * time.Hour)
+	if err := active.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := active.settle(t.Context(), w); a.outcome != made {
+		t.Error("its line is gone")
+	}
+}
+
+// The next server has removed the line by which a server that was replaced would find out what became of its change.
+func TestAChangeWhoseLineWasRemovedIsNotCalledUndone(t *testing.T) {
+	s := newScene(t, 1)
+	o := s.options()
+	o.HistorySize = 1
+	c := s.open(o)
+	before := s.campaign(c)
+	s.Acquire(before, "/a_lock", "ada")
+	w := &write{name: "/b_lock", value: encodeEntry(lock.Entry{Cause: lock.CauseAcquire, Name: "/b_lock", Note: "b"}, 0)}
+	before.place(w)
+	if a := before.try(t.Context(), w); a.outcome != made {
+		t.Fatal(a)
+	}
+	before.halt()
+	if err := c.revoke(t.Context(), before.lease); err != nil {
+		t.Fatal(err)
+	}
+	next := s.campaign(c)
+	s.Acquire(next, "/c_lock", "ben")
+	if err := next.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Acquire(next, "/d_lock", "ben")
+	if a := before.settle(t.Context(), w); a.outcome != unknown {
+		t.Errorf("settled as %d", a.outcome)
+	}
+	if a := before.try(t.Context(), w); a.outcome != unknown {
+		t.Errorf("sent again it has come to %d", a.outcome)
+	}
+}

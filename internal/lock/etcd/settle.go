@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"slices"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -20,7 +22,7 @@ func (s *Store) settle(ctx context.Context, w *write) answer {
 	err := s.c.members.once(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
 		resp, err = client.Txn(ctx).If(s.mine()).
 			Then(append(read, clientv3.OpPut(s.key, s.value, clientv3.WithLease(s.lease)))...).
-			Else(read...).
+			Else(append(read, s.c.getLine(clientv3.SortAscend))...).
 			Commit()
 		return err
 	})
@@ -28,14 +30,30 @@ func (s *Store) settle(ctx context.Context, w *write) answer {
 		return answer{outcome: unknown, err: err}
 	}
 	a := answer{outcome: over, revision: resp.Header.Revision, lock: one(resp, 1)}
-	if resp.Succeeded {
-		s.moved(resp.Header.Revision)
+	line := one(resp, 0)
+	switch {
+	case w.isLine(line):
+		a.outcome, a.revision = made, line.ModRevision
+	case !resp.Succeeded && s.mayBeSwept(w, one(resp, 2)):
+		return answer{outcome: unknown, err: errSwept}
+	case resp.Succeeded:
 		a.outcome = outdated
 	}
-	if line := one(resp, 0); w.isLine(line) {
-		a.outcome, a.revision = made, line.ModRevision
+	if resp.Succeeded {
+		s.moved(resp.Header.Revision)
 	}
 	return a
+}
+
+// errSwept says that a later server may have removed the line of a write.
+var errSwept = errors.New("another server has taken over, and the history does not go back as far")
+
+// mayBeSwept reports whether a later server may have removed the line of a write; first is the first that there is.
+func (s *Store) mayBeSwept(w *write, first *mvccpb.KeyValue) bool {
+	if first == nil {
+		return w.offset > 0
+	}
+	return s.c.offsetOf(first) > w.offset
 }
 
 // settleInTime settles a write within the request timeout, with several members if it must be. If it cannot be done it returns why, the answer so far.
