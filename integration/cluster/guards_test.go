@@ -23,7 +23,8 @@ import (
 // build -overlay), so that nothing of it is in the real one.
 const brokenEnv = "FTPLOCKD_TEST_BROKEN"
 
-// stopEnv names a file that such a server removes before it stops itself, right before it gives an upload its name.
+// stopEnv names a file that such a server removes before it stops itself, right before it gives an upload its name. It goes on when another
+// file, with ".go" behind that name, is there.
 const stopEnv = "FTPLOCKD_TEST_STOP"
 
 // replacement puts one text in the place of another, which must be in the file once.
@@ -72,7 +73,9 @@ var replacements = []replacement{
 	// Not a guard: it can be stopped where that does most harm.
 	{"internal/files/publish.go", "func (u *Upload) Place() error {\n", `func (u *Upload) Place() error {
 	if name := os.Getenv("` + stopEnv + `"); name != "" && os.Remove(name) == nil {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // which may take a moment
+		for os.Remove(name+".go") != nil {
+		}
 	}
 `},
 	{"internal/files/publish.go", "import (\n", "import (\n\t\"os\"\n"},
@@ -176,7 +179,7 @@ var schedules = []struct {
 		}
 	}},
 	// The holder has a session with a server that does not reach etcd any more; the next one has broken its lock and granted it to another client.
-	{"publish", setup{}, func(h *history) {
+	{"publish", setup{ttl: 5 * time.Second}, func(h *history) {
 		a := h.c.active(h.c.t)
 		one := h.session(a, account)
 		h.step(one, "1", "MKD /b_lock")
@@ -189,7 +192,7 @@ var schedules = []struct {
 		h.upload(one, "1", 1)()
 	}},
 	// The same, with a server that is stopped between its last look and the new name of the file.
-	{"sweep", setup{}, func(h *history) {
+	{"sweep", setup{ttl: 5 * time.Second}, func(h *history) {
 		a := h.c.active(h.c.t)
 		r := a.process()
 		one := h.session(a, account)
@@ -211,6 +214,7 @@ var schedules = []struct {
 		two := h.session(b, account)
 		h.step(two, "2", "MKD /b_lock")
 		h.upload(two, "2", 2)()
+		h.c.write(h.c.t, "../stop.go", nil)
 		a.cont()
 		h.exits(r)
 	}},
@@ -283,20 +287,25 @@ func (h *history) breakLock(s *server) {
 	h.end(o, locktest.Done)
 }
 
-// Each schedule goes well on servers that have their guards, and is found to have gone wrong without.
+// Each schedule goes well on servers that have their guards, and is found to have gone wrong without. On a machine that is very slow the
+// active server may be replaced before it is in the trap, so those without a guard have three tries.
 func TestWhatAGuardIsForIsFoundWithoutIt(t *testing.T) {
 	t.Parallel()
 	for _, sc := range schedules {
-		for _, guard := range []string{"", sc.guard} {
+		for guard, tries := range map[string]int{"": 1, sc.guard: 3} {
 			t.Run(fmt.Sprintf("%s/without %q", sc.guard, guard), func(t *testing.T) {
 				t.Parallel()
-				how := sc.setup
-				how.tables, how.binary, how.skewed = historyTables, brokenBinary, true
-				how.env = []string{brokenEnv + "=" + guard}
-				h := newHistory(start(t, how), 0)
-				sc.steps(h)
-				h.finish()
-				if wrong := h.wrong(); (wrong != "") != (guard != "") {
+				wrong := ""
+				for try := 0; try < tries && wrong == ""; try++ {
+					how := sc.setup
+					how.tables, how.binary, how.skewed = historyTables, brokenBinary, true
+					how.env = []string{brokenEnv + "=" + guard}
+					h := newHistory(start(t, how), 0)
+					sc.steps(h)
+					h.finish()
+					wrong = h.wrong()
+				}
+				if (wrong != "") != (guard != "") {
 					t.Errorf("that something is wrong is %v: %s", wrong != "", wrong)
 				} else {
 					t.Log(wrong)
