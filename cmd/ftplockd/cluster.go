@@ -25,6 +25,7 @@ import (
 type cluster interface {
 	Campaign(ctx context.Context) (clusterStore, error)
 	Leader() (etcd.Server, bool)
+	Silent() bool
 	Close() error
 }
 

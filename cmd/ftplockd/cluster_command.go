@@ -129,8 +129,11 @@ func showMembers(w io.Writer, status etcd.Status) error {
 	var rows []string
 	for _, m := range status.Members {
 		state := "ok"
-		if m.Alarm != "" {
+		switch {
+		case m.Alarm != "":
 			state = m.Alarm
+		case m.Alone:
+			state = "no leader: it does not reach most of the others"
 		}
 		if m.Err != nil {
 			rows = append(rows, fmt.Sprintf("%s\t-\t-\t-\t-\t%s", m.Endpoint, printable(m.Err.Error())))

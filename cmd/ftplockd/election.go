@@ -77,7 +77,9 @@ func (e *election) state() clusterState {
 	switch {
 	case state.name == standby && e.cluster != nil:
 		state.detail = "nobody is active"
-		if leader, ok := e.cluster.Leader(); ok {
+		if e.cluster.Silent() {
+			state.detail = etcdSilent
+		} else if leader, ok := e.cluster.Leader(); ok {
 			state.detail = leader.Name + " is active"
 		}
 	case state.name == active:
@@ -142,6 +144,9 @@ func (e *election) watch(ctx context.Context) error {
 	}
 }
 
+// etcdSilent is why a standby does not know who is active.
+const etcdSilent = "etcd does not answer"
+
 // reachEvery is how often etcd is tried while none of its members answers.
 const reachEvery = time.Second
 
@@ -177,9 +182,9 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 		}
 		if time.Since(said) >= time.Minute {
 			said = time.Now()
-			e.server.log.Warn("etcd is tried again each second", "err", err)
+			e.server.log.Warn("etcd is tried again each second", "error", err)
 		}
-		e.enter(standby, "etcd does not answer")
+		e.enter(standby, etcdSilent)
 		select {
 		case <-time.After(reachEvery):
 		case <-ctx.Done():
@@ -195,7 +200,7 @@ func (e *election) takeOver(ctx context.Context, t clusterStore) (err error) {
 	e.mu.Lock()
 	e.term = t
 	e.mu.Unlock()
-	e.enter(takingOver, fmt.Sprintf("epoch %d", t.Generation())) // no reload from now on
+	e.enter(takingOver, fmt.Sprintf("term %d", t.Generation())) // no reload from now on
 	s.mu.Unlock()
 	v := &service{server: s, term: t}
 	ctx = v.keepStore(ctx, t) // nobody else renews the lease
@@ -206,7 +211,7 @@ func (e *election) takeOver(ctx context.Context, t clusterStore) (err error) {
 		return errors.Join(fmt.Errorf("taking over: %w", err), v.close(true))
 	}
 	v.serve()
-	e.enter(active, fmt.Sprintf("epoch %d, %d locks held, took over in %s", t.Generation(), v.table.Count().Holds, time.Since(began).Round(time.Millisecond)))
+	e.enter(active, fmt.Sprintf("term %d, %d locks held, took over in %s", t.Generation(), v.table.Count().Holds, time.Since(began).Round(time.Millisecond)))
 	return nil
 }
 

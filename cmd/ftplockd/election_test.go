@@ -28,6 +28,7 @@ import (
 type fakeEtcd struct {
 	*locktest.Memory
 	unreachable atomic.Bool
+	silent      atomic.Bool
 	leader      atomic.Pointer[etcd.Server] // nil: nobody is active
 	turn        chan struct{}               // closed when it is the server's turn
 	over        chan error                  // has what ends the term
@@ -65,6 +66,8 @@ func (f *fakeEtcd) Leader() (etcd.Server, bool) {
 	}
 	return etcd.Server{}, false
 }
+
+func (f *fakeEtcd) Silent() bool { return f.silent.Load() }
 
 func (f *fakeEtcd) Run(ctx context.Context) error {
 	select {
@@ -164,7 +167,7 @@ func freePort(t *testing.T) string {
 func (m *member) takeOver() {
 	m.t.Helper()
 	close(m.etcd.turn)
-	m.logs("cluster: active", "epoch 7")
+	m.logs("cluster: active", "term 7")
 }
 
 // exits waits for the end of the server.
@@ -422,7 +425,7 @@ func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
 			f.slow.Store(true)
 			m := startMember(t, f)
 			close(f.turn)
-			m.logs("cluster: taking over", "epoch 7")
+			m.logs("cluster: taking over", "term 7")
 			m.want(m.get("/healthz"), "200", "taking over")
 			if _, errs, status := m.run("reload"); status != exitFailure || !strings.Contains(errs, "taking over") {
 				t.Errorf("reload: status %d, %q", status, errs)
@@ -443,6 +446,19 @@ func TestAStandbyWaitsForEtcd(t *testing.T) {
 	m.want(m.get("/readyz"), "503", "standby: etcd does not answer")
 	f.unreachable.Store(false)
 	m.takeOver()
+}
+
+func TestAStandbyThatEtcdDoesNotAnswerSaysSo(t *testing.T) {
+	f := newFakeEtcd()
+	f.leader.Store(&etcd.Server{Name: "north"})
+	m := startMember(t, f)
+	m.logs("cluster: standby", "north is active")
+	f.silent.Store(true)
+	m.logs("cluster: standby", "etcd does not answer")
+	m.want(m.get("/readyz"), "503", "standby: etcd does not answer")
+	f.silent.Store(false)
+	f.leader.Store(&etcd.Server{Name: "south"})
+	m.logs("cluster: standby", "south is active")
 }
 
 func TestAStandbyThatCouldNotTakeOverDoesNotStart(t *testing.T) {

@@ -167,6 +167,7 @@ func (c *Cluster) observed(beat *mvccpb.KeyValue, servers []*mvccpb.KeyValue, lo
 	now := c.o.Clock.Now()
 	c.mu.Lock()
 	c.boots.see(beat, now)
+	c.looked = now.Boot
 	skew := c.boots.skew
 	if c.known = len(servers) > 0; c.known {
 		c.leader = decodeServer(servers[0])

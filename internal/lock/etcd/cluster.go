@@ -25,8 +25,9 @@ type Cluster struct {
 	members *members
 
 	mu     sync.Mutex
-	leader Server // the active one, as far as the last look told
-	known  bool   // there was one
+	leader Server        // the active one, as far as the last look told
+	known  bool          // there was one
+	looked time.Duration // when that was, by the boot clock
 	boots  boots
 }
 
@@ -36,12 +37,12 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), boots: boots{own: o.Clock.Now().BootID}}
+	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), boots: boots{own: o.Clock.Now().BootID}, looked: o.Clock.Now().Boot}
 	found := c.look(ctx)
 	var errs []error
 	for _, m := range found {
 		if m.Err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", m.Endpoint, m.Err))
+			errs = append(errs, fmt.Errorf("%s: %w", m.Endpoint, plain(m.Err)))
 			continue
 		}
 		if older(m.Version, minVersion) {
@@ -90,6 +91,14 @@ func (c *Cluster) Leader() (Server, bool) {
 	return c.leader, c.known
 }
 
+// Silent reports whether etcd has not answered a server that campaigns for longer than a lease lasts. What Leader says is old then.
+func (c *Cluster) Silent() bool {
+	now := c.o.Clock.Now().Boot
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now-c.looked > c.o.TTL+time.Duration(len(c.members.all))*c.o.RequestTimeout // one look may take the latter
+}
+
 // Status is what [Cluster.Status] found.
 type Status struct {
 	Members []Member
@@ -106,6 +115,7 @@ type Member struct {
 	Lag      uint64 // how many changes it knows that it has not made yet
 	Size     int64  // of its database, in bytes
 	Alarm    string // NOSPACE: nothing can be written
+	Alone    bool   // it knows no leader: it does not reach most of the others
 	Err      error  // why it does not answer; nothing else is known then
 }
 
@@ -116,7 +126,7 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 		c.getServers(), clientv3.OpGet(c.keys.epoch()), clientv3.OpGet(c.keys.beat()),
 	}, nil)
 	if err != nil {
-		return s, fmt.Errorf("etcd: %w", err)
+		return s, fmt.Errorf("etcd: %s%w", s.minority(), plain(err))
 	}
 	for _, kv := range kvs(resp, 0) {
 		s.Servers = append(s.Servers, decodeServer(kv))
@@ -126,6 +136,20 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 		s.Beat = c.o.Clock.Now().Wall.Sub(b.Wall)
 	}
 	return s, nil
+}
+
+// minority says how many members answer, if those are too few.
+func (s Status) minority() string {
+	answer := 0
+	for _, m := range s.Members {
+		if m.Err == nil {
+			answer++
+		}
+	}
+	if 2*answer > len(s.Members) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d members answer, and most of them must: ", answer, len(s.Members))
 }
 
 // look asks all members at once.
@@ -150,10 +174,11 @@ func (c *Cluster) lookAt(ctx context.Context, i int) Member {
 	defer cancel()
 	status, err := client.Status(ctx, m.Endpoint)
 	if err != nil {
-		m.Err = err
+		m.Err = plain(err)
 		return m
 	}
 	m.Version, m.Leader, m.Size = status.Version, status.Leader == status.Header.MemberId, status.DbSize
+	m.Alone = status.Leader == 0
 	m.Lag = status.RaftIndex - min(status.RaftIndex, status.RaftAppliedIndex)
 	alarms, err := client.AlarmList(ctx)
 	if err != nil {
@@ -171,7 +196,7 @@ func (c *Cluster) lookAt(ctx context.Context, i int) Member {
 func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	resp, err := c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch())}, nil)
 	if err != nil {
-		return Server{}, fmt.Errorf("etcd: %w", err)
+		return Server{}, fmt.Errorf("etcd: %w", plain(err))
 	}
 	servers, epoch := kvs(resp, 0), number(one(resp, 1))
 	if len(servers) < 2 {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,6 +207,20 @@ func TestACampaignThatIsCancelledLeavesNoKey(t *testing.T) {
 	}
 }
 
+// Who is active is not known for as long as etcd does not answer.
+func TestAStandbyKnowsThatEtcdDoesNotAnswer(t *testing.T) {
+	s := newScene(t, 1)
+	s.ttl = short
+	_, b, _, next := s.two()
+	if b.Silent() {
+		t.Error("etcd is silent from the start")
+	}
+	s.etcd.Stop(0)
+	s.until("etcd is silent", b.Silent)
+	s.etcd.Continue(0)
+	s.until("etcd answers", func() bool { return !b.Silent() || len(next.active) > 0 }) // who is active does not look
+}
+
 func TestACampaignThatIsCancelledWithoutQuorumEnds(t *testing.T) {
 	s := newScene(t, 3)
 	_, _, _, next := s.two()
@@ -302,6 +317,8 @@ func TestOpenNeedsAMember(t *testing.T) {
 	o := s.options()
 	if _, err := Open(t.Context(), o); err == nil {
 		t.Error("Open succeeds")
+	} else if text := err.Error(); !strings.Contains(text, ": dial tcp ") || strings.Contains(text, "rpc error") {
+		t.Errorf("got %q", text)
 	}
 	if _, err := Open(t.Context(), Options{}); err == nil {
 		t.Error("Open without endpoints succeeds")

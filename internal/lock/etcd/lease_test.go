@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -88,6 +89,13 @@ func TestALostQuorumSuspends(t *testing.T) {
 		}
 	}
 	s.until("it is suspended", func() bool { return isSuspended(active.Valid()) })
+	status, err := c.Status(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "1 of 3 members answer, and most of them must") || strings.Contains(err.Error(), "rpc error") {
+		t.Errorf("status: %v", err)
+	}
+	if found := status.Members[leader]; found.Err != nil {
+		t.Errorf("the member that is up: %v", found.Err)
+	}
 	if _, err := s.Commit(active, "/b_lock", 0, s.Hold("ada")); err == nil {
 		t.Error("a change is made without quorum")
 	}

@@ -3,6 +3,8 @@ package etcd
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -172,6 +174,31 @@ func silent(err error) bool {
 	}
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
+}
+
+// plainError is an error without the words that gRPC puts around it.
+type plainError struct {
+	text string
+	err  error
+}
+
+func (e *plainError) Error() string { return e.text }
+func (e *plainError) Unwrap() error { return e.err }
+
+// plain has an error say what a person needs: "dial tcp 10.0.0.1:2379: connect: connection refused".
+func plain(err error) error {
+	var known rpctypes.EtcdError
+	s, ok := status.FromError(err)
+	if err == nil || !ok || errors.As(err, &known) {
+		return err
+	}
+	text := s.Message()
+	if quoted, ok := strings.CutPrefix(text, "connection error: desc = "); ok {
+		if inner, err := strconv.Unquote(quoted); err == nil {
+			text = strings.TrimPrefix(strings.TrimPrefix(inner, "transport: "), "Error while dialing: ")
+		}
+	}
+	return &plainError{text, err}
 }
 
 // pause waits, and reports whether ctx goes on.
