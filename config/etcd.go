@@ -68,7 +68,7 @@ func (c *checker) checkEtcdTimes() {
 	case ttl < shortestTTL || ttl%time.Second != 0:
 		c.fail("etcd.ttl", `%q: must be whole seconds, at least %s`, e.TTL, Duration{shortestTTL})
 	case e.RequestTimeout.Duration <= 0 || e.RequestTimeout.Duration >= ttl/4:
-		c.fail("etcd.request_timeout", "%q: must be less than a quarter of etcd.ttl, which is %s", e.RequestTimeout, Duration{ttl / 4})
+		c.fail("etcd.request_timeout", "%q: must be less than a quarter of etcd.ttl %q: less than %s", e.RequestTimeout, e.TTL, Duration{ttl / 4})
 	case e.Margin.Duration >= ttl/2:
 		c.fail("etcd.margin", "%q: must be less than half of etcd.ttl, which is %s", e.Margin, Duration{ttl / 2})
 	}

@@ -125,8 +125,22 @@ func checkShared(c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("etcd.shared_state: %w; is its file system mounted? The directory is made once, by you", err)
 	}
+	root, err := os.Stat(c.Root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is made, in a directory that may be anywhere
+	}
+	if err != nil {
+		return err
+	}
+	if device(info) != device(root) {
+		return fmt.Errorf("etcd.shared_state: %s is on another file system than root %s: is each of them mounted? "+
+			"Where they differ, unfinished uploads of other servers are not seen", c.Etcd.SharedState, c.Root)
+	}
 	return nil
 }
+
+// device tells file systems from others.
+func device(info fs.FileInfo) uint64 { return uint64(info.Sys().(*syscall.Stat_t).Dev) }
 
 // self is what the other servers are told of this one.
 func (s *server) self() (etcd.Server, error) {

@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
@@ -459,6 +460,29 @@ func TestAStandbyThatEtcdDoesNotAnswerSaysSo(t *testing.T) {
 	f.silent.Store(false)
 	f.leader.Store(&etcd.Server{Name: "south"})
 	m.logs("cluster: standby", "south is active")
+}
+
+func TestSharedStateIsOnTheFileSystemOfRoot(t *testing.T) {
+	c := &config.Config{Root: t.TempDir()}
+	c.Etcd.SharedState = t.TempDir()
+	if err := checkShared(c); err != nil {
+		t.Error(err)
+	}
+	root, err := os.Stat(c.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Etcd.SharedState = "/proc"
+	if other, err := os.Stat(c.Etcd.SharedState); err != nil || device(other) == device(root) {
+		t.Skip("there is no other file system:", err)
+	}
+	if err := checkShared(c); err == nil || !strings.Contains(err.Error(), "etcd.shared_state: /proc is on another file system than root "+c.Root) {
+		t.Errorf("got %v", err)
+	}
+	c.Root += "/none"
+	if err := checkShared(c); err != nil {
+		t.Errorf("a root that will be made: %v", err)
+	}
 }
 
 func TestAStandbyThatCouldNotTakeOverDoesNotStart(t *testing.T) {

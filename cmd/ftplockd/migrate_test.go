@@ -232,6 +232,10 @@ func TestAMoveIsRefused(t *testing.T) {
 	m := newMoving(t, 1)
 	m.migrate("journal2", exitUsage, "say where the locks are to go")
 	m.migrate("etcd", exitFailure, "no such file or directory")
+	if err := os.Mkdir(m.path("state"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.migrate("etcd", exitFailure, m.path("state")+" has no journal, so no locks are there that could be moved: ")
 	if _, errs, status := runCommand(t.Context(), "migrate", "--to", "etcd"); status != exitUsage || !strings.Contains(errs, "there is no cluster") {
 		t.Errorf("without a file: status %d, %s", status, errs)
 	}

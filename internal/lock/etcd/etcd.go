@@ -58,7 +58,7 @@ var (
 	// ErrStepDown says that [Cluster.StepDown] has asked the active server to hand over.
 	ErrStepDown = errors.New("this server was asked to hand over")
 	// ErrActive is returned for what may be done only while no server is active.
-	ErrActive = errors.New("a server is active or stands by; stop all of them first")
+	ErrActive = errors.New("a server is active or stands by; stop all of them first; one that was killed seems to be there for ttl")
 )
 
 // ClosedError is returned where the locks have moved elsewhere, or are being moved to here: no server may take over.

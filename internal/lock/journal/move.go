@@ -41,7 +41,10 @@ func (s *Stopped) Close() error { return s.exclusive.Close() }
 func (s *Stopped) Export() (records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error], err error) {
 	st, err := replay(s.dir.journal())
 	if errors.Is(err, fs.ErrNotExist) {
-		err = cmp.Or(s.dir.isNew(), err)
+		if isNew := s.dir.isNew(); isNew != nil && !errors.Is(isNew, fs.ErrNotExist) {
+			return nil, 0, nil, isNew
+		}
+		err = fmt.Errorf("%s has no journal, so no locks are there that could be moved: %w", s.dir, err)
 	}
 	if err != nil {
 		return nil, 0, nil, err

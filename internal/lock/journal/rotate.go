@@ -80,7 +80,7 @@ func (s *Store) load() error {
 func (d stateDir) isNew() error {
 	aside, err := d.retired()
 	if err == nil && len(aside) > 0 {
-		return fmt.Errorf("the locks of %s have moved to another store: what was here is in %s; starting anew would give tokens out twice", d, aside[len(aside)-1])
+		return fmt.Errorf("the locks of %s have moved to another store: what was here is in %s; starting anew would give tokens out twice: is the section [etcd] missing?", d, aside[len(aside)-1])
 	}
 	old, err := d.rotated()
 	if err == nil && len(old) > 0 {
