@@ -9,7 +9,7 @@ type Observation struct {
 	Ended bool
 	Cause Cause
 	By    Owner  // who asked for it
-	Note  string // of an administrator
+	Note  string // of an administrator; or that it is not known whether there is such a grant
 
 	Waited time.Duration // of a grant: how long its client had waited in the queue
 	Free   time.Duration // with Waited: for how long nobody had held the lock
@@ -30,12 +30,18 @@ func (t *Table) Count() Count {
 	return t.count
 }
 
+// unsettledNote is told of a grant of which nobody can tell whether it was made. See [Table.putUncertainLocked].
+const unsettledNote = "it is not known yet whether that happened; nobody else gets the lock meanwhile"
+
 // grantedLocked tells of a new hold.
 func (t *Table) grantedLocked(h *held, why reason) {
 	if t.observe == nil {
 		return
 	}
 	o := Observation{Name: h.node.name, Hold: h.Hold, Cause: why.cause, By: why.by, Note: why.note, Waited: why.waited}
+	if h.Token == 0 {
+		o.Note = unsettledNote
+	}
 	if o.Waited > 0 && h.node.freedAt != 0 {
 		o.Free = max(0, t.clock.Now().Boot-h.node.freedAt)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -274,7 +275,13 @@ func TestUncertainGrantKeepsOthersOut(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		u := newUnknown(t)
 		s, other := u.open("a"), u.open("b")
+		var told lock.Observation
+		u.observe = func(o lock.Observation) { told = o }
 		u.loses(made, acquireOf(s, "/locks/a"))
+		u.observe = nil
+		if told.Hold.Token != 0 || !strings.Contains(told.Note, "not known yet whether that happened") {
+			t.Errorf("observed %+v", told)
+		}
 		for range 20 { // it is over after 10, but who knows
 			_, err := other.Acquire(ctx, "/locks/a")
 			wantSuspended(t, err)

@@ -180,9 +180,12 @@ func (c *Cluster) lookAt(ctx context.Context, i int) Member {
 	m.Version, m.Leader, m.Size = status.Version, status.Leader == status.Header.MemberId, status.DbSize
 	m.Alone = status.Leader == 0
 	m.Lag = status.RaftIndex - min(status.RaftIndex, status.RaftAppliedIndex)
+	if m.Alone {
+		return m // the next request would wait for a leader
+	}
 	alarms, err := client.AlarmList(ctx)
 	if err != nil {
-		return m // it is asked by a request that needs a quorum; that there is none is seen elsewhere
+		return m
 	}
 	for _, alarm := range alarms.Alarms {
 		if alarm.MemberID == status.Header.MemberId && alarm.Alarm != pb.AlarmType_NONE {
@@ -196,7 +199,7 @@ func (c *Cluster) lookAt(ctx context.Context, i int) Member {
 func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	resp, err := c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch())}, nil)
 	if err != nil {
-		return Server{}, fmt.Errorf("etcd: %w", plain(err))
+		return Server{}, fmt.Errorf("etcd: %s%w", Status{Members: c.look(ctx)}.minority(), plain(err))
 	}
 	servers, epoch := kvs(resp, 0), number(one(resp, 1))
 	if len(servers) < 2 {
