@@ -31,7 +31,8 @@ type Cluster struct {
 	boots  boots
 }
 
-// Open reaches etcd: it returns an error if no member answers within a few request timeouts. It warns of members that are too old,
+// Open reaches etcd: it returns an error if no member answers within a few request timeouts, or if those that do are not of one cluster; of
+// another one none is asked later, either. It warns of members that are too old,
 // and of a cluster that is out of space.
 func Open(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.setDefaults(); err != nil {
@@ -44,6 +45,10 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 		if m.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Endpoint, plain(m.Err)))
 			continue
+		}
+		if !c.members.cluster.CompareAndSwap(0, m.cluster) && c.members.cluster.Load() != m.cluster {
+			c.Close()
+			return nil, errors.New("etcd: the endpoints are not of one cluster: " + m.Endpoint + " is a member of another one than those before it")
 		}
 		if older(m.Version, minVersion) {
 			o.Log.Warn("a member of etcd is too old: leases may be lost or kept wrongly before "+minVersion, "member", m.Endpoint, "version", m.Version)
@@ -117,6 +122,8 @@ type Member struct {
 	Alarm    string // NOSPACE: nothing can be written
 	Alone    bool   // it knows no leader: it does not reach most of the others
 	Err      error  // why it does not answer; nothing else is known then
+
+	cluster uint64 // etcd's id of what it is a member of
 }
 
 // Status asks every member of etcd about itself, and one of them about the servers.
@@ -179,6 +186,7 @@ func (c *Cluster) lookAt(ctx context.Context, i int) Member {
 	}
 	m.Version, m.Leader, m.Size = status.Version, status.Leader == status.Header.MemberId, status.DbSize
 	m.Alone = status.Leader == 0
+	m.cluster = status.Header.ClusterId
 	m.Lag = status.RaftIndex - min(status.RaftIndex, status.RaftAppliedIndex)
 	if m.Alone {
 		return m // the next request would wait for a leader

@@ -71,6 +71,11 @@ func (s *Store) renew(ctx context.Context) error {
 		if err == nil {
 			s.deadline.Store(int64(sent + time.Duration(resp.TTL)*time.Second - s.c.o.Margin))
 		}
+		if isLeaseNotFound(err) { // a renewal does not tell of which cluster the member is
+			if _, other := client.TimeToLive(ctx, s.lease); errors.Is(other, errOtherCluster) {
+				return other
+			}
+		}
 		return err
 	})
 	if isLeaseNotFound(err) {

@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -25,6 +27,7 @@ type members struct {
 	timeout time.Duration // of one request
 	config  clientv3.Config
 	all     []*member
+	cluster atomic.Uint64 // etcd's id of it; 0: not known yet
 
 	mu      sync.Mutex
 	current int // index of the one that is asked
@@ -43,7 +46,8 @@ type member struct {
 type call func(ctx context.Context, client *clientv3.Client) error
 
 func newMembers(o *Options) *members {
-	m := &members{timeout: o.RequestTimeout, config: clientv3.Config{
+	m := &members{timeout: o.RequestTimeout}
+	m.config = clientv3.Config{
 		TLS: o.TLS, Username: o.User, Password: o.Password,
 		DialTimeout: o.RequestTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		MaxUnaryRetries: 1, // the library sends a transaction twice if the member says that it has cancelled it
@@ -56,14 +60,30 @@ func newMembers(o *Options) *members {
 			// The library has requests wait for a member that is away.
 			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
 				invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				return invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...)
+				if err := invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...); err != nil {
+					return err
+				}
+				return m.known(reply)
 			}),
 		},
-	}}
+	}
 	for _, endpoint := range o.Endpoints {
 		m.all = append(m.all, &member{endpoint: endpoint})
 	}
 	return m
+}
+
+// errOtherCluster is what an answer of a member of another cluster becomes: two servers would be active, one in each cluster. The library
+// does not try again after it.
+var errOtherCluster = status.Error(codes.FailedPrecondition, "a member of another cluster of etcd")
+
+// known returns an error for a reply of another cluster.
+func (m *members) known(reply any) error {
+	r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader })
+	if want := m.cluster.Load(); ok && want != 0 && r.GetHeader() != nil && r.GetHeader().ClusterId != want {
+		return errOtherCluster
+	}
+	return nil
 }
 
 // dial makes a client of a member, all requests of which end with ctx.
@@ -169,7 +189,7 @@ func silent(err error) bool {
 		return false
 	case errors.As(err, &known):
 		return known.Code() == codes.Unavailable
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errOtherCluster):
 		return true
 	}
 	code := status.Code(err)
