@@ -232,7 +232,7 @@ func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 func (c *Cluster) RaiseBase(ctx context.Context, by uint64) (lock.Token, error) {
 	resp, err := c.members.get(ctx, c.keys.base())
 	if err != nil {
-		return 0, fmt.Errorf("etcd: %w", err)
+		return 0, fmt.Errorf("etcd: %w", plain(err))
 	}
 	var kv *mvccpb.KeyValue
 	if len(resp.Kvs) > 0 {
@@ -253,7 +253,7 @@ func (c *Cluster) putBase(ctx context.Context, before *mvccpb.KeyValue, base loc
 		[]clientv3.Op{clientv3.OpGet(c.keys.base()), c.getServers()})
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("etcd: %w", err)
+		return 0, fmt.Errorf("etcd: %w", plain(err))
 	case resp.Succeeded, number(one(resp, 0)) == uint64(base):
 		return resp.Header.Revision, nil
 	case len(kvs(resp, 1)) == 0:

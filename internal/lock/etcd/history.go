@@ -135,7 +135,7 @@ func (c *Cluster) lines(ctx context.Context) iter.Seq2[*mvccpb.KeyValue, error] 
 		for from := c.keys.history(); ; {
 			resp, err := c.members.get(ctx, from, clientv3.WithRange(c.historyEnd()), clientv3.WithLimit(pageSize))
 			if err != nil {
-				yield(nil, fmt.Errorf("etcd: reading the history: %w", err))
+				yield(nil, fmt.Errorf("etcd: reading the history: %w", plain(err)))
 				return
 			}
 			for _, kv := range resp.Kvs {
@@ -164,7 +164,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 	if s.c.o.HistoryAge > 0 {
 		young, err := s.firstSince(ctx, first, next, s.c.o.Clock.Now().Wall.Add(-s.c.o.HistoryAge))
 		if err != nil {
-			return fmt.Errorf("etcd: %w", err)
+			return fmt.Errorf("etcd: %w", plain(err))
 		}
 		cut = max(cut, min(young, next))
 	}
@@ -176,7 +176,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 			err = s.depose("its election key is gone")
 		}
 		if err != nil {
-			return fmt.Errorf("etcd: removing old history: %w", err)
+			return fmt.Errorf("etcd: removing old history: %w", plain(err))
 		}
 		first = end
 		s.mu.Lock()

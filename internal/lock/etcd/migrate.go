@@ -34,7 +34,7 @@ func (c *Cluster) Export(ctx context.Context) (records []lock.Record, last lock.
 		[]clientv3.Op{clientv3.OpGet(c.keys.base()), clientv3.OpGet(c.keys.closed())}, nil)
 	switch {
 	case err != nil:
-		return nil, 0, nil, fmt.Errorf("etcd: %w", err)
+		return nil, 0, nil, fmt.Errorf("etcd: %w", plain(err))
 	case !resp.Succeeded:
 		return nil, 0, nil, ErrActive
 	case one(resp, 1) != nil:
@@ -57,7 +57,7 @@ func (c *Cluster) Export(ctx context.Context) (records []lock.Record, last lock.
 func (c *Cluster) Retire(ctx context.Context, last lock.Token, reason string) error {
 	resp, err := c.members.get(ctx, c.keys.base())
 	if err != nil {
-		return fmt.Errorf("etcd: %w", err)
+		return fmt.Errorf("etcd: %w", plain(err))
 	}
 	var base lock.Token
 	if len(resp.Kvs) > 0 {
@@ -71,7 +71,7 @@ func (c *Cluster) Retire(ctx context.Context, last lock.Token, reason string) er
 	}, []clientv3.Op{clientv3.OpPut(c.keys.closed(), reason)}, nil)
 	switch {
 	case err != nil:
-		return fmt.Errorf("etcd: %w", err)
+		return fmt.Errorf("etcd: %w", plain(err))
 	case !closed.Succeeded:
 		return ErrActive
 	}
@@ -131,7 +131,7 @@ func (in *importer) begin(ctx context.Context, last lock.Token) error {
 		clientv3.OpGet(c.keys.moving()),
 	}, nil)
 	if err != nil {
-		return fmt.Errorf("etcd: %w", err)
+		return fmt.Errorf("etcd: %w", plain(err))
 	}
 	closed := one(resp, 0)
 	if closed == nil && len(kvs(resp, 3))+len(kvs(resp, 4)) > 0 {
@@ -154,7 +154,7 @@ func (in *importer) remove(ctx context.Context, prefix string) error {
 	for {
 		resp, err := in.c.members.get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(pageSize))
 		if err != nil {
-			return fmt.Errorf("etcd: %w", err)
+			return fmt.Errorf("etcd: %w", plain(err))
 		}
 		if len(resp.Kvs) == 0 {
 			return nil
@@ -199,7 +199,7 @@ func (in *importer) flush(ctx context.Context, when ...clientv3.Cmp) error {
 		append(in.ops, clientv3.OpPut(key, mark)),
 		[]clientv3.Op{in.c.getServers(), clientv3.OpGet(key)})
 	if err != nil {
-		return fmt.Errorf("etcd: %w", err)
+		return fmt.Errorf("etcd: %w", plain(err))
 	}
 	moved := one(resp, 1)
 	switch {

@@ -118,7 +118,7 @@ func (s *Store) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
 	}
 	resp, err := s.c.members.get(ctx, s.c.keys.lock(name))
 	if err != nil {
-		return lock.Record{}, fmt.Errorf("etcd: %w", err)
+		return lock.Record{}, fmt.Errorf("etcd: %w", plain(err))
 	}
 	if len(resp.Kvs) == 0 {
 		return lock.Record{Name: name}, nil
@@ -172,7 +172,7 @@ func (c *Cluster) readLocks(ctx context.Context) (all []*mvccpb.KeyValue, revisi
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("etcd: reading the locks: %w", err)
+		err = fmt.Errorf("etcd: reading the locks: %w", plain(err))
 	}
 	return all, revision, err
 }
@@ -208,7 +208,7 @@ func (s *Store) closed() error {
 func (s *Store) Resign(ctx context.Context) error {
 	s.end(resigned, lock.ErrClosed)
 	if err := s.c.revoke(ctx, s.lease); err != nil {
-		return fmt.Errorf("etcd: handing over: %w", err)
+		return fmt.Errorf("etcd: handing over: %w", plain(err))
 	}
 	return nil
 }
