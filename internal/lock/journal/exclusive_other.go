@@ -2,24 +2,12 @@
 
 package journal
 
-import (
-	"io"
-	"os"
-)
+import "os"
 
 // exclusive opens the lock file of a state directory. Nothing is locked: this system has no flock, and
 // two servers on one state directory are for the operator to avoid.
 func exclusive(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-}
-
-// Claim opens the lock file only: see exclusive.
-func Claim(state string) (io.Closer, error) {
-	f, err := exclusive(stateDir(state).path("lock"))
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
 }
 
 // InUse returns nil: nobody can tell.

@@ -31,16 +31,6 @@ func exclusive(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Claim takes a state directory for a server that keeps its locks elsewhere. It is given back by Close, or by the kernel when the process
-// ends.
-func Claim(state string) (io.Closer, error) {
-	f, err := exclusive(stateDir(state).path("lock"))
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
 // InUse returns an error if another process has opened the journal in a state directory. It writes nothing; Open looks again.
 func InUse(state string) error {
 	f, err := os.Open(stateDir(state).path("lock"))

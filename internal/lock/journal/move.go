@@ -79,6 +79,9 @@ func (s *Stopped) Import(now lock.Instant, records []lock.Record, last lock.Toke
 	if err != nil {
 		return errors.Join(err, os.Remove(s.dir.temporary()))
 	}
+	if err := os.Remove(s.dir.path(elsewhere)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return syncDir(string(s.dir))
 }
 

@@ -215,6 +215,40 @@ func TestNoServerStartsWhereLocksHaveMovedAway(t *testing.T) {
 	s.HeldBy(s.mustOpen(), "/a_lock", "ada")
 }
 
+// A server of several keeps its locks in another store: its state directory is for no other server, and one with locks is not for it.
+func TestAClaimedDirectoryIsForNoServerWithoutTheOtherStore(t *testing.T) {
+	s := newScene(t)
+	if err := os.MkdirAll(s.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	claim, err := Claim(s.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Claim(s.state); err == nil {
+		t.Error("two servers have it")
+	}
+	claim.Close()
+	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), "are in another store: is the section [etcd] missing?") {
+		t.Errorf("Open: %v", err)
+	}
+	stopped := s.stopped()
+	if err := stopped.Import(s.clock.Now(), nil, 0, lines()); err != nil {
+		t.Fatal(err)
+	}
+	stopped.Close()
+	s.mustOpen().Close()
+	if _, err := Claim(s.state); err == nil || !strings.Contains(err.Error(), "ftplockd migrate --to etcd") {
+		t.Errorf("Claim of a directory with a journal: %v", err)
+	}
+	if err := os.Remove(filepath.Join(s.state, "journal.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.open(); err != nil && strings.Contains(err.Error(), "another store") {
+		t.Errorf("the claim outlived the move: %v", err)
+	}
+}
+
 // What is on the disk while an import is under way, as a kill would leave it, is a state directory into which the next one goes.
 func TestAnImportThatWasKilledIsDoneAgain(t *testing.T) {
 	from, to := lived(t), newScene(t)

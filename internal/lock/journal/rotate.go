@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,8 @@ func (s *Store) load() error {
 	return nil
 }
 
-// isNew returns an error if the state directory has a history without a journal, or one that was put aside.
+// isNew returns an error if the state directory has a history without a journal, or one that was put aside, or the locks of its server
+// are elsewhere.
 func (d stateDir) isNew() error {
 	aside, err := d.retired()
 	if err == nil && len(aside) > 0 {
@@ -87,7 +89,7 @@ func (d stateDir) isNew() error {
 		err = fmt.Errorf("%s is missing, but %s is not empty: starting anew would give tokens out twice; "+
 			"move both away if that is what you want", d.journal(), d.archive())
 	}
-	return err
+	return cmp.Or(err, d.claimed())
 }
 
 // unlinkCurrent removes the name in history that the journal was given by a process that crashed before it began the next one.
