@@ -103,7 +103,7 @@ func (r *Reaper) sweep(ctx context.Context, s Sweeper) {
 	defer ticker.Stop()
 	for {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil && r.Log != nil {
-			r.Log.LogAttrs(ctx, slog.LevelWarn, "a sweep has failed; it is tried again in a minute", slog.Any("error", err))
+			r.Log.LogAttrs(ctx, slog.LevelWarn, "a sweep has failed; it is tried again in a minute", slog.Any("err", err))
 		}
 		select {
 		case <-ctx.Done():

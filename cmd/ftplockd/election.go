@@ -182,7 +182,7 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 		}
 		if time.Since(said) >= time.Minute {
 			said = time.Now()
-			e.server.log.Warn("etcd is tried again each second", "error", err)
+			e.server.log.Warn("etcd is tried again each second", "err", err)
 		}
 		e.enter(standby, etcdSilent)
 		select {

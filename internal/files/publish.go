@@ -167,7 +167,7 @@ func (u *Upload) removeTemporary() error {
 	}
 	dir, _ := split(u.Name())
 	u.tree.uploads.leave(dir, u.temp)
-	u.tree.log.Warn("a temporary file could not be removed", "name", u.Name(), "error", err)
+	u.tree.log.Warn("a temporary file could not be removed", "name", u.Name(), "err", err)
 	return err
 }
 

@@ -157,7 +157,7 @@ func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (bool, error) 
 	}
 	if t.noteFailure(n, err) == 1 && !isSuspended(err) {
 		t.log.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; it is tried again",
-			slog.String("lock", string(n)), slog.Any("error", err))
+			slog.String("lock", string(n)), slog.Any("err", err))
 	}
 	return false, err
 }

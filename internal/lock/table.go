@@ -109,7 +109,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	}
 	t.Expire(ctx)
 	if err := t.persist(ctx, disconnected, CauseDisconnect); err != nil {
-		t.log.LogAttrs(ctx, slog.LevelWarn, "ends of connections not recorded", slog.Any("error", err))
+		t.log.LogAttrs(ctx, slog.LevelWarn, "ends of connections not recorded", slog.Any("err", err))
 	}
 	return t, nil
 }

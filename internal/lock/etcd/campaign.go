@@ -39,7 +39,7 @@ func (c *Cluster) Campaign(ctx context.Context) (*Store, error) {
 		}
 		if err.Error() != told {
 			told = err.Error()
-			c.o.Log.Warn("this server cannot stand by, or take over, and tries again", "error", plain(err))
+			c.o.Log.Warn("this server cannot stand by, or take over, and tries again", "err", plain(err))
 		}
 		pause(ctx, c.o.RequestTimeout/2)
 	}

@@ -62,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("etcd: no member answers: %w", errors.Join(errs...))
 	}
 	for _, err := range errs {
-		o.Log.Warn("a member of etcd does not answer", "error", err)
+		o.Log.Warn("a member of etcd does not answer", "err", err)
 	}
 	return c, nil
 }
