@@ -291,7 +291,7 @@ type runLog struct {
 }
 
 // entered is what a server logs when it takes over, and when it has.
-var entered = regexp.MustCompile(`msg="cluster: (taking over|active)".*\bepoch (\d+)`)
+var entered = regexp.MustCompile(`msg="cluster: (taking over|active)".*\bterm (\d+)`)
 
 func (l *runLog) Write(p []byte) (int, error) {
 	r := l.run
