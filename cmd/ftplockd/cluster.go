@@ -139,9 +139,6 @@ func checkShared(c *config.Config) error {
 	return nil
 }
 
-// device tells file systems from others.
-func device(info fs.FileInfo) uint64 { return uint64(info.Sys().(*syscall.Stat_t).Dev) }
-
 // self is what the other servers are told of this one.
 func (s *server) self() (etcd.Server, error) {
 	name, err := os.Hostname()
