@@ -63,7 +63,7 @@ func (c *Cluster) campaign(ctx context.Context) (s *Store, err error) {
 	}
 	s = &Store{
 		c: c, lease: lease, key: fmt.Sprintf("%s%x", c.keys.servers(), lease), create: create, value: value,
-		over: make(chan struct{}), pending: make(map[*write]struct{}), watchers: make(map[*watcher]struct{}),
+		over: make(chan struct{}), pending: make(map[*write]struct{}),
 	}
 	if err := s.renew(ctx); err != nil {
 		return nil, err

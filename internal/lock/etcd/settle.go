@@ -128,12 +128,6 @@ func (s *Store) settled(w *write, event lock.Event) bool {
 	}
 	s.unsettled = slices.Delete(s.unsettled, i, i+1)
 	delete(s.pending, w)
-	for watcher := range s.watchers {
-		watcher.events = append(watcher.events, event)
-		select {
-		case watcher.bell <- struct{}{}:
-		default: // it rings already
-		}
-	}
+	s.watchers.Tell(event)
 	return true
 }

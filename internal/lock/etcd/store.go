@@ -30,6 +30,7 @@ type Store struct {
 
 	deadline atomic.Int64  // the lease surely lasts until then, in time since boot
 	over     chan struct{} // closed when the state is not active any more
+	watchers lock.Watchers
 
 	mu        sync.Mutex
 	state     state
@@ -40,7 +41,6 @@ type Store struct {
 	pending   map[*write]struct{} // those that are under way, or unsettled
 	unsettled []*write            // those of which etcd has not told in time
 	full      bool                // etcd has said so
-	watchers  map[*watcher]struct{}
 }
 
 var (
@@ -216,58 +216,10 @@ func (s *Store) Resign(ctx context.Context) error {
 // Close ends every Watch. It does not hand over.
 func (s *Store) Close() error {
 	s.end(resigned, lock.ErrClosed)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for w := range s.watchers {
-		w.end()
-	}
+	s.watchers.Close()
 	return nil
 }
 
 // Watch yields what became of changes of which etcd has not told in time; nobody else changes locks. It counts from the call, and
 // returns when ctx ends or the store is closed.
-func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] {
-	ctx, end := context.WithCancel(ctx)
-	w := &watcher{end: end, bell: make(chan struct{}, 1)}
-	s.mu.Lock()
-	s.watchers[w] = struct{}{}
-	if s.state == resigned {
-		end()
-	}
-	s.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.watchers, w)
-	})
-	return func(yield func(lock.Event) bool) {
-		defer end()
-		for {
-			for _, event := range s.take(w) {
-				if ctx.Err() != nil || !yield(event) {
-					return
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.bell:
-			}
-		}
-	}
-}
-
-// watcher is one Watch.
-type watcher struct {
-	end    func()
-	bell   chan struct{}
-	events []lock.Event // that it has not yielded yet; guarded by Store.mu
-}
-
-func (s *Store) take(w *watcher) []lock.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	events := w.events
-	w.events = nil
-	return events
-}
+func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] { return s.watchers.Watch(ctx) }

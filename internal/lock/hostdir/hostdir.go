@@ -78,17 +78,13 @@ type Options struct {
 
 // Store is a lock.Store whose locks have directories. Use Open. It is for use by several goroutines.
 type Store struct {
-	o       Options
-	inner   Inner
-	tree    tree
-	rules   atomic.Pointer[Rules]
-	closing chan struct{}
-	close   func()
+	o        Options
+	inner    Inner
+	tree     tree
+	rules    atomic.Pointer[Rules]
+	watchers lock.Watchers
 
 	busy sync.Map // of lock.Name: a chan struct{} that is closed when nobody changes that name any more
-
-	mu       sync.Mutex
-	watchers map[*watcher]struct{}
 
 	walking sync.Mutex  // held by the walk under way
 	pending []lock.Name // the directories that it has still to read
@@ -108,11 +104,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.step == nil {
 		o.step = func(string) {}
 	}
-	s := &Store{
-		o: o, inner: o.Inner, tree: tree{o.FS}, closing: make(chan struct{}),
-		watchers: make(map[*watcher]struct{}),
-	}
-	s.close = sync.OnceFunc(func() { close(s.closing) })
+	s := &Store{o: o, inner: o.Inner, tree: tree{o.FS}}
 	s.SetRules(o.Rules)
 	return s, s.start(ctx)
 }
@@ -129,7 +121,7 @@ func (s *Store) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
 func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] { return s.inner.All(ctx) }
 
 // Close ends every Watch. The inner store and the file system are the caller's to close.
-func (s *Store) Close() { s.close() }
+func (s *Store) Close() { s.watchers.Close() }
 
 // lock begins a change of a name, which one goroutine makes at a time. The caller calls unlock when it is over.
 func (s *Store) lock(name lock.Name) (unlock func()) {

@@ -29,10 +29,8 @@ const (
 // delays the looks at other locks once, by a second for each lock below it. An event may concern a revision that the receiver knows already from a
 // *lock.ConflictError, or an older one: compare.
 func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] {
-	w := s.listen()
-	context.AfterFunc(ctx, func() { s.unlisten(w) })
+	events := s.watchers.Watch(ctx)
 	return func(yield func(lock.Event) bool) {
-		defer s.unlisten(w)
 		var t turn
 		defer t.looking.Wait()
 		var searches sync.WaitGroup
@@ -41,20 +39,7 @@ func (s *Store) Watch(ctx context.Context) iter.Seq[lock.Event] {
 		defer cancel()
 		searches.Go(func() { every(ctx, lookEvery, func() { s.look(ctx, &t) }) })
 		searches.Go(func() { every(ctx, walkEvery, func() { _ = s.walk(ctx, walkPerRound) }) }) // it ends early when ctx does
-		for {
-			for _, event := range s.take(w) {
-				if ctx.Err() != nil || !yield(event) {
-					return
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.closing:
-				return
-			case <-w.bell:
-			}
-		}
+		events(yield)
 	}
 }
 
@@ -189,44 +174,8 @@ func child(dir lock.Name, base string) lock.Name {
 	return dir + "/" + lock.Name(base)
 }
 
-// watcher is one Watch.
-type watcher struct {
-	bell   chan struct{}
-	events []lock.Event // that it has not yielded yet; guarded by Store.mu
-}
-
-func (s *Store) listen() *watcher {
-	w := &watcher{bell: make(chan struct{}, 1)}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.watchers[w] = struct{}{}
-	return w
-}
-
-func (s *Store) unlisten(w *watcher) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.watchers, w)
-}
-
 // emit tells every Watch of a change that has that revision. The caller has the name locked, so that events of one name keep their order.
 func (s *Store) emit(event lock.Event, revision lock.Token) {
 	event.Record.Revision = revision
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for w := range s.watchers {
-		w.events = append(w.events, event)
-		select {
-		case w.bell <- struct{}{}:
-		default: // it rings already
-		}
-	}
-}
-
-func (s *Store) take(w *watcher) []lock.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	events := w.events
-	w.events = nil
-	return events
+	s.watchers.Tell(event)
 }

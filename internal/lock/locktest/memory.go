@@ -18,17 +18,15 @@ type Memory struct {
 	before  func(lock.Change) error
 	after   func(lock.Change) error
 	outside map[lock.Name]lock.Cause // of names that somebody else changed last
-	events  []lock.Event             // all that there ever were
-	changed sync.Cond                // there is an event more, or a Watch has ended
+
+	watchers lock.Watchers
 }
 
 var _ lock.Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	m := &Memory{records: make(map[lock.Name]lock.Record), outside: make(map[lock.Name]lock.Cause)}
-	m.changed.L = &m.mu
-	return m
+	return &Memory{records: make(map[lock.Name]lock.Record), outside: make(map[lock.Name]lock.Cause)}
 }
 
 // Inject has f called at the start of every Commit, before anything is looked at; nil ends that. An
@@ -57,8 +55,7 @@ func (m *Memory) Outside(name lock.Name, cause lock.Cause, holds ...lock.Hold) l
 	defer m.mu.Unlock()
 	event := lock.Event{Record: clone(m.setLocked(name, holds)), Cause: cause}
 	m.outside[name] = cause
-	m.events = append(m.events, event)
-	m.changed.Broadcast()
+	m.watchers.Tell(event)
 	return event
 }
 
@@ -73,8 +70,7 @@ func (m *Memory) Tell(name lock.Name, cause lock.Cause) lock.Event {
 		record = lock.Record{Name: name, Revision: m.next}
 	}
 	event := lock.Event{Record: clone(record), Cause: cause}
-	m.events = append(m.events, event)
-	m.changed.Broadcast()
+	m.watchers.Tell(event)
 	return event
 }
 
@@ -173,38 +169,7 @@ func (m *Memory) snapshot() []lock.Record {
 }
 
 // Watch implements [lock.Store]. It counts from the call, not from the first turn of the loop.
-func (m *Memory) Watch(ctx context.Context) iter.Seq[lock.Event] {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	next := len(m.events)
-	return func(yield func(lock.Event) bool) {
-		defer context.AfterFunc(ctx, func() {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.changed.Broadcast()
-		})()
-		for {
-			event, ok := m.event(ctx, next)
-			if !ok || !yield(event) {
-				return
-			}
-			next++
-		}
-	}
-}
-
-// event waits for the event of that number, or until the context ends.
-func (m *Memory) event(ctx context.Context, number int) (event lock.Event, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for ctx.Err() == nil && len(m.events) == number {
-		m.changed.Wait()
-	}
-	if ctx.Err() != nil {
-		return event, false
-	}
-	return m.events[number], true
-}
+func (m *Memory) Watch(ctx context.Context) iter.Seq[lock.Event] { return m.watchers.Watch(ctx) }
 
 // clone copies the holds, so that neither side can change what the other one keeps.
 func clone(record lock.Record) lock.Record {
