@@ -110,7 +110,31 @@ func (c *Cluster) Kill(i int) {
 }
 
 // Stop stops a member: it does nothing more, and its connections stay.
-func (c *Cluster) Stop(i int) { c.signal(i, syscall.SIGSTOP) }
+func (c *Cluster) Stop(i int) {
+	c.t.Helper()
+	c.signal(i, syscall.SIGSTOP)
+	// The kernel stops one thread after the other, when it comes to run: until then they go on.
+	for deadline := time.Now().Add(10 * time.Second); !stopped(c.members[i].cmd.Process.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatal(c.members[i].name, " goes on though it was stopped")
+		}
+	}
+}
+
+// stopped reports whether all threads of a process are.
+func stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		if _, state, ok := strings.Cut(string(text), ") "); !ok || state[0] != 'T' {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
 
 // Continue has a member that was stopped go on.
 func (c *Cluster) Continue(i int) { c.signal(i, syscall.SIGCONT) }
