@@ -17,11 +17,14 @@ import (
 // ftpserverlib executes the commands: that is checked with a server that is built with a copy of the library which tells
 // on standard error what it executes and what it replies.
 
-// traces are what is put into the copy: behind a line that must be in the file once, a text.
+// traces are what is put into the copy: behind a line that must be in the file once, a text. A line is one write, or a line of
+// the log comes into it (the builtin println writes each of its arguments by itself).
 var traces = []struct{ behind, text string }{
+	{"package ftpserver\n", "import trace \"os\"\n"},
 	{"func (c *clientHandler) executeCommandFn(cmdDesc *CommandDescription, command, param string) {\n",
-		"\tprintln(\"library executes\", command)\n"},
-	{"func (c *clientHandler) writeLine(line string) {\n", "\tprintln(\"library replies\", line)\n"},
+		"\ttrace.Stderr.WriteString(\"library executes \" + command + \"\\n\")\n"},
+	{"func (c *clientHandler) writeLine(line string) {\n",
+		"\ttrace.Stderr.WriteString(\"library replies \" + line + \"\\n\")\n"},
 }
 
 // tracedBinary is that server, built when the first test wants it.
