@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,26 +131,29 @@ func (s *session) ask(line string) string {
 	return r.String()
 }
 
-// fetch downloads a file or a listing; what it returns is content and the last reply, or a refusal.
+// fetch downloads a file or a listing; what it returns is content and the last reply, or a refusal; "" if the connection has ended.
 func (s *session) fetch(line string) string {
-	data, err := s.open(line)
-	if err != nil {
-		return err.Error()
-	}
-	content, _ := io.ReadAll(data)
-	data.Close()
-	r, _ := s.readReply()
-	return string(content) + r.String()
+	var content []byte
+	return s.transfer(line, func(data net.Conn) { content, _ = io.ReadAll(data) }, &content)
 }
 
-// put uploads and returns the last reply, or a refusal.
+// put uploads and returns the last reply, or a refusal; "" if the connection has ended.
 func (s *session) put(line, content string) string {
+	return s.transfer(line, func(data net.Conn) { _, _ = io.WriteString(data, content) }, new([]byte))
+}
+
+func (s *session) transfer(line string, move func(net.Conn), content *[]byte) string {
 	data, err := s.open(line)
-	if err != nil {
-		return err.Error()
+	if no := (*refused)(nil); errors.As(err, &no) {
+		return no.Error()
+	} else if err != nil {
+		return ""
 	}
-	_, _ = io.WriteString(data, content)
+	move(data)
 	data.Close()
-	r, _ := s.readReply()
-	return r.String()
+	r, err := s.readReply()
+	if err != nil {
+		return ""
+	}
+	return string(*content) + r.String()
 }

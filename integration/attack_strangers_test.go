@@ -1,55 +1,73 @@
 package integration
 
 import (
-	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 )
 
-// TestAttackConnectionsThatNeverLogIn fills the server with connections that are silent, or speak without logging in.
+// from is an address of this machine.
+func from(address string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(address)} }
+
+// silent opens n connections from an address and says nothing. It returns those that were let in.
+func (s *server) silent(n int, address string) (greeted []*session) {
+	s.t.Helper()
+	for range n {
+		c, greeting, err := connectFrom(from(address), s.v4)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { c.conn.Close() })
+		if greeting.code == 220 {
+			greeted = append(greeted, c)
+		} else if greeting.code != 421 {
+			s.t.Fatal(greeting)
+		}
+	}
+	return greeted
+}
+
+// TestAttackConnectionsThatNeverLogIn fills the server with connections that are silent, or speak without logging in, or are logged in.
 func TestAttackConnectionsThatNeverLogIn(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "[ftp]\nmax_connections = 40\nlogin_timeout = '6s'\n")
-	harmless := s.session(account)
-	var opened []net.Conn
-	refused := 0
-	for range count(60, 2000) {
-		conn, err := net.Dial("tcp", s.v4)
-		if err != nil {
-			t.Fatal(err)
+	t.Run("more than the server has", func(t *testing.T) {
+		s := startServer(t, "[ftp]\nmax_connections = 40\nlogin_timeout = '6s'\n")
+		harmless := s.session(account)
+		greeted := s.silent(count(60, 2000), "127.0.0.1")
+		if len(greeted) > 20 {
+			t.Errorf("%d connections that are not logged in, of 40 at most", len(greeted))
 		}
-		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(patience))
-		var greeting [512]byte
-		n, _ := conn.Read(greeting[:])
-		if !strings.HasPrefix(string(greeting[:n]), "220") {
-			refused++
-			continue
-		}
-		opened = append(opened, conn)
-	}
-	if len(opened) > 20 {
-		t.Errorf("%d connections that are not logged in, of 40 at most", len(opened))
-	}
-	harmless.served("silent connections")
-	// NOOP renews nothing.
-	ends := time.Now().Add(patience)
-	for _, conn := range opened {
-		for {
-			fmt.Fprint(conn, "NOOP\r\n")
-			if _, err := conn.Read(make([]byte, 512)); err != nil {
-				break
+		harmless.served("silent connections")
+		ends := time.Now().Add(patience)
+		for _, c := range greeted {
+			for c.ask("NOOP") != "" { // it renews nothing
+				if time.Now().After(ends) {
+					t.Fatal("a connection that says NOOP is still there long after its login_timeout")
+				}
+				time.Sleep(50 * time.Millisecond)
 			}
-			if time.Now().After(ends) {
-				t.Fatal("a connection that says NOOP is still there long after its login_timeout")
-			}
-			time.Sleep(50 * time.Millisecond)
 		}
-	}
-	s.session(account).served("after the silent connections")
-	t.Logf("%d were let in, %d refused", len(opened), refused)
+		s.session(account).served("after the silent connections")
+	})
+	t.Run("more than one address may have", func(t *testing.T) {
+		s := startServer(t, defaults)
+		if greeted := len(s.silent(150, "127.0.3.1")); greeted != 100 {
+			t.Errorf("%d of 150 were let in", greeted)
+		}
+		s.session(account).want(200, "NOOP")
+	})
+	t.Run("logged in", func(t *testing.T) {
+		s := startServer(t, "[ftp]\nmax_connections_per_address = 20\n"+defaults)
+		for range 20 {
+			s.sessionFrom("127.0.3.1", "other")
+		}
+		if c, err := loginFrom(from("127.0.3.1"), s.v4, "other"); err == nil {
+			c.conn.Close()
+			t.Error("one more was let in")
+		}
+		s.session(account).want(200, "NOOP")
+	})
 }
 
 // TestAttackPassivePortsThatNobodyUses has one account ask for all passive ports and never connect to them.
@@ -77,5 +95,52 @@ func TestAttackPassivePortsThatNobodyUses(t *testing.T) {
 	}
 	if got := harmless.fetch("RETR /f"); !strings.HasPrefix(got, "content226") {
 		t.Errorf("a download beside a session that asks for ports again and again: %q", got)
+	}
+}
+
+// The server does not connect to itself, nor to services of its machine, for a client there or behind a relay there.
+func TestActiveConnectionsDoNotReachServicesOfThisMachine(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.write("evil", "MKD /locks/evil\r\n")
+	service, err := net.Listen("tcp", "127.0.0.1:20399") // below the ports for clients
+	if err != nil {
+		t.Skip(err)
+	}
+	reached := make(chan struct{})
+	go func() {
+		defer close(reached)
+		if conn, err := service.Accept(); err == nil {
+			conn.Close()
+			t.Error("the server has connected to a service")
+		}
+	}()
+	c := s.session(account)
+	c.want(200, "TYPE I")
+	_, port := split(s.v4)
+	for _, to := range []string{port, "20399"} {
+		for _, line := range []string{"EPRT |1|127.0.0.1|" + to + "|", "EPRT |2|::ffff:127.0.0.1|" + to + "|"} {
+			r, err := c.try(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.code != 501 {
+				t.Errorf("%s: %v", line, r)
+				if r, err = c.try("RETR /evil"); err == nil && r.code == 150 {
+					_, _ = c.readReply()
+				}
+			}
+		}
+	}
+	service.Close()
+	<-reached
+	c6, err := login(s.v6, account)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer c6.conn.Close()
+	_, port6 := split(s.v6)
+	if r, err := c6.try("EPRT |2|::1|" + port6 + "|"); err != nil || r.code != 501 || !strings.Contains(r.text, "port") {
+		t.Error(r, err)
 	}
 }

@@ -99,13 +99,6 @@ func TestDocsSayWhyEachDependencyIsThere(t *testing.T) {
 	}
 }
 
-func TestReadmeIsShort(t *testing.T) {
-	t.Parallel()
-	if lines := strings.Count(document(t, "README.md"), "\n"); lines > 120 {
-		t.Errorf("the README has %d lines", lines)
-	}
-}
-
 // TestTroubleshootingHasEveryRefusal looks up the texts of all replies of 4xx and 5xx in docs/troubleshooting.md.
 func TestTroubleshootingHasEveryRefusal(t *testing.T) {
 	t.Parallel()

@@ -60,27 +60,3 @@ func TestShellPageWithAWorkThatIsNoNumberTakesNoLock(t *testing.T) {
 		t.Errorf("somebody was counted: %v", err)
 	}
 }
-
-// Somebody who follows one README after the other sets no port: all examples have the one of ftplockd.
-func TestExamplesHaveOneDefaultPort(t *testing.T) {
-	t.Parallel()
-	readers := 0
-	err := filepath.WalkDir(filepath.Join("..", "examples"), func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasSuffix(path, ".md") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for line := range strings.Lines(string(text)) {
-			if reads := strings.Contains(line, "{FTP_PORT") || strings.Contains(line, "('FTP_PORT')") || strings.Contains(line, "$setting('port'"); reads {
-				readers++
-				if !strings.Contains(line, "2121") {
-					t.Errorf("%s: another port than 2121: %s", path, line)
-				}
-			}
-		}
-		return err
-	})
-	if err != nil || readers != 5 {
-		t.Errorf("%d programs read FTP_PORT, want 5 (%v)", readers, err)
-	}
-}

@@ -198,51 +198,24 @@ func countsRight(t *testing.T, example, lockName string, program ...string) {
 	s.wantFree(t, lockName)
 }
 
-// What the page of examples says is shown somewhere is shown there.
-func TestTheExamplesPageNamesFilesAndTestsThatExist(t *testing.T) {
+// What the page of examples says is shown by a part of a test is shown there. TestDocsNameTestsThatExist looks up the tests.
+func TestTheExamplesPageNamesPartsThatExist(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "examples.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	files, err := filepath.Glob("examples_*test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts, err := filepath.Glob(filepath.Join("testdata", "examples", "*"))
-	if err != nil {
-		t.Fatal(err)
+	source := document(t, "integration/testdata/examples/locker.t")
+	for _, file := range files {
+		source += document(t, "integration/"+file)
 	}
-	var source strings.Builder
-	for _, file := range append(files, parts...) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source.Write(text)
-	}
-	tests := regexp.MustCompile(`\bTest\w+`).FindAllString(string(page), -1)
-	for _, name := range tests {
-		if !strings.Contains(source.String(), "func "+name+"(t ") {
-			t.Errorf("there is no test %s", name)
-		}
-	}
-	quoted := regexp.MustCompile(`"([^"|`+"`"+`\n]*[a-z] [^"|`+"`"+`\n]*[^.\n])"`).FindAllStringSubmatch(string(page), -1)
+	quoted := regexp.MustCompile(`"([^"|`+"`"+`\n]*[a-z] [^"|`+"`"+`\n]*[^.\n])"`).FindAllStringSubmatch(document(t, "docs/examples.md"), -1)
 	for _, m := range quoted {
-		if m[1] == "Resource Locking Over Networks" {
-			continue
-		}
-		if !strings.Contains(source.String(), m[1]) {
+		if m[1] != "Resource Locking Over Networks" && !strings.Contains(source, m[1]) {
 			t.Errorf("there is no part %q of a test", m[1])
 		}
 	}
-	links := regexp.MustCompile(`\]\((\.\./examples/[^)]*)\)`).FindAllStringSubmatch(string(page), -1)
-	for _, m := range links {
-		if _, err := os.Stat(m[1]); err != nil {
-			t.Error(err)
-		}
-	}
-	if len(tests) < 30 || len(quoted) < 20 || len(links) != 5 {
-		t.Errorf("only %d tests, %d parts and %d examples were looked for", len(tests), len(quoted), len(links))
+	if len(quoted) < 20 {
+		t.Errorf("only %d parts were looked for", len(quoted))
 	}
 }

@@ -51,12 +51,8 @@ func productionSources(t *testing.T) map[string]string {
 // TestDocsGuaranteesNameGuardsThatExist looks for each function that docs/guarantees.md names as a guard, in the file that it names.
 func TestDocsGuaranteesNameGuardsThatExist(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := productionSources(t)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(document(t, "docs/guarantees.md")) {
 		cells := strings.Split(line, " | ")
 		if !strings.HasPrefix(line, "| ") || len(cells) != 5 {
 			continue
@@ -80,54 +76,36 @@ func TestDocsGuaranteesNameGuardsThatExist(t *testing.T) {
 	}
 }
 
-// TestDocsGuaranteesNameTestsThatExist looks up each test that docs/guarantees.md names, in the package that it names.
-func TestDocsGuaranteesNameTestsThatExist(t *testing.T) {
+// TestDocsNameTestsThatExist looks up each test that a page names: in docs/guarantees.md in the package that it names, elsewhere anywhere. SECURITY.md
+// names each attack.
+func TestDocsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	tests := declaredTests(t)
-	rows := 0
-	for line := range strings.Lines(string(text)) {
-		cells := strings.Split(line, " | ")
-		if !strings.HasPrefix(line, "| ") || len(cells) != 5 || !strings.Contains(cells[4], "Test") {
-			continue
-		}
-		rows++
-		in := ""
-		for _, m := range regexp.MustCompile("`([a-z/]+)`: |(Test\\w+)").FindAllStringSubmatch(cells[4], -1) {
-			if m[1] != "" {
-				in = m[1]
-			} else if !tests[in+": "+m[2]] {
-				t.Errorf("there is no test %s in %s: %s", m[2], in, cells[0])
-			}
-		}
-	}
-	if rows < 60 {
-		t.Errorf("the page has %d rows with a test", rows)
-	}
-}
-
-// TestSecurityNamesTestsThatExist looks up each test that SECURITY.md names, and that it names each attack.
-func TestSecurityNamesTestsThatExist(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := make(map[string]bool)
-	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
-		named[m[1]] = true
-	}
-	for test := range declaredTests(t) {
-		in, name, _ := strings.Cut(test, ": ")
-		if in == "integration" && strings.HasPrefix(name, "TestAttack") && !named[name] {
+	anywhere := make(map[string]bool)
+	for test := range tests {
+		_, name, _ := strings.Cut(test, ": ")
+		anywhere[name] = true
+		if strings.HasPrefix(test, "integration: TestAttack") && !strings.Contains(document(t, "SECURITY.md"), "`"+name+"`") {
 			t.Errorf("SECURITY.md does not name %s", name)
 		}
-		delete(named, name)
 	}
-	for name := range named {
-		t.Errorf("there is no test %s", name)
+	for page, least := range map[string]int{"docs/guarantees.md": 60, "SECURITY.md": 15, "docs/examples.md": 30} {
+		named := 0
+		for line := range strings.Lines(document(t, page)) {
+			in := ""
+			for _, m := range regexp.MustCompile("`([a-z/]+)`: |\\b(Test[A-Z]\\w+)").FindAllStringSubmatch(line, -1) {
+				switch {
+				case m[1] != "":
+					in = m[1]
+					continue
+				case in == "" && !anywhere[m[2]], in != "" && !tests[in+": "+m[2]]:
+					t.Errorf("%s: there is no test %s: %s", page, m[2], line)
+				}
+				named++
+			}
+		}
+		if named < least {
+			t.Errorf("%s names %d tests", page, named)
+		}
 	}
 }

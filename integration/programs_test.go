@@ -385,31 +385,9 @@ type death struct {
 	after time.Duration
 }
 
-// toll is what came of those that were killed.
-type toll struct {
-	mu                       sync.Mutex
-	killed, stuck, torn, two int
-	longest                  time.Duration // from the kill until the next one was done
-}
-
-func (t *toll) add(other *toll) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.killed += other.killed
-	t.stuck += other.stuck
-	t.torn += other.torn
-	t.two += other.two
-	t.longest = max(t.longest, other.longest)
-}
-
-func (t *toll) row(name string) string {
-	return fmt.Sprintf("%-22s %6d %6d %5d %12d   %.1fs", name, t.killed, t.stuck, t.torn, t.two, t.longest.Seconds())
-}
-
 // kill has one killed while the next one tries already, and sees what comes of it.
-func (st *stage) kill(t testing.TB, d death) *toll {
+func (st *stage) kill(t testing.TB, d death) {
 	t.Helper()
-	got := &toll{}
 	var env []string
 	if d.still {
 		env = []string{"STOP_AT=" + d.step}
@@ -419,12 +397,12 @@ func (st *stage) kill(t testing.TB, d death) *toll {
 	v, err := st.victim(t, "victim", env...)
 	if err != nil {
 		t.Error(where, err)
-		return got
+		return
 	}
 	defer v.kill()
 	if err := v.reach(d.step); err != nil {
 		t.Errorf("%s: %v", where, err)
-		return got
+		return
 	}
 	next := st.program(t, st.kind.script, "next")
 	over := make(chan result, 1)
@@ -434,32 +412,26 @@ func (st *stage) kill(t testing.TB, d death) *toll {
 	}
 	time.Sleep(d.after)
 	v.kill()
-	got.killed++
-	died := time.Now()
 	if err := st.note("dead victim"); err != nil {
 		t.Error(err)
 	}
 	if st.kind.free {
 		go run()
 	}
-	if r := <-over; r.status != 0 {
+	r := <-over
+	if r.status != 0 {
 		t.Errorf("%s: the next one: exit status %d\n%s", where, r.status, r.out)
-		got.stuck++
 	}
-	got.longest = time.Since(died)
 	if err := end(); err != nil && !(st.kind.free && errors.Is(err, fs.ErrNotExist)) {
 		t.Errorf("%s: torn: %v", where, err)
-		got.torn++
 	}
 	last, _, overlaps := st.story()
-	if overlaps > 0 || !st.kind.free && got.stuck == 0 && last != "next" {
+	if overlaps > 0 || !st.kind.free && r.status == 0 && last != "next" {
 		t.Errorf("%s: two holders; the last was %s", where, last)
-		got.two++
 	}
-	if got.stuck == 0 {
+	if r.status == 0 {
 		st.wantAll(t, "next")
 	}
-	return got
 }
 
 // deaths are those that one kind dies: each step, with directories and without by turns, or with -long in both and at more moments.
@@ -481,32 +453,19 @@ func (k programKind) deaths(directories bool) (all []death) {
 func TestNoProgramThatIsKilledLeavesAStuckLockATornFileOrTwoHolders(t *testing.T) {
 	t.Parallel()
 	needPrograms(t)
-	var table sync.Map
-	t.Run("kinds", func(t *testing.T) {
-		for _, k := range kinds {
-			for _, directories := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s/directories=%t", k.name, directories), func(t *testing.T) {
-					t.Parallel()
-					row, _ := table.LoadOrStore(k.name, new(toll))
-					killAll(t, k, directories, row.(*toll))
-				})
-			}
-		}
-	})
-	sum := new(toll)
-	text := fmt.Sprintf("%-22s %6s %6s %5s %12s   %s\n", "", "killed", "stuck", "torn", "two holders", "longest until the next was done")
 	for _, k := range kinds {
-		if row, ok := table.Load(k.name); ok {
-			text += row.(*toll).row(k.name) + "\n"
-			sum.add(row.(*toll))
+		for _, directories := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/directories=%t", k.name, directories), func(t *testing.T) {
+				t.Parallel()
+				killAll(t, k, directories)
+			})
 		}
 	}
-	t.Log("\n" + text + sum.row("all"))
 }
 
 // killAll lets one kind die all its deaths. Each has an account of its own: what others of its account and address do would be
 // its sign of life.
-func killAll(t *testing.T, k programKind, directories bool, row *toll) {
+func killAll(t *testing.T, k programKind, directories bool) {
 	deaths := k.deaths(directories)
 	var accounts []string
 	for i := range deaths {
@@ -522,7 +481,7 @@ func killAll(t *testing.T, k programKind, directories bool, row *toll) {
 		all.Go(func() {
 			atOnce <- struct{}{}
 			defer func() { <-atOnce }()
-			row.add(st.kill(t, d))
+			st.kill(t, d)
 		})
 	}
 	all.Wait()
@@ -991,25 +950,5 @@ func TestTheTutorialsForProgramsAreTrue(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestTheProgramsPageSaysSomethingOfEachKind(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "programs.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, k := range kinds {
-		_, section, ok := strings.Cut(string(page), fmt.Sprintf("\n## %d ", i+1))
-		section, _, _ = strings.Cut(section, "\n## ")
-		if !ok {
-			t.Errorf("there is no section about %s", k.name)
-		}
-		for _, part := range []string{"**Configure:**", "**The server prevents:**", "**The server cannot prevent:**"} {
-			if !strings.Contains(section, part) {
-				t.Errorf("%s: no %s", k.name, part)
-			}
-		}
 	}
 }
