@@ -2,6 +2,8 @@ package driver
 
 import (
 	"testing"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestMkdTakesALockAndRmdGivesItBack(t *testing.T) {
@@ -52,6 +54,26 @@ func TestMkdTakesALockAndRmdGivesItBack(t *testing.T) {
 		a RMD /locks/group/member => 550 /locks/group/member: not yours: *
 		b RMD /locks/group/member => 250 *
 		a RMD /locks/group => 250 *`)
+}
+
+// A lock that a reload leaves without a rule is a lock until it ends: nobody gets a 257 for its name meanwhile.
+func TestTheNameOfAHeldLockWithoutARuleIsNoDirectory(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *server) {
+		a, b := s.as("phoneacc"), s.as("other")
+		a.want("MKD /a_lock", `257 *`)
+		rules, err := lock.NewRules([]lock.Rule{{Match: "/other/*"}})
+		if err == nil {
+			err = s.table.SetRules(t.Context(), rules)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.want("MKD /a_lock", "550 /a_lock: held by *")
+		a.want("MKD /a_lock", "550 /a_lock: held by *")
+		a.want("RMD /a_lock", "250 /a_lock released")
+		b.want("MKD /a_lock", `257 "/a_lock" created*`)
+		b.want("RMD /a_lock", "250 /a_lock removed")
+	})
 }
 
 // Of a lock nothing but MKD and RMD changes anything: not its existence, its name, its age or its mode.

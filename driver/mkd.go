@@ -25,7 +25,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		return control.Reply{}, err
 	case n == "/" || c.isStatus(view):
 		return control.Reply{}, fs.ErrExist
-	case !c.isLockName(n):
+	case !c.isLockName(n) && !c.table().Held(n): // one that a reload has left without a rule is a lock until it ends
 		if err := c.worked(c.makeDirectory(n)); err != nil {
 			return control.Reply{}, err
 		}

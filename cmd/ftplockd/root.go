@@ -87,6 +87,9 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	case !began:
 		fmt.Fprintf(stderr, "ftplockd: %v\nTry \"%s --help\".\n", err, cmd.CommandPath())
 		return exitUsage
+	case errors.Is(err, journal.ErrGone):
+		fmt.Fprintf(stderr, "ftplockd: %v; put the state directory back before ftplockd is started again, or tokens begin anew\n", err)
+		return exitDisk
 	case errors.Is(err, journal.ErrFailed):
 		fmt.Fprintf(stderr, "ftplockd: %v; what was acknowledged is kept: see to the disk, then start ftplockd again\n", err)
 		return exitDisk

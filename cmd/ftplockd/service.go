@@ -156,7 +156,10 @@ func (v *service) openJournal(ctx context.Context, rules *lock.Rules) error {
 		v.hostdir, err = hostdir.Open(ctx, hostdir.Options{Inner: j, FS: v.tree, Clock: s.clock, Rules: rules, Log: s.log})
 		return err
 	}
-	return dismissHost(ctx, j)
+	if err := dismissHost(ctx, j); err != nil {
+		return err
+	}
+	return hostdir.Leave(ctx, hostdir.Options{Inner: j, FS: v.tree, Clock: s.clock, Rules: rules, Log: s.log})
 }
 
 // openTerm takes the store of a server of several, which runs already.

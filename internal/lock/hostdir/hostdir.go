@@ -98,6 +98,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Inner == nil || o.FS == nil || o.Clock == nil || o.Rules == nil {
 		return nil, errors.New("hostdir: an inner store, a file system, a clock and rules are needed")
 	}
+	s := newStore(o)
+	return s, s.start(ctx)
+}
+
+func newStore(o Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -106,7 +111,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{o: o, inner: o.Inner, tree: tree{o.FS}}
 	s.SetRules(o.Rules)
-	return s, s.start(ctx)
+	return s
 }
 
 // SetRules replaces what makes a directory made on the host a lock. Locks that are held keep their rules.

@@ -9,6 +9,37 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
+// Leave removes the empty directories of the locks that are held, for a server that gives locks none: there they would keep everybody
+// from the names when the locks have ended. Where something lies in one it stays, and is the lock's again with the next Open.
+func Leave(ctx context.Context, o Options) error {
+	s := newStore(o)
+	var records []lock.Record
+	for record, err := range s.inner.All(ctx) {
+		if err != nil {
+			return err
+		}
+		records = append(records, record)
+	}
+	for _, record := range slices.Backward(records) { // members before their groups
+		known := directory(record)
+		seen, err := s.tree.look(record.Name)
+		switch {
+		case err != nil:
+			return err
+		case known.Inode == 0 || !seen.is(known):
+			continue
+		}
+		if err := s.tree.remove(record.Name); err != nil {
+			s.o.Log.Warn("the directory of a held lock stays, and nobody can take the lock again before it is removed", "lock", record.Name, "err", err)
+			continue
+		}
+		if err := s.inner.SetDirectory(record.Name, record.Revision, lock.DirectoryID{}); err != nil {
+			return err
+		}
+	}
+	return s.clear(ctx)
+}
+
 // start brings records and directories into agreement.
 func (s *Store) start(ctx context.Context) error {
 	if err := s.restoreAll(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 func TestAHoldGetsItsDirectoryBack(t *testing.T) {
@@ -195,4 +196,36 @@ func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
 	if got := s.HeldBy(store, "/a_lock", lock.HostAccount); got.Holds[0].Rule.Match != "test" {
 		t.Errorf("it lost its rule: %+v", got)
 	}
+}
+
+// A server without directories leaves none behind that keeps everybody from a name, and nothing goes that is not a held lock's own.
+func TestAServerWithoutDirectoriesRemovesThoseOfHeldLocks(t *testing.T) {
+	s := newScene(t)
+	s.mkdir("/locks")
+	store := s.mustOpen()
+	for _, name := range []lock.Name{"/g_lock", "/g_lock/m_lock", "/full_lock", "/hosts_lock"} {
+		s.Acquire(store, name, "ada")
+	}
+	s.write("/full_lock/file")
+	s.stop()
+	s.replace("/hosts_lock")
+	inner, err := journal.Open(journal.Options{Dir: s.state, Clock: s.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Leave(t.Context(), Options{Inner: inner, FS: s.tree, Clock: s.clock, Rules: s.rules}); err != nil {
+		t.Error(err)
+	}
+	if err := inner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.hasDirectory("/g_lock", false)
+	s.hasDirectory("/hosts_lock", true)
+	if !s.exists("/full_lock/file") {
+		t.Error("a file in a lock is gone")
+	}
+	store = s.mustOpen()
+	s.HeldBy(store, "/g_lock/m_lock", "ada")
+	s.HeldBy(store, "/full_lock", "ada")
+	s.hasDirectory("/g_lock/m_lock", true)
 }

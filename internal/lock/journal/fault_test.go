@@ -340,3 +340,32 @@ func TestReadySaysThatTheDiskIsFullOrHasFailed(t *testing.T) {
 		t.Errorf("a disk that fails: %v", err)
 	}
 }
+
+// What is synced to a file that has no name any more is lost, and who removed it may have started another server.
+func TestAJournalThatIsGoneEndsTheProcess(t *testing.T) {
+	for name, away := range map[string]func(s *scene) error{
+		"removed":  func(s *scene) error { return os.RemoveAll(s.state) },
+		"replaced": func(s *scene) error { return os.WriteFile(s.state+".new", nil, 0o600) },
+	} {
+		for when, notices := range map[string]func(s *scene, store *Store) error{
+			"grant": func(s *scene, store *Store) error {
+				_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
+				return err
+			},
+			"sweep": func(s *scene, store *Store) error { return store.Sweep(t.Context()) },
+			"ready": func(s *scene, store *Store) error { return store.Ready() },
+		} {
+			s, store, _ := faultyScene(t)
+			err := away(s)
+			if name == "replaced" && err == nil {
+				err = os.Rename(s.state+".new", stateDir(s.state).journal())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := notices(s, store); !errors.Is(err, ErrFailed) || !errors.Is(err, ErrGone) || !failed(store) {
+				t.Errorf("%s: %s: %v", name, when, err)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"sync"
@@ -17,6 +18,10 @@ import (
 // have dropped what it could not write and call the next sync a success, so the store believes no further one: it refuses
 // every change, and the process is to end.
 var ErrFailed = errors.New("the disk has failed the journal")
+
+// ErrGone is matched, beside ErrFailed, where somebody has removed the journal, or put another file in its place: what is synced to it then
+// is lost, and another server may use the state directory.
+var ErrGone = errors.New("somebody has removed or replaced it")
 
 // errTail is matched, beside ErrFailed, by the error of the change during which the journal failed: nobody knows whether it is on the disk.
 var errTail = errors.New("the end of the journal is unknown")
@@ -72,6 +77,7 @@ type log struct {
 	ahead   int64               // how much room is made at a time
 	failure *failure            // that of the store
 	told    func(time.Duration) // how long a sync took
+	named   func() error        // an error if no start would read the file
 
 	// For the owner of Store.mu:
 	size   int64 // the file has room up to here
@@ -91,11 +97,23 @@ type log struct {
 func (s *Store) newLog(f *os.File, end, size, keep int64) *log {
 	l := &log{
 		step: s.o.hooks.step, file: s.o.hooks.wrap(diskFile{f}), ahead: s.o.room(), failure: s.failure, told: s.o.Synced,
-		size: size, keep: keep, synced: end,
+		named: s.dir.named(f), size: size, keep: keep, synced: end,
 	}
 	l.changed.L = &l.syncMu
 	l.end.Store(end)
 	return l
+}
+
+// named returns a function that returns ErrGone if a file is not the journal any more.
+func (d stateDir) named(f *os.File) func() error {
+	own, err := f.Stat()
+	return func() error {
+		there, terr := os.Stat(d.journal())
+		if errors.Is(terr, fs.ErrNotExist) || err == nil && terr == nil && !os.SameFile(own, there) {
+			return ErrGone
+		}
+		return nil
+	}
 }
 
 // releaseRoom is how much room the releases of a record need: one line for each hold.
@@ -171,6 +189,9 @@ func (l *log) sync(end int64) error {
 	began := time.Now()
 	err := l.file.Sync() // others may go on to write meanwhile, and wait for the next sync
 	l.told(time.Since(began))
+	if err == nil {
+		err = l.named()
+	}
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
 	if l.syncing = false; err == nil {

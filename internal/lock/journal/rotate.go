@@ -261,6 +261,9 @@ func (s *Store) Sweep(context.Context) error {
 	if err := s.readyLocked(); err != nil {
 		return nil // Run says so
 	}
+	if err := s.log.named(); err != nil {
+		return s.failure.set(err)
+	}
 	var err error
 	if s.eventful && since(s.begun, s.o.Clock.Now()) > rotateAfter {
 		err = s.rotateLocked()
