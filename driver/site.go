@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -219,7 +218,7 @@ func lockGlob(text string) (string, error) {
 
 // siteLocks lists the locks that the account can see, all or those that the glob fits.
 func (c *client) siteLocks(pattern string) control.Reply {
-	glob, err := lockGlob(cmp.Or(pattern, "**"))
+	glob, err := lockGlob(pattern)
 	if err != nil {
 		return control.Reply{Code: 501, Text: err.Error()}
 	}
@@ -227,10 +226,11 @@ func (c *client) siteLocks(pattern string) control.Reply {
 	count := 0
 	began := time.Now()
 	for _, v := range c.server.visible(c.account) {
-		if time.Since(began) > c.server.longestGlob {
+		switch {
+		case pattern == "": // all of them
+		case time.Since(began) > c.server.longestGlob:
 			return control.Reply{Code: 550, Text: "too much work for a pattern: shorten it"}
-		}
-		if !doublestar.MatchUnvalidated(glob, v.view) {
+		case !doublestar.MatchUnvalidated(glob, v.view):
 			continue
 		}
 		if count++; count <= maxShown {
