@@ -2,8 +2,8 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,17 +15,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if child, ok := children[os.Getenv("FILES_TEST_CHILD")]; ok {
-		child()
+	if base := os.Getenv("FILES_TEST_MOUNTS"); base != "" {
+		fmt.Println(mountTwice(base))
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// children are what the test binary does when a test starts it as a process of its own.
-var children = map[string]func(){
-	"killed at a call": childKilledAt,
-	"bind mounts":      childBindMounts,
 }
 
 // served is a tree and the directories of the host behind it.
@@ -201,24 +195,4 @@ func wantIs(t *testing.T, err error, targets ...error) {
 			t.Errorf("error is %v, want one that matches %v", err, target)
 		}
 	}
-}
-
-// tcpPair returns both ends of a connection over loopback.
-func tcpPair(t testing.TB) (a, b *net.TCPConn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); d.Close() })
-	return c.(*net.TCPConn), d.(*net.TCPConn)
 }

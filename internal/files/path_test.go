@@ -90,30 +90,3 @@ func TestNotMoreLinksAreFollowedThanAgreed(t *testing.T) {
 		}
 	}
 }
-
-// everyOperation is what a client can do with a name.
-func everyOperation(s *served, name string) map[string]error {
-	errs := make(map[string]error)
-	add := func(op string, err error) { errs[op] = err }
-	_, err := s.Stat(name)
-	add("stat", err)
-	_, err = s.Lstat(name)
-	add("lstat", err)
-	_, err = s.ReadDir(name)
-	add("readdir", err)
-	_, err = s.Open(name)
-	add("open", err)
-	_, err = s.Space(name)
-	add("space", err)
-	add("chmod", s.Chmod(name, 0o777))
-	add("chtimes", s.Chtimes(name, unixEpoch, unixEpoch))
-	add("mkdir", s.Mkdir(name, 0o755))
-	add("unlink", s.RemoveFile(name))
-	add("rmdir", s.RemoveDir(name))
-	add("remove", s.Remove(name))
-	add("upload", s.upload(name, "x", UploadOptions{}))
-	add("append", s.upload(name, "x", UploadOptions{Append: true}))
-	add("rename from", s.Rename(name, "/renamed"))
-	add("rename to", s.Rename("/mine", name))
-	return errs
-}

@@ -117,30 +117,3 @@ func raceOnce(t *testing.T, s *served, i int) bool {
 	}
 	return err == nil
 }
-
-// A target that is swapped for a link out of the tree is not written through.
-func TestATargetSwappedForALinkIsNotWrittenThrough(t *testing.T) {
-	s := serve(t, Options{})
-	outside := filepath.Join(filepath.Dir(s.root), "outside")
-	if err := os.WriteFile(outside, []byte("outside"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range []UploadOptions{{}, {Append: true}, {Offset: 2}} {
-		s.put("/f", "old")
-		u := s.begun("/f", "new", o)
-		if err := os.Remove(s.host("/f")); err != nil {
-			t.Fatal(err)
-		}
-		s.link("../outside", "/f")
-		if err := u.Publish(); err != nil {
-			t.Error(err)
-		}
-		if i, err := os.Lstat(s.host("/f")); err != nil || !i.Mode().IsRegular() {
-			t.Errorf("%v, %v", i, err)
-		}
-		if b, err := os.ReadFile(outside); err != nil || string(b) != "outside" {
-			t.Errorf("%q, %v", b, err)
-		}
-	}
-	s.wantClean()
-}

@@ -2,12 +2,9 @@ package files
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -71,38 +68,6 @@ func TestTheOwnerIsKept(t *testing.T) {
 	}
 }
 
-func TestDiscardLeavesNothing(t *testing.T) {
-	s := serve(t, Options{})
-	s.put("/f", "old")
-	u := s.begun("/f", "new", UploadOptions{})
-	if err := errors.Join(u.Discard(), u.Discard()); err != nil {
-		t.Fatal(err)
-	}
-	s.want("/f", "old")
-	for _, err := range []error{u.Publish(), u.Sync()} {
-		wantIs(t, err, ErrDone)
-	}
-	_, err := u.Write([]byte("x"))
-	wantIs(t, err, ErrDone)
-	u = s.begun("/f", "new", UploadOptions{})
-	if err := errors.Join(u.Place(), u.Discard()); err != nil { // what Place has published stays, though nobody says Last
-		t.Fatal(err)
-	}
-	s.want("/f", "new")
-	s.wantClean()
-}
-
-func TestPublishRefusesADirectoryThatCameUp(t *testing.T) {
-	s := serve(t, Options{})
-	u := s.begun("/f", "new", UploadOptions{})
-	s.mkdir("/f")
-	wantIs(t, u.Publish(), unix.EISDIR)
-	if i, err := s.Stat("/f"); err != nil || !i.IsDir() {
-		t.Errorf("%v, %v", i, err)
-	}
-	s.wantClean()
-}
-
 func TestAUniqueNameNeverReplaces(t *testing.T) {
 	for _, rename := range []error{nil, unix.EINVAL} { // without RENAME_NOREPLACE by a link
 		s := serve(t, Options{})
@@ -113,29 +78,6 @@ func TestAUniqueNameNeverReplaces(t *testing.T) {
 		s.want("/f", "other")
 		s.wantClean()
 	}
-}
-
-// A swapped link cannot redirect what has begun: the directory is held open.
-func TestTheDirectoryOfAnUploadIsHeld(t *testing.T) {
-	s := serve(t, Options{})
-	s.mkdir("/real")
-	outside := filepath.Join(filepath.Dir(s.root), "outside")
-	if err := os.Mkdir(outside, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	u := s.begun("/real/f", "content", UploadOptions{})
-	if err := os.Rename(s.host("/real"), s.host("/moved")); err != nil {
-		t.Fatal(err)
-	}
-	s.link("../outside", "/real")
-	if err := u.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	s.want("/moved/f", "content")
-	if list, err := os.ReadDir(outside); err != nil || len(list) > 0 {
-		t.Errorf("outside: %v, %v", list, err)
-	}
-	s.wantClean()
 }
 
 // After Sync the step that others wait for asks no disk to be synced.
@@ -192,25 +134,3 @@ func TestUniqueNamesOfUploadsAtOnce(t *testing.T) {
 	s.want("/report", "old")
 	s.wantClean()
 }
-
-func TestBrokenUploadsAreNotPublished(t *testing.T) {
-	s := serve(t, Options{})
-	s.put("/f", "old")
-	broken := errors.New("the line broke")
-	u := s.begun("/f", "new", UploadOptions{})
-	n, err := u.ReadFrom(io.MultiReader(strings.NewReader("more"), &failing{broken}))
-	if n != 4 || u.Size() != 7 {
-		t.Errorf("%d, %d bytes", n, u.Size())
-	}
-	wantIs(t, err, broken)
-	_, err = u.Write([]byte("x"))
-	wantIs(t, err, broken)
-	wantIs(t, u.Sync(), broken)
-	wantIs(t, u.Publish(), broken)
-	s.want("/f", "old")
-	s.wantClean()
-}
-
-type failing struct{ err error }
-
-func (f *failing) Read([]byte) (int, error) { return 0, f.err }
