@@ -244,6 +244,14 @@ func TestAMoveIsRefused(t *testing.T) {
 		m.migrate("etcd", exitFailure, "uses this state directory")
 	})
 	m.migrate("journal", exitFailure, "has locks already: move ")
+	journal := m.path("state/journal.jsonl")
+	if err := os.Rename(journal, m.path("state/history/1.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	m.migrate("journal", exitFailure, "has a history already: move ")
+	if err := os.Rename(m.path("state/history/1.jsonl"), journal); err != nil {
+		t.Fatal(err)
+	}
 	m.etcd(func(s *etcd.Store) {
 		m.commit(s, "/locks/a", 0, "ada")
 		m.migrate("etcd", exitFailure, "etcd: ")

@@ -125,12 +125,10 @@ func (s *Store) describe(change lock.Change, before, after lock.Record) *line {
 
 // writeLocked appends a line. more is by how much the room for releases grows with it. Only a grant has to leave that room alone.
 func (s *Store) writeLocked(l *line, more int64, grants bool) error {
-	s.o.hooks.step("append")
 	if err := s.log.append(l, more, grants); err != nil {
 		return err
 	}
 	s.eventful = s.eventful || !l.own()
-	s.o.hooks.step("appended")
 	return nil
 }
 

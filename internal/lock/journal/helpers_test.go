@@ -22,7 +22,6 @@ type scene struct {
 	state   string
 	clock   *locktest.FakeClock
 	options func(*Options)
-	step    func(string)
 	wrap    func(journalFile) journalFile
 }
 
@@ -32,8 +31,7 @@ func newScene(t testing.TB) *scene {
 }
 
 func (s *scene) open() (*Store, error) {
-	o := Options{Dir: s.state, Clock: s.clock, Durable: true, MaxSize: 256 << 10} // little room: stores are opened by the thousand
-	o.hooks.step, o.hooks.wrap = s.step, s.wrap
+	o := Options{Dir: s.state, Clock: s.clock, Durable: true, MaxSize: 256 << 10, wrap: s.wrap} // little room: stores are opened by the thousand
 	if s.options != nil {
 		s.options(&o)
 	}
@@ -53,11 +51,8 @@ func (s *scene) mustOpen() *Store {
 // crash leaves the store as the end of its process does: nothing is written, all files are closed.
 func (s *scene) crash(store *Store) {
 	s.Helper()
-	if !store.mu.TryLock() { // a step of the test stopped it there
-		store.closed = true
-	} else {
-		defer store.mu.Unlock()
-	}
+	store.mu.Lock()
+	defer store.mu.Unlock()
 	if !store.closed {
 		close(store.closing)
 	}

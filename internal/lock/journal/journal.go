@@ -53,13 +53,7 @@ type Options struct {
 	HistorySize int64               // the oldest files in history go when all have more bytes; 0: any size
 	Synced      func(time.Duration) // is told how long each sync took; nil: nobody
 
-	hooks testHooks
-}
-
-// testHooks let the tests of this package stop the store between any two steps and fail its writes.
-type testHooks struct {
-	step func(string)
-	wrap func(journalFile) journalFile
+	wrap func(journalFile) journalFile // by which the tests of this package fail its writes
 }
 
 // Store is a lock.Store in a state directory. Use Open. It is for use by several goroutines.
@@ -134,11 +128,8 @@ func (o *Options) setDefaults() {
 	if o.Synced == nil {
 		o.Synced = func(time.Duration) {}
 	}
-	if o.hooks.step == nil {
-		o.hooks.step = func(string) {}
-	}
-	if o.hooks.wrap == nil {
-		o.hooks.wrap = func(f journalFile) journalFile { return f }
+	if o.wrap == nil {
+		o.wrap = func(f journalFile) journalFile { return f }
 	}
 }
 

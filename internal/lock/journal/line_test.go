@@ -105,28 +105,14 @@ func TestParseLineRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"nothing":                    "",
-		"no checksum":                good + "}",
-		"a wrong checksum":           strings.Replace(signed(good), "/a", "/b", 1),
-		"a checksum that is none":    good + `,"crc":"xxxxxxxx"}`,
-		"an unknown key":             signed(good + `,"colour":"red"`),
-		"an unknown key in a hold":   signed(good + `,"holds":[{"token":1,"rule":{"colour":1}}]`),
-		"a bare percent":             signed(`{"event":"acquire","name":"/a%","token":1`),
-		"a percent with no digits":   signed(`{"event":"acquire","name":"/%zz","token":1`),
-		"bytes that are not ASCII":   signed("{\"event\":\"acquire\",\"name\":\"/\xc3\xa9\",\"token\":1"),
-		"an escape of JSON":          signed(`{"event":"acquire","name":"/\n","token":1`),
-		"no event":                   signed(`{"name":"/a","token":1`),
-		"an empty event":             signed(`{"event":"","name":"/a","token":1`),
-		"no file":                    signed(`{"event":"publish","name":"/a","token":1`),
-		"a text without an end":      signed(good + `,"account":"ada`),
-		"a number with a zero":       signed(good + `,"version":01`),
-		"a number that is too large": signed(good + `,"generation":4294967296`),
-		"no name":                    signed(`{"event":"acquire","token":1`),
-		"a relative name":            signed(`{"event":"acquire","name":"a","token":1`),
-		"no token":                   signed(`{"event":"acquire","name":"/a"`),
-		"no object":                  signed(`["acquire"`),
-		"a time that is none":        signed(good + `,"time":"yesterday"`),
-		"a second object behind it":  signed(good + `,"crc":""}{"a":1`),
+		"nothing":                  "",
+		"a wrong checksum":         strings.Replace(signed(good), "/a", "/b", 1),
+		"an unknown key":           signed(good + `,"colour":"red"`),
+		"an unknown key in a hold": signed(good + `,"holds":[{"token":1,"rule":{"colour":1}}]`),
+		"a bare percent":           signed(`{"event":"acquire","name":"/a%","token":1`),
+		"bytes that are not ASCII": signed("{\"event\":\"acquire\",\"name\":\"/\xc3\xa9\",\"token\":1"),
+		"no file":                  signed(`{"event":"publish","name":"/a","token":1`),
+		"a relative name":          signed(`{"event":"acquire","name":"a","token":1`),
 	} {
 		if l, err := parseLine([]byte(text)); err == nil {
 			t.Errorf("%s: got %+v", name, l)

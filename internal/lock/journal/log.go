@@ -72,7 +72,6 @@ func (f *failure) get() error {
 // were written: a sync of what is written over them has no length and no extents to make last, which makes it cheaper, and
 // a release finds room there when the disk is full.
 type log struct {
-	step    func(string) // see testHooks
 	file    journalFile
 	ahead   int64               // how much room is made at a time
 	failure *failure            // that of the store
@@ -96,7 +95,7 @@ type log struct {
 // newLog returns a log that goes on at end of a file that has room up to size, all of it synced.
 func (s *Store) newLog(f *os.File, end, size, keep int64) *log {
 	l := &log{
-		step: s.o.hooks.step, file: s.o.hooks.wrap(diskFile{f}), ahead: s.o.room(), failure: s.failure, told: s.o.Synced,
+		file: s.o.wrap(diskFile{f}), ahead: s.o.room(), failure: s.failure, told: s.o.Synced,
 		named: s.dir.named(f), size: size, keep: keep, synced: end,
 	}
 	l.changed.L = &l.syncMu
@@ -216,7 +215,6 @@ func (l *log) wait(end int64) (done bool, err error) {
 	if err := l.failure.get(); err != nil {
 		return false, fmt.Errorf("%w: %w", errTail, err)
 	}
-	l.step("sync")
 	l.syncing = true
 	return false, nil
 }

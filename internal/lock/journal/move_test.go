@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
@@ -67,52 +66,6 @@ func all(t *testing.T, history iter.Seq2[lock.Entry, error]) (entries []lock.Ent
 	return entries
 }
 
-func TestAMoveKeepsLocksHistoryAndTokens(t *testing.T) {
-	from, to := lived(t), newScene(t)
-	records, last, history, err := from.stopped().Export()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(records) != 2 || records[0].Name != "/a_lock" || records[0].Holds[0].Directory.Inode != 5 || last < records[1].Revision {
-		t.Errorf("records %+v, last token %d", records, last)
-	}
-	stopped := to.stopped()
-	if err := stopped.Import(to.clock.Now(), records, last, history); err != nil {
-		t.Fatal(err)
-	}
-	stopped.Close()
-	store := to.mustOpen()
-	if got := to.Records(store); len(got) != 2 || !reflect.DeepEqual(got["/a_lock"], records[0]) || !reflect.DeepEqual(got["/b_lock"], records[1]) {
-		t.Errorf("after the move %+v, want %+v", got, records)
-	}
-	if before, after := all(t, history), all(t, History(to.state, "")); len(before) != 9 || !reflect.DeepEqual(before, after) {
-		t.Errorf("the history was\n%+v and is\n%+v", before, after)
-	}
-	if got := to.causes("/a.tsv"); !slices.Equal(got, []string{"publish"}) {
-		t.Errorf("the history of a file: %q", got)
-	}
-	if token := to.Acquire(store, "/c_lock", "eve"); token <= last {
-		t.Errorf("token %d after %d", token, last)
-	}
-	if session := uint32(locktest.Ada.Session >> 32); store.Generation() <= session {
-		t.Errorf("generation %d, and a session of %d is in it", store.Generation(), session)
-	}
-}
-
-func TestSessionsAfterAMoveAreNew(t *testing.T) {
-	s := newScene(t)
-	owner := lock.Owner{Account: "ada", Session: 5<<32 | 1}
-	records := []lock.Record{{Name: "/a_lock", Revision: 3, Holds: []lock.Hold{{Token: 3, Owner: owner}}}}
-	stopped := s.stopped()
-	if err := stopped.Import(s.clock.Now(), records, 10, lines()); err != nil {
-		t.Fatal(err)
-	}
-	stopped.Close()
-	if got := s.mustOpen().Generation(); got != 6 {
-		t.Errorf("generation %d, want 6", got)
-	}
-}
-
 func lines(all ...lock.Entry) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
 		for _, e := range all {
@@ -123,11 +76,11 @@ func lines(all ...lock.Entry) iter.Seq2[lock.Entry, error] {
 	}
 }
 
-// What stands is what the records say, whatever lines the history lacks.
+// What stands is what the records say, whatever lines the history lacks. The sessions of the next start are new.
 func TestAHistoryWithGapsMakesNoLock(t *testing.T) {
 	s := newScene(t)
 	hold := s.Hold("ada")
-	hold.Token = 4
+	hold.Token, hold.Owner.Session = 4, 5<<32|1
 	stopped := s.stopped()
 	err := stopped.Import(s.clock.Now(), []lock.Record{{Name: "/b_lock", Revision: 4, Holds: []lock.Hold{hold}}}, 9, lines(
 		lock.Entry{Cause: lock.CauseAcquire, Name: "/a_lock", Token: 2, Holds: []lock.Hold{hold}},
@@ -140,79 +93,12 @@ func TestAHistoryWithGapsMakesNoLock(t *testing.T) {
 	store := s.mustOpen()
 	s.HeldBy(store, "/a_lock", "")
 	s.HeldBy(store, "/b_lock", "ada")
+	if got := store.Generation(); got != 6 {
+		t.Errorf("generation %d, want 6", got)
+	}
 	if got := s.causes("/a_lock"); !slices.Equal(got, []string{"acquire"}) {
 		t.Errorf("history %q", got)
 	}
-}
-
-func TestWhatAMoveRefuses(t *testing.T) {
-	refused := func(t *testing.T, err error, want string) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
-	}
-	s := lived(t)
-	store := s.mustOpen()
-	_, err := OpenStopped(s.state)
-	refused(t, err, "uses this state directory")
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	stopped := s.stopped()
-	_, err = s.open()
-	refused(t, err, "uses this state directory")
-	refused(t, stopped.Import(s.clock.Now(), nil, 9, lines()), "has locks already: move "+stopped.dir.journal()+" away first")
-	if err := os.Remove(stopped.dir.journal()); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, stopped.Import(s.clock.Now(), nil, 9, lines()), "has a history already: move "+stopped.dir.archive()+" away first")
-
-	empty := newScene(t)
-	_, err = OpenStopped(empty.state)
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no state directory: %v", err)
-	}
-	again := empty.stopped()
-	_, _, _, err = again.Export()
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no journal: %v", err)
-	}
-	refused(t, again.Import(empty.clock.Now(), nil, 9, lines(lock.Entry{Cause: lock.CauseRelease, Name: "/a_lock"})), "release without a name and a token")
-	if names, err := os.ReadDir(empty.state); err != nil || len(names) != 2 { // lock, history
-		t.Errorf("an import that failed left %v, %v", names, err)
-	}
-}
-
-func TestNoServerStartsWhereLocksHaveMovedAway(t *testing.T) {
-	s := lived(t)
-	stopped := s.stopped()
-	records, last, history, err := stopped.Export()
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := all(t, history)
-	aside, err := stopped.Retire(time.Date(2026, 11, 22, 20, 4, 5, 0, time.UTC))
-	if err != nil || filepath.Base(aside) != "migrated-20261122T200405.000Z" {
-		t.Fatal(aside, err)
-	}
-	const want = "have moved to another store: what was here is in "
-	if _, _, _, err := stopped.Export(); err == nil || !strings.Contains(err.Error(), want+aside) {
-		t.Errorf("Export: %v", err)
-	}
-	stopped.Close()
-	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), want+aside) {
-		t.Errorf("Open: %v", err)
-	}
-	if got := all(t, History(aside, "")); !reflect.DeepEqual(got, kept) {
-		t.Errorf("%d lines of history were put aside, want %d", len(got), len(kept))
-	}
-	stopped = s.stopped()
-	if err := stopped.Import(s.clock.Now(), records, last, lines(kept...)); err != nil {
-		t.Fatal(err)
-	}
-	stopped.Close()
-	s.HeldBy(s.mustOpen(), "/a_lock", "ada")
 }
 
 // A server of several keeps its locks in another store: its state directory is for no other server, and one with locks is not for it.
@@ -251,21 +137,20 @@ func TestAClaimedDirectoryIsForNoServerWithoutTheOtherStore(t *testing.T) {
 
 // What is on the disk while an import is under way, as a kill would leave it, is a state directory into which the next one goes.
 func TestAnImportThatWasKilledIsDoneAgain(t *testing.T) {
-	from, to := lived(t), newScene(t)
+	from, to, killed := lived(t), newScene(t), newScene(t)
 	records, last, history, err := from.stopped().Export()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped := to.stopped()
-	killed := newScene(t)
-	err = stopped.Import(to.clock.Now(), records, last, func(yield func(lock.Entry, error) bool) {
+	if len(records) != 2 || records[0].Holds[0].Directory.Inode != 5 || last < records[1].Revision {
+		t.Errorf("records %+v, last token %d", records, last)
+	}
+	err = to.stopped().Import(to.clock.Now(), records, last, func(yield func(lock.Entry, error) bool) {
 		lines := 0
 		for e, err := range history {
 			if lines++; lines == 5 {
-				if err := os.WriteFile(stateDir(to.state).temporary(), []byte("half a line"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.CopyFS(killed.state, os.DirFS(to.state)); err != nil {
+				err := os.WriteFile(stateDir(to.state).temporary(), []byte("half a line"), 0o600)
+				if err := errors.Join(err, os.CopyFS(killed.state, os.DirFS(to.state))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -274,15 +159,22 @@ func TestAnImportThatWasKilledIsDoneAgain(t *testing.T) {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopped = killed.stopped()
-	if err := stopped.Import(killed.clock.Now(), records, last, history); err != nil {
+	stopped := killed.stopped()
+	if err := errors.Join(err, stopped.Import(killed.clock.Now(), records, last, history)); err != nil {
 		t.Fatal(err)
 	}
 	stopped.Close()
-	if got := len(killed.Records(killed.mustOpen())); got != len(records) {
-		t.Errorf("%d locks, want %d", got, len(records))
+	store := killed.mustOpen()
+	if got := killed.Records(store); len(got) != 2 || !reflect.DeepEqual(got["/a_lock"], records[0]) || !reflect.DeepEqual(got["/b_lock"], records[1]) {
+		t.Errorf("after the move %+v, want %+v", got, records)
+	}
+	if before, after := all(t, history), all(t, History(killed.state, "")); len(before) != 9 || !reflect.DeepEqual(before, after) {
+		t.Errorf("the history was\n%+v and is\n%+v", before, after)
+	}
+	if got := killed.causes("/a.tsv"); !slices.Equal(got, []string{"publish"}) {
+		t.Errorf("the history of a file: %q", got)
+	}
+	if token := killed.Acquire(store, "/c_lock", "eve"); token <= last {
+		t.Errorf("token %d after %d", token, last)
 	}
 }

@@ -33,7 +33,6 @@ func (s *Store) start() error {
 	if err != nil {
 		return err
 	}
-	s.o.hooks.step("started")
 	s.generation++
 	if err := s.beginLocked(); err != nil {
 		if full(err) {
@@ -168,7 +167,6 @@ func (s *Store) beginLocked() error {
 		os.Remove(s.dir.temporary())
 		return err
 	}
-	s.o.hooks.step("rotate renewed")
 	if s.log != nil {
 		_ = s.log.file.Truncate(s.log.end.Load()) // history reads as well with room behind its end
 		_ = s.log.close()                         // it is synced
@@ -195,7 +193,6 @@ func (s *Store) createLocked(f *os.File) (*log, error) {
 	if err := l.file.Sync(); err != nil {
 		return nil, s.failure.set(err)
 	}
-	s.o.hooks.step("rotate written")
 	return l, nil
 }
 
@@ -236,11 +233,9 @@ func (s *Store) installLocked() error {
 		if err != nil {
 			return err
 		}
-		s.o.hooks.step("rotate linked")
 		if err := syncDir(s.dir.archive()); err != nil {
 			return errors.Join(err, os.Remove(old))
 		}
-		s.o.hooks.step("rotate synced")
 	}
 	if err := os.Rename(s.dir.temporary(), s.dir.journal()); err != nil {
 		if old != "" {

@@ -1,8 +1,6 @@
 package journal
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -34,98 +32,6 @@ func TestASecondServerIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mustOpen()
-}
-
-// powerFailure crashes the store and takes from the journal what was never synced.
-func (s *scene) powerFailure(store *Store) {
-	s.Helper()
-	synced := store.log.synced
-	s.crash(store)
-	if err := os.Truncate(stateDir(s.state).journal(), synced); err != nil {
-		s.Fatal(err)
-	}
-}
-
-func TestTokensGrowOverPowerFailuresAlsoWithoutSync(t *testing.T) {
-	s := newScene(t)
-	s.options = func(o *Options) { o.Durable, o.MaxSize = false, DefaultMaxSize }
-	var last lock.Token
-	for _, n := range []int{10, 10, tokenBlock + 10, 10} {
-		store := s.mustOpen()
-		for range n {
-			token := s.Acquire(store, "/a_lock", "ada")
-			if token <= last {
-				t.Fatalf("token %d after %d", token, last)
-			}
-			last = token
-			s.Release(store, "/a_lock", token)
-		}
-		s.powerFailure(store)
-	}
-}
-
-func TestAClosedStoreRefuses(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for range store.Watch(context.Background()) {
-			t.Error("an event")
-		}
-	}()
-	if err := errors.Join(store.Close(), store.Close()); err != nil {
-		t.Fatal(err)
-	}
-	<-watched
-	if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrClosed) {
-		t.Errorf("Commit: %v", err)
-	}
-	for _, err := range store.All(context.Background()) {
-		if !errors.Is(err, lock.ErrClosed) {
-			t.Errorf("All: %v", err)
-		}
-	}
-}
-
-func TestNamesThatCannotBeLocksAreRefused(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	for _, name := range []lock.Name{"", "/", "a", "/a/", "//a", "/a/../b", "/.", "/a/."} {
-		if _, err := s.Commit(store, name, 0, s.Hold("ada")); !errors.Is(err, errName) {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-}
-
-func TestDirectoriesAndTombstonesAreRemembered(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	id := lock.DirectoryID{Inode: 5, Birth: 7}
-	a, b := s.Acquire(store, "/a_lock", "ada"), s.Acquire(store, "/b_lock", "ada")
-	for name, token := range map[lock.Name]lock.Token{"/a_lock": a, "/b_lock": b} {
-		if err := store.SetDirectory(name, token, id); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := store.SetDirectory("/a_lock", b, lock.DirectoryID{}); !errors.Is(err, lock.ErrConflict) {
-		t.Errorf("of another revision: %v", err)
-	}
-	s.Release(store, "/b_lock", b)
-	for range 3 {
-		if got, err := store.Get(t.Context(), "/a_lock"); err != nil || got.Revision != a || directory(got) != id {
-			t.Errorf("got %+v", got)
-		}
-		if got := store.Tombstones(); len(got) != 1 || got[0].Name != "/b_lock" || got[0].Directory != id || got[0].At.Wall.IsZero() {
-			t.Errorf("tombstones %+v", got)
-		}
-		s.crash(store)
-		store = s.mustOpen()
-	}
-	s.Acquire(store, "/b_lock", "ada")
-	if got := store.Tombstones(); len(got) != 0 {
-		t.Errorf("of a held lock: %+v", got)
-	}
 }
 
 func TestTheNewestTombstonesAreKept(t *testing.T) {
