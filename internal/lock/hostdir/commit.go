@@ -59,12 +59,10 @@ func (s *Store) acquire(ctx context.Context, change lock.Change) (lock.Token, er
 	if err != nil {
 		return 0, err
 	}
-	s.o.step("acquire committed")
 	id, err := s.tree.make(change.Name)
 	if err != nil {
 		return 0, s.undo(ctx, change, token, err)
 	}
-	s.o.step("acquire made")
 	s.note(change.Name, token, id)
 	return token, nil
 }
@@ -77,7 +75,6 @@ func (s *Store) undo(ctx context.Context, granted lock.Change, token lock.Token,
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", granted.Name, lock.ErrUncertain, err)
 	}
-	s.o.step("acquire undone")
 	if !errors.Is(why, errExists) {
 		return why
 	}
@@ -124,7 +121,6 @@ func (s *Store) release(ctx context.Context, record lock.Record, change lock.Cha
 	if err != nil {
 		return 0, err
 	}
-	s.o.step("release removed")
 	if stays { // it is no tombstone
 		s.note(record.Name, record.Revision, lock.DirectoryID{})
 	}
@@ -175,7 +171,6 @@ func (s *Store) replace(ctx context.Context, record lock.Record, change lock.Cha
 	if err != nil {
 		return 0, err
 	}
-	s.o.step("replace committed")
 	if youngest(change.Holds).After(youngest(record.Holds)) {
 		s.freshen(record.Name, change.Holds)
 	}

@@ -129,7 +129,6 @@ type scene struct {
 	state string
 	clock lock.Clock
 	rules Rules
-	step  func(string)
 	stop  func() // closes what the last open opened, as the end of the process does
 }
 
@@ -152,7 +151,7 @@ func (s *scene) open() (*Store, error) {
 		return nil, err
 	}
 	s.stop = func() { inner.Close() }
-	o := Options{Inner: inner, FS: s.tree, Clock: s.clock, Rules: s.rules, step: s.step}
+	o := Options{Inner: inner, FS: s.tree, Clock: s.clock, Rules: s.rules}
 	if s.fs != nil {
 		o.FS = s.fs
 	}

@@ -72,8 +72,6 @@ type Options struct {
 	Clock lock.Clock   // required
 	Rules Rules        // required
 	Log   *slog.Logger // nil: silent
-
-	step func(string) // lets the tests stop the store between any two steps
 }
 
 // Store is a lock.Store whose locks have directories. Use Open. It is for use by several goroutines.
@@ -105,9 +103,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func newStore(o Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.step == nil {
-		o.step = func(string) {}
 	}
 	s := &Store{o: o, inner: o.Inner, tree: tree{o.FS}}
 	s.SetRules(o.Rules)

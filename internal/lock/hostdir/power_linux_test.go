@@ -29,6 +29,7 @@ func (p powerTree) RemoveDir(name string) error { return powerloss.Rmdir(p.base,
 // powerPlays are what the server does until the power fails: it starts, does the acts, and starts again.
 var powerPlays = map[string][][]locktest.Act{
 	"acquire, release, acquire": {locktest.PlayThrice},
+	"a group and its members":   {locktest.PlayMembers},
 	"two starts":                {locktest.PlayOnce, {{Name: "/b_lock", Account: "ben"}}},
 }
 
@@ -100,7 +101,7 @@ func complaints(base string, said []string) (all []string) {
 func newPlay(t *testing.T, name string) *powerloss.Play {
 	t.Helper()
 	play := powerloss.NewPlay(t, name, power, complaints)
-	for _, dir := range []string{"files", "state"} {
+	for _, dir := range []string{"files", "state", "files/locks"} {
 		if err := os.Mkdir(filepath.Join(play.Base, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -45,11 +45,9 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.restoreAll(ctx); err != nil {
 		return err
 	}
-	s.o.step("restored")
 	if err := s.clear(ctx); err != nil {
 		return err
 	}
-	s.o.step("cleared")
 	return s.walk(ctx, walkAtStart)
 }
 
@@ -75,7 +73,6 @@ func (s *Store) restoreAll(ctx context.Context) error {
 	if err := s.inner.Sync(); err != nil {
 		return err
 	}
-	s.o.step("missed")
 	for _, record := range without {
 		s.remake(record)
 	}

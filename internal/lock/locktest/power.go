@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"testing"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -101,75 +100,6 @@ func Found(store lock.Store, acts []Act, say func(string) error) (err error) {
 		err = errors.Join(err, say(fmt.Sprintf("found %s %s", a.Name, who)))
 	}
 	return err
-}
-
-// crashed is what a step panics with that is the last one.
-type crashed struct{}
-
-// Crash ends the process, as far as [UntilCrash] knows it.
-func Crash() { panic(crashed{}) }
-
-// UntilCrash runs f and reports whether it got to its end.
-func UntilCrash(f func()) (finished bool) {
-	defer func() {
-		if p := recover(); p != nil && p != (crashed{}) {
-			panic(p)
-		}
-	}()
-	f()
-	return true
-}
-
-// stopAt returns a step that crashes when it is called for the n-th time.
-func stopAt(n int) (step func(string)) {
-	return func(string) {
-		if n--; n == 0 {
-			Crash()
-		}
-	}
-}
-
-// Process is a store whose process can be stopped between any two steps.
-type Process interface {
-	// Start starts it, and has step called between any two steps from then on.
-	Start(step func(string)) lock.Store
-	// Stop ends it, also if it is not wholly started. first says that it does so for the first time.
-	Stop(first bool)
-	// Check checks what is to be so after a crash, beside what clients were told.
-	Check(store lock.Store, told *Told)
-}
-
-// CrashAtEachStep stops a process between every two steps of a play, and a second time while it recovers, and looks whether what was
-// acknowledged still is so. lost is that of [Recall]. It returns how many steps there were.
-func CrashAtEachStep(t *testing.T, clock lock.Clock, lost bool, begin func() Process) (steps int) {
-	for n := 1; ; n++ {
-		p := begin()
-		var said []string
-		finished := UntilCrash(func() {
-			err := Perform(p.Start(stopAt(n)), clock, PlayMembers, func(text string) error {
-				said = append(said, text)
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		})
-		p.Stop(true)
-		UntilCrash(func() { p.Start(stopAt(1 + n%10)) })
-		p.Stop(false)
-		store, told := p.Start(func(string) {}), Recall(said, lost, true)
-		for _, complaint := range told.Complaints(store) {
-			t.Error(complaint)
-		}
-		p.Check(store, told)
-		p.Stop(false)
-		if t.Failed() {
-			t.Fatalf("stopped at step %d", n)
-		}
-		if finished {
-			return n
-		}
-	}
 }
 
 // Told is what clients know who were told what Perform and Found said.
