@@ -10,29 +10,35 @@ import (
 	"testing"
 )
 
-const phone = "[[lock]]\nmatch = '**/*_lock'\nprotects = ['$1/$2.tsv']\n"
-
-// store uploads over a session and returns the final reply. The one to the NOOP behind it is what
-// the session's next command returns.
-func (r *running) store(say func(string) string, name, content string) string {
+// begin begins an upload over a session and returns its data connection and the reply.
+func (r *running) begin(say func(string) string, name string) (data net.Conn, reply string) {
 	r.t.Helper()
 	var port int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(say("EPSV"), "229"), " Entering Extended Passive Mode (|||%d|)", &port); err != nil {
 		r.t.Fatal(err)
 	}
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	data, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	first := say("STOR " + name)
-	if !strings.HasPrefix(first, "150 ") {
-		conn.Close()
-		return first
+	r.t.Cleanup(func() { data.Close() })
+	return data, say("STOR " + name)
+}
+
+// store uploads over a session and returns the final reply. The one to the NOOP behind it is what
+// the session's next command returns.
+func (r *running) store(say func(string) string, name, content string) string {
+	r.t.Helper()
+	data, reply := r.begin(say, name)
+	if !strings.HasPrefix(reply, "150 ") {
+		return reply
 	}
-	io.WriteString(conn, content)
-	conn.Close()
+	io.WriteString(data, content)
+	data.Close()
 	return say("NOOP")
 }
+
+const phone = "[[lock]]\nmatch = '**/*_lock'\nprotects = ['$1/$2.tsv']\n"
 
 func TestHistoryOfAFileNamesHolderTokenAndDigest(t *testing.T) {
 	r := startServer(t, phone)
@@ -63,6 +69,7 @@ func TestWhatCannotBeProtectedIsAnErrorWithItsLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"[[lock]]\nmatch = '**/*_lock'\nprotects = [\n'$1/$2.tsv',\n'$1/$3']\n":                  "f.toml:3: lock[1].protects[2]: \"$1/$3\": $3: match has 2 wildcards",
 		"[[lock]]\nmatch = '/a/*'\n[[lock]]\nmatch = '/b/*'\nprotects = ['/a/$1']\n":             "f.toml:5: lock[2].protects[1]: \"/a/$1\": could be the name of a lock of rule 1 (match \"/a/*\")",
+		"[ftp]\nstatus_file = '/locks'\n":                                                        "f.toml:2: ftp.status_file",
 		"[[lock]]\nmatch = '/a/*'\nmax_agee = '1s'\nprotects = ['/x']\n[[lock]]\nmatch = '[x'\n": "f.toml:3: lock[1].max_agee",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

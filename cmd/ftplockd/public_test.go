@@ -108,11 +108,18 @@ func TestAPublicNameIsLookedUpAgainAndAgain(t *testing.T) {
 	})
 }
 
-// Whatever the name servers do, a client that says PASV does not wait.
+// Whatever the name servers do, a client that says PASV does not wait, and a start waits for askWithin at most.
 func TestNobodyWaitsForAFailingNameServer(t *testing.T) {
-	n := &resolver{answer: firstPublic}
+	n := &resolver{answer: firstPublic, hangs: true}
 	resolving(t, n, func(t *testing.T, p *publicAddress) {
+		began := time.Now()
 		p.use(t.Context(), "ftp.example.org")
+		if took := time.Since(began); took != askWithin || p.get().IsValid() {
+			t.Errorf("it took %v; %v", took, p.get())
+		}
+		n.now(func() { n.hangs = false })
+		time.Sleep(askAgain)
+		synctest.Wait()
 		n.now(func() { n.hangs = true })
 		for range 1000 { // 1,000 s
 			time.Sleep(time.Second)
@@ -130,23 +137,5 @@ func TestNobodyWaitsForAFailingNameServer(t *testing.T) {
 				t.Errorf("it was asked %d times", n.asked)
 			}
 		})
-	})
-}
-
-// At the start, too, a name server that does not answer costs askWithin at most.
-func TestAStartDoesNotWaitLongForANameServer(t *testing.T) {
-	n := &resolver{answer: firstPublic, hangs: true}
-	resolving(t, n, func(t *testing.T, p *publicAddress) {
-		began := time.Now()
-		p.use(t.Context(), "ftp.example.org")
-		if took := time.Since(began); took != askWithin || p.get().IsValid() {
-			t.Errorf("it took %v; %v", took, p.get())
-		}
-		n.now(func() { n.hangs = false })
-		time.Sleep(askAgain)
-		synctest.Wait()
-		if got := p.get(); got != firstPublic {
-			t.Error(got)
-		}
 	})
 }

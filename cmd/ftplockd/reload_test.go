@@ -182,13 +182,3 @@ func (r *running) checkNothingHasChanged(t *testing.T, say func(string) string) 
 		t.Error("the session:", got)
 	}
 }
-
-func TestAChangeThatNeedsARestartIsNamedAtEachReload(t *testing.T) {
-	r := startServer(t, "")
-	r.configure("[locks]\ndirectories = false\n")
-	for range 2 {
-		if _, errs, status := r.run("reload"); status != exitOK || !strings.Contains(errs, "locks.directories has changed") {
-			t.Errorf("status %d, %q", status, errs)
-		}
-	}
-}

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestLoadPutsFlagsOverTheFile(t *testing.T) {
@@ -34,32 +33,17 @@ func TestLoadPutsFlagsOverTheFile(t *testing.T) {
 	}
 }
 
-func TestLoadChecksWhatTheFlagsMakeOfIt(t *testing.T) {
-	_, err := serveOptions{Root: "/srv", State: "/srv/state"}.load()
-	var wrong config.Errors
-	if !errors.As(err, &wrong) || len(wrong) != 1 || wrong[0].Key != "state" {
-		t.Error(err)
+func TestEveryKeyOfContentionReachesTheTable(t *testing.T) {
+	c := config.Default()
+	c.Locks.ReadersShare = false
+	c.Rules[0].Wait.Duration, c.Rules[0].Queue, c.Rules[0].QueueHold.Duration = time.Second, config.QueueOff, 2*time.Second
+	c.Rules[0].Reentrant, c.Rules[0].Shared, c.Rules[0].Limit = true, []string{"a"}, 3
+	got := rulesOf(c)[0].Contention
+	if got.Wait != time.Second || got.Queue != lock.QueueOff || got.QueueHold != 2*time.Second ||
+		!got.Reentrant || len(got.Shared) != 1 || got.ReadersShare || got.Limit != 3 {
+		t.Errorf("got %+v", got)
 	}
-}
-
-func TestExitStatus(t *testing.T) {
-	for name, c := range map[string]struct {
-		err    error
-		began  bool
-		status int
-		says   string
-	}{
-		"nothing":                  {nil, true, 0, ""},
-		"a failure":                {fs.ErrPermission, true, 1, "ftplockd: permission denied\n"},
-		"a wrong configuration":    {config.Errors{{File: "f", Line: 2, Key: "k", Message: "m"}}, true, 2, "f:2: k: m\n"},
-		"a file that is not there": {usageError{fs.ErrNotExist}, true, 2, "ftplockd: file does not exist\n"},
-		"a wrong command line":     {errors.New("what?"), false, 2, "ftplockd: what?\nTry \"ftplockd --help\".\n"},
-	} {
-		cmd := newRootCommand()
-		var stderr strings.Builder
-		cmd.SetErr(&stderr)
-		if got := report(cmd, c.err, c.began); got != c.status || stderr.String() != c.says {
-			t.Errorf("%s: status %d, %q", name, got, stderr.String())
-		}
+	if defaults := rulesOf(config.Default())[0].Contention; defaults.Queue != lock.QueueOff || !defaults.ReadersShare || defaults.QueueHold != 15*time.Second {
+		t.Errorf("the defaults are %+v", defaults)
 	}
 }

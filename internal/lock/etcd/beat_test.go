@@ -24,81 +24,6 @@ func machine(id string, boot, wall time.Duration) *locktest.FakeClock {
 	return clock
 }
 
-// age is how old a hold is on a server's clock; wall: the moment is of a boot that the server does not know.
-func age(h lock.Hold, now lock.Instant) (age time.Duration, wall bool) {
-	return now.Boot - h.Acquired.Boot, h.Acquired.BootID != now.BootID
-}
-
-// Three servers whose clocks have nothing in common follow each other. Ages stay right within the time between two beats.
-func TestAgesStayRightOverFailovers(t *testing.T) {
-	s := newScene(t, 1)
-	o := s.options()
-	clocks := []*locktest.FakeClock{machine("one", 1000*time.Hour, 0), machine("two", time.Hour, -24*time.Hour), machine("three", 50*time.Hour, time.Hour)}
-	var clusters []*Cluster
-	var next []*standby
-	active := make([]*term, len(clocks))
-	for i, clock := range clocks {
-		o.Self.Name, o.Clock = clock.Now().BootID, clock
-		clusters = append(clusters, s.open(o))
-		if i == 0 {
-			active[0] = s.campaign(clusters[0])
-			next = append(next, nil)
-			continue
-		}
-		if i == 2 {
-			break // the third stands by when the first is gone, and knows its clock only by the second
-		}
-		next = append(next, s.standBy(clusters[i]))
-	}
-	hold := s.Hold("ada")
-	hold.Acquired = clocks[0].Now()
-	hold.Renewed = hold.Acquired
-	begun := time.Now()
-	if _, err := s.Commit(active[0], "/a_lock", 0, hold); err != nil {
-		t.Fatal(err)
-	}
-	s.knows(clusters[1], "one")
-	s.resign(active[0])
-	active[1] = s.takesOver(next[1])
-	check := func(i int) {
-		t.Helper()
-		record, err := active[i].Get(t.Context(), "/a_lock")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, wall := age(record.Holds[0], clocks[i].Now())
-		want := time.Since(begun)
-		if wall || got > want || got < want-patience/2 {
-			t.Errorf("on %s it is %v old, by the wall clock: %v; want %v", clocks[i].Now().BootID, got, wall, want)
-		}
-		if got, _ := age(s.Records(active[i])["/a_lock"].Holds[0], clocks[i].Now()); got > time.Since(begun) || got < want-patience/2 {
-			t.Errorf("All says on %s that it is %v old, want %v", clocks[i].Now().BootID, got, want)
-		}
-	}
-	check(1)
-	third := s.standBy(clusters[2])
-	s.knows(clusters[2], "two")
-	s.knows(clusters[2], "one")
-	s.resign(active[1])
-	active[2] = s.takesOver(third)
-	check(2)
-}
-
-// knows waits until a standby can map moments of a boot.
-func (s *scene) knows(c *Cluster, id text) {
-	s.Helper()
-	s.until("it knows the clock of "+string(id), func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, o := range c.boots.offsets {
-			if o.BootID == id {
-				return true
-			}
-		}
-		return false
-	})
-}
-
 // Without a standby that has seen both clocks nothing is mapped: a beat that is found may be of any age.
 func TestAfterAColdStartTheWallClockCounts(t *testing.T) {
 	s := newScene(t, 1)
@@ -142,12 +67,6 @@ func TestTheSmallestOffsetCounts(t *testing.T) {
 		if got := b.local(lock.Instant{Boot: time.Second, BootID: from}); got.Boot != want || got.BootID != "own" {
 			t.Errorf("of %s: %+v, want %v", from, got, want)
 		}
-	}
-	for i := range 3 * maxBoots {
-		see(14*time.Second, 115*time.Second, earlier(text(rune('A'+i)), 0))
-	}
-	if len(b.offsets) != maxBoots {
-		t.Errorf("%d boots are known", len(b.offsets))
 	}
 	// A server that was started again on the same machine knows at once what the one before knew.
 	again := boots{own: "other"}

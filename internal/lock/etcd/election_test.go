@@ -57,30 +57,6 @@ func (s *scene) two() (a, b *Cluster, active *term, next *standby) {
 	return a, b, active, next
 }
 
-func TestAStandbyTakesOverWhenTheActiveServerResigns(t *testing.T) {
-	s := newScene(t, 3)
-	_, b, active, next := s.two()
-	token := s.Acquire(active, "/a_lock", "ada")
-	s.until("the standby knows who is active", func() bool { server, ok := b.Leader(); return ok && server.Name == "a" })
-	active.halt()
-	if err := active.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Commit(active, "/b_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrClosed) {
-		t.Errorf("Commit after Resign: %v", err)
-	}
-	second := s.takesOver(next)
-	if second.Generation() != active.Generation()+1 {
-		t.Errorf("epoch %d after %d", second.Generation(), active.Generation())
-	}
-	if record := s.HeldBy(second, "/a_lock", "ada"); record.Revision != token || record.Holds[0].Token != token {
-		t.Errorf("got %+v, want token %d", record, token)
-	}
-	if got := s.Acquire(second, "/b_lock", "ben"); got <= token {
-		t.Errorf("token %d after %d", got, token)
-	}
-}
-
 func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
 	s := newScene(t, 1)
 	s.ttl = short
@@ -195,18 +171,6 @@ func TestAStandbyLeavesAMemberThatHangs(t *testing.T) {
 	s.Acquire(s.takesOver(next), "/a_lock", "ada")
 }
 
-func TestACampaignThatIsCancelledLeavesNoKey(t *testing.T) {
-	s := newScene(t, 1)
-	a, _, _, next := s.two()
-	next.cancel()
-	if store := <-next.active; store != nil {
-		t.Error("the standby has become active")
-	}
-	if got := s.servers(a); len(got) != 1 {
-		t.Errorf("there are %q", got)
-	}
-}
-
 // Who is active is not known for as long as etcd does not answer.
 func TestAStandbyKnowsThatEtcdDoesNotAnswer(t *testing.T) {
 	s := newScene(t, 1)
@@ -221,9 +185,18 @@ func TestAStandbyKnowsThatEtcdDoesNotAnswer(t *testing.T) {
 	s.until("etcd answers", func() bool { return !b.Silent() || len(next.active) > 0 }) // who is active does not look
 }
 
-func TestACampaignThatIsCancelledWithoutQuorumEnds(t *testing.T) {
+func TestACampaignThatIsCancelledEnds(t *testing.T) {
 	s := newScene(t, 3)
-	_, _, _, next := s.two()
+	a, b, _, next := s.two()
+	next.cancel()
+	if store := <-next.active; store != nil {
+		t.Error("the standby has become active")
+	}
+	if got := s.servers(a); len(got) != 1 {
+		t.Errorf("it has left a key: there are %q", got)
+	}
+	next = s.standBy(b)
+	s.until("it stands by again", func() bool { return len(s.servers(a)) == 2 })
 	for i := range 3 {
 		s.etcd.Stop(i)
 	}
@@ -231,36 +204,34 @@ func TestACampaignThatIsCancelledWithoutQuorumEnds(t *testing.T) {
 	select {
 	case <-next.active:
 	case <-time.After(patience):
-		t.Error("it goes on")
+		t.Error("without a quorum it goes on")
 	}
 }
 
-func TestADeposedServerIsTold(t *testing.T) {
-	s := newScene(t, 1)
-	a, _, active, _ := s.two()
-	s.remove(a, s.servers(a)[0])
-	if err := s.over(active); !errors.Is(err, ErrDeposed) {
-		t.Errorf("Run: %v", err)
-	}
-}
-
-func TestALeaseThatIsLostDeposes(t *testing.T) {
-	s := newScene(t, 1)
-	a, _, active, _ := s.two()
-	if err := a.revoke(t.Context(), active.lease); err != nil {
-		t.Fatal(err)
-	}
-	if err := active.renew(t.Context()); !errors.Is(err, ErrDeposed) {
-		t.Errorf("renew: %v", err)
-	}
-	if err := s.over(active); !errors.Is(err, ErrDeposed) {
-		t.Errorf("Run: %v", err)
+func TestAServerThatLosesItsKeyOrItsLeaseIsDeposed(t *testing.T) {
+	for _, lease := range []bool{false, true} {
+		t.Run(fmt.Sprint("lease=", lease), func(t *testing.T) {
+			s := newScene(t, 1)
+			a, _, active, _ := s.two()
+			if !lease {
+				s.remove(a, s.servers(a)[0])
+			} else if err := a.revoke(t.Context(), active.lease); err != nil {
+				t.Fatal(err)
+			} else if err := active.renew(t.Context()); !errors.Is(err, ErrDeposed) {
+				t.Errorf("renew: %v", err)
+			}
+			if err := s.over(active); !errors.Is(err, ErrDeposed) {
+				t.Errorf("Run: %v", err)
+			}
+		})
 	}
 }
 
 func TestStepDownHandsOver(t *testing.T) {
 	s := newScene(t, 3)
 	a, b, active, next := s.two()
+	token := s.Acquire(active, "/a_lock", "ada")
+	s.until("the standby knows who is active", func() bool { server, ok := b.Leader(); return ok && server.Name == "a" })
 	done := make(chan error, 1)
 	var server Server
 	go func() {
@@ -274,9 +245,18 @@ func TestStepDownHandsOver(t *testing.T) {
 	if err := active.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.takesOver(next)
+	if _, err := s.Commit(active, "/b_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrClosed) {
+		t.Errorf("Commit after Resign: %v", err)
+	}
+	second := s.takesOver(next)
 	if err := <-done; err != nil || server.Name != "b" {
 		t.Errorf("StepDown: %+v, %v", server, err)
+	}
+	if second.Generation() != active.Generation()+1 {
+		t.Errorf("epoch %d after %d", second.Generation(), active.Generation())
+	}
+	if record := s.HeldBy(second, "/a_lock", "ada"); record.Revision != token || record.Holds[0].Token != token {
+		t.Errorf("got %+v, want token %d", record, token)
 	}
 	if _, err := a.StepDown(t.Context()); err == nil {
 		t.Error("StepDown without a standby succeeds")
