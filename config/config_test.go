@@ -16,16 +16,6 @@ func network(text string) config.Network {
 	return config.Network{Prefix: netip.MustParsePrefix(text)}
 }
 
-func TestAnEmptyFileIsTheDefault(t *testing.T) {
-	got, err := config.Parse(nil, "x.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, config.Default()) {
-		t.Errorf("got %+v", got)
-	}
-}
-
 func TestWhatIsLeftOutOfASectionIsAsTheDefault(t *testing.T) {
 	got, err := config.Parse([]byte(`
 ftp.passive_ports = "4000"
@@ -100,15 +90,5 @@ func TestKeepRestartKeysNamesAndKeepsWhatAReloadCannotChange(t *testing.T) {
 	}
 	if again := next.KeepRestartKeys(running); again != nil || next.State != running.State || next.FTP.Active {
 		t.Errorf("after that: %s, %+v", again, next)
-	}
-}
-
-func TestDurationsAreWrittenAsInTheFile(t *testing.T) {
-	for want, d := range map[string]time.Duration{
-		"0s": 0, "1m30s": 90 * time.Second, "10m": 10 * time.Minute, "24h": 24 * time.Hour, "1h30m": 90 * time.Minute, "1h0m5s": time.Hour + 5*time.Second,
-	} {
-		if got := duration(d).String(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package config_test
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,6 +152,18 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 			`f:5: lock[1].release: nobody could ever end such a lock once its connection is gone: give it a max_age or a max_idle, or on_disconnect = "release"`},
 		"grace for nothing": {lock + "grace = \"1s\"", `f:3: lock[1].grace: has a meaning only with on_disconnect = "release"`},
 
+		"shared with nobody": {account + lock + `shared = ["a", "b"]`,
+			`f:6: lock[1].shared[2]: "b": no account has that name`},
+		"shared with an empty name": {account + lock + `shared = [""]`, `f:6: lock[1].shared[1]: must be the name of an account`},
+
+		// keys that were removed, whatever they say
+		"commit": {lock + `commit = "release"`, `f:3: lock[1].commit: "commit" was removed: uploads are published when they end; delete this line`},
+		"upload_max_age": {"[files]\nupload_max_age = \"1h\"", `f:2: files.upload_max_age: "upload_max_age" was removed: ` +
+			`data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`},
+		"on_abort": {"[files]\non_abort = \"keep\"", `f:2: files.on_abort: "on_abort" was removed: an upload that is broken off is discarded; delete this line`},
+		"on_abort of an account": {account + "on_abort = \"\"",
+			`f:4: account[1].on_abort: "on_abort" was removed: an upload that is broken off is discarded; delete this line`},
+
 		// go-toml stops at the first value that it cannot take
 		"a name of the wrong kind is not missing as well": {"[[account]]\nname = 1\npassword = \"" + goodHash + "\"",
 			"f:2: account[1].name: must be a string in quotes"},
@@ -180,6 +191,7 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		"a lock that the disconnect ends":    lock + "max_age = \"0\"\nmax_idle = \"0\"\non_disconnect = \"release\"\nrelease = \"session\"",
 		"a sibling of root with its prefix":  "root = \"/srv/files\"\nstate = \"/srv/files-state\"",
 		"port 0 twice":                       `listen = ["127.0.0.1:0", "127.0.0.1:0"]`,
+		"shared with the built-in account":   lock + "wait = \"100s\"\nshared = [\"ftp\"]",
 		"inline tables":                      `lock = [{match = "/x"}, {match = "/y"}]`,
 		"dotted keys":                        `ftp.active = false`,
 		"IPv6 addresses":                     `listen = ["[::1]:21", "[fe80::1%eth0]:21"]`,
@@ -198,53 +210,6 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		} else if len(c.Warnings) > 0 {
 			t.Errorf("%s: %v", name, c.Warnings)
 		}
-	}
-}
-
-func TestParseReportsEverythingAtOnceByLine(t *testing.T) {
-	_, err := config.Parse([]byte(`listn = [":21"]
-root = "/srv"
-state = "/srv/state"
-
-[ftp]
-idle_timeout = "5m"
-public_address = "::1"
-
-[[account]]
-name = "a"
-password = "secret"
-
-[[lock]]
-match = "[x"
-commit = "release"
-release = "nobody"
-`), "ftplockd.toml")
-	want := `ftplockd.toml:1: listn: unknown key; did you mean listen?
-ftplockd.toml:3: state: state "/srv/state" lies inside root "/srv", where clients would see it
-ftplockd.toml:7: ftp.public_address: "::1": PASV can only tell an IPv4 address (RFC 959); IPv6 clients use EPSV and need none
-ftplockd.toml:11: account[1].password: not a password hash: make one with "ftplockd passwd" (argon2id), or use a bcrypt hash
-ftplockd.toml:14: lock[1].match: "[x": is no glob; a bracket or brace is not closed
-ftplockd.toml:15: lock[1].commit: "commit" was removed: uploads are published when they end; delete this line
-ftplockd.toml:16: lock[1].release: "nobody": must be one of address, user, session, anyone`
-	if err == nil || err.Error() != want {
-		t.Errorf("\ngot\n%v\nwant\n%v", err, want)
-	}
-}
-
-func TestSharedNamesAccounts(t *testing.T) {
-	accounts := "[[account]]\nname = \"reader\"\npassword = \"$2y$10$abcdefghijklmnopqrstuuGtUmqmQ0gqqhRjVu8c2bmZ5N3G3yFSC\"\n[[lock]]\nmatch = \"/x\"\n"
-	for shared, want := range map[string]string{
-		`["reader"]`:           "",
-		`["reader", "raeder"]`: `f:6: lock[1].shared[2]: "raeder": no account has that name; did you mean "reader"?`,
-		`[""]`:                 `f:6: lock[1].shared[1]: must be the name of an account`,
-	} {
-		_, err := config.Parse([]byte(accounts+"shared = "+shared), "f")
-		if got := fmt.Sprint(err); (want == "") != (err == nil) || err != nil && got != want {
-			t.Errorf("%s: %v", shared, err)
-		}
-	}
-	if _, err := config.Parse([]byte("[[lock]]\nmatch = \"/x\"\nwait = \"100s\"\nshared = [\"ftp\"]"), "f"); err != nil {
-		t.Error(err) // the built-in account
 	}
 }
 
@@ -315,19 +280,6 @@ func TestStateInsideRootThroughALink(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "f.toml")
-	if _, err := config.Load(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if err := os.WriteFile(file, []byte("root = \"/x\"\nrot = 1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := config.Load(file); err == nil || err.Error() != file+":2: rot: unknown key; did you mean root?" {
-		t.Error(err)
-	}
-}
-
 func TestLoadWarnsOfAFileThatClientsCanRead(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f.toml")
@@ -361,21 +313,6 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestKeysThatWereRemovedAreRefusedWhateverTheySay(t *testing.T) {
-	const commit = `"commit" was removed: uploads are published when they end; delete this line`
-	const onAbort = `"on_abort" was removed: an upload that is broken off is discarded; delete this line`
-	for text, want := range map[string]string{
-		lock + `commit = "release"`:        "f:3: lock[1].commit: " + commit,
-		"[files]\nupload_max_age = \"1h\"": `f:2: files.upload_max_age: "upload_max_age" was removed: data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`,
-		"[files]\non_abort = \"keep\"":     "f:2: files.on_abort: " + onAbort,
-		account + "on_abort = \"\"":        "f:4: account[1].on_abort: " + onAbort,
-	} {
-		if _, err := config.Parse([]byte(text), "f"); err == nil || err.Error() != want {
-			t.Errorf("%s\n got %v\nwant %s", text, err, want)
-		}
-	}
 }
 
 func TestWhatOthersKnowToBeWrongComesWithItsLine(t *testing.T) {
