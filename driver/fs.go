@@ -66,7 +66,13 @@ func (c *client) Rename(from, to string) error {
 
 // Chtimes implements afero.Fs: MFMT. A lock keeps its times.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
-	err := c.change(name, func(n lock.Name) error { return c.server.tree.Chtimes(c.server.disk(n), atime, mtime) })
+	err := c.change(name, func(n lock.Name) error {
+		err := c.server.tree.Chtimes(c.server.disk(n), atime, mtime)
+		if info, serr := c.server.tree.Lstat(c.server.disk(n)); serr == nil {
+			mtime = info.ModTime() // ext4 knows the years 1901 to 2446, a time.Time in nanoseconds those up to 2262
+		}
+		return err
+	})
 	r := control.Reply{Code: 213, Text: "Modify=" + mtime.UTC().Format(timeValue) + "; " + name}
 	return c.say(c.conn.Command(), name, r, c.worked(err))
 }

@@ -49,8 +49,11 @@ func (l *listing) glob(pattern string) error {
 			return err
 		}
 		shown := joinShown(dir, last)
-		if info, err := l.client.stat(l.client.abs(shown)); err == nil {
+		info, err := l.client.stat(l.client.abs(shown))
+		if err == nil {
 			l.held = append(l.held, entry{shown, info})
+		} else if err = l.client.unforeseen(err); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -73,14 +76,15 @@ func (l *listing) directories(dir, element string, found *[]string) error {
 	c := l.client
 	if !hasGlob(element) {
 		name := joinShown(dir, element)
-		if info, err := c.stat(c.abs(name)); err == nil && info.IsDir() {
+		info, err := c.stat(c.abs(name))
+		if err == nil && info.IsDir() {
 			*found = append(*found, name)
 		}
-		return l.look(1)
+		return cmp.Or(c.unforeseen(err), l.look(1))
 	}
 	return l.eachIn(c.abs(dir), element, func(names *names, name string) error {
-		if info := names.describe(name); info == nil || !info.IsDir() {
-			return nil
+		if info, err := names.describe(name); info == nil || !info.IsDir() {
+			return err
 		}
 		if *found = append(*found, joinShown(dir, name)); len(*found) > heldMax {
 			return errTooMany

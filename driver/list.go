@@ -49,7 +49,7 @@ type entry struct {
 func (c *client) listing(f format, param string) (*listing, error) {
 	l := &listing{client: c, format: f, options: listOptions{all: true}}
 	if f != formatFacts {
-		l.options, param = c.parseListArgument(param)
+		l.options, param = c.parseListArgument(f, param)
 	}
 	l.view = c.abs(param)
 	err := l.find(param)
@@ -129,8 +129,9 @@ func (l *listing) each(described bool, f func(e entry) error) error {
 		err := l.eachIn(in.view, in.pattern, func(names *names, name string) error {
 			e := entry{shown: joinShown(in.shown, name)}
 			if described {
-				if e.info = names.describe(name); e.info == nil {
-					return nil
+				var err error
+				if e.info, err = names.describe(name); e.info == nil {
+					return err
 				}
 			}
 			return f(e)
@@ -142,7 +143,8 @@ func (l *listing) each(described bool, f func(e entry) error) error {
 	return nil
 }
 
-// eachIn calls f with each name in a directory that the pattern fits; "" fits all. What cannot be read has no names.
+// eachIn calls f with each name in a directory that the pattern fits; "" fits all. Where a pattern is looked for, a directory that
+// may not be read has no names.
 func (l *listing) eachIn(view, pattern string, f func(names *names, name string) error) error {
 	if pattern != "" {
 		if err := l.look(1); err != nil {
@@ -151,7 +153,10 @@ func (l *listing) eachIn(view, pattern string, f func(names *names, name string)
 	}
 	names, err := l.client.openNames(view)
 	if err != nil {
-		return nil
+		if pattern != "" {
+			err = l.client.unforeseen(err)
+		}
+		return err
 	}
 	defer names.Close()
 	for {
@@ -232,12 +237,13 @@ type listOptions struct {
 }
 
 // parseListArgument splits what stands behind LIST or NLST into options and path. "--" ends the options, so that a name
-// may begin with a dash; a whole argument that names something means that.
-func (c *client) parseListArgument(param string) (listOptions, string) {
+// may begin with a dash. For NLST a whole argument that names something means that: "mdelete -al" is NLST, and then DELE of all
+// that is listed. LIST -al is what clients say to see the whole directory.
+func (c *client) parseListArgument(f format, param string) (listOptions, string) {
 	var o listOptions
 	rest := strings.TrimLeft(param, " ")
 	for strings.HasPrefix(rest, "-") && len(rest) > 1 {
-		if _, err := c.stat(c.abs(rest)); err == nil {
+		if _, err := c.stat(c.abs(rest)); err == nil && f == formatNames {
 			break
 		}
 		word, after, _ := strings.Cut(rest, " ")

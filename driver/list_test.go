@@ -2,11 +2,16 @@ package driver
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -47,8 +52,9 @@ func TestListings(t *testing.T) {
 			{"LIST -d sub", "sub"},
 			{"LIST -d", "."},
 			{"LIST a", "a"},
-			{"LIST -al", "-al"}, // a name, if there is one
+			{"LIST -al", "-al .hidden a b broken c[1] link sab sub sublink"}, // a file of that name hides no others
 			{"LIST -- -al", "-al"},
+			{"NLST -al", "-al"}, // by which clients find what to remove
 			{"LIST /d/b", "/d/b"},
 			{"LIST *", "-al a b broken c[1] link sab sub sublink"},
 			{"LIST s?b", "sab sub"},
@@ -94,6 +100,40 @@ func TestListings(t *testing.T) {
 	})
 }
 
+// exhausted is a tree that lets a directory be opened once more, and then has too many files open.
+type exhausted struct {
+	Tree
+	left int
+}
+
+func (e *exhausted) Open(name string) (afero.File, error) {
+	if e.left--; e.left < 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	return e.Tree.Open(name)
+}
+
+func (e *exhausted) Lstat(name string) (fs.FileInfo, error) {
+	if path.Base(name) == "cut" {
+		return nil, &fs.PathError{Op: "lstat", Path: name, Err: syscall.EIO}
+	}
+	return e.Tree.Lstat(name)
+}
+
+// A client that mirrors removes what is not listed.
+func TestAListingThatCannotBeMadeIsNotEmpty(t *testing.T) {
+	s := start(t)
+	s.write("/d/f", "x")
+	s.mkdir("/d/cut")
+	c := s.as("phoneacc")
+	tree := s.driver.tree
+	for command, left := range map[string]int{"LIST /d": 1, "NLST /d": 1, "MLSD /d": 1, "NLST /d/*": 0, "NLST /*/f*": 1, "NLST */cut": 9, "NLST /d/cut/*": 9} {
+		s.driver.tree = &exhausted{tree, left}
+		_, r := c.download(command)
+		c.check(command, r, "451 *")
+	}
+}
+
 func TestListingsInOrder(t *testing.T) {
 	s := start(t)
 	for i, name := range []string{"b", "a", "c"} {
@@ -133,6 +173,17 @@ func TestFormsOfListings(t *testing.T) {
 		boss MLST /none => 550 /none: *
 		boss FEAT => *\n MLST type;size;modify;perm;unique;unix.mode;\n*
 		boss FEAT => *\n SITE LOCK\n SITE LOCK DISCONNECT\n SITE LOCKS\n SITE WAIT\n SIZE\n STOR STAGED\n*`)
+}
+
+// A file system does not have every time that can be said.
+func TestMfmtTellsTheTimeThatTheFileHas(t *testing.T) {
+	s := start(t)
+	s.write("/f", "x")
+	c := s.as("phoneacc")
+	told := c.ask("MFMT 99991231235959 /f")
+	if has := strings.TrimPrefix(c.ask("MDTM /f"), "213 "); !strings.HasPrefix(told, "213 Modify="+has+"; ") {
+		t.Errorf("%q, but MDTM says %q", told, has)
+	}
 }
 
 func TestSizesTimesAndDigests(t *testing.T) {

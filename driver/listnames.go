@@ -90,22 +90,22 @@ func (r *names) isLock(name string) bool {
 	return is
 }
 
-// describe says what has one of the names; nil: it has gone.
-func (r *names) describe(name string) fs.FileInfo {
+// describe says what has one of the names; nil and no error: it has gone, or may not be looked at.
+func (r *names) describe(name string) (fs.FileInfo, error) {
 	if looker, ok := r.file.(looker); ok && name != r.status && !r.isLock(name) {
 		info, err := looker.Lstat(name)
 		switch {
 		case err != nil:
-			return nil
+			return nil, r.client.unforeseen(err)
 		case info.Mode()&fs.ModeSymlink == 0:
-			return info
+			return info, nil
 		}
 	}
 	info, err := r.client.describe(path.Join(r.view, name))
 	if err != nil {
-		return nil
+		return nil, r.client.unforeseen(err)
 	}
-	return info
+	return info, nil
 }
 
 // looker is what an open directory of the tree does besides: it describes what is in it without opening its path again.

@@ -136,6 +136,14 @@ func (c *client) explain(err error) (code int, text string, known bool) {
 	return 451, "the server failed to do that", false
 }
 
+// unforeseen is err if it is none that explain knows, such as too many open files or a disk that fails.
+func (c *client) unforeseen(err error) error {
+	if _, _, known := c.explain(err); known {
+		return nil
+	}
+	return err // nil, too
+}
+
 // inViewOr returns a function that names a lock as the account knows it, or otherwise if it does not see it.
 func (c *client) inViewOr(otherwise string) func(lock.Name) string {
 	return func(n lock.Name) string {

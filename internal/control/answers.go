@@ -223,6 +223,16 @@ func prepareMdtm(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
+var wantsTime = Reply{Code: 501, Text: "MFMT wants YYYYMMDDHHMMSS in UTC and a path"}
+
+// prepareMfmt wants a path: the library would change the current directory.
+func prepareMfmt(_ *Conn, cmd *Command) Reply {
+	if !strings.Contains(cmd.trimmed(), " ") {
+		return wantsTime
+	}
+	return Reply{}
+}
+
 // quotePath puts the argument in quotes: the library splits it at spaces (handle_files.go:785). Some clients quote it
 // themselves.
 func quotePath(_ *Conn, cmd *Command) Reply {

@@ -57,6 +57,7 @@ var table = []struct {
 	{line: "MDTM 20200102030405 a b", pass: "MFMT 20200102030405 a b"},
 	{line: "MDTM 20200102030405 ", pass: "MDTM 20200102030405 "},
 	{line: "MFMT 20200102030405 a", pass: "MFMT 20200102030405 a"},
+	{line: "MFMT 20200102030405 ", reply: "501 MFMT wants YYYYMMDDHHMMSS in UTC and a path"},
 	{line: "MLST", pass: "MLST"},
 	{line: "AVBL", pass: "AVBL"},
 	{line: "HASH a b", pass: `HASH "a b"`},

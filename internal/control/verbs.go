@@ -29,7 +29,6 @@ func (v *verb) is(f verbFlags) bool { return v != nil && v.flags&f != 0 }
 // commands returns all commands that the server knows, by name (RFC 959, 1123, 2228, 2389, 2428, 3659, 4217 and drafts).
 func commands() map[string]*verb {
 	noPort := map[int]Reply{421: {Code: 425, Text: "no port is free for a data connection"}} // 421 would end the connection
-	wantsTime := Reply{Code: 501, Text: "MFMT wants YYYYMMDDHHMMSS in UTC and a path"}
 	loggedOut := Reply{Code: 220, Text: "ready for a new user"}
 	rows := []verb{
 		{name: "USER", flags: open | argument, usage: "name", prepare: prepareUser},
@@ -65,7 +64,7 @@ func commands() map[string]*verb {
 		{name: "RNTO", flags: argument, usage: "path: its new name"},
 		{name: "SIZE", flags: argument, usage: "path: bytes of a file"},
 		{name: "MDTM", flags: argument, usage: "path: when it was modified, or a lock acquired", prepare: prepareMdtm},
-		{name: "MFMT", flags: argument, usage: "time path: set the modification time", instead: map[int]Reply{500: wantsTime, 501: wantsTime}},
+		{name: "MFMT", flags: argument, usage: "time path: set the modification time", prepare: prepareMfmt, instead: map[int]Reply{500: wantsTime, 501: wantsTime}},
 		{name: "MLST", usage: "[path]: facts about it"},
 		{name: "AVBL", usage: "[path]: bytes available"},
 		{name: "HASH", flags: argument | oneLine, usage: "path: its digest, see OPTS HASH", prepare: quotePath},

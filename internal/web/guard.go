@@ -27,14 +27,14 @@ func (s *Server) guard(next http.Handler) http.Handler {
 }
 
 // isOurs reports whether a Host header names this server. IP addresses do: a foreign page that has one for its name is the
-// one at that address.
+// one at that address. So does no name at all (HTTP/1.0, as health checks of relays have it): browsers always say one.
 func (s *Server) isOurs(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
 	}
 	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
-	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" {
+	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" || host == "" {
 		return true
 	}
 	return name != "" && s.o.Host != nil && s.o.Host(name)

@@ -179,6 +179,7 @@ func TestHostsOfOthersAreRefused(t *testing.T) {
 	s := newSite(t, &house{}, func(o *Options) { o.Host = func(name string) bool { return name == "locks.example.org" } })
 	for host, status := range map[string]int{
 		"127.0.0.1:2180": 200, "localhost": 200, "[::1]:2180": 200, "locks.example.org:2180": 200, "LOCKS.example.org.": 200,
+		"":                 200, // HTTP/1.0, as HAProxy asks; a browser always names a host
 		"evil.example.com": 421, "evil.example.com:2180": 421, "localhost.evil.example.com": 421,
 	} {
 		s.want(status, "", "/", nil, func(r *http.Request) { r.Host = host })
