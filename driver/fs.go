@@ -92,7 +92,12 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 	case mode&^fs.ModePerm != 0:
 		err = errModeBits
 	case c.account.Chmod:
-		err = c.change(name, func(n lock.Name) error { return c.server.tree.Chmod(c.server.disk(n), mode) })
+		err = c.change(name, func(n lock.Name) error {
+			if err := c.stays(n); err != nil {
+				return err
+			}
+			return c.server.tree.Chmod(c.server.disk(n), mode)
+		})
 	}
 	return c.say(c.conn.Command(), name, done(200, name, fmt.Sprintf("has mode %o", mode)), c.worked(err))
 }

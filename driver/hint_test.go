@@ -31,6 +31,14 @@ func TestADirectoryWhoseNameLooksLikeALockIsMadeWithAHint(t *testing.T) {
 	}
 }
 
+func TestALockOfTheWholeTreeIsNoneInAHome(t *testing.T) {
+	plays(t, `
+		- mkdir /home/bob/locks
+		bob MKD /locks/a => 257 "/locks/a" created as a directory, not a lock: this account has a home, and no rule matches the name there
+		bob MKD /a_lock => 257 "/a_lock" locked, *
+		a MKD /locks/a => 257 "/locks/a" locked, *`)
+}
+
 func TestTheNamesOfHintsAreBounded(t *testing.T) {
 	var h hinted
 	for i := range 2 * maxHinted {

@@ -124,6 +124,8 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 		boss RNFR /gone => 550 /gone: locks are made below it: it stays
 		boss RMD / => 550 /: is the root of the tree
 		boss RNFR / => 550 /: is the root of the tree
+		boss SITE CHMOD 0 / => 550 /: is the root of the tree
+		boss SITE CHMOD 0 /gone => 550 /gone: locks are made below it: it stays
 		boss MDTM /locks/a => 213 20260101000000
 		- held /locks/a
 		boss RMD /dir/b_lock => 250 *

@@ -171,7 +171,8 @@ func TestAnAccountSeesItsHomeOnly(t *testing.T) {
 		bob PWD => 257 "/" is the current directory
 		bob SIZE /secret => 550 /secret: no such file or directory
 		bob SIZE ../../secret => 550 /secret: no such file or directory
-		bob RMD / => 550 /: *
+		bob RMD / => 550 /: is the root of the tree
+		bob RNFR / => 550 /: is the root of the tree
 		bob STOR /f <<< y => 226 *
 		- file /home/bob/f y
 		bob STOU /work <<< z => 226 *
@@ -185,9 +186,10 @@ func TestAnAccountSeesItsHomeOnly(t *testing.T) {
 		eve PWD => 257 "/" is the current directory
 		eve MKD /work/x_lock => 257 "/work/x_lock" locked, *
 		- held /real/work/x_lock
-		eve SITE LOCKS => 211-1 locks are held:\n /work/x_lock: *`, func(o *setup) {
+		eve SITE LOCKS => 211-1 locks are held:\n /work/x_lock: *
+		eve SITE CHMOD 0 / => 550 /: is the root of the tree`, func(o *setup) {
 		o.settings.Accounts = testAccounts{
-			"eve":      {Name: "eve", Read: true, Write: true, Home: "/linked", Start: "/none"},
+			"eve":      {Name: "eve", Read: true, Write: true, Chmod: true, Home: "/linked", Start: "/none"},
 			"bob":      someAccounts()["bob"],
 			"phoneacc": someAccounts()["phoneacc"],
 		}

@@ -37,6 +37,17 @@ func (c *client) isNeeded(n lock.Name) bool {
 	return slices.ContainsFunc(c.table().Rules().Prefixes(), func(p lock.Name) bool { return p.Within(n) })
 }
 
+// stays says why a directory is not removed or renamed and keeps its mode: nobody could go on afterwards.
+func (c *client) stays(n lock.Name) error {
+	switch {
+	case n == "/" || string(n) == c.account.inTree("/"):
+		return errRoot
+	case c.isNeeded(n):
+		return errNeeded
+	}
+	return nil
+}
+
 // isLockName reports whether a rule makes n a lock.
 func (c *client) isLockName(n lock.Name) bool {
 	_, ok := c.table().Rules().For(n)

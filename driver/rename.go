@@ -30,10 +30,8 @@ func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
 	switch {
 	case err != nil:
 		return "", nil, err
-	case n == "/":
-		err = errRoot
-	case info.IsDir() && c.isNeeded(n):
-		err = errNeeded
+	case info.IsDir() && c.stays(n) != nil:
+		err = c.stays(n)
 	case info.IsDir() && c.isLock(n):
 		err = errIsLock
 	case info.IsDir() && c.table().HeldWithin(n):

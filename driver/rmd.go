@@ -44,17 +44,16 @@ func (c *client) nameToRelease(view string) (n lock.Name, own bool, err error) {
 
 // removeDirectory is RMD of what is no lock.
 func (c *client) removeDirectory(n lock.Name, view string) error {
+	err := c.stays(n)
 	switch {
 	case c.isStatus(view):
 		return errReserved
-	case n == "/":
-		return errRoot
-	case c.isNeeded(n):
-		return errNeeded
+	case err != nil:
+		return err
 	case !c.account.Write:
 		return errReadOnly
 	}
-	err := c.undisturbed([]lock.Name{n}, func() error {
+	err = c.undisturbed([]lock.Name{n}, func() error {
 		return c.alter(n, "directory removed", func() error { return c.server.tree.RemoveDir(c.server.disk(n)) })
 	})
 	if errors.Is(err, syscall.ENOTDIR) {
