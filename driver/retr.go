@@ -44,6 +44,9 @@ func (t *transfer) openDownload(offset int64) error {
 	t.cmd.Say(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
 	if c.isStatus(t.view) && c.account.Read {
 		status := c.server.statusText(c.account)
+		if err := c.table().Valid(); err != nil { // as for SITE LOCK INFO
+			return err
+		}
 		if offset > int64(len(status)) {
 			return files.ErrOffset
 		}

@@ -237,6 +237,9 @@ func (c *client) siteLocks(pattern string) control.Reply {
 			lines = append(lines, " "+v.view+": "+holders(v.status))
 		}
 	}
+	if err := c.table().Valid(); err != nil { // as for SITE LOCK INFO
+		return c.replyFor("SITE LOCKS", err)
+	}
 	switch {
 	case count == 0:
 		return control.Reply{Code: 211, Text: "no locks are held"}

@@ -30,6 +30,8 @@ func TestWhileSuspendedLocksAndWhatTheyProtectStayAsTheyAre(t *testing.T) {
 		boss RMD /phone_lock => 451 /phone_lock: `+notNow+`
 		boss SITE LOCK RENEW /phone_lock => 451 /phone_lock: `+notNow+`
 		boss SITE LOCK INFO /phone_lock => 451 /phone_lock: `+notNow+`
+		boss SITE LOCKS => 451 SITE LOCKS: `+notNow+`
+		boss RETR /.locks.json => 451 /.locks.json: `+notNow+`
 		boss DELE /phone.tsv => 451 /phone.tsv: `+notNow+`
 		boss MFMT 20200102030405 /phone.tsv => 451 /phone.tsv: `+notNow+`
 		boss DELE /x_lock/f => 451 /x_lock/f: `+notNow+`
