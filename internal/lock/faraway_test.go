@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,8 @@ import (
 // later, or never. While nobody knows, nothing else is changed. What came of it is told by Watch, late.
 type faraway struct {
 	*locktest.Memory
+
+	reliable bool // it loses none
 
 	mu        sync.Mutex
 	random    *rand.Rand
@@ -65,7 +66,7 @@ func (f *faraway) Commit(ctx context.Context, c lock.Change) (lock.Token, error)
 	}
 	f.sleep(20 * time.Millisecond)
 	switch {
-	case f.chance(85):
+	case f.reliable || f.chance(85):
 		token, err := f.Memory.Commit(context.WithoutCancel(ctx), c)
 		f.sleep(20 * time.Millisecond)
 		return token, err
@@ -157,14 +158,19 @@ func (f *faraway) run(ctx context.Context, t *lock.Table) {
 	}
 }
 
-// told is what clients did, for porcupine.
-type told struct {
-	mu  sync.Mutex
-	all []porcupine.Operation
+// crowd is clients that take locks, wait for them, give up and give them back at random.
+type crowd struct {
+	*world
+	seed  uint64
+	names []lock.Name
+	share bool // every second one is a reader
+	mixed bool // they, and the host, also do what the model knows nothing of
+
+	told []porcupine.Operation // guarded by mu
 }
 
 // note adds what a client was told of MKD or RMD.
-func (h *told) note(client int, in locktest.Input, began time.Time, token lock.Token, err error) {
+func (c *crowd) note(client int, in locktest.Input, began time.Time, token lock.Token, err error) {
 	out := locktest.Output{Result: locktest.Done, Token: token}
 	ended := time.Now().UnixNano()
 	var queued *lock.QueuedError
@@ -175,30 +181,32 @@ func (h *told) note(client int, in locktest.Input, began time.Time, token lock.T
 		out, ended = locktest.Output{Result: locktest.Unknown}, math.MaxInt64
 	case errors.As(err, &suspended), errors.Is(err, lock.ErrMembers), errors.Is(err, lock.ErrNoParent): // it says nothing of who holds it
 		return
-	case errors.As(err, &queued):
+	case errors.As(err, &queued), errors.As(err, new(*lock.DeadlockError)), errors.Is(err, errGaveUp): // nor do these
 		out = locktest.Output{Result: locktest.Queued}
 	default:
 		out = locktest.Output{Result: locktest.Refused}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all = append(h.all, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: began.UnixNano(), Return: ended})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: began.UnixNano(), Return: ended})
 }
 
 // known notes that an MKD of which nobody knew what became has made the hold.
-func (h *told) known(in locktest.Input, hold lock.Hold) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i := len(h.all) - 1; i >= 0; i-- {
-		if op := &h.all[i]; op.Input == in && op.Call <= hold.Acquired.Wall.UnixNano() {
+func (c *crowd) known(in locktest.Input, hold lock.Hold) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := len(c.told) - 1; i >= 0; i-- {
+		if op := &c.told[i]; op.Input == in && op.Call <= hold.Acquired.Wall.UnixNano() {
 			op.Output, op.Return = locktest.Output{Result: locktest.Done, Token: hold.Token}, time.Now().UnixNano()
 			return
 		}
 	}
 }
 
-// acquireWaiting acquires, and waits if that is to be.
-func acquireWaiting(s *lock.Session, n lock.Name) (lock.Hold, error) {
+var errGaveUp = errors.New("gave up")
+
+// acquireSomehow acquires, and waits if that is to be, but not always to the end.
+func acquireSomehow(s *lock.Session, n lock.Name, givesUp bool) (lock.Hold, error) {
 	called := make(chan struct{}, 1)
 	hold, waiting, err := s.AcquireOrWait(ctx, n, func() {
 		select {
@@ -207,20 +215,98 @@ func acquireWaiting(s *lock.Session, n lock.Name) (lock.Hold, error) {
 		}
 	})
 	for over := waiting == nil; !over; {
+		if givesUp {
+			if hold, over, err = waiting.Poll(ctx); !over {
+				waiting.Withdraw()
+				return lock.Hold{}, errGaveUp
+			}
+			break
+		}
 		<-called
 		hold, over, err = waiting.Poll(ctx)
 	}
 	return hold, err
 }
 
-// Clients acquire and release over a store that loses its answers. What they are told must have an order in which it is right, and in
-// the end the table has what the store has.
+// client is what one of them does.
+func (c *crowd) client(id int) {
+	random := rand.New(rand.NewPCG(c.seed, uint64(id)+100))
+	reads := c.share && id%2 == 0
+	open := func() *lock.Session {
+		s := c.open(fmt.Sprint(id))
+		if c.mixed {
+			s = c.job("a", fmt.Sprint("job", id/2))
+		}
+		s.SetReader(reads)
+		s.SetWait(time.Duration(random.IntN(3)) * time.Second)
+		return s
+	}
+	s := open()
+	for range 60 {
+		n := c.names[random.IntN(len(c.names))]
+		began := time.Now()
+		in := locktest.Input{Verb: locktest.MKD, Name: n, Owner: fmt.Sprint(id), Shared: reads}
+		switch r := random.IntN(12); {
+		case r < 5 && !(c.share && s.Acquired(n)):
+			hold, err := acquireSomehow(s, n, random.IntN(4) == 0)
+			if err == nil && hold.Acquired.Wall.Before(began.Round(0)) && !c.mixed {
+				c.known(in, hold) // it was granted by an earlier try
+				continue
+			}
+			c.note(id, in, began, hold.Token, err)
+		case r < 9 || !c.mixed:
+			in.Verb, in.Shared = locktest.RMD, false
+			c.note(id, in, began, 0, s.Release(ctx, n))
+		case r == 9:
+			_, _ = s.Renew(ctx, n)
+		case r == 10:
+			if err := s.Close(ctx); err != nil && !errors.Is(err, lock.ErrUncertain) && !errors.Is(err, lock.ErrConflict) {
+				c.t.Errorf("close: %v", err)
+			}
+			s = open()
+		case random.IntN(2) == 0:
+			c.store.Outside(n, lock.CauseHostMade, c.host())
+		default:
+			c.store.Outside(n, lock.CauseHostGone)
+		}
+		time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
+	}
+}
+
+// Clients acquire and release over a store that is slow and may lose its answers. What they are told must have an order in which it
+// is right, and in the end the table has what the store has.
 func TestAStoreThatLosesItsAnswers(t *testing.T) {
+	below := func(dir lock.Name, bases ...lock.Name) (names []lock.Name) {
+		for _, b := range bases {
+			names = append(names, dir+b)
+		}
+		return names
+	}
 	lost := 0
-	for seed := range uint64(20) {
-		for _, mixed := range []bool{false, true} { // also what the model knows nothing of
-			t.Run(fmt.Sprint(seed, mixed), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { lost += loseAnswers(t, seed, mixed) })
+	for _, test := range []struct {
+		name     string
+		c        lock.Contention
+		reliable bool
+		mixed    bool
+		names    []lock.Name
+		model    porcupine.Model
+		seeds    uint64
+	}{
+		{"waiting", usual, false, false, below("/locks/", "a", "b", "b/c"), locktest.Model(), 20},
+		{"mixed", usual, false, true, below("/locks/", "a", "b", "b/c"), porcupine.Model{}, 20},
+		{"together", lock.Contention{ReadersShare: true}, true, false, below("/locks/", "a"), locktest.Model(), 10},
+		{"counted", lock.Contention{Limit: 2}, true, false, below("/locks/", "a", "b", "c", "d"), locktest.LimitModel(2), 10},
+		{"counted together", lock.Contention{Limit: 2, ReadersShare: true}, true, false, below("/locks/", "a", "b", "c"), locktest.LimitModel(2), 10},
+	} {
+		for seed := range test.seeds {
+			t.Run(fmt.Sprint(test.name, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &faraway{Memory: locktest.NewMemory(), reliable: test.reliable, random: rand.New(rand.NewPCG(seed, 7))}
+					w := &world{t: t, store: f.Memory, over: f, clock: locktest.NewRunningClock(), valid: f.valid}
+					c := &crowd{world: w, seed: seed, names: test.names, share: test.c.ReadersShare, mixed: test.mixed}
+					c.runs(f, lock.Rule{Match: "/locks/**", Contention: &test.c}, test.model)
+					lost += f.lost
+				})
 			})
 		}
 	}
@@ -229,59 +315,17 @@ func TestAStoreThatLosesItsAnswers(t *testing.T) {
 	}
 }
 
-var names = []lock.Name{"/locks/a", "/locks/b", "/locks/b/c"}
-
-func loseAnswers(t *testing.T, seed uint64, mixed bool) (lost int) {
-	f := &faraway{Memory: locktest.NewMemory(), random: rand.New(rand.NewPCG(seed, 7))}
-	w := &world{t: t, store: f.Memory, over: f, clock: locktest.NewRunningClock(), valid: f.valid}
-	rule := lock.Rule{Match: "/locks/**", Contention: &usual}
-	if mixed {
+func (c *crowd) runs(f *faraway, rule lock.Rule, model porcupine.Model) {
+	if c.mixed {
 		rule.MaxAge, rule.LockDelay, rule.OnDisconnect, rule.Grace = 5*time.Second, time.Second, lock.ReleaseOnDisconnect, time.Second
 	}
-	w.start(rule)
+	c.start(rule)
 	running, stop := context.WithCancel(ctx)
 	var background, clients sync.WaitGroup
-	background.Go(func() { _ = w.Run(running) })
-	background.Go(func() { f.run(running, w.Table) })
-	var h told
-	for client := range 5 {
-		clients.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(client)+100))
-			open := func() *lock.Session {
-				s := w.job("a", fmt.Sprint("job", client/2))
-				if !mixed {
-					s = w.open(fmt.Sprint(client))
-				}
-				s.SetWait(time.Duration(random.IntN(3)) * time.Second)
-				return s
-			}
-			s := open()
-			for range 60 {
-				n := names[random.IntN(3)]
-				began := time.Now()
-				in := locktest.Input{Verb: locktest.MKD, Name: n, Owner: fmt.Sprint(client)}
-				switch r := random.IntN(10); {
-				case r < 4:
-					hold, err := acquireWaiting(s, n)
-					if err == nil && hold.Acquired.Wall.Before(began.Round(0)) && !mixed {
-						h.known(in, hold) // it was granted by an earlier try
-						continue
-					}
-					h.note(client, in, began, hold.Token, err)
-				case r < 8 || !mixed:
-					in.Verb = locktest.RMD
-					h.note(client, in, began, 0, s.Release(ctx, n))
-				case r == 8:
-					_, _ = s.Renew(ctx, n)
-				default:
-					if err := s.Close(ctx); err != nil && !errors.Is(err, lock.ErrUncertain) {
-						t.Errorf("close: %v", err)
-					}
-					s = open()
-				}
-				time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
-			}
-		})
+	background.Go(func() { _ = c.Run(running) })
+	background.Go(func() { f.run(running, c.Table) })
+	for id := range 5 {
+		clients.Go(func() { c.client(id) })
 	}
 	clients.Wait()
 	for len(f.open("")) > 0 {
@@ -290,30 +334,19 @@ func loseAnswers(t *testing.T, seed uint64, mixed bool) (lost int) {
 	time.Sleep(10 * time.Second) // all that is told by Watch has come
 	stop()
 	background.Wait()
-	for _, n := range names {
-		status, _ := w.Get(n)
-		if stored := w.stored(n); !slices.EqualFunc(stored.Holds, status.Holds, func(a, b lock.Hold) bool { return a.Token == b.Token }) {
-			t.Errorf("%s: table %+v, store %+v", n, status.Holds, stored.Holds)
+	for _, n := range c.names {
+		c.agree(n)
+	}
+	if c.mixed {
+		for len(c.All()) > 0 {
+			c.clock.Advance(time.Minute)
+			c.Expire(ctx)
+		}
+	} else if result := porcupine.CheckOperationsTimeout(model, c.told, time.Minute); result != porcupine.Ok {
+		c.t.Errorf("%d operations: %s", len(c.told), result)
+		for _, op := range c.told {
+			c.t.Logf("%d..%d %v %v", op.Call, op.Return, op.Input, op.Output)
 		}
 	}
-	if !mixed {
-		if result := porcupine.CheckOperationsTimeout(locktest.Model(), h.all, time.Minute); result != porcupine.Ok {
-			t.Errorf("%s", result)
-			began := h.all[0].Call
-			for _, op := range h.all {
-				began = min(began, op.Call)
-			}
-			slices.SortFunc(h.all, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-			for _, n := range names {
-				one := slices.DeleteFunc(slices.Clone(h.all), func(op porcupine.Operation) bool { return op.Input.(locktest.Input).Name != n })
-				if porcupine.CheckOperations(locktest.Model(), one) {
-					continue
-				}
-				for _, op := range one {
-					t.Logf("%8.1f %8.1f ms  %v %v", float64(op.Call-began)/1e6, min(float64(op.Return-began)/1e6, 1e6), op.Input, op.Output)
-				}
-			}
-		}
-	}
-	return f.lost
+	c.empty()
 }

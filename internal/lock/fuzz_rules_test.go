@@ -11,17 +11,6 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestAGlobWithAnEscapedSlashIsRefused(t *testing.T) {
-	for _, glob := range []string{`\/a`, `/a\/b`, `/\\\/b`} {
-		if _, err := lock.NewGlob(glob); err == nil || !strings.Contains(err.Error(), "escapes a slash") {
-			t.Errorf("%q: %v", glob, err)
-		}
-	}
-	if _, err := lock.NewGlob(`/a\\/b`); err != nil { // an escaped backslash
-		t.Error(err)
-	}
-}
-
 // FuzzRules makes a rule of any glob and any pattern for what it protects, and asks it about any name: the forms of globs that
 // are matched faster agree with the slow one, and what leads from a protected path to its locks with what a lock is.
 func FuzzRules(f *testing.F) {

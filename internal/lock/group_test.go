@@ -31,8 +31,7 @@ func TestMemberIsNotGrantedBelowALockThatEnds(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorldIn(t)
-			a, b := w.open("a"), w.open("b")
-			w.acquire(a, "/locks/g")
+			a, b := w.holder("a", "/locks/g"), w.open("b")
 			gate := make(chan error)
 			w.store.Inject(func(c lock.Change) error {
 				if c.Cause == lock.CauseRelease {
@@ -40,19 +39,14 @@ func TestMemberIsNotGrantedBelowALockThatEnds(t *testing.T) {
 				}
 				return nil
 			})
-			released, joined := make(chan error, 1), make(chan error, 1)
-			go func() { released <- a.Release(ctx, "/locks/g") }()
-			synctest.Wait()
-			go func() { _, err := b.Acquire(ctx, "/locks/g/x/m"); joined <- err }()
-			synctest.Wait()
+			released := starts(func() error { return a.Release(ctx, "/locks/g") })
+			joined := starts(acquireOf(b, "/locks/g/x/m"))
 			if len(joined) > 0 {
 				t.Fatal("did not wait for the end of the lock above")
 			}
 			if fails {
 				gate <- lock.ErrNotEmpty
-				if err := <-joined; err != nil {
-					t.Errorf("the lock above still stands, but: %v", err)
-				}
+				w.ok(<-joined) // the lock above still stands
 				w.holds("/locks/g", "a")
 			} else {
 				gate <- nil
@@ -69,53 +63,45 @@ func TestMemberIsNotGrantedBelowALockThatEnds(t *testing.T) {
 func TestLockAboveWaitsForAGrantThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorldIn(t)
-		a := w.open("a")
-		w.acquire(a, "/locks/g")
-		gate, joined := make(chan error), make(chan error, 1)
+		a := w.holder("a", "/locks/g")
+		gate := make(chan error)
 		w.store.Inject(func(c lock.Change) error {
 			if c.Name == "/locks/g/m" {
 				return <-gate
 			}
 			return nil
 		})
-		go func() { _, err := a.Acquire(ctx, "/locks/g/m"); joined <- err }()
-		synctest.Wait()
+		joined := starts(acquireOf(a, "/locks/g/m"))
 		w.release(a, "/locks/g", lock.ErrMembers) // one that is about to be
-		time.Sleep(10 * time.Minute)
-		w.expires()
-		drain(w.Changed())
-		gate <- lock.ErrNoParent
-		<-joined
-		select {
-		case <-w.Changed():
-		default:
-			t.Error("nobody is told that it can end now")
-		}
+		w.pass(10 * time.Minute)
+		w.hurries(func() {
+			gate <- lock.ErrNoParent
+			<-joined
+		})
 		w.expires("/locks/g")
 	})
 }
 
 // A stranger below a lock could keep it from being given back, and renew its own for ever.
 func TestOnlyWhoMayReleaseALockTakesOthersBelowIt(t *testing.T) {
-	rule := func(c lock.Contention, r lock.ReleasePolicy) lock.Rule {
-		return lock.Rule{Match: "/locks/**", MaxAge: time.Hour, Release: r, Contention: &c}
-	}
+	whoever := anyone
 	for _, test := range []struct {
-		name string
-		rule lock.Rule
-		by   func(w *world, holder *lock.Session) *lock.Session
-		may  bool
+		name    string
+		release lock.ReleasePolicy
+		members *lock.Contention
+		by      func(w *world, holder *lock.Session) *lock.Session
+		may     bool
 	}{
-		{"the holder", rule(lock.Contention{}, ""), func(_ *world, s *lock.Session) *lock.Session { return s }, true},
-		{"its job", rule(lock.Contention{}, ""), func(w *world, _ *lock.Session) *lock.Session { return w.job("a", "job") }, true},
-		{"its account while it is there", rule(lock.Contention{}, ""), func(w *world, _ *lock.Session) *lock.Session { return w.open("a") }, false},
-		{"its account afterwards", rule(lock.Contention{}, ""), func(w *world, s *lock.Session) *lock.Session { w.end(s); return w.open("a") }, true},
-		{"somebody else", rule(lock.Contention{}, ""), func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, false},
-		{"somebody else who may release it", rule(lock.Contention{}, lock.ReleaseAnyone), func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, true},
-		{"somebody else where anyone may", rule(anyone, ""), func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, true},
+		{"the holder", "", nil, func(_ *world, s *lock.Session) *lock.Session { return s }, true},
+		{"its job", "", nil, func(w *world, _ *lock.Session) *lock.Session { return w.job("a", "job") }, true},
+		{"its account while it is there", "", nil, func(w *world, _ *lock.Session) *lock.Session { return w.open("a") }, false},
+		{"its account afterwards", "", nil, func(w *world, s *lock.Session) *lock.Session { w.end(s); return w.open("a") }, true},
+		{"somebody else", "", nil, func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, false},
+		{"somebody else who may release it", lock.ReleaseAnyone, nil, func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, true},
+		{"somebody else where anyone may", "", &whoever, func(w *world, _ *lock.Session) *lock.Session { return w.open("b") }, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, test.rule)
+			w := newWorld(t, lock.Rule{Match: "/locks/**", MaxAge: time.Hour, Release: test.release, Contention: test.members})
 			holder := w.job("a", "job")
 			w.acquire(holder, "/locks/g")
 			s := test.by(w, holder)
@@ -130,13 +116,9 @@ func TestOnlyWhoMayReleaseALockTakesOthersBelowIt(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestALockOfTheHostIsADirectoryForEverybody(t *testing.T) {
 	w := newWorld(t, lock.Rule{Match: "/locks/**"})
-	made := w.store.Outside("/locks/g", lock.CauseHostMade, lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()})
-	lock.TakeOver(w.Table, made)
-	w.acquire(w.open("b"), "/locks/g/m")
+	lock.TakeOver(w.Table, w.store.Outside("/locks/g", lock.CauseHostMade, w.host())) // a directory for everybody
+	w.holder("b", "/locks/g/m")
 }
 
 func TestAnAccountHoldsSoManyLocks(t *testing.T) {

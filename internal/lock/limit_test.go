@@ -15,10 +15,8 @@ func slots(limit int) lock.Rule {
 }
 
 func TestSoManyLocksBelowOneDirectory(t *testing.T) {
-	w := newWorld(t, slots(2))
-	s := w.open("a")
-	w.acquire(s, "/slots/p/1")
-	w.acquire(s, "/slots/p/2")
+	w := newWorld(t, lock.Rule{Match: "/slots/p/free*"}, slots(2))
+	s := w.holder("a", "/slots/p/free1", "/slots/p/1", "/slots/p/2", "/slots/p/free2") // those of another rule do not count
 	b := w.open("b")
 	wantText(t, w.refused(b, "/slots/p/3", lock.ErrHeld), "there may be 2 such locks, and so many are held")
 	wantText(t, w.refused(b, "/slots/p/3", lock.ErrHeld), "there may be 2 such locks, and so many are held; place 1 of 1 in the queue")
@@ -32,13 +30,9 @@ func TestSoManyLocksBelowOneDirectory(t *testing.T) {
 
 func TestAFreedPlaceGoesToTheFirstWhoCanUseIt(t *testing.T) {
 	w := newWorld(t, slots(2))
-	s := w.open("a")
-	w.acquire(s, "/slots/p/1")
-	w.acquire(s, "/slots/p/2")
+	s := w.holder("a", "/slots/p/1", "/slots/p/2")
 	same, other, third := w.waits("b", "/slots/p/2"), w.waits("c", "/slots/p/3"), w.waits("d", "/slots/p/4")
-	if status, _ := w.Get("/slots/p/1"); status.Waiting != 3 {
-		t.Errorf("%d wait", status.Waiting)
-	}
+	w.wanted("/slots/p/1", 3)
 	w.release(s, "/slots/p/1", nil)
 	same.stillWaits() // its name is held
 	third.stillWaits()
@@ -65,21 +59,9 @@ func TestReadersTogetherTakeOnePlace(t *testing.T) {
 	x.gets()
 }
 
-func TestTheLimitIsThatOfTheRule(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/slots/p/free*"}, slots(1))
-	s := w.open("a")
-	w.acquire(s, "/slots/p/free1")
-	w.acquire(s, "/slots/p/free2")
-	w.acquire(s, "/slots/p/1")
-	wantText(t, w.refused(s, "/slots/p/2", lock.ErrHeld), "there may be 1 such locks, and so many are held")
-	w.acquire(s, "/slots/p/free3")
-}
-
 func TestOnesOwnLocksThatFillTheLimitAreNoDeadlock(t *testing.T) {
 	w := newWorld(t, slots(2))
-	s := w.open("a")
-	w.acquire(s, "/slots/p/1")
-	w.acquire(s, "/slots/p/2")
+	s := w.holder("a", "/slots/p/1", "/slots/p/2")
 	s.SetWait(time.Hour) // it would wait for itself
 	for range 2 {
 		_, waiting, err := s.AcquireOrWait(ctx, "/slots/p/3", func() {})
@@ -92,11 +74,9 @@ func TestOnesOwnLocksThatFillTheLimitAreNoDeadlock(t *testing.T) {
 
 func TestALimitThatIsRaisedLetsOthersIn(t *testing.T) {
 	w := newWorld(t, slots(1))
-	w.acquire(w.open("a"), "/slots/p/1")
+	w.holder("a", "/slots/p/1")
 	x := w.waits("b", "/slots/p/2")
-	if err := w.SetRules(ctx, rulesOf(t, slots(2))); err != nil {
-		t.Fatal(err)
-	}
+	w.reload(slots(2))
 	x.gets()
 }
 
@@ -111,9 +91,7 @@ func TestALimitThatIsMadeKeepsTheOrderOverNames(t *testing.T) {
 		for _, n := range []lock.Name{"/slots/p/2", "/slots/p/3", "/slots/p/1"} {
 			all = append(all, w.waits("b", n))
 		}
-		if err := w.SetRules(ctx, rulesOf(t, slots(1))); err != nil {
-			t.Fatal(err)
-		}
+		w.reload(slots(1))
 		for _, n := range []lock.Name{"/slots/p/1", "/slots/p/2", "/slots/p/3"} {
 			w.release(s, n, nil)
 		}

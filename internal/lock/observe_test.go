@@ -34,8 +34,7 @@ func (w *world) observed() (lines *[]string) {
 func TestGrantsAndEndsAreObservedInOrder(t *testing.T) {
 	w := newWorld(t, ways(usual))
 	lines := w.observed()
-	a := w.open("a")
-	w.acquire(a, "/locks/x")
+	a := w.holder("a", "/locks/x")
 	x := w.waits("x", "/locks/x")
 	w.clock.Advance(3 * time.Second)
 	w.release(a, "/locks/x", nil)
@@ -47,7 +46,7 @@ func TestGrantsAndEndsAreObservedInOrder(t *testing.T) {
 	job := w.job("j", "word")
 	w.acquire(job, "/locks/y")
 	w.acquire(w.job("j", "word"), "/locks/y") // adopts it: no end
-	w.breaks("/locks/y", lock.Owner{Account: "root"}, "stuck")
+	w.ok(w.breaks("/locks/y", lock.Owner{Account: "root"}, "stuck"))
 	want := []string{
 		"granted /locks/x acquire by a token 1",
 		"ended /locks/x release by a token 1 held 3s",
@@ -87,9 +86,7 @@ func TestTheQueueAndTheCountsAreSeen(t *testing.T) {
 	w.clock.Advance(time.Second)
 	w.refused(poller, "/locks/x", lock.ErrHeld)
 	seen(1, 2, "x false;p true;")
-	if err := w.SetRules(ctx, rulesOf(t, ways(lock.Contention{Wait: 30 * time.Second, Members: lock.MembersAnyone}))); err != nil {
-		t.Fatal(err)
-	}
+	w.reload(ways(lock.Contention{Wait: 30 * time.Second, Members: lock.MembersAnyone}))
 	seen(1, 1, "x false;") // no places are kept any more
 	w.release(a, "/locks/x", nil)
 	x.gets()

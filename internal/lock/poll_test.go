@@ -33,8 +33,7 @@ func TestAFreeLockIsRefusedToNobodyByDefault(t *testing.T) {
 		w.acquire(s, "/locks/x")
 		w.polls(b, "/locks/x", 3, time.Second)
 		w.release(s, "/locks/x", nil)
-		newcomer := w.open("newcomer")
-		w.acquire(newcomer, "/locks/x")
+		newcomer := w.holder("newcomer", "/locks/x")
 		w.release(newcomer, "/locks/x", nil)
 		w.acquire(b, "/locks/x")
 		w.release(b, "/locks/x", nil)
@@ -42,51 +41,29 @@ func TestAFreeLockIsRefusedToNobodyByDefault(t *testing.T) {
 	}
 }
 
-func TestOneTryMeansNothingAndTheSecondIsAPlace(t *testing.T) {
+func TestTheSecondTryWithinAMinuteIsAPlace(t *testing.T) {
 	for _, test := range []struct {
-		name   string
 		tries  int
 		pause  time.Duration
 		queued bool
 	}{
-		{"one try", 1, 0, false},
-		{"two tries", 2, 3 * time.Second, true},
-		{"two tries just within a minute", 2, time.Minute - 1, true},
-		{"two tries a minute apart", 2, time.Minute, false},
-		{"three tries, each a minute apart", 3, time.Minute, false},
+		{1, 0, false}, {2, 3 * time.Second, true}, {2, time.Minute - 1, true}, {2, time.Minute, false}, {3, time.Minute, false},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, ways(fair))
-			s := w.open("a")
-			w.acquire(s, "/locks/x")
-			b := w.open("b")
-			w.polls(b, "/locks/x", test.tries, test.pause)
-			w.release(s, "/locks/x", nil)
-			_, err := w.open("newcomer").Acquire(ctx, "/locks/x")
-			if queued := err != nil; queued != test.queued {
-				t.Fatalf("the newcomer: %v", err)
-			}
-			if test.queued {
-				w.acquire(b, "/locks/x")
-			}
-			w.empty()
-		})
+		w := newWorld(t, ways(fair))
+		s, b := w.holder("a", "/locks/x"), w.open("b")
+		w.polls(b, "/locks/x", test.tries, test.pause)
+		w.release(s, "/locks/x", nil)
+		if _, err := w.open("newcomer").Acquire(ctx, "/locks/x"); test.queued != (err != nil) {
+			t.Errorf("%+v: the newcomer: %v", test, err)
+		}
+		if test.queued {
+			w.acquire(b, "/locks/x")
+		}
+		w.empty()
 	}
 }
 
-func TestARefusalSaysThePlaceInTheQueue(t *testing.T) {
-	w := newWorld(t, ways(fair))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	b, c := w.open("b"), w.open("c")
-	w.polls(b, "/locks/x", 2, time.Second)
-	wantText(t, w.polls(c, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s, expires in 59m59s; 1 in the queue")
-	wantText(t, w.polls(c, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s, expires in 59m59s; place 2 of 2 in the queue")
-	w.release(s, "/locks/x", nil)
-	wantText(t, w.polls(c, "/locks/x", 1, 0), "others came earlier, b@192.0.2.1 is next; place 2 of 2 in the queue")
-	w.acquire(b, "/locks/x")
-}
-
+// A place in the queue of a held lock ends, too, and later tries begin anew.
 func TestAPlaceIsKeptForTwiceTheLastInterval(t *testing.T) {
 	for _, test := range []struct {
 		pause, hold time.Duration
@@ -99,47 +76,32 @@ func TestAPlaceIsKeptForTwiceTheLastInterval(t *testing.T) {
 		{10 * time.Second, 15 * time.Second, 10 * time.Second, 20 * time.Second},
 		{time.Second, 10 * time.Millisecond, 0, 10 * time.Millisecond},
 	} {
-		t.Run(fmt.Sprint(test), func(t *testing.T) {
-			for _, late := range []time.Duration{-1, 0} {
-				w := newWorld(t, ways(lock.Contention{Queue: lock.QueueFair, QueueHold: test.hold}))
-				s := w.open("a")
-				w.acquire(s, "/locks/x")
-				b := w.open("b")
-				w.polls(b, "/locks/x", 3, test.pause)
-				w.clock.Advance(test.freed)
-				w.release(s, "/locks/x", nil)
-				w.clock.Advance(test.kept - test.freed + late)
-				_, err := w.open("newcomer").Acquire(ctx, "/locks/x")
-				if late < 0 != errors.Is(err, lock.ErrHeld) {
-					t.Errorf("%v before the end: %v", -late, err)
-				}
-				if late < 0 {
-					w.acquire(b, "/locks/x")
-				}
+		for _, late := range []time.Duration{-1, 0} {
+			w := newWorld(t, ways(lock.Contention{Queue: lock.QueueFair, QueueHold: test.hold}))
+			s, b := w.holder("a", "/locks/x"), w.open("b")
+			w.polls(b, "/locks/x", 3, test.pause)
+			w.clock.Advance(test.freed)
+			w.release(s, "/locks/x", nil)
+			w.clock.Advance(test.kept - test.freed + late)
+			_, err := w.open("newcomer").Acquire(ctx, "/locks/x")
+			if late < 0 != errors.Is(err, lock.ErrHeld) {
+				t.Errorf("%+v, %v before the end: %v", test, -late, err)
 			}
-		})
+			if late < 0 {
+				w.acquire(b, "/locks/x")
+			}
+		}
 	}
-}
-
-// A place in the queue of a held lock ends, too, and later tries begin anew.
-func TestAPollerThatStaysAwayLosesItsPlace(t *testing.T) {
 	w := newWorld(t, ways(fair))
-	w.acquire(w.open("a"), "/locks/x")
+	w.holder("a", "/locks/x")
 	b := w.open("b")
 	w.polls(b, "/locks/x", 2, 3*time.Second)
-	w.clock.Advance(6*time.Second - 1)
-	if status, _ := w.Get("/locks/x"); status.Waiting != 1 {
-		t.Errorf("%d in the queue", status.Waiting)
-	}
-	w.clock.Advance(1)
-	w.expires()
-	if status, _ := w.Get("/locks/x"); status.Waiting != 0 {
-		t.Errorf("%d in the queue", status.Waiting)
-	}
+	w.pass(6*time.Second - 1)
+	w.wanted("/locks/x", 1)
+	w.pass(1)
+	w.wanted("/locks/x", 0)
 	w.polls(b, "/locks/x", 1, 0) // within a minute
-	if status, _ := w.Get("/locks/x"); status.Waiting != 1 {
-		t.Errorf("%d in the queue", status.Waiting)
-	}
+	w.wanted("/locks/x", 1)
 }
 
 // What is remembered of those who tried is bounded for each account and each address; the oldest goes first.
@@ -147,9 +109,7 @@ func TestSoManyPollsAreRemembered(t *testing.T) {
 	for _, by := range []string{"account", "address"} {
 		t.Run(by, func(t *testing.T) {
 			w := newWorld(t, ways(fair))
-			holder := w.open("holder")
-			w.acquire(holder, "/locks/x")
-			w.acquire(holder, "/locks/other")
+			holder := w.holder("holder", "/locks/x", "/locks/other")
 			open := func(i int) *lock.Session {
 				if by == "account" {
 					return w.openAt("b", fmt.Sprint("10.0.", i/256, ".", i%256))
@@ -171,9 +131,7 @@ func TestSoManyPollsAreRemembered(t *testing.T) {
 					w.refused(s, "/locks/x", lock.ErrHeld)
 				}
 			}
-			if status, _ := w.Get("/locks/x"); status.Waiting != lock.MaxPolls {
-				t.Errorf("%d in the queue", status.Waiting)
-			}
+			w.wanted("/locks/x", lock.MaxPolls)
 			w.release(holder, "/locks/other", nil)
 			w.refused(holder, "/locks/other", lock.ErrHeld)
 			w.acquire(c, "/locks/other")
@@ -181,67 +139,42 @@ func TestSoManyPollsAreRemembered(t *testing.T) {
 	}
 }
 
+// Who has a nonce is known by that; others by their session, and when that has ended by account and address.
 func TestWhoThePollerIs(t *testing.T) {
-	at := func(w *world, account, address, nonce string) *lock.Session {
-		s := w.Open(lock.Owner{Account: account, Address: address})
-		if err := s.SetNonce(nonce); err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
 	for _, test := range []struct {
 		name  string
+		nonce string // of the first session
+		ended bool   // it has ended
+		again lock.Owner
 		same  bool
-		again func(w *world, s *lock.Session) *lock.Session
 	}{
-		{"the same session", true, func(_ *world, s *lock.Session) *lock.Session { return s }},
-		{"the same job on another connection", true, func(w *world, _ *lock.Session) *lock.Session { return at(w, "b", "192.0.2.9", "job") }},
-		{"the same nonce of another account", false, func(w *world, _ *lock.Session) *lock.Session { return at(w, "c", "192.0.2.2", "job") }},
-		{"another job", false, func(w *world, s *lock.Session) *lock.Session { w.end(s); return at(w, "b", "192.0.2.2", "other") }},
-		{"without its nonce", false, func(w *world, s *lock.Session) *lock.Session { w.end(s); return at(w, "b", "192.0.2.2", "") }},
+		{"the same job", "job", false, lock.Owner{Account: "b", Address: "192.0.2.9", Nonce: "job"}, true},
+		{"the nonce of another account", "job", false, lock.Owner{Account: "c", Address: "192.0.2.2", Nonce: "job"}, false},
+		{"another job", "job", true, lock.Owner{Account: "b", Address: "192.0.2.2", Nonce: "other"}, false},
+		{"without its nonce", "job", true, lock.Owner{Account: "b", Address: "192.0.2.2"}, false},
+		{"connects anew", "", true, lock.Owner{Account: "b", Address: "192.0.2.2"}, true},
+		{"a second connection", "", false, lock.Owner{Account: "b", Address: "192.0.2.2"}, false},
+		{"from elsewhere", "", true, lock.Owner{Account: "b", Address: "192.0.2.3"}, false},
+		{"somebody else", "", true, lock.Owner{Account: "c", Address: "192.0.2.2"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, ways(fair))
-			w.acquire(w.open("a"), "/locks/x")
-			s := at(w, "b", "192.0.2.2", "job")
-			w.polls(s, "/locks/x", 1, 0)
-			w.polls(test.again(w, s), "/locks/x", 1, 0)
-			if status, _ := w.Get("/locks/x"); (status.Waiting == 1) != test.same {
-				t.Errorf("%d in the queue", status.Waiting)
-			}
-		})
-	}
-	for _, test := range []struct {
-		name             string
-		account, address string
-		ended, same      bool
-	}{
-		{"connects anew", "b", "192.0.2.2", true, true},
-		{"a second connection", "b", "192.0.2.2", false, false},
-		{"from elsewhere", "b", "192.0.2.3", true, false},
-		{"somebody else", "c", "192.0.2.2", true, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, ways(fair))
-			s := w.open("a")
-			w.acquire(s, "/locks/x")
-			one := at(w, "b", "192.0.2.2", "")
+			holder := w.holder("a", "/locks/x")
+			one, two := w.Open(lock.Owner{Account: "b", Address: "192.0.2.2", Nonce: test.nonce}), w.Open(test.again)
 			w.polls(one, "/locks/x", 1, 0)
 			if test.ended {
 				w.end(one)
 			}
-			two := at(w, test.account, test.address, "")
 			w.polls(two, "/locks/x", 1, 0)
-			if status, _ := w.Get("/locks/x"); (status.Waiting == 1) != test.same {
-				t.Errorf("%d in the queue", status.Waiting)
-			}
 			if !test.same {
+				w.wanted("/locks/x", 0)
 				return
 			}
+			w.wanted("/locks/x", 1)
 			w.end(two)
-			w.release(s, "/locks/x", nil)
+			w.release(holder, "/locks/x", nil)
 			w.refused(w.open("newcomer"), "/locks/x", lock.ErrHeld)
-			w.acquire(at(w, test.account, test.address, ""), "/locks/x")
+			w.acquire(w.Open(test.again), "/locks/x")
 		})
 	}
 }
@@ -251,28 +184,24 @@ func TestWhoAdoptsALockLeavesTheQueue(t *testing.T) {
 	w.acquire(w.job("a", "job"), "/locks/x")
 	again := w.open("a")
 	w.polls(again, "/locks/x", 2, time.Second)
-	if err := again.SetNonce("job"); err != nil {
-		t.Fatal(err)
-	}
+	w.ok(again.SetNonce("job"))
 	w.acquire(again, "/locks/x")
-	if status, _ := w.Get("/locks/x"); status.Waiting != 0 {
-		t.Errorf("%d in the queue", status.Waiting)
-	}
+	w.wanted("/locks/x", 0)
 	w.release(again, "/locks/x", nil)
-	w.acquire(w.open("newcomer"), "/locks/x")
+	w.holder("newcomer", "/locks/x")
 }
 
 func TestPollersAndWaitersShareOneQueue(t *testing.T) {
 	w := newWorld(t, ways(lock.Contention{Queue: lock.QueueFair, QueueHold: 15 * time.Second, Wait: 10 * time.Minute}))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
+	s := w.holder("a", "/locks/x")
 	poller, later := w.open("poller"), w.open("later")
 	w.polls(poller, "/locks/x", 2, time.Second)
 	x := w.waits("b", "/locks/x")
-	w.polls(later, "/locks/x", 2, time.Second)
+	wantText(t, w.polls(later, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s, expires in 59m59s; 2 in the queue")
+	wantText(t, w.polls(later, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s, expires in 59m59s; place 3 of 3 in the queue")
 	w.release(s, "/locks/x", nil)
 	x.stillWaits()
-	w.refused(later, "/locks/x", lock.ErrHeld)
+	wantText(t, w.polls(later, "/locks/x", 1, 0), "others came earlier, poller@192.0.2.1 is next; place 3 of 3 in the queue")
 	w.acquire(poller, "/locks/x")
 	w.release(poller, "/locks/x", nil)
 	w.refused(later, "/locks/x", lock.ErrHeld)

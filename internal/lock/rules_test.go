@@ -50,10 +50,13 @@ func TestGlobMatchesBytes(t *testing.T) {
 }
 
 func TestBadGlobIsRefused(t *testing.T) {
-	for _, glob := range []string{"", "/", "a[", "/a/", "/a//b", "/a/./b", "../a", "{a,b", "[]"} {
+	for _, glob := range []string{"", "/", "a[", "/a/", "/a//b", "/a/./b", "../a", "{a,b", "[]", `\/a`, `/a\/b`, `/\\\/b`} {
 		if _, err := lock.NewGlob(glob); err == nil {
 			t.Errorf("%q: no error", glob)
 		}
+	}
+	if _, err := lock.NewGlob(`/a\\/b`); err != nil { // an escaped backslash
+		t.Error(err)
 	}
 }
 
@@ -106,25 +109,39 @@ func TestFixedPrefixIsNeverALock(t *testing.T) {
 }
 
 func TestBadRulesAreNamedAllAtOnce(t *testing.T) {
-	_, err := lock.NewRules([]lock.Rule{
-		{Match: "/good/**"},
-		{Match: "/a["},
-		{Match: "/good"},
-		{Match: ""},
-	})
+	_, err := lock.NewRules([]lock.Rule{{Match: "/good/**"}, {Match: "/a["}, {Match: "/good"}, {Match: ""}})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{
-		`lock rule 2 (match "/a["): bad glob "/a["`,
-		`another rule needs this name as a plain directory`,
-		`lock rule 4 (match ""): the glob is empty`,
+	for text, said := range map[string]bool{
+		`lock rule 2 (match "/a["): bad glob "/a["`:         true,
+		`another rule needs this name as a plain directory`: true,
+		`lock rule 4 (match ""): the glob is empty`:         true,
+		"rule 1 ": false,
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("not said: %s\nin: %v", want, err)
+		if strings.Contains(err.Error(), text) != said {
+			t.Errorf("said or not: %s\nin: %v", text, err)
 		}
 	}
-	if strings.Contains(err.Error(), "rule 1 ") {
-		t.Errorf("complains about the good one: %v", err)
+}
+
+func TestRootsAreWhereLocksCanBe(t *testing.T) {
+	for _, c := range []struct {
+		globs []string
+		want  []lock.Name
+	}{
+		{[]string{"/locks/**"}, []lock.Name{"/locks"}},
+		{[]string{"/locks/**", "**/*_lock"}, nil},
+		{[]string{"/a/b/**", "/a/**", "/a/c/*"}, []lock.Name{"/a"}},
+		{[]string{"/a/**", "/ab/*_lock", "/a/b/**"}, []lock.Name{"/a", "/ab"}},
+		{[]string{"/phone_lock"}, nil},
+	} {
+		var rules []lock.Rule
+		for _, g := range c.globs {
+			rules = append(rules, lock.Rule{Match: g})
+		}
+		if got := rulesOf(t, rules...).Roots(); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.globs, got, c.want)
+		}
 	}
 }

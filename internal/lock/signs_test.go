@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,105 +15,80 @@ func idling(release lock.ReleasePolicy) lock.Rule {
 
 func TestWorkOfItsJobKeepsTheLockOfAnEndedSession(t *testing.T) {
 	for _, test := range []struct {
-		who   string
-		open  func(w *world) *lock.Session
+		who   lock.Owner
 		keeps bool
 	}{
-		{"the same address", func(w *world) *lock.Session { return w.open("a") }, true},
-		{"the same address, mapped", func(w *world) *lock.Session { return w.openAt("a", "::ffff:192.0.2.1") }, true},
-		{"another address", func(w *world) *lock.Session { return w.openAt("a", "192.0.2.2") }, false},
-		{"the same nonce at another address", func(w *world) *lock.Session {
-			s := w.openAt("a", "192.0.2.2")
-			if err := s.SetNonce("job"); err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}, true},
-		{"another account", func(w *world) *lock.Session { return w.job("b", "job") }, false},
+		{lock.Owner{Account: "a", Address: "192.0.2.1"}, true},
+		{lock.Owner{Account: "a", Address: "::ffff:192.0.2.1"}, true},
+		{lock.Owner{Account: "a", Address: "192.0.2.2"}, false},
+		{lock.Owner{Account: "a", Address: "192.0.2.2", Nonce: "job"}, true},
+		{lock.Owner{Account: "b", Address: "192.0.2.1", Nonce: "job"}, false},
 	} {
 		for _, policy := range []lock.ReleasePolicy{lock.ReleaseAddress, lock.ReleaseUser, lock.ReleaseSession, lock.ReleaseAnyone} {
-			t.Run(test.who+", "+string(policy), func(t *testing.T) {
+			t.Run(fmt.Sprint(test.who, test.who.Nonce, policy), func(t *testing.T) {
 				w := newWorld(t, idling(policy))
-				holder := w.job("a", "job")
+				holder, s := w.job("a", "job"), w.Open(test.who)
 				w.acquire(holder, "/x/1")
 				w.acquire(holder, "/x/2")
-				s := test.open(w)
 				w.end(holder)
-				for range 10 {
+				for range 3 {
 					w.clock.Advance(30*time.Second - 1)
 					s.Work()
-					if w.expires(); !test.keeps {
-						break
+					if !test.keeps {
+						w.pass(1, "/x/1", "/x/2")
+						return
 					}
-				}
-				w.clock.Advance(1)
-				if test.keeps {
 					w.expires()
-					w.clock.Advance(30*time.Second - 2)
-					w.expires()
-					w.clock.Advance(1)
 				}
-				if ended := w.Expire(ctx); ended != 2 || w.log.count("cause=idle") != 2 {
-					t.Errorf("%d", ended)
+				w.pass(30*time.Second - 1)
+				if causes := w.pass(1, "/x/1", "/x/2"); causes[0] != lock.CauseIdle {
+					t.Errorf("%q", causes)
 				}
 			})
 		}
 	}
 }
 
-func TestWorkIsASignOfLifeOfTheOwnSession(t *testing.T) {
-	w := newWorld(t, idling(lock.ReleaseAddress))
-	s := w.open("a")
-	w.acquire(s, "/x/1")
-	w.clock.Advance(20 * time.Second)
-	s.Work()
-	w.clock.Advance(20 * time.Second)
-	w.expires()
-	w.clock.Advance(10 * time.Second)
-	w.expires("/x/1")
-}
-
 func TestOnlyWorkOfAnotherSessionCountsAndOnlyAfterTheEnd(t *testing.T) {
 	w := newWorld(t, idling(lock.ReleaseAddress))
-	for name, sign := range map[string]func(s *lock.Session){
-		"touch":   (*lock.Session).Touch,
-		"command": func(s *lock.Session) { s.Begin(); s.End() },
-		"MKD":     func(s *lock.Session) { w.refused(s, "/x/1", lock.ErrHeld) },
-		"look":    func(s *lock.Session) { _, _ = s.SpeaksFor("/x/1"); s.HoldsUntil(); w.Get("/x/1") },
+	for _, test := range []struct {
+		name  string
+		lives bool // the holder's session
+		sign  func(holder, other *lock.Session)
+		keeps bool
+	}{
+		{"its own work", true, func(holder, _ *lock.Session) { holder.Work() }, true},
+		{"its own touch", true, func(holder, _ *lock.Session) { holder.Touch() }, true},
+		{"work while the holder lives", true, func(_, other *lock.Session) { other.Work() }, false},
+		{"touch", false, func(_, other *lock.Session) { other.Touch() }, false},
+		{"command", false, func(_, other *lock.Session) { other.Begin(); other.End() }, false},
+		{"MKD", false, func(_, other *lock.Session) { w.refused(other, "/x/1", lock.ErrHeld) }, false},
+		{"look", false, func(_, other *lock.Session) { _, _ = other.SpeaksFor("/x/1"); other.HoldsUntil(); w.Get("/x/1") }, false},
 	} {
-		holder, s := w.open("a"), w.open("a")
-		w.acquire(holder, "/x/1")
-		w.end(holder)
-		w.clock.Advance(20 * time.Second)
-		s.Begin()
-		sign(s)
-		w.clock.Advance(10 * time.Second)
-		if ended := w.Expire(ctx); ended != 1 {
-			t.Errorf("%s: %d", name, ended)
+		holder, other := w.holder("a", "/x/1"), w.open("a")
+		if !test.lives {
+			w.end(holder)
 		}
-		s.End()
+		w.clock.Advance(20 * time.Second)
+		test.sign(holder, other)
+		w.clock.Advance(10 * time.Second)
+		if kept := w.Expire(ctx) == 0; kept != test.keeps {
+			t.Errorf("%s keeps it: %v", test.name, kept)
+		}
+		w.clock.Advance(20 * time.Second)
+		w.Expire(ctx)
+		w.holds("/x/1", "")
 	}
-	holder, s := w.open("a"), w.open("a")
-	w.acquire(holder, "/x/1")
-	w.clock.Advance(20 * time.Second)
-	s.Work()
-	w.clock.Advance(10 * time.Second)
-	w.expires("/x/1")
 }
 
 func TestWorkOfASessionThatLostTheLockKeepsNoNewerOne(t *testing.T) {
 	w := newWorld(t, idling(lock.ReleaseAddress))
-	late := w.open("a")
-	w.acquire(late, "/x/1")
-	w.clock.Advance(30 * time.Second)
-	w.expires("/x/1")
-	next := w.open("a")
-	w.acquire(next, "/x/1")
-	w.acquire(next, "/x/2")
+	late := w.holder("a", "/x/1")
+	w.pass(30*time.Second, "/x/1")
+	next := w.holder("a", "/x/1", "/x/2")
 	w.end(next)
 	w.clock.Advance(20 * time.Second)
 	late.Work()
-	w.clock.Advance(10 * time.Second)
-	w.expires("/x/1")
+	w.pass(10*time.Second, "/x/1")
 	w.holds("/x/2", "a")
 }

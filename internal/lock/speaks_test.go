@@ -22,47 +22,31 @@ func policies() []lock.Rule {
 }
 
 func TestWhoSpeaksForALockAndWhoMayReleaseIt(t *testing.T) {
-	const all, none = "address user session anyone", ""
-	mine := func(_ *world, holder *lock.Session) *lock.Session { return holder }
-	job := func(account, nonce string) func(*world, *lock.Session) *lock.Session {
-		return func(w *world, _ *lock.Session) *lock.Session { return w.job(account, nonce) }
-	}
-	at := func(account, address, nonce string) func(*world, *lock.Session) *lock.Session {
-		return func(w *world, _ *lock.Session) *lock.Session {
-			s := w.openAt(account, address)
-			if err := s.SetNonce(nonce); err != nil {
-				w.t.Fatal(err)
-			}
-			return s
-		}
-	}
+	const all, none, here, elsewhere = "address user session anyone", "", "192.0.2.1", "198.51.100.1"
 	for _, test := range []struct {
-		who     string
-		session func(w *world, holder *lock.Session) *lock.Session
-		ended   bool   // the holder's session has ended
-		speaks  string // under which policies
+		who    lock.Owner // another session than the holder's, which is a@192.0.2.1 with the nonce "job"
+		ended  bool       // the holder's session has ended
+		speaks string     // under which policies
 	}{
-		{"the acquiring session", mine, false, all},
-		{"the same nonce", job("a", "job"), false, all},
-		{"the same nonce, holder ended", job("a", "job"), true, all},
-		{"the same nonce from elsewhere", at("a", "198.51.100.1", "job"), false, all},
-		{"the same nonce from elsewhere, holder ended", at("a", "198.51.100.1", "job"), true, all},
-		{"the same account", job("a", ""), false, none},
-		{"the same account, holder ended", job("a", ""), true, "address user"},
-		{"the same account from a mapped address, holder ended", at("a", "::ffff:192.0.2.1", ""), true, "address user"},
-		{"the same account from elsewhere, holder ended", at("a", "192.0.2.2", ""), true, "user"},
-		{"the same account from an unknown address, holder ended", at("a", "", ""), true, "user"},
-		{"another nonce, holder ended", job("a", "x"), true, "address user"},
-		{"another account with the nonce", job("b", "job"), false, none},
-		{"another account with the nonce, holder ended", job("b", "job"), true, none},
+		{lock.Owner{Account: "a", Address: here, Nonce: "job"}, false, all},
+		{lock.Owner{Account: "a", Address: here, Nonce: "job"}, true, all},
+		{lock.Owner{Account: "a", Address: elsewhere, Nonce: "job"}, false, all},
+		{lock.Owner{Account: "a", Address: elsewhere, Nonce: "job"}, true, all},
+		{lock.Owner{Account: "a", Address: here}, false, none},
+		{lock.Owner{Account: "a", Address: here}, true, "address user"},
+		{lock.Owner{Account: "a", Address: "::ffff:" + here}, true, "address user"},
+		{lock.Owner{Account: "a", Address: elsewhere}, true, "user"},
+		{lock.Owner{Account: "a"}, true, "user"},
+		{lock.Owner{Account: "a", Address: here, Nonce: "x"}, true, "address user"},
+		{lock.Owner{Account: "b", Address: here, Nonce: "job"}, false, none},
+		{lock.Owner{Account: "b", Address: here, Nonce: "job"}, true, none},
 	} {
 		for policy := range strings.FieldsSeq(all) {
-			t.Run(test.who+", "+policy, func(t *testing.T) {
+			t.Run(fmt.Sprint(test.who, " ", test.who.Nonce, ", ended ", test.ended, ", ", policy), func(t *testing.T) {
 				w := newWorld(t, policies()...)
 				n := lock.Name("/" + policy + "/x")
-				holder := w.job("a", "job")
+				holder, s := w.job("a", "job"), w.Open(test.who)
 				hold := w.acquire(holder, n)
-				s := test.session(w, holder)
 				if test.ended {
 					w.end(holder)
 				}
@@ -125,37 +109,32 @@ func TestWhichAddressesAreTheSame(t *testing.T) {
 
 func TestRefusedReleaseSaysWhy(t *testing.T) {
 	w := newWorld(t)
-	a, b := w.open("a"), w.open("b")
-	err := w.release(a, "/locks/x", lock.ErrNotHeld)
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err := w.release(w.open("a"), "/locks/x", lock.ErrNotHeld); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	w.acquire(a, "/locks/x")
+	a := w.holder("a", "/locks/x")
 	w.clock.Advance(12 * time.Second)
-	err = w.release(b, "/locks/x", lock.ErrNotYours)
-	wantText(t, err, "not yours: held by a@192.0.2.1 for 12s")
-	const elsewhere = "not yours: held by a@192.0.2.1 for 12s, your account but another address"
-	wantText(t, w.release(w.open("a"), "/locks/x", lock.ErrNotYours), "not yours: held by a@192.0.2.1 for 12s") // its session lives
-	wantText(t, w.release(w.openAt("a", "192.0.2.2"), "/locks/x", lock.ErrNotYours), elsewhere)
+	const held, elsewhere = "not yours: held by a@192.0.2.1 for 12s", ", your account but another address"
+	wantText(t, w.release(w.open("b"), "/locks/x", lock.ErrNotYours), held)
+	wantText(t, w.release(w.open("a"), "/locks/x", lock.ErrNotYours), held) // its session lives
+	wantText(t, w.release(w.openAt("a", "192.0.2.2"), "/locks/x", lock.ErrNotYours), held+elsewhere)
 	w.end(a)
-	wantText(t, w.release(w.openAt("a", "192.0.2.2"), "/locks/x", lock.ErrNotYours), elsewhere)
-	wantText(t, w.release(w.openAt("b", "192.0.2.2"), "/locks/x", lock.ErrNotYours), "not yours: held by a@192.0.2.1 for 12s")
+	wantText(t, w.release(w.openAt("a", "192.0.2.2"), "/locks/x", lock.ErrNotYours), held+elsewhere)
+	wantText(t, w.release(w.openAt("b", "192.0.2.2"), "/locks/x", lock.ErrNotYours), held)
 }
 
 func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
 	for _, policy := range []string{"address", "user", "anyone"} {
 		w := newWorld(t, policies()...)
 		n := lock.Name("/" + policy + "/x")
-		late := w.open("a")
-		w.acquire(late, n)
-		w.clock.Advance(time.Hour)
-		w.expires(n)
-		next := w.open("a")
-		w.acquire(next, n)
-		w.end(next) // the hold is the account's own now, but late has lost one
+		late := w.holder("a", n)
+		w.pass(time.Hour, n)
+		next := w.holder("a", n, "/"+lock.Name(policy)+"/y")
+		w.end(next) // the holds are the account's own now, but late has lost one
 		if _, err := late.SpeaksFor(n); !errors.Is(err, lock.ErrNotYours) {
 			t.Error(err)
 		}
+		w.release(late, "/"+lock.Name(policy)+"/y", nil) // it lost none of that name
 		w.clock.Advance(5 * time.Second)
 		err := w.release(late, n, lock.ErrNotYours)
 		wantText(t, err, "taken away 5s ago: older than 1h0m0s")
@@ -170,59 +149,35 @@ func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
 
 func TestAReleaseOfALaterHoldForgetsTheLoss(t *testing.T) {
 	w := newWorld(t)
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	w.clock.Advance(10 * time.Minute)
-	w.expires("/locks/x")
+	s := w.holder("a", "/locks/x")
+	w.pass(10*time.Minute, "/locks/x")
 	w.acquire(s, "/locks/x") // its own again, before it was told
 	w.release(s, "/locks/x", nil)
 	if _, ok := lock.Lost(s, "/locks/x"); ok {
 		t.Error("the loss of the hold before is remembered")
 	}
-	w.acquire(w.open("b"), "/locks/x")
+	w.holder("b", "/locks/x")
 	wantText(t, w.release(s, "/locks/x", lock.ErrNotYours), "not yours: held by b@192.0.2.1 for 0s")
-}
-
-func TestLossIsThisSessionsAndThisNamesOnly(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	w.clock.Advance(10 * time.Minute)
-	w.expires("/locks/x")
-	dead := w.open("a")
-	w.acquire(dead, "/locks/x")
-	w.acquire(dead, "/locks/y")
-	w.end(dead)
-	w.release(s, "/locks/y", nil)
-	w.release(w.open("a"), "/locks/x", nil)
 }
 
 func TestSessionThatLostTooMuchSpeaksForNothingOfItsAccount(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")
+	var names []lock.Name
 	for i := range lock.MaxLost + 1 {
-		w.acquire(s, lock.Name(fmt.Sprintf("/locks/%d", i)))
+		names = append(names, lock.Name(fmt.Sprintf("/locks/%d", i)))
+		w.acquire(s, names[i])
 	}
-	w.clock.Advance(10 * time.Minute)
-	if n := w.Expire(ctx); n != lock.MaxLost+1 {
-		t.Fatal(n)
-	}
+	w.pass(10*time.Minute, names...)
+	w.end(w.holder("a", names...))
 	told := 0
-	for i := range lock.MaxLost + 1 {
-		if _, ok := lock.Lost(s, lock.Name(fmt.Sprintf("/locks/%d", i))); ok {
+	for _, n := range names {
+		if err := w.release(s, n, lock.ErrNotYours); errors.As(err, new(*lock.LostError)) {
 			told++
 		}
 	}
 	if told != lock.MaxLost {
 		t.Errorf("remembers %d", told)
-	}
-	dead := w.open("a")
-	for i := range lock.MaxLost + 1 {
-		w.acquire(dead, lock.Name(fmt.Sprintf("/locks/%d", i)))
-	}
-	w.end(dead)
-	for i := range lock.MaxLost + 1 {
-		w.release(s, lock.Name(fmt.Sprintf("/locks/%d", i)), lock.ErrNotYours)
 	}
 }
 
@@ -246,15 +201,14 @@ func TestSameJobAdoptsItsHoldUnderANewToken(t *testing.T) {
 		if r := w.stored("/locks/x"); len(r.Holds) != 1 || r.Holds[0].Token != hold.Token || r.Holds[0].Adopted != 0 {
 			t.Errorf("stored %+v", r)
 		}
-		if err := publish(first, "/locks/x", old.Token, func() error { return nil }); !errors.As(err, new(*lock.ProtectedError)) {
+		if err := publish(first, "/locks/x", old.Token, nothing); !errors.As(err, new(*lock.ProtectedError)) {
 			t.Errorf("the old token: %v", err)
 		}
 		if _, ok := lock.Lost(first, "/locks/x"); ok {
 			t.Error("an adopted hold counts as lost")
 		}
 		w.refused(again, "/locks/x", lock.ErrHeld) // not by the session that acquired it
-		w.clock.Advance(10*time.Minute - 1)
-		w.expires()
+		w.pass(10*time.Minute - 1)
 		w.release(again, "/locks/x", nil)
 	}
 }
@@ -276,11 +230,8 @@ func TestNonceIsOfVisibleASCII(t *testing.T) {
 
 func TestNonceGivenLaterDoesNotMarkEarlierHolds(t *testing.T) {
 	w := newWorld(t)
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	if err := s.SetNonce("job"); err != nil {
-		t.Fatal(err)
-	}
+	s := w.holder("a", "/locks/x")
+	w.ok(s.SetNonce("job"))
 	w.refused(w.job("a", "job"), "/locks/x", lock.ErrHeld)
 	w.release(s, "/locks/x", nil)
 }
@@ -288,25 +239,23 @@ func TestNonceGivenLaterDoesNotMarkEarlierHolds(t *testing.T) {
 func TestUndoEndsJustThatGrant(t *testing.T) {
 	w := newWorld(t)
 	s := w.open("a")
-	old := w.acquire(s, "/locks/x")
+	old := w.acquire(s, "/locks/x").Token
 	w.release(s, "/locks/x", nil)
-	hold := w.acquire(s, "/locks/x")
-	for _, token := range []lock.Token{old.Token, 0, hold.Token + 1} {
+	token := w.acquire(s, "/locks/x").Token
+	undo := func(s *lock.Session, token lock.Token) {
+		t.Helper()
 		if err := s.Undo(ctx, "/locks/x", token); !errors.Is(err, lock.ErrStale) {
 			t.Errorf("token %d: %v", token, err)
 		}
 	}
-	if err := w.open("a").Undo(ctx, "/locks/x", hold.Token); !errors.Is(err, lock.ErrStale) {
-		t.Errorf("another session: %v", err)
-	}
+	undo(s, old)
+	undo(s, 0)
+	undo(s, token+1)
+	undo(w.open("a"), token)
 	w.end(s)
-	if err := s.Undo(ctx, "/locks/x", hold.Token); err != nil {
-		t.Error(err)
-	}
+	w.ok(s.Undo(ctx, "/locks/x", token))
 	w.holds("/locks/x", "")
-	if err := s.Undo(ctx, "/locks/x", hold.Token); !errors.Is(err, lock.ErrStale) {
-		t.Error(err)
-	}
+	undo(s, token)
 	if _, ok := lock.Lost(s, "/locks/x"); ok {
 		t.Error("an undone grant counts as lost")
 	}
@@ -318,31 +267,27 @@ func TestBreakEndsTheTokenItWasToldOf(t *testing.T) {
 	s := w.open("a")
 	old := w.acquire(s, "/locks/x")
 	w.release(s, "/locks/x", nil)
-	if err := w.breaks("/locks/x", admin, ""); !errors.Is(err, lock.ErrNotHeld) {
-		t.Error(err)
+	breaks := func(want error) {
+		t.Helper()
+		if err := w.Break(ctx, "/locks/x", old.Token, admin, "stuck"); !errors.Is(err, want) || want == nil && err != nil {
+			t.Error(err)
+		}
 	}
-	w.acquire(s, "/locks/x")
-	if err := w.Break(ctx, "/locks/x", old.Token, admin, ""); !errors.Is(err, lock.ErrStale) {
-		t.Error(err)
-	}
+	breaks(lock.ErrNotHeld)
+	hold := w.acquire(s, "/locks/x")
+	breaks(lock.ErrStale)
 	w.holds("/locks/x", "a")
-	if err := w.breaks("/locks/x", admin, "stuck"); err != nil {
-		t.Error(err)
-	}
-	w.holds("/locks/x", "")
-	w.acquire(s, "/locks/x")
+	old = hold
+	breaks(nil)
+	wantText(t, w.release(s, "/locks/x", lock.ErrNotHeld), "taken away 0s ago: broken by root, stuck")
+	old = w.acquire(s, "/locks/x")
 	w.store.Inject(func(lock.Change) error { // the host is faster
 		w.store.Inject(nil)
-		w.store.Outside("/locks/x", lock.CauseHostMade, lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()})
+		w.store.Outside("/locks/x", lock.CauseHostMade, w.host())
 		return nil
 	})
-	if err := w.breaks("/locks/x", admin, ""); !errors.Is(err, lock.ErrStale) {
-		t.Error(err)
-	}
+	breaks(lock.ErrStale)
 	w.holds("/locks/x", lock.HostAccount)
-	if w.log.count("cause=break holder=a@192.0.2.1 age=0s token=3 by=root note=stuck") != 1 {
-		t.Errorf("log: %q", w.log.lines)
-	}
 }
 
 func TestHoldsUntilTheLastOneEnds(t *testing.T) {

@@ -61,13 +61,13 @@ func TestWhileSuspendedNothingIsChanged(t *testing.T) {
 		}},
 		{"a file in a lock is published", func(w *world, s, _ *lock.Session) error {
 			status, _ := w.Get("/locks/a")
-			return publish(s, "/locks/a", status.Holds[0].Token, func() error { return nil })
+			return publish(s, "/locks/a", status.Holds[0].Token, nothing)
 		}},
 		{"a protected file is published", func(w *world, s, _ *lock.Session) error {
 			return s.Write(ctx, []lock.Write{{Path: "/a.tsv"}}, func([]lock.Title) error { return nil })
 		}},
 		{"a directory without locks is removed", func(w *world, s, _ *lock.Session) error {
-			return w.Exclude(ctx, []lock.Name{"/dir"}, func() error { return nil })
+			return w.Exclude(ctx, []lock.Name{"/dir"}, nothing)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -87,9 +87,7 @@ func TestWhileSuspendedNothingIsChanged(t *testing.T) {
 				t.Error("the table was changed")
 			}
 			w.resume()
-			if err := test.do(w, s, other); err != nil {
-				t.Errorf("afterwards: %v", err)
-			}
+			w.ok(test.do(w, s, other))
 		})
 	}
 }
@@ -107,7 +105,7 @@ func (w *world) failsAt(n int) {
 // A process that was stopped may have seen a lock as it was minutes ago.
 func TestWhatIsNotValidAnyMoreIsNoRefusal(t *testing.T) {
 	w := newWorld(t)
-	w.acquire(w.open("a"), "/locks/a")
+	w.holder("a", "/locks/a")
 	w.failsAt(2)
 	_, err := w.open("b").Acquire(ctx, "/locks/a")
 	wantSuspended(t, err)
@@ -139,53 +137,33 @@ func TestAGrantThatMayBeOverIsNotClaimed(t *testing.T) {
 	w.holds("/locks/a", "")
 }
 
-// goesOn polls because it was called, and has to wait on.
-func (x *waiter) goesOn() {
-	x.w.t.Helper()
-	if x.calls == 0 {
-		x.w.t.Fatal("it was not called")
-	}
-	x.calls = 0
-	if hold, over, err := x.Poll(ctx); over {
-		x.w.t.Fatalf("it does not wait any more: %+v, %v", hold, err)
-	}
-}
-
 func TestAWaiterKeepsItsPlaceWhileSuspended(t *testing.T) {
 	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
+	s := w.holder("a", "/locks/x")
 	first, second := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
 	w.release(s, "/locks/x", nil)
 	w.suspend()
 	for range 3 {
 		first.goesOn()
-		if in, ok := w.NextExpiry(); !ok || in != time.Second {
-			t.Fatalf("asked again in %v, %v", in, ok)
-		}
-		w.clock.Advance(time.Second)
-		w.expires()
+		w.looksIn(time.Second)
+		w.pass(time.Second)
 	}
 	w.resume()
-	hold := first.gets()
+	w.store.Outside("/locks/x", lock.CauseHostMade, w.host())
+	first.goesOn()              // it runs into a conflict
+	w.looksIn(27 * time.Second) // its own time goes on
+	lock.TakeOver(w.Table, w.store.Outside("/locks/x", lock.CauseHostGone))
+	first.gets()
 	second.stillWaits()
-	w.clock.Advance(20 * time.Second)
-	if in, ok := w.NextExpiry(); !ok || in != 7*time.Second { // its own time goes on
-		t.Errorf("the second one is looked at in %v, %v", in, ok)
-	}
-	if hold.Owner.Account != "b" {
-		t.Errorf("held by %s", hold.Owner)
-	}
+	w.holds("/locks/x", "b")
 }
 
 func TestAWaiterIsToldWhenItsTimeIsOverWhileSuspended(t *testing.T) {
 	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
+	s := w.holder("a", "/locks/x")
 	x := w.waits("b", "/locks/x")
 	w.suspend()
-	w.clock.Advance(30 * time.Second)
-	w.expires()
+	w.pass(30 * time.Second)
 	_, over, err := x.Poll(ctx)
 	var late *lock.TimeoutError
 	if !over || !errors.As(err, &late) {
@@ -194,104 +172,57 @@ func TestAWaiterIsToldWhenItsTimeIsOverWhileSuspended(t *testing.T) {
 	wantSuspended(t, err)
 	w.resume()
 	w.release(s, "/locks/x", nil)
-	w.acquire(w.open("c"), "/locks/x")
-}
-
-func TestARefusedTurnLeavesTheWaiterItsTime(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	x := w.waits("b", "/locks/x")
-	w.release(s, "/locks/x", nil)
-	w.suspend()
-	x.goesOn()
-	w.clock.Advance(time.Second)
-	w.expires()
-	w.resume()
-	w.store.Outside("/locks/x", lock.CauseHostMade, lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()})
-	x.goesOn()
-	if in, ok := w.NextExpiry(); !ok || in != 29*time.Second {
-		t.Errorf("looked at in %v, %v", in, ok)
-	}
+	w.holder("c", "/locks/x")
 }
 
 func TestAReleaseThatWaitsForMembersGoesOnWaitingWhileSuspended(t *testing.T) {
 	w := newWorld(t, ways(usual))
-	a, b := w.open("a"), w.open("b")
-	w.acquire(a, "/locks/g")
-	w.acquire(b, "/locks/g/m")
+	a, b := w.holder("a", "/locks/g"), w.holder("b", "/locks/g/m")
 	a.SetWait(time.Minute)
-	called := false
-	_, waiting, err := a.ReleaseOrWait(ctx, "/locks/g", func() { called = true })
-	if waiting == nil || err != nil {
-		t.Fatal(err)
-	}
+	x := w.releases(a, "/locks/g")
 	w.release(b, "/locks/g/m", nil)
 	w.suspend()
-	if _, over, err := waiting.Poll(ctx); over || err != nil {
-		t.Fatalf("over %v, %v", over, err)
-	}
-	called = false
-	w.clock.Advance(time.Second)
-	w.expires()
+	x.goesOn()
+	w.pass(time.Second)
 	w.resume()
 	w.acquire(b, "/locks/g/m")
-	if _, over, err := waiting.Poll(ctx); over || err != nil {
-		t.Fatalf("over %v, %v", over, err)
-	}
-	if in, ok := w.NextExpiry(); !ok || in != 59*time.Second {
-		t.Errorf("looked at in %v, %v", in, ok)
-	}
+	x.goesOn()
+	w.looksIn(59 * time.Second)
 	w.release(b, "/locks/g/m", nil)
-	if _, over, err := waiting.Poll(ctx); !called || !over || err != nil {
-		t.Errorf("called %v, over %v, %v", called, over, err)
-	}
+	x.gets()
 	w.holds("/locks/g", "")
 }
 
 func TestWhatIsOverEndsAfterTheSuspensionAndIsNotLogged(t *testing.T) {
 	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/a")
-	w.acquire(s, "/locks/b")
+	s := w.holder("a", "/locks/a", "/locks/b")
 	x := w.waits("b", "/locks/a")
 	x.calls = 0
 	w.clock.Advance(time.Hour)
 	w.suspend()
-	logged := w.log.count("")
+	logged := w.log.count("level=")
 	for range 5 {
 		w.expires()
-		if in, ok := w.NextExpiry(); !ok || in != time.Second {
-			t.Fatalf("looked at in %v, %v", in, ok)
-		}
+		w.looksIn(time.Second)
 		w.clock.Advance(time.Second)
 	}
 	if x.calls != 1 {
 		t.Errorf("a waiter whose time is over was called %d times", x.calls)
 	}
-	if _, err := publishIn(s, "/locks/a"); err == nil {
+	if err := s.Write(ctx, []lock.Write{{Path: "/locks/a/f"}}, func([]lock.Title) error { return nil }); err == nil {
 		t.Error("a file was published after the end of the lock")
 	}
-	if n := w.log.count(""); n != logged {
+	if n := w.log.count("level="); n != logged {
 		t.Errorf("%d lines were logged", n-logged)
 	}
 	w.resume()
 	w.expires("/locks/a", "/locks/b")
 }
 
-func publishIn(s *lock.Session, n lock.Name) (published bool, err error) {
-	err = s.Write(ctx, []lock.Write{{Path: n + "/f"}}, func([]lock.Title) error {
-		published = true
-		return nil
-	})
-	return published, err
-}
-
 // The store may know it before Valid does.
 func TestAStoreThatIsSuspendedIsAskedOnceASecond(t *testing.T) {
 	w := newWorld(t)
-	s := w.open("a")
-	w.acquire(s, "/locks/a")
+	w.holder("a", "/locks/a")
 	tries := 0
 	w.store.Inject(func(lock.Change) error {
 		tries++
@@ -300,8 +231,8 @@ func TestAStoreThatIsSuspendedIsAskedOnceASecond(t *testing.T) {
 	w.clock.Advance(10 * time.Minute)
 	for want := 1; want < 10; want++ {
 		w.expires()
-		if in, ok := w.NextExpiry(); !ok || in != time.Second || tries != want {
-			t.Fatalf("looked at in %v, %v after %d tries, want %d", in, ok, tries, want)
+		if w.looksIn(time.Second); tries != want {
+			t.Fatalf("%d tries, want %d", tries, want)
 		}
 		w.clock.Advance(time.Second)
 	}
@@ -314,26 +245,21 @@ func TestAStoreThatIsSuspendedIsAskedOnceASecond(t *testing.T) {
 		t.Errorf("logged %d times", n)
 	}
 	w.store.Inject(nil)
-	w.clock.Advance(time.Second)
-	w.expires("/locks/a")
+	w.pass(time.Second, "/locks/a")
 }
 
 func TestSessionsThatEndWhileSuspended(t *testing.T) {
 	w := newWorld(t, leases()...)
-	s := w.open("a")
-	w.acquire(s, "/now/x")
-	w.acquire(s, "/grace/x")
+	s := w.holder("a", "/now/x", "/grace/x")
 	w.suspend()
 	w.end(s)
 	w.expires()
 	w.resume()
-	w.clock.Advance(time.Second)
-	w.expires("/now/x")
+	w.pass(time.Second, "/now/x")
 	if h := w.stored("/grace/x").Holds; len(h) != 1 || h[0].Ended != (lock.Instant{}) {
 		t.Errorf("stored: %+v", h)
 	}
-	w.clock.Advance(29 * time.Second)
-	w.expires("/grace/x") // its grace is counted from the end of the session all the same
+	w.pass(29*time.Second, "/grace/x") // its grace is counted from the end of the session all the same
 }
 
 func TestAGrantThatWasNotDeliveredEndsAfterTheSuspension(t *testing.T) {
@@ -343,9 +269,7 @@ func TestAGrantThatWasNotDeliveredEndsAfterTheSuspension(t *testing.T) {
 	w.acquire(s, "/locks/again")
 	w.suspend()
 	for n, token := range map[lock.Name]lock.Token{"/locks/once": once.Token, "/locks/again": again.Token} {
-		if err := s.Undo(ctx, n, token); err != nil {
-			t.Errorf("%s: %v", n, err)
-		}
+		w.ok(s.Undo(ctx, n, token))
 	}
 	if err := s.Undo(ctx, "/locks/once", once.Token+1); !errors.Is(err, lock.ErrStale) {
 		t.Errorf("another token: %v", err)
@@ -377,14 +301,12 @@ func TestRulesThatCannotBeRecordedWhileSuspendedHoldAllTheSame(t *testing.T) {
 
 func TestAStartThatIsSuspendedTakesAllOverAndChangesNothing(t *testing.T) {
 	w := newWorld(t, leases()...)
-	s := w.open("a")
-	w.acquire(s, "/now/x")
-	w.acquire(s, "/grace/x")
+	w.holder("a", "/now/x", "/grace/x")
 	before := w.stored("/grace/x").Revision
 	w.suspend()
 	w.start(leases()...)
-	if n := w.log.count(""); n > 1 {
-		t.Errorf("logged: %q", w.log.lines)
+	if n := w.log.count("level="); n > 1 {
+		t.Error("logged:", w.log.b.String())
 	}
 	w.holds("/now/x", "a")
 	if after := w.stored("/grace/x").Revision; after != before {

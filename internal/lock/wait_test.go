@@ -43,6 +43,17 @@ func (w *world) waitsIn(s *lock.Session, n lock.Name) *waiter {
 	return x
 }
 
+// releases has the session give the lock back, which waits for its members.
+func (w *world) releases(s *lock.Session, n lock.Name) *waiter {
+	w.t.Helper()
+	x := &waiter{w: w, s: s, name: n}
+	var err error
+	if _, x.Waiting, err = s.ReleaseOrWait(ctx, n, func() { x.calls++ }); x.Waiting == nil || err != nil {
+		w.t.Fatalf("%s: it does not wait: %v", n, err)
+	}
+	return x
+}
+
 // gets polls: it must have been called, and get the lock.
 func (x *waiter) gets() lock.Hold {
 	x.w.t.Helper()
@@ -68,6 +79,16 @@ func (x *waiter) stillWaits() {
 	}
 }
 
+// goesOn polls because it was called, and has to wait on.
+func (x *waiter) goesOn() {
+	x.w.t.Helper()
+	if x.calls == 0 {
+		x.w.t.Fatal("it was not called")
+	}
+	x.calls = 0
+	x.stillWaits()
+}
+
 // fails polls: it must have been called, and end with that error.
 func (x *waiter) fails(want error) error {
 	x.w.t.Helper()
@@ -81,30 +102,85 @@ func (x *waiter) fails(want error) error {
 	return err
 }
 
-// empty checks that nothing is left in memory, once everything is over.
-func (w *world) empty() {
-	w.t.Helper()
-	w.clock.Advance(2 * time.Minute)
-	w.Expire(ctx)
-	if n := lock.Nodes(w.Table); n != 1+len(w.All()) && len(w.All()) == 0 {
-		w.t.Errorf("%d names are remembered", n)
+// end is one way in which a hold ends.
+type end struct {
+	how     string
+	name    lock.Name
+	takes   bool // the hold is taken away, so that there is a lock_delay
+	drains  bool // it waits for publications
+	hastens func(w *world, s *lock.Session, h lock.Hold) error
+}
+
+// ends are all ways in which the hold of a session of the job "job" of account "a" ends.
+var ends = []end{
+	{"released", "/x", false, true, func(_ *world, s *lock.Session, _ lock.Hold) error { return s.Release(ctx, "/x") }},
+	{"undone", "/x", false, true, func(_ *world, s *lock.Session, h lock.Hold) error { return s.Undo(ctx, "/x", h.Token) }},
+	{"broken", "/x", true, true, func(w *world, _ *lock.Session, h lock.Hold) error {
+		return w.Break(ctx, "/x", h.Token, lock.Owner{}, "")
+	}},
+	{"too old", "/x", true, false, func(w *world, s *lock.Session, _ lock.Hold) error { s.Begin(); w.pass(time.Minute, "/x"); return nil }},
+	{"idle", "/x", true, false, func(w *world, _ *lock.Session, _ lock.Hold) error { w.pass(50*time.Second, "/x"); return nil }},
+	{"disconnected", "/gone", true, false, func(_ *world, s *lock.Session, _ lock.Hold) error { return s.Close(ctx) }},
+	{"removed on the host", "/x", true, false, func(w *world, _ *lock.Session, _ lock.Hold) error {
+		lock.TakeOver(w.Table, w.store.Outside("/x", lock.CauseHostGone))
+		return nil
+	}},
+}
+
+// endless are the rules of the locks of ends.
+func endless(delay time.Duration) []lock.Rule {
+	rule := lock.Rule{Match: "/x", MaxAge: time.Minute, MaxIdle: 50 * time.Second, LockDelay: delay, Contention: &lock.Contention{Wait: time.Hour}}
+	gone := rule
+	gone.Match, gone.OnDisconnect = "/gone", lock.ReleaseOnDisconnect
+	return []lock.Rule{rule, gone}
+}
+
+func TestWhateverEndsTheHoldCallsTheNext(t *testing.T) {
+	for _, end := range ends {
+		t.Run(end.how, func(t *testing.T) {
+			w := newWorld(t, endless(0)...)
+			s := w.job("a", "job")
+			h := w.acquire(s, end.name)
+			x, behind := w.waits("b", end.name), w.waits("c", end.name)
+			w.ok(end.hastens(w, s, h))
+			behind.stillWaits()
+			x.gets()
+			w.holds(end.name, "b")
+		})
 	}
-	if n := lock.Polls(w.Table); n > 0 {
-		w.t.Errorf("%d tries are remembered", n)
+}
+
+func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
+	for _, end := range ends {
+		t.Run(end.how, func(t *testing.T) {
+			w := newWorld(t, endless(15*time.Second)...)
+			s := w.job("a", "job")
+			h := w.acquire(s, end.name)
+			x := w.waits("w", end.name)
+			w.ok(end.hastens(w, s, h))
+			if !end.takes {
+				x.gets()
+				return
+			}
+			w.clock.Advance(5 * time.Second)
+			err := w.refused(w.job("a", "job"), end.name, lock.ErrHeld)
+			wantText(t, err, "kept back for 10s after it was taken away; 1 in the queue")
+			x.stillWaits()
+			w.looksIn(10 * time.Second)
+			w.pass(10 * time.Second)
+			x.gets()
+		})
 	}
 }
 
 func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {
 	w := newWorld(t, ways(usual))
-	first := w.open("a")
-	w.acquire(first, "/locks/x")
+	first := w.holder("a", "/locks/x")
 	var all []*waiter
 	for i := range 4 {
 		all = append(all, w.waits(fmt.Sprint("w", i), "/locks/x"))
 	}
-	if status, _ := w.Get("/locks/x"); status.Waiting != 4 {
-		t.Errorf("%d wait", status.Waiting)
-	}
+	w.wanted("/locks/x", 4)
 	w.release(first, "/locks/x", nil)
 	for i, x := range all {
 		for _, behind := range all[i+1:] {
@@ -116,222 +192,122 @@ func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {
 		w.holds("/locks/x", fmt.Sprint("w", i))
 		w.release(x.s, "/locks/x", nil)
 	}
-	w.acquire(w.open("newcomer"), "/locks/x")
-	w.release(w.open("newcomer"), "/locks/x", lock.ErrNotYours)
+	w.holder("newcomer", "/locks/x")
 }
 
-func TestAWithdrawnWaiterLeavesItsPlaceToTheNext(t *testing.T) {
-	for _, when := range []string{"before its turn", "at its turn", "closed at its turn"} {
-		t.Run(when, func(t *testing.T) {
+func TestAWaiterThatEndsLeavesItsPlaceToTheNext(t *testing.T) {
+	full := errors.New("disk full")
+	for _, test := range []struct {
+		when string
+		want error
+		end  func(w *world, x *waiter) // at its turn
+	}{
+		{"withdrawn before its turn", lock.ErrEnded, nil},
+		{"withdrawn", lock.ErrEnded, func(_ *world, x *waiter) { x.Withdraw() }},
+		{"closed", lock.ErrEnded, func(w *world, x *waiter) { w.end(x.s) }},
+		{"the store fails", full, func(w *world, _ *waiter) { w.store.Inject(func(lock.Change) error { return full }) }},
+	} {
+		t.Run(test.when, func(t *testing.T) {
 			w := newWorld(t, ways(usual))
-			s := w.open("a")
-			w.acquire(s, "/locks/x")
-			one, two := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
-			switch when {
-			case "before its turn":
-				one.Withdraw()
-				w.release(s, "/locks/x", nil)
-			case "at its turn":
-				w.release(s, "/locks/x", nil)
-				two.stillWaits()
-				one.Withdraw()
-			default:
-				w.release(s, "/locks/x", nil)
-				w.end(one.s)
+			s := w.holder("a", "/locks/x")
+			x, behind := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
+			if test.end == nil {
+				x.Withdraw()
 			}
-			if _, over, err := one.Poll(ctx); !over || !errors.Is(err, lock.ErrEnded) {
-				t.Errorf("a withdrawn one: %v, %v", over, err)
+			w.release(s, "/locks/x", nil)
+			if test.end != nil {
+				behind.stillWaits()
+				test.end(w, x)
 			}
-			two.gets()
-			one.Withdraw()
+			if _, over, err := x.Poll(ctx); !over || !errors.Is(err, test.want) {
+				t.Errorf("over %v, %v", over, err)
+			}
+			w.store.Inject(nil)
+			behind.gets()
+			x.Withdraw() // once more
 			w.holds("/locks/x", "c")
-			w.release(two.s, "/locks/x", nil)
+			w.release(behind.s, "/locks/x", nil)
 			w.empty()
 		})
 	}
 }
 
-func TestWhateverEndsTheHoldCallsTheNext(t *testing.T) {
-	rule := lock.Rule{Match: "/locks/**", MaxAge: 20 * time.Second, Contention: &usual}
-	delayed := rule
-	delayed.Match, delayed.LockDelay = "/delayed/*", 5*time.Second
-	ends := lock.Rule{Match: "/ends/*", OnDisconnect: lock.ReleaseOnDisconnect, Contention: &usual}
-	for _, test := range []struct {
-		how  string
-		name lock.Name
-		end  func(w *world, s *lock.Session, h lock.Hold, x *waiter)
-	}{
-		{"age", "/locks/x", func(w *world, _ *lock.Session, _ lock.Hold, _ *waiter) {
-			w.clock.Advance(20 * time.Second)
-			w.expires("/locks/x")
-		}},
-		{"break", "/locks/x", func(w *world, _ *lock.Session, h lock.Hold, _ *waiter) {
-			if err := w.Break(ctx, "/locks/x", h.Token, lock.Owner{}, ""); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"undelivered", "/locks/x", func(w *world, s *lock.Session, h lock.Hold, _ *waiter) {
-			if err := s.Undo(ctx, "/locks/x", h.Token); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"disconnect", "/ends/x", func(w *world, s *lock.Session, _ lock.Hold, _ *waiter) { w.end(s) }},
-		{"rmdir on the host", "/locks/x", func(w *world, _ *lock.Session, _ lock.Hold, _ *waiter) {
-			lock.TakeOver(w.Table, w.store.Outside("/locks/x", lock.CauseHostGone))
-		}},
-		{"the end of lock_delay", "/delayed/x", func(w *world, _ *lock.Session, _ lock.Hold, x *waiter) {
-			w.clock.Advance(20 * time.Second)
-			w.expires("/delayed/x")
-			x.stillWaits()
-			if in, ok := w.NextExpiry(); !ok || in != 5*time.Second {
-				t.Errorf("next look in %v, %v", in, ok)
-			}
-			w.clock.Advance(5 * time.Second)
-			w.expires()
-		}},
-	} {
-		t.Run(test.how, func(t *testing.T) {
-			w := newWorld(t, rule, delayed, ends)
-			s := w.open("a")
-			h := w.acquire(s, test.name)
-			x, behind := w.waits("b", test.name), w.waits("c", test.name)
-			test.end(w, s, h, x)
-			behind.stillWaits()
-			x.gets()
-			w.holds(test.name, "b")
-		})
-	}
-}
-
-func TestWaitingEndsByTime(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	x, behind := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
-	w.clock.Advance(29 * time.Second)
-	w.expires()
-	x.stillWaits()
-	if in, ok := w.NextExpiry(); !ok || in != time.Second {
-		t.Errorf("next look in %v, %v", in, ok)
-	}
-	w.clock.Advance(time.Second)
-	w.expires()
-	wantText(t, x.fails(lock.ErrHeld), "waited 30s: held by a@192.0.2.1 for 30s, expires in 59m30s; place 1 of 2 in the queue")
-	behind.fails(lock.ErrHeld)
-}
-
-func TestATimedOutWaiterKeepsItsPlaceWherePollersDo(t *testing.T) {
-	both := usual
-	both.Queue = lock.QueueFair
-	w := newWorld(t, ways(both))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	x := w.waits("b", "/locks/x")
-	w.clock.Advance(20 * time.Second)
-	behind := w.waits("c", "/locks/x")
-	w.clock.Advance(10 * time.Second)
-	w.expires()
-	x.fails(lock.ErrHeld)
-	again := w.waitsIn(x.s, "/locks/x") // as a client does that tries for ever
-	w.release(s, "/locks/x", nil)
-	behind.stillWaits()
-	again.gets()
-}
-
-func TestAWaiterWhoseTimeIsOverGetsALockThatIsFree(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	x := w.waits("b", "/locks/x")
-	w.clock.Advance(time.Minute)
-	w.release(s, "/locks/x", nil)
-	x.gets()
-}
-
-func TestTheSessionSaysHowLongItWaits(t *testing.T) {
-	w := newWorld(t, ways(usual), lock.Rule{Match: "/never/*"})
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	w.acquire(s, "/never/x")
-	b := w.open("b")
-	b.SetWait(0)
-	if _, waiting, err := b.AcquireOrWait(ctx, "/locks/x", func() {}); waiting != nil || !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("it waits: %v", err)
-	}
-	c := w.open("c")
-	if _, waiting, err := c.AcquireOrWait(ctx, "/never/x", func() {}); waiting != nil || !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("it waits: %v", err)
-	}
-	c.SetWait(5 * time.Second)
-	x := w.waitsIn(c, "/never/x")
-	w.clock.Advance(5 * time.Second)
-	w.expires()
-	x.fails(lock.ErrHeld)
-}
-
-func TestNobodyWaitsForItself(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	_, waiting, err := s.AcquireOrWait(ctx, "/locks/x", func() {})
-	if waiting != nil {
-		t.Error("it waits")
-	}
-	wantText(t, err, "held by a@192.0.2.1 for 0s, expires in 1h0m0s")
-	w.release(s, "/locks/x", nil)
-	w.empty()
-}
-
-func TestAFailedGrantPassesTheTurnOn(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
-	x, behind := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
-	w.release(s, "/locks/x", nil)
-	full := errors.New("disk full")
-	w.store.Inject(func(lock.Change) error { return full })
-	x.fails(full)
-	w.store.Inject(nil)
-	behind.gets()
-}
-
 func TestTheHostMayComeFirst(t *testing.T) {
 	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
+	s := w.holder("a", "/locks/x")
 	x := w.waits("b", "/locks/x")
 	w.release(s, "/locks/x", nil)
-	w.store.Outside("/locks/x", lock.CauseHostMade, lock.Hold{Owner: lock.Owner{Account: lock.HostAccount}, Acquired: w.clock.Now()})
-	if _, over, err := x.Poll(ctx); over { // it runs into a conflict
-		t.Fatalf("over: %v", err)
-	}
+	w.store.Outside("/locks/x", lock.CauseHostMade, w.host())
+	x.goesOn() // it runs into a conflict
 	w.holds("/locks/x", lock.HostAccount)
-	x.calls = 0
 	lock.TakeOver(w.Table, w.store.Outside("/locks/x", lock.CauseHostGone))
 	x.gets()
 	w.holds("/locks/x", "b")
 }
 
+// Under "fair" it keeps its place as one that polls.
+func TestWaitingEndsByTime(t *testing.T) {
+	for _, queue := range []lock.QueuePolicy{lock.QueueOff, lock.QueueFair} {
+		c := usual
+		c.Queue = queue
+		w := newWorld(t, ways(c))
+		s := w.holder("a", "/locks/x")
+		x := w.waits("b", "/locks/x")
+		w.clock.Advance(20 * time.Second)
+		behind := w.waits("c", "/locks/x")
+		w.pass(9 * time.Second)
+		x.stillWaits()
+		w.looksIn(time.Second)
+		w.pass(time.Second)
+		wantText(t, x.fails(lock.ErrHeld), "waited 30s: held by a@192.0.2.1 for 30s, expires in 59m30s; place 1 of 2 in the queue")
+		again := w.waitsIn(x.s, "/locks/x") // as a client does that tries for ever
+		w.release(s, "/locks/x", nil)
+		if queue == lock.QueueFair {
+			behind.stillWaits()
+			w.pass(time.Minute) // the time is over, and the lock is free
+			again.gets()
+		} else {
+			again.stillWaits()
+			behind.gets()
+		}
+	}
+}
+
+func TestTheSessionSaysHowLongItWaits(t *testing.T) {
+	w := newWorld(t, ways(usual), lock.Rule{Match: "/never/*"})
+	s := w.holder("a", "/locks/x", "/never/x")
+	notAtAll := w.open("b")
+	notAtAll.SetWait(0)
+	for _, try := range []struct {
+		s *lock.Session
+		n lock.Name
+	}{{notAtAll, "/locks/x"}, {w.open("c"), "/never/x"}, {s, "/locks/x"}} { // the last one would wait for itself
+		if _, waiting, err := try.s.AcquireOrWait(ctx, try.n, func() {}); waiting != nil || !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("%s waits for %s: %v", try.s.Owner(), try.n, err)
+		}
+	}
+	c := w.open("c")
+	c.SetWait(5 * time.Second)
+	x := w.waitsIn(c, "/never/x")
+	w.pass(5 * time.Second)
+	x.fails(lock.ErrHeld)
+}
+
 func TestReloadKeepsTheOrder(t *testing.T) {
 	w := newWorld(t, ways(usual))
-	s := w.open("a")
-	w.acquire(s, "/locks/x")
+	s := w.holder("a", "/locks/x")
 	one, two := w.waits("b", "/locks/x"), w.waits("c", "/locks/x")
 	limited := usual
 	limited.Limit = 1
 	for _, c := range []lock.Contention{usual, limited, {Queue: lock.QueueOff}, usual} {
-		if err := w.SetRules(ctx, rulesOf(t, ways(c))); err != nil {
-			t.Fatal(err)
-		}
+		w.reload(ways(c))
 		one.stillWaits()
 		two.stillWaits()
 	}
 	w.release(s, "/locks/x", nil)
 	two.stillWaits()
 	one.gets()
-	if err := w.SetRules(ctx, rulesOf(t, lock.Rule{Match: "/other/*"})); err != nil {
-		t.Fatal(err)
-	}
+	w.reload(lock.Rule{Match: "/other/*"})
 	two.fails(lock.ErrNoRule)
 	w.release(one.s, "/locks/x", nil)
 	w.empty()
@@ -352,77 +328,55 @@ func TestReloadLeavesNothingOfForgottenQueues(t *testing.T) {
 		for i := range names {
 			w.release(s, names[len(names)-1-i], nil)
 		}
-		if err := w.SetRules(ctx, rulesOf(t, ways(lock.Contention{Queue: lock.QueueOff}))); err != nil {
-			t.Fatal(err)
-		}
+		w.reload(ways(lock.Contention{Queue: lock.QueueOff}))
 		if n := lock.Nodes(w.Table); n != 1 {
 			t.Fatalf("%d names are remembered", n)
 		}
 	}
 }
 
-func TestReleaseWaitsForMembersSoLongOnly(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s, member := w.open("a"), w.open("b")
-	w.acquire(s, "/locks/g")
-	w.acquire(member, "/locks/g/1")
-	s.SetWait(time.Minute)
-	x := &waiter{w: w, s: s}
-	_, x.Waiting, _ = s.ReleaseOrWait(ctx, "/locks/g", func() { x.calls++ })
-	w.clock.Advance(time.Minute)
-	w.expires()
-	wantText(t, x.fails(lock.ErrMembers), "waited 1m0s: there are locks below it")
-	w.holds("/locks/g", "a")
-}
-
-func TestReleaseThatWaitsIsToldOfTheEndOfTheLock(t *testing.T) {
-	w := newWorld(t, ways(usual))
-	s, member := w.open("a"), w.open("b")
-	w.acquire(s, "/locks/g")
-	w.acquire(member, "/locks/g/1")
-	s.SetWait(time.Minute)
-	x := &waiter{w: w, s: s}
-	_, x.Waiting, _ = s.ReleaseOrWait(ctx, "/locks/g", func() { x.calls++ })
-	lock.TakeOver(w.Table, w.store.Outside("/locks/g", lock.CauseHostGone))
-	x.fails(lock.ErrNotHeld)
+func TestAReleaseThatWaitsForMembersEnds(t *testing.T) {
+	for _, test := range []struct {
+		how  string
+		want error
+		text string
+		end  func(w *world, member *lock.Session)
+	}{
+		{"by time", lock.ErrMembers, "waited 1m0s: there are locks below it", func(w *world, _ *lock.Session) { w.pass(time.Minute) }},
+		{"with the lock", lock.ErrNotHeld, "taken away 0s ago: removed on the server", func(w *world, _ *lock.Session) {
+			lock.TakeOver(w.Table, w.store.Outside("/g/x", lock.CauseHostGone))
+		}},
+		{"with the lock, which is idle", lock.ErrNotHeld, "taken away 0s ago: no sign of life for 10s", func(w *world, member *lock.Session) {
+			w.pass(10 * time.Second)
+			w.hurries(func() { w.release(member, "/g/x/1", nil) })
+			w.looksIn(0)
+			w.expires("/g/x")
+		}},
+	} {
+		t.Run(test.how, func(t *testing.T) {
+			w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxIdle: 10 * time.Second, Contention: &anyone})
+			s, member := w.holder("a", "/g/x"), w.holder("b", "/g/x/1")
+			s.SetWait(time.Minute)
+			x := w.releases(s, "/g/x")
+			test.end(w, member)
+			wantText(t, x.fails(test.want), test.text)
+		})
+	}
 }
 
 // A lock that is over but has members, and is wanted: neither Expire nor the one who waits may be forgotten.
 func TestWaitingEndsByTimeAlsoForALockThatCannotEndYet(t *testing.T) {
 	w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxIdle: 10 * time.Second, Contention: &usual})
-	member := w.open("b")
-	w.acquire(w.open("a"), "/g/x")
-	w.acquire(member, "/g/x/1")
+	w.holder("a", "/g/x")
+	member := w.holder("b", "/g/x/1")
 	x := w.waits("c", "/g/x")
-	w.clock.Advance(10 * time.Second)
-	w.expires()
+	w.pass(10 * time.Second)
 	y := w.waits("d", "/g/x")
 	w.expires()
-	if in, ok := w.NextExpiry(); !ok || in != 20*time.Second {
-		t.Errorf("next look in %v, %v", in, ok)
-	}
-	w.clock.Advance(20 * time.Second)
-	w.expires()
+	w.looksIn(20 * time.Second)
+	w.pass(20 * time.Second)
 	x.fails(lock.ErrHeld)
 	w.release(member, "/g/x/1", nil)
 	w.expires("/g/x")
 	y.gets()
-}
-
-func TestTheLastMemberLetsALockEndThatIsWaitedToBeReleased(t *testing.T) {
-	w := newWorld(t, lock.Rule{Match: "/g/*/*"}, lock.Rule{Match: "/g/*", MaxIdle: 10 * time.Second, Contention: &anyone})
-	s, member := w.open("a"), w.open("b")
-	w.acquire(s, "/g/x")
-	w.acquire(member, "/g/x/1")
-	s.SetWait(time.Hour)
-	if _, waiting, err := s.ReleaseOrWait(ctx, "/g/x", func() {}); waiting == nil {
-		t.Fatal(err)
-	}
-	w.clock.Advance(10 * time.Second)
-	w.expires()
-	w.release(member, "/g/x/1", nil)
-	if in, ok := w.NextExpiry(); !ok || in != 0 {
-		t.Errorf("next look in %v, %v", in, ok)
-	}
-	w.expires("/g/x")
 }
