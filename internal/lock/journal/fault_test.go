@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -367,5 +368,43 @@ func TestAJournalThatIsGoneEndsTheProcess(t *testing.T) {
 				t.Errorf("%s: %s: %v", name, when, err)
 			}
 		}
+	}
+}
+
+// Whoever asks whether a lock can be granted may still sync the file that a rotation has replaced.
+func TestARotationDuringASyncEndsNothing(t *testing.T) {
+	s, store, f := faultyScene(t)
+	syncing, replaced := make(chan struct{}), make(chan struct{})
+	var begun atomic.Bool
+	f.sync = func() error {
+		if begun.CompareAndSwap(false, true) {
+			close(syncing)
+			<-replaced
+		}
+		return nil
+	}
+	asked, rotated := make(chan error), make(chan error)
+	go func() { asked <- store.Ready() }()
+	<-syncing
+	before, err := os.Stat(stateDir(s.state).journal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		rotated <- store.rotateLocked()
+	}()
+	for there := before; os.SameFile(before, there); time.Sleep(time.Millisecond) {
+		if there, err = os.Stat(stateDir(s.state).journal()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(replaced)
+	if err := <-asked; err != nil {
+		t.Errorf("it says that no lock can be granted: %v", err)
+	}
+	if err := <-rotated; err != nil || failed(store) {
+		t.Errorf("rotation: %v", err)
 	}
 }

@@ -77,6 +77,7 @@ type log struct {
 	failure *failure            // that of the store
 	told    func(time.Duration) // how long a sync took
 	named   func() error        // an error if no start would read the file
+	retired atomic.Bool         // a rotation puts another file in its place, while somebody may sync it
 
 	// For the owner of Store.mu:
 	size   int64 // the file has room up to here
@@ -189,7 +190,9 @@ func (l *log) sync(end int64) error {
 	err := l.file.Sync() // others may go on to write meanwhile, and wait for the next sync
 	l.told(time.Since(began))
 	if err == nil {
-		err = l.named()
+		if err = l.named(); l.retired.Load() { // asked behind it: set before the other file is there
+			err = nil
+		}
 	}
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()

@@ -160,9 +160,11 @@ func (s *Store) beginLocked() error {
 	}
 	l, err := s.createLocked(f)
 	if err == nil {
+		s.retire(true)
 		err = s.installLocked()
 	}
 	if err != nil {
+		s.retire(false)
 		f.Close()
 		os.Remove(s.dir.temporary())
 		return err
@@ -175,6 +177,13 @@ func (s *Store) beginLocked() error {
 	s.log, s.reserved, s.rotateAt = l, s.next-1+tokenBlock, max(s.o.MaxSize, 2*end)
 	s.begun, s.eventful = s.o.Clock.Now(), false
 	return nil
+}
+
+// retire says whether the live file, if there is one, is to be replaced.
+func (s *Store) retire(is bool) {
+	if s.log != nil {
+		s.log.retired.Store(is)
+	}
 }
 
 // createLocked writes the next file, with room for the releases of what stands, and syncs it.
