@@ -16,6 +16,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -296,10 +297,10 @@ func lockName(text string) (string, error) {
 	return path.Clean(text), nil
 }
 
-// printable keeps control characters off the terminal.
+// printable keeps off the terminal what moves the cursor or turns the direction of writing.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if !unicode.IsGraphic(r) {
 			return '?'
 		}
 		return r

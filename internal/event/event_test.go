@@ -111,8 +111,8 @@ func TestXferlogHasTheFieldsOfWuFtpd(t *testing.T) {
 		e    Event
 		want string
 	}{
-		{Event{Kind: Publish, Path: "/a b\n", Bytes: 12, Took: 2600 * time.Millisecond, Remote: "192.0.2.1", Account: "joe"},
-			"Mon Nov  2 10:00:00 2026 3 192.0.2.1 12 /a_b_ b _ i r joe ftp 0 * c\n"},
+		{Event{Kind: Publish, Path: "/a b\n\xe9", Bytes: 12, Took: 2600 * time.Millisecond, Remote: "192.0.2.1", Account: "joe"},
+			"Mon Nov  2 10:00:00 2026 3 192.0.2.1 12 /a_b_\xe9 b _ i r joe ftp 0 * c\n"},
 		{Event{Kind: Discard, Path: "/a", ASCII: true, Remote: "::1", Account: "joe"},
 			"Mon Nov  2 10:00:00 2026 1 ::1 0 /a a _ i r joe ftp 0 * i\n"},
 		{Event{Kind: Download, Path: "/a", Bytes: 5, Remote: "::1", Account: "joe"}, "Mon Nov  2 10:00:00 2026 1 ::1 5 /a b _ o r joe ftp 0 * c\n"},

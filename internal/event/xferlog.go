@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 )
 
 // Xferlog returns a sink that writes a line for each transfer in the format of wu-ftpd's xferlog(5), which programs that
@@ -47,15 +46,17 @@ func xferline(w io.Writer, e Event) {
 		direction, field(e.Account), whole)
 }
 
-// field is a text without what would end a field or a line: each such byte is an underscore, as wu-ftpd writes it.
+// field is a text without what would end a field or a line: each such byte is an underscore, as wu-ftpd writes it. Other bytes
+// stay as they are, also those that are no UTF-8.
 func field(text string) string {
 	if text == "" {
 		return "?"
 	}
-	return strings.Map(func(r rune) rune {
-		if r <= ' ' || r == 0x7f {
-			return '_'
+	b := []byte(text)
+	for i, c := range b {
+		if c <= ' ' || c == 0x7f {
+			b[i] = '_'
 		}
-		return r
-	}, text)
+	}
+	return string(b)
 }
