@@ -36,6 +36,8 @@ type Upload struct {
 	file *os.File
 	size atomic.Int64
 
+	overtaken bool // guarded by tree.uploads.mu: what it has copied is no longer what its name has
+
 	mu     sync.Mutex // held while the upload ends, disk access included, so that it ends in one way
 	over   bool       // everything is given back
 	placed bool       // the file has its name

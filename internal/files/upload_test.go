@@ -103,6 +103,29 @@ func TestPlaceWaitsForNoDisk(t *testing.T) {
 	s.wantClean()
 }
 
+func TestAnUploadIsNotUndoneByOneThatBeganWithTheOldContent(t *testing.T) {
+	s := serve(t, Options{})
+	s.mustUpload("/f", "0", UploadOptions{})
+	added := UploadOptions{Append: true}
+	first, late, resumed := s.begun("/f", "a", added), s.begun("/f", "b", added), s.begun("/f", "c", UploadOptions{Offset: 1})
+	new1, new2 := s.begun("/new", "1", added), s.begun("/new", "2", added)
+	other := s.begun("/g", "x", added)
+	for _, u := range []*Upload{first, new1, other} {
+		if err := u.Publish(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, u := range []*Upload{late, resumed, new2} {
+		if err := u.Publish(); !errors.Is(err, ErrChanged) {
+			t.Errorf("%v", err)
+		}
+	}
+	s.want("/f", "0a")
+	s.want("/new", "1")
+	s.mustUpload("/f", "b", added) // one that begins now has all
+	s.want("/f", "0ab")
+}
+
 func TestUniqueNamesOfUploadsAtOnce(t *testing.T) {
 	s := serve(t, Options{})
 	s.put("/report", "old")
