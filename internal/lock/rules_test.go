@@ -60,31 +60,6 @@ func TestBadGlobIsRefused(t *testing.T) {
 	}
 }
 
-func TestFirstMatchWins(t *testing.T) {
-	rules := rulesOf(t,
-		lock.Rule{Match: "**/phone_lock", MaxAge: 6 * time.Minute},
-		lock.Rule{Match: "/locks/**", MaxAge: 10 * time.Minute},
-		lock.Rule{Match: "**/*_lock", MaxAge: time.Hour},
-	)
-	for _, test := range []struct {
-		name lock.Name
-		age  time.Duration // 0: no lock
-	}{
-		{"/", 0}, {"/locks", 0}, {"/phone.tsv", 0}, {"/lockss/a", 0},
-		{"/locks/a", 10 * time.Minute}, {"/locks/a/b", 10 * time.Minute},
-		{"/locks/phone_lock", 6 * time.Minute}, {"/phone_lock", 6 * time.Minute},
-		{"/locks/x_lock", 10 * time.Minute}, {"/x_lock", time.Hour},
-	} {
-		rule, ok := rules.For(test.name)
-		if ok != (test.age > 0) || rule.MaxAge != test.age {
-			t.Errorf("%s: %v, %v", test.name, rule.MaxAge, ok)
-		}
-		if ok && (rule.Release != lock.ReleaseAddress || rule.OnDisconnect != lock.KeepOnDisconnect) {
-			t.Errorf("%s: defaults not filled in: %+v", test.name, rule)
-		}
-	}
-}
-
 func TestFixedPrefixIsNeverALock(t *testing.T) {
 	rules := rulesOf(t,
 		lock.Rule{Match: "/srv/jobs/*/lock", MaxAge: time.Minute},

@@ -135,19 +135,3 @@ func reaches(all map[string]*function, name string, from []string) []string {
 
 // foreign are methods of other packages' types that have the names of functions of this package.
 var foreign = map[string]bool{"Error": true, "String": true, "Now": true, "Contains": true, "Match": true, "All": true, "Add": true, "Remove": true}
-
-// There is one way by which a name changes: Table.change, the second step of which calls the store.
-func TestTheStoreIsAskedForChangesInOnePlace(t *testing.T) {
-	all := source(t)
-	callers := make(map[string][]string)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		for called := range all[name].calls {
-			callers[called] = append(callers[called], name)
-		}
-	}
-	for called, caller := range map[string]string{"Commit": "commit", "commit": "change", "finish": "change"} {
-		if got := callers[called]; !slices.Equal(got, []string{caller}) {
-			t.Errorf("%s is called by %q", called, got)
-		}
-	}
-}

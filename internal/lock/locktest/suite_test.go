@@ -2,11 +2,11 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -34,168 +34,56 @@ func failures(t testing.TB, open func() lock.Store, only string) (failed []strin
 	return failed
 }
 
-// flaws are what is wrong with a broken store.
-type flaws struct {
-	checkThenAct    bool // looks, lets others in, then writes
-	reusesTokens    bool // counts per name
-	repeatsTokens   bool // begins anew after a release
-	ignoresIf       bool
-	bareConflict    bool // the conflict has no record
-	keepsReleased   bool // a released name goes on having a revision
-	keepsFirst      bool // of several holds only the first
-	renumbers       bool // gives every hold the new revision
-	sharesSlices    bool
-	ignoresContext  bool
-	foldsCase       bool
-	needsUTF8       bool
-	decodesPercent  bool
-	tellsOwn        bool // Watch yields one's own changes
-	changesAnyway   bool // fails after the change
-	losesFields     bool
-	watchesForever  bool
-	cutsNames       bool
-	stopsAtFirst    bool // All yields one record
-	writesToCallers bool // numbers the caller's own holds
-	getsFirst       bool // Get tells of the first hold alone
-	getsForever     bool // Get does not look at its context
-}
-
-// broken is a store with flaws.
+// broken is a Memory with a flaw. What is nil is as it should be.
 type broken struct {
-	flaws
 	*Memory
-	mu      sync.Mutex
-	counts  map[lock.Name]lock.Token
-	records map[lock.Name]lock.Record
-	last    lock.Token
-}
+	name   func(lock.Name) lock.Name // what it takes names for
+	before func(m *Memory, c *lock.Change)
+	after  func(m *Memory, c lock.Change, token lock.Token, err error) (lock.Token, error)
+	reads  func(lock.Record) lock.Record // what Get and All make of a record
 
-func newBroken(f flaws) *broken {
-	return &broken{
-		flaws: f, Memory: NewMemory(), counts: make(map[lock.Name]lock.Token), records: make(map[lock.Name]lock.Record),
-	}
-}
-
-func (b *broken) name(n lock.Name) lock.Name {
-	switch {
-	case b.foldsCase:
-		return lock.Name(strings.ToLower(string(n)))
-	case b.needsUTF8:
-		return lock.Name(strings.ToValidUTF8(string(n), "?"))
-	case b.decodesPercent:
-		return lock.Name(strings.ReplaceAll(string(n), "%41", "A"))
-	case b.cutsNames && len(n) > 200:
-		return n[:200]
-	}
-	return n
+	endless      bool // contexts do not matter to Commit and Get
+	stopsAtFirst bool // All yields one record
+	watch        func() iter.Seq[lock.Event]
 }
 
 func (b *broken) Commit(ctx context.Context, c lock.Change) (lock.Token, error) {
-	if err := ctx.Err(); err != nil && !b.ignoresContext {
-		return 0, err
+	if b.endless {
+		ctx = context.Background()
 	}
-	c.Name = b.name(c.Name)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	record := b.records[c.Name]
-	if record.Revision != c.If && !b.ignoresIf {
-		if b.changesAnyway {
-			b.set(c)
-		}
-		if b.bareConflict {
-			return 0, &lock.ConflictError{Record: lock.Record{Name: c.Name}}
-		}
-		record.Name = c.Name
-		if !b.sharesSlices {
-			record = clone(record)
-		}
-		return 0, &lock.ConflictError{Record: record}
+	if b.name != nil {
+		c.Name = b.name(c.Name)
 	}
-	if b.checkThenAct {
-		b.mu.Unlock()
-		runtime.Gosched()
-		b.mu.Lock()
+	given := c
+	if b.before != nil {
+		c.Holds = slices.Clone(c.Holds)
+		b.before(b.Memory, &c)
 	}
-	return b.set(c), nil
-}
-
-func (b *broken) set(c lock.Change) lock.Token {
-	token := b.number(c)
-	if !b.sharesSlices && !b.writesToCallers {
-		c.Holds = clone(lock.Record{Holds: c.Holds}).Holds
+	token, err := b.Memory.Commit(ctx, c)
+	if b.after != nil {
+		return b.after(b.Memory, given, token, err)
 	}
-	if b.keepsFirst && len(c.Holds) > 1 {
-		c.Holds = c.Holds[:1]
-	}
-	for i := range c.Holds {
-		if c.Holds[i].Token == 0 || b.renumbers {
-			c.Holds[i].Token = token
-		}
-		if b.losesFields {
-			c.Holds[i].Ended = lock.Instant{}
-		}
-	}
-	if len(c.Holds) == 0 && !b.keepsReleased {
-		delete(b.records, c.Name)
-	} else {
-		b.records[c.Name] = lock.Record{Name: c.Name, Revision: token, Holds: c.Holds}
-	}
-	if b.tellsOwn {
-		b.Outside(c.Name, c.Cause, c.Holds...)
-	}
-	return token
-}
-
-func (b *broken) number(c lock.Change) lock.Token {
-	switch {
-	case b.reusesTokens:
-		b.counts[c.Name]++
-		return b.counts[c.Name]
-	case b.repeatsTokens && len(c.Holds) == 0:
-		b.last--
-		return b.last + 1
-	}
-	b.last++
-	return b.last
+	return token, err
 }
 
 func (b *broken) Get(ctx context.Context, n lock.Name) (lock.Record, error) {
-	if err := ctx.Err(); err != nil && !b.getsForever {
-		return lock.Record{}, err
+	if b.endless {
+		ctx = context.Background()
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	record := b.records[b.name(n)]
-	if !b.sharesSlices {
-		record = clone(record)
+	record, err := b.Memory.Get(ctx, n)
+	if b.reads != nil {
+		record = b.reads(record)
 	}
-	if b.getsFirst && len(record.Holds) > 1 {
-		record.Holds = record.Holds[:1]
-	}
-	record.Name = n
-	return record, nil
+	return record, err
 }
 
 func (b *broken) All(ctx context.Context) iter.Seq2[lock.Record, error] {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var records []lock.Record
-	for _, r := range b.records {
-		if len(r.Holds) == 0 {
-			continue
-		}
-		if !b.sharesSlices {
-			r = clone(r)
-		}
-		records = append(records, r)
-	}
 	return func(yield func(lock.Record, error) bool) {
-		for _, r := range records {
-			if ctx.Err() != nil {
-				yield(lock.Record{}, ctx.Err())
-				return
+		for record, err := range b.Memory.All(ctx) {
+			if b.reads != nil {
+				record = b.reads(record)
 			}
-			if !yield(r, nil) || b.stopsAtFirst {
+			if !yield(record, err) || b.stopsAtFirst {
 				return
 			}
 		}
@@ -203,52 +91,159 @@ func (b *broken) All(ctx context.Context) iter.Seq2[lock.Record, error] {
 }
 
 func (b *broken) Watch(ctx context.Context) iter.Seq[lock.Event] {
-	if !b.watchesForever {
-		return b.Memory.Watch(ctx)
+	if b.watch != nil {
+		return b.watch()
 	}
-	return func(yield func(lock.Event) bool) { yield(lock.Event{}) }
+	return b.Memory.Watch(ctx)
+}
+
+// revision is where the record of a name is.
+func revision(m *Memory, n lock.Name) lock.Token {
+	record, _ := m.Get(context.Background(), n)
+	return record.Revision
+}
+
+// sharing is a store that gives and takes slices without a copy.
+func sharing() *broken {
+	kept := make(map[lock.Token][]lock.Hold)
+	reads := func(r lock.Record) lock.Record {
+		if kept[r.Revision] != nil {
+			r.Holds = kept[r.Revision]
+		}
+		return r
+	}
+	return &broken{reads: reads, after: func(_ *Memory, c lock.Change, token lock.Token, err error) (lock.Token, error) {
+		if kept[token] = slices.Clip(c.Holds); err != nil {
+			delete(kept, token)
+		}
+		return token, err
+	}}
+}
+
+// changed makes an error of what a change was before it is made.
+func changed(f func(h *lock.Hold)) *broken {
+	return &broken{before: func(_ *Memory, c *lock.Change) {
+		for i := range c.Holds {
+			f(&c.Holds[i])
+		}
+	}}
+}
+
+// renamed is a store that takes names for others.
+func renamed(name func(string) string) *broken {
+	return &broken{name: func(n lock.Name) lock.Name { return lock.Name(name(string(n))) }}
+}
+
+// numbered is a store that returns other revisions than those of its records.
+func numbered(number func(c lock.Change, token lock.Token) lock.Token) *broken {
+	return &broken{after: func(_ *Memory, c lock.Change, token lock.Token, err error) (lock.Token, error) {
+		if err != nil {
+			return 0, err
+		}
+		return number(c, token), nil
+	}}
+}
+
+// flaws are broken stores by the case of the suite that each fails, among others.
+var flaws = map[string][]func() *broken{
+	"one of many wins a free name": {func() *broken { // it looks, lets others in, then writes
+		return &broken{before: func(m *Memory, c *lock.Change) {
+			if revision(m, c.Name) == c.If {
+				runtime.Gosched()
+				c.If = revision(m, c.Name)
+			}
+		}}
+	}},
+	"tokens grow over names and releases": {
+		func() *broken {
+			return numbered(func(_ lock.Change, token lock.Token) lock.Token { return 1 + token/2 })
+		},
+		func() *broken {
+			return numbered(func(c lock.Change, token lock.Token) lock.Token { return token * lock.Token(len(c.Holds)) })
+		},
+	},
+	"acquire, release, acquire again": {func() *broken { // a release is no end
+		released := make(map[lock.Name]bool)
+		return &broken{before: func(_ *Memory, c *lock.Change) {
+			if released[c.Name] = released[c.Name] || len(c.Holds) == 0; released[c.Name] && c.If == 0 {
+				c.If = 1
+			}
+		}}
+	}},
+	"a conflict carries the record and changes nothing": {
+		func() *broken {
+			return &broken{before: func(m *Memory, c *lock.Change) { c.If = revision(m, c.Name) }} // it ignores If
+		},
+		func() *broken {
+			return &broken{after: func(_ *Memory, c lock.Change, token lock.Token, err error) (lock.Token, error) {
+				if errors.Is(err, lock.ErrConflict) {
+					err = &lock.ConflictError{Record: lock.Record{Name: c.Name}}
+				}
+				return token, err
+			}}
+		},
+		func() *broken { // it changes something, and then it fails
+			return &broken{after: func(m *Memory, c lock.Change, token lock.Token, err error) (lock.Token, error) {
+				if err != nil {
+					m.Outside(c.Name, c.Cause, c.Holds...)
+				}
+				return token, err
+			}}
+		},
+	},
+	"several holds share a name": {func() *broken {
+		return &broken{before: func(_ *Memory, c *lock.Change) { c.Holds = c.Holds[:min(1, len(c.Holds))] }}
+	}},
+	"a hold keeps its token through changes": {func() *broken { return changed(func(h *lock.Hold) { h.Token = 0 }) }},
+	"a hold comes back as it was given":      {func() *broken { return changed(func(h *lock.Hold) { h.Ended = lock.Instant{} }) }},
+	"what the caller does with its slices does not matter": {sharing, func() *broken { // it writes to them
+		return &broken{after: func(_ *Memory, c lock.Change, token lock.Token, err error) (lock.Token, error) {
+			for i := range c.Holds {
+				c.Holds[i].Token = token
+			}
+			return token, err
+		}}
+	}},
+	"a cancelled context changes nothing": {func() *broken { return &broken{endless: true} }},
+	"Get ends with its context":           {func() *broken { return &broken{endless: true} }},
+	"names are bytes": {
+		func() *broken { return renamed(strings.ToLower) },
+		func() *broken { return renamed(func(n string) string { return strings.ToValidUTF8(n, "?") }) },
+		func() *broken { return renamed(func(n string) string { return strings.ReplaceAll(n, "%41", "A") }) },
+		func() *broken { return renamed(func(n string) string { return n[:min(len(n), 200)] }) },
+	},
+	"one's own changes are not watched": {func() *broken {
+		return &broken{after: func(m *Memory, c lock.Change, token lock.Token, err error) (lock.Token, error) {
+			m.Tell(c.Name, c.Cause)
+			return token, err
+		}}
+	}},
+	"Watch ends with its context": {func() *broken {
+		return &broken{watch: func() iter.Seq[lock.Event] {
+			return func(yield func(lock.Event) bool) { yield(lock.Event{}) }
+		}}
+	}},
+	"All yields every held name":         {func() *broken { return &broken{stopsAtFirst: true} }},
+	"Get shares nothing with the caller": {sharing},
+	"Get tells who holds a name": {func() *broken {
+		return &broken{reads: func(r lock.Record) lock.Record { r.Holds = r.Holds[:min(1, len(r.Holds))]; return r }}
+	}},
 }
 
 func TestABrokenStoreFailsTheSuite(t *testing.T) {
-	if failed := failures(t, func() lock.Store { return newBroken(flaws{}) }, ""); len(failed) != 0 {
+	if failed := failures(t, func() lock.Store { return &broken{Memory: NewMemory()} }, ""); len(failed) != 0 {
 		t.Fatalf("without a flaw it fails %q", failed)
 	}
-	for name, c := range map[string]struct {
-		flaws flaws
-		fails string // this case among others
-	}{
-		"check, then act":             {flaws{checkThenAct: true}, "one of many wins a free name"},
-		"tokens of their own by name": {flaws{reusesTokens: true}, "tokens grow over names and releases"},
-		"tokens begin anew":           {flaws{repeatsTokens: true}, "tokens grow over names and releases"},
-		"If is ignored":               {flaws{ignoresIf: true}, "a conflict carries the record and changes nothing"},
-		"conflict without a record":   {flaws{bareConflict: true}, "a conflict carries the record and changes nothing"},
-		"a release is no end":         {flaws{keepsReleased: true}, "acquire, release, acquire again"},
-		"one hold of several":         {flaws{keepsFirst: true}, "several holds share a name"},
-		"old holds get new tokens":    {flaws{renumbers: true}, "a hold keeps its token through changes"},
-		"slices are shared":           {flaws{sharesSlices: true}, "what the caller does with its slices does not matter"},
-		"slices are written to":       {flaws{writesToCallers: true}, "what the caller does with its slices does not matter"},
-		"the context is ignored":      {flaws{ignoresContext: true}, "a cancelled context changes nothing"},
-		"case is folded":              {flaws{foldsCase: true}, "names are bytes"},
-		"names are made UTF-8":        {flaws{needsUTF8: true}, "names are bytes"},
-		"percent is decoded":          {flaws{decodesPercent: true}, "names are bytes"},
-		"long names are cut off":      {flaws{cutsNames: true}, "names are bytes"},
-		"own changes are watched":     {flaws{tellsOwn: true}, "one's own changes are not watched"},
-		"an error after the change":   {flaws{changesAnyway: true}, "a conflict carries the record and changes nothing"},
-		"a field is lost":             {flaws{losesFields: true}, "a hold comes back as it was given"},
-		"Watch knows no end":          {flaws{watchesForever: true}, "Watch ends with its context"},
-		"All stops early":             {flaws{stopsAtFirst: true}, "All yields every held name"},
-		"Get shares its slices":       {flaws{sharesSlices: true}, "Get shares nothing with the caller"},
-		"Get tells of one hold":       {flaws{getsFirst: true}, "Get tells who holds a name"},
-		"Get ignores the context":     {flaws{getsForever: true}, "Get ends with its context"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			only := ""
-			if c.flaws.sharesSlices { // the cases with many goroutines would be data races
-				only = c.fails
+	for name, all := range flaws {
+		for _, flaw := range all {
+			open := func() lock.Store {
+				b := flaw()
+				b.Memory = NewMemory()
+				return b
 			}
-			if failed := failures(t, func() lock.Store { return newBroken(c.flaws) }, only); !slices.Contains(failed, c.fails) {
-				t.Errorf("it fails %q, which lacks %q", failed, c.fails)
+			if failed := failures(t, open, name); len(failed) == 0 {
+				t.Errorf("a store passes the case %q that must not", name)
 			}
-		})
+		}
 	}
 }
