@@ -141,6 +141,17 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// History is to have what was not synced yet, such as a release.
+func TestARotationSyncsTheFileBefore(t *testing.T) {
+	s, store, f := faultyScene(t)
+	s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
+	syncs := 0
+	f.sync = func() error { syncs++; return nil }
+	if err := s.rotate(store); err != nil || syncs != 2 {
+		t.Errorf("%d syncs, want one of each file: %v", syncs, err)
+	}
+}
+
 func TestAFileWithoutEventsIsNotKept(t *testing.T) {
 	s := newScene(t)
 	store := s.mustOpen()
