@@ -159,11 +159,13 @@ func TestALockIsKept(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
+	asks, _, _ := strings.Cut(ask42, "\n")
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, c := range map[string]struct {
 		scripts []string
 		ctx     context.Context
+		asked   bool // a question is under way
 		want    error
 		says    string
 		took    time.Duration
@@ -203,14 +205,35 @@ func TestRelease(t *testing.T) {
 			scripts: []string{asLocks() + grant42 + strings.Repeat("> RMD /a\n< 451 /a: no space left\n", 4) + bye},
 			want:    ErrUnknown,
 		},
+		"is sent behind a question that the server does not answer, and may not be done": {
+			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\nhang", "hang"}, asked: true,
+			want: ErrUnknown, says: "the lock's state is not known: /a: the server does not answer",
+		},
+		"is sent behind such a question, and is done though only a new connection tells": {
+			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\nhang", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n" + giveBack},
+			asked:   true,
+		},
+		"is not sent behind such a question where it could end another lock": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\nhang", asOthers() + same + same + giveBack}, asked: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
-				l := mustAcquire(t, s.options())
+				o := s.options()
+				if c.asked {
+					o.Check = time.Second
+				}
+				l := mustAcquire(t, o)
 				began := time.Now()
 				ctx := c.ctx
 				if ctx == nil {
 					ctx = t.Context()
+				}
+				if c.asked {
+					time.Sleep(1500 * time.Millisecond)
+					limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+					defer cancel()
+					ctx = limited
 				}
 				err := l.Release(ctx)
 				oneLine(t, err)
@@ -221,42 +244,6 @@ func TestRelease(t *testing.T) {
 					t.Errorf("it took %v", took)
 				}
 				<-l.Done()
-			})
-		})
-	}
-}
-
-func TestReleaseIsSentBehindAQuestionThatAServerDoesNotAnswer(t *testing.T) {
-	asks, _, _ := strings.Cut(ask42, "\n")
-	for name, c := range map[string]struct {
-		scripts []string
-		want    error
-		says    string
-	}{
-		"and may not be done when it does not": {
-			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\nhang", "hang"},
-			want:    ErrUnknown, says: "the lock's state is not known: /a: the server does not answer",
-		},
-		"and is done though only a new connection tells": {
-			scripts: []string{asLocks() + grant42 + asks + "\n> RMD /a\nhang", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n" + giveBack},
-		},
-		"but not where it could end another lock": {
-			scripts: []string{asOthers() + asked + "> MDTM /a\nhang", asOthers() + same + same + giveBack},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
-				o := s.options()
-				o.Check = time.Second
-				l := mustAcquire(t, o)
-				time.Sleep(1500 * time.Millisecond)
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				err := l.Release(ctx)
-				oneLine(t, err)
-				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
-					t.Errorf("given back with %v", err)
-				}
 			})
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/textproto"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -72,21 +71,6 @@ func TestAddresses(t *testing.T) {
 	e, err := Server{Address: "host", TLS: TLSImplicit}.resolve()
 	if err != nil || e.Address != "host:990" || e.tls.ServerName != "host" || e.tls.ClientSessionCache == nil || e.User != "anonymous" {
 		t.Errorf("%+v, %v", e, err)
-	}
-}
-
-func TestLinesOfSiteLocks(t *testing.T) {
-	now := time.Now()
-	i, ok := lockOfLine("/l/a b: shared by eve@10.0.0.6 for 1m5s, never expires, token 7; shared by bob@10.0.0.5 for 5s, expires in 1s, token 9; 2 in the queue", now)
-	want := Info{Path: "/l/a b", Held: true, Since: now.Add(-65 * time.Second), Waiting: 2, Holders: []Holder{
-		{Owner: "eve@10.0.0.6", Held: 65 * time.Second, Shared: true, Token: 7},
-		{Owner: "bob@10.0.0.5", Held: 5 * time.Second, Expires: time.Second, Shared: true, Token: 9},
-	}}
-	if !ok || !reflect.DeepEqual(i, want) {
-		t.Errorf("%+v", i)
-	}
-	if i, ok := lockOfLine("what is this", now); ok {
-		t.Errorf("%+v", i)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,86 +20,47 @@ func (r *running) mkdirs(name, file string) {
 	}
 }
 
-func TestWhatWasLeftInALockIsListedRestoredAndRemoved(t *testing.T) {
-	for _, directories := range []bool{true, false} {
-		t.Run(fmt.Sprint("directories ", directories), func(t *testing.T) {
-			r := startServer(t, fmt.Sprintf("[locks]\ndirectories = %t\n", directories))
-			r.expect("nothing is left over", "leftovers")
-			for _, name := range []string{"/locks/a", "/locks/\xe4 \"b\"", "/locks/c"} {
-				say, _ := r.login()
-				say("MKD " + name)
-				if got := r.store(say, name+"/f", name); !strings.HasPrefix(got, "226 ") {
-					t.Fatal(got)
-				}
-				r.expect("broken", "break", name)
-			}
-			for _, args := range [][]string{{"leftovers"}, {"leftovers", "list"}} {
-				out := r.expect(`"/locks/a"`, args...)
-				if !regexp.MustCompile(`(?m)^ID +LOCK +HOLDER +SINCE +ENTRIES\n\d+ +"/locks/a" +"ftp" +20\d\d-\S+Z +1\n\d+ +"/locks/\\xe4 \\"b\\"" +"ftp" .* 1\n\d+ +"/locks/c" `).MatchString(out) {
-					t.Errorf("%v: %s", args, out)
-				}
-			}
-			ids := regexp.MustCompile(`(?m)^\d+`).FindAllString(r.expect("", "leftovers"), -1)
-			if len(ids) != 3 {
-				t.Fatalf("%q", ids)
-			}
-			r.expect(ids[0], "history", "/locks/a")
-			r.mkdirs("taken", "f")
-			for _, taken := range []string{"/taken", "/taken/f", "taken", "/", "", "."} {
-				if _, errs, status := r.run("leftovers", "restore", ids[0], taken); status != exitFailure || !strings.Contains(errs, "exists already") {
-					t.Errorf("restore to %q: %d, %s", taken, status, errs)
-				}
-			}
-			for _, bad := range []string{"/no/parent", "/../../" + strings.Repeat("x", 300)} {
-				if _, errs, status := r.run("leftovers", "restore", ids[0], bad); status != exitFailure {
-					t.Errorf("restore to %q: %d, %s", bad, status, errs)
-				}
-			}
-			r.expect("", "leftovers", "restore", ids[0], "/rescued")
-			if b, err := os.ReadFile(filepath.Join(r.dir, "files/rescued/f")); string(b) != "/locks/a" {
-				t.Errorf("%q, %v", b, err)
-			}
-			say, _ := r.login()
-			if got := say("SIZE /rescued/f"); got != "213 8" {
-				t.Error(got)
-			}
-			if _, errs, status := r.run("leftovers", "restore", ids[0], "/again"); status != exitFailure || !strings.Contains(errs, "nothing is left over with the ID "+ids[0]) {
-				t.Errorf("twice: %d, %s", status, errs)
-			}
-			r.expect("", "leftovers", "remove", ids[1])
-			for _, bad := range []string{ids[1], "0", "", "..", "../taken", "*"} {
-				if _, errs, status := r.run("leftovers", "remove", bad); status != exitFailure || !strings.Contains(errs, "nothing is left over with the ID") {
-					t.Errorf("remove %q: %d, %s", bad, status, errs)
-				}
-			}
-			if out := r.expect(`"/locks/c"`, "leftovers"); strings.Contains(out, ids[1]+" ") || strings.Count(out, "\n") != 2 {
-				t.Error(out)
-			}
-			if _, err := os.Stat(filepath.Join(r.dir, "files/taken/f")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// Those that could not be moved to the top of the tree, since a lock lies on another file system, are listed, too.
-func TestLeftoversBesideTheirLockAreListed(t *testing.T) {
+// How they come about is tried by integration: TestWhatWasInALockThatEndedIsMovedAsideAndRestored.
+func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	r := startServer(t, "")
-	r.mkdirs("mnt/.ftplockd-leftover-7,ada,%2Fmnt%2Fa_lock", "f")
-	r.mkdirs("mnt/.ftplockd-lock-9", "f") // of a lock that may be held
-	r.mkdirs("mnt/pictures", "f")
-	out := r.expect(`"/mnt/a_lock"`, "leftovers")
-	if strings.Count(out, "\n") != 2 || !regexp.MustCompile(`(?m)^7 +"/mnt/a_lock" +"ada"`).MatchString(out) {
-		t.Error(out)
+	r.expect("nothing is left over", "leftovers")
+	const top = ".ftplockd-leftovers/"
+	for _, dir := range []string{top + "4,ftp,%2Flocks%2Fa", top + "5,ftp,%2Flocks%2F%E4%20%22b%22", "taken", "mnt/pictures"} {
+		r.mkdirs(dir, "f")
 	}
-	for _, id := range []string{"9", "pictures"} {
-		if _, _, status := r.run("leftovers", "remove", id); status != exitFailure {
-			t.Errorf("remove %s: %d", id, status)
+	r.mkdirs("mnt/.ftplockd-leftover-7,ada,%2Fmnt%2Fc", "f") // which could not be moved to the top: it lies on another file system
+	r.mkdirs("mnt/.ftplockd-lock-9", "f")                    // of a lock that may be held
+	for _, args := range [][]string{{"leftovers"}, {"leftovers", "list"}} {
+		out := r.expect(`"/locks/a"`, args...)
+		if !regexp.MustCompile(`^ID +LOCK +HOLDER +SINCE +ENTRIES\n4 +"/locks/a" +"ftp" +20\d\d-\S+Z +1\n5 +"/locks/\\xe4 \\"b\\"" +"ftp" .* 1\n7 +"/mnt/c" +"ada" .* 1\n$`).MatchString(out) {
+			t.Errorf("%v: %s", args, out)
 		}
+	}
+	refused := func(says string, args ...string) {
+		t.Helper()
+		if _, errs, status := r.run(append([]string{"leftovers"}, args...)...); status != exitFailure || !strings.Contains(errs, says) {
+			t.Errorf("%q: %d, %s", args, status, errs)
+		}
+	}
+	for _, taken := range []string{"/taken", "/taken/f", "taken", "/", "", "."} {
+		refused("exists already", "restore", "4", taken)
+	}
+	for _, bad := range []string{"/no/parent", "/../../" + strings.Repeat("x", 300)} {
+		refused("", "restore", "4", bad)
+	}
+	r.expect("", "leftovers", "restore", "4", "/rescued")
+	say, _ := r.login()
+	if got := say("SIZE /rescued/f"); got != "213 1" {
+		t.Error(got)
+	}
+	refused("nothing is left over with the ID 4", "restore", "4", "/again")
+	r.expect("", "leftovers", "remove", "5")
+	for _, bad := range []string{"5", "9", "pictures", "0", "", "..", "../taken", "*"} {
+		refused("nothing is left over with the ID", "remove", bad)
 	}
 	r.expect("", "leftovers", "remove", "7")
 	r.expect("nothing is left over", "leftovers")
-	for _, name := range []string{"mnt/.ftplockd-lock-9/f", "mnt/pictures/f"} {
+	for _, name := range []string{"mnt/.ftplockd-lock-9/f", "mnt/pictures/f", "taken/f"} {
 		if _, err := os.Stat(filepath.Join(r.dir, "files", name)); err != nil {
 			t.Error(err)
 		}
