@@ -209,17 +209,12 @@ func (m *member) want(got string, words ...string) {
 	}
 }
 
+// That it does not listen is tried by integration/cluster: TestAStandbyServesHealthOnly.
 func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
 	f := newFakeEtcd()
 	f.leader.Store(&etcd.Server{Name: "north"})
 	m := startMember(t, f)
 	m.logs("cluster: standby", "north is active")
-	if conn, err := net.Dial("tcp", m.port); err == nil {
-		conn.Close()
-		t.Error("it listens")
-	}
-	m.want(m.get("/healthz"), "200", "standby: north is active")
-	m.want(m.get("/readyz"), "503", "standby: north is active")
 	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="standby"} 1`, `ftplockd_cluster_state{state="active"} 0`, "ftplockd_locks_held 0")
 	m.want(m.get("/"), "standby: north is active")
 	for _, args := range [][]string{{"locks"}, {"sessions"}, {"kick", "1-1"}, {"break", "/locks/a", "--token", "1"}, {"health"}} {

@@ -131,27 +131,6 @@ func TestWithoutAnElectionKeyNobodyIsActive(t *testing.T) {
 	}
 }
 
-// The lease of a standby ends while it campaigns: it stands by again, with another one.
-func TestAStandbyThatLosesItsLeaseStandsByAgain(t *testing.T) {
-	s := newScene(t, 1)
-	s.ttl = short
-	_, b, active, next := s.two()
-	first := s.servers(b)[1]
-	var lease clientv3.LeaseID
-	if _, err := fmt.Sscanf(first[len(b.keys.servers()):], "%x", &lease); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.revoke(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
-	s.until("it stands by again", func() bool { keys := s.servers(b); return len(keys) == 2 && keys[1] != first })
-	active.halt()
-	if err := active.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.takesOver(next)
-}
-
 // The member of etcd hangs that a standby was with: it stands by again with another one.
 func TestAStandbyLeavesAMemberThatHangs(t *testing.T) {
 	s := newScene(t, 3)

@@ -3,8 +3,6 @@ package etcd
 import (
 	"encoding/json"
 	"testing"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
 func FuzzText(f *testing.F) {
@@ -18,17 +16,6 @@ func FuzzText(f *testing.F) {
 			t.Errorf("%q comes back as %q and %q from %s: %v", want, got.Name, got.Note, value, err)
 		}
 	})
-}
-
-func TestDamagedValuesAreErrors(t *testing.T) {
-	for _, value := range []string{"", "x", `{"holds":3}`, `{"holds":[{"owner":{"account":"%4"}}]}`, `{"holds":[{"owner":{"account":"%zz"}}]}`} {
-		if got, err := decodeLock("/a", &mvccpb.KeyValue{Value: []byte(value)}, 0); err == nil {
-			t.Errorf("%s is %+v", value, got)
-		}
-	}
-	if got, err := decodeEntry(&mvccpb.KeyValue{Value: []byte(`{"name":"%4"}`)}); err == nil {
-		t.Errorf("it is %+v", got)
-	}
 }
 
 func TestVersionsAreCompared(t *testing.T) {

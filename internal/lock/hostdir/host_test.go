@@ -127,51 +127,6 @@ func TestAHandOverMeetsTheHost(t *testing.T) {
 	s.Conflict(err, lock.HostAccount)
 }
 
-func TestHandOverAndRenewalRenewTheModificationTime(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	token := s.Acquire(store, "/a_lock", "ada")
-	modified := func() time.Time {
-		info, err := os.Lstat(s.tree.real("/a_lock"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info.ModTime()
-	}
-	age := func() {
-		old := time.Now().Add(-time.Hour)
-		if err := os.Chtimes(s.tree.real("/a_lock"), old, old); err != nil {
-			t.Fatal(err)
-		}
-	}
-	age()
-	ben := s.Hold("ben")
-	token, err := s.Commit(store, "/a_lock", token, ben)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := modified(); !got.Equal(ben.Acquired.Wall) {
-		t.Errorf("after the hand-over: %v, want %v", got, ben.Acquired.Wall)
-	}
-	age()
-	held := s.HeldBy(store, "/a_lock", "ben").Holds[0]
-	held.Renewed = s.clock.Now()
-	token, err = s.Commit(store, "/a_lock", token, held, s.Hold("eve"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := modified(); time.Since(got) > time.Minute {
-		t.Errorf("after the renewal: %v", got)
-	}
-	age()
-	if _, err := s.Commit(store, "/a_lock", token, held); err != nil {
-		t.Fatal(err)
-	}
-	if got := modified(); time.Since(got) < 30*time.Minute {
-		t.Errorf("one of two left, and the time is %v", got)
-	}
-}
-
 // Such a lock is as old as its directory says, where that can be.
 func TestADirectoryMadeOnTheHostIsTheHosts(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
@@ -259,17 +214,6 @@ func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 	if !s.exists("/.aside/a_lock/file") || s.exists("/a_lock/file") {
 		t.Error("the file is somewhere else")
 	}
-	var notes []string
-	for entry, err := range journal.History(s.state, "/a_lock") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		notes = append(notes, string(entry.Cause)+" "+entry.Note)
-	}
-	if got, want := notes[1], "expire because left over: /.aside/a_lock"; got != want {
-		t.Errorf("the history says %q, want %q", got, want)
-	}
-	s.write("/.aside/occupied")
 	s.write("/a_lock/file")
 	if err := os.RemoveAll(s.tree.real("/.aside")); err != nil {
 		t.Fatal(err)
