@@ -49,9 +49,6 @@ func TestBuiltinAccountFromTheEnvironmentWritesNothing(t *testing.T) {
 func TestBuiltinAccountKeepsThePasswordItMade(t *testing.T) {
 	state := t.TempDir()
 	file := filepath.Join(state, "password")
-	if err := os.WriteFile(file, nil, 0o600); err != nil { // as a start leaves it that was killed
-		t.Fatal(err)
-	}
 	a, first, generated, err := BuiltinAccount(state, environment())
 	if err != nil || a.Name != "ftp" || len(first) < 26 || !generated {
 		t.Fatal(a.Name, len(first), generated, err)
@@ -68,6 +65,12 @@ func TestBuiltinAccountKeepsThePasswordItMade(t *testing.T) {
 	}
 	if _, err := NewVerifier(1).Login(t.Context(), []Account{a}, Attempt{Name: "ftp", Password: first}); err != nil {
 		t.Error(err)
+	}
+	if err := os.Truncate(file, 0); err != nil { // as a start leaves it that was killed
+		t.Fatal(err)
+	}
+	if _, another, generated, err := BuiltinAccount(state, environment()); err != nil || !generated || len(another) < 26 {
+		t.Error(generated, err)
 	}
 	if err := os.WriteFile(file, []byte("secret\r\n"), 0o600); err != nil {
 		t.Fatal(err)
