@@ -110,3 +110,15 @@ func TestTemporariesAreHiddenAndRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestErrorsShowNoPathOfTheHostAndNoAddress(t *testing.T) {
+	address := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4000}
+	for _, err := range []error{
+		&fs.PathError{Op: "open", Path: "/srv/real", Err: unix.EIO}, &os.LinkError{Op: "rename", Old: "/srv/a", New: "/srv/b", Err: unix.EIO},
+		&net.OpError{Op: "read", Net: "tcp", Addr: address, Err: os.NewSyscallError("splice", unix.EIO)},
+	} {
+		if got := fail("upload", "/f", err).Error(); got != "upload /f: input/output error" {
+			t.Errorf("%v: %s", err, got)
+		}
+	}
+}

@@ -207,8 +207,17 @@ func TestAServerThatLosesItsKeyOrItsLeaseIsDeposed(t *testing.T) {
 }
 
 func TestStepDownHandsOver(t *testing.T) {
-	s := newScene(t, 3)
+	for _, watches := range []bool{true, false} {
+		t.Run(fmt.Sprint("watches=", watches), func(t *testing.T) { stepDown(t, watches) })
+	}
+}
+
+func stepDown(t *testing.T, watches bool) {
+	s := newScene(t, 1)
 	a, b, active, next := s.two()
+	if !watches {
+		active.halt()
+	}
 	token := s.Acquire(active, "/a_lock", "ada")
 	s.until("the standby knows who is active", func() bool { server, ok := b.Leader(); return ok && server.Name == "a" })
 	done := make(chan error, 1)
@@ -218,6 +227,18 @@ func TestStepDownHandsOver(t *testing.T) {
 		server, err = b.StepDown(t.Context())
 		done <- err
 	}()
+	if !watches {
+		s.until("it learns of that with its next beat", func() bool {
+			active.beat(t.Context())
+			select {
+			case <-active.Store.over:
+				return true
+			default:
+				return false
+			}
+		})
+		active = s.run(active.Store)
+	}
 	if err := s.over(active); !errors.Is(err, ErrStepDown) {
 		t.Errorf("Run: %v", err)
 	}
