@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 	"syscall"
@@ -13,13 +12,6 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
-
-// bareTree does not tell which directory is which, as it is on systems other than Linux.
-type bareTree struct{ *hostTree }
-
-func (b bareTree) Lstat(name string) (fs.FileInfo, error) { return os.Lstat(b.real(name)) }
-
-func (b bareTree) Open(name string) (afero.File, error) { return b.Fs.Open(name) }
 
 // memoryTree is afero's file system in memory as far as it is one: names have a length, and parents must be there.
 type memoryTree struct{ afero.Fs }
@@ -74,17 +66,10 @@ func (m memoryTree) possible(name string) error {
 }
 
 func TestStorePassesTheSuite(t *testing.T) {
-	t.Run("with identities", func(t *testing.T) {
+	t.Run("on disk", func(t *testing.T) {
 		locktest.TestStore(t, func(t *testing.T) lock.Store { return newScene(t).mustOpen() })
 	})
 	t.Run("in memory", func(t *testing.T) {
 		locktest.TestStore(t, func(t *testing.T) lock.Store { return memoryScene(t).mustOpen() })
-	})
-	t.Run("without", func(t *testing.T) {
-		locktest.TestStore(t, func(t *testing.T) lock.Store {
-			s := newScene(t)
-			s.fs = bareTree{s.tree}
-			return s.mustOpen()
-		})
 	})
 }
