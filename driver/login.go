@@ -104,8 +104,11 @@ func notLoggedIn(err error) control.Reply {
 		return control.Reply{Code: 421, Text: err.Error() + ", try again in a few minutes"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return control.Reply{Code: 421, Text: "the login took too long"}
+	case errors.Is(err, ErrLogin):
+		return control.Reply{Code: 530, Text: "login incorrect"}
 	}
-	return control.Reply{Code: 530, Text: "login incorrect"}
+	// A script that is piped into nc closes its side and reads on.
+	return control.Reply{Code: 421, Text: "your side of the connection is closed: the password was not looked at"}
 }
 
 // refuse says that the login has failed. After a few times the connection ends.
