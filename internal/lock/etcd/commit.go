@@ -144,7 +144,7 @@ func (s *Store) write(ctx context.Context, w *write) (lock.Token, error) {
 			if w.cause != lock.CausePublish { // it does not matter what became of that
 				s.leave(w)
 			}
-			return 0, fmt.Errorf("%s: %w: etcd: %w", w.name, lock.ErrUncertain, a.err)
+			return 0, fmt.Errorf("%s: %w: etcd: %w", w.name, lock.ErrUncertain, plain(a.err))
 		case refused:
 			if errors.Is(a.err, errFull) {
 				return 0, a.err
