@@ -78,8 +78,11 @@ func (s *Store) renew(ctx context.Context) error {
 		}
 		return err
 	})
-	if isLeaseNotFound(err) {
+	switch {
+	case isLeaseNotFound(err):
 		return s.depose("its lease is over")
+	case errors.Is(err, rpctypes.ErrAuthFailed): // it would never know that another server is active
+		return s.depose("etcd refuses its user and password")
 	}
 	return err
 }
