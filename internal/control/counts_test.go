@@ -1,41 +1,32 @@
 package control
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
-	"syscall"
 	"testing"
 )
 
 func TestOneIPv6NetworkIsOneAddress(t *testing.T) {
 	n := newCounts()
-	limits := Limits{MaxPerAddress: 3}
 	from := func(a string) netip.Prefix { return NetworkOf(netip.MustParseAddr(a)) }
-	conns := make(map[*Conn]netip.Prefix)
+	var conns []*Conn
 	for i := range 3 {
 		for _, a := range []string{"2001:db8::%d", "192.0.2.%d"} {
 			c := new(Conn)
-			conns[c] = from(fmt.Sprintf(a, i))
-			n.enter(c, conns[c])
+			n.enter(c, from(fmt.Sprintf(a, i)))
+			conns = append(conns, c)
 		}
 	}
 	for a, refused := range map[string]bool{
 		"2001:db8::ffff:1": true, "2001:db8:0:1::1": false, "192.0.2.0": false, "192.0.2.1": false,
 	} {
-		if r, _ := n.refusal(from(a), limits); (r.Code == 421) != refused {
+		if r, _ := n.refusal(from(a), Limits{MaxPerAddress: 3}); (r.Code == 421) != refused {
 			t.Errorf("%s: %v", a, r)
 		}
 	}
-	if r, _ := n.refusal(from("2001:db8::9"), Limits{}); r.Code != 0 {
-		t.Error("no limits:", r)
-	}
-	for c := range conns {
-		n.settle(c)
+	for _, c := range conns {
 		n.settle(c)
 		n.leave(c)
 	}
@@ -132,39 +123,5 @@ func TestTheGreetingOfARefusedConnection(t *testing.T) {
 			first.expectEOF()
 			s.dial().logIn()
 		})
-	}
-}
-
-// failing is a listener whose first accepts fail.
-type failing struct {
-	net.Listener
-	errs []error
-}
-
-func (l *failing) Accept() (net.Conn, error) {
-	if len(l.errs) > 0 {
-		err := l.errs[0]
-		l.errs = l.errs[1:]
-		return nil, err
-	}
-	return l.Listener.Accept()
-}
-
-func TestFailingAcceptsAreLogged(t *testing.T) {
-	var logged strings.Builder
-	s := NewServer(Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-	inner, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := s.Listen(&failing{inner, []error{syscall.EMFILE}}, nil)
-	if _, err := l.Accept(); err != syscall.EMFILE { // the library tries again
-		t.Error(err)
-	}
-	if err := s.Shutdown(Reply{Code: 421}); err != nil {
-		t.Error(err)
-	}
-	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) || strings.Count(logged.String(), "accept failed") != 1 {
-		t.Errorf("%v, logged: %s", err, logged.String())
 	}
 }

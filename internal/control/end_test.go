@@ -10,7 +10,6 @@ import (
 func TestKick(t *testing.T) {
 	kick := func(c *client) { c.lib.conn.Kick(Reply{Code: 421, Text: "enough"}) }
 	for name, f := range map[string]func(c *client){
-		"of an idle connection": func(c *client) { c.settled(); kick(c) },
 		"while a data connection is awaited": func(c *client) {
 			c.epsv()
 			c.send("STOR x\r\n")
@@ -168,24 +167,4 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		}
 		c.play("< 250 ", "> NOOP", "< 250 ")
 	})
-}
-
-// While a command is executed nobody reads, and there may be unread commands before the end.
-func TestGone(t *testing.T) {
-	c := serve(t).login()
-	begun, gone := make(chan struct{}), make(chan struct{})
-	c.lib.mkd = func(*Command) {
-		if c.lib.conn.Gone() {
-			t.Error("gone too early")
-		}
-		close(begun)
-		c.untilGone()
-		close(gone)
-	}
-	c.send("MKD a\r\n")
-	<-begun
-	c.send("NOOP\r\nNOOP\r\n")
-	_ = c.tcp.Close()
-	<-gone
-	_, _ = io.Copy(io.Discard, c.conn)
 }

@@ -1,9 +1,7 @@
 package control
 
 import (
-	"io"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,7 +25,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p.done); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// inBubble runs f with a client that has logged in, in a bubble of synctest; with a login time-out it has not.
+// inBubble runs f with a client that has logged in, in a bubble of synctest.
 func inBubble(t *testing.T, l Limits, f func(t *testing.T, s *server, c *client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,9 +34,7 @@ func inBubble(t *testing.T, l Limits, f func(t *testing.T, s *server, c *client)
 		ours, theirs := net.Pipe()
 		p.conns <- theirs
 		c := s.client(ours)
-		if l.LoginTimeout == 0 {
-			c.logIn()
-		}
+		c.logIn()
 		f(t, s, c)
 	})
 }
@@ -97,57 +93,5 @@ func TestIdleTimeout(t *testing.T) {
 			time.Sleep(1000 * time.Hour)
 			c.play("> NOOP", "< 250 ")
 		})
-	})
-}
-
-// Whatever a client says, it has so long to log in, and no longer.
-func TestALoginHasATimeout(t *testing.T) {
-	limits := Limits{LoginTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute}
-	for name, line := range map[string]string{
-		"silence": "", "NOOP": "NOOP\r\n", "what is answered": "STRU F\r\n", "what is not allowed": "PWD\r\n", "half a line": "x",
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, limits, func(t *testing.T, s *server, c *client) {
-				c.h.idleFor = func() time.Duration { return time.Hour }
-				began := time.Now()
-				go func() {
-					for time.Since(began) < 28*time.Second && line != "" {
-						time.Sleep(1100 * time.Millisecond)
-						_, _ = io.WriteString(c.conn, line)
-					}
-				}()
-				for {
-					line, err := c.read()
-					if err == nil && !strings.HasPrefix(line, "421 ") {
-						continue
-					}
-					if took := time.Since(began); took != 30*time.Second || !strings.HasPrefix(line, "421 the login took too long") {
-						t.Errorf("%q, %v after %v", line, err, took)
-					}
-					break
-				}
-				c.h.endedWith(t, ReasonIdle)
-			})
-		})
-	}
-	t.Run("until the login", func(t *testing.T) {
-		inBubble(t, limits, func(t *testing.T, s *server, c *client) {
-			c.logIn()
-			time.Sleep(4 * time.Minute)
-			c.play("> NOOP", "< 250 ")
-		})
-	})
-}
-
-func TestAReplyThatIsNotReadEndsTheConnectionAfterTheWriteTimeout(t *testing.T) {
-	inBubble(t, Limits{}, func(t *testing.T, s *server, c *client) {
-		start := time.Now()
-		c.send("NOOP\r\n")
-		if why := <-c.h.over; why != ReasonSlow {
-			t.Error(why)
-		}
-		if d := time.Since(start); d != patience {
-			t.Errorf("after %v", d)
-		}
 	})
 }

@@ -76,8 +76,8 @@ func TestPortsAreFreeAgain(t *testing.T) {
 	}
 }
 
-// A port that is open for one session is never offered to another. The range may end at the last port.
-func TestFetchNext(t *testing.T) {
+// The range may end at the last port.
+func TestAPortThatIsOpenIsOfferedToNobodyElse(t *testing.T) {
 	ports := NewPorts(PortOptions{Range: func() (uint16, uint16) { return 65533, 65535 }})
 	seen := map[int]bool{}
 	for len(ports.open) < 3 {
@@ -90,12 +90,5 @@ func TestFetchNext(t *testing.T) {
 	}
 	if _, _, ok := ports.FetchNext(); ok {
 		t.Error("a port that is open was offered")
-	}
-	if _, err := ports.Wrap(pipes{}); err == nil {
-		t.Error("what is no TCP port was taken")
-	}
-	any := NewPorts(PortOptions{Range: func() (uint16, uint16) { return 0, 0 }})
-	if exposed, listened, ok := any.FetchNext(); exposed != 0 || listened != 0 || !ok {
-		t.Error("without a range the system chooses")
 	}
 }

@@ -123,43 +123,6 @@ func TestQuitBehindADataConnectionThatHasCome(t *testing.T) {
 	c.play(">> STOR x\r\nQUIT\r\n", "< 425 ", "< 221 ")
 }
 
-// What a transfer asks for at its end: that an ABOR which arrived before was told of.
-func TestWhatHasArrivedIsLookedAt(t *testing.T) {
-	for _, secure := range []bool{false, true} {
-		c := serve(t, withTLS).dial()
-		if secure {
-			c.startTLS(c.tcp)
-		}
-		c.logIn()
-		for range 100 {
-			told := make(chan Interruption, 10)
-			c.lib.onInterrupt = func(i Interruption) { told <- i }
-			c.data(c.epsv())
-			c.play("> STOR x", "< 150 ")
-			c.send("NOOP\r\nABOR\r\n")
-			c.lib.conn.CatchUp(patience)
-			select {
-			case i := <-told:
-				if i != Aborted {
-					t.Fatalf("the transfer was told %v", i)
-				}
-			default:
-				t.Fatal("ABOR was not told of")
-			}
-			c.play("< 426 ", "< 250 ", "< 226 ")
-			<-c.lib.uploads
-		}
-		began := time.Now() // more than is read ahead is not waited for
-		c.data(c.epsv())
-		c.play("> STOR x", "< 150 ")
-		c.send(strings.Repeat("NOOP\r\n", 40_000))
-		c.lib.conn.CatchUp(20 * time.Millisecond)
-		if took := time.Since(began); took > patience/2 {
-			t.Errorf("it took %v", took)
-		}
-	}
-}
-
 func TestInterruptionsBeforeOnInterruptAreToldToo(t *testing.T) {
 	c := serve(t).login()
 	var told []Interruption
@@ -176,5 +139,19 @@ func TestInterruptionsBeforeOnInterruptAreToldToo(t *testing.T) {
 	c.h.endedWith(t, ReasonQuit)
 	if !slices.Equal(told, []Interruption{Aborted, Quitting}) {
 		t.Errorf("told: %v", told)
+	}
+}
+
+func TestSoMuchIsReadAhead(t *testing.T) {
+	in := input{limit: 8 << 10}
+	for range 40 {
+		in.added(copy(in.space(), strings.Repeat("NOOP\r\n", 1000)))
+	}
+	if len(in.buf) < 32<<10 || len(in.buf) > inputMax {
+		t.Errorf("%d bytes", len(in.buf))
+	}
+	in.consume(in.w)
+	if n := len(in.space()); n > inputSize {
+		t.Errorf("%d bytes when all was taken", n)
 	}
 }

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -160,27 +159,5 @@ func TestAGrantIsToldOrUndone(t *testing.T) {
 		if got := c.h.notes(); strings.Contains(got, "withdrawn") == strings.Contains(got, "lost") {
 			t.Fatal(got)
 		}
-	}
-}
-
-func TestWaitersCostNoGoroutines(t *testing.T) {
-	s := serve(t)
-	clients := make([]*client, 100)
-	for i := range clients {
-		clients[i] = s.login()
-	}
-	idle := runtime.NumGoroutine()
-	waiting := make([]*waiting, len(clients))
-	for i, c := range clients {
-		waiting[i] = c.waits()
-		c.send("MKD a\r\n")
-		<-waiting[i].began
-	}
-	if now := runtime.NumGoroutine(); now > idle {
-		t.Errorf("%d goroutines wait, %d were idle", now, idle)
-	}
-	for i, c := range clients {
-		waiting[i].grant()
-		c.expect("257 ")
 	}
 }
