@@ -82,37 +82,20 @@ func TestWhatEndsTheWaitingOfMkd(t *testing.T) {
 		- free /plain/x_lock`, patient, plainLocks)
 }
 
-func TestReadersLimitsDeadlocksAndReentrance(t *testing.T) {
+func TestWhatAnAccountMayOfLocks(t *testing.T) {
 	plays(t, `
 		reader MKD /locks/x => 257 *
 		reader2 MKD /locks/x => 257 *
-		a MKD /locks/x ...
-		- waiting /locks/x 1
+		reader2 SITE LOCK INFO /locks/x => 211-*\n shared by reader@127.0.0.1 *\n*\n211 End
 		reader RMD /locks/x => 250 *
-		reader2 SITE LOCK INFO /locks/x => 211-*\n shared by reader@127.0.0.1 *\n 1 in the queue\n211 End
 		reader2 RMD /locks/x => 250 *
-		a => 257 *
-		# deadlock
-		b MKD /locks/y => 257 *
-		b MKD /locks/x ...
-		- waiting /locks/x 1
-		a MKD /locks/y => 550 /locks/y: deadlock: /locks/y is held by other@127.0.0.1, who waits for /locks/x, which is yours`, patient)
-	plays(t, `
-		a MKD /locks/1 => 257 *
-		a MKD /locks/1 => 257 *
-		a MKD /locks/2 => 257 *
-		b MKD /locks/3 => 550 /locks/3: there may be 2 such locks, and so many are held
-		b SITE WAIT 60 => 200 this session waits for a lock up to 1m0s
-		b MKD /locks/3 ...
-		- waiting /locks/1 1
-		a RMD /locks/1 => 250 /locks/1 is still held, RMD it 1 more
-		a RMD /locks/1 => 250 /locks/1 released
-		b => 257 "/locks/3" *
-		# an account's own limit
+		a MKD /locks/x => 257 *
+		a MKD /locks/x => 257 *
+		a RMD /locks/x => 250 /locks/x is still held, RMD it 1 more
 		few MKD /one_lock => 257 *
 		few MKD /two_lock => 550 *
 		few RMD /one_lock => 250 *
-		few MKD /two_lock => 257 *`, contention(lock.Contention{Limit: 2, Reentrant: true}))
+		few MKD /two_lock => 257 *`, contention(lock.Contention{ReadersShare: true, Reentrant: true}))
 }
 
 // Programs tell "somebody has it" from "you may not" by CWD, also while a free lock is kept for one that came earlier.

@@ -44,26 +44,6 @@ func TestAGrantThatWasNotHeardIsTakenBack(t *testing.T) {
 		a CWD /new => 250 *`)
 }
 
-func TestLocksThatEndWithTheirConnection(t *testing.T) {
-	plays(t, `
-		a MKD /gone/a => 257 *
-		a MKD /locks/a => 257 *
-		- close a
-		- alone
-		- free /gone/a
-		- held /locks/a
-		a MKD /gone/a => 257 *
-		a NOOP => 200 *
-		- reset a
-		- alone
-		- free /gone/a
-		a MKD /gone/a => 257 *
-		- quit a
-		- alone
-		- free /gone/a
-		- held /locks/a`)
-}
-
 // The next holder of a lock never meets the bytes of the last one.
 func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	s := start(t)
@@ -80,30 +60,6 @@ func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	s.alone()
 	if s.held("/gone/a") {
 		t.Error("the lock is held still")
-	}
-}
-
-func TestHowLongASessionMayBeIdle(t *testing.T) {
-	s := start(t)
-	c := s.as("phoneacc")
-	session := c.session()
-	for _, tt := range []struct {
-		command string
-		want    time.Duration
-	}{
-		{"NOOP", 0},
-		{"MKD /locks/a", askAgain},
-		{"MKD /ever/a", askAgain},
-		{"RMD /locks/a", askAgain},
-		{"RMD /ever/a", 0},
-		{"SITE LOCK AGE 30", 0},
-		{"MKD /locks/a", 31 * time.Second},
-		{"RMD /locks/a", 0},
-	} {
-		c.ask(tt.command)
-		if got := session.IdleFor(); got > tt.want || got < tt.want-patience {
-			t.Errorf("after %s: %v, want %v", tt.command, got, tt.want)
-		}
 	}
 }
 

@@ -1,38 +1,33 @@
 package driver
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// fuzzStage is where a session stands when arbitrary lines come.
-type fuzzStage struct {
-	name    string
-	account string // "": nobody has logged in
-	first   []string
-	upload  bool // a STOR is under way, and ends when all lines were sent
-}
-
-var fuzzStages = []fuzzStage{
-	{name: "before login"},
-	{name: "after USER", first: []string{"USER phoneacc"}},
-	{name: "read-write", account: "phoneacc"},
-	{name: "read-only", account: "reader"},
-	{name: "at home below the root", account: "bob"},
-	{name: "data connection prepared", account: "phoneacc", first: []string{"TYPE I", "PASV"}},
-	{name: "transfer under way", account: "phoneacc", first: []string{"PASV", "STOR /under-way"}, upload: true},
-	{name: "after RNFR", account: "phoneacc", first: []string{"RNFR /f"}},
-	{name: "after REST", account: "phoneacc", first: []string{"TYPE I", "REST 2", "EPSV"}},
-	{name: "holder of a lock", account: "phoneacc", first: []string{"MKD /locks/mine"}},
+// fuzzStages are where a session stands when arbitrary lines come.
+var fuzzStages = []struct {
+	account string   // "": nobody has logged in
+	first   []string // commands
+	upload  bool     // a STOR is under way, and ends when all lines were sent
+}{
+	{},
+	{first: []string{"USER phoneacc"}},
+	{account: "phoneacc"},
+	{account: "reader"},
+	{account: "bob"}, // at home below the root
+	{account: "phoneacc", first: []string{"TYPE I", "PASV"}},
+	{account: "phoneacc", first: []string{"PASV", "STOR /under-way"}, upload: true},
+	{account: "phoneacc", first: []string{"RNFR /f"}},
+	{account: "phoneacc", first: []string{"TYPE I", "REST 2", "EPSV"}},
+	{account: "phoneacc", first: []string{"MKD /locks/mine"}},
 }
 
 // marker is a command whose reply no other command has.
@@ -40,9 +35,7 @@ const marker, markerReply = "HELP the-very-last", "502 unknown command 'THE-VERY
 
 // talker sends lines without waiting for replies and reads those as they come.
 type talker struct {
-	t    *testing.T
-	conn net.Conn
-	in   *bufio.Reader
+	*conn
 	data *net.TCPConn // of PASV or EPSV, not used yet
 }
 
@@ -50,29 +43,20 @@ type talker struct {
 // connections that are offered: it sends nothing there and takes everything.
 func (k *talker) final() (string, error) {
 	for {
-		k.conn.SetReadDeadline(time.Now().Add(patience))
-		all, err := k.in.ReadString('\n')
+		r, err := k.next()
 		if err != nil {
-			return all, err
+			return r, err
 		}
-		if len(all) < 5 || !strings.HasSuffix(all, "\r\n") || all[0] < '1' || all[0] > '5' || all[3] != ' ' && all[3] != '-' {
-			return all, fmt.Errorf("no reply: %q", all)
-		}
-		for l := all; !strings.HasPrefix(l, all[:3]+" "); all += l {
-			if l, err = k.in.ReadString('\n'); err != nil {
-				return all, err
-			}
-		}
-		switch all[:3] {
+		switch r[:3] {
 		case "227", "229":
-			k.offered(all)
+			k.offered(r)
 		case "150":
 			if k.data != nil {
 				k.exhaust()
 			}
 		}
-		if all[0] != '1' {
-			return all, nil
+		if r[0] != '1' {
+			return r, nil
 		}
 	}
 }
@@ -80,11 +64,7 @@ func (k *talker) final() (string, error) {
 // offered connects to a passive port. A later command may have closed it already.
 func (k *talker) offered(r string) {
 	k.hangUp()
-	code := 227
-	if strings.HasPrefix(r, "229") {
-		code = 229
-	}
-	if c, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: toldPort(code, r)}); err == nil {
+	if c, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: toldPort(r)}); err == nil {
 		k.data = c
 	}
 }
@@ -104,22 +84,7 @@ func (k *talker) hangUp() {
 	}
 }
 
-// around lists what is in the directory that the root of the tree lies in.
-func around(t *testing.T, s *server) string {
-	t.Helper()
-	var b strings.Builder
-	entries, err := os.ReadDir(filepath.Dir(s.root))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		fmt.Fprintln(&b, e.Name(), e.Type())
-	}
-	content, err := os.ReadFile(filepath.Join(filepath.Dir(s.root), "sentinel"))
-	return fmt.Sprintf("%ssentinel: %q, %v", b.String(), content, err)
-}
-
-// FuzzCommands sends arbitrary lines in every fuzzStage of a session: each complete line gets exactly one final reply, none
+// FuzzCommands sends arbitrary lines in each of the fuzzStages of a session: each complete line gets exactly one final reply, none
 // shows a path of the server's machine, nothing beside the root changes, and the session goes on unless it said 221 or 421.
 func FuzzCommands(f *testing.F) {
 	deep := strings.Repeat("/d", 1500)
@@ -146,13 +111,13 @@ func FuzzCommands(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, at uint8, lines []byte) {
 		if i := bytes.LastIndexByte(lines, '\n'); i >= 0 && len(lines) < 64<<10 {
-			talk(t, fuzzStages[int(at)%len(fuzzStages)], lines[:i+1])
+			talk(t, int(at)%len(fuzzStages), lines[:i+1])
 		}
 	})
 }
 
-// talk plays one fuzzStage, the lines and the marker.
-func talk(t *testing.T, at fuzzStage, lines []byte) {
+// talk plays one of the fuzzStages, the lines and the marker.
+func talk(t *testing.T, at int, lines []byte) {
 	s := start(t, func(o *setup) {
 		o.settings.Active = false // no connections to whatever else runs here
 		o.directories = len(lines)%2 == 0
@@ -161,62 +126,53 @@ func talk(t *testing.T, at fuzzStage, lines []byte) {
 	s.mkdir("/dir")
 	s.link(filepath.Dir(s.root), "/out")
 	s.link("self", "/self")
-	if err := os.WriteFile(filepath.Join(filepath.Dir(s.root), "sentinel"), []byte("untouched"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	before := around(t, s)
-	c := s.dial()
-	if at.account != "" {
-		c.login(at.account)
-	}
-	k := &talker{t: t, conn: c.Conn, in: c.in}
+	s.write("../sentinel", "untouched")
+	before := onDisk(t, filepath.Dir(s.root))
+	stage := fuzzStages[at]
+	k := &talker{conn: s.dial()}
 	defer k.hangUp()
-	under := k.prepare(c, at)
-	k.check(s, lines, under)
-	if after := around(t, s); after != before {
-		t.Errorf("beside the root there was\n%s\nand now\n%s", before, after)
+	if stage.account != "" {
+		k.login(stage.account)
 	}
-}
-
-// prepare brings the session to its fuzzStage, and returns the data connection of a transfer under way.
-func (k *talker) prepare(c *conn, at fuzzStage) net.Conn {
-	k.t.Helper()
-	for _, command := range at.first {
-		c.send(command + "\r\n")
-		r := c.reply()
+	for _, command := range stage.first {
+		r := k.ask(command)
 		if r[0] > '3' {
-			k.t.Fatalf("%s: %s", command, r)
+			t.Fatalf("%s: %s", command, r)
 		}
-		if r[:3] == "227" || r[:3] == "229" {
+		if toldPort(r) > 0 {
 			k.offered(r)
 		}
 	}
-	if !at.upload {
-		return nil
+	var under net.Conn
+	if stage.upload {
+		under, k.data = k.data, nil
 	}
-	d := k.data
-	k.data = nil
-	return d
+	k.check(lines, under)
+	s.wantContent("../sentinel", "untouched")
+	if after := onDisk(t, filepath.Dir(s.root)); !slices.Equal(after, before) {
+		t.Errorf("beside the root there was %q, and now %q", before, after)
+	}
 }
 
 // check sends everything and counts the replies. Of a transfer under way there is one more.
-func (k *talker) check(s *server, lines []byte, under net.Conn) {
+func (k *talker) check(lines []byte, under net.Conn) {
 	sent := make(chan error, 1)
 	go func() {
-		_, err := k.conn.Write(append(bytes.Clone(lines), marker+"\r\n"...))
+		_, err := k.Write(append(bytes.Clone(lines), marker+"\r\n"...))
 		if under != nil {
 			err = errors.Join(err, under.Close())
 		}
 		sent <- err
 	}()
 	defer func() {
-		k.conn.Close() // an unread rest of the lines ends with it
+		k.Close() // an unread rest of the lines ends with it
 		<-sent
 	}()
 	want := bytes.Count(lines, []byte("\n"))
 	if under != nil {
 		want++
 	}
+	s := k.server
 	secrets := []string{s.root, s.state, filepath.Base(filepath.Dir(s.root)), "openat", "/tmp/", "goroutine "}
 	for got := 0; ; got++ {
 		r, err := k.final()

@@ -41,12 +41,12 @@ const patience = 15 * time.Second
 // password is that of every account.
 const password = "secret"
 
-// testAccounts are who may log in. The one called "far" may not come from here.
+// testAccounts are who may log in.
 type testAccounts map[string]Account
 
 func (a testAccounts) Authenticate(_ context.Context, t Attempt) (Account, error) {
 	account, ok := a[t.Name]
-	if !ok || t.Password != password || t.Name == "far" {
+	if !ok || t.Password != password {
 		return Account{}, ErrLogin
 	}
 	return account, nil
@@ -62,7 +62,6 @@ func someAccounts() testAccounts {
 		{Name: "boss", Read: true, Write: true, Admin: true, Chmod: true},
 		{Name: "bob", Read: true, Write: true, Home: "/home/bob", Start: "/work"},
 		{Name: "few", Read: true, Write: true, MaxLocks: 1},
-		{Name: "far", Read: true, Write: true},
 	} {
 		if a.Home == "" {
 			a.Home, a.Start = "/", "/"
@@ -94,13 +93,12 @@ func tlsRequired(s *setup) { s.tls = certificate(); s.settings.TLSRequired = tru
 
 // server is everything that a client meets, on loopback.
 type server struct {
-	t       *testing.T
-	root    string // of the tree, on disk
-	state   string
-	addr    string
-	addrTLS string // implicit TLS; "": there is none
-	driver  *Server
-	table   *lock.Table
+	t      *testing.T
+	root   string // of the tree, on disk
+	state  string
+	addr   string
+	driver *Server
+	table  *lock.Table
 
 	suspended atomic.Bool            // no lock may be changed
 	asked     atomic.Pointer[func()] // called whenever it is asked whether that is so
@@ -109,7 +107,6 @@ type server struct {
 	clock     *locktest.FakeClock // stands still but for pass
 	control   *control.Server
 	setup     *setup
-	serving   []net.Listener
 	served    chan error
 	halt      func()
 }
@@ -156,16 +153,14 @@ func (s *server) run(o *setup) {
 		Publications: o.publications,
 	})
 	s.driver.guessing.delay = time.Millisecond
-	s.listen(o)
-	go func() {
-		var all sync.WaitGroup
-		errs := make([]error, len(s.serving))
-		for i, l := range s.serving {
-			all.Go(func() { errs[i] = s.driver.Serve(l) })
-		}
-		all.Wait()
-		s.served <- errors.Join(errs...)
-	}()
+	s.control = s.driver.Control(o.control)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.addr = l.Addr().String()
+	listener := s.control.Listen(l, nil)
+	go func() { s.served <- s.driver.Serve(listener) }()
 	s.halt = sync.OnceFunc(func() { s.stop(closeStore) })
 	s.t.Cleanup(s.halt)
 }
@@ -198,41 +193,23 @@ func (s *server) open(o *setup) (closeStore func() error) {
 	}
 	s.insides, err = OpenInsides(s.tree, filepath.Join(s.state, "inside"), o.log)
 	must(err)
-	if o.store != nil {
-		s.table, err = lock.NewTable(s.t.Context(), lock.Options{
-			Store: s.insides.Store(o.store), Clock: s.clock, Rules: rules, Generation: o.epoch, Valid: s.valid,
-		})
+	store, generation := o.store, o.epoch
+	closeStore = func() error { return nil }
+	if store == nil {
+		log, err := journal.Open(journal.Options{Dir: filepath.Join(s.state, "journal"), Clock: s.clock})
 		must(err)
-		return func() error { return nil }
-	}
-	store, err := journal.Open(journal.Options{Dir: filepath.Join(s.state, "journal"), Clock: s.clock})
-	must(err)
-	kept := s.insides.Store(store)
-	if o.directories {
-		kept, err = hostdir.Open(s.t.Context(), hostdir.Options{Inner: store, FS: s.tree, Clock: s.clock, Rules: rules})
-		must(err)
-	}
-	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: kept, Clock: s.clock, Rules: rules, Generation: store.Generation(), Valid: s.valid})
-	must(err)
-	return store.Close
-}
-
-func (s *server) listen(o *setup) {
-	s.t.Helper()
-	s.control = s.driver.Control(o.control)
-	open := func(address string, implicit *tls.Config) string {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			s.t.Fatal(err)
+		store, generation, closeStore = log, log.Generation(), log.Close
+		if o.directories {
+			store, err = hostdir.Open(s.t.Context(), hostdir.Options{Inner: log, FS: s.tree, Clock: s.clock, Rules: rules})
+			must(err)
 		}
-		s.serving = append(s.serving, s.control.Listen(l, implicit))
-		return l.Addr().String()
 	}
-	s.serving = nil
-	s.addr = open("127.0.0.1:0", nil)
-	if o.tls != nil {
-		s.addrTLS = open("127.0.0.1:0", o.tls)
+	if !o.directories {
+		store = s.insides.Store(store)
 	}
+	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: store, Clock: s.clock, Rules: rules, Generation: generation, Valid: s.valid})
+	must(err)
+	return closeStore
 }
 
 func (s *server) stop(closeStore func() error) {
@@ -391,10 +368,13 @@ func (s *server) dial() *conn {
 	return c
 }
 
-// as is a client that has logged in.
+// as is a client that has logged in, under TLS if the server wants that.
 func (s *server) as(account string) *conn {
 	s.t.Helper()
 	c := s.dial()
+	if s.setup.settings.TLSRequired {
+		c.upgrade()
+	}
 	c.login(account)
 	return c
 }
@@ -408,8 +388,13 @@ func (c *conn) login(account string) {
 // upgrade is AUTH TLS, PBSZ and PROT P (RFC 4217).
 func (c *conn) upgrade() {
 	c.t.Helper()
+	c.upgradeWith(&tls.Config{InsecureSkipVerify: true})
+}
+
+func (c *conn) upgradeWith(config *tls.Config) {
+	c.t.Helper()
 	c.want("AUTH TLS", "234 *")
-	c.Conn = tls.Client(c.tcp, &tls.Config{InsecureSkipVerify: true})
+	c.Conn = tls.Client(c.tcp, config)
 	c.in = bufio.NewReader(c.Conn)
 	c.transcript(`
 		C: PBSZ 0
@@ -427,29 +412,35 @@ func (c *conn) send(lines string) {
 }
 
 // line reads one line.
-func (c *conn) line() string {
-	c.t.Helper()
+func (c *conn) line() (string, error) {
 	c.SetReadDeadline(time.Now().Add(patience))
 	l, err := c.in.ReadString('\n')
-	if err != nil {
-		c.t.Fatalf("reading a reply: %q, %v", l, err)
+	if err == nil && !strings.HasSuffix(l, "\r\n") {
+		err = errors.New("the line does not end in CRLF")
 	}
-	if !strings.HasSuffix(l, "\r\n") {
-		c.t.Errorf("%q does not end in CRLF", l)
-	}
-	return strings.TrimRight(l, "\r\n")
+	return strings.TrimRight(l, "\r\n"), err
 }
 
 // reply reads a whole reply (RFC 959 section 4.2).
 func (c *conn) reply() string {
 	c.t.Helper()
-	l := c.line()
-	all := l
-	for code := l[:3]; !strings.HasPrefix(l, code+" "); {
-		l = c.line()
-		all += "\n" + l
+	r, err := c.next()
+	if err != nil {
+		c.t.Fatalf("reading a reply: %q, %v", r, err)
 	}
-	return all
+	return r
+}
+
+// next is reply for who expects that there is none.
+func (c *conn) next() (string, error) {
+	all, err := c.line()
+	if err == nil && (len(all) < 4 || all[0] < '1' || all[0] > '5' || all[3] != ' ' && all[3] != '-') {
+		err = errors.New("that is no reply")
+	}
+	for l := all; err == nil && !strings.HasPrefix(l, all[:3]+" "); all += "\n" + l {
+		l, err = c.line()
+	}
+	return all, err
 }
 
 // ask sends a command and returns its reply.
@@ -493,7 +484,7 @@ func fits(pattern, line string) bool {
 }
 
 // transcript plays a transcript: what stands behind "C: " is sent, what stands behind "S: " must come, as fits has
-// it. \x in a line of the client are bytes; a line that begins with -- is a comment.
+// it. \x in a line of the client are bytes.
 func (c *conn) transcript(script string) {
 	c.t.Helper()
 	last := ""
@@ -504,8 +495,12 @@ func (c *conn) transcript(script string) {
 			last = l
 			c.send(bytesOf(l[3:]) + "\r\n")
 		case strings.HasPrefix(l, "S: "):
-			c.check(last, c.line(), bytesOf(l[3:]))
-		case l != "" && !strings.HasPrefix(l, "--"):
+			got, err := c.line()
+			if err != nil {
+				c.t.Fatalf("%s: %q, %v", last, got, err)
+			}
+			c.check(last, got, bytesOf(l[3:]))
+		case l != "":
 			c.t.Fatalf("no line of a transcript: %q", l)
 		}
 	}
@@ -522,8 +517,7 @@ func bytesOf(s string) string {
 // ended checks that the server has hung up.
 func (c *conn) ended() {
 	c.t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience))
-	if l, err := c.in.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if l, err := c.line(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Errorf("the connection goes on: %q, %v", l, err)
 	}
 }
@@ -541,23 +535,17 @@ func (c *conn) port() string {
 	c.t.Helper()
 	r := c.ask("PASV")
 	c.check("PASV", r, "227 *(127,0,0,1,#,#)*")
-	return fmt.Sprintf("127.0.0.1:%d", toldPort(227, r))
+	return fmt.Sprintf("127.0.0.1:%d", toldPort(r))
 }
 
 // toldPort reads the port from a reply to PASV (RFC 959) or EPSV (RFC 2428); 0 if there is none.
-func toldPort(code int, line string) int {
-	_, inside, _ := strings.Cut(line, "(")
-	inside, _, _ = strings.Cut(inside, ")")
-	if code == 229 {
-		n, _ := strconv.Atoi(strings.Trim(inside, "|"))
-		return n
-	}
-	parts := strings.Split(inside, ",")
-	if len(parts) != 6 {
+func toldPort(reply string) int {
+	m := regexp.MustCompile(`([0-9]+),([0-9]+)\)|([0-9]+)\|\)`).FindStringSubmatch(reply)
+	if m == nil {
 		return 0
 	}
-	high, _ := strconv.Atoi(parts[4])
-	low, _ := strconv.Atoi(parts[5])
+	high, _ := strconv.Atoi(m[1])
+	low, _ := strconv.Atoi(m[2] + m[3])
 	return high<<8 | low
 }
 
@@ -651,19 +639,8 @@ func (l *logged) logger() *slog.Logger {
 }
 
 // inBothWires runs a test in the clear and under TLS.
-func inBothWires(t *testing.T, test func(t *testing.T, s *server, dial func(account string) *conn)) {
-	for name, change := range map[string]func(*setup){"in the clear": func(*setup) {}, "TLS": tlsRequired} {
-		t.Run(name, func(t *testing.T) {
-			s := start(t, change)
-			test(t, s, func(account string) *conn {
-				t.Helper()
-				c := s.dial()
-				if s.setup.settings.TLSRequired {
-					c.upgrade()
-				}
-				c.login(account)
-				return c
-			})
-		})
-	}
+func inBothWires(t *testing.T, test func(t *testing.T, s *server)) {
+	t.Helper()
+	t.Run("in the clear", func(t *testing.T) { t.Helper(); test(t, start(t)) })
+	t.Run("TLS", func(t *testing.T) { t.Helper(); test(t, start(t, tlsRequired)) })
 }

@@ -1,30 +1,27 @@
 package driver
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestADirectoryWhoseNameLooksLikeALockIsMadeWithAHint(t *testing.T) {
+	const noRule, otherCase = " as a directory, not a lock: no rule makes this name a lock", " as a directory, not a lock: lock names are matched in their own case"
 	var log logged
 	s := start(t, func(s *setup) { s.log = log.logger() })
-	c := s.as("phoneacc")
-	const noRule, otherCase = " as a directory, not a lock: no rule makes this name a lock", " as a directory, not a lock: lock names are matched in their own case"
-	c.want("MKD /phone.lock", `257 "/phone.lock" created`+noRule)
-	c.want("MKD /PHONE_LOCK", `257 "/PHONE_LOCK" created`+otherCase)
-	c.want("MKD /Phone.Lock", `257 "/Phone.Lock" created`+noRule)
-	c.want("MKD /Locks", `257 "/Locks" created`)
-	c.want("MKD /Locks/a", `257 "/Locks/a" created`+otherCase)
-	c.want("MKD /block", `257 "/block" created`)
-	c.want("MKD /phone_lock", `257 "/phone_lock" locked, *`)
-	c.want("MKD /phone.lock", "550 *") // no hint of what was not made
-	c.want("RMD /phone.lock", "250 *")
-	c.want("MKD /phone.lock", "257 *"+noRule)
-	c.want("QUIT", "221 *")
-	c.ended()
+	s.play(t, `
+		a MKD /phone.lock => 257 "/phone.lock" created`+noRule+`
+		a MKD /PHONE_LOCK => 257 "/PHONE_LOCK" created`+otherCase+`
+		a MKD /Phone.Lock => 257 "/Phone.Lock" created`+noRule+`
+		a MKD /Locks => 257 "/Locks" created
+		a MKD /Locks/a => 257 "/Locks/a" created`+otherCase+`
+		a MKD /block => 257 "/block" created
+		a MKD /phone_lock => 257 "/phone_lock" locked, *
+		# no hint of what was not made, and the log has one line for each name
+		a MKD /phone.lock => 550 /phone.lock: is there already
+		a RMD /phone.lock => 250 *
+		a MKD /phone.lock => 257 *`+noRule+`
+		- quit a`)
 	s.halt()
 	if n := strings.Count(log.String(), "looks like a lock's"); n != 4 {
 		t.Errorf("%d lines, want one for each name:\n%s", n, log.String())
@@ -39,29 +36,29 @@ func TestALockOfTheWholeTreeIsNoneInAHome(t *testing.T) {
 		a MKD /locks/a => 257 "/locks/a" locked, *`)
 }
 
-func TestTheNamesOfHintsAreBounded(t *testing.T) {
-	var h hinted
-	for i := range 2 * maxHinted {
-		h.first(lock.Name(fmt.Sprint(i)))
-	}
-	if len(h.names) != maxHinted || h.first("0") || h.first("x") {
-		t.Errorf("%d names", len(h.names))
-	}
-}
-
 func TestDebugShowsCommandsWithTheirRepliesAndNoSecrets(t *testing.T) {
 	var log logged
 	s := start(t, func(s *setup) { s.log = log.logger() })
 	c := s.dial()
-	c.want("USER phoneacc", "331 *")
-	c.want("PASS hush1", "530 *")
-	c.want("PASS\thush2", "500 *")
-	c.want("PASShush3", "500 *")
-	c.want("ACCT hush4", "202 *")
-	c.want("USER phoneacc", "331 *")
-	c.want("pass secret", "230 *")
-	c.want("SITE  lock as hush5", "200 *")
-	c.want("MKD /a_lock", "257 *")
+	c.transcript(`
+		C: USER phoneacc
+		S: 331 *
+		C: PASS hush1
+		S: 530 *
+		C: PASS\x09hush2
+		S: 500 *
+		C: PASShush3
+		S: 500 *
+		C: ACCT hush4
+		S: 202 *
+		C: USER phoneacc
+		S: 331 *
+		C: pass secret
+		S: 230 *
+		C: SITE  lock as hush5
+		S: 200 *
+		C: MKD /a_lock
+		S: 257 *`)
 	id := s.table.Sessions()[0].Owner.Session.String() // as "ftplockd sessions" has it
 	c.want("MLST /", "250-*")
 	c.want("QUIT", "221 *")
@@ -80,8 +77,5 @@ func TestDebugShowsCommandsWithTheirRepliesAndNoSecrets(t *testing.T) {
 		if strings.Contains(text, never) {
 			t.Errorf("%s is in the log", never)
 		}
-	}
-	if t.Failed() {
-		t.Log(text)
 	}
 }

@@ -30,7 +30,7 @@ func bare(listing string) string {
 }
 
 func TestListings(t *testing.T) {
-	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
+	inBothWires(t, func(t *testing.T, s *server) {
 		for _, f := range []string{"/d/b", "/d/a", "/d/.hidden", "/d/sub/x", "/d/sub/y", "/d/sab/x", "/d/-al", "/d/c[1]"} {
 			s.write(f, "x")
 		}
@@ -38,7 +38,7 @@ func TestListings(t *testing.T) {
 		s.link("a", "/d/link")
 		s.link("sub", "/d/sublink")
 		s.link("/nowhere", "/d/broken")
-		c := dial("phoneacc")
+		c := s.as("phoneacc")
 		c.want("CWD /d", "250 *")
 		for _, tt := range []struct{ command, names string }{
 			{"LIST", "-al a b broken c[1] link sab sub sublink"},

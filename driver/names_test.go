@@ -43,10 +43,10 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 		{"nothing", "MKD", "501 MKD needs an argument: *"},
 		{"nothing but a space", "MKD ", "501 MKD needs an argument: *"},
 		{"nothing but spaces", "MKD    ", "501 MKD needs an argument: *"},
-		{"4,000 bytes", "MKD " + long(4000), "550 *: no such file or directory"},
-		{"4,000 bytes, of a lock", "MKD " + long(3995) + "_lock", "550 *: no such directory to make it in"},
-		{"more than a path can have", "MKD " + long(5000), "500 line too long"},
-		{"more than a line can have", "MKD /" + strings.Repeat("x", 9000), "500 line too long"},
+		{"as many bytes as a line can have", "MKD " + long(4090), "550 *: no such file or directory"},
+		{"the same, of a lock", "MKD " + long(4085) + "_lock", "550 *: no such directory to make it in"},
+		{"a byte more", "MKD " + long(4091), "500 line too long"},
+		{"many more", "MKD /" + strings.Repeat("x", 300<<10), "500 line too long"},
 		{"255 bytes", "MKD /locks/" + name255, `257 "/locks/` + name255 + `" locked, *`},
 		{"256 bytes", "MKD /locks/" + name256, "553 /locks/" + name256 + ": the server cannot store such a name"},
 		{"256 bytes, no lock", "MKD /" + name256, "553 /" + name256 + ": the server cannot store such a name"},
@@ -81,12 +81,10 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 func TestNamesAreBytes(t *testing.T) {
 	names := []string{
 		"plain", "with space", " leading", "trailing ", "  ", "-al", "100%", "%s%d%n", "a*b?[c]{d}", `back\slash`,
-		"tab\there", "utf8-\xc3\xa9\xe2\x82\xac", "latin1-\xe9", "macroman-\x8e\xd5", "\xff\xfe\xff", "iac-\xff\xf4-end", "...", "~", "#!", "'", "$(x)", ";",
-		"bell\x07", "\xc2\x85", "NBSP\xc2\xa0",
+		"tab\there", "utf8-\xc3\xa9\xe2\x82\xac", "latin1-\xe9", "\xff\xfe\xff", "iac-\xff\xf4-end", "...", "~", "bell\x07", "\xc2\x85", "NBSP\xc2\xa0",
 	}
 	eachMode(t, func(t *testing.T, s *server) {
 		c := s.as("phoneacc")
-		s.mkdir("/dir")
 		for _, name := range names {
 			if r := c.ask("MKD /locks/" + name); !strings.HasPrefix(r, `257 "/locks/`+name+`" locked, `) {
 				t.Errorf("MKD /locks/%q: %q", name, r)
@@ -94,24 +92,13 @@ func TestNamesAreBytes(t *testing.T) {
 			if !s.held(lock.Name("/locks/" + name)) {
 				t.Errorf("no lock is called %q", name)
 			}
-			if r := c.ask("MKD /dir/" + name); r != `257 "/dir/`+name+`" created` {
-				t.Errorf("MKD /dir/%q: %q", name, r)
-			}
 		}
 		want := slices.Sorted(slices.Values(names))
-		for _, dir := range []string{"/dir", "/locks"} {
-			var crlf string
-			for _, name := range want {
-				crlf += dir + "/" + name + "\r\n"
-			}
-			if got := c.fetch("NLST -a " + dir); got != crlf {
-				t.Errorf("NLST %s: %q", dir, got)
-			}
-			if dir == "/dir" || s.driver.directories {
-				if got := onDisk(t, filepath.Join(s.root, dir)); !slices.Equal(got, want) {
-					t.Errorf("on disk: %q", got)
-				}
-			}
+		if got := c.fetch("NLST -a /locks"); got != "/locks/"+strings.Join(want, "\r\n/locks/")+"\r\n" {
+			t.Errorf("NLST: %q", got)
+		}
+		if got := onDisk(t, filepath.Join(s.root, "locks")); s.driver.directories && !slices.Equal(got, want) {
+			t.Errorf("on disk: %q", got)
 		}
 		for _, name := range names {
 			if r := c.ask("RMD /locks/" + name); r != "250 /locks/"+name+" released" {
@@ -123,50 +110,45 @@ func TestNamesAreBytes(t *testing.T) {
 
 // Every command takes every name.
 func TestFilesOfAnyName(t *testing.T) {
-	eachMode(t, func(t *testing.T, s *server) {
-		s.mkdir("/dir")
-		s.mkdir("/other")
-		c := s.as("boss")
-		c.want("CWD /dir", "250 *")
-		for _, name := range []string{
-			"plain", "with space", " leading", "trailing ", "a  b", `a"b`, `"begin`, `end"`, `a "b" c`, `""`, "tab\there", "f 0 3", "latin1-\xe9", "\xff\xfe\xff",
-			`back\slash`, "100%", "%s%d%n", "a*b?[c]", "-al", "...", "#", ",", "a,b", "~", "20200101000000 f",
+	s := start(t)
+	s.mkdir("/dir")
+	s.mkdir("/other")
+	c := s.as("boss")
+	c.want("CWD /dir", "250 *")
+	for _, name := range []string{
+		"with space", " leading", "trailing ", "a  b", `a"b`, `"begin`, `end"`, `a "b" c`, `""`, "tab\there", "f 0 3", "\xff\xfe\xff",
+		`back\slash`, "%s%d%n", "a*b?[c]", "-al", "...", "a,b", "20200101000000 f",
+	} {
+		c.store(name, "hello\n")
+		s.wantContent("/dir/"+name, "hello\n")
+		if got := c.fetch("RETR " + name); got != "hello\r\n" {
+			t.Errorf("RETR %q: %q", name, got)
+		}
+		path := "/dir/" + name
+		for _, tt := range []struct{ command, reply string }{
+			{"SIZE " + path, "213 6"},
+			{"SIZE " + name, "213 6"},
+			{"XMD5 " + path, "250 b1946ac92492d2347c6235b4d2611184"},
+			{"HASH " + name, "213 SHA-256 0-6 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 " + name},
+			{"MFMT 20200102030405 " + name, "213 Modify=20200102030405; " + path},
+			{"MDTM " + path, "213 20200102030405"},
+			{"SITE CHMOD 640 " + path, "200 " + path + " has mode 640"},
+			{"MLST " + path, "250-"},
+			{"RNFR " + name, "350 "},
+			{"RNTO /other/" + name, "250 "},
+			{"RNFR /other/" + name, "350 "},
+			{"RNTO " + name, "250 "},
+			{"DELE " + name, "250 "},
 		} {
-			c.store(name, "hello\n")
-			s.wantContent("/dir/"+name, "hello\n")
-			if got := c.fetch("RETR " + name); got != "hello\r\n" {
-				t.Errorf("RETR %q: %q", name, got)
+			if tt.command == `HASH ""` {
+				continue // a quoted name that is empty
 			}
-			path := "/dir/" + name
-			for _, tt := range []struct{ command, reply string }{
-				{"SIZE " + path, "213 6"},
-				{"SIZE " + name, "213 6"},
-				{"XMD5 " + path, "250 b1946ac92492d2347c6235b4d2611184"},
-				{"XSHA1 " + name, "250 f572d396fae9206628714fb2ce00f72e94f2258f"},
-				{"HASH " + name, "213 SHA-256 0-6 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 " + name},
-				{"MFMT 20200102030405 " + name, "213 Modify=20200102030405; " + path},
-				{"MDTM " + path, "213 20200102030405"},
-				{"SITE CHMOD 640 " + path, "200 " + path + " has mode 640"},
-				{"RNFR " + name, "350 "},
-				{"RNTO /other/" + name, "250 "},
-				{"RNFR /other/" + name, "350 "},
-				{"RNTO " + name, "250 "},
-			} {
-				if tt.command == `XSHA1 ""` || tt.command == `HASH ""` {
-					continue // a quoted name that is empty
-				}
-				if got := c.ask(tt.command); !strings.HasPrefix(got, tt.reply) {
-					t.Errorf("%q: %q, want %q", tt.command, got, tt.reply)
-				}
-			}
-			if got := c.ask("MLST " + path); !strings.HasSuffix(got, "; "+path+"\n250 End") {
-				t.Errorf("MLST %q: %q", name, got)
-			}
-			if got := c.ask("DELE " + name); !strings.HasPrefix(got, "250 ") {
-				t.Errorf("DELE %q: %q", name, got)
+			got := c.ask(tt.command)
+			if !strings.HasPrefix(got, tt.reply) || strings.HasPrefix(tt.command, "MLST") && !strings.HasSuffix(got, "; "+path+"\n250 End") {
+				t.Errorf("%q: %q, want %q", tt.command, got, tt.reply)
 			}
 		}
-	})
+	}
 }
 
 func onDisk(t *testing.T, dir string) (names []string) {

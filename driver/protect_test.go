@@ -373,31 +373,3 @@ func TestWhichFileALockProtects(t *testing.T) {
 		o.rules = append(o.rules, lock.Rule{Match: "/out/*", Protection: &lock.Protection{Paths: []string{"/home/bob/$1.out"}}})
 	})
 }
-
-// Sessions of one job write. A job that lost its lock, and the next one of its account that took it over another connection, look the
-// same without a word: a connection for each command.
-func TestWhoOfAnAccountWrites(t *testing.T) {
-	plays(t, `
-		a SITE LOCK AS job => 200 *
-		a MKD /phone_lock => 257 *
-		a2 STOR /phone.tsv <<< b => 550 /phone.tsv: `+notHeld+`
-		a2 SITE LOCK AS job => 200 *
-		a2 STOR /phone.tsv <<< b => 226 *
-		- alone
-		a3 STOR /phone.tsv <<< c => 550 *which another connection of your account took: say SITE LOCK AS with the same word in each connection, before MKD
-		a3 SITE LOCK AS job => 200 *
-		a3 STOR /phone.tsv <<< c => 226 *`, protected)
-	for policy, reply := range map[lock.WritePolicy]string{"": "550 *", lock.WriteAsAccount: "226 *"} {
-		plays(t, `
-			a MKD /phone_lock => 257 *
-			- alone
-			- pass 1h
-			a MKD /phone_lock => 257 *
-			- alone
-			a STOR /phone.tsv <<< late => `+reply, protected, func(o *setup) {
-			for i, r := range o.rules {
-				o.rules[i].Protection = &lock.Protection{Paths: r.Protection.Paths, WriteAs: policy}
-			}
-		})
-	}
-}

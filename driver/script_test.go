@@ -87,11 +87,7 @@ func (p *scene) as(name string) *actor {
 	if p.clients[name] == nil {
 		account := strings.TrimRight(name, "0123456789")
 		account = cmp.Or(map[string]string{"a": "phoneacc", "b": "other"}[account], account)
-		c := p.dial()
-		if p.setup.settings.TLSRequired {
-			c.upgrade()
-		}
-		c.login(account)
+		c := p.server.as(account)
 		c.t = p.t
 		p.clients[name] = &actor{conn: c}
 	}

@@ -3,7 +3,6 @@ package driver
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -104,32 +103,15 @@ func TestATransferWantsADataConnectionOfItsOwn(t *testing.T) {
 	unprepared("RETR /f")
 }
 
-func TestADataConnectionThatNobodyOpens(t *testing.T) {
+func TestDataConnectionsThatCannotBe(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(o *setup) { o.settings.DataTimeout = time.Second })
-	s.write("/f", "old")
-	c := s.as("phoneacc")
-	c.port()
-	c.transcript(`
-		C: STOR /f
-		S: 425 cannot open the data connection
-		C: NOOP
-		S: 200 OK`)
-	s.wantContent("/f", "old")
-	c.store("/f", "x")
-	for timeout, want := range map[time.Duration]time.Duration{0: longestWait, time.Second: time.Second, time.Hour: longestWait} {
-		var o Server
-		o.SetSettings(Settings{DataTimeout: timeout})
-		if got := o.connectWithin(); got != want {
-			t.Errorf("%v: %v", timeout, got)
-		}
-	}
-}
-
-func TestPassivePorts(t *testing.T) {
-	l := listen(t) // its port is taken
+	l := listen(t)
 	taken := uint16(l.Addr().(*net.TCPAddr).Port)
-	s := start(t, func(o *setup) { o.settings.FirstPort, o.settings.LastPort = taken, taken })
+	s := start(t, func(o *setup) {
+		o.settings.DataTimeout = time.Second
+		o.settings.FirstPort, o.settings.LastPort = taken, taken
+	})
+	s.write("/f", "old")
 	c := s.as("phoneacc")
 	c.transcript(`
 		C: PASV
@@ -141,7 +123,13 @@ func TestPassivePorts(t *testing.T) {
 	settings := *s.driver.settings.Load()
 	settings.FirstPort, settings.LastPort = 0, 0
 	s.driver.SetSettings(settings)
-	c.fetch("LIST")
+	c.port() // and nobody connects
+	c.transcript(`
+		C: STOR /f
+		S: 425 cannot open the data connection
+		C: NOOP
+		S: 200 OK`)
+	s.wantContent("/f", "old")
 }
 
 // Neither the client's data nor its locks outlive a session that took no leave.
@@ -180,44 +168,41 @@ func TestATransferWithTwoDataConnectionsIsRefused(t *testing.T) {
 	s := start(t)
 	s.write("/f", "old")
 	c := s.as("phoneacc")
-	dial := func(port string) net.Conn {
+	dial := func(port, content string) net.Conn {
 		nc, err := net.Dial("tcp", port)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { nc.Close() })
+		io.WriteString(nc, content)
 		return nc
 	}
 	const refused = "426 /f: two data connections came from your address, and one of them is somebody else's"
 	for range 20 {
 		port := c.port()
-		thief := dial(port)
-		thief.Write([]byte("the thief's"))
-		thief.Close()
-		own := dial(port)
+		dial(port, "the thief's").Close()
+		own := dial(port, "new")
 		c.want("STOR /f", "150 *")
-		own.Write([]byte("new"))
 		own.Close()
 		c.check("after the thief", c.reply(), refused)
 		s.wantContent("/f", "old")
 
 		port = c.port()
-		own = dial(port)
+		own = dial(port, "new")
 		c.want("STOR /f", "150 *")
-		own.Write([]byte("new"))
-		dial(port)
+		dial(port, "")
 		own.Close()
 		c.check("before the thief", c.reply(), refused)
 		s.wantContent("/f", "old")
 
 		port = c.port()
-		thief, own = dial(port), dial(port)
+		thief := dial(port, "")
+		dial(port, "")
 		c.want("RETR /f", "150 *")
 		if got, _ := io.ReadAll(thief); len(got) != 0 {
 			t.Errorf("the thief got %q", got)
 		}
 		c.check("a download", c.reply(), refused)
-		own.Close()
 	}
 	c.store("/f", "new")
 	s.wantContent("/f", "new")
@@ -233,50 +218,35 @@ func TestADataConnectionMustResumeTheSessionOfItsControlConnection(t *testing.T)
 			session := func() (*conn, *tls.Config) {
 				config := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(4), ServerName: "localhost", MaxVersion: version}
 				c := s.dial()
-				c.want("AUTH TLS", "234 *")
-				c.Conn = tls.Client(c.tcp, config)
-				c.in.Reset(c.Conn)
-				c.transcript(`
-					C: PBSZ 0
-					S: 200 *
-					C: PROT P
-					S: 200 *`)
+				c.upgradeWith(config)
 				c.login("phoneacc")
 				return c, config
 			}
 			c, own := session()
 			_, others := session()
 			const refused = "522 /f: the data connection must resume the TLS session of the control connection"
-			for name, config := range map[string]*tls.Config{
-				"a session of its own":               {InsecureSkipVerify: true, MaxVersion: version},
-				"that of another control connection": others,
+			for name, tt := range map[string]struct {
+				config         *tls.Config
+				reply, content string
+			}{
+				"a session of its own":               {&tls.Config{InsecureSkipVerify: true, MaxVersion: version}, refused, "old"},
+				"that of another control connection": {others, refused, "old"},
+				"its own":                            {own, "226 *", "new"},
 			} {
-				d := tls.Client(c.data(), config)
+				s.write("/f", "old")
+				d := tls.Client(c.data(), tt.config)
 				c.want("STOR /f", "150 *")
 				d.Write([]byte("new"))
 				d.Close()
-				c.check(name, c.reply(), refused)
-				s.wantContent("/f", "old")
-				d = tls.Client(c.data(), config)
+				c.check(name, c.reply(), tt.reply)
+				s.wantContent("/f", tt.content)
+				d = tls.Client(c.data(), tt.config)
 				c.want("RETR /f", "150 *")
-				if got, _ := io.ReadAll(d); len(got) > 0 {
+				if got, _ := io.ReadAll(d); string(got) != "new" && tt.content == "new" || len(got) > 0 && tt.content == "old" {
 					t.Errorf("%s: got %q", name, got)
 				}
-				c.check(name, c.reply(), refused)
-			}
-			for range 5 {
-				d := tls.Client(c.data(), own)
-				c.want("STOR /g", "150 *")
-				d.Write([]byte("new"))
 				d.Close()
-				c.check("STOR", c.reply(), "226 *")
-				d = tls.Client(c.data(), own)
-				c.want("RETR /g", "150 *")
-				if got, err := io.ReadAll(d); string(got) != "new" || err != nil {
-					t.Errorf("%q, %v", got, err)
-				}
-				d.Close()
-				c.check("RETR", c.reply(), "226 *")
+				c.check(name, c.reply(), tt.reply)
 			}
 		})
 	}
@@ -303,9 +273,9 @@ func TestDownloads(t *testing.T) {
 	plays(t, downloads, tlsRequired)
 
 	// A client that has enough and hangs up: the transfer was broken, the session goes on.
-	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
+	inBothWires(t, func(t *testing.T, s *server) {
 		s.sparse("/large")
-		c := dial("phoneacc")
+		c := s.as("phoneacc")
 		nc := c.data()
 		c.want("RETR /large", "150 *")
 		io.ReadFull(c.secured(nc), make([]byte, 10))
@@ -316,67 +286,12 @@ func TestDownloads(t *testing.T) {
 	})
 }
 
-// downloads are some of each kind.
-var downloads = []struct {
-	name, kind, command string
-	secure              bool
-}{
-	{"binary", "TYPE I", "RETR /f", false},
-	{"ASCII", "TYPE A", "RETR /f", false},
-	{"a listing", "TYPE A", "LIST /", false},
-	{"TLS", "TYPE I", "RETR /f", true},
-}
-
-// fetched is a client that has read all that it fetched, and its data connection, not yet closed.
-func (s *server) fetched(kind, command string, secure bool) (*conn, net.Conn) {
-	s.t.Helper()
-	c := s.dial()
-	if secure {
-		c.upgrade()
-	}
-	c.login("phoneacc")
-	c.want(kind, "200 *")
-	tcp := c.data()
-	c.want(command, "150 *")
-	if got, err := io.ReadAll(c.secured(tcp)); len(got) == 0 || err != nil {
-		s.t.Fatalf("%q, %v", got, err)
-	}
-	return c, tcp
-}
-
-// A client that reads one reply at a time never sees a second one that comes with the first.
-func TestAClientHasReadWhatItFetchedWhenItIsToldSo(t *testing.T) {
-	for _, tt := range downloads {
-		t.Run(tt.name, func(t *testing.T) {
-			s := start(t, secure)
-			s.write("/f", "content")
-			for range 50 { // until the machine is quick enough
-				began := time.Now()
-				c, data := s.fetched(tt.kind, tt.command, tt.secure)
-				c.tcp.SetReadDeadline(time.Now().Add(lastWord / 4))
-				n, err := c.tcp.Read(make([]byte, 1))
-				early := n > 0 || c.in.Buffered() > 0
-				if early && time.Since(began) >= lastWord { // it had its time
-					continue
-				}
-				if early || !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Fatalf("before the client ends the connection: %d and %d bytes, %v", n, c.in.Buffered(), err)
-				}
-				data.Close()
-				c.check("the end", c.reply(), "226 *")
-				return
-			}
-			t.Error("the machine is too slow for this test")
-		})
-	}
-}
-
 // So much that all ways of moving bytes are used: through this process, and within the kernel.
 func TestLargeTransfersArriveAsTheyWereSent(t *testing.T) {
 	content := make([]byte, 3_456_789)
 	rand.NewChaCha8([32]byte{}).Read(content)
-	inBothWires(t, func(t *testing.T, s *server, dial func(string) *conn) {
-		c := dial("phoneacc")
+	inBothWires(t, func(t *testing.T, s *server) {
+		c := s.as("phoneacc")
 		c.want("TYPE I", "200 *")
 		c.store("/f", string(content))
 		if got, err := os.ReadFile(filepath.Join(s.root, "f")); err != nil || !bytes.Equal(got, content) {
@@ -477,13 +392,11 @@ func TestATransferThatIsTooSlowIsEnded(t *testing.T) {
 	c.want("RETR /big", "150 *")
 	c.check("RETR", c.reply(), "426 /big: the data connection was too slow for too long")
 
-	steady := c.data()
-	c.want("STOR /f", "150 *")
-	for began := time.Now(); time.Since(began) < time.Second; time.Sleep(20 * time.Millisecond) {
-		if _, err := steady.Write(make([]byte, 400)); err != nil {
-			t.Fatal(err)
+	began := time.Now()
+	p := pace{since: began}
+	for i, moved := range []uint64{100, 1300, 1400, 1700} { // by then, a second behind each other
+		if slow := p.tooSlow(s.driver, moved, began.Add(time.Duration(i+1)*time.Second)); slow != (i != 1) {
+			t.Errorf("%d bytes after %d s: %t", moved, i+1, slow)
 		}
 	}
-	steady.Close()
-	c.check("STOR", c.reply(), "226 *")
 }
