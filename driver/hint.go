@@ -30,15 +30,18 @@ func (h *hinted) first(n lock.Name) bool {
 	return true
 }
 
-// hint is what the 257 of a directory says further if its name looks like that of a lock. The log says it, too. Like
-// every text behind the path it has no quote in it, see granted.
-func (c *client) hint(n lock.Name) string {
+// hint is what the 257 of a directory says further if its name, or the one that the client said before links were resolved, looks
+// like that of a lock. The log says it, too. Like every text behind the path it has no quote in it, see granted.
+func (c *client) hint(n, said lock.Name) string {
 	lower := lock.Name(strings.ToLower(string(n)))
 	view, _ := c.account.inView(n)
 	switch _, otherCase := c.table().Rules().For(lower); {
 	case c.isLockName(lock.Name(view)):
 		c.warnOfHint(n, "a [[lock]] rule matches it as the account sees it, and not in the whole tree")
 		return " as a directory, not a lock: this account has a home, and no rule matches the name there"
+	case c.isLockName(said):
+		c.warnOfHint(n, "a [[lock]] rule matches it as the client said it, and not where a symbolic link leads")
+		return " as a directory, not a lock: a symbolic link leads elsewhere, and no rule matches the name there"
 	case lower != n && otherCase:
 		c.warnOfHint(n, "its letters would have to be in the other case")
 		return " as a directory, not a lock: lock names are matched in their own case"

@@ -36,6 +36,16 @@ func TestALockOfTheWholeTreeIsNoneInAHome(t *testing.T) {
 		a MKD /locks/a => 257 "/locks/a" locked, *`)
 }
 
+func TestALockWhereALinkLeadsElsewhereIsNone(t *testing.T) {
+	inBothModes(t, `
+		- mkdir /real
+		- link /fast real
+		- link /ever/fast ../real
+		a MKD /ever/fast/x => 257 "/ever/fast/x" created as a directory, not a lock: a symbolic link leads elsewhere, and no rule matches the name there
+		a MKD /fast/y => 257 "/fast/y" created
+		a MKD /fast/a_lock => 257 "/fast/a_lock" locked, *`)
+}
+
 func TestDebugShowsCommandsWithTheirRepliesAndNoSecrets(t *testing.T) {
 	var log logged
 	s := start(t, func(s *setup) { s.log = log.logger() })

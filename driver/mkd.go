@@ -29,7 +29,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		if err := c.worked(c.makeDirectory(n)); err != nil {
 			return control.Reply{}, err
 		}
-		return control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n)}, nil
+		return control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}, nil
 	}
 	if !others && !c.server.directories { // with directories the store looks
 		if err := c.unoccupied(n); err != nil {
