@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -125,6 +127,16 @@ func checkShared(c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("etcd.shared_state: %w; is its file system mounted? The directory is made once, by you", err)
 	}
+	entries, err := os.ReadDir(c.Etcd.SharedState)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if escaped, ok := strings.CutPrefix(e.Name(), prefixMark); ok && escaped != url.PathEscape(c.Etcd.Prefix) {
+			return fmt.Errorf("etcd.shared_state: %s says that servers with another etcd.prefix use these files, and would be active beside this one; "+
+				"remove it if there are none", filepath.Join(c.Etcd.SharedState, e.Name()))
+		}
+	}
 	root, err := os.Stat(c.Root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is made, in a directory that may be anywhere
@@ -135,6 +147,24 @@ func checkShared(c *config.Config) error {
 	if device(info) != device(root) {
 		return fmt.Errorf("etcd.shared_state: %s is on another file system than root %s: is each of them mounted? "+
 			"Where they differ, unfinished uploads of other servers are not seen", c.Etcd.SharedState, c.Root)
+	}
+	return nil
+}
+
+// prefixMark is what the name of an empty file in shared_state begins with, the rest of which is the prefix of the servers that use it.
+const prefixMark = "prefix-"
+
+// claimShared is checkShared, and makes that file.
+func claimShared(c *config.Config) error {
+	if err := checkShared(c); err != nil || c.Etcd.SharedState == "" {
+		return err
+	}
+	mark := filepath.Join(c.Etcd.SharedState, prefixMark+url.PathEscape(c.Etcd.Prefix))
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		return fmt.Errorf("etcd.shared_state: %w", err)
+	}
+	if err := checkShared(c); err != nil { // another one was as fast
+		return errors.Join(err, os.Remove(mark))
 	}
 	return nil
 }

@@ -453,6 +453,24 @@ func TestSharedStateIsOnTheFileSystemOfRoot(t *testing.T) {
 	}
 }
 
+func TestSharedStateHasServersOfOnePrefix(t *testing.T) {
+	c := &config.Config{Root: t.TempDir()}
+	c.Etcd.SharedState, c.Etcd.Prefix = t.TempDir(), "/ftplockd/"
+	other := *c
+	other.Etcd.Prefix = "/ftplock/"
+	if err := errors.Join(checkShared(c), checkShared(&other), claimShared(c), claimShared(c), checkShared(c)); err != nil {
+		t.Error(err)
+	}
+	for _, f := range []func(*config.Config) error{checkShared, claimShared} {
+		if err := f(&other); err == nil || !strings.Contains(err.Error(), "prefix-%2Fftplockd%2F says that servers with another etcd.prefix use these files") {
+			t.Error(err)
+		}
+	}
+	if err := checkShared(c); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAStandbyThatCouldNotTakeOverDoesNotStart(t *testing.T) {
 	dir := t.TempDir()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

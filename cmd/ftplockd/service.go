@@ -102,7 +102,7 @@ func (v *service) open(ctx context.Context, openStore func(context.Context, *loc
 	if err != nil {
 		return err
 	}
-	if err := checkShared(c); err != nil {
+	if err := claimShared(c); err != nil {
 		return err
 	}
 	state := cmp.Or(c.Etcd.SharedState, c.State) // of what belongs to the tree
