@@ -2,10 +2,8 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"net"
@@ -468,47 +466,5 @@ func TestSharedStateHasServersOfOnePrefix(t *testing.T) {
 	}
 	if err := checkShared(c); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAStandbyThatCouldNotTakeOverDoesNotStart(t *testing.T) {
-	dir := t.TempDir()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	file := filepath.Join(dir, "f")
-	if err := os.WriteFile(file, []byte("\nx"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const one = "[etcd]\nendpoints = ['http://a:1']\n"
-	const tls = "[etcd]\nendpoints = ['https://a:1']\n"
-	for name, c := range map[string]struct {
-		listen, etcd, password, says string
-		status                       int
-	}{
-		"an address in use":                        {taken.Addr().String(), one, "x", "in use", exitFailure},
-		"a password that is empty":                 {"", one + "user = 'u'\npassword_file = '" + file + "'\n", "x", "etcd.password_file: " + file, exitFailure},
-		"a ca that is none":                        {"", tls + "ca = '" + file + "'\n", "x", "etcd.ca: " + file, exitFailure},
-		"a certificate that is none":               {"", tls + "certificate = '" + file + "'\nkey = '" + file + "'\n", "x", "etcd.certificate " + file, exitFailure},
-		"a shared file system that is not mounted": {"", one + "shared_state = '" + dir + "/none'\n", "x", "etcd.shared_state: stat " + dir + "/none: no such file", exitFailure},
-		"a password of its own":                    {"", one, "", "FTPLOCKD_PASSWORD", exitUsage},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("FTPLOCKD_PASSWORD", c.password)
-			text := fmt.Sprintf("listen = ['%s']\nroot = '%s/files'\nstate = '%s/state'\n%s", cmp.Or(c.listen, "127.0.0.1:0"), dir, dir, c.etcd)
-			config := filepath.Join(t.TempDir(), "c.toml")
-			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			before := names(t, dir)
-			if _, errs, status := runCommand(t.Context(), "--config", config); status != c.status || !strings.Contains(errs, c.says) {
-				t.Errorf("status %d, %q", status, errs)
-			}
-			if after := names(t, dir); after != before {
-				t.Errorf("there was\n%s\nand there is\n%s", before, after)
-			}
-		})
 	}
 }

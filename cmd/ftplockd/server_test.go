@@ -188,19 +188,6 @@ func TestKickedSessionIsToldAndGone(t *testing.T) {
 	}
 }
 
-func TestAStatusFileCannotHideADirectoryOfLocks(t *testing.T) {
-	for name, wrong := range map[string]bool{"/locks": true, "/locks/x.json": false, "/locks.json": false, "": false} {
-		file := filepath.Join(t.TempDir(), "f.toml")
-		if err := os.WriteFile(file, []byte("[ftp]\nstatus_file = '"+name+"'\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, errs, status := runCommand(t.Context(), "config", "check", file)
-		if (status == exitUsage) != wrong || wrong && !strings.Contains(errs, ":2: ftp.status_file") {
-			t.Errorf("%q: status %d, %s", name, status, errs)
-		}
-	}
-}
-
 func TestAHomeThatIsNotThereIsWarnedOf(t *testing.T) {
 	hash, err := config.HashPassword("secret")
 	if err != nil {
