@@ -40,6 +40,9 @@ func TestErrorsOfOperations(t *testing.T) {
 		do   func(string) error
 		err  error
 	}{
+		{"mkdir of the root", "/", func(n string) error { return s.Mkdir(n, 0o755) }, fs.ErrExist},
+		{"rmdir of the root", "/", s.RemoveDir, unix.EBUSY},
+		{"unlink of the root", "/", s.RemoveFile, unix.EISDIR},
 		{"removeall", "/empty", s.RemoveAll, fs.ErrPermission},
 		{"chown", "/file", func(n string) error { return s.Chown(n, 1, 1) }, fs.ErrPermission},
 		{"open of a pipe", "/fifo", open, ErrNotRegular},
