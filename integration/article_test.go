@@ -1,17 +1,16 @@
 package integration
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // article returns the command line of one of the article's programs.
@@ -22,13 +21,11 @@ func (s *server) article(program string, args ...string) []string {
 
 func TestArticleUploaderAndDownloaderShareAFile(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, defaults)
 	s.write("data/phone.tsv", "old\n")
 	list := filepath.Join(t.TempDir(), "phone.tsv")
-	if err := os.WriteFile(list, []byte("anna\t1\nbob\t2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, list, []byte("anna\t1\nbob\t2\n"))
 	var all sync.WaitGroup
 	for i := range 3 {
 		all.Go(func() {
@@ -47,9 +44,7 @@ func TestArticleUploaderAndDownloaderShareAFile(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := s.read("data/phone.tsv"); got != "anna\t1\nbob\t2\n" {
-		t.Errorf("in the end %q", got)
-	}
+	s.wantFile(t, "data/phone.tsv", "anna\t1\nbob\t2\n")
 	if s.exists("data/phone_lock") || s.exists("data/phone.tmp") {
 		t.Error("something is left over")
 	}
@@ -57,68 +52,19 @@ func TestArticleUploaderAndDownloaderShareAFile(t *testing.T) {
 
 func TestArticleGiveUpLoopLeavesPolitely(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, defaults)
 	s.write("data/phone.tsv", "x")
 	other := s.session("other")
-	other.want(257, "MKD /data/phone_lock")
+	other.Want(257, "MKD /data/phone_lock")
 	r := run(t, "perl", s.article("patient.pl", "0.01")...)
 	if r.status != 1 || !strings.HasPrefix(r.out, "Sorry") {
 		t.Errorf("while it is held: %d %s", r.status, r.out)
 	}
-	other.want(250, "RMD /data/phone_lock")
+	other.Want(250, "RMD /data/phone_lock")
 	if r = run(t, "perl", s.article("patient.pl", "0.01")...); r.status != 0 || r.out != "Got it after 0 refusals.\n" {
 		t.Errorf("when it is free: %d %s", r.status, r.out)
 	}
-}
-
-// program is one that runs on and is spoken to.
-type program struct {
-	cmd    *exec.Cmd
-	to     io.WriteCloser
-	from   *bufio.Reader
-	exited chan struct{}
-}
-
-// launch starts a program that ends with the test.
-func launch(t testing.TB, cmd *exec.Cmd) *program {
-	t.Helper()
-	p := &program{cmd: cmd, exited: make(chan struct{})}
-	to, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, w, err := os.Pipe() // not StdoutPipe, which Wait closes before all is read
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout = w
-	p.to, p.from = to, bufio.NewReader(from)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	go func() {
-		defer close(p.exited)
-		_ = cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		p.kill()
-		from.Close()
-	})
-	return p
-}
-
-// line reads a line of its output; "" at the end.
-func (p *program) line() string {
-	line, _ := p.from.ReadString('\n')
-	return strings.TrimSuffix(line, "\n")
-}
-
-// kill ends it with SIGKILL and waits.
-func (p *program) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.exited
 }
 
 // holder starts the article's program that works under a lock of the locksmith, and returns the locksmith's
@@ -134,7 +80,7 @@ func (s *server) holder(t testing.TB) (p *program, locksmith int) {
 
 func TestLocksmithHoldsWhileItsParentLives(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s, clock := startStepped(t, idle) // its commands, one each 0.2 s, are what keeps the lock
 	p, _ := s.holder(t)
 	other := s.session("other")
@@ -142,17 +88,15 @@ func TestLocksmithHoldsWhileItsParentLives(t *testing.T) {
 		clock.pass(9 * time.Minute)
 		s.noted(t, other)
 	}
-	other.want(550, "MKD /locks/job", "held by "+account)
+	other.Want(550, "MKD /locks/job", "held by "+account)
 	p.to.Close()
-	if got := p.line(); got != "released" {
-		t.Errorf("the parent says %q", got)
-	}
-	other.want(257, "MKD /locks/job")
+	p.says(t, "released")
+	other.Want(257, "MKD /locks/job")
 }
 
 func TestLocksmithsLockIsGoneWhenAProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	for _, tc := range []struct {
 		name, tables string
 		kill         func(p *program, locksmith int)
@@ -165,7 +109,7 @@ func TestLocksmithsLockIsGoneWhenAProcessIsKilled(t *testing.T) {
 			s := startServer(t, tc.tables)
 			tc.kill(s.holder(t))
 			other := s.session("other")
-			await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
+			harness.Await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").Code == 257 })
 		})
 	}
 }
@@ -176,17 +120,4 @@ func killProcess(t testing.TB, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// wantEither sends a command that may succeed or be refused with 550.
-func (s *session) wantEither(line string) reply {
-	s.t.Helper()
-	r, err := s.try(line)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if r.code != 550 && r.code/100 != 2 {
-		s.t.Fatalf("%s: %v", line, r)
-	}
-	return r
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // spellings are ways to write a path that an attacker hopes leads out of the tree, or to hidden names in it.
@@ -34,9 +36,7 @@ func TestAttackPathsLeadOutOfTheTree(t *testing.T) {
 	for _, directories := range []string{"true", "false"} {
 		s := startServer(t, "[locks]\ndirectories = "+directories+"\n[[lock]]\nmatch = '/locks/**'\n")
 		dir := filepath.Dir(s.root)
-		if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("TOP SECRET"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(dir, "secret"), []byte("TOP SECRET"))
 		s.write("dir/file", "harmless")
 		s.write(".ftplockd-leftovers/x", "TOP SECRET")
 		s.write(".ftplockd-lock-1/x", "TOP SECRET")
@@ -48,7 +48,7 @@ func TestAttackPathsLeadOutOfTheTree(t *testing.T) {
 			}
 		}
 		c := s.session("other")
-		c.want(200, "TYPE I")
+		c.Want(200, "TYPE I")
 		outside := func() string {
 			return s.snapshot(dir, "secret") + s.snapshot(dir, "ftplockd.toml") + s.snapshot(s.root, ".ftplockd-leftovers")
 		}
@@ -124,7 +124,7 @@ func (s *server) snapshot(dir, name string) string {
 
 // ask sends a line and returns the reply; "" if the connection has ended.
 func (s *session) ask(line string) string {
-	r, err := s.try(line)
+	r, err := s.Try(line)
 	if err != nil {
 		return ""
 	}
@@ -143,15 +143,15 @@ func (s *session) put(line, content string) string {
 }
 
 func (s *session) transfer(line string, move func(net.Conn), content *[]byte) string {
-	data, err := s.open(line)
-	if no := (*refused)(nil); errors.As(err, &no) {
+	data, err := s.Open(line)
+	if no := (*harness.Refused)(nil); errors.As(err, &no) {
 		return no.Error()
 	} else if err != nil {
 		return ""
 	}
 	move(data)
 	data.Close()
-	r, err := s.readReply()
+	r, err := s.ReadReply()
 	if err != nil {
 		return ""
 	}

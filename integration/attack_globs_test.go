@@ -8,10 +8,10 @@ import (
 
 // served fails the test if a harmless client, which is logged in, is not served.
 func (s *session) served(what string) {
-	s.t.Helper()
+	s.T.Helper()
 	for _, line := range []string{"NOOP", "MKD /locks/harmless", "RMD /locks/harmless"} {
 		if got := s.ask(line); !strings.HasPrefix(got, "2") {
-			s.t.Errorf("%s: %s: %q", what, line, got)
+			s.T.Errorf("%s: %s: %q", what, line, got)
 		}
 	}
 }
@@ -22,7 +22,7 @@ func TestAttackGlobsThatTakeForEver(t *testing.T) {
 	s := startServer(t, "[locks]\ndirectories = false\n")
 	harmless, c := s.session(account), s.session("other")
 	long := strings.Repeat("a", 200)
-	c.want(257, "MKD /locks/"+long)
+	c.Want(257, "MKD /locks/"+long)
 	s.write("d/"+long, "")
 	for _, glob := range []string{
 		strings.Repeat("{*,?}", 30), strings.Repeat("{a,aa}", 30) + "b", strings.Repeat("*a", 60) + "b", strings.Repeat("**/", 60) + "x",
@@ -42,7 +42,7 @@ func TestAttackGlobsThatTakeForEver(t *testing.T) {
 	}
 	// A client that leaves in the middle leaves nothing behind that keeps the server from its end.
 	for range 4 {
-		if err := s.session("other").send("SITE LOCKS /locks/" + strings.Repeat("{*,?}", 30)); err != nil {
+		if err := s.session("other").Send("SITE LOCKS /locks/" + strings.Repeat("{*,?}", 30)); err != nil {
 			t.Fatal(err)
 		}
 	}

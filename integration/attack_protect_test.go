@@ -24,10 +24,10 @@ func TestAttackWaysAroundProtects(t *testing.T) {
 			t.Fatal(err)
 		}
 		owner := s.session(account)
-		owner.want(257, "MKD /data/phone_lock")
-		owner.want(200, "TYPE I")
+		owner.Want(257, "MKD /data/phone_lock")
+		owner.Want(200, "TYPE I")
 		c := s.session("other")
-		c.want(200, "TYPE I")
+		c.Want(200, "TYPE I")
 		before, tries := s.snapshot(s.root, "data/phone.tsv"), 0
 		check := func(what, got string) {
 			t.Helper()
@@ -76,14 +76,11 @@ func TestAttackWaysAroundProtects(t *testing.T) {
 		}
 
 		// An upload under a lock that is lost in the middle of it.
-		data, err := owner.open("STOR /data/phone.tsv")
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := owner.begin("STOR /data/phone.tsv")
 		io.WriteString(data, "too late")
-		s.session("boss").breaks("/data/phone_lock")
+		s.session("boss").Breaks("/data/phone_lock")
 		data.Close()
-		check("an upload whose lock was broken", fmt.Sprint(owner.done()))
+		check("an upload whose lock was broken", fmt.Sprint(owner.Done()))
 		t.Logf("%d tries", tries)
 	}
 }

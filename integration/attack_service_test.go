@@ -13,11 +13,7 @@ func TestAttackNamesOfAccounts(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[[account]]\nname = 'far'\npassword = '$2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234'\nnetworks = ['192.0.2.0/24']\n")
 	for _, name := range []string{account, "nobody", "far"} {
-		c, _, err := connect(s.v4)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.conn.Close()
+		c := s.stranger()
 		if got := c.ask("USER " + name); !strings.HasPrefix(got, "331") {
 			t.Errorf("USER %s: %q", name, got)
 		}
@@ -32,9 +28,9 @@ func TestAttackSomebodyElsesDataConnection(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
 	owner := s.session(account)
-	owner.want(200, "TYPE I")
+	owner.Want(200, "TYPE I")
 	for i := range count(20, 200) {
-		number, err := owner.epsv()
+		number, err := owner.EPSV()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,10 +45,10 @@ func TestAttackSomebodyElsesDataConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		owner.want(150, "STOR /file")
+		owner.Want(150, "STOR /file")
 		fmt.Fprint(data, "mine")
 		data.Close()
-		got := owner.done()
+		got := owner.Done()
 		thief.Close()
 		if content, _ := os.ReadFile(s.path("file")); string(content) != "mine" {
 			t.Errorf("try %d: %q, %v", i, content, got)
@@ -69,7 +65,7 @@ func TestAttackPassivePortsAreForetold(t *testing.T) {
 	last, hits, tries := 0, 0, count(60, 600)
 	seen := make(map[int]bool)
 	for range tries {
-		port, err := c.epsv()
+		port, err := c.EPSV()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -18,10 +19,10 @@ func (s *server) silent(n int, address string) (greeted []*session) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		s.t.Cleanup(func() { c.conn.Close() })
-		if greeting.code == 220 {
+		s.t.Cleanup(func() { c.Conn.Close() })
+		if greeting.Code == 220 {
 			greeted = append(greeted, c)
-		} else if greeting.code != 421 {
+		} else if greeting.Code != 421 {
 			s.t.Fatal(greeting)
 		}
 	}
@@ -55,7 +56,14 @@ func TestAttackConnectionsThatNeverLogIn(t *testing.T) {
 		if greeted := len(s.silent(150, "127.0.3.1")); greeted != 100 {
 			t.Errorf("%d of 150 were let in", greeted)
 		}
-		s.session(account).want(200, "NOOP")
+		s.session(account).Want(200, "NOOP")
+	})
+	t.Run("from many addresses", func(t *testing.T) {
+		s := startServer(t, "[ftp]\nmax_connections = 400\n"+defaults)
+		for i := range 10 {
+			s.silent(45, fmt.Sprint("127.0.3.", i+1))
+		}
+		s.session(account).Want(200, "NOOP")
 	})
 	t.Run("logged in", func(t *testing.T) {
 		s := startServer(t, "[ftp]\nmax_connections_per_address = 20\n"+defaults)
@@ -63,10 +71,10 @@ func TestAttackConnectionsThatNeverLogIn(t *testing.T) {
 			s.sessionFrom("127.0.3.1", "other")
 		}
 		if c, err := loginFrom(from("127.0.3.1"), s.v4, "other"); err == nil {
-			c.conn.Close()
+			c.Conn.Close()
 			t.Error("one more was let in")
 		}
-		s.session(account).want(200, "NOOP")
+		s.session(account).Want(200, "NOOP")
 	})
 }
 
@@ -116,18 +124,18 @@ func TestActiveConnectionsDoNotReachServicesOfThisMachine(t *testing.T) {
 		}
 	}()
 	c := s.session(account)
-	c.want(200, "TYPE I")
+	c.Want(200, "TYPE I")
 	_, port := split(s.v4)
 	for _, to := range []string{port, "20399"} {
 		for _, line := range []string{"EPRT |1|127.0.0.1|" + to + "|", "EPRT |2|::ffff:127.0.0.1|" + to + "|"} {
-			r, err := c.try(line)
+			r, err := c.Try(line)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.code != 501 {
+			if r.Code != 501 {
 				t.Errorf("%s: %v", line, r)
-				if r, err = c.try("RETR /evil"); err == nil && r.code == 150 {
-					_, _ = c.readReply()
+				if r, err = c.Try("RETR /evil"); err == nil && r.Code == 150 {
+					_, _ = c.ReadReply()
 				}
 			}
 		}
@@ -138,9 +146,9 @@ func TestActiveConnectionsDoNotReachServicesOfThisMachine(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	defer c6.conn.Close()
+	defer c6.Conn.Close()
 	_, port6 := split(s.v6)
-	if r, err := c6.try("EPRT |2|::1|" + port6 + "|"); err != nil || r.code != 501 || !strings.Contains(r.text, "port") {
+	if r, err := c6.Try("EPRT |2|::1|" + port6 + "|"); err != nil || r.Code != 501 || !strings.Contains(r.Text, "port") {
 		t.Error(r, err)
 	}
 }

@@ -18,10 +18,7 @@ import (
 
 // curlJob locks with one curl after the other, each a session of its own of the same account.
 func curlJob(t *testing.T, j job) string {
-	options := []string{"-sSv", "-m", "30", "-u", account + ":" + password, "-k"}
-	if j.tls {
-		options = append(options, "--ssl-reqd")
-	}
+	options := append(curlOptions(j.tls), "-v", "-m", "30")
 	if !j.passive {
 		options = append(options, "--ftp-port", "-")
 	}
@@ -66,9 +63,7 @@ func curlJob(t *testing.T, j job) string {
 
 func lftpJob(t *testing.T, j job) string {
 	yes := map[bool]string{true: "true", false: "false"}
-	open := "set net:max-retries 1; set net:timeout 20; set ssl:verify-certificate no; set cmd:fail-exit yes;" +
-		"set ftp:passive-mode " + yes[j.passive] + "; set ftp:ssl-allow " + yes[j.tls] + "; set ftp:ssl-force " + yes[j.tls] +
-		"; set ftp:ssl-protect-data true; open -u " + account + "," + password + " ftp://" + j.address + ";"
+	open := lftpOpen(j.address, j.tls) + "set ftp:passive-mode " + yes[j.passive] + "; "
 	kind := ""
 	if j.ascii {
 		kind = "-a "

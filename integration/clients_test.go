@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // way is how a client speaks to the server.
@@ -121,11 +123,11 @@ func ways(s *server) []way {
 
 func TestEveryClientLocksAndTransfers(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, tlsTables(t, t.TempDir(), "one")+defaults)
+	s := startServer(t, tlsTables(t, t.TempDir())+defaults)
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			need(t, c.programs...)
+			harness.Need(t, c.programs...)
 			for _, w := range ways(s) {
 				if c.can == nil || c.can(w) {
 					t.Run(w.String(), func(t *testing.T) { doJob(t, s, c, w) })
@@ -142,9 +144,7 @@ func doJob(t *testing.T, s *server, c client, w way) {
 		t.Fatal(err)
 	}
 	up, stored := content(w.ascii, c.crlf)
-	if err := os.WriteFile(filepath.Join(j.local, "up"), up, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(j.local, "up"), up)
 	if why := c.do(t, j); why != "" && !strings.Contains(why, "held by "+account+"@") {
 		t.Errorf("told %q, which does not say who holds it", why)
 	}

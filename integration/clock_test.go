@@ -1,16 +1,13 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -22,12 +19,8 @@ var steppedBinary = sync.OnceValues(func() (string, error) {
 
 // clock is the clock of one server. Its steps are those since the test began.
 type clock struct {
-	server *server
-	file   string
-	wall   time.Duration
-	boot   time.Duration
-	bootID string // "": the system's
-
+	harness.Clock
+	server   *server
 	canaries *session
 	passed   int
 }
@@ -56,40 +49,25 @@ func newStepped(t testing.TB, config string) (*server, *clock) {
 		t.Fatal(err)
 	}
 	s := newServer(t, canary+config)
-	c := &clock{server: s, file: filepath.Join(t.TempDir(), "clock")}
-	c.write()
-	s.program, s.env = program, []string{"FTPLOCKD_TEST_CLOCK=" + c.file}
+	c := &clock{server: s, Clock: harness.Clock{File: filepath.Join(t.TempDir(), "clock")}}
+	c.Write(t)
+	s.program, s.env = program, []string{c.Env()}
 	return s, c
-}
-
-// write puts the steps in force, by one rename.
-func (c *clock) write() {
-	c.server.t.Helper()
-	data, err := json.Marshal(map[string]string{"wall": c.wall.String(), "boot": c.boot.String(), "boot_id": c.bootID})
-	if err == nil {
-		err = os.WriteFile(c.file+".new", data, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(c.file+".new", c.file)
-	}
-	if err != nil {
-		c.server.t.Fatal(err)
-	}
 }
 
 // step moves the clocks: boot alone never happens, wall alone is somebody who sets the clock, both is time that passes.
 func (c *clock) step(wall, boot time.Duration) {
 	c.server.t.Helper()
-	c.wall += wall
-	c.boot += boot
-	c.write()
+	c.Wall += wall
+	c.Boot += boot
+	c.Write(c.server.t)
 }
 
 // reboot makes it another boot, ten seconds old, of a machine whose wall clock was stepped meanwhile.
 func (c *clock) reboot(wall time.Duration) {
 	c.server.t.Helper()
-	c.bootID = fmt.Sprint("boot after ", c.bootID)
-	c.boot = 10*time.Second - lock.NewSystemClock().Now().Boot
+	c.BootID = fmt.Sprint("boot after ", c.BootID)
+	c.Boot = 10*time.Second - lock.NewSystemClock().Now().Boot
 	c.step(wall, 0)
 }
 
@@ -101,46 +79,27 @@ func (c *clock) pass(d time.Duration) {
 	}
 	c.passed++
 	name := fmt.Sprint("/canary", c.passed)
-	c.canaries.want(257, "MKD "+name)
+	c.canaries.Want(257, "MKD "+name)
 	c.step(d, d)
-	c.server.log.await(c.server.t, `msg="lock ended" lock=`+name+" ", 1)
-	c.canaries.want(257, "MKD "+name) // what is due with it ends meanwhile
-	c.canaries.want(250, "RMD "+name)
+	c.server.log.Await(c.server.t, `msg="lock ended" lock=`+name+" ", 1)
+	c.canaries.Want(257, "MKD "+name) // what is due with it ends meanwhile
+	c.canaries.Want(250, "RMD "+name)
 }
 
 // restarted has the next canary come from a session of the server that runs now.
 func (c *clock) restarted() { c.canaries = nil }
 
-var ageLine = regexp.MustCompile(`for (\S+), (?:expires in (\S+)|never expires)`)
-
-// ages reads how long a lock has been held and when it ends, from a 211 or a 550.
-func ages(t testing.TB, r reply) (held, left time.Duration) {
-	t.Helper()
-	m := ageLine.FindStringSubmatch(r.text)
-	if m == nil {
-		t.Fatalf("%v: no ages", r)
-	}
-	held, err := time.ParseDuration(strings.TrimSuffix(m[1], ","))
-	if err == nil && m[2] != "" {
-		left, err = time.ParseDuration(strings.TrimSuffix(m[2], ","))
-	}
-	if err != nil {
-		t.Fatalf("%v: %v", r, err)
-	}
-	return held, left
-}
-
 // wantAges checks the ages that the server tells of a lock. The time that the test itself takes, less than a minute, is
 // added to the one and lacks of the other.
 func (s *session) wantAges(name string, held, left time.Duration) {
-	s.t.Helper()
+	s.T.Helper()
 	const slack = 59 * time.Second
-	gotHeld, gotLeft := ages(s.t, s.want(211, "SITE LOCK INFO "+name))
+	gotHeld, gotLeft := harness.Ages(s.T, s.Want(211, "SITE LOCK INFO "+name))
 	if gotHeld < held || gotHeld > held+slack {
-		s.t.Errorf("%s: held for %v, want %v", name, gotHeld, held)
+		s.T.Errorf("%s: held for %v, want %v", name, gotHeld, held)
 	}
 	if gotLeft > left || gotLeft < left-slack {
-		s.t.Errorf("%s: expires in %v, want %v", name, gotLeft, left)
+		s.T.Errorf("%s: expires in %v, want %v", name, gotLeft, left)
 	}
 }
 
@@ -158,19 +117,19 @@ func TestStepsOfTheWallClockChangeNoAge(t *testing.T) {
 			t.Parallel()
 			s, clock := startStepped(t, hour)
 			holder, other := s.session(account), s.session("other")
-			holder.want(257, "MKD /locks/job", "expires in 1h0m0s")
-			stamp := other.want(213, "MDTM /locks/job").text
+			holder.Want(257, "MKD /locks/job", "expires in 1h0m0s")
+			stamp := other.Want(213, "MDTM /locks/job").Text
 			clock.step(step, 0)
 			other.wantAges("/locks/job", 0, time.Hour)
 			clock.pass(20 * time.Minute)
 			other.wantAges("/locks/job", 20*time.Minute, 40*time.Minute)
-			other.want(550, "MKD /locks/job", "held by "+account+"@127.0.0.1 for 20m")
-			other.want(213, "MDTM /locks/job", stamp)
+			other.Want(550, "MKD /locks/job", "held by "+account+"@127.0.0.1 for 20m")
+			other.Want(213, "MDTM /locks/job", stamp)
 			clock.pass(39 * time.Minute)
-			other.want(550, "MKD /locks/job")
+			other.Want(550, "MKD /locks/job")
 			clock.pass(time.Minute)
-			other.want(257, "MKD /locks/job")
-			holder.want(550, "RMD /locks/job", "taken away", "older than 1h0m0s")
+			other.Want(257, "MKD /locks/job")
+			holder.Want(550, "RMD /locks/job", "taken away", "older than 1h0m0s")
 		})
 	}
 }
@@ -179,12 +138,12 @@ func TestSuspendCountsAsTime(t *testing.T) {
 	t.Parallel()
 	s, clock := startStepped(t, hour)
 	holder, other := s.session(account), s.session("other")
-	holder.want(257, "MKD /locks/job")
-	other.want(550, "MKD /locks/job")
+	holder.Want(257, "MKD /locks/job")
+	other.Want(550, "MKD /locks/job")
 	clock.step(time.Hour, time.Hour)                  // the machine slept: timers stood still
-	s.log.await(t, "lock=/locks/job cause=expire", 1) // by itself; within a second, as the tests of the reaper prove
-	other.want(257, "MKD /locks/job")
-	holder.want(550, "RMD /locks/job", "taken away", "older than 1h0m0s")
+	s.log.Await(t, "lock=/locks/job cause=expire", 1) // by itself; within a second, as the tests of the reaper prove
+	other.Want(257, "MKD /locks/job")
+	holder.Want(550, "RMD /locks/job", "taken away", "older than 1h0m0s")
 }
 
 func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
@@ -205,7 +164,7 @@ func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s, clock := startStepped(t, hour)
-			s.session(account).want(257, "MKD /locks/job")
+			s.session(account).Want(257, "MKD /locks/job")
 			clock.step(10*time.Minute, 10*time.Minute)
 			s.kill()
 			tc.step(clock)
@@ -213,15 +172,15 @@ func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
 			clock.restarted()
 			other := s.session("other")
 			if tc.held >= time.Hour {
-				other.want(257, "MKD /locks/job")
+				other.Want(257, "MKD /locks/job")
 				return
 			}
 			left := time.Hour - tc.held
 			other.wantAges("/locks/job", tc.held, left)
 			clock.pass(left - time.Minute)
-			other.want(550, "MKD /locks/job")
+			other.Want(550, "MKD /locks/job")
 			clock.pass(time.Minute)
-			other.want(257, "MKD /locks/job")
+			other.Want(257, "MKD /locks/job")
 		})
 	}
 }
@@ -230,14 +189,14 @@ func TestGraceGoesOnAcrossARestart(t *testing.T) {
 	t.Parallel()
 	s, clock := startStepped(t, graceful)
 	holder := s.session(account)
-	holder.want(257, "MKD /locks/job")
-	holder.want(257, "MKD /locks/quiet")
-	holder.conn.Close()
+	holder.Want(257, "MKD /locks/job")
+	holder.Want(257, "MKD /locks/quiet")
+	holder.Conn.Close()
 	other := s.session("other")
 	s.inGrace(other, "/locks/job")
 	s.inGrace(other, "/locks/quiet")
 	late := s.session(account)
-	late.want(257, "MKD /locks/late")
+	late.Want(257, "MKD /locks/late")
 	clock.step(4*time.Minute, 4*time.Minute)
 	s.kill()
 	clock.step(2*time.Minute, 2*time.Minute)
@@ -247,10 +206,10 @@ func TestGraceGoesOnAcrossARestart(t *testing.T) {
 	other.wantAges("/locks/job", 6*time.Minute, 4*time.Minute)
 	other.wantAges("/locks/late", 6*time.Minute, 10*time.Minute) // the crash was its disconnect
 	clock.pass(4 * time.Minute)
-	other.want(257, "MKD /locks/job")
-	other.want(550, "MKD /locks/late")
+	other.Want(257, "MKD /locks/job")
+	other.Want(550, "MKD /locks/late")
 	clock.pass(6 * time.Minute)
-	other.want(257, "MKD /locks/late")
+	other.Want(257, "MKD /locks/late")
 }
 
 const graceful = `
@@ -265,8 +224,8 @@ grace = "10m"
 // inGrace returns when the server knows that the holder's connection has ended.
 func (s *server) inGrace(c *session, name string) {
 	s.t.Helper()
-	await(s.t, "the end of the connection is known", func() bool {
-		_, left := ages(s.t, c.want(211, "SITE LOCK INFO "+name))
+	harness.Await(s.t, "the end of the connection is known", func() bool {
+		_, left := harness.Ages(s.t, c.Want(211, "SITE LOCK INFO "+name))
 		return left <= 10*time.Minute
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // adder is a client that adds one to /counter.tsv under /counter_lock and says each step. Its arguments are host, port, user, password and at
@@ -63,7 +65,7 @@ const guarded = "protects = [\"/counter.tsv\"]\n"
 // what the next holder has written.
 func TestAStoppedHolderLosesAnUpdateOnlyWithoutProtection(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	for _, tc := range []struct {
 		name, rule, when string
 		want             string // what it says of its own increment when it goes on
@@ -80,17 +82,17 @@ func TestAStoppedHolderLosesAnUpdateOnlyWithoutProtection(t *testing.T) {
 			p.until("stopping")
 			clock.pass(counterAge)
 			other := s.session("other")
-			other.want(200, "SITE WAIT 30")
-			other.want(257, "MKD /counter_lock")
+			other.Want(200, "SITE WAIT 30")
+			other.Want(257, "MKD /counter_lock")
 			other.increment(t)
-			other.want(250, "RMD /counter_lock")
-			other.want(257, "MKD /counter_lock")
+			other.Want(250, "RMD /counter_lock")
+			other.Want(257, "MKD /counter_lock")
 			other.increment(t) // or a stopped one's increment of what it has read would not show
-			other.want(250, "RMD /counter_lock")
+			other.Want(250, "RMD /counter_lock")
 			if got := trimmed(s.read("counter.tsv")); got != "2" {
 				t.Fatalf("the other one has made %q of 0", got)
 			}
-			p.goOn(t)
+			p.signal(t, syscall.SIGCONT)
 			said := p.until(strings.Fields(tc.want)[0])
 			if !strings.HasPrefix(said, tc.want) {
 				t.Errorf("the one that was stopped said %q, want %q", said, tc.want)
@@ -115,8 +117,8 @@ func trimmed(text string) string { return strings.TrimLeft(text, "0") }
 // increment adds one to the counter, whose lock the session has.
 func (s *session) increment(t testing.TB) {
 	t.Helper()
-	s.want(200, "TYPE I")
-	text, err := s.retrieve("RETR /counter.tsv")
+	s.Want(200, "TYPE I")
+	text, err := s.Retrieve("RETR /counter.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,25 +126,7 @@ func (s *session) increment(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.store("/counter.tsv", fmt.Appendf(nil, "%020d", n+1)); err != nil {
+	if err := s.Store("/counter.tsv", fmt.Appendf(nil, "%020d", n+1)); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// until reads what an adder says up to a line that begins with the word, and returns that line; "" at the end.
-func (p *program) until(word string) string {
-	for {
-		line := p.line()
-		if line == "" || strings.HasPrefix(line, word) {
-			return line
-		}
-	}
-}
-
-// goOn continues a process that is stopped.
-func (p *program) goOn(t testing.TB) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Error(err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // What else was acknowledged before a crash TestHistoriesWithFaultsAreLinearizable looks at.
@@ -19,9 +21,7 @@ func TestAKilledServerKeepsLocksAndSweepsItsUploads(t *testing.T) {
 			for round := range count(2, 20) {
 				seen = crashRound(t, s, fmt.Sprint("/locks/", round), seen)
 			}
-			if got := s.read("dir/.ftplockd-abc"); got != "a user's own file" {
-				t.Errorf("the user's own file is %q", got)
-			}
+			s.wantFile(t, "dir/.ftplockd-abc", "a user's own file")
 		})
 	}
 }
@@ -30,29 +30,26 @@ func TestAKilledServerKeepsLocksAndSweepsItsUploads(t *testing.T) {
 func crashRound(t *testing.T, s *server, name string, seen uint64) uint64 {
 	t.Helper()
 	steady := s.session("other")
-	granted := token(steady.want(257, "MKD "+name))
+	granted := harness.Token(steady.Want(257, "MKD "+name))
 	if granted <= seen {
 		t.Errorf("token %d, %d was given before the crash", granted, seen)
 	}
-	before := []string{steady.want(213, "MDTM "+name).text, holderLine(steady.want(211, "SITE LOCK INFO "+name))}
+	before := []string{steady.Want(213, "MDTM "+name).Text, holderLine(steady.Want(211, "SITE LOCK INFO "+name))}
 	upload := s.session(account)
-	data, err := upload.open("STOR /dir/unfinished")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := upload.begin("STOR /dir/unfinished")
 	defer data.Close()
 	if _, err := data.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the upload begins", func() bool { return len(s.unfinished()) == 2 })
+	harness.Await(t, "the upload begins", func() bool { return len(s.unfinished()) == 2 })
 	s.kill()
 	s.start()
 
 	c := s.session(account)
-	if got := []string{c.want(213, "MDTM "+name).text, holderLine(c.want(211, "SITE LOCK INFO "+name))}; !slices.Equal(got, before) {
+	if got := []string{c.Want(213, "MDTM "+name).Text, holderLine(c.Want(211, "SITE LOCK INFO "+name))}; !slices.Equal(got, before) {
 		t.Errorf("the lock was %q, after the crash it is %q", before, got)
 	}
-	await(t, "the dead upload is swept", func() bool { return len(s.unfinished()) == 1 })
+	harness.Await(t, "the dead upload is swept", func() bool { return len(s.unfinished()) == 1 })
 	if s.exists("dir/unfinished") {
 		t.Error("the dead upload was published")
 	}
@@ -60,9 +57,9 @@ func crashRound(t *testing.T, s *server, name string, seen uint64) uint64 {
 }
 
 // holderLine is who holds a lock and with which token, without the ages.
-func holderLine(info reply) string {
-	_, holder, _ := strings.Cut(info.text, "held by ")
+func holderLine(info harness.Reply) string {
+	_, holder, _ := strings.Cut(info.Text, "held by ")
 	holder, _, _ = strings.Cut(holder, " ")
-	_, number, _ := strings.Cut(info.text, "token ")
+	_, number, _ := strings.Cut(info.Text, "token ")
 	return holder + " " + strings.Fields(number)[0]
 }

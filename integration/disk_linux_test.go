@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +25,7 @@ type journalDisk struct {
 
 func onJournalDisk(t *testing.T, config string) *journalDisk {
 	t.Helper()
-	need(t, "unshare", "mount", "mkfs.ext4")
+	harness.Need(t, "mkfs.ext4")
 	s := newServer(t, config)
 	dir := t.TempDir()
 	d := &journalDisk{t: t, s: s, mount: filepath.Join(dir, "disk")}
@@ -37,10 +38,7 @@ func onJournalDisk(t *testing.T, config string) *journalDisk {
 	if out, err := exec.Command("mkfs.ext4", "-q", "-m", "0", image).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	s.through = []string{"unshare", "--mount", "sh", "-ec", `mount -o loop "$1" "$0"; shift; exec "$@"`, d.mount, image}
-	if r := run(t, s.through[0], append(s.through[1:], "true")...); r.status != 0 {
-		missing(t, "no file system of one's own here: "+r.out)
-	}
+	s.mounts(t, d.mount, `mount -o loop "$1" "$0"`, image)
 	s.errorsExpected = true
 	return d
 }
@@ -80,13 +78,13 @@ func (d *journalDisk) take(c *session, prefix string) (names []string) {
 	d.t.Helper()
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("/locks/%s%d", prefix, i)
-		r, err := c.try("MKD " + name)
+		r, err := c.Try("MKD " + name)
 		switch {
 		case err != nil:
 			d.t.Fatal(err)
-		case r.code == 452 && strings.Contains(r.text, "no space left"):
+		case r.Code == 452 && strings.Contains(r.Text, "no space left"):
 			return names
-		case r.code != 257 || i > 5000:
+		case r.Code != 257 || i > 5000:
 			d.t.Fatalf("MKD %s: %v", name, r)
 		}
 		names = append(names, name)
@@ -108,7 +106,7 @@ func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
 			}
 			must(d.start())
 			c := s.session(account)
-			c.want(257, "MKD /locks/kept")
+			c.Want(257, "MKD /locks/kept")
 			d.fill()
 			names := d.take(c, "a")
 			if len(names) < 10 {
@@ -116,7 +114,7 @@ func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
 			}
 			d.fill() // what a refused grant gave back
 			for _, name := range names {
-				c.want(250, "RMD "+name)
+				c.Want(250, "RMD "+name)
 			}
 			s.kill()
 			must(d.start()) // the disk is still full
@@ -126,9 +124,9 @@ func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
 					t.Errorf("held again: %+v", l)
 				}
 			}
-			c.want(550, "MKD /locks/kept", "held by")
+			c.Want(550, "MKD /locks/kept", "held by")
 			must(os.Remove(d.path("filler")))
-			c.want(257, "MKD /locks/again")
+			c.Want(257, "MKD /locks/again")
 			s.stop()
 		})
 	}
@@ -162,10 +160,10 @@ func TestADiskThatFailsEndsTheServerAndLosesNothing(t *testing.T) {
 			held := make(map[string]uint64)
 			for i := range 20 {
 				name := fmt.Sprintf("/locks/%d", i)
-				held[name] = token(c.want(257, "MKD "+name))
+				held[name] = harness.Token(c.Want(257, "MKD "+name))
 			}
 			d.shutDown()
-			if r, err := c.try("MKD /locks/lost"); err == nil && r.code < 400 {
+			if r, err := c.Try("MKD /locks/lost"); err == nil && r.Code < 400 {
 				t.Errorf("told %v", r)
 			}
 			s.waitExit()
@@ -180,7 +178,7 @@ func TestADiskThatFailsEndsTheServerAndLosesNothing(t *testing.T) {
 			if r := run(t, binary, "locks", "--config", s.config); r.status == 0 {
 				t.Errorf("ftplockd locks: %+v", r)
 			}
-			await(t, "the disk is free", func() bool { return d.start() == nil })
+			harness.Await(t, "the disk is free", func() bool { return d.start() == nil })
 			for _, l := range s.locks() {
 				if l.Name == "/locks/lost" {
 					continue // it may have been granted
@@ -194,7 +192,7 @@ func TestADiskThatFailsEndsTheServerAndLosesNothing(t *testing.T) {
 				t.Errorf("lost: %v", held)
 			}
 			c = s.session(account)
-			if next := token(c.want(257, "MKD /locks/next")); next <= 20 {
+			if next := harness.Token(c.Want(257, "MKD /locks/next")); next <= 20 {
 				t.Errorf("token %d", next)
 			}
 		})
@@ -240,7 +238,7 @@ func TestReadyzSaysThatNoLockCanBeGranted(t *testing.T) {
 		}
 	}
 	c := s.session(account)
-	c.want(257, "MKD /locks/a")
+	c.Want(257, "MKD /locks/a")
 	ready(200, "ready")
 	d.fill()
 	d.take(c, "b")
@@ -251,16 +249,16 @@ func TestReadyzSaysThatNoLockCanBeGranted(t *testing.T) {
 	ready(200, "ready")
 
 	thaw := d.freeze()
-	if err := c.send("MKD /locks/c"); err != nil { // the write of its grant hangs
+	if err := c.Send("MKD /locks/c"); err != nil { // the write of its grant hangs
 		t.Error(err)
 	}
-	await(t, "the disk hangs", func() bool {
+	harness.Await(t, "the disk hangs", func() bool {
 		status, body := s.get("readyz")
 		return status == 503 && strings.Contains(body, "the disk does not answer")
 	})
 	ready(503, "the disk does not answer")
 	thaw()
-	c.wantReply(257)
-	await(t, "the disk works", func() bool { status, _ := s.get("readyz"); return status == 200 })
+	c.WantReply(257)
+	harness.Await(t, "the disk works", func() bool { status, _ := s.get("readyz"); return status == 200 })
 	s.stop()
 }

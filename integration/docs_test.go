@@ -8,16 +8,42 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // document reads a file of the repository.
-func document(t *testing.T, path string) string {
+func document(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// block is a part of a page that is code.
+type block struct{ heading, kind, text string } // of the heading above it, without "## "; "": none
+
+// blocks are those of a page, in their order.
+func blocks(t testing.TB, path string) (all []block) {
+	t.Helper()
+	in, heading := false, ""
+	for line := range strings.Lines(document(t, path)) {
+		rest, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && !in:
+			in = true
+			all = append(all, block{heading: heading, kind: strings.TrimSpace(rest)})
+		case fence:
+			in = false
+		case in:
+			all[len(all)-1].text += line
+		case strings.HasPrefix(line, "## "):
+			heading = strings.TrimSpace(line[3:])
+		}
+	}
+	return all
 }
 
 // documents are the pages of the repository, by their paths.
@@ -131,47 +157,49 @@ func TestTroubleshootingHasEveryRefusal(t *testing.T) {
 // TestTheTutorialsForClientsAreTrue runs each program of docs/clients.md as it stands there.
 func TestTheTutorialsForClientsAreTrue(t *testing.T) {
 	t.Parallel()
-	need(t, "perl", "python3", "curl", "lftp", "tnftp")
-	page := document(t, "docs/clients.md")
-	rule := regexp.MustCompile("(?ms)^```toml\n(.*?)^```").FindStringSubmatch(page)
-	if rule == nil {
-		t.Fatal("the page has no rule")
+	harness.Need(t, "perl", "python3", "curl", "lftp", "tnftp")
+	rule := ""
+	var programs []block
+	for _, b := range blocks(t, "docs/clients.md") {
+		switch b.kind {
+		case "toml":
+			rule = b.text
+		case "perl", "python", "sh":
+			programs = append(programs, b)
+		}
 	}
-	programs := regexp.MustCompile("(?ms)^## ([^\n]+)\n[^#]*?^```(perl|python|sh)\n(.*?)^```").FindAllStringSubmatch(page, -1)
-	if len(programs) != 5 {
-		t.Fatalf("the page has %d programs, want 5", len(programs))
+	if rule == "" || len(programs) != 5 {
+		t.Fatalf("the page has %d programs, want 5, and the rule %q", len(programs), rule)
 	}
 	for _, p := range programs {
-		t.Run(p[1], func(t *testing.T) {
+		t.Run(p.heading, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, rule[1])
+			s := startServer(t, rule)
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "phone.tsv"), []byte(p[1]+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, filepath.Join(dir, "phone.tsv"), []byte(p.heading+"\n"))
 			if err := aliasOfTnftp(dir); err != nil {
 				t.Fatal(err)
 			}
-			interpreter := map[string][]string{"perl": {"perl", "-e"}, "python": {"python3", "-c"}, "sh": {"sh", "-c"}}[p[2]]
+			interpreter := map[string][]string{"perl": {"perl", "-e"}, "python": {"python3", "-c"}, "sh": {"sh", "-c"}}[p.kind]
 			host, port := split(s.v4)
 			do := func() result {
-				cmd := command(t, interpreter[0], interpreter[1], p[3])
+				cmd := command(t, interpreter[0], interpreter[1], p.text)
 				cmd.Dir = dir
 				cmd.Env = append(cmd.Env, "FTP_HOST="+host, "FTP_PORT="+port, "FTP_USER="+account, "FTP_PASSWORD="+password,
 					"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 				return finish(t, cmd)
 			}
-			if r := do(); r.status != 0 || s.read("phone.tsv") != p[1]+"\n" {
+			if r := do(); r.status != 0 || s.read("phone.tsv") != p.heading+"\n" {
 				t.Errorf("exit status %d\n%s\nthe file is %q", r.status, r.out, s.read("phone.tsv"))
 			}
 			other := s.session(account)
-			other.want(257, "MKD /phone_lock")
+			other.Want(257, "MKD /phone_lock")
 			s.write("phone.tsv", "the other's")
-			p[3] = regexp.MustCompile(`WAIT \d+`).ReplaceAllString(p[3], "WAIT 1")
+			p.text = regexp.MustCompile(`WAIT \d+`).ReplaceAllString(p.text, "WAIT 1")
 			if r := do(); r.status == 0 || s.read("phone.tsv") != "the other's" {
 				t.Errorf("with the lock held by another: exit status %d\n%s\nthe file is %q", r.status, r.out, s.read("phone.tsv"))
 			}
-			other.want(250, "RMD /phone_lock")
+			other.Want(250, "RMD /phone_lock")
 		})
 	}
 }

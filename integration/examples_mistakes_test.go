@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // Mistakes of those who try the examples for the first time are told in one line.
@@ -30,7 +32,7 @@ func TestExamplesExplainMistakesInOneLine(t *testing.T) {
 		"counter.php without a server":         {[]string{"php", "php-mutex/counter.php"}, gone, "counter.php: 127.0.0.1: no connection", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			need(t, c.line[0])
+			harness.Need(t, c.line[0])
 			line := append([]string{c.line[0], exampleFile(t, c.line[1])}, c.line[2:]...)
 			cmd := s.exampleCommand(t, line...)
 			if c.env != "" {
@@ -47,7 +49,7 @@ func TestExamplesExplainMistakesInOneLine(t *testing.T) {
 
 func TestShellPageWithAWorkThatIsNoNumberTakesNoLock(t *testing.T) {
 	t.Parallel()
-	need(t, "curl")
+	harness.Need(t, "curl")
 	s := startServer(t, defaults)
 	for _, work := range []string{"long", "1.2.3", "-1", ".", "1;2"} {
 		cmd := s.exampleCommand(t, "sh", exampleFile(t, "shell-highlander/visitors.cgi"))

@@ -7,25 +7,77 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// observer sees who has a lock from what the processes do, not from what the server says.
+// notes is a file in which processes that work under a lock note what they do, and in which nobody trusts the lock: see turns.
+type notes struct {
+	t    testing.TB
+	path string
+}
+
+func newNotes(t testing.TB) *notes {
+	t.Helper()
+	n := &notes{t, filepath.Join(t.TempDir(), "notes")}
+	n.open().Close()
+	return n
+}
+
+// open opens it for one process; what several write at the same time does not mix.
+func (n *notes) open() *os.File {
+	n.t.Helper()
+	f, err := os.OpenFile(n.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// lines are all that say who has the lock.
+func (n *notes) lines() []string {
+	return slices.DeleteFunc(n.all(), func(line string) bool { return strings.HasPrefix(line, "sorry ") || strings.HasPrefix(line, "try ") })
+}
+
+func (n *notes) all() []string {
+	n.t.Helper()
+	text, err := os.ReadFile(n.path)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
+}
+
+// kill kills one that has the lock. It is noted before: it does nothing any more, so its time may end here.
+func (n *notes) kill(p *program) {
+	n.t.Helper()
+	fmt.Fprintln(n.open(), "end", p.cmd.Process.Pid)
+	p.kill()
+}
+
+// check complains if two had the lock at one time, or if it was not had so often.
+func (n *notes) check(want int) {
+	n.t.Helper()
+	text := strings.Join(n.all(), "\n")
+	if times, wrong := turns(text); len(wrong) > 0 || times != want {
+		n.t.Errorf("the lock was had %d times, want %d; wrong: %q\n%s", times, want, wrong, text)
+	}
+}
+
+// observer sees who has a lock from what Perl programs do: see testdata/examples/Observer.pm.
 type observer struct {
-	log      string // its notes, a line each: see testdata/examples/Observer.pm
+	*notes
 	observes string // the function that takes the lock and the one that gives it back
 }
 
 func newObserver(t testing.TB, observes string) *observer {
 	t.Helper()
-	o := &observer{log: filepath.Join(t.TempDir(), "notes"), observes: observes}
-	if err := os.WriteFile(o.log, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return &observer{newNotes(t), observes}
 }
 
 // watch has a Perl program watched.
@@ -35,7 +87,7 @@ func (o *observer) watch(t testing.TB, cmd *exec.Cmd, more ...string) *exec.Cmd 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(cmd.Env, "PERL5OPT=-I"+here+" -MObserver", "OBSERVE_LOG="+o.log, "OBSERVE="+o.observes)
+	cmd.Env = append(cmd.Env, "PERL5OPT=-I"+here+" -MObserver", "OBSERVE_LOG="+o.path, "OBSERVE="+o.observes)
 	cmd.Env = append(cmd.Env, more...)
 	return cmd
 }
@@ -47,54 +99,19 @@ func (o *observer) holding(t testing.TB, cmd *exec.Cmd) (p *program, said *bytes
 	said = new(bytes.Buffer)
 	cmd.Stderr = said
 	p = launch(t, o.watch(t, cmd, "OBSERVE_STOP=1"))
-	if line := p.line(); line != "holding" {
-		t.Fatalf("it says %q and %q", line, said.String())
-	}
+	p.says(t, "holding")
 	return p, said
 }
 
-// kill kills a program that holds the lock, and notes it: from then on somebody else may have it.
-func (o *observer) kill(t testing.TB, p *program) {
-	t.Helper()
-	log, err := os.OpenFile(o.log, os.O_APPEND|os.O_WRONLY, 0)
-	if err == nil {
-		_, err = fmt.Fprintf(log, "end %d\n", p.cmd.Process.Pid) // it does nothing any more, so its time may end here
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.Close()
-	p.kill()
-}
-
-func (o *observer) notes(t testing.TB) string {
-	t.Helper()
-	text, err := os.ReadFile(o.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // tried is how many processes have asked for the lock.
-func (o *observer) tried(t testing.TB) int {
+func (o *observer) tried() int {
 	who := make(map[string]bool)
-	for line := range strings.Lines(o.notes(t)) {
-		if who1, ok := strings.CutPrefix(line, "try "); ok {
-			who[who1] = true
+	for _, line := range o.all() {
+		if one, ok := strings.CutPrefix(line, "try "); ok {
+			who[one] = true
 		}
 	}
 	return len(who)
-}
-
-// check complains if two had the lock at one time, and returns how often it was had.
-func (o *observer) check(t testing.TB) int {
-	t.Helper()
-	times, wrong := turns(o.notes(t))
-	for _, w := range wrong {
-		t.Error(w)
-	}
-	return times
 }
 
 // turns reads the notes of processes that work under one lock, and trusts nothing but them: "begin WHO" when one has the lock, "end WHO" when it is
@@ -157,26 +174,20 @@ func TestTwoHoldersAreSeenInTheirNotes(t *testing.T) {
 	}
 }
 
-// crowd runs programs at the same time, to their ends, which must come within 50 seconds, and returns how they ended. Once all have asked
-// for the lock, while they still wait, it calls then.
+// crowd runs programs at the same time, to their ends, and returns how they ended. Once all have asked for the lock, while they still wait, it
+// calls then.
 func (o *observer) crowd(t *testing.T, programs []*exec.Cmd, then func()) []result {
 	t.Helper()
-	before := o.tried(t)
+	before := o.tried()
 	results := make([]result, len(programs))
 	var all sync.WaitGroup
+	defer all.Wait()
 	for i, cmd := range programs {
 		o.watch(t, cmd)
 		all.Go(func() { results[i] = finish(t, cmd) })
 	}
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
-	await(t, "all ask for the lock", func() bool { return o.tried(t) >= before+len(programs) })
+	harness.Await(t, "all ask for the lock", func() bool { return o.tried() >= before+len(programs) })
 	then()
-	select {
-	case <-done:
-	case <-time.After(50 * time.Second):
-		t.Error("somebody waits for ever")
-		<-done // after a minute, see command
-	}
+	all.Wait()
 	return results
 }

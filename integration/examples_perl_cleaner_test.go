@@ -10,28 +10,30 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestPerlCleanerRemovesOldLocksOfTheDeadOnly(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s, clock := startStepped(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n")
 	s.write("data/full_lock.d/file", "x")
 	clock.step(-10*time.Minute, 0) // what MDTM says of the locks that are taken now goes by this clock
 	c := s.session(account)
 	for _, name := range []string{"/data/dead_lock", "/data/live_lock", "/data/plain"} {
-		c.want(257, "MKD "+name)
+		c.Want(257, "MKD "+name)
 	}
 	ended := s.session(account)
-	ended.want(250, "RMD /data/plain")
-	ended.want(257, "MKD /data/plain")
-	c.want(250, "RMD /data/dead_lock")
-	ended.want(257, "MKD /data/dead_lock")
-	ended.conn.Close()
+	ended.Want(250, "RMD /data/plain")
+	ended.Want(257, "MKD /data/plain")
+	c.Want(250, "RMD /data/dead_lock")
+	ended.Want(257, "MKD /data/dead_lock")
+	ended.Conn.Close()
 	clock.step(10*time.Minute, 0)
 	young := s.session(account)
-	young.want(257, "MKD /data/young_lock")
-	young.conn.Close()
+	young.Want(257, "MKD /data/young_lock")
+	young.Conn.Close()
 
 	clean := func(args ...string) string {
 		t.Helper()
@@ -165,19 +167,22 @@ func (l *listed) list(say func(string), data net.Listener) {
 	say("226 done")
 }
 
-// clean runs the cleaner on its root.
-func (l *listed) clean(t *testing.T, age string) result {
+// cleaned checks what the cleaner says of its root, for an age of six minutes.
+func (l *listed) cleaned(t *testing.T, want string) {
 	t.Helper()
-	cmd := perlExample(t, l.serve(t), account, password, "perl-netlock/cleaner.pl", age, "/")
+	cmd := perlExample(t, l.serve(t), account, password, "perl-netlock/cleaner.pl", "6m", "/")
 	cmd.Env = append(cmd.Env, "FTP_PASSIVE=1") // for Net::FTP, which would take its word from the machine's libnet.cfg
-	return finish(t, cmd)
+	if r := finish(t, cmd); r.status != 0 || r.out != want {
+		t.Errorf("exit status %d: %q, want %q", r.status, r.out, want)
+	}
 }
 
 func TestPerlCleanerIsSureOfTheAgeOfWhatItRemoves(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
+	today := time.Now().UTC()
 	for _, tc := range []struct {
-		name, now, then string
+		name, now, then string // of phone_lock
 		removed         bool
 	}{
 		{"old enough", "Mar 03 12:07", "Mar 03 12:00", true},
@@ -191,53 +196,29 @@ func TestPerlCleanerIsSureOfTheAgeOfWhatItRemoves(t *testing.T) {
 		{"last year", "Jan 01 00:10", "Dec 31 23:58", true},
 		{"last year, younger", "Jan 01 00:03", "Dec 31 23:58", false},
 		{"long ago", "Mar 03 12:07", "Mar 03  2001", true},
-		{"today, with a year", "", "", false},
+		{"today, with a year", today.Format("Jan 02 15:04"), today.Format("Jan 02  2006"), false},
 		{"what is no time", "Mar 03 12:07", "Foo 03 12:00", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if tc.now == "" {
-				tc.now = time.Now().UTC().Format("Jan 02 15:04")
-				tc.then = time.Now().UTC().Format("Jan 02  2006")
-			}
 			l := &listed{now: tc.now, dirs: map[string]string{"phone_lock": tc.then, "other": "Jan 01  2001"}}
-			r := l.clean(t, "6m")
-			want := ""
-			if tc.removed {
-				want = "removed /phone_lock\n"
-			}
-			if r.status != 0 || r.out != want {
-				t.Errorf("exit status %d: %q, want %q", r.status, r.out, want)
-			}
+			l.cleaned(t, map[bool]string{true: "removed /phone_lock\n"}[tc.removed])
 		})
 	}
-}
-
-func TestPerlCleanerDoesNotCompareUTCWithWhatMayBeLocalTime(t *testing.T) {
-	t.Parallel()
-	need(t, "perl")
-	l := &listed{now: "Mar 03 12:07", dirs: map[string]string{"phone_lock": "Mar 03 12:06"}}
-	l.mdtm = time.Now().UTC().Format("2006") + "0303170700"
-	if r := l.clean(t, "6m"); r.status != 0 || r.out != "" {
-		t.Errorf("exit status %d: %q", r.status, r.out)
-	}
-}
-
-func TestPerlCleanerRemovesNothingWhereItCannotTellTheTime(t *testing.T) {
-	t.Parallel()
-	need(t, "perl")
-	l := &listed{now: "03.03. 12:07", dirs: map[string]string{"phone_lock": "Jan 01  2001"}}
-	if r := l.clean(t, "6m"); r.status != 0 || r.out != "cannot tell times in /\n" {
-		t.Errorf("exit status %d: %q", r.status, r.out)
-	}
-}
-
-func TestPerlCleanerRemovesTheClockOfOneThatWasKilled(t *testing.T) {
-	t.Parallel()
-	need(t, "perl")
-	l := &listed{now: "Mar 03 12:07", dirs: map[string]string{"cleaner-far-17.clock": "Mar 03 11:30", "cleaner-far-18.clock": "Mar 03 12:06"}}
-	r := l.clean(t, "6m")
-	if r.status != 0 || r.out != "removed /cleaner-far-17.clock\n" {
-		t.Errorf("exit status %d: %q", r.status, r.out)
+	for _, tc := range []struct {
+		name string
+		l    listed
+		out  string
+	}{
+		{"UTC is not compared with what may be local time",
+			listed{now: "Mar 03 12:07", dirs: map[string]string{"phone_lock": "Mar 03 12:06"}, mdtm: today.Format("2006") + "0303170700"}, ""},
+		{"nothing is removed where it cannot tell the time", listed{now: "03.03. 12:07", dirs: map[string]string{"phone_lock": "Jan 01  2001"}}, "cannot tell times in /\n"},
+		{"the clock of one that was killed is removed",
+			listed{now: "Mar 03 12:07", dirs: map[string]string{"cleaner-far-17.clock": "Mar 03 11:30", "cleaner-far-18.clock": "Mar 03 12:06"}}, "removed /cleaner-far-17.clock\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.l.cleaned(t, tc.out)
+		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // locker prepares a Perl program of a few lines that has a Locker in $locker.
@@ -23,7 +25,7 @@ func (s *server) locker(t testing.TB, text string) *exec.Cmd {
 // Most of what Locker does is told in Perl.
 func TestPerlLockerDoesWhatItSays(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n[[lock]]\nmatch = \"/ours/**\"\nmax_age = \"1h\"\n")
 	cmd := s.perl(t, "")
 	cmd.Args = []string{"perl", "-w", "-I" + filepath.Join("..", "examples", "perl-locker"), filepath.Join("testdata", "examples", "locker.t")}
@@ -34,12 +36,12 @@ func TestPerlLockerDoesWhatItSays(t *testing.T) {
 	if n := strings.Count(r.out, "\nok "); n < 30 {
 		t.Errorf("only %d checks:\n%s", n, r.out)
 	}
-	s.session("other").want(211, "SITE LOCKS", "no locks are held")
+	s.session("other").Want(211, "SITE LOCKS", "no locks are held")
 }
 
 func TestPerlLockerGivesLocksBackHoweverItsProgramEnds(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")
 	for name, end := range map[string]string{
 		"last line": ``, "exit": `exit 0`, "die": `close STDERR; die "for some reason\n"`,
@@ -53,20 +55,18 @@ func TestPerlLockerGivesLocksBackHoweverItsProgramEnds(t *testing.T) {
 			if r.out != "locked\n" {
 				t.Error(r.out)
 			}
-			s.session("other").want(257, "MKD /locks/"+lock)
+			s.session("other").Want(257, "MKD /locks/"+lock)
 		})
 	}
 }
 
 func TestPerlLockOfAKilledProcessExpires(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")
 	sent := time.Now()
 	p := launch(t, s.locker(t, `my $lock = $locker->lock("job", { expires => 2 }); print "locked\n"; readline STDIN`))
-	if line := p.line(); line != "locked" {
-		t.Fatal(line)
-	}
+	p.says(t, "locked")
 	p.kill()
 	r := finish(t, s.locker(t, `my $lock = $locker->lock("job", { wait => 20 }); print "locked\n"`))
 	if r.out != "locked\n" {
@@ -79,26 +79,24 @@ func TestPerlLockOfAKilledProcessExpires(t *testing.T) {
 
 func TestPerlLockersPurgeGivesBackLocksOfTheDeadOnly(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")
 	hold := func(name string) *program {
 		// It loses its connection: the server would give the lock to another session of the account.
 		p := launch(t, s.locker(t, `my $lock = $locker->lock("`+name+`"); close $locker->{ftp}; print "locked\n"; readline STDIN`))
-		if line := p.line(); line != "locked" {
-			t.Fatal(line)
-		}
+		p.says(t, "locked")
 		return p
 	}
 	alive, dead := hold("alive"), hold("dead")
 	dead.kill()
-	s.session("other").want(257, "MKD /locks/foreign")
+	s.session("other").Want(257, "MKD /locks/foreign")
 	// Of another machine, or so its note says: who knows whether it lives.
 	far := s.session(account)
-	far.want(257, "MKD /locks/far")
-	if err := far.store("/locks/far/locked_by", fmt.Appendf(nil, `{"host":"elsewhere","pid":%d,"guid":"1"}`, dead.cmd.Process.Pid)); err != nil {
+	far.Want(257, "MKD /locks/far")
+	if err := far.Store("/locks/far/locked_by", fmt.Appendf(nil, `{"host":"elsewhere","pid":%d,"guid":"1"}`, dead.cmd.Process.Pid)); err != nil {
 		t.Fatal(err)
 	}
-	far.want(221, "QUIT")
+	far.Want(221, "QUIT")
 	list := func(args ...string) []string {
 		r := finish(t, s.perl(t, "perl-locker/locks.pl", args...))
 		lines := slices.Sorted(strings.Lines(r.out))
@@ -113,7 +111,7 @@ func TestPerlLockersPurgeGivesBackLocksOfTheDeadOnly(t *testing.T) {
 		t.Errorf("listed: %q", before)
 	}
 	var after []string
-	await(t, "the dead one's lock is purged", func() bool { // as soon as the server knows that its session has ended
+	harness.Await(t, "the dead one's lock is purged", func() bool { // as soon as the server knows that its session has ended
 		after = list("--purge")
 		return slices.Contains(after, "purged dead\n")
 	})
@@ -129,7 +127,7 @@ func TestPerlLockersPurgeGivesBackLocksOfTheDeadOnly(t *testing.T) {
 
 func TestPerlNumbersAreGivenOutOnceEach(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, "[files]\ndurable = false\n[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\non_disconnect = \"release\"\n")
 	o := newObserver(t, "Locker::lock Locker::Lock::unlock")
 	number := func() *exec.Cmd { return s.perl(t, "perl-locker/number.pl", "invoice") }
@@ -149,10 +147,8 @@ func TestPerlNumbersAreGivenOutOnceEach(t *testing.T) {
 	for range 8 {
 		crowd = append(crowd, number())
 	}
-	take(o.crowd(t, crowd, func() { o.kill(t, victim) })...)
-	if times := o.check(t); times != 10 {
-		t.Errorf("the lock was had %d times, want 10", times)
-	}
+	take(o.crowd(t, crowd, func() { o.kill(victim) })...)
+	o.check(10)
 	slices.Sort(got)
 	if fmt.Sprint(got) != "[1 2 3 4 5 6 7 8 9]" { // the victim was killed before it wrote
 		t.Errorf("given out: %v", got)
@@ -160,19 +156,19 @@ func TestPerlNumbersAreGivenOutOnceEach(t *testing.T) {
 	if last := s.read("invoice.last"); last != "9\n" {
 		t.Errorf("the last number is %q", last)
 	}
-	s.session("other").want(211, "SITE LOCKS", "no locks are held")
+	s.session("other").Want(211, "SITE LOCKS", "no locks are held")
 }
 
 func TestPerlNumbersCanBeChangedByTheirHolderOnly(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/*\"\nprotects = [\"/$1.last\"]\n")
 	for want := 1; want <= 2; want++ {
 		if r := finish(t, s.perl(t, "perl-locker/number.pl", "invoice")); r.out != fmt.Sprintln(want) {
 			t.Errorf("exit status %d: %s", r.status, r.out)
 		}
 	}
-	if err := s.session("boss").store("/invoice.last", []byte("7\n")); err == nil || !strings.Contains(err.Error(), "protected by the lock /locks/invoice") {
+	if err := s.session("boss").Store("/invoice.last", []byte("7\n")); err == nil || !strings.Contains(err.Error(), "protected by the lock /locks/invoice") {
 		t.Errorf("somebody without the lock is told %v", err)
 	}
 }

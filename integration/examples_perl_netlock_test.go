@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // netlocked gives a program the netlock, with the profile phonestuff.
@@ -16,9 +18,7 @@ func (s *server) netlocked(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	profiles := filepath.Join(t.TempDir(), "netlock.toml")
 	text := fmt.Sprintf("[phonestuff]\naddress = %q\nuser = %q\npassword = %q\nlock = \"/phone_lock\"\n", s.v4, account, password)
-	if err := os.WriteFile(profiles, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, profiles, []byte(text))
 	cmd.Env = append(cmd.Env, "NETLOCK="+netlock, "NETLOCK_CONFIG="+profiles)
 	return cmd
 }
@@ -36,7 +36,7 @@ const byNetlock = "[files]\ndurable = false\n[[lock]]\nmatch = \"**/phone_lock\"
 
 func TestPerlEntriesAreAddedUnderOneLock(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
 	s.write("phone.tsv", "zoe\t0\n")
 	o := newObserver(t, "NetLock::new NetLock::release")
@@ -50,14 +50,12 @@ func TestPerlEntriesAreAddedUnderOneLock(t *testing.T) {
 		want = append(want, fmt.Sprint("anna", i))
 		crowd = append(crowd, add(want[i+1]))
 	}
-	for _, r := range o.crowd(t, crowd, func() { o.kill(t, victim) }) {
+	for _, r := range o.crowd(t, crowd, func() { o.kill(victim) }) {
 		if r.status != 0 || r.out != "" {
 			t.Errorf("exit status %d: %s", r.status, r.out)
 		}
 	}
-	if times := o.check(t); times != 9 {
-		t.Errorf("%d had the lock, want 9", times)
-	}
+	o.check(9)
 	slices.Sort(want)
 	if got := names(s.read("phone.tsv")); !slices.Equal(got, want) {
 		t.Errorf("in the list: %q", got)
@@ -70,7 +68,7 @@ func TestPerlEntriesAreAddedUnderOneLock(t *testing.T) {
 // TestPerlNetLockClassOfTheArticleRunsNetlockByPerl starts netlock as that class does.
 func TestPerlNetLockClassOfTheArticleRunsNetlockByPerl(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
 	class := `$| = 1; open LOCKER, "perl -S netlock phonestuff |" or die $!; $line = <LOCKER>; print $line; <STDIN>; close LOCKER; print "closed $?\n"`
 	cmd := s.netlocked(t, command(t, "perl", "-e", class))
@@ -80,21 +78,17 @@ func TestPerlNetLockClassOfTheArticleRunsNetlockByPerl(t *testing.T) {
 	}
 	cmd.Env = append(cmd.Env, "PATH="+scripts+":"+os.Getenv("PATH"))
 	p := launch(t, cmd)
-	if line := p.line(); line != "OK" {
-		t.Fatalf("it says %q", line)
-	}
+	p.says(t, "OK")
 	other := s.session("other")
-	other.want(550, "MKD /phone_lock", "held by "+account)
+	other.Want(550, "MKD /phone_lock", "held by "+account)
 	fmt.Fprintln(p.to)
-	if line := p.line(); line != "closed 0" {
-		t.Errorf("it says %q", line)
-	}
+	p.says(t, "closed 0")
 	other.wantFree("/phone_lock", 0)
 }
 
 func TestPerlEntryIsNotAddedWhenTheLockWasLost(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
 	s.write("phone.tsv", "zoe\t0\n")
 	o := newObserver(t, "NetLock::new NetLock::release")
@@ -108,9 +102,9 @@ func TestPerlEntryIsNotAddedWhenTheLockWasLost(t *testing.T) {
 	cmd.Env = append(cmd.Env, "NETLOCK="+dir+"/netlock")
 	p, said := o.holding(t, cmd)
 	boss := s.session("boss")
-	boss.breaks("/phone_lock")
-	boss.want(257, "MKD /phone_lock")
-	await(t, "netlock ends", func() bool {
+	boss.Breaks("/phone_lock")
+	boss.Want(257, "MKD /phone_lock")
+	harness.Await(t, "netlock ends", func() bool {
 		status, err := os.ReadFile(dir + "/ended")
 		return err == nil && string(status) == "79\n"
 	})
@@ -119,15 +113,13 @@ func TestPerlEntryIsNotAddedWhenTheLockWasLost(t *testing.T) {
 	if p.cmd.ProcessState.ExitCode() == 0 || !strings.Contains(said.String(), "the lock was lost; nothing was changed") {
 		t.Errorf("exit status %d: %s", p.cmd.ProcessState.ExitCode(), said.String())
 	}
-	if got := s.read("phone.tsv"); got != "zoe\t0\n" {
-		t.Errorf("the list is %q", got)
-	}
-	boss.want(250, "RMD /phone_lock") // nobody else has given it back
+	s.wantFile(t, "phone.tsv", "zoe\t0\n")
+	boss.Want(250, "RMD /phone_lock") // nobody else has given it back
 }
 
 func TestPerlNetLockIsReleasedByTheEndOfItsObject(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
 	other := s.session("other")
 	for _, tc := range []struct{ name, end string }{
@@ -142,14 +134,14 @@ func TestPerlNetLockIsReleasedByTheEndOfItsObject(t *testing.T) {
 		if r.out != "held\nreleased\n" {
 			t.Errorf("%s: exit status %d: %q", tc.name, r.status, r.out)
 		}
-		other.want(257, "MKD /phone_lock")
-		other.want(250, "RMD /phone_lock")
+		other.Want(257, "MKD /phone_lock")
+		other.Want(250, "RMD /phone_lock")
 	}
 }
 
 func TestPerlNetLockStaysWithItsOwnerWhenAChildEnds(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
 	r := finish(t, s.netlock(t, `my $lock = NetLock->new("phonestuff"); if (!fork) { undef $lock; exit } wait; print "held\n" if $lock->held;
 		if (!fork) { exit } wait; print "still\n" if $lock->held; print "released\n" if $lock->release`))
@@ -160,7 +152,7 @@ func TestPerlNetLockStaysWithItsOwnerWhenAChildEnds(t *testing.T) {
 
 func TestPerlNetLockSaysWhyThereIsNoLock(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
 	for profile, want := range map[string]string{"unknown": "no lock: .*unknown", "phonestuff": "cannot run .*nowhere"} {
 		cmd := s.netlock(t, `my $lock = NetLock->new("`+profile+`")`)

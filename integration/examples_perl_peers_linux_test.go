@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
 // What the article says works with any FTP server. Their accounts may write below /pub only, so the programs are told to go there.
 func TestPerlPhoneListProgramsWorkWithOtherServers(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	for _, name := range peers.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -25,9 +26,7 @@ func TestPerlPhoneListProgramsWorkWithOtherServers(t *testing.T) {
 			var crowd []*exec.Cmd
 			for i := range 8 {
 				list := filepath.Join(dir, fmt.Sprint("boss", i))
-				if err := os.WriteFile(list, []byte(phoneList(filepath.Base(list))), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				writeFile(t, list, []byte(phoneList(filepath.Base(list))))
 				cmd := perlExample(t, p.Address, p.User, p.Password, "perl-netlock/uploader.pl", list, "0.05")
 				if i%2 == 1 {
 					cmd = perlExample(t, p.Address, p.User, p.Password, "perl-netlock/downloader.pl", list, "0.05")
@@ -45,9 +44,7 @@ func TestPerlPhoneListProgramsWorkWithOtherServers(t *testing.T) {
 					t.Errorf("%v: exit status %d: %s", crowd[i+1].Args[1:], r.status, r.out)
 				}
 			}
-			if times := o.check(t); times != 8 {
-				t.Errorf("%d had the lock", times)
-			}
+			o.check(8)
 			for i := range 8 {
 				if got, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("boss", i))); err != nil || !wholeList(string(got)) {
 					t.Errorf("%d bytes, not one list: %v", len(got), err)
@@ -59,7 +56,7 @@ func TestPerlPhoneListProgramsWorkWithOtherServers(t *testing.T) {
 
 func TestPerlCleanerWorksWithOtherServers(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	for _, name := range peers.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,20 +66,18 @@ func TestPerlCleanerWorksWithOtherServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.conn.Close()
-			c.t = t
-			c.want(331, "USER "+p.User)
-			c.want(230, "PASS "+p.Password)
+			defer c.Conn.Close()
+			c.T = t
+			c.Want(331, "USER "+p.User)
+			c.Want(230, "PASS "+p.Password)
 			now := time.Now()
 			for name, age := range map[string]time.Duration{
 				"old_lock": 8 * time.Minute, "older_lock": 300 * 24 * time.Hour, "young_lock": 4 * time.Minute, "new_lock": 0,
 				"full_lock": time.Hour * 3, "old_dir": 8 * time.Minute, "future_lock": -time.Hour,
 			} {
-				c.want(257, "MKD /pub/"+name)
+				c.Want(257, "MKD /pub/"+name)
 				if name == "full_lock" {
-					if err := os.WriteFile(filepath.Join(pub, name, "file"), nil, 0o644); err != nil {
-						t.Fatal(err)
-					}
+					writeFile(t, filepath.Join(pub, name, "file"), nil)
 				}
 				if err := os.Chtimes(filepath.Join(pub, name), now.Add(-age), now.Add(-age)); err != nil {
 					t.Fatal(err)

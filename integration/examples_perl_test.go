@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // perlExample prepares a program of examples/perl-*, with the settings that all examples read.
@@ -41,7 +43,7 @@ const keptAnHour = "[files]\ndurable = false\n[[lock]]\nmatch = \"**/phone_lock\
 
 func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	for _, tc := range []struct {
 		name, rule string
 		free       func(t *testing.T, s *server, clock *clock) // makes the killed holder's lock free, if the rule does not
@@ -49,7 +51,7 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 		{"released on disconnect", keptAnHour + "on_disconnect = \"release\"\n", nil},
 		{"reaped", keptAnHour, func(_ *testing.T, _ *server, clock *clock) { clock.pass(time.Hour) }},
 		{"cleaned", keptAnHour, func(t *testing.T, s *server, _ *clock) {
-			await(t, "the cleaner removes the lock", func() bool {
+			harness.Await(t, "the cleaner removes the lock", func() bool {
 				r := finish(t, s.perl(t, "perl-netlock/cleaner.pl", "3s", "/"))
 				return r.status == 0 && r.out == "removed /phone_lock\n"
 			})
@@ -62,9 +64,7 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 			o, dir := newObserver(t, "Net::FTP::mkdir Net::FTP::rmdir"), t.TempDir()
 			list := func(who string) string {
 				file := filepath.Join(dir, who)
-				if err := os.WriteFile(file, []byte(phoneList(who)), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				writeFile(t, file, []byte(phoneList(who)))
 				return file
 			}
 			victim, _ := o.holding(t, s.perl(t, "perl-netlock/uploader.pl", list("victim")))
@@ -75,7 +75,7 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 					s.perl(t, "perl-netlock/downloader.pl", filepath.Join(dir, fmt.Sprint("got", i)), "0.05"))
 			}
 			for i, r := range o.crowd(t, crowd, func() {
-				o.kill(t, victim)
+				o.kill(victim)
 				if tc.free != nil {
 					tc.free(t, s, clock)
 				}
@@ -84,9 +84,7 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 					t.Errorf("%v: exit status %d: %s", crowd[i].Args[1:], r.status, r.out)
 				}
 			}
-			if times := o.check(t); times != 1+len(crowd) {
-				t.Errorf("%d had the lock, want %d", times, 1+len(crowd))
-			}
+			o.check(1 + len(crowd))
 			for i := range 4 {
 				if got, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("got", i))); err != nil || !wholeList(string(got)) {
 					t.Errorf("downloaded %d bytes, not one list: %v", len(got), err)
@@ -104,12 +102,12 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 
 func TestPerlLookupGivesUpPolitelyAndSaysWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, defaults)
 	s.write("phone.tsv", "anna\t1\nbob\t2 3\n")
 	lookup := func(name string) result { return finish(t, s.perl(t, "perl-netlock/lookup.pl", name, "0.01")) }
 	other := s.session("other")
-	other.want(257, "MKD /phone_lock")
+	other.Want(257, "MKD /phone_lock")
 	r := lookup("bob")
 	if r.status != 75 || !strings.Contains(r.out, "try again later") || !strings.Contains(r.out, "held by other@127.0.0.1") {
 		t.Errorf("while it is busy: exit status %d: %s", r.status, r.out)
@@ -117,30 +115,25 @@ func TestPerlLookupGivesUpPolitelyAndSaysWhoHoldsTheLock(t *testing.T) {
 	if n := strings.Count(r.out, "\n"); n != 1 {
 		t.Errorf("it says %d lines", n)
 	}
-	other.want(250, "RMD /phone_lock")
+	other.Want(250, "RMD /phone_lock")
 	if r := lookup("bob"); r.status != 0 || r.out != "2 3\n" {
 		t.Errorf("when it is free: exit status %d: %s", r.status, r.out)
 	}
 	if r := lookup("b.b"); r.status == 0 || !strings.Contains(r.out, "b.b is not in the list") {
 		t.Errorf("of somebody unknown: exit status %d: %s", r.status, r.out)
 	}
-	other.want(257, "MKD /phone_lock") // nobody has left it behind
+	other.Want(257, "MKD /phone_lock") // nobody has left it behind
 }
 
 func TestPerlDownloaderKeepsTheOldListWhenItIsCutOff(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, defaults)
-	s.write("phone.tsv", "")
-	if err := os.Truncate(s.path("phone.tsv"), 1<<32); err != nil { // more than is read until the server is dead
-		t.Fatal(err)
-	}
+	s.sparse("phone.tsv", 1<<32)
 	mine := filepath.Join(t.TempDir(), "phone.tsv")
-	if err := os.WriteFile(mine, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, mine, []byte("old"))
 	p := launch(t, s.perl(t, "perl-netlock/downloader.pl", mine))
-	await(t, "bytes arrive", func() bool {
+	harness.Await(t, "bytes arrive", func() bool {
 		for _, name := range []string{mine, fmt.Sprintf("%s.%d.part", mine, p.cmd.Process.Pid)} {
 			if info, err := os.Stat(name); err == nil && info.Size() > 3 {
 				return true
@@ -153,33 +146,27 @@ func TestPerlDownloaderKeepsTheOldListWhenItIsCutOff(t *testing.T) {
 	if p.cmd.ProcessState.ExitCode() == 0 {
 		t.Error("it says that it has the list")
 	}
-	if got, err := os.ReadFile(mine); err != nil || string(got) != "old" {
-		t.Errorf("the old list is %.100q, %v", got, err)
-	}
+	wantFile(t, mine, "old")
 }
 
 func TestPerlDownloaderKeepsTheOldListAndGivesTheLockBackWhenItFails(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, defaults)
 	mine := filepath.Join(t.TempDir(), "phone.tsv")
-	if err := os.WriteFile(mine, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, mine, []byte("old"))
 	if r := finish(t, s.perl(t, "perl-netlock/downloader.pl", mine)); r.status == 0 || !strings.HasPrefix(r.out, "cannot download: ") {
 		t.Errorf("without a list: exit status %d: %s", r.status, r.out)
 	}
-	if got, err := os.ReadFile(mine); err != nil || string(got) != "old" {
-		t.Errorf("the old list is %q, %v", got, err)
-	}
-	s.session("other").want(257, "MKD /phone_lock")
+	wantFile(t, mine, "old")
+	s.session("other").Want(257, "MKD /phone_lock")
 }
 
 func TestPerlProgramsDoNotTryForEverWhenTheServerEnds(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, defaults)
-	s.session("other").want(257, "MKD /phone_lock")
+	s.session("other").Want(257, "MKD /phone_lock")
 	o := newObserver(t, "Net::FTP::mkdir Net::FTP::rmdir")
 	r := o.crowd(t, []*exec.Cmd{s.perl(t, "perl-netlock/downloader.pl", filepath.Join(t.TempDir(), "x"), "0.01")}, s.kill)
 	if r[0].status == 0 || !strings.HasPrefix(r[0].out, "cannot lock: ") {

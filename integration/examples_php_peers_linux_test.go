@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
@@ -34,7 +35,7 @@ if ($other->lock(false)) {
 
 func TestPHPMutexWorksWithOtherServers(t *testing.T) {
 	t.Parallel()
-	need(t, "php")
+	harness.Need(t, "php")
 	class := exampleFile(t, "php-mutex/NamedMutex.php")
 	for _, name := range peers.Names() {
 		t.Run(name, func(t *testing.T) {

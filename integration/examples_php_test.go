@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestPHPMutexCountsRightWhenAHolderIsKilled(t *testing.T) {
 	t.Parallel()
-	need(t, "php")
+	harness.Need(t, "php")
 	countsRight(t, "php-mutex", "/locks/counter", "php", exampleFile(t, "php-mutex/counter.php"))
 }
 
@@ -85,7 +87,7 @@ var phpFeatures = []struct{ name, program string }{
 
 func TestPHPMutexDoesAllThatItPromises(t *testing.T) {
 	t.Parallel()
-	need(t, "php")
+	harness.Need(t, "php")
 	s := startServer(t, "[ftp]\nidle_timeout = \"2s\"\n[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")
 	class := exampleFile(t, "php-mutex/NamedMutex.php")
 	for i, f := range phpFeatures {
@@ -102,33 +104,29 @@ func TestPHPMutexDoesAllThatItPromises(t *testing.T) {
 
 func TestPHPMutexWaitsAndHasItAsSoonAsItIsFree(t *testing.T) {
 	t.Parallel()
-	need(t, "php")
+	harness.Need(t, "php")
 	s := startServer(t, defaults)
 	holder := s.session("other")
-	holder.want(257, "MKD /locks/job")
+	holder.Want(257, "MKD /locks/job")
 	p := launch(t, s.exampleCommand(t, "php", "-r", phpPrelude+`echo $a->lock() ? 'got it' : $a->reason(), "\n";`,
 		"--", exampleFile(t, "php-mutex/NamedMutex.php"), "job"))
 	s.awaitQueue(t, "/locks/job", 1)
-	holder.want(250, "RMD /locks/job")
-	if got := p.line(); got != "got it" {
-		t.Error(got)
-	}
+	holder.Want(250, "RMD /locks/job")
+	p.says(t, "got it")
 }
 
 // Nothing tells the server that this holder is dead: its lock outlives its connection, but not its maxlock.
 func TestPHPMutexOfADeadProgramIsStaleAfterItsMaxlock(t *testing.T) {
 	t.Parallel()
-	need(t, "php")
+	harness.Need(t, "php")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")
 	counter := exampleFile(t, "php-mutex/counter.php")
 	p := launch(t, s.exampleCommand(t, "php", counter, "1", "60", "2"))
 	p.until("begin")
 	p.kill()
-	s.session("boss").want(211, "SITE LOCK INFO /locks/counter", "held by "+account)
+	s.session("boss").Want(211, "SITE LOCK INFO /locks/counter", "held by "+account)
 	if r := finish(t, s.exampleCommand(t, "php", counter)); r.status != 0 || !strings.Contains(r.out, "end") {
 		t.Errorf("the next one: exit status %d: %s", r.status, r.out)
 	}
-	if got := s.read("counter.txt"); got != "1\n" {
-		t.Errorf("the counter is %q", got)
-	}
+	s.wantFile(t, "counter.txt", "1\n")
 }

@@ -6,20 +6,22 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestPythonMultiLockCountsRightWhenAHolderIsKilled(t *testing.T) {
 	t.Parallel()
-	need(t, "python3")
+	harness.Need(t, "python3")
 	countsRight(t, "python-multilock", "/locks/main/counter", "python3", exampleFile(t, "python-multilock/worker.py"), "count")
 }
 
 func TestPythonMultiLockDoesAJobOnceAmongWorkersOfWhichOneDies(t *testing.T) {
 	t.Parallel()
-	need(t, "python3")
+	harness.Need(t, "python3")
 	s := startServer(t, exampleRules(t, "python-multilock"))
 	worker := exampleFile(t, "python-multilock/worker.py")
-	log := newHoldsLog(t)
+	log := newNotes(t)
 	victim := s.exampleCommand(t, "python3", worker, "once", "60")
 	victim.Stdout = log.open()
 	var others []func()
@@ -36,7 +38,7 @@ func TestPythonMultiLockDoesAJobOnceAmongWorkersOfWhichOneDies(t *testing.T) {
 		})
 	}
 	log.killHolder(s, "/locks/main/report", victim, len(others), func() {}, others...)
-	log.check(1)
+	log.check(2)
 	report := s.read("report.txt")
 	if lines := log.lines(); len(lines) != 4 || report != "made by "+strings.TrimPrefix(lines[2], "begin ")+"\n" {
 		t.Errorf("the report is %q, the log %q", report, lines)
@@ -45,8 +47,8 @@ func TestPythonMultiLockDoesAJobOnceAmongWorkersOfWhichOneDies(t *testing.T) {
 		t.Errorf("one that comes later: %d %s", r.status, r.out)
 	}
 	boss := s.session("boss")
-	boss.want(211, "SITE LOCK INFO /locks/main/report.done", "never expires")
-	boss.breaks("/locks/main/report.done")
+	boss.Want(211, "SITE LOCK INFO /locks/main/report.done", "never expires")
+	boss.Breaks("/locks/main/report.done")
 	if r := finish(t, s.exampleCommand(t, "python3", worker, "once")); !strings.Contains(r.out, "end ") {
 		t.Errorf("when an administrator has it done again: %d %s", r.status, r.out)
 	}
@@ -193,7 +195,7 @@ raises(ValueError, lock, 'a\r\nRMD b')`},
 
 func TestPythonMultiLockDoesAllThatItPromises(t *testing.T) {
 	t.Parallel()
-	need(t, "python3")
+	harness.Need(t, "python3")
 	s := startServer(t, "[ftp]\nidle_timeout = \"2s\"\n"+strings.Replace(exampleRules(t, "python-multilock"), `"/locks/*/*.done"`, `"/locks/*/{*.done,kept}"`, 1))
 	dir := filepath.Dir(exampleFile(t, "python-multilock/multilock.py"))
 	for i, f := range pythonFeatures {
@@ -209,7 +211,7 @@ func TestPythonMultiLockDoesAllThatItPromises(t *testing.T) {
 
 func TestPythonMultiLockGroupsAreMadeAndEndedByManyAtOnce(t *testing.T) {
 	t.Parallel()
-	need(t, "python3")
+	harness.Need(t, "python3")
 	s := startServer(t, exampleRules(t, "python-multilock"))
 	dir := filepath.Dir(exampleFile(t, "python-multilock/multilock.py"))
 	program := pythonPrelude + `

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -11,7 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // exampleEnv tells every example where the server is.
@@ -33,16 +33,12 @@ func exampleFile(t testing.TB, name string) string {
 // exampleRules are the lock rules that an example's README recommends.
 func exampleRules(t testing.TB, example string) string {
 	t.Helper()
-	text, err := os.ReadFile(exampleFile(t, example+"/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rules, found := strings.Cut(string(text), "```toml\n")
-	rules, _, closed := strings.Cut(rules, "```\n")
-	if !found || !closed {
+	all := blocks(t, "examples/"+example+"/README.md")
+	i := slices.IndexFunc(all, func(b block) bool { return b.kind == "toml" })
+	if i < 0 {
 		t.Fatalf("%s/README.md recommends no rules", example)
 	}
-	return rules
+	return all[i].text
 }
 
 // exampleCommand prepares a program that works on this server, in a process group of its own.
@@ -55,100 +51,37 @@ func (s *server) exampleCommand(t testing.TB, line ...string) *exec.Cmd {
 	return cmd
 }
 
-// holdsLog is a file to which workers append "begin PID" when they have a lock and "end PID NUMBER" when they have counted
-// and are about to give it back: see turns.
-type holdsLog struct {
-	t    testing.TB
-	path string
-}
-
-func newHoldsLog(t testing.TB) *holdsLog {
-	t.Helper()
-	l := &holdsLog{t, filepath.Join(t.TempDir(), "log")}
-	l.open().Close()
-	return l
-}
-
-// open opens it for one worker; what workers write at the same time does not mix.
-func (l *holdsLog) open() *os.File {
-	l.t.Helper()
-	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.t.Cleanup(func() { f.Close() })
-	return f
-}
-
-func (l *holdsLog) lines() []string {
-	l.t.Helper()
-	text, err := os.ReadFile(l.path)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return slices.DeleteFunc(strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' }),
-		func(line string) bool { return strings.HasPrefix(line, "sorry ") }) // it went without the lock
-}
-
-// check reads all of it: one that was killed has had the lock, and so many that have counted.
-func (l *holdsLog) check(ends int) {
-	l.t.Helper()
-	notes := strings.Join(l.lines(), "\n")
-	if times, wrong := turns(notes); len(wrong) > 0 || times != 1+ends {
-		l.t.Errorf("the lock was had %d times, want %d; wrong: %q\n%s", times, 1+ends, wrong, notes)
-	}
-}
-
 // killHolder starts a worker, which is to die while it has the lock, then runs the others and kills it
-// when so many of them wait. It returns when all others have ended, which must be soon.
-func (l *holdsLog) killHolder(s *server, lockName string, victim *exec.Cmd, queue int, afterwards func(), others ...func()) {
-	l.t.Helper()
-	if err := victim.Start(); err != nil {
-		l.t.Fatal(err)
-	}
-	reaped := make(chan struct{})
-	go func() {
-		defer close(reaped)
-		_ = victim.Wait()
-	}()
-	end := func() {
-		_ = syscall.Kill(-victim.Process.Pid, syscall.SIGKILL)
-		<-reaped
-	}
-	defer end()
-	await(l.t, "the first one has the lock", func() bool { return len(l.lines()) > 0 })
-	dead := fmt.Sprint(victim.Process.Pid)
+// when so many of them wait. It returns when all others have ended.
+func (n *notes) killHolder(s *server, lockName string, victim *exec.Cmd, queue int, afterwards func(), others ...func()) {
+	n.t.Helper()
+	p := started(n.t, victim)
+	harness.Await(n.t, "the first one has the lock", func() bool { return len(n.lines()) > 0 })
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, other := range others {
 		all.Go(other)
 	}
-	s.awaitQueue(l.t, lockName, queue)
-	if got := l.lines(); len(got) != 1 || got[0] != "begin "+dead {
-		l.t.Errorf("while %s has the lock: %q", dead, got)
+	s.awaitQueue(n.t, lockName, queue)
+	if got := n.lines(); len(got) != 1 || got[0] != fmt.Sprint("begin ", victim.Process.Pid) {
+		n.t.Errorf("while %d has the lock: %q", victim.Process.Pid, got)
 	}
-	fmt.Fprintln(l.open(), "end", dead) // it does nothing any more, so its time may end here
-	end()
+	n.kill(p)
 	afterwards()
-	killed := time.Now()
-	all.Wait()
-	if took := time.Since(killed); took > 40*time.Second {
-		l.t.Errorf("the others have ended %v after the holder was killed", took)
-	}
 }
 
 // awaitQueue returns when at least so many wait for a lock.
 func (s *server) awaitQueue(t testing.TB, lockName string, n int) {
 	t.Helper()
 	c := s.session("boss")
-	defer c.conn.Close()
-	await(t, fmt.Sprintf("%d wait for %s", n, lockName), func() bool {
-		r, err := c.try("SITE LOCK INFO " + lockName)
+	defer c.Conn.Close()
+	harness.Await(t, fmt.Sprintf("%d wait for %s", n, lockName), func() bool {
+		r, err := c.Try("SITE LOCK INFO " + lockName)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var waiting int
-		for line := range strings.Lines(r.text) {
+		for line := range strings.Lines(r.Text) {
 			if _, err := fmt.Sscanf(line, " %d in the queue", &waiting); err == nil {
 				break
 			}
@@ -161,19 +94,19 @@ func (s *server) awaitQueue(t testing.TB, lockName string, n int) {
 func (s *server) wantFree(t testing.TB, names ...string) {
 	t.Helper()
 	c := s.session("boss")
-	defer c.conn.Close()
+	defer c.Conn.Close()
 	for _, name := range names {
-		c.want(550, "SITE LOCK INFO "+name, "not held")
+		c.Want(550, "SITE LOCK INFO "+name, "not held")
 	}
 }
 
 // worker returns a run of a worker that must succeed and whose output goes into the log.
-func (l *holdsLog) worker(cmd *exec.Cmd) func() {
-	l.t.Helper()
-	cmd.Stdout = l.open()
+func (n *notes) worker(cmd *exec.Cmd) func() {
+	n.t.Helper()
+	cmd.Stdout = n.open()
 	return func() {
-		if r := finish(l.t, cmd); r.status != 0 || r.out != "" {
-			l.t.Errorf("%v: exit status %d: %s", cmd.Args, r.status, r.out)
+		if r := finish(n.t, cmd); r.status != 0 || r.out != "" {
+			n.t.Errorf("%v: exit status %d: %s", cmd.Args, r.status, r.out)
 		}
 	}
 }
@@ -182,7 +115,7 @@ func (l *holdsLog) worker(cmd *exec.Cmd) func() {
 func countsRight(t *testing.T, example, lockName string, program ...string) {
 	t.Helper()
 	s := startServer(t, "[files]\ndurable = false\n"+exampleRules(t, example))
-	log := newHoldsLog(t)
+	log := newNotes(t)
 	times := count(3, 50)
 	victim := s.exampleCommand(t, append(slices.Clone(program), "1", "60")...)
 	victim.Stdout = log.open()
@@ -191,7 +124,7 @@ func countsRight(t *testing.T, example, lockName string, program ...string) {
 		others = append(others, log.worker(s.exampleCommand(t, append(slices.Clone(program), fmt.Sprint(times), "0.01")...)))
 	}
 	log.killHolder(s, lockName, victim, len(others), func() {}, others...)
-	log.check(len(others) * times)
+	log.check(1 + len(others)*times)
 	if got := s.read("counter.txt"); got != fmt.Sprintln(len(others)*times) {
 		t.Errorf("the counter is %q", got)
 	}

@@ -22,26 +22,23 @@ func TestAborDiscardsAnUpload(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			s.write("target", "old")
 			c := s.session(account)
-			data, err := c.open("STOR /target")
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := c.begin("STOR /target")
 			if _, err := data.Write(make([]byte, 1000)); err != nil {
 				t.Fatal(err)
 			}
-			urge(t, c.conn.(*net.TCPConn), a.urgent)
-			if _, err := c.conn.Write([]byte(a.rest)); err != nil {
+			urge(t, c.Conn.(*net.TCPConn), a.urgent)
+			if _, err := c.Conn.Write([]byte(a.rest)); err != nil {
 				t.Fatal(err)
 			}
-			c.wantReply(426, "/target: aborted by ABOR")
-			c.wantReply(226)
-			c.want(257, "PWD")
+			c.WantReply(426, "/target: aborted by ABOR")
+			c.WantReply(226)
+			c.Want(257, "PWD")
 			if got, left := s.read("target"), s.unfinished(); got != "old" || len(left) > 0 {
 				t.Errorf("published %q, left over: %v", got, left)
 			}
 		})
 	}
-	s.log.await(t, `msg="upload discarded" path=/target bytes=`, 6)
+	s.log.Await(t, `msg="upload discarded" path=/target bytes=`, 6)
 }
 
 // urge sends urgent data.
@@ -77,7 +74,7 @@ func TestClientsAbort(t *testing.T) {
 		t.Run(u.name, func(t *testing.T) {
 			t.Parallel()
 			c := s.send(t, u, s.v4, "I", 0)
-			c.signal(syscall.SIGINT)
+			c.signal(t, syscall.SIGINT)
 			c.discarded(`ABOR|hung up|was cut`)
 			c.complains()
 			if u.name == "ftplib" && !strings.Contains(c.out.String(), "426 "+c.path+": aborted by ABOR") {

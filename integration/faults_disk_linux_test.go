@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // overfills has a client upload more than there is room for.
@@ -22,26 +24,22 @@ func (s *server) overfills(t *testing.T, u uploader, kind, reason string) {
 func (s *server) overfillsItself(t *testing.T) {
 	t.Helper()
 	c := s.session(account)
-	c.t = t
-	c.want(200, "TYPE I")
+	c.T = t
+	c.Want(200, "TYPE I")
 	s.write("mine", "old")
-	err := c.store("/mine", make([]byte, 3<<20))
+	err := c.Store("/mine", make([]byte, 3<<20))
 	if err == nil || !strings.HasPrefix(err.Error(), "452 /mine: ") {
 		t.Errorf("told %v", err)
 	}
-	if got := s.read("mine"); got != "old" {
-		t.Errorf("published %d bytes", len(got))
-	}
-	if err := c.store("/mine", []byte("less")); err != nil {
-		t.Error(err)
-	}
+	s.wantFile(t, "mine", "old")
+	c.stores("/mine", "less")
 }
 
 // What a disk without room does to every client the other limits do, too: here they are told of by one, and in a session.
 func TestLimitsOfTheSystemLeaveTheOldFiles(t *testing.T) {
 	t.Parallel()
 	t.Run("size of a file", func(t *testing.T) {
-		need(t, "prlimit")
+		harness.Need(t, "prlimit")
 		s := newServer(t, defaults)
 		s.through = []string{"prlimit", "--fsize=300000"}
 		s.start()
@@ -58,11 +56,9 @@ func TestLimitsOfTheSystemLeaveTheOldFiles(t *testing.T) {
 // but that file system. It counts what directories take, too, so that nobody else can make files there while one client uses it up.
 func underQuota(t *testing.T) *server {
 	t.Helper()
-	need(t, "mkfs.btrfs", "btrfs")
+	harness.Need(t, "mkfs.btrfs", "btrfs")
 	image := filepath.Join(t.TempDir(), "image")
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, image, nil)
 	if err := os.Truncate(image, 128<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -89,28 +85,33 @@ func onSmallDisk(t *testing.T, options string) *server {
 	return onDiskOfItsOwn(t, `mount -t tmpfs -o "$1" ftplockd "$0"`, options)
 }
 
-// onDiskOfItsOwn starts a server whose tree is what a shell script mounts on $0, with arguments from $1 on. Nobody else sees it, and it
-// goes with the server.
+// onDiskOfItsOwn starts a server whose tree is what a shell script mounts: see mounts.
 func onDiskOfItsOwn(t *testing.T, script string, args ...string) *server {
 	t.Helper()
-	need(t, "unshare", "mount")
 	s := newServer(t, defaults)
 	if err := os.Mkdir(s.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	mounted := []string{"unshare", "--mount"}
-	if os.Geteuid() != 0 {
-		mounted = append(mounted, "--user", "--map-root-user")
-	}
-	mounted = append(mounted, "sh", "-ec", script+fmt.Sprintf("\nshift %d\nexec \"$@\"", len(args)), s.root)
-	mounted = append(mounted, args...)
-	if r := run(t, mounted[0], append(mounted[1:], "true")...); r.status != 0 {
-		missing(t, "no file system of one's own here: "+r.out)
-	}
-	s.through = mounted
+	s.mounts(t, s.root, script, args...)
 	s.start()
 	s.root = fmt.Sprintf("/proc/%d/root%s", s.cmd.Process.Pid, s.root)
 	return s
+}
+
+// mounts has each start of the server run a shell script first, which mounts something on $0, with arguments from $1 on. Nobody else sees it, and it
+// goes with the server.
+func (s *server) mounts(t *testing.T, at, script string, args ...string) {
+	t.Helper()
+	harness.Need(t, "unshare", "mount")
+	s.through = []string{"unshare", "--mount"}
+	if os.Geteuid() != 0 {
+		s.through = append(s.through, "--user", "--map-root-user")
+	}
+	s.through = append(s.through, "sh", "-ec", script+fmt.Sprintf("\nshift %d\nexec \"$@\"", len(args)), at)
+	s.through = append(s.through, args...)
+	if r := run(t, s.through[0], append(s.through[1:], "true")...); r.status != 0 {
+		harness.Missing(t, "no file system of one's own here: "+r.out)
+	}
 }
 
 // Without room for one more file an upload is refused before any data is sent.
@@ -125,16 +126,14 @@ func TestADiskWithoutRoomForAFile(t *testing.T) {
 	}
 	s.errorsExpected = true
 	c := s.session(account)
-	if _, err := c.open("STOR /target"); err == nil {
+	if _, err := c.Open("STOR /target"); err == nil {
 		t.Error("an upload begins")
 	} else if got := err.Error(); !strings.Contains(got, "452 /target: no space left") {
 		t.Errorf("told %q", got)
 	}
-	if got := s.read("target"); got != "old" {
-		t.Errorf("published %q", got)
-	}
-	c.want(250, "DELE /filler0")
-	if err := c.store("/target", []byte("new")); err != nil || s.read("target") != "new" {
+	s.wantFile(t, "target", "old")
+	c.Want(250, "DELE /filler0")
+	if err := c.Store("/target", []byte("new")); err != nil || s.read("target") != "new" {
 		t.Errorf("with room again: %v, %q", err, s.read("target"))
 	}
 }

@@ -20,14 +20,14 @@ func TestReadersNeverMissAFileThatIsReplaced(t *testing.T) {
 			target := "/" + how
 			s.write(target, strings.Repeat("first\n", wholeLines))
 			writer, reader := s.session(account), s.session("other")
-			writer.want(200, "TYPE I")
-			reader.want(200, "TYPE I")
+			writer.Want(200, "TYPE I")
+			reader.Want(200, "TYPE I")
 			over := make(chan struct{})
 			var readers sync.WaitGroup
 			reads := [2]int{}
 			for i, read := range []func() ([]byte, error){
 				func() ([]byte, error) { return os.ReadFile(s.path(target)) },
-				func() ([]byte, error) { return reader.retrieve("RETR " + target) },
+				func() ([]byte, error) { return reader.Retrieve("RETR " + target) },
 			} {
 				readers.Go(func() {
 					for {
@@ -62,13 +62,13 @@ func TestReadersNeverMissAFileThatIsReplaced(t *testing.T) {
 
 func replaceOnce(c *session, how, target string, content []byte) error {
 	if how == "STOR" {
-		return c.store(target, content)
+		return c.Store(target, content)
 	}
-	if err := c.store(target+".tmp", content); err != nil {
+	if err := c.Store(target+".tmp", content); err != nil {
 		return err
 	}
 	for _, line := range []string{"RNFR " + target + ".tmp", "RNTO " + target} {
-		if r, err := c.try(line); err != nil || r.code >= 400 {
+		if r, err := c.Try(line); err != nil || r.Code >= 400 {
 			return fmt.Errorf("%s: %v, %v", line, r, err)
 		}
 	}
@@ -100,11 +100,8 @@ func TestTheOldContentIsKeptForThoseWhoHaveIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			reader, writer := s.session("other"), s.session(account)
-			reader.want(200, "TYPE I")
-			data, err := reader.open("RETR " + target)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader.Want(200, "TYPE I")
+			data := reader.begin("RETR " + target)
 			defer data.Close()
 			begin := make([]byte, 1000)
 			if _, err := io.ReadFull(data, begin); err != nil {
@@ -114,11 +111,9 @@ func TestTheOldContentIsKeptForThoseWhoHaveIt(t *testing.T) {
 			if change.lines != nil {
 				upload += ".tmp"
 			}
-			if err := writer.store(upload, []byte("new")); err != nil {
-				t.Fatal(err)
-			}
+			writer.stores(upload, "new")
 			for _, line := range change.lines {
-				if r, err := writer.try(fmt.Sprintf(line, target)); err != nil || r.code >= 400 {
+				if r, err := writer.Try(fmt.Sprintf(line, target)); err != nil || r.Code >= 400 {
 					t.Fatalf("%s: %v, %v", line, r, err)
 				}
 			}
@@ -126,7 +121,7 @@ func TestTheOldContentIsKeptForThoseWhoHaveIt(t *testing.T) {
 			if got := string(begin) + string(rest); err != nil || got != old {
 				t.Errorf("the download has %d bytes of %d, %v", len(got), len(old), err)
 			}
-			if err := reader.done(); err != nil {
+			if err := reader.Done(); err != nil {
 				t.Error(err)
 			}
 			if s.read(target+".link") != old {

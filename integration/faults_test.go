@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // eachSender runs a test for every client.
@@ -19,7 +22,7 @@ func eachSender(t *testing.T, all []uploader, test func(t *testing.T, u uploader
 		t.Run(u.name, func(t *testing.T) {
 			t.Parallel()
 			if u.need != "" {
-				need(t, u.need)
+				harness.Need(t, u.need)
 			}
 			test(t, u)
 		})
@@ -35,8 +38,12 @@ const hangUpLate = "[files]\nhang_up = \"200ms\"\n"
 
 func TestKilledSendersPublishNothing(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, tlsTables(t, t.TempDir(), "one")+hangUpLate+defaults)
-	kill := func(t *testing.T, u uploader, times int) {
+	s := startServer(t, tlsTables(t, t.TempDir())+hangUpLate+defaults)
+	eachSender(t, slices.Concat(senders, secureSenders()), func(t *testing.T, u uploader) {
+		times := count(4, 100)
+		if u.secure {
+			times = count(2, 100)
+		}
 		for i := range times {
 			arrived := int64(i%25) * 20_000 // the first half megabyte comes quickly
 			c := s.send(t, u, s.v4, kind(i), arrived)
@@ -45,42 +52,38 @@ func TestKilledSendersPublishNothing(t *testing.T) {
 				t.Errorf("%d bytes are logged, more than %d had come", n, arrived)
 			}
 		}
-	}
-	eachSender(t, senders, func(t *testing.T, u uploader) { kill(t, u, count(4, 100)) })
-	for _, u := range secureSenders {
-		t.Run(u.name+" under TLS", func(t *testing.T) {
-			t.Parallel()
-			kill(t, u, count(2, 100))
-		})
-	}
+	})
 }
 
 func TestCleanUploadsAreNeverRefused(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, tlsTables(t, t.TempDir(), "one")+"[files]\ndurable = false\n"+defaults)
+	s := startServer(t, tlsTables(t, t.TempDir())+"[files]\ndurable = false\n"+defaults)
 	files := filesOfAllSizes(t)
-	eachSender(t, senders, func(t *testing.T, u uploader) {
-		dir := strings.ReplaceAll(u.name, "::", "-")
+	eachSender(t, slices.Concat(senders, secureSenders()), func(t *testing.T, u uploader) {
+		dir := strings.NewReplacer("::", "-", " ", "-").Replace(u.name)
 		if err := os.Mkdir(s.path(dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		s.takesAll(t, u, files, dir, count(24, 2000))
-	})
-	content := strings.Repeat("all of it\r\n", 10_000)
-	for _, u := range secureSenders {
-		t.Run(u.name+" under TLS", func(t *testing.T) {
-			t.Parallel()
-			need(t, u.need)
-			for i := range count(2, 200) {
-				path := fmt.Sprintf("/%s.tls.%d", strings.ReplaceAll(u.name, "::", "-"), i)
-				cmd := u.command(t, s, "I", path)
-				cmd.Stdin = strings.NewReader(content)
-				if r := finish(t, cmd); r.status != 0 || s.read(path) != content {
-					t.Errorf("upload %d: exit status %d: %s", i, r.status, r.out)
-				}
+		uploads := count(24, 2000)
+		if u.secure {
+			uploads = count(3, 200)
+		}
+		for i := range uploads {
+			file := files[len(files)-1-i%len(files)] // the largest first
+			path := fmt.Sprintf("/%s/%d", dir, i)
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
+			cmd := u.command(t, upload{s, "I", path, u.secure})
+			cmd.Stdin = bytes.NewReader(content)
+			if r := finish(t, cmd); r.status != 0 {
+				t.Errorf("%s, upload %d: exit status %d: %s", file, i, r.status, r.out)
+			} else if got := s.read(path); got != string(content) {
+				t.Errorf("%s, upload %d: %d bytes", file, i, len(got))
+			}
+		}
+	})
 }
 
 // filesOfAllSizes writes files to be uploaded: sizes at which something ends (nothing, a line, a packet, a pipe, a piece of what the
@@ -90,45 +93,22 @@ func filesOfAllSizes(t *testing.T) (files []string) {
 	for _, size := range []int{0, 1, 1448, 4096, 65_536, 110_000, 262_145, 3 << 20} {
 		file := filepath.Join(t.TempDir(), fmt.Sprint(size))
 		content := bytes.Repeat([]byte("all of it\r\n"), size/11+1)[:size]
-		if err := os.WriteFile(file, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, content)
 		files = append(files, file)
 	}
 	return files
 }
 
-// takesAll has a client upload the files into a directory by turns, so many in all, and checks that all are there.
-func (s *server) takesAll(t *testing.T, u uploader, files []string, dir string, uploads int) {
-	t.Helper()
-	for i, file := range files {
-		times := (uploads + len(files) - 1 - i) / len(files)
-		path := dir + "/" + filepath.Base(file)
-		u.clean(t, s, file, "/"+path, times)
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := 1; i <= times; i++ {
-			if got := s.read(fmt.Sprintf("%s.%d", path, i)); got != string(want) {
-				t.Errorf("%s, upload %d: %d bytes", file, i, len(got))
-			}
-		}
-	}
-}
-
 func TestUploadThatBeginsWithoutTheTLSThatWasAgreedIsDiscarded(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, tlsTables(t, t.TempDir(), "one")+defaults)
+	s := startServer(t, tlsTables(t, t.TempDir())+defaults)
 	s.write("target", "old")
 	c := s.secureSession(t)
-	c.want(200, "TYPE I")
-	if err := c.store("/target", []byte("plain bytes")); err == nil || !strings.Contains(err.Error(), "426") {
+	c.Want(200, "TYPE I")
+	if err := c.Store("/target", []byte("plain bytes")); err == nil || !strings.Contains(err.Error(), "426") {
 		t.Errorf("told %v", err)
 	}
-	if got := s.read("target"); got != "old" {
-		t.Errorf("published %q", got)
-	}
+	s.wantFile(t, "target", "old")
 }
 
 func TestStalledUploadsAreGivenUp(t *testing.T) {
@@ -136,9 +116,9 @@ func TestStalledUploadsAreGivenUp(t *testing.T) {
 	s := startServer(t, "[ftp]\ndata_timeout = \"4s\"\n"+defaults)
 	eachSender(t, senders, func(t *testing.T, u uploader) {
 		c := s.send(t, u, s.v4, "I", 0)
-		c.signal(syscall.SIGSTOP)
+		c.signal(t, syscall.SIGSTOP)
 		c.discarded(`stood still`)
-		c.signal(syscall.SIGCONT)
+		c.signal(t, syscall.SIGCONT)
 		c.complains()
 	})
 }
@@ -179,16 +159,11 @@ func TestCutConnectionsPublishNothing(t *testing.T) {
 // as Net::FTP can, is safe from that too.
 func TestUploadWhoseDataConnectionIsClosedShortOfItsLengthIsDiscarded(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, defaults)
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, bytes.Repeat([]byte("content\n"), 200_000), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	netftp := uploader{name: "Net::FTP", command: func(t testing.TB, s *server, kind, path string) *exec.Cmd {
-		host, port := split(s.v4)
-		return command(t, "perl", "testdata/clients/send.pl", host, port, account, password, kind, path, file)
-	}}
+	writeFile(t, file, bytes.Repeat([]byte("content\n"), 200_000))
+	netftp := uploader{name: "Net::FTP", command: scriptUpload("perl", "send.pl", file)}
 	for i := range count(3, 100) {
 		limit := 1 + int64(i)*70_001%1_500_000
 		w := newWire(t, s.v4, limit, func(w *wire) { _, data := w.connections(); data.finish() })
@@ -234,7 +209,7 @@ func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
 	s := startServer(t, defaults)
 	c := s.send(t, senders[0], s.v4, "I", 0)
 	s.signal(syscall.SIGTERM)
-	s.log.await(t, "msg=stopping", 1)
+	s.log.Await(t, "msg=stopping", 1)
 	s.signal(syscall.SIGTERM)
 	s.waitExit()
 	if got := s.read(c.path); got != "old" {

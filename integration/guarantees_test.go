@@ -2,44 +2,20 @@ package integration
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// declaredTests are all tests of the project, "package: name".
-func declaredTests(t *testing.T) map[string]bool {
-	t.Helper()
-	tests := make(map[string]bool)
-	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		source, err := os.ReadFile(path)
-		for _, m := range declared.FindAllStringSubmatch(string(source), -1) {
-			tests[strings.TrimPrefix(filepath.Dir(path), "../")+": "+m[1]] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tests
-}
-
-// productionSources are the files that are no tests, by path.
-func productionSources(t *testing.T) map[string]string {
+// goFiles are the project's files that are tests, or are none, by path.
+func goFiles(t *testing.T, tests bool) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
+		if err == nil && strings.HasSuffix(path, ".go") && strings.HasSuffix(path, "_test.go") == tests {
+			all[path] = document(t, strings.TrimPrefix(path, "../"))
 		}
-		source, err := os.ReadFile(path)
-		all[path] = string(source)
 		return err
 	})
 	if err != nil {
@@ -48,10 +24,22 @@ func productionSources(t *testing.T) map[string]string {
 	return all
 }
 
+// declaredTests are all tests of the project, "package: name".
+func declaredTests(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := make(map[string]bool)
+	for path, source := range goFiles(t, true) {
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(source, -1) {
+			tests[strings.TrimPrefix(filepath.Dir(path), "../")+": "+m[1]] = true
+		}
+	}
+	return tests
+}
+
 // TestDocsGuaranteesNameGuardsThatExist looks for each function that docs/guarantees.md names as a guard, in the file that it names.
 func TestDocsGuaranteesNameGuardsThatExist(t *testing.T) {
 	t.Parallel()
-	all := productionSources(t)
+	all := goFiles(t, false)
 	for line := range strings.Lines(document(t, "docs/guarantees.md")) {
 		cells := strings.Split(line, " | ")
 		if !strings.HasPrefix(line, "| ") || len(cells) != 5 {

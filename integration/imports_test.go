@@ -52,6 +52,7 @@ var allowed = map[string][]string{
 	"cmd/ftplockd":           {"internal/event", "internal/hook", "internal/metrics", "internal/web", "config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "internal/lock/etcd", "reaper"},
 	"integration":            {},
 	"integration/":           {"integration/peers"},
+	"integration/harness":    {"internal/lock", "internal/lock/locktest"},
 }
 
 // allowedInTests is what their tests may import beside that.
@@ -61,10 +62,10 @@ var allowedInTests = map[string][]string{
 	"internal/files":        {"internal/powerloss"},
 	"internal/lock/hostdir": {"internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
 	"internal/lock/etcd":    {"internal/lock/locktest", "integration/etcdtest"},
-	"integration/cluster":   {"internal/lock", "internal/lock/locktest", "internal/lock/etcd", "integration/etcdtest"},
+	"integration/cluster":   {"internal/lock", "internal/lock/locktest", "internal/lock/etcd", "integration/etcdtest", "integration/harness"},
 	"reaper":                {"internal/lock/locktest"},
 	"driver":                {"internal/lock/locktest", "internal/lock/journal", "internal/lock/hostdir", "reaper", "config"},
-	"integration":           {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers"},
+	"integration":           {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers", "integration/harness"},
 	"locksmith":             {},
 	"cmd/netlock":           {},
 	"cmd/ftplockd":          {"internal/lock/locktest", "integration/etcdtest"},

@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // What is done to names is synced before its reply, where files are to last.
 func TestChangesOfNamesAreSynced(t *testing.T) {
 	t.Parallel()
-	need(t, "strace")
+	harness.Need(t, "strace")
 	for _, durable := range []bool{true, false} {
 		t.Run(map[bool]string{true: "durable", false: "not durable"}[durable], func(t *testing.T) {
 			t.Parallel()
@@ -19,7 +21,7 @@ func TestChangesOfNamesAreSynced(t *testing.T) {
 			s.through = []string{"strace", "-D", "-f", "-qq", "-y", "-e", "trace=fsync", "-e", "signal=none", "-o", trace}
 			s.start()
 			c := s.session(account)
-			c.want(257, "MKD /dir")
+			c.Want(257, "MKD /dir")
 			s.write("dir/old", "old")
 			s.write("gone", "old")
 			for _, change := range []struct {
@@ -32,7 +34,7 @@ func TestChangesOfNamesAreSynced(t *testing.T) {
 			} {
 				before := synced(t, trace)
 				for _, line := range change.lines {
-					if r, err := c.try(line); err != nil || r.code >= 400 {
+					if r, err := c.Try(line); err != nil || r.Code >= 400 {
 						t.Fatal(line, r, err)
 					}
 				}

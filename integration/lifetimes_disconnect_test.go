@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 const released = `
@@ -21,18 +23,18 @@ var goodbyes = []struct {
 	name  string
 	leave func(s *server, c *session)
 }{
-	{"QUIT", func(_ *server, c *session) { c.want(221, "QUIT") }},
-	{"EOF", func(_ *server, c *session) { c.conn.Close() }},
+	{"QUIT", func(_ *server, c *session) { c.Want(221, "QUIT") }},
+	{"EOF", func(_ *server, c *session) { c.Conn.Close() }},
 	{"reset", func(_ *server, c *session) { c.reset() }},
 	{"kick", func(s *server, _ *session) { s.command("kick", s.sessions(account)[0]) }},
 }
 
 // reset has the kernel send RST.
 func (s *session) reset() {
-	if err := s.conn.(*net.TCPConn).SetLinger(0); err != nil {
-		s.t.Error(err)
+	if err := s.Conn.(*net.TCPConn).SetLinger(0); err != nil {
+		s.T.Error(err)
 	}
-	s.conn.Close()
+	s.Conn.Close()
 }
 
 func TestIdleSessionIsCutOffButNotBeforeItsLockEnds(t *testing.T) {
@@ -44,19 +46,19 @@ func TestIdleSessionIsCutOffButNotBeforeItsLockEnds(t *testing.T) {
 			s := startServer(t, "[ftp]\nidle_timeout = \"2s\"\n[[lock]]\nmatch = \"/locks/**\"\n"+limits+"\n")
 			c := s.session(account)
 			sent := time.Now()
-			c.want(257, "MKD /locks/job")
+			c.Want(257, "MKD /locks/job")
 			for range 2 { // sessions without a lock are cut off, one after the other
-				s.session("other").wantReply(421, "idle")
+				s.session("other").WantReply(421, "idle")
 			}
 			if limits == none {
-				c.want(250, "RMD /locks/job") // it is there still, after more than two idle timeouts
+				c.Want(250, "RMD /locks/job") // it is there still, after more than two idle timeouts
 				return
 			}
-			c.wantReply(421, "idle")
+			c.WantReply(421, "idle")
 			if held := time.Since(sent); held < 5*time.Second {
 				t.Errorf("cut off after %v, the lock was to last 5s", held)
 			}
-			s.session("other").want(257, "MKD /locks/job")
+			s.session("other").Want(257, "MKD /locks/job")
 		})
 	}
 }
@@ -65,25 +67,25 @@ func TestDuringTheGraceOnlyTheSameJobTakesTheLockUp(t *testing.T) {
 	t.Parallel()
 	s, clock := startStepped(t, graceful)
 	first, other := s.session(account), s.session("other")
-	first.want(200, "SITE LOCK AS job-17")
-	old := token(first.want(257, "MKD /locks/job"))
-	first.want(257, "MKD /locks/lost")
-	first.conn.Close()
+	first.Want(200, "SITE LOCK AS job-17")
+	old := harness.Token(first.Want(257, "MKD /locks/job"))
+	first.Want(257, "MKD /locks/lost")
+	first.Conn.Close()
 	s.inGrace(other, "/locks/job")
 	s.inGrace(other, "/locks/lost")
 	clock.pass(9 * time.Minute)
-	other.want(550, "MKD /locks/job", "held by "+account)
-	s.session(account).want(550, "MKD /locks/job", "held by "+account)
+	other.Want(550, "MKD /locks/job", "held by "+account)
+	s.session(account).Want(550, "MKD /locks/job", "held by "+account)
 	second := s.session(account)
-	second.want(200, "SITE LOCK AS job-17")
-	if adopted := token(second.want(257, "MKD /locks/job", "expires in 1h0m0s")); adopted <= old {
+	second.Want(200, "SITE LOCK AS job-17")
+	if adopted := harness.Token(second.Want(257, "MKD /locks/job", "expires in 1h0m0s")); adopted <= old {
 		t.Errorf("taken up with token %d after %d", adopted, old)
 	}
 	clock.pass(time.Minute)
-	s.log.await(t, "lock=/locks/lost cause=disconnect", 1)
-	other.want(257, "MKD /locks/lost")
+	s.log.Await(t, "lock=/locks/lost cause=disconnect", 1)
+	other.Want(257, "MKD /locks/lost")
 	other.wantAges("/locks/job", time.Minute, 59*time.Minute)
-	second.want(250, "RMD /locks/job")
+	second.Want(250, "RMD /locks/job")
 }
 
 // Uploads are cut in the middle, in the ways that end a connection at once; the file must be neither published nor
@@ -101,25 +103,19 @@ func TestNextHolderNeverMeetsTheLastOnesBytes(t *testing.T) {
 			for round := range count(5, 200) {
 				s.write("phone.tsv", "old")
 				c := s.session(account)
-				c.want(257, "MKD /locks/job")
+				c.Want(257, "MKD /locks/job")
 				over := c.pour("/phone.tsv", rand.IntN(2_000_000))
 				goodbye.leave(s, c)
-				await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").code == 257 })
+				harness.Await(t, "the lock comes free", func() bool { return other.wantEither("MKD /locks/job").Code == 257 })
 				if left := s.unfinished(); len(left) != 0 {
 					t.Errorf("round %d: the next holder meets %v", round, left)
 				}
-				if got := s.read("phone.tsv"); got != "old" {
-					t.Errorf("round %d: the next holder finds %d bytes", round, len(got))
-				}
-				if err := other.store("/phone.tsv", []byte("new")); err != nil {
-					t.Error(err)
-				}
+				s.wantFile(t, "phone.tsv", "old")
+				other.stores("/phone.tsv", "new")
 				<-over
-				if got := s.read("phone.tsv"); got != "new" {
-					t.Errorf("round %d: what the next holder wrote is %d bytes", round, len(got))
-				}
-				other.want(250, "RMD /locks/job")
-				c.conn.Close()
+				s.wantFile(t, "phone.tsv", "new")
+				other.Want(250, "RMD /locks/job")
+				c.Conn.Close()
 			}
 		})
 	}
@@ -127,12 +123,9 @@ func TestNextHolderNeverMeetsTheLastOnesBytes(t *testing.T) {
 
 // pour uploads without an end; it returns when so many bytes have gone. over is closed when the server takes no more.
 func (s *session) pour(path string, arrived int) (over <-chan struct{}) {
-	s.t.Helper()
-	s.want(200, "TYPE I")
-	data, err := s.open("STOR " + path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.T.Helper()
+	s.Want(200, "TYPE I")
+	data := s.begin("STOR " + path)
 	begun, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -161,17 +154,13 @@ func TestGrantThatItsClientCannotHaveHeardIsUndone(t *testing.T) {
 		end  func(t *testing.T, c *session)
 	}{
 		{"reset before the reply is read", func(t *testing.T, c *session) {
-			if err := c.send("MKD /locks/job"); err != nil {
-				t.Fatal(err)
-			}
+			c.says("MKD /locks/job")
 			time.Sleep(rand.N(time.Millisecond)) // any moment will do
 			c.reset()
 		}},
 		{"reset when the reply is there", func(t *testing.T, c *session) {
-			if err := c.send("MKD /locks/job"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.r.Peek(1); err != nil {
+			c.says("MKD /locks/job")
+			if _, err := c.R.Peek(1); err != nil {
 				t.Fatal(err)
 			}
 			c.reset()
@@ -182,8 +171,8 @@ func TestGrantThatItsClientCannotHaveHeardIsUndone(t *testing.T) {
 				c := s.session(account)
 				tc.end(t, c)
 				s.onlySessionOf(t, "other")
-				other.want(257, "MKD /locks/job")
-				other.want(250, "RMD /locks/job")
+				other.Want(257, "MKD /locks/job")
+				other.Want(250, "RMD /locks/job")
 			}
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestDirectoryMadeOnTheHostIsALockLikeAnyOther(t *testing.T) {
@@ -18,32 +20,32 @@ func TestDirectoryMadeOnTheHostIsALockLikeAnyOther(t *testing.T) {
 		if err := os.Mkdir(s.path(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		c.want(550, "MKD /"+name, "held by host for ", "expires in ")
-		c.want(550, "RMD /"+name, "not yours")
+		c.Want(550, "MKD /"+name, "held by host for ", "expires in ")
+		c.Want(550, "RMD /"+name, "not yours")
 	}
 	for _, l := range s.locks() {
 		if l.Holder != "host" || l.Session != "" || l.Rule != "/locks/**" || l.Token == 0 {
 			t.Errorf("locks --json: %+v", l)
 		}
 	}
-	text, err := c.retrieve("RETR /.locks.json")
+	text, err := c.Retrieve("RETR /.locks.json")
 	if err != nil || !json.Valid(text) || strings.Count(string(text), `"holder": "host"`) != 3 {
 		t.Errorf("the status file: %v\n%s", err, text)
 	}
 	s.command("break", "/locks/broken")
-	boss.want(550, "SITE LOCK BREAK 1 /locks/broken", "not held")
+	boss.Want(550, "SITE LOCK BREAK 1 /locks/broken", "not held")
 	if s.exists("locks/broken") {
 		t.Error("the directory of the broken lock is there")
 	}
 	if err := os.Remove(s.path("locks/removed")); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the removal is noticed", func() bool { return len(s.locks()) == 1 })
+	harness.Await(t, "the removal is noticed", func() bool { return len(s.locks()) == 1 })
 	clock.pass(time.Hour)
 	if s.exists("locks/reaped") || len(s.locks()) != 0 {
 		t.Error("the host's lock was not reaped")
 	}
-	c.want(257, "MKD /locks/reaped")
+	c.Want(257, "MKD /locks/reaped")
 }
 
 // remake removes a directory and makes it again before anybody can look. It first waits for the next tick of the
@@ -54,7 +56,7 @@ func (s *server) remake(name string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	await(s.t, "the clock of the file system ticks", func() bool {
+	harness.Await(s.t, "the clock of the file system ticks", func() bool {
 		s.write("tick", "")
 		now, err := os.Stat(s.path("tick"))
 		return err == nil && now.ModTime().After(made.ModTime())
@@ -72,36 +74,36 @@ func TestDirectoryRemovedAndMadeAgainIsANewLock(t *testing.T) {
 	s := startServer(t, hour)
 	c := s.session(account)
 	for range count(3, 200) {
-		first := token(c.want(257, "MKD /locks/job"))
+		first := harness.Token(c.Want(257, "MKD /locks/job"))
 		s.remake("locks/job")
-		await(t, "the directory is the host's", func() bool {
+		harness.Await(t, "the directory is the host's", func() bool {
 			l := s.locks()
 			return len(l) == 1 && l[0].Holder == "host" && l[0].Token > first
 		})
-		c.want(550, "RMD /locks/job", "taken away", "removed on the server")
+		c.Want(550, "RMD /locks/job", "taken away", "removed on the server")
 		hosts := s.locks()[0].Token
 		s.remake("locks/job")
-		await(t, "it is another one of the host's", func() bool {
+		harness.Await(t, "it is another one of the host's", func() bool {
 			l := s.locks()
 			return len(l) == 1 && l[0].Holder == "host" && l[0].Token > hosts
 		})
 		if err := os.Remove(s.path("locks/job")); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "it is gone", func() bool { return len(s.locks()) == 0 })
+		harness.Await(t, "it is gone", func() bool { return len(s.locks()) == 0 })
 	}
 }
 
 // The cleaner goes by modification times, which therefore must be those of the present hold.
 func TestArticleCronCleanerSparesFreshAndRenewedLocks(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n")
 	first, second := s.session(account), s.session(account)
-	first.want(200, "SITE LOCK AS job")
-	second.want(200, "SITE LOCK AS job")
+	first.Want(200, "SITE LOCK AS job")
+	second.Want(200, "SITE LOCK AS job")
 	for _, name := range []string{"adopted_lock", "renewed_lock", "taken_lock", "old_lock"} {
-		first.want(257, "MKD /"+name)
+		first.Want(257, "MKD /"+name)
 	}
 	past := time.Now().Add(-10 * time.Minute)
 	paths, err := filepath.Glob(s.path("*_lock"))
@@ -113,17 +115,17 @@ func TestArticleCronCleanerSparesFreshAndRenewedLocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	second.want(257, "MKD /adopted_lock")
-	first.want(200, "SITE LOCK RENEW /renewed_lock")
-	first.want(250, "RMD /taken_lock")
-	s.session("other").want(257, "MKD /taken_lock")
+	second.Want(257, "MKD /adopted_lock")
+	first.Want(200, "SITE LOCK RENEW /renewed_lock")
+	first.Want(250, "RMD /taken_lock")
+	s.session("other").Want(257, "MKD /taken_lock")
 	if out := mustRun(t, "perl", "testdata/article/cleaner.pl", s.root, "6"); out != "removed "+s.path("old_lock")+"\n" {
 		t.Errorf("the cleaner says %q", out)
 	}
-	s.log.await(t, "lock=/old_lock cause=host-removed", 1)
-	first.want(550, "RMD /old_lock", "taken away", "removed on the server")
-	second.want(250, "RMD /adopted_lock")
-	first.want(250, "RMD /renewed_lock")
+	s.log.Await(t, "lock=/old_lock cause=host-removed", 1)
+	first.Want(550, "RMD /old_lock", "taken away", "removed on the server")
+	second.Want(250, "RMD /adopted_lock")
+	first.Want(250, "RMD /renewed_lock")
 }
 
 // A lock root that somebody removes on the server's machine is made again by the next MKD below it.
@@ -134,15 +136,15 @@ func TestALockRootThatIsGoneIsMadeAgain(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, fmt.Sprintf("[locks]\ndirectories = %v\n", directories)+hour)
 			c := s.session(account)
-			c.want(257, "MKD /locks/before")
-			c.want(250, "RMD /locks/before")
+			c.Want(257, "MKD /locks/before")
+			c.Want(250, "RMD /locks/before")
 			if err := os.Remove(s.path("locks")); err != nil {
 				t.Fatal(err)
 			}
-			c.want(257, "MKD /locks/job")
-			s.log.await(t, "was made again", 1)
-			c.want(250, "RMD /locks/job")
-			c.want(550, "MKD /locks/no/job", "no such directory")
+			c.Want(257, "MKD /locks/job")
+			s.log.Await(t, "was made again", 1)
+			c.Want(250, "RMD /locks/job")
+			c.Want(550, "MKD /locks/no/job", "no such directory")
 		})
 	}
 }

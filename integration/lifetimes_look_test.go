@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // command runs one of the commands that speak to the server, which must succeed.
@@ -53,7 +55,7 @@ func (s *server) sessions(name string) (ids []string) {
 // onlySessionOf returns when one session is logged in and no more, and that is the account's.
 func (s *server) onlySessionOf(t testing.TB, name string) {
 	t.Helper()
-	await(t, "the other sessions end", func() bool {
+	harness.Await(t, "the other sessions end", func() bool {
 		return len(s.sessions(name)) == 1 && strings.Count(s.command("sessions"), "\n") == 2
 	})
 }
@@ -62,7 +64,7 @@ func TestAdministratorSeesBreaksAndKicks(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, hour+"on_disconnect = \"release\"\n")
 	c := s.session(account)
-	granted := token(c.want(257, "MKD /locks/job"))
+	granted := harness.Token(c.Want(257, "MKD /locks/job"))
 	id := s.sessions(account)[0]
 
 	l := s.locks()
@@ -80,15 +82,15 @@ func TestAdministratorSeesBreaksAndKicks(t *testing.T) {
 	if out := s.command("break", "/locks/job", "--token", fmt.Sprint(granted), "--reason", "the scanner hangs"); out != "broken\n" {
 		t.Errorf("break: %q", out)
 	}
-	c.want(550, "RMD /locks/job", "taken away", "broken by administrator, the scanner hangs")
+	c.Want(550, "RMD /locks/job", "taken away", "broken by administrator, the scanner hangs")
 
-	c.want(257, "MKD /locks/job")
+	c.Want(257, "MKD /locks/job")
 	if out := s.command("kick", id); out != "kicked\n" {
 		t.Errorf("kick: %q", out)
 	}
-	c.wantReply(421, "administrator")
-	s.log.await(t, "lock=/locks/job cause=disconnect", 1)
-	s.session("other").want(257, "MKD /locks/job")
+	c.WantReply(421, "administrator")
+	s.log.Await(t, "lock=/locks/job cause=disconnect", 1)
+	s.session("other").Want(257, "MKD /locks/job")
 
 	history := strings.Split(strings.TrimSpace(s.command("history", "/locks/job")), "\n")
 	var events []string
@@ -112,16 +114,12 @@ func TestWatchShowsEachChange(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, hour)
 	p := launch(t, command(t, binary, "locks", "--watch", "--state", s.state))
-	if got := p.line(); got != "no locks are held" {
-		t.Fatalf("at first %q", got)
-	}
+	p.says(t, "no locks are held")
 	c := s.session(account)
-	c.want(257, "MKD /locks/job")
+	c.Want(257, "MKD /locks/job")
 	if head, row := p.line(), p.line(); !strings.HasPrefix(head, "NAME ") || !strings.HasPrefix(row, "/locks/job ") {
 		t.Errorf("when a lock is taken: %q, %q", head, row)
 	}
-	c.want(250, "RMD /locks/job")
-	if got := p.line(); got != "no locks are held" {
-		t.Errorf("when it is given back: %q", got)
-	}
+	c.Want(250, "RMD /locks/job")
+	p.says(t, "no locks are held")
 }

@@ -3,9 +3,10 @@ package integration
 import (
 	"io"
 	"net"
-	"os"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // idle is a rule by which only the holder's signs of life matter.
@@ -19,19 +20,10 @@ max_idle = "10m"
 // noted returns when the server knows of a sign of life that came after the last step of the clock.
 func (s *server) noted(t *testing.T, c *session) {
 	t.Helper()
-	await(t, "the server takes note", func() bool {
-		_, left := ages(t, c.want(211, "SITE LOCK INFO /locks/job"))
+	harness.Await(t, "the server takes note", func() bool {
+		_, left := harness.Ages(t, c.Want(211, "SITE LOCK INFO /locks/job"))
 		return left > 9*time.Minute
 	})
-}
-
-// sparse makes a large file that takes no room.
-func (s *server) sparse(name string, size int64) {
-	s.t.Helper()
-	s.write(name, "")
-	if err := os.Truncate(s.path(name), size); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
@@ -45,25 +37,23 @@ func TestCommandUnderWayIsALastingSignOfLife(t *testing.T) {
 			s, clock := startStepped(t, idle+"[[lock]]\nmatch = \"/taken/**\"\nmax_age = \"0s\"\nmax_idle = \"0s\"\nwait = \"24h\"\n")
 			s.sparse("huge", 64<<30)
 			c, other := s.session(account), s.session("other")
-			other.want(257, "MKD /taken/job")
-			c.want(257, "MKD /locks/job")
-			if err := c.send(line); err != nil {
-				t.Fatal(err)
-			}
+			other.Want(257, "MKD /taken/job")
+			c.Want(257, "MKD /locks/job")
+			c.says(line)
 			for range 3 {
 				clock.pass(15 * time.Minute)
-				other.want(211, "SITE LOCK INFO /locks/job", "held by "+account)
+				other.Want(211, "SITE LOCK INFO /locks/job", "held by "+account)
 			}
-			if err := c.conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+			if err := c.Conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.r.Peek(1); err == nil {
+			if _, err := c.R.Peek(1); err == nil {
 				t.Error("there is a reply: the command was not under way")
 			}
 			if line == "MKD /taken/job" {
-				other.want(250, "RMD /taken/job")
-				c.wantReply(257, "/taken/job")
-				c.want(250, "RMD /locks/job")
+				other.Want(250, "RMD /taken/job")
+				c.WantReply(257, "/taken/job")
+				c.Want(250, "RMD /locks/job")
 			}
 		})
 	}
@@ -77,12 +67,9 @@ func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 			s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"0s\"\nmax_idle = \"3s\"\n")
 			s.sparse("large", 64<<30)
 			c, other := s.session(account), s.session("other")
-			c.want(257, "MKD /locks/job")
-			c.want(200, "TYPE I")
-			data, err := c.open(verb + " /" + map[string]string{"STOR": "upload", "RETR": "large"}[verb])
-			if err != nil {
-				t.Fatal(err)
-			}
+			c.Want(257, "MKD /locks/job")
+			c.Want(200, "TYPE I")
+			data := c.begin(verb + " /" + map[string]string{"STOR": "upload", "RETR": "large"}[verb])
 			defer data.Close()
 			move := func() (err error) {
 				if verb == "STOR" {
@@ -96,7 +83,7 @@ func TestSteadyTransferKeepsALockOfAShortIdleTime(t *testing.T) {
 				if err := move(); err != nil {
 					t.Fatal(err)
 				}
-				other.want(550, "MKD /locks/job", "held by "+account)
+				other.Want(550, "MKD /locks/job", "held by "+account)
 			}
 			_ = data.(*net.TCPConn).SetLinger(0)
 		})

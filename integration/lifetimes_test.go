@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestEachLockLivesAsTheFirstRuleThatMatchesSays(t *testing.T) {
@@ -19,10 +21,10 @@ max_age = "0s"
 max_idle = "0s"
 `+hour)
 	c := s.session(account)
-	c.want(250, "CWD /locks")
+	c.Want(250, "CWD /locks")
 	for _, line := range []string{"/locks/short/a expires in 5m0s", "/locks/endless/a never expires", "/locks/a expires in 1h0m0s"} {
 		name, life, _ := strings.Cut(line, " ")
-		c.want(257, "MKD "+name, life)
+		c.Want(257, "MKD "+name, life)
 	}
 	held := func(want ...string) {
 		t.Helper()
@@ -42,23 +44,23 @@ max_idle = "0s"
 	held("/locks/endless/a")
 	clock.pass(20 * 365 * 24 * time.Hour)
 	held("/locks/endless/a")
-	c.want(250, "RMD /locks/endless/a")
-	c.want(550, "RMD /locks/short/a", "older than 5m0s")
+	c.Want(250, "RMD /locks/endless/a")
+	c.Want(550, "RMD /locks/short/a", "older than 5m0s")
 }
 
 func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
 	t.Parallel()
 	s, clock := startStepped(t, hour+"lock_delay = \"10m\"\n")
-	s.session(account).want(257, "MKD /locks/job")
+	s.session(account).Want(257, "MKD /locks/job")
 	clock.pass(time.Hour)
 	other := s.session("other")
 	for range 2 {
-		if r := other.want(550, "MKD /locks/job", "kept back for "); !strings.HasSuffix(r.text, "after it was taken away") {
-			t.Errorf("told %q", r.text)
+		if r := other.Want(550, "MKD /locks/job", "kept back for "); !strings.HasSuffix(r.Text, "after it was taken away") {
+			t.Errorf("told %q", r.Text)
 		}
 		clock.pass(5 * time.Minute)
 	}
-	other.want(257, "MKD /locks/job")
+	other.Want(257, "MKD /locks/job")
 }
 
 func TestWhoMayGiveALockBack(t *testing.T) {
@@ -83,16 +85,16 @@ func TestWhoMayGiveALockBack(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, hour+"release = \""+tc.policy+"\"\n")
 			holder, another := s.session(account), s.session(tc.who)
-			holder.want(257, "MKD /locks/job")
+			holder.Want(257, "MKD /locks/job")
 			if tc.ended {
-				holder.want(221, "QUIT")
+				holder.Want(221, "QUIT")
 				s.onlySessionOf(t, tc.who)
 			}
 			if tc.may {
-				another.want(250, "RMD /locks/job")
+				another.Want(250, "RMD /locks/job")
 				return
 			}
-			another.want(550, "RMD /locks/job", "not yours: held by "+account)
+			another.Want(550, "RMD /locks/job", "not yours: held by "+account)
 		})
 	}
 }
@@ -105,15 +107,15 @@ func TestOnlyTheSameAddressGivesALockBack(t *testing.T) {
 	}
 	s := startServer(t, "")
 	holder, elsewhere, same := s.session(account), s.sessionFrom("127.0.0.2", account), s.session(account)
-	holder.want(257, "MKD /site_lock")
-	holder.want(221, "QUIT")
-	await(t, "the holder's session ends", func() bool { return len(s.sessions(account)) == 2 })
+	holder.Want(257, "MKD /site_lock")
+	holder.Want(221, "QUIT")
+	harness.Await(t, "the holder's session ends", func() bool { return len(s.sessions(account)) == 2 })
 	const refusal = "not yours: held by " + account + "@127.0.0.1 for "
-	if r := elsewhere.want(550, "RMD /site_lock", refusal); !strings.HasSuffix(r.text, ", your account but another address") {
-		t.Errorf("told %q", r.text)
+	if r := elsewhere.Want(550, "RMD /site_lock", refusal); !strings.HasSuffix(r.Text, ", your account but another address") {
+		t.Errorf("told %q", r.Text)
 	}
-	elsewhere.want(550, "SITE LOCK RENEW /site_lock", refusal)
-	same.want(250, "RMD /site_lock")
+	elsewhere.Want(550, "SITE LOCK RENEW /site_lock", refusal)
+	same.Want(250, "RMD /site_lock")
 }
 
 func TestReloadedLimitsHoldForLocksThatAreHeld(t *testing.T) {
@@ -126,24 +128,24 @@ max_idle = "0"
 `)
 	c, other := s.session(account), s.session("other")
 	for _, name := range []string{"/locks/old", "/left/old"} {
-		c.want(257, "MKD "+name)
+		c.Want(257, "MKD "+name)
 	}
 	clock.pass(30 * time.Minute)
-	c.want(257, "MKD /locks/young")
+	c.Want(257, "MKD /locks/young")
 	s.configure(canary + strings.Replace(hour, "1h", "20m", 1))
 	s.mustReload()
 	// At once, with a line that says what, why, whose and how old.
-	s.log.await(t, "msg=\"lock ended\" lock=/locks/old cause=expire holder="+account+"@127.0.0.1 age=30m", 1)
-	c.want(550, "RMD /locks/old", "taken away", "older than 20m0s")
+	s.log.Await(t, "msg=\"lock ended\" lock=/locks/old cause=expire holder="+account+"@127.0.0.1 age=30m", 1)
+	c.Want(550, "RMD /locks/old", "taken away", "older than 20m0s")
 	other.wantAges("/locks/young", 0, 20*time.Minute)
 	other.wantAges("/left/old", 30*time.Minute, 90*time.Minute) // no rule matches it any more: it keeps its own
 
 	s.configure(canary + strings.NewReplacer("1h", "2h", `"0"`, `"10m"`).Replace(hour) + "on_disconnect = \"release\"\n")
 	s.mustReload()
 	other.wantAges("/locks/young", 0, 10*time.Minute) // idle from the reload on
-	c.conn.Close()
-	s.log.await(t, "lock=/locks/young cause=disconnect", 1)
-	other.want(257, "MKD /locks/young", "expires in 2h0m0s")
+	c.Conn.Close()
+	s.log.Await(t, "lock=/locks/young cause=disconnect", 1)
+	other.Want(257, "MKD /locks/young", "expires in 2h0m0s")
 	clock.pass(90 * time.Minute)
-	other.want(550, "SITE LOCK INFO /left/old", "no rule makes that name a lock")
+	other.Want(550, "SITE LOCK INFO /left/old", "no rule makes that name a lock")
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,14 +32,14 @@ const (
 // newMachines skips the test where nobody may make namespaces.
 func newMachines(t testing.TB) *machines {
 	t.Helper()
-	need(t, "ip")
+	harness.Need(t, "ip")
 	if os.Geteuid() != 0 {
-		missing(t, "only root may make network namespaces")
+		harness.Missing(t, "only root may make network namespaces")
 	}
 	n := fmt.Sprintf("%d-%d", os.Getpid(), machinesMade.Add(1))
 	m := &machines{t, "ftplockd-s" + n, "ftplockd-c" + n}
 	if out, err := exec.Command("ip", "netns", "add", m.server).CombinedOutput(); err != nil {
-		missing(t, "no network namespaces here: "+string(out))
+		harness.Missing(t, "no network namespaces here: "+string(out))
 	}
 	t.Cleanup(func() { m.ip("netns", "del", m.server) })
 	m.ip("netns", "add", m.client)
@@ -120,20 +121,20 @@ func (m *machines) session(from, address, name string) *session {
 		if err != nil {
 			return err
 		}
-		c = &session{t: m.t, conn: nc, r: bufio.NewReader(nc)}
+		c = &session{&harness.Session{T: m.t, Conn: nc, R: bufio.NewReader(nc)}}
 		return nil
 	})
-	m.t.Cleanup(func() { c.conn.Close() })
-	c.wantReply(220)
-	c.want(331, "USER "+name)
-	c.want(230, "PASS "+password)
+	m.t.Cleanup(func() { c.Conn.Close() })
+	c.WantReply(220)
+	c.Want(331, "USER "+name)
+	c.Want(230, "PASS "+password)
 	return c
 }
 
 // data opens a data connection from one of the machines, after EPSV.
 func (m *machines) data(from string, c *session, line string) net.Conn {
 	m.t.Helper()
-	port, err := c.epsv()
+	port, err := c.EPSV()
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func (m *machines) data(from string, c *session, line string) net.Conn {
 		return err
 	})
 	m.t.Cleanup(func() { data.Close() })
-	c.want(150, line)
+	c.Want(150, line)
 	return data
 }
 
@@ -173,35 +174,33 @@ func TestVanishedMachineIsGivenUpAfterTheUserTimeout(t *testing.T) {
 	near := m.session(m.server, s.v4, "other")
 
 	idle := m.session(m.client, onCable, account)
-	idle.want(257, "MKD /locks/idle")
-	idle.want(257, "MKD /kept/idle")
-	idle.want(257, "PWD")
+	idle.Want(257, "MKD /locks/idle")
+	idle.Want(257, "MKD /kept/idle")
+	idle.Want(257, "PWD")
 	up := m.session(m.client, onCable, account)
-	up.want(257, "MKD /locks/up")
+	up.Want(257, "MKD /locks/up")
 	into := m.data(m.client, up, "STOR /upload")
 	if _, err := into.Write(make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	down := m.session(m.client, onCable, account)
-	down.want(257, "MKD /locks/down")
+	down.Want(257, "MKD /locks/down")
 	m.data(m.client, down, "RETR /large") // nobody reads
 	deaf := m.session(m.client, onCable, account)
-	deaf.want(257, "PWD")
+	deaf.Want(257, "PWD")
 
 	// The client's machine still sends, but hears nothing any more: the 257 of this grant never arrives.
 	m.ip("-n", m.server, "neighbour", "replace", clientIP, "lladdr", "02:00:00:00:00:99", "dev", "cable", "nud", "permanent")
-	if err := deaf.send("MKD /kept/unheard"); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the lock is granted", func() bool { return near.wantEither("SITE LOCK INFO /kept/unheard").code == 211 })
+	deaf.says("MKD /kept/unheard")
+	harness.Await(t, "the lock is granted", func() bool { return near.wantEither("SITE LOCK INFO /kept/unheard").Code == 211 })
 	// And now it vanishes.
 	m.ip("-n", m.client, "link", "set", "cable", "down")
 	// The kernel by itself would take a quarter of an hour.
 	for _, name := range []string{"/locks/idle", "/locks/up", "/locks/down", "/kept/unheard"} {
-		await(t, name+" comes free", func() bool { return near.wantEither("MKD "+name).code == 257 })
+		harness.Await(t, name+" comes free", func() bool { return near.wantEither("MKD "+name).Code == 257 })
 	}
-	near.want(550, "MKD /kept/idle", "held by "+account+"@"+clientIP) // heard, and to be kept
-	await(t, "the sessions are over", func() bool { return len(s.sessions(account)) == 0 })
+	near.Want(550, "MKD /kept/idle", "held by "+account+"@"+clientIP) // heard, and to be kept
+	harness.Await(t, "the sessions are over", func() bool { return len(s.sessions(account)) == 0 })
 	if left := s.unfinished(); len(left) != 0 {
 		t.Errorf("left over: %v", left)
 	}

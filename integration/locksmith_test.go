@@ -255,7 +255,7 @@ func TestLocksmithOverTLS(t *testing.T) {
 	}
 	t.Run("ftplockd", func(t *testing.T) {
 		t.Parallel()
-		h := ours(t, startServer(t, defaults+tlsTables(t, t.TempDir(), "localhost")+"session_reuse = \"required\"\n"))
+		h := ours(t, startServer(t, defaults+tlsTables(t, t.TempDir())+"session_reuse = \"required\"\n"))
 		run(t, h)
 		h.server.TLS, h.server.Config = locksmith.TLSExplicit, nil
 		if _, err := locksmith.Dial(t.Context(), h.server); !errors.Is(err, locksmith.ErrTLS) {

@@ -5,18 +5,15 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // long asks for the long counts, which take many minutes.
@@ -27,9 +24,12 @@ var binary, netlock string
 
 // The account that most tests log in with.
 const (
-	account  = "phoneacc"
-	password = "secret"
+	account  = harness.Account
+	password = harness.Password
 )
+
+// patience is how long a reply, or what a test waits for, may take.
+const patience = harness.Patience
 
 // childEnv makes this test binary be one of the Go clients of child_test.go instead of running tests.
 const childEnv = "FTPLOCKD_INTEGRATION_CHILD"
@@ -38,70 +38,16 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(childEnv); name != "" {
 		os.Exit(runChild(name, os.Args[1:]))
 	}
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given { // most tests wait, for other processes or for time to pass
-		_ = flag.Set("test.parallel", "6")
-	}
-	os.Exit(runTests(m))
+	os.Exit(harness.Main(m, "6", func(dir string) error {
+		binary, netlock = filepath.Join(dir, "ftplockd"), filepath.Join(dir, "netlock")
+		return errors.Join(build(binary), harness.Build("../cmd/netlock", netlock))
+	}))
 }
 
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "ftplockd-integration-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary, netlock = filepath.Join(dir, "ftplockd"), filepath.Join(dir, "netlock")
-	if err := errors.Join(build(binary), buildProgram("../cmd/netlock", netlock)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	status := m.Run()
-	if err := goleak.Find(); err != nil && status == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return status
-}
+// build builds the server.
+func build(to string, flags ...string) error { return harness.Build("../cmd/ftplockd", to, flags...) }
 
-// build builds the server, with the race detector if the tests have it.
-func build(to string, flags ...string) error { return buildProgram("../cmd/ftplockd", to, flags...) }
-
-func buildProgram(program, to string, flags ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	args := append([]string{"build", "-o", to}, flags...)
-	if raceEnabled {
-		args = append(args, "-race")
-	}
-	out, err := exec.CommandContext(ctx, "go", append(args, program)...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// sources tells the go command on what the tests depend besides themselves: it takes down what files a test looks at, and
-// would take the result of an earlier run for that of another server.
-var sources = sync.OnceValue(func() error {
-	return filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" && path != "../integration/testdata" || d.Name() == "ftplockd-data"):
-			return filepath.SkipDir
-		case strings.HasPrefix(path, "../examples/") || strings.HasPrefix(path, "../integration/testdata/") || strings.HasSuffix(path, ".go") || d.Name() == "go.mod" || d.Name() == "go.sum" || d.Name() == "example.toml":
-			_, err = os.Stat(path)
-		}
-		if errors.Is(err, os.ErrNotExist) {
-			return nil // it was renamed just now
-		}
-		return err
-	})
-})
+var sources = sync.OnceValue(func() error { return harness.Sources("..") })
 
 // count is how often a test does something: few times, or with -long often.
 func count(few, often int) int {
@@ -109,31 +55,6 @@ func count(few, often int) int {
 		return often
 	}
 	return few
-}
-
-// need skips a test whose client is not installed, or fails it where all clients must be.
-func need(t testing.TB, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			missing(t, p+" is not installed")
-		}
-	}
-}
-
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
-
-// environment is ours without what users of the server, of netlock and of the examples set: tests say it themselves.
-func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "NETLOCK_") || strings.HasPrefix(v, "FTP_") || strings.HasPrefix(v, "FTPLOCKD_")
-	})
 }
 
 // command prepares a program that ends with the test, at the latest after a minute (with -long: half an hour).
@@ -144,7 +65,7 @@ func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = tied(false)
-	cmd.Env = append(environment(), "HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=0", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(harness.Environment(), "HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=0", "PYTHONDONTWRITEBYTECODE=1")
 	return cmd
 }
 
@@ -201,12 +122,18 @@ func promptly(t testing.TB, what string, limit time.Duration, try func() time.Du
 	t.Errorf("%s: %v at best, want %v", what, fastest, limit)
 }
 
-// await waits for something that nobody tells of, such as a file on disk.
-func await(t testing.TB, what string, happened func() bool) {
+// writeFile writes a file that only we may read.
+func writeFile(t testing.TB, file string, content []byte) {
 	t.Helper()
-	for end := time.Now().Add(patience); !happened(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: did not happen within %v", what, patience)
-		}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantFile checks what is in a file.
+func wantFile(t testing.TB, file, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		t.Errorf("%s has %d bytes, %.100q, want %.100q; %v", file, len(got), got, want, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -43,8 +42,8 @@ func TestNetlockFailuresAreOneLineAndAStatus(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived+"[[lock]]\nmatch = \"/seats/*\"\nlimit = 1\n")
 	holding := s.session("other")
-	holding.want(257, "MKD /phone_lock")
-	holding.want(257, "MKD /seats/1")
+	holding.Want(257, "MKD /phone_lock")
+	holding.Want(257, "MKD /seats/1")
 	ours := s.urlOf(account, password, "phone_lock")
 	const oops = "500 OOPS: vsftpd: refusing to run with writable root inside chroot()"
 	greets := greeter(t, oops+"\r\n")
@@ -86,17 +85,15 @@ func TestNetlockBoundsEachCommandOfASilentServer(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "netlock.toml")
 	text := fmt.Sprintf("[phones]\naddress = %q\nlock = \"x\"\ntimeout = \"500ms\"\n", silent(t))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, []byte(text))
 	for _, args := range [][]string{{"run", "phones", "--", "true"}, {"info", "phones"}, {"list", "phones"}, {"wait", "phones"}} {
-		started := time.Now()
-		if r := finish(t, locker(t, file, args...)); r.status != 69 || strings.Count(r.out, "\n") != 1 {
-			t.Errorf("%q: %+v", args, r)
-		}
-		if took := time.Since(started); took > 9*time.Second { // without a timeout it would be ten
-			t.Errorf("%q: took %v", args, took)
-		}
+		promptly(t, strings.Join(args, " "), 9*time.Second, func() time.Duration { // without a timeout it would be ten
+			started := time.Now()
+			if r := finish(t, locker(t, file, args...)); r.status != 69 || strings.Count(r.out, "\n") != 1 {
+				t.Errorf("%q: %+v", args, r)
+			}
+			return time.Since(started)
+		})
 	}
 }
 
@@ -134,7 +131,7 @@ func TestNetlockTellsOfLocksAndWaitsForThem(t *testing.T) {
 	check(profiles, 0, "", "wait", "phones")
 	check(none, 0, "/nolock is no lock: no rule of the server makes it one\n", "info", "phones")
 	check(none, 73, "nolock", "wait", "phones")
-	other.want(257, "MKD /phone_lock")
+	other.Want(257, "MKD /phone_lock")
 	check(profiles, 0, "/phone_lock is held by other@127.0.0.1 for ", "info", "phones")
 	check(profiles, 0, `"held": true`, "info", "--json", "phones")
 	check(profiles, 0, `"owner": "other@127.0.0.1"`, "info", "--json", "phones")
@@ -144,11 +141,9 @@ func TestNetlockTellsOfLocksAndWaitsForThem(t *testing.T) {
 	check(profiles, 75, "", "wait", "--timeout", "2s", "phones", "/")
 	for _, what := range [][]string{{"wait", "phones"}, {"wait", "phones", "/"}} {
 		waiting := launch(t, locker(t, profiles, what...))
-		other.want(250, "RMD /phone_lock")
-		if got := waiting.exit(t); got != 0 {
-			t.Errorf("%q: exit status %d", what, got)
-		}
-		other.want(257, "MKD /phone_lock")
+		other.Want(250, "RMD /phone_lock")
+		waiting.ended(t, 0)
+		other.Want(257, "MKD /phone_lock")
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestNetlockTransfersUnderTheLock(t *testing.T) {
@@ -16,15 +18,11 @@ func TestNetlockTransfersUnderTheLock(t *testing.T) {
 	dir := t.TempDir()
 	local := filepath.Join(dir, "phone.tsv")
 	text := strings.Repeat("anna\t1\n", 50000)
-	if err := os.WriteFile(local, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, local, []byte(text))
 	if r := finish(t, locker(t, profiles, "put", "phones", local, "data.tsv")); r.status != 0 || r.out != "" {
 		t.Errorf("put: %+v", r)
 	}
-	if got := s.read("data.tsv"); got != text {
-		t.Errorf("%d bytes are there", len(got))
-	}
+	s.wantFile(t, "data.tsv", text)
 	piped := locker(t, profiles, "put", "phones", "-", "piped.tsv")
 	piped.Stdin = strings.NewReader("piped\n")
 	if r := finish(t, piped); r.status != 0 || s.read("piped.tsv") != "piped\n" {
@@ -34,9 +32,7 @@ func TestNetlockTransfersUnderTheLock(t *testing.T) {
 	if r := finish(t, locker(t, profiles, "get", "phones", "data.tsv", back)); r.status != 0 || r.out != "" {
 		t.Errorf("get: %+v", r)
 	}
-	if got, err := os.ReadFile(back); err != nil || string(got) != text {
-		t.Errorf("%d bytes came back, %v", len(got), err)
-	}
+	wantFile(t, back, text)
 	if r := finish(t, locker(t, profiles, "get", "phones", "piped.tsv", "-")); r.status != 0 || r.out != "piped\n" {
 		t.Errorf("get to a pipe: %+v", r)
 	}
@@ -44,7 +40,7 @@ func TestNetlockTransfersUnderTheLock(t *testing.T) {
 	if r.status != 74 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, "none.tsv") {
 		t.Errorf("a file that is not there: %+v", r)
 	}
-	s.session("other").want(257, "MKD /phone_lock")
+	s.session("other").Want(257, "MKD /phone_lock")
 	if r := finish(t, locker(t, profiles, "get", "--try", "phones", "data.tsv", back)); r.status != 75 {
 		t.Errorf("while it is held: %+v", r)
 	}
@@ -57,17 +53,13 @@ func TestNetlockGetThatIsCutOffReplacesNothing(t *testing.T) {
 	address, _ := startCutter(t, s.v4, 300000, nil)
 	dir := t.TempDir()
 	local := filepath.Join(dir, "phone.tsv")
-	if err := os.WriteFile(local, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, local, []byte("old"))
 	url := fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, address)
 	r := finish(t, locker(t, "", "get", url, "phone.tsv", local))
 	if r.status != 74 || strings.Count(r.out, "\n") != 1 {
 		t.Errorf("%+v", r)
 	}
-	if got, err := os.ReadFile(local); err != nil || string(got) != "old" {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
+	wantFile(t, local, "old")
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
 		t.Errorf("left over: %v, %v", all, err)
 	}
@@ -81,17 +73,13 @@ func TestNetlockPutThatIsCutOffChangesNothing(t *testing.T) {
 	s.write("phone.tsv", "old")
 	address, _ := startCutter(t, s.v4, 300000, nil)
 	local := filepath.Join(t.TempDir(), "phone.tsv")
-	if err := os.WriteFile(local, []byte(strings.Repeat("x", 1<<20)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, local, []byte(strings.Repeat("x", 1<<20)))
 	url := fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, address)
 	r := finish(t, locker(t, "", "put", url, local, "phone.tsv"))
 	if r.status != 74 || strings.Count(r.out, "\n") != 1 {
 		t.Errorf("%+v", r)
 	}
-	if got := s.read("phone.tsv"); got != "old" {
-		t.Errorf("%d bytes", len(got))
-	}
+	s.wantFile(t, "phone.tsv", "old")
 	s.session("other").wantFree("/phone_lock", 0)
 }
 
@@ -102,22 +90,16 @@ func TestNetlockGetWhoseLockIsLostReplacesNothing(t *testing.T) {
 	hold := make(chan struct{})
 	address, reached := startCutter(t, s.v4, 300000, hold)
 	local := filepath.Join(t.TempDir(), "phone.tsv")
-	if err := os.WriteFile(local, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, local, []byte("old"))
 	p := launch(t, locker(t, "", "get", fmt.Sprintf("ftp://%s:%s@%s/phone_lock", account, password, address), "phone.tsv", local))
 	<-reached // some of it has come
 	if all, err := os.ReadDir(filepath.Dir(local)); err != nil || len(all) != 1 {
 		t.Errorf("beside the file there are %v, %v", all, err)
 	}
-	s.session("boss").breaks("/phone_lock")
+	s.session("boss").Breaks("/phone_lock")
 	close(hold)
-	if got := p.exit(t); got != 79 {
-		t.Errorf("exit status %d", got)
-	}
-	if got, err := os.ReadFile(local); err != nil || string(got) != "old" {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
+	p.ended(t, 79)
+	wantFile(t, local, "old")
 }
 
 func TestNetlockThatIsInterruptedInATransferChangesNothing(t *testing.T) {
@@ -127,15 +109,9 @@ func TestNetlockThatIsInterruptedInATransferChangesNothing(t *testing.T) {
 	cmd := locker(t, s.profile("phone_lock"), "put", "phones", "-", "phone.tsv")
 	p := launch(t, cmd)
 	fmt.Fprintln(p.to, "half of it")
-	await(t, "the upload begins", func() bool { return len(s.unfinished()) == 1 })
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.exit(t); got != 128+15 {
-		t.Errorf("exit status %d", got)
-	}
+	harness.Await(t, "the upload begins", func() bool { return len(s.unfinished()) == 1 })
+	p.signal(t, syscall.SIGTERM)
+	p.ended(t, 128+15)
 	s.session("other").wantFree("/phone_lock", 0)
-	if got := s.read("phone.tsv"); got != "old" {
-		t.Errorf("it is %q", got)
-	}
+	s.wantFile(t, "phone.tsv", "old")
 }

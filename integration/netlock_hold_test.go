@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // profile writes a file with the profile "phones", a lock of this server, and returns its name.
@@ -41,27 +43,16 @@ func caller(t testing.TB, name, profiles string, args ...string) *exec.Cmd {
 
 // wantFree has a session take and give back a lock that is to be free within the time.
 func (s *session) wantFree(name string, within time.Duration) {
-	s.t.Helper()
+	s.T.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
-		if s.wantEither("MKD "+name).code == 257 {
-			s.want(250, "RMD "+name)
+		if s.wantEither("MKD "+name).Code == 257 {
+			s.Want(250, "RMD "+name)
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("%s is not free after %v", name, within)
+			s.T.Fatalf("%s is not free after %v", name, within)
 		}
 	}
-}
-
-// exit returns the exit status of a program that is to end by itself; -1: by a signal.
-func (p *program) exit(t testing.TB) int {
-	t.Helper()
-	select {
-	case <-p.exited:
-	case <-time.After(patience):
-		t.Fatal("it does not end")
-	}
-	return p.cmd.ProcessState.ExitCode()
 }
 
 // longLived has an age longer than a test, so that no lock comes free by its age.
@@ -81,36 +72,30 @@ print "closed $?\n";
 
 func TestNetlockServesTheArticlesCaller(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, longLived)
 	perl := caller(t, "perl", s.profile("phone_lock"), "-e", articleCaller)
 	other := s.session("other")
 	promptly(t, "closing", 1500*time.Millisecond, func() time.Duration { // the dots would notice after two seconds only
 		p := launch(t, perl2(t, perl))
-		if line := p.line(); line != "OK" {
-			t.Fatalf("it reads %q", line)
-		}
-		other.want(550, "MKD /phone_lock", "held by "+account)
+		p.says(t, "OK")
+		other.Want(550, "MKD /phone_lock", "held by "+account)
 		closing := time.Now()
 		fmt.Fprintln(p.to)
-		if line := p.line(); line != "closed 0" {
-			t.Errorf("it says %q", line)
-		}
+		p.says(t, "closed 0")
 		took := time.Since(closing)
 		other.wantFree("/phone_lock", 0)
 		p.to.Close()
 		p.exit(t)
 		return took
 	})
-	other.want(257, "MKD /phone_lock")
+	other.Want(257, "MKD /phone_lock")
 
 	// The next one waits for its turn; the one that then has enough of it leaves nobody in the queue.
 	p := launch(t, perl2(t, perl))
 	other.awaitWaiting("/phone_lock", 1)
-	other.want(250, "RMD /phone_lock")
-	if line := p.line(); line != "OK" {
-		t.Errorf("it reads %q", line)
-	}
+	other.Want(250, "RMD /phone_lock")
+	p.says(t, "OK")
 }
 
 // perl2 is the same command once more: one can be started only once.
@@ -123,10 +108,10 @@ func perl2(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
 
 // awaitWaiting returns when so many wait for a lock.
 func (s *session) awaitWaiting(name string, n int) {
-	s.t.Helper()
-	await(s.t, "somebody waits for "+name, func() bool {
-		r, err := s.try("SITE LOCK INFO " + name)
-		return err == nil && strings.Contains(r.text, fmt.Sprint(n, " in the queue"))
+	s.T.Helper()
+	harness.Await(s.T, "somebody waits for "+name, func() bool {
+		r, err := s.Try("SITE LOCK INFO " + name)
+		return err == nil && strings.Contains(r.Text, fmt.Sprint(n, " in the queue"))
 	})
 }
 
@@ -134,15 +119,13 @@ func (s *session) awaitWaiting(name string, n int) {
 func (s *server) hold(t testing.TB, lock string, args ...string) *program {
 	t.Helper()
 	p := launch(t, locker(t, s.profile(lock), append(args, "phones")...))
-	if line := p.line(); line != "OK" {
-		t.Fatalf("it says %q", line)
-	}
+	p.says(t, "OK")
 	return p
 }
 
 func TestNetlockReleasesWhenItsParentIsKilled(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	s := startServer(t, longLived)
 	for _, to := range []string{"|", ">$ENV{OUT}"} { // a pipe, and what tells nothing of who has it open
 		out := filepath.Join(t.TempDir(), "out")
@@ -155,9 +138,9 @@ func TestNetlockReleasesWhenItsParentIsKilled(t *testing.T) {
 		p := launch(t, cmd)
 		p.line()
 		other := s.session("other")
-		await(t, "it has the lock", func() bool {
-			r, err := other.try("SITE LOCK INFO /phone_lock")
-			return err == nil && strings.Contains(r.text, account)
+		harness.Await(t, "it has the lock", func() bool {
+			r, err := other.Try("SITE LOCK INFO /phone_lock")
+			return err == nil && strings.Contains(r.Text, account)
 		})
 		p.kill()
 		other.wantFree("/phone_lock", patience)
@@ -189,7 +172,7 @@ func TestNetlockReleasesWhenItsOutputIsClosed(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	s.session("other").want(257, "MKD /phone_lock")
+	s.session("other").Want(257, "MKD /phone_lock")
 }
 
 func TestNetlockReleasesWhenItsInputEndsIfAskedTo(t *testing.T) {
@@ -198,13 +181,11 @@ func TestNetlockReleasesWhenItsInputEndsIfAskedTo(t *testing.T) {
 	p := s.hold(t, "phone_lock", "--stdin")
 	fmt.Fprintln(p.to, "this means nothing")
 	other := s.session("other")
-	other.want(550, "MKD /phone_lock")
+	other.Want(550, "MKD /phone_lock")
 	p.to.Close()
-	if got := p.exit(t); got != 0 {
-		t.Errorf("exit status %d", got)
-	}
-	other.want(257, "MKD /phone_lock")
-	other.want(250, "RMD /phone_lock")
+	p.ended(t, 0)
+	other.Want(257, "MKD /phone_lock")
+	other.Want(250, "RMD /phone_lock")
 
 	p = s.hold(t, "phone_lock")
 	p.to.Close()
@@ -224,26 +205,18 @@ func TestNetlockReleasesOnSignals(t *testing.T) {
 	other := s.session("other")
 	for _, signal := range heeded(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) {
 		p := s.hold(t, "phone_lock")
-		if err := p.cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		if got := p.exit(t); got != 0 {
-			t.Errorf("%v: exit status %d", signal, got)
-		}
-		other.want(257, "MKD /phone_lock")
+		p.signal(t, signal)
+		p.ended(t, 0)
+		other.Want(257, "MKD /phone_lock")
 
 		p = launch(t, locker(t, s.profile("phone_lock"), "phones"))
 		other.awaitWaiting("/phone_lock", 1)
-		if err := p.cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		if got := p.exit(t); got != 128+int(signal) {
-			t.Errorf("%v while it waits: exit status %d", signal, got)
-		}
+		p.signal(t, signal)
+		p.ended(t, 128+int(signal))
 		if line := p.line(); !strings.Contains(line, "interrupted") {
 			t.Errorf("%v while it waits: %q", signal, line)
 		}
-		other.want(250, "RMD /phone_lock")
+		other.Want(250, "RMD /phone_lock")
 		other.wantFree("/phone_lock", 0)
 	}
 }
@@ -253,38 +226,28 @@ func TestNetlockLeavesSignalsIgnoredThatWereSo(t *testing.T) {
 	s := startServer(t, longLived)
 	cmd := caller(t, "sh", s.profile("phone_lock"), "-c", "trap '' HUP INT; exec netlock phones")
 	p := launch(t, cmd)
-	if line := p.line(); line != "OK" {
-		t.Fatalf("it says %q", line)
-	}
+	p.says(t, "OK")
 	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
-		if err := p.cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		p.signal(t, signal)
 	}
 	if dot, err := p.from.ReadByte(); dot != '.' {
 		t.Errorf("then %q, %v", dot, err)
 	}
-	s.session("other").want(550, "MKD /phone_lock")
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.exit(t); got != 0 {
-		t.Errorf("exit status %d", got)
-	}
+	s.session("other").Want(550, "MKD /phone_lock")
+	p.signal(t, syscall.SIGTERM)
+	p.ended(t, 0)
 }
 
 func TestNetlockThatIsNotWantedAnyMoreDoesNotWait(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	other := s.session("other")
-	other.want(257, "MKD /phone_lock")
+	other.Want(257, "MKD /phone_lock")
 	p := launch(t, locker(t, s.profile("phone_lock"), "--stdin", "phones"))
 	other.awaitWaiting("/phone_lock", 1)
 	p.to.Close()
-	if got := p.exit(t); got != 0 {
-		t.Errorf("exit status %d", got)
-	}
-	other.want(250, "RMD /phone_lock")
+	p.ended(t, 0)
+	other.Want(250, "RMD /phone_lock")
 	other.wantFree("/phone_lock", 0)
 }
 
@@ -292,10 +255,8 @@ func TestNetlockThatLosesItsLockSaysSoAndEnds(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	p := s.hold(t, "phone_lock")
-	s.session("boss").breaks("/phone_lock")
-	if got := p.exit(t); got != 79 {
-		t.Errorf("exit status %d", got)
-	}
+	s.session("boss").Breaks("/phone_lock")
+	p.ended(t, 79)
 	p.line() // the dots
 	if line := p.line(); !strings.Contains(line, "lost") {
 		t.Errorf("it says %q", line)
@@ -305,7 +266,7 @@ func TestNetlockThatLosesItsLockSaysSoAndEnds(t *testing.T) {
 func TestNetlockSaysTheReasonOnItsOutput(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	s.session("other").want(257, "MKD /phone_lock")
+	s.session("other").Want(257, "MKD /phone_lock")
 	for name, args := range map[string][]string{"--try": {"--try"}, "--timeout": {"--timeout", "2s"}} {
 		p := launch(t, locker(t, s.profile("phone_lock"), append(args, "phones")...))
 		if line := p.line(); !strings.Contains(line, "held by other@") {
@@ -314,8 +275,6 @@ func TestNetlockSaysTheReasonOnItsOutput(t *testing.T) {
 		if rest := p.line(); rest != "" {
 			t.Errorf("%s: and then %q", name, rest)
 		}
-		if got := p.exit(t); got != 75 {
-			t.Errorf("%s: exit status %d", name, got)
-		}
+		p.ended(t, 75)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // trial is netlock that holds a lock, and all that can be killed of it.
@@ -42,7 +44,7 @@ func startTrial(t testing.TB, hold bool) *trial {
 		t.Fatalf("it says %q", line)
 	}
 	number := func(name string) (pid int) {
-		await(t, "the number of the "+name, func() bool {
+		harness.Await(t, "the number of the "+name, func() bool {
 			text := readSoon(t, filepath.Join(dir, name))
 			n, err := strconv.Atoi(strings.TrimSpace(text))
 			pid = n
@@ -101,8 +103,8 @@ func (tr *trial) free() bool {
 	if tr.watching == nil {
 		return false
 	}
-	r, err := tr.watching.try("SITE LOCK INFO /phone_lock")
-	return err == nil && r.code == 550
+	r, err := tr.watching.Try("SITE LOCK INFO /phone_lock")
+	return err == nil && r.Code == 550
 }
 
 // observe looks when the command is gone and the lock is free, and returns when that was; -1: not. It waits as long as these may take, and
@@ -234,8 +236,8 @@ func TestNetlockOnAMachineThatIsDeadOrCutOff(t *testing.T) {
 	cable := func(state string) { m.ip("-n", m.client, "link", "set", "cable", state) }
 	other := m.session(m.server, address, "other")
 	dir := t.TempDir()
-	held := func() reply {
-		r, err := other.try("SITE LOCK INFO /phone_lock")
+	held := func() harness.Reply {
+		r, err := other.Try("SITE LOCK INFO /phone_lock")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,31 +245,23 @@ func TestNetlockOnAMachineThatIsDeadOrCutOff(t *testing.T) {
 	}
 
 	p := launch(t, m.onTheOtherMachine(address, "echo here; read x; echo got $x"))
-	if line := p.line(); line != "here" {
-		t.Fatal(line)
-	}
+	p.says(t, "here")
 	cable("down") // for less than the grace, and longer than user_timeout
-	await(t, "the server gives up the connection", func() bool { return len(s.sessions(account)) == 0 })
-	if r := held(); r.code != 211 {
+	harness.Await(t, "the server gives up the connection", func() bool { return len(s.sessions(account)) == 0 })
+	if r := held(); r.Code != 211 {
 		t.Errorf("while the network is broken: %v", r)
 	}
 	cable("up")
-	await(t, "the lock is taken up again", func() bool {
-		return strings.Contains(held().text, "token") && !strings.Contains(held().text, "token 1\n") && held().code == 211
+	harness.Await(t, "the lock is taken up again", func() bool {
+		return strings.Contains(held().Text, "token") && !strings.Contains(held().Text, "token 1\n") && held().Code == 211
 	})
 	fmt.Fprintln(p.to, "it")
-	if line := p.line(); line != "got it" {
-		t.Errorf("it says %q", line)
-	}
-	if got := p.exit(t); got != 0 {
-		t.Errorf("exit status %d", got)
-	}
+	p.says(t, "got it")
+	p.ended(t, 0)
 	other.wantFree("/phone_lock", 0)
 
 	p = launch(t, m.onTheOtherMachine(address, "echo $$ > "+dir+"/pid; echo here; exec sleep 100"))
-	if line := p.line(); line != "here" {
-		t.Fatal(line)
-	}
+	p.says(t, "here")
 	pid, err := strconv.Atoi(strings.TrimSpace(readSoon(t, dir+"/pid")))
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +273,7 @@ func TestNetlockOnAMachineThatIsDeadOrCutOff(t *testing.T) {
 		if gone < 0 && !runs(pid) {
 			gone = time.Since(began)
 		}
-		if free < 0 && held().code == 550 {
+		if free < 0 && held().Code == 550 {
 			free = time.Since(began)
 		}
 		time.Sleep(20 * time.Millisecond)

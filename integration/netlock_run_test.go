@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // running starts "netlock run phones" around a shell script, and returns when that has said a line. Its standard output ends when all
@@ -25,21 +27,6 @@ func (s *server) running(t testing.TB, lock string, flags []string, script strin
 		t.Fatalf("it says nothing but %q", said.String())
 	}
 	return p, line
-}
-
-// ends checks that it says nothing more and that all that has its output open ends soon.
-func (p *program) ends(t testing.TB, what string) {
-	t.Helper()
-	said := make(chan string, 1)
-	go func() { said <- p.line() }()
-	select {
-	case line := <-said:
-		if line != "" {
-			t.Errorf("%s: it says %q", what, line)
-		}
-	case <-time.After(patience):
-		t.Fatalf("%s: something of it still runs", what)
-	}
 }
 
 func TestNetlockRunPassesTheStatusOn(t *testing.T) {
@@ -61,29 +48,21 @@ func TestNetlockRunPassesSignalsOn(t *testing.T) {
 	s := startServer(t, longLived)
 	for _, signal := range heeded(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) {
 		p, _ := s.running(t, "phone_lock", nil, "sleep 100 & echo here; wait")
-		if err := p.cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		p.signal(t, signal)
 		// A shell's background job ignores SIGINT, so it is left.
 		if signal != syscall.SIGINT {
 			p.ends(t, signal.String())
 		}
-		if got := p.exit(t); got != 128+int(signal) {
-			t.Errorf("%v: exit status %d", signal, got)
-		}
+		p.ended(t, 128+int(signal))
 		s.session("other").wantFree("/phone_lock", 0)
 	}
 	other := s.session("other") // one that waits ends, and leaves nobody in the queue
-	other.want(257, "MKD /phone_lock")
+	other.Want(257, "MKD /phone_lock")
 	p := launch(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", "echo", "it ran"))
 	other.awaitWaiting("/phone_lock", 1)
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.exit(t); got != 128+int(syscall.SIGTERM) {
-		t.Errorf("while it waits: exit status %d", got)
-	}
-	other.want(250, "RMD /phone_lock")
+	p.signal(t, syscall.SIGTERM)
+	p.ended(t, 128+int(syscall.SIGTERM))
+	other.Want(250, "RMD /phone_lock")
 	other.wantFree("/phone_lock", 0)
 }
 
@@ -108,13 +87,9 @@ func TestNetlockRunLeavesTheCommandTimeToEndWhenTheLockIsBroken(t *testing.T) {
 	for _, stops := range []string{"", "kill -STOP $$; "} {
 		script := "trap 'echo tidy; exit 0' TERM; echo here; " + stops + "while :; do sleep 0.05; done"
 		p, _ := s.running(t, "phone_lock", []string{"--kill-after", "1m"}, script)
-		s.session("boss").breaks("/phone_lock")
-		if line := p.line(); line != "tidy" {
-			t.Errorf("%s: it says %q", script, line)
-		}
-		if got := p.exit(t); got != 79 {
-			t.Errorf("%s: exit status %d", script, got)
-		}
+		s.session("boss").Breaks("/phone_lock")
+		p.says(t, "tidy")
+		p.ended(t, 79)
 	}
 }
 
@@ -126,9 +101,7 @@ func (s *server) brokenWithin(t testing.TB, name, script string) time.Duration {
 	broken := time.Now()
 	p.ends(t, name)
 	took := time.Since(broken)
-	if got := p.exit(t); got != 79 {
-		t.Errorf("%s: exit status %d", name, got)
-	}
+	p.ended(t, 79)
 	if said := p.cmd.Stderr.(*strings.Builder).String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "lost") {
 		t.Errorf("%s: it says %q", name, said)
 	}
@@ -154,14 +127,10 @@ func TestNetlockRunKillsInTimeWhereverItsErrorsGo(t *testing.T) {
 		cmd.Stderr = errors
 		p := launch(t, cmd)
 		errors.Close()
-		if line := p.line(); line != "here" {
-			t.Fatalf("%s: it says %q", name, line)
-		}
-		s.session("boss").breaks("/phone_lock")
+		p.says(t, "here")
+		s.session("boss").Breaks("/phone_lock")
 		p.ends(t, name)
-		if got := p.exit(t); got != 79 {
-			t.Errorf("%s: exit status %d", name, got)
-		}
+		p.ended(t, 79)
 	}
 }
 
@@ -186,19 +155,15 @@ func TestNetlockRunGoesOnWhenTheServerIsKilledAndComesBack(t *testing.T) {
 	s.kill()
 	s.start()
 	other := s.session("other")
-	other.want(550, "MKD /phone_lock", "held by "+account)
+	other.Want(550, "MKD /phone_lock", "held by "+account)
 	// It has found its way back when it speaks for the hold again.
-	await(t, "netlock is there again", func() bool {
-		r, err := s.session("boss").try("SITE LOCK INFO /phone_lock")
-		return err == nil && strings.Contains(r.text, account) && strings.Count(mustRun(t, binary, "sessions", "--config", s.config), account) > 0
+	harness.Await(t, "netlock is there again", func() bool {
+		r, err := s.session("boss").Try("SITE LOCK INFO /phone_lock")
+		return err == nil && strings.Contains(r.Text, account) && strings.Count(mustRun(t, binary, "sessions", "--config", s.config), account) > 0
 	})
 	fmt.Fprintln(p.to, "it")
-	if line := p.line(); line != "got it" {
-		t.Errorf("the command says %q", line)
-	}
-	if got := p.exit(t); got != 0 {
-		t.Errorf("exit status %d, %q", got, p.cmd.Stderr)
-	}
+	p.says(t, "got it")
+	p.ended(t, 0)
 	other.wantFree("/phone_lock", 0)
 }
 
@@ -209,15 +174,13 @@ func TestNetlockRunLearnsOfALockThatWasBrokenWhileItsServerWasAway(t *testing.T)
 	v4, v6 := s.v4, s.v6
 	s.kill()
 	s.start() // where netlock does not find it
-	s.session("boss").breaks("/phone_lock")
+	s.session("boss").Breaks("/phone_lock")
 	s.kill()
 	s.v4, s.v6 = v4, v6
 	s.pin()
 	s.start()
 	p.ends(t, "the command")
-	if got := p.exit(t); got != 79 {
-		t.Errorf("exit status %d", got)
-	}
+	p.ended(t, 79)
 }
 
 func TestNetlockRunSharesALockWithOtherReaders(t *testing.T) {
@@ -226,9 +189,7 @@ func TestNetlockRunSharesALockWithOtherReaders(t *testing.T) {
 	s.start()
 	profiles := s.profile("phone_lock", `shared_user = "other"`, `shared_password = "`+password+`"`)
 	reader := launch(t, locker(t, profiles, "run", "--shared", "phones", "--", "sh", "-c", "echo here; read x"))
-	if line := reader.line(); line != "here" {
-		t.Fatalf("%q", line)
-	}
+	reader.says(t, "here")
 	if r := finish(t, locker(t, profiles, "run", "--shared", "--try", "phones", "--", "true")); r.status != 0 {
 		t.Errorf("a second reader: %+v", r)
 	}
@@ -249,12 +210,8 @@ func TestNetlockRunRenewsALock(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"4s\"\n")
 	p, _ := s.running(t, "phone_lock", []string{"--renew"}, "echo here; sleep 6; echo still here")
-	if line := p.line(); line != "still here" {
-		t.Errorf("it says %q, %q", line, p.cmd.Stderr)
-	}
-	if got := p.exit(t); got != 0 {
-		t.Errorf("exit status %d", got)
-	}
+	p.says(t, "still here")
+	p.ended(t, 0)
 }
 
 func TestNetlockRunFindsItsCommand(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +18,7 @@ import (
 type terminal struct {
 	t     testing.TB
 	keys  *os.File
-	shown *logBuffer // what was typed, too
+	shown *harness.LogBuffer // what was typed, too
 }
 
 // onTerminal starts a program in a session of its own that a terminal controls.
@@ -25,7 +26,7 @@ func onTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		missing(t, "no terminals: "+err.Error())
+		harness.Missing(t, "no terminals: "+err.Error())
 	}
 	number, err := unlock(keys)
 	if err != nil {
@@ -41,7 +42,7 @@ func onTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 		t.Fatal(err)
 	}
 	screen.Close()
-	tty := &terminal{t, keys, newLogBuffer()}
+	tty := &terminal{t, keys, harness.NewLogBuffer()}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -95,7 +96,7 @@ func (tty *terminal) types(text string) {
 // shows returns when a text is on the screen.
 func (tty *terminal) shows(text string) {
 	tty.t.Helper()
-	tty.shown.await(tty.t, text, 1)
+	tty.shown.Await(tty.t, text, 1)
 }
 
 // atShell prepares a shell that finds netlock.
@@ -165,10 +166,10 @@ func TestNetlockOnATerminalSaysWhoIsInTheWay(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	other := s.session("other")
-	other.want(257, "MKD /phone_lock")
+	other.Want(257, "MKD /phone_lock")
 	tty := onTerminal(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", "echo", "it ran"))
 	tty.shows("waiting for phone_lock (" + s.v4 + "): held by other@127.0.0.1 since ")
-	other.want(250, "RMD /phone_lock")
+	other.Want(250, "RMD /phone_lock")
 	tty.shows("it ran")
 	if shown := tty.shown.String(); !strings.Contains(shown, "\r\x1b[Kit ran") {
 		t.Errorf("the line stays: %q", shown)
@@ -180,7 +181,7 @@ func TestNetlockAsksForAPasswordOnATerminal(t *testing.T) {
 	s := startServer(t, longLived)
 	tty := onTerminal(t, locker(t, "", "run", fmt.Sprintf("ftp://%s@%s/phone_lock", account, s.v4), "--", "echo", "it ran"))
 	tty.shows("Password of " + account + " at " + s.v4 + ": ")
-	await(t, "what is typed is not shown", tty.silent)
+	harness.Await(t, "what is typed is not shown", tty.silent)
 	tty.types(password + "\n")
 	tty.shows("it ran")
 	if strings.Contains(tty.shown.String(), password) {

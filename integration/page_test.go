@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // screenshot has TestScreenshotOfThePage made anew: of a page whose chart has been drawn for so long.
@@ -38,7 +38,7 @@ type browser struct {
 // browse starts a browser. It ends with the test, which fails if a script did.
 func browse(t *testing.T) *browser {
 	t.Helper()
-	need(t, "chromium")
+	harness.Need(t, "chromium")
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestPageInABrowser(t *testing.T) {
 	promptly(t, "a lock in its row", time.Second, func() time.Duration {
 		n++
 		name := fmt.Sprintf("/locks/row%d.", n)
-		c.want(257, "MKD "+name)
+		c.Want(257, "MKD "+name)
 		granted := time.Now()
 		b.run(b.ctx, until(shows("locks", name)))
 		took := time.Since(granted)
@@ -144,7 +144,7 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(second, until(shows("locks", "/locks/row1.")))
 
 	for _, name := range []string{"<script>alert(1)<script>", "<img src=x onerror=alert(2)>", "caf\x8e", "\"'onmouseover=alert(3)"} {
-		c.want(257, "MKD /locks/"+name)
+		c.Want(257, "MKD /locks/"+name)
 	}
 	b.run(b.ctx, until(shows("locks", "<script>alert(1)<script>")+"&&"+shows("locks", `caf\x8e`)+"&&"+shows("events", "<img src=x onerror=alert(2)>")))
 	var foreign int
@@ -154,12 +154,10 @@ func TestPageInABrowser(t *testing.T) {
 	}
 
 	// A queue that was opened stays open when the page changes.
-	other.want(200, "SITE WAIT 100")
-	if err := other.send("MKD /locks/caf\x8e"); err != nil {
-		t.Fatal(err)
-	}
+	other.Want(200, "SITE WAIT 100")
+	other.says("MKD /locks/caf\x8e")
 	b.run(b.ctx, chromedp.WaitVisible("#locks details summary"), chromedp.Click("#locks details summary"))
-	c.want(257, "MKD /locks/a")
+	c.Want(257, "MKD /locks/a")
 	b.run(b.ctx, until(shows("locks", "/locks/a")+` && [...document.querySelectorAll("#locks details[open] li")].some((e) => e.textContent.includes("other@"))`))
 
 	b.run(b.ctx, chromedp.Navigate(s.page+"login"), chromedp.SendKeys("[name=user]", "boss"), chromedp.SendKeys("[name=password]", password+"\r"), live())
@@ -167,7 +165,7 @@ func TestPageInABrowser(t *testing.T) {
 		until(`document.querySelector("main").textContent.includes("/locks/<script>alert(1)<script>")`),
 		chromedp.SendKeys("[name=reason]", "it <hangs>"), chromedp.Click("button.danger"), live())
 	b.run(b.ctx, until(`!`+shows("locks", "<script>")+"&&"+shows("events", "it <hangs>")))
-	c.want(550, "RMD /locks/<script>alert(1)<script>", "taken away", "broken by boss, it <hangs>")
+	c.Want(550, "RMD /locks/<script>alert(1)<script>", "taken away", "broken by boss, it <hangs>")
 
 	var width int
 	b.run(b.ctx, chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile), chromedp.Reload(), live(),
@@ -196,33 +194,29 @@ func TestScreenshotOfThePage(t *testing.T) {
 	defer cancel()
 	for i, name := range []string{"/phone_lock", "/phone_lock", "/phone_lock", "/locks/nightly-backup", "/locks/nightly-backup", "/locks/stock-berlin", "/locks/stock-paris", "/locks/invoices"} {
 		c := s.session([]string{account, "other"}[i%2])
-		c.want(200, "SITE WAIT 3000")
+		c.Want(200, "SITE WAIT 3000")
 		users.Go(func() { // it works, and rests
 			for round := 0; ctx.Err() == nil; round++ {
-				r, err := c.try("MKD " + name)
-				if err != nil || r.code != 257 {
+				r, err := c.Try("MKD " + name)
+				if err != nil || r.Code != 257 {
 					return
 				}
 				pause(ctx, time.Duration(4+(7*i+5*round)%11)*time.Second)
 				if ctx.Err() == nil {
-					_, _ = c.try("RMD " + name)
+					_, _ = c.Try("RMD " + name)
 				}
 				pause(ctx, time.Duration(1+(3*i+7*round)%9)*time.Second)
 			}
 		})
 	}
 	c := s.session(account)
-	if err := c.store("/phone.tsv", []byte("555-0100\tAda\n")); err != nil {
-		t.Fatal(err)
-	}
+	c.stores("/phone.tsv", "555-0100\tAda\n")
 	<-ctx.Done()
 	var image []byte
 	b.run(b.ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "light"}}),
 		chromedp.Reload(), live(), chromedp.WaitVisible("#plot canvas"), chromedp.Evaluate(`document.querySelectorAll("details").forEach((d) => { d.open = true; })`, nil),
 		chromedp.Sleep(2*time.Second), chromedp.CaptureScreenshot(&image))
-	if err := os.WriteFile("../docs/page.png", image, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, "../docs/page.png", image)
 	t.Logf("%d bytes", len(image))
 	cancel()
 	s.kill()

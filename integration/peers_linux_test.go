@@ -3,8 +3,11 @@ package integration
 import (
 	"os"
 	"testing"
+	"time"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/integration/peers"
+	"github.com/ftplockd/ftplockd/locksmith"
 )
 
 // startPeer starts another FTP server, which is stopped at the end of the test. It is downloaded only where all clients and
@@ -16,7 +19,7 @@ func startPeer(t testing.TB, name string, tls bool) *peers.Process {
 		peer, err = peers.Get(t.Context(), name)
 	}
 	if err != nil {
-		missing(t, name+": "+err.Error())
+		harness.Missing(t, name+": "+err.Error())
 	}
 	dir, err := os.MkdirTemp("", "ftplockd-peer-") // all above it must be open to the account that serves, as t.TempDir is not
 	if err != nil {
@@ -42,4 +45,22 @@ func startPeer(t testing.TB, name string, tls bool) *peers.Process {
 		}
 	})
 	return running
+}
+
+// others starts the servers of others that are on this machine.
+func others() map[string]func(t *testing.T, secure bool) host {
+	all := make(map[string]func(t *testing.T, secure bool) host)
+	for _, name := range peers.Names() {
+		all[name] = func(t *testing.T, secure bool) host { return startHost(t, name, secure) }
+	}
+	return all
+}
+
+func startHost(t *testing.T, name string, secure bool) host {
+	t.Helper()
+	p := startPeer(t, name, secure)
+	return host{
+		server: locksmith.Server{Address: p.Address, User: p.User, Password: p.Password, Timeout: 10 * time.Second},
+		dir:    "/pub", root: p.Root,
+	}
 }

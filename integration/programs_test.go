@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // programKind is one of the kinds of programs that lock by MKD today; testdata/programs has them, and docs/programs.md describes them.
@@ -128,9 +128,7 @@ func (st *stage) program(t testing.TB, script, id string, env ...string) *exec.C
 		t.Error(err)
 	}
 	for _, name := range []string{"index", "composer.lock", "yarn.lock", "style.css"} {
-		if err := os.WriteFile(filepath.Join(local, name), []byte(published(id)), 0o644); err != nil {
-			t.Error(err)
-		}
+		writeFile(t, filepath.Join(local, name), []byte(published(id)))
 	}
 	interpreter := "sh"
 	if strings.HasSuffix(script, ".py") {
@@ -232,8 +230,8 @@ func (st *stage) wantTidy(t testing.TB) {
 	t.Helper()
 	s := st.s
 	c := s.session("boss")
-	defer c.conn.Close()
-	c.want(211, "SITE LOCKS", "no locks are held")
+	defer c.Conn.Close()
+	c.Want(211, "SITE LOCKS", "no locks are held")
 	if hidden := s.unfinished(); len(hidden) > 0 {
 		t.Errorf("left over: %q", hidden)
 	}
@@ -269,15 +267,15 @@ func (st *stage) giveGroupBack(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.conn.Close()
-	if r, err := c.try("RMD /locks/" + filepath.Base(st.base)); err != nil || r.code != 250 && !strings.Contains(r.text, "not held") {
+	defer c.Conn.Close()
+	if r, err := c.Try("RMD /locks/" + filepath.Base(st.base)); err != nil || r.Code != 250 && !strings.Contains(r.Text, "not held") {
 		t.Errorf("RMD of the group: %v, %v", r, err)
 	}
 }
 
 func needPrograms(t *testing.T) {
 	t.Helper()
-	need(t, "lftp", "curl", "python3", "cmp")
+	harness.Need(t, "lftp", "curl", "python3", "cmp")
 }
 
 func TestProgramsThatLockByMkdRunUnchanged(t *testing.T) {
@@ -286,7 +284,7 @@ func TestProgramsThatLockByMkdRunUnchanged(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			inBothModes(t, tlsTables(t, t.TempDir(), "one")+k.tables, func(t *testing.T, s *server) {
+			inBothModes(t, tlsTables(t, t.TempDir())+k.tables, func(t *testing.T, s *server) {
 				st := s.stage(t, k, "two", account)
 				rounds := count(2, 20)
 				end := st.watch()
@@ -323,58 +321,32 @@ func TestProgramsThatLockByMkdRunUnchanged(t *testing.T) {
 	}
 }
 
-// victim is a program that is to be killed.
-type victim struct {
-	cmd   *exec.Cmd
-	steps chan string // the steps that it has come to; closed when it has ended
-	said  bytes.Buffer
-}
-
-func (st *stage) victim(t testing.TB, id string, env ...string) (*victim, error) {
+// victim starts a program that is to be killed, or stopped.
+func (st *stage) victim(t testing.TB, id string, env ...string) *program {
 	t.Helper()
-	v := &victim{cmd: st.program(t, st.kind.script, id, env...), steps: make(chan string, 100)}
-	v.cmd.Stderr = &v.said
-	out, err := v.cmd.StdoutPipe()
-	if err == nil {
-		err = v.cmd.Start()
-	}
-	if err != nil {
-		return nil, err
-	}
-	go func() {
-		defer close(v.steps)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if name, ok := strings.CutPrefix(lines.Text(), "step "); ok {
-				v.steps <- name
-			}
-		}
-		_ = v.cmd.Wait()
-	}()
-	return v, nil
+	cmd := st.program(t, st.kind.script, id, env...)
+	cmd.Stderr = new(bytes.Buffer)
+	return launch(t, cmd)
 }
 
 // reach returns when it has come to a step.
-func (v *victim) reach(step string) error {
-	for name := range v.steps {
-		if name == step {
+func (p *program) reach(step string) error {
+	for {
+		switch p.until("step ") {
+		case "step " + step:
 			return nil
+		case "":
+			<-p.exited
+			return fmt.Errorf("it ended before %s: %s", step, p.cmd.Stderr)
 		}
 	}
-	return fmt.Errorf("it ended before %s: %s", step, &v.said)
 }
 
-// signal sends a signal to all of its processes.
-func (v *victim) signal(t testing.TB, s syscall.Signal) {
+// signalAll sends a signal to all of its processes.
+func (p *program) signalAll(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(-v.cmd.Process.Pid, s); err != nil {
+	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// kill kills all of its processes.
-func (v *victim) kill() {
-	_ = syscall.Kill(-v.cmd.Process.Pid, syscall.SIGKILL)
-	for range v.steps {
 	}
 }
 
@@ -394,11 +366,7 @@ func (st *stage) kill(t testing.TB, d death) {
 	}
 	where := fmt.Sprintf("%s, killed at %s+%v", st.kind.name, d.step, d.after)
 	end := st.watch()
-	v, err := st.victim(t, "victim", env...)
-	if err != nil {
-		t.Error(where, err)
-		return
-	}
+	v := st.victim(t, "victim", env...)
 	defer v.kill()
 	if err := v.reach(d.step); err != nil {
 		t.Errorf("%s: %v", where, err)
@@ -472,7 +440,7 @@ func killAll(t *testing.T, k programKind, directories bool) {
 		accounts = append(accounts, fmt.Sprint("runner-", i))
 	}
 	s := newServer(t, "")
-	s.configure(hangUpLate+fmt.Sprintf("[locks]\ndirectories = %t\n", directories)+tlsTables(t, t.TempDir(), "one")+soon, accounts...)
+	s.configure(hangUpLate+fmt.Sprintf("[locks]\ndirectories = %t\n", directories)+tlsTables(t, t.TempDir())+soon, accounts...)
 	s.start()
 	atOnce := make(chan struct{}, 6)
 	var all sync.WaitGroup
@@ -486,9 +454,9 @@ func killAll(t *testing.T, k programKind, directories bool) {
 	}
 	all.Wait()
 	c := s.session("boss")
-	await(t, "all locks are free", func() bool {
-		r, err := c.try("SITE LOCKS")
-		return err == nil && strings.Contains(r.text, "no locks are held")
+	harness.Await(t, "all locks are free", func() bool {
+		r, err := c.Try("SITE LOCKS")
+		return err == nil && strings.Contains(r.Text, "no locks are held")
 	})
 	for _, name := range s.unfinished() {
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
@@ -510,11 +478,7 @@ func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testi
 	needPrograms(t)
 	inBothModes(t, "", func(t *testing.T, s *server) {
 		st := s.stage(t, kinds[0], "site", account)
-		first, err := st.victim(t, "first", slow(4*len(published("first"))/3))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.kill()
+		first := st.victim(t, "first", slow(4*len(published("first"))/3))
 		if err := first.reach("upload"); err != nil {
 			t.Fatal(err)
 		}
@@ -523,7 +487,7 @@ func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testi
 			t.Errorf("the RMD of another address: exit status %d, no 550 with %q in\n%s", curl.status, want, curl.out)
 		}
 		// The first stands still in its mirror until the second has been refused once, however slow the machine is.
-		first.signal(t, syscall.SIGSTOP)
+		first.signalAll(t, syscall.SIGSTOP)
 		impatient := st.program(t, "impatient.sh", "second", "LFTP_SET=set net:socket-bind-ipv4 127.0.0.2;")
 		said := filepath.Join(st.made, "second.out")
 		out, err := os.Create(said)
@@ -535,11 +499,11 @@ func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testi
 		if err := impatient.Start(); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the second runner is refused", func() bool {
+		harness.Await(t, "the second runner is refused", func() bool {
 			text, err := os.ReadFile(said)
 			return err == nil && strings.Contains(string(text), "held by")
 		})
-		first.signal(t, syscall.SIGCONT)
+		first.signalAll(t, syscall.SIGCONT)
 		if err := impatient.Wait(); err != nil {
 			t.Error("the second runner:", err)
 		}
@@ -576,11 +540,7 @@ func TestMirrorLongerThanTheIdleTimeKeepsItsLock(t *testing.T) {
 	// lftp sends a piece, and then nothing for two seconds or so, if it is to be that slow.
 	inBothModes(t, strings.ReplaceAll(soon, `"5s"`, `"8s"`), func(t *testing.T, s *server) {
 		st := s.stage(t, kinds[0], "site", account)
-		first, err := st.victim(t, "first", slow(len(published("first"))/4), "STOP_AT=mirrored") // four such files
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.kill()
+		first := st.victim(t, "first", slow(len(published("first"))/4), "STOP_AT=mirrored") // four such files
 		if err := first.reach("upload"); err != nil {
 			t.Fatal(err)
 		}
@@ -594,20 +554,20 @@ func TestMirrorLongerThanTheIdleTimeKeepsItsLock(t *testing.T) {
 					t.Errorf("mirrored after %v: %v", took, err)
 				}
 				st.wantAll(t, "first")
-				s.session(account).want(250, "RMD "+st.base+"/"+deploymentLock, "released")
+				s.session(account).Want(250, "RMD "+st.base+"/"+deploymentLock, "released")
 				return
 			case <-time.After(200 * time.Millisecond):
 				c, err := login(s.v4, account)
 				if err != nil {
 					t.Fatal(err)
 				}
-				c.t = t
-				r, err := c.try("MKD " + st.base + "/" + deploymentLock)
-				if err != nil || r.code != 550 {
+				c.T = t
+				r, err := c.Try("MKD " + st.base + "/" + deploymentLock)
+				if err != nil || r.Code != 550 {
 					t.Errorf("after %v: %v, %v", time.Since(began), r, err)
 					return
 				}
-				c.conn.Close()
+				c.Conn.Close()
 			}
 		}
 	})
@@ -619,16 +579,16 @@ func TestRunnerThatOnlyWaitsKeepsNobodysLockAlive(t *testing.T) {
 	t.Parallel()
 	inBothModesStepped(t, idle, func(t *testing.T, s *server, clock *clock) {
 		c := s.session(account)
-		c.want(257, "MKD /locks/job")
-		c.want(200, "TYPE I")
+		c.Want(257, "MKD /locks/job")
+		c.Want(200, "TYPE I")
 		c.stores("/locks/job/job.locked", "host pid 4711\n")
-		c.conn.Close()
+		c.Conn.Close()
 		look := func() *session {
 			waits := s.session(account)
-			waits.want(200, "TYPE I")
-			waits.want(550, "MKD /locks/job")
-			waits.want(250, "MLST /locks/job")
-			waits.want(213, "STAT /locks")
+			waits.Want(200, "TYPE I")
+			waits.Want(550, "MKD /locks/job")
+			waits.Want(250, "MLST /locks/job")
+			waits.Want(213, "STAT /locks")
 			waits.wantText("LIST /locks", "job")
 			waits.wantText("RETR /locks/job/job.locked", "4711")
 			return waits
@@ -636,10 +596,10 @@ func TestRunnerThatOnlyWaitsKeepsNobodysLockAlive(t *testing.T) {
 		look()
 		for range 3 {
 			clock.pass(3 * time.Minute)
-			look().conn.Close()
+			look().Conn.Close()
 		}
 		clock.pass(2 * time.Minute)
-		s.session(account).want(257, "MKD /locks/job")
+		s.session(account).Want(257, "MKD /locks/job")
 	})
 }
 
@@ -673,24 +633,24 @@ func TestLocksWithoutLimitsOfTheirOwnEndByIdlenessAndByAge(t *testing.T) {
 	t.Parallel()
 	s, clock := startStepped(t, "[[lock]]\nmatch = \"**/*.lock\"\n[[lock]]\nmatch = \"**/*_lock\"\nmax_idle = \"0\"\n")
 	c, other := s.session(account), s.session("other")
-	r := c.want(257, "MKD /a.lock")
-	if !strings.Contains(r.text, "24h") || !strings.Contains(r.text, "30m") {
+	r := c.Want(257, "MKD /a.lock")
+	if !strings.Contains(r.Text, "24h") || !strings.Contains(r.Text, "30m") {
 		t.Errorf("%v does not say both limits", r)
 	}
-	if r = other.want(550, "MKD /a.lock", "held by "+account); !strings.Contains(r.text, "24h") || !strings.Contains(r.text, "30m") {
+	if r = other.Want(550, "MKD /a.lock", "held by "+account); !strings.Contains(r.Text, "24h") || !strings.Contains(r.Text, "30m") {
 		t.Errorf("%v does not say both limits", r)
 	}
 	clock.pass(29 * time.Minute)
-	c.want(257, "PWD")
+	c.Want(257, "PWD")
 	clock.pass(29 * time.Minute)
-	other.want(550, "MKD /a.lock", "held by "+account)
+	other.Want(550, "MKD /a.lock", "held by "+account)
 	clock.pass(2 * time.Minute)
-	other.want(257, "MKD /a.lock")
-	c.want(257, "MKD /a_lock")
+	other.Want(257, "MKD /a.lock")
+	c.Want(257, "MKD /a_lock")
 	clock.pass(23 * time.Hour)
-	other.want(550, "MKD /a_lock", "held by "+account)
+	other.Want(550, "MKD /a_lock", "held by "+account)
 	clock.pass(2 * time.Hour)
-	other.want(257, "MKD /a_lock")
+	other.Want(257, "MKD /a_lock")
 }
 
 func TestTheNamesThatPeopleGiveToLocksAreLocks(t *testing.T) {
@@ -702,12 +662,12 @@ func TestTheNamesThatPeopleGiveToLocksAreLocks(t *testing.T) {
 			"/locks/job", "/d/phone_lock", "/d/deploy.lock", "/d/.lock", "/d/" + deploymentLock,
 			"/d/.app-archive.json.desktop_updater.lock", "/.platform-server-backup-writer-lock", "/d/.editorial-upload-lock",
 		} {
-			c.want(257, "MKD "+name, "locked, token ")
-			c.want(250, "RMD "+name, "released")
+			c.Want(257, "MKD "+name, "locked, token ")
+			c.Want(250, "RMD "+name, "released")
 		}
 		for _, name := range []string{"/d/combination-lock", "/d/lock", "/d/locks", "/d/locker", "/d/.locked", "/d/clock"} {
-			c.want(257, "MKD "+name, "created")
-			c.want(250, "RMD "+name, "removed")
+			c.Want(257, "MKD "+name, "created")
+			c.Want(250, "RMD "+name, "removed")
 		}
 	})
 }
@@ -733,20 +693,18 @@ func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 			c, boss := s.session(account), s.session("boss")
 			for _, name := range pictures {
 				dir := "/" + filepath.Dir(name)
-				c.want(550, "MKD "+dir)
-				c.want(550, "RMD "+dir, "not empty")
-				if r, err := boss.try("SITE LOCK BREAK 1 " + dir); err != nil || r.code < 500 {
+				c.Want(550, "MKD "+dir)
+				c.Want(550, "RMD "+dir, "not empty")
+				if r, err := boss.Try("SITE LOCK BREAK 1 " + dir); err != nil || r.Code < 500 {
 					t.Errorf("SITE LOCK BREAK %s: %v, %v", dir, r, err)
 				}
 			}
-			c.want(250, "CWD /shop/combination-lock")
-			c.want(200, "TYPE I")
-			if err := c.store("/shop/combination-lock/new.jpg", []byte("new")); err != nil {
-				t.Error(err)
-			}
-			c.want(250, "DELE new.jpg")
+			c.Want(250, "CWD /shop/combination-lock")
+			c.Want(200, "TYPE I")
+			c.stores("/shop/combination-lock/new.jpg", "new")
+			c.Want(250, "DELE new.jpg")
 			for _, one := range []*session{c, boss} {
-				one.conn.Close()
+				one.Conn.Close()
 			}
 		}
 		try()
@@ -762,7 +720,7 @@ func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 		check("after a crash")
 		s.stop()
 		s.start()
-		s.session(account).want(211, "SITE LOCKS", "no locks are held")
+		s.session(account).Want(211, "SITE LOCKS", "no locks are held")
 		check("in the end")
 	})
 }
@@ -770,20 +728,12 @@ func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 // jobLock is a lock whose insides no rule makes locks.
 const jobLock = "/work/job.lock"
 
-// stores uploads a file that must arrive.
-func (s *session) stores(path, text string) {
-	s.t.Helper()
-	if err := s.store(path, []byte(text)); err != nil {
-		s.t.Fatalf("STOR %s: %v", path, err)
-	}
-}
-
 // wantText downloads a file, or a listing, which must contain the text.
 func (s *session) wantText(line, text string) {
-	s.t.Helper()
-	got, err := s.retrieve(line)
+	s.T.Helper()
+	got, err := s.Retrieve(line)
 	if err != nil || !strings.Contains(string(got), text) {
-		s.t.Fatalf("%s: %.100q, %v, want it to contain %.100q", line, got, err, text)
+		s.T.Fatalf("%s: %.100q, %v, want it to contain %.100q", line, got, err, text)
 	}
 }
 
@@ -792,9 +742,9 @@ func TestOthersAreKeptOutOfALockWhereTheRuleSaysSo(t *testing.T) {
 	inBothModes(t, "[[lock]]\nmatch = \"**/*.lock\"\nallow_cwd = false\n", func(t *testing.T, s *server) {
 		s.write("work/readme", "")
 		c := s.session(account)
-		c.want(257, "MKD "+jobLock)
-		s.session("other").want(550, "CWD "+jobLock)
-		c.want(250, "CWD "+jobLock)
+		c.Want(257, "MKD "+jobLock)
+		s.session("other").Want(550, "CWD "+jobLock)
+		c.Want(250, "CWD "+jobLock)
 	})
 }
 
@@ -824,10 +774,10 @@ func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
 	}{
 		"idle":  {"max_idle = \"6m\"\n", func(_ *server, clock *clock, _ *session) { clock.pass(time.Hour) }},
 		"age":   {"max_age = \"6m\"\n", func(_ *server, clock *clock, _ *session) { clock.pass(time.Hour) }},
-		"break": {"", func(s *server, _ *clock, _ *session) { s.session("boss").breaks(jobLock) }},
+		"break": {"", func(s *server, _ *clock, _ *session) { s.session("boss").Breaks(jobLock) }},
 		"disconnect": {"on_disconnect = \"release\"\n", func(s *server, _ *clock, c *session) {
-			c.conn.Close()
-			s.log.await(s.t, "cause=disconnect", 1)
+			c.Conn.Close()
+			s.log.Await(s.t, "cause=disconnect", 1)
 		}},
 	}
 	for name, way := range ends {
@@ -836,19 +786,19 @@ func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
 			inBothModesStepped(t, "[[lock]]\nmatch = \"**/*.lock\"\n"+way.rule, func(t *testing.T, s *server, clock *clock) {
 				s.write("work/readme", "")
 				c, other := s.session(account), s.session("other")
-				c.want(200, "TYPE I")
-				number := fmt.Sprint(token(c.want(257, "MKD "+jobLock)))
+				c.Want(200, "TYPE I")
+				number := fmt.Sprint(harness.Token(c.Want(257, "MKD "+jobLock)))
 				c.stores(jobLock+"/index", "unpublished")
-				c.want(257, "MKD "+jobLock+"/sub")
+				c.Want(257, "MKD "+jobLock+"/sub")
 				c.stores(jobLock+"/sub/file", "deep")
 				way.end(s, clock, c)
-				other.want(257, "MKD "+jobLock, "locked")
-				if inside, err := other.retrieve("NLST " + jobLock); err != nil || len(inside) > 0 {
+				other.Want(257, "MKD "+jobLock, "locked")
+				if inside, err := other.Retrieve("NLST " + jobLock); err != nil || len(inside) > 0 {
 					t.Errorf("the next holder finds %q, %v", inside, err)
 				}
-				other.want(250, "RMD "+jobLock, "released")
+				other.Want(250, "RMD "+jobLock, "released")
 				for _, line := range []string{"LIST -a /work", "LIST -a /", "MLSD /work", "MLSD /"} {
-					if seen, err := other.retrieve(line); err != nil || strings.Contains(string(seen), "ftplockd") {
+					if seen, err := other.Retrieve(line); err != nil || strings.Contains(string(seen), "ftplockd") {
 						t.Errorf("%s shows %q, %v", line, seen, err)
 					}
 				}
@@ -871,30 +821,16 @@ func TestWhatWasInALockThatEndedIsMovedAsideAndRestored(t *testing.T) {
 	}
 }
 
-// tutorials returns the tutorials of docs/programs.md: for each heading the blocks of shell and of configuration below it.
+// tutorials are those of docs/programs.md: for each heading what is below it of each kind.
 func tutorials(t *testing.T) map[string]map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "programs.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]map[string]string{}
-	heading, kind := "", ""
-	for line := range strings.Lines(string(page)) {
-		switch {
-		case kind != "" && strings.HasPrefix(line, "```"):
-			kind = ""
-		case kind != "":
-			if all[heading] != nil {
-				all[heading][kind] += line
+	for _, b := range blocks(t, "docs/programs.md") {
+		if heading, ok := strings.CutPrefix(b.heading, "Tutorial: "); ok {
+			if all[heading] == nil {
+				all[heading] = map[string]string{}
 			}
-		case strings.HasPrefix(line, "```"):
-			kind = cmp.Or(strings.TrimSpace(strings.TrimPrefix(line, "```")), "text")
-		case strings.HasPrefix(line, "## Tutorial: "):
-			heading = strings.TrimSpace(strings.TrimPrefix(line, "## Tutorial: "))
-			all[heading] = map[string]string{}
-		case strings.HasPrefix(line, "## "):
-			heading = ""
+			all[heading][b.kind] += b.text
 		}
 	}
 	return all
@@ -940,11 +876,9 @@ func TestTheTutorialsForProgramsAreTrue(t *testing.T) {
 					published = map[string]string{"releases/index.json": "new"}
 				}
 				for name, want := range published {
-					if got := s.read(name); got != want {
-						t.Errorf("%s is %q", name, got)
-					}
+					s.wantFile(t, name, want)
 				}
-				s.session("boss").want(211, "SITE LOCKS", "no locks are held")
+				s.session("boss").Want(211, "SITE LOCKS", "no locks are held")
 				if hidden := s.unfinished(); len(hidden) > 0 {
 					t.Errorf("left over: %q", hidden)
 				}

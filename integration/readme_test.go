@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // shown is a command that the README shows, and what the README says it prints.
@@ -23,24 +25,18 @@ type shown struct {
 
 // firstScreen returns the commands of the README ahead of its first heading of the second level, in the
 // order in which they stand there: lines after "$ " in blocks marked console, all lines in blocks marked sh.
-func firstScreen(t *testing.T) []shown {
+func firstScreen(t *testing.T) (all []shown) {
 	t.Helper()
-	data, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	screen, _, _ := strings.Cut(string(data), "\n## ")
-	var all []shown
-	kind := ""
-	for line := range strings.Lines(screen) {
-		command, prompted := strings.CutPrefix(line, "$ ")
-		switch {
-		case strings.HasPrefix(line, "```"):
-			kind = strings.TrimSpace(strings.TrimPrefix(line, "```"))
-		case kind == "sh" || kind == "console" && prompted:
-			all = append(all, shown{command: strings.TrimSpace(command)})
-		case kind == "console" && len(all) > 0:
-			all[len(all)-1].output += line
+	for _, b := range blocks(t, "README.md") {
+		for line := range strings.Lines(b.text) {
+			command, prompted := strings.CutPrefix(line, "$ ")
+			switch {
+			case b.heading != "":
+			case b.kind == "sh" || b.kind == "console" && prompted:
+				all = append(all, shown{command: strings.TrimSpace(command)})
+			case b.kind == "console" && len(all) > 0:
+				all[len(all)-1].output += line
+			}
 		}
 	}
 	return all
@@ -65,7 +61,7 @@ func sameEverywhere(text string) string {
 
 func TestReadmeFirstScreenIsTrue(t *testing.T) {
 	t.Parallel()
-	need(t, "curl", "grep")
+	harness.Need(t, "curl", "grep")
 	if err := sources(); err != nil {
 		t.Fatal(err)
 	}

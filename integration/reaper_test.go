@@ -31,9 +31,7 @@ func TestServerStartedOnATreeFullOfDataLosesNothing(t *testing.T) {
 		clock.pass(time.Hour)
 	}
 	for name, content := range want {
-		if got := s.read(name); got != content {
-			t.Errorf("%s is %q", name, got)
-		}
+		s.wantFile(t, name, content)
 	}
 	for _, d := range directories {
 		if info, err := os.Stat(d); err != nil || !info.IsDir() {

@@ -31,8 +31,8 @@ func TestTheHistoryIsKeptAsLongAsConfigured(t *testing.T) {
 				s.start()
 				c := s.session(account)
 				name := fmt.Sprint("/locks/", i+1)
-				c.want(257, "MKD "+name)
-				c.want(250, "RMD "+name)
+				c.Want(257, "MKD "+name)
+				c.Want(250, "RMD "+name)
 				s.stop()
 			}
 			past := time.Now().Add(-time.Duration(tc.days)*24*time.Hour - time.Hour)
@@ -62,7 +62,7 @@ func TestTheHistoryIsKeptAsLongAsConfigured(t *testing.T) {
 			if !slices.Equal(kept, tc.kept) {
 				t.Errorf("the history tells of %q, want %q\n%s", kept, tc.kept, s.log)
 			}
-			s.log.await(t, "a file of the history was removed", 3-len(tc.kept))
+			s.log.Await(t, "a file of the history was removed", 3-len(tc.kept))
 		})
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/bcrypt"
+	"github.com/ftplockd/ftplockd/integration/harness"
+	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
 // server is an ftplockd of its own for one test, with a directory of its own.
@@ -30,7 +30,7 @@ type server struct {
 
 	v4, v6 string // where it listens; they change with every start
 	page   string // the address of its page, if it has one
-	log    *logBuffer
+	log    *harness.LogBuffer
 
 	program string   // which ftplockd; "": the one that nearly all tests run
 	through []string // what it is started by, such as "ip netns exec"; nil: nothing
@@ -72,7 +72,7 @@ func newServer(t testing.TB, config string) *server {
 	dir := t.TempDir()
 	s := &server{
 		t: t, root: filepath.Join(dir, "files"), state: filepath.Join(dir, "state"),
-		config: filepath.Join(dir, "ftplockd.toml"), log: newLogBuffer(),
+		config: filepath.Join(dir, "ftplockd.toml"), log: harness.NewLogBuffer(),
 	}
 	s.configure(config)
 	t.Cleanup(s.cleanup)
@@ -82,25 +82,21 @@ func newServer(t testing.TB, config string) *server {
 // configure writes the configuration file.
 func (s *server) configure(tables string, accounts ...string) {
 	s.t.Helper()
-	var b strings.Builder
-	fmt.Fprintf(&b, "listen = [\"127.0.0.1:0\", \"[::1]:0\"]\nroot = %q\nstate = %q\n%s\n", s.root, s.state, tables)
-	for _, name := range append([]string{account, "other"}, accounts...) {
-		fmt.Fprintf(&b, "\n[[account]]\nname = %q\npassword = %q\n", name, passwordHash())
-	}
-	fmt.Fprintf(&b, "\n[[account]]\nname = \"boss\"\npassword = %q\nadmin = true\n", passwordHash())
-	if err := os.WriteFile(s.config, []byte(b.String()), 0o600); err != nil {
+	text := fmt.Sprintf("listen = [\"127.0.0.1:0\", \"[::1]:0\"]\nroot = %q\nstate = %q\n%s\n", s.root, s.state, tables) + harness.Accounts(accounts...)
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// passwordHash is a quick one: of many accounts, checked under the race detector.
-var passwordHash = sync.OnceValue(func() string {
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+// tlsTables makes a certificate in dir and returns the configuration that uses it.
+func tlsTables(t testing.TB, dir string) string {
+	t.Helper()
+	made, err := peers.MakeCertificate(dir)
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
-	return string(hash)
-})
+	return fmt.Sprintf("[tls]\nmode = \"optional\"\ncertificate = %q\nkey = %q\n", made.Certificate, made.Key)
+}
 
 // start starts it, or starts it again, and returns when it listens.
 func (s *server) start() {
@@ -115,7 +111,7 @@ func (s *server) tryStart() error {
 	line = append(line, s.flags...)
 	s.cmd = exec.Command(line[0], line[1:]...)
 	s.cmd.SysProcAttr = tied(false)
-	s.cmd.Env = append(append(environment(), "GORACE=atexit_sleep_ms=0"), s.env...)
+	s.cmd.Env = append(append(harness.Environment(), "GORACE=atexit_sleep_ms=0"), s.env...)
 	s.cmd.Stderr = s.log
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -203,18 +199,17 @@ func (s *server) cleanup() {
 		return
 	}
 	s.kill()
-	log := s.log.String()
-	for _, bad := range []string{"DATA RACE", "panic:", "goroutine ", "level=ERROR"} {
-		if bad == "level=ERROR" && s.errorsExpected || bad == "goroutine " && s.dumps {
-			continue
-		}
-		if strings.Contains(log, bad) {
-			s.t.Errorf("the server's log has %q:\n%s", bad, log)
-			return
-		}
+	var allowed []string
+	if s.errorsExpected {
+		allowed = append(allowed, "level=ERROR")
 	}
-	if s.t.Failed() {
-		s.t.Logf("the server's log:\n%s", log)
+	if s.dumps {
+		allowed = append(allowed, "goroutine ")
+	}
+	if bad := s.log.Complaint(allowed...); bad != "" {
+		s.t.Errorf("the server's log has %q:\n%s", bad, s.log)
+	} else if s.t.Failed() {
+		s.t.Logf("the server's log:\n%s", s.log)
 	}
 }
 
@@ -240,6 +235,21 @@ func (s *server) read(name string) string {
 		s.t.Error(err)
 	}
 	return string(data)
+}
+
+// wantFile checks what is in a file of the served tree.
+func (s *server) wantFile(t testing.TB, name, want string) {
+	t.Helper()
+	wantFile(t, s.path(name), want)
+}
+
+// sparse makes a large file that takes no room.
+func (s *server) sparse(name string, size int64) {
+	s.t.Helper()
+	s.write(name, "")
+	if err := os.Truncate(s.path(name), size); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // exists reports whether there is something of that name in the served tree.
@@ -277,46 +287,4 @@ func (s *server) unfinished() []string {
 func split(address string) (host, port string) {
 	host, port, _ = net.SplitHostPort(address)
 	return host, port
-}
-
-// logBuffer is what a server logged.
-type logBuffer struct {
-	mu    sync.Mutex
-	text  strings.Builder
-	grown chan struct{} // closed with the next write
-}
-
-func newLogBuffer() *logBuffer { return &logBuffer{grown: make(chan struct{})} }
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.grown)
-	l.grown = make(chan struct{})
-	return l.text.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// await returns when the text has been logged n times.
-func (l *logBuffer) await(t testing.TB, text string, n int) {
-	t.Helper()
-	deadline := time.After(patience)
-	for {
-		l.mu.Lock()
-		grown, got := l.grown, strings.Count(l.text.String(), text)
-		l.mu.Unlock()
-		if got >= n {
-			return
-		}
-		select {
-		case <-grown:
-		case <-deadline:
-			t.Fatalf("not logged %d times: %q\n%s", n, text, l)
-		}
-	}
 }

@@ -5,21 +5,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // Clients that resume the TLS session of their control connection for their data connections work with session_reuse = "required";
 // one that does not is told so, and nothing is sent or stored.
 func TestClientsResumeTheirTLSSession(t *testing.T) {
 	t.Parallel()
-	need(t, "curl")
-	need(t, "lftp")
-	s := startServer(t, defaults+tlsTables(t, t.TempDir(), "localhost")+"session_reuse = \"required\"\n")
+	harness.Need(t, "curl")
+	harness.Need(t, "lftp")
+	s := startServer(t, defaults+tlsTables(t, t.TempDir())+"session_reuse = \"required\"\n")
 	dir := t.TempDir()
 	up, down := filepath.Join(dir, "up"), filepath.Join(dir, "down")
 	content := strings.Repeat("some text\n", 50_000)
-	if err := os.WriteFile(up, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, up, []byte(content))
 	check := func(name string) {
 		t.Helper()
 		got, err := os.ReadFile(down)
@@ -28,14 +28,12 @@ func TestClientsResumeTheirTLSSession(t *testing.T) {
 		}
 		_ = os.Remove(down)
 	}
-	url := "ftp://" + account + ":" + password + "@" + s.v4 + "/"
+	url := "ftp://" + s.v4 + "/"
 	for range 3 {
-		mustRun(t, "curl", "-sS", "-k", "--ssl-reqd", "-T", up, url+"curl1", "-T", up, url+"curl2")
-		mustRun(t, "curl", "-sS", "-k", "--ssl-reqd", "-o", down, url+"curl2")
+		mustRun(t, "curl", append(curlOptions(true), "-T", up, url+"curl1", "-T", up, url+"curl2")...)
+		mustRun(t, "curl", append(curlOptions(true), "-o", down, url+"curl2")...)
 		check("curl")
-		mustRun(t, "lftp", "-c", "set net:max-retries 1; set net:timeout 20; set ssl:verify-certificate no; set cmd:fail-exit yes; "+
-			"set ftp:ssl-force true; set ftp:ssl-protect-data true; open -u "+account+","+password+" ftp://"+s.v4+
-			"; put "+up+" -o lftp1; put "+up+" -o lftp2; cls -1; get lftp2 -o "+down)
+		mustRun(t, "lftp", "-c", lftpOpen(s.v4, true)+"put "+up+" -o lftp1; put "+up+" -o lftp2; cls -1; get lftp2 -o "+down)
 		check("lftp")
 	}
 	r := run(t, "python3", "-c", `

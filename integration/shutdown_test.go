@@ -8,25 +8,24 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestStopFinishesUploadsAndKeepsLocks(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)
 	idle, busy := s.session("other"), s.session(account)
-	busy.want(257, "MKD /locks/job")
-	busy.want(200, "TYPE I")
-	data, err := busy.open("STOR /upload")
-	if err != nil {
-		t.Fatal(err)
-	}
+	busy.Want(257, "MKD /locks/job")
+	busy.Want(200, "TYPE I")
+	data := busy.begin("STOR /upload")
 	if _, err := io.WriteString(data, "begun, "); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the upload begins", func() bool { return len(s.unfinished()) == 1 })
+	harness.Await(t, "the upload begins", func() bool { return len(s.unfinished()) == 1 })
 	s.signal(syscall.SIGTERM)
-	idle.wantReply(421)
-	if n, err := io.Copy(io.Discard, idle.r); n != 0 || err != nil {
+	idle.WantReply(421)
+	if n, err := io.Copy(io.Discard, idle.R); n != 0 || err != nil {
 		t.Errorf("an idle session after its 421: %d bytes, %v", n, err)
 	}
 	if _, _, err := connect(s.v4); err == nil {
@@ -36,17 +35,15 @@ func TestStopFinishesUploadsAndKeepsLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	data.Close()
-	busy.wantReply(226)
+	busy.WantReply(226)
 	s.stopped()
-	if got := s.read("upload"); got != "begun, and finished" {
-		t.Errorf("published %q", got)
-	}
+	s.wantFile(t, "upload", "begun, and finished")
 	if left := s.unfinished(); len(left) != 0 {
 		t.Errorf("left over: %v", left)
 	}
 	s.start()
-	s.session("other").want(550, "MKD /locks/job", "held by "+account)
-	s.session(account).want(250, "RMD /locks/job")
+	s.session("other").Want(550, "MKD /locks/job", "held by "+account)
+	s.session(account).Want(250, "RMD /locks/job")
 	s.stop()
 }
 
@@ -56,18 +53,18 @@ func TestKickAndStopEndWhatRuns(t *testing.T) {
 	s := startServer(t, defaults)
 	s.write("huge", "")
 	if err := os.Truncate(s.path("huge"), 8<<40); err != nil {
-		t.Skip(err)
+		t.Skip(err) // the file system has no files of that size
 	}
 	hashing := func() *session {
 		c := s.session(account)
-		c.send("HASH /huge")
-		await(t, "it reads the file", func() bool { return len(s.sessions(account)) == 1 && s.reads("huge") })
+		c.Send("HASH /huge")
+		harness.Await(t, "it reads the file", func() bool { return len(s.sessions(account)) == 1 && s.reads("huge") })
 		return c
 	}
 	c := hashing()
 	s.command("kick", s.sessions(account)[0])
-	c.wantReply(550)
-	c.wantReply(421)
+	c.WantReply(550)
+	c.WantReply(421)
 	hashing()
 	began := time.Now()
 	s.signal(syscall.SIGTERM)

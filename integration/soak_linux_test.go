@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 var soak = flag.Duration("soak", 4*time.Second, "how long TestSoak keeps the server under load; 30m before a release")
@@ -97,9 +99,9 @@ func (k *soaker) disturb(s *server, lasts time.Duration) {
 
 // rest waits until all that was left behind is over, and looks what remains.
 func (k *soaker) rest(t *testing.T, s *server) {
-	await(t, "all sessions end", func() bool { return len(s.sessions(account)) == 0 })
-	await(t, "all locks end", func() bool { return len(s.locks()) == 0 })
-	await(t, fmt.Sprint("no upload is left ", s.unfinished()), func() bool { return len(s.unfinished()) == 0 })
+	harness.Await(t, "all sessions end", func() bool { return len(s.sessions(account)) == 0 })
+	harness.Await(t, "all locks end", func() bool { return len(s.locks()) == 0 })
+	harness.Await(t, fmt.Sprint("no upload is left ", s.unfinished()), func() bool { return len(s.unfinished()) == 0 })
 
 	// A server that has done next to nothing is the measure.
 	fresh := startServer(t, soakRules)
@@ -114,7 +116,7 @@ func (k *soaker) rest(t *testing.T, s *server) {
 	if is.descriptors > was.descriptors {
 		t.Errorf("%d descriptors are open, %d were at first:\n%s", is.descriptors, was.descriptors, strings.Join(is.open, "\n"))
 	}
-	if grown := is.memory - was.memory; grown > 96<<20 && !raceEnabled {
+	if grown := is.memory - was.memory; grown > 96<<20 && !harness.RaceEnabled {
 		t.Errorf("%d MiB more than at first", grown>>20)
 	}
 	before, after := goroutines(t, fresh), goroutines(t, s)
@@ -128,16 +130,14 @@ func (k *soaker) rest(t *testing.T, s *server) {
 func (k *soaker) once(t *testing.T, s *server) {
 	t.Helper()
 	c := s.session(account)
-	c.want(200, "TYPE I")
-	c.want(257, "MKD /locks/once")
-	c.want(250, "RMD /locks/once")
-	if err := c.store("/once", []byte("once")); err != nil {
-		t.Fatal(err)
-	}
-	c.want(250, "DELE /once")
-	c.want(221, "QUIT")
-	c.conn.Close()
-	await(t, "the session ends", func() bool { return len(s.sessions(account)) == 0 })
+	c.Want(200, "TYPE I")
+	c.Want(257, "MKD /locks/once")
+	c.Want(250, "RMD /locks/once")
+	c.stores("/once", "once")
+	c.Want(250, "DELE /once")
+	c.Want(221, "QUIT")
+	c.Conn.Close()
+	harness.Await(t, "the session ends", func() bool { return len(s.sessions(account)) == 0 })
 }
 
 // reconcile starts the server again: journal, disk and what clients were told agree.
@@ -169,10 +169,10 @@ func (k *soaker) reconcile(t *testing.T, s *server) {
 	for told := range k.tokens {
 		last = max(last, told)
 	}
-	if now := token(c.want(257, "MKD /locks/last")); now <= last {
+	if now := harness.Token(c.Want(257, "MKD /locks/last")); now <= last {
 		t.Errorf("token %d after %d", now, last)
 	}
-	c.want(250, "RMD /locks/last")
+	c.Want(250, "RMD /locks/last")
 	if n := strings.Count(s.log.String(), "level=ERROR"); n > complaints {
 		t.Error("the restart complained")
 	}

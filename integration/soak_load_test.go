@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // soaker is the load of TestSoak: clients of many kinds, some of which die, and what they were told.
@@ -94,8 +96,8 @@ func (k *soaker) work(name string, seed uint64) {
 		if s == nil {
 			return
 		}
-		if r, err := s.try("TYPE I"); err != nil || r.code != 200 {
-			s.conn.Close()
+		if r, err := s.Try("TYPE I"); err != nil || r.Code != 200 {
+			s.Conn.Close()
 			continue
 		}
 		var err error
@@ -103,30 +105,30 @@ func (k *soaker) work(name string, seed uint64) {
 			if err = soakWork[name](k, s, random); err == nil {
 				k.kinds[name].Add(1)
 			}
-			if r := (*refused)(nil); errors.As(err, &r) {
+			if r := (*harness.Refused)(nil); errors.As(err, &r) {
 				k.refused.Add(1)
 				err = nil
 			}
 		}
 		if err == nil && random.IntN(2) == 0 {
-			_, _ = s.try("QUIT")
+			_, _ = s.Try("QUIT")
 		}
-		s.conn.Close()
+		s.Conn.Close()
 	}
 }
 
 // say sends a command whose reply must have one of the codes, or is a refusal.
-func (s *session) say(line string, codes ...int) (reply, error) {
-	r, err := s.try(line)
+func (s *session) say(line string, codes ...int) (harness.Reply, error) {
+	r, err := s.Try(line)
 	if err != nil {
 		return r, err
 	}
 	for _, code := range codes {
-		if r.code == code {
+		if r.Code == code {
 			return r, nil
 		}
 	}
-	return r, &refused{r}
+	return r, &harness.Refused{Reply: r}
 }
 
 // take is MKD of a lock. Its token was told to nobody before.
@@ -137,10 +139,10 @@ func (k *soaker) take(s *session, name string) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if before, is := k.tokens[token(r)]; is || token(r) == 0 {
-		k.wrong = append(k.wrong, fmt.Sprintf("token %d of %s was given for %s before", token(r), name, before))
+	if before, is := k.tokens[harness.Token(r)]; is || harness.Token(r) == 0 {
+		k.wrong = append(k.wrong, fmt.Sprintf("token %d of %s was given for %s before", harness.Token(r), name, before))
 	}
-	k.tokens[token(r)] = name
+	k.tokens[harness.Token(r)] = name
 	return nil
 }
 
@@ -159,7 +161,7 @@ func (k *soaker) forget(s *session, random *rand.Rand) error {
 	if err := k.take(s, name); err != nil {
 		return err
 	}
-	return s.store(name+"/owner", []byte("nobody"))
+	return s.Store(name+"/owner", []byte("nobody"))
 }
 
 // wait has MKD wait; in one of four cases the client is gone before its turn.
@@ -168,7 +170,7 @@ func (k *soaker) wait(s *session, random *rand.Rand) error {
 		return err
 	}
 	if random.IntN(4) == 0 {
-		_ = s.send("MKD /locks/wanted")
+		_ = s.Send("MKD /locks/wanted")
 		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 		return errors.New("gone")
 	}
@@ -190,8 +192,8 @@ func (k *soaker) count(s *session, random *rand.Rand) error {
 	if err := k.take(s, which+"_lock"); err != nil {
 		return err
 	}
-	text, err := s.retrieve("RETR " + which + ".tsv")
-	if r := (*refused)(nil); least == 0 && errors.As(err, &r) && r.reply.code == 550 {
+	text, err := s.Retrieve("RETR " + which + ".tsv")
+	if r := (*harness.Refused)(nil); least == 0 && errors.As(err, &r) && r.Reply.Code == 550 {
 		text, err = []byte("0"), nil // nobody has made it yet
 	}
 	if err != nil {
@@ -202,7 +204,7 @@ func (k *soaker) count(s *session, random *rand.Rand) error {
 		k.complain("%s.tsv holds %q after %d was acknowledged", which, text, least)
 		return err
 	}
-	if err := s.store(which+".tsv", fmt.Appendf(nil, "%d", n+1)); err != nil {
+	if err := s.Store(which+".tsv", fmt.Appendf(nil, "%d", n+1)); err != nil {
 		return err
 	}
 	k.acknowledged(which, n+1)
@@ -247,7 +249,7 @@ func (k *soaker) file(random *rand.Rand) (name string, what []byte) {
 
 func (k *soaker) upload(s *session, random *rand.Rand) error {
 	name, what := k.file(random)
-	return s.store(name, what)
+	return s.Store(name, what)
 }
 
 // cut is an upload that ends before its end: by ABOR, or with the control connection, or with the reset of the data connection.
@@ -257,7 +259,7 @@ func (k *soaker) cut(s *session, random *rand.Rand) error {
 	if _, err := s.say(fmt.Sprintf("ALLO %d", len(what)), 200); err != nil {
 		return err
 	}
-	data, err := s.open("STOR " + name)
+	data, err := s.Open("STOR " + name)
 	if err != nil {
 		return err
 	}
@@ -267,21 +269,21 @@ func (k *soaker) cut(s *session, random *rand.Rand) error {
 	}
 	switch random.IntN(3) {
 	case 0:
-		if err := s.send("ABOR"); err != nil {
+		if err := s.Send("ABOR"); err != nil {
 			return err
 		}
 		for range 2 { // that of the transfer, that of ABOR
-			if _, err := s.readReply(); err != nil {
+			if _, err := s.ReadReply(); err != nil {
 				return err
 			}
 		}
 		return nil
 	case 1:
-		s.conn.Close()
+		s.Conn.Close()
 	default:
 		_ = data.(*net.TCPConn).SetLinger(0)
 		data.Close()
-		if _, err := s.readReply(); err != nil {
+		if _, err := s.ReadReply(); err != nil {
 			return err
 		}
 	}
@@ -291,7 +293,7 @@ func (k *soaker) cut(s *session, random *rand.Rand) error {
 // stall is an upload without an end, which the server gives up.
 func (k *soaker) stall(s *session, random *rand.Rand) error {
 	name, what := k.file(random)
-	data, err := s.open("STOR " + name)
+	data, err := s.Open("STOR " + name)
 	if err != nil {
 		return err
 	}
@@ -299,8 +301,8 @@ func (k *soaker) stall(s *session, random *rand.Rand) error {
 	if _, err := data.Write(what[:len(what)/2]); err != nil {
 		return err
 	}
-	r, err := s.readReply()
-	if err == nil && r.code == 226 {
+	r, err := s.ReadReply()
+	if err == nil && r.Code == 226 {
 		k.complain("an upload that stood still was published: %v", r)
 	}
 	return err
@@ -308,7 +310,7 @@ func (k *soaker) stall(s *session, random *rand.Rand) error {
 
 func (k *soaker) read(s *session, random *rand.Rand) error {
 	name, _ := k.file(random)
-	file, err := s.retrieve("RETR " + name)
+	file, err := s.Retrieve("RETR " + name)
 	if err != nil {
 		return err
 	}
@@ -320,7 +322,7 @@ func (k *soaker) read(s *session, random *rand.Rand) error {
 
 func (k *soaker) look(s *session, random *rand.Rand) error {
 	lines := []string{"MLSD /pub", "LIST /locks", "NLST /pub/file-*", "LIST -al"}
-	if _, err := s.retrieve(lines[random.IntN(len(lines))]); err != nil {
+	if _, err := s.Retrieve(lines[random.IntN(len(lines))]); err != nil {
 		return err
 	}
 	_, err := s.say("SITE LOCKS", 211)
@@ -331,7 +333,7 @@ func (k *soaker) look(s *session, random *rand.Rand) error {
 func (k *soaker) replace(s *session, random *rand.Rand) error {
 	name, what := k.file(random)
 	temporary := fmt.Sprintf("/pub/mine-%d", random.Uint32())
-	if err := s.store(temporary, what); err != nil {
+	if err := s.Store(temporary, what); err != nil {
 		return err
 	}
 	if _, err := s.say("RNFR "+temporary, 350); err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // ftpserverlib executes the commands: that is checked with a server that is built with a copy of the library which tells
@@ -87,15 +89,10 @@ func newTraced(t *testing.T) *traced {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(t, defaults+tlsTables(t, t.TempDir(), "localhost"))
+	s := newServer(t, defaults+tlsTables(t, t.TempDir()))
 	s.program = program
 	s.start()
-	c, _, err := connect(s.v4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.t = t
-	t.Cleanup(func() { c.conn.Close() })
+	c := s.stranger()
 	all := &traced{session: c, server: s, marks: s.session("other")}
 	all.executed(0, func() {}) // what was before is in the log
 	return all
@@ -103,11 +100,11 @@ func newTraced(t *testing.T) *traced {
 
 // executed runs something and returns which commands the library executed meanwhile, and which codes it replied with. So many of them are NOOP.
 func (c *traced) executed(noops int, run func()) (commands, codes []string) {
-	c.t.Helper()
+	c.T.Helper()
 	before := len(c.server.log.String())
 	run()
-	c.marks.want(200, "NOOP")
-	await(c.t, "the mark is in the log", func() bool {
+	c.marks.Want(200, "NOOP")
+	harness.Await(c.T, "the mark is in the log", func() bool {
 		commands, codes = nil, nil
 		left := noops
 		for line := range strings.Lines(c.server.log.String()[before:]) {
@@ -133,45 +130,43 @@ func (c *traced) executed(noops int, run func()) (commands, codes []string) {
 
 // reaches checks that the library executes that command, and nothing else, and gives it its final reply.
 func (c *traced) reaches(want, line string, run func()) {
-	c.t.Helper()
+	c.T.Helper()
 	noops := 0
 	if want == "NOOP" {
 		noops = 1
 	}
 	commands, codes := c.executed(noops, run)
 	if len(commands) != 1 || commands[0] != want {
-		c.t.Errorf("%s: the library executes %q, want %s", line, commands, want)
+		c.T.Errorf("%s: the library executes %q, want %s", line, commands, want)
 	}
 	if len(codes) != 1 {
-		c.t.Errorf("%s: the library gives the final replies %q, want one", line, codes)
+		c.T.Errorf("%s: the library gives the final replies %q, want one", line, codes)
 	}
 }
 
 func (c *traced) simple(want string, code int, line string) {
-	c.t.Helper()
-	c.reaches(want, line, func() { c.t.Helper(); c.session.want(code, line) })
+	c.T.Helper()
+	c.reaches(want, line, func() { c.T.Helper(); c.session.Want(code, line) })
 }
 
 // transfer runs a command with a data connection that was prepared.
 func (c *traced) transfer(want, line string, dial func() net.Conn, send string) {
-	c.t.Helper()
+	c.T.Helper()
 	c.reaches(want, line, func() {
-		c.t.Helper()
-		if err := c.send(line); err != nil {
-			c.t.Fatal(err)
-		}
+		c.T.Helper()
+		c.says(line)
 		data := tls.Client(dial(), &tls.Config{InsecureSkipVerify: true})
-		c.wantReply(150)
+		c.WantReply(150)
 		if _, err := io.WriteString(data, send); err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 		if send != "" {
 			_ = data.Close()
 		} else if _, err := io.Copy(io.Discard, data); err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 		_ = data.Close()
-		c.wantReply(226)
+		c.WantReply(226)
 	})
 }
 
@@ -190,9 +185,9 @@ var portNumber = regexp.MustCompile(`\|\|\|(\d+)\||(\d+),(\d+)\)`)
 func TestTheLibraryExecutesTheCommands(t *testing.T) {
 	t.Parallel()
 	c := newTraced(t)
-	c.want(234, "AUTH TLS")
-	c.conn = tls.Client(c.conn, &tls.Config{InsecureSkipVerify: true})
-	c.r.Reset(c.conn)
+	c.Want(234, "AUTH TLS")
+	c.Conn = tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true})
+	c.R.Reset(c.Conn)
 
 	c.simple("PBSZ", 200, "PBSZ 0")
 	c.simple("PROT", 200, "prot p")
@@ -205,7 +200,7 @@ func TestTheLibraryExecutesTheCommands(t *testing.T) {
 	passive := func(verb string, code int) func() net.Conn {
 		var port int
 		c.reaches(verb, verb, func() {
-			m := portNumber.FindStringSubmatch(c.want(code, verb).text)
+			m := portNumber.FindStringSubmatch(c.Want(code, verb).Text)
 			if m[1] != "" {
 				fmt.Sscan(m[1], &port)
 				return
@@ -225,7 +220,7 @@ func TestTheLibraryExecutesTheCommands(t *testing.T) {
 		}
 		t.Cleanup(func() { l.Close() })
 		text := line(l.Addr().(*net.TCPAddr).Port)
-		c.reaches(verb, text, func() { c.want(200, text) })
+		c.reaches(verb, text, func() { c.Want(200, text) })
 		return func() net.Conn {
 			conn, err := l.Accept()
 			if err != nil {
@@ -271,15 +266,15 @@ func TestTheFewCommandsThatTheLibraryDoesNotExecute(t *testing.T) {
 	t.Parallel()
 	c := newTraced(t)
 	c.executed(0, func() {
-		c.want(331, "USER "+account)
-		c.want(230, "PASS "+password)
+		c.Want(331, "USER "+account)
+		c.Want(230, "PASS "+password)
 	})
 	commands, _ := c.executed(0, func() {
 		for line, code := range map[string]int{
 			"FEAT": 211, "HELP": 214, "STRU F": 200, "STAT": 211, "EPSV ALL": 200, "OPTS MLST type;": 200, "ACCT x": 202, "SMNT x": 502,
 			"LANG": 502, "UNKNOWN": 500,
 		} {
-			c.want(code, line)
+			c.Want(code, line)
 		}
 	})
 	if len(commands) > 0 {

@@ -10,12 +10,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // get asks the page's address for something, and returns the status and the body.
@@ -41,24 +44,17 @@ func TestMetricsOfWhatClientsDid(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, withPage)
 	c, other := s.session(account), s.session("other")
-	c.want(257, "MKD /locks/a")
-	other.want(550, "MKD /locks/a", "held by")
-	c.want(250, "RMD /locks/a")
-	c.want(257, "MKD /phone_lock")
-	if err := c.store("/f", []byte("12345")); err != nil {
+	c.Want(257, "MKD /locks/a")
+	other.Want(550, "MKD /locks/a", "held by")
+	c.Want(250, "RMD /locks/a")
+	c.Want(257, "MKD /phone_lock")
+	c.stores("/f", "12345")
+	if _, err := c.Retrieve("RETR /f"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.retrieve("RETR /f"); err != nil {
-		t.Fatal(err)
-	}
-	wrong, _, err := connect(s.v4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrong.t = t
-	defer wrong.conn.Close()
-	wrong.want(331, "USER "+account)
-	wrong.want(530, "PASS guess")
+	wrong := s.stranger()
+	wrong.Want(331, "USER "+account)
+	wrong.Want(530, "PASS guess")
 	want := []string{
 		"ftplockd_locks_held 1\n", "ftplockd_waiting 0\n", "ftplockd_sessions 2\n", `ftplockd_grants_total{cause="acquire"} 2` + "\n",
 		`ftplockd_refusals_total{reason="held"} 1` + "\n", `ftplockd_releases_total{cause="release"} 1` + "\n",
@@ -66,7 +62,7 @@ func TestMetricsOfWhatClientsDid(t *testing.T) {
 		"ftplockd_hold_seconds_count 1\n", "ftplockd_journal_sync_seconds_count ", "ftplockd_journal_bytes ", "ftplockd_reaper_lag_seconds ",
 	}
 	var text string
-	await(t, "what happened is in the metrics", func() bool { // events are told a moment later
+	harness.Await(t, "what happened is in the metrics", func() bool { // events are told a moment later
 		_, text = s.get("metrics")
 		return strings.Contains(text, `logins_total{result="failed"} 1`)
 	})
@@ -96,20 +92,18 @@ func TestHooksAreToldAndFollowAReload(t *testing.T) {
 	s := startServer(t, defaults)
 	told := filepath.Join(t.TempDir(), "told")
 	c := s.session(account)
-	c.want(257, "MKD /locks/before")
+	c.Want(257, "MKD /locks/before")
 	s.configure(fmt.Sprintf("[[hook]]\non = ['acquire', 'break']\nmatch = '/locks/a*'\nrun = ['/bin/sh', '-c', 'cat >>%s; test -z \"$FTPLOCKD_PASSWORD\"']\n[[hook]]\non = ['publish', 'release']\nurl = '%s/told'\n%s", told, receiver.URL, defaults))
 	s.signal(syscall.SIGHUP)
-	s.log.await(t, "msg=reloaded", 1)
-	tokenOfA := token(c.want(257, "MKD /locks/a\x8e"))
-	c.want(257, "MKD /locks/b")
-	if err := c.store("/f", []byte("12345")); err != nil {
-		t.Fatal(err)
-	}
-	s.session("boss").breaks("/locks/a\x8e")
-	c.want(250, "RMD /locks/b")
+	s.log.Await(t, "msg=reloaded", 1)
+	tokenOfA := harness.Token(c.Want(257, "MKD /locks/a\x8e"))
+	c.Want(257, "MKD /locks/b")
+	c.stores("/f", "12345")
+	s.session("boss").Breaks("/locks/a\x8e")
+	c.Want(250, "RMD /locks/b")
 
 	var lines []string
-	await(t, "the program is told twice", func() bool {
+	harness.Await(t, "the program is told twice", func() bool {
 		text, _ := os.ReadFile(told) // perhaps not there yet
 		lines = strings.SplitAfter(string(text), "\n")
 		return len(lines) == 3
@@ -131,7 +125,7 @@ func TestHooksAreToldAndFollowAReload(t *testing.T) {
 	s.configure("[[hook]]\non = ['acquire']\nrun = ['/none']\n" + defaults)
 	s.errorsExpected = true
 	s.signal(syscall.SIGHUP)
-	s.log.await(t, "reload refused, nothing has changed", 1)
+	s.log.Await(t, "reload refused, nothing has changed", 1)
 	if log := s.log.String(); !strings.Contains(log, "hook[1].run") || strings.Contains(log, "hook failed") {
 		t.Errorf("the log says\n%s", log)
 	}
@@ -152,15 +146,13 @@ func TestXferlogAndALogInJSON(t *testing.T) {
 	s.flags = []string{"--log-format", "json", "--log-level", "debug"}
 	s.start()
 	c := s.session(account)
-	c.want(257, "MKD /locks/caf\x8e")
-	c.want(200, "TYPE I")
-	if err := c.store("/a b", []byte("12345")); err != nil {
+	c.Want(257, "MKD /locks/caf\x8e")
+	c.Want(200, "TYPE I")
+	c.stores("/a b", "12345")
+	if _, err := c.Retrieve("RETR /a b"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.retrieve("RETR /a b"); err != nil {
-		t.Fatal(err)
-	}
-	c.want(221, "QUIT")
+	c.Want(221, "QUIT")
 	s.stop()
 	lines, err := os.ReadFile(xferlog)
 	if err != nil {
@@ -193,58 +185,65 @@ func TestXferlogAndALogInJSON(t *testing.T) {
 	}
 }
 
-var curlLine = regexp.MustCompile(`(?m)^  (curl .*)$`)
+// banner starts a server that is told nothing of its addresses, and returns what it shows and its lines for curl. It is stopped at the end of the test.
+func banner(t *testing.T, cmd *exec.Cmd, log *harness.LogBuffer) (text string, curls []string) {
+	t.Helper()
+	out := harness.NewLogBuffer()
+	cmd.Stdout, cmd.Stderr = out, log
+	p := started(t, cmd)
+	out.Await(t, "'RMD ", 1)
+	t.Cleanup(func() {
+		p.signal(t, syscall.SIGTERM)
+		if status := p.exit(t); status != 0 {
+			t.Errorf("exit status %d\n%s", status, log)
+		}
+	})
+	for _, m := range regexp.MustCompile(`(?m)^  (curl .*)$`).FindAllStringSubmatch(out.String(), -1) {
+		curls = append(curls, m[1])
+	}
+	return out.String(), curls
+}
 
 func TestTheFirstStartShowsNoPasswordAndItsLinesWork(t *testing.T) {
 	t.Parallel()
-	need(t, "curl")
+	harness.Need(t, "curl")
 	for _, given := range []string{"", "hush hush"} {
 		dir := t.TempDir()
-		s := &server{t: t, state: filepath.Join(dir, "state"), log: newLogBuffer()}
-		cmd := command(t, binary, "--listen", "127.0.0.1:0", "--root", filepath.Join(dir, "files"), "--state", s.state)
+		state, log := filepath.Join(dir, "state"), harness.NewLogBuffer()
+		cmd := command(t, binary, "--listen", "127.0.0.1:0", "--root", filepath.Join(dir, "files"), "--state", state)
 		if given != "" {
 			cmd.Env = append(cmd.Env, "FTPLOCKD_PASSWORD="+given)
 			if taken, err := net.Listen("tcp", "127.0.0.1:2180"); err == nil { // else somebody else has it
 				defer taken.Close()
 			}
 		}
-		out := newLogBuffer()
-		cmd.Stdout, cmd.Stderr = out, s.log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		out.await(t, "'RMD ", 1)
-		banner := out.String()
-		kept, _ := os.ReadFile(filepath.Join(s.state, "password")) // not there if one was given
+		text, curls := banner(t, cmd, log)
+		kept, _ := os.ReadFile(filepath.Join(state, "password")) // not there if one was given
 		secret := strings.TrimSpace(string(kept))
 		if given != "" {
 			secret = given
 		}
-		if secret == "" || strings.Contains(banner, secret) || strings.Contains(s.log.String(), secret) {
-			t.Errorf("password %q in\n%s", secret, banner)
+		if secret == "" || strings.Contains(text, secret) || strings.Contains(log.String(), secret) {
+			t.Errorf("password %q in\n%s", secret, text)
 		}
-		if given == "" && !strings.Contains(banner, "password in "+filepath.Join(s.state, "password")) {
-			t.Errorf("the file of the password is not named:\n%s", banner)
+		if given == "" && !strings.Contains(text, "password in "+filepath.Join(state, "password")) {
+			t.Errorf("the file of the password is not named:\n%s", text)
 		}
 		// The port of the page is the same for all: another server of this machine may have it.
-		page := strings.Contains(banner, "its page is at http://127.0.0.1:2180/\n")
-		if warned := strings.Contains(s.log.String(), "there is no page: its address is in use"); page == warned || page && given != "" {
+		page := strings.Contains(text, "its page is at http://127.0.0.1:2180/\n")
+		if warned := strings.Contains(log.String(), "there is no page: its address is in use"); page == warned || page && given != "" {
 			t.Errorf("a page: %v; a warning that there is none: %v", page, warned)
 		}
 		var said []string
-		for _, line := range curlLine.FindAllStringSubmatch(banner, -1) {
-			shell := command(t, "sh", "-c", line[1])
+		for _, line := range curls {
+			shell := command(t, "sh", "-c", line)
 			if given != "" {
 				shell.Env = append(shell.Env, "FTPLOCKD_PASSWORD="+given)
 			}
 			said = append(said, finish(t, shell).out)
 		}
 		if len(said) != 3 || !strings.Contains(said[0], "< 257 \"/locks/demo\" locked, token 1, ") || !strings.Contains(said[1], "< 550 /locks/demo: held by ") || !strings.Contains(said[2], "< 250 /locks/demo") {
-			t.Errorf("the lines of\n%s\nsay %q", banner, said)
-		}
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, s.log)
+			t.Errorf("the lines of\n%s\nsay %q", text, said)
 		}
 	}
 }
@@ -252,39 +251,29 @@ func TestTheFirstStartShowsNoPasswordAndItsLinesWork(t *testing.T) {
 // The page has an address that can be typed, and curl is told of TLS.
 func TestTheFirstLinesAreRightWhereTLSIsRequired(t *testing.T) {
 	t.Parallel()
-	need(t, "curl")
-	tables := strings.Replace(tlsTables(t, t.TempDir(), "one"), "optional", "required", 1)
+	harness.Need(t, "curl")
+	tables := strings.Replace(tlsTables(t, t.TempDir()), "optional", "required", 1)
 	s := newServer(t, tables+"[http]\nlisten = \":0\"\n"+defaults)
-	cmd, out := command(t, binary, "--config", s.config), newLogBuffer()
-	cmd.Stdout, cmd.Stderr = out, s.log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	out.await(t, "'RMD ", 1)
-	banner := out.String()
-	page := regexp.MustCompile(`its page is at (https://127\.0\.0\.1:\d+/)\n`).FindStringSubmatch(banner)
+	text, curls := banner(t, command(t, binary, "--config", s.config), s.log)
+	page := regexp.MustCompile(`its page is at (https://127\.0\.0\.1:\d+/)\n`).FindStringSubmatch(text)
 	if page == nil {
-		t.Fatal(banner)
+		t.Fatal(text)
 	}
 	if r := run(t, "curl", "-sSk", page[1]+"healthz"); r.out != "ok\n" {
 		t.Errorf("%s is no page: %s", page[1], r.out)
 	}
-	for i, line := range curlLine.FindAllStringSubmatch(banner, -1) {
-		r := run(t, "sh", "-c", strings.Replace(line[1], "-u "+account, "-u "+account+":"+password, 1))
+	for i, line := range curls {
+		r := run(t, "sh", "-c", strings.Replace(line, "-u "+account, "-u "+account+":"+password, 1))
 		if want := []string{"< 257", "< 550", "< 250"}[i]; !strings.Contains(r.out, want) {
-			t.Errorf("%s says %q", line[1], r.out)
+			t.Errorf("%s says %q", line, r.out)
 		}
-	}
-	_ = cmd.Process.Signal(syscall.SIGTERM)
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, s.log)
 	}
 }
 
 func TestASecondStartWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)
-	s.session(account).want(257, "MKD /locks/a")
+	s.session(account).Want(257, "MKD /locks/a")
 	list := func() (all []string) {
 		err := filepath.WalkDir(filepath.Dir(s.root), func(path string, d os.DirEntry, err error) error {
 			if err != nil {
@@ -313,7 +302,7 @@ func TestASecondStartWritesNothing(t *testing.T) {
 func TestElsewhereThanOnLoopbackThePageNeedsTLSAndALogin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := startServer(t, "[http]\nlisten = \"0.0.0.0:0\"\n"+tlsTables(t, dir, "page")+defaults)
+	s := startServer(t, "[http]\nlisten = \"0.0.0.0:0\"\n"+tlsTables(t, dir)+defaults)
 	if !strings.HasPrefix(s.page, "https://127.0.0.1:") {
 		t.Fatalf("the page is at %q", s.page)
 	}

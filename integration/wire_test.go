@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // What clients see of the control and the data connection when the two do not agree: aborted, awaited, stalled.
@@ -28,15 +30,15 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 		t.Run("upload, "+way, func(t *testing.T) {
 			t.Parallel()
 			c, name := s.session(account), "up-"+way
-			c.want(200, "TYPE I")
+			c.Want(200, "TYPE I")
 			s.write(name, "old")
 			outcomes := make(map[int]int)
 			for range count(40, 1000) {
 				x := c.exchange(way, "STOR /"+name, func(data net.Conn) { _, _ = data.Write(content) })
-				outcomes[x.code]++
-				want := map[bool]string{true: string(content), false: "old"}[x.code == 226]
+				outcomes[x.Code]++
+				want := map[bool]string{true: string(content), false: "old"}[x.Code == 226]
 				if got := s.read(name); got != want {
-					t.Fatalf("%d, but the file has %d bytes", x.code, len(got))
+					t.Fatalf("%d, but the file has %d bytes", x.Code, len(got))
 				}
 				s.write(name, "old")
 			}
@@ -45,13 +47,13 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 		t.Run("download, "+way, func(t *testing.T) {
 			t.Parallel()
 			c := s.session(account)
-			c.want(200, "TYPE I")
+			c.Want(200, "TYPE I")
 			outcomes := make(map[int]int)
 			for range count(40, 1000) {
 				var got []byte
 				x := c.exchange(way, "RETR /down", func(data net.Conn) { got, _ = io.ReadAll(data) })
-				outcomes[x.code]++
-				if x.code == 226 && !bytes.Equal(got, large) {
+				outcomes[x.Code]++
+				if x.Code == 226 && !bytes.Equal(got, large) {
 					t.Fatalf("226, but %d bytes have come", len(got))
 				}
 			}
@@ -66,8 +68,8 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 }
 
 // exchange runs a transfer with an ABOR at a random moment, and returns the reply to the transfer.
-func (c *session) exchange(way, line string, move func(net.Conn)) reply {
-	c.t.Helper()
+func (c *session) exchange(way, line string, move func(net.Conn)) harness.Reply {
+	c.T.Helper()
 	connect := c.prepare(way)
 	var moving sync.WaitGroup
 	moving.Go(func() {
@@ -78,28 +80,24 @@ func (c *session) exchange(way, line string, move func(net.Conn)) reply {
 		defer data.Close()
 		move(data)
 	})
-	if err := c.send(line); err != nil {
-		c.t.Fatal(err)
-	}
+	c.says(line)
 	time.Sleep(rand.N(3 * time.Millisecond)) // any moment will do
-	if err := c.send("ABOR"); err != nil {
-		c.t.Fatal(err)
-	}
+	c.says("ABOR")
 	r := c.finalReply()
-	c.wantReply(226) // to ABOR
+	c.WantReply(226) // to ABOR
 	moving.Wait()
 	return r
 }
 
 // finalReply reads a reply that is not a preliminary one.
-func (c *session) finalReply() reply {
-	c.t.Helper()
+func (c *session) finalReply() harness.Reply {
+	c.T.Helper()
 	for {
-		r, err := c.readReply()
+		r, err := c.ReadReply()
 		if err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
-		if r.code >= 200 {
+		if r.Code >= 200 {
 			return r
 		}
 	}
@@ -107,23 +105,23 @@ func (c *session) finalReply() reply {
 
 // prepare says PASV or PORT and returns how to have the data connection.
 func (c *session) prepare(way string) func() (net.Conn, error) {
-	c.t.Helper()
+	c.T.Helper()
 	if way == "passive" {
-		port, err := c.epsv()
+		port, err := c.EPSV()
 		if err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 		return func() (net.Conn, error) { return net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), patience) }
 	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
-	c.t.Cleanup(func() { l.Close() })
-	c.want(200, fmt.Sprintf("EPRT |1|127.0.0.1|%d|", l.Addr().(*net.TCPAddr).Port))
+	c.T.Cleanup(func() { l.Close() })
+	c.Want(200, fmt.Sprintf("EPRT |1|127.0.0.1|%d|", l.Addr().(*net.TCPAddr).Port))
 	return func() (net.Conn, error) {
 		defer l.Close()
 		return l.Accept()
@@ -141,18 +139,14 @@ func TestAborAndQuitWhileADataConnectionIsAwaited(t *testing.T) {
 				promptly(t, "the answer", 20*time.Millisecond, func() time.Duration {
 					c := s.session(account)
 					c.prepare("passive")
-					if err := c.send(line); err != nil {
-						t.Fatal(err)
-					}
+					c.says(line)
 					time.Sleep(10 * time.Millisecond) // the library waits for the connection now
 					began := time.Now()
-					if err := c.send(command); err != nil {
-						t.Fatal(err)
-					}
-					if r := c.finalReply(); r.code != 425 && r.code != 426 {
+					c.says(command)
+					if r := c.finalReply(); r.Code != 425 && r.Code != 426 {
 						t.Errorf("the transfer: %v", r)
 					}
-					c.wantReply(map[string]int{"ABOR": 226, "QUIT": 221}[command])
+					c.WantReply(map[string]int{"ABOR": 226, "QUIT": 221}[command])
 					return time.Since(began)
 				})
 			})
@@ -168,10 +162,7 @@ func TestSlowDataConnectionsGoOn(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[ftp]\ndata_timeout = \"3s\"\n"+defaults)
 	c := s.session(account)
-	data, err := c.open("STOR /slow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := c.begin("STOR /slow")
 	for range 8 {
 		if _, err := io.WriteString(data, "x"); err != nil {
 			t.Fatal(err)
@@ -179,23 +170,18 @@ func TestSlowDataConnectionsGoOn(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 	}
 	data.Close()
-	c.wantReply(226, "8 bytes")
+	c.WantReply(226, "8 bytes")
 }
 
 // secureSession logs in over TLS, with encrypted data connections.
 func (s *server) secureSession(t *testing.T) *session {
 	t.Helper()
-	c, _, err := connect(s.v4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.t = t
-	t.Cleanup(func() { c.conn.Close() })
+	c := s.stranger()
 	c.startTLS()
-	c.want(331, "USER "+account)
-	c.want(230, "PASS "+password)
-	c.want(200, "PBSZ 0")
-	c.want(200, "PROT P")
+	c.Want(331, "USER "+account)
+	c.Want(230, "PASS "+password)
+	c.Want(200, "PBSZ 0")
+	c.Want(200, "PROT P")
 	return c
 }
 
@@ -203,7 +189,7 @@ func (s *server) secureSession(t *testing.T) *session {
 // a busy machine may not run it, so it happens now and then. Were it the rule, the downloads would take more than a minute.
 func TestAriaDownloadsWithoutAPause(t *testing.T) {
 	t.Parallel()
-	need(t, "aria2c")
+	harness.Need(t, "aria2c")
 	s := startServer(t, defaults)
 	dir := t.TempDir()
 	var list strings.Builder
@@ -213,9 +199,7 @@ func TestAriaDownloadsWithoutAPause(t *testing.T) {
 		fmt.Fprintf(&list, "ftp://%s/%s\n", s.v4, name)
 	}
 	input := filepath.Join(dir, "list")
-	if err := os.WriteFile(input, []byte(list.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, input, []byte(list.String()))
 	began := time.Now()
 	r := run(t, "aria2c", "--no-conf", "--ftp-user="+account, "--ftp-passwd="+password, "--dir="+dir, "-j", "3", "-i", input,
 		"--timeout=5", "--max-tries=0")

@@ -1,15 +1,16 @@
 package integration
 
 import (
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // The recipe of docs/locks.md for clients that make a connection for each command, and what they are told without it.
 func TestAJobWithAConnectionForEachCommandWritesByItsWord(t *testing.T) {
 	t.Parallel()
-	need(t, "curl")
+	harness.Need(t, "curl")
 	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nprotects = [\"$1/$2.tsv\"]\n")
 	file := t.TempDir() + "/phone.tsv"
 	curl := func(url string, args ...string) result {
@@ -22,9 +23,7 @@ func TestAJobWithAConnectionForEachCommandWritesByItsWord(t *testing.T) {
 			t.Fatalf("exit status %d: %s", r.status, r.out)
 		}
 	}
-	if err := os.WriteFile(file, []byte("new"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, []byte("new"))
 	word := "SITE LOCK AS a-word-of-its-own"
 	must(curl("", "-Q", word, "-Q", "MKD phone_lock"))
 	if r := curl("phone.tsv", "-v", "-T", file); r.status == 0 || !strings.Contains(r.out, "say SITE LOCK AS with the same word in each connection") {

@@ -12,21 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// need skips a test whose client is not installed, or fails it where all clients must be.
-func need(t testing.TB, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err == nil {
-			continue
-		}
-		if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
-			t.Fatal(p + " is not installed")
-		}
-		t.Skip(p + " is not installed")
-	}
-}
+	"github.com/ftplockd/ftplockd/integration/harness"
+)
 
 // program runs a client to which the name ftp.test has the addresses, in their order. It ends at the latest after a time.
 func program(t testing.TB, addresses []string, within time.Duration, line ...string) (string, error) {
@@ -39,7 +27,7 @@ func program(t testing.TB, addresses []string, within time.Duration, line ...str
 		host, _, _ := net.SplitHostPort(a)
 		hosts = append(hosts, host)
 	}
-	cmd.Env = append(environment(), "ADDRESSES="+strings.Join(hosts, " "), "HOME="+t.TempDir(), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(harness.Environment(), "ADDRESSES="+strings.Join(hosts, " "), "HOME="+t.TempDir(), "PYTHONDONTWRITEBYTECODE=1")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -55,7 +43,7 @@ on_disconnect = "release"
 // Clients that know a name with two addresses find the active server whichever comes first, before a failover and after.
 func TestClientsFindTheActiveServer(t *testing.T) {
 	t.Parallel()
-	need(t, "perl", "python3", "curl")
+	harness.Need(t, "perl", "python3", "curl")
 	c := start(t, setup{tables: findTables})
 	c.write(t, "phone.tsv", []byte("anna\t1\n"))
 	for _, failover := range []func(*server){nil, (*server).kill} {
@@ -85,13 +73,13 @@ func TestClientsFindTheActiveServer(t *testing.T) {
 // uploaded is whole, and a run that was cut off leaves no lock behind.
 func TestTheArticlesUploaderGoesOnOverAFailover(t *testing.T) {
 	t.Parallel()
-	need(t, "perl")
+	harness.Need(t, "perl")
 	c := start(t, setup{tables: findTables})
 	c.write(t, "data/phone.tsv", []byte("old\n"))
 	list := filepath.Join(t.TempDir(), "phone.tsv")
 	done := 0
 	upload := func() {
-		if err := os.WriteFile(list, text(done+1), 0o644); err != nil {
+		if err := os.WriteFile(list, harness.HistoryText(done+1), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		_, port, _ := net.SplitHostPort(c.servers[0].address)
@@ -103,7 +91,7 @@ func TestTheArticlesUploaderGoesOnOverAFailover(t *testing.T) {
 		}
 		done++
 		got, err := os.ReadFile(filepath.Join(c.root, "data/phone.tsv"))
-		if err != nil || string(got) != string(text(done)) {
+		if err != nil || string(got) != string(harness.HistoryText(done)) {
 			t.Fatalf("uploaded %d, got %d bytes: %.40q, %v", done, len(got), got, err)
 		}
 	}

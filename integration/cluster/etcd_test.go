@@ -250,9 +250,9 @@ func (h *history) wrongInEtcd() string {
 			return fmt.Sprintf("etcd's revision %d: %v\n%s", txn[0].Kv.ModRevision, err, show(changes[max(0, i-20):i+1]))
 		}
 	}
-	for _, o := range h.ops {
-		if o.verb == locktest.MKD && o.result == locktest.Done && k.grants[o.token] != o.name {
-			return fmt.Sprintf("the grant of %s with token %d is not in etcd", o.name, o.token)
+	for _, o := range h.Ops() {
+		if o.Verb == locktest.MKD && o.Result == locktest.Done && k.grants[o.Token] != o.Name {
+			return fmt.Sprintf("the grant of %s with token %d is not in etcd", o.Name, o.Token)
 		}
 	}
 	h.c.t.Logf("etcd: %d transactions, %d grants, %d epochs", len(changes), len(k.grants), k.epoch)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/integration/etcdtest"
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // The least of a history that proves something.
@@ -46,10 +47,10 @@ var faults = []fault{
 	}},
 	{"active server steps down", func(h *history, _ *rand.Rand, a *server) {
 		// Without a standby it is refused, and after a loss of etcd's majority servers come to stand by one after the other.
-		await(h.c.t, "a server stands by", func() bool { return len(h.c.line(h.c.t)) > 1 })
+		harness.Await(h.c.t, "a server stands by", func() bool { return len(h.c.line(h.c.t)) > 1 })
 		h.untilNextTerm(func() {
 			if status, out := h.c.servers[0].run(h.c.t, "cluster", "step-down"); status != 0 {
-				h.fail("step-down: %d %s", status, out)
+				h.Fail("step-down: %d %s", status, out)
 			}
 		})
 	}},
@@ -154,7 +155,7 @@ func (h *history) untilNextTerm(do func()) {
 	h.c.t.Helper()
 	n := len(h.c.terms())
 	do()
-	await(h.c.t, "another server takes over", func() bool { return len(h.c.terms()) > n })
+	harness.Await(h.c.t, "another server takes over", func() bool { return len(h.c.terms()) > n })
 }
 
 // exits waits for the end of a process that was deposed.
@@ -171,8 +172,8 @@ func (h *history) exits(r *run) {
 func (h *history) quiet() *server {
 	h.c.t.Helper()
 	h.c.etcd.Ready()
-	granted := h.counts()["MKD done"]
-	await(h.c.t, "locks are granted", func() bool { return h.counts()["MKD done"] >= granted+10 })
+	granted := h.Counts()["MKD done"]
+	harness.Await(h.c.t, "locks are granted", func() bool { return h.Counts()["MKD done"] >= granted+10 })
 	return h.c.active(h.c.t)
 }
 
@@ -204,25 +205,14 @@ func oneHistory(t *testing.T, seed uint64) {
 		t.Logf("%.1fs: %s, %d terms", at.Seconds(), f.name, len(h.c.terms()))
 	}
 	h.quiet()
-	await(t, "clients have done enough", h.enoughDone)
+	harness.Await(t, "clients have done enough", func() bool { return h.Enough(leastOps) })
 	h.finish()
 	failovers := len(h.c.terms()) - 1
-	t.Logf("%d operations in %v: %v; %d failovers", len(h.ops), time.Since(begin).Round(time.Second), h.counts(), failovers)
+	t.Logf("%d operations in %v: %v; %d failovers", len(h.Ops()), time.Since(begin).Round(time.Second), h.Counts(), failovers)
 	if failovers < leastFailovers {
 		t.Errorf("%d failovers, want %d", failovers, leastFailovers)
 	}
 	if wrong := h.wrong(); wrong != "" {
 		t.Error(wrong)
 	}
-}
-
-// enoughDone reports whether each kind of operation is there, so that the history proves something.
-func (h *history) enoughDone() bool {
-	counts := h.counts()
-	for _, kind := range []string{"MKD done", "MKD refused", "RMD done", "RMD refused", "STOR done", "STOR refused", "RETR done"} {
-		if counts[kind] < leastOps {
-			return false
-		}
-	}
-	return true
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/integration/etcdtest"
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // How long clients wait in a failover: from what happens to the active server to the next one's first 257, for a client that
@@ -44,7 +45,7 @@ func TestFiguresOfFailovers(t *testing.T) {
 // failover makes one and returns how long it took.
 func (c *cluster) failover(t *testing.T, do, end func(*server)) time.Duration {
 	t.Helper()
-	await(t, "the other server stands by", func() bool { return len(c.line(t)) == len(c.servers) })
+	harness.Await(t, "the other server stands by", func() bool { return len(c.line(t)) == len(c.servers) })
 	a := c.active(t) // a server that was replaced goes on listening until it knows, so not before
 	terms := len(c.terms())
 	ended := make(chan struct{})
@@ -55,15 +56,15 @@ func (c *cluster) failover(t *testing.T, do, end func(*server)) time.Duration {
 	}()
 	others := c.others(a)
 	var took time.Duration
-	await(t, "another server grants a lock", func() bool {
+	harness.Await(t, "another server grants a lock", func() bool {
 		for _, o := range others {
-			s, err := dial(o.address, account, time.Second)
+			s, err := harness.Login(nil, o.address, account, time.Second)
 			if err != nil {
 				continue
 			}
-			r, err := s.say("MKD /figure_lock")
-			s.conn.Close()
-			if err == nil && r.code == 257 {
+			r, err := s.Try("MKD /figure_lock")
+			s.Conn.Close()
+			if err == nil && r.Code == 257 {
 				took = time.Since(begin)
 				return true
 			}

@@ -3,13 +3,13 @@
 package cluster
 
 import (
-	"io"
 	"net"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 const hour = `
@@ -24,28 +24,11 @@ max_age = "1h"
 max_idle = "0"
 `
 
-var ageLine = regexp.MustCompile(`for (\S+), expires in (\S+)`)
-
-// ages reads how long a lock has been held and when it ends.
-func ages(t testing.TB, r reply) (held, left time.Duration) {
-	t.Helper()
-	m := ageLine.FindStringSubmatch(r.text)
-	if m == nil {
-		t.Fatalf("%v: no ages", r)
-	}
-	held, herr := time.ParseDuration(strings.TrimSuffix(m[1], ","))
-	left, lerr := time.ParseDuration(strings.TrimSuffix(m[2], ","))
-	if herr != nil || lerr != nil {
-		t.Fatalf("%v: %v, %v", r, herr, lerr)
-	}
-	return held, left
-}
-
 // beats waits until the active server has told of its clock so often.
 func (c *cluster) beats(t testing.TB, n int64) {
 	t.Helper()
 	before := c.version(t, "beat")
-	await(t, "the active server tells of its clock", func() bool { return c.version(t, "beat") >= before+n })
+	harness.Await(t, "the active server tells of its clock", func() bool { return c.version(t, "beat") >= before+n })
 }
 
 // Two servers whose wall clocks are minutes apart, and which were booted at other times: a lock is as old for the second one as it was
@@ -62,29 +45,29 @@ func TestLocksKeepTheirAgesHoldersTokensAndHistory(t *testing.T) {
 			a := c.active(t)
 			b := c.others(a)[0]
 			holder := c.session(t, account)
-			first := token(holder.want(t, 257, "MKD /job"))
-			holder.want(t, 257, "MKD /released/job")
+			first := harness.Token(holder.Want(257, "MKD /job"))
+			holder.Want(257, "MKD /released/job")
 			c.beats(t, 5)                       // what the standby needs to know the clock
 			for _, s := range []*server{b, a} { // the standby first: clocks that are late are nothing new to it
-				s.clock.wall += 20 * time.Minute
-				s.clock.boot += 20 * time.Minute
-				s.clock.write(t)
+				s.clock.Wall += 20 * time.Minute
+				s.clock.Boot += 20 * time.Minute
+				s.clock.Write(t)
 			}
 			failover.do(a)
 			other := c.session(t, "other")
-			if c.server(other.address) != b {
+			if c.server(other.Address()) != b {
 				t.Fatal("nobody has taken over")
 			}
-			held, left := ages(t, other.want(t, 211, "SITE LOCK INFO /job"))
+			held, left := harness.Ages(t, other.Want(211, "SITE LOCK INFO /job"))
 			const slack = 4 * time.Minute // the wall clocks are 7 minutes apart
 			if held < 20*time.Minute-slack || held > 20*time.Minute+slack || left < 40*time.Minute-slack || left > 40*time.Minute+slack {
 				t.Errorf("held for %v, expires in %v; want 20m and 40m", held, left)
 			}
-			other.want(t, 550, "MKD /job", "held by "+account)
-			second := token(other.want(t, 257, "MKD /another"))
-			await(t, "a lock that its holder's end releases is free", func() bool {
-				r, err := other.say("MKD /released/job")
-				return err == nil && r.code == 257
+			other.Want(550, "MKD /job", "held by "+account)
+			second := harness.Token(other.Want(257, "MKD /another"))
+			harness.Await(t, "a lock that its holder's end releases is free", func() bool {
+				r, err := other.Try("MKD /released/job")
+				return err == nil && r.Code == 257
 			})
 			if second <= first {
 				t.Errorf("token %d was given after %d", second, first)
@@ -93,8 +76,8 @@ func TestLocksKeepTheirAgesHoldersTokensAndHistory(t *testing.T) {
 				t.Errorf("history: %d %s", status, out)
 			}
 			again := c.session(t, account)
-			again.want(t, 250, "RMD /job")
-			third := token(other.want(t, 257, "MKD /job"))
+			again.Want(250, "RMD /job")
+			third := harness.Token(other.Want(257, "MKD /job"))
 			if third <= second {
 				t.Errorf("token %d was given after %d", third, second)
 			}
@@ -107,10 +90,10 @@ func TestSessionsAndQueuesEndWithATerm(t *testing.T) {
 	t.Parallel()
 	c := start(t, setup{tables: hour, ttl: 20 * time.Second})
 	a := c.active(t)
-	c.session(t, account).want(t, 257, "MKD /job")
+	c.session(t, account).Want(257, "MKD /job")
 	waiter, idle := c.session(t, "other"), c.session(t, "other")
-	waiter.want(t, 200, "SITE WAIT 600")
-	if _, err := io.WriteString(waiter.conn, "MKD /job\r\n"); err != nil {
+	waiter.Want(200, "SITE WAIT 600")
+	if err := waiter.Send("MKD /job"); err != nil {
 		t.Fatal(err)
 	}
 	r := a.process()
@@ -119,16 +102,16 @@ func TestSessionsAndQueuesEndWithATerm(t *testing.T) {
 		t.Fatalf("step-down: %d %s", status, out)
 	}
 	t.Logf("step-down took %v", time.Since(begin))
-	for name, s := range map[string]*session{"who waits": waiter, "who is idle": idle} {
-		var last reply
+	for name, s := range map[string]*harness.Session{"who waits": waiter, "who is idle": idle} {
+		var last harness.Reply
 		for {
-			next, err := s.read()
+			next, err := s.ReadReply()
 			if err != nil {
 				break
 			}
 			last = next
 		}
-		if last.code != 421 {
+		if last.Code != 421 {
 			t.Errorf("%s is told %v, want 421", name, last)
 		}
 	}
@@ -141,10 +124,10 @@ func TestSessionsAndQueuesEndWithATerm(t *testing.T) {
 		t.Errorf("exit status %d, want %d", got, exitDeposed)
 	}
 	next := c.session(t, "other")
-	if c.server(next.address) == a {
+	if c.server(next.Address()) == a {
 		t.Error("it has taken over from itself")
 	}
-	next.want(t, 550, "MKD /job", "held by "+account)
+	next.Want(550, "MKD /job", "held by "+account)
 }
 
 // A standby does not listen for clients, and says at its health address who is active.
@@ -153,16 +136,16 @@ func TestAStandbyServesHealthOnly(t *testing.T) {
 	c := start(t, setup{tables: hour})
 	a := c.active(t)
 	b := c.others(a)[0]
-	await(t, "the standby is healthy", func() bool { return b.get("/healthz").code == 200 })
+	harness.Await(t, "the standby is healthy", func() bool { return b.get("/healthz").Code == 200 })
 	if conn, err := net.Dial("tcp", b.address); err == nil {
 		conn.Close()
 		t.Error("a standby accepts connections of clients")
 	}
-	await(t, "the standby knows who is active", func() bool {
+	harness.Await(t, "the standby knows who is active", func() bool {
 		r := b.get("/readyz")
-		return r.code == 503 && strings.Contains(r.text, "standby")
+		return r.Code == 503 && strings.Contains(r.Text, "standby")
 	})
-	if r := a.get("/readyz"); r.code != 200 {
+	if r := a.get("/readyz"); r.Code != 200 {
 		t.Errorf("the active server is not ready: %v", r)
 	}
 	status, out := b.run(t, "cluster")
@@ -177,23 +160,23 @@ func TestAServerWithoutEtcdKeepsItsSessions(t *testing.T) {
 	t.Parallel()
 	c := start(t, setup{tables: hour, ttl: time.Minute, timeout: time.Second})
 	s := c.session(t, account)
-	s.want(t, 257, "MKD /job")
+	s.Want(257, "MKD /job")
 	for _, i := range []int{0, 1} {
 		c.etcd.Stop(i)
 	}
-	r, err := s.say("MKD /another")
-	if err != nil || r.code != 451 {
+	r, err := s.Try("MKD /another")
+	if err != nil || r.Code != 451 {
 		t.Errorf("without etcd: %v, %v, want 451", r, err)
 	}
 	for _, i := range []int{0, 1} {
 		c.etcd.Continue(i)
 	}
-	await(t, "locks are granted again", func() bool {
-		r, err := s.say("MKD /third")
+	harness.Await(t, "locks are granted again", func() bool {
+		r, err := s.Try("MKD /third")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.code == 257
+		return r.Code == 257
 	})
-	s.want(t, 250, "RMD /job")
+	s.Want(250, "RMD /job")
 }

@@ -20,22 +20,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ftplockd/ftplockd/integration/etcdtest"
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // exitDeposed is the exit status of a server that is not the active one any more.
 const exitDeposed = 75
-
-// now is a clock that all processes of this machine share.
-func now() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err)
-	}
-	return ts.Nano()
-}
 
 // cluster is some ftplockds on one etcd and one served tree.
 type cluster struct {
@@ -64,7 +54,7 @@ func start(t testing.TB, how setup) *cluster {
 	for _, s := range c.servers {
 		s.supervise()
 	}
-	c.session(t, account).conn.Close()
+	c.session(t, account).Conn.Close()
 	return c
 }
 
@@ -93,17 +83,17 @@ func prepare(t testing.TB, how setup) *cluster {
 	for i := range cmp.Or(how.servers, 2) {
 		s := &server{
 			t: t, name: fmt.Sprint("server", i+1), address: fmt.Sprint(network, 11+i, ":2121"), page: fmt.Sprint(network, 11+i, ":2180"),
-			program: program, env: append(slices.Clone(how.env), stopEnv+"="+filepath.Join(dir, "stop")), log: newLogBuffer(), relays: c.etcd.Relays(), mayStart: make(chan struct{}),
+			program: program, env: append(slices.Clone(how.env), stopEnv+"="+filepath.Join(dir, "stop")), log: harness.NewLogBuffer(), relays: c.etcd.Relays(), mayStart: make(chan struct{}),
 			config: filepath.Join(dir, fmt.Sprint("server", i+1), "ftplockd.toml"),
 		}
 		if err := os.MkdirAll(filepath.Dir(s.config), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if how.skewed {
-			s.clock = &clock{file: filepath.Join(filepath.Dir(s.config), "clock"), wall: time.Duration(i*7-5) * time.Minute,
-				boot: time.Duration(i) * time.Hour, bootID: s.address}
-			s.clock.write(t)
-			s.env = append(s.env, "FTPLOCKD_TEST_CLOCK="+s.clock.file)
+			s.clock = &harness.Clock{File: filepath.Join(filepath.Dir(s.config), "clock"), Wall: time.Duration(i*7-5) * time.Minute,
+				Boot: time.Duration(i) * time.Hour, BootID: s.address}
+			s.clock.Write(t)
+			s.env = append(s.env, s.clock.Env())
 		}
 		s.configure(c.root, filepath.Join(dir, "shared"), how)
 		c.servers = append(c.servers, s)
@@ -122,18 +112,18 @@ func (c *cluster) addresses() []string {
 }
 
 // session opens a session with the active server, as soon as there is one. It ends with the test.
-func (c *cluster) session(t testing.TB, name string) *session {
+func (c *cluster) session(t testing.TB, name string) *harness.Session {
 	t.Helper()
-	var s *session
+	var s *harness.Session
 	var err error
 	for end := time.Now().Add(patience); s == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no server is active: %v", err)
 		}
-		s, err = dialAny(c.addresses(), name, 10*time.Second)
+		s, err = harness.LoginAny(c.addresses(), name, 10*time.Second)
 	}
-	s.haste = patience
-	t.Cleanup(func() { s.conn.Close() })
+	s.T, s.Haste = t, 0
+	t.Cleanup(func() { s.Conn.Close() })
 	return s
 }
 
@@ -141,8 +131,8 @@ func (c *cluster) session(t testing.TB, name string) *session {
 func (c *cluster) active(t testing.TB) *server {
 	t.Helper()
 	s := c.session(t, account)
-	defer s.conn.Close()
-	return c.server(s.address)
+	defer s.Conn.Close()
+	return c.server(s.Address())
 }
 
 // server returns the one of an address.
@@ -175,9 +165,9 @@ type server struct {
 	program       string
 	env           []string
 	config        string
-	log           *logBuffer
+	log           *harness.LogBuffer
 	relays        []*etcdtest.Relay // its way to each member of etcd
-	clock         *clock            // nil: the system's
+	clock         *harness.Clock    // nil: the system's
 
 	supervised sync.WaitGroup
 
@@ -226,11 +216,7 @@ ttl = %q
 request_timeout = %q
 shared_state = %q
 %s
-`, s.address, root, filepath.Join(filepath.Dir(s.config), "state"), s.page, strings.Join(endpoints, ", "), ttl, cmp.Or(how.timeout, ttl/5), shared, how.tables)
-	for _, name := range []string{account, "other"} {
-		text += fmt.Sprintf("\n[[account]]\nname = %q\npassword = %q\n", name, passwordHash())
-	}
-	text += fmt.Sprintf("\n[[account]]\nname = \"boss\"\npassword = %q\nadmin = true\n", passwordHash())
+`, s.address, root, filepath.Join(filepath.Dir(s.config), "state"), s.page, strings.Join(endpoints, ", "), ttl, cmp.Or(how.timeout, ttl/5), shared, how.tables) + harness.Accounts()
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -268,10 +254,10 @@ func (s *server) start() (*run, error) {
 	if s.over {
 		return nil, nil
 	}
-	r := &run{server: s, exited: make(chan struct{}), began: now()}
+	r := &run{server: s, exited: make(chan struct{}), began: harness.Now()}
 	r.cmd = exec.Command(s.program, "--config", s.config)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	r.cmd.Env = append(append(environment(), "GORACE=atexit_sleep_ms=0"), s.env...)
+	r.cmd.Env = append(append(harness.Environment(), "GORACE=atexit_sleep_ms=0"), s.env...)
 	r.cmd.Stderr = &runLog{run: r}
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
@@ -308,7 +294,7 @@ func (l *runLog) Write(p []byte) (int, error) {
 			r.server.mu.Lock()
 			r.epoch = uint32(epoch)
 			if string(m[1]) == "active" && r.listens == 0 {
-				r.listens = now()
+				r.listens = harness.Now()
 			}
 			r.server.mu.Unlock()
 		}
@@ -400,25 +386,25 @@ func (s *server) toEtcd(what func(*etcdtest.Relay)) {
 }
 
 // get asks its health address; code 0: it does not answer.
-func (s *server) get(path string) reply {
+func (s *server) get(path string) harness.Reply {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get("http://" + s.page + path)
 	if err != nil {
-		return reply{}
+		return harness.Reply{}
 	}
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		return reply{}
+		return harness.Reply{}
 	}
-	return reply{r.StatusCode, string(text)}
+	return harness.Reply{Code: r.StatusCode, Text: string(text)}
 }
 
 // run runs a command of ftplockd with the server's configuration.
 func (s *server) run(t testing.TB, args ...string) (status int, output string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), s.program, append(args, "--config", s.config)...)
-	cmd.Env = append(environment(), s.env...)
+	cmd.Env = append(harness.Environment(), s.env...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
@@ -435,36 +421,13 @@ func (s *server) cleanup() {
 	s.kill()
 	s.resume()
 	s.supervised.Wait()
-	log := s.log.String()
-	for _, bad := range []string{"DATA RACE", "panic:", "goroutine "} {
-		if strings.Contains(log, bad) {
-			s.wrong = append(s.wrong, fmt.Sprintf("its log has %q", bad))
-		}
+	if bad := s.log.Complaint("level=ERROR"); bad != "" {
+		s.wrong = append(s.wrong, fmt.Sprintf("its log has %q", bad))
 	}
 	for _, text := range s.wrong {
 		s.t.Errorf("%s: %s", s.name, text)
 	}
 	if s.t.Failed() {
-		s.t.Logf("the log of %s:\n%s", s.name, log)
+		s.t.Logf("the log of %s:\n%s", s.name, s.log)
 	}
-}
-
-// logBuffer is what a server logged.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func newLogBuffer() *logBuffer { return &logBuffer{} }
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -1,16 +1,13 @@
-# Uploads its standard input: as one file, or, if a number is given, that many times what is in it.
-# usage: put.pl host port user password A|I path [times]
+# Uploads its standard input. FTP_TLS=1 in the environment asks for TLS.
+# usage: put.pl host port user password A|I path
 use strict;
 use warnings;
 use Net::FTP;
-my ($host, $port, $user, $password, $type, $path, $times) = @ARGV;
+my ($host, $port, $user, $password, $type, $path) = @ARGV;
 
-my $text = $times ? do { local $/; <STDIN> } : '';
-for my $n (1 .. $times || 1) {
-    my $ftp = Net::FTP->new($host, Port => $port, Timeout => 20) or die "cannot connect: $@\n";
-    $ftp->login($user, $password) or die $ftp->message;
-    $type eq 'A' ? $ftp->ascii : $ftp->binary;
-    open(my $in, '<', \$text) or die $!;
-    $ftp->put($times ? ($in, "$path.$n") : (\*STDIN, $path)) or die $ftp->message;
-    $ftp->quit;
-}
+my $ftp = Net::FTP->new($host, Port => $port, Timeout => 20, SSL_verify_mode => 0) or die "cannot connect: $@\n";
+if ($ENV{FTP_TLS}) { $ftp->starttls or die $ftp->message }
+$ftp->login($user, $password) or die $ftp->message;
+$type eq 'A' ? $ftp->ascii : $ftp->binary;
+$ftp->put(\*STDIN, $path) or die $ftp->message;
+$ftp->quit;

@@ -1,12 +1,11 @@
-# Uploads its standard input, or the file that is named; SIGINT aborts the upload. FTP_TLS=1 in the environment asks for TLS.
+# Uploads its standard input, or the file that is named; SIGINT aborts the upload.
 # usage: send.pl host port user password A|I path [file]
 use strict;
 use warnings;
 use Net::FTP;
 my ($host, $port, $user, $password, $type, $path, $file) = @ARGV;
 
-my $ftp = Net::FTP->new($host, Port => $port, Timeout => 20, SSL_verify_mode => 0) or die "cannot connect: $@\n";
-if ($ENV{FTP_TLS}) { $ftp->starttls or die $ftp->message }
+my $ftp = Net::FTP->new($host, Port => $port, Timeout => 20) or die "cannot connect: $@\n";
 $ftp->login($user, $password) or die $ftp->message;
 $type eq 'A' ? $ftp->ascii : $ftp->binary;
 if ($file) {

@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -15,10 +17,85 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 var historySeed = flag.Uint64("history.seed", 0, "seed of the histories with faults; 0: another one each time")
+
+// note is a line of what a chronicler tells: an operation that begins, or has ended, or that it stops itself.
+type note struct {
+	Op    harness.Op
+	Stops bool
+}
+
+// chronicler is a client in a process of its own, which tells on standard output.
+type chronicler struct{ out *json.Encoder }
+
+func (c *chronicler) tell(n note) {
+	if err := c.out.Encode(n); err != nil {
+		os.Exit(1) // nobody listens any more
+	}
+}
+
+// Begin implements harness.Teller.
+func (c *chronicler) Begin(o harness.Op) *harness.Op {
+	o.Call = harness.Now()
+	c.tell(note{Op: o})
+	return &o
+}
+
+// End implements harness.Teller.
+func (c *chronicler) End(o *harness.Op, result locktest.Result) {
+	o.Return, o.Result = harness.Now(), result
+	c.tell(note{Op: *o})
+}
+
+// Nothing implements harness.Teller.
+func (c *chronicler) Nothing(o *harness.Op) {
+	o.Nothing = true
+	c.tell(note{Op: *o})
+}
+
+// Fail implements harness.Teller.
+func (c *chronicler) Fail(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+	os.Exit(1)
+}
+
+// chronicle is a chronicler as a process: host:port, its number, a seed, how long, and "stops" or "".
+func chronicle(args []string) error {
+	id, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	seed, err := strconv.ParseUint(args[2], 10, 64)
+	if err != nil {
+		return err
+	}
+	runs, err := time.ParseDuration(args[3])
+	if err != nil {
+		return err
+	}
+	told := &chronicler{json.NewEncoder(os.Stdout)}
+	c := harness.Client{
+		ID: id, Random: rand.New(rand.NewPCG(seed, uint64(id))), Teller: told, Cut: true,
+		Login: func(string) (*harness.Session, error) {
+			return harness.LoginAny(args[:1], account, 1500*time.Millisecond)
+		},
+	}
+	if args[4] == "stops" {
+		c.Stop = func() { // until somebody has it go on
+			if c.Random.IntN(12) == 0 {
+				told.tell(note{Stops: true})
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			}
+		}
+	}
+	end := time.Now().Add(runs)
+	c.Run(func() bool { return time.Now().After(end) })
+	return nil
+}
 
 // The ages of the locks: a reload changes from one to the other.
 const (
@@ -26,69 +103,31 @@ const (
 	oldAge   = 900 * time.Millisecond
 )
 
-// historyTables is a configuration under which holds end in many ways.
+// historyTables is the configuration under which chroniclers work.
 func historyTables(age time.Duration, directories bool) string {
-	return fmt.Sprintf(`
-[locks]
-directories = %v
-[files]
-durable = false
-[[lock]]
-match = "/a_lock"
-max_age = %q
-on_disconnect = "release"
-release = "session"
-protects = ["/a.tsv"]
-[[lock]]
-match = "/b_lock"
-max_age = %q
-release = "session"
-queue = "off"
-protects = ["/b.tsv"]
-[[lock]]
-match = "/c_lock"
-max_age = %q
-on_disconnect = "release"
-grace = "100ms"
-lock_delay = "20ms"
-release = "session"
-protects = ["/c.tsv"]
-`, directories, age, age, age)
+	return fmt.Sprintf("[locks]\ndirectories = %v\n%s", directories, harness.HistoryTables(age))
 }
-
-// releasedAtEnd are the locks whose holds may end with their connection.
-var releasedAtEnd = map[string]bool{"/a_lock": true, "/c_lock": true}
 
 // history is a run of chroniclers against a server, with faults.
 type history struct {
+	harness.Record
 	t           testing.TB
 	s           *server
 	p           *proxy
 	directories bool
-	young, old  time.Duration // the ages that a lock has at least and at most
-	lives       time.Duration // if not 0: what one has that is taken now
+	lives       time.Duration // if not 0: how long a lock does that is taken now
 	random      *rand.Rand
 	seed        uint64
 	until       time.Time
 	running     sync.WaitGroup
 
-	mu       sync.Mutex
-	ops      []*op
-	kills    []span // of the server
-	stopped  int
-	killed   int
-	reloads  int
-	breaks   int
-	failures []string
-}
+	mu      sync.Mutex
+	stopped int
 
-// op is one operation as it was told.
-type op struct {
-	client int
-	owner  string
-	lives  time.Duration // how long a lock does that was taken then; 0: as the history says
-	begin  note
-	end    note // Ended is false if the end was never told
+	kills   []span // of the server
+	killed  int
+	reloads int
+	breaks  int
 }
 
 // span is a time in which something happened.
@@ -102,14 +141,13 @@ func newHistory(t testing.TB, s *server, directories bool, lasts time.Duration) 
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("-history.seed=%d", seed)
-	for _, name := range historyLocks {
-		s.write(fileOf(name), string(historyText(0)))
+	for _, name := range harness.HistoryLocks {
+		s.write(harness.FileOf(name), string(harness.HistoryText(0)))
 	}
 	s.configure(historyTables(youngAge, directories))
 	s.start()
 	h := &history{
-		t: t, s: s, p: startProxy(t, seed), directories: directories, random: rand.New(rand.NewPCG(seed, 3)), seed: seed,
-		young: youngAge, old: oldAge, until: time.Now().Add(lasts),
+		t: t, s: s, p: startProxy(t, seed), directories: directories, random: rand.New(rand.NewPCG(seed, 3)), seed: seed, until: time.Now().Add(lasts),
 	}
 	h.reach()
 	return h
@@ -134,43 +172,31 @@ func (h *history) client(id int, stops bool) *exec.Cmd {
 		h.t.Fatal(err)
 	}
 	h.running.Go(func() {
-		open := make(map[int]*op)
+		seen := make(map[int]*harness.Op)
 		for notes := json.NewDecoder(out); ; {
 			var n note
 			if notes.Decode(&n) != nil {
 				break
 			}
-			h.noted(cmd, id, open, n)
+			h.noted(cmd, seen, n)
 		}
 		if err := cmd.Wait(); err != nil && !strings.Contains(err.Error(), "killed") {
-			h.fail("client %d: %v", id, err)
+			h.Fail("client %d: %v", id, err)
 		}
 	})
 	return cmd
 }
 
-func (h *history) fail(format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.failures = append(h.failures, fmt.Sprintf(format, args...))
-}
-
-func (h *history) noted(cmd *exec.Cmd, id int, open map[int]*op, n note) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case n.Stops:
-		h.stopped++
-		// It is stopped for longer than any age: that is what the test is about.
-		time.AfterFunc(oldAge+100*time.Millisecond, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
-	case n.Ended:
-		open[n.Seq].end = n
-		delete(open, n.Seq)
-	default:
-		o := &op{client: id, owner: fmt.Sprintf("%d.%d", id, n.Conn), begin: n}
-		open[n.Seq] = o
-		h.ops = append(h.ops, o)
+func (h *history) noted(cmd *exec.Cmd, seen map[int]*harness.Op, n note) {
+	if !n.Stops {
+		h.Told(seen, n.Op)
+		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped++
+	// It is stopped for longer than any age: that is what the test is about.
+	time.AfterFunc(oldAge+100*time.Millisecond, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
 }
 
 // faults makes faults until the time is over: clients killed, the server killed, reloaded, locks broken.
@@ -188,14 +214,14 @@ func (h *history) faults(clients map[int]*exec.Cmd) {
 			next++
 			h.killed++
 		case 1, 4:
-			h.breakLock(historyLocks[h.random.IntN(len(historyLocks))])
+			h.breakLock(harness.HistoryLocks[h.random.IntN(len(harness.HistoryLocks))])
 		case 2:
 			h.restart()
 		case 5:
 			h.reloads++
 			h.s.configure(historyTables([]time.Duration{oldAge, youngAge}[h.reloads%2], h.directories))
 			if r := h.s.reload(); r.status != 0 {
-				h.fail("reload: %s", r.out)
+				h.Fail("reload: %s", r.out)
 			}
 		}
 	}
@@ -203,11 +229,9 @@ func (h *history) faults(clients map[int]*exec.Cmd) {
 
 // restart kills the server and starts it again on the same state; clients reach it at the same address.
 func (h *history) restart() {
-	from := now()
+	from := harness.Now()
 	h.s.kill()
-	h.mu.Lock()
-	h.kills = append(h.kills, span{from, now()})
-	h.mu.Unlock()
+	h.kills = append(h.kills, span{from, harness.Now()})
 	h.s.start()
 	h.reach()
 }
@@ -219,20 +243,16 @@ func (h *history) reach() {
 }
 
 func (h *history) breakLock(name string) {
-	o := &op{client: -1, owner: "boss", begin: note{Verb: locktest.BREAK, Name: name, At: now()}}
-	r := run(h.t, binary, "break", name, "--reason", "test", "--state", h.s.state)
-	o.end = note{Ended: true, At: now(), Result: locktest.Done}
-	switch {
+	o := h.Begin(harness.Op{Client: -1, Owner: "boss", Verb: locktest.BREAK, Name: name})
+	switch r := run(h.t, binary, "break", name, "--reason", "test", "--state", h.s.state); {
 	case r.status == 0:
 		h.breaks++
+		h.End(o, locktest.Done)
 	case strings.Contains(r.out, "not held"):
-		o.end.Result = locktest.Refused
+		h.End(o, locktest.Refused)
 	default:
-		h.fail("break: %s", r.out)
+		h.Fail("break: %s", r.out)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ops = append(h.ops, o)
 }
 
 // finish waits for the clients, ends what is left in the network, and reads the files a last time.
@@ -240,20 +260,21 @@ func (h *history) finish() {
 	h.running.Wait()
 	h.p.close()
 	c := h.s.session("other")
-	c.want(200, "TYPE I")
-	for _, name := range historyLocks {
-		o := &op{client: -2, owner: "reader", begin: note{Verb: locktest.RETR, Name: name, At: now()}}
-		content, err := c.retrieve("RETR " + fileOf(name))
-		if err != nil {
-			h.t.Fatal(err)
+	c.Want(200, "TYPE I")
+	h.ReadAll(h.t, c.Session)
+}
+
+// complaint says what is wrong with the history; "": nothing.
+func (h *history) complaint() string {
+	return locktest.Wrong(harness.Operations(h.Ops(), youngAge, oldAge, func(o *harness.Op) int64 {
+		until := int64(math.MaxInt64)
+		for _, k := range h.kills {
+			if o.Call < k.from {
+				until = min(until, k.to) // nothing of it is left
+			}
 		}
-		value, err := strconv.Atoi(string(content[:19]))
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		o.end = note{Ended: true, At: now(), Result: locktest.Done, Value: value}
-		h.ops = append(h.ops, o)
-	}
+		return until
+	}))
 }
 
 // run has so many clients at it for a time, with faults.
@@ -282,7 +303,7 @@ func TestHistoriesWithFaultsAreLinearizable(t *testing.T) {
 				lasts *= 2 // a machine that is that slow needs more time
 				h = historyOf(t, directories, lasts)
 			}
-			t.Errorf("too little was done, or a kind of fault is missing: %v", h.counts())
+			t.Errorf("too little was done, or a kind of fault is missing: %v", h.Counts())
 		})
 	}
 }
@@ -293,24 +314,19 @@ func historyOf(t *testing.T, directories bool, lasts time.Duration) *history {
 	h := newHistory(t, newServer(t, ""), directories, lasts)
 	h.run(count(6, 12))
 	h.s.kill()
-	for _, text := range h.failures {
+	for _, text := range h.Failures() {
 		t.Error(text)
 	}
 	if wrong := h.complaint(); wrong != "" {
 		t.Error(wrong)
 	}
 	t.Logf("%d operations: %v; %d clients killed, %d times one stopped; the server killed %d times, reloaded %d times; %d locks broken; network: %v",
-		len(h.ops), h.counts(), h.killed, h.stopped, len(h.kills), h.reloads, h.breaks, h.p.cuts)
+		len(h.Ops()), h.Counts(), h.killed, h.stopped, len(h.kills), h.reloads, h.breaks, h.p.cuts)
 	return h
 }
 
 // enough reports whether each kind of operation and of fault is in it, so that it proves something.
 func (h *history) enough() bool {
-	counts := h.counts()
-	for _, kind := range []string{"MKD done", "MKD refused", "RMD done", "RMD refused", "STOR done", "STOR refused", "RETR done"} {
-		if counts[kind] < 5 {
-			return false
-		}
-	}
-	return h.killed > 0 && h.stopped > 0 && len(h.kills) > 0 && h.reloads > 0 && h.breaks > 0 && counts["STOR unknown"]+counts["MKD unknown"]+counts["RMD unknown"] >= 3
+	counts := h.Counts()
+	return h.Enough(5) && h.killed > 0 && h.stopped > 0 && len(h.kills) > 0 && h.reloads > 0 && h.breaks > 0 && counts["STOR unknown"]+counts["MKD unknown"]+counts["RMD unknown"] >= 3
 }

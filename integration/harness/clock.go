@@ -1,0 +1,67 @@
+//go:build unix
+
+package harness
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Clock is the clock of one server that is built with the tag testclock. Its steps are added to the system's.
+type Clock struct {
+	File       string
+	Wall, Boot time.Duration
+	BootID     string // "": the system's
+}
+
+// Env is what is added to the server's environment.
+func (c *Clock) Env() string { return "FTPLOCKD_TEST_CLOCK=" + c.File }
+
+// Write puts the steps in force, by one rename.
+func (c *Clock) Write(t testing.TB) {
+	t.Helper()
+	data, err := json.Marshal(map[string]string{"wall": c.Wall.String(), "boot": c.Boot.String(), "boot_id": c.BootID})
+	if err == nil {
+		err = os.WriteFile(c.File+".new", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(c.File+".new", c.File)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Now is a clock that all processes of this machine share, in nanoseconds.
+func Now() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err)
+	}
+	return ts.Nano()
+}
+
+var ageLine = regexp.MustCompile(`for (\S+), (?:expires in (\S+)|never expires)`)
+
+// Ages reads how long a lock has been held and when it ends, from a 211 or a 550.
+func Ages(t testing.TB, r Reply) (held, left time.Duration) {
+	t.Helper()
+	m := ageLine.FindStringSubmatch(r.Text)
+	if m == nil {
+		t.Fatalf("%v: no ages", r)
+	}
+	held, err := time.ParseDuration(strings.TrimSuffix(m[1], ","))
+	if err == nil && m[2] != "" {
+		left, err = time.ParseDuration(strings.TrimSuffix(m[2], ","))
+	}
+	if err != nil {
+		t.Fatalf("%v: %v", r, err)
+	}
+	return held, left
+}

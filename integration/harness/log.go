@@ -1,0 +1,64 @@
+//go:build unix
+
+package harness
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// LogBuffer is what a server logged.
+type LogBuffer struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	grown chan struct{} // closed with the next write
+}
+
+// NewLogBuffer makes an empty one.
+func NewLogBuffer() *LogBuffer { return &LogBuffer{grown: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (l *LogBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.grown)
+	l.grown = make(chan struct{})
+	return l.text.Write(p)
+}
+
+func (l *LogBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Await returns when the text has been logged n times.
+func (l *LogBuffer) Await(t testing.TB, text string, n int) {
+	t.Helper()
+	deadline := time.After(Patience)
+	for {
+		l.mu.Lock()
+		grown, got := l.grown, strings.Count(l.text.String(), text)
+		l.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-grown:
+		case <-deadline:
+			t.Fatalf("not logged %d times: %q\n%s", n, text, l)
+		}
+	}
+}
+
+// Complaint is what a log must not have, but for what is allowed; "": it has none of it.
+func (l *LogBuffer) Complaint(allowed ...string) string {
+	for _, bad := range []string{"DATA RACE", "panic:", "goroutine ", "level=ERROR"} {
+		if strings.Contains(l.String(), bad) && !strings.Contains(strings.Join(allowed, "\n"), bad) {
+			return bad
+		}
+	}
+	return ""
+}

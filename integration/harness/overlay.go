@@ -1,0 +1,59 @@
+//go:build unix
+
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// BrokenEnv names the guard that a server which is built with Overlay lacks.
+const BrokenEnv = "FTPLOCKD_TEST_BROKEN"
+
+// Replacement puts one text in the place of another, which must be in the file once.
+type Replacement struct{ File, Old, New string }
+
+// Overlay makes the file for "go build -overlay" with which a server has replaced sources, so that nothing of it is in the real one: a checker that
+// finds nothing wrong proves something only if it finds what is. Their packages have the function broken, which says whether the environment
+// names a guard; more are files of their own. All is put into dir; root is where the repository is.
+func Overlay(root, dir string, all []Replacement, more map[string]string) (file string, err error) {
+	if root, err = filepath.Abs(root); err != nil {
+		return "", err
+	}
+	texts := make(map[string]string)
+	for name, text := range more {
+		texts[name] = text
+	}
+	for _, r := range all {
+		pkg := filepath.Dir(r.File)
+		texts[pkg+"/broken.go"] = fmt.Sprintf("package %s\n\nimport \"os\"\n\nfunc broken(guard string) bool { return os.Getenv(%q) == guard }\n", filepath.Base(pkg), BrokenEnv)
+		if texts[r.File] == "" {
+			text, err := os.ReadFile(filepath.Join(root, r.File))
+			if err != nil {
+				return "", err
+			}
+			texts[r.File] = string(text)
+		}
+		if n := strings.Count(texts[r.File], r.Old); n != 1 {
+			return "", fmt.Errorf("%s has %d times %q: say where the guard is now", r.File, n, r.Old)
+		}
+		texts[r.File] = strings.Replace(texts[r.File], r.Old, r.New, 1)
+	}
+	overlay := make(map[string]string)
+	for name, text := range texts {
+		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "-"))
+		overlay[filepath.Join(root, name)] = to
+		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, list, 0o600)
+}

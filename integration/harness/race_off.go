@@ -1,0 +1,6 @@
+//go:build unix && !race
+
+package harness
+
+// RaceEnabled says that this test runs with -race; the programs are then built so, too.
+const RaceEnabled = false

@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program is one that runs on.
+type program struct {
+	cmd    *exec.Cmd
+	to     io.WriteCloser
+	from   *bufio.Reader // if it was launched
+	exited chan struct{}
+}
+
+// started starts a program whose input is open. It ends with the test, and so do all processes of its group, if it has one of its own.
+func started(t testing.TB, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{cmd: cmd, exited: make(chan struct{})}
+	var err error
+	if p.to, err = cmd.StdinPipe(); err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// launch starts a program that is spoken to.
+func launch(t testing.TB, cmd *exec.Cmd) *program {
+	t.Helper()
+	from, w, err := os.Pipe() // not StdoutPipe, which Wait closes before all is read
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { from.Close() })
+	defer w.Close()
+	cmd.Stdout = w
+	p := started(t, cmd)
+	p.from = bufio.NewReader(from)
+	return p
+}
+
+// line reads a line of its output; "" at the end.
+func (p *program) line() string {
+	line, _ := p.from.ReadString('\n')
+	return strings.TrimSuffix(line, "\n")
+}
+
+// until reads what it says up to a line that begins with the word, and returns that line; "" at the end.
+func (p *program) until(word string) string {
+	for {
+		line, err := p.from.ReadString('\n')
+		line = strings.TrimSuffix(line, "\n")
+		if err != nil || strings.HasPrefix(line, word) {
+			return line
+		}
+	}
+}
+
+// says checks the next line of its output.
+func (p *program) says(t testing.TB, want string) {
+	t.Helper()
+	if line := p.line(); line != want {
+		t.Fatalf("%.200q says %q, want %q; it complains %q", p.cmd.Args, line, want, p.cmd.Stderr)
+	}
+}
+
+// exit returns the exit status of a program that is to end by itself; -1: by a signal.
+func (p *program) exit(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Fatalf("%.200q does not end", p.cmd.Args)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// ended checks how a program ends that is to end by itself.
+func (p *program) ended(t testing.TB, status int) {
+	t.Helper()
+	if got := p.exit(t); got != status {
+		t.Errorf("%.200q: exit status %d, want %d; it complains %q", p.cmd.Args, got, status, p.cmd.Stderr)
+	}
+}
+
+func (p *program) signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill ends it with SIGKILL and waits.
+func (p *program) kill() {
+	if p.cmd.SysProcAttr.Setpgid {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// hasEnded reports whether it runs no more.
+func (p *program) hasEnded() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// ends checks that it says nothing more and that all that has its output open ends soon.
+func (p *program) ends(t testing.TB, what string) {
+	t.Helper()
+	said := make(chan string, 1)
+	go func() { said <- p.line() }()
+	select {
+	case line := <-said:
+		if line != "" {
+			t.Errorf("%s: it says %q", what, line)
+		}
+	case <-time.After(patience):
+		t.Fatalf("%s: something of it still runs", what)
+	}
+}
