@@ -379,7 +379,7 @@ func (t *Table) goneLocked(e *node, h *held, why reason) {
 		return
 	}
 	if h.Rule.LockDelay > 0 && !h.Host() && why.cause != CauseUnknown {
-		e.delayedTo = now.Boot + h.Rule.LockDelay
+		e.delayedTo = later(now.Boot, h.Rule.LockDelay)
 	}
 	if s := h.session; s != nil && !s.closed {
 		s.loseLocked(e.name, h.Hold, why, now)

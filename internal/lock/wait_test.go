@@ -3,6 +3,7 @@ package lock_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -171,6 +172,14 @@ func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
 			x.gets()
 		})
 	}
+}
+
+// The longest delay that a configuration can have does not overflow.
+func TestADelayThatNeverEnds(t *testing.T) {
+	w := newWorld(t, lock.Rule{Match: "/locks/*", LockDelay: math.MaxInt64})
+	h := w.acquire(w.open("a"), "/locks/x")
+	w.ok(w.Break(ctx, "/locks/x", h.Token, lock.Owner{Account: "boss"}, ""))
+	w.refused(w.open("b"), "/locks/x", lock.ErrHeld)
 }
 
 func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {

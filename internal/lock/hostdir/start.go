@@ -18,15 +18,16 @@ func Leave(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		records = append(records, record)
+		if directory(record).Inode != 0 {
+			records = append(records, record)
+		}
 	}
 	for _, record := range slices.Backward(records) { // members before their groups
-		known := directory(record)
 		seen, err := s.tree.look(record.Name)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case known.Inode == 0 || !seen.is(known):
+		}
+		if !seen.is(directory(record)) {
 			continue
 		}
 		if err := s.tree.remove(record.Name); err != nil {
