@@ -161,10 +161,13 @@ func (f *faraway) run(ctx context.Context, t *lock.Table) {
 // crowd is clients that take locks, wait for them, give up and give them back at random.
 type crowd struct {
 	*world
-	seed  uint64
-	names []lock.Name
-	share bool // every second one is a reader
-	mixed bool // they, and the host, also do what the model knows nothing of
+	seed   uint64
+	names  []lock.Name
+	rules  []lock.Rule
+	others []lock.Rule // that come and go with these
+	share  bool        // every second client is a reader
+	mixed  bool        // they also do what the model knows nothing of
+	host   bool        // so does the host
 
 	told []porcupine.Operation // guarded by mu
 }
@@ -205,10 +208,10 @@ func (c *crowd) known(in locktest.Input, hold lock.Hold) {
 
 var errGaveUp = errors.New("gave up")
 
-// acquireSomehow acquires, and waits if that is to be, but not always to the end.
-func acquireSomehow(s *lock.Session, n lock.Name, givesUp bool) (lock.Hold, error) {
+// somehow does what may have to wait, but does not always wait to the end.
+func somehow(givesUp bool, begin func(wake func()) (lock.Hold, *lock.Waiting, error)) (lock.Hold, error) {
 	called := make(chan struct{}, 1)
-	hold, waiting, err := s.AcquireOrWait(ctx, n, func() {
+	hold, waiting, err := begin(func() {
 		select {
 		case called <- struct{}{}:
 		default:
@@ -235,7 +238,7 @@ func (c *crowd) client(id int) {
 	open := func() *lock.Session {
 		s := c.open(fmt.Sprint(id))
 		if c.mixed {
-			s = c.job("a", fmt.Sprint("job", id/2))
+			s = c.job(fmt.Sprint("a", id%2), []string{"", "job"}[random.IntN(2)])
 		}
 		s.SetReader(reads)
 		s.SetWait(time.Duration(random.IntN(3)) * time.Second)
@@ -246,35 +249,118 @@ func (c *crowd) client(id int) {
 		n := c.names[random.IntN(len(c.names))]
 		began := time.Now()
 		in := locktest.Input{Verb: locktest.MKD, Name: n, Owner: fmt.Sprint(id), Shared: reads}
-		switch r := random.IntN(12); {
+		acquire := func(wake func()) (lock.Hold, *lock.Waiting, error) { return s.AcquireOrWait(ctx, n, wake) }
+		switch r := random.IntN(9); {
+		case c.mixed:
+			if err := c.mixes(s, n, random, acquire); !expected(err) {
+				c.t.Errorf("%s: %v", n, err)
+			}
+			if id == 0 && random.IntN(5) == 0 { // one at a time: in a bubble no time goes by while the second waits
+				if err := c.SetRules(ctx, rulesOf(c.t, [][]lock.Rule{c.rules, c.others}[random.IntN(2)]...)); !expected(err) {
+					c.t.Errorf("reload: %v", err)
+				}
+			}
+			if random.IntN(20) == 0 {
+				if err := s.Close(ctx); !expected(err) {
+					c.t.Errorf("close: %v", err)
+				}
+				s = open()
+			}
 		case r < 5 && !(c.share && s.Acquired(n)):
-			hold, err := acquireSomehow(s, n, random.IntN(4) == 0)
-			if err == nil && hold.Acquired.Wall.Before(began.Round(0)) && !c.mixed {
+			hold, err := somehow(random.IntN(4) == 0, acquire)
+			if err == nil && hold.Acquired.Wall.Before(began.Round(0)) {
 				c.known(in, hold) // it was granted by an earlier try
 				continue
 			}
 			c.note(id, in, began, hold.Token, err)
-		case r < 9 || !c.mixed:
+		default:
 			in.Verb, in.Shared = locktest.RMD, false
 			c.note(id, in, began, 0, s.Release(ctx, n))
-		case r == 9:
-			_, _ = s.Renew(ctx, n)
-		case r == 10:
-			if err := s.Close(ctx); err != nil && !errors.Is(err, lock.ErrUncertain) && !errors.Is(err, lock.ErrConflict) {
-				c.t.Errorf("close: %v", err)
-			}
-			s = open()
-		case random.IntN(2) == 0:
-			c.store.Outside(n, lock.CauseHostMade, c.host())
-		default:
-			c.store.Outside(n, lock.CauseHostGone)
 		}
 		time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
 	}
+	if err := s.Close(ctx); !expected(err) {
+		c.t.Errorf("close: %v", err)
+	}
 }
 
-// Clients acquire and release over a store that is slow and may lose its answers. What they are told must have an order in which it
-// is right, and in the end the table has what the store has.
+// mixes does one thing of many.
+func (c *crowd) mixes(s *lock.Session, n lock.Name, random *rand.Rand, acquire func(func()) (lock.Hold, *lock.Waiting, error)) (err error) {
+	givesUp := random.IntN(4) == 0
+	switch random.IntN(13) {
+	case 0, 1, 2, 3, 4:
+		_, err = somehow(givesUp, acquire)
+	case 5, 6, 7, 8:
+		_, err = somehow(givesUp, func(wake func()) (lock.Hold, *lock.Waiting, error) {
+			_, waiting, err := s.ReleaseOrWait(ctx, n, wake)
+			return lock.Hold{}, waiting, err
+		})
+	case 9:
+		_, err = s.Renew(ctx, n)
+	case 10:
+		err = c.breaks(n, lock.Owner{}, "")
+	case 11:
+		if hold, speaks := s.SpeaksFor(n); speaks == nil {
+			err = publish(s, n, hold.Token, nothing)
+		}
+	case 12:
+		switch {
+		case !c.host:
+		case random.IntN(2) == 0:
+			c.store.Outside(n, lock.CauseHostMade, c.world.host())
+		default:
+			c.store.Outside(n, lock.CauseHostGone)
+		}
+	}
+	return err
+}
+
+// expected reports whether an error is one that clients of a crowd are told.
+func expected(err error) bool {
+	for _, e := range []error{
+		lock.ErrHeld, lock.ErrNotHeld, lock.ErrNotYours, lock.ErrMembers, lock.ErrStale, lock.ErrNoParent, lock.ErrConflict, lock.ErrUncertain, errGaveUp,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return err == nil || errors.As(err, new(*lock.ProtectedError)) || errors.As(err, new(*lock.SuspendedError))
+}
+
+// looks checks after each change in the store what the package promises: who holds a name alone is alone, no limit is exceeded, tokens
+// grow, no lock ends before its members.
+func (c *crowd) looks(limit int) {
+	newest := make(map[lock.Name]lock.Token)
+	c.store.InjectAfter(func(change lock.Change) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		slots := 0
+		for record := range c.store.All(ctx) { // of one moment
+			for _, h := range record.Holds {
+				if len(record.Holds) > 1 && !h.Shared {
+					c.t.Errorf("%s: %+v", record.Name, record.Holds)
+				}
+			}
+			if record.Name.Parent() == "/slots" {
+				slots++
+			}
+			if n := record.Name; len(change.Holds) == 0 && n != change.Name && n.Within(change.Name) {
+				c.t.Errorf("%s ended before its member %s", change.Name, n)
+			}
+			if record.Revision < newest[record.Name] {
+				c.t.Errorf("%s: %+v after token %d", record.Name, record, newest[record.Name])
+			}
+			newest[record.Name] = record.Revision
+		}
+		if slots > limit {
+			c.t.Errorf("%d locks below /slots", slots)
+		}
+		return nil
+	})
+}
+
+// Clients use a store that is slow and may lose its answers. What they are told must have an order in which it is right. In the end the
+// table has what the store has, and nothing is left.
 func TestAStoreThatLosesItsAnswers(t *testing.T) {
 	below := func(dir lock.Name, bases ...lock.Name) (names []lock.Name) {
 		for _, b := range bases {
@@ -282,29 +368,45 @@ func TestAStoreThatLosesItsAnswers(t *testing.T) {
 		}
 		return names
 	}
+	rule := func(c lock.Contention) []lock.Rule { return []lock.Rule{{Match: "/locks/**", Contention: &c}} }
+	short := rule(usual)
+	short[0].MaxAge, short[0].LockDelay, short[0].OnDisconnect, short[0].Grace = 5*time.Second, time.Second, lock.ReleaseOnDisconnect, time.Second
+	all := func(queue lock.QueuePolicy) []lock.Rule {
+		c := lock.Contention{Queue: queue, QueueHold: time.Second, ReadersShare: true}
+		counted := c
+		counted.Limit = 2
+		return []lock.Rule{
+			{Match: "/slots/*", MaxAge: 5 * time.Second, LockDelay: time.Second, Contention: &counted},
+			{Match: "/again/**", OnDisconnect: lock.ReleaseOnDisconnect, Contention: &lock.Contention{Reentrant: true, Queue: lock.QueueFair, QueueHold: time.Second}},
+			{Match: "/locks/**", MaxAge: 5 * time.Second, MaxIdle: 2 * time.Second, Contention: &c},
+		}
+	}
+	nested := below("/locks/", "a", "b", "b/c")
 	lost := 0
 	for _, test := range []struct {
 		name     string
-		c        lock.Contention
 		reliable bool
-		mixed    bool
-		names    []lock.Name
+		crowd    crowd
 		model    porcupine.Model
 		seeds    uint64
 	}{
-		{"waiting", usual, false, false, below("/locks/", "a", "b", "b/c"), locktest.Model(), 20},
-		{"mixed", usual, false, true, below("/locks/", "a", "b", "b/c"), porcupine.Model{}, 20},
-		{"together", lock.Contention{ReadersShare: true}, true, false, below("/locks/", "a"), locktest.Model(), 10},
-		{"counted", lock.Contention{Limit: 2}, true, false, below("/locks/", "a", "b", "c", "d"), locktest.LimitModel(2), 10},
-		{"counted together", lock.Contention{Limit: 2, ReadersShare: true}, true, false, below("/locks/", "a", "b", "c"), locktest.LimitModel(2), 10},
+		{"waiting", false, crowd{rules: rule(usual), names: nested}, locktest.Model(), 20},
+		{"host", false, crowd{rules: short, others: short, names: nested, mixed: true, host: true}, porcupine.Model{}, 20},
+		{"mixed", false, crowd{rules: all(lock.QueueFair), others: all(lock.QueueOff), mixed: true, share: true,
+			names: append(below("/slots/", "1", "2", "3", "4"), "/locks/a", "/locks/a/b", "/again/x")}, porcupine.Model{}, 40},
+		{"together", true, crowd{rules: rule(lock.Contention{ReadersShare: true}), names: nested[:1], share: true}, locktest.Model(), 10},
+		{"counted", true, crowd{rules: rule(lock.Contention{Limit: 2}), names: below("/locks/", "a", "b", "c", "d")}, locktest.LimitModel(2), 10},
+		{"counted together", true, crowd{rules: rule(lock.Contention{Limit: 2, ReadersShare: true}), names: below("/locks/", "a", "b", "c"), share: true},
+			locktest.LimitModel(2), 10},
 	} {
 		for seed := range test.seeds {
 			t.Run(fmt.Sprint(test.name, seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := &faraway{Memory: locktest.NewMemory(), reliable: test.reliable, random: rand.New(rand.NewPCG(seed, 7))}
-					w := &world{t: t, store: f.Memory, over: f, clock: locktest.NewRunningClock(), valid: f.valid}
-					c := &crowd{world: w, seed: seed, names: test.names, share: test.c.ReadersShare, mixed: test.mixed}
-					c.runs(f, lock.Rule{Match: "/locks/**", Contention: &test.c}, test.model)
+					c := test.crowd
+					c.world = &world{t: t, store: f.Memory, over: f, clock: locktest.NewRunningClock(), valid: f.valid}
+					c.seed = seed
+					c.runs(f, test.model)
 					lost += f.lost
 				})
 			})
@@ -315,11 +417,11 @@ func TestAStoreThatLosesItsAnswers(t *testing.T) {
 	}
 }
 
-func (c *crowd) runs(f *faraway, rule lock.Rule, model porcupine.Model) {
-	if c.mixed {
-		rule.MaxAge, rule.LockDelay, rule.OnDisconnect, rule.Grace = 5*time.Second, time.Second, lock.ReleaseOnDisconnect, time.Second
+func (c *crowd) runs(f *faraway, model porcupine.Model) {
+	c.start(c.rules...)
+	if c.mixed && !c.host {
+		c.looks(2)
 	}
-	c.start(rule)
 	running, stop := context.WithCancel(ctx)
 	var background, clients sync.WaitGroup
 	background.Go(func() { _ = c.Run(running) })
@@ -337,16 +439,21 @@ func (c *crowd) runs(f *faraway, rule lock.Rule, model porcupine.Model) {
 	for _, n := range c.names {
 		c.agree(n)
 	}
-	if c.mixed {
-		for len(c.All()) > 0 {
-			c.clock.Advance(time.Minute)
-			c.Expire(ctx)
+	if !c.mixed {
+		if result := porcupine.CheckOperationsTimeout(model, c.told, time.Minute); result != porcupine.Ok {
+			c.t.Errorf("%d operations: %s", len(c.told), result)
+			for _, op := range c.told {
+				c.t.Logf("%d..%d %v %v", op.Call, op.Return, op.Input, op.Output)
+			}
 		}
-	} else if result := porcupine.CheckOperationsTimeout(model, c.told, time.Minute); result != porcupine.Ok {
-		c.t.Errorf("%d operations: %s", len(c.told), result)
-		for _, op := range c.told {
-			c.t.Logf("%d..%d %v %v", op.Call, op.Return, op.Input, op.Output)
-		}
+		return
 	}
-	c.empty()
+	f.reliable = true
+	for range 100 {
+		c.clock.Advance(time.Minute)
+		c.Expire(ctx)
+	}
+	if c.empty(); len(c.All()) > 0 || lock.Accounts(c.Table) != 0 {
+		c.t.Errorf("left over: %+v, %d accounts", c.All(), lock.Accounts(c.Table))
+	}
 }

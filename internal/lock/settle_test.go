@@ -173,6 +173,9 @@ func TestUncertainGrantKeepsOthersOut(t *testing.T) {
 	if h, err := s.SpeaksFor("/locks/a"); err != nil || h.Token != 0 {
 		t.Errorf("%+v, %v", h, err)
 	}
+	if err := s.Undo(ctx, "/locks/a", 0); !errors.Is(err, lock.ErrStale) {
+		t.Errorf("no token ends a hold: %v", err)
+	}
 	for range 20 { // it is over after 10, but who knows
 		wantSuspended(t, acquireOf(other, "/locks/a")())
 		u.pass(time.Minute)
