@@ -179,6 +179,21 @@ func TestWhoThePollerIs(t *testing.T) {
 	}
 }
 
+func TestClientsThatLookTheSameShareTheEarlierPlace(t *testing.T) {
+	for _, order := range [][]int{{0, 1}, {1, 0}} {
+		w := newWorld(t, ways(fair))
+		w.holder("a", "/locks/x")
+		both := []*lock.Session{w.open("b"), w.open("b")}
+		w.polls(both[0], "/locks/x", 2, 10*time.Second)
+		w.polls(w.open("c"), "/locks/x", 2, time.Second)
+		w.polls(both[1], "/locks/x", 2, time.Second)
+		for _, i := range order {
+			w.end(both[i])
+		}
+		wantText(t, w.polls(w.open("b"), "/locks/x", 1, 0), "held by a@192.0.2.1 for 12s, expires in 59m48s; place 1 of 2 in the queue")
+	}
+}
+
 func TestWhoAdoptsALockLeavesTheQueue(t *testing.T) {
 	w := newWorld(t, ways(fair))
 	w.acquire(w.job("a", "job"), "/locks/x")

@@ -44,18 +44,6 @@ func TestWhileSuspendedNothingIsChanged(t *testing.T) {
 			return err
 		}},
 		{"a lock is given back", func(w *world, s, _ *lock.Session) error { return s.Release(ctx, "/locks/a") }},
-		{"a lock is renewed", func(w *world, s, _ *lock.Session) error {
-			_, err := s.Renew(ctx, "/locks/a")
-			return err
-		}},
-		{"a lock is taken again", func(w *world, s, _ *lock.Session) error {
-			_, err := s.Acquire(ctx, "/locks/a")
-			return err
-		}},
-		{"a lock is adopted", func(w *world, s, _ *lock.Session) error {
-			_, err := w.job("a", "job").Acquire(ctx, "/locks/a")
-			return err
-		}},
 		{"a lock is broken", func(w *world, s, _ *lock.Session) error {
 			return w.breaks("/locks/a", lock.Owner{Account: "admin"}, "")
 		}},

@@ -11,7 +11,7 @@ import (
 )
 
 func phoneRules() []lock.Rule {
-	return []lock.Rule{guarding("**/*_lock", "$1/$2.tsv"), guarding("/all/*", "/d/$1/*.tsv"), {Match: "/locks/**", Contention: &anyone}}
+	return []lock.Rule{article, guarding("/all/*", "/d/$1/*.tsv"), {Match: "/locks/**", Contention: &anyone}}
 }
 
 const (
