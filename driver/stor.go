@@ -51,7 +51,7 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 		return err
 	}
 	t.file, err = c.server.tree.Upload(c.server.disk(n),
-		files.UploadOptions{Append: appending, Offset: offset, Unique: unique})
+		files.UploadOptions{Append: appending, Offset: offset, Unique: unique, Gone: c.conn.Gone})
 	if err != nil {
 		return err
 	}

@@ -244,6 +244,7 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	}
 	if cmd.Transfers() {
 		cmd.done, cmd.held = make(chan struct{}), 1
+		c.keepPort()
 	}
 	c.mu.Lock()
 	c.current = cmd

@@ -120,20 +120,19 @@ type Port struct {
 	// Set once by claim, with ports.mu held and before a transfer begins.
 	client  netip.Addr  // that may connect
 	account string      // whose share it is
-	timer   *time.Timer // ends the waiting; nil: not claimed yet
+	timer   *time.Timer // closes it unless a transfer begins; nil: not claimed yet
 }
 
 // Accept returns the connection of the client that the port belongs to. The port stays open until the transfer is over, so
 // that Conn.Contested sees other connections.
 func (p *Port) Accept() (net.Conn, error) {
-	_ = p.SetDeadline(time.Time{}) // the library's; it would last whatever Timeout says
+	_ = p.SetDeadline(time.Now().Add(p.ports.options.Timeout())) // in place of the library's
 	for {
 		conn, err := p.TCPListener.Accept()
 		if err != nil {
 			return nil, err
 		}
 		if ipOf(conn.RemoteAddr()) == p.client {
-			p.timer.Stop()
 			return conn, nil
 		}
 		conn.Close() // a stranger's
@@ -172,6 +171,14 @@ func (p *Port) Close() error {
 
 // setPort notes the passive port that the client was told of.
 func (c *Conn) setPort(p *Port) { c.change(func(d *dialogue) { d.port, d.prepared = p, p != nil }) }
+
+// keepPort leaves the port open until the transfer that begins accepts its data connection: that has come by then, perhaps, and
+// the copy that APPE begins with takes as long as it takes.
+func (c *Conn) keepPort() {
+	if p := c.said().port; p != nil {
+		p.timer.Stop()
+	}
+}
 
 // closePort ends the waiting for a data connection. One that has been accepted lives on.
 func (c *Conn) closePort() {

@@ -53,7 +53,13 @@ func TestPortsAreFreeAgain(t *testing.T) {
 		"REIN":     func(c *client, _ string) { c.play("> REIN", "< 250 ") },
 		"time-out": func(c *client, addr string) {
 			c.settled()
-			c.lib.conn.said().port.timer.Reset(0)
+			port := c.lib.conn.said().port
+			port.timer.Reset(0)
+			c.until("the port is closed", func() bool {
+				port.ports.mu.Lock()
+				defer port.ports.mu.Unlock()
+				return port.ports.open[port.number] != port
+			})
 			c.play("> STOR x", "< 425 ", "> NOOP", "< 250 ", "> STOR x", "< 425 use PASV")
 		},
 	} {
@@ -74,6 +80,21 @@ func TestPortsAreFreeAgain(t *testing.T) {
 			transfer(late, late.epsv(), "STOR y")
 		})
 	}
+}
+
+// The copy that APPE begins with may take longer than a port waits, and the data connection has come.
+func TestAPortStaysOpenWhileATransferIsBeingOpened(t *testing.T) {
+	c := serve(t).login()
+	data := c.data(c.epsv())
+	c.lib.onOpen = func() {
+		if port := c.lib.conn.said().port; port.timer.Stop() { // it would have run out
+			_ = port.Close()
+		}
+	}
+	c.send("STOR x\r\n")
+	c.expect("150 ")
+	_ = data.Close()
+	c.expect("226 ")
 }
 
 // The range may end at the last port.

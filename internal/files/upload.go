@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -21,6 +22,8 @@ type UploadOptions struct {
 	// Unique chooses a name that is free (STOU): the given one gets a suffix if it is taken. Place is
 	// fs.ErrExist if the name came up meanwhile.
 	Unique bool
+	// Gone says that nobody waits for the copy of old content any more; nil: somebody does. Upload fails with context.Canceled.
+	Gone func() bool
 }
 
 // Upload is a file on its way in: a temporary file beside its target that nobody sees. It ends with
@@ -155,12 +158,22 @@ func (u *Upload) copyOld() error {
 	return u.copyFrom(old, want)
 }
 
+// copyStep is how much is copied before somebody looks whether the client still waits.
+const copyStep = 64 << 20
+
 // copyFrom copies the first bytes of a file; within the file system (reflink, copy_file_range) where that can.
 func (u *Upload) copyFrom(old *os.File, want int64) error {
 	if err := u.tree.check("copy"); err != nil {
 		return err
 	}
-	n, err := u.file.ReadFrom(&io.LimitedReader{R: old, N: want})
+	var n int64
+	var err error
+	for part := int64(1); n < want && part > 0 && err == nil; n += part {
+		if u.opt.Gone != nil && u.opt.Gone() {
+			return context.Canceled
+		}
+		part, err = u.file.ReadFrom(&io.LimitedReader{R: old, N: min(want-n, copyStep)})
+	}
 	u.size.Add(n)
 	if err == nil && n < want && !u.opt.Append {
 		err = ErrOffset // it was cut off meanwhile

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -124,6 +125,15 @@ func TestAnUploadIsNotUndoneByOneThatBeganWithTheOldContent(t *testing.T) {
 	s.want("/new", "1")
 	s.mustUpload("/f", "b", added) // one that begins now has all
 	s.want("/f", "0ab")
+}
+
+func TestNothingIsCopiedForAClientThatHasGone(t *testing.T) {
+	s := serve(t, Options{})
+	s.mustUpload("/f", "old", UploadOptions{})
+	_, err := s.Upload("/f", UploadOptions{Append: true, Gone: func() bool { return true }})
+	wantIs(t, err, context.Canceled)
+	s.want("/f", "old")
+	s.wantClean()
 }
 
 func TestUniqueNamesOfUploadsAtOnce(t *testing.T) {
