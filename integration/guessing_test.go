@@ -75,11 +75,19 @@ func TestAttackPasswordsAreGuessed(t *testing.T) {
 		return time.Since(started)
 	}
 	alone := logsIn(accounts)
-	connections, addresses := count(240, 600), count(8, 60)
+	c, began := s.stranger(), time.Now()
+	for range 3 { // 0.3, 0.6 and 1.2 s
+		c.Want(331, "USER nobody")
+		c.Want(530, "PASS guess")
+	}
+	if took := time.Since(began); took < 2100*time.Millisecond {
+		t.Errorf("three wrong passwords took %v", took)
+	}
+	connections, addresses := count(240, 600), count(24, 60)
 	ctx, cancel := context.WithCancel(t.Context())
 	var attackers sync.WaitGroup
 	var guesses atomic.Int64
-	began := time.Now()
+	began = time.Now()
 	for i := range connections {
 		attackers.Go(func() {
 			guess(ctx, s.v4, fmt.Sprintf("127.0.1.%d", 1+i%addresses), fmt.Sprint("user", i%accounts), &guesses)
@@ -99,12 +107,8 @@ func TestAttackPasswordsAreGuessed(t *testing.T) {
 	took := time.Since(began).Seconds()
 	t.Logf("%d first logins took %v; %d connections from %d addresses had %d passwords looked at in %.0f s",
 		accounts, all, connections, addresses, guesses.Load(), took)
-	// An address has one at a time, and waits for twice as long after each.
-	each := int64(2)
-	for waited, delay := 0.0, 0.3; waited < took; waited, delay = waited+delay, min(2*delay, 4.8) {
-		each++
-	}
-	if most := int64(addresses) * each; guesses.Load() > most {
+	// Ten failures are too many for an address; one is forgiven each 30 s.
+	if most := int64(addresses) * int64(12+took/30); guesses.Load() > most {
 		t.Errorf("%d passwords were looked at, more than %d", guesses.Load(), most)
 	}
 }
