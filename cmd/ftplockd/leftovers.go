@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,14 +23,15 @@ import (
 func newLeftoversCommand() *cobra.Command {
 	var options serveOptions
 	list := func(cmd *cobra.Command, _ []string) error {
-		return withRoot(options, func(root *os.Root) error { return listLeftovers(root, cmd.OutOrStdout()) })
+		return withLeftovers(options, func(l leftovers) error { return l.list(cmd.OutOrStdout()) })
 	}
 	cmd := &cobra.Command{
 		Use:   "leftovers",
 		Short: "List, restore or remove what was left in locks",
 		Long: `Leftovers lists what was left in locks that ended otherwise than by RMD: their age was over, their holder was
 silent for too long or disconnected, or somebody broke them. Clients do not see it; it is removed when it is older than
-locks.leftover_max_age. The first column is the ID: the token of the hold. "ftplockd history LOCK" tells more.`,
+locks.leftover_max_age. With locks.directories = false it also lists what lay in locks and was moved elsewhere by a
+program on this machine, with a directory above it; that is kept. The first column is the ID: the token of the hold. "ftplockd history LOCK" tells more.`,
 		Example: "  ftplockd leftovers\n  ftplockd leftovers restore 42 /rescued\n  ftplockd leftovers remove 42",
 		Args:    onlyCommands,
 		RunE:    list,
@@ -37,18 +40,18 @@ locks.leftover_max_age. The first column is the ID: the token of the hold. "ftpl
 	cmd.AddCommand(&cobra.Command{
 		Use: "restore ID PATH", Short: "Move what was left in a lock to a path of the served tree, which must not exist", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return withRoot(options, func(root *os.Root) error { return restoreLeftover(root, args[0], args[1]) })
+			return withLeftovers(options, func(l leftovers) error { return l.restore(args[0], args[1]) })
 		},
 	})
 	cmd.AddCommand(&cobra.Command{
 		Use: "remove ID", Short: "Remove what was left in a lock, for good", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return withRoot(options, func(root *os.Root) error {
-				name, err := findLeftover(root, args[0])
+			return withLeftovers(options, func(l leftovers) error {
+				name, err := l.find(args[0])
 				if err != nil {
 					return err
 				}
-				return root.RemoveAll(name)
+				return l.root.RemoveAll(name)
 			})
 		},
 	})
@@ -57,8 +60,14 @@ locks.leftover_max_age. The first column is the ID: the token of the hold. "ftpl
 	return cmd
 }
 
-// withRoot runs f on the served directory.
-func withRoot(options serveOptions, f func(*os.Root) error) error {
+// leftovers are those in the served directory.
+type leftovers struct {
+	root    *os.Root
+	records string // the directory with a record of each hidden directory of a held lock; "": it is not known
+}
+
+// withLeftovers runs f on those of the served directory.
+func withLeftovers(options serveOptions, f func(leftovers) error) error {
 	c, err := options.load()
 	if err != nil {
 		return err
@@ -67,12 +76,30 @@ func withRoot(options serveOptions, f func(*os.Root) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(root), root.Close())
+	l := leftovers{root: root}
+	if options.Root == "" { // else the state directory may be another server's
+		l.records = filepath.Join(cmp.Or(c.Etcd.SharedState, c.State), "inside")
+	}
+	return errors.Join(f(l), root.Close())
 }
 
-// leftoverNames returns the names of all leftovers in the served directory.
-func leftoverNames(root *os.Root) (names []string, err error) {
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+// isLost reports whether a directory lay in a lock and nobody knows of it any more: a program on the host has moved it away with a directory
+// above it, or its record is lost.
+func (l leftovers) isLost(name string) bool {
+	token, ok := strings.CutPrefix(path.Base(name), insidePrefix)
+	if !ok || l.records == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(l.records, token))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// insidePrefix is what the hidden directory for what lies in a lock begins with, see files.Inside.
+const insidePrefix = ".ftplockd-lock-"
+
+// names returns the names of all of them.
+func (l leftovers) names() (names []string, err error) {
+	err = fs.WalkDir(l.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it has gone meanwhile
 			return nil
@@ -81,7 +108,7 @@ func leftoverNames(root *os.Root) (names []string, err error) {
 			return fs.SkipDir
 		case name == strings.TrimPrefix(files.Leftovers, "/") || !d.IsDir():
 			return nil
-		case files.IsLeftover(name):
+		case files.IsLeftover(name), l.isLost(name):
 			names = append(names, name)
 			return fs.SkipDir
 		}
@@ -93,6 +120,9 @@ func leftoverNames(root *os.Root) (names []string, err error) {
 
 // describeLeftover reads the token, the holder and the lock from a name.
 func describeLeftover(name string) (token, holder, of string) {
+	if token, ok := strings.CutPrefix(path.Base(name), insidePrefix); ok {
+		return token, "", path.Join("/", path.Dir(name), "*")
+	}
 	parts := strings.SplitN(strings.TrimPrefix(path.Base(name), ".ftplockd-leftover-"), ",", 3)
 	parts = append(parts, "", "")
 	for i, p := range parts {
@@ -103,18 +133,18 @@ func describeLeftover(name string) (token, holder, of string) {
 	return parts[0], parts[1], parts[2]
 }
 
-func listLeftovers(root *os.Root, w io.Writer) error {
-	names, err := leftoverNames(root)
+func (l leftovers) list(w io.Writer) error {
+	names, err := l.names()
 	if err != nil {
 		return err
 	}
 	var rows []string
 	for _, name := range names {
-		info, err := root.Stat(name)
+		info, err := l.root.Stat(name)
 		if err != nil {
 			return err
 		}
-		entries, err := fs.ReadDir(root.FS(), name)
+		entries, err := fs.ReadDir(l.root.FS(), name)
 		if err != nil {
 			return err
 		}
@@ -124,8 +154,8 @@ func listLeftovers(root *os.Root, w io.Writer) error {
 	return printTable(w, "ID\tLOCK\tHOLDER\tSINCE\tENTRIES", rows, "nothing is left over")
 }
 
-func findLeftover(root *os.Root, id string) (string, error) {
-	names, err := leftoverNames(root)
+func (l leftovers) find(id string) (string, error) {
+	names, err := l.names()
 	if err != nil {
 		return "", err
 	}
@@ -137,14 +167,14 @@ func findLeftover(root *os.Root, id string) (string, error) {
 	return "", fmt.Errorf("nothing is left over with the ID %s: see \"ftplockd leftovers\"", id)
 }
 
-func restoreLeftover(root *os.Root, id, to string) error {
-	name, err := findLeftover(root, id)
+func (l leftovers) restore(id, to string) error {
+	name, err := l.find(id)
 	if err != nil {
 		return err
 	}
 	to = strings.TrimPrefix(path.Clean("/"+to), "/")
-	if _, err := root.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := l.root.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("/%s exists already, or cannot be looked at: choose a path that is free", to)
 	}
-	return root.Rename(name, to)
+	return l.root.Rename(name, to)
 }
