@@ -96,8 +96,8 @@ func (t *transfer) interrupt(i control.Interruption) {
 	}
 }
 
-// abort ends the transfer before it is published, and closes its data connection. It does nothing if it is too late for
-// that.
+// abort ends the transfer before it is published, and closes its data connection: below TLS, which would wait five seconds to say
+// goodbye to a client that does not read. It does nothing if it is too late for that.
 func (t *transfer) abort(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *transfer) move(stream any, f func(net.Conn) error) error {
 		}
 		stop()
 		if err != nil {
-			t.conn.Close() // below TLS, which would wait five seconds to say goodbye to a client that does not read
+			t.abort(err) // before the client hears of it, and hangs up: the first reason counts
 		}
 	}
 	t.broken = err
