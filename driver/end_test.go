@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -46,17 +47,23 @@ func TestAGrantThatWasNotHeardIsTakenBack(t *testing.T) {
 
 // The next holder of a lock never meets the bytes of the last one.
 func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
-	s := start(t)
+	h := &hanging{asked: make(chan struct{}, 10), answer: make(chan struct{})}
+	s := start(t, func(o *setup) {
+		o.wrap = func(tree *files.Tree) Tree { h.Tree = tree; return h }
+	})
 	c := s.as("phoneacc")
 	c.want("MKD /gone/a", "257 *")
-	goOn := s.publishing(c, "/gone/a/note")
-	ending := c.session()
+	c.port()
+	c.send("RETR /hung/f\r\n")
+	<-h.asked
 	c.Close()
-	s.until("the end of the connection is known", ending.conn.Gone)
+	s.until("the end of the connection waits for the transfer", func() bool {
+		return somewhere("[chan receive", "]:\ngithub.com/ftplockd/ftplockd/internal/control.(*Conn).conclude(")
+	})
 	if !s.held("/gone/a") {
 		t.Error("the lock was given back while its transfer ran")
 	}
-	goOn()
+	close(h.answer)
 	s.alone()
 	if s.held("/gone/a") {
 		t.Error("the lock is held still")

@@ -120,7 +120,11 @@ func TestQuitBehindADataConnectionThatHasCome(t *testing.T) {
 	}
 	c := s.login() // nobody connects
 	c.epsv()
+	began := time.Now()
 	c.play(">> STOR x\r\nQUIT\r\n", "< 425 ", "< 221 ")
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("QUIT waited for the data connection: %v", took)
+	}
 }
 
 func TestInterruptionsBeforeOnInterruptAreToldToo(t *testing.T) {
