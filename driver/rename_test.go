@@ -20,25 +20,25 @@ func (p *pausing) Rename(from, to string) error {
 
 // Between the check that nothing is held below a directory and the rename itself no lock is granted there: it would be moved away.
 func TestNoLockIsGrantedInADirectoryThatIsBeingRenamed(t *testing.T) {
-	for name, mode := range map[string]func(*setup){"directories": func(*setup) {}, "no directories": plainLocks} {
-		t.Run(name, func(t *testing.T) {
-			p := &pausing{renaming: make(chan struct{}), goOn: make(chan struct{})}
-			s := start(t, mode, func(o *setup) {
-				o.wrap = func(tree *files.Tree) Tree { p.Tree = tree; return p }
-			})
-			s.mkdir("/dir")
-			mover, locker := s.as("phoneacc"), s.as("other")
-			mover.want("RNFR /dir", "350 *")
-			mover.send("RNTO /moved\r\n")
-			<-p.renaming
-			locker.send("MKD /dir/x_lock\r\n")
-			s.until("MKD waits, or is granted", func() bool { return s.held("/dir/x_lock") || somewhere("(*client).acquire", "(*Table).when") })
-			close(p.goOn)
-			mover.check("RNTO", mover.reply(), "250 *")
-			locker.check("MKD", locker.reply(), "550 *")
-			if s.held("/dir/x_lock") {
-				t.Error("a lock is held in a directory that was renamed")
-			}
-		})
-	}
+	p := &pausing{}
+	eachMode(t, func(t *testing.T, s *server) {
+		s.mkdir("/dir")
+		mover, locker := s.as("phoneacc"), s.as("other")
+		mover.want("RNFR /dir", "350 *")
+		mover.send("RNTO /moved\r\n")
+		<-p.renaming
+		locker.send("MKD /dir/x_lock\r\n")
+		s.until("MKD waits, or is granted", func() bool { return s.held("/dir/x_lock") || somewhere("(*client).acquire", "(*Table).when") })
+		close(p.goOn)
+		mover.check("RNTO", mover.reply(), "250 *")
+		locker.check("MKD", locker.reply(), "550 *")
+		if s.held("/dir/x_lock") {
+			t.Error("a lock is held in a directory that was renamed")
+		}
+	}, func(o *setup) {
+		o.wrap = func(tree *files.Tree) Tree {
+			*p = pausing{tree, make(chan struct{}), make(chan struct{})}
+			return p
+		}
+	})
 }

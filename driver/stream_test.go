@@ -82,6 +82,9 @@ func TestListingsThatWouldHoldTooManyNamesAreRefused(t *testing.T) {
 	}
 	_, r := c.download("NLST " + strings.Repeat("/[a-z]*", 200))
 	c.check("NLST", r, "550 *: is too long for a pattern")
+	s.driver.maxLooks = heldMax
+	_, r = c.download("NLST /*/none*")
+	c.check("NLST", r, "550 *: fits too many names")
 }
 
 // slow is a tree whose directories take their time.

@@ -7,34 +7,6 @@ import (
 	"time"
 )
 
-func TestKick(t *testing.T) {
-	kick := func(c *client) { c.lib.conn.Kick(Reply{Code: 421, Text: "enough"}) }
-	for name, f := range map[string]func(c *client){
-		"while a data connection is awaited": func(c *client) {
-			c.epsv()
-			c.send("STOR x\r\n")
-			c.settled()
-			kick(c)
-			c.expect("425 ")
-		},
-		"while a command is executed": func(c *client) {
-			c.lib.mkd = func(*Command) { kick(c) }
-			c.play(">> MKD a\r\nMKD behind\r\n", "< 250 ")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := serve(t).login()
-			f(c)
-			c.expect("421 enough")
-			c.expectEOF()
-			c.h.endedWith(t, ReasonKicked)
-			if !c.lib.conn.Gone() || strings.Contains(c.h.executed(), "behind") {
-				t.Errorf("gone: %v, executed: %s", c.lib.conn.Gone(), c.h.executed())
-			}
-		})
-	}
-}
-
 // answers makes MKD say a reply that notes when it is lost, after what is to happen before.
 func (c *client) answers(text string, before func()) {
 	c.lib.mkd = func(cmd *Command) {
@@ -134,14 +106,6 @@ func TestLost(t *testing.T) {
 
 func TestAClientThatDoesNotRead(t *testing.T) {
 	big := strings.Repeat("x", 20<<20)
-	t.Run("ends the connection under TLS", func(t *testing.T) {
-		c := serve(t, withTLS, timeouts(50*time.Millisecond, time.Second)).dial()
-		c.startTLS(c.tcp)
-		c.logIn()
-		c.answers(big, func() {})
-		c.send("MKD a\r\n")
-		c.h.endedWith(t, ReasonSlow)
-	})
 	t.Run("does not keep Kick waiting", func(t *testing.T) {
 		c := serve(t, timeouts(time.Hour, time.Second)).login()
 		c.answers(big, func() {})
