@@ -35,6 +35,7 @@ func (h *hinted) first(n lock.Name) bool {
 func (c *client) hint(n, said lock.Name) string {
 	lower := lock.Name(strings.ToLower(string(n)))
 	view, _ := c.account.inView(n)
+	bare := lock.Name(strings.TrimRight(string(n), " "))
 	switch _, otherCase := c.table().Rules().For(lower); {
 	case c.isLockName(lock.Name(view)):
 		c.warnOfHint(n, "a [[lock]] rule matches it as the account sees it, and not in the whole tree")
@@ -42,6 +43,9 @@ func (c *client) hint(n, said lock.Name) string {
 	case c.isLockName(said):
 		c.warnOfHint(n, "a [[lock]] rule matches it as the client said it, and not where a symbolic link leads")
 		return " as a directory, not a lock: a symbolic link leads elsewhere, and no rule matches the name there"
+	case bare != n && c.isLockName(bare): // a record of fixed length that was sent as it is
+		c.warnOfHint(n, "it ends in blanks")
+		return " as a directory, not a lock: the name ends in blanks"
 	case lower != n && otherCase:
 		c.warnOfHint(n, "its letters would have to be in the other case")
 		return " as a directory, not a lock: lock names are matched in their own case"

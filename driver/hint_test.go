@@ -36,6 +36,11 @@ func TestALockOfTheWholeTreeIsNoneInAHome(t *testing.T) {
 		a MKD /locks/a => 257 "/locks/a" locked, *`)
 }
 
+func TestALockWhoseNameEndsInBlanksIsNone(t *testing.T) {
+	c := start(t).as("phoneacc")
+	c.want("MKD /host_lock  ", `257 "/host_lock  " created as a directory, not a lock: the name ends in blanks`)
+}
+
 func TestALockWhereALinkLeadsElsewhereIsNone(t *testing.T) {
 	inBothModes(t, `
 		- mkdir /real
