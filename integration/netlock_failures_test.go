@@ -38,6 +38,11 @@ func (s *server) urlOf(user, pass, path string) string {
 	return fmt.Sprintf("ftp://%s:%s@%s/%s", user, pass, s.v4, path)
 }
 
+// lockAt names phone_lock of the server at an address.
+func lockAt(address string) string {
+	return "ftp://" + account + ":" + password + "@" + address + "/phone_lock"
+}
+
 func TestNetlockFailuresAreOneLineAndAStatus(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived+"[[lock]]\nmatch = \"/seats/*\"\nlimit = 1\n")

@@ -97,7 +97,7 @@ func TestNetlockGetThatIsKilledLeavesNothing(t *testing.T) {
 	defer close(hold)
 	address, reached := startCutter(t, s.v4, 300000, hold)
 	dir := t.TempDir()
-	p := launch(t, locker(t, "", "get", "ftp://"+account+":"+password+"@"+address+"/phone_lock", "phone.tsv", dir))
+	p := launch(t, locker(t, "", "get", lockAt(address), "phone.tsv", dir))
 	<-reached
 	p.kill()
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 0 {
@@ -160,7 +160,7 @@ func TestNetlockCostsOneCommandASecond(t *testing.T) {
 	s := startServer(t, longLived)
 	var said lineCounter
 	address := relayed(t, s.v4, &said)
-	cmd := locker(t, "", "run", "ftp://"+account+":"+password+"@"+address+"/phone_lock", "sh", "-c", "echo here; read x")
+	cmd := locker(t, "", "run", lockAt(address), "sh", "-c", "echo here; read x")
 	p := launch(t, cmd)
 	p.says(t, "here")
 	before, began := said.lines.Load(), time.Now()

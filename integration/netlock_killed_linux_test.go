@@ -223,7 +223,7 @@ func TestNetlockLocksOutliveTheServerThatWasKilledForTheGraceOnly(t *testing.T) 
 // onTheOtherMachine runs netlock on the machine of the clients.
 func (m *machines) onTheOtherMachine(address, script string) *exec.Cmd {
 	m.t.Helper()
-	cmd := command(m.t, "ip", "netns", "exec", m.client, netlock, "run", "ftp://"+account+":"+password+"@"+address+"/phone_lock", "sh", "-c", script)
+	cmd := command(m.t, "ip", "netns", "exec", m.client, netlock, "run", lockAt(address), "sh", "-c", script)
 	return cmd
 }
 
