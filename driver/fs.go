@@ -64,8 +64,14 @@ func (c *client) Rename(from, to string) error {
 	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.worked(c.rename(from, to)))
 }
 
-// Chtimes implements afero.Fs: MFMT. A lock keeps its times.
+// Chtimes implements afero.Fs: MFMT, and MDTM with a time before the path. A file whose name is all that, such as
+// "20260101000000 report.csv", is asked for its own time. A lock keeps its times.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
+	if cmd := c.conn.Command(); cmd.Is("MDTM") {
+		if info, err := c.stat(c.abs(cmd.Param)); err == nil {
+			return c.say(cmd, "", modifiedAt(info), nil)
+		}
+	}
 	err := c.change(name, func(n lock.Name) error {
 		err := c.server.tree.Chtimes(c.server.disk(n), atime, mtime)
 		if info, serr := c.server.tree.Lstat(c.server.disk(n)); serr == nil {

@@ -186,6 +186,16 @@ func TestMfmtTellsTheTimeThatTheFileHas(t *testing.T) {
 	}
 }
 
+func TestMdtmOfANameThatBeginsWithATimeChangesNothing(t *testing.T) {
+	s := start(t)
+	s.write("/20260101000000 r", "x")
+	s.write("/r", "x")
+	c := s.as("phoneacc")
+	c.want("MDTM 20200202020202 r", "213 *")
+	c.want("MDTM 20260101000000 r", "213 *")
+	c.want("MDTM r", "213 20200202020202")
+}
+
 func TestSizesTimesAndDigests(t *testing.T) {
 	plays(t, `
 		- write /f hello\n

@@ -37,12 +37,16 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 	case cmd.Is("SIZE"): // RFC 3659 section 4: bytes as they lie on disk, in ASCII too, as vsftpd has it
 		r, err = sizeOf(info)
 	case cmd.Is("MDTM"): // RFC 3659 section 3; of a lock: when it was acquired
-		r = control.Reply{Code: 213, Text: info.ModTime().UTC().Format(timeValue)}
+		r = modifiedAt(info)
 	case cmd.Is("MLST"): // RFC 3659 section 7
 		facts := c.formatFacts(entry{shown: view, info: info})
 		r = control.Reply{Code: 250, Text: "facts about it", Lines: []string{" " + facts}}
 	}
 	return info, r, err
+}
+
+func modifiedAt(info fs.FileInfo) control.Reply {
+	return control.Reply{Code: 213, Text: info.ModTime().UTC().Format(timeValue)}
 }
 
 func sizeOf(info fs.FileInfo) (control.Reply, error) {
