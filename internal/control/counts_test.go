@@ -125,3 +125,17 @@ func TestTheGreetingOfARefusedConnection(t *testing.T) {
 		})
 	}
 }
+
+func TestTheSurplusConnectionIsSentAway(t *testing.T) {
+	s := serve(t, limited(Limits{MaxConnections: 8})) // so two may be not logged in
+	s.dial()
+	s.dial()
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	nc, err := from.Dial("tcp", s.addr)
+	if err != nil {
+		t.Skip(err)
+	}
+	c := s.client(nc)
+	c.until("one of the others is sent away", func() bool { return s.connected() == 2 })
+	c.logIn()
+}
