@@ -70,6 +70,20 @@ func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	}
 }
 
+func TestHowLongASessionMayBeIdle(t *testing.T) {
+	c := start(t).as("phoneacc")
+	session := c.session()
+	for _, tt := range []struct {
+		command string
+		want    time.Duration
+	}{{"NOOP", 0}, {"MKD /ever/a", askAgain}, {"RMD /ever/a", 0}, {"SITE LOCK AGE 30", 0}, {"MKD /locks/a", 31 * time.Second}, {"RMD /locks/a", 0}} {
+		c.ask(tt.command)
+		if got := session.IdleFor(); got != tt.want {
+			t.Errorf("after %s: %v, want %v", tt.command, got, tt.want)
+		}
+	}
+}
+
 // A command under way and a transfer that moves are signs of life, for max_idle.
 func TestSignsOfLife(t *testing.T) {
 	s := start(t, func(o *setup) {
