@@ -251,3 +251,22 @@ func TestATimedOutWaiterMayGetTheTurnOfTheOneThatIsForgotten(t *testing.T) {
 	wantText(t, x.fails(lock.ErrHeld), "waited 1s: others came earlier, b@192.0.2.1 is next; place 2 of 2 in the queue")
 	w.acquire(waiter, "/slots/2")
 }
+
+// So may it if what is forgotten is its own job's, which has waited beside and polls now.
+func TestATimedOutWaiterMayGetTheTurnOfItsOwnJob(t *testing.T) {
+	w := newWorld(t, ways(fair))
+	s := w.holder("a", "/locks/x")
+	one, two := w.job("b", "job"), w.job("b", "job")
+	one.SetWait(time.Second)
+	two.SetWait(2 * time.Second)
+	x, y := w.waitsIn(one, "/locks/x"), w.waitsIn(two, "/locks/x")
+	w.clock.Advance(time.Second)
+	w.Expire(ctx)
+	x.fails(lock.ErrHeld)
+	w.release(s, "/locks/x", nil)
+	w.clock.Advance(time.Second)
+	w.Expire(ctx)
+	y.fails(lock.ErrHeld)
+	w.refused(w.open("c"), "/locks/x", lock.ErrHeld) // it is kept for the job
+	w.acquire(two, "/locks/x")
+}

@@ -105,16 +105,24 @@ func (ps *pollers) keepLocked(t *Table, s *Session, pl *place, n Name, rule *com
 	ps.listLocked(t, p)
 }
 
+// forgetOwnLocked forgets what is known of the session by itself, or by its nonce, and its place.
+func (ps *pollers) forgetOwnLocked(t *Table, s *Session, n Name) {
+	if s.owner.Nonce != "" {
+		ps.forgetLocked(t, ps.byKey[s.keyLocked(n)])
+		return
+	}
+	ps.forgetLocked(t, s.polls[n])
+}
+
 // newLocked makes what is known of the session, which tried in vain now, findable by it, or by its nonce.
 func (ps *pollers) newLocked(t *Table, s *Session, n Name, now time.Duration) *poller {
+	ps.forgetOwnLocked(t, s, n)
 	p := &poller{key: s.keyLocked(n), account: s.owner.Account, address: s.owner.Address, last: now}
 	p.alarm.poller = p
 	if s.owner.Nonce != "" {
-		ps.forgetLocked(t, ps.byKey[p.key])
 		ps.byKey[p.key] = p
 		return p
 	}
-	ps.forgetLocked(t, s.polls[n])
 	p.session = s
 	if s.polls == nil {
 		s.polls = make(map[Name]*poller)

@@ -156,6 +156,7 @@ func (w *Waiting) pollsLocked(now time.Duration) {
 	if rule == nil || !rule.contention.keepsPlaces() {
 		return
 	}
+	t.polls.forgetOwnLocked(t, w.session, w.name) // it may have polled beside; that place's turn comes to this one while it waits
 	p := w.place
 	if p.turn {
 		t.turnLocked(p, false, now)
