@@ -41,5 +41,12 @@ func (c *Conn) DataTLS(data net.Conn) *tls.Conn {
 		}
 		return nil
 	}
+	// Under TLS 1.3 the ticket is sent before VerifyConnection is asked: a connection that is refused would get what lets the next one in.
+	config.WrapSession = func(state tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
+		if !state.DidResume {
+			return nil, ErrNotResumed
+		}
+		return config.EncryptTicket(state, session)
+	}
 	return tls.Server(data, config)
 }
