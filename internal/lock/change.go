@@ -251,7 +251,11 @@ func (t *Table) finish(c *change, r result) {
 	e := c.node
 	switch {
 	case r.err == nil:
-		t.putLocked(e, Record{Name: e.name, Revision: r.revision, Holds: c.next}, c.why)
+		record := Record{Name: e.name, Revision: r.revision, Holds: c.next}
+		if len(c.next) == 0 {
+			record.Revision = 0
+		}
+		t.putLocked(e, record, c.why)
 		if c.done != nil {
 			c.done(r.revision)
 		}
@@ -305,9 +309,6 @@ func (t *Table) settleLocked(e *node) {
 // putLocked makes e what the record says. Holds without a token get its revision.
 func (t *Table) putLocked(e *node, record Record, why reason) {
 	e.revision, e.newest, e.unsettled = record.Revision, max(e.newest, record.Revision), nil
-	if len(record.Holds) == 0 {
-		e.revision = 0 // that of a free name, as Change.If wants it
-	}
 	for i := 0; i < len(e.holds); {
 		if h := e.holds[i]; !slices.ContainsFunc(record.Holds, h.same) {
 			e.holds = slices.Delete(e.holds, i, i+1)

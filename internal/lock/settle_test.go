@@ -154,7 +154,7 @@ func TestAChangeOfUnknownOutcome(t *testing.T) {
 					u.agree(n)
 					test.check(u, s, next, made)
 					u.agree(n)
-					if u.log.count("has something else") != 0 {
+					if told != "by itself" && u.log.count("has something else") != 0 {
 						t.Error("logged")
 					}
 				})
