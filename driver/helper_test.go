@@ -36,7 +36,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is for what is expected to happen at once; a test that waits so long has failed.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // password is that of every account.
 const password = "secret"

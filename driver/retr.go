@@ -164,7 +164,6 @@ func (text) Close() error { return nil }
 // fileContent is a file from an offset on, as it was when it was opened: whatever is published under its name meanwhile.
 type fileContent struct {
 	file  afero.File
-	left  int64
 	ascii *toCRLF // nil: binary
 }
 
@@ -179,7 +178,6 @@ func (f *fileContent) begin(offset int64, ascii bool) error {
 	case offset > info.Size():
 		return files.ErrOffset
 	}
-	f.left = info.Size() - offset
 	if ascii {
 		f.ascii = &toCRLF{}
 	}
@@ -194,13 +192,12 @@ func (f *fileContent) begin(offset int64, ascii bool) error {
 	return err
 }
 
-// WriteTo implements io.WriterTo. Fewer bytes than the file had when it was opened are files.ErrShrunk.
+// WriteTo implements io.WriterTo.
 func (f *fileContent) WriteTo(w io.Writer) (int64, error) {
 	if f.ascii != nil {
 		return f.writeLines(w)
 	}
-	n, err := io.Copy(w, f.file) // its WriteTo is sendfile
-	return n, f.shrunk(n, err)
+	return io.Copy(w, f.file) // its WriteTo is sendfile
 }
 
 // writeLines converts as it writes.
@@ -209,28 +206,19 @@ func (f *fileContent) writeLines(w io.Writer) (sent int64, err error) {
 	defer putBuffer(in)
 	defer putBuffer(out)
 	piece := (*in)[:len(*out)/2]
-	read := int64(0)
 	for {
 		n, rerr := f.file.Read(piece)
-		read += int64(n)
 		m, err := w.Write(f.ascii.convert((*out)[:0], piece[:n]))
 		sent += int64(m)
 		switch {
 		case err != nil:
 			return sent, err
 		case rerr == io.EOF:
-			return sent, f.shrunk(read, nil)
+			return sent, nil
 		case rerr != nil:
 			return sent, rerr
 		}
 	}
-}
-
-func (f *fileContent) shrunk(read int64, err error) error {
-	if err == nil && read < f.left {
-		return files.ErrShrunk
-	}
-	return err
 }
 
 // Close implements io.Closer.
