@@ -247,10 +247,10 @@ func (s *Server) diskDir(n lock.Name) string {
 func (s *Server) named(disk string) lock.Name {
 	elements := strings.Split(disk, "/")
 	for i, e := range elements {
-		if !files.Hidden(e) {
+		token, ok := files.InsideToken(e)
+		if !ok {
 			continue
 		}
-		token, _ := strconv.ParseUint(e[strings.LastIndexByte(e, '-')+1:], 10, 64)
 		if inside, ok := s.insides.inside(lock.Token(token)); ok {
 			elements[i] = inside.lock.Base()
 		}

@@ -27,11 +27,14 @@ func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
 		return "", nil, err
 	}
 	info, err := c.lstat(n)
+	if err != nil {
+		return "", nil, err
+	}
+	if info.IsDir() {
+		err = c.stays(n)
+	}
 	switch {
 	case err != nil:
-		return "", nil, err
-	case info.IsDir() && c.stays(n) != nil:
-		err = c.stays(n)
 	case info.IsDir() && c.isLock(n):
 		err = errIsLock
 	case info.IsDir() && c.table().HeldWithin(n):

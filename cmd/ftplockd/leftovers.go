@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,16 +87,13 @@ func withLeftovers(options serveOptions, f func(leftovers) error) error {
 // isLost reports whether a directory lay in a lock and nobody knows of it any more: a program on the host has moved it away with a directory
 // above it, or its record is lost.
 func (l leftovers) isLost(name string) bool {
-	token, ok := strings.CutPrefix(path.Base(name), insidePrefix)
+	token, ok := files.InsideToken(name)
 	if !ok || l.records == "" {
 		return false
 	}
-	_, err := os.Stat(filepath.Join(l.records, token))
+	_, err := os.Stat(filepath.Join(l.records, strconv.FormatUint(token, 10)))
 	return errors.Is(err, fs.ErrNotExist)
 }
-
-// insidePrefix is what the hidden directory for what lies in a lock begins with, see files.Inside.
-const insidePrefix = ".ftplockd-lock-"
 
 // names returns the names of all of them.
 func (l leftovers) names() (names []string, err error) {
@@ -120,8 +118,8 @@ func (l leftovers) names() (names []string, err error) {
 
 // describeLeftover reads the token, the holder and the lock from a name.
 func describeLeftover(name string) (token, holder, of string) {
-	if token, ok := strings.CutPrefix(path.Base(name), insidePrefix); ok {
-		return token, "", path.Join("/", path.Dir(name), "*")
+	if token, ok := files.InsideToken(name); ok {
+		return strconv.FormatUint(token, 10), "", path.Join("/", path.Dir(name), "*")
 	}
 	parts := strings.SplitN(strings.TrimPrefix(path.Base(name), ".ftplockd-leftover-"), ",", 3)
 	parts = append(parts, "", "")

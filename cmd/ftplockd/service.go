@@ -156,9 +156,6 @@ func (v *service) openJournal(ctx context.Context, rules *lock.Rules) error {
 		v.hostdir, err = hostdir.Open(ctx, hostdir.Options{Inner: j, FS: v.tree, Clock: s.clock, Rules: rules, Log: s.log})
 		return err
 	}
-	if err := dismissHost(ctx, j); err != nil {
-		return err
-	}
 	return hostdir.Leave(ctx, hostdir.Options{Inner: j, FS: v.tree, Clock: s.clock, Rules: rules, Log: s.log})
 }
 
@@ -191,25 +188,6 @@ func (v *service) locks() lock.Store {
 		return v.hostdir
 	}
 	return v.insides.Store(v.store)
-}
-
-// dismissHost ends the locks that programs on the host hold: without directories nobody could ever give them back. Their
-// directories stay.
-func dismissHost(ctx context.Context, j *journal.Store) error {
-	var errs []error
-	for record, err := range j.All(ctx) {
-		if err != nil {
-			return err
-		}
-		if record.Holds[0].Host() {
-			errs = append(errs, j.SetDirectory(record.Name, record.Revision, lock.DirectoryID{}))
-			_, err = j.Commit(ctx, lock.Change{
-				Name: record.Name, If: record.Revision, Cause: lock.CauseHostGone, By: lock.Owner{Account: lock.HostAccount},
-			})
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // warnOfSecondNames says where one file has two names, for which locks and what they protect are two.

@@ -58,7 +58,16 @@ func IsLeftover(name string) bool {
 
 // Inside is the name of the directory, beside a lock without one of its own, for what lies in it.
 func Inside(parent string, token uint64) string {
-	return path.Join(parent, prefix+"lock-"+strconv.FormatUint(token, 10))
+	return path.Join(parent, insidePrefix+strconv.FormatUint(token, 10))
+}
+
+const insidePrefix = prefix + "lock-"
+
+// InsideToken returns the token in the last element of a name that Inside gives; false: Inside does not give such a name.
+func InsideToken(name string) (token uint64, ok bool) {
+	digits, ok := strings.CutPrefix(path.Base(name), insidePrefix)
+	token, err := strconv.ParseUint(digits, 10, 64)
+	return token, ok && err == nil
 }
 
 // SweepLeftovers removes what Aside moved to Leftovers before that time, with all that is in it. What lies beside its lock, on

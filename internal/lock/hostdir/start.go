@@ -9,8 +9,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Leave removes the empty directories of the locks that are held, for a server that gives locks none: there they would keep everybody
-// from the names when the locks have ended. Where something lies in one it stays, and is the lock's again with the next Open.
+// Leave is for a server that gives locks no directories. It ends the locks that programs on the host hold, which nobody could ever give
+// back, and leaves their directories. It removes the empty directories of the other locks that are held: there they would keep
+// everybody from the names when the locks have ended. Where something lies in one it stays, and is the lock's again with the next Open.
 func Leave(ctx context.Context, o Options) error {
 	s := newStore(o)
 	var records []lock.Record
@@ -18,11 +19,17 @@ func Leave(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		if directory(record).Inode != 0 {
+		if directory(record).Inode != 0 || record.Holds[0].Host() {
 			records = append(records, record)
 		}
 	}
 	for _, record := range slices.Backward(records) { // members before their groups
+		if record.Holds[0].Host() {
+			if err := s.dismiss(ctx, record); err != nil {
+				return err
+			}
+			continue
+		}
 		seen, err := s.tree.look(record.Name)
 		if err != nil {
 			return err
@@ -39,6 +46,17 @@ func Leave(ctx context.Context, o Options) error {
 		}
 	}
 	return s.clear(ctx)
+}
+
+// dismiss ends a lock that a program on the host holds, and forgets its directory.
+func (s *Store) dismiss(ctx context.Context, record lock.Record) error {
+	if err := s.inner.SetDirectory(record.Name, record.Revision, lock.DirectoryID{}); err != nil {
+		return err
+	}
+	_, err := s.inner.Commit(ctx, lock.Change{
+		Name: record.Name, If: record.Revision, Cause: lock.CauseHostGone, By: lock.Owner{Account: lock.HostAccount},
+	})
+	return err
 }
 
 // start brings records and directories into agreement.

@@ -216,7 +216,7 @@ func TestReloadedRulesDecideWhatTheHostCanLock(t *testing.T) {
 }
 
 // A server without directories leaves none behind that keeps everybody from a name, and nothing goes that is not a held lock's own.
-func TestAServerWithoutDirectoriesRemovesThoseOfHeldLocks(t *testing.T) {
+func TestAServerWithoutDirectoriesLeavesNothingInTheWay(t *testing.T) {
 	s := newScene(t)
 	s.mkdir("/locks")
 	store := s.mustOpen()
@@ -224,6 +224,10 @@ func TestAServerWithoutDirectoriesRemovesThoseOfHeldLocks(t *testing.T) {
 		s.Acquire(store, name, "ada")
 	}
 	s.write("/full_lock/file")
+	s.stop()
+	s.mkdir("/made_lock")
+	store = s.mustOpen()
+	s.HeldBy(store, "/made_lock", lock.HostAccount)
 	s.stop()
 	s.replace("/hosts_lock")
 	inner, err := journal.Open(journal.Options{Dir: s.state, Clock: s.clock})
@@ -233,9 +237,13 @@ func TestAServerWithoutDirectoriesRemovesThoseOfHeldLocks(t *testing.T) {
 	if err := Leave(t.Context(), Options{Inner: inner, FS: s.tree, Clock: s.clock, Rules: s.rules}); err != nil {
 		t.Error(err)
 	}
+	if record, err := inner.Get(t.Context(), "/made_lock"); err != nil || len(record.Holds) > 0 {
+		t.Errorf("a lock of the host, which nobody can give back now: %+v, %v", record, err)
+	}
 	if err := inner.Close(); err != nil {
 		t.Fatal(err)
 	}
+	s.hasDirectory("/made_lock", true)
 	s.hasDirectory("/g_lock", false)
 	s.hasDirectory("/hosts_lock", true)
 	if !s.exists("/full_lock/file") {
