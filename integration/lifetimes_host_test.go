@@ -148,3 +148,29 @@ func TestALockRootThatIsGoneIsMadeAgain(t *testing.T) {
 		})
 	}
 }
+
+// Where locks have no directories any more, those that they had are in nobody's way, and no program on the host holds one.
+func TestLocksWithoutDirectoriesAfterLocksWithThem(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "[locks]\ndirectories = true\n"+hour)
+	s.start()
+	c := s.session(account)
+	c.Want(257, "MKD /locks/held")
+	if err := os.Mkdir(s.path("locks/hosts"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.Want(550, "MKD /locks/hosts", "held by host for ")
+	s.stop()
+	s.configure("[locks]\ndirectories = false\n" + hour)
+	s.start()
+	if held := s.locks(); len(held) != 1 || held[0].Name != "/locks/held" {
+		t.Errorf("held: %+v", held)
+	}
+	c = s.session(account)
+	c.Want(250, "RMD /locks/held")
+	c.Want(257, "MKD /locks/held")
+	if err := os.Remove(s.path("locks/hosts")); err != nil {
+		t.Error(err)
+	}
+	c.Want(257, "MKD /locks/hosts")
+}
