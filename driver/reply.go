@@ -42,7 +42,7 @@ var answers = []answer{
 	{lock.ErrConflict, 451, "somebody else changed it at the same moment, try again"},
 	{files.ErrNotDurable, 451, "published, but it may not survive a loss of power"},
 	{files.ErrShrunk, 451, "the file has become shorter meanwhile"},
-	{files.ErrChanged, 451, "somebody else changed it at the same moment, try again"},
+	{files.ErrChanged, 550, "was changed, renamed or removed during the upload: try again"},
 	{files.ErrSwept, 451, "what was sent is gone: another server has taken over, or somebody removed it; try again"},
 	{files.ErrMoved, 451, "a directory above it was moved meanwhile"},
 	{files.ErrName, 553, "the server cannot store such a name"},

@@ -138,3 +138,65 @@ func TestTheOldContentIsKeptForThoseWhoHaveIt(t *testing.T) {
 		})
 	}
 }
+
+// Without the check, APPE and REST with STOR publish the old content again: another client's RNTO, DELE or STOR, or the write of a
+// program on the host, is lost although it succeeded.
+func TestAppendDoesNotUndoAnotherChange(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	other := s.session("other")
+	for _, change := range []struct {
+		name string
+		make func(file string)
+		want string // what the file has then; "": it is not there
+	}{
+		{"upload, rename", func(file string) {
+			other.stores(file+".tmp", "new")
+			other.Want(350, "RNFR "+file+".tmp")
+			other.Want(250, "RNTO "+file)
+		}, "new"},
+		{"rename away", func(file string) {
+			other.Want(350, "RNFR "+file)
+			other.Want(250, "RNTO "+file+".old")
+		}, ""},
+		{"DELE", func(file string) { other.Want(250, "DELE "+file) }, ""},
+		{"STOR", func(file string) { other.stores(file, "new") }, "new"},
+		{"write of the host", func(file string) { s.write(file, "new by the host") }, "new by the host"},
+	} {
+		for _, how := range []string{"APPE", "REST"} {
+			t.Run(change.name+" during "+how, func(t *testing.T) {
+				file := "/" + strings.NewReplacer(" ", "-", ",", "").Replace(change.name) + "." + how
+				s.write(file, "old")
+				c := s.session(account)
+				c.Want(200, "TYPE I")
+				command := "APPE " + file
+				if how == "REST" {
+					c.Want(350, "REST 3")
+					command = "STOR " + file
+				}
+				data, err := c.Open(command)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := data.Write([]byte("more")); err != nil {
+					t.Fatal(err)
+				}
+				change.make(file)
+				data.Close()
+				c.WantReply(550, "was changed, renamed or removed during the upload")
+				if change.want != "" {
+					s.wantFile(t, file, change.want)
+				} else if s.exists(file) {
+					t.Errorf("%s is back: %q", file, s.read(file))
+				}
+			})
+		}
+	}
+	s.write("/quiet", "old")
+	c := s.session(account)
+	data := c.begin("APPE /quiet")
+	_, _ = data.Write([]byte("more"))
+	data.Close()
+	c.WantReply(226)
+	s.wantFile(t, "/quiet", "oldmore")
+}

@@ -81,6 +81,7 @@ func statx(fd int, base string, flags int) (*info, error) {
 		modified: time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec)),
 		details: details{
 			device: unix.Mkdev(st.Dev_major, st.Dev_minor), inode: st.Ino, links: uint64(st.Nlink), user: int(st.Uid), group: int(st.Gid),
+			changed: st.Ctime.Sec*1e9 + int64(st.Ctime.Nsec),
 		},
 	}
 	if st.Mask&unix.STATX_BTIME != 0 {
@@ -113,7 +114,7 @@ func fileMode(st uint16) fs.FileMode {
 func infoOf(of fs.FileInfo, name string) *info {
 	i := &info{name: name, size: of.Size(), mode: of.Mode(), modified: of.ModTime(), host: of}
 	if st, ok := of.Sys().(*syscall.Stat_t); ok {
-		i.details = details{device: uint64(st.Dev), inode: st.Ino, links: uint64(st.Nlink), user: int(st.Uid), group: int(st.Gid)}
+		i.details = details{device: uint64(st.Dev), inode: st.Ino, links: uint64(st.Nlink), user: int(st.Uid), group: int(st.Gid), changed: st.Ctim.Nano()}
 	}
 	return i
 }

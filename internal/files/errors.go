@@ -34,8 +34,9 @@ var (
 	ErrDone = errors.New("the upload is over")
 	// ErrMoved is matched if a directory above a file has been moved meanwhile, or a link put in its place.
 	ErrMoved = errors.New("a directory above it was moved")
-	// ErrChanged is matched if an upload that began with a copy of the old content (APPE, REST) was overtaken by another one.
-	ErrChanged = errors.New("another upload of the same name was published meanwhile")
+	// ErrChanged is matched if an upload began with a copy of the old content (APPE, REST), and the file was replaced, changed,
+	// renamed or removed since then.
+	ErrChanged = errors.New("the file changed during the upload")
 	// ErrSwept is matched if the temporary file of an upload is gone: another server has taken over the tree, or somebody removed it.
 	ErrSwept       = errors.New("its temporary file is gone")
 	errNoRenameNew = errors.New("the file system cannot rename without replacing")

@@ -42,12 +42,18 @@ func (i *info) same(o *info) bool {
 	return i.details.device == o.details.device && i.details.inode == o.details.inode
 }
 
+// unchanged reports whether both describe one file whose content, mode and links did not change in between. It compares the
+// times of the last changes, which have the resolution of the file system's clock (4 ms, often).
+func (i *info) unchanged(o *info) bool {
+	return i.same(o) && i.size == o.size && i.modified.Equal(o.modified) && i.details.changed == o.details.changed
+}
+
 func (i *info) isLink() bool { return i.mode&fs.ModeSymlink != 0 }
 
 // details are what the system knows of a file besides. Users ask for its methods by interfaces of their own.
 type details struct {
 	device, inode, links uint64
-	birth                int64
+	birth, changed       int64 // nanoseconds since 1970; 0: not known
 	user, group          int
 }
 

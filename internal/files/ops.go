@@ -76,6 +76,7 @@ func (t *Tree) RemoveFile(name string) error {
 		if p.base == "." {
 			return syscall.EISDIR
 		}
+		defer t.names.lock(p.name)()
 		return p.dir.removeFile(p.base)
 	})
 }

@@ -95,11 +95,11 @@ func (u *Upload) Place() error {
 
 // rename renames the temporary file. The system refuses if a directory has the name.
 func (u *Upload) rename() error {
-	if !u.tree.uploads.overtake(u) {
-		return ErrChanged
-	}
-	defer u.tree.uploads.overtake(u) // those that began meanwhile
 	to := place{u.dir, u.base, u.Name()}
+	defer u.tree.names.lock(to.name)()
+	if err := u.checkOld(); err != nil {
+		return err
+	}
 	if !u.opt.Unique {
 		return swept(newName(u.dir.rename(u.temp, to)))
 	}

@@ -19,6 +19,7 @@ func (t *Tree) Rename(oldname, newname string) error {
 			if from.base == "." || to.base == "." {
 				return syscall.EBUSY
 			}
+			defer t.names.lock(from.name, to.name)()
 			return t.rename(from, to)
 		})
 		return nil

@@ -70,6 +70,7 @@ type Tree struct {
 	starts      map[string]struct{} // this start and all earlier ones that may have left something; never changed
 	made        atomic.Uint64       // counts temporary files
 	uploads     uploads
+	names       nameLocks
 	searchAfter time.Time // for Sweep: when the whole tree may be searched again
 
 	// before is called ahead of each system call with its name; an error is returned in place of the call.

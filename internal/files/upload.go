@@ -39,7 +39,7 @@ type Upload struct {
 	file *os.File
 	size atomic.Int64
 
-	overtaken bool // guarded by tree.uploads.mu: what it has copied is no longer what its name has
+	old *info // the file that Append or Offset copied, as it was when it was opened; nil: there was none
 
 	mu     sync.Mutex // held while the upload ends, disk access included, so that it ends in one way
 	over   bool       // everything is given back
@@ -130,9 +130,12 @@ func (u *Upload) target() (fs.FileMode, error) {
 	return old.mode.Perm(), nil
 }
 
+// copies reports whether the upload begins with old content.
+func (u *Upload) copies() bool { return u.opt.Append || u.opt.Offset != 0 }
+
 // copyOld puts the old content, or its first bytes, into the temporary file.
 func (u *Upload) copyOld() error {
-	if !u.opt.Append && u.opt.Offset == 0 {
+	if !u.copies() {
 		return nil
 	}
 	old, i, err := u.tree.openReadable(u.Name())
@@ -145,6 +148,7 @@ func (u *Upload) copyOld() error {
 		return err
 	}
 	defer old.Close()
+	u.old = i
 	want := i.size
 	if i.IsDir() {
 		return syscall.EISDIR
@@ -156,6 +160,27 @@ func (u *Upload) copyOld() error {
 		want = u.opt.Offset
 	}
 	return u.copyFrom(old, want)
+}
+
+// checkOld returns ErrChanged if the name no longer leads to the file that copyOld copied, or that file has changed since.
+func (u *Upload) checkOld() error {
+	if !u.copies() {
+		return nil
+	}
+	now, err := u.dir.lstat(u.base)
+	if err == nil && now.isLink() {
+		now, err = u.tree.follow(place{u.dir, u.base, u.Name()})
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		now = nil
+	case err != nil:
+		return err
+	}
+	if u.old == now || u.old != nil && now != nil && u.old.unchanged(now) {
+		return nil
+	}
+	return ErrChanged
 }
 
 // copyStep is how much is copied before somebody looks whether the client still waits.

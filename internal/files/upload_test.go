@@ -7,7 +7,9 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,6 +127,103 @@ func TestAnUploadIsNotUndoneByOneThatBeganWithTheOldContent(t *testing.T) {
 	s.want("/new", "1")
 	s.mustUpload("/f", "b", added) // one that begins now has all
 	s.want("/f", "0ab")
+}
+
+// nextTick returns when the file system's clock has gone on since now.
+func (s *served) nextTick() {
+	s.t.Helper()
+	var first time.Time
+	for {
+		s.put("/tick", "")
+		i, err := os.Stat(s.host("/tick"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if first.IsZero() {
+			first = i.ModTime()
+		} else if i.ModTime().After(first) {
+			return
+		}
+	}
+}
+
+// APPE, and STOR after REST, never undo a change of the file that they began with.
+func TestAppendedContentDoesNotUndoAnotherChange(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		change func(s *served) error
+		want   string // in /f; "": it is not there
+	}{
+		{"renamed", func(s *served) error { return s.Rename("/f", "/g") }, ""},
+		{"replaced by a rename", func(s *served) error { return s.Rename("/other", "/f") }, "other"},
+		{"removed", func(s *served) error { return s.RemoveFile("/f") }, ""},
+		{"removed by the host", func(s *served) error { return os.Remove(s.host("/f")) }, ""},
+		{"written by the host", func(s *served) error { return os.WriteFile(s.host("/f"), []byte("abcdefgh"), 0o644) }, "abcdefgh"},
+		{"written by the host, same size", func(s *served) error { return os.WriteFile(s.host("/f"), []byte("ABC"), 0o644) }, "ABC"},
+		{"written by the host, same size and time", func(s *served) error {
+			before, err := os.Stat(s.host("/f"))
+			return errors.Join(err, os.WriteFile(s.host("/f"), []byte("ABC"), 0o644), os.Chtimes(s.host("/f"), time.Time{}, before.ModTime()))
+		}, "ABC"},
+		{"made a link", func(s *served) error { return errors.Join(os.Remove(s.host("/f")), os.Symlink("other", s.host("/f"))) }, "other"},
+	} {
+		for _, o := range []UploadOptions{{Append: true}, {Offset: 3}} {
+			t.Run(c.what, func(t *testing.T) {
+				s := serve(t, Options{})
+				s.put("/f", "abc")
+				s.put("/other", "other")
+				u := s.begun("/f", "d", o)
+				s.nextTick()
+				if err := c.change(s); err != nil {
+					t.Fatal(err)
+				}
+				wantIs(t, u.Publish(), ErrChanged)
+				if c.want != "" {
+					s.want("/f", c.want)
+				} else if _, err := os.Lstat(s.host("/f")); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("the file is back: %v", err)
+				}
+				s.wantClean()
+			})
+		}
+	}
+}
+
+// The check of the old content and the publication are one step for other publications of the name.
+func TestConcurrentAppendsLoseNothing(t *testing.T) {
+	s := serve(t, Options{})
+	for round := range 50 {
+		s.put("/f", "")
+		var published atomic.Int64
+		var all []*Upload
+		for range 4 {
+			all = append(all, s.begun("/f", "x", UploadOptions{Append: true}))
+		}
+		var wg sync.WaitGroup
+		for _, u := range all {
+			wg.Go(func() {
+				if u.Publish() == nil {
+					published.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if published.Load() != 1 {
+			t.Fatalf("round %d: %d uploads were published; each undoes the one before", round, published.Load())
+		}
+	}
+	s.wantClean()
+}
+
+func TestAppendThroughALinkReplacesTheLink(t *testing.T) {
+	s := serve(t, Options{})
+	s.put("/f", "abc")
+	s.link("f", "/link")
+	s.mustUpload("/link", "d", UploadOptions{Append: true})
+	s.want("/link", "abcd")
+	s.want("/f", "abc")
+	s.link("none", "/dangling")
+	s.mustUpload("/dangling", "d", UploadOptions{Append: true})
+	s.want("/dangling", "d")
 }
 
 func TestNothingIsCopiedForAClientThatHasGone(t *testing.T) {

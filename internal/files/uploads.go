@@ -58,22 +58,6 @@ func (us *uploads) claim(u *Upload, name string) bool {
 	return true
 }
 
-// overtake is for an upload that is about to get its name, and again when it has it. It reports whether it may: those that began
-// with a copy of what had the name until then would undo it, and may not any more.
-func (us *uploads) overtake(u *Upload) bool {
-	us.mu.Lock()
-	defer us.mu.Unlock()
-	if u.overtaken {
-		return false
-	}
-	for other := range us.all {
-		if other != u && other.name == u.name && (other.opt.Append || other.opt.Offset > 0) {
-			other.overtaken = true
-		}
-	}
-	return true
-}
-
 // leave notes a temporary file that could not be removed.
 func (us *uploads) leave(dir, temp string) {
 	us.mu.Lock()
