@@ -217,9 +217,11 @@ func (t *Table) exclusionLocked(n Name) *exclusion {
 func (a *attempt) admitLocked(e *node, rule *compiledRule, now Instant) error {
 	s, t := a.session, a.table
 	err := a.inTheWayLocked(e, rule, now)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	s.noteRivalLocked(e)
+	switch {
 	case a.place != nil: // it waits already
 		return err
 	case e != nil && s.holdsLocked(e) != nil: // it would wait for itself

@@ -120,7 +120,11 @@ type ReleasePolicy string
 
 // The release policies.
 const (
-	ReleaseAddress ReleasePolicy = "address" // as ReleaseSession; when that session has ended, its account from its address (of IPv6: the same /64)
+	// ReleaseAddress is as ReleaseSession. When the acquiring session has ended, its account from its address (of IPv6: the same /64)
+	// may release the lock, too. While that session lives, such a session may if it did Work since the grant: a program transfers over
+	// several connections. But then no session of that account and address may have been refused the lock since the grant, wait for it,
+	// or have lost it: that would be another program.
+	ReleaseAddress ReleasePolicy = "address"
 	ReleaseUser    ReleasePolicy = "user"    // as ReleaseSession; when that session has ended, its account
 	ReleaseSession ReleasePolicy = "session" // the session that acquired it, or one with its nonce
 	ReleaseAnyone  ReleasePolicy = "anyone"  // whoever asks

@@ -54,6 +54,7 @@ type held struct {
 	index    int           // in the session's holds
 	again    int           // how often the session took it again
 	idleFrom time.Duration // it was not idle before, whatever its session has seen
+	rival    bool          // since the grant another session of its account and address was refused the lock
 	untold   bool          // its client was told that nobody knows whether it was granted: its next try gets it
 	// undelivered is when it was known that its client was not told of it, at a moment when nothing could be changed; 0: not so.
 	undelivered time.Duration

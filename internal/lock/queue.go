@@ -35,6 +35,16 @@ type place struct {
 // first returns the first place; a queue has one.
 func (q *queue) first() *place { return q.places.Front().Value.(*place) }
 
+// has reports whether a client with the owner's account and address has a place.
+func (q *queue) has(o Owner) bool {
+	for e := q.places.Front(); e != nil; e = e.Next() {
+		if o.sameClient(e.Value.(*place).owner) {
+			return true
+		}
+	}
+	return false
+}
+
 // lets reports whether a client without a place need not wait for those that have one: all of these, and it, share the lock,
 // and all of these have their turn.
 func (q *queue) lets(shared bool) bool {

@@ -7,7 +7,7 @@ import (
 )
 
 // ReleaseOrWait gives back the hold of the name that the session speaks for, of several its own, else the oldest; with
-// release = anyone any hold, but not at the first try of a session that lost one of the name: that is told so. It
+// release = address also one of another connection of its client, see [ReleaseAddress]; with release = anyone any hold, but not at the first try of a session that lost one of the name: that is told so. It
 // waits for publications under way. Once it is over the session has forgotten that it lost a hold of the name.
 //
 // again is how many releases the lock still needs, of a session that took it more than once (reentrant). A lock with members
@@ -75,7 +75,7 @@ func (s *Session) releasableLocked(n Name, e *node) (*held, error) {
 		return h, err
 	}
 	for _, h := range e.holds {
-		if h.Rule.Release == ReleaseAnyone {
+		if h.Rule.Release == ReleaseAnyone || s.sameClientReleasesLocked(h) {
 			return h, nil
 		}
 	}

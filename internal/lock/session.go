@@ -38,6 +38,7 @@ type Session struct {
 	polls    map[Name]*poller      // what it polls for, without a nonce
 	wanted   want                  // what it tried for last
 	maxLocks int                   // what SetMaxLocks said
+	worked   time.Duration         // boot time of the last Work; 0: none
 }
 
 // account is what is known of an account that has holds.
@@ -156,13 +157,14 @@ func (s *Session) End() {
 func (s *Session) Work() {
 	s.Touch()
 	t := s.table
+	now := t.clock.Now().Boot
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s.worked = now
 	a := t.accounts[s.owner.Account]
 	if s.closed || a == nil || len(a.ended) == 0 {
 		return
 	}
-	now := t.clock.Now().Boot
 	for ended := range a.ended {
 		for _, h := range ended.holds {
 			if h.Rule.MaxIdle > 0 && (s.sameNonce(h) || s.sameClientLocked(h)) {

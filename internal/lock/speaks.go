@@ -44,6 +44,40 @@ func (s *Session) sameClientLocked(h *held) bool {
 	return sameAddress(h.Owner.Address, s.owner.Address) && !s.hasLostLocked(h.node.name)
 }
 
+// sameClientReleasesLocked reports whether the session may release a hold whose session lives because both are connections of one
+// program, as [ReleaseAddress] has it.
+func (s *Session) sameClientReleasesLocked(h *held) bool {
+	switch {
+	case h.Rule.Release != ReleaseAddress || h.Host() || h.rival || !s.owner.sameClient(h.Owner):
+		return false
+	case s.worked == 0 || s.worked < h.Acquired.Boot:
+		return false
+	case h.node.queue != nil && h.node.queue.has(s.owner):
+		return false
+	}
+	for _, other := range s.table.sessions {
+		if s.owner.sameClient(other.owner) && other.hasLostLocked(h.node.name) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameClient reports whether two owners have one account and address.
+func (o Owner) sameClient(p Owner) bool {
+	return o.Account == p.Account && sameAddress(o.Address, p.Address)
+}
+
+// noteRivalLocked notes in the holds of e, which may be nil, that the session was refused the lock.
+func (s *Session) noteRivalLocked(e *node) {
+	if e == nil {
+		return
+	}
+	for _, h := range e.holds {
+		h.rival = h.rival || h.session != s && s.owner.sameClient(h.Owner)
+	}
+}
+
 // sameAddress reports whether two addresses count as one client's: of IPv6 those that share the first 64 bits, since a machine
 // takes new ones below that whenever it likes; not so link-local ones, where all machines of a network share these.
 func sameAddress(a, b string) bool {

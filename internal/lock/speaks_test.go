@@ -316,3 +316,102 @@ func TestHoldsUntilTheLastOneEnds(t *testing.T) {
 	check("the account, holder ended", w.open("a"), 0, true, true)
 	check("another account", w.open("b"), 0, false, false)
 }
+
+// A program that transfers over several connections releases over any of them (lftp's mirror --parallel). Another program on the
+// same machine does not: one that was refused the lock, waits for it or has lost it, or that transferred nothing.
+func TestAnotherConnectionOfTheClientReleases(t *testing.T) {
+	const n = lock.Name("/address/x")
+	for _, test := range []struct {
+		name     string
+		before   func(w *world) // the grant
+		after    func(w *world) // it
+		releases bool
+	}{
+		{"it worked", nil, nil, true},
+		{"another was refused", nil, func(w *world) { w.refused(w.open("a"), n, lock.ErrHeld) }, false},
+		{"another was refused and is gone", nil, func(w *world) {
+			s := w.open("a")
+			w.refused(s, n, lock.ErrHeld)
+			w.end(s)
+		}, false},
+		{"another account was refused", nil, func(w *world) { w.refused(w.open("b"), n, lock.ErrHeld) }, true},
+		{"another address was refused", nil, func(w *world) { w.refused(w.openAt("a", "192.0.2.9"), n, lock.ErrHeld) }, true},
+		{"another was refused before", func(w *world) {
+			first := w.holder("b", n)
+			w.refused(w.open("a"), n, lock.ErrHeld)
+			w.release(first, n, nil)
+		}, nil, true},
+		{"another waits", nil, func(w *world) {
+			s := w.open("a")
+			s.SetWait(time.Minute)
+			_, waiting, err := s.AcquireOrWait(ctx, n, func() {})
+			w.ok(err)
+			w.t.Cleanup(waiting.Withdraw)
+		}, false},
+		{"another has waited since before", func(w *world) {
+			first := w.holder("b", n)
+			s := w.open("a")
+			s.SetWait(time.Minute)
+			holder := w.open("a")
+			holder.SetWait(time.Minute)
+			_, turn, err := holder.AcquireOrWait(ctx, n, func() {})
+			w.ok(err)
+			_, waiting, err := s.AcquireOrWait(ctx, n, func() {})
+			w.ok(err)
+			w.t.Cleanup(waiting.Withdraw)
+			w.release(first, n, nil)
+			if _, over, err := turn.Poll(ctx); !over || err != nil {
+				w.t.Fatal(over, err)
+			}
+		}, nil, false},
+		{"another has lost it", func(w *world) {
+			w.holder("a", n)
+			w.pass(time.Hour, n)
+		}, nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, policies()...)
+			s := w.open("a")
+			if test.before != nil {
+				test.before(w)
+			}
+			w.clock.Advance(time.Second)
+			if _, held := w.Get(n); !held {
+				w.holder("a", n)
+			}
+			w.clock.Advance(time.Second)
+			if test.after != nil {
+				test.after(w)
+			}
+			s.Work()
+			want := lock.ErrNotYours
+			if test.releases {
+				want = nil
+			}
+			w.release(s, n, want)
+		})
+	}
+	for policy, owner := range map[string]lock.Owner{
+		"address": {Account: "a", Address: "192.0.2.9"}, "user": {Account: "a", Address: "192.0.2.1"}, "session": {Account: "a", Address: "192.0.2.1"},
+	} {
+		t.Run(policy+" "+owner.String(), func(t *testing.T) {
+			w := newWorld(t, policies()...)
+			n := lock.Name("/" + policy + "/x")
+			w.holder("a", n)
+			s := w.Open(owner)
+			s.Work()
+			w.release(s, n, lock.ErrNotYours)
+		})
+	}
+	t.Run("no work since the grant", func(t *testing.T) {
+		w := newWorld(t, policies()...)
+		s := w.open("a")
+		w.release(s, n, lock.ErrNotHeld)
+		s.Work()
+		w.clock.Advance(time.Second)
+		w.holder("a", n)
+		s.Touch()
+		w.release(s, n, lock.ErrNotYours)
+		w.release(w.open("a"), n, lock.ErrNotYours)
+	})
+}
