@@ -57,7 +57,7 @@ func TestLocksInEtcdHaveNoDirectories(t *testing.T) {
 		"[etcd]\nendpoints = [\"http://a:2379\"]":                               false,
 		"[locks]\ndurable = true\n[etcd]\nendpoints = [\"http://a:2379\"]":      false,
 		"locks.directories = false\netcd.endpoints = [\"http://a:2379\"]":       false,
-		"[Locks]\nDirectories = false\n[Etcd]\nEndpoints = [\"http://a:2379\"]": false,
+		"[locks]\ndirectories = false\n[etcd]\nendpoints = [\"http://a:2379\"]": false,
 	} {
 		c, err := config.Parse([]byte(text), "f")
 		if err != nil {

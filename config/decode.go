@@ -4,218 +4,181 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 )
-
-// decode reads a file. go-toml stops at the first value that it cannot take, and tells of all unknown keys at the end. The
-// configuration is nil if the file was not read to its end. given is what is in the file.
-func decode(data []byte, at *lines) (c *Config, given table, errs Errors) {
-	if err := toml.Unmarshal(data, (*map[string]any)(&given)); err != nil {
-		return nil, nil, Errors{at.error(err)}
-	}
-	for _, name := range []string{"account", "lock", "hook"} {
-		if _, single := given[name].(map[string]any); single { // go-toml would take it for a list of one
-			return nil, nil, Errors{{Key: name, Message: form(reflect.TypeFor[[]Rule](), name)}}
-		}
-	}
-	c = Default()
-	c.Rules = nil
-	err := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(c)
-	var unknown *toml.StrictMissingError
-	if errors.As(err, &unknown) {
-		for i := range unknown.Errors {
-			errs = append(errs, at.unknown(&unknown.Errors[i]))
-		}
-	} else if err != nil {
-		e := at.error(err)
-		if e.Line == 0 {
-			e.Line = lineOf(data)
-			e.Key = at.keyIn(e.Line)
-		}
-		return nil, nil, Errors{e}
-	}
-	c.complete(given)
-	return c, given, errs
-}
-
-// lineOf finds the first line with an error that go-toml gives no line for: it does not if an UnmarshalText refuses a number.
-func lineOf(data []byte) int {
-	var head []byte
-	line := 0
-	for text := range bytes.Lines(data) {
-		head = append(head, text...)
-		line++
-		var known *toml.DecodeError
-		if err := toml.Unmarshal(head, Default()); err != nil && !errors.As(err, &known) {
-			break
-		}
-	}
-	return line
-}
-
-// complete sets what the file does not give.
-func (c *Config) complete(given table) {
-	complete(c.Accounts, DefaultAccount("", ""), given.list("account"))
-	complete(c.Rules, DefaultRule(""), given.list("lock"))
-	complete(c.Hooks, DefaultHook(), given.list("hook"))
-	if !given.has("lock") {
-		c.Rules = Default().Rules
-	}
-	if c.Etcd.On() && !given.section("locks").has("directories") {
-		c.Locks.Directories = false
-	}
-	walk(c, func(f field) { // an empty list is the same as none
-		if f.value.Kind() == reflect.Slice && f.value.Len() == 0 {
-			f.value.SetZero()
-		}
-	})
-}
 
 // table is the keys that a file gives in a section.
 type table map[string]any
 
-// has reports whether a key is given. As in go-toml, the case of its letters does not matter.
+// has reports whether a key is given.
 func (t table) has(key string) bool {
-	for name := range t {
-		if strings.EqualFold(name, key) {
-			return true
-		}
-	}
-	return false
+	_, given := t[key]
+	return given
 }
 
 // section returns the keys of a [name].
 func (t table) section(name string) table {
-	for key, value := range t {
-		if one, ok := value.(map[string]any); ok && strings.EqualFold(key, name) {
-			return one
-		}
-	}
-	return nil
+	keys, _ := t[name].(map[string]any)
+	return keys
 }
 
-// list returns the sections of a [[name]].
+// list returns the keys of each [[name]].
 func (t table) list(name string) (all []table) {
 	items, _ := t[name].([]any)
 	for _, item := range items {
-		one, _ := item.(map[string]any)
-		all = append(all, one)
+		keys, _ := item.(map[string]any)
+		all = append(all, keys)
 	}
 	return all
 }
 
-// complete sets the keys that each element does not give to those of the defaults.
-func complete[T any](elements []T, defaults T, given []table) {
-	for i := range elements {
-		to, from := reflect.ValueOf(&elements[i]).Elem(), reflect.ValueOf(defaults)
-		for j, key := range keysOf(to.Type()) {
-			if i < len(given) && !given[i].has(key) {
-				to.Field(j).Set(from.Field(j))
+// decoder puts what a file gives into a [Config], and collects all that has no place there. go-toml would stop at the first
+// value of a wrong type.
+type decoder struct {
+	errs Errors
+	keys []string // those with an error: what they should have set is still at its default
+}
+
+// byteOrderMark is what some editors of Windows begin a file in UTF-8 with.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// decode reads a file. The configuration is nil if the file is not TOML. given is what is in the file.
+func decode(data []byte) (c *Config, given table, d decoder) {
+	switch {
+	case bytes.HasPrefix(data, []byte(byteOrderMark)):
+		d.errs = Errors{{Line: 1, Message: "the file begins with a byte-order mark: save it as UTF-8 without one"}}
+		data = data[len(byteOrderMark):]
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		d.errs = Errors{{Line: 1, Message: "the file is in UTF-16: save it as UTF-8 without a byte-order mark"}}
+		return nil, nil, d
+	}
+	if err := toml.Unmarshal(data, (*map[string]any)(&given)); err != nil {
+		d.errs = append(d.errs, syntaxError(err))
+		return nil, nil, d
+	}
+	c = Default()
+	d.section(reflect.ValueOf(c).Elem(), given, "", "")
+	if c.Etcd.On() && !given.section("locks").has("directories") {
+		c.Locks.Directories = false
+	}
+	return c, given, d
+}
+
+func syntaxError(err error) Error {
+	e := Error{Message: strings.TrimPrefix(err.Error(), "toml: ")}
+	var at *toml.DecodeError
+	if errors.As(err, &at) {
+		e.Line, _ = at.Position()
+		e.Key = strings.Join(at.Key(), ".")
+	}
+	return e
+}
+
+func (d *decoder) fail(key, message string) {
+	d.errs = append(d.errs, Error{Key: key, Message: message})
+	d.keys = append(d.keys, key)
+}
+
+// section sets the fields of a section. key and kind are those of the section with a dot at the end, see [field].
+func (d *decoder) section(to reflect.Value, given table, key, kind string) {
+	known := keysOf(to.Type())
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if i := slices.Index(known, name); i >= 0 {
+			d.value(to.Field(i), given[name], key+name, kind+name)
+			continue
+		}
+		message, meant := unknown(to.Type(), kind, name)
+		d.fail(key+name, message)
+		if meant != "" && !given.has(meant) {
+			d.keys = append(d.keys, key+meant)
+		}
+	}
+}
+
+// value sets one field.
+func (d *decoder) value(to reflect.Value, given any, key, kind string) {
+	text, isText := to.Addr().Interface().(interface{ UnmarshalText([]byte) error })
+	switch v := given.(type) {
+	case map[string]any:
+		if isSection(to.Type()) {
+			d.section(to, v, key+".", kind+".")
+			return
+		}
+	case []any:
+		if to.Kind() == reflect.Slice {
+			d.list(to, v, key, kind)
+			return
+		}
+	case string:
+		if isText {
+			if err := text.UnmarshalText([]byte(v)); err != nil {
+				d.fail(key, err.Error())
 			}
+			return
+		}
+		if to.Kind() == reflect.String {
+			to.SetString(v)
+			return
+		}
+	case bool:
+		if to.Kind() == reflect.Bool {
+			to.SetBool(v)
+			return
+		}
+	case int64:
+		if isText { // such as 0 for "0"
+			d.value(to, strconv.FormatInt(v, 10), key, kind)
+			return
+		}
+		if to.Kind() == reflect.Int && !to.OverflowInt(v) {
+			to.SetInt(v)
+			return
 		}
 	}
+	d.fail(key, form(to.Type(), kind)+alike[kind])
 }
 
-// lines says where the keys of a file stand.
-type lines struct {
-	of     map[string]int   // by key, such as "lock[2].match"
-	starts map[string][]int // where each [[lock]] and each [[account]] begins
-}
-
-// findLines has go-toml report all keys of a file as unknown: so it tells their lines.
-func findLines(data []byte) *lines {
-	l := &lines{make(map[string]int), make(map[string][]int)}
-	// First the keys at the top, and the sections; then what is in the sections.
-	for _, e := range unknownKeys(data, &struct{}{}) {
-		line, _ := e.Position()
-		if name := strings.Join(e.Key(), "."); name == "account" || name == "lock" {
-			l.starts[name] = append(l.starts[name], line)
+// list sets a list: of sections, each with its defaults, or of values. An empty list is the same as none.
+func (d *decoder) list(to reflect.Value, given []any, key, kind string) {
+	to.SetZero()
+	for i, v := range given {
+		item := reflect.New(to.Type().Elem())
+		switch item := item.Interface().(type) {
+		case *Account:
+			*item = DefaultAccount("", "")
+		case *Rule:
+			*item = DefaultRule("")
+		case *Hook:
+			*item = DefaultHook()
 		}
-		l.add(&e)
-	}
-	for _, e := range unknownKeys(data, &struct {
-		FTP      struct{}   `toml:"ftp"`
-		TLS      struct{}   `toml:"tls"`
-		Files    struct{}   `toml:"files"`
-		Locks    struct{}   `toml:"locks"`
-		Etcd     struct{}   `toml:"etcd"`
-		Accounts []struct{} `toml:"account"`
-		Rules    []struct{} `toml:"lock"`
-	}{}) {
-		l.add(&e)
-	}
-	return l
-}
-
-func unknownKeys(data []byte, into any) []toml.DecodeError {
-	var all *toml.StrictMissingError
-	if err := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(into); errors.As(err, &all) {
-		return all.Errors
-	}
-	return nil
-}
-
-func (l *lines) add(e *toml.DecodeError) {
-	name := strings.ToLower(l.name(e))
-	for _, name := range []string{name, parent(name)} {
-		if _, known := l.of[name]; !known {
-			l.of[name], _ = e.Position()
+		at := fmt.Sprintf("%s[%d]", key, i+1)
+		if _, ok := v.(map[string]any); isList(to.Type()) && !ok {
+			d.fail(at, form(to.Type(), kind))
+		} else {
+			d.value(item.Elem(), v, at, kind)
 		}
+		to.Set(reflect.Append(to, item.Elem()))
 	}
 }
 
-// keyIn returns the key that stands in a line; "" if there is none.
-func (l *lines) keyIn(line int) (key string) {
-	for k, at := range l.of {
-		if at == line && len(k) > len(key) {
-			key = k
-		}
-	}
-	return key
+// failed reports whether a key, or what it is part of, has an error already: then its value is not the one that the file
+// should have.
+func (d *decoder) failed(key string) bool {
+	return slices.ContainsFunc(d.keys, func(wrong string) bool {
+		rest, within := strings.CutPrefix(key, wrong)
+		return within && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
 }
 
-// name returns the key of an error with the number of its [[section]].
-func (l *lines) name(e *toml.DecodeError) string {
-	key := e.Key()
-	if len(key) == 0 {
-		return ""
-	}
-	line, _ := e.Position()
-	number := 0
-	for _, start := range l.starts[key[0]] {
-		if start <= line {
-			number++
-		}
-	}
-	name := strings.Join(key, ".")
-	if number == 0 {
-		return name
-	}
-	return fmt.Sprintf("%s[%d]%s", key[0], number, name[len(key[0]):])
-}
-
-// unknown says that there is no such key.
-func (l *lines) unknown(e *toml.DecodeError) Error {
-	line, _ := e.Position()
-	return Error{Line: line, Key: l.name(e), Message: unknown(e.Key())}
-}
-
-// error turns what go-toml says into an Error.
-func (l *lines) error(err error) Error {
-	var e *toml.DecodeError
-	if !errors.As(err, &e) {
-		return Error{Message: strings.TrimPrefix(err.Error(), "toml: ")}
-	}
-	line, _ := e.Position()
-	message := strings.TrimPrefix(e.Error(), "toml: ")
-	if _, _, t := find(e.Key()); t != nil && strings.HasPrefix(message, "cannot decode TOML ") {
-		message = form(t, e.Key()[len(e.Key())-1])
-	}
-	return Error{Line: line, Key: l.name(e), Message: message}
-}
+// alike is what the author of a section in the wrong brackets may have meant.
+var alike = map[string]string{"lock": "; the settings of all locks are [locks]", "locks": "; a rule for names is [[lock]]"}
 
 // form says how a value of a type is written. It does not show the value: that may be a password.
 func form(t reflect.Type, name string) string {
@@ -234,12 +197,78 @@ func form(t reflect.Type, name string) string {
 	return "must be a string in quotes"
 }
 
+// lines has the line of each key of a file, by key, such as "lock[2].match".
+type lines map[string]int
+
+// findLines reads the keys of a file up to its first syntax error.
+func findLines(data []byte) lines {
+	l := make(lines)
+	counts := make(map[string]int) // how many [[name]] there were
+	var p unstable.Parser
+	p.Reset(data)
+	section := ""
+	for p.NextExpression() {
+		e := p.Expression()
+		if e.Kind == unstable.KeyValue {
+			l.add(&p, section, e, counts)
+			continue
+		}
+		section = l.key(&p, "", e, counts, e.Kind == unstable.ArrayTable) + "."
+	}
+	return l
+}
+
+// add adds a key and what its value has keys of.
+func (l lines) add(p *unstable.Parser, section string, e *unstable.Node, counts map[string]int) {
+	key := l.key(p, section, e, counts, false)
+	l.inside(p, key, e.Value(), counts)
+}
+
+// inside adds the keys in an inline table, or in a list of these.
+func (l lines) inside(p *unstable.Parser, key string, value *unstable.Node, counts map[string]int) {
+	for i, child := 1, value.Children(); child.Next(); i++ {
+		switch {
+		case value.Kind == unstable.InlineTable:
+			l.add(p, key+".", child.Node(), counts)
+		case value.Kind == unstable.Array:
+			l.inside(p, fmt.Sprintf("%s[%d]", key, i), child.Node(), counts)
+		}
+	}
+}
+
+// key returns the key of an expression, and adds it and the sections that it names first. next: it begins another [[section]].
+func (l lines) key(p *unstable.Parser, section string, e *unstable.Node, counts map[string]int, next bool) (key string) {
+	key = strings.TrimSuffix(section, ".")
+	for names := e.Key(); names.Next(); {
+		if key != "" {
+			key += "."
+		}
+		key += string(names.Node().Data)
+		line := p.Shape(names.Node().Raw).Start.Line
+		l.first(key, line)
+		if next && names.IsLast() {
+			counts[key]++
+		}
+		if n := counts[key]; n > 0 {
+			key = fmt.Sprintf("%s[%d]", key, n)
+			l.first(key, line)
+		}
+	}
+	return key
+}
+
+func (l lines) first(key string, line int) {
+	if _, known := l[key]; !known {
+		l[key] = line
+	}
+}
+
 // place gives each error the file and the line of its key, or of what the key is part of.
-func (l *lines) place(errs Errors, filename string) Errors {
+func (l lines) place(errs Errors, filename string) Errors {
 	for i := range errs {
 		errs[i].File = filename
 		for key := errs[i].Key; errs[i].Line == 0 && key != ""; key = parent(key) {
-			errs[i].Line = l.of[key]
+			errs[i].Line = l[key]
 		}
 	}
 	return errs.sorted()

@@ -10,8 +10,8 @@
 // that the server can work with, already in their own types (durations, ports,
 // networks), so that nobody parses them again. No key is ignored: one that does
 // not exist, or that was removed, is an error. Errors are reported at once, by file
-// and line, and none of them shows a password or its hash; only a file that is no TOML,
-// or has a value of the wrong type, is read no further than to there.
+// and line, and none of them shows a password or its hash; only a syntax error ends
+// the reading.
 // Nothing here is global; to reload, load again and call [Config.KeepRestartKeys].
 //
 // What is not: nothing is said about the world outside the file. Whether an

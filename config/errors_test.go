@@ -30,7 +30,15 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		// spelling
 		"misspelt key": {"lisen = []", "f:1: lisen: unknown key; did you mean listen?"},
 		"misspelt section": {"[file]\nmode = \"0644\"\nx = 1",
-			"f:1: file: unknown key; did you mean files?"},
+			"f:1: file: unknown key; did you mean [files]?"},
+		"rule in another case": {"[[Lock]]\nmatch = \"/x\"\n[[Lock]]\nmatch = \"/y\"\nmax_age = \"1m\"",
+			"f:1: Lock: unknown key; write [[lock]], in lower case"},
+		"section in another case, one bracket": {"[Lock]\nmatch = \"/x\"", "f:1: Lock: unknown key; write [[lock]], in lower case"},
+		"key in another case":                  {lock + "Max_age = \"1m\"", "f:3: lock[1].Max_age: unknown key; write max_age, in lower case"},
+		"misspelt key that is required":        {"[[lock]]\nmtach = \"/x\"", "f:2: lock[1].mtach: unknown key; did you mean match?"},
+		"misspelt key beside the right one":    {lock + "mtach = \"/x\"\nmax_age = \"-1s\"\nmax_aeg = 1", "f:3: lock[1].mtach: unknown key; did you mean match?\nf:4: lock[1].max_age: \"-1s\": must not be negative\nf:5: lock[1].max_aeg: unknown key; did you mean max_age?"},
+		"misspelt key beside a wrong value":    {"[[lock]]\nmatch = \"/[a\"\nmtach = \"/x\"", "f:2: lock[1].match: \"/[a\": is no glob; a bracket or brace is not closed\nf:3: lock[1].mtach: unknown key; did you mean match?"},
+		"key of a hook":                        {"[[hook]]\n[[hook]]\nurl = \"http://a\"\non = [\"acquire\"]\nmach = \"\"\n", "f:1: hook[1].on: missing: one or more of acquire, release, expire, break, publish, discard, login, cluster\nf:1: hook[1].run: missing: the program to run, such as [\"/usr/local/bin/told\"], or a url\nf:5: hook[2].mach: unknown key; did you mean match?"},
 		"key of another section": {lock + "idle_timeout = \"1s\"",
 			"f:3: lock[1].idle_timeout: unknown key here; it belongs in [ftp]"},
 		"key of a rule at the top": {"max_age = \"1s\"",
@@ -58,13 +66,19 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"text for a list":                {"listen = \":21\"", `f:1: listen: must be a list of strings, such as ["one", "two"]`},
 		"value for a section":            {"ftp = 1", "f:1: ftp: write it as a section: [ftp]"},
 		"one bracket":                    {"[account]\nname = \"a\"", "f:1: account: there may be several: write [[account]], with two brackets, and its keys below"},
-		"two brackets":                   {"[[ftp]]\nactive = true", "f:1: ftp: cannot store an array table in a struct"},
+		"two brackets":                   {"[[ftp]]\nactive = true", "f:1: ftp: write it as a section: [ftp]"},
+		"rules of the settings":          {"[[locks]]\nmatch = \"/x\"", "f:1: locks: write it as a section: [locks]; a rule for names is [[lock]]"},
+		"settings of the rules":          {"[lock]\nmatch = \"/x\"", "f:1: lock: there may be several: write [[lock]], with two brackets, and its keys below; the settings of all locks are [locks]"},
+		"pages":                          {"[[http]]\nlisten = \"\"", "f:1: http: write it as a section: [http]"},
+		"number in a list":               {"listen = [\":21\", 21]", "f:1: listen[2]: must be a string in quotes"},
+		"list for a text":                {"root = [\"/x\"]", "f:1: root: must be a string in quotes"},
+		"date for a duration":            {"[ftp]\nidle_timeout = 1979-05-27", "f:2: ftp.idle_timeout: must be a string in quotes"},
 		"text for a rule":                {"lock = [\"/x\"]", "f:1: lock[1]: there may be several: write [[lock]], with two brackets, and its keys below"},
 		"mode not octal":                 {"[files]\nmode = \"0689\"", `f:2: files.mode: "0689": must be an octal mode in quotes, such as "0644"`},
 		"mode with more":                 {"[files]\nmode = \"4755\"", `f:2: files.mode: 04755: permissions only, at most 0777`},
 		"mode that locks the server out": {"[files]\nmode = \"0444\"", `f:2: files.mode: "0444": its owner, who is the server itself, must be able to read and write`},
 		"no ports":                       {"[ftp]\npassive_ports = \"a-b\"", `f:2: ftp.passive_ports: "a-b": must be a range of ports, such as "30000-32767", or ""`},
-		"no network":                     {account + "networks = [\"lan\"]", `f:4: account[1].networks: "lan": must be an address or a network, such as "10.0.0.5" or "10.0.0.0/8"`},
+		"no network":                     {account + "networks = [\"lan\"]", `f:4: account[1].networks[1]: "lan": must be an address or a network, such as "10.0.0.5" or "10.0.0.0/8"`},
 
 		// values of one key
 		"negative duration": {"[ftp]\nidle_timeout = \"-1s\"", `f:2: ftp.idle_timeout: "-1s": must not be negative`},
@@ -133,9 +147,9 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 			`f:4: account[1].home: "/a\nb": must be an absolute path in the served tree, such as "/" or "/phone"`},
 		"relative home": {account + "home = \"x\"", `f:4: account[1].home: "x": must be an absolute path in the served tree, such as "/" or "/phone"`},
 		"network with bits behind the mask": {account + "networks = [\"10.0.0.5/24\"]",
-			`f:4: account[1].networks: "10.0.0.5/24": has bits set behind the mask; did you mean "10.0.0.0/24"?`},
+			`f:4: account[1].networks[1]: "10.0.0.5/24": has bits set behind the mask; did you mean "10.0.0.0/24"?`},
 		"network of mapped addresses": {account + "networks = [\"::ffff:10.0.0.0/104\"]",
-			`f:4: account[1].networks: "::ffff:10.0.0.0/104": write it as a network of IPv4`},
+			`f:4: account[1].networks[1]: "::ffff:10.0.0.0/104": write it as a network of IPv4`},
 
 		// rules
 		"no rule":          {"lock = []", "f:1: lock: no rule: nothing would be a lock; leave lock out for the default rules"},
@@ -164,11 +178,21 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"on_abort of an account": {account + "on_abort = \"\"",
 			`f:4: account[1].on_abort: "on_abort" was removed: an upload that is broken off is discarded; delete this line`},
 
-		// go-toml stops at the first value that it cannot take
+		// what editors put before the text
+		"byte-order mark": {"\xef\xbb\xbfroot = 1", "f:1: the file begins with a byte-order mark: save it as UTF-8 without one\nf:1: root: must be a string in quotes"},
+		"UTF-16":          {"\xff\xfer\x00", "f:1: the file is in UTF-16: save it as UTF-8 without a byte-order mark"},
+
+		// several wrong values
 		"a name of the wrong kind is not missing as well": {"[[account]]\nname = 1\npassword = \"" + goodHash + "\"",
 			"f:2: account[1].name: must be a string in quotes"},
-		"only the first wrong value": {"lisen = 1\n[ftp]\nmax_connections = 1.5\nmax_connections_per_address = -1",
-			"f:3: ftp.max_connections: must be a whole number, without quotes"},
+		"all wrong values, and unknown keys": {"lisen = 1\n[ftp]\nmax_connections = 1.5\nmax_connections_per_address = -1\nactive = 1\n[[account]]\nname = 1\npassword = 2\nhome = \"x\"",
+			"f:1: lisen: unknown key; did you mean listen?\n" +
+				"f:3: ftp.max_connections: must be a whole number, without quotes\n" +
+				"f:4: ftp.max_connections_per_address: -1: must not be negative\n" +
+				"f:5: ftp.active: must be true or false, without quotes\n" +
+				"f:7: account[1].name: must be a string in quotes\n" +
+				"f:8: account[1].password: must be a string in quotes\n" +
+				"f:9: account[1].home: \"x\": must be an absolute path in the served tree, such as \"/\" or \"/phone\""},
 		"a number for a text in a later rule": {lock + lock + "max_age = 3", `f:5: lock[2].max_age: "3": must be a duration in quotes, such as "90s", "10m" or "1h30m", or "0"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -335,7 +359,8 @@ func TestLinesOfKeysThatAreWrittenInOtherWays(t *testing.T) {
 		"root = \"\"\"\n[lock]\nx = 1\"\"\"\nftp.public_address = \"::1\"": 4,
 		"\"ftp\".'public_address' = \"::1\"":                               1,
 		"[ ftp ]\n\n\tpublic_address=\"::1\" # [x]":                        3,
-		"Listen = []\nFTP.public_Address = \"::1\"\nlisten = [\":21\"]":    2,
+		"account = [\n{name = \"a\"},\n{name = \"host\"}]":                 3,
+		"[lock]\n[[ftp]]\n[tls]\nmode = {x = \"required\", y = 1}":         4,
 		"ftp = {active = true, public_address = \"::1\"}":                  1,
 		"[[lock]]\nmatch = \"/a\"\n[[account]]\n[[lock]]\nmatch = \"[\"\n": 5,
 	} {

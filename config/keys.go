@@ -59,25 +59,6 @@ func keysOf(section reflect.Type) (names []string) {
 	return names
 }
 
-// find follows a key of a file through the sections as far as it is known. It returns the last section, the last name that was
-// looked for there, and the type of its value; nil if there is no such key.
-func find(key []string) (section reflect.Type, name string, value reflect.Type) {
-	section = reflect.TypeFor[Config]()
-	for _, name = range key {
-		i := slices.Index(keysOf(section), name)
-		if i < 0 {
-			return section, name, nil
-		}
-		switch value = section.Field(i).Type; {
-		case isSection(value):
-			section = value
-		case isList(value):
-			section = value.Elem()
-		}
-	}
-	return section, name, value
-}
-
 // removed are the keys that earlier versions had, and what to do about them.
 var removed = map[string]string{
 	"lock.commit":          `"commit" was removed: uploads are published when they end; delete this line`,
@@ -86,26 +67,40 @@ var removed = map[string]string{
 	"account.on_abort":     `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
 }
 
-// unknown says of a key that there is none of that name, and which one may have been meant.
-func unknown(key []string) string {
-	if why := removed[strings.Join(key, ".")]; why != "" {
-		return why
+// unknown says of a key of a section that there is none of that name, and returns the key that was probably meant, or "". kind is
+// that of the section, see [field].
+func unknown(section reflect.Type, kind, name string) (message, meant string) {
+	if why := removed[kind+name]; why != "" {
+		return why, ""
 	}
-	section, name, _ := find(key)
-	if meant := near(name, keysOf(section)); meant != "" {
-		return fmt.Sprintf("unknown key; did you mean %s?", meant)
+	if meant = near(name, keysOf(section)); strings.EqualFold(name, meant) && meant != "" {
+		return fmt.Sprintf("unknown key; write %s, in lower case", written(section, meant)), meant
+	} else if meant != "" {
+		return fmt.Sprintf("unknown key; did you mean %s?", written(section, meant)), meant
 	}
 	top := reflect.TypeFor[Config]()
 	if slices.Contains(keysOf(top), name) {
-		return "unknown key here; it belongs at the top of the file, before the first [section]"
+		return "unknown key here; it belongs at the top of the file, before the first [section]", ""
 	}
 	for i, other := range keysOf(top) {
-		switch t := top.Field(i).Type; {
-		case isSection(t) && slices.Contains(keysOf(t), name):
-			return fmt.Sprintf("unknown key here; it belongs in [%s]", other)
-		case isList(t) && slices.Contains(keysOf(t.Elem()), name):
-			return fmt.Sprintf("unknown key here; it belongs in [[%s]]", other)
+		t := top.Field(i).Type
+		if isList(t) {
+			t = t.Elem()
+		}
+		if isSection(t) && slices.Contains(keysOf(t), name) {
+			return "unknown key here; it belongs in " + written(top, other), ""
 		}
 	}
-	return "unknown key; there are " + strings.Join(keysOf(section), ", ")
+	return "unknown key; there are " + strings.Join(keysOf(section), ", "), ""
+}
+
+// written returns a key of a section as it is written in a file: "root", "[ftp]", "[[lock]]".
+func written(section reflect.Type, name string) string {
+	switch t := section.Field(slices.Index(keysOf(section), name)).Type; {
+	case isSection(t):
+		return "[" + name + "]"
+	case isList(t):
+		return "[[" + name + "]]"
+	}
+	return name
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 )
@@ -26,22 +27,27 @@ func Load(file string, checks ...Check) (*Config, error) {
 // Parse is [Load] for what has been read already; filename is for the errors.
 // What a file leaves out is as in [Default], [DefaultAccount] and [DefaultRule].
 func Parse(data []byte, filename string, checks ...Check) (*Config, error) {
-	at := findLines(data)
-	config, given, errs := decode(data, at)
+	at := findLines(bytes.TrimPrefix(data, []byte(byteOrderMark)))
+	config, given, d := decode(data)
 	if config == nil {
-		return nil, at.place(errs, filename)
-	}
-	if given.has("account") && len(config.Accounts) == 0 {
-		errs = append(errs, Error{Key: "account", Message: "no account: nobody could log in; leave account out for the built-in one"})
+		return nil, at.place(d.errs, filename)
 	}
 	check := checker{Config: config}
+	if given.has("account") && len(config.Accounts) == 0 {
+		check.fail("account", "no account: nobody could log in; leave account out for the built-in one")
+	}
 	check.all()
 	check.checkMarkers(given.list("lock"))
 	for _, more := range checks {
 		check.errs = append(check.errs, more(config)...)
 	}
-	if errs = append(errs, check.errs...); len(errs) > 0 {
-		return nil, at.place(errs, filename)
+	for _, e := range check.errs {
+		if !d.failed(e.Key) {
+			d.errs = append(d.errs, e)
+		}
+	}
+	if len(d.errs) > 0 {
+		return nil, at.place(d.errs, filename)
 	}
 	config.Warnings = at.place(check.warnings, filename)
 	return config, nil

@@ -30,8 +30,8 @@ func newConfigCheckCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Say all that is wrong with a configuration file",
 		Long: `Check reads a configuration file as the server would and says all that is wrong with
-it at once, a line for each: file, line, key, and what would be right. It does not
-look whether directories, certificates and addresses are there.
+it at once, a line for each: file, line, key, and what would be right. A syntax error ends
+the reading. It does not look whether directories, certificates and addresses are there.
 
 The exit status is 0 if the server would take the file (there may be warnings), else 2.`,
 		Example: "  ftplockd config check /etc/ftplockd.toml",
