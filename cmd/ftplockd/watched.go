@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -55,10 +54,10 @@ type watched struct {
 	listen  net.Listener // of the page
 	http    *http.Server
 	secure  bool // the page is reached by TLS, after a login
-	hooks   atomic.Pointer[hook.Runner]
+	hooks   *hook.Runner
 }
 
-// hooksWithin is how long hooks may run on when the server stops, or has others after a reload.
+// hooksWithin is how long hooks may run on when the server stops.
 const hooksWithin = 5 * time.Second
 
 // watch opens what events are told to. It is done before the server takes its state directory, so a start that fails here has
@@ -83,8 +82,8 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	}
 	w.metrics = metrics.New(state)
 	lines := func(to io.Writer) slog.Handler { return s.options.LogFormat.handler(to, s.options.LogLevel) }
-	tellHooks := func(batch []event.Event) { w.hooks.Load().Sink(batch) }
-	sinks := []event.Sink{event.Log(s.logTo, lines), w.metrics.Sink, tellHooks}
+	w.hooks = hook.New(hook.Options{Log: s.log, Ran: w.metrics.Hooked}, hooksOf(c)...)
+	sinks := []event.Sink{event.Log(s.logTo, lines), w.metrics.Sink, w.hooks.Sink}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.closeFiles(), w.unmake())
@@ -102,7 +101,6 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	if w.page != nil {
 		sinks = append(sinks, w.page.Sink)
 	}
-	w.setHooks(c)
 	w.bus = event.NewBus(sinks...)
 	return w, nil
 }
@@ -194,7 +192,9 @@ func (w *watched) stop() {
 // close tells what has happened to the end, and closes the files.
 func (w *watched) close() error {
 	w.bus.Close()
-	closeHooks(w.hooks.Load())
+	ctx, cancel := context.WithTimeout(context.Background(), hooksWithin)
+	defer cancel()
+	w.hooks.Close(ctx)
 	return w.closeFiles()
 }
 
@@ -219,25 +219,16 @@ func (w *watched) unmake() error {
 	return os.Remove(w.xferlog.Name())
 }
 
-// setHooks takes others. Those before run to their end.
-func (w *watched) setHooks(c *config.Config) {
-	o := hook.Options{Log: w.server.log, Ran: w.metrics.Hooked}
+// hooksOf are the hooks of a configuration.
+func hooksOf(c *config.Config) (all []hook.Hook) {
 	for _, h := range c.Hooks {
 		next := hook.Hook{Match: h.Match, Run: h.Run, URL: h.URL, Timeout: h.Timeout.Duration}
 		for _, on := range h.On {
 			next.On = append(next.On, event.Kind(on))
 		}
-		o.Hooks = append(o.Hooks, next)
+		all = append(all, next)
 	}
-	if before := w.hooks.Swap(hook.New(o)); before != nil {
-		w.server.background.Go(func() { closeHooks(before) })
-	}
-}
-
-func closeHooks(r *hook.Runner) {
-	ctx, cancel := context.WithTimeout(context.Background(), hooksWithin)
-	defer cancel()
-	r.Close(ctx)
+	return all
 }
 
 // checkHooks reports programs that cannot be run.

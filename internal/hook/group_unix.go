@@ -3,12 +3,13 @@
 package hook
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 )
 
-// inGroup has a program killed together with the processes that it started.
-func inGroup(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-}
+// inGroup has a program run in a process group of its own.
+func inGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// killGroup kills a program together with the processes of its group.
+func killGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }

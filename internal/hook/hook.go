@@ -3,10 +3,12 @@
 // Its types: a [Hook] says of which events who is told; a [Runner] tells them.
 //
 // Guarantees: a hook is never in the way of a command: its events wait in a queue of their own, and when 1,000 wait, further
-// ones are dropped, counted and logged. One run of a hook follows the other, in the order of the events. A run that takes
-// longer than the hook's timeout is killed, with the processes that it started.
+// ones are dropped, counted and logged. One run of a hook follows the other, in the order of the events, also across a change
+// of the configuration. A run that takes longer than the hook's timeout is killed, with the processes that it started.
 //
-// Caveats: events are lost when the server is killed. A hook that fails is not run again.
+// Caveats: events are lost when the server is killed. A hook that fails is not run again. A process that left the hook's
+// process group is found by its environment, on Linux only: one that runs as another user, or without the variable
+// FTPLOCKD_HOOK in its environment, survives the timeout.
 //
 // Start reading at [New].
 package hook
@@ -15,9 +17,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -44,12 +48,24 @@ type Hook struct {
 	Timeout time.Duration // of one run
 }
 
-// name is how the log calls it.
-func (h Hook) name() string {
+// target is what the hook runs or posts to. Two hooks of two configurations with one target are the same hook.
+func (h Hook) target() string {
 	if h.URL != "" {
 		return h.URL
 	}
-	return strings.Join(h.Run, " ")
+	return strings.Join(h.Run, "\x00")
+}
+
+// label is the target as the log shows it. Arguments, and all of a URL but its scheme and host, may be secrets.
+func (h Hook) label() string {
+	if h.URL == "" {
+		return h.Run[0]
+	}
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return "url"
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // wants reports whether the hook is for an event.
@@ -73,39 +89,62 @@ const (
 
 // Options are what a Runner is made of.
 type Options struct {
-	Hooks []Hook
-	Log   *slog.Logger
-	// Ran is told of each run: "ok", "failed", "timeout" or "dropped". Nil: nobody.
+	Log *slog.Logger
+	// Ran is called with the result of each run: "ok", "failed", "timeout" or "dropped". Nil: results are not counted.
 	Ran func(result string)
 }
 
 // Runner runs hooks. It is for use by several goroutines.
 type Runner struct {
 	o       Options
-	queues  []chan event.Event // one for each hook
 	context context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	dropped []int // of each hook, in a row
+	mu     sync.Mutex
+	closed bool
+	queues []*queue // of the hooks in the configuration, in its order
+	ending []*queue // of removed hooks that have events left
 }
 
-// New starts a Runner. Call Close to end it.
-func New(o Options) *Runner {
-	r := &Runner{o: o, dropped: make([]int, len(o.Hooks))}
+// queue has the events that wait for one hook. Its fields are guarded by Runner.mu.
+type queue struct {
+	hook    Hook
+	waiting []run
+	running bool // a goroutine takes from waiting
+	dropped int  // events in a row
+}
+
+// run is one event that waits, and the hook as it was configured when the event came.
+type run struct {
+	hook  Hook
+	event event.Event
+}
+
+// New returns a Runner of these hooks. Call Close to end it.
+func New(o Options, hooks ...Hook) *Runner {
+	r := &Runner{o: o}
 	r.context, r.cancel = context.WithCancel(context.Background())
-	for _, h := range o.Hooks {
-		queue := make(chan event.Event, maxQueued)
-		r.queues = append(r.queues, queue)
-		r.workers.Go(func() {
-			for e := range queue {
-				r.run(h, e)
-			}
-		})
-	}
+	r.Set(hooks)
 	return r
+}
+
+// Set replaces the hooks. What runs and what waits goes on: a hook whose target stays keeps its queue, and events of a removed
+// hook are still delivered.
+func (r *Runner) Set(hooks []Hook) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := append(r.queues, r.ending...)
+	r.queues = make([]*queue, len(hooks))
+	for i, h := range hooks {
+		q := new(queue)
+		if at := slices.IndexFunc(before, func(q *queue) bool { return q.hook.target() == h.target() }); at >= 0 {
+			q = before[at]
+			before = slices.Delete(before, at, at+1)
+		}
+		q.hook, r.queues[i] = h, q
+	}
+	r.ending = slices.DeleteFunc(before, func(q *queue) bool { return !q.running })
 }
 
 // Sink hands events to the hooks that want them. It never waits.
@@ -116,39 +155,61 @@ func (r *Runner) Sink(batch []event.Event) {
 		return
 	}
 	for _, e := range batch {
-		r.handLocked(e)
+		for _, q := range r.queues {
+			if q.hook.wants(e) {
+				r.addLocked(q, e)
+			}
+		}
 	}
 }
 
-func (r *Runner) handLocked(e event.Event) {
-	for i, h := range r.o.Hooks {
-		if !h.wants(e) {
-			continue
+func (r *Runner) addLocked(q *queue, e event.Event) {
+	if len(q.waiting) >= maxQueued {
+		if q.dropped++; q.dropped == 1 {
+			r.o.Log.Warn("hook is too slow: it is not told of events", "hook", q.hook.label(), "waiting", maxQueued)
 		}
-		select {
-		case r.queues[i] <- e:
-			if n := r.dropped[i]; n > 0 {
-				r.o.Log.Warn("hook goes on; it was not told of events", "hook", h.name(), "dropped", n)
-				r.dropped[i] = 0
-			}
-		default:
-			if r.dropped[i]++; r.dropped[i] == 1 {
-				r.o.Log.Warn("hook is too slow: it is not told of events", "hook", h.name(), "waiting", maxQueued)
-			}
-			r.ran("dropped")
-		}
+		r.ran("dropped")
+		return
 	}
+	if n := q.dropped; n > 0 {
+		r.o.Log.Warn("hook goes on; it was not told of events", "hook", q.hook.label(), "dropped", n)
+		q.dropped = 0
+	}
+	q.waiting = append(q.waiting, run{q.hook, e})
+	if !q.running {
+		q.running = true
+		r.workers.Go(func() { r.work(q) })
+	}
+}
+
+// work runs a hook for each event that waits, one after the other.
+func (r *Runner) work(q *queue) {
+	for {
+		next, ok := r.next(q)
+		if !ok {
+			return
+		}
+		r.run(next.hook, next.event)
+	}
+}
+
+// next takes an event out of a queue; false: none waits.
+func (r *Runner) next(q *queue) (next run, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.running, q.waiting = false, nil
+		r.ending = slices.DeleteFunc(r.ending, func(e *queue) bool { return e == q })
+		return run{}, false
+	}
+	next, q.waiting = q.waiting[0], q.waiting[1:]
+	return next, true
 }
 
 // Close runs what waits, until ctx ends: then it kills what runs, and drops the rest.
 func (r *Runner) Close(ctx context.Context) {
 	r.mu.Lock()
-	if !r.closed {
-		r.closed = true
-		for _, queue := range r.queues {
-			close(queue)
-		}
-	}
+	r.closed = true
 	r.mu.Unlock()
 	stop := context.AfterFunc(ctx, r.cancel)
 	defer stop()
@@ -181,19 +242,25 @@ func (r *Runner) run(h Hook, e event.Event) {
 	default:
 		r.ran("failed")
 	}
-	r.o.Log.Warn("hook failed", "hook", h.name(), "event", string(e.Kind), "lock", e.Lock, "path", e.Path, "err", err)
+	r.o.Log.Warn("hook failed", "hook", h.label(), "event", string(e.Kind), "lock", e.Lock, "path", e.Path, "err", err)
 }
 
 func (h Hook) tell(ctx context.Context, document []byte) error {
 	if h.URL != "" {
 		return h.post(ctx, document)
 	}
+	mark := runMark + "=" + rand.Text()
 	cmd := exec.CommandContext(ctx, h.Run[0], h.Run[1:]...)
-	cmd.Env = environment()
+	cmd.Env = append(environment(), mark)
 	cmd.Stdin = bytes.NewReader(document)
 	var said limited
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.WaitDelay = killDelay
+	cmd.Cancel = func() error {
+		err := killGroup(cmd.Process)
+		killMarked(mark)
+		return err
+	}
 	inGroup(cmd)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
@@ -201,30 +268,47 @@ func (h Hook) tell(ctx context.Context, document []byte) error {
 	return nil
 }
 
+// runMark is the variable of the environment that marks the processes of one run.
+const runMark = "FTPLOCKD_HOOK"
+
 // environment is the server's, without passwords.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FTPLOCKD_") })
 }
 
-// post sends a document. It follows no redirects: an operator names the place itself.
+// post sends a document. It follows no redirects: an operator names the place itself. Its errors do not have the URL.
 func (h Hook) post(ctx context.Context, document []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(document))
 	if err != nil {
-		return err
+		return withoutURL(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "ftplockd")
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	answer, err := client.Do(r)
 	if err != nil {
-		return err
+		return withoutURL(err)
 	}
 	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxOutput)) // for the log
-	if answer.StatusCode/100 != 2 {
-		return fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))
+	if answer.StatusCode/100 == 2 {
+		_, _ = io.CopyN(io.Discard, answer.Body, maxOutput)
+		return nil
 	}
-	return nil
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxOutput)) // for the log
+	said := strings.TrimSpace(string(text))
+	if u := r.URL.RequestURI(); len(u) > 1 { // servers repeat it: "Cannot POST /services/TOKEN"
+		said = strings.NewReplacer(u, "/...", html.EscapeString(u), "/...", r.URL.Path, "/...").Replace(said)
+	}
+	return fmt.Errorf("%s: %s", answer.Status, said)
+}
+
+// withoutURL is the cause of an error of net/http, which names the URL with its user and token.
+func withoutURL(err error) error {
+	var named *url.Error
+	if errors.As(err, &named) {
+		return named.Err
+	}
+	return err
 }
 
 // limited keeps the beginning of what is written to it.

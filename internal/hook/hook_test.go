@@ -40,11 +40,11 @@ func newDesk(hooks ...Hook) *desk {
 			hooks[i].On = []event.Kind{event.Acquire}
 		}
 	}
-	d.Runner = New(Options{Hooks: hooks, Log: slog.New(slog.NewTextHandler(&d.log, nil)), Ran: func(result string) {
+	d.Runner = New(Options{Log: slog.New(slog.NewTextHandler(&d.log, nil)), Ran: func(result string) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.results[result]++
-	}})
+	}}, hooks...)
 	return d
 }
 
@@ -148,4 +148,78 @@ func TestTooManyEventsAreDroppedAndCounted(t *testing.T) {
 	d.Close(ctx)
 	d.Sink([]event.Event{{Kind: event.Acquire}})
 	d.want(t, map[string]int{"dropped": maxQueued + 5, "failed": 1}, "hook is too slow")
+}
+
+// awaitFile waits until a hook has made a file.
+func awaitFile(t *testing.T, name string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(name); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no file ", name)
+		}
+	}
+}
+
+func TestOtherHooksLetRunsAndQueuesGoOnInOrder(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	script := `mkdir "$0/alone" || echo overlap >>"$0/out"; cat >>"$0/out"; : >"$0/running"; until [ -e "$0/free" ]; do sleep 0.02; done; rmdir "$0/alone"`
+	h := Hook{On: []event.Kind{event.Acquire}, Run: []string{"/bin/sh", "-c", script, dir}, Timeout: 30 * time.Second}
+	d := newDesk(h)
+	take := func(token uint64) { d.Sink([]event.Event{{Kind: event.Acquire, Token: token}}) }
+	take(1)
+	awaitFile(t, file("running"))
+	take(2)
+	changed := h
+	changed.Timeout = 40 * time.Second
+	d.Set([]Hook{{On: []event.Kind{event.Login}, URL: "http://127.0.0.1:1/"}, changed}) // elsewhere in the list, and with another timeout
+	take(3)
+	d.Set(nil)
+	take(99) // not for a hook that was removed
+	d.Set([]Hook{h})
+	take(4)
+	if err := os.WriteFile(file("free"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.want(t, map[string]int{"ok": 4, "failed": 0, "dropped": 0})
+	out, err := os.ReadFile(file("out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tokens []string
+	for line := range strings.Lines(string(out)) {
+		var got struct{ Token json.Number }
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		tokens = append(tokens, got.Token.String())
+	}
+	if got := strings.Join(tokens, " "); got != "1 2 3 4" {
+		t.Errorf("runs with tokens %s, want 1 2 3 4", got)
+	}
+	if len(d.queues) != 1 || len(d.ending) != 0 {
+		t.Errorf("%d queues, %d of removed hooks", len(d.queues), len(d.ending))
+	}
+}
+
+func TestLogHasNoSecretOfAHook(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "Cannot POST "+r.RequestURI+" ("+r.URL.Path+")", http.StatusNotFound)
+	}))
+	defer server.Close()
+	on, host := []event.Kind{event.Acquire}, strings.TrimPrefix(server.URL, "http://")
+	d := newDesk(
+		Hook{On: on, URL: "http://hidden0:hidden1@" + host + "/services/hidden2?token=hidden3&x=1"},
+		Hook{On: on, URL: "http://hidden0:hidden1@127.0.0.1:1/hidden2?token=hidden3"},
+		Hook{On: on, URL: "http://hidden0:hidden1@127.0.0.1:1/hidden2%zz"},
+		Hook{On: on, Run: []string{"/bin/false", "--token=hidden3"}},
+	)
+	d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/a"}})
+	d.want(t, map[string]int{"failed": 4}, "hook=http://"+host+" ", "404 Not Found", "hook=http://127.0.0.1:1 ", "connection refused", "hook=/bin/false ", "exit status 1")
+	if strings.Contains(d.log.String(), "hidden") {
+		t.Errorf("the log has a secret:\n%s", &d.log)
+	}
 }

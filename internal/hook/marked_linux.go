@@ -1,0 +1,43 @@
+package hook
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+)
+
+// killMarked kills the processes that have the mark in their environment, until a look finds none. A process that starts
+// another one between two looks is found by the next.
+func killMarked(mark string) {
+	for range 100 { // bounds the time if a process cannot be killed
+		if !killMarkedOnce([]byte(mark)) {
+			return
+		}
+	}
+}
+
+// killMarkedOnce reports whether it found any.
+func killMarkedOnce(mark []byte) (found bool) {
+	all, _ := os.ReadDir("/proc") // without /proc the group alone is killed
+	for _, entry := range all {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		p, err := os.FindProcess(pid) // before the look at its environment: the number may get another process
+		if err != nil {
+			continue
+		}
+		// The file of a killed process is empty.
+		environment, _ := os.ReadFile("/proc/" + entry.Name() + "/environ")
+		for v := range bytes.SplitSeq(environment, []byte{0}) {
+			if bytes.Equal(v, mark) {
+				found = true
+				_ = p.Kill() // it has ended
+				break
+			}
+		}
+		_ = p.Release()
+	}
+	return found
+}
