@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -296,6 +298,59 @@ func TestASecondStartWritesNothing(t *testing.T) {
 	}
 	if after := list(); !slices.Equal(before, after) {
 		t.Errorf("there was\n%s\nand there is\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
+
+// Who logged in to the page as an administrator is none any more when a reload has taken that away.
+func TestPageSessionEndsWithTheRightsOfItsAccount(t *testing.T) {
+	t.Parallel()
+	for why, change := range map[string]func(accounts string) string{
+		"removed": func(accounts string) string { return accounts[:strings.LastIndex(accounts, "[[account]]")] },
+		"demoted": func(accounts string) string { return strings.Replace(accounts, "admin = true", "admin = false", 1) },
+		"password": func(accounts string) string {
+			return strings.Replace(accounts, "name = \"boss\"\npassword = \"$2a$", "name = \"boss\"\npassword = \"$2b$", 1)
+		},
+	} {
+		t.Run(why, func(t *testing.T) {
+			s := startServer(t, withPage)
+			token := harness.Token(s.session(account).Want(257, "MKD /locks/a"))
+			jar, err := cookiejar.New(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := http.Client{Timeout: patience, Jar: jar}
+			defer client.CloseIdleConnections()
+			show := func(answer *http.Response, err error) string {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer answer.Body.Close()
+				text, err := io.ReadAll(answer.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(text)
+			}
+			asks := fmt.Sprintf("%sbreak?token=%d", s.page, token)
+			show(client.PostForm(s.page+"login", url.Values{"user": {"boss"}, "password": {password}}))
+			if text := show(client.Get(asks)); !strings.Contains(text, "Break this lock?") {
+				t.Fatalf("before: %s", text)
+			}
+			before, err := os.ReadFile(s.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := change(string(before))
+			if after == string(before) {
+				t.Fatal("the configuration has not changed")
+			}
+			writeFile(t, s.config, []byte(after))
+			s.mustReload()
+			if text := show(client.Get(asks)); !strings.Contains(text, "<h2>Log in</h2>") {
+				t.Errorf("after: %s", text)
+			}
+		})
 	}
 }
 

@@ -128,6 +128,7 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	}
 	s.public.use(ctx, next.FTP.PublicAddress)
 	s.config, s.plain = next, plain
+	s.logins.Store(next)
 	s.watched.hooks.Set(hooksOf(next))
 	s.watched.bus.Publish(event.Event{Kind: event.Reload})
 	return ignored, nil

@@ -44,6 +44,8 @@ type server struct {
 
 	mu     sync.Mutex // held over a reload
 	config *config.Config
+
+	logins atomic.Pointer[config.Config] // has the accounts of the moment, for those that must not wait for a reload
 }
 
 // newServer starts a server. What it has started when something fails is stopped again.
@@ -172,6 +174,7 @@ func (s *server) openAdmin() (err error) {
 	if s.config, s.plain, err = s.withAccount(s.config); err != nil {
 		return err
 	}
+	s.logins.Store(s.config)
 	s.admin, err = listenAdmin(s.config.State, s.handler())
 	return err
 }

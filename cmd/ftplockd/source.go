@@ -88,11 +88,23 @@ func (p source) LogIn(ctx context.Context, user, password string, from netip.Add
 	if err != nil {
 		return web.Account{}, err
 	}
+	// The account as it is before the password is checked: if it changes meanwhile the page finds another one, and ends the log-in.
+	before, _ := p.Account(user)
 	a, err := v.driver.LogIn(ctx, user, password, from)
 	if errors.Is(err, driver.ErrLogin) {
 		err = web.ErrLogin
 	}
-	return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin}, err
+	before.Name = a.Name
+	return before, err
+}
+
+func (p source) Account(name string) (web.Account, bool) {
+	for _, a := range p.s.logins.Load().Accounts {
+		if a.Name == name {
+			return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin, Proof: fmt.Sprint(a.Password, a.Networks)}, true
+		}
+	}
+	return web.Account{}, false
 }
 
 func (p source) State() string { return p.s.clusterState().String() }

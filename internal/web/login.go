@@ -16,7 +16,7 @@ import (
 const (
 	cookieName  = "ftplockd"
 	visitLasts  = 12 * time.Hour
-	mostVisits  = 1000
+	mostVisits  = 20 // of one account; one more ends its oldest
 	loginWithin = 30 * time.Second // bounds a log-in, as login_timeout does by default
 )
 
@@ -27,7 +27,7 @@ type visitors struct {
 }
 
 type visit struct {
-	account Account
+	account Account // as it was at the log-in
 	until   time.Time
 }
 
@@ -39,10 +39,18 @@ func (v *visitors) enter(a Account, now time.Time) string {
 	if v.visits == nil {
 		v.visits = make(map[string]visit)
 	}
+	oldest, own := "", 0
 	for cookie, visit := range v.visits {
-		if len(v.visits) >= mostVisits || !now.Before(visit.until) {
+		if !now.Before(visit.until) {
 			delete(v.visits, cookie)
+		} else if visit.account.Name == a.Name {
+			if own++; oldest == "" || visit.until.Before(v.visits[oldest].until) {
+				oldest = cookie
+			}
 		}
+	}
+	if own >= mostVisits {
+		delete(v.visits, oldest)
 	}
 	v.visits[cookie] = visit{a, now.Add(visitLasts)}
 	return cookie
@@ -66,14 +74,21 @@ func (v *visitors) leave(cookie string) {
 	delete(v.visits, cookie)
 }
 
-// visitor returns who has logged in with this browser, and the word that its forms carry.
+// visitor returns who has logged in with this browser, and the word that its forms carry. A visit ends when its account is
+// removed, or has other rights or another password.
 func (s *Server) visitor(r *http.Request) (a Account, word string, ok bool) {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
 		return Account{}, "", false
 	}
-	a, ok = s.rooms.find(cookie.Value, time.Now())
-	return a, s.formWord(cookie.Value), ok
+	if a, ok = s.rooms.find(cookie.Value, time.Now()); !ok {
+		return Account{}, "", false
+	}
+	if now, exists := s.o.Source.Account(a.Name); !exists || now != a {
+		s.rooms.leave(cookie.Value)
+		return Account{}, "", false
+	}
+	return a, s.formWord(cookie.Value), true
 }
 
 // formWord is what the forms of one visit carry: a foreign page cannot know it.

@@ -64,11 +64,12 @@ type Transfer struct {
 	Since   time.Time
 }
 
-// Account is who logged in to the page.
+// Account is who logged in to the page. A log-in ends when any of it changes.
 type Account struct {
 	Name  string
-	Looks bool // may see the page: its home is the whole tree, or it is an administrator
-	Admin bool // may break locks and end sessions
+	Looks bool   // may see the page: its home is the whole tree, or it is an administrator
+	Admin bool   // may break locks and end sessions
+	Proof string // changes with the password, and with the networks that the account may come from
 }
 
 // ErrLogin is the error of a log-in with a wrong name or password.
@@ -86,6 +87,8 @@ type Source interface {
 	Kick(session, by, reason string) error
 	// LogIn checks a password as FTP does, with its delays. The error matches ErrLogin, or says why nobody can log in now.
 	LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error)
+	// Account returns the account of that name as it is configured now; false: there is none.
+	Account(name string) (Account, bool)
 	// State says what this server is among several, such as "standby: NAME is active"; "": it is the only one.
 	State() string
 	// Ready returns nil if a lock can be granted now. It does not wait for long, whatever the disk does.

@@ -30,6 +30,7 @@ type house struct {
 	kicked  []string
 	ready   func(context.Context) error
 	state   string
+	changed map[string]*Account // accounts after a reload; nil: removed
 }
 
 func (h *house) Locks() []Lock {
@@ -62,7 +63,18 @@ func (h *house) LogIn(_ context.Context, user, password string, _ netip.Addr) (A
 	if password != "secret" {
 		return Account{}, ErrLogin
 	}
-	return Account{Name: user, Looks: user != "part", Admin: user == "boss"}, nil
+	a, _ := h.Account(user)
+	return a, nil
+}
+
+func (h *house) Account(name string) (Account, bool) {
+	if a, ok := h.changed[name]; ok {
+		if a == nil {
+			return Account{}, false
+		}
+		return *a, true
+	}
+	return Account{Name: name, Looks: name != "part", Admin: name == "boss", Proof: "secret"}, true
 }
 
 func (h *house) State() string { return h.state }
@@ -242,6 +254,47 @@ func TestElsewhereNothingIsShownWithoutALogin(t *testing.T) {
 	s.logIn("joe")
 	s.want(200, "/secret_lock", "/", nil, nil)
 	s.want(200, "metrics", "/metrics", nil, nil)
+}
+
+func TestLogInEndsWhenItsAccountChanges(t *testing.T) {
+	for why, after := range map[string]*Account{
+		"removed":                 nil,
+		"demoted":                 {Name: "boss", Looks: true, Proof: "secret"},
+		"with another password":   {Name: "boss", Looks: true, Admin: true, Proof: "another"},
+		"with a part of the tree": {Name: "boss", Proof: "secret"},
+	} {
+		t.Run(why, func(t *testing.T) {
+			h := &house{locks: []Lock{{Name: "/a_lock", Token: 7}}}
+			s := newSite(t, h, func(o *Options) { o.Login = true })
+			s.logIn("boss")
+			word := s.word(s.want(200, "Break this lock?", "/break?token=7", nil, nil))
+			h.changed = map[string]*Account{"boss": after}
+			s.want(200, "<h2>Log in</h2>", "/break", url.Values{"token": {"7"}, "reason": {"x"}, "word": {word}}, nil)
+			s.want(200, "<h2>Log in</h2>", "/stream", nil, nil)
+			s.want(401, "", "/metrics", nil, nil)
+			h.changed = nil
+			s.want(200, "<h2>Log in</h2>", "/", nil, nil) // it does not come back
+			if len(h.broken) > 0 {
+				t.Errorf("broken: %q", h.broken)
+			}
+		})
+	}
+}
+
+func TestLogInsOfOneAccountEndNoOthers(t *testing.T) {
+	s := newSite(t, &house{}, func(o *Options) { o.Login = true })
+	s.logIn("boss")
+	boss := s.client.Jar
+	for range 2000 {
+		s.server.rooms.enter(Account{Name: "joe", Looks: true, Proof: "secret"}, time.Now())
+	}
+	s.client.Jar = nil
+	s.want(200, "<h2>Log in</h2>", "/", nil, nil)
+	s.client.Jar = boss
+	s.want(200, "boss", "/", nil, nil)
+	if n := len(s.server.rooms.visits); n != mostVisits+1 {
+		t.Errorf("%d log-ins are remembered, want %d", n, mostVisits+1)
+	}
 }
 
 func TestCookiesAreNotForScriptsNorForOtherSites(t *testing.T) {
