@@ -97,6 +97,7 @@ type Server struct {
 	maxLooks     int           // how many names a pattern in a listing may look at
 	longestGlob  time.Duration // how long a pattern of SITE LOCKS may be worked on
 	guessing     *guessing
+	digests      *digests
 	hinted       hinted
 	context      context.Context // of what sessions do; ends with Close
 	cancel       context.CancelFunc
@@ -119,7 +120,7 @@ func New(o Options) *Server {
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications, events: o.Events,
-		maxLooks: 250_000, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: newGuessing(o.Log),
+		maxLooks: 250_000, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: newGuessing(o.Log), digests: newDigests(),
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{

@@ -8,7 +8,6 @@ import (
 	"net"
 	"time"
 
-	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
@@ -135,25 +134,6 @@ func (c *client) openFile(view string) (afero.File, error) {
 		return nil, errIsDir
 	}
 	return c.server.tree.Open(c.server.disk(n))
-}
-
-// digested is a file that the library reads for HASH and its like.
-type digested struct {
-	afero.File
-	conn *control.Conn
-}
-
-func (c *client) toDigest(view string) (ftpserver.FileTransfer, error) {
-	file, err := c.openFile(view)
-	return digested{file, c.conn}, err
-}
-
-// Read ends when nobody waits for the digest any more.
-func (d digested) Read(p []byte) (int, error) {
-	if d.conn.Gone() {
-		return 0, errHungUp
-	}
-	return d.File.Read(p)
 }
 
 // text is content that is made rather than read from disk: the status file.
