@@ -97,6 +97,10 @@ const patience = 3 * time.Second
 
 // withEtcd runs f with the etcd of a configuration.
 func (o *serveOptions) withEtcd(cmd *cobra.Command, f func(context.Context, *etcd.Cluster) error) error {
+	return o.found(func() error { return o.openEtcd(cmd, f) })
+}
+
+func (o *serveOptions) openEtcd(cmd *cobra.Command, f func(context.Context, *etcd.Cluster) error) error {
 	c, err := o.load()
 	if err != nil {
 		return err

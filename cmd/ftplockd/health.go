@@ -17,7 +17,7 @@ func newHealthCommand() *cobra.Command {
 active one of several and etcd answers. The exit status is 0 if it can, and 1 if it cannot (a server that stands by cannot), or
 no server runs.
 
-The server is found by its state directory: that of --config or --state, else the default.`,
+` + howFound,
 		Example: "  ftplockd health --state /var/lib/ftplockd/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ who published it, under which token. It needs no running server. NAME is the pat
 			if err != nil {
 				return err
 			}
-			return options.history(cmd, lock.Name(name))
+			return options.found(func() error { return options.history(cmd, lock.Name(name)) })
 		},
 	}
 	options.addStateFlags(cmd)
@@ -46,7 +47,7 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name) error {
 			return err
 		}
 		if c.Etcd.On() {
-			return o.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
+			return o.openEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
 				return showHistory(cmd.OutOrStdout(), c.History(ctx, name), "etcd knows nothing of "+printable(string(name)))
 			})
 		}
@@ -54,6 +55,9 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name) error {
 	state, err := o.stateDirectory()
 	if err != nil {
 		return err
+	}
+	if _, err := os.Stat(state); err != nil {
+		return fmt.Errorf("no server uses the state directory %s: %w", state, err)
 	}
 	return showHistory(cmd.OutOrStdout(), journal.History(state, name), "the journal knows nothing of "+printable(string(name)))
 }

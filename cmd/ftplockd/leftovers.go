@@ -24,7 +24,7 @@ import (
 func newLeftoversCommand() *cobra.Command {
 	var options serveOptions
 	list := func(cmd *cobra.Command, _ []string) error {
-		return withLeftovers(options, func(l leftovers) error { return l.list(cmd.OutOrStdout()) })
+		return options.withLeftovers(func(l leftovers) error { return l.list(cmd.OutOrStdout()) })
 	}
 	cmd := &cobra.Command{
 		Use:   "leftovers",
@@ -41,13 +41,13 @@ program on this machine, with a directory above it; that is kept. The first colu
 	cmd.AddCommand(&cobra.Command{
 		Use: "restore ID PATH", Short: "Move what was left in a lock to a path of the served tree, which must not exist", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return withLeftovers(options, func(l leftovers) error { return l.restore(args[0], args[1]) })
+			return options.withLeftovers(func(l leftovers) error { return l.restore(args[0], args[1]) })
 		},
 	})
 	cmd.AddCommand(&cobra.Command{
 		Use: "remove ID", Short: "Remove what was left in a lock, for good", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return withLeftovers(options, func(l leftovers) error {
+			return options.withLeftovers(func(l leftovers) error {
 				name, err := l.find(args[0])
 				if err != nil {
 					return err
@@ -68,8 +68,12 @@ type leftovers struct {
 }
 
 // withLeftovers runs f on those of the served directory.
-func withLeftovers(options serveOptions, f func(leftovers) error) error {
-	c, err := options.load()
+func (o *serveOptions) withLeftovers(f func(leftovers) error) error {
+	return o.found(func() error { return o.openLeftovers(f) })
+}
+
+func (o *serveOptions) openLeftovers(f func(leftovers) error) error {
+	c, err := o.load()
 	if err != nil {
 		return err
 	}
@@ -78,7 +82,7 @@ func withLeftovers(options serveOptions, f func(leftovers) error) error {
 		return err
 	}
 	l := leftovers{root: root}
-	if options.Root == "" { // else the state directory may be another server's
+	if o.Root == "" { // else the state directory may be another server's
 		l.records = filepath.Join(cmp.Or(c.Etcd.SharedState, c.State), "inside")
 	}
 	return errors.Join(f(l), root.Close())

@@ -231,7 +231,7 @@ func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, er
 	encoded := (&url.URL{Path: name}).EscapedPath()
 	i := slices.IndexFunc(views, func(v holdView) bool { return v.Name == name || v.NameEncoded != "" && v.NameEncoded == encoded })
 	if i < 0 {
-		return 0, lock.ErrNotHeld
+		return 0, o.found(func() error { return fmt.Errorf("%s is %w", printable(name), lock.ErrNotHeld) })
 	}
 	v := views[i]
 	in, isFile := cmd.InOrStdin().(*os.File)

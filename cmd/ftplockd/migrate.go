@@ -26,7 +26,7 @@ func newMigrateCommand() *cobra.Command {
 	var options serveOptions
 	var to string
 	cmd := &cobra.Command{
-		Use:   "migrate --to etcd|journal --config FILE",
+		Use:   "migrate --to etcd|journal [--config FILE]",
 		Short: "Move the locks and their history to etcd, or back",
 		Long: `Migrate moves the locks that are held, with holders, ages and tokens, and the history: from the journal in
 the state directory to etcd, or back. FILE has the section [etcd] in both cases. All servers must be stopped.

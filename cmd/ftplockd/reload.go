@@ -29,8 +29,8 @@ Keys that need a restart (listen, root, state, locks.directories and a few more)
 values; those that changed are named. Sessions that are logged in keep the rights that they logged in
 with: "ftplockd kick" ends them.
 
-The server is found by its state directory: that of --config or --state, else the default.`,
-		Example: "  ftplockd reload --config /etc/ftplockd.toml",
+` + howFound,
+		Example: "  ftplockd reload\n  ftplockd reload --config ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body, err := options.ask(cmd, http.MethodPost, "/reload")
@@ -54,17 +54,20 @@ The server is found by its state directory: that of --config or --state, else th
 
 // addStateFlags are the flags of the commands that speak to a running server.
 func (o *serveOptions) addStateFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `FILE` (TOML) of the server")
+	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `FILE` (TOML) of the server (see ftplockd --help)")
 	cmd.Flags().StringVar(&o.State, "state", "", "state `DIR` of the server instead of what is configured")
 }
 
 // ask sends a request to the running server, and returns its answer.
-func (o *serveOptions) ask(cmd *cobra.Command, method, path string) ([]byte, error) {
-	state, err := o.stateDirectory()
-	if err != nil {
-		return nil, err
-	}
-	return ask(cmd.Context(), state, method, path)
+func (o *serveOptions) ask(cmd *cobra.Command, method, path string) (body []byte, err error) {
+	err = o.found(func() error {
+		state, err := o.stateDirectory()
+		if err == nil {
+			body, err = ask(cmd.Context(), state, method, path)
+		}
+		return err
+	})
+	return body, err
 }
 
 // stateDirectory finds the state directory. The configuration file is read only if it must be, so

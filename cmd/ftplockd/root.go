@@ -23,7 +23,10 @@ lock for exactly one client, RMD gives it back. Locks whose holder died are clea
 
 Without a subcommand it serves, like "ftplockd serve". Without a configuration it
 listens on 127.0.0.1:2121, with one account, and shows a page at http://127.0.0.1:2180/;
-see "ftplockd config example".`
+see "ftplockd config example".
+
+Commands about a running server (locks, sessions, break, kick, reload, health) and about its data (history, leftovers,
+cluster, migrate) find it by its configuration. ` + howFound
 	root.Example = `  ftplockd
   ftplockd --config /etc/ftplockd.toml
   ftplockd --listen :2121 --root /srv/ftp --state /var/lib/ftplockd`
