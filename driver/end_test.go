@@ -8,15 +8,20 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Of a grant that its client cannot have heard nothing is left; one that was heard stands.
-func TestAGrantThatWasNotHeardIsTakenBack(t *testing.T) {
+// A client closes without reading its 257: the grant is undone. A grant whose 257 was read stands.
+func TestAGrantThatTheClientDidNotReceiveIsUndone(t *testing.T) {
 	inBothModes(t, `
 		- mkdir /dir
 		- link /way dir
+		a MKD /way/unread_lock ...
+		- granted /dir/unread_lock
+		- leave a
+		- freed /dir/unread_lock
+		- alone
 		a MKD /way/reset_lock => 257 *
 		- reset a
 		- alone
-		- free /dir/reset_lock
+		- held /dir/reset_lock
 		a MKD /way/later_lock => 257 *
 		a NOOP => 200 *
 		- reset a
@@ -32,10 +37,11 @@ func TestAGrantThatWasNotHeardIsTakenBack(t *testing.T) {
 		- alone
 		- held /dir/quit_lock
 		# one that somebody else has by now
-		a MKD /locks/a => 257 *
+		a MKD /locks/a ...
+		- granted /locks/a
 		- pass 7m
 		b MKD /locks/a => 257 *
-		- reset a
+		- leave a
 		- alone
 		- held /locks/a
 		# a directory

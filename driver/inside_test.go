@@ -210,9 +210,9 @@ func TestTheNextHolderOfAJobFindsTheFiles(t *testing.T) {
 		- break /locks/g/m
 		a2 STOR /locks/g/f <<< y => 226 *
 		- left /locks/g/m f member, /locks/g/m g more
-		# an adoption that was not heard is the end
-		a3 MKD /locks/g => 257 *
-		- reset a3
+		# an adoption whose 257 was not received ends the lock
+		a3 MKD /locks/g ...
+		- leave a3
 		- freed /locks/g
 		- alone
 		- left /locks/g/m f member, /locks/g/m g more, /locks/g f y

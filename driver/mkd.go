@@ -44,8 +44,13 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		c.tellRefused(n, err)
 		return control.Reply{}, c.shown(err)
 	}
-	token := h.Token
-	cmd.Lost(func() { c.undo(n, token) })
+	locks, log := c.locks, c.log // the session may have ended by then
+	cmd.Lost(func() {
+		err := locks.Undo(context.WithoutCancel(c.server.context), n, h.Token)
+		if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
+			log.Error("could not release a lock whose 257 the client did not receive", "lock", string(n), "token", h.Token, "err", err)
+		}
+	})
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h)}, nil
 }
 
@@ -139,14 +144,6 @@ func (c *client) remakeRoot(dir lock.Name) bool {
 	}
 	c.log.Warn("the directory of a [[lock]] rule was gone and was made again", "directory", string(dir))
 	return true
-}
-
-// undo takes back a grant of which the client cannot have heard.
-func (c *client) undo(n lock.Name, token lock.Token) {
-	err := c.locks.Undo(context.WithoutCancel(c.server.context), n, token)
-	if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
-		c.log.Error("could not take back a grant that was not delivered", "lock", string(n), "token", token, "err", err)
-	}
 }
 
 // makeDirectory is MKD of what is no lock.

@@ -228,6 +228,8 @@ func (p *scene) host(line string, words []string) {
 		if p.held(lock.Name(argument(1))) != (words[0] == "held") {
 			p.t.Errorf("not so: %s", line)
 		}
+	case "granted": // a lock is held, soon
+		p.until(line, func() bool { return p.held(lock.Name(argument(1))) })
 	case "freed": // a lock, soon
 		p.until(line, func() bool { return !p.held(lock.Name(argument(1))) })
 	case "waiting": // so many wait for a lock, soon
@@ -237,7 +239,7 @@ func (p *scene) host(line string, words []string) {
 		})
 	case "break": // by an administrator
 		p.as("boss").breaks(argument(1))
-	case "close", "reset", "quit": // a client
+	case "close", "reset", "leave", "quit": // a client
 		a := p.clients[argument(1)]
 		delete(p.clients, argument(1))
 		switch words[0] {
@@ -245,6 +247,9 @@ func (p *scene) host(line string, words []string) {
 			a.Close()
 		case "reset":
 			a.reset()
+		case "leave": // without reading
+			a.tcp.CloseWrite()
+			a.tcp.Close()
 		default:
 			a.want("QUIT", "221 *")
 			a.ended()

@@ -59,10 +59,13 @@ func (cmd *Command) Say(r Reply) {
 	}
 }
 
-// Lost has f called, at most once, before Handler.Ended, if the client cannot have got the final reply: it could not be
-// written, or the connection was reset before another line arrived, or it ended otherwise with the reply unacknowledged
-// by the client's TCP. Any complete line that arrives after the reply was written ends the matter. A reply that was
-// acknowledged and never read by the program is not noticed.
+// Lost has f called, at most once, when the connection has ended, if the client did not receive the final reply: it could
+// not be written, or the client's TCP did not acknowledge it, or a reset followed the FIN and nothing was written behind
+// the reply: the program closed before it read the reply. Any complete line that arrives after the reply ends the matter.
+//
+// f is not called if the system cannot tell: a reset without a FIN that comes before the acknowledgement was due (RFC 1122
+// section 4.2.3.2), or a program that read nothing and did not close before it died. Systems other than Linux report a
+// failed write only. f may be called after Handler.Ended.
 func (cmd *Command) Lost(f func()) {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()

@@ -43,8 +43,8 @@ type Conn struct {
 	woken      bool   // the read deadline was set to the past
 	shaking    bool   // the TLS handshake may be under way: nothing was read behind it yet
 	lastActive time.Time
-	spared     time.Time // not idle before that, see Handler.IdleFor
-	unheard    []func()  // Command.Lost of the replies since the last line came
+	spared     time.Time  // not idle before that, see Handler.IdleFor
+	unheard    []delivery // of the replies since the last line came
 }
 
 // phase is how far a connection has come.

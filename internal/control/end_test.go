@@ -26,63 +26,102 @@ func (c *client) fill() {
 	c.lib.replies = map[string]string{"PWD": "257 " + strings.Repeat("x", 100<<10)}
 	c.send("PWD\r\nPWD\r\nPWD\r\n")
 	c.settled()
-	if !c.lib.conn.unacked() {
+	if c.lib.conn.peer().unacked == 0 {
 		c.t.Fatal("all was acknowledged")
 	}
 }
 
+// TestLost ends connections behind a 257 in each way, and looks whether the grant was undone.
 func TestLost(t *testing.T) {
-	const lost = "lost; "
+	unread := func(c *client) { // the 257 has arrived, and the program does not read it
+		before := c.lib.conn.wire.sent.Load()
+		c.send("MKD a\r\n")
+		c.until("the reply is written", func() bool { return c.lib.conn.wire.sent.Load() > before })
+	}
 	for _, tc := range []struct {
 		name string
 		run  func(c *client)
-		want string
+		lost int
+		why  Reason
 	}{
-		{"reset at once", func(c *client) { c.play("> MKD a", "< 257 "); reset(c.tcp) }, lost + "ended: reset"},
-		{"reset after another command", func(c *client) { c.play("> MKD a", "< 257 ", "> NOOP", "< 250 "); reset(c.tcp) }, "ended: reset"},
-		{"reset after a wrong command", func(c *client) { c.play("> MKD a", "< 257 ", "> ", "< 500 "); reset(c.tcp) }, "ended: reset"},
-		{"reset after half a command", func(c *client) { c.play("> MKD a", "< 257 "); c.send("NO"); c.settled(); reset(c.tcp) }, lost + "ended: reset"},
-		{"reset after a pipelined command", func(c *client) { c.play(">> MKD a\r\nNOOP\r\n", "< 257 ", "< 250 "); reset(c.tcp) }, lost + "ended: reset"},
-		{"two of them", func(c *client) { c.play(">> MKD a\r\nMKD a\r\n", "< 257 ", "< 257 "); reset(c.tcp) }, lost + lost + "ended: reset"},
-		{"quit", func(c *client) { c.play("> MKD a", "< 257 ", "> QUIT", "< 221 ") }, "ended: quit"},
-		{"EOF", func(c *client) { c.play("> MKD a", "< 257 "); _ = c.tcp.Close() }, "ended: closed by the client"},
-		{"half-closed before the reply", func(c *client) {
-			c.answers("granted", c.untilGone)
-			c.send("MKD a\r\n")
-			_ = c.tcp.CloseWrite()
-			c.expect("257 ")
-		}, "ended: closed by the client"},
-		{"closed before the reply", func(c *client) {
-			c.answers("granted", c.untilGone)
-			c.send("MKD a\r\n")
-			_ = c.tcp.Close()
-		}, lost + "ended: closed by the client"},
+		{"reset at once", func(c *client) { c.play("> MKD a", "< 257 "); reset(c.tcp) }, 0, ReasonReset},
+		{"reset after the acknowledgement", func(c *client) {
+			c.play("> MKD a", "< 257 ")
+			c.until("the reply is acknowledged", func() bool { return c.lib.conn.peer().unacked == 0 })
+			reset(c.tcp)
+		}, 0, ReasonReset},
+		{"reset after another command", func(c *client) { c.play("> MKD a", "< 257 ", "> NOOP", "< 250 "); reset(c.tcp) }, 0, ReasonReset},
+		{"reset after half a command", func(c *client) { c.play("> MKD a", "< 257 "); c.send("NO"); c.settled(); reset(c.tcp) }, 0, ReasonReset},
+		{"reset after two pipelined grants", func(c *client) { c.play(">> MKD a\r\nMKD a\r\n", "< 257 ", "< 257 "); reset(c.tcp) }, 0, ReasonReset},
+		{"reset of a client whose window is full", func(c *client) {
+			c.fill()
+			unread(c)
+			reset(c.tcp)
+		}, 1, ReasonReset},
 		{"reset before the reply", func(c *client) {
 			begun := make(chan struct{})
 			c.answers("granted", func() { close(begun); c.untilGone() })
 			c.send("MKD a\r\n")
 			<-begun
 			reset(c.tcp)
-		}, lost + "ended: reset"},
-		{"kicked after it was acknowledged", func(c *client) {
+		}, 1, ReasonReset},
+		{"quit", func(c *client) { c.play("> MKD a", "< 257 ", "> QUIT", "< 221 ") }, 0, ReasonQuit},
+		{"closed", func(c *client) { c.play("> MKD a", "< 257 "); _ = c.tcp.Close() }, 0, ReasonEOF},
+		{"half-closed before the reply", func(c *client) {
+			c.answers("granted", c.untilGone)
+			c.send("MKD a\r\n")
+			_ = c.tcp.CloseWrite()
+			c.expect("257 ")
+			_ = c.tcp.Close()
+		}, 0, ReasonEOF},
+		{"closed before the reply", func(c *client) {
+			c.answers("granted", c.untilGone)
+			c.send("MKD a\r\n")
+			_ = c.tcp.Close()
+		}, 1, ReasonEOF},
+		{"half-closed, and closed without reading the reply", func(c *client) {
+			before := c.lib.conn.wire.sent.Load()
+			c.send("MKD a\r\n")
+			_ = c.tcp.CloseWrite()
+			c.until("the reply is acknowledged", func() bool {
+				return c.lib.conn.wire.sent.Load() > before && c.lib.conn.peer().unacked == 0
+			})
+			_ = c.tcp.Close()
+		}, 1, ReasonEOF},
+		{"half-closed behind the reply, and closed without reading it", func(c *client) {
+			unread(c)
+			_ = c.tcp.CloseWrite()
+			_ = c.tcp.Close()
+		}, 1, ReasonEOF},
+		{"closed without reading the reply to a command behind the grant", func(c *client) {
+			c.answers("granted", c.untilGone)
+			c.send("MKD a\r\nNOOP\r\n")
+			_ = c.tcp.CloseWrite()
+			var first [1]byte // the grant and the other reply are unread together, but for this
+			if _, err := io.ReadFull(c.tcp, first[:]); err != nil {
+				c.t.Fatal(err)
+			}
+			c.until("the replies are acknowledged", func() bool { return c.lib.conn.peer().unacked == 0 })
+			_ = c.tcp.Close()
+		}, 0, ReasonEOF},
+		{"kicked after the acknowledgement", func(c *client) {
 			c.play("> MKD a", "< 257 ")
 			c.lib.conn.Kick(Reply{Code: 421})
-		}, "ended: kicked"},
+		}, 0, ReasonKicked},
 		{"kicked, of a client that did not read it", func(c *client) {
 			c.fill()
-			c.send("MKD a\r\n")
-			c.settled()
+			unread(c)
 			c.lib.conn.Kick(Reply{Code: 421})
-		}, lost + "ended: kicked"},
+		}, 1, ReasonKicked},
 		{"EOF of a client that did not read it", func(c *client) {
 			c.fill()
 			c.send("MKD a\r\n")
 			_ = c.tcp.CloseWrite()
-		}, lost + "ended: closed by the client"},
+		}, 1, ReasonEOF},
 		{"a client that never read it", func(c *client) {
 			c.answers(strings.Repeat("x", 20<<20), func() {})
 			c.send("MKD a\r\n")
-		}, lost + "ended: did not read its replies"},
+		}, 1, ReasonSlow},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -93,12 +132,14 @@ func TestLost(t *testing.T) {
 			if strings.Contains(tc.name, "never read") {
 				write = 50 * time.Millisecond
 			}
-			c := serve(t, timeouts(write, ack)).login()
+			s := serve(t, timeouts(write, ack))
+			c := s.login()
 			c.answers("granted", func() {})
 			tc.run(c)
-			<-c.h.over
-			if got := c.h.notes(); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
+			c.h.endedWith(t, tc.why)
+			c.until("the connection is closed", func() bool { return s.connected() == 0 })
+			if lost := strings.Count(c.h.notes(), "lost"); lost != tc.lost {
+				t.Errorf("%d grants were undone, want %d", lost, tc.lost)
 			}
 		})
 	}
@@ -110,7 +151,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		c := serve(t, timeouts(time.Hour, time.Second)).login()
 		c.answers(big, func() {})
 		c.send("MKD a\r\n")
-		c.until("the socket is full", c.lib.conn.unacked)
+		c.until("the socket is full", func() bool { return c.lib.conn.peer().unacked > 0 })
 		c.lib.conn.Kick(Reply{Code: 421})
 		c.h.endedWith(t, ReasonKicked)
 	})

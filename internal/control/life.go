@@ -79,16 +79,13 @@ func (c *Conn) conclude(o order) {
 	if cmd.Transfers() {
 		<-cmd.done
 	}
-	// Before there is something new to be acknowledged: the client may be long dead.
-	if len(unheard) > 0 && (o.why == ReasonReset || o.why == ReasonSlow || !c.acknowledged()) {
-		for _, lost := range unheard {
-			lost()
-		}
-	}
 	if o.reply.Code != 0 {
+		c.undoLost(unheard) // before the goodbye, which a client that has closed answers with a reset
+		unheard = nil
 		c.answer(o.reply)
 	}
 	c.handler.Ended(o.why)
+	c.undoLost(unheard) // it may take a moment, and the client's next connection finds the session ended
 }
 
 func interruptionBy(why Reason) Interruption {
@@ -111,26 +108,13 @@ func (c *Conn) Close() error {
 	return c.transport().Close() // with TLS its close_notify, then wire.Close
 }
 
-// acknowledged waits up to ackTimeout until the client's TCP has acknowledged all. A client that half-closed before its
-// reply was written needs a moment: its acknowledgement may be delayed (RFC 1122 section 4.2.3.2), and nothing tells of
-// its arrival.
-func (c *Conn) acknowledged() bool {
-	for until := time.Now().Add(c.server.ackTimeout); c.wire.unacked(); time.Sleep(5 * time.Millisecond) {
-		if _, reset := c.wire.hungUp(); reset || time.Now().After(until) { // a reset leaves it as it is
-			return false
-		}
-	}
-	return true
-}
-
 // Gone reports whether the client has hung up: FIN or RST came, also if there is unread data before it, or the
 // connection has ended, or is to end, for another reason: what runs long gives up then. It is also true for a client that sent QUIT and did not wait for the reply.
 func (c *Conn) Gone() bool {
 	c.mu.Lock()
 	over := c.phase == ended || c.order != nil && !(c.order.drains && c.current.Transfers())
 	c.mu.Unlock()
-	gone, _ := c.wire.hungUp()
-	return over || gone
+	return over || c.wire.hungUp()
 }
 
 // CatchUp waits until Read has looked at what has arrived, so that the command under way was told of an ABOR or QUIT among

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"syscall"
@@ -26,11 +27,10 @@ func tune(t *net.TCPConn, userTimeout time.Duration) {
 	})
 }
 
-// hungUp asks the socket whether the client has sent its end or a reset, whatever is still unread, and whether it was
-// a reset. A closed socket was hung up on.
-func (w *wire) hungUp() (gone, reset bool) {
+// hungUp reports whether the client has sent its end or a reset, whatever is still unread. A closed socket was hung up on.
+func (w *wire) hungUp() bool {
 	if w.raw == nil {
-		return false, false
+		return false
 	}
 	fds := []unix.PollFd{{Events: unix.POLLRDHUP, Revents: unix.POLLHUP}} // it stays so if the socket is closed
 	_ = w.raw.Control(func(fd uintptr) {
@@ -41,9 +41,7 @@ func (w *wire) hungUp() (gone, reset bool) {
 			}
 		}
 	})
-	const broken = unix.POLLERR | unix.POLLHUP
-	seen := fds[0].Revents
-	return seen&(broken|unix.POLLRDHUP) != 0, seen&broken != 0
+	return fds[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLRDHUP) != 0
 }
 
 // received asks the socket how many bytes have come in all, read or not (TCP_INFO). A FIN counts as one.
@@ -59,16 +57,27 @@ func (w *wire) received() (n uint64) {
 	return n
 }
 
-// unacked asks the socket whether the other side has not acknowledged something.
-func (w *wire) unacked() (un bool) {
+// peer returns what the socket reports of the client's TCP. A reset leaves the counters as they are.
+func (w *wire) peer() (p peer) {
 	if w.raw == nil {
-		return false
+		return p
 	}
 	_ = w.raw.Control(func(fd uintptr) {
-		n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
-		un = err == nil && n > 0
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		unacked, oerr := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		unread, ierr := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+		if errors.Join(err, oerr, ierr) != nil {
+			return
+		}
+		p = peer{
+			unacked:  uint64(unacked),
+			unsent:   uint64(info.Notsent_bytes),
+			resent:   info.Total_retrans,
+			finished: info.Bytes_received > w.got.Load()+uint64(unread), // a FIN counts as one byte
+			broken:   info.State == unix.BPF_TCP_CLOSE,
+		}
 	})
-	return un
+	return p
 }
 
 // dismissNext closes a connection that waits to be accepted, and returns where it comes from. It waits for none.

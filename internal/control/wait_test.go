@@ -143,19 +143,22 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// A grant that comes at the moment at which the client leaves is either told or undone.
-func TestAGrantIsToldOrUndone(t *testing.T) {
+// A client leaves without reading at the moment at which its wait ends: it is withdrawn, or granted and undone.
+func TestAWaiterThatLeavesIsWithdrawnOrUndone(t *testing.T) {
 	s := serve(t)
 	for i := range 100 {
 		c := s.login()
 		w := c.waits()
 		c.send("MKD a\r\n")
 		<-w.began
-		go reset(c.tcp)
+		go func() {
+			_ = c.tcp.CloseWrite()
+			_ = c.tcp.Close()
+		}()
 		for until := time.Now().Add(time.Duration(i) * time.Microsecond); time.Now().Before(until); {
 		}
 		w.grant()
-		<-c.h.over
+		c.until("the connection is closed", func() bool { return s.connected() == 0 })
 		if got := c.h.notes(); strings.Contains(got, "withdrawn") == strings.Contains(got, "lost") {
 			t.Fatal(got)
 		}

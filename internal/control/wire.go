@@ -15,6 +15,7 @@ type wire struct {
 	timeout time.Duration   // of a write
 	ending  atomic.Bool     // lastTimeout is for writes
 	got     atomic.Uint64   // how many bytes were read
+	sent    atomic.Uint64   // how many bytes were written
 
 	mu     sync.Mutex // one write at a time: what is written are whole replies, or TLS records
 	failed error      // what a write returned; no other one is tried
@@ -48,6 +49,7 @@ func (w *wire) Write(p []byte) (n int, err error) {
 	}
 	_ = w.Conn.SetWriteDeadline(time.Now().Add(timeout)) // an error comes again
 	n, w.failed = w.Conn.Write(p)
+	w.sent.Add(uint64(max(n, 0)))
 	return n, w.failed
 }
 

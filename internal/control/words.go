@@ -75,20 +75,19 @@ func (c *Conn) libraryLine(line []byte) {
 		return
 	}
 	say := cmd.words(code, final, line)
-	if final && cmd != nil {
-		c.unheard = append(c.unheard, cmd.lost...)
-	}
 	c.mu.Unlock()
 
 	if final && cmd != nil && !cmd.Transfers() {
 		c.handler.End(cmd) // before the client can do anything else
 	}
+	var err error
 	if len(say) > 0 {
-		c.send(say)
+		err = c.send(say)
 	}
 	if !final || cmd == nil {
 		return
 	}
+	c.delivered(cmd.lost, err)
 	if cmd.code == 421 { // RFC 959 section 4.2: the connection is closed
 		c.give(order{why: ReasonClosed})
 	}
@@ -147,12 +146,14 @@ func (cmd *Command) words(code int, final bool, line []byte) []byte {
 }
 
 // answer sends a reply that the library has no part in.
-func (c *Conn) answer(r Reply) { c.send(r.AppendTo(nil)) }
+func (c *Conn) answer(r Reply) { _ = c.send(r.AppendTo(nil)) }
 
 // send writes whole lines. If it cannot, Read ends the connection.
-func (c *Conn) send(lines []byte) {
+func (c *Conn) send(lines []byte) error {
 	c.handler.Said(lines)
-	if _, err := c.transport().Write(lines); err != nil {
+	_, err := c.transport().Write(lines)
+	if err != nil {
 		c.give(order{why: c.broken(err)})
 	}
+	return err
 }
