@@ -29,6 +29,7 @@ type Insides struct {
 	tree    Tree
 	log     *slog.Logger
 	records *os.Root
+	sync    func(*os.File) error // (*os.File).Sync, but for tests
 
 	mu       sync.Mutex // never held while the disk is waited for
 	byName   map[lock.Name]lock.Token
@@ -41,6 +42,7 @@ type inside struct {
 	lock   lock.Name
 	holder string // the account
 	disk   string // where in the tree it is
+	synced bool   // record and directory survive a loss of power
 }
 
 // OpenInsides reads the records in dir, made if it is missing.
@@ -55,14 +57,14 @@ func OpenInsides(tree Tree, dir string, log *slog.Logger) (*Insides, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Insides{tree: tree, log: log, records: root, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside), changing: make(map[lock.Name]chan struct{})}
+	in := &Insides{tree: tree, log: log, records: root, sync: (*os.File).Sync, byName: make(map[lock.Name]lock.Token), byToken: make(map[lock.Token]inside), changing: make(map[lock.Name]chan struct{})}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
 		token, nerr := strconv.ParseUint(e.Name(), 10, 64)
 		text, rerr := root.ReadFile(e.Name())
 		parts := strings.Split(string(text), "\x00")
 		if nerr == nil && len(parts) == 3 {
-			i := inside{lock.Name(parts[0]), parts[1], parts[2]}
+			i := inside{lock: lock.Name(parts[0]), holder: parts[1], disk: parts[2]}
 			in.byName[i.lock], in.byToken[lock.Token(token)] = lock.Token(token), i
 		}
 		err = errors.Join(err, rerr)
@@ -170,7 +172,8 @@ func (in *Insides) inside(token lock.Token) (inside, bool) {
 // record notes a hidden directory that is about to be made.
 func (in *Insides) record(token lock.Token, i inside) error {
 	text := string(i.lock) + "\x00" + i.holder + "\x00" + i.disk
-	if err := in.write(strconv.FormatUint(uint64(token), 10), text); err != nil {
+	i.synced = in.tree.Durable()
+	if err := in.write(strconv.FormatUint(uint64(token), 10), text, i.synced); err != nil {
 		return err
 	}
 	in.mu.Lock()
@@ -179,21 +182,24 @@ func (in *Insides) record(token lock.Token, i inside) error {
 	return nil
 }
 
-// write makes a record that survives a loss of power: what was acknowledged in a lock is found by it.
-func (in *Insides) write(name, text string) error {
+// write makes a record. If sync is true it survives a loss of power: the server finds what was acknowledged in a lock by it.
+func (in *Insides) write(name, text string, sync bool) error {
 	f, err := in.records.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if sync && err == nil {
+		err = in.sync(f)
+	}
+	if err := errors.Join(err, f.Close()); err != nil || !sync {
 		return err
 	}
 	dir, err := in.records.Open(".")
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(in.sync(dir), dir.Close())
 }
 
 // moved follows the rename of a hidden directory: those in it go with it.
@@ -280,13 +286,16 @@ func (c *client) openInside(n lock.Name) error {
 	}
 	token := status.Holds[0].Token
 	disk := files.Inside(c.server.diskDir(in.Parent()), uint64(token))
-	if known, ok := c.server.insides.of(in); !ok || known != token {
-		if err := c.server.insides.record(token, inside{in, status.Holds[0].Owner.Account, disk}); err != nil {
+	known, ok := c.server.insides.of(in)
+	before, _ := c.server.insides.inside(token)
+	recorded := ok && known == token && (before.synced || !c.server.tree.Durable())
+	if !recorded {
+		if err := c.server.insides.record(token, inside{lock: in, holder: status.Holds[0].Owner.Account, disk: disk}); err != nil {
 			return err
 		}
 	}
 	err := c.server.tree.Mkdir(disk, 0o777)
-	if err == nil {
+	if err == nil || !recorded && errors.Is(err, fs.ErrExist) {
 		err = c.server.tree.Last(disk) // or the files in it would go with it
 	}
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, files.ErrNotDurable) {
@@ -344,7 +353,7 @@ func (in *Insides) adopt(n lock.Name, holder string, from, to lock.Token) {
 	before, _ := in.inside(from)
 	was := before.disk
 	disk := files.Inside(path.Dir(was), uint64(to))
-	err := in.record(to, inside{n, holder, disk})
+	err := in.record(to, inside{lock: n, holder: holder, disk: disk})
 	if err == nil {
 		err = errors.Join(in.tree.Rename(was, disk), in.moved(was, disk), in.forget(from))
 	}

@@ -448,3 +448,25 @@ func TestHiddenNamesAreRefusedByEveryCommand(t *testing.T) {
 		}
 	})
 }
+
+// Without files.durable nothing waits for the disk; with it the record of a lock's files is synced, also if it was made before a reload.
+func TestTheFirstFileInALockIsSyncedOnlyIfFilesAreDurable(t *testing.T) {
+	s := start(t, plainLocks)
+	syncs := 0
+	s.insides.sync = func(f *os.File) error {
+		syncs++
+		return f.Sync()
+	}
+	c := s.as("phoneacc")
+	c.want("MKD /locks/x", "257 *")
+	for _, step := range []struct {
+		durable bool
+		want    int
+	}{{false, 0}, {false, 0}, {true, 2}, {true, 2}, {false, 2}} {
+		s.tree.SetOptions(0, step.durable)
+		c.store("/locks/x/f", "content")
+		if syncs != step.want {
+			t.Errorf("durable = %v: %d syncs of the record, want %d", step.durable, syncs, step.want)
+		}
+	}
+}

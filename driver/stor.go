@@ -222,11 +222,13 @@ func (t *transfer) complete(gone bool) error {
 
 // sync is the slow part: the digest of what a lock protects, too.
 func (t *transfer) sync() error {
-	err := t.file.Sync()
-	if err == nil && t.began.Lock != "" {
-		t.size, t.sum, err = t.file.Sum()
+	if t.began.Lock != "" {
+		var err error
+		if t.size, t.sum, err = t.file.Sum(); err != nil {
+			return err
+		}
 	}
-	return err
+	return t.file.Sync()
 }
 
 // seal makes it too late to abort, unless that has happened.

@@ -23,6 +23,8 @@ type Tree interface {
 	RemoveDir(name string) error
 	// Last has what was done to the names survive a loss of power.
 	Last(names ...string) error
+	// Durable reports whether what is done to files and names survives a loss of power.
+	Durable() bool
 	// Upload begins an upload: a hidden temporary file that is published by one rename.
 	Upload(name string, o files.UploadOptions) (*files.Upload, error)
 	// Aside moves what a lock has left out of everybody's way.

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// Sync makes the content complete: the file gets its mode, and if the
+// Sync completes the content: the file gets its mode and is closed, which is when a network file system reports a full disk, and if the
 // tree is durable it is on disk afterwards. This is the slow part, to be done before whatever
-// Place must be one step with. Another Write is possible and undoes it.
+// Place must be one step with. No Write and no Sum is possible afterwards.
 func (u *Upload) Sync() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -21,6 +21,9 @@ func (u *Upload) syncLocked() error {
 		return err
 	}
 	u.broken = u.settleLocked()
+	if err := u.closeFile(); u.broken == nil {
+		u.broken = err
+	}
 	u.whole = u.broken == nil
 	return u.broken
 }
@@ -36,6 +39,14 @@ func (u *Upload) settleLocked() error {
 		return err
 	}
 	return bare(u.file.Sync())
+}
+
+func (u *Upload) closeFile() error {
+	err := bare(u.file.Close())
+	if fault := u.tree.check("close"); fault != nil {
+		return fault
+	}
+	return err
 }
 
 // keepMode gives the temporary file the permissions of the file that it is to replace, and the owner where
@@ -179,7 +190,7 @@ func (u *Upload) removeTemporary() error {
 func (u *Upload) endLocked() {
 	u.over = true
 	if u.file != nil {
-		u.file.Close() // what it could say was said by fsync
+		u.file.Close() // it is discarded, or Sync has closed it
 	}
 	if u.dir != (directory{}) {
 		u.dir.close()

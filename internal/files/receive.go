@@ -36,7 +36,7 @@ func (u *Upload) ReadFrom(r io.Reader) (int64, error) {
 
 // add calls write, which adds bytes to the temporary, and counts them.
 func (u *Upload) add(write func() (int64, error)) (n int64, err error) {
-	if err = u.dirty(); err != nil {
+	if err = u.open(); err != nil {
 		return 0, fail("upload", u.Name(), err)
 	}
 	if err = u.tree.check("write"); err == nil {
@@ -46,11 +46,13 @@ func (u *Upload) add(write func() (int64, error)) (n int64, err error) {
 	return n, fail("upload", u.Name(), u.failed(err))
 }
 
-// dirty notes that the content is about to change. It fails if the upload is over or failed before.
-func (u *Upload) dirty() error {
+// open fails if the content cannot change any more, or with what failed before.
+func (u *Upload) open() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.whole = false
+	if u.whole {
+		return ErrDone
+	}
 	return u.standsLocked()
 }
 
@@ -76,13 +78,10 @@ func (u *Upload) failed(err error) error {
 	return err
 }
 
-// Sum returns how long the content is, and its SHA-256 in hexadecimal. It reads the content back, so that receiving
+// Sum returns how long the content is so far, and its SHA-256 in hexadecimal. It reads the content back, so that receiving
 // it can be left to the kernel; what came just now is still in memory.
 func (u *Upload) Sum() (size int64, sum string, err error) {
-	u.mu.Lock()
-	err = u.standsLocked()
-	u.mu.Unlock()
-	if err != nil {
+	if err = u.open(); err != nil {
 		return 0, "", fail("sum", u.Name(), err)
 	}
 	h := sha256.New()

@@ -121,6 +121,9 @@ func (t *Tree) SetOptions(mode fs.FileMode, durable bool) {
 	t.set.Store(&settings{mode, durable})
 }
 
+// Durable reports whether what is done to files and names survives a loss of power.
+func (t *Tree) Durable() bool { return t.set.Load().durable }
+
 // check is the place where tests put their faults.
 func (t *Tree) check(call string) error {
 	if t.before == nil {

@@ -44,7 +44,7 @@ type Upload struct {
 	mu     sync.Mutex // held while the upload ends, disk access included, so that it ends in one way
 	over   bool       // everything is given back
 	placed bool       // the file has its name
-	whole  bool       // Sync was done and nothing came since
+	whole  bool       // Sync was done
 	broken error      // the first failure of a write
 }
 
