@@ -41,7 +41,7 @@ func TestMkdWaitsForItsTurn(t *testing.T) {
 		a MKD /locks/x ...
 		- waiting /locks/x 1
 		- pass 2s
-		a => 550 /locks/x: waited 2s: held by other@*; place 1 of 1 in the queue`, patient)
+		a => 550 /locks/x: waited 2s: held by other@*; place 1 of 1 in the queue, *`, patient)
 }
 
 func TestWhatEndsTheWaitingOfMkd(t *testing.T) {

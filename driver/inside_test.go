@@ -203,7 +203,7 @@ func TestTheNextHolderOfAJobFindsTheFiles(t *testing.T) {
 		b STOR /locks/g/m/f <<< member => 226 *
 		# an upload under the hold that is adopted is not one under the next
 		a STOR /locks/g/f <<< late ...
-		a2 MKD /locks/g => 257 "/locks/g" locked, *, adopted from token #
+		a2 MKD /locks/g => 257 "/locks/g" locked, token #, adopted from token #, *
 		a => 550 /locks/g/f: lies in the lock /locks/g, *
 		a2 RETR /locks/g/f => 226 * >>> x
 		b STOR /locks/g/m/g <<< more => 226 *

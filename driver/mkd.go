@@ -166,12 +166,13 @@ func (c *client) makeDirectory(n lock.Name) error {
 // quotedPath is a path as RFC 959 page 63 and appendix II have it: in quotes, quotes in it doubled.
 func quotedPath(view string) string { return `"` + strings.ReplaceAll(view, `"`, `""`) + `"` }
 
-// granted is what stands behind the path in the 257 of a lock. There is no quote in it: Net::FTP's
-// pattern for the path goes to the last one. Who adopts learns from what: another hold of the same job may have begun meanwhile.
+// granted is what stands behind the path in the 257 of a lock. There is no quote in it: Net::FTP's pattern for the path goes
+// to the last one. The token comes first, then the token of the hold that was adopted: a client that adopts reads from it
+// that no other hold came between. What is cut off with a long path is the expiry.
 func (c *client) granted(h lock.Hold) string {
-	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10) + ", " + h.Expiry(c.server.clock.Now()).Text()
+	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10)
 	if h.Adopted != 0 {
 		text += ", adopted from token " + strconv.FormatUint(uint64(h.Adopted), 10)
 	}
-	return text
+	return text + ", " + h.Expiry(c.server.clock.Now()).Text()
 }

@@ -102,10 +102,7 @@ func (c *client) replyFor(view string, err error) control.Reply {
 	if !known {
 		c.log.Error("command failed", "path", view, "err", err)
 	}
-	if view != "" {
-		text = view + ": " + text
-	}
-	return control.Reply{Code: code, Text: text}
+	return control.Reply{Code: code, Path: view, Text: text}
 }
 
 // explain returns the code and the text of an error, and whether it was foreseen.

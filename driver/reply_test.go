@@ -13,7 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -106,6 +108,62 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		}
 		if got := strings.TrimSpace(string(tr.client.replyFor("/x", err).AppendTo(nil))); !fits(tt.reply, got) {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.reply)
+		}
+	}
+}
+
+// Some embedded clients read a reply into 128 bytes, and take a longer refusal for a success. conn.line checks the length of
+// each reply.
+func TestRepliesFitIntoTheBuffersOfEmbeddedClients(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *server) {
+		for _, n := range []int{1, 39, 60, 80, 100, 110, 116, 120, 140, 240} {
+			for _, letter := range []string{"x", "ä", "\xff"} {
+				name := strings.Repeat(letter, n)[:n]
+				lock, file := "/locks/"+name, "/"+name
+				s.write(file, "x")
+				holder, other := s.as("phoneacc"), s.as("boss")
+				for _, c := range []*conn{holder, other} {
+					for _, command := range []string{
+						"MKD " + lock, "MKD " + lock + "/member", "SITE LOCK AS " + name, "SITE WAIT 0", "RMD " + file, "RMD " + lock + "/none", "CWD " + lock, "PWD",
+						"SITE LOCK BREAK 1 " + lock, "SITE LOCK RENEW " + lock, "SITE LOCK INFO " + file, "SITE CHMOD 7777 " + file, "SITE " + name,
+						"MKD " + file, "RNFR " + lock, "RNFR " + file, "RNTO " + lock, "DELE " + lock, "SIZE " + lock, "MDTM " + file + "/none", "MFMT 20200101000000 " + lock,
+						"STOR " + lock, "RETR " + lock, "APPE " + file + "/none", "MLSD " + file, "LIST " + file + "/none", "HASH " + lock, "XCRC " + file + "/none", name, "HELP " + name,
+						"OPTS " + name, "TYPE " + name, "MODE " + name, "PORT " + name, "ALLO " + name, "AUTH " + name, "MKD /" + name + "_lock", "MKD " + file + ".lock",
+					} {
+						c.transfer(command)
+					}
+				}
+				holder.want("RMD "+lock+"/member", "250 *")
+				holder.want("RMD "+lock, "250 *")
+			}
+		}
+	})
+}
+
+// What is cut off of a reply is the least that matters: reason and holder of a refusal, and the token of a grant, stay.
+func TestAReplyIsShortenedWhereItMattersLeast(t *testing.T) {
+	long := strings.Repeat("x", 60) + "/" + strings.Repeat("y", 30)
+	tr := transfer{client: &client{log: slog.New(slog.DiscardHandler)}}
+	held := &lock.HeldError{
+		Refusal: lock.Refusal{Place: lock.Place{At: 1, Of: 2}}, Held: 2 * time.Second,
+		Holder: lock.Owner{Account: "phoneacc", Address: "2001:db8:85a3:8d3:1319:8a2e:370:7348"},
+		Expiry: lock.Expiry{Remaining: 30 * time.Minute, Idle: 30 * time.Minute, Latest: 24 * time.Hour},
+	}
+	for _, tt := range []struct {
+		reply control.Reply
+		want  string
+	}{
+		{tr.client.replyFor("/"+long, held), "550 ...yyyyyyyyyyyyy: held by phoneacc@2001:db8:85a3:8d3:1319:8a2e:370:7348 for 2s; place 1 of 2 in the queue, expires in..."},
+		{tr.client.replyFor("/"+long, &lock.TimeoutError{Waited: time.Minute, Err: held}), "550 ...yyyyyyyyyyyyy: waited 1m0s: held by phoneacc@2001:db8:85a3:8d3:1319:8a2e:370:7348 for 2s; place 1 of 2 in the queue..."},
+		{tr.client.replyFor("/"+long, fs.ErrNotExist), "550 /" + long + ": no such file or directory"},
+		{control.Reply{Code: 257, Text: quotedPath("/"+long[:40]) + " locked, token 123, adopted from token 122, expires in 24h0m0s or 30m0s after its last sign of life"}, `257 "/` + long[:40] + `" locked, token 123, adopted from token 122, expires in 24h0m0s or 30m0s...`},
+		{control.Reply{Code: 257, Text: quotedPath("/"+long) + " locked, token 123, expires in 24h0m0s"}, `257 "/` + long + `" locked, token 123...`},
+		{control.Reply{Code: 257, Text: quotedPath("/"+long+long[:25]) + " locked, token 123, expires in 24h0m0s"}, `257 "/` + long + long[:25] + `"`},
+		{control.Reply{Code: 257, Text: quotedPath("/"+long+long) + " locked, token 123, expires in 24h0m0s"}, `257 "/` + long + long + `" locked, token 123, expires in 24h0m0s`},
+		{control.Reply{Code: 250, Text: "/" + long + long + " released"}, "250 /" + long + long + " released"},
+	} {
+		if got := strings.TrimSuffix(string(tt.reply.AppendTo(nil)), "\r\n"); got != tt.want {
+			t.Errorf("\n got: %s\nwant: %s", got, tt.want)
 		}
 	}
 }

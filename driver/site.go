@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -165,14 +166,23 @@ func (c *client) siteLockBreak(param string) control.Reply {
 	return c.withLock(path, func(view string, n lock.Name) (control.Reply, error) {
 		status, held := c.table().Get(n)
 		if token == 0 && held {
-			return control.Reply{Code: 550, Text: view + ": " + holders(status) + ": say SITE LOCK BREAK with the token before the path"}, nil
+			return control.Reply{Code: 550, Path: view, Text: tokens(status) + ": say SITE LOCK BREAK with the token before the path"}, nil
 		}
 		err := c.table().Break(c.server.context, n, lock.Token(token), c.locks.Owner(), "")
 		if errors.Is(err, lock.ErrStale) {
-			return control.Reply{Code: 550, Text: fmt.Sprintf("%s: token %d is not the lock's: %s", view, token, holders(status))}, nil
+			return control.Reply{Code: 550, Path: view, Text: fmt.Sprintf("token %d is not the lock's: %s", token, tokens(status))}, nil
 		}
 		return done(200, view, "broken"), err
 	})
+}
+
+// tokens lists the tokens of a lock's holds, the newest first, with their holders.
+func tokens(status lock.Status) string {
+	var all []string
+	for _, h := range slices.Backward(status.Holds) {
+		all = append(all, fmt.Sprintf("token %d of %s", h.Token, h.Owner))
+	}
+	return strings.Join(all, ", ")
 }
 
 // holders says on one line who holds a lock, with the tokens.

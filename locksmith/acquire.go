@@ -210,7 +210,6 @@ func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
 		s.link.hurry(farewell)
 	})
 	r, err := s.receive(id)
-	a.unsure = a.unsure || err != nil
 	if !stop() {
 		<-sent
 		if err == nil && seconds > 0 && nerr == nil {
@@ -218,6 +217,10 @@ func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
 		}
 		s.link.hurry(0)
 	}
+	if err == nil {
+		r, err = s.whole(ctx, a.o.Path, r)
+	}
+	a.unsure = a.unsure || err != nil
 	return r, err
 }
 

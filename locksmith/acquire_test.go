@@ -226,3 +226,24 @@ func TestLockHasTheNameThatTheServerQuotesIfItIsTheOneThatWasAsked(t *testing.T)
 		})
 	}
 }
+
+// ftplockd shortens a long 257. What was cut off is asked for.
+func TestAGrantThatWasShortenedIsReadWhole(t *testing.T) {
+	const whole = "> SITE LOCK RENEW /a\n< 200 \"/a\" locked, token 42, expires in 6m0s\n"
+	for _, cut := range []string{` locked, token 42, expires in...`, ` locked, token 42...`, ` locked...`, ``} {
+		inBubble(t, []string{asLocks() + "> MKD /a\n< 257 \"/a\"" + cut + "\n" + whole + heard + giveBack}, func(t *testing.T, s *scripted) {
+			l := mustAcquire(t, s.options())
+			if left := time.Until(l.Expires()); l.Token() != 42 || left != 6*time.Minute {
+				t.Errorf("%q: token %d, expires in %v", cut, l.Token(), left)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	inBubble(t, []string{asLocks() + "> MKD /a\n< 257 \"/a\"\n> SITE LOCK RENEW /a\n< 550 /a: no rule makes that name a lock\n> RMD /a\n< 250 removed\n" + bye}, func(t *testing.T, s *scripted) {
+		if _, err := Acquire(t.Context(), s.options()); !errors.Is(err, ErrRefused) {
+			t.Errorf("a directory that is no lock: %v", err)
+		}
+	})
+}

@@ -114,12 +114,12 @@ func TestALockIsKept(t *testing.T) {
 		},
 		"on a new connection when the server has not known for five seconds": {
 			scripts: []string{asLocks() + grant42 + strings.Repeat(notNow, 5),
-				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, expires in 6m0s, adopted from token 42\n" + heard + giveBack},
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, adopted from token 42, expires in 6m0s\n" + heard + giveBack},
 			change: func(o *Options) { o.Check = time.Second }, after: 5*time.Second + 500*time.Millisecond, token: 43,
 		},
 		"while the server cannot renew it": {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 451 /a: not now: etcd does not answer; nothing was changed, try again\n",
-				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, expires in 6m0s, adopted from token 42\n" + heard + giveBack},
+				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, adopted...\n> SITE LOCK RENEW /a\n< 200 \"/a\" locked, token 43, expires in 6m0s\n" + heard + giveBack},
 			change: func(o *Options) { o.Check, o.Renew = time.Minute, true }, after: 3*time.Minute + 10*time.Second, token: 43,
 		},
 		"after a disconnect, by its directory": {

@@ -370,6 +370,9 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 		return l.checkMark(s)
 	}
 	r, err := s.ask(ctx, "MKD "+l.o.Path)
+	if err == nil {
+		r, err = s.whole(ctx, l.o.Path, r)
+	}
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,8 @@ type grant struct {
 	adopted bool          // from a hold of the same nonce
 }
 
-var grantText = regexp.MustCompile(` locked, token (\d+), (?:expires in ([0-9hms.]+)(?:(?: or|,) [0-9hms.]+ after its last sign of life)?|expires [0-9hms.]+ after its last sign of life|never expires)(, adopted from token \d+)?$`)
+// The adoption stands before the expiry, or behind it (servers before it was moved).
+var grantText = regexp.MustCompile(` locked, token (\d+)(, adopted from token \d+)?, (?:expires in ([0-9hms.]+)(?:(?: or|,) [0-9hms.]+ after its last sign of life)?|expires [0-9hms.]+ after its last sign of life|never expires)(, adopted from token \d+)?$`)
 
 func (r reply) grant() (grant, bool) {
 	m := grantText.FindStringSubmatch(r.lines()[0])
@@ -82,7 +83,12 @@ func (r reply) grant() (grant, bool) {
 		return grant{}, false
 	}
 	token, err := strconv.ParseUint(m[1], 10, 64)
-	return grant{token: token, expires: duration(m[2]), adopted: m[3] != ""}, err == nil
+	return grant{token: token, expires: duration(m[3]), adopted: m[2]+m[4] != ""}, err == nil
+}
+
+// cut reports whether the text behind the path of a 257 was shortened, perhaps to nothing: ftplockd writes 128 bytes at most.
+func (r reply) cut() bool {
+	return r.code == 257 && (strings.HasSuffix(r.said, "...") || strings.HasSuffix(r.said, `"`))
 }
 
 // duration reads what ftplockd writes; 0 for anything else.

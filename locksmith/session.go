@@ -94,6 +94,27 @@ func (s *session) begin(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
+// whole returns the reply to MKD of a path with all that belongs behind its path, also if ftplockd has shortened it: the reply
+// to SITE LOCK RENEW has the token and the expiry of the same hold.
+func (s *session) whole(ctx context.Context, path string, r reply) (reply, error) {
+	if !s.knowsLocks() || !r.cut() {
+		return r, nil
+	}
+	more, err := s.ask(context.WithoutCancel(ctx), "SITE LOCK RENEW "+path)
+	switch {
+	case err != nil:
+		return r, err
+	case more.transient():
+		return r, s.fail("the server said "+more.String(), nil)
+	case !more.good(): // it is a directory, not a lock
+		return r, nil
+	}
+	if strings.Contains(r.said, " locked, token ") && strings.Contains(r.said, ", adopted") {
+		more.said += ", adopted from token 0"
+	}
+	return reply{code: r.code, said: more.said}, nil
+}
+
 // handshake begins TLS on the control connection.
 func (s *session) handshake() error {
 	secure := tls.Client(s.link, s.tls)

@@ -273,6 +273,6 @@ func breaking(name string, refusal Reply) string {
 	if !ok {
 		return ""
 	}
-	number, _, _ := strings.Cut(after, ":")
+	number, _, _ := strings.Cut(after, " ")
 	return "SITE LOCK BREAK " + number + " " + name
 }

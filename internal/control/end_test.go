@@ -23,7 +23,7 @@ func (c *client) untilGone() { c.until("the client has gone", c.lib.conn.Gone) }
 func (c *client) fill() {
 	_ = c.tcp.SetReadBuffer(4 << 10)
 	_ = c.lib.conn.wire.Conn.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(1 << 20)
-	c.lib.replies = map[string]string{"PWD": "257 " + strings.Repeat("x", 100<<10)}
+	c.lib.replies = map[string]string{"PWD": `257 "` + strings.Repeat("x", 100<<10) + `"`}
 	c.send("PWD\r\nPWD\r\nPWD\r\n")
 	c.settled()
 	if c.lib.conn.peer().unacked == 0 {
@@ -119,7 +119,7 @@ func TestLost(t *testing.T) {
 			_ = c.tcp.CloseWrite()
 		}, 1, ReasonEOF},
 		{"a client that never read it", func(c *client) {
-			c.answers(strings.Repeat("x", 20<<20), func() {})
+			c.answers(bigPath, func() {})
 			c.send("MKD a\r\n")
 		}, 1, ReasonSlow},
 	} {
@@ -145,8 +145,11 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// bigPath is longer than the socket's buffers; a quoted path is sent whole.
+var bigPath = `"` + strings.Repeat("x", 20<<20) + `"`
+
 func TestAClientThatDoesNotRead(t *testing.T) {
-	big := strings.Repeat("x", 20<<20)
+	big := bigPath
 	t.Run("does not keep Kick waiting", func(t *testing.T) {
 		c := serve(t, timeouts(time.Hour, time.Second)).login()
 		c.answers(big, func() {})

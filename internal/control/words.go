@@ -2,12 +2,19 @@ package control
 
 import (
 	"bytes"
+	"strings"
+	"unicode/utf8"
 )
 
 // Reply is what the client is told. The bytes CR, LF and NUL in its texts are sent as '?', so that no file name can
 // forge a line.
+//
+// A refusal (a code of 400 or more) and a 257 have at most 128 bytes on the wire; a longer text is shortened and ends in
+// "...". Of a refusal the path is shortened first, at its front. The quoted path of a 257 is never shortened: if the path
+// alone is longer, the reply is sent whole.
 type Reply struct {
 	Code int    // three digits, RFC 959 section 4.2
+	Path string // what a refusal is about; it stands before the text, with ": " between them; "": nothing
 	Text string // the text of the first line
 	// Lines, if there are any, make it a reply of several lines: "code-Text", these as they are (MLST and FEAT want one
 	// space in front: RFC 3659, RFC 2389), then "code End". A line that begins with a digit gets a space in front
@@ -19,7 +26,7 @@ type Reply struct {
 // AppendTo appends the reply as it goes over the wire.
 func (r Reply) AppendTo(b []byte) []byte {
 	if len(r.Lines) == 0 {
-		return appendLine(b, r.Code, ' ', r.Text)
+		return appendLine(b, r.Code, ' ', r.short())
 	}
 	b = appendLine(b, r.Code, '-', r.Text)
 	for _, line := range r.Lines {
@@ -33,6 +40,87 @@ func (r Reply) AppendTo(b []byte) []byte {
 		end = "End"
 	}
 	return appendLine(b, r.Code, ' ', end)
+}
+
+const (
+	// maxReply is how many bytes a refusal and a 257 have on the wire: ESP32_FTPClient and FTPClient_Generic read a
+	// reply into 128 bytes, and take a longer refusal for a success.
+	maxReply = 128
+	// leastPath is how many bytes of its path a refusal keeps, however long its text is.
+	leastPath = 16
+	// ellipsis stands where something was cut off.
+	ellipsis = "..."
+)
+
+// short returns the text of a reply of one line, shortened if the reply would be too long.
+func (r Reply) short() string {
+	const room = maxReply - len("550 \r\n")
+	text := r.Text
+	if r.Path != "" {
+		path := r.Path
+		if r.Code >= 400 {
+			path = cutFront(path, max(room-len(": ")-len(text), leastPath))
+		}
+		text = path + ": " + text
+	}
+	switch quoted := quotedLen(text); {
+	case r.Code >= 400:
+		return cutEnd(text, room)
+	case r.Code == 257 && quoted <= room:
+		return text[:quoted] + cutEnd(text[quoted:], room-quoted)
+	}
+	return text
+}
+
+// quotedLen returns how many bytes the quoted path has that a text begins with (RFC 959 appendix II), its quotes
+// included; 0 if there is none.
+func quotedLen(text string) int {
+	if text == "" || text[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[i] != '"':
+		case i+1 < len(text) && text[i+1] == '"':
+			i++
+		default:
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// cutEnd shortens a text at its end, if need be, between two words: half a number would be another number.
+func cutEnd(text string, room int) string {
+	if len(text) <= room {
+		return text
+	}
+	n := max(room-len(ellipsis), 0)
+	if space := strings.LastIndexByte(text[:n+1], ' '); space >= n-longestNumber {
+		n = max(space, 0)
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	if text = strings.TrimRight(text[:n], " ,;:"); text == "" {
+		return ""
+	}
+	return text + ellipsis
+}
+
+// longestNumber is how many bytes a number in a reply may have, with what stands around it.
+const longestNumber = 24
+
+// cutFront shortens a path at its front, if need be.
+func cutFront(path string, room int) string {
+	if len(path) <= room {
+		return path
+	}
+	from := len(path) - room + len(ellipsis)
+	for from < len(path) && !utf8.RuneStart(path[from]) {
+		from++
+	}
+	return ellipsis + path[from:]
 }
 
 func appendLine(b []byte, code int, separator byte, text string) []byte {
@@ -136,6 +224,8 @@ func (cmd *Command) words(code int, final bool, line []byte) []byte {
 	}
 	if said != nil {
 		code, line = said.Code, said.AppendTo(nil)
+	} else if final && len(line) > len("550 ") {
+		line = Reply{Code: code, Text: string(line[len("550 "):])}.AppendTo(nil)
 	} else {
 		line = append(appendClean(make([]byte, 0, len(line)+2), line), '\r', '\n')
 	}

@@ -32,13 +32,14 @@ type HeldError struct {
 }
 
 // Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s", with Idle "... expires in 23h59m48s or 30m0s
-// after its last sign of life"; the name of the lock is in it only if it is not the one that was asked for.
+// after its last sign of life", with a place "held by phoneacc@10.0.0.5 for 12s; place 1 of 2 in the queue, expires in
+// 5m48s"; the name of the lock is in it only if it is not the one that was asked for.
 func (e *HeldError) Error() string {
 	text := "held by " + e.Holder.String() + " for " + seconds(e.Held)
 	if e.Below {
 		text = string(e.Name) + " below it is " + text
 	}
-	return e.Place.after(text + ", " + e.Expiry.Text())
+	return e.Place.after(text) + ", " + e.Expiry.Text() // what is longest comes last: replies are cut there
 }
 
 // DelayedError says that a lock was taken away from its holder so lately that nobody gets it

@@ -20,7 +20,7 @@ func TestSoManyLocksBelowOneDirectory(t *testing.T) {
 	b := w.open("b")
 	wantText(t, w.refused(b, "/slots/p/3", lock.ErrHeld), "there may be 2 such locks, and so many are held")
 	wantText(t, w.refused(b, "/slots/p/3", lock.ErrHeld), "there may be 2 such locks, and so many are held; place 1 of 1 in the queue")
-	wantText(t, w.refused(b, "/slots/p/2", lock.ErrHeld), "held by a@192.0.2.1 for 0s, expires in 1h0m0s; 1 in the queue")
+	wantText(t, w.refused(b, "/slots/p/2", lock.ErrHeld), "held by a@192.0.2.1 for 0s; 1 in the queue, expires in 1h0m0s")
 	w.acquire(b, "/slots/q/1") // another directory
 	w.release(s, "/slots/p/1", nil)
 	w.refused(w.open("newcomer"), "/slots/p/4", lock.ErrHeld)

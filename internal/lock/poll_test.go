@@ -190,7 +190,7 @@ func TestClientsThatLookTheSameShareTheEarlierPlace(t *testing.T) {
 		for _, i := range order {
 			w.end(both[i])
 		}
-		wantText(t, w.polls(w.open("b"), "/locks/x", 1, 0), "held by a@192.0.2.1 for 12s, expires in 59m48s; place 1 of 2 in the queue")
+		wantText(t, w.polls(w.open("b"), "/locks/x", 1, 0), "held by a@192.0.2.1 for 12s; place 1 of 2 in the queue, expires in 59m48s")
 	}
 }
 
@@ -212,8 +212,8 @@ func TestPollersAndWaitersShareOneQueue(t *testing.T) {
 	poller, later := w.open("poller"), w.open("later")
 	w.polls(poller, "/locks/x", 2, time.Second)
 	x := w.waits("b", "/locks/x")
-	wantText(t, w.polls(later, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s, expires in 59m59s; 2 in the queue")
-	wantText(t, w.polls(later, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s, expires in 59m59s; place 3 of 3 in the queue")
+	wantText(t, w.polls(later, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s; 2 in the queue, expires in 59m59s")
+	wantText(t, w.polls(later, "/locks/x", 1, 0), "held by a@192.0.2.1 for 1s; place 3 of 3 in the queue, expires in 59m59s")
 	w.release(s, "/locks/x", nil)
 	x.stillWaits()
 	wantText(t, w.polls(later, "/locks/x", 1, 0), "others came earlier, poller@192.0.2.1 is next; place 3 of 3 in the queue")

@@ -268,7 +268,7 @@ func TestWaitingEndsByTime(t *testing.T) {
 		x.stillWaits()
 		w.looksIn(time.Second)
 		w.pass(time.Second)
-		wantText(t, x.fails(lock.ErrHeld), "waited 30s: held by a@192.0.2.1 for 30s, expires in 59m30s; place 1 of 2 in the queue")
+		wantText(t, x.fails(lock.ErrHeld), "waited 30s: held by a@192.0.2.1 for 30s; place 1 of 2 in the queue, expires in 59m30s")
 		again := w.waitsIn(x.s, "/locks/x") // as a client does that tries for ever
 		w.release(s, "/locks/x", nil)
 		if queue == lock.QueueFair {
