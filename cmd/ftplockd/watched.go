@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/hook"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -133,14 +134,21 @@ func (w *watched) openPage(ctx context.Context) (err error) {
 	w.page = web.New(web.Options{
 		Source: source{s}, Metrics: w.metrics.Handler(), Login: w.secure, TLS: w.secure, Host: s.isCertified, Version: version(),
 	})
-	w.http = &http.Server{
-		Handler: w.page.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
+	w.http = w.page.HTTP(slog.NewLogLogger(s.log.Handler(), slog.LevelDebug))
+	w.listen = web.Limit(w.listen, pageConnections(), control.NetworkOf)
 	if w.secure {
 		w.listen = tls.NewListener(w.listen, s.tls.config())
 	}
 	return nil
+}
+
+// pageConnections is how many connections the page may have. FTP has seven of eight file descriptors for itself.
+func pageConnections() int {
+	const most = 512
+	if all := maxDescriptors(); all > 0 {
+		return min(most, max(all/8, 4))
+	}
+	return most
 }
 
 // address is where the page is, as people type it.

@@ -16,7 +16,7 @@ import (
 const (
 	cookieName  = "ftplockd"
 	visitLasts  = 12 * time.Hour
-	mostVisits  = 20 // of one account; one more ends its oldest
+	mostVisits  = 20               // of one account; one more ends its oldest
 	loginWithin = 30 * time.Second // bounds a log-in, as login_timeout does by default
 )
 
