@@ -84,15 +84,16 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 	if !c.locks.Concerned(from) && !c.locks.Concerned(to) {
 		return apply()
 	}
+	publish := func(titles []lock.Title) error {
+		err := apply()
+		if err == nil {
+			c.server.publishedAs(titles[0], lock.Publication{File: from, Note: "renamed to " + string(to)})
+			c.server.publishedAs(titles[1], lock.Publication{File: to, Note: "renamed from " + string(from)})
+		}
+		return err
+	}
 	if info.Mode().IsRegular() {
-		return c.changing([]lock.Name{from, to}, func(titles []lock.Title) error {
-			err := apply()
-			if err == nil {
-				c.server.publishedAs(titles[0], lock.Publication{File: from, Note: "renamed to " + string(to)})
-				c.server.publishedAs(titles[1], lock.Publication{File: to, Note: "renamed from " + string(from)})
-			}
-			return err
-		})
+		return c.changing([]lock.Name{from, to}, publish)
 	}
 	writes := []lock.Write{{Path: from}, {Path: to}}
 	return c.shown(c.locks.Write(c.server.context, writes, func(titles []lock.Title) error {
@@ -111,7 +112,7 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 		if err := c.mayStill(titles); err != nil {
 			return err
 		}
-		return apply()
+		return publish(titles)
 	}))
 }
 

@@ -84,3 +84,28 @@ func TestAttackWaysAroundProtects(t *testing.T) {
 		t.Logf("%d tries", tries)
 	}
 }
+
+// A protected file that a symbolic link replaces, or that is one and is renamed, has a row in the history and a line in the log.
+func TestRenamedLinkIsInTheHistory(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[[lock]]\nmatch = '/data/*_lock'\nprotects = ['/data/$1.tsv']\n")
+	s.write("data/phone.tsv", "the list")
+	if err := os.Symlink("data/phone.tsv", s.path("link")); err != nil {
+		t.Fatal(err)
+	}
+	c := s.session(account)
+	c.Want(257, "MKD /data/phone_lock")
+	for _, move := range [][2]string{{"/link", "/data/phone.tsv"}, {"/data/phone.tsv", "/away"}} {
+		c.Want(350, "RNFR "+move[0])
+		c.Want(250, "RNTO "+move[1])
+	}
+	history := s.command("history", "/data/phone_lock")
+	for _, want := range []string{"renamed from /link", "renamed to /away"} {
+		if !strings.Contains(history, want) {
+			t.Errorf("the history lacks %q:\n%s", want, history)
+		}
+		if !strings.Contains(s.log.String(), want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+}
