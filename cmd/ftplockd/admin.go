@@ -67,13 +67,13 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
 		// Once begun a reload is done whole, also if nobody waits for its outcome any more.
-		ignored, err := s.reload(context.WithoutCancel(r.Context()))
+		done, err := s.reload(context.WithoutCancel(r.Context()))
 		if err != nil {
 			s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
 		}
-		answer(w, ignored)
+		answer(w, done)
 	})
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.ready.ask(r.Context()); err != nil {

@@ -21,8 +21,8 @@ func newReloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Have the running server read its configuration file again",
-		Long: `Reload has the server read its configuration file again, as SIGHUP does, and says how that
-went. No session and no lock is dropped. A file with an error changes nothing. Ages, idle times
+		Long: `Reload has the server read its configuration file again, as SIGHUP does, and waits for the
+result: the exit status is 0 if the server has taken the file. It prints the warnings of "config check". No session and no lock is dropped. A file with an error changes nothing. Ages, idle times
 and what a disconnect does hold for locks that are held, at once; so a shorter age may end some.
 
 Keys that need a restart (listen, root, state, locks.directories and a few more) keep their old
@@ -37,11 +37,14 @@ with: "ftplockd kick" ends them.
 			if err != nil {
 				return err
 			}
-			var ignored []string
-			if err := json.Unmarshal(body, &ignored); err != nil {
+			var done reloaded
+			if err := json.Unmarshal(body, &done); err != nil {
 				return err
 			}
-			for _, key := range ignored {
+			for _, warning := range done.Warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), warning)
+			}
+			for _, key := range done.NeedRestart {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s has changed and needs a restart: until then the old value holds\n", key)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "reloaded")
@@ -83,44 +86,51 @@ func (o *serveOptions) stateDirectory() (string, error) {
 	return c.State, nil
 }
 
+// reloaded is what a reload reports.
+type reloaded struct {
+	NeedRestart []string `json:"need_restart"` // the keys that have changed and need a restart
+	Warnings    []string `json:"warnings"`     // those of "config check"
+}
+
 // reload takes over a changed configuration: all of it but the keys that need a restart, or nothing. All that can fail is done
-// first. It returns the keys that have changed and need a restart.
-func (s *server) reload(ctx context.Context) (ignored []string, err error) {
+// first.
+func (s *server) reload(ctx context.Context) (done reloaded, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clusterState().name == takingOver {
-		return nil, errors.New("this server is taking over: try again")
+		return done, errors.New("this server is taking over: try again")
 	}
 	next, err := s.options.load()
 	if err != nil {
-		return nil, err
+		return done, err
 	}
-	ignored = next.KeepRestartKeys(s.config)
+	done.NeedRestart = next.KeepRestartKeys(s.config)
 	next, plain, err := s.withAccount(next)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	rules, err := lock.NewRules(rulesOf(next))
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	var pair *tls.Certificate
 	if s.tls != nil {
 		if pair, err = readPair(next.TLS.Certificate, next.TLS.Key); err != nil {
-			return nil, err
+			return done, err
 		}
 	}
 	if err := checkHooks(next); err != nil {
-		return nil, err
+		return done, err
 	}
 	v := s.service.Load() // nil: it stands by
 	if v != nil {
 		if err := v.makePrefixes(rules); err != nil {
-			return nil, err
+			return done, err
 		}
 	}
 
-	for _, key := range ignored {
+	done.Warnings = s.logWarnings(next)
+	for _, key := range done.NeedRestart {
 		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
 	}
 	if s.tls != nil {
@@ -134,7 +144,7 @@ func (s *server) reload(ctx context.Context) (ignored []string, err error) {
 	s.logins.Store(next)
 	s.watched.hooks.Set(hooksOf(next))
 	s.watched.bus.Publish(event.Event{Kind: event.Reload})
-	return ignored, nil
+	return done, nil
 }
 
 // use takes over what a reload changes.

@@ -182,3 +182,42 @@ func (r *running) checkNothingHasChanged(t *testing.T, say func(string) string) 
 		t.Error("the session:", got)
 	}
 }
+
+func TestAReloadPrintsTheWarningsOfConfigCheck(t *testing.T) {
+	r := startServer(t, "")
+	r.configure("[[lock]]\nmatch = '/locks/**'\n[[lock]]\nmatch = '/locks/a'\n")
+	_, want, _ := runCommand(t.Context(), "config", "check", r.file)
+	if !strings.Contains(want, "lock[2].match: warning: ") {
+		t.Fatal(want)
+	}
+	if _, errs, status := r.run("reload"); status != exitOK || errs != want {
+		t.Errorf("status %d\n%s", status, errs)
+	}
+	if !strings.Contains(r.log.String(), "lock[2].match: warning: ") {
+		t.Error("the log has no warning:", r.log)
+	}
+}
+
+// TestTheServiceReloadFailsIfTheServerRefusesTheFile runs the command by which systemd reloads.
+func TestTheServiceReloadFailsIfTheServerRefusesTheFile(t *testing.T) {
+	unit, err := os.ReadFile("../../packaging/ftplockd.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(unit), "\nExecReload=")
+	line, _, _ = strings.Cut(line, "\n")
+	r := startServer(t, "")
+	if err := os.WriteFile(filepath.Join(r.dir, "files/taken"), nil, 0o644); err != nil { // only the server sees what is wrong
+		t.Fatal(err)
+	}
+	args := strings.Fields(strings.ReplaceAll(line, installedConfig, r.file))
+	if args[0] != "/usr/bin/ftplockd" {
+		t.Fatalf("systemd does not learn the result of %s", line)
+	}
+	for text, want := range map[string]int{"": exitOK, "nonsense = 1\n": exitUsage, "[[lock]]\nmatch = '/taken/**'\n": exitFailure} {
+		r.configure(text)
+		if _, errs, status := runCommand(t.Context(), args[1:]...); status != want {
+			t.Errorf("%q: status %d\n%s", text, status, errs)
+		}
+	}
+}

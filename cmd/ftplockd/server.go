@@ -73,13 +73,20 @@ func newServer(ctx context.Context, options serveOptions, logTo io.Writer, reach
 			}
 		}
 	}()
-	for _, w := range c.Warnings {
-		log.Warn("configuration", "warning", w.Error())
-	}
+	s.logWarnings(c)
 	if c.Etcd.On() {
 		return s, s.startStandby(ctx, reach)
 	}
 	return s, s.start(ctx)
+}
+
+// logWarnings logs the warnings of a configuration, and returns them.
+func (s *server) logWarnings(c *config.Config) (warnings []string) {
+	for _, w := range c.Warnings {
+		s.log.Warn("configuration", "warning", w.Error())
+		warnings = append(warnings, w.Error())
+	}
+	return warnings
 }
 
 // prepare does what can fail without a trace: it reads the certificate, opens the addresses, looks whether the state directory is
