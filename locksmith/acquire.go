@@ -33,6 +33,9 @@ func Acquire(ctx context.Context, o Options) (*Lock, error) {
 	if o.Poll <= 0 {
 		o.Poll = defaultPoll
 	}
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
 	if o.Nonce == "" {
 		o.Nonce = rand.Text()
 	}
@@ -49,7 +52,8 @@ type acquisition struct {
 	o     Options
 	e     *endpoint
 	began time.Time
-	s     *session // nil: there is none at the moment
+	s     *session  // nil: there is none at the moment
+	sent  time.Time // before the last MKD was said
 
 	last   error // why there is no lock yet; nil: nothing was refused so far
 	unsure bool  // an MKD of ours may have been granted, or may still be
@@ -69,6 +73,9 @@ const (
 // defaultPoll is the mean pause between two tries.
 const defaultPoll = 3 * time.Second
 
+// defaultGrace is how long a lock outlives its connection, where the server can end it then.
+const defaultGrace = 15 * time.Second
+
 // slice is how long a server is asked to let one MKD wait: a connection that died silently is noticed so soon.
 const slice = 20 * time.Second
 
@@ -79,9 +86,14 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	for tries := 0; ; tries++ {
 		began := time.Now()
 		result, r := a.attempt(ctx, seconds)
+		if result == granted && ctx.Err() == nil {
+			heard, err := a.s.confirm(context.WithoutCancel(ctx))
+			if err == nil {
+				return a.take(ctx, r, heard)
+			}
+			result, a.last, a.unsure = failed, err, true
+		}
 		switch {
-		case result == granted && ctx.Err() == nil:
-			return a.take(ctx, r)
 		case result == refused:
 			return nil, a.doubtful(a.last)
 		case result == granted, ctx.Err() != nil:
@@ -194,6 +206,7 @@ func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
 	}
 	s.link.wait(s.Timeout + time.Duration(seconds)*time.Second)
 	defer s.link.wait(s.Timeout)
+	a.sent = now()
 	id, err := s.send("MKD " + a.o.Path)
 	if err != nil {
 		a.unsure = a.unsure || !errors.Is(err, ErrRefused)
@@ -348,20 +361,26 @@ func (a *acquisition) giveBack(ctx context.Context, has bool) {
 	}
 }
 
-// take makes a Lock of a grant.
-func (a *acquisition) take(ctx context.Context, r reply) (*Lock, error) {
+// take makes a Lock of a grant; heard is when the last command was sent that the server answered.
+func (a *acquisition) take(ctx context.Context, r reply, heard time.Time) (*Lock, error) {
 	ctx = context.WithoutCancel(ctx)
 	l := newLock(a, a.named(r))
 	if a.s.knowsLocks() {
 		g, _ := r.grant()
-		l.granted(g)
+		if g.expires > 0 && now().Sub(a.sent) > g.expires/10 { // the age began while the server let MKD wait
+			if err := l.renew(a.s); err != nil {
+				a.giveBack(ctx, true)
+				return nil, a.doubtful(err)
+			}
+		} else {
+			l.granted(g, a.sent, heard)
+		}
 	}
 	if a.o.Shared && !l.shared(ctx) {
 		a.last = fmt.Errorf("%w: %s: the server grants it to one holder alone, and it was to be shared", ErrRefused, l.path)
 		a.giveBack(ctx, true)
 		return nil, a.doubtful(a.last)
 	}
-	a.s.confirm(ctx)
 	if l.Token() == 0 {
 		_ = l.takeMark(a.s) // a connection that is lost here is made again by keep
 	}

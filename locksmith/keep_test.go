@@ -43,16 +43,30 @@ func TestALockIsLost(t *testing.T) {
 		"when the server is gone for as long as the lock lives": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop"},
 			want:    ErrLost, says: "the lock was lost: /a: its age of 6m0s is over",
-			after: 6*time.Minute - time.Second, before: 6*time.Minute + time.Second,
+			after: 6*time.Minute - 2500*time.Millisecond, before: 6*time.Minute - 2500*time.Millisecond,
 		},
-		"at the very end of its age, when the server does not answer and the age is shorter than the patience with it": {
+		"before the end of its age, when the server does not answer and the age is shorter than the patience with it": {
 			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 3s\n> NOOP\n< 200 ok\n> SITE LOCK INFO /a\nhang"},
 			want:    ErrLost, says: "the lock was lost: /a: its age of 3s is over",
-			after: 3 * time.Second, before: 3 * time.Second,
+			after: 1900 * time.Millisecond, before: 1900 * time.Millisecond,
 		},
-		"at the very end of its age, when the server does not answer to a new connection either": {
+		"before the end of its age, when the server does not answer to a new connection either": {
 			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 20s\n> NOOP\n< 200 ok\n> SITE LOCK INFO /a\nhang", "hang"},
-			want:    ErrLost, after: 20 * time.Second, before: 20 * time.Second,
+			want:    ErrLost, after: 17500 * time.Millisecond, before: 17500 * time.Millisecond,
+		},
+		"before its idle time is over, when the server does not answer": {
+			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 24h0m0s or 20s after its last sign of life\n> NOOP\n< 200 ok\n" + ask42 + "> SITE LOCK INFO /a\nhang", "hang"},
+			want:    ErrLost, says: "the lock was lost: /a: the server could not be reached for 18s, and may have ended it",
+			after: 18500 * time.Millisecond, before: 18500 * time.Millisecond,
+		},
+		"before its grace is over, when the server does not answer": {
+			scripts: []string{graced() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 24h0m0s\n> NOOP\n< 200 ok\n" + ask42 + "> SITE LOCK INFO /a\nhang", "hang"},
+			want:    ErrLost, after: 14 * time.Second, before: 14 * time.Second,
+		},
+		"when its grant was not confirmed, and another client has it": {
+			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 6m0s\n> NOOP\ndrop",
+				asLocks() + grant42 + "> SITE LOCK INFO /a\n< 550 /a: not held\n> SITE LOCK RENEW /a\n< 550 /a: not held\n" + bye},
+			want: ErrLost, before: time.Second,
 		},
 		"within seconds, when a network that swallowed everything is back and somebody else has it": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\nhang",

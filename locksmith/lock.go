@@ -23,12 +23,11 @@ type Lock struct {
 	ending  sync.Once
 	result  error // of Release
 
-	mu      sync.Mutex
-	s       *session // with the keeping goroutine, or with Release once that has ended
-	token   uint64
-	age     time.Duration // 0: it never ends by itself, or the server does not say
-	renewed time.Time     // when the age began
-	heard   time.Time     // when the server said last that the lock stands
+	mu    sync.Mutex
+	s     *session // with the keeping goroutine, or with Release once that has ended
+	token uint64
+	lease lease
+	timer *time.Timer // ends the lock with its lease
 
 	looking chan struct{} // holds one token while somebody looks by the library, on a server without tokens
 	mark    *mark         // of the directory there; nil: not taken
@@ -37,8 +36,9 @@ type Lock struct {
 var errReleased = errors.New("released")
 
 func newLock(a *acquisition, path string) *Lock {
-	l := &Lock{o: a.o, e: a.e, path: path, s: a.s, heard: time.Now(), looking: make(chan struct{}, 1)}
+	l := &Lock{o: a.o, e: a.e, path: path, s: a.s, looking: make(chan struct{}, 1)}
 	l.life, l.end = context.WithCancelCause(context.Background())
+	l.lease.heard = a.sent
 	return l
 }
 
@@ -48,19 +48,55 @@ func (l *Lock) start() {
 			l.o.Check = 5 * time.Second
 		}
 	}
+	l.mu.Lock()
+	l.o.Check = min(l.o.Check, max(l.lease.shortest()/5, 10*time.Millisecond))
+	l.mu.Unlock()
 	var keeping context.Context
-	keeping, l.quit = context.WithCancel(context.Background())
+	keeping, l.quit = context.WithCancel(l.life)
 	l.keeping.Go(func() { l.keep(keeping) })
 }
 
-// granted takes in what the server said of the hold.
-func (l *Lock) granted(g grant) {
+// watch ends the lock when its lease is over, and the connection with it. It looks once a second at least: a machine that was suspended finds
+// more time gone than its timers counted.
+func (l *Lock) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	until, at := l.lease.until(), now()
+	switch {
+	case l.life.Err() != nil || until.IsZero():
+	case at.Before(until):
+		d := min(until.Sub(at), time.Second)
+		if l.timer == nil {
+			l.timer = time.AfterFunc(d, l.watch)
+		} else {
+			l.timer.Reset(d)
+		}
+	default:
+		err := fmt.Errorf("%w: %s: %s", ErrLost, l.path, l.lease.reason(at))
+		l.end(err)
+		l.s.link.cut(err)
+	}
+}
+
+// granted takes in a grant or a renewal: when its request was sent, and when the last one that the server answered.
+func (l *Lock) granted(g grant, began, heard time.Time) {
+	l.mu.Lock()
 	if g.token != 0 {
 		l.token = g.token
 	}
-	l.renewed, l.heard, l.age = time.Now(), time.Now(), g.expires
+	l.lease = lease{began: began, heard: heard, age: g.expires, idle: g.idle}
+	if l.token != 0 && l.o.Grace > 0 && l.s.can("SITE", "DISCONNECT") {
+		l.lease.grace = l.o.Grace
+	}
+	l.mu.Unlock()
+	l.watch()
+}
+
+// confirmed takes in a reply that says that the lock stands, to a request that was sent at that time.
+func (l *Lock) confirmed(sent time.Time) {
+	l.mu.Lock()
+	l.lease.heard = sent
+	l.mu.Unlock()
 }
 
 // Path is the lock's name as the server quoted it.
@@ -82,14 +118,16 @@ func (l *Lock) Token() uint64 {
 	return l.token
 }
 
-// Expires is when the server will end the lock; zero if it never does, or does not say.
+// Expires is when the server may grant the lock to another client, if it hears nothing from us any more; zero if it never does, or does not
+// say. Each answer of the server moves it. The lock is given up (Done) up to two seconds earlier.
 func (l *Lock) Expires() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.age == 0 {
-		return time.Time{}
+	end := l.lease.end()
+	if end.IsZero() {
+		return end
 	}
-	return l.renewed.Add(l.age)
+	return end.Add(-suspended())
 }
 
 // Done is closed when the lock is lost or was released.
@@ -158,7 +196,7 @@ func (l *Lock) keep(ctx context.Context) {
 		case ctx.Err() != nil: // Release sees to the rest
 			return
 		case err != nil:
-			l.end(l.overAge(err))
+			l.end(err)
 			return
 		}
 	}
@@ -172,11 +210,7 @@ const glimpse = 5 * time.Second
 // or of a server that has not known for too long.
 func (l *Lock) look() error {
 	s := l.session()
-	d := glimpse
-	if end := l.latest(); !end.IsZero() {
-		d = max(time.Millisecond, min(d, time.Until(end)))
-	}
-	s.link.hurry(d)
+	s.link.hurry(glimpse)
 	defer s.link.hurry(0)
 	err := s.broken()
 	if err == nil {
@@ -184,10 +218,7 @@ func (l *Lock) look() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case err == nil:
-		l.heard = time.Now()
-	case errors.Is(err, ErrUnknown) && time.Since(l.heard) < l.bearable():
+	if errors.Is(err, ErrUnknown) && now().Sub(l.lease.heard) < l.bearable() {
 		return nil
 	}
 	return err
@@ -209,16 +240,18 @@ func (l *Lock) check(s *session) error {
 		return l.checkMark(s)
 	}
 	l.mu.Lock()
-	due := l.o.Renew && l.age > 0 && time.Since(l.renewed)+l.o.Check > l.age/2 // before half of it is over
+	due := l.o.Renew && l.lease.age > 0 && now().Sub(l.lease.began)+l.o.Check > l.lease.age/2 // before half of it is over
 	l.mu.Unlock()
 	if due {
 		return l.renew(s)
 	}
+	sent := now()
 	i, err := s.info(context.Background(), l.o.Path)
 	if err != nil {
 		return err
 	}
 	if _, ours := i.has(token); ours {
+		l.confirmed(sent)
 		return nil
 	}
 	if err := l.renew(s); err != nil { // its refusal says why the lock is lost
@@ -229,6 +262,7 @@ func (l *Lock) check(s *session) error {
 
 // renew asks for a full age. The server remembers for the session that had the lock why it is lost, and says so.
 func (l *Lock) renew(s *session) error {
+	sent := now()
 	r, err := s.ask(context.Background(), "SITE LOCK RENEW "+l.o.Path)
 	if err != nil {
 		return err
@@ -240,7 +274,7 @@ func (l *Lock) renew(s *session) error {
 		return fmt.Errorf("%w: %s", ErrUnknown, r.text())
 	}
 	if g, ok := r.grant(); ok {
-		l.granted(g)
+		l.granted(g, sent, sent)
 	}
 	return nil
 }
@@ -266,11 +300,15 @@ func (l *Lock) takeMark(s *session) error {
 func (l *Lock) checkMark(s *session) error {
 	l.looking <- struct{}{}
 	defer func() { <-l.looking }()
+	sent := now()
 	if l.mark == nil {
 		if err := l.takeMark(s); err != nil || l.mark != nil {
 			return err
 		}
 		_, err := s.ask(context.Background(), "NOOP") // nothing can be seen: no more than a sign of life
+		if err == nil {
+			l.confirmed(sent)
+		}
 		return err
 	}
 	got, err := l.mark.by(s, l.o.Path)
@@ -282,52 +320,26 @@ func (l *Lock) checkMark(s *session) error {
 	case !got.since.Equal(l.mark.since):
 		return fmt.Errorf("%w: %s: its directory is another one than we made, or was written into", ErrLost, l.path)
 	}
+	l.confirmed(sent)
 	return nil
 }
 
-// latest is until when the lock stands for certain though the server cannot be reached; zero: for ever. A tenth of the grace is left for what
-// has to end before another client gets the lock.
-func (l *Lock) latest() time.Time {
-	end := l.Expires()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.o.Grace > 0 && l.token != 0 && l.s.can("SITE", "DISCONNECT") {
-		if lease := l.heard.Add(l.o.Grace * 9 / 10); end.IsZero() || lease.Before(end) {
-			end = lease
-		}
-	}
-	return end
-}
-
-// overAge is the reason of a loss: if the lock's age is over, that is the reason, whatever was noticed first.
-func (l *Lock) overAge(err error) error {
-	if end := l.Expires(); !end.IsZero() && !time.Now().Before(end) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return fmt.Errorf("%w: %s: its age of %s is over", ErrLost, l.path, l.age)
-	}
-	return err
-}
-
-// lonely is how long a server that cannot be reached is taken to keep a lock that never ends by itself.
+// lonely is how long a server that cannot be reached is taken to keep a lock of which it promises nothing.
 const lonely = time.Minute
 
-// regain makes a lost connection again and takes the lock up on it. It tries as long as the lock stands for certain.
+// regain makes a lost connection again and takes the lock up on it. It tries until ctx ends, which the end of the lease does.
 func (l *Lock) regain(ctx context.Context) error {
-	until, dies := l.latest(), true
-	if until.IsZero() {
-		until, dies = time.Now().Add(lonely), false
+	l.mu.Lock()
+	leased := !l.lease.end().IsZero()
+	l.mu.Unlock()
+	trying, cancel := ctx, context.CancelFunc(func() {})
+	if !leased {
+		trying, cancel = context.WithTimeout(ctx, lonely)
 	}
-	trying, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	err := l.standsStill(trying)
-	switch {
-	case err == nil, errors.Is(err, ErrLost):
+	if err == nil || errors.Is(err, ErrLost) {
 		return err
-	case dies:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return fmt.Errorf("%w: %s: the server could not be reached for %s, and may have ended it: %w", ErrLost, l.path, time.Since(l.heard).Round(time.Second), err)
 	}
 	return fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err)
 }
@@ -369,6 +381,7 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 	if l.Token() == 0 {
 		return l.checkMark(s)
 	}
+	sent := now()
 	r, err := s.ask(ctx, "MKD "+l.o.Path)
 	if err == nil {
 		r, err = s.whole(ctx, l.o.Path, r)
@@ -386,8 +399,11 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 		_, _ = s.ask(ctx, "RMD "+l.o.Path)
 		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
 	}
-	l.granted(g)
-	s.confirm(ctx)
+	heard, err := s.confirm(ctx)
+	if err != nil {
+		return err
+	}
+	l.granted(g, sent, heard)
 	return nil
 }
 
@@ -443,7 +459,7 @@ func (l *Lock) giveBack(ctx context.Context) error {
 			tries++
 			pause(ctx, 100*time.Millisecond)
 		case l.Token() != 0 && !r.transient():
-			return l.overAge(fmt.Errorf("%w: %s", ErrLost, r.text()))
+			return fmt.Errorf("%w: %s", ErrLost, r.text())
 		default:
 			return fmt.Errorf("%w: %s: the server said %s", ErrUnknown, l.path, r)
 		}

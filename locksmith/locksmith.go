@@ -5,14 +5,17 @@
 // Networks", 2002). [Do] runs a function under a lock. [Acquire] returns a [Lock], which must be released. A [Client] looks at locks
 // without taking one.
 //
-// A Lock asks the server once a second whether it still stands. If the lock is lost, [Lock.Done] is closed, and contexts made
-// from the lock end. If the connection is lost, the Lock connects again and takes its lock up again. On ftplockd a waiting Acquire
+// A Lock has a lease, which ends before ftplockd can grant the lock to another client: at the lock's age, its idle limit, or its grace after a
+// disconnect, counted from before a request was sent that the server answered, less a margin. On Linux time in suspend counts, and a program
+// notices it within a second after it wakes. A Lock asks the server once a second whether it
+// still stands. If the lock is lost or its lease is over, [Lock.Done] is closed, and contexts made from the lock end. If the connection is lost, the Lock connects again and takes its lock up again. On ftplockd a waiting Acquire
 // has a place in the server's queue, and a reply that was lost is cleared up by a nonce (SITE LOCK AS). On other
 // servers Acquire tries again and again, and a lock counts as lost when its directory is gone or has another time.
 //
 // What the package cannot promise:
 //
-//   - Between the end of a lock and Done up to two seconds pass. Have ftplockd protect the files, or compare fencing tokens.
+//   - If an administrator breaks the lock, up to a second passes before Done. Have ftplockd protect the files, or compare fencing tokens.
+//   - The server does not tell of a rule with on_disconnect = "release" and a grace below that of Options: such a lock may end first.
 //   - Other servers have no tokens. They tell one directory from another by its modification time, vsftpd to the minute. A
 //     directory that was removed and made again within that time looks the same. Release looks first and then says RMD; no FTP
 //     server does both in one step.
@@ -42,9 +45,9 @@ type Options struct {
 	// Renew asks ftplockd for a full age (SITE LOCK RENEW) whenever half of it is over.
 	Renew bool
 
-	// Grace, if it is not 0, has ftplockd end the lock so long after its connection has ended (SITE LOCK DISCONNECT RELEASE), if
-	// the server's rule does not end it earlier. So a program that was killed does not leave its lock for long. The
-	// lock is lost if the server cannot be reached for nine tenths of the grace. It is rounded up to seconds.
+	// Grace has ftplockd end the lock so long after its connection has ended (SITE LOCK DISCONNECT RELEASE), if the server's rule does
+	// not end it earlier: the lock of a program that was killed ends soon. A Lock whose server does not answer is lost two seconds, or a
+	// fifth of the grace, before that. It is rounded up to seconds. 0: 15 s; less: what the server's rule says.
 	Grace time.Duration
 	// Poll is the mean pause between two tries on a server where MKD cannot wait. Each pause is a random time between half and one
 	// and a half of it. 0: 3 s.

@@ -71,19 +71,35 @@ func (r reply) quotedName() string {
 type grant struct {
 	token   uint64        // 0: the server has none
 	expires time.Duration // from now; 0: never
+	idle    time.Duration // it ends so long after the last command; 0: the server has no such limit, or it is longer than expires
 	adopted bool          // from a hold of the same nonce
 }
 
-// The adoption stands before the expiry, or behind it (servers before it was moved).
-var grantText = regexp.MustCompile(` locked, token (\d+)(, adopted from token \d+)?, (?:expires in ([0-9hms.]+)(?:(?: or|,) [0-9hms.]+ after its last sign of life)?|expires [0-9hms.]+ after its last sign of life|never expires)(, adopted from token \d+)?$`)
+var (
+	lockedAs  = regexp.MustCompile(` locked, token (\d+)`)
+	expiresIn = regexp.MustCompile(`expires in ([0-9hms.]+)`)
+	idleFor   = regexp.MustCompile(`([0-9hms.]+) after its last sign of life`)
+	adopted   = regexp.MustCompile(`adopted from token \d+`)
+)
 
+// grant reads the words behind the path, which may itself contain such words.
 func (r reply) grant() (grant, bool) {
-	m := grantText.FindStringSubmatch(r.lines()[0])
+	line := r.lines()[0]
+	text := line[strings.LastIndex(line, `"`)+1:]
+	m := lockedAs.FindStringSubmatch(text)
 	if m == nil {
 		return grant{}, false
 	}
-	token, err := strconv.ParseUint(m[1], 10, 64)
-	return grant{token: token, expires: duration(m[3]), adopted: m[2]+m[4] != ""}, err == nil
+	g := grant{adopted: adopted.MatchString(text)}
+	var err error
+	g.token, err = strconv.ParseUint(m[1], 10, 64)
+	if m := expiresIn.FindStringSubmatch(text); m != nil {
+		g.expires = max(duration(m[1]), 1) // 0 is less than half a second
+	}
+	if m := idleFor.FindStringSubmatch(text); m != nil {
+		g.idle = max(duration(m[1]), 1)
+	}
+	return g, err == nil
 }
 
 // cut reports whether the text behind the path of a 257 was shortened, perhaps to nothing: ftplockd writes 128 bytes at most.

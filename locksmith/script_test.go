@@ -60,6 +60,11 @@ func asLocks() string {
 	return looked() + "> SITE LOCK AS job\n< 200 the same job\n> SITE WAIT 0\n< 200 no waiting\n"
 }
 
+// graced is the beginning of a connection to ftplockd that ends locks with their connection.
+func graced() string {
+	return strings.ReplaceAll(strings.Replace(asLocks(), "> SITE WAIT 0", "> SITE LOCK DISCONNECT RELEASE 15\n< 200 ok\n> SITE WAIT 0", 1), "<  SITE LOCK\n", "<  SITE LOCK\n<  SITE LOCK DISCONNECT\n")
+}
+
 func asOthers() string {
 	return hello("<  MDTM\n")
 }

@@ -303,15 +303,20 @@ func (s *session) waitFor(ctx context.Context, seconds int) error {
 	return err
 }
 
-// confirm is said after a grant. ftplockd takes it back if the connection breaks before another command, since nobody may have heard of it.
-func (s *session) confirm(ctx context.Context) {
+// confirm sends a command after a grant, and returns when. ftplockd undoes a grant whose reply the client may not have received: the grant
+// counts when the server has answered another command.
+func (s *session) confirm(ctx context.Context) (sent time.Time, err error) {
+	sent = now()
+	s.link.hurry(glimpse)
+	defer s.link.hurry(0)
 	switch {
 	case !s.knowsLocks():
 	case s.waiting > 0: // or RMD would wait for the members of a group
-		_ = s.waitFor(ctx, 0)
+		err = s.waitFor(ctx, 0)
 	default:
-		_, _ = s.ask(ctx, "NOOP")
+		_, err = s.ask(ctx, "NOOP")
 	}
+	return sent, err
 }
 
 // ask says a command that is answered at once, and returns the reply. When ctx ends before that, the connection ends.

@@ -143,7 +143,7 @@ func (u *upload) Read(p []byte) (int, error) {
 // stands asks whether the lock stands, before something is done under it that others see. A connection that is lost is left to keep.
 func (l *Lock) stands() error {
 	if err := l.check(l.session()); errors.Is(err, ErrLost) {
-		l.end(l.overAge(err))
+		l.end(err)
 	}
 	return l.Err()
 }

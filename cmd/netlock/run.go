@@ -17,8 +17,7 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// killAfter is how long a command may take to end by itself when its lock is lost. With the third of a second that locksmith needs
-// to notice, it is dead within a second, on a busy machine, too.
+// killAfter is how long a command may take to end by itself when its lock is lost.
 const killAfter = 300 * time.Millisecond
 
 // newRunCommand returns the command that holds a lock around another one.
@@ -31,7 +30,8 @@ func newRunCommand(s *settings) *cobra.Command {
 with the command's status, or 128+n if signal n ended it. Signals are passed on to the command.
 
 The command has a process group of its own (on Windows a job). If the lock is lost, the whole group
-gets SIGTERM, and SIGKILL after --kill-after; the exit status is 79 then. What the command leaves
+gets SIGTERM, and SIGKILL after --kill-after, but always before the server can grant the lock to another
+client; the exit status is 79 then. What the command leaves
 running when it ends is neither waited for nor ended.
 
 What comes behind PROFILE and its flags is the command; -- before it is needed only if it begins with a dash.
@@ -177,6 +177,7 @@ type held interface {
 	Path() string
 	Done() <-chan struct{}
 	Err() error
+	Expires() time.Time
 }
 
 // supervise waits for the command's end, passes signals on, and ends it when the lock is lost. It returns the command's status.
@@ -225,10 +226,14 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // lose tells of the loss of the lock, to the command, too. It returns when what is left is to be killed, whether somebody reads what is said or
-// not.
+// not: after --kill-after, and a moment before the server can grant the lock to another client.
 func (r *runner) lose(c *child, lock held) (late <-chan time.Time, said <-chan error) {
 	c.terminate()
-	late = time.After(time.Duration(r.killAfter))
+	after := time.Duration(r.killAfter)
+	if end := lock.Expires(); !end.IsZero() {
+		after = min(after, time.Until(end)-100*time.Millisecond)
+	}
+	late = time.After(after)
 	return late, say(r.complain, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
 }
 

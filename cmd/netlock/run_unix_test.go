@@ -21,6 +21,7 @@ type fakeLock struct{ lost chan struct{} }
 func (l *fakeLock) Path() string          { return "/x" }
 func (l *fakeLock) Done() <-chan struct{} { return l.lost }
 func (l *fakeLock) Err() error            { return fmt.Errorf("%w: taken away", locksmith.ErrLost) }
+func (l *fakeLock) Expires() time.Time    { return time.Time{} }
 
 func TestLossIsSeenAlsoIfTheCommandHasEndedByItself(t *testing.T) {
 	defer goleak.VerifyNone(t)

@@ -24,9 +24,6 @@ type target struct {
 	conflict int // the exit status if another client holds the lock
 }
 
-// grace is how long a lock outlives the connection of a netlock that was killed, where the server can end it then.
-const grace = 15 * time.Second
-
 // resolve finds out what an argument names, and the password for it. Its errors have a status.
 func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 	if err := s.check(); err != nil {
@@ -38,7 +35,6 @@ func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 	}
 	t.options.Renew = t.options.Renew || s.renew
 	t.options.TryOnce, t.verbose, t.conflict = s.try, s.verbose, s.conflict
-	t.options.Grace = grace
 	if s.timeout > 0 {
 		t.wait = time.Duration(s.timeout)
 	}
