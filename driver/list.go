@@ -51,6 +51,9 @@ func (c *client) listing(f format, param string) (*listing, error) {
 	if f != formatFacts {
 		l.options, param = c.parseListArgument(f, param)
 	}
+	if l.options.long {
+		l.format = formatLong
+	}
 	l.view = c.abs(param)
 	err := l.find(param)
 	if err == nil && (l.options.byTime || l.options.bySize) {
@@ -230,6 +233,7 @@ func (l *listing) Close() error { return nil }
 type listOptions struct {
 	all       bool // -a, -A: names that begin with a dot as well
 	directory bool // -d: the directory itself
+	long      bool // -l: NLST as LIST, as vsftpd has it
 	classify  bool // -F: a slash behind directories
 	byTime    bool // -t
 	bySize    bool // -S
@@ -263,6 +267,8 @@ func (o *listOptions) add(letters string) {
 			o.all = true
 		case 'd':
 			o.directory = true
+		case 'l':
+			o.long = true
 		case 'F':
 			o.classify = true
 		case 't':

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,18 @@ func (c *client) Begin(cmd *control.Command) {
 		c.locks.Touch()
 	default:
 		c.locks.Begin()
+		c.expandTilde(cmd)
+	}
+}
+
+// expandTilde has CWD ~ change to the directory in which the account starts, as vsftpd does, unless something has the name.
+func (c *client) expandTilde(cmd *control.Command) {
+	rest, ok := strings.CutPrefix(cmd.Param, "~")
+	if !ok || !cmd.Is("CWD", "XCWD") || rest != "" && rest[0] != '/' {
+		return
+	}
+	if _, err := c.stat(c.abs(cmd.Param)); isNotThere(err) {
+		cmd.Replace(path.Join(c.startDirectory(), rest))
 	}
 }
 

@@ -43,6 +43,11 @@ func (cmd *Command) Is(verbs ...string) bool {
 	return false
 }
 
+// Replace has the command executed with another parameter. It is for Handler.Begin.
+func (cmd *Command) Replace(param string) {
+	cmd.Param, cmd.pass = param, cmd.Verb+" "+param
+}
+
 // Transfers reports whether the command has a data connection.
 func (cmd *Command) Transfers() bool { return cmd != nil && cmd.verb.is(transfers) }
 
