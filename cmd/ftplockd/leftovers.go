@@ -17,7 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // newLeftoversCommand returns the command for what was left in locks that ended otherwise than by RMD.
@@ -39,7 +41,7 @@ program on this machine, with a directory above it; that is kept. The first colu
 	}
 	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List what was left in locks", Args: cobra.NoArgs, RunE: list})
 	cmd.AddCommand(&cobra.Command{
-		Use: "restore ID PATH", Short: "Move what was left in a lock to a path of the served tree, which must not exist", Args: cobra.ExactArgs(2),
+		Use: "restore ID PATH", Short: "Move what was left in a lock to a path of the served tree, which must not exist, nor be the name of a lock", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return options.withLeftovers(func(l leftovers) error { return l.restore(args[0], args[1]) })
 		},
@@ -64,6 +66,7 @@ program on this machine, with a directory above it; that is kept. The first colu
 // leftovers are those in the served directory.
 type leftovers struct {
 	root    *os.Root
+	config  *config.Config
 	records string // the directory with a record of each hidden directory of a held lock; "": it is not known
 }
 
@@ -81,7 +84,7 @@ func (o *serveOptions) openLeftovers(f func(leftovers) error) error {
 	if err != nil {
 		return err
 	}
-	l := leftovers{root: root}
+	l := leftovers{root: root, config: c}
 	if o.Root == "" { // else the state directory may be another server's
 		l.records = filepath.Join(cmp.Or(c.Etcd.SharedState, c.State), "inside")
 	}
@@ -174,9 +177,36 @@ func (l leftovers) restore(id, to string) error {
 	if err != nil {
 		return err
 	}
-	to = strings.TrimPrefix(path.Clean("/"+to), "/")
+	if to, err = l.resolve(to); err != nil {
+		return err
+	}
+	rules, err := lock.NewRules(rulesOf(l.config))
+	if err != nil {
+		return err
+	}
+	if _, ok := rules.For(lock.Name("/" + to)); ok {
+		return fmt.Errorf("/%s is the name of a lock: choose another path", to)
+	}
+	if strings.Contains("/"+to, "/.ftplockd-") || "/"+to == l.config.FTP.StatusFile {
+		return fmt.Errorf("/%s is a name that the server uses: choose another path", to)
+	}
 	if _, err := l.root.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("/%s exists already, or cannot be looked at: choose a path that is free", to)
 	}
 	return l.root.Rename(name, to)
+}
+
+// resolve returns the path below the root that a path of the served tree stands for, with the links in its parent resolved.
+func (l leftovers) resolve(name string) (string, error) {
+	name = path.Clean("/" + name)
+	root, err := filepath.EvalSymlinks(l.root.Name())
+	if err != nil {
+		return "", err
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Join(root, path.Dir(name)))
+	if err != nil {
+		return "", err
+	}
+	below, err := filepath.Rel(root, parent)
+	return path.Join(filepath.ToSlash(below), path.Base(name)), err
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 // mkdirs makes a directory of the served tree, with a file in it.
@@ -22,7 +24,7 @@ func (r *running) mkdirs(name, file string) {
 
 // How they come about is tried by integration: TestWhatWasInALockThatEndedIsMovedAsideAndRestored.
 func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
-	r := startServer(t, "")
+	r := startServer(t, "[ftp]\nstatus_file = '/.status'\n[locks]\ndirectories = false\n")
 	r.expect("nothing is left over", "leftovers")
 	const top = ".ftplockd-leftovers/"
 	for _, dir := range []string{top + "4,ftp,%2Flocks%2Fa", top + "5,ftp,%2Flocks%2F%E4%20%22b%22", "taken", "mnt/pictures"} {
@@ -49,8 +51,20 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	for _, bad := range []string{"/no/parent", "/../../" + strings.Repeat("x", 300)} {
 		refused("", "restore", "4", bad)
 	}
-	r.expect("", "leftovers", "restore", "4", "/rescued")
+	if err := os.Symlink("locks", filepath.Join(r.dir, "files/link")); err != nil {
+		t.Fatal(err)
+	}
 	say, _ := r.login()
+	if got := say("MKD /locks/held"); !strings.HasPrefix(got, "257 ") {
+		t.Fatal(got)
+	}
+	for _, name := range []string{"/locks/held", "/locks/free", "/taken/a_lock", "/link/a"} {
+		refused("is the name of a lock", "restore", "4", name)
+	}
+	for _, name := range []string{"/.ftplockd-leftovers/4,x", "/.ftplockd-leftover-4", "/taken/.ftplockd-lock-4", "/.ftplockd-1-1", "/.status"} {
+		refused("is a name that the server uses", "restore", "4", name)
+	}
+	r.expect("", "leftovers", "restore", "4", "/rescued")
 	if got := say("SIZE /rescued/f"); got != "213 1" {
 		t.Error(got)
 	}
@@ -97,7 +111,7 @@ func TestWhatLayInALockOfWhichNobodyKnowsIsLeftOver(t *testing.T) {
 	}
 	defer root.Close()
 	var out strings.Builder
-	l := leftovers{root: root, records: filepath.Join(dir, "state", "inside")}
+	l := leftovers{root: root, config: config.Default(), records: filepath.Join(dir, "state", "inside")}
 	if err := l.list(&out); err != nil || strings.Count(out.String(), "\n") != 3 || !strings.Contains(out.String(), `"/d/*"`) {
 		t.Errorf("%v\n%s", err, out.String())
 	}

@@ -189,7 +189,7 @@ func showSessions(w io.Writer, body []byte) error {
 func newBreakCommand() *cobra.Command {
 	var options serveOptions
 	var reason string
-	var token uint64
+	var token tokenFlag
 	cmd := &cobra.Command{
 		Use:   "break NAME",
 		Short: "Take a lock away from its holder",
@@ -209,17 +209,38 @@ first), asks on a terminal whether that is meant, and ends that hold only.`,
 					return err
 				}
 			}
-			return options.tell(cmd, "/break", url.Values{"name": {name}, "token": {strconv.FormatUint(token, 10)}, "reason": {reason}}, "broken")
+			return options.tell(cmd, "/break", url.Values{"name": {name}, "token": {token.String()}, "reason": {reason}}, "broken")
 		},
 	}
 	options.addStateFlags(cmd)
-	cmd.Flags().Uint64Var(&token, "token", 0, "the `TOKEN` of the hold to end")
+	cmd.Flags().Var(&token, "token", "the `TOKEN` of the hold to end")
 	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the holder and for the history")
 	return cmd
 }
 
+// tokenFlag is a token, a decimal number above 0; 0 if the flag is not given.
+type tokenFlag uint64
+
+func (t *tokenFlag) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		return errors.New("is no token: \"ftplockd locks\" shows the token of each lock")
+	}
+	*t = tokenFlag(n)
+	return nil
+}
+
+func (t *tokenFlag) Type() string { return "TOKEN" }
+
+func (t *tokenFlag) String() string {
+	if *t == 0 {
+		return "" // so that the help shows no default
+	}
+	return strconv.FormatUint(uint64(*t), 10)
+}
+
 // tokenToBreak looks who holds a lock and, on a terminal, asks whether that one is meant.
-func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, error) {
+func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (tokenFlag, error) {
 	body, err := o.ask(cmd, http.MethodGet, "/locks")
 	if err != nil {
 		return 0, err
@@ -236,7 +257,7 @@ func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, er
 	v := views[i]
 	in, isFile := cmd.InOrStdin().(*os.File)
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
-		return v.Token, nil
+		return tokenFlag(v.Token), nil
 	}
 	holder := v.Holder
 	if v.Address != "" {
@@ -247,7 +268,7 @@ func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, er
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return 0, errors.New("nothing was changed")
 	}
-	return v.Token, nil
+	return tokenFlag(v.Token), nil
 }
 
 // newKickCommand returns the command that ends a session.
