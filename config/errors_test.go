@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,10 +232,15 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 	} {
 		if c, err := config.Parse([]byte(file), "f"); err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if len(c.Warnings) > 0 {
-			t.Errorf("%s: %v", name, c.Warnings)
+		} else if other := withoutReplaced(c.Warnings); len(other) > 0 {
+			t.Errorf("%s: %v", name, other)
 		}
 	}
+}
+
+// withoutReplaced returns the warnings but for the one of default rules that are replaced.
+func withoutReplaced(all config.Errors) config.Errors {
+	return slices.DeleteFunc(all, func(e config.Error) bool { return strings.Contains(e.Message, "replace the default rules") })
 }
 
 func TestErrorsNeverShowAPassword(t *testing.T) {
@@ -247,6 +253,36 @@ func TestErrorsNeverShowAPassword(t *testing.T) {
 		_, err := config.Parse([]byte("[[account]]\nname = \"a\"\n"+line), "f")
 		if err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// defaultRules are rules that keep each default rule.
+const defaultRules = "\n[[lock]]\nmatch = \"{/locks/**,**/*_lock,**/*.lock,**/.*-lock}\""
+
+func TestDefaultRulesThatAreReplacedAreNamed(t *testing.T) {
+	const warning = `f:%d: lock[1].match: warning: the [[lock]] rules replace the default rules, and MKD of a name that fits only %s makes a plain directory; for a lock, add a [[lock]] with that match`
+	for name, c := range map[string]struct {
+		matches []string
+		lost    string
+	}{
+		"all":                           {[]string{"/x"}, `"/locks/**" or "**/*_lock" or "**/*.lock" or "**/.*-lock"`},
+		"all but one":                   {[]string{"**/*_lock"}, `"/locks/**" or "**/*.lock" or "**/.*-lock"`},
+		"one that is kept in part only": {[]string{"/a/*_lock", "/locks/*", "**/*.lock", "**/.*-lock"}, `"/locks/**" or "**/*_lock"`},
+		"none: the same":                {[]string{"**/*_lock", "/locks/**", "**/.*-lock", "**/*.lock"}, ""},
+		"none: all is a lock":           {[]string{"**"}, ""},
+		"none: no rule":                 {nil, ""},
+	} {
+		file, want := "", ""
+		for _, match := range c.matches {
+			file += fmt.Sprintf("[[lock]]\nmatch = %q\n", match)
+		}
+		if c.lost != "" {
+			want = fmt.Sprintf(warning, 2, c.lost)
+		}
+		got, err := config.Parse([]byte(file), "f")
+		if err != nil || got.Warnings.Error() != want {
+			t.Errorf("%s: %v\ngot  %v\nwant %v", name, err, got.Warnings, want)
 		}
 	}
 }
@@ -269,6 +305,9 @@ func TestWarnings(t *testing.T) {
 			`f:2: etcd.endpoints[1]: warning: "http://a:1": the password goes over the network in the clear`},
 		"a port for two things": {`listen = [":30005"]`, "f:1: listen[1]: warning: port 30005 is one of ftp.passive_ports, too"},
 	} {
+		if strings.Contains(c.file, "[[lock]]") {
+			c.file += defaultRules
+		}
 		got, err := config.Parse([]byte(c.file), "f")
 		if err != nil || got.Warnings.Error() != c.want {
 			t.Errorf("%s: %v\ngot  %v\nwant %v", name, err, got.Warnings, c.want)
@@ -283,7 +322,7 @@ func TestRulesThatOverlapOnlyInPartAreNoWarning(t *testing.T) {
 		{"**/*_lock", "**/*.lock"}, {"**/*.lock", "**/.*-lock"}, {"**/.*-lock", "**/*-lock"},
 	} {
 		file := fmt.Sprintf("[[lock]]\nmatch = %q\n[[lock]]\nmatch = %q", pair[0], pair[1])
-		if c, err := config.Parse([]byte(file), "f"); err != nil || c.Warnings != nil {
+		if c, err := config.Parse([]byte(file+defaultRules), "f"); err != nil || c.Warnings != nil {
 			t.Errorf("%q: %v %v", pair, err, c.Warnings)
 		}
 	}

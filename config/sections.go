@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,6 +125,7 @@ func (c *checker) checkRules() {
 			c.fail(key+"grace", `has a meaning only with on_disconnect = "release"`)
 		}
 	}
+	c.checkReplaced()
 }
 
 // checkMarkers warns of rules that have no max_age and leave max_idle out: their author may not know that their locks end all the
@@ -191,14 +193,41 @@ func (c *checker) checkShadowed(key string, i int) {
 	}
 }
 
+// checkReplaced warns of the default rules that the rules of the file replace.
+func (c *checker) checkReplaced() {
+	var lost []string
+	for _, r := range c.ReplacedRules() {
+		lost = append(lost, strconv.Quote(r.Match))
+	}
+	if len(lost) == 0 {
+		return
+	}
+	c.warn("lock[1].match", "the [[lock]] rules replace the default rules, and MKD of a name that fits only %s makes a plain directory; "+
+		"for a lock, add a [[lock]] with that match", strings.Join(lost, " or "))
+}
+
+// ReplacedRules returns the default rules that no longer apply, because the configuration has rules of its own and these
+// match other names. It may miss one: examples show whether the rules match the names of a default.
+func (c *Config) ReplacedRules() (lost []Rule) {
+	for _, r := range Default().Rules {
+		if !slices.ContainsFunc(c.Rules, func(own Rule) bool { return coversExamples(own.Match, r.Match) }) {
+			lost = append(lost, r)
+		}
+	}
+	return lost
+}
+
 // covers reports whether every name that fits the glob is likely to fit the other one, too.
 func covers(wide, glob string) bool {
 	if wide == glob {
 		return true
 	}
-	if strings.ContainsAny(wide+glob, `[]{}\`) {
-		return false
-	}
+	return !strings.ContainsAny(wide+glob, `[]{}\`) && coversExamples(wide, glob)
+}
+
+// coversExamples reports whether some examples of names that fit the glob fit the other one, too. The glob has no brackets,
+// braces and backslashes.
+func coversExamples(wide, glob string) bool {
 	for _, with := range []*strings.Replacer{
 		strings.NewReplacer("**/", "", "**", "Q~7", "*", "Q~7", "?", "~"),
 		strings.NewReplacer("**", "Q~7", "*", "", "?", "7"),

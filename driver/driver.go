@@ -69,6 +69,9 @@ type Settings struct {
 	// which tells a killed client from one that has finished. 0: not at all.
 	HangUp     time.Duration
 	StatusFile string // a path as accounts see it; "": none
+	// ReplacedRules match the names that would be locks by default, and are not under the rules in force; nil: none. The 257 of
+	// such a directory contains the default rule.
+	ReplacedRules *lock.Rules
 	// LeftoverMaxAge is how long what was left in a lock is kept; 0: for ever.
 	LeftoverMaxAge time.Duration
 	// PublicAddress returns the IPv4 address that PASV tells clients; nil, or the zero Addr: the one they

@@ -49,11 +49,25 @@ func (c *client) hint(n, said lock.Name) string {
 	case lower != n && otherCase:
 		c.warnOfHint(n, "its letters would have to be in the other case")
 		return " as a directory, not a lock: lock names are matched in their own case"
+	case c.replacedRule(n) != "":
+		c.warnOfHint(n, "the [[lock]] rules replace the default rule "+c.replacedRule(n))
+		return " as a directory, not a lock: the configuration replaces the default rule " + c.replacedRule(n)
 	case strings.HasSuffix(string(lower), "_lock"), strings.HasSuffix(string(lower), ".lock"):
 		c.warnOfHint(n, "no [[lock]] rule matches it")
 		return " as a directory, not a lock: no rule makes this name a lock"
 	}
 	return ""
+}
+
+// replacedRule returns the glob of the default rule that would make the name a lock, if the rules of the configuration replace
+// it; "" otherwise.
+func (c *client) replacedRule(n lock.Name) string {
+	rules := c.server.settings.Load().ReplacedRules
+	if rules == nil {
+		return ""
+	}
+	rule, _ := rules.For(n)
+	return rule.Match
 }
 
 func (c *client) warnOfHint(n lock.Name, reason string) {

@@ -3,6 +3,8 @@ package driver
 import (
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestADirectoryWhoseNameLooksLikeALockIsMadeWithAHint(t *testing.T) {
@@ -93,4 +95,18 @@ func TestDebugShowsCommandsWithTheirRepliesAndNoSecrets(t *testing.T) {
 			t.Errorf("%s is in the log", never)
 		}
 	}
+}
+
+func TestADirectoryThatADefaultRuleWouldMakeALockNamesTheRule(t *testing.T) {
+	replaced, err := lock.NewRules([]lock.Rule{{Match: "/lost/**"}, {Match: "**/*.lock"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, func(s *setup) { s.settings.ReplacedRules = replaced })
+	const names = " created as a directory, not a lock: the configuration replaces the default rule "
+	s.play(t, `
+		a MKD /lost => 257 "/lost" created
+		a MKD /lost/a => 257 "/lost/a"`+names+`/lost/**
+		a MKD /x.lock => 257 "/x.lock"`+names+`**/*.lock
+		a MKD /a_lock => 257 "/a_lock" locked, *`)
 }

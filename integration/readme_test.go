@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -132,4 +133,24 @@ func runReadmeServer(t *testing.T, line string) (banner string, commands []strin
 		}
 	}
 	return banner, commands
+}
+
+// The README's configuration has rules of its own, and its first screen takes the lock /locks/demo. The file's check, the start and
+// the 257 name each default rule that it replaces.
+func TestReadmeConfigurationKeepsTheLockOfTheFirstScreen(t *testing.T) {
+	t.Parallel()
+	all := blocks(t, "README.md")
+	i := slices.IndexFunc(all, func(b block) bool { return b.kind == "toml" })
+	_, rules, _ := strings.Cut(all[i].text, "[[lock]]")
+	s := startServer(t, "[[lock]]"+rules)
+	const lost = `"**/*.lock" or "**/.*-lock"`
+	for what, text := range map[string]string{"config check": run(t, binary, "config", "check", s.config).out, "the start": strings.ReplaceAll(s.log.String(), `\"`, `"`)} {
+		if !strings.Contains(text, "only "+lost) {
+			t.Errorf("%s does not name %s: %s", what, lost, text)
+		}
+	}
+	c := s.session("boss")
+	c.Want(257, "MKD /locks/demo", `"/locks/demo" locked, token `)
+	c.Want(257, "MKD /phone_lock", `"/phone_lock" locked, token `)
+	c.Want(257, "MKD /composer.lock", "not a lock: the configuration replaces the default rule **/*.lock")
 }

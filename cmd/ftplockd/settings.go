@@ -24,6 +24,7 @@ func (s *server) settings(c *config.Config) driver.Settings {
 		DataMinRate:    c.FTP.DataMinRate,
 		HangUp:         c.Files.HangUp.Duration,
 		StatusFile:     c.FTP.StatusFile,
+		ReplacedRules:  replacedRules(c),
 		LeftoverMaxAge: c.Locks.LeftoverMaxAge.Duration,
 		PublicAddress:  s.public.get,
 	}
@@ -65,6 +66,19 @@ func rulesOf(c *config.Config) []lock.Rule {
 				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit, Members: lock.MemberPolicy(r.Members),
 			},
 		}
+	}
+	return rules
+}
+
+// replacedRules are the default rules that those of the configuration replace; nil: none.
+func replacedRules(c *config.Config) *lock.Rules {
+	lost := c.ReplacedRules()
+	if len(lost) == 0 {
+		return nil
+	}
+	rules, err := lock.NewRules(rulesOf(&config.Config{Rules: lost}))
+	if err != nil {
+		panic(err) // the default rules are constants
 	}
 	return rules
 }
