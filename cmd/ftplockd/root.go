@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -75,12 +77,23 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	return report(cmd, err, began)
 }
 
-// report says what went wrong with a command and returns the exit status for it.
+// report says what went wrong with a command, if standard error is read, and returns the exit status for it.
 // The errors of a configuration begin with file and line, so that editors find them.
 func report(cmd *cobra.Command, err error, began bool) int {
 	var wrong config.Errors
 	var usage usageError
-	stderr := cmd.ErrOrStderr()
+	stderr := new(bytes.Buffer)
+	defer func() {
+		shown := make(chan struct{})
+		go func() {
+			defer close(shown)
+			_, _ = stderr.WriteTo(cmd.ErrOrStderr())
+		}()
+		select {
+		case <-shown:
+		case <-time.After(outputWithin):
+		}
+	}()
 	switch {
 	case err == nil:
 		return exitOK

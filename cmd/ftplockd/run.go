@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
@@ -15,7 +17,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
-// runServe runs the server until ctx ends or SIGINT or SIGTERM comes. A second signal ends the process at once.
+// runServe runs the server until ctx ends or SIGINT or SIGTERM comes. A second signal ends the process at once, and so does a stop
+// that hangs for longer than all its parts may take, or a start that does.
 func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -23,12 +26,37 @@ func runServe(ctx context.Context, options serveOptions, stdout, stderr io.Write
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
-	s, err := newServer(ctx, options, stderr, openCluster)
+	returned := make(chan struct{})
+	defer close(returned)
+	context.AfterFunc(ctx, func() {
+		stop()
+		select {
+		case <-returned:
+		case <-time.After(drainTime + leaveTime + 2*outputWithin):
+			os.Exit(exitFailure)
+		}
+	})
+
+	log := newUnblocked(stderr, func(w io.Writer, lines int) {
+		slog.New(options.LogFormat.handler(w, slog.LevelWarn)).Warn("lines of the log were lost: standard error was not read", "lines", lines)
+	})
+	defer log.close(outputWithin)
+	s, err := newServer(ctx, options, log, openCluster)
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(stdout, s.banner(isTerminal(stdout))); err != nil {
-		return errors.Join(err, s.stop(orderly()))
+	shown := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(stdout, s.banner(isTerminal(stdout)))
+		shown <- err
+	}()
+	select {
+	case err := <-shown:
+		if err != nil {
+			return errors.Join(err, s.leave(orderly()))
+		}
+	case <-ctx.Done(): // standard output is not read
+		return s.leave(orderly())
 	}
 	s.tellManager(daemon.SdNotifyReady)
 	return s.wait(ctx, stop, hangups)

@@ -67,7 +67,7 @@ func newServer(ctx context.Context, options serveOptions, logTo io.Writer, reach
 	s.ready = &readiness{check: s.canGrant, group: &s.background}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.stop(orderly()))
+			err = errors.Join(err, s.leave(orderly()))
 			if s.watched != nil {
 				err = errors.Join(err, s.watched.unmake())
 			}

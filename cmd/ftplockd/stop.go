@@ -17,6 +17,8 @@ const (
 	handOverTime = 300 * time.Millisecond
 	// leaveTime is how long a server may take to end when its transfers are over.
 	leaveTime = 10 * time.Second
+	// outputWithin is how long the end of the process waits for the reader of its standard error.
+	outputWithin = 2 * time.Second
 )
 
 // ending is how a server ends.
@@ -45,7 +47,7 @@ func (s *server) stop(how ending) error {
 	v := s.service.Load()
 	if v != nil || s.election != nil {
 		s.log.Info("stopping")
-		s.tellManager(daemon.SdNotifyStopping)
+		go s.tellManager(daemon.SdNotifyStopping) // which may not read
 	}
 	if v != nil {
 		errs = append(errs, v.dismiss(how))

@@ -75,7 +75,7 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 		Sessions:    func() int { return of(s, func(v *service) int { return len(v.table.Sessions()) }) },
 		Transfers:   func() int { return of(s, func(v *service) int { return v.driver.CountTransfers() }) },
 		JournalSize: func() int64 { return of(s, func(v *service) int64 { return v.store.Size() }) },
-		Dropped:     func() uint64 { return w.bus.Dropped() },
+		Dropped:     w.dropped,
 		Version:     version(),
 	}
 	if c.Etcd.On() {
@@ -104,6 +104,15 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	}
 	w.bus = event.NewBus(sinks...)
 	return w, nil
+}
+
+// dropped returns how many events were lost, and how many lines of the log.
+func (w *watched) dropped() uint64 {
+	n := w.bus.Dropped()
+	if log, ok := w.server.logTo.(*unblocked); ok {
+		n += log.Dropped()
+	}
+	return n
 }
 
 // openXferlog opens the xferlog to write at its end.

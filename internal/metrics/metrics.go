@@ -26,7 +26,7 @@ type State struct {
 	Sessions    func() int
 	Transfers   func() int
 	JournalSize func() int64  // in bytes, history included
-	Dropped     func() uint64 // events that were lost, since the log or a hook was too slow
+	Dropped     func() uint64 // events, and lines of the log, that were lost
 	Cluster     func() string // which of States a server of several is in
 	States      []string
 	Version     string
@@ -120,7 +120,7 @@ func (m *Metrics) ask(state State) {
 	}
 	if state.Dropped != nil {
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "ftplockd_events_dropped_total", Help: "Events that were lost, since the log or a hook was too slow.",
+			Name: "ftplockd_events_dropped_total", Help: "Events, and lines of the log, that were lost since the xferlog or the reader of the log was too slow.",
 		}, func() float64 { return float64(state.Dropped()) }))
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
