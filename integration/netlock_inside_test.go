@@ -1,6 +1,9 @@
 package integration
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +82,11 @@ func TestNetlockHasTheHabitsOfFlock(t *testing.T) {
 		{profiles, []string{"phones", "-w", "5", "echo", "late flags"}, 0, "late flags\n"},
 		{other, []string{"-n", "phones", "true"}, 75, "held by other@"},
 		{other, []string{"-n", "-E", "9", "phones", "true"}, 9, "held by other@"},
+		{other, []string{"-w", "0", "phones", "true"}, 75, "held by other@"},
+		{other, []string{"--timeout", "0", "phones", "true"}, 75, "held by other@"},
+		{other, []string{"-n", "-w", "9", "phones", "true"}, 75, "held by other@"},
+		{profiles, []string{"-x", "phones", "echo", "exclusive"}, 0, "exclusive\n"},
+		{profiles, []string{"-s", "-x", "-w", "0", "phones", "echo", "the last counts"}, 0, "the last counts\n"},
 		{other, []string{"-w", "2", "--conflict-exit-code", "0", "phones", "false"}, 0, "held by other@"},
 		{profiles, []string{"--verbose", "phones", "sh", "-c", "exit 75"}, 75, "the command has ended with status 75\n"},
 		{other, []string{"--verbose", "-n", "phones", "true"}, 75, "taking the lock other_lock"},
@@ -86,6 +94,89 @@ func TestNetlockHasTheHabitsOfFlock(t *testing.T) {
 		if r := finish(t, locker(t, c.profiles, append([]string{"run"}, c.args...)...)); r.status != c.status || !strings.Contains(r.out, c.says) {
 			t.Errorf("%q: %+v, want %d and %q", c.args, r, c.status, c.says)
 		}
+	}
+}
+
+func TestNetlockPutAndGetVerifyTheLockThatTheyInherit(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n") // nothing is protected
+	profiles := s.profile("phone_lock")
+	local := filepath.Join(t.TempDir(), "local")
+	s.write("phone.tsv", "old")
+	other := s.session("other")
+	for name, c := range map[string]struct {
+		held  bool // by another job, whose token %d stands for
+		token string
+		nonce string
+	}{
+		"held by nobody":                        {false, "1", "abc"},
+		"held by another job":                   {true, "99", "abc"},
+		"without a nonce":                       {true, "%d", ""},
+		"that a program without netlock claims": {true, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var token uint64
+			if c.held {
+				token = harness.Token(other.Want(257, "MKD /phone_lock"))
+				defer other.Want(250, "RMD /phone_lock")
+			}
+			env := []string{"NETLOCK_PATH=/phone_lock", "NETLOCK_SERVER=" + s.v4, "NETLOCK_NONCE=" + c.nonce, "NETLOCK_TOKEN=" + strings.Replace(c.token, "%d", fmt.Sprint(token), 1)}
+			for _, args := range [][]string{{"put", "phones", local, "phone.tsv"}, {"get", "phones", "phone.tsv", local}} {
+				writeFile(t, local, []byte("new"))
+				cmd := locker(t, profiles, args...)
+				cmd.Env = append(cmd.Env, env...)
+				if r := finish(t, cmd); r.status != 79 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, "/phone_lock") {
+					t.Errorf("%q: %+v", args, r)
+				}
+				if got := s.read("phone.tsv") + " " + readSoon(t, local); got != "old new" {
+					t.Errorf("%q: the files are %q", args, got)
+				}
+			}
+		})
+	}
+}
+
+func TestNetlockPutInsideALockThatItsHolderTookUpAgain(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, longLived)
+	s.start()
+	s.pin()
+	local := filepath.Join(t.TempDir(), "local")
+	writeFile(t, local, []byte("new"))
+	cmd := locker(t, s.profile("phone_lock"), "run", "phones", "sh", "-c", "echo here; read x; netlock put phones "+local+" phone.tsv")
+	p := launch(t, cmd)
+	p.says(t, "here")
+	s.kill()
+	s.start()
+	boss := s.session("boss")
+	harness.Await(t, "the lock has a new token", func() bool {
+		r, err := boss.Try("SITE LOCK INFO /phone_lock")
+		return err == nil && r.Code == 211 && !strings.Contains(r.Text, "token 1\n")
+	})
+	fmt.Fprintln(p.to)
+	p.ended(t, 0)
+	if got := s.read("phone.tsv"); got != "new" {
+		t.Errorf("the file is %q", got)
+	}
+}
+
+func TestNetlockListsNamesThatLookLikeItsWords(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.write("locks/.keep", "")
+	name := "/locks/x: held by y@10.0.0.1 for 5s, never expires, token 9; shared by z"
+	s.session("other").Want(257, "MKD "+name)
+	r := finish(t, locker(t, "", "list", "--json", lockAt(s.v4), "/locks"))
+	var all []struct {
+		Path    string
+		Holders []struct{ Owner string }
+	}
+	if err := json.Unmarshal([]byte(r.out), &all); err != nil || len(all) != 1 || all[0].Path != name || len(all[0].Holders) != 1 || !strings.HasPrefix(all[0].Holders[0].Owner, "other@") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r = finish(t, locker(t, "", "run", "-n", fmt.Sprintf("ftp://%s:%s@%s/%%2Flocks/%s", account, password, s.v4, url.PathEscape(name[7:])), "true"))
+	if r.status != 75 || !strings.Contains(r.out, name+": held by other@") {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	random "math/rand/v2"
 	"net"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -270,11 +271,14 @@ func (a *acquisition) undo(r reply) (outcome, reply) {
 
 // judgeRefusal is for ftplockd, whose words are known.
 func (a *acquisition) judgeRefusal(r reply) (outcome, reply) {
+	words := reply{r.code, strings.TrimPrefix(r.said, a.s.abs(a.o.Path))} // the path may contain any of them
 	switch {
 	case r.withdrawn() && a.last != nil:
 		return inTheWay, r
-	case r.withdrawn(), r.waitable():
-		a.last = &HeldError{Path: a.o.Path, Refusal: r.refusal()}
+	case r.withdrawn(), words.waitable():
+		refusal := words.refusal()
+		refusal.Reply = r.text()
+		a.last = &HeldError{Path: a.o.Path, Refusal: refusal}
 		return inTheWay, r
 	}
 	a.last = fmt.Errorf("%w: %s", ErrRefused, r.text())

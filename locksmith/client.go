@@ -14,7 +14,10 @@ import (
 
 // Client is a connection that looks without taking a lock. One goroutine at a time may call its methods. When a call has said that the
 // connection is lost (ErrUnreachable), or its context has ended, the others fail, too.
-type Client struct{ s *session }
+type Client struct {
+	s      *session
+	stands func() error // returns an error if the lock of Join is not held; nil: there is none
+}
 
 // Info is what a server tells of one lock.
 type Info struct {
@@ -45,7 +48,7 @@ func Dial(ctx context.Context, s Server) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{session}, nil
+	return &Client{s: session}, nil
 }
 
 // Close says QUIT. A second call does nothing.
@@ -71,24 +74,65 @@ func (c *Client) use(ctx context.Context, look func(*session) error) error {
 	return err
 }
 
-// SpeakAs has the connection speak for the locks of another one of the same account (SITE LOCK AS), whose [Lock.Nonce] it is: ftplockd
-// lets it change files that they protect.
-func (c *Client) SpeakAs(ctx context.Context, nonce string) error {
-	return c.use(ctx, func(s *session) error { return s.speakAs(ctx, nonce) })
+// Join makes the connection speak for a lock that another connection of its job holds, whose [Lock.Path], [Lock.Nonce] and [Lock.Token] these
+// are: ftplockd lets it change the files that the lock protects. It returns ErrLost if the job does not hold the lock. On a server without tokens
+// it checks only that the lock's directory exists.
+func (c *Client) Join(ctx context.Context, path, nonce string, token uint64) error {
+	return c.use(ctx, func(s *session) error {
+		if s.knowsLocks() && nonce != "" {
+			if err := s.speakAs(ctx, nonce); err != nil {
+				return err
+			}
+		}
+		c.stands = func() error { return s.jobHolds(path, nonce, token) }
+		return c.stands()
+	})
 }
 
-// Put is as [Lock.Put], but for the lock: nobody asks whether one is held.
+// jobHolds returns ErrLost if no connection with the nonce holds the lock. The token is that of the grant: a later one means that the holder had to
+// connect again. Then only a command of the holder's own tells, and the renewal does no harm.
+func (s *session) jobHolds(path, nonce string, token uint64) error {
+	if !s.knowsLocks() {
+		got, _, err := s.see(path)
+		if err == nil && !got.there {
+			err = fmt.Errorf("%w: %s: its directory is gone", ErrLost, path)
+		}
+		return err
+	}
+	i, err := s.info(context.Background(), path)
+	if err != nil {
+		return err
+	}
+	if _, ours := i.has(token); ours && nonce != "" {
+		return nil
+	}
+	r, err := s.ask(context.Background(), "SITE LOCK RENEW "+path)
+	if err == nil && !r.good() {
+		err = fmt.Errorf("%w: %s", ErrLost, r.text())
+	}
+	return err
+}
+
+// Put is as [Lock.Put], under the lock of Join.
 func (c *Client) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return c.use(ctx, func(s *session) error {
-		u := &upload{s: s, stands: func() error { return nil }, ask: s.ask, ctx: ctx, name: name, size: size, source: r}
+		u := &upload{s: s, stands: c.stands, ask: s.ask, ctx: ctx, name: name, size: size, source: r}
+		if s.can("STOR", "STAGED") { // the connection is in use until the server has published the file
+			u.stands = func() error { return nil }
+		}
 		return transferred(name, u.run())
 	})
 }
 
-// Get is as [Lock.Get], but for the lock: nobody asks whether one is held.
+// Get is as [Lock.Get], under the lock of Join.
 func (c *Client) Get(ctx context.Context, name string, w io.Writer) (int64, error) {
 	d := &download{to: w}
-	err := c.use(ctx, func(s *session) error { return transferred(name, d.run(s, name)) })
+	err := c.use(ctx, func(s *session) error {
+		if err := d.run(s, name); err != nil {
+			return transferred(name, err)
+		}
+		return c.stands()
+	})
 	return d.written, err
 }
 
@@ -179,7 +223,7 @@ func (c *Client) Wait(ctx context.Context, path string, poll time.Duration) erro
 		poll = defaultPoll
 	}
 	for {
-		busy, err := c.busy(ctx, path)
+		busy, err := c.Busy(ctx, path)
 		if err != nil || !busy {
 			return err
 		}
@@ -189,7 +233,8 @@ func (c *Client) Wait(ctx context.Context, path string, poll time.Duration) erro
 	}
 }
 
-func (c *Client) busy(ctx context.Context, path string) (bool, error) {
+// Busy reports whether Wait would wait.
+func (c *Client) Busy(ctx context.Context, path string) (bool, error) {
 	if !strings.HasSuffix(path, "/") {
 		i, err := c.Info(ctx, path)
 		if err != nil || i.Held || !c.s.knowsLocks() {

@@ -117,7 +117,7 @@ func duration(s string) time.Duration {
 }
 
 var (
-	heldBy  = regexp.MustCompile(`(?:held|shared) by (.+?) for ([0-9hms.]+)`)
+	heldBy  = regexp.MustCompile(`^.*(?:held|shared) by (.+?) for ([0-9hms.]+)`)
 	placeOf = regexp.MustCompile(`; place (\d+) of (\d+) in the queue`)
 	inQueue = regexp.MustCompile(`(\d+) in the queue`)
 )
@@ -196,10 +196,7 @@ func (i Info) has(token uint64) (Holder, bool) {
 
 // lockOfLine reads one line of SITE LOCKS: the path, then what SITE LOCK INFO says in several lines.
 func lockOfLine(line string, now time.Time) (Info, bool) {
-	at := strings.Index(line, ": held by ")
-	if i := strings.Index(line, ": shared by "); i >= 0 && (at < 0 || i < at) {
-		at = i
-	}
+	at := max(strings.LastIndex(line, ": held by "), strings.LastIndex(line, ": shared by ")) // a path may contain such words
 	if at <= 0 {
 		return Info{}, false
 	}

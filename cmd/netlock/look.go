@@ -34,12 +34,24 @@ until no lock is held below that: when all members of a group are done. After --
 				} else if err := t.needLock(); err != nil {
 					return err
 				}
-				return c.Wait(ctx, path, t.options.Poll)
+				return s.wait(ctx, c, path, t)
 			})
 		},
 	}
 	s.timeoutFlag(cmd)
 	return cmd
+}
+
+// wait waits until a lock is free. With --timeout 0 it looks once.
+func (s *settings) wait(ctx context.Context, c *locksmith.Client, path string, t *target) error {
+	if !s.try {
+		return c.Wait(ctx, path, t.options.Poll)
+	}
+	held, err := c.Busy(ctx, path)
+	if err == nil && held {
+		err = fail(t.conflict, "%s: %s is held", t.name, path)
+	}
+	return err
 }
 
 // newListCommand returns the command that lists locks.
@@ -114,7 +126,7 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 	if len(args) == 2 {
 		where = args[1]
 	}
-	if s.timeout > 0 {
+	if s.timeout.duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitHeld, "%s: not within the time of %s: %s", t.name, words(t.wait), where))
 		defer cancel()

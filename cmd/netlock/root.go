@@ -12,7 +12,7 @@ type settings struct {
 	config   string // the profiles' file; "": NETLOCK_CONFIG or the user's own
 	verbose  bool
 	try      bool
-	timeout  duration
+	timeout  timeout
 	shared   bool
 	renew    bool
 	conflict int // the exit status when another client holds the lock
@@ -56,21 +56,35 @@ func (s *settings) waitingFlags(cmd *cobra.Command) {
 	f.BoolVarP(&s.try, "try", "n", false, "do not wait: if another client holds the lock, exit with status 75")
 	s.timeoutFlag(cmd)
 	f.BoolVarP(&s.shared, "shared", "s", false, "hold it together with other readers; uses the profile's shared_user, if there is one")
+	f.BoolFuncP("exclusive", "x", "hold it alone, which is the default; the last of -s and -x counts", func(string) error {
+		s.shared = false
+		return nil
+	})
 	f.BoolVar(&s.renew, "renew", false, "ask for a full age again and again, where the server can renew a lock")
 	f.IntVarP(&s.conflict, "conflict-exit-code", "E", exitHeld, "the exit status when another client holds the lock (--try, --timeout)")
 }
 
 func (s *settings) timeoutFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait so long (90s, 1m, or seconds) for password, server and lock, then exit with status 75, or 69 if the server cannot be reached; 0: for ever")
+	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait so long (90s, 1m, or seconds) for password, server and lock, then exit with status 75, or 69 if the server cannot be reached; 0: as --try")
 }
 
 // check complains about what the flags cannot mean.
 func (s *settings) check() error {
-	switch {
-	case s.timeout > 0 && s.try:
-		return errors.New("--try does not wait for the lock and --timeout does: say one of them")
-	case s.conflict < 0 || s.conflict > 255:
+	if s.conflict < 0 || s.conflict > 255 {
 		return errors.New("--conflict-exit-code is a number from 0 to 255")
 	}
+	s.try = s.try || s.timeout.set && s.timeout.duration == 0
 	return nil
+}
+
+// timeout is a duration that was given, or not.
+type timeout struct {
+	duration
+	set bool
+}
+
+// Set implements pflag.Value.
+func (t *timeout) Set(text string) error {
+	t.set = true
+	return t.duration.Set(text)
 }

@@ -35,13 +35,13 @@ func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 	}
 	t.options.Renew = t.options.Renew || s.renew
 	t.options.TryOnce, t.verbose, t.conflict = s.try, s.verbose, s.conflict
-	if s.timeout > 0 {
-		t.wait = time.Duration(s.timeout)
+	if s.timeout.duration > 0 {
+		t.wait = time.Duration(s.timeout.duration)
 	}
 	if t.wait > 0 && !s.try {
 		t.until = time.Now().Add(t.wait)
 	}
-	if s.timeout > 0 { // it is for all that is waited for
+	if s.timeout.duration > 0 && !s.try { // it is for all that is waited for
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitProfile, "%s: password of %s: there was none within the time", t.name, t.user()))
 		defer cancel()

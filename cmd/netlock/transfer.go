@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -140,10 +141,9 @@ func (s *settings) under(ctx context.Context, arg, what string, do func(context.
 			return classify(err, t)
 		}
 		defer c.Close()
-		if nonce := os.Getenv(nonceVariable); nonce != "" {
-			if err := c.SpeakAs(ctx, nonce); err != nil {
-				return classify(err, t)
-			}
+		token, _ := strconv.ParseUint(os.Getenv(tokenVariable), 10, 64)
+		if err := c.Join(ctx, os.Getenv(pathVariable), os.Getenv(nonceVariable), token); err != nil {
+			return classify(err, t)
 		}
 		return transferred(ctx, do(ctx, c), t, what)
 	}
