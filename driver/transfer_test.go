@@ -68,8 +68,8 @@ func (c *conn) begun(command, content string) net.Conn {
 	return d
 }
 
-// RFC 959 section 3.2: each transfer has its own data connection, and a refusal uses it up, too. RFC 3659 section 5: REST is for the
-// command behind it, whatever becomes of that.
+// RFC 959 section 3.2: each transfer has its own data connection. A refused transfer leaves it for the next one. RFC 3659
+// section 5: REST is for the command behind it, whatever becomes of that.
 func TestATransferWantsADataConnectionOfItsOwn(t *testing.T) {
 	s := start(t)
 	s.write("/f", "x")
@@ -83,9 +83,23 @@ func TestATransferWantsADataConnectionOfItsOwn(t *testing.T) {
 	unprepared("RETR /f", "STOR /f", "APPE /f", "STOU", "LIST", "NLST", "MLSD")
 	c.fetch("RETR /f")
 	unprepared("RETR /f", "LIST")
-	_, r := c.download("RETR /none")
-	c.check("RETR", r, "550 /none: no such file or directory")
+	data := c.data()
+	c.want("RETR /none", "550 /none: no such file or directory")
+	c.want("STOR /none/f", "550 *")
+	c.want("RETR /f", "150 *")
+	if got, err := io.ReadAll(data); string(got) != "x" || err != nil {
+		t.Errorf("over the data connection of a refused transfer: %q, %v", got, err)
+	}
+	data.Close()
+	c.check("RETR", c.reply(), "226 *")
 	unprepared("LIST")
+	active := listen(t)
+	c.want(active.PORT, "200 *")
+	c.want("RETR /none", "550 *")
+	c.send("RETR /f\r\n")
+	active.accept()
+	c.check("RETR", c.reply(), "150 *")
+	c.check("RETR", c.reply(), "226 *")
 	c.want("REST 1", "350 *")
 	if got := c.fetch("LIST /f"); !strings.HasPrefix(got, "-rw") {
 		t.Errorf("LIST after REST: %q", got)

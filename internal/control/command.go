@@ -30,6 +30,7 @@ type Command struct {
 	code    int            // of the final reply, once it is written
 	text    []byte         // of it, as it is sent
 	held    int            // of a transfer: what it is not over before, see Hold; its final reply is one
+	opened  bool           // of a transfer: it was held, so that a data connection was awaited
 	done    chan struct{}  // of a transfer: closed when it is over
 }
 
@@ -81,11 +82,12 @@ func (cmd *Command) Lost(f func()) {
 func (cmd *Command) trimmed() string { return strings.Trim(cmd.Param, " ") }
 
 // Hold says that a transfer is not over before Release, whatever the library replies: it says 425 before it closes the
-// handle (handle_files.go:108).
+// handle (handle_files.go:108). A transfer that was refused is never held, and its passive port stays open.
 func (cmd *Command) Hold() {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	cmd.held++
+	cmd.opened = true
 }
 
 // Release ends a Hold.

@@ -305,8 +305,11 @@ func (c *Conn) finish(cmd *Command) {
 	if cmd.verb.after != nil {
 		cmd.verb.after(c, cmd)
 	}
-	if cmd.Transfers() {
+	switch {
+	case cmd.opened:
 		c.unprepare()
+	case cmd.Transfers():
+		c.resumePort()
 	}
 	if cmd.Transfers() || cmd.code == 0 { // it has no reply
 		c.handler.End(cmd)

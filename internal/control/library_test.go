@@ -17,6 +17,7 @@ type library struct {
 	replies     map[string]string // in place of "250 done", by verb
 	mkd         func(*Command)    // what MKD does
 	onOpen      func()            // before a transfer has its handle
+	refuses     bool              // a transfer gets no handle
 	onClose     func()            // before it gives the handle back
 	onInterrupt func(Interruption)
 	move        func()     // what a download does instead of a data connection
@@ -107,6 +108,10 @@ func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 	}
 	if l.onOpen != nil {
 		l.onOpen()
+	}
+	if l.refuses {
+		l.write("550 refused")
+		return
 	}
 	if r := l.conn.DataConnection(); r.Code != 0 {
 		cmd.Say(r)

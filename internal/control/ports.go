@@ -106,8 +106,8 @@ func (p *Ports) claim(number uint16, client netip.Addr, account string) *Port {
 		p.giveBackLocked(account)
 		return nil
 	}
-	port.client, port.account = client, account
-	port.timer = time.AfterFunc(p.options.Timeout(), func() { _ = port.Close() })
+	port.client, port.account, port.wait = client, account, p.options.Timeout()
+	port.timer = time.AfterFunc(port.wait, func() { _ = port.Close() })
 	return port
 }
 
@@ -118,15 +118,16 @@ type Port struct {
 	number uint16
 
 	// Set once by claim, with ports.mu held and before a transfer begins.
-	client  netip.Addr  // that may connect
-	account string      // whose share it is
-	timer   *time.Timer // closes it unless a transfer begins; nil: not claimed yet
+	client  netip.Addr    // that may connect
+	account string        // whose share it is
+	wait    time.Duration // how long it is open without a data connection
+	timer   *time.Timer   // closes it unless a transfer begins; nil: not claimed yet
 }
 
 // Accept returns the connection of the client that the port belongs to. The port stays open until the transfer is over, so
 // that Conn.Contested sees other connections.
 func (p *Port) Accept() (net.Conn, error) {
-	_ = p.SetDeadline(time.Now().Add(p.ports.options.Timeout())) // in place of the library's
+	_ = p.SetDeadline(time.Now().Add(p.wait)) // in place of the library's
 	for {
 		conn, err := p.TCPListener.Accept()
 		if err != nil {
@@ -177,6 +178,14 @@ func (c *Conn) setPort(p *Port) { c.change(func(d *dialogue) { d.port, d.prepare
 func (c *Conn) keepPort() {
 	if p := c.said().port; p != nil {
 		p.timer.Stop()
+	}
+}
+
+// resumePort leaves the port open behind a transfer that was refused, for the next one, or until it has waited again. The
+// client's connection may wait in it: a close would reset that, and some clients then do not read the refusal.
+func (c *Conn) resumePort() {
+	if p := c.said().port; p != nil {
+		p.timer.Reset(p.wait)
 	}
 }
 

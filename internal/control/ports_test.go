@@ -51,6 +51,14 @@ func TestPortsAreFreeAgain(t *testing.T) {
 		"transfer": func(c *client, addr string) { transfer(c, addr, "RETR x") },
 		"PORT":     func(c *client, _ string) { c.play("> PORT 127,0,0,1,200,1", "< 250 ") },
 		"REIN":     func(c *client, _ string) { c.play("> REIN", "< 250 ") },
+		"time-out behind a refusal": func(c *client, addr string) {
+			c.lib.refuses = true
+			port := c.lib.conn.said().port
+			c.play("> STOR x", "< 550 ", "> NOOP", "< 250 ")
+			if !port.timer.Reset(0) {
+				c.t.Error("behind a refusal the port waits for ever")
+			}
+		},
 		"time-out": func(c *client, addr string) {
 			c.settled()
 			port := c.lib.conn.said().port
