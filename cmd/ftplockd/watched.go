@@ -29,17 +29,21 @@ import (
 func (f logFormat) handler(w io.Writer, level slog.Level) slog.Handler {
 	o := &slog.HandlerOptions{Level: level}
 	if f == logJSON {
-		o.ReplaceAttr = inUTF8
+		o.ReplaceAttr = forJSON
 		return slog.NewJSONHandler(w, o)
 	}
 	return slog.NewTextHandler(w, o)
 }
 
-// inUTF8 writes the bytes of names that are no UTF-8 as the text log does, such as \x8e: JSON would make one name of all of them.
-func inUTF8(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindString && !utf8.ValidString(a.Value.String()) {
+// forJSON changes what JSON cannot show. Bytes of names that are no UTF-8 are written as in the text log, such as \x8e: JSON would
+// make one name of all of them. A duration, "age", is in seconds, "age_seconds": JSON would have nanoseconds.
+func forJSON(_ []string, a slog.Attr) slog.Attr {
+	switch {
+	case a.Value.Kind() == slog.KindString && !utf8.ValidString(a.Value.String()):
 		quoted := strconv.Quote(a.Value.String())
 		a.Value = slog.StringValue(quoted[1 : len(quoted)-1])
+	case a.Value.Kind() == slog.KindDuration:
+		a = slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
 	}
 	return a
 }
