@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -33,6 +34,9 @@ cluster, migrate) find it by its configuration. ` + howFound
   ftplockd --config /etc/ftplockd.toml
   ftplockd --listen :2121 --root /srv/ftp --state /var/lib/ftplockd`
 	root.Args = onlyCommands
+	info, _ := debug.ReadBuildInfo()
+	root.Version = versionLine(info)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SilenceErrors = true // report says them, once
 	root.SilenceUsage = true
 	root.AddCommand(

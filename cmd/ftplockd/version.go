@@ -15,8 +15,7 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version, the commit and what it was built with",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info, _ := debug.ReadBuildInfo()
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(info))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().Version)
 			return err
 		},
 	}
