@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -24,7 +25,7 @@ func (s *server) banner(terminal bool) string {
 	}
 	address := typed(v.ports[0].Addr())
 	account := c.Accounts[0].Name
-	login := account // curl asks for the password
+	login, hint := shellWord(account), ""
 	var b strings.Builder
 	fmt.Fprintf(&b, "ftplockd listens on %s\n", strings.Join(v.addresses(), ", "))
 	fmt.Fprintf(&b, "serves %s; its own files are in %s\n", absolute(c.Root), absolute(c.State))
@@ -33,7 +34,9 @@ func (s *server) banner(terminal bool) string {
 	}
 	fmt.Fprintf(&b, "account %s", account)
 	switch {
-	case s.plain == "":
+	case s.plain == "": // curl would ask for it, and take the next line for the answer
+		login += ":PASSWORD"
+		hint = ", with the account's password for PASSWORD"
 	case os.Getenv(config.EnvPassword) != "":
 		fmt.Fprintf(&b, ", password as in %s", config.EnvPassword)
 		login += `:"$` + config.EnvPassword + `"`
@@ -54,7 +57,7 @@ func (s *server) banner(terminal bool) string {
 	if c.TLS.Mode == config.TLSRequired { // the certificate is hardly for the address
 		curl = "curl -skv --ssl-reqd"
 	}
-	b.WriteString("\n\nTake a lock, see it refused, give it back:\n\n")
+	fmt.Fprintf(&b, "\n\nTake a lock, see it refused, give it back%s:\n\n", hint)
 	for _, command := range []string{"MKD", "MKD", "RMD"} {
 		fmt.Fprintf(&b, "  %s -u %s -Q '%s %s' ftp://%s/ 2>&1 | grep %s\n", curl, login, command, name, address, path.Base(name))
 	}
@@ -100,6 +103,16 @@ func (v *service) sampleLock(a config.Account) (string, bool) {
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// shellWord returns a text as one word of a POSIX shell.
+func shellWord(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.@", r)
+	}) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // typed is an address as a program on this machine connects to it.
