@@ -130,6 +130,12 @@ func TestPageInABrowser(t *testing.T) {
 	second := b.tab()
 	b.run(second, chromedp.Navigate(s.page+"?q=%2F"), live())
 
+	var afternoon string
+	b.run(b.ctx, chromedp.Evaluate(`clock({ hour: "2-digit", minute: "2-digit" })(new Date(2026, 0, 2, 15, 4).getTime() / 1000)`, &afternoon))
+	if afternoon != "15:04" {
+		t.Errorf("the chart shows 15:04 as %q, the tables with 24 hours", afternoon)
+	}
+
 	n := 0
 	promptly(t, "a lock in its row", time.Second, func() time.Duration {
 		n++

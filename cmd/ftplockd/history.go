@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
+	"strings"
 	"os"
 	"time"
 
@@ -22,7 +24,8 @@ func newHistoryCommand() *cobra.Command {
 		Use:   "history NAME",
 		Short: "Tell who held a lock when, or who wrote a protected file",
 		Long: `History prints what the journal, or etcd, knows of a lock, oldest first: when, what happened, who it was, the token, for how long
-the lock had been held; and what its holder published: file, bytes, SHA-256. Of a file that a lock protects it prints
+the lock had been held; and what its holder published: file, bytes, SHA-256. The token of a release, or of another end, is that of the hold that ended; "-" if its
+grant is older than the history. Of a file that a lock protects it prints
 who published it, under which token. It needs no running server. NAME is the path in the served tree, such as /locks/demo.`,
 		Example: "  ftplockd history /phone_lock\n  ftplockd history /phone.tsv",
 		Args:    oneArgument("NAME", "ftplockd history /locks/demo"),
@@ -64,6 +67,7 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name) error {
 
 func showHistory(w io.Writer, history iter.Seq2[lock.Entry, error], none string) error {
 	var rows []string
+	standing := make(map[lock.Name][]lock.Hold)
 	for e, err := range history {
 		if err != nil {
 			return err
@@ -75,10 +79,31 @@ func showHistory(w io.Writer, history iter.Seq2[lock.Entry, error], none string)
 		if e.Held > 0 {
 			held = inSeconds(e.Held.Seconds())
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
-			dash(e.By.String()), session, e.Token, held, printable(noteOf(e))))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
+			dash(e.By.String()), session, tokensOf(e, standing[e.Name]), held, printable(noteOf(e))))
+		if e.Cause != lock.CausePublish {
+			standing[e.Name] = e.Holds
+		}
 	}
 	return printTable(w, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE", rows, none)
+}
+
+// tokensOf returns the tokens of the holds that an entry is about: the hold that it made, or those that it ended. before are the
+// holds that stood until then; "-": the history does not go back to the grant.
+func tokensOf(e lock.Entry, before []lock.Hold) string {
+	has := func(holds []lock.Hold, t lock.Token) bool {
+		return slices.ContainsFunc(holds, func(h lock.Hold) bool { return h.Token == t })
+	}
+	if e.Cause == lock.CausePublish || has(e.Holds, e.Token) {
+		return fmt.Sprint(e.Token)
+	}
+	var ended []string
+	for _, h := range before {
+		if !has(e.Holds, h.Token) {
+			ended = append(ended, fmt.Sprint(h.Token))
+		}
+	}
+	return dash(strings.Join(ended, ","))
 }
 
 // noteOf is what the last column of a history says.

@@ -60,13 +60,15 @@ function follow() {
 	source.addEventListener("error", () => say("the server does not answer; trying again …"));
 }
 
+// clock shows seconds since 1970 as the server's tables show times: with 24 hours, whatever the browser's language.
+const clock = (parts) => (v) => new Date(v * 1000).toLocaleTimeString([], { hourCycle: "h23", ...parts });
+
 function draw(columns) {
 	const text = getComputedStyle(document.body).getPropertyValue("--text").trim() || "#000";
 	const line = getComputedStyle(document.body).getPropertyValue("--line").trim() || "#ccc";
 	const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
 	const series = (label, stroke, scale, dash) => ({ label, stroke, scale, width: 2, dash, spanGaps: true, points: { show: columns[0].length < 60 } });
-	const clock = (parts) => (v) => new Date(v * 1000).toLocaleTimeString([], parts);
-	const minutes = clock({ hour: "2-digit", minute: "2-digit" }), seconds = clock({});
+	const minutes = clock({ hour: "2-digit", minute: "2-digit" }), seconds = clock({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
 	return new uPlot({
 		width: byId("plot").clientWidth, height: 240,
 		scales: { count: { range: (u, min, max) => [0, Math.max(5, max)] }, ms: { range: (u, min, max) => [0, Math.max(1, max || 0)] } },
