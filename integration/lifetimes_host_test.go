@@ -174,3 +174,50 @@ func TestLocksWithoutDirectoriesAfterLocksWithThem(t *testing.T) {
 	}
 	c.Want(257, "MKD /locks/hosts")
 }
+
+// The article's cron job removes an old lock, and an uploader takes it right then.
+func TestMKDRightAfterTheHostRemovedTheDirectoryIsGranted(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, hour)
+	holder, next := s.session(account), s.session("other")
+	for i := range count(10, 200) {
+		name := fmt.Sprint("locks/job", i)
+		first := harness.Token(holder.Want(257, "MKD /"+name))
+		next.Want(550, "MKD /"+name, "held by "+account)
+		if err := os.Remove(s.path(name)); err != nil {
+			t.Fatal(err)
+		}
+		if second := harness.Token(next.Want(257, "MKD /"+name)); second <= first {
+			t.Errorf("token %d after %d", second, first)
+		}
+		holder.Want(550, "RMD /"+name, "taken away ")
+		s.remake(name)
+		holder.Want(550, "MKD /"+name, "held by host for ")
+	}
+}
+
+// A lock root that is not there any more, since it was unmounted, takes no lock from its holder.
+func TestAnUnmountedLockRootEndsNoHold(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, hour)
+	holder, next := s.session(account), s.session("other")
+	holder.Want(257, "MKD /locks/job")
+	if err := os.Rename(s.path("locks"), s.path("unmounted")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.path("locks"), 0o755); err != nil { // the mount point
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(2 * time.Second); time.Now().Before(until); time.Sleep(200 * time.Millisecond) { // the server looks each 0.8 s
+		next.Want(550, "MKD /locks/job", "held by "+account)
+	}
+	if err := os.Remove(s.path("locks")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(s.path("unmounted"), s.path("locks")); err != nil {
+		t.Fatal(err)
+	}
+	next.Want(550, "MKD /locks/job", "held by "+account)
+	holder.Want(250, "RMD /locks/job")
+	next.Want(257, "MKD /locks/job")
+}

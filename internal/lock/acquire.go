@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -25,12 +26,17 @@ import (
 // what the store says. After one that matches ErrUncertain the lock may be the session's, and nobody else
 // gets it before its age is over or the session releases it; the session's next try gets it if it is.
 //
+// Before it refuses a held lock, it has a [Looker] look whether a program on the host ended the hold.
+//
 // No lock above the name ends before it, from the moment that the grant has begun. Where the
 // store keeps no directories nobody looks whether there is anything to make the lock in: then the
 // caller looks afterwards, when what is there stays, and calls Undo if there is not.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (Hold, *Waiting, error) {
 	a := attempt{session: s, table: s.table, name: n, wake: wake}
 	err := s.table.change(ctx, n, a.beginLocked)
+	if errors.As(err, new(*HeldError)) && s.table.look(ctx, n) {
+		err = s.table.change(ctx, n, a.beginLocked)
+	}
 	if err != nil {
 		return Hold{}, nil, err
 	}

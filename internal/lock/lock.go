@@ -308,6 +308,13 @@ type Store interface {
 	Watch(ctx context.Context) iter.Seq[Event]
 }
 
+// Looker is a [Store] whose holds a program on the host may end.
+type Looker interface {
+	// Look looks at one held lock, and returns what the host changed, which Watch yields, too. It returns false if nothing
+	// changed, if it cannot tell within 100 ms, and while the name is being changed.
+	Look(ctx context.Context, name Name) (Event, bool)
+}
+
 // The errors of this package. ErrHeld matches [fs.ErrExist], ErrNotHeld and ErrNoParent match [fs.ErrNotExist].
 var (
 	ErrHeld         error = &kind{"held", fs.ErrExist}

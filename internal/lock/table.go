@@ -186,6 +186,19 @@ func (t *Table) Run(ctx context.Context) error {
 	return nil
 }
 
+// look has the store look at a held lock, and reports whether something changed.
+func (t *Table) look(ctx context.Context, n Name) bool {
+	looker, ok := t.store.(Looker)
+	if !ok {
+		return false
+	}
+	event, changed := looker.Look(ctx, n)
+	if changed {
+		t.takeOver(event)
+	}
+	return changed
+}
+
 func (t *Table) takeOver(event Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

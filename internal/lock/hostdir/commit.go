@@ -49,9 +49,11 @@ func (s *Store) acquire(ctx context.Context, change lock.Change) (lock.Token, er
 	if seen.found {
 		return 0, s.taken(ctx, change, seen)
 	}
-	if above, err := s.tree.look(change.Name.Parent()); err != nil {
+	above, err := s.tree.look(change.Name.Parent())
+	switch {
+	case err != nil:
 		return 0, err
-	} else if !above.directory {
+	case !above.directory:
 		return 0, fmt.Errorf("%s: %w", change.Name.Parent(), lock.ErrNoParent)
 	}
 	change.Holds = withDirectory(change.Holds, lock.DirectoryID{})
@@ -63,6 +65,7 @@ func (s *Store) acquire(ctx context.Context, change lock.Change) (lock.Token, er
 	if err != nil {
 		return 0, s.undo(ctx, change, token, err)
 	}
+	s.parents.Store(change.Name, above.id)
 	s.note(change.Name, token, id)
 	return token, nil
 }
@@ -125,7 +128,10 @@ func (s *Store) release(ctx context.Context, record lock.Record, change lock.Cha
 		s.note(record.Name, record.Revision, lock.DirectoryID{})
 	}
 	token, err := s.inner.Commit(ctx, change)
-	if err != nil && !errors.Is(err, lock.ErrUncertain) && !stays {
+	switch {
+	case err == nil:
+		s.parents.Delete(record.Name)
+	case !errors.Is(err, lock.ErrUncertain) && !stays:
 		s.remake(record)
 	}
 	return token, err

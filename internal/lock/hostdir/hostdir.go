@@ -5,7 +5,7 @@
 // afero.Fs.
 //
 // What is promised: the inner store is the truth; after a crash the directories are made to agree with it. A directory that a
-// program on the host made or removed is noticed: when a client asks for the free lock, within a second if the lock is held (a minute
+// program on the host made or removed is noticed: when a client asks for the lock, within a second if the lock is held (a minute
 // with more than 60,000 held), within about a minute elsewhere, and at a start. It is never mistaken for our own: a
 // directory is told from a later one of the same name by its inode number and its time of birth. Nothing is
 // removed but one empty directory at a time, and only that of a lock which ended.
@@ -82,13 +82,21 @@ type Store struct {
 	rules    atomic.Pointer[Rules]
 	watchers lock.Watchers
 
+	// parents has, of lock.Name, the lock.DirectoryID of the directory in which the lock's directory was last seen. Where that is
+	// another one, such as a mount point whose file system was unmounted, a missing directory ends no hold.
+	parents sync.Map
+	looks   sync.WaitGroup // of Look
+
 	busy sync.Map // of lock.Name: a chan struct{} that is closed when nobody changes that name any more
 
 	walking sync.Mutex  // held by the walk under way
 	pending []lock.Name // the directories that it has still to read
 }
 
-var _ lock.Store = (*Store)(nil)
+var (
+	_ lock.Store  = (*Store)(nil)
+	_ lock.Looker = (*Store)(nil)
+)
 
 // Open brings the inner store and the directories into agreement: a hold without its directory gets it back, what a released one
 // left behind goes, and any other directory that is a lock was made on the host.
@@ -120,8 +128,11 @@ func (s *Store) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
 // All implements lock.Store.
 func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] { return s.inner.All(ctx) }
 
-// Close ends every Watch. The inner store and the file system are the caller's to close.
-func (s *Store) Close() { s.watchers.Close() }
+// Close ends every Watch, and waits for every Look. The inner store and the file system are the caller's to close.
+func (s *Store) Close() {
+	s.watchers.Close()
+	s.looks.Wait()
+}
 
 // lock begins a change of a name, which one goroutine makes at a time. The caller calls unlock when it is over.
 func (s *Store) lock(name lock.Name) (unlock func()) {

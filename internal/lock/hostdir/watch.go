@@ -173,9 +173,3 @@ func child(dir lock.Name, base string) lock.Name {
 	}
 	return dir + "/" + lock.Name(base)
 }
-
-// emit tells every Watch of a change that has that revision. The caller has the name locked, so that events of one name keep their order.
-func (s *Store) emit(event lock.Event, revision lock.Token) {
-	event.Record.Revision = revision
-	s.watchers.Tell(event)
-}

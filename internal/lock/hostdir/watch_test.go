@@ -198,3 +198,71 @@ func TestAProbeNoticesWhatTheHostMade(t *testing.T) {
 	_, err := s.Commit(store, "/data/b_lock", 0)
 	s.Conflict(err, lock.HostAccount)
 }
+
+// What Look returns is what Watch yields. It ends a hold whose directory is missing or another one, in the directory where it
+// was seen, and nothing else.
+func TestALookEndsAHoldThatTheHostEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		host    func(s *scene)
+		changed string // "": nothing
+	}{
+		"nothing":           {func(*scene) {}, ""},
+		"a missing one":     {func(s *scene) { s.rmdir("/dir/a_lock") }, "/dir/a_lock host-removed"},
+		"another directory": {func(s *scene) { s.rmdir("/dir/a_lock"); s.mkdir("/dir/other"); s.mkdir("/dir/a_lock") }, "/dir/a_lock host-made"},
+		"another parent": {func(s *scene) {
+			if err := os.Rename(s.tree.real("/dir"), s.tree.real("/unmounted")); err != nil {
+				s.Fatal(err)
+			}
+			s.mkdir("/dir")
+		}, ""},
+		"no parent": {func(s *scene) {
+			if err := os.Rename(s.tree.real("/dir"), s.tree.real("/unmounted")); err != nil {
+				s.Fatal(err)
+			}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.mkdir("/dir")
+			store := s.mustOpen()
+			s.Acquire(store, "/dir/a_lock", "ada")
+			c.host(s)
+			for range 2 { // the second one changes nothing
+				event, changed := store.Look(t.Context(), "/dir/a_lock")
+				got := ""
+				if changed {
+					got = string(event.Record.Name) + " " + string(event.Cause)
+				}
+				if got != c.changed || changed && event.Record.Revision == 0 {
+					t.Errorf("%q at %d, want %q", got, event.Record.Revision, c.changed)
+				}
+				c.changed = ""
+			}
+			store.Close()
+		})
+	}
+}
+
+func TestALookWaitsNeitherForAMountNorForAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		store := s.mustOpen()
+		s.Acquire(store, "/a_lock", "ada")
+		answer := make(chan struct{})
+		s.tree.before = func(string, string) error {
+			<-answer
+			return nil
+		}
+		began := time.Now()
+		for range 10 { // the first one hangs, and has the name
+			if _, changed := store.Look(t.Context(), "/a_lock"); changed {
+				t.Error("something changed")
+			}
+		}
+		if took := time.Since(began); took != lookTimeout {
+			t.Errorf("they took %v", took)
+		}
+		close(answer)
+		store.Close()
+	})
+}
