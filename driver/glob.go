@@ -51,7 +51,7 @@ func (l *listing) glob(pattern string) error {
 		shown := joinShown(dir, last)
 		info, err := l.client.stat(l.client.abs(shown))
 		if err == nil {
-			l.held = append(l.held, entry{shown, info})
+			l.held = append(l.held, entry{shown: shown, info: info})
 		} else if err = l.client.unforeseen(err); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (l *listing) directories(dir, element string, found *[]string) error {
 		return cmp.Or(c.unforeseen(err), l.look(1))
 	}
 	return l.eachIn(c.abs(dir), element, func(names *names, name string) error {
-		if info, err := names.describe(name); info == nil || !info.IsDir() {
+		if info, _, err := names.describe(name); info == nil || !info.IsDir() {
 			return err
 		}
 		if *found = append(*found, joinShown(dir, name)); len(*found) > heldMax {

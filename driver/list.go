@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // format is how a listing is written.
@@ -42,6 +44,7 @@ type source struct {
 type entry struct {
 	shown string // what the client is shown, perhaps with a directory before it
 	info  fs.FileInfo
+	name  lock.Name // of what info describes, for MLSD and MLST
 }
 
 // listing finds what a command shows of a path or, but for MLSD, a glob. A path that does not exist is an error; a
@@ -84,7 +87,7 @@ func (l *listing) find(param string) error {
 	case l.format == formatFacts:
 		return errNotDirectoryArgument
 	}
-	l.held = []entry{{cmp.Or(param, "."), info}}
+	l.held = []entry{{shown: cmp.Or(param, "."), info: info}}
 	return nil
 }
 
@@ -133,7 +136,7 @@ func (l *listing) each(described bool, f func(e entry) error) error {
 			e := entry{shown: joinShown(in.shown, name)}
 			if described {
 				var err error
-				if e.info, err = names.describe(name); e.info == nil {
+				if e.info, e.name, err = names.describe(name); e.info == nil {
 					return err
 				}
 			}
@@ -350,7 +353,9 @@ func (c *client) formatFacts(e entry) string {
 		add("size", fmt.Sprint(e.info.Size()))
 	}
 	add("modify", e.info.ModTime().UTC().Format(timeValue))
-	add("perm", c.permFact(e.info.IsDir()))
+	if slices.Contains(want, "perm") {
+		add("perm", c.permFact(e.name, e.info))
+	}
 	if of, ok := e.info.Sys().(details); ok {
 		if inode, _ := of.Identity(); inode != 0 {
 			add("unique", fmt.Sprintf("%xg%x", of.Device(), inode))
@@ -370,21 +375,4 @@ func typeFact(info fs.FileInfo) string {
 		return "OS.unix=symlink"
 	}
 	return "OS.unix=special"
-}
-
-// permFact is the value of the perm fact (RFC 3659 section 7.5.5): what the account may do.
-func (c *client) permFact(dir bool) string {
-	var s string
-	switch {
-	case dir && c.account.Write:
-		s = "cdeflmp"
-	case dir:
-		s = "el"
-	case c.account.Write:
-		s = "adfw"
-	}
-	if !dir && c.account.Read {
-		s += "r"
-	}
-	return s
 }

@@ -25,6 +25,7 @@ const (
 type names struct {
 	client *client
 	view   string
+	in     lock.Name
 	file   afero.File // nil: there is no directory
 	locks  []string   // the names of the locks in it that were held when it was opened, sorted
 	status string     // the name of the status file; "": it is not here
@@ -37,7 +38,7 @@ func (c *client) openNames(view string) (*names, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &names{client: c, view: view}
+	r := &names{client: c, view: view, in: in}
 	for _, s := range c.table().Children(in) {
 		r.locks = append(r.locks, s.Name.Base())
 	}
@@ -90,22 +91,24 @@ func (r *names) isLock(name string) bool {
 	return is
 }
 
-// describe says what has one of the names; nil and no error: it has gone, or may not be looked at.
-func (r *names) describe(name string) (fs.FileInfo, error) {
+// describe says what has one of the names, and which name that is where a link leads; nil and no error: it has gone, or may not be looked at.
+func (r *names) describe(name string) (fs.FileInfo, lock.Name, error) {
 	if looker, ok := r.file.(looker); ok && name != r.status && !r.isLock(name) {
 		info, err := looker.Lstat(name)
 		switch {
 		case err != nil:
-			return nil, r.client.unforeseen(err)
+			return nil, "", r.client.unforeseen(err)
 		case info.Mode()&fs.ModeSymlink == 0:
-			return info, nil
+			return info, lock.Name(path.Join(string(r.in), name)), nil
 		}
 	}
-	info, err := r.client.describe(path.Join(r.view, name))
+	view := path.Join(r.view, name)
+	info, err := r.client.describe(view)
 	if err != nil {
-		return nil, r.client.unforeseen(err)
+		return nil, "", r.client.unforeseen(err)
 	}
-	return info, nil
+	n, err := r.client.subject(view, info)
+	return info, n, r.client.unforeseen(err)
 }
 
 // looker is what an open directory of the tree does besides: it describes what is in it without opening its path again.

@@ -16,19 +16,30 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	case err != nil:
 		return control.Reply{}, err
 	case !own && !c.isLock(n):
-		return done(250, view, "removed"), c.worked(c.removeDirectory(n, view))
+		return done(250, view, "removed"), c.worked(c.notEmpty(n, c.removeDirectory(n, view)))
 	}
 	again, waiting, err := c.locks.ReleaseOrWait(c.server.context, n, c.conn.Wake)
 	if waiting != nil {
 		_, err = c.await(cmd, waiting)
 	}
 	if err != nil {
-		return control.Reply{}, err
+		return control.Reply{}, c.notEmpty(n, err)
 	}
 	if again > 0 {
 		return control.Reply{Code: 250, Text: view + " is still held, RMD it " + strconv.Itoa(again) + " more"}, nil
 	}
 	return done(250, view, "released"), nil
+}
+
+// errUnfinished is for a directory in which clients see nothing.
+var errUnfinished = &refusal{text: "an unfinished upload lies in it: wait for its end", is: syscall.ENOTEMPTY}
+
+// notEmpty returns a better reason for err if a directory is not empty although listings show nothing in it.
+func (c *client) notEmpty(n lock.Name, err error) error {
+	if (isNotEmpty(err) || errors.Is(err, lock.ErrNotEmpty)) && c.isEmpty(n) {
+		return errUnfinished
+	}
+	return err
 }
 
 // nameToRelease finds the Name that RMD of a path means, and whether the session's own lock has it. A session that took a

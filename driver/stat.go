@@ -39,7 +39,9 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 	case cmd.Is("MDTM"): // RFC 3659 section 3; of a lock: when it was acquired
 		r = modifiedAt(info)
 	case cmd.Is("MLST"): // RFC 3659 section 7
-		facts := c.formatFacts(entry{shown: view, info: info})
+		var n lock.Name
+		n, err = c.subject(view, info)
+		facts := c.formatFacts(entry{shown: view, info: info, name: n})
 		r = control.Reply{Code: 250, Text: "facts about it", Lines: []string{" " + facts}}
 	}
 	return info, r, err
@@ -50,11 +52,10 @@ func modifiedAt(info fs.FileInfo) control.Reply {
 }
 
 func sizeOf(info fs.FileInfo) (control.Reply, error) {
-	_, made := info.(virtual)
 	switch {
 	case info.IsDir():
 		return control.Reply{}, errIsDir
-	case made: // a client that compares it with what RETR sends would think that bytes were lost
+	case isMade(info): // a client that compares it with what RETR sends would think that bytes were lost
 		return control.Reply{}, errChanging
 	case !info.Mode().IsRegular():
 		return control.Reply{}, files.ErrNotRegular
@@ -172,6 +173,12 @@ func (v virtual) Mode() fs.FileMode  { return v.mode }
 func (v virtual) ModTime() time.Time { return v.modified }
 func (v virtual) IsDir() bool        { return v.mode.IsDir() }
 func (v virtual) Sys() any           { return nil }
+
+// isMade reports whether info describes what is not on the disk.
+func isMade(info fs.FileInfo) bool {
+	_, made := info.(virtual)
+	return made
+}
 
 // ownerOf is the account of a lock's holder; "" for everything else.
 func ownerOf(info fs.FileInfo) string {
