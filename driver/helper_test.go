@@ -82,9 +82,10 @@ type setup struct {
 	log          *slog.Logger
 	events       func([]event.Event)
 	publications lock.Publications
-	wrap         func(*files.Tree) Tree // what the driver sees in the place of the tree; nil: the tree
-	store        lock.Store             // in the place of the journal, shared with other servers; nil: the journal
-	epoch        uint32                 // of several servers, which of them this is
+	wrap         func(*files.Tree) Tree      // what the driver sees in the place of the tree; nil: the tree
+	store        lock.Store                  // in the place of the journal, shared with other servers; nil: the journal
+	outer        func(lock.Store) lock.Store // what the table sees in the place of the store; nil: the store
+	epoch        uint32                      // of several servers, which of them this is
 }
 
 func plainLocks(s *setup)  { s.directories = false }
@@ -206,6 +207,9 @@ func (s *server) open(o *setup) (closeStore func() error) {
 	}
 	if !o.directories {
 		store = s.insides.Store(store)
+	}
+	if o.outer != nil {
+		store = o.outer(store)
 	}
 	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: store, Clock: s.clock, Rules: rules, Generation: generation, Valid: s.valid})
 	must(err)

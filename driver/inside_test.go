@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -469,4 +472,55 @@ func TestTheFirstFileInALockIsSyncedOnlyIfFilesAreDurable(t *testing.T) {
 			t.Errorf("durable = %v: %d syncs of the record, want %d", step.durable, syncs, step.want)
 		}
 	}
+}
+
+// adopting is a store that stops after an adoption until goOn is closed.
+type adopting struct {
+	lock.Store
+	adopted, goOn chan struct{}
+}
+
+func (a adopting) Commit(ctx context.Context, change lock.Change) (lock.Token, error) {
+	token, err := a.Store.Commit(ctx, change)
+	if change.Cause == lock.CauseAdopt {
+		close(a.adopted)
+		<-a.goOn
+	}
+	return token, err
+}
+
+// An upload that begins before the table has the new token makes a hidden directory for the old one.
+func TestKnownAnUploadDuringAnAdoptionHidesFiles(t *testing.T) {
+	a := adopting{adopted: make(chan struct{}), goOn: make(chan struct{})}
+	s := start(t, plainLocks, func(o *setup) {
+		o.outer = func(store lock.Store) lock.Store {
+			a.Store = store
+			return a
+		}
+	})
+	job := make([]*conn, 3)
+	for i := range job {
+		job[i] = s.as("phoneacc")
+		job[i].want("SITE LOCK AS job", "200 *")
+	}
+	job[0].want("MKD /locks/x", "257 *")
+	job[0].store("/locks/x/f", "content")
+	job[1].send("MKD /locks/x\r\n")
+	<-a.adopted
+	data := job[2].data()
+	opened := job[2].ask("STOR /locks/x/other")
+	close(a.goOn)
+	job[1].check("MKD", job[1].reply(), "257 *")
+	data.Close()
+	if fits("150 *", opened) {
+		job[2].reply() // 226, or refused since the lock was adopted meanwhile
+	}
+	var err error
+	if listing := job[1].fetch("NLST /locks/x"); !strings.Contains(listing, "/locks/x/f\r\n") {
+		err = fmt.Errorf("the listing of the lock is %q", listing)
+	}
+	if r := job[1].ask("RMD /locks/x"); !fits("550 *", r) {
+		err = errors.Join(err, fmt.Errorf("RMD of a lock with a file in it: %s", r))
+	}
+	harness.KnownFailure(t, "an upload that begins during an adoption hides acknowledged files", err)
 }

@@ -64,7 +64,7 @@ var allowedInTests = map[string][]string{
 	"internal/lock/etcd":    {"internal/lock/locktest", "integration/etcdtest"},
 	"integration/cluster":   {"internal/lock", "internal/lock/locktest", "internal/lock/etcd", "integration/etcdtest", "integration/harness"},
 	"reaper":                {"internal/lock/locktest"},
-	"driver":                {"internal/lock/locktest", "internal/lock/journal", "internal/lock/hostdir", "reaper", "config"},
+	"driver":                {"integration/harness", "internal/lock/locktest", "internal/lock/journal", "internal/lock/hostdir", "reaper", "config"},
 	"integration":           {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers", "integration/harness"},
 	"locksmith":             {},
 	"cmd/netlock":           {},
