@@ -25,11 +25,46 @@ type host struct {
 	tokens bool   // it is ftplockd
 }
 
-func (h host) lock(name string) locksmith.Options {
-	return locksmith.Options{
-		Server: h.server, Path: h.dir + "/" + name,
-		Poll: 20 * time.Millisecond, Check: 50 * time.Millisecond,
+// wish is a lock on a server.
+type wish struct {
+	Server locksmith.Server
+	Path   string
+	locksmith.Options
+	TryOnce bool
+}
+
+func (h host) lock(name string) wish {
+	w := wish{Server: h.server, Path: h.dir + "/" + name}
+	w.Server.Poll, w.Server.Check = 20*time.Millisecond, 50*time.Millisecond
+	return w
+}
+
+// held is a lock on a connection of its own, which ends with it.
+type held struct {
+	*locksmith.Lock
+	client *locksmith.Client
+}
+
+func (h *held) Release(ctx context.Context) error {
+	defer h.client.Close()
+	return h.Lock.Release(ctx)
+}
+
+func (w wish) acquire(ctx context.Context) (*held, error) {
+	c, err := locksmith.Dial(ctx, w.Server)
+	if err != nil {
+		return nil, err
 	}
+	take := c.Acquire
+	if w.TryOnce {
+		take = c.TryAcquire
+	}
+	l, err := take(ctx, w.Path, w.Options)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &held{l, c}, nil
 }
 
 func (h host) disk(name string) string { return filepath.Join(h.root, h.dir, name) }
@@ -56,9 +91,9 @@ func ours(t *testing.T, s *server) host {
 	}
 }
 
-func acquire(t *testing.T, o locksmith.Options) *locksmith.Lock {
+func acquire(t *testing.T, o wish) *held {
 	t.Helper()
-	l, err := locksmith.Acquire(t.Context(), o)
+	l, err := o.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +101,7 @@ func acquire(t *testing.T, o locksmith.Options) *locksmith.Lock {
 	return l
 }
 
-func release(t *testing.T, l *locksmith.Lock) {
+func release(t *testing.T, l *held) {
 	t.Helper()
 	if err := l.Release(t.Context()); err != nil {
 		t.Error(err)
@@ -85,13 +120,13 @@ func TestLocksmithAcquiresAndReleases(t *testing.T) {
 		}
 		once := h.lock("a")
 		once.TryOnce = true
-		_, err := locksmith.Acquire(t.Context(), once)
-		held, ok := errors.AsType[*locksmith.HeldError](err)
+		_, err := once.acquire(t.Context())
+		refusal, ok := errors.AsType[*locksmith.HeldError](err)
 		if !ok || !errors.Is(err, locksmith.ErrHeld) || strings.Contains(err.Error(), "\n") {
 			t.Fatalf("a second one got %v", err)
 		}
-		if h.tokens && held.Refusal.Holder != account+"@127.0.0.1" {
-			t.Errorf("the holder is %q", held.Refusal.Holder)
+		if h.tokens && refusal.Refusal.Holder != account+"@127.0.0.1" {
+			t.Errorf("the holder is %q", refusal.Refusal.Holder)
 		}
 		release(t, l)
 		if _, err := os.Stat(h.disk("a")); err == nil {
@@ -109,7 +144,7 @@ func TestLocksmithHasOneHolderAtATime(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				for range 2 {
-					l, err := locksmith.Acquire(t.Context(), h.lock("contended"))
+					l, err := h.lock("contended").acquire(t.Context())
 					if err != nil {
 						t.Error(err)
 						return
@@ -140,7 +175,7 @@ func TestLocksmithSeesThatItsLockIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		select {
-		case <-l.Done():
+		case <-l.Context().Done():
 		case <-time.After(10 * time.Second):
 			t.Fatal("not noticed")
 		}
@@ -157,7 +192,7 @@ func TestLocksmithDoesNotGiveBackWhatAnotherHolds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
 		o := h.lock("a")
-		o.Check = time.Hour // Release is the first to look
+		o.Server.Check = time.Hour // Release is the first to look
 		l := acquire(t, o)
 		if err := os.Remove(h.disk("a")); err != nil {
 			t.Fatal(err)
@@ -239,8 +274,6 @@ func TestLocksmithPutsAndGets(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
 		putsAndGets(t, h)
-		h.server.Active = true
-		putsAndGets(t, h)
 	})
 }
 
@@ -249,8 +282,6 @@ func TestLocksmithOverTLS(t *testing.T) {
 	run := func(t *testing.T, h host) {
 		h.server.Config = &tls.Config{InsecureSkipVerify: true}
 		h.server.TLS = locksmith.TLSExplicit
-		putsAndGets(t, h)
-		h.server.Active = true
 		putsAndGets(t, h)
 	}
 	t.Run("ftplockd", func(t *testing.T) {
@@ -276,8 +307,6 @@ func TestLocksmithOverIPv6(t *testing.T) {
 	h := ours(t, s)
 	h.server.Address = s.v6
 	putsAndGets(t, h)
-	h.server.Active = true
-	putsAndGets(t, h)
 }
 
 func TestLocksmithWaitsItsTurnAndTellsForWhom(t *testing.T) {
@@ -286,7 +315,7 @@ func TestLocksmithWaitsItsTurnAndTellsForWhom(t *testing.T) {
 	first := acquire(t, h.lock("a"))
 	told := make(chan locksmith.Refusal, 10)
 	o := h.lock("a")
-	o.Poll = time.Hour // it does not poll
+	o.Server.Poll = time.Hour // it does not poll
 	o.Waiting = func(r locksmith.Refusal) { told <- r }
 	go func() {
 		<-told
@@ -297,7 +326,7 @@ func TestLocksmithWaitsItsTurnAndTellsForWhom(t *testing.T) {
 	second := acquire(t, h.lock("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	o.Waiting = func(r locksmith.Refusal) { time.AfterFunc(50*time.Millisecond, cancel) }
-	if _, err := locksmith.Acquire(ctx, o); !errors.Is(err, context.Canceled) {
+	if _, err := o.acquire(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of ctx: %v", err)
 	}
 	release(t, second)
@@ -339,7 +368,7 @@ func TestLocksmithLooks(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if err := c.Wait(short, h.dir+"/group/", 10*time.Millisecond); err == nil || short.Err() == nil {
+		if err := c.Wait(short, h.dir+"/group/"); err == nil || short.Err() == nil {
 			t.Errorf("waited for a group with a member: %v", err)
 		}
 		release(t, l)
@@ -348,7 +377,7 @@ func TestLocksmithLooks(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer again.Close()
-		if err := again.Wait(t.Context(), h.dir+"/group/", 10*time.Millisecond); err != nil {
+		if err := again.Wait(t.Context(), h.dir+"/group/"); err != nil {
 			t.Error(err)
 		}
 	})

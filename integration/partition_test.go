@@ -166,16 +166,17 @@ func overBeforeGranted(t *testing.T, s *server, path string, drops direction, at
 	}
 	over := make(chan time.Time, 1)
 	go func() {
-		l, err := locksmith.Acquire(ctx, locksmith.Options{
-			Server: locksmith.Server{Address: p.address(), User: account, Password: password, Timeout: time.Minute},
-			Path:   path, Renew: true, Grace: grace,
-		})
+		l, err := wish{
+			Server:  locksmith.Server{Address: p.address(), User: account, Password: password, Timeout: time.Minute, Grace: grace},
+			Path:    path,
+			Options: locksmith.Options{Renew: true},
+		}.acquire(ctx)
 		if err != nil {
 			over <- time.Time{}
 			return
 		}
 		select {
-		case <-l.Done():
+		case <-l.Context().Done():
 		case <-ctx.Done():
 		}
 		over <- time.Now()

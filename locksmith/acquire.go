@@ -2,7 +2,6 @@ package locksmith
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	random "math/rand/v2"
@@ -12,117 +11,123 @@ import (
 	"time"
 )
 
-// Acquire takes the lock, and waits for it until ctx ends.
+// Acquire takes the lock of a name, and waits for it until ctx ends. The name is an absolute path, or relative to the directory after login.
 //
-// Errors match the sentinels of this package. An error at the end of ctx also matches the cause of ctx: a *HeldError, if another client
-// holds the lock, or ErrUnreachable. ErrUnknown says that a lock may have been granted in a reply that was lost, and could neither be found nor
-// given back.
+// Errors match the sentinels of this package. An error at the end of ctx also matches the cause of ctx: a *[HeldError] if another client
+// holds the lock, or [ErrUnreachable]. [ErrUnknown] means that a lock may have been granted in a reply that was lost, and could neither be found
+// nor released. After the end of ctx, that is tried for two seconds.
 //
-// If ctx has a deadline, a server that cannot be reached is tried until then; otherwise the first connection is tried
-// once, and one that is lost later is made again until ctx ends. With TryOnce a reply that was lost is cleared up within the
-// server's Timeout. After the end of ctx, clearing up takes two seconds at most.
-//
-// ctx is not kept: a Lock lives until Release.
-func Acquire(ctx context.Context, o Options) (*Lock, error) {
-	e, err := o.Server.resolve()
+// ctx is not kept: the lock stands until Release, or until it is lost.
+func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Lock, error) {
+	return c.acquire(ctx, name, o, false)
+}
+
+// TryAcquire is Acquire, but returns a *[HeldError] at once if another client holds the lock. If a reply is lost, its outcome is found out within
+// the server's Timeout.
+func (c *Client) TryAcquire(ctx context.Context, name string, o Options) (*Lock, error) {
+	return c.acquire(ctx, name, o, true)
+}
+
+// Do acquires the lock, calls f, and releases the lock. The context of f ends with ctx, and when the lock is lost; its cause is the error of
+// the lock then. Do returns the error of f, joined with that of the release: [ErrLost] if f may have worked without the lock.
+func (c *Client) Do(ctx context.Context, name string, f func(ctx context.Context, l *Lock) error) (err error) {
+	l, err := c.Acquire(ctx, name, Options{})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if o.Path == "" {
-		return nil, fmt.Errorf("%w: no lock is named", ErrRefused)
-	}
-	if o.Poll <= 0 {
-		o.Poll = defaultPoll
-	}
-	if o.Grace == 0 {
-		o.Grace = defaultGrace
-	}
-	if o.Nonce == "" {
-		o.Nonce = rand.Text()
-	}
-	a := &acquisition{o: o, e: e, began: time.Now()}
-	l, err := a.run(ctx)
-	if err != nil && a.s != nil {
-		a.s.leave()
-	}
-	return l, err
+	held, stop := l.within(ctx)
+	defer func() { // also if f panics
+		stop()
+		if rerr := l.Release(ctx); !errors.Is(err, ErrLost) {
+			err = errors.Join(err, rerr)
+		}
+	}()
+	return f(held, l)
 }
 
 // acquisition is one Acquire.
 type acquisition struct {
+	*Client
 	o     Options
-	e     *endpoint
+	path  string
+	once  bool
 	began time.Time
-	s     *session  // nil: there is none at the moment
-	sent  time.Time // before the last MKD was said
 
-	last   error // why there is no lock yet; nil: nothing was refused so far
-	unsure bool  // an MKD of ours may have been granted, or may still be
+	s      *session  // of the last try
+	sent   time.Time // before the last MKD was sent
+	last   error     // why there is no lock yet; nil: nothing was refused so far
+	unsure bool      // an MKD of ours may have been granted, or may still be
 }
 
-// outcome is what one MKD came to.
+// outcome is the result of one MKD.
 type outcome int
 
 const (
-	failed   outcome = iota // the connection was not made, or was lost with the reply: last says why
+	failed   outcome = iota // the connection was not made, or was lost with the reply: last has the reason
 	granted                 // by the reply that comes with it
-	inTheWay                // last says what is in the way
+	inTheWay                // last has the holder
 	absent                  // another server refused it, though nothing is there
-	refused                 // for good: last says why
+	refused                 // for good: last has the reason
 )
 
-// defaultPoll is the mean pause between two tries.
-const defaultPoll = 3 * time.Second
+// longSlice is how long a server is asked to let one MKD wait, shortSlice how long if the connection has other work.
+const (
+	longSlice  = 20 * time.Second
+	shortSlice = time.Second
+)
 
-// defaultGrace is how long a lock outlives its connection, where the server can end it then.
-const defaultGrace = 15 * time.Second
-
-// slice is how long a server is asked to let one MKD wait: a connection that died silently is noticed so soon.
-const slice = 20 * time.Second
+func (c *Client) acquire(ctx context.Context, name string, o Options, once bool) (*Lock, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%w: no lock is named", ErrRefused)
+	}
+	a := &acquisition{Client: c, o: o, path: name, once: once, began: time.Now()}
+	l, err := a.run(ctx)
+	if err != nil {
+		c.count(-1)
+		return nil, err
+	}
+	c.e.Logger.Debug("lock acquired", "lock", l.path, "token", l.Token(), "waited", time.Since(a.began))
+	return l, nil
+}
 
 // run tries until there is a result.
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
-	_, timed := ctx.Deadline()
-	seconds := 0 // how long the next MKD waits at the server
+	others := a.count(1)
+	waits := false // the server lets the next MKD wait
 	for tries := 0; ; tries++ {
-		began := time.Now()
-		result, r := a.attempt(ctx, seconds)
-		if result == granted && ctx.Err() == nil {
-			heard, err := a.s.confirm(context.WithoutCancel(ctx))
-			if err == nil {
-				return a.take(ctx, r, heard)
+		slice := time.Duration(0)
+		if waits {
+			if slice = longSlice; others > 0 || a.count(0) > 1 {
+				slice = shortSlice
 			}
-			result, a.last, a.unsure = failed, err, true
 		}
+		began := time.Now()
+		result, l := a.attempt(ctx, slice)
 		switch {
+		case l != nil:
+			return l, nil
 		case result == refused:
 			return nil, a.doubtful(a.last)
 		case result == granted, ctx.Err() != nil:
 			return nil, a.giveUp(ctx, result == granted)
 		case result == failed:
-			never := a.s == nil && tries == 0
-			a.disconnect()
 			switch {
-			case a.o.TryOnce && !a.unsure, never && (!timed || isUnknownHost(a.last)):
+			case a.once && !a.unsure:
 				return nil, a.doubtful(a.last)
-			case a.o.TryOnce && tries == 0: // to find out what became of the only try
+			case a.once && tries == 0: // to find out what became of the only try
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, a.e.Timeout)
 				defer cancel()
 			}
-			pause(ctx, min(a.o.Poll, time.Second))
-		case a.o.TryOnce:
+			pause(ctx, min(a.e.Poll, time.Second))
+		case a.once:
 			return nil, a.doubtful(a.last)
 		default:
 			if held, ok := errors.AsType[*HeldError](a.last); ok && a.o.Waiting != nil {
 				a.o.Waiting(held.Refusal)
 			}
-			waits := a.s.can("SITE", "WAIT")
-			if !waits || seconds > 0 && time.Since(began) < slice/2 { // else the queue is where to wait
-				pause(ctx, a.o.Poll)
-			}
-			if waits {
-				seconds = int(slice / time.Second)
+			if waits = a.s.can("SITE", "WAIT"); !waits || slice > 0 && time.Since(began) < slice/2 { // else the client waits in the queue
+				pause(ctx, a.e.Poll)
 			}
 		}
 		if ctx.Err() != nil {
@@ -146,45 +151,42 @@ func pause(ctx context.Context, mean time.Duration) {
 	}
 }
 
-func (a *acquisition) disconnect() {
-	if a.s != nil {
-		a.s.drop()
-		a.s = nil
+// attempt connects if need be and sends MKD. A grant becomes a Lock, unless ctx has ended. What is refused though nothing is there may have been
+// released between the two looks; refused again and again for some seconds, it cannot be made.
+func (a *acquisition) attempt(ctx context.Context, wait time.Duration) (outcome, *Lock) {
+	if err := a.begin(ctx); err != nil {
+		return failed, nil
 	}
-}
-
-// attempt connects if need be and says MKD. The reply is the 257. What is refused though nothing is there may have been given back
-// between the two looks; refused again and again for some seconds, it cannot be made.
-func (a *acquisition) attempt(ctx context.Context, seconds int) (outcome, reply) {
-	if a.s == nil {
-		s, err := join(ctx, a.e, a.o)
-		if err != nil {
-			if _, held := errors.AsType[*HeldError](a.last); !held || !errors.Is(err, ErrUnreachable) {
-				a.last = err
-			}
-			if errors.Is(err, ErrUnreachable) {
-				return failed, reply{}
-			}
-			return refused, reply{}
+	defer a.end()
+	s, err := a.locker(ctx)
+	if err != nil {
+		if _, held := errors.AsType[*HeldError](a.last); !held || !errors.Is(err, ErrUnreachable) {
+			a.last = err
 		}
-		a.s = s
+		if errors.Is(err, ErrUnreachable) || ctx.Err() != nil {
+			return failed, nil
+		}
+		return refused, nil
 	}
+	a.s = s
 	began := time.Now()
 	for tries := 1; ; tries++ {
-		result, r := a.try(ctx, seconds)
+		result, r := a.try(ctx, wait)
 		switch {
+		case result == granted && ctx.Err() == nil:
+			return a.take(r)
 		case result != absent, ctx.Err() != nil:
-			return result, r
-		case tries >= 3 && (a.o.TryOnce || time.Since(began) >= 3*time.Second):
-			return refused, r
+			return result, nil
+		case tries >= 3 && (a.once || time.Since(began) >= 3*time.Second):
+			return refused, nil
 		}
-		pause(ctx, min(a.o.Poll, 100*time.Millisecond))
+		pause(ctx, min(a.e.Poll, 100*time.Millisecond))
 	}
 }
 
-// try says MKD once.
-func (a *acquisition) try(ctx context.Context, seconds int) (outcome, reply) {
-	r, err := a.mkdir(ctx, seconds)
+// try sends MKD once.
+func (a *acquisition) try(ctx context.Context, wait time.Duration) (outcome, reply) {
+	r, err := a.mkdir(ctx, wait)
 	switch {
 	case errors.Is(err, ErrRefused):
 		a.last = err
@@ -194,21 +196,39 @@ func (a *acquisition) try(ctx context.Context, seconds int) (outcome, reply) {
 			a.last = err
 		}
 		return failed, r
+	case !a.s.knowsLocks():
+		return a.judgeByLooking(r)
 	}
-	return a.judge(r)
+	_, locked := r.grant()
+	switch {
+	case r.good() && !locked: // no other client would be kept from anything by it
+		a.unsure = false
+		a.last = fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, a.named(r))
+		if back, err := a.s.ask(context.Background(), "RMD "+a.path); err != nil || !back.good() {
+			a.last = fmt.Errorf("%w; the directory that was made stands", a.last)
+		}
+		return refused, r
+	case r.transient(): // the server cannot tell whether that happened: as if the reply had been lost
+		a.unsure = true
+		a.last = fmt.Errorf("%w: %s", ErrUnknown, r.text())
+		a.s.lost(a.last)
+		return failed, r
+	}
+	a.unsure = false
+	return a.judge(r), r
 }
 
-// mkdir says MKD, and ends its waiting when ctx ends: on ftplockd any other command does that. Other servers answer soon anyhow. The
+// mkdir sends MKD, and ends its waiting when ctx ends: on ftplockd any other command does that. Other servers answer soon anyhow. The
 // lock may have been granted in the same moment.
-func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
+func (a *acquisition) mkdir(ctx context.Context, wait time.Duration) (reply, error) {
 	s := a.s
-	if err := s.waitFor(ctx, seconds); err != nil {
+	if err := s.waitFor(ctx, wait); err != nil {
 		return reply{}, err
 	}
-	s.link.wait(s.Timeout + time.Duration(seconds)*time.Second)
+	s.link.wait(s.Timeout + wait)
 	defer s.link.wait(s.Timeout)
 	a.sent = now()
-	id, err := s.send("MKD " + a.o.Path)
+	id, err := s.send("MKD " + a.path)
 	if err != nil {
 		a.unsure = a.unsure || !errors.Is(err, ErrRefused)
 		return reply{}, err
@@ -218,7 +238,7 @@ func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
 	sent := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(sent)
-		if seconds > 0 {
+		if wait > 0 {
 			noop, nerr = s.send("NOOP")
 		}
 		s.link.hurry(farewell)
@@ -226,68 +246,44 @@ func (a *acquisition) mkdir(ctx context.Context, seconds int) (reply, error) {
 	r, err := s.receive(id)
 	if !stop() {
 		<-sent
-		if err == nil && seconds > 0 && nerr == nil {
+		if err == nil && wait > 0 && nerr == nil {
 			_, _ = s.receive(noop)
 		}
 		s.link.hurry(0)
 	}
 	if err == nil {
-		r, err = s.whole(ctx, a.o.Path, r)
+		r, err = s.whole(ctx, a.path, r)
 	}
 	a.unsure = a.unsure || err != nil
 	return r, err
 }
 
-// judge says what a reply to MKD means.
-func (a *acquisition) judge(r reply) (outcome, reply) {
-	knows := a.s.knowsLocks()
-	_, locked := r.grant()
-	switch {
-	case r.good() && knows && !locked:
-		return a.undo(r)
-	case r.good():
-		a.unsure = false
-		return granted, r
-	case r.transient() && knows: // "cannot tell whether that happened": as if the reply had been lost
-		a.unsure = true
-		a.last = fmt.Errorf("%w: %s", ErrUnknown, r.text())
-		return failed, r
-	case knows:
-		a.unsure = false
-		return a.judgeRefusal(r)
+// judge reads ftplockd's reply, whose words are known.
+func (a *acquisition) judge(r reply) outcome {
+	if r.good() {
+		return granted
 	}
-	return a.judgeByLooking(r)
-}
-
-// undo removes what MKD has made where ftplockd has no such lock: nobody else would be kept from anything by it.
-func (a *acquisition) undo(r reply) (outcome, reply) {
-	a.unsure = false
-	a.last = fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, a.named(r))
-	if back, err := a.s.ask(context.Background(), "RMD "+a.o.Path); err != nil || !back.good() {
-		a.last = fmt.Errorf("%w; the directory that was made stands", a.last)
-	}
-	return refused, r
-}
-
-// judgeRefusal is for ftplockd, whose words are known.
-func (a *acquisition) judgeRefusal(r reply) (outcome, reply) {
-	words := reply{r.code, strings.TrimPrefix(r.said, a.s.abs(a.o.Path))} // the path may contain any of them
+	words := reply{r.code, strings.TrimPrefix(r.said, a.s.abs(a.path))} // the path may contain any of them
 	switch {
 	case r.withdrawn() && a.last != nil:
-		return inTheWay, r
+		return inTheWay
 	case r.withdrawn(), words.waitable():
 		refusal := words.refusal()
 		refusal.Reply = r.text()
-		a.last = &HeldError{Path: a.o.Path, Refusal: refusal}
-		return inTheWay, r
+		a.last = &HeldError{Path: a.path, Refusal: refusal}
+		return inTheWay
 	}
 	a.last = fmt.Errorf("%w: %s", ErrRefused, r.text())
-	return refused, r
+	return refused
 }
 
-// judgeByLooking is for servers that say no more than "Create directory operation failed". A directory that is there is somebody's lock.
+// judgeByLooking is for servers whose reply is "Create directory operation failed" at best. A directory that is there is another client's lock.
 func (a *acquisition) judgeByLooking(r reply) (outcome, reply) {
-	got, _, err := a.s.see(a.o.Path)
+	if r.good() {
+		a.unsure = false
+		return granted, r
+	}
+	got, _, err := a.s.see(a.path)
 	if err != nil {
 		a.last = err
 		return failed, r
@@ -297,17 +293,17 @@ func (a *acquisition) judgeByLooking(r reply) (outcome, reply) {
 		if age := time.Since(got.since); got.exact && age > 0 {
 			f.Held = age
 		}
-		a.last = &HeldError{Path: a.o.Path, Refusal: f}
+		a.last = &HeldError{Path: a.path, Refusal: f}
 		return inTheWay, r
 	}
 	a.unsure = false
-	a.last = fmt.Errorf("%w: %s: the server said %s, though nothing is there", ErrRefused, a.o.Path, r)
+	a.last = fmt.Errorf("%w: %s: the server said %s, though nothing is there", ErrRefused, a.path, r)
 	return absent, r
 }
 
 // named is the lock's name in the 257, unless that is of another one: there is none in it, or its quotes are not doubled (pure-ftpd).
 func (a *acquisition) named(r reply) string {
-	asked := path.Clean(a.s.abs(a.o.Path))
+	asked := path.Clean(a.s.abs(a.path))
 	if name := r.quotedName(); name != "" && path.Base(path.Clean(name)) == path.Base(asked) {
 		return name
 	}
@@ -325,7 +321,7 @@ func (a *acquisition) doubtful(err error) error {
 	return fmt.Errorf("%w (%w: the reply to an MKD of ours was lost)", err, ErrUnknown)
 }
 
-// giveUp is the end of ctx: it leaves no lock behind, or says that it cannot tell. has: the last reply was a grant.
+// giveUp is the end of ctx: it leaves no lock behind, or returns ErrUnknown. has: the last reply was a grant.
 func (a *acquisition) giveUp(ctx context.Context, has bool) error {
 	cause := context.Cause(ctx)
 	err := cause
@@ -333,61 +329,70 @@ func (a *acquisition) giveUp(ctx context.Context, has bool) error {
 		err = &because{a.last, []error{cause}}
 	}
 	if has || a.unsure {
+		why := a.last
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(a.e.Timeout, farewell))
 		defer cancel()
 		a.giveBack(work, has)
+		a.last = why
 	}
 	return a.doubtful(err)
 }
 
-// giveBack gives back what was granted (has), or may have been. What became of an MKD whose reply was lost is found out by saying it
-// again: ftplockd knows our nonce and has us adopt what we have. If it cannot tell, it leaves a.unsure.
+// giveBack releases a lock that was granted (has), or may have been. An MKD whose reply was lost is sent again: by the nonce ftplockd knows the
+// job, which adopts its hold. If the outcome stays unknown, a.unsure is left.
 func (a *acquisition) giveBack(ctx context.Context, has bool) {
-	why := a.last
-	defer func() { a.last = why }()
-	for ; ; pause(ctx, 200*time.Millisecond) {
-		result := granted
-		if !has {
-			result, _ = a.attempt(ctx, 0)
-		}
-		if result == granted {
-			r, err := a.s.ask(ctx, "RMD "+a.o.Path)
-			a.unsure = err != nil || r.transient() || !r.good() && !a.s.knowsLocks()
-			if err != nil {
-				result = failed
-			}
-		}
-		if result != failed || ctx.Err() != nil {
+	for ; ctx.Err() == nil; pause(ctx, 200*time.Millisecond) {
+		if a.begin(ctx) != nil {
 			return
 		}
-		a.disconnect()
+		result := failed
+		if s, err := a.locker(ctx); err == nil {
+			if a.s, result = s, granted; !has {
+				result, _ = a.try(ctx, 0)
+			}
+			if result == granted {
+				r, err := s.ask(ctx, "RMD "+a.path)
+				a.unsure = err != nil || r.transient() || !r.good() && !s.knowsLocks()
+				if err != nil {
+					result = failed
+				}
+			}
+		}
+		a.end()
+		if result != failed {
+			return
+		}
 		has = false
 	}
 }
 
-// take makes a Lock of a grant; heard is when the last command was sent that the server answered.
-func (a *acquisition) take(ctx context.Context, r reply, heard time.Time) (*Lock, error) {
-	ctx = context.WithoutCancel(ctx)
+// take makes a Lock of a grant. The grant counts when the server has answered another command: ftplockd undoes a grant whose reply the client may not
+// have received.
+func (a *acquisition) take(r reply) (outcome, *Lock) {
+	heard, err := a.s.confirm()
+	if err != nil {
+		a.last, a.unsure = err, true
+		return failed, nil
+	}
 	l := newLock(a, a.named(r))
-	if a.s.knowsLocks() {
-		g, _ := r.grant()
-		if g.expires > 0 && now().Sub(a.sent) > g.expires/10 { // the age began while the server let MKD wait
-			if err := l.renew(a.s); err != nil {
-				a.giveBack(ctx, true)
-				return nil, a.doubtful(err)
-			}
-		} else {
+	if g, ok := r.grant(); ok && a.s.knowsLocks() {
+		if g.expires == 0 || now().Sub(a.sent) <= g.expires/10 {
 			l.granted(g, a.sent, heard)
+		} else if err := l.renew(a.s); err != nil { // the age began while the server let MKD wait
+			a.last, a.unsure = err, true
+			return failed, nil
 		}
 	}
-	if a.o.Shared && !l.shared(ctx) {
+	if a.o.Shared && !l.isShared(a.s) {
 		a.last = fmt.Errorf("%w: %s: the server grants it to one holder alone, and it was to be shared", ErrRefused, l.path)
-		a.giveBack(ctx, true)
-		return nil, a.doubtful(a.last)
+		if r, err := a.s.ask(context.Background(), "RMD "+a.path); err != nil || !r.good() {
+			a.unsure = true
+		}
+		return refused, nil
 	}
 	if l.Token() == 0 {
 		_ = l.takeMark(a.s) // a connection that is lost here is made again by keep
 	}
 	l.start()
-	return l, nil
+	return granted, l
 }

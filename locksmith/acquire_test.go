@@ -32,8 +32,8 @@ func TestDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, []string{asLocks() + c.script}, func(t *testing.T, s *scripted) {
 				o := s.options()
-				o.Check = time.Second
-				err := Do(t.Context(), o, c.f)
+				o.Server.Check = time.Second
+				err := do(t.Context(), o, c.f)
 				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
 					t.Error(err)
 				}
@@ -46,8 +46,18 @@ func TestDo(t *testing.T) {
 				t.Error("the panic is lost")
 			}
 		}()
-		_ = Do(t.Context(), s.options(), func(context.Context) error { panic("f") })
+		_ = do(t.Context(), s.options(), func(context.Context) error { panic("f") })
 	})
+}
+
+// do is Client.Do on a connection of its own.
+func do(ctx context.Context, w wish, f func(context.Context) error) error {
+	c, err := Dial(ctx, w.Server)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Do(ctx, w.Path, func(ctx context.Context, _ *Lock) error { return f(ctx) })
 }
 
 func TestAnAcquireIs(t *testing.T) {
@@ -157,7 +167,7 @@ func TestAnAcquireIs(t *testing.T) {
 				if c.timeout > 0 {
 					o.Server.Timeout = c.timeout
 				}
-				l, err := Acquire(ctx, o)
+				l, err := acquire(ctx, o)
 				if took := time.Since(began); c.took > 0 && took > c.took {
 					t.Errorf("it took %v", took)
 				}
@@ -242,7 +252,7 @@ func TestAGrantThatWasShortenedIsReadWhole(t *testing.T) {
 		})
 	}
 	inBubble(t, []string{asLocks() + "> MKD /a\n< 257 \"/a\"\n> SITE LOCK RENEW /a\n< 550 /a: no rule makes that name a lock\n> RMD /a\n< 250 removed\n" + bye}, func(t *testing.T, s *scripted) {
-		if _, err := Acquire(t.Context(), s.options()); !errors.Is(err, ErrRefused) {
+		if _, err := acquire(t.Context(), s.options()); !errors.Is(err, ErrRefused) {
 			t.Errorf("a directory that is no lock: %v", err)
 		}
 	})

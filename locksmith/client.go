@@ -2,95 +2,146 @@ package locksmith
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"path"
 	"slices"
-	"strings"
-	"time"
-
-	"github.com/jlaffaye/ftp"
+	"sync"
 )
 
-// Client is a connection that looks without taking a lock. One goroutine at a time may call its methods. When a call has said that the
-// connection is lost (ErrUnreachable), or its context has ended, the others fail, too.
+// A Client is one connection to a server, and the locks that are held over it. Several goroutines may call its methods at once: commands take
+// turns. A connection that is lost is made again by the next call, and by the locks that are held.
 type Client struct {
-	s      *session
-	stands func() error // returns an error if the lock of Join is not held; nil: there is none
+	e     *endpoint
+	talk  chan struct{} // holds a value while a goroutine uses the connection
+	s     *session      // for the goroutine that talks; it may be broken
+	inUse sync.WaitGroup
+	join  func(*session) error // verifies the lock of Join; nil: there is none
+
+	mu   sync.Mutex
+	uses int // locks that are held, and acquisitions under way
 }
 
-// Info is what a server tells of one lock.
-type Info struct {
-	Path    string
-	Held    bool
-	None    bool      // ftplockd has no rule that makes it a lock
-	Since   time.Time // when it was taken; zero if the server does not say
-	Holders []Holder  // none from a server that does not know
-	Waiting int       // in the queue
-}
-
-// Holder is one who holds a lock.
-type Holder struct {
-	Owner   string // account@address
-	Held    time.Duration
-	Expires time.Duration // from now; 0 if never
-	Shared  bool
-	Token   uint64
-}
-
-// Dial logs in. Its errors match ErrUnreachable, ErrTLS, ErrLogin, ErrRefused (of Dir), or the cause of ctx.
+// Dial connects and logs in. If ctx has a deadline, a server that cannot be reached is tried until then.
+//
+// The errors match [ErrUnreachable], [ErrTLS], [ErrLogin], [ErrRefused] (of Dir), or the cause of ctx.
 func Dial(ctx context.Context, s Server) (*Client, error) {
 	e, err := s.resolve()
 	if err != nil {
 		return nil, err
 	}
-	session, err := connect(ctx, e)
-	if err != nil {
-		return nil, err
+	_, timed := ctx.Deadline()
+	for {
+		session, err := connect(ctx, e)
+		if err == nil {
+			e.Logger.Debug("connected", "server", e.Address, "missing", session.missing())
+			return &Client{e: e, s: session, talk: make(chan struct{}, 1)}, nil
+		}
+		if !timed || !errors.Is(err, ErrUnreachable) || isUnknownHost(err) {
+			return nil, err
+		}
+		if pause(ctx, e.Poll); ctx.Err() != nil {
+			return nil, &because{err, []error{context.Cause(ctx)}}
+		}
 	}
-	return &Client{s: session}, nil
 }
 
-// Close says QUIT. A second call does nothing.
+// Close ends the connection. The server ends the locks that are still held after the grace of [Server]. A second call does nothing.
 func (c *Client) Close() error {
+	c.talk <- struct{}{}
+	defer c.end()
 	c.s.leave()
 	return nil
 }
 
-// use lends the connection. When ctx ends, the connection ends.
+// Missing lists the promises of this package that the server cannot keep; none for ftplockd.
+func (c *Client) Missing() []string {
+	c.talk <- struct{}{}
+	defer c.end()
+	return c.s.missing()
+}
+
+// begin waits for the turn to use the connection. end gives it up.
+func (c *Client) begin(ctx context.Context) error {
+	select {
+	case c.talk <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *Client) end() { <-c.talk }
+
+// session returns the connection, made again if it was lost. The caller has the turn.
+func (c *Client) session(ctx context.Context) (*session, error) {
+	if c.s.broken() == nil {
+		return c.s, nil
+	}
+	s, err := connect(ctx, c.e)
+	if err != nil {
+		return nil, err
+	}
+	c.e.Logger.Info("connected again", "server", c.e.Address, "lost", c.s.broken())
+	c.s.drop()
+	c.s = s
+	return s, nil
+}
+
+// locker returns the connection, on which the server knows the job of the locks.
+func (c *Client) locker(ctx context.Context) (*session, error) {
+	s, err := c.session(ctx)
+	if err == nil {
+		err = s.identify(ctx)
+	}
+	return s, err
+}
+
+// count adds to the uses, and returns how many others there are.
+func (c *Client) count(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uses += n
+	return c.uses - n
+}
+
+// use lends the connection to one look or transfer. When ctx ends, the connection ends.
 func (c *Client) use(ctx context.Context, look func(*session) error) error {
-	if err := c.s.broken(); err != nil {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.end()
+	s, err := c.session(ctx)
+	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		c.s.abort(context.Cause(ctx))
-		c.s.link.cut(context.Cause(ctx))
+		s.abort(context.Cause(ctx))
+		s.link.cut(context.Cause(ctx))
 	})
 	defer stop()
-	err := look(c.s)
-	if err != nil && ctx.Err() != nil {
+	if err = look(s); err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
 // Join makes the connection speak for a lock that another connection of its job holds, whose [Lock.Path], [Lock.Nonce] and [Lock.Token] these
-// are: ftplockd lets it change the files that the lock protects. It returns ErrLost if the job does not hold the lock. On a server without tokens
+// are: ftplockd lets it change the files that the lock protects. It returns [ErrLost] if the job does not hold the lock. On a server without tokens
 // it checks only that the lock's directory exists.
 func (c *Client) Join(ctx context.Context, path, nonce string, token uint64) error {
 	return c.use(ctx, func(s *session) error {
 		if s.knowsLocks() && nonce != "" {
-			if err := s.speakAs(ctx, nonce); err != nil {
+			if err := s.must(ctx, "SITE LOCK AS "+nonce); err != nil {
 				return err
 			}
 		}
-		c.stands = func() error { return s.jobHolds(path, nonce, token) }
-		return c.stands()
+		c.join = func(s *session) error { return s.jobHolds(path, nonce, token) }
+		return c.join(s)
 	})
 }
 
 // jobHolds returns ErrLost if no connection with the nonce holds the lock. The token is that of the grant: a later one means that the holder had to
-// connect again. Then only a command of the holder's own tells, and the renewal does no harm.
+// connect again. Then only a command that is for the holder alone tells, and the renewal does no harm.
 func (s *session) jobHolds(path, nonce string, token uint64) error {
 	if !s.knowsLocks() {
 		got, _, err := s.see(path)
@@ -103,7 +154,7 @@ func (s *session) jobHolds(path, nonce string, token uint64) error {
 	if err != nil {
 		return err
 	}
-	if _, ours := i.has(token); ours && nonce != "" {
+	if i.has(token) && nonce != "" {
 		return nil
 	}
 	r, err := s.ask(context.Background(), "SITE LOCK RENEW "+path)
@@ -113,137 +164,18 @@ func (s *session) jobHolds(path, nonce string, token uint64) error {
 	return err
 }
 
-// Put is as [Lock.Put], under the lock of Join.
-func (c *Client) Put(ctx context.Context, name string, r io.Reader, size int64) error {
-	return c.use(ctx, func(s *session) error {
-		u := &upload{s: s, stands: c.stands, ask: s.ask, ctx: ctx, name: name, size: size, source: r}
-		if s.can("STOR", "STAGED") { // the connection is in use until the server has published the file
-			u.stands = func() error { return nil }
-		}
-		return transferred(name, u.run())
-	})
-}
-
-// Get is as [Lock.Get], under the lock of Join.
-func (c *Client) Get(ctx context.Context, name string, w io.Writer) (int64, error) {
-	d := &download{to: w}
-	err := c.use(ctx, func(s *session) error {
-		if err := d.run(s, name); err != nil {
-			return transferred(name, err)
-		}
-		return c.stands()
-	})
-	return d.written, err
-}
-
-// Info tells of the lock. Of a server that knows nothing of locks it is whether there is a directory, and when it was modified.
-func (c *Client) Info(ctx context.Context, path string) (Info, error) {
-	var i Info
-	err := c.use(ctx, func(s *session) (err error) {
-		if s.knowsLocks() {
-			i, err = s.info(ctx, path)
-			return err
-		}
-		got, _, err := s.see(path)
-		i = Info{Path: s.abs(path), Held: got.there}
-		if got.exact {
-			i.Since = got.since
-		}
-		return err
-	})
-	return i, err
-}
-
-// List tells of locks in the order of their paths. ftplockd tells of the lock of that path and of all below it, however deep; "" is
-// everything, and a path that ends in "/" means what is below it only. Other servers tell of the directories in it; "" is where the account begins.
-func (c *Client) List(ctx context.Context, path string) ([]Info, error) {
-	var all []Info
-	err := c.use(ctx, func(s *session) (err error) {
-		if s.knowsLocks() {
-			all, err = s.locks(ctx, path)
-		} else {
-			all, err = s.directories(path)
-		}
-		return err
-	})
-	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Path, b.Path) })
-	return all, err
-}
-
-// locks asks ftplockd. The names are compared once more: a path may mean something else as a glob.
-func (s *session) locks(ctx context.Context, p string) ([]Info, error) {
-	command, below := "SITE LOCKS", ""
-	if p != "" {
-		group := strings.HasSuffix(p, "/")
-		below = strings.TrimSuffix(path.Clean(s.abs(p)), "/") + "/"
-		command += " " + globChars.Replace(below) + "**"
-		if p = strings.TrimSuffix(below, "/"); group {
-			p = below
+// missing is Client.Missing.
+func (s *session) missing() (all []string) {
+	for _, p := range []struct {
+		verb, word, promise string
+	}{
+		{"SITE", "LOCK", "fencing tokens, and the end of a lock whose holder died"},
+		{"SITE", "WAIT", "a queue of the clients that wait"},
+		{"STOR", "STAGED", "uploads that other clients see whole only"},
+	} {
+		if !slices.Contains(s.words(p.verb), p.word) {
+			all = append(all, p.promise)
 		}
 	}
-	r, err := s.ask(ctx, command)
-	if err != nil {
-		return nil, err
-	}
-	if r.code != 211 {
-		return nil, fmt.Errorf("%w: the server said %s to SITE LOCKS", ErrRefused, r)
-	}
-	var all []Info
-	for _, line := range r.body() {
-		i, ok := lockOfLine(line, time.Now())
-		if ok && (strings.HasPrefix(i.Path, below) || i.Path == p) {
-			all = append(all, i)
-		}
-	}
-	return all, nil
-}
-
-// globChars has a path match itself alone.
-var globChars = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `\`, `\\`)
-
-func (s *session) directories(dir string) ([]Info, error) {
-	entries, err := s.ftp.List(dir)
-	if err != nil {
-		return nil, transferred(dir, err)
-	}
-	var all []Info
-	for _, e := range entries {
-		if name := path.Base(e.Name); e.Type == ftp.EntryTypeFolder && name != "." && name != ".." {
-			all = append(all, Info{Path: path.Join(dir, name), Held: true, Since: e.Time})
-		}
-	}
-	return all, nil
-}
-
-// Wait waits until a lock is free, without taking it: until neither it nor, on ftplockd, one below it is held. A path that ends in "/" means what
-// is below it only (the members of a group). Wait returns nil then, ErrRefused if it is known to be no lock, and the cause of ctx when
-// that ends. poll is the mean pause between two looks; 0: 3 s.
-func (c *Client) Wait(ctx context.Context, path string, poll time.Duration) error {
-	if poll <= 0 {
-		poll = defaultPoll
-	}
-	for {
-		busy, err := c.Busy(ctx, path)
-		if err != nil || !busy {
-			return err
-		}
-		if pause(ctx, poll); ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// Busy reports whether Wait would wait.
-func (c *Client) Busy(ctx context.Context, path string) (bool, error) {
-	if !strings.HasSuffix(path, "/") {
-		i, err := c.Info(ctx, path)
-		if err != nil || i.Held || !c.s.knowsLocks() {
-			return i.Held, err
-		}
-		if i.None {
-			return false, fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, i.Path)
-		}
-	}
-	all, err := c.List(ctx, path)
-	return len(all) > 0, err
+	return all
 }

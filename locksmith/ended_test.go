@@ -11,7 +11,7 @@ func TestTheContextOfALockThatHasEndedHasEnded(t *testing.T) {
 	for range 1000 {
 		life, end := context.WithCancelCause(t.Context())
 		end(errReleased)
-		held, stop := (&Lock{life: life}).Context(t.Context())
+		held, stop := (&Lock{life: life}).within(t.Context())
 		if held.Err() == nil || !errors.Is(context.Cause(held), ErrLost) {
 			t.Fatalf("got %v", context.Cause(held))
 		}

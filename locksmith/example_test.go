@@ -52,36 +52,50 @@ func (p *pretend) serve(c net.Conn) {
 
 var server = locksmith.Server{Address: "ftp.example.com", User: "phoneacc", Password: "secret", DialContext: new(pretend).dial}
 
-// Do waits for the lock at most until its context ends, and gives it back after the function.
-func ExampleDo() {
+// Do waits for the lock at most until its context ends, and releases it after the function.
+func ExampleClient_Do() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	err := locksmith.Do(ctx, locksmith.Options{Server: server, Path: "/phone_lock"}, func(ctx context.Context) error {
-		fmt.Println("nobody else is here; ctx ends if the lock is lost")
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// nobody else is here; ctx ends if the lock is lost
-	// <nil>
-}
-
-func ExampleAcquire() {
-	lock, err := locksmith.Acquire(context.Background(), locksmith.Options{Server: server, Path: "/phone_lock"})
+	client, err := locksmith.Dial(ctx, server)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(lock.Path(), lock.Token())
+	defer client.Close()
+	err = client.Do(ctx, "/phone_lock", func(ctx context.Context, lock *locksmith.Lock) error {
+		fmt.Println("token", lock.Token(), "- ctx ends before another client can have the lock")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// token 42 - ctx ends before another client can have the lock
+	// <nil>
+}
 
-	_, err = locksmith.Acquire(context.Background(), locksmith.Options{Server: server, Path: "/phone_lock", TryOnce: true})
+// A client may hold several locks over its one connection.
+func ExampleClient_TryAcquire() {
+	ctx := context.Background()
+	client, err := locksmith.Dial(ctx, server)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	lock, err := client.Acquire(ctx, "/phone_lock", locksmith.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(lock.Path(), lock.Token(), lock.Valid())
+
+	_, err = client.TryAcquire(ctx, "/phone_lock", locksmith.Options{})
 	fmt.Println(errors.Is(err, locksmith.ErrHeld), err)
 
-	fmt.Println(lock.Release(context.Background()))
+	fmt.Println(lock.Release(ctx), lock.Valid())
 	// Output:
-	// /phone_lock 42
+	// /phone_lock 42 true
 	// true /phone_lock: held by bob@10.0.0.5 for 12s
-	// <nil>
+	// <nil> false
 }
 
 // Put and Get transfer files under the lock. The context ends with the lock, and so does the transfer.

@@ -19,11 +19,9 @@ const farewell = time.Second
 // link is a TCP connection on which each read and write has a time limit, and which can be cut for a reason. package ftp and
 // crypto/tls set no limits of their own that would do. A link is a control connection, or a data connection.
 type link struct {
-	net.Conn // nil until a data connection in active mode is there
-	data     bool
-	accept   net.Listener // of a data connection in active mode, and the server's address
-	from     net.IP
-	come     atomic.Int64 // of a control connection: bytes since the last command
+	net.Conn
+	data bool
+	come atomic.Int64 // of a control connection: bytes since the last command
 
 	mu     sync.Mutex
 	limit  time.Duration // of each read and write
@@ -33,61 +31,30 @@ type link struct {
 
 var errCut = errors.New("the connection was cut")
 
-// ready returns the connection, when there is one.
-func (l *link) ready() (net.Conn, error) {
-	l.mu.Lock()
-	c, err := l.Conn, l.broken
-	l.mu.Unlock()
-	if err != nil || c != nil {
-		return c, err
-	}
-	defer l.accept.Close()
-	for {
-		c, err := l.accept.Accept()
-		if err != nil {
-			return nil, l.reason(err)
-		}
-		if !c.RemoteAddr().(*net.TCPAddr).IP.Equal(l.from) {
-			_ = c.Close()
-			continue
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.Conn = c
-		return c, l.broken
-	}
-}
-
-// begin returns the connection, with the time limit of what is done on it next. That fails on a closed connection only, and then so does
-// what comes next.
-func (l *link) begin() (net.Conn, error) {
-	c, err := l.ready()
+// begin sets the time limit of what is done next, or returns why the link is of no use.
+func (l *link) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil {
-		err = l.broken
+	if l.broken == nil {
+		l.arm()
 	}
-	if err == nil {
-		l.arm(c)
-	}
-	return c, err
+	return l.broken
 }
 
-func (l *link) arm(c net.Conn) {
+func (l *link) arm() {
 	d := l.limit
 	if l.atMost > 0 {
 		d = min(d, l.atMost)
 	}
-	_ = c.SetDeadline(time.Now().Add(d))
+	_ = l.SetDeadline(time.Now().Add(d))
 }
 
 // Read implements net.Conn.
 func (l *link) Read(p []byte) (int, error) {
-	c, err := l.begin()
-	if err != nil {
+	if err := l.begin(); err != nil {
 		return 0, err
 	}
-	n, err := c.Read(p)
+	n, err := l.Conn.Read(p)
 	if l.come.Add(int64(n)) > longest && !l.data {
 		l.cut(errEndless)
 	}
@@ -96,19 +63,12 @@ func (l *link) Read(p []byte) (int, error) {
 
 // Write implements net.Conn.
 func (l *link) Write(p []byte) (int, error) {
-	c, err := l.begin()
-	if err != nil {
+	if err := l.begin(); err != nil {
 		return 0, err
 	}
 	l.come.Store(0)
-	n, err := c.Write(p)
+	n, err := l.Conn.Write(p)
 	return n, l.reason(err)
-}
-
-// Handshake opens the connection of an upload without bytes; the library asks for that.
-func (l *link) Handshake() error {
-	_, err := l.ready()
-	return err
 }
 
 // reason is why the link was cut, if it was, and the error otherwise.
@@ -134,9 +94,6 @@ func (l *link) cut(why error) {
 		return
 	}
 	l.broken = why
-	if l.accept != nil {
-		_ = l.accept.Close()
-	}
 	if l.Conn != nil {
 		_ = l.SetDeadline(time.Unix(1, 0))
 	}
@@ -159,7 +116,7 @@ func (l *link) hurry(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.atMost = d; d > 0 && l.broken == nil {
-		l.arm(l.Conn)
+		l.arm()
 	}
 }
 
@@ -167,12 +124,6 @@ func (l *link) hurry(d time.Duration) {
 // was cut is reset and does not end like a file. One that was not is read to its end: under TLS servers send session tickets, and a
 // connection that is closed with something unread is reset, which vsftpd takes for a failure.
 func (l *link) Close() error {
-	if l.accept != nil {
-		_ = l.accept.Close()
-	}
-	if l.Conn == nil {
-		return nil
-	}
 	if l.data && l.err() != nil {
 		if c, ok := l.Conn.(interface{ SetLinger(int) error }); ok {
 			_ = c.SetLinger(0)

@@ -8,56 +8,65 @@ import (
 	"time"
 )
 
-// Lock is a lock that is held. Its methods may be called by several goroutines at once.
+// A Lock is a lock that is held. Its methods may be called by several goroutines at once.
 //
-// One goroutine keeps it: it looks whether the lock still stands, and connects again when the connection is lost.
+// A goroutine keeps it: it asks the server whether the lock still stands, and takes it up again on a new connection.
 type Lock struct {
+	c    *Client
 	o    Options
-	e    *endpoint
 	path string
+	name string          // as it was asked for
 	life context.Context // ends when the lock is over, with the reason as its cause
-	end  context.CancelCauseFunc
+	over context.CancelCauseFunc
 
 	quit    context.CancelFunc // ends the goroutine
 	keeping sync.WaitGroup
 	ending  sync.Once
 	result  error // of Release
 
+	on   *session // on which the server knows the hold; for the goroutine that talks
+	mark *mark    // of the directory, on a server without tokens; nil: not taken. For the goroutine that talks
+
 	mu    sync.Mutex
-	s     *session // with the keeping goroutine, or with Release once that has ended
 	token uint64
 	lease lease
 	timer *time.Timer // ends the lock with its lease
-
-	looking chan struct{} // holds one token while somebody looks by the library, on a server without tokens
-	mark    *mark         // of the directory there; nil: not taken
 }
 
-var errReleased = errors.New("released")
+var errReleased = fmt.Errorf("%w: it was released", ErrLost)
 
 func newLock(a *acquisition, path string) *Lock {
-	l := &Lock{o: a.o, e: a.e, path: path, s: a.s, looking: make(chan struct{}, 1)}
-	l.life, l.end = context.WithCancelCause(context.Background())
+	l := &Lock{c: a.Client, o: a.o, path: path, name: a.path, on: a.s}
+	l.life, l.over = context.WithCancelCause(context.Background())
 	l.lease.heard = a.sent
 	return l
 }
 
+// lose ends the lock.
+func (l *Lock) lose(err error) {
+	if l.life.Err() == nil && err != errReleased {
+		l.c.e.Logger.Warn("lock lost", "lock", l.path, "err", err)
+	}
+	l.over(err)
+}
+
 func (l *Lock) start() {
-	if l.o.Check <= 0 {
-		if l.o.Check = time.Second; l.Token() == 0 {
-			l.o.Check = 5 * time.Second
+	every := l.c.e.Check
+	l.mu.Lock()
+	if every <= 0 {
+		if every = time.Second; l.token == 0 {
+			every = 5 * time.Second
 		}
 	}
-	l.mu.Lock()
-	l.o.Check = min(l.o.Check, max(l.lease.shortest()/5, 10*time.Millisecond))
+	every = min(every, max(l.lease.shortest()/5, 10*time.Millisecond))
 	l.mu.Unlock()
 	var keeping context.Context
 	keeping, l.quit = context.WithCancel(l.life)
-	l.keeping.Go(func() { l.keep(keeping) })
+	l.keeping.Go(func() { l.keep(keeping, every) })
 }
 
-// watch ends the lock when its lease is over, and the connection with it. It looks once a second at least: a machine that was suspended finds
-// more time gone than its timers counted.
+// watch ends the lock when its lease is over. It looks once a second at least: a machine that was suspended finds more time gone than its timers
+// counted.
 func (l *Lock) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,21 +81,17 @@ func (l *Lock) watch() {
 			l.timer.Reset(d)
 		}
 	default:
-		err := fmt.Errorf("%w: %s: %s", ErrLost, l.path, l.lease.reason(at))
-		l.end(err)
-		l.s.link.cut(err)
+		l.lose(fmt.Errorf("%w: %s: %s", ErrLost, l.path, l.lease.reason(at)))
 	}
 }
 
 // granted takes in a grant or a renewal: when its request was sent, and when the last one that the server answered.
 func (l *Lock) granted(g grant, began, heard time.Time) {
 	l.mu.Lock()
-	if g.token != 0 {
-		l.token = g.token
-	}
+	l.token = g.token
 	l.lease = lease{began: began, heard: heard, age: g.expires, idle: g.idle}
-	if l.token != 0 && l.o.Grace > 0 && l.s.can("SITE", "DISCONNECT") {
-		l.lease.grace = l.o.Grace
+	if l.c.e.Grace > 0 && l.on.can("SITE", "DISCONNECT") {
+		l.lease.grace = l.c.e.Grace
 	}
 	l.mu.Unlock()
 	l.watch()
@@ -102,16 +107,16 @@ func (l *Lock) confirmed(sent time.Time) {
 // Path is the lock's name as the server quoted it.
 func (l *Lock) Path() string { return l.path }
 
-// Nonce is the word by which the server knows who holds the lock; see [Options].Nonce. On ftplockd, another connection of the account that
-// says SITE LOCK AS with it may change the files that the lock protects. "" from another server.
+// Nonce is the word by which the server knows the job that holds the lock, see [Server]. On ftplockd, another connection of the account that
+// sends SITE LOCK AS with it may change the files that the lock protects. "" on another server.
 func (l *Lock) Nonce() string {
 	if l.Token() == 0 {
 		return ""
 	}
-	return l.o.Nonce
+	return l.c.e.Nonce
 }
 
-// Token is the fencing token; 0 from a server that has none. It grows when the lock had to be taken up again after a disconnect.
+// Token is the fencing token; 0 on a server that has none. It grows when the lock had to be taken up again after a disconnect.
 func (l *Lock) Token() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +124,7 @@ func (l *Lock) Token() uint64 {
 }
 
 // Expires is when the server may grant the lock to another client, if it hears nothing from us any more; zero if it never does, or does not
-// say. Each answer of the server moves it. The lock is given up (Done) up to two seconds earlier.
+// say. Each answer of the server moves it. The lock is given up up to two seconds earlier.
 func (l *Lock) Expires() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,10 +135,17 @@ func (l *Lock) Expires() time.Time {
 	return end.Add(-suspended())
 }
 
-// Done is closed when the lock is lost or was released.
-func (l *Lock) Done() <-chan struct{} { return l.life.Done() }
+// Context ends when the lock is lost or was released, always before the server can grant the lock to another client (the package documentation
+// has the exceptions). Its cause matches [ErrLost] or [ErrUnknown].
+func (l *Lock) Context() context.Context { return l.life }
 
-// Err is why Done was closed: nil before that and after Release; else it matches ErrLost or ErrUnknown.
+// Valid reports whether the lock is held now. It asks the clock, not the server.
+func (l *Lock) Valid() bool {
+	l.watch()
+	return l.life.Err() == nil
+}
+
+// Err returns the cause of the end of Context: nil before that and after Release.
 func (l *Lock) Err() error {
 	if err := context.Cause(l.life); err != errReleased {
 		return err
@@ -141,116 +153,137 @@ func (l *Lock) Err() error {
 	return nil
 }
 
-// Context returns a context that ends with ctx, and when the lock is lost or released; its cause is the lock's error then. stop
-// releases its resources.
-func (l *Lock) Context(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+// within returns a context that ends with ctx and with the lock.
+func (l *Lock) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	held, cancel := context.WithCancelCause(ctx)
-	end := func() {
-		err := l.Err()
-		if err == nil {
-			err = fmt.Errorf("%w: %s was released", ErrLost, l.path)
-		}
-		cancel(err)
-	}
 	if l.life.Err() != nil {
-		end() // AfterFunc would do so a moment later
+		cancel(context.Cause(l.life)) // AfterFunc would do so a moment later
 	}
-	unlink := context.AfterFunc(l.life, end)
+	stop := context.AfterFunc(l.life, func() { cancel(context.Cause(l.life)) })
 	return held, func() {
-		unlink()
+		stop()
 		cancel(nil)
 	}
 }
 
-// session is the connection; it may be broken.
-func (l *Lock) session() *session {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.s
+// Renew asks ftplockd for a full age, counted from now. It returns [ErrLost] if the lock is lost, [ErrUnreachable] or [ErrUnknown] if that is not
+// known. On another server it only looks whether the lock stands.
+func (l *Lock) Renew(ctx context.Context) error {
+	return l.talk(ctx, func(s *session) error {
+		if l.Token() == 0 {
+			return l.checkMark(s)
+		}
+		return l.renew(s)
+	})
 }
 
-// ask says a command on the lock's connection, when the library does not use it.
-func (l *Lock) ask(ctx context.Context, command string) (reply, error) {
-	if l.Token() == 0 {
-		l.looking <- struct{}{}
-		defer func() { <-l.looking }()
+// talk does something on the lock's connection. A loss ends the lock.
+func (l *Lock) talk(ctx context.Context, do func(*session) error) error {
+	if err := l.c.begin(ctx); err != nil {
+		return err
 	}
-	return l.session().ask(ctx, command)
-}
-
-// keep looks after the lock until ctx ends or the lock is lost.
-func (l *Lock) keep(ctx context.Context) {
-	t := time.NewTicker(l.o.Check)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		err := l.look()
-		if err != nil && !errors.Is(err, ErrLost) && ctx.Err() == nil {
-			err = l.regain(ctx)
-		}
-		switch {
-		case ctx.Err() != nil: // Release sees to the rest
-			return
-		case err != nil:
-			l.end(err)
-			return
-		}
+	defer l.c.end()
+	s, err := l.c.locker(ctx)
+	if err != nil {
+		return err
 	}
-}
-
-// glimpse is how long a look may take. Then the connection is made again: a network that loses everything looks like a server that is
-// slow, and the lock's age goes on.
-const glimpse = 5 * time.Second
-
-// look asks once whether the lock is ours, and renews it if that is due. An error that does not match ErrLost is one of the connection,
-// or of a server that has not known for too long.
-func (l *Lock) look() error {
-	s := l.session()
 	s.link.hurry(glimpse)
 	defer s.link.hurry(0)
-	err := s.broken()
-	if err == nil {
-		err = l.check(s)
+	stop := func() bool { return true }
+	if l.life.Err() == nil {
+		stop = context.AfterFunc(l.life, func() { // a server that is silent is not waited for any longer
+			if why := context.Cause(l.life); why != errReleased {
+				s.link.cut(why)
+			}
+		})
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if errors.Is(err, ErrUnknown) && now().Sub(l.lease.heard) < l.bearable() {
-		return nil
+	if s != l.on {
+		err = l.resume(s)
+	}
+	if err == nil {
+		err = do(s)
+	}
+	if stop(); errors.Is(err, ErrLost) {
+		l.lose(err)
 	}
 	return err
 }
 
-// bearable is for how long it is borne that a server says that it does not know now. Then the connection is made again: another server
-// may know.
-func (l *Lock) bearable() time.Duration {
-	if l.o.Grace > 0 {
-		return min(glimpse, l.o.Grace/3)
+// lonely is how long a server that cannot be reached is taken to keep a lock of which it promises nothing.
+const lonely = time.Minute
+
+// glimpse is how long a look may take. Then the connection is made again: a network that loses everything looks like a server that is
+// slow, and the lock's lease goes on.
+const glimpse = 5 * time.Second
+
+// keep looks after the lock until ctx ends or the lock is lost.
+func (l *Lock) keep(ctx context.Context, every time.Duration) {
+	wait := every
+	var alone time.Time // since then the server cannot be reached
+	for {
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		if t.Stop(); ctx.Err() != nil {
+			return
+		}
+		err := l.talk(ctx, func(s *session) error { return l.look(s, every) })
+		switch {
+		case err == nil:
+			wait, alone = every, time.Time{}
+		case alone.IsZero():
+			wait, alone = 0, time.Now()
+		default:
+			wait = min(max(2*wait, 100*time.Millisecond), time.Second)
+			l.mu.Lock()
+			leased := !l.lease.end().IsZero()
+			l.mu.Unlock()
+			if time.Since(alone) > lonely && !leased && ctx.Err() == nil {
+				l.lose(fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err))
+			}
+		}
 	}
-	return glimpse
+}
+
+// look asks once whether the lock is ours, and renews it if that is due. A server that does not know now is left after some seconds: another one
+// may know.
+func (l *Lock) look(s *session, every time.Duration) error {
+	err := l.check(s, every)
+	if errors.Is(err, ErrUnknown) {
+		l.mu.Lock()
+		silent := now().Sub(l.lease.heard)
+		l.mu.Unlock()
+		if silent < glimpse {
+			return nil
+		}
+		s.lost(err)
+	}
+	return err
 }
 
 // check asks whether the lock is still ours, by one command.
-func (l *Lock) check(s *session) error {
-	token := l.Token()
-	if token == 0 {
-		return l.checkMark(s)
-	}
+func (l *Lock) check(s *session, every time.Duration) error {
 	l.mu.Lock()
-	due := l.o.Renew && l.lease.age > 0 && now().Sub(l.lease.began)+l.o.Check > l.lease.age/2 // before half of it is over
+	token := l.token
+	fresh := now().Sub(l.lease.heard) < every/2                                           // it was just taken up again
+	due := l.o.Renew && l.lease.age > 0 && now().Sub(l.lease.began)+every > l.lease.age/2 // before half of it is over
 	l.mu.Unlock()
-	if due {
+	switch {
+	case fresh:
+		return nil
+	case token == 0:
+		return l.checkMark(s)
+	case due:
 		return l.renew(s)
 	}
 	sent := now()
-	i, err := s.info(context.Background(), l.o.Path)
+	i, err := s.info(context.Background(), l.name)
 	if err != nil {
 		return err
 	}
-	if _, ours := i.has(token); ours {
+	if i.has(token) {
 		l.confirmed(sent)
 		return nil
 	}
@@ -263,11 +296,10 @@ func (l *Lock) check(s *session) error {
 // renew asks for a full age. The server remembers for the session that had the lock why it is lost, and says so.
 func (l *Lock) renew(s *session) error {
 	sent := now()
-	r, err := s.ask(context.Background(), "SITE LOCK RENEW "+l.o.Path)
-	if err != nil {
-		return err
-	}
+	r, err := s.ask(context.Background(), "SITE LOCK RENEW "+l.name)
 	switch {
+	case err != nil:
+		return err
 	case r.code == 550:
 		return fmt.Errorf("%w: %s", ErrLost, r.text())
 	case r.transient():
@@ -279,27 +311,29 @@ func (l *Lock) renew(s *session) error {
 	return nil
 }
 
-// shared reports whether our hold is one of several that may be.
-func (l *Lock) shared(ctx context.Context) bool {
+// isShared reports whether our hold is one of several that may be.
+func (l *Lock) isShared(s *session) bool {
 	if l.Token() == 0 {
 		return false
 	}
-	i, err := l.s.info(ctx, l.o.Path)
-	h, ok := i.has(l.Token())
-	return err == nil && ok && h.Shared
+	i, err := s.info(context.Background(), l.name)
+	for _, h := range i.Holders {
+		if err == nil && h.Token == l.Token() && h.Shared {
+			return true
+		}
+	}
+	return false
 }
 
 // takeMark remembers how the directory is.
 func (l *Lock) takeMark(s *session) error {
-	_, m, err := s.see(l.o.Path)
+	_, m, err := s.see(l.name)
 	l.mark = m
 	return err
 }
 
 // checkMark looks whether the directory is the one that was made, on a server without tokens.
 func (l *Lock) checkMark(s *session) error {
-	l.looking <- struct{}{}
-	defer func() { <-l.looking }()
 	sent := now()
 	if l.mark == nil {
 		if err := l.takeMark(s); err != nil || l.mark != nil {
@@ -311,7 +345,7 @@ func (l *Lock) checkMark(s *session) error {
 		}
 		return err
 	}
-	got, err := l.mark.by(s, l.o.Path)
+	got, err := l.mark.by(s, l.name)
 	switch {
 	case err != nil || !got.known:
 		return err
@@ -324,67 +358,20 @@ func (l *Lock) checkMark(s *session) error {
 	return nil
 }
 
-// lonely is how long a server that cannot be reached is taken to keep a lock of which it promises nothing.
-const lonely = time.Minute
-
-// regain makes a lost connection again and takes the lock up on it. It tries until ctx ends, which the end of the lease does.
-func (l *Lock) regain(ctx context.Context) error {
-	l.mu.Lock()
-	leased := !l.lease.end().IsZero()
-	l.mu.Unlock()
-	trying, cancel := ctx, context.CancelFunc(func() {})
-	if !leased {
-		trying, cancel = context.WithTimeout(ctx, lonely)
-	}
-	defer cancel()
-	err := l.standsStill(trying)
-	if err == nil || errors.Is(err, ErrLost) {
-		return err
-	}
-	return fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err)
-}
-
-// standsStill connects again, and takes the lock up if it stands. It tries until ctx ends.
-func (l *Lock) standsStill(ctx context.Context) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := l.reconnect(ctx)
-		if err == nil || errors.Is(err, ErrLost) {
-			return err
-		}
-		if pause(ctx, wait); ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// reconnect tries once. The session is replaced also with ErrLost.
-func (l *Lock) reconnect(ctx context.Context) error {
-	s, err := join(ctx, l.e, l.o)
-	if err != nil {
-		return err
-	}
-	if err = l.resume(ctx, s); err != nil && !errors.Is(err, ErrLost) {
-		s.drop()
-		return err
-	}
-	l.mu.Lock()
-	old := l.s
-	l.s = s
-	l.mu.Unlock()
-	old.drop()
-	return err
-}
-
 // resume takes the lock up on a new connection: by MKD, with which the nonce adopts the hold under a new token. If the hold has ended, it
 // is granted as if to anybody, and the reply tells that from an adoption.
-func (l *Lock) resume(ctx context.Context, s *session) error {
+func (l *Lock) resume(s *session) error {
 	if l.Token() == 0 {
-		return l.checkMark(s)
+		err := l.checkMark(s)
+		if err == nil {
+			l.on = s
+		}
+		return err
 	}
 	sent := now()
-	r, err := s.ask(ctx, "MKD "+l.o.Path)
+	r, err := s.ask(context.Background(), "MKD "+l.name)
 	if err == nil {
-		r, err = s.whole(ctx, l.o.Path, r)
+		r, err = s.whole(context.Background(), l.name, r)
 	}
 	if err != nil {
 		return err
@@ -392,23 +379,25 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 	g, ok := r.grant()
 	switch {
 	case r.transient() || !s.knowsLocks():
-		return s.fail("the server said "+r.String(), nil)
+		return s.lost(s.fail("the server said "+r.String(), nil))
 	case r.code != 257 || !ok:
 		return fmt.Errorf("%w: %s", ErrLost, r.text())
 	case !g.adopted:
-		_, _ = s.ask(ctx, "RMD "+l.o.Path)
+		_, _ = s.ask(context.Background(), "RMD "+l.name)
 		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
 	}
-	heard, err := s.confirm(ctx)
+	heard, err := s.confirm()
 	if err != nil {
 		return err
 	}
+	l.on = s
 	l.granted(g, sent, heard)
+	l.c.e.Logger.Info("lock taken up again", "lock", l.path, "token", g.token)
 	return nil
 }
 
-// Release gives the lock back and ends the connection. Transfers that are under way are broken off. An error says that the lock was
-// lost (ErrLost) or may still stand (ErrUnknown). A second call returns what the first one did.
+// Release releases the lock. Transfers under it are broken off. The error is [ErrLost] if the lock was lost before, [ErrUnknown] if it
+// may still stand. A second call returns what the first one did.
 //
 // It takes the server's Timeout at most, and a few seconds after the end of ctx.
 func (l *Lock) Release(ctx context.Context) error {
@@ -417,41 +406,47 @@ func (l *Lock) Release(ctx context.Context) error {
 }
 
 func (l *Lock) release(ctx context.Context) error {
-	l.quit()
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.e.Timeout)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })
-	defer stop()
+	defer l.c.count(-1)
 	err := l.Err()
-	l.end(errReleased)
+	l.quit()
+	l.lose(errReleased)
 	if err == nil || errors.Is(err, ErrUnknown) {
+		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.e.Timeout)
+		defer cancel()
+		stop := context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })
+		defer stop()
 		err = l.giveBack(work)
 	}
 	l.keeping.Wait()
-	l.s.leave()
+	l.c.e.Logger.Debug("lock released", "lock", l.path, "err", err)
 	return err
 }
 
-// giveBack says RMD until it is known what came of it. On the connection that acquired the lock it is sent at once, behind a question
-// that may be under way: a server that is frozen, not gone, reads both when it wakes.
+// giveBack sends RMD until its outcome is known.
 func (l *Lock) giveBack(ctx context.Context) error {
-	said := false // an RMD was sent whose reply is not known
+	sent := false // an RMD whose reply is not known
 	for tries := 0; ; {
-		r, err := l.remove(ctx)
-		lost := errors.Is(err, ErrLost)
-		switch {
-		case lost && said:
-			return nil
-		case lost:
-			return err
-		case err != nil:
-			said = true
-			l.keeping.Wait()
-			if err := l.standsStill(ctx); errors.Is(err, ErrLost) {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("%w: %s: the server does not answer", ErrUnknown, l.path)
+		var r reply
+		err := l.talk(ctx, func(s *session) (err error) {
+			s.link.hurry(0)
+			if l.Token() == 0 { // RMD would remove whatever is there
+				err = l.checkMark(s)
 			}
+			if err == nil {
+				sent = true
+				r, err = s.ask(ctx, "RMD "+l.name)
+			}
+			return err
+		})
+		switch {
+		case errors.Is(err, ErrLost) && sent:
+			return nil
+		case errors.Is(err, ErrLost):
+			return err
+		case err != nil && ctx.Err() == nil:
+			pause(ctx, 100*time.Millisecond)
+		case err != nil:
+			return fmt.Errorf("%w: %s: the server does not answer", ErrUnknown, l.path)
 		case r.good() && r.again():
 		case r.good():
 			return nil
@@ -464,14 +459,4 @@ func (l *Lock) giveBack(ctx context.Context) error {
 			return fmt.Errorf("%w: %s: the server said %s", ErrUnknown, l.path, r)
 		}
 	}
-}
-
-// remove says RMD. On a server without tokens it looks before that, since RMD would remove whatever is there.
-func (l *Lock) remove(ctx context.Context) (reply, error) {
-	if l.Token() == 0 {
-		if err := l.checkMark(l.session()); err != nil {
-			return reply{}, err
-		}
-	}
-	return l.ask(ctx, "RMD "+l.o.Path)
 }

@@ -2,6 +2,7 @@ package locksmith
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -184,14 +185,9 @@ func (i *Info) addLine(line string, now time.Time) {
 	}
 }
 
-// has returns the holder with the token.
-func (i Info) has(token uint64) (Holder, bool) {
-	for _, h := range i.Holders {
-		if h.Token == token {
-			return h, true
-		}
-	}
-	return Holder{}, false
+// has reports whether a holder has the token.
+func (i Info) has(token uint64) bool {
+	return slices.ContainsFunc(i.Holders, func(h Holder) bool { return h.Token == token })
 }
 
 // lockOfLine reads one line of SITE LOCKS: the path, then what SITE LOCK INFO says in several lines.

@@ -81,11 +81,47 @@ func newScripted(t *testing.T, scripts ...string) *scripted {
 }
 
 // options are for the lock /a on the server.
-func (s *scripted) options() Options {
-	return Options{
-		Server: Server{Address: controlAddress, User: "me", Password: "pw", DialContext: s.dial, Timeout: 30 * time.Second},
-		Path:   "/a", Nonce: "job", Check: time.Hour,
+func (s *scripted) options() wish {
+	return wish{
+		Server: Server{Address: controlAddress, User: "me", Password: "pw", DialContext: s.dial, Timeout: 30 * time.Second, Nonce: "job", Check: time.Hour},
+		Path:   "/a",
 	}
+}
+
+// wish is a lock that a test wants.
+type wish struct {
+	Server Server
+	Path   string
+	Options
+	TryOnce bool
+}
+
+// hold is a lock on a connection of its own, which Release closes.
+type hold struct {
+	*Lock
+	c *Client
+}
+
+func (h *hold) Release(ctx context.Context) error {
+	defer h.c.Close()
+	return h.Lock.Release(ctx)
+}
+
+func acquire(ctx context.Context, w wish) (*hold, error) {
+	c, err := Dial(ctx, w.Server)
+	if err != nil {
+		return nil, err
+	}
+	take := c.Acquire
+	if w.TryOnce {
+		take = c.TryAcquire
+	}
+	l, err := take(ctx, w.Path, w.Options)
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return &hold{l, c}, nil
 }
 
 func (s *scripted) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -215,9 +251,9 @@ func inBubble(t *testing.T, scripts []string, run func(t *testing.T, s *scripted
 	})
 }
 
-func mustAcquire(t *testing.T, o Options) *Lock {
+func mustAcquire(t *testing.T, o wish) *hold {
 	t.Helper()
-	l, err := Acquire(t.Context(), o)
+	l, err := acquire(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,13 @@
 package locksmith
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -18,9 +21,24 @@ type Server struct {
 	Password string
 	TLS      TLSMode
 	Config   *tls.Config   // of TLS; nil: the system's certificates, the host of Address
-	Active   bool          // PORT and EPRT instead of PASV and EPSV
 	Timeout  time.Duration // of connecting, of each command that does not wait for a lock, and of a transfer that stands still; 0: 30 s
 	Dir      string        // changed to after login; "": where the server puts the account
+
+	// Nonce is the word by which the server knows the job (SITE LOCK AS): at most 128 visible ASCII characters. "": a random
+	// one. Two jobs of one account with one nonce take the lock from each other.
+	Nonce string
+	// Grace has ftplockd end a lock so long after its connection has ended (SITE LOCK DISCONNECT RELEASE), if the server's rule does
+	// not end it earlier: the lock of a program that was killed ends soon. A Lock whose server does not answer is lost two seconds, or a
+	// fifth of the grace, before that. It is rounded up to seconds. 0: 15 s; less: what the server's rule says.
+	Grace time.Duration
+	// Poll is the mean pause between two tries on a server where MKD cannot wait. Each pause is a random time between half and one
+	// and a half of it. 0: 3 s.
+	Poll time.Duration
+	// Check is the time between two questions whether a lock stands. 0: 1 s on ftplockd, and 5 s on other servers; less if the lock's
+	// limits are short.
+	Check time.Duration
+	// Logger gets a line for each connection that was lost and for each lock that was taken, lost or released. nil: nobody does.
+	Logger *slog.Logger
 
 	// DialContext makes the connections, control and data. nil: a net.Dialer.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
@@ -47,8 +65,12 @@ type endpoint struct {
 // resolve fills in the defaults.
 func (s Server) resolve() (*endpoint, error) {
 	e := &endpoint{Server: s, proxied: s.DialContext != nil}
-	if s.Timeout <= 0 {
-		e.Timeout = 30 * time.Second
+	e.Timeout = cmp.Or(max(s.Timeout, 0), 30*time.Second)
+	e.Grace = cmp.Or(s.Grace, 15*time.Second)
+	e.Poll = cmp.Or(max(s.Poll, 0), 3*time.Second)
+	e.Nonce = cmp.Or(s.Nonce, rand.Text())
+	if s.Logger == nil {
+		e.Logger = slog.New(slog.DiscardHandler)
 	}
 	if s.User == "" {
 		e.User = "anonymous"

@@ -31,8 +31,8 @@ type session struct {
 	feats map[string]string // of FEAT (RFC 2389), in capitals
 	home  string            // where it is after login; "": the server does not say
 
-	waiting  int              // seconds that SITE WAIT said last; -1: none
-	listener *net.TCPListener // of the next data connection in active mode
+	waiting    time.Duration // what SITE WAIT said last; less than 0: nothing
+	identified bool          // the server was told the nonce
 
 	mu      sync.Mutex
 	data    *link // of the last transfer
@@ -190,22 +190,15 @@ func (t *tap) Read(p []byte) (int, error) {
 
 // Write implements net.Conn. The library writes one command at a time.
 func (t *tap) Write(p []byte) (int, error) {
-	command := strings.TrimSpace(string(p))
-	switch {
-	case strings.HasPrefix(command, "USER "):
+	if strings.HasPrefix(string(p), "USER ") {
 		t.answer = "230 in\r\n"
-	case t.s.Active && command == "EPSV":
-		t.answer = t.s.listen() + "\r\n"
-	case t.s.Active && command == "PASV":
-		t.answer = "425 no active data connection\r\n"
-	default:
-		n, err := t.Conn.Write(p)
-		if err != nil {
-			err = t.s.lost(err)
-		}
-		return n, err
+		return len(p), nil
 	}
-	return len(p), nil
+	n, err := t.Conn.Write(p)
+	if err != nil {
+		err = t.s.lost(err)
+	}
+	return n, err
 }
 
 // RemoteAddr implements net.Conn. The library wants a TCP address.
@@ -243,45 +236,29 @@ func (s *session) settle(ctx context.Context) error {
 	return nil
 }
 
+// words are those that FEAT names behind a verb.
+func (s *session) words(verb string) []string { return strings.Fields(s.feats[verb]) }
+
 // can reports whether FEAT names a word behind a verb.
-func (s *session) can(verb, word string) bool {
-	return slices.Contains(strings.Fields(s.feats[verb]), word)
-}
+func (s *session) can(verb, word string) bool { return slices.Contains(s.words(verb), word) }
 
 // knowsLocks reports whether FEAT says that it is ftplockd.
 func (s *session) knowsLocks() bool { return s.can("SITE", "LOCK") }
 
-// join connects and tells who we are.
-func join(ctx context.Context, e *endpoint, o Options) (*session, error) {
-	s, err := connect(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.identify(ctx, o); err != nil {
-		s.drop()
-		return nil, err
-	}
-	return s, nil
-}
-
-// identify tells ftplockd who we are beyond this connection, and when our locks end after it.
-func (s *session) identify(ctx context.Context, o Options) error {
-	if !s.knowsLocks() {
+// identify tells ftplockd, once, which job the connection is of, and when its locks end after it.
+func (s *session) identify(ctx context.Context) error {
+	if s.identified || !s.knowsLocks() {
 		return nil
 	}
-	err := s.speakAs(ctx, o.Nonce)
-	if err == nil && o.Grace > 0 && s.can("SITE", "DISCONNECT") {
-		err = s.must(ctx, fmt.Sprintf("SITE LOCK DISCONNECT RELEASE %d", (o.Grace+time.Second-1)/time.Second))
+	err := s.must(ctx, "SITE LOCK AS "+s.Nonce)
+	if err == nil && s.Grace > 0 && s.can("SITE", "DISCONNECT") {
+		err = s.must(ctx, fmt.Sprintf("SITE LOCK DISCONNECT RELEASE %d", (s.Grace+time.Second-1)/time.Second))
 	}
 	if err == nil {
 		err = s.waitFor(ctx, 0)
 	}
+	s.identified = err == nil
 	return err
-}
-
-// speakAs has the session speak for the locks of a nonce.
-func (s *session) speakAs(ctx context.Context, nonce string) error {
-	return s.must(ctx, "SITE LOCK AS "+nonce)
 }
 
 // must says a command that the server is to know.
@@ -293,28 +270,28 @@ func (s *session) must(ctx context.Context, command string) error {
 	return err
 }
 
-// waitFor has MKD on a held lock wait for so many seconds.
-func (s *session) waitFor(ctx context.Context, seconds int) error {
-	if !s.can("SITE", "WAIT") || s.waiting == seconds {
+// waitFor has MKD on a held lock wait for so long.
+func (s *session) waitFor(ctx context.Context, d time.Duration) error {
+	if !s.can("SITE", "WAIT") || s.waiting == d {
 		return nil
 	}
-	s.waiting = seconds
-	_, err := s.ask(ctx, fmt.Sprintf("SITE WAIT %d", seconds))
+	s.waiting = d
+	_, err := s.ask(ctx, fmt.Sprintf("SITE WAIT %d", d/time.Second))
 	return err
 }
 
 // confirm sends a command after a grant, and returns when. ftplockd undoes a grant whose reply the client may not have received: the grant
 // counts when the server has answered another command.
-func (s *session) confirm(ctx context.Context) (sent time.Time, err error) {
-	sent = now()
+func (s *session) confirm() (sent time.Time, err error) {
 	s.link.hurry(glimpse)
 	defer s.link.hurry(0)
+	sent = now()
 	switch {
 	case !s.knowsLocks():
 	case s.waiting > 0: // or RMD would wait for the members of a group
-		err = s.waitFor(ctx, 0)
+		err = s.waitFor(context.Background(), 0)
 	default:
-		_, err = s.ask(ctx, "NOOP")
+		_, err = s.ask(context.Background(), "NOOP")
 	}
 	return sent, err
 }
@@ -402,18 +379,14 @@ func (s *session) drop() {
 // openData opens a data connection for the library.
 func (s *session) openData(address string) (net.Conn, error) {
 	l := &link{data: true, limit: s.Timeout}
-	if s.Active {
-		l.accept, l.from = s.listener, s.link.RemoteAddr().(*net.TCPAddr).IP
-	} else {
-		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
-		defer cancel()
-		if l.Conn, err = s.DialContext(ctx, "tcp", net.JoinHostPort(s.dataHost(), port)); err != nil {
-			return nil, fmt.Errorf("opening the data connection: %w", err)
-		}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	if l.Conn, err = s.DialContext(ctx, "tcp", net.JoinHostPort(s.dataHost(), port)); err != nil {
+		return nil, fmt.Errorf("opening the data connection: %w", err)
 	}
 	s.mu.Lock()
 	s.data = l

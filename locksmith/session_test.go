@@ -5,10 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/textproto"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestAReplyWithoutAnEndEndsTheConnection(t *testing.T) {
@@ -71,49 +69,6 @@ func TestAddresses(t *testing.T) {
 	e, err := Server{Address: "host", TLS: TLSImplicit}.resolve()
 	if err != nil || e.Address != "host:990" || e.tls.ServerName != "host" || e.tls.ClientSessionCache == nil || e.User != "anonymous" {
 		t.Errorf("%+v, %v", e, err)
-	}
-}
-
-func TestActiveModeLetsInTheServerAlone(t *testing.T) {
-	ours, theirs := tcpPair(t)
-	s := &session{endpoint: &endpoint{Server: Server{Timeout: 10 * time.Second, Active: true}}, link: &link{Conn: ours, limit: time.Second}}
-	s.text = textproto.NewConn(s.link)
-	said := make(chan string, 1)
-	go func() {
-		buf := make([]byte, 100)
-		n, _ := theirs.Read(buf)
-		said <- string(buf[:n])
-		_, _ = theirs.Write([]byte("200 ok\r\n"))
-	}()
-	answer := s.listen()
-	if line := <-said; !strings.HasPrefix(line, "PORT 127,0,0,1,") || !strings.HasPrefix(answer, "229 (|||") {
-		t.Fatalf("%q, %q", line, answer)
-	}
-	d, err := s.openData("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := strings.Cut(answer, "|||")
-	address := "127.0.0.1:" + strings.TrimSuffix(port, "|)")
-	stranger, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).Dial("tcp", address)
-	if err != nil {
-		t.Skip("this machine has no second loopback address: ", err)
-	}
-	defer stranger.Close()
-	server, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	_, _ = stranger.Write([]byte("forged"))
-	_, _ = server.Write([]byte("file"))
-	buf := make([]byte, 100)
-	if n, err := d.Read(buf); err != nil || string(buf[:n]) != "file" {
-		t.Errorf("%q, %v", buf[:n], err)
-	}
-	_ = server.Close()
-	if err := d.Close(); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -37,14 +37,14 @@ func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) er
 
 // forgetMark has the next look take the mark anew.
 func (l *Lock) forgetMark() {
-	l.looking <- struct{}{}
-	defer func() { <-l.looking }()
+	l.c.talk <- struct{}{}
+	defer l.c.end()
 	l.mark = nil
 }
 
 // transfer runs one on a connection of its own, and breaks it off when ctx ends or the lock is lost.
 func (l *Lock) transfer(ctx context.Context, name string, run func(context.Context, *session) error) error {
-	ctx, stop := l.Context(ctx)
+	ctx, stop := l.within(ctx)
 	defer stop()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -52,9 +52,12 @@ func (l *Lock) transfer(ctx context.Context, name string, run func(context.Conte
 	if err := l.stands(); err != nil {
 		return err
 	}
-	s, err := join(ctx, l.e, Options{Nonce: l.o.Nonce})
+	s, err := connect(ctx, l.c.e)
 	if err == nil {
 		defer s.drop()
+		err = s.identify(ctx)
+	}
+	if err == nil {
 		broken := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
 		err = run(ctx, s)
 		broken()
@@ -66,6 +69,47 @@ func (l *Lock) transfer(ctx context.Context, name string, run func(context.Conte
 		s.leave()
 	}
 	return transferred(name, err)
+}
+
+// stands asks the server whether the lock stands, before something is done under it that others see. A connection that is lost is left to keep.
+func (l *Lock) stands() error {
+	err := l.talk(l.life, func(s *session) error { return l.check(s, 0) })
+	if errors.Is(err, ErrLost) {
+		return err
+	}
+	return context.Cause(l.life)
+}
+
+// ask sends a command on the lock's connection.
+func (l *Lock) ask(ctx context.Context, command string) (r reply, err error) {
+	err = l.talk(ctx, func(s *session) (err error) {
+		r, err = s.ask(ctx, command)
+		return err
+	})
+	return r, err
+}
+
+// Put is as [Lock.Put], under the lock of Join.
+func (c *Client) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	return c.use(ctx, func(s *session) error {
+		u := &upload{s: s, stands: func() error { return c.join(s) }, ask: s.ask, ctx: ctx, name: name, size: size, source: r}
+		if s.can("STOR", "STAGED") { // the connection is in use until the server has published the file
+			u.stands = func() error { return nil }
+		}
+		return transferred(name, u.run())
+	})
+}
+
+// Get is as [Lock.Get], under the lock of Join.
+func (c *Client) Get(ctx context.Context, name string, w io.Writer) (int64, error) {
+	d := &download{to: w}
+	err := c.use(ctx, func(s *session) error {
+		if err := d.run(s, name); err != nil {
+			return transferred(name, err)
+		}
+		return c.join(s)
+	})
+	return d.written, err
 }
 
 // transferred puts an error of a transfer on one line.
@@ -85,7 +129,7 @@ func transferred(name string, err error) error {
 // upload is one Put.
 type upload struct {
 	s      *session
-	stands func() error                                 // tells whether the lock is lost
+	stands func() error                                 // returns an error if the lock is lost
 	ask    func(context.Context, string) (reply, error) // removes what is left: s may be broken
 	ctx    context.Context
 	name   string // of the file
@@ -138,14 +182,6 @@ func (u *upload) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return n, err
-}
-
-// stands asks whether the lock stands, before something is done under it that others see. A connection that is lost is left to keep.
-func (l *Lock) stands() error {
-	if err := l.check(l.session()); errors.Is(err, ErrLost) {
-		l.end(err)
-	}
-	return l.Err()
 }
 
 // store is ALLO and STOR.

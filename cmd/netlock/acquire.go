@@ -15,7 +15,7 @@ import (
 const releaseTime = 10 * time.Second
 
 // acquire takes the lock of a target, and shows on a terminal who is in the way. Its errors have a status.
-func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
+func acquire(ctx context.Context, t *target) (*holding, error) {
 	if err := t.needLock(); err != nil {
 		return nil, err
 	}
@@ -46,18 +46,38 @@ func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
 	}
 	began := time.Now()
 	t.tell("%s: taking the lock %s", t.name, t.where())
-	lock, err := locksmith.Acquire(ctx, o)
-	if err == nil {
-		t.tell("%s: got the lock %s after %s, token %d", t.name, lock.Path(), words(time.Since(began)), lock.Token())
+	c, err := locksmith.Dial(ctx, t.connect)
+	if err != nil {
+		return nil, classify(err, t)
 	}
-	return lock, classify(err, t)
+	for _, promise := range c.Missing() {
+		t.tell("%s: the server does not have %s", t.name, promise)
+	}
+	take := c.Acquire
+	if t.try {
+		take = c.TryAcquire
+	}
+	lock, err := take(ctx, t.path, o)
+	if err != nil {
+		_ = c.Close()
+		return nil, classify(err, t)
+	}
+	t.tell("%s: got the lock %s after %s, token %d", t.name, lock.Path(), words(time.Since(began)), lock.Token())
+	return &holding{lock, c}, nil
 }
 
-// release gives a lock back at the end, and says what went wrong before or with it.
-func release(lock *locksmith.Lock, t *target) error {
+// holding is a lock, and its connection.
+type holding struct {
+	*locksmith.Lock
+	client *locksmith.Client
+}
+
+// release releases the lock at the end, and reports what went wrong before or with it.
+func (h *holding) release(t *target) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
-	return classify(lock.Release(ctx), t)
+	defer h.client.Close()
+	return classify(h.Release(ctx), t)
 }
 
 // describe says who has a lock since when, in words that stay true while they are shown.

@@ -81,8 +81,8 @@ func (h *holder) run(ctx context.Context, arg string) error {
 	if err != nil {
 		return h.refuse(err)
 	}
-	herr := h.hold(ctx, lock.Done())
-	return h.end(errors.Join(release(lock, t), herr))
+	herr := h.hold(ctx, lock.Context().Done())
+	return h.end(errors.Join(lock.release(t), herr))
 }
 
 // hold returns when nobody needs the lock any more, or when it is lost. An error says that nothing can be written, though somebody may read.

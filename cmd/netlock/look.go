@@ -45,7 +45,7 @@ until no lock is held below that: when all members of a group are done. After --
 // wait waits until a lock is free. With --timeout 0 it looks once.
 func (s *settings) wait(ctx context.Context, c *locksmith.Client, path string, t *target) error {
 	if !s.try {
-		return c.Wait(ctx, path, t.options.Poll)
+		return c.Wait(ctx, path)
 	}
 	held, err := c.Busy(ctx, path)
 	if err == nil && held {
@@ -122,7 +122,7 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 	if err != nil {
 		return err
 	}
-	where := t.options.Path
+	where := t.path
 	if len(args) == 2 {
 		where = args[1]
 	}
@@ -131,7 +131,7 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitHeld, "%s: not within the time of %s: %s", t.name, words(t.wait), where))
 		defer cancel()
 	}
-	c, err := locksmith.Dial(ctx, t.options.Server)
+	c, err := locksmith.Dial(ctx, t.connect)
 	if err == nil {
 		err = errors.Join(do(ctx, c, t, where), c.Close())
 	}

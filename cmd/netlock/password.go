@@ -22,7 +22,7 @@ const passwordVariable = "NETLOCK_PASSWORD"
 // password finds out the password of a target. An anonymous login needs none.
 func (t *target) password(ctx context.Context) (string, error) {
 	switch s := t.secret; {
-	case s.password != "", t.options.Server.User == "":
+	case s.password != "", t.connect.User == "":
 		return s.password, nil
 	case s.file != "":
 		return fromFile(inDir(t.dir, s.file))
@@ -38,7 +38,7 @@ func (t *target) password(ctx context.Context) (string, error) {
 		return word, nil
 	}
 	if term.IsTerminal(int(os.Stdin.Fd())) {
-		return ask(ctx, os.Stdin, os.Stderr, fmt.Sprintf("Password of %s at %s: ", t.user(), t.options.Server.Address))
+		return ask(ctx, os.Stdin, os.Stderr, fmt.Sprintf("Password of %s at %s: ", t.user(), t.connect.Address))
 	}
 	if os.Getenv(pathVariable) != "" {
 		return "", errors.New("netlock run passes NETLOCK_PASSWORD on only with --keep-password; say that, or write a profile for it")

@@ -31,8 +31,7 @@ type profile struct {
 	Lock    string   `toml:"lock"` // absolute, or relative to Dir
 	Dir     string   `toml:"dir"`  // changed to after login
 	TLS     tlsMode  `toml:"tls"`
-	CA      string   `toml:"ca"` // a file with certificates; relative to the profiles' file
-	Active  bool     `toml:"active"`
+	CA      string   `toml:"ca"`      // a file with certificates; relative to the profiles' file
 	Timeout duration `toml:"timeout"` // of each command; 0: 30 s
 	Wait    duration `toml:"wait"`    // for the lock; 0: for ever
 	Poll    duration `toml:"poll"`
@@ -290,7 +289,8 @@ status 78; or it lists the profiles. No server is asked.`,
 // target makes what locksmith is asked for, but for the password. dir is where relative file names begin.
 func (p *profile) target(name, dir string, shared bool) (*target, error) {
 	s := locksmith.Server{
-		Address: p.Address, User: p.User, TLS: locksmith.TLSMode(p.TLS), Active: p.Active, Timeout: time.Duration(p.Timeout), Dir: p.Dir,
+		Address: p.Address, User: p.User, TLS: locksmith.TLSMode(p.TLS), Timeout: time.Duration(p.Timeout), Dir: p.Dir,
+		Poll: time.Duration(p.Poll),
 	}
 	t := &target{name: name, secret: p.secret(), dir: dir, wait: time.Duration(p.Wait)}
 	if shared && p.SharedUser != "" {
@@ -303,7 +303,8 @@ func (p *profile) target(name, dir string, shared bool) (*target, error) {
 		}
 		s.Config = config
 	}
-	t.options = locksmith.Options{Server: s, Path: p.Lock, Poll: time.Duration(p.Poll), Renew: p.Renew, Shared: shared}
+	t.connect, t.path = s, p.Lock
+	t.options = locksmith.Options{Renew: p.Renew, Shared: shared}
 	return t, nil
 }
 
@@ -329,4 +330,4 @@ func inDir(dir, file string) string {
 }
 
 // user names the account for people.
-func (t *target) user() string { return cmp.Or(t.options.Server.User, "anonymous") }
+func (t *target) user() string { return cmp.Or(t.connect.User, "anonymous") }

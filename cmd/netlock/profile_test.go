@@ -20,7 +20,6 @@ password_env = "X"
 lock = "phone_lock"
 dir = "/data"
 tls = "explicit"
-active = true
 timeout = "10s"
 wait = "1m"
 poll = "2s"
@@ -38,15 +37,15 @@ lock = "/x"
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, s := got.options, got.options.Server
-	if s.Address != "ftp.example.com:2121" || s.User != "bob" || s.TLS != locksmith.TLSExplicit || !s.Active || s.Timeout != 10*time.Second || s.Dir != "/data" {
+	o, s := got.options, got.connect
+	if s.Address != "ftp.example.com:2121" || s.User != "bob" || s.TLS != locksmith.TLSExplicit || s.Timeout != 10*time.Second || s.Dir != "/data" {
 		t.Errorf("server %+v", s)
 	}
-	if o.Path != "phone_lock" || got.wait != time.Minute || o.Poll != 2*time.Second || !o.Renew || o.Shared || got.secret.env != "X" {
+	if got.path != "phone_lock" || got.wait != time.Minute || s.Poll != 2*time.Second || !o.Renew || o.Shared || got.secret.env != "X" {
 		t.Errorf("options %+v", o)
 	}
 	got, err = p.all["a"].target("a", "/etc", true)
-	if err != nil || got.options.Server.User != "reader" || !got.options.Shared || got.secret.file != "r.secret" || got.secret.env != "" {
+	if err != nil || got.connect.User != "reader" || !got.options.Shared || got.secret.file != "r.secret" || got.secret.env != "" {
 		t.Errorf("shared: %+v %v", got, err)
 	}
 	if got, err = p.all["b"].target("b", "", true); err != nil || got.user() != "anonymous" {
@@ -122,7 +121,7 @@ func TestPasswordsComeFromWhereTheProfileSays(t *testing.T) {
 		{secret{}, "general", ""},
 	} {
 		tt := &target{name: "a", secret: c.secret, dir: dir}
-		tt.options.Server.User = "bob"
+		tt.connect.User = "bob"
 		got, err := tt.password(t.Context())
 		if got != c.want || (err == nil) != (c.fail == "") || err != nil && !strings.Contains(err.Error(), c.fail) {
 			t.Errorf("%+v: %q, %v", c.secret, got, err)

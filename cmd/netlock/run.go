@@ -100,12 +100,12 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	stop()
 	c, g, err := startGuarded(path, command, environment(lock, t, r.keepPassword))
 	if err != nil {
-		return errors.Join(err, release(lock, t))
+		return errors.Join(err, lock.release(t))
 	}
 	t.tell("%s: running %s", t.name, command[0])
 	status, lost := r.supervise(c, signals, lock)
 	g.dismiss()
-	err = r.result(status, lost, release(lock, t))
+	err = r.result(status, lost, lock.release(t))
 	if err == nil || statusOf(err) == status && !lost {
 		t.tell("%s: the command has ended with status %d", t.name, status)
 	} else {
@@ -161,7 +161,7 @@ const (
 )
 
 // environment is ours with the lock's server, name, token and nonce, and without the password.
-func environment(lock *locksmith.Lock, t *target, keepPassword bool) []string {
+func environment(lock *holding, t *target, keepPassword bool) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
 		token = strconv.FormatUint(n, 10)
@@ -175,7 +175,7 @@ func environment(lock *locksmith.Lock, t *target, keepPassword bool) []string {
 // held is what supervise wants to know of a lock.
 type held interface {
 	Path() string
-	Done() <-chan struct{}
+	Context() context.Context
 	Err() error
 	Expires() time.Time
 }
@@ -184,7 +184,7 @@ type held interface {
 func (r *runner) supervise(c *child, signals <-chan os.Signal, lock held) (status int, lost bool) {
 	defer c.close()
 	var said <-chan error // of the loss; nil: there was none
-	gone := lock.Done()
+	gone := lock.Context().Done()
 	var late <-chan time.Time // when what is left is killed; nil before the lock is lost, and after that
 	for {
 		select {

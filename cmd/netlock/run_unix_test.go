@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"syscall"
@@ -16,12 +17,12 @@ import (
 )
 
 // fakeLock is lost when the test says so.
-type fakeLock struct{ lost chan struct{} }
+type fakeLock struct{ life context.Context }
 
-func (l *fakeLock) Path() string          { return "/x" }
-func (l *fakeLock) Done() <-chan struct{} { return l.lost }
-func (l *fakeLock) Err() error            { return fmt.Errorf("%w: taken away", locksmith.ErrLost) }
-func (l *fakeLock) Expires() time.Time    { return time.Time{} }
+func (l *fakeLock) Path() string             { return "/x" }
+func (l *fakeLock) Context() context.Context { return l.life }
+func (l *fakeLock) Err() error               { return fmt.Errorf("%w: taken away", locksmith.ErrLost) }
+func (l *fakeLock) Expires() time.Time       { return time.Time{} }
 
 func TestLossIsSeenAlsoIfTheCommandHasEndedByItself(t *testing.T) {
 	defer goleak.VerifyNone(t)
@@ -33,8 +34,9 @@ func TestLossIsSeenAlsoIfTheCommandHasEndedByItself(t *testing.T) {
 		for syscall.Kill(c.pid, 0) == nil {
 			time.Sleep(time.Millisecond) // until it was waited for: its end is what supervise sees
 		}
-		lock := &fakeLock{make(chan struct{})}
-		close(lock.lost)
+		life, lose := context.WithCancel(t.Context())
+		lose()
+		lock := &fakeLock{life}
 		run := runner{complain: new(bytes.Buffer)}
 		if status, lost := run.supervise(c, nil, lock); status != 3 || !lost {
 			t.Fatalf("status %d, lost %t", status, lost)

@@ -128,7 +128,7 @@ func judge(err error, t *target) (status int, hint string) {
 	case is(locksmith.ErrUnreachable), is(context.DeadlineExceeded):
 		return exitNoServer, "check the address and whether the server runs"
 	case is(locksmith.ErrRefused):
-		return exitRefused, "check the lock's path (" + t.options.Path + ") and what the account may do"
+		return exitRefused, "check the lock's path (" + t.path + ") and what the account may do"
 	}
 	return exitInternal, ""
 }

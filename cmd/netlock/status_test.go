@@ -37,7 +37,7 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 		{fail(66, "known"), 66, ""},
 	} {
 		tt := &target{name: "phones", conflict: exitHeld}
-		tt.options.Path, tt.options.Server.User = "/x", "bob"
+		tt.path, tt.connect.User = "/x", "bob"
 		got := classify(c.err, tt)
 		if statusOf(got) != c.status || !strings.Contains(got.Error(), c.hint) || !errors.Is(got, c.err) {
 			t.Errorf("%v: status %d, %v", c.err, statusOf(got), got)

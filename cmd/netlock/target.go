@@ -13,7 +13,10 @@ import (
 // target is what a PROFILE or URL names: the lock, and how to get at it.
 type target struct {
 	name    string // for people: never with a password
+	connect locksmith.Server
+	path    string // of the lock; "": the URL has none
 	options locksmith.Options
+	try     bool
 
 	secret secret        // where the password comes from
 	dir    string        // where its relative file names begin
@@ -34,7 +37,7 @@ func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 		return nil, err
 	}
 	t.options.Renew = t.options.Renew || s.renew
-	t.options.TryOnce, t.verbose, t.conflict = s.try, s.verbose, s.conflict
+	t.try, t.verbose, t.conflict = s.try, s.verbose, s.conflict
 	if s.timeout.duration > 0 {
 		t.wait = time.Duration(s.timeout.duration)
 	}
@@ -46,7 +49,7 @@ func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
 		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitProfile, "%s: password of %s: there was none within the time", t.name, t.user()))
 		defer cancel()
 	}
-	t.options.Server.Password, err = t.password(ctx)
+	t.connect.Password, err = t.password(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil, classify(context.Cause(ctx), t)
@@ -77,7 +80,7 @@ func (s *settings) find(arg string) (*target, error) {
 
 // needLock complains about a URL that names no lock.
 func (t *target) needLock() error {
-	if t.options.Path == "" {
+	if t.path == "" {
 		return fail(exitUsage, "%s: the URL names no lock: ftp://user@host/phone_lock", t.name)
 	}
 	return nil
@@ -85,19 +88,18 @@ func (t *target) needLock() error {
 
 // server is the address with its port.
 func (t *target) server() string {
-	address, _ := t.options.Server.HostPort() // Acquire says what is wrong with it
+	address, _ := t.connect.HostPort() // Dial says what is wrong with it
 	return address
 }
 
 // inside reports whether this is the lock under which we were started ourselves, by "netlock run". Of a relative path it knows only where
 // it leads if the account begins at the root.
 func (t *target) inside() bool {
-	o := t.options
-	lock := path.Clean(o.Path)
+	lock := path.Clean(t.path)
 	if !path.IsAbs(lock) {
-		lock = path.Join("/", o.Server.Dir, lock)
+		lock = path.Join("/", t.connect.Dir, lock)
 	}
-	return !o.Shared && os.Getenv(pathVariable) == lock && os.Getenv(serverVariable) == t.server()
+	return !t.options.Shared && os.Getenv(pathVariable) == lock && os.Getenv(serverVariable) == t.server()
 }
 
 // needOther refuses to wait for the lock under which we were started ourselves.
@@ -117,5 +119,5 @@ func (t *target) tell(format string, args ...any) {
 
 // where is the lock, for people.
 func (t *target) where() string {
-	return fmt.Sprintf("%s (%s)", t.options.Path, t.options.Server.Address)
+	return fmt.Sprintf("%s (%s)", t.path, t.connect.Address)
 }

@@ -136,7 +136,7 @@ func (s *settings) under(ctx context.Context, arg, what string, do func(context.
 	}
 	if t.inside() { // the netlock that runs us ends us when the lock is lost
 		t.tell("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
-		c, err := locksmith.Dial(ctx, t.options.Server)
+		c, err := locksmith.Dial(ctx, t.connect)
 		if err != nil {
 			return classify(err, t)
 		}
@@ -151,10 +151,10 @@ func (s *settings) under(ctx context.Context, arg, what string, do func(context.
 	if err != nil {
 		return err
 	}
-	ctx, forget := lock.Context(ctx)
-	defer forget()
-	err = transferred(ctx, do(ctx, lock), t, what)
-	if rerr := release(lock, t); !errors.Is(err, locksmith.ErrLost) {
+	held, forget := context.WithCancelCause(ctx)
+	defer context.AfterFunc(lock.Context(), func() { forget(context.Cause(lock.Context())) })()
+	err = transferred(held, do(held, lock), t, what)
+	if rerr := lock.release(t); !errors.Is(err, locksmith.ErrLost) {
 		err = errors.Join(err, rerr)
 	}
 	return err

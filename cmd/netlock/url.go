@@ -43,10 +43,8 @@ func parseURL(raw string, shared bool) (*target, error) {
 	}
 	password, _ := u.User.Password()
 	t := &target{name: nameless(u), secret: secret{password: password}}
-	t.options = locksmith.Options{
-		Server: locksmith.Server{Address: hostPort(u), User: u.User.Username(), TLS: mode},
-		Path:   path, Shared: shared,
-	}
+	t.connect = locksmith.Server{Address: hostPort(u), User: u.User.Username(), TLS: mode}
+	t.path, t.options.Shared = path, shared
 	return t, nil
 }
 

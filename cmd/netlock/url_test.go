@@ -29,8 +29,8 @@ func TestURLsNameAServerAndALock(t *testing.T) {
 			t.Errorf("%s: %v", c.url, err)
 			continue
 		}
-		s := got.options.Server
-		if s.Address != c.address || s.User != c.user || got.secret.password != c.password || got.options.Path != c.path || s.TLS != c.tls || !got.options.Shared {
+		s := got.connect
+		if s.Address != c.address || s.User != c.user || got.secret.password != c.password || got.path != c.path || s.TLS != c.tls || !got.options.Shared {
 			t.Errorf("%s: %+v password %q", c.url, got.options, got.secret.password)
 		}
 	}
