@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"slices"
 	"strings"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
