@@ -34,6 +34,11 @@ func (p source) Locks() (all []web.Lock) {
 	return all
 }
 
+func (p source) Count() (held, waiting int) {
+	n := of(p.s, func(v *service) lock.Count { return v.table.Count() })
+	return n.Holds, n.Waiting
+}
+
 func (p source) Waiting(name string) (all []web.Waiter) {
 	for _, q := range of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }) {
 		all = append(all, web.Waiter{Who: q.Owner.String(), Polls: q.Polls})

@@ -49,7 +49,7 @@ func (s *Server) breakLock(w http.ResponseWriter, r *http.Request) {
 		s.message(w, r, http.StatusConflict, "The lock was not broken: "+err.Error())
 		return
 	}
-	s.forget()
+	s.board.forget()
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
@@ -77,6 +77,6 @@ func (s *Server) kick(w http.ResponseWriter, r *http.Request) {
 		s.message(w, r, http.StatusConflict, "The session was not ended: "+err.Error())
 		return
 	}
-	s.forget()
+	s.board.forget()
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -51,7 +52,10 @@ func inABubble(t *testing.T, f func(t *testing.T, s *Server, p pipes)) {
 		h := s.HTTP(nil)
 		ended := make(chan error, 1)
 		go func() { ended <- h.Serve(p) }()
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Run(ctx)
 		defer func() {
+			cancel()
 			close(p)
 			h.Close()
 			<-ended

@@ -3,9 +3,9 @@ package web
 import (
 	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -46,15 +46,10 @@ func assetHandler() http.Handler {
 // perPage is how many locks, sessions and transfers a page shows.
 const perPage = 100
 
-// view is what a browser asks to see.
-type view struct {
-	Filter string // in the name or the holder of a lock
-	Page   int    // from 1
-}
-
-func viewOf(r *http.Request) view {
+func (s *Server) viewOf(r *http.Request) view {
 	page, _ := strconv.Atoi(r.FormValue("page"))
-	return view{Filter: r.FormValue("q"), Page: max(page, 1)}
+	a, _, ok := s.visitor(r)
+	return view{Filter: r.FormValue("q"), Page: min(max(page, 1), 1<<20), Admin: ok && a.Admin}
 }
 
 // link leads to another page of the same view.
@@ -70,6 +65,7 @@ func (v view) link(page int) string {
 // row is a lock as the page shows it.
 type row struct {
 	Lock
+	Admin bool
 	Queue []Waiter
 	More  int // who wait, beyond those in Queue
 }
@@ -80,16 +76,16 @@ const shownWaiters = 20
 // screen is what the templates show.
 type screen struct {
 	Version       string
-	Now           time.Time
 	Visitor       Account
 	LoggedIn      bool
-	Word          string // what forms carry
+	Word          string                   // what forms carry
+	Parts         map[string]template.HTML // of the page
 	View          view
 	Total, Found  int
 	Waiting       int
 	State         string
-	Locks         []row
-	Previous      string // links, "" for none
+	Rows          []template.HTML // of locks
+	Previous      string          // links, "" for none
 	Next          string
 	Sessions      []Session
 	MoreSessions  int
@@ -100,49 +96,10 @@ type screen struct {
 	Subject       any // of a page that asks back
 }
 
-// screen shows what stands as a browser asks to see it.
-func (s *Server) screen(r *http.Request, seen *snapshot) *screen {
-	v := viewOf(r)
-	sc := s.emptyScreen(r)
-	sc.State = s.o.Source.State()
-	sc.View, sc.Now, sc.Total, sc.Waiting = v, seen.at, len(seen.locks), waitingIn(seen.locks)
-	first := (v.Page - 1) * perPage
-	for _, l := range seen.locks {
-		if v.Filter != "" && !strings.Contains(l.Name, v.Filter) && !strings.Contains(l.Holder, v.Filter) {
-			continue
-		}
-		if sc.Found >= first && sc.Found < first+perPage {
-			sc.Locks = append(sc.Locks, s.row(l))
-		}
-		sc.Found++
-	}
-	if v.Page > 1 {
-		sc.Previous = v.link(v.Page - 1)
-	}
-	if sc.Found > first+perPage {
-		sc.Next = v.link(v.Page + 1)
-	}
-	sc.Sessions, sc.MoreSessions = some(seen.sessions)
-	sc.Transfers, sc.MoreTransfers = some(seen.transfers)
-	sc.Events = s.past.last()
-	return sc
-}
-
 func (s *Server) emptyScreen(r *http.Request) *screen {
-	sc := &screen{Version: s.o.Version, Now: time.Now()}
+	sc := &screen{Version: s.o.Version}
 	sc.Visitor, sc.Word, sc.LoggedIn = s.visitor(r)
 	return sc
-}
-
-func (s *Server) row(l Lock) row {
-	r := row{Lock: l}
-	if l.Waiting > 0 {
-		r.Queue = s.o.Source.Waiting(l.Name)
-		if r.More = len(r.Queue) - shownWaiters; r.More > 0 {
-			r.Queue = r.Queue[:shownWaiters]
-		}
-	}
-	return r
 }
 
 // some returns as many as a page shows, and how many are left out.
@@ -154,7 +111,20 @@ func some[T any](all []T) ([]T, int) {
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
-	s.write(w, http.StatusOK, "page", s.screen(r, s.look()))
+	v := s.viewOf(r)
+	s.board.open(v)
+	defer s.board.close(v)
+	all, _, err := s.board.now(v)
+	if err != nil {
+		plain(w, http.StatusInternalServerError, "the page could not be made: "+err.Error())
+		return
+	}
+	sc := s.emptyScreen(r)
+	sc.View, sc.Parts = v, make(map[string]template.HTML)
+	for i, name := range parts {
+		sc.Parts[name] = all[i].html
+	}
+	s.write(w, http.StatusOK, "page", sc)
 }
 
 // render shows a small page with a message.
@@ -179,44 +149,46 @@ func (s *Server) write(w http.ResponseWriter, status int, page string, sc *scree
 	_, _ = b.WriteTo(w) // the client is gone
 }
 
-// parts are the parts of the page that change; each is a template, and the id of an element.
-var parts = []string{"summary", "locks", "transfers", "sessions", "events"}
-
-// idle is how often an open page is refreshed when nothing happens: transfers move, and sessions come and go.
-const idle = 5 * time.Second
-
 // takesIn is how long a browser may take for what it is sent.
 const takesIn = 30 * time.Second
 
-// stream sends the parts of the page whenever something has changed (server-sent events of the HTML standard).
+// stream sends the parts of the page whenever they have changed (server-sent events of the HTML standard).
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	select {
-	case s.open <- struct{}{}:
-		defer func() { <-s.open }()
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
 	default:
 		plain(w, http.StatusServiceUnavailable, "too many pages are open")
 		return
 	}
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
-	last := make(map[string]string)
+	visitor, _, _ := s.visitor(r)
+	v := s.viewOf(r)
+	s.board.open(v)
+	defer s.board.close(v)
+	var last [len(parts)]*part
 	for {
 		_ = out.SetWriteDeadline(time.Now().Add(takesIn)) // where there is none, the writes wait
-		seen := s.look()
-		if err := s.sendParts(w, r, seen, last); err != nil {
+		if now, _, _ := s.visitor(r); now != visitor {    // the visit is over; where none is needed the browser comes again
+			if s.o.Login {
+				_, _ = io.WriteString(w, "event: over\ndata: {}\n\n")
+			}
+			return
+		}
+		now, next, err := s.board.now(v)
+		if err != nil {
+			return
+		}
+		if err := sendParts(w, now, last); err != nil {
 			return
 		}
 		if err := out.Flush(); err != nil {
 			return
 		}
-		select { // no more than one in this time
-		case <-time.After(refresh):
-		case <-r.Context().Done():
-			return
-		}
+		last = now
 		select {
-		case <-seen.changed:
-		case <-time.After(idle - refresh):
+		case <-next:
 		case <-r.Context().Done():
 			return
 		}
@@ -224,29 +196,25 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 // sendParts sends those parts that are not as they were last.
-func (s *Server) sendParts(w http.ResponseWriter, r *http.Request, seen *snapshot, last map[string]string) error {
-	if s.o.Login {
-		if _, _, ok := s.visitor(r); !ok { // the visit is over
-			_, err := fmt.Fprint(w, "event: over\ndata: {}\n\n")
+func sendParts(w io.Writer, now, last [len(parts)]*part) error {
+	before := "event: parts\ndata: {"
+	for i, p := range now {
+		if p == last[i] {
+			continue
+		}
+		if _, err := io.WriteString(w, before); err != nil {
 			return err
 		}
-	}
-	sc := s.screen(r, seen)
-	news := make(map[string]string)
-	for _, part := range parts {
-		var b strings.Builder
-		if err := pages.ExecuteTemplate(&b, part, sc); err != nil {
+		if _, err := w.Write(p.encoded); err != nil {
 			return err
 		}
-		if text := b.String(); text != last[part] {
-			news[part], last[part] = text, text
-		}
+		before = ","
 	}
-	data, err := json.Marshal(news)
-	if err != nil {
+	if before != "," {
+		_, err := io.WriteString(w, before+"}\n\n")
 		return err
 	}
-	_, err = fmt.Fprintf(w, "event: parts\ndata: %s\n\n", data)
+	_, err := io.WriteString(w, "}\n\n")
 	return err
 }
 

@@ -59,8 +59,8 @@ func (p *past) last() []event.Event {
 
 // sample takes one for the chart.
 func (s *Server) sample(now time.Time) {
-	seen := s.look()
-	next := point{at: now, held: len(seen.locks), waiting: waitingIn(seen.locks), handOver: -1}
+	next := point{at: now, handOver: -1}
+	next.held, next.waiting = s.o.Source.Count()
 	p := &s.past
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,16 +73,6 @@ func (s *Server) sample(now time.Time) {
 		p.points = slices.Delete(p.points, 0, len(p.points)-samples+1)
 	}
 	p.points = append(p.points, next)
-}
-
-// waitingIn counts those who wait; the holds of one name have one queue.
-func waitingIn(locks []Lock) (n int) {
-	for i, l := range locks {
-		if i == 0 || locks[i-1].Name != l.Name {
-			n += l.Waiting
-		}
-	}
-	return n
 }
 
 // chart answers with the columns of the chart: seconds since 1970, locks held, clients waiting, hand-over in milliseconds.

@@ -8,7 +8,8 @@
 // reads this one by a name of its own (DNS rebinding). Where a login is needed, nothing but /healthz, /readyz and the login
 // itself is answered without one. Names of locks and files are bytes; they are shown escaped, whatever is in them.
 //
-// Caveats: a page is as old as half a second. A log-in to the page ends with the server.
+// Caveats: a page is as old as half a second, and older if a look at the server takes more than a tenth of that. A log-in to the
+// page ends with the server.
 //
 // Start reading at [Server.Handler].
 package web
@@ -20,7 +21,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/event"
@@ -77,7 +77,8 @@ var ErrLogin = errors.New("login incorrect")
 
 // Source is what the page needs of the server. Its methods are for use by several goroutines.
 type Source interface {
-	Locks() []Lock // sorted by name
+	Locks() []Lock              // sorted by name; the page may change what it gets
+	Count() (held, waiting int) // how many locks are held, and clients in a queue; it costs the same whatever is held
 	Waiting(name string) []Waiter
 	Sessions() []Session
 	Transfers() []Transfer
@@ -114,17 +115,15 @@ type Server struct {
 	seed  [32]byte // of what ends with the server
 	rooms visitors
 	past  past
-	open  chan struct{} // has one message for each page that is open
+	board board
 
-	mu      sync.Mutex
-	changed chan struct{} // closed at the next event; nil: nobody waits for it
-	latest  *snapshot
-	taken   time.Time
+	streams chan struct{} // has one message for each page that is told of changes
 }
 
 // New makes a Server. Hand its Sink the events, and call Run.
 func New(o Options) *Server {
-	s := &Server{o: o, open: make(chan struct{}, mostOpen)}
+	s := &Server{o: o, streams: make(chan struct{}, mostOpen)}
+	s.board = board{source: o.Source, past: &s.past, views: make(map[view]*shown), next: make(chan struct{})}
 	_, _ = io.ReadFull(rand.Reader, s.seed[:]) // crypto/rand never fails
 	return s
 }
@@ -132,20 +131,18 @@ func New(o Options) *Server {
 // Sink remembers the last events, and tells open pages that something has changed.
 func (s *Server) Sink(batch []event.Event) {
 	s.past.add(batch)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
+	s.board.tell()
 }
 
-// Run takes the samples of the chart until ctx ends.
+// Run keeps open pages up to date, and takes the samples of the chart, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	tick := time.NewTicker(sampleEvery)
+	tick, look := time.NewTicker(sampleEvery), time.NewTicker(refresh)
 	defer tick.Stop()
+	defer look.Stop()
 	for {
 		select {
+		case <-look.C:
+			s.board.tick()
 		case <-tick.C:
 			s.sample(time.Now())
 		case <-ctx.Done():
@@ -156,39 +153,6 @@ func (s *Server) Run(ctx context.Context) error {
 
 // mostOpen is how many pages may be open, and be told of changes, at a time.
 const mostOpen = 100
-
-// snapshot is what stood at one moment.
-type snapshot struct {
-	at        time.Time
-	changed   <-chan struct{} // closed at the first event since
-	locks     []Lock
-	sessions  []Session
-	transfers []Transfer
-}
-
-// refresh is how long a snapshot is good for, and how often an open page changes at most.
-const refresh = 500 * time.Millisecond
-
-// look returns what stands, as old as refresh at most.
-func (s *Server) look() *snapshot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.latest == nil || time.Since(s.taken) >= refresh {
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		s.latest = &snapshot{time.Now(), s.changed, s.o.Source.Locks(), s.o.Source.Sessions(), s.o.Source.Transfers()}
-		s.taken = time.Now()
-	}
-	return s.latest
-}
-
-// forget has the next one who looks see what stands then: who has changed something sees it.
-func (s *Server) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.latest = nil
-}
 
 // Handler answers all requests.
 func (s *Server) Handler() http.Handler {

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,13 +31,28 @@ type house struct {
 	kicked  []string
 	ready   func(context.Context) error
 	state   string
+	looks   int                 // calls of Locks
+	slow    time.Duration       // how long Locks takes
 	changed map[string]*Account // accounts after a reload; nil: removed
 }
 
 func (h *house) Locks() []Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.locks
+	h.looks++
+	time.Sleep(h.slow)
+	return slices.Clone(h.locks)
+}
+
+func (h *house) Count() (held, waiting int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, l := range h.locks {
+		if i == 0 || h.locks[i-1].Name != l.Name { // the holds of one name have one queue
+			waiting += l.Waiting
+		}
+	}
+	return len(h.locks), waiting
 }
 
 func (h *house) Waiting(name string) []Waiter { return h.waiting[name] }
@@ -102,7 +118,15 @@ func newSite(t *testing.T, h *house, change func(*Options)) *site {
 	}
 	s := &site{t: t, server: New(o)}
 	l := httptest.NewServer(s.server.Handler())
-	t.Cleanup(l.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() { _ = s.server.Run(ctx) })
+	t.Cleanup(func() {
+		l.CloseClientConnections()
+		l.Close()
+		cancel()
+		runs.Wait()
+	})
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -378,7 +402,7 @@ func TestOpenPagesAreToldOfChanges(t *testing.T) {
 func TestSoManyPagesAreOpen(t *testing.T) {
 	s := newSite(t, &house{}, nil)
 	for range mostOpen {
-		s.server.open <- struct{}{}
+		s.server.streams <- struct{}{}
 	}
 	s.want(503, "too many pages are open", "/stream", nil, nil)
 }
@@ -408,27 +432,5 @@ func TestEventsAreTheLastHundred(t *testing.T) {
 	}
 	if all := p.last(); len(all) != 100 || all[0].Token != 249 || all[99].Token != 150 {
 		t.Errorf("%d events, the first %d", len(all), all[0].Token)
-	}
-}
-
-// Of two open pages one may have looked just before something changes: the other one, which is told of the change, sees what
-// that one saw, and must look again.
-func TestWhatWasSeenBeforeAChangeIsLookedAtAgain(t *testing.T) {
-	h := &house{}
-	s := New(Options{Source: h})
-	before := s.look()
-	h.mu.Lock()
-	h.locks = []Lock{{Name: "/a_lock", Token: 7}}
-	h.mu.Unlock()
-	s.Sink([]event.Event{{Kind: event.Acquire}})
-	if after := s.look(); len(after.locks) == 0 {
-		select {
-		case <-after.changed:
-		default:
-			t.Error("a page that sees what was before is not told that it has changed")
-		}
-	}
-	if s.forget(); s.look() == before || len(s.look().locks) != 1 {
-		t.Error("who has changed something sees what was before")
 	}
 }
