@@ -45,6 +45,7 @@ type transfer struct {
 	broken    error  // why the bytes did not all come or go; errNotOpened at first
 	account   Account
 	since     time.Time
+	openedAt  time.Time // when its data connection was there, behind the 150
 	upload
 	download
 
@@ -144,7 +145,7 @@ func (t *transfer) open(stream any) (net.Conn, error) {
 	if t.stage == aborted {
 		return nil, t.cause
 	}
-	t.stage, t.conn = opened, socket
+	t.stage, t.conn, t.openedAt = opened, socket, time.Now()
 	t.client.server.transfers.add(t)
 	return conn, nil
 }

@@ -185,8 +185,28 @@ func (s *server) secureSession(t *testing.T) *session {
 	return c
 }
 
-// aria2 reads one reply at a time: it stands still, until it tries again, if a 226 comes together with the 150. The server waits 40 ms for it, in which
-// a busy machine may not run it, so it happens now and then. Were it the rule, the downloads would take more than a minute.
+// A client that reads the 226 before it ends the data connection does not wait for it.
+func TestADownloadEndsAtOnceForAClientThatReadsTheReplyFirst(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.write("file", "content")
+	c := s.session(account)
+	for _, line := range []string{"RETR /file", "LIST /", "NLST /", "MLSD /"} {
+		promptly(t, line, 20*time.Millisecond, func() time.Duration {
+			began := time.Now()
+			data := c.begin(line)
+			defer data.Close()
+			if _, err := io.ReadAll(data); err != nil {
+				t.Fatal(err)
+			}
+			c.WantReply(226)
+			return time.Since(began)
+		})
+	}
+}
+
+// aria2 reads one reply at a time: it stands still, until it tries again, if a 226 comes together with the 150. The server waits for it, but a busy
+// machine may not run it meanwhile, so it happens now and then. Were it the rule, the downloads would take more than a minute.
 func TestAriaDownloadsWithoutAPause(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "aria2c")
