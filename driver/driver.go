@@ -99,6 +99,8 @@ type Server struct {
 	catchUp      time.Duration // how long an upload waits at most for the reader of commands; microseconds will do, unless the machine is busy
 	maxLooks     int           // how many names a pattern in a listing may look at
 	longestGlob  time.Duration // how long a pattern of SITE LOCKS may be worked on
+	listings     atomic.Int64  // how many bytes listings hold beyond listingFree
+	listingsMax  int64         // how many they may
 	guessing     *guessing
 	digests      *digests
 	hinted       hinted
@@ -123,7 +125,7 @@ func New(o Options) *Server {
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
 		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications, events: o.Events,
-		maxLooks: 250_000, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: newGuessing(o.Log), digests: newDigests(),
+		maxLooks: 250_000, listingsMax: listingsMax, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: newGuessing(o.Log), digests: newDigests(),
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{

@@ -42,7 +42,11 @@ func (l *listing) glob(pattern string) error {
 	}
 	for _, dir := range directories {
 		if hasGlob(last) {
-			l.sources = append(l.sources, source{l.client.abs(dir), dir, last})
+			view := l.client.abs(dir)
+			l.sources = append(l.sources, source{view, dir, last})
+			if err := l.hold(len(view) + len(dir)); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := l.look(1); err != nil {
@@ -52,6 +56,9 @@ func (l *listing) glob(pattern string) error {
 		info, err := l.client.stat(l.client.abs(shown))
 		if err == nil {
 			l.held = append(l.held, entry{shown: shown, info: info})
+			if err := l.hold(len(shown) + entryBytes); err != nil {
+				return err
+			}
 		} else if err = l.client.unforeseen(err); err != nil {
 			return err
 		}

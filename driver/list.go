@@ -31,6 +31,7 @@ type listing struct {
 	held    []entry  // what is shown first: single names, or all if they are sorted by time or size
 	sources []source // what is shown then
 	looks   int      // how many names patterns have looked at: in a tree with links they could go in circles
+	bytes   int64    // about how much is held, see hold
 }
 
 // source is a directory whose names are shown.
@@ -62,7 +63,32 @@ func (c *client) listing(f format, param string) (*listing, error) {
 	if err == nil && (l.options.byTime || l.options.bySize) {
 		err = l.order()
 	}
+	if err != nil {
+		l.Close()
+	}
 	return l, err
+}
+
+const (
+	// listingFree is how many bytes each listing may hold, and listingsMax how many all of them may hold together beyond that,
+	// until their clients have read them.
+	listingFree = 64 << 10
+	listingsMax = 64 << 20
+	// entryBytes is about what an entry takes beside its name.
+	entryBytes = 512
+)
+
+var errManyListings = &refusal{code: 450, text: "too many long listings are being read: try again, or list without options and pattern", is: fs.ErrInvalid}
+
+// hold counts bytes that are held until the client has read the listing. Close counts them out.
+func (l *listing) hold(n int) error {
+	before := max(l.bytes-listingFree, 0)
+	l.bytes += int64(n)
+	more := max(l.bytes-listingFree, 0) - before
+	if l.client.server.listings.Add(more) > l.client.server.listingsMax && more > 0 {
+		return errManyListings
+	}
+	return nil
 }
 
 func (l *listing) find(param string) error {
@@ -106,7 +132,7 @@ func (l *listing) order() error {
 			return errTooManyToSort
 		}
 		all = append(all, e)
-		return nil
+		return l.hold(len(e.shown) + entryBytes)
 	})
 	if err != nil {
 		return err
@@ -228,8 +254,12 @@ func (l *listing) WriteTo(w io.Writer) (n int64, err error) {
 	return n, b.Flush()
 }
 
-// Close implements content.
-func (l *listing) Close() error { return nil }
+// Close implements content. A second call does nothing.
+func (l *listing) Close() error {
+	l.client.server.listings.Add(-max(l.bytes-listingFree, 0))
+	l.bytes = 0
+	return nil
+}
 
 // listOptions are the letters that a client gave behind LIST or NLST, as for ls. RFC 959 knows none; clients send them
 // all the same, and those that are not known are passed over.

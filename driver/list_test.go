@@ -161,7 +161,7 @@ func TestFormsOfListings(t *testing.T) {
 		boss MFMT 20200102030405 /d/f => 213 *
 		boss LIST /d => 226 * >>> -rw-r--r--    1 ftp      ftp                 5 Jan  2  2020 f\r\n* sub\r\n
 		boss STAT /d/f => 213-Status of /d/f:\n -rw-r--r-- * /d/f\n213 End of status
-		boss STAT -a /d/n* => 213 Status of /d/n*:
+		boss STAT -a /d/n* => 213-Status of /d/n*:\n213 End of status
 		boss STAT /none => 550 /none: no such file or directory
 		# RFC 3659 section 7: PHP programs look for "type" in lower case
 		boss MLSD /d => 226 * >>> type=file;size=5;modify=20200102030405;perm=adfwr;unique=*;unix.mode=0644; f\r\ntype=dir;modify=#;perm=cdeflmp;unique=*;unix.mode=0755; sub\r\n

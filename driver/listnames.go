@@ -16,7 +16,7 @@ const (
 	// pieceMax is how many names of a directory are held at a time.
 	pieceMax = 2_000
 	// heldMax is how many names a listing may have that must be held all: directories that a pattern fits, what is sorted by
-	// time or size, the reply to STAT.
+	// time or size.
 	heldMax = 10_000
 )
 

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/tls"
 	"io"
@@ -42,14 +41,13 @@ func (t *transfer) openDownload(offset int64) error {
 	t.done = "transfer complete"
 	t.cmd.Say(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
 	if c.isStatus(t.view) && c.account.Read {
-		status := c.server.statusText(c.account)
 		if err := c.table().Valid(); err != nil { // as for SITE LOCK INFO
 			return err
 		}
-		if offset > int64(len(status)) {
+		if offset > 0 && offset > c.server.statusSize(c.account) {
 			return files.ErrOffset
 		}
-		t.content = text{bytes.NewReader(status[offset:])}
+		t.content = &statusFile{server: c.server, account: c.account, skip: offset}
 		return nil
 	}
 	file, err := c.openFile(t.view)
@@ -136,11 +134,6 @@ func (c *client) openFile(view string) (afero.File, error) {
 	}
 	return c.server.tree.Open(c.server.disk(n))
 }
-
-// text is content that is made rather than read from disk: the status file.
-type text struct{ *bytes.Reader }
-
-func (text) Close() error { return nil }
 
 // fileContent is a file from an offset on, as it was when it was opened: whatever is published under its name meanwhile.
 type fileContent struct {

@@ -232,31 +232,49 @@ func (c *client) siteLocks(pattern string) control.Reply {
 	if err != nil {
 		return control.Reply{Code: 501, Text: err.Error()}
 	}
-	var lines []string
-	count := 0
+	var names []lock.Name
 	began := time.Now()
-	for _, v := range c.server.visible(c.account) {
+	for _, n := range c.table().Names() {
+		view, ok := c.account.inView(n)
 		switch {
+		case !ok:
 		case pattern == "": // all of them
+			names = append(names, n)
 		case time.Since(began) > c.server.longestGlob:
 			return control.Reply{Code: 550, Text: "too much work for a pattern: shorten it"}
-		case !doublestar.MatchUnvalidated(glob, v.view):
-			continue
-		}
-		if count++; count <= maxShown {
-			lines = append(lines, " "+v.view+": "+holders(v.status))
+		case doublestar.MatchUnvalidated(glob, view):
+			names = append(names, n)
 		}
 	}
 	if err := c.table().Valid(); err != nil { // as for SITE LOCK INFO
 		return c.replyFor("SITE LOCKS", err)
 	}
-	switch {
-	case count == 0:
+	if len(names) == 0 {
 		return control.Reply{Code: 211, Text: "no locks are held"}
-	case count > maxShown:
-		lines = append(lines, fmt.Sprintf(" and %d more", count-maxShown))
 	}
-	return control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", count), Lines: lines}
+	return control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", len(names)), Rows: func(line func(string) error) (string, error) {
+		return "", c.lockRows(names, line)
+	}}
+}
+
+// lockRows calls line for each of the locks that is still held, maxShown at most, until an error. It is called while the client
+// reads the lines, so it holds the names alone.
+func (c *client) lockRows(names []lock.Name, line func(string) error) error {
+	for _, n := range names[:min(len(names), maxShown)] {
+		status, held := c.table().Get(n)
+		if err := c.table().Valid(); err != nil {
+			return err
+		}
+		if view, ok := c.account.inView(n); ok && held {
+			if err := line(" " + view + ": " + holders(status)); err != nil {
+				return err
+			}
+		}
+	}
+	if more := len(names) - maxShown; more > 0 {
+		return line(fmt.Sprintf(" and %d more", more))
+	}
+	return nil
 }
 
 // lockLines describe the holds of a lock.

@@ -69,20 +69,19 @@ func (c *client) statListing(param string) (control.Reply, error) {
 	if err != nil {
 		return control.Reply{}, err
 	}
-	var lines []string
-	if err := l.lines(func(line string) error {
-		if len(lines) == heldMax { // the reply is held
-			return errTooManyForStat
+	return control.Reply{Code: 213, Text: "Status of " + l.view + ":", Rows: func(line func(string) error) (string, error) {
+		defer l.Close()
+		var sending error
+		err := l.lines(func(text string) error {
+			sending = line(" " + text)
+			return sending
+		})
+		if err == nil || sending != nil {
+			return "End of status", sending
 		}
-		lines = append(lines, " "+line)
-		return nil
-	}); err != nil {
-		return control.Reply{}, err
-	}
-	return control.Reply{Code: 213, Text: "Status of " + l.view + ":", Lines: lines, End: "End of status"}, nil
+		return "This status is not complete: " + c.replyFor("", err).Text, nil
+	}}, nil
 }
-
-var errTooManyForStat = &refusal{text: "has too many names for STAT: use LIST", is: fs.ErrInvalid}
 
 // lstat describes what a name stands for: a lock, or what lies on disk. A lock's modification
 // time is the moment when it was acquired.

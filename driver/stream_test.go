@@ -73,7 +73,9 @@ func TestListingsThatWouldHoldTooManyNamesAreRefused(t *testing.T) {
 		_, r := c.download("LIST " + option + " /d")
 		c.check(option, r, "550 /d: too many names to sort by time or size")
 	}
-	c.want("STAT /d", "550 /d: has too many names for STAT: use LIST")
+	if got := strings.Count(c.ask("STAT /d"), "\n"); got != heldMax+2 {
+		t.Errorf("STAT: %d lines", got)
+	}
 	if err := os.Remove(filepath.Join(s.root, "d/f00000")); err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +87,35 @@ func TestListingsThatWouldHoldTooManyNamesAreRefused(t *testing.T) {
 	s.driver.maxLooks = heldMax
 	_, r = c.download("NLST /*/none*")
 	c.check("NLST", r, "550 *: fits too many names")
+}
+
+// Listings that must be held have a bound together, also while their clients do not read. A short one is always possible.
+func TestListingsThatNobodyReadsHoldSoManyBytesTogether(t *testing.T) {
+	s := start(t)
+	s.fill("/d", 2000)
+	s.fill("/short", 10)
+	s.driver.listingsMax = 3 << 19 // two of them hold more
+	c := s.as("phoneacc")
+	unread, err := c.session().listing(formatLong, "-t /d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // one that is refused holds nothing
+		_, r := c.download("LIST -t /d")
+		c.check("LIST -t", r, "450 /d: too many long listings are being read: *")
+		c.want("STAT -t /d", "450 *: too many long listings are being read: *")
+	}
+	if got := strings.Count(c.fetch("LIST -t /short"), "\n"); got != 10 {
+		t.Errorf("%d lines", got)
+	}
+	unread.Close()
+	for range 3 {
+		for _, list := range []func() string{func() string { return c.fetch("LIST -t /d") }, func() string { return c.ask("STAT -t /d") }} {
+			if got := strings.Count(list(), "\n"); got < 2000 {
+				t.Errorf("%d lines", got)
+			}
+		}
+	}
 }
 
 // slow is a tree whose directories take their time.

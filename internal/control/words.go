@@ -2,6 +2,8 @@ package control
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"strings"
 	"unicode/utf8"
 )
@@ -21,25 +23,33 @@ type Reply struct {
 	// (RFC 959 section 4.2).
 	Lines []string
 	End   string // the text of the last line if there are Lines; "" is "End"
+	// Rows, if it is not nil, makes more lines behind Lines while they are sent, so that none but the last few are held: a client
+	// that does not read makes it wait. It calls line with each, returns the error of line, and returns the text of the last
+	// line, like End. An error ends the connection. It is for replies that the driver says to commands without a data connection.
+	Rows func(line func(string) error) (end string, err error)
 }
 
-// AppendTo appends the reply as it goes over the wire.
+// AppendTo appends the reply as it goes over the wire, but for Rows and the line behind them.
 func (r Reply) AppendTo(b []byte) []byte {
-	if len(r.Lines) == 0 {
+	if len(r.Lines) == 0 && r.Rows == nil {
 		return appendLine(b, r.Code, ' ', r.short())
 	}
 	b = appendLine(b, r.Code, '-', r.Text)
 	for _, line := range r.Lines {
-		if line != "" && line[0] >= '0' && line[0] <= '9' {
-			b = append(b, ' ')
-		}
-		b = append(appendClean(b, line), '\r', '\n')
+		b = appendRow(b, line)
 	}
-	end := r.End
-	if end == "" {
-		end = "End"
+	if r.Rows != nil {
+		return b // see sendRows
 	}
-	return appendLine(b, r.Code, ' ', end)
+	return appendLine(b, r.Code, ' ', cmp.Or(r.End, "End"))
+}
+
+// appendRow appends a line between the first and the last one.
+func appendRow(b []byte, line string) []byte {
+	if line != "" && line[0] >= '0' && line[0] <= '9' {
+		b = append(b, ' ')
+	}
+	return append(appendClean(b, line), '\r', '\n')
 }
 
 const (
@@ -175,6 +185,9 @@ func (c *Conn) libraryLine(line []byte) {
 	if !final || cmd == nil {
 		return
 	}
+	if r := cmd.final; err == nil && r != nil && r.Rows != nil {
+		err = c.sendRows(r)
+	}
 	c.delivered(cmd.lost, err)
 	if cmd.code == 421 { // RFC 959 section 4.2: the connection is closed
 		c.give(order{why: ReasonClosed})
@@ -234,6 +247,32 @@ func (cmd *Command) words(code int, final bool, line []byte) []byte {
 	}
 	return line
 }
+
+// rowsMax is how many bytes of Rows are held, but for the last row.
+const rowsMax = 16 << 10
+
+// sendRows sends the rows of a reply and its last line. It gives up when the connection is to end.
+func (c *Conn) sendRows(r *Reply) error {
+	var b []byte
+	end, err := r.Rows(func(line string) error {
+		if b = appendRow(b, line); len(b) < rowsMax {
+			return nil
+		}
+		if _, o := c.state(); o != nil {
+			return errEnding
+		}
+		err := c.send(b)
+		b = b[:0]
+		return err
+	})
+	if err != nil {
+		c.give(order{why: ReasonClosed}) // unless it ends for another reason
+		return err
+	}
+	return c.send(appendLine(b, r.Code, ' ', cmp.Or(end, "End")))
+}
+
+var errEnding = errors.New("the connection ends")
 
 // answer sends a reply that the library has no part in.
 func (c *Conn) answer(r Reply) { _ = c.send(r.AppendTo(nil)) }

@@ -1,0 +1,85 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
+)
+
+// resident is how many bytes of memory the server has.
+func (s *server) resident() (n int) {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	if _, err := fmt.Sscanf(after, "%d kB", &n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n << 10
+}
+
+// Neither a long reply nor the status file takes its length in memory for each client that does not read it.
+func TestRepliesThatNobodyReadsTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	if harness.RaceEnabled {
+		t.Skip("the race detector takes memory of its own")
+	}
+	s := startServer(t, hour+"[locks]\ndurable = false\ndirectories = false\n")
+	deep := "locks"
+	for range 13 {
+		deep += "/" + strings.Repeat("x", 240)
+	}
+	if err := os.MkdirAll(s.path(deep), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	holder := s.session(account)
+	for i := range 1000 {
+		holder.Want(257, fmt.Sprintf("MKD /%s/%04d", deep, i))
+	}
+	const clients, each = 25, 1 << 20
+	for _, command := range []string{"SITE LOCKS", "RETR /.locks.json"} {
+		before := s.resident()
+		var ends []func()
+		for range clients {
+			ends = append(ends, s.deaf(command))
+		}
+		most := 0
+		for until := time.Now().Add(time.Second); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+			most = max(most, s.resident()-before)
+		}
+		if most > clients*each {
+			t.Errorf("%.10s: %d KiB for each client", command, most/clients>>10)
+		}
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// deaf is a client that logs in, sends a command, and reads nothing any more. end ends it.
+func (s *server) deaf(command string) (end func()) {
+	s.t.Helper()
+	c := s.session("other")
+	_ = c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	if verb, _, _ := strings.Cut(command, " "); verb != "LIST" && verb != "RETR" {
+		if err := c.Send(command); err != nil {
+			s.t.Fatal(err)
+		}
+		return func() { c.Conn.Close() }
+	}
+	data, err := c.Open(command)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		data.Close()
+		c.Conn.Close()
+	}
+}
