@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,8 +39,9 @@ type board struct {
 	source Source
 	past   *past
 
+	changed atomic.Bool // something has happened since the last look
+
 	mu       sync.Mutex
-	changed  bool          // something has happened since the last look
 	at       time.Time     // of the last look; zero: look again
 	took     time.Duration // the last look, with what the views made of it
 	look     uint64        // counts the looks
@@ -129,18 +131,17 @@ func (b *board) now(v view) (all [len(parts)]*part, next <-chan struct{}, err er
 	return all, b.next, err
 }
 
-// tell has the board look again soon.
+// tell has the board look again soon. It never waits.
 func (b *board) tell() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.changed = true
+	b.changed.Store(true)
 }
 
 // forget has the next page that is opened see what stands then.
 func (b *board) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.at, b.changed = time.Time{}, true
+	b.at = time.Time{}
+	b.changed.Store(true)
 }
 
 // tick looks at the server if a page is open and it is time. It is to be called each refresh.
@@ -148,7 +149,7 @@ func (b *board) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	since := time.Since(b.at)
-	if b.pages > 0 && since >= rest*b.took && (b.changed || since >= idle) {
+	if b.pages > 0 && since >= rest*b.took && (b.changed.Load() || since >= idle) {
 		b.lookLocked()
 	}
 }
@@ -156,7 +157,7 @@ func (b *board) tick() {
 // lookLocked looks at the server, and shows all views what has changed.
 func (b *board) lookLocked() {
 	began := time.Now()
-	b.changed = false
+	b.changed.Store(false)
 	b.look++
 	b.rendered = [2]bool{}
 	var changes []change

@@ -123,7 +123,7 @@ type Server struct {
 // New makes a Server. Hand its Sink the events, and call Run.
 func New(o Options) *Server {
 	s := &Server{o: o, streams: make(chan struct{}, mostOpen)}
-	s.board = board{source: o.Source, past: &s.past, views: make(map[view]*shown), next: make(chan struct{})}
+	s.board.source, s.board.past, s.board.views, s.board.next = o.Source, &s.past, make(map[view]*shown), make(chan struct{})
 	_, _ = io.ReadFull(rand.Reader, s.seed[:]) // crypto/rand never fails
 	return s
 }
