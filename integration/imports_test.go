@@ -57,7 +57,7 @@ var allowed = map[string][]string{
 
 // allowedInTests is what their tests may import beside that.
 var allowedInTests = map[string][]string{
-	"internal/lock":         {"internal/lock", "internal/lock/locktest"},
+	"internal/lock":         {"internal/lock", "internal/lock/locktest", "integration/harness"},
 	"internal/lock/":        {"internal/lock/locktest", "internal/files", "internal/powerloss"},
 	"internal/files":        {"internal/powerloss"},
 	"internal/lock/hostdir": {"internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
