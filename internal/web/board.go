@@ -17,7 +17,8 @@ const (
 	refresh = 500 * time.Millisecond
 	// idle is how often an open page is refreshed when nothing happens: transfers move, and sessions come and go.
 	idle = 5 * time.Second
-	// rest is how many times as long as a look takes the next one waits at least: looks take a tenth of one processor.
+	// rest is how many times as long as a look takes the next one waits at least: looks take a tenth of one processor. The
+	// same holds for the opening of pages.
 	rest = 10
 )
 
@@ -107,6 +108,7 @@ func (b *board) open(v view) {
 		b.views[v] = of
 	}
 	of.pages++
+	_, _ = b.locksLocked(of) // an error comes again when the page gets the parts
 }
 
 // close forgets a view when its last page is closed.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -149,5 +150,29 @@ func TestWhatWasSeenBeforeAChangeIsLookedAtAgain(t *testing.T) {
 		if text := s.board.openView(t, view{Filter: "b", Page: 1}); !strings.Contains(text, "/b_lock") {
 			t.Errorf("who has changed something sees %s", text)
 		}
+	})
+}
+
+func TestPagesAreOpenedOneAfterTheOtherAndLeaveTheServerTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Source: &house{slow: 100 * time.Millisecond}})
+		began, opened := time.Now(), make(chan error)
+		for i := range 20 {
+			go func() { opened <- s.open(t.Context(), view{Filter: fmt.Sprint(i), Page: 1}) }()
+		}
+		for range 20 {
+			if err := <-opened; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took < 19*rest*100*time.Millisecond {
+			t.Errorf("20 pages that take 0.1 s each were opened in %v", took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if s.open(ctx, view{}) == nil {
+			t.Error("a page is opened for a client that is gone")
+		}
+		time.Sleep(time.Minute) // until the last one has rested
 	})
 }

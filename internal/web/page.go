@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"fmt"
 	"html/template"
@@ -112,7 +113,9 @@ func some[T any](all []T) ([]T, int) {
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	v := s.viewOf(r)
-	s.board.open(v)
+	if s.open(r.Context(), v) != nil {
+		return // the client is gone
+	}
 	defer s.board.close(v)
 	all, _, err := s.board.now(v)
 	if err != nil {
@@ -125,6 +128,19 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		sc.Parts[name] = all[i].html
 	}
 	s.write(w, http.StatusOK, "page", sc)
+}
+
+// open opens a view of the board, one after the other: each is compared with all locks. An error says that ctx has ended.
+func (s *Server) open(ctx context.Context, v view) error {
+	select {
+	case s.opening <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	began := time.Now()
+	s.board.open(v)
+	time.AfterFunc(rest*time.Since(began), func() { <-s.opening })
+	return nil
 }
 
 // render shows a small page with a message.
@@ -165,7 +181,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	visitor, _, _ := s.visitor(r)
 	v := s.viewOf(r)
-	s.board.open(v)
+	if s.open(r.Context(), v) != nil {
+		return
+	}
 	defer s.board.close(v)
 	var last [len(parts)]*part
 	for {

@@ -118,11 +118,12 @@ type Server struct {
 	board board
 
 	streams chan struct{} // has one message for each page that is told of changes
+	opening chan struct{} // has one message while another page must not be opened
 }
 
 // New makes a Server. Hand its Sink the events, and call Run.
 func New(o Options) *Server {
-	s := &Server{o: o, streams: make(chan struct{}, mostOpen)}
+	s := &Server{o: o, streams: make(chan struct{}, mostOpen), opening: make(chan struct{}, 1)}
 	s.board.source, s.board.past, s.board.views, s.board.next = o.Source, &s.past, make(map[view]*shown), make(chan struct{})
 	_, _ = io.ReadFull(rand.Reader, s.seed[:]) // crypto/rand never fails
 	return s
