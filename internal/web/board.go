@@ -17,9 +17,10 @@ const (
 	refresh = 500 * time.Millisecond
 	// idle is how often an open page is refreshed when nothing happens: transfers move, and sessions come and go.
 	idle = 5 * time.Second
-	// rest is how many times as long as a look takes the next one waits at least: looks take a tenth of one processor. The
-	// same holds for the opening of pages.
-	rest = 10
+	// rest is how many times as long as a look takes the next one waits at least, up to idle: looks take a tenth of one
+	// processor. The same holds for the opening of pages, up to mostRest.
+	rest     = 10
+	mostRest = 200 * time.Millisecond
 )
 
 // parts are the parts of the page that change; each is a template, and the id of an element.
@@ -86,13 +87,14 @@ func compare(a, b *Lock) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
 }
 
-// open returns the parts of the page for a view as they are now, and keeps the view until close.
-func (b *board) open(v view) {
+// open keeps a view until close. It returns how long it took to compare the view with all locks.
+func (b *board) open(v view) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.at.IsZero() || time.Since(b.at) >= max(refresh, rest*b.took) {
+	if b.at.IsZero() || time.Since(b.at) >= max(refresh, b.pauseLocked()) {
 		b.lookLocked()
 	}
+	began := time.Now()
 	b.pages++
 	of := b.views[v]
 	if of == nil {
@@ -109,7 +111,11 @@ func (b *board) open(v view) {
 	}
 	of.pages++
 	_, _ = b.locksLocked(of) // an error comes again when the page gets the parts
+	return time.Since(began)
 }
+
+// pauseLocked is how long the next look waits after the last one.
+func (b *board) pauseLocked() time.Duration { return min(rest*b.took, idle) }
 
 // close forgets a view when its last page is closed.
 func (b *board) close(v view) {
@@ -151,7 +157,7 @@ func (b *board) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	since := time.Since(b.at)
-	if b.pages > 0 && since >= rest*b.took && (b.changed.Load() || since >= idle) {
+	if b.pages > 0 && since >= b.pauseLocked() && (b.changed.Load() || since >= idle) {
 		b.lookLocked()
 	}
 }

@@ -137,9 +137,7 @@ func (s *Server) open(ctx context.Context, v view) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	began := time.Now()
-	s.board.open(v)
-	time.AfterFunc(rest*time.Since(began), func() { <-s.opening })
+	time.AfterFunc(min(rest*s.board.open(v), mostRest), func() { <-s.opening })
 	return nil
 }
 

@@ -24,16 +24,17 @@ import (
 
 // house is a Source.
 type house struct {
-	mu      sync.Mutex
-	locks   []Lock
-	waiting map[string][]Waiter
-	broken  []string
-	kicked  []string
-	ready   func(context.Context) error
-	state   string
-	looks   int                 // calls of Locks
-	slow    time.Duration       // how long Locks takes
-	changed map[string]*Account // accounts after a reload; nil: removed
+	mu        sync.Mutex
+	locks     []Lock
+	waiting   map[string][]Waiter
+	broken    []string
+	kicked    []string
+	ready     func(context.Context) error
+	state     string
+	looks     int                 // calls of Locks
+	slow      time.Duration       // how long Locks takes
+	slowQueue time.Duration       // and Waiting
+	changed   map[string]*Account // accounts after a reload; nil: removed
 }
 
 func (h *house) Locks() []Lock {
@@ -55,7 +56,10 @@ func (h *house) Count() (held, waiting int) {
 	return len(h.locks), waiting
 }
 
-func (h *house) Waiting(name string) []Waiter { return h.waiting[name] }
+func (h *house) Waiting(name string) []Waiter {
+	time.Sleep(h.slowQueue)
+	return h.waiting[name]
+}
 
 func (h *house) Sessions() []Session {
 	return []Session{{ID: "1-2", Account: "joe", Address: "192.0.2.1", Holds: 1}}
