@@ -168,7 +168,12 @@ func (k *talker) check(lines []byte, under net.Conn) {
 		k.Close() // an unread rest of the lines ends with it
 		<-sent
 	}()
-	want := bytes.Count(lines, []byte("\n"))
+	want := 0
+	for line := range bytes.Lines(lines) {
+		if bytes.HasSuffix(line, []byte("\n")) && len(bytes.TrimRight(line, "\r\n")) > 0 { // an empty line has no reply
+			want++
+		}
+	}
 	if under != nil {
 		want++
 	}

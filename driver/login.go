@@ -28,13 +28,6 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 		return nil, errNoSession
 	}
 	refused := afero.NewReadOnlyFs(afero.NewMemMapFs())
-	switch {
-	case c.locks != nil: // PASS was said again
-		return c, nil
-	case user == "":
-		c.conn.Command().Say(control.Reply{Code: 503, Text: "say USER first"})
-		return refused, nil
-	}
 	account, r := s.authenticate(c.conn, user, password)
 	if r.Code != 0 {
 		c.refuse(r)

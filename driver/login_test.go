@@ -27,6 +27,8 @@ func TestLogin(t *testing.T) {
 		S: 331 *
 		C: PASS secret
 		S: 530 login incorrect
+		C: PASS secret
+		S: 503 say USER first
 		C: USER phoneacc
 		S: 331 *
 		C: pass secret
@@ -34,7 +36,7 @@ func TestLogin(t *testing.T) {
 		C: USER boss
 		S: 530 you are logged in: *
 		C: PASS anything
-		S: 230 *
+		S: 503 you are logged in already
 		C: SITE LOCK BREAK /locks/a
 		S: 550 only administrators break locks
 		C: QUIT

@@ -184,7 +184,7 @@ func (t *transfer) publish() error {
 	if err := t.sync(); err != nil {
 		return err
 	}
-	proven := t.meant || t.announced > 0 && t.received == t.announced
+	proven := t.meant || t.announced > 0 && t.isAsLong(t.announced)
 	within := t.client.server.settings.Load().HangUp
 	for until := t.ended.Add(within); !proven && t.complete(conn.Gone()) == nil && time.Now().Before(until); {
 		time.Sleep(min(time.Until(until), 5*time.Millisecond))
@@ -214,11 +214,15 @@ func (t *transfer) complete(gone bool) error {
 		return t.broken
 	case gone:
 		return errHungUp
-	case t.received < t.announced:
+	case t.received < t.announced && !t.isAsLong(t.announced):
 		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", t.received, t.announced)}
 	}
 	return nil
 }
+
+// isAsLong reports whether so many bytes came, or the file has so many: before APPE and REST some clients announce the whole
+// file with ALLO, others what they send.
+func (t *transfer) isAsLong(n int64) bool { return t.received == n || t.file.Size() == n }
 
 // sync is the slow part: the digest of what a lock protects, too.
 func (t *transfer) sync() error {

@@ -43,6 +43,19 @@ func prepareUser(c *Conn, _ *Command) Reply {
 	case c.server.opts.Policy().TLSRequired && !c.isTLS():
 		return Reply{Code: 530, Text: "this server wants TLS: say AUTH TLS first"}
 	}
+	c.change(func(d *dialogue) { d.named = true })
+	return Reply{}
+}
+
+// preparePass wants a USER before each PASS (RFC 959 section 5.4).
+func preparePass(c *Conn, _ *Command) Reply {
+	switch {
+	case c.isLoggedIn():
+		return Reply{Code: 503, Text: "you are logged in already"}
+	case !c.said().named:
+		return Reply{Code: 503, Text: "say USER first"}
+	}
+	c.change(func(d *dialogue) { d.named = false })
 	return Reply{}
 }
 
@@ -79,11 +92,15 @@ func authTLS(c *Conn, cmd *Command) Reply {
 	return Reply{Code: 234, Text: "begin TLS now"}
 }
 
-// preparePbsz is PBSZ (RFC 2228). With TLS the size is always 0 (RFC 4217 section 8).
-func preparePbsz(c *Conn, _ *Command) Reply {
+// preparePbsz is PBSZ, whose number has 32 bits (RFC 2228 section 3). With TLS the size is always 0 (RFC 4217 section 8).
+func preparePbsz(c *Conn, cmd *Command) Reply {
 	if !c.isTLS() {
 		return Reply{Code: 503, Text: "PBSZ comes after AUTH TLS"}
 	}
+	if _, err := strconv.ParseUint(cmd.trimmed(), 10, 32); err != nil {
+		return Reply{Code: 501, Text: "PBSZ wants a number: PBSZ 0"}
+	}
+	c.change(func(d *dialogue) { d.sized = true })
 	return Reply{}
 }
 
@@ -93,6 +110,8 @@ func prepareProt(c *Conn, cmd *Command) Reply {
 	switch {
 	case !c.isTLS():
 		return Reply{Code: 503, Text: "PROT comes after AUTH TLS"}
+	case !c.said().sized:
+		return Reply{Code: 503, Text: "say PBSZ 0 first"}
 	case level == "S" || level == "E":
 		return Reply{Code: 536, Text: "PROT P or PROT C"}
 	case level == "C" && c.server.opts.Policy().TLSRequired:
@@ -359,7 +378,7 @@ func preparePort(c *Conn, cmd *Command) Reply {
 	var n [6]byte
 	parts := strings.Split(cmd.trimmed(), ",")
 	for i, part := range parts {
-		v, err := strconv.ParseUint(part, 10, 8)
+		v, err := strconv.ParseUint(strings.Trim(part, " "), 10, 8) // some clients send a space behind each comma
 		if err != nil || len(parts) != len(n) {
 			return Reply{Code: 501, Text: "PORT wants h1,h2,h3,h4,p1,p2"}
 		}
@@ -378,6 +397,9 @@ func prepareEprt(c *Conn, cmd *Command) Reply {
 	}
 	if parts[1] != "1" && parts[1] != "2" {
 		return Reply{Code: 522, Text: "use (1,2)"}
+	}
+	if family := familyOf(c.client); parts[1] != family { // the data connection is of the family of the control connection
+		return Reply{Code: 522, Text: "use (" + family + ")"}
 	}
 	addr, err := netip.ParseAddr(parts[2])
 	port, perr := strconv.ParseUint(parts[3], 10, 16)

@@ -31,6 +31,8 @@ type Command struct {
 	text    []byte         // of it, as it is sent
 	held    int            // of a transfer: what it is not over before, see Hold; its final reply is one
 	opened  bool           // of a transfer: it was held, so that a data connection was awaited
+	begun   bool           // of a transfer: its 1xx was sent
+	left    bool           // of a transfer: QUIT came before that
 	done    chan struct{}  // of a transfer: closed when it is over
 }
 
@@ -107,7 +109,7 @@ type Interruption uint8
 // The interruptions.
 const (
 	Aborted  Interruption = iota + 1 // ABOR was read; it is answered behind the transfer
-	Quitting                         // QUIT was read; it is executed behind the transfer
+	Quitting                         // QUIT was read behind the 150; it is executed behind the transfer
 	Ended                            // the client closed the connection, or it was lost
 	Stopped                          // the server ended it: Conn.Kick, Server.Shutdown, the idle time
 )
@@ -134,6 +136,24 @@ func (cmd *Command) interrupt(i Interruption) {
 	if f != nil {
 		f(i)
 	}
+}
+
+// quit notes a QUIT behind the transfer and reports whether it came before the 1xx.
+func (cmd *Command) quit() (early bool) {
+	cmd.conn.mu.Lock()
+	defer cmd.conn.mu.Unlock()
+	cmd.left = cmd.left || !cmd.begun
+	return cmd.left
+}
+
+// hasLeft reports whether the client of the transfer said QUIT before the 1xx: it may hang up and the transfer goes on.
+func (cmd *Command) hasLeft() bool {
+	if cmd == nil {
+		return false
+	}
+	cmd.conn.mu.Lock()
+	defer cmd.conn.mu.Unlock()
+	return cmd.left
 }
 
 // ErrWithdrawn is returned by Command.Wait.

@@ -61,6 +61,8 @@ type dialogue struct {
 	ascii   bool // TYPE A (RFC 959 section 3.1.1); the default
 	private bool // PROT P
 	epsvAll bool // RFC 2428 section 4
+	named   bool // USER was said for the next PASS
+	sized   bool // PBSZ was said
 	facts   []string
 	hash    string // the digest of HASH
 
@@ -207,7 +209,7 @@ func (c *Conn) next() bool {
 			return false
 		}
 		if cmd.Transfers() {
-			c.lookAhead(cmd)
+			c.lookAhead(cmd, promptConnection)
 		} else if line, tooLong, ok := c.in.next(); ok {
 			if c.dispatch(line, tooLong) {
 				return true
@@ -228,8 +230,10 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	}()
 	c.touch()
 	cmd, fault := parse(line, tooLong)
-	if fault.Code != 0 {
-		c.answer(fault)
+	if cmd == nil {
+		if fault.Code != 0 {
+			c.answer(fault)
+		}
 		return false
 	}
 	cmd.conn, cmd.verb, cmd.pass = c, c.server.verbs[cmd.Verb], cmd.Line
@@ -249,6 +253,9 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	c.mu.Lock()
 	c.current = cmd
 	c.mu.Unlock()
+	if cmd.Transfers() { // before the library begins it: a QUIT may have come together with it
+		c.lookAhead(cmd, lateConnection)
+	}
 	c.after = cmd.verb
 	c.rest = append(append(c.rest, cmd.pass...), "\r\n"...) // it is empty
 	return true
@@ -327,7 +334,8 @@ func (c *Conn) finish(cmd *Command) {
 // lookAhead looks, while a transfer is under way, at the lines that have come behind it. ABOR takes effect at once, and
 // is answered in its turn: clients send NOOP to keep the connection alive during a transfer, and ABOR must not wait
 // behind that. Behind another transfer it must: it is that one which it aborts.
-func (c *Conn) lookAhead(transfer *Command) {
+// A QUIT that comes before the data connection is an orderly end, and the client has so long to connect.
+func (c *Conn) lookAhead(transfer *Command, within time.Duration) {
 	for c.answerStat() {
 	}
 	c.in.lookAhead(func(line []byte) bool {
@@ -339,16 +347,26 @@ func (c *Conn) lookAhead(transfer *Command) {
 		case cmd.Verb == "ABOR":
 			transfer.interrupt(Aborted)
 			c.closePort()
+		case cmd.Verb == "QUIT" && transfer.quit():
+			time.AfterFunc(within, func() {
+				if within < lateConnection && c.wire.hungUp() { // PHP 4 hangs up before it connects
+					time.AfterFunc(lateConnection, c.closePort)
+				} else {
+					c.closePort()
+				}
+			})
 		case cmd.Verb == "QUIT":
 			transfer.interrupt(Quitting)
-			time.AfterFunc(lateConnection, c.closePort)
 		}
 		return true
 	})
 }
 
-// lateConnection is how long a client that has said QUIT may take to connect to its passive port.
-const lateConnection = 10 * time.Millisecond
+// How long a client that has said QUIT behind a transfer may take to connect to its passive port.
+const (
+	promptConnection = 10 * time.Millisecond // it waits for the reply to its QUIT
+	lateConnection   = 5 * time.Second       // the QUIT came together with the transfer, or the client has hung up
+)
 
 // answerStat answers the next line, while a transfer is under way, if that is STAT without an argument (RFC 959 section
 // 4.1.3). It reports whether it was.

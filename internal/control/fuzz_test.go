@@ -107,11 +107,14 @@ func wellFormed(stream string, limit int) (lines []string, replies int) {
 			return lines, replies
 		}
 		stream = rest
-		replies++
 		if len(strings.TrimSuffix(line, "\r")) > limit {
+			replies++
 			continue
 		}
 		line = strings.TrimRight(line, "\r")
+		if line != "" {
+			replies++
+		}
 		line = string(skipTelnet([]byte(line)))
 		if line != "" && line[0] != ' ' && !strings.ContainsAny(line, "\x00\r") {
 			lines = append(lines, line)

@@ -38,6 +38,10 @@ type order struct {
 func (c *Conn) Kick(r Reply) {
 	c.wire.end()
 	c.give(order{why: ReasonKicked, reply: r})
+	if cmd, _ := c.state(); cmd.hasLeft() { // Read may wait for the transfer already
+		cmd.interrupt(Stopped)
+		c.closePort()
+	}
 }
 
 // shutdown is Kick that lets a transfer finish.
@@ -72,12 +76,15 @@ func (c *Conn) conclude(o order) {
 	c.unheard = nil
 	c.mu.Unlock()
 	c.wire.end()
-	if cmd.Transfers() {
-		cmd.interrupt(interruptionBy(o.why))
+	if leaves := cmd.hasLeft() && (o.why == ReasonEOF || o.why == ReasonReset); !leaves {
+		if cmd.Transfers() {
+			cmd.interrupt(interruptionBy(o.why))
+		}
+		c.closePort() // the transfer knows why
 	}
-	c.closePort() // the transfer knows why
 	if cmd.Transfers() {
 		<-cmd.done
+		c.closePort()
 	}
 	if o.reply.Code != 0 {
 		c.undoLost(unheard) // before the goodbye, which a client that has closed answers with a reset
@@ -109,9 +116,14 @@ func (c *Conn) Close() error {
 }
 
 // Gone reports whether the client has hung up: FIN or RST came, also if there is unread data before it, or the
-// connection has ended, or is to end, for another reason: what runs long gives up then. It is also true for a client that sent QUIT and did not wait for the reply.
+// connection has ended, or is to end, for another reason: what runs long gives up then. It is also true for a client that sent QUIT and did not wait for
+// the reply, but not during a transfer that QUIT came behind before its 1xx: RFC 959 section 4.1.1 has that go on.
 func (c *Conn) Gone() bool {
 	c.mu.Lock()
+	if c.current != nil && c.current.left {
+		c.mu.Unlock()
+		return false
+	}
 	over := c.phase == ended || c.order != nil && !(c.order.drains && c.current.Transfers())
 	c.mu.Unlock()
 	return over || c.wire.hungUp()

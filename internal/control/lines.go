@@ -20,9 +20,14 @@ func skipTelnet(line []byte) []byte {
 	return line
 }
 
-// parse makes a command of a line as it was received, without its LF, or says what is wrong with it.
+// parse makes a command of a line as it was received, without its LF, or says what is wrong with it. Of an empty line it
+// makes none, and nothing is wrong: some clients send one behind their data, and expect no reply.
 func parse(line []byte, tooLong bool) (*Command, Reply) {
-	line = skipTelnet(bytes.TrimRight(line, "\r")) // some clients send CR CR LF
+	line = bytes.TrimRight(line, "\r") // some clients send CR CR LF
+	if len(line) == 0 && !tooLong {
+		return nil, Reply{}
+	}
+	line = skipTelnet(line)
 	switch {
 	case tooLong:
 		return nil, lineTooLong

@@ -62,9 +62,11 @@ var table = []struct {
 	{line: "PORT ,,,,,", reply: "501 "},
 	{line: "EPRT |1|127.0.0.1|50000|", pass: "EPRT |1|127.0.0.1|50000|"},
 	{line: "EPRT !1!127.0.0.1!50000!", pass: "EPRT |1|127.0.0.1|50000|"},
-	{line: "EPRT |2|::ffff:127.0.0.1|50000|", pass: "EPRT |1|127.0.0.1|50000|"},
-	{line: "EPRT |2|::|50000|", pass: "EPRT |1|127.0.0.1|50000|"},
-	{line: "EPRT |2|127.0.0.1|50000|", reply: "501 "},
+	{line: "EPRT |2|::1|50000|", reply: "522 use (1)"},
+	{line: "EPRT |2|::ffff:127.0.0.1|50000|", reply: "522 use (1)"},
+	{line: "EPRT |1|::1|50000|", reply: "501 "},
+	{line: "PORT 127, 0, 0, 1, 195, 80", pass: "PORT 127,0,0,1,195,80"},
+	{line: "PORT  127,0,0,1,195 ,80 ", pass: "PORT 127,0,0,1,195,80"},
 	{line: "EPRT |1|127.0.0.2|50000|", reply: "501 "},
 	{line: "EPRT |3|127.0.0.1|50000|", reply: "522 use (1,2)"},
 	{line: "EPRT |1|localhost|50000|", reply: "501 "},
@@ -78,6 +80,8 @@ var table = []struct {
 	{line: "\xff\xf4\xf2ABOR", pass: "ABOR"}, // Telnet's signals (RFC 854)
 	{line: "\xff\xfb\x01\xff\xfe\x03NOOP", pass: "NOOP"},
 	{line: "\xff\xf1", reply: "500 "},
+	{line: ""},
+	{line: " NOOP", reply: "500 "},
 	{line: "MKD caf\xff\xf4\xff", pass: "MKD caf\xff\xf4\xff"},
 
 	{line: "STOU", pass: "STOR ."},
@@ -138,7 +142,7 @@ func TestTableInOtherStates(t *testing.T) {
 		{"EPSV 1", "", "522 use the family of the control connection (2)"},
 		{"EPRT |2|::1|50000|", "EPRT |2|::1|50000|", ""},
 		{"EPRT |2|::|50000|", "EPRT |2|::1|50000|", ""},
-		{"EPRT |1|127.0.0.1|50000|", "", "501 "},
+		{"EPRT |1|127.0.0.1|50000|", "", "522 use (2)"},
 		{"EPRT |2|::1%lo|50000|", "", "501 "},
 		{"PORT 127,0,0,1,195,80", "", "501 "},
 	} {

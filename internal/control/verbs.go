@@ -32,7 +32,7 @@ func commands() map[string]*verb {
 	loggedOut := Reply{Code: 220, Text: "ready for a new user"}
 	rows := []verb{
 		{name: "USER", flags: open | argument, usage: "name", prepare: prepareUser},
-		{name: "PASS", flags: open, usage: "password"},
+		{name: "PASS", flags: open, usage: "password", prepare: preparePass},
 		{name: "ACCT", flags: open, usage: "account", prepare: fixed(202, "no account is needed")},
 		{name: "REIN", flags: open, usage: ": log out", prepare: prepareRein, instead: map[int]Reply{350: loggedOut, 530: loggedOut}},
 		{name: "QUIT", flags: open, usage: ": good bye"},

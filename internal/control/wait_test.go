@@ -79,7 +79,7 @@ func TestWaiting(t *testing.T) {
 			c.play("> XPWD", "< 550 withdrawn", "< 250 ", "> QUIT", "< 221 ")
 		}, "withdrawn; ended: quit"},
 		{"withdrawn by a pipelined line, and by a wrong one", func(s *server, c *client, w *waiting) {
-			c.play(">> MKD a\r\nMKD b\r\n\r\n", "< 550 withdrawn", "< 550 withdrawn", "< 500 ", "> QUIT", "< 221 ")
+			c.play(">> MKD a\r\nMKD b\r\n \r\n", "< 550 withdrawn", "< 550 withdrawn", "< 500 ", "> QUIT", "< 221 ")
 		}, "withdrawn; withdrawn; ended: quit"},
 		{"withdrawn by QUIT of a client that hangs up", func(s *server, c *client, w *waiting) {
 			c.send("MKD a\r\n")

@@ -225,7 +225,7 @@ func (cmd *Command) words(code int, final bool, line []byte) []byte {
 	var said *Reply
 	switch {
 	case code/100 == 1:
-		said = cmd.opening
+		said, cmd.begun = cmd.opening, true
 	case !final && (cmd.final != nil || cmd.verb.is(oneLine)):
 		return nil // a line before the final one, which is said otherwise
 	case final && cmd.final != nil:

@@ -1,0 +1,146 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
+)
+
+// A client sends a transfer together with QUIT, and connects afterwards; PHP 4 closes the control connection before. The
+// transfer is done (RFC 959 section 4.1.1).
+func TestATransferGoesOnBehindAPipelinedQuit(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	s.write("down", "content")
+	for _, way := range []string{"together", "apart"} { // the transfer and the QUIT
+		for _, stays := range []bool{true, false} {
+			if way == "apart" && stays {
+				continue // such a client waits for the reply to its QUIT
+			}
+			t.Run(fmt.Sprint(way, ", stays ", stays), func(t *testing.T) {
+				t.Parallel()
+				name := fmt.Sprint("up-", way, stays)
+				for line, want := range map[string]string{"STOR /s" + name: "new", "APPE /a" + name: "oldnew", "RETR /down": "content"} {
+					file := strings.TrimPrefix(line[len("STOR "):], "/")
+					if line[0] == 'A' {
+						s.write(file, "old")
+					}
+					c := s.session(account)
+					c.T = t
+					c.Want(200, "TYPE I")
+					connect := c.prepare("passive")
+					if way == "together" {
+						c.says(line + "\r\nQUIT")
+					} else {
+						c.says(line)
+						c.says("QUIT")
+					}
+					if !stays {
+						if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+							t.Fatal(err)
+						}
+						c.Conn.Close()
+					}
+					data, err := connect()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if strings.HasPrefix(line, "RETR") {
+						if got, err := io.ReadAll(data); string(got) != want || err != nil {
+							t.Errorf("%s: %q, %v", line, got, err)
+						}
+					} else if _, err := io.WriteString(data, "new"); err != nil {
+						t.Error(err)
+					}
+					data.Close()
+					if stays {
+						c.WantReply(150)
+						c.WantReply(226)
+						c.WantReply(221)
+					}
+					harness.Await(t, line+" is done", func() bool { return s.exists(file) && s.read(file) == want })
+				}
+			})
+		}
+	}
+}
+
+// What old clients send and other servers accept.
+func TestHabitsOfOldClients(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	c := s.session(account)
+	c.Want(200, "TYPE I")
+	// An Arduino sketch sends an empty line behind its data and reads no reply to it.
+	c.says("\r\n\r\n")
+	c.Want(257, "PWD")
+	// lftp with use-allo announces the whole file before it sends the rest.
+	for _, upload := range []string{"APPE /whole", "REST 4"} {
+		s.write("whole", "1234")
+		c.Want(200, "ALLO 10")
+		if upload == "REST 4" {
+			c.Want(350, upload)
+			upload = "STOR /whole"
+		}
+		data := c.begin(upload)
+		_, _ = io.WriteString(data, "567890")
+		data.Close()
+		c.WantReply(226)
+		s.wantFile(t, "whole", "1234567890")
+	}
+	// One that is cut off is not published, whichever length was announced.
+	for _, announced := range []int{10, 6} {
+		s.write("whole", "1234")
+		c.Want(200, fmt.Sprint("ALLO ", announced))
+		data := c.begin("APPE /whole")
+		_, _ = io.WriteString(data, "567")
+		data.Close()
+		c.WantReply(426, "fewer bytes than ALLO announced")
+		s.wantFile(t, "whole", "1234")
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	c.Want(200, fmt.Sprintf("PORT 127, 0, 0, 1, %d, %d", port>>8, port&0xff))
+}
+
+// lftp continues an upload and announces the whole file.
+func TestLftpContinuesAnUploadThatItAnnounces(t *testing.T) {
+	t.Parallel()
+	harness.Need(t, "lftp")
+	s := startServer(t, defaults)
+	s.write("file", "1234")
+	local := t.TempDir() + "/file"
+	writeFile(t, local, []byte("1234567890"))
+	mustRun(t, "lftp", "-c", "set ftp:use-allo yes; "+lftpOpen(s.v4, false)+"put -c "+local+" -o file")
+	s.wantFile(t, "file", "1234567890")
+}
+
+// Replies that RFC 959, 2228 and 2428 want.
+func TestReplyCodes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults+tlsTables(t, t.TempDir()))
+	c := s.stranger()
+	c.startTLS()
+	c.Want(503, "PROT P")
+	c.Want(501, "PBSZ abc")
+	c.Want(501, "PBSZ -1")
+	c.Want(503, "PROT P")
+	c.Want(200, "PBSZ 0")
+	c.Want(200, "PROT P")
+	c.Want(503, "PASS "+password)
+	c.Want(331, "USER "+account)
+	c.Want(530, "PASS wrong")
+	c.Want(503, "PASS "+password)
+	c.Want(331, "USER "+account)
+	c.Want(230, "PASS "+password)
+	c.Want(503, "PASS "+password)
+	c.Want(522, "EPRT |2|::1|50000|", "(1)")
+}
