@@ -13,13 +13,10 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// netlocked gives a program the netlock, with the profile phonestuff.
+// netlocked gives a program the netlock, and the URL of a lock.
 func (s *server) netlocked(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
-	profiles := filepath.Join(t.TempDir(), "netlock.toml")
-	text := fmt.Sprintf("[phonestuff]\naddress = %q\nuser = %q\npassword = %q\nlock = \"/phone_lock\"\n", s.v4, account, password)
-	writeFile(t, profiles, []byte(text))
-	cmd.Env = append(cmd.Env, "NETLOCK="+netlock, "NETLOCK_CONFIG="+profiles)
+	cmd.Env = append(cmd.Env, "NETLOCK="+netlock, "LOCK="+s.lockURL("/phone_lock"))
 	return cmd
 }
 
@@ -70,7 +67,7 @@ func TestPerlNetLockClassOfTheArticleRunsNetlockByPerl(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
-	class := `$| = 1; open LOCKER, "perl -S netlock phonestuff |" or die $!; $line = <LOCKER>; print $line; <STDIN>; close LOCKER; print "closed $?\n"`
+	class := `$| = 1; open LOCKER, "perl -S netlock $ENV{LOCK} |" or die $!; $line = <LOCKER>; print $line; <STDIN>; close LOCKER; print "closed $?\n"`
 	cmd := s.netlocked(t, command(t, "perl", "-e", class))
 	scripts, err := filepath.Abs(filepath.Join("..", "examples", "perl-netlock", "bin"))
 	if err != nil {
@@ -130,7 +127,7 @@ func TestPerlNetLockIsReleasedByTheEndOfItsObject(t *testing.T) {
 		{"die", `close STDERR; print "released\n"; die`},
 		{"with a child that lives on", `my $child = fork; if (!$child) { close STDOUT; close STDERR; sleep 90; exit } undef $lock; print "released\n"; kill 9, $child`},
 	} {
-		r := finish(t, s.netlock(t, `my $lock = NetLock->new("phonestuff"); print "held\n" if $lock->held; `+tc.end))
+		r := finish(t, s.netlock(t, `my $lock = NetLock->new($ENV{LOCK}); print "held\n" if $lock->held; `+tc.end))
 		if r.out != "held\nreleased\n" {
 			t.Errorf("%s: exit status %d: %q", tc.name, r.status, r.out)
 		}
@@ -143,7 +140,7 @@ func TestPerlNetLockStaysWithItsOwnerWhenAChildEnds(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
-	r := finish(t, s.netlock(t, `my $lock = NetLock->new("phonestuff"); if (!fork) { undef $lock; exit } wait; print "held\n" if $lock->held;
+	r := finish(t, s.netlock(t, `my $lock = NetLock->new($ENV{LOCK}); if (!fork) { undef $lock; exit } wait; print "held\n" if $lock->held;
 		if (!fork) { exit } wait; print "still\n" if $lock->held; print "released\n" if $lock->release`))
 	if r.status != 0 || r.out != "held\nstill\nreleased\n" {
 		t.Errorf("exit status %d: %q", r.status, r.out)
@@ -154,13 +151,13 @@ func TestPerlNetLockSaysWhyThereIsNoLock(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)
-	for profile, want := range map[string]string{"unknown": "no lock: .*unknown", "phonestuff": "cannot run .*nowhere"} {
-		cmd := s.netlock(t, `my $lock = NetLock->new("`+profile+`")`)
-		if profile == "phonestuff" {
+	for url, want := range map[string]string{"unknown": "no lock: .*unknown", "ftp://h/x": "cannot run .*nowhere"} {
+		cmd := s.netlock(t, `my $lock = NetLock->new("`+url+`")`)
+		if url != "unknown" {
 			cmd.Env = append(cmd.Env, "NETLOCK=/nowhere")
 		}
 		if r := finish(t, cmd); r.status == 0 || !regexp.MustCompile(want).MatchString(r.out) {
-			t.Errorf("%s: exit status %d: %s", profile, r.status, r.out)
+			t.Errorf("%s: exit status %d: %s", url, r.status, r.out)
 		}
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // silent is the address of a server that takes connections and never says anything.
@@ -86,27 +84,11 @@ func TestNetlockFailuresAreOneLineAndAStatus(t *testing.T) {
 	}
 }
 
-func TestNetlockBoundsEachCommandOfASilentServer(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "netlock.toml")
-	text := fmt.Sprintf("[phones]\naddress = %q\nlock = \"x\"\ntimeout = \"500ms\"\n", silent(t))
-	writeFile(t, file, []byte(text))
-	for _, args := range [][]string{{"run", "phones", "--", "true"}, {"info", "phones"}, {"list", "phones"}, {"wait", "phones"}} {
-		promptly(t, strings.Join(args, " "), 9*time.Second, func() time.Duration { // without a timeout it would be ten
-			started := time.Now()
-			if r := finish(t, locker(t, file, args...)); r.status != 69 || strings.Count(r.out, "\n") != 1 {
-				t.Errorf("%q: %+v", args, r)
-			}
-			return time.Since(started)
-		})
-	}
-}
-
 func TestNetlockAtAServerThatIsFull(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived+"[ftp]\nmax_connections = 1\n")
 	s.session("other")
-	r := finish(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", "true"))
+	r := finish(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "--", "true"))
 	if r.status != 69 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, "too many") {
 		t.Errorf("%+v", r)
 	}
@@ -115,7 +97,7 @@ func TestNetlockAtAServerThatIsFull(t *testing.T) {
 func TestNetlockInsideItselfDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	out := finish(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", netlock, "run", "phones", "--", "true"))
+	out := finish(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "--", netlock, "run", "URL", "--", "true"))
 	if out.status != 64 || !strings.Contains(out.out, "/phone_lock is already held by the netlock that runs this") {
 		t.Errorf("a lock in itself: %+v", out)
 	}
@@ -124,7 +106,7 @@ func TestNetlockInsideItselfDoesNotWaitForItself(t *testing.T) {
 func TestNetlockTellsOfLocksAndWaitsForThem(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	profiles, none := s.profile("phone_lock"), s.profile("nolock")
+	profiles, none := s.lockURL("phone_lock"), s.lockURL("nolock")
 	other := s.session("other")
 	check := func(profiles string, status int, says string, args ...string) {
 		t.Helper()
@@ -132,19 +114,19 @@ func TestNetlockTellsOfLocksAndWaitsForThem(t *testing.T) {
 			t.Errorf("%q: %+v, want %d and %q", args, r, status, says)
 		}
 	}
-	check(profiles, 0, "/phone_lock is free\n", "info", "phones")
-	check(profiles, 0, "", "wait", "phones")
-	check(none, 0, "/nolock is no lock: no rule of the server makes it one\n", "info", "phones")
-	check(none, 73, "nolock", "wait", "phones")
+	check(profiles, 0, "/phone_lock is free\n", "info", "URL")
+	check(profiles, 0, "", "wait", "URL")
+	check(none, 0, "/nolock is no lock: no rule of the server makes it one\n", "info", "URL")
+	check(none, 73, "nolock", "wait", "URL")
 	other.Want(257, "MKD /phone_lock")
-	check(profiles, 0, "/phone_lock is held by other@127.0.0.1 for ", "info", "phones")
-	check(profiles, 0, `"held": true`, "info", "--json", "phones")
-	check(profiles, 0, `"owner": "other@127.0.0.1"`, "info", "--json", "phones")
-	check(profiles, 0, "other@127.0.0.1", "list", "phones", "/")
-	check(profiles, 0, "other@127.0.0.1", "list", "phones", "/phone_lock")
-	check(profiles, 75, "", "wait", "-w", "2", "phones")
-	check(profiles, 75, "", "wait", "--timeout", "2s", "phones", "/")
-	for _, what := range [][]string{{"wait", "phones"}, {"wait", "phones", "/"}} {
+	check(profiles, 0, "/phone_lock is held by other@127.0.0.1 for ", "info", "URL")
+	check(profiles, 0, `"held": true`, "info", "--json", "URL")
+	check(profiles, 0, `"owner": "other@127.0.0.1"`, "info", "--json", "URL")
+	check(profiles, 0, "other@127.0.0.1", "list", "URL", "/")
+	check(profiles, 0, "other@127.0.0.1", "list", "URL", "/phone_lock")
+	check(profiles, 75, "", "wait", "-w", "2", "URL")
+	check(profiles, 75, "", "wait", "--timeout", "2s", "URL", "/")
+	for _, what := range [][]string{{"wait", "URL"}, {"wait", "URL", "/"}} {
 		waiting := launch(t, locker(t, profiles, what...))
 		other.Want(250, "RMD /phone_lock")
 		waiting.ended(t, 0)

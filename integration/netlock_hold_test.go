@@ -16,28 +16,28 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// profile writes a file with the profile "phones", a lock of this server, and returns its name.
-func (s *server) profile(lock string, keys ...string) string {
-	s.t.Helper()
-	file := filepath.Join(s.t.TempDir(), "netlock.toml")
-	text := fmt.Sprintf("[phones]\naddress = %q\nuser = %q\npassword = %q\nlock = %q\n%s\n", s.v4, account, password, lock, strings.Join(keys, "\n"))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	return file
+// lockURL names a lock of this server for netlock.
+func (s *server) lockURL(lock string) string {
+	return s.urlOf(account, password, strings.Replace(lock, "/", "%2F", 1))
 }
 
-// locker prepares netlock with a file of profiles.
-func locker(t testing.TB, profiles string, args ...string) *exec.Cmd {
+// locker prepares netlock. The argument "URL" stands for a lock.
+func locker(t testing.TB, url string, args ...string) *exec.Cmd {
 	t.Helper()
-	return caller(t, netlock, profiles, args...)
+	args = slices.Clone(args)
+	for i := range args {
+		if args[i] == "URL" {
+			args[i] = url
+		}
+	}
+	return caller(t, netlock, url, args...)
 }
 
-// caller prepares a program that finds netlock, and netlock the file of profiles.
-func caller(t testing.TB, name, profiles string, args ...string) *exec.Cmd {
+// caller prepares a program that finds netlock, and the lock in the variable URL.
+func caller(t testing.TB, name, url string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := command(t, name, args...)
-	cmd.Env = append(cmd.Env, "NETLOCK_CONFIG="+profiles, "PATH="+filepath.Dir(netlock)+":"+os.Getenv("PATH"))
+	cmd.Env = append(cmd.Env, "URL="+url, "PATH="+filepath.Dir(netlock)+":"+os.Getenv("PATH"))
 	return cmd
 }
 
@@ -60,7 +60,7 @@ const longLived = "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n"
 
 // The article's caller, as it stands there.
 const articleCaller = `$| = 1;
-open LOCKER, "netlock phones |" or die "Cannot fork: $!";
+open LOCKER, "netlock $ENV{URL} |" or die "Cannot fork: $!";
 $line = <LOCKER>;
 print $line;
 die $line unless $line =~ /^OK/;
@@ -74,7 +74,7 @@ func TestNetlockServesTheArticlesCaller(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, longLived)
-	perl := caller(t, "perl", s.profile("phone_lock"), "-e", articleCaller)
+	perl := caller(t, "perl", s.lockURL("phone_lock"), "-e", articleCaller)
 	other := s.session("other")
 	promptly(t, "closing", 1500*time.Millisecond, func() time.Duration { // the dots would notice after two seconds only
 		p := launch(t, perl2(t, perl))
@@ -115,10 +115,10 @@ func (s *session) awaitWaiting(name string, n int) {
 	})
 }
 
-// hold starts "netlock phones" and returns when it has the lock.
+// hold starts "netlock URL" and returns when it has the lock.
 func (s *server) hold(t testing.TB, lock string, args ...string) *program {
 	t.Helper()
-	p := launch(t, locker(t, s.profile(lock), append(args, "phones")...))
+	p := launch(t, locker(t, s.lockURL(lock), append(args, "URL")...))
 	p.says(t, "OK")
 	return p
 }
@@ -131,9 +131,9 @@ func TestNetlockReleasesWhenItsParentIsKilled(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out")
 		script := articleCaller
 		if to != "|" {
-			script = `$| = 1; unless (fork) { open STDOUT, ">$ENV{OUT}"; exec "netlock", "phones" } print "OK\n"; <STDIN>;`
+			script = `$| = 1; unless (fork) { open STDOUT, ">$ENV{OUT}"; exec "netlock", $ENV{URL} } print "OK\n"; <STDIN>;`
 		}
-		cmd := caller(t, "perl", s.profile("phone_lock"), "-e", script)
+		cmd := caller(t, "perl", s.lockURL("phone_lock"), "-e", script)
 		cmd.Env = append(cmd.Env, "OUT="+out)
 		p := launch(t, cmd)
 		p.line()
@@ -155,7 +155,7 @@ func TestNetlockReleasesWhenItsOutputIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	cmd := locker(t, s.profile("phone_lock"), "phones")
+	cmd := locker(t, s.lockURL("phone_lock"), "URL")
 	cmd.Stdout = w
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestNetlockReleasesOnSignals(t *testing.T) {
 		p.ended(t, 0)
 		other.Want(257, "MKD /phone_lock")
 
-		p = launch(t, locker(t, s.profile("phone_lock"), "phones"))
+		p = launch(t, locker(t, s.lockURL("phone_lock"), "URL"))
 		other.awaitWaiting("/phone_lock", 1)
 		p.signal(t, signal)
 		p.ended(t, 128+int(signal))
@@ -224,7 +224,7 @@ func TestNetlockReleasesOnSignals(t *testing.T) {
 func TestNetlockLeavesSignalsIgnoredThatWereSo(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	cmd := caller(t, "sh", s.profile("phone_lock"), "-c", "trap '' HUP INT; exec netlock phones")
+	cmd := caller(t, "sh", s.lockURL("phone_lock"), "-c", "trap '' HUP INT; exec netlock $URL")
 	p := launch(t, cmd)
 	p.says(t, "OK")
 	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
@@ -243,7 +243,7 @@ func TestNetlockThatIsNotWantedAnyMoreDoesNotWait(t *testing.T) {
 	s := startServer(t, longLived)
 	other := s.session("other")
 	other.Want(257, "MKD /phone_lock")
-	p := launch(t, locker(t, s.profile("phone_lock"), "--stdin", "phones"))
+	p := launch(t, locker(t, s.lockURL("phone_lock"), "--stdin", "URL"))
 	other.awaitWaiting("/phone_lock", 1)
 	p.to.Close()
 	p.ended(t, 0)
@@ -268,7 +268,7 @@ func TestNetlockSaysTheReasonOnItsOutput(t *testing.T) {
 	s := startServer(t, longLived)
 	s.session("other").Want(257, "MKD /phone_lock")
 	for name, args := range map[string][]string{"--try": {"--try"}, "--timeout": {"--timeout", "2s"}} {
-		p := launch(t, locker(t, s.profile("phone_lock"), append(args, "phones")...))
+		p := launch(t, locker(t, s.lockURL("phone_lock"), append(args, "URL")...))
 		if line := p.line(); !strings.Contains(line, "held by other@") {
 			t.Errorf("%s: it says %q", name, line)
 		}

@@ -25,19 +25,19 @@ func TestNetlockRunLetsItsCommandChangeWhatTheLockProtects(t *testing.T) {
 	for name, c := range map[string]struct{ tool, script string }{
 		"curl":         {"curl", `curl -sS -u "$WHO" ${NETLOCK_NONCE:+-Q "SITE LOCK AS $NETLOCK_NONCE"} -T "$LOCAL" "ftp://$SERVER/phone.tsv"`},
 		"Net::FTP":     {"perl", `perl -MNet::FTP -e '($host, $port) = split /:/, $ENV{SERVER}; $ftp = Net::FTP->new($host, Port => $port) or die $@; $ftp->login(split /:/, $ENV{WHO}) or die; if ($ENV{NETLOCK_NONCE}) { $ftp->quot("SITE", "LOCK AS $ENV{NETLOCK_NONCE}") == 2 or die $ftp->message } $ftp->put($ENV{LOCAL}, "phone.tsv") or die $ftp->message'`},
-		"netlock put":  {"sh", `[ -n "$NETLOCK_NONCE" ] && netlock put phones "$LOCAL" phone.tsv`},
-		"a nested run": {"sh", `[ -n "$NETLOCK_NONCE" ] && netlock put phones "$LOCAL" phone.tsv && netlock get phones phone.tsv "$LOCAL.back" && cmp "$LOCAL" "$LOCAL.back"`},
+		"netlock put":  {"sh", `[ -n "$NETLOCK_NONCE" ] && netlock put $URL "$LOCAL" phone.tsv`},
+		"a nested run": {"sh", `[ -n "$NETLOCK_NONCE" ] && netlock put $URL "$LOCAL" phone.tsv && netlock get $URL phone.tsv "$LOCAL.back" && cmp "$LOCAL" "$LOCAL.back"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			harness.Need(t, c.tool)
 			writeFile(t, local, []byte(name+"\n"))
 			env := []string{"WHO=" + account + ":" + password, "LOCAL=" + local, "SERVER=" + s.v4}
-			cmd := locker(t, s.profile("phone_lock"), "run", "phones", "sh", "-c", c.script)
+			cmd := locker(t, s.lockURL("phone_lock"), "run", "URL", "sh", "-c", c.script)
 			cmd.Env = append(cmd.Env, env...)
 			if r := finish(t, cmd); r.status != 0 || s.read("phone.tsv") != name+"\n" {
 				t.Errorf("under the lock: %+v, the file is %q", r, s.read("phone.tsv"))
 			}
-			cmd = caller(t, "sh", s.profile("phone_lock"), "-c", c.script)
+			cmd = caller(t, "sh", s.lockURL("phone_lock"), "-c", c.script)
 			cmd.Env = append(cmd.Env, env...)
 			if r := finish(t, cmd); r.status == 0 {
 				t.Errorf("without the lock: %+v", r)
@@ -49,47 +49,48 @@ func TestNetlockRunLetsItsCommandChangeWhatTheLockProtects(t *testing.T) {
 func TestNetlockRunInsideAnother(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	nested := func(flags ...string) result {
-		url := func(lock string) string { return "ftp://" + account + "@" + s.v4 + "/" + lock }
-		cmd := locker(t, "", append(append([]string{"run"}, flags...), url("a_lock"), "netlock", "run", url("b_lock"), "sh", "-c", "echo $NETLOCK_PATH")...)
-		cmd.Env = append(cmd.Env, "NETLOCK_PASSWORD="+password)
-		return finish(t, cmd)
+	url := func(lock string) string { return "ftp://" + account + "@" + s.v4 + "/" + lock }
+	cmd := locker(t, "", url("a_lock"), "netlock", url("b_lock"), "sh", "-c", "echo $NETLOCK_PATH")
+	cmd.Env = append(cmd.Env, "NETLOCK_PASSWORD="+password)
+	if r := finish(t, cmd); r.status != 0 || r.out != "/b_lock\n" {
+		t.Errorf("%+v", r)
 	}
-	if r := nested("--keep-password"); r.status != 0 || r.out != "/b_lock\n" {
-		t.Errorf("with the password: %+v", r)
-	}
-	if r := nested(); r.status != 78 || !strings.Contains(r.out, "--keep-password") || strings.Count(r.out, "\n") != 1 {
-		t.Errorf("without: %+v", r)
+	// The same with ~/.netrc.
+	cmd = locker(t, "", "ftp://"+s.v4+"/a_lock", "netlock", url("b_lock"), "sh", "-c", "echo $NETLOCK_PATH")
+	netrc := filepath.Join(t.TempDir(), "netrc")
+	writeFile(t, netrc, fmt.Appendf(nil, "machine 127.0.0.1 login %s password %s\n", account, password))
+	cmd.Env = append(cmd.Env, "NETRC="+netrc)
+	if r := finish(t, cmd); r.status != 0 || r.out != "/b_lock\n" {
+		t.Errorf("by ~/.netrc: %+v", r)
 	}
 }
 
 func TestNetlockHasTheHabitsOfFlock(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	profiles := s.profile("phone_lock")
+	profiles := s.lockURL("phone_lock")
 	s.session("other").Want(257, "MKD /other_lock")
-	other := s.profile("other_lock")
+	other := s.lockURL("other_lock")
 	for _, c := range []struct {
 		profiles string
 		args     []string
 		status   int
 		says     string
 	}{
-		{profiles, []string{"phones", "-c", "echo shell; exit 3"}, 3, "shell\n"},
-		{profiles, []string{"-n", "phones", "echo", "-n", "no dashes"}, 0, "no dashes"},
-		{profiles, []string{"phones", "--", "echo", "dashes"}, 0, "dashes\n"},
-		{profiles, []string{"phones", "sh", "-c", "echo $1", "--", "--"}, 0, "--\n"},
-		{profiles, []string{"phones", "-w", "5", "echo", "late flags"}, 0, "late flags\n"},
-		{other, []string{"-n", "phones", "true"}, 75, "held by other@"},
-		{other, []string{"-n", "-E", "9", "phones", "true"}, 9, "held by other@"},
-		{other, []string{"-w", "0", "phones", "true"}, 75, "held by other@"},
-		{other, []string{"--timeout", "0", "phones", "true"}, 75, "held by other@"},
-		{other, []string{"-n", "-w", "9", "phones", "true"}, 75, "held by other@"},
-		{profiles, []string{"-x", "phones", "echo", "exclusive"}, 0, "exclusive\n"},
-		{profiles, []string{"-s", "-x", "-w", "0", "phones", "echo", "the last counts"}, 0, "the last counts\n"},
-		{other, []string{"-w", "2", "--conflict-exit-code", "0", "phones", "false"}, 0, "held by other@"},
-		{profiles, []string{"--verbose", "phones", "sh", "-c", "exit 75"}, 75, "the command has ended with status 75\n"},
-		{other, []string{"--verbose", "-n", "phones", "true"}, 75, "taking the lock other_lock"},
+		{profiles, []string{"URL", "-c", "echo shell; exit 3"}, 3, "shell\n"},
+		{profiles, []string{"-n", "URL", "echo", "-n", "no dashes"}, 0, "no dashes"},
+		{profiles, []string{"URL", "--", "echo", "dashes"}, 0, "dashes\n"},
+		{profiles, []string{"URL", "sh", "-c", "echo $1", "--", "--"}, 0, "--\n"},
+		{other, []string{"-n", "URL", "true"}, 75, "held by other@"},
+		{other, []string{"-n", "-E", "9", "URL", "true"}, 9, "held by other@"},
+		{other, []string{"-w", "0", "URL", "true"}, 75, "held by other@"},
+		{other, []string{"--timeout", "0", "URL", "true"}, 75, "held by other@"},
+		{other, []string{"-n", "-w", "9", "URL", "true"}, 75, "held by other@"},
+		{profiles, []string{"-x", "URL", "echo", "exclusive"}, 0, "exclusive\n"},
+		{profiles, []string{"-s", "-x", "-w", "0", "URL", "echo", "the last counts"}, 0, "the last counts\n"},
+		{other, []string{"-w", "2", "--conflict-exit-code", "0", "URL", "false"}, 0, "held by other@"},
+		{profiles, []string{"--verbose", "URL", "sh", "-c", "exit 75"}, 75, "the command has ended with status 75\n"},
+		{other, []string{"--verbose", "-n", "URL", "true"}, 75, "taking the lock other_lock"},
 	} {
 		if r := finish(t, locker(t, c.profiles, append([]string{"run"}, c.args...)...)); r.status != c.status || !strings.Contains(r.out, c.says) {
 			t.Errorf("%q: %+v, want %d and %q", c.args, r, c.status, c.says)
@@ -100,7 +101,7 @@ func TestNetlockHasTheHabitsOfFlock(t *testing.T) {
 func TestNetlockPutAndGetVerifyTheLockThatTheyInherit(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n") // nothing is protected
-	profiles := s.profile("phone_lock")
+	profiles := s.lockURL("phone_lock")
 	local := filepath.Join(t.TempDir(), "local")
 	s.write("phone.tsv", "old")
 	other := s.session("other")
@@ -121,7 +122,7 @@ func TestNetlockPutAndGetVerifyTheLockThatTheyInherit(t *testing.T) {
 				defer other.Want(250, "RMD /phone_lock")
 			}
 			env := []string{"NETLOCK_PATH=/phone_lock", "NETLOCK_SERVER=" + s.v4, "NETLOCK_NONCE=" + c.nonce, "NETLOCK_TOKEN=" + strings.Replace(c.token, "%d", fmt.Sprint(token), 1)}
-			for _, args := range [][]string{{"put", "phones", local, "phone.tsv"}, {"get", "phones", "phone.tsv", local}} {
+			for _, args := range [][]string{{"put", "URL", local, "phone.tsv"}, {"get", "URL", "phone.tsv", local}} {
 				writeFile(t, local, []byte("new"))
 				cmd := locker(t, profiles, args...)
 				cmd.Env = append(cmd.Env, env...)
@@ -143,7 +144,7 @@ func TestNetlockPutInsideALockThatItsHolderTookUpAgain(t *testing.T) {
 	s.pin()
 	local := filepath.Join(t.TempDir(), "local")
 	writeFile(t, local, []byte("new"))
-	cmd := locker(t, s.profile("phone_lock"), "run", "phones", "sh", "-c", "echo here; read x; netlock put phones "+local+" phone.tsv")
+	cmd := locker(t, s.lockURL("phone_lock"), "run", "URL", "sh", "-c", "echo here; read x; netlock put $URL "+local+" phone.tsv")
 	p := launch(t, cmd)
 	p.says(t, "here")
 	s.kill()
@@ -200,17 +201,17 @@ func TestNetlockTimeoutIsTheWholeTimeOverRefusedConnections(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, longLived)
 	s.start()
-	profiles := s.profile("phone_lock")
+	profiles := s.lockURL("phone_lock")
 	s.pin()
 	s.kill()
 	began := time.Now()
-	if r := finish(t, locker(t, profiles, "run", "--timeout", "1s", "phones", "true")); r.status != 69 || !strings.Contains(r.out, "refused") {
+	if r := finish(t, locker(t, profiles, "run", "--timeout", "1s", "URL", "true")); r.status != 69 || !strings.Contains(r.out, "refused") {
 		t.Errorf("a server that does not come: %+v", r)
 	}
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("it took %v", took)
 	}
-	p := launch(t, locker(t, profiles, "run", "--timeout", "20s", "phones", "echo", "got it"))
+	p := launch(t, locker(t, profiles, "run", "--timeout", "20s", "URL", "echo", "got it"))
 	time.Sleep(500 * time.Millisecond) // it is refused meanwhile
 	s.start()
 	p.says(t, "got it")
@@ -225,7 +226,7 @@ func TestNetlockTimeoutIsTheWholeTimeThoughTheServerIsKilledOrFrozen(t *testing.
 			s := startServer(t, longLived)
 			other := s.session("other")
 			other.Want(257, "MKD /phone_lock")
-			p := launch(t, locker(t, s.profile("phone_lock"), "run", "--timeout", "5s", "phones", "true"))
+			p := launch(t, locker(t, s.lockURL("phone_lock"), "run", "--timeout", "5s", "URL", "true"))
 			other.awaitWaiting("/phone_lock", 1)
 			end(s)
 			if got := p.exit(t); got != 75 && got != 76 {
@@ -239,7 +240,7 @@ func TestNetlockSaysThatTheAgeIsOver(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"2s\"\n")
 	for range 2 {
-		r := finish(t, locker(t, s.profile("phone_lock"), "run", "phones", "sleep", "30"))
+		r := finish(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "sleep", "30"))
 		if r.status != 79 || !strings.Contains(r.out, "age of 2s is over") && !strings.Contains(r.out, "older than 2s") {
 			t.Errorf("%+v", r)
 		}

@@ -34,11 +34,11 @@ func startTrial(t testing.TB, hold bool) *trial {
 	s.pin()
 	s.errorsExpected = true
 	dir := t.TempDir()
-	script := "netlock run phones sh -c 'echo $$ > " + dir + "/command; echo here; exec sleep 100' & echo $! > " + dir + "/netlock; wait"
+	script := "netlock run $URL sh -c 'echo $$ > " + dir + "/command; echo here; exec sleep 100' & echo $! > " + dir + "/netlock; wait"
 	if hold {
-		script = "netlock phones & echo $! > " + dir + "/netlock; wait"
+		script = "netlock $URL & echo $! > " + dir + "/netlock; wait"
 	}
-	cmd := caller(t, "sh", s.profile("phone_lock"), "-c", script)
+	cmd := caller(t, "sh", s.lockURL("phone_lock"), "-c", script)
 	tr := &trial{t: t, s: s, begins: launch(t, cmd), watching: s.session("other")}
 	if line := tr.begins.line(); line != "here" && line != "OK" {
 		t.Fatalf("it says %q", line)

@@ -12,12 +12,12 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// running starts "netlock run phones" around a shell script, and returns when that has said a line. Its standard output ends when all
+// running starts "netlock run $URL" around a shell script, and returns when that has said a line. Its standard output ends when all
 // that it has started have ended.
 func (s *server) running(t testing.TB, lock string, flags []string, script string) (*program, string) {
 	t.Helper()
-	args := append(append([]string{"run"}, flags...), "phones", "--", "sh", "-c", script)
-	cmd := locker(t, s.profile(lock), args...)
+	args := append(append([]string{"run"}, flags...), "URL", "--", "sh", "-c", script)
+	cmd := locker(t, s.lockURL(lock), args...)
 	var said strings.Builder
 	cmd.Stderr = &said
 	p := launch(t, cmd)
@@ -32,11 +32,11 @@ func (s *server) running(t testing.TB, lock string, flags []string, script strin
 func TestNetlockRunPassesTheStatusOn(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	profiles := s.profile("phone_lock")
+	profiles := s.lockURL("phone_lock")
 	for script, want := range map[string]int{
 		"exit 0": 0, "exit 7": 7, "kill -9 $$": 128 + 9, "kill -TERM $$": 128 + 15, "exit 75": 75,
 	} {
-		if r := finish(t, locker(t, profiles, "run", "phones", "--", "sh", "-c", script)); r.status != want || r.out != "" {
+		if r := finish(t, locker(t, profiles, "run", "URL", "--", "sh", "-c", script)); r.status != want || r.out != "" {
 			t.Errorf("%s: %+v, want status %d", script, r, want)
 		}
 		s.session("other").wantFree("/phone_lock", 0)
@@ -58,7 +58,7 @@ func TestNetlockRunPassesSignalsOn(t *testing.T) {
 	}
 	other := s.session("other") // one that waits ends, and leaves nobody in the queue
 	other.Want(257, "MKD /phone_lock")
-	p := launch(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", "echo", "it ran"))
+	p := launch(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "--", "echo", "it ran"))
 	other.awaitWaiting("/phone_lock", 1)
 	p.signal(t, syscall.SIGTERM)
 	p.ended(t, 128+int(syscall.SIGTERM))
@@ -123,7 +123,7 @@ func TestNetlockRunKillsInTimeWhereverItsErrorsGo(t *testing.T) {
 		} else {
 			fill(t, errors)
 		}
-		cmd := locker(t, s.profile("phone_lock"), "run", "phones", "--", "sh", "-c", "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100")
+		cmd := locker(t, s.lockURL("phone_lock"), "run", "URL", "--", "sh", "-c", "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100")
 		cmd.Stderr = errors
 		p := launch(t, cmd)
 		errors.Close()
@@ -187,20 +187,19 @@ func TestNetlockRunSharesALockWithOtherReaders(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nshared = [\"other\"]\n")
 	s.start()
-	profiles := s.profile("phone_lock", `shared_user = "other"`, `shared_password = "`+password+`"`)
-	reader := launch(t, locker(t, profiles, "run", "--shared", "phones", "--", "sh", "-c", "echo here; read x"))
+	writer, readers := s.lockURL("phone_lock"), s.urlOf("other", password, "phone_lock")
+	reader := launch(t, locker(t, readers, "run", "--shared", "URL", "--", "sh", "-c", "echo here; read x"))
 	reader.says(t, "here")
-	if r := finish(t, locker(t, profiles, "run", "--shared", "--try", "phones", "--", "true")); r.status != 0 {
+	if r := finish(t, locker(t, readers, "-s", "-n", "URL", "true")); r.status != 0 {
 		t.Errorf("a second reader: %+v", r)
 	}
-	if r := finish(t, locker(t, profiles, "run", "--try", "phones", "--", "true")); r.status != 75 || !strings.Contains(r.out, "held by other@") {
+	if r := finish(t, locker(t, writer, "-n", "URL", "true")); r.status != 75 || !strings.Contains(r.out, "held by other@") {
 		t.Errorf("a writer: %+v", r)
 	}
 	reader.to.Close()
 	reader.exit(t)
 	// Who may not share is told so, and does not keep the lock.
-	alone := s.profile("phone_lock")
-	if r := finish(t, locker(t, alone, "run", "--shared", "phones", "--", "true")); r.status != 73 {
+	if r := finish(t, locker(t, writer, "run", "--shared", "URL", "--", "true")); r.status != 73 {
 		t.Errorf("an account that holds it alone: %+v", r)
 	}
 	s.session("other").wantFree("/phone_lock", 0)
@@ -222,7 +221,7 @@ func TestNetlockRunFindsItsCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{"/none/such": 127, "none-such": 127, plain: 127} {
-		if r := finish(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", name)); r.status != want || strings.Count(r.out, "\n") != 1 {
+		if r := finish(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "--", name)); r.status != want || strings.Count(r.out, "\n") != 1 {
 			t.Errorf("%s: %+v", name, r)
 		}
 		s.session("other").wantFree("/phone_lock", 0)

@@ -119,17 +119,17 @@ func TestNetlockRefusesToHoldForNobody(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	for name, c := range map[string]struct{ args, says string }{
-		"a file":  {"phones > out", "use \"netlock run\""},
-		"a pipe":  {"phones | (read line; echo $line > out)", "OK"},
-		"--stdin": {"--stdin phones </dev/null > out", ""},
+		"a file":  {"$URL > out", "give netlock a command"},
+		"a pipe":  {"$URL | (read line; echo $line > out)", "OK"},
+		"--stdin": {"--stdin $URL </dev/null > out", ""},
 	} {
 		dir := t.TempDir()
 		// The shell that is left waits until its parent has ended.
 		orphan := `while kill -0 "$PARENT" 2>/dev/null; do sleep 0.02; done; cut -d" " -f4 /proc/$$/stat > parent; netlock ` + c.args + `; echo $? > status; mv status ended`
-		if strings.HasPrefix(c.args, "phones >") {
+		if strings.HasPrefix(c.args, "$URL >") {
 			orphan = strings.Replace(strings.Replace(orphan, "; netlock", "; exec netlock", 1), "; echo $? > status; mv status ended", "", 1)
 		}
-		cmd := caller(t, "sh", s.profile("phone_lock"), "-c", `PARENT=$$ /bin/sh -c '`+orphan+`' >/dev/null 2>&1 & exit`)
+		cmd := caller(t, "sh", s.lockURL("phone_lock"), "-c", `PARENT=$$ /bin/sh -c '`+orphan+`' >/dev/null 2>&1 & exit`)
 		cmd.Dir = dir
 		if r := finish(t, cmd); r.status != 0 {
 			t.Fatal(r)
@@ -168,9 +168,9 @@ func TestNetlockGivesTheLockBackWhenItsOutputIsFull(t *testing.T) {
 		t.Skip(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"phones"}, {"get", "phones", "phone.tsv", "-"}} {
+	for _, args := range [][]string{{"URL"}, {"get", "URL", "phone.tsv", "-"}} {
 		var said strings.Builder
-		cmd := locker(t, s.profile("phone_lock"), args...)
+		cmd := locker(t, s.lockURL("phone_lock"), args...)
 		cmd.Stdout, cmd.Stderr = full, &said
 		_ = cmd.Run()
 		if got := cmd.ProcessState.ExitCode(); got != 74 || strings.Count(said.String(), "no space left") != 1 || strings.Count(said.String(), "\n") != 1 {
@@ -180,12 +180,12 @@ func TestNetlockGivesTheLockBackWhenItsOutputIsFull(t *testing.T) {
 	}
 }
 
-func TestNetlockRunTellsItsCommandWhereTheLockIsAndNoPassword(t *testing.T) {
+func TestNetlockRunTellsItsCommandWhereTheLockIs(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	cmd := locker(t, "", "run", fmt.Sprintf("ftp://%s@%s/phone_lock", account, s.v4), "--", "sh", "-c", `echo "$NETLOCK_SERVER $NETLOCK_PATH $NETLOCK_TOKEN ${NETLOCK_PASSWORD-none}"`)
+	cmd := locker(t, "", "run", fmt.Sprintf("ftp://%s@%s/phone_lock", account, s.v4), "--", "sh", "-c", `echo "$NETLOCK_SERVER $NETLOCK_PATH $NETLOCK_TOKEN ${NETLOCK_NONCE:+nonce}"`)
 	cmd.Env = append(cmd.Env, "NETLOCK_PASSWORD="+password)
-	if r := finish(t, cmd); r.out != s.v4+" /phone_lock 1 none\n" {
+	if r := finish(t, cmd); r.out != s.v4+" /phone_lock 1 nonce\n" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -102,7 +102,7 @@ func (tty *terminal) shows(text string) {
 // atShell prepares a shell that finds netlock.
 func atShell(t testing.TB, s *server, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := caller(t, "sh", s.profile("phone_lock"), args...)
+	cmd := caller(t, "sh", s.lockURL("phone_lock"), args...)
 	cmd.Env = append(cmd.Env, "PS1=$ ", "ENV=")
 	return cmd
 }
@@ -112,7 +112,7 @@ func TestNetlockRunLendsItsTerminalToTheCommand(t *testing.T) {
 	s := startServer(t, longLived)
 	// A shell without job control does not give the terminal to netlock's next sibling: netlock must have taken it back.
 	tty := onTerminal(t, atShell(t, s, "-c",
-		`netlock run phones -- sh -c 'sleep 100 & echo one-ready; read x; echo one-got-$x; kill $!'; echo two-ready; read y; echo two-got-$y`))
+		`netlock run $URL -- sh -c 'sleep 100 & echo one-ready; read x; echo one-got-$x; kill $!'; echo two-ready; read y; echo two-got-$y`))
 	tty.shows("one-ready")
 	tty.types("it\n")
 	tty.shows("one-got-it")
@@ -131,7 +131,7 @@ func TestNetlockRunTakesTheTerminalBackFromWhatIsLeftRunning(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	tty := onTerminal(t, atShell(t, s, "-c",
-		`netlock run phones -- sh -c 'sleep 5 & echo one-ready'; echo two-ready; read y; echo two-got-$y`))
+		`netlock run $URL -- sh -c 'sleep 5 & echo one-ready'; echo two-ready; read y; echo two-got-$y`))
 	tty.servesWhatComesNext()
 }
 
@@ -140,7 +140,7 @@ func TestNetlockRunIsAJobLikeAnyOther(t *testing.T) {
 	s := startServer(t, longLived)
 	tty := onTerminal(t, atShell(t, s, "-i"))
 	tty.shows("$ ")
-	tty.types("netlock run phones -- sh -c 'echo it-is-\"\"here; read x; echo got-$x'; echo ended-$?\n")
+	tty.types("netlock run $URL -- sh -c 'echo it-is-\"\"here; read x; echo got-$x'; echo ended-$?\n")
 	tty.shows("it-is-here")
 	tty.types("\x1a") // ^Z
 	tty.shows("Stopped")
@@ -149,12 +149,12 @@ func TestNetlockRunIsAJobLikeAnyOther(t *testing.T) {
 	tty.types("fg\n")
 	tty.types("it\n")
 	tty.shows("got-it")
-	tty.types("netlock run phones -- sh -c 'echo again-\"\"here; exec sleep 100'; echo second-$?\n")
+	tty.types("netlock run $URL -- sh -c 'echo again-\"\"here; exec sleep 100'; echo second-$?\n")
 	tty.shows("again-here")
 	tty.types("\x03") // ^C
 	tty.shows("second-130")
 	// In the background a command that wants the terminal is stopped, until it is in the foreground.
-	tty.types("netlock run phones -- sh -c 'echo back-\"\"here; read x; echo back-$x' &\n")
+	tty.types("netlock run $URL -- sh -c 'echo back-\"\"here; read x; echo back-$x' &\n")
 	tty.shows("back-here")
 	tty.types("sleep 0.3; jobs\n")
 	tty.types("fg\n")
@@ -167,24 +167,11 @@ func TestNetlockOnATerminalSaysWhoIsInTheWay(t *testing.T) {
 	s := startServer(t, longLived)
 	other := s.session("other")
 	other.Want(257, "MKD /phone_lock")
-	tty := onTerminal(t, locker(t, s.profile("phone_lock"), "run", "phones", "--", "echo", "it ran"))
+	tty := onTerminal(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "--", "echo", "it ran"))
 	tty.shows("waiting for phone_lock (" + s.v4 + "): held by other@127.0.0.1 since ")
 	other.Want(250, "RMD /phone_lock")
 	tty.shows("it ran")
 	if shown := tty.shown.String(); !strings.Contains(shown, "\r\x1b[Kit ran") {
 		t.Errorf("the line stays: %q", shown)
-	}
-}
-
-func TestNetlockAsksForAPasswordOnATerminal(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	tty := onTerminal(t, locker(t, "", "run", fmt.Sprintf("ftp://%s@%s/phone_lock", account, s.v4), "--", "echo", "it ran"))
-	tty.shows("Password of " + account + " at " + s.v4 + ": ")
-	harness.Await(t, "what is typed is not shown", tty.silent)
-	tty.types(password + "\n")
-	tty.shows("it ran")
-	if strings.Contains(tty.shown.String(), password) {
-		t.Error("the password is shown")
 	}
 }

@@ -11,11 +11,10 @@ import (
 // A Client is one connection to a server, and the locks that are held over it. Several goroutines may call its methods at once: commands take
 // turns. A connection that is lost is made again by the next call, and by the locks that are held.
 type Client struct {
-	e     *endpoint
-	talk  chan struct{} // holds a value while a goroutine uses the connection
-	s     *session      // for the goroutine that talks; it may be broken
-	inUse sync.WaitGroup
-	join  func(*session) error // verifies the lock of Join; nil: there is none
+	e    *endpoint
+	talk chan struct{}        // holds a value while a goroutine uses the connection
+	s    *session             // for the goroutine that talks; it may be broken
+	join func(*session) error // verifies the lock of Join; nil: there is none
 
 	mu   sync.Mutex
 	uses int // locks that are held, and acquisitions under way

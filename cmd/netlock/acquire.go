@@ -22,7 +22,7 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 	if err := t.needOther(); err != nil {
 		return nil, err
 	}
-	o := t.options
+	o := locksmith.Options{Shared: t.shared, Renew: t.renew}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		shown := false
 		show := func(line string) {
@@ -62,7 +62,7 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 		_ = c.Close()
 		return nil, classify(err, t)
 	}
-	t.tell("%s: got the lock %s after %s, token %d", t.name, lock.Path(), words(time.Since(began)), lock.Token())
+	t.tell("getting lock took %.6f seconds, token %d", time.Since(began).Seconds(), lock.Token())
 	return &holding{lock, c}, nil
 }
 

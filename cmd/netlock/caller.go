@@ -20,7 +20,7 @@ var errCallerGone = errors.New("nobody needs the lock any more")
 func watchCaller(ctx context.Context, stdin bool) (context.Context, context.CancelFunc, error) {
 	w := newWatch(stdin)
 	if !stdin && w.blind() {
-		return nil, nil, fail(exitUsage, "the process that started this has ended already, so nothing would end the lock: use \"netlock run\", or --stdin, or a pipe for standard output")
+		return nil, nil, fail(exitUsage, "the process that started this has ended already, so nothing would end the lock: give netlock a command, or --stdin, or a pipe for standard output")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

@@ -7,6 +7,13 @@ import (
 	"time"
 )
 
+func write(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func content(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

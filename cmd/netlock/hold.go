@@ -7,65 +7,21 @@ import (
 	"io"
 	"os"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
 // dotEvery is the pause between the dots. It is also how long a closed standard output can go unnoticed where the system
 // does not tell of it by itself.
 const dotEvery = 2 * time.Second
 
-// newHoldCommand returns the root command, which holds a lock for the one that started it.
-func newHoldCommand(s *settings) *cobra.Command {
-	var h holder
-	cmd := &cobra.Command{
-		Use:   "netlock PROFILE|URL",
-		Short: "hold a lock on an FTP server",
-		Long: `Netlock holds a lock on an FTP server (a directory that MKD makes for exactly one client) as
-long as the program that started it needs it. It prints one line: OK when it has the lock, or the
-reason why not. Then it prints a dot every few seconds, and gives the lock back when its standard
-output is closed, when the program that started it has ended, or on SIGTERM, SIGINT, SIGHUP or SIGQUIT.
-If the lock is lost it says so and ends; its output ends with it.
-
-A PROFILE is a table of the file netlock.toml; a URL is ftp://user@host:port/path, with ftpes://
-for explicit and ftps:// for implicit TLS. /path is relative to the directory after login,
-/%2Fpath absolute. The password is taken from the URL or NETLOCK_PASSWORD, or asked for.`,
-		Example: `  netlock phonestuff
-  netlock run phonestuff -- ./upload.sh
-  netlock run --timeout 1m ftp://phoneacc@ftp.example.com/phone_lock -- make phones
-  netlock put phonestuff phone.tsv data/phone.tsv
-  netlock info phonestuff
-
-  open LOCKER, "netlock phonestuff |" or die;     # Perl: the lock is ours from "OK" on
-  (my $line = <LOCKER>) =~ /^OK/ or die $line;    # until
-  close LOCKER;
-
-` + statusText,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				cmd.SetOut(cmd.ErrOrStderr())
-				_ = cmd.Help()
-				return silent(exitUsage)
-			}
-			h.settings, h.out = s, os.Stdout
-			return h.run(cmd.Context(), args[0])
-		},
-	}
-	cmd.Flags().BoolVar(&h.stdin, "stdin", false, "give the lock back when standard input ends, too")
-	s.waitingFlags(cmd)
-	return cmd
-}
-
 // holder holds a lock for the one that started it.
 type holder struct {
 	*settings
-	stdin bool
-	out   *os.File // OK or a reason, then dots
+	out *os.File // OK or a reason, then dots
 }
 
 // run is all of it. What is wrong is said on standard output, where the one that started it reads.
 func (h *holder) run(ctx context.Context, arg string) error {
+	h.out = os.Stdout
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	ctx, forget, err := watchCaller(ctx, h.stdin)
@@ -73,7 +29,7 @@ func (h *holder) run(ctx context.Context, arg string) error {
 		return h.refuse(err)
 	}
 	defer forget()
-	t, err := h.resolve(ctx, arg)
+	t, err := h.resolve(arg)
 	if err != nil {
 		return h.refuse(err)
 	}

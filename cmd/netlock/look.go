@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,12 +19,12 @@ import (
 // newWaitCommand returns the command that waits for a lock without taking it.
 func newWaitCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "wait PROFILE|URL [DIRECTORY]",
+		Use:   "wait URL [DIRECTORY]",
 		Short: "wait until a lock is free",
 		Long: `Wait ends with status 0 when the lock is free, and so is every lock below it. It takes no lock. With a DIRECTORY it waits
 until no lock is held below that: when all members of a group are done. After --timeout it exits with status 75.`,
-		Example: `  netlock wait phonestuff && echo nobody holds it
-  netlock wait --timeout 1h phonestuff /locks/nightly && ./report`,
+		Example: `  netlock wait ftp://bob@ftp.example.com/phone_lock && echo nobody holds it
+  netlock wait --timeout 1h ftp://bob@ftp.example.com/phone_lock /locks/nightly && ./report`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.look(cmd.Context(), args, func(ctx context.Context, c *locksmith.Client, t *target, path string) error {
@@ -58,18 +57,15 @@ func (s *settings) wait(ctx context.Context, c *locksmith.Client, path string, t
 func newListCommand(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list PROFILE|URL [PATH]",
+		Use:   "list URL [PATH]",
 		Short: "list a lock and those below it",
 		Long: `List tells of the lock of a path, if it is held, and of all locks below it. The path is the second argument, or else that of
-the URL, or the directory that the profile's lock lies in. A server that is no ftplockd is asked for the directories there.`,
-		Example: `  netlock list phonestuff
-  netlock list --json phonestuff /locks`,
+the URL. A server that is no ftplockd is asked for the directories there.`,
+		Example: `  netlock list ftp://bob@ftp.example.com/phone_lock
+  netlock list --json ftp://bob@ftp.example.com/phone_lock /locks`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.look(cmd.Context(), args, func(ctx context.Context, c *locksmith.Client, t *target, dir string) error {
-				if len(args) == 1 && !t.isURL() {
-					dir = parentOf(dir)
-				}
 				all, err := c.List(ctx, dir)
 				if err != nil {
 					return err
@@ -86,12 +82,12 @@ the URL, or the directory that the profile's lock lies in. A server that is no f
 func newInfoCommand(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "info PROFILE|URL",
+		Use:   "info URL",
 		Short: "tell who holds a lock",
 		Long: `Info tells whether the lock is held, and by whom and until when if the server can tell. The exit status is 0 whether
 it is held or not.`,
-		Example: `  netlock info phonestuff
-  netlock info --json phonestuff | jq .held`,
+		Example: `  netlock info ftp://bob@ftp.example.com/phone_lock
+  netlock info --json ftp://bob@ftp.example.com/phone_lock | jq .held`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.look(cmd.Context(), args, func(ctx context.Context, c *locksmith.Client, t *target, lock string) error {
@@ -118,7 +114,7 @@ it is held or not.`,
 func (s *settings) look(ctx context.Context, args []string, do func(ctx context.Context, c *locksmith.Client, t *target, where string) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	t, err := s.resolve(ctx, args[0])
+	t, err := s.resolve(args[0])
 	if err != nil {
 		return err
 	}
@@ -128,7 +124,7 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 	}
 	if s.timeout.duration > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitHeld, "%s: not within the time of %s: %s", t.name, words(t.wait), where))
+		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitHeld, "%s: not within the time of %s: %s", t.name, words(time.Duration(s.timeout.duration)), where))
 		defer cancel()
 	}
 	c, err := locksmith.Dial(ctx, t.connect)
@@ -139,14 +135,6 @@ func (s *settings) look(ctx context.Context, args []string, do func(ctx context.
 		err = context.Cause(ctx)
 	}
 	return classify(err, t)
-}
-
-// parentOf is the directory that a lock lies in; "" is the one after login.
-func parentOf(lock string) string {
-	if dir := path.Dir(lock); dir != "." {
-		return dir
-	}
-	return ""
 }
 
 // view is a lock as JSON. Times are RFC 3339, durations seconds.

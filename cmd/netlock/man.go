@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCommand is no word that a profile may have as its name.
+// manCommand writes the man pages.
 const manCommand = "__man"
 
 // newManCommand returns the command that packages make their man pages with.

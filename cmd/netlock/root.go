@@ -1,45 +1,144 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// settings are the flags that several commands have.
+// settings are the options.
 type settings struct {
-	config   string // the profiles' file; "": NETLOCK_CONFIG or the user's own
-	verbose  bool
-	try      bool
-	timeout  timeout
-	shared   bool
-	renew    bool
-	conflict int // the exit status when another client holds the lock
+	verbose   bool
+	try       bool
+	timeout   timeout
+	shared    bool
+	renew     bool
+	conflict  int // the exit status when another client holds the lock
+	stdin     bool
+	killAfter duration
 }
 
-// newRootCommand returns the whole command tree. Without a subcommand it holds a lock for its parent.
+// newRootCommand returns the whole command tree. Without a subcommand it is flock(1) with a URL; without a command it holds a lock for its parent.
 func newRootCommand() *cobra.Command {
-	s := &settings{conflict: exitHeld}
-	root := newHoldCommand(s)
-	root.Version = version()
-	root.SilenceErrors = true // report says them, once
-	root.SilenceUsage = true
-	f := root.PersistentFlags()
-	f.StringVar(&s.config, "config", "", "the file with the profiles (default: $NETLOCK_CONFIG, or netlock/netlock.toml in the user's configuration directory)")
-	f.BoolVar(&s.verbose, "verbose", false, "say on standard error what is done, and whose the exit status is")
-	root.AddCommand(
-		newRunCommand(s),
-		newPutCommand(s),
-		newGetCommand(s),
-		newWaitCommand(s),
-		newListCommand(s),
-		newInfoCommand(s),
-		newProfilesCommand(s),
-		newGuardCommand(),
-		newManCommand(),
-	)
+	s := &settings{conflict: exitHeld, killAfter: duration(killAfter)}
+	root := &cobra.Command{
+		Use:   "netlock [OPTIONS] URL [COMMAND [ARGUMENT...]]",
+		Short: "hold a lock on an FTP server",
+		Long: `Netlock holds a lock on an FTP server (a directory that MKD makes for exactly one client) while a command runs.
+It is flock(1) with a URL in the place of the file. It exits with the command's status, or with 128+n if signal n ended
+the command. Options stand before the URL. "-c LINE" in the place of COMMAND runs a line by the shell.
+
+The command has a process group of its own (on Windows a job), which gets the signals that netlock gets. If the lock is lost,
+the group gets SIGTERM, and SIGKILL after --kill-after, but always before the server can grant the lock to another client; the
+exit status is 79 then. Processes that the command leaves running are neither waited for nor ended.
+
+The command finds in its environment NETLOCK_SERVER, host and port, NETLOCK_PATH, the lock's name there, NETLOCK_TOKEN, its
+fencing token, and NETLOCK_NONCE, a secret with which other connections of the account speak for the lock: SITE LOCK AS (the
+last two are empty on a server that has none).
+
+Without a COMMAND netlock holds the lock for the program that started it. It prints one line: OK when it has the lock, or the
+reason why not. Then it prints a dot every few seconds, and releases the lock when its standard output is closed, when
+the program that started it has ended, or on SIGTERM, SIGINT, SIGHUP or SIGQUIT. If the lock is lost it prints so and ends.
+
+A URL is ftp://user@host:port/path, with ftpes:// for explicit and ftps:// for implicit TLS. /path is relative to the
+directory after login, /%2Fpath absolute. The password is that of the URL, of NETLOCK_PASSWORD, or of ~/.netrc.
+
+Differences from flock(1):
+  The default of -E is 75. Errors have the statuses below; flock uses sysexits.h, too, but fewer of them.
+  -w is the time for the server and the lock together. It may have a unit: 90s, 1m30s.
+  -s works where the server shares locks between accounts; otherwise it is refused with status 73.
+  -e is written -x. -o is always on: what the command leaves running does not hold the lock.
+  -u, -F (--no-fork) and --fcntl do not exist: there is no file descriptor. A script that locks itself runs
+  itself again: [ "$NETLOCK_PATH" ] || exec netlock URL "$0" "$@"
+  A lock can be lost while it is held, and ends by itself when netlock is killed.
+  --verbose writes to standard error.`,
+		Example: `  netlock ftp://phoneacc@ftp.example.com/phone_lock ./upload.sh
+  netlock -w 60 ftp://phoneacc@ftp.example.com/phone_lock make phones
+  netlock -n -E 0 ftp://phoneacc@ftp.example.com/nightly_lock ./backup    # another machine does it
+  netlock ftp://phoneacc@ftp.example.com/phone_lock -c 'sort phone.tsv > new && mv new phone.tsv'
+
+  open LOCKER, "netlock $url |" or die;           # Perl: the lock is ours from "OK" on
+  (my $line = <LOCKER>) =~ /^OK/ or die $line;    # until
+  close LOCKER;
+
+` + statusText,
+		Version:       version(),
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true, // report says them, once
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				cmd.SetOut(cmd.ErrOrStderr())
+				_ = cmd.Help()
+				return silent(exitUsage)
+			}
+			return s.start(cmd.Context(), args, false)
+		},
+	}
+	run := &cobra.Command{
+		Use:   "run [OPTIONS] URL COMMAND [ARGUMENT...]",
+		Short: "hold a lock while a command runs",
+		Long:  `Run is netlock with a COMMAND. It refuses to hold a lock without one.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.start(cmd.Context(), args, true)
+		},
+	}
+	for _, cmd := range []*cobra.Command{root, run} {
+		f := cmd.Flags()
+		f.SetInterspersed(false)
+		f.Var(&s.killAfter, "kill-after", "how long the command may take to end after SIGTERM when the lock is lost, before SIGKILL")
+		f.BoolP("close", "o", false, "as in flock(1); it is always so")
+		s.lockFlags(cmd)
+	}
+	root.Flags().BoolVar(&s.stdin, "stdin", false, "without a COMMAND: release the lock when standard input ends, too")
+	root.Flags().BoolP("version", "V", false, "print the version")
+	root.PersistentFlags().BoolVar(&s.verbose, "verbose", false, "write to standard error what is done, and whose the exit status is")
+	root.SetGlobalNormalizationFunc(longNames)
+	root.AddCommand(run, newPutCommand(s), newGetCommand(s), newWaitCommand(s), newListCommand(s), newInfoCommand(s), newGuardCommand(), newManCommand())
 	return root
+}
+
+// start runs a command under a lock, or holds the lock for the parent.
+func (s *settings) start(ctx context.Context, args []string, needed bool) error {
+	if len(args) == 0 {
+		return errors.New("which lock? netlock URL COMMAND")
+	}
+	command := args[1:]
+	switch {
+	case len(command) == 0 && !needed:
+		h := &holder{settings: s}
+		return h.run(ctx, args[0])
+	case len(command) > 0 && (command[0] == "-c" || command[0] == "--command"):
+		if len(command) != 2 {
+			return fmt.Errorf("%s needs exactly one argument: netlock URL %[1]s 'LINE'", command[0])
+		}
+		command = shell(command[1])
+	case len(command) > 0 && command[0] == "--":
+		command = command[1:]
+	case len(command) > 0 && strings.HasPrefix(command[0], "-"):
+		return fmt.Errorf("%s: options stand before the URL; a command that begins with a dash stands behind --", command[0])
+	}
+	if len(command) == 0 {
+		return errors.New("run what? netlock URL COMMAND")
+	}
+	r := &runner{settings: s}
+	return r.run(ctx, args[0], command)
+}
+
+// shell runs a line by the system's shell.
+func shell(line string) []string {
+	if runtime.GOOS == "windows" {
+		return []string{"cmd", "/c", line}
+	}
+	return []string{"/bin/sh", "-c", line}
 }
 
 // version is that of the module, as the Go toolchain has stamped it.
@@ -50,22 +149,33 @@ func version() string {
 	return "(devel)"
 }
 
-// waitingFlags adds the flags of all commands that take a lock. The short ones are those of flock(1).
-func (s *settings) waitingFlags(cmd *cobra.Command) {
+// lockFlags adds the flags of all commands that take a lock. They are those of flock(1).
+func (s *settings) lockFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVarP(&s.try, "try", "n", false, "do not wait: if another client holds the lock, exit with status 75")
+	f.BoolVarP(&s.try, "nonblock", "n", false, "do not wait: if another client holds the lock, exit with status 75")
 	s.timeoutFlag(cmd)
-	f.BoolVarP(&s.shared, "shared", "s", false, "hold it together with other readers; uses the profile's shared_user, if there is one")
+	f.BoolVarP(&s.shared, "shared", "s", false, "hold it together with other readers")
 	f.BoolFuncP("exclusive", "x", "hold it alone, which is the default; the last of -s and -x counts", func(string) error {
 		s.shared = false
 		return nil
 	})
 	f.BoolVar(&s.renew, "renew", false, "ask for a full age again and again, where the server can renew a lock")
-	f.IntVarP(&s.conflict, "conflict-exit-code", "E", exitHeld, "the exit status when another client holds the lock (--try, --timeout)")
+	f.IntVarP(&s.conflict, "conflict-exit-code", "E", exitHeld, "the exit status when another client holds the lock (-n, -w)")
 }
 
 func (s *settings) timeoutFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait so long (90s, 1m, or seconds) for password, server and lock, then exit with status 75, or 69 if the server cannot be reached; 0: as --try")
+	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait so long (seconds, or 90s, 1m) for server and lock, then exit with status 75, or 69 if the server cannot be reached; 0: as -n")
+}
+
+// longNames gives flags their other names in flock(1), and those of earlier versions.
+func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	switch name {
+	case "nb", "try":
+		name = "nonblock"
+	case "wait":
+		name = "timeout"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // check complains about what the flags cannot mean.
@@ -76,6 +186,28 @@ func (s *settings) check() error {
 	s.try = s.try || s.timeout.set && s.timeout.duration == 0
 	return nil
 }
+
+// duration is written with a unit (90s, 1m30s) or as a number of seconds.
+type duration time.Duration
+
+// Set implements pflag.Value.
+func (d *duration) Set(text string) error {
+	parsed, err := time.ParseDuration(text)
+	if seconds, ferr := strconv.ParseFloat(text, 64); ferr == nil && seconds >= 0 && seconds < 1e9 {
+		parsed, err = time.Duration(seconds*float64(time.Second)), nil
+	}
+	if err != nil || parsed < 0 {
+		return errors.New(`must be a number of seconds, or a duration such as "30s"`)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+// String implements pflag.Value.
+func (d *duration) String() string { return time.Duration(*d).String() }
+
+// Type implements pflag.Value.
+func (d *duration) Type() string { return "seconds" }
 
 // timeout is a duration that was given, or not.
 type timeout struct {

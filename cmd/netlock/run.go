@@ -7,12 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/ftplockd/ftplockd/locksmith"
 )
@@ -20,64 +16,10 @@ import (
 // killAfter is how long a command may take to end by itself when its lock is lost.
 const killAfter = 300 * time.Millisecond
 
-// newRunCommand returns the command that holds a lock around another one.
-func newRunCommand(s *settings) *cobra.Command {
-	r := runner{settings: s, killAfter: duration(killAfter)}
-	cmd := &cobra.Command{
-		Use:   "run [FLAGS] PROFILE|URL [--] COMMAND [ARGUMENT...]",
-		Short: "hold a lock while a command runs",
-		Long: `Run takes the lock, runs the command, and gives the lock back when the command has ended. It exits
-with the command's status, or 128+n if signal n ended it. Signals are passed on to the command.
-
-The command has a process group of its own (on Windows a job). If the lock is lost, the whole group
-gets SIGTERM, and SIGKILL after --kill-after, but always before the server can grant the lock to another
-client; the exit status is 79 then. What the command leaves
-running when it ends is neither waited for nor ended.
-
-What comes behind PROFILE and its flags is the command; -- before it is needed only if it begins with a dash.
-
-The command finds in its environment NETLOCK_SERVER, host and port, NETLOCK_PATH, the lock's name there,
-NETLOCK_TOKEN, its fencing token, and NETLOCK_NONCE, a secret with which other connections of the account speak
-for the lock: SITE LOCK AS (the last two are "" from a server that has none). NETLOCK_PASSWORD is not passed on
-without --keep-password.`,
-		Example: `  netlock run phonestuff -- ./upload.sh
-  netlock run --timeout 1m phonestuff -- make phones
-  netlock run --try nightly -- ./backup || [ $? = 75 ]      # another machine does it
-  netlock run -w 10 phonestuff -c 'sort phone.tsv > new && mv new phone.tsv'`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("which lock? netlock run PROFILE -- COMMAND")
-			}
-			lock := args[0]
-			if err := cmd.Flags().Parse(args[1:]); err != nil { // flags behind PROFILE are ours, too
-				return fmt.Errorf("%w; if that is an option of the command, write -- before the command: netlock run PROFILE -- COMMAND", err)
-			}
-			command := cmd.Flags().Args()
-			if r.line != "" {
-				command = append(shell(r.line), command...)
-			}
-			if len(command) == 0 {
-				return errors.New("run what? netlock run PROFILE -- COMMAND")
-			}
-			return r.run(cmd.Context(), lock, command)
-		},
-	}
-	f := cmd.Flags()
-	f.SetInterspersed(false)
-	f.Var(&r.killAfter, "kill-after", "how long the command may take to end after SIGTERM when the lock is lost, before SIGKILL")
-	f.StringVarP(&r.line, "command", "c", "", "run this line by the shell")
-	f.BoolVar(&r.keepPassword, "keep-password", false, "pass NETLOCK_PASSWORD on to the command, for a netlock in it")
-	s.waitingFlags(cmd)
-	return cmd
-}
-
 // runner runs a command under a lock.
 type runner struct {
 	*settings
-	killAfter    duration
-	line         string // for the shell; "": the command is in the arguments
-	keepPassword bool
-	complain     io.Writer // standard error
+	complain io.Writer // standard error
 }
 
 func (r *runner) run(ctx context.Context, arg string, command []string) error {
@@ -89,7 +31,7 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	signals, _ := listen(forwarded()...) // until we end: one that comes as the command is about to start is for the command
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	t, err := r.resolve(ctx, arg)
+	t, err := r.resolve(arg)
 	if err != nil {
 		return err
 	}
@@ -98,11 +40,11 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 		return err
 	}
 	stop()
-	c, g, err := startGuarded(path, command, environment(lock, t, r.keepPassword))
+	c, g, err := startGuarded(path, command, environment(lock, t))
 	if err != nil {
 		return errors.Join(err, lock.release(t))
 	}
-	t.tell("%s: running %s", t.name, command[0])
+	t.tell("executing %s", command[0])
 	status, lost := r.supervise(c, signals, lock)
 	g.dismiss()
 	err = r.result(status, lost, lock.release(t))
@@ -160,16 +102,13 @@ const (
 	nonceVariable  = "NETLOCK_NONCE"
 )
 
-// environment is ours with the lock's server, name, token and nonce, and without the password.
-func environment(lock *holding, t *target, keepPassword bool) []string {
+// environment is ours with the lock's server, name, token and nonce.
+func environment(lock *holding, t *target) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
 		token = strconv.FormatUint(n, 10)
 	}
-	ours := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return !keepPassword && strings.HasPrefix(v, passwordVariable+"=")
-	})
-	return append(ours, serverVariable+"="+t.server(), pathVariable+"="+lock.Path(), tokenVariable+"="+token, nonceVariable+"="+lock.Nonce())
+	return append(os.Environ(), serverVariable+"="+t.server(), pathVariable+"="+lock.Path(), tokenVariable+"="+token, nonceVariable+"="+lock.Nonce())
 }
 
 // held is what supervise wants to know of a lock.

@@ -37,7 +37,7 @@ func TestLossIsSeenAlsoIfTheCommandHasEndedByItself(t *testing.T) {
 		life, lose := context.WithCancel(t.Context())
 		lose()
 		lock := &fakeLock{life}
-		run := runner{complain: new(bytes.Buffer)}
+		run := runner{settings: new(settings), complain: new(bytes.Buffer)}
 		if status, lost := run.supervise(c, nil, lock); status != 3 || !lost {
 			t.Fatalf("status %d, lost %t", status, lost)
 		}

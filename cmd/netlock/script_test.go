@@ -22,8 +22,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // or each command takes a second longer with -race
-			e.Setenv("XDG_CONFIG_HOME", e.WorkDir)
-			e.Setenv("NETLOCK_CONFIG", "")
+			e.Setenv("NETRC", e.WorkDir+"/netrc")
 			return nil
 		},
 	})

@@ -30,7 +30,7 @@ const (
 	exitHeld        = 75  // somebody else has it; later it may be free
 	exitProtocol    = 76  // TLS failed, or the lock's state is not known
 	exitLogin       = 77  // wrong account or password
-	exitProfile     = 78  // the profile or its password is wrong or not there
+	exitConfig      = 78  // there is no password, or ~/.netrc is wrong
 	exitLost        = 79  // the lock was lost while it was held
 	exitNotRunnable = 126 // the command of "run" cannot be started
 	exitNotFound    = 127 // there is no such command
@@ -47,14 +47,14 @@ const statusText = `Exit statuses:
   70   anything else
   73   the lock is refused: not allowed, no such directory, a deadlock
   74   a transfer failed, or a local file cannot be written
-  75   somebody else holds the lock (--try, --timeout)
+  75   somebody else holds the lock (-n, -w)
   76   TLS failed, or a reply was lost and the lock's state is not known
   77   the login is refused
-  78   the profile or its password is wrong or not there
-  79   the lock was lost while it was held; "run" has ended the command
-  126, 127  the command of "run" cannot be started, is not there
+  78   there is no password, or ~/.netrc cannot be used
+  79   the lock was lost while it was held; the command was ended
+  126, 127  the command cannot be started, is not there
   128+n     ended by signal n
-"run" exits with the status of its command otherwise.`
+Otherwise the exit status is the command's.`
 
 // statusError is an error with the exit status that it means. Without an error in it nothing is left to be said.
 type statusError struct {
@@ -120,7 +120,7 @@ func judge(err error, t *target) (status int, hint string) {
 	case is(locksmith.ErrLogin):
 		return exitLogin, "check user (" + t.user() + ") and password"
 	case is(locksmith.ErrTLS):
-		return exitProtocol, "check the port, the server's certificate and ca; implicit TLS has a port of its own, usually 990"
+		return exitProtocol, "check the port and the server's certificate; implicit TLS has a port of its own, usually 990"
 	case is(locksmith.ErrUnreachable) && unknownHost(err):
 		return exitNoHost, "check the address"
 	case is(locksmith.ErrUnreachable) && errors.As(err, &said):

@@ -36,7 +36,7 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 		{errors.New("odd"), 70, ""},
 		{fail(66, "known"), 66, ""},
 	} {
-		tt := &target{name: "phones", conflict: exitHeld}
+		tt := &target{name: "phones", settings: &settings{conflict: exitHeld}}
 		tt.path, tt.connect.User = "/x", "bob"
 		got := classify(c.err, tt)
 		if statusOf(got) != c.status || !strings.Contains(got.Error(), c.hint) || !errors.Is(got, c.err) {

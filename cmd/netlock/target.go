@@ -1,81 +1,108 @@
 package main
 
 import (
-	"context"
+	"cmp"
+	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// target is what a PROFILE or URL names: the lock, and how to get at it.
+// target is what a URL names: the lock, and how to get at it.
 type target struct {
+	*settings
 	name    string // for people: never with a password
+	host    string
 	connect locksmith.Server
 	path    string // of the lock; "": the URL has none
-	options locksmith.Options
-	try     bool
-
-	secret secret        // where the password comes from
-	dir    string        // where its relative file names begin
-	wait   time.Duration // for the lock; 0: for ever
-	until  time.Time     // when that is over; zero: never
-
-	verbose  bool
-	conflict int // the exit status if another client holds the lock
+	until   time.Time
 }
 
-// resolve finds out what an argument names, and the password for it. Its errors have a status.
-func (s *settings) resolve(ctx context.Context, arg string) (*target, error) {
-	if err := s.check(); err != nil {
+// resolve reads a URL and finds the password for it. Its errors have a status.
+func (s *settings) resolve(arg string) (*target, error) {
+	err := s.check()
+	var t *target
+	if err == nil {
+		t, err = parseURL(arg)
+	}
+	if err != nil {
 		return nil, fail(exitUsage, "%w", err)
 	}
-	t, err := s.find(arg)
-	if err != nil {
-		return nil, err
+	t.settings = s
+	if s.timeout.duration > 0 && !s.try {
+		t.until = time.Now().Add(time.Duration(s.timeout.duration))
 	}
-	t.options.Renew = t.options.Renew || s.renew
-	t.try, t.verbose, t.conflict = s.try, s.verbose, s.conflict
-	if s.timeout.duration > 0 {
-		t.wait = time.Duration(s.timeout.duration)
-	}
-	if t.wait > 0 && !s.try {
-		t.until = time.Now().Add(t.wait)
-	}
-	if s.timeout.duration > 0 && !s.try { // it is for all that is waited for
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, t.until, fail(exitProfile, "%s: password of %s: there was none within the time", t.name, t.user()))
-		defer cancel()
-	}
-	t.connect.Password, err = t.password(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return nil, classify(context.Cause(ctx), t)
-	case err != nil:
-		return nil, fail(exitProfile, "%s: password of %s: %w", t.name, t.user(), err)
+	if err := t.logIn(); err != nil {
+		return nil, fail(exitConfig, "%s: %w", t.name, err)
 	}
 	return t, nil
 }
 
-func (s *settings) find(arg string) (*target, error) {
-	if isURL(arg) {
-		t, err := parseURL(arg, s.shared)
-		if err != nil {
-			return nil, fail(exitUsage, "%w", err)
-		}
-		return t, nil
+// schemes are what URLs begin with, and how the connection is protected then.
+func schemes() map[string]locksmith.TLSMode {
+	return map[string]locksmith.TLSMode{
+		"ftp": locksmith.TLSOff, "ftps": locksmith.TLSImplicit, "ftpes": locksmith.TLSExplicit,
 	}
-	all, err := s.loadProfiles()
+}
+
+// parseURL makes a target of ftp://user:password@host:port/path (RFC 1738 section 3.2). The path is relative to the directory after
+// login; one that begins with %2F is absolute. It may be empty. Errors never show the password.
+func parseURL(raw string) (*target, error) {
+	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, err
+		// What the library says of it may have the password in it.
+		return nil, errors.New("that is no URL: ftp://user@host:port/phone_lock; in a user or password / : @ are written %2F %3A %40, and % is %25 everywhere")
 	}
-	p, ok := all.all[arg]
-	if !ok {
-		return nil, fail(exitProfile, "there is no profile %q in %s", arg, all.file)
+	mode, ok := schemes()[u.Scheme]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%s: a URL begins with ftp://, ftpes:// (explicit TLS) or ftps:// (implicit TLS)", u.Redacted())
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("%s: a URL names a host: ftp://user@host/phone_lock", u.Redacted())
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, fmt.Errorf("%s: in a path ? is written %%3F and # is written %%23", u.Redacted())
 	}
-	return p.target(arg, all.dir(), s.shared)
+	path, err := urlPath(u)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
+	}
+	address := u.Hostname()
+	if u.Port() != "" {
+		address = net.JoinHostPort(address, u.Port())
+	}
+	password, _ := u.User.Password()
+	t := &target{host: u.Hostname(), path: path, connect: locksmith.Server{Address: address, User: u.User.Username(), Password: password, TLS: mode}}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	t.name = u.String()
+	return t, nil
+}
+
+// urlPath decodes each part of the path for itself: a slash that was written %2F begins an absolute path, or is part of a name,
+// which no FTP server has.
+func urlPath(u *url.URL) (string, error) {
+	var parts []string
+	for i, part := range strings.Split(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {
+		name, err := url.PathUnescape(part)
+		if err != nil {
+			return "", err
+		}
+		if strings.ContainsAny(name, "\r\n\x00") {
+			return "", errors.New("a path is one line")
+		}
+		if rest := strings.TrimPrefix(name, "/"); strings.Contains(rest, "/") || i > 0 && rest != name {
+			return "", errors.New("%2F belongs at the beginning of a path only")
+		}
+		parts = append(parts, name)
+	}
+	return strings.TrimSuffix(strings.Join(parts, "/"), "/"), nil
 }
 
 // needLock complains about a URL that names no lock.
@@ -92,17 +119,13 @@ func (t *target) server() string {
 	return address
 }
 
-// inside reports whether this is the lock under which we were started ourselves, by "netlock run". Of a relative path it knows only where
+// inside reports whether this is the lock of the netlock that runs us. Of a relative path it knows only where
 // it leads if the account begins at the root.
 func (t *target) inside() bool {
-	lock := path.Clean(t.path)
-	if !path.IsAbs(lock) {
-		lock = path.Join("/", t.connect.Dir, lock)
-	}
-	return !t.options.Shared && os.Getenv(pathVariable) == lock && os.Getenv(serverVariable) == t.server()
+	return !t.shared && os.Getenv(pathVariable) == path.Join("/", t.path) && os.Getenv(serverVariable) == t.server()
 }
 
-// needOther refuses to wait for the lock under which we were started ourselves.
+// needOther refuses to wait for the lock of the netlock that runs us.
 func (t *target) needOther() error {
 	if t.inside() {
 		return fail(exitUsage, "%s: %s is already held by the netlock that runs this: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), pathVariable)
@@ -110,7 +133,7 @@ func (t *target) needOther() error {
 	return nil
 }
 
-// tell says on standard error what is done, with --verbose.
+// tell writes to standard error what is done, with --verbose.
 func (t *target) tell(format string, args ...any) {
 	if t.verbose {
 		_ = heard(say(os.Stderr, "netlock: "+oneLine(fmt.Sprintf(format, args...))+"\n"))
@@ -118,6 +141,7 @@ func (t *target) tell(format string, args ...any) {
 }
 
 // where is the lock, for people.
-func (t *target) where() string {
-	return fmt.Sprintf("%s (%s)", t.path, t.connect.Address)
-}
+func (t *target) where() string { return fmt.Sprintf("%s (%s)", t.path, t.connect.Address) }
+
+// user names the account for people.
+func (t *target) user() string { return cmp.Or(t.connect.User, "anonymous") }

@@ -18,38 +18,38 @@ import (
 // newPutCommand returns the command that uploads a file under a lock.
 func newPutCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "put PROFILE|URL LOCAL REMOTE",
+		Use:   "put URL LOCAL REMOTE",
 		Short: "upload a file under a lock",
 		Long: `Put takes the lock, uploads the file and gives the lock back. Others see the old file or the new one: where
 the server does not see to that by itself, the file gets a temporary name first. "-" is standard input.
 REMOTE is absolute or relative to the directory that the lock's path is relative to.`,
-		Example: `  netlock put phonestuff phone.tsv data/phone.tsv
-  sort phone.tsv | netlock put --timeout 1m phonestuff - data/phone.tsv`,
+		Example: `  netlock put ftp://bob@ftp.example.com/phone_lock phone.tsv data/phone.tsv
+  sort phone.tsv | netlock put --timeout 1m ftp://bob@ftp.example.com/phone_lock - data/phone.tsv`,
 		Args: threeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.put(cmd.Context(), args[0], args[1], args[2])
 		},
 	}
-	s.waitingFlags(cmd)
+	s.lockFlags(cmd)
 	return cmd
 }
 
 // newGetCommand returns the command that downloads a file under a lock.
 func newGetCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "get PROFILE|URL REMOTE LOCAL",
+		Use:   "get URL REMOTE LOCAL",
 		Short: "download a file under a lock",
 		Long: `Get takes the lock, downloads the file and gives the lock back. A LOCAL that is a directory gets a file of
 the remote name. The local file is replaced when all of it has come and is on the disk; a download that was cut off, or whose lock was lost, changes nothing.
 "-" is standard output, which may have got a part of the file when the status is not 0.`,
-		Example: `  netlock get phonestuff data/phone.tsv phone.tsv
-  netlock get phonestuff data/phone.tsv - | wc -l`,
+		Example: `  netlock get ftp://bob@ftp.example.com/phone_lock data/phone.tsv phone.tsv
+  netlock get ftp://bob@ftp.example.com/phone_lock data/phone.tsv - | wc -l`,
 		Args: threeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.get(cmd.Context(), args[0], args[1], args[2])
 		},
 	}
-	s.waitingFlags(cmd)
+	s.lockFlags(cmd)
 	return cmd
 }
 
@@ -130,7 +130,7 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 func (s *settings) under(ctx context.Context, arg, what string, do func(context.Context, carrier) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	t, err := s.resolve(ctx, arg)
+	t, err := s.resolve(arg)
 	if err != nil {
 		return err
 	}

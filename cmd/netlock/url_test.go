@@ -24,14 +24,14 @@ func TestURLsNameAServerAndALock(t *testing.T) {
 		{"ftpes://[::1]/x/", "::1", "", "", "x", locksmith.TLSExplicit},
 		{"ftp://h", "h", "", "", "", locksmith.TLSOff},
 	} {
-		got, err := parseURL(c.url, true)
+		got, err := parseURL(c.url)
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue
 		}
 		s := got.connect
-		if s.Address != c.address || s.User != c.user || got.secret.password != c.password || got.path != c.path || s.TLS != c.tls || !got.options.Shared {
-			t.Errorf("%s: %+v password %q", c.url, got.options, got.secret.password)
+		if s.Address != c.address || s.User != c.user || s.Password != c.password || got.path != c.path || s.TLS != c.tls {
+			t.Errorf("%s: %+v", c.url, s)
 		}
 	}
 }
@@ -49,14 +49,14 @@ func TestURLsThatAreWrongAreExplainedWithoutTheirPassword(t *testing.T) {
 		"ftp://bob:s3cret@h:x/x":    "no URL",
 		"ftp://bob:s3%cret@h/x":     "% is %25",
 	} {
-		_, err := parseURL(url, false)
+		_, err := parseURL(url)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		} else if strings.Contains(err.Error(), "s3") {
 			t.Errorf("%s: the password is shown: %v", url, err)
 		}
 	}
-	got, err := parseURL("ftp://bob:s3cret@h/x", false)
+	got, err := parseURL("ftp://bob:s3cret@h/x")
 	if err != nil || got.name != "ftp://bob@h/x" {
 		t.Errorf("named %q, %v", got.name, err)
 	}

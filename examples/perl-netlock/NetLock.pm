@@ -1,7 +1,7 @@
 package NetLock;
 # A lock as an object: held from new until release, or until nobody has the object any more.
 #
-#   my $lock = NetLock->new('phonestuff');    # dies with the reason if it cannot be had
+#   my $lock = NetLock->new('ftp://bob@ftp.example.com/phone_lock');    # dies with the reason if it cannot be had
 #   ... work, for as long as it takes ...
 #   $lock->held or die "somebody took the lock away";
 #   undef $lock;                              # or $lock->release, or the end of the scope
@@ -12,11 +12,11 @@ use strict;
 use warnings;
 use Carp;
 
-# new(PROFILE or URL) returns when the lock is held. $NETLOCK in the environment names the program.
+# new(URL) returns when the lock is held. $NETLOCK in the environment names the program.
 sub new {
-    my ($class, $profile) = @_;
+    my ($class, $url) = @_;
     my $program = $ENV{NETLOCK} || 'netlock';
-    my $pid     = open my $from, '-|', $program, $profile or croak "cannot run $program: $!";
+    my $pid     = open my $from, '-|', $program, $url or croak "cannot run $program: $!";
     my $self    = bless { from => $from, pid => $pid, owner => $$ }, $class;
     my $answer  = readline $from;
     return $self if defined $answer && $answer eq "OK\n";

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 # Adds an entry to the phone list: downloads it, changes it, uploads it, all under one lock, or an entry that somebody else adds
 # in the same moment would be lost.
-# usage: add.pl NAME NUMBER [PROFILE of netlock]
+# usage: add.pl NAME NUMBER [URL of the lock], which is in LOCK otherwise
 use strict;
 use warnings;
 use FindBin;
@@ -9,12 +9,13 @@ use lib $FindBin::Bin;
 use NetLock;
 use Session;
 
-@ARGV >= 2 or die "usage: add.pl NAME NUMBER [PROFILE]\n";
-my ($name, $number, $profile) = (@ARGV, 'phonestuff');
+@ARGV >= 2 or die "usage: add.pl NAME NUMBER [URL]\n";
+my ($name, $number, $url) = (@ARGV, $ENV{LOCK});
 length $name && length $number or die "neither the name nor the number can be empty\n";
+defined $url or die "name the lock: LOCK=ftp://user\@host/%2Fphone_lock\n";
 "$name$number" =~ m{[\t\r\n]} and die "an entry is one line without tabs\n";
 
-my $lock = NetLock->new($profile);
+my $lock = NetLock->new($url);
 my $ftp  = session();
 
 open my $to, '>', \(my $list = '') or die $!;

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// passwordVariable is the variable with the password of a URL that has none.
+const passwordVariable = "NETLOCK_PASSWORD"
+
+// logIn finds the account and its password: in the URL, in the environment, in ~/.netrc. Without any the login is anonymous.
+func (t *target) logIn() error {
+	c := &t.connect
+	if c.Password != "" {
+		return nil
+	}
+	word, set := os.LookupEnv(passwordVariable)
+	if set && c.User != "" {
+		c.Password = word
+		return nil
+	}
+	login, word, err := fromNetrc(t.host, c.User)
+	switch {
+	case err != nil:
+		return err
+	case login != "":
+		c.User, c.Password = login, word
+	case c.User != "":
+		return fmt.Errorf("there is no password of %s: set %s, or write into ~/.netrc: machine %s login %[1]s password PASSWORD", c.User, passwordVariable, t.host)
+	}
+	return nil
+}
+
+// fromNetrc looks a host and an account up ("": any) in the file of ftp(1): $NETRC, or ~/.netrc. login is "" if there is none.
+func fromNetrc(host, user string) (login, password string, err error) {
+	name := os.Getenv("NETRC")
+	if home, err := os.UserHomeDir(); name == "" && err == nil {
+		name = filepath.Join(home, ".netrc")
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", err
+	}
+	defer f.Close()
+	login, password, err = searchNetrc(f, host, user)
+	if info, serr := f.Stat(); err == nil && serr == nil && password != "" && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return "", "", fmt.Errorf("%s has passwords in it and mode %04o, so that others can read them: chmod 600 it", name, info.Mode().Perm())
+	}
+	return login, password, err
+}
+
+// searchNetrc reads machine, default, login, password, account and macdef, as ftp(1) does. The first entry that fits counts.
+func searchNetrc(from io.Reader, host, user string) (login, password string, err error) {
+	fits, macro, key := false, false, ""
+	done := func() bool { return fits && login != "" && (user == "" || login == user) }
+	for lines := bufio.NewScanner(from); ; {
+		if !lines.Scan() {
+			if err := lines.Err(); err != nil || !done() {
+				return "", "", err
+			}
+			return login, password, nil
+		}
+		line := strings.TrimSpace(lines.Text())
+		if macro = macro && line != ""; macro || strings.HasPrefix(line, "#") { // a macro ends with an empty line
+			continue
+		}
+		for word := range strings.FieldsSeq(line) {
+			switch {
+			case key == "machine":
+				fits, key = word == host, ""
+			case key == "login":
+				login, key = word, ""
+			case key == "password":
+				password, key = word, ""
+			case key != "":
+				key = ""
+			case word == "machine" || word == "default":
+				if done() {
+					return login, password, nil
+				}
+				login, password, fits = "", "", true
+				if word == "machine" {
+					key = word
+				}
+			default:
+				macro = macro || word == "macdef"
+				key = word
+			}
+		}
+	}
+}
