@@ -26,7 +26,7 @@ var (
 	errBroke      = &refusal{code: 426, text: "the data connection broke"}
 	errStalled    = &refusal{code: 426, text: "the data connection stood still for too long"}
 	errContested  = &refusal{code: 426, text: "two data connections came from your address, and one of them is somebody else's"}
-	errNotResumed = &refusal{code: 522, text: "the data connection must resume the TLS session of the control connection"}
+	errNotResumed = &refusal{code: 522, text: "the data connection must resume the TLS session; under TLS 1.2 curl, PHP and Ruby cannot"}
 	errNotOpened  = &refusal{code: 425, text: "cannot open the data connection"}
 	errPanic      = &refusal{code: 451, text: "internal error"}
 )
