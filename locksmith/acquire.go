@@ -370,20 +370,20 @@ func (a *acquisition) giveBack(ctx context.Context, has bool) {
 // have received.
 func (a *acquisition) take(r reply) (outcome, *Lock) {
 	heard, err := a.s.confirm()
+	l := newLock(a, a.named(r))
+	if g, ok := r.grant(); ok && a.s.knowsLocks() && err == nil {
+		if g.expires == 0 || now().Sub(a.sent) <= g.expires/10 {
+			l.granted(g, a.sent, heard)
+		} else { // the age began while the server let MKD wait
+			err = l.renew(a.s)
+		}
+	}
 	if err != nil {
 		a.last, a.unsure = err, true
 		return failed, nil
 	}
-	l := newLock(a, a.named(r))
-	if g, ok := r.grant(); ok && a.s.knowsLocks() {
-		if g.expires == 0 || now().Sub(a.sent) <= g.expires/10 {
-			l.granted(g, a.sent, heard)
-		} else if err := l.renew(a.s); err != nil { // the age began while the server let MKD wait
-			a.last, a.unsure = err, true
-			return failed, nil
-		}
-	}
 	if a.o.Shared && !l.isShared(a.s) {
+		l.lose(errReleased)
 		a.last = fmt.Errorf("%w: %s: the server grants it to one holder alone, and it was to be shared", ErrRefused, l.path)
 		if r, err := a.s.ask(context.Background(), "RMD "+a.path); err != nil || !r.good() {
 			a.unsure = true

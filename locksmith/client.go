@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // A Client is one connection to a server, and the locks that are held over it. Several goroutines may call its methods at once: commands take
@@ -38,7 +39,7 @@ func Dial(ctx context.Context, s Server) (*Client, error) {
 		if !timed || !errors.Is(err, ErrUnreachable) || isUnknownHost(err) {
 			return nil, err
 		}
-		if pause(ctx, e.Poll); ctx.Err() != nil {
+		if pause(ctx, min(e.Poll, time.Second)); ctx.Err() != nil {
 			return nil, &because{err, []error{context.Cause(ctx)}}
 		}
 	}
