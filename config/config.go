@@ -53,7 +53,7 @@ type FTP struct {
 	IdleTimeout Duration `toml:"idle_timeout"`
 	// DataTimeout gives up a transfer that moves no byte for so long, or whose data connection does not come. 0: never.
 	DataTimeout Duration `toml:"data_timeout"`
-	// DataMinRate gives up a transfer that moves fewer bytes a second, over one minute. 0: never.
+	// DataMinRate gives up a download that moves fewer bytes a second, over one minute. 0: never.
 	DataMinRate int `toml:"data_min_rate"`
 	// UserTimeout gives up a machine that acknowledges nothing for so long. 0: the system's own, many minutes.
 	UserTimeout Duration `toml:"user_timeout"`

@@ -63,7 +63,7 @@ type Settings struct {
 	// DataTimeout is how long a data connection may stand still, and how long it is awaited (20 s at most). 0: for ever,
 	// and 20 s.
 	DataTimeout time.Duration
-	// DataMinRate is how many bytes a second a transfer must move, over a minute. 0: it may be as slow as it likes.
+	// DataMinRate is how many bytes a second a download must move, over a minute. 0: any number.
 	DataMinRate int
 	// HangUp is how long after the end of its data connection an upload waits for the end of the control connection,
 	// which tells a killed client from one that has finished. 0: not at all.

@@ -77,7 +77,7 @@ func discardedBy(err error) string {
 		word string
 	}{
 		{errAborted, "aborted"}, {errQuit, "quit"}, {errHungUp, "hung-up"}, {errStopping, "stopped"}, {errBroke, "broken"},
-		{errStalled, "stalled"}, {errSlow, "slow"}, {errContested, "contested"}, {errNotResumed, "not-resumed"},
+		{errStalled, "stalled"}, {errContested, "contested"}, {errNotResumed, "not-resumed"},
 		{errNotOpened, "not-opened"}, {files.ErrMoved, "moved"}, {files.ErrSwept, "swept"}, {files.ErrChanged, "changed"}, {syscall.ENOSPC, "disk-full"}, {syscall.EDQUOT, "disk-full"},
 		{syscall.ECONNRESET, "broken"}, {syscall.EPIPE, "broken"}, {net.ErrClosed, "broken"}, {io.ErrUnexpectedEOF, "broken"},
 	} {

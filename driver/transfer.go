@@ -275,7 +275,8 @@ const signOfLife = 200 * time.Millisecond
 // move are signs of life for the locks of the session, and of its job's ended sessions. It looks at what the kernel has
 // received of the client or the client has acknowledged (TCP_INFO): a deadline that rolls ahead would say nothing of what the
 // client takes in of some megabytes that wait in the kernel, and a write under TLS that times out cannot go on. Where the
-// system does not tell, nothing stands still. It also aborts a transfer that moves less than Settings.DataMinRate, over a minute.
+// system does not tell, nothing stands still. It also aborts a download that moves less than Settings.DataMinRate,
+// over a minute: an upload is as slow as what its client measures or prints.
 func (t *transfer) watch() (stop func()) {
 	timeout := t.client.server.settings.Load().DataTimeout
 	step := signOfLife
@@ -301,7 +302,7 @@ func (t *transfer) watch() (stop func()) {
 			seen, changed = moved, time.Now()
 			t.works()
 		}
-		if ok && moves.tooSlow(t.client.server, moved, time.Now()) {
+		if ok && t.file == nil && moves.tooSlow(t.client.server, moved, time.Now()) {
 			t.abort(errSlow)
 			return
 		}
