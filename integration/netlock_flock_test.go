@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -47,4 +49,36 @@ func TestNetlockAsTheTestsOfFlock(t *testing.T) {
 	after.says(t, "After timeout.")
 	general.ended(t, 0)
 	after.ended(t, 0)
+}
+
+// TestNetlockOnEachServer runs netlock on ftplockd and on the servers of others that are there.
+func TestNetlockOnEachServer(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h host) {
+		url := fmt.Sprintf("ftp://%s:%s@%s/%%2F%s/a", h.server.User, h.server.Password, h.server.Address, strings.TrimPrefix(h.dir, "/"))
+		holder := launch(t, locker(t, url, "URL", "sh", "-c", "echo here $NETLOCK_PATH; read x"))
+		holder.says(t, "here "+h.dir+"/a")
+		if r := finish(t, locker(t, url, "-n", "-E", "9", "URL", "echo", "too early")); r.status != 9 || strings.Contains(r.out, "too early") {
+			t.Errorf("while it is held: %+v", r)
+		}
+		holder.to.Close()
+		if r := finish(t, locker(t, url, "-w", "60", "URL", "echo", "then")); r.status != 0 || r.out != "then\n" {
+			t.Errorf("after that: %+v", r)
+		}
+		holder.exit(t)
+		local := filepath.Join(t.TempDir(), "local")
+		writeFile(t, local, []byte("anna\t1\n"))
+		remote := filepath.Dir(h.dir+"/a") + "/phone.tsv"
+		if !h.tokens {
+			remote = h.dir + "/phone.tsv"
+		}
+		for _, args := range [][]string{{"put", "URL", local, remote}, {"get", "URL", remote, local + ".back"}, {"URL", "netlock", "get", "URL", remote, local + ".inside"}} {
+			if r := finish(t, locker(t, url, args...)); r.status != 0 {
+				t.Errorf("%q: %+v", args, r)
+			}
+		}
+		for _, name := range []string{".back", ".inside"} {
+			wantFile(t, local+name, "anna\t1\n")
+		}
+	})
 }
