@@ -52,6 +52,7 @@ func TestPortsAreFreeAgain(t *testing.T) {
 		"PORT":     func(c *client, _ string) { c.play("> PORT 127,0,0,1,200,1", "< 250 ") },
 		"REIN":     func(c *client, _ string) { c.play("> REIN", "< 250 ") },
 		"time-out behind a refusal": func(c *client, addr string) {
+			c.settled() // the port is claimed behind the reply that names it
 			c.lib.refuses = true
 			port := c.lib.conn.said().port
 			c.play("> STOR x", "< 550 ", "> NOOP", "< 250 ")
