@@ -113,14 +113,15 @@ func TestCwdIntoALockThatIsKeptForAnother(t *testing.T) {
 		b MKD /cwd/x => 257 *`, patient)
 }
 
-// A job that reads and writes files lives; one that looks does not.
+// A job that reads and writes files lives. Looking, and making and removing directories, as a cleaner of old locks does, are no signs of life.
 func TestOnlyWorkIsASignOfLifeOfAnEndedSession(t *testing.T) {
 	for line, lives := range map[string]string{
-		"STOR /f": "held", "RETR /f": "held", "DELE /f": "held", "MKD /dir": "held", "LIST /": "free", "RETR /idle/a/whose": "free", "MKD /idle/a": "free", "MLST /f": "free",
+		"STOR /f": "held", "RETR /f": "held", "DELE /f": "held", "MKD /new": "free", "RMD /dir": "free", "LIST /": "free", "RETR /idle/a/whose": "free", "MKD /idle/a": "free", "MLST /f": "free",
 	} {
 		t.Run(line, func(t *testing.T) {
 			plays(t, `
 				- write /f x
+				- mkdir /dir
 				a MKD /idle/a => 257 *
 				a STOR /idle/a/whose <<< mine => 226 *
 				- alone

@@ -83,7 +83,8 @@ func (c *client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.say(c.conn.Command(), name, r, c.worked(err))
 }
 
-// worked notes that the client has changed a file, which is a sign of life for the locks of its job.
+// worked notes that the client has changed a file, which is a sign of life for the locks of its job. MKD and RMD do not count: a
+// program that removes old locks sends them, too.
 func (c *client) worked(err error) error {
 	if err == nil {
 		c.locks.Work()

@@ -26,7 +26,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	case n == "/" || c.isStatus(view):
 		return control.Reply{}, fs.ErrExist
 	case !c.isLockName(n) && !c.table().Held(n): // one that a reload has left without a rule is a lock until it ends
-		if err := c.worked(c.makeDirectory(n)); err != nil {
+		if err := c.makeDirectory(n); err != nil {
 			return control.Reply{}, err
 		}
 		return control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}, nil

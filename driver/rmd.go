@@ -16,7 +16,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	case err != nil:
 		return control.Reply{}, err
 	case !own && !c.isLock(n):
-		return done(250, view, "removed"), c.worked(c.notEmpty(n, c.removeDirectory(n, view)))
+		return done(250, view, "removed"), c.notEmpty(n, c.removeDirectory(n, view))
 	}
 	again, waiting, err := c.locks.ReleaseOrWait(c.server.context, n, c.conn.Wake)
 	if waiting != nil {

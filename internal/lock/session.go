@@ -150,8 +150,8 @@ func (s *Session) End() {
 // Work is a sign of life of a client that does real work: bytes of its file transfers move, or it changed a file. For
 // the session's own holds it is a Touch. It counts as well for the holds of its account's ended sessions that are of
 // its job: those from the same address, see [ReleaseAddress], of a name of which this session never lost a hold, and
-// those with its nonce. Their release policy does not matter. What else a client does, log in, look, list, take
-// locks, is no Work: clients that only wait for the lock do it, too.
+// those with its nonce. Their release policy does not matter. Other commands, logins, listings, and MKD and RMD of
+// locks and directories, are no Work: clients that wait for the lock, and programs that remove old locks, send them, too.
 //
 // Its cost grows with the holds of the account's ended sessions.
 func (s *Session) Work() {
