@@ -248,3 +248,37 @@ func TestNetlockRunKillsItsCommandBeforeTheServerGrantsTheLockAgain(t *testing.T
 		}
 	}
 }
+
+// TestLocksmithIsDoneInTimeWhenAReloadShortensTheAge cuts the network after a reload.
+func TestLocksmithIsDoneInTimeWhenAReloadShortensTheAge(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "[[lock]]\nmatch = \"/*_lock\"\nmax_age = \"1h\"\n")
+	cut := make(chan struct{})
+	silent := startRelay(t, func() string { return s.v4 }, func(r *relay, p pair, _ bool) {
+		go func() {
+			<-cut
+			p.client.SetReadDeadline(time.Unix(1, 0)) // nothing is passed on, and nothing ends
+			p.server.SetReadDeadline(time.Unix(1, 0))
+		}()
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = io.Copy(p.server, p.client) })
+		_, _ = io.Copy(p.client, p.server)
+		both.Wait()
+		<-t.Context().Done()
+	})
+	w := wish{Server: locksmith.Server{Address: silent.address(), User: account, Password: password, Grace: time.Minute}, Path: "/phone_lock"}
+	l, err := w.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.configure("[[lock]]\nmatch = \"/*_lock\"\nmax_age = \"8s\"\n")
+	s.mustReload()
+	harness.Await(t, "the client is told of the new age", func() bool { return time.Until(l.Expires()) < 10*time.Second })
+	close(cut)
+	other := s.session("other")
+	other.Want(200, "SITE WAIT 60")
+	other.Want(257, "MKD /phone_lock")
+	if l.Valid() {
+		t.Error("the first holder's lock is valid when another client has it")
+	}
+}

@@ -59,6 +59,11 @@ func TestALockIsLost(t *testing.T) {
 			want:    ErrLost, says: "the lock was lost: /a: the server could not be reached for 18s, and may have ended it",
 			after: 18500 * time.Millisecond, before: 18500 * time.Millisecond,
 		},
+		"before the end of an age that a reload has shortened": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 1s, expires in 10s, token 42\n< 211 End\n> SITE LOCK INFO /a\nhang", "hang"},
+			want:    ErrLost, says: "the lock was lost: /a: its age is over, which the server has shortened",
+			after: 8500 * time.Millisecond, before: 8500 * time.Millisecond,
+		},
 		"before its grace is over, when the server does not answer": {
 			scripts: []string{graced() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 24h0m0s\n> NOOP\n< 200 ok\n" + ask42 + "> SITE LOCK INFO /a\nhang", "hang"},
 			want:    ErrLost, after: 14 * time.Second, before: 14 * time.Second,

@@ -13,6 +13,7 @@ type lease struct {
 	heard time.Time     // before the last request was sent that the server answered
 	age   time.Duration // as the server wrote it; 0: the lock has none
 	idle  time.Duration // the lock ends so long after the last command (max_idle); 0: it has no such limit
+	left  time.Duration // what was left of the lock when the server answered last, see heard: a reload may shorten its age; 0: it does not say
 	grace time.Duration // the lock ends so long after its connection; 0: the server promises nothing
 }
 
@@ -29,6 +30,7 @@ func (l lease) end() time.Time {
 	}
 	limit(l.began, shorter(l.age))
 	limit(l.heard, shorter(l.idle))
+	limit(l.heard, shorter(l.left))
 	limit(l.heard, l.grace)
 	return end
 }
@@ -64,8 +66,11 @@ func (l lease) shortest() time.Duration {
 
 // reason says why the lease is over.
 func (l lease) reason(at time.Time) string {
-	if l.age > 0 && !at.Before(l.began.Add(shorter(l.age)-l.margin())) {
+	switch margin := l.margin(); {
+	case l.age > 0 && !at.Before(l.began.Add(shorter(l.age)-margin-2*rounding)):
 		return fmt.Sprintf("its age of %s is over", l.age)
+	case l.left > 0 && !at.Before(l.heard.Add(shorter(l.left)-margin)):
+		return "its age is over, which the server has shortened"
 	}
 	return fmt.Sprintf("the server could not be reached for %s, and may have ended it", at.Sub(l.heard).Round(time.Second))
 }

@@ -97,11 +97,12 @@ func (l *Lock) granted(g grant, began, heard time.Time) {
 	l.watch()
 }
 
-// confirmed takes in a reply that says that the lock stands, to a request that was sent at that time.
-func (l *Lock) confirmed(sent time.Time) {
+// confirmed takes in a reply that says that the lock stands, and for how long (0: it does not say), to a request that was sent at that time.
+func (l *Lock) confirmed(sent time.Time, left time.Duration) {
 	l.mu.Lock()
-	l.lease.heard = sent
+	l.lease.heard, l.lease.left = sent, left
 	l.mu.Unlock()
+	l.watch()
 }
 
 // Path is the lock's name as the server quoted it.
@@ -284,7 +285,11 @@ func (l *Lock) check(s *session, every time.Duration) error {
 		return err
 	}
 	if i.has(token) {
-		l.confirmed(sent)
+		var left time.Duration
+		if len(i.Holders) == 1 { // of several the server tells when the last one ends
+			left = i.Holders[0].Expires
+		}
+		l.confirmed(sent, left)
 		return nil
 	}
 	if err := l.renew(s); err != nil { // its refusal says why the lock is lost
@@ -341,7 +346,7 @@ func (l *Lock) checkMark(s *session) error {
 		}
 		_, err := s.ask(context.Background(), "NOOP") // nothing can be seen: no more than a sign of life
 		if err == nil {
-			l.confirmed(sent)
+			l.confirmed(sent, 0)
 		}
 		return err
 	}
@@ -354,7 +359,7 @@ func (l *Lock) checkMark(s *session) error {
 	case !got.since.Equal(l.mark.since):
 		return fmt.Errorf("%w: %s: its directory is another one than we made, or was written into", ErrLost, l.path)
 	}
-	l.confirmed(sent)
+	l.confirmed(sent, 0)
 	return nil
 }
 

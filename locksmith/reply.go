@@ -174,6 +174,9 @@ func (i *Info) addLine(line string, now time.Time) {
 			return
 		}
 		h := Holder{Owner: m[2], Held: duration(m[3]), Expires: duration(m[4]), Shared: m[1] == "shared", Token: token}
+		if m[4] != "" {
+			h.Expires = max(h.Expires, 1) // 0 is less than half a second
+		}
 		i.Held, i.Holders = true, append(i.Holders, h)
 		if since := now.Add(-h.Held); i.Since.IsZero() || since.Before(i.Since) {
 			i.Since = since
