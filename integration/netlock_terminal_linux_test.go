@@ -72,20 +72,6 @@ func unlock(keys *os.File) (number int, err error) {
 	return number, errors.Join(err, ierr)
 }
 
-// silent reports whether the terminal does not show what is typed.
-func (tty *terminal) silent() bool {
-	raw, err := tty.keys.SyscallConn()
-	if err != nil {
-		return false
-	}
-	off := false
-	err = raw.Control(func(fd uintptr) {
-		mode, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
-		off = err == nil && mode.Lflag&unix.ECHO == 0
-	})
-	return err == nil && off
-}
-
 func (tty *terminal) types(text string) {
 	tty.t.Helper()
 	if _, err := io.WriteString(tty.keys, text); err != nil {
