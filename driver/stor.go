@@ -23,6 +23,8 @@ type upload struct {
 	received int64         // bytes that came over the wire
 	ended    time.Time     // when the data connection did
 	meant    bool          // its client said that it is through (TLS's close_notify): a killed one does not
+	unique   bool          // STOU: its name is chosen
+	renamed  bool          // the name that the 150 contained was taken, and another one was chosen
 	size     int64         // of a protected file that is complete
 	sum      string        // its SHA-256
 	title    lock.Title    // by which it was published
@@ -38,8 +40,8 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	if err != nil {
 		return err
 	}
-	unique := t.cmd.Is("STOU")
-	if unique { // the path may be a directory, or a link to one
+	t.unique = t.cmd.Is("STOU")
+	if t.unique { // the path may be a directory, or a link to one
 		if dir, derr := c.follow(t.view); derr == nil && c.isDirectory(dir) {
 			n, t.view = lock.Name(path.Join(string(dir), uniqueName)), path.Join(t.view, uniqueName)
 		}
@@ -51,21 +53,28 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 		return err
 	}
 	t.file, err = c.server.tree.Upload(c.server.disk(n),
-		files.UploadOptions{Append: appending, Offset: offset, Unique: unique, Gone: c.conn.Gone})
+		files.UploadOptions{Append: appending, Offset: offset, Unique: t.unique, Gone: c.conn.Gone})
 	if err != nil {
 		return err
 	}
 	opening := "opening data connection for " + t.view
-	if unique { // only now the name is known
-		n = t.name()
-		t.view = path.Join(path.Dir(t.view), n.Base())
-		opening = "FILE: " + t.view // RFC 1123 section 4.1.2.9
-		if err := t.may(n); err != nil {
+	if t.unique { // only now the name is known
+		if err := t.chosen(); err != nil {
 			return err
 		}
+		opening = "FILE: " + t.view // RFC 1123 section 4.1.2.9
 	}
 	t.cmd.Say(control.Reply{Code: 150, Text: opening})
 	return nil
+}
+
+// chosen takes over the name that was chosen for the file.
+func (t *transfer) chosen() error {
+	n := t.name()
+	t.mu.Lock()
+	t.view = path.Join(path.Dir(t.view), n.Base())
+	t.mu.Unlock()
+	return t.may(n)
 }
 
 // may says whether a file of that name may be uploaded, and notes under which title.
@@ -169,7 +178,11 @@ func (t *transfer) closeUpload() error {
 	if err != nil && !errors.Is(err, files.ErrNotDurable) {
 		t.discard()
 	}
-	return t.end(fmt.Sprintf("transfer complete, %d bytes received", t.received), err)
+	done := fmt.Sprintf("transfer complete, %d bytes received", t.received)
+	if t.renamed {
+		done += "; its name was taken meanwhile, FILE: " + t.path()
+	}
+	return t.end(done, err)
 }
 
 // publish looks at the client before the slow part, if there is one, and after it. Unless the client has shown that nothing is
@@ -254,11 +267,36 @@ func (t *transfer) name() lock.Name { return t.client.server.named(t.file.Name()
 
 // put gives the file its name, and then waits for the disk, when nobody waits for the lock any more.
 func (t *transfer) put() error {
-	if err := t.place(); err != nil {
+	err := t.place()
+	for t.unique && errors.Is(err, fs.ErrExist) {
+		if err = t.rename(); err == nil {
+			err = t.place()
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return t.file.Last()
 }
+
+// rename chooses another name for the file of STOU, since somebody has taken the one that the 150 contained. It must be protected by the
+// same hold.
+func (t *transfer) rename() error {
+	if err := t.file.ChooseAnother(); err != nil {
+		return err
+	}
+	began := t.began
+	t.renamed = true
+	if err := t.chosen(); err != nil {
+		return err
+	}
+	if t.began != began {
+		return errTaken
+	}
+	return nil
+}
+
+var errTaken = &refusal{text: "another file has got the name meanwhile: try again", is: fs.ErrPermission}
 
 // place gives the file its name. A file whose name is a lock's gets it only while nobody holds that lock.
 func (t *transfer) place() error {

@@ -101,7 +101,7 @@ func (u *Upload) Publish() error {
 		return errors.Join(err, u.Discard())
 	}
 	if err := u.Place(); err != nil {
-		return err
+		return errors.Join(err, u.Discard())
 	}
 	return u.Last()
 }

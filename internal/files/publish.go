@@ -86,8 +86,8 @@ func (u *Upload) keepMode() error {
 }
 
 // Place gives the file its name, in one step: a program that opens the name gets the old file or the new one. It does what
-// Sync does if that was not done, and else waits for no disk. After an error nothing is left of the upload and the old file is as
-// it was. Otherwise Last must follow.
+// Sync does if that was not done, and else waits for no disk. After an error the old file is as it was and
+// nothing is left of the upload, but for fs.ErrExist with Unique: Discard or ChooseAnother must follow. Without an error Last must.
 func (u *Upload) Place() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -96,8 +96,11 @@ func (u *Upload) Place() error {
 		err = u.rename()
 	}
 	if err != nil {
+		taken := u.opt.Unique && errors.Is(err, fs.ErrExist)
 		err = fail("publish", u.Name(), err)
-		u.discardLocked()
+		if !taken {
+			u.discardLocked()
+		}
 		return err
 	}
 	u.placed = true

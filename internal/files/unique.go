@@ -12,18 +12,18 @@ const uniqueTries = 100
 // chooseName gives an upload a name for STOU (RFC 959 section 4.1.3) that neither a file nor another such upload has. That it
 // is free is made sure of again when it is published, in one step.
 func (u *Upload) chooseName() error {
-	t, suggestion := u.tree, u.name
+	t := u.tree
 	for i := range 2 * uniqueTries {
-		name := suggestion
+		base := u.suggested
 		if i > uniqueTries {
-			name += "." + newID()[:10]
+			base += "." + newID()[:10]
 		} else if i > 0 {
-			name += "." + strconv.Itoa(i)
+			base += "." + strconv.Itoa(i)
 		}
-		if !t.uploads.claim(u, name) {
+		if !t.uploads.claim(u, base) {
 			continue
 		}
-		_, err := t.Lstat(name)
+		_, err := t.Lstat(u.Name())
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -32,4 +32,18 @@ func (u *Upload) chooseName() error {
 		}
 	}
 	return fs.ErrExist
+}
+
+// ChooseAnother gives an upload with Unique another free name in its directory, when Place has returned fs.ErrExist.
+func (u *Upload) ChooseAnother() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	err := u.standsLocked()
+	if err == nil {
+		err = u.chooseName()
+	}
+	if err == nil {
+		_, u.base = split(u.Name())
+	}
+	return fail("upload", u.Name(), err)
 }

@@ -19,8 +19,8 @@ type UploadOptions struct {
 	// is those bytes and the ones that are written, and no old bytes after them. A file that is
 	// shorter or missing is ErrOffset.
 	Offset int64
-	// Unique chooses a name that is free (STOU): the given one gets a suffix if it is taken. Place is
-	// fs.ErrExist if the name came up meanwhile.
+	// Unique chooses a name that is free (STOU): the given one gets a suffix if it is taken. Place
+	// returns fs.ErrExist if the name came up meanwhile; ChooseAnother gives the upload the next one.
 	Unique bool
 	// Gone says that nobody waits for the copy of old content any more; nil: somebody does. Upload fails with context.Canceled.
 	Gone func() bool
@@ -36,6 +36,9 @@ type Upload struct {
 	dir  directory // held open: wherever it is moved to, the file goes with it
 	base string
 	temp string
+
+	suggested string // the last part of the name that was given
+
 	file *os.File
 	size atomic.Int64
 
@@ -64,6 +67,7 @@ func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
 		return nil, fail("upload", name, err)
 	}
 	u := &Upload{tree: t, opt: o, set: *t.set.Load(), name: name}
+	_, u.suggested = split(name)
 	t.uploads.add(u)
 	begun := false
 	defer func() { // after a panic, too

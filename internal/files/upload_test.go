@@ -77,8 +77,20 @@ func TestAUniqueNameNeverReplaces(t *testing.T) {
 		u := s.begun("/f", "new", UploadOptions{Unique: true})
 		s.put("/f", "other")
 		s.before = onceFor("rename", rename)
-		wantIs(t, u.Publish(), fs.ErrExist)
+		wantIs(t, u.Place(), fs.ErrExist)
 		s.want("/f", "other")
+		if err := u.ChooseAnother(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(u.Place(), u.Last()); err != nil || u.Name() != "/f.1" {
+			t.Errorf("%s: %v", u.Name(), err)
+		}
+		s.want("/f.1", "new")
+		s.wantClean()
+
+		u = s.begun("/f", "new", UploadOptions{Unique: true})
+		s.put("/f.2", "other")
+		wantIs(t, u.Publish(), fs.ErrExist)
 		s.wantClean()
 	}
 }

@@ -45,10 +45,12 @@ func (us *uploads) nameOf(u *Upload) string {
 	return u.name
 }
 
-// claim gives a name to an upload that chooses one, unless another such upload has it.
-func (us *uploads) claim(u *Upload, name string) bool {
+// claim gives a name in its directory to an upload that chooses one, unless another such upload has it.
+func (us *uploads) claim(u *Upload, base string) bool {
 	us.mu.Lock()
 	defer us.mu.Unlock()
+	dir, _ := split(u.name)
+	name := join(dir, base)
 	for other := range us.all {
 		if other != u && other.opt.Unique && other.name == name {
 			return false
