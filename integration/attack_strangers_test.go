@@ -127,12 +127,12 @@ func TestActiveConnectionsDoNotReachServicesOfThisMachine(t *testing.T) {
 	c.Want(200, "TYPE I")
 	_, port := split(s.v4)
 	for _, to := range []string{port, "20399"} {
-		for _, line := range []string{"EPRT |1|127.0.0.1|" + to + "|", "EPRT |2|::ffff:127.0.0.1|" + to + "|"} {
+		for line, refusal := range map[string]int{"EPRT |1|127.0.0.1|" + to + "|": 501, "EPRT |2|::ffff:127.0.0.1|" + to + "|": 522} {
 			r, err := c.Try(line)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Code != 501 {
+			if r.Code != refusal {
 				t.Errorf("%s: %v", line, r)
 				if r, err = c.Try("RETR /evil"); err == nil && r.Code == 150 {
 					_, _ = c.ReadReply()
