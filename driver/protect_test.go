@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -372,4 +373,21 @@ func TestWhichFileALockProtects(t *testing.T) {
 		- file /home/bob/work/x.tsv bob`, protected, func(o *setup) {
 		o.rules = append(o.rules, lock.Rule{Match: "/out/*", Protection: &lock.Protection{Paths: []string{"/home/bob/$1.out"}}})
 	})
+}
+
+// STOU whose name is taken does not move from the name that its lock protects to one that it does not.
+func TestStouStaysUnderItsLock(t *testing.T) {
+	s, k := startProtected(t, protected)
+	c := s.as("phoneacc")
+	c.want("MKD /phone_lock", "257 *")
+	data := c.data()
+	c.want("STOU /phone.tsv", "150 FILE: /phone.tsv")
+	io.WriteString(data, "new")
+	s.write("/phone.tsv", "other")
+	data.Close()
+	c.check("STOU", c.reply(), "550 /phone.tsv.1: not protected by the same lock as the name that was taken meanwhile")
+	s.wantContent("/phone.tsv", "other")
+	if _, err := os.Lstat(filepath.Join(s.root, "phone.tsv.1")); err == nil || k.lines() != "" {
+		t.Error("published")
+	}
 }

@@ -296,7 +296,7 @@ func (t *transfer) rename() error {
 	return nil
 }
 
-var errTaken = &refusal{text: "another file has got the name meanwhile: try again", is: fs.ErrPermission}
+var errTaken = &refusal{text: "not protected by the same lock as the name that was taken meanwhile", is: fs.ErrPermission}
 
 // place gives the file its name. A file whose name is a lock's gets it only while nobody holds that lock.
 func (t *transfer) place() error {
