@@ -210,7 +210,7 @@ type Account struct {
 	MaxLocks int `toml:"max_locks"`
 }
 
-// What Rule.OnDisconnect, Release, Queue, WriteAs and Members may be.
+// What Rule.OnDisconnect, Release, WriteAs and Members may be.
 const (
 	DisconnectKeep    = "keep"
 	DisconnectRelease = "release"
@@ -219,9 +219,6 @@ const (
 	ReleaseUser    = "user"
 	ReleaseSession = "session"
 	ReleaseAnyone  = "anyone"
-
-	QueueOff  = "off"
-	QueueFair = "fair"
 
 	WriteAsHolder  = "holder"
 	WriteAsAccount = "account"
@@ -248,10 +245,6 @@ type Rule struct {
 	Release string `toml:"release" enum:"address,user,session,anyone"`
 	// Wait is how long MKD on a held lock waits for it, SITE WAIT of the session aside. 0: not at all.
 	Wait Duration `toml:"wait"`
-	// Queue says whether clients that try again and again keep a place in the queue, as those that wait do.
-	Queue string `toml:"queue" enum:"off,fair"`
-	// QueueHold is how long a freed lock is kept for a polling client whose turn it is, at most, with Queue = "fair". 0: no places are kept.
-	QueueHold Duration `toml:"queue_hold"`
 	// Reentrant counts a second MKD by the holding session instead of refusing it.
 	Reentrant bool `toml:"reentrant"`
 	// Shared names the accounts that may hold it together; none: the read-only ones, if Locks.ReadersShare is set.
@@ -314,10 +307,8 @@ func DefaultRule(match string) Rule {
 		MaxIdle:      Duration{30 * time.Minute},
 		OnDisconnect: DisconnectKeep,
 		Release:      ReleaseAddress,
-		Queue:        QueueOff,
 		WriteAs:      WriteAsHolder,
 		Members:      MembersHolder,
-		QueueHold:    Duration{15 * time.Second},
 		AllowCwd:     true,
 	}
 }

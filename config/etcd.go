@@ -27,6 +27,11 @@ func (c *checker) checkEtcd() {
 	if !strings.HasPrefix(e.Prefix, "/") || !strings.HasSuffix(e.Prefix, "/") || hasControl(e.Prefix) {
 		c.fail("etcd.prefix", `%q: must begin and end with "/", such as "/ftplockd/"`, e.Prefix)
 	}
+	for _, element := range strings.Split(e.Prefix, "/") {
+		if element == "lock" || element == "history" || element == "leader" {
+			c.fail("etcd.prefix", "%q: has the element %q, so its keys could be keys of servers with the prefix before that; rename it", e.Prefix, element)
+		}
+	}
 	c.checkEtcdTimes()
 	c.checkPair("etcd.certificate", e.Certificate, "etcd.key", e.Key)
 	c.checkPair("etcd.user", e.User, "etcd.password_file", e.PasswordFile)

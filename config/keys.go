@@ -62,6 +62,8 @@ func keysOf(section reflect.Type) (names []string) {
 // removed are the keys that earlier versions had, and what to do about them.
 var removed = map[string]string{
 	"lock.commit":          `"commit" was removed: uploads are published when they end; delete this line`,
+	"lock.queue":           `"queue" was removed: with wait = "90s" clients wait in a queue and get the lock in order; delete this line`,
+	"lock.queue_hold":      `"queue_hold" was removed: with wait = "90s" clients wait in a queue and get the lock in order; delete this line`,
 	"files.on_abort":       `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
 	"files.upload_max_age": `"upload_max_age" was removed: data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`,
 	"account.on_abort":     `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,

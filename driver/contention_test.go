@@ -13,13 +13,13 @@ func contention(c lock.Contention) func(*setup) {
 		o.rules = []lock.Rule{
 			{Match: "/locks/**", MaxAge: 10 * time.Minute, Contention: &c},
 			{Match: "/idle/*", MaxIdle: 30 * time.Second},
-			{Match: "/cwd/*", MaxAge: 6 * time.Minute, AllowCwd: true, Contention: &lock.Contention{Queue: lock.QueueFair, QueueHold: 30 * time.Second}},
+			{Match: "/cwd/*", MaxAge: 6 * time.Minute, AllowCwd: true},
 			{Match: "**/*_lock", Contention: &lock.Contention{Wait: time.Minute}},
 		}
 	}
 }
 
-var patient = contention(lock.Contention{Wait: time.Minute, Queue: lock.QueueFair, QueueHold: 15 * time.Second, ReadersShare: true})
+var patient = contention(lock.Contention{Wait: time.Minute, ReadersShare: true})
 
 func TestMkdWaitsForItsTurn(t *testing.T) {
 	inBothModes(t, `
@@ -98,21 +98,6 @@ func TestWhatAnAccountMayOfLocks(t *testing.T) {
 		few MKD /two_lock => 257 *`, contention(lock.Contention{ReadersShare: true, Reentrant: true}))
 }
 
-// Programs tell "somebody has it" from "you may not" by CWD, also while a free lock is kept for one that came earlier.
-func TestCwdIntoALockThatIsKeptForAnother(t *testing.T) {
-	inBothModes(t, `
-		a MKD /cwd/x => 257 *
-		b MKD /cwd/x => 550 *
-		# the lock is kept for three times as long as lies between tries
-		- pass 1s
-		b MKD /cwd/x => 550 *place 1 of 1*
-		a RMD /cwd/x => 250 *
-		boss MKD /cwd/x => 550 *
-		boss CWD /cwd/x => 250 *
-		boss CWD /cwd/y => 550 *
-		b MKD /cwd/x => 257 *`, patient)
-}
-
 // A job that reads and writes files lives. Looking, and making and removing directories, as a cleaner of old locks does, are no signs of life.
 func TestOnlyWorkIsASignOfLifeOfAnEndedSession(t *testing.T) {
 	for line, lives := range map[string]string{
@@ -148,14 +133,4 @@ func TestRmdOfAPathThatHasBecomeALinks(t *testing.T) {
 		- free /a/x_lock
 		- free /b/x_lock
 		a RMD /a/x_lock => 550 /a/x_lock: not held*`)
-}
-
-func TestAnOverdueLockOfTheHostIsNoHindrance(t *testing.T) {
-	plays(t, `
-		- mkdir /locks/old
-		- age /locks/old 7m
-		- mkdir /locks/young
-		- age /locks/young 1m
-		a MKD /locks/old => 257 "/locks/old" locked, *
-		a MKD /locks/young => 550 /locks/young: held by host for *`)
 }

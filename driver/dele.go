@@ -18,10 +18,10 @@ func (c *client) removeFile(view string) error {
 	if _, err := c.alterable(n); err != nil {
 		return err
 	}
-	if err := c.alter(n, "removed", func() error { return c.server.tree.RemoveFile(c.server.disk(n)) }); err != nil {
+	if err := c.alter(n, "removed", func() error { return c.server.tree.RemoveFile(string(n)) }); err != nil {
 		return err
 	}
-	return c.server.tree.Last(c.server.disk(n))
+	return c.server.tree.Last(string(n))
 }
 
 // change is MFMT and SITE CHMOD: it gives the file or directory that a path leads to another time or mode. A lock keeps its

@@ -39,18 +39,17 @@ import (
 
 // Options are what a Server is made of. All but TLS and Log are needed.
 type Options struct {
-	Tree         Tree
-	Table        *lock.Table
-	Clock        lock.Clock
-	Insides      *Insides    // what lies in locks without directories
-	Directories  bool        // each lock has a directory in the tree
-	TLS          *tls.Config // nil: no TLS
-	SessionReuse bool        // data connections resume the TLS session of their control connection
-	Log          *slog.Logger
-	Settings     Settings
-	Events       *event.Bus // is told what happens; nil: nobody is
-	// Publications is told of each change of a protected file; nil: the log only.
-	Publications lock.Publications
+	Tree        Tree
+	Table       *lock.Table
+	Clock       lock.Clock
+	Directories bool // each lock has a directory in the tree
+	// HostDirectories returns at most max directories with names of locks that programs on the host made, at dir or below it.
+	HostDirectories func(ctx context.Context, dir lock.Name, max int) ([]*lock.HostError, error)
+	TLS             *tls.Config // nil: no TLS
+	SessionReuse    bool        // data connections resume the TLS session of their control connection
+	Log             *slog.Logger
+	Settings        Settings
+	Events          *event.Bus // is told what happens; nil: nobody is
 }
 
 // Settings are what [Server.SetSettings] changes while sessions go on.
@@ -84,15 +83,14 @@ type Server struct {
 	tree         Tree
 	table        *lock.Table
 	clock        lock.Clock
-	insides      *Insides
 	directories  bool
+	hosts        func(ctx context.Context, dir lock.Name, max int) ([]*lock.HostError, error)
 	tls          *tls.Config
 	sessionReuse bool
 	log          *slog.Logger
 	ports        *control.Ports
 	conns        *control.Server // nil before Control
 	settings     atomic.Pointer[Settings]
-	publications lock.Publications
 	events       *event.Bus
 	transfers    transfers
 	rateOver     time.Duration // over which DataMinRate counts
@@ -116,15 +114,15 @@ type Server struct {
 // longestWait is how long a data connection is awaited at most.
 const longestWait = 20 * time.Second
 
-// New makes a Server. It does not own the tree, the table and the insides.
+// New makes a Server. It does not own the tree and the table.
 func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		tree: o.Tree, table: o.Table, clock: o.Clock, insides: o.Insides, directories: o.Directories, log: o.Log,
-		tls: o.TLS, sessionReuse: o.SessionReuse, publications: o.Publications, events: o.Events,
+		tree: o.Tree, table: o.Table, clock: o.Clock, directories: o.Directories, hosts: o.HostDirectories, log: o.Log,
+		tls: o.TLS, sessionReuse: o.SessionReuse, events: o.Events,
 		maxLooks: 250_000, listingsMax: listingsMax, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: newGuessing(o.Log), digests: newDigests(),
 		context: ctx, cancel: cancel,
 	}
@@ -132,6 +130,9 @@ func New(o Options) *Server {
 		Range:   func() (first, last uint16) { return s.settings.Load().FirstPort, s.settings.Load().LastPort },
 		Timeout: s.connectWithin,
 	})
+	if s.hosts == nil || !s.directories {
+		s.hosts = func(context.Context, lock.Name, int) ([]*lock.HostError, error) { return nil, nil }
+	}
 	s.SetSettings(o.Settings)
 	return s
 }
@@ -242,11 +243,10 @@ func (s *Server) publicAddress(cc ftpserver.ClientContext) (string, error) {
 // Close ends what the server does. Call it when the listeners are closed and no control connection is left.
 func (s *Server) Close() { s.cancel() }
 
-// Sweep moves aside what a crash has left in locks that have ended, and removes what was moved aside before LeftoverMaxAge.
+// Sweep removes the files of ended locks that were moved aside before LeftoverMaxAge.
 func (s *Server) Sweep(context.Context) error {
-	err := s.endStale()
 	if age := s.settings.Load().LeftoverMaxAge; age > 0 {
-		err = errors.Join(err, s.tree.SweepLeftovers(s.clock.Now().Wall.Add(-age)))
+		return s.tree.SweepLeftovers(s.clock.Now().Wall.Add(-age))
 	}
-	return err
+	return nil
 }

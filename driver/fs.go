@@ -73,8 +73,8 @@ func (c *client) Chtimes(name string, atime, mtime time.Time) error {
 		}
 	}
 	err := c.change(name, func(n lock.Name) error {
-		err := c.server.tree.Chtimes(c.server.disk(n), atime, mtime)
-		if info, serr := c.server.tree.Lstat(c.server.disk(n)); serr == nil {
+		err := c.server.tree.Chtimes(string(n), atime, mtime)
+		if info, serr := c.server.tree.Lstat(string(n)); serr == nil {
 			mtime = info.ModTime() // ext4 knows the years 1901 to 2446, a time.Time in nanoseconds those up to 2262
 		}
 		return err
@@ -103,7 +103,7 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 			if err := c.stays(n); err != nil {
 				return err
 			}
-			return c.server.tree.Chmod(c.server.disk(n), mode)
+			return c.server.tree.Chmod(string(n), mode)
 		})
 	}
 	return c.say(c.conn.Command(), name, done(200, name, fmt.Sprintf("has mode %o", mode)), c.worked(err))
@@ -175,10 +175,10 @@ func (c *client) space(view string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	space, err := c.server.tree.Space(c.server.diskDir(n))
+	space, err := c.server.tree.Space(string(n))
 	for isNotThere(err) && c.table().Held(n) { // nothing was put into it yet
 		n = n.Parent()
-		space, err = c.server.tree.Space(c.server.diskDir(n))
+		space, err = c.server.tree.Space(string(n))
 	}
 	return space, err
 }

@@ -29,7 +29,6 @@ import (
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
-	"github.com/ftplockd/ftplockd/internal/lock/journal"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
@@ -81,11 +80,9 @@ type setup struct {
 	sessionReuse bool
 	log          *slog.Logger
 	events       func([]event.Event)
-	publications lock.Publications
-	wrap         func(*files.Tree) Tree      // what the driver sees in the place of the tree; nil: the tree
-	store        lock.Store                  // in the place of the journal, shared with other servers; nil: the journal
-	outer        func(lock.Store) lock.Store // what the table sees in the place of the store; nil: the store
-	epoch        uint32                      // of several servers, which of them this is
+	wrap         func(*files.Tree) Tree // what the driver sees in the place of the tree; nil: the tree
+	locks        lock.Log               // of the locks, perhaps shared with other servers; nil: one in memory
+	epoch        uint32                 // of several servers, which of them this is
 }
 
 func plainLocks(s *setup)  { s.directories = false }
@@ -103,7 +100,8 @@ type server struct {
 
 	suspended atomic.Bool            // no lock may be changed
 	asked     atomic.Pointer[func()] // called whenever it is asked whether that is so
-	insides   *Insides
+	memory    *locktest.Memory       // the log of the locks, unless the setup has one
+	disk      *hostdir.Disk
 	tree      *files.Tree
 	clock     *locktest.FakeClock // stands still but for pass
 	control   *control.Server
@@ -129,7 +127,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 	for _, change := range changes {
 		change(&o)
 	}
-	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: locktest.NewFakeClock()}
+	s := &server{t: t, root: t.TempDir(), state: t.TempDir(), clock: locktest.NewFakeClock(), memory: locktest.NewMemory()}
 	s.run(&o)
 	return s
 }
@@ -138,7 +136,7 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 func (s *server) run(o *setup) {
 	s.t.Helper()
 	s.setup, s.served = o, make(chan error, 1)
-	closeStore := s.open(o)
+	s.open(o)
 	served := Tree(s.tree)
 	if o.wrap != nil {
 		served = o.wrap(s.tree)
@@ -149,9 +147,8 @@ func (s *server) run(o *setup) {
 		s.t.Cleanup(events.Close)
 	}
 	s.driver = New(Options{
-		Tree: served, Table: s.table, Clock: s.clock, Insides: s.insides,
+		Tree: served, Table: s.table, Clock: s.clock, HostDirectories: s.disk.HostDirectories,
 		Directories: o.directories, TLS: o.tls, SessionReuse: o.sessionReuse, Log: o.log, Settings: o.settings, Events: events,
-		Publications: o.publications,
 	})
 	s.driver.guessing.delay = time.Millisecond
 	s.control = s.driver.Control(o.control)
@@ -162,7 +159,7 @@ func (s *server) run(o *setup) {
 	s.addr = l.Addr().String()
 	listener := s.control.Listen(l, nil)
 	go func() { s.served <- s.driver.Serve(listener) }()
-	s.halt = sync.OnceFunc(func() { s.stop(closeStore) })
+	s.halt = sync.OnceFunc(func() { s.stop() })
 	s.t.Cleanup(s.halt)
 }
 
@@ -174,8 +171,8 @@ func (s *server) restart(takes time.Duration) {
 	s.run(s.setup)
 }
 
-// open opens the tree and the store and makes the prefixes of the rules, as the program does.
-func (s *server) open(o *setup) (closeStore func() error) {
+// open opens the tree and the table, and makes the prefixes of the rules, as the program does.
+func (s *server) open(o *setup) {
 	s.t.Helper()
 	must := func(err error) {
 		if err != nil {
@@ -192,39 +189,32 @@ func (s *server) open(o *setup) (closeStore func() error) {
 	for _, p := range append(rules.Prefixes(), "/home/bob/work") {
 		must(s.tree.MkdirAll(string(p), 0o755))
 	}
-	s.insides, err = OpenInsides(s.tree, filepath.Join(s.state, "inside"), o.log)
+	log := o.locks
+	if log == nil {
+		log = s.memory
+	}
+	s.disk, err = hostdir.Open(hostdir.Options{
+		FS: s.tree, Clock: s.clock, Rules: rules, Directories: o.directories,
+		Held: func(n lock.Name) bool { return s.table.Held(n) || s.table.Valid() != nil },
+	})
 	must(err)
-	store, generation := o.store, o.epoch
-	closeStore = func() error { return nil }
-	if store == nil {
-		log, err := journal.Open(journal.Options{Dir: filepath.Join(s.state, "journal"), Clock: s.clock})
-		must(err)
-		store, generation, closeStore = log, log.Generation(), log.Close
-		if o.directories {
-			store, err = hostdir.Open(s.t.Context(), hostdir.Options{Inner: log, FS: s.tree, Clock: s.clock, Rules: rules})
-			must(err)
-		}
-	}
-	if !o.directories {
-		store = s.insides.Store(store)
-	}
-	if o.outer != nil {
-		store = o.outer(store)
-	}
-	s.table, err = lock.NewTable(s.t.Context(), lock.Options{Store: store, Clock: s.clock, Rules: rules, Generation: generation, Valid: s.valid})
+	s.table, err = lock.NewTable(s.t.Context(), lock.Options{
+		Log: log, Disk: s.disk, Directories: o.directories, Clock: s.clock, Rules: rules, Valid: s.valid,
+	})
 	must(err)
-	return closeStore
 }
 
-func (s *server) stop(closeStore func() error) {
+func (s *server) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := s.control.Shutdown(control.Reply{Code: 421, Text: "server stops"})
 	for c := range s.control.Conns() {
 		c.Kick(control.Reply{Code: 421, Text: "kicked"})
 	}
-	err = errors.Join(err, s.control.Wait(ctx), <-s.served, s.insides.Close(), closeStore(), s.tree.Close())
+	err = errors.Join(err, s.control.Wait(ctx), <-s.served)
 	s.driver.Close()
+	s.disk.Close()
+	err = errors.Join(err, s.tree.Close())
 	if err != nil {
 		s.t.Errorf("the server did not stop cleanly: %v", err)
 	}
@@ -337,7 +327,7 @@ func (s *server) wantContent(name, want string) {
 	if got := s.content(name); got != want {
 		s.t.Errorf("%s holds %q, want %q", name, shorten(got), shorten(want))
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.root, filepath.Dir(name), ".ftplockd-[^l]*")); len(left) > 0 { // but -lock- and -leftovers
+	if left, _ := filepath.Glob(filepath.Join(s.root, filepath.Dir(name), ".ftplockd-[^l]*")); len(left) > 0 { // but -leftovers
 		s.t.Errorf("temporaries are left: %q", left)
 	}
 }

@@ -324,7 +324,7 @@ func TestSoManyLocksAreShown(t *testing.T) {
 	s := start(t, func(o *setup) { o.directories = false })
 	holder := s.table.Open(lock.Owner{Account: "many"})
 	for i := range maxShown + 5 {
-		if _, _, err := holder.AcquireOrWait(t.Context(), lock.Name(fmt.Sprintf("/locks/%d", i)), nil); err != nil {
+		if _, _, _, err := holder.AcquireOrWait(t.Context(), lock.Name(fmt.Sprintf("/locks/%d", i)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -48,7 +48,7 @@ func (c *client) openNames(view string) (*names, error) {
 		r.status = base
 		r.more = append(slices.Clip(r.locks), base)
 	}
-	if r.file, err = c.server.tree.Open(c.server.diskDir(in)); err != nil && !c.table().Held(in) {
+	if r.file, err = c.server.tree.Open(string(in)); err != nil && !c.table().Held(in) {
 		return nil, err
 	}
 	return r, nil
@@ -133,7 +133,7 @@ func (c *client) describe(view string) (fs.FileInfo, error) {
 
 // isEmpty reports whether surely nothing lies in a directory.
 func (c *client) isEmpty(n lock.Name) bool {
-	dir, err := c.server.tree.Open(c.server.diskDir(n))
+	dir, err := c.server.tree.Open(string(n))
 	if err != nil {
 		return false
 	}

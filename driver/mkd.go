@@ -31,14 +31,9 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		}
 		return control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}, nil
 	}
-	if !others && !c.server.directories { // with directories the store looks
-		if err := c.unoccupied(n); err != nil {
-			return control.Reply{}, err
-		}
-	}
-	h, err := c.acquire(cmd, n)
+	h, adopted, err := c.acquire(cmd, n)
 	if errors.Is(err, lock.ErrNoParent) && c.remakeRoot(n.Parent()) {
-		h, err = c.acquire(cmd, n)
+		h, adopted, err = c.acquire(cmd, n)
 	}
 	if err != nil {
 		c.tellRefused(n, err)
@@ -51,7 +46,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 			log.Error("could not release a lock whose 257 the client did not receive", "lock", string(n), "token", h.Token, "err", err)
 		}
 	})
-	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h)}, nil
+	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
 }
 
 // isOthers reports whether the name is held and the session does not speak for it.
@@ -63,25 +58,25 @@ func (c *client) isOthers(n lock.Name) bool {
 	return err != nil
 }
 
-// acquire takes the lock of a name, perhaps after it has waited for it.
-func (c *client) acquire(cmd *control.Command, n lock.Name) (lock.Hold, error) {
+// acquire acquires the lock of a name, perhaps after it has waited for it.
+func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopted lock.Token, err error) {
 	ctx := c.server.context
-	h, waiting, err := c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
-	if err != nil && overdue(err) { // a program on the host made it, and that is noticed only now
-		c.table().ExpireName(ctx, n)
-		h, waiting, err = c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
-	}
+	h, adopted, waiting, err := c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
 	if waiting != nil {
 		h, err = c.await(cmd, waiting)
 	}
-	if err != nil || c.server.directories { // with directories the store has looked
-		return h, err
+	if err != nil || c.server.directories || adopted != 0 || h.Directory != (lock.DirectoryID{}) { // mkdir has looked, or the lock is there
+		return h, adopted, err
 	}
 	// From the grant on no lock or directory above it goes away.
-	if err := c.fits(n); err != nil {
-		return h, errors.Join(err, c.locks.Undo(ctx, n, h.Token))
+	err = c.fits(n)
+	if err == fs.ErrExist && c.locks.MakeDirectory(ctx, n) == nil { // a crash had left it; the lock has a new one
+		err = nil
 	}
-	return h, nil
+	if err != nil {
+		return h, adopted, errors.Join(err, c.locks.Undo(ctx, n, h.Token))
+	}
+	return h, adopted, nil
 }
 
 // await lets the command wait for its turn. The client withdraws it by hanging up or by another command.
@@ -97,18 +92,26 @@ func (c *client) await(cmd *control.Command, waiting *lock.Waiting) (h lock.Hold
 	return h, err
 }
 
-// overdue reports whether a lock was refused that a program on the host made so long ago that its time is over.
-func overdue(err error) bool {
-	var held *lock.HeldError
-	return errors.As(err, &held) && held.Holder.Account == lock.HostAccount && !held.Never && held.Remaining <= 0
-}
-
-// unoccupied refuses a name that something real has.
-func (c *client) unoccupied(n lock.Name) error {
-	info, err := c.server.tree.Lstat(c.server.disk(n))
-	switch {
-	case errors.Is(err, syscall.ENOTDIR):
+// fits returns why there cannot be a lock of the name without a directory: something real has it, or its parent does not exist. It
+// opens the parent, and looks at the name once.
+func (c *client) fits(n lock.Name) error {
+	dir, err := c.server.tree.Open(string(n.Parent()))
+	if isNotThere(err) || errors.Is(err, syscall.ENOTDIR) {
+		if c.table().Held(n.Parent()) { // a lock that has no directory yet
+			return nil
+		}
 		return lock.ErrNoParent
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	in, ok := dir.(looker)
+	if !ok {
+		return lock.ErrNoParent
+	}
+	info, err := in.Lstat(n.Base())
+	switch {
 	case isNotThere(err):
 		return nil
 	case err != nil:
@@ -119,31 +122,31 @@ func (c *client) unoccupied(n lock.Name) error {
 	return lock.ErrNotDirectory
 }
 
-// fits says why there cannot be a lock of the name without a directory: something real has it, or its parent does not exist.
-func (c *client) fits(n lock.Name) error {
-	if err := c.unoccupied(n); err != nil {
-		return err
-	}
-	info, err := c.lstat(n.Parent()) // it may be a lock
-	if err == nil && !info.IsDir() || isNotThere(err) || errors.Is(err, syscall.ENOTDIR) {
-		return lock.ErrNoParent
-	}
-	return err
-}
-
 // remakeRoot makes a directory again that a rule has its locks in, if somebody on the server's machine has removed it. It reports
 // whether it did.
 func (c *client) remakeRoot(dir lock.Name) bool {
 	if !c.isNeeded(dir) {
 		return false
 	}
-	err := c.server.tree.MkdirAll(c.server.disk(dir), 0o755)
+	err := c.server.tree.MkdirAll(string(dir), 0o755)
 	if err != nil {
 		c.log.Error("the directory of a [[lock]] rule is gone and cannot be made again", "directory", string(dir), "err", err)
 		return false
 	}
 	c.log.Warn("the directory of a [[lock]] rule was gone and was made again", "directory", string(dir))
 	return true
+}
+
+// openLocks makes the directories of the locks that n lies in, so that there is a place for it. The session may write there.
+func (c *client) openLocks(n lock.Name) error {
+	in := n.Parent()
+	if c.server.directories || in == "/" {
+		return nil
+	}
+	if err := c.openLocks(in); err != nil || !c.table().Held(in) {
+		return err
+	}
+	return c.locks.MakeDirectory(c.server.context, in)
 }
 
 // makeDirectory is MKD of what is no lock.
@@ -154,13 +157,13 @@ func (c *client) makeDirectory(n lock.Name) error {
 	if _, err := c.mayWrite(n); err != nil {
 		return err
 	}
-	if err := c.openInside(n); err != nil {
+	if err := c.openLocks(n); err != nil {
 		return err
 	}
-	if err := c.alter(n, "directory made", func() error { return c.server.tree.Mkdir(c.server.disk(n), 0o777) }); err != nil {
+	if err := c.alter(n, "directory made", func() error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
 		return err
 	}
-	return c.server.tree.Last(c.server.disk(n)) // when nobody waits for it any more
+	return c.server.tree.Last(string(n)) // when nobody waits for it any more
 }
 
 // quotedPath is a path as RFC 959 page 63 and appendix II have it: in quotes, quotes in it doubled.
@@ -169,10 +172,10 @@ func quotedPath(view string) string { return `"` + strings.ReplaceAll(view, `"`,
 // granted is what stands behind the path in the 257 of a lock. There is no quote in it: Net::FTP's pattern for the path goes
 // to the last one. The token comes first, then the token of the hold that was adopted: a client that adopts reads from it
 // that no other hold came between. What is cut off with a long path is the expiry.
-func (c *client) granted(h lock.Hold) string {
+func (c *client) granted(h lock.Hold, adopted lock.Token) string {
 	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10)
-	if h.Adopted != 0 {
-		text += ", adopted from token " + strconv.FormatUint(uint64(h.Adopted), 10)
+	if adopted != 0 {
+		text += ", adopted from token " + strconv.FormatUint(uint64(adopted), 10)
 	}
 	return text + ", " + h.Expiry(c.server.clock.Now()).Text()
 }

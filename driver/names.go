@@ -28,8 +28,8 @@ func (c *client) follow(view string) (lock.Name, error) {
 
 // resolve resolves the links among the parents of a name, those that lie in locks included.
 func (s *Server) resolve(n lock.Name) (lock.Name, error) {
-	resolved, err := s.tree.Resolve(s.disk(lock.Name(path.Clean("/" + string(n)))))
-	return s.named(resolved), err
+	resolved, err := s.tree.Resolve(path.Clean("/" + string(n)))
+	return lock.Name(resolved), err
 }
 
 // isNeeded reports whether locks are made below n by its very name (the /locks of /locks/**).
@@ -64,7 +64,7 @@ func (c *client) isLock(n lock.Name) bool {
 	if !c.isLockName(n) {
 		return false
 	}
-	info, err := c.server.tree.Lstat(c.server.disk(n))
+	info, err := c.server.tree.Lstat(string(n))
 	if err != nil {
 		return true
 	}

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -31,8 +30,7 @@ type buggyFile struct {
 func (f buggyFile) Read([]byte) (int, error) { panic("a bug") }
 func (f buggyFile) Close() error             { f.tree.open.Add(-1); return f.File.Close() }
 
-func (b *buggy) Space(string) (uint64, error)                      { panic("a bug") }
-func (b *buggy) Published(context.Context, lock.Publication) error { panic("a bug") }
+func (b *buggy) Space(string) (uint64, error) { panic("a bug") }
 
 func (b *buggy) Open(name string) (afero.File, error) {
 	f, err := b.Tree.Open(name)
@@ -68,7 +66,6 @@ func startBuggy(t *testing.T, changes ...func(*setup)) (*server, *buggy) {
 	t.Helper()
 	b := &buggy{}
 	s := start(t, append(changes, func(o *setup) {
-		o.publications = b
 		o.wrap = func(tree *files.Tree) Tree { b.Tree = tree; return b }
 	})...)
 	b.server = s
@@ -85,7 +82,7 @@ func TestAPanicEndsNoSession(t *testing.T) {
 		S: 451 internal error
 		C: MKD /phone_lock
 		S: 257 *`)
-	for _, path := range []string{"/f", "/phone.tsv"} { // the second one when it is written down
+	for _, path := range []string{"/f"} {
 		c.check("STOR", c.upload("STOR "+path, "new"), "451 *internal error")
 		if n := s.driver.CountTransfers(); n != 0 {
 			t.Errorf("%d transfers go on", n)

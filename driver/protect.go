@@ -76,11 +76,11 @@ func (c *client) mayStill(titles []lock.Title) error {
 	return nil
 }
 
-// unmoved returns ErrConflict if the name does not stand for itself any more, since a link was put in its way.
+// unmoved returns an error if the name does not stand for itself any more, since a link was put in its way.
 func (c *client) unmoved(n lock.Name) error {
 	again, err := c.server.resolve(n)
 	if err == nil && again != n {
-		return lock.ErrConflict
+		return errMovedLink
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (c *client) protectedBelow(from, to lock.Name) error {
 }
 
 func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int) error {
-	infos, err := afero.ReadDir(c.server.tree, c.server.diskDir(from))
+	infos, err := afero.ReadDir(c.server.tree, string(from))
 	if err != nil {
 		return err
 	}
@@ -126,27 +126,23 @@ func (c *client) alter(n lock.Name, what string, change func() error) error {
 	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
 		err := change()
 		if err == nil {
-			c.server.publishedAs(titles[0], lock.Publication{File: n, Note: what})
+			c.server.publishedAs(titles[0], what, lock.Publication{Path: n})
 		}
 		return err
 	})
 }
 
-// publishedAs writes a publication down in the journal, and in the log what its event does not tell. The file is published, so
-// an error is logged.
-func (s *Server) publishedAs(t lock.Title, p lock.Publication) {
+// publishedAs records a change of a file that a lock protects in the history; note is what was done, if it was no upload. The file is
+// published, so an error is only logged.
+func (s *Server) publishedAs(t lock.Title, note string, p lock.Publication) {
 	if t.Lock == "" {
 		return
 	}
-	p.Lock, p.Token, p.By = t.Lock, t.Token, t.Owner
-	log := s.log.With("lock", string(p.Lock), "holder", p.By.String(), "token", p.Token, "path", string(p.File))
-	if p.Note != "" { // no upload
-		log.Info("protected file changed", "change", p.Note)
+	log := s.log.With("lock", string(t.Lock), "holder", t.Owner.String(), "token", t.Token, "path", string(p.Path))
+	if note != "" {
+		log.Info("protected file changed", "change", note)
 	}
-	if s.publications == nil {
-		return
-	}
-	if err := s.publications.Published(s.context, p); err != nil {
+	if err := s.table.Published(s.context, lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, note, p); err != nil {
 		log.Error("a publication is not in the history", "err", err)
 	}
 }

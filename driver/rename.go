@@ -39,10 +39,21 @@ func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
 		err = errIsLock
 	case info.IsDir() && c.table().HeldWithin(n):
 		err = errLocksBelow
+	case info.IsDir():
+		err = c.hostLocksBelow(n)
 	case !c.account.Write:
 		err = errReadOnly
 	}
 	return n, info, err
+}
+
+// hostLocksBelow refuses a directory below which a program on the host made directories with the names of locks.
+func (c *client) hostLocksBelow(n lock.Name) error {
+	found, err := c.server.hosts(c.server.context, n, 1)
+	if err == nil && len(found) > 0 {
+		return errLocksBelow
+	}
+	return err
 }
 
 // rename is RNTO.
@@ -64,7 +75,7 @@ func (c *client) rename(fromView, toView string) error {
 	if _, err := c.mayWrite(to); err != nil {
 		return err
 	}
-	if err := c.openInside(to); err != nil {
+	if err := c.openLocks(to); err != nil {
 		return err
 	}
 	if info.IsDir() && to != from && to.Within(from) {
@@ -74,21 +85,21 @@ func (c *client) rename(fromView, toView string) error {
 	if err := c.undisturbed([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err
 	}
-	return c.server.tree.Last(c.server.disk(to), c.server.disk(from)) // when nobody waits for it any more
+	return c.server.tree.Last(string(to), string(from)) // when nobody waits for it any more
 }
 
 // renameProtected is what RNTO does to the tree. A directory, or a link that may lead to one, moves while nobody is in the
 // middle of a change.
 func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
-	apply := func() error { return c.server.tree.Rename(c.server.disk(from), c.server.disk(to)) }
+	apply := func() error { return c.server.tree.Rename(string(from), string(to)) }
 	if !c.locks.Concerned(from) && !c.locks.Concerned(to) {
 		return apply()
 	}
 	publish := func(titles []lock.Title) error {
 		err := apply()
 		if err == nil {
-			c.server.publishedAs(titles[0], lock.Publication{File: from, Note: "renamed to " + string(to)})
-			c.server.publishedAs(titles[1], lock.Publication{File: to, Note: "renamed from " + string(from)})
+			c.server.publishedAs(titles[0], "renamed to "+string(to), lock.Publication{Path: from})
+			c.server.publishedAs(titles[1], "renamed from "+string(from), lock.Publication{Path: to})
 		}
 		return err
 	}

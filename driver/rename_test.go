@@ -28,7 +28,7 @@ func TestNoLockIsGrantedInADirectoryThatIsBeingRenamed(t *testing.T) {
 		mover.send("RNTO /moved\r\n")
 		<-p.renaming
 		locker.send("MKD /dir/x_lock\r\n")
-		s.until("MKD waits, or is granted", func() bool { return s.held("/dir/x_lock") || somewhere("(*client).acquire", "(*Table).when") })
+		s.until("MKD waits, or is granted", func() bool { return s.held("/dir/x_lock") || somewhere("(*client).acquire", "(*Table).decide") })
 		close(p.goOn)
 		mover.check("RNTO", mover.reply(), "250 *")
 		locker.check("MKD", locker.reply(), "550 *")

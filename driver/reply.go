@@ -27,7 +27,6 @@ type answer struct {
 // refusals of this package carry texts made for clients, and match what stands further down.
 var answers = []answer{
 	{lock.ErrUncertain, 451, "the server cannot tell whether that happened; look before you try again"},
-	{lock.ErrUnrecorded, 451, "still held: the server could not record the release"},
 	{lock.ErrClosed, 421, "the server is shutting down"},
 	{lock.ErrNoParent, 550, "no such directory to make it in"},
 	{lock.ErrNotDirectory, 550, "a file has that name"},
@@ -39,7 +38,7 @@ var answers = []answer{
 	{lock.ErrMembers, 550, ""},
 	{lock.ErrStale, 550, ""},
 	{lock.ErrNoRule, 550, ""},
-	{lock.ErrConflict, 451, "somebody else changed it at the same moment, try again"},
+	{lock.ErrFull, 452, "no space left"},
 	{files.ErrNotDurable, 451, "published, but it may not survive a loss of power"},
 	{files.ErrShrunk, 451, "the file has become shorter meanwhile"},
 	{files.ErrChanged, 550, "was changed, renamed or removed during the upload: try again"},
@@ -157,7 +156,7 @@ func (c *client) inViewOr(otherwise string) func(lock.Name) string {
 func lockText(err, kind error) string {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch e.(type) {
-		case *lock.TimeoutError, *lock.HeldError, *lock.DelayedError, *lock.QueuedError, *lock.LimitError, *lock.NotYoursError, *lock.LostError:
+		case *lock.TimeoutError, *lock.HeldError, *lock.DelayedError, *lock.QueuedError, *lock.LimitError, *lock.NotYoursError, *lock.LostError, *lock.HostError:
 			return e.Error()
 		}
 	}
@@ -180,6 +179,7 @@ var (
 	errIsDir      = &refusal{text: "is a directory", is: fs.ErrInvalid}
 	errNotDir     = &refusal{text: "is not a directory", is: fs.ErrInvalid}
 	errNoSpace    = &refusal{code: 452, text: "there is no space for so many bytes", is: syscall.ENOSPC}
+	errMovedLink  = &refusal{code: 451, text: "a link in its path was changed at the same moment: try again", is: fs.ErrPermission}
 	errWithdrawn  = &refusal{text: "not waited for any longer", is: lock.ErrHeld}
 	errModeBits   = &refusal{code: 501, text: "only permission bits can be set: an octal mode of at most 777", is: fs.ErrPermission}
 	errChmod      = &refusal{text: "this account may not change modes", is: fs.ErrPermission}

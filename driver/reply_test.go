@@ -99,8 +99,7 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		{inTransfer, fmt.Errorf("sync: %w", files.ErrNotDurable), "451 /x: published, but it may not survive a loss of power"},
 		{inTransfer, fmt.Errorf("%w: %w", files.ErrSwept, fs.ErrNotExist), "451 /x: what was sent is gone: another server has taken over, or somebody removed it; try again"},
 		{inTransfer, lock.ErrUncertain, "451 /x: the server cannot tell whether that happened; *"},
-		{inTransfer, lock.ErrConflict, "451 /x: somebody else changed it at the same moment, try again"},
-		{inTransfer, lock.ErrStale, "550 /x: the token is not the lock's any more"},
+		{inTransfer, lock.ErrStale, "550 /x: the lock has another token by now"},
 	} {
 		err := tt.err
 		if tt.transfer {

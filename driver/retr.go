@@ -132,7 +132,7 @@ func (c *client) openFile(view string) (afero.File, error) {
 	if c.table().Held(n) {
 		return nil, errIsDir
 	}
-	return c.server.tree.Open(c.server.disk(n))
+	return c.server.tree.Open(string(n))
 }
 
 // fileContent is a file from an offset on, as it was when it was opened: whatever is published under its name meanwhile.

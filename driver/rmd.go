@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"syscall"
@@ -23,12 +24,26 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 		_, err = c.await(cmd, waiting)
 	}
 	if err != nil {
+		if err == lock.ErrNotHeld {
+			err = cmp.Or(c.hostsLock(n), err)
+		}
 		return control.Reply{}, c.notEmpty(n, err)
 	}
 	if again > 0 {
 		return control.Reply{Code: 250, Text: view + " is still held, RMD it " + strconv.Itoa(again) + " more"}, nil
 	}
 	return done(250, view, "released"), nil
+}
+
+// hostsLock returns an error if a program on the host made a directory with the name of a lock that is not held.
+func (c *client) hostsLock(n lock.Name) error {
+	if !c.server.directories {
+		return nil
+	}
+	if info, err := c.server.tree.Lstat(string(n)); err == nil && info.IsDir() {
+		return &lock.HostError{Name: n, Since: info.ModTime()}
+	}
+	return nil
 }
 
 // errUnfinished is for a directory in which clients see nothing.
@@ -65,7 +80,7 @@ func (c *client) removeDirectory(n lock.Name, view string) error {
 		return errReadOnly
 	}
 	err = c.undisturbed([]lock.Name{n}, func() error {
-		return c.alter(n, "directory removed", func() error { return c.server.tree.RemoveDir(c.server.disk(n)) })
+		return c.alter(n, "directory removed", func() error { return c.server.tree.RemoveDir(string(n)) })
 	})
 	if errors.Is(err, syscall.ENOTDIR) {
 		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {

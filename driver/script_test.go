@@ -271,8 +271,6 @@ func (p *scene) host(line string, words []string) {
 		}
 	case "left": // what was moved aside: "lock file content, ..."
 		p.wantLeftovers(strings.ReplaceAll(strings.Join(words[1:], " "), ", ", "\n"))
-	case "clean": // nothing hidden is left
-		p.wantNothingHidden()
 	default:
 		p.t.Fatalf("no line of a script: %s", line)
 	}

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"path"
 	"strings"
@@ -126,9 +125,7 @@ func (c *client) Reset() {
 	c.log = c.server.logOf(c.conn)
 	// The server's own context may have ended; what the end of a session does to its locks is done all the same.
 	ctx := context.WithoutCancel(c.server.context)
-	if err := locks.Close(ctx); err != nil && !errors.Is(err, lock.ErrClosed) {
-		c.log.Error("could not end the locks of a session", "err", err)
-	}
+	locks.Close(ctx)
 }
 
 // askAgain is how long a holder is left alone before it is looked again whether it is one.

@@ -150,7 +150,10 @@ func (c *client) siteLockInfo(param string) control.Reply {
 func (c *client) siteLockRenew(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		h, err := c.locks.Renew(c.server.context, n)
-		return control.Reply{Code: 200, Text: quotedPath(view) + c.granted(h)}, err
+		if err != nil {
+			return control.Reply{}, err
+		}
+		return control.Reply{Code: 200, Text: quotedPath(view) + c.granted(h, 0)}, nil
 	})
 }
 

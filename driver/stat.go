@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
@@ -89,7 +90,7 @@ func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
 	if s, held := c.table().Get(n); held {
 		return lockInfo(s), nil
 	}
-	return c.server.tree.Lstat(c.server.disk(n))
+	return c.server.tree.Lstat(string(n))
 }
 
 // stat is lstat with the last link followed.
@@ -143,7 +144,7 @@ func (c *client) enterLock(n lock.Name) error {
 	}
 	s, held := c.table().Get(n)
 	if !held {
-		return errNotHolder
+		return cmp.Or(c.hostsLock(n), error(errNotHolder))
 	}
 	if _, err := c.locks.SpeaksFor(n); err != nil {
 		return s.HeldError()

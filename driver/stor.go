@@ -49,10 +49,10 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	if err := t.may(n); err != nil {
 		return err
 	}
-	if err := c.openInside(n); err != nil {
+	if err := c.openLocks(n); err != nil {
 		return err
 	}
-	t.file, err = c.server.tree.Upload(c.server.disk(n),
+	t.file, err = c.server.tree.Upload(string(n),
 		files.UploadOptions{Append: appending, Offset: offset, Unique: t.unique, Gone: c.conn.Gone})
 	if err != nil {
 		return err
@@ -263,7 +263,7 @@ func (t *transfer) seal(proven bool) error {
 }
 
 // name is that by which clients know the file. A directory above may have been renamed since the upload began.
-func (t *transfer) name() lock.Name { return t.client.server.named(t.file.Name()) }
+func (t *transfer) name() lock.Name { return lock.Name(t.file.Name()) }
 
 // put gives the file its name, and then waits for the disk, when nobody waits for the lock any more.
 func (t *transfer) put() error {
@@ -334,7 +334,7 @@ func (t *transfer) placeProtected() error {
 			err := t.file.Place()
 			if err == nil {
 				t.title = titles[0]
-				c.server.publishedAs(t.title, lock.Publication{File: n, Bytes: t.size, SHA256: t.sum})
+				c.server.publishedAs(t.title, "", lock.Publication{Path: n, Bytes: t.size, SHA256: t.sum})
 			}
 			return err
 		})

@@ -21,50 +21,48 @@ func behind(file, line, text string) harness.Replacement {
 // unguarded are the sources of an ftplockd that lacks its guards, one at a time: see harness.Overlay.
 var unguarded = []harness.Replacement{
 	// A release that ends whatever holds the name.
-	behind("internal/lock/release.go", "func (s *Session) releasableLocked(n Name, e *node) (*held, error) {\n", `
-	if broken("release") && e != nil && len(e.holds) > 0 {
-		return e.holds[0], nil
+	behind("internal/lock/standing.go", "func (st *State) releasable(s *session, name Name) (*hold, error) {\n", `
+	if broken("release") && st.held(name) {
+		return st.nodes[name].holds[0], nil
 	}
 `),
 	// A reaper that looks which name is over, and then ends what has the name. "slow" is one that takes its time only: both wait
 	// between the look and what follows, once, until they are told to go on.
-	behind("internal/lock/expire.go", "func (t *Table) expireOne(ctx context.Context, n Name, wait bool) (bool, error) {\n", `
+	behind("internal/lock/expire.go", "func (t *Table) Expire(ctx context.Context) {\n", `
 	if broken("reaper") || broken("slow reaper") {
-		t.mu.Lock()
-		over := false
-		if e := t.nodes[n]; e != nil {
-			h, _ := t.overLocked(e, t.clock.Now().Boot)
-			over = h != nil
-		}
-		t.mu.Unlock()
-		if over {
-			defer reaperWaits()()
-		}
-		if over && broken("reaper") {
-			status, _ := t.Get(n)
-			for _, h := range status.Holds {
-				_ = t.endToken(ctx, n, h.Token, reason{cause: CauseExpire}, nil)
+		for _, held := range t.All() {
+			if held.Never || held.Remaining > 0 {
+				continue
 			}
-			return false, nil
+			defer reaperWaits()()
+			if !broken("reaper") {
+				continue
+			}
+			_ = t.end(ctx, func(now Instant, out *outcome) {
+				if t.st.held(held.Name) {
+					t.st.end(t.st.nodes[held.Name].holds[0], &ending{cause: CauseExpire}, now, out)
+				}
+			})
+			return
 		}
 	}
 `),
 	// A write that is checked when it begins only.
-	behind("internal/lock/write.go", "func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {\n", `
+	behind("internal/lock/writing.go", "func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {\n", `
 	if broken("write") {
 		return fn(make([]Title, len(writes)))
 	}
 `),
 	// An age that is shorter than the rule's.
-	behind("internal/lock/agenda.go", "		at = later(h.Renewed.Boot, h.Rule.MaxAge)\n", `
+	behind("internal/lock/next.go", "	if age := h.MaxAge(); age > 0 {\n", `
 		if broken("age") {
-			at -= h.Rule.MaxAge / 2
+			age /= 2
 		}
 `),
 	// A start that forgets what was held.
-	behind("internal/lock/journal/rotate.go", "	s.generation++\n", `
+	behind("internal/lock/table.go", "	t.start, t.st.last = loaded.Start, loaded.Last\n", `
 	if broken("start") {
-		clear(s.records)
+		loaded.Holds = nil
 	}
 `),
 }

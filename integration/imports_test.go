@@ -57,10 +57,10 @@ var allowed = map[string][]string{
 
 // allowedInTests is what their tests may import beside that.
 var allowedInTests = map[string][]string{
-	"internal/lock":         {"internal/lock", "internal/lock/locktest", "integration/harness"},
+	"internal/lock":         {"internal/lock", "internal/lock/locktest"},
 	"internal/lock/":        {"internal/lock/locktest", "internal/files", "internal/powerloss"},
 	"internal/files":        {"internal/powerloss"},
-	"internal/lock/hostdir": {"internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
+	"internal/lock/hostdir": {"internal/files", "internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
 	"internal/lock/etcd":    {"internal/lock/locktest", "integration/etcdtest"},
 	"integration/cluster":   {"internal/lock", "internal/lock/locktest", "internal/lock/etcd", "integration/etcdtest", "integration/harness"},
 	"reaper":                {"internal/lock/locktest"},
@@ -105,7 +105,8 @@ func TestPackagesImportOnlyWhatTheDesignAllows(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		checkImports(t, strings.TrimPrefix(p.ImportPath, module+"/"), p)
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		checkImports(t, name, p)
 	}
 	if seen < 10 {
 		t.Errorf("go list knows %d packages", seen)

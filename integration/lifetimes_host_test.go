@@ -1,51 +1,90 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-func TestDirectoryMadeOnTheHostIsALockLikeAnyOther(t *testing.T) {
+func TestDirectoryMadeOnTheHostIsTheHosts(t *testing.T) {
 	t.Parallel()
-	s, clock := startStepped(t, hour)
-	c, boss := s.session(account), s.session("boss")
-	for _, name := range []string{"locks/reaped", "locks/broken", "locks/removed"} {
+	s := startServer(t, hour)
+	c := s.session(account)
+	if err := os.Mkdir(s.path("locks/host"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.Want(550, "MKD /locks/host", "held by host since ")
+	c.Want(550, "RMD /locks/host")
+	c.Want(257, "MKD /locks/job") // what it refuses is not remembered
+	if held := s.locks(); len(held) != 1 || held[0].Name != "/locks/job" {
+		t.Errorf("locks --json: %+v", held)
+	}
+	if err := os.Remove(s.path("locks/host")); err != nil {
+		t.Fatal(err)
+	}
+	c.Want(257, "MKD /locks/host")
+	c.Want(250, "RMD /locks/host")
+}
+
+// The article's cron cleaner removes the directory, and an uploader comes right after it.
+func TestMkdRightAfterAnRmdirOnTheHost(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, hour)
+	c, other := s.session(account), s.session("other")
+	for range count(20, 500) {
+		c.Want(257, "MKD /locks/job")
+		if err := os.Remove(s.path("locks/job")); err != nil {
+			t.Fatal(err)
+		}
+		other.Want(257, "MKD /locks/job")
+		other.Want(250, "RMD /locks/job")
+	}
+}
+
+// A kill between mkdir and the record of the lock leaves a directory with the server's mark.
+func TestWhatACrashLeftBeforeALockWasRecorded(t *testing.T) {
+	t.Parallel()
+	for _, directories := range []bool{true, false} {
+		t.Run(fmt.Sprintf("directories=%v", directories), func(t *testing.T) {
+			t.Parallel()
+			leftByACrash(t, newServer(t, fmt.Sprintf("[locks]\ndirectories = %v\n", directories)+hour))
+		})
+	}
+}
+
+func leftByACrash(t *testing.T, s *server) {
+	t.Helper()
+	s.start()
+	s.session(account).Want(257, "MKD /locks/held")
+	s.stop()
+	for _, name := range []string{"locks/empty", "locks/full"} {
 		if err := os.Mkdir(s.path(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		c.Want(550, "MKD /"+name, "held by host for ", "expires in ")
-		c.Want(550, "RMD /"+name, "not yours")
 	}
-	for _, l := range s.locks() {
-		if l.Holder != "host" || l.Session != "" || l.Rule != "/locks/**" || l.Token == 0 {
-			t.Errorf("locks --json: %+v", l)
+	s.write("locks/full/f", "")
+	for _, name := range []string{"locks/empty", "locks/full"} {
+		if err := os.Chmod(s.path(name), 0o755|fs.ModeSticky); err != nil {
+			t.Fatal(err)
 		}
 	}
-	text, err := c.Retrieve("RETR /.locks.json")
-	if err != nil || !json.Valid(text) || strings.Count(string(text), `"holder": "host"`) != 3 {
-		t.Errorf("the status file: %v\n%s", err, text)
+	s.start()
+	c := s.session(account)
+	c.Want(257, "MKD /locks/empty")
+	c.Want(257, "MKD /locks/full")
+	c.Want(250, "RMD /locks/full")
+	c.Want(250, "RMD /locks/empty")
+	c.Want(550, "MKD /locks/held", "held by ")
+	for _, name := range []string{"locks/empty", "locks/full"} {
+		if s.exists(name) {
+			t.Errorf("%s is there after RMD", name)
+		}
 	}
-	s.command("break", "/locks/broken")
-	boss.Want(550, "SITE LOCK BREAK 1 /locks/broken", "not held")
-	if s.exists("locks/broken") {
-		t.Error("the directory of the broken lock is there")
-	}
-	if err := os.Remove(s.path("locks/removed")); err != nil {
-		t.Fatal(err)
-	}
-	harness.Await(t, "the removal is noticed", func() bool { return len(s.locks()) == 1 })
-	clock.pass(time.Hour)
-	if s.exists("locks/reaped") || len(s.locks()) != 0 {
-		t.Error("the host's lock was not reaped")
-	}
-	c.Want(257, "MKD /locks/reaped")
 }
 
 // remake removes a directory and makes it again before anybody can look. It first waits for the next tick of the
@@ -69,28 +108,22 @@ func (s *server) remake(name string) {
 	}
 }
 
-func TestDirectoryRemovedAndMadeAgainIsANewLock(t *testing.T) {
+func TestDirectoryRemovedAndMadeAgainIsTheHosts(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, hour)
 	c := s.session(account)
 	for range count(3, 200) {
-		first := harness.Token(c.Want(257, "MKD /locks/job"))
+		c.Want(257, "MKD /locks/job")
 		s.remake("locks/job")
-		harness.Await(t, "the directory is the host's", func() bool {
-			l := s.locks()
-			return len(l) == 1 && l[0].Holder == "host" && l[0].Token > first
-		})
+		harness.Await(t, "the lock is free", func() bool { return len(s.locks()) == 0 })
 		c.Want(550, "RMD /locks/job", "taken away", "removed on the server")
-		hosts := s.locks()[0].Token
-		s.remake("locks/job")
-		harness.Await(t, "it is another one of the host's", func() bool {
-			l := s.locks()
-			return len(l) == 1 && l[0].Holder == "host" && l[0].Token > hosts
-		})
+		c.Want(550, "MKD /locks/job", "held by host since ")
+		if !s.exists("locks/job") {
+			t.Fatal("the host's directory is gone")
+		}
 		if err := os.Remove(s.path("locks/job")); err != nil {
 			t.Fatal(err)
 		}
-		harness.Await(t, "it is gone", func() bool { return len(s.locks()) == 0 })
 	}
 }
 
@@ -159,7 +192,7 @@ func TestLocksWithoutDirectoriesAfterLocksWithThem(t *testing.T) {
 	if err := os.Mkdir(s.path("locks/hosts"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c.Want(550, "MKD /locks/hosts", "held by host for ")
+	c.Want(550, "MKD /locks/hosts", "held by host since ")
 	s.stop()
 	s.configure("[locks]\ndirectories = false\n" + hour)
 	s.start()
@@ -192,7 +225,7 @@ func TestMKDRightAfterTheHostRemovedTheDirectoryIsGranted(t *testing.T) {
 		}
 		holder.Want(550, "RMD /"+name, "taken away ")
 		s.remake(name)
-		holder.Want(550, "MKD /"+name, "held by host for ")
+		holder.Want(550, "MKD /"+name, "held by host since ")
 	}
 }
 

@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,7 +35,6 @@ type partition struct {
 
 	mu     sync.Mutex
 	steps  int
-	taken  int           // the last step that was MKD
 	broken chan struct{} // closed at that step
 }
 
@@ -45,13 +45,10 @@ func newPartition(t testing.TB, server string, drops direction, at, again int) *
 }
 
 // step counts a step, and reports whether the network is broken, or the connection ends, there.
-func (p *partition) step(line string) (broken, ends bool) {
+func (p *partition) step() (broken, ends bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.steps++
-	if strings.HasPrefix(line, "MKD ") {
-		p.taken = p.steps
-	}
 	if p.steps == p.at {
 		close(p.broken)
 	}
@@ -66,7 +63,7 @@ func (p *partition) carry(c pair) {
 			line, err := r.ReadString('\n')
 			if err == nil && isStep(line) {
 				var ends bool
-				if broken, ends = p.step(line); ends {
+				if broken, ends = p.step(); ends {
 					c.reset()
 				}
 			}
@@ -124,7 +121,7 @@ func TestLocksmithIsDoneBeforeTheServerGrantsTheLockAgain(t *testing.T) {
 	for _, dir := range []string{"age", "idle", "grace"} {
 		s.write(dir+"/.keep", "")
 	}
-	limit := make(chan struct{}, 40)
+	limit := make(chan struct{}, 12)
 	var all sync.WaitGroup
 	n, last := 0, 70
 	for _, why := range []string{"age", "idle", "grace"} {
@@ -142,7 +139,11 @@ func TestLocksmithIsDoneBeforeTheServerGrantsTheLockAgain(t *testing.T) {
 				limit <- struct{}{}
 				all.Go(func() {
 					defer func() { <-limit }()
-					if err := overBeforeGranted(t, s, path, drops, at, again); err != nil {
+					err := errBusy
+					for try := 0; errors.Is(err, errBusy) && try < 5; try++ {
+						err = overBeforeGranted(t, s, fmt.Sprintf("%s-%d", path, try), drops, at, again)
+					}
+					if err != nil {
 						t.Errorf("%s is limited by its %s; the network drops %s from step %d: %v", path, why, drops, at, err)
 					}
 				})
@@ -152,6 +153,9 @@ func TestLocksmithIsDoneBeforeTheServerGrantsTheLockAgain(t *testing.T) {
 	all.Wait()
 	t.Logf("figures: %d partitions", n)
 }
+
+// errBusy is returned for a client that was so slow, on a busy machine, that its lock was over before the network broke.
+var errBusy = errors.New("the lock was over before the network broke")
 
 // overBeforeGranted has a client take a lock through a network that breaks, and another one wait for it. It returns an error if the first
 // one's lock is not over when the second one is granted it.
@@ -185,6 +189,8 @@ func overBeforeGranted(t *testing.T, s *server, path string, drops direction, at
 	}()
 	select {
 	case <-p.broken:
+	case <-over:
+		return errBusy
 	case <-time.After(patience):
 		return fmt.Errorf("the client stopped at step %d", p.steps)
 	}
@@ -206,11 +212,6 @@ func overBeforeGranted(t *testing.T, s *server, path string, drops direction, at
 	ended := <-over
 	if ended.After(granted) {
 		err = fmt.Errorf("the lock of the first was over %v after the second was granted it", ended.Sub(granted))
-	}
-	if after := at - p.taken; drops == endsAtServer && again > 0 && (after == 1 || after == 2) {
-		unheard := harness.Known{Name: "an adoption whose reply the client did not receive ends the lock of its job", Intermittent: true}
-		unheard.Check(t, err)
-		return nil
 	}
 	return err
 }

@@ -36,12 +36,12 @@ func TestTheHistoryIsKeptAsLongAsConfigured(t *testing.T) {
 				s.stop()
 			}
 			past := time.Now().Add(-time.Duration(tc.days)*24*time.Hour - time.Hour)
-			files, err := filepath.Glob(filepath.Join(s.state, "history", "*"))
-			if err != nil || len(files) != 2 {
-				t.Fatalf("in the history there are %q, %v", files, err)
+			files, err := filepath.Glob(filepath.Join(s.state, "journal", "00*"))
+			if err != nil || len(files) != 3 {
+				t.Fatalf("the journal has %q, %v", files, err)
 			}
 			var size int64
-			for _, file := range files {
+			for _, file := range files[:2] {
 				if err := os.Chtimes(file, past, past); err != nil {
 					t.Fatal(err)
 				}
@@ -62,7 +62,7 @@ func TestTheHistoryIsKeptAsLongAsConfigured(t *testing.T) {
 			if !slices.Equal(kept, tc.kept) {
 				t.Errorf("the history tells of %q, want %q\n%s", kept, tc.kept, s.log)
 			}
-			s.log.Await(t, "a file of the history was removed", 3-len(tc.kept))
+			s.log.Await(t, "an old file of the history was removed", 3-len(tc.kept))
 		})
 	}
 }

@@ -282,6 +282,10 @@ func TestASecondStartWritesNothing(t *testing.T) {
 				return err
 			}
 			info, err := d.Info()
+			if strings.HasSuffix(path, ".jsonl") { // the first server prepares space in its journal
+				all = append(all, path)
+				return err
+			}
 			all = append(all, fmt.Sprint(path, " ", info.Mode(), " ", info.Size(), " ", info.ModTime()))
 			return err
 		})

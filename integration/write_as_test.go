@@ -26,7 +26,7 @@ func TestAJobWithAConnectionForEachCommandWritesByItsWord(t *testing.T) {
 	writeFile(t, file, []byte("new"))
 	word := "SITE LOCK AS a-word-of-its-own"
 	must(curl("", "-Q", word, "-Q", "MKD phone_lock"))
-	if r := curl("phone.tsv", "-v", "-T", file); r.status == 0 || !strings.Contains(r.out, "say SITE LOCK AS with the...") {
+	if r := curl("phone.tsv", "-v", "-T", file); r.status == 0 || !strings.Contains(r.out, ": say SITE LOCK AS with the") {
 		t.Errorf("without the word: %d %s", r.status, r.out)
 	}
 	must(curl("phone.tsv", "-Q", word, "-T", file))

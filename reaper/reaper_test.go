@@ -51,7 +51,7 @@ func (s *sweeper) Sweep(context.Context) error {
 type bench struct {
 	t     *testing.T
 	table *watched
-	store *locktest.Memory
+	disk  *locktest.Disk
 	clock *locktest.FakeClock
 	stop  context.CancelFunc
 	done  chan error
@@ -67,8 +67,8 @@ func start(t *testing.T, r *reaper.Reaper) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, store: locktest.NewMemory(), clock: locktest.NewRunningClock(), done: make(chan error, 1)}
-	table, err := lock.NewTable(t.Context(), lock.Options{Store: b.store, Clock: b.clock, Rules: rules, Generation: 1})
+	b := &bench{t: t, disk: locktest.NewDisk(), clock: locktest.NewRunningClock(), done: make(chan error, 1)}
+	table, err := lock.NewTable(t.Context(), lock.Options{Log: locktest.NewMemory(), Disk: b.disk, Directories: true, Clock: b.clock, Rules: rules})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (b *bench) finish() {
 
 func (b *bench) acquire(s *lock.Session, n lock.Name) lock.Hold {
 	b.t.Helper()
-	hold, _, err := s.AcquireOrWait(b.t.Context(), n, nil)
+	hold, _, _, err := s.AcquireOrWait(b.t.Context(), n, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -191,17 +191,17 @@ func TestLockThatCannotEndIsNoBusyLoop(t *testing.T) {
 		b := start(t, &reaper.Reaper{})
 		s := b.table.Open(lock.Owner{Account: "a"})
 		b.acquire(s, "/locks/a")
-		b.store.Inject(func(lock.Change) error { return lock.ErrNotEmpty })
+		b.disk.OnRemove(func(lock.Hold) error { return lock.ErrNotEmpty })
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		tries := 0
-		b.store.Inject(func(lock.Change) error { tries++; return lock.ErrNotEmpty })
+		b.disk.OnRemove(func(lock.Hold) error { tries++; return lock.ErrNotEmpty })
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if tries < 60 || tries > 70 || b.table.asked.Load() > 10*60+60*60+100 {
 			t.Errorf("%d tries in an hour, asked %d times", tries, b.table.asked.Load())
 		}
-		b.store.Inject(nil)
+		b.disk.OnRemove(nil)
 		time.Sleep(time.Minute)
 		if b.held("/locks/a") {
 			t.Error("not reaped once it can be")
@@ -271,7 +271,7 @@ func TestTheEndOfALockThatHangsHoldsUpNoOther(t *testing.T) {
 		b.acquire(s, "/locks/b")
 		next.SetWait(time.Hour)
 		woken := make(chan struct{}, 1)
-		_, waiting, err := next.AcquireOrWait(t.Context(), "/locks/b", func() {
+		_, _, waiting, err := next.AcquireOrWait(t.Context(), "/locks/b", func() {
 			select {
 			case woken <- struct{}{}:
 			default:
@@ -281,8 +281,8 @@ func TestTheEndOfALockThatHangsHoldsUpNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := make(chan struct{})
-		b.store.Inject(func(c lock.Change) error {
-			if strings.HasPrefix(string(c.Name), "/locks/hung") {
+		b.disk.OnRemove(func(h lock.Hold) error {
+			if strings.HasPrefix(string(h.Name), "/locks/hung") {
 				<-answer
 			}
 			return nil

@@ -4,5 +4,5 @@ package main
 
 import "github.com/ftplockd/ftplockd/internal/lock"
 
-// newClock returns the clock that the server takes its time from.
-func newClock() (lock.Clock, error) { return lock.NewSystemClock(), nil }
+// newClock returns the clock of the server.
+func newClock() (clock, error) { return lock.NewSystemClock(), nil }

@@ -18,7 +18,7 @@ const envClock = "FTPLOCKD_TEST_CLOCK"
 
 // steppedClock is the system's clock with the steps of a file.
 type steppedClock struct {
-	system lock.Clock
+	system clock
 	file   string
 }
 
@@ -28,7 +28,7 @@ type clockSteps struct {
 	BootID string `json:"boot_id"`
 }
 
-func newClock() (lock.Clock, error) {
+func newClock() (clock, error) {
 	c := &steppedClock{lock.NewSystemClock(), os.Getenv(envClock)}
 	if c.file == "" {
 		return nil, fmt.Errorf("this server was built for tests: set %s", envClock)
@@ -36,24 +36,37 @@ func newClock() (lock.Clock, error) {
 	return c, nil
 }
 
-// Now implements lock.Clock. The tests replace the file by rename, so a part of it is never read; one that is
-// wrong stops the test.
-func (c *steppedClock) Now() lock.Instant {
-	now := c.system.Now()
+// Now implements lock.Clock.
+func (c *steppedClock) Now() lock.Instant { return c.step(c.system.Now()) }
+
+// Exact implements lock.Clock.
+func (c *steppedClock) Exact() lock.Instant { return c.step(c.system.Exact()) }
+
+// BootID implements clock.
+func (c *steppedClock) BootID() string {
+	if id := c.steps().BootID; id != "" {
+		return id
+	}
+	return c.system.BootID()
+}
+
+func (c *steppedClock) step(now lock.Instant) lock.Instant {
+	steps := c.steps()
+	now.Wall = now.Wall.Add(parseStep(steps.Wall))
+	now.Boot += parseStep(steps.Boot)
+	return now
+}
+
+// steps reads the file. The tests replace it by rename, so a part of it is never read; a wrong one stops the test.
+func (c *steppedClock) steps() (steps clockSteps) {
 	data, err := os.ReadFile(c.file)
 	if err != nil {
 		panic(err)
 	}
-	var steps clockSteps
 	if err := json.Unmarshal(data, &steps); err != nil {
 		panic(err)
 	}
-	now.Wall = now.Wall.Add(parseStep(steps.Wall))
-	now.Boot += parseStep(steps.Boot)
-	if steps.BootID != "" {
-		now.BootID = steps.BootID
-	}
-	return now
+	return steps
 }
 
 func parseStep(text string) time.Duration {

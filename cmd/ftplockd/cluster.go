@@ -19,26 +19,26 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
-	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 )
 
 // cluster is what a server sees of etcd and of the other servers. Package etcd says what its methods promise.
 type cluster interface {
-	Campaign(ctx context.Context) (clusterStore, error)
+	Campaign(ctx context.Context) (clusterLog, error)
 	Leader() (etcd.Server, bool)
 	Silent() bool
 	Close() error
 }
 
-// clusterStore is the store of a server for as long as it is the active one.
-type clusterStore interface {
-	store
+// clusterLog is the log of a server for as long as it is the active one.
+type clusterLog interface {
+	lockLog
+	Generation() uint32
 	Valid() error
 	Resign(ctx context.Context) error
 }
 
-var _ clusterStore = (*etcd.Store)(nil)
+var _ clusterLog = (*etcd.Log)(nil)
 
 // reachCluster is how etcd is reached: openCluster, but for tests.
 type reachCluster func(context.Context, etcd.Options) (cluster, error)
@@ -55,7 +55,7 @@ func openCluster(ctx context.Context, o etcd.Options) (cluster, error) {
 type elections struct{ *etcd.Cluster }
 
 // Campaign implements cluster.
-func (e elections) Campaign(ctx context.Context) (clusterStore, error) {
+func (e elections) Campaign(ctx context.Context) (clusterLog, error) {
 	t, err := e.Cluster.Campaign(ctx)
 	if err != nil {
 		return nil, err
@@ -64,12 +64,12 @@ func (e elections) Campaign(ctx context.Context) (clusterStore, error) {
 }
 
 // etcdOptions are what the configuration says of etcd. It reads the files that are named there.
-func etcdOptions(c *config.Config, clock lock.Clock, log *slog.Logger) (etcd.Options, error) {
+func etcdOptions(c *config.Config, clock clock, log *slog.Logger) (etcd.Options, error) {
 	e := &c.Etcd
 	o := etcd.Options{
 		Endpoints: e.Endpoints, Prefix: e.Prefix, TTL: e.TTL.Duration,
 		Margin: cmp.Or(e.Margin.Duration, e.TTL.Duration/5), RequestTimeout: e.RequestTimeout.Duration,
-		User: e.User, Clock: clock, Log: log, HistoryAge: days(e.HistoryDays), HistorySize: e.HistorySize.Bytes,
+		User: e.User, Clock: clock, BootID: clock.BootID(), Log: log, HistoryAge: days(e.HistoryDays), HistorySize: e.HistorySize.Bytes,
 	}
 	var err error
 	if e.TLS() {

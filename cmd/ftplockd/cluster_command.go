@@ -70,9 +70,9 @@ active one, and says which. Without a standby it is refused.`,
 func newRaiseBaseCommand(options *serveOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "raise-base N",
-		Short: "Have all further tokens be larger by N, after etcd was restored from a backup",
-		Long: `Raise-base has all tokens from now on be larger by N. A restore of etcd may set its revision back, and tokens that were given out since
-the backup would be given again: choose N larger than all changes since. All servers must be stopped. Locks that are held keep their tokens.`,
+		Short: "Make all further tokens larger by N, after etcd was restored from a backup",
+		Long: `Raise-base makes all further tokens larger by N. After a restore etcd has the end of the tokens as it was at the backup, and tokens that
+were granted since then would be granted again: choose N larger than the number of grants since. All servers must be stopped. Locks that are held keep their tokens.`,
 		Example: "  ftplockd cluster raise-base 1000000000 --config /etc/ftplockd.toml",
 		Args:    oneArgument("N", "ftplockd cluster raise-base 1000000000"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,7 +26,7 @@ type election struct {
 	mu      sync.Mutex
 	cluster cluster // nil: etcd was not reached yet
 	now     clusterState
-	term    clusterStore // nil before it is this server's turn
+	term    clusterLog   // nil before it is this server's turn
 	told    clusterState // what was told last
 }
 
@@ -194,7 +194,7 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 }
 
 // takeOver begins to serve. If it cannot, another server may.
-func (e *election) takeOver(ctx context.Context, t clusterStore) (err error) {
+func (e *election) takeOver(ctx context.Context, t clusterLog) (err error) {
 	s, began := e.server, time.Now()
 	s.mu.Lock()
 	e.mu.Lock()
@@ -203,7 +203,7 @@ func (e *election) takeOver(ctx context.Context, t clusterStore) (err error) {
 	e.enter(takingOver, fmt.Sprintf("term %d", t.Generation())) // no reload from now on
 	s.mu.Unlock()
 	v := &service{server: s, term: t}
-	ctx = v.keepStore(ctx, t) // nobody else renews the lease
+	ctx = v.keepLog(ctx, t) // nobody else renews the lease
 	if err = v.open(ctx, v.openTerm); err == nil {
 		v.ports, err = s.openPorts(ctx)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"iter"
 	"net"
 	"net/http"
 	"os"
@@ -50,7 +49,7 @@ func (f *fakeEtcd) reach(context.Context, etcd.Options) (cluster, error) {
 	return f, nil
 }
 
-func (f *fakeEtcd) Campaign(ctx context.Context) (clusterStore, error) {
+func (f *fakeEtcd) Campaign(ctx context.Context) (clusterLog, error) {
 	select {
 	case <-f.turn:
 		return f, nil
@@ -84,14 +83,12 @@ func (f *fakeEtcd) Valid() error {
 	return nil
 }
 
-func (f *fakeEtcd) All(ctx context.Context) iter.Seq2[lock.Record, error] {
+func (f *fakeEtcd) Load(ctx context.Context) (lock.Loaded, error) {
 	if f.slow.Load() {
-		return func(yield func(lock.Record, error) bool) {
-			<-ctx.Done()
-			yield(lock.Record{}, ctx.Err())
-		}
+		<-ctx.Done()
+		return lock.Loaded{}, ctx.Err()
 	}
-	return f.Memory.All(ctx)
+	return f.Memory.Load(ctx)
 }
 
 func (f *fakeEtcd) Resign(context.Context) error {
@@ -100,12 +97,11 @@ func (f *fakeEtcd) Resign(context.Context) error {
 	return nil
 }
 
-func (f *fakeEtcd) Ready() error                                      { return f.Valid() }
-func (f *fakeEtcd) Size() int64                                       { return 0 }
-func (f *fakeEtcd) Generation() uint32                                { return 7 }
-func (f *fakeEtcd) Sweep(context.Context) error                       { return nil }
-func (f *fakeEtcd) Published(context.Context, lock.Publication) error { return nil }
-func (f *fakeEtcd) Close() error                                      { return nil }
+func (f *fakeEtcd) Ready() error                { return f.Valid() }
+func (f *fakeEtcd) Size() int64                 { return 0 }
+func (f *fakeEtcd) Generation() uint32          { return 7 }
+func (f *fakeEtcd) Sweep(context.Context) error { return nil }
+func (f *fakeEtcd) Close() error                { return nil }
 
 // member is a server of several in this process.
 type member struct {

@@ -6,8 +6,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,7 +65,6 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name) error {
 
 func showHistory(w io.Writer, history iter.Seq2[lock.Entry, error], none string) error {
 	var rows []string
-	standing := make(map[lock.Name][]lock.Hold)
 	for e, err := range history {
 		if err != nil {
 			return err
@@ -79,41 +76,20 @@ func showHistory(w io.Writer, history iter.Seq2[lock.Entry, error], none string)
 		if e.Held > 0 {
 			held = inSeconds(e.Held.Seconds())
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
-			dash(e.By.String()), session, tokensOf(e, standing[e.Name]), held, printable(noteOf(e))))
-		if e.Cause != lock.CausePublish {
-			standing[e.Name] = e.Holds
-		}
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
+			dash(e.By.String()), session, e.Token, held, printable(noteOf(e))))
 	}
 	return printTable(w, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE", rows, none)
 }
 
-// tokensOf returns the tokens of the holds that an entry is about: the hold that it made, or those that it ended. before are the
-// holds that stood until then; "-": the history does not go back to the grant.
-func tokensOf(e lock.Entry, before []lock.Hold) string {
-	has := func(holds []lock.Hold, t lock.Token) bool {
-		return slices.ContainsFunc(holds, func(h lock.Hold) bool { return h.Token == t })
-	}
-	if e.Cause == lock.CausePublish || has(e.Holds, e.Token) {
-		return fmt.Sprint(e.Token)
-	}
-	var ended []string
-	for _, h := range before {
-		if !has(e.Holds, h.Token) {
-			ended = append(ended, fmt.Sprint(h.Token))
-		}
-	}
-	return dash(strings.Join(ended, ","))
-}
-
 // noteOf is what the last column of a history says.
 func noteOf(e lock.Entry) string {
-	if e.File == "" {
+	if e.File == nil {
 		return e.Note
 	}
-	note := fmt.Sprintf("%s under %s", e.File, e.Name)
-	if e.SHA256 != "" {
-		note += fmt.Sprintf(", %d bytes, sha256 %s", e.Bytes, e.SHA256)
+	note := fmt.Sprintf("%s under %s", e.File.Path, e.Name)
+	if e.File.SHA256 != "" {
+		note += fmt.Sprintf(", %d bytes, sha256 %s", e.File.Bytes, e.File.SHA256)
 	}
 	if e.Note != "" {
 		note += ", " + e.Note

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,8 +31,7 @@ func newLeftoversCommand() *cobra.Command {
 		Short: "List, restore or remove what was left in locks",
 		Long: `Leftovers lists what was left in locks that ended otherwise than by RMD: their age was over, their holder was
 silent for too long or disconnected, or somebody broke them. Clients do not see it; it is removed when it is older than
-locks.leftover_max_age. With locks.directories = false it also lists what lay in locks and was moved elsewhere by a
-program on this machine, with a directory above it; that is kept. The first column is the ID: the token of the hold. "ftplockd history LOCK" tells more.`,
+locks.leftover_max_age. The first column is the ID: the token of the hold. "ftplockd history LOCK" tells more.`,
 		Example: "  ftplockd leftovers\n  ftplockd leftovers restore 42 /rescued\n  ftplockd leftovers remove 42",
 		Args:    onlyCommands,
 		RunE:    list,
@@ -65,9 +62,8 @@ program on this machine, with a directory above it; that is kept. The first colu
 
 // leftovers are those in the served directory.
 type leftovers struct {
-	root    *os.Root
-	config  *config.Config
-	records string // the directory with a record of each hidden directory of a held lock; "": it is not known
+	root   *os.Root
+	config *config.Config
 }
 
 // withLeftovers runs f on those of the served directory.
@@ -84,22 +80,7 @@ func (o *serveOptions) openLeftovers(f func(leftovers) error) error {
 	if err != nil {
 		return err
 	}
-	l := leftovers{root: root, config: c}
-	if o.Root == "" { // else the state directory may be another server's
-		l.records = filepath.Join(cmp.Or(c.Etcd.SharedState, c.State), "inside")
-	}
-	return errors.Join(f(l), root.Close())
-}
-
-// isLost reports whether a directory lay in a lock and nobody knows of it any more: a program on the host has moved it away with a directory
-// above it, or its record is lost.
-func (l leftovers) isLost(name string) bool {
-	token, ok := files.InsideToken(name)
-	if !ok || l.records == "" {
-		return false
-	}
-	_, err := os.Stat(filepath.Join(l.records, strconv.FormatUint(token, 10)))
-	return errors.Is(err, fs.ErrNotExist)
+	return errors.Join(f(leftovers{root: root, config: c}), root.Close())
 }
 
 // names returns the names of all of them.
@@ -113,7 +94,7 @@ func (l leftovers) names() (names []string, err error) {
 			return fs.SkipDir
 		case name == strings.TrimPrefix(files.Leftovers, "/") || !d.IsDir():
 			return nil
-		case files.IsLeftover(name), l.isLost(name):
+		case files.IsLeftover(name):
 			names = append(names, name)
 			return fs.SkipDir
 		}
@@ -125,9 +106,6 @@ func (l leftovers) names() (names []string, err error) {
 
 // describeLeftover reads the token, the holder and the lock from a name.
 func describeLeftover(name string) (token, holder, of string) {
-	if token, ok := files.InsideToken(name); ok {
-		return strconv.FormatUint(token, 10), "", path.Join("/", path.Dir(name), "*")
-	}
 	parts := strings.SplitN(strings.TrimPrefix(path.Base(name), ".ftplockd-leftover-"), ",", 3)
 	parts = append(parts, "", "")
 	for i, p := range parts {

@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/ftplockd/ftplockd/config"
 )
 
 // mkdirs makes a directory of the served tree, with a file in it.
@@ -31,8 +29,6 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 		r.mkdirs(dir, "f")
 	}
 	r.mkdirs("mnt/.ftplockd-leftover-7,ada,%2Fmnt%2Fc", "f") // which could not be moved to the top: it lies on another file system
-	r.mkdirs("mnt/.ftplockd-lock-9", "f")                    // of a lock that may be held
-	r.mkdirs("../state/inside", "9")
 	for _, args := range [][]string{{"leftovers"}, {"leftovers", "list"}} {
 		out := r.expect(`"/locks/a"`, args...)
 		if !regexp.MustCompile(`^ID +LOCK +HOLDER +SINCE +ENTRIES\n4 +"/locks/a" +"ftp" +20\d\d-\S+Z +1\n5 +"/locks/\\xe4 \\"b\\"" +"ftp" .* 1\n7 +"/mnt/c" +"ada" .* 1\n$`).MatchString(out) {
@@ -61,7 +57,7 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	for _, name := range []string{"/locks/held", "/locks/free", "/taken/a_lock", "/link/a"} {
 		refused("is the name of a lock", "restore", "4", name)
 	}
-	for _, name := range []string{"/.ftplockd-leftovers/4,x", "/.ftplockd-leftover-4", "/taken/.ftplockd-lock-4", "/.ftplockd-1-1", "/.status"} {
+	for _, name := range []string{"/.ftplockd-leftovers/4,x", "/.ftplockd-leftover-4", "/taken/.ftplockd-leftover-4", "/.ftplockd-1-1", "/.status"} {
 		refused("is a name that the server uses", "restore", "4", name)
 	}
 	r.expect("", "leftovers", "restore", "4", "/rescued")
@@ -75,7 +71,7 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	}
 	r.expect("", "leftovers", "remove", "7")
 	r.expect("nothing is left over", "leftovers")
-	for _, name := range []string{"mnt/.ftplockd-lock-9/f", "mnt/pictures/f", "taken/f"} {
+	for _, name := range []string{"mnt/pictures/f", "taken/f"} {
 		if _, err := os.Stat(filepath.Join(r.dir, "files", name)); err != nil {
 			t.Error(err)
 		}
@@ -96,36 +92,4 @@ func TestLeftoversAreListedThoughSomethingInTheTreeCannotBeRead(t *testing.T) {
 	}
 	defer os.Chmod(closed, 0o755)
 	r.expect(`"/a_lock"`, "leftovers")
-}
-
-func TestWhatLayInALockOfWhichNobodyKnowsIsLeftOver(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"files/d/.ftplockd-lock-7/x", "files/.ftplockd-lock-8/.ftplockd-lock-9/y", "state/inside/8/record"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	root, err := os.OpenRoot(filepath.Join(dir, "files"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	var out strings.Builder
-	l := leftovers{root: root, config: config.Default(), records: filepath.Join(dir, "state", "inside")}
-	if err := l.list(&out); err != nil || strings.Count(out.String(), "\n") != 3 || !strings.Contains(out.String(), `"/d/*"`) {
-		t.Errorf("%v\n%s", err, out.String())
-	}
-	if err := l.restore("7", "/back"); err != nil {
-		t.Error(err)
-	}
-	if _, err := root.Stat("back/x"); err != nil {
-		t.Error(err)
-	}
-	if _, err := l.find("8"); err == nil {
-		t.Error("what lies in a held lock is left over")
-	}
-	l.records = ""
-	if _, err := l.find("9"); err == nil {
-		t.Error("it is not known what is held")
-	}
 }

@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +17,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
-// newMigrateCommand returns the command that moves locks between the two stores.
+// newMigrateCommand returns the command that moves locks between the two logs.
 func newMigrateCommand() *cobra.Command {
 	var options serveOptions
 	var to string
@@ -60,7 +56,11 @@ func (o *serveOptions) migrate(ctx context.Context, w io.Writer, cluster *etcd.C
 			return err
 		}
 	}
-	state, err := journal.OpenStopped(c.State)
+	clock, err := newClock()
+	if err != nil {
+		return err
+	}
+	state, err := journal.OpenStopped(c.State, clock, clock.BootID())
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.State, err)
 	}
@@ -72,20 +72,12 @@ func (o *serveOptions) migrate(ctx context.Context, w io.Writer, cluster *etcd.C
 }
 
 func migrateToEtcd(ctx context.Context, w io.Writer, c *config.Config, state *journal.Stopped, cluster *etcd.Cluster) error {
-	all, last, history, err := state.Export()
+	loaded, history, err := state.Export()
 	if err != nil {
 		return err
 	}
-	var records []lock.Record
-	for _, record := range all {
-		if record.Holds[0].Host() {
-			fmt.Fprintf(w, "%s is not moved: a program on this machine made it, which no server with [etcd] asks\n", printable(string(record.Name)))
-			continue
-		}
-		records = append(records, record)
-	}
 	lines := 0
-	err = cluster.Import(ctx, records, last, counted(history, &lines))
+	err = cluster.Import(ctx, loaded, counted(history, &lines))
 	if errors.Is(err, etcd.ErrNotEmpty) {
 		return fmt.Errorf("%[1]w; if they are of no use, or a copy of what is still in %[2]s, remove them (etcdctl del --prefix %[3]slock/; etcdctl del --prefix %[3]shistory/) and call this again", err, c.State, c.Etcd.Prefix)
 	}
@@ -96,45 +88,32 @@ func migrateToEtcd(ctx context.Context, w io.Writer, c *config.Config, state *jo
 	if err != nil {
 		return fmt.Errorf("all is in etcd, but the journal cannot be put aside: move %s away before any server starts: %w", c.State, err)
 	}
-	tell(w, len(records), lines, last, "etcd, below "+c.Etcd.Prefix)
+	tell(w, loaded, lines, "etcd, below "+c.Etcd.Prefix)
 	fmt.Fprintln(w, "the journal that they came from is in", aside)
-	if entries, _ := os.ReadDir(filepath.Join(c.State, "inside")); len(entries) > 0 && c.Etcd.SharedState != "" {
-		fmt.Fprintf(w, "files lie in locks that are held: copy %s to %s before a server starts\n", filepath.Join(c.State, "inside"), c.Etcd.SharedState)
-	}
-	if err := removeDirectories(w, c.Root, records); err != nil {
-		return err
-	}
 	_, err = fmt.Fprintln(w, "start the servers, each with the same section [etcd]")
 	return err
 }
 
 func migrateToJournal(ctx context.Context, w io.Writer, c *config.Config, cluster *etcd.Cluster, state *journal.Stopped) error {
-	clock, err := newClock()
-	if err != nil {
-		return err
-	}
-	records, last, history, err := cluster.Export(ctx)
+	loaded, history, err := cluster.Export(ctx)
 	if err != nil {
 		return err
 	}
 	lines := 0
-	if err := state.Import(clock.Now(), records, last, counted(history, &lines)); err != nil {
+	if err := state.Import(loaded, counted(history, &lines)); err != nil {
 		return err
 	}
 	host, _ := os.Hostname()
-	if err := cluster.Retire(ctx, last, fmt.Sprintf("its locks have moved to %s on %s", c.State, host)); err != nil {
+	if err := cluster.Retire(ctx, loaded.Last, fmt.Sprintf("its locks have moved to %s on %s", c.State, host)); err != nil {
 		return fmt.Errorf("all is in %s, but etcd cannot be closed: start no server with [etcd]: %w", c.State, err)
 	}
-	tell(w, len(records), lines, last, c.State)
-	if entries, _ := os.ReadDir(filepath.Join(c.Etcd.SharedState, "inside")); len(entries) > 0 && c.Etcd.SharedState != "" {
-		fmt.Fprintf(w, "files lie in locks that are held: copy %s to %s before the server starts\n", filepath.Join(c.Etcd.SharedState, "inside"), c.State)
-	}
+	tell(w, loaded, lines, c.State)
 	_, err = fmt.Fprintln(w, "take the section [etcd] out of the configuration, and start the server")
 	return err
 }
 
-func tell(w io.Writer, locks, lines int, last lock.Token, to string) {
-	fmt.Fprintf(w, "%d locks and %d lines of history are in %s; tokens go on above %d\n", locks, lines, to, last)
+func tell(w io.Writer, loaded lock.Loaded, lines int, to string) {
+	fmt.Fprintf(w, "%d locks and %d lines of history are in %s; tokens go on above %d\n", len(loaded.Holds), lines, to, loaded.Last)
 }
 
 // counted counts what goes through.
@@ -146,28 +125,4 @@ func counted(history iter.Seq2[lock.Entry, error], lines *int) iter.Seq2[lock.En
 			}
 		}
 	}
-}
-
-// removeDirectories removes the empty directories of locks that have none from now on: in their place nobody could take the
-// lock again.
-func removeDirectories(w io.Writer, root string, records []lock.Record) error {
-	tree, err := os.OpenRoot(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer tree.Close()
-	for _, record := range slices.Backward(records) { // members before their groups
-		name := strings.TrimPrefix(string(record.Name), "/")
-		info, err := tree.Lstat(name)
-		if err != nil || !info.IsDir() || record.Holds[0].Directory == (lock.DirectoryID{}) {
-			continue
-		}
-		if err := tree.Remove(name); err != nil {
-			fmt.Fprintf(w, "%s: the directory of the lock stays, and nobody can take the lock again before it is moved away: %v\n", printable(string(record.Name)), err)
-		}
-	}
-	return nil
 }

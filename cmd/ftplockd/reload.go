@@ -149,12 +149,8 @@ func (s *server) reload(ctx context.Context) (done reloaded, err error) {
 
 // use takes over what a reload changes.
 func (v *service) use(ctx context.Context, c *config.Config, rules *lock.Rules) {
-	if v.hostdir != nil {
-		v.hostdir.SetRules(rules)
-	}
-	if err := v.table.SetRules(ctx, rules); err != nil {
-		v.server.log.Error("the new rules hold, but were not recorded for all locks that are held: for those, the old ones hold after a restart", "err", err)
-	}
+	v.hostdir.SetRules(rules)
+	v.table.SetRules(ctx, rules)
 	v.tree.SetOptions(c.Files.Mode.FileMode, c.Files.Durable)
 	v.driver.SetSettings(v.server.settings(c))
 	v.conns.SetLimits(limits(c))

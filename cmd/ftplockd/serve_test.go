@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
-	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestLoadPutsFlagsOverTheFile(t *testing.T) {
@@ -36,14 +35,14 @@ func TestLoadPutsFlagsOverTheFile(t *testing.T) {
 func TestEveryKeyOfContentionReachesTheTable(t *testing.T) {
 	c := config.Default()
 	c.Locks.ReadersShare = false
-	c.Rules[0].Wait.Duration, c.Rules[0].Queue, c.Rules[0].QueueHold.Duration = time.Second, config.QueueOff, 2*time.Second
+	c.Rules[0].Wait.Duration = time.Second
 	c.Rules[0].Reentrant, c.Rules[0].Shared, c.Rules[0].Limit = true, []string{"a"}, 3
 	got := rulesOf(c)[0].Contention
-	if got.Wait != time.Second || got.Queue != lock.QueueOff || got.QueueHold != 2*time.Second ||
+	if got.Wait != time.Second ||
 		!got.Reentrant || len(got.Shared) != 1 || got.ReadersShare || got.Limit != 3 {
 		t.Errorf("got %+v", got)
 	}
-	if defaults := rulesOf(config.Default())[0].Contention; defaults.Queue != lock.QueueOff || !defaults.ReadersShare || defaults.QueueHold != 15*time.Second {
+	if defaults := rulesOf(config.Default())[0].Contention; !defaults.ReadersShare {
 		t.Errorf("the defaults are %+v", defaults)
 	}
 }

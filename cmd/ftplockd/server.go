@@ -18,12 +18,18 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
+// clock is the clock of a server.
+type clock interface {
+	lock.Clock
+	BootID() string // of this boot of the machine; "": the system has no such id
+}
+
 // server is everything that runs in the process.
 type server struct {
 	options serveOptions
 	log     *slog.Logger
 	logTo   io.Writer
-	clock   lock.Clock
+	clock   clock
 
 	watched   *watched
 	tls       *certificate // nil: no TLS
@@ -130,7 +136,7 @@ func (s *server) start(ctx context.Context) (err error) {
 		return err
 	}
 	s.public.use(ctx, s.config.FTP.PublicAddress)
-	v.keepStore(ctx, v.store)
+	v.keepLog(ctx, v.log)
 	v.serve()
 	s.answer()
 	return nil
@@ -221,7 +227,7 @@ func (s *server) canGrant() error {
 	if err != nil {
 		return err
 	}
-	return v.store.Ready()
+	return v.log.Ready()
 }
 
 // serving returns what clients are served with, or says why nobody is.

@@ -21,23 +21,20 @@ import (
 	"github.com/ftplockd/ftplockd/reaper"
 )
 
-// store is where locks are recorded.
-type store interface {
-	lock.Store
-	lock.Publications
+// lockLog is where locks are recorded.
+type lockLog interface {
+	lock.Log
 	reaper.Sweeper
 	// Ready returns nil if a grant could be recorded.
 	Ready() error
 	// Size returns how many bytes the locks and their history take.
 	Size() int64
-	// Generation returns the number of this start, larger than all before.
-	Generation() uint32
-	// Run does what the store has to do until ctx ends, and returns nil then; else why the server must end.
+	// Run does the log's work until ctx ends, and then returns nil; or it returns why the server must end.
 	Run(ctx context.Context) error
 	Close() error
 }
 
-var _ store = (*journal.Store)(nil)
+var _ lockLog = (*journal.Log)(nil)
 
 // service is what clients are served with, in the order in which it is opened.
 type service struct {
@@ -45,12 +42,11 @@ type service struct {
 
 	ports   []port // the open addresses
 	tree    *files.Tree
-	store   store
-	term    clusterStore   // the store of a server of several; nil: it is the only one
-	over    chan struct{}  // closed when the store runs no more
-	end     func()         // ends that
-	hostdir *hostdir.Store // nil without directories
-	insides *driver.Insides
+	log     lockLog
+	term    clusterLog    // the log of a server of several; nil: it is the only one
+	over    chan struct{} // closed when the log runs no more
+	end     func()        // ends that
+	hostdir *hostdir.Disk
 	table   *lock.Table
 	driver  *driver.Server
 	conns   *control.Server
@@ -94,9 +90,9 @@ func closePorts(ports []port) error {
 	return errors.Join(errs...)
 }
 
-// open opens the served tree and the store, brings them into agreement, and makes what clients speak with. If it fails, close what
+// open opens the served tree and the log, brings them into agreement, and makes the table. If it fails, close closes what
 // it has opened.
-func (v *service) open(ctx context.Context, openStore func(context.Context, *lock.Rules) error) error {
+func (v *service) open(ctx context.Context, openLog func() error) error {
 	s, c := v.server, v.server.config
 	rules, err := lock.NewRules(rulesOf(c))
 	if err != nil {
@@ -121,14 +117,18 @@ func (v *service) open(ctx context.Context, openStore func(context.Context, *loc
 	if err := v.makePrefixes(rules); err != nil {
 		return err
 	}
-	if err := openStore(ctx, rules); err != nil {
+	if err := openLog(); err != nil {
 		return err
 	}
-	if v.insides, err = driver.OpenInsides(v.tree, filepath.Join(state, "inside"), s.log); err != nil {
+	v.hostdir, err = hostdir.Open(hostdir.Options{
+		FS: v.tree, Clock: s.clock, Rules: rules, Directories: c.Locks.Directories, Log: s.log,
+		Held: func(n lock.Name) bool { return v.table.Held(n) || v.table.Valid() != nil },
+	})
+	if err != nil {
 		return err
 	}
 	table := lock.Options{
-		Store: v.locks(), Clock: s.clock, Rules: rules, Log: s.log, Observe: s.watched.observe, Generation: v.store.Generation(),
+		Log: v.log, Disk: v.hostdir, Directories: c.Locks.Directories, Clock: s.clock, Rules: rules, Logger: s.log, Observe: s.watched.observe,
 	}
 	if v.term != nil {
 		table.Valid = v.term.Valid
@@ -140,40 +140,36 @@ func (v *service) open(ctx context.Context, openStore func(context.Context, *loc
 	return nil
 }
 
-// openJournal opens the store of a server that is the only one.
-func (v *service) openJournal(ctx context.Context, rules *lock.Rules) error {
+// openJournal opens the log of a server that is the only one.
+func (v *service) openJournal() error {
 	s, c := v.server, v.server.config
 	j, err := journal.Open(journal.Options{
-		Dir: c.State, Clock: s.clock, Durable: c.Locks.Durable, Log: s.log,
+		Dir: c.State, Clock: s.clock, BootID: s.clock.BootID(), Durable: c.Locks.Durable, Log: s.log,
 		Synced:     s.watched.metrics.Synced,
 		HistoryAge: days(c.Locks.HistoryDays), HistorySize: c.Locks.HistorySize.Bytes,
 	})
 	if err != nil {
 		return err
 	}
-	v.store = j
-	if c.Locks.Directories {
-		v.hostdir, err = hostdir.Open(ctx, hostdir.Options{Inner: j, FS: v.tree, Clock: s.clock, Rules: rules, Log: s.log})
-		return err
-	}
-	return hostdir.Leave(ctx, hostdir.Options{Inner: j, FS: v.tree, Clock: s.clock, Rules: rules, Log: s.log})
-}
-
-// openTerm takes the store of a server of several, which runs already.
-func (v *service) openTerm(context.Context, *lock.Rules) error {
-	v.store = v.term
+	v.log = j
 	return nil
 }
 
-// keepStore runs the store until v.end. The context that it returns ends before its time if the store does.
-func (v *service) keepStore(ctx context.Context, s store) context.Context {
+// openTerm takes the log of a server of several, which runs already.
+func (v *service) openTerm() error {
+	v.log = v.term
+	return nil
+}
+
+// keepLog runs the log until v.end. The context that it returns ends before its time if the log does.
+func (v *service) keepLog(ctx context.Context, l lockLog) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	running, end := context.WithCancel(context.Background())
 	v.end, v.over = end, make(chan struct{})
 	go func() {
 		defer close(v.over)
 		defer cancel()
-		if err := s.Run(running); err != nil && running.Err() == nil {
+		if err := l.Run(running); err != nil && running.Err() == nil {
 			v.server.failed <- err // there is room for one from each that runs
 		}
 	}()
@@ -181,14 +177,6 @@ func (v *service) keepStore(ctx context.Context, s store) context.Context {
 }
 
 func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
-
-// locks is the store with what keeps the files in a lock in agreement with it.
-func (v *service) locks() lock.Store {
-	if v.hostdir != nil {
-		return v.hostdir
-	}
-	return v.insides.Store(v.store)
-}
 
 // warnOfSecondNames says where one file has two names, for which locks and what they protect are two.
 func (v *service) warnOfSecondNames(rules *lock.Rules) {
@@ -236,13 +224,29 @@ func (v *service) makePrefixes(rules *lock.Rules) (err error) {
 	return nil
 }
 
+// watchDirectories looks at the directories of held locks until ctx ends, and ends the holds whose directories a program on the host removed.
+func (v *service) watchDirectories(ctx context.Context) error {
+	held := func(yield func(lock.Hold) bool) {
+		for _, h := range v.table.Holds() {
+			if h.Directory != (lock.DirectoryID{}) && !yield(h) {
+				return
+			}
+		}
+	}
+	v.hostdir.Watch(ctx, held, func(h lock.Hold) {
+		if err := v.table.HostGone(ctx, h); err != nil {
+			v.server.log.Warn("a lock whose directory is gone is still held", "lock", string(h.Name), "err", err)
+		}
+	})
+	return nil
+}
+
 // serve begins to serve clients.
 func (v *service) serve() {
 	s, c := v.server, v.server.config
 	o := driver.Options{
-		Tree: v.tree, Table: v.table, Clock: s.clock, Insides: v.insides,
-		Directories: c.Locks.Directories, Log: s.log, Settings: s.settings(c), Publications: v.store,
-		Events: s.watched.bus,
+		Tree: v.tree, Table: v.table, Clock: s.clock, Directories: c.Locks.Directories, HostDirectories: v.hostdir.HostDirectories,
+		Log: s.log, Settings: s.settings(c), Events: s.watched.bus,
 	}
 	if s.tls != nil {
 		o.SessionReuse = c.TLS.SessionReuse == config.ReuseRequired
@@ -253,8 +257,9 @@ func (v *service) serve() {
 	v.warnOfHomes(c)
 	s.service.Store(v)
 
-	reap := reaper.Reaper{Table: v.table, Sweepers: []reaper.Sweeper{v.driver, v.store, v.tree}, Log: s.log}
-	s.run("watching the served tree", v.table.Run)
+	reap := reaper.Reaper{Table: v.table, Sweepers: []reaper.Sweeper{v.driver, v.log, v.tree, v.hostdir}, Log: s.log}
+	s.run("keeping the lock table", v.table.Run)
+	s.run("watching the directories of locks", v.watchDirectories)
 	s.run("reaping", reap.Run)
 	for i, p := range v.ports {
 		v.ports[i].Listener = v.conns.Listen(p.Listener, p.implicit)

@@ -41,7 +41,7 @@ func (p source) Count() (held, waiting int) {
 
 func (p source) Waiting(name string) (all []web.Waiter) {
 	for _, q := range of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }) {
-		all = append(all, web.Waiter{Who: q.Owner.String(), Polls: q.Polls})
+		all = append(all, web.Waiter{Who: q.Owner.String()})
 	}
 	return all
 }

@@ -115,7 +115,7 @@ func TestAStartThatFailsSaysWhereInOneLineAndChangesNothing(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			before := names(t, dir)
+			before, running := names(t, dir), goleak.IgnoreCurrent()
 			stdout, stderr, status := runCommand(t.Context(), "--config", file)
 			if status != cmp.Or(c.status, exitFailure) || stdout != "" || strings.Count(stderr, "\n") != 1 {
 				t.Errorf("status %d, %q, %q", status, stdout, stderr)
@@ -128,7 +128,7 @@ func TestAStartThatFailsSaysWhereInOneLineAndChangesNothing(t *testing.T) {
 			if after := names(t, dir); after != before {
 				t.Errorf("there was\n%s\nand there is\n%s", before, after)
 			}
-			goleak.VerifyNone(t)
+			goleak.VerifyNone(t, running)
 		})
 	}
 }

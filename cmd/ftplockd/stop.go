@@ -37,7 +37,7 @@ func handedOver() ending {
 func deposed() ending { return ending{"another server takes over: connect again", 0, false} }
 
 // stop ends the server in one order: no new connections; sessions, those with a transfer when that is over or
-// after a time; reaper, control socket and page; the tree and the store; what is told of events. So nobody can change a file or a
+// after a time; reaper, control socket and page; the tree and the log; what is told of events. So nobody can change a file or a
 // lock when another server is let take over. It may be called at any point of the start.
 func (s *server) stop(how ending) error {
 	var errs []error
@@ -105,15 +105,12 @@ func (v *service) dismiss(how ending) error {
 	return errors.Join(err, v.conns.Wait(ctx))
 }
 
-// close closes what is open, when no session is left and nothing runs in the background. The store is the last: as long as the tree
+// close closes what is open, when no session is left and nothing runs in the background. The log is the last: as long as the tree
 // is open no other server may take over.
 func (v *service) close(resign bool) error {
 	errs := []error{closePorts(v.ports)}
 	if v.driver != nil {
 		v.driver.Close()
-	}
-	if v.insides != nil {
-		errs = append(errs, v.insides.Close())
 	}
 	if v.hostdir != nil {
 		v.hostdir.Close()
@@ -130,8 +127,8 @@ func (v *service) close(resign bool) error {
 	}
 	if v.term != nil {
 		errs = append(errs, v.term.Close())
-	} else if v.store != nil {
-		errs = append(errs, v.store.Close())
+	} else if v.log != nil {
+		errs = append(errs, v.log.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -78,7 +78,7 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 		Waiting:     func() int { return of(s, func(v *service) int { return v.table.Count().Waiting }) },
 		Sessions:    func() int { return of(s, func(v *service) int { return len(v.table.Sessions()) }) },
 		Transfers:   func() int { return of(s, func(v *service) int { return v.driver.CountTransfers() }) },
-		JournalSize: func() int64 { return of(s, func(v *service) int64 { return v.store.Size() }) },
+		JournalSize: func() int64 { return of(s, func(v *service) int64 { return v.log.Size() }) },
 		Dropped:     w.dropped,
 		Version:     version(),
 	}
@@ -269,20 +269,24 @@ func checkHooks(c *config.Config) error {
 	return nil
 }
 
-// observe makes events of what the table tells.
-func (w *watched) observe(o lock.Observation) {
+// observe makes events of the table's records.
+func (w *watched) observe(r *lock.Record) {
 	e := event.Event{
-		Kind: event.Acquire, Cause: string(o.Cause), Lock: string(o.Name), Token: uint64(o.Hold.Token), Holder: o.Hold.Owner.String(),
-		Waited: o.Waited, Free: o.Free, Held: o.Held, Late: o.Late, Reason: o.Note,
+		Kind: event.Acquire, Cause: string(r.Cause), Lock: string(r.Hold.Name), Token: uint64(r.Hold.Token), Holder: r.Hold.Owner.String(),
+		Waited: r.Waited, Free: r.Free, Late: r.Late, Reason: r.Note,
 	}
-	if id := o.Hold.Owner.Session; id != 0 {
+	if id := r.Hold.Owner.Session; id != 0 {
 		e.Session = id.String()
 	}
-	if o.Ended {
-		e.Kind = kindOf(o.Cause)
+	switch r.Kind {
+	case lock.Granted:
+	case lock.Ended:
+		e.Kind, e.Held = kindOf(r.Cause), max(0, r.At.Boot-r.Hold.Acquired.Boot)
 		if e.Kind == event.Break {
-			e.By = o.By.String()
+			e.By = r.By.String()
 		}
+	default:
+		return
 	}
 	w.bus.Publish(e)
 }
@@ -292,7 +296,7 @@ func kindOf(c lock.Cause) event.Kind {
 	switch c {
 	case lock.CauseExpire, lock.CauseIdle:
 		return event.Expire
-	case lock.CauseBreak, lock.CauseHostGone, lock.CauseHostMade:
+	case lock.CauseBreak, lock.CauseHostGone:
 		return event.Break
 	}
 	return event.Release

@@ -4,8 +4,10 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,26 +110,15 @@ func (c *cluster) client(t testing.TB) *clientv3.Client {
 	return client
 }
 
-// line is what is looked at of a line of the history.
-type line struct {
-	Base  lock.Token
-	Event lock.Cause
-	Name  string
-	At    struct {
-		BootID string `json:"boot_id"`
-	}
-	By    struct{ Session uint64 }
-	Holds []struct{ Token lock.Token }
-}
-
-// keeper is what etcd's history must be like: what the checker knows at one revision of it.
+// keeper is the state of etcd at one revision, and the rules for its changes.
 type keeper struct {
-	leaders map[string]*clientv3.Event // the keys of all that stand for election
-	epoch   uint64
-	token   lock.Token            // the last one
-	held    map[string]bool       // the locks
-	grants  map[lock.Token]string // the names of all
-	lines   map[string]int64      // the revisions of all lines of the history
+	leaders  map[string]*clientv3.Event // the keys of all that stand for election
+	epoch    uint64
+	floor    lock.Token                     // the end of the tokens that were reserved before this epoch
+	reserved lock.Token                     // and now
+	held     map[string]map[lock.Token]bool // the tokens of the holds of each name
+	grants   map[lock.Token]string          // the names of all
+	chunks   map[string]string              // all of the history
 }
 
 // active is the election key of the server that is the active one; nil: nobody is.
@@ -140,12 +131,11 @@ func (k *keeper) active() (first *clientv3.Event) {
 	return first
 }
 
-// apply takes over one transaction, and says what is wrong with it.
+// apply takes over one transaction, and returns what is wrong with it.
 func (k *keeper) apply(txn []*clientv3.Event) error {
 	before := k.active()
-	var l *line
-	var name, epoch string
-	locks, moved := 0, false
+	epoch, moved, changed := "", false, false
+	reserved := k.reserved
 	for _, e := range txn {
 		key, ok := strings.CutPrefix(string(e.Kv.Key), prefix)
 		if !ok {
@@ -161,21 +151,23 @@ func (k *keeper) apply(txn []*clientv3.Event) error {
 			moved = moved || before != nil && string(before.Kv.Key) == string(e.Kv.Key)
 		case kind == "epoch":
 			epoch = string(e.Kv.Value)
+		case kind == "tokens":
+			n, err := strconv.ParseUint(string(e.Kv.Value), 10, 64)
+			if err != nil || lock.Token(n) < reserved {
+				return fmt.Errorf("tokens up to %s are reserved after %d", e.Kv.Value, reserved)
+			}
+			reserved = lock.Token(n)
 		case kind == "lock":
-			name = rest
-			locks++
-		case kind == "history" && !gone:
-			if earlier, ok := k.lines[key]; ok {
-				return fmt.Errorf("%s was written at revision %d already", key, earlier)
-			}
-			k.lines[key] = e.Kv.ModRevision
-			if l != nil {
-				return fmt.Errorf("two lines of history at once")
-			}
-			l = new(line)
-			if err := json.Unmarshal(e.Kv.Value, l); err != nil {
+			changed = true
+			if err := k.change(rest, gone); err != nil {
 				return err
 			}
+		case kind == "history" && !gone:
+			changed = true
+			if earlier, ok := k.chunks[key]; ok && earlier != string(e.Kv.Value) {
+				return fmt.Errorf("%s was written before, and is another one now", key)
+			}
+			k.chunks[key] = string(e.Kv.Value)
 		}
 	}
 	if epoch != "" {
@@ -186,64 +178,57 @@ func (k *keeper) apply(txn []*clientv3.Event) error {
 		if !moved {
 			return fmt.Errorf("epoch %s began without its server's fence", epoch)
 		}
-		k.epoch = n
+		k.epoch, k.floor = n, k.reserved
 	}
-	if locks > 1 || locks == 1 && l == nil {
-		return fmt.Errorf("%d locks were changed with the line %+v", locks, l)
+	k.reserved = reserved
+	if changed && before == nil {
+		return errors.New("it was written while no server was active")
 	}
-	if l == nil {
-		return nil
-	}
-	if before == nil {
-		return fmt.Errorf("%+v was written while nobody was active", *l)
-	}
-	// The id of a boot is an address here where servers have clocks of their own.
-	if wrote := l.At.BootID; strings.Contains(wrote, ":") && !strings.Contains(string(before.Kv.Value), wrote) {
-		return fmt.Errorf("%+v was written by another server than %s", *l, before.Kv.Value)
-	}
-	return k.change(*l, name, locks == 1, lock.Token(txn[0].Kv.ModRevision))
-}
-
-// change takes over a change of a lock.
-func (k *keeper) change(l line, name string, locks bool, revision lock.Token) error {
-	switch l.Event {
-	case lock.CauseAcquire, lock.CauseRelease:
-		if l.By.Session>>32 != k.epoch {
-			return fmt.Errorf("%+v was written in epoch %d", l, k.epoch)
+	for name, tokens := range k.held {
+		if len(tokens) > 1 {
+			return fmt.Errorf("%s has the holds %v", name, slices.Collect(maps.Keys(tokens)))
 		}
 	}
-	if !locks {
-		return nil // of a file
-	}
-	if l.Name != name {
-		return fmt.Errorf("%+v is of another lock than %s", l, name)
-	}
-	if l.Event != lock.CauseAcquire {
-		k.held[name] = len(l.Holds) > 0
-		return nil
-	}
-	token := l.Base + revision
-	switch {
-	case k.held[name]:
-		return fmt.Errorf("%+v: it is held", l)
-	case token <= k.token:
-		return fmt.Errorf("token %d follows %d", token, k.token)
-	case len(l.Holds) != 1 || l.Holds[0].Token != 0:
-		return fmt.Errorf("%+v: that is not one new hold", l)
-	}
-	k.token, k.held[name], k.grants[token] = token, true, name
 	return nil
 }
 
-// wrongInEtcd looks at all that was ever written to etcd: each change was made by the server whose election key was the oldest, in
-// its epoch; tokens and epochs grow; nobody got what was held; no line of the history was written twice; and each grant that
+// change takes over a change of a hold. In a transaction the end of a hold may come after the next grant of its name.
+func (k *keeper) change(key string, gone bool) error {
+	i := strings.LastIndexByte(key, '/')
+	n, err := strconv.ParseUint(key[i+1:], 16, 64)
+	if err != nil {
+		return err
+	}
+	name, token := "/"+key[:i], lock.Token(n)
+	if k.held[name] == nil {
+		k.held[name] = make(map[lock.Token]bool)
+	}
+	switch {
+	case gone:
+		delete(k.held[name], token)
+	case k.held[name][token]: // a change of it, or a batch that was sent again
+	case k.grants[token] != "":
+		return fmt.Errorf("%s gets token %d, which %s had before", name, token, k.grants[token])
+	case token <= k.floor || token > k.reserved:
+		return fmt.Errorf("%s gets token %d in epoch %d, which has those above %d, up to %d", name, token, k.epoch, k.floor, k.reserved)
+	default:
+		k.held[name][token], k.grants[token] = true, name
+	}
+	return nil
+}
+
+// wrongInEtcd checks everything that was ever written to etcd: each grant has a token that its epoch reserved; tokens and epochs
+// grow; no lock has two holds; no token is given twice, and no part of the history replaced; and each grant that
 // a client was told of is there. "": nothing is wrong.
 func (h *history) wrongInEtcd() string {
 	h.c.t.Helper()
 	for _, s := range h.c.servers {
 		s.kill()
 	}
-	k := keeper{leaders: make(map[string]*clientv3.Event), held: make(map[string]bool), grants: make(map[lock.Token]string), lines: make(map[string]int64)}
+	k := keeper{
+		leaders: make(map[string]*clientv3.Event), held: make(map[string]map[lock.Token]bool), grants: make(map[lock.Token]string),
+		chunks: make(map[string]string),
+	}
 	changes := h.c.changes(h.c.t)
 	for i, txn := range changes {
 		if err := k.apply(txn); err != nil {
@@ -264,7 +249,7 @@ func show(txns [][]*clientv3.Event) string {
 	var b strings.Builder
 	for _, txn := range txns {
 		for _, e := range txn {
-			fmt.Fprintf(&b, "%d %s %s %.300s\n", e.Kv.ModRevision, e.Type, e.Kv.Key, e.Kv.Value)
+			fmt.Fprintf(&b, "%d %s %s %.300q\n", e.Kv.ModRevision, e.Type, e.Kv.Key, e.Kv.Value)
 		}
 	}
 	return b.String()

@@ -20,9 +20,9 @@ const stopEnv = "FTPLOCKD_TEST_STOP"
 // unguarded are the sources of an ftplockd that lacks its guards, one at a time: see harness.Overlay.
 var unguarded = []harness.Replacement{
 	// A fence that is only that the server is the active one.
-	{File: "internal/lock/etcd/lease.go", Old: "func (s *Store) fenced(fence int64) clientv3.Cmp {\n", New: `func (s *Store) fenced(fence int64) clientv3.Cmp {
+	{File: "internal/lock/etcd/writer.go", Old: "func (l *Log) fenced() clientv3.Cmp {\n", New: `func (l *Log) fenced() clientv3.Cmp {
 	if broken("fence") {
-		return s.mine()
+		return l.mine()
 	}
 `},
 	// A server that believes Campaign when that returns no error, as it does also when the lease was over meanwhile.
@@ -31,16 +31,16 @@ var unguarded = []harness.Replacement{
 		defer context.AfterFunc(session.Ctx(), cancel)()
 	}
 `},
-	{File: "internal/lock/etcd/campaign.go", Old: "	if err := s.renew(ctx); err != nil {\n", New: `
-	if broken("campaign") && s.renew(ctx) != nil {
-		s.state, s.over = active, make(chan struct{})
-		s.epoch = 1
-		return s, nil
+	{File: "internal/lock/etcd/campaign.go", Old: "	if err := l.renew(ctx); err != nil {\n", New: `
+	if broken("campaign") && l.renew(ctx) != nil {
+		l = newLog(c, lease, create, value)
+		l.epoch = 1
+		return l, nil
 	}
-	if err := s.renew(ctx); err != nil {
+	if err := l.renew(ctx); err != nil {
 `},
 	// A change of what locks protect that is made whether the server surely is the active one or not.
-	{File: "internal/lock/write.go", Old: "			if err := s.table.valid(); err != nil {\n", New: `			if err := s.table.valid(); err != nil && !broken("publish") {
+	{File: "internal/lock/writing.go", Old: "	if err := t.valid(); err != nil {\n", New: `	if err := t.valid(); err != nil && !broken("publish") {
 `},
 	{File: "driver/protect.go", Old: "			return c.table().Valid()\n", New: `			if broken("publish") {
 				return nil

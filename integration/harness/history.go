@@ -41,7 +41,6 @@ match = "/b_lock"
 max_age = "AGE"
 max_idle = "0"
 release = "session"
-queue = "off"
 protects = ["/b.tsv"]
 [[lock]]
 match = "/c_lock"

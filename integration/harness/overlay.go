@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -15,6 +16,8 @@ const BrokenEnv = "FTPLOCKD_TEST_BROKEN"
 
 // Replacement puts one text in the place of another, which must be in the file once.
 type Replacement struct{ File, Old, New string }
+
+var packageClause = regexp.MustCompile(`(?m)^package \w+$`)
 
 // Overlay makes the file for "go build -overlay" with which a server has replaced sources, so that nothing of it is in the real one: a checker that
 // finds nothing wrong proves something only if it finds what is. Their packages have the function broken, which says whether the environment
@@ -29,7 +32,6 @@ func Overlay(root, dir string, all []Replacement, more map[string]string) (file 
 	}
 	for _, r := range all {
 		pkg := filepath.Dir(r.File)
-		texts[pkg+"/broken.go"] = fmt.Sprintf("package %s\n\nimport \"os\"\n\nfunc broken(guard string) bool { return os.Getenv(%q) == guard }\n", filepath.Base(pkg), BrokenEnv)
 		if texts[r.File] == "" {
 			text, err := os.ReadFile(filepath.Join(root, r.File))
 			if err != nil {
@@ -37,6 +39,8 @@ func Overlay(root, dir string, all []Replacement, more map[string]string) (file 
 			}
 			texts[r.File] = string(text)
 		}
+		clause := packageClause.FindString(texts[r.File])
+		texts[pkg+"/broken.go"] = fmt.Sprintf("%s\n\nimport \"os\"\n\nfunc broken(guard string) bool { return os.Getenv(%q) == guard }\n", clause, BrokenEnv)
 		if n := strings.Count(texts[r.File], r.Old); n != 1 {
 			return "", fmt.Errorf("%s has %d times %q: say where the guard is now", r.File, n, r.Old)
 		}

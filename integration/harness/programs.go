@@ -133,7 +133,7 @@ func Await(t testing.TB, what string, happened func() bool) {
 func Accounts(more ...string) string {
 	var b strings.Builder
 	for _, name := range slices.Concat([]string{Account, "other"}, more, []string{"boss"}) {
-		fmt.Fprintf(&b, "\n[[account]]\nname = %q\npassword = %q\nadmin = %v\n", name, passwordHash(), name == "boss")
+		fmt.Fprintf(&b, "\n[[account]]\nname = %q\npassword = %q\nmax_locks = 0\nadmin = %v\n", name, passwordHash(), name == "boss")
 	}
 	return b.String()
 }

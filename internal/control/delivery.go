@@ -26,7 +26,7 @@ const lateReset = 100 * time.Millisecond
 // delivered notes a reply that was written, or could not be.
 func (c *Conn) delivered(lost []func(), err error) {
 	for _, f := range lost {
-		d := delivery{lost: f, failed: err != nil, end: c.wire.sent.Load(), resent: c.wire.peer().resent}
+		d := delivery{lost: f, failed: err != nil, end: c.wire.sent.Load(), resent: c.wire.resent()}
 		c.mu.Lock()
 		c.unheard = append(c.unheard, d)
 		c.mu.Unlock()

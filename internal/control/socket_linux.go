@@ -57,6 +57,19 @@ func (w *wire) received() (n uint64) {
 	return n
 }
 
+// resent returns how many segments were sent again, ever (TCP_INFO). It costs one system call, peer three.
+func (w *wire) resent() (n uint32) {
+	if w.raw == nil {
+		return 0
+	}
+	_ = w.raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Total_retrans
+		}
+	})
+	return n
+}
+
 // peer returns what the socket reports of the client's TCP. A reset leaves the counters as they are.
 func (w *wire) peer() (p peer) {
 	if w.raw == nil {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -165,6 +166,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) libraryLine(line []byte) {
 	code, more := replyCode(line)
 	final := code >= 200 && !more // a line within a reply of several has no code, or is marked (RFC 959 section 4.2)
+	if code/100 == 1 {
+		c.CatchUp(quitPatience) // a QUIT that has arrived came before this reply
+	}
 	c.mu.Lock()
 	cmd := c.current
 	if cmd != nil && cmd.unsaid {
@@ -196,6 +200,9 @@ func (c *Conn) libraryLine(line []byte) {
 		cmd.Release()
 	}
 }
+
+// quitPatience is how long the 1xx of a transfer waits for the reader of commands to look at what has arrived.
+const quitPatience = 20 * time.Millisecond
 
 var internalError = Reply{Code: 451, Text: "internal error"}
 

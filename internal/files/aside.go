@@ -38,8 +38,8 @@ func (t *Tree) Aside(name, of, by string, token uint64) (string, error) {
 	return to, err
 }
 
-// Hidden reports whether a name is one that clients neither see nor use: of what Aside has moved, and of the directories
-// for what lies in a lock that has none of its own (see package driver).
+// Hidden reports whether clients neither see nor use a name: it is one of Aside, or one of the directories that earlier versions
+// made for the files in a lock.
 func Hidden(name string) bool {
 	for element := range strings.SplitSeq(name, "/") {
 		rest, ok := strings.CutPrefix(element, prefix)
@@ -54,20 +54,6 @@ func Hidden(name string) bool {
 func IsLeftover(name string) bool {
 	dir, base := path.Split(path.Join("/", name))
 	return strings.HasPrefix(base, prefix+"leftover-") || path.Clean(dir) == Leftovers
-}
-
-// Inside is the name of the directory, beside a lock without one of its own, for what lies in it.
-func Inside(parent string, token uint64) string {
-	return path.Join(parent, insidePrefix+strconv.FormatUint(token, 10))
-}
-
-const insidePrefix = prefix + "lock-"
-
-// InsideToken returns the token in the last element of a name that Inside gives; false: Inside does not give such a name.
-func InsideToken(name string) (token uint64, ok bool) {
-	digits, ok := strings.CutPrefix(path.Base(name), insidePrefix)
-	token, err := strconv.ParseUint(digits, 10, 64)
-	return token, ok && err == nil
 }
 
 // SweepLeftovers removes what Aside moved to Leftovers before that time, with all that is in it. What lies beside its lock, on

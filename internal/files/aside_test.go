@@ -91,7 +91,7 @@ func TestOldLeftoversAreRemovedWithAllThatIsInThem(t *testing.T) {
 	s.put("/old/sub/f", "x")
 	s.put("/old/.hidden", "x")
 	s.put("/old/.ftplockd-0123456789abcdef", "of an upload that a crash left behind")
-	s.mkdir("/old/.ftplockd-lock-3") // of a lock in it
+	s.mkdir("/old/.ftplockd-lock-3") // of an earlier version
 	s.put("/old/.ftplockd-lock-3/f", "x")
 	s.link(outside, "/old/link")
 	s.link("sub", "/old/inner")

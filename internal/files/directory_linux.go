@@ -81,6 +81,7 @@ func statx(fd int, base string, flags int) (*info, error) {
 		modified: time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec)),
 		details: details{
 			device: unix.Mkdev(st.Dev_major, st.Dev_minor), inode: st.Ino, links: uint64(st.Nlink), user: int(st.Uid), group: int(st.Gid),
+			sticky:  st.Mode&unix.S_ISVTX != 0,
 			changed: st.Ctime.Sec*1e9 + int64(st.Ctime.Nsec),
 		},
 	}
@@ -129,6 +130,15 @@ func (d directory) create(base string, mode fs.FileMode) (f *os.File, err error)
 		return err
 	})
 	return f, err
+}
+
+// makeDir makes a directory. The name must be free. A sticky bit is set by the same call, where the file system keeps one.
+func (d directory) makeDir(base string, perm fs.FileMode) error {
+	mode := uint32(perm.Perm())
+	if perm&fs.ModeSticky != 0 {
+		mode |= unix.S_ISVTX
+	}
+	return d.do("mkdir", func(fd int) error { return unix.Mkdirat(fd, base, mode) })
 }
 
 // removeDir removes a directory that is empty, and nothing else.

@@ -16,7 +16,7 @@ import (
 //     the two, that is removed.
 //   - renameNew looks, and then renames: a file that comes up between the two is replaced.
 //   - A rename from one directory to another goes by the names of the two.
-//   - Nobody tells a directory from a later one of the same name: Identity is 0.
+//   - Nobody tells a directory from a later one of the same name: Identity is 0. makeDir sets no sticky bit.
 //   - The owner of a file that is replaced is not kept, and the free space is not known.
 //   - On Windows the change of a directory may not survive a loss of power.
 type directory struct {
@@ -71,6 +71,14 @@ func (d directory) create(base string, mode fs.FileMode) (*os.File, error) {
 	}
 	f, err := d.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode.Perm())
 	return f, rooted(err)
+}
+
+// makeDir makes a directory, never with a sticky bit.
+func (d directory) makeDir(base string, perm fs.FileMode) error {
+	if err := d.tree.check("mkdir"); err != nil {
+		return err
+	}
+	return rooted(d.root.Mkdir(base, perm.Perm()))
 }
 
 func (d directory) removeDir(base string) error {

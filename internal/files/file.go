@@ -118,6 +118,25 @@ func (l *listing) Lstat(base string) (fs.FileInfo, error) {
 	return i, nil
 }
 
+// Mkdir makes a directory in it, less the umask. The name must be free: fs.ErrExist. If perm has [fs.ModeSticky], the same system call
+// sets that bit, where the system and the file system can.
+func (l *listing) Mkdir(base string, perm fs.FileMode) error {
+	err := error(ErrReserved)
+	if !l.dir.tree.isTemporary(base) {
+		err = newName(l.dir.makeDir(base, perm))
+	}
+	return fail("mkdir", join(l.name, base), err)
+}
+
+// RemoveDir removes a directory in it that is empty: ENOTEMPTY, ENOTDIR.
+func (l *listing) RemoveDir(base string) error {
+	err := error(ErrReserved)
+	if !l.dir.tree.isTemporary(base) {
+		err = l.dir.removeDir(base)
+	}
+	return fail("rmdir", join(l.name, base), err)
+}
+
 // Readdirnames works as that of package os, and leaves out the names that clients do not see.
 func (l *listing) Readdirnames(n int) ([]string, error) {
 	for {

@@ -55,6 +55,7 @@ type details struct {
 	device, inode, links uint64
 	birth, changed       int64 // nanoseconds since 1970; 0: not known
 	user, group          int
+	sticky               bool
 }
 
 // Identity tells a file or directory from a later one of the same name: its inode number, and when it was made, in nanoseconds
@@ -64,6 +65,9 @@ func (d *details) Identity() (inode uint64, birth int64) { return d.inode, d.bir
 
 // Device tells the file system that the inode number is of.
 func (d *details) Device() uint64 { return d.device }
+
+// Mark returns the sticky bit, which Mode hides, and the owner.
+func (d *details) Mark() (sticky bool, owner int) { return d.sticky, d.user }
 
 // Links returns how many names the file has.
 func (d *details) Links() uint64 { return d.links }

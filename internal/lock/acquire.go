@@ -1,338 +1,339 @@
 package lock
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
 )
 
-// AcquireOrWait takes the lock, if its rule, its holders and the queue let the session. If they do not, and wake is not
-// nil, it waits in the queue for as long as the rule or SetWait says: then both the hold and the error are nothing, and the
-// Waiting is not nil. Changes of the name and exclusions that are under way are waited for in any case. The session must
-// not acquire the same name otherwise meanwhile.
-//
-// A session of the same account and nonce as the hold that stands, other than the one that
-// acquired it, adopts it: it gets a new hold with a new token and a full age, and the old token
-// stands no longer. Under a reentrant rule the session that holds the lock gets the same hold again, with a full
-// age, and has to release it once more.
-//
-// Clients that try again and again compete for a lock that comes free: the next try gets it, unless a client waits. Where
-// the rule has [QueueFair], the second try in vain within a minute gives the client a place in the queue.
-//
-// The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError and a *DeadlockError (all match
-// ErrHeld); a *ProtectedError if the name lies in somebody else's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
-// the name is not a lock's; ErrNoParent if a lock above it ended while it waited; ErrEnded; and
-// what the store says. After one that matches ErrUncertain the lock may be the session's, and nobody else
-// gets it before its age is over or the session releases it; the session's next try gets it if it is.
-//
-// Before it refuses a held lock, it has a [Looker] look whether a program on the host ended the hold.
-//
-// No lock above the name ends before it, from the moment that the grant has begun. Where the
-// store keeps no directories nobody looks whether there is anything to make the lock in: then the
-// caller looks afterwards, when what is there stays, and calls Undo if there is not.
-func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (Hold, *Waiting, error) {
-	a := attempt{session: s, table: s.table, name: n, wake: wake}
-	err := s.table.change(ctx, n, a.beginLocked)
-	if errors.As(err, new(*HeldError)) && s.table.look(ctx, n) {
-		err = s.table.change(ctx, n, a.beginLocked)
-	}
-	if err != nil {
-		return Hold{}, nil, err
-	}
-	return a.hold, a.waiting, nil
-}
-
-// attempt is one try to acquire a lock.
-type attempt struct {
-	session *Session
-	table   *Table
+// acquisition is a session that wants a lock.
+type acquisition struct {
+	session *session
 	name    Name
 	wake    func() // nil: it does not wait
-	place   *place // that of a Waiting which tries again; nil: of none
-	gate    Name   // a lock above that was ending when last seen
-
-	// What comes of it: a hold, or a Waiting, or an error.
-
-	hold    Hold
-	waiting *Waiting
+	place   *place // that of a session that waits already; nil: it comes now
 }
 
-// beginLocked is the first step of a grant.
-func (a *attempt) beginLocked(now Instant) (*change, <-chan struct{}, error) {
-	s, t := a.session, a.table
-	t.tickLocked(now.Boot)
-	e := t.nodes[a.name]
-	switch {
-	case s.closed:
-		return nil, nil, ErrEnded
-	case a.gate != "" && !t.heldLocked(a.gate):
-		return nil, nil, ErrNoParent
-	case e != nil && e.doing != idle:
-		return nil, e.wait(), nil
+// acquire decides whether a session gets a lock: now, or when its directory is made, or after it has waited, or not at all.
+func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
+	s, n := a.session, st.nodes[a.name]
+	if s.closed {
+		out.refuse(ErrEnded)
+		return
 	}
-	rule := t.rules.find(a.name)
-	if e != nil && len(e.holds) > 0 {
-		if c := a.againLocked(e, rule, now); c != nil {
-			return c, nil, nil
+	if n != nil && n.claim != nil {
+		out.busy = a.name
+		return
+	}
+	rule := st.rules.find(a.name)
+	if n != nil && len(n.holds) > 0 && st.takeUp(s, n, rule, now, out) {
+		return
+	}
+	if rule == nil {
+		if n != nil && len(n.holds) > 0 {
+			out.refuse(n.heldError(now))
+			return
 		}
+		out.refuse(ErrNoRule)
+		return
 	}
-	switch {
-	case rule != nil:
-	case t.heldLocked(a.name):
-		return nil, nil, t.heldErrorLocked(e, now)
-	default:
-		return nil, nil, ErrNoRule
+	if err := st.mayJoin(a); err != nil {
+		out.refuse(err)
+		return
 	}
-	if err := a.memberLocked(); err != nil {
-		return nil, nil, err
+	refused := st.conflict(a, rule, now)
+	if refused != nil {
+		a.noteRival(n, out)
+		st.queue(a, n, rule, refused, now, out)
+		return
 	}
-	if held := t.accounts[s.owner.Account]; s.maxLocks > 0 && held != nil && held.holds >= s.maxLocks {
-		return nil, nil, &TooManyError{Max: s.maxLocks}
+	if barred, ok := st.barredBy(a.name); ok {
+		out.busy = barred
+		return
 	}
-	if err := a.admitLocked(e, rule, now); err != nil || a.waiting != nil {
-		return nil, nil, err
+	if above := st.endingAbove(a.name); above != nil {
+		out.busy = above.name
+		return
 	}
-	if x := t.exclusionLocked(a.name); x != nil {
-		return nil, x.over, nil
-	}
-	e = t.growLocked(a.name)
-	if above := e.endingAbove(); above != nil {
-		a.gate = above.name
-		t.pruneLocked(e)
-		return nil, above.wait(), nil
-	}
-	return a.grantLocked(e, nil, rule.Rule, s.sharesLocked(rule), now, CauseAcquire), nil, nil
+	st.grant(a, rule, now, out)
 }
 
-// memberLocked refuses a lock below somebody else's, whose holder could not release that before it, unless its rule lets
-// anyone in. A lock that was made on the host is a directory for everybody.
-func (a *attempt) memberLocked() error {
-	s, t := a.session, a.table
-	for n := a.name.Parent(); n != "/"; n = n.Parent() {
-		e := t.nodes[n]
-		if e == nil || len(e.holds) == 0 || e.holds[0].Host() {
+// noteRival marks the holds of the same client. A session that is refused the lock belongs to another program.
+func (a *acquisition) noteRival(n *node, out *outcome) {
+	if n == nil {
+		return
+	}
+	for _, h := range n.holds {
+		if !h.rival && h.session != a.session && a.session.owner.sameClient(h.Owner) {
+			out.mark(Record{volatile: volatile{mark: markRival, holds: []*hold{h}}})
+		}
+	}
+}
+
+// mayJoin refuses a session whose account holds as many locks as it may, and one that wants a lock below another job's. That job could not
+// release its own before.
+func (st *State) mayJoin(a *acquisition) error {
+	s := a.session
+	if have := st.accounts[s.owner.Account]; s.settings.maxLocks > 0 && have != nil && have.holds >= s.settings.maxLocks {
+		return &TooManyError{Max: s.settings.maxLocks}
+	}
+	for name := a.name.Parent(); name != "/"; name = name.Parent() {
+		n := st.nodes[name]
+		if n == nil || len(n.holds) == 0 {
 			continue
 		}
-		if rule := t.rules.find(n); rule != nil && rule.contention.Members == MembersAnyone {
+		if rule := st.rules.find(name); rule != nil && rule.contention.Members == MembersAnyone {
 			continue
 		}
-		if _, err := s.releasableLocked(n, e); err != nil {
-			return &ProtectedError{Path: a.name, Lock: n, Why: err, Inside: true}
+		if _, err := st.releasable(s, name); err != nil {
+			return &ProtectedError{Path: a.name, Lock: name, Why: err, Inside: true}
 		}
 	}
 	return nil
 }
 
-// grantLocked is the change that gives the session a hold of e beside those that stand, in place of one of them if
-// that is not nil.
-func (a *attempt) grantLocked(e *node, instead *held, rule Rule, shared bool, now Instant, cause Cause) *change {
-	s := a.session
-	rule.MaxAge = shorter(rule.MaxAge, s.age)
-	if s.releases {
-		rule = releasedAfter(rule, s.grace)
+// takeUp grants a lock that the session's job holds already: under a new token a hold of another session of the job, or under a
+// reentrant rule the session's own hold once more. It returns false if there is no such hold.
+func (st *State) takeUp(s *session, n *node, rule *compiledRule, now Instant, out *outcome) bool {
+	h, title := st.actsFor(s, n)
+	switch {
+	case title == byNonce && n.pins > 0: // a write under the old token ends first
+		out.busy = n.name
+	case title == byNonce:
+		adopted := st.newHold(s, n.name, h.Rule, now)
+		if rule != nil {
+			adopted.Rule = &rule.Rule
+		}
+		adopted.Shared, adopted.Directory = h.Shared, h.Directory
+		out.records = append(out.records, Record{Kind: Granted, Cause: CauseAdopt, Hold: adopted, Replaces: h.Token, By: s.owner, At: now})
+		out.adopted = h.Token
+	case title == bySession && h.unheard: // the client asks again
+		st.renewHold(h, s.owner, now, out)
+		out.mark(Record{Hold: h.Hold, volatile: volatile{mark: markHeard}})
+	case title == bySession && rule != nil && rule.contention.Reentrant:
+		st.renewHold(h, s.owner, now, out)
+		out.mark(Record{volatile: volatile{mark: markExtra, holds: []*hold{h}}})
+	default:
+		return false
 	}
-	a.hold = Hold{Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Shared: shared}
-	s.table.accountLocked(s.owner.Account).holds++
-	return &change{
-		node: e, doing: granting, drains: instead != nil,
-		next: append(e.standing(instead), a.hold),
-		why:  reason{cause: cause, by: s.owner, waited: a.waitedLocked(now)},
-		over: func() { s.table.countDownLocked(s.owner.Account) }, // the hold itself counts by then
-		done: func(token Token) {
-			a.hold.Token = token
-			if instead != nil {
-				a.hold.Adopted = instead.Token
-			}
-			a.servedLocked()
-		},
+	if len(out.records) > 0 {
+		out.granted = &out.records[0].Hold
 	}
+	return true
 }
 
-// waitedLocked says how long the session has waited in the queue.
-func (a *attempt) waitedLocked(now Instant) time.Duration {
-	if a.place == nil {
+// newHold returns a hold of the session with the next token.
+func (st *State) newHold(s *session, name Name, rule *Rule, now Instant) Hold {
+	return Hold{Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked}
+}
+
+// grant gives the session the lock, or has its directory made first.
+func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
+	h := st.newHold(a.session, a.name, &rule.Rule, now)
+	h.Shared = a.session.shares(rule)
+	waited := time.Duration(0)
+	if a.place != nil {
+		waited = now.Boot - a.place.since
+	}
+	n := st.nodes[a.name]
+	if n != nil && len(n.holds) > 0 { // it shares the directory, too
+		h.Directory = n.holds[0].Directory
+	} else if st.directories {
+		h.Token = 0 // it gets the next one when it is granted
+		out.claim(&claim{hold: h, makes: true, place: a.place, wake: a.wake, by: a.session.owner, waited: waited})
+		return
+	}
+	out.records = append(out.records, Record{
+		Kind: Granted, Cause: CauseAcquire, Hold: h, By: a.session.owner, At: now, Waited: waited, Free: n.free(now), volatile: volatile{place: a.place},
+	})
+	out.granted = &out.records[len(out.records)-1].Hold
+}
+
+// free returns how long the lock has been free.
+func (n *node) free(now Instant) time.Duration {
+	if n == nil || n.freed == 0 {
 		return 0
 	}
-	return now.Boot - a.place.waiting.began
+	return max(0, now.Boot-n.freed)
 }
 
-// againLocked is the change by which the session takes up a hold of e that is its own already: it renews and counts
-// that under a reentrant rule, and adopts one of its job. nil: it has none to take up.
-func (a *attempt) againLocked(e *node, current *compiledRule, now Instant) *change {
-	s := a.session
-	h, title, _ := s.spokenForLocked(e.name, e)
+// made decides the result of a claim whose directory was made, or could not be made.
+func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *outcome) {
+	h := c.hold
+	h.Directory = id
+	if rule := st.rules.find(h.Name); rule != nil { // there may have been a reload
+		h.Rule = &rule.Rule
+	}
+	var host *HostError
 	switch {
-	case title == byNonce:
-		rule := h.Rule
-		if current != nil {
-			rule = current.Rule
+	case c.node.claim != c: // the session ended or gave up
+		out.refuse(ErrEnded)
+	case failed == nil && c.adds: // for all that share it: the last of them removes it
+		for _, is := range c.node.holds {
+			h := is.Hold
+			h.Directory = id
+			out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: c.by, At: now})
 		}
-		return a.grantLocked(e, h, rule, h.Shared, now, CauseAdopt)
-	case title == bySession && (h.untold || current != nil && current.contention.Reentrant):
-		c, renewed := s.renewalLocked(e, h, now)
-		c.done = func(Token) {
-			if !h.untold {
-				h.again++
+	case failed == nil:
+		h.Token, h.Acquired, h.Renewed = st.last+1, now, now
+		out.records = append(out.records, Record{
+			Kind: Granted, Cause: CauseAcquire, Hold: h, By: c.by, At: now, Waited: c.waited, Free: c.node.free(now),
+			volatile: volatile{place: c.place, claim: c},
+		})
+		if s := st.sessions[h.Owner.Session]; s == nil || s.closed { // it ended meanwhile
+			out.mark(Record{Hold: h, volatile: volatile{mark: markUnheard}})
+			out.refuse(ErrEnded)
+			return
+		}
+		out.granted = &out.records[len(out.records)-1].Hold
+	default:
+		waits := errors.As(failed, &host) && (c.place != nil || st.awaitHost(c, host, now, out))
+		out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})
+		switch {
+		case waits:
+			out.mark(Record{volatile: volatile{mark: markBlocked, node: c.node, err: host, until: now.Boot + askAgain}})
+			if c.place != nil {
+				out.ring(&c.place.alarm, c.place.until)
 			}
-			h.untold = false
-			a.hold = renewed
+		case c.place != nil:
+			out.unqueue(c.place, failed)
+		default:
+			out.refuse(failed)
 		}
-		return c
+	}
+}
+
+// awaitHost has the session of a claim wait until a program on the host removes its directory, and reports whether it does.
+func (st *State) awaitHost(c *claim, host *HostError, now Instant, out *outcome) bool {
+	s, rule := st.sessions[c.hold.Owner.Session], st.rules.find(c.hold.Name)
+	if s == nil || s.closed || rule == nil {
+		return false
+	}
+	st.queue(&acquisition{session: s, name: c.hold.Name, wake: c.wake}, c.node, rule, host.heldError(now), now, out)
+	return out.place != nil
+}
+
+// heldError returns the refusal of a session that may wait.
+func (e *HostError) heldError(now Instant) *HeldError {
+	return &HeldError{Refusal: Refusal{Name: e.Name}, Holder: Owner{Account: HostAccount}, Held: now.Wall.Sub(e.Since), Expiry: Expiry{Never: true}}
+}
+
+// shares reports whether the session would hold a lock of the rule together with others.
+func (s *session) shares(rule *compiledRule) bool {
+	c := &rule.contention
+	if len(c.Shared) > 0 {
+		return slices.Contains(c.Shared, s.owner.Account)
+	}
+	return c.ReadersShare && s.settings.reader
+}
+
+// conflict returns the reason why the session cannot have the lock now, or nil: the lock is held or delayed, others came earlier, or
+// the limit is reached. Its cost does not depend on how many sessions wait.
+func (st *State) conflict(a *acquisition, rule *compiledRule, now Instant) refusal {
+	n := st.nodes[a.name]
+	if n == nil {
+		return st.overLimit(a, rule, nil)
+	}
+	if a.heldAt(n, rule) {
+		return n.heldError(now)
+	}
+	if len(n.holds) == 0 && n.delay > now.Boot {
+		return &DelayedError{Refusal: Refusal{Name: a.name}, Remaining: n.delay - now.Boot}
+	}
+	if len(n.queue) > 0 && n.blocked != nil {
+		return n.blocked.err.heldError(now)
+	}
+	if len(n.queue) > 0 && n.queue[0] != a.place {
+		return &QueuedError{Refusal: Refusal{Name: a.name}, Next: n.queue[0].owner}
+	}
+	return st.overLimit(a, rule, n)
+}
+
+// heldAt reports whether the holds of n keep the session from the lock. The session cannot hold it twice.
+func (a *acquisition) heldAt(n *node, rule *compiledRule) bool {
+	return len(n.holds) > 0 && (!a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)
+}
+
+// overLimit returns a refusal if the rule's limit is reached, and the name is not one of those that reach it.
+func (st *State) overLimit(a *acquisition, rule *compiledRule, n *node) refusal {
+	if rule.contention.Limit == 0 || n != nil && n.counted {
+		return nil
+	}
+	if p := st.pools[poolKey{a.name.Parent(), rule}]; p != nil && p.full() {
+		return &LimitError{Refusal: Refusal{Name: a.name}, Limit: rule.contention.Limit}
 	}
 	return nil
 }
 
-// shorter returns the shorter of two ages, where 0 is the longest of all.
-func shorter(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
+// queue has the session wait for the lock, or refuses it.
+func (st *State) queue(a *acquisition, n *node, rule *compiledRule, refused refusal, now Instant, out *outcome) {
+	s := a.session
+	wait := rule.contention.Wait
+	if s.settings.waits {
+		wait = s.settings.wait
 	}
-	return a
+	own := n != nil && s.holds[a.name] != nil // it would wait for itself
+	if a.wake == nil || wait <= 0 || own {
+		refused.setPlace(st.queueLength(n))
+		out.refuse(refused)
+		return
+	}
+	if chain := st.deadlock(s, a.name); chain != nil {
+		out.refuse(&DeadlockError{Chain: chain})
+		return
+	}
+	p := &place{
+		node: &node{name: a.name}, session: s, owner: s.owner,
+		since: now.Boot, until: later(now.Boot, wait), wake: a.wake,
+	}
+	out.records = append(out.records, Record{Kind: queued, volatile: volatile{place: p}})
+	out.place = p
 }
 
-// releasedAfter is the rule with the end of its locks so long after their connection, or sooner if the rule says so.
-func releasedAfter(rule Rule, grace time.Duration) Rule {
-	if rule.OnDisconnect == ReleaseOnDisconnect {
-		grace = min(grace, rule.Grace)
+// queueLength returns the Place of a session that has none.
+func (st *State) queueLength(n *node) Place {
+	if n == nil {
+		return Place{}
 	}
-	rule.OnDisconnect, rule.Grace = ReleaseOnDisconnect, grace
-	return rule
+	if n.pool != nil && len(n.pool.queue) > 0 {
+		return Place{Of: len(n.pool.queue)}
+	}
+	return Place{Of: len(n.queue)}
 }
 
-func (t *Table) heldLocked(n Name) bool {
-	e := t.nodes[n]
-	return e != nil && len(e.holds) > 0
-}
-
-// exclusionLocked returns the exclusion that the name lies in, or nil.
-func (t *Table) exclusionLocked(n Name) *exclusion {
-	if len(t.excluded) == 0 {
-		return nil
-	}
-	for {
-		if x := t.excluded[n]; x != nil || n == "/" {
-			return x
+// endingAbove returns a lock above the name whose directory is being removed, or nil.
+func (st *State) endingAbove(name Name) *node {
+	for name = name.Parent(); name != "/"; name = name.Parent() {
+		if n := st.nodes[name]; n != nil && n.ending() {
+			return n
 		}
-		n = n.Parent()
-	}
-}
-
-// admitLocked says why the session cannot have the lock now; nil: it can, or it waits from now on. e may be nil. One
-// that polls under QueueFair gets a place in the queue.
-func (a *attempt) admitLocked(e *node, rule *compiledRule, now Instant) error {
-	s, t := a.session, a.table
-	err := a.inTheWayLocked(e, rule, now)
-	if err == nil {
-		return nil
-	}
-	s.noteRivalLocked(e)
-	switch {
-	case a.place != nil: // it waits already
-		return err
-	case e != nil && s.holdsLocked(e) != nil: // it would wait for itself
-		return err
-	}
-	s.noteLocked(a.name, now.Boot)
-	if deadlock := s.deadlockLocked(a.name, rule); deadlock != nil {
-		t.polls.forgetLocked(t, s.pollerLocked(a.name))
-		return deadlock
-	}
-	if a.wake != nil && s.patienceLocked(rule) > 0 {
-		a.waitLocked(rule, now.Boot)
-		return nil
-	}
-	if rule.contention.keepsPlaces() {
-		s.pollLocked(a.name, rule, now.Boot)
-	}
-	err.setPlace(s.placeLocked(a.name))
-	return err
-}
-
-// inTheWayLocked says what keeps the session from the lock: somebody holds it, it is delayed, others have an earlier
-// place, or there are as many as the limit allows. nil: nothing does. It costs the same however many others want it.
-func (a *attempt) inTheWayLocked(e *node, rule *compiledRule, now Instant) placed {
-	s, t := a.session, a.table
-	shared := s.sharesLocked(rule)
-	if e != nil && len(e.holds) > 0 && (!shared || !e.isShared() || s.holdsLocked(e) != nil) {
-		return t.heldErrorLocked(e, now)
-	}
-	if e != nil && len(e.holds) == 0 && e.delayedTo > now.Boot {
-		return &DelayedError{Refusal: Refusal{Name: a.name}, Remaining: e.delayedTo - now.Boot}
-	}
-	own := a.ownPlaceLocked()
-	if own != nil && own.turn {
-		return nil
-	}
-	if e != nil && e.queue != nil && e.queue.first() != own && !e.queue.lets(shared) {
-		return &QueuedError{Refusal: Refusal{Name: a.name}, Next: e.queue.first().owner}
-	}
-	limit := rule.contention.Limit
-	if limit == 0 {
-		return nil
-	}
-	switch p := t.fullPoolLocked(a.name, rule, e); {
-	case p == nil:
-		return nil
-	case p.held < limit && p.places.Len() > 0: // the place that is left is kept for a waiter
-		return &QueuedError{Refusal: Refusal{Name: a.name}, Next: p.places.Front().Value.(*place).owner}
-	}
-	return &LimitError{Refusal: Refusal{Name: a.name}, Limit: limit}
-}
-
-// ownPlaceLocked returns the session's place in the queue, or nil.
-func (a *attempt) ownPlaceLocked() *place {
-	if a.place != nil {
-		return a.place
-	}
-	if p := a.session.pollerLocked(a.name); p != nil {
-		return p.place
 	}
 	return nil
 }
 
-// servedLocked takes the session out of the queue of the lock that it has got.
-func (a *attempt) servedLocked() {
-	s, t := a.session, a.table
-	if a.place != nil {
-		a.place.waiting.endLocked()
-	}
-	t.polls.forgetLocked(t, s.pollerLocked(a.name))
-	t.polls.forgetLocked(t, s.polls[a.name])
-	if s.wanted.name == a.name {
-		s.wanted = want{}
-	}
-}
-
-// Renew counts the age of the hold that the session speaks for from now on anew, under the same
-// token. Its errors are those of SpeaksFor and of the store. A hold that waits for its
-// grace goes on to do so: it is taken up by AcquireOrWait.
-func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
-	var hold Hold
-	err := s.table.change(ctx, n, func(now Instant) (*change, <-chan struct{}, error) {
-		e := s.table.nodes[n]
-		if e != nil && e.doing != idle {
-			return nil, e.wait(), nil
+// deadlock returns the chain of locks and holders by which the session would wait for itself, nil if it would not: the holder of
+// the lock waits for another one, and so on, and the last one is the session's own. A holder that only tries again and again does not wait.
+func (st *State) deadlock(s *session, name Name) []Link {
+	var chain []Link
+	for range 100 {
+		n := st.nodes[name]
+		if n == nil || len(n.holds) == 0 {
+			return nil
 		}
-		h, _, err := s.spokenForLocked(n, e)
-		if err != nil {
-			return nil, nil, err
+		h := n.holds[0]
+		chain = append(chain, Link{Name: name, Holder: h.Owner})
+		if h.session == s {
+			return chain
 		}
-		var c *change
-		c, hold = s.renewalLocked(e, h, now)
-		return c, nil, nil
-	})
-	if err != nil {
-		return Hold{}, err
+		waits := false
+		for p := range h.session.places {
+			if !p.leaves {
+				name, waits = p.node.name, true
+			}
+		}
+		if !waits {
+			return nil
+		}
 	}
-	return hold, nil
-}
-
-// renewalLocked is the change that counts the age of h anew.
-func (s *Session) renewalLocked(e *node, h *held, now Instant) (*change, Hold) {
-	renewed := h.Hold
-	renewed.Renewed = now
-	next := e.standing(nil)
-	next[slices.Index(e.holds, h)] = renewed
-	return &change{node: e, doing: changing, next: next, why: reason{cause: CauseRenew, by: s.owner}}, renewed
+	return nil
 }

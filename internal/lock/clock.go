@@ -3,35 +3,49 @@ package lock
 import (
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
-// SystemClock is the machine's clock: wall time, and the time since boot with suspend
-// counted. Use [NewSystemClock].
+// SystemClock is the machine's clock: wall time, and the time since boot with suspend counted. Use [NewSystemClock].
+//
+// CLOCK_BOOTTIME costs a system call, and Go's monotonic clock none. So Now adds the difference between the two, which grows only in
+// a suspend, and Exact measures it anew. Call Exact at least once a second.
 type SystemClock struct {
-	boot  string
-	start time.Time
+	boot   string
+	start  time.Time
+	offset atomic.Int64 // from the monotonic time since start to the time since boot, in nanoseconds
 }
 
 var _ Clock = (*SystemClock)(nil)
 
-// NewSystemClock finds out which boot this is. Where the system does not tell the time since boot (all but Linux), BootID
-// is "", Boot counts from now and stands still while the machine is suspended, and ages go by wall time across a restart.
+// NewSystemClock reads the id of the boot. Where the system has no time since boot (all but Linux), BootID
+// is "", Boot counts from now and stands still while the machine is suspended.
 func NewSystemClock() *SystemClock {
 	c := &SystemClock{start: time.Now()}
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if _, ok := sinceBoot(); ok && err == nil {
 		c.boot = strings.TrimSpace(string(id))
 	}
+	c.Exact()
 	return c
 }
+
+// BootID identifies the boot; "" where the system has no such id.
+func (c *SystemClock) BootID() string { return c.boot }
 
 // Now implements [Clock].
 func (c *SystemClock) Now() Instant {
 	now := time.Now()
-	i := Instant{Wall: now.Round(0), Boot: now.Sub(c.start), BootID: c.boot} // without the monotonic reading, which hides steps
+	return Instant{Wall: now.Round(0), Boot: now.Sub(c.start) + time.Duration(c.offset.Load())} // Round(0) strips the monotonic reading, which hides steps
+}
+
+// Exact implements [Clock].
+func (c *SystemClock) Exact() Instant {
 	if c.boot != "" {
-		i.Boot, _ = sinceBoot()
+		if boot, ok := sinceBoot(); ok {
+			c.offset.Store(int64(boot - time.Since(c.start)))
+		}
 	}
-	return i
+	return c.Now()
 }

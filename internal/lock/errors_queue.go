@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Place is where somebody stands in the queue for a lock.
+// Place is a position in the queue for a lock.
 type Place struct {
 	At int // from 1; 0: it has no place yet
 	Of int // how many are in the queue
@@ -23,7 +23,7 @@ func (p Place) after(text string) string {
 	return text
 }
 
-// Refusal is what is common to the errors of a client that may have a place in the queue. They match ErrHeld.
+// Refusal has the common fields of the errors for a client that may have a place in the queue. They match ErrHeld.
 type Refusal struct {
 	Name  Name // which lock
 	Place Place
@@ -34,13 +34,13 @@ func (r *Refusal) Unwrap() error { return ErrHeld }
 
 func (r *Refusal) setPlace(p Place) { r.Place = p }
 
-// placed is an error with a Refusal.
-type placed interface {
+// refusal is an error with a Refusal.
+type refusal interface {
 	error
 	setPlace(Place)
 }
 
-// QueuedError says that a lock is kept for clients that came earlier, held or not.
+// QueuedError reports that clients that came earlier get the lock first.
 type QueuedError struct {
 	Refusal
 	Next Owner // who is ahead
@@ -50,7 +50,7 @@ func (e *QueuedError) Error() string {
 	return e.Place.after("others came earlier, " + e.Next.String() + " is next")
 }
 
-// LimitError says that there are as many locks of the rule beside the name as its limit allows.
+// LimitError reports that there are as many locks of the rule beside the name as its limit allows.
 type LimitError struct {
 	Refusal
 	Limit int
@@ -66,16 +66,16 @@ type Link struct {
 	Holder Owner
 }
 
-// DeadlockError says that a session would wait for itself. It matches ErrHeld.
+// DeadlockError reports that a session would wait for itself. It matches ErrHeld.
 type DeadlockError struct {
-	// Chain begins with the lock that was asked for; its holder waits or polls for the next one, and so on;
-	// the last one is held by the session itself. Under a limit it begins with one of the locks that fill it.
+	// Chain begins with the lock that the session asked for. Its holder waits for the next one, and so on. The session itself holds
+	// the last one.
 	Chain []Link
 }
 
 func (e *DeadlockError) Error() string { return e.Text(func(n Name) string { return string(n) }) }
 
-// Text is Error with the names as show has them.
+// Text is Error with the names that show returns.
 func (e *DeadlockError) Text(show func(Name) string) string {
 	var b strings.Builder
 	b.WriteString("deadlock: " + show(e.Chain[0].Name) + " is")
@@ -89,7 +89,7 @@ func (e *DeadlockError) Text(show func(Name) string) string {
 // Unwrap makes the error match ErrHeld.
 func (e *DeadlockError) Unwrap() error { return ErrHeld }
 
-// TimeoutError says that a session waited in vain. It matches what Err matches.
+// TimeoutError reports that the waiting of a session ended without the lock. It matches what Err matches.
 type TimeoutError struct {
 	Waited time.Duration
 	Err    error // why it would have to wait longer

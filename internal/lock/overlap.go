@@ -1,6 +1,11 @@
 package lock
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
 
 // element is the parts of a glob that stand between two slashes, with the first slash.
 type element []part
@@ -18,8 +23,8 @@ func elementsOf(parts []part) []element {
 
 func isDeep(e element) bool { return e[0].kind == partDeep }
 
-// overlap reports whether some path may fit both globs. It never says no wrongly; it may say yes where braces or
-// classes of characters make it no.
+// overlap reports whether some path may fit both globs. It never returns false wrongly. It may return true wrongly for globs with
+// braces or classes of characters.
 func overlap(a, b []element) bool {
 	return common(len(a), len(b),
 		func(i int) bool { return isDeep(a[i]) }, func(j int) bool { return isDeep(b[j]) },
@@ -63,8 +68,8 @@ func overlapParts(a, b []part) bool {
 		func(i, j int) bool { return ua[i].meets(ub[j]) })
 }
 
-// units takes parts to pieces. Where there are bytes that may be part of a longer character, what stands for one
-// character may stand for several of them.
+// units splits parts into bytes and wildcards. A wildcard for one character may stand for several bytes, since a character may have up
+// to four.
 func units(parts []part) []unit {
 	var all []unit
 	for _, p := range parts {
@@ -93,4 +98,14 @@ func (u unit) meets(o unit) bool {
 		return o.meets(u)
 	}
 	return true
+}
+
+// isText reports whether a wildcard may stand for the text, which has no slash.
+func (p part) isText(text string) bool {
+	return p.text == "*" || p.text == "?" || doublestar.MatchUnvalidated(escape(p.text), escape(text))
+}
+
+// begins reports whether the part is the first one of an element.
+func (p part) begins() bool {
+	return p.kind == partDeep || p.kind == partLiteral && strings.HasPrefix(p.text, "/")
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// pattern is one of the paths that a rule protects, and the only place that turns a protected path into the
-// name of a lock. What a wildcard matched is text there, never part of another glob.
+// pattern is one of the paths that a rule protects. It alone maps a protected path to the
+// names of its locks. The text that a wildcard matched is taken literally, never as a glob.
 type pattern struct {
-	rule  *compiledRule // whose it is
+	rule  *compiledRule // the rule that it belongs to
 	parts []part
 	match []part // of the rule
 	wild  int    // how many wildcards match has
@@ -24,7 +24,7 @@ type pattern struct {
 // part is a piece of a glob. Each element of the glob begins with a literal that has its slash, or is one part alone: a **.
 type part struct {
 	kind partKind
-	text string // of a literal: what it is; else the glob
+	text string // of a literal the literal text, else the glob
 	n    int    // the number of the wildcard in match that this is, or stands for; 0: none of those
 }
 
@@ -34,14 +34,9 @@ const (
 	partLiteral partKind = iota
 	partStar             // *: any bytes but slashes
 	partOne              // ? or [a-z]: one character
-	partBraces           // {a,b}: what doublestar says
+	partBraces           // {a,b}, as doublestar matches it
 	partDeep             // **: any number of elements, each with its slash, none as well
 )
-
-// begins reports whether the part is the first one of an element.
-func (p part) begins() bool {
-	return p.kind == partDeep || p.kind == partLiteral && strings.HasPrefix(p.text, "/")
-}
 
 // splitter reads a glob.
 type splitter struct {
@@ -52,7 +47,7 @@ type splitter struct {
 	refer   func(n int) (part, error) // what $n stands for; nil: $ is a character like others
 }
 
-// splitGlob takes a valid glob to pieces. Its wildcards are numbered from 1 on, unless it refers to those of another.
+// splitGlob splits a valid glob into parts. Its wildcards are numbered from 1 on, unless it refers to those of another.
 func splitGlob(glob string, refer func(n int) (part, error)) ([]part, int, error) {
 	s := splitter{refer: refer, literal: "/"}
 	for rest := strings.TrimPrefix(glob, "/"); rest != ""; {
@@ -232,7 +227,7 @@ func wildcardCount(n int) string {
 // two slashes come near it, on paths that were made for that.
 const maxSteps = 1 << 16
 
-// fitting goes through all ways in which a pattern fits a path, or may fit some path below it.
+// fitting tries all ways in which a pattern fits a path, or may fit some path below it.
 type fitting struct {
 	values []string // what the wildcards stand for
 	bound  []bool
@@ -254,7 +249,7 @@ func (p *pattern) names(path Name, found func(Name)) bool {
 	return s.steps < maxSteps
 }
 
-// below reports whether the pattern may fit a path below the directory. It may say so wrongly.
+// below reports whether the pattern may fit a path below the directory. It may return true wrongly.
 func (p *pattern) below(dir Name) bool {
 	if dir == "/" {
 		return true
@@ -334,11 +329,6 @@ func (p part) fits(text string, last bool) iter.Seq[int] {
 			}
 		}
 	}
-}
-
-// isText reports whether a wildcard may stand for the text, which has no slash.
-func (p part) isText(text string) bool {
-	return p.text == "*" || p.text == "?" || doublestar.MatchUnvalidated(escape(p.text), escape(text))
 }
 
 // bind goes on with the value for a wildcard, unless it has another one.

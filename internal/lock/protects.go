@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// ProtectsError says what is wrong with one of the paths that a rule protects.
+// ProtectsError describes what is wrong with one of the paths that a rule protects.
 type ProtectsError struct {
 	Rule int   // which rule, from 0
 	Path int   // which of its paths, from 0
@@ -72,19 +72,19 @@ func passesRoot(pattern, names []element) bool {
 // Protects reports whether any path is protected.
 func (r *Rules) Protects() bool { return len(r.patterns) > 0 }
 
-// ProtectsBelow reports whether a path below the directory may be protected. It may say so wrongly, never
-// the opposite.
+// ProtectsBelow reports whether a path below the directory may be protected. It may return true wrongly, but never
+// false.
 func (r *Rules) ProtectsBelow(dir Name) bool {
 	return slices.ContainsFunc(r.patterns, func(p *pattern) bool { return p.below(dir) })
 }
 
-// errManyWays is returned for a path that fits a pattern in so many ways that nobody can say which locks protect it.
+// errManyWays is returned for a path that fits a pattern in too many ways to find the locks that protect it.
 var errManyWays error = &kind{"fits what locks protect in too many ways", fs.ErrPermission}
 
 // Guards returns the names of all locks that protect the path, in the order of the rules, each once; none if it is not
-// protected. Nobody needs to hold them. The cost grows with the rules, not with what is held.
+// protected. They need not be held. The cost grows with the rules, not with what is held.
 //
-// A path that fits a pattern in more ways than can be looked at is an error that matches fs.ErrPermission.
+// For a path that fits a pattern in too many ways it returns an error that matches fs.ErrPermission.
 func (r *Rules) Guards(path Name) ([]Name, error) {
 	var guards []Name
 	if path == "/" {

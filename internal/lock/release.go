@@ -1,194 +1,182 @@
 package lock
 
-import (
-	"context"
-	"errors"
-	"time"
-)
+import "errors"
 
-// ReleaseOrWait gives back the hold of the name that the session speaks for, of several its own, else the oldest; with
-// release = address also one of another connection of its client, see [ReleaseAddress]; with release = anyone any hold, but not at the first try of a session that lost one of the name: that is told so. It
-// waits for publications under way. Once it is over the session has forgotten that it lost a hold of the name.
-//
-// again is how many releases the lock still needs, of a session that took it more than once (reentrant). A lock with members
-// does not end before them: if wake is not nil, the session waits for them for as long as SetWait says, and the Waiting is not nil.
-//
-// The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
-// ErrMembers if there are locks below it, ErrEnded, and what the store says: ErrNotEmpty if there
-// is something in its directory. After ErrUncertain the lock may stand until its age is over.
-func (s *Session) ReleaseOrWait(ctx context.Context, n Name, wake func()) (again int, w *Waiting, err error) {
-	r := giveBack{session: s, name: n, wake: wake}
-	err = r.run(ctx)
-	return r.again, r.waiting, err
+// end ends a hold. If it has a directory, and is the last hold of its name, the directory goes first.
+func (st *State) end(h *hold, why *ending, now Instant, out *outcome) {
+	if h.Directory != (DirectoryID{}) && len(h.node.holds) == 1 && why.cause != CauseHostGone {
+		out.claim(&claim{hold: h.Hold, cause: why.cause, by: why.by, note: why.note, limit: why.limit, late: why.late})
+		return
+	}
+	out.records = append(out.records, endRecord(h.Hold, why, now))
 }
 
-// giveBack is one try to release a lock.
-type giveBack struct {
-	session *Session
+func endRecord(h Hold, why *ending, now Instant) Record {
+	return Record{Kind: Ended, Cause: why.cause, Hold: h, By: why.by, At: now, Note: why.note, Limit: why.limit, Late: why.late}
+}
+
+// removed decides the result of a claim whose directory was removed, or could not be removed.
+func (st *State) removed(c *claim, note string, failed error, now Instant, out *outcome) {
+	if errors.Is(failed, ErrDirectoryGone) {
+		if failed = nil; c.cause == CauseRelease {
+			st.removedByHost(c, now, out)
+			return
+		}
+	}
+	if failed == nil {
+		if c.note != "" && note != "" {
+			note = " " + note
+		}
+		out.records = append(out.records, endRecord(c.hold, &ending{c.cause, c.by, c.note + note, c.limit, c.late}, now))
+		return
+	}
+	out.refuse(failed)
+	out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})
+	if h := c.node.byToken(c.hold.Token); h != nil && h.over(now.Boot) {
+		until := later(now.Boot, min(askAgain<<min(h.failures, 10), maxBackoff))
+		out.mark(Record{volatile: volatile{mark: markRetry, holds: []*hold{h}, until: until}})
+	}
+}
+
+// removedByHost ends a hold whose directory a program on the host had removed before the release: perhaps another job has worked
+// meanwhile, so the reply is that the lock was lost.
+func (st *State) removedByHost(c *claim, now Instant, out *outcome) {
+	ended := endRecord(c.hold, &ending{cause: CauseHostGone, by: Owner{Account: HostAccount}}, now)
+	out.records = append(out.records, ended)
+	if h := c.node.byToken(c.hold.Token); h != nil {
+		out.mark(Record{Hold: c.hold, volatile: volatile{mark: markForgive, session: h.session}})
+	}
+	out.refuse(&LostError{Name: c.hold.Name, Token: c.hold.Token, Cause: CauseHostGone, By: ended.By, At: now})
+}
+
+// departure is a session that releases a lock.
+type departure struct {
+	session *session
 	name    Name
 	wake    func() // nil: it does not wait for members
-
-	// What comes of it, without an error: a hold that ended, or a Waiting, or releases that are still needed.
-
-	hold    Hold
-	waiting *Waiting
-	again   int
+	place   *place // that of a session that waits already
 }
 
-func (r *giveBack) run(ctx context.Context) error {
-	return r.session.table.change(ctx, r.name, r.beginLocked)
-}
-
-// beginLocked is the first step of a release.
-func (r *giveBack) beginLocked(now Instant) (*change, <-chan struct{}, error) {
-	s := r.session
-	e := s.table.nodes[r.name]
-	if e != nil && e.doing != idle {
-		return nil, e.wait(), nil
+// release decides whether a session may release a lock: now, or when its directory is removed, or after it has waited for the members.
+func (st *State) release(d *departure, now Instant, out *outcome) {
+	s, n := d.session, st.nodes[d.name]
+	if n != nil && n.claim != nil {
+		out.busy = d.name
+		return
 	}
-	h, err := s.releasableLocked(r.name, e)
-	if err != nil {
-		delete(s.lost, r.name)
-		return nil, nil, err
+	h, err := st.releasable(s, d.name)
+	if _, lost := s.lost[d.name]; lost {
+		out.mark(Record{Hold: Hold{Name: d.name}, volatile: volatile{mark: markForgive, session: s}})
 	}
-	r.hold = h.Hold
-	if h.session == s && h.again > 0 {
-		h.again--
-		r.again = h.again + 1
-		return nil, nil, nil
-	}
-	if len(e.holds) == 1 && e.below > 0 {
-		if r.wake == nil || s.patience == 0 {
-			return nil, nil, ErrMembers
-		}
-		r.waiting = s.waitForMembersLocked(e, r.wake, now.Boot)
-		return nil, nil, nil
-	}
-	c := e.endOf(h, reason{cause: CauseRelease, by: s.owner})
-	c.done = func(Token) { delete(s.lost, r.name) }
-	return c, nil, nil
-}
-
-func (s *Session) releasableLocked(n Name, e *node) (*held, error) {
-	h, _, err := s.spokenForLocked(n, e)
-	if err == nil || e == nil || s.closed || s.hasLostLocked(n) {
-		return h, err
-	}
-	for _, h := range e.holds {
-		if h.Rule.Release == ReleaseAnyone || s.sameClientReleasesLocked(h) {
-			return h, nil
-		}
-	}
-	return nil, err
-}
-
-// Undo ends a hold that the session acquired but whose grant could not be delivered to
-// the client, and no other one; of one that it took more than once (reentrant) it takes back the last time. It works on a session that was closed, too. The errors are ErrStale if
-// the token does not stand or is not the session's, ErrMembers, and what the store says. While nothing may be changed it is no
-// error: the hold ends as soon as it can, by Expire.
-func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
-	err := s.table.endToken(ctx, n, token, reason{cause: CauseUndeliver, by: s.Owner()}, s)
-	if isSuspended(err) {
-		return s.undoLater(n, token)
-	}
-	return err
-}
-
-// undoLater has Expire end a hold.
-func (s *Session) undoLater(n Name, token Token) error {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.nodes[n]
-	if e == nil {
-		return ErrStale
-	}
-	h := e.byToken(token)
-	switch {
-	case h == nil || h.Owner.Session != s.id:
-		return ErrStale
-	case h.again > 0:
-		h.again--
-	default:
-		h.undelivered = t.clock.Now().Boot
-		t.armLocked(e)
-	}
-	return nil
-}
-
-// Break takes the lock away from the holder with the token, and has the reason recorded. Nothing else ends: whoever
-// breaks a lock has looked at it before, and it may be another one's by now. The errors are ErrNotHeld, ErrStale,
-// ErrMembers, and what the store says.
-func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why string) error {
-	return t.endToken(ctx, n, token, reason{cause: CauseBreak, by: by, note: why}, nil)
-}
-
-// endToken ends one hold; of nobody else than s, if that is not nil.
-func (t *Table) endToken(ctx context.Context, n Name, token Token, why reason, s *Session) error {
-	return t.change(ctx, n, func(Instant) (*change, <-chan struct{}, error) {
-		e := t.nodes[n]
-		switch {
-		case e != nil && e.doing != idle:
-			return nil, e.wait(), nil
-		case s == nil && (e == nil || len(e.holds) == 0):
-			return nil, nil, ErrNotHeld
-		case e == nil:
-			return nil, nil, ErrStale
-		}
-		h := e.byToken(token)
-		if h == nil || s != nil && h.Owner.Session != s.id { // it may have been granted after the session was closed
-			return nil, nil, ErrStale
-		}
-		if s != nil && h.again > 0 {
-			h.again--
-			return nil, nil, nil
-		}
-		if len(e.holds) == 1 && e.below > 0 {
-			return nil, nil, ErrMembers
-		}
-		return e.endOf(h, why), nil, nil
-	})
-}
-
-// waitForMembersLocked has the session wait for the members of e to end.
-func (s *Session) waitForMembersLocked(e *node, wake func(), now time.Duration) *Waiting {
-	w := s.newWaitingLocked(e.name, wake, now, s.patience)
-	w.members = true
-	e.leavers = append(e.leavers, w)
-	return w
-}
-
-// pollRelease is Poll of one that releases.
-func (w *Waiting) pollRelease(ctx context.Context) (Hold, bool, error) {
-	t := w.session.table
-	ready, late, err := w.look()
 	switch {
 	case err != nil:
-		return Hold{}, true, err
-	case !ready && !late:
-		return Hold{}, false, nil
+		out.refuse(st.refreshed(err, now))
+	case h.session == s && h.extra > 0:
+		out.again = h.extra
+		out.mark(Record{volatile: volatile{mark: markFewer, holds: []*hold{h}}})
+	case len(n.holds) == 1 && n.below > 0:
+		st.leave(d, now, out)
+	case len(n.holds) == 1 && n.pins > 0:
+		out.busy = d.name
+	default:
+		st.end(h, &ending{cause: CauseRelease, by: s.owner}, now, out)
 	}
-	r := giveBack{session: w.session, name: w.name}
-	err = r.run(ctx)
-	if errors.Is(err, ErrMembers) {
-		if !late {
-			return Hold{}, false, nil
-		}
-		err = &TimeoutError{Waited: t.clock.Now().Boot - w.began, Err: err}
-	}
-	return r.hold, true, err
 }
 
-// look reports whether a release that waits may be tried, and whether its time is over.
-func (w *Waiting) look() (ready, late bool, err error) {
-	t := w.session.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if w.over {
-		return false, false, ErrEnded
+// leave has the session wait for the members of the lock to end, or refuses it.
+func (st *State) leave(d *departure, now Instant, out *outcome) {
+	s := d.session
+	if d.place != nil || d.wake == nil || s.settings.wait <= 0 {
+		out.refuse(ErrMembers)
+		return
 	}
-	e := t.nodes[w.name]
-	hasMembers := e != nil && e.doing == idle && len(e.holds) == 1 && e.below > 0
-	w.rearmLocked()
-	return !hasMembers, t.clock.Now().Boot >= w.until, nil
+	p := &place{
+		node: &node{name: d.name}, session: s, leaves: true, owner: s.owner,
+		since: now.Boot, until: later(now.Boot, s.settings.wait), wake: d.wake,
+	}
+	out.records = append(out.records, Record{Kind: queued, volatile: volatile{place: p}})
+	out.place = p
+}
+
+// undo takes the last grant of a hold back, which the client did not receive: the hold ends as soon as it can, see [State.next].
+func (st *State) undo(granted Hold, out *outcome) {
+	h := st.nodes[granted.Name].byToken(granted.Token)
+	switch {
+	case h == nil || h.Owner.Session != granted.Owner.Session:
+		out.refuse(ErrStale)
+	case h.extra > 0:
+		out.mark(Record{volatile: volatile{mark: markFewer, holds: []*hold{h}}})
+	default:
+		out.mark(Record{Hold: h.Hold, volatile: volatile{mark: markUnheard}})
+	}
+}
+
+// restore gives an adopted hold back to the session that had it, so that its job keeps the lock.
+func (st *State) restore(h *hold, now Instant, out *outcome) {
+	before := *h.previous
+	before.Directory, before.Rule = h.Directory, h.Rule
+	out.records = append(out.records, Record{Kind: Granted, Cause: CauseRestore, Hold: before, Replaces: h.Token, By: h.Owner, At: now})
+}
+
+// breakUp decides the end of a hold that an administrator takes away.
+func (st *State) breakUp(name Name, token Token, by Owner, why string, now Instant, out *outcome) {
+	n := st.nodes[name]
+	h := n.byToken(token)
+	switch {
+	case n != nil && n.claim != nil:
+		out.busy = name
+	case n == nil || len(n.holds) == 0:
+		out.refuse(ErrNotHeld)
+	case h == nil:
+		out.refuse(ErrStale)
+	case len(n.holds) == 1 && n.below > 0:
+		out.refuse(ErrMembers)
+	case len(n.holds) == 1 && n.pins > 0:
+		out.busy = name
+	default:
+		st.end(h, &ending{cause: CauseBreak, by: by, note: why}, now, out)
+	}
+}
+
+// hostGone decides the end of a hold whose directory a program on the host removed. While the directory is being changed, or a write
+// under the hold is under way, nothing ends: the directory is looked at again later.
+func (st *State) hostGone(name Name, token Token, now Instant, out *outcome) {
+	n := st.nodes[name]
+	if h := n.byToken(token); h != nil && n.claim == nil && n.pins == 0 {
+		st.end(h, &ending{cause: CauseHostGone, by: Owner{Account: HostAccount}}, now, out)
+	}
+}
+
+// renew decides a new age for the hold for which the session acts.
+func (st *State) renew(s *session, name Name, now Instant, out *outcome) {
+	n := st.nodes[name]
+	if n != nil && n.claim != nil {
+		out.busy = name
+		return
+	}
+	h, err := st.spokenFor(s, name)
+	if err != nil {
+		out.refuse(st.refreshed(err, now))
+		return
+	}
+	st.renewHold(h, s.owner, now, out)
+	out.granted = &out.records[len(out.records)-1].Hold
+}
+
+func (st *State) renewHold(h *hold, by Owner, now Instant, out *outcome) {
+	renewed := h.Hold
+	renewed.Renewed = now
+	out.records = append(out.records, Record{Kind: Changed, Cause: CauseRenew, Hold: renewed, By: by, At: now})
+}
+
+// addDirectory decides that the lock gets a directory for the files in it, if it has none.
+func (st *State) addDirectory(s *session, name Name, out *outcome) {
+	n := st.nodes[name]
+	switch {
+	case n == nil || len(n.holds) == 0 || n.holds[0].Directory != (DirectoryID{}):
+	case n.claim != nil:
+		out.busy = name
+	default:
+		out.claim(&claim{hold: n.holds[0].Hold, adds: true, by: s.owner})
+	}
 }

@@ -28,19 +28,9 @@ type compiledRule struct {
 	protection Protection
 }
 
-// limitOf returns the limit of the rule with that match; 0: it has none.
-func (r *Rules) limitOf(match string) int {
-	for _, rule := range r.rules {
-		if rule.Match == match {
-			return rule.contention.Limit
-		}
-	}
-	return 0
-}
-
 // NewRules checks the globs of the rules and compiles them; words left empty get their defaults. It
-// reports everything that is wrong at once, each error with the number and match of its rule. Other words, and
-// durations, are package config's to check.
+// reports everything that is wrong at once, each error with the number and match of its rule. Package config
+// checks other words, and durations.
 // No rules at all is fine: then nothing is a lock.
 func NewRules(rules []Rule) (*Rules, error) {
 	r := &Rules{never: make(map[Name]struct{})}
@@ -83,19 +73,9 @@ func contentionOf(rule Rule) Contention {
 	if rule.Contention != nil {
 		c = *rule.Contention
 	}
-	c.Queue = cmp.Or(c.Queue, QueueOff)
 	c.Members = cmp.Or(c.Members, MembersOfHolder)
 	c.Shared = slices.Clone(c.Shared)
 	return c
-}
-
-// keepsPlaces reports whether clients that poll have places.
-func (c *Contention) keepsPlaces() bool { return c.Queue == QueueFair && c.QueueHold > 0 }
-
-// fixedPrefix returns the directory that all names which the glob matches lie below.
-func fixedPrefix(glob string) Name {
-	base, _ := doublestar.SplitPattern("/" + strings.TrimPrefix(glob, "/"))
-	return Name(base)
 }
 
 // addPrefix adds a directory and those above it: none of them can be a lock, for
@@ -135,6 +115,17 @@ func (r *Rules) find(n Name) *compiledRule {
 	return nil
 }
 
+// limitedBy returns the rule of the name if that has a limit, or nil.
+func (r *Rules) limitedBy(n Name) *compiledRule {
+	if !r.limited {
+		return nil
+	}
+	if rule := r.find(n); rule != nil && rule.contention.Limit > 0 {
+		return rule
+	}
+	return nil
+}
+
 // Prefixes returns the directories that must exist for locks to be made in, the ones
 // above before the ones below: the fixed prefixes of all rules (of "/locks/**" it is /locks)
 // and the directories above them, but not "/". None of them is ever a lock.
@@ -158,4 +149,10 @@ func (r *Rules) Roots() []Name {
 		roots = append(roots, p)
 	}
 	return roots
+}
+
+// fixedPrefix returns the directory that all names which the glob matches lie below.
+func fixedPrefix(glob string) Name {
+	base, _ := doublestar.SplitPattern("/" + strings.TrimPrefix(glob, "/"))
+	return Name(base)
 }

@@ -120,3 +120,19 @@ func TestRootsAreWhereLocksCanBe(t *testing.T) {
 		}
 	}
 }
+
+// rulesOf compiles rules; some, if none are given.
+func rulesOf(t *testing.T, rules ...lock.Rule) *lock.Rules {
+	t.Helper()
+	if rules == nil {
+		rules = []lock.Rule{
+			{Match: "/locks/**", MaxAge: 10 * time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}},
+			{Match: "**/*_lock", MaxAge: 6 * time.Minute},
+		}
+	}
+	r, err := lock.NewRules(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

@@ -1,86 +1,52 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
-// Session is what one client connection is to a table: it acquires, gives back and
-// speaks for locks. Its methods may be called by several goroutines; Touch, Begin and End cost next to nothing,
-// and Work little.
+// Session is a client connection to a table: it acquires and releases locks. Its methods may be called by several goroutines.
+// Touch, Begin and End cost next to nothing.
 type Session struct {
-	table  *Table
-	id     SessionID
-	opened Instant
-
-	seen     atomic.Int64 // boot time of the last sign of life
-	commands atomic.Int32 // how many are under way
-
-	// What follows is guarded by table.mu.
-
-	owner    Owner
-	age      time.Duration // what SetAge said
-	releases bool          // what SetDisconnect said, and after how long
-	grace    time.Duration
-	closed   bool
-	lost     map[Name]LostError
-	lostMany bool          // it lost more than lost remembers
-	holds    []*held       // those that it acquired and that stand
-	reader   bool          // what SetReader said
-	patience time.Duration // what SetWait said, if patient
-	patient  bool
-	waits    map[*Waiting]struct{} // what it waits for
-	polls    map[Name]*poller      // what it polls for, without a nonce
-	wanted   want                  // what it tried for last
-	maxLocks int                   // what SetMaxLocks said
-	worked   time.Duration         // boot time of the last Work; 0: none
+	table *Table
+	id    SessionID
+	s     *session
 }
-
-// account is what is known of an account that has holds.
-type account struct {
-	holds   int                   // of its sessions, and grants under way
-	holders map[*Session]struct{} // its sessions with holds that have not ended
-	ended   map[*Session]struct{} // those that have
-}
-
-// maxLost is how many lost locks a session remembers one by one. One that lost more does not
-// speak for locks of its account's ended sessions any more.
-const maxLost = 4096
 
 // maxNonce is the length of the longest nonce.
 const maxNonce = 128
 
-// Open begins a session of the account, address and nonce of o, and gives it an id that
+// gonePatience bounds a look at the directory of a lock that is refused.
+const gonePatience = 100 * time.Millisecond
+
+// Open begins a session of the account, address and nonce of o, with an id that
 // was never used before. Close ends it.
 func (t *Table) Open(o Owner) *Session {
-	s := &Session{table: t, opened: t.clock.Now(), owner: o}
-	s.seen.Store(int64(s.opened.Boot))
+	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lastID++
-	s.id = t.generation | t.lastID
-	s.owner.Session = s.id
-	t.sessions[s.id] = s
-	return s
+	t.sessions++
+	o.Session = newSessionID(t.start, t.sessions)
+	s := &session{owner: o, opened: now}
+	s.seen.Store(int64(now.Boot))
+	t.st.apply(&Record{Kind: opened, At: now, volatile: volatile{session: s}})
+	return &Session{table: t, id: o.Session, s: s}
 }
 
 // ID returns the session's id.
 func (s *Session) ID() SessionID { return s.id }
 
-// Owner returns whom the session's next hold belongs to.
+// Owner returns the owner of the session's next hold.
 func (s *Session) Owner() Owner {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	return s.owner
+	return s.s.owner
 }
 
-// SetNonce says that the session is the same job as every other one of its account with this
-// nonce, see Owner; "" takes that back. Holds keep the nonce that they were acquired with. A
+// SetNonce makes the session the same job as every other one of its account with this
+// nonce, see Owner; "" ends that. Holds keep the nonce with which they were acquired. A
 // nonce is at most 128 visible ASCII characters.
 func (s *Session) SetNonce(nonce string) error {
 	if len(nonce) > maxNonce {
@@ -91,60 +57,55 @@ func (s *Session) SetNonce(nonce string) error {
 	}
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	s.owner.Nonce = nonce
+	s.table.st.apply(&Record{Kind: marked, volatile: volatile{mark: markNonce, session: s.s, nonce: nonce}})
 	return nil
 }
 
-// SetAge makes the locks that the session acquires from now on no older than age; their rule
-// may end them sooner. 0 takes that back.
-func (s *Session) SetAge(age time.Duration) {
+// set changes the settings of the session.
+func (s *Session) set(change func(*settings)) {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	s.age = max(age, 0)
+	next := s.s.settings
+	change(&next)
+	s.table.st.apply(&Record{Kind: marked, volatile: volatile{mark: markSettings, session: s.s, settings: &next}})
 }
 
-// SetDisconnect makes the locks that the session acquires from now on end when its connection has ended, after the grace; their rule may end
+// SetAge limits the age of the locks that the session acquires from now on. Their rule
+// may end them sooner. 0 removes the limit.
+func (s *Session) SetAge(age time.Duration) {
+	s.set(func(to *settings) { to.asked.Age = max(age, 0) })
+}
+
+// SetDisconnect makes the locks that the session acquires from now on end when its connection has ended, after the grace. Their rule may end
 // them sooner.
 func (s *Session) SetDisconnect(grace time.Duration) {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	s.releases, s.grace = true, max(grace, 0)
+	s.set(func(to *settings) { to.asked.Release, to.asked.Grace = true, max(grace, 0) })
 }
 
-// SetWait says how long AcquireOrWait and ReleaseOrWait wait from now on, whatever the rules say. 0: not at all.
+// SetWait sets how long AcquireOrWait and ReleaseOrWait wait from now on, whatever the rules say. 0: not at all.
 func (s *Session) SetWait(d time.Duration) {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	s.patience, s.patient = max(d, 0), true
+	s.set(func(to *settings) { to.wait, to.waits = max(d, 0), true })
 }
 
-// SetReader says whether the session only reads what locks protect: then it holds locks together with others, where
+// SetReader sets whether the session only reads what locks protect: then it holds locks together with others, where
 // their rule has ReadersShare.
-func (s *Session) SetReader(reader bool) {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	s.reader = reader
-}
+func (s *Session) SetReader(reader bool) { s.set(func(to *settings) { to.reader = reader }) }
 
-// SetMaxLocks says how many locks the session's account may hold before the session is refused more; 0: any number. Those
-// that it holds already stay, and it may adopt them. Locks of the host do not count.
-func (s *Session) SetMaxLocks(n int) {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	s.maxLocks = n
-}
+// SetMaxLocks sets how many locks the session's account may hold before the session is refused more; 0: any number. Locks
+// that it holds already stay, and it may adopt them.
+func (s *Session) SetMaxLocks(n int) { s.set(func(to *settings) { to.maxLocks = n }) }
 
 // Touch is a sign of life of the client, for max_idle.
-func (s *Session) Touch() { s.seen.Store(int64(s.table.clock.Now().Boot)) }
+func (s *Session) Touch() { s.s.seen.Store(int64(s.table.clock.Now().Boot)) }
 
-// Begin says that a command of the session is under way, which is a sign of life for as
+// Begin marks the begin of a command, which is a sign of life for as
 // long as it lasts. Each Begin needs its End.
-func (s *Session) Begin() { s.commands.Add(1) }
+func (s *Session) Begin() { s.s.commands.Add(1) }
 
-// End says that a command is over.
+// End marks the end of a command.
 func (s *Session) End() {
 	s.Touch()
-	s.commands.Add(-1)
+	s.s.commands.Add(-1)
 }
 
 // Work is a sign of life of a client that does real work: bytes of its file transfers move, or it changed a file. For
@@ -157,252 +118,211 @@ func (s *Session) End() {
 func (s *Session) Work() {
 	s.Touch()
 	t := s.table
-	now := t.clock.Now().Boot
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.worked = now
-	a := t.accounts[s.owner.Account]
-	if s.closed || a == nil || len(a.ended) == 0 {
-		return
+	var holds []*hold
+	if a := t.st.accounts[s.s.owner.Account]; a != nil && a.ended > 0 && !s.s.closed {
+		holds = a.ofEnded(func(h *hold) bool { return h.Rule.MaxIdle > 0 && (s.s.sameNonce(h) || s.s.sameClient(h)) })
 	}
-	for ended := range a.ended {
-		for _, h := range ended.holds {
-			if h.Rule.MaxIdle > 0 && (s.sameNonce(h) || s.sameClientLocked(h)) {
-				h.idleFrom = now
+	t.st.apply(&Record{Kind: lived, At: t.clock.Now(), volatile: volatile{session: s.s, holds: holds}})
+}
+
+// ofEnded returns those holds of the account's ended sessions that are wanted.
+func (a *account) ofEnded(wanted func(*hold) bool) (all []*hold) {
+	for s := range a.sessions {
+		if !s.closed {
+			continue
+		}
+		for _, h := range s.holds {
+			if wanted(h) {
+				all = append(all, h)
 			}
 		}
 	}
+	return all
 }
 
-// Acquired reports whether the session acquired a hold of the name that stands.
-func (s *Session) Acquired(n Name) bool {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	e := s.table.nodes[n]
-	return e != nil && s.holdsLocked(e) != nil
-}
-
-func (s *Session) loseLocked(n Name, h Hold, why reason, now Instant) {
-	lost := lostError(n, h, why, now)
-	if _, known := s.lost[n]; !known && len(s.lost) >= maxLost {
-		s.lostMany = true
-		return
-	}
-	if s.lost == nil {
-		s.lost = make(map[Name]LostError)
-	}
-	s.lost[n] = lost
-}
-
-// HoldsUntil says when, on the boot clock, the last hold ends that the session speaks for; never
-// if one of them does not end by itself; ok is false if there is none.
-func (s *Session) HoldsUntil() (until time.Duration, never, ok bool) {
+// AcquireOrWait acquires the lock, if its rule, its holders and the queue let the session. If they do not, and wake is not
+// nil, the session waits in the queue for as long as the rule or SetWait says: then the hold is zero, and the
+// Waiting is not nil. Changes of the name that are under way are waited for in any case. The session must
+// not acquire the same name otherwise meanwhile.
+//
+// A session of the same account and nonce as the hold that stands, other than the one that
+// acquired it, adopts it: it gets a new hold with a new token and a full age, and the old token
+// stands no longer; adopted is that. Under a reentrant rule the session that holds the lock gets the same hold again, with a full
+// age, and has to release it once more.
+//
+// Clients that try again and again compete for a lock that comes free: the next try gets it, unless a session waits.
+//
+// The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError, a *DeadlockError and a *HostError (all match
+// ErrHeld); a *ProtectedError if the name lies in another job's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
+// no rule makes the name a lock; ErrEnded; a *SuspendedError; and those of the disk and the log.
+// After ErrUncertain the lock may be the session's for a moment; the server ends it as soon as it can, or the session's next try gets it.
+//
+// Without directories no look at the disk is taken: the caller looks afterwards, and calls Undo if there is no place for the lock.
+// No lock above the name ends before it.
+func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hold, adopted Token, w *Waiting, err error) {
 	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := t.accounts[s.owner.Account]
-	if a == nil {
-		return 0, false, false
-	}
-	for _, holders := range [...]map[*Session]struct{}{a.holders, a.ended} {
-		for holder := range holders {
-			for _, h := range holder.holds {
-				if s.standingLocked(h) == stranger {
-					continue
-				}
-				at, _ := t.deadlineLocked(h)
-				until, ok = max(until, at), true
-			}
+	for looked := false; ; looked = true {
+		var r result
+		r, err = t.change(ctx, func(now Instant, out *outcome) {
+			t.st.acquire(&acquisition{session: s.s, name: n, wake: wake}, now, out)
+		})
+		var held *HeldError
+		if !looked && errors.As(err, &held) && held.Name == n && t.hostTook(ctx, n) {
+			continue
 		}
+		if err == nil && r.task != nil {
+			r, err = t.complete(ctx, r.task)
+		}
+		if err != nil {
+			return Hold{}, 0, nil, err
+		}
+		if r.place != nil {
+			return Hold{}, 0, &Waiting{session: s, place: r.place}, nil
+		}
+		if r.adopted != 0 && t.disk != nil && r.granted.Directory != (DirectoryID{}) {
+			t.disk.Freshen(r.granted)
+		}
+		return r.granted, r.adopted, nil, t.written(ctx, r)
 	}
-	if until == neverEnds {
-		return 0, true, ok
-	}
-	return until, false, ok
 }
 
-// Close says that the connection and its transfers are over. Holds with on_disconnect = release
-// end, if nothing keeps them (members, a publication under way), or wait for their grace
-// from now on. The others stand. A hold that could not be ended is tried again by Expire; Close
-// returns the errors. Only the first call does anything.
-func (s *Session) Close(ctx context.Context) error {
-	var errs []error
-	for _, n := range s.close() {
-		if err := s.disconnect(ctx, n); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// close marks the end, and returns the names of the holds that it ends, members first.
-func (s *Session) close() []Name {
+// Renew counts the age of the hold for which the session acts from now on anew, under the same
+// token. Its errors are those of SpeaksFor and of the log.
+func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s.closed {
-		return nil
+	r, err := t.change(ctx, func(now Instant, out *outcome) { t.st.renew(s.s, n, now, out) })
+	if err != nil {
+		return Hold{}, err
 	}
-	s.Touch()
-	t.closeLocked(s)
-	for w := range s.waits {
-		w.endLocked()
+	if t.disk != nil && r.granted.Directory != (DirectoryID{}) {
+		t.disk.Freshen(r.granted)
 	}
-	t.polls.orphanLocked(t, s)
-	var names []Name
-	for _, h := range s.holds {
-		if t.markEndLocked(h); h.waitsForGrace() {
-			names = append(names, h.node.name)
-			t.armLocked(h.node)
-		}
-	}
-	sortDeepestFirst(names)
-	return names
+	return r.granted, t.log.Wait(ctx, r.end, true)
 }
 
-// disconnect ends the session's hold of the name, or records that it waits for its grace.
-func (s *Session) disconnect(ctx context.Context, n Name) error {
-	err := s.table.expireName(ctx, n, true)
-	if err == nil && s.Acquired(n) {
-		err = s.table.persistName(ctx, n, CauseDisconnect)
+// ReleaseOrWait releases the hold of the name for which the session acts, of several its own, else the oldest; with release = address
+// also one of another connection of its client, see [ReleaseAddress]; with release = anyone any hold, but not at the first try of a session that lost one of the name: that gets the error. It
+// waits for writes under way. After that the session has forgotten that it lost a hold of the name.
+//
+// again is how many releases the lock still needs, of a session that acquired it more than once (reentrant). A lock with members
+// does not end before them: if wake is not nil, the session waits for them for as long as SetWait says, and the Waiting is not nil.
+//
+// The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
+// ErrMembers if there are locks below it, ErrEnded, ErrNotEmpty if its directory is not empty, and those of the log.
+func (s *Session) ReleaseOrWait(ctx context.Context, n Name, wake func()) (again int, w *Waiting, err error) {
+	r, err := s.release(ctx, &departure{session: s.s, name: n, wake: wake})
+	if err == nil && r.place != nil {
+		return 0, &Waiting{session: s, place: r.place}, nil
 	}
-	if isSuspended(err) { // Expire ends it, or another server counts its grace from the moment when it takes over
-		return nil
+	return r.again, nil, err
+}
+
+// release makes one attempt to release a lock.
+func (s *Session) release(ctx context.Context, d *departure) (result, error) {
+	t := s.table
+	r, err := t.change(ctx, func(now Instant, out *outcome) { t.st.release(d, now, out) })
+	if err == nil && r.task != nil {
+		r, err = t.complete(ctx, r.task)
+	}
+	if err != nil || r.place != nil {
+		return r, err
+	}
+	return r, t.log.Wait(ctx, r.end, false)
+}
+
+// Undo ends a hold that the session acquired but whose grant the client did not receive, and no other one; if it acquired the hold more
+// than once (reentrant), only the last time is undone. After an undone adoption the session that had the lock has it again. It works on a
+// session that was closed, too. The hold ends now, or as soon as Expire can end it: after a suspension, a write under way, and its members.
+// The error is ErrStale if the token does not stand or is not the session's.
+func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
+	t := s.table
+	_, err := t.decide(ctx, func(_ Instant, out *outcome) {
+		t.st.undo(Hold{Name: n, Token: token, Owner: Owner{Session: s.id}}, out)
+	})
+	if err == nil {
+		t.Expire(ctx)
 	}
 	return err
 }
 
-// markEndLocked brings the mark of a hold whose connection has ended in line with its rule.
-func (t *Table) markEndLocked(h *held) {
-	switch {
-	case h.Rule.OnDisconnect != ReleaseOnDisconnect || h.Host():
-		h.Ended = Instant{}
-	case h.session.closed && !h.waitsForGrace():
-		h.Ended = t.clock.Now()
+// Break takes the lock away from the holder with the token, and has the reason recorded. Nothing else ends. The errors are ErrNotHeld, ErrStale,
+// ErrMembers, and those of the disk and the log.
+func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why string) error {
+	if err := t.valid(); err != nil {
+		return err
 	}
+	return t.end(ctx, func(now Instant, out *outcome) { t.st.breakUp(n, token, by, why, now, out) })
 }
 
-// holderLocked returns the session of a hold, one that ended before a restart if need be; nil for the host's.
-func (t *Table) holderLocked(hold Hold) *Session {
-	if hold.Host() {
+// HostGone ends a hold whose directory a program on the host removed, unless a write under it is under way.
+func (t *Table) HostGone(ctx context.Context, h Hold) error {
+	if err := t.valid(); err != nil {
+		return err
+	}
+	return t.end(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
+}
+
+// end makes a decision that ends a hold, to its last step.
+func (t *Table) end(ctx context.Context, f func(now Instant, out *outcome)) error {
+	r, err := t.decide(ctx, f)
+	if err == nil && r.task != nil {
+		r, err = t.complete(ctx, r.task)
+	}
+	if err != nil {
+		return err
+	}
+	return t.log.Wait(ctx, r.end, false)
+}
+
+// hostTook looks at the directory of a held lock, and ends the hold if a program on the host removed it.
+func (t *Table) hostTook(ctx context.Context, n Name) bool {
+	if t.disk == nil {
+		return false
+	}
+	t.mu.Lock()
+	is := t.st.nodes[n]
+	if is == nil || len(is.holds) == 0 || is.claim != nil || is.holds[0].Directory == (DirectoryID{}) {
+		t.mu.Unlock()
+		return false
+	}
+	h := is.holds[0].Hold
+	t.mu.Unlock()
+	looking, cancel := context.WithTimeout(ctx, gonePatience)
+	defer cancel()
+	gone, err := t.disk.Gone(looking, h)
+	return err == nil && gone && t.HostGone(ctx, h) == nil
+}
+
+// MakeDirectory gives the lock a directory for the files in it, if it is held and has none.
+func (s *Session) MakeDirectory(ctx context.Context, n Name) error {
+	t := s.table
+	if t.disk == nil {
 		return nil
 	}
-	o := hold.Owner
-	if s := t.sessions[o.Session]; s != nil && s.owner.Account == o.Account && s.owner.Address == o.Address {
-		return s
-	}
-	s := &Session{table: t, id: o.Session, owner: o, closed: true}
-	if t.sessions[s.id] == nil {
-		t.sessions[s.id] = s
-	}
-	return s
-}
-
-// linkLocked adds the hold to those of its session.
-func (t *Table) linkLocked(h *held) {
-	s := h.session
-	if s == nil {
-		return
-	}
-	h.index = len(s.holds)
-	s.holds = append(s.holds, h)
-	a := t.accountLocked(s.owner.Account)
-	a.holds++
-	if h.index == 0 {
-		a.joinedBy(s)
-	}
-}
-
-// unlinkLocked undoes linkLocked.
-func (t *Table) unlinkLocked(h *held) {
-	s := h.session
-	if s == nil {
-		return
-	}
-	last := len(s.holds) - 1
-	s.holds[h.index] = s.holds[last]
-	s.holds[h.index].index = h.index
-	s.holds[last] = nil
-	s.holds = s.holds[:last]
-	a := t.accounts[s.owner.Account]
-	if last == 0 {
-		delete(a.holders, s)
-		delete(a.ended, s)
-		if s.closed && t.sessions[s.id] == s {
-			delete(t.sessions, s.id)
+	r, err := t.change(ctx, func(_ Instant, out *outcome) { t.st.addDirectory(s.s, n, out) })
+	if err == nil && r.task != nil {
+		if r, err = t.complete(ctx, r.task); err == nil {
+			err = t.log.Wait(ctx, r.end, true)
 		}
 	}
-	t.countDownLocked(s.owner.Account)
+	return err
 }
 
-// accountLocked returns the account, new if need be.
-func (t *Table) accountLocked(name string) *account {
-	a := t.accounts[name]
-	if a == nil {
-		a = &account{holders: make(map[*Session]struct{}), ended: make(map[*Session]struct{})}
-		t.accounts[name] = a
-	}
-	return a
-}
-
-// countDownLocked notes that the account has one hold less.
-func (t *Table) countDownLocked(name string) {
-	a := t.accounts[name]
-	if a.holds--; a.holds == 0 {
-		delete(t.accounts, name)
-	}
-}
-
-// joinedBy adds a session with holds to those of its account.
-func (a *account) joinedBy(s *Session) {
-	if s.closed {
-		a.ended[s] = struct{}{}
-	} else {
-		a.holders[s] = struct{}{}
-	}
-}
-
-// closeLocked has the session count as ended.
-func (t *Table) closeLocked(s *Session) {
-	s.closed = true
-	if len(s.holds) == 0 {
-		delete(t.sessions, s.id)
-		return
-	}
-	a := t.accounts[s.owner.Account]
-	delete(a.holders, s)
-	a.joinedBy(s)
-}
-
-// Sessions returns the sessions that have not ended, by id.
-func (t *Table) Sessions() []SessionStatus {
-	t.mu.Lock()
-	all := make([]SessionStatus, 0, len(t.sessions))
-	for _, s := range t.sessions {
-		if !s.closed {
-			all = append(all, SessionStatus{Owner: s.owner, Opened: s.opened, Holds: len(s.holds)})
+// Close ends the session: its connection and its transfers are over. Holds with on_disconnect = release
+// end, if nothing keeps them (members, a write under way), or wait for their grace
+// from now on. The others stand. Only the first call does anything.
+func (s *Session) Close(ctx context.Context) {
+	t := s.table
+	s.Touch()
+	r, _ := t.decide(ctx, func(now Instant, out *outcome) {
+		if !s.s.closed {
+			out.records = append(out.records, Record{Kind: closed, At: now, volatile: volatile{session: s.s}})
+			out.again = len(s.s.holds)
 		}
+	})
+	if r.again > 0 {
+		t.Expire(ctx)
 	}
-	t.mu.Unlock()
-	slices.SortFunc(all, func(a, b SessionStatus) int { return cmp.Compare(a.Owner.Session, b.Owner.Session) })
-	return all
-}
-
-// sharesLocked reports whether the session holds locks together with others where that is the rule.
-func (s *Session) sharesLocked(rule *compiledRule) bool {
-	c := &rule.contention
-	if len(c.Shared) > 0 {
-		return slices.Contains(c.Shared, s.owner.Account)
-	}
-	return c.ReadersShare && s.reader
-}
-
-// holdsLocked returns the session's own hold of e, or nil.
-func (s *Session) holdsLocked(e *node) *held {
-	for _, h := range e.holds {
-		if h.session == s {
-			return h
-		}
-	}
-	return nil
 }

@@ -1,147 +1,143 @@
 package lock
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Status is what can be seen of one lock.
+// Status is the visible state of one lock.
 type Status struct {
 	Name    Name
 	Holds   []Hold        // those that stand, the oldest first; at least one
 	Held    time.Duration // since the first of them was acquired
 	Expiry                // of the last of them
 	Members int           // how many names below it are held, or about to be
-	Waiting int           // how many are in the queue for it; under a limit, for any lock of its rule beside it
+	Waiting int           // how many sessions wait for it; under a limit, for any lock of its rule beside it
 }
 
-// Expiry says when a lock ends by itself.
-type Expiry struct {
-	Remaining time.Duration // until it ends, if there is no further sign of life; 0 when that is due
-	Never     bool          // it does not end by itself, and Remaining means nothing
-	Idle      time.Duration // it ends so long after its last sign of life; 0: that does not matter
-	Latest    time.Duration // with Idle: until it ends whatever signs of life there are; less than Remaining: never
-}
-
-// SessionStatus is what can be seen of one session.
+// SessionStatus is the visible state of one session.
 type SessionStatus struct {
 	Owner  Owner
 	Opened Instant
 	Holds  int // how many locks it acquired that still stand
 }
 
-// statusLocked says what can be seen of e, which has holds.
-func (t *Table) statusLocked(e *node, now Instant) Status {
+// Queued is one session in the queue for a lock.
+type Queued struct {
+	Owner Owner
+	Since time.Duration // how long it has waited
+}
+
+// status returns the visible state of n, which has holds.
+func (n *node) status(now Instant) Status {
+	holds := make([]Hold, len(n.holds))
+	for i, h := range n.holds {
+		holds[i] = h.Hold
+	}
+	waiting := len(n.queue)
+	if n.pool != nil {
+		waiting = len(n.pool.queue)
+	}
 	return Status{
-		Name: e.name, Holds: e.standing(nil), Held: heldFor(e, now), Expiry: t.expiryLocked(e, now),
-		Members: e.below, Waiting: t.waitingLocked(e),
+		Name: n.name, Holds: holds, Held: max(now.Boot-n.holds[0].Acquired.Boot, 0), Expiry: n.expiry(now), Members: n.below, Waiting: waiting,
 	}
 }
 
-// Text says it in words: "expires in 5m48s", "never expires", with both limits "expires in 23h59m48s or 30m0s after its
-// last sign of life", with the idle limit alone "expires in 29m48s, 30m0s after its last sign of life". It names the idle
-// limit only where that can end the lock first.
-func (x Expiry) Text() string {
-	after := seconds(x.Idle) + " after its last sign of life"
-	switch {
-	case x.Never:
-		return "never expires"
-	case x.Idle == 0 || x.Latest == x.Remaining:
-		return "expires in " + seconds(x.Remaining)
-	case x.Latest > x.Remaining:
-		return "expires in " + seconds(x.Latest) + " or " + after
-	case seconds(x.Remaining) == seconds(x.Idle):
-		return "expires " + after
+// expiry returns when the last hold of n ends by itself.
+func (n *node) expiry(now Instant) Expiry {
+	last := n.holds[0]
+	end, _ := last.deadline(now.Boot)
+	for _, h := range n.holds[1:] {
+		if at, _ := h.deadline(now.Boot); at > end {
+			last, end = h, at
+		}
 	}
-	return "expires in " + seconds(x.Remaining) + ", " + after
-}
-
-// Expiry says when a hold ends of which the holder shows a sign of life now.
-func (h Hold) Expiry(now Instant) Expiry {
-	end, _ := h.latest()
-	if h.Rule.MaxIdle > 0 {
-		end = min(end, later(now.Boot, h.Rule.MaxIdle))
-	}
-	return h.expiry(end, now)
+	latest, _ := last.latest()
+	return last.expiry(end, latest, now)
 }
 
 // expiry describes a hold that ends then if there is no further sign of life.
-func (h *Hold) expiry(end time.Duration, now Instant) Expiry {
-	latest, _ := h.latest()
-	return Expiry{Remaining: left(end, now), Never: end == neverEnds, Idle: h.Rule.MaxIdle, Latest: left(latest, now)}
+func (h *Hold) expiry(end, latest Time, now Instant) Expiry {
+	return Expiry{Remaining: left(end, now), Never: end == never, Idle: h.Rule.MaxIdle, Latest: left(latest, now)}
 }
 
-// left says in what time a moment comes, 0 for one that is over and for none.
-func left(at time.Duration, now Instant) time.Duration {
-	if at == neverEnds {
+// Expiry returns when a hold ends whose holder shows a sign of life now.
+func (h Hold) Expiry(now Instant) Expiry {
+	latest := h.tooOld()
+	end := latest
+	if h.Rule.MaxIdle > 0 {
+		end = min(end, later(now.Boot, h.Rule.MaxIdle))
+	}
+	return h.expiry(end, latest, now)
+}
+
+// left returns the time until a moment, 0 for one that is over and for none.
+func left(at Time, now Instant) time.Duration {
+	if at == never {
 		return 0
 	}
 	return max(at-now.Boot, 0)
 }
 
-func heldFor(e *node, now Instant) time.Duration {
-	return max(now.Boot-e.holds[0].Acquired.Boot, 0)
-}
-
-// expiryLocked says when the last hold of e ends by itself.
-func (t *Table) expiryLocked(e *node, now Instant) Expiry {
-	last := e.holds[0]
-	end, _ := t.deadlineLocked(last)
-	for _, h := range e.holds[1:] {
-		if at, _ := t.deadlineLocked(h); at > end {
-			last, end = h, at
-		}
+func (n *node) heldError(now Instant) *HeldError {
+	h := n.holds[0]
+	return &HeldError{
+		Refusal: Refusal{Name: n.name}, Holder: h.Owner, Token: h.Token, Held: max(now.Boot-h.Acquired.Boot, 0), Expiry: n.expiry(now),
 	}
-	return last.expiry(end, now)
 }
 
-func (t *Table) heldErrorLocked(e *node, now Instant) *HeldError {
-	h := e.holds[0]
-	return &HeldError{Refusal: Refusal{Name: e.name}, Holder: h.Owner, Token: h.Token, Held: heldFor(e, now), Expiry: t.expiryLocked(e, now)}
-}
-
-// HeldError is what a client is told to whom the lock is refused.
+// HeldError returns the error of a client that is refused the lock.
 func (s Status) HeldError() *HeldError {
 	return &HeldError{Refusal: Refusal{Name: s.Name}, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token, Held: s.Held, Expiry: s.Expiry}
 }
 
-// Get returns what stands of the name; false if it is not held.
-func (t *Table) Get(n Name) (Status, bool) {
+// Get returns the state of the name; false if it is not held.
+func (t *Table) Get(name Name) (Status, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.heldLocked(n) {
+	if !t.st.held(name) {
 		return Status{}, false
 	}
-	return t.statusLocked(t.nodes[n], t.clock.Now()), true
+	return t.st.nodes[name].status(t.clock.Now()), true
 }
 
 // Held reports whether the name is held; it costs less than Get.
-func (t *Table) Held(n Name) bool {
+func (t *Table) Held(name Name) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.heldLocked(n)
+	return t.st.held(name)
 }
 
-// Wanted reports whether MKD of the name may be refused though nobody holds it: others have a place in the queue for it, or
-// nobody gets it yet (lock_delay).
-func (t *Table) Wanted(n Name) bool {
+// Wanted reports whether MKD of the name may be refused though it is free: sessions wait for it, or
+// it cannot be acquired yet (lock_delay).
+func (t *Table) Wanted(name Name) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.nodes[n]
-	return e != nil && (e.queue != nil || e.delayedTo > t.clock.Now().Boot)
+	n := t.st.nodes[name]
+	return n != nil && (len(n.queue) > 0 || n.delay > t.clock.Now().Boot)
+}
+
+// HeldWithin reports whether anything at or below dir is held, or about to be. Its
+// cost does not depend on how much is held.
+func (t *Table) HeldWithin(dir Name) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.st.nodes[dir]
+	return n != nil && (n.taken() || n.below > 0)
 }
 
 // Children returns the locks directly below dir, sorted by name. Its cost grows with how
 // many there are, not with what is held elsewhere.
 func (t *Table) Children(dir Name) []Status {
 	var all []Status
-	now := t.clock.Now()
 	t.mu.Lock()
-	if e := t.nodes[dir]; e != nil {
-		for c := range e.children {
+	if n := t.st.nodes[dir]; n != nil {
+		now := t.clock.Now()
+		for c := range n.children {
 			if len(c.holds) > 0 {
-				all = append(all, t.statusLocked(c, now))
+				all = append(all, c.status(now))
 			}
 		}
 	}
@@ -150,44 +146,141 @@ func (t *Table) Children(dir Name) []Status {
 	return all
 }
 
-// Names returns the names of all locks that are held, sorted, as of one moment. It costs much less memory than All.
+// readBatch is how many names All and Holds read at a time, so that they delay no other caller.
+const readBatch = 512
+
+// All returns every lock that is held, sorted by name. Each is as it was at one moment of the call.
+func (t *Table) All() []Status {
+	var all []Status
+	t.each(func(n *node, now Instant) { all = append(all, n.status(now)) })
+	sortByName(all)
+	return all
+}
+
+// Names returns the names of all locks that are held, sorted. Each was held at one moment of the call. It costs much less memory than All.
 func (t *Table) Names() []Name {
-	t.mu.Lock()
-	all := make([]Name, 0, len(t.nodes))
-	for n, e := range t.nodes {
-		if len(e.holds) > 0 {
-			all = append(all, n)
-		}
-	}
-	t.mu.Unlock()
+	var all []Name
+	t.each(func(n *node, _ Instant) { all = append(all, n.name) })
 	slices.Sort(all)
 	return all
 }
 
-// All returns every lock that is held, sorted by name, as of one moment.
-func (t *Table) All() []Status {
-	now := t.clock.Now()
+// Holds returns every hold, each as it was at one moment of the call.
+func (t *Table) Holds() []Hold {
+	var all []Hold
+	t.each(func(n *node, _ Instant) {
+		for _, h := range n.holds {
+			all = append(all, h.Hold)
+		}
+	})
+	return all
+}
+
+// each visits the nodes with holds, and lets go of the mutex now and then.
+func (t *Table) each(visit func(n *node, now Instant)) {
 	t.mu.Lock()
-	all := make([]Status, 0, len(t.nodes))
-	for _, e := range t.nodes {
-		if len(e.holds) > 0 {
-			all = append(all, t.statusLocked(e, now))
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	seen := 0
+	for _, n := range t.st.nodes {
+		if seen++; seen%readBatch == 0 {
+			t.mu.Unlock()
+			t.mu.Lock()
+			now = t.clock.Now()
+		}
+		if len(n.holds) > 0 {
+			visit(n, now)
 		}
 	}
-	t.mu.Unlock()
-	sortByName(all)
-	return all
 }
 
 func sortByName(all []Status) {
 	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(string(a.Name), string(b.Name)) })
 }
 
-// HeldWithin reports whether anything at or below dir is held, or about to be. It
-// costs the same whatever is held.
-func (t *Table) HeldWithin(dir Name) bool {
+// Count returns the sizes of the table.
+func (t *Table) Count() Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.nodes[dir]
-	return e != nil && (e.occupied || e.below > 0)
+	return t.st.count
+}
+
+// Queue returns the sessions that wait for the name, in order.
+func (t *Table) Queue(name Name) []Queued {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.st.nodes[name]
+	if n == nil {
+		return nil
+	}
+	now := t.clock.Now()
+	all := make([]Queued, len(n.queue))
+	for i, p := range n.queue {
+		all[i] = Queued{Owner: p.owner, Since: now.Boot - p.since}
+	}
+	return all
+}
+
+// Sessions returns the sessions that are open, by id.
+func (t *Table) Sessions() []SessionStatus {
+	t.mu.Lock()
+	all := make([]SessionStatus, 0, len(t.st.sessions))
+	for _, s := range t.st.sessions {
+		if !s.closed {
+			all = append(all, SessionStatus{Owner: s.owner, Opened: s.opened, Holds: len(s.holds)})
+		}
+	}
+	t.mu.Unlock()
+	slices.SortFunc(all, func(a, b SessionStatus) int { return cmp.Compare(a.Owner.Session, b.Owner.Session) })
+	return all
+}
+
+// SpeaksFor returns the hold of the name for which the session acts: one that it acquired; or
+// one of its account with its nonce; or, with release = address, one of its account from the same address whose
+// session has ended, with release = user from any address, if this session never lost a hold of that name. The
+// errors are a *LostError, a *NotYoursError, ErrNotHeld and ErrEnded.
+//
+// The result is true at one moment only. Make a change that must not happen after the end of the hold in [Session.Write].
+func (s *Session) SpeaksFor(n Name) (Hold, error) {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, err := t.st.spokenFor(s.s, n)
+	if err != nil {
+		return Hold{}, t.st.refreshed(err, t.clock.Now())
+	}
+	return h.Hold, nil
+}
+
+// Acquired reports whether the session acquired a hold of the name that stands.
+func (s *Session) Acquired(n Name) bool {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	return s.s.holds[n] != nil
+}
+
+// HoldsUntil returns when, on the boot clock, the last hold ends for which the session acts; endless reports
+// that one of them does not end by itself; ok is false if there is none.
+func (s *Session) HoldsUntil() (until time.Duration, endless, ok bool) {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.st.accounts[s.s.owner.Account]
+	if a == nil {
+		return 0, false, false
+	}
+	now := t.clock.Now().Boot
+	for other := range a.sessions {
+		for _, h := range other.holds {
+			if s.s.standingOf(h) == stranger {
+				continue
+			}
+			at, _ := h.deadline(now)
+			until, ok = max(until, at), true
+		}
+	}
+	if until == never {
+		return 0, true, ok
+	}
+	return until, false, ok
 }

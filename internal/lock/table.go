@@ -3,245 +3,346 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 )
 
-// Options says what a table is made of. Store, Clock and Rules are needed.
+// Options are the parts of a table. Log, Clock and Rules are needed.
 type Options struct {
-	Store Store
-	Clock Clock
-	Rules *Rules
-	Log   *slog.Logger // nil: nothing is logged
-	// Observe is told of each grant and of each end of a hold, in their order; nil: nobody is. It is called with the table's
-	// mutex held, so it must not block or use the table.
-	Observe    func(Observation)
-	Generation uint32 // number of this start of the server, larger than all before
-	// Valid says whether this server may change locks now, and say who holds them: nil, or a *SuspendedError. It is asked often, and
-	// must not block or use the table. nil: it always may.
+	Log         Log
+	Disk        Disk // nil: locks have no directories, and no files
+	Directories bool // each lock gets a directory at its grant; otherwise with [Session.MakeDirectory]
+	Clock       Clock
+	Rules       *Rules
+	Logger      *slog.Logger // nil: silent
+	// Observe gets each record of the kinds Granted, Ended, Changed and Published, in order; nil: no observer. It is called with the
+	// table's mutex held, so it must not block or use the table.
+	Observe func(*Record)
+	// Valid returns nil if this server may change locks now and report their holders, else a *SuspendedError. It is called often, and
+	// must not block or use the table. nil: always.
 	Valid func() error
 }
 
-// Table is the one owner of lock state in a process: who holds what, who may have it next, and until when. It
-// is for use by many goroutines.
+// Table decides and records which client holds which lock. One mutex guards its [State] and the order of the log. The table waits for
+// the disk and the log without that mutex. It is for use by many goroutines.
 //
-// Changes of one name come one after the other; those of different names run in
-// parallel. A lock with others below it, its members, never ends before them, except by a host that removes its
-// directory; and nothing is granted below a lock that is ending. A hold ends by its token only.
+// Changes of one name are in one order, which the log fixes before any client gets a reply. A lock with others below it, its
+// members, never ends before them, except by a program on the host that removes its directory. A hold ends by its token only.
 //
-// Ends by time happen in [Table.Expire], which somebody has to call (package reaper does);
-// until then a hold whose time is over stands. After a restart lock_delay and queues are forgotten; a limit
-// is that of one process.
+// Ends by time happen in [Table.Expire], which package reaper calls. Until then a hold whose time is over stands. A restart forgets
+// lock_delay and queues.
 //
 // While [Options.Valid] returns an error the table changes nothing, and nothing that locks protect is changed. Sessions and queues
-// stay: one that waits and has its turn is asked again each second, as is what is to end by time. A grant, or a renewal, that the
-// store made in the very moment is told as ErrUncertain: it stands.
-//
-// The lock order: first reloading, then mu, and under mu no other lock. The store is never called with mu held. The wake
-// functions of those that wait are, and so is Observe, so they must not block or use the table. A function whose name ends in Locked is
-// called with mu held and keeps it: it never unlocks, waits, or calls one that does. A test over the source checks that.
+// stay.
 type Table struct {
-	store   Store
+	log     Log
+	disk    Disk
 	clock   Clock
-	log     *slog.Logger
-	observe func(Observation)
+	logger  *slog.Logger
+	observe func(*Record)
 	valid   func() error
-	changed chan struct{} // holds at most one message
+	start   uint32
+	changed chan struct{} // holds at most one message: NextExpiry returned too late a time
 
-	reloading sync.Mutex // one reload at a time
-
-	mu         sync.Mutex // guards everything below, the nodes, and the sessions but for their atomic fields
-	rules      *Rules
-	nodes      map[Name]*node
-	names      agenda        // when names are to be looked at: ends of holds and of delays
-	wanting    agenda        // when clients that wait or poll are
-	awaited    time.Duration // what NextExpiry said last
-	excluded   map[Name]*exclusion
-	sessions   map[SessionID]*Session // those that have not ended, or have holds
-	accounts   map[string]*account    // those that have holds
-	pools      map[poolKey]*pool
-	polls      pollers
-	generation SessionID
-	lastID     SessionID
-	tickets    uint64 // the last one that was given for a place in a queue
-	count      Count
+	mu       sync.Mutex // guards everything below
+	st       *State
+	out      outcome // the decision under way
+	handing  outcome // that of a hand-over
+	busy     map[Name]chan struct{}
+	stuck    map[Name]struct{} // names whose sessions that wait could not be served: suspended, or no room
+	awaited  Time              // what NextExpiry returned last
+	sessions uint64            // the number of the last one
 }
 
-// exclusion is a name at or below which nothing is granted for now.
-type exclusion struct {
-	users int
-	over  chan struct{}
-}
-
-// NewTable takes over what the store holds. Ages go on: by boot time within one boot, by wall
-// time across two, where a wall clock that went backwards gives a full new age. The stop of
-// the server counts as the end of every connection: holds with on_disconnect = release end, or
-// wait for their grace from now on. Limits follow the rules as in [Table.SetRules], but
-// that a restart never makes an age longer. What is over is ended before it returns.
+// NewTable loads the holds of the log. Their ages go on. The stop of
+// the server counts as the end of every connection: locks with on_disconnect = release end after their grace, counted from now.
+// It compares the holds with their directories, and ends what is over before it returns.
 func NewTable(ctx context.Context, o Options) (*Table, error) {
-	if o.Store == nil || o.Clock == nil || o.Rules == nil {
-		return nil, errors.New("a lock table needs a store, a clock and rules")
+	if o.Log == nil || o.Clock == nil || o.Rules == nil {
+		return nil, errors.New("a lock table needs a log, a clock and rules")
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Valid == nil {
 		o.Valid = func() error { return nil }
 	}
-	t := &Table{
-		store: o.Store, clock: o.Clock, log: o.Log, observe: o.Observe, valid: o.Valid, rules: o.Rules,
-		changed:  make(chan struct{}, 1),
-		nodes:    map[Name]*node{"/": {name: "/"}},
-		awaited:  neverEnds,
-		excluded: make(map[Name]*exclusion),
-		sessions: make(map[SessionID]*Session),
-		accounts: make(map[string]*account),
-		pools:    make(map[poolKey]*pool),
-		polls:    newPollers(),
-
-		generation: SessionID(o.Generation) << 32,
+	if o.Observe == nil {
+		o.Observe = func(*Record) {}
 	}
-	disconnected, err := t.load(ctx)
+	t := &Table{
+		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, valid: o.Valid,
+		changed: make(chan struct{}, 1),
+		st:      newState(o.Rules, o.Directories && o.Disk != nil),
+		busy:    make(map[Name]chan struct{}),
+		stuck:   make(map[Name]struct{}),
+		awaited: never,
+	}
+	loaded, err := o.Log.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t.Expire(ctx)
-	if err := t.persist(ctx, disconnected, CauseDisconnect); err != nil {
-		t.log.LogAttrs(ctx, slog.LevelWarn, "ends of connections not recorded", slog.Any("err", err))
+	t.start, t.st.last = loaded.Start, loaded.Last
+	now := o.Clock.Exact()
+	for _, h := range loaded.Holds {
+		if rule := o.Rules.find(h.Name); rule != nil {
+			h.Rule = &rule.Rule
+		}
+		t.st.apply(&Record{Kind: Granted, Hold: h, At: now})
 	}
+	t.st.touched = t.st.touched[:0]
+	if err := t.restore(ctx, loaded.Holds); err != nil {
+		return nil, err
+	}
+	t.Expire(ctx)
 	return t, nil
 }
 
-// load reads the store, and returns the names whose holds wait for their grace from now on.
-func (t *Table) load(ctx context.Context) (disconnected []Name, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.clock.Now()
-	for record, err := range t.store.All(ctx) {
+// restore compares the holds with their directories.
+func (t *Table) restore(ctx context.Context, holds []Hold) error {
+	if t.disk == nil {
+		return nil
+	}
+	for _, h := range holds {
+		id, gone, err := t.disk.Restore(ctx, h)
 		if err != nil {
-			return nil, fmt.Errorf("reading the locks: %w", err)
+			return err
 		}
-		e := t.growLocked(record.Name)
-		e.revision, e.newest = record.Revision, record.Revision
-		for _, hold := range record.Holds {
-			h := t.addLocked(e, t.arrivedLocked(record.Name, hold, now))
-			if h.waitsForGrace() && hold.Ended == (Instant{}) && h.Rule.Grace > 0 {
-				disconnected = append(disconnected, record.Name)
-			}
+		switch {
+		case gone:
+			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
+		case id != h.Directory:
+			h.Directory = id
+			_, err = t.decide(ctx, func(now Instant, out *outcome) {
+				if is := t.st.nodes[h.Name].byToken(h.Token); is != nil {
+					h.Rule = is.Rule
+				}
+				out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: h.Owner, At: now})
+			})
 		}
-		t.settleLocked(e)
-	}
-	return disconnected, nil
-}
-
-// arrivedLocked makes a hold that the store reports one of this boot and these rules.
-func (t *Table) arrivedLocked(n Name, h Hold, now Instant) Hold {
-	if h.Renewed == (Instant{}) {
-		h.Renewed = h.Acquired
-	}
-	h.Acquired, h.Renewed = rebase(h.Acquired, now), rebase(h.Renewed, now)
-	if h.Ended != (Instant{}) {
-		h.Ended = rebase(h.Ended, now)
-	}
-	rule, ok := t.rules.For(n)
-	switch {
-	case !ok:
-	case h.Rule.Match == "":
-		h.Rule = rule
-	default:
-		rule.MaxAge = shorter(rule.MaxAge, h.Rule.MaxAge)
-		if h.Rule.OnDisconnect == ReleaseOnDisconnect {
-			rule = releasedAfter(rule, h.Rule.Grace)
+		if err != nil {
+			return err
 		}
-		h.Rule = withLimits(h.Rule, rule)
-	}
-	if h.Rule.Release == "" {
-		h.Rule.Release = ReleaseAddress
-	}
-	return h
-}
-
-// rebase gives a moment of another boot, or of an unknown one, the boot time that
-// lies as far back as the wall clock says; not at all if that went backwards.
-func rebase(i, now Instant) Instant {
-	age := now.Boot - i.Boot
-	if i.BootID != now.BootID || i.BootID == "" {
-		age = now.Wall.Sub(i.Wall)
-	}
-	i.Boot, i.BootID = now.Boot-max(age, 0), now.BootID
-	return i
-}
-
-// Run takes over what others change in the store, until ctx ends; then it returns nil. The store logs these changes. One
-// call at a time.
-func (t *Table) Run(ctx context.Context) error {
-	for event := range t.store.Watch(ctx) {
-		t.takeOver(event)
-	}
-	if ctx.Err() == nil {
-		return errors.New("the store stopped to tell what others change")
 	}
 	return nil
 }
 
-// look has the store look at a held lock, and reports whether something changed.
-func (t *Table) look(ctx context.Context, n Name) bool {
-	looker, ok := t.store.(Looker)
-	if !ok {
-		return false
-	}
-	event, changed := looker.Look(ctx, n)
-	if changed {
-		t.takeOver(event)
-	}
-	return changed
+// result is an outcome that was applied.
+type result struct {
+	granted Hold
+	adopted Token
+	task    *claim
+	place   *place
+	again   int
+	end     Position // of its last record in the log
 }
 
-func (t *Table) takeOver(event Event) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.nodes[event.Record.Name]
-	switch {
-	case e == nil && len(event.Record.Holds) == 0:
-		return
-	case e == nil:
-		e = t.growLocked(event.Record.Name)
-	case e.doing != idle: // it may be part of what that change runs into
-		if e.outside == nil || e.outside.Record.Revision < event.Record.Revision {
-			e.outside = &event
+// change makes a decision while the server may change locks, see decide.
+func (t *Table) change(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
+	if err := t.valid(); err != nil {
+		return result{}, err
+	}
+	r, err := t.decide(ctx, f)
+	if err != nil {
+		if suspended := t.valid(); suspended != nil { // the lock that was in the way may be old
+			return r, suspended
 		}
-		return
 	}
-	t.applyLocked(e, event)
-	t.settleLocked(e)
+	return r, err
 }
 
-// applyLocked takes an event over, if the table does not know it yet.
-func (t *Table) applyLocked(e *node, event Event) {
-	if event.Record.Revision > e.newest || e.unsettled != nil && event.Record.Revision == e.newest {
-		t.putLocked(e, t.reportedLocked(event.Record), reason{cause: event.Cause})
+// decide makes a decision, and in the same step applies its records and appends them to the log. If a change of the name is under
+// way, it waits for the end of that and decides again. If the log has no room for a grant, it waits for room and decides again. The
+// error is that of the decision, of ctx, or of the log. It does not wait until the records are written.
+func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
+	for {
+		t.mu.Lock()
+		t.out.reset()
+		out := &t.out
+		now := t.clock.Now()
+		f(now, out)
+		if out.busy != "" {
+			over := t.overLocked(out.busy)
+			t.mu.Unlock()
+			select {
+			case <-over:
+			case <-ctx.Done():
+				return result{}, ctx.Err()
+			}
+			if err := t.valid(); err != nil {
+				return result{}, err
+			}
+			continue
+		}
+		if token := t.nextLocked(); out.grants() && !t.log.Room(token) {
+			t.mu.Unlock()
+			if err := t.log.MakeRoom(ctx, token); err != nil {
+				return result{}, err
+			}
+			continue
+		}
+		r, err := result{adopted: out.adopted, task: out.task, place: out.place, again: out.again}, out.err
+		if out.granted != nil {
+			r.granted = *out.granted
+		}
+		r.end = t.commitLocked(out)
+		t.settleLocked(now)
+		t.mu.Unlock()
+		return r, err
 	}
 }
 
-func (t *Table) reportedLocked(r Record) Record {
-	now := t.clock.Now()
-	holds := make([]Hold, len(r.Holds))
-	for i, h := range r.Holds {
-		holds[i] = t.arrivedLocked(r.Name, h, now)
+// grants reports whether the outcome needs room in the log: for a grant, or for one that comes when its directory is made.
+func (o *outcome) grants() bool {
+	if o.task != nil {
+		return o.task.makes
 	}
-	r.Holds = holds
-	return r
+	for i := range o.records {
+		if r := &o.records[i]; r.Kind == Granted && r.Cause != CauseRestore && r.volatile.claim == nil {
+			return true
+		}
+	}
+	return false
 }
 
-// Valid is Options.Valid. Who shows a lock to a client that goes by that asks it after the look, and who makes a change of a
-// protected file that begins slowly asks it again right before the change itself.
+// nextLocked returns the largest token that the next grant may get.
+func (t *Table) nextLocked() Token { return t.st.last + Token(t.st.makes) + 1 }
+
+// overLocked returns a channel that is closed when something about the name has changed.
+func (t *Table) overLocked(n Name) <-chan struct{} {
+	over := t.busy[n]
+	if over == nil {
+		over = make(chan struct{})
+		t.busy[n] = over
+	}
+	return over
+}
+
+// commitLocked applies the records of an outcome, and appends those for the log.
+func (t *Table) commitLocked(out *outcome) (end Position) {
+	for i := range out.records {
+		r := &out.records[i]
+		t.st.apply(r)
+		if r.Kind <= Published {
+			end = t.log.Append(out.records[i : i+1])
+			t.observe(r)
+		}
+		if p := r.volatile.place; p != nil && p.over {
+			p.end = end
+			p.wake()
+		}
+		if c := r.volatile.claim; r.Kind == claimed && c.place != nil {
+			c.place.wake()
+		}
+	}
+	t.hurryLocked()
+	return end
+}
+
+// settleLocked gives the names that may have come free to the sessions in their queues, the name first that came free first, and wakes the
+// decisions that wait for these names.
+func (t *Table) settleLocked(now Instant) {
+	for i := 0; i < len(t.st.touched); i++ { // a hand-over may touch more
+		n := t.st.touched[i]
+		if over := t.busy[n.name]; over != nil {
+			close(over)
+			delete(t.busy, n.name)
+		}
+		if n.below == 0 {
+			for _, p := range n.leavers {
+				p.wake()
+			}
+		}
+		for len(n.queue) > 0 {
+			if t.valid() != nil || !t.log.Room(t.nextLocked()) {
+				t.retryLocked(n.name)
+				break
+			}
+			t.handing.reset()
+			more := t.st.handOver(n, now, &t.handing)
+			t.commitLocked(&t.handing)
+			if !more {
+				break
+			}
+		}
+	}
+	clear(t.st.touched)
+	t.st.touched = t.st.touched[:0]
+}
+
+// retryLocked has Expire serve those that wait at the name, as soon as the server may change locks and the log has room.
+func (t *Table) retryLocked(n Name) {
+	t.stuck[n] = struct{}{}
+	t.hurryLocked()
+}
+
+// hurryLocked wakes the caller of NextExpiry if that returned too late a time.
+func (t *Table) hurryLocked() {
+	due := t.st.agenda.next()
+	if len(t.stuck) > 0 {
+		due = 0
+	}
+	if due < t.awaited {
+		t.awaited = due
+		select {
+		case t.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// complete makes or removes the directory of a claim, and then decides the result. It does both even if ctx ends, and decides even if
+// the disk panics.
+func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
+	ctx = context.WithoutCancel(ctx)
+	err = errors.New("the disk panicked")
+	var id DirectoryID
+	var note string
+	defer func() {
+		r, err = t.decide(ctx, func(now Instant, out *outcome) {
+			if c.makes || c.adds {
+				t.st.made(c, id, err, now, out)
+			} else {
+				t.st.removed(c, note, err, now, out)
+			}
+		})
+	}()
+	switch {
+	case c.makes:
+		id, err = t.disk.Make(ctx, c.hold.Name)
+	case c.adds:
+		id, err = t.disk.Create(ctx, c.hold.Name)
+	default:
+		note, err = t.disk.Remove(ctx, c.hold, c.cause)
+	}
+	return r, err
+}
+
+// written waits until the grant is logged, durably if the log was opened so. After an error the hold ends as soon as it can.
+func (t *Table) written(ctx context.Context, r result) error {
+	err := t.log.Wait(ctx, r.end, true)
+	if err == nil {
+		return nil
+	}
+	t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { t.st.undo(r.granted, out) })
+	return err
+}
+
+// Valid is Options.Valid. Call it before a lock is reported to a client that relies on it, and right before a change of a
+// protected file that begins slowly.
 func (t *Table) Valid() error { return t.valid() }
 
 // Rules returns the rules in force.
 func (t *Table) Rules() *Rules {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.rules
+	return t.st.rules
+}
+
+// SetRules replaces the rules. Locks that are held follow the new ones at once in all fields of a Rule: the next Expire ends a lock that is
+// too old now. Limits that a client asked for stay. A held lock that no rule matches any more keeps its old one.
+func (t *Table) SetRules(ctx context.Context, rules *Rules) {
+	t.decide(ctx, func(now Instant, out *outcome) {
+		out.records = append(out.records, Record{Kind: ruled, At: now, volatile: volatile{rules: rules}})
+	})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,249 +12,317 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-func TestExactlyOneSessionGetsTheLock(t *testing.T) {
-	w := newWorld(t)
-	var got atomic.Int32
-	var group sync.WaitGroup
-	for i := range 32 {
-		s := w.open(fmt.Sprint("a", i))
-		group.Go(func() {
-			if _, err := s.Acquire(ctx, "/locks/a"); err == nil {
-				got.Add(1)
-			} else if !errors.Is(err, lock.ErrHeld) {
-				t.Error(err)
-			}
-		})
+// newTable returns a table in memory.
+func newTable(t *testing.T, o lock.Options, rules ...lock.Rule) *lock.Table {
+	t.Helper()
+	compiled, err := lock.NewRules(rules)
+	if err != nil {
+		t.Fatal(err)
 	}
-	group.Wait()
-	if n := got.Load(); n != 1 {
-		t.Errorf("%d sessions got the lock", n)
+	o.Rules = compiled
+	if o.Log == nil {
+		o.Log = locktest.NewMemory()
 	}
+	if o.Clock == nil {
+		o.Clock = locktest.NewRunningClock()
+	}
+	table, err := lock.NewTable(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
 }
 
-// What is said names the idle limit where that may end the lock before its age does.
-func TestRefusalAndStatusNameBothLimits(t *testing.T) {
-	const age, idle = 24 * time.Hour, 30 * time.Minute
-	for _, test := range []struct {
-		name              string
-		rule              lock.Rule
-		silent            time.Duration // since the last sign of life
-		granted, said     string
-		remaining, latest time.Duration
-		idle              time.Duration
-	}{
-		{"both", lock.Rule{MaxAge: age, MaxIdle: idle}, 12 * time.Second, "expires in 24h0m0s or 30m0s after its last sign of life",
-			"expires in 23h59m48s or 30m0s after its last sign of life", idle - 12*time.Second, age - 12*time.Second, idle},
-		{"no age", lock.Rule{MaxIdle: idle}, time.Minute, "expires 30m0s after its last sign of life",
-			"expires in 29m0s, 30m0s after its last sign of life", idle - time.Minute, 0, idle},
-		{"no age, just now", lock.Rule{MaxIdle: idle}, 0, "expires 30m0s after its last sign of life",
-			"expires 30m0s after its last sign of life", idle, 0, idle},
-		{"no idle limit", lock.Rule{MaxAge: age}, time.Hour, "expires in 24h0m0s", "expires in 23h0m0s", age - time.Hour, age - time.Hour, 0},
-		{"neither", lock.Rule{}, time.Hour, "never expires", "never expires", 0, 0, 0},
-		{"the age comes first", lock.Rule{MaxAge: 10 * time.Minute, MaxIdle: idle}, time.Minute, "expires in 10m0s",
-			"expires in 9m0s", 9 * time.Minute, 9 * time.Minute, idle},
-		{"the end is due", lock.Rule{MaxIdle: idle}, time.Hour, "expires 30m0s after its last sign of life", "expires in 0s", 0, 0, idle},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			test.rule.Match = "/x"
-			w := newWorld(t, test.rule)
-			s := w.open("a")
-			hold := w.acquire(s, "/x")
-			if got := hold.Expiry(w.clock.Now()).Text(); got != test.granted {
-				t.Errorf("granted: %s", got)
-			}
-			w.clock.Advance(test.silent)
-			status, _ := w.Get("/x")
-			if status.Expiry.Text() != test.said || status.Remaining != test.remaining || status.Latest != test.latest || status.Idle != test.idle {
-				t.Errorf("%s: %+v", status.Expiry.Text(), status)
-			}
-			for _, s := range []*lock.Session{w.open("b"), s} { // a lock is not reentrant
-				wantText(t, w.refused(s, "/x", lock.ErrHeld), "held by a@192.0.2.1 for "+test.silent.String()+", "+test.said)
-			}
-		})
-	}
-}
-
-func TestStoreErrorsReachTheCallerAndChangeNothing(t *testing.T) {
-	for _, want := range []error{lock.ErrNoParent, errors.New("disk full"), context.Canceled} {
-		w := newWorld(t)
-		s := w.open("a")
-		fail := func(lock.Change) error { return want }
-		w.store.Inject(fail)
-		w.refused(s, "/locks/a/b", want)
-		w.store.Inject(nil)
-		w.holds("/locks/a/b", "")
-		if w.HeldWithin("/") {
-			t.Errorf("%v: something is left over", want)
-		}
-		w.acquire(s, "/locks/a/b")
-		w.store.Inject(fail)
-		w.release(s, "/locks/a/b", want)
-		w.store.Inject(nil)
-		w.holds("/locks/a/b", "a")
-		w.release(s, "/locks/a/b", nil)
-	}
-}
-
-// The table learns of it by Watch, or by the conflict that the next change runs into.
-func TestWhatTheHostMakesAndRemoves(t *testing.T) {
-	for _, watched := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorldIn(t)
-			run, stop := context.WithCancel(ctx)
-			defer stop()
-			done := make(chan error)
-			go func() { done <- w.Run(run) }()
-			synctest.Wait()
-			s := w.holder("a", "/locks/gone")
-			if !watched {
-				stop()
-				w.ok(<-done)
-			}
-			made := w.host() // all that a directory tells is its modification time
-			made.Acquired = lock.Instant{Wall: made.Acquired.Wall.Add(-20 * time.Second)}
-			w.store.Outside("/locks/a", lock.CauseHostMade, made)
-			w.store.Outside("/locks/gone", lock.CauseHostGone)
-			synctest.Wait()
-			if watched {
-				w.holds("/locks/a", lock.HostAccount)
-				w.holds("/locks/gone", "")
-				w.looksIn(9*time.Minute + 40*time.Second)
-				stop()
-				w.ok(<-done)
-			}
-			wantText(t, w.refused(s, "/locks/a", lock.ErrHeld), "held by host for 20s, expires in 9m40s")
-			w.release(s, "/locks/a", lock.ErrNotYours)
-			w.release(w.open("host"), "/locks/a", lock.ErrNotYours)
-			wantText(t, w.release(s, "/locks/gone", lock.ErrNotHeld), "taken away 0s ago: removed on the server")
-			w.pass(9*time.Minute+40*time.Second, "/locks/a")
-			w.acquire(s, "/locks/a")
-		})
-	}
-}
-
-// A conflict, or the store's answer to who asked what became of a change, may tell of it before Watch does.
-func TestNewsThatIsOldByNowIsNotTakenOver(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	made := w.store.Outside("/locks/a", lock.CauseHostMade, w.host())
-	w.refused(s, "/locks/a", lock.ErrHeld)
-	w.ok(w.breaks("/locks/a", lock.Owner{Account: "admin"}, ""))
-	w.store.InjectAfter(func(lock.Change) error { return lock.ErrUncertain })
-	w.refused(s, "/locks/b", lock.ErrUncertain)
-	w.store.InjectAfter(nil)
-	granted := w.store.Tell("/locks/b", lock.CauseAcquire)
-	w.release(s, "/locks/b", nil)
-	for _, late := range []lock.Event{made, granted} {
-		lock.TakeOver(w.Table, late)
-		w.holds(late.Record.Name, "")
-	}
-	gone := w.store.Tell("/locks/b", lock.CauseRelease)
-	w.acquire(s, "/locks/b")
-	lock.TakeOver(w.Table, gone)
-	w.holds("/locks/b", "a")
-	w.release(s, "/locks/b", nil)
-	w.empty() // what was remembered for this is forgotten
-}
-
-func TestNewsThatComesDuringAChangeIsTakenOverAfterIt(t *testing.T) {
-	for _, made := range []bool{false, true} {
-		w := newWorld(t)
-		w.store.InjectAfter(func(lock.Change) error {
-			gone := w.store.Outside("/locks/a", lock.CauseHostGone)
-			lock.TakeOver(w.Table, gone)
-			if made {
-				lock.TakeOver(w.Table, w.store.Outside("/locks/a", lock.CauseHostMade, w.host()))
-				lock.TakeOver(w.Table, gone) // an old one again
-			}
-			return nil
-		})
-		s := w.holder("a", "/locks/a")
-		if w.agree("/locks/a"); w.Held("/locks/a") != made || s.Acquired("/locks/a") {
-			t.Errorf("made %v: %+v", made, w.All())
-		}
-		if _, ok := lock.Lost(s, "/locks/a"); !ok {
-			t.Error("the holder is not told")
-		}
-	}
-}
-
-func TestStatusOfWhatIsHeld(t *testing.T) {
-	w := newWorld(t)
-	s := w.open("a")
-	all := []lock.Name{"/deep/er/y_lock", "/locks/b", "/locks/g", "/locks/g/1", "/locks/g/2", "/x_lock"}
-	for _, n := range []lock.Name{"/locks/g/2", "/locks/b", "/locks/g", "/x_lock", "/locks/g/1", "/deep/er/y_lock"} {
-		w.acquire(s, n)
-		w.clock.Advance(time.Second)
-	}
-	names := func(all []lock.Status) (names []lock.Name) {
-		for _, status := range all {
-			names = append(names, status.Name)
-		}
-		return names
-	}
-	for dir, want := range map[lock.Name][]lock.Name{
-		"/": {"/x_lock"}, "/locks": {"/locks/b", "/locks/g"}, "/locks/g": {"/locks/g/1", "/locks/g/2"}, "/deep": nil, "/none": nil,
-	} {
-		if got := names(w.Children(dir)); !slices.Equal(got, want) {
-			t.Errorf("below %s: %q", dir, got)
-		}
-	}
-	if got := names(w.All()); !slices.Equal(got, all) {
-		t.Errorf("all: %q", got)
-	}
-	if status, ok := w.Get("/locks/g"); !ok || status.Members != 2 || status.Held != 4*time.Second || status.Remaining != 10*time.Minute-4*time.Second {
-		t.Errorf("%+v", status)
-	}
-	for dir, want := range map[lock.Name]bool{
-		"/": true, "/locks": true, "/locks/b": true, "/deep": true, "/deep/er": true, "/locks/g/1": true,
-		"/lock": false, "/locks/b/c": false, "/dee": false,
-	} {
-		if w.HeldWithin(dir) != want {
-			t.Errorf("held within %s: %v", dir, !want)
-		}
-	}
-	slices.Reverse(all)
-	for _, n := range all {
-		w.release(s, n, nil)
-	}
-	if w.HeldWithin("/") || len(w.All()) != 0 || lock.Nodes(w.Table) != 1 {
-		t.Error("something is left over")
-	}
-}
-
-// One change hangs in the store. What concerns other names does not wait for it, and what waits for it may give up.
-func TestASlowStoreHoldsUpOneNameOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorldIn(t)
-		a, b := w.open("a"), w.open("b")
-		gate := w.blocked("/locks/slow")
-		granted := starts(acquireOf(a, "/locks/slow"))
-		w.acquire(b, "/locks/fast")
-		w.release(b, "/locks/fast", nil)
-		w.Expire(ctx)
-		if _, ok := w.Get("/locks/slow"); ok {
-			t.Error("seen before it is granted")
-		}
-		soon, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if _, err := b.Acquire(soon, "/locks/slow"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		close(gate)
-		w.ok(<-granted)
-		w.holds("/locks/slow", "a")
-
-		gate = w.blocked("/locks/slow", lock.CauseRelease)
-		released := starts(func() error { return a.Release(ctx, "/locks/slow") })
-		granted = starts(acquireOf(b, "/locks/slow"))
-		time.Sleep(time.Minute)
-		close(gate)
-		w.ok(errors.Join(<-released, <-granted))
-		if status, _ := w.Get("/locks/slow"); status.Holds[0].Owner != b.Owner() || status.Held != 0 { // its age begins with its grant
-			t.Errorf("%+v", status)
+// acquire acquires a lock, and waits for its turn.
+func acquire(s *lock.Session, n lock.Name) (lock.Hold, error) {
+	woken := make(chan struct{}, 1)
+	h, _, waiting, err := s.AcquireOrWait(context.Background(), n, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
 		}
 	})
+	for waiting != nil {
+		<-woken
+		var over bool
+		if h, over, err = waiting.Poll(context.Background()); over {
+			break
+		}
+	}
+	return h, err
+}
+
+// Many sessions want a few names at once. At most one has each, every session that waits gets it, and no name stays busy.
+func TestManySessionsShareAFewLocks(t *testing.T) {
+	for _, directories := range []bool{false, true} {
+		t.Run(fmt.Sprint("directories ", directories), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := locktest.NewDisk()
+				disk.OnRemove(func(h lock.Hold) error {
+					time.Sleep(time.Duration(h.Token%3) * time.Microsecond)
+					if h.Token%7 == 0 {
+						return errors.New("a bad sector")
+					}
+					return nil
+				})
+				table := newTable(t, lock.Options{Disk: disk, Directories: directories},
+					lock.Rule{Match: "/locks/*", MaxAge: time.Hour, Contention: &lock.Contention{Wait: time.Hour}})
+				var inside [3]atomic.Int32
+				var all sync.WaitGroup
+				for i := range 16 {
+					all.Go(func() {
+						random := rand.New(rand.NewPCG(uint64(i), 0))
+						s := table.Open(lock.Owner{Account: "a", Address: fmt.Sprint("10.0.0.", i)})
+						for range 50 {
+							which := random.IntN(len(inside))
+							n := lock.Name(fmt.Sprint("/locks/", which))
+							if _, err := acquire(s, n); err != nil {
+								t.Errorf("%s: %v", n, err)
+								return
+							}
+							if inside[which].Add(1) != 1 {
+								t.Errorf("%s has two holders", n)
+							}
+							time.Sleep(time.Duration(random.IntN(5)) * time.Microsecond)
+							inside[which].Add(-1)
+							for {
+								_, _, err := s.ReleaseOrWait(context.Background(), n, nil)
+								if err == nil {
+									break
+								}
+								disk.OnRemove(nil) // it is good from now on
+							}
+						}
+						s.Close(context.Background())
+					})
+				}
+				all.Wait()
+				if c := table.Count(); c != (lock.Count{}) {
+					t.Errorf("left: %+v", c)
+				}
+			})
+		})
+	}
+}
+
+// A thousand sessions share a lock. Each change costs about the same as with one holder.
+func TestAThousandHoldersCostNoMoreEach(t *testing.T) {
+	table := newTable(t, lock.Options{}, lock.Rule{Match: "/locks/*", MaxAge: time.Hour, MaxIdle: time.Hour, Contention: &lock.Contention{Shared: []string{"a"}}})
+	open := func() *lock.Session { return table.Open(lock.Owner{Account: "a", Address: "10.0.0.1"}) }
+	pairs := func() time.Duration {
+		s := open()
+		defer s.Close(context.Background())
+		best := time.Hour
+		for range 10 {
+			began := time.Now()
+			for range 100 {
+				if _, err := acquire(s, "/locks/x"); err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := s.ReleaseOrWait(context.Background(), "/locks/x", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	alone := pairs()
+	for range 1000 {
+		if _, err := acquire(open(), "/locks/x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if crowd := pairs(); crowd > 20*alone {
+		t.Errorf("100 pairs took %s, alone %s", crowd, alone)
+	}
+}
+
+// A full log refuses grants, and no release.
+func TestAFullLogRefusesGrantsAndNoRelease(t *testing.T) {
+	log := locktest.NewMemory()
+	table := newTable(t, lock.Options{Log: log}, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"a"}}})
+	var sessions []*lock.Session
+	for range 100 {
+		s := table.Open(lock.Owner{Account: "a", Address: "10.0.0.1"})
+		if _, err := acquire(s, "/locks/x"); err != nil {
+			t.Fatal(err)
+		}
+		sessions = append(sessions, s)
+	}
+	log.SetFull(true)
+	s := table.Open(lock.Owner{Account: "b"})
+	if _, err := acquire(s, "/locks/y"); !errors.Is(err, lock.ErrFull) {
+		t.Errorf("a grant: %v", err)
+	}
+	for i, s := range sessions {
+		if _, _, err := s.ReleaseOrWait(t.Context(), "/locks/x", nil); err != nil {
+			t.Fatalf("release %d: %v", i, err)
+		}
+	}
+	log.SetFull(false)
+	if _, err := acquire(s, "/locks/y"); err != nil {
+		t.Error(err)
+	}
+}
+
+// panicking is a disk with a bug.
+type panicking struct{ *locktest.Disk }
+
+func (panicking) Make(context.Context, lock.Name) (lock.DirectoryID, error) { panic("a bug") }
+
+func TestAPanicOfTheDiskLeavesNoNameBusy(t *testing.T) {
+	table := newTable(t, lock.Options{Disk: panicking{locktest.NewDisk()}, Directories: true}, lock.Rule{Match: "/locks/*"})
+	s := table.Open(lock.Owner{Account: "a"})
+	for range 2 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, _, _, err := s.AcquireOrWait(ctx, "/locks/x", nil)
+			t.Error(err)
+		}()
+	}
+}
+
+// A group whose job is dead ends with its members when it is idle.
+func TestAGroupOfADeadJobEndsWhenItIsIdle(t *testing.T) {
+	clock := locktest.NewFakeClock()
+	table := newTable(t, lock.Options{Clock: clock},
+		lock.Rule{Match: "/*", MaxIdle: time.Minute}, lock.Rule{Match: "/*/*"})
+	s := table.Open(lock.Owner{Account: "a"})
+	for _, n := range []lock.Name{"/g", "/g/m"} {
+		if _, err := acquire(s, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.Advance(50 * time.Second)
+	s.Touch()
+	clock.Advance(50 * time.Second)
+	table.Expire(t.Context())
+	if !table.Held("/g") {
+		t.Error("it ended in spite of a sign of life")
+	}
+	s.Close(t.Context())
+	clock.Advance(time.Minute)
+	table.Expire(t.Context())
+	if table.Held("/g") || table.Held("/g/m") {
+		t.Error("it stands")
+	}
+}
+
+// The client of an adoption did not receive its 257: the session that had the lock has it again.
+func TestAnUndoneAdoptionLeavesTheJobItsLock(t *testing.T) {
+	table := newTable(t, lock.Options{}, lock.Rule{Match: "/x"})
+	first, second := table.Open(lock.Owner{Account: "a", Nonce: "job"}), table.Open(lock.Owner{Account: "a", Nonce: "job"})
+	before, err := acquire(first, "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopted, old, _, err := second.AcquireOrWait(t.Context(), "/x", nil)
+	if err != nil || old != before.Token {
+		t.Fatal(old, err)
+	}
+	second.Close(t.Context())
+	if err := second.Undo(t.Context(), "/x", adopted.Token); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := first.SpeaksFor("/x"); err != nil || h.Token != before.Token || !first.Acquired("/x") {
+		t.Error(h.Token, err)
+	}
+	if h, err := acquire(table.Open(lock.Owner{Account: "b"}), "/x"); err == nil {
+		t.Errorf("another job got it: %d", h.Token)
+	}
+}
+
+// A reload that spells the glob of a limited rule otherwise counts the locks that are held.
+func TestALimitCountsLocksFromBeforeAReload(t *testing.T) {
+	rule := func(match string) lock.Rule {
+		return lock.Rule{Match: match, Contention: &lock.Contention{Limit: 1}}
+	}
+	table := newTable(t, lock.Options{}, rule("/p/*"))
+	s := table.Open(lock.Owner{Account: "a"})
+	if _, err := acquire(s, "/p/1"); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := lock.NewRules([]lock.Rule{rule("/p/?")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.SetRules(t.Context(), rules)
+	var limit *lock.LimitError
+	if _, err := acquire(s, "/p/2"); !errors.As(err, &limit) {
+		t.Errorf("the second lock: %v", err)
+	}
+}
+
+// Reading 100,000 locks holds up no client for long.
+func TestLookingAtManyLocksHoldsUpNoClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes 100,000 locks")
+	}
+	table := newTable(t, lock.Options{}, lock.Rule{Match: "/locks/**", MaxAge: time.Hour})
+	s := table.Open(lock.Owner{Account: "a"})
+	for i := range 100_000 {
+		if _, _, _, err := s.AcquireOrWait(t.Context(), lock.Name(fmt.Sprint("/locks/", i)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				table.All()
+			}
+		}
+	})
+	best := time.Hour // of several rounds, each the slowest of a hundred: a busy machine delays some
+	for range 20 {
+		slowest := time.Duration(0)
+		for range 100 {
+			began := time.Now()
+			table.Held("/locks/1")
+			slowest = max(slowest, time.Since(began))
+			time.Sleep(100 * time.Microsecond)
+		}
+		best = min(best, slowest)
+	}
+	close(stop)
+	looking.Wait()
+	if best > 20*time.Millisecond {
+		t.Errorf("a look took %s", best)
+	}
+}
+
+// Files lie in a lock that two sessions share. The one that leaves last finds them.
+func TestSessionsThatShareALockShareTheDirectoryOfItsFiles(t *testing.T) {
+	disk := locktest.NewDisk()
+	table := newTable(t, lock.Options{Disk: disk}, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"a"}}})
+	first, second := table.Open(lock.Owner{Account: "a"}), table.Open(lock.Owner{Account: "a"})
+	for _, s := range []*lock.Session{first, second} {
+		if _, err := acquire(s, "/locks/a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := second.MakeDirectory(t.Context(), "/locks/a"); err != nil {
+		t.Fatal(err)
+	}
+	disk.OnRemove(func(lock.Hold) error { return lock.ErrNotEmpty })
+	if _, _, err := first.ReleaseOrWait(t.Context(), "/locks/a", nil); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := second.ReleaseOrWait(t.Context(), "/locks/a", nil); !errors.Is(err, lock.ErrNotEmpty) {
+		t.Errorf("release of a lock with a file in it: %v, want %v", err, lock.ErrNotEmpty)
+	}
 }

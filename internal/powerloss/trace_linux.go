@@ -44,6 +44,8 @@ type tracer struct {
 	each    func(call) error
 	entered map[int]call // by thread: the call that it is in
 	known   map[int]bool
+	writer  int   // the thread that is in a call that may change the disk; 0: none
+	waiting []int // the threads that stand still before such a call
 }
 
 const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
@@ -72,6 +74,9 @@ func (t *tracer) run() error {
 			return errors.Join(failed, fmt.Errorf("wait: %w", err))
 		case status.Exited() || status.Signaled():
 			if pid != t.leader {
+				if err := t.leave(pid); err != nil {
+					return errors.Join(failed, err)
+				}
 				continue
 			}
 			if failed == nil && (!status.Exited() || status.ExitStatus() != 0) {
@@ -86,10 +91,50 @@ func (t *tracer) run() error {
 			failed = err
 			_ = unix.Kill(t.leader, unix.SIGKILL)
 		}
-		if err := unix.PtraceSyscall(pid, signal); err != nil && err != unix.ESRCH { // ESRCH: it is being killed
-			return errors.Join(failed, fmt.Errorf("ptrace: %w", err))
+		if c, ok := t.entered[pid]; ok && changes(c.number) && failed == nil && t.writer != pid {
+			if t.writer != 0 {
+				t.waiting = append(t.waiting, pid)
+				continue
+			}
+			t.writer = pid
+		} else if !ok {
+			if err := t.leave(pid); err != nil {
+				return errors.Join(failed, err)
+			}
+		}
+		if err := resume(pid, signal); err != nil {
+			return errors.Join(failed, err)
 		}
 	}
+}
+
+// leave lets the next thread change the disk. One does at a time, or nobody could say what was changed before a sync.
+func (t *tracer) leave(pid int) error {
+	if t.writer != pid {
+		return nil
+	}
+	if t.writer = 0; len(t.waiting) == 0 {
+		return nil
+	}
+	t.writer, t.waiting = t.waiting[0], t.waiting[1:]
+	return resume(t.writer, 0)
+}
+
+func resume(pid, signal int) error {
+	if err := unix.PtraceSyscall(pid, signal); err != nil && err != unix.ESRCH { // ESRCH: it is being killed
+		return fmt.Errorf("ptrace: %w", err)
+	}
+	return nil
+}
+
+// changes reports whether a call may change the disk, or makes a change last. None of them waits for another thread.
+func changes(number uint64) bool {
+	switch number {
+	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_OPENAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
+		unix.SYS_UNLINKAT, unix.SYS_MKDIRAT, unix.SYS_LINKAT, unix.SYS_TRUNCATE, unix.SYS_FTRUNCATE:
+		return true
+	}
+	return false
 }
 
 // stopped deals with a thread that stands still, and returns the signal that it is to get.

@@ -18,28 +18,28 @@ const (
 	beatEvery = time.Second
 	// lookEvery is how often a standby reads it. It differs, so that some look soon comes right after a beat.
 	lookEvery = 900 * time.Millisecond
-	// maxBoots is of how many boots the clocks are mapped. Moments of others go by the wall clock.
+	// maxBoots is the number of boots whose clocks are mapped. Times of others are mapped by the wall clock.
 	maxBoots = 16
-	// window is how many beats of the active server tell its offset, at least; at most twice as many.
+	// window is the least number of the latest beats of the active server that give its offset; at most twice as many do.
 	window = 20
-	// maxSkew is how far apart wall clocks may be before it is told.
+	// maxSkew is the difference of wall clocks above which a standby warns.
 	maxSkew = time.Second
 )
 
-// beat is the value of the beat's key: the clocks of the active server, and what it knows of those of earlier ones.
+// beat is the value of the beat's key: the clocks of the active server, and the offsets of earlier ones.
 type beat struct {
 	Boot    time.Duration `json:"boot"`
-	BootID  text          `json:"boot_id"`
+	BootID  string        `json:"boot_id"` // a bootKey
 	Wall    time.Time     `json:"wall"`
 	Earlier []offset      `json:"earlier,omitempty"` // the newest first
 }
 
-// offset is what is added to the time of a boot to have that of one's own.
+// offset is added to a time of another boot to get the time of this one.
 type offset struct {
-	BootID text          `json:"boot_id"`
+	BootID string        `json:"boot_id"`
 	Add    time.Duration `json:"add"`
 
-	beats  int           // that came since Add was last let grow
+	beats  int           // that came since Add was last allowed to grow
 	lately time.Duration // the smallest offset that they gave
 }
 
@@ -48,10 +48,10 @@ func decodeBeat(kv *mvccpb.KeyValue) (b beat, ok bool) {
 	return b, kv != nil && json.Unmarshal(kv.Value, &b) == nil
 }
 
-// boots maps moments of other boots, which are those of other servers, to this server's own time since boot. A beat is
+// boots maps times of other boots, which are those of other servers, to this server's own time since boot. A beat is
 // read after it was written, so each gives an offset that is too large by the delay, and the smallest one counts: with
-// it a lock is never older than it is. That of the active server is the smallest of its last beats only: its clock may be slower than this
-// one's, and that of a virtual machine stands still while its host pauses it, so that earlier beats make what is acquired later too old.
+// it a lock is never older than it is. For the active server only its last beats count: its clock may be slower than this
+// one's, and the clock of a virtual machine stands still while its host pauses it, so earlier beats would make later grants too old.
 type boots struct {
 	own     string
 	last    int64    // ModRevision of the last beat that was seen
@@ -59,7 +59,7 @@ type boots struct {
 	skew    time.Duration
 }
 
-// see takes a beat into account that was read by now. The first one that is seen may be of any age, and so is of no use, but for one of the
+// see takes a beat into account that was read by now. The first one may be of any age, so it is not used, except one of the
 // same boot, whose clock is this server's own.
 func (b *boots) see(kv *mvccpb.KeyValue, now lock.Instant) {
 	read, ok := decodeBeat(kv)
@@ -70,7 +70,7 @@ func (b *boots) see(kv *mvccpb.KeyValue, now lock.Instant) {
 	b.last = kv.ModRevision
 	var told []offset // the newest first
 	var add time.Duration
-	if string(read.BootID) != b.own {
+	if read.BootID != b.own {
 		if !fresh {
 			return
 		}
@@ -82,13 +82,13 @@ func (b *boots) see(kv *mvccpb.KeyValue, now lock.Instant) {
 		told = append(told, active)
 	}
 	for _, o := range read.Earlier {
-		if string(o.BootID) != b.own {
+		if o.BootID != b.own {
 			earlier := b.known(o.BootID)
 			earlier.Add = min(earlier.Add, add+o.Add)
 			told = append(told, earlier)
 		}
 	}
-	for _, o := range b.offsets { // of which the active server knows nothing, or no more
+	for _, o := range b.offsets { // those that the active server does not have, or not any more
 		if !slices.ContainsFunc(told, func(t offset) bool { return t.BootID == o.BootID }) {
 			told = append(told, o)
 		}
@@ -96,8 +96,8 @@ func (b *boots) see(kv *mvccpb.KeyValue, now lock.Instant) {
 	b.offsets = told[:min(len(told), maxBoots)]
 }
 
-// known is what is known of a boot: no more than a bound that is too large, if nothing is.
-func (b *boots) known(id text) offset {
+// known returns the offset of a boot; of an unknown one a bound that is too large.
+func (b *boots) known(id string) offset {
 	for _, o := range b.offsets {
 		if o.BootID == id {
 			return o
@@ -106,7 +106,7 @@ func (b *boots) known(id text) offset {
 	return offset{BootID: id, Add: math.MaxInt64}
 }
 
-// heard takes the offset into account that a beat of the boot itself has given, and forgets, now and then, all but those of the last beats.
+// heard takes the offset into account that a beat of the boot itself gave, and forgets, now and then, all but those of the last beats.
 func (o offset) heard(add time.Duration) offset {
 	if o.beats == 0 {
 		o.lately = add
@@ -118,43 +118,45 @@ func (o offset) heard(add time.Duration) offset {
 	return o
 }
 
-// local maps a moment to this server's time. That of an unknown boot stays as it is.
-func (b *boots) local(i lock.Instant) lock.Instant {
+// local maps a time of a boot to this server's. If the boot is unknown, the wall clock gives its age; one that went backwards gives the age 0.
+func (b *boots) local(i lock.Instant, id string, now lock.Instant) lock.Instant {
+	if id == b.own && id != "" {
+		return i
+	}
 	for _, o := range b.offsets {
-		if i.BootID != "" && string(o.BootID) == i.BootID {
-			i.Boot, i.BootID = i.Boot+o.Add, b.own
-			break
+		if id == o.BootID {
+			i.Boot += o.Add
+			return i
 		}
 	}
+	i.Boot = now.Boot - max(0, now.Wall.Sub(i.Wall))
 	return i
 }
 
-// localize maps the moments of a record.
-func (c *Cluster) localize(r lock.Record) lock.Record {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range r.Holds {
-		h := &r.Holds[i]
-		h.Acquired, h.Renewed, h.Ended = c.boots.local(h.Acquired), c.boots.local(h.Renewed), c.boots.local(h.Ended)
-	}
-	return r
-}
-
-// beat is what this server writes now.
+// beat returns what this server writes now.
 func (c *Cluster) beat() string {
-	now := c.o.Clock.Now()
+	now := c.o.Clock.Exact()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return encode(beat{Boot: now.Boot, BootID: text(now.BootID), Wall: now.Wall.UTC(), Earlier: c.boots.offsets})
+	return encode(beat{Boot: now.Boot, BootID: c.boots.own, Wall: now.Wall.UTC(), Earlier: c.boots.offsets})
 }
 
-// observe looks at the active server until ctx ends.
+// sawBeat takes a beat into account; nil: there is none.
+func (c *Cluster) sawBeat(kv *mvccpb.KeyValue) {
+	now := c.o.Clock.Exact()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.boots.see(kv, now)
+}
+
+// observe reads the beat and the election keys until ctx ends.
 func (c *Cluster) observe(ctx context.Context) {
 	warned := make(map[string]bool)
 	for looks := 0; ; looks++ {
 		resp, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(c.keys.beat()), c.getServers()}, nil)
 		if err == nil {
-			c.observed(one(resp, 0), kvs(resp, 1), looks, warned)
+			c.sawBeat(one(resp, 0))
+			c.observed(kvs(resp, 1), looks, warned)
 		}
 		if !pause(ctx, lookEvery) {
 			return
@@ -162,11 +164,10 @@ func (c *Cluster) observe(ctx context.Context) {
 	}
 }
 
-// observed takes over what a look has found, and warns once of each thing that is wrong.
-func (c *Cluster) observed(beat *mvccpb.KeyValue, servers []*mvccpb.KeyValue, looks int, warned map[string]bool) {
-	now := c.o.Clock.Now()
+// observed takes over what a look has found, and warns once of each mistake.
+func (c *Cluster) observed(servers []*mvccpb.KeyValue, looks int, warned map[string]bool) {
+	now := c.o.Clock.Exact()
 	c.mu.Lock()
-	c.boots.see(beat, now)
 	c.looked = now.Boot
 	skew := c.boots.skew
 	if c.known = len(servers) > 0; c.known {

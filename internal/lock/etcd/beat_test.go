@@ -29,21 +29,27 @@ func TestAfterAColdStartTheWallClockCounts(t *testing.T) {
 	s := newScene(t, 1)
 	o := s.options()
 	one := machine("one", time.Hour, 0)
-	o.Clock = one
+	o.Clock, o.BootID = one, "one"
 	c := s.open(o)
 	active := s.campaign(c)
-	hold := s.Hold("ada")
-	hold.Acquired = one.Now()
-	if _, err := s.Commit(active, "/a_lock", 0, hold); err != nil {
+	hold := s.acquire(active, "/a_lock")
+	held := active.grant("/b_lock")
+	held.Hold.Acquired.Wall = held.Hold.Acquired.Wall.Add(time.Hour) // the clock went back
+	if err := s.commit(active, held); err != nil {
 		t.Fatal(err)
 	}
 	s.until("there is a beat", func() bool { status, err := c.Status(t.Context()); return err == nil && status.Beat >= 0 })
 	s.resign(active)
 	two := machine("two", 2*time.Hour, 0)
-	o.Clock = two
-	next := s.campaign(s.open(o))
-	if got := s.Records(next)["/a_lock"].Holds[0].Acquired; got.BootID != "one" || got.Boot != hold.Acquired.Boot {
-		t.Errorf("it was acquired at %+v, want %+v", got, hold.Acquired)
+	two.Advance(time.Minute)
+	o.Clock, o.BootID = two, "two"
+	got := s.holds(s.campaign(s.open(o)).c)
+	now := two.Now()
+	if age, want := now.Boot-got["/a_lock"].Acquired.Boot, now.Wall.Sub(hold.Acquired.Wall); age.Round(time.Second) != want.Round(time.Second) {
+		t.Errorf("it is %v old, want %v", age, want)
+	}
+	if age := now.Boot - got["/b_lock"].Acquired.Boot; age.Round(time.Second) != 0 {
+		t.Errorf("a lock from the future is %v old", age)
 	}
 }
 
@@ -53,30 +59,30 @@ func TestTheSmallestOffsetCounts(t *testing.T) {
 	revision := int64(0)
 	see := func(boot, now time.Duration, earlier ...offset) {
 		revision++
-		b.see(kv(encode(beat{BootID: "other", Boot: boot, Earlier: earlier}), revision), lock.Instant{Boot: now, BootID: "own"})
+		b.see(kv(encode(beat{BootID: "other", Boot: boot, Earlier: earlier}), revision), lock.Instant{Boot: now})
 	}
 	see(10*time.Second, time.Hour) // it may be old
-	if got := b.local(lock.Instant{Boot: 1, BootID: "other"}); got.BootID != "other" {
-		t.Errorf("the first beat counts: %+v", got)
+	if len(b.offsets) > 0 {
+		t.Errorf("the first beat counts: %+v", b.offsets)
 	}
 	see(11*time.Second, 113*time.Second)
 	see(12*time.Second, 112*time.Second, earlier("older", -5*time.Second), earlier("own", 7))
 	see(13*time.Second, 115*time.Second)
-	b.see(kv(encode(beat{BootID: "other", Boot: 90 * time.Second}), revision), lock.Instant{Boot: 91, BootID: "own"}) // the same one
+	b.see(kv(encode(beat{BootID: "other", Boot: 90 * time.Second}), revision), lock.Instant{Boot: 91}) // the same one
 	for from, want := range map[string]time.Duration{"other": 101 * time.Second, "older": 96 * time.Second, "own": time.Second} {
-		if got := b.local(lock.Instant{Boot: time.Second, BootID: from}); got.Boot != want || got.BootID != "own" {
+		if got := b.local(lock.Instant{Boot: time.Second}, from, lock.Instant{}); got.Boot != want {
 			t.Errorf("of %s: %+v, want %v", from, got, want)
 		}
 	}
 	// A server that was started again on the same machine knows at once what the one before knew.
 	again := boots{own: "other"}
-	again.see(kv(encode(beat{BootID: "other", Boot: 1, Earlier: []offset{earlier("older", time.Second)}}), 1), lock.Instant{Boot: time.Hour, BootID: "other"})
-	if got := again.local(lock.Instant{Boot: 1, BootID: "older"}); got.Boot != time.Second+1 || got.BootID != "other" {
+	again.see(kv(encode(beat{BootID: "other", Boot: 1, Earlier: []offset{earlier("older", time.Second)}}), 1), lock.Instant{Boot: time.Hour})
+	if got := again.local(lock.Instant{Boot: 1}, "older", lock.Instant{}); got.Boot != time.Second+1 {
 		t.Errorf("on the same machine: %+v", got)
 	}
 }
 
-func earlier(id text, add time.Duration) offset { return offset{BootID: id, Add: add} }
+func earlier(id string, add time.Duration) offset { return offset{BootID: id, Add: add} }
 
 func kv(value string, revision int64) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{Value: []byte(value), ModRevision: revision}
@@ -104,10 +110,11 @@ func (n *notes) say(what string) int {
 func TestServersThatDifferAreWarnedOf(t *testing.T) {
 	s := newScene(t, 1)
 	o := s.options()
-	o.Clock, o.Self.Rules = machine("one", time.Hour, 0), "some"
+	o.Clock, o.BootID, o.Self.Rules = machine("one", time.Hour, 0), "one", "some"
 	s.campaign(s.open(o))
 	var logged notes
 	o.Self = Server{Name: "b", Rules: "others"}
+	o.BootID = "two"
 	o.Clock, o.Log = machine("two", 0, 3*time.Minute), slog.New(slog.NewTextHandler(&logged, nil))
 	s.standBy(s.open(o))
 	s.until("it warns", func() bool { return logged.say("other rules") > 0 && logged.say("wall clocks") > 0 })

@@ -3,12 +3,9 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
@@ -18,10 +15,10 @@ import (
 // errNotElected says that the election was lost after all: the server's key is gone, or another one's is older.
 var errNotElected = errors.New("the election key is gone")
 
-// Campaign waits until this server is the active one, and returns the store of its term; or until ctx ends, and returns its error; or a
-// *ClosedError. Until then it tries for ever, and logs why it does not come to stand by. [Store.Run] must be started right after it: nobody else
+// Campaign waits until this server is the active one, and returns the log of its term; or until ctx ends, and returns its error; or a
+// *ClosedError. Until then it tries for ever, and logs why it does not come to stand by. [Log.Run] must be started right after it: nobody else
 // renews the lease.
-func (c *Cluster) Campaign(ctx context.Context) (*Store, error) {
+func (c *Cluster) Campaign(ctx context.Context) (*Log, error) {
 	watching, stop := context.WithCancel(ctx)
 	var observing sync.WaitGroup
 	observing.Go(func() { c.observe(watching) })
@@ -29,10 +26,10 @@ func (c *Cluster) Campaign(ctx context.Context) (*Store, error) {
 	defer stop()
 	told := ""
 	for {
-		s, err := c.campaign(ctx)
+		l, err := c.campaign(ctx)
 		var closed *ClosedError
 		if err == nil || errors.As(err, &closed) {
-			return s, err
+			return l, err
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -46,7 +43,7 @@ func (c *Cluster) Campaign(ctx context.Context) (*Store, error) {
 }
 
 // campaign stands for election once, with a lease of its own.
-func (c *Cluster) campaign(ctx context.Context) (s *Store, err error) {
+func (c *Cluster) campaign(ctx context.Context) (l *Log, err error) {
 	lease, err := c.grant(ctx)
 	if err != nil {
 		return nil, err
@@ -61,17 +58,15 @@ func (c *Cluster) campaign(ctx context.Context) (s *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &Store{
-		c: c, lease: lease, key: fmt.Sprintf("%s%x", c.keys.servers(), lease), create: create, value: value,
-		over: make(chan struct{}), pending: make(map[*write]struct{}),
-	}
-	if err := s.renew(ctx); err != nil {
+	l = newLog(c, lease, create, value)
+	if err := l.renew(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.takeOver(ctx); err != nil {
+	if err := l.takeOver(ctx); err != nil {
 		return nil, err
 	}
-	return s, nil
+	l.writing.Go(l.write)
+	return l, nil
 }
 
 // grant asks for a lease. Without a deadline the library would wait for ever if nobody answers.
@@ -128,46 +123,47 @@ func (c *Cluster) elect(ctx context.Context, lease clientv3.LeaseID, value strin
 	return election.Rev(), err
 }
 
-// takeOver makes sure that the server is the active one, moves the fence to where nobody knows it, and counts the epoch, all in one
-// transaction. From then on nothing that any other server has sent can be made any more. What it reads there is what the term begins with.
-func (s *Store) takeOver(ctx context.Context) error {
+// takeOver verifies that the server is the active one, moves the fence, counts the epoch and reserves tokens, all in one
+// transaction. Nothing that another server sent before is applied after it. The term begins with what it reads.
+func (l *Log) takeOver(ctx context.Context) error {
+	k := l.c.keys
 	for {
-		before, err := s.c.members.get(ctx, s.c.keys.epoch())
+		before, err := l.c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(k.epoch()), clientv3.OpGet(k.tokens())}, nil)
 		if err != nil {
 			return err
 		}
-		var epoch *mvccpb.KeyValue
-		if len(before.Kvs) > 0 {
-			epoch = before.Kvs[0]
-		}
-		next := number(epoch) + 1
-		verified := []clientv3.Cmp{
-			clientv3.Compare(clientv3.CreateRevision(s.key), "=", s.create),
-			clientv3.Compare(clientv3.CreateRevision(s.c.keys.servers()), ">", s.create-1).WithPrefix(), // nobody's key is older
-			clientv3.Compare(clientv3.CreateRevision(s.c.keys.closed()), "=", 0),
-		}
-		resp, err := s.c.members.txn(ctx, append(verified, clientv3.Compare(clientv3.ModRevision(s.c.keys.epoch()), "=", epoch.GetModRevision())),
-			[]clientv3.Op{
-				clientv3.OpPut(s.key, s.value, clientv3.WithLease(s.lease)),
-				clientv3.OpPut(s.c.keys.epoch(), strconv.FormatUint(next, 10)),
-				clientv3.OpGet(s.c.keys.base()),
-				clientv3.OpGet(s.c.keys.beat()),
-				s.c.getLine(clientv3.SortAscend), s.c.getLine(clientv3.SortDescend),
+		epoch, tokens := one(before, 0), one(before, 1)
+		next, last := number64(epoch)+1, number64(tokens)
+		resp, err := l.c.members.txn(ctx,
+			[]clientv3.Cmp{
+				l.mine(),
+				clientv3.Compare(clientv3.CreateRevision(k.servers()), ">", l.create-1).WithPrefix(), // no key is older
+				clientv3.Compare(clientv3.CreateRevision(k.closed()), "=", 0),
+				clientv3.Compare(clientv3.ModRevision(k.epoch()), "=", epoch.GetModRevision()),
+				clientv3.Compare(clientv3.ModRevision(k.tokens()), "=", tokens.GetModRevision()),
 			},
-			[]clientv3.Op{clientv3.OpGet(s.key), clientv3.OpGet(s.c.keys.epoch()), clientv3.OpGet(s.c.keys.closed())})
+			[]clientv3.Op{
+				clientv3.OpPut(l.key, l.value, clientv3.WithLease(l.lease)),
+				clientv3.OpPut(k.epoch(), decimal(next)),
+				clientv3.OpPut(k.tokens(), decimal(last+tokenBlock)),
+				clientv3.OpGet(k.beat()),
+				l.c.getChunk(clientv3.SortAscend), l.c.getChunk(clientv3.SortDescend),
+			},
+			[]clientv3.Op{clientv3.OpGet(l.key), clientv3.OpGet(k.epoch()), clientv3.OpGet(k.tokens()), clientv3.OpGet(k.closed())})
 		switch {
 		case err != nil:
 			return err
 		case resp.Succeeded:
-			s.epoch, s.base, s.fence = uint32(next), lock.Token(number(one(resp, 2))), resp.Header.Revision
-			s.first, s.next = s.c.offsetOf(one(resp, 4)), s.c.endOf(one(resp, 5))
-			s.c.mu.Lock()
-			s.c.boots.see(one(resp, 3), s.c.o.Clock.Now())
-			s.c.mu.Unlock()
+			l.epoch, l.fence = uint32(next), resp.Header.Revision
+			l.before, l.last, l.reserved = lock.Token(last), lock.Token(last), lock.Token(last+tokenBlock)
+			l.first.Store(l.c.offsetOf(one(resp, 4)))
+			l.next.Store(l.c.endOf(one(resp, 5)))
+			l.c.sawBeat(one(resp, 3))
 			return nil
-		case one(resp, 2) != nil:
-			return s.c.closedError(one(resp, 2))
-		case one(resp, 0).GetCreateRevision() != s.create || one(resp, 1).GetModRevision() == epoch.GetModRevision():
+		case one(resp, 3) != nil:
+			return l.c.closedError(one(resp, 3))
+		case one(resp, 0).GetCreateRevision() != l.create,
+			one(resp, 1).GetModRevision() == epoch.GetModRevision() && one(resp, 2).GetModRevision() == tokens.GetModRevision():
 			return errNotElected
 		}
 	}

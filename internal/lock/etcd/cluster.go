@@ -38,7 +38,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), boots: boots{own: o.Clock.Now().BootID}, looked: o.Clock.Now().Boot}
+	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), boots: boots{own: bootKey(o.BootID)}, looked: o.Clock.Exact().Boot}
 	found := c.look(ctx)
 	var errs []error
 	for _, m := range found {
@@ -83,7 +83,7 @@ func older(version, than string) bool {
 	return false
 }
 
-// Close ends all connections. A Store of the cluster must be closed before.
+// Close ends all connections. A Log of the cluster must be closed before.
 func (c *Cluster) Close() error {
 	c.members.close()
 	return nil
@@ -98,7 +98,7 @@ func (c *Cluster) Leader() (Server, bool) {
 
 // Silent reports whether etcd has not answered a server that campaigns for longer than a lease lasts. What Leader says is old then.
 func (c *Cluster) Silent() bool {
-	now := c.o.Clock.Now().Boot
+	now := c.o.Clock.Exact().Boot
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return now-c.looked > c.o.TTL+time.Duration(len(c.members.all))*c.o.RequestTimeout // one look may take the latter
@@ -138,7 +138,7 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	for _, kv := range kvs(resp, 0) {
 		s.Servers = append(s.Servers, decodeServer(kv))
 	}
-	s.Epoch = uint32(number(one(resp, 1)))
+	s.Epoch = uint32(number64(one(resp, 1)))
 	if b, ok := decodeBeat(one(resp, 2)); ok {
 		s.Beat = c.o.Clock.Now().Wall.Sub(b.Wall)
 	}
@@ -209,7 +209,7 @@ func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	if err != nil {
 		return Server{}, fmt.Errorf("etcd: %s%w", Status{Members: c.look(ctx)}.minority(), plain(err))
 	}
-	servers, epoch := kvs(resp, 0), number(one(resp, 1))
+	servers, epoch := kvs(resp, 0), number64(one(resp, 1))
 	if len(servers) < 2 {
 		return Server{}, errors.New("no server stands by, so nobody would take over")
 	}
@@ -220,46 +220,48 @@ func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	})
 	for err == nil && pause(ctx, 20*time.Millisecond) {
 		resp, err = c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch())}, nil)
-		if servers := kvs(resp, 0); err == nil && number(one(resp, 1)) > epoch && len(servers) > 0 && string(servers[0].Key) != active {
+		if servers := kvs(resp, 0); err == nil && number64(one(resp, 1)) > epoch && len(servers) > 0 && string(servers[0].Key) != active {
 			return decodeServer(servers[0]), nil
 		}
 	}
 	return Server{}, fmt.Errorf("nobody has taken over yet: %w", cmp.Or(err, ctx.Err()))
 }
 
-// RaiseBase has all tokens from now on be larger by so much: after etcd was restored from a backup, which sets its revision back. It
-// returns a token that is smaller than all that will be given. It returns ErrActive unless all servers are stopped.
+// RaiseBase makes all further tokens larger by so much: after etcd was restored from a backup, which has an old end of the tokens. It
+// returns a token that is smaller than all further ones. It returns ErrActive unless all servers are stopped.
 func (c *Cluster) RaiseBase(ctx context.Context, by uint64) (lock.Token, error) {
-	resp, err := c.members.get(ctx, c.keys.base())
+	before, err := c.get(ctx, c.keys.tokens())
 	if err != nil {
-		return 0, fmt.Errorf("etcd: %w", plain(err))
+		return 0, err
 	}
-	var kv *mvccpb.KeyValue
-	if len(resp.Kvs) > 0 {
-		kv = resp.Kvs[0]
+	raised := number64(before) + by
+	if raised < by {
+		return 0, errors.New("the tokens would be too large")
 	}
-	base := number(kv) + by
-	if base < by {
-		return 0, errors.New("the base would be too large")
-	}
-	revision, err := c.putBase(ctx, kv, lock.Token(base))
-	return lock.Token(base) + lock.Token(revision), err
-}
-
-// putBase replaces the base, while nobody is active, and returns etcd's revision.
-func (c *Cluster) putBase(ctx context.Context, before *mvccpb.KeyValue, base lock.Token) (revision int64, err error) {
-	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.nobody(), clientv3.Compare(clientv3.ModRevision(c.keys.base()), "=", before.GetModRevision())},
-		[]clientv3.Op{clientv3.OpPut(c.keys.base(), strconv.FormatUint(uint64(base), 10))},
-		[]clientv3.Op{clientv3.OpGet(c.keys.base()), c.getServers()})
+	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.nobody(), clientv3.Compare(clientv3.ModRevision(c.keys.tokens()), "=", before.GetModRevision())},
+		[]clientv3.Op{clientv3.OpPut(c.keys.tokens(), decimal(raised))},
+		[]clientv3.Op{clientv3.OpGet(c.keys.tokens()), c.getServers()})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("etcd: %w", plain(err))
-	case resp.Succeeded, number(one(resp, 0)) == uint64(base):
-		return resp.Header.Revision, nil
+	case resp.Succeeded, number64(one(resp, 0)) == raised: // a lost reply makes the request come twice
+		return lock.Token(raised), nil
 	case len(kvs(resp, 1)) == 0:
-		return 0, errors.New("somebody else has changed the base at the same time")
+		return 0, errors.New("another program has changed the tokens at the same time")
 	}
 	return 0, ErrActive
+}
+
+// get reads one key; nil: there is none.
+func (c *Cluster) get(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
+	resp, err := c.members.get(ctx, key)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("etcd: %w", plain(err))
+	case len(resp.Kvs) == 0:
+		return nil, nil
+	}
+	return resp.Kvs[0], nil
 }
 
 // nobody is true while there is no server, neither active nor standing by.
@@ -287,8 +289,11 @@ func one(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	return nil
 }
 
-// number reads the value of a key that is one; without the key it is 0.
-func number(kv *mvccpb.KeyValue) uint64 {
+// decimal is the value of a key that is a number.
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// number64 reads such a value; without the key it is 0.
+func number64(kv *mvccpb.KeyValue) uint64 {
 	n, _ := strconv.ParseUint(string(kv.GetValue()), 10, 64)
 	return n
 }
@@ -298,4 +303,13 @@ func decodeServer(kv *mvccpb.KeyValue) (s Server) {
 		s.Name = string(kv.Key) // of a version that writes it otherwise
 	}
 	return s
+}
+
+// encode returns the JSON of one of this package's types, each of which has one.
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
 }

@@ -29,21 +29,21 @@ func TestAClockThatStoodStillMakesNoLockOlder(t *testing.T) {
 					revision++
 					boot, now = boot+c.step, now+time.Second
 					late := time.Duration(revision%10) * 100 * time.Millisecond
-					b.see(kv(encode(beat{BootID: "other", Boot: boot}), revision), lock.Instant{Boot: now + late, BootID: "own"})
+					b.see(kv(encode(beat{BootID: "other", Boot: boot}), revision), lock.Instant{Boot: now + late})
 				}
 			}
 			run(3600)
 			now += c.lag
 			run(60)
-			acquired := b.local(lock.Instant{Boot: boot, BootID: "other"})
+			acquired := b.local(lock.Instant{Boot: boot}, "other", lock.Instant{})
 			if age := now - acquired.Boot; age > 100*time.Millisecond || age < -time.Second {
 				t.Errorf("what is acquired now is %v old", age)
 			}
 			before := boot
 			// The server is gone, and its last beat is seen when it is old.
 			revision++
-			b.see(kv(encode(beat{BootID: "other", Boot: boot}), revision), lock.Instant{Boot: now + time.Hour, BootID: "own"})
-			if age := now - b.local(lock.Instant{Boot: before, BootID: "other"}).Boot; age < -time.Second {
+			b.see(kv(encode(beat{BootID: "other", Boot: boot}), revision), lock.Instant{Boot: now + time.Hour})
+			if age := now - b.local(lock.Instant{Boot: before}, "other", lock.Instant{}).Boot; age < -time.Second {
 				t.Errorf("an old beat makes it %v younger", -age)
 			}
 		})
@@ -54,15 +54,15 @@ func TestAClockThatStoodStillMakesNoLockOlder(t *testing.T) {
 func TestManyEarlierBootsLeaveRoomForTheActiveServer(t *testing.T) {
 	var known []offset
 	for i := range maxBoots {
-		known = append(known, earlier(text(rune('A'+i)), 0))
+		known = append(known, earlier(string(rune('A'+i)), 0))
 	}
 	b := boots{own: "own"}
 	for i := range 5 {
 		at := time.Duration(i+1) * time.Second
-		b.see(kv(encode(beat{BootID: "other", Boot: at, Earlier: known}), int64(i+1)), lock.Instant{Boot: at, BootID: "own"})
+		b.see(kv(encode(beat{BootID: "other", Boot: at, Earlier: known}), int64(i+1)), lock.Instant{Boot: at})
 	}
-	for _, id := range []text{"other", "A", "B", "N", "O"} {
-		if got := b.local(lock.Instant{Boot: 1, BootID: string(id)}); got.BootID != "own" {
+	for _, id := range []string{"other", "A", "B", "N", "O"} {
+		if got := b.local(lock.Instant{Boot: 1}, id, lock.Instant{Boot: -time.Hour}); got.Boot < 0 {
 			t.Errorf("the clock of %q is not known", id)
 		}
 	}

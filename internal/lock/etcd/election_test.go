@@ -3,7 +3,6 @@
 package etcd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,22 +13,6 @@ import (
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
-
-// must makes a request to etcd beside the servers.
-func (s *scene) must(c *Cluster, f call) {
-	s.Helper()
-	if err := c.members.do(s.Context(), f); err != nil {
-		s.Fatal(err)
-	}
-}
-
-func (s *scene) remove(c *Cluster, key string) {
-	s.Helper()
-	s.must(c, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.Delete(ctx, key)
-		return err
-	})
-}
 
 // servers are the keys of those that stand by, the active one first.
 func (s *scene) servers(c *Cluster) (keys []string) {
@@ -61,44 +44,17 @@ func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
 	s := newScene(t, 1)
 	s.ttl = short
 	_, _, active, next := s.two()
-	token := s.Acquire(active, "/a_lock", "ada")
+	h := s.acquire(active, "/a_lock")
 	active.halt()
 	second := s.takesOver(next)
-	// The first one does not know, and cannot change anything.
-	if _, err := s.Commit(active, "/a_lock", token); !errors.Is(err, ErrDeposed) || !isSuspended(err) {
-		t.Errorf("Commit of the deposed server: %v", err)
+	// The first one has not noticed, and cannot change anything.
+	if err := s.commit(active, active.endOf(h)); !errors.Is(err, lock.ErrUncertain) {
+		t.Errorf("Wait of the deposed server: %v", err)
 	}
-	if err := active.Valid(); !errors.Is(err, ErrDeposed) {
+	if err := active.Valid(); !errors.Is(err, ErrDeposed) || !isSuspended(err) {
 		t.Errorf("Valid of the deposed server: %v", err)
 	}
-	s.HeldBy(second, "/a_lock", "ada")
-}
-
-// The next server begins its history where that of the last one ends, so a change that the last one still tries finds a line in its place.
-func TestALineOfTheNextServerIsNotTakenForOnesOwn(t *testing.T) {
-	s := newScene(t, 1)
-	s.ttl = short
-	_, _, active, next := s.two()
-	s.Acquire(active, "/a_lock", "ada")
-	active.halt()
-	second := s.takesOver(next)
-	w := &write{name: "/c_lock", value: "of the first server"}
-	active.place(w)
-	s.Acquire(second, "/b_lock", "ben")
-	if a := active.try(t.Context(), w); a.outcome != over {
-		t.Errorf("try: outcome %d, want %d: the term is over", a.outcome, over)
-	}
-	if a := active.settle(t.Context(), w); a.outcome != over {
-		t.Errorf("settle: outcome %d, want %d: the term is over", a.outcome, over)
-	}
-	if a := active.afterNoSpace(t.Context(), w); a.outcome != refused {
-		t.Errorf("afterNoSpace: outcome %d, want %d: it is refused", a.outcome, refused)
-	}
-}
-
-func isSuspended(err error) bool {
-	var suspended *lock.SuspendedError
-	return errors.As(err, &suspended)
+	s.held(second.c, "/a_lock")
 }
 
 // Campaign of the library returns nil to two servers here, the later time to one with no key of its own in etcd.
@@ -124,7 +80,7 @@ func TestWithoutAnElectionKeyNobodyIsActive(t *testing.T) {
 		t.Errorf("the keys are %q; the active server's is %s, and that which was removed %s", keys, second.key, gone)
 	}
 	relay.Heal()
-	s.Acquire(second, "/a_lock", "ada")
+	s.acquire(second, "/a_lock")
 	s.resign(second)
 	if third := s.takesOver(b); third.Generation() != second.Generation()+1 {
 		t.Errorf("epoch %d after %d", third.Generation(), second.Generation())
@@ -147,7 +103,7 @@ func TestAStandbyLeavesAMemberThatHangs(t *testing.T) {
 	s.etcd.Stop(hangs)
 	s.until("it stands by again", func() bool { keys := s.servers(a); return len(keys) == 2 && keys[1] != first })
 	s.resign(active)
-	s.Acquire(s.takesOver(next), "/a_lock", "ada")
+	s.acquire(s.takesOver(next), "/a_lock")
 }
 
 // Who is active is not known for as long as etcd does not answer.
@@ -168,7 +124,7 @@ func TestACampaignThatIsCancelledEnds(t *testing.T) {
 	s := newScene(t, 3)
 	a, b, _, next := s.two()
 	next.cancel()
-	if store := <-next.active; store != nil {
+	if log := <-next.active; log != nil {
 		t.Error("the standby has become active")
 	}
 	if got := s.servers(a); len(got) != 1 {
@@ -218,7 +174,7 @@ func stepDown(t *testing.T, watches bool) {
 	if !watches {
 		active.halt()
 	}
-	token := s.Acquire(active, "/a_lock", "ada")
+	h := s.acquire(active, "/a_lock")
 	s.until("the standby knows who is active", func() bool { server, ok := b.Leader(); return ok && server.Name == "a" })
 	done := make(chan error, 1)
 	var server Server
@@ -231,13 +187,13 @@ func stepDown(t *testing.T, watches bool) {
 		s.until("it learns of that with its next beat", func() bool {
 			active.beat(t.Context())
 			select {
-			case <-active.Store.over:
+			case <-active.Log.over:
 				return true
 			default:
 				return false
 			}
 		})
-		active = s.run(active.Store)
+		active = s.run(active.Log)
 	}
 	if err := s.over(active); !errors.Is(err, ErrStepDown) {
 		t.Errorf("Run: %v", err)
@@ -245,8 +201,8 @@ func stepDown(t *testing.T, watches bool) {
 	if err := active.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Commit(active, "/b_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrClosed) {
-		t.Errorf("Commit after Resign: %v", err)
+	if err := s.commit(active, active.grant("/b_lock")); !errors.Is(err, lock.ErrUncertain) {
+		t.Errorf("Wait after Resign: %v", err)
 	}
 	second := s.takesOver(next)
 	if err := <-done; err != nil || server.Name != "b" {
@@ -255,8 +211,8 @@ func stepDown(t *testing.T, watches bool) {
 	if second.Generation() != active.Generation()+1 {
 		t.Errorf("epoch %d after %d", second.Generation(), active.Generation())
 	}
-	if record := s.HeldBy(second, "/a_lock", "ada"); record.Revision != token || record.Holds[0].Token != token {
-		t.Errorf("got %+v, want token %d", record, token)
+	if got := s.holds(second.c); len(got) != 1 || got["/a_lock"].Token != h.Token {
+		t.Errorf("got %+v, want token %d", got, h.Token)
 	}
 	if _, err := a.StepDown(t.Context()); err == nil {
 		t.Error("StepDown without a standby succeeds")

@@ -1,49 +1,53 @@
-// Package etcd is the [lock.Store] of several servers that stand by for each other: the locks are keys of an etcd cluster, and one
+// Package etcd is the [lock.Log] of several servers that stand by for each other: the holds are keys of an etcd cluster, and one
 // server at a time, the active one, changes them.
 //
 // Its types: a [Cluster] is a server's connection to etcd, made by [Open] from [Options]; [Cluster.Campaign] waits until the server is
-// the active one, and returns the [Store] of its term; [Status] says who is there.
+// the active one, and returns the [Log] of its term; [Status] lists members and servers.
 //
-// What is promised: a change that Commit returned is on the disks of most members of etcd. A server that is not the active one any
-// more, whether it knows or not, changes nothing: each change is one transaction that compares the fence, which is the ModRevision of
-// the server's election key. Tokens are a base plus etcd's revision, so they grow over the terms of all servers. A change
-// of which etcd has not told is never reported as failed unless a later one has made sure that it cannot be made any more.
+// Guarantees: a record for which Wait returned nil is on the disks of most members of etcd. A server that is not the active one any
+// more changes nothing, whether it has noticed that or not: each batch of records is one transaction that compares the fence, which is
+// the ModRevision of the server's election key. Tokens come from blocks that are reserved in etcd before use, so they grow over the
+// terms of all servers. A transaction without an answer is never followed by another one that it could overtake.
 //
-// What is not: time. That a server is the active one can be asked without a request only as long as its lease surely lasts
-// ([Store.Valid]), and a process that stops between that look and what it does next is not held up by it. Ages are mapped from one
-// server's clock to another's by what a standby has seen while both were running; a server that was started later goes by the wall
-// clock. etcd must be compacted by its own settings: a term writes a key each second.
+// Caveats: [Log.Valid] compares the boot clock with the end of the lease, without a request, and a process that is stopped between
+// that check and its next step is not held up by it. Ages are mapped from one server's clock to another's by the beats that a standby
+// saw while both ran; a server that was started later uses the wall clock. The history may lose its last second in a crash. etcd must be
+// compacted by its own settings: a term writes a key each second.
 //
-// Start reading at [Cluster.Campaign] and [Store.Commit]; settle.go is what happens when etcd does not answer, record.go the format.
+// Start reading at [Cluster.Campaign], [Log.Append] and writer.go; coder.go has the format.
 package etcd
 
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Options are what a Cluster is opened with. What is zero gets its default.
+// Options are what a Cluster is opened with. A zero field gets its default.
 type Options struct {
 	Endpoints      []string      // of the members of etcd, required: "https://10.0.0.1:2379"
-	Prefix         string        // of all keys; "/ftplockd/"
+	Prefix         string        // of all keys; "/ftplockd/". It has no element "lock", "history" or "leader"
 	TTL            time.Duration // whole seconds: so long after its last sign of life another server takes over; 5s
 	Margin         time.Duration // the lease counts as over so long before it is; a fifth of TTL
 	RequestTimeout time.Duration // one member of etcd is waited for so long; 700ms
 	TLS            *tls.Config   // nil: none
 	User, Password string
 	Clock          lock.Clock    // required
+	BootID         string        // of this boot of the machine; "": times of earlier starts are mapped by the wall clock
 	Log            *slog.Logger  // nil: silent
-	HistoryAge     time.Duration // lines of the history go when they are older; 0: never
-	HistorySize    int64         // the oldest lines of the history go when all have more bytes; 0: any size
+	HistoryAge     time.Duration // entries of the history go when they are older; 0: never
+	HistorySize    int64         // the oldest entries of the history go when all have more bytes; 0: any size
 	Self           Server
 }
 
-// Server is what the servers know of each other: the value of an election key.
+// Server is the value of an election key, which the other servers read.
 type Server struct {
 	Name      string    `json:"name"`
 	Addresses []string  `json:"addresses,omitempty"` // where it serves FTP when it is the active one
@@ -53,15 +57,17 @@ type Server struct {
 }
 
 var (
-	// ErrDeposed says that another server has taken over, or may: this one must end its sessions and its process.
+	// ErrDeposed reports that another server has taken over, or may: this one must end its sessions and its process.
 	ErrDeposed = errors.New("this server is not the active one any more")
-	// ErrStepDown says that [Cluster.StepDown] has asked the active server to hand over.
+	// ErrStepDown reports that [Cluster.StepDown] has asked the active server to hand over.
 	ErrStepDown = errors.New("this server was asked to hand over")
-	// ErrActive is returned for what may be done only while no server is active.
+	// ErrActive is returned by operations that are allowed only while no server is active.
 	ErrActive = errors.New("a server is active or stands by; stop all of them first; one that was killed seems to be there for ttl")
+	// ErrNotEmpty is returned by [Cluster.Import] if there are locks or history already.
+	ErrNotEmpty = errors.New("there are locks, or history, already")
 )
 
-// ClosedError is returned where the locks have moved elsewhere, or are being moved to here: no server may take over.
+// ClosedError reports that the locks have moved elsewhere, or are being moved to here: no server may take over.
 type ClosedError struct{ Prefix, Reason string }
 
 func (e *ClosedError) Error() string { return "etcd: " + e.Prefix + " is closed: " + e.Reason }
@@ -75,6 +81,11 @@ func (o *Options) setDefaults() error {
 	}
 	if !strings.HasSuffix(o.Prefix, "/") {
 		o.Prefix += "/"
+	}
+	for _, element := range strings.Split(o.Prefix, "/") {
+		if slices.Contains(ranges, element) {
+			return fmt.Errorf("etcd: the prefix %s has the element %q, so its keys could be keys of other servers with the prefix before it; rename it", o.Prefix, element)
+		}
 	}
 	if o.TTL == 0 {
 		o.TTL = 5 * time.Second
@@ -91,17 +102,38 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// keys are the names of what is stored, all below one prefix.
+// keys are the names of all keys, which have one prefix.
 type keys string
 
-func (k keys) election() string            { return string(k) + "leader" } // concurrency.Election adds a slash and the lease
-func (k keys) servers() string             { return k.election() + "/" }
-func (k keys) base() string                { return string(k) + "base" }
-func (k keys) epoch() string               { return string(k) + "epoch" }
-func (k keys) beat() string                { return string(k) + "beat" }
-func (k keys) stepDown() string            { return string(k) + "step-down" }
-func (k keys) closed() string              { return string(k) + "closed" } // why no server may take over
-func (k keys) moving() string              { return string(k) + "moving" } // which import has written last
-func (k keys) locks() string               { return string(k) + "lock/" }
-func (k keys) lock(n lock.Name) string     { return k.locks() + string(n) }
-func (k keys) nameOf(key []byte) lock.Name { return lock.Name(key[len(k.locks()):]) }
+// ranges are the elements of keys that have others below them. No prefix contains one of them, and each prefix ends with a slash, so a key below
+// a longer prefix is never in a range of a shorter one.
+var ranges = []string{"leader", "lock", "history"}
+
+func (k keys) election() string { return string(k) + "leader" } // concurrency.Election adds a slash and the lease
+func (k keys) servers() string  { return k.election() + "/" }
+func (k keys) tokens() string   { return string(k) + "tokens" } // tokens up to its value may have been given
+func (k keys) epoch() string    { return string(k) + "epoch" }
+func (k keys) beat() string     { return string(k) + "beat" }
+func (k keys) stepDown() string { return string(k) + "step-down" }
+func (k keys) closed() string   { return string(k) + "closed" } // why no server may take over
+func (k keys) moving() string   { return string(k) + "moving" } // which import has written last
+func (k keys) locks() string    { return string(k) + "lock/" }
+
+// lock returns the key of a hold: the name, which begins with a slash, and the token in hexadecimal.
+func (k keys) lock(n lock.Name, t lock.Token) string {
+	return string(k) + "lock" + string(n) + "/" + strconv.FormatUint(uint64(t), 16)
+}
+
+// holdOf returns the name and the token of such a key.
+func (k keys) holdOf(key []byte) (lock.Name, lock.Token, error) {
+	name := strings.TrimPrefix(string(key), string(k)+"lock")
+	i := strings.LastIndexByte(name, '/')
+	if i < 2 || name[0] != '/' {
+		return "", 0, fmt.Errorf("etcd: the key %q is none of a lock", key)
+	}
+	token, err := strconv.ParseUint(name[i+1:], 16, 64)
+	if err != nil {
+		return "", 0, fmt.Errorf("etcd: the key %q is none of a lock", key)
+	}
+	return lock.Name(name[:i]), lock.Token(token), nil
+}

@@ -7,62 +7,20 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
-
-// after has f called when a transaction has been made, for its error; the first time only.
-func after(f func(again func() error) error) grpc.UnaryClientInterceptor {
-	done := false
-	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		err := invoke(ctx, method, request, reply, conn, opts...)
-		if done || err != nil || method != "/etcdserverpb.KV/Txn" {
-			return err
-		}
-		done = true
-		return f(func() error { return invoke(ctx, method, request, reply, conn, opts...) })
-	}
-}
-
-// The one that reaches the quota is made, and etcd says that it has no space.
-func TestNoSpaceIsNotBelieved(t *testing.T) {
-	s := newScene(t, 1)
-	c := s.open(s.options())
-	active := s.campaign(c)
-	active.halt()
-	s.intercept(c, 0, after(func(func() error) error { return rpctypes.ErrGRPCNoSpace }))
-	token := s.Acquire(active, "/a_lock", "ada")
-	if record := s.HeldBy(active, "/a_lock", "ada"); record.Revision != token {
-		t.Errorf("got %+v, want token %d", record, token)
-	}
-}
-
-// The library does so where a member says that it has cancelled the request.
-func TestATransactionThatIsSentTwiceIsMadeOnce(t *testing.T) {
-	s := newScene(t, 1)
-	c := s.open(s.options())
-	active := s.campaign(c)
-	active.halt()
-	s.intercept(c, 0, after(func(again func() error) error { return again() }))
-	token := s.Acquire(active, "/a_lock", "ada")
-	if record := s.HeldBy(active, "/a_lock", "ada"); record.Revision != token {
-		t.Errorf("got %+v, want token %d", record, token)
-	}
-	s.Release(active, "/a_lock", token)
-}
 
 func TestADatabaseThatIsFullRefusesChanges(t *testing.T) {
 	s := newScene(t, 1, "--quota-backend-bytes", "16777216")
 	c := s.open(s.options())
 	active := s.campaign(c)
-	token := s.Acquire(active, "/a_lock", "ada")
+	h := s.acquire(active, "/a_lock")
 	fill := strings.Repeat("x", 1<<20)
 	s.until("it is full", func() bool {
 		return errors.Is(c.members.once(t.Context(), func(ctx context.Context, client *clientv3.Client) error {
@@ -70,14 +28,21 @@ func TestADatabaseThatIsFullRefusesChanges(t *testing.T) {
 			return err
 		}), rpctypes.ErrNoSpace)
 	})
-	if _, err := s.Commit(active, "/b_lock", 0, s.Hold("ada")); !errors.Is(err, syscall.ENOSPC) || errors.Is(err, lock.ErrUncertain) {
+	s.until("it is suspended", func() bool { return isSuspended(active.Ready()) && errors.Is(active.Valid(), lock.ErrFull) })
+	if active.Room(active.token + 1) {
+		t.Error("there is room for a grant")
+	}
+	if err := active.MakeRoom(t.Context(), active.token+1); !errors.Is(err, lock.ErrFull) {
+		t.Errorf("MakeRoom: %v", err)
+	}
+	lost := active.grant("/b_lock")
+	if err := s.commit(active, lost); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, lock.ErrFull) {
 		t.Errorf("a grant: %v", err)
 	}
-	if _, err := s.Commit(active, "/a_lock", token); !errors.Is(err, syscall.ENOSPC) || !errors.Is(err, lock.ErrUnrecorded) {
-		t.Errorf("a release: %v", err)
+	if err := s.commit(active, active.endOf(lost.Hold)); !errors.Is(err, lock.ErrUncertain) {
+		t.Errorf("its end: %v", err)
 	}
-	s.HeldBy(active, "/b_lock", "")
-	s.until("it is not ready", func() bool { return errors.Is(active.Ready(), syscall.ENOSPC) })
+	s.held(c, "/a_lock")
 	var logged notes
 	o := s.options()
 	o.Log = slog.New(slog.NewTextHandler(&logged, nil))
@@ -98,7 +63,8 @@ func TestADatabaseThatIsFullRefusesChanges(t *testing.T) {
 		return err
 	})
 	s.until("it is ready", func() bool { return active.Ready() == nil })
-	s.Release(active, "/a_lock", token)
+	s.release(active, h)
+	s.held(c)
 }
 
 // etcd forgets tokens of its users. They are asked for again.
@@ -120,16 +86,14 @@ func TestAUserWithAPassword(t *testing.T) {
 	}
 	o.Password = "secret"
 	active := s.campaign(s.open(o))
-	token := s.Acquire(active, "/a_lock", "ada")
+	h := s.acquire(active, "/a_lock")
 	active.halt() // its requests would keep the token
 	time.Sleep(3 * time.Second)
-	s.Release(active, "/a_lock", token)
+	s.release(active, h)
 	s.resign(active)
 	c := s.open(o)
 	active = s.campaign(c)
-	if _, err := active.Get(t.Context(), "/a_lock"); err != nil {
-		t.Error(err)
-	}
+	s.acquire(active, "/a_lock")
 	// A server that etcd does not know any more ends: another one may be active, and its next start reads the new password.
 	s.must(c, func(ctx context.Context, client *clientv3.Client) error {
 		_, err := client.UserChangePassword(ctx, "root", "other")

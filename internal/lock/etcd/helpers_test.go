@@ -4,14 +4,18 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/ftplockd/ftplockd/integration/etcdtest"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -20,18 +24,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what has to happen.
+// patience is how long a test waits for something that must happen.
 const patience = time.Minute
 
 // scene is a cluster of etcd with the servers that are opened on it.
 type scene struct {
-	locktest.Moves
+	testing.TB
 	etcd  *etcdtest.Cluster
 	ttl   time.Duration       // so long that no lease ends because the machine is slow
-	clock *locktest.FakeClock // that of every server that has no other
+	clock *locktest.FakeClock // of every server that has no other
 }
 
-// short is the ttl where a lease is to end.
+// short is the ttl where a lease must end.
 const short = 5 * time.Second
 
 // newScene starts a cluster of etcd. The test runs beside others.
@@ -41,16 +45,15 @@ func newScene(t *testing.T, members int, flags ...string) *scene {
 }
 
 func sceneOn(t testing.TB, etcd *etcdtest.Cluster) *scene {
-	clock := locktest.NewRunningClock()
-	return &scene{Moves: locktest.Moves{TB: t, Clock: clock}, etcd: etcd, ttl: patience, clock: clock}
+	return &scene{TB: t, etcd: etcd, ttl: patience, clock: locktest.NewRunningClock()}
 }
 
 var prefixes atomic.Int64
 
-// options are those of a server with a prefix of its own.
+// options returns those of a server with a prefix of its own.
 func (s *scene) options() Options {
 	return Options{
-		Endpoints: s.etcd.Endpoints(), Prefix: fmt.Sprintf("/test-%d/", prefixes.Add(1)), TTL: s.ttl, Clock: s.clock,
+		Endpoints: s.etcd.Endpoints(), Prefix: fmt.Sprintf("/test-%d/", prefixes.Add(1)), TTL: s.ttl, Clock: s.clock, BootID: s.clock.BootID(),
 		RequestTimeout: time.Second, Self: Server{Name: "a"},
 	}
 }
@@ -71,46 +74,56 @@ func (s *scene) open(o Options) *Cluster {
 
 // term is a server that has become the active one, and runs.
 type term struct {
-	*Store
+	*Log
 	stop  func()
 	ended chan struct{}
-	err   error // what Run returned, once ended is closed
+	err   error // of Run, once ended is closed
+	token lock.Token
 }
 
-// campaign has the server become the active one.
+// campaign makes the server the active one.
 func (s *scene) campaign(c *Cluster) *term {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	store, err := c.Campaign(ctx)
+	log, err := c.Campaign(ctx)
 	if err != nil {
 		s.Fatal("campaign: ", err)
 	}
-	return s.run(store)
+	return s.run(log)
 }
 
-func (s *scene) run(store *Store) *term {
+func (s *scene) run(log *Log) *term {
 	ctx, stop := context.WithCancel(context.Background())
-	t := &term{Store: store, stop: stop, ended: make(chan struct{})}
+	t := &term{Log: log, stop: stop, ended: make(chan struct{}), token: log.before}
 	go func() {
 		defer close(t.ended)
-		t.err = store.Run(ctx)
+		t.err = log.Run(ctx)
 	}()
 	s.Cleanup(func() {
 		stop()
 		<-t.ended
-		store.Close()
+		log.Close()
 	})
 	return t
 }
 
-// halt ends the term without a word to anybody, as the end of the process does.
+// halt ends Run, so that the lease is not renewed any more.
 func (t *term) halt() {
 	t.stop()
 	<-t.ended
 }
 
-// over waits for the end of the term, and returns what Run returned.
+// resign ends a term in order, so that no server is active.
+func (s *scene) resign(t *term) {
+	s.Helper()
+	t.halt()
+	if err := t.Resign(context.Background()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// over waits for the end of the term, and returns the error of Run.
 func (s *scene) over(t *term) error {
 	s.Helper()
 	select {
@@ -122,7 +135,7 @@ func (s *scene) over(t *term) error {
 	}
 }
 
-// until waits until something is so.
+// until waits for a condition.
 func (s *scene) until(what string, is func() bool) {
 	s.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
@@ -132,25 +145,32 @@ func (s *scene) until(what string, is func() bool) {
 	}
 }
 
-// standby has a server campaign at the side.
+// standby campaigns at the side.
 type standby struct {
-	active chan *Store // the store, when it is the active one; closed without one if the campaign was cancelled
+	active chan *Log // gets the log when it is the active one; closed without one if the campaign was cancelled
 	cancel func()
 }
 
 func (s *scene) standBy(c *Cluster) *standby {
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &standby{active: make(chan *Store, 1), cancel: cancel}
+	b := &standby{active: make(chan *Log, 1), cancel: cancel}
 	var running sync.WaitGroup
 	running.Go(func() {
 		defer close(b.active)
-		if store, err := c.Campaign(ctx); err == nil {
-			b.active <- store
+		if log, err := c.Campaign(ctx); err == nil {
+			b.active <- log
 		}
 	})
 	s.Cleanup(func() {
 		cancel()
 		running.Wait()
+		select {
+		case log := <-b.active:
+			if log != nil {
+				log.Close()
+			}
+		default:
+		}
 	})
 	return b
 }
@@ -159,15 +179,155 @@ func (s *scene) standBy(c *Cluster) *standby {
 func (s *scene) takesOver(b *standby) *term {
 	s.Helper()
 	select {
-	case store := <-b.active:
-		if store == nil {
+	case log := <-b.active:
+		if log == nil {
 			s.Fatal("the campaign was cancelled")
 		}
-		return s.run(store)
+		return s.run(log)
 	case <-time.After(patience):
-		s.Fatal("nobody takes over")
+		s.Fatal("no server takes over")
 	}
 	return nil
 }
 
-var _ lock.Store = (*term)(nil)
+var rule = &lock.Rule{Match: "/locks/**", MaxAge: 24 * time.Hour, MaxIdle: 30 * time.Minute, OnDisconnect: lock.KeepOnDisconnect, Release: lock.ReleaseAddress}
+
+// grant returns the record of a grant with the next token.
+func (t *term) grant(name lock.Name) lock.Record {
+	t.token++
+	now := t.c.o.Clock.Now()
+	owner := lock.Owner{Account: "ada", Address: "192.0.2.1", Session: lock.SessionID(t.epoch)<<40 | 17}
+	h := lock.Hold{Name: name, Token: t.token, Owner: owner, Acquired: now, Renewed: now, Rule: rule}
+	return lock.Record{Kind: lock.Granted, Cause: lock.CauseAcquire, Hold: h, By: owner, At: now}
+}
+
+// ended returns the record of the end of a hold.
+func (t *term) endOf(h lock.Hold) lock.Record {
+	return lock.Record{Kind: lock.Ended, Cause: lock.CauseRelease, Hold: h, By: h.Owner, At: t.c.o.Clock.Now()}
+}
+
+// commit appends records and waits for them.
+func (s *scene) commit(t *term, records ...lock.Record) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return t.Wait(ctx, t.Append(records), true)
+}
+
+// acquire commits a grant.
+func (s *scene) acquire(t *term, name lock.Name) lock.Hold {
+	s.Helper()
+	r := t.grant(name)
+	if err := s.commit(t, r); err != nil {
+		s.Fatalf("acquire %s: %v", name, err)
+	}
+	return r.Hold
+}
+
+// release commits the end of a hold.
+func (s *scene) release(t *term, h lock.Hold) {
+	s.Helper()
+	if err := s.commit(t, t.endOf(h)); err != nil {
+		s.Fatalf("release %s: %v", h.Name, err)
+	}
+}
+
+// holds returns what stands in etcd.
+func (s *scene) holds(c *Cluster) map[lock.Name]lock.Hold {
+	s.Helper()
+	holds, err := c.load(context.Background())
+	if err != nil {
+		s.Fatal(err)
+	}
+	all := make(map[lock.Name]lock.Hold)
+	for _, h := range holds {
+		if _, ok := all[h.Name]; ok {
+			s.Errorf("two holds of %s", h.Name)
+		}
+		all[h.Name] = h
+	}
+	return all
+}
+
+// held checks the names that are held.
+func (s *scene) held(c *Cluster, want ...lock.Name) {
+	s.Helper()
+	var got []lock.Name
+	for name := range s.holds(c) {
+		got = append(got, name)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		s.Errorf("held are %q, want %q", got, want)
+	}
+}
+
+// causes returns those of all entries of the history.
+func (s *scene) causes(c *Cluster) (all []lock.Cause) {
+	s.Helper()
+	for entry, err := range c.entries(s.Context(), nil) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		all = append(all, entry.Cause)
+	}
+	return all
+}
+
+func isSuspended(err error) bool {
+	var suspended *lock.SuspendedError
+	return errors.As(err, &suspended)
+}
+
+// must makes a request to etcd beside the servers.
+func (s *scene) must(c *Cluster, f call) {
+	s.Helper()
+	if err := c.members.do(s.Context(), f); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) remove(c *Cluster, key string) {
+	s.Helper()
+	s.must(c, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Delete(ctx, key)
+		return err
+	})
+}
+
+// prefer makes a member the next one that is asked.
+func (m *members) prefer(i int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.current = i
+}
+
+// intercept puts f between a client and its member.
+func (s *scene) intercept(c *Cluster, i int, f grpc.UnaryClientInterceptor) {
+	s.Helper()
+	config := c.members.config
+	config.Endpoints = []string{c.members.all[i].endpoint}
+	config.DialOptions = append(config.DialOptions[:len(config.DialOptions):len(config.DialOptions)], grpc.WithChainUnaryInterceptor(f))
+	client, err := clientv3.New(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	one := c.members.all[i]
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.client.Close()
+	one.client = client
+}
+
+const txnMethod = "/etcdserverpb.KV/Txn"
+
+// relayed returns an active server that asks one member by way of a relay, and has a second way to it that is never disturbed.
+func (s *scene) relayed() (*Cluster, *term, *etcdtest.Relay) {
+	s.Helper()
+	relay := s.etcd.Relays()[0]
+	o := s.options()
+	o.Endpoints = []string{relay.Endpoint(), s.etcd.Endpoints()[0]}
+	c := s.open(o)
+	active := s.campaign(c)
+	c.members.prefer(0)
+	return c, active, relay
+}

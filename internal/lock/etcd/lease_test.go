@@ -3,6 +3,8 @@
 package etcd
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,7 +37,7 @@ func TestAServerKnowsByItsClockThatItsLeaseMayBeOver(t *testing.T) {
 	}
 	relay.Heal()
 	s.until("it goes on", func() bool { return active.Valid() == nil })
-	s.Acquire(active, "/a_lock", "ada")
+	s.acquire(active, "/a_lock")
 }
 
 // etcd may have renewed the lease at any time since the request was sent.
@@ -70,9 +72,9 @@ type asked struct {
 	times atomic.Int64
 }
 
-func (a *asked) Now() lock.Instant {
+func (a *asked) Exact() lock.Instant {
 	defer a.times.Add(1)
-	return a.Clock.Now()
+	return a.Clock.Exact()
 }
 
 // A quorum that is lost for longer than the lease lasts suspends the server. The lease goes on when the quorum is back.
@@ -81,7 +83,7 @@ func TestALostQuorumSuspends(t *testing.T) {
 	s.ttl = short
 	c := s.open(s.options())
 	active := s.campaign(c)
-	token := s.Acquire(active, "/a_lock", "ada")
+	h := s.acquire(active, "/a_lock")
 	leader := s.etcd.LeaderIndex()
 	for i := range 3 {
 		if i != leader {
@@ -96,10 +98,11 @@ func TestALostQuorumSuspends(t *testing.T) {
 	if found := status.Members[leader]; found.Err != nil {
 		t.Errorf("the member that is up: %v", found.Err)
 	}
-	if _, err := s.Commit(active, "/b_lock", 0, s.Hold("ada")); err == nil {
-		t.Error("a change is made without quorum")
+	ctx, cancel := context.WithTimeout(t.Context(), s.ttl)
+	defer cancel()
+	if err := active.Wait(ctx, active.Append([]lock.Record{active.grant("/b_lock")}), true); !errors.Is(err, lock.ErrUncertain) {
+		t.Errorf("without quorum: %v", err)
 	}
-	time.Sleep(s.ttl)
 	for i := range 3 {
 		if i != leader {
 			s.etcd.Continue(i)
@@ -107,5 +110,5 @@ func TestALostQuorumSuspends(t *testing.T) {
 	}
 	s.etcd.Ready()
 	s.until("it goes on", func() bool { return active.Valid() == nil })
-	s.Release(active, "/a_lock", token)
+	s.release(active, h)
 }

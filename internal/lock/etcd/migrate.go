@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,54 +19,42 @@ import (
 // importing is the value of the key while an import is under way.
 const importing = `an import has not come to its end: call "ftplockd migrate" again`
 
-// ErrNotEmpty is returned by Import where there are locks or history already.
-var ErrNotEmpty = errors.New("there are locks, or history, already")
-
 func (c *Cluster) closedError(kv *mvccpb.KeyValue) error {
 	return &ClosedError{Prefix: c.o.Prefix, Reason: string(kv.Value)}
 }
 
-// Export returns all that is stored: the records, a token that is not smaller than any that was given, and the history. It returns ErrActive
+// Export returns the holds, the last token and the last epoch, and the history. It returns ErrActive
 // unless all servers are stopped, and a *ClosedError where the locks are not, or not whole.
-func (c *Cluster) Export(ctx context.Context) (records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error], err error) {
+func (c *Cluster) Export(ctx context.Context) (lock.Loaded, iter.Seq2[lock.Entry, error], error) {
+	k := c.keys
 	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.nobody()},
-		[]clientv3.Op{clientv3.OpGet(c.keys.base()), clientv3.OpGet(c.keys.closed())}, nil)
+		[]clientv3.Op{clientv3.OpGet(k.tokens()), clientv3.OpGet(k.epoch()), clientv3.OpGet(k.beat()), clientv3.OpGet(k.closed())}, nil)
 	switch {
 	case err != nil:
-		return nil, 0, nil, fmt.Errorf("etcd: %w", plain(err))
+		return lock.Loaded{}, nil, fmt.Errorf("etcd: %w", plain(err))
 	case !resp.Succeeded:
-		return nil, 0, nil, ErrActive
-	case one(resp, 1) != nil:
-		return nil, 0, nil, c.closedError(one(resp, 1))
+		return lock.Loaded{}, nil, ErrActive
+	case one(resp, 3) != nil:
+		return lock.Loaded{}, nil, c.closedError(one(resp, 3))
 	}
-	base := lock.Token(number(one(resp, 0)))
-	found, revision, err := c.readLocks(ctx)
-	for _, kv := range found {
-		record, err := decodeLock(c.keys.nameOf(kv.Key), kv, base)
-		if err != nil {
-			return nil, 0, nil, err
-		}
-		records = append(records, record)
-	}
-	return records, base + lock.Token(revision), c.entries(ctx, nil), err
+	c.sawBeat(one(resp, 2))
+	holds, err := c.load(ctx)
+	loaded := lock.Loaded{Holds: holds, Last: lock.Token(number64(one(resp, 0))), Start: uint32(number64(one(resp, 1)))}
+	return loaded, c.entries(ctx, nil), err
 }
 
 // Retire closes what Export has returned, with that last token: the locks have moved elsewhere, as the reason says. It returns
-// ErrActive if a server is active, or was since then. The keys stay as they are, until the next Import.
+// ErrActive if a server is active, or was since then: each one reserves tokens. The keys stay as they are, until the next Import.
 func (c *Cluster) Retire(ctx context.Context, last lock.Token, reason string) error {
-	resp, err := c.members.get(ctx, c.keys.base())
+	tokens, err := c.get(ctx, c.keys.tokens())
 	if err != nil {
-		return fmt.Errorf("etcd: %w", plain(err))
+		return err
 	}
-	var base lock.Token
-	if len(resp.Kvs) > 0 {
-		base = lock.Token(number(resp.Kvs[0]))
-	}
-	if base > last {
-		return errors.New("the base was raised meanwhile")
+	if lock.Token(number64(tokens)) != last {
+		return ErrActive
 	}
 	closed, err := c.members.txn(ctx, []clientv3.Cmp{
-		c.nobody(), clientv3.Compare(clientv3.ModRevision(c.keys.epoch()), "<", int64(last-base)+1),
+		c.nobody(), clientv3.Compare(clientv3.ModRevision(c.keys.tokens()), "=", tokens.GetModRevision()),
 	}, []clientv3.Op{clientv3.OpPut(c.keys.closed(), reason)}, nil)
 	switch {
 	case err != nil:
@@ -78,53 +65,63 @@ func (c *Cluster) Retire(ctx context.Context, last lock.Token, reason string) er
 	return nil
 }
 
-// Import stores what Export of a store has returned. All tokens that are given afterwards are larger than last, and all epochs than those
-// of the sessions. It returns ErrActive unless all servers are stopped, and ErrNotEmpty where there are locks or history, but for
+// Import stores what Export of a log has returned. All tokens and epochs that are given afterwards are larger than the last of loaded.
+// It returns ErrActive unless all servers are stopped, and ErrNotEmpty where there are locks or history, except
 // those of an import that was cut short, or that have moved away: these are replaced.
-func (c *Cluster) Import(ctx context.Context, records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error]) error {
+func (c *Cluster) Import(ctx context.Context, loaded lock.Loaded, history iter.Seq2[lock.Entry, error]) error {
 	in := importer{c: c, id: rand.Text()}
-	if err := in.begin(ctx, last); err != nil {
+	if err := in.begin(ctx, loaded); err != nil {
 		return err
+	}
+	var chunk []byte
+	offset := int64(0)
+	write := func() error {
+		if len(chunk) == 0 {
+			return nil
+		}
+		value := chunkVersion + string(chunk)
+		key := c.keys.chunk(offset)
+		chunk, offset = chunk[:0], offset+int64(len(value))
+		return in.put(ctx, key, value)
 	}
 	for entry, err := range history {
 		if err != nil {
 			return err
 		}
-		value := encodeEntry(entry, in.base)
-		if err := in.put(ctx, c.keys.line(in.offset), value); err != nil {
-			return err
+		if chunk = appendEntry(chunk, entry); len(chunk) > historyChunk {
+			if err := write(); err != nil {
+				return err
+			}
 		}
-		in.offset += int64(len(value))
-		in.meet(entry.By, entry.Holds)
 	}
-	for _, record := range records {
-		if err := in.put(ctx, c.keys.lock(record.Name), encode(lockValue{Base: in.base, Holds: holdValues(record.Holds)})); err != nil {
+	if err := write(); err != nil {
+		return err
+	}
+	for _, h := range loaded.Holds {
+		if err := in.put(ctx, c.keys.lock(h.Name, h.Token), encodeHold(h, c.boots.own)); err != nil {
 			return err
 		}
-		in.meet(lock.Owner{}, record.Holds)
 	}
 	return in.finish(ctx)
 }
 
 // importer puts keys, many by one transaction, as long as no server is there and nobody else imports.
 type importer struct {
-	c      *Cluster
-	id     string // nobody else's
-	done   int    // transactions that were made
-	guard  int64  // ModRevision of the key that each of them puts: one that comes late fails
-	base   lock.Token
-	epoch  uint64 // no session that was met has a larger one
-	offset int64  // of the next line of the history
-	ops    []clientv3.Op
-	bytes  int
+	c     *Cluster
+	id    string // nobody else's
+	done  int    // transactions that were made
+	guard int64  // ModRevision of the key that each of them puts: one that comes late fails
+	epoch uint64
+	ops   []clientv3.Op
+	bytes int
 }
 
 // begin closes the prefix, and removes what is there from an earlier time.
-func (in *importer) begin(ctx context.Context, last lock.Token) error {
+func (in *importer) begin(ctx context.Context, loaded lock.Loaded) error {
 	c := in.c
 	resp, err := c.members.txn(ctx, nil, []clientv3.Op{
 		clientv3.OpGet(c.keys.closed()),
-		clientv3.OpGet(c.keys.base()),
+		clientv3.OpGet(c.keys.tokens()),
 		clientv3.OpGet(c.keys.epoch()),
 		clientv3.OpGet(c.keys.locks(), clientv3.WithPrefix(), clientv3.WithLimit(1)),
 		clientv3.OpGet(c.keys.history(), clientv3.WithPrefix(), clientv3.WithLimit(1)),
@@ -137,13 +134,13 @@ func (in *importer) begin(ctx context.Context, last lock.Token) error {
 	if closed == nil && len(kvs(resp, 3))+len(kvs(resp, 4)) > 0 {
 		return fmt.Errorf("etcd: below %s: %w", c.o.Prefix, ErrNotEmpty)
 	}
-	in.base, in.epoch = max(last, lock.Token(number(one(resp, 1)))), number(one(resp, 2))
+	in.epoch = max(uint64(loaded.Start), number64(one(resp, 2)))
 	in.guard = one(resp, 5).GetModRevision()
 	in.ops = []clientv3.Op{
 		clientv3.OpPut(c.keys.closed(), importing),
-		clientv3.OpPut(c.keys.base(), strconv.FormatUint(uint64(in.base), 10)),
+		clientv3.OpPut(c.keys.tokens(), decimal(max(uint64(loaded.Last), number64(one(resp, 1))))),
 	}
-	if err := in.flush(ctx, clientv3.Compare(clientv3.ModRevision(c.keys.base()), "=", one(resp, 1).GetModRevision())); err != nil {
+	if err := in.flush(ctx, clientv3.Compare(clientv3.ModRevision(c.keys.tokens()), "=", one(resp, 1).GetModRevision())); err != nil {
 		return err
 	}
 	return errors.Join(in.remove(ctx, c.keys.locks()), in.remove(ctx, c.keys.history()))
@@ -164,14 +161,6 @@ func (in *importer) remove(ctx context.Context, prefix string) error {
 		if err := in.flush(ctx); err != nil {
 			return err
 		}
-	}
-}
-
-// meet notes the epochs of sessions.
-func (in *importer) meet(by lock.Owner, holds []lock.Hold) {
-	in.epoch = max(in.epoch, uint64(by.Session)>>32)
-	for _, h := range holds {
-		in.epoch = max(in.epoch, uint64(h.Owner.Session)>>32)
 	}
 }
 
@@ -224,7 +213,7 @@ func (in *importer) finish(ctx context.Context) error {
 		}
 	}
 	in.ops = []clientv3.Op{
-		clientv3.OpPut(in.c.keys.epoch(), strconv.FormatUint(in.epoch, 10)),
+		clientv3.OpPut(in.c.keys.epoch(), decimal(in.epoch)),
 		clientv3.OpDelete(in.c.keys.closed()),
 	}
 	return in.flush(ctx)

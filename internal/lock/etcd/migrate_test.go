@@ -17,17 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
-	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
-
-// resign ends a term in order, so that nobody is active.
-func (s *scene) resign(t *term) {
-	s.Helper()
-	t.halt()
-	if err := t.Resign(context.Background()); err != nil {
-		s.Fatal(err)
-	}
-}
 
 func collect(t *testing.T, history iter.Seq2[lock.Entry, error]) (entries []lock.Entry) {
 	t.Helper()
@@ -61,56 +51,55 @@ func TestMoves(t *testing.T) {
 	s := sceneOn(t, etcd)
 	from := s.open(s.options())
 	server := s.campaign(from)
-	s.Release(server, "/gone_lock", s.Acquire(server, "/gone_lock", "ada"))
-	held := s.Acquire(server, "/a_lock", "ada")
-	s.Acquire(server, "/b_lock", "ben")
-	if err := server.Published(ctx, lock.Publication{Lock: "/a_lock", Token: held, By: locktest.Ada, File: "/a.tsv", Bytes: 7}); err != nil {
+	s.release(server, s.acquire(server, "/gone_lock"))
+	held := s.acquire(server, "/a_lock")
+	s.acquire(server, "/b_lock")
+	file := &lock.Publication{Path: "/a.tsv", Bytes: 7}
+	if err := s.commit(server, lock.Record{Kind: lock.Published, Cause: lock.CausePublish, Hold: held, By: held.Owner, At: s.clock.Now(), File: file}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := from.Export(ctx); !errors.Is(err, ErrActive) {
+	if _, _, err := from.Export(ctx); !errors.Is(err, ErrActive) {
 		t.Errorf("export while a server is active: %v", err)
 	}
-	if err := from.Import(ctx, nil, 9, entries(nil, nil)); !errors.Is(err, ErrActive) && !errors.Is(err, ErrNotEmpty) {
+	if err := from.Import(ctx, lock.Loaded{}, entries(nil, nil)); !errors.Is(err, ErrActive) && !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("import while a server is active: %v", err)
 	}
 	s.resign(server)
-	records, last, lines, err := from.Export(ctx)
+	loaded, lines, err := from.Export(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	history := collect(t, lines)
-	if len(records) != 2 || len(history) != 5 || last <= records[1].Revision {
-		t.Errorf("exported %+v, %+v, last token %d", records, history, last)
+	if len(loaded.Holds) != 2 || len(history) != 5 || loaded.Last < server.token || loaded.Start != server.Generation() {
+		t.Errorf("exported %+v, %+v", loaded, history)
 	}
+	last := loaded.Last
 
 	t.Run("an import that was cut short is closed until it is done again", func(t *testing.T) {
 		s := sceneOn(t, etcd)
 		to := s.open(s.options())
-		many := make([]lock.Entry, 0, 3*importOps)
+		many := make([]lock.Entry, 0, 3000)
 		for len(many) < cap(many)-len(history) {
 			many = append(many, history...)
 		}
 		broken := errors.New("the source is broken")
-		if err := to.Import(ctx, records, last, entries(many, broken)); !errors.Is(err, broken) {
+		if err := to.Import(ctx, loaded, entries(many, broken)); !errors.Is(err, broken) {
 			t.Fatal(err)
-		}
-		if got := len(collect(t, to.entries(ctx, nil))); got == 0 {
-			t.Error("it was cut short before anything was written")
 		}
 		var closed *ClosedError
 		if _, err := to.Campaign(ctx); !errors.As(err, &closed) || !strings.Contains(err.Error(), `call "ftplockd migrate" again`) {
 			t.Errorf("campaign: %v", err)
 		}
-		if _, _, _, err := to.Export(ctx); !errors.As(err, &closed) {
+		if _, _, err := to.Export(ctx); !errors.As(err, &closed) {
 			t.Errorf("export: %v", err)
 		}
-		if err := to.Import(ctx, records, last, entries(history, nil)); err != nil {
+		if err := to.Import(ctx, loaded, entries(history, nil)); err != nil {
 			t.Fatal(err)
 		}
 		if again := collect(t, to.entries(ctx, nil)); !reflect.DeepEqual(again, history) {
 			t.Errorf("the history is\n%+v, want\n%+v", again, history)
 		}
-		s.HeldBy(s.campaign(to), "/a_lock", "ada")
+		s.held(s.campaign(to).c, "/a_lock", "/b_lock")
 	})
 
 	// These change what was exported.
@@ -119,28 +108,30 @@ func TestMoves(t *testing.T) {
 		if err := from.Retire(ctx, last, "its locks have moved"); !errors.Is(err, ErrActive) {
 			t.Errorf("retire: %v", err)
 		}
-		if _, last, _, err = from.Export(ctx); err != nil {
+		if loaded, _, err = from.Export(ctx); err != nil {
 			t.Fatal(err)
 		}
 	})
 	t.Run("what has moved away is closed until locks come back", func(t *testing.T) {
-		if err := from.Import(ctx, nil, last, entries(nil, nil)); !errors.Is(err, ErrNotEmpty) {
+		if err := from.Import(ctx, lock.Loaded{}, entries(nil, nil)); !errors.Is(err, ErrNotEmpty) {
 			t.Errorf("import over locks: %v", err)
 		}
-		if err := from.Retire(ctx, last, "its locks have moved"); err != nil {
+		if err := from.Retire(ctx, loaded.Last, "its locks have moved"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := from.Campaign(ctx); err == nil || !strings.HasSuffix(err.Error(), " is closed: its locks have moved") {
 			t.Errorf("campaign: %v", err)
 		}
-		if err := from.Import(ctx, records[:1], last, entries(history[:2], nil)); err != nil {
+		if err := from.Import(ctx, lock.Loaded{Holds: loaded.Holds[:1], Last: 5, Start: 1}, entries(history[:2], nil)); err != nil {
 			t.Fatal(err)
 		}
 		server := s.campaign(from)
-		s.HeldBy(server, "/a_lock", "ada")
-		s.HeldBy(server, "/b_lock", "")
+		s.held(from, "/a_lock")
+		if server.before < loaded.Last || server.Generation() <= loaded.Start {
+			t.Errorf("it goes on after token %d in epoch %d", server.before, server.Generation())
+		}
 		if got := len(collect(t, from.entries(ctx, nil))); got != 2 {
-			t.Errorf("%d lines, want 2", got)
+			t.Errorf("%d entries, want 2", got)
 		}
 	})
 }
@@ -153,14 +144,14 @@ func TestARemovalThatComesLateRemovesNothing(t *testing.T) {
 	o.Endpoints = append(o.Endpoints, o.Endpoints[0])
 	c := s.open(o)
 	before := s.campaign(c)
-	s.Acquire(before, "/a_lock", "ada")
+	s.acquire(before, "/a_lock")
 	s.resign(before)
-	records, last, lines, err := c.Export(ctx)
+	loaded, lines, err := c.Export(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	history := collect(t, lines)
-	if err := c.Retire(ctx, last, "moved"); err != nil {
+	if err := c.Retire(ctx, loaded.Last, "moved"); err != nil {
 		t.Fatal(err)
 	}
 	removals := 0
@@ -179,7 +170,7 @@ func TestARemovalThatComesLateRemovesNothing(t *testing.T) {
 		return status.Error(codes.DeadlineExceeded, "held back")
 	})
 	c.members.prefer(0)
-	if err := c.Import(ctx, records, last, entries(history, nil)); err != nil {
+	if err := c.Import(ctx, loaded, entries(history, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if removals == 0 {
@@ -191,8 +182,8 @@ func TestARemovalThatComesLateRemovesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.HeldBy(s.campaign(c), "/a_lock", "ada")
+	s.held(s.campaign(c).c, "/a_lock")
 	if got := len(collect(t, c.entries(ctx, nil))); got != len(history) {
-		t.Errorf("%d lines, want %d", got, len(history))
+		t.Errorf("%d entries, want %d", got, len(history))
 	}
 }

@@ -32,7 +32,7 @@ func TestMembersOfAnotherClusterAreNotAsked(t *testing.T) {
 	relay.Heal()
 	active := s.campaign(a)
 	a.members.prefer(1)
-	s.Acquire(active, "/a_lock", "ada")
+	s.acquire(active, "/a_lock")
 	b.members.prefer(1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -18,17 +17,15 @@ func TestTokensGrowOverTermsAndARaisedBase(t *testing.T) {
 	var epoch uint32
 	for range 3 {
 		active := s.campaign(c)
-		if active.Generation() <= epoch {
-			t.Errorf("epoch %d after %d", active.Generation(), epoch)
+		loaded, err := active.Load(t.Context())
+		if err != nil || loaded.Last < last || loaded.Start <= epoch || loaded.Start != active.Generation() {
+			t.Errorf("token %d, epoch %d: loaded %+v, %v", last, epoch, loaded, err)
 		}
 		epoch = active.Generation()
 		for range 3 {
-			token := s.Acquire(active, "/a_lock", "ada")
-			if token <= last {
-				t.Errorf("token %d after %d", token, last)
-			}
-			last = token
-			s.Release(active, "/a_lock", token)
+			h := s.acquire(active, "/a_lock")
+			last = h.Token
+			s.release(active, h)
 		}
 		if _, err := c.RaiseBase(t.Context(), 10); !errors.Is(err, ErrActive) {
 			t.Errorf("the base is raised while a server is active: %v", err)
@@ -36,57 +33,69 @@ func TestTokensGrowOverTermsAndARaisedBase(t *testing.T) {
 		s.resign(active)
 	}
 	active := s.campaign(c)
-	held := s.Acquire(active, "/held_lock", "ada")
+	held := s.acquire(active, "/held_lock")
 	s.resign(active)
 	floor, err := c.RaiseBase(t.Context(), 1<<40)
 	if err != nil || floor < 1<<40 {
 		t.Fatal(floor, err)
 	}
 	active = s.campaign(c)
-	if token := s.Acquire(active, "/a_lock", "ada"); token <= floor {
-		t.Errorf("token %d, not above %d", token, floor)
+	if loaded, err := active.Load(t.Context()); err != nil || loaded.Last != floor || len(loaded.Holds) != 1 || loaded.Holds[0].Token != held.Token {
+		t.Errorf("loaded %+v, %v", loaded, err)
 	}
-	record := s.HeldBy(active, "/held_lock", "ada")
-	if record.Holds[0].Token != held || record.Revision <= 1<<40 {
-		t.Errorf("a held lock has become %+v, token %d", record, held)
+}
+
+// No token is given before its block is in etcd, and the next block is reserved before the first is used up.
+func TestTokensAreReservedBeforeUse(t *testing.T) {
+	s := newScene(t, 1)
+	c := s.open(s.options())
+	active := s.campaign(c)
+	if active.Room(tokenBlock + 1) {
+		t.Error("there is room beyond the block")
 	}
-	kept := record.Holds[0]
-	kept.Renewed.Boot += time.Second
-	renewed, err := s.Commit(active, "/held_lock", record.Revision, kept)
-	if err != nil {
-		t.Fatal(err)
+	for active.token < 3*tokenBlock {
+		records := make([]lock.Record, 0, 1000)
+		for range 500 {
+			r := active.grant("/a_lock")
+			if err := active.MakeRoom(t.Context(), r.Hold.Token); err != nil {
+				t.Fatal(err)
+			}
+			records = append(records, r)
+		}
+		for _, r := range records {
+			records = append(records, active.endOf(r.Hold))
+		}
+		if err := s.commit(active, records...); err != nil {
+			t.Fatal(err)
+		}
+		kv, err := c.get(t.Context(), c.keys.tokens())
+		if end := lock.Token(number64(kv)); err != nil || end < active.token {
+			t.Fatalf("token %d was given, and %d are reserved: %v", active.token, end, err)
+		}
 	}
-	if got := s.HeldBy(active, "/held_lock", "ada"); got.Holds[0].Token != held || got.Revision != renewed {
-		t.Errorf("renewed it is %+v", got)
-	}
-	s.Release(active, "/held_lock", renewed)
 }
 
 // A start loads more locks than come in one reply of etcd.
 func TestManyLocksAreLoaded(t *testing.T) {
 	s := newScene(t, 3)
 	c := s.open(s.options())
-	records := make([]lock.Record, 5000)
-	for i := range records {
-		hold := s.Hold("ada")
-		hold.Token = lock.Token(i + 1)
-		records[i] = lock.Record{Name: lock.Name(fmt.Sprintf("/many/%07d_lock", i)), Revision: hold.Token, Holds: []lock.Hold{hold}}
+	loaded := lock.Loaded{Last: 5000}
+	now := s.clock.Now()
+	for i := range 5000 {
+		loaded.Holds = append(loaded.Holds, lock.Hold{
+			Name: lock.Name(fmt.Sprintf("/many/%07d_lock", 9999-i)), Token: lock.Token(i + 1), Acquired: now, Renewed: now, Rule: rule,
+		})
 	}
-	if err := c.Import(t.Context(), records, lock.Token(len(records)), entries(nil, nil)); err != nil {
+	if err := c.Import(t.Context(), loaded, entries(nil, nil)); err != nil {
 		t.Fatal(err)
 	}
-	active := s.campaign(c)
-	got := 0
-	for record, err := range active.All(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if record.Name != records[got].Name || record.Holds[0].Token != records[got].Holds[0].Token {
-			t.Fatalf("%d: got %+v, want %+v", got, record, records[got])
-		}
-		got++
+	got, err := s.campaign(c).Load(t.Context())
+	if err != nil || len(got.Holds) != len(loaded.Holds) {
+		t.Fatalf("%d locks, %v", len(got.Holds), err)
 	}
-	if got != len(records) {
-		t.Errorf("%d locks", got)
+	for i, h := range got.Holds {
+		if want := loaded.Holds[i]; h.Name != want.Name || h.Token != want.Token || h.Acquired.Boot != want.Acquired.Boot {
+			t.Fatalf("%d: got %+v, want %+v", i, h, want)
+		}
 	}
 }

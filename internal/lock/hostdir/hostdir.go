@@ -1,63 +1,60 @@
-// Package hostdir gives each lock of a [lock.Store] a real directory, so that programs on the server's machine take part with
+// Package hostdir gives each held lock a real directory, so that programs on the server's machine take part with
 // mkdir, stat and rmdir.
 //
-// Its types: a [Store] around an [Inner] one, made by [Open] from [Options]. The directories are made through an
-// afero.Fs.
+// Its types: a [Disk], made by [Open] from [Options], implements [lock.Disk] on a served tree, which is a [Directories].
 //
-// What is promised: the inner store is the truth; after a crash the directories are made to agree with it. A directory that a
-// program on the host made or removed is noticed: when a client asks for the lock, within a second if the lock is held (a minute
-// with more than 60,000 held), within about a minute elsewhere, and at a start. It is never mistaken for our own: a
-// directory is told from a later one of the same name by its inode number and its time of birth. Nothing is
-// removed but one empty directory at a time, and only that of a lock which ended.
+// Guarantees: of a client and a program on the host that make a directory, one succeeds. A directory is
+// distinguished from a later one of the same name by its inode and time of birth. Nothing is removed but one empty directory at a
+// time: that of a lock that ends, one that a crash of this server left, or an old one that a program on the host made under a lock's name.
+// A lock root that is unmounted or unreadable ends no hold.
 //
-// What is not: a birth is as coarse as the file system's clock (1 to 10 ms). A program that removes a lock's directory within the tick
-// in which it was made, and makes it again, is not noticed where the file system uses the inode number again. Where births are not recorded,
-// the inode number alone must do, and where neither is told (all systems but Linux) a directory that is removed and
-// made again between two looks is taken for the same one. A program that removes a directory and makes it again in the
-// microseconds between our look and our rmdir loses its own. All this is only as atomic as Mkdir and RemoveDir of the file system.
+// A directory that this package makes is marked: mkdir sets the sticky bit, and the owner is the server's. A marked directory
+// without a hold was left by a crash between mkdir and the record; it is removed, or moved aside with what is in it. Any other directory under
+// a lock's name without a hold belongs to the host, until it is empty and was first seen as long ago as its rule's MaxAge says.
 //
-// Start reading at [Store.Commit].
+// Caveats: a birth is as coarse as the file system's clock (1 to 10 ms). A program that removes a lock's directory within the tick
+// in which it was made, and makes it again, is not noticed where the file system uses the inode again. Where the file system records no
+// births, the inode alone must do; on systems other than Linux there is neither, and a replaced directory is taken for the old one. A
+// program that removes a directory and makes it again in the microseconds between our look and our rmdir loses its own. Where
+// directories cannot be marked (vfat, and all systems but Linux), the host owns what a crash left. A program that
+// replaces the directory above a lock does not end the hold, since an unmounted lock root looks the same.
+//
+// Start reading at [Disk.Make].
 package hostdir
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Inner is the store that holds the locks. Nobody else changes it.
-type Inner interface {
-	lock.Store
-	// SetDirectory notes which directory the holds of a name have; the zero id: none. It returns a *lock.ConflictError if the
-	// record is not at that revision any more. After another error the note is in memory only.
-	SetDirectory(name lock.Name, revision lock.Token, id lock.DirectoryID) error
-	// Sync returns when everything that was noted before lasts.
-	Sync() error
-	// Tombstones returns the directories of locks that were released: after a loss of power they may be there again.
-	Tombstones() []lock.Tombstone
-}
-
-// Directories is what a file system needs beside [afero.Fs]. Names are FTP paths such as "/locks/a", as bytes; links are not
-// followed in the last element. What Sys of a FileInfo returns may have the method Identity() (inode uint64, birth int64): what tells a
-// directory from a later one of the same name.
+// Directories is what a file system needs beside [afero.Fs]. Names are FTP paths such as "/locks/a", as bytes; errors contain no other
+// paths. Open returns a [Directory] for a directory. The Sys of a FileInfo may have the methods
+// Identity() (inode uint64, birth int64), Device() uint64, Links() uint64 and Mark() (sticky bool, owner int).
 type Directories interface {
 	afero.Fs
-	Lstat(name string) (fs.FileInfo, error)
 	RemoveDir(name string) error // an empty directory, or an error; never a file
-	// Aside moves the directory of a lock, with all that is in it, out of everybody's way by one rename, and returns its new
-	// name. of is the lock, by its holder, token that of its hold.
+	// Aside moves the directory of a lock, with all that is in it, to a name that clients do not see, by one rename, and returns
+	// that name. of is the lock, by its holder, token that of its hold. If that name exists the error matches fs.ErrExist or EISDIR.
 	Aside(name, of, by string, token uint64) (to string, err error)
 }
 
-// Rules say which directories are locks. *lock.Rules are.
+// Directory is an open directory. Its methods resolve no path, and follow no link.
+type Directory interface {
+	afero.File
+	Lstat(base string) (fs.FileInfo, error)
+	Mkdir(base string, perm fs.FileMode) error // perm may have fs.ModeSticky
+	RemoveDir(base string) error               // an empty directory, or an error; never a file
+}
+
+// Rules return the directories that are locks. *lock.Rules are.
 type Rules interface {
 	// For returns the rule under which a directory of that name is a lock, if it is one.
 	For(lock.Name) (lock.Rule, bool)
@@ -65,94 +62,92 @@ type Rules interface {
 	Roots() []lock.Name
 }
 
-// Options are what a Store is opened with.
+// Options are the arguments of Open. All but Directories and Log are required.
 type Options struct {
-	Inner Inner        // required
-	FS    Directories  // required: the served tree
-	Clock lock.Clock   // required
-	Rules Rules        // required
-	Log   *slog.Logger // nil: silent
+	FS    Directories // the served tree
+	Clock lock.Clock
+	Rules Rules
+	// Held reports whether the name has a hold. While this server may not change locks it returns true. It is called without a mutex.
+	Held        func(lock.Name) bool
+	Directories bool         // each lock has a directory; if not, Restore removes those that are empty
+	Log         *slog.Logger // nil: silent
 }
 
-// Store is a lock.Store whose locks have directories. Use Open. It is for use by several goroutines.
-type Store struct {
-	o        Options
-	inner    Inner
-	tree     tree
-	rules    atomic.Pointer[Rules]
-	watchers lock.Watchers
+// Disk implements lock.Disk. Use Open. It is for use by several goroutines.
+type Disk struct {
+	o      Options
+	opened time.Time
+	rules  atomic.Pointer[Rules]
+	marks  marks
 
-	// parents has, of lock.Name, the lock.DirectoryID of the directory in which the lock's directory was last seen. Where that is
-	// another one, such as a mount point whose file system was unmounted, a missing directory ends no hold.
-	parents sync.Map
-	looks   sync.WaitGroup // of Look
+	changes *lanes // makes and removes
+	looks   *lanes // only looks
 
-	busy sync.Map // of lock.Name: a chan struct{} that is closed when nobody changes that name any more
+	mu   sync.Mutex
+	made map[lock.Name]made // the locks that have a directory
 
-	walking sync.Mutex  // held by the walk under way
-	pending []lock.Name // the directories that it has still to read
+	sweep sweep
 }
 
-var (
-	_ lock.Store  = (*Store)(nil)
-	_ lock.Looker = (*Store)(nil)
-)
+var _ lock.Disk = (*Disk)(nil)
 
-// Open brings the inner store and the directories into agreement: a hold without its directory gets it back, what a released one
-// left behind goes, and any other directory that is a lock was made on the host.
-func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.Inner == nil || o.FS == nil || o.Clock == nil || o.Rules == nil {
-		return nil, errors.New("hostdir: an inner store, a file system, a clock and rules are needed")
+// Open makes a Disk. It reads and writes nothing.
+func Open(o Options) (*Disk, error) {
+	if o.FS == nil || o.Clock == nil || o.Rules == nil || o.Held == nil {
+		return nil, errors.New("hostdir: a file system, a clock, rules and Held are needed")
 	}
-	s := newStore(o)
-	return s, s.start(ctx)
-}
-
-func newStore(o Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{o: o, inner: o.Inner, tree: tree{o.FS}}
-	s.SetRules(o.Rules)
-	return s
+	d := &Disk{
+		o: o, opened: o.Clock.Now().Wall, made: make(map[lock.Name]made), marks: marks{known: make(map[uint64]mark)},
+		sweep: sweep{entries: firstSweepEntries, seen: make(map[lock.Name]sighting)},
+	}
+	d.changes, d.looks = newLanes(d.open, false), newLanes(d.open, true)
+	d.SetRules(o.Rules)
+	return d, nil
 }
 
-// SetRules replaces what makes a directory made on the host a lock. Locks that are held keep their rules.
-func (s *Store) SetRules(rules Rules) { s.rules.Store(&rules) }
+// SetRules replaces the rules that make a directory on the host a lock.
+func (d *Disk) SetRules(rules Rules) { d.rules.Store(&rules) }
 
-// Get implements lock.Store. It does not look at the directory.
-func (s *Store) Get(ctx context.Context, name lock.Name) (lock.Record, error) {
-	return s.inner.Get(ctx, name)
-}
+// closeBound is how long Close waits for operations under way.
+const closeBound = 2 * time.Second
 
-// All implements lock.Store.
-func (s *Store) All(ctx context.Context) iter.Seq2[lock.Record, error] { return s.inner.All(ctx) }
-
-// Close ends every Watch, and waits for every Look. The inner store and the file system are the caller's to close.
-func (s *Store) Close() {
-	s.watchers.Close()
-	s.looks.Wait()
-}
-
-// lock begins a change of a name, which one goroutine makes at a time. The caller calls unlock when it is over.
-func (s *Store) lock(name lock.Name) (unlock func()) {
-	for {
-		unlock, busy := s.tryLock(name)
-		if busy == nil {
-			return unlock
-		}
-		<-busy
+// Close waits until nothing is under way, but no longer than two seconds for changes and for looks each: a mount may hang. Later calls return
+// fs.ErrClosed. The caller ends Watch and Sweep first, and closes the file system.
+func (d *Disk) Close() {
+	if !d.changes.close(closeBound) || !d.looks.close(closeBound) {
+		d.o.Log.Warn("the served tree does not answer; an operation on a lock's directory was left under way")
 	}
 }
 
-// tryLock is lock that does not wait. While somebody else changes the name it returns what is closed when that is over.
-func (s *Store) tryLock(name lock.Name) (unlock func(), busy <-chan struct{}) {
-	done := make(chan struct{})
-	if other, busy := s.busy.LoadOrStore(name, done); busy {
-		return nil, other.(chan struct{})
+// made is a directory that a lock got from Make or Restore.
+type made struct {
+	id lock.DirectoryID
+	in place
+}
+
+// keep notes that a lock has a directory.
+func (d *Disk) keep(n lock.Name, p *parent, id lock.DirectoryID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made[n] = made{id, p.at}
+}
+
+// forget notes that a lock has that directory no longer.
+func (d *Disk) forget(n lock.Name, id lock.DirectoryID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made[n].id == id {
+		delete(d.made, n)
 	}
-	return func() {
-		s.busy.Delete(name)
-		close(done)
-	}, nil
+}
+
+// placeOf returns where the directory of a hold is; false if the hold has none that this start of the server saw.
+func (d *Disk) placeOf(h lock.Hold) (place, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m, ok := d.made[h.Name]
+	return m.in, ok && m.id == h.Directory
 }

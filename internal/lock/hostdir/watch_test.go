@@ -1,11 +1,14 @@
-package hostdir
+package hostdir_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,256 +16,202 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// watch runs a Watch in a bubble of synctest, where a second takes no time, and returns what it yields. stop ends it and the store.
-func (s *scene) watch(store *Store) (events chan string, stop func()) {
+func TestOnlyAMissingOrReplacedDirectoryIsGone(t *testing.T) {
+	s := newScene(t)
+	removed, renamed, replaced, stays := s.acquire("/locks/a"), s.acquire("/locks/b"), s.acquire("/locks/c"), s.acquire("/locks/d")
+	s.rmdir("/locks/a")
+	s.rename("/locks/b", "/locks/other")
+	s.replace("/locks/c")
+	for _, h := range []lock.Hold{removed, renamed, replaced} {
+		s.gone(h, true)
+	}
+	s.gone(stays, false)
+	s.gone(lock.Hold{Name: "/locks/none"}, false)
+	again := removed
+	s.acquire("/locks/a")
+	s.gone(again, false) // of an earlier hold nothing is known
+}
+
+func TestAnUnmountedLockRootEndsNothing(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire("/locks/a")
+	s.rename("/locks", "/elsewhere")
+	if gone, err := s.Gone(t.Context(), h); gone || err == nil {
+		t.Errorf("without the directory above: %v, %v", gone, err)
+	}
+	s.mkdir("/locks") // the mount point
+	s.gone(h, false)
+	s.mkdir("/locks/a")
+	s.gone(h, false)
+	s.rmdir("/locks/a")
+	s.rmdir("/locks")
+	s.rename("/elsewhere", "/locks")
+	s.gone(h, false)
+	s.fs.open = func(string) error { return syscall.EACCES }
+	s.rmdir("/locks/a")
+	if gone, err := s.Gone(t.Context(), h); gone || !errors.Is(err, syscall.EACCES) {
+		t.Errorf("unreadable: %v, %v", gone, err)
+	}
+	s.fs.open = nil
+	s.gone(h, true)
+}
+
+// hang makes a directory hang as a network mount does, until answer is closed. before that it counts the calls that hang.
+func (s *scene) hang(dir string) (calls *atomic.Int32, answer chan struct{}) {
+	calls, answer = new(atomic.Int32), make(chan struct{})
+	s.fs.open = func(name string) error {
+		if strings.HasPrefix(name, dir) {
+			calls.Add(1)
+			<-answer
+		}
+		return nil
+	}
+	return calls, answer
+}
+
+func TestALookAtAMountThatHangsEndsWithItsContext(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire("/locks/a")
+	calls, answer := s.hang("/locks")
+	before := runtime.NumGoroutine()
+	for range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if gone, err := s.Gone(ctx, h); gone || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v", gone, err)
+		}
+		cancel()
+	}
+	if n := calls.Load(); n != 1 {
+		t.Errorf("%d looks hang", n)
+	}
+	if n := runtime.NumGoroutine() - before; n > 5 {
+		t.Errorf("%d goroutines more", n)
+	}
+	close(answer)
+}
+
+func TestCloseWaitsForALookThatHangsButNotForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		h := s.acquire("/locks/a")
+		_, answer := s.hang("/locks")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s.Gone(ctx, h)
+		began := time.Now()
+		s.Disk.Close()
+		if d := time.Since(began); d == 0 || d > 10*time.Second {
+			t.Errorf("Close took %v", d)
+		}
+		if _, err := s.Make(t.Context(), "/locks/b"); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		close(answer)
+		s.Disk.Close()
+	})
+}
+
+// watch runs a Watch in a bubble of synctest, where a second takes no time.
+func (s *scene) watch() (events chan lock.Name) {
 	ctx, cancel := context.WithCancel(context.Background())
-	events = make(chan string, 100)
+	events = make(chan lock.Name, 100)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for event := range store.Watch(ctx) {
-			events <- string(event.Record.Name) + " " + string(event.Cause)
-		}
+		s.Watch(ctx, s.holds, func(h lock.Hold) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.held, h.Name)
+			events <- h.Name
+		})
 	}()
-	synctest.Wait()
-	return events, func() {
-		cancel()
-		<-done
-		s.stop()
-	}
+	s.Cleanup(func() { cancel(); <-done })
+	return events
 }
 
-func want(t *testing.T, events chan string, all ...string) {
+func wantGone(t *testing.T, events chan lock.Name, n int) {
 	t.Helper()
 	synctest.Wait()
-	for _, one := range all {
-		select {
-		case got := <-events:
-			if got != one {
-				t.Errorf("got %q, want %q", got, one)
-			}
-		default:
-			t.Errorf("%q was not noticed", one)
-		}
+	if got := len(events); got != n {
+		t.Errorf("%d were noticed, want %d", got, n)
 	}
-	if len(events) > 0 {
-		t.Errorf("noticed too: %q", <-events)
+	for range len(events) {
+		<-events
 	}
 }
 
 func TestTheEndOfAHeldLockIsNoticedWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.mkdir("/other")
-		store := s.mustOpen()
-		events, stop := s.watch(store)
-		for _, name := range []lock.Name{"/a_lock", "/b_lock", "/c_lock"} {
-			s.Acquire(store, name, "ada")
+		for i := range 5 {
+			s.acquire(lock.Name(fmt.Sprintf("/locks/%d", i)))
 		}
-		s.rmdir("/a_lock")
-		if err := os.Rename(s.tree.real("/b_lock"), s.tree.real("/other/data")); err != nil {
-			t.Fatal(err)
-		}
-		s.replace("/c_lock")
+		s.record(lock.Hold{Name: "/locks/none"})
+		events := s.watch()
 		time.Sleep(time.Second)
-		want(t, events, "/a_lock host-removed", "/b_lock host-removed", "/c_lock host-removed", "/c_lock host-made")
-		s.rmdir("/c_lock")
+		wantGone(t, events, 0)
+		s.rmdir("/locks/1")
+		s.rmdir("/locks/3")
 		time.Sleep(time.Second)
-		want(t, events, "/c_lock host-removed")
-		stop()
+		wantGone(t, events, 2)
+		time.Sleep(time.Minute)
+		wantGone(t, events, 0)
 	})
 }
 
-func TestDirectoriesMadeOnTheHostAreNoticedWithinAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
-		store := s.mustOpen()
-		events, stop := s.watch(store)
-		s.mkdir("/deep")
-		s.mkdir("/deep/er")
-		s.mkdir("/deep/er/a_lock")
-		s.mkdir("/data")
-		s.mkdir("/full_lock")
-		s.write("/full_lock/file")
-		s.write("/file_lock")
-		time.Sleep(59 * time.Second)
-		want(t, events)
-		time.Sleep(2 * time.Second)
-		want(t, events, "/deep/er/a_lock host-made")
-		stop()
-	})
-}
-
-// With many locks a turn takes longer, a minute at most, and each is looked at once in it.
+// With many locks a turn takes longer.
 func TestManyLocksAreLookedAtInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		store := s.mustOpen()
-		const n = 2*looksAtOnce + 100
+		const n = 2000
 		for i := range n {
-			s.Acquire(store, lock.Name(fmt.Sprintf("/%04d_lock", i)), "ada")
+			name := fmt.Sprintf("/locks/%d", i)
+			s.acquire(lock.Name(name))
+			s.rename(name, fmt.Sprintf("/%d", i))
 		}
-		looks := 0
-		s.tree.before = func(op, _ string) error {
-			if op == "lstat" {
-				looks++
+		events := s.watch()
+		noticed := 0
+		go func() {
+			for range events {
+				noticed++
 			}
-			return nil
-		}
-		turn := new(turn)
-		for i, want := range []int{looksAtOnce, 2 * looksAtOnce, n, n + looksAtOnce} {
-			if store.look(t.Context(), turn); looks != want {
-				t.Errorf("after round %d: %d looks, want %d", i+1, looks, want)
+		}()
+		for second, want := range []int{800, 1600, n} {
+			time.Sleep(800 * time.Millisecond)
+			if synctest.Wait(); noticed != want {
+				t.Errorf("%d noticed after round %d, want %d", noticed, second+1, want)
 			}
 		}
-		s.tree.before = nil
-		s.stop()
+		close(events)
 	})
 }
 
-// One lock lies below a mount that hangs, and so do others that nobody holds. What the host does elsewhere is noticed as ever.
-func TestAMountThatHangsHoldsUpNoOtherLook(t *testing.T) {
+// Locks below a mount that hangs delay the looks at others once, by a second in all.
+func TestAMountThatHangsDelaysOtherLooksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.mkdir("/hung")
-		s.mkdir("/hung/dir")
-		var hangs atomic.Bool
-		answer := make(chan struct{})
-		s.tree.before = func(_, name string) error {
-			if hangs.Load() && strings.HasPrefix(name, "/hung") {
-				<-answer
-			}
-			return nil
+		s.fs.mount = "/hung"
+		for i := range 20 {
+			s.mkdir(fmt.Sprintf("/hung%d", i))
+			s.acquire(lock.Name(fmt.Sprintf("/hung%d/a_lock", i)))
 		}
-		store := s.mustOpen()
-		events, stop := s.watch(store)
-		for _, name := range []lock.Name{"/a_lock", "/b_lock", "/c_lock", "/hung/a_lock", "/hung/b_lock", "/z_lock"} {
-			s.Acquire(store, name, "ada")
+		s.acquire("/locks/a")
+		s.acquire("/locks/b")
+		calls, answer := s.hang("/hung")
+		events := s.watch()
+		s.rmdir("/locks/a")
+		time.Sleep(2 * time.Second)
+		wantGone(t, events, 1)
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d looks hang", n)
 		}
-		hangs.Store(true)
-		for _, name := range []string{"/z_lock", "/c_lock", "/b_lock", "/a_lock"} {
-			s.rmdir(name)
-			time.Sleep(3 * time.Second) // some looks wait for those that hang, the first time
-			want(t, events, name+" host-removed")
-			time.Sleep(time.Minute)
-		}
+		time.Sleep(time.Minute)
+		s.rmdir("/locks/b")
+		time.Sleep(time.Second)
+		wantGone(t, events, 1)
 		close(answer)
-		stop()
-	})
-}
-
-func TestALookDuringAReleaseTakesItForNoDeedOfTheHost(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	store.inner = releasing{store.inner, func() error {
-		s.hasDirectory("/a_lock", false)
-		store.check(t.Context(), "/a_lock") // the next one looks again
-		return nil
-	}}
-	s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
-}
-
-func TestAWalkIsBoundedAndTheNextGoesOn(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	for i := range 5 {
-		s.mkdir(fmt.Sprintf("/%d", i))
-		for j := range 5 {
-			s.mkdir(fmt.Sprintf("/%d/%d_lock", i, j))
-		}
-	}
-	found, rounds := 0, 0
-	for ; found < 25 && rounds < 20; rounds++ {
-		if err := store.walk(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
-		now := len(s.Records(store))
-		if now-found > 15 {
-			t.Errorf("%d found in one round", now-found)
-		}
-		found = now
-	}
-	if found != 25 || rounds < 2 {
-		t.Errorf("%d found in %d rounds", found, rounds)
-	}
-}
-
-func TestAProbeNoticesWhatTheHostMade(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	s.mkdir("/data")
-	s.mkdir("/data/b_lock")
-	if token, err := s.Commit(store, "/data", 0); err != nil || token == 0 {
-		t.Errorf("of what is no lock: %v", err)
-	}
-	_, err := s.Commit(store, "/data/b_lock", 0)
-	s.Conflict(err, lock.HostAccount)
-}
-
-// What Look returns is what Watch yields. It ends a hold whose directory is missing or another one, in the directory where it
-// was seen, and nothing else.
-func TestALookEndsAHoldThatTheHostEnded(t *testing.T) {
-	for name, c := range map[string]struct {
-		host    func(s *scene)
-		changed string // "": nothing
-	}{
-		"nothing":           {func(*scene) {}, ""},
-		"a missing one":     {func(s *scene) { s.rmdir("/dir/a_lock") }, "/dir/a_lock host-removed"},
-		"another directory": {func(s *scene) { s.rmdir("/dir/a_lock"); s.mkdir("/dir/other"); s.mkdir("/dir/a_lock") }, "/dir/a_lock host-made"},
-		"another parent": {func(s *scene) {
-			if err := os.Rename(s.tree.real("/dir"), s.tree.real("/unmounted")); err != nil {
-				s.Fatal(err)
-			}
-			s.mkdir("/dir")
-		}, ""},
-		"no parent": {func(s *scene) {
-			if err := os.Rename(s.tree.real("/dir"), s.tree.real("/unmounted")); err != nil {
-				s.Fatal(err)
-			}
-		}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			s.mkdir("/dir")
-			store := s.mustOpen()
-			s.Acquire(store, "/dir/a_lock", "ada")
-			c.host(s)
-			for range 2 { // the second one changes nothing
-				event, changed := store.Look(t.Context(), "/dir/a_lock")
-				got := ""
-				if changed {
-					got = string(event.Record.Name) + " " + string(event.Cause)
-				}
-				if got != c.changed || changed && event.Record.Revision == 0 {
-					t.Errorf("%q at %d, want %q", got, event.Record.Revision, c.changed)
-				}
-				c.changed = ""
-			}
-			store.Close()
-		})
-	}
-}
-
-func TestALookWaitsNeitherForAMountNorForAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
-		store := s.mustOpen()
-		s.Acquire(store, "/a_lock", "ada")
-		answer := make(chan struct{})
-		s.tree.before = func(string, string) error {
-			<-answer
-			return nil
-		}
-		began := time.Now()
-		for range 10 { // the first one hangs, and has the name
-			if _, changed := store.Look(t.Context(), "/a_lock"); changed {
-				t.Error("something changed")
-			}
-		}
-		if took := time.Since(began); took != lookTimeout {
-			t.Errorf("they took %v", took)
-		}
-		close(answer)
-		store.Close()
+		s.rmdir("/hung3/a_lock")
+		time.Sleep(2 * time.Second)
+		wantGone(t, events, 1)
 	})
 }

@@ -2,196 +2,216 @@ package journal
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"path"
-	"slices"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// errName is returned for a name that no lock can have.
-var errName = errors.New("not the absolute, clean path of a lock")
+// retryAfter is how long a write waits that found the disk full.
+const retryAfter = 100 * time.Millisecond
 
-// Commit implements [lock.Store]. A name without holds has no record: the next change of it has If 0. The directory of a hold
-// is kept as it is given.
-//
-// A grant is written, and synced if the store is durable. A release is written. On a full disk a grant is refused with
-// what the system says (ENOSPC, EDQUOT, EFBIG), and so is a release for which no room could be kept, with lock.ErrUnrecorded.
-//
-// Besides the errors that lock.Store names it returns lock.ErrClosed, the context's error if that has
-// ended before anything was done, and ErrFailed.
-func (s *Store) Commit(ctx context.Context, change lock.Change) (lock.Token, error) {
-	if path.Clean(string(change.Name)) != string(change.Name) || change.Name.Depth() == 0 || change.Name[0] != '/' {
-		return 0, fmt.Errorf("%s: %w", change.Name, errName)
+// Wait implements [lock.Log]. One caller writes, or syncs, for all that wait: that one returns when the disk answers, also if its ctx ended.
+func (l *Log) Wait(ctx context.Context, end lock.Position, durable bool) error {
+	reached := &l.written
+	work := l.write
+	if durable && l.o.Durable {
+		reached = &l.synced
+		work = func() error { return l.sync(ctx, int64(end)) }
 	}
-	if err := ctx.Err(); err != nil {
-		return 0, err
+	if reached.Load() < int64(end) {
+		runtime.Gosched() // others that can run may append more, so that one write or sync is enough for all
 	}
-	w, err := s.commit(change)
-	if err == nil && w.log != nil {
-		err = w.log.sync(w.end)
-	}
-	if errors.Is(err, errTail) {
-		err = fmt.Errorf("%s: %w: %w", change.Name, lock.ErrUncertain, err)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return w.token, nil
-}
-
-// written is a change that is in the file. It lasts when log is synced up to end; without a log it need not last.
-type written struct {
-	token lock.Token
-	log   *log
-	end   int64
-}
-
-func (s *Store) commit(change lock.Change) (w written, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.readyLocked(); err != nil {
-		return w, err
-	}
-	before := s.records[change.Name]
-	if before.Revision != change.If {
-		before.Name = change.Name
-		return w, &lock.ConflictError{Record: clone(before)}
-	}
-	s.rotateIfDueLocked()
-	if err := s.reserveLocked(); err != nil {
-		return w, err
-	}
-	if len(before.Holds) == 0 && len(change.Holds) == 0 { // nothing changes
-		s.next++
-		return written{token: s.next - 1}, nil
-	}
-	after := lock.Record{Name: change.Name, Revision: s.next, Holds: slices.Clone(change.Holds)}
-	for i := range after.Holds {
-		if after.Holds[i].Token == 0 {
-			after.Holds[i].Token = s.next
+	for reached.Load() < int64(end) {
+		err := work()
+		if err != nil && !full(err) {
+			return uncertain(err)
+		}
+		if err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return uncertain(ctx.Err())
+		case <-l.failure.over:
+		case <-time.After(retryAfter):
 		}
 	}
-	grants := extends(before.Holds, after.Holds)
-	err = s.writeLocked(s.describe(change, before, after), releaseRoom(after)-releaseRoom(before), grants)
-	if err != nil && full(err) && !grants {
-		err = fmt.Errorf("%w: %w", lock.ErrUnrecorded, err)
-	}
-	if err != nil {
-		return w, err
-	}
-	s.next++
-	s.putLocked(before, after)
-	w.token = after.Revision
-	if grants && s.o.Durable {
-		w.log, w.end = s.log, s.log.end.Load()
-	}
-	return w, nil
-}
-
-// readyLocked says why nothing can be changed.
-func (s *Store) readyLocked() error {
-	if s.closed {
-		return lock.ErrClosed
-	}
-	return s.failure.get()
-}
-
-// putLocked takes a change over that is written.
-func (s *Store) putLocked(before, after lock.Record) {
-	delete(s.tombstones, after.Name)
-	if len(after.Holds) > 0 {
-		s.records[after.Name] = after
-		return
-	}
-	delete(s.records, after.Name)
-	s.tombstones.add(lock.Tombstone{Name: after.Name, Directory: directory(before), At: s.o.Clock.Now(), Token: after.Revision})
-}
-
-// describe returns the line of a change.
-func (s *Store) describe(change lock.Change, before, after lock.Record) *line {
-	now := s.o.Clock.Now()
-	l := &line{Entry: lock.Entry{
-		Cause: change.Cause, Name: change.Name, Token: after.Revision, At: now, By: change.By, Note: change.Note,
-		Holds: after.Holds, Held: held(before.Holds, after.Holds, now),
-	}}
-	if len(after.Holds) == 0 {
-		l.Directory = directory(before)
-	}
-	return l
-}
-
-// writeLocked appends a line. more is by how much the room for releases grows with it. Only a grant has to leave that room alone.
-func (s *Store) writeLocked(l *line, more int64, grants bool) error {
-	if err := s.log.append(l, more, grants); err != nil {
-		return err
-	}
-	s.eventful = s.eventful || !l.own()
 	return nil
 }
 
-// reserveLocked announces the next block of tokens, synced whether the store is durable or not: a token must
-// not be given twice, whatever is lost. It syncs with mu held, once in so many changes, since nobody can go on without.
-func (s *Store) reserveLocked() error {
-	if s.next <= s.reserved {
+// write writes all records that were appended before.
+func (l *Log) write() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	return l.writeLocked()
+}
+
+func (l *Log) writeLocked() error {
+	for again := true; again; {
+		if err := l.failure.get(); err != nil {
+			return err
+		}
+		if l.over {
+			return lock.ErrClosed
+		}
+		if again = len(l.out) > 0; !again { // else the disk was full at the last time
+			l.mu.Lock()
+			l.out, l.coder.b = l.coder.b, l.out
+			l.mu.Unlock()
+		}
+		at := l.written.Load()
+		offset := at - int64(l.target.base)
+		if _, err := l.target.WriteAt(l.out, offset); err != nil {
+			if full(err) {
+				l.stuck.Store(true)
+				return err
+			}
+			return l.failure.set(err)
+		}
+		l.target.zeroed = max(l.target.zeroed, offset+int64(len(l.out)))
+		l.written.Store(at + int64(len(l.out)))
+		l.stuck.Store(false)
+		l.out = l.out[:0]
+	}
+	return nil
+}
+
+// round is one sync, or one attempt of the upkeep, that several callers wait for.
+type round struct {
+	done chan struct{}
+	err  error
+}
+
+func newRound() *round { return &round{done: make(chan struct{})} }
+
+func (r *round) end(err error) {
+	r.err = err
+	close(r.done)
+}
+
+// rounds orders syncs: one at a time. The callers that come during one share the next.
+type rounds struct {
+	roundMu sync.Mutex
+	syncing bool
+	closed  bool
+	next    *round
+	marked  int64 // the end of the last mark; owned by the sync under way
+	syncers sync.WaitGroup
+}
+
+// sync returns when everything before end is synced.
+func (l *Log) sync(ctx context.Context, end int64) error {
+	l.roundMu.Lock()
+	if l.synced.Load() >= end {
+		l.roundMu.Unlock()
 		return nil
 	}
-	upTo := s.next + tokenBlock - 1
-	if err := s.writeLocked(&line{Entry: lock.Entry{Cause: eventTokens}, Reserved: upTo}, 0, false); err != nil {
+	if r := l.join(); r != nil {
+		select {
+		case <-r.done:
+			return r.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	err := l.syncOnce()
+	l.handOver()
+	return err
+}
+
+// join makes the caller the one who syncs, or returns the round that it must wait for. It unlocks roundMu.
+func (r *rounds) join() *round {
+	defer r.roundMu.Unlock()
+	if !r.syncing {
+		r.syncing = true
+		return nil
+	}
+	if r.closed {
+		ended := newRound()
+		ended.end(lock.ErrClosed)
+		return ended
+	}
+	if r.next == nil {
+		r.next = newRound()
+	}
+	return r.next
+}
+
+// handOver ends the turn of the caller. If others wait, another goroutine syncs for them, and for those that come meanwhile.
+func (l *Log) handOver() {
+	if r := l.nextRound(); r != nil {
+		l.syncers.Go(func() {
+			for ; r != nil; r = l.nextRound() {
+				r.end(l.syncOnce())
+			}
+		})
+	}
+}
+
+func (r *rounds) nextRound() *round {
+	r.roundMu.Lock()
+	defer r.roundMu.Unlock()
+	next := r.next
+	r.next, r.syncing = nil, next != nil
+	return next
+}
+
+// takeSyncs returns when no sync is under way, and the caller may sync. It calls handOver or endSyncs afterwards.
+func (l *Log) takeSyncs() {
+	for {
+		l.roundMu.Lock()
+		r := l.join()
+		if r == nil {
+			return
+		}
+		<-r.done
+	}
+}
+
+// endSyncs refuses all further syncs.
+func (r *rounds) endSyncs() {
+	r.roundMu.Lock()
+	defer r.roundMu.Unlock()
+	r.closed = true
+	if r.next != nil {
+		r.next.end(lock.ErrClosed)
+	}
+}
+
+// syncOnce writes and syncs everything that was appended before. Only the caller whose turn it is may call it.
+func (l *Log) syncOnce() error {
+	l.writing.Lock()
+	err := l.writeLocked()
+	s, end := l.target, l.written.Load()
+	l.writing.Unlock()
+	if err != nil {
 		return err
 	}
-	if err := s.log.sync(s.log.end.Load()); err != nil {
+	if err := l.datasync(s); err != nil {
 		return err
 	}
-	s.reserved = upTo
+	if err := s.gone(); err != nil {
+		return l.failure.set(err)
+	}
+	l.synced.Store(end)
+	if end > l.marked {
+		l.mu.Lock()
+		l.appendOwn(synced, uint64(end-int64(s.base)))
+		l.marked = int64(l.endAt)
+		l.mu.Unlock()
+	}
 	return nil
 }
 
-// extends reports whether some hold is new or has got more time than it had: a grant, which is to last.
-func extends(before, after []lock.Hold) bool {
-	for _, h := range after {
-		i := slices.IndexFunc(before, func(b lock.Hold) bool { return b.Token == h.Token })
-		if i < 0 || !sameInstant(before[i].Renewed, h.Renewed) {
-			return true
-		}
+// datasync syncs a segment. After an error nobody knows what is on the disk.
+func (l *Log) datasync(s *segment) error {
+	began := time.Now()
+	err := s.Sync()
+	l.o.Synced(time.Since(began))
+	if err != nil {
+		return l.failure.set(err)
 	}
-	return false
-}
-
-// held returns how long the oldest of the holds that end has stood.
-func held(before, after []lock.Hold, now lock.Instant) time.Duration {
-	var longest time.Duration
-	for _, h := range before {
-		if !slices.ContainsFunc(after, func(a lock.Hold) bool { return a.Token == h.Token }) {
-			longest = max(longest, since(h.Acquired, now))
-		}
-	}
-	return longest
-}
-
-// since returns the time between two moments, by the clock that both can be told on.
-func since(then, now lock.Instant) time.Duration {
-	if then.BootID == now.BootID {
-		return now.Boot - then.Boot
-	}
-	return now.Wall.Sub(then.Wall)
-}
-
-// Published implements [lock.Publications]: a line of its own, on disk with the next grant that is synced. No record
-// changes by it, and its token is that of the hold.
-func (s *Store) Published(_ context.Context, p lock.Publication) error {
-	if p.Lock == "" || p.Token == 0 || p.File == "" {
-		return fmt.Errorf("%s: a publication without a file, a lock and a token", p.File)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.readyLocked(); err != nil {
-		return err
-	}
-	return s.writeLocked(&line{Entry: lock.Entry{
-		Cause: lock.CausePublish, Name: p.Lock, Token: p.Token, At: s.o.Clock.Now(), By: p.By, Note: p.Note,
-		File: p.File, Bytes: p.Bytes, SHA256: p.SHA256,
-	}}, 0, true)
+	return nil
 }

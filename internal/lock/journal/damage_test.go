@@ -1,112 +1,195 @@
 package journal
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestATornLastLineIsDropped(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	s.Acquire(store, "/a_lock", "ada")
-	s.Acquire(store, "/b_lock", "ben")
-	s.crash(store)
-	whole := s.journal()
-	lines := strings.SplitAfter(whole, "\n")
-	last := lines[len(lines)-2] // b's
-	for _, tail := range []string{
-		last[:1], last[:len(last)/2], last[:len(last)-1], last[:30] + strings.Repeat("\x00", len(last)-30) + "\x00\x00",
-		strings.Repeat("\x00", 30) + last[30:] + "\x00\x00", "garbage\n", strings.Repeat("garbage", 1000), "\x00\x00\x00", "\n",
-		strings.Replace(last, `"token":`, `"token":1`, 1),
-	} {
-		s.setJournal(strings.TrimSuffix(whole, last) + tail)
-		store := s.mustOpen()
-		s.HeldBy(store, "/a_lock", "ada")
-		s.HeldBy(store, "/b_lock", "")
-		s.Acquire(store, "/c_lock", "eve")
-		s.crash(store)
-		store = s.mustOpen()
-		s.HeldBy(store, "/c_lock", "eve")
-		s.crash(store)
+// played is a state directory with two segments that matter, and the lines of the last one.
+func played(t *testing.T) (s *scene, path string, lines []string) {
+	s = newScene(t)
+	l := s.mustOpen()
+	a := s.acquire(l, "/a_lock")
+	s.acquire(l, "/b_lock")
+	if err := l.turn(); err != nil {
+		t.Fatal(err)
+	}
+	s.release(l, a)
+	s.acquire(l, "/c_lock")
+	s.acquire(l, "/d_lock")
+	s.crash(l)
+	path = s.path()
+	return s, path, s.lines(path)
+}
+
+// turn begins a new segment.
+func (l *Log) turn() error {
+	l.keeping.Lock()
+	defer l.keeping.Unlock()
+	before := l.tail.number
+	for l.tail.number == before {
+		l.due = true
+		l.keeping.Unlock()
+		err := l.keep()
+		l.keeping.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// standing returns the names that stand after the lines of the last segment of played.
+func standing(lines []string) string {
+	all := []string{"/a_lock", "/b_lock"}
+	for _, text := range lines {
+		name, _, _ := strings.Cut(text[strings.Index(text, ":")+1:], ",")
+		switch name = strings.Trim(name, `"`); {
+		case strings.HasPrefix(text, keys[lock.Granted]):
+			all = append(all, name)
+		case strings.HasPrefix(text, keys[lock.Ended]):
+			all = slices.DeleteFunc(all, func(s string) bool { return s == name })
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// Whatever part of the written bytes a kill leaves, a start finds the records before it, goes on, and the next start agrees.
+func TestEveryPrefixIsAJournal(t *testing.T) {
+	s, path, lines := played(t)
+	whole := strings.Join(lines, "")
+	state := s.state
+	s.options = func(o *Options) { o.wrap = func(f file) file { return unsynced{f} } }
+	for end := 0; end <= len(whole); end++ {
+		want := standing(slices.Collect(strings.Lines(whole[:strings.LastIndex(whole[:end], "\n")+1])))
+		for _, tail := range []string{"", "\x00\x00\x00"} {
+			s.write(path, whole[:end]+tail)
+			found, err := s.read()
+			if err != nil {
+				t.Fatalf("%d bytes: %v", end, err)
+			}
+			if got := names(found.loaded()); got != want {
+				t.Fatalf("%d bytes: held are %s, want %s", end, got, want)
+			}
+		}
+		if end%100 > 0 {
+			continue
+		}
+		s.state = filepath.Join(t.TempDir(), "copy")
+		if err := os.CopyFS(s.state, os.DirFS(state)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			l := s.mustOpen()
+			if got := names(l.loaded); got != want {
+				t.Fatalf("%d bytes: held are %s, want %s", end, got, want)
+			}
+			s.crash(l)
+		}
+		s.state = state
 	}
 }
 
-func TestDamageFurtherUpIsNamed(t *testing.T) {
-	s := newScene(t)
-	store := s.mustOpen()
-	s.Acquire(store, "/a_lock", "ada")
-	s.Release(store, "/a_lock", s.Acquire(store, "/b_lock", "ben")-1)
-	s.crash(store)
-	whole := s.journal()
-	for at := 0; at < len(whole); at += 5 {
-		if strings.Count(whole[at:], "\n") == 1 { // the last line
-			break
+func TestWhatIsTornIsDropped(t *testing.T) {
+	s, path, lines := played(t)
+	last := lines[len(lines)-1]
+	whole := strings.TrimSuffix(strings.Join(lines, ""), last)
+	for _, tail := range []string{
+		"garbage\n", strings.Repeat("garbage", 1000), "\n", strings.Repeat("\x00", 30) + last[30:] + "\x00",
+		last[:30] + strings.Repeat("\x00", len(last)-30) + "\x00", strings.Replace(last, `"token":`, `"token":1`, 1), strings.Repeat("x", 200_000),
+	} {
+		s.write(path, whole+tail)
+		if _, err := s.read(); err != nil {
+			t.Errorf("%q: %v", tail[:1], err)
 		}
-		if strings.Count(whole[at:], "\n") == 2 && whole[at] == '\n' {
-			continue // makes one of the last two lines, which is cut off like a torn one
+	}
+}
+
+func (s *scene) read() (*content, error) {
+	return stateDir(s.state).read(s.clock.Now(), s.clock.boot)
+}
+
+// A fault in front of lines that are whole is damage: the server of this boot wrote them all, and only the last write can be torn.
+func TestDamageIsNamed(t *testing.T) {
+	s, path, lines := played(t)
+	whole := strings.Join(lines, "")
+	for at := 0; at < len(whole); at++ {
+		if strings.Count(whole[at:], "\n") == 1 || strings.Count(whole[at:], "\n") == 2 && whole[at] == '\n' {
+			break // the last line
 		}
 		b := []byte(whole)
 		b[at] ^= 1
-		s.setJournal(string(b))
-		_, err := s.open()
-		path := stateDir(s.state).journal()
-		if number := 1 + strings.Count(whole[:at], "\n"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s:%d: damaged", path, number)) {
-			t.Fatalf("a bit of line %d is wrong: %v", number, err)
+		s.write(path, string(b))
+		_, err := s.read()
+		if want := fmt.Sprintf("%s:%d: damaged", path, 1+strings.Count(whole[:at], "\n")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("a bit is wrong at %d: %v, want %s", at, err, want)
 		}
 	}
+	s.write(path, whole)
+	s.mustOpen()
 }
 
-// A hole is what a loss of power leaves of lines that were not synced. Where later lines prove that they were, it is damage.
-func TestAHoleInTheJournal(t *testing.T) {
-	for _, damaged := range []bool{false, true} {
+// After another boot a fault is damage only if a later line proves that the bytes were synced.
+func TestAHole(t *testing.T) {
+	for _, c := range []struct {
+		durable bool
+		want    string
+	}{{true, "damaged"}, {false, ""}} {
 		s := newScene(t)
-		store := s.mustOpen()
-		s.Acquire(store, "/a_lock", "ada")
-		s.Acquire(store, "/b_lock", "ben")
-		s.Acquire(store, "/c_lock", "ben")
-		if damaged {
-			for range tokenBlock {
-				if _, err := s.Commit(store, "/probe_lock", 0); err != nil {
-					t.Fatal(err)
-				}
-			}
+		s.options = func(o *Options) { o.Durable = c.durable }
+		l := s.mustOpen()
+		for _, name := range []lock.Name{"/a_lock", "/b_lock", "/c_lock", "/d_lock", "/e_lock"} {
+			s.acquire(l, name)
 		}
-		s.Acquire(store, "/d_lock", "eve")
-		s.crash(store)
-		text := s.journal()
-		at := strings.Index(text, "/b_lock")
-		s.setJournal(text[:at-20] + strings.Repeat("\x00", 40) + text[at+20:])
-		store, err := s.open()
-		if damaged {
-			if err == nil || !strings.Contains(err.Error(), "journal.jsonl:3: damaged") {
-				t.Errorf("got %v", err)
-			}
-			return
-		}
+		s.crash(l)
+		path := s.path()
+		s.clock.reboot(time.Minute)
+		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.HeldBy(store, "/a_lock", "ada")
-		s.HeldBy(store, "/c_lock", "")
-		s.crash(store)
+		at := bytes.Index(b, []byte("/b_lock"))
+		clear(b[at : at+40])
+		s.write(path, string(b))
+		found, err := s.read()
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("durable: %v", err)
+			}
+			continue
+		}
+		if err != nil || len(found.holds) != 1 || !found.torn {
+			t.Errorf("not durable: %+v, %v", found, err)
+		}
 	}
 }
 
-func TestAMissingJournalIsNoFreshStart(t *testing.T) {
+func TestAMissingOrEmptySegmentIsNoNewJournal(t *testing.T) {
+	for name, spoil := range map[string]func(s *scene, path string) error{
+		"missing": func(s *scene, path string) error { return os.Remove(stateDir(s.state).segment(1)) },
+		"damaged": func(s *scene, path string) error { return os.Truncate(stateDir(s.state).segment(1), 0) },
+		"cut":     func(s *scene, path string) error { return os.Truncate(stateDir(s.state).segment(1), 700) },
+	} {
+		s, path, _ := played(t)
+		if err := spoil(s, path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.open(); err == nil || !strings.Contains(err.Error(), stateDir(s.state).segment(1)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	s := newScene(t)
-	store := s.mustOpen()
-	s.Acquire(store, "/a_lock", "ada")
-	s.restart(store).Close()
-	if err := os.Remove(stateDir(s.state).journal()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), "missing") {
-		t.Errorf("got %v", err)
-	}
-	s.setJournal("")
-	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("an empty journal: %v", err)
+	s.crash(s.mustOpen())
+	s.write(s.path(), "")
+	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), ":1: damaged") {
+		t.Errorf("empty: %v", err)
 	}
 }

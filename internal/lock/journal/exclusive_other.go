@@ -4,11 +4,11 @@ package journal
 
 import "os"
 
-// exclusive opens the lock file of a state directory. Nothing is locked: this system has no flock, and
-// two servers on one state directory are for the operator to avoid.
+// exclusive opens the lock file of a state directory. It locks nothing, since this system has no flock: the operator must not start
+// two servers on one state directory.
 func exclusive(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }
 
-// InUse returns nil: nobody can tell.
+// InUse returns nil, since this system has no flock.
 func InUse(string) error { return nil }

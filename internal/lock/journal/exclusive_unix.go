@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exclusive takes the lock file of a state directory, for as long as the returned file is open. The
-// kernel gives it back when the process ends, however it ends.
+// exclusive locks the lock file of a state directory for as long as the returned file is open. The kernel unlocks it when the process
+// ends, however it ends.
 func exclusive(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -31,20 +31,20 @@ func exclusive(path string) (*os.File, error) {
 	return f, nil
 }
 
-// InUse returns an error if another process has opened the journal in a state directory. It writes nothing; Open looks again.
+// InUse returns an error if another process has opened the journal in a state directory. It writes nothing. Open checks it again.
 func InUse(state string) error {
 	f, err := os.Open(stateDir(state).path("lock"))
 	if err != nil {
-		return nil // nobody has, and if that is wrong Open says so
+		return nil // no server was ever started here; Open reports other errors
 	}
-	defer f.Close() // gives it back
+	defer f.Close() // unlocks it
 	if err := flock(f); err != nil {
 		return refusal(f, err)
 	}
 	return nil
 }
 
-// refusal says why the lock file cannot be had.
+// refusal returns the error for a lock file that cannot be locked.
 func refusal(f *os.File, err error) error {
 	if !errors.Is(err, unix.EWOULDBLOCK) {
 		return fmt.Errorf("flock %s: %w", f.Name(), err)
@@ -62,7 +62,7 @@ func flock(f *os.File) error {
 	}
 }
 
-// sign writes who has the lock file, for the one who is refused.
+// sign writes the id of this process into the lock file, for the error of a second server.
 func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err

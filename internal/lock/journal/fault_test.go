@@ -1,10 +1,10 @@
 package journal
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,290 +15,316 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// faults are how the files of a journal fail. Like a disk, they have room for so many bytes if room is set.
-type faults struct {
-	write    func(b []byte) error // its error is returned before anything is written
-	truncate error
-	sync     func() error
-	room     int64 // what is written behind it is refused, but for what lies before; 0: any
+// failed reports whether the process must end.
+func failed(l *Log) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return l.failure.get() != nil && errors.Is(l.Run(context.Background()), ErrFailed) || l.Run(ctx) != nil
 }
 
-// faulty is a journalFile that fails when it is told to.
-type faulty struct {
-	journalFile
-	*faults
-}
+func (s *scene) fullAt(size int64) { s.faults.set(func(f *faults) { f.limit = size }) }
 
-func (f faulty) WriteAt(b []byte, offset int64) (int, error) {
-	if f.write != nil {
-		if err := f.write(b); err != nil {
-			return 0, &os.PathError{Op: "write", Path: "/real/path", Err: err}
-		}
-	}
-	if f.room > 0 && offset+int64(len(b)) > f.room {
-		n, _ := f.journalFile.WriteAt(b[:max(0, f.room-offset)], offset)
-		return n, &os.PathError{Op: "write", Path: "/real/path", Err: syscall.ENOSPC}
-	}
-	return f.journalFile.WriteAt(b, offset)
-}
-
-func (f faulty) Truncate(size int64) error {
-	if f.truncate != nil {
-		return f.truncate
-	}
-	return f.journalFile.Truncate(size)
-}
-
-func (f faulty) Sync() error {
-	if f.sync != nil {
-		if err := f.sync(); err != nil {
-			return &os.PathError{Op: "fdatasync", Path: "/real/path", Err: err}
-		}
-	}
-	return f.journalFile.Sync()
-}
-
-// faultyScene opens a store whose journal can be made to fail.
-func faultyScene(t *testing.T) (*scene, *Store, *faults) {
-	s, f := newScene(t), new(faults)
-	s.wrap = func(real journalFile) journalFile { return faulty{real, f} }
-	store := s.mustOpen()
-	s.Acquire(store, "/old_lock", "ada")
-	return s, store, f
-}
-
-// fill takes locks until the disk is full, and returns their tokens.
-func (s *scene) fill(store *Store) map[lock.Name]lock.Token {
-	s.Helper()
-	tokens := make(map[lock.Name]lock.Token)
-	for {
-		name := lock.Name(fmt.Sprintf("/%d_lock", s.clock.Now().Boot))
-		token, err := s.Commit(store, name, 0, s.Hold("ada"))
-		if err != nil {
-			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, lock.ErrUncertain) || strings.Contains(err.Error(), "/real") {
-				s.Fatalf("on a full disk: %v", err)
-			}
-			s.HeldBy(store, name, "")
-			return tokens
-		}
-		tokens[name] = token
-	}
-}
-
-// All locks that could be taken can be given back on a full disk, and a killed server does not bring them back.
+// All locks that could be acquired can be released on a full disk, and a killed server does not bring them back.
 func TestOnAFullDiskLocksAreRefusedAndReleasesRecorded(t *testing.T) {
-	for _, room := range []int64{6000, 10_000, 50_000} {
-		s, store, f := faultyScene(t)
-		f.room = room
-		tokens := s.fill(store)
-		if len(tokens) < 2 {
-			t.Fatalf("only %d locks fit into %d bytes", len(tokens), room)
-		}
-		for name, token := range tokens {
-			s.Release(store, name, token)
-			if len(tokens)%2 == 0 {
-				s.fill(store) // the room that releases give back is room for other locks, and no more
+	for _, size := range []int64{36_000, 50_000, 200_000} {
+		s := newScene(t)
+		s.fullAt(size)
+		l := s.mustOpen()
+		var tokens []lock.Hold
+		for round := range 3 {
+			tokens = append(tokens, s.fill(l)...)
+			if round == 0 && len(tokens) < 1 {
+				t.Fatalf("no lock fits into %d bytes", size)
 			}
-		}
-		f.room = 0
-		held := len(s.Records(store))
-		s.crash(store)
-		store = s.mustOpen()
-		if got := len(s.Records(store)); got != held {
-			t.Errorf("%d locks after the crash, want %d", got, held)
-		}
-		for name := range tokens {
-			if !slices.Contains(s.causes(name), "release") {
-				t.Errorf("the release of %s is not in the history", name)
+			for _, h := range tokens[:len(tokens)/2] {
+				s.release(l, h)
 			}
+			tokens = tokens[len(tokens)/2:]
 		}
-		if failed(store) {
-			t.Error("the process would end")
+		tokens = append(tokens, s.fill(l)...)
+		for _, h := range tokens {
+			s.release(l, h)
+		}
+		if l.stuck.Load() || failed(l) {
+			t.Error("a release did not find space")
+		}
+		s.crash(l)
+		for _, h := range tokens {
+			if all := s.causes(h.Name); all[len(all)-1] != "release" {
+				t.Errorf("the release of %s is not in the history", h.Name)
+			}
 		}
 	}
 }
 
 // A start on a full disk is better than none: what was acknowledged stands.
-func TestAStartWithoutRoomForReleases(t *testing.T) {
-	s, store, f := faultyScene(t)
-	s.crash(store)
-	f.room = 1
-	store = s.mustOpen()
-	s.HeldBy(store, "/old_lock", "ada")
-	if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, syscall.ENOSPC) || failed(store) {
+func TestAStartOnAFullDisk(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.mustOpen(), "/a_lock")
+	l := s.restart(nil)
+	s.crash(l)
+	s.fullAt(3 << 10)
+	l = s.mustOpen()
+	if s.held(l) != "/a_lock" || l.Room(l.last+1) {
+		t.Errorf("held %s", s.held(l))
+	}
+	if err := l.MakeRoom(t.Context(), l.last+1); !errors.Is(err, lock.ErrFull) || strings.Contains(err.Error(), "/real") {
 		t.Errorf("got %v", err)
 	}
-	f.room = 0
-	s.Acquire(store, "/a_lock", "ada")
+	if err := l.Ready(); !errors.Is(err, lock.ErrFull) || failed(l) {
+		t.Errorf("Ready: %v", err)
+	}
+	s.release(l, h)
+	s.fullAt(0)
+	if err := l.Ready(); err != nil {
+		t.Error(err)
+	}
+	s.acquire(l, "/b_lock")
 }
 
-// On a file system without a promise for room, such as Btrfs, a release may fail. It says so, and the lock stands.
-func TestAReleaseThatCannotBeRecordedIsRefused(t *testing.T) {
-	s, store, f := faultyScene(t)
-	token := s.Acquire(store, "/a_lock", "ada")
-	f.write = func([]byte) error { return syscall.EDQUOT }
-	_, err := s.Commit(store, "/a_lock", token)
-	if !errors.Is(err, lock.ErrUnrecorded) || !errors.Is(err, syscall.EDQUOT) || failed(store) {
+// restart opens the state directory of a log that the test has forgotten.
+func (s *scene) restart(l *Log) *Log {
+	s.Helper()
+	if l == nil {
+		state := s.state
+		s.state = filepath.Join(s.TempDir(), "copy")
+		if err := os.CopyFS(s.state, os.DirFS(state)); err != nil {
+			s.Fatal(err)
+		}
+	} else {
+		s.crash(l)
+	}
+	return s.mustOpen()
+}
+
+// A file system that writes to a new place may refuse a write over zeros. The record waits, and nothing is lost.
+func TestAReleaseThatFindsNoSpaceWaits(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	h := s.acquire(l, "/a_lock")
+	s.faults.set(func(f *faults) { f.onWrite = func([]byte, int64) error { return syscall.EDQUOT } })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	end := l.Append([]lock.Record{s.ended(h)})
+	if err := l.Wait(ctx, end, false); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	s.HeldBy(store, "/a_lock", "ada")
-	f.write = nil
-	s.Release(store, "/a_lock", token)
-	s.crash(store)
-	s.HeldBy(s.mustOpen(), "/a_lock", "")
+	if l.Room(l.last + 1) {
+		t.Error("there is room")
+	}
+	if err := l.MakeRoom(t.Context(), l.last+1); !errors.Is(err, lock.ErrFull) || failed(l) {
+		t.Errorf("MakeRoom: %v", err)
+	}
+	s.faults.set(func(f *faults) { f.onWrite = nil })
+	if err := l.Wait(t.Context(), end, false); err != nil {
+		t.Error(err)
+	}
+	s.crash(l)
+	if l = s.mustOpen(); s.held(l) != "" {
+		t.Errorf("held %s", s.held(l))
+	}
 }
 
-// What is in the file after a write that failed is known only if the disk was full and the file could be cut back.
-func TestAWriteThatLeavesItUnknownWhatIsInTheFileEndsTheProcess(t *testing.T) {
-	for _, c := range []struct {
-		name            string
-		write, truncate error
-	}{
-		{"an input/output error", syscall.EIO, nil},
-		{"a file system that has become read-only", syscall.EROFS, nil},
-		{"a full disk, and the piece of a line cannot be removed", syscall.ENOSPC, syscall.EIO},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s, store, f := faultyScene(t)
-			f.write, f.truncate = func([]byte) error { return c.write }, c.truncate
-			if _, err := s.Commit(store, "/a_lock", 0, s.Hold("ada")); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, ErrFailed) {
-				t.Errorf("got %v", err)
-			}
-			f.write, f.truncate = nil, nil
-			if _, err := s.Commit(store, "/b_lock", 0, s.Hold("ada")); !errors.Is(err, ErrFailed) || errors.Is(err, lock.ErrUncertain) {
-				t.Errorf("after it: %v", err)
-			}
-			if !failed(store) {
-				t.Error("the process does not end")
-			}
-			s.crash(store)
-			s.wrap = nil
-			s.HeldBy(s.mustOpen(), "/old_lock", "ada")
-		})
+func TestAFailedWriteEndsTheProcess(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EIO, syscall.EROFS} {
+		s := newScene(t)
+		l := s.mustOpen()
+		s.acquire(l, "/old_lock")
+		r := s.grant(l, "/a_lock")
+		s.faults.set(func(f *faults) { f.onWrite = func([]byte, int64) error { return errno } })
+		if err := l.Wait(t.Context(), l.Append([]lock.Record{r}), true); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, ErrFailed) || strings.Contains(err.Error(), "/real") {
+			t.Errorf("%v: %v", errno, err)
+		}
+		s.faults.set(func(f *faults) { f.onWrite = nil })
+		if !failed(l) {
+			t.Error("the process does not end")
+		}
+		s.crash(l)
+		if l = s.mustOpen(); s.held(l) != "/old_lock" {
+			t.Errorf("held %s", s.held(l))
+		}
 	}
 }
 
 func TestAFailedSyncIsNeverBelievedAgain(t *testing.T) {
-	s, store, f := faultyScene(t)
-	released := s.Acquire(store, "/b_lock", "ada")
-	f.sync = func() error { return syscall.EIO }
-	_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
-	if !errors.Is(err, lock.ErrUncertain) || strings.Contains(err.Error(), "/real") {
-		t.Errorf("got %v", err)
-	}
-	s.HeldBy(store, "/a_lock", "ada") // nobody else gets it
-	f.sync = nil
+	s := newScene(t)
+	l := s.mustOpen()
+	h := s.acquire(l, "/b_lock")
+	r := s.grant(l, "/a_lock")
+	s.faults.set(func(f *faults) { f.onSync = func() error { return syscall.EIO } })
+	end := l.Append([]lock.Record{r})
 	for range 2 {
-		if _, err := s.Commit(store, "/c_lock", 0, s.Hold("ada")); !errors.Is(err, ErrFailed) || errors.Is(err, lock.ErrUncertain) {
-			t.Errorf("after it: %v", err)
+		if err := l.Wait(t.Context(), end, true); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, ErrFailed) {
+			t.Errorf("got %v", err)
 		}
-		if _, err := s.Commit(store, "/b_lock", released); !errors.Is(err, ErrFailed) {
-			t.Errorf("after it: %v", err)
-		}
+		s.faults.set(func(f *faults) { f.onSync = nil })
 	}
-	s.HeldBy(store, "/c_lock", "")
-	if !failed(store) {
-		t.Error("the process does not end")
+	if err := l.Wait(t.Context(), l.Append([]lock.Record{s.ended(h)}), false); !errors.Is(err, ErrFailed) || !failed(l) {
+		t.Errorf("after it: %v", err)
 	}
-	if err := store.Close(); !errors.Is(err, ErrFailed) {
+	if err := l.Ready(); !errors.Is(err, ErrFailed) {
+		t.Errorf("Ready: %v", err)
+	}
+	if err := l.Close(); !errors.Is(err, ErrFailed) {
 		t.Errorf("Close: %v", err)
 	}
-	s.wrap = nil
-	s.HeldBy(s.mustOpen(), "/b_lock", "ada")
 }
 
-// A start on a disk that refuses to sync says so, and the next one on a healthy disk has everything.
+// A start on a disk that refuses to sync is an error, and the next one on a healthy disk has everything.
 func TestAStartWhoseSyncFailsIsNone(t *testing.T) {
-	s, store, f := faultyScene(t)
-	s.crash(store)
-	for n := 1; n <= 2; n++ {
-		syncs := 0
-		f.sync = func() error {
-			if syncs++; syncs >= n {
-				return syscall.EIO
+	s := newScene(t)
+	l := s.mustOpen()
+	s.acquire(l, "/a_lock")
+	s.crash(l)
+	for n := 1; n <= 3; n++ {
+		var syncs atomic.Int32
+		s.faults.set(func(f *faults) {
+			f.onSync = func() error {
+				if int(syncs.Add(1)) >= n {
+					return syscall.EIO
+				}
+				return nil
 			}
-			return nil
-		}
+		})
 		if _, err := s.open(); !errors.Is(err, ErrFailed) {
 			t.Errorf("sync %d: %v", n, err)
 		}
 	}
-	f.sync = nil
-	s.HeldBy(s.mustOpen(), "/old_lock", "ada")
+	s.faults.set(func(f *faults) { f.onSync = nil })
+	if l = s.mustOpen(); s.held(l) != "/a_lock" {
+		t.Errorf("held %s", s.held(l))
+	}
 }
 
-// together has many acquire at once while the first sync is held up until all of them are written.
-func (s *scene) together(store *Store, f *faults, others int32, syncErr error) []error {
-	var syncs, written atomic.Int32
-	started, waiting := make(chan struct{}), make(chan struct{})
-	f.sync = func() error {
-		switch syncs.Add(1) {
-		case 1:
-			close(started)
-			<-waiting
-			return syncErr
-		case 4: // one may begin while the last lines are being written
-			s.Error("more than 3 syncs")
-		}
-		return nil // after the first, also if what it lost is lost
+// together has many acquire while the first sync is held up until all of them wait, and returns their errors and the number of syncs.
+func (s *scene) together(l *Log, others int, first error) ([]error, int) {
+	var syncs atomic.Int32
+	started, release := make(chan struct{}), make(chan struct{})
+	records := make([]lock.Record, others+1)
+	for i := range records {
+		records[i] = s.granted("/a_lock", lock.Token(i+1))
 	}
-	f.write = func(b []byte) error {
-		if strings.HasPrefix(string(b), `{"event":"acquire"`) && written.Add(1) == others+1 {
-			close(waiting)
+	s.faults.set(func(f *faults) {
+		f.onSync = func() error {
+			if syncs.Add(1) == 1 {
+				close(started)
+				<-release
+				return first
+			}
+			return nil
 		}
-		return nil
-	}
-	var running sync.WaitGroup
+	})
 	errs := make([]error, others+1)
-	acquire := func(i int32) {
-		_, errs[i] = s.Commit(store, lock.Name(fmt.Sprintf("/%d_lock", i)), 0, s.Hold("ada"))
-	}
-	running.Go(func() { acquire(0) })
+	var all sync.WaitGroup
+	all.Go(func() { errs[0] = l.Wait(context.Background(), l.Append(records[:1]), true) })
 	<-started
+	var appended sync.WaitGroup
 	for i := range others {
-		running.Go(func() { acquire(i + 1) })
+		appended.Add(1)
+		all.Go(func() {
+			end := l.Append(records[i+1 : i+2])
+			appended.Done()
+			errs[i+1] = l.Wait(context.Background(), end, true)
+		})
 	}
-	running.Wait()
-	f.sync, f.write = nil, nil
-	return errs
+	appended.Wait()
+	close(release)
+	all.Wait()
+	s.faults.set(func(f *faults) { f.onSync = nil })
+	return errs, int(syncs.Load())
+}
+
+// settled returns when the log has nothing to do in the background.
+func (s *scene) settled(l *Log) {
+	s.Helper()
+	if err := l.MakeRoom(s.Context(), l.last+1); err != nil {
+		s.Fatal(err)
+	}
+	l.attemptMu.Lock()
+	r := l.attempt
+	l.attemptMu.Unlock()
+	signal(l.wanted)
+	<-r.done
 }
 
 func TestManyGrantsShareOneSync(t *testing.T) {
-	s, store, f := faultyScene(t)
-	if err := errors.Join(s.together(store, f, 20, nil)...); err != nil {
-		t.Error(err)
+	s := newScene(t)
+	l := s.mustOpen()
+	s.settled(l)
+	errs, syncs := s.together(l, 20, nil)
+	if err := errors.Join(errs...); err != nil || syncs > 3 { // one may wait while the last ones append
+		t.Errorf("%d syncs, %v", syncs, err)
 	}
 }
 
-// Nobody who waits for a sync may take its failure for a success.
 func TestAFailedSyncFailsAllThatWaitForIt(t *testing.T) {
-	s, store, f := faultyScene(t)
-	for _, err := range s.together(store, f, 10, syscall.EIO) {
+	s := newScene(t)
+	l := s.mustOpen()
+	s.settled(l)
+	errs, _ := s.together(l, 10, syscall.EIO)
+	for _, err := range errs {
 		if !errors.Is(err, lock.ErrUncertain) {
 			t.Errorf("got %v", err)
 		}
 	}
 }
 
+// While a sync hangs, a caller whose ctx ends does not wait for it, and callers that want no sync go on.
+func TestASyncThatHangs(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	s.settled(l)
+	release, started := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s.faults.set(func(f *faults) {
+		f.onSync = func() error { once.Do(func() { close(started) }); <-release; return nil }
+	})
+	h := s.granted("/a_lock", 1)
+	end := l.Append([]lock.Record{h})
+	first := make(chan error)
+	go func() { first <- l.Wait(context.Background(), end, true) }()
+	<-started
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Wait(ctx, end, true); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	s.release(l, h.Hold)
+	close(release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOnlyADurableGrantIsSynced(t *testing.T) {
 	for _, durable := range []bool{false, true} {
-		s, f := newScene(t), new(faults)
-		s.wrap = func(real journalFile) journalFile { return faulty{real, f} }
+		s := newScene(t)
 		s.options = func(o *Options) { o.Durable = durable }
-		store := s.mustOpen()
+		l := s.mustOpen()
+		s.settled(l)
+		var mu sync.Mutex
 		var order []string
-		f.write = func(b []byte) error {
-			if b[0] != 0 {
-				order = append(order, strings.Split(string(b), `"`)[3])
-			}
-			return nil
+		add := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, what)
 		}
-		f.sync = func() error { order = append(order, "sync"); return nil }
-		s.Release(store, "/a_lock", s.Acquire(store, "/a_lock", "ada"))
-		f.sync, f.write = nil, nil
-		want := "acquire release"
+		s.faults.set(func(f *faults) {
+			f.onWrite = func(b []byte, _ int64) error {
+				for text := range strings.Lines(string(b)) {
+					if kind := strings.Split(text, `"`); b[0] != 0 && kind[1] != "synced" {
+						add(kind[1])
+					}
+				}
+				return nil
+			}
+			f.onSync = func() error { add("sync"); return nil }
+		})
+		s.release(l, s.acquire(l, "/a_lock"))
+		s.faults.set(func(f *faults) { f.onWrite, f.onSync = nil, nil })
+		want := "grant end"
 		if durable {
-			want = "acquire sync release"
+			want = "grant sync end"
 		}
 		if got := strings.Join(order, " "); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -306,105 +332,53 @@ func TestOnlyADurableGrantIsSynced(t *testing.T) {
 	}
 }
 
-// A probe that looks whether the journal can be synced must not find a file that a rotation has closed, and take that for a
-// disk that has failed.
-func TestReadyBesideARotation(t *testing.T) {
-	s, store, _ := faultyScene(t)
-	before, err := store.readyLog()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.rotate(store); err != nil {
-		t.Fatal(err)
-	}
-	if err := before.sync(before.end.Load() + 1); err != nil || failed(store) {
-		t.Errorf("got %v", err)
-	}
-	if err := store.Ready(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestReadySaysThatTheDiskIsFullOrHasFailed(t *testing.T) {
-	_, store, f := faultyScene(t)
-	store.log.size, store.log.ahead = store.log.end.Load()+store.log.keep, 0 // nothing is left of the room that was made
-	f.room = store.log.size
-	if err := store.Ready(); err != syscall.ENOSPC || failed(store) {
-		t.Errorf("a full disk: %v", err)
-	}
-	f.room = 0
-	if err := store.Ready(); err != nil {
-		t.Error(err)
-	}
-	f.sync = func() error { return syscall.EIO }
-	if err := store.Ready(); !errors.Is(err, syscall.EIO) || !failed(store) {
-		t.Errorf("a disk that fails: %v", err)
-	}
-}
-
-// What is synced to a file that has no name any more is lost, and who removed it may have started another server.
+// What is synced to a file without a name is lost, and another server may use the state directory.
 func TestAJournalThatIsGoneEndsTheProcess(t *testing.T) {
 	for name, away := range map[string]func(s *scene) error{
-		"removed":  func(s *scene) error { return os.RemoveAll(s.state) },
-		"replaced": func(s *scene) error { return os.WriteFile(s.state+".new", nil, 0o600) },
+		"removed": func(s *scene) error { return os.RemoveAll(s.state) },
+		"replaced": func(s *scene) error {
+			return errors.Join(os.WriteFile(s.state+".new", nil, 0o600), os.Rename(s.state+".new", stateDir(s.state).segment(1)))
+		},
 	} {
-		for when, notices := range map[string]func(s *scene, store *Store) error{
-			"grant": func(s *scene, store *Store) error {
-				_, err := s.Commit(store, "/a_lock", 0, s.Hold("ada"))
-				return err
+		for when, notices := range map[string]func(s *scene, l *Log) error{
+			"grant": func(s *scene, l *Log) error {
+				return l.Wait(s.Context(), l.Append([]lock.Record{s.granted("/a_lock", l.last+1)}), true)
 			},
-			"sweep": func(s *scene, store *Store) error { return store.Sweep(t.Context()) },
-			"ready": func(s *scene, store *Store) error { return store.Ready() },
+			"sweep": func(s *scene, l *Log) error { return l.Sweep(s.Context()) },
+			"ready": func(s *scene, l *Log) error { return l.Ready() },
 		} {
-			s, store, _ := faultyScene(t)
-			err := away(s)
-			if name == "replaced" && err == nil {
-				err = os.Rename(s.state+".new", stateDir(s.state).journal())
-			}
-			if err != nil {
+			s := newScene(t)
+			l := s.mustOpen()
+			s.settled(l)
+			if err := away(s); err != nil {
 				t.Fatal(err)
 			}
-			if err := notices(s, store); !errors.Is(err, ErrFailed) || !errors.Is(err, ErrGone) || !failed(store) {
+			if err := notices(s, l); !errors.Is(err, ErrFailed) || !errors.Is(err, ErrGone) || !failed(l) {
 				t.Errorf("%s: %s: %v", name, when, err)
 			}
 		}
 	}
 }
 
-// Whoever asks whether a lock can be granted may still sync the file that a rotation has replaced.
-func TestARotationDuringASyncEndsNothing(t *testing.T) {
-	s, store, f := faultyScene(t)
-	syncing, replaced := make(chan struct{}), make(chan struct{})
-	var begun atomic.Bool
-	f.sync = func() error {
-		if begun.CompareAndSwap(false, true) {
-			close(syncing)
-			<-replaced
+// Syncs of the zeros ahead and of new segments are beside those of records: none may be taken for the other.
+func TestReadyBesideNewSegments(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	var all sync.WaitGroup
+	all.Go(func() {
+		for range 20 {
+			if err := l.turn(); err != nil {
+				t.Error(err)
+			}
 		}
-		return nil
-	}
-	asked, rotated := make(chan error), make(chan error)
-	go func() { asked <- store.Ready() }()
-	<-syncing
-	before, err := os.Stat(stateDir(s.state).journal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		store.mu.Lock()
-		defer store.mu.Unlock()
-		rotated <- store.rotateLocked()
-	}()
-	for there := before; os.SameFile(before, there); time.Sleep(time.Millisecond) {
-		if there, err = os.Stat(stateDir(s.state).journal()); err != nil {
-			t.Fatal(err)
+	})
+	for range 50 {
+		if err := l.Ready(); err != nil {
+			t.Error(err)
 		}
 	}
-	close(replaced)
-	if err := <-asked; err != nil {
-		t.Errorf("it says that no lock can be granted: %v", err)
-	}
-	if err := <-rotated; err != nil || failed(store) {
-		t.Errorf("rotation: %v", err)
+	all.Wait()
+	if failed(l) {
+		t.Error("the process would end")
 	}
 }

@@ -2,8 +2,9 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"errors"
-	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -11,10 +12,38 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// History yields what happened in the state directory to the lock of that name, what its holders published, and
-// who published a file of that name, oldest first, as far as the
-// files in its history go back; for the name "" it yields all. It may be called while a server uses the directory. It stops at the first
-// error; a last line that is still being written is left out.
+// event reports whether a line is an entry of the history.
+func (l *line) event() bool {
+	return l.kind <= maxKept && l.record.Cause != lock.CauseRewrite && l.record.Cause != lock.CauseDirectory
+}
+
+// entry returns the entry of such a line.
+func (l *line) entry() lock.Entry {
+	r := l.record
+	return lock.Entry{
+		At: r.At, Cause: r.Cause, Name: r.Hold.Name, Token: r.Hold.Token, By: r.By, Owner: r.Hold.Owner, Held: l.held, Note: r.Note, File: r.File,
+	}
+}
+
+// History implements [lock.History].
+func (l *Log) History(ctx context.Context, name lock.Name) iter.Seq2[lock.Entry, error] {
+	return func(yield func(lock.Entry, error) bool) {
+		_ = l.write() // then Run returns the error
+		for entry, err := range History(l.o.Dir, name) {
+			if cerr := ctx.Err(); cerr != nil {
+				yield(lock.Entry{}, cerr)
+				return
+			}
+			if !yield(entry, err) {
+				return
+			}
+		}
+	}
+}
+
+// History yields the entries of the lock of a name and of what was published under it, or of the file of that name, the oldest first,
+// as far back as the segments go; for the name "" it yields all. It may be called while a server uses the directory. It stops at the first
+// error. A last line that the server is writing is left out.
 func History(dir string, name lock.Name) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
 		if err := stateDir(dir).history(name, yield); err != nil {
@@ -23,84 +52,85 @@ func History(dir string, name lock.Name) iter.Seq2[lock.Entry, error] {
 	}
 }
 
-// history opens the journal first: if it is rotated meanwhile, the same file is found among the rotated ones, too, and left out there.
+// errStop ends a history that is not wanted any more.
+var errStop = errors.New("stop")
+
 func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) error {
-	current, err := os.Open(d.journal())
+	numbers, err := d.numbers()
+	if err == nil && len(numbers) == 0 {
+		err = &fs.PathError{Op: "open", Path: d.segment(1), Err: fs.ErrNotExist}
+	}
 	if err != nil {
 		return err
 	}
-	defer current.Close()
-	old, err := d.rotated()
+	r := &reader{dir: d}
+	for i, number := range numbers {
+		limit := int64(-1)
+		if i+1 < len(numbers) && numbers[i+1] == number+1 {
+			next, begun, err := r.head(number + 1)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if begun {
+				limit = int64(next.Length)
+			}
+		}
+		err := r.entries(number, limit, name, yield)
+		if errors.Is(err, errStop) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a sweep removed it
+			return err
+		}
+	}
+	return nil
+}
+
+// entries yields those of one segment, whose lines end at the limit; -1: at the first one that is not whole.
+func (r *reader) entries(number uint64, limit int64, name lock.Name, yield func(lock.Entry, error) bool) error {
+	f, err := os.Open(r.dir.segment(number))
 	if err != nil {
 		return err
 	}
-	for _, path := range old {
-		f, err := os.Open(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was too old
-		}
-		if err != nil {
-			return err
-		}
-		goOn := true
-		if !same(f, current) {
-			goOn, err = entries(f, false, name, yield)
-		}
-		f.Close()
-		if !goOn || err != nil {
-			return err
-		}
-	}
-	_, err = entries(current, true, name, yield)
-	return err
-}
-
-func same(a, b *os.File) bool {
-	one, err := a.Stat()
-	other, oerr := b.Stat()
-	return err == nil && oerr == nil && os.SameFile(one, other)
-}
-
-// entries yields those of one file, and reports whether more are wanted. What is wrong with the last line of a file was
-// still being written, or cut off by a crash.
-func entries(f *os.File, growing bool, name lock.Name, yield func(lock.Entry, error) bool) (goOn bool, err error) {
+	defer f.Close()
 	key := appendText(nil, string(name)) // with its quotation marks
 	lines := newLineReader(f)
-	for {
-		text, err := lines.next()
-		if atEnd(err) {
-			return true, nil
+	for lines.offset != limit {
+		text, hole, err := lines.next()
+		if err != nil && err != io.EOF {
+			return err
 		}
-		if err != nil {
-			return false, err
-		}
-		if name != "" && !concerns(text, key) {
+		if err == nil && !hole && name != "" && !concerns(text, key) {
 			continue
 		}
-		hole := growing && bytes.IndexByte(text, 0) >= 0
-		l, err := parseLine(text)
-		if number := lines.number; err != nil {
-			if last, _ := lines.rest(); last || hole {
-				return true, nil
-			}
-			return false, fmt.Errorf("%s:%d: damaged: %w", f.Name(), number, err)
+		wrong := r.parse(text, hole)
+		if wrong == nil {
+			wrong = err
 		}
-		if !l.own() && (name == "" || l.Name == name || l.File == name) && !yield(l.Entry, nil) {
-			return false, nil
+		if wrong != nil {
+			if limit < 0 {
+				return nil
+			}
+			return damaged(f.Name(), lines.number, wrong)
+		}
+		l := &r.line
+		if !l.event() || name != "" && l.record.Hold.Name != name && (l.record.File == nil || l.record.File.Path != name) {
+			continue
+		}
+		if !yield(l.entry(), nil) {
+			return errStop
 		}
 	}
+	return nil
 }
 
-// concerns reports whether a line may be about the lock or file with that key. It goes by where appendLine puts the name, as nearly
-// all lines are about others: to search the whole of each would take several times as long.
+// concerns reports whether a line may be about the lock or file with that key. Nearly all lines are about others, and to parse or search the
+// whole of each takes several times as long. A line of an unknown kind may be damaged.
 func concerns(text, key []byte) bool {
-	rest, ok := bytes.CutPrefix(text, []byte(`{"event":"`))
-	if !ok {
-		return bytes.Contains(text, key) // it is damaged, perhaps
+	for kind, begin := range keys {
+		if rest, ok := bytes.CutPrefix(text, []byte(begin)); ok {
+			return kind <= int(maxKept) && (bytes.HasPrefix(rest, key) || bytes.Contains(rest, []byte(`,"file":`)) && bytes.Contains(rest, key))
+		}
 	}
-	if bytes.HasPrefix(rest, []byte(lock.CausePublish)) {
-		return bytes.Contains(text, key)
-	}
-	_, rest, _ = bytes.Cut(rest, []byte(`","name":`))
-	return bytes.HasPrefix(rest, key)
+	return true
 }

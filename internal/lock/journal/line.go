@@ -7,84 +7,89 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// The journal's own words; every other event is a [lock.Cause].
+// The kinds of lines, beside those of records.
 const (
-	eventJournal   lock.Cause = "journal"   // the first line of a file: version, generation, tokens reserved
-	eventStart     lock.Cause = "start"     // earlier versions: the store was opened
-	eventTokens    lock.Cause = "tokens"    // a block of tokens was reserved
-	eventClose     lock.Cause = "close"     // earlier versions: the store was closed
-	eventDirectory lock.Cause = "directory" // the directory of the lock with this token was made
-	eventKept      lock.Cause = "kept"      // a record that stood when the file was begun
-	eventTombstone lock.Cause = "tombstone" // a lock with a directory that was released before the file was begun
+	past    lock.Kind = 0                     // an entry of the history that another log recorded. It changes no hold
+	head    lock.Kind = lock.Published + iota // the first line of a segment
+	tokens                                    // tokens up to the number may be given
+	synced                                    // the bytes before the number are synced
+	closing                                   // the server stopped in order; the number is the last token
 )
 
-// version is that of the format, in the first line of each file.
+// keys are what the lines of each kind begin with.
+var keys = [...]string{
+	past: `{"past":`, lock.Granted: `{"grant":`, lock.Ended: `{"end":`, lock.Changed: `{"change":`, lock.Published: `{"publish":`,
+	head: `{"segment":`, tokens: `{"tokens":`, synced: `{"synced":`, closing: `{"closed":`,
+}
+
+// line is one line of the journal.
+type line struct {
+	kind   lock.Kind
+	record *lock.Record  // of a record or past entry
+	held   time.Duration // of an end: how long the hold had stood
+	number uint64        // of the other kinds
+	header header        // of a head
+}
+
+// version is the version of the format, in the first line of each segment.
 const version = 1
 
-// line is one line of the journal. It says what the name's record is afterwards (Token is its
-// revision, Holds are all that stand), so the last line of a name is all that counts.
-type line struct {
-	lock.Entry
-	Directory  lock.DirectoryID // of the lock that was released, or made
-	Version    int
-	Generation uint32
-	Reserved   lock.Token // tokens up to this one may have been given
+// header is the first line of a segment, without its number.
+type header struct {
+	Version  uint32
+	Start    uint32       // the start of the server that wrote it
+	Boot     string       // the id of the boot that its times are of
+	At       lock.Instant // when it began
+	Last     lock.Token   // the largest token before it
+	Reserved lock.Token   // tokens up to this one may have been given
+	From     uint64       // all holds that stood are in the segments from this one on
+	Length   uint64       // where the lines of the segment before it end
 }
 
-// own reports whether the line is the journal's own business, no change of a record.
-func (l *line) own() bool {
-	return !l.named() || l.Cause == eventDirectory || l.Cause == eventKept || l.Cause == eventTombstone
-}
+// maxKept is the last kind of record that a log keeps.
+const maxKept = lock.Published
 
-// named reports whether lines of this kind speak of a lock.
-func (l *line) named() bool {
-	switch l.Cause {
-	case eventJournal, eventStart, eventTokens, eventClose:
-		return false
-	}
-	return true
-}
-
-// appendLine appends the line with its checksum and newline.
-func appendLine(b []byte, l *line) []byte {
-	c := coder{b: b}
+// append appends a line with its checksum and newline to c.b.
+func (c *coder) append(l *line) {
+	begin := len(c.b)
 	c.line(l)
-	return append(appendSum(c.b, c.b[len(b):]), '\n')
+	c.b = append(appendSum(c.b, c.b[begin:]), '\n')
 }
 
-// parseLine reads one line, without its newline. It accepts only what appendLine can have written, in this version or an
-// earlier one.
-func parseLine(b []byte) (l line, err error) {
+// read parses one line, without its newline. It accepts only what append writes. The record is valid until the next call.
+func (c *coder) read(b []byte, l *line) error {
 	body := b[:max(0, len(b)-sumLength)]
-	if sum := b[len(body):]; !bytes.Equal(sum, appendSum(nil, body)) {
-		return l, errors.New("the checksum is wrong")
+	if sum := b[len(body):]; !bytes.Equal(sum, appendSum(make([]byte, 0, sumLength), body)) {
+		return errors.New("the checksum is wrong")
 	}
-	c := coder{b: body, reading: true}
-	c.line(&l)
+	c.reading, c.b, c.err = true, body, nil
+	record := l.record
+	if record == nil {
+		record = new(lock.Record)
+	}
+	*record = lock.Record{}
+	*l = line{record: record, kind: lock.Kind(len(keys))}
+	for kind, key := range keys {
+		if bytes.HasPrefix(body, []byte(key)) {
+			l.kind = lock.Kind(kind)
+		}
+	}
+	if int(l.kind) == len(keys) {
+		return errors.New("no kind of line")
+	}
+	c.line(l)
 	if c.err == nil && len(c.b) > 0 {
 		c.fail("an unknown field")
 	}
-	if c.err != nil {
-		return line{}, c.err
+	if c.err == nil && l.kind <= maxKept && (record.Hold.Name == "" || record.Hold.Name[0] != '/' || record.Cause == "") {
+		return errors.New("a record without a name or cause")
 	}
-	return l, l.check()
-}
-
-// check says what a line lacks for its event.
-func (l *line) check() error {
-	switch {
-	case l.Cause == "":
-		return errors.New("no event")
-	case l.named() && (l.Name == "" || l.Name[0] != '/' || l.Token == 0):
-		return fmt.Errorf("%s without a name and a token", l.Cause)
-	case l.Cause == lock.CausePublish && (l.File == "" || l.File[0] != '/' || len(l.Holds) > 0):
-		return errors.New("publish without a file")
-	}
-	return nil
+	return c.err
 }
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)
@@ -93,103 +98,127 @@ var checksums = crc32.MakeTable(crc32.Castagnoli)
 const sumLength = len(`,"crc":"01234567"}`)
 
 func appendSum(b, of []byte) []byte {
-	sum := binary.BigEndian.AppendUint32(make([]byte, 0, 4), crc32.Checksum(of, checksums))
-	return append(hex.AppendEncode(append(b, `,"crc":"`...), sum), `"}`...)
+	var sum [4]byte
+	binary.BigEndian.PutUint32(sum[:], crc32.Checksum(of, checksums))
+	return append(hex.AppendEncode(append(b, `,"crc":"`...), sum[:]), `"}`...)
 }
 
-// line codes a line up to its checksum. [concerns] knows that event and name come first.
+// line codes a line up to its checksum.
 func (c *coder) line(l *line) {
-	c.literal(`{"event":`)
-	textValue(c, &l.Cause)
-	text(c, "name", &l.Name)
-	number(c, "token", &l.Token)
-	c.time(&l.At.Wall)
-	number(c, "boot", &l.At.Boot)
-	text(c, "boot_id", &l.At.BootID)
-	c.owner(&l.By)
-	number(c, "held", &l.Held)
-	text(c, "note", &l.Note)
-	number(c, "version", &l.Version)
-	number(c, "generation", &l.Generation)
-	number(c, "reserved", &l.Reserved)
-	text(c, "file", &l.File)
-	number(c, "bytes", &l.Bytes)
-	text(c, "sha256", &l.SHA256)
-	c.directory(&l.Directory)
-	if !c.key("holds", len(l.Holds) > 0) {
+	c.literal(keys[l.kind])
+	if l.kind <= maxKept {
+		c.record(l)
 		return
 	}
-	c.literal("[")
-	for i, more := 0, true; more; i++ {
-		if c.reading {
-			l.Holds = append(l.Holds, lock.Hold{})
-		}
-		c.hold(&l.Holds[i], l.At.BootID)
-		more = c.optional(",", i+1 < len(l.Holds))
+	numberValue(c, &l.number)
+	if h := &l.header; l.kind == head {
+		number(c, `,"version":`, &h.Version)
+		number(c, `,"start":`, &h.Start)
+		text(c, `,"boot_id":`, &h.Boot)
+		c.instant(`,"time":`, `,"boot":`, &h.At, lock.Instant{})
+		number(c, `,"last":`, &h.Last)
+		number(c, `,"reserved":`, &h.Reserved)
+		number(c, `,"from":`, &h.From)
+		number(c, `,"length":`, &h.Length)
 	}
-	c.literal("]")
 }
 
-func (c *coder) hold(h *lock.Hold, bootID string) {
-	c.literal(`{"token":`)
-	numberValue(c, &h.Token)
-	c.owner(&h.Owner)
-	c.instant("acquired", &h.Acquired, bootID, lock.Instant{}, true)
-	c.instant("renewed", &h.Renewed, bootID, h.Acquired, !sameInstant(h.Renewed, h.Acquired))
-	c.instant("ended", &h.Ended, bootID, lock.Instant{}, !sameInstant(h.Ended, lock.Instant{}))
-	c.literal(`,"rule":{"match":`)
-	textValue(c, &h.Rule.Match)
-	number(c, "max_age", &h.Rule.MaxAge)
-	number(c, "max_idle", &h.Rule.MaxIdle)
-	text(c, "on_disconnect", &h.Rule.OnDisconnect)
-	number(c, "grace", &h.Rule.Grace)
-	number(c, "lock_delay", &h.Rule.LockDelay)
-	text(c, "release", &h.Rule.Release)
-	c.flag("allow_cwd", &h.Rule.AllowCwd)
-	c.literal("}")
-	c.flag("shared", &h.Shared)
-	c.directory(&h.Directory)
-	c.literal("}")
-}
-
-// instant codes a moment, which is another one where it is left out. A boot id is left out that is the line's: it is 36 characters.
-func (c *coder) instant(key string, at *lock.Instant, bootID string, absent lock.Instant, has bool) {
-	if !c.key(key, has) {
-		if c.reading {
-			*at = absent
-		}
-		return
+// record codes a record. [concerns] relies on the name's place.
+func (c *coder) record(l *line) {
+	r := l.record
+	h := &r.Hold
+	if c.reading {
+		r.Kind = l.kind
 	}
-	c.literal(`{"boot":`)
-	numberValue(c, &at.Boot)
-	c.time(&at.Wall)
-	if c.key("boot_id", at.BootID != bootID) {
-		textValue(c, &at.BootID)
+	textValue(c, &h.Name)
+	number(c, `,"token":`, &h.Token)
+	text(c, `,"cause":`, &r.Cause)
+	c.instant(`,"time":`, `,"boot":`, &r.At, lock.Instant{})
+	text(c, `,"account":`, &h.Owner.Account)
+	text(c, `,"address":`, &h.Owner.Address)
+	c.session(`,"session":`, &h.Owner.Session)
+	text(c, `,"nonce":`, &h.Owner.Nonce)
+	if c.key(`,"by":`, r.By != h.Owner) {
+		textValue(c, &r.By.Account)
+		text(c, `,"by_address":`, &r.By.Address)
+		c.session(`,"by_session":`, &r.By.Session)
+		text(c, `,"by_nonce":`, &r.By.Nonce)
 	} else if c.reading {
-		at.BootID = bootID
+		r.By = h.Owner
 	}
-	c.literal("}")
+	number(c, `,"replaces":`, &r.Replaces)
+	number(c, `,"held":`, &l.held)
+	text(c, `,"note":`, &r.Note)
+	if c.key(`,"file":`, r.File != nil) {
+		c.file(r)
+	}
+	if l.kind == lock.Granted || l.kind == lock.Changed {
+		c.hold(h, r.At)
+	}
 }
 
-func sameInstant(a, b lock.Instant) bool {
-	return a.Wall.Equal(b.Wall) && a.Boot == b.Boot && a.BootID == b.BootID
+func (c *coder) file(r *lock.Record) {
+	if c.reading {
+		r.File = new(lock.Publication)
+	}
+	textValue(c, &r.File.Path)
+	number(c, `,"bytes":`, &r.File.Bytes)
+	text(c, `,"sha256":`, &r.File.SHA256)
 }
 
-func (c *coder) owner(o *lock.Owner) {
-	text(c, "account", &o.Account)
-	text(c, "address", &o.Address)
-	number(c, "session", &o.Session)
-	text(c, "nonce", &o.Nonce)
+// hold codes what a log must know of a hold that stands, beside its name, token and owner.
+func (c *coder) hold(h *lock.Hold, at lock.Instant) {
+	c.instant(`,"acquired":`, `,"acquired_boot":`, &h.Acquired, at)
+	c.instant(`,"renewed":`, `,"renewed_boot":`, &h.Renewed, h.Acquired)
+	c.flag(`,"shared":`, &h.Shared)
+	number(c, `,"asked_age":`, &h.Asked.Age)
+	c.flag(`,"asked_release":`, &h.Asked.Release)
+	number(c, `,"asked_grace":`, &h.Asked.Grace)
+	number(c, `,"inode":`, &h.Directory.Inode)
+	number(c, `,"birth":`, &h.Directory.Birth)
+	c.ruleOf(h)
 }
 
-func (c *coder) directory(id *lock.DirectoryID) {
-	if !c.key("directory", *id != lock.DirectoryID{}) {
+// ruleOf codes the rule of a hold, which ends the line. Rules do not change, and many holds share one.
+func (c *coder) ruleOf(h *lock.Hold) {
+	if c.reading {
+		if !c.ruleFresh || !bytes.Equal(c.b, c.ruleText) {
+			c.ruleText, c.rule = append(c.ruleText[:0], c.b...), nil
+			if c.key(`,"rule":`, false) {
+				c.rule = new(lock.Rule)
+				c.ruleFields(c.rule)
+			}
+			c.ruleFresh = c.err == nil && len(c.b) == 0
+		}
+		if c.ruleFresh {
+			c.b = nil
+		}
+		h.Rule = c.rule
 		return
 	}
-	c.literal(`{"inode":`)
-	numberValue(c, &id.Inode)
-	number(c, "birth", &id.Birth)
-	var generation uint32 // earlier versions wrote it
-	number(c, "generation", &generation)
-	c.literal("}")
+	if !c.ruleFresh || h.Rule != c.rule {
+		begin := len(c.b)
+		if c.key(`,"rule":`, h.Rule != nil) {
+			c.ruleFields(h.Rule)
+		}
+		c.rule, c.ruleText, c.ruleFresh = h.Rule, append(c.ruleText[:0], c.b[begin:]...), true
+		return
+	}
+	c.b = append(c.b, c.ruleText...)
+}
+
+func (c *coder) ruleFields(r *lock.Rule) {
+	textValue(c, &r.Match)
+	number(c, `,"max_age":`, &r.MaxAge)
+	number(c, `,"max_idle":`, &r.MaxIdle)
+	text(c, `,"on_disconnect":`, &r.OnDisconnect)
+	number(c, `,"grace":`, &r.Grace)
+	number(c, `,"lock_delay":`, &r.LockDelay)
+	text(c, `,"release":`, &r.Release)
+	c.flag(`,"allow_cwd":`, &r.AllowCwd)
+}
+
+// damaged returns the error for a line that is neither whole nor the torn end of a segment.
+func damaged(path string, number int, err error) error {
+	return fmt.Errorf("%s:%d: damaged: %w", path, number, err)
 }

@@ -1,9 +1,7 @@
 package journal
 
 import (
-	"bytes"
-	"fmt"
-	"hash/crc32"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,145 +10,104 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// fill sets every field to something that is not zero and not what another field has, so that a field
-// which a later version adds and the journal forgets is noticed here.
-func fillFields(v reflect.Value, n *int) {
-	*n++
-	switch v.Interface().(type) {
-	case *lock.Contention: // never set in a hold
-		return
-	case time.Time:
-		v.Set(reflect.ValueOf(time.Date(2024, 1, 1, 0, 0, *n, *n, time.UTC)))
-		return
+// everyLine has every field of every kind.
+func everyLine() []line {
+	wall := time.Date(2026, 11, 23, 1, 2, 3, 4, time.UTC)
+	at, later := lock.Instant{Wall: wall, Boot: 5}, lock.Instant{Wall: wall.Add(time.Hour), Boot: -7}
+	owner := lock.Owner{Account: "ada\xff", Address: "::1", Session: 1<<63 | 9, Nonce: `"\%`}
+	other := lock.Owner{Account: "root", Address: "192.0.2.1", Session: 1, Nonce: "x"}
+	hold := lock.Hold{
+		Name: "/d/a b_lock\n", Token: 1<<64 - 1, Owner: owner, Acquired: later, Renewed: at, Shared: true,
+		Rule: &lock.Rule{
+			Match: "**", MaxAge: 1, MaxIdle: 2, OnDisconnect: lock.KeepOnDisconnect, Grace: 3, LockDelay: 4,
+			Release: lock.ReleaseAnyone, AllowCwd: true,
+		},
+		Asked: lock.Asked{Age: 5, Release: true, Grace: 6}, Directory: lock.DirectoryID{Inode: 1<<64 - 1, Birth: -1},
 	}
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			fillFields(v.Field(i), n)
-		}
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		for i := range v.Len() {
-			fillFields(v.Index(i), n)
-		}
-	case reflect.String:
-		v.SetString(fmt.Sprintf("/\x00\"\\%% %d \xff", *n))
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Int, reflect.Int64:
-		v.SetInt(int64(*n))
-	case reflect.Uint32, reflect.Uint64:
-		v.SetUint(uint64(*n))
-	case reflect.Pointer: // of a Rule: never set in a Hold
-	default:
-		panic("the journal cannot express a " + v.Type().String())
+	short := lock.Hold{Name: "/a_lock", Token: 1, Owner: owner, Acquired: at, Renewed: at}
+	ended := lock.Hold{Name: "/a_lock", Token: 1, Owner: owner}
+	file := &lock.Publication{Path: "/f", Bytes: 9, SHA256: "00"}
+	return []line{
+		{kind: lock.Granted, record: &lock.Record{Kind: lock.Granted, Cause: lock.CauseAdopt, Hold: hold, Replaces: 3, By: other, At: at, Note: "n\x00"}},
+		{kind: lock.Granted, record: &lock.Record{Kind: lock.Granted, Cause: lock.CauseAcquire, Hold: short, By: owner, At: at}},
+		{kind: lock.Granted, record: &lock.Record{Kind: lock.Granted, Cause: lock.CauseAcquire, Hold: short, At: at}},
+		{kind: lock.Changed, record: &lock.Record{Kind: lock.Changed, Cause: lock.CauseRenew, Hold: hold, By: owner, At: later}},
+		{kind: lock.Ended, record: &lock.Record{Kind: lock.Ended, Cause: lock.CauseBreak, Hold: ended, By: other, At: later}, held: 8},
+		{kind: lock.Published, record: &lock.Record{Kind: lock.Published, Cause: lock.CausePublish, Hold: ended, By: owner, At: later, File: file}},
+		{kind: past, record: &lock.Record{Cause: lock.CausePublish, Hold: ended, By: owner, File: file}, held: 8},
+		{kind: head, number: 7, header: header{1, 2, "b", at, 3, 4, 5, 6}},
+		{kind: tokens, number: 1<<64 - 1},
+		{kind: synced},
+		{kind: closing, number: 1},
 	}
 }
 
-func TestEveryFieldOfALineSurvives(t *testing.T) {
-	var want line
-	n := 0
-	fillFields(reflect.ValueOf(&want).Elem(), &n)
-	for i := range want.Holds {
-		want.Holds[i].Adopted = 0 // is said to who adopts, and not kept
-	}
-	b := appendLine(nil, &want)
-	got, err := parseLine(bytes.TrimSuffix(b, []byte("\n")))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, b)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v\n%s", got, want, b)
-	}
-	for _, c := range b[:len(b)-1] {
-		if c < ' ' || c > '~' {
-			t.Fatalf("byte %#x in %s", c, b)
-		}
-	}
-}
-
-func TestInstantsSurvive(t *testing.T) {
-	wall := time.Date(2024, 2, 29, 12, 0, 0, 1, time.UTC)
-	instants := []lock.Instant{
-		{}, {Wall: wall}, {Boot: -1}, {BootID: "x"}, {Wall: wall, Boot: 5, BootID: "line"}, {BootID: "line"},
-		{Wall: wall.In(time.FixedZone("", 3600)), BootID: ""},
-	}
-	for _, acquired := range instants {
-		for _, other := range instants {
-			want := line{Entry: lock.Entry{
-				Cause: "acquire", Name: "/a", Token: 1, At: lock.Instant{Wall: wall, BootID: "line"},
-				Holds: []lock.Hold{{Acquired: acquired, Renewed: other, Ended: other}},
-			}}
-			b := appendLine(nil, &want)
-			got, err := parseLine(b[:len(b)-1])
-			if err != nil {
-				t.Fatal(err)
+func TestLinesAreReadAsTheyWereWritten(t *testing.T) {
+	var w, r coder
+	for range 2 { // the second time with what the coder remembers
+		for _, want := range everyLine() {
+			w.b = w.b[:0]
+			w.append(&want)
+			text := strings.TrimSuffix(string(w.b), "\n")
+			if !json.Valid(w.b) || strings.ContainsAny(text, "\n\x00") {
+				t.Errorf("no JSON: %s", w.b)
 			}
-			h := got.Holds[0]
-			if !sameInstant(h.Acquired, acquired) || !sameInstant(h.Renewed, other) || !sameInstant(h.Ended, other) {
-				t.Errorf("got %+v from %s", h, b)
+			var got line
+			if err := r.read([]byte(text), &got); err != nil {
+				t.Fatalf("%v: %s", err, text)
+			}
+			if got.record != nil && want.record == nil {
+				got.record = nil
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s\ngot  %+v %+v\nwant %+v %+v", text, got, got.record, want, want.record)
+			}
+			if strings.Contains(text, `"session"`) && !strings.Contains(text, `"session":"`+want.record.Hold.Owner.Session.String()+`"`) {
+				t.Errorf("another form of the session: %s", text)
 			}
 		}
 	}
 }
 
-// signed is a line with a right checksum.
-func signed(body string) string {
-	return fmt.Sprintf(`%s,"crc":"%08x"}`, body, crc32.Checksum([]byte(body), checksums))
-}
-
-func TestParseLineRefuses(t *testing.T) {
-	const good = `{"event":"acquire","name":"/a","token":1`
-	if _, err := parseLine([]byte(signed(good))); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"nothing":                  "",
-		"a wrong checksum":         strings.Replace(signed(good), "/a", "/b", 1),
-		"an unknown key":           signed(good + `,"colour":"red"`),
-		"an unknown key in a hold": signed(good + `,"holds":[{"token":1,"rule":{"colour":1}}]`),
-		"a bare percent":           signed(`{"event":"acquire","name":"/a%","token":1`),
-		"bytes that are not ASCII": signed("{\"event\":\"acquire\",\"name\":\"/\xc3\xa9\",\"token\":1"),
-		"no file":                  signed(`{"event":"publish","name":"/a","token":1`),
-		"a relative name":          signed(`{"event":"acquire","name":"a","token":1`),
-	} {
-		if l, err := parseLine([]byte(text)); err == nil {
-			t.Errorf("%s: got %+v", name, l)
+func TestALineIsReadAsAWhole(t *testing.T) {
+	var w, r coder
+	for _, l := range everyLine() {
+		w.b = w.b[:0]
+		w.append(&l)
+		text := string(w.b[:len(w.b)-1])
+		var got line
+		for i := range text {
+			changed := []byte(text)
+			changed[i] ^= 1
+			if r.read(changed, &got) == nil {
+				t.Errorf("a bit is wrong: %s", changed)
+			}
+			if r.read([]byte(text[:i]), &got) == nil {
+				t.Errorf("cut off: %s", text[:i])
+			}
 		}
 	}
 }
 
-// FuzzLine feeds anything to the parser: what it accepts must be written again as what it meant.
-func FuzzLine(f *testing.F) {
-	var full line
-	n := 0
-	fillFields(reflect.ValueOf(&full).Elem(), &n)
-	for _, l := range []line{
-		full, {Entry: lock.Entry{Cause: eventJournal}, Version: version}, {Entry: lock.Entry{Cause: eventStart}, Generation: 3, Reserved: 4096},
-		{Entry: lock.Entry{Cause: lock.CauseRelease, Name: "/a", Token: 2}},
-		{Entry: lock.Entry{Cause: eventTombstone, Name: "/%", Token: 1}, Directory: lock.DirectoryID{Inode: 1}},
-	} {
-		f.Add(string(bytes.TrimSuffix(appendLine(nil, &l), []byte("\n"))), false)
+// FuzzRead looks for a line that is read, and written in another way.
+func FuzzRead(f *testing.F) {
+	var w coder
+	for _, l := range everyLine() {
+		w.b = w.b[:0]
+		w.append(&l)
+		f.Add(string(w.b[:len(w.b)-1-sumLength]))
 	}
-	f.Add(`{"event":"acquire","name":"/a","token":1,"holds":[{"token":1,"acquired":{"boot":1},"rule":{"match":"%2F"}}]`, true)
-	f.Fuzz(func(t *testing.T, text string, sign bool) {
-		if sign { // lets the fuzzer get past the checksum
-			text = signed(text)
-		}
-		l, err := parseLine([]byte(text))
-		if err != nil {
+	f.Fuzz(func(t *testing.T, body string) {
+		text := string(appendSum([]byte(body), []byte(body)))
+		var w, r coder
+		var l line
+		if r.read([]byte(text), &l) != nil {
 			return
 		}
-		again := appendLine(nil, &l)
-		if bytes.Count(again, []byte("\n")) != 1 {
-			t.Fatalf("more than one line: %q", again)
-		}
-		second, err := parseLine(again[:len(again)-1])
-		if err != nil {
-			t.Fatalf("%q became %q: %v", text, again, err)
-		}
-		if third := appendLine(nil, &second); !bytes.Equal(again, third) {
-			t.Fatalf("%q became %q", again, third)
+		w.append(&l)
+		var again line
+		if err := r.read(w.b[:len(w.b)-1], &again); err != nil || !reflect.DeepEqual(l, again) {
+			t.Errorf("%s\n%s\n%v", text, w.b, err)
 		}
 	})
 }

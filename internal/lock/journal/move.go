@@ -9,157 +9,119 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// A move to or from another store goes while no server uses either of them: Export here and import there, or the other way round;
-// then Retire of the one that was left. Each step has happened or not, whenever it is cut off.
+// A move to or from another log happens while no server uses either of them: Export here and import there, or the other way round;
+// then Retire of the one that was left. Each step happens as a whole or not at all.
 
 // Stopped is a state directory that no server uses, and that none can use until Close. Use OpenStopped.
 type Stopped struct {
 	dir       stateDir
+	clock     lock.Clock
+	boot      string
 	exclusive *os.File
 }
 
-// OpenStopped returns an error if a server uses the state directory, or if there is none.
-func OpenStopped(dir string) (*Stopped, error) {
+// OpenStopped returns an error if a server uses the state directory, or if there is none. Times are mapped to the clock of this boot.
+func OpenStopped(dir string, clock lock.Clock, bootID string) (*Stopped, error) {
 	f, err := exclusive(stateDir(dir).path("lock"))
 	if err != nil {
 		return nil, err
 	}
-	return &Stopped{dir: stateDir(dir), exclusive: f}, nil
+	return &Stopped{dir: stateDir(dir), clock: clock, boot: bootID, exclusive: f}, nil
 }
 
-// Close gives the state directory free.
+// Close gives the state directory back.
 func (s *Stopped) Close() error { return s.exclusive.Close() }
 
-// Export returns the locks that stand, sorted by name, a token above which none was given, and the history, oldest first. It changes nothing.
-func (s *Stopped) Export() (records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error], err error) {
-	st, err := replay(s.dir.journal())
-	if errors.Is(err, fs.ErrNotExist) {
-		if isNew := s.dir.isNew(); isNew != nil && !errors.Is(isNew, fs.ErrNotExist) {
-			return nil, 0, nil, isNew
+// Export returns the content of the log, as Load does, and the history, the oldest entry first. It changes nothing.
+func (s *Stopped) Export() (lock.Loaded, iter.Seq2[lock.Entry, error], error) {
+	found, err := s.dir.read(s.clock.Exact(), s.boot)
+	if err == nil && found.number == 0 {
+		if err = s.dir.isNew(); err == nil {
+			err = fmt.Errorf("%s has no journal, so no locks are there that could be moved: %w", s.dir, fs.ErrNotExist)
 		}
-		err = fmt.Errorf("%s has no journal, so no locks are there that could be moved: %w", s.dir, err)
 	}
 	if err != nil {
-		return nil, 0, nil, err
+		return lock.Loaded{}, nil, err
 	}
-	return sorted(st.records), st.last, History(string(s.dir), ""), nil
+	return found.loaded(), History(string(s.dir), ""), nil
 }
 
-// Import makes a journal in a state directory that has neither locks nor history. The next Open goes on with larger tokens
-// than last. The history is in one file, which begins to be old at the first start: it goes as a whole when it is older than
-// Options.HistoryAge, or larger than Options.HistorySize.
-func (s *Stopped) Import(now lock.Instant, records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error]) error {
+// Import makes a journal in a state directory that has none. The next start goes on with larger numbers than loaded has. The history is in
+// one file, whose age counts from now: it is removed as a whole when it is older than Options.HistoryAge, or larger than
+// Options.HistorySize.
+func (s *Stopped) Import(loaded lock.Loaded, history iter.Seq2[lock.Entry, error]) error {
 	if err := s.dir.make(); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(s.dir.journal()); !errors.Is(err, fs.ErrNotExist) {
-		return cmp.Or(err, fmt.Errorf("%s has locks already: move %s away first", s.dir, s.dir.journal()))
-	}
-	if old, err := s.dir.rotated(); err != nil || len(old) > 0 {
-		return cmp.Or(err, fmt.Errorf("%s has a history already: move %s away first", s.dir, s.dir.archive()))
-	}
-	f, err := os.OpenFile(s.dir.temporary(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	numbers, err := s.dir.numbers()
 	if err != nil {
 		return err
 	}
-	err = writeMoved(f, now, records, last, history)
+	if len(numbers) > 0 {
+		return fmt.Errorf("%s has locks already: move %s away first", s.dir, s.dir.segments())
+	}
+	f, err := os.OpenFile(s.dir.begun(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	err = s.write(f, loaded, history)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(s.dir.temporary(), s.dir.journal())
+		err = os.Rename(s.dir.begun(), s.dir.segment(1))
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(s.dir.temporary()))
+		return errors.Join(err, os.Remove(s.dir.begun()))
 	}
 	if err := os.Remove(s.dir.path(elsewhere)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncDir(string(s.dir))
+	return errors.Join(syncDir(s.dir.segments()), syncDir(string(s.dir)))
 }
 
-// writeMoved writes a whole journal: the history, and then what stands, whatever the history says of it.
-func writeMoved(f io.Writer, now lock.Instant, records []lock.Record, last lock.Token, history iter.Seq2[lock.Entry, error]) error {
+// write writes a whole segment.
+func (s *Stopped) write(f io.Writer, loaded lock.Loaded, history iter.Seq2[lock.Entry, error]) error {
 	w := bufio.NewWriterSize(f, 64<<10)
-	var buffer []byte
-	var generation uint32             // the largest of a session: those of the next start are new
-	ended := make(map[lock.Name]bool) // the history says that they are held
-	write := func(l line) error {
-		if err := l.check(); err != nil {
-			return fmt.Errorf("%s: %w", l.Name, err)
-		}
-		for _, owner := range append(owners(l.Holds), l.By) {
-			generation = max(generation, uint32(owner.Session>>32))
-		}
-		buffer = appendLine(buffer[:0], &l)
-		_, err := w.Write(buffer)
-		return err
+	now := s.clock.Exact()
+	var c coder
+	size := 0
+	write := func(l line) {
+		c.b = c.b[:0]
+		c.append(&l)
+		size += len(c.b)
+		_, _ = w.Write(c.b) // Flush returns its error
 	}
-	err := write(line{Entry: lock.Entry{Cause: eventJournal, Token: last, At: now}, Version: version})
-	for entry, herr := range history {
-		if err = cmp.Or(err, herr); err != nil {
+	write(line{kind: head, number: 1, header: header{
+		Version: version, Start: loaded.Start, Boot: s.boot, At: now, Last: loaded.Last, Reserved: loaded.Last, From: 1,
+	}})
+	for e, err := range history {
+		if err != nil {
 			return err
 		}
-		err = write(line{Entry: entry})
-		if entry.Cause != lock.CausePublish {
-			ended[entry.Name] = len(entry.Holds) > 0
-		}
+		write(line{kind: past, held: e.Held, record: &lock.Record{
+			Cause: e.Cause, Hold: lock.Hold{Name: e.Name, Token: e.Token, Owner: e.Owner}, By: e.By, At: e.At, Note: e.Note, File: e.File,
+		}})
 	}
-	for _, record := range records {
-		err = cmp.Or(err, write(line{Entry: lock.Entry{Cause: eventKept, Name: record.Name, Token: record.Revision, At: now, Holds: record.Holds}}))
-		ended[record.Name] = false
+	for _, hold := range loaded.Holds {
+		write(line{kind: lock.Granted, record: &lock.Record{Kind: lock.Granted, Cause: lock.CauseRewrite, Hold: hold, By: hold.Owner, At: now}})
 	}
-	for name, held := range ended {
-		if held { // a line of the history is missing
-			err = cmp.Or(err, write(line{Entry: lock.Entry{Cause: eventKept, Name: name, Token: last, At: now}}))
-		}
-	}
-	err = cmp.Or(err, write(line{Entry: lock.Entry{Cause: eventTokens}, Generation: generation, Reserved: last}))
-	return cmp.Or(err, w.Flush())
+	write(line{kind: synced, number: uint64(size)}) // as soon as the segment has its number
+	write(line{kind: closing, number: uint64(loaded.Last)})
+	return w.Flush()
 }
 
-func owners(holds []lock.Hold) []lock.Owner {
-	all := make([]lock.Owner, 0, len(holds)+1)
-	for _, h := range holds {
-		all = append(all, h.Owner)
-	}
-	return all
-}
-
-// retired is where journals are put whose locks have moved elsewhere.
+// retired is the begin of the names of journals whose locks are in another log now.
 const retired = "migrated-"
 
-// Retire puts the journal and its history aside, below a directory in the state directory that it names, since the locks have moved
-// elsewhere. No server starts on the state directory any more, until Import.
+// Retire moves the journal aside, since its locks are in another log now, and returns its new path. No server starts on the state
+// directory any more, until Import.
 func (s *Stopped) Retire(now time.Time) (aside string, err error) {
 	aside = s.dir.path(retired + now.UTC().Format("20060102T150405.000Z"))
-	if err := os.Mkdir(aside, 0o700); err != nil {
-		return "", err
-	}
-	if err := syncDir(string(s.dir)); err != nil { // so that a start knows why the journal is missing
-		return "", err
-	}
-	for _, path := range []string{s.dir.journal(), s.dir.archive()} { // the journal first: it is what a start looks for
-		if err := os.Rename(path, filepath.Join(aside, filepath.Base(path))); err != nil {
-			return "", err
-		}
-		if err := errors.Join(syncDir(aside), syncDir(string(s.dir))); err != nil {
-			return "", err
-		}
-	}
-	return aside, nil
-}
-
-// retired returns the directories of journals that were put aside, oldest first.
-func (d stateDir) retired() ([]string, error) {
-	paths, err := filepath.Glob(d.path(retired + "*"))
-	slices.Sort(paths)
-	return paths, err
+	return aside, cmp.Or(os.Rename(s.dir.segments(), aside), syncDir(string(s.dir)))
 }

@@ -1,43 +1,29 @@
 package journal
 
-import "os"
+import (
+	"context"
+	"os"
+)
 
-// grantRoom is how much room Ready wants: of a grant and its release, with names of the usual length.
-const grantRoom = 4 << 10
-
-// Ready returns nil if a grant could be recorded: there is room for it, and the journal can be synced; it does so. An error
-// says why no lock can be granted.
-func (s *Store) Ready() error {
-	log, err := s.readyLog()
-	if err != nil {
+// Ready returns nil if a grant could be recorded now: there is space for it, and the journal can be synced. It syncs the journal, and
+// returns when the disk answers.
+func (l *Log) Ready() error {
+	if err := l.failure.get(); err != nil {
 		return err
 	}
-	return log.sync(log.end.Load() + 1)
+	ctx := context.Background()
+	l.mu.Lock()
+	next := l.last + 1
+	l.mu.Unlock()
+	if err := l.MakeRoom(ctx, next); err != nil {
+		return err
+	}
+	return l.sync(ctx, l.synced.Load()+1)
 }
 
-// readyLog returns the log if it has room for a grant.
-func (s *Store) readyLog() (*log, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.readyLocked(); err != nil {
-		return nil, err
-	}
-	l := s.log
-	if err := l.makeRoom(l.end.Load() + l.keep + grantRoom); err != nil {
-		if full(err) {
-			return nil, bare(err)
-		}
-		return nil, l.failure.set(err)
-	}
-	return l, nil
-}
-
-// Size returns how many bytes the journal takes, its history included. What cannot be looked at counts nothing.
-func (s *Store) Size() (bytes int64) {
-	if info, err := os.Stat(s.dir.journal()); err == nil {
-		bytes = info.Size()
-	}
-	entries, _ := os.ReadDir(s.dir.archive())
+// Size returns how many bytes the journal takes, its history and the space ahead included. A file that cannot be read counts nothing.
+func (l *Log) Size() (bytes int64) {
+	entries, _ := os.ReadDir(l.dir.segments())
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil {
 			bytes += info.Size()

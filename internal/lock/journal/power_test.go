@@ -15,61 +15,111 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
-	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 	"github.com/ftplockd/ftplockd/internal/powerloss"
 )
 
-var power = powerloss.Flags(8)
+var power = powerloss.Flags(4)
 
-// powerPlay is what the server does until the power fails: open stores one after the other, and in each of them acts.
+// act is one thing that a client does: account acquires the lock of a name, or, "", releases it. An act without a name begins a
+// new segment and rewrites the holds.
+type act struct {
+	name    lock.Name
+	account string
+}
+
+// powerPlay is what the server does until the power fails: for each list of acts it opens the log once.
 type powerPlay struct {
 	name    string
-	stores  [][]locktest.Act
+	starts  [][]act
 	durable bool
-	maxSize int64
-	fresh   bool // the state directory is made by the first store
+	fresh   bool // the state directory is made by the first start
+	prune   bool // the history is as short as can be
 }
 
-var powerPlays = []powerPlay{
-	{name: "acquire on a fresh state directory", stores: [][]locktest.Act{locktest.PlayOnce}, durable: true, fresh: true},
-	{name: "acquire, release, acquire", stores: [][]locktest.Act{locktest.PlayThrice}, durable: true},
-	{name: "two starts", stores: [][]locktest.Act{locktest.PlayOnce, {{Name: "/b_lock", Account: "ben"}}}, durable: true},
-	{name: "two releases", stores: [][]locktest.Act{{{Name: "/a_lock", Account: "ada"}, {Name: "/b_lock", Account: "ben"}, {Name: "/a_lock"}, {Name: "/b_lock"}}}, durable: true},
-	{name: "rotation", stores: [][]locktest.Act{locktest.PlayBusy}, durable: true, maxSize: 1300},
-	{name: "a block of tokens", stores: [][]locktest.Act{locktest.PlayTokens}, durable: true},
-	{name: "not durable", stores: [][]locktest.Act{locktest.PlayBusy, locktest.PlayOnce}, maxSize: 1500},
-	{name: "not durable, a block of tokens", stores: [][]locktest.Act{locktest.PlayTokens}},
-}
+var (
+	playOnce = []act{{"/a_lock", "ada"}}
+	playBusy = []act{
+		{"/a_lock", "ada"}, {"/b_lock", "ada"}, {"/c_lock", "zoe"}, {"/a_lock", ""}, {}, {"/b_lock", ""}, {"/a_lock", "eve"},
+		{"/d_lock", "ada"}, {"/c_lock", ""}, {}, {"/d_lock", ""}, {"/c_lock", "ben"}, {"/d_lock", "zoe"}, {"/b_lock", "ben"},
+	}
+	powerPlays = []powerPlay{
+		{name: "acquire on a fresh state directory", starts: [][]act{playOnce}, durable: true, fresh: true},
+		{name: "acquire, release, acquire", starts: [][]act{{{"/a_lock", "ada"}, {"/a_lock", ""}, {"/a_lock", "ben"}, {"/b_lock", "eve"}}}, durable: true},
+		{name: "two starts", starts: [][]act{playOnce, {{"/b_lock", "ben"}}}, durable: true},
+		{name: "two releases", starts: [][]act{{{"/a_lock", "ada"}, {"/b_lock", "ben"}, {"/a_lock", ""}, {"/b_lock", ""}}}, durable: true},
+		{name: "segments", starts: [][]act{playBusy}, durable: true},
+		{name: "old segments go", starts: [][]act{playBusy}, durable: true, prune: true},
+		{name: "not durable", starts: [][]act{playBusy, playOnce}},
+	}
+)
 
 func powerPlayNamed(name string) powerPlay {
 	i := slices.IndexFunc(powerPlays, func(p powerPlay) bool { return p.name == name })
 	return powerPlays[i]
 }
 
-// unsyncedFile makes syncs free: what they are for is tried where they are recorded.
-type unsyncedFile struct{ journalFile }
-
-func (unsyncedFile) Sync() error { return nil }
-
-// open opens a store below a directory; its syncs count where the process is recorded and cost nothing elsewhere.
-func (p powerPlay) open(base string, recorded bool) (*Store, error) {
-	o := Options{Dir: filepath.Join(base, "state"), Clock: lock.NewSystemClock(), Durable: p.durable, MaxSize: cmp.Or(p.maxSize, 64<<10)}
+// open opens a log below a directory. Its syncs count where the process is recorded, and cost nothing elsewhere. Each start is another boot,
+// as after a loss of power.
+func (p powerPlay) open(base string, recorded bool) (*Log, error) {
+	o := Options{Dir: filepath.Join(base, "state"), Clock: lock.NewSystemClock(), Durable: p.durable, MaxSize: 4 << 10}
+	if p.prune {
+		o.HistorySize = 1
+	}
 	if !recorded {
-		o.wrap = func(f journalFile) journalFile { return unsyncedFile{f} }
+		o.wrap = func(f file) file { return unsynced{f} }
 	}
 	return Open(o)
 }
 
-// perform opens a store in the process that is recorded and has clients do the acts.
-func (p powerPlay) perform(t *testing.T, base string, found, acts []locktest.Act) {
-	store, err := p.open(base, true)
+// perform opens a log in the process that is recorded, and has clients do the acts.
+func (p powerPlay) perform(t *testing.T, base string, found, acts []act) {
+	l, err := p.open(base, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = powerloss.Say(fmt.Sprint("started ", store.Generation()))
-	err = errors.Join(err, locktest.Found(store, found, powerloss.Say))
-	err = errors.Join(err, locktest.Perform(store, lock.NewSystemClock(), acts, powerloss.Say))
-	if err := errors.Join(err, store.Close()); err != nil {
+	held := make(map[lock.Name]lock.Hold)
+	for _, h := range l.loaded.Holds {
+		held[h.Name] = h
+	}
+	say := func(format string, args ...any) { err = errors.Join(err, powerloss.Say(fmt.Sprintf(format, args...))) }
+	say("started %d", l.loaded.Start)
+	for _, a := range found {
+		if a.name != "" {
+			say("found %s %s", a.name, cmp.Or(held[a.name].Owner.Account, "nobody"))
+		}
+	}
+	s := &scene{TB: t, clock: newClock()}
+	for _, a := range acts {
+		h, is := held[a.name]
+		switch {
+		case a.name == "":
+			err = errors.Join(err, l.turn())
+			l.prune()
+			<-l.Rewrite()
+			for _, h := range held {
+				s.commit(l, lock.Record{Kind: lock.Granted, Cause: lock.CauseRewrite, Hold: h, By: h.Owner, At: h.Acquired})
+			}
+			l.Rewritten()
+			for l.first() != l.tail.number {
+				time.Sleep(time.Millisecond)
+			}
+		case a.account != "":
+			r := s.grant(l, a.name)
+			if r.Hold.Owner.Account, r.Replaces = a.account, h.Token; is {
+				r.Cause = lock.CauseAdopt
+			}
+			say("may %s %s", a.name, a.account)
+			s.commit(l, r)
+			say("did %s %s %d", a.name, a.account, r.Hold.Token)
+			held[a.name] = r.Hold
+		default:
+			say("may %s nobody", a.name)
+			s.release(l, h)
+			say("did %s nobody %d", a.name, h.Token)
+			delete(held, a.name)
+		}
+	}
+	if err := errors.Join(err, l.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -80,58 +130,113 @@ func TestPowerPlay(t *testing.T) {
 		playMove(t, base)
 	} else if name != "" {
 		p := powerPlayNamed(name)
-		for _, acts := range p.stores {
+		for _, acts := range p.starts {
 			p.perform(t, base, nil, acts)
 		}
 	}
 }
 
-// TestPowerRecovery is what the server does when it starts again after a play, in the process that is recorded: it starts on
-// what is there, tells clients who holds what, and gives one of them a lock.
+// TestPowerRecovery is a start after a play, in the process that is recorded: it tells clients who holds what, and gives one of them a lock.
 func TestPowerRecovery(t *testing.T) {
 	if name, base := powerloss.Playing(); name != "" {
 		p := powerPlayNamed(name)
-		p.perform(t, base, slices.Concat(p.stores...), []locktest.Act{{Name: "/late_lock", Account: "eve"}})
+		p.perform(t, base, slices.Concat(p.starts...), []act{{"/late_lock", "eve"}})
 	}
 }
 
-// complaints opens a store on what a power failure has left and returns what is wrong with it.
-func (p powerPlay) complaints(base string, said []string) []string {
-	store, err := p.open(base, false)
-	if err != nil {
-		return []string{fmt.Sprintf("it does not start: %v", err)}
-	}
-	defer store.Close()
-	told := locktest.Recall(said, true, p.durable)
-	all := told.Complaints(store)
+// told is what clients were told.
+type told struct {
+	may    map[lock.Name][]string   // who may hold it
+	token  map[lock.Name]lock.Token // of the last grant, if that is known
+	grants map[lock.Name][]lock.Token
+	last   lock.Token
+	start  uint32
+}
+
+// recall returns what clients were told before the power failed. A release need not survive that, and without durable nothing does.
+func recall(said []string, durable bool) *told {
+	k := &told{may: make(map[lock.Name][]string), token: make(map[lock.Name]lock.Token), grants: make(map[lock.Name][]lock.Token)}
 	for _, text := range said {
-		var before uint32
-		if _, err := fmt.Sscanf(text, "started %d", &before); err == nil && store.Generation() <= before {
-			all = append(all, fmt.Sprintf("generation %d came twice", store.Generation()))
+		var what, name, who string
+		var token lock.Token
+		if _, err := fmt.Sscanf(text, "started %d", &k.start); err == nil {
+			continue
 		}
+		_, _ = fmt.Sscan(text, &what, &name, &who, &token)
+		n := lock.Name(name)
+		may := k.may[n]
+		if may == nil {
+			may = []string{"nobody"}
+		}
+		switch {
+		case what == "found":
+			may = []string{who} // a start syncs what it found
+			k.token[n] = 0      // it may be a grant of which the client was not told
+		case what == "may":
+			may = append(may, who)
+		case who == "nobody":
+			if durable && len(may) > 2 {
+				may = may[len(may)-2:] // who held it before may hold it still
+			}
+		default:
+			k.last, k.token[n] = token, token
+			k.grants[n] = append(k.grants[n], token)
+			if durable {
+				may = []string{who}
+			}
+		}
+		k.may[n] = may
 	}
-	if !p.durable {
+	return k
+}
+
+// complaints opens a log on what a loss of power left, and returns what is wrong with it.
+func (p powerPlay) complaints(base string, said []string) (all []string) {
+	complain := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	l, err := p.open(base, false)
+	if err != nil {
+		complain("it does not start: %v", err)
 		return all
 	}
-	for name := range told.May {
-		var found []lock.Token
-		var last lock.Cause
-		for entry, err := range History(store.o.Dir, name) {
+	defer l.Close()
+	k := recall(said, p.durable)
+	if l.loaded.Start <= k.start {
+		complain("start %d came twice", l.loaded.Start)
+	}
+	if l.loaded.Last < k.last {
+		complain("tokens go on after %d, and %d was given", l.loaded.Last, k.last)
+	}
+	holders := make(map[lock.Name]lock.Hold)
+	for _, h := range l.loaded.Holds {
+		holders[h.Name] = h
+		if k.may[h.Name] == nil {
+			complain("%s is held and was never asked for", h.Name)
+		}
+	}
+	for name, may := range k.may {
+		h := holders[name]
+		if who := cmp.Or(h.Owner.Account, "nobody"); !slices.Contains(may, who) {
+			complain("%s is held by %s, want one of %v", name, who, may)
+		}
+		if p.durable && len(may) == 1 && h.Token != 0 && k.token[name] != 0 && h.Token != k.token[name] {
+			complain("%s has token %d, and its holder was told %d", name, h.Token, k.token[name])
+		}
+		var tokens []lock.Token
+		for e, err := range l.History(context.Background(), name) {
 			if err != nil {
-				all = append(all, fmt.Sprintf("history of %s: %v", name, err))
+				complain("history of %s: %v", name, err)
 			}
-			if slices.Contains(found, entry.Token) {
-				all = append(all, fmt.Sprintf("the history of %s has token %d twice", name, entry.Token))
+			if e.Cause == lock.CauseAcquire || e.Cause == lock.CauseAdopt {
+				tokens = append(tokens, e.Token)
 			}
-			found, last = append(found, entry.Token), entry.Cause
 		}
-		if slices.Contains(told.Freed, name) && last != lock.CauseRelease {
-			all = append(all, fmt.Sprintf("the history of %s lacks its release", name))
-		}
-		for _, token := range told.Granted(name) {
-			if !slices.Contains(found, token) {
-				all = append(all, fmt.Sprintf("the history of %s lacks token %d", name, token))
+		for _, token := range k.grants[name] {
+			if p.durable && !p.prune && !slices.Contains(tokens, token) {
+				complain("the history of %s lacks token %d", name, token)
 			}
+		}
+		if slices.Sort(tokens); len(slices.Compact(slices.Clone(tokens))) != len(tokens) {
+			complain("the history of %s has %v", name, tokens)
 		}
 	}
 	return all
@@ -158,14 +263,15 @@ func TestAfterALossOfPowerEveryAcknowledgedLockIsThere(t *testing.T) {
 
 // playMove moves a lock into a state directory and then away from there.
 func playMove(t *testing.T, base string) {
-	s, err := OpenStopped(filepath.Join(base, "state"))
+	s, err := OpenStopped(filepath.Join(base, "state"), lock.NewSystemClock(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	hold := lock.Hold{Token: 3, Owner: locktest.Ada}
-	records := []lock.Record{{Name: "/a_lock", Revision: 3, Holds: []lock.Hold{hold}}}
-	err = s.Import(lock.Instant{}, records, 9, lines(lock.Entry{Cause: lock.CauseAcquire, Name: "/a_lock", Token: 3, Holds: records[0].Holds}))
+	h := (&scene{clock: newClock()}).granted("/a_lock", 3).Hold
+	err = s.Import(lock.Loaded{Holds: []lock.Hold{h}, Last: 9, Start: 4}, func(yield func(lock.Entry, error) bool) {
+		yield(lock.Entry{Cause: lock.CauseAcquire, Name: "/a_lock", Token: 3}, nil)
+	})
 	err = errors.Join(err, powerloss.Say("moved here"))
 	_, rerr := s.Retire(time.Unix(0, 0))
 	if err := errors.Join(err, rerr, powerloss.Say("moved away")); err != nil {
@@ -173,29 +279,26 @@ func playMove(t *testing.T, base string) {
 	}
 }
 
-// moveComplaints opens a store on what a loss of power during a move has left, and returns what is wrong with it.
+// moveComplaints opens a log on what a loss of power during a move left, and returns what is wrong with it.
 func moveComplaints(base string, said []string) []string {
 	here, away := slices.Contains(said, "moved here"), slices.Contains(said, "moved away")
-	store, err := powerPlay{}.open(base, false)
+	l, err := powerPlay{}.open(base, false)
 	if err != nil {
-		if !here || !strings.Contains(err.Error(), "have moved to another store") {
+		if !here || !strings.Contains(err.Error(), "have moved to another log") {
 			return []string{fmt.Sprintf("it does not start: %v", err)}
 		}
 		return nil
 	}
-	defer store.Close()
-	held, past := 0, 0
-	for range store.All(context.Background()) {
-		held++
-	}
-	for range History(store.o.Dir, "/a_lock") {
+	defer l.Close()
+	past := 0
+	for range History(l.o.Dir, "/a_lock") {
 		past++
 	}
-	switch {
+	switch held := len(l.loaded.Holds); {
 	case away:
 		return []string{"it starts, and the locks have moved away"}
-	case held != past && !here, here && held == 0:
-		return []string{fmt.Sprintf("%d holds, %d lines of history", held, past)}
+	case held != past && !here && past == 1, here && (held == 0 || l.loaded.Last != 9 || l.loaded.Start != 5):
+		return []string{fmt.Sprintf("%d holds, %d entries, %+v", held, past, l.loaded)}
 	}
 	return nil
 }
@@ -209,13 +312,9 @@ func TestALossOfPowerDuringAMove(t *testing.T) {
 	if _, wrong := play.Try(r, 4*power.Most, nil); wrong != "" {
 		t.Error(wrong)
 	}
-	for _, guard := range []string{"of the journal", "of its name"} {
-		without := file("journal.new", "")
-		if guard == "of its name" {
-			without = directorySync("state", "")
-		}
+	for name, without := range map[string]func(powerloss.Sync) bool{"of the journal": fileSync("begun", ""), "of its name": directorySync("state", "")} {
 		if _, wrong := play.Try(r, 4*power.Most, without); wrong == "" {
-			t.Errorf("without a sync %s nothing is wrong", guard)
+			t.Errorf("without a sync %s nothing is wrong; synced was %v", name, r.Syncs())
 		}
 	}
 }
@@ -227,13 +326,12 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 		without    func(powerloss.Sync) bool
 		want       string // what is wrong then
 	}{
-		{"before a grant is acknowledged", "acquire, release, acquire", file("journal.jsonl", "may "), "is held by nobody, want one of [ada]"},
-		{"of reserved tokens", "not durable, a block of tokens", file("journal.jsonl", "did "), "said: "},
-		{"of a new journal before it is renamed", "acquire on a fresh state directory", file("journal.new", ""), "does not start"},
-		{"of a new journal in a rotation", "rotation", file("journal.new", "may "), "said: "},
-		{"of the directory after the first journal", "acquire, release, acquire", directorySync("state", ""), "came twice"},
-		{"of the directory after a rotation", "rotation", directorySync("state", "may "), "is held by"},
-		{"of history before the journal's name is taken", "rotation", directorySync("state/history", "may "), "the history of"},
+		{"before a grant is acknowledged", "acquire, release, acquire", fileSync("00000001.jsonl", "may "), "is held by nobody, want one of [ada]"},
+		{"of a new journal before it is renamed", "acquire on a fresh state directory", fileSync("begun", ""), "it does not start"},
+		{"of the directory after the first segment", "acquire, release, acquire", directorySync("state/journal", ""), "came twice"},
+		{"of the directory before a new segment", "segments", directorySync("state/journal", "did "), "said: "},
+		{"of the old segment before the new one", "segments", fileSync("00000001.jsonl", "did "), "it does not start"},
+		{"of a header before older segments go", "old segments go", fileSync("00000003.jsonl", "did "), "is missing"},
 		{"of what is above a new state directory", "acquire on a fresh state directory", directorySync(".", ""), "came twice"},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
@@ -248,20 +346,17 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 	}
 }
 
-// A recovery in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
+// A start in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
 func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
-	const fresh, plain, rotation = "acquire on a fresh state directory", "acquire, release, acquire", "rotation"
 	for _, guard := range []struct {
 		name, play string
 		killed     bool // the start comes after a kill, at each moment, not after a loss of power
 		without    func(powerloss.Sync) bool
 		want       string // what is wrong then
 	}{
-		{"of what is above the state directory", fresh, true, directorySync(".", ""), "came twice"},
-		{"of the new journal's name", plain, false, directorySync("state", ""), "came twice"},
-		{"of the new journal", plain, false, file("journal.new", ""), "said: "},
-		{"of the old journal", "two releases", true, file("journal.jsonl", ""), "history of"},
-		{"of history", rotation, false, directorySync("state/history", ""), "the history of"},
+		{"of the old segment", "two releases", true, fileSync("00000001.jsonl", ""), "history of"},
+		{"of the new segment", "acquire, release, acquire", false, fileSync("begun", ""), "said: "},
+		{"of its name", "acquire, release, acquire", false, directorySync("state/journal", ""), "came twice"},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
 			p := powerPlayNamed(guard.play).begin(t)
@@ -272,9 +367,6 @@ func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
 			}
 			var found []string
 			for again := range p.Starts(images, n) {
-				if _, wrong := p.Try(again, power.Most, nil); wrong != "" {
-					t.Fatalf("with all syncs: %s", wrong)
-				}
 				looked, wrong := p.Try(again, 4*power.Most, guard.without)
 				if strings.Contains(wrong, guard.want) {
 					return
@@ -286,8 +378,8 @@ func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
 	}
 }
 
-// file matches the syncs of a file that came when the last thing said began like this; "": when nothing had been said.
-func file(base, after string) func(powerloss.Sync) bool {
+// fileSync matches the syncs of a file that came when the last thing said began like this; "": when nothing had been said.
+func fileSync(base, after string) func(powerloss.Sync) bool {
 	return func(s powerloss.Sync) bool {
 		return !s.Directory && strings.HasSuffix(s.Path, "/"+base) && begins(s.After, after)
 	}

@@ -3,6 +3,7 @@ package journal
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,145 +13,259 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// state is what a journal says when it has been read to its end.
-type state struct {
-	records    map[lock.Name]lock.Record
-	tombstones tombstones
-	generation uint32
-	last       lock.Token // no token above it was given
-	size       int64      // where the last good line ends
-	torn       bool       // something that is no line follows, or that is behind a hole
-	eventful   bool       // it has lines for the history
+// content is what the segments of a state directory contain.
+type content struct {
+	holds    map[lock.Token]lock.Hold
+	token    lock.Token // the largest in a record
+	reserved lock.Token
+	clean    bool   // the server stopped in order
+	events   bool   // the last segment has entries of the history
+	torn     bool   // it ends with a part of a line, or with lines behind a hole
+	number   uint64 // the last segment that was begun; 0: there is none
+	header   header // of it
+	boot     string // the id of this boot
+	distrust bool   // the last server saw a sync fail
+	length   int64  // where its lines end
 }
 
-// replay reads the journal. Behind its end there may be room, which reads as zeros. What is wrong with the last line is a write
-// that a crash cut off. Of several lines that were not synced a loss of power may have taken the first and left the last: a
-// hole, which reads as zeros. Nobody was told of what stands behind it. Anything else is damage, and an error that names file
-// and line.
-func replay(path string) (state, error) {
-	f, err := os.Open(path)
+// reader reads the segments of a state directory.
+type reader struct {
+	dir   stateDir
+	now   lock.Instant
+	coder coder
+	line  line
+	content
+}
+
+// read reads all segments that matter for the holds that stand. The last one may end with lines that a crash or a loss of power
+// tore. Any other fault is an error that names file and line.
+func (d stateDir) read(now lock.Instant, boot string) (*content, error) {
+	r := &reader{dir: d, now: now, content: content{holds: make(map[lock.Token]lock.Hold), boot: boot}}
+	if _, err := os.Lstat(d.distrust()); err == nil {
+		r.distrust = true
+	}
+	headers, err := r.headers()
+	if err != nil || r.number == 0 {
+		return &r.content, err
+	}
+	for number := r.header.From; number <= r.number; number++ {
+		limit := int64(-1)
+		if number < r.number {
+			limit = int64(headers[number+1].Length)
+		}
+		if r.length, err = r.segment(number, headers[number], limit); err != nil {
+			return nil, err
+		}
+	}
+	return &r.content, nil
+}
+
+// headers finds the last segment that was begun, and returns the headers of all segments from its From on. Behind it there can be one that has
+// only zeros, or lines that were never synced.
+func (r *reader) headers() (map[uint64]header, error) {
+	numbers, err := r.dir.numbers()
+	if err != nil || len(numbers) == 0 {
+		return nil, err
+	}
+	all := make(map[uint64]header)
+	for _, number := range slices.Backward(numbers) {
+		h, begun, err := r.head(number)
+		if err != nil {
+			return nil, err
+		}
+		if all[number] = h; begun && r.number == 0 {
+			r.number, r.header, r.reserved = number, h, h.Reserved
+		}
+		if r.number > 0 && number == r.header.From {
+			break
+		}
+		if r.number > 0 && !begun {
+			return nil, damaged(r.dir.segment(number), 1, errors.New("its first line is missing"))
+		}
+	}
+	if r.number == 0 {
+		return nil, damaged(r.dir.segment(numbers[0]), 1, errors.New("its first line is missing"))
+	}
+	for number := r.header.From; number <= r.number; number++ {
+		if _, ok := all[number]; !ok {
+			return nil, fmt.Errorf("%s is missing", r.dir.segment(number))
+		}
+	}
+	return all, nil
+}
+
+// head returns the header of a segment, or false if it has none and nothing in it was synced.
+func (r *reader) head(number uint64) (header, bool, error) {
+	f, err := os.Open(r.dir.segment(number))
 	if err != nil {
-		return state{}, err
+		return header{}, false, err
 	}
 	defer f.Close()
-	st := state{records: make(map[lock.Name]lock.Record), tombstones: make(tombstones)}
 	lines := newLineReader(f)
-	for {
-		text, err := lines.next()
-		if err == io.EOF {
-			break
-		}
-		if errors.Is(err, errTorn) {
-			st.torn = !empty(text)
-			break
-		}
-		if err != nil {
-			return state{}, err
-		}
-		hole := bytes.IndexByte(text, 0) >= 0
-		l, err := parseLine(text)
-		if err == nil {
-			err = st.apply(&l)
-		}
-		if number := lines.number; err != nil {
-			if last, synced := lines.rest(); last || hole && !synced {
-				st.torn = true
-				break
-			}
-			return state{}, fmt.Errorf("%s:%d: damaged: %w", path, number, err)
-		}
-		st.size = lines.offset
+	text, hole, err := lines.next()
+	if err == io.EOF {
+		return header{}, false, nil
 	}
-	if st.size == 0 {
-		return state{}, fmt.Errorf("%s:1: damaged: its first line is missing", path)
+	if err != nil {
+		return header{}, false, err
 	}
-	return st, nil
-}
-
-// apply takes one line into account.
-func (st *state) apply(l *line) error {
-	if (l.Cause == eventJournal) != (st.size == 0) {
-		return errors.New("the journal's first line in the wrong place")
-	}
-	st.last = max(st.last, l.Token, l.Reserved)
-	st.generation = max(st.generation, l.Generation)
-	st.eventful = st.eventful || !l.own()
-	switch {
-	case l.Cause == eventJournal && l.Version != version:
-		return fmt.Errorf("version %d of the format; this program reads version %d", l.Version, version)
-	case l.Cause == eventDirectory:
-		if record := st.records[l.Name]; record.Revision == l.Token {
-			setDirectory(record.Holds, l.Directory)
+	wrong := r.parse(text, hole)
+	switch h := r.line.header; {
+	case wrong != nil:
+		if r.proven(lines, text, 0, false) {
+			return header{}, false, damaged(f.Name(), 1, wrong)
 		}
-	case !l.named(), l.Cause == lock.CausePublish:
-	case len(l.Holds) == 0: // a tombstone, too
-		delete(st.records, l.Name)
-		st.tombstones.add(lock.Tombstone{Name: l.Name, Directory: l.Directory, At: l.At, Token: l.Token})
+		return header{}, false, nil
+	case r.line.kind != head || r.line.number != number:
+		return header{}, false, damaged(f.Name(), 1, errors.New("it is the first line of another file"))
+	case h.Version != version:
+		return header{}, false, fmt.Errorf("%s:1: version %d of the format; this program reads version %d", f.Name(), h.Version, version)
 	default:
-		delete(st.tombstones, l.Name)
-		st.records[l.Name] = lock.Record{Name: l.Name, Revision: l.Token, Holds: l.Holds}
+		return h, true, nil
 	}
-	return nil
 }
 
-// errTorn says that a file's last line has no newline, which may be nothing but room.
-var errTorn = errors.New("the last line is cut off")
+func (r *reader) parse(text []byte, hole bool) error {
+	if hole {
+		return errors.New("a part is missing")
+	}
+	return r.coder.read(text, &r.line)
+}
 
-// lineReader reads a journal line by line.
+// segment takes the lines of a segment into account, up to the limit, where they end for certain; or of the last one, limit -1, to
+// the end. It returns where they end.
+func (r *reader) segment(number uint64, h header, limit int64) (int64, error) {
+	path := r.dir.segment(number)
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	r.events = false
+	survived := r.survived(h)
+	for lines := newLineReader(f); ; {
+		start := lines.offset
+		text, hole, err := lines.next()
+		if err == io.EOF && limit < 0 {
+			r.torn = len(text) > 0
+			return start, nil
+		}
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		wrong := r.parse(text, hole)
+		if wrong == nil && err == nil {
+			r.apply(h)
+			if lines.offset == limit {
+				return limit, nil
+			}
+			continue
+		}
+		row := lines.number
+		if limit >= 0 || r.proven(lines, text, start, survived) {
+			return 0, damaged(path, row, cmp.Or(wrong, io.ErrUnexpectedEOF))
+		}
+		r.torn = true
+		return start, nil
+	}
+}
+
+// survived reports whether everything that was written to a segment is still there: the system has not ended since then.
+func (c *content) survived(h header) bool { return !c.distrust && c.sameBoot(h) }
+
+func (c *content) sameBoot(h header) bool { return c.boot != "" && h.Boot == c.boot }
+
+// proven reads on to the end, and reports whether some line proves that the line at start was written, and survived: a mark that
+// says so, or, if all survived, any line.
+func (r *reader) proven(lines *lineReader, text []byte, start int64, survived bool) bool {
+	for {
+		if r.coder.read(text, &r.line) == nil && (survived || r.line.kind == synced && int64(r.line.number) > start) {
+			return true
+		}
+		var err error
+		if text, _, err = lines.next(); err != nil {
+			return err != io.EOF // then nothing is known of the rest
+		}
+	}
+}
+
+// apply takes one line of a segment into account.
+func (r *reader) apply(h header) {
+	l := &r.line
+	r.clean = l.kind == closing
+	switch l.kind {
+	case head:
+		r.token, r.reserved = max(r.token, l.header.Last), max(r.reserved, l.header.Reserved)
+	case tokens:
+		r.reserved = max(r.reserved, lock.Token(l.number))
+	case lock.Granted, lock.Changed:
+		hold := l.record.Hold
+		r.token = max(r.token, hold.Token)
+		delete(r.holds, l.record.Replaces)
+		if !r.sameBoot(h) {
+			hold.Acquired, hold.Renewed = onThisBoot(hold.Acquired, r.now), onThisBoot(hold.Renewed, r.now)
+		}
+		r.holds[hold.Token] = hold
+	case lock.Ended:
+		delete(r.holds, l.record.Hold.Token)
+	}
+	r.events = r.events || l.event()
+}
+
+// onThisBoot maps a moment of another boot by the wall clock. If that went backwards since, the moment is now.
+func onThisBoot(then, now lock.Instant) lock.Instant {
+	ago := now.Wall.Sub(then.Wall)
+	if ago < 0 {
+		return now
+	}
+	return lock.Instant{Wall: then.Wall, Boot: now.Boot - ago}
+}
+
+// loaded returns the content for a start, or a move to another log.
+func (c *content) loaded() lock.Loaded {
+	last := c.token
+	if !c.clean && !c.survived(c.header) {
+		last = max(last, c.reserved)
+	}
+	all := lock.Loaded{Last: last, Start: c.header.Start}
+	for _, hold := range c.holds {
+		all.Holds = append(all.Holds, hold)
+	}
+	slices.SortFunc(all.Holds, func(a, b lock.Hold) int { return cmp.Compare(a.Token, b.Token) })
+	return all
+}
+
+// lineReader reads a file line by line.
 type lineReader struct {
 	r      *bufio.Reader
+	long   []byte
 	number int   // of the line that next returned, from 1
 	offset int64 // where it ends
 }
 
-// lineBuffer is how long a line may be that is not copied.
-const lineBuffer = 64 << 10
-
 func newLineReader(r io.Reader) *lineReader {
-	return &lineReader{r: bufio.NewReaderSize(r, lineBuffer)}
+	return &lineReader{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// next returns the next line without its newline, io.EOF, or errTorn with what there is. It is good until the next call.
-func (r *lineReader) next() ([]byte, error) {
-	text, err := r.r.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		begin := slices.Clone(text)
-		text, err = r.r.ReadBytes('\n')
-		text = append(begin, text...)
-	}
-	if err == io.EOF && len(text) > 0 {
-		return text, errTorn
-	}
-	if err != nil {
-		return nil, err
-	}
+// next returns the next line without its newline, or io.EOF and what is left. It is good until the next call. If there are zeros in the line,
+// hole is true and the text is what follows the last of them.
+func (r *lineReader) next() (text []byte, hole bool, err error) {
 	r.number++
-	r.offset += int64(len(text))
-	return text[:len(text)-1], nil
-}
-
-// rest reads on to the end. It reports whether nothing follows but room, and whether some line proves that what is before it was
-// synced, as each line does that stands behind one which is always synced before anything else is written.
-func (r *lineReader) rest() (nothing, synced bool) {
-	proof := false
-	for nothing = true; ; nothing = false {
-		text, err := r.next()
-		if err != nil {
-			return nothing && (err == io.EOF || errors.Is(err, errTorn) && empty(text)), synced || !atEnd(err)
+	r.long = r.long[:0]
+	for {
+		text, err = r.r.ReadSlice('\n')
+		r.offset += int64(len(text))
+		if i := bytes.LastIndexByte(text, 0); i >= 0 {
+			hole, r.long, text = true, r.long[:0], text[i+1:]
 		}
-		l, err := parseLine(text)
-		switch {
-		case err != nil:
-		case proof:
-			synced = true
-		case l.Cause == eventStart, l.Cause == eventTokens:
-			proof = true
+		if errors.Is(err, bufio.ErrBufferFull) {
+			r.long = append(r.long, text...)
+			continue
 		}
+		if len(r.long) > 0 {
+			r.long = append(r.long, text...)
+			text = r.long
+		}
+		return bytes.TrimSuffix(text, []byte("\n")), hole, err
 	}
 }
-
-// atEnd reports whether an error of next is that there are no more lines. Any other leaves unknown what there is.
-func atEnd(err error) bool { return err == io.EOF || errors.Is(err, errTorn) }
-
-// empty reports whether there is nothing but zeros.
-func empty(text []byte) bool { return len(bytes.TrimLeft(text, "\x00")) == 0 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datasync makes the file's content last, and its length, without its times.
+// datasync makes the file's content and length survive a loss of power, but not its times.
 func datasync(f *os.File) error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))

@@ -40,7 +40,17 @@ func (c *FakeClock) Now() lock.Instant {
 	if c.base != nil {
 		gone = c.base().Sub(c.start)
 	}
-	return lock.Instant{Wall: c.wall.Add(gone), Boot: c.boot + gone, BootID: c.bootID}
+	return lock.Instant{Wall: c.wall.Add(gone), Boot: c.boot + gone}
+}
+
+// Exact implements [lock.Clock].
+func (c *FakeClock) Exact() lock.Instant { return c.Now() }
+
+// BootID identifies the boot.
+func (c *FakeClock) BootID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bootID
 }
 
 // Advance lets time go by on both clocks. Suspend of a machine looks the same to a

@@ -1,0 +1,160 @@
+package lock
+
+import "slices"
+
+// titles decides whether the session may make all the writes now, and by which holds. Its record pins these holds, and bars the other
+// locks that protect one of the paths, or that a path lies in.
+func (st *State) titles(s *session, writes []Write, questions []question, now Instant, out *outcome) []Title {
+	all := make([]Title, len(writes))
+	for i, w := range writes {
+		for _, name := range questions[i].names() {
+			if n := st.nodes[name]; n != nil && n.claim != nil && !n.claim.adds {
+				out.busy = name
+				return nil
+			}
+		}
+		var err error
+		if all[i], err = st.title(s, w, questions[i], now); err != nil {
+			out.refuse(st.refreshed(err, now))
+			return nil
+		}
+	}
+	var v volatile
+	for i, q := range questions {
+		for _, name := range slices.Concat(q.guards, q.named) {
+			v.take(name, st.held(name))
+		}
+		if around := all[i].Around; around != "" {
+			v.take(around, true) // perhaps no rule makes it a lock any more
+		}
+	}
+	if len(v.pins)+len(v.bars) > 0 {
+		out.records = append(out.records, Record{Kind: pinned, volatile: v})
+	}
+	return all
+}
+
+// names returns the locks that may decide about the path.
+func (q question) names() []Name { return slices.Concat(q.guards, q.above) }
+
+// take pins a lock that is held, and bars one that is not.
+func (v *volatile) take(name Name, held bool) {
+	names := &v.bars
+	if held {
+		names = &v.pins
+	}
+	if !slices.Contains(*names, name) {
+		*names = append(*names, name)
+	}
+}
+
+// title finds the holds by which the session may make a change.
+func (st *State) title(s *session, w Write, q question, now Instant) (Title, error) {
+	title, err := st.guard(s, w, q.guards, now)
+	if err == nil {
+		title.Around, title.Grant, err = st.around(s, w, q.above, now)
+	}
+	return title, err
+}
+
+// around finds the hold of the innermost lock that the path lies in.
+func (st *State) around(s *session, w Write, above []Name, now Instant) (Name, Token, error) {
+	refuse := func(n Name, why error) (Name, Token, error) {
+		return "", 0, &ProtectedError{Path: w.Path, Lock: n, Why: why, Inside: true}
+	}
+	for _, name := range above {
+		n := st.nodes[name]
+		if n == nil || len(n.holds) == 0 {
+			continue
+		}
+		h, err := st.spokenFor(s, name)
+		switch {
+		case err != nil:
+			return refuse(name, err)
+		case len(n.holds) > 1 || h.Shared:
+			return refuse(name, errOthersShare)
+		case h.over(now.Boot):
+			return refuse(name, overdue(h, now))
+		case w.Begun && (w.Title.Around != name || w.Title.Grant != h.Token):
+			return refuse(name, s.begun(Title{Lock: w.Title.Around, Token: w.Title.Grant}, name))
+		}
+		return name, h.Token, nil
+	}
+	if began := w.Title.Around; w.Begun && began != "" {
+		return refuse(began, s.begun(Title{Lock: began, Token: w.Title.Grant}, began))
+	}
+	return "", 0, nil
+}
+
+// guard finds the hold of a lock that protects the path.
+func (st *State) guard(s *session, w Write, guards []Name, now Instant) (Title, error) {
+	if len(guards) == 0 {
+		return Title{}, nil
+	}
+	if s.closed {
+		return Title{}, ErrEnded
+	}
+	var title Title
+	var refused *ProtectedError
+	refuse := func(n Name, why error) {
+		if refused == nil || why != ErrNotHeld && refused.Why == ErrNotHeld {
+			refused = &ProtectedError{Path: w.Path, Lock: n, Why: why}
+		}
+	}
+	for _, name := range guards {
+		n := st.nodes[name]
+		h, err := st.writesBy(s, name)
+		switch {
+		case err != nil && n != nil && len(n.holds) > 0: // another job's: nothing else counts
+			return Title{}, &ProtectedError{Path: w.Path, Lock: name, Why: err}
+		case err != nil:
+			refuse(name, err)
+		case len(n.holds) > 1 || h.Shared:
+			return Title{}, &ProtectedError{Path: w.Path, Lock: name, Why: errOthersShare}
+		case h.over(now.Boot):
+			refuse(name, overdue(h, now))
+		case w.Begun && (w.Title.Lock != name || w.Title.Token != h.Token):
+			refuse(name, s.begun(w.Title, name))
+		case title.Lock == "":
+			title = Title{Lock: name, Token: h.Token, Owner: h.Owner}
+		}
+	}
+	if title.Lock == "" {
+		return Title{}, refused
+	}
+	return title, nil
+}
+
+// writesBy returns the hold of the name by which the session changes what the lock protects. The same account is
+// not enough, unless the rule accepts that: a job that lost its lock, and the next job of its account that
+// has it, look the same then.
+func (st *State) writesBy(s *session, name Name) (*hold, error) {
+	h, title, err := st.titled(s, name)
+	if err != nil || title >= byNonce {
+		return h, err
+	}
+	if rule := st.rules.find(name); rule != nil && rule.protection.WriteAs == WriteAsAccount {
+		return h, nil
+	}
+	return nil, errOtherJob
+}
+
+// begun returns why a hold of the name is not the one by which a change began.
+func (s *session) begun(began Title, name Name) error {
+	if began.Lock != name {
+		return errNotBegun
+	}
+	if lost, ok := s.lost[name]; ok && lost.Token == began.Token {
+		lost.Held = true
+		return &lost
+	}
+	return errGivenBack
+}
+
+// overdue returns the error for a hold whose time is over, but which has not ended yet: the same as after its end.
+func overdue(h *hold, now Instant) error {
+	at, cause := h.deadline(now.Boot)
+	ended := now
+	ended.Boot = at
+	return &LostError{Name: h.Name, Token: h.Token, Cause: cause, Limit: h.limit(cause), At: ended, Ago: max(now.Boot-at, 0)}
+}

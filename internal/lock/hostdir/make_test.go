@@ -1,0 +1,253 @@
+package hostdir_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+func TestALockHasADirectoryForAsLongAsItIsHeld(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire("/locks/a")
+	if h.Directory.Inode == 0 || !s.marked("/locks/a") {
+		t.Errorf("%+v, marked: %v", h.Directory, s.marked("/locks/a"))
+	}
+	s.gone(h, false)
+	s.release(h)
+	s.wants("/locks/a", false)
+	if again := s.acquire("/locks/a"); again.Directory == h.Directory {
+		t.Log("two directories of one name had one identity: they were made within a tick")
+	}
+}
+
+// free asks a Disk without directories whether the name is free.
+func (s *scene) free(n lock.Name) error {
+	s.Helper()
+	was := s.off
+	s.off = true
+	d := s.opened()
+	s.off = was
+	defer d.Close()
+	id, err := d.Make(s.Context(), n)
+	if id != (lock.DirectoryID{}) {
+		s.Errorf("%s was made", n)
+	}
+	return err
+}
+
+func TestMakeDescribesWhatHasTheName(t *testing.T) {
+	s := newScene(t)
+	s.write("/file_lock")
+	s.check(os.Symlink("locks", s.real("/link_lock")))
+	s.mkdir("/host_lock")
+	s.age("/host_lock", time.Hour)
+	s.mkdir("/full_lock")
+	s.write("/full_lock/f")
+	for name, want := range map[lock.Name]error{
+		"/file_lock":   lock.ErrNotDirectory,
+		"/link_lock":   lock.ErrNotDirectory,
+		"/host_lock":   lock.ErrHeld,
+		"/full_lock":   lock.ErrOccupied,
+		"/none/a_lock": lock.ErrNoParent,
+		"/file_lock/a": lock.ErrNoParent,
+	} {
+		for what, try := range map[string]func() error{
+			"make":  func() error { _, err := s.Make(t.Context(), name); return err },
+			"check": func() error { return s.free(name) },
+		} {
+			err := try()
+			var host *lock.HostError
+			if !errors.Is(err, want) || errors.As(err, &host) != (want == lock.ErrHeld) || strings.Contains(err.Error(), s.root) {
+				t.Errorf("%s %s: %v", what, name, err)
+			}
+			if host != nil && time.Since(host.Since).Round(time.Minute) != time.Hour {
+				t.Errorf("held since %v", host.Since)
+			}
+		}
+	}
+	s.check(s.free("/free_lock"))
+	s.wants("/free_lock", false)
+}
+
+// A kill between mkdir and the record leaves the directory that Make made.
+func TestWhatACrashLeftDoesNotBlockTheName(t *testing.T) {
+	s := newScene(t)
+	for _, name := range []lock.Name{"/locks/empty", "/locks/full", "/locks/full2", "/locks/checked"} {
+		_, err := s.Make(t.Context(), name)
+		s.check(err)
+	}
+	s.write("/locks/full/f")
+	s.write("/locks/full2/f")
+	s.restart()
+	s.acquire("/locks/empty")
+	s.acquire("/locks/full")
+	s.wants("/locks/full/f", false)
+	if left := s.leftovers(); len(left) != 1 {
+		t.Errorf("moved aside: %q", left)
+	}
+	s.check(s.free("/locks/checked"))
+	s.wants("/locks/checked", false)
+
+	_, err := s.Make(t.Context(), "/locks/again") // the same name once more, with the first leftovers still there
+	s.check(err)
+	for range 2 {
+		s.rename("/locks/full2", "/locks/other")
+		s.mkdir("/locks/full2")
+		s.check(os.Chmod(s.real("/locks/full2"), 0o755|fs.ModeSticky))
+		s.write("/locks/full2/f")
+		s.check(s.free("/locks/full2"))
+		s.check(os.RemoveAll(s.real("/locks/full2")))
+		s.rename("/locks/other", "/locks/full2")
+	}
+	if left := s.leftovers(); len(left) != 3 {
+		t.Errorf("moved aside: %q", left)
+	}
+}
+
+func TestADirectoryOfTheHostIsNeverTakenForOurs(t *testing.T) {
+	s := newScene(t)
+	refused := func(name lock.Name) {
+		t.Helper()
+		var host *lock.HostError
+		if _, err := s.Make(t.Context(), name); !errors.As(err, &host) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.wants(string(name), true)
+	}
+	s.mkdir("/a_lock")
+	refused("/a_lock")
+	if os.Getuid() == 0 {
+		s.mkdir("/other_lock")
+		s.check(os.Chmod(s.real("/other_lock"), 0o755|fs.ModeSticky))
+		s.check(os.Chown(s.real("/other_lock"), 12345, -1))
+		refused("/other_lock")
+	}
+	entries, err := os.ReadDir(s.root)
+	s.check(err)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			t.Errorf("a probe left %s", e.Name())
+		}
+	}
+}
+
+func TestWithoutMarksALeftoverIsTheHosts(t *testing.T) {
+	s := newScene(t)
+	s.fs.plain = true
+	_, err := s.Make(t.Context(), "/locks/a")
+	s.check(err)
+	s.mkdir("/locks/b")
+	s.check(os.Chmod(s.real("/locks/b"), 0o755|fs.ModeSticky)) // not ours: the file system keeps no mark
+	s.restart()
+	for _, name := range []lock.Name{"/locks/a", "/locks/b"} {
+		var host *lock.HostError
+		if _, err := s.Make(t.Context(), name); !errors.As(err, &host) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWhereEveryDirectoryLooksMarkedNoneIsOurs(t *testing.T) {
+	s := newScene(t)
+	s.fs.sticky = true
+	s.mkdir("/locks/a")
+	var host *lock.HostError
+	if _, err := s.Make(t.Context(), "/locks/a"); !errors.As(err, &host) {
+		t.Error(err)
+	}
+}
+
+func TestRemoveLeavesWhatIsNotTheLocks(t *testing.T) {
+	s := newScene(t)
+	full := s.acquire("/locks/full")
+	s.write("/locks/full/f")
+	if _, err := s.end(full, lock.CauseRelease); !errors.Is(err, lock.ErrNotEmpty) {
+		t.Errorf("not empty: %v", err)
+	}
+	s.wants("/locks/full", true)
+
+	replaced := s.acquire("/locks/replaced")
+	s.replace("/locks/replaced")
+	s.wantsGone(replaced)
+	s.wants("/locks/replaced", true)
+
+	file := s.acquire("/locks/file")
+	s.rmdir("/locks/file")
+	s.write("/locks/file")
+	s.wantsGone(file)
+
+	gone := s.acquire("/locks/gone")
+	s.rmdir("/locks/gone")
+	s.wantsGone(gone)
+
+	s.mkdir("/dir")
+	above := s.acquire("/dir/a_lock")
+	s.rename("/dir", "/moved")
+	s.release(above)
+	s.wants("/moved/a_lock", true)
+
+	s.mkdir("/locks/none")
+	s.release(lock.Hold{Name: "/locks/none", Token: 1})
+	s.wants("/locks/none", true)
+}
+
+func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire("/locks/full")
+	s.write("/locks/full/f")
+	note, err := s.end(h, lock.CauseExpire)
+	s.check(err)
+	to, ok := strings.CutPrefix(note, "left over: ")
+	if _, err := os.Stat(s.real(to + "/f")); !ok || err != nil {
+		t.Errorf("%q: %v", note, err)
+	}
+	s.wants("/locks/full", false)
+	empty := s.acquire("/locks/full")
+	if note, err := s.end(empty, lock.CauseExpire); note != "" || err != nil {
+		t.Errorf("%q, %v", note, err)
+	}
+}
+
+func TestErrorsOfTheFileSystemComeThrough(t *testing.T) {
+	s := newScene(t)
+	s.fs.open = func(name string) error { return &fs.PathError{Op: "open", Path: name, Err: syscall.EIO} }
+	h := lock.Hold{Name: "/locks/a", Directory: lock.DirectoryID{Inode: 5}}
+	_, made := s.Make(t.Context(), "/locks/a")
+	_, removed := s.Remove(t.Context(), h, lock.CauseRelease)
+	_, _, restored := s.Restore(t.Context(), h)
+	for _, err := range []error{made, removed, restored, s.free("/locks/a")} {
+		if !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFreshenSetsTheTimeOfTheGrant(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire("/locks/a")
+	h.Renewed.Wall = time.Now().Add(-time.Hour).Truncate(time.Second)
+	s.Freshen(h)
+	info, err := os.Stat(s.real("/locks/a"))
+	s.check(err)
+	if !info.ModTime().Equal(h.Renewed.Wall) {
+		t.Errorf("%v, want %v", info.ModTime(), h.Renewed.Wall)
+	}
+	s.Freshen(lock.Hold{Name: "/none"})
+}
+
+func TestMakeEndsWithItsContextOnlyBeforeItsTurn(t *testing.T) {
+	s := newScene(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Make(ctx, "/locks/a"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	s.wants("/locks/a", false)
+}

@@ -1,0 +1,160 @@
+package lock
+
+import (
+	"maps"
+	"slices"
+)
+
+// The functions of this file keep what a State counts and finds beside its nodes in line with them. Only apply calls them.
+
+// unlink removes a hold from its node and its session.
+func (st *State) unlink(h *hold) {
+	n, s := h.node, h.session
+	i := slices.Index(n.holds, h)
+	n.holds = slices.Delete(n.holds, i, i+1)
+	st.agenda.remove(&h.alarm)
+	st.count.Holds--
+	if s.holds[h.Name] == h {
+		delete(s.holds, h.Name)
+	}
+	if len(s.holds) == 0 {
+		a := st.accounts[s.owner.Account]
+		delete(a.sessions, s)
+		if s.closed {
+			a.ended--
+			delete(st.sessions, s.owner.Session)
+		}
+	}
+	st.uncount(s.owner.Account)
+}
+
+// link adds a hold to its session and account.
+func (st *State) link(h *hold) {
+	s := h.session
+	if s.holds == nil {
+		s.holds = make(map[Name]*hold)
+	}
+	s.holds[h.Name] = h
+	a := st.accountOf(s.owner.Account)
+	a.holds++
+	if _, ok := a.sessions[s]; !ok {
+		a.sessions[s] = struct{}{}
+		if s.closed {
+			a.ended++
+		}
+	}
+}
+
+// accountOf returns the account, new if need be.
+func (st *State) accountOf(name string) *account {
+	a := st.accounts[name]
+	if a == nil {
+		a = &account{sessions: make(map[*session]struct{})}
+		st.accounts[name] = a
+	}
+	return a
+}
+
+// uncount takes a hold or a claim from the account.
+func (st *State) uncount(name string) {
+	a := st.accounts[name]
+	if a.holds--; a.holds == 0 {
+		delete(st.accounts, name)
+	}
+}
+
+// sessionOf returns the session of a hold. One that is not known has ended: before a restart, or when it had no holds. That counts from at.
+func (st *State) sessionOf(o Owner, at Time) *session {
+	if s := st.sessions[o.Session]; s != nil {
+		return s
+	}
+	s := &session{owner: o, closed: true, closedAt: at}
+	st.sessions[o.Session] = s
+	return s
+}
+
+// pool adds a place to the queue of the limit that its name counts in.
+func (st *State) pool(p *place) {
+	p.pool = st.poolOf(p.node.name)
+	if p.pool != nil {
+		st.pools[p.pool.key] = p.pool
+		p.pool.queue = append(p.pool.queue, p)
+	}
+}
+
+// grow returns the node of the name, new if need be.
+func (st *State) grow(name Name) *node {
+	if n, ok := st.nodes[name]; ok {
+		return n
+	}
+	n := &node{name: name, parent: st.grow(name.Parent())}
+	n.alarm.node = n
+	st.nodes[name] = n
+	if n.parent.children == nil {
+		n.parent.children = make(map[*node]struct{})
+	}
+	n.parent.children[n] = struct{}{}
+	return n
+}
+
+// prune forgets a node that nothing needs any more, and those above it.
+func (st *State) prune(n *node) {
+	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && len(n.children) == 0 &&
+		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && len(n.leavers) == 0 && st.nodes[n.name] == n {
+		delete(n.parent.children, n)
+		delete(st.nodes, n.name)
+		st.agenda.remove(&n.alarm)
+		n = n.parent
+	}
+}
+
+// recount brings what other nodes and the limits count of n in line with it.
+func (st *State) recount(n *node) {
+	taken := n.taken()
+	if taken == n.counted {
+		return
+	}
+	n.counted = taken
+	if taken {
+		if n.pool = st.poolOf(n.name); n.pool != nil {
+			st.pools[n.pool.key] = n.pool
+			n.pool.taken++
+		}
+		for p := n.parent; p != nil; p = p.parent {
+			p.below++
+		}
+		return
+	}
+	if p := n.pool; p != nil {
+		n.pool = nil
+		p.taken--
+		for _, waiting := range p.queue {
+			st.touch(waiting.node)
+		}
+		st.dropPool(p)
+	}
+	for p := n.parent; p != nil; p = p.parent {
+		p.below--
+		st.armAll(p)
+		if p.below == 0 && len(p.leavers) > 0 {
+			st.touch(p)
+		}
+	}
+}
+
+func (st *State) dropPool(p *pool) {
+	if p.taken == 0 && len(p.queue) == 0 && st.pools[p.key] == p {
+		delete(st.pools, p.key)
+	}
+}
+
+// touch notes that something about the node changed that a session may wait for.
+func (st *State) touch(n *node) { st.touched = append(st.touched, n) }
+
+// touchBelow touches the node and all below it.
+func (st *State) touchBelow(n *node) {
+	st.touch(n)
+	for c := range maps.Keys(n.children) {
+		st.touchBelow(c)
+	}
+}

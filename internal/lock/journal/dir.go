@@ -1,0 +1,139 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// stateDir is the real path of a state directory.
+type stateDir string
+
+func (d stateDir) path(elements ...string) string {
+	return filepath.Join(append([]string{string(d)}, elements...)...)
+}
+
+// segments is the directory of the segments.
+func (d stateDir) segments() string { return d.path("journal") }
+
+// suffix is the end of the name of a segment; before it is its number.
+const suffix = ".jsonl"
+
+func (d stateDir) segment(number uint64) string {
+	return d.path("journal", fmt.Sprintf("%08d"+suffix, number))
+}
+
+// begun is the name under which a start writes its first segment. The file counts from the moment when it gets its number.
+func (d stateDir) begun() string { return d.path("journal", "begun") }
+
+// distrust is a file that a server leaves when a sync or write failed: then the system's memory may hold what the disk lacks.
+func (d stateDir) distrust() string { return d.path("journal", "failed") }
+
+// make makes the parts of a state directory that are missing, and syncs the names of it and of the directories above, which may be new too. A
+// directory that this process cannot read, or that cannot be synced, was there before.
+func (d stateDir) make() error {
+	if err := os.MkdirAll(d.segments(), 0o700); err != nil {
+		return err
+	}
+	path, err := filepath.Abs(d.segments())
+	for above := filepath.Dir(path); err == nil && above != path; path, above = above, filepath.Dir(above) {
+		err = syncDir(above)
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EROFS) {
+			err = nil
+		}
+	}
+	return err
+}
+
+// numbers returns the numbers of the segments in order. A state directory without any is no error.
+func (d stateDir) numbers() ([]uint64, error) {
+	entries, err := os.ReadDir(d.segments())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var all []uint64
+	for _, entry := range entries {
+		digits, ok := strings.CutSuffix(entry.Name(), suffix)
+		if number, err := strconv.ParseUint(digits, 10, 64); ok && err == nil && entry.Type().IsRegular() {
+			all = append(all, number)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// isNew returns an error if a directory without segments had some that are now elsewhere.
+func (d stateDir) isNew() error {
+	aside, err := filepath.Glob(d.path(retired + "*"))
+	if err != nil {
+		return err
+	}
+	if slices.Sort(aside); len(aside) > 0 {
+		return fmt.Errorf("the locks of %s have moved to another log; the old journal is in %s. A new one would give tokens twice. Is the section [etcd] missing?", d, aside[len(aside)-1])
+	}
+	if _, err := os.Lstat(d.path(elsewhere)); err == nil {
+		return fmt.Errorf("the locks of %s are in another log: is the section [etcd] missing? If they are not, remove %s", d, d.path(elsewhere))
+	}
+	return nil
+}
+
+// elsewhere is a file in the state directory of a server that keeps its locks in another log.
+const elsewhere = "elsewhere"
+
+// Claim takes a state directory for a server that keeps its locks in another log, until the result is closed or the process ends. It
+// refuses a directory with a journal, since its locks would be forgotten. It marks the directory, so that Open refuses it
+// afterwards: a server that is started without the other log by mistake must not grant locks that others hold.
+func Claim(state string) (io.Closer, error) {
+	dir := stateDir(state)
+	f, err := exclusive(dir.path("lock"))
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := dir.numbers()
+	if err == nil && len(numbers) > 0 {
+		err = fmt.Errorf(`%s has locks from before [etcd]: "ftplockd migrate --to etcd" moves them; or move %s away`, dir, dir.segments())
+	}
+	if err == nil {
+		err = os.WriteFile(dir.path(elsewhere), nil, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// syncDir makes the names in a directory survive a loss of power. Windows has no such call: there a loss of power after a rename can
+// bring the old name back.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// full reports whether an error means that there is no space.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
+// bare removes the real path from an error, so that a client may see it.
+func bare(err error) error {
+	var withPath *os.PathError
+	if errors.As(err, &withPath) {
+		return withPath.Err
+	}
+	return err
+}

@@ -1,0 +1,356 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// table does what the lock table does with a log: acquires, releases and rewrites.
+type table struct {
+	*scene
+	l     *Log
+	mu    sync.Mutex
+	holds map[lock.Token]lock.Hold
+	last  lock.Token
+}
+
+func (s *scene) table(l *Log) *table {
+	t := &table{scene: s, l: l, holds: make(map[lock.Token]lock.Hold), last: l.loaded.Last}
+	for _, h := range l.loaded.Holds {
+		t.holds[h.Token] = h
+	}
+	return t
+}
+
+func (t *table) acquire(ctx context.Context, name lock.Name) (lock.Hold, error) {
+	t.mu.Lock()
+	for !t.l.Room(t.last + 1) {
+		token := t.last + 1
+		t.mu.Unlock()
+		if err := t.l.MakeRoom(ctx, token); err != nil {
+			return lock.Hold{}, err
+		}
+		t.mu.Lock()
+	}
+	t.last++
+	r := t.granted(name, t.last)
+	t.holds[t.last] = r.Hold
+	end := t.l.Append([]lock.Record{r})
+	t.mu.Unlock()
+	return r.Hold, t.l.Wait(ctx, end, true)
+}
+
+func (t *table) release(ctx context.Context, h lock.Hold) error {
+	t.mu.Lock()
+	delete(t.holds, h.Token)
+	end := t.l.Append([]lock.Record{t.ended(h)})
+	t.mu.Unlock()
+	return t.l.Wait(ctx, end, false)
+}
+
+// rewrites serves the log until ctx ends, and returns how often.
+func (t *table) rewrites(ctx context.Context) (n int) {
+	for {
+		select {
+		case <-ctx.Done():
+			return n
+		case <-t.l.Rewrite():
+		}
+		t.mu.Lock()
+		var records []lock.Record
+		for _, h := range t.holds {
+			records = append(records, lock.Record{Kind: lock.Granted, Cause: lock.CauseRewrite, Hold: h, By: h.Owner, At: h.Acquired})
+			if len(records) == 256 {
+				end := t.l.Append(records)
+				records = records[:0]
+				t.mu.Unlock()
+				if t.l.Wait(ctx, end, true) != nil {
+					return n
+				}
+				t.mu.Lock()
+			}
+		}
+		t.l.Append(records)
+		t.mu.Unlock()
+		t.l.Rewritten()
+		n++
+	}
+}
+
+// Clients acquire and release while segments come and go. At any moment the files on disk, as a kill leaves them, have what was acknowledged.
+func TestSegmentsUnderLoad(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.MaxSize = 20_000; o.wrap = func(f file) file { return unsynced{f} } }
+	l := s.mustOpen()
+	table := s.table(l)
+	const workers = 8
+	ctx, cancel := context.WithCancel(context.Background())
+	var rewriting, working sync.WaitGroup
+	rewrites := 0
+	rewriting.Go(func() { rewrites = table.rewrites(ctx) })
+	var mu sync.Mutex
+	acknowledged := make(map[lock.Name]lock.Token) // 0: released; none: under way
+	set := func(name lock.Name, token lock.Token, known bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if delete(acknowledged, name); known {
+			acknowledged[name] = token
+		}
+	}
+	errs := make([]error, workers)
+	for i := range workers {
+		working.Go(func() {
+			name := lock.Name(fmt.Sprintf("/%d_lock", i))
+			for range 400 {
+				set(name, 0, false)
+				h, err := table.acquire(ctx, name)
+				set(name, h.Token, err == nil)
+				if err == nil {
+					set(name, 0, false)
+					err = table.release(ctx, h)
+					set(name, 0, err == nil)
+				}
+				if errs[i] = err; err != nil {
+					return
+				}
+			}
+			_, errs[i] = table.acquire(ctx, name)
+		})
+	}
+	done := make(chan struct{})
+	go func() { working.Wait(); close(done) }()
+	looks := 0
+	for running := true; running; looks++ {
+		select {
+		case <-done:
+			running = false
+		case <-time.After(20 * time.Millisecond):
+		}
+		s.look(&mu, acknowledged)
+	}
+	cancel()
+	rewriting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	s.crash(l)
+	l = s.mustOpen()
+	if len(l.loaded.Holds) != workers {
+		t.Errorf("%d holds", len(l.loaded.Holds))
+	}
+	all := s.numbers()
+	if all[len(all)-1] < 20 || rewrites < 10 || looks < 5 {
+		t.Errorf("%d segments, %d rewrites, %d looks", len(all), rewrites, looks)
+	}
+	entries := 0
+	for e, err := range History(s.state, "") {
+		if err != nil || e.Cause == lock.CauseRewrite {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		entries++
+	}
+	if entries != workers*801 {
+		t.Errorf("%d entries, want %d", entries, workers*801)
+	}
+}
+
+// look copies the files and reads the copy. Copies are made of one file after the other, the newest first, so an old one may have more.
+func (s *scene) look(mu *sync.Mutex, acknowledged map[lock.Name]lock.Token) {
+	s.Helper()
+	mu.Lock()
+	before := make(map[lock.Name]lock.Token)
+	for name, token := range acknowledged {
+		before[name] = token
+	}
+	numbers := s.numbers()
+	dir := filepath.Join(s.TempDir(), "journal")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		s.Fatal(err)
+	}
+	for _, number := range numbers {
+		b, err := os.ReadFile(stateDir(s.state).segment(number))
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.write(stateDir(filepath.Dir(dir)).segment(number), string(b))
+	}
+	mu.Unlock()
+	found, err := stateDir(filepath.Dir(dir)).read(s.clock.Now(), s.clock.boot)
+	if err != nil {
+		s.Fatal(err)
+	}
+	is := make(map[lock.Name]lock.Token)
+	for _, h := range found.holds {
+		is[h.Name] = h.Token
+	}
+	for name, token := range before {
+		if token == 0 || is[name] == token {
+			continue
+		}
+		s.Errorf("%s has token %d on disk; %d was acknowledged", name, is[name], token)
+	}
+}
+
+// unsynced makes syncs free.
+type unsynced struct{ file }
+
+func (unsynced) Sync() error { return nil }
+
+func TestARewriteLetsOldSegmentsGo(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.HistorySize = 1 }
+	l := s.mustOpen()
+	h := s.acquire(l, "/a_lock")
+	for range 2 {
+		if err := l.turn(); err != nil {
+			t.Fatal(err)
+		}
+		s.release(l, s.acquire(l, "/b_lock"))
+		if err := l.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := s.numbers(); all[0] != 1 {
+		t.Errorf("without a rewrite: %d", all)
+	}
+	<-l.Rewrite()
+	s.rewrite(l, []lock.Hold{h})
+	for l.first() == 1 { // it is synced in the background
+		time.Sleep(time.Millisecond)
+	}
+	if err := errors.Join(l.turn(), l.Sweep(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.numbers(); all[0] == 1 {
+		t.Errorf("after it: %d", all)
+	}
+	s.crash(l)
+	if l = s.mustOpen(); s.held(l) != "/a_lock" {
+		t.Errorf("held %s", s.held(l))
+	}
+}
+
+func (l *Log) first() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.from
+}
+
+func TestManyLocksDoNotMeanASegmentEachTime(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.MaxSize, o.Durable = 1000, false }
+	l := s.mustOpen()
+	table := s.table(l)
+	ctx, cancel := context.WithCancel(t.Context())
+	var rewriting sync.WaitGroup
+	rewriting.Go(func() { table.rewrites(ctx) })
+	for i := range 2000 {
+		if _, err := table.acquire(ctx, lock.Name(fmt.Sprintf("/%d_lock", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	rewriting.Wait()
+	if all := s.numbers(); all[len(all)-1] > 25 {
+		t.Errorf("segment %d", all[len(all)-1])
+	}
+	s.crash(l)
+	if l = s.mustOpen(); len(l.loaded.Holds) != 2000 {
+		t.Errorf("%d holds", len(l.loaded.Holds))
+	}
+}
+
+func TestHistory(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	var want []string
+	for i := range 10 {
+		h := s.acquire(l, "/a_lock")
+		s.clock.advance(time.Minute)
+		r := s.ended(h)
+		r.Cause, r.By, r.Note = lock.CauseBreak, lock.Owner{Account: "root"}, strings.Repeat("x", i*i*i*i*20) // up to two buffers
+		s.commit(l, r)
+		want = append(want, "acquire ada 0s ", "break root 1m0s "+r.Note)
+		s.release(l, s.acquire(l, "/b_lock"))
+		if i == 5 {
+			l.Close()
+			l = s.mustOpen()
+		}
+	}
+	check := func() {
+		t.Helper()
+		var got []string
+		for entry, err := range History(s.state, "/a_lock") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprintf("%s %s %v %s", entry.Cause, entry.By.Account, entry.Held.Round(time.Second), entry.Note))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	check()
+	s.crash(l)
+	path := s.path()
+	text := strings.Join(s.lines(path), "")
+	for _, tail := range []string{`{"grant":"/a_lock","tok`, `{"grant":"/a_lock","tok` + "\x00\x00\n", "\x00\x00\x00"} {
+		s.write(path, text+tail) // what a line that is just being written leaves
+		check()
+	}
+	for range History(s.state, "/a_lock") {
+		break
+	}
+	for _, err := range History(t.TempDir(), "/a_lock") {
+		if err == nil {
+			t.Error("a directory without a journal has a history")
+		}
+	}
+	damaged := stateDir(s.state).segment(s.numbers()[0])
+	s.write(damaged, strings.Replace(strings.Join(s.lines(damaged), ""), `"ada"`, `"eve"`, 1))
+	if got := s.causes("/a_lock"); got[len(got)-1] != "error" {
+		t.Errorf("of a damaged file: %q", got)
+	}
+}
+
+// A server that runs on begins a segment each day, so that the entries can go when they are too old.
+func TestASweepBeginsASegmentEachDayAndRemovesWhatIsOld(t *testing.T) {
+	const day = 24 * time.Hour
+	s := newScene(t)
+	s.options = func(o *Options) { o.HistoryAge = 90 * day }
+	l := s.mustOpen()
+	s.release(l, s.acquire(l, "/a_lock"))
+	for _, c := range []struct {
+		passes  time.Duration
+		entries int
+		begun   uint64
+	}{{0, 2, 1}, {day + time.Minute, 2, 2}, {0, 2, 2}, {89 * day, 2, 2}, {2 * day, 0, 3}} {
+		s.clock.advance(c.passes)
+		if err := l.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(s.causes("/a_lock")); got != c.entries || l.tail.number != c.begun {
+			t.Errorf("%v later: %d entries, want %d; segment %d", c.passes, got, c.entries, l.tail.number)
+		}
+		if l.tail.number == 2 && c.passes == day+time.Minute { // the system's clock has not been advanced
+			at := s.clock.Now().Wall
+			s.rewrite(l, nil)
+			for l.first() == 1 {
+				time.Sleep(time.Millisecond)
+			}
+			if err := os.Chtimes(stateDir(s.state).segment(1), at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

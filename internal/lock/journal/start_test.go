@@ -1,0 +1,159 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+func TestTokensAfterAnEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(s *scene, l *Log)
+		want lock.Token
+	}{
+		"in order":             {func(s *scene, l *Log) { l.Close() }, 2},
+		"in order, and a boot": {func(s *scene, l *Log) { l.Close(); s.clock.reboot(time.Hour) }, 2},
+		"by a kill":            {func(s *scene, l *Log) { s.crash(l) }, 2},
+		"by a loss of power":   {func(s *scene, l *Log) { s.crash(l); s.clock.reboot(time.Hour) }, tokenBlock},
+		"without a boot id":    {func(s *scene, l *Log) { s.crash(l); s.clock.boot = "" }, tokenBlock},
+		"by a failed sync":     {func(s *scene, l *Log) { l.failure.set(os.ErrInvalid); s.crash(l) }, tokenBlock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			l := s.mustOpen()
+			s.release(l, s.acquire(l, "/a_lock"))
+			s.acquire(l, "/a_lock")
+			c.end(s, l)
+			if l = s.mustOpen(); l.loaded.Last != c.want || s.held(l) != "/a_lock" {
+				t.Errorf("last token %d, want %d; held %s", l.loaded.Last, c.want, s.held(l))
+			}
+			s.crash(l)
+			if l = s.mustOpen(); l.loaded.Start != 3 {
+				t.Errorf("start %d", l.loaded.Start)
+			}
+		})
+	}
+}
+
+// No token is given before the end of its block is synced, also if nothing else is.
+func TestTokensComeFromSyncedBlocks(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.Durable, o.MaxSize = false, 1<<20 }
+	l := s.mustOpen()
+	for token := lock.Token(500); token <= 3*tokenBlock; token += 500 {
+		if err := l.MakeRoom(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		s.commit(l, s.granted("/a_lock", token))
+	}
+	l.mu.Lock()
+	last, reserved := l.last, l.reserved
+	l.mu.Unlock()
+	if last != 3*tokenBlock || reserved < last {
+		t.Errorf("token %d of %d", last, reserved)
+	}
+	s.crash(l)
+	s.clock.reboot(0)
+	if l = s.mustOpen(); l.loaded.Last < reserved || l.loaded.Last > reserved+tokenBlock {
+		t.Errorf("tokens go on after %d, reserved was %d", l.loaded.Last, reserved)
+	}
+}
+
+func TestTimesOfAnotherBoot(t *testing.T) {
+	for name, c := range map[string]struct {
+		off time.Duration
+		age time.Duration
+	}{"forward": {time.Hour, time.Hour + time.Minute}, "the wall clock went back": {-time.Hour, 0}} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			l := s.mustOpen()
+			h := s.acquire(l, "/a_lock")
+			s.clock.advance(time.Minute)
+			s.crash(l)
+			s.clock.reboot(c.off)
+			for range 3 { // later starts of the same boot change nothing
+				l = s.mustOpen()
+				got, now := l.loaded.Holds[0], s.clock.Now()
+				if age := (now.Boot - got.Renewed.Boot).Round(time.Minute); age != c.age || got.Acquired.Boot != got.Renewed.Boot {
+					t.Errorf("%v old, want %v; %+v", age, c.age, got)
+				}
+				if c.off > 0 && !got.Acquired.Wall.Equal(h.Acquired.Wall) {
+					t.Errorf("acquired at %v, want %v", got.Acquired.Wall, h.Acquired.Wall)
+				}
+				c.age += time.Minute
+				s.clock.advance(time.Minute)
+				s.crash(l)
+			}
+		})
+	}
+}
+
+func TestASecondServerIsRefused(t *testing.T) {
+	s := newScene(t)
+	if err := InUse(s.state); err != nil {
+		t.Error(err)
+	}
+	l := s.mustOpen()
+	for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, err := Claim(s.state); return err }()} {
+		if err == nil || !strings.Contains(err.Error(), "another ftplockd") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := InUse(s.state); err != nil {
+		t.Error(err)
+	}
+}
+
+// Starts that record nothing leave nothing behind but their last one.
+func TestStartsWithoutEntriesLeaveOneSegment(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	s.acquire(l, "/a_lock")
+	for i := range 5 {
+		if i%2 == 0 {
+			l.Close()
+		} else {
+			s.crash(l)
+		}
+		l = s.mustOpen()
+	}
+	if all := s.numbers(); len(all) != 2 || all[0] != 1 {
+		t.Errorf("segments %d", all)
+	}
+	if got := s.causes("/a_lock"); strings.Join(got, " ") != "acquire" {
+		t.Errorf("history %q", got)
+	}
+}
+
+// A server that keeps its locks in another log marks its state directory.
+func TestAClaimedDirectoryIsForNoServerWithoutTheOtherLog(t *testing.T) {
+	s := newScene(t)
+	if err := os.MkdirAll(s.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	claim, err := Claim(s.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Claim(s.state); err == nil {
+		t.Error("two servers have it")
+	}
+	claim.Close()
+	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), "are in another log: is the section [etcd] missing?") {
+		t.Errorf("Open: %v", err)
+	}
+	if err := os.Remove(filepath.Join(s.state, elsewhere)); err != nil {
+		t.Fatal(err)
+	}
+	s.mustOpen().Close()
+	if _, err := Claim(s.state); err == nil || !strings.Contains(err.Error(), "ftplockd migrate --to etcd") {
+		t.Errorf("Claim of a directory with a journal: %v", err)
+	}
+}

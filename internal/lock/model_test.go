@@ -1,0 +1,571 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+var (
+	modelRuns = flag.Int("model.runs", 150, "random histories of the model test")
+	modelSeed = flag.Uint64("model.seed", 0, "the first seed of the model test; 0: a random one")
+)
+
+// The model test makes random decisions, with random times and random results of the disk, and checks the invariants of the state
+// after each. Directories are made and removed in an order of its own, so that every decision meets every claim.
+
+// model is one random history.
+type model struct {
+	*testing.T
+	random   *rand.Rand
+	clock    *testClock
+	log      *memoryLog
+	table    *Table
+	sessions []*Session
+	waiting  []*Waiting
+	tasks    []*claim        // directories to be made or removed
+	pins     []Record        // writes under way
+	last     Token           // the largest token that was granted
+	tokens   map[Token]Name  // every token that was granted, with its name
+	next     map[Name]uint64 // the ticket of the last session that was served from a queue
+	lines    []string        // what was done, for a failure
+	invalid  bool            // the server is suspended
+	undoable []Hold          // grants that may still be undone
+	rules    [][]Rule        // the sets that reloads choose from
+	adopted  map[Token]bool  // the holds that took the place of a hold of their job
+}
+
+var modelNames = []Name{"/l/a", "/l/b", "/l/g", "/l/g/m", "/l/g/n", "/s/x", "/p/1", "/p/2", "/p/3"}
+
+func modelRules() [][]Rule {
+	limited := func(match string, age time.Duration) []Rule {
+		return []Rule{
+			{Match: "/l/g", MaxIdle: 40 * time.Second, MaxAge: 5 * time.Minute, OnDisconnect: ReleaseOnDisconnect, Grace: 5 * time.Second, Contention: &Contention{Wait: 20 * time.Second}},
+			{Match: "/l/**", MaxAge: age, Contention: &Contention{Wait: 15 * time.Second, Reentrant: true}},
+			{Match: "/s/*", MaxAge: age, LockDelay: 3 * time.Second, Contention: &Contention{Shared: []string{"reader"}, Wait: 30 * time.Second}},
+			{Match: match, MaxIdle: time.Minute, Contention: &Contention{Limit: 2, Wait: 25 * time.Second}},
+		}
+	}
+	return [][]Rule{limited("/p/*", 2*time.Minute), limited("/p/?", time.Minute)}
+}
+
+func TestModel(t *testing.T) {
+	seed := *modelSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	for i := range uint64(*modelRuns) {
+		m := newModel(t, seed+i)
+		m.run(400)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	m := &model{
+		T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: newTestClock(), log: &memoryLog{}, rules: modelRules(),
+		tokens: make(map[Token]Name), next: make(map[Name]uint64), adopted: make(map[Token]bool),
+	}
+	m.note("go test -run TestModel -model.runs 1 -model.seed %d", seed)
+	table, err := NewTable(context.Background(), Options{
+		Log: m.log, Clock: m.clock, Rules: mustRules(m.rules[0]...), Observe: m.observe,
+		Valid: func() error {
+			if m.invalid {
+				return &SuspendedError{Reason: "a test"}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.st.directories = m.random.IntN(2) == 0
+	m.table = table
+	return m
+}
+
+func (m *model) note(format string, args ...any) {
+	m.lines = append(m.lines, m.clock.Now().Wall.Format("04:05 ")+fmt.Sprintf(format, args...))
+}
+
+// fail reports a broken invariant with the history.
+func (m *model) fail(format string, args ...any) {
+	m.Helper()
+	if m.Failed() {
+		return
+	}
+	for _, line := range m.lines[max(0, len(m.lines)-60):] {
+		m.Log(line)
+	}
+	m.Log(m.lines[0])
+	m.Errorf(format, args...)
+}
+
+// observe checks each record in its order.
+func (m *model) observe(r *Record) {
+	m.note("  record kind %d %s %s token %d replaces %d %s", r.Kind, r.Cause, r.Hold.Name, r.Hold.Token, r.Replaces, r.Hold.Owner)
+	switch {
+	case r.Kind == Granted && r.Cause != CauseRestore:
+		if r.Hold.Token <= m.last {
+			m.fail("token %d was granted after %d", r.Hold.Token, m.last)
+		}
+		m.last = r.Hold.Token
+	case r.Kind == Ended && r.Cause != CauseHostGone:
+		n := m.table.st.nodes[r.Hold.Name]
+		if n != nil && len(n.holds) == 0 && n.below > 0 {
+			m.fail("%s ended before its members", r.Hold.Name)
+		}
+	}
+	switch {
+	case r.Cause == CauseAdopt:
+		m.adopted[r.Hold.Token] = true
+	case r.Cause == CauseUndeliver && m.adopted[r.Hold.Token]:
+		m.fail("the undo of an adoption freed %s", r.Hold.Name)
+	case r.Cause == CauseUndeliver && r.Note != "":
+		m.fail("%s ended since the grant of its group was not delivered", r.Hold.Name)
+	case r.Cause == CauseRestore:
+		delete(m.adopted, r.Hold.Token) // what it was adopted from is over
+	}
+	if p := r.volatile.place; r.Kind == Granted && p != nil {
+		if p.ticket <= m.next[r.Hold.Name] {
+			m.fail("%s: a session was served before one that came earlier", r.Hold.Name)
+		}
+		m.next[r.Hold.Name] = p.ticket
+	}
+	for _, pin := range m.pins {
+		if slices.Contains(pin.volatile.pins, r.Hold.Name) && r.Kind != Changed && len(m.table.st.nodes[r.Hold.Name].holds) != 1 {
+			m.fail("%s changed during a write", r.Hold.Name)
+		}
+		if slices.Contains(pin.volatile.bars, r.Hold.Name) && r.Kind == Granted {
+			m.fail("%s was granted during a write", r.Hold.Name)
+		}
+	}
+}
+
+// try makes one decision, if nothing is under way at the name.
+func (m *model) try(f func(now Instant, out *outcome)) (r result, err error) {
+	t := m.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := m.clock.Now()
+	t.out.reset()
+	f(now, &t.out)
+	if t.out.busy != "" {
+		m.note("  busy at %s", t.out.busy)
+		return r, errBusy
+	}
+	if t.out.grants() && !m.log.Room(0) {
+		return r, ErrFull
+	}
+	r, err = result{adopted: t.out.adopted, task: t.out.task, place: t.out.place}, t.out.err
+	if t.out.granted != nil {
+		r.granted = *t.out.granted
+	}
+	t.commitLocked(&t.out)
+	t.settleLocked(now)
+	if r.task != nil {
+		m.tasks = append(m.tasks, r.task)
+	}
+	if err != nil {
+		m.note("  refused: %v", err)
+	}
+	return r, err
+}
+
+var errBusy = errors.New("busy")
+
+func (m *model) run(steps int) {
+	for range steps {
+		m.step()
+		m.settle()
+		m.check()
+		if m.Failed() {
+			return
+		}
+	}
+}
+
+// step does one random thing.
+func (m *model) step() {
+	switch dice := m.random.IntN(100); {
+	case dice < 8 || len(m.sessions) == 0:
+		m.open()
+	case dice < 35:
+		m.acquire()
+	case dice < 50:
+		m.release()
+	case dice < 58 && len(m.tasks) > 0, len(m.tasks) > 3:
+		m.finish(m.random.IntN(len(m.tasks)))
+	case dice < 62:
+		m.close()
+	case dice < 66:
+		m.write()
+	case dice < 70 && len(m.pins) > 0:
+		m.endWrite()
+	case dice < 73 && len(m.undoable) > 0:
+		m.undo()
+	case dice < 76:
+		m.endByToken()
+	case dice < 79:
+		m.session().Touch()
+	case dice < 81:
+		m.note("reload")
+		m.table.SetRules(context.Background(), mustRules(m.rules[m.random.IntN(2)]...))
+	case dice < 83:
+		m.log.mu.Lock()
+		m.log.full = !m.log.full && m.random.IntN(3) == 0
+		m.note("full: %v", m.log.full)
+		m.log.mu.Unlock()
+	case dice < 85:
+		m.invalid = !m.invalid && m.random.IntN(3) == 0
+		m.note("suspended: %v", m.invalid)
+	case dice < 88 && len(m.waiting) > 0:
+		i := m.random.IntN(len(m.waiting))
+		m.note("withdraw %s", m.waiting[i].place.node.name)
+		m.waiting[i].Withdraw()
+		m.waiting = slices.Delete(m.waiting, i, i+1)
+	case dice < 90:
+		name := m.name()
+		m.try(func(now Instant, out *outcome) { m.table.st.renew(m.session().s, name, now, out) })
+	default:
+		d := []time.Duration{time.Millisecond, time.Second, 4 * time.Second, 30 * time.Second}[m.random.IntN(4)]
+		m.clock.step(d)
+	}
+}
+
+func (m *model) name() Name { return modelNames[m.random.IntN(len(modelNames))] }
+
+func (m *model) session() *Session { return m.sessions[m.random.IntN(len(m.sessions))] }
+
+func (m *model) open() {
+	accounts := []string{"ann", "ben", "reader"}
+	nonces := []string{"", "", "job"}
+	s := m.table.Open(Owner{
+		Account: accounts[m.random.IntN(3)], Address: fmt.Sprintf("10.0.0.%d", m.random.IntN(2)), Nonce: nonces[m.random.IntN(3)],
+	})
+	switch m.random.IntN(6) {
+	case 0:
+		s.SetAge(10 * time.Second)
+	case 1:
+		s.SetDisconnect(time.Second)
+	case 2:
+		s.SetMaxLocks(2)
+	}
+	m.note("open %s %s", s.ID(), s.s.owner)
+	m.sessions = append(m.sessions, s)
+}
+
+func (m *model) acquire() {
+	s, name := m.session(), m.name()
+	var wake func()
+	if m.random.IntN(2) == 0 {
+		wake = func() {}
+	}
+	for p := range s.s.places {
+		if p.node.name == name { // a session waits for a name once
+			return
+		}
+	}
+	m.note("acquire %s by %s, waits %v", name, s.ID(), wake != nil)
+	var before []Hold
+	if n := m.table.st.nodes[name]; n != nil {
+		for _, h := range n.holds {
+			before = append(before, h.Hold)
+		}
+	}
+	if m.invalid {
+		return
+	}
+	queued := 0
+	if n := m.table.st.nodes[name]; n != nil {
+		queued = len(n.queue)
+	}
+	r, err := m.try(func(now Instant, out *outcome) {
+		m.table.st.acquire(&acquisition{session: s.s, name: name, wake: wake}, now, out)
+	})
+	switch {
+	case err != nil:
+	case r.place != nil:
+		m.waiting = append(m.waiting, &Waiting{session: s, place: r.place})
+	case queued > 0 && r.adopted == 0 && !slices.ContainsFunc(before, func(h Hold) bool { return h.Token == r.granted.Token }):
+		m.fail("%s went to a session that came later than those that wait", name)
+	case r.task == nil:
+		if len(before) > 0 && !r.granted.Shared && r.adopted == 0 && before[0].Token != r.granted.Token {
+			m.fail("%s was granted to %s while %s held it", name, s.ID(), before[0].Owner)
+		}
+		m.undoable = append(m.undoable, r.granted)
+	}
+}
+
+func (m *model) release() {
+	if m.invalid {
+		return
+	}
+	s, name := m.session(), m.name()
+	m.note("release %s by %s", name, s.ID())
+	r, _ := m.try(func(now Instant, out *outcome) {
+		m.table.st.release(&departure{session: s.s, name: name, wake: func() {}}, now, out)
+	})
+	if r.place != nil {
+		m.waiting = append(m.waiting, &Waiting{session: s, place: r.place})
+	}
+}
+
+// finish ends a change of a directory, well or not.
+func (m *model) finish(i int) {
+	c := m.tasks[i]
+	m.tasks = slices.Delete(m.tasks, i, i+1)
+	if c.node.claim != c {
+		return
+	}
+	var failed error
+	switch m.random.IntN(6) {
+	case 0:
+		failed = ErrNoParent
+	case 1:
+		failed = &HostError{Name: c.hold.Name, Since: m.clock.Now().Wall}
+	case 2:
+		failed = ErrDirectoryGone
+	}
+	m.note("directory of %s, makes %v: %v", c.hold.Name, c.makes, failed)
+	m.try(func(now Instant, out *outcome) {
+		if c.makes || c.adds {
+			m.table.st.made(c, DirectoryID{Inode: m.random.Uint64() | 1}, failed, now, out)
+		} else {
+			m.table.st.removed(c, "", failed, now, out)
+		}
+	})
+}
+
+func (m *model) close() {
+	i := m.random.IntN(len(m.sessions))
+	s := m.sessions[i]
+	m.sessions = slices.Delete(m.sessions, i, i+1)
+	m.note("close %s", s.ID())
+	m.try(func(now Instant, out *outcome) {
+		out.records = append(out.records, Record{Kind: closed, At: now, volatile: volatile{session: s.s}})
+	})
+	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool { return w.place.over })
+}
+
+func (m *model) write() {
+	s := m.session()
+	path := m.name() + "/file"
+	q, err := m.table.Rules().question(path)
+	if err != nil {
+		m.fail("%v", err)
+	}
+	m.note("write %s by %s", path, s.ID())
+	var kept Record
+	if _, err := m.try(func(now Instant, out *outcome) {
+		m.table.st.titles(s.s, []Write{{Path: path}}, []question{q}, now, out)
+		if len(out.records) > 0 {
+			kept = out.records[0]
+		}
+	}); err == nil && kept.Kind != 0 {
+		m.pins = append(m.pins, kept)
+	}
+}
+
+func (m *model) endWrite() {
+	i := m.random.IntN(len(m.pins))
+	kept := m.pins[i]
+	m.pins = slices.Delete(m.pins, i, i+1)
+	kept.Kind = unpinned
+	m.note("end of write under %v", kept.volatile.pins)
+	m.try(func(_ Instant, out *outcome) { out.records = append(out.records, kept) })
+}
+
+// undo takes a grant back. After that, the job of a hold that was adopted has the lock again.
+func (m *model) undo() {
+	i := m.random.IntN(len(m.undoable))
+	h := m.undoable[i]
+	m.undoable = slices.Delete(m.undoable, i, i+1)
+	m.note("undo %s token %d", h.Name, h.Token)
+	m.try(func(_ Instant, out *outcome) { m.table.st.undo(h, out) })
+}
+
+func (m *model) endByToken() {
+	all := m.table.Holds()
+	if len(all) == 0 || m.invalid {
+		return
+	}
+	h := all[m.random.IntN(len(all))]
+	host := m.random.IntN(2) == 0
+	m.note("end %s token %d, host %v", h.Name, h.Token, host)
+	m.try(func(now Instant, out *outcome) {
+		if host {
+			m.table.st.hostGone(h.Name, h.Token, now, out)
+		} else {
+			m.table.st.breakUp(h.Name, h.Token, Owner{Account: "admin"}, "", now, out)
+		}
+	})
+}
+
+// settle does what Expire and the sessions that wait do at once.
+func (m *model) settle() {
+	if m.invalid {
+		return
+	}
+	if tasks, _ := m.table.due(context.Background()); len(tasks) > 0 {
+		m.tasks = append(m.tasks, tasks...)
+	}
+	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool {
+		p := w.place
+		if c := p.makes; c != nil && !c.begun {
+			m.table.st.apply(&Record{Kind: marked, volatile: volatile{mark: markBegun, claim: c}})
+			m.tasks = append(m.tasks, c)
+		}
+		if p.leaves && !p.over && p.node.below == 0 {
+			_, err := m.try(func(now Instant, out *outcome) {
+				m.table.st.release(&departure{session: w.session.s, name: p.node.name, place: p}, now, out)
+			})
+			if err == errBusy || errors.Is(err, ErrMembers) {
+				return false
+			}
+			w.Withdraw()
+		}
+		return p.over
+	})
+}
+
+// check compares the state with its invariants.
+func (m *model) check() {
+	st, now := m.table.st, m.clock.Now()
+	below := make(map[Name]int)
+	pools := make(map[poolKey]int)
+	accounts := make(map[string]int)
+	holds, waiting := 0, 0
+	for name, n := range st.nodes {
+		if n.name != name || n.parent != nil && st.nodes[n.parent.name] != n.parent {
+			m.fail("%s is not where it belongs", name)
+		}
+		exclusive := 0
+		for _, h := range n.holds {
+			holds++
+			accounts[h.Owner.Account]++
+			if !h.Shared {
+				exclusive++
+			}
+			if h.session.holds[name] != h {
+				m.fail("%s: the session does not have its hold", name)
+			}
+			m.checkAlarm(h, now.Boot)
+			if at, why := h.deadline(now.Boot); at < now.Boot && !m.invalid && h.retry <= now.Boot && h.alarm.at <= now.Boot {
+				m.fail("%s token %d stands though its time is over (%s)", name, h.Token, why)
+			}
+		}
+		if exclusive > 1 || exclusive == 1 && len(n.holds) > 1 {
+			m.fail("%s has %d holds, %d of them exclusive", name, len(n.holds), exclusive)
+		}
+		if c := n.claim; c != nil && c.makes {
+			accounts[c.hold.Owner.Account]++
+		}
+		if c := n.claim; c != nil && !slices.Contains(m.tasks, c) && (c.place == nil || c.begun) {
+			m.fail("%s is busy for ever", name)
+		}
+		if n.taken() != n.counted {
+			m.fail("%s: taken %v, counted %v", name, n.taken(), n.counted)
+		}
+		if n.taken() {
+			for p := n.parent; p != nil; p = p.parent {
+				below[p.name]++
+			}
+			if rule := st.rules.limitedBy(name); rule != nil {
+				pools[poolKey{name.Parent(), rule}]++
+			}
+		}
+		waiting += len(n.queue)
+		m.checkQueue(n, now)
+	}
+	for name, n := range st.nodes {
+		if n.below != below[name] {
+			m.fail("%s counts %d names below it, there are %d", name, n.below, below[name])
+		}
+		if n.parent != nil && len(n.holds)+n.pins+len(n.children)+len(n.queue)+len(n.leavers) == 0 && n.claim == nil && n.delay == 0 && n.blocked == nil {
+			m.fail("%s is remembered for nothing", name)
+		}
+	}
+	for key, p := range st.pools {
+		if p.taken != pools[key] {
+			m.fail("the limit of %s counts %d, there are %d", key.dir, p.taken, pools[key])
+		}
+		if p.taken > key.rule.contention.Limit {
+			m.fail("%d locks in %s, the limit is %d", p.taken, key.dir, key.rule.contention.Limit)
+		}
+	}
+	for name, a := range st.accounts {
+		if a.holds != accounts[name] {
+			m.fail("account %s counts %d, there are %d", name, a.holds, accounts[name])
+		}
+	}
+	if st.count != (Count{holds, waiting}) {
+		m.fail("counted %+v, there are %d holds and %d waiting", st.count, holds, waiting)
+	}
+	m.checkReplay()
+}
+
+// checkAlarm finds a hold that will not end at its time.
+func (m *model) checkAlarm(h *hold, now Time) {
+	n := h.node
+	if n.below > 0 || n.kept() {
+		return // the end of what keeps it sets the alarm
+	}
+	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+askAgain && h.retry <= now {
+		m.fail("%s token %d is older than %s", n.name, h.Token, age)
+	}
+	if at, why := h.deadline(now); at != never && (h.alarm.index == 0 || h.alarm.at > max(at, h.retry, now+askAgain)) {
+		m.fail("%s token %d has no alarm (%s)", n.name, h.Token, why)
+	}
+}
+
+// checkQueue finds a session that waits for a lock that it could have.
+func (m *model) checkQueue(n *node, now Instant) {
+	for _, p := range slices.Concat(n.queue, n.leavers) {
+		if p.alarm.index == 0 || p.alarm.at > max(p.until, now.Boot+askAgain) {
+			m.fail("%s waits for %s without an alarm", p.owner, n.name)
+		}
+	}
+	if (n.delay > now.Boot || n.blocked != nil) && n.alarm.index == 0 {
+		m.fail("%s is kept back without an alarm", n.name)
+	}
+	if len(n.queue) == 0 || m.invalid || m.log.full {
+		return
+	}
+	var out outcome
+	if m.table.st.handOver(n, now, &out) {
+		m.fail("%s waits for %s, which is free", n.queue[0].owner, n.name)
+	}
+	for p := range maps.Keys(n.queue[0].session.places) {
+		if p.until < now.Boot && p.makes == nil {
+			m.fail("%s waits for longer than it may", p.owner)
+		}
+	}
+}
+
+// checkReplay compares the holds with those that a start would find in the log.
+func (m *model) checkReplay() {
+	loaded, _ := m.log.Load(context.Background())
+	want := make(map[Token]Hold)
+	for _, h := range m.table.Holds() {
+		h.Rule = nil
+		want[h.Token] = h
+	}
+	got := make(map[Token]Hold)
+	for _, h := range loaded.Holds {
+		h.Rule = nil
+		got[h.Token] = h
+	}
+	if !reflect.DeepEqual(got, want) {
+		m.fail("the log has %v, the table has %v", got, want)
+	}
+}

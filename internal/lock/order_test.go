@@ -1,0 +1,385 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// fixture is a table whose time, log, disk and suspension a test moves.
+type fixture struct {
+	*testing.T
+	*Table
+	clock   *testClock
+	log     *memoryLog
+	invalid bool
+	disk    *scriptedDisk
+}
+
+// scriptedDisk is a Disk whose steps a test replaces.
+type scriptedDisk struct {
+	Disk
+	inode  uint64
+	make   func(Name) error
+	remove func(Hold) error
+}
+
+func (d *scriptedDisk) Make(_ context.Context, n Name) (DirectoryID, error) {
+	if d.make != nil {
+		if err := d.make(n); err != nil {
+			return DirectoryID{}, err
+		}
+	}
+	d.inode++
+	return DirectoryID{Inode: d.inode}, nil
+}
+
+func (d *scriptedDisk) Remove(_ context.Context, h Hold, _ Cause) (string, error) {
+	if d.remove != nil {
+		return "", d.remove(h)
+	}
+	return "", nil
+}
+
+func (d *scriptedDisk) Gone(context.Context, Hold) (bool, error) { return false, nil }
+
+func (d *scriptedDisk) Freshen(Hold) {}
+
+func newFixture(t *testing.T, directories bool, rules ...Rule) *fixture {
+	b := &fixture{T: t, clock: newTestClock(), log: &memoryLog{}}
+	o := Options{Log: b.log, Clock: b.clock, Rules: mustRules(rules...), Valid: func() error {
+		if b.invalid {
+			return &SuspendedError{Reason: "a test"}
+		}
+		return nil
+	}}
+	if directories {
+		b.disk = &scriptedDisk{}
+		o.Disk, o.Directories = b.disk, true
+	}
+	var err error
+	if b.Table, err = NewTable(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *fixture) open(account, nonce string) *Session {
+	return b.Open(Owner{Account: account, Address: "10.0.0.1", Nonce: nonce})
+}
+
+// get acquires a lock that has to be free.
+func (b *fixture) get(s *Session, n Name) Hold {
+	b.Helper()
+	h, _, w, err := s.AcquireOrWait(b.Context(), n, nil)
+	if err != nil || w != nil {
+		b.Fatalf("%s: %v", n, err)
+	}
+	return h
+}
+
+// queue has the session wait for a lock.
+func (b *fixture) queue(s *Session, n Name) (w *Waiting, woken *int) {
+	b.Helper()
+	woken = new(int)
+	_, _, w, err := s.AcquireOrWait(b.Context(), n, func() { *woken++ })
+	if err != nil || w == nil {
+		b.Fatalf("%s: it does not wait: %v", n, err)
+	}
+	return w, woken
+}
+
+// pass lets time go by, second by second.
+func (b *fixture) pass(d time.Duration) {
+	for ; d > 0; d -= time.Second {
+		b.clock.step(min(d, time.Second))
+		b.Expire(b.Context())
+	}
+}
+
+// A limit serves the sessions in the order in which they came, whatever names they wait for.
+func TestALimitServesTheFirstThatCame(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/p/*", Contention: &Contention{Limit: 1, Wait: time.Minute}})
+	holder := b.open("a", "")
+	b.get(holder, "/p/1")
+	first, _ := b.queue(b.open("b", ""), "/p/2")
+	second, _ := b.queue(b.open("c", ""), "/p/3")
+	if _, _, err := holder.ReleaseOrWait(t.Context(), "/p/1", nil); err != nil {
+		t.Fatal(err)
+	}
+	_, one, _ := first.Poll(t.Context())
+	_, two, _ := second.Poll(t.Context())
+	if !one || two {
+		t.Errorf("the first has it: %v, the second: %v", one, two)
+	}
+}
+
+// The last command of a connection that has ended was a sign of life.
+func TestTheIdleTimeOfAnEndedConnectionBeginsAtItsEnd(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/x", MaxIdle: time.Minute})
+	s := b.open("a", "")
+	b.get(s, "/x")
+	b.clock.step(50 * time.Second)
+	s.Close(t.Context())
+	b.pass(50 * time.Second)
+	if !b.Held("/x") {
+		t.Error("it ended 50s after the last sign of life")
+	}
+	b.pass(11 * time.Second)
+	if b.Held("/x") {
+		t.Error("it stands 61s after the last sign of life")
+	}
+}
+
+// A group that is too old ends, also if it would have ended earlier without the signs of life of a member.
+func TestAGroupEndsAtItsAgeThoughAMemberIsAlive(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		group Rule
+		close bool
+	}{
+		{"idle", Rule{Match: "/*", MaxIdle: 10 * time.Second, MaxAge: time.Minute}, false},
+		{"disconnected", Rule{Match: "/*", OnDisconnect: ReleaseOnDisconnect, Grace: 10 * time.Second, MaxAge: time.Minute}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newFixture(t, false, test.group, Rule{Match: "/*/*"})
+			group, member := b.open("a", "job"), b.open("a", "job")
+			b.get(group, "/g")
+			b.get(member, "/g/m")
+			if test.close {
+				group.Close(t.Context())
+			}
+			for range 50 {
+				b.pass(time.Second)
+				member.Touch()
+			}
+			if !b.Held("/g") {
+				t.Fatal("it ended though a member is alive")
+			}
+			for range 15 {
+				b.pass(time.Second)
+				member.Touch()
+			}
+			if b.Held("/g") {
+				t.Error("it stands though it is too old")
+			}
+		})
+	}
+}
+
+// The members keep a group that is too long without its connection. When all are idle it ends.
+func TestADisconnectedGroupEndsWhenItsMembersAreIdle(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/*", OnDisconnect: ReleaseOnDisconnect, MaxIdle: time.Minute}, Rule{Match: "/*/*"})
+	group, member := b.open("a", "job"), b.open("a", "job")
+	b.get(group, "/g")
+	b.get(member, "/g/m")
+	group.Close(t.Context())
+	b.pass(50 * time.Second)
+	if !b.Held("/g") {
+		t.Fatal("it ended though the session of a member is open")
+	}
+	b.pass(20 * time.Second)
+	if b.Held("/g") {
+		t.Error("it stands though nobody shows a sign of life")
+	}
+}
+
+// A group whose grant was not delivered ends after its members, and takes none of them away.
+func TestAGroupThatWasNotDeliveredWaitsForItsMembers(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/*"}, Rule{Match: "/*/*"})
+	group, member := b.open("a", "job"), b.open("a", "job")
+	h := b.get(group, "/g")
+	b.get(member, "/g/m")
+	if err := group.Undo(t.Context(), "/g", h.Token); err != nil {
+		t.Fatal(err)
+	}
+	b.pass(5 * time.Second)
+	if !b.Held("/g/m") {
+		t.Fatal("the member was taken away")
+	}
+	if _, _, err := member.ReleaseOrWait(t.Context(), "/g/m", nil); err != nil {
+		t.Fatal(err)
+	}
+	b.Expire(t.Context())
+	if b.Held("/g") {
+		t.Error("the group stands")
+	}
+}
+
+// While the server is suspended, an undo waits. Then it takes back the last grant only.
+func TestAnUndoInASuspensionTakesBackTheLastGrantOnly(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/x"}, Rule{Match: "/again", Contention: &Contention{Reentrant: true}})
+	first, second := b.open("a", "job"), b.open("a", "job")
+	before := b.get(first, "/x")
+	adopted := b.get(second, "/x")
+	again := b.get(first, "/again")
+	b.get(first, "/again")
+	b.invalid = true
+	for _, h := range []Hold{adopted, again} {
+		s := first
+		if h.Name == "/x" {
+			s = second
+		}
+		if err := s.Undo(t.Context(), h.Name, h.Token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.invalid = false
+	b.pass(2 * time.Second)
+	if h, err := first.SpeaksFor("/x"); err != nil || h.Token != before.Token {
+		t.Errorf("the job's lock after the undo of an adoption: %v", err)
+	}
+	if left, _, err := first.ReleaseOrWait(t.Context(), "/again", nil); err != nil || left != 0 {
+		t.Errorf("the lock after the undo of its second acquire: %d more releases, %v", left, err)
+	}
+}
+
+// The disk does not remove the directory of a grant that was not delivered at once. The server tries again.
+func TestAnUndoThatFailsIsTriedAgain(t *testing.T) {
+	b := newFixture(t, true, Rule{Match: "/x"})
+	s := b.open("a", "")
+	h := b.get(s, "/x")
+	b.disk.remove = func(Hold) error { return errors.New("a bad sector") }
+	s.Undo(t.Context(), "/x", h.Token)
+	b.pass(time.Second)
+	b.disk.remove = nil
+	b.pass(5 * time.Second)
+	if b.Held("/x") {
+		t.Error("it stands")
+	}
+}
+
+// A session that lost the reply of its grant and acquires a reentrant lock again keeps it.
+func TestAReentrantAcquireHearsOfTheGrant(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/x", Contention: &Contention{Reentrant: true}})
+	s := b.open("a", "")
+	h := b.get(s, "/x")
+	b.invalid = true
+	if err := s.Undo(t.Context(), "/x", h.Token); err != nil {
+		t.Fatal(err)
+	}
+	b.invalid = false
+	b.get(s, "/x")
+	b.pass(2 * time.Second)
+	if !b.Held("/x") {
+		t.Error("it ended")
+	}
+}
+
+// A reload while the directory of a lock is being made: the lock follows the new rule.
+func TestAReloadReachesALockWhoseDirectoryIsBeingMade(t *testing.T) {
+	b := newFixture(t, true, Rule{Match: "/x"})
+	b.disk.make = func(Name) error {
+		b.SetRules(t.Context(), mustRules(Rule{Match: "/x", MaxAge: time.Minute}))
+		return nil
+	}
+	b.get(b.open("a", ""), "/x")
+	b.pass(61 * time.Second)
+	if b.Held("/x") {
+		t.Error("it stands though it is too old")
+	}
+}
+
+// A reload removes the rule of a name while its lock is being released, and the time of a waiting session is over.
+func TestAWaitEndsThoughNoRuleMatchesAnyMore(t *testing.T) {
+	b := newFixture(t, true, Rule{Match: "/x", Contention: &Contention{Wait: 5 * time.Second}})
+	holder := b.open("a", "")
+	b.get(holder, "/x")
+	w, _ := b.queue(b.open("b", ""), "/x")
+	b.disk.remove = func(Hold) error {
+		b.SetRules(t.Context(), mustRules())
+		b.pass(6 * time.Second)
+		return nil
+	}
+	if _, _, err := holder.ReleaseOrWait(t.Context(), "/x", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, over, err := w.Poll(t.Context()); !over || !errors.Is(err, ErrNoRule) {
+		t.Error(over, err)
+	}
+}
+
+// A session that waits for members to end is woken when the suspension is over.
+func TestAReleaseThatWaitsOutlastsASuspension(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/*"}, Rule{Match: "/*/*"})
+	s := b.open("a", "")
+	s.SetWait(time.Hour)
+	b.get(s, "/g")
+	b.get(s, "/g/m")
+	woken := 0
+	_, w, err := s.ReleaseOrWait(t.Context(), "/g", func() { woken++ })
+	if w == nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.ReleaseOrWait(t.Context(), "/g/m", nil); err != nil {
+		t.Fatal(err)
+	}
+	b.invalid = true
+	if _, over, err := w.Poll(t.Context()); over {
+		t.Fatal("it did not wait: ", err)
+	}
+	woken, b.invalid = 0, false
+	if in, ok := b.NextExpiry(); !ok || in > time.Second {
+		t.Errorf("the table is not looked at again: %s %v", in, ok)
+	}
+	b.pass(2 * time.Second)
+	if woken == 0 {
+		t.Error("it was not woken")
+	}
+}
+
+// A session waits for a directory of a program on the host to go, and is told of it when its time is over.
+func TestASessionWaitsForADirectoryOfTheHost(t *testing.T) {
+	b := newFixture(t, true, Rule{Match: "/x", Contention: &Contention{Wait: 5 * time.Second}})
+	there := true
+	b.disk.make = func(n Name) error {
+		if there {
+			return &HostError{Name: n, Since: b.clock.Now().Wall}
+		}
+		return nil
+	}
+	first, _ := b.queue(b.open("a", ""), "/x")
+	var over bool
+	var err error
+	for range 5 {
+		if _, over, err = first.Poll(t.Context()); over {
+			t.Fatal(err)
+		}
+		b.pass(time.Second)
+	}
+	_, over, err = first.Poll(t.Context())
+	var held *HeldError
+	if !over || !errors.As(err, &held) || held.Holder.Account != HostAccount {
+		t.Errorf("after its time: %v, %v", over, err)
+	}
+	second, _ := b.queue(b.open("b", ""), "/x")
+	there = false
+	b.pass(2 * time.Second)
+	if h, over, err := second.Poll(t.Context()); !over || h.Token == 0 {
+		t.Errorf("when the directory has gone: %v, %v", over, err)
+	}
+	if _, _, _, err := b.open("c", "").AcquireOrWait(t.Context(), "/x", nil); !errors.Is(err, ErrHeld) {
+		t.Error(err)
+	}
+}
+
+// The undo of an adoption gives the lock back to a connection that has ended. Its grace counts from then.
+func TestALockThatGoesBackToAnEndedConnectionHasItsGrace(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/x", OnDisconnect: ReleaseOnDisconnect, Grace: 10 * time.Second})
+	first, second := b.open("a", "job"), b.open("a", "job")
+	b.get(first, "/x")
+	adopted := b.get(second, "/x")
+	first.Close(t.Context())
+	if err := second.Undo(t.Context(), "/x", adopted.Token); err != nil {
+		t.Fatal(err)
+	}
+	b.pass(5 * time.Second)
+	if !b.Held("/x") {
+		t.Error("it ended before its grace")
+	}
+	b.pass(6 * time.Second)
+	if b.Held("/x") {
+		t.Error("it stands after its grace")
+	}
+}

@@ -1,0 +1,81 @@
+package lock
+
+import (
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var modelBugs = flag.Int("model.bugs", 3, "so many of the planted bugs, drawn at random, the model test has to find; -1: all")
+
+// planted are bugs that the model test must find: the text in a file, and what replaces it.
+var planted = []struct{ name, file, is, becomes string }{
+	{"a second exclusive hold", "acquire.go", "(!a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)", "false"},
+	{"a token is given twice", "apply.go", "st.last = max(st.last, h.Token)", "st.last = st.last + 0"},
+	{"a newcomer overtakes the queue", "acquire.go", "if len(n.queue) > 0 && n.queue[0] != a.place {", "if false {"},
+	{"the limit is not counted down", "index.go", "p.taken--", "p.taken += 0"},
+	{"the limit is one too high", "state.go", "p.taken >= p.key", "p.taken > p.key"},
+	{"a group ends before its members", "release.go", "case len(n.holds) == 1 && n.below > 0:\n\t\tst.leave(d, now, out)", "case false:\n\t\tst.leave(d, now, out)"},
+	{"an end by time forgets the members", "next.go", "group := len(n.holds) == 1 && n.below > 0", "group := len(n.holds) == 1 && n.below > 100"},
+	{"an end overtakes a write", "release.go", "case len(n.holds) == 1 && n.pins > 0:\n\t\tout.busy = d.name", "case false:\n\t\tout.busy = d.name"},
+	{"an undone adoption frees the lock", "next.go", "case restores:", "case false:"},
+	{"a queue is forgotten at an end", "apply.go", "\tst.recount(n)\n\tst.touch(n)\n\tst.prune(n)\n}\n\nfunc (st *State) applyChanged", "\tst.recount(n)\n\tst.prune(n)\n}\n\nfunc (st *State) applyChanged"},
+	{"a queue is forgotten after a delay", "apply.go", "st.agenda.remove(&v.node.alarm)\n\t\tst.touch(v.node)", "st.agenda.remove(&v.node.alarm)"},
+	{"the names below are not counted", "index.go", "\t\t\tp.below++\n", ""},
+	{"a failed directory leaves the name busy", "acquire.go", "out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})", "_ = c"},
+	{"a reload keeps the old limits", "apply.go", "clear(st.pools)", "_ = st.pools"},
+	{"a lock is granted where a write bars it", "acquire.go", "if barred, ok := st.barredBy(a.name); ok {", "if barred, ok := st.barredBy(a.name); ok && false {"},
+	{"a session that waits too long stays", "next.go", "out.unqueue(p, st.timeoutError(p, now))", "out.ring(&p.alarm, never)"},
+	{"an account is not counted down", "index.go", "if a.holds--; a.holds == 0 {", "if a.holds == 0 {"},
+	{"a hold that is too old stands", "next.go", "return later(h.Renewed.Boot, age)", "return later(h.Renewed.Boot, 2*age)"},
+}
+
+// TestModelFindsPlantedBugs shows that the model test can fail: it builds the package with one of the bugs at a time.
+func TestModelFindsPlantedBugs(t *testing.T) {
+	bugs := planted
+	if n := *modelBugs; n >= 0 && n < len(bugs) {
+		bugs = nil
+		for _, i := range rand.Perm(len(planted))[:n] {
+			bugs = append(bugs, planted[i])
+		}
+	}
+	for _, bug := range bugs {
+		t.Run(bug.name, func(t *testing.T) {
+			source, err := os.ReadFile(bug.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(string(source), bug.is) != 1 {
+				t.Fatalf("%s does not contain %q once", bug.file, bug.is)
+			}
+			dir := t.TempDir()
+			wrong := filepath.Join(dir, bug.file)
+			here, err := filepath.Abs(bug.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {here: wrong}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range map[string]string{wrong: strings.Replace(string(source), bug.is, bug.becomes, 1), filepath.Join(dir, "overlay.json"): string(overlay)} {
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", filepath.Join(dir, "overlay.json"),
+				"-run", "^TestModel$", "-count", "1", "-timeout", "2m", "-model.runs", "1000", ".").CombinedOutput()
+			switch {
+			case err == nil:
+				t.Error("the model test did not find it")
+			case !strings.Contains(string(out), "--- FAIL: TestModel") && !strings.Contains(string(out), "panic:"):
+				t.Errorf("the model test did not run: %s", out)
+			}
+		})
+	}
+}

@@ -1,0 +1,520 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
+)
+
+// These tests show what a caller of a table can rely on, one promise each. What must hold after every step is checked by TestModel.
+
+// scene is a table with a log in memory and a clock that the test moves.
+type scene struct {
+	*testing.T
+	ctx       context.Context
+	clock     *locktest.FakeClock
+	log       lock.Log
+	rules     *lock.Rules
+	suspended atomic.Bool
+	table     *lock.Table
+}
+
+const here, elsewhere = "192.0.2.1", "198.51.100.1"
+
+// newScene starts a table. Without rules, everything below /locks is a lock that gets ten minutes old.
+func newScene(t *testing.T, rules ...lock.Rule) *scene {
+	t.Helper()
+	if len(rules) == 0 {
+		rules = []lock.Rule{{Match: "/locks/**", MaxAge: 10 * time.Minute}}
+	}
+	compiled, err := lock.NewRules(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{T: t, ctx: t.Context(), clock: locktest.NewFakeClock(), log: locktest.NewMemory(), rules: compiled}
+	s.start()
+	return s
+}
+
+// start starts a table on the log.
+func (s *scene) start() {
+	s.Helper()
+	var err error
+	if s.table, err = lock.NewTable(s.ctx, lock.Options{Log: s.log, Clock: s.clock, Rules: s.rules, Valid: func() error {
+		if s.suspended.Load() {
+			return &lock.SuspendedError{Reason: "a test"}
+		}
+		return nil
+	}}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// open begins a session, with a nonce if one is given.
+func (s *scene) open(account string, nonce ...string) *lock.Session {
+	return s.table.Open(lock.Owner{Account: account, Address: here, Nonce: strings.Join(nonce, "")})
+}
+
+func (s *scene) acquire(by *lock.Session, names ...lock.Name) (h lock.Hold) {
+	s.Helper()
+	for _, n := range names {
+		var err error
+		if h, _, _, err = by.AcquireOrWait(s.ctx, n, nil); err != nil {
+			s.Fatalf("%s: %v", n, err)
+		}
+	}
+	return h
+}
+
+func (s *scene) wait(by *lock.Session, n lock.Name) *lock.Waiting {
+	s.Helper()
+	by.SetWait(time.Hour)
+	_, _, w, err := by.AcquireOrWait(s.ctx, n, func() {})
+	if w == nil {
+		s.Fatalf("%s does not wait for %s: %v", by.Owner(), n, err)
+	}
+	return w
+}
+
+// refused wants an error that matches.
+func (s *scene) refused(by *lock.Session, n lock.Name, want error) {
+	s.Helper()
+	_, _, _, err := by.AcquireOrWait(s.ctx, n, nil)
+	s.is(err, want)
+}
+
+func (s *scene) release(by *lock.Session, n lock.Name, want error) error {
+	s.Helper()
+	_, _, err := by.ReleaseOrWait(s.ctx, n, nil)
+	s.is(err, want)
+	return err
+}
+
+func (s *scene) is(err, want error) {
+	s.Helper()
+	if !errors.Is(err, want) {
+		s.Errorf("the error is %v, want %v", err, want)
+	}
+}
+
+// pass lets time go by, and ends what is over.
+func (s *scene) pass(d time.Duration) {
+	s.clock.Advance(d)
+	s.table.Expire(s.ctx)
+}
+
+// held wants the names to be held by an account; "": by none.
+func (s *scene) held(account string, names ...lock.Name) {
+	s.Helper()
+	for _, n := range names {
+		status, held := s.table.Get(n)
+		if held != (account != "") || held && status.Holds[0].Owner.Account != account {
+			s.Errorf("%s is held by %v, want %q", n, status.Holds, account)
+		}
+	}
+}
+
+func TestLockEndsAtItsAgeAndNotBefore(t *testing.T) {
+	s := newScene(t)
+	s.acquire(s.open("a"), "/locks/x")
+	s.pass(10*time.Minute - time.Second)
+	s.held("a", "/locks/x")
+	s.pass(time.Second)
+	s.held("", "/locks/x")
+}
+
+func TestBreakEndsTheTokenItWasToldOf(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	old := s.acquire(a, "/locks/x")
+	s.release(a, "/locks/x", nil)
+	s.acquire(a, "/locks/x")
+	s.is(s.table.Break(s.ctx, "/locks/x", old.Token, lock.Owner{Account: "admin"}, ""), lock.ErrStale)
+	s.is(a.Undo(s.ctx, "/locks/x", old.Token), lock.ErrStale)
+	s.held("a", "/locks/x")
+}
+
+func TestWhoSpeaksForALockAndWhoMayReleaseIt(t *testing.T) {
+	const all, none = "address user session anyone", ""
+	rules := []lock.Rule{
+		{Match: "/address/*"}, {Match: "/user/*", Release: lock.ReleaseUser},
+		{Match: "/session/*", Release: lock.ReleaseSession}, {Match: "/anyone/*", Release: lock.ReleaseAnyone},
+	}
+	for _, test := range []struct {
+		other lock.Owner // another session than the holder's, which is a@192.0.2.1 with the nonce "job"
+		ended bool       // the holder's session has ended
+		acts  string     // the policies under which the other one acts for the hold
+	}{
+		{lock.Owner{Account: "a", Address: here, Nonce: "job"}, false, all},
+		{lock.Owner{Account: "a", Address: elsewhere, Nonce: "job"}, true, all},
+		{lock.Owner{Account: "a", Address: here}, false, none},
+		{lock.Owner{Account: "a", Address: here}, true, "address user"},
+		{lock.Owner{Account: "a", Address: "::ffff:" + here}, true, "address user"},
+		{lock.Owner{Account: "a", Address: elsewhere}, true, "user"},
+		{lock.Owner{Account: "a", Address: here, Nonce: "x"}, true, "address user"},
+		{lock.Owner{Account: "b", Address: here, Nonce: "job"}, true, none},
+	} {
+		for policy := range strings.FieldsSeq(all) {
+			t.Run(fmt.Sprint(test.other, " ", test.other.Nonce, ", ended ", test.ended, ", ", policy), func(t *testing.T) {
+				s := newScene(t, rules...)
+				n := lock.Name("/" + policy + "/x")
+				holder, other := s.open("a", "job"), s.table.Open(test.other)
+				hold := s.acquire(holder, n)
+				if test.ended {
+					holder.Close(s.ctx)
+				}
+				var want, released error
+				if !strings.Contains(test.acts, policy) {
+					want, released = lock.ErrNotYours, lock.ErrNotYours
+				}
+				if policy == "anyone" {
+					released = nil
+				}
+				got, err := other.SpeaksFor(n)
+				s.is(err, want)
+				if err == nil && got.Token != hold.Token {
+					t.Errorf("it acts for token %d", got.Token)
+				}
+				s.release(other, n, released)
+			})
+		}
+	}
+}
+
+func TestAnotherConnectionOfTheClientReleases(t *testing.T) {
+	s := newScene(t)
+	first, second, third := s.open("a"), s.open("a"), s.open("a")
+	s.acquire(first, "/locks/x", "/locks/y")
+	s.release(second, "/locks/x", lock.ErrNotYours)
+	s.clock.Advance(time.Second)
+	second.Work()
+	s.release(second, "/locks/x", nil)
+	s.refused(third, "/locks/y", lock.ErrHeld) // so there is another program
+	s.release(second, "/locks/y", lock.ErrNotYours)
+}
+
+func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
+	for _, policy := range []lock.ReleasePolicy{lock.ReleaseAddress, lock.ReleaseUser, lock.ReleaseAnyone} {
+		s := newScene(t, lock.Rule{Match: "/locks/*", MaxAge: time.Minute, Release: policy})
+		late, next := s.open("a"), s.open("a")
+		s.acquire(late, "/locks/x")
+		s.pass(time.Minute)
+		s.acquire(next, "/locks/x")
+		next.Close(s.ctx)
+		s.clock.Advance(5 * time.Second)
+		if err := s.release(late, "/locks/x", lock.ErrNotYours); err.Error() != "taken away 5s ago: older than 1m0s" {
+			t.Error(err)
+		}
+		s.held("a", "/locks/x")
+	}
+}
+
+func TestSameJobAdoptsItsHoldUnderANewToken(t *testing.T) {
+	s := newScene(t)
+	first, second := s.open("a", "job"), s.open("a", "job")
+	old := s.acquire(first, "/locks/x")
+	s.refused(s.open("a", "other"), "/locks/x", lock.ErrHeld)
+	s.refused(s.open("b", "job"), "/locks/x", lock.ErrHeld)
+	s.clock.Advance(time.Minute)
+	hold, adopted, _, err := second.AcquireOrWait(s.ctx, "/locks/x", nil)
+	if err != nil || hold.Token <= old.Token || adopted != old.Token || hold.Acquired != s.clock.Now() {
+		t.Errorf("%+v, adopted %d: %v", hold, adopted, err)
+	}
+}
+
+func TestOnlyWhoMayReleaseALockTakesOthersBelowIt(t *testing.T) {
+	anyone := &lock.Contention{Members: lock.MembersAnyone}
+	s := newScene(t, lock.Rule{Match: "/open", Contention: anyone}, lock.Rule{Match: "/**/*"})
+	a, b := s.open("a"), s.open("b")
+	s.acquire(a, "/group", "/group/x", "/open")
+	s.acquire(b, "/open/x")
+	s.refused(b, "/group/y", lock.ErrNotYours)
+	s.release(a, "/group", lock.ErrMembers)
+}
+
+func TestTheAgeOfALockEndsItsMembers(t *testing.T) {
+	s := newScene(t, lock.Rule{Match: "/gr*", MaxAge: time.Minute}, lock.Rule{Match: "/gr*/*", MaxAge: time.Hour})
+	s.acquire(s.open("a"), "/group", "/group/x")
+	s.pass(time.Minute)
+	s.held("", "/group", "/group/x")
+}
+
+func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
+	s := newScene(t,
+		lock.Rule{Match: "/gr*", MaxIdle: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}}, lock.Rule{Match: "/gr*/*"})
+	s.acquire(s.open("a"), "/group")
+	b := s.open("b")
+	s.acquire(b, "/group/x")
+	s.clock.Advance(50 * time.Second)
+	b.Touch()
+	s.pass(50 * time.Second)
+	s.held("a", "/group")
+	s.pass(10 * time.Second)
+	s.held("", "/group", "/group/x")
+}
+
+func TestAGroupOutlivesItsConnectionWhileAMemberIsOfAnOpenSession(t *testing.T) {
+	s := newScene(t,
+		lock.Rule{Match: "/gr*", OnDisconnect: lock.ReleaseOnDisconnect, Grace: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}},
+		lock.Rule{Match: "/gr*/*"})
+	a, b := s.open("a"), s.open("b")
+	s.acquire(a, "/group")
+	s.acquire(b, "/group/x")
+	a.Close(s.ctx)
+	s.pass(time.Hour)
+	s.held("a", "/group")
+	b.Close(s.ctx)
+	s.pass(time.Minute)
+	s.held("", "/group", "/group/x")
+}
+
+func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {
+	s := newScene(t, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"reader"}}})
+	a := s.open("reader")
+	s.acquire(a, "/locks/x")
+	writer := s.wait(s.open("writer"), "/locks/x")
+	s.refused(s.open("reader"), "/locks/x", lock.ErrHeld) // it would share the lock, but the writer came earlier
+	last := s.wait(s.open("reader"), "/locks/x")
+	s.release(a, "/locks/x", nil)
+	_, first, err := writer.Poll(s.ctx)
+	_, second, _ := last.Poll(s.ctx)
+	if !first || second || err != nil {
+		t.Errorf("the first has it: %v, the second: %v, %v", first, second, err)
+	}
+}
+
+func TestTwoThatWaitForEachOther(t *testing.T) {
+	s := newScene(t)
+	a, b := s.open("a"), s.open("b")
+	s.acquire(a, "/locks/x")
+	s.acquire(b, "/locks/y")
+	s.wait(a, "/locks/y")
+	b.SetWait(time.Hour)
+	_, _, _, err := b.AcquireOrWait(s.ctx, "/locks/x", func() {})
+	var deadlock *lock.DeadlockError
+	if !errors.As(err, &deadlock) || len(deadlock.Chain) != 2 {
+		t.Error(err)
+	}
+}
+
+func TestAnAccountHoldsSoManyLocks(t *testing.T) {
+	s := newScene(t)
+	s.acquire(s.open("a"), "/locks/x", "/locks/y")
+	more := s.open("a")
+	more.SetMaxLocks(2)
+	if _, _, _, err := more.AcquireOrWait(s.ctx, "/locks/z", nil); !errors.As(err, new(*lock.TooManyError)) {
+		t.Error(err)
+	}
+}
+
+func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
+	s := newScene(t, lock.Rule{Match: "/locks/*", MaxAge: time.Minute, LockDelay: 10 * time.Second})
+	a, b := s.open("a"), s.open("b")
+	s.acquire(a, "/locks/x")
+	s.pass(time.Minute)
+	s.refused(b, "/locks/x", lock.ErrHeld)
+	w := s.wait(b, "/locks/x")
+	s.pass(10 * time.Second)
+	if _, over, err := w.Poll(s.ctx); !over || err != nil {
+		t.Errorf("over %v: %v", over, err)
+	}
+	s.release(b, "/locks/x", nil)
+	s.acquire(a, "/locks/x") // after a release there is no delay
+}
+
+func TestIdleTimeCountsFromTheRestart(t *testing.T) {
+	s := newScene(t, lock.Rule{Match: "/locks/*", MaxIdle: time.Minute})
+	s.acquire(s.open("a"), "/locks/x")
+	s.clock.Advance(time.Hour)
+	s.start()
+	s.pass(59 * time.Second)
+	s.held("a", "/locks/x")
+	s.pass(time.Second)
+	s.held("", "/locks/x")
+}
+
+func TestDirectoryWithLocksIsNotChanged(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.acquire(a, "/locks/dir/x")
+	s.is(s.table.Exclude(s.ctx, []lock.Name{"/other", "/locks/dir"}, func() error { t.Error("it runs"); return nil }), lock.ErrHeld)
+	s.release(a, "/locks/dir/x", nil)
+	s.is(s.table.Exclude(s.ctx, []lock.Name{"/locks/dir"}, func() error {
+		ctx, cancel := context.WithCancel(s.ctx)
+		cancel()
+		_, _, _, err := a.AcquireOrWait(ctx, "/locks/dir/x", nil)
+		s.is(err, context.Canceled) // it waits
+		return nil
+	}), nil)
+}
+
+// protecting returns rules under which NAME_lock protects NAME.tsv.
+func protecting() []lock.Rule {
+	return []lock.Rule{
+		{Match: "/*_lock", MaxAge: time.Minute, Protection: &lock.Protection{Paths: []string{"$1.tsv"}}},
+		{Match: "/all/*", Protection: &lock.Protection{Paths: []string{"/$1.tsv"}}},
+		{Match: "/shared/*", Protection: &lock.Protection{Paths: []string{"/$1.doc"}}, Contention: &lock.Contention{Shared: []string{"a", "b"}}},
+		{Match: "/dir/**"},
+	}
+}
+
+// writes changes a path, and wants the text of the error; "": none.
+func (s *scene) writes(by *lock.Session, change lock.Write, want string) (title lock.Title) {
+	s.Helper()
+	err := by.Write(s.ctx, []lock.Write{change}, func(titles []lock.Title) error { title = titles[0]; return nil })
+	if (err == nil) != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+		s.Errorf("%s: the error is %v, want %q", change.Path, err, want)
+	}
+	return title
+}
+
+var phone = lock.Write{Path: "/phone.tsv"}
+
+func TestAJobOfSeveralConnectionsWritesByItsNonce(t *testing.T) {
+	s := newScene(t, protecting()...)
+	first := s.open("a", "job")
+	s.acquire(first, "/phone_lock")
+	first.Close(s.ctx)
+	s.writes(s.open("a", "job"), phone, "")
+	s.writes(s.open("a"), phone, "say SITE LOCK AS with the same word in each connection, before MKD")
+	s.writes(s.open("b", "job"), phone, "which you do not hold")
+}
+
+func TestALostLockIsNamedWithTheReason(t *testing.T) {
+	s := newScene(t, protecting()...)
+	a := s.open("a")
+	s.acquire(a, "/phone_lock")
+	s.clock.Advance(time.Minute)
+	s.writes(a, phone, "taken away 0s ago: older than 1m0s") // the hold has not ended yet
+	s.table.Expire(s.ctx)
+	s.clock.Advance(12 * time.Second)
+	s.writes(a, phone, "taken away 12s ago: older than 1m0s")
+}
+
+func TestAWriteNeedsTheHoldThatItBeganWith(t *testing.T) {
+	s := newScene(t, protecting()...)
+	a := s.open("a")
+	s.acquire(a, "/phone_lock")
+	begun := lock.Write{Path: "/phone.tsv", Begun: true, Title: s.writes(a, phone, "")}
+	s.writes(a, begun, "")
+	s.release(a, "/phone_lock", nil)
+	s.acquire(a, "/phone_lock")
+	s.writes(a, begun, "which was given back meanwhile")
+}
+
+func TestEveryEndWaitsForPublications(t *testing.T) {
+	s := newScene(t, protecting()...)
+	a := s.open("a", "job")
+	hold := s.acquire(a, "/phone_lock")
+	s.is(a.Write(s.ctx, []lock.Write{phone}, func([]lock.Title) error {
+		ctx, cancel := context.WithCancel(s.ctx)
+		cancel()
+		_, _, released := a.ReleaseOrWait(ctx, "/phone_lock", nil)
+		s.is(released, context.Canceled)
+		s.is(s.table.Break(ctx, "/phone_lock", hold.Token, lock.Owner{}, ""), context.Canceled)
+		_, _, _, adopted := s.open("a", "job").AcquireOrWait(ctx, "/phone_lock", nil)
+		s.is(adopted, context.Canceled)
+		s.is(s.table.HostGone(s.ctx, hold), nil)
+		s.pass(time.Hour)
+		s.held("a", "/phone_lock")
+		return nil
+	}), nil)
+	s.pass(0)
+	s.held("", "/phone_lock")
+}
+
+func TestASharedHoldIsNoTitle(t *testing.T) {
+	s := newScene(t, protecting()...)
+	a := s.open("a")
+	s.acquire(a, "/shared/x")
+	s.writes(a, lock.Write{Path: "/x.doc"}, "which you do not hold alone")
+}
+
+func TestEveryLockOfAPathCounts(t *testing.T) {
+	s := newScene(t, protecting()...)
+	a, b := s.open("a"), s.open("b")
+	s.acquire(a, "/phone_lock")
+	s.writes(a, phone, "")
+	s.acquire(b, "/all/phone")
+	s.writes(a, phone, "which you do not hold")
+}
+
+func TestTheInnermostLockSaysWhoWritesInIt(t *testing.T) {
+	s := newScene(t, protecting()...)
+	a, b := s.open("a"), s.open("b")
+	s.acquire(a, "/dir/x", "/dir/x/y")
+	s.writes(b, lock.Write{Path: "/dir/x/y/file"}, "which you do not hold")
+	s.writes(a, lock.Write{Path: "/dir/x/y/file"}, "")
+	s.writes(b, lock.Write{Path: "/dir/z"}, "")
+}
+
+// failingLog is a log whose records may be lost.
+type failingLog struct{ *locktest.Memory }
+
+func (failingLog) Wait(context.Context, lock.Position, bool) error { return lock.ErrUncertain }
+
+func TestAGrantThatMayBeLostIsNotReported(t *testing.T) {
+	s := newScene(t)
+	s.log = failingLog{locktest.NewMemory()}
+	s.start()
+	s.refused(s.open("a"), "/locks/x", lock.ErrUncertain)
+	s.table.Expire(s.ctx)
+	s.held("", "/locks/x")
+}
+
+func TestWhileSuspendedNothingIsChanged(t *testing.T) {
+	s := newScene(t, append(protecting(), lock.Rule{Match: "/locks/*"})...)
+	a, b := s.open("a"), s.open("b")
+	hold := s.acquire(a, "/phone_lock", "/locks/x")
+	w := s.wait(b, "/locks/x")
+	s.suspended.Store(true)
+	s.clock.Advance(time.Hour)
+	s.table.Expire(s.ctx)
+	var not *lock.SuspendedError
+	_, _, _, acquired := b.AcquireOrWait(s.ctx, "/locks/y", nil)
+	_, _, released := a.ReleaseOrWait(s.ctx, "/locks/x", nil)
+	_, renewed := a.Renew(s.ctx, "/locks/x")
+	broken := s.table.Break(s.ctx, "/locks/x", hold.Token, lock.Owner{}, "")
+	written := a.Write(s.ctx, []lock.Write{{Path: "/locks/x/file"}}, func([]lock.Title) error { return nil })
+	for i, err := range []error{acquired, released, renewed, broken, written} {
+		if !errors.As(err, &not) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	s.held("a", "/phone_lock", "/locks/x")
+	if _, over, err := w.Poll(s.ctx); over || err != nil {
+		t.Errorf("the waiting is over: %v", err)
+	}
+	s.suspended.Store(false)
+	s.table.Expire(s.ctx)
+	s.held("", "/phone_lock")
+	s.held("a", "/locks/x")
+}
+
+// A refusal names the holder that this server has in memory. If the server is suspended meanwhile, that may be old.
+func TestARefusalIsNotReportedWhileSuspended(t *testing.T) {
+	s := newScene(t)
+	s.acquire(s.open("a"), "/locks/x")
+	asked := 0
+	table, err := lock.NewTable(s.ctx, lock.Options{Log: s.log, Clock: s.clock, Rules: s.rules, Valid: func() error {
+		if asked++; asked > 1 && s.suspended.Load() {
+			return &lock.SuspendedError{Reason: "a test"}
+		}
+		return nil
+	}})
+	s.is(err, nil)
+	s.table = table
+	b := s.open("b")
+	asked = 0
+	s.suspended.Store(true)
+	if _, _, _, err := b.AcquireOrWait(s.ctx, "/locks/x", nil); !errors.As(err, new(*lock.SuspendedError)) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,115 @@
+package lock
+
+import "time"
+
+// Hold is one grant of a name to one owner.
+type Hold struct {
+	Name     Name
+	Token    Token
+	Owner    Owner
+	Acquired Instant // the moment of the grant
+	Renewed  Instant // the moment from which its age counts; Acquired at first
+	Shared   bool    // others may hold the name at the same time, shared too
+	// Rule is the rule that limits it, never nil and never changed: the one in force for its name, or, if no rule matches the name
+	// any more, the last one that did. It has no Contention and no Protection.
+	Rule  *Rule
+	Asked Asked // the limits that its client asked for
+	// Directory distinguishes the lock's directory from a later one of the same name; zero while there is none.
+	Directory DirectoryID
+}
+
+// Asked are limits that a client asked for, for the locks that it acquires. They only shorten those of a rule.
+type Asked struct {
+	Age     time.Duration // 0: none
+	Release bool          // the lock ends Grace after the connection
+	Grace   time.Duration
+}
+
+// DirectoryID identifies one directory on disk for as long as it exists.
+type DirectoryID struct {
+	Inode uint64
+	Birth int64 // nanoseconds since 1970, as coarse as the file system's clock; 0 where it records none
+}
+
+// Kind is the effect of a Record.
+type Kind uint8
+
+// The kinds of records. A log keeps those up to Published; the others change only memory.
+const (
+	Granted   Kind = iota + 1 // Hold stands. It replaces the hold of the name with the token Replaces, unless that is 0
+	Ended                     // the hold of Hold.Name with Hold.Token no longer stands
+	Changed                   // the hold with Hold.Token is now as in Hold: renewed, or with a directory
+	Published                 // a change of a file became visible. It changes no hold
+	claimed                   // a directory is being made or removed
+	unclaimed                 // the end of that, when it failed
+	queued                    // a session waits
+	unqueued                  // it no longer waits
+	opened                    // a session begins
+	closed                    // a session ends
+	lived                     // signs of life
+	pinned                    // a write under locks begins
+	unpinned                  // and ends
+	ruled                     // other rules are in force
+	marked                    // a mark on a hold or a name, see the field
+)
+
+// Cause is the reason of a record.
+type Cause string
+
+// The causes; these words stand in the log.
+const (
+	CauseAcquire    Cause = "acquire"
+	CauseAdopt      Cause = "adopt"   // another session of the same job took the hold over
+	CauseRestore    Cause = "restore" // an adoption was undone
+	CauseRenew      Cause = "renew"
+	CauseDirectory  Cause = "directory" // the lock got a directory
+	CauseRelease    Cause = "release"
+	CauseExpire     Cause = "expire" // older than its age
+	CauseIdle       Cause = "idle"   // no sign of life
+	CauseBreak      Cause = "break"  // by an administrator
+	CauseDisconnect Cause = "disconnect"
+	CauseUndeliver  Cause = "undelivered"  // the client did not receive the grant
+	CauseHostGone   Cause = "host-removed" // a program on the host removed its directory
+	CausePublish    Cause = "publish"
+)
+
+// Record is one change of the lock state. The sequence of records is the log, the history and the events.
+type Record struct {
+	Kind     Kind
+	Cause    Cause
+	Hold     Hold
+	Replaces Token // of Granted: the token of the hold that ends by it; 0: none
+	By       Owner // the client that asked for it
+	At       Instant
+	Note     string
+	File     *Publication // of Published
+
+	// What follows is for observers. No log keeps it.
+
+	Waited time.Duration // of Granted: how long the client had waited
+	Free   time.Duration // with Waited: how long the lock had been free
+	Late   time.Duration // of Ended by time: how long after its time
+	Limit  time.Duration // of Ended by time: the limit that was exceeded
+
+	volatile volatile
+}
+
+// Publication is a change of a protected file that others can see. The Record has the hold that allowed it.
+type Publication struct {
+	Path   Name
+	Bytes  int64  // the length of the file; 0 if it is gone
+	SHA256 string // of its content, in hexadecimal; "" where that did not change or is gone
+}
+
+// Entry is one event of the history of a lock or file, as a log returns it.
+type Entry struct {
+	At    Instant
+	Cause Cause
+	Name  Name
+	Token Token         // of the hold that the event is about
+	By    Owner         // the client that asked for it
+	Owner Owner         // of the hold
+	Held  time.Duration // of an end: how long the hold had stood
+	Note  string
+	File  *Publication // of a publication
+}

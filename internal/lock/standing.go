@@ -1,0 +1,171 @@
+package lock
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// standing is the title under which a session acts for a hold; a larger one is better.
+type standing uint8
+
+const (
+	stranger  standing = iota
+	byAccount          // the acquiring session of the same account has ended, and the rule accepts that, or that from the same address
+	byNonce            // the same job on another connection
+	bySession          // it acquired it
+)
+
+// standingOf is the one place that decides whether a session acts for a hold: it acquired it;
+// or account and nonce are the same; or the acquiring session has ended, this session never lost
+// a hold of the name, and the account is the same, with release = address also the address.
+func (s *session) standingOf(h *hold) standing {
+	o := h.Owner
+	switch {
+	case s.closed:
+		return stranger
+	case h.session == s:
+		return bySession
+	case o.Account != s.owner.Account:
+		return stranger
+	case s.sameNonce(h):
+		return byNonce
+	case !h.session.closed:
+		return stranger
+	case h.Rule.Release == ReleaseAddress && s.sameClient(h), h.Rule.Release == ReleaseUser && !s.hasLost(h.Name):
+		return byAccount
+	}
+	return stranger
+}
+
+// sameNonce reports whether a hold of the session's account belongs to the same job by its nonce.
+func (s *session) sameNonce(h *hold) bool {
+	return h.Owner.Nonce != "" && h.Owner.Nonce == s.owner.Nonce
+}
+
+// sameClient reports whether a hold of the session's account is from its address, and the session never lost one of the name.
+func (s *session) sameClient(h *hold) bool {
+	return sameAddress(h.Owner.Address, s.owner.Address) && !s.hasLost(h.Name)
+}
+
+// sameProgram reports whether the session may release a hold whose session is open because both are connections of one
+// program, see [ReleaseAddress].
+func (st *State) sameProgram(s *session, h *hold) bool {
+	switch {
+	case h.Rule.Release != ReleaseAddress || h.rival || !s.owner.sameClient(h.Owner):
+		return false
+	case s.worked == 0 || s.worked < h.Acquired.Boot:
+		return false
+	case slices.ContainsFunc(h.node.queue, func(p *place) bool { return s.owner.sameClient(p.owner) }):
+		return false
+	}
+	for _, other := range st.sessions {
+		if s.owner.sameClient(other.owner) && other.hasLost(h.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameClient reports whether two owners have one account and address.
+func (o Owner) sameClient(p Owner) bool {
+	return o.Account == p.Account && sameAddress(o.Address, p.Address)
+}
+
+// sameAddress reports whether two addresses count as one client's. For IPv6 the first 64 bits count, since a machine
+// changes the others at will, but not for link-local addresses, which have these bits in common on a whole network.
+func sameAddress(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, err := netip.ParseAddr(a)
+	if err != nil {
+		return false
+	}
+	y, err := netip.ParseAddr(b)
+	if err != nil {
+		return false
+	}
+	x, y = x.Unmap(), y.Unmap()
+	if x.Is4() || y.Is4() || x.IsLinkLocalUnicast() {
+		return x == y
+	}
+	net, err := x.WithZone("").Prefix(64)
+	return err == nil && net.Contains(y.WithZone(""))
+}
+
+func (s *session) hasLost(name Name) bool {
+	_, ok := s.lost[name]
+	return ok || s.lostMany
+}
+
+// actsFor returns the hold of n for which the session acts, and its title; of several the one with the best title, then the oldest.
+// Its own is found without a search.
+func (st *State) actsFor(s *session, n *node) (best *hold, title standing) {
+	if n == nil || s.closed {
+		return nil, stranger
+	}
+	if own := s.holds[n.name]; own != nil {
+		return own, bySession
+	}
+	for _, h := range n.holds {
+		if is := s.standingOf(h); is > title {
+			best, title = h, is
+		}
+	}
+	return best, title
+}
+
+// spokenFor returns the hold of the name for which the session acts, or why there is none.
+func (st *State) spokenFor(s *session, name Name) (*hold, error) {
+	h, _, err := st.titled(s, name)
+	return h, err
+}
+
+func (st *State) titled(s *session, name Name) (*hold, standing, error) {
+	if s.closed {
+		return nil, stranger, ErrEnded
+	}
+	n := st.nodes[name]
+	if h, title := st.actsFor(s, n); h != nil {
+		return h, title, nil
+	}
+	held := n != nil && len(n.holds) > 0
+	if lost, ok := s.lost[name]; ok {
+		lost.Held = held
+		return nil, stranger, &lost
+	}
+	if !held {
+		return nil, stranger, ErrNotHeld
+	}
+	h := n.holds[0]
+	elsewhere := h.Rule.Release == ReleaseAddress && h.Owner.Account == s.owner.Account && !sameAddress(h.Owner.Address, s.owner.Address)
+	return nil, stranger, &NotYoursError{Name: name, Holder: h.Owner, Since: h.Acquired.Boot, Elsewhere: elsewhere}
+}
+
+// releasable returns the hold of the name that the session may release, or why there is none.
+func (st *State) releasable(s *session, name Name) (*hold, error) {
+	h, err := st.spokenFor(s, name)
+	n := st.nodes[name]
+	if err == nil || n == nil || s.closed || s.hasLost(name) {
+		return h, err
+	}
+	for _, h := range n.holds {
+		if h.Rule.Release == ReleaseAnyone || st.sameProgram(s, h) {
+			return h, nil
+		}
+	}
+	return nil, err
+}
+
+// refreshed sets the durations of an error to those of now.
+func (st *State) refreshed(err error, now Instant) error {
+	switch e := err.(type) {
+	case *LostError:
+		e.Ago = max(0, now.Boot-e.At.Boot)
+	case *NotYoursError:
+		e.Held = max(0, now.Boot-e.Since)
+	case *ProtectedError:
+		st.refreshed(e.Why, now)
+	}
+	return err
+}

@@ -1,0 +1,266 @@
+package lock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Time is a moment on the boot clock of this machine.
+type Time = time.Duration
+
+// State is everything that decides who gets a lock. Functions that read it are called decide... or return facts;
+// [State.apply] alone changes it. It is not for use by several goroutines: a [Table] guards it with one mutex.
+//
+// The holds, and with them last, are what the log has. All else is volatile: sessions, queues, claims, pins.
+type State struct {
+	rules       *Rules
+	directories bool  // each lock gets a directory when it is granted
+	last        Token // the last token that was given
+	makes       int   // number of grants that wait for their directories
+
+	nodes    map[Name]*node
+	sessions map[SessionID]*session // those that are open, or have holds
+	accounts map[string]*account    // those that have holds or claims
+	pools    map[poolKey]*pool      // the limits that are in use
+	barred   map[Name]int           // names at or below which nothing is granted, with the number of writes that demand it
+	agenda   agenda
+	count    Count
+	tickets  uint64  // the last ticket that a place got
+	touched  []*node // those that a session in a queue may get now, for Table.settleLocked
+}
+
+// Count has the sizes of a State.
+type Count struct {
+	Holds   int
+	Waiting int // sessions that wait for a lock
+}
+
+// newState returns a state without holds.
+func newState(rules *Rules, directories bool) *State {
+	return &State{
+		rules: rules, directories: directories,
+		nodes:    map[Name]*node{"/": {name: "/"}},
+		sessions: make(map[SessionID]*session),
+		accounts: make(map[string]*account),
+		pools:    make(map[poolKey]*pool),
+		barred:   make(map[Name]int),
+	}
+}
+
+// node is a name that is held, claimed or wanted, or a directory above one.
+type node struct {
+	name     Name
+	parent   *node
+	children map[*node]struct{}
+	below    int // number of nodes below it that are taken
+
+	holds   []*hold  // the oldest first; of several, all are shared
+	claim   *claim   // a directory is being made or removed for it
+	pins    int      // writes under its holds that are under way
+	queue   []*place // the sessions that wait for it, in order
+	leavers []*place // the sessions that wait for its members to end, to release it
+	counted bool     // the nodes above and its pool count it as taken
+	pool    *pool    // the limit that counts it; nil: none
+
+	delay   Time  // its holder lost it, and no session gets it before this time; 0: no delay
+	blocked *host // a program on the host made a directory of this name; nil: not known
+	freed   Time  // when its last hold ended, while sessions wait
+	alarm   alarm
+}
+
+// host is a directory that a program on the host made, so that no session gets the lock.
+type host struct {
+	err   *HostError
+	until Time // then the first session in the queue tries again
+}
+
+// hold is one hold that stands.
+type hold struct {
+	Hold
+	node     *node
+	session  *session // the one that acquired it, open or closed
+	idleFrom Time     // it was alive then, so earlier signs of life do not matter
+	extra    int      // number of further times that the session acquired it (reentrant)
+	previous *Hold    // the hold that it was adopted from, for an undo
+	rival    bool     // since the grant another session of the same account and address was refused the lock
+	unheard  bool     // the client did not receive the grant: it ends as soon as it can
+	retry    Time     // an end by time failed; the next attempt is not before this time
+	failures int
+	alarm    alarm
+}
+
+// claim is a change of a lock's directory that is under way. Until it is over, nothing else changes the name.
+type claim struct {
+	node   *node
+	hold   Hold   // the grant that waits for its directory, or a copy of the hold that is to end or gets a directory
+	makes  bool   // the hold is granted when the directory is made
+	place  *place // with makes: the session that waited; nil: none
+	wake   func() // with makes and no place: of the session, if it waits for a directory of the host to go
+	adds   bool   // the directory is for the files in a lock that stands
+	begun  bool   // the disk is at work
+	cause  Cause  // of an end
+	by     Owner
+	note   string
+	limit  time.Duration
+	late   time.Duration
+	waited time.Duration
+}
+
+// place is the place of a session that waits: for a lock, or to release one that has members.
+type place struct {
+	session *session
+	node    *node
+	leaves  bool // it waits to release
+	owner   Owner
+	since   Time
+	until   Time
+	ticket  uint64 // the order of places across names
+	pool    *pool  // of a limited rule; nil: none
+	wake    func() // called when there is something to do or to read; must not block or use the table
+	alarm   alarm
+
+	// The result, when it is no longer in the queue:
+
+	makes   *claim // it is still in the queue, and is to make the directory of its lock
+	over    bool
+	granted *Hold    // the lock is its own
+	end     Position // of that in the log
+	err     error    // why it cannot have the lock
+}
+
+// session is a client connection, or one that has ended and has holds.
+type session struct {
+	owner    Owner
+	opened   Instant
+	closed   bool
+	closedAt Time
+	settings settings
+	holds    map[Name]*hold // those that it acquired
+	places   map[*place]struct{}
+	lost     map[Name]LostError
+	lostMany bool // it lost more locks than the field lost has
+	worked   Time // when it last did work; 0: never
+
+	// Signs of life are inputs from outside. They may change at any time.
+
+	seen     atomic.Int64 // boot time of the last one
+	commands atomic.Int32 // number of commands under way; each is a sign of life while it lasts
+}
+
+// settings apply to the locks that a session acquires from now on.
+type settings struct {
+	asked    Asked
+	wait     time.Duration
+	waits    bool // wait counts, not the rule
+	reader   bool
+	maxLocks int
+}
+
+// account is the holds of an account.
+type account struct {
+	holds    int // number of holds, and of claims that become one
+	sessions map[*session]struct{}
+	ended    int // how many of these sessions have ended
+}
+
+// poolKey names a limit: it counts the locks of a rule directly below a directory.
+type poolKey struct {
+	dir  Name
+	rule *compiledRule
+}
+
+// pool is the locks under one limit.
+type pool struct {
+	key   poolKey
+	taken int      // nodes of it that are taken
+	queue []*place // the sessions that wait for any of its names, in order
+}
+
+func (p *pool) full() bool { return p.taken >= p.key.rule.contention.Limit }
+
+// taken reports whether the node is held or is about to be.
+func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.makes }
+
+// ending reports whether the directory of the last hold is being removed.
+func (n *node) ending() bool {
+	return n.claim != nil && !n.claim.makes && !n.claim.adds && len(n.holds) == 1
+}
+
+// byToken returns the hold with the token, or nil.
+func (n *node) byToken(t Token) *hold {
+	if n == nil || t == 0 {
+		return nil
+	}
+	for _, h := range n.holds {
+		if h.Token == t {
+			return h
+		}
+	}
+	return nil
+}
+
+// shares reports whether the holds, of which there is at least one, are shared.
+func (n *node) shares() bool { return n.holds[0].Shared }
+
+// held reports whether the name is held.
+func (st *State) held(name Name) bool {
+	n := st.nodes[name]
+	return n != nil && len(n.holds) > 0
+}
+
+// takenWithin returns a node at or below n, which may be nil, that is taken; nil if there is none.
+func (n *node) takenWithin() *node {
+	if n == nil || n.taken() {
+		return n
+	}
+	for c := range n.children {
+		if c.taken() || c.below > 0 {
+			return c.takenWithin()
+		}
+	}
+	return nil
+}
+
+// innermost returns a node below n that is taken and has none below itself; nil if there is none.
+func (n *node) innermost() *node {
+	for n.below > 0 {
+		for c := range n.children {
+			if c.taken() || c.below > 0 {
+				n = c
+				break
+			}
+		}
+		if n.below == 0 {
+			return n
+		}
+	}
+	return nil
+}
+
+// barredBy returns the name at or above n at which nothing is granted now, if there is one.
+func (st *State) barredBy(n Name) (Name, bool) {
+	if len(st.barred) == 0 {
+		return "", false
+	}
+	for ; ; n = n.Parent() {
+		if st.barred[n] > 0 {
+			return n, true
+		}
+		if n == "/" {
+			return "", false
+		}
+	}
+}
+
+// poolOf returns the pool that the name counts in, new if need be; nil if its rule has no limit. It does not add it to the state.
+func (st *State) poolOf(name Name) *pool {
+	rule := st.rules.limitedBy(name)
+	if rule == nil {
+		return nil
+	}
+	key := poolKey{name.Parent(), rule}
+	if p := st.pools[key]; p != nil {
+		return p
+	}
+	return &pool{key: key}
+}

@@ -1,0 +1,38 @@
+package lock
+
+// volatile is the part of a record that changes memory only.
+type volatile struct {
+	claim    *claim
+	place    *place
+	session  *session
+	settings *settings
+	nonce    string
+	rules    *Rules
+	pins     []Name // names whose holds a write keeps
+	bars     []Name // names that a write keeps free
+	holds    []*hold
+	node     *node
+	alarm    *alarm
+	err      error
+	mark     mark
+	until    Time
+}
+
+// mark is a small volatile change of one thing.
+type mark uint8
+
+const (
+	markAlarm    mark = iota + 1 // alarm rings at until
+	markBegun                    // the directory of claim is being made or removed: it has to be finished
+	markExtra                    // holds[0] was acquired once more
+	markFewer                    // holds[0] was released once
+	markUnheard                  // the client did not receive the grant of the hold of Hold: it ends as soon as it can
+	markHeard                    // the client received it after all
+	markRetry                    // the end of holds[0] failed, and is not tried before until
+	markRival                    // another session of the holder's client was refused the lock of holds[0]
+	markForgive                  // the session was told that it lost Hold.Name
+	markBlocked                  // a program on the host has the directory of node, see err; no session tries before until
+	markFree                     // the delay of node is over, or its directory of the host may be gone
+	markSettings                 // the settings of session
+	markNonce                    // the nonce of session
+)
