@@ -54,3 +54,16 @@ type ending struct {
 	limit time.Duration
 	late  time.Duration
 }
+
+// grants reports whether the outcome needs room in the log: for a grant, or for one that comes when its directory is made.
+func (o *outcome) grants() bool {
+	if o.task != nil {
+		return o.task.makes
+	}
+	for i := range o.records {
+		if r := &o.records[i]; r.Kind == Granted && r.Cause != CauseRestore && r.volatile.claim == nil {
+			return true
+		}
+	}
+	return false
+}

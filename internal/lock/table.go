@@ -52,6 +52,7 @@ type Table struct {
 	stuck    map[Name]struct{} // names whose sessions that wait could not be served: suspended, or no room
 	awaited  Time              // what NextExpiry returned last
 	sessions uint64            // the number of the last one
+	appended Position          // the end of the last record in the log
 }
 
 // NewTable loads the holds of the log. Their ages go on. The stop of
@@ -142,13 +143,19 @@ func (t *Table) change(ctx context.Context, f func(now Instant, out *outcome)) (
 	if err := t.valid(); err != nil {
 		return result{}, err
 	}
-	r, err := t.decide(ctx, f)
-	if err != nil {
-		if suspended := t.valid(); suspended != nil { // the lock that was in the way may be old
-			return r, suspended
-		}
+	return t.decide(ctx, f)
+}
+
+// refused returns the error of a decision when the log has everything that the decision saw. A reply must not depend on a record
+// that a crash, or another server that takes over, undoes. If this server may not report holders any more, the error is that.
+func (t *Table) refused(ctx context.Context, seen Position, err error) error {
+	if suspended := t.valid(); suspended != nil {
+		return suspended
 	}
-	return r, err
+	if werr := t.log.Wait(ctx, seen, false); werr != nil {
+		return werr
+	}
+	return err
 }
 
 // decide makes a decision, and in the same step applies its records and appends them to the log. If a change of the name is under
@@ -187,22 +194,13 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 		}
 		r.end = t.commitLocked(out)
 		t.settleLocked(now)
+		seen := t.appended
 		t.mu.Unlock()
+		if err != nil {
+			err = t.refused(ctx, seen, err)
+		}
 		return r, err
 	}
-}
-
-// grants reports whether the outcome needs room in the log: for a grant, or for one that comes when its directory is made.
-func (o *outcome) grants() bool {
-	if o.task != nil {
-		return o.task.makes
-	}
-	for i := range o.records {
-		if r := &o.records[i]; r.Kind == Granted && r.Cause != CauseRestore && r.volatile.claim == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // nextLocked returns the largest token that the next grant may get.
@@ -225,6 +223,7 @@ func (t *Table) commitLocked(out *outcome) (end Position) {
 		t.st.apply(r)
 		if r.Kind <= Published {
 			end = t.log.Append(out.records[i : i+1])
+			t.appended = end
 			t.observe(r)
 		}
 		if p := r.volatile.place; p != nil && p.over {

@@ -326,3 +326,41 @@ func TestSessionsThatShareALockShareTheDirectoryOfItsFiles(t *testing.T) {
 		t.Errorf("release of a lock with a file in it: %v, want %v", err, lock.ErrNotEmpty)
 	}
 }
+
+// unwritten is a log that cannot report whether a record was written.
+type unwritten struct {
+	*locktest.Memory
+	fails atomic.Bool
+}
+
+func (u *unwritten) Wait(ctx context.Context, end lock.Position, durable bool) error {
+	if u.fails.Load() {
+		return lock.ErrUncertain
+	}
+	return u.Memory.Wait(ctx, end, durable)
+}
+
+// A reply never depends on a record that may be undone: a refusal waits until the hold that it names is written.
+func TestARefusalWaitsForTheRecordsThatItDependsOn(t *testing.T) {
+	log := &unwritten{Memory: locktest.NewMemory()}
+	table := newTable(t, lock.Options{Log: log}, lock.Rule{Match: "/x_lock", Protection: &lock.Protection{Paths: []string{"/x"}}})
+	first, second := table.Open(lock.Owner{Account: "a"}), table.Open(lock.Owner{Account: "b"})
+	if _, err := acquire(first, "/x_lock"); err != nil {
+		t.Fatal(err)
+	}
+	refusals := func(want error) {
+		t.Helper()
+		_, acquired := acquire(second, "/x_lock")
+		_, _, released := second.ReleaseOrWait(t.Context(), "/x_lock", nil)
+		_, may := second.MayWrite("/x")
+		wrote := second.Write(t.Context(), []lock.Write{{Path: "/x"}}, func([]lock.Title) error { return nil })
+		for what, err := range map[string]error{"acquire": acquired, "release": released, "may write": may, "write": wrote} {
+			if err == nil || errors.Is(err, lock.ErrUncertain) != (want == lock.ErrUncertain) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	refusals(lock.ErrHeld)
+	log.fails.Store(true)
+	refusals(lock.ErrUncertain)
+}

@@ -15,10 +15,15 @@ func (s *Session) MayWrite(path Name) (Title, error) {
 		return Title{}, err
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	now := t.clock.Now()
 	title, err := t.st.title(s.s, Write{Path: path}, q, now)
-	return title, t.st.refreshed(err, now)
+	err = t.st.refreshed(err, now)
+	seen := t.appended
+	t.mu.Unlock()
+	if err != nil {
+		err = t.refused(context.Background(), seen, err)
+	}
+	return title, err
 }
 
 // Concerned reports whether locks may decide who changes the path: rules protect paths, or it lies in a lock or in
