@@ -177,7 +177,7 @@ func (s *scene) look(mu *sync.Mutex, acknowledged map[lock.Name]lock.Token) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		s.Fatal(err)
 	}
-	for _, number := range numbers {
+	for _, number := range slices.Backward(numbers) {
 		b, err := os.ReadFile(stateDir(s.state).segment(number))
 		if err != nil {
 			s.Fatal(err)
