@@ -203,7 +203,7 @@ func (e *election) takeOver(ctx context.Context, t clusterLog) (err error) {
 	e.enter(takingOver, fmt.Sprintf("term %d", t.Generation())) // no reload from now on
 	s.mu.Unlock()
 	v := &service{server: s, term: t}
-	ctx = v.keepLog(ctx, t) // nobody else renews the lease
+	ctx = v.keepLog(ctx, t) // it renews the lease
 	if err = v.open(ctx, v.openTerm); err == nil {
 		v.ports, err = s.openPorts(ctx)
 	}

@@ -207,7 +207,7 @@ func TestTheServiceReloadFailsIfTheServerRefusesTheFile(t *testing.T) {
 	_, line, _ := strings.Cut(string(unit), "\nExecReload=")
 	line, _, _ = strings.Cut(line, "\n")
 	r := startServer(t, "")
-	if err := os.WriteFile(filepath.Join(r.dir, "files/taken"), nil, 0o644); err != nil { // only the server sees what is wrong
+	if err := os.WriteFile(filepath.Join(r.dir, "files/taken"), nil, 0o644); err != nil { // the configuration is correct, the tree is not
 		t.Fatal(err)
 	}
 	args := strings.Fields(strings.ReplaceAll(line, installedConfig, r.file))

@@ -37,8 +37,8 @@ func handedOver() ending {
 func deposed() ending { return ending{"another server takes over: connect again", 0, false} }
 
 // stop ends the server in one order: no new connections; sessions, those with a transfer when that is over or
-// after a time; reaper, control socket and page; the tree and the log; what is told of events. So nobody can change a file or a
-// lock when another server is let take over. It may be called at any point of the start.
+// after a time; reaper, control socket and page; the tree and the log; the sinks of events. So no client can change a file or a
+// lock when another server takes over. It may be called at any point of the start.
 func (s *server) stop(how ending) error {
 	var errs []error
 	if s.election != nil {
@@ -105,8 +105,8 @@ func (v *service) dismiss(how ending) error {
 	return errors.Join(err, v.conns.Wait(ctx))
 }
 
-// close closes what is open, when no session is left and nothing runs in the background. The log is the last: as long as the tree
-// is open no other server may take over.
+// close closes the parts of the service that are open. No session may be left, and no goroutine may run in the background. It closes
+// the log last: no other server may take over while the tree is open.
 func (v *service) close(resign bool) error {
 	errs := []error{closePorts(v.ports)}
 	if v.driver != nil {
