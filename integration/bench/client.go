@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// patience is the deadline of every connection. A measurement takes seconds, but a disk may be busy.
+// patience is the deadline of every connection. A measurement takes seconds, but the disk may be busy.
 const patience = 2 * time.Minute
 
-// client is a control connection that speaks raw lines. It is for one goroutine.
+// client is a control connection. One goroutine may use it at a time.
 type client struct {
 	conn   net.Conn
 	r      *bufio.Reader
-	line   []byte      // the memory of what is sent
+	line   []byte      // a buffer for commands
 	secure *tls.Config // nil: data connections are not encrypted
-	text   []byte      // what files consist of
-	buffer []byte      // what they are read into
+	text   []byte      // the content of files
+	buffer []byte      // for downloads
 }
 
 // connect connects and logs in.
@@ -44,7 +44,7 @@ func (c *client) login(s *server) error {
 	if _, _, err := c.reply(); err != nil {
 		return err
 	}
-	if s.tls { // most servers want it before the login
+	if s.tls { // most servers require TLS before the login
 		if err := c.encrypt(); err != nil {
 			return err
 		}
@@ -55,12 +55,12 @@ func (c *client) login(s *server) error {
 	return c.do("PASS", password)
 }
 
-// encrypt goes over to TLS, for the data connections too (RFC 4217).
+// encrypt starts TLS, for data connections too (RFC 4217).
 func (c *client) encrypt() error {
 	if err := c.do("AUTH", "TLS"); err != nil {
 		return err
 	}
-	// The certificate was made a moment ago, and whose it is does not matter here.
+	// The certificate was made for this run; its owner does not matter here.
 	c.secure = &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"}
 	c.conn = tls.Client(c.conn, c.secure)
 	c.r = bufio.NewReaderSize(c.conn, 512)
@@ -94,7 +94,7 @@ func (c *client) send(verb, argument string) error {
 	return err
 }
 
-// reply reads one reply. It returns the code and the last line, which is valid until the next is read.
+// reply reads one reply. It returns the code and the last line, which is valid until the next call.
 func (c *client) reply() (code int, line []byte, err error) {
 	for {
 		line, err := c.r.ReadSlice('\n')
@@ -107,7 +107,7 @@ func (c *client) reply() (code int, line []byte, err error) {
 	}
 }
 
-// replyCode returns the code of a reply's last line (RFC 959 section 4.2). Of other lines last is false.
+// replyCode returns the code of the last line of a reply (RFC 959 section 4.2). For other lines last is false.
 func replyCode(line []byte) (code int, last bool) {
 	if len(line) < 4 || line[3] != ' ' {
 		return 0, false
@@ -121,10 +121,10 @@ func replyCode(line []byte) (code int, last bool) {
 	return code, true
 }
 
-// crowd is clients that are logged in.
+// crowd is a set of logged-in clients.
 type crowd []*client
 
-// gather logs n clients in, some at once.
+// gather logs n clients in, up to 16 at once.
 func gather(ctx context.Context, s *server, n int) (crowd, error) {
 	const workers = 16
 	all := make(crowd, n)
@@ -149,7 +149,7 @@ func (all crowd) close() {
 	}
 }
 
-// together calls a function n times at once, and returns the first error.
+// together runs n calls at once and returns the first error.
 func together(n int, call func(i int) error) error {
 	errs := make([]error, n)
 	var calls sync.WaitGroup
@@ -165,11 +165,16 @@ func together(n int, call func(i int) error) error {
 	return nil
 }
 
-// perSecond has n goroutines do something over and over, each at least once. It returns how often they did in a second.
-func perSecond(n int, d time.Duration, once func(i int) error) (float64, error) {
+// perSecond runs n goroutines that repeat an operation for the duration, each at least once. It returns the operations
+// per second and the CPU time of the server for one.
+func perSecond(s *server, n int, d time.Duration, once func(i int) error) (figure, error) {
 	counts := make([]int, n)
+	before, err := cpuOf(s.Cmd.Process.Pid)
+	if err != nil {
+		return figure{}, err
+	}
 	start := time.Now()
-	err := together(n, func(i int) error {
+	err = together(n, func(i int) error {
 		for counts[i] == 0 || time.Since(start) < d {
 			if err := once(i); err != nil {
 				return err
@@ -178,9 +183,10 @@ func perSecond(n int, d time.Duration, once func(i int) error) (float64, error) 
 		}
 		return nil
 	})
-	elapsed, total := time.Since(start), 0
+	elapsed, total := time.Since(start).Seconds(), 0.0
+	after, cpuErr := cpuOf(s.Cmd.Process.Pid)
 	for _, count := range counts {
-		total += count
+		total += float64(count)
 	}
-	return float64(total) / elapsed.Seconds(), err
+	return figure{total / elapsed, float64((after - before).Nanoseconds()) / 1e3 / total}, errors.Join(err, cpuErr)
 }

@@ -10,29 +10,22 @@ import (
 	"strings"
 )
 
-// The documents that figures go into, and the marks between which they stand.
+// The documents with figures, and the marks around the figures.
 const (
 	readmeFile = "README.md"
 	benchFile  = "docs/bench.md"
 
-	firstMark = "<!-- bench: begin; `go run ./integration/bench -readme` writes what follows -->\n"
+	firstMark = "<!-- bench: begin; `go run ./integration/bench -readme` writes this part -->\n"
 	lastMark  = "<!-- bench: end -->\n"
 )
 
-// intoDocuments rewrites the documents below the directory and the plots that they show.
+// intoDocuments writes the figures into the documents below the directory.
 func (r *report) intoDocuments(dir string) error {
-	long := fmt.Sprintf("![Lock pairs per second](%s)\n\n![Transfers](%s)\n\n%s", locksPlot, filesPlot, r.long())
-	brief := fmt.Sprintf("![Lock pairs per second against connections](docs/%s)\n\n%s\n"+
-		"Made by `go run ./integration/bench -readme`. All rows, and how each server was set up: [docs/bench.md](%s).\n", locksPlot, r.brief(), benchFile)
-	return errors.Join(
-		r.plotLocks(filepath.Join(dir, "docs", locksPlot)),
-		r.plotFiles(filepath.Join(dir, "docs", filesPlot)),
-		rewrite(filepath.Join(dir, readmeFile), brief),
-		rewrite(filepath.Join(dir, benchFile), long),
-	)
+	brief := fmt.Sprintf("%s\n`go run ./integration/bench -readme` made this table. [docs/bench.md](%s) has all rows and the configuration of each server.\n", r.brief(), benchFile)
+	return errors.Join(rewrite(filepath.Join(dir, readmeFile), brief), rewrite(filepath.Join(dir, benchFile), r.long()))
 }
 
-// rewrite replaces what is between the marks in a file.
+// rewrite replaces the text between the marks in a file.
 func rewrite(file, text string) error {
 	old, err := os.ReadFile(file)
 	if err != nil {
@@ -41,7 +34,7 @@ func rewrite(file, text string) error {
 	before, rest, begun := strings.Cut(string(old), firstMark)
 	_, after, ended := strings.Cut(rest, lastMark)
 	if !begun || !ended {
-		return fmt.Errorf("%s lacks the line %q or, after it, %q", file, firstMark, lastMark)
+		return fmt.Errorf("%s lacks the line %q or, below it, the line %q", file, firstMark, lastMark)
 	}
 	return os.WriteFile(file, []byte(before+firstMark+"\n"+text+"\n"+lastMark+after), 0o644)
 }

@@ -6,49 +6,113 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
-// lockPairs has n clients take and give back a lock of their own. The figure is pairs per second.
-func lockPairs(n int, d time.Duration) func(context.Context, *server) (float64, error) {
-	return func(ctx context.Context, s *server) (float64, error) {
+// noops sends NOOP on each of n connections. The figure is in commands per second.
+func noops(n int, d time.Duration) work {
+	return func(ctx context.Context, s *server) (figure, error) {
 		all, err := gather(ctx, s, n)
 		if err != nil {
-			return 0, err
+			return figure{}, err
 		}
 		defer all.close()
-		return perSecond(n, d, func(i int) error {
-			name := fmt.Sprintf("%s/lock-%d", s.locks, i)
-			if err := all[i].do("MKD", name); err != nil {
-				return err
-			}
-			return all[i].do("RMD", name)
-		})
+		return perSecond(s, n, d, func(i int) error { return all[i].do("NOOP", "") })
 	}
 }
 
-// handOver has two clients pass a lock to and fro. The figure is how long it takes, the median in milliseconds.
-func handOver(d time.Duration) func(context.Context, *server) (float64, error) {
-	return func(ctx context.Context, s *server) (float64, error) {
+// lockPairs acquires and releases a lock of its own on each of n connections. The names are depth directories below
+// the root of locks. The figure is in pairs per second.
+func lockPairs(n, depth int, d time.Duration) work {
+	return func(ctx context.Context, s *server) (figure, error) {
+		parent, err := s.deep(depth)
+		if err != nil {
+			return figure{}, err
+		}
+		all, err := gather(ctx, s, n)
+		if err != nil {
+			return figure{}, err
+		}
+		defer all.close()
+		return perSecond(s, n, d, func(i int) error { return all[i].pair(fmt.Sprintf("%s/lock-%d", parent, i)) })
+	}
+}
+
+// deep makes nested directories under the root of locks, as a host program would, and returns the FTP path of the last.
+func (s *server) deep(depth int) (string, error) {
+	dir := s.locks + strings.Repeat("/d", depth)
+	if depth == 0 {
+		return dir, nil
+	}
+	if err := os.MkdirAll(filepath.Join(s.Root, dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return dir, os.Chmod(filepath.Join(s.Root, dir), 0o777) // vsftpd serves as another user
+}
+
+// pair acquires and releases a lock.
+func (c *client) pair(name string) error {
+	if err := c.do("MKD", name); err != nil {
+		return err
+	}
+	return c.do("RMD", name)
+}
+
+// pairCalls counts the system calls of the server for a lock pair, on one connection.
+func pairCalls(depth, pairs int) work {
+	return func(ctx context.Context, s *server) (figure, error) {
+		parent, err := s.deep(depth)
+		if err != nil {
+			return figure{}, err
+		}
+		count := func(pairs int) (int, error) {
+			return systemCalls(ctx, s.Cmd.Process.Pid, func() error {
+				c, err := connect(ctx, s)
+				if err != nil {
+					return err
+				}
+				defer c.conn.Close()
+				for range pairs {
+					err = errors.Join(err, c.pair(parent+"/counted"))
+				}
+				return err
+			})
+		}
+		few, err := count(pairs) // the login and the first use of a name are in both counts
+		if err != nil {
+			return figure{}, err
+		}
+		many, err := count(3 * pairs)
+		return figure{float64(many-few) / float64(2*pairs), noCPU}, err
+	}
+}
+
+// handOver lets two clients pass a lock to each other. The figure is the median time in milliseconds.
+func handOver(d time.Duration) work {
+	return func(ctx context.Context, s *server) (figure, error) {
 		both, err := gather(ctx, s, 2)
 		if err != nil {
-			return 0, err
+			return figure{}, err
 		}
 		defer both.close()
 		holder, waiter, lock := both[0], both[1], s.locks+"/passed"
 		if err := errors.Join(holder.do("SITE", "WAIT 60"), waiter.do("SITE", "WAIT 60"), holder.do("MKD", lock)); err != nil {
-			return 0, err
+			return figure{}, err
 		}
 		var took []float64
 		for start := time.Now(); time.Since(start) < d; {
 			one, err := pass(holder, waiter, lock)
 			if err != nil {
-				return 0, err
+				return figure{}, err
 			}
 			took = append(took, float64(one)/float64(time.Millisecond))
 			holder, waiter = waiter, holder
 		}
-		return median(took), holder.do("RMD", lock)
+		return figure{median(took), noCPU}, holder.do("RMD", lock)
 	}
 }
 
@@ -57,34 +121,15 @@ func pass(holder, waiter *client, lock string) (time.Duration, error) {
 	if err := waiter.send("MKD", lock); err != nil {
 		return 0, err
 	}
-	time.Sleep(5 * time.Millisecond) // now it waits
+	time.Sleep(5 * time.Millisecond) // until the server has queued the waiter
 	var acquired time.Time
-	told := make(chan error, 1)
+	granted := make(chan error, 1)
 	start := time.Now()
 	go func() {
 		err := waiter.agreed("MKD")
 		acquired = time.Now()
-		told <- err
+		granted <- err
 	}()
-	err := errors.Join(holder.do("RMD", lock), <-told)
+	err := errors.Join(holder.do("RMD", lock), <-granted)
 	return acquired.Sub(start), err
-}
-
-// logins has n clients connect, log in, QUIT, and again. Somebody has logged in before: a server may remember the
-// password that it verified.
-func logins(n int, d time.Duration) func(context.Context, *server) (float64, error) {
-	return func(ctx context.Context, s *server) (float64, error) {
-		once := func(int) error {
-			c, err := connect(ctx, s)
-			if err != nil {
-				return err
-			}
-			defer c.conn.Close()
-			return c.do("QUIT", "")
-		}
-		if err := once(0); err != nil {
-			return 0, err
-		}
-		return perSecond(n, d, once)
-	}
 }

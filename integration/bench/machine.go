@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineOf says in a line what the figures were found on, with the file system of a directory. What is not known is left out.
+// machineOf describes the machine and the file system of a directory in a line. It leaves out unknown facts.
 func machineOf(dir string) string {
 	var info unix.Sysinfo_t
 	_ = unix.Sysinfo(&info)
@@ -34,8 +34,8 @@ func processorModel() string {
 	return runtime.GOARCH
 }
 
-// warm touches memory, as much as is needed to transfer files of a size for a while. The host of a virtual machine may have
-// taken memory back while nobody used it, and whoever touches that first waits for it.
+// warm touches as much memory as the transfers of a file of the size use. The host of a virtual machine may have taken
+// unused memory back, and the first process to touch it waits.
 func warm(size int64) error {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

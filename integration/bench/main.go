@@ -1,15 +1,15 @@
 //go:build linux
 
-// Command bench does the same work on ftplockd and on other FTP servers, and says as Markdown how fast each was.
+// Command bench does the same work on ftplockd, on vsftpd and on bare ftpserverlib, and prints their speed as Markdown.
 //
 //	go run ./integration/bench [-rounds N] [-only REGEXP] [-servers REGEXP] [-dir DIR] [-before BINARY] [-idle N] [-short] [-readme]
 //
-// A run has rounds. In each round every row is measured on every server, one server right after the other. So all of
-// them see the same machine. A figure is the median of the rounds. A ratio is the median of the rounds' ratios.
+// A run has rounds. In each round every row is measured on every server, one server right after the other, so that all
+// of them see the same machine. A figure is the median of the rounds. A ratio is the median of the ratios of the rounds.
 //
-// The table goes to standard output, progress to standard error. docs/bench.md says what the rows are.
+// The table goes to standard output, progress to standard error. docs/bench.md describes the rows.
 //
-// Start reading at rows.go for what is measured, at measure.go for how, at servers.go for who takes part.
+// Start reading at rows.go for the rows, at measure.go for the method, at servers.go for the servers.
 package main
 
 import (
@@ -55,19 +55,19 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.IntVar(&o.rounds, "rounds", 5, "how often each row is measured on each server")
+	flags.IntVar(&o.rounds, "rounds", 5, "measure each row `N` times on each server")
 	only := flags.String("only", "", "measure only the rows whose names match `REGEXP`")
-	servers := flags.String("servers", "", "beside ftplockd and the one of -before, measure only the servers whose names match `REGEXP`, such as vsftpd or none")
-	flags.StringVar(&o.dir, "dir", "/var/tmp", "make the servers' directories in `DIR`, which should be on a disk")
-	flags.StringVar(&o.before, "before", "", "measure an older ftplockd, too: `BINARY`")
-	flags.IntVar(&o.idle, "idle", 10000, "how many idle sessions there are when memory is measured")
-	flags.BoolVar(&o.short, "short", false, "small files, few idle sessions, little time and no downloads of servers: only to see that all works")
-	flags.BoolVar(&o.readme, "readme", false, "write the tables and plots into README.md and docs")
+	servers := flags.String("servers", "", "measure only the other servers whose names match `REGEXP`, such as vsftpd or none")
+	flags.StringVar(&o.dir, "dir", "/var/tmp", "make the directories of the servers in `DIR`, which should be on a disk")
+	flags.StringVar(&o.before, "before", "", "also measure an older ftplockd: `BINARY`")
+	flags.IntVar(&o.idle, "idle", 10000, "measure memory with `N` idle sessions")
+	flags.BoolVar(&o.short, "short", false, "use small files, few sessions and little time, and download no server: only to see that everything works")
+	flags.BoolVar(&o.readme, "readme", false, "write the tables into README.md and docs/bench.md")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 || o.rounds < 1 || o.idle < 1 {
-		return o, errors.New("no arguments are taken, and -rounds and -idle want at least 1")
+		return o, errors.New("bench takes no arguments, and -rounds and -idle must be at least 1")
 	}
 	if o.only, err = regexp.Compile(*only); err != nil {
 		return o, err
@@ -76,7 +76,7 @@ func parse(args []string) (o options, err error) {
 	return o, err
 }
 
-// run measures, and writes what was found.
+// run measures and writes the report.
 func run(ctx context.Context, o options) error {
 	start := time.Now()
 	r, err := measureAll(ctx, o)

@@ -12,6 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// figure is the result of one measurement.
+type figure struct {
+	value float64 // in the unit of the row
+	cpu   float64 // CPU time of the server per operation, in microseconds; NaN: not measured
+}
+
 // measurement is one kind of work that is done on several servers.
 type measurement struct {
 	name   string
@@ -19,16 +25,19 @@ type measurement struct {
 	others []string // the servers that are measured beside ftplockd
 	tls    bool
 	once   bool // in the first round only, on servers that did nothing before
-	run    func(context.Context, *server) (float64, error)
+	run    work
 }
 
-// participant is a server that a measurement is done on, and the rows that its figures go to.
+// work does a measurement on a server.
+type work func(context.Context, *server) (figure, error)
+
+// participant is a server to measure, and the rows of its figures.
 type participant struct {
 	entrant
 	rows []*row
 }
 
-// participants returns ftplockd in each mode, the earlier one if there is one, and the others.
+// participants returns ftplockd in each mode, the earlier ftplockd if there is one, and the other servers.
 func (m *measurement) participants(c *contest) (all []participant) {
 	add := func(name string, in mode, rows ...*row) {
 		all = append(all, participant{entrant{server: name, mode: in, tls: m.tls, fresh: m.once}, rows})
@@ -68,7 +77,7 @@ func measureAll(ctx context.Context, o options) (r *report, err error) {
 	return r, nil
 }
 
-// round measures everything once. Servers are started when they are needed, and stopped at the end.
+// round measures everything once. It starts a server when a measurement needs it, and stops all servers at the end.
 func (c *contest) round(ctx context.Context, round int, all []*measurement, r *report) (err error) {
 	defer func() { err = errors.Join(err, c.stop()) }()
 	for _, m := range all {
@@ -78,17 +87,17 @@ func (c *contest) round(ctx context.Context, round int, all []*measurement, r *r
 		fmt.Fprintln(os.Stderr, " ", m.name)
 		all := m.participants(c)
 		for i := range all {
-			p := all[(i+round)%len(all)] // each round begins with another one
-			value, err := c.measure(ctx, m, p.entrant)
+			p := all[(i+round)%len(all)] // each round begins with another server
+			found, err := c.measure(ctx, m, p.entrant)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err != nil { // the others go on
-				value = math.NaN()
+			if err != nil { // the other measurements go on
+				found = figure{math.NaN(), math.NaN()}
 				r.notes = append(r.notes, fmt.Sprintf("%s, round %d: %s: %v", p.rows[0].name, round+1, p.server, err))
 			}
 			for _, row := range p.rows {
-				row.add(p.server, value)
+				row.add(p.server, found)
 			}
 		}
 	}
@@ -96,11 +105,11 @@ func (c *contest) round(ctx context.Context, round int, all []*measurement, r *r
 }
 
 // measure does a measurement on one server.
-func (c *contest) measure(ctx context.Context, m *measurement, e entrant) (float64, error) {
+func (c *contest) measure(ctx context.Context, m *measurement, e entrant) (figure, error) {
 	s, err := c.get(e)
 	if err != nil {
-		return 0, err
+		return figure{}, err
 	}
-	unix.Sync() // no server is to wait for what another one left to be written
+	unix.Sync() // so that no server waits for the writes of another one
 	return m.run(ctx, s)
 }

@@ -9,48 +9,62 @@ import (
 	"strings"
 )
 
-// report is what one run found.
+// report is the result of one run.
 type report struct {
 	machine string
 	rounds  int
 	rows    []*row
-	notes   []string // what could not be measured, and why
+	notes   []string // failed measurements, with the reasons
 }
 
 // row is a line of the table.
 type row struct {
-	name        string
-	unit        string
-	mode        mode // of ftplockd
-	connections int  // of a row of locks, for the plot
-	file        bool // it is a transfer
-	short       bool // it stands in README.md, too
+	name  string
+	unit  string
+	mode  mode // of ftplockd
+	file  bool // a large transfer
+	short bool // README.md shows the row, too
 
-	rounds map[string][]float64 // by server; NaN: it failed
+	rounds map[string][]figure // by server
 }
 
-func (r *row) add(server string, value float64) {
+func (r *row) add(server string, f figure) {
 	if r.rounds == nil {
-		r.rounds = make(map[string][]float64)
+		r.rounds = make(map[string][]figure)
 	}
-	r.rounds[server] = append(r.rounds[server], value)
+	r.rounds[server] = append(r.rounds[server], f)
 }
 
-// median returns a server's figure; NaN if there is none.
-func (r *row) median(server string) float64 { return median(r.rounds[server]) }
+// median returns the figure of a server, or NaN if there is none.
+func (r *row) median(server string) float64 { return median(values(r.rounds[server])) }
 
-// ratio returns the median of the ratios of a server's figures to those of another one in the same rounds.
-func (r *row) ratio(server, to string) float64 { return median(ratios(r.rounds[server], r.rounds[to])) }
-
-// ratios divides what was found in the same rounds.
-func ratios(of, to []float64) (all []float64) {
-	for i := range min(len(of), len(to)) {
-		all = append(all, of[i]/to[i])
+// cpu returns the CPU time of a server per operation in microseconds, or NaN if there is none.
+func (r *row) cpu(server string) float64 {
+	var all []float64
+	for _, f := range r.rounds[server] {
+		all = append(all, f.cpu)
 	}
-	return all
+	return median(all)
 }
 
-// median is the middle one of the values, or the mean of the two in the middle. NaNs do not count; of no values it is NaN.
+// ratio returns the median of the ratios of two servers' figures in the same rounds.
+func (r *row) ratio(server, to string) float64 {
+	var ratios []float64
+	a, b := values(r.rounds[server]), values(r.rounds[to])
+	for i := range min(len(a), len(b)) {
+		ratios = append(ratios, a[i]/b[i])
+	}
+	return median(ratios)
+}
+
+func values(all []figure) (list []float64) {
+	for _, f := range all {
+		list = append(list, f.value)
+	}
+	return list
+}
+
+// median returns the middle value, or the mean of the two in the middle. It ignores NaNs and returns NaN for no values.
 func median(values []float64) float64 {
 	sorted := slices.DeleteFunc(slices.Sorted(slices.Values(values)), math.IsNaN)
 	n := len(sorted)
@@ -60,7 +74,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// number writes a value with about three digits or all before the point; nothing for NaN.
+// number formats a value with about three digits, or nothing for NaN.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -73,7 +87,15 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// table writes the rows. It has a column for each server that something is known of.
+// withCPU formats a value, and the CPU time per operation in brackets if there is one.
+func withCPU(value string, cpu float64) string {
+	if value == "" || math.IsNaN(cpu) {
+		return value
+	}
+	return fmt.Sprintf("%s (%s)", value, number(cpu))
+}
+
+// table formats the rows, with a column for each measured server.
 func table(rows []*row) string {
 	servers := slices.DeleteFunc(append([]string{earlier}, others()...), func(server string) bool {
 		return !slices.ContainsFunc(rows, func(r *row) bool { return len(r.rounds[server]) > 0 })
@@ -85,19 +107,19 @@ func table(rows []*row) string {
 	}
 	fmt.Fprintf(&b, "\n|---|---:|---|%s\n", strings.Repeat("---:|", len(servers)))
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %s | %s |", r.name, number(r.median(ours)), r.unit)
+		fmt.Fprintf(&b, "| %s | %s | %s |", r.name, withCPU(number(r.median(ours)), r.cpu(ours)), r.unit)
 		for _, server := range servers {
-			fmt.Fprintf(&b, " %s |", number(r.ratio(ours, server)))
+			fmt.Fprintf(&b, " %s |", withCPU(number(r.ratio(ours, server)), r.cpu(server)))
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
 }
 
-// long is what docs/bench.md has: all rows, what could not be measured, and the targets.
+// long returns the text of docs/bench.md: all rows, the failed measurements and the goals.
 func (r *report) long() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Medians of %d rounds. %s.\n\n", r.rounds, r.machine)
+	fmt.Fprintf(&b, "Medians of %d rounds. %s. In brackets: CPU time of the server per operation, in µs.\n\n", r.rounds, r.machine)
 	b.WriteString(table(r.rows))
 	if len(r.notes) > 0 {
 		b.WriteString("\n### Not measured\n\n")
@@ -105,16 +127,16 @@ func (r *report) long() string {
 			fmt.Fprintf(&b, "- %s\n", strings.ReplaceAll(note, "\n", "; "))
 		}
 	}
-	b.WriteString("\n### Targets\n\n")
+	b.WriteString("\n### Goals\n\n")
 	for _, t := range targets(r.rows) {
 		fmt.Fprintf(&b, "- %s\n", t)
 	}
 	return b.String()
 }
 
-// brief is what README.md has: some rows.
+// brief returns the text of README.md: some rows.
 func (r *report) brief() string {
 	rows := slices.DeleteFunc(slices.Clone(r.rows), func(r *row) bool { return !r.short })
-	return fmt.Sprintf("%s\nMedians of %d rounds. The last columns have the ratio of ftplockd's figure to another server's. %s.\n",
-		table(rows), r.rounds, r.machine)
+	return fmt.Sprintf("%s\nMedians of %d rounds. The last columns contain the ratio of ftplockd's figure to the other server's. "+
+		"In brackets: CPU time of the server per operation, in µs. %s.\n", table(rows), r.rounds, r.machine)
 }

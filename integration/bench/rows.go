@@ -8,68 +8,81 @@ import (
 	"time"
 )
 
-// sizes is how much is done. Files are in bytes.
+// sizes is the amount of work. Sizes of files are in bytes.
 type sizes struct {
 	time              time.Duration // of one measurement
 	large, ascii, tls int64
 	idle              int
-	pause             time.Duration // for memory to be given back
+	pause             time.Duration // for the server to return memory
+	traced            int           // lock pairs under strace
 }
 
 func (o options) sizes() sizes {
 	if o.short {
-		return sizes{time: 50 * time.Millisecond, large: 4 << 20, ascii: 2 << 20, tls: 4 << 20, idle: min(o.idle, 50), pause: 100 * time.Millisecond}
+		return sizes{time: 50 * time.Millisecond, large: 4 << 20, ascii: 2 << 20, tls: 4 << 20, idle: min(o.idle, 50), pause: 100 * time.Millisecond, traced: 100}
 	}
-	return sizes{time: 400 * time.Millisecond, large: 512 << 20, ascii: 64 << 20, tls: 256 << 20, idle: o.idle, pause: 2 * time.Second}
+	return sizes{time: 500 * time.Millisecond, large: 512 << 20, ascii: 64 << 20, tls: 256 << 20, idle: o.idle, pause: 2 * time.Second, traced: 500}
 }
 
-// The modes of ftplockd. It is in byDefault if nobody configures it.
+// The modes of ftplockd.
 func fastest() mode   { return mode{} }
 func byDefault() mode { return mode{directories: true, durable: true} }
 func allModes() []mode {
 	return []mode{fastest(), {durable: true}, {directories: true}, byDefault()}
 }
 
-// measurements returns all those that are wanted, with their rows.
+// deepNames is the number of directories above the lock in the rows of deep names.
+const deepNames = 12
+
+// measurements returns the selected measurements with their rows.
 func measurements(o options) []*measurement {
 	s := o.sizes()
-	all := slices.Concat(lockMeasurements(s), fileMeasurements(s), []*measurement{idleMeasurement(s)})
+	all := slices.Concat(commandMeasurements(s), fileMeasurements(s), []*measurement{idleMeasurement(s)})
 	for _, m := range all {
 		m.rows = slices.DeleteFunc(m.rows, func(r *row) bool { return !o.only.MatchString(r.name) })
 	}
 	return slices.DeleteFunc(all, func(m *measurement) bool { return len(m.rows) == 0 })
 }
 
-// The names of lock rows.
-func pairsName(connections int) string { return counted("lock pairs", connections) }
+// The names of rows.
+const (
+	handOverName  = "hand-over"
+	noopName      = "NOOP, 16 connections"
+	deepName      = "lock pairs 12 directories deep, 16 connections"
+	callsName     = "system calls of a lock pair"
+	deepCallsName = "system calls of a lock pair 12 directories deep"
+	idleName      = "memory of an idle session"
+)
 
-const handOverName = "hand-over"
+func pairsName(connections int) string { return counted("lock pairs", connections) }
 
 func inMode(name string, m mode) string { return name + ", " + m.String() }
 
-func lockMeasurements(s sizes) (all []*measurement) {
-	for _, n := range []int{1, 8, 64, 256} {
-		m := &measurement{name: pairsName(n), others: others(), run: lockPairs(n, s.time)}
-		for _, in := range allModes() {
-			m.rows = append(m.rows, &row{name: inMode(m.name, in), unit: "pairs/s", mode: in, connections: n, short: n == 64 && (in == fastest() || in == byDefault())})
+func commandMeasurements(s sizes) (all []*measurement) {
+	add := func(name, unit string, do work, others []string, short bool, modes ...mode) {
+		m := &measurement{name: name, others: others, run: do}
+		for _, in := range modes {
+			m.rows = append(m.rows, &row{name: inMode(name, in), unit: unit, mode: in, short: short && (in == fastest() || in == byDefault())})
 		}
 		all = append(all, m)
 	}
-	handOvers := &measurement{name: handOverName, run: handOver(s.time)}
-	for _, in := range []mode{fastest(), byDefault()} {
-		handOvers.rows = append(handOvers.rows, &row{name: inMode(handOverName, in), unit: "ms", mode: in, short: true})
+	add(noopName, "commands/s", noops(16, s.time), others(), true, fastest())
+	for _, n := range []int{1, 8, 64, 256} {
+		add(pairsName(n), "pairs/s", lockPairs(n, 0, s.time), others(), n == 64, allModes()...)
 	}
-	logins := &measurement{name: counted("logins", 16), others: []string{vsftpd, bare}, run: logins(16, s.time)}
-	logins.rows = []*row{{name: logins.name, unit: "logins/s", mode: byDefault(), short: true}}
-	return append(all, handOvers, logins)
+	add(deepName, "pairs/s", lockPairs(16, deepNames, s.time), others(), false, fastest(), byDefault())
+	add(callsName, "calls", pairCalls(0, s.traced), others(), true, fastest(), byDefault())
+	add(deepCallsName, "calls", pairCalls(deepNames, s.traced), others(), false, fastest(), byDefault())
+	add(handOverName, "ms", handOver(s.time), nil, true, fastest(), byDefault())
+	return all
 }
 
 func fileMeasurements(s sizes) (all []*measurement) {
 	add := func(j job, connections int) {
-		m := &measurement{name: counted(j.String(), connections), others: []string{vsftpd, bare}, tls: j.tls, run: transfers(j, connections, s.time)}
-		r := &row{name: m.name, unit: "MB/s", mode: byDefault(), file: true, short: connections == 1 && j.size != 1<<20 && !j.announced && !j.ascii && !j.tls}
+		m := &measurement{name: counted(j.String(), connections), others: others(), tls: j.tls, run: transfers(j, connections, s.time)}
+		r := &row{name: m.name, unit: "MB/s", mode: byDefault(), file: !j.small(), short: connections == 1 && j.size != 1<<20 && !j.ascii && !j.tls}
 		if j.small() {
-			m.others, r.unit = others(), "files/s"
+			r.unit = "files/s"
 		}
 		m.rows = []*row{r}
 		all = append(all, m)
@@ -79,22 +92,20 @@ func fileMeasurements(s sizes) (all []*measurement) {
 			add(j, connections)
 		}
 	}
-	both(job{size: 1 << 10}, 1)
-	both(job{size: 1 << 10}, 16)
-	add(job{way: up, size: 1 << 10, announced: true}, 1)
-	both(job{size: 1 << 20}, 1)
-	both(job{size: 1 << 20}, 16)
+	for _, n := range []int{1, 16} {
+		both(job{size: 1 << 10}, n)
+		add(job{way: up, size: 1 << 10, announced: true}, n)
+		both(job{size: 1 << 20}, n)
+	}
 	both(job{size: s.large}, 1)
 	both(job{size: s.ascii, ascii: true}, 1)
 	both(job{size: s.tls, tls: true}, 1)
 	return all
 }
 
-const idleName = "memory of an idle session"
-
 func idleMeasurement(s sizes) *measurement {
 	r := &row{name: fmt.Sprintf("%s, one of %d", idleName, s.idle), unit: "KiB", mode: byDefault(), short: true}
-	return &measurement{name: idleName, rows: []*row{r}, others: []string{vsftpd, bare}, once: true, run: idleMemory(s.idle, s.pause)}
+	return &measurement{name: idleName, rows: []*row{r}, others: others(), once: true, run: idleMemory(s.idle, s.pause)}
 }
 
 func counted(what string, connections int) string {

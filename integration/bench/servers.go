@@ -17,54 +17,52 @@ import (
 
 // The names of the servers.
 const (
-	ours     = "ftplockd"
-	earlier  = "ftplockd before"
-	vsftpd   = "vsftpd"
-	proftpd  = "proftpd"
-	pureftpd = "pure-ftpd"
-	bare     = "ftpserverlib"
+	ours    = "ftplockd"
+	earlier = "ftplockd before"
+	vsftpd  = "vsftpd"
+	bare    = "ftpserverlib"
 )
 
-// others are the servers that are not ftplockd.
-func others() []string { return []string{vsftpd, bare, proftpd, pureftpd} }
+// others returns the servers that are not ftplockd.
+func others() []string { return []string{vsftpd, bare} }
 
-// The account of the servers that are started here.
+// The account on ftplockd and on bare.
 const account, password = "bench", "bench"
 
-// mode is how locks of ftplockd are kept: locks.directories and locks.durable.
+// mode is ftplockd's locks.directories and locks.durable.
 type mode struct{ directories, durable bool }
 
 func (m mode) String() string {
 	return fmt.Sprintf("directories = %v, durable = %v", m.directories, m.durable)
 }
 
-// entrant is a server and how it is set up.
+// entrant is a server and its configuration.
 type entrant struct {
 	server string
 	mode   mode // of ftplockd
 	tls    bool
-	fresh  bool // it is not to have done any other work
+	fresh  bool // the server has done no other work
 }
 
-// server is an entrant that runs.
+// server is a running entrant.
 type server struct {
 	*peers.Process
-	locks string // the directory that locks are made in
-	tls   bool   // clients are to use it
+	locks string // the FTP path of the directory of locks
+	tls   bool   // clients use TLS
 }
 
-// contest is the servers that take part.
+// contest is the set of servers that take part.
 type contest struct {
-	dir     string         // of everything that is made
-	wanted  *regexp.Regexp // the servers of others
-	before  string         // the program of the earlier ftplockd; "": none
+	dir     string         // contains all files of the run
+	wanted  *regexp.Regexp // selects other servers
+	before  string         // the program of an earlier ftplockd; "": none
 	cert    peers.Certificate
 	peers   map[string]*peers.Peer
-	missing []string // why servers do not take part
+	missing []string // the servers that do not take part, with the reasons
 	running map[entrant]*server
 }
 
-// newContest makes the directory, builds our programs and looks for the others' ones.
+// newContest makes the directory, builds our programs and finds the other servers.
 func newContest(ctx context.Context, o options) (*contest, error) {
 	parent, err := filepath.Abs(o.dir)
 	if err != nil {
@@ -101,19 +99,16 @@ func (c *contest) prepare(ctx context.Context, short bool) (err error) {
 			return err
 		}
 	}
-	for _, name := range peers.Names() {
-		if !c.wanted.MatchString(name) {
-			continue
-		}
-		peer, err := peers.Find(name)
+	if c.wanted.MatchString(vsftpd) {
+		peer, err := peers.Find(vsftpd)
 		if err != nil && !short {
-			peer, err = peers.Get(ctx, name) // it may take a download
+			peer, err = peers.Get(ctx, vsftpd) // it may download the package
 		}
 		if err != nil {
-			c.missing = append(c.missing, fmt.Sprintf("%s is missing: %v", name, err))
-			continue
+			c.missing = append(c.missing, fmt.Sprintf("%s is missing: %v", vsftpd, err))
+		} else {
+			c.peers[vsftpd] = peer
 		}
-		c.peers[name] = peer
 	}
 	return ctx.Err()
 }
@@ -129,12 +124,12 @@ func (c *contest) build(ctx context.Context, source string) error {
 
 func (c *contest) program(name string) string { return filepath.Join(c.dir, name) }
 
-// has is whether a server other than ftplockd takes part.
+// has reports whether a server other than ftplockd takes part.
 func (c *contest) has(name string) bool {
 	return name == bare && c.wanted.MatchString(bare) || c.peers[name] != nil
 }
 
-// get returns a server that runs. It starts it if need be.
+// get returns the running server. It starts the server first if necessary.
 func (c *contest) get(e entrant) (*server, error) {
 	if s := c.running[e]; s != nil {
 		return s, nil
@@ -167,7 +162,7 @@ func (c *contest) start(e entrant) (*peers.Process, error) {
 	return c.peers[e.server].Start(c.dir, cert)
 }
 
-// stop ends all servers.
+// stop stops all servers.
 func (c *contest) stop() (err error) {
 	for e, s := range c.running {
 		err = errors.Join(err, s.Stop())
@@ -190,12 +185,12 @@ func (c *contest) startFtplockd(program string, e entrant) (*peers.Process, erro
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	p := &peers.Process{Cmd: exec.Command(program, "--config", file, "--log-level", "error"), User: account, Password: password}
+	p := &peers.Process{Cmd: exec.Command(program, "--config", file, "--log-level", "error"), User: account, Password: password, Root: root}
 	p.Cmd.Env = append(os.Environ(), "FTPLOCKD_USER="+account, "FTPLOCKD_PASSWORD="+password)
 	return p.LaunchAndRead("ftplockd listens on ")
 }
 
-// config is ftplockd's configuration. What is not in it is as it is by default.
+// config returns ftplockd's configuration. Keys that it leaves out have their defaults.
 func (c *contest) config(dir, root string, e entrant) string {
 	text := fmt.Sprintf(`listen = ["127.0.0.1:0"]
 root = %q
@@ -216,7 +211,7 @@ durable = %v
 	return text
 }
 
-// onlyKnown leaves out the keys of a configuration that the program does not know: an earlier ftplockd has fewer.
+// onlyKnown removes the keys that the program does not accept: an earlier ftplockd has fewer.
 func onlyKnown(program, text string) (string, error) {
 	example, err := exec.Command(program, "config", "example").Output()
 	if err != nil {
@@ -232,13 +227,13 @@ func onlyKnown(program, text string) (string, error) {
 	return known.String(), nil
 }
 
-// startBare starts ftpserverlib with little around it.
+// startBare starts the bare library.
 func (c *contest) startBare() (*peers.Process, error) {
 	_, root, err := peers.Work(c.dir, "bare")
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(c.program("bare"), root, c.cert.Certificate, c.cert.Key)
-	p := &peers.Process{Cmd: cmd, User: account, Password: password}
+	p := &peers.Process{Cmd: cmd, User: account, Password: password, Root: root}
 	return p.LaunchAndRead("")
 }

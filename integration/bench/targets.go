@@ -8,36 +8,44 @@ import (
 	"strings"
 )
 
-// target is what is wanted of the rows whose names begin in a way.
+// target is a goal for the rows whose names begin with a prefix.
 type target struct {
 	row    string
-	to     string // of the ratio to this server; "": of the figure itself
+	to     string // the goal is for the ratio to this server; "": for the figure
 	limit  float64
-	atMost bool // the limit is the most; else it is the least
+	atMost bool // the limit is a maximum, not a minimum
 }
 
-// wanted is all targets. Those of transfers are the same for each row.
+// wanted returns all goals.
 func wanted(rows []*row) []target {
-	many := pairsName(64)
 	all := []target{
-		{row: inMode(many, mode{durable: true}), to: vsftpd, limit: 5},
-		{row: inMode(many, mode{durable: true}), to: proftpd, limit: 5},
-		{row: inMode(many, mode{durable: true}), to: pureftpd, limit: 5},
-		{row: inMode(many, fastest()), to: vsftpd, limit: 5},
-		{row: inMode(many, fastest()), to: bare, limit: 0.8},
-		{row: inMode(many, mode{directories: true}), to: vsftpd, limit: 1},
-		{row: handOverName, limit: 1, atMost: true},
+		{row: noopName, to: bare, limit: 0.85},
+		{row: inMode(pairsName(1), byDefault()), to: vsftpd, limit: 0.3},
+		{row: inMode(pairsName(8), byDefault()), to: vsftpd, limit: 0.27},
+		{row: inMode(callsName, fastest()), limit: 10, atMost: true},
+		{row: inMode(callsName, byDefault()), limit: 18, atMost: true}, // 16 and the syncs
+		{row: inMode(deepCallsName, fastest()), limit: 10, atMost: true},
+		{row: handOverName, limit: 0.5, atMost: true},
+		{row: counted("1 KiB up, ALLO", 1), to: vsftpd, limit: 0.9},
+		{row: counted("1 KiB up", 16), to: vsftpd, limit: 0.85},
 		{row: idleName, limit: 28, atMost: true},
+	}
+	for _, n := range []int{8, 64, 256} {
+		all = append(all, target{row: inMode(pairsName(n), fastest()), to: bare, limit: 0.75})
+	}
+	for _, n := range []int{64, 256} {
+		all = append(all, target{row: inMode(pairsName(n), byDefault()), to: vsftpd, limit: 0.45},
+			target{row: inMode(pairsName(n), mode{directories: true}), to: vsftpd, limit: 0.9})
 	}
 	for _, r := range rows {
 		if r.file {
-			all = append(all, target{row: r.name, to: vsftpd, limit: 0.7})
+			all = append(all, target{row: r.name, to: vsftpd, limit: 0.8})
 		}
 	}
 	return all
 }
 
-// targets says of each target that was measured whether it is met.
+// targets compares each goal with the measured rows.
 func targets(rows []*row) (lines []string) {
 	for _, t := range wanted(rows) {
 		for _, r := range rows {
@@ -49,21 +57,21 @@ func targets(rows []*row) (lines []string) {
 	return lines
 }
 
-// verdict says whether a row meets the target.
+// verdict reports whether a row reaches the goal.
 func (t target) verdict(r *row) string {
 	value, unit := r.median(ours), r.unit
 	if t.to != "" {
 		value, unit = r.ratio(ours, t.to), "times "+t.to
 	}
-	met, limit := value >= t.limit, "at least"
+	reached, limit := value >= t.limit, "at least"
 	if t.atMost {
-		met, limit = value <= t.limit, "at most"
+		reached, limit = value <= t.limit, "at most"
 	}
 	switch {
 	case math.IsNaN(value):
 		return fmt.Sprintf("not measured: %s, %s", r.name, unit)
-	case met:
-		return fmt.Sprintf("met: %s: %s %s (%s %g)", r.name, number(value), unit, limit, t.limit)
+	case reached:
+		return fmt.Sprintf("reached: %s: %s %s (%s %g)", r.name, number(value), unit, limit, t.limit)
 	}
 	return fmt.Sprintf("missed: %s: %s %s (%s %g)", r.name, number(value), unit, limit, t.limit)
 }

@@ -22,7 +22,7 @@ const (
 	down way = "down"
 )
 
-// job is a file that is transferred over and over.
+// job describes the repeated transfer of a file.
 type job struct {
 	way       way
 	size      int64 // on the wire
@@ -49,32 +49,32 @@ func (j job) String() string {
 
 func (j job) small() bool { return j.size < 1<<20 }
 
-// transfers has n clients transfer a file each, over and over. The figure is files per second, if they are small, or MB
-// per second.
-func transfers(j job, n int, d time.Duration) func(context.Context, *server) (float64, error) {
-	return func(ctx context.Context, s *server) (float64, error) {
+// transfers repeats transfers of a file on each of n connections. The figure is in files per second for small files and
+// in MB per second for others.
+func transfers(j job, n int, d time.Duration) work {
+	return func(ctx context.Context, s *server) (figure, error) {
 		all, err := gather(ctx, s, n)
 		if err != nil {
-			return 0, err
+			return figure{}, err
 		}
 		defer all.close()
 		text := bytes.Repeat([]byte(textLine), int(min(j.size, 256<<10))/len(textLine))
 		for i, c := range all {
 			c.text, c.buffer = text, make([]byte, len(text))
 			if err := c.prepare(ctx, j, fileName(i)); err != nil {
-				return 0, err
+				return figure{}, err
 			}
 		}
 		if !j.small() {
 			if err := warm(j.size); err != nil {
-				return 0, err
+				return figure{}, err
 			}
 		}
-		rate, err := perSecond(n, d, func(i int) error { return all[i].transfer(ctx, j, fileName(i)) })
+		rate, err := perSecond(s, n, d, func(i int) error { return all[i].transfer(ctx, j, fileName(i)) })
 		if !j.small() {
-			rate *= float64(j.size) / 1e6
+			rate.value *= float64(j.size) / 1e6
 		}
-		for i, c := range all { // a large file is best gone before it is written to the disk
+		for i, c := range all { // before the system writes a large file to the disk
 			err = errors.Join(err, c.do("DELE", fileName(i)))
 		}
 		return rate, err
@@ -83,7 +83,7 @@ func transfers(j job, n int, d time.Duration) func(context.Context, *server) (fl
 
 func fileName(i int) string { return fmt.Sprintf("/pub/file-%d", i) }
 
-// prepare sets the type, and puts the file there that is to be replaced or fetched.
+// prepare sets the type and uploads the file that the transfers replace or fetch.
 func (c *client) prepare(ctx context.Context, j job, name string) error {
 	kind := "I"
 	if j.ascii {
@@ -157,8 +157,8 @@ func passivePort(line []byte) (port int, ok bool) {
 	return int(high<<8 | low), err == nil && lowErr == nil
 }
 
-// hangUp ends a data connection. Under TLS 1.3 the server has sent session tickets. They are read before it is closed:
-// else that would reset the connection, and the server lose what it has not read yet.
+// hangUp ends a data connection. Under TLS 1.3 it first reads the session tickets of the server: a close with unread
+// data would reset the connection, and the server would lose data that it has not read yet.
 func hangUp(conn net.Conn) error {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
@@ -171,7 +171,7 @@ func hangUp(conn net.Conn) error {
 	return nil
 }
 
-// textLine is what files consist of. Its length divides every size that is measured.
+// textLine is the repeated content of files. Its length divides the size of every file.
 const textLine = "A line of sixty-four bytes, its CR LF included, as text has it\r\n"
 
 func (c *client) upload(conn net.Conn, size int64) error {
@@ -185,12 +185,12 @@ func (c *client) upload(conn net.Conn, size int64) error {
 	return nil
 }
 
-// download reads until the end, which is to come after so many bytes.
+// download reads to the end and checks the size.
 func (c *client) download(conn net.Conn, size int64) error {
-	// Only as plain reader and writer do they use the buffer.
+	// io.CopyBuffer uses the buffer only for a plain reader and writer.
 	got, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}, c.buffer)
 	if err == nil && got != size {
-		err = fmt.Errorf("%d bytes came instead of %d", got, size)
+		err = fmt.Errorf("received %d bytes instead of %d", got, size)
 	}
 	return err
 }
