@@ -22,7 +22,7 @@ func TestCommandsFindTheInstalledConfiguration(t *testing.T) {
 	}
 	commands := [][]string{
 		{"locks"}, {"sessions"}, {"health"}, {"history", "/locks/a"}, {"leftovers"}, {"break", "/locks/a"}, {"kick", "3-1"}, {"cluster"},
-		{"migrate", "--to", "etcd"}, {"reload"},
+		{"reload"},
 	}
 
 	installedConfig = r.file

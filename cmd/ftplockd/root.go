@@ -29,7 +29,7 @@ listens on 127.0.0.1:2121, with one account, and shows a page at http://127.0.0.
 see "ftplockd config example".
 
 Commands about a running server (locks, sessions, break, kick, reload, health) and about its data (history, leftovers,
-cluster, migrate) find it by its configuration. ` + howFound
+cluster) find it by its configuration. ` + howFound
 	root.Example = `  ftplockd
   ftplockd --config /etc/ftplockd.toml
   ftplockd --listen :2121 --root /srv/ftp --state /var/lib/ftplockd`
@@ -50,7 +50,6 @@ cluster, migrate) find it by its configuration. ` + howFound
 		newKickCommand(),
 		newClusterCommand(),
 		newHealthCommand(),
-		newMigrateCommand(),
 		newManCommand(),
 		newConfigCommand(),
 		newPasswdCommand(),

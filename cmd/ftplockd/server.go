@@ -168,7 +168,7 @@ func (s *server) startStandby(ctx context.Context, reach reachCluster) error {
 	if err := makeState(s.config.State); err != nil {
 		return err
 	}
-	if s.claim, err = journal.Claim(s.config.State); err != nil {
+	if s.claim, options.After, err = journal.Claim(s.config.State, s.clock, s.clock.BootID()); err != nil {
 		return err
 	}
 	if err := s.openAdmin(); err != nil {

@@ -15,9 +15,8 @@ import (
 // errNotElected says that the election was lost after all: the server's key is gone, or another one's is older.
 var errNotElected = errors.New("the election key is gone")
 
-// Campaign waits until this server is the active one, and returns the log of its term; or until ctx ends, and returns its error; or a
-// *ClosedError. Until then it tries for ever, and logs why it does not come to stand by. [Log.Run] must be started right after it: nobody else
-// renews the lease.
+// Campaign waits until this server is the active one, and returns the log of its term; or until ctx ends, and returns its error. Until
+// then it tries again and again, and logs why it cannot stand by. Start [Log.Run] right after it: Run renews the lease.
 func (c *Cluster) Campaign(ctx context.Context) (*Log, error) {
 	watching, stop := context.WithCancel(ctx)
 	var observing sync.WaitGroup
@@ -27,9 +26,8 @@ func (c *Cluster) Campaign(ctx context.Context) (*Log, error) {
 	told := ""
 	for {
 		l, err := c.campaign(ctx)
-		var closed *ClosedError
-		if err == nil || errors.As(err, &closed) {
-			return l, err
+		if err == nil {
+			return l, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -133,12 +131,11 @@ func (l *Log) takeOver(ctx context.Context) error {
 			return err
 		}
 		epoch, tokens := one(before, 0), one(before, 1)
-		next, last := number64(epoch)+1, number64(tokens)
+		next, last := number64(epoch)+1, max(number64(tokens), uint64(l.c.o.After))
 		resp, err := l.c.members.txn(ctx,
 			[]clientv3.Cmp{
 				l.mine(),
 				clientv3.Compare(clientv3.CreateRevision(k.servers()), ">", l.create-1).WithPrefix(), // no key is older
-				clientv3.Compare(clientv3.CreateRevision(k.closed()), "=", 0),
 				clientv3.Compare(clientv3.ModRevision(k.epoch()), "=", epoch.GetModRevision()),
 				clientv3.Compare(clientv3.ModRevision(k.tokens()), "=", tokens.GetModRevision()),
 			},
@@ -149,7 +146,7 @@ func (l *Log) takeOver(ctx context.Context) error {
 				clientv3.OpGet(k.beat()),
 				l.c.getChunk(clientv3.SortAscend), l.c.getChunk(clientv3.SortDescend),
 			},
-			[]clientv3.Op{clientv3.OpGet(l.key), clientv3.OpGet(k.epoch()), clientv3.OpGet(k.tokens()), clientv3.OpGet(k.closed())})
+			[]clientv3.Op{clientv3.OpGet(l.key), clientv3.OpGet(k.epoch()), clientv3.OpGet(k.tokens())})
 		switch {
 		case err != nil:
 			return err
@@ -160,8 +157,6 @@ func (l *Log) takeOver(ctx context.Context) error {
 			l.next.Store(l.c.endOf(one(resp, 5)))
 			l.c.sawBeat(one(resp, 3))
 			return nil
-		case one(resp, 3) != nil:
-			return l.c.closedError(one(resp, 3))
 		case one(resp, 0).GetCreateRevision() != l.create,
 			one(resp, 1).GetModRevision() == epoch.GetModRevision() && one(resp, 2).GetModRevision() == tokens.GetModRevision():
 			return errNotElected

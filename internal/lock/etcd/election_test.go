@@ -163,17 +163,8 @@ func TestAServerThatLosesItsKeyOrItsLeaseIsDeposed(t *testing.T) {
 }
 
 func TestStepDownHandsOver(t *testing.T) {
-	for _, watches := range []bool{true, false} {
-		t.Run(fmt.Sprint("watches=", watches), func(t *testing.T) { stepDown(t, watches) })
-	}
-}
-
-func stepDown(t *testing.T, watches bool) {
 	s := newScene(t, 1)
 	a, b, active, next := s.two()
-	if !watches {
-		active.halt()
-	}
 	h := s.acquire(active, "/a_lock")
 	s.until("the standby knows who is active", func() bool { server, ok := b.Leader(); return ok && server.Name == "a" })
 	done := make(chan error, 1)
@@ -183,18 +174,6 @@ func stepDown(t *testing.T, watches bool) {
 		server, err = b.StepDown(t.Context())
 		done <- err
 	}()
-	if !watches {
-		s.until("it learns of that with its next beat", func() bool {
-			active.beat(t.Context())
-			select {
-			case <-active.Log.over:
-				return true
-			default:
-				return false
-			}
-		})
-		active = s.run(active.Log)
-	}
 	if err := s.over(active); !errors.Is(err, ErrStepDown) {
 		t.Errorf("Run: %v", err)
 	}

@@ -44,6 +44,7 @@ type Options struct {
 	Log            *slog.Logger  // nil: silent
 	HistoryAge     time.Duration // entries of the history go when they are older; 0: never
 	HistorySize    int64         // the oldest entries of the history go when all have more bytes; 0: any size
+	After          lock.Token    // all tokens are larger than this one
 	Self           Server
 }
 
@@ -62,15 +63,8 @@ var (
 	// ErrStepDown reports that [Cluster.StepDown] has asked the active server to hand over.
 	ErrStepDown = errors.New("this server was asked to hand over")
 	// ErrActive is returned by operations that are allowed only while no server is active.
-	ErrActive = errors.New("a server is active or stands by; stop all of them first; one that was killed seems to be there for ttl")
-	// ErrNotEmpty is returned by [Cluster.Import] if there are locks or history already.
-	ErrNotEmpty = errors.New("there are locks, or history, already")
+	ErrActive = errors.New("a server is active or stands by; stop all of them first; one that was killed is listed until its ttl is over")
 )
-
-// ClosedError reports that the locks have moved elsewhere, or are being moved to here: no server may take over.
-type ClosedError struct{ Prefix, Reason string }
-
-func (e *ClosedError) Error() string { return "etcd: " + e.Prefix + " is closed: " + e.Reason }
 
 func (o *Options) setDefaults() error {
 	if len(o.Endpoints) == 0 || o.Clock == nil {
@@ -115,8 +109,6 @@ func (k keys) tokens() string   { return string(k) + "tokens" } // tokens up to 
 func (k keys) epoch() string    { return string(k) + "epoch" }
 func (k keys) beat() string     { return string(k) + "beat" }
 func (k keys) stepDown() string { return string(k) + "step-down" }
-func (k keys) closed() string   { return string(k) + "closed" } // why no server may take over
-func (k keys) moving() string   { return string(k) + "moving" } // which import has written last
 func (k keys) locks() string    { return string(k) + "lock/" }
 
 // lock returns the key of a hold: the name, which begins with a slash, and the token in hexadecimal.

@@ -42,7 +42,7 @@ func TestKeysThatAreNoneOfALock(t *testing.T) {
 func TestNoPrefixLiesInsideTheKeysOfAnother(t *testing.T) {
 	all := func(k keys) []string {
 		return []string{
-			k.servers() + "1f", k.tokens(), k.epoch(), k.beat(), k.stepDown(), k.closed(), k.moving(), k.lock("/lock/a", 1), k.chunk(7),
+			k.servers() + "1f", k.tokens(), k.epoch(), k.beat(), k.stepDown(), k.lock("/lock/a", 1), k.chunk(7),
 		}
 	}
 	const shorter = keys("/f/")

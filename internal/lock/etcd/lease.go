@@ -21,7 +21,6 @@ func (l *Log) Run(ctx context.Context) error {
 	defer stop()
 	running.Go(func() { l.keepLease(ctx) })
 	running.Go(func() { l.keepBeat(ctx) })
-	running.Go(func() { l.listen(ctx) })
 	select {
 	case <-ctx.Done():
 		return nil
@@ -105,23 +104,5 @@ func (l *Log) setFull(full bool) {
 	if l.full != full {
 		l.full = full
 		l.changedLocked()
-	}
-}
-
-// listen waits to be asked to hand over. What it misses is seen by the next beat.
-func (l *Log) listen(ctx context.Context) {
-	for {
-		if client, err := l.c.members.use(l.c.members.pick()); err == nil {
-			for resp := range client.Watch(clientv3.WithRequireLeader(ctx), l.c.keys.stepDown()) {
-				for _, event := range resp.Events {
-					if string(event.Kv.Value) == l.key {
-						l.finish(stepping, ErrStepDown)
-					}
-				}
-			}
-		}
-		if !pause(ctx, beatEvery) {
-			return
-		}
 	}
 }

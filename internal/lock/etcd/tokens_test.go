@@ -75,27 +75,41 @@ func TestTokensAreReservedBeforeUse(t *testing.T) {
 	}
 }
 
-// A start loads more locks than come in one reply of etcd.
+// A start loads more locks than one reply of etcd contains.
 func TestManyLocksAreLoaded(t *testing.T) {
 	s := newScene(t, 3)
 	c := s.open(s.options())
-	loaded := lock.Loaded{Last: 5000}
-	now := s.clock.Now()
+	active := s.campaign(c)
+	var records []lock.Record
 	for i := range 5000 {
-		loaded.Holds = append(loaded.Holds, lock.Hold{
-			Name: lock.Name(fmt.Sprintf("/many/%07d_lock", 9999-i)), Token: lock.Token(i + 1), Acquired: now, Renewed: now, Rule: rule,
-		})
+		records = append(records, active.grant(lock.Name(fmt.Sprintf("/many/%07d_lock", 9999-i))))
 	}
-	if err := c.Import(t.Context(), loaded, entries(nil, nil)); err != nil {
+	if err := s.commit(active, records...); err != nil {
 		t.Fatal(err)
 	}
+	s.resign(active)
 	got, err := s.campaign(c).Load(t.Context())
-	if err != nil || len(got.Holds) != len(loaded.Holds) {
+	if err != nil || len(got.Holds) != len(records) {
 		t.Fatalf("%d locks, %v", len(got.Holds), err)
 	}
 	for i, h := range got.Holds {
-		if want := loaded.Holds[i]; h.Name != want.Name || h.Token != want.Token || h.Acquired.Boot != want.Acquired.Boot {
+		if want := records[i].Hold; h.Name != want.Name || h.Token != want.Token || h.Acquired.Boot != want.Acquired.Boot {
 			t.Fatalf("%d: got %+v, want %+v", i, h, want)
 		}
+	}
+}
+
+// A server that had a journal before goes on with larger tokens. etcd's own end of the tokens never gets smaller by that.
+func TestTokensAreLargerThanThoseOfTheJournal(t *testing.T) {
+	s := newScene(t, 1)
+	o := s.options()
+	for _, c := range []struct{ after, want lock.Token }{{500, 500}, {3, 500 + tokenBlock}} {
+		o.After = c.after
+		active := s.campaign(s.open(o))
+		loaded, err := active.Load(t.Context())
+		if err != nil || loaded.Last != c.want {
+			t.Errorf("after %d: last token %d, %v, want %d", c.after, loaded.Last, err, c.want)
+		}
+		s.resign(active)
 	}
 }

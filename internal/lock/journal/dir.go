@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // stateDir is the real path of a state directory.
@@ -70,17 +72,10 @@ func (d stateDir) numbers() ([]uint64, error) {
 	return all, nil
 }
 
-// isNew returns an error if a directory without segments had some that are now elsewhere.
-func (d stateDir) isNew() error {
-	aside, err := filepath.Glob(d.path(retired + "*"))
-	if err != nil {
-		return err
-	}
-	if slices.Sort(aside); len(aside) > 0 {
-		return fmt.Errorf("the locks of %s have moved to another log; the old journal is in %s. A new one would give tokens twice. Is the section [etcd] missing?", d, aside[len(aside)-1])
-	}
+// checkHere returns an error if the last server on the state directory kept its locks in another log.
+func (d stateDir) checkHere() error {
 	if _, err := os.Lstat(d.path(elsewhere)); err == nil {
-		return fmt.Errorf("the locks of %s are in another log: is the section [etcd] missing? If they are not, remove %s", d, d.path(elsewhere))
+		return fmt.Errorf("the locks of %s are in etcd: is the section [etcd] missing? If this server is to be the only one from now on, stop all others, and remove %s", d, d.path(elsewhere))
 	}
 	return nil
 }
@@ -89,25 +84,27 @@ func (d stateDir) isNew() error {
 const elsewhere = "elsewhere"
 
 // Claim takes a state directory for a server that keeps its locks in another log, until the result is closed or the process ends. It
-// refuses a directory with a journal, since its locks would be forgotten. It marks the directory, so that Open refuses it
-// afterwards: a server that is started without the other log by mistake must not grant locks that others hold.
-func Claim(state string) (io.Closer, error) {
+// refuses a directory whose journal has held locks, since these would be free in the other log. last is the last token of the
+// journal. Claim marks the directory, so that Open refuses it afterwards: a server that is started without the other log by mistake
+// must not grant locks that others hold.
+func Claim(state string, clock lock.Clock, bootID string) (_ io.Closer, last lock.Token, err error) {
 	dir := stateDir(state)
 	f, err := exclusive(dir.path("lock"))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	numbers, err := dir.numbers()
-	if err == nil && len(numbers) > 0 {
-		err = fmt.Errorf(`%s has locks from before [etcd]: "ftplockd migrate --to etcd" moves them; or move %s away`, dir, dir.segments())
+	found, err := dir.read(clock.Exact(), bootID)
+	if err == nil && len(found.holds) > 0 {
+		err = fmt.Errorf("%s has %d locks that were granted without [etcd], which other clients could get now. Start the server without [etcd] and "+
+			`have them released ("ftplockd locks" lists them, "ftplockd break" ends one), or move %s away to forget them`, dir, len(found.holds), dir.segments())
 	}
 	if err == nil {
-		err = os.WriteFile(dir.path(elsewhere), nil, 0o600)
+		last, err = found.loaded().Last, os.WriteFile(dir.path(elsewhere), nil, 0o600)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, 0, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return f, last, nil
 }
 
 // syncDir makes the names in a directory survive a loss of power. Windows has no such call: there a loss of power after a rename can

@@ -124,10 +124,10 @@ func (o *Options) setDefaults() {
 // start reads what there is, and writes the holds that stand to a new segment. All of it is synced before the segment gets its number,
 // so until then the next start finds everything as it was.
 func (l *Log) start() error {
-	found, err := l.dir.read(l.o.Clock.Exact(), l.o.BootID)
-	if err == nil && found.number == 0 {
-		err = l.dir.isNew()
+	if err := l.dir.checkHere(); err != nil {
+		return err
 	}
+	found, err := l.dir.read(l.o.Clock.Exact(), l.o.BootID)
 	if err == nil && found.number > 0 {
 		err = l.settle(found)
 	}

@@ -126,9 +126,7 @@ func (p powerPlay) perform(t *testing.T, base string, found, acts []act) {
 
 // TestPowerPlay is a play, in the process that is recorded.
 func TestPowerPlay(t *testing.T) {
-	if name, base := powerloss.Playing(); name == "move" {
-		playMove(t, base)
-	} else if name != "" {
+	if name, base := powerloss.Playing(); name != "" {
 		p := powerPlayNamed(name)
 		for _, acts := range p.starts {
 			p.perform(t, base, nil, acts)
@@ -258,64 +256,6 @@ func (p powerPlay) begin(t *testing.T) *powerloss.Play {
 func TestAfterALossOfPowerEveryAcknowledgedLockIsThere(t *testing.T) {
 	for _, p := range powerPlays {
 		t.Run(p.name, func(t *testing.T) { p.begin(t).Test() })
-	}
-}
-
-// playMove moves a lock into a state directory and then away from there.
-func playMove(t *testing.T, base string) {
-	s, err := OpenStopped(filepath.Join(base, "state"), lock.NewSystemClock(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	h := (&scene{clock: newClock()}).granted("/a_lock", 3).Hold
-	err = s.Import(lock.Loaded{Holds: []lock.Hold{h}, Last: 9, Start: 4}, func(yield func(lock.Entry, error) bool) {
-		yield(lock.Entry{Cause: lock.CauseAcquire, Name: "/a_lock", Token: 3}, nil)
-	})
-	err = errors.Join(err, powerloss.Say("moved here"))
-	_, rerr := s.Retire(time.Unix(0, 0))
-	if err := errors.Join(err, rerr, powerloss.Say("moved away")); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// moveComplaints opens a log on what a loss of power during a move left, and returns what is wrong with it.
-func moveComplaints(base string, said []string) []string {
-	here, away := slices.Contains(said, "moved here"), slices.Contains(said, "moved away")
-	l, err := powerPlay{}.open(base, false)
-	if err != nil {
-		if !here || !strings.Contains(err.Error(), "have moved to another log") {
-			return []string{fmt.Sprintf("it does not start: %v", err)}
-		}
-		return nil
-	}
-	defer l.Close()
-	past := 0
-	for range History(l.o.Dir, "/a_lock") {
-		past++
-	}
-	switch held := len(l.loaded.Holds); {
-	case away:
-		return []string{"it starts, and the locks have moved away"}
-	case held != past && !here && past == 1, here && (held == 0 || l.loaded.Last != 9 || l.loaded.Start != 5):
-		return []string{fmt.Sprintf("%d holds, %d entries, %+v", held, past, l.loaded)}
-	}
-	return nil
-}
-
-func TestALossOfPowerDuringAMove(t *testing.T) {
-	play := powerloss.NewPlay(t, "move", power, moveComplaints)
-	if err := os.Mkdir(filepath.Join(play.Base, "state"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	r := play.Record()
-	if _, wrong := play.Try(r, 4*power.Most, nil); wrong != "" {
-		t.Error(wrong)
-	}
-	for name, without := range map[string]func(powerloss.Sync) bool{"of the journal": fileSync("begun", ""), "of its name": directorySync("state", "")} {
-		if _, wrong := play.Try(r, 4*power.Most, without); wrong == "" {
-			t.Errorf("without a sync %s nothing is wrong; synced was %v", name, r.Syncs())
-		}
 	}
 }
 

@@ -98,7 +98,7 @@ func TestASecondServerIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	l := s.mustOpen()
-	for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, err := Claim(s.state); return err }()} {
+	for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, _, err := Claim(s.state, s.clock, s.clock.boot); return err }()} {
 		if err == nil || !strings.Contains(err.Error(), "another ftplockd") {
 			t.Errorf("got %v", err)
 		}
@@ -132,28 +132,36 @@ func TestStartsWithoutEntriesLeaveOneSegment(t *testing.T) {
 	}
 }
 
-// A server that keeps its locks in another log marks its state directory.
+// A server that keeps its locks in another log marks its state directory. It takes one whose journal has no held lock, as that of a
+// package's first start, and goes on with the tokens of that journal.
 func TestAClaimedDirectoryIsForNoServerWithoutTheOtherLog(t *testing.T) {
 	s := newScene(t)
-	if err := os.MkdirAll(s.state, 0o700); err != nil {
-		t.Fatal(err)
+	claim := func() (lock.Token, error) {
+		c, last, err := Claim(s.state, s.clock, s.clock.boot)
+		if err == nil {
+			c.Close()
+		}
+		return last, err
 	}
-	claim, err := Claim(s.state)
-	if err != nil {
-		t.Fatal(err)
+	l := s.mustOpen()
+	h := s.acquire(l, "/a_lock")
+	l.Close()
+	if _, err := claim(); err == nil || !strings.Contains(err.Error(), `1 locks that were granted without [etcd]`) || !strings.Contains(err.Error(), "ftplockd break") {
+		t.Errorf("Claim of a directory with a held lock: %v", err)
 	}
-	if _, err := Claim(s.state); err == nil {
-		t.Error("two servers have it")
+	l = s.mustOpen()
+	s.release(l, h)
+	l.Close()
+	for range 2 {
+		if last, err := claim(); err != nil || last != h.Token {
+			t.Fatalf("Claim: token %d, %v", last, err)
+		}
 	}
-	claim.Close()
-	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), "are in another log: is the section [etcd] missing?") {
+	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), "are in etcd: is the section [etcd] missing?") {
 		t.Errorf("Open: %v", err)
 	}
 	if err := os.Remove(filepath.Join(s.state, elsewhere)); err != nil {
 		t.Fatal(err)
 	}
 	s.mustOpen().Close()
-	if _, err := Claim(s.state); err == nil || !strings.Contains(err.Error(), "ftplockd migrate --to etcd") {
-		t.Errorf("Claim of a directory with a journal: %v", err)
-	}
 }
