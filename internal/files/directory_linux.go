@@ -1,8 +1,10 @@
 package files
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -13,52 +15,165 @@ import (
 // is what os.Root has no method for; no call follows a link.
 type directory struct {
 	tree *Tree
-	file *os.File
+	*descriptor
 }
-
-// How files are opened that are read: without waiting for the writer of a pipe, and without getting a terminal. For regular files
-// and directories that means nothing, but saves the runtime the attempt to have them polled.
-const readFlags = os.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 
 // openDirectory opens a directory by its clean name. Links are followed as far as they stay in the tree.
 func (t *Tree) openDirectory(name string) (directory, error) {
-	if err := t.check("open"); err != nil {
-		return directory{}, err
-	}
-	f, err := t.root.OpenFile(relative(name), readFlags|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return directory{}, rooted(err)
-	}
-	return directory{t, f}, nil
+	return t.openAs(name, 0)
 }
 
-// directoryOf is the directory of that name, which was opened as f. It owns f.
-func (t *Tree) directoryOf(f *os.File, _ string) (directory, error) { return directory{t, f}, nil }
+// openPlain is openDirectory for a name with no link in it: ELOOP.
+func (t *Tree) openPlain(name string) (directory, error) {
+	return t.openAs(name, unix.RESOLVE_NO_SYMLINKS)
+}
 
-func (d directory) close() { d.file.Close() }
+func (t *Tree) openAs(name string, resolve int) (directory, error) {
+	fd, err := t.open(name, unix.O_RDONLY|unix.O_DIRECTORY, resolve)
+	if err != nil {
+		return directory{}, err
+	}
+	return directory{t, newDescriptor(fd)}, nil
+}
 
-// do makes a system call, again if a signal interrupted it.
+// openFile opens a file or directory for reading. It does not wait for the writer of a pipe, and does not get a terminal.
+func (t *Tree) openFile(name string) (*os.File, error) {
+	fd, err := t.open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// open opens what a clean name leads to. No link leads out of the tree. Where the kernel has openat2 that is one system call.
+func (t *Tree) open(name string, flags, resolve int) (fd int, err error) {
+	if err := t.check("open"); err != nil {
+		return -1, err
+	}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: uint64(unix.RESOLVE_BENEATH | resolve)}
+	if err = t.check("openat2"); err == nil {
+		err = t.top.use(func(top int) error {
+			fd, err = unix.Openat2(top, relative(name), &how)
+			return err
+		})
+	}
+	switch err {
+	case unix.ENOSYS, unix.EPERM, unix.EAGAIN: // an old kernel, a sandbox that does not know the call, a rename meanwhile
+		return t.openStepwise(name, flags, resolve)
+	case unix.EXDEV:
+		return -1, ErrEscapes
+	}
+	return fd, err
+}
+
+// openStepwise is open without openat2.
+func (t *Tree) openStepwise(name string, flags, resolve int) (fd int, err error) {
+	if resolve&unix.RESOLVE_NO_SYMLINKS != 0 {
+		if plain, err := t.resolveLinks(name); err != nil || plain != name {
+			return -1, cmp.Or(err, error(unix.ELOOP))
+		}
+	}
+	f, err := t.root.OpenFile(relative(name), flags, 0)
+	if err != nil {
+		return -1, rooted(err)
+	}
+	defer f.Close()
+	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+}
+
+// isPlain reports whether there is no link in a clean name, as far as it exists.
+func (t *Tree) isPlain(name string) bool {
+	fd, err := t.open(name, unix.O_PATH, unix.RESOLVE_NO_SYMLINKS)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == nil || missing(err)
+}
+
+// descriptor is an open file for several goroutines. Other than an *os.File it costs no system call beside open and close.
+type descriptor struct {
+	fd     int
+	users  atomic.Int32 // one of them is the owner, until close
+	closed atomic.Bool
+	file   *os.File // if it was read from; owns fd
+}
+
+func newDescriptor(fd int) *descriptor {
+	d := &descriptor{fd: fd}
+	d.users.Store(1)
+	return d
+}
+
+// use makes a system call, again if a signal interrupted it. fs.ErrClosed if the file is closed.
+func (d *descriptor) use(f func(fd int) error) (err error) {
+	for {
+		users := d.users.Load()
+		if users == 0 {
+			return fs.ErrClosed
+		}
+		if d.users.CompareAndSwap(users, users+1) {
+			break
+		}
+	}
+	defer d.leave()
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = f(d.fd)
+	}
+	return err
+}
+
+// close closes the file when the last call has returned. It waits for none.
+func (d *descriptor) close() {
+	if !d.closed.Swap(true) {
+		d.leave()
+	}
+}
+
+func (d *descriptor) leave() {
+	switch {
+	case d.users.Add(-1) > 0:
+	case d.file != nil:
+		d.file.Close()
+	default:
+		unix.Close(d.fd)
+	}
+}
+
+// directoryOf returns the directory that was opened as f, and owns f.
+func (t *Tree) directoryOf(f *os.File, _ string) (directory, error) {
+	d := newDescriptor(int(f.Fd()))
+	d.file = f
+	return directory{t, d}, nil
+}
+
+// openTop keeps the root of the tree open for openat2.
+func (t *Tree) openTop() error {
+	f, err := t.root.Open(".")
+	if err == nil {
+		t.top, err = t.directoryOf(f, "/")
+	}
+	return err
+}
+
+// read calls f with the directory as a file whose entries can be read.
+func (d directory) read(f func(*os.File) error) error {
+	return d.use(func(fd int) error {
+		if d.file == nil {
+			d.file = os.NewFile(uintptr(fd), "")
+		}
+		return f(d.file)
+	})
+}
+
+// sync has what was done in the directory survive a loss of power.
+func (d directory) sync() error { return d.do("fsync", unix.Fsync) }
+
+// do makes a system call.
 func (d directory) do(call string, f func(fd int) error) error {
 	if err := d.tree.check(call); err != nil {
 		return err
 	}
-	return control(d.file, f)
-}
-
-// control makes a system call on a file that cannot be closed meanwhile.
-func control(file *os.File, f func(fd int) error) error {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if raw.Control(func(fd uintptr) {
-		for err = unix.EINTR; err == unix.EINTR; {
-			err = f(int(fd))
-		}
-	}) != nil {
-		return fs.ErrClosed
-	}
-	return err
+	return d.use(f)
 }
 
 // lstat describes what has the name, a link itself; "." is the directory.
@@ -154,14 +269,14 @@ func (d directory) removeFile(base string) error {
 // rename renames. A file replaces a file, in one step; the system refuses a file over a directory and a directory over a file.
 func (d directory) rename(base string, to place) error {
 	return d.do("rename", func(fd int) error {
-		return control(to.dir.file, func(newfd int) error { return unix.Renameat(fd, base, newfd, to.base) })
+		return to.dir.use(func(newfd int) error { return unix.Renameat(fd, base, newfd, to.base) })
 	})
 }
 
 // renameNew renames unless the new name is there: fs.ErrExist. errNoRenameNew: the file system cannot.
 func (d directory) renameNew(base string, to place) error {
 	err := d.do("rename", func(fd int) error {
-		return control(to.dir.file, func(newfd int) error {
+		return to.dir.use(func(newfd int) error {
 			return unix.Renameat2(fd, base, newfd, to.base, unix.RENAME_NOREPLACE)
 		})
 	})

@@ -26,8 +26,6 @@ type directory struct {
 	name string
 }
 
-const readFlags = os.O_RDONLY | syscall.O_NONBLOCK
-
 func (t *Tree) openDirectory(name string) (directory, error) {
 	if err := t.check("open"); err != nil {
 		return directory{}, err
@@ -43,12 +41,49 @@ func (t *Tree) openDirectory(name string) (directory, error) {
 	return directory{t, root, f, name}, nil
 }
 
+// openPlain is openDirectory for a name with no link in it: ELOOP.
+func (t *Tree) openPlain(name string) (directory, error) {
+	plain, err := t.resolveLinks(name)
+	if err == nil && plain != name {
+		err = syscall.ELOOP
+	}
+	if err != nil {
+		return directory{}, err
+	}
+	return t.openDirectory(name)
+}
+
+// openFile opens a file or directory for reading. It does not wait for the writer of a pipe.
+func (t *Tree) openFile(name string) (*os.File, error) {
+	if err := t.check("open"); err != nil {
+		return nil, err
+	}
+	f, err := t.root.OpenFile(relative(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return f, rooted(err)
+}
+
+func (t *Tree) openTop() error { return nil }
+
+// isPlain reports whether it is known that there is no link in a name.
+func (t *Tree) isPlain(string) bool { return false }
+
 func (t *Tree) directoryOf(f *os.File, name string) (directory, error) {
 	f.Close()
 	return t.openDirectory(name)
 }
 
 func (d directory) close() { _ = errors.Join(d.file.Close(), d.root.Close()) }
+
+// read calls f with the directory as a file whose entries can be read.
+func (d directory) read(f func(*os.File) error) error { return f(d.file) }
+
+// sync has what was done in the directory survive a loss of power.
+func (d directory) sync() error {
+	if err := d.tree.check("fsync"); err != nil {
+		return err
+	}
+	return syncDirectory(d.file)
+}
 
 func (d directory) lstat(base string) (*info, error) {
 	if err := d.tree.check("stat"); err != nil {

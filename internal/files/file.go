@@ -38,7 +38,23 @@ func (t *Tree) openCleaned(name string) (afero.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &listing{closedToAll: closedToAll{name}, info: i, dir: dir}, nil
+	return &listing{closedToAll{name}, dir}, nil
+}
+
+// OpenDirectory opens a directory, as Open does, if there is no link in its name: ENOTDIR, ELOOP. On Linux that is one system call.
+func (t *Tree) OpenDirectory(name string) (afero.File, error) {
+	name, err := clean(name)
+	if err != nil {
+		return nil, fail("open", name, err)
+	}
+	if _, base := split(name); t.isTemporary(base) {
+		return nil, fail("open", name, ErrReserved)
+	}
+	dir, err := t.openPlain(name)
+	if err != nil {
+		return nil, fail("open", name, err)
+	}
+	return &listing{closedToAll{name}, dir}, nil
 }
 
 // Create is refused: a file is written by [Tree.Upload] only.
@@ -77,11 +93,17 @@ func (c closedToAll) Sync() error { return nil }
 // listing is an open directory. Its names come as the system has them, and are not held.
 type listing struct {
 	closedToAll
-	info fs.FileInfo
-	dir  directory
+	dir directory
 }
 
-func (l *listing) Stat() (fs.FileInfo, error) { return l.info, nil }
+func (l *listing) Stat() (fs.FileInfo, error) {
+	i, err := l.dir.lstat(".")
+	if err != nil {
+		return nil, fail("stat", l.name, err)
+	}
+	i.name = path.Base(l.name)
+	return i, nil
+}
 
 func (l *listing) Close() error {
 	l.dir.close()
@@ -140,7 +162,11 @@ func (l *listing) RemoveDir(base string) error {
 // Readdirnames works as that of package os, and leaves out the names that clients do not see.
 func (l *listing) Readdirnames(n int) ([]string, error) {
 	for {
-		names, err := l.dir.file.Readdirnames(n)
+		var names []string
+		err := l.dir.read(func(f *os.File) (err error) {
+			names, err = f.Readdirnames(n)
+			return err
+		})
 		names = slices.DeleteFunc(names, func(name string) bool { return l.dir.tree.isTemporary(name) || Hidden(name) })
 		if err == io.EOF {
 			return nil, io.EOF

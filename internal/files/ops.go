@@ -181,15 +181,12 @@ func (t *Tree) openReadable(name string) (*os.File, *info, error) {
 	if base == "." {
 		base = "/"
 	}
-	if err := t.check("open"); err != nil {
-		return nil, nil, err
-	}
-	f, err := t.root.OpenFile(relative(name), readFlags, 0)
+	f, err := t.openFile(name)
 	if errors.Is(err, syscall.ENXIO) { // a socket, or a device without a driver
 		return nil, nil, ErrNotRegular
 	}
 	if err != nil {
-		return nil, nil, rooted(err)
+		return nil, nil, err
 	}
 	i, err := describe(f, base)
 	if err == nil && !i.IsDir() && !i.mode.IsRegular() {

@@ -3,7 +3,6 @@ package files
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -121,7 +120,7 @@ func (t *Tree) Resolve(name string) (string, error) {
 		return "", fail("resolve", name, err)
 	}
 	dir, base := split(name)
-	if dir == "/" {
+	if dir == "/" || t.isPlain(dir) {
 		return name, nil
 	}
 	dir, err = t.resolveLinks(dir)
@@ -131,18 +130,28 @@ func (t *Tree) Resolve(name string) (string, error) {
 	return join(dir, base), nil
 }
 
-// resolveLinks follows the links in a clean path, one element after the other. Each element is opened once, unless there are links.
+// resolveLinks follows the links in a clean path, one element after the other.
 func (t *Tree) resolveLinks(name string) (string, error) {
-	w := walk{tree: t, at: t.root, done: "/"}
-	defer w.leave()
-	rest := strings.Split(name, "/")
+	done, rest := "/", strings.Split(name, "/")
 	for links := 0; len(rest) > 0; {
-		target, err := w.step(rest[0], len(rest) == 1)
+		element := rest[0]
 		rest = rest[1:]
+		switch {
+		case element == "" || element == ".":
+			continue
+		case element == ".." && done == "/":
+			return "", ErrEscapes
+		case element == "..":
+			done, _ = split(done)
+			continue
+		}
+		next := join(done, element)
+		target, err := t.readLink(next)
 		switch {
 		case err != nil:
 			return "", err
 		case target == "":
+			done = next
 			continue
 		case strings.HasPrefix(target, "/"):
 			return "", ErrEscapes
@@ -152,63 +161,19 @@ func (t *Tree) resolveLinks(name string) (string, error) {
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
-	return w.done, nil
+	return done, nil
 }
 
-// walk goes through a path.
-type walk struct {
-	tree *Tree
-	at   *os.Root // the directory called done; nil: there is none
-	done string   // without links
-}
-
-func (w *walk) leave() {
-	if w.at != nil && w.at != w.tree.root {
-		w.at.Close()
-	}
-	w.at = nil
-}
-
-// step goes on by one element. If that is a link it stays, and returns where the link leads.
-func (w *walk) step(element string, last bool) (target string, err error) {
-	if err := w.tree.check("readlink"); err != nil {
+// readLink returns where a link leads; "" if the name is none, or is not there.
+func (t *Tree) readLink(name string) (string, error) {
+	if err := t.check("readlink"); err != nil {
 		return "", err
 	}
-	switch {
-	case element == "" || element == ".":
-		return "", nil
-	case element == ".." && w.done == "/":
-		return "", ErrEscapes
-	case element == "..":
-		w.done, _ = split(w.done)
-		return "", w.enter(w.tree.root, relative(w.done))
-	}
-	if w.at != nil {
-		target, err = w.at.Readlink(element)
-		if err == nil {
-			return filepath.ToSlash(target), nil
-		}
-		if err = rooted(err); err != syscall.EINVAL && !missing(err) { // EINVAL is for all that is no link
-			return "", err
-		}
-	}
-	w.done = join(w.done, element)
-	if w.at == nil || last {
+	target, err := t.root.Readlink(relative(name))
+	if err = rooted(err); err == syscall.EINVAL || missing(err) {
 		return "", nil
 	}
-	return "", w.enter(w.at, element)
-}
-
-// enter goes on with a directory. That it is none is no error: there are no links in it.
-func (w *walk) enter(in *os.Root, name string) error {
-	next, err := in.OpenRoot(name)
-	w.leave()
-	if err == nil {
-		w.at = next
-	} else if err = rooted(err); missing(err) {
-		return nil
-	}
-	return err
+	return filepath.ToSlash(target), err
 }
 
 // missing says whether there is nothing of that name, or something that is no directory above it.

@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,20 +74,53 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A name leads through 8 links and no more, whether they follow each other or lie in one path.
-func TestNotMoreLinksAreFollowedThanAgreed(t *testing.T) {
+// Resolve follows 8 links and no more, whether they follow each other or lie in one path.
+func TestResolveFollowsEightLinks(t *testing.T) {
 	s := serve(t, Options{})
 	s.mkdir("/l0")
-	s.put("/l0/f", "content")
 	for i := range maxLinks + 1 {
 		s.link(fmt.Sprint("l", i), fmt.Sprint("/l", i+1))
 	}
 	for links, want := range map[int]error{1: nil, maxLinks: nil, maxLinks + 1: unix.ELOOP} {
-		name := fmt.Sprintf("/l%d/f", links)
-		_, err := s.Stat(name)
-		resolved, errResolve := s.Resolve(name)
-		if !errors.Is(err, want) || !errors.Is(errResolve, want) || want == nil && (err != nil || resolved != "/l0/f") {
-			t.Errorf("%d links: %v; %q, %v", links, err, resolved, errResolve)
+		resolved, err := s.Resolve(fmt.Sprintf("/l%d/f", links))
+		if !errors.Is(err, want) || want == nil && resolved != "/l0/f" {
+			t.Errorf("%d links: %q, %v", links, resolved, err)
+		}
+	}
+}
+
+// On a kernel without openat2 every name leads to the same file, and none out of the tree.
+func TestNamesWithoutOpenat2(t *testing.T) {
+	s := serve(t, Options{})
+	s.mkdir("/a/b")
+	s.put("/a/b/f", "content")
+	s.link("a/b", "/l")
+	s.link("..", "/a/up")
+	s.link("../..", "/a/out")
+	for _, without := range []bool{false, true} {
+		s.before = func(call string) error {
+			if without && call == "openat2" {
+				return unix.ENOSYS
+			}
+			return nil
+		}
+		for name, want := range map[string]error{
+			"/a/b/f": nil, "/l/f": nil, "/a/up/a/b/f": nil, "/a/out/f": ErrEscapes, "/none/f": fs.ErrNotExist, "/a/b/f/x": unix.ENOTDIR,
+		} {
+			if _, err := s.Lstat(name); !errors.Is(err, want) {
+				t.Errorf("without openat2 %v: Lstat(%s): %v, want %v", without, name, err, want)
+			}
+		}
+		for name, want := range map[string]error{
+			"/": nil, "/a/b": nil, "/l": unix.ENOTDIR, "/l/b": unix.ELOOP, "/a/up/a": unix.ELOOP, "/none": fs.ErrNotExist, "/a/b/f": unix.ENOTDIR,
+		} {
+			d, err := s.OpenDirectory(name)
+			if err == nil {
+				err = d.Close()
+			}
+			if !errors.Is(err, want) && !(errors.Is(err, unix.ELOOP) && want == unix.ENOTDIR) {
+				t.Errorf("without openat2 %v: OpenDirectory(%s): %v, want %v", without, name, err, want)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"time"
 )
 
@@ -114,7 +115,11 @@ func (s *search) below(dir string) {
 	}
 	var directories []string
 	for s.Err() == nil {
-		entries, err := d.file.ReadDir(1024)
+		var entries []fs.DirEntry
+		err := d.read(func(f *os.File) (err error) {
+			entries, err = f.ReadDir(1024)
+			return err
+		})
 		if err != nil {
 			if err != io.EOF {
 				s.failed(bare(err))

@@ -15,7 +15,7 @@
 // What is not: a program on the host that writes into a file in place is seen doing
 // so. A published file is a new inode: other hard links of the old one keep the old content,
 // and access control lists and extended attributes of the old one are not carried over.
-// Absolute links are refused, also if they lead back into the tree, and so is a name that leads through more
+// Absolute links are refused, also if they lead back into the tree, and [Tree.Resolve] refuses a name that leads through more
 // than 8 links. The process must be allowed to read each directory above a name, not only to search it. After
 // a loss of power within seconds of a [Tree.Sweep] or a [Tree.Close] a temporary file may be left that nobody knows.
 //
@@ -62,6 +62,7 @@ type Tree struct {
 	log   *slog.Logger
 	now   func() time.Time // time.Now, but for tests
 	root  *os.Root
+	top   directory // the root of the tree
 	state string
 	epoch uint32
 	set   atomic.Pointer[settings]
@@ -106,7 +107,7 @@ func Open(root string, o Options) (*Tree, error) {
 	if t.root, err = os.OpenRoot(root); err != nil {
 		return nil, err
 	}
-	if err := t.begin(); err != nil {
+	if err := errors.Join(t.openTop(), t.begin()); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -174,14 +175,6 @@ func syncDirectory(f *os.File) error {
 	return bare(f.Sync())
 }
 
-// sync has what was done in the directory survive a loss of power.
-func (d directory) sync() error {
-	if err := d.tree.check("fsync"); err != nil {
-		return err
-	}
-	return syncDirectory(d.file)
-}
-
 // Close gives back what the tree holds open. Uploads and open files are
 // finished or closed by their callers, before or after. Later calls of
 // other methods fail with [fs.ErrClosed]; a second Close does nothing.
@@ -189,6 +182,9 @@ func (t *Tree) Close() error {
 	var err error
 	if t.uploads.none() {
 		err = t.forget(t.mark())
+	}
+	if t.top != (directory{}) {
+		t.top.close()
 	}
 	return errors.Join(err, t.root.Close())
 }
