@@ -69,7 +69,7 @@ func TestWhatTheLocksDoNotAllowIsAnErrorWithItsLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f.toml")
 	for text, want := range map[string]string{
 		"[[lock]]\nmatch = '**/*_lock'\nprotects = [\n'$1/$2.tsv',\n'$1/$3']\n":      "f.toml:3: lock[1].protects[2]: \"$1/$3\": $3: match has 2 wildcards",
-		"[[lock]]\nmatch = '/a/*'\n[[lock]]\nmatch = '/b/*'\nprotects = ['/a/$1']\n": "f.toml:5: lock[2].protects[1]: \"/a/$1\": could be the name of a lock of rule 1 (match \"/a/*\")",
+		"[[lock]]\nmatch = '/a/*'\n[[lock]]\nmatch = '/b/*'\nprotects = ['/a/$1']\n": "f.toml:5: lock[2].protects[1]: \"/a/$1\": protects no file: /a/~ is the name of a lock of rule 1 (match \"/a/*\")",
 		"[ftp]\nstatus_file = '/locks'\n":                                            "f.toml:2: ftp.status_file",
 		"[ftp]\nstatus_file = '/locks/x.json'\n":                                     "", "[ftp]\nstatus_file = '/locks.json'\n": "", "[ftp]\nstatus_file = ''\n": "",
 		"[[lock]]\nmatch = '/a/*'\nmax_agee = '1s'\nprotects = ['/x']\n[[lock]]\nmatch = '[x'\n": "f.toml:3: lock[1].max_agee",

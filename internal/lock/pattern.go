@@ -38,129 +38,83 @@ const (
 	partDeep             // **: any number of elements, each with its slash, none as well
 )
 
-// splitter reads a glob.
-type splitter struct {
-	parts   []part
-	first   int // of the parts of the element that is being read
-	literal string
-	wild    int
-	refer   func(n int) (part, error) // what $n stands for; nil: $ is a character like others
-}
-
-// splitGlob splits a valid glob into parts. Its wildcards are numbered from 1 on, unless it refers to those of another.
-func splitGlob(glob string, refer func(n int) (part, error)) ([]part, int, error) {
-	s := splitter{refer: refer, literal: "/"}
-	for rest := strings.TrimPrefix(glob, "/"); rest != ""; {
-		n, err := s.next(rest)
-		if err != nil {
-			return nil, 0, err
+// splitGlob splits a valid glob into parts. Its wildcards are numbered from 1 on. With refer, $n stands for a part of another glob, and
+// wildcards have no numbers.
+func splitGlob(glob string, refer func(n int) (part, error)) (parts []part, wild int, err error) {
+	for element := range strings.SplitSeq(strings.TrimPrefix(glob, "/"), "/") {
+		literal := "/"
+		add := func(p part) {
+			if p.kind == partDeep {
+				literal = "" // a ** has the slash before it
+			}
+			if literal != "" {
+				parts = append(parts, part{kind: partLiteral, text: literal})
+				literal = ""
+			}
+			if p.n == 0 && refer == nil {
+				wild++
+				p.n = wild
+			}
+			parts = append(parts, p)
 		}
-		rest = rest[n:]
-	}
-	err := s.endElement()
-	return s.parts, s.wild, err
-}
-
-// next reads one piece and returns how long it is.
-func (s *splitter) next(rest string) (int, error) {
-	switch c := rest[0]; {
-	case c == '/':
-		err := s.endElement()
-		s.literal = "/"
-		return 1, err
-	case c == '\\' && len(rest) > 1:
-		s.literal += rest[1:2]
-		return 2, nil
-	case c == '*':
-		n := len(rest) - len(strings.TrimLeft(rest, "*"))
-		if n == 2 && s.isWhole(rest[n:]) {
-			s.add(part{kind: partDeep, n: s.number()})
-		} else { // all other stars are like one
-			s.add(part{kind: partStar, text: "*", n: s.number()})
+		for rest := element; rest != ""; {
+			n := 1
+			switch c := rest[0]; {
+			case element == "**":
+				n = 2
+				add(part{kind: partDeep})
+			case c == '\\' && len(rest) > 1:
+				literal += rest[1:2]
+				n = 2
+			case c == '*': // several are like one
+				n = len(rest) - len(strings.TrimLeft(rest, "*"))
+				add(part{kind: partStar, text: "*"})
+			case c == '?':
+				add(part{kind: partOne, text: "?"})
+			case c == '[':
+				n = closing(rest, '[', ']')
+				add(part{kind: partOne, text: rest[:n]})
+			case c == '{':
+				if n = closing(rest, '{', '}'); n == 0 {
+					return nil, 0, fmt.Errorf("%s/ has a slash in it, which does not go with protects", rest)
+				}
+				add(part{kind: partBraces, text: rest[:n]})
+			case c == '$' && refer != nil && len(digits(rest[1:])) > 0:
+				number := digits(rest[1:])
+				n = 1 + len(number)
+				i, err := strconv.Atoi(number)
+				if err != nil {
+					return nil, 0, fmt.Errorf("$%s: no such number", number)
+				}
+				p, err := refer(i)
+				if err != nil {
+					return nil, 0, err
+				}
+				if p.kind == partDeep && len(element) != n {
+					return nil, 0, fmt.Errorf("$%d stands for a **, so there must be nothing else between its slashes", i)
+				}
+				add(p)
+			default:
+				literal += rest[:1]
+			}
+			rest = rest[n:]
 		}
-		return n, nil
-	case c == '?':
-		s.add(part{kind: partOne, text: "?", n: s.number()})
-		return 1, nil
-	case c == '[':
-		n := closing(rest, '[', ']')
-		s.add(part{kind: partOne, text: rest[:n], n: s.number()})
-		return n, nil
-	case c == '{':
-		n := closing(rest, '{', '}')
-		if strings.Contains(rest[:n], "/") {
-			return 0, fmt.Errorf("%s has a slash in it, which does not go with protects", rest[:n])
+		if literal != "" {
+			parts = append(parts, part{kind: partLiteral, text: literal})
 		}
-		s.add(part{kind: partBraces, text: rest[:n], n: s.number()})
-		return n, nil
-	case c == '$' && s.refer != nil && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
-		return s.reference(rest)
-	default:
-		s.literal += rest[:1]
-		return 1, nil
+		if literal == "/" || literal == "/." || literal == "/.." {
+			return nil, 0, errors.New(`fits no path: none has "//", ".", ".." or a slash at its end`)
+		}
 	}
+	return parts, wild, nil
 }
 
-// isWhole reports whether what was just read is an element alone.
-func (s *splitter) isWhole(rest string) bool {
-	return s.literal == "/" && len(s.parts) == s.first && (rest == "" || rest[0] == '/')
+// digits returns the digits at the beginning of the text.
+func digits(text string) string {
+	return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
 }
 
-func (s *splitter) reference(rest string) (int, error) {
-	end := 1
-	for end < len(rest) && rest[end] >= '0' && rest[end] <= '9' {
-		end++
-	}
-	n, err := strconv.Atoi(rest[1:end])
-	if err != nil {
-		return 0, fmt.Errorf("%s: no such number", rest[:end])
-	}
-	p, err := s.refer(n)
-	if err != nil {
-		return 0, err
-	}
-	if p.kind == partDeep && !s.isWhole(rest[end:]) {
-		return 0, fmt.Errorf("$%d stands for a **, so there must be nothing else between its slashes", n)
-	}
-	s.add(p)
-	return end, nil
-}
-
-func (s *splitter) number() int {
-	if s.refer != nil {
-		return 0
-	}
-	s.wild++
-	return s.wild
-}
-
-// add adds a wildcard. A ** has the slash before it.
-func (s *splitter) add(p part) {
-	if p.kind == partDeep {
-		s.literal = ""
-	}
-	s.flush()
-	s.parts = append(s.parts, p)
-}
-
-func (s *splitter) flush() {
-	if s.literal != "" {
-		s.parts = append(s.parts, part{kind: partLiteral, text: s.literal})
-		s.literal = ""
-	}
-}
-
-func (s *splitter) endElement() error {
-	s.flush()
-	e := s.parts[s.first:]
-	s.first = len(s.parts)
-	if len(e) == 1 && e[0].kind == partLiteral && (e[0].text == "/" || path.Clean(e[0].text) != e[0].text) {
-		return errors.New(`fits no path: none has "//", ".", ".." or a slash at its end`)
-	}
-	return nil
-}
-
-// closing returns how long the text is up to the bracket that closes its first one. The glob is valid.
+// closing returns how long the text is up to the bracket that closes its first one; 0: none does.
 func closing(text string, open, shut byte) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -177,7 +131,7 @@ func closing(text string, open, shut byte) int {
 			}
 		}
 	}
-	return len(text)
+	return 0
 }
 
 // newPattern compiles a pattern for the locks of a rule.
@@ -221,6 +175,41 @@ func wildcardCount(n int) string {
 		return "one wildcard"
 	}
 	return fmt.Sprintf("%d wildcards", n)
+}
+
+// example returns a path that the pattern fits.
+func (p *pattern) example() Name {
+	text := ""
+	for _, part := range p.parts {
+		text += part.example()
+	}
+	return Name(text)
+}
+
+func (p part) example() string {
+	switch p.kind {
+	case partLiteral:
+		return p.text
+	case partDeep:
+		return "/~"
+	}
+	for c := '~'; c > ' '; c-- {
+		if p.isText(string(c)) {
+			return string(c)
+		}
+	}
+	first, _, _ := strings.Cut(strings.Trim(p.text, "{}"), ",")
+	return first
+}
+
+// isText reports whether a wildcard may stand for the text, which has no slash.
+func (p part) isText(text string) bool {
+	return p.text == "*" || p.text == "?" || doublestar.MatchUnvalidated(escape(p.text), escape(text))
+}
+
+// begins reports whether the part is the first one of an element.
+func (p part) begins() bool {
+	return p.kind == partDeep || p.kind == partLiteral && strings.HasPrefix(p.text, "/")
 }
 
 // maxSteps bounds the search for the locks of one path. Only patterns with several wildcards between

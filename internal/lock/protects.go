@@ -34,7 +34,7 @@ func (r *Rules) protect(rules []Rule) []error {
 		for j, text := range rule.protection.Paths {
 			p, err := newPattern(rule, text, rule.Match)
 			if err == nil {
-				err = r.apart(p)
+				err = r.protectable(p)
 			}
 			if err != nil {
 				errs = append(errs, named(i, rule.Rule, &ProtectsError{i, j, err}))
@@ -46,27 +46,14 @@ func (r *Rules) protect(rules []Rule) []error {
 	return errs
 }
 
-// apart refuses a pattern that may fit the name of a lock: locks come and go by MKD and RMD alone. Where a ** of
-// the pattern only passes by a directory in which everything is a lock, there are no files to be protected anyway.
-func (r *Rules) apart(p *pattern) error {
-	for i, rule := range r.rules {
-		names, _, err := splitGlob(rule.Match, nil)
-		if err != nil { // braces with a slash: taken for anything
-			names = []part{{kind: partDeep}}
-		}
-		if a, b := elementsOf(p.parts), elementsOf(names); overlap(a, b) && !passesRoot(a, b) {
-			return fmt.Errorf("could be the name of a lock of rule %d (match %q)", i+1, rule.Match)
-		}
+// protectable refuses a pattern that fits names of locks: they come and go by MKD and RMD alone, so that it would protect nothing. One
+// that fits names of locks and other paths protects the others.
+func (r *Rules) protectable(p *pattern) error {
+	name := p.example()
+	if rule := r.find(name); rule != nil {
+		return fmt.Errorf("protects no file: %s is the name of a lock of rule %d (match %q)", name, slices.Index(r.rules, rule)+1, rule.Match)
 	}
 	return nil
-}
-
-// passesRoot reports whether names are all that lies directly or anywhere below some directory (/locks/*, /locks/**), and
-// a ** of the pattern stands for the way there.
-func passesRoot(pattern, names []element) bool {
-	root, last := names[:len(names)-1], names[len(names)-1]
-	all := isDeep(last) || len(last) == 2 && last[0].text == "/" && last[1].kind == partStar
-	return all && !slices.ContainsFunc(root, isDeep) && slices.ContainsFunc(pattern[:min(len(root), len(pattern))], isDeep)
 }
 
 // Protects reports whether any path is protected.
@@ -82,12 +69,12 @@ func (r *Rules) ProtectsBelow(dir Name) bool {
 var errManyWays error = &kind{"fits what locks protect in too many ways", fs.ErrPermission}
 
 // Guards returns the names of all locks that protect the path, in the order of the rules, each once; none if it is not
-// protected. They need not be held. The cost grows with the rules, not with what is held.
+// protected, as no name of a lock is. They need not be held. The cost grows with the rules, not with what is held.
 //
 // For a path that fits a pattern in too many ways it returns an error that matches fs.ErrPermission.
 func (r *Rules) Guards(path Name) ([]Name, error) {
 	var guards []Name
-	if path == "/" {
+	if path == "/" || len(r.patterns) == 0 || r.find(path) != nil {
 		return nil, nil
 	}
 	for _, p := range r.patterns {
