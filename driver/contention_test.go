@@ -28,8 +28,8 @@ func TestMkdWaitsForItsTurn(t *testing.T) {
 		- waiting /locks/x 1
 		b2 MKD /locks/x ...
 		- waiting /locks/x 2
-		boss SITE LOCKS => 211-1 locks are held:\n /locks/x: held by phoneacc@*; 2 in the queue\n211 End
-		boss SITE LOCK INFO /locks/x => 211-*\n held by *\n 2 in the queue\n211 End
+		boss SITE LOCKS => 211-1 locks are held:\n /locks/x: held by phoneacc@*; 2 in the queue\n type=lock;*;waiting=2;mkd=later; /locks/x\n211 End
+		boss SITE LOCK INFO /locks/x => 211-*\n held by *\n 2 in the queue\n type=lock;*;waiting=2;mkd=later; /locks/x\n211 End
 		a RMD /locks/x => 250 *
 		b => 257 "/locks/x" locked, token *, expires in 10m0s
 		b RMD /locks/x => 250 *
@@ -86,7 +86,7 @@ func TestWhatAnAccountMayOfLocks(t *testing.T) {
 	plays(t, `
 		reader MKD /locks/x => 257 *
 		reader2 MKD /locks/x => 257 *
-		reader2 SITE LOCK INFO /locks/x => 211-*\n shared by reader@127.0.0.1 *\n*\n211 End
+		reader2 SITE LOCK INFO /locks/x => 211-*\n shared by reader@127.0.0.1 *\n type=lock;*;shared=yes;*;mine=no;*\n type=lock;*;mine=session;*\n211 End
 		reader RMD /locks/x => 250 *
 		reader2 RMD /locks/x => 250 *
 		a MKD /locks/x => 257 *

@@ -159,7 +159,7 @@ func (s *Server) Control(o control.Options) *control.Server {
 	o.TLS, o.SessionReuse, o.Ports, o.Logger = s.tls, s.sessionReuse, s.ports, s.log
 	// STOR STAGED says that a file is published by one rename when its upload is complete, so that a client need not do
 	// that itself.
-	o.Features = []string{"SITE LOCK", "SITE LOCK DISCONNECT", "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
+	o.Features = []string{"SITE LOCK", "SITE LOCK DISCONNECT", "SITE LOCK FACTS " + factNames, "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
 	s.conns = control.NewServer(o)
 	return s.conns
 }

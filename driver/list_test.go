@@ -172,7 +172,7 @@ func TestFormsOfListings(t *testing.T) {
 		boss MLST => 250-*\n  /\n250 *
 		boss MLST /none => 550 /none: *
 		boss FEAT => *\n MLST type;size;modify;perm;unique;unix.mode;\n*
-		boss FEAT => *\n SITE LOCK\n SITE LOCK DISCONNECT\n SITE LOCKS\n SITE WAIT\n SIZE\n STOR STAGED\n*`)
+		boss FEAT => *\n SITE LOCK\n SITE LOCK DISCONNECT\n SITE LOCK FACTS type;token;*\n SITE LOCKS\n SITE WAIT\n SIZE\n STOR STAGED\n*`)
 }
 
 // A file system does not have every time that can be said.
@@ -268,14 +268,15 @@ func TestSite(t *testing.T) {
 		a SITE LOCK AGE x => 501 *
 		a MKD /locks/long => 257 "/locks/long" locked, token #, expires in 6m0s
 		a MKD /ever/x => 257 *
-		a site lock info /ever/x => 211-Lock /ever/x\n held by phoneacc@127.0.0.1 for 0s, never expires, token #\n211 End
+		a site lock info /ever/x => 211-Lock /ever/x\n held by phoneacc@127.0.0.1 for 0s, never expires, token #\n type=lock;token=#;account=phoneacc;address=127.0.0.1;since=*;held=0.000;shared=no;automatic=no;mine=session;waiting=0;mkd=later; /ever/x\n211 End
+		a2 SITE LOCK INFO /locks/long => 211-*\n type=lock;*;expires=2*;left=360.000;shared=no;automatic=no;mine=no;waiting=0;mkd=later; /locks/long\n211 End
 		a SITE LOCK INFO /locks/none => 550 /locks/none: not held
 		a SITE LOCK INFO /nolock => 550 /nolock: no rule makes that name a lock
 		a SITE LOCK DISCONNECT KEEP => 501 *
 		a SITE LOCK DISCONNECT RELEASE x => 501 *
 		a SITE LOCK DISCONNECT RELEASE 15 => 200 *
-		a SITE LOCKS => 211-3 locks are held:\n /ever/x: held by *\n /locks/long: held by *\n /locks/short: held by *\n211 End
-		a SITE LOCKS /locks/s* => 211-1 locks are held:\n /locks/short: held by *\n211 End
+		a SITE LOCKS => 211-3 locks are held:\n /ever/x: held by *\n type=lock;*; /ever/x\n /locks/long: held by *; /locks/long\n /locks/short: held by *; /locks/short\n211 End
+		a SITE LOCKS /locks/s* => 211-1 locks are held:\n /locks/short: held by *\n type=lock;*; /locks/short\n211 End
 		a SITE LOCKS **/long => 211-1 *
 		a SITE LOCKS /*/[rs]hort => 211-1 *
 		a SITE LOCKS /locks => 211 no locks are held
@@ -296,7 +297,9 @@ func TestSite(t *testing.T) {
 		a2 SITE LOCK AS job-1 => 200 *
 		a SITE LOCK AS job-1 => 200 *
 		a MKD /locks/job => 257 *
+		a2 SITE LOCK INFO /locks/job => 211-*;mine=job;waiting=0;mkd=granted; /locks/job\n211 End
 		a2 MKD /locks/job => 257 "/locks/job" locked, *
+		a2 SITE LOCK INFO /locks/job => 211-*;mine=session;adopted=#;waiting=0;mkd=later; /locks/job\n211 End
 		a2 RMD /locks/job => 250 *
 		a2 SITE LOCK BREAK /locks/long => 550 only administrators break locks
 		- break /locks/long
@@ -330,7 +333,7 @@ func TestSoManyLocksAreShown(t *testing.T) {
 	}
 	a := s.as("phoneacc")
 	listed := a.ask("SITE LOCKS")
-	if n := strings.Count(listed, "\n"); n > maxShown+2 || !strings.Contains(listed, " and 5 more") {
+	if n := strings.Count(listed, "\n"); n > 2*maxShown+2 || !strings.Contains(listed, " and 5 more") {
 		t.Errorf("%d lines", n)
 	}
 	if text := a.fetch("RETR /.locks.json"); strings.Count(text, `"path"`) != maxShown || !strings.Contains(text, `"more": 5`) {

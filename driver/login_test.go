@@ -183,7 +183,7 @@ func TestAnAccountSeesItsHomeOnly(t *testing.T) {
 		a MKD /home/bob/work/a_lock => 550 /home/bob/work/a_lock: held by bob@*
 		a MKD /locks/a => 257 *
 		a RNFR /home => 550 /home: there are held locks below it
-		bob SITE LOCKS => 211-1 locks are held:\n /work/a_lock: held by bob@127.0.0.1 for *\n211 End
+		bob SITE LOCKS => 211-1 locks are held:\n /work/a_lock: held by bob@127.0.0.1 for *; /work/a_lock\n211 End
 		bob SITE LOCKS /work/* => 211-1 *
 		bob RETR /.locks.json => 226 * >>> {*"locks": [\n    {\n      "path": "/work/a_lock",*"waiting": 0\n    }\n  ]\n}\n
 		# a home that is a link is where it leads

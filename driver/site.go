@@ -54,7 +54,7 @@ func word(s string) (first, rest string) {
 
 var siteHelp = control.Reply{Code: 214, Text: "SITE commands:", Lines: []string{
 	" SITE LOCKS [glob]        the locks that are held, all or those whose path the glob fits",
-	" SITE LOCK INFO path      who holds it, since when and until when",
+	" SITE LOCK INFO path      the holder, since when and until when, with facts for programs",
 	" SITE LOCK AS nonce       sessions of one account with one nonce speak for each other's locks",
 	" SITE LOCK AGE seconds    a shorter age for the locks that this session takes next; 0: the rule's",
 	" SITE LOCK DISCONNECT RELEASE [seconds]  the locks that this session takes next end so long after its connection, or sooner",
@@ -129,22 +129,6 @@ func (c *client) siteLockDisconnect(param string) control.Reply {
 	}
 	c.locks.SetDisconnect(grace)
 	return control.Reply{Code: 200, Text: "the locks that this session takes next end " + grace.String() + " after its connection, or sooner"}
-}
-
-func (c *client) siteLockInfo(param string) control.Reply {
-	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
-		status, held := c.table().Get(n)
-		if err := c.table().Valid(); err != nil { // who asks goes on working by what it is told
-			return control.Reply{}, err
-		}
-		if !held {
-			if _, ok := c.table().Rules().For(n); !ok {
-				return control.Reply{}, lock.ErrNoRule
-			}
-			return control.Reply{}, lock.ErrNotHeld
-		}
-		return control.Reply{Code: 211, Text: "Lock " + view, Lines: lockLines(status)}, nil
-	})
 }
 
 func (c *client) siteLockRenew(param string) control.Reply {
@@ -268,8 +252,13 @@ func (c *client) lockRows(names []lock.Name, line func(string) error) error {
 		if err := c.table().Valid(); err != nil {
 			return err
 		}
-		if view, ok := c.account.inView(n); ok && held {
-			if err := line(" " + view + ": " + holders(status)); err != nil {
+		seen, err := c.locks.View(n)
+		view, ok := c.account.inView(n)
+		if err != nil || !ok || !held || len(seen.Holds) == 0 {
+			continue
+		}
+		for _, text := range append([]string{" " + view + ": " + holders(status)}, factLines(view, seen, c.server.clock.Now())...) {
+			if err := line(text); err != nil {
 				return err
 			}
 		}

@@ -36,13 +36,17 @@ func (n *node) status(now Instant) Status {
 	for i, h := range n.holds {
 		holds[i] = h.Hold
 	}
-	waiting := len(n.queue)
-	if n.pool != nil {
-		waiting = len(n.pool.queue)
-	}
 	return Status{
-		Name: n.name, Holds: holds, Held: max(now.Boot-n.holds[0].Acquired.Boot, 0), Expiry: n.expiry(now), Members: n.below, Waiting: waiting,
+		Name: n.name, Holds: holds, Held: max(now.Boot-n.holds[0].Acquired.Boot, 0), Expiry: n.expiry(now), Members: n.below, Waiting: n.waiting(),
 	}
+}
+
+// waiting returns how many sessions wait for the name, or for a place in its pool.
+func (n *node) waiting() int {
+	if n.pool != nil {
+		return len(n.pool.queue)
+	}
+	return len(n.queue)
 }
 
 // expiry returns when the last hold of n ends by itself.
