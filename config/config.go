@@ -245,8 +245,6 @@ type Rule struct {
 	Release string `toml:"release" enum:"address,user,session,anyone"`
 	// Wait is how long MKD on a held lock waits for it, SITE WAIT of the session aside. 0: not at all.
 	Wait Duration `toml:"wait"`
-	// Reentrant counts a second MKD by the holding session instead of refusing it.
-	Reentrant bool `toml:"reentrant"`
 	// Shared names the accounts that may hold it together; none: the read-only ones, if Locks.ReadersShare is set.
 	Shared []string `toml:"shared"`
 	// Limit is how many locks there may be directly below one directory. 0: any number.

@@ -176,7 +176,8 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"commit": {lock + `commit = "release"`, `f:3: lock[1].commit: "commit" was removed: uploads are published when they end; delete this line`},
 		"upload_max_age": {"[files]\nupload_max_age = \"1h\"", `f:2: files.upload_max_age: "upload_max_age" was removed: ` +
 			`data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`},
-		"on_abort": {"[files]\non_abort = \"keep\"", `f:2: files.on_abort: "on_abort" was removed: an upload that is broken off is discarded; delete this line`},
+		"reentrant": {lock + `reentrant = true`, `f:3: lock[1].reentrant: "reentrant" was removed: a program counts how often it took its lock; delete this line`},
+		"on_abort":  {"[files]\non_abort = \"keep\"", `f:2: files.on_abort: "on_abort" was removed: an upload that is broken off is discarded; delete this line`},
 		"on_abort of an account": {account + "on_abort = \"\"",
 			`f:4: account[1].on_abort: "on_abort" was removed: an upload that is broken off is discarded; delete this line`},
 

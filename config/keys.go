@@ -64,6 +64,7 @@ var removed = map[string]string{
 	"lock.commit":          `"commit" was removed: uploads are published when they end; delete this line`,
 	"lock.queue":           `"queue" was removed: with wait = "90s" clients wait in a queue and get the lock in order; delete this line`,
 	"lock.queue_hold":      `"queue_hold" was removed: with wait = "90s" clients wait in a queue and get the lock in order; delete this line`,
+	"lock.reentrant":       `"reentrant" was removed: a program counts how often it took its lock; delete this line`,
 	"files.on_abort":       `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
 	"files.upload_max_age": `"upload_max_age" was removed: data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`,
 	"account.on_abort":     `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,

@@ -32,7 +32,6 @@ func (c *client) tellRefused(n lock.Name, err error) {
 // refusedBy is why a lock was refused, as one of a few words.
 func refusedBy(err error) string {
 	var (
-		deadlock  *lock.DeadlockError
 		limit     *lock.LimitError
 		tooMany   *lock.TooManyError
 		delayed   *lock.DelayedError
@@ -48,8 +47,6 @@ func refusedBy(err error) string {
 		return "suspended"
 	case errors.Is(err, errWithdrawn):
 		return "withdrawn"
-	case errors.As(err, &deadlock):
-		return "deadlock"
 	case errors.As(err, &limit):
 		return "limit"
 	case errors.As(err, &tooMany):

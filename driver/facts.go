@@ -60,11 +60,10 @@ func factLine(view string, v lock.View, first func(*facts)) string {
 
 // nextMkd returns what MKD of the lock would come to.
 func nextMkd(err error) string {
-	var deadlock *lock.DeadlockError
 	switch {
 	case err == nil:
 		return "granted"
-	case errors.Is(err, lock.ErrHeld) && !errors.As(err, &deadlock):
+	case errors.Is(err, lock.ErrHeld):
 		return "later"
 	}
 	return "refused"

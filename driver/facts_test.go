@@ -18,17 +18,8 @@ func TestFactsSayWhatMkdWouldComeTo(t *testing.T) {
 		a RMD /pool/1 => 250 *
 		b SITE LOCK INFO /pool/2 => 550 /pool/2: not held
 		b SITE LOCK INFO /none => 550 /none: no rule makes that name a lock
-		# a deadlock, for who would wait
 		a MKD /a_lock => 257 *
-		b MKD /b_lock => 257 *
-		a SITE WAIT 60 => 200 *
-		a MKD /b_lock ...
-		- waiting /b_lock 1
 		b SITE LOCK INFO /a_lock => 211-*;mine=no;waiting=0;mkd=later; /a_lock\n211 End
-		b SITE WAIT 60 => 200 *
-		b SITE LOCK INFO /a_lock => 211-*;mine=no;waiting=0;mkd=refused; /a_lock\n211 End
-		b RMD /b_lock => 250 *
-		a => 257 *
 		# a lock that was taken away is kept back
 		boss SITE LOCK BREAK /a_lock => 550 *
 		boss MKD /late/x => 257 *

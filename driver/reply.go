@@ -107,11 +107,10 @@ func (c *client) replyFor(view string, err error) control.Reply {
 // explain returns the code and the text of an error, and whether it was foreseen.
 func (c *client) explain(err error) (code int, text string, known bool) {
 	var (
-		r        *refusal
-		plain    tls.RecordHeaderError
-		deadlock *lock.DeadlockError
-		tooMany  *lock.TooManyError
-		later    *lock.SuspendedError
+		r       *refusal
+		plain   tls.RecordHeaderError
+		tooMany *lock.TooManyError
+		later   *lock.SuspendedError
 	)
 	switch {
 	case errors.As(err, &later):
@@ -122,8 +121,6 @@ func (c *client) explain(err error) (code int, text string, known bool) {
 		return 426, "PROT P was said, but the data connection does not begin with TLS", true
 	case errors.As(err, &tooMany):
 		return 550, tooMany.Error(), true
-	case errors.As(err, &deadlock):
-		return 550, deadlock.Text(c.inViewOr("another lock")), true
 	}
 	for _, a := range answers {
 		if errors.Is(err, a.is) {

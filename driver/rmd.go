@@ -3,7 +3,6 @@ package driver
 import (
 	"cmp"
 	"errors"
-	"strconv"
 	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/control"
@@ -19,18 +18,11 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	case !own && !c.isLock(n):
 		return done(250, view, "removed"), c.notEmpty(n, c.removeDirectory(n, view))
 	}
-	again, waiting, err := c.locks.ReleaseOrWait(c.server.context, n, c.conn.Wake)
-	if waiting != nil {
-		_, err = c.await(cmd, waiting)
-	}
-	if err != nil {
+	if err := c.locks.Release(c.server.context, n); err != nil {
 		if err == lock.ErrNotHeld {
 			err = cmp.Or(c.hostsLock(n), err)
 		}
 		return control.Reply{}, c.notEmpty(n, err)
-	}
-	if again > 0 {
-		return control.Reply{Code: 250, Text: view + " is still held, RMD it " + strconv.Itoa(again) + " more"}, nil
 	}
 	return done(250, view, "released"), nil
 }

@@ -115,10 +115,6 @@ func TestAnAcquireIs(t *testing.T) {
 		"found again where a full server lost the connection": {
 			scripts: []string{asLocks() + "> MKD /a\n< 421 shutting down\n", "< 421 too many\n", asLocks() + grant42 + giveBack},
 		},
-		"refused for good by a deadlock": {
-			scripts: []string{asLocks() + "> MKD /a\n< 550 /a: deadlock: /a is held by bob@10.0.0.5, who waits for /b, which is yours\n" + bye},
-			want:    ErrRefused, says: "refused: /a: deadlock: /a is held by bob@10.0.0.5, who waits for /b, which is yours",
-		},
 		"refused to be shared where nothing is known of that": {
 			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n" + giveBack},
 			shared:  true, want: ErrRefused,

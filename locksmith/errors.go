@@ -16,7 +16,7 @@ import (
 var (
 	// ErrHeld: another client holds the lock. The error is a *HeldError.
 	ErrHeld = errors.New("held by another client")
-	// ErrRefused: the server will never grant it like this: no such directory, no permission, a deadlock, a limit of the session.
+	// ErrRefused: the server will never grant it like this: no such directory, no permission, a limit of the session.
 	ErrRefused = errors.New("refused")
 	// ErrLogin: the account or the password is wrong.
 	ErrLogin = errors.New("login refused")

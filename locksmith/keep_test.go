@@ -195,9 +195,6 @@ func TestRelease(t *testing.T) {
 		"is said again when the reply is lost and the lock stands": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires, adopted from token 42\n" + heard + giveBack},
 		},
-		"is said as often as a reentrant lock was taken": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 250 /a is still held, RMD it 1 more\n" + giveBack},
-		},
 		"says that the lock was lost": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 550 /a: taken away 2s ago: older than 6m0s\n" + bye},
 			want:    ErrLost, says: "the lock was lost: /a: taken away 2s ago: older than 6m0s",

@@ -452,7 +452,6 @@ func (l *Lock) giveBack(ctx context.Context) error {
 			pause(ctx, 100*time.Millisecond)
 		case err != nil:
 			return fmt.Errorf("%w: %s: the server does not answer", ErrUnknown, l.path)
-		case r.good() && r.again():
 		case r.good():
 			return nil
 		case r.transient() && tries < 3: // it may succeed yet

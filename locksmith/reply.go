@@ -146,8 +146,7 @@ func number(s string) int {
 	return n
 }
 
-// waitable is what ftplockd says of a lock that somebody has, or may have before us. A deadlock is none of these: it
-// does not go away by waiting.
+// waitable is what ftplockd says of a lock that somebody has, or may have before us.
 var waitable = regexp.MustCompile(`: (?:waited \S+: )?(?:held by |others came earlier, |kept back for |there may be \d+ such locks, |.+ below it is held by )`)
 
 func (r reply) waitable() bool { return waitable.MatchString(r.text()) }
@@ -157,12 +156,6 @@ var noLock = regexp.MustCompile(`: no rule makes that name a lock$`)
 
 // withdrawn is what ftplockd says of an MKD that waited when another command came.
 func (r reply) withdrawn() bool { return strings.HasSuffix(r.text(), ": not waited for any longer") }
-
-// stillHeld is what ftplockd says to the RMD of a lock that was taken several times (reentrant).
-var stillHeld = regexp.MustCompile(` is still held, RMD it \d+ more$`)
-
-// again reports whether the lock was taken more often than it was given back.
-func (r reply) again() bool { return stillHeld.MatchString(r.text()) }
 
 var holderLine = regexp.MustCompile(`^(held|shared) by (.+) for ([0-9hms.]+), (?:expires in ([0-9hms.]+)|never expires), token (\d+)$`)
 

@@ -36,10 +36,9 @@ func TestEveryKeyOfContentionReachesTheTable(t *testing.T) {
 	c := config.Default()
 	c.Locks.ReadersShare = false
 	c.Rules[0].Wait.Duration = time.Second
-	c.Rules[0].Reentrant, c.Rules[0].Shared, c.Rules[0].Limit = true, []string{"a"}, 3
+	c.Rules[0].Shared, c.Rules[0].Limit = []string{"a"}, 3
 	got := rulesOf(c)[0].Contention
-	if got.Wait != time.Second ||
-		!got.Reentrant || len(got.Shared) != 1 || got.ReadersShare || got.Limit != 3 {
+	if got.Wait != time.Second || len(got.Shared) != 1 || got.ReadersShare || got.Limit != 3 {
 		t.Errorf("got %+v", got)
 	}
 	if defaults := rulesOf(config.Default())[0].Contention; !defaults.ReadersShare {

@@ -62,8 +62,7 @@ func rulesOf(c *config.Config) []lock.Rule {
 			Grace: r.Grace.Duration, LockDelay: r.LockDelay.Duration, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
 			Protection: &lock.Protection{Paths: r.Protects, WriteAs: lock.WritePolicy(r.WriteAs)},
 			Contention: &lock.Contention{
-				Wait: r.Wait.Duration, Reentrant: r.Reentrant,
-				Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit, Members: lock.MemberPolicy(r.Members),
+				Wait: r.Wait.Duration, Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit, Members: lock.MemberPolicy(r.Members),
 			},
 		}
 	}

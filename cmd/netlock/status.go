@@ -45,7 +45,7 @@ const statusText = `Exit statuses:
   68   the server's name is unknown
   69   no server answers there, or not in time, or it has too many connections
   70   anything else
-  73   the lock is refused: not allowed, no such directory, a deadlock
+  73   the lock is refused: not allowed, no such directory
   74   a transfer failed, or a local file cannot be written
   75   somebody else holds the lock (-n, -w)
   76   TLS failed, or a reply was lost and the lock's state is not known

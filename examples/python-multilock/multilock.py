@@ -150,7 +150,7 @@ class MultiLock:
             yield
             if time.monotonic() >= end:
                 return
-            time.sleep(0.05)  # some refusals come at once, such as that of a deadlock
+            time.sleep(0.05)  # some refusals come at once, such as that of a limit
 
     def _take(self):
         """Send MKD, until the answer is not just that there is no group: it is made first, and may end just then."""

@@ -121,7 +121,7 @@ func (c *Client) begin(o Op) *Op {
 }
 
 // keptFrom matches refusals that say nothing about who holds the lock.
-var keptFrom = regexp.MustCompile("others came earlier|deadlock|kept back")
+var keptFrom = regexp.MustCompile("others came earlier|kept back")
 
 // refusedFor reports whether an error is a reply that refuses for good.
 func refusedFor(err error) bool {

@@ -92,8 +92,8 @@ func (st *State) mayJoin(a *acquisition) error {
 	return nil
 }
 
-// takeUp grants a lock that the session's job holds already: under a new token a hold of another session of the job, or under a
-// reentrant rule the session's own hold once more. It returns false if there is no such hold.
+// takeUp grants a lock that the session's job holds already: under a new token a hold of another session of the job, under the same token
+// one whose grant the session did not receive. It returns false if there is no such hold.
 func (st *State) takeUp(s *session, n *node, rule *compiledRule, now Instant, out *outcome) bool {
 	h, title := st.actsFor(s, n)
 	switch {
@@ -110,9 +110,6 @@ func (st *State) takeUp(s *session, n *node, rule *compiledRule, now Instant, ou
 	case title == bySession && h.unheard: // the client asks again
 		st.renewHold(h, s.owner, now, out)
 		out.mark(Record{Hold: h.Hold, volatile: volatile{mark: markHeard}})
-	case title == bySession && rule != nil && rule.contention.Reentrant:
-		st.renewHold(h, s.owner, now, out)
-		out.mark(Record{volatile: volatile{mark: markExtra, holds: []*hold{h}}})
 	default:
 		return false
 	}
@@ -278,10 +275,6 @@ func (st *State) queue(a *acquisition, n *node, rule *compiledRule, refused refu
 		out.refuse(refused)
 		return
 	}
-	if chain := st.deadlock(s, a.name); chain != nil {
-		out.refuse(&DeadlockError{Chain: chain})
-		return
-	}
 	p := &place{
 		node: &node{name: a.name}, session: s, owner: s.owner,
 		since: now.Boot, until: later(now.Boot, wait), wake: a.wake,
@@ -306,33 +299,6 @@ func (st *State) endingAbove(name Name) *node {
 	for name = name.Parent(); name != "/"; name = name.Parent() {
 		if n := st.nodes[name]; n != nil && n.ending() {
 			return n
-		}
-	}
-	return nil
-}
-
-// deadlock returns the chain of locks and holders by which the session would wait for itself, nil if it would not: the holder of
-// the lock waits for another one, and so on, and the last one is the session's own. A holder that only tries again and again does not wait.
-func (st *State) deadlock(s *session, name Name) []Link {
-	var chain []Link
-	for range 100 {
-		n := st.nodes[name]
-		if n == nil || len(n.holds) == 0 {
-			return nil
-		}
-		h := n.holds[0]
-		chain = append(chain, Link{Name: name, Holder: h.Owner})
-		if h.session == s {
-			return chain
-		}
-		waits := false
-		for p := range h.session.places {
-			if !p.leaves {
-				name, waits = p.node.name, true
-			}
-		}
-		if !waits {
-			return nil
 		}
 	}
 	return nil

@@ -185,13 +185,9 @@ func (st *State) applyQueued(p *place) {
 	p.node, p.alarm.place = n, p
 	st.tickets++
 	p.ticket = st.tickets
-	if p.leaves {
-		n.leavers = append(n.leavers, p)
-	} else {
-		n.queue = append(n.queue, p)
-		st.count.Waiting++
-		st.pool(p)
-	}
+	n.queue = append(n.queue, p)
+	st.count.Waiting++
+	st.pool(p)
 	if p.session.places == nil {
 		p.session.places = make(map[*place]struct{})
 	}
@@ -213,17 +209,13 @@ func (st *State) applyUnqueued(p *place, why error) {
 	delete(p.session.places, p)
 	st.agenda.remove(&p.alarm)
 	n := p.node
-	if p.leaves {
-		n.leavers = remove(n.leavers, p)
-	} else {
-		n.queue = remove(n.queue, p)
-		st.count.Waiting--
-		if p.pool != nil {
-			p.pool.queue = remove(p.pool.queue, p)
-			st.dropPool(p.pool)
-		}
-		st.touch(n)
+	n.queue = remove(n.queue, p)
+	st.count.Waiting--
+	if p.pool != nil {
+		p.pool.queue = remove(p.pool.queue, p)
+		st.dropPool(p.pool)
 	}
+	st.touch(n)
 	st.prune(n)
 }
 
@@ -309,10 +301,6 @@ func (st *State) applyMark(r *Record) {
 		st.agenda.set(v.alarm, v.until)
 	case markBegun:
 		v.claim.begun = true
-	case markExtra:
-		v.holds[0].extra++
-	case markFewer:
-		v.holds[0].extra--
 	case markUnheard, markHeard:
 		if h := st.nodes[r.Hold.Name].byToken(r.Hold.Token); h != nil {
 			h.unheard = v.mark == markUnheard

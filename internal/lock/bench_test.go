@@ -24,7 +24,7 @@ func BenchmarkPair(b *testing.B) {
 		if _, _, _, err := s.AcquireOrWait(ctx, "/locks/a", nil); err != nil {
 			b.Fatal(err)
 		}
-		if _, _, err := s.ReleaseOrWait(ctx, "/locks/a", nil); err != nil {
+		if err := s.Release(ctx, "/locks/a"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -59,35 +58,6 @@ type LimitError struct {
 func (e *LimitError) Error() string {
 	return e.Place.after(fmt.Sprintf("there may be %d such locks, and so many are held", e.Limit))
 }
-
-// Link is one step of a deadlock: a lock and who holds it.
-type Link struct {
-	Name   Name
-	Holder Owner
-}
-
-// DeadlockError reports that a session would wait for itself. It matches ErrHeld.
-type DeadlockError struct {
-	// Chain begins with the lock that the session asked for. Its holder waits for the next one, and so on. The session itself holds
-	// the last one.
-	Chain []Link
-}
-
-func (e *DeadlockError) Error() string { return e.Text(func(n Name) string { return string(n) }) }
-
-// Text is Error with the names that show returns.
-func (e *DeadlockError) Text(show func(Name) string) string {
-	var b strings.Builder
-	b.WriteString("deadlock: " + show(e.Chain[0].Name) + " is")
-	for i, link := range e.Chain[1:] {
-		b.WriteString(" held by " + e.Chain[i].Holder.String() + ", who waits for " + show(link.Name) + ", which is")
-	}
-	b.WriteString(" yours")
-	return b.String()
-}
-
-// Unwrap makes the error match ErrHeld.
-func (e *DeadlockError) Unwrap() error { return ErrHeld }
 
 // TimeoutError reports that the waiting of a session ended without the lock. It matches what Err matches.
 type TimeoutError struct {

@@ -100,7 +100,7 @@ func (st *State) grow(name Name) *node {
 // prune forgets a node that nothing needs any more, and those above it.
 func (st *State) prune(n *node) {
 	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && len(n.children) == 0 &&
-		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && len(n.leavers) == 0 && st.nodes[n.name] == n {
+		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && st.nodes[n.name] == n {
 		delete(n.parent.children, n)
 		delete(st.nodes, n.name)
 		st.agenda.remove(&n.alarm)
@@ -136,9 +136,6 @@ func (st *State) recount(n *node) {
 	for p := n.parent; p != nil; p = p.parent {
 		p.below--
 		st.armAll(p)
-		if p.below == 0 && len(p.leavers) > 0 {
-			st.touch(p)
-		}
 	}
 }
 

@@ -48,7 +48,7 @@ func modelRules() [][]Rule {
 	limited := func(match string, age time.Duration) []Rule {
 		return []Rule{
 			{Match: "/l/g", MaxIdle: 40 * time.Second, MaxAge: 5 * time.Minute, OnDisconnect: ReleaseOnDisconnect, Grace: 5 * time.Second, Contention: &Contention{Wait: 20 * time.Second}},
-			{Match: "/l/**", MaxAge: age, Contention: &Contention{Wait: 15 * time.Second, Reentrant: true}},
+			{Match: "/l/**", MaxAge: age, Contention: &Contention{Wait: 15 * time.Second}},
 			{Match: "/s/*", MaxAge: age, LockDelay: 3 * time.Second, Contention: &Contention{Shared: []string{"reader"}, Wait: 30 * time.Second}},
 			{Match: match, MaxIdle: time.Minute, Contention: &Contention{Limit: 2, Wait: 25 * time.Second}},
 		}
@@ -312,12 +312,7 @@ func (m *model) release() {
 	}
 	s, name := m.session(), m.name()
 	m.note("release %s by %s", name, s.ID())
-	r, _ := m.try(func(now Instant, out *outcome) {
-		m.table.st.release(&departure{session: s.s, name: name, wake: func() {}}, now, out)
-	})
-	if r.place != nil {
-		m.waiting = append(m.waiting, &Waiting{session: s, place: r.place})
-	}
+	m.try(func(now Instant, out *outcome) { m.table.st.release(s.s, name, now, out) })
 }
 
 // finish ends a change of a directory, well or not.
@@ -425,15 +420,6 @@ func (m *model) settle() {
 			m.table.st.apply(&Record{Kind: marked, volatile: volatile{mark: markBegun, claim: c}})
 			m.tasks = append(m.tasks, c)
 		}
-		if p.leaves && !p.over && p.node.below == 0 {
-			_, err := m.try(func(now Instant, out *outcome) {
-				m.table.st.release(&departure{session: w.session.s, name: p.node.name, place: p}, now, out)
-			})
-			if err == errBusy || errors.Is(err, ErrMembers) {
-				return false
-			}
-			w.Withdraw()
-		}
 		return p.over
 	})
 }
@@ -491,7 +477,7 @@ func (m *model) check() {
 		if n.below != below[name] {
 			m.fail("%s counts %d names below it, there are %d", name, n.below, below[name])
 		}
-		if n.parent != nil && len(n.holds)+n.pins+len(n.children)+len(n.queue)+len(n.leavers) == 0 && n.claim == nil && n.delay == 0 && n.blocked == nil {
+		if n.parent != nil && len(n.holds)+n.pins+len(n.children)+len(n.queue) == 0 && n.claim == nil && n.delay == 0 && n.blocked == nil {
 			m.fail("%s is remembered for nothing", name)
 		}
 	}
@@ -530,7 +516,7 @@ func (m *model) checkAlarm(h *hold, now Time) {
 
 // checkQueue finds a session that waits for a lock that it could have.
 func (m *model) checkQueue(n *node, now Instant) {
-	for _, p := range slices.Concat(n.queue, n.leavers) {
+	for _, p := range n.queue {
 		if p.alarm.index == 0 || p.alarm.at > max(p.until, now.Boot+askAgain) {
 			m.fail("%s waits for %s without an alarm", p.owner, n.name)
 		}

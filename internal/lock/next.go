@@ -242,20 +242,16 @@ func (st *State) timeOut(p *place, now Instant, out *outcome) {
 }
 
 func (st *State) timeoutError(p *place, now Instant) error {
-	var why error = ErrMembers
-	if !p.leaves {
-		rule := st.rules.find(p.node.name)
-		if rule == nil {
-			return ErrNoRule
-		}
-		refused := st.conflict(&acquisition{session: p.session, name: p.node.name, place: p}, rule, now)
-		if refused == nil {
-			refused = &QueuedError{Refusal: Refusal{Name: p.node.name}, Next: p.node.queue[0].owner}
-		}
-		refused.setPlace(p.where())
-		why = refused
+	rule := st.rules.find(p.node.name)
+	if rule == nil {
+		return ErrNoRule
 	}
-	return &TimeoutError{Waited: now.Boot - p.since, Err: why}
+	refused := st.conflict(&acquisition{session: p.session, name: p.node.name, place: p}, rule, now)
+	if refused == nil {
+		refused = &QueuedError{Refusal: Refusal{Name: p.node.name}, Next: p.node.queue[0].owner}
+	}
+	refused.setPlace(p.where())
+	return &TimeoutError{Waited: now.Boot - p.since, Err: refused}
 }
 
 // where returns the place's number in its queue; that of a limited rule if there is one.

@@ -105,7 +105,7 @@ func TestALimitServesTheFirstThatCame(t *testing.T) {
 	b.get(holder, "/p/1")
 	first, _ := b.queue(b.open("b", ""), "/p/2")
 	second, _ := b.queue(b.open("c", ""), "/p/3")
-	if _, _, err := holder.ReleaseOrWait(t.Context(), "/p/1", nil); err != nil {
+	if err := holder.Release(t.Context(), "/p/1"); err != nil {
 		t.Fatal(err)
 	}
 	_, one, _ := first.Poll(t.Context())
@@ -198,7 +198,7 @@ func TestAGroupThatWasNotDeliveredWaitsForItsMembers(t *testing.T) {
 	if !b.Held("/g/m") {
 		t.Fatal("the member was taken away")
 	}
-	if _, _, err := member.ReleaseOrWait(t.Context(), "/g/m", nil); err != nil {
+	if err := member.Release(t.Context(), "/g/m"); err != nil {
 		t.Fatal(err)
 	}
 	b.Expire(t.Context())
@@ -209,29 +209,18 @@ func TestAGroupThatWasNotDeliveredWaitsForItsMembers(t *testing.T) {
 
 // While the server is suspended, an undo waits. Then it takes back the last grant only.
 func TestAnUndoInASuspensionTakesBackTheLastGrantOnly(t *testing.T) {
-	b := newFixture(t, false, Rule{Match: "/x"}, Rule{Match: "/again", Contention: &Contention{Reentrant: true}})
+	b := newFixture(t, false, Rule{Match: "/x"})
 	first, second := b.open("a", "job"), b.open("a", "job")
 	before := b.get(first, "/x")
 	adopted := b.get(second, "/x")
-	again := b.get(first, "/again")
-	b.get(first, "/again")
 	b.invalid = true
-	for _, h := range []Hold{adopted, again} {
-		s := first
-		if h.Name == "/x" {
-			s = second
-		}
-		if err := s.Undo(t.Context(), h.Name, h.Token); err != nil {
-			t.Fatal(err)
-		}
+	if err := second.Undo(t.Context(), "/x", adopted.Token); err != nil {
+		t.Fatal(err)
 	}
 	b.invalid = false
 	b.pass(2 * time.Second)
 	if h, err := first.SpeaksFor("/x"); err != nil || h.Token != before.Token {
 		t.Errorf("the job's lock after the undo of an adoption: %v", err)
-	}
-	if left, _, err := first.ReleaseOrWait(t.Context(), "/again", nil); err != nil || left != 0 {
-		t.Errorf("the lock after the undo of its second acquire: %d more releases, %v", left, err)
 	}
 }
 
@@ -247,23 +236,6 @@ func TestAnUndoThatFailsIsTriedAgain(t *testing.T) {
 	b.pass(5 * time.Second)
 	if b.Held("/x") {
 		t.Error("it stands")
-	}
-}
-
-// A session that lost the reply of its grant and acquires a reentrant lock again keeps it.
-func TestAReentrantAcquireHearsOfTheGrant(t *testing.T) {
-	b := newFixture(t, false, Rule{Match: "/x", Contention: &Contention{Reentrant: true}})
-	s := b.open("a", "")
-	h := b.get(s, "/x")
-	b.invalid = true
-	if err := s.Undo(t.Context(), "/x", h.Token); err != nil {
-		t.Fatal(err)
-	}
-	b.invalid = false
-	b.get(s, "/x")
-	b.pass(2 * time.Second)
-	if !b.Held("/x") {
-		t.Error("it ended")
 	}
 }
 
@@ -292,40 +264,11 @@ func TestAWaitEndsThoughNoRuleMatchesAnyMore(t *testing.T) {
 		b.pass(6 * time.Second)
 		return nil
 	}
-	if _, _, err := holder.ReleaseOrWait(t.Context(), "/x", nil); err != nil {
+	if err := holder.Release(t.Context(), "/x"); err != nil {
 		t.Fatal(err)
 	}
 	if _, over, err := w.Poll(t.Context()); !over || !errors.Is(err, ErrNoRule) {
 		t.Error(over, err)
-	}
-}
-
-// A session that waits for members to end is woken when the suspension is over.
-func TestAReleaseThatWaitsOutlastsASuspension(t *testing.T) {
-	b := newFixture(t, false, Rule{Match: "/*"}, Rule{Match: "/*/*"})
-	s := b.open("a", "")
-	s.SetWait(time.Hour)
-	b.get(s, "/g")
-	b.get(s, "/g/m")
-	woken := 0
-	_, w, err := s.ReleaseOrWait(t.Context(), "/g", func() { woken++ })
-	if w == nil {
-		t.Fatal(err)
-	}
-	if _, _, err := s.ReleaseOrWait(t.Context(), "/g/m", nil); err != nil {
-		t.Fatal(err)
-	}
-	b.invalid = true
-	if _, over, err := w.Poll(t.Context()); over {
-		t.Fatal("it did not wait: ", err)
-	}
-	woken, b.invalid = 0, false
-	if in, ok := b.NextExpiry(); !ok || in > time.Second {
-		t.Errorf("the table is not looked at again: %s %v", in, ok)
-	}
-	b.pass(2 * time.Second)
-	if woken == 0 {
-		t.Error("it was not woken")
 	}
 }
 

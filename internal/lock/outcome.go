@@ -12,7 +12,6 @@ type outcome struct {
 	adopted Token  // with granted: the token of the hold that it replaces
 	task    *claim // a directory to be made or removed now
 	place   *place // the session waits
-	again   int    // number of further releases that are needed
 }
 
 // reset prepares an outcome for the next decision.

@@ -92,7 +92,7 @@ func (s *scene) refused(by *lock.Session, n lock.Name, want error) {
 
 func (s *scene) release(by *lock.Session, n lock.Name, want error) error {
 	s.Helper()
-	_, _, err := by.ReleaseOrWait(s.ctx, n, nil)
+	err := by.Release(s.ctx, n)
 	s.is(err, want)
 	return err
 }
@@ -290,20 +290,6 @@ func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {
 	}
 }
 
-func TestTwoThatWaitForEachOther(t *testing.T) {
-	s := newScene(t)
-	a, b := s.open("a"), s.open("b")
-	s.acquire(a, "/locks/x")
-	s.acquire(b, "/locks/y")
-	s.wait(a, "/locks/y")
-	b.SetWait(time.Hour)
-	_, _, _, err := b.AcquireOrWait(s.ctx, "/locks/x", func() {})
-	var deadlock *lock.DeadlockError
-	if !errors.As(err, &deadlock) || len(deadlock.Chain) != 2 {
-		t.Error(err)
-	}
-}
-
 func TestAnAccountHoldsSoManyLocks(t *testing.T) {
 	s := newScene(t)
 	s.acquire(s.open("a"), "/locks/x", "/locks/y")
@@ -416,7 +402,7 @@ func TestEveryEndWaitsForPublications(t *testing.T) {
 	s.is(a.Write(s.ctx, []lock.Write{phone}, func([]lock.Title) error {
 		ctx, cancel := context.WithCancel(s.ctx)
 		cancel()
-		_, _, released := a.ReleaseOrWait(ctx, "/phone_lock", nil)
+		released := a.Release(ctx, "/phone_lock")
 		s.is(released, context.Canceled)
 		s.is(s.table.Break(ctx, "/phone_lock", hold.Token, lock.Owner{}, ""), context.Canceled)
 		_, _, _, adopted := s.open("a", "job").AcquireOrWait(ctx, "/phone_lock", nil)
@@ -479,7 +465,7 @@ func TestWhileSuspendedNothingIsChanged(t *testing.T) {
 	s.table.Expire(s.ctx)
 	var not *lock.SuspendedError
 	_, _, _, acquired := b.AcquireOrWait(s.ctx, "/locks/y", nil)
-	_, _, released := a.ReleaseOrWait(s.ctx, "/locks/x", nil)
+	released := a.Release(s.ctx, "/locks/x")
 	_, renewed := a.Renew(s.ctx, "/locks/x")
 	broken := s.table.Break(s.ctx, "/locks/x", hold.Token, lock.Owner{}, "")
 	written := a.Write(s.ctx, []lock.Write{{Path: "/locks/x/file"}}, func([]lock.Title) error { return nil })

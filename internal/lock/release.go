@@ -49,53 +49,27 @@ func (st *State) removedByHost(c *claim, now Instant, out *outcome) {
 	out.refuse(&LostError{Name: c.hold.Name, Token: c.hold.Token, Cause: CauseHostGone, By: ended.By, At: now})
 }
 
-// departure is a session that releases a lock.
-type departure struct {
-	session *session
-	name    Name
-	wake    func() // nil: it does not wait for members
-	place   *place // that of a session that waits already
-}
-
-// release decides whether a session may release a lock: now, or when its directory is removed, or after it has waited for the members.
-func (st *State) release(d *departure, now Instant, out *outcome) {
-	s, n := d.session, st.nodes[d.name]
+// release decides whether a session may release a lock: now, or when its directory is removed.
+func (st *State) release(s *session, name Name, now Instant, out *outcome) {
+	n := st.nodes[name]
 	if n != nil && n.claim != nil {
-		out.busy = d.name
+		out.busy = name
 		return
 	}
-	h, err := st.releasable(s, d.name)
-	if _, lost := s.lost[d.name]; lost {
-		out.mark(Record{Hold: Hold{Name: d.name}, volatile: volatile{mark: markForgive, session: s}})
+	h, err := st.releasable(s, name)
+	if _, lost := s.lost[name]; lost {
+		out.mark(Record{Hold: Hold{Name: name}, volatile: volatile{mark: markForgive, session: s}})
 	}
 	switch {
 	case err != nil:
 		out.refuse(st.refreshed(err, now))
-	case h.session == s && h.extra > 0:
-		out.again = h.extra
-		out.mark(Record{volatile: volatile{mark: markFewer, holds: []*hold{h}}})
 	case len(n.holds) == 1 && n.below > 0:
-		st.leave(d, now, out)
+		out.refuse(ErrMembers)
 	case len(n.holds) == 1 && n.pins > 0:
-		out.busy = d.name
+		out.busy = name
 	default:
 		st.end(h, &ending{cause: CauseRelease, by: s.owner}, now, out)
 	}
-}
-
-// leave has the session wait for the members of the lock to end, or refuses it.
-func (st *State) leave(d *departure, now Instant, out *outcome) {
-	s := d.session
-	if d.place != nil || d.wake == nil || s.settings.wait <= 0 {
-		out.refuse(ErrMembers)
-		return
-	}
-	p := &place{
-		node: &node{name: d.name}, session: s, leaves: true, owner: s.owner,
-		since: now.Boot, until: later(now.Boot, s.settings.wait), wake: d.wake,
-	}
-	out.records = append(out.records, Record{Kind: queued, volatile: volatile{place: p}})
-	out.place = p
 }
 
 // undo takes the last grant of a hold back, which the client did not receive: the hold ends as soon as it can, see [State.next].
@@ -104,8 +78,6 @@ func (st *State) undo(granted Hold, out *outcome) {
 	switch {
 	case h == nil || h.Owner.Session != granted.Owner.Session:
 		out.refuse(ErrStale)
-	case h.extra > 0:
-		out.mark(Record{volatile: volatile{mark: markFewer, holds: []*hold{h}}})
 	default:
 		out.mark(Record{Hold: h.Hold, volatile: volatile{mark: markUnheard}})
 	}

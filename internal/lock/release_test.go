@@ -35,13 +35,13 @@ func TestReleaseReportsThatAProgramOnTheHostRemovedTheDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lost *LostError
-	if _, _, err := s.ReleaseOrWait(t.Context(), "/locks/x", nil); !errors.As(err, &lost) || lost.Cause != CauseHostGone || !errors.Is(err, ErrNotHeld) {
+	if err := s.Release(t.Context(), "/locks/x"); !errors.As(err, &lost) || lost.Cause != CauseHostGone || !errors.Is(err, ErrNotHeld) {
 		t.Errorf("the release returns %v", err)
 	}
 	if len(ends) != 1 || ends[0] != CauseHostGone {
 		t.Errorf("the hold ended with %q", ends)
 	}
-	if _, _, err := s.ReleaseOrWait(t.Context(), "/locks/x", nil); err != ErrNotHeld {
+	if err := s.Release(t.Context(), "/locks/x"); err != ErrNotHeld {
 		t.Errorf("the second release returns %v", err)
 	}
 }

@@ -73,7 +73,6 @@ const (
 // Contention is for clients that want a lock while others hold it. The zero value is the defaults.
 type Contention struct {
 	Wait         time.Duration // how long an acquire waits; 0: not at all
-	Reentrant    bool          // the holding session may acquire it again, and releases it as often
 	Shared       []string      // the accounts that may hold it together
 	ReadersShare bool          // with no Shared: sessions that may only read hold it together, see SetReader
 	Members      MemberPolicy  // the sessions that may acquire locks below it while it is held

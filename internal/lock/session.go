@@ -82,7 +82,7 @@ func (s *Session) SetDisconnect(grace time.Duration) {
 	s.set(func(to *settings) { to.asked.Release, to.asked.Grace = true, max(grace, 0) })
 }
 
-// SetWait sets how long AcquireOrWait and ReleaseOrWait wait from now on, whatever the rules say. 0: not at all.
+// SetWait sets how long AcquireOrWait waits from now on, whatever the rules say. 0: not at all.
 func (s *Session) SetWait(d time.Duration) {
 	s.set(func(to *settings) { to.wait, to.waits = max(d, 0), true })
 }
@@ -149,12 +149,11 @@ func (a *account) ofEnded(wanted func(*hold) bool) (all []*hold) {
 //
 // A session of the same account and nonce as the hold that stands, other than the one that
 // acquired it, adopts it: it gets a new hold with a new token and a full age, and the old token
-// stands no longer; adopted is that. Under a reentrant rule the session that holds the lock gets the same hold again, with a full
-// age, and has to release it once more.
+// stands no longer; adopted is that.
 //
 // Clients that try again and again compete for a lock that comes free: the next try gets it, unless a session waits.
 //
-// The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError, a *DeadlockError and a *HostError (all match
+// The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError and a *HostError (all match
 // ErrHeld); a *ProtectedError if the name lies in another job's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
 // no rule makes the name a lock; ErrEnded; a *SuspendedError; and those of the disk and the log.
 // After ErrUncertain the lock may be the session's for a moment; the server ends it as soon as it can, or the session's next try gets it.
@@ -202,38 +201,20 @@ func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 	return r.granted, t.log.Wait(ctx, r.end, true)
 }
 
-// ReleaseOrWait releases the hold of the name for which the session acts, of several its own, else the oldest; with release = address
+// Release releases the hold of the name for which the session acts, of several its own, else the oldest; with release = address
 // also one of another connection of its client, see [ReleaseAddress]; with release = anyone any hold, but not at the first try of a session that lost one of the name: that gets the error. It
 // waits for writes under way. After that the session has forgotten that it lost a hold of the name.
 //
-// again is how many releases the lock still needs, of a session that acquired it more than once (reentrant). A lock with members
-// does not end before them: if wake is not nil, the session waits for them for as long as SetWait says, and the Waiting is not nil.
-//
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
 // ErrMembers if there are locks below it, ErrEnded, ErrNotEmpty if its directory is not empty, and those of the log.
-func (s *Session) ReleaseOrWait(ctx context.Context, n Name, wake func()) (again int, w *Waiting, err error) {
-	r, err := s.release(ctx, &departure{session: s.s, name: n, wake: wake})
-	if err == nil && r.place != nil {
-		return 0, &Waiting{session: s, place: r.place}, nil
+func (s *Session) Release(ctx context.Context, n Name) error {
+	if err := s.table.valid(); err != nil {
+		return err
 	}
-	return r.again, nil, err
+	return s.table.end(ctx, func(now Instant, out *outcome) { s.table.st.release(s.s, n, now, out) })
 }
 
-// release makes one attempt to release a lock.
-func (s *Session) release(ctx context.Context, d *departure) (result, error) {
-	t := s.table
-	r, err := t.change(ctx, func(now Instant, out *outcome) { t.st.release(d, now, out) })
-	if err == nil && r.task != nil {
-		r, err = t.complete(ctx, r.task)
-	}
-	if err != nil || r.place != nil {
-		return r, err
-	}
-	return r, t.log.Wait(ctx, r.end, false)
-}
-
-// Undo ends a hold that the session acquired but whose grant the client did not receive, and no other one; if it acquired the hold more
-// than once (reentrant), only the last time is undone. After an undone adoption the session that had the lock has it again. It works on a
+// Undo ends a hold that the session acquired but whose grant the client did not receive, and no other one. After an undone adoption the session that had the lock has it again. It works on a
 // session that was closed, too. The hold ends now, or as soon as Expire can end it: after a suspension, a write under way, and its members.
 // The error is ErrStale if the token does not stand or is not the session's.
 func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
@@ -316,13 +297,14 @@ func (s *Session) MakeDirectory(ctx context.Context, n Name) error {
 func (s *Session) Close(ctx context.Context) {
 	t := s.table
 	s.Touch()
-	r, _ := t.decide(ctx, func(now Instant, out *outcome) {
+	ends := false
+	t.decide(ctx, func(now Instant, out *outcome) {
 		if !s.s.closed {
 			out.records = append(out.records, Record{Kind: closed, At: now, volatile: volatile{session: s.s}})
-			out.again = len(s.s.holds)
+			ends = len(s.s.holds) > 0
 		}
 	})
-	if r.again > 0 {
+	if ends {
 		t.Expire(ctx)
 	}
 }

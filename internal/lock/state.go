@@ -58,7 +58,6 @@ type node struct {
 	claim   *claim   // a directory is being made or removed for it
 	pins    int      // writes under its holds that are under way
 	queue   []*place // the sessions that wait for it, in order
-	leavers []*place // the sessions that wait for its members to end, to release it
 	counted bool     // the nodes above and its pool count it as taken
 	pool    *pool    // the limit that counts it; nil: none
 
@@ -80,7 +79,6 @@ type hold struct {
 	node     *node
 	session  *session // the one that acquired it, open or closed
 	idleFrom Time     // it was alive then, so earlier signs of life do not matter
-	extra    int      // number of further times that the session acquired it (reentrant)
 	previous *Hold    // the hold that it was adopted from, for an undo
 	rival    bool     // since the grant another session of the same account and address was refused the lock
 	unheard  bool     // the client did not receive the grant: it ends as soon as it can
@@ -106,11 +104,10 @@ type claim struct {
 	waited time.Duration
 }
 
-// place is the place of a session that waits: for a lock, or to release one that has members.
+// place is the place of a session in the queue for a lock.
 type place struct {
 	session *session
 	node    *node
-	leaves  bool // it waits to release
 	owner   Owner
 	since   Time
 	until   Time

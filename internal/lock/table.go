@@ -134,7 +134,6 @@ type result struct {
 	adopted Token
 	task    *claim
 	place   *place
-	again   int
 	end     Position // of its last record in the log
 }
 
@@ -188,7 +187,7 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 			}
 			continue
 		}
-		r, err := result{adopted: out.adopted, task: out.task, place: out.place, again: out.again}, out.err
+		r, err := result{adopted: out.adopted, task: out.task, place: out.place}, out.err
 		if out.granted != nil {
 			r.granted = *out.granted
 		}
@@ -246,11 +245,6 @@ func (t *Table) settleLocked(now Instant) {
 		if over := t.busy[n.name]; over != nil {
 			close(over)
 			delete(t.busy, n.name)
-		}
-		if n.below == 0 {
-			for _, p := range n.leavers {
-				p.wake()
-			}
 		}
 		for len(n.queue) > 0 {
 			if t.valid() != nil || !t.log.Room(t.nextLocked()) {

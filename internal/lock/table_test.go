@@ -89,7 +89,7 @@ func TestManySessionsShareAFewLocks(t *testing.T) {
 							time.Sleep(time.Duration(random.IntN(5)) * time.Microsecond)
 							inside[which].Add(-1)
 							for {
-								_, _, err := s.ReleaseOrWait(context.Background(), n, nil)
+								err := s.Release(context.Background(), n)
 								if err == nil {
 									break
 								}
@@ -122,7 +122,7 @@ func TestAThousandHoldersCostNoMoreEach(t *testing.T) {
 				if _, err := acquire(s, "/locks/x"); err != nil {
 					t.Fatal(err)
 				}
-				if _, _, err := s.ReleaseOrWait(context.Background(), "/locks/x", nil); err != nil {
+				if err := s.Release(context.Background(), "/locks/x"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -159,7 +159,7 @@ func TestAFullLogRefusesGrantsAndNoRelease(t *testing.T) {
 		t.Errorf("a grant: %v", err)
 	}
 	for i, s := range sessions {
-		if _, _, err := s.ReleaseOrWait(t.Context(), "/locks/x", nil); err != nil {
+		if err := s.Release(t.Context(), "/locks/x"); err != nil {
 			t.Fatalf("release %d: %v", i, err)
 		}
 	}
@@ -319,10 +319,10 @@ func TestSessionsThatShareALockShareTheDirectoryOfItsFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk.OnRemove(func(lock.Hold) error { return lock.ErrNotEmpty })
-	if _, _, err := first.ReleaseOrWait(t.Context(), "/locks/a", nil); err != nil {
+	if err := first.Release(t.Context(), "/locks/a"); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := second.ReleaseOrWait(t.Context(), "/locks/a", nil); !errors.Is(err, lock.ErrNotEmpty) {
+	if err := second.Release(t.Context(), "/locks/a"); !errors.Is(err, lock.ErrNotEmpty) {
 		t.Errorf("release of a lock with a file in it: %v, want %v", err, lock.ErrNotEmpty)
 	}
 }
@@ -351,7 +351,7 @@ func TestARefusalWaitsForTheRecordsThatItDependsOn(t *testing.T) {
 	refusals := func(want error) {
 		t.Helper()
 		_, acquired := acquire(second, "/x_lock")
-		_, _, released := second.ReleaseOrWait(t.Context(), "/x_lock", nil)
+		released := second.Release(t.Context(), "/x_lock")
 		_, may := second.MayWrite("/x")
 		wrote := second.Write(t.Context(), []lock.Write{{Path: "/x"}}, func([]lock.Title) error { return nil })
 		for what, err := range map[string]error{"acquire": acquired, "release": released, "may write": may, "write": wrote} {

@@ -5,7 +5,7 @@ type View struct {
 	Holds   []SeenHold // those that stand, the oldest first; none if the lock is free
 	Waiting int        // as in Status
 	// Next is what [Session.AcquireOrWait] would return now: nil if it would grant the lock, an error that matches ErrHeld if the session
-	// can get the lock later. A *DeadlockError matches ErrHeld, too, but waiting does not help.
+	// can get the lock later.
 	Next error
 }
 

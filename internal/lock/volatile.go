@@ -24,8 +24,6 @@ type mark uint8
 const (
 	markAlarm    mark = iota + 1 // alarm rings at until
 	markBegun                    // the directory of claim is being made or removed: it has to be finished
-	markExtra                    // holds[0] was acquired once more
-	markFewer                    // holds[0] was released once
 	markUnheard                  // the client did not receive the grant of the hold of Hold: it ends as soon as it can
 	markHeard                    // the client received it after all
 	markRetry                    // the end of holds[0] failed, and is not tried before until

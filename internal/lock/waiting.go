@@ -1,12 +1,8 @@
 package lock
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
-// Waiting is a session that waits for a lock, or for the members of a lock that it releases. No
-// goroutine waits. The table calls wake when there may be something to do. It does so with its mutex held: wake must
+// Waiting is a session that waits for a lock. No goroutine waits. The table calls wake when there may be something to do. It does so with its mutex held: wake must
 // not block, and must not use the table. The session must call Poll soon after that, since the lock may be its own.
 // Poll and Withdraw are for one goroutine. [Table.Expire] ends the waiting when its time is over.
 type Waiting struct {
@@ -15,13 +11,10 @@ type Waiting struct {
 }
 
 // Poll makes the directory of the lock if that is to be made now, and reports whether the waiting is over. The hold is the one that was
-// acquired. The errors are those of AcquireOrWait or ReleaseOrWait; when the time is over a
+// acquired. The errors are those of AcquireOrWait; when the time is over a
 // *TimeoutError around one. While nothing may be changed the session goes on waiting, in its place.
 func (w *Waiting) Poll(ctx context.Context) (h Hold, over bool, err error) {
 	t, p := w.session.table, w.place
-	if p.leaves {
-		return w.pollRelease(ctx)
-	}
 	t.mu.Lock()
 	over, err = p.over, p.err
 	r := result{end: p.end}
@@ -50,34 +43,6 @@ func (w *Waiting) Poll(ctx context.Context) (h Hold, over bool, err error) {
 	return Hold{}, false, nil
 }
 
-// pollRelease is Poll of a session that releases.
-func (w *Waiting) pollRelease(ctx context.Context) (Hold, bool, error) {
-	t, p := w.session.table, w.place
-	t.mu.Lock()
-	over, failed := p.over, p.err
-	ready := over || p.node.below == 0
-	t.mu.Unlock()
-	switch {
-	case over:
-		return Hold{}, true, failed
-	case !ready:
-		return Hold{}, false, nil
-	}
-	_, err := w.session.release(ctx, &departure{session: w.session.s, name: p.node.name, place: p})
-	var suspended *SuspendedError
-	switch {
-	case errors.As(err, &suspended):
-		t.mu.Lock()
-		t.retryLocked(p.node.name)
-		t.mu.Unlock()
-		return Hold{}, false, nil
-	case errors.Is(err, ErrMembers):
-		return Hold{}, false, nil
-	}
-	w.Withdraw()
-	return Hold{}, true, err
-}
-
 // Withdraw ends the waiting without a result, unless it is over; the next session in the queue gets its turn. If the lock was
 // granted and Poll has not returned it, the hold ends.
 func (w *Waiting) Withdraw() {
@@ -86,7 +51,7 @@ func (w *Waiting) Withdraw() {
 		switch {
 		case !p.over:
 			out.unqueue(p, ErrEnded)
-		case p.granted != nil && !p.leaves:
+		case p.granted != nil:
 			t.st.undo(*p.granted, out)
 		}
 	})
