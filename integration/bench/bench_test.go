@@ -194,7 +194,7 @@ func TestSystemCallsOfAPairAreCounted(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	o, err := parse([]string{"-short", "-rounds", "1", "-dir", os.TempDir(), "-servers", bare, "-only", "^system calls of a lock pair, .*false.*false"})
+	o, err := parse([]string{"-short", "-rounds", "1", "-dir", os.TempDir(), "-servers", bare, "-only", "^system calls of a lock pair, 16 .*false.*false"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,32 +62,35 @@ func (c *client) pair(name string) error {
 	return c.do("RMD", name)
 }
 
-// pairCalls counts the system calls of the server for a lock pair, on one connection.
+// pairCalls counts the system calls of the server for a lock pair, on 16 connections.
 func pairCalls(depth, pairs int) work {
 	return func(ctx context.Context, s *server) (figure, error) {
 		parent, err := s.deep(depth)
 		if err != nil {
 			return figure{}, err
 		}
+		const connections = 16
 		count := func(pairs int) (int, error) {
 			return systemCalls(ctx, s.Cmd.Process.Pid, func() error {
-				c, err := connect(ctx, s)
+				all, err := gather(ctx, s, connections)
 				if err != nil {
 					return err
 				}
-				defer c.conn.Close()
-				for range pairs {
-					err = errors.Join(err, c.pair(parent+"/counted"))
-				}
-				return err
+				defer all.close()
+				return together(connections, func(i int) (err error) {
+					for range pairs {
+						err = errors.Join(err, all[i].pair(fmt.Sprintf("%s/counted-%d", parent, i)))
+					}
+					return err
+				})
 			})
 		}
-		few, err := count(pairs) // the login and the first use of a name are in both counts
+		few, err := count(pairs) // both counts include the logins
 		if err != nil {
 			return figure{}, err
 		}
 		many, err := count(3 * pairs)
-		return figure{float64(many-few) / float64(2*pairs), noCPU}, err
+		return figure{float64(many-few) / float64(2*pairs*connections), noCPU}, err
 	}
 }
 

@@ -14,14 +14,14 @@ type sizes struct {
 	large, ascii, tls int64
 	idle              int
 	pause             time.Duration // for the server to return memory
-	traced            int           // lock pairs under strace
+	traced            int           // lock pairs of each connection under strace
 }
 
 func (o options) sizes() sizes {
 	if o.short {
-		return sizes{time: 50 * time.Millisecond, large: 4 << 20, ascii: 2 << 20, tls: 4 << 20, idle: min(o.idle, 50), pause: 100 * time.Millisecond, traced: 100}
+		return sizes{time: 50 * time.Millisecond, large: 4 << 20, ascii: 2 << 20, tls: 4 << 20, idle: min(o.idle, 50), pause: 100 * time.Millisecond, traced: 10}
 	}
-	return sizes{time: 500 * time.Millisecond, large: 512 << 20, ascii: 64 << 20, tls: 256 << 20, idle: o.idle, pause: 2 * time.Second, traced: 500}
+	return sizes{time: 500 * time.Millisecond, large: 512 << 20, ascii: 64 << 20, tls: 256 << 20, idle: o.idle, pause: 2 * time.Second, traced: 30}
 }
 
 // The modes of ftplockd.
@@ -49,8 +49,8 @@ const (
 	handOverName  = "hand-over"
 	noopName      = "NOOP, 16 connections"
 	deepName      = "lock pairs 12 directories deep, 16 connections"
-	callsName     = "system calls of a lock pair"
-	deepCallsName = "system calls of a lock pair 12 directories deep"
+	callsName     = "system calls of a lock pair, 16 connections"
+	deepCallsName = "system calls of a lock pair 12 directories deep, 16 connections"
 	idleName      = "memory of an idle session"
 )
 
