@@ -125,9 +125,10 @@ func TestRmdOfAPathThatHasBecomeALinks(t *testing.T) {
 		b MKD /b/x_lock => 257 *
 		- rename /a /c
 		- link /a b
-		b RMD /a/x_lock => 250 *
-		b RMD /a/x_lock => 550 /a/x_lock: not held*
+		# a path is the name of the lock that is held under it, and otherwise where its links lead
+		b RMD /a/x_lock => 550 /a/x_lock: not yours*
 		a RMD /a/x_lock => 250 *
+		b RMD /a/x_lock => 250 *
 		- free /a/x_lock
 		- free /b/x_lock
 		a RMD /a/x_lock => 550 /a/x_lock: not held*`)

@@ -101,7 +101,6 @@ type Server struct {
 	listingsMax  int64         // how many they may
 	guessing     *guessing
 	digests      *digests
-	hinted       hinted
 	context      context.Context // of what sessions do; ends with Close
 	cancel       context.CancelFunc
 

@@ -43,7 +43,7 @@ func (c *client) Mkdir(name string, _ os.FileMode) error {
 // RemoveDir implements ftpserver.ClientDriverExtensionRemoveDir: RMD gives a lock back, or removes an empty directory.
 func (c *client) RemoveDir(name string) error {
 	cmd := c.conn.Command()
-	r, err := c.removeOrRelease(cmd, name)
+	r, err := c.removeOrRelease(name)
 	return c.say(cmd, name, r, err)
 }
 

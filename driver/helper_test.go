@@ -199,7 +199,7 @@ func (s *server) open(o *setup) {
 	})
 	must(err)
 	s.table, err = lock.NewTable(s.t.Context(), lock.Options{
-		Log: log, Disk: s.disk, Directories: o.directories, Clock: s.clock, Rules: rules, Valid: s.valid,
+		Log: log, Disk: s.disk, Clock: s.clock, Rules: rules, Valid: s.valid,
 	})
 	must(err)
 }

@@ -2,33 +2,9 @@ package driver
 
 import (
 	"strings"
-	"sync"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
-
-// maxHinted bounds the names that are remembered so that the log has one line for each.
-const maxHinted = 1000
-
-// hinted are the names that the log has a line about.
-type hinted struct {
-	mu    sync.Mutex
-	names map[lock.Name]struct{}
-}
-
-// first reports whether a name comes for the first time. When maxHinted are remembered no other one does.
-func (h *hinted) first(n lock.Name) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.names[n]; known || len(h.names) >= maxHinted {
-		return false
-	}
-	if h.names == nil {
-		h.names = make(map[lock.Name]struct{})
-	}
-	h.names[n] = struct{}{}
-	return true
-}
 
 // hint is what the 257 of a directory says further if its name, or the one that the client said before links were resolved, looks
 // like that of a lock. The log says it, too. Like every text behind the path it has no quote in it, see granted.
@@ -71,7 +47,5 @@ func (c *client) replacedRule(n lock.Name) string {
 }
 
 func (c *client) warnOfHint(n lock.Name, reason string) {
-	if c.server.hinted.first(n) {
-		c.log.Warn("a directory was made whose name looks like a lock's", "path", string(n), "reason", reason)
-	}
+	c.log.Info("a directory was made whose name looks like a lock's", "path", string(n), "reason", reason)
 }

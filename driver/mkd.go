@@ -6,34 +6,32 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// makeOrAcquire is MKD.
+// makeOrAcquire is MKD. The table decides by the path as the client sent it: it claims the name, has the disk make the lock's directory
+// or find the name free, and grants the lock. The name of a lock has no links in it. So only a path that is not granted is resolved: it
+// may lead elsewhere, or to no lock. A lock that is held stays refused without that.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(c.account.inTree(view))
-	others := c.isOthers(n) // a client that tries in vain needs no look at the disk
-	var err error
-	if !others {
-		n, err = c.resolve(view)
-	}
-	switch {
-	case err != nil:
-		return control.Reply{}, err
-	case n == "/" || c.isStatus(view):
+	if n == "/" || c.isStatus(view) {
 		return control.Reply{}, fs.ErrExist
-	case !c.isLockName(n) && !c.table().Held(n): // one that a reload has left without a rule is a lock until it ends
-		if err := c.makeDirectory(n); err != nil {
-			return control.Reply{}, err
-		}
-		return control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}, nil
 	}
 	h, adopted, err := c.acquire(cmd, n)
-	if errors.Is(err, lock.ErrNoParent) && c.remakeRoot(n.Parent()) {
-		h, adopted, err = c.acquire(cmd, n)
+	if err != nil && !errors.Is(err, lock.ErrHeld) {
+		real, rerr := c.resolve(view)
+		switch {
+		case rerr != nil:
+			return control.Reply{}, rerr
+		case !c.isLockName(real) && !c.table().Held(real): // a reload may have left a held lock without a rule
+			return c.makeDirectory(real, view)
+		case real != n, errors.Is(err, lock.ErrNoParent) && c.remakeRoot(real.Parent()):
+			n = real
+			h, adopted, err = c.acquire(cmd, n)
+		}
 	}
 	if err != nil {
 		c.tellRefused(n, err)
@@ -49,34 +47,34 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
 }
 
-// isOthers reports whether the name is held and the session does not speak for it.
-func (c *client) isOthers(n lock.Name) bool {
-	if !c.table().Held(n) {
-		return false
+// makeDirectory is MKD of a name that is no lock.
+func (c *client) makeDirectory(n lock.Name, view string) (control.Reply, error) {
+	if !c.account.Write {
+		return control.Reply{}, errReadOnly
 	}
-	_, err := c.locks.SpeaksFor(n)
-	return err != nil
+	if _, err := c.mayWrite(n); err != nil {
+		return control.Reply{}, err
+	}
+	if err := c.openLocks(n); err != nil {
+		return control.Reply{}, err
+	}
+	if err := c.alter(n, "directory made", func() error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
+		return control.Reply{}, err
+	}
+	r := control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}
+	return r, c.server.tree.Last(string(n)) // when nobody waits for it any more
 }
 
 // acquire acquires the lock of a name, perhaps after it has waited for it.
 func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopted lock.Token, err error) {
-	ctx := c.server.context
-	h, adopted, waiting, err := c.locks.AcquireOrWait(ctx, n, c.conn.Wake)
+	if files.Hidden(string(n)) {
+		return h, 0, files.ErrReserved
+	}
+	h, adopted, waiting, err := c.locks.AcquireOrWait(c.server.context, n, c.conn.Wake)
 	if waiting != nil {
 		h, err = c.await(cmd, waiting)
 	}
-	if err != nil || c.server.directories || adopted != 0 || h.Directory != (lock.DirectoryID{}) { // mkdir has looked, or the lock is there
-		return h, adopted, err
-	}
-	// From the grant on no lock or directory above it goes away.
-	err = c.fits(n)
-	if err == fs.ErrExist && c.locks.MakeDirectory(ctx, n) == nil { // a crash had left it; the lock has a new one
-		err = nil
-	}
-	if err != nil {
-		return h, adopted, errors.Join(err, c.locks.Undo(ctx, n, h.Token))
-	}
-	return h, adopted, nil
+	return h, adopted, err
 }
 
 // await lets the command wait for its turn. The client withdraws it by hanging up or by another command.
@@ -90,36 +88,6 @@ func (c *client) await(cmd *control.Command, waiting *lock.Waiting) (h lock.Hold
 		return lock.Hold{}, errWithdrawn
 	}
 	return h, err
-}
-
-// fits returns why there cannot be a lock of the name without a directory: something real has it, or its parent does not exist. It
-// opens the parent, and looks at the name once.
-func (c *client) fits(n lock.Name) error {
-	dir, err := c.server.tree.Open(string(n.Parent()))
-	if isNotThere(err) || errors.Is(err, syscall.ENOTDIR) {
-		if c.table().Held(n.Parent()) { // a lock that has no directory yet
-			return nil
-		}
-		return lock.ErrNoParent
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	in, ok := dir.(looker)
-	if !ok {
-		return lock.ErrNoParent
-	}
-	info, err := in.Lstat(n.Base())
-	switch {
-	case isNotThere(err):
-		return nil
-	case err != nil:
-		return err
-	case info.IsDir():
-		return fs.ErrExist
-	}
-	return lock.ErrNotDirectory
 }
 
 // remakeRoot makes a directory again that a rule has its locks in, if somebody on the server's machine has removed it. It reports
@@ -147,23 +115,6 @@ func (c *client) openLocks(n lock.Name) error {
 		return err
 	}
 	return c.locks.MakeDirectory(c.server.context, in)
-}
-
-// makeDirectory is MKD of what is no lock.
-func (c *client) makeDirectory(n lock.Name) error {
-	if !c.account.Write {
-		return errReadOnly
-	}
-	if _, err := c.mayWrite(n); err != nil {
-		return err
-	}
-	if err := c.openLocks(n); err != nil {
-		return err
-	}
-	if err := c.alter(n, "directory made", func() error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
-		return err
-	}
-	return c.server.tree.Last(string(n)) // when nobody waits for it any more
 }
 
 // quotedPath is a path as RFC 959 page 63 and appendix II have it: in quotes, quotes in it doubled.

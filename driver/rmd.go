@@ -9,22 +9,28 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// removeOrRelease is RMD.
-func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Reply, error) {
-	n, own, err := c.nameToRelease(view)
-	switch {
-	case err != nil:
-		return control.Reply{}, err
-	case !own && !c.isLock(n):
-		return done(250, view, "removed"), c.notEmpty(n, c.removeDirectory(n, view))
-	}
-	if err := c.locks.Release(c.server.context, n); err != nil {
-		if err == lock.ErrNotHeld {
-			err = cmp.Or(c.hostsLock(n), err)
+// removeOrRelease is RMD. The session releases the lock that has the path as its name, also if the path has become a link's since the
+// grant. If no lock with that name is held, the path is resolved: it may lead to another one, or to a directory.
+func (c *client) removeOrRelease(view string) (control.Reply, error) {
+	n := lock.Name(c.account.inTree(view))
+	err := c.locks.Release(c.server.context, n)
+	if err == lock.ErrNotHeld {
+		real, rerr := c.resolve(view)
+		if rerr != nil {
+			return control.Reply{}, rerr
 		}
-		return control.Reply{}, c.notEmpty(n, err)
+		if real != n {
+			n = real
+			err = c.locks.Release(c.server.context, n)
+		}
 	}
-	return done(250, view, "released"), nil
+	switch {
+	case err == lock.ErrNotHeld && !c.isLock(n):
+		return done(250, view, "removed"), c.notEmpty(n, c.removeDirectory(n, view))
+	case err == lock.ErrNotHeld:
+		return control.Reply{}, cmp.Or(c.hostsLock(n), err)
+	}
+	return done(250, view, "released"), c.notEmpty(n, err)
 }
 
 // hostsLock returns an error if a program on the host made a directory with the name of a lock that is not held.
@@ -47,17 +53,6 @@ func (c *client) notEmpty(n lock.Name, err error) error {
 		return errUnfinished
 	}
 	return err
-}
-
-// nameToRelease finds the Name that RMD of a path means, and whether the session's own lock has it. A session that took a
-// lock by that very path means that one, also if the path has become a link's meanwhile; so nothing is looked up.
-func (c *client) nameToRelease(view string) (n lock.Name, own bool, err error) {
-	n = lock.Name(c.account.inTree(view))
-	if c.locks.Acquired(n) {
-		return n, true, nil
-	}
-	n, err = c.resolve(view)
-	return n, false, err
 }
 
 // removeDirectory is RMD of what is no lock.

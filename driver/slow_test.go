@@ -28,6 +28,11 @@ func (h *hanging) wait(name string) {
 func (h *hanging) Open(name string) (afero.File, error)   { h.wait(name); return h.Tree.Open(name) }
 func (h *hanging) Lstat(name string) (fs.FileInfo, error) { h.wait(name); return h.Tree.Lstat(name) }
 
+func (h *hanging) OpenDirectory(name string) (afero.File, error) {
+	h.wait(name)
+	return h.Tree.OpenDirectory(name)
+}
+
 func (h *hanging) Mkdir(name string, perm fs.FileMode) error {
 	h.wait(name)
 	return h.Tree.Mkdir(name, perm)

@@ -124,9 +124,6 @@ func (c *client) enter(view string) (fs.FileInfo, error) {
 	}
 	info, err := c.lstat(n)
 	switch {
-	case isNotThere(err) && c.isLockName(n) && c.table().Wanted(n):
-		// MKD is refused, since others came earlier. Programs tell that from a denial by CWD.
-		return virtual{mode: fs.ModeDir | 0o755}, nil
 	case err != nil:
 		return nil, err
 	case !info.IsDir():

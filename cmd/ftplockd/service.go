@@ -128,7 +128,7 @@ func (v *service) open(ctx context.Context, openLog func() error) error {
 		return err
 	}
 	table := lock.Options{
-		Log: v.log, Disk: v.hostdir, Directories: c.Locks.Directories, Clock: s.clock, Rules: rules, Logger: s.log, Observe: s.watched.observe,
+		Log: v.log, Disk: v.hostdir, Clock: s.clock, Rules: rules, Logger: s.log, Observe: s.watched.observe,
 	}
 	if v.term != nil {
 		table.Valid = v.term.Valid

@@ -124,7 +124,7 @@ func (st *State) newHold(s *session, name Name, rule *Rule, now Instant) Hold {
 	return Hold{Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked}
 }
 
-// grant gives the session the lock, or has its directory made first.
+// grant gives the session the lock, or has the disk asked first.
 func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
 	h := st.newHold(a.session, a.name, &rule.Rule, now)
 	h.Shared = a.session.shares(rule)
@@ -135,7 +135,7 @@ func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *out
 	n := st.nodes[a.name]
 	if n != nil && len(n.holds) > 0 { // it shares the directory, too
 		h.Directory = n.holds[0].Directory
-	} else if st.directories {
+	} else if st.disk {
 		h.Token = 0 // it gets the next one when it is granted
 		out.claim(&claim{hold: h, makes: true, place: a.place, wake: a.wake, by: a.session.owner, waited: waited})
 		return
@@ -162,6 +162,9 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 		h.Rule = &rule.Rule
 	}
 	var host *HostError
+	if errors.Is(failed, ErrNoParent) && c.makes && st.heldWithout(h.Name.Parent()) {
+		failed = nil
+	}
 	switch {
 	case c.node.claim != c: // the session ended or gave up
 		out.refuse(ErrEnded)
@@ -198,6 +201,11 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 			out.refuse(failed)
 		}
 	}
+}
+
+// heldWithout reports whether a lock is held that has no directory: its members need none.
+func (st *State) heldWithout(name Name) bool {
+	return st.held(name) && st.nodes[name].holds[0].Directory == (DirectoryID{})
 }
 
 // awaitHost has the session of a claim wait until a program on the host removes its directory, and reports whether it does.

@@ -54,8 +54,10 @@ const CauseRewrite Cause = "rewrite"
 
 // Disk makes and removes the directories of locks. Its errors contain FTP paths only. It never changes lock state.
 type Disk interface {
-	// Make makes the directory of a lock. The errors are a *HostError if a directory without a hold has the name, ErrOccupied if that is not
-	// empty, ErrNotDirectory if a file has the name, ErrNoParent if its parent does not exist, and those of the file system.
+	// Make makes the directory of a lock. The errors are a *HostError if a directory without a hold has the name, ErrOccupied if that is
+	// not empty, ErrNotDirectory if a file has the name, ErrNoParent if its parent does not exist or there is a link in its path, and
+	// those of the file system. Where locks have no directories it only finds out whether the name is free, and returns the zero
+	// id; a directory of that name matches fs.ErrExist then.
 	// A directory that a crash of this server left between Make and its record is taken over.
 	Make(ctx context.Context, n Name) (DirectoryID, error)
 	// Create is as Make, for the files in a lock that stands, where locks have no directories otherwise.

@@ -88,7 +88,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table.st.directories = m.random.IntN(2) == 0
+	table.st.disk = m.random.IntN(2) == 0
 	m.table = table
 	return m
 }

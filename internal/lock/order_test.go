@@ -56,7 +56,7 @@ func newFixture(t *testing.T, directories bool, rules ...Rule) *fixture {
 	}}
 	if directories {
 		b.disk = &scriptedDisk{}
-		o.Disk, o.Directories = b.disk, true
+		o.Disk = b.disk
 	}
 	var err error
 	if b.Table, err = NewTable(t.Context(), o); err != nil {

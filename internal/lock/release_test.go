@@ -20,7 +20,7 @@ func (replacedDisk) Remove(context.Context, Hold, Cause) (string, error) {
 func TestReleaseReportsThatAProgramOnTheHostRemovedTheDirectory(t *testing.T) {
 	var ends []Cause
 	table, err := NewTable(t.Context(), Options{
-		Log: new(memoryLog), Disk: replacedDisk{}, Directories: true, Clock: newTestClock(), Rules: mustRules(Rule{Match: "/locks/*"}),
+		Log: new(memoryLog), Disk: replacedDisk{}, Clock: newTestClock(), Rules: mustRules(Rule{Match: "/locks/*"}),
 		Observe: func(r *Record) {
 			if r.Kind == Ended {
 				ends = append(ends, r.Cause)

@@ -158,8 +158,8 @@ func (a *account) ofEnded(wanted func(*hold) bool) (all []*hold) {
 // no rule makes the name a lock; ErrEnded; a *SuspendedError; and those of the disk and the log.
 // After ErrUncertain the lock may be the session's for a moment; the server ends it as soon as it can, or the session's next try gets it.
 //
-// Without directories no look at the disk is taken: the caller looks afterwards, and calls Undo if there is no place for the lock.
-// No lock above the name ends before it.
+// The name is claimed while the disk makes the directory of the lock or, if locks have none, looks whether the name is free. Only then the
+// lock is granted.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hold, adopted Token, w *Waiting, err error) {
 	t := s.table
 	for looked := false; ; looked = true {

@@ -13,10 +13,10 @@ type Time = time.Duration
 //
 // The holds, and with them last, are what the log has. All else is volatile: sessions, queues, claims, pins.
 type State struct {
-	rules       *Rules
-	directories bool  // each lock gets a directory when it is granted
-	last        Token // the last token that was given
-	makes       int   // number of grants that wait for their directories
+	rules *Rules
+	disk  bool  // a grant waits for the disk: it makes the lock's directory, or finds the name free
+	last  Token // the last token that was given
+	makes int   // number of grants that wait for the disk
 
 	nodes    map[Name]*node
 	sessions map[SessionID]*session // those that are open, or have holds
@@ -36,9 +36,9 @@ type Count struct {
 }
 
 // newState returns a state without holds.
-func newState(rules *Rules, directories bool) *State {
+func newState(rules *Rules, disk bool) *State {
 	return &State{
-		rules: rules, directories: directories,
+		rules: rules, disk: disk,
 		nodes:    map[Name]*node{"/": {name: "/"}},
 		sessions: make(map[SessionID]*session),
 		accounts: make(map[string]*account),

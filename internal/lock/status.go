@@ -114,15 +114,6 @@ func (t *Table) Held(name Name) bool {
 	return t.st.held(name)
 }
 
-// Wanted reports whether MKD of the name may be refused though it is free: sessions wait for it, or
-// it cannot be acquired yet (lock_delay).
-func (t *Table) Wanted(name Name) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.st.nodes[name]
-	return n != nil && (len(n.queue) > 0 || n.delay > t.clock.Now().Boot)
-}
-
 // HeldWithin reports whether anything at or below dir is held, or about to be. Its
 // cost does not depend on how much is held.
 func (t *Table) HeldWithin(dir Name) bool {
@@ -254,13 +245,6 @@ func (s *Session) SpeaksFor(n Name) (Hold, error) {
 		return Hold{}, t.st.refreshed(err, t.clock.Now())
 	}
 	return h.Hold, nil
-}
-
-// Acquired reports whether the session acquired a hold of the name that stands.
-func (s *Session) Acquired(n Name) bool {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	return s.s.holds[n] != nil
 }
 
 // HoldsUntil returns when, on the boot clock, the last hold ends for which the session acts; endless reports

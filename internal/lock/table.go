@@ -9,12 +9,11 @@ import (
 
 // Options are the parts of a table. Log, Clock and Rules are needed.
 type Options struct {
-	Log         Log
-	Disk        Disk // nil: locks have no directories, and no files
-	Directories bool // each lock gets a directory at its grant; otherwise with [Session.MakeDirectory]
-	Clock       Clock
-	Rules       *Rules
-	Logger      *slog.Logger // nil: silent
+	Log    Log
+	Disk   Disk // nil: any name is free on the disk, and locks have no directories
+	Clock  Clock
+	Rules  *Rules
+	Logger *slog.Logger // nil: silent
 	// Observe gets each record of the kinds Granted, Ended, Changed and Published, in order; nil: no observer. It is called with the
 	// table's mutex held, so it must not block or use the table.
 	Observe func(*Record)
@@ -74,7 +73,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	t := &Table{
 		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, valid: o.Valid,
 		changed: make(chan struct{}, 1),
-		st:      newState(o.Rules, o.Directories && o.Disk != nil),
+		st:      newState(o.Rules, o.Disk != nil),
 		busy:    make(map[Name]chan struct{}),
 		stuck:   make(map[Name]struct{}),
 		awaited: never,

@@ -60,7 +60,7 @@ func (r testRules) For(n lock.Name) (lock.Rule, bool) {
 // faulty is a served tree that a test can disturb.
 type faulty struct {
 	*files.Tree
-	open   func(name string) error // ahead of Open
+	open   func(name string) error // ahead of Open and OpenDirectory
 	aside  func(name string)       // ahead of Aside
 	plain  bool                    // no mark is kept
 	sticky bool                    // every directory has a mark
@@ -73,7 +73,16 @@ func (f *faulty) Open(name string) (afero.File, error) {
 			return nil, err
 		}
 	}
-	file, err := f.Tree.Open(name)
+	return f.Tree.Open(name)
+}
+
+func (f *faulty) OpenDirectory(name string) (afero.File, error) {
+	if f.open != nil {
+		if err := f.open(name); err != nil {
+			return nil, err
+		}
+	}
+	file, err := f.Tree.OpenDirectory(name)
 	d, ok := file.(hostdir.Directory)
 	switch {
 	case ok && f.plain:

@@ -36,10 +36,12 @@ import (
 )
 
 // Directories is what a file system needs beside [afero.Fs]. Names are FTP paths such as "/locks/a", as bytes; errors contain no other
-// paths. Open returns a [Directory] for a directory. The Sys of a FileInfo may have the methods
+// paths. The Sys of a FileInfo may have the methods
 // Identity() (inode uint64, birth int64), Device() uint64, Links() uint64 and Mark() (sticky bool, owner int).
 type Directories interface {
 	afero.Fs
+	// OpenDirectory opens a directory, as a [Directory], if there is no link in its name: ENOTDIR, ELOOP.
+	OpenDirectory(name string) (afero.File, error)
 	RemoveDir(name string) error // an empty directory, or an error; never a file
 	// Aside moves the directory of a lock, with all that is in it, to a name that clients do not see, by one rename, and returns
 	// that name. of is the lock, by its holder, token that of its hold. If that name exists the error matches fs.ErrExist or EISDIR.
@@ -130,9 +132,14 @@ type made struct {
 
 // keep notes that a lock has a directory.
 func (d *Disk) keep(n lock.Name, p *parent, id lock.DirectoryID) {
+	at, err := p.place()
+	if err != nil {
+		d.o.Log.Warn("the directory of a lock is not watched: its parent cannot be identified", "lock", n, "err", err)
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.made[n] = made{id, p.at}
+	d.made[n] = made{id, at}
 }
 
 // forget notes that a lock has that directory no longer.

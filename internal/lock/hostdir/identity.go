@@ -15,31 +15,31 @@ import (
 type parent struct {
 	Directory
 	name lock.Name
-	at   place
 }
 
 // place distinguishes the directory that locks lie in from another one of the same name, such as the mount point below it.
 type place struct{ device, inode uint64 }
 
-// open opens a directory. The error is lock.ErrNoParent if there is none of that name.
+// open opens a directory. The error is lock.ErrNoParent if there is none of that name, or if a link leads to it: the names of holds
+// have none in them.
 func (d *Disk) open(name lock.Name) (*parent, error) {
-	f, err := d.o.FS.Open(string(name))
-	if err != nil && !missing(err) {
-		return nil, err
+	f, err := d.o.FS.OpenDirectory(string(name))
+	if missing(err) || errors.Is(err, syscall.ELOOP) {
+		err = fmt.Errorf("%s: %w", name, lock.ErrNoParent)
 	}
-	dir, ok := f.(Directory)
-	if !ok {
-		if err == nil {
-			f.Close()
-		}
-		return nil, fmt.Errorf("%s: %w", name, lock.ErrNoParent)
-	}
-	info, err := dir.Stat()
 	if err != nil {
-		dir.Close()
 		return nil, err
 	}
-	return &parent{dir, name, place{deviceOf(info), identify(info).Inode}}, nil
+	return &parent{f.(Directory), name}, nil
+}
+
+// place returns which directory it is.
+func (p *parent) place() (place, error) {
+	info, err := p.Stat()
+	if err != nil {
+		return place{}, err
+	}
+	return place{deviceOf(info), identify(info).Inode}, nil
 }
 
 // sight is what has a name.

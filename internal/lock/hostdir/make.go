@@ -14,12 +14,16 @@ import (
 const makeTries = 3
 
 // Make implements [lock.Disk]. It does not end before mkdir does, even if ctx ends meanwhile. With Options.Directories off it
-// makes nothing and returns the zero id; its errors are the same.
+// makes nothing: it opens the parent, looks at the name, and returns the zero id.
 func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) {
 	if d.o.Directories {
 		return d.Create(ctx, n)
 	}
-	return lock.DirectoryID{}, d.check(ctx, n)
+	err := d.check(ctx, n)
+	if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrOccupied) {
+		err = &fs.PathError{Op: "mkdir", Path: string(n), Err: fs.ErrExist}
+	}
+	return lock.DirectoryID{}, err
 }
 
 // check returns nil if the name is free.
@@ -158,10 +162,17 @@ func (d *Disk) remove(p *parent, h lock.Hold, cause lock.Cause) (note string, er
 
 // goneFrom returns lock.ErrDirectoryGone if the parent is the one in which the directory was made.
 func (d *Disk) goneFrom(p *parent, h lock.Hold) error {
-	if at, ok := d.placeOf(h); ok && p.at == at {
-		return fmt.Errorf("%s: %w", h.Name, lock.ErrDirectoryGone)
+	if !d.sameParent(p, h) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s: %w", h.Name, lock.ErrDirectoryGone)
+}
+
+// sameParent reports whether p is the directory in which the directory of a hold was made.
+func (d *Disk) sameParent(p *parent, h lock.Hold) bool {
+	made, ok := d.placeOf(h)
+	now, err := p.place()
+	return ok && err == nil && now == made
 }
 
 // Freshen implements [lock.Disk]. A job on the host that removes old directories must not remove that of a fresh hold.

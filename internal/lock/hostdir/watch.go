@@ -22,14 +22,13 @@ const (
 // Gone implements [lock.Disk]. It returns within the deadline of ctx, and leaves a look that hangs to a goroutine, of which there is one
 // for each directory above.
 func (d *Disk) Gone(ctx context.Context, h lock.Hold) (bool, error) {
-	at, ok := d.placeOf(h)
-	if !ok {
+	if _, ok := d.placeOf(h); !ok {
 		return false, nil
 	}
 	var gone bool // not to be read if run returned early
 	err := d.looks.run(ctx, h.Name.Parent(), func(p *parent) error {
 		s, err := p.look(h.Name)
-		gone = err == nil && !s.is(h.Directory) && p.at == at
+		gone = err == nil && !s.is(h.Directory) && d.sameParent(p, h)
 		return err
 	})
 	if err != nil {
