@@ -48,11 +48,11 @@ func (d *digest) Read(p []byte) (int, error) {
 	if time.Since(d.since) > d.digests.turn {
 		d.digests.end(d)
 		if !d.digests.begin(d) {
-			return 0, errHungUp
+			return 0, control.ErrHungUp
 		}
 	}
 	if d.conn.Gone() {
-		return 0, errHungUp
+		return 0, control.ErrHungUp
 	}
 	return d.File.Read(p)
 }

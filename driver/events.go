@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -73,7 +74,7 @@ func discardedBy(err error) string {
 		is   error
 		word string
 	}{
-		{errAborted, "aborted"}, {errQuit, "quit"}, {errHungUp, "hung-up"}, {errStopping, "stopped"}, {errBroke, "broken"},
+		{control.ErrAborted, "aborted"}, {control.ErrQuit, "quit"}, {control.ErrHungUp, "hung-up"}, {control.ErrStopped, "stopped"}, {errBroke, "broken"},
 		{errStalled, "stalled"}, {errContested, "contested"}, {errNotResumed, "not-resumed"},
 		{errNotOpened, "not-opened"}, {files.ErrMoved, "moved"}, {files.ErrSwept, "swept"}, {files.ErrChanged, "changed"}, {syscall.ENOSPC, "disk-full"}, {syscall.EDQUOT, "disk-full"},
 		{syscall.ECONNRESET, "broken"}, {syscall.EPIPE, "broken"}, {net.ErrClosed, "broken"}, {io.ErrUnexpectedEOF, "broken"},
@@ -157,7 +158,7 @@ func (s *Server) Transfers() []TransferStatus {
 			Session: lock.SessionID(t.client.id.Load()), Account: t.account.Name, Address: t.client.conn.IP().String(),
 			Path: t.account.inTree(t.path()), Upload: t.file != nil, Since: t.since,
 		}
-		if moved, ok := bytesMoved(t.socket()); ok {
+		if moved, ok := bytesMoved(t.conn); ok {
 			status.Bytes = int64(moved)
 		}
 		all = append(all, status)

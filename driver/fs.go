@@ -151,9 +151,7 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 		return nil, c.say(cmd, t.path(), control.Reply{}, err)
 	}
 	opened = true
-	cmd.Say(control.Reply{Code: 425, Text: errNotOpened.text}) // until there is a data connection
-	cmd.Hold()                                                 // until Close
-	cmd.OnInterrupt(t.interrupt)
+	cmd.Opened() // until Close
 	return t, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/ftplockd/ftplockd/internal/control"
 )
 
 func hasGlob(s string) bool { return strings.ContainsAny(s, "*?[") }
@@ -73,7 +75,7 @@ func (l *listing) look(names int) error {
 	case l.looks > l.client.server.maxLooks:
 		return errTooMany
 	case l.client.conn.Gone():
-		return errHungUp
+		return control.ErrHungUp
 	}
 	return nil
 }

@@ -26,6 +26,10 @@ type answer struct {
 // answers is searched from the top; the first match decides. The errors of package lock and the
 // refusals of this package carry texts made for clients, and match what stands further down.
 var answers = []answer{
+	{control.ErrAborted, 426, "aborted by ABOR"},
+	{control.ErrQuit, 426, "QUIT came before the upload was complete; ALLO announces its length"},
+	{control.ErrHungUp, 426, "the client hung up before the transfer was confirmed"},
+	{control.ErrStopped, 426, "the server ended the session"},
 	{lock.ErrUncertain, 451, "the server cannot tell whether that happened; look before you try again"},
 	{lock.ErrClosed, 421, "the server is shutting down"},
 	{lock.ErrNoParent, 550, "no such directory to make it in"},

@@ -75,6 +75,9 @@ func (t *transfer) list(f format) error {
 // tls.Conn, which was put aside, and that would begin a handshake (v0.32.3, handle_files.go:156).
 func (t *transfer) WriteTo(w io.Writer) (n int64, err error) {
 	err = t.move(w, func(conn net.Conn) error {
+		if err := t.contested(); err != nil {
+			return err
+		}
 		if secure, ok := conn.(*tls.Conn); ok {
 			if conn, err = t.encrypted(secure.NetConn()); err != nil {
 				return err
@@ -100,9 +103,9 @@ const afterOpening = 5 * time.Millisecond
 // client has read all of it, or until afterOpening.
 func (t *transfer) closeDownload() error {
 	err := t.guarded(t.content.Close)
-	if err = cmp.Or(t.broken, err); err == nil {
+	if err = cmp.Or(t.cmd.Cause(), err); err == nil {
 		t.handOver()
-		err = t.contested()
+		err = cmp.Or(t.contested(), t.cmd.Seal(true))
 	}
 	return t.end(t.done, err)
 }

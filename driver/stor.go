@@ -187,7 +187,7 @@ func (t *transfer) closeUpload() error {
 
 // publish looks at the client before the slow part, if there is one, and after it. Unless the client has shown that nothing is
 // missing, the control connection gets Settings.HangUp from the end of the data connection to end, too: the kernel of a
-// killed process closes its connections one after the other, microseconds apart mostly, and up to 31 ms on a busy machine. A client that waits may wait for the
+// killed process closes its connections one after the other. A client that waits may wait for the
 // reply to an ABOR, so what it has sent is looked at last.
 func (t *transfer) publish() error {
 	conn := t.client.conn
@@ -199,34 +199,42 @@ func (t *transfer) publish() error {
 	}
 	proven := t.meant || t.announced > 0 && t.isAsLong(t.announced)
 	within := t.client.server.settings.Load().HangUp
-	for until := t.ended.Add(within); !proven && t.complete(conn.Gone()) == nil && time.Now().Before(until); {
-		time.Sleep(min(time.Until(until), 5*time.Millisecond))
+	if !proven {
+		t.awaitHangUp(within)
 	}
 	conn.CatchUp(t.client.server.catchUp)
-	if t.broken == nil {
-		t.broken = t.contested()
+	if err := t.contested(); err != nil {
+		t.cmd.Abort(err)
 	}
 	if err := t.complete((proven || within > 0) && conn.Gone()); err != nil {
 		return err
 	}
-	if err := t.seal(proven); err != nil {
+	if err := t.cmd.Seal(proven); err != nil {
 		return err
 	}
 	return t.put()
 }
 
-// complete says what is wrong with the upload so far: ABOR, an error of the data connection, a
+// awaitHangUp waits until so long after the end of the data connection, unless the upload is aborted before.
+func (t *transfer) awaitHangUp(within time.Duration) {
+	const look = 5 * time.Millisecond
+	for until := t.ended.Add(within); ; {
+		left := time.Until(until)
+		if left <= 0 || t.complete(left < within && t.client.conn.Gone()) != nil {
+			return
+		}
+		pause(min(left, look))
+	}
+}
+
+// complete returns what is missing of the upload so far: what aborted it, a
 // client that is gone, fewer bytes than it announced.
 func (t *transfer) complete(gone bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.cause != nil:
-		return t.cause
-	case t.broken != nil:
-		return t.broken
+	switch cause := t.cmd.Cause(); {
+	case cause != nil:
+		return cause
 	case gone:
-		return errHungUp
+		return control.ErrHungUp
 	case t.received < t.announced && !t.isAsLong(t.announced):
 		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", t.received, t.announced)}
 	}
@@ -246,20 +254,6 @@ func (t *transfer) sync() error {
 		}
 	}
 	return t.file.Sync()
-}
-
-// seal makes it too late to abort, unless that has happened.
-func (t *transfer) seal(proven bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.stage == aborted:
-		return t.cause
-	case !proven && t.doubt != nil:
-		return t.doubt
-	}
-	t.stage = publishing
-	return nil
 }
 
 // name is that by which clients know the file. A directory above may have been renamed since the upload began.

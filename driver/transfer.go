@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"io/fs"
@@ -19,10 +18,6 @@ import (
 
 // Why a transfer did not end well.
 var (
-	errAborted    = &refusal{code: 426, text: "aborted by ABOR"}
-	errQuit       = &refusal{code: 426, text: "QUIT came before the upload was complete; ALLO announces its length"}
-	errHungUp     = &refusal{code: 426, text: "the client hung up before the transfer was confirmed"}
-	errStopping   = &refusal{code: 426, text: "the server ended the session"}
 	errBroke      = &refusal{code: 426, text: "the data connection broke"}
 	errStalled    = &refusal{code: 426, text: "the data connection stood still for too long"}
 	errContested  = &refusal{code: 426, text: "two data connections came from your address, and one of them is somebody else's"}
@@ -35,42 +30,27 @@ var (
 // a download otherwise. The library hands ReadFrom and WriteTo the data connection itself, active mode and TLS included, so
 // that is where bytes are moved, converted and timed.
 //
-// The fields above mu belong to the goroutine that transfers.
+// How far it has come, and what has aborted it, is the state of cmd. The fields above mu belong to the goroutine that transfers.
 type transfer struct {
 	client    *client
 	cmd       *control.Command
 	ascii     bool
 	announced int64  // by ALLO; 0: nothing
-	works     func() // is told that bytes move: a sign of life
-	broken    error  // why the bytes did not all come or go; errNotOpened at first
+	works     func() // is called when bytes move: a sign of life
 	account   Account
 	since     time.Time
-	openedAt  time.Time // when its data connection was there, behind the 150
+	conn      net.Conn  // the socket of its data connection, also below TLS; nil: there is none yet
+	openedAt  time.Time // when that was there, behind the 150
 	upload
 	download
 
-	mu    sync.Mutex
-	view  string // the path that the client named
-	stage stage
-	cause error    // what aborted it
-	doubt error    // why an upload that nothing proves to be complete will be discarded
-	conn  net.Conn // once it is open: the socket, also below TLS
+	mu   sync.Mutex
+	view string // the path that the client named
 }
-
-// stage is how far a transfer has come.
-type stage uint8
-
-const (
-	begun      stage = iota // the data connection is awaited
-	opened                  // bytes move
-	publishing              // too late to abort it
-	aborted
-	over
-)
 
 // newTransfer takes over what ALLO and TYPE said.
 func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
-	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), works: c.locks.Work, broken: errNotOpened,
+	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), works: c.locks.Work,
 		account: c.account, since: time.Now()}
 	if !t.ascii {
 		t.announced = c.announced
@@ -79,78 +59,40 @@ func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
 	return t
 }
 
-var _ ftpserver.FileTransfer = (*transfer)(nil)
-
-// interrupt is told what happens on the control connection meanwhile.
-func (t *transfer) interrupt(i control.Interruption) {
-	switch i {
-	case control.Aborted:
-		t.abort(errAborted)
-	case control.Quitting:
-		t.mu.Lock()
-		t.doubt = errQuit
-		t.mu.Unlock()
-	case control.Ended:
-		t.abort(errHungUp)
-	case control.Stopped:
-		t.abort(errStopping)
-	}
-}
-
-// abort ends the transfer before it is published, and closes its data connection: below TLS, which would wait five seconds to say
-// goodbye to a client that does not read. It does nothing if it is too late for that.
-func (t *transfer) abort(cause error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch t.stage {
-	case begun:
-		t.cmd.Say(t.client.replyFor(t.view, cause)) // control closes the port
-	case opened:
-		t.conn.Close() // whatever it says, the connection is of no more use
-	default:
-		return
-	}
-	t.stage, t.cause = aborted, cause
-}
+var (
+	_ ftpserver.FileTransfer      = (*transfer)(nil)
+	_ ftpserver.FileTransferError = (*transfer)(nil)
+)
 
 // move takes the data connection and has f move all bytes, while it is watched.
 func (t *transfer) move(stream any, f func(net.Conn) error) error {
-	conn, err := t.open(stream)
-	if err == nil {
-		stop := t.watch()
-		if err = t.contested(); err == nil {
-			err = t.named(t.guarded(func() error { return f(conn) }))
-		}
-		stop()
-		if err != nil {
-			t.abort(err) // before the client hears of it, and hangs up: the first reason counts
-		}
-	}
-	t.broken = err
-	return err
-}
-
-// open takes the data connection, or says what has aborted the transfer.
-func (t *transfer) open(stream any) (net.Conn, error) {
 	conn, ok := stream.(net.Conn)
 	if !ok {
-		return nil, errBroke
+		return errBroke
 	}
-	socket := conn
+	t.conn, t.openedAt = conn, time.Now()
 	if secure, ok := conn.(*tls.Conn); ok {
-		socket = secure.NetConn()
+		t.conn = secure.NetConn()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stage == aborted {
-		return nil, t.cause
+	if err := t.cmd.Connected(t.conn); err != nil {
+		return err
 	}
-	t.stage, t.conn, t.openedAt = opened, socket, time.Now()
 	t.client.server.transfers.add(t)
-	return conn, nil
+	stop := t.watch()
+	defer stop()
+	return t.named(t.guarded(func() error { return f(conn) }))
 }
 
-// contested says so if a second data connection has come.
+// TransferError implements ftpserver.FileTransferError: there is no data connection, or not all bytes came or went. What ended the transfer
+// before counts. It is called before the client hears of it, and hangs up.
+func (t *transfer) TransferError(err error) {
+	if t.conn == nil {
+		err = errNotOpened
+	}
+	t.cmd.Abort(err)
+}
+
+// contested returns an error if a second data connection has come.
 func (t *transfer) contested() error {
 	if t.client.conn.Contested() {
 		t.client.log.Warn("two data connections came from one address; the transfer is refused", "path", t.path())
@@ -190,26 +132,22 @@ func (t *transfer) named(err error) error {
 	return errBroke
 }
 
-// end says how the transfer has ended, and returns err for the library.
+// end reports how the transfer has ended, and returns err for the library.
 func (t *transfer) end(done string, err error) error {
-	t.mu.Lock()
-	t.stage = over
-	cause := t.cause
-	t.mu.Unlock()
 	t.client.server.transfers.remove(t)
-	t.tell(cmp.Or(cause, err))
+	t.tell(err)
 	if err == nil {
 		t.works()
 		t.cmd.Say(control.Reply{Code: 226, Text: done})
 		return nil
 	}
-	t.cmd.Say(t.client.replyFor(t.path(), cmp.Or(cause, err)))
+	t.cmd.Say(t.client.replyFor(t.path(), err))
 	return err
 }
 
 // Close implements io.Closer: the library calls it when the data connection has ended, before it writes the reply.
 func (t *transfer) Close() error {
-	defer t.cmd.Release()
+	defer t.cmd.Closed()
 	if t.file != nil {
 		return t.closeUpload()
 	}
@@ -242,13 +180,6 @@ func (t *transfer) Write(p []byte) (int, error) {
 
 // Seek does nothing: the offset was known when the transfer began.
 func (t *transfer) Seek(offset int64, _ int) (int64, error) { return offset, nil }
-
-// socket is the data connection; nil: it is not open.
-func (t *transfer) socket() net.Conn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.conn
-}
 
 // path is what is transferred, as the client knows it.
 func (t *transfer) path() string {
@@ -303,7 +234,7 @@ func (t *transfer) watch() (stop func()) {
 			t.works()
 		}
 		if ok && t.file == nil && moves.tooSlow(t.client.server, moved, time.Now()) {
-			t.abort(errSlow)
+			t.cmd.Abort(errSlow)
 			return
 		}
 		if timeout > 0 && time.Since(changed) >= timeout {

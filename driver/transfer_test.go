@@ -140,7 +140,7 @@ func TestDataConnectionsThatCannotBe(t *testing.T) {
 	c.port() // and nobody connects
 	c.transcript(`
 		C: STOR /f
-		S: 425 cannot open the data connection
+		S: 425 /f: cannot open the data connection
 		C: NOOP
 		S: 200 OK`)
 	s.wantContent("/f", "old")

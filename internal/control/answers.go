@@ -38,24 +38,24 @@ var notLoggedIn = Reply{Code: 530, Text: "please log in with USER and PASS"}
 // prepareUser refuses another name after login: ftpserverlib v0.32.3 would take it without a password (handle_auth.go:61).
 func prepareUser(c *Conn, _ *Command) Reply {
 	switch {
-	case c.isLoggedIn():
+	case c.phase == loggedIn:
 		return Reply{Code: 530, Text: "you are logged in: say REIN first"}
 	case c.server.opts.Policy().TLSRequired && !c.isTLS():
 		return Reply{Code: 530, Text: "this server wants TLS: say AUTH TLS first"}
 	}
-	c.change(func(d *dialogue) { d.named = true })
+	c.named = true
 	return Reply{}
 }
 
 // preparePass wants a USER before each PASS (RFC 959 section 5.4).
 func preparePass(c *Conn, _ *Command) Reply {
 	switch {
-	case c.isLoggedIn():
+	case c.phase == loggedIn:
 		return Reply{Code: 503, Text: "you are logged in already"}
-	case !c.said().named:
+	case !c.named:
 		return Reply{Code: 503, Text: "say USER first"}
 	}
-	c.change(func(d *dialogue) { d.named = false })
+	c.named = false
 	return Reply{}
 }
 
@@ -67,11 +67,9 @@ func prepareRein(c *Conn, cmd *Command) Reply {
 	}
 	c.handler.Reset()
 	c.unprepare()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	hash := c.dialogue.hash // the library keeps it
+	hash := c.hash // the library keeps it
 	c.phase, c.dialogue = greeted, newDialogue()
-	c.dialogue.hash = hash
+	c.hash = hash
 	cmd.pass = "REST 0"
 	return Reply{}
 }
@@ -86,7 +84,7 @@ func authTLS(c *Conn, cmd *Command) Reply {
 		return Reply{Code: 534, Text: "TLS is not configured on this server"}
 	case c.isTLS():
 		return Reply{Code: 503, Text: "the connection is encrypted already"}
-	case c.isLoggedIn():
+	case c.phase == loggedIn:
 		return Reply{Code: 503, Text: "AUTH comes before USER"}
 	}
 	return Reply{Code: 234, Text: "begin TLS now"}
@@ -100,7 +98,7 @@ func preparePbsz(c *Conn, cmd *Command) Reply {
 	if _, err := strconv.ParseUint(cmd.trimmed(), 10, 32); err != nil {
 		return Reply{Code: 501, Text: "PBSZ wants a number: PBSZ 0"}
 	}
-	c.change(func(d *dialogue) { d.sized = true })
+	c.sized = true
 	return Reply{}
 }
 
@@ -110,7 +108,7 @@ func prepareProt(c *Conn, cmd *Command) Reply {
 	switch {
 	case !c.isTLS():
 		return Reply{Code: 503, Text: "PROT comes after AUTH TLS"}
-	case !c.said().sized:
+	case !c.sized:
 		return Reply{Code: 503, Text: "say PBSZ 0 first"}
 	case level == "S" || level == "E":
 		return Reply{Code: 536, Text: "PROT P or PROT C"}
@@ -123,9 +121,9 @@ func prepareProt(c *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-func afterProt(c *Conn, cmd *Command) {
+func afterProt(c *Conn, cmd *Command, _ Reply) {
 	c.unprepare() // what PASV prepared is of the other kind
-	c.change(func(d *dialogue) { d.private = cmd.pass == "PROT P" })
+	c.private = cmd.pass == "PROT P"
 }
 
 // hashNames are the digests that the library knows; the first one is chosen at first.
@@ -137,10 +135,9 @@ var factNames = []string{"type", "size", "modify", "perm", "unique", "unix.mode"
 
 // feat is FEAT (RFC 2389). It lists what the library and the driver do. Facts and digests that are chosen carry a star (RFC 3659 section 7.8).
 func feat(c *Conn, _ *Command) Reply {
-	d := c.said()
 	lines := []string{
-		"CLNT", "EPRT", "EPSV", "MDTM", "MFMT", "MLST " + starred(factNames, d.facts...), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL",
-		"HASH " + starred(hashNames, d.hash), "XCRC", "MD5", "XMD5", "XSHA", "XSHA1", "XSHA256", "XSHA512",
+		"CLNT", "EPRT", "EPSV", "MDTM", "MFMT", "MLST " + starred(factNames, c.facts...), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL",
+		"HASH " + starred(hashNames, c.hash), "XCRC", "MD5", "XMD5", "XSHA", "XSHA1", "XSHA256", "XSHA512",
 	}
 	if c.server.opts.TLS != nil {
 		lines = append(lines, "AUTH TLS", "PBSZ", "PROT")
@@ -198,7 +195,7 @@ func prepareOpts(c *Conn, cmd *Command) Reply {
 	case "MLST": // RFC 3659 section 7.9; names that are not known are passed over
 		want := strings.Split(strings.ToLower(rest), ";")
 		facts := slices.DeleteFunc(slices.Clone(factNames), func(name string) bool { return !slices.Contains(want, name) })
-		c.change(func(d *dialogue) { d.facts = facts })
+		c.facts = facts
 		text := "MLST OPTS"
 		if len(facts) > 0 {
 			text += " " + strings.Join(facts, ";") + ";"
@@ -206,7 +203,7 @@ func prepareOpts(c *Conn, cmd *Command) Reply {
 		return Reply{Code: 200, Text: text}
 	case "HASH":
 		if name := strings.ToUpper(strings.TrimSpace(rest)); slices.Contains(hashNames, name) {
-			c.change(func(d *dialogue) { d.hash = name })
+			c.hash = name
 		}
 		return upperParam(c, cmd)
 	}
@@ -218,7 +215,7 @@ func prepareStat(c *Conn, cmd *Command) Reply {
 	switch {
 	case cmd.trimmed() == "":
 		return statSession(c, cmd)
-	case !c.isLoggedIn():
+	case c.phase != loggedIn:
 		return notLoggedIn
 	}
 	return Reply{}
@@ -226,7 +223,7 @@ func prepareStat(c *Conn, cmd *Command) Reply {
 
 func statSession(c *Conn, _ *Command) Reply {
 	kind := "binary"
-	if c.ASCII() {
+	if c.ascii {
 		kind = "ASCII"
 	}
 	lines := append([]string{" connected from " + c.client.String(), " type " + kind}, c.handler.Status()...)
@@ -272,9 +269,9 @@ func upperParam(_ *Conn, cmd *Command) Reply {
 }
 
 // afterType is TYPE (RFC 959 section 3.1.1): A, A N, I, L 8.
-func afterType(c *Conn, cmd *Command) {
-	if cmd.code == 200 {
-		c.change(func(d *dialogue) { d.ascii = strings.HasPrefix(cmd.pass, "TYPE A") })
+func afterType(c *Conn, cmd *Command, r Reply) {
+	if r.Code == 200 {
+		c.ascii = strings.HasPrefix(cmd.pass, "TYPE A")
 	}
 }
 
@@ -327,7 +324,7 @@ var afterEpsvAll = Reply{Code: 501, Text: "after EPSV ALL there is EPSV only"}
 // first, since it may be the only one.
 func preparePasv(c *Conn, cmd *Command) Reply {
 	switch {
-	case c.said().epsvAll:
+	case c.epsvAll:
 		return afterEpsvAll
 	case !c.local.Is4():
 		return Reply{Code: 425, Text: "PASV knows IPv4 only: use EPSV"}
@@ -349,7 +346,7 @@ func prepareEpsv(c *Conn, cmd *Command) Reply {
 	family := familyOf(c.local)
 	switch strings.ToUpper(cmd.trimmed()) {
 	case "ALL":
-		c.change(func(d *dialogue) { d.epsvAll = true })
+		c.epsvAll = true
 		return Reply{Code: 200, Text: "EPSV only, from now on"}
 	case "", family:
 		cmd.pass = "EPSV"
@@ -359,18 +356,19 @@ func prepareEpsv(c *Conn, cmd *Command) Reply {
 }
 
 // afterPassive claims the port that the reply names: "227 ... (h1,h2,h3,h4,p1,p2)." or "229 ... (|||port|)".
-func afterPassive(c *Conn, cmd *Command) {
-	numbers := strings.FieldsFunc(string(cmd.text[min(3, len(cmd.text)):]), func(r rune) bool { return r < '0' || r > '9' })
+func afterPassive(c *Conn, _ *Command, r Reply) {
+	numbers := strings.FieldsFunc(r.Text, func(r rune) bool { return r < '0' || r > '9' })
 	var port int
 	switch n := len(numbers); {
-	case cmd.code == 229 && n > 0:
+	case r.Code == 229 && n > 0:
 		port, _ = strconv.Atoi(numbers[n-1])
-	case cmd.code == 227 && n > 1:
+	case r.Code == 227 && n > 1:
 		high, _ := strconv.Atoi(numbers[n-2])
 		low, _ := strconv.Atoi(numbers[n-1])
 		port = high<<8 | low
 	}
-	c.setPort(c.server.opts.Ports.claim(uint16(port), c.client, c.account()))
+	c.port = c.server.opts.Ports.claim(uint16(port), c.client, c.user)
+	c.prepared = c.port != nil
 }
 
 // preparePort is PORT (RFC 959 section 4.1.2).
@@ -413,7 +411,7 @@ func prepareEprt(c *Conn, cmd *Command) Reply {
 // and means its own.
 func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
 	switch {
-	case c.said().epsvAll:
+	case c.epsvAll:
 		return afterEpsvAll
 	case !c.server.opts.Policy().Active:
 		return Reply{Code: 502, Text: "active data connections are off: use PASV or EPSV"}
@@ -424,7 +422,7 @@ func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
 		return r
 	}
 	c.unprepare() // the library would leak the passive port (transfer_active.go:61)
-	c.change(func(d *dialogue) { d.prepared = true })
+	c.prepared = true
 	cmd.pass = fmt.Sprintf("EPRT |%s|%s|%d|", familyOf(c.client), c.client, to.Port())
 	if cmd.Verb == "PORT" {
 		cmd.pass = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(c.client.String(), ".", ","), to.Port()>>8, to.Port()&0xff)

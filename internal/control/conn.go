@@ -13,9 +13,10 @@ import (
 
 // Conn is one control connection, as ftpserverlib sees it: Read gives it whole lines, Write takes whole lines. Read and
 // Close are for one goroutine, the library's reader, which also executes all commands but transfers; everything else is
-// safe to use from any goroutine.
+// safe to use from any goroutine, unless its comment restricts it.
 //
-// The fields above mu belong to that goroutine, or never change.
+// The fields above current belong to the goroutine that executes commands, or never change. While a transfer is under way that is its
+// goroutine, and the reader only reads ahead.
 type Conn struct {
 	*wire
 	id      uint64
@@ -24,27 +25,29 @@ type Conn struct {
 	addr    Addr
 	client  netip.Addr // the client's
 	local   netip.Addr // the server's, as the client knows it
-	since   time.Time
+	phase   phase
+	user    string      // the account
+	stream  net.Conn    // wire, or a *tls.Conn over it
+	tls     *tls.Config // of the connection; nil: it is not encrypted
+	dialogue
 
-	in    input
-	rest  []byte // what Read still has to hand out
-	after *verb  // what the library has got last
+	// These belong to Read.
+	in     input
+	rest   []byte // what Read still has to hand out
+	after  *verb  // what the library has got last
+	armed  time.Time
+	spared time.Time // not idle before that, see Handler.IdleFor
 
-	looked atomic.Uint64 // how much of what the wire got Read had looked at when it last began to wait
+	current atomic.Pointer[Command] // that the library executes; nil: the next one may begin
+	order   atomic.Pointer[order]   // how the connection is to be ended, for Read to find
+	looked  atomic.Uint64           // how much of what the wire got Read had looked at when it last began to wait
+	shaking atomic.Bool             // the TLS handshake may be under way: nothing was read behind it yet
 
-	mu         sync.Mutex
-	stream     net.Conn    // wire, or a *tls.Conn over it
-	tls        *tls.Config // of the connection; nil: it is not encrypted
-	current    *Command    // the command that the library executes; nil: the next one may begin
-	phase      phase
-	user       string // the account
-	dialogue   dialogue
-	order      *order // how the connection is to be ended, for Read to find
-	woken      bool   // the read deadline was set to the past
-	shaking    bool   // the TLS handshake may be under way: nothing was read behind it yet
-	lastActive time.Time
-	spared     time.Time  // not idle before that, see Handler.IdleFor
-	unheard    []delivery // of the replies since the last line came
+	mu      sync.Mutex
+	ended   bool
+	woken   bool       // the read deadline was set to the past
+	unheard []delivery // of the replies since the last line came
+	settled bool       // Server.mu guards it: it counts as logged in
 }
 
 // phase is how far a connection has come.
@@ -53,7 +56,6 @@ type phase uint8
 const (
 	greeted phase = iota // only what anybody may say reaches the library
 	loggedIn
-	ended
 )
 
 // dialogue is what the client has said about the commands to come.
@@ -79,16 +81,13 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 		server:   s,
 		client:   ipOf(nc.RemoteAddr()),
 		local:    ipOf(nc.LocalAddr()),
-		since:    time.Now(),
 		in:       input{limit: maxLine},
 		dialogue: newDialogue(),
 	}
-	c.lastActive = c.since
 	c.addr = Addr{Addr: nc.RemoteAddr(), Conn: c}
 	c.stream = c.wire
 	if implicit != nil {
-		c.tls = s.controlTLS(implicit)
-		c.stream, c.shaking = tls.Server(c.wire, c.tls), true
+		c.encrypt(implicit)
 	}
 	c.handler = s.opts.NewHandler(c)
 	return c
@@ -105,68 +104,35 @@ func (c *Conn) Handler() Handler { return c.handler }
 
 // Command returns the command that the library executes. If there is none it is one without a verb, whose words nobody hears.
 func (c *Conn) Command() *Command {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current == nil {
-		return &Command{conn: c}
+	if cmd := c.current.Load(); cmd != nil {
+		return cmd
 	}
-	return c.current
+	return &Command{conn: c}
 }
 
-// ASCII reports whether transfers are of TYPE A.
-func (c *Conn) ASCII() bool { return c.said().ascii }
+// ASCII reports whether transfers are of TYPE A. It is for the goroutine that executes commands.
+func (c *Conn) ASCII() bool { return c.ascii }
 
-// Facts returns which facts MLSD and MLST are to show.
-func (c *Conn) Facts() []string { return c.said().facts }
+// Facts returns which facts MLSD and MLST are to show. It is for the goroutine that executes commands.
+func (c *Conn) Facts() []string { return c.facts }
 
-// DataConnection says why there may not be a data connection; the zero Reply: there may. The driver asks it for a transfer,
+// DataConnection returns why there may not be a data connection; the zero Reply: there may. The driver calls it for a transfer,
 // so that the library hears of the transfer, too: it forgets REST then.
 func (c *Conn) DataConnection() Reply {
-	d := c.said()
 	switch {
-	case !d.prepared:
+	case !c.prepared:
 		return Reply{Code: 425, Text: "use PASV, EPSV, PORT or EPRT first"}
-	case c.server.opts.Policy().TLSRequired && !d.private:
+	case c.server.opts.Policy().TLSRequired && !c.private:
 		return Reply{Code: 522, Text: "data connections must be encrypted: PROT P first"} // RFC 4217 section 9
 	}
 	return Reply{}
 }
 
-func (c *Conn) said() dialogue {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dialogue
-}
-
-// change runs f on what the client has said, with the mutex held.
-func (c *Conn) change(f func(*dialogue)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f(&c.dialogue)
-}
-
-// LogIn says that the client has logged in with an account; it is for the goroutine that executes commands. Before, only
+// LogIn notes that the client has logged in with an account; it is for the goroutine that executes commands. Before, only
 // the commands that anybody may say reach the library.
 func (c *Conn) LogIn(account string) {
 	c.server.settle(c)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase != ended {
-		c.phase, c.user = loggedIn, account
-	}
-}
-
-// account is the one that the client has logged in with.
-func (c *Conn) account() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.user
-}
-
-func (c *Conn) isLoggedIn() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.phase == loggedIn
+	c.phase, c.user = loggedIn, account
 }
 
 // Addr is the client's address. Its String is the plain address, which the library parses. It leads from the
@@ -199,17 +165,17 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // next gets a line for the library into c.rest. It reports false if the connection is over.
 func (c *Conn) next() bool {
-	if cmd, _ := c.state(); cmd != nil && !cmd.Transfers() {
+	if cmd := c.current.Load(); cmd != nil && !cmd.Transfers() {
 		c.finish(cmd)
 	}
 	for {
-		cmd, o := c.state()
-		if o != nil && !(o.drains && cmd.Transfers()) {
+		transfer := c.current.Load()
+		if o := c.order.Load(); o != nil && !(o.drains && transfer != nil) {
 			c.conclude(*o)
 			return false
 		}
-		if cmd.Transfers() {
-			c.lookAhead(cmd, promptConnection)
+		if transfer != nil {
+			c.lookAhead(transfer, promptConnection)
 		} else if line, tooLong, ok := c.in.next(); ok {
 			if c.dispatch(line, tooLong) {
 				return true
@@ -228,7 +194,6 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 			c.answer(internalError)
 		}
 	}()
-	c.touch()
 	cmd, fault := parse(line, tooLong)
 	if cmd == nil {
 		if fault.Code != 0 {
@@ -240,19 +205,18 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	c.handler.Begin(cmd)
 	if r := c.judge(cmd); r.Code != 0 {
 		c.answer(r)
-		if r.Code == 234 {
-			c.startTLS()
+		if r.Code == 234 { // RFC 4217 section 4.1
+			c.in = input{limit: c.in.limit} // what came in the clear behind AUTH is not acted on (the flaw of CVE-2011-0411)
+			c.encrypt(c.server.opts.TLS)
 		}
 		c.handler.End(cmd)
 		return false
 	}
 	if cmd.Transfers() {
-		cmd.done, cmd.held = make(chan struct{}), 1
-		c.keepPort()
+		cmd.done, cmd.port = make(chan struct{}), c.port
+		cmd.port.keep()
 	}
-	c.mu.Lock()
-	c.current = cmd
-	c.mu.Unlock()
+	c.current.Store(cmd)
 	if cmd.Transfers() { // before the library begins it: a QUIT may have come together with it
 		c.lookAhead(cmd, lateConnection)
 	}
@@ -267,7 +231,7 @@ func (c *Conn) judge(cmd *Command) Reply {
 	switch {
 	case v == nil:
 		return Reply{Code: 500, Text: Quoted(cmd.Verb) + " is not a command of this server"}
-	case !v.is(open) && !c.isLoggedIn():
+	case !v.is(open) && c.phase != loggedIn:
 		return notLoggedIn
 	case v.is(argument) && cmd.trimmed() == "":
 		return Reply{Code: 501, Text: cmd.Verb + " needs an argument: " + v.usage}
@@ -277,110 +241,39 @@ func (c *Conn) judge(cmd *Command) Reply {
 	return v.prepare(c, cmd)
 }
 
-// startTLS puts TLS over the wire (RFC 4217 section 4.1). What the client, or somebody on the way, sent in the clear behind
-// the command is not acted on (the flaw of CVE-2011-0411).
-func (c *Conn) startTLS() {
-	c.in = input{limit: c.in.limit}
-	config := c.server.controlTLS(c.server.opts.TLS)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tls, c.stream, c.shaking = config, tls.Server(c.wire, config), true
-	c.woken = c.order != nil // a late Wake must not interrupt the handshake
-}
-
-// isTLS reports whether the connection is encrypted.
-func (c *Conn) isTLS() bool {
-	_, ok := c.transport().(*tls.Conn)
-	return ok
-}
-
-// handshakes reports whether the TLS handshake is not over. Reading, or writing the greeting, does it.
-func (c *Conn) handshakes() bool {
-	t, ok := c.transport().(*tls.Conn)
-	return ok && !t.ConnectionState().HandshakeComplete
-}
-
-// transport is what to read and write.
-func (c *Conn) transport() net.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stream
-}
-
 // finish ends the command that the library has executed.
 func (c *Conn) finish(cmd *Command) {
-	if cmd.verb.after != nil {
-		cmd.verb.after(c, cmd)
-	}
 	switch {
 	case cmd.opened:
 		c.unprepare()
 	case cmd.Transfers():
-		c.resumePort()
+		cmd.port.resume()
 	}
-	if cmd.Transfers() || cmd.code == 0 { // it has no reply
+	if cmd.Transfers() || !cmd.replied {
 		c.handler.End(cmd)
 	}
+	c.current.Store(nil)
+	if cmd.Transfers() {
+		close(cmd.done)
+		c.wake(true)
+	}
+}
+
+// encrypt puts TLS over the wire.
+func (c *Conn) encrypt(config *tls.Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.current = nil
-	c.lastActive = time.Now()
-	if cmd.done != nil {
-		close(cmd.done)
-		c.wakeLocked()
-	}
+	c.tls = c.server.controlTLS(config)
+	c.stream = tls.Server(c.wire, c.tls)
+	c.shaking.Store(true)
+	c.woken, c.armed = c.order.Load() != nil, time.Time{} // a late Wake must not interrupt the handshake
 }
 
-// lookAhead looks, while a transfer is under way, at the lines that have come behind it. ABOR takes effect at once, and
-// is answered in its turn: clients send NOOP to keep the connection alive during a transfer, and ABOR must not wait
-// behind that. Behind another transfer it must: it is that one which it aborts.
-// A QUIT that comes before the data connection is an orderly end, and the client has so long to connect.
-func (c *Conn) lookAhead(transfer *Command, within time.Duration) {
-	for c.answerStat() {
-	}
-	c.in.lookAhead(func(line []byte) bool {
-		cmd, _ := parse(line, len(line) > c.in.limit)
-		switch {
-		case cmd == nil:
-		case c.server.verbs[cmd.Verb].is(transfers):
-			return false
-		case cmd.Verb == "ABOR":
-			transfer.interrupt(Aborted)
-			c.closePort()
-		case cmd.Verb == "QUIT" && transfer.quit():
-			time.AfterFunc(within, func() {
-				if within < lateConnection && c.wire.hungUp() { // PHP 4 hangs up before it connects
-					time.AfterFunc(lateConnection, c.closePort)
-				} else {
-					c.closePort()
-				}
-			})
-		case cmd.Verb == "QUIT":
-			transfer.interrupt(Quitting)
-		}
-		return true
-	})
-}
+// isTLS reports whether the connection is encrypted.
+func (c *Conn) isTLS() bool { return c.tls != nil }
 
-// How long a client that has said QUIT behind a transfer may take to connect to its passive port.
-const (
-	promptConnection = 10 * time.Millisecond // it waits for the reply to its QUIT
-	lateConnection   = 5 * time.Second       // the QUIT came together with the transfer, or the client has hung up
-)
-
-// answerStat answers the next line, while a transfer is under way, if that is STAT without an argument (RFC 959 section
-// 4.1.3). It reports whether it was.
-func (c *Conn) answerStat() bool {
-	line, ok := c.in.peek()
-	if !ok {
-		return false
-	}
-	cmd, _ := parse(line, false)
-	if !cmd.Is("STAT") || cmd.trimmed() != "" {
-		return false
-	}
-	c.in.next()
-	c.touch()
-	c.answer(statSession(c, cmd))
-	return true
+// handshakes reports whether the TLS handshake is not over. Reading, or writing the greeting, does it.
+func (c *Conn) handshakes() bool {
+	t, ok := c.stream.(*tls.Conn)
+	return ok && !t.ConnectionState().HandshakeComplete
 }

@@ -2,9 +2,9 @@ package control
 
 import "time"
 
-// delivery is a reply whose loss undoes something, see Command.Lost.
+// delivery is a reply that its client may not have received, see Command.Lost and Command.Unconfirmed.
 type delivery struct {
-	lost   func()
+	cmd    *Command
 	failed bool   // it could not be written
 	end    uint64 // how many bytes the wire had taken with its last one
 	resent uint32 // peer.resent at that moment
@@ -20,17 +20,28 @@ type peer struct {
 	broken   bool   // its reset came, behind the FIN if there was one, or TCP gave it up
 }
 
+// outcome is what became of a reply.
+type outcome uint8
+
+const (
+	undecided outcome = iota
+	received
+	uncertain // the client may have read it, or not
+	lost
+)
+
 // lateReset is how long the server waits for a reset behind a FIN: a client calls shutdown and close one after the other.
 const lateReset = 100 * time.Millisecond
 
 // delivered notes a reply that was written, or could not be.
-func (c *Conn) delivered(lost []func(), err error) {
-	for _, f := range lost {
-		d := delivery{lost: f, failed: err != nil, end: c.wire.sent.Load(), resent: c.wire.resent()}
-		c.mu.Lock()
-		c.unheard = append(c.unheard, d)
-		c.mu.Unlock()
+func (c *Conn) delivered(cmd *Command, err error) {
+	if cmd.lost == nil && cmd.uncertain == nil {
+		return
 	}
+	d := delivery{cmd: cmd, failed: err != nil, end: c.wire.sent.Load(), resent: c.wire.resent()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unheard = append(c.unheard, d)
 }
 
 // undoLost calls the functions of the replies that the client did not receive. It waits for what decides that, which nothing
@@ -39,12 +50,13 @@ func (c *Conn) undoLost(unheard []delivery) {
 	for began := time.Now(); len(unheard) > 0; time.Sleep(5 * time.Millisecond) {
 		p, waited, open := c.wire.peer(), time.Since(began), unheard[:0]
 		for _, d := range unheard {
-			lost, decided := c.isLost(d, p, waited)
-			switch {
-			case !decided:
+			switch became := c.became(d, p, waited); {
+			case became == undecided:
 				open = append(open, d)
-			case lost:
-				d.lost()
+			case became == lost && d.cmd.lost != nil:
+				d.cmd.lost()
+			case became >= uncertain && d.cmd.uncertain != nil:
+				d.cmd.uncertain()
 			}
 		}
 		if unheard = open; len(open) == 0 {
@@ -53,21 +65,30 @@ func (c *Conn) undoLost(unheard []delivery) {
 	}
 }
 
-// isLost reports whether the client did not receive a reply, and whether that is decided after such a wait. A reset proves
+// became returns the outcome of a reply after such a wait. A reset proves
 // nothing about an acknowledged reply, unless it follows a FIN: then the client closed without reading the last reply.
 // Nor does it about one that was sent once: the acknowledgement may have been delayed, and a reset carries none.
-func (c *Conn) isLost(d delivery, p peer, waited time.Duration) (lost, decided bool) {
+func (c *Conn) became(d delivery, p peer, waited time.Duration) outcome {
 	sent := c.wire.sent.Load()
 	acked, last := sent-p.unacked >= d.end, sent == d.end
+	decide := func(isLost bool) outcome {
+		switch {
+		case isLost:
+			return lost
+		case p.broken:
+			return uncertain
+		}
+		return received
+	}
 	switch {
 	case d.failed:
-		return true, true
+		return lost
 	case p.broken && acked:
-		return p.finished && last, true
+		return decide(p.finished && last)
 	case p.broken:
-		return p.finished || sent-p.unsent < d.end || p.resent > d.resent, true
-	case !acked:
-		return true, waited >= c.server.ackTimeout
+		return decide(p.finished || sent-p.unsent < d.end || p.resent > d.resent)
+	case !acked && waited < c.server.ackTimeout, acked && p.finished && last && waited < lateReset:
+		return undecided
 	}
-	return false, !p.finished || !last || waited >= lateReset
+	return decide(!acked)
 }

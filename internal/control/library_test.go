@@ -19,7 +19,6 @@ type library struct {
 	onOpen      func()            // before a transfer has its handle
 	refuses     bool              // a transfer gets no handle
 	onClose     func()            // before it gives the handle back
-	onInterrupt func(Interruption)
 	move        func()     // what a download does instead of a data connection
 	uploads     chan error // what became of each upload
 
@@ -118,29 +117,18 @@ func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 		l.write("550 no handle")
 		return
 	}
-	var mu sync.Mutex
-	var data net.Conn
-	aborted := false
-	cmd.Hold()
-	cmd.OnInterrupt(func(i Interruption) {
-		if l.onInterrupt != nil {
-			l.onInterrupt(i)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		aborted = aborted || i != Quitting
-		if aborted && data != nil {
-			data.Close()
-		}
-	})
+	cmd.Opened()
 	closeHandle := func(err error) {
 		if l.onClose != nil {
 			l.onClose()
 		}
+		if cause := cmd.Cause(); cause != nil {
+			cmd.Say(Reply{Code: 426, Text: cause.Error()})
+		}
 		if upload {
 			l.uploads <- err
 		}
-		cmd.Release()
+		cmd.Closed()
 	}
 	defer port.Close()
 	nc, err := port.Accept()
@@ -149,12 +137,7 @@ func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 		closeHandle(err)
 		return
 	}
-	mu.Lock()
-	data = nc
-	if aborted {
-		data.Close()
-	}
-	mu.Unlock()
+	_ = cmd.Connected(nc)
 	l.write("150 begins")
 	if upload {
 		_, err = io.Copy(io.Discard, nc)
@@ -162,6 +145,9 @@ func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 		_, err = io.WriteString(nc, "content")
 	}
 	nc.Close()
+	if serr := cmd.Seal(err == nil); serr != nil {
+		err = serr
+	}
 	closeHandle(err)
 	if err != nil {
 		l.write("426 aborted")

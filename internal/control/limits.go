@@ -32,7 +32,7 @@ type counts struct {
 type address struct {
 	network     netip.Prefix
 	connected   int
-	notLoggedIn map[*Conn]struct{}
+	notLoggedIn int
 }
 
 func newCounts() counts {
@@ -43,23 +43,20 @@ func newCounts() counts {
 func (n *counts) enter(c *Conn, from netip.Prefix) {
 	a := n.addresses[from]
 	if a == nil {
-		a = &address{network: from, notLoggedIn: make(map[*Conn]struct{})}
+		a = &address{network: from}
 		n.addresses[from] = a
 	}
 	n.conns[c] = a
 	n.notLoggedIn++
 	a.connected++
-	a.notLoggedIn[c] = struct{}{}
+	a.notLoggedIn++
 }
 
-// settle says that a connection is none of those that are not logged in any more: it is, or it was sent away.
+// settle counts a connection as one that is logged in.
 func (n *counts) settle(c *Conn) {
-	a := n.conns[c]
-	if a == nil {
-		return
-	}
-	if _, ok := a.notLoggedIn[c]; ok {
-		delete(a.notLoggedIn, c)
+	if a := n.conns[c]; a != nil && !c.settled {
+		c.settled = true
+		a.notLoggedIn--
 		n.notLoggedIn--
 	}
 }
@@ -78,53 +75,31 @@ func (n *counts) leave(c *Conn) bool {
 	return true
 }
 
-var tooManyNotLoggedIn = Reply{Code: 421, Text: "too many connections that are not logged in"}
-
-// refusal says why there cannot be another connection from there; the zero Reply: there can. If there are too many that
-// are not logged in, another address with more of them has to give up one, which is to be sent away: an attacker from
-// some addresses does not keep out clients from elsewhere.
-func (n *counts) refusal(from netip.Prefix, l Limits) (r Reply, instead *Conn) {
+// refusal returns why there cannot be another connection from there; the zero Reply: there can.
+func (n *counts) refusal(from netip.Prefix, l Limits) Reply {
 	a := n.addresses[from]
 	if a == nil {
 		a = &address{}
 	}
+	text := ""
 	switch {
 	case l.MaxConnections > 0 && len(n.conns) >= l.MaxConnections:
-		return Reply{Code: 421, Text: "too many connections"}, nil
+		text = "too many connections"
 	case l.MaxPerAddress > 0 && a.connected >= l.MaxPerAddress:
-		return Reply{Code: 421, Text: "too many connections from your address"}, nil
-	case l.MaxPerAddress > 0 && len(a.notLoggedIn) >= maxNotLoggedIn:
-		return Reply{Code: 421, Text: "too many connections from your address that are not logged in"}, nil
+		text = "too many connections from your address"
+	case l.MaxPerAddress > 0 && a.notLoggedIn >= maxNotLoggedIn:
+		text = "too many connections from your address that are not logged in"
 	case l.MaxConnections > 0 && n.notLoggedIn >= (l.MaxConnections+3)/4:
-		if instead = n.surplus(len(a.notLoggedIn) + 1); instead == nil {
-			return tooManyNotLoggedIn, nil
-		}
+		text = "too many connections that are not logged in"
+	default:
+		return Reply{}
 	}
-	return Reply{}, instead
-}
-
-// surplus takes one of the connections that are not logged in from the address that has most of them, if these are more
-// than that.
-func (n *counts) surplus(than int) *Conn {
-	var most *address
-	for _, a := range n.addresses {
-		if len(a.notLoggedIn) > than {
-			most, than = a, len(a.notLoggedIn)
-		}
-	}
-	if most == nil {
-		return nil
-	}
-	for c := range most.notLoggedIn {
-		n.settle(c)
-		return c
-	}
-	return nil
+	return Reply{Code: 421, Text: text}
 }
 
 // LoginDeadline returns when a client that has not logged in is sent away; false: never.
 func (c *Conn) LoginDeadline() (time.Time, bool) {
-	timeout := c.server.limits().LoginTimeout
+	timeout := c.server.limits.Load().LoginTimeout
 	return c.since.Add(timeout), timeout > 0
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,8 +22,9 @@ type Server struct {
 	writeTimeout time.Duration // how long a client may leave a reply unread that does not fit into the socket's buffers
 	ackTimeout   time.Duration // how long the end of a connection waits for the acknowledgement of a reply, see Command.Lost
 
+	limits       atomic.Pointer[Limits]
+
 	mu        sync.Mutex
-	current   Limits
 	listeners []net.Listener
 	lastID    uint64
 	counts    counts
@@ -37,10 +39,10 @@ func NewServer(opts Options) *Server {
 		verbs:        commands(),
 		writeTimeout: 30 * time.Second,
 		ackTimeout:   time.Second,
-		current:      opts.Limits,
 		counts:       newCounts(),
 		empty:        make(chan struct{}, 1),
 	}
+	s.limits.Store(&opts.Limits)
 	s.clientPorts[0], s.clientPorts[1] = clientPorts()
 	return s
 }
@@ -76,7 +78,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c, refusal := l.server.admit(nc, l.implicit)
 		if c != nil {
-			c.arm(c.idleAt(time.Now()))
+			c.arm()
 			return c, nil
 		}
 		w := newWire(nc, lastTimeout)
@@ -95,12 +97,8 @@ func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 	if s.farewell.Code != 0 {
 		return nil, s.farewell
 	}
-	r, instead := s.counts.refusal(from, s.current)
-	if r.Code != 0 {
+	if r := s.counts.refusal(from, *s.limits.Load()); r.Code != 0 {
 		return nil, r
-	}
-	if instead != nil {
-		instead.Kick(tooManyNotLoggedIn)
 	}
 	s.lastID++
 	c := newConn(s, nc, s.lastID, implicit)
@@ -169,18 +167,10 @@ func (s *Server) connected() int {
 
 // SetLimits takes other limits. Connections above a lower bound live on; the idle time counts at once.
 func (s *Server) SetLimits(l Limits) {
-	s.mu.Lock()
-	s.current = l
-	s.mu.Unlock()
+	s.limits.Store(&l)
 	for c := range s.Conns() {
 		c.Wake()
 	}
-}
-
-func (s *Server) limits() Limits {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current
 }
 
 // Conns yields the connections of the moment, in no order.

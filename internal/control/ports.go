@@ -141,16 +141,15 @@ func (p *Port) Accept() (net.Conn, error) {
 }
 
 // Contested reports whether a second connection from the client's address has come to the passive port of the transfer under
-// way: one of the two is somebody else's, on the same machine or behind the same router, and nobody knows which. Connections
+// way: one of the two is somebody else's, on the same machine or behind the same router, and the server cannot tell which. Connections
 // from elsewhere are closed. It is for the goroutine that transfers, and needs Linux.
 func (c *Conn) Contested() bool {
-	p := c.said().port
-	if p == nil {
+	if c.port == nil {
 		return false
 	}
 	for {
-		from, ok := dismissNext(p.TCPListener)
-		if !ok || from == p.client {
+		from, ok := dismissNext(c.port.TCPListener)
+		if !ok || from == c.port.client {
 			return ok
 		}
 	}
@@ -170,36 +169,33 @@ func (p *Port) Close() error {
 	return p.TCPListener.Close()
 }
 
-// setPort notes the passive port that the client was told of.
-func (c *Conn) setPort(p *Port) { c.change(func(d *dialogue) { d.port, d.prepared = p, p != nil }) }
+// close ends the waiting for a data connection, if there is a port. A connection that was accepted lives on.
+func (p *Port) close() {
+	if p != nil {
+		_ = p.Close() // the library closes it again
+	}
+}
 
-// keepPort leaves the port open until the transfer that begins accepts its data connection: that has come by then, perhaps, and
+// keep leaves the port, if there is one, open until the transfer that begins accepts its data connection: that has come by then, perhaps, and
 // the copy that APPE begins with takes as long as it takes.
-func (c *Conn) keepPort() {
-	if p := c.said().port; p != nil {
+func (p *Port) keep() {
+	if p != nil {
 		p.timer.Stop()
 	}
 }
 
-// resumePort leaves the port open behind a transfer that was refused, for the next one, or until it has waited again. The
+// resume leaves the port, if there is one, open behind a transfer that was refused, for the next one, or until it has waited again. The
 // client's connection may wait in it: a close would reset that, and some clients then do not read the refusal.
-func (c *Conn) resumePort() {
-	if p := c.said().port; p != nil {
+func (p *Port) resume() {
+	if p != nil {
 		p.timer.Reset(p.wait)
-	}
-}
-
-// closePort ends the waiting for a data connection. One that has been accepted lives on.
-func (c *Conn) closePort() {
-	if p := c.said().port; p != nil {
-		_ = p.Close() // the library closes it again
 	}
 }
 
 // askForPort closes the port that the client has, and counts another one for its account.
 func (c *Conn) askForPort() Reply {
 	c.unprepare()
-	if !c.server.opts.Ports.take(c.account()) {
+	if !c.server.opts.Ports.take(c.user) {
 		return Reply{Code: 425, Text: "your account has half of all ports for data connections already"}
 	}
 	return Reply{}
@@ -207,6 +203,6 @@ func (c *Conn) askForPort() Reply {
 
 // unprepare closes the passive port, if there is one, and forgets what PORT said.
 func (c *Conn) unprepare() {
-	c.closePort()
-	c.setPort(nil)
+	c.port.close()
+	c.port, c.prepared = nil, false
 }

@@ -54,7 +54,7 @@ func TestPortsAreFreeAgain(t *testing.T) {
 		"time-out behind a refusal": func(c *client, addr string) {
 			c.settled() // the port is claimed behind the reply that names it
 			c.lib.refuses = true
-			port := c.lib.conn.said().port
+			port := c.lib.conn.port
 			c.play("> STOR x", "< 550 ", "> NOOP", "< 250 ")
 			if !port.timer.Reset(0) {
 				c.t.Error("behind a refusal the port waits for ever")
@@ -62,7 +62,7 @@ func TestPortsAreFreeAgain(t *testing.T) {
 		},
 		"time-out": func(c *client, addr string) {
 			c.settled()
-			port := c.lib.conn.said().port
+			port := c.lib.conn.port
 			port.timer.Reset(0)
 			c.until("the port is closed", func() bool {
 				port.ports.mu.Lock()
@@ -78,9 +78,13 @@ func TestPortsAreFreeAgain(t *testing.T) {
 			first, late := s.login(), s.login()
 			addr := first.epsv()
 			late.play("> EPSV", "< 425 your account has half", "> STOR x", "< 425 use PASV")
-			late.lib.conn.LogIn("another")
+			as := func(account string) {
+				late.lib.mkd = func(*Command) { late.lib.conn.LogIn(account) }
+				late.play("> MKD a", "< 250 ")
+			}
+			as("another")
 			late.play("> EPSV", "< 425 no port is free", "> NOOP", "< 250 ")
-			late.lib.conn.LogIn("user")
+			as("user")
 			free(first, addr)
 			late.until("the port is free", func() bool { return late.lib.s.ports.take("user") })
 			s.ports.mu.Lock()
@@ -96,7 +100,7 @@ func TestAPortStaysOpenWhileATransferIsBeingOpened(t *testing.T) {
 	c := serve(t).login()
 	data := c.data(c.epsv())
 	c.lib.onOpen = func() {
-		if port := c.lib.conn.said().port; port.timer.Stop() { // it would have run out
+		if port := c.lib.conn.port; port.timer.Stop() { // it would have run out
 			_ = port.Close()
 		}
 	}

@@ -28,9 +28,7 @@ var ErrNotResumed = errors.New("the data connection does not resume the session 
 // (Net::FTP) that only writes would leave them unread, and closing a socket with something unread resets the connection, so
 // that the end of its upload is lost.
 func (c *Conn) DataTLS(data net.Conn) *tls.Conn {
-	c.mu.Lock()
 	config := c.tls.Clone()
-	c.mu.Unlock()
 	if !c.server.opts.SessionReuse {
 		config.SessionTicketsDisabled = true
 		return tls.Server(data, config)

@@ -8,8 +8,8 @@ type verb struct {
 	// prepare may answer the command (a reply with a code), or change what the library gets (Command.pass). nil: the
 	// library gets the line as it is.
 	prepare func(*Conn, *Command) Reply
-	// after is called when the library has answered, with Command.code and Command.text. nil: nothing is.
-	after func(*Conn, *Command)
+	// after is called when the library has answered, with the reply that is about to be sent. nil: nothing is.
+	after func(*Conn, *Command, Reply)
 	// instead are the replies in place of the library's, by its code, where neither the driver nor the library says the
 	// right thing.
 	instead map[int]Reply
@@ -85,7 +85,7 @@ func commands() map[string]*verb {
 		{name: "EPSV", usage: "[1, 2 or ALL]", prepare: prepareEpsv, after: afterPassive, instead: noPort},
 		{name: "PORT", flags: argument, usage: "h1,h2,h3,h4,p1,p2", prepare: preparePort},
 		{name: "EPRT", flags: argument, usage: "|family|address|port|", prepare: prepareEprt},
-		{name: "ABOR", usage: ": end the transfer", prepare: prepareAbor, after: func(c *Conn, _ *Command) { c.unprepare() }},
+		{name: "ABOR", usage: ": end the transfer", prepare: prepareAbor, after: func(c *Conn, _ *Command, _ Reply) { c.unprepare() }},
 
 		{name: "RETR", flags: argument | transfers, usage: "path: download"},
 		{name: "STOR", flags: argument | transfers, usage: "path: upload"},
