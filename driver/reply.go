@@ -142,16 +142,6 @@ func (c *client) unforeseen(err error) error {
 	return err // nil, too
 }
 
-// inViewOr returns a function that names a lock as the account knows it, or otherwise if it does not see it.
-func (c *client) inViewOr(otherwise string) func(lock.Name) string {
-	return func(n lock.Name) string {
-		if view, ok := c.account.inView(n); ok {
-			return view
-		}
-		return otherwise
-	}
-}
-
 // lockText is the text of an error of package lock, without what was wrapped around it: that may hold names of the
 // tree or addresses.
 func lockText(err, kind error) string {
