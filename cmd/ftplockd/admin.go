@@ -20,6 +20,14 @@ import (
 // connect to it is an administrator: it has mode 0600.
 const controlSocket = "control.sock"
 
+// statusSuspended is the HTTP status of a server of several that is suspended: another one may be the active one.
+const statusSuspended = http.StatusMisdirectedRequest
+
+// suspendedError is the answer of such a server.
+type suspendedError struct{ error }
+
+func (e suspendedError) Unwrap() error { return e.error }
+
 // admin is the server's side of the control socket: HTTP over a Unix socket. The program's own commands are
 // its only clients, of the same version; it is no interface for others.
 type admin struct {
@@ -138,6 +146,9 @@ func ask(ctx context.Context, state, method, path string) ([]byte, error) {
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode >= 400 {
 		err = errors.New(strings.TrimSpace(string(body)))
+	}
+	if response.StatusCode == statusSuspended {
+		err = suspendedError{err}
 	}
 	return body, err
 }

@@ -68,8 +68,14 @@ func viewOf(status lock.Status, h lock.Hold, now lock.Instant) holdView {
 	return v
 }
 
+// serveLocks lists the locks, unless another server may have granted them again.
 func (v *service) serveLocks(w http.ResponseWriter, _ *http.Request) {
-	answer(w, holdViews(v.table.All(), v.server.clock.Now()))
+	all := v.table.All()
+	if err := v.table.Valid(); err != nil {
+		http.Error(w, err.Error(), statusSuspended)
+		return
+	}
+	answer(w, holdViews(all, v.server.clock.Now()))
 }
 
 func (v *service) serveSessions(w http.ResponseWriter, _ *http.Request) {

@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +29,8 @@ import (
 type cluster interface {
 	Campaign(ctx context.Context) (clusterLog, error)
 	Leader() (etcd.Server, bool)
-	Silent() bool
+	Trouble() string
+	Space(ctx context.Context) (etcd.Space, error)
 	Close() error
 }
 
@@ -172,10 +176,28 @@ func claimShared(c *config.Config) error {
 // self is what the other servers are told of this one.
 func (s *server) self() (etcd.Server, error) {
 	name, err := os.Hostname()
-	return etcd.Server{
-		Name: name, Addresses: append(s.config.Listen[:len(s.config.Listen):len(s.config.Listen)], s.config.TLS.ImplicitListen...),
-		Version: version(), Rules: rulesHash(s.config), Since: time.Now().UTC(),
-	}, err
+	self := etcd.Server{Name: name, Version: version(), Rules: rulesHash(s.config), Since: time.Now().UTC()}
+	for _, address := range slices.Concat(s.config.Listen, s.config.TLS.ImplicitListen) {
+		self.Addresses = append(self.Addresses, reached(address, s.config.Etcd.Endpoints[0]))
+	}
+	return self, err
+}
+
+// reached returns the address at which others reach this machine, if it listens on all of its addresses: the one from which it reaches
+// etcd. Nothing is sent for that.
+func reached(listen, endpoint string) string {
+	host, port, err := net.SplitHostPort(listen)
+	u, uerr := url.Parse(endpoint)
+	if ip, ierr := netip.ParseAddr(host); err != nil || uerr != nil || host != "" && (ierr != nil || !ip.IsUnspecified()) {
+		return listen
+	}
+	conn, err := net.DialTimeout("udp", u.Host, time.Second)
+	if err != nil {
+		return listen
+	}
+	defer conn.Close()
+	host, _, _ = net.SplitHostPort(conn.LocalAddr().String())
+	return net.JoinHostPort(host, port)
 }
 
 // rulesHash tells rules from others.

@@ -23,8 +23,8 @@ func newClusterCommand() *cobra.Command {
 		Short: "Show the servers that have their locks in etcd together, and the members of etcd",
 		Long: `Cluster shows the members of etcd: version, which is its leader, how many changes each is behind, the size of its database, what is
 wrong with it. Then the servers: the active one first, then those that stand by, in the order in which they take over, with a hash
-of their rules, which should be the same. Then how many terms there have been, and how long ago the active server has given a sign of
-life. It asks etcd alone, so it runs on any machine that has the configuration file.`,
+of their rules, which should be the same, and how long a request to etcd takes those that stand by. Then how many terms there have been, how
+long ago the active server has given a sign of life, and since when and why it is suspended. It asks etcd alone, so it runs on any machine that has the configuration file.`,
 		Example: "  ftplockd cluster --config /etc/ftplockd.toml",
 		Args:    onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -126,7 +126,7 @@ func (o *serveOptions) openEtcd(cmd *cobra.Command, f func(context.Context, *etc
 }
 
 func describeServer(s etcd.Server) string {
-	return printable(s.Name + " (" + strings.Join(s.Addresses, ", ") + ")")
+	return printable(s.String())
 }
 
 func showMembers(w io.Writer, status etcd.Status) error {
@@ -159,20 +159,29 @@ func showServers(w io.Writer, status etcd.Status, failed error) error {
 	}
 	var rows []string
 	for i, s := range status.Servers {
-		state := "active"
-		if i > 0 {
+		state, trip := "active", "-"
+		switch {
+		case i > 0:
 			state = fmt.Sprintf("standby %d", i)
+		case !status.Suspended.IsZero():
+			state = "suspended"
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),
-			printable(s.Version), dash(printable(s.Rules)), s.Since.UTC().Format(time.RFC3339)))
+		if s.RoundTrip > 0 {
+			trip = s.RoundTrip.String()
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),
+			printable(s.Version), dash(printable(s.Rules)), s.Since.UTC().Format(time.RFC3339), trip))
 	}
 	fmt.Fprintln(w)
-	if err := printTable(w, "STATE\tSERVER\tADDRESSES\tVERSION\tRULES\tSTARTED", rows, "no server is active or stands by"); err != nil {
+	if err := printTable(w, "STATE\tSERVER\tADDRESSES\tVERSION\tRULES\tSTARTED\tETCD IN", rows, "no server is active or stands by"); err != nil {
 		return err
 	}
 	beat := "there was no sign of life yet"
 	if status.Beat >= 0 {
 		beat = fmt.Sprintf("the last sign of life was %s ago", status.Beat.Round(100*time.Millisecond))
+	}
+	if !status.Suspended.IsZero() {
+		beat += fmt.Sprintf("; the active server has been suspended since %s: %s", status.Suspended.Format(time.RFC3339), printable(status.Why))
 	}
 	_, err := fmt.Fprintf(w, "\nterm %d; %s\n", status.Epoch, beat)
 	return err

@@ -28,6 +28,8 @@ type election struct {
 	now     clusterState
 	term    clusterLog   // nil before it is this server's turn
 	told    clusterState // what was told last
+	since   time.Time    // of being suspended, while told is that
+	space   etcd.Space   // of etcd, as it was a moment ago
 }
 
 func newElection(s *server, o etcd.Options, reach reachCluster) *election {
@@ -39,7 +41,8 @@ func newElection(s *server, o etcd.Options, reach reachCluster) *election {
 // clusterState is what a server of several is. The zero value is for one that is the only one.
 type clusterState struct {
 	name   string
-	detail string // for people
+	detail string    // for people
+	since  time.Time // of suspended; zero: a moment ago
 }
 
 // The names of states.
@@ -55,10 +58,14 @@ var clusterStates = []string{standby, takingOver, active, suspended, steppedOut}
 
 // String says all that is not about one moment.
 func (c clusterState) String() string {
-	if c.detail == "" || c.name == active {
-		return c.name
+	name := c.name
+	if !c.since.IsZero() {
+		name += " since " + c.since.Format(time.RFC3339)
 	}
-	return c.name + ": " + c.detail
+	if c.detail == "" || c.name == active {
+		return name
+	}
+	return name + ": " + c.detail
 }
 
 // clusterState says what the server is.
@@ -77,14 +84,17 @@ func (e *election) state() clusterState {
 	switch {
 	case state.name == standby && e.cluster != nil:
 		state.detail = "nobody is active"
-		if e.cluster.Silent() {
-			state.detail = etcdSilent
+		if trouble := e.cluster.Trouble(); trouble != "" {
+			state.detail = trouble
 		} else if leader, ok := e.cluster.Leader(); ok {
-			state.detail = leader.Name + " is active"
+			state.detail = leader.String() + " is active"
 		}
 	case state.name == active:
 		if err := e.term.Valid(); err != nil {
-			state = clusterState{suspended, reasonOf(err)}
+			state = clusterState{name: suspended, detail: reasonOf(err)}
+			if e.told.name == suspended {
+				state.since = e.since
+			}
 		}
 	}
 	return state
@@ -102,7 +112,7 @@ func reasonOf(err error) string {
 // enter goes to another state.
 func (e *election) enter(name, detail string) {
 	e.mu.Lock()
-	e.now = clusterState{name, detail}
+	e.now = clusterState{name: name, detail: detail}
 	e.mu.Unlock()
 	e.tell()
 }
@@ -121,6 +131,9 @@ func (e *election) tell() {
 	what := event.Event{Kind: event.Cluster, Cause: now.name, Reason: now.detail}
 	if e.told.name == suspended && now.name == active {
 		what.Cause, what.Reason = "resumed", ""
+	}
+	if now.name == suspended {
+		e.since = time.Now().UTC()
 	}
 	e.told = now
 	e.server.watched.bus.Publish(what)
@@ -144,8 +157,55 @@ func (e *election) watch(ctx context.Context) error {
 	}
 }
 
-// etcdSilent is why a standby does not know who is active.
-const etcdSilent = "etcd does not answer"
+// spaceEvery is how often the space of etcd is looked at.
+const spaceEvery = 5 * time.Second
+
+// watchSpace logs when the space of etcd gets scarce, or ends, until ctx ends.
+func (e *election) watchSpace(ctx context.Context) error {
+	tick := time.NewTicker(spaceEvery)
+	defer tick.Stop()
+	for {
+		e.mu.Lock()
+		c, before := e.cluster, e.space
+		e.mu.Unlock()
+		if c != nil {
+			if now, err := c.Space(ctx); err == nil {
+				e.mu.Lock()
+				e.space = now
+				e.mu.Unlock()
+				e.logSpace(before, now)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (e *election) logSpace(before, now etcd.Space) {
+	log := e.server.log.With("bytes", now.Size, "quota", now.Quota)
+	switch {
+	case now.Full && !before.Full:
+		log.Error("etcd has no space left: no lock is granted or released until there is some, and its alarm is ended")
+	case now.Full:
+	case before.Full:
+		log.Info("etcd has space again")
+	case now.Nearly() && !before.Nearly():
+		log.Warn("etcd's database is nearly full: at its quota no lock is granted or released; see auto-compaction-retention and quota-backend-bytes")
+	}
+}
+
+// spaceNow returns the space of etcd as it was a moment ago.
+func (s *server) spaceNow() etcd.Space {
+	if s.election == nil {
+		return etcd.Space{}
+	}
+	s.election.mu.Lock()
+	defer s.election.mu.Unlock()
+	return s.election.space
+}
 
 // reachEvery is how often etcd is tried while none of its members answers.
 const reachEvery = time.Second
@@ -169,7 +229,7 @@ func (e *election) run(context.Context) error {
 
 // open reaches etcd, however long it takes: after a loss of power of all machines it may come up later.
 func (e *election) open(ctx context.Context) (cluster, error) {
-	for said := (time.Time{}); ; {
+	for said := ""; ; {
 		c, err := e.reach(ctx, e.options)
 		if err == nil {
 			e.mu.Lock()
@@ -180,11 +240,11 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if time.Since(said) >= time.Minute {
-			said = time.Now()
+		if err.Error() != said {
+			said = err.Error()
 			e.server.log.Warn("etcd is tried again each second", "err", err)
 		}
-		e.enter(standby, etcdSilent)
+		e.enter(standby, etcd.Reason(err))
 		select {
 		case <-time.After(reachEvery):
 		case <-ctx.Done():

@@ -26,7 +26,7 @@ import (
 type fakeEtcd struct {
 	*locktest.Memory
 	unreachable atomic.Bool
-	silent      atomic.Bool
+	trouble     atomic.Value                // string
 	leader      atomic.Pointer[etcd.Server] // nil: nobody is active
 	turn        chan struct{}               // closed when it is the server's turn
 	over        chan error                  // has what ends the term
@@ -65,7 +65,12 @@ func (f *fakeEtcd) Leader() (etcd.Server, bool) {
 	return etcd.Server{}, false
 }
 
-func (f *fakeEtcd) Silent() bool { return f.silent.Load() }
+func (f *fakeEtcd) Trouble() string {
+	trouble, _ := f.trouble.Load().(string)
+	return trouble
+}
+
+func (f *fakeEtcd) Space(context.Context) (etcd.Space, error) { return etcd.Space{}, nil }
 
 func (f *fakeEtcd) Run(ctx context.Context) error {
 	select {
@@ -258,7 +263,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	}
 	m.logs("cluster: suspended", "etcd does not answer")
 	m.want(m.get("/readyz"), "503", "etcd does not answer")
-	m.want(m.get("/healthz"), "200", "suspended: etcd does not answer")
+	m.want(m.get("/healthz"), "200", "suspended since ", ": etcd does not answer")
 	f.suspended.Store(false)
 	m.logs("cluster: resumed")
 	if got := say("MKD /locks/c"); !strings.HasPrefix(got, "257 ") {
@@ -309,7 +314,7 @@ func TestAServerThatHandsOverResignsLast(t *testing.T) {
 		end    func(*member)
 		status int
 	}{
-		"asked to": {func(m *member) { m.etcd.over <- etcd.ErrStepDown }, exitDeposed},
+		"asked to": {func(m *member) { m.etcd.over <- etcd.ErrHandOver }, exitDeposed},
 		"SIGTERM":  {func(m *member) { m.stop() }, exitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -412,13 +417,13 @@ func TestAStandbySaysWhoIsActive(t *testing.T) {
 	m.want(m.get("/readyz"), "503", "standby: etcd does not answer")
 	f.unreachable.Store(false)
 	m.logs("cluster: standby", "north is active")
-	f.silent.Store(true)
+	f.trouble.Store("etcd does not answer")
 	for end := time.Now().Add(time.Minute); !strings.Contains(m.get("/readyz"), "standby: etcd does not answer"); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(m.get("/readyz"))
 		}
 	}
-	f.silent.Store(false)
+	f.trouble.Store("")
 	f.leader.Store(&etcd.Server{Name: "south"})
 	m.logs("cluster: standby", "south is active")
 	m.takeOver()

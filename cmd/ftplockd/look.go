@@ -37,7 +37,8 @@ func newLocksCommand() *cobra.Command {
 		Long: `Locks lists the locks that are held: name, holder, address, session, age, when it expires, how many wait for
 it, token.
 With --json there is one object for each; the keys keep their meaning from version to version. With --watch the list is
-printed again whenever a lock was taken or ended or others wait, until interrupted; --json --watch prints one line each time.`,
+printed again whenever a lock was taken or ended or others wait, until interrupted; --json --watch prints one line each time.
+If another server may have taken over meanwhile, nothing is listed, and the exit status is 69.`,
 		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -63,6 +63,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitAway    = 69 // EX_UNAVAILABLE of sysexits.h: the server cannot prove that it is the active one of several
 	exitDisk    = 74 // EX_IOERR of sysexits.h: the disk has failed the journal
 	exitDeposed = 75 // EX_TEMPFAIL: another server takes over; started again, this one stands by
 )
@@ -85,6 +86,7 @@ func execute(ctx context.Context, root *cobra.Command) int {
 func report(cmd *cobra.Command, err error, began bool) int {
 	var wrong config.Errors
 	var usage usageError
+	var away suspendedError
 	stderr := new(bytes.Buffer)
 	defer func() {
 		shown := make(chan struct{})
@@ -112,9 +114,12 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	case errors.Is(err, journal.ErrFailed):
 		fmt.Fprintf(stderr, "ftplockd: %v; what was acknowledged is kept: see to the disk, then start ftplockd again\n", err)
 		return exitDisk
-	case errors.Is(err, etcd.ErrDeposed), errors.Is(err, etcd.ErrStepDown):
+	case errors.Is(err, etcd.ErrDeposed), errors.Is(err, etcd.ErrHandOver):
 		fmt.Fprintf(stderr, "ftplockd: %v; started again it stands by\n", err)
 		return exitDeposed
+	case errors.As(err, &away):
+		fmt.Fprintln(stderr, "ftplockd:", err)
+		return exitAway
 	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitUsage

@@ -90,7 +90,7 @@ func (s *server) end(err error) error {
 	case errors.Is(err, etcd.ErrDeposed):
 		s.election.enter(steppedOut, err.Error())
 		return errors.Join(err, s.leave(deposed()))
-	case errors.Is(err, etcd.ErrStepDown):
+	case errors.Is(err, etcd.ErrHandOver):
 		s.election.enter(steppedOut, err.Error())
 		return errors.Join(err, s.leave(handedOver()))
 	}

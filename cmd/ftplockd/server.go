@@ -178,6 +178,7 @@ func (s *server) startStandby(ctx context.Context, reach reachCluster) error {
 	s.election = newElection(s, options, reach)
 	s.answer()
 	s.run("telling the state", s.election.watch)
+	s.run("watching the space of etcd", s.election.watchSpace)
 	s.run("cluster", s.election.run)
 	return nil
 }

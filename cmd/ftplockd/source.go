@@ -112,6 +112,10 @@ func (p source) Account(name string) (web.Account, bool) {
 	return web.Account{}, false
 }
 
+func (p source) Valid() error {
+	return of(p.s, func(v *service) error { return v.table.Valid() })
+}
+
 func (p source) State() string { return p.s.clusterState().String() }
 
 func (p source) Ready(ctx context.Context) error { return p.s.ready.ask(ctx) }

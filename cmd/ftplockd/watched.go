@@ -84,6 +84,16 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	}
 	if c.Etcd.On() {
 		state.Cluster, state.States = func() string { return s.clusterState().name }, clusterStates
+		state.Suspended = func() time.Duration {
+			if since := s.clusterState().since; !since.IsZero() {
+				return time.Since(since)
+			}
+			return 0
+		}
+		state.Database = func() (size, quota int64, full bool) {
+			now := s.spaceNow()
+			return now.Size, now.Quota, now.Full
+		}
 	}
 	w.metrics = metrics.New(state)
 	lines := func(to io.Writer) slog.Handler { return s.options.LogFormat.handler(to, s.options.LogLevel) }

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -67,14 +68,14 @@ func Start(t testing.TB, n int, flags ...string) *Cluster {
 	}
 	c := &Cluster{t: t, program: program, dir: t.TempDir(), flags: flags, client: &http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(c.client.CloseIdleConnections)
-	net := Network()
+	network := Network(t)
 	for i := range n {
 		name := fmt.Sprint("etcd", i+1)
 		log, err := os.Create(filepath.Join(c.dir, name+".log"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.members = append(c.members, &member{name: name, address: fmt.Sprint(net, i+1), log: log})
+		c.members = append(c.members, &member{name: name, address: fmt.Sprint(network, i+1), log: log})
 	}
 	t.Cleanup(c.cleanup)
 	for i := range c.members {
@@ -84,9 +85,18 @@ func Start(t testing.TB, n int, flags ...string) *Cluster {
 	return c
 }
 
-// Network returns what addresses of this machine begin with that nobody else uses, such as "127.17.4.".
-func Network() string {
-	return fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
+// Network returns what addresses of this machine begin with that no other test uses, such as "127.17.4.". It is the test's until its end.
+func Network(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		network := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255))
+		if taken, err := net.Listen("tcp", network+"254:2379"); err == nil {
+			t.Cleanup(func() { taken.Close() })
+			return network
+		}
+	}
+	t.Fatal("no network is free")
+	return ""
 }
 
 // Endpoints are where clients reach the members, as host:port.

@@ -29,6 +29,8 @@ type State struct {
 	Dropped     func() uint64 // events, and lines of the log, that were lost
 	Cluster     func() string // which of States a server of several is in
 	States      []string
+	Suspended   func() time.Duration                  // how long it has been suspended; 0: it is not
+	Database    func() (size, quota int64, full bool) // of etcd
 	Version     string
 }
 
@@ -110,6 +112,22 @@ func (m *Metrics) ask(state State) {
 			Name: "ftplockd_cluster_state", Help: "1 for the state that this server of several is in.", ConstLabels: prometheus.Labels{"state": name},
 		}, func() float64 {
 			if state.Cluster() == name {
+				return 1
+			}
+			return 0
+		}))
+	}
+	if state.Suspended != nil {
+		gauge("cluster_suspended_seconds", "How long this server of several has been suspended; 0: it is not.", func() float64 { return state.Suspended().Seconds() })
+	}
+	if state.Database != nil {
+		database := func(of func(size, quota int64, full bool) int64) func() float64 {
+			return func() float64 { return float64(of(state.Database())) }
+		}
+		gauge("etcd_database_bytes", "Size of etcd's database, on the member where it is nearest to its quota.", database(func(size, _ int64, _ bool) int64 { return size }))
+		gauge("etcd_quota_bytes", "Size of that database at which etcd refuses all changes; 0: not known.", database(func(_, quota int64, _ bool) int64 { return quota }))
+		gauge("etcd_no_space", "1 if etcd refuses all changes since its database is full.", database(func(_, _ int64, full bool) int64 {
+			if full {
 				return 1
 			}
 			return 0

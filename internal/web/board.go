@@ -309,7 +309,7 @@ func (b *board) commonLocked(admin bool) (all [len(parts)]*part, err error) {
 	if b.rendered[i] {
 		return b.common[i], nil
 	}
-	sc := &screen{State: b.source.State(), Visitor: Account{Admin: admin}, Events: b.past.last()}
+	sc := &screen{State: b.source.State(), Doubt: b.source.Valid(), Visitor: Account{Admin: admin}, Events: b.past.last()}
 	sc.Total, sc.Waiting = b.source.Count()
 	sc.Sessions, sc.MoreSessions = some(b.source.Sessions())
 	sc.Transfers, sc.MoreTransfers = some(b.source.Transfers())

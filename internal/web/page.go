@@ -85,6 +85,7 @@ type screen struct {
 	Total, Found  int
 	Waiting       int
 	State         string
+	Doubt         error           // why another server may have granted the locks again
 	Rows          []template.HTML // of locks
 	Previous      string          // links, "" for none
 	Next          string

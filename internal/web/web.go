@@ -92,6 +92,8 @@ type Source interface {
 	Account(name string) (Account, bool)
 	// State says what this server is among several, such as "standby: NAME is active"; "": it is the only one.
 	State() string
+	// Valid returns nil if Locks are those that are held, else why another server may have granted them again.
+	Valid() error
 	// Ready returns nil if a lock can be granted now. It does not wait for long, whatever the disk does.
 	Ready(ctx context.Context) error
 }

@@ -31,6 +31,7 @@ type house struct {
 	kicked    []string
 	ready     func(context.Context) error
 	state     string
+	doubt     error
 	looks     int                 // calls of Locks
 	slow      time.Duration       // how long Locks takes
 	slowQueue time.Duration       // and Waiting
@@ -98,6 +99,8 @@ func (h *house) Account(name string) (Account, bool) {
 }
 
 func (h *house) State() string { return h.state }
+
+func (h *house) Valid() error { return h.doubt }
 
 func (h *house) Ready(ctx context.Context) error {
 	if h.ready != nil {

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -32,6 +33,9 @@ type beat struct {
 	BootID  string        `json:"boot_id"` // a bootKey
 	Wall    time.Time     `json:"wall"`
 	Earlier []offset      `json:"earlier,omitempty"` // the newest first
+
+	Suspended time.Time `json:"suspended,omitzero"` // since when the server is suspended; zero: it serves
+	Why       string    `json:"why,omitempty"`      // it is suspended
 }
 
 // offset is added to a time of another boot to get the time of this one.
@@ -133,12 +137,18 @@ func (b *boots) local(i lock.Instant, id string, now lock.Instant) lock.Instant 
 	return i
 }
 
-// beat returns what this server writes now.
-func (c *Cluster) beat() string {
+// beat returns the beat of now, of a server that has been suspended since then for that reason, or serves.
+func (c *Cluster) beat(suspended time.Time, why error) string {
 	now := c.o.Clock.Exact()
+	b := beat{Boot: now.Boot, BootID: c.boots.own, Wall: now.Wall.UTC(), Suspended: suspended}
+	var reason *lock.SuspendedError
+	if errors.As(why, &reason) {
+		b.Why = reason.Reason
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return encode(beat{Boot: now.Boot, BootID: c.boots.own, Wall: now.Wall.UTC(), Earlier: c.boots.offsets})
+	b.Earlier = c.boots.offsets
+	return encode(b)
 }
 
 // sawBeat takes a beat into account; nil: there is none.
@@ -149,15 +159,18 @@ func (c *Cluster) sawBeat(kv *mvccpb.KeyValue) {
 	c.boots.see(kv, now)
 }
 
-// observe reads the beat and the election keys until ctx ends.
+// observe reads the beat and the election keys until ctx ends, and publishes how long that takes.
 func (c *Cluster) observe(ctx context.Context) {
 	warned := make(map[string]bool)
 	for looks := 0; ; looks++ {
+		began := time.Now()
 		resp, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(c.keys.beat()), c.getServers()}, nil)
+		c.note(time.Since(began), err)
 		if err == nil {
 			c.sawBeat(one(resp, 0))
 			c.observed(kvs(resp, 1), looks, warned)
 		}
+		c.publish(ctx)
 		if !pause(ctx, lookEvery) {
 			return
 		}
@@ -177,12 +190,12 @@ func (c *Cluster) observed(servers []*mvccpb.KeyValue, looks int, warned map[str
 	c.mu.Unlock()
 	if looks > 5 && skew.Abs() > maxSkew && !warned["skew"] {
 		warned["skew"] = true
-		c.o.Log.Warn("the wall clocks of two servers differ: ages go by them after a cold start", "server", leader.Name, "by", skew)
+		c.o.Log.Warn("the wall clocks of two servers differ: ages go by them after a cold start", "server", leader.String(), "by", skew)
 	}
 	for _, kv := range servers {
 		if s := decodeServer(kv); s.Rules != c.o.Self.Rules && !warned[s.Name+s.Rules] {
 			warned[s.Name+s.Rules] = true
-			c.o.Log.Warn("another server has other rules: locks change with who is active", "server", s.Name)
+			c.o.Log.Warn("another server has other rules: locks change with who is active", "server", s.String())
 		}
 	}
 }

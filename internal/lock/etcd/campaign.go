@@ -15,6 +15,9 @@ import (
 // errNotElected says that the election was lost after all: the server's key is gone, or another one's is older.
 var errNotElected = errors.New("the election key is gone")
 
+// errNotMeasured is returned before the first look at etcd.
+var errNotMeasured = errors.New("etcd has not answered yet")
+
 // Campaign waits until this server is the active one, and returns the log of its term; or until ctx ends, and returns its error. Until
 // then it tries again and again, and logs why it cannot stand by. Start [Log.Run] right after it: Run renews the lease.
 func (c *Cluster) Campaign(ctx context.Context) (*Log, error) {
@@ -25,18 +28,25 @@ func (c *Cluster) Campaign(ctx context.Context) (*Log, error) {
 	defer stop()
 	told := ""
 	for {
-		l, err := c.campaign(ctx)
+		err := c.slow()
 		if err == nil {
-			return l, nil
+			var l *Log
+			if l, err = c.campaign(ctx); err == nil {
+				return l, nil
+			}
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err.Error() != told {
+		if err.Error() != told && !errors.Is(err, errNotMeasured) {
 			told = err.Error()
 			c.o.Log.Warn("this server cannot stand by, or take over, and tries again", "err", plain(err))
 		}
-		pause(ctx, c.o.RequestTimeout/2)
+		if errors.Is(err, errNotMeasured) {
+			pause(ctx, time.Millisecond)
+		} else {
+			pause(ctx, c.o.RequestTimeout/2)
+		}
 	}
 }
 
@@ -46,6 +56,8 @@ func (c *Cluster) campaign(ctx context.Context) (l *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
+	c.stands(lease)
+	defer c.stands(0)
 	defer func() {
 		if err != nil { // the library leaves the key where it is (etcd#21128)
 			_ = c.revoke(context.WithoutCancel(ctx), lease)

@@ -29,6 +29,7 @@ type Cluster struct {
 	known  bool          // there was one
 	looked time.Duration // when that was, by the boot clock
 	boots  boots
+	way    way
 }
 
 // Open reaches etcd: it returns an error if no member answers within a few request timeouts, or if those that do are not of one cluster; of
@@ -96,12 +97,23 @@ func (c *Cluster) Leader() (Server, bool) {
 	return c.leader, c.known
 }
 
-// Silent reports whether etcd has not answered a server that campaigns for longer than a lease lasts. What Leader says is old then.
-func (c *Cluster) Silent() bool {
+// Trouble returns why a server that campaigns cannot take over: etcd refuses it, answers it too slowly, or has not answered for longer
+// than a lease lasts, and what Leader returns is old then. "": it can.
+func (c *Cluster) Trouble() string {
 	now := c.o.Clock.Exact().Boot
+	slow := c.slow()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return now-c.looked > c.o.TTL+time.Duration(len(c.members.all))*c.o.RequestTimeout // one look may take the latter
+	silent := now-c.looked > c.o.TTL+time.Duration(len(c.members.all))*c.o.RequestTimeout // one look may take the latter
+	switch {
+	case slow == nil || errors.Is(slow, errNotMeasured):
+		return ""
+	case c.way.failed == nil:
+		return slow.Error()
+	case silent || isAnswer(slow) && !transient(slow):
+		return Reason(slow)
+	}
+	return ""
 }
 
 // Status is what [Cluster.Status] found.
@@ -110,6 +122,9 @@ type Status struct {
 	Servers []Server      // the active one first, then those that stand by, in the order in which they take over
 	Epoch   uint32        // how many terms there have been
 	Beat    time.Duration // how old the last sign of life of the active server is, by the wall clock; -1: there never was one
+
+	Suspended time.Time // since when the active server has been suspended, as it wrote with its last sign of life; zero: it serves
+	Why       string    // it is suspended
 }
 
 // Member is one member of etcd.
@@ -119,6 +134,7 @@ type Member struct {
 	Leader   bool   // it is etcd's own leader
 	Lag      uint64 // how many changes it knows that it has not made yet
 	Size     int64  // of its database, in bytes
+	Quota    int64  // the size at which it stops all changes; 0: not known, since etcd reports it from 3.6 on
 	Alarm    string // NOSPACE: nothing can be written
 	Alone    bool   // it knows no leader: it does not reach most of the others
 	Err      error  // why it does not answer; nothing else is known then
@@ -141,8 +157,38 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	s.Epoch = uint32(number64(one(resp, 1)))
 	if b, ok := decodeBeat(one(resp, 2)); ok {
 		s.Beat = c.o.Clock.Now().Wall.Sub(b.Wall)
+		s.Suspended, s.Why = b.Suspended, b.Why
 	}
 	return s, nil
+}
+
+// Space is the space of etcd's database. That of the fullest member counts, since each of them stops the cluster.
+type Space struct {
+	Size, Quota int64 // in bytes; 0: not known
+	Full        bool  // etcd has stopped all changes
+}
+
+// Nearly reports whether the database has reached four fifths of its quota.
+func (s Space) Nearly() bool { return s.Quota > 0 && s.Size >= s.Quota/5*4 }
+
+// Space asks every member of etcd. It returns an error if none answers.
+func (c *Cluster) Space(ctx context.Context) (s Space, err error) {
+	members := c.look(ctx)
+	fullest := -1.0
+	for _, m := range members {
+		if m.Err != nil {
+			err = m.Err
+			continue
+		}
+		s.Full = s.Full || m.Alarm == pb.AlarmType_NOSPACE.String()
+		if full := float64(m.Size) / float64(max(m.Quota, 1)); full > fullest {
+			fullest, s.Size, s.Quota = full, m.Size, m.Quota
+		}
+	}
+	if fullest >= 0 {
+		err = nil
+	}
+	return s, err
 }
 
 // minority says how many members answer, if those are too few.
@@ -185,6 +231,7 @@ func (c *Cluster) lookAt(ctx context.Context, i int) Member {
 		return m
 	}
 	m.Version, m.Leader, m.Size = status.Version, status.Leader == status.Header.MemberId, status.DbSize
+	m.Quota = status.DbSizeQuota
 	m.Alone = status.Leader == 0
 	m.cluster = status.Header.ClusterId
 	m.Lag = status.RaftIndex - min(status.RaftIndex, status.RaftAppliedIndex)

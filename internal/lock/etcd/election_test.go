@@ -111,13 +111,13 @@ func TestAStandbyKnowsThatEtcdDoesNotAnswer(t *testing.T) {
 	s := newScene(t, 1)
 	s.ttl = short
 	_, b, _, next := s.two()
-	if b.Silent() {
-		t.Error("etcd is silent from the start")
+	if trouble := b.Trouble(); trouble != "" {
+		t.Errorf("at first: %s", trouble)
 	}
 	s.etcd.Stop(0)
-	s.until("etcd is silent", b.Silent)
+	s.until("etcd is silent", func() bool { return b.Trouble() == "etcd does not answer" })
 	s.etcd.Continue(0)
-	s.until("etcd answers", func() bool { return !b.Silent() || len(next.active) > 0 }) // who is active does not look
+	s.until("etcd answers", func() bool { return b.Trouble() == "" || len(next.active) > 0 }) // the active server does not look
 }
 
 func TestACampaignThatIsCancelledEnds(t *testing.T) {
@@ -174,7 +174,7 @@ func TestStepDownHandsOver(t *testing.T) {
 		server, err = b.StepDown(t.Context())
 		done <- err
 	}()
-	if err := s.over(active); !errors.Is(err, ErrStepDown) {
+	if err := s.over(active); !errors.Is(err, ErrHandOver) {
 		t.Errorf("Run: %v", err)
 	}
 	if err := active.Resign(t.Context()); err != nil {

@@ -27,6 +27,8 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -55,13 +57,25 @@ type Server struct {
 	Version   string    `json:"version,omitempty"`
 	Rules     string    `json:"rules,omitempty"` // a hash of its rules
 	Since     time.Time `json:"since,omitzero"`  // when it was started
+
+	// RoundTrip is the longest of its last requests to etcd while it stood by; 0: not measured yet.
+	RoundTrip time.Duration `json:"round_trip,omitempty"`
+}
+
+// String returns the name and the addresses.
+func (s Server) String() string {
+	if len(s.Addresses) == 0 {
+		return s.Name
+	}
+	return s.Name + " (" + strings.Join(s.Addresses, ", ") + ")"
 }
 
 var (
 	// ErrDeposed reports that another server has taken over, or may: this one must end its sessions and its process.
 	ErrDeposed = errors.New("this server is not the active one any more")
-	// ErrStepDown reports that [Cluster.StepDown] has asked the active server to hand over.
-	ErrStepDown = errors.New("this server was asked to hand over")
+	// ErrHandOver reports that the active server gives its place to the next one: [Cluster.StepDown] asked it to, or etcd answers
+	// another server faster.
+	ErrHandOver = errors.New("this server hands over")
 	// ErrActive is returned by operations that are allowed only while no server is active.
 	ErrActive = errors.New("a server is active or stands by; stop all of them first; one that was killed is listed until its ttl is over")
 )
@@ -103,13 +117,14 @@ type keys string
 // a longer prefix is never in a range of a shorter one.
 var ranges = []string{"leader", "lock", "history"}
 
-func (k keys) election() string { return string(k) + "leader" } // concurrency.Election adds a slash and the lease
-func (k keys) servers() string  { return k.election() + "/" }
-func (k keys) tokens() string   { return string(k) + "tokens" } // tokens up to its value may have been given
-func (k keys) epoch() string    { return string(k) + "epoch" }
-func (k keys) beat() string     { return string(k) + "beat" }
-func (k keys) stepDown() string { return string(k) + "step-down" }
-func (k keys) locks() string    { return string(k) + "lock/" }
+func (k keys) election() string                     { return string(k) + "leader" } // concurrency.Election adds a slash and the lease
+func (k keys) servers() string                      { return k.election() + "/" }
+func (k keys) server(lease clientv3.LeaseID) string { return fmt.Sprintf("%s%x", k.servers(), lease) }
+func (k keys) tokens() string                       { return string(k) + "tokens" } // tokens up to its value may have been given
+func (k keys) epoch() string                        { return string(k) + "epoch" }
+func (k keys) beat() string                         { return string(k) + "beat" }
+func (k keys) stepDown() string                     { return string(k) + "step-down" }
+func (k keys) locks() string                        { return string(k) + "lock/" }
 
 // lock returns the key of a hold: the name, which begins with a slash, and the token in hexadecimal.
 func (k keys) lock(n lock.Name, t lock.Token) string {

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type Log struct {
 	before lock.Token // no earlier term gave a larger one
 
 	deadline atomic.Int64  // the lease surely lasts until then, in time since boot
+	beaten   atomic.Int64  // when the last beat was written, in nanoseconds since 1970
 	over     chan struct{} // closed when Run must return
 	term     context.Context
 	end      context.CancelFunc // ends the term, after which nothing can be written
@@ -37,6 +39,8 @@ type Log struct {
 	state     state
 	why       error         // that Run returns
 	trouble   string        // of the batch under way; "": none
+	refused   string        // why etcd refuses the beat; "": it does not
+	suspended time.Time     // since when Valid returns an error, as the beat has seen it; zero: it does not
 	full      bool          // etcd has no space
 	changed   chan struct{} // closed when Room or the state of etcd has changed
 	position  lock.Position // of the last record
@@ -58,7 +62,7 @@ type state uint8
 
 const (
 	active   state = iota
-	stepping       // it was asked to hand over
+	stepping       // it hands over
 	deposed        // another server has taken over, or may
 	resigned       // it has handed over, or was closed
 )
@@ -66,13 +70,15 @@ const (
 const (
 	// tokenBlock is how many tokens one write reserves. The next block is reserved when half of one is used.
 	tokenBlock = 10_000
+	// readyAge is the age of a beat that Ready does without a new one.
+	readyAge = 200 * time.Millisecond
 	// waitBound is how long Wait waits at most.
 	waitBound = 10 * time.Second
 )
 
 func newLog(c *Cluster, lease clientv3.LeaseID, create int64, value string) *Log {
 	l := &Log{
-		c: c, lease: lease, key: fmt.Sprintf("%s%x", c.keys.servers(), lease), create: create, value: value,
+		c: c, lease: lease, key: c.keys.server(lease), create: create, value: value,
 		over: make(chan struct{}), changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}
 	l.term, l.end = context.WithCancel(context.Background())
@@ -293,8 +299,8 @@ func (l *Log) check() error {
 		return lock.ErrClosed
 	case l.full:
 		return fmt.Errorf("%w: %w", &lock.SuspendedError{Reason: errNoSpace}, lock.ErrFull)
-	case l.trouble != "":
-		return &lock.SuspendedError{Reason: l.trouble}
+	case cmp.Or(l.trouble, l.refused) != "":
+		return &lock.SuspendedError{Reason: cmp.Or(l.trouble, l.refused)}
 	}
 	return nil
 }
@@ -311,8 +317,13 @@ func (l *Log) Valid() error {
 	return nil
 }
 
-// Ready returns nil if a grant could be recorded, as far as is known without a request. An error says why no lock can be granted.
-func (l *Log) Ready() error { return l.Valid() }
+// Ready writes a beat, unless one was just written, and returns nil if a grant can be recorded. An error says why no lock can be granted.
+func (l *Log) Ready() error {
+	if time.Since(time.Unix(0, l.beaten.Load())) > readyAge {
+		l.beat(l.term)
+	}
+	return l.Valid()
+}
 
 // Resign writes everything, unless that takes too long, and hands over: the election key goes, with its lease, and the next server takes
 // over at once. Without it the next one waits for the end of the lease.

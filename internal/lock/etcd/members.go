@@ -196,6 +196,27 @@ func silent(err error) bool {
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
+// isAnswer reports whether etcd itself has answered with the error.
+func isAnswer(err error) bool {
+	var known rpctypes.EtcdError
+	return errors.As(err, &known)
+}
+
+// Reason returns what an error of a request to etcd is about, and what would help, as far as that is known.
+func Reason(err error) string {
+	switch {
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return "etcd refuses its user and password"
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return "etcd refuses changes: its user has no right to read and write the keys below etcd.prefix"
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return "etcd refuses changes: a request is larger than its --max-request-bytes, which must be 1.5 MiB at least"
+	case isAnswer(err):
+		return "etcd refuses changes: " + err.Error()
+	}
+	return "etcd does not answer"
+}
+
 // plainError is an error without the words that gRPC puts around it.
 type plainError struct {
 	text string

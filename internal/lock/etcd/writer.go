@@ -268,7 +268,7 @@ func (l *Log) refusal(ctx context.Context, err error, began time.Time) {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		l.set(errNoSpace, true)
 	case !transient(err) || time.Since(began) > 2*l.c.o.RequestTimeout:
-		l.set("etcd refuses changes: "+err.Error(), false)
+		l.set(Reason(err), false)
 	}
 	if transient(err) {
 		pause(ctx, retryAfter)

@@ -1,0 +1,342 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ftplockd/ftplockd/integration/etcdtest"
+	"github.com/ftplockd/ftplockd/integration/harness"
+)
+
+// shows waits until "ftplockd cluster" prints something.
+func (s *server) shows(t testing.TB, pattern string) {
+	t.Helper()
+	out := ""
+	defer func() {
+		if t.Failed() {
+			t.Logf("ftplockd cluster printed\n%s", out)
+		}
+	}()
+	expression := regexp.MustCompile(pattern)
+	harness.Await(t, "ftplockd cluster prints "+pattern, func() bool {
+		_, out = s.run(t, "cluster")
+		return expression.MatchString(out)
+	})
+}
+
+// What "ftplockd cluster" prints of a server that stands by, and of an active one that is suspended.
+const (
+	measured    = `standby 1 .* \d+ms\n`
+	isSuspended = `(?s)suspended +\S+ .*; the active server has been suspended since 20.*: etcd `
+)
+
+// grants returns when one of these servers grants a lock.
+func (c *cluster) grants(t testing.TB, servers []*server) {
+	t.Helper()
+	harness.Await(t, "another server grants a lock", func() bool {
+		for _, s := range servers {
+			session, err := harness.Login(nil, s.address, account, time.Second)
+			if err != nil {
+				continue
+			}
+			r, err := session.Try("MKD /next_lock")
+			session.Conn.Close()
+			if err == nil && r.Code == 257 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// A server that etcd answers too late, or whose answers are lost, can grant nothing. It gives its place to one that etcd answers in time, and
+// does not stand by before etcd answers it in time again.
+func TestASlowWayToEtcdEndsATerm(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow   func(*etcdtest.Relay)
+		within time.Duration
+	}{
+		"answers are late": {func(r *etcdtest.Relay) { r.Delay(400 * time.Millisecond) }, 10 * time.Second},
+		"answers are lost": {(*etcdtest.Relay).HoldReplies, 8 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cl := start(t, setup{tables: hour, timeout: 450 * time.Millisecond})
+			a := cl.active(t)
+			b := cl.others(a)[0]
+			b.shows(t, measured)
+			r := a.process()
+			began := time.Now()
+			a.toEtcd(c.slow)
+			b.shows(t, isSuspended)
+			cl.grants(t, cl.others(a))
+			took := time.Since(began)
+			t.Logf("another server grants after %v", took)
+			if took > c.within {
+				t.Errorf("it took %v", took)
+			}
+			if name == "answers are late" {
+				<-r.exited // it has handed over
+				harness.Await(t, "its state says why it does not stand by", func() bool {
+					return strings.Contains(a.get("/healthz").Text, "standby: etcd ")
+				})
+				if n := len(cl.line(t)); n != 1 {
+					t.Errorf("%d servers are active or stand by, want 1", n)
+				}
+			}
+			a.toEtcd((*etcdtest.Relay).Heal)
+			harness.Await(t, "it stands by again", func() bool { return len(cl.line(t)) == 2 })
+			if n := len(cl.terms()); n != 2 {
+				t.Errorf("%d terms, want 2", n)
+			}
+		})
+	}
+}
+
+// While etcd is slow for all servers, none takes the place of the other, and sessions stay.
+func TestAnEtcdThatIsSlowForAllEndsNoTerm(t *testing.T) {
+	t.Parallel()
+	c := start(t, setup{tables: hour, timeout: 450 * time.Millisecond})
+	a := c.active(t)
+	c.others(a)[0].shows(t, measured)
+	s := c.session(t, account)
+	for _, each := range c.servers {
+		each.toEtcd(func(r *etcdtest.Relay) { r.Delay(400 * time.Millisecond) })
+	}
+	a.shows(t, isSuspended)
+	a.shows(t, `standby 1 .* \d\.\d+s\n`)
+	time.Sleep(3 * historyTTL) // nothing else shows that nothing happens
+	for _, each := range c.servers {
+		each.toEtcd((*etcdtest.Relay).Heal)
+	}
+	harness.Await(t, "locks are granted again", func() bool {
+		r, err := s.Try("MKD /job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Code == 257
+	})
+	if n := len(c.terms()); n != 1 {
+		t.Errorf("%d terms, want 1", n)
+	}
+}
+
+// A server that was cut off lists no locks: another one may have granted them again.
+func TestAServerThatIsCutOffListsNoLocks(t *testing.T) {
+	t.Parallel()
+	c := start(t, setup{tables: hour})
+	a := c.active(t)
+	c.session(t, account).Want(257, "MKD /job")
+	if status, out := a.run(t, "locks"); status != 0 || !strings.Contains(out, "/job") {
+		t.Errorf("locks: %d %s", status, out)
+	}
+	if r := a.get("/"); !strings.Contains(r.Text, "/job") || strings.Contains(r.Text, "may have granted") {
+		t.Errorf("the page: %v", r)
+	}
+	a.toEtcd((*etcdtest.Relay).Cut)
+	c.grants(t, c.others(a))
+	if status, out := a.run(t, "locks"); status != 69 || !strings.Contains(out, "not now: ") || strings.Contains(out, "/job") {
+		t.Errorf("locks of a server that is cut off: %d %s", status, out)
+	}
+	harness.Await(t, "the page marks its locks", func() bool {
+		r := a.get("/")
+		return strings.Contains(r.Text, "suspended since 20") && strings.Contains(r.Text, "Another server may have granted these locks again")
+	})
+	if r := a.get("/metrics"); !strings.Contains(r.Text, `ftplockd_cluster_state{state="suspended"} 1`) || strings.Contains(r.Text, "ftplockd_cluster_suspended_seconds 0\n") {
+		t.Errorf("metrics: %v", r)
+	}
+}
+
+// The package starts its service when it is installed, so a journal is there before [etcd] is configured.
+func TestAJournalWithoutHeldLocksDoesNotBlockTheStart(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, setup{tables: hour})
+	last := uint64(0)
+	for i, s := range c.servers {
+		dir := filepath.Dir(s.config)
+		config := filepath.Join(dir, "before.toml")
+		text := fmt.Sprintf("listen = [%q]\nroot = %q\nstate = %q\nhttp.listen = ''\n%s", s.address, filepath.Join(dir, "files"), filepath.Join(dir, "state"), hour) + harness.Accounts()
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(s.program, "--config", config)
+		cmd.Env = append(harness.Environment(), s.env...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		session, err := harness.LoginAny([]string{s.address}, account, 0)
+		for end := time.Now().Add(patience); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			session, err = harness.LoginAny([]string{s.address}, account, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		session.T = t
+		for range 3 * (i + 1) {
+			last = harness.Token(session.Want(257, "MKD /job"))
+			session.Want(250, "RMD /job")
+		}
+		session.Conn.Close()
+		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.servers[1].supervise()
+	c.session(t, account).Conn.Close()
+	c.servers[0].supervise()
+	s := c.session(t, account)
+	if token := harness.Token(s.Want(257, "MKD /job")); token <= last {
+		t.Errorf("token %d follows %d", token, last)
+	}
+}
+
+// users makes the users of etcd, root and one for the servers, and switches passwords on. It returns root's client.
+func (c *cluster) users(t testing.TB) *clientv3.Client {
+	t.Helper()
+	client := c.client(t)
+	defer client.Close()
+	ctx := client.Ctx()
+	_, err := client.UserAdd(ctx, "root", "secret")
+	do := func(f func() error) {
+		if err == nil {
+			err = f()
+		}
+	}
+	do(func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err })
+	do(func() error { _, err := client.RoleAdd(ctx, "servers"); return err })
+	do(func() error {
+		_, err := client.RoleGrantPermission(ctx, "servers", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
+		return err
+	})
+	do(func() error { _, err := client.UserAdd(ctx, "ftplockd", "word"); return err })
+	do(func() error { _, err := client.UserGrantRole(ctx, "ftplockd", "servers"); return err })
+	do(func() error { _, err := client.AuthEnable(ctx); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := clientv3.New(clientv3.Config{Endpoints: c.etcd.Endpoints(), Username: "root", Password: "secret", Context: ctx})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+// Servers say what etcd refuses, and are not ready from then on.
+func TestServersSayWhatEtcdRefuses(t *testing.T) {
+	t.Parallel()
+	word := filepath.Join(t.TempDir(), "word")
+	if err := os.WriteFile(word, []byte("word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A password takes etcd a slow hash, for which there must be time.
+	c := prepare(t, setup{members: 1, ttl: 8 * time.Second, timeout: 1900 * time.Millisecond, tables: hour, keys: fmt.Sprintf("user = 'ftplockd'\npassword_file = %q\n", word)})
+	root := c.users(t)
+	for _, s := range c.servers {
+		s.supervise()
+	}
+	a := c.active(t)
+	b := c.others(a)[0]
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.Await(t, "the standby names the active server with its address", func() bool {
+		return strings.Contains(b.get("/healthz").Text, fmt.Sprintf("standby: %s (%s) is active", host, a.address))
+	})
+	b.kill()
+	if err := os.WriteFile(word, []byte("wrong\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.resume()
+	harness.Await(t, "a standby says that its password is refused", func() bool {
+		return strings.Contains(b.get("/readyz").Text, "standby: etcd refuses its user and password")
+	})
+	if _, err := root.RoleRevokePermission(context.Background(), "servers", prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(readyAge)
+	if r := a.get("/readyz"); r.Code != 503 || !strings.Contains(r.Text, "its user has no right to read and write the keys below etcd.prefix") {
+		t.Errorf("after its rights were revoked: %v", r)
+	}
+}
+
+// readyAge is how old an answer of /readyz may be.
+const readyAge = 200 * time.Millisecond
+
+// A request that etcd does not take is explained to the client, and the next ones go on when etcd takes it.
+func TestAClientLearnsThatARequestIsTooLarge(t *testing.T) {
+	t.Parallel()
+	c := start(t, setup{members: 1, ttl: 10 * time.Second, tables: hour, etcd: []string{"--max-request-bytes", "1200"}})
+	s := c.session(t, account)
+	s.Want(200, "SITE LOCK AS "+strings.Repeat("n", 60))
+	name := "MKD /" + strings.Repeat("d", 230)
+	for i := range 50 { // whose history is one request
+		s.Want(257, fmt.Sprint(name, i))
+	}
+	harness.Await(t, "a client is told what to do", func() bool {
+		r, err := s.Try("MKD /job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Code != 451 {
+			s.Want(250, "RMD /job")
+		}
+		return r.Code == 451 && strings.Contains(r.Text, "--max-request-bytes")
+	})
+}
+
+// etcd's database fills up: the log, the metrics and ftplockd cluster say so before and when it is full.
+func TestADatabaseThatFillsUpIsReported(t *testing.T) {
+	t.Parallel()
+	c := start(t, setup{members: 1, ttl: 10 * time.Second, tables: hour, etcd: []string{"--quota-backend-bytes", "67108864"}})
+	for _, s := range c.servers {
+		s.mayLog = "etcd has no space left"
+	}
+	a := c.active(t)
+	client := c.client(t)
+	defer client.Close()
+	put := func() error {
+		_, err := client.Put(client.Ctx(), "fill", strings.Repeat("x", 256<<10))
+		return err
+	}
+	for size := int64(0); size < 67108864/5*4; {
+		err := put()
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, err := client.Status(client.Ctx(), c.etcd.Endpoints()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		size = status.DbSize
+	}
+	harness.Await(t, "it warns", func() bool { return strings.Contains(a.log.String(), "etcd's database is nearly full") })
+	if strings.Contains(a.log.String(), "level=ERROR") {
+		t.Error("it is full already")
+	}
+	for put() == nil {
+	}
+	harness.Await(t, "it logs an error", func() bool { return strings.Contains(a.log.String(), "level=ERROR msg=\"etcd has no space left") })
+	r := a.get("/metrics")
+	for _, want := range []string{"ftplockd_etcd_no_space 1\n", "ftplockd_etcd_quota_bytes 6.7108864e+07\n", "ftplockd_etcd_database_bytes 6."} {
+		if !strings.Contains(r.Text, want) {
+			t.Errorf("no %q in the metrics", want)
+		}
+	}
+	a.shows(t, "NOSPACE")
+}
