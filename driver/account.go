@@ -2,11 +2,11 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"path"
 	"strings"
 
+	"github.com/ftplockd/ftplockd/internal/guessing"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -51,7 +51,7 @@ type Attempt struct {
 }
 
 // ErrLogin is what Accounts says of a wrong password, an unknown name, or an address that the account may not come from.
-var ErrLogin = errors.New("login incorrect")
+var ErrLogin = guessing.ErrWrong
 
 // Accounts checks logins.
 type Accounts interface {

@@ -34,6 +34,7 @@ import (
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/guessing"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -99,7 +100,7 @@ type Server struct {
 	longestGlob  time.Duration // how long a pattern of SITE LOCKS may be worked on
 	listings     atomic.Int64  // how many bytes listings hold beyond listingFree
 	listingsMax  int64         // how many they may
-	guessing     *guessing
+	guessing     *guessing.Limiter
 	digests      *digests
 	context      context.Context // of what sessions do; ends with Close
 	cancel       context.CancelFunc
@@ -122,7 +123,7 @@ func New(o Options) *Server {
 	s := &Server{
 		tree: o.Tree, table: o.Table, clock: o.Clock, directories: o.Directories, hosts: o.HostDirectories, log: o.Log,
 		tls: o.TLS, sessionReuse: o.SessionReuse, events: o.Events,
-		maxLooks: 250_000, listingsMax: listingsMax, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: newGuessing(o.Log), digests: newDigests(),
+		maxLooks: 250_000, listingsMax: listingsMax, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: guessing.New(ctx, o.Log, guessing.FirstDelay), digests: newDigests(),
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{

@@ -27,6 +27,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/guessing"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
@@ -150,7 +151,7 @@ func (s *server) run(o *setup) {
 		Tree: served, Table: s.table, Clock: s.clock, HostDirectories: s.disk.HostDirectories,
 		Directories: o.directories, TLS: o.tls, SessionReuse: o.sessionReuse, Log: o.log, Settings: o.settings, Events: events,
 	})
-	s.driver.guessing.delay = time.Millisecond
+	s.driver.guessing = guessing.New(s.t.Context(), slog.New(slog.DiscardHandler), time.Millisecond)
 	s.control = s.driver.Control(o.control)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/guessing"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -67,33 +68,25 @@ func (s *Server) authenticate(conn *control.Conn, user, password string) (Accoun
 	return account, control.Reply{}
 }
 
-// checkPassword returns the account, or the error of a login that fails, when it may be said.
-func (s *Server) checkPassword(ctx context.Context, user, password string, from netip.Addr, gone func() bool) (Account, error) {
-	guess, err := s.guessing.begin(ctx, user, from, gone)
-	if err != nil {
-		return Account{}, err
-	}
-	account, err := s.settings.Load().Accounts.Authenticate(ctx, Attempt{
-		Name: user, Password: password, From: from, Failures: guess.failures, Gone: gone,
+// checkPassword returns the account, or the error of a login that fails, when it may be sent.
+func (s *Server) checkPassword(ctx context.Context, user, password string, from netip.Addr, gone func() bool) (account Account, err error) {
+	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func(failures int) (err error) {
+		account, err = s.settings.Load().Accounts.Authenticate(ctx, Attempt{
+			Name: user, Password: password, From: from, Failures: failures, Gone: gone,
+		})
+		if errors.Is(err, ErrLogin) {
+			// The documentation has a pattern for the line in the log: programs that block addresses read it.
+			s.events.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
+		}
+		return err
 	})
-	switch {
-	case err == nil:
-		guess.right()
-		return account, nil
-	case errors.Is(err, ErrLogin):
-		// The documentation has a pattern for the line in the log: programs that block addresses read it.
-		s.events.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
-		guess.wrong(s.context) // also if that takes longer than a login may
-	default:
-		guess.withdrawn()
-	}
-	return Account{}, err
+	return account, err
 }
 
 // notLoggedIn is the reply to a login that failed with err.
 func notLoggedIn(err error) control.Reply {
 	switch {
-	case errors.Is(err, errRefused):
+	case errors.Is(err, guessing.ErrRefused):
 		return control.Reply{Code: 421, Text: err.Error() + ", try again in a few minutes"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return control.Reply{Code: 421, Text: "the login took too long"}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/internal/guessing"
 )
 
 func TestLogin(t *testing.T) {
@@ -54,7 +56,7 @@ func TestLogin(t *testing.T) {
 // What one client has said is not said for the next one (RFC 959 section 4.1.1).
 // A client that closed its side, as nc does at the end of its input, is still told.
 func TestOnlyAWrongPasswordIsCalledIncorrect(t *testing.T) {
-	for err, want := range map[error]int{ErrLogin: 530, errRefused: 421, errGone: 421, context.DeadlineExceeded: 421, context.Canceled: 421} {
+	for err, want := range map[error]int{ErrLogin: 530, guessing.ErrRefused: 421, guessing.ErrGone: 421, context.DeadlineExceeded: 421, context.Canceled: 421} {
 		if r := notLoggedIn(err); r.Code != want || (want == 530) != strings.Contains(r.Text, "incorrect") {
 			t.Errorf("%v: %d %s", err, r.Code, r.Text)
 		}
