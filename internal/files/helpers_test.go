@@ -166,7 +166,7 @@ func (s *served) wantClean() {
 		s.t.Errorf("left over: %q", left)
 	}
 	if !s.uploads.none() {
-		s.t.Errorf("still known: %v %v", s.uploads.all, s.uploads.left)
+		s.t.Errorf("still known: %v, left %t", s.uploads.all, s.uploads.left)
 	}
 }
 

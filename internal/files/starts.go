@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// prefix begins the names of temporary files. The id of the start that made them follows, a dash and a number.
+// prefix begins the names of temporary files. The id of the start that made them follows, then a dash and a number.
 const prefix = ".ftplockd-"
 
-// newID returns an id that nobody else has or guesses.
+// newID returns an id that is unique and that clients cannot guess.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// isID says whether newID could have made it.
+// isID reports whether s has the form of an id.
 func isID(s string) bool {
 	return len(s) == 26 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// begin notes this start of the server, by a file in the state directory, before any temporary file is
-// made. So a later start knows which temporary files are left-overs and which files just look like it. Close removes the file.
+// begin makes the mark of this start: an empty file in the state directory, made before any temporary file. By the
+// marks a later start tells temporary files that were left from files with similar names. Close removes the mark.
 func (t *Tree) begin() error {
 	earlier, err := t.earlierStarts()
 	if err != nil {
@@ -38,8 +38,7 @@ func (t *Tree) begin() error {
 	return bare(syncHost(t.state))
 }
 
-// mark is the name of the file that notes this start: its id, and its epoch if it has one. The name says all, since a file is
-// made empty.
+// mark returns the name of this start's mark: its id, and its epoch if it has one.
 func (t *Tree) mark() string {
 	if t.epoch == 0 {
 		return t.start
@@ -47,7 +46,7 @@ func (t *Tree) mark() string {
 	return t.start + "." + strconv.FormatUint(uint64(t.epoch), 10)
 }
 
-// idOf is the id in a mark.
+// idOf returns the id in a mark.
 func idOf(mark string) string {
 	id, _, _ := strings.Cut(mark, ".")
 	return id
@@ -63,7 +62,7 @@ func (t *Tree) isEarlier(mark string) bool {
 	return !hasEpoch || err == nil && (t.epoch == 0 || uint32(epoch) < t.epoch)
 }
 
-// earlierStarts returns the marks of those whose temporary files have not been swept.
+// earlierStarts returns the marks of the earlier starts that may have left temporary files.
 func (t *Tree) earlierStarts() (marks []string, err error) {
 	all, err := os.ReadDir(t.state)
 	for _, e := range all {
@@ -74,7 +73,7 @@ func (t *Tree) earlierStarts() (marks []string, err error) {
 	return marks, bare(err)
 }
 
-// forget is for starts of which no temporary file is left.
+// forget removes the marks of starts that have no temporary file left.
 func (t *Tree) forget(marks ...string) error {
 	var errs []error
 	for _, mark := range marks {
@@ -85,14 +84,14 @@ func (t *Tree) forget(marks ...string) error {
 	return errors.Join(errs...)
 }
 
-// startOf returns the start that a name of a temporary file tells. Versions before had a start for each upload, and no number.
+// startOf returns the id in the name of a temporary file.
 func startOf(base string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(base, prefix)
 	id, _, _ = strings.Cut(rest, "-")
 	return id, ok
 }
 
-// isTemporary says whether a name is one that this start or an earlier one gives to temporary files.
+// isTemporary reports whether a name is one of a temporary file of this start or an earlier one.
 func (t *Tree) isTemporary(base string) bool {
 	id, ok := startOf(base)
 	if ok {

@@ -12,80 +12,49 @@ import (
 // searchEvery is the time between two searches of the tree, if one is not enough.
 const searchEvery = time.Hour
 
-// Sweep removes the temporary files of earlier starts, and those of this one that could not be removed when their upload
-// ended. It touches nothing else. It may run while the tree is in use, but not twice at a time.
+// Sweep removes the temporary files of earlier starts, and nothing else. If an earlier start did not end in order it searches the
+// whole tree. The error names the directories that it cannot read; it searches again an hour later, except for
+// directories that the process may not read, where no upload was possible.
 //
-// If an earlier start did not end in order it searches the whole tree. What it cannot read it passes over, says so in the error,
-// and searches again an hour later. A directory that it may not read is no reason for that: no upload was possible there.
-// A mount that hangs holds it up until that answers.
+// The tree may be in use meanwhile, but two Sweeps may not run at once. A mount that hangs delays Sweep until it answers.
 func (t *Tree) Sweep(ctx context.Context) error {
-	err := t.removeLeft()
-	if now := t.now(); !now.Before(t.searchAfter) {
-		marks, complete, serr := t.sweepEarlier(ctx)
-		if err = errors.Join(err, serr); complete {
-			err = errors.Join(err, t.forget(marks...))
-		} else {
-			t.searchAfter = now.Add(searchEvery)
-		}
+	if t.now().Before(t.searchAfter) {
+		return ctx.Err()
 	}
-	return fail("sweep", "/", errors.Join(err, ctx.Err()))
+	marks, err := t.sweep(ctx)
+	return fail("sweep", "/", errors.Join(err, t.forget(marks...)))
 }
 
-// SweepEarlier is the part of Sweep for earlier starts that may go on and not know yet that this one has followed: when it returns
-// nil, none of the uploads can be published any more that they had begun, since their temporary files are gone. An error says that one
-// might be. One that goes on may begin others: Sweep searches for those an hour later.
+// SweepEarlier is Sweep for servers with an epoch, before this one serves: when it returns nil, the uploads that earlier starts
+// had begun cannot be published any more, since their temporary files are gone. An earlier start that has not stopped
+// may begin other uploads: a Sweep an hour later finds those.
 func (t *Tree) SweepEarlier(ctx context.Context) error {
-	_, complete, err := t.sweepEarlier(ctx)
+	marks, err := t.sweep(ctx)
 	t.searchAfter = t.now().Add(searchEvery)
-	if complete {
-		if err != nil {
-			t.log.Warn("directories that this server may not read were not swept", "err", err)
-		}
+	if len(marks) > 0 && err != nil {
+		t.log.Warn("directories that this server may not read were not swept", "err", err)
 		return nil
 	}
-	return fail("sweep", "/", errors.Join(err, ctx.Err()))
+	return fail("sweep", "/", err)
 }
 
-// sweepEarlier searches the tree for what earlier starts left, if there were any. It is complete if nothing of theirs is left.
-func (t *Tree) sweepEarlier(ctx context.Context) (marks []string, complete bool, err error) {
+// sweep searches the tree for what earlier starts left, if there are any. It returns their marks if nothing of theirs is left;
+// otherwise it sets searchAfter and returns an error.
+func (t *Tree) sweep(ctx context.Context) (marks []string, err error) {
 	marks, err = t.earlierStarts()
 	if err != nil || len(marks) == 0 {
-		return nil, err == nil, err
+		return nil, err
 	}
 	s := search{Context: ctx, tree: t, starts: make(map[string]struct{})}
 	for _, mark := range marks {
 		s.starts[idOf(mark)] = struct{}{}
 	}
 	s.below("/")
-	return marks, !s.incomplete && ctx.Err() == nil, errors.Join(s.errs...)
-}
-
-// removeLeft removes the temporary files of this start that could not be removed before.
-func (t *Tree) removeLeft() error {
-	var errs []error
-	for temp, dir := range t.uploads.takeLeft() {
-		d, err := t.openDirectory(dir)
-		if err == nil {
-			err = t.removeTemporary(d, dir, temp)
-			d.close()
-		}
-		if err != nil {
-			t.uploads.leave(dir, temp)
-		}
-		errs = append(errs, err)
+	if s.incomplete || ctx.Err() != nil {
+		marks = nil
+		t.searchAfter = t.now().Add(searchEvery)
 	}
-	return errors.Join(errs...)
-}
-
-func (t *Tree) removeTemporary(d directory, dir, temp string) error {
-	err := d.removeFile(temp)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		t.log.Info("removed a left-over upload", "directory", dir, "name", temp)
-	}
-	return err
+	return marks, errors.Join(append(s.errs, ctx.Err())...)
 }
 
 // search looks for the temporary files of some starts.
@@ -97,16 +66,26 @@ type search struct {
 	incomplete bool
 }
 
-// failed notes that a directory could not be read, unless it has gone meanwhile.
+// failed notes an error, unless the file or directory has gone meanwhile.
 func (s *search) failed(err error) {
-	if missing(err) {
+	if err == nil || missing(err) {
 		return
 	}
 	s.errs = append(s.errs, err)
 	s.incomplete = s.incomplete || !errors.Is(err, fs.ErrPermission)
 }
 
-// below searches a directory and all that are in it.
+func (s *search) remove(d directory, dir, temp string) {
+	switch err := d.removeFile(temp); {
+	case err == nil:
+		s.tree.log.Info("removed a left-over upload", "directory", dir, "name", temp)
+	case !missing(err):
+		s.errs = append(s.errs, err)
+		s.incomplete = true
+	}
+}
+
+// below searches a directory and all directories in it.
 func (s *search) below(dir string) {
 	d, err := s.tree.openDirectory(dir)
 	if err != nil {
@@ -114,28 +93,23 @@ func (s *search) below(dir string) {
 		return
 	}
 	var directories []string
-	for s.Err() == nil {
+	for err == nil && s.Err() == nil {
 		var entries []fs.DirEntry
-		err := d.read(func(f *os.File) (err error) {
+		err = d.read(func(f *os.File) (err error) {
 			entries, err = f.ReadDir(1024)
 			return err
 		})
-		if err != nil {
-			if err != io.EOF {
-				s.failed(bare(err))
-			}
-			break
-		}
 		for _, e := range entries {
 			id, _ := startOf(e.Name())
 			if _, ok := s.starts[id]; ok {
-				err := s.tree.removeTemporary(d, dir, e.Name())
-				s.errs = append(s.errs, err)
-				s.incomplete = s.incomplete || err != nil
+				s.remove(d, dir, e.Name())
 			} else if e.IsDir() {
 				directories = append(directories, e.Name())
 			}
 		}
+	}
+	if err != io.EOF {
+		s.failed(bare(err))
 	}
 	d.close()
 	for _, name := range directories {

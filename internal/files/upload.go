@@ -2,11 +2,12 @@ package files
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -20,35 +21,29 @@ type UploadOptions struct {
 	// shorter or missing is ErrOffset.
 	Offset int64
 	// Unique chooses a name that is free (STOU): the given one gets a suffix if it is taken. Place
-	// returns fs.ErrExist if the name came up meanwhile; ChooseAnother gives the upload the next one.
+	// returns fs.ErrExist if another file got the name since then; ChooseAnother gives the upload the next one.
 	Unique bool
-	// Gone says that nobody waits for the copy of old content any more; nil: somebody does. Upload fails with context.Canceled.
+	// Gone reports that the client no longer waits for the copy of the old content; Upload fails with context.Canceled. It may be nil.
 	Gone func() bool
 }
 
-// Upload is a file on its way in: a temporary file beside its target that nobody sees. It ends with
-// Sync, Place and Last, or with Discard. It is for one goroutine, but Discard and Name may come from another.
+// Upload is a file that a client sends: a hidden temporary file beside its target. Sync, Place and Last publish it; Discard removes it.
+// An Upload is for one goroutine at a time. After an error only Discard may follow, except where a method allows more.
 type Upload struct {
 	tree *Tree
 	opt  UploadOptions
 	set  settings
-	name string    // guarded by tree.uploads.mu: a rename of the directory changes it
-	dir  directory // held open: wherever it is moved to, the file goes with it
-	base string
-	temp string
+	name atomic.Pointer[string] // a rename of a directory above changes it
 
-	suggested string // the last part of the name that was given
+	dir  directory // held open: the file stays in it when it is renamed; zero: the upload is over
+	base string    // the last element of name
+	temp string    // the name of the temporary file in dir; "": there is none
+	file *os.File  // the temporary file; nil: its content is complete
+	size int64
+	old  *info // the file that was copied, as it was when it was opened; nil: there was none
 
-	file *os.File
-	size atomic.Int64
-
-	old *info // the file that Append or Offset copied, as it was when it was opened; nil: there was none
-
-	mu     sync.Mutex // held while the upload ends, disk access included, so that it ends in one way
-	over   bool       // everything is given back
-	placed bool       // the file has its name
-	whole  bool       // Sync was done
-	broken error      // the first failure of a write
+	suggested string // the last element of the name that was given
+	claimed   string // guarded by tree.uploads.mu: the path that Unique chose
 }
 
 var (
@@ -56,64 +51,58 @@ var (
 	_ io.ReaderFrom = (*Upload)(nil)
 )
 
-// Upload begins an upload to name. Its parent must be there, and what has the name, if anything, must be a regular
-// file or a link to no directory: EISDIR, ErrNotRegular. A link is replaced itself, not what it leads to, so that a
-// name can stand for one file only; Append and Offset take the old content from where it leads within the tree.
+// Upload begins an upload to name. Its parent must exist. If something has the name it must be a regular
+// file, or a link that does not lead to a directory: EISDIR, ErrNotRegular. The upload replaces a link itself, so that a
+// name stands for one file only; Append and Offset copy the file that the link leads to within the tree.
 //
-// The mode of the file will be that of the one which it replaces, else the tree's less the umask.
+// The file gets the mode of the one that it replaces, else the tree's mode less the umask.
 func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
 	name, err := clean(name)
 	if err != nil {
 		return nil, fail("upload", name, err)
 	}
-	u := &Upload{tree: t, opt: o, set: *t.set.Load(), name: name}
-	_, u.suggested = split(name)
+	u := &Upload{tree: t, opt: o, set: *t.set.Load()}
+	u.name.Store(&name)
 	t.uploads.add(u)
-	begun := false
-	defer func() { // after a panic, too
-		if !begun {
-			_ = u.Discard() // what cannot be removed is logged, and removed later
-		}
-	}()
 	if err := u.begin(); err != nil {
+		_ = u.Discard() // a failure is logged
 		return nil, fail("upload", u.Name(), err)
 	}
-	begun = true
 	return u, nil
 }
 
-// begin finds the target's directory and makes the temporary file. The caller discards the upload if that fails.
-func (u *Upload) begin() error {
-	t := u.tree
-	if u.opt.Unique {
-		if err := u.chooseName(); err != nil {
-			return err
-		}
-	}
-	dir, base := split(u.Name())
-	u.base = base
-	if t.isTemporary(base) {
+// begin opens the target's directory and makes the temporary file.
+func (u *Upload) begin() (err error) {
+	var dir string
+	dir, u.suggested = split(u.Name())
+	u.base = u.suggested
+	switch {
+	case u.tree.isTemporary(u.base):
 		return ErrReserved
-	}
-	if base == "." {
+	case u.base == ".":
 		return syscall.EISDIR
 	}
-	var err error
-	if u.dir, err = t.openDirectory(dir); err != nil {
+	if u.dir, err = u.tree.openDirectory(dir); err != nil {
 		return err
 	}
-	mode, err := u.target()
+	mode := u.set.mode
+	if u.opt.Unique {
+		err = u.chooseName()
+	} else {
+		mode, err = u.target()
+	}
 	if err != nil {
 		return err
 	}
-	u.temp = t.newTemporary()
-	if u.file, err = u.dir.create(u.temp, mode); err != nil {
+	temp := u.tree.newTemporary()
+	if u.file, err = u.dir.create(temp, mode); err != nil {
 		return newName(err)
 	}
+	u.temp = temp
 	return u.copyOld()
 }
 
-// target looks at what has the name now, and returns the mode to begin with.
+// target returns the mode to begin with, or an error if the upload cannot replace what has the name.
 func (u *Upload) target() (fs.FileMode, error) {
 	old, err := u.dir.lstat(u.base)
 	switch {
@@ -137,7 +126,7 @@ func (u *Upload) target() (fs.FileMode, error) {
 // copies reports whether the upload begins with old content.
 func (u *Upload) copies() bool { return u.opt.Append || u.opt.Offset != 0 }
 
-// copyOld puts the old content, or its first bytes, into the temporary file.
+// copyOld copies the old content, or its first bytes, to the temporary file.
 func (u *Upload) copyOld() error {
 	if !u.copies() {
 		return nil
@@ -153,17 +142,34 @@ func (u *Upload) copyOld() error {
 	}
 	defer old.Close()
 	u.old = i
-	want := i.size
-	if i.IsDir() {
+	want := u.opt.Offset
+	switch {
+	case i.IsDir():
 		return syscall.EISDIR
-	}
-	if !u.opt.Append {
-		if u.opt.Offset < 0 || u.opt.Offset > want {
-			return ErrOffset
-		}
-		want = u.opt.Offset
+	case u.opt.Append:
+		want = i.size
+	case want < 0 || want > i.size:
+		return ErrOffset
 	}
 	return u.copyFrom(old, want)
+}
+
+// copyStep is how many bytes are copied between two calls of Gone.
+const copyStep = 64 << 20
+
+// copyFrom copies the first bytes of a file; within the file system (reflink, copy_file_range) where that is possible.
+func (u *Upload) copyFrom(old *os.File, want int64) error {
+	err := u.tree.check("copy")
+	for part := int64(1); u.size < want && part > 0 && err == nil; u.size += part {
+		if u.opt.Gone != nil && u.opt.Gone() {
+			return context.Canceled
+		}
+		part, err = u.file.ReadFrom(&io.LimitedReader{R: old, N: min(want-u.size, copyStep)})
+	}
+	if err == nil && u.size < want && !u.opt.Append {
+		err = ErrOffset // a program cut the file off meanwhile
+	}
+	return err
 }
 
 // checkOld returns ErrChanged if the name no longer leads to the file that copyOld copied, or that file has changed since.
@@ -187,25 +193,39 @@ func (u *Upload) checkOld() error {
 	return ErrChanged
 }
 
-// copyStep is how much is copied before somebody looks whether the client still waits.
-const copyStep = 64 << 20
+// Name returns the FTP path that the file has after Place. A rename of a directory above it through the tree changes it.
+func (u *Upload) Name() string { return *u.name.Load() }
 
-// copyFrom copies the first bytes of a file; within the file system (reflink, copy_file_range) where that can.
-func (u *Upload) copyFrom(old *os.File, want int64) error {
-	if err := u.tree.check("copy"); err != nil {
-		return err
+// Durable reports whether Sync and Last wait for the disk.
+func (u *Upload) Durable() bool { return u.set.durable }
+
+// Size returns how long the file is so far, with the copied old content. A ReadFrom counts when it returns.
+func (u *Upload) Size() int64 { return u.size }
+
+// Write adds bytes to the file.
+func (u *Upload) Write(p []byte) (n int, err error) {
+	if err = u.tree.check("write"); err == nil {
+		n, err = u.file.Write(p)
 	}
-	var n int64
-	var err error
-	for part := int64(1); n < want && part > 0 && err == nil; n += part {
-		if u.opt.Gone != nil && u.opt.Gone() {
-			return context.Canceled
-		}
-		part, err = u.file.ReadFrom(&io.LimitedReader{R: old, N: min(want-n, copyStep)})
+	u.size += int64(n)
+	return n, fail("upload", u.Name(), err)
+}
+
+// ReadFrom adds everything from r until EOF. Bytes from a *net.TCPConn go to the file within the kernel (splice).
+func (u *Upload) ReadFrom(r io.Reader) (n int64, err error) {
+	if err = u.tree.check("write"); err == nil {
+		n, err = u.file.ReadFrom(r)
 	}
-	u.size.Add(n)
-	if err == nil && n < want && !u.opt.Append {
-		err = ErrOffset // it was cut off meanwhile
+	u.size += n
+	return n, fail("upload", u.Name(), err)
+}
+
+// Sum returns how long the content is so far, and its SHA-256 in hexadecimal. It reads the file, since the kernel may have received
+// the content; recent content is still in memory.
+func (u *Upload) Sum() (size int64, sum string, err error) {
+	h := sha256.New()
+	if size, err = io.Copy(h, io.NewSectionReader(u.file, 0, u.size)); err != nil {
+		return 0, "", fail("sum", u.Name(), err)
 	}
-	return bare(err)
+	return size, hex.EncodeToString(h.Sum(nil)), nil
 }

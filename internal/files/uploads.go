@@ -1,23 +1,26 @@
 package files
 
 import (
+	"errors"
+	"io/fs"
+	"strconv"
 	"strings"
 	"sync"
 )
 
-// uploads are those that are under way, and what others have left.
+// uploads are the uploads under way. An upload enters when it begins and leaves when it ends.
 type uploads struct {
-	mu   sync.Mutex
-	all  map[*Upload]struct{}
-	left map[string]string // temporary files that could not be removed, with their directories
+	mu      sync.Mutex
+	all     map[*Upload]struct{}
+	claimed map[string]struct{} // the paths that Unique chose for them
+	left    bool                // a temporary file could not be removed
 }
 
-// add enters an upload, remove takes it off again.
 func (us *uploads) add(u *Upload) {
 	us.mu.Lock()
 	defer us.mu.Unlock()
 	if us.all == nil {
-		us.all = make(map[*Upload]struct{})
+		us.all, us.claimed = make(map[*Upload]struct{}), make(map[string]struct{})
 	}
 	us.all[u] = struct{}{}
 }
@@ -26,61 +29,78 @@ func (us *uploads) remove(u *Upload) {
 	us.mu.Lock()
 	defer us.mu.Unlock()
 	delete(us.all, u)
+	delete(us.claimed, u.claimed)
+	u.claimed = ""
 }
 
-// moved follows the rename of a directory: the uploads under way below it go with it.
+// moved follows the rename of a directory: the uploads below it go with it.
 func (us *uploads) moved(from, to string) {
 	us.mu.Lock()
 	defer us.mu.Unlock()
 	for u := range us.all {
-		if rest, ok := strings.CutPrefix(u.name, from+"/"); ok {
-			u.name = join(to, rest)
+		if rest, ok := strings.CutPrefix(u.Name(), from+"/"); ok {
+			name := join(to, rest)
+			u.name.Store(&name)
 		}
 	}
 }
 
-func (us *uploads) nameOf(u *Upload) string {
-	us.mu.Lock()
-	defer us.mu.Unlock()
-	return u.name
-}
-
-// claim gives a name in its directory to an upload that chooses one, unless another such upload has it.
+// claim gives an upload another name in its directory, unless another upload has claimed that.
 func (us *uploads) claim(u *Upload, base string) bool {
 	us.mu.Lock()
 	defer us.mu.Unlock()
-	dir, _ := split(u.name)
+	dir, _ := split(u.Name())
 	name := join(dir, base)
-	for other := range us.all {
-		if other != u && other.opt.Unique && other.name == name {
-			return false
-		}
+	if _, taken := us.claimed[name]; taken {
+		return false
 	}
-	u.name = name
+	delete(us.claimed, u.claimed)
+	us.claimed[name] = struct{}{}
+	u.claimed, u.base = name, base
+	u.name.Store(&name)
 	return true
 }
 
-// leave notes a temporary file that could not be removed.
-func (us *uploads) leave(dir, temp string) {
+// leave notes that a temporary file could not be removed.
+func (us *uploads) leave() {
 	us.mu.Lock()
 	defer us.mu.Unlock()
-	if us.left == nil {
-		us.left = make(map[string]string)
-	}
-	us.left[temp] = dir
+	us.left = true
 }
 
-// takeLeft returns what was noted by leave, and forgets it.
-func (us *uploads) takeLeft() (left map[string]string) {
-	us.mu.Lock()
-	defer us.mu.Unlock()
-	left, us.left = us.left, nil
-	return left
-}
-
-// none says whether no temporary file is there.
+// none reports whether there is no temporary file of this start.
 func (us *uploads) none() bool {
 	us.mu.Lock()
 	defer us.mu.Unlock()
-	return len(us.all) == 0 && len(us.left) == 0
+	return len(us.all) == 0 && !us.left
 }
+
+// uniqueTries is how many suffixes of a suggested name are numbers; random ones follow.
+const uniqueTries = 100
+
+// chooseName gives an upload a name for STOU (RFC 959 section 4.1.3) that neither a file nor another such upload has.
+// Place checks again, in one step with the publication, that it is free.
+func (u *Upload) chooseName() error {
+	for i := range 2 * uniqueTries {
+		base := u.suggested
+		if i > uniqueTries {
+			base += "." + newID()[:10]
+		} else if i > 0 {
+			base += "." + strconv.Itoa(i)
+		}
+		if !u.tree.uploads.claim(u, base) {
+			continue
+		}
+		_, err := u.dir.lstat(base)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return newName(err)
+		}
+	}
+	return fs.ErrExist
+}
+
+// ChooseAnother gives an upload with Unique another free name in its directory, when Place has returned fs.ErrExist.
+func (u *Upload) ChooseAnother() error { return fail("upload", u.Name(), u.chooseName()) }
