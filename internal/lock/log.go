@@ -39,19 +39,6 @@ type Loaded struct {
 	Start uint32 // the number of this start of the server, larger than all before
 }
 
-// Rewriter is a Log that needs a new record of every hold from time to time, so that it can drop its older part.
-type Rewriter interface {
-	// Rewrite yields a message when the log needs that. For each message the table appends a record of the kind
-	// Granted, with the cause CauseRewrite, for every hold that stands, a few hundred at a time, each batch in one step with the
-	// state; then it calls Rewritten. Other records come between the batches. A hold that was granted after Rewrite began may be
-	// written again.
-	Rewrite() <-chan struct{}
-	Rewritten()
-}
-
-// CauseRewrite is the cause of a record that repeats a hold that stands. It is no event.
-const CauseRewrite Cause = "rewrite"
-
 // Disk makes and removes the directories of locks. Its errors contain FTP paths only. It never changes lock state.
 type Disk interface {
 	// Make makes the directory of a lock. The errors are a *HostError if a directory without a hold has the name, ErrOccupied if that is

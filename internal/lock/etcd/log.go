@@ -125,7 +125,7 @@ func (l *Log) addLocked(r *lock.Record) {
 	case lock.Published:
 		b.history = true
 	}
-	if r.Cause != lock.CauseRewrite && r.Cause != lock.CauseDirectory {
+	if r.Cause != lock.CauseDirectory {
 		b.chunk = appendEntry(b.chunk, entryOf(r))
 	}
 }

@@ -1,15 +1,15 @@
 package journal
 
 import (
-	"math"
+	"context"
+	"fmt"
 	"sync"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 const (
-	// tokenBlock is how many tokens one synced line reserves. After a loss of power a start skips so many at most.
+	// tokenBlock is how many tokens the header of a segment reserves. After a loss of power a start skips so many at most.
 	tokenBlock = 100_000
 	// grantRoom is the space that the longest grant and its end need: names are at most 4 KiB, and a byte may take three.
 	grantRoom = 32 << 10
@@ -28,84 +28,82 @@ type records struct {
 	last     lock.Token    // the largest in a record
 	reserved lock.Token    // tokens up to this one may be given; that is synced
 	awaited  lock.Token    // the largest that Room was called with
-	stands   map[lock.Token]int32
-	standing int64         // the bytes of the lines of all holds that stand
-	longest  int64         // of the lines of grants so far
-	keepAt   lock.Position // upkeep is due when endAt is there
-	events   bool          // the tail has entries of the history
-	flushing bool          // flush was told that there are lines
+	stands   map[lock.Token]stand
+	standing int64  // the space that the records of all holds that stand need in a new segment, and that their ends need
+	longest  int64  // of the lines of grants so far
+	copying  int64  // the space that the rewrite under way needs
+	from     uint64 // all holds that stand are in the segments from this one on; synced
+	events   bool   // the tail has entries of the history
+}
+
+// stand is a hold that stands.
+type stand struct {
+	hold lock.Hold
+	size int64
 }
 
 // Append implements [lock.Log].
 func (l *Log) Append(all []lock.Record) lock.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := len(l.coder.b)
 	for i := range all {
 		if all[i].Kind <= maxKept {
 			l.add(&all[i])
 		}
 	}
-	l.endAt += lock.Position(len(l.coder.b) - before)
-	if !l.flushing {
-		l.flushing = true
-		signal(l.flushes)
-	}
-	if l.endAt >= l.keepAt {
-		l.keepAt = math.MaxInt64
-		signal(l.wanted)
-	}
 	return l.endAt
 }
 
-// add appends the line of a record to the buffer, and counts the space for its end.
-func (r *records) add(record *lock.Record) {
+// append appends a line to the buffer, and returns its length.
+func (r *records) append(entry *line) int64 {
 	before := len(r.coder.b)
-	entry := line{kind: record.Kind, record: record}
+	r.coder.append(entry)
+	size := len(r.coder.b) - before
+	r.endAt += lock.Position(size)
+	r.events = r.events || entry.event()
+	return int64(size)
+}
+
+// add appends the line of a record, and counts the space for its end.
+func (r *records) add(record *lock.Record) {
 	h := &record.Hold
+	entry := line{kind: record.Kind, record: record}
+	if record.Kind == lock.Ended && h.Acquired != (lock.Instant{}) {
+		entry.held = max(0, record.At.Boot-h.Acquired.Boot)
+	}
+	size := r.append(&entry)
 	switch record.Kind {
 	case lock.Granted, lock.Changed:
 		r.last = max(r.last, h.Token)
+		r.longest = max(r.longest, size)
 		r.forget(record.Replaces)
+		r.forget(h.Token)
+		r.stands[h.Token] = stand{*h, size + endRoom}
+		r.standing += size + endRoom
 	case lock.Ended:
 		r.forget(h.Token)
-		if h.Acquired != (lock.Instant{}) {
-			entry.held = max(0, record.At.Boot-h.Acquired.Boot)
-		}
 	}
-	r.events = r.events || entry.event()
-	r.coder.append(&entry)
-	if record.Kind == lock.Granted || record.Kind == lock.Changed {
-		size := int32(len(r.coder.b) - before)
-		r.longest = max(r.longest, int64(size))
-		r.standing += int64(size - r.stands[h.Token])
-		r.stands[h.Token] = size
-	}
+}
+
+// repeat appends a hold that an earlier segment has.
+func (r *records) repeat(h lock.Hold) int64 {
+	return r.append(&line{kind: repeated, record: &lock.Record{Hold: h, By: h.Owner}})
 }
 
 // forget gives back the space for the end of a hold.
 func (r *records) forget(token lock.Token) {
-	if size, ok := r.stands[token]; ok {
-		r.standing -= int64(size)
-		delete(r.stands, token)
-	}
+	r.standing -= r.stands[token].size
+	delete(r.stands, token)
 }
 
-// appendOwn appends a line of the log itself. Nothing waits for it, so it is written with the next record.
-func (r *records) appendOwn(kind lock.Kind, number uint64) {
-	before := len(r.coder.b)
-	r.coder.append(&line{kind: kind, number: number})
-	r.endAt += lock.Position(len(r.coder.b) - before)
-}
-
-// needed returns how much space the grants up to a token, their ends, and the ends of all holds need.
+// needed returns how much space the grants up to a token, their ends, the ends of all holds and a rewrite need.
 func (r *records) needed(token lock.Token) int64 {
 	grants := int64(max(token, r.last) - r.last)
-	return grantRoom + 2*grants*max(r.longest, usualGrant) + r.standing + endRoom*int64(len(r.stands))
+	return grantRoom + 2*grants*max(r.longest, usualGrant) + r.standing + r.copying
 }
 
 // free returns how much synced space lies ahead of the end.
-func (r *records) free() int64 { return r.tail.filled.Load() - int64(r.endAt-r.tail.base) }
+func (r *records) free() int64 { return r.tail.size - int64(r.endAt-r.tail.base) }
 
 // Room implements [lock.Log].
 func (l *Log) Room(token lock.Token) bool {
@@ -114,43 +112,18 @@ func (l *Log) Room(token lock.Token) bool {
 	if token > l.last+tokenBlock/2 {
 		return false
 	}
-	free, needed := l.free(), l.needed(token)
 	l.awaited = max(l.awaited, token)
-	if token+tokenBlock/2 > l.reserved || free < needed+l.ahead()/2 {
-		signal(l.wanted)
-	}
-	return token <= l.reserved && free >= needed && !l.stuck.Load()
+	return token <= l.reserved && l.free() >= l.needed(token) && !l.stuck.Load()
 }
 
-// signal wakes the goroutine that reads the channel, if it is not about to run anyway.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// MakeRoom implements [lock.Log]. It returns when the disk answers, also if ctx ends before.
+func (l *Log) MakeRoom(_ context.Context, token lock.Token) error {
+	if l.Room(token) {
+		return nil
 	}
-}
-
-// flushDelay is how long a record may be unwritten that nobody waits for.
-const flushDelay = 5 * time.Millisecond
-
-// flush writes records that nobody waits for, and tries again while the disk is full.
-func (l *Log) flush() {
-	for {
-		select {
-		case <-l.stop:
-			return
-		case <-l.flushes:
-		}
-		select {
-		case <-l.stop:
-			return
-		case <-time.After(flushDelay):
-		}
-		l.mu.Lock()
-		l.flushing = false
-		l.mu.Unlock()
-		if err := l.write(); full(err) {
-			signal(l.flushes)
-		}
+	err := l.keep(false)
+	if full(err) {
+		return fmt.Errorf("%w: %w", lock.ErrFull, bare(err))
 	}
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -12,24 +13,49 @@ import (
 // retryAfter is how long a write waits that found the disk full.
 const retryAfter = 100 * time.Millisecond
 
-// Wait implements [lock.Log]. One caller writes, or syncs, for all that wait: that one returns when the disk answers, also if its ctx ended.
+// commits is the part of a Log that writes and syncs what was appended. Its callers do the work: one for all that wait.
+type commits struct {
+	waiting atomic.Int32 // calls of Wait
+	written atomic.Int64 // the position up to which records are written
+	synced  atomic.Int64 // and synced
+	stuck   atomic.Bool  // a write found the disk full, and is tried again
+
+	writing sync.Mutex // held for writes, never for syncs but the last of a segment
+	out     []byte     // what is being written
+	target  *segment   // where out goes
+	over    bool       // the log is closed
+
+	syncing sync.Mutex // held for a sync; taken before writing
+	marked  int64      // the end of the last mark
+
+	roundMu sync.Mutex
+	round   *round // the next sync, which its first caller makes when the one under way is over; nil: nobody waits for one
+}
+
+// round is a sync that several callers wait for.
+type round struct {
+	done chan struct{}
+	err  error // after done
+}
+
+// Wait implements [lock.Log]. It returns when the disk answers, also if ctx ends before; ctx ends the waiting for a full disk only.
 func (l *Log) Wait(ctx context.Context, end lock.Position, durable bool) error {
-	reached := &l.written
-	work := l.write
-	if durable && l.o.Durable {
-		reached = &l.synced
-		work = func() error { return l.sync(ctx, int64(end)) }
+	if others := l.waiting.Add(1) > 1; others {
+		runtime.Gosched() // sessions that can run may append more, so that one write is enough for all
 	}
-	if reached.Load() < int64(end) {
-		runtime.Gosched() // others that can run may append more, so that one write or sync is enough for all
-	}
-	for reached.Load() < int64(end) {
-		err := work()
-		if err != nil && !full(err) {
-			return uncertain(err)
+	defer l.waiting.Add(-1)
+	for {
+		var err error
+		if durable && l.o.Durable {
+			err = l.sync(int64(end))
+		} else {
+			err = l.write(int64(end))
 		}
-		if err == nil {
-			continue
+		switch {
+		case err == nil:
+			return nil
+		case !full(err):
+			return uncertain(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -38,16 +64,22 @@ func (l *Log) Wait(ctx context.Context, end lock.Position, durable bool) error {
 		case <-time.After(retryAfter):
 		}
 	}
-	return nil
 }
 
-// write writes all records that were appended before.
-func (l *Log) write() error {
+// write returns when everything before end is written.
+func (l *Log) write(end int64) error {
+	if l.written.Load() >= end {
+		return nil
+	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	if l.written.Load() >= end {
+		return nil
+	}
 	return l.writeLocked()
 }
 
+// writeLocked writes everything that was appended before.
 func (l *Log) writeLocked() error {
 	for again := true; again; {
 		if err := l.failure.get(); err != nil {
@@ -62,15 +94,13 @@ func (l *Log) writeLocked() error {
 			l.mu.Unlock()
 		}
 		at := l.written.Load()
-		offset := at - int64(l.target.base)
-		if _, err := l.target.WriteAt(l.out, offset); err != nil {
+		if _, err := l.target.WriteAt(l.out, at-int64(l.target.base)); err != nil {
 			if full(err) {
 				l.stuck.Store(true)
 				return err
 			}
 			return l.failure.set(err)
 		}
-		l.target.zeroed = max(l.target.zeroed, offset+int64(len(l.out)))
 		l.written.Store(at + int64(len(l.out)))
 		l.stuck.Store(false)
 		l.out = l.out[:0]
@@ -78,110 +108,34 @@ func (l *Log) writeLocked() error {
 	return nil
 }
 
-// round is one sync, or one attempt of the upkeep, that several callers wait for.
-type round struct {
-	done chan struct{}
-	err  error
-}
-
-func newRound() *round { return &round{done: make(chan struct{})} }
-
-func (r *round) end(err error) {
-	r.err = err
-	close(r.done)
-}
-
-// rounds orders syncs: one at a time. The callers that come during one share the next.
-type rounds struct {
-	roundMu sync.Mutex
-	syncing bool
-	closed  bool
-	next    *round
-	marked  int64 // the end of the last mark; owned by the sync under way
-	syncers sync.WaitGroup
-}
-
-// sync returns when everything before end is synced.
-func (l *Log) sync(ctx context.Context, end int64) error {
+// sync returns when everything before end is synced. The first caller that comes during a sync makes the next one, for all that come until then.
+func (l *Log) sync(end int64) error {
 	l.roundMu.Lock()
 	if l.synced.Load() >= end {
 		l.roundMu.Unlock()
 		return nil
 	}
-	if r := l.join(); r != nil {
-		select {
-		case <-r.done:
-			return r.err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	err := l.syncOnce()
-	l.handOver()
-	return err
-}
-
-// join makes the caller the one who syncs, or returns the round that it must wait for. It unlocks roundMu.
-func (r *rounds) join() *round {
-	defer r.roundMu.Unlock()
-	if !r.syncing {
-		r.syncing = true
-		return nil
-	}
-	if r.closed {
-		ended := newRound()
-		ended.end(lock.ErrClosed)
-		return ended
-	}
-	if r.next == nil {
-		r.next = newRound()
-	}
-	return r.next
-}
-
-// handOver ends the turn of the caller. If others wait, another goroutine syncs for them, and for those that come meanwhile.
-func (l *Log) handOver() {
-	if r := l.nextRound(); r != nil {
-		l.syncers.Go(func() {
-			for ; r != nil; r = l.nextRound() {
-				r.end(l.syncOnce())
-			}
-		})
-	}
-}
-
-func (r *rounds) nextRound() *round {
-	r.roundMu.Lock()
-	defer r.roundMu.Unlock()
-	next := r.next
-	r.next, r.syncing = nil, next != nil
-	return next
-}
-
-// takeSyncs returns when no sync is under way, and the caller may sync. It calls handOver or endSyncs afterwards.
-func (l *Log) takeSyncs() {
-	for {
-		l.roundMu.Lock()
-		r := l.join()
-		if r == nil {
-			return
-		}
+	r := l.round
+	if r != nil {
+		l.roundMu.Unlock()
 		<-r.done
+		return r.err
 	}
+	r = &round{done: make(chan struct{})}
+	l.round = r
+	l.roundMu.Unlock()
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.roundMu.Lock()
+	l.round = nil
+	l.roundMu.Unlock()
+	defer close(r.done)
+	r.err = l.syncLocked()
+	return r.err
 }
 
-// endSyncs refuses all further syncs.
-func (r *rounds) endSyncs() {
-	r.roundMu.Lock()
-	defer r.roundMu.Unlock()
-	r.closed = true
-	if r.next != nil {
-		r.next.end(lock.ErrClosed)
-	}
-}
-
-// syncOnce writes and syncs everything that was appended before. Only the caller whose turn it is may call it.
-func (l *Log) syncOnce() error {
+// syncLocked writes and syncs everything that was appended before.
+func (l *Log) syncLocked() error {
 	l.writing.Lock()
 	err := l.writeLocked()
 	s, end := l.target, l.written.Load()
@@ -192,13 +146,10 @@ func (l *Log) syncOnce() error {
 	if err := l.datasync(s); err != nil {
 		return err
 	}
-	if err := s.gone(); err != nil {
-		return l.failure.set(err)
-	}
 	l.synced.Store(end)
 	if end > l.marked {
 		l.mu.Lock()
-		l.appendOwn(synced, uint64(end-int64(s.base)))
+		l.append(&line{kind: synced, number: uint64(end - int64(s.base))}) // it is written with the next record
 		l.marked = int64(l.endAt)
 		l.mu.Unlock()
 	}

@@ -31,21 +31,7 @@ func played(t *testing.T) (s *scene, path string, lines []string) {
 }
 
 // turn begins a new segment.
-func (l *Log) turn() error {
-	l.keeping.Lock()
-	defer l.keeping.Unlock()
-	before := l.tail.number
-	for l.tail.number == before {
-		l.due = true
-		l.keeping.Unlock()
-		err := l.keep()
-		l.keeping.Lock()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (l *Log) turn() error { return l.keep(true) }
 
 // standing returns the names that stand after the lines of the last segment of played.
 func standing(lines []string) string {

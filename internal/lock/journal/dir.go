@@ -33,8 +33,8 @@ func (d stateDir) segment(number uint64) string {
 	return d.path("journal", fmt.Sprintf("%08d"+suffix, number))
 }
 
-// begun is the name under which a start writes its first segment. The file counts from the moment when it gets its number.
-func (d stateDir) begun() string { return d.path("journal", "begun") }
+// spare is the file that is to become the next segment. It counts from the moment when it gets its number.
+func (d stateDir) spare() string { return d.path("journal", "spare") }
 
 // distrust is a file that a server leaves when a sync or write failed: then the system's memory may hold what the disk lacks.
 func (d stateDir) distrust() string { return d.path("journal", "failed") }

@@ -94,9 +94,6 @@ func (s *scene) crash(l *Log) {
 	}
 	close(l.stop)
 	l.loops.Wait()
-	l.takeSyncs()
-	l.endSyncs()
-	l.syncers.Wait()
 	l.target.Close()
 	if l.spare != nil {
 		l.spare.Close()
@@ -206,21 +203,6 @@ func (s *scene) causes(name lock.Name) (all []string) {
 		all = append(all, string(entry.Cause))
 	}
 	return all
-}
-
-// rewrite does what the table does when the log wants a rewrite.
-func (s *scene) rewrite(l *Log, holds []lock.Hold) {
-	s.Helper()
-	for batch := range slices.Chunk(holds, 256) {
-		var records []lock.Record
-		for _, h := range batch {
-			records = append(records, lock.Record{Kind: lock.Granted, Cause: lock.CauseRewrite, Hold: h, By: h.Owner, At: h.Acquired})
-		}
-		if err := l.Wait(context.Background(), l.Append(records), true); err != nil {
-			s.Fatal(err)
-		}
-	}
-	l.Rewritten()
 }
 
 // fill acquires locks until there is no more room.

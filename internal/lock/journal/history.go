@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -14,7 +15,7 @@ import (
 
 // event reports whether a line is an entry of the history.
 func (l *line) event() bool {
-	return l.kind <= maxKept && l.record.Cause != lock.CauseRewrite && l.record.Cause != lock.CauseDirectory
+	return l.kind <= maxKept && l.record.Cause != lock.CauseDirectory
 }
 
 // entry returns the entry of such a line.
@@ -28,7 +29,7 @@ func (l *line) entry() lock.Entry {
 // History implements [lock.History].
 func (l *Log) History(ctx context.Context, name lock.Name) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
-		_ = l.write() // then Run returns the error
+		_ = l.write(math.MaxInt64) // then Run returns the error
 		for entry, err := range History(l.o.Dir, name) {
 			if cerr := ctx.Err(); cerr != nil {
 				yield(lock.Entry{}, cerr)
@@ -93,14 +94,17 @@ func (r *reader) entries(number uint64, limit int64, name lock.Name, yield func(
 		return err
 	}
 	defer f.Close()
-	key := appendText(nil, string(name)) // with its quotation marks
+	var key []byte // the name as it is in a line; none: all lines have it
+	if name != "" {
+		key = appendText(nil, string(name))
+	}
 	lines := newLineReader(f)
 	for lines.offset != limit {
 		text, hole, err := lines.next()
 		if err != nil && err != io.EOF {
 			return err
 		}
-		if err == nil && !hole && name != "" && !concerns(text, key) {
+		if err == nil && !hole && !bytes.Contains(text, key) { // nearly all lines; to parse each takes longer
 			continue
 		}
 		wrong := r.parse(text, hole)
@@ -122,15 +126,4 @@ func (r *reader) entries(number uint64, limit int64, name lock.Name, yield func(
 		}
 	}
 	return nil
-}
-
-// concerns reports whether a line may be about the lock or file with that key. Nearly all lines are about others, and to parse or search the
-// whole of each takes several times as long. A line of an unknown kind may be damaged.
-func concerns(text, key []byte) bool {
-	for kind, begin := range keys {
-		if rest, ok := bytes.CutPrefix(text, []byte(begin)); ok {
-			return kind <= int(maxKept) && (bytes.HasPrefix(rest, key) || bytes.Contains(rest, []byte(`,"file":`)) && bytes.Contains(rest, key))
-		}
-	}
-	return true
 }

@@ -21,14 +21,13 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// DefaultMaxSize is the size in bytes at which a segment is full.
-const DefaultMaxSize = 16 << 20
+// DefaultMaxSize is the usual size in bytes of a segment.
+const DefaultMaxSize = 4 << 20
 
 // Options are what a Log is opened with.
 type Options struct {
@@ -37,7 +36,7 @@ type Options struct {
 	BootID      string              // identifies this boot of the machine; "": each start counts as another boot
 	Durable     bool                // Wait syncs if its caller asks for that
 	Log         *slog.Logger        // nil: silent
-	MaxSize     int64               // a segment is full at so many bytes; 0: DefaultMaxSize
+	MaxSize     int64               // the size of a segment; with many locks it is larger; 0: DefaultMaxSize
 	HistoryAge  time.Duration       // old segments go when their last line is older; 0: never
 	HistorySize int64               // the oldest segments go when all old ones have more bytes; 0: any size
 	Synced      func(time.Duration) // is called with the duration of each sync; may be nil
@@ -57,25 +56,13 @@ type Log struct {
 	close     func() error
 
 	records // what is in memory
-
-	written atomic.Int64 // the position up to which records are written
-	synced  atomic.Int64 // and synced
-	stuck   atomic.Bool  // a write found the disk full, and is tried again
-
-	writing sync.Mutex // held for writes, never for syncs but the last of a segment
-	out     []byte     // what is being written
-	target  *segment   // where out goes
-	over    bool       // the log is closed
-
-	rounds  // syncs
-	upkeep  // space, tokens and segments
-	flushes chan struct{}
+	commits // what is written and synced
+	upkeep  // segments
 }
 
 var (
-	_ lock.Log      = (*Log)(nil)
-	_ lock.Rewriter = (*Log)(nil)
-	_ lock.History  = (*Log)(nil)
+	_ lock.Log     = (*Log)(nil)
+	_ lock.History = (*Log)(nil)
 )
 
 // Open opens the log of a state directory, and begins a new segment and a new start of the server. It returns an error if
@@ -86,9 +73,8 @@ func Open(o Options) (*Log, error) {
 		return nil, errors.New("journal: a state directory and a clock are needed")
 	}
 	o.setDefaults()
-	l := &Log{o: o, dir: stateDir(o.Dir), stop: make(chan struct{}), flushes: make(chan struct{}, 1)}
+	l := &Log{o: o, dir: stateDir(o.Dir), stop: make(chan struct{})}
 	l.failure = &failure{over: make(chan struct{}), mark: l.dir.distrust()}
-	l.wanted, l.rewrites, l.attempt = make(chan struct{}, 1), make(chan struct{}, 1), newRound()
 	l.close = sync.OnceValue(l.end)
 	if err := l.dir.make(); err != nil {
 		return nil, err
@@ -100,9 +86,7 @@ func Open(o Options) (*Log, error) {
 	if err := l.start(); err != nil {
 		return nil, errors.Join(err, l.exclusive.Close())
 	}
-	l.loops.Go(l.flush)
-	l.loops.Go(l.keepUp)
-	signal(l.wanted)
+	l.loops.Go(l.run)
 	return l, nil
 }
 
@@ -136,14 +120,22 @@ func (l *Log) start() error {
 	}
 	l.loaded = found.loaded()
 	l.loaded.Start++
-	s, err := l.begin(found)
+	l.last, l.stands, l.from = l.loaded.Last, make(map[lock.Token]stand), found.number+1
+	s, err := l.openSpare()
+	if err != nil {
+		return err
+	}
+	s.number = l.from
+	l.target, l.tail = s, s
+	if err = l.begin(found); err != nil {
+		err = errors.Join(err, s.Close())
+	}
 	if full(err) {
 		return fmt.Errorf("%s: no space for a new journal: free some space and start again; nothing is lost: %w", l.dir, bare(err))
 	}
 	if err != nil {
 		return err
 	}
-	l.target, l.tail = s, s
 	_ = os.Remove(l.dir.distrust())
 	if old := l.dir.segment(found.number); found.number > 0 && !found.events {
 		_ = os.Remove(old)
@@ -170,76 +162,35 @@ func (l *Log) settle(found *content) error {
 	return nil
 }
 
-// begin makes the first segment of a start.
-func (l *Log) begin(found *content) (*segment, error) {
-	number := found.number + 1
-	path := l.dir.segment(number)
-	if _, err := os.Lstat(l.dir.begun()); err != nil && os.Rename(path, l.dir.begun()) == nil { // zeros, which help on a full disk
-		if err := syncDir(l.dir.segments()); err != nil { // a loss of power must not give it its number back with a part of its lines
-			return nil, l.failure.set(err)
-		}
-	}
-	s, err := l.openSegment(l.dir.begun(), number)
-	if err != nil {
-		return nil, err
-	}
-	err = l.writeFirst(s, found.length)
-	if err == nil {
-		err = os.Rename(s.path, path)
-	}
-	if err == nil {
-		err = syncDir(l.dir.segments())
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	s.path = path
-	return s, nil
-}
-
-// writeFirst writes the header and the holds that stand, fills some space, and syncs all of it.
-func (l *Log) writeFirst(s *segment, length int64) error {
-	now := l.o.Clock.Exact()
-	l.last, l.reserved = l.loaded.Last, l.loaded.Last+tokenBlock
-	l.stands = make(map[lock.Token]int32)
-	l.from = s.number
-	s.header = header{
-		Version: version, Start: l.loaded.Start, Boot: l.o.BootID, At: now, Last: l.last, Reserved: l.reserved,
-		From: s.number, Length: uint64(length),
-	}
-	l.coder.append(&line{kind: head, number: s.number, header: s.header})
+// begin writes the header and the holds that stand to the first segment of a start, and gives it its number.
+func (l *Log) begin(found *content) error {
+	l.appendHeader(l.from, uint64(found.length))
 	for _, hold := range l.loaded.Holds {
-		l.add(&lock.Record{Kind: lock.Granted, Cause: lock.CauseRewrite, Hold: hold, By: hold.Owner, At: now})
+		size := l.repeat(hold) + endRoom
+		l.stands[hold.Token] = stand{hold, size}
+		l.standing += size
 	}
-	l.coder.append(&line{kind: synced, number: uint64(len(l.coder.b))}) // as soon as the segment has its number
-	if err := writeAll(s, l.coder.b); err != nil {
-		return err
+	l.append(&line{kind: synced, number: uint64(l.endAt)}) // as soon as the segment has its number
+	size, _ := l.plan()
+	err := l.fill(l.tail, size)
+	if full(err) {
+		l.o.Log.Warn("the disk is full: there is little or no space for grants", "path", l.dir)
+		err = nil
 	}
-	end := int64(len(l.coder.b))
-	s.zeroed = max(s.zeroed, end)
-	if err := l.fill(s, end+l.needed(0)); full(err) {
-		l.o.Log.Warn("the disk is full: no space is left for grants", "path", l.dir)
-	} else if err != nil {
-		return err
+	for err == nil && len(l.coder.b) > 0 { // in pieces, see fill
+		n := min(piece, len(l.coder.b))
+		_, err = l.tail.WriteAt(l.coder.b[:n], l.written.Add(int64(n))-int64(n))
+		l.coder.b = l.coder.b[n:]
 	}
-	if err := l.datasync(s); err != nil {
-		return err
+	if err == nil {
+		err = l.datasync(l.tail)
 	}
-	l.coder.b = l.coder.b[:0]
-	l.endAt = lock.Position(end)
-	l.written.Store(end)
-	l.synced.Store(end)
-	return nil
-}
-
-// writeAll writes to the begin of a segment. For later syncs it writes pieces, see fill.
-func writeAll(s *segment, b []byte) error {
-	for at := 0; at < len(b); at += piece {
-		if _, err := s.WriteAt(b[at:min(at+piece, len(b))], int64(at)); err != nil {
-			return err
-		}
+	if err == nil {
+		err = l.name(l.tail, l.from)
 	}
-	return nil
+	l.synced.Store(l.written.Load())
+	l.reserved = l.tail.header.Reserved
+	return err
 }
 
 // Load implements [lock.Log].
@@ -262,12 +213,14 @@ func (l *Log) Close() error { return l.close() }
 func (l *Log) end() error {
 	close(l.stop)
 	l.loops.Wait()
-	l.takeSyncs()
-	l.syncers.Wait()
+	l.keeping.Lock()
+	defer l.keeping.Unlock()
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
 	l.mu.Lock()
-	l.appendOwn(closing, uint64(l.last))
+	l.append(&line{kind: closing, number: uint64(l.last)})
 	l.mu.Unlock()
-	err := l.syncOnce()
+	err := l.syncLocked()
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	if l.over = true; err == nil {
@@ -276,6 +229,31 @@ func (l *Log) end() error {
 	if l.spare != nil {
 		err = errors.Join(err, l.spare.Close())
 	}
-	l.endSyncs()
 	return errors.Join(err, l.target.Close(), l.exclusive.Close())
+}
+
+// Ready returns nil if a grant could be recorded now: there is space for it, and the journal can be synced. It syncs the journal, and
+// returns when the disk answers.
+func (l *Log) Ready() error {
+	if err := l.failure.get(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	next := l.last + 1
+	l.mu.Unlock()
+	if err := l.MakeRoom(context.Background(), next); err != nil {
+		return err
+	}
+	return l.sync(l.synced.Load() + 1)
+}
+
+// Size returns how many bytes the journal takes, its history and the space ahead included. A file that cannot be read counts nothing.
+func (l *Log) Size() (bytes int64) {
+	entries, _ := os.ReadDir(l.dir.segments())
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			bytes += info.Size()
+		}
+	}
+	return bytes
 }

@@ -14,23 +14,22 @@ import (
 
 // The kinds of lines, beside those of records.
 const (
-	past    lock.Kind = 0                     // an entry of the history that another log recorded. It changes no hold
-	head    lock.Kind = lock.Published + iota // the first line of a segment
-	tokens                                    // tokens up to the number may be given
-	synced                                    // the bytes before the number are synced
-	closing                                   // the server stopped in order; the number is the last token
+	repeated lock.Kind = lock.Published + 1 + iota // a hold that an earlier segment has, too
+	head                                           // the first line of a segment
+	synced                                         // the bytes before the number are synced
+	closing                                        // the server stopped in order; the number is the last token
 )
 
 // keys are what the lines of each kind begin with.
 var keys = [...]string{
-	past: `{"past":`, lock.Granted: `{"grant":`, lock.Ended: `{"end":`, lock.Changed: `{"change":`, lock.Published: `{"publish":`,
-	head: `{"segment":`, tokens: `{"tokens":`, synced: `{"synced":`, closing: `{"closed":`,
+	lock.Granted: `{"grant":`, lock.Ended: `{"end":`, lock.Changed: `{"change":`, lock.Published: `{"publish":`,
+	repeated: `{"held":`, head: `{"segment":`, synced: `{"synced":`, closing: `{"closed":`,
 }
 
 // line is one line of the journal.
 type line struct {
 	kind   lock.Kind
-	record *lock.Record  // of a record or past entry
+	record *lock.Record  // of a record or repeated hold
 	held   time.Duration // of an end: how long the hold had stood
 	number uint64        // of the other kinds
 	header header        // of a head
@@ -75,7 +74,7 @@ func (c *coder) read(b []byte, l *line) error {
 	*record = lock.Record{}
 	*l = line{record: record, kind: lock.Kind(len(keys))}
 	for kind, key := range keys {
-		if bytes.HasPrefix(body, []byte(key)) {
+		if key != "" && bytes.HasPrefix(body, []byte(key)) {
 			l.kind = lock.Kind(kind)
 		}
 	}
@@ -86,7 +85,7 @@ func (c *coder) read(b []byte, l *line) error {
 	if c.err == nil && len(c.b) > 0 {
 		c.fail("an unknown field")
 	}
-	if c.err == nil && l.kind <= maxKept && (record.Hold.Name == "" || record.Hold.Name[0] != '/' || record.Cause == "") {
+	if c.err == nil && l.kind <= repeated && (record.Hold.Name == "" || record.Hold.Name[0] != '/' || record.Cause == "" && l.kind != repeated) {
 		return errors.New("a record without a name or cause")
 	}
 	return c.err
@@ -106,7 +105,7 @@ func appendSum(b, of []byte) []byte {
 // line codes a line up to its checksum.
 func (c *coder) line(l *line) {
 	c.literal(keys[l.kind])
-	if l.kind <= maxKept {
+	if l.kind <= repeated {
 		c.record(l)
 		return
 	}
@@ -152,7 +151,7 @@ func (c *coder) record(l *line) {
 	if c.key(`,"file":`, r.File != nil) {
 		c.file(r)
 	}
-	if l.kind == lock.Granted || l.kind == lock.Changed {
+	if l.kind == lock.Granted || l.kind == lock.Changed || l.kind == repeated {
 		c.hold(h, r.At)
 	}
 }

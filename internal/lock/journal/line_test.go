@@ -34,9 +34,9 @@ func everyLine() []line {
 		{kind: lock.Changed, record: &lock.Record{Kind: lock.Changed, Cause: lock.CauseRenew, Hold: hold, By: owner, At: later}},
 		{kind: lock.Ended, record: &lock.Record{Kind: lock.Ended, Cause: lock.CauseBreak, Hold: ended, By: other, At: later}, held: 8},
 		{kind: lock.Published, record: &lock.Record{Kind: lock.Published, Cause: lock.CausePublish, Hold: ended, By: owner, At: later, File: file}},
-		{kind: past, record: &lock.Record{Cause: lock.CausePublish, Hold: ended, By: owner, File: file}, held: 8},
+		{kind: repeated, record: &lock.Record{Kind: repeated, Hold: short, By: owner}},
 		{kind: head, number: 7, header: header{1, 2, "b", at, 3, 4, 5, 6}},
-		{kind: tokens, number: 1<<64 - 1},
+		{kind: synced, number: 1<<64 - 1},
 		{kind: synced},
 		{kind: closing, number: 1},
 	}

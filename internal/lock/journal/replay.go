@@ -196,9 +196,7 @@ func (r *reader) apply(h header) {
 	switch l.kind {
 	case head:
 		r.token, r.reserved = max(r.token, l.header.Last), max(r.reserved, l.header.Reserved)
-	case tokens:
-		r.reserved = max(r.reserved, lock.Token(l.number))
-	case lock.Granted, lock.Changed:
+	case lock.Granted, lock.Changed, repeated:
 		hold := l.record.Hold
 		r.token = max(r.token, hold.Token)
 		delete(r.holds, l.record.Replaces)

@@ -2,10 +2,8 @@ package journal
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
-	"sync/atomic"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -31,48 +29,34 @@ type segment struct {
 	path   string
 	self   fs.FileInfo
 	base   lock.Position // the position of its first byte
+	size   int64         // with the zeros, which are synced
 	header header
-	zeroed int64        // zeros are written up to here. Log.writing guards it
-	filled atomic.Int64 // and synced up to here
 }
 
-// openSegment opens or makes the file of a segment, which has no lines yet. A file that is not all zeros is emptied.
-func (l *Log) openSegment(path string, number uint64) (*segment, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// openSpare opens the file that is to become the next segment. A start finds the one of the start before, so it needs no space on a full disk.
+func (l *Log) openSpare() (*segment, error) {
+	f, err := os.OpenFile(l.dir.spare(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	s := &segment{file: l.o.wrap(diskFile{f}), number: number, path: path}
-	if s.self, err = f.Stat(); err == nil {
-		s.zeroed, err = zeros(f)
-	}
-	if err == nil && s.zeroed < s.self.Size() {
-		s.zeroed, err = 0, s.Truncate(0)
-	}
-	if err != nil {
+	s := &segment{file: l.o.wrap(diskFile{f}), path: l.dir.spare()}
+	if s.self, err = f.Stat(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return s, nil
 }
 
-// zeros returns how many zeros a file begins with.
-func zeros(f *os.File) (n int64, err error) {
-	buffer := make([]byte, 64<<10)
-	for {
-		got, err := f.ReadAt(buffer, n)
-		for _, b := range buffer[:got] {
-			if b != 0 {
-				return n, nil
-			}
-			n++
-		}
-		if err == io.EOF {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
+// name gives the spare file the number of a segment. A start takes a segment without a header for none.
+func (l *Log) name(s *segment, number uint64) error {
+	path := l.dir.segment(number)
+	if err := os.Rename(s.path, path); err != nil {
+		return err
 	}
+	s.number, s.path = number, path
+	if err := syncDir(l.dir.segments()); err != nil {
+		return l.failure.set(err)
+	}
+	return nil
 }
 
 // gone returns ErrGone if the path does not lead to the segment any more: no start would read it.
@@ -91,41 +75,35 @@ const (
 
 var nothing [piece]byte
 
-// fill makes the segment have zeros up to a size at least. Its lines end before that: the log writes lines with writing locked too.
+// fill makes a segment without lines have zeros up to a size at least, and no bytes behind them.
 func (l *Log) fill(s *segment, to int64) error {
-	for s.filled.Load() < to {
+	if s.size >= to {
+		return nil
+	}
+	if err := s.Truncate(to); err != nil {
+		return err
+	}
+	for s.size < to {
 		select {
 		case <-l.stop:
 			return lock.ErrClosed
 		default:
 		}
-		zeroed, err := l.fillBatch(s, to)
+		size, err := s.size, error(nil)
+		for n := 0; n < batch && size < to && err == nil; n++ {
+			var written int
+			written, err = s.WriteAt(nothing[:], size)
+			size += int64(written)
+		}
 		if err != nil && !full(err) {
 			return l.failure.set(err)
 		}
 		if err := l.datasync(s); err != nil {
 			return err
 		}
-		if s.filled.Store(zeroed); err != nil {
+		if s.size = size; err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (l *Log) fillBatch(s *segment, to int64) (zeroed int64, err error) {
-	for range batch {
-		l.writing.Lock()
-		if zeroed = s.zeroed; zeroed < to {
-			var n int
-			n, err = s.WriteAt(nothing[:piece-zeroed%piece], zeroed)
-			zeroed += int64(n)
-			s.zeroed = zeroed
-		}
-		l.writing.Unlock()
-		if err != nil || zeroed >= to {
-			break
-		}
-	}
-	return zeroed, err
 }

@@ -3,8 +3,6 @@ package journal
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"os"
 	"sync"
 	"time"
@@ -12,172 +10,98 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// upkeep is the part of a Log that prepares tokens, space and segments before they are needed.
+// upkeep is the part of a Log that begins segments. A full segment is followed by the spare one, which is filled with zeros ahead of time. Then
+// the holds that stand are written to it, a few at a time, so that older segments are only history.
 type upkeep struct {
-	wanted   chan struct{} // wakes keepUp
-	rewrites chan struct{}
-
-	attemptMu sync.Mutex
-	attempt   *round // the next attempt
-
-	keeping sync.Mutex // held for an attempt and a sweep
-	spare   *segment   // the next one; nil: not made yet
-	due     bool       // a new segment is due, also if the last one is not full
-
-	// Guarded by records.mu:
-	from      uint64        // all holds that stand are in the segments from this one on; synced
-	asked     uint64        // a rewrite is under way, which began with this segment; 0: none
-	rewritten lock.Position // the end of a rewrite that is not synced yet; 0: none
+	keeping sync.Mutex // held for upkeep; taken before syncing
+	spare   *segment   // nil: not made yet
 }
 
-// ahead is how much more space than needed is filled at a time.
-func (l *Log) ahead() int64 { return l.o.MaxSize / 16 }
+// keepEvery is how often a segment is looked after. It is also how long a record may be unwritten that nobody waits for.
+const keepEvery = 100 * time.Millisecond
 
-// MakeRoom implements [lock.Log].
-func (l *Log) MakeRoom(ctx context.Context, token lock.Token) error {
-	for !l.Room(token) {
-		if l.failure.get() != nil {
-			return l.failure.err
-		}
-		l.attemptMu.Lock()
-		r := l.attempt
-		l.attemptMu.Unlock()
-		signal(l.wanted)
-		select {
-		case <-r.done:
-		case <-l.stop:
-			return lock.ErrClosed
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if r.err != nil && !l.Room(token) {
-			if full(r.err) {
-				return fmt.Errorf("%w: %w", lock.ErrFull, bare(r.err))
-			}
-			return r.err
-		}
-	}
-	return nil
-}
-
-func (l *Log) keepUp() {
+// run looks after the log until it is closed.
+func (l *Log) run() {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-l.stop:
 			return
-		case <-l.wanted:
+		case <-tick.C:
 		}
-		l.attemptMu.Lock()
-		r := l.attempt
-		l.attempt = newRound()
-		l.attemptMu.Unlock()
-		err := l.keep()
-		if err != nil && !full(err) && l.failure.get() == nil {
+		if err := l.keep(false); err != nil && !full(err) && !errors.Is(err, lock.ErrClosed) && l.failure.get() == nil {
 			l.o.Log.Error("the journal could not be extended", "err", err)
 		}
-		r.end(err)
 	}
 }
 
-// keep reserves tokens, fills space, and begins a segment if the last one is full.
-func (l *Log) keep() error {
+// keep writes what nobody waits for, looks whether the journal is still there, prepares the spare segment, and begins it if the last one is full
+// or should end early.
+func (l *Log) keep(early bool) error {
 	l.keeping.Lock()
 	defer l.keeping.Unlock()
-	err := l.write() // tried again, if the disk was full
-	if err == nil {
-		err = l.reserve()
-	}
-	if err == nil {
-		err = l.finishRewrite()
-	}
-	if err != nil {
+	l.mu.Lock()
+	end := int64(l.endAt)
+	l.mu.Unlock()
+	if err := l.write(end); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	size, limit := int64(l.endAt-l.tail.base), max(l.o.MaxSize, 2*l.standing)
-	want := size + l.needed(l.awaited) + l.ahead()
-	begin := max(l.o.MaxSize, l.standing+l.needed(l.awaited)+l.ahead()) // of a segment: it is rewritten there, and grants go on
-	due := l.due || size >= limit
-	l.mu.Unlock()
-	err = l.fill(l.tail, want)
-	if err == nil && (due || size >= limit/2) {
-		err = l.prepare(begin)
+	if err := l.tail.gone(); err != nil {
+		return l.failure.set(err)
 	}
-	if err == nil && due && l.spare.filled.Load() >= begin {
-		err = l.rotate()
-		l.due = false
-		l.prune()
+	size, due := l.plan()
+	if err := l.prepare(size); err != nil {
+		return err
 	}
-	if err == nil && l.spare != nil && l.spare.filled.Load() < begin {
-		signal(l.wanted)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	size = int64(l.endAt - l.tail.base)
-	switch l.keepAt = math.MaxInt64; {
-	case size < limit/2:
-		l.keepAt = l.tail.base + lock.Position(limit/2)
-	case size < limit:
-		l.keepAt = l.tail.base + lock.Position(limit)
-	case err != nil:
-		l.keepAt = l.endAt + lock.Position(l.ahead()) // and try again
-	default:
-		signal(l.wanted)
-	}
-	return err
-}
-
-// reserve makes the next tokens valid before those run out that are reserved.
-func (l *Log) reserve() error {
-	l.mu.Lock()
-	if l.last+tokenBlock/2 < l.reserved {
-		l.mu.Unlock()
+	if !due && !early {
 		return nil
 	}
-	upTo := l.last + tokenBlock
-	l.appendOwn(tokens, uint64(upTo))
-	end := l.endAt
-	l.mu.Unlock()
-	if err := l.sync(context.Background(), int64(end)); err != nil {
+	if err := l.rotate(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.reserved = upTo
-	return nil
+	l.prune()
+	return l.rewrite()
 }
 
-// prepare makes the next segment, a step further with each call: callers of MakeRoom wait for the end of a step.
+// plan returns how large the next segment is to be, and reports whether it is due.
+func (l *Log) plan() (size int64, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	needed := l.needed(l.awaited)
+	return needed + l.standing + max(l.o.MaxSize, l.standing), l.free() < needed+l.o.MaxSize/4 || l.last+tokenBlock/2 > l.reserved
+}
+
+// prepare makes the spare segment, or makes it larger.
 func (l *Log) prepare(size int64) (err error) {
 	if l.spare == nil {
-		number := l.tail.number + 1
-		if l.spare, err = l.openSegment(l.dir.segment(number), number); err != nil {
+		if l.spare, err = l.openSpare(); err != nil {
 			return err
 		}
-		if err := syncDir(l.dir.segments()); err != nil {
-			return l.failure.set(err)
-		}
 	}
-	return l.fill(l.spare, min(size, l.spare.filled.Load()+max(l.ahead(), piece*batch)))
+	return l.fill(l.spare, size)
 }
 
 // rotate goes on in the spare segment. Records that come meanwhile are in memory; their callers wait for one short sync.
 func (l *Log) rotate() error {
-	l.takeSyncs()
-	defer l.handOver()
-	if err := l.syncOnce(); err != nil { // nearly all of it, while others write
+	old := l.tail
+	if err := l.name(l.spare, old.number+1); err != nil {
 		return err
 	}
-	old := l.target
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if err := l.syncLocked(); err != nil { // nearly all of it, while others write
+		return err
+	}
 	if err := l.change(); err != nil {
 		return err
 	}
 	l.synced.Store(int64(l.target.base))
-	if err := l.syncOnce(); err != nil { // its header: older segments may go by what that says
+	if err := l.syncLocked(); err != nil { // its header: older segments may go by what that says
 		return err
 	}
-	length := int64(l.target.base - old.base)
-	if err := errors.Join(old.Truncate(length), old.Close()); err != nil {
+	l.headerSynced()
+	if err := errors.Join(old.Truncate(int64(l.target.base-old.base)), old.Close()); err != nil {
 		l.o.Log.Warn("an old file of the journal could not be cut", "err", err)
 	}
 	return nil
@@ -196,9 +120,6 @@ func (l *Log) change() error {
 	if err := l.datasync(l.target); err != nil {
 		return err
 	}
-	if err := l.target.gone(); err != nil {
-		return l.failure.set(err)
-	}
 	l.target, l.spare = l.spare, nil
 	return nil
 }
@@ -210,51 +131,63 @@ func (l *Log) changeTail() bool {
 	if len(l.coder.b) > 0 {
 		return false
 	}
-	s := l.spare
-	s.base = l.endAt
-	s.header = header{
-		Version: version, Start: l.loaded.Start, Boot: l.o.BootID, At: l.o.Clock.Now(), Last: l.last, Reserved: l.reserved,
-		From: l.from, Length: uint64(l.endAt - l.tail.base),
-	}
-	l.coder.append(&line{kind: head, number: s.number, header: s.header})
-	l.endAt += lock.Position(len(l.coder.b))
-	l.tail, l.events = s, false
-	if l.asked == 0 {
-		l.asked = s.number
-		signal(l.rewrites)
-	}
+	length := uint64(l.endAt - l.tail.base)
+	l.tail, l.events, l.copying = l.spare, false, l.standing
+	l.tail.base = l.endAt
+	l.appendHeader(l.from, length)
 	return true
 }
 
-// Rewrite implements [lock.Rewriter]: when a new segment was begun. The table is to wait for each batch, with durable, before it appends
-// the next one: so the writes and syncs of others stay short.
-func (l *Log) Rewrite() <-chan struct{} { return l.rewrites }
-
-// Rewritten implements [lock.Rewriter].
-func (l *Log) Rewritten() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asked > 0 {
-		l.rewritten = l.endAt
-		signal(l.wanted)
+// appendHeader appends the first line of the tail.
+func (l *Log) appendHeader(from, length uint64) {
+	l.tail.header = header{
+		Version: version, Start: l.loaded.Start, Boot: l.o.BootID, At: l.o.Clock.Now(),
+		Last: l.last, Reserved: l.last + tokenBlock, From: from, Length: length,
 	}
+	l.append(&line{kind: head, number: l.tail.number, header: l.tail.header})
 }
 
-// finishRewrite lets older segments be history as soon as the rewrite is synced.
-func (l *Log) finishRewrite() error {
-	l.mu.Lock()
-	end := l.rewritten
-	l.mu.Unlock()
-	if end == 0 {
-		return nil
-	}
-	if err := l.sync(context.Background(), int64(end)); err != nil {
-		return err
-	}
+// headerSynced lets the tokens be given that the header of the tail reserves.
+func (l *Log) headerSynced() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.from, l.asked, l.rewritten = l.asked, 0, 0
+	l.reserved = l.tail.header.Reserved
+}
+
+// rewriteBatch is how many holds are written again at a time.
+const rewriteBatch = 256
+
+// rewrite writes the holds that stand to the tail. It syncs them a few at a time, so that the writes and syncs of others stay short.
+func (l *Log) rewrite() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, s := range l.stands { // holds that come and go meanwhile do no harm
+		l.repeat(s.hold)
+		if n++; n%rewriteBatch == 0 {
+			if err := l.syncTail(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := l.syncTail(); err != nil {
+		return err
+	}
+	l.from, l.copying = l.tail.number, 0
 	return nil
+}
+
+// syncTail syncs everything that was appended, unless the log is being closed. It lets go of mu meanwhile.
+func (l *Log) syncTail() error {
+	end := int64(l.endAt)
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	select {
+	case <-l.stop:
+		return lock.ErrClosed
+	default:
+		return l.sync(end)
+	}
 }
 
 // rotateAfter is how long one segment goes on, if it has entries for the history, so that these can go when they are old.
@@ -265,27 +198,16 @@ func (l *Log) Sweep(context.Context) error {
 	if l.failure.get() != nil {
 		return nil // Run returns it
 	}
-	due, err := l.sweep()
-	for due && err == nil {
-		err = l.keep()
-		l.keeping.Lock()
-		due = l.due
-		l.keeping.Unlock()
-	}
-	return err
-}
-
-func (l *Log) sweep() (due bool, err error) {
 	l.keeping.Lock()
-	defer l.keeping.Unlock()
-	if err := l.tail.gone(); err != nil {
-		return false, l.failure.set(err)
-	}
+	freed := l.prune()
 	l.mu.Lock()
-	due = l.events && l.o.Clock.Now().Boot-l.tail.header.At.Boot > rotateAfter
+	early := freed || l.events && l.o.Clock.Now().Boot-l.tail.header.At.Boot > rotateAfter
 	l.mu.Unlock()
-	l.due = l.prune() || due
-	return l.due, nil
+	l.keeping.Unlock()
+	if !early {
+		return nil
+	}
+	return l.keep(true)
 }
 
 // prune removes the segments of the history that are too old, and the oldest ones of too many bytes. It keeps those that a start may read. It

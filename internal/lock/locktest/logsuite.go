@@ -41,7 +41,7 @@ func TestLog(t *testing.T, bench func(t *testing.T) LogBench) {
 		"a wait for what is synced returns at once":   (*logScene).at,
 		"there is room for the next token":            (*logScene).room,
 		"the history has every entry once":            (*logScene).history,
-		"a rewrite changes nothing":                   (*logScene).rewrite,
+		"many records change nothing of what stands":  (*logScene).busy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &logScene{T: t, bench: bench(t), holds: make(map[lock.Token]lock.Hold)}
@@ -346,7 +346,6 @@ func (s *logScene) history() {
 	end := s.end(h, lock.CauseBreak)
 	end.By, end.Note = lock.Owner{Account: "root"}, "why"
 	s.commit(r, s.grant("/b_lock"), publish)
-	s.commit(lock.Record{Kind: lock.Granted, Cause: lock.CauseRewrite, Hold: h, By: h.Owner, At: s.bench.Now()})
 	s.commit(end)
 	for restarted := range 3 {
 		for name, want := range map[lock.Name][]lock.Record{"/a_lock": {r, publish, end}, "/a.tsv": {publish}, "/c_lock": nil, "/a": nil} {
@@ -376,31 +375,14 @@ func (s *logScene) history() {
 	}
 }
 
-func (s *logScene) rewrite() {
-	log, ok := s.log.(lock.Rewriter)
-	if !ok {
-		s.Skip("this log wants no rewrite")
-	}
+// busy has the log drop its older part, if it does such a thing.
+func (s *logScene) busy() {
 	for i := range 50 {
 		s.commit(s.grant(lock.Name(fmt.Sprintf("/%d_lock", i))))
 	}
-	rewrite := func() {
-		for _, h := range s.holds {
-			s.commit(lock.Record{Kind: lock.Granted, Cause: lock.CauseRewrite, Hold: h, By: h.Owner, At: s.bench.Now()})
-		}
-		log.Rewritten()
-	}
-	for i := range 500 {
+	for range 500 {
 		r := s.grant("/a_lock")
 		s.commit(r, s.end(r.Hold, lock.CauseRelease))
-		select {
-		case <-log.Rewrite():
-			rewrite()
-		default:
-			if i == 250 {
-				rewrite() // also if the log did not ask
-			}
-		}
 	}
 	s.restart(true)
 	s.restart(false)
