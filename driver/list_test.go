@@ -232,7 +232,7 @@ func TestTheStatusFileTellsOfTheLocks(t *testing.T) {
 		a RETR /.locks.json => 226 * >>> {\n  "now": "*",\n  "locks": []\n}\n
 		a MKD /locks/a<b> => 257 *
 		a MKD /ever/x => 257 *
-		a RETR .locks.json => 226 * >>> *"path": "/ever/x",*"expires": null*"path": "/locks/a<b>",\n      "holder": "phoneacc",\n      "address": "127.0.0.1",\n      "session": "#-#",\n      "token": #,\n      "acquired": "*Z",\n      "age_seconds": *,\n      "expires": "*Z"*
+		a RETR .locks.json => 226 * >>> *"name": "/ever/x",*"expires": null*"name": "/locks/a<b>",\n      "holder": "phoneacc",\n      "address": "127.0.0.1",\n      "session": "#-#",\n      "token": #,\n      "acquired": "*Z",\n      "age_seconds": *,\n      "expires": "*Z"*
 		a SIZE /.locks.json => 550 /.locks.json: is made anew each time: *
 		a MDTM /.locks.json => 213 #
 		a MLST /.locks.json => 250-*\n type=file;*; /.locks.json\n250 *
@@ -336,7 +336,7 @@ func TestSoManyLocksAreShown(t *testing.T) {
 	if n := strings.Count(listed, "\n"); n > 2*maxShown+2 || !strings.Contains(listed, " and 5 more") {
 		t.Errorf("%d lines", n)
 	}
-	if text := a.fetch("RETR /.locks.json"); strings.Count(text, `"path"`) != maxShown || !strings.Contains(text, `"more": 5`) {
+	if text := a.fetch("RETR /.locks.json"); strings.Count(text, `"name"`) != maxShown || !strings.Contains(text, `"more": 5`) {
 		t.Errorf("the status file has %d bytes", len(text))
 	}
 }

@@ -187,7 +187,7 @@ func TestAnAccountSeesItsHomeOnly(t *testing.T) {
 		a RNFR /home => 550 /home: there are held locks below it
 		bob SITE LOCKS => 211-1 locks are held:\n /work/a_lock: held by bob@127.0.0.1 for *; /work/a_lock\n211 End
 		bob SITE LOCKS /work/* => 211-1 *
-		bob RETR /.locks.json => 226 * >>> {*"locks": [\n    {\n      "path": "/work/a_lock",*"waiting": 0\n    }\n  ]\n}\n
+		bob RETR /.locks.json => 226 * >>> {*"locks": [\n    {\n      "name": "/work/a_lock",*"waiting": 0\n    }\n  ]\n}\n
 		# a home that is a link is where it leads
 		eve PWD => 257 "/" is the current directory
 		eve MKD /work/x_lock => 257 "/work/x_lock" locked, *

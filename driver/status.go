@@ -8,27 +8,13 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 // maxShown is how many locks SITE LOCKS and the status file show.
 const maxShown = 10_000
-
-// statusHold is one hold in the status file. The names of the keys are part of what users rely on.
-type statusHold struct {
-	Path     string     `json:"path"`
-	Holder   string     `json:"holder"`
-	Address  string     `json:"address,omitempty"`
-	Session  string     `json:"session,omitempty"` // as "ftplockd sessions" shows it
-	Token    uint64     `json:"token"`
-	Acquired time.Time  `json:"acquired"`
-	Age      float64    `json:"age_seconds"`
-	Expires  *time.Time `json:"expires"` // null: never
-	Shared   bool       `json:"shared,omitempty"`
-	Waiting  int        `json:"waiting"` // how many are in the queue
-}
 
 // sessionText is an id as people are shown it; "" for none.
 func sessionText(id lock.SessionID) string {
@@ -55,12 +41,12 @@ func (f *statusFile) WriteTo(w io.Writer) (int64, error) {
 	shown, more, between := 0, 0, ""
 	for _, n := range s.table.Names() {
 		view, ok := f.account.inView(n)
-		status, held := lock.Status{}, false
+		held, isHeld := lock.Status{}, false
 		if ok {
-			status, held = s.table.Get(n)
+			held, isHeld = s.table.Get(n)
 		}
 		switch {
-		case !held:
+		case !isHeld:
 			continue
 		case shown == maxShown:
 			more++
@@ -70,7 +56,7 @@ func (f *statusFile) WriteTo(w io.Writer) (int64, error) {
 		if err := s.table.Valid(); err != nil { // as for SITE LOCK INFO
 			return out.n, err
 		}
-		for _, hold := range s.statusHolds(view, status) {
+		for _, hold := range s.statusHolds(view, held) {
 			if _, err := fmt.Fprintf(b, "%s\n    %s", between, jsonText(hold, "    ")); err != nil {
 				return out.n, err
 			}
@@ -91,19 +77,12 @@ func (f *statusFile) WriteTo(w io.Writer) (int64, error) {
 // Close implements content.
 func (f *statusFile) Close() error { return nil }
 
-// statusHolds are the holds of one lock.
-func (s *Server) statusHolds(view string, status lock.Status) (all []statusHold) {
-	for _, h := range status.Holds {
-		hold := statusHold{
-			Path: view, Holder: h.Owner.Account, Address: h.Owner.Address, Session: sessionText(h.Owner.Session),
-			Token: uint64(h.Token), Acquired: h.Acquired.Wall.UTC(), Age: status.Held.Seconds(),
-			Shared: h.Shared, Waiting: status.Waiting,
-		}
-		if !status.Never {
-			expires := s.clock.Now().Wall.UTC().Add(status.Remaining)
-			hold.Expires = &expires
-		}
-		all = append(all, hold)
+// statusHolds returns the holds of one lock, with its path in the account's view.
+func (s *Server) statusHolds(view string, l lock.Status) []status.Lock {
+	l.Name = lock.Name(view)
+	all := status.Locks([]lock.Status{l}, s.clock.Now())
+	for i := range all {
+		all[i].Rule = "" // its glob contains paths outside the view
 	}
 	return all
 }

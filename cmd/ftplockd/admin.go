@@ -83,6 +83,7 @@ func (s *server) handler() http.Handler {
 		}
 		answer(w, done)
 	})
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { answer(w, s.status(r.Context())) })
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.ready.ask(r.Context()); err != nil {
 			http.Error(w, "no lock can be granted: "+err.Error(), http.StatusServiceUnavailable)

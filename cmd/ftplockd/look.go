@@ -22,6 +22,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 // watchEvery is how often --watch looks.
@@ -66,7 +67,7 @@ func watchLocks(cmd *cobra.Command, options *serveOptions, show func(io.Writer, 
 	defer tick.Stop()
 	for {
 		err := options.show(cmd, "/locks", func(w io.Writer, body []byte) error {
-			var views []holdView
+			var views []status.Lock
 			if err := json.Unmarshal(body, &views); err != nil {
 				return err
 			}
@@ -105,7 +106,7 @@ func (o *serveOptions) show(cmd *cobra.Command, what string, print func(io.Write
 
 // showLocks prints a table.
 func showLocks(w io.Writer, body []byte) error {
-	var views []holdView
+	var views []status.Lock
 	if err := json.Unmarshal(body, &views); err != nil {
 		return err
 	}
@@ -116,8 +117,8 @@ func showLocks(w io.Writer, body []byte) error {
 			name = v.NameEncoded
 		}
 		expires := "never"
-		if v.ExpiresIn != nil {
-			expires = inSeconds(*v.ExpiresIn)
+		if !v.Expires.IsZero() {
+			expires = inSeconds(v.ExpiresIn)
 		}
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d",
 			name, v.Holder, dash(v.Address), dash(v.Session), inSeconds(v.Age), expires, v.Waiting, v.Token))
@@ -175,7 +176,7 @@ func newSessionsCommand() *cobra.Command {
 }
 
 func showSessions(w io.Writer, body []byte) error {
-	var views []sessionView
+	var views []status.Session
 	if err := json.Unmarshal(body, &views); err != nil {
 		return err
 	}
@@ -246,12 +247,12 @@ func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (tokenFlag,
 	if err != nil {
 		return 0, err
 	}
-	var views []holdView
+	var views []status.Lock
 	if err := json.Unmarshal(body, &views); err != nil {
 		return 0, err
 	}
 	encoded := (&url.URL{Path: name}).EscapedPath()
-	i := slices.IndexFunc(views, func(v holdView) bool { return v.Name == name || v.NameEncoded != "" && v.NameEncoded == encoded })
+	i := slices.IndexFunc(views, func(v status.Lock) bool { return v.Name == name || v.NameEncoded != "" && v.NameEncoded == encoded })
 	if i < 0 {
 		return 0, o.found(func() error { return fmt.Errorf("%s is %w", printable(name), lock.ErrNotHeld) })
 	}
@@ -260,11 +261,7 @@ func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (tokenFlag,
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
 		return tokenFlag(v.Token), nil
 	}
-	holder := v.Holder
-	if v.Address != "" {
-		holder += "@" + v.Address
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is held by %s for %s, token %d. Take it away? [y/N] ", printable(name), holder, inSeconds(v.Age), v.Token)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s is held by %s for %s, token %d. Take it away? [y/N] ", printable(name), v.Owner(), inSeconds(v.Age), v.Token)
 	answer, _ := bufio.NewReader(in).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return 0, errors.New("nothing was changed")

@@ -8,8 +8,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// status runs a program and checks its exit status: status 2 ftplockd --nonsense.
-func status(ts *testscript.TestScript, neg bool, args []string) {
+// exitStatus runs a program and checks its exit status: status 2 ftplockd --nonsense.
+func exitStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status NUMBER PROGRAM ARGUMENTS...")
 	}

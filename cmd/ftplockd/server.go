@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -30,6 +31,7 @@ type server struct {
 	log     *slog.Logger
 	logTo   io.Writer
 	clock   clock
+	started time.Time
 
 	watched   *watched
 	tls       *certificate // nil: no TLS
@@ -66,7 +68,7 @@ func newServer(ctx context.Context, options serveOptions, logTo io.Writer, reach
 		return nil, err
 	}
 	s := &server{
-		options: options, log: log, logTo: logTo, clock: clock, failed: make(chan error, 8), config: c,
+		options: options, log: log, logTo: logTo, clock: clock, started: time.Now(), failed: make(chan error, 8), config: c,
 		passwords: config.NewVerifier(runtime.NumCPU()), public: newPublicAddress(log),
 	}
 	s.context, s.cancel = context.WithCancel(context.Background())

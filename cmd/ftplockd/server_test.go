@@ -154,7 +154,7 @@ func (r *running) logs(words ...string) {
 func TestALockNameThatIsNoUTF8IsShownExactly(t *testing.T) {
 	r := startServer(t, "")
 	r.expect("nobody is logged in", "sessions")
-	r.expect("knows nothing of /locks/a", "history", "/locks/a")
+	r.expect("has no events of /locks/a", "history", "/locks/a")
 	say, _ := r.login()
 	say("MKD /locks/\xe4")
 	r.expect("/locks/%E4", "locks")

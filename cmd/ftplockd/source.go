@@ -8,30 +8,15 @@ import (
 
 	"github.com/ftplockd/ftplockd/driver"
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/status"
 	"github.com/ftplockd/ftplockd/internal/web"
 )
 
 // source is what the page sees of a server.
 type source struct{ s *server }
 
-func (p source) Locks() (all []web.Lock) {
-	now := p.s.clock.Now()
-	for _, status := range of(p.s, func(v *service) []lock.Status { return v.table.All() }) {
-		for _, h := range status.Holds {
-			l := web.Lock{
-				Name: string(status.Name), Token: uint64(h.Token), Holder: h.Owner.String(),
-				Since: h.Acquired.Wall, Shared: h.Shared, Waiting: status.Waiting,
-			}
-			if h.Owner.Session != 0 {
-				l.Session = h.Owner.Session.String()
-			}
-			if !status.Never {
-				l.Expires = now.Wall.Add(status.Remaining)
-			}
-			all = append(all, l)
-		}
-	}
-	return all
+func (p source) Locks() []status.Lock {
+	return status.Locks(of(p.s, func(v *service) []lock.Status { return v.table.All() }), p.s.clock.Now())
 }
 
 func (p source) Count() (held, waiting int) {
@@ -39,27 +24,20 @@ func (p source) Count() (held, waiting int) {
 	return n.Holds, n.Waiting
 }
 
-func (p source) Waiting(name string) (all []web.Waiter) {
-	for _, q := range of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }) {
-		all = append(all, web.Waiter{Who: q.Owner.String()})
-	}
-	return all
+func (p source) Waiting(name string) []status.Waiter {
+	return status.Waiters(of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }))
 }
 
-func (p source) Sessions() (all []web.Session) {
-	for _, status := range of(p.s, func(v *service) []lock.SessionStatus { return v.table.Sessions() }) {
-		all = append(all, web.Session{
-			ID: status.Owner.Session.String(), Account: status.Owner.Account, Address: status.Owner.Address,
-			Since: status.Opened.Wall, Holds: status.Holds,
-		})
-	}
-	return all
+func (p source) Sessions() []status.Session {
+	return status.Sessions(of(p.s, func(v *service) []lock.SessionStatus { return v.table.Sessions() }))
 }
 
-func (p source) Transfers() (all []web.Transfer) {
+func (p source) Transfers() []status.Transfer {
+	all := []status.Transfer{}
 	for _, t := range of(p.s, func(v *service) []driver.TransferStatus { return v.driver.Transfers() }) {
-		all = append(all, web.Transfer{
-			Session: t.Session.String(), Account: t.Account, Address: t.Address, Path: t.Path, Upload: t.Upload, Bytes: t.Bytes, Since: t.Since,
+		all = append(all, status.Transfer{
+			Session: t.Session.String(), Account: t.Account, Address: t.Address, Path: t.Path, PathEncoded: status.Encoded(t.Path),
+			Upload: t.Upload, Bytes: t.Bytes, Started: t.Since.UTC(),
 		})
 	}
 	return all

@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
@@ -32,11 +31,11 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 // Hook says who is told of what.
@@ -319,43 +318,19 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// document is an event as hooks read it. The names of the keys keep their meaning from version to version.
+// document returns the JSON of an event.
 func document(e event.Event) []byte {
-	text, err := json.Marshal(struct {
-		Time        time.Time  `json:"time"`
-		Event       event.Kind `json:"event"`
-		Cause       string     `json:"cause,omitempty"`
-		Lock        string     `json:"lock,omitempty"`         // bytes that are no UTF-8 show as U+FFFD
-		LockEncoded string     `json:"lock_encoded,omitempty"` // percent-encoded, if the name is no UTF-8
-		Token       uint64     `json:"token,omitempty"`
-		Holder      string     `json:"holder,omitempty"`
-		By          string     `json:"by,omitempty"`
-		Session     string     `json:"session,omitempty"`
-		Account     string     `json:"account,omitempty"`
-		Remote      string     `json:"remote,omitempty"`
-		Path        string     `json:"path,omitempty"`
-		PathEncoded string     `json:"path_encoded,omitempty"`
-		Bytes       *int64     `json:"bytes,omitempty"`
-		SHA256      string     `json:"sha256,omitempty"`
-		Held        float64    `json:"held_seconds,omitempty"`
-		Waited      float64    `json:"waited_seconds,omitempty"`
-		Reason      string     `json:"reason,omitempty"`
-	}{
-		e.Time.UTC(), e.Kind, e.Cause, e.Lock, encoded(e.Lock), e.Token, e.Holder, e.By, e.Session, e.Account, e.Remote,
-		e.Path, encoded(e.Path), size(e), e.SHA256, e.Held.Seconds(), e.Waited.Seconds(), e.Reason,
+	var b bytes.Buffer
+	err := status.Write(&b, status.Event{
+		Time: e.Time.UTC(), Event: string(e.Kind), Cause: e.Cause, Lock: e.Lock, LockEncoded: status.Encoded(e.Lock), Token: e.Token,
+		Holder: e.Holder, By: e.By, Session: e.Session, Account: e.Account, Remote: e.Remote,
+		Path: e.Path, PathEncoded: status.Encoded(e.Path), Bytes: size(e), SHA256: e.SHA256,
+		Held: e.Held.Seconds(), Waited: e.Waited.Seconds(), Reason: e.Reason,
 	})
 	if err != nil {
-		panic(err) // all of it can be marshalled
+		panic(err) // every event has a JSON form
 	}
-	return append(text, '\n')
-}
-
-// encoded is a name that is no UTF-8, percent-encoded; "" for others.
-func encoded(name string) string {
-	if utf8.ValidString(name) {
-		return ""
-	}
-	return (&url.URL{Path: name}).EscapedPath()
+	return b.Bytes()
 }
 
 func size(e event.Event) *int64 {

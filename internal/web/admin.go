@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 // A lock is named by its token: a name may hold bytes that a form would change, and a later hold of the name is not meant.
 
 // heldWith finds the hold with the token of a request; nil: there is none any more.
-func (s *Server) heldWith(r *http.Request) *Lock {
+func (s *Server) heldWith(r *http.Request) *status.Lock {
 	token, err := strconv.ParseUint(r.FormValue("token"), 10, 64)
 	if err != nil {
 		return nil

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 const (
@@ -58,7 +60,7 @@ type board struct {
 
 // entry is a lock that the board has seen. It is not changed, but for its rows.
 type entry struct {
-	Lock
+	status.Lock
 	rows [2]template.HTML // without and with the rights of an administrator
 	look [2]uint64        // when they were rendered
 }
@@ -83,7 +85,7 @@ type shown struct {
 // change is one between two looks. One of its locks may be nil.
 type change struct{ before, after *entry }
 
-func compare(a, b *Lock) int {
+func compare(a, b *status.Lock) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
 }
 
@@ -182,8 +184,8 @@ func (b *board) lookLocked() {
 }
 
 // merge returns the locks of a look, those that have not changed as they were, and what has changed.
-func merge(before []*entry, now []Lock) (after []*entry, changes []change) {
-	ordered := func(x, y Lock) int { return compare(&x, &y) }
+func merge(before []*entry, now []status.Lock) (after []*entry, changes []change) {
+	ordered := func(x, y status.Lock) int { return compare(&x, &y) }
 	if !slices.IsSortedFunc(now, ordered) { // the holds of one name may come otherwise
 		slices.SortFunc(now, ordered)
 	}
@@ -198,9 +200,10 @@ func merge(before []*entry, now []Lock) (after []*entry, changes []change) {
 		if len(before) > 0 && compare(&before[0].Lock, l) == 0 {
 			was, before = before[0], before[1:]
 			// What is left until the end is told with less precision than is shown: no change is made of that.
-			if moved := l.Expires.Sub(was.Expires); moved > -time.Second && moved < time.Second {
+			if moved := l.Expires.Sub(was.Expires.Time); moved > -time.Second && moved < time.Second {
 				l.Expires = was.Expires
 			}
+			l.Age, l.ExpiresIn = was.Age, was.ExpiresIn // the page computes them
 			if was.Lock == *l {
 				after = append(after, was)
 				continue
@@ -232,7 +235,7 @@ func (b *board) applyLocked(of *shown, changes []change) {
 		if at == nil {
 			at = c.before
 		}
-		i, _ := slices.BinarySearchFunc(rest, &at.Lock, func(e *entry, l *Lock) int { return compare(&e.Lock, l) })
+		i, _ := slices.BinarySearchFunc(rest, &at.Lock, func(e *entry, l *status.Lock) int { return compare(&e.Lock, l) })
 		next, rest = append(next, rest[:i]...), rest[i:]
 		if was {
 			rest = rest[1:]
@@ -252,7 +255,7 @@ func (b *board) passesLocked(of *shown, e *entry) bool {
 		return false
 	}
 	b.compared++
-	return strings.Contains(e.Name, of.Filter) || strings.Contains(e.Holder, of.Filter)
+	return strings.Contains(e.Name, of.Filter) || strings.Contains(e.Owner(), of.Filter)
 }
 
 // locksLocked renders the locks of a view, if they are not as they were.

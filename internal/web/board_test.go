@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/event"
+
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 // openView opens a view and returns its locks as they are shown.
@@ -45,15 +47,15 @@ func TestChangesLeadToWhatAFullLookShows(t *testing.T) {
 	for _, v := range views {
 		kept.board.open(v)
 	}
-	held := make(map[string]Lock)
+	held := make(map[string]status.Lock)
 	for round := range 20 {
 		for range random.IntN(60) {
 			name := fmt.Sprintf("/locks/%d", random.IntN(300))
 			switch l, ok := held[name]; {
 			case !ok:
-				held[name] = Lock{Name: name, Token: random.Uint64N(1000), Holder: []string{"joe", "ann"}[random.IntN(2)], Expires: time.Unix(1e9, 0)}
+				held[name] = status.Lock{Name: name, Token: random.Uint64N(1000), Holder: []string{"joe", "ann"}[random.IntN(2)], Expires: status.Time{Time: time.Unix(1e9, 0)}}
 			case random.IntN(3) == 0:
-				l.Waiting, l.Expires = random.IntN(2), l.Expires.Add(time.Duration(random.IntN(3))*time.Minute)
+				l.Waiting, l.Expires.Time = random.IntN(2), l.Expires.Add(time.Duration(random.IntN(3))*time.Minute)
 				held[name] = l
 			default:
 				delete(held, name)
@@ -67,7 +69,7 @@ func TestChangesLeadToWhatAFullLookShows(t *testing.T) {
 				h.locks = append(h.locks, l)
 			}
 		}
-		slices.SortFunc(h.locks, func(a, b Lock) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(h.locks, func(a, b status.Lock) int { return strings.Compare(a.Name, b.Name) })
 		kept.board.mu.Lock()
 		kept.board.lookLocked()
 		kept.board.mu.Unlock()
@@ -83,7 +85,7 @@ func TestChangesLeadToWhatAFullLookShows(t *testing.T) {
 func TestFiltersAreAppliedToChangesOnly(t *testing.T) {
 	h := &house{}
 	for i := range 3_000 {
-		h.locks = append(h.locks, Lock{Name: fmt.Sprintf("/locks/%04d", i), Token: uint64(i + 1), Holder: "joe", Expires: time.Unix(1e9, 0)})
+		h.locks = append(h.locks, status.Lock{Name: fmt.Sprintf("/locks/%04d", i), Token: uint64(i + 1), Holder: "joe", Expires: status.Time{Time: time.Unix(1e9, 0)}})
 	}
 	b := &New(Options{Source: h}).board
 	for i := range 100 {
@@ -92,7 +94,7 @@ func TestFiltersAreAppliedToChangesOnly(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range h.locks { // as told by a clock that is read twice
-		h.locks[i].Expires = h.locks[i].Expires.Add(time.Duration(i) * time.Microsecond)
+		h.locks[i].Expires.Time = h.locks[i].Expires.Add(time.Duration(i) * time.Microsecond)
 	}
 	for i := range 10 {
 		h.locks[100*i].Token += 100_000
@@ -133,7 +135,7 @@ func TestWhatWasSeenBeforeAChangeIsLookedAtAgain(t *testing.T) {
 		v := view{Page: 1}
 		s.board.open(v)
 		_, next, _ := s.board.now(v)
-		h.locks = []Lock{{Name: "/a_lock", Token: 7}}
+		h.locks = []status.Lock{{Name: "/a_lock", Token: 7}}
 		s.Sink([]event.Event{{Kind: event.Acquire}})
 		time.Sleep(refresh)
 		s.board.tick()
@@ -155,7 +157,7 @@ func TestWhatWasSeenBeforeAChangeIsLookedAtAgain(t *testing.T) {
 
 func TestPagesAreOpenedOneAfterTheOtherAndLeaveTheServerTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{Source: &house{slowQueue: 10 * time.Millisecond, locks: []Lock{{Name: "/a", Token: 1, Waiting: 1}}}})
+		s := New(Options{Source: &house{slowQueue: 10 * time.Millisecond, locks: []status.Lock{{Name: "/a", Token: 1, Waiting: 1}}}})
 		began, opened := time.Now(), make(chan error)
 		for i := range 20 {
 			go func() { opened <- s.open(t.Context(), view{Page: 1, Admin: i%2 == 0}) }()

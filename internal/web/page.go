@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 //go:embed assets
@@ -65,9 +66,9 @@ func (v view) link(page int) string {
 
 // row is a lock as the page shows it.
 type row struct {
-	Lock
+	status.Lock
 	Admin bool
-	Queue []Waiter
+	Queue []status.Waiter
 	More  int // who wait, beyond those in Queue
 }
 
@@ -89,9 +90,9 @@ type screen struct {
 	Rows          []template.HTML // of locks
 	Previous      string          // links, "" for none
 	Next          string
-	Sessions      []Session
+	Sessions      []status.Session
 	MoreSessions  int
-	Transfers     []Transfer
+	Transfers     []status.Transfer
 	MoreTransfers int
 	Events        []event.Event
 	Message       string

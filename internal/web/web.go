@@ -24,45 +24,8 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/status"
 )
-
-// Lock is one hold of a lock.
-type Lock struct {
-	Name    string // bytes, as clients send them
-	Token   uint64
-	Holder  string // account@address
-	Session string
-	Since   time.Time
-	Expires time.Time // zero: never
-	Shared  bool
-	Waiting int // how many are in the queue for it
-}
-
-// Waiter is one place in the queue for a lock.
-type Waiter struct {
-	Who   string // account@address
-	Polls bool   // it tries again and again, and does not wait
-}
-
-// Session is a client that is logged in.
-type Session struct {
-	ID      string
-	Account string
-	Address string
-	Since   time.Time
-	Holds   int
-}
-
-// Transfer is one that is under way.
-type Transfer struct {
-	Session string
-	Account string
-	Address string
-	Path    string
-	Upload  bool
-	Bytes   int64
-	Since   time.Time
-}
 
 // Account is who logged in to the page. A log-in ends when any of it changes.
 type Account struct {
@@ -77,11 +40,11 @@ var ErrLogin = errors.New("login incorrect")
 
 // Source is what the page needs of the server. Its methods are for use by several goroutines.
 type Source interface {
-	Locks() []Lock              // sorted by name; the page may change what it gets
+	Locks() []status.Lock       // sorted by name; the page may change what it gets
 	Count() (held, waiting int) // how many locks are held, and clients in a queue; it costs the same whatever is held
-	Waiting(name string) []Waiter
-	Sessions() []Session
-	Transfers() []Transfer
+	Waiting(name string) []status.Waiter
+	Sessions() []status.Session
+	Transfers() []status.Transfer
 	// Break ends the hold with the token, on behalf of an account. An error says why it could not.
 	Break(ctx context.Context, name string, token uint64, by, reason string) error
 	// Kick ends a session. An error says why it could not.

@@ -20,13 +20,15 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/event"
+
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 // house is a Source.
 type house struct {
 	mu        sync.Mutex
-	locks     []Lock
-	waiting   map[string][]Waiter
+	locks     []status.Lock
+	waiting   map[string][]status.Waiter
 	broken    []string
 	kicked    []string
 	ready     func(context.Context) error
@@ -38,7 +40,7 @@ type house struct {
 	changed   map[string]*Account // accounts after a reload; nil: removed
 }
 
-func (h *house) Locks() []Lock {
+func (h *house) Locks() []status.Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.looks++
@@ -57,17 +59,17 @@ func (h *house) Count() (held, waiting int) {
 	return len(h.locks), waiting
 }
 
-func (h *house) Waiting(name string) []Waiter {
+func (h *house) Waiting(name string) []status.Waiter {
 	time.Sleep(h.slowQueue)
 	return h.waiting[name]
 }
 
-func (h *house) Sessions() []Session {
-	return []Session{{ID: "1-2", Account: "joe", Address: "192.0.2.1", Holds: 1}}
+func (h *house) Sessions() []status.Session {
+	return []status.Session{{ID: "1-2", Account: "joe", Address: "192.0.2.1", Holds: 1}}
 }
 
-func (h *house) Transfers() []Transfer {
-	return []Transfer{{Session: "1-2", Account: "joe", Address: "192.0.2.1", Path: "/big\x80file", Upload: true, Bytes: 3 << 20}}
+func (h *house) Transfers() []status.Transfer {
+	return []status.Transfer{{Session: "1-2", Account: "joe", Address: "192.0.2.1", Path: "/big\x80file", Upload: true, Bytes: 3 << 20}}
 }
 
 func (h *house) Break(_ context.Context, _ string, token uint64, by, reason string) error {
@@ -198,11 +200,11 @@ func (s *site) word(page string) string {
 }
 
 func TestNamesAreBytesAndHarmNobody(t *testing.T) {
-	h := &house{locks: []Lock{
+	h := &house{locks: []status.Lock{
 		{Name: "/<script>alert(1)</script>", Token: 1, Holder: "joe@192.0.2.1", Waiting: 2},
 		{Name: "/caf\x8e_lock", Token: 2, Holder: "joe"},
 		{Name: "/a\"onmouseover=\u202ex\n", Token: 3, Holder: "joe"},
-	}, waiting: map[string][]Waiter{"/<script>alert(1)</script>": {{Who: "ann@192.0.2.2"}, {Who: "<b>@192.0.2.3", Polls: true}}}}
+	}, waiting: map[string][]status.Waiter{"/<script>alert(1)</script>": {{Account: "ann", Address: "192.0.2.2"}, {Account: "<b>", Address: "192.0.2.3"}}}}
 	s := newSite(t, h, nil)
 	s.server.Sink([]event.Event{{Kind: event.Publish, Path: "/<img src=x>", Reason: "<i>"}})
 	page := s.want(200, "/&lt;script&gt;alert(1)&lt;/script&gt;", "/", nil, nil)
@@ -230,7 +232,7 @@ func TestHostsOfOthersAreRefused(t *testing.T) {
 }
 
 func TestOnlyAdministratorsWithAFormOfThisPageBreakAndKick(t *testing.T) {
-	h := &house{locks: []Lock{{Name: "/a_lock", Token: 7, Holder: "joe@192.0.2.1"}}}
+	h := &house{locks: []status.Lock{{Name: "/a_lock", Token: 7, Holder: "joe@192.0.2.1"}}}
 	s := newSite(t, h, nil)
 	breaking := url.Values{"token": {"7"}, "reason": {"it hangs"}}
 	s.want(200, "<h2>Log in</h2>", "/break", breaking, nil) // not logged in
@@ -267,7 +269,7 @@ func TestOnlyAdministratorsWithAFormOfThisPageBreakAndKick(t *testing.T) {
 }
 
 func TestElsewhereNothingIsShownWithoutALogin(t *testing.T) {
-	h := &house{locks: []Lock{{Name: "/secret_lock", Token: 7}}}
+	h := &house{locks: []status.Lock{{Name: "/secret_lock", Token: 7}}}
 	s := newSite(t, h, func(o *Options) { o.Login = true })
 	for _, path := range []string{"/", "/stream", "/chart.json", "/break?token=7", "/kick?id=1-2"} {
 		s.want(200, "<h2>Log in</h2>", path, nil, nil)
@@ -295,7 +297,7 @@ func TestLogInEndsWhenItsAccountChanges(t *testing.T) {
 		"with a part of the tree": {Name: "boss", Proof: "secret"},
 	} {
 		t.Run(why, func(t *testing.T) {
-			h := &house{locks: []Lock{{Name: "/a_lock", Token: 7}}}
+			h := &house{locks: []status.Lock{{Name: "/a_lock", Token: 7}}}
 			s := newSite(t, h, func(o *Options) { o.Login = true })
 			s.logIn("boss")
 			word := s.word(s.want(200, "Break this lock?", "/break?token=7", nil, nil))
@@ -354,7 +356,7 @@ func TestReadySaysWhyNot(t *testing.T) {
 func TestTenThousandLocksMakeASmallPage(t *testing.T) {
 	h := &house{}
 	for i := range 10_000 {
-		h.locks = append(h.locks, Lock{Name: fmt.Sprintf("/locks/%05d", i), Token: uint64(i + 1), Holder: "joe@192.0.2.1", Expires: time.Now().Add(time.Hour)})
+		h.locks = append(h.locks, status.Lock{Name: fmt.Sprintf("/locks/%05d", i), Token: uint64(i + 1), Holder: "joe@192.0.2.1", Expires: status.Time{Time: time.Now().Add(time.Hour)}})
 	}
 	s := newSite(t, h, nil)
 	page := s.want(200, "<b>10000</b> held", "/?page=3", nil, nil)
@@ -397,7 +399,7 @@ func TestOpenPagesAreToldOfChanges(t *testing.T) {
 		t.Errorf("%q at first", first)
 	}
 	h.mu.Lock()
-	h.locks = []Lock{{Name: "/a_lock", Token: 7}}
+	h.locks = []status.Lock{{Name: "/a_lock", Token: 7}}
 	h.mu.Unlock()
 	s.server.Sink([]event.Event{{Kind: event.Acquire, Lock: "/a_lock", Token: 7}})
 	second := next()
@@ -415,7 +417,7 @@ func TestSoManyPagesAreOpen(t *testing.T) {
 }
 
 func TestChartHasAnHour(t *testing.T) {
-	h := &house{locks: []Lock{{Name: "/a", Waiting: 2}, {Name: "/a", Waiting: 2}, {Name: "/b", Waiting: 1}}}
+	h := &house{locks: []status.Lock{{Name: "/a", Waiting: 2}, {Name: "/a", Waiting: 2}, {Name: "/b", Waiting: 1}}}
 	s := newSite(t, h, nil)
 	for i := range 500 {
 		s.server.sample(time.Unix(int64(i)*10, 0))
