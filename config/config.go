@@ -225,6 +225,9 @@ const (
 
 	MembersHolder = "holder"
 	MembersAnyone = "anyone"
+
+	JobAddress = "address"
+	JobSession = "session"
 )
 
 // Rule says which names are locks and how they live.
@@ -257,6 +260,12 @@ type Rule struct {
 	Members string `toml:"members" enum:"holder,anyone"`
 	// AllowCwd lets others than its holder change into the lock directory, and read there.
 	AllowCwd bool `toml:"allow_cwd"`
+	// Automatic has the first change of a job acquire the lock, for programs that do not know it.
+	Automatic Automatic `toml:"automatic"`
+	// Turn is how long the first look of a job holds an automatic lock. 0: it does not.
+	Turn Duration `toml:"turn"`
+	// Job is which sessions are one job.
+	Job string `toml:"job" enum:"address,session"`
 }
 
 // Default returns the configuration of a server that was given no file. It is
@@ -308,6 +317,24 @@ func DefaultRule(match string) Rule {
 		WriteAs:      WriteAsHolder,
 		Members:      MembersHolder,
 		AllowCwd:     true,
+		Automatic:    AutomaticOff,
+		Turn:         Duration{2 * time.Second},
+		Job:          JobAddress,
+	}
+}
+
+// automaticDefaults gives an automatic rule the limits that suit programs, where the file sets none.
+func (r *Rule) automaticDefaults(given table) {
+	for key, d := range map[string]struct {
+		to    *Duration
+		value time.Duration
+	}{
+		"wait": {&r.Wait, 15 * time.Second}, "grace": {&r.Grace, 3 * time.Second},
+		"max_idle": {&r.MaxIdle, 2 * time.Minute}, "max_age": {&r.MaxAge, time.Hour},
+	} {
+		if !given.has(key) {
+			d.to.Duration = d.value
+		}
 	}
 }
 

@@ -132,6 +132,10 @@ func (d *decoder) value(to reflect.Value, given any, key, kind string) {
 			to.SetBool(v)
 			return
 		}
+		if to.Type() == reflect.TypeFor[Automatic]() {
+			d.value(to, strconv.FormatBool(v), key, kind)
+			return
+		}
 	case int64:
 		if isText { // such as 0 for "0"
 			d.value(to, strconv.FormatInt(v, 10), key, kind)
@@ -163,6 +167,10 @@ func (d *decoder) list(to reflect.Value, given []any, key, kind string) {
 			d.fail(at, form(to.Type(), kind))
 		} else {
 			d.value(item.Elem(), v, at, kind)
+		}
+		if r, ok := item.Interface().(*Rule); ok && r.Automatic.On() {
+			keys, _ := v.(map[string]any)
+			r.automaticDefaults(keys)
 		}
 		to.Set(reflect.Append(to, item.Elem()))
 	}

@@ -166,7 +166,7 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"glob of the tree itself": {"[[lock]]\nmatch = \"/\"", `f:2: lock[1].match: "/": is the served tree itself, which is never a lock`},
 		"lock without end": {lock + "max_age = \"0\"\nmax_idle = \"0\"\nrelease = \"session\"",
 			`f:5: lock[1].release: nobody could ever end such a lock once its connection is gone: give it a max_age or a max_idle, or on_disconnect = "release"`},
-		"grace for nothing": {lock + "grace = \"1s\"", `f:3: lock[1].grace: has a meaning only with on_disconnect = "release"`},
+		"grace for nothing": {lock + "grace = \"1s\"", `f:3: lock[1].grace: has a meaning only with on_disconnect = "release", or automatic = true`},
 
 		"shared with nobody": {account + lock + `shared = ["a", "b"]`,
 			`f:6: lock[1].shared[2]: "b": no account has that name`},

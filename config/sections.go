@@ -121,12 +121,35 @@ func (c *checker) checkRules() {
 			c.warn(key+"wait", "%q: old clients give up before that, Net::FTP after 120 s; \"SITE WAIT seconds\" sets it for those that do not", r.Wait)
 		}
 		c.checkShared(key+"shared", r.Shared)
-		if r.Grace.Duration > 0 && r.OnDisconnect == DisconnectKeep {
-			c.fail(key+"grace", `has a meaning only with on_disconnect = "release"`)
+		if r.Grace.Duration > 0 && r.OnDisconnect == DisconnectKeep && !r.Automatic.On() {
+			c.fail(key+"grace", `has a meaning only with on_disconnect = "release", or automatic = true`)
+		}
+		if r.Automatic.On() {
+			c.checkAutomatic(key, r)
 		}
 	}
 	c.checkReplaced()
 }
+
+// checkAutomatic reports what does not go with automatic = true. Two rules that can protect one path are an error of the lock table's
+// rules.
+func (c *checker) checkAutomatic(key string, r Rule) {
+	if len(r.Protects) == 0 {
+		c.fail(key+"protects", `missing: automatic = true needs the files that the lock is for, such as ["/www/**"]`)
+	}
+	if r.Limit > 0 {
+		c.fail(key+"limit", "does not go with automatic = true")
+	}
+	if len(r.Shared) > 0 {
+		c.fail(key+"shared", "does not go with automatic = true: one job holds such a lock at a time")
+	}
+	if r.Wait.Duration > longestAutomaticWait && r.Wait.Duration <= longestWait {
+		c.warn(key+"wait", "%q: listings wait so long, too; FileZilla gives up after 20 s, FTP-Deploy-Action after 30 s", r.Wait)
+	}
+}
+
+// longestAutomaticWait is what a listing may take for FileZilla.
+const longestAutomaticWait = 18 * time.Second
 
 // checkMarkers warns of rules that have no max_age and leave max_idle out: their author may not know that their locks end all the
 // same. given has the keys that the file sets in each rule.

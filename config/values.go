@@ -126,3 +126,26 @@ func (n *Network) UnmarshalText(text []byte) error {
 	n.Prefix = p
 	return nil
 }
+
+// Automatic is how an automatic lock treats the programs that do not know it. It is written as true, false or "report".
+type Automatic string
+
+// The values of an Automatic.
+const (
+	AutomaticOff    Automatic = "false"
+	AutomaticOn     Automatic = "true"
+	AutomaticReport Automatic = "report" // nothing is refused, and the log has what would be
+)
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (a *Automatic) UnmarshalText(text []byte) error {
+	switch v := Automatic(text); v {
+	case AutomaticOff, AutomaticOn, AutomaticReport:
+		*a = v
+		return nil
+	}
+	return fmt.Errorf(`%q: must be true, false or "report"`, text)
+}
+
+// On reports whether the lock is automatic, or reports what it would refuse.
+func (a Automatic) On() bool { return a == AutomaticOn || a == AutomaticReport }

@@ -18,6 +18,9 @@ func (c *client) removeFile(view string) error {
 	if _, err := c.alterable(n); err != nil {
 		return err
 	}
+	if err := c.mayChange(c.conn.Command(), n); err != nil {
+		return err
+	}
 	if err := c.alter(n, "removed", func() error { return c.server.tree.RemoveFile(string(n)) }); err != nil {
 		return err
 	}
@@ -35,6 +38,9 @@ func (c *client) change(view string, apply func(lock.Name) error) error {
 		return err
 	}
 	info, err := c.alterable(n)
+	if err == nil {
+		err = c.mayChange(c.conn.Command(), n)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -47,7 +53,7 @@ func (c *client) change(view string, apply func(lock.Name) error) error {
 
 // changeProtected is change as its holder, if a lock protects the file.
 func (c *client) changeProtected(n lock.Name, info fs.FileInfo, apply func(lock.Name) error) error {
-	return c.alter(n, "time or mode set", func() error {
+	return c.alter(n, lock.NoteTimes, func() error {
 		if c.table().Rules().Protects() && !info.IsDir() && links(info) > 1 {
 			return errHardLinks
 		}

@@ -39,6 +39,7 @@ type digest struct {
 }
 
 func (c *client) toDigest(view string) (ftpserver.FileTransfer, error) {
+	c.look(c.conn.Command(), view)
 	file, err := c.openFile(view)
 	return &digest{File: file, digests: c.server.digests, conn: c.conn, account: c.account.Name}, err
 }

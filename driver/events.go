@@ -136,6 +136,12 @@ func (t *transfers) remove(one *transfer) {
 	delete(t.all, one)
 }
 
+func (t *transfers) snapshot() []*transfer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.all))
+}
+
 // TransferStatus is what can be seen of a transfer that is under way.
 type TransferStatus struct {
 	Session lock.SessionID
@@ -149,9 +155,7 @@ type TransferStatus struct {
 
 // Transfers lists the transfers with an open data connection, in no order.
 func (s *Server) Transfers() []TransferStatus {
-	s.transfers.mu.Lock()
-	under := slices.Collect(maps.Keys(s.transfers.all))
-	s.transfers.mu.Unlock()
+	under := s.transfers.snapshot()
 	all := make([]TransferStatus, 0, len(under))
 	for _, t := range under {
 		status := TransferStatus{

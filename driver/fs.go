@@ -87,7 +87,7 @@ func (c *client) Chtimes(name string, atime, mtime time.Time) error {
 // program that removes old locks sends them, too.
 func (c *client) worked(err error) error {
 	if err == nil {
-		c.locks.Work()
+		c.locks.Wrote()
 	}
 	return err
 }
@@ -143,6 +143,7 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 	switch {
 	case offset < 0:
 	case flags&os.O_WRONLY != 0:
+		t.works = c.locks.Wrote
 		err = t.openUpload(flags&os.O_APPEND != 0, offset)
 	default:
 		err = t.openDownload(offset)

@@ -201,6 +201,11 @@ func (s *server) open(o *setup) {
 	must(err)
 	s.table, err = lock.NewTable(s.t.Context(), lock.Options{
 		Log: log, Disk: s.disk, Clock: s.clock, Rules: rules, Valid: s.valid,
+		Observe: func(r *lock.Record) {
+			if s.driver != nil {
+				s.driver.ObserveEnd(r)
+			}
+		},
 	})
 	must(err)
 }

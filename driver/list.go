@@ -59,6 +59,7 @@ func (c *client) listing(f format, param string) (*listing, error) {
 		l.format = formatLong
 	}
 	l.view = c.abs(param)
+	c.look(c.conn.Command(), l.view)
 	err := l.find(param)
 	if err == nil && (l.options.byTime || l.options.bySize) {
 		err = l.order()

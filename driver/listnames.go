@@ -40,6 +40,9 @@ func (c *client) openNames(view string) (*names, error) {
 	}
 	r := &names{client: c, view: view, in: in}
 	for _, s := range c.table().Children(in) {
+		if s.Holds[0].Automatic { // a mirror would remove it
+			continue
+		}
 		r.locks = append(r.locks, s.Name.Base())
 	}
 	slices.Sort(r.locks)

@@ -52,6 +52,9 @@ func (c *client) makeDirectory(n lock.Name, view string) (control.Reply, error) 
 	if !c.account.Write {
 		return control.Reply{}, errReadOnly
 	}
+	if err := c.mayChange(c.conn.Command(), n); err != nil {
+		return control.Reply{}, err
+	}
 	if _, err := c.mayWrite(n); err != nil {
 		return control.Reply{}, err
 	}

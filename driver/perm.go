@@ -49,8 +49,11 @@ func (c *client) permOfDirectory(n lock.Name) string {
 	return string(s)
 }
 
-// writes reports whether no lock keeps the session from changing n.
+// writes reports whether no lock keeps the session from changing n. A job acquires an automatic lock when it changes something.
 func (c *client) writes(n lock.Name) bool {
+	if c.table().Rules().Automatic(n) != "" {
+		return true
+	}
 	_, err := c.mayWrite(n)
 	return err == nil
 }

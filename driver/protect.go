@@ -92,6 +92,9 @@ func (c *client) protectedBelow(from, to lock.Name) error {
 	if !rules.ProtectsBelow(from) && !rules.ProtectsBelow(to) {
 		return nil
 	}
+	if tree := rules.AutomaticTree(from); tree != "" && tree == rules.AutomaticTree(to) { // the job holds it
+		return nil
+	}
 	left := maxBelow
 	return c.walkProtected(rules, from, to, &left)
 }

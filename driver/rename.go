@@ -12,6 +12,9 @@ import (
 func (c *client) mayMoveFrom(view string) (fs.FileInfo, error) {
 	n, info, err := c.movable(view)
 	if err == nil {
+		err = c.mayChange(c.conn.Command(), n)
+	}
+	if err == nil {
 		_, err = c.mayWrite(n)
 	}
 	return info, err
@@ -72,6 +75,9 @@ func (c *client) rename(fromView, toView string) error {
 	case info.IsDir() && c.isLockName(to):
 		return errLockName
 	}
+	if err := c.mayChange(c.conn.Command(), from, to); err != nil {
+		return err
+	}
 	if _, err := c.mayWrite(to); err != nil {
 		return err
 	}
@@ -98,7 +104,7 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 	publish := func(titles []lock.Title) error {
 		err := apply()
 		if err == nil {
-			c.server.publishedAs(titles[0], "renamed to "+string(to), lock.Publication{Path: from})
+			c.server.publishedAs(titles[0], lock.NoteRenamed+string(to), lock.Publication{Path: from})
 			c.server.publishedAs(titles[1], "renamed from "+string(from), lock.Publication{Path: to})
 		}
 		return err

@@ -39,6 +39,7 @@ var answers = []answer{
 	{lock.ErrHeld, 550, ""},
 	{lock.ErrNotHeld, 550, ""},
 	{lock.ErrNotYours, 550, ""},
+	{lock.ErrAutomatic, 550, ""},
 	{lock.ErrMembers, 550, ""},
 	{lock.ErrStale, 550, ""},
 	{lock.ErrNoRule, 550, ""},
@@ -115,8 +116,11 @@ func (c *client) explain(err error) (code int, text string, known bool) {
 		plain   tls.RecordHeaderError
 		tooMany *lock.TooManyError
 		later   *lock.SuspendedError
+		job     *lock.JobError
 	)
 	switch {
+	case errors.As(err, &job):
+		return 550, job.Error(), true
 	case errors.As(err, &later):
 		return 451, "not now: " + later.Reason + "; nothing was changed, try again", true
 	case errors.As(err, &r):

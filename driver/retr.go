@@ -50,6 +50,7 @@ func (t *transfer) openDownload(offset int64) error {
 		t.content = &statusFile{server: c.server, account: c.account, skip: offset}
 		return nil
 	}
+	c.look(t.cmd, t.view)
 	file, err := c.openFile(t.view)
 	if err != nil {
 		return err

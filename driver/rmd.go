@@ -66,6 +66,9 @@ func (c *client) removeDirectory(n lock.Name, view string) error {
 	case !c.account.Write:
 		return errReadOnly
 	}
+	if err := c.mayChange(c.conn.Command(), n); err != nil {
+		return err
+	}
 	err = c.undisturbed([]lock.Name{n}, func() error {
 		return c.alter(n, "directory removed", func() error { return c.server.tree.RemoveDir(string(n)) })
 	})

@@ -237,6 +237,8 @@ func (p *scene) host(line string, words []string) {
 			status, _ := p.table.Get(lock.Name(argument(1)))
 			return fmt.Sprint(status.Waiting) == argument(2)
 		})
+	case "moving": // bytes of so many transfers, soon
+		p.until(line, func() bool { return fmt.Sprint(p.driver.CountTransfers()) == argument(1) })
 	case "break": // by an administrator
 		p.as("boss").breaks(argument(1))
 	case "close", "reset", "leave", "quit": // a client

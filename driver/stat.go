@@ -31,6 +31,9 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 		r, err = c.statListing(cmd.Param)
 		return virtual{}, r, err // for the library, after everything was said
 	}
+	if cmd.Is("SIZE", "MDTM", "MLST") {
+		c.look(cmd, view)
+	}
 	if info, err = c.stat(view); err != nil {
 		return nil, r, err
 	}
@@ -87,7 +90,7 @@ func (c *client) statListing(param string) (control.Reply, error) {
 // lstat describes what a name stands for: a lock, or what lies on disk. A lock's modification
 // time is the moment when it was acquired.
 func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
-	if s, held := c.table().Get(n); held {
+	if s, held := c.table().Get(n); held && !s.Holds[0].Automatic {
 		return lockInfo(s), nil
 	}
 	return c.server.tree.Lstat(string(n))

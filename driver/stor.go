@@ -80,6 +80,9 @@ func (t *transfer) chosen() error {
 // may says whether a file of that name may be uploaded, and notes under which title.
 func (t *transfer) may(n lock.Name) (err error) {
 	if err = t.client.mayCreate(n, t.view); err == nil {
+		err = t.client.mayChange(t.cmd, n)
+	}
+	if err == nil {
 		t.began, err = t.client.mayWrite(n)
 	}
 	return err

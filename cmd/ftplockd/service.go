@@ -128,7 +128,7 @@ func (v *service) open(ctx context.Context, openLog func() error) error {
 		return err
 	}
 	table := lock.Options{
-		Log: v.log, Disk: v.hostdir, Clock: s.clock, Rules: rules, Logger: s.log, Observe: s.watched.observe,
+		Log: v.log, Disk: v.hostdir, Clock: s.clock, Rules: rules, Logger: s.log, Observe: v.observe,
 	}
 	if v.term != nil {
 		table.Valid = v.term.Valid
@@ -138,6 +138,14 @@ func (v *service) open(ctx context.Context, openLog func() error) error {
 	}
 	v.warnOfSecondNames(rules)
 	return nil
+}
+
+// observe reports a change of a lock. Uploads under an automatic lock that ended are aborted first.
+func (v *service) observe(r *lock.Record) {
+	if v.driver != nil { // the table is made before the driver
+		v.driver.ObserveEnd(r)
+	}
+	v.server.watched.observe(r)
 }
 
 // openJournal opens the log of a server that is the only one.

@@ -65,6 +65,11 @@ func rulesOf(c *config.Config) []lock.Rule {
 				Wait: r.Wait.Duration, Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit, Members: lock.MemberPolicy(r.Members),
 			},
 		}
+		if r.Automatic.On() {
+			rules[i].Automatic = &lock.Automatic{
+				Report: r.Automatic == config.AutomaticReport, Session: r.Job == config.JobSession, Turn: r.Turn.Duration,
+			}
+		}
 	}
 	return rules
 }

@@ -284,12 +284,19 @@ func (w *watched) observe(r *lock.Record) {
 	e := event.Event{
 		Kind: event.Acquire, Cause: string(r.Cause), Lock: string(r.Hold.Name), Token: uint64(r.Hold.Token), Holder: r.Hold.Owner.String(),
 		Waited: r.Waited, Free: r.Free, Late: r.Late, Reason: r.Note,
+		Automatic: r.Hold.Automatic,
 	}
 	if id := r.Hold.Owner.Session; id != 0 {
 		e.Session = id.String()
 	}
 	switch r.Kind {
 	case lock.Granted:
+	case lock.Published:
+		if r.Cause == lock.CausePublish {
+			return
+		}
+		e.Kind, e.Path, e.Holder = event.Job, string(r.File.Path), ""
+		e.Account, e.Remote = r.By.Account, r.By.Address
 	case lock.Ended:
 		e.Kind, e.Held = kindOf(r.Cause), max(0, r.At.Boot-r.Hold.Acquired.Boot)
 		if e.Kind == event.Break {

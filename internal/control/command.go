@@ -80,7 +80,12 @@ var ErrWithdrawn = errors.New("the client has gone or has sent another command")
 // connection is read: when another line arrives, or the client goes, Wait returns ErrWithdrawn. poll is called at
 // first, after each Conn.Wake, and perhaps in between, but not for a client that has hung up. It must not block. Wait
 // is for the goroutine that executes the command, and not for transfers. Outside of a command nothing waits.
-func (cmd *Command) Wait(poll func() bool) error {
+func (cmd *Command) Wait(poll func() bool) error { return cmd.wait(poll, false) }
+
+// WaitThrough is Wait of a command that another line does not withdraw: the lines that arrive are executed behind it.
+func (cmd *Command) WaitThrough(poll func() bool) error { return cmd.wait(poll, true) }
+
+func (cmd *Command) wait(poll func() bool, through bool) error {
 	c := cmd.conn
 	for {
 		if c.order.Load() != nil || cmd.verb == nil {
@@ -89,7 +94,7 @@ func (cmd *Command) Wait(poll func() bool) error {
 		if !c.Gone() && poll() {
 			return nil
 		}
-		if _, ok := c.in.peek(); ok {
+		if _, ok := c.in.peek(); ok && !through {
 			return ErrWithdrawn
 		}
 		c.fill()

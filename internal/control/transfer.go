@@ -19,25 +19,26 @@ type stage uint8
 
 const (
 	awaiting stage = iota // for its data connection
-	moving               // bytes
-	sealed               // its outcome is certain: too late to abort it
-	aborted              // cause says why
+	moving                // bytes
+	sealed                // its outcome is certain: too late to abort it
+	aborted               // cause says why
 )
 
-// transfer is the state of a Command that has a data connection. Conn.mu guards its stage, cause, socket, begun, left and
-// quit; the rest belongs to the goroutine that executes it, or never changes.
+// transfer is the state of a Command that has a data connection. Conn.mu guards its stage, cause, socket, begun, left, quit
+// and over; the rest belongs to the goroutine that executes it, or never changes.
 type transfer struct {
 	port    *Port         // the passive port that its client was told of; nil: none
 	done    chan struct{} // closed when it is over; nil: the command is no transfer
 	stage   stage
-	cause   error    // of aborted
-	socket  net.Conn // of moving, below TLS
-	begun   bool     // its 1xx was sent
-	left    bool     // QUIT came before that: the client may hang up, and the transfer goes on
-	quit    bool     // QUIT came behind that
-	opened  bool     // the driver has opened what is transferred
-	open    bool     // and has not closed it yet
-	pending *Reply   // the final reply, which waits for that
+	cause   error         // of aborted
+	socket  net.Conn      // of moving, below TLS
+	begun   bool          // its 1xx was sent
+	left    bool          // QUIT came before that: the client may hang up, and the transfer goes on
+	quit    bool          // QUIT came behind that
+	opened  bool          // the driver has opened what is transferred
+	open    bool          // and has not closed it yet
+	pending *Reply        // the final reply, which waits for that
+	over    chan struct{} // closed when it is aborted; nil: nothing waits for that
 }
 
 // Transfers reports whether the command has a data connection.
@@ -81,6 +82,22 @@ func (cmd *Command) Abort(cause error) {
 		return
 	}
 	cmd.stage, cmd.cause = aborted, cause
+	if cmd.over != nil {
+		close(cmd.over)
+	}
+}
+
+// Aborted returns a channel that is closed when the transfer is aborted: for one that waits before it opens anything.
+func (cmd *Command) Aborted() <-chan struct{} {
+	cmd.conn.mu.Lock()
+	defer cmd.conn.mu.Unlock()
+	if cmd.over == nil {
+		cmd.over = make(chan struct{})
+		if cmd.stage == aborted {
+			close(cmd.over)
+		}
+	}
+	return cmd.over
 }
 
 // Cause returns why the transfer was aborted; nil: it was not.

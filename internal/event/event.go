@@ -25,6 +25,7 @@ const (
 	Release     Kind = "release"      // its holder gave a lock back, or the end of its connection did; Cause tells them apart
 	Expire      Kind = "expire"       // a lock's age or idle time was over
 	Break       Kind = "break"        // an administrator, or a program on the host, ended a lock
+	Job         Kind = "job"          // a job may not change what an automatic lock protects, or seems to be two; Reason says why
 	Protect     Kind = "protect"      // a change of a file was refused, since a lock protects it
 	Publish     Kind = "publish"      // an upload was published
 	Discard     Kind = "discard"      // an upload was discarded; Reason says why
@@ -57,4 +58,6 @@ type Event struct {
 	Free    time.Duration // with Waited: how long the lock was free before this grant (hand-over)
 	Late    time.Duration // with Expire: how long after its time the lock was ended
 	Reason  string
+	// Automatic is set if a job acquired the lock by its first look or change.
+	Automatic bool
 }

@@ -42,6 +42,11 @@ func (e Event) line() (text string, level slog.Level) {
 			return "lock ended", slog.LevelDebug
 		}
 		return "lock ended", slog.LevelInfo
+	case Job:
+		if e.Cause == "two-runs" {
+			return "two programs seem to run as one job", slog.LevelWarn
+		}
+		return "job refused", slog.LevelWarn
 	case Protect:
 		return "change of a protected file refused", slog.LevelInfo
 	case Publish:
@@ -95,6 +100,9 @@ func (e Event) attrs() []slog.Attr {
 	text("sha256", e.SHA256)
 	if e.Waited > 0 {
 		all = append(all, slog.Duration("waited", e.Waited))
+	}
+	if e.Automatic {
+		all = append(all, slog.Bool("automatic", true))
 	}
 	text("reason", e.Reason)
 	text("session", e.Session)

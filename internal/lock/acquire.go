@@ -12,6 +12,13 @@ type acquisition struct {
 	name    Name
 	wake    func() // nil: it does not wait
 	place   *place // that of a session that waits already; nil: it comes now
+
+	// Of an automatic lock:
+
+	view *view // what the job has seen; nil: the session sent MKD
+	look bool  // it only looks
+	path Name  // at this path, or changes it
+	sign Sign
 }
 
 // acquire decides whether a session gets a lock: now, or when its directory is made, or after it has waited, or not at all.
@@ -97,6 +104,10 @@ func (st *State) mayJoin(a *acquisition) error {
 func (st *State) takeUp(s *session, n *node, rule *compiledRule, now Instant, out *outcome) bool {
 	h, title := st.actsFor(s, n)
 	switch {
+	case title == byJob && h.Automatic:
+		out.mark(Record{At: now, volatile: volatile{mark: markSent, holds: []*hold{h}}})
+		out.granted = &h.Hold
+		return true
 	case title == byNonce && n.pins > 0: // a write under the old token ends first
 		out.busy = n.name
 	case title == byNonce:
@@ -256,7 +267,7 @@ func (st *State) conflict(a *acquisition, rule *compiledRule, now Instant) refus
 
 // heldAt reports whether the holds of n keep the session from the lock. The session cannot hold it twice.
 func (a *acquisition) heldAt(n *node, rule *compiledRule) bool {
-	return len(n.holds) > 0 && (!a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)
+	return len(n.holds) > 0 && (a.view != nil || !a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)
 }
 
 // overLimit returns a refusal if the rule's limit is reached, and the name is not one of those that reach it.

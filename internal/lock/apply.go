@@ -21,6 +21,8 @@ func (st *State) apply(r *Record) {
 		st.applyEnded(r)
 	case Changed:
 		st.applyChanged(r)
+	case Published:
+		st.applyChange(r)
 	case claimed:
 		st.applyClaimed(v.claim)
 	case unclaimed:
@@ -31,10 +33,12 @@ func (st *State) apply(r *Record) {
 		st.applyUnqueued(v.place, v.err)
 	case opened:
 		st.sessions[v.session.owner.Session] = v.session
+		st.join(v.session, r.At.Boot)
 	case closed:
 		st.applyClosed(v.session, r.At)
 	case lived:
 		v.session.worked = r.At.Boot
+		v.session.each(func(is *view) { is.active = r.At.Boot })
 		for _, h := range v.holds {
 			h.idleFrom = r.At.Boot
 		}
@@ -74,6 +78,7 @@ func (st *State) applyGranted(r *Record) {
 	n.blocked, n.delay = nil, 0
 	st.count.Holds++
 	st.link(h)
+	st.applyJobGranted(h, r)
 	st.recount(n)
 	st.arm(h)
 	if p := r.volatile.place; p != nil {
@@ -93,8 +98,9 @@ func (st *State) applyEnded(r *Record) {
 		st.touchBelow(n) // nothing was granted there meanwhile
 	}
 	st.unlink(h)
+	st.applyJobEnded(h, r)
 	if r.takes() {
-		if !h.session.closed {
+		if !h.session.closed && !h.Automatic {
 			h.session.lose(r)
 		}
 		if len(n.holds) == 0 && h.Rule.LockDelay > 0 {
@@ -229,8 +235,12 @@ func remove(places []*place, p *place) []*place {
 func (st *State) applyClosed(s *session, at Instant) {
 	s.closed, s.closedAt = true, at.Boot
 	for p := range s.places {
+		if p.view != nil && !p.look && p.view.refused == nil { // its client does not try again in vain
+			p.view.refused, p.view.by, p.view.at = st.inTheWay(p.acquisition(), nil), s.owner, at
+		}
 		st.applyUnqueued(p, ErrEnded)
 	}
+	st.depart(s, at.Boot)
 	if len(s.holds) == 0 {
 		delete(st.sessions, s.owner.Session)
 		return
@@ -262,6 +272,9 @@ func (st *State) applyPins(pins, bars []Name, by int) {
 
 // applyRules puts rules in force. Every hold follows them at once, one that no rule matches keeps its own.
 func (st *State) applyRules(rules *Rules, at Instant) {
+	if !slices.EqualFunc(rules.automatic, st.rules.automatic, (*pattern).sameLock) { // the looks of jobs that run are not known
+		st.floor = floor{until: later(at.Boot, rememberJob)}
+	}
 	st.rules = rules
 	clear(st.pools)
 	var waiting []*place
@@ -324,9 +337,15 @@ func (st *State) applyMark(r *Record) {
 		st.agenda.remove(&v.node.alarm)
 		st.touch(v.node)
 		st.prune(v.node)
+	case markActive, markFresh, markLooked, markWorks, markRefused, markCleared, markSign:
+		st.applyView(r)
+	case markSent:
+		h := v.holds[0]
+		h.sent, h.turn, h.idleFrom = true, 0, r.At.Boot
+		st.arm(h)
 	case markSettings:
 		v.session.settings = *v.settings
 	case markNonce:
-		v.session.owner.Nonce = v.nonce
+		st.applyNonce(v.session, v.nonce, r.At.Boot)
 	}
 }

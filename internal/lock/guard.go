@@ -130,7 +130,7 @@ func (st *State) guard(s *session, w Write, guards []Name, now Instant) (Title, 
 // has it, look the same then.
 func (st *State) writesBy(s *session, name Name) (*hold, error) {
 	h, title, err := st.titled(s, name)
-	if err != nil || title >= byNonce {
+	if err != nil || title >= byJob {
 		return h, err
 	}
 	if rule := st.rules.find(name); rule != nil && rule.protection.WriteAs == WriteAsAccount {

@@ -32,7 +32,7 @@ func (h *Hold) MaxAge() time.Duration { return shorter(h.Rule.MaxAge, h.Asked.Ag
 
 // Grace returns how long after its connection the hold ends; false if it outlives that.
 func (h *Hold) Grace() (time.Duration, bool) {
-	byRule := h.Rule.OnDisconnect == ReleaseOnDisconnect
+	byRule := h.Rule.OnDisconnect == ReleaseOnDisconnect || h.Automatic
 	switch {
 	case byRule && h.Asked.Release:
 		return min(h.Rule.Grace, h.Asked.Grace), true
@@ -52,7 +52,11 @@ func (h *Hold) tooOld() Time {
 
 // graceOver returns when the grace after its connection is over.
 func (h *hold) graceOver() Time {
-	if grace, ends := h.Grace(); ends && h.session.closed {
+	grace, ends := h.Grace()
+	switch {
+	case h.view != nil && h.job.open == 0:
+		return later(h.job.ended, grace)
+	case h.view == nil && ends && h.session.closed:
 		return later(h.session.closedAt, grace)
 	}
 	return never
@@ -63,6 +67,8 @@ func (h *hold) latest() (at Time, why Cause) {
 	switch age, grace := h.tooOld(), h.graceOver(); {
 	case h.unheard:
 		return 0, CauseUndeliver
+	case h.turn != 0 && h.turn < min(age, grace):
+		return h.turn, CauseUnused
 	case grace < age:
 		return grace, CauseDisconnect
 	default:
@@ -84,6 +90,9 @@ func (h *hold) deadline(now Time) (at Time, why Cause) {
 // alive returns the moment of the last sign of life of the hold.
 func (h *hold) alive(now Time) Time {
 	s := h.session
+	if h.Automatic {
+		return h.idleFrom
+	}
 	if !s.closed && s.commands.Load() > 0 {
 		return now
 	}
@@ -237,6 +246,10 @@ func (st *State) timeOut(p *place, now Instant, out *outcome) {
 	case p.makes != nil:
 		out.ring(&p.alarm, now.Boot+askAgain)
 	default:
+		if p.view != nil {
+			st.giveUp(p, nil, now, out)
+			return
+		}
 		out.unqueue(p, st.timeoutError(p, now))
 	}
 }
@@ -275,7 +288,7 @@ func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 		return false
 	}
 	p := n.queue[0]
-	a := &acquisition{session: p.session, name: n.name, place: p}
+	a := p.acquisition()
 	rule := st.rules.find(n.name)
 	if rule == nil {
 		out.unqueue(p, ErrNoRule)
@@ -286,6 +299,10 @@ func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 	}
 	if _, barred := st.barredBy(n.name); barred || st.endingAbove(n.name) != nil {
 		return false
+	}
+	if p.view != nil {
+		st.handOverJob(p, rule, now, out)
+		return true
 	}
 	if err := st.mayJoin(a); err != nil {
 		out.unqueue(p, err)

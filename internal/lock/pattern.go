@@ -19,6 +19,7 @@ type pattern struct {
 	parts []part
 	match []part // of the rule
 	wild  int    // how many wildcards match has
+	index int    // which of the rule's paths
 }
 
 // part is a piece of a glob. Each element of the glob begins with a literal that has its slash, or is one part alone: a **.

@@ -40,6 +40,7 @@ func (r *Rules) protect(rules []Rule) []error {
 				errs = append(errs, named(i, rule.Rule, &ProtectsError{i, j, err}))
 				continue
 			}
+			p.index = j
 			r.patterns = append(r.patterns, p)
 		}
 	}

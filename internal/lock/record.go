@@ -9,7 +9,9 @@ type Hold struct {
 	Owner    Owner
 	Acquired Instant // the moment of the grant
 	Renewed  Instant // the moment from which its age counts; Acquired at first
-	Shared   bool    // others may hold the name at the same time, shared too
+	// Automatic is set if a job acquired it by its first look or change, see [Automatic].
+	Automatic bool
+	Shared    bool // others may hold the name at the same time, shared too
 	// Rule is the rule that limits it, never nil and never changed: the one in force for its name, or, if no rule matches the name
 	// any more, the last one that did. It has no Contention and no Protection.
 	Rule  *Rule
@@ -71,6 +73,18 @@ const (
 	CauseUndeliver  Cause = "undelivered"  // the client did not receive the grant
 	CauseHostGone   Cause = "host-removed" // a program on the host removed its directory
 	CausePublish    Cause = "publish"
+	CauseUnused     Cause = "unused" // a job acquired it automatically by a look, and changed nothing in its turn
+
+	// The causes of records of the kind Published that are about no change.
+
+	CauseRefuse  Cause = "refuse"   // a job was refused, see [JobError]; File has the path of the first change
+	CauseTwoRuns Cause = "two-runs" // two programs seem to run as one job
+)
+
+// The notes of records of the kind Published that count as no change of their own.
+const (
+	NoteTimes   = "time or mode set"
+	NoteRenamed = "renamed to "
 )
 
 // Record is one change of the lock state. The sequence of records is the log, the history and the events.
@@ -112,4 +126,6 @@ type Entry struct {
 	Held  time.Duration // of an end: how long the hold had stood
 	Note  string
 	File  *Publication // of a publication
+	// Automatic is set for a grant that a job got automatically.
+	Automatic bool
 }

@@ -145,7 +145,7 @@ func (st *State) renewHold(h *hold, by Owner, now Instant, out *outcome) {
 func (st *State) addDirectory(s *session, name Name, out *outcome) {
 	n := st.nodes[name]
 	switch {
-	case n == nil || len(n.holds) == 0 || n.holds[0].Directory != (DirectoryID{}):
+	case n == nil || len(n.holds) == 0 || n.holds[0].Directory != (DirectoryID{}) || n.holds[0].Automatic:
 	case n.claim != nil:
 		out.busy = name
 	default:

@@ -37,6 +37,7 @@ type Rule struct {
 	Release      ReleasePolicy // "" is ReleaseAddress
 	AllowCwd     bool          // every session may change into the lock directory
 	Protection   *Protection   // the files that only the holder may change; nil: none. Never set in a Hold
+	Automatic    *Automatic    // jobs acquire the lock by their changes; nil: they do not. Never set in a Hold
 	Contention   *Contention   // for clients that want the lock while it is held; nil: the defaults. Never set in a Hold
 }
 

@@ -13,11 +13,12 @@ import (
 // Rules is an ordered set of rules, the first match of which wins. It does not change, and
 // is for use by several goroutines.
 type Rules struct {
-	rules    []*compiledRule
-	patterns []*pattern // what they protect, in their order
-	prefixes []Name
-	never    map[Name]struct{} // prefixes, to look up
-	limited  bool              // some rule has a limit
+	rules     []*compiledRule
+	patterns  []*pattern // what they protect, in their order
+	automatic []*pattern // of these, what automatic rules protect, and the directories that hold it; also of rules that only report
+	prefixes  []Name
+	never     map[Name]struct{} // prefixes, to look up
+	limited   bool              // some rule has a limit
 }
 
 // compiledRule is one of a set of rules, ready for use. It does not change.
@@ -26,6 +27,7 @@ type compiledRule struct {
 	glob       nameGlob
 	contention Contention // with its defaults
 	protection Protection
+	automatic  *Automatic
 }
 
 // NewRules checks the globs of the rules and compiles them; words left empty get their defaults. It
@@ -43,8 +45,8 @@ func NewRules(rules []Rule) (*Rules, error) {
 			errs = append(errs, named(i, rule, err))
 			continue
 		}
-		c := &compiledRule{glob: glob, contention: contentionOf(rule), protection: rule.Protection.clone()}
-		rule.Contention, rule.Protection = nil, nil
+		c := &compiledRule{glob: glob, contention: contentionOf(rule), protection: rule.Protection.clone(), automatic: rule.Automatic}
+		rule.Contention, rule.Protection, rule.Automatic = nil, nil, nil
 		c.Rule = rule
 		r.rules = append(r.rules, c)
 		r.limited = r.limited || c.contention.Limit > 0
@@ -56,6 +58,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 		}
 	}
 	errs = append(errs, r.protect(rules)...)
+	errs = append(errs, r.automate()...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

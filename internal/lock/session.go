@@ -57,7 +57,7 @@ func (s *Session) SetNonce(nonce string) error {
 	}
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	s.table.st.apply(&Record{Kind: marked, volatile: volatile{mark: markNonce, session: s.s, nonce: nonce}})
+	s.table.st.apply(&Record{Kind: marked, At: s.table.clock.Now(), volatile: volatile{mark: markNonce, session: s.s, nonce: nonce}})
 	return nil
 }
 

@@ -11,6 +11,7 @@ type standing uint8
 const (
 	stranger  standing = iota
 	byAccount          // the acquiring session of the same account has ended, and the rule accepts that, or that from the same address
+	byJob              // of an automatic rule: the same job
 	byNonce            // the same job on another connection
 	bySession          // it acquired it
 )
@@ -23,8 +24,12 @@ func (s *session) standingOf(h *hold) standing {
 	switch {
 	case s.closed:
 		return stranger
-	case h.session == s:
+	case h.session == s && !h.Automatic:
 		return bySession
+	case h.job != nil && (h.job == s.client || h.job == s.own):
+		return byJob
+	case h.Automatic:
+		return stranger
 	case o.Account != s.owner.Account:
 		return stranger
 	case s.sameNonce(h):
@@ -146,10 +151,16 @@ func (st *State) titled(s *session, name Name) (*hold, standing, error) {
 func (st *State) releasable(s *session, name Name) (*hold, error) {
 	h, err := st.spokenFor(s, name)
 	n := st.nodes[name]
+	if err == nil && h.Automatic && !h.sent {
+		return nil, ErrAutomatic
+	}
 	if err == nil || n == nil || s.closed || s.hasLost(name) {
 		return h, err
 	}
 	for _, h := range n.holds {
+		if h.Automatic {
+			break
+		}
 		if h.Rule.Release == ReleaseAnyone || st.sameProgram(s, h) {
 			return h, nil
 		}

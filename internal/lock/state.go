@@ -20,9 +20,13 @@ type State struct {
 
 	nodes    map[Name]*node
 	sessions map[SessionID]*session // those that are open, or have holds
-	accounts map[string]*account    // those that have holds or claims
-	pools    map[poolKey]*pool      // the limits that are in use
-	barred   map[Name]int           // names at or below which nothing is granted, with the number of writes that demand it
+	jobs     map[jobKey]*job        // those of open sessions, and those that automatic locks remember
+	ended    []*job                 // of these, those that have ended, in order; some have more sessions since
+	sites    map[Name]*site         // the automatic locks of which a job has seen something
+	floor    floor
+	accounts map[string]*account // those that have holds or claims
+	pools    map[poolKey]*pool   // the limits that are in use
+	barred   map[Name]int        // names at or below which nothing is granted, with the number of writes that demand it
 	agenda   agenda
 	count    Count
 	tickets  uint64  // the last ticket that a place got
@@ -41,6 +45,8 @@ func newState(rules *Rules, disk bool) *State {
 		rules: rules, disk: disk,
 		nodes:    map[Name]*node{"/": {name: "/"}},
 		sessions: make(map[SessionID]*session),
+		jobs:     make(map[jobKey]*job),
+		sites:    make(map[Name]*site),
 		accounts: make(map[string]*account),
 		pools:    make(map[poolKey]*pool),
 		barred:   make(map[Name]int),
@@ -81,6 +87,10 @@ type hold struct {
 	idleFrom Time     // it was alive then, so earlier signs of life do not matter
 	previous *Hold    // the hold that it was adopted from, for an undo
 	rival    bool     // since the grant another session of the same account and address was refused the lock
+	job      *job     // whose sessions all may use it, of an automatic rule; nil: of none
+	view     *view    // with Automatic: of the job
+	turn     Time     // with Automatic: the job has only looked, and the hold ends then
+	sent     bool     // with Automatic: the job sent MKD, too
 	unheard  bool     // the client did not receive the grant: it ends as soon as it can
 	retry    Time     // an end by time failed; the next attempt is not before this time
 	failures int
@@ -114,6 +124,9 @@ type place struct {
 	ticket  uint64 // the order of places across names
 	pool    *pool  // of a limited rule; nil: none
 	wake    func() // called when there is something to do or to read; must not block or use the table
+	view    *view  // of a job that waits for an automatic lock; nil: the session sent MKD
+	look    bool
+	path    Name
 	alarm   alarm
 
 	// The result, when it is no longer in the queue:
@@ -128,6 +141,8 @@ type place struct {
 // session is a client connection, or one that has ended and has holds.
 type session struct {
 	owner    Owner
+	client   *job // of all sessions of its client; nil: a session of which only a hold is known
+	own      *job // of this session alone, where a rule has it so
 	opened   Instant
 	closed   bool
 	closedAt Time

@@ -84,6 +84,9 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	}
 	t.start, t.st.last = loaded.Start, loaded.Last
 	now := o.Clock.Exact()
+	if loaded.Last > 0 { // there may be jobs that looked before the start
+		t.st.floor.until = later(now.Boot, rememberJob)
+	}
 	for _, h := range loaded.Holds {
 		if rule := o.Rules.find(h.Name); rule != nil {
 			h.Rule = &rule.Rule
@@ -104,6 +107,9 @@ func (t *Table) restore(ctx context.Context, holds []Hold) error {
 		return nil
 	}
 	for _, h := range holds {
+		if h.Automatic { // it never has one
+			continue
+		}
 		id, gone, err := t.disk.Restore(ctx, h)
 		if err != nil {
 			return err

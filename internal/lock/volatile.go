@@ -15,6 +15,8 @@ type volatile struct {
 	alarm    *alarm
 	err      error
 	mark     mark
+	view     *view
+	sign     sent
 	until    Time
 }
 
@@ -33,4 +35,12 @@ const (
 	markFree                     // the delay of node is over, or its directory of the host may be gone
 	markSettings                 // the settings of session
 	markNonce                    // the nonce of session
+	markActive                   // the job of view is alive
+	markFresh                    // the job of view begins afresh
+	markLooked                   // the job of view has seen what was changed under tokens up to Hold.Token
+	markWorks                    // the job of view changes something under its hold
+	markSent                     // the job of holds[0] has sent MKD
+	markRefused                  // the job of view may change nothing any more, see err
+	markCleared                  // an administrator lets the job of view go on
+	markSign                     // a session of the job of view sent a command
 )

@@ -29,6 +29,8 @@ func (w *Waiting) Poll(ctx context.Context) (h Hold, over bool, err error) {
 	switch {
 	case over && err != nil:
 		return Hold{}, true, err
+	case over && p.look:
+		return r.granted, true, nil // nothing depends on the grant until the first change
 	case over:
 		return r.granted, true, t.written(ctx, r)
 	case task != nil:
@@ -47,8 +49,12 @@ func (w *Waiting) Poll(ctx context.Context) (h Hold, over bool, err error) {
 // granted and Poll has not returned it, the hold ends.
 func (w *Waiting) Withdraw() {
 	t, p := w.session.table, w.place
-	t.decide(context.Background(), func(_ Instant, out *outcome) {
+	t.decide(context.Background(), func(now Instant, out *outcome) {
 		switch {
+		case p.view != nil:
+			if !p.over {
+				t.st.giveUp(p, nil, now, out)
+			}
 		case !p.over:
 			out.unqueue(p, ErrEnded)
 		case p.granted != nil:

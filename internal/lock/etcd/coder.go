@@ -116,7 +116,7 @@ func (c *coder) hold(h *lock.Hold, boot *string) {
 	asked := h.Asked != lock.Asked{}
 	directory := h.Directory != lock.DirectoryID{}
 	c.version(holdVersion)
-	c.flags(&h.Shared, &renewed, &asked, &h.Asked.Release, &directory, &r.AllowCwd)
+	c.flags(&h.Shared, &renewed, &asked, &h.Asked.Release, &directory, &r.AllowCwd, &h.Automatic)
 	c.owner(&h.Owner)
 	text(c, boot)
 	c.instant(&h.Acquired)
@@ -145,7 +145,7 @@ func (c *coder) hold(h *lock.Hold, boot *string) {
 // entry codes an entry of the history. Of its time only the wall clock's is kept.
 func (c *coder) entry(e *lock.Entry) {
 	byOther, held, note, file := e.By != e.Owner, e.Held != 0, e.Note != "", e.File != nil
-	c.flags(&byOther, &held, &note, &file)
+	c.flags(&byOther, &held, &note, &file, &e.Automatic)
 	c.wall(&e.At.Wall)
 	text(c, &e.Cause)
 	text(c, &e.Name)

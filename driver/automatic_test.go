@@ -1,0 +1,305 @@
+package driver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// automatic makes /www/.deploy-lock an automatic lock of all files in /www.
+func automatic(s *setup) { s.rules = append([]lock.Rule{automaticRule()}, s.rules...) }
+
+func automaticRule() lock.Rule {
+	return lock.Rule{
+		Match: "/www/.deploy-lock", MaxAge: time.Hour, MaxIdle: 2 * time.Minute, Grace: 3 * time.Second, AllowCwd: true,
+		Protection: &lock.Protection{Paths: []string{"/www/**"}},
+		Contention: &lock.Contention{Wait: 15 * time.Second},
+		Automatic:  &lock.Automatic{Turn: 2 * time.Second},
+	}
+}
+
+func eachJob(s *setup) {
+	automatic(s)
+	s.rules[0].Automatic.Session = true
+}
+
+func reports(s *setup) {
+	automatic(s)
+	s.rules[0].Automatic.Report = true
+}
+
+func noTurn(s *setup) {
+	automatic(s)
+	s.rules[0].Automatic.Turn = 0
+}
+
+// Clients a and b are jobs of two accounts, a and a2 are sessions of one job.
+func TestAutomaticLocks(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		setup  func(*setup)
+		script string
+	}{
+		{"the first change acquires the lock, and the end of the job releases it after the grace", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			- held /www/.deploy-lock
+			a NLST /www => 226 * >>> /www/x\r\n
+			a MLST /www/.deploy-lock => 550 *
+			a RMD /www/.deploy-lock => 550 /www/.deploy-lock: held automatically: it ends with its job, not by RMD
+			- quit a
+			- alone
+			- pass 2s
+			- held /www/.deploy-lock
+			- pass 1s
+			- free /www/.deploy-lock
+			- file /www/x 1`},
+		{"a look holds the lock for a turn only", automatic, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			- held /www/.deploy-lock
+			- pass 2s
+			- free /www/.deploy-lock
+			b SIZE /www/x => 213 1
+			a SIZE /www/x => 213 1
+			- pass 2s
+			a DELE /www/x => 250 *`},
+		{"a look waits for the end of another job, and both succeed", automatic, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			b SIZE /www/x ...
+			- waiting /www/.deploy-lock 1
+			b2 MDTM /www/x ...
+			- waiting /www/.deploy-lock 2
+			a STOR /www/x <<< 22 => 226 *
+			- quit a
+			- pass 4s
+			b => 213 2
+			b2 => 213 *
+			- pass 4s
+			- held /www/.deploy-lock
+			b DELE /www/x => 250 *`},
+		{"a job that waited looks again and is not stale, one that looked before is", automatic, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			- pass 2s
+			b SIZE /www/x => 213 1
+			- pass 2s
+			b STOR /www/x <<< 2 => 226 *
+			a DELE /www/x => 550 /www/x: changed by other@127.0.0.1 (1 file, until 00:00:04) since you looked; start again in 5s
+			a MKD /www/d => 550 /www/d: changed by other@127.0.0.1 (1 file, until *
+			a RNFR /www/x => 550 *
+			a STOR /www/y => 550 *
+			a2 SIZE /www/x => 213 1
+			a2 DELE /www/x => 550 *
+			b STOR /www/y => 226 *
+			- file /www/x 2`},
+		{"a look that goes on while another job holds the lock has not seen its changes", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			b SIZE /www/x ...
+			- waiting /www/.deploy-lock 1
+			- pass 15s
+			b => 213 1
+			b SIZE /www/x => 213 1
+			b DELE /www/x => 550 /www/x: changed by phoneacc@* since you looked; *
+			b2 SIZE /www/x => 213 1`},
+		{"a hold without a change makes no job stale", automatic, `
+			- write www/x 1
+			b SIZE /www/x => 213 1
+			- pass 2s
+			a MKD /www => 550 *
+			b DELE /www/x ...
+			- waiting /www/.deploy-lock 1
+			- quit a
+			- pass 4s
+			b => 250 *`},
+		{"a change waits, and then every change of the job is refused", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			b DELE /www/x ...
+			- waiting /www/.deploy-lock 1
+			- pass 15s
+			b => 550 /www/x: being changed by phoneacc@127.0.0.1 since 00:00:00
+			- quit a
+			- pass 4s
+			b DELE /www/x => 550 /www/x: being changed by phoneacc@127.0.0.1 since 00:00:00
+			b2 DELE /www/x => 550 *
+			- quit b
+			- quit b2
+			- alone
+			- pass 2s
+			b SIZE /www/x => 213 1
+			b DELE /www/x => 550 *
+			- quit b
+			- alone
+			- pass 4s
+			b DELE /www/x => 250 *`},
+		{"a job that never looked is not stale", automatic, `
+			- write www/x 1
+			a STOR /www/y => 226 *
+			b DELE /www/x ...
+			- waiting /www/.deploy-lock 1
+			- quit a
+			- pass 4s
+			b => 250 *`},
+		{"a fresh start after a minute", automatic, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			- pass 2s
+			b STOR /www/x <<< 2 => 226 *
+			- quit b
+			- pass 4s
+			a DELE /www/x => 550 *
+			- pass 59s
+			a SIZE /www/x => 213 1
+			a DELE /www/x => 550 *
+			- pass 60s
+			a NOOP => 200 *
+			a DELE /www/x => 550 *
+			- pass 60s
+			a SIZE /www/x => 213 1
+			a DELE /www/x => 250 *`},
+		{"an idle job acquires the lock again", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			a NOOP => 200 *
+			- pass 119s
+			- held /www/.deploy-lock
+			a SIZE /www/x => 213 1
+			- pass 1s
+			- free /www/.deploy-lock
+			a DELE /www/x => 250 *
+			- held /www/.deploy-lock`},
+		{"an idle job is stale when another one has changed something", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			- pass 2m
+			b STOR /www/x <<< 2 => 226 *
+			a DELE /www/x => 550 /www/x: changed by other@*`},
+		{"a broken lock refuses its job", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			- break /www/.deploy-lock
+			a DELE /www/x => 550 /www/x: lock taken away at 00:00:00: broken by boss@127.0.0.1
+			a2 DELE /www/x => 550 *
+			b DELE /www/x => 250 *`},
+		{"an upload under a broken lock is aborted", automatic, `
+			a STOR /www/x <<< 1 ...
+			- moving 1
+			- break /www/.deploy-lock
+			a => 426 *
+			a STOR /www/x => 550 *
+			- file /www/x (none)`},
+		{"automatic jobs and MKD exclude each other", automatic, `
+			- write www/x 1
+			a MKD /www/.deploy-lock => 257 *
+			b DELE /www/x ...
+			- waiting /www/.deploy-lock 1
+			- pass 15s
+			b => 550 /www/x: being changed by phoneacc@127.0.0.1 since 00:00:00
+			a2 STOR /www/x => 226 *
+			a RMD /www/.deploy-lock => 250 *`},
+		{"MKD by the holding job", automatic, `
+			a STOR /www/x => 226 *
+			b SITE WAIT 0 => 200 *
+			b MKD /www/.deploy-lock => 550 /www/.deploy-lock: held by phoneacc@*
+			a2 MKD /www/.deploy-lock => 257 "/www/.deploy-lock" locked, token 1, *
+			a RMD /www/.deploy-lock => 250 *
+			- free /www/.deploy-lock
+			b MKD /www/.deploy-lock => 257 *`},
+		{"a session without a look inherits the last one for ten minutes", automatic, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			- quit a
+			- alone
+			- pass 9m
+			b STOR /www/x <<< 2 => 226 *
+			- quit b
+			- alone
+			- pass 4s
+			a DELE /www/x => 550 /www/x: changed by other@*
+			- quit a
+			- alone
+			- pass 10m
+			a DELE /www/x => 250 *`},
+		{"MKD and listing of the protected directory itself", automatic, `
+			a MKD /www => 550 *
+			- held /www/.deploy-lock
+			b MLST /www ...
+			- waiting /www/.deploy-lock 1
+			- quit a
+			- pass 4s
+			b => 250*`},
+		{"read-only accounts never wait", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			reader SIZE /www/x => 213 1
+			reader RETR /www/x => 226 * >>> 1`},
+		{"a session of its own is a job", eachJob, `
+			a STOR /www/x <<< 1 => 226 *
+			a2 DELE /www/x ...
+			- waiting /www/.deploy-lock 1
+			- pass 15s
+			a2 => 550 /www/x: being changed by phoneacc@*
+			- quit a2
+			- pass 2s
+			a3 DELE /www/x => 550 *
+			- quit a3
+			- pass 1s
+			- quit a
+			- pass 4s
+			a4 DELE /www/x => 250 *`},
+		{"one nonce makes one job", eachJob, `
+			a SITE LOCK AS one => 200 *
+			a2 SITE LOCK AS one => 200 *
+			a STOR /www/x <<< 1 => 226 *
+			a2 DELE /www/x => 250 *`},
+		{"without turns", noTurn, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			- free /www/.deploy-lock
+			b STOR /www/x <<< 2 => 226 *
+			reader SIZE /www/x => 213 1
+			few SIZE /www/x ...
+			- waiting /www/.deploy-lock 1
+			- quit b
+			- pass 4s
+			few => 213 1
+			- free /www/.deploy-lock
+			a DELE /www/x => 550 *`},
+		{"a report refuses nothing", reports, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			b STOR /www/x <<< 2 => 226 *
+			a SIZE /www/x => 213 1
+			a STOR /www/x <<< 3 => 226 *
+			- file /www/x 3`},
+		{"a restart forgets looks", automatic, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			- pass 2s
+			- restart 1s
+			b STOR /www/x <<< 2 => 226 *
+			- quit b
+			- pass 4s
+			a DELE /www/x => 550 /www/x: changed by other@*
+			- quit a
+			- alone
+			- pass 10m
+			a DELE /www/x => 250 *`},
+		{"a hold survives a restart for its grace", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			- restart 1s
+			- held /www/.deploy-lock
+			a DELE /www/x => 250 *
+			- pass 10s
+			- held /www/.deploy-lock
+			- quit a
+			- alone
+			- pass 3s
+			- free /www/.deploy-lock`},
+		{"the job renames its directories", automatic, `
+			a MKD /www/d => 257 *
+			a STOR /www/d/x <<< 1 => 226 *
+			a RNFR /www/d => 350 *
+			a RNTO /www/e => 250 *
+			- file /www/e/x 1`},
+	} {
+		t.Run(tc.name, func(t *testing.T) { inBothModes(t, tc.script, tc.setup) })
+	}
+}

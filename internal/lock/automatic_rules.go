@@ -1,0 +1,229 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// Automatic makes the locks of a rule automatic: a job acquires them by its first change of a file that they protect, see [Session.Change].
+type Automatic struct {
+	Report  bool          // refuse nothing: only the log has what would be refused
+	Session bool          // each session is a job; otherwise all sessions of an account from one address
+	Turn    time.Duration // how long the first look of a job holds the lock; 0: it does not
+}
+
+// automate compiles what the automatic rules protect. A rule that only reports protects nothing.
+func (r *Rules) automate() []error {
+	enforced := r.patterns[:0:0]
+	for _, p := range r.patterns {
+		if p.rule.automatic == nil {
+			enforced = append(enforced, p)
+			continue
+		}
+		all := []*pattern{p}
+		if root := p.root(); root != nil {
+			all = append(all, root)
+		}
+		if !p.rule.automatic.Report {
+			enforced = append(enforced, all...)
+		}
+		r.automatic = append(r.automatic, all...)
+	}
+	errs := r.ambiguous()
+	r.patterns = enforced
+	return errs
+}
+
+// root returns the pattern of the directory that holds what the pattern fits; nil if the pattern fits that itself, or does not lead from
+// there to its lock. MKD of it is a change, and a listing of it a look.
+func (p *pattern) root() *pattern {
+	elements := elementsOf(p.parts)
+	last := elements[len(elements)-1]
+	if last[0].kind == partDeep {
+		return nil
+	}
+	root := *p
+	root.parts = p.parts[:len(p.parts)-len(last)]
+	for _, w := range last {
+		if w.n != 0 && !slices.ContainsFunc(root.parts, func(other part) bool { return other.n == w.n }) {
+			return nil
+		}
+	}
+	return &root
+}
+
+// sameLock reports whether two patterns protect the same paths by the same automatic locks.
+func (p *pattern) sameLock(other *pattern) bool {
+	is, was := p.rule, other.rule
+	return is.Match == was.Match && is.automatic.Report == was.automatic.Report && is.automatic.Session == was.automatic.Session &&
+		slices.Equal(p.parts, other.parts)
+}
+
+// ambiguous refuses an automatic rule if several of its locks, or a lock of another rule, may protect one path. A job has one lock for
+// each path.
+func (r *Rules) ambiguous() []error {
+	var errs []error
+	refuse := func(p *pattern, err error) {
+		i := slices.Index(r.rules, p.rule)
+		errs = append(errs, named(i, p.rule.Rule, &ProtectsError{i, p.index, err}))
+	}
+	for i, p := range r.patterns {
+		if p.rule.automatic == nil {
+			continue
+		}
+		if slices.ContainsFunc(p.match, func(m part) bool { return m.kind == partDeep }) {
+			refuse(p, errors.New("with automatic, match has no **: several locks could protect one path"))
+		}
+		for j, other := range r.patterns {
+			twice := other.rule.automatic != nil && j > i // reported for the later one
+			if p.rule != other.rule && !twice && overlap(elementsOf(p.parts), elementsOf(other.parts)) {
+				refuse(p, fmt.Errorf("with automatic, no other lock protects the same path: rule %d (match %q) may protect one, too",
+					slices.Index(r.rules, other.rule)+1, other.rule.Match))
+			}
+		}
+	}
+	return errs
+}
+
+// Automatic returns the automatic lock of a path, or of a directory that holds paths with one; "": it has none.
+func (r *Rules) Automatic(path Name) (lock Name) {
+	if len(r.automatic) == 0 || r.find(path) != nil {
+		return ""
+	}
+	if path == "/" {
+		path = ""
+	}
+	for _, p := range r.automatic {
+		p.names(path, func(n Name) {
+			if lock == "" && r.find(n) == p.rule {
+				lock = n
+			}
+		})
+		if lock != "" {
+			return lock
+		}
+	}
+	return ""
+}
+
+// automaticFor returns the rule of an automatic lock; nil if the name has none.
+func (r *Rules) automaticFor(name Name) *compiledRule {
+	if len(r.automatic) == 0 {
+		return nil
+	}
+	if rule := r.find(name); rule != nil && rule.automatic != nil {
+		return rule
+	}
+	return nil
+}
+
+// element is the parts of a glob that stand between two slashes, with the first slash.
+type element []part
+
+func elementsOf(parts []part) []element {
+	var all []element
+	for _, p := range parts {
+		if p.begins() {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], p)
+	}
+	return all
+}
+
+// overlap reports whether some path may fit both globs. It never returns false wrongly. It may return true wrongly for globs with
+// braces, classes of characters or wildcards of match.
+func overlap(a, b []element) bool {
+	return common(len(a), len(b),
+		func(i int) bool { return a[i][0].kind == partDeep }, func(j int) bool { return b[j][0].kind == partDeep },
+		func(i, j int) bool { return overlapParts(a[i], b[j]) })
+}
+
+// common decides whether two sequences have a common form, where some members of each stand for any number
+// of the other's, and all others for one.
+func common(m, n int, anyA, anyB func(int) bool, same func(i, j int) bool) bool {
+	can := make([][]bool, m+1)
+	for i := m; i >= 0; i-- {
+		can[i] = make([]bool, n+1)
+		for j := n; j >= 0; j-- {
+			switch {
+			case i == m && j == n:
+				can[i][j] = true
+			case i < m && anyA(i):
+				can[i][j] = can[i+1][j] || j < n && can[i][j+1]
+			case j < n && anyB(j):
+				can[i][j] = can[i][j+1] || i < m && can[i+1][j]
+			case i < m && j < n:
+				can[i][j] = can[i+1][j+1] && same(i, j)
+			}
+		}
+	}
+	return can[0][0]
+}
+
+// unit is a byte of a literal, or a wildcard.
+type unit struct {
+	part
+	char byte
+}
+
+func (u unit) any() bool { return u.kind == partStar || u.kind == partBraces }
+
+func overlapParts(a, b []part) bool {
+	ua, ub := units(a), units(b)
+	return common(len(ua), len(ub),
+		func(i int) bool { return ua[i].any() }, func(j int) bool { return ub[j].any() },
+		func(i, j int) bool { return ua[i].meets(ub[j]) })
+}
+
+// units splits parts into bytes and wildcards. A wildcard for one character may stand for several bytes, since a character may have up
+// to four.
+func units(parts []part) []unit {
+	var all []unit
+	for _, p := range parts {
+		switch p.kind {
+		case partLiteral:
+			for i := range len(p.text) {
+				all = append(all, unit{p, p.text[i]})
+			}
+		case partOne:
+			all = append(all, unit{part: p}, unit{part: part{kind: partStar, text: "*"}})
+		default:
+			all = append(all, unit{part: p})
+		}
+	}
+	return all
+}
+
+// meets compares two units that both stand for one byte, or the first of a character.
+func (u unit) meets(o unit) bool {
+	switch {
+	case u.kind == partLiteral && o.kind == partLiteral:
+		return u.char == o.char
+	case u.kind == partLiteral:
+		return u.char >= utf8.RuneSelf || o.isText(string(rune(u.char)))
+	case o.kind == partLiteral:
+		return o.meets(u)
+	}
+	return true
+}
+
+// Automates reports whether any path has an automatic lock.
+func (r *Rules) Automates() bool { return len(r.automatic) > 0 }
+
+// AutomaticTree returns the automatic lock of all paths at and below a directory; "": they have none, or not all have the same.
+func (r *Rules) AutomaticTree(dir Name) (lock Name) {
+	for _, p := range r.automatic {
+		if last := p.parts[len(p.parts)-1]; last.kind == partDeep {
+			p.names(dir, func(n Name) {
+				if r.find(n) == p.rule {
+					lock = n
+				}
+			})
+		}
+	}
+	return lock
+}

@@ -1,0 +1,61 @@
+package lock
+
+import (
+	"hash/maphash"
+)
+
+// maxSigns is how many commands of a job are remembered to find out that two programs run as one job.
+const maxSigns = 1024
+
+// signs are the commands of a job that a second session does not send if the job is one program.
+type signs struct {
+	sent   map[signKey]SessionID
+	warned bool
+}
+
+// signKey is a command and a path.
+type signKey struct {
+	sign Sign
+	path uint64
+}
+
+// sent is a command of a session.
+type sent struct {
+	signKey
+	session SessionID // 0: a warning was given
+}
+
+var signSeed = maphash.MakeSeed()
+
+func (s *signs) add(c sent) {
+	switch {
+	case c.session == 0:
+		s.warned = true
+	case len(s.sent) < maxSigns:
+		if s.sent == nil {
+			s.sent = make(map[signKey]SessionID)
+		}
+		s.sent[c.signKey] = c.session
+	}
+}
+
+// noteSign remembers a command of a job, and writes to the history when two sessions have sent what one program sends once.
+func (st *State) noteSign(a *acquisition, now Instant, out *outcome) {
+	v, s := a.view, a.session
+	if a.sign == NoSign || v.signs.warned || v.refused != nil || a.sign == Fetch && v.hold != nil && v.hold.turn == 0 {
+		return
+	}
+	c := sent{signKey{a.sign, maphash.String(signSeed, string(a.path))}, s.owner.Session}
+	switch first, known := v.signs.sent[c.signKey]; {
+	case !known:
+		out.mark(Record{volatile: volatile{mark: markSign, view: v, sign: c}})
+	case first != c.session:
+		out.mark(Record{volatile: volatile{mark: markSign, view: v}})
+		out.records = append(out.records, Record{
+			Kind: Published, Cause: CauseTwoRuns, Hold: Hold{Name: a.name, Token: v.base, Owner: s.owner}, By: s.owner, At: now,
+			Note: "two programs seem to run as one job: " + signTexts[a.sign] + " by sessions " + first.String() + " and " +
+				c.session.String(),
+			File: &Publication{Path: a.path},
+		})
+	}
+}

@@ -1,0 +1,178 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// Sign is a command that shows, when two sessions of a job send it for one path, that two programs run as one job.
+type Sign uint8
+
+// The signs.
+const (
+	NoSign Sign = iota
+	Fetch       // RETR, before the first change
+	Make        // MKD
+	Store       // STOR
+)
+
+var signTexts = [...]string{Fetch: "fetched", Make: "made", Store: "stored"}
+
+// Look notes that the session looks at a path, and has the first look of its job wait while another job holds the automatic lock of
+// the path: then the Waiting is not nil, and the look goes on when that is over, whatever its result. See [Automatic]. Do not call it for
+// a client that may only read.
+func (s *Session) Look(ctx context.Context, path Name, sign Sign, wake func()) *Waiting {
+	t := s.table
+	name := t.Rules().Automatic(path)
+	if name == "" {
+		return nil
+	}
+	a := &acquisition{session: s.s, name: name, wake: wake, path: path, look: true, sign: sign}
+	r, err := t.change(ctx, func(now Instant, out *outcome) { t.st.look(a, now, out) })
+	if err != nil { // suspended, or a full disk: what the look has seen counts all the same
+		t.decide(ctx, func(now Instant, out *outcome) {
+			if a.view != nil {
+				t.st.seen(a, now, out)
+			}
+		})
+	}
+	if r.place != nil {
+		return &Waiting{session: s, place: r.place}
+	}
+	return nil
+}
+
+// Change decides whether the session may change a path, if that has an automatic lock. The first change of a job acquires the lock. While
+// another job holds it, the session waits as the rule says, and the Waiting is not nil. A *JobError refuses the change and every later one
+// of the job under this lock. It says nothing of other locks: MayWrite and Write check the hold.
+func (s *Session) Change(ctx context.Context, path Name, sign Sign, wake func()) (*Waiting, error) {
+	t := s.table
+	name := t.Rules().Automatic(path)
+	if name == "" {
+		return nil, nil
+	}
+	a := &acquisition{session: s.s, name: name, wake: wake, path: path, sign: sign}
+	r, err := t.change(ctx, func(now Instant, out *outcome) { t.st.change(a, now, out) })
+	var refused *JobError
+	switch {
+	case r.place != nil:
+		return &Waiting{session: s, place: r.place}, nil
+	case err == nil && r.granted.Token != 0:
+		t.mu.Lock()
+		end := t.appended
+		t.mu.Unlock()
+		return nil, t.log.Wait(ctx, end, true)
+	case err == nil || errors.As(err, &refused) || errors.Is(err, ErrEnded) || ctx.Err() != nil:
+		return nil, err
+	}
+	// Suspended, or a full disk. One refusal alone would do harm.
+	refused = &JobError{Lock: name, Cause: "other", Why: err}
+	t.decide(ctx, func(now Instant, out *outcome) {
+		rule := t.st.rules.automaticFor(name)
+		refused.Report = rule == nil || rule.automatic.Report
+		if !refused.Report {
+			out.mark(Record{By: s.s.owner, At: now, volatile: volatile{mark: markRefused, view: t.st.viewOf(s.s, name, rule), err: refused}})
+		}
+	})
+	if refused.Report {
+		return nil, nil
+	}
+	return nil, refused
+}
+
+// Wrote is Work of a client that changed a file, or whose upload moved bytes: a sign of life for the automatic locks of its job, too.
+func (s *Session) Wrote() {
+	s.Work()
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.st.rules.automatic) == 0 && len(t.st.sites) == 0 || s.s.closed {
+		return
+	}
+	var holds []*hold
+	s.s.each(func(v *view) {
+		if v.hold != nil {
+			holds = append(holds, v.hold)
+		}
+	})
+	t.st.apply(&Record{Kind: lived, At: t.clock.Now(), volatile: volatile{session: s.s, holds: holds}})
+}
+
+// JobStatus is the visible state of one job at one automatic lock: it holds that, or is refused.
+type JobStatus struct {
+	Lock    Name
+	Owner   Owner // of the session that acquired the lock, or was refused
+	Token   Token // of its hold; 0: it has none
+	Turn    bool  // it has only looked
+	Files   int   // how many changes it has made under the token
+	Last    Name  // the file that it changed last
+	Refused *JobError
+	At      Instant // of the grant or the refusal
+}
+
+// Jobs returns the jobs that hold automatic locks or are refused, by lock.
+func (t *Table) Jobs() []JobStatus {
+	t.mu.Lock()
+	now := t.clock.Now().Boot
+	var all []JobStatus
+	t.st.eachView(func(v *view) {
+		j := JobStatus{Lock: v.name, Owner: v.by, Refused: v.refused, At: v.at}
+		switch h := v.hold; {
+		case h != nil:
+			j.Owner, j.Token, j.Turn, j.At = h.Owner, h.Token, h.turn != 0, h.Acquired
+			if c := t.st.sites[v.name].changed; c.token == h.Token {
+				j.Files, j.Last = c.files, c.last
+			}
+		case !v.isRefused(t.st, now):
+			return
+		}
+		all = append(all, j)
+	})
+	t.mu.Unlock()
+	slices.SortFunc(all, func(a, b JobStatus) int {
+		if a.Lock != b.Lock {
+			return strings.Compare(string(a.Lock), string(b.Lock))
+		}
+		return int(a.At.Boot - b.At.Boot)
+	})
+	return all
+}
+
+// isRefused reports whether the job is refused now. The session of a session's own job may have ended, and a new one belongs to it.
+func (v *view) isRefused(st *State, now Time) bool {
+	return v.refused != nil && (v.job.open > 0 && v.until == 0 || now <= max(v.until, later(v.job.ended, st.graceAt(v.name))))
+}
+
+// eachView visits the views of all jobs.
+func (st *State) eachView(visit func(*view)) {
+	for _, j := range st.jobs {
+		for _, v := range j.views {
+			visit(v)
+		}
+	}
+	for _, s := range st.sessions {
+		if s.own != nil {
+			for _, v := range s.own.views {
+				visit(v)
+			}
+		}
+	}
+}
+
+// ClearJobs lets the refused jobs of a lock change files again, all or those of one account and address, and returns how many there
+// were. What they looked at before counts as unchanged since.
+func (t *Table) ClearJobs(ctx context.Context, name Name, account, address string) int {
+	cleared := 0
+	t.decide(ctx, func(now Instant, out *outcome) {
+		cleared = 0
+		t.st.eachView(func(v *view) {
+			if v.name == name && v.isRefused(t.st, now.Boot) && (account == "" || v.by.Account == account && (address == "" || v.by.Address == address)) {
+				out.mark(Record{volatile: volatile{mark: markCleared, view: v}})
+				cleared++
+			}
+		})
+	})
+	return cleared
+}
