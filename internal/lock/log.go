@@ -60,7 +60,7 @@ type Disk interface {
 	Freshen(h Hold)
 	// Restore compares a hold that a start found with its directory, before anything is served, and returns the directory that it has
 	// from now on: the same, or a new one if it was missing. gone reports that a program on the host removed or replaced it while
-	// the server was down, or that with directories off it has none.
+	// the server was down.
 	Restore(ctx context.Context, h Hold) (id DirectoryID, gone bool, err error)
 }
 

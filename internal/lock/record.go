@@ -29,8 +29,9 @@ type Asked struct {
 
 // DirectoryID identifies one directory on disk for as long as it exists.
 type DirectoryID struct {
-	Inode uint64
-	Birth int64 // nanoseconds since 1970, as coarse as the file system's clock; 0 where it records none
+	Inode  uint64
+	Birth  int64  // nanoseconds since 1970, as coarse as the file system's clock; 0 where it records none
+	Parent uint64 // the inode of the directory in which it was made
 }
 
 // Kind is the effect of a Record.

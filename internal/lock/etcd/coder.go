@@ -132,6 +132,7 @@ func (c *coder) hold(h *lock.Hold, boot *string) {
 	if directory {
 		number(c, &h.Directory.Inode)
 		number(c, &h.Directory.Birth)
+		number(c, &h.Directory.Parent)
 	}
 	text(c, &r.Match)
 	number(c, &r.MaxAge)

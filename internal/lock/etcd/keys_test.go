@@ -75,7 +75,7 @@ func TestValuesComeBack(t *testing.T) {
 		{Name: "/a", Token: 2, Owner: owner, Shared: true, Acquired: at, Renewed: lock.Instant{Wall: at.Wall, Boot: 3},
 			Rule:      &lock.Rule{Match: "/**", MaxAge: 1, MaxIdle: 2, OnDisconnect: "keep", Grace: 3, LockDelay: 4, Release: "user", AllowCwd: true},
 			Asked:     lock.Asked{Age: 5, Release: true, Grace: 6},
-			Directory: lock.DirectoryID{Inode: 1 << 63, Birth: -1}},
+			Directory: lock.DirectoryID{Inode: 1 << 63, Birth: -1, Parent: 3}},
 	}
 	for _, want := range holds {
 		value := encodeHold(want, "boot")

@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -82,7 +81,6 @@ func benchmarkPairs(b *testing.B, lanes bool, clients int) {
 // serve makes and removes a lock as a client asks for it.
 func serve(client net.Conn, d *Disk, lanes bool) error {
 	defer client.Close()
-	ctx := context.Background()
 	h := lock.Hold{}
 	for commands := bufio.NewScanner(client); commands.Scan(); {
 		verb, name, _ := strings.Cut(commands.Text(), " ")
@@ -97,7 +95,7 @@ func serve(client net.Conn, d *Disk, lanes bool) error {
 		}
 		var err error
 		if lanes {
-			err = d.changes.run(ctx, h.Name.Parent(), do)
+			err = d.changes.run(h.Name.Parent(), do)
 		} else if p, oerr := d.open(h.Name.Parent()); oerr == nil {
 			err = errors.Join(do(p), p.Close())
 		}

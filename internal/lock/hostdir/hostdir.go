@@ -26,7 +26,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,7 +70,7 @@ type Options struct {
 	Rules Rules
 	// Held reports whether the name has a hold. While this server may not change locks it returns true. It is called without a mutex.
 	Held        func(lock.Name) bool
-	Directories bool         // each lock has a directory; if not, Restore removes those that are empty
+	Directories bool         // each lock has a directory; if not, only those that Create is called for
 	Log         *slog.Logger // nil: silent
 }
 
@@ -82,13 +81,9 @@ type Disk struct {
 	rules  atomic.Pointer[Rules]
 	marks  marks
 
-	changes *lanes // makes and removes
-	looks   *lanes // only looks
-
-	mu   sync.Mutex
-	made map[lock.Name]made // the locks that have a directory
-
-	sweep sweep
+	changes *lanes        // makes and removes
+	looks   chan struct{} // has an element for each look of Gone that is under way
+	sweep   sweep
 }
 
 var _ lock.Disk = (*Disk)(nil)
@@ -102,10 +97,10 @@ func Open(o Options) (*Disk, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Disk{
-		o: o, opened: o.Clock.Now().Wall, made: make(map[lock.Name]made), marks: marks{known: make(map[uint64]mark)},
-		sweep: sweep{entries: firstSweepEntries, seen: make(map[lock.Name]sighting)},
+		o: o, opened: o.Clock.Now().Wall, marks: marks{known: make(map[uint64]mark)}, looks: make(chan struct{}, hangingLooks),
+		sweep: sweep{seen: make(map[lock.Name]sighting)},
 	}
-	d.changes, d.looks = newLanes(d.open, false), newLanes(d.open, true)
+	d.changes = &lanes{open: d.open, waiting: make(map[lock.Name][]*op)}
 	d.SetRules(o.Rules)
 	return d, nil
 }
@@ -116,45 +111,10 @@ func (d *Disk) SetRules(rules Rules) { d.rules.Store(&rules) }
 // closeBound is how long Close waits for operations under way.
 const closeBound = 2 * time.Second
 
-// Close waits until nothing is under way, but no longer than two seconds for changes and for looks each: a mount may hang. Later calls return
-// fs.ErrClosed. The caller ends Watch and Sweep first, and closes the file system.
+// Close waits until no change is under way, but no longer than two seconds: a mount may hang. Later changes return fs.ErrClosed. The caller
+// ends Watch and Sweep first, and closes the file system.
 func (d *Disk) Close() {
-	if !d.changes.close(closeBound) || !d.looks.close(closeBound) {
+	if !d.changes.close(closeBound) {
 		d.o.Log.Warn("the served tree does not answer; an operation on a lock's directory was left under way")
 	}
-}
-
-// made is a directory that a lock got from Make or Restore.
-type made struct {
-	id lock.DirectoryID
-	in place
-}
-
-// keep notes that a lock has a directory.
-func (d *Disk) keep(n lock.Name, p *parent, id lock.DirectoryID) {
-	at, err := p.place()
-	if err != nil {
-		d.o.Log.Warn("the directory of a lock is not watched: its parent cannot be identified", "lock", n, "err", err)
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.made[n] = made{id, at}
-}
-
-// forget notes that a lock has that directory no longer.
-func (d *Disk) forget(n lock.Name, id lock.DirectoryID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.made[n].id == id {
-		delete(d.made, n)
-	}
-}
-
-// placeOf returns where the directory of a hold is; false if the hold has none that this start of the server saw.
-func (d *Disk) placeOf(h lock.Hold) (place, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	m, ok := d.made[h.Name]
-	return m.in, ok && m.id == h.Directory
 }

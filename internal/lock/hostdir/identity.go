@@ -14,11 +14,9 @@ import (
 // parent is the open directory that the directories of locks lie in.
 type parent struct {
 	Directory
-	name lock.Name
+	name  lock.Name
+	inode uint64 // 0: not known yet
 }
-
-// place distinguishes the directory that locks lie in from another one of the same name, such as the mount point below it.
-type place struct{ device, inode uint64 }
 
 // open opens a directory. The error is lock.ErrNoParent if there is none of that name, or if a link leads to it: the names of holds
 // have none in them.
@@ -30,16 +28,33 @@ func (d *Disk) open(name lock.Name) (*parent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &parent{f.(Directory), name}, nil
+	return &parent{Directory: f.(Directory), name: name}, nil
 }
 
-// place returns which directory it is.
-func (p *parent) place() (place, error) {
-	info, err := p.Stat()
-	if err != nil {
-		return place{}, err
+// identity returns the inode of the directory.
+func (p *parent) identity() (uint64, error) {
+	if p.inode == 0 {
+		info, err := p.Stat()
+		if err != nil {
+			return 0, err
+		}
+		p.inode = identify(info).Inode
 	}
-	return place{deviceOf(info), identify(info).Inode}, nil
+	return p.inode, nil
+}
+
+// had reports whether this is the directory in which that of a hold was made, and not another one of the same name, such as the mount point
+// below it.
+func (p *parent) had(h lock.Hold) (bool, error) {
+	inode, err := p.identity()
+	return inode == h.Directory.Parent, err
+}
+
+// made returns the identity of a directory in this one, with that of this one.
+func (p *parent) made(s sight) (id lock.DirectoryID, err error) {
+	id = s.id
+	id.Parent, err = p.identity()
+	return id, err
 }
 
 // sight is what has a name.

@@ -1,9 +1,7 @@
 package hostdir
 
 import (
-	"context"
 	"io/fs"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +14,7 @@ import (
 // several callers want one directory, a goroutine works for all of them, and ends when nobody waits. A caller
 // alone runs its operation itself.
 type lanes struct {
-	open  func(lock.Name) (*parent, error)
-	apart bool // always run on a goroutine, which the caller may leave: the operation may hang
+	open func(lock.Name) (*parent, error)
 
 	mu      sync.Mutex
 	waiting map[lock.Name][]*op // of each directory in which an operation is under way
@@ -33,81 +30,51 @@ type op struct {
 	panicked any   // after ended
 }
 
-func newLanes(open func(lock.Name) (*parent, error), apart bool) *lanes {
-	return &lanes{open: open, apart: apart, waiting: make(map[lock.Name][]*op)}
-}
-
-// run opens the directory, calls do, and returns the first error of the two. If ctx ends before the turn of do, or at any
-// time in lanes that run apart, it returns the error of ctx; in the second case do may go on. After close it returns fs.ErrClosed.
-func (l *lanes) run(ctx context.Context, dir lock.Name, do func(*parent) error) error {
+// run opens the directory, calls do, and returns the first error of the two. A panic of do is the caller's. After close run returns
+// fs.ErrClosed.
+func (l *lanes) run(dir lock.Name, do func(*parent) error) error {
 	o := &op{do: do, ended: make(chan struct{})}
-	direct, err := l.enter(ctx, dir, o)
+	l.mu.Lock()
+	queue, busy := l.waiting[dir]
 	switch {
-	case err != nil:
-		return err
-	case direct:
-		defer l.leave(dir)
-		p, err := l.open(dir)
-		if err != nil {
-			return err
-		}
-		defer p.Close()
-		return do(p)
+	case l.closed:
+		l.mu.Unlock()
+		return fs.ErrClosed
+	case busy:
+		l.waiting[dir] = append(queue, o)
+	default:
+		l.waiting[dir] = nil
+		l.running.Add(1)
 	}
-	select {
-	case <-o.ended:
-	case <-ctx.Done():
-		if l.withdraw(dir, o) || l.apart {
-			return ctx.Err()
+	l.mu.Unlock()
+	if !busy {
+		l.work(dir, []*op{o})
+		if rest := l.next(dir); len(rest) > 0 {
+			go l.serve(dir, rest)
 		}
-		<-o.ended
 	}
+	<-o.ended
 	if o.panicked != nil {
 		panic(o.panicked)
 	}
 	return o.err
 }
 
-// enter queues the operation, or returns true if the caller is to run it itself and then call leave.
-func (l *lanes) enter(ctx context.Context, dir lock.Name, o *op) (direct bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false, fs.ErrClosed
-	}
-	queue, busy := l.waiting[dir]
-	if busy {
-		l.waiting[dir] = append(queue, o)
-		return false, nil
-	}
-	l.running.Add(1)
-	l.waiting[dir] = nil
-	if l.apart {
-		go l.serve(dir, []*op{o})
-	}
-	return !l.apart, nil
-}
-
-// leave has a goroutine run the operations that wait.
-func (l *lanes) leave(dir lock.Name) {
-	if batch := l.next(dir); len(batch) > 0 {
-		go l.serve(dir, batch)
-	}
-}
-
-// serve runs operations until none waits, and opens the directory once for all that wait at a time.
+// serve runs operations until none waits.
 func (l *lanes) serve(dir lock.Name, batch []*op) {
 	for ; len(batch) > 0; batch = l.next(dir) {
-		p, err := l.open(dir)
-		for _, o := range batch {
-			o.run(p, err)
-		}
-		if err == nil {
-			p.Close()
-		}
+		l.work(dir, batch)
+	}
+}
+
+// work opens the directory once for some operations, and runs them.
+func (l *lanes) work(dir lock.Name, batch []*op) {
+	p, err := l.open(dir)
+	if err == nil {
+		defer p.Close()
+	}
+	for _, o := range batch {
+		o.run(p, err)
 	}
 }
 
@@ -124,32 +91,13 @@ func (l *lanes) next(dir lock.Name) []*op {
 	return batch
 }
 
-// run runs the operation, unless the directory could not be opened. A panic is its caller's.
+// run runs the operation, unless the directory could not be opened.
 func (o *op) run(p *parent, err error) {
 	defer close(o.ended)
 	defer func() { o.panicked = recover() }()
 	if o.err = err; err == nil {
 		o.err = o.do(p)
 	}
-}
-
-// withdraw removes an operation that still waits for its turn, and reports whether it did.
-func (l *lanes) withdraw(dir lock.Name, o *op) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.Index(l.waiting[dir], o)
-	if i >= 0 {
-		l.waiting[dir] = slices.Delete(l.waiting[dir], i, i+1)
-	}
-	return i >= 0
-}
-
-// busy reports whether an operation is under way in the directory.
-func (l *lanes) busy(dir lock.Name) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, busy := l.waiting[dir]
-	return busy
 }
 
 // close refuses later operations, and waits until none is under way; false if that takes longer than bound.

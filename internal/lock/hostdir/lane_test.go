@@ -1,7 +1,6 @@
 package hostdir
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,27 +26,28 @@ func (o openDirectory) Close() error { o.closed.Add(1); return nil }
 var _ afero.File = openDirectory{}
 
 // testLanes returns lanes that count how often they open a directory, in opened, and close it.
-func testLanes(apart bool) (l *lanes, opened, closed *atomic.Int32) {
+func testLanes() (l *lanes, opened, closed *atomic.Int32) {
 	opened, closed = new(atomic.Int32), new(atomic.Int32)
-	return newLanes(func(n lock.Name) (*parent, error) {
+	open := func(n lock.Name) (*parent, error) {
 		opened.Add(1)
 		if n == "/none" {
 			return nil, fs.ErrNotExist
 		}
 		return &parent{Directory: openDirectory{nil, closed}, name: n}, nil
-	}, apart), opened, closed
+	}
+	return &lanes{open: open, waiting: make(map[lock.Name][]*op)}, opened, closed
 }
 
 func nothing(*parent) error { return nil }
 
 func TestOperationsInADirectoryRunOneAtATimeAndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, opened, closed := testLanes(false)
+		l, opened, closed := testLanes()
 		var order []int
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				err := l.run(t.Context(), "/a", func(*parent) error {
+				err := l.run("/a", func(*parent) error {
 					time.Sleep(time.Second)
 					order = append(order, i)
 					return fmt.Errorf("error %d", i)
@@ -58,11 +58,11 @@ func TestOperationsInADirectoryRunOneAtATimeAndInOrder(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if err := l.run(t.Context(), "/b", nothing); err != nil { // nobody is in the way there
+		if err := l.run("/b", nothing); err != nil { // nobody is in the way there
 			t.Error(err)
 		}
 		wg.Wait()
-		if !l.close(time.Minute) || l.busy("/a") || l.busy("/b") {
+		if !l.close(time.Minute) || len(l.waiting) > 0 {
 			t.Error("still busy")
 		}
 		for i, got := range order {
@@ -76,44 +76,9 @@ func TestOperationsInADirectoryRunOneAtATimeAndInOrder(t *testing.T) {
 	})
 }
 
-func TestACallerThatGivesUp(t *testing.T) {
-	for _, apart := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			l, _, _ := testLanes(apart)
-			ran := make(map[string]bool)
-			try := func(what string, ctx context.Context) error {
-				return l.run(ctx, "/a", func(*parent) error {
-					ran[what] = true
-					time.Sleep(time.Minute)
-					return nil
-				})
-			}
-			go try("first", context.Background())
-			synctest.Wait()
-			soon, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if err := try("queued", soon); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("in the queue: %v", err)
-			}
-			time.Sleep(time.Hour)
-			soon, cancel = context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if err := try("begun", soon); errors.Is(err, context.DeadlineExceeded) != apart {
-				t.Errorf("apart %v, after it began: %v", apart, err)
-			}
-			if !l.close(time.Hour) {
-				t.Error("still busy")
-			}
-			if !ran["first"] || ran["queued"] || !ran["begun"] {
-				t.Errorf("ran %v", ran)
-			}
-		})
-	}
-}
-
 func TestAPanicReachesItsCallerAndBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, _, closed := testLanes(false)
+		l, _, closed := testLanes()
 		var wg sync.WaitGroup
 		for range 3 { // the first runs it by itself, the others have it run
 			wg.Go(func() {
@@ -122,7 +87,7 @@ func TestAPanicReachesItsCallerAndBlocksNobody(t *testing.T) {
 						t.Error("no panic")
 					}
 				}()
-				l.run(t.Context(), "/a", func(*parent) error {
+				l.run("/a", func(*parent) error {
 					time.Sleep(time.Second)
 					panic("broken")
 				})
@@ -130,23 +95,21 @@ func TestAPanicReachesItsCallerAndBlocksNobody(t *testing.T) {
 			synctest.Wait()
 		}
 		wg.Wait()
-		if err := l.run(t.Context(), "/a", nothing); err != nil || closed.Load() != 3 {
+		if err := l.run("/a", nothing); err != nil || closed.Load() != 3 {
 			t.Errorf("%v, closed %d times", err, closed.Load())
 		}
 	})
 }
 
 func TestADirectoryThatCannotBeOpened(t *testing.T) {
-	for _, apart := range []bool{false, true} {
-		l, _, _ := testLanes(apart)
-		if err := l.run(t.Context(), "/none", nothing); !errors.Is(err, fs.ErrNotExist) {
-			t.Error(err)
-		}
-		if !l.close(time.Minute) {
-			t.Error("an operation is under way")
-		}
-		if err := l.run(t.Context(), "/a", nothing); !errors.Is(err, fs.ErrClosed) {
-			t.Errorf("after close: %v", err)
-		}
+	l, _, _ := testLanes()
+	if err := l.run("/none", nothing); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if !l.close(time.Minute) {
+		t.Error("an operation is under way")
+	}
+	if err := l.run("/a", nothing); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("after close: %v", err)
 	}
 }

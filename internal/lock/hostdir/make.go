@@ -13,13 +13,13 @@ import (
 // makeTries is how often Make tries when programs on the host make and remove the same directory meanwhile.
 const makeTries = 3
 
-// Make implements [lock.Disk]. It does not end before mkdir does, even if ctx ends meanwhile. With Options.Directories off it
+// Make implements [lock.Disk]. It does not end before mkdir does, even if ctx ends. With Options.Directories off it
 // makes nothing: it opens the parent, looks at the name, and returns the zero id.
 func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) {
 	if d.o.Directories {
 		return d.Create(ctx, n)
 	}
-	err := d.check(ctx, n)
+	err := d.check(n)
 	if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrOccupied) {
 		err = &fs.PathError{Op: "mkdir", Path: string(n), Err: fs.ErrExist}
 	}
@@ -27,7 +27,7 @@ func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) 
 }
 
 // check returns nil if the name is free.
-func (d *Disk) check(ctx context.Context, n lock.Name) error {
+func (d *Disk) check(n lock.Name) error {
 	p, err := d.open(n.Parent())
 	if err != nil {
 		return err
@@ -37,12 +37,12 @@ func (d *Disk) check(ctx context.Context, n lock.Name) error {
 	if err != nil || !s.found {
 		return err
 	}
-	return d.changes.run(ctx, n.Parent(), func(p *parent) error { return d.clear(p, n) })
+	return d.changes.run(n.Parent(), func(p *parent) error { return d.clear(p, n) })
 }
 
-// Create implements [lock.Disk]. It does not end before mkdir does, even if ctx ends meanwhile.
-func (d *Disk) Create(ctx context.Context, n lock.Name) (id lock.DirectoryID, err error) {
-	err = d.changes.run(ctx, n.Parent(), func(p *parent) (err error) {
+// Create implements [lock.Disk]. It does not end before mkdir does, even if ctx ends.
+func (d *Disk) Create(_ context.Context, n lock.Name) (id lock.DirectoryID, err error) {
+	err = d.changes.run(n.Parent(), func(p *parent) (err error) {
 		id, err = d.make(p, n)
 		return err
 	})
@@ -64,12 +64,14 @@ func (d *Disk) make(p *parent, n lock.Name) (id lock.DirectoryID, err error) {
 			return id, err
 		}
 		s, err := p.look(n)
+		if err == nil && s.directory {
+			id, err = p.made(s)
+		}
 		switch {
 		case err != nil:
 			return id, errors.Join(err, p.RemoveDir(n.Base()))
 		case s.directory:
-			d.keep(n, p, s.id)
-			return s.id, nil
+			return id, nil
 		}
 	}
 	return id, &fs.PathError{Op: "mkdir", Path: string(n), Err: syscall.EBUSY}
@@ -84,7 +86,7 @@ func (d *Disk) clear(p *parent, n lock.Name) error {
 	case !s.directory:
 		return fmt.Errorf("%s: %w", n, lock.ErrNotDirectory)
 	case d.marks.ours(p, s):
-		return d.clean(p, n, s.id)
+		return d.clean(p, n)
 	case d.occupied(n):
 		return fmt.Errorf("%s: %w", n, lock.ErrOccupied)
 	}
@@ -93,7 +95,7 @@ func (d *Disk) clear(p *parent, n lock.Name) error {
 
 // clean removes a directory that a crash left, or moves it aside with what is in it. It is not used again, so that another
 // server that ends late and removes its directory does not remove that of the next hold.
-func (d *Disk) clean(p *parent, n lock.Name, id lock.DirectoryID) error {
+func (d *Disk) clean(p *parent, n lock.Name) error {
 	to, err := "", p.RemoveDir(n.Base())
 	if notEmpty(err) {
 		to, err = d.aside(n)
@@ -101,7 +103,6 @@ func (d *Disk) clean(p *parent, n lock.Name, id lock.DirectoryID) error {
 	if err != nil && !missing(err) {
 		return err
 	}
-	d.forget(n, id)
 	d.o.Log.Info("the directory of a lock that a crash had left was removed", "lock", n, "leftovers", to)
 	return nil
 }
@@ -117,20 +118,17 @@ func (d *Disk) aside(n lock.Name) (to string, err error) {
 	return to, err
 }
 
-// Remove implements [lock.Disk]. It does not end before rmdir does, even if ctx ends meanwhile.
-func (d *Disk) Remove(ctx context.Context, h lock.Hold, cause lock.Cause) (note string, err error) {
+// Remove implements [lock.Disk]. It does not end before rmdir does, even if ctx ends.
+func (d *Disk) Remove(_ context.Context, h lock.Hold, cause lock.Cause) (note string, err error) {
 	if h.Directory == (lock.DirectoryID{}) {
 		return "", nil
 	}
-	err = d.changes.run(ctx, h.Name.Parent(), func(p *parent) (err error) {
+	err = d.changes.run(h.Name.Parent(), func(p *parent) (err error) {
 		note, err = d.remove(p, h, cause)
 		return err
 	})
 	if errors.Is(err, lock.ErrNoParent) {
 		err = nil
-	}
-	if err == nil || errors.Is(err, lock.ErrDirectoryGone) {
-		d.forget(h.Name, h.Directory)
 	}
 	return note, err
 }
@@ -141,12 +139,12 @@ func (d *Disk) remove(p *parent, h lock.Hold, cause lock.Cause) (note string, er
 		return "", err
 	}
 	if !s.is(h.Directory) {
-		return "", d.goneFrom(p, h)
+		return "", p.goneFrom(h)
 	}
 	err = p.RemoveDir(h.Name.Base())
 	switch {
 	case missing(err):
-		return "", d.goneFrom(p, h)
+		return "", p.goneFrom(h)
 	case !notEmpty(err):
 		return "", err
 	case cause == lock.CauseRelease:
@@ -161,18 +159,11 @@ func (d *Disk) remove(p *parent, h lock.Hold, cause lock.Cause) (note string, er
 }
 
 // goneFrom returns lock.ErrDirectoryGone if the parent is the one in which the directory was made.
-func (d *Disk) goneFrom(p *parent, h lock.Hold) error {
-	if !d.sameParent(p, h) {
-		return nil
+func (p *parent) goneFrom(h lock.Hold) error {
+	if had, err := p.had(h); err != nil || !had {
+		return err
 	}
 	return fmt.Errorf("%s: %w", h.Name, lock.ErrDirectoryGone)
-}
-
-// sameParent reports whether p is the directory in which the directory of a hold was made.
-func (d *Disk) sameParent(p *parent, h lock.Hold) bool {
-	made, ok := d.placeOf(h)
-	now, err := p.place()
-	return ok && err == nil && now == made
 }
 
 // Freshen implements [lock.Disk]. A job on the host that removes old directories must not remove that of a fresh hold.

@@ -1,7 +1,6 @@
 package hostdir_test
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -246,14 +245,4 @@ func TestFreshenSetsTheTimeOfTheGrant(t *testing.T) {
 		t.Errorf("%v, want %v", info.ModTime(), h.Renewed.Wall)
 	}
 	s.Freshen(lock.Hold{Name: "/none"})
-}
-
-func TestMakeEndsWithItsContextOnlyBeforeItsTurn(t *testing.T) {
-	s := newScene(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := s.Make(ctx, "/locks/a"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	s.wants("/locks/a", false)
 }

@@ -8,20 +8,14 @@ import (
 )
 
 // Restore implements [lock.Disk]. A missing directory, which a loss of power can remove, is made again; where that is impossible the hold stands
-// without one. A marked directory is the lock's even if the record has another one: a loss of power, or a backup, brought it back.
-//
-// With Options.Directories off no hold is gone. It gets no directory, and an empty one is removed, which would block the
-// name later. One that is not empty stays the lock's.
-func (d *Disk) Restore(ctx context.Context, h lock.Hold) (id lock.DirectoryID, gone bool, err error) {
+// without one. A marked directory is the lock's even if the record has another one: a loss of power, or a backup, brought it back. With
+// Options.Directories off a hold without a directory gets none.
+func (d *Disk) Restore(_ context.Context, h lock.Hold) (id lock.DirectoryID, gone bool, err error) {
 	if !d.o.Directories && h.Directory == id {
 		return id, false, nil
 	}
-	err = d.changes.run(ctx, h.Name.Parent(), func(p *parent) (err error) {
-		if d.o.Directories {
-			id, gone, err = d.restore(p, h)
-		} else {
-			id, err = d.discard(p, h)
-		}
+	err = d.changes.run(h.Name.Parent(), func(p *parent) (err error) {
+		id, gone, err = d.restore(p, h)
 		return err
 	})
 	if errors.Is(err, lock.ErrNoParent) {
@@ -41,11 +35,12 @@ func (d *Disk) restore(p *parent, h lock.Hold) (id lock.DirectoryID, gone bool, 
 	case err != nil:
 		return id, false, err
 	case s.is(h.Directory):
-		d.keep(h.Name, p, h.Directory)
-		return h.Directory, false, nil
+		id, err = p.made(s)
+		return id, false, err
 	case s.directory && d.marks.ours(p, s):
-		d.keep(h.Name, p, s.id)
-		id = s.id
+		if id, err = p.made(s); err != nil {
+			return id, false, err
+		}
 	case s.directory: // the host's; a lock that had none stands
 		return id, h.Directory != id, nil
 	default:
@@ -56,21 +51,4 @@ func (d *Disk) restore(p *parent, h lock.Hold) (id lock.DirectoryID, gone bool, 
 	}
 	d.Freshen(lock.Hold{Name: h.Name, Renewed: h.Renewed, Directory: id})
 	return id, false, nil
-}
-
-// discard removes a lock's directory if it is empty, and returns the one that the lock has from now on.
-func (d *Disk) discard(p *parent, h lock.Hold) (id lock.DirectoryID, err error) {
-	s, err := p.look(h.Name)
-	if err != nil || !s.is(h.Directory) {
-		return id, err
-	}
-	err = p.RemoveDir(h.Name.Base())
-	if err == nil || missing(err) {
-		return id, nil
-	}
-	if !notEmpty(err) {
-		d.o.Log.Warn("the directory of a held lock cannot be removed", "lock", h.Name, "err", err)
-	}
-	d.keep(h.Name, p, h.Directory)
-	return h.Directory, nil
 }

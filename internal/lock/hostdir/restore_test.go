@@ -68,28 +68,23 @@ func TestAStartComparesHoldsWithTheirDirectories(t *testing.T) {
 	s.gone(missing, true)
 }
 
-func TestAStartWithoutDirectoriesRemovesThoseThatAreEmpty(t *testing.T) {
+func TestAStartWithoutDirectoriesLeavesThoseOfHolds(t *testing.T) {
 	s := newScene(t)
-	empty, full, replaced := s.acquire("/locks/empty"), s.acquire("/locks/full"), s.acquire("/locks/replaced")
-	s.write("/locks/full/f")
+	stays, replaced := s.acquire("/locks/stays"), s.acquire("/locks/replaced")
 	s.replace("/locks/replaced")
 	s.off = true
 	s.restart()
-	for _, h := range []lock.Hold{empty, replaced, {Name: "/locks/none", Token: 90}} {
-		if id, gone := s.restored(h); id != (lock.DirectoryID{}) || gone {
-			t.Errorf("%s: %v, %v", h.Name, id, gone)
-		}
+	if id, gone := s.restored(lock.Hold{Name: "/locks/none", Token: 90}); id != (lock.DirectoryID{}) || gone {
+		t.Errorf("none: %v, %v", id, gone)
 	}
-	if id, gone := s.restored(full); id != full.Directory || gone {
-		t.Errorf("not empty: %v, %v", id, gone)
+	if _, gone := s.restored(replaced); !gone {
+		t.Error("replaced, and the hold stands")
 	}
-	s.wants("/locks/empty", false)
-	s.wants("/locks/none", false)
-	s.wants("/locks/full", true)
-	s.wants("/locks/replaced", true)
-	s.check(os.Remove(s.real("/locks/full/f")))
-	s.release(full)
-	s.wants("/locks/full", false)
+	if id, gone := s.restored(stays); id != stays.Directory || gone {
+		t.Errorf("the same: %v, %v", id, gone)
+	}
+	s.release(stays)
+	s.wants("/locks/stays", false)
 	id, err := s.Create(t.Context(), "/locks/later") // for the first file in a lock
 	s.check(err)
 	s.wants("/locks/later", true)

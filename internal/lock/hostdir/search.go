@@ -98,7 +98,7 @@ func (d *Disk) roots(dir lock.Name) []lock.Name {
 func (d *Disk) HostDirectories(ctx context.Context, dir lock.Name, max int) (all []*lock.HostError, err error) {
 	if _, isLock := (*d.rules.Load()).For(dir); isLock && !d.o.Held(dir) {
 		var host *lock.HostError
-		if err := d.check(ctx, dir); errors.As(err, &host) {
+		if err := d.check(dir); errors.As(err, &host) {
 			return []*lock.HostError{host}, nil // it is empty
 		}
 	}

@@ -9,18 +9,13 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-const (
-	// firstSweepEntries is how many directory entries the first Sweep reads; later ones read searchEntries.
-	firstSweepEntries = 200_000
-	// leftoverAge is how long a marked directory of this start of the server must be seen without a hold: that may be about to be recorded.
-	leftoverAge = time.Minute
-)
+// leftoverAge is how long a marked directory of this start of the server must be seen without a hold: that may be about to be recorded.
+const leftoverAge = time.Minute
 
 // sweep is what Sweep keeps between two calls.
 type sweep struct {
 	mu      sync.Mutex  // held by a Sweep, also while it reads the disk, so that one runs at a time
 	pending []lock.Name // directories that are still to be read
-	entries int         // that the next Sweep reads
 	pass    int
 	seen    map[lock.Name]sighting
 }
@@ -44,13 +39,13 @@ func (d *Disk) Sweep(ctx context.Context) error {
 		s.pass++
 	}
 	var failed []error
-	left, err := d.walk(ctx, s.pending, s.entries, func(f finding) bool {
+	left, err := d.walk(ctx, s.pending, searchEntries, func(f finding) bool {
 		if d.isOver(f) {
-			failed = append(failed, d.sweepAway(ctx, f))
+			failed = append(failed, d.sweepAway(f))
 		}
 		return true
 	})
-	s.pending, s.entries = left, searchEntries
+	s.pending = left
 	for n, was := range s.seen {
 		if len(left) == 0 && was.pass != s.pass {
 			delete(s.seen, n)
@@ -82,14 +77,14 @@ func (d *Disk) isOver(f finding) bool {
 }
 
 // sweepAway removes a directory if it is still the same and has no hold.
-func (d *Disk) sweepAway(ctx context.Context, f finding) error {
-	return d.changes.run(ctx, f.name.Parent(), func(p *parent) error {
+func (d *Disk) sweepAway(f finding) error {
+	return d.changes.run(f.name.Parent(), func(p *parent) error {
 		s, err := p.look(f.name)
 		switch {
 		case err != nil || !s.is(f.id) || d.o.Held(f.name):
 			return err
 		case f.ours:
-			return d.clean(p, f.name, f.id)
+			return d.clean(p, f.name)
 		}
 		return d.retire(f)
 	})

@@ -176,6 +176,7 @@ func (c *coder) hold(h *lock.Hold, at lock.Instant) {
 	number(c, `,"asked_grace":`, &h.Asked.Grace)
 	number(c, `,"inode":`, &h.Directory.Inode)
 	number(c, `,"birth":`, &h.Directory.Birth)
+	number(c, `,"parent":`, &h.Directory.Parent)
 	c.ruleOf(h)
 }
 

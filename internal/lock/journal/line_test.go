@@ -22,7 +22,7 @@ func everyLine() []line {
 			Match: "**", MaxAge: 1, MaxIdle: 2, OnDisconnect: lock.KeepOnDisconnect, Grace: 3, LockDelay: 4,
 			Release: lock.ReleaseAnyone, AllowCwd: true,
 		},
-		Asked: lock.Asked{Age: 5, Release: true, Grace: 6}, Directory: lock.DirectoryID{Inode: 1<<64 - 1, Birth: -1},
+		Asked: lock.Asked{Age: 5, Release: true, Grace: 6}, Directory: lock.DirectoryID{Inode: 1<<64 - 1, Birth: -1, Parent: 3},
 	}
 	short := lock.Hold{Name: "/a_lock", Token: 1, Owner: owner, Acquired: at, Renewed: at}
 	ended := lock.Hold{Name: "/a_lock", Token: 1, Owner: owner}

@@ -195,7 +195,7 @@ func (s *logScene) whole() {
 	s.commit(r)
 	h := &r.Hold
 	h.Shared, h.Asked = true, lock.Asked{Age: time.Minute, Release: true, Grace: time.Second}
-	h.Directory = lock.DirectoryID{Inode: 1 << 63, Birth: -5}
+	h.Directory = lock.DirectoryID{Inode: 1 << 63, Birth: -5, Parent: 3}
 	h.Renewed = s.bench.Now()
 	s.commit(lock.Record{Kind: lock.Changed, Cause: lock.CauseRenew, Hold: *h, By: h.Owner, At: s.bench.Now()})
 	adopted := s.grant("/d/a_lock")
