@@ -5,8 +5,13 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/integration/etcdtest"
 	"github.com/ftplockd/ftplockd/integration/harness"
@@ -77,4 +82,61 @@ func (c *cluster) failover(t *testing.T, do, end func(*server)) time.Duration {
 		t.Errorf("%d terms, and there were %d", got, terms)
 	}
 	return took.Round(time.Millisecond)
+}
+
+// Pairs of MKD and RMD a second, with etcd, beside pairs of transactions straight on it, at several numbers of connections.
+func TestFiguresOfPairs(t *testing.T) {
+	if *withFigures == 0 {
+		t.Skip("-cluster.figures is 0")
+	}
+	c := start(t, setup{ttl: 10 * time.Second, tables: hour})
+	a := c.active(t)
+	client := c.client(t)
+	defer client.Close()
+	fence := clientv3.Compare(clientv3.CreateRevision("/fence"), "=", 0)
+	for _, n := range []int{1, 8, 64, 256} {
+		var sessions []*harness.Session
+		for range n {
+			s, err := harness.Login(nil, a.address, account, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Conn.Close()
+			sessions = append(sessions, s)
+		}
+		pairs := rate(n, func(i int) {
+			for _, line := range []string{"MKD /job%d", "RMD /job%d"} {
+				if r, err := sessions[i].Try(fmt.Sprintf(line, i)); err != nil || r.Code >= 300 {
+					t.Error(r, err)
+				}
+			}
+		})
+		bare := rate(n, func(i int) {
+			key := fmt.Sprint("/bare/", i)
+			for _, op := range []clientv3.Op{clientv3.OpPut(key, strings.Repeat("x", 120)), clientv3.OpDelete(key)} {
+				if _, err := client.Txn(client.Ctx()).If(fence).Then(op).Commit(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		t.Logf("%d connections: %.0f pairs/s by FTP, %.0f by transactions on etcd: %.2f", n, pairs, bare, pairs/bare)
+	}
+}
+
+// rate returns how often a second n goroutines do something, each after the other.
+func rate(n int, do func(i int)) float64 {
+	const run = 4 * time.Second
+	var done atomic.Int64
+	var all sync.WaitGroup
+	began := time.Now()
+	for i := range n {
+		all.Go(func() {
+			for time.Since(began) < run {
+				do(i)
+				done.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return float64(done.Load()) / time.Since(began).Seconds()
 }

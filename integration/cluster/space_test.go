@@ -29,21 +29,21 @@ const (
 	sweepEvery = time.Minute
 )
 
-// documented returns a setting of etcd in docs/cluster.md.
+// documented returns a setting of etcd in docs/failover.md.
 func documented(t testing.TB, key string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/cluster.md")
+	page, err := os.ReadFile("../../docs/failover.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile(`(?m)^` + key + `: (\S+)$`).FindSubmatch(page)
 	if found == nil {
-		t.Fatalf("docs/cluster.md has no %s", key)
+		t.Fatalf("docs/failover.md has no %s", key)
 	}
 	return string(found[1])
 }
 
-// The settings of etcd in docs/cluster.md keep the database below its quota at any number of pairs, and an hour of old revisions does not.
+// The settings of etcd in docs/failover.md keep the database below its quota at any number of pairs, and an hour of old revisions does not.
 // Quota, retention and history are smaller by one factor, so that the run writes several times the quota.
 func TestTheDocumentedSettingsSustainTheirRate(t *testing.T) {
 	quota, err := strconv.ParseInt(documented(t, "quota-backend-bytes"), 10, 64)
@@ -57,7 +57,7 @@ func TestTheDocumentedSettingsSustainTheirRate(t *testing.T) {
 	factor, run := int64(400), 60*time.Second
 	if *space > 0 {
 		run = *space
-		factor = 3 * quota / (pairsPerSecond * leastPair * int64(run.Seconds())) // so that three quotas are written
+		factor = 7 * quota / (2 * pairsPerSecond * leastPair * int64(run.Seconds())) // so that three quotas are written at the least
 	}
 	for _, c := range []struct {
 		name      string

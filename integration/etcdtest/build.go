@@ -12,14 +12,15 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
-// server is the package of etcd's command, which the module in the directory of that name requires.
-const server = "go.etcd.io/etcd/server/v3"
+// programs are the packages of etcd's commands, which the module in the directory "server" requires.
+var programs = map[string]string{"etcd": "go.etcd.io/etcd/server/v3", "etcdctl": "go.etcd.io/etcd/etcdctl/v3", "etcdutl": "go.etcd.io/etcd/etcdutl/v3"}
 
-// get returns where etcd is. It is built once for each version and kept below the user's cache directory.
-func get(ctx context.Context) (string, error) {
+// get returns where a program of etcd is. It is built once for each version and kept below the user's cache directory.
+func get(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	project, err := goCommand(ctx, ".", "list", "-m", "-f", "{{.Dir}}", "github.com/ftplockd/ftplockd")
@@ -27,7 +28,7 @@ func get(ctx context.Context) (string, error) {
 		return "", err
 	}
 	module := filepath.Join(project, "integration", "etcdtest", "server")
-	version, err := goCommand(ctx, module, "list", "-m", "-f", "{{.Version}}", server)
+	version, err := goCommand(ctx, module, "list", "-m", "-f", "{{.Version}}", programs[name])
 	if err != nil {
 		return "", err
 	}
@@ -35,11 +36,44 @@ func get(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	program := filepath.Join(cache, "ftplockd-etcd", version, "etcd")
+	program := filepath.Join(cache, "ftplockd-etcd", version, name)
 	return program, keep(program, func(to string) error {
-		_, err := goCommand(ctx, module, "build", "-o", to, server)
+		_, err := goCommand(ctx, module, "build", "-o", to, programs[name])
 		return err
 	})
+}
+
+// need returns where a program of etcd is. Without it the test is skipped, or fails where clients are required.
+func need(t testing.TB, name string) string {
+	t.Helper()
+	program, err := get(t.Context(), name)
+	if err == nil {
+		return program
+	}
+	if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
+		t.Fatal("no ", name, ": ", err)
+	}
+	t.Skip("no ", name, ": ", err)
+	return ""
+}
+
+// Archive makes an archive of etcd's programs in a directory, with the name and the form of those that the project releases.
+func Archive(t testing.TB, dir string) {
+	t.Helper()
+	name := "etcd-v3.0.0-linux-amd64"
+	tree := filepath.Join(t.TempDir(), name)
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for program := range programs {
+		if err := os.Symlink(need(t, program), filepath.Join(tree, program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "tar", "--dereference", "-C", filepath.Dir(tree), "-czf", filepath.Join(dir, name+".tar.gz"), name)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // keep has a file made unless it is there: whole or not at all, and by one process at a time.

@@ -59,14 +59,7 @@ func (m *member) peer() string   { return "http://" + m.address + ":2380" }
 // Start starts a cluster of n members and returns when all of them answer. The flags are etcd's own.
 func Start(t testing.TB, n int, flags ...string) *Cluster {
 	t.Helper()
-	program, err := get(t.Context())
-	if err != nil {
-		if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
-			t.Fatal("no etcd: ", err)
-		}
-		t.Skip("no etcd: ", err)
-	}
-	c := &Cluster{t: t, program: program, dir: t.TempDir(), flags: flags, client: &http.Client{Transport: &http.Transport{}}}
+	c := &Cluster{t: t, program: need(t, "etcd"), dir: t.TempDir(), flags: flags, client: &http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(c.client.CloseIdleConnections)
 	network := Network(t)
 	for i := range n {

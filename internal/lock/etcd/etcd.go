@@ -14,7 +14,7 @@
 // saw while both ran; a server that was started later uses the wall clock. The history may lose its last second in a crash. etcd must be
 // compacted by its own settings: a term writes a key each second.
 //
-// Start reading at [Cluster.Campaign], [Log.Append] and writer.go; coder.go has the format.
+// Start reading at [Cluster.Campaign], [Log.Append], term.go and writer.go; coder.go has the format.
 package etcd
 
 import (
