@@ -20,7 +20,7 @@ const expireBatch = 64
 // It waits for the disk. Several calls may run at a time. The cost grows with what ends, not with what is held.
 func (t *Table) Expire(ctx context.Context) {
 	for ctx.Err() == nil && t.valid() == nil {
-		tasks, more := t.due(ctx)
+		tasks, more := t.due()
 		var work sync.WaitGroup
 		for _, c := range tasks {
 			work.Go(func() { t.finish(ctx, c) })
@@ -34,28 +34,10 @@ func (t *Table) Expire(ctx context.Context) {
 
 // due makes the decisions that are due now, at most expireBatch of them, and returns the directories that have to be removed for them.
 // more reports whether there may be more to do.
-func (t *Table) due(ctx context.Context) (tasks []*claim, more bool) {
-	t.mu.Lock()
-	stuck := len(t.stuck) > 0
-	token := t.nextLocked()
-	t.mu.Unlock()
-	if stuck {
-		making, cancel := context.WithTimeout(ctx, askAgain)
-		defer cancel()
-		stuck = t.log.MakeRoom(making, token) == nil
-	}
+func (t *Table) due() (tasks []*claim, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
-	if stuck {
-		for name := range t.stuck {
-			if n := t.st.nodes[name]; n != nil {
-				t.st.touch(n)
-			}
-		}
-		clear(t.stuck)
-	}
-	t.settleLocked(now)
 	for range expireBatch {
 		t.out.reset()
 		if !t.st.next(now, &t.out) {
@@ -94,9 +76,6 @@ func (t *Table) NextExpiry() (in time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	due := t.st.agenda.next()
-	if len(t.stuck) > 0 {
-		due = min(due, now+askAgain)
-	}
 	if suspended && due != never {
 		due = max(due, now+askAgain)
 	}

@@ -37,11 +37,23 @@ func (l *memoryLog) Room(Token) bool {
 	return !l.full
 }
 
-func (l *memoryLog) MakeRoom(context.Context, Token) error {
-	if l.Room(0) {
-		return nil
+// MakeRoom waits as the journal does while a disk is full.
+func (l *memoryLog) MakeRoom(ctx context.Context, _ Token) error {
+	for !l.Room(0) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second / 2):
+			return ErrFull
+		}
 	}
-	return ErrFull
+	return nil
+}
+
+func (l *memoryLog) setFull(full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.full = full
 }
 
 func (l *memoryLog) Append(records []Record) Position {

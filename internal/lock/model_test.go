@@ -411,7 +411,10 @@ func (m *model) settle() {
 	if m.invalid {
 		return
 	}
-	if tasks, _ := m.table.due(context.Background()); len(tasks) > 0 {
+	if !m.log.full {
+		m.table.serveStuck(context.Background())
+	}
+	if tasks, _ := m.table.due(); len(tasks) > 0 {
 		m.tasks = append(m.tasks, tasks...)
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool {

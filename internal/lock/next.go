@@ -156,7 +156,7 @@ func (st *State) next(now Instant, out *outcome) bool {
 // endDue ends a hold, or one of the locks below it, or puts that off.
 func (st *State) endDue(h *hold, now Instant, out *outcome) {
 	n := h.node
-	restores := h.unheard && h.previous != nil
+	restores := h.unheard && st.restorable(h)
 	group := len(n.holds) == 1 && n.below > 0 && !restores
 	at, why := h.deadline(now.Boot)
 	if group {
@@ -182,6 +182,15 @@ func (st *State) endDue(h *hold, now Instant, out *outcome) {
 	default:
 		st.end(ends, end, now, out)
 	}
+}
+
+// restorable reports whether an undo can bring back the hold that h was adopted from: its session has acquired no other one meanwhile.
+func (st *State) restorable(h *hold) bool {
+	if h.previous == nil {
+		return false
+	}
+	s := st.sessions[h.previous.Owner.Session]
+	return s == nil || s.holds[h.Name] == nil
 }
 
 // kept reports whether a hold of n cannot end now: its directory is being changed, or a write under it is under way.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -325,4 +326,82 @@ func TestALockThatGoesBackToAnEndedConnectionHasItsGrace(t *testing.T) {
 	if b.Held("/x") {
 		t.Error("it stands after its grace")
 	}
+}
+
+// The undo of an adoption does not bring back a hold whose session, with another nonce, has acquired the lock anew meanwhile.
+func TestAnUndoneAdoptionGivesNoSessionTwoHolds(t *testing.T) {
+	b := newFixture(t, false, Rule{Match: "/x", Contention: &Contention{Shared: []string{"a"}}})
+	first, second := b.open("a", "job"), b.open("a", "job")
+	b.get(first, "/x")
+	adopted := b.get(second, "/x")
+	if err := first.SetNonce("other"); err != nil {
+		t.Fatal(err)
+	}
+	own := b.get(first, "/x")
+	if err := second.Undo(t.Context(), "/x", adopted.Token); err != nil {
+		t.Fatal(err)
+	}
+	if all := b.Holds(); len(all) != 1 || all[0].Token != own.Token {
+		t.Errorf("after the undo there are %d holds, want the one with token %d", len(all), own.Token)
+	}
+	if err := first.Release(t.Context(), "/x"); err != nil || b.Held("/x") {
+		t.Errorf("after the release the lock is held: %v, %v", b.Held("/x"), err)
+	}
+}
+
+// While the log has no room, a session that waits keeps no other one from going on: only Run waits for room.
+func TestAFullLogHoldsUpNoCloseAndNoUndo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, false, Rule{Match: "/*", Contention: &Contention{Wait: time.Hour}, OnDisconnect: ReleaseOnDisconnect})
+		holder, other := b.open("a", ""), b.open("a", "")
+		b.get(holder, "/x")
+		undone := b.get(other, "/y")
+		b.get(other, "/z")
+		b.queue(b.open("b", ""), "/x")
+		b.log.setFull(true)
+		if err := holder.Release(t.Context(), "/x"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := other.Undo(t.Context(), "/y", undone.Token); err != nil {
+			t.Fatal(err)
+		}
+		other.Close(t.Context())
+		if took := time.Since(began); took > 0 {
+			t.Errorf("an undo and a close took %s", took)
+		}
+	})
+}
+
+// A session that waits gets its lock when the log has room again. The reaper is not woken for it.
+func TestASessionThatWaitsGetsItsLockWhenTheLogHasRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, false, Rule{Match: "/*", Contention: &Contention{Wait: time.Hour}})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go b.Table.Run(ctx)
+		holder := b.open("a", "")
+		b.get(holder, "/x")
+		w, woken := b.queue(b.open("b", ""), "/x")
+		<-b.Changed() // since the session waits
+		b.NextExpiry()
+		b.log.setFull(true)
+		if err := holder.Release(t.Context(), "/x"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			b.open("c", "").Close(t.Context())
+			select {
+			case <-b.Changed():
+				t.Fatalf("change %d wakes the reaper", i)
+			default:
+			}
+		}
+		time.Sleep(3 * time.Second)
+		b.log.setFull(false)
+		time.Sleep(3 * time.Second)
+		if h, over, err := w.Poll(t.Context()); !over || err != nil || h.Token == 0 || *woken == 0 {
+			t.Errorf("over %v, %v", over, err)
+		}
+	})
 }

@@ -42,13 +42,14 @@ type Table struct {
 	valid   func() error
 	start   uint32
 	changed chan struct{} // holds at most one message: NextExpiry returned too late a time
+	retry   chan struct{} // holds at most one message: the field stuck is no longer empty
 
 	mu       sync.Mutex // guards everything below
 	st       *State
 	out      outcome // the decision under way
 	handing  outcome // that of a hand-over
 	busy     map[Name]chan struct{}
-	stuck    map[Name]struct{} // names whose sessions that wait could not be served: suspended, or no room
+	stuck    map[Name]struct{} // names whose queues could not be served: the server was suspended, or the log had no room
 	awaited  Time              // what NextExpiry returned last
 	sessions uint64            // the number of the last one
 	appended Position          // the end of the last record in the log
@@ -72,7 +73,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	}
 	t := &Table{
 		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, valid: o.Valid,
-		changed: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), retry: make(chan struct{}, 1),
 		st:      newState(o.Rules, o.Disk != nil),
 		busy:    make(map[Name]chan struct{}),
 		stuck:   make(map[Name]struct{}),
@@ -253,7 +254,7 @@ func (t *Table) settleLocked(now Instant) {
 		}
 		for len(n.queue) > 0 {
 			if t.valid() != nil || !t.log.Room(t.nextLocked()) {
-				t.retryLocked(n.name)
+				t.stuckLocked(n.name)
 				break
 			}
 			t.handing.reset()
@@ -268,19 +269,20 @@ func (t *Table) settleLocked(now Instant) {
 	t.st.touched = t.st.touched[:0]
 }
 
-// retryLocked has Expire serve those that wait at the name, as soon as the server may change locks and the log has room.
-func (t *Table) retryLocked(n Name) {
+// stuckLocked has Run serve the queue of the name, as soon as the server may change locks and the log has room.
+func (t *Table) stuckLocked(n Name) {
+	if len(t.stuck) == 0 {
+		select {
+		case t.retry <- struct{}{}:
+		default:
+		}
+	}
 	t.stuck[n] = struct{}{}
-	t.hurryLocked()
 }
 
 // hurryLocked wakes the caller of NextExpiry if that returned too late a time.
 func (t *Table) hurryLocked() {
-	due := t.st.agenda.next()
-	if len(t.stuck) > 0 {
-		due = 0
-	}
-	if due < t.awaited {
+	if due := t.st.agenda.next(); due < t.awaited {
 		t.awaited = due
 		select {
 		case t.changed <- struct{}{}:
