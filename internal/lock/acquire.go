@@ -44,6 +44,10 @@ func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
 		out.refuse(ErrNoRule)
 		return
 	}
+	if st.reloading && rule.contention.Limit > 0 {
+		out.busy = "/"
+		return
+	}
 	if err := st.mayJoin(a); err != nil {
 		out.refuse(err)
 		return

@@ -48,6 +48,15 @@ func (st *State) apply(r *Record) {
 		st.applyPins(v.pins, v.bars, -1)
 	case ruled:
 		st.applyRules(v.rules, r.At)
+	case followed:
+		for _, name := range v.pins {
+			if n := st.nodes[name]; n != nil {
+				st.follow(n, r.At)
+			}
+		}
+		if v.pins == nil {
+			st.applyFollowed()
+		}
 	case marked:
 		st.applyMark(r)
 	}
@@ -270,25 +279,18 @@ func (st *State) applyPins(pins, bars []Name, by int) {
 	}
 }
 
-// applyRules puts rules in force. Every hold follows them at once, one that no rule matches keeps its own.
+// applyRules puts rules in force for all decisions. What is held, and the limits, follow name by name, see follow.
 func (st *State) applyRules(rules *Rules, at Instant) {
 	if !slices.EqualFunc(rules.automatic, st.rules.automatic, (*pattern).sameLock) { // the looks of jobs that run are not known
 		st.floor = floor{until: later(at.Boot, rememberJob)}
 	}
-	st.rules = rules
-	clear(st.pools)
-	var waiting []*place
-	for _, n := range st.nodes {
-		n.pool, n.counted = nil, false
-		n.below = 0
-		waiting = append(waiting, n.queue...)
-	}
-	for _, n := range st.nodes {
-		st.recount(n)
-		rule := rules.find(n.name)
-		if rule == nil {
-			continue
-		}
+	st.rules, st.reloading = rules, true
+	st.pools = make(map[poolKey]*pool)
+}
+
+// follow has a name follow the rules in force. A hold that no rule matches keeps its own.
+func (st *State) follow(n *node, at Instant) {
+	if rule := st.rules.find(n.name); rule != nil {
 		for _, h := range n.holds {
 			if h.Rule.MaxIdle == 0 {
 				h.idleFrom = at.Boot // no sign of life was counted before
@@ -297,14 +299,26 @@ func (st *State) applyRules(rules *Rules, at Instant) {
 			st.arm(h)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b *place) int { return int(int64(a.ticket) - int64(b.ticket)) })
-	for _, p := range waiting {
-		p.pool = nil
-		if rule := rules.find(p.node.name); rule != nil {
+	if n.counted && !st.inForce(n.pool) {
+		st.countIn(n)
+	}
+	for _, p := range n.queue {
+		if !st.inForce(p.pool) {
 			st.pool(p)
 		}
-		st.touch(p.node)
 	}
+	st.touch(n)
+}
+
+// applyFollowed ends a reload: the limits are known, and the sessions that wait for them go on.
+func (st *State) applyFollowed() {
+	st.reloading = false
+	for _, p := range st.pools {
+		for _, waiting := range p.queue {
+			st.touch(waiting.node)
+		}
+	}
+	st.touch(st.nodes["/"])
 }
 
 func (st *State) applyMark(r *Record) {

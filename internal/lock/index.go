@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -78,7 +79,19 @@ func (st *State) pool(p *place) {
 	p.pool = st.poolOf(p.node.name)
 	if p.pool != nil {
 		st.pools[p.pool.key] = p.pool
-		p.pool.queue = append(p.pool.queue, p)
+		i, _ := slices.BinarySearchFunc(p.pool.queue, p, func(a, b *place) int { return cmp.Compare(a.ticket, b.ticket) })
+		p.pool.queue = slices.Insert(p.pool.queue, i, p)
+	}
+}
+
+// inForce reports whether a pool is one of the rules in force.
+func (st *State) inForce(p *pool) bool { return p != nil && st.pools[p.key] == p }
+
+// countIn counts a node that is taken in its pool.
+func (st *State) countIn(n *node) {
+	if n.pool = st.poolOf(n.name); n.pool != nil {
+		st.pools[n.pool.key] = n.pool
+		n.pool.taken++
 	}
 }
 
@@ -116,10 +129,7 @@ func (st *State) recount(n *node) {
 	}
 	n.counted = taken
 	if taken {
-		if n.pool = st.poolOf(n.name); n.pool != nil {
-			st.pools[n.pool.key] = n.pool
-			n.pool.taken++
-		}
+		st.countIn(n)
 		for p := n.parent; p != nil; p = p.parent {
 			p.below++
 		}
@@ -140,7 +150,7 @@ func (st *State) recount(n *node) {
 }
 
 func (st *State) dropPool(p *pool) {
-	if p.taken == 0 && len(p.queue) == 0 && st.pools[p.key] == p {
+	if p.taken == 0 && len(p.queue) == 0 && st.inForce(p) {
 		delete(st.pools, p.key)
 	}
 }

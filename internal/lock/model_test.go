@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,6 +40,7 @@ type model struct {
 	invalid  bool            // the server is suspended
 	undoable []Hold          // grants that may still be undone
 	rules    [][]Rule        // the sets that reloads choose from
+	stale    []Name          // the names that do not follow the reload under way
 	adopted  map[Token]bool  // the holds that took the place of a hold of their job
 }
 
@@ -217,9 +219,16 @@ func (m *model) step() {
 		m.endByToken()
 	case dice < 79:
 		m.session().Touch()
+	case m.table.st.reloading && dice < 90:
+		m.follow()
 	case dice < 81:
 		m.note("reload")
-		m.table.SetRules(context.Background(), mustRules(m.rules[m.random.IntN(2)]...))
+		m.table.follow(context.Background(), ruled, volatile{rules: mustRules(m.rules[m.random.IntN(2)]...)})
+		m.stale = m.stale[:0]
+		for name := range m.table.st.nodes {
+			m.stale = append(m.stale, name)
+		}
+		slices.Sort(m.stale)
 	case dice < 83:
 		m.log.mu.Lock()
 		m.log.full = !m.log.full && m.random.IntN(3) == 0
@@ -245,6 +254,16 @@ func (m *model) step() {
 func (m *model) name() Name { return modelNames[m.random.IntN(len(modelNames))] }
 
 func (m *model) session() *Session { return m.sessions[m.random.IntN(len(m.sessions))] }
+
+// follow takes a step of a reload.
+func (m *model) follow() {
+	m.note("%d names follow", len(m.stale))
+	n := min(len(m.stale), 1+m.random.IntN(4))
+	m.table.follow(context.Background(), followed, volatile{pins: m.stale[:n]})
+	if m.stale = m.stale[n:]; n == 0 {
+		m.table.follow(context.Background(), followed, volatile{})
+	}
+}
 
 func (m *model) open() {
 	accounts := []string{"ann", "ben", "reader"}
@@ -484,12 +503,20 @@ func (m *model) check() {
 			m.fail("%s is remembered for nothing", name)
 		}
 	}
+	for key, taken := range pools {
+		if p := st.pools[key]; !st.reloading && (p == nil || p.taken != taken) {
+			m.fail("the limit of %s does not count %d locks", key.dir, taken)
+		}
+		if taken > key.rule.contention.Limit {
+			m.fail("%d locks in %s, the limit is %d", taken, key.dir, key.rule.contention.Limit)
+		}
+	}
 	for key, p := range st.pools {
-		if p.taken != pools[key] {
+		if p.taken > pools[key] || p.taken == 0 && len(p.queue) == 0 {
 			m.fail("the limit of %s counts %d, there are %d", key.dir, p.taken, pools[key])
 		}
-		if p.taken > key.rule.contention.Limit {
-			m.fail("%d locks in %s, the limit is %d", p.taken, key.dir, key.rule.contention.Limit)
+		if !slices.IsSortedFunc(p.queue, func(a, b *place) int { return cmp.Compare(a.ticket, b.ticket) }) {
+			m.fail("the queue for the limit of %s is in no order", key.dir)
 		}
 	}
 	for name, a := range st.accounts {

@@ -303,6 +303,9 @@ func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 		out.unqueue(p, ErrNoRule)
 		return true
 	}
+	if st.reloading && rule.contention.Limit > 0 {
+		return false
+	}
 	if a.heldAt(n, rule) || st.conflict(a, rule, now) != nil { // the first costs less than an error about a thousand holds
 		return false
 	}

@@ -53,6 +53,7 @@ const (
 	pinned                    // a write under locks begins
 	unpinned                  // and ends
 	ruled                     // other rules are in force
+	followed                  // names follow these rules; with none, all do
 	marked                    // a mark on a hold or a name, see the field
 )
 

@@ -13,10 +13,11 @@ type Time = time.Duration
 //
 // The holds, and with them last, are what the log has. All else is volatile: sessions, queues, claims, pins.
 type State struct {
-	rules *Rules
-	disk  bool  // a grant waits for the disk: it makes the lock's directory, or finds the name free
-	last  Token // the last token that was given
-	makes int   // number of grants that wait for the disk
+	rules     *Rules
+	reloading bool  // not all names follow the rules yet, so no limit is known
+	disk      bool  // a grant waits for the disk: it makes the lock's directory, or finds the name free
+	last      Token // the last token that was given
+	makes     int   // number of grants that wait for the disk
 
 	nodes    map[Name]*node
 	sessions map[SessionID]*session // those that are open, or have holds

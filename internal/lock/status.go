@@ -147,7 +147,7 @@ const readBatch = 512
 // All returns every lock that is held, sorted by name. Each is as it was at one moment of the call.
 func (t *Table) All() []Status {
 	var all []Status
-	t.each(func(n *node, now Instant) { all = append(all, n.status(now)) })
+	t.eachHeld(func(n *node, now Instant) { all = append(all, n.status(now)) })
 	sortByName(all)
 	return all
 }
@@ -155,7 +155,7 @@ func (t *Table) All() []Status {
 // Names returns the names of all locks that are held, sorted. Each was held at one moment of the call. It costs much less memory than All.
 func (t *Table) Names() []Name {
 	var all []Name
-	t.each(func(n *node, _ Instant) { all = append(all, n.name) })
+	t.eachHeld(func(n *node, _ Instant) { all = append(all, n.name) })
 	slices.Sort(all)
 	return all
 }
@@ -163,7 +163,7 @@ func (t *Table) Names() []Name {
 // Holds returns every hold, each as it was at one moment of the call.
 func (t *Table) Holds() []Hold {
 	var all []Hold
-	t.each(func(n *node, _ Instant) {
+	t.eachHeld(func(n *node, _ Instant) {
 		for _, h := range n.holds {
 			all = append(all, h.Hold)
 		}
@@ -171,7 +171,16 @@ func (t *Table) Holds() []Hold {
 	return all
 }
 
-// each visits the nodes with holds, and lets go of the mutex now and then.
+// eachHeld visits the nodes with holds.
+func (t *Table) eachHeld(visit func(n *node, now Instant)) {
+	t.each(func(n *node, now Instant) {
+		if len(n.holds) > 0 {
+			visit(n, now)
+		}
+	})
+}
+
+// each visits the nodes, and lets go of the mutex now and then.
 func (t *Table) each(visit func(n *node, now Instant)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,9 +192,7 @@ func (t *Table) each(visit func(n *node, now Instant)) {
 			t.mu.Lock()
 			now = t.clock.Now()
 		}
-		if len(n.holds) > 0 {
-			visit(n, now)
-		}
+		visit(n, now)
 	}
 }
 

@@ -8,7 +8,7 @@ type volatile struct {
 	settings *settings
 	nonce    string
 	rules    *Rules
-	pins     []Name // names whose holds a write keeps
+	pins     []Name // names whose holds a write keeps, or that follow a reload
 	bars     []Name // names that a write keeps free
 	holds    []*hold
 	node     *node
