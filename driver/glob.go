@@ -19,56 +19,74 @@ var (
 	errLongPattern = &refusal{text: "is too long for a pattern", is: fs.ErrInvalid}
 )
 
-// glob finds what a pattern with *, ? and [...] in any of its elements fits; there are no braces. The last element is
-// looked for when the listing is sent. Names that begin with a dot are found by patterns that do, or with all.
+// glob finds the names that a pattern fits: *, ? and [...] in any of its elements, no braces. The last element is
+// looked for when the listing is sent. Only a pattern that begins with a dot, or -a, finds names that do.
 func (l *listing) glob(pattern string) error {
-	// Cleaned, as every path is: each ".." that follows a star would look at the whole directory again.
+	// Cleaned, as every path is: each ".." behind a star would search the whole directory again.
 	if pattern = path.Clean(pattern); len(pattern) > patternMax {
 		return errLongPattern
 	}
-	shown := ""
+	top := ""
 	if strings.HasPrefix(pattern, "/") {
-		shown = "/"
+		top = "/"
 	}
+	l.sources = []source{{entry: entry{shown: top}}}
 	elements := strings.Split(strings.Trim(pattern, "/"), "/")
-	last := elements[len(elements)-1]
-	directories := []string{shown}
-	for _, element := range elements[:len(elements)-1] {
-		var next []string
-		for _, dir := range directories {
-			if err := l.directories(dir, element, &next); err != nil {
-				return err
-			}
-		}
-		directories = next
-	}
-	for _, dir := range directories {
-		if hasGlob(last) {
-			view := l.client.abs(dir)
-			l.sources = append(l.sources, source{view, dir, last})
-			if err := l.hold(len(view) + len(dir)); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := l.look(1); err != nil {
-			return err
-		}
-		shown := joinShown(dir, last)
-		info, err := l.client.stat(l.client.abs(shown))
-		if err == nil {
-			l.held = append(l.held, entry{shown: shown, info: info})
-			if err := l.hold(len(shown) + entryBytes); err != nil {
-				return err
-			}
-		} else if err = l.client.unforeseen(err); err != nil {
+	for i, element := range elements {
+		if err := l.expand(element, i == len(elements)-1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// look counts names that a pattern looks at. It fails when there were too many, or nobody waits for what it fits.
+// expand replaces each source, a directory, by the names in it that one element of a pattern fits: directories, unless it is the last
+// element.
+func (l *listing) expand(element string, last bool) error {
+	c := l.client
+	directories := l.sources
+	l.sources = nil
+	add := func(s source) error {
+		l.sources = append(l.sources, s)
+		switch {
+		case len(l.sources) > heldMax:
+			return errTooMany
+		case last && s.info == nil:
+			return l.hold(len(s.shown) + len(s.in) + directoryBytes)
+		case last:
+			return l.hold(len(s.shown) + entryBytes)
+		}
+		return nil
+	}
+	for _, dir := range directories {
+		var err error
+		switch {
+		case last && hasGlob(element):
+			err = add(source{entry{shown: dir.shown}, c.abs(dir.shown), element})
+		case hasGlob(element):
+			err = l.eachIn(c.abs(dir.shown), element, func(names *names, name string) error {
+				info, _, err := names.describe(name)
+				if info == nil || !info.IsDir() {
+					return err
+				}
+				return add(source{entry: entry{shown: joinShown(dir.shown, name)}})
+			})
+		default:
+			shown := joinShown(dir.shown, element)
+			info, serr := c.stat(c.abs(shown))
+			err = cmp.Or(c.unforeseen(serr), l.look(1))
+			if err == nil && serr == nil && (last || info.IsDir()) {
+				err = add(source{entry: entry{shown: shown, info: info}})
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look counts names that a pattern looks at. It fails when there are too many, or the client is gone.
 func (l *listing) look(names int) error {
 	l.looks += names
 	switch {
@@ -80,38 +98,16 @@ func (l *listing) look(names int) error {
 	return nil
 }
 
-// directories adds those that one element of the pattern fits in a directory.
-func (l *listing) directories(dir, element string, found *[]string) error {
-	c := l.client
-	if !hasGlob(element) {
-		name := joinShown(dir, element)
-		info, err := c.stat(c.abs(name))
-		if err == nil && info.IsDir() {
-			*found = append(*found, name)
-		}
-		return cmp.Or(c.unforeseen(err), l.look(1))
-	}
-	return l.eachIn(c.abs(dir), element, func(names *names, name string) error {
-		if info, _, err := names.describe(name); info == nil || !info.IsDir() {
-			return err
-		}
-		if *found = append(*found, joinShown(dir, name)); len(*found) > heldMax {
-			return errTooMany
-		}
-		return nil
-	})
-}
-
-// fits reports whether a name in a directory is shown.
+// fits reports whether a name in a directory is shown. A name with a line end would look like two.
 func (l *listing) fits(pattern, name string) bool {
-	if strings.HasPrefix(name, ".") && !strings.HasPrefix(pattern, ".") && !l.options.all {
+	if strings.ContainsAny(name, "\r\n") || strings.HasPrefix(name, ".") && !strings.HasPrefix(pattern, ".") && !l.options.has("aA") {
 		return false
 	}
 	fits, err := path.Match(cmp.Or(pattern, "*"), name)
 	return err == nil && fits
 }
 
-// joinShown is path.Join without cleaning: the client gets back the directory as it wrote it.
+// joinShown is path.Join without cleaning: the client reads the directory as it wrote it.
 func joinShown(dir, name string) string {
 	if dir == "" || strings.HasSuffix(dir, "/") {
 		return dir + name

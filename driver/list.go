@@ -3,12 +3,10 @@ package driver
 import (
 	"bufio"
 	"cmp"
-	"fmt"
 	"io"
 	"io/fs"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -22,47 +20,46 @@ const (
 	formatFacts               // MLSD
 )
 
-// listing is what LIST, NLST, MLSD or STAT show. Some of the names are held at a time, and the lines are made as they are sent.
+// listing is what LIST, NLST, MLSD and STAT show. It reads names and makes lines as the client reads them, and holds few at a time.
 type listing struct {
 	client  *client
 	view    string
 	format  format
 	options listOptions
-	held    []entry  // what is shown first: single names, or all if they are sorted by time or size
-	sources []source // what is shown then
-	looks   int      // how many names patterns have looked at: in a tree with links they could go in circles
-	bytes   int64    // about how much is held, see hold
+	sources []source
+	looks   int // how many names patterns have looked at: in a tree with links they could go in circles
+	bytes   int // about how much memory sources take, see hold
 }
 
-// source is a directory whose names are shown.
+// source is one name, or a directory whose names are shown.
 type source struct {
-	view    string
-	shown   string // what stands before each of its names
-	pattern string // which of the names are shown; "": all
+	entry          // of a directory only shown, which precedes its names
+	in      string // the directory; "": one name
+	pattern string // which names of the directory are shown; "": all
 }
 
 // entry is one line of a listing.
 type entry struct {
-	shown string // what the client is shown, perhaps with a directory before it
+	shown string // the name for the client, perhaps with a directory before it
 	info  fs.FileInfo
 	name  lock.Name // of what info describes, for MLSD and MLST
 }
 
-// listing finds what a command shows of a path or, but for MLSD, a glob. A path that does not exist is an error; a
-// glob that fits nothing is an empty listing.
+// listing finds what a command shows: a path or, except for MLSD, a pattern. A path that does not exist is an error; a
+// pattern that fits no name is an empty listing.
 func (c *client) listing(f format, param string) (*listing, error) {
-	l := &listing{client: c, format: f, options: listOptions{all: true}}
+	l := &listing{client: c, format: f, options: "a"}
 	if f != formatFacts {
 		l.options, param = c.parseListArgument(f, param)
 	}
-	if l.options.long {
+	if l.options.has("l") {
 		l.format = formatLong
 	}
 	l.view = c.abs(param)
 	c.look(c.conn.Command(), l.view)
 	err := l.find(param)
-	if err == nil && (l.options.byTime || l.options.bySize) {
-		err = l.order()
+	if err == nil && l.options.has("tS") {
+		err = l.sort()
 	}
 	if err != nil {
 		l.Close()
@@ -70,99 +67,131 @@ func (c *client) listing(f format, param string) (*listing, error) {
 	return l, err
 }
 
+// listOptions are the letters that a client gave behind LIST or NLST, as for ls: -a and -A show names that begin with a dot, -d shows
+// the directory itself, -l makes NLST a LIST, as in vsftpd, -F adds a slash to directories, -t, -S and -r sort. RFC 959 has no
+// options, and clients send others, too: those have no effect.
+type listOptions string
+
+func (o listOptions) has(letters string) bool { return strings.ContainsAny(string(o), letters) }
+
+// parseListArgument splits the argument of LIST or NLST into options and path. "--" ends the options, so that a name
+// may begin with a dash. An argument of NLST that is the name of a file is no option: "mdelete -al" sends NLST, and then DELE for each
+// listed name. Clients send LIST -al to see the whole directory.
+func (c *client) parseListArgument(f format, param string) (o listOptions, rest string) {
+	rest = strings.TrimLeft(param, " ")
+	for strings.HasPrefix(rest, "-") && len(rest) > 1 {
+		if _, err := c.stat(c.abs(rest)); err == nil && f == formatNames {
+			break
+		}
+		word, after, _ := strings.Cut(rest, " ")
+		rest = strings.TrimLeft(after, " ")
+		if word == "--" {
+			break
+		}
+		o += listOptions(word[1:])
+	}
+	return o, rest
+}
+
 const (
 	// listingFree is how many bytes each listing may hold, and listingsMax how many all of them may hold together beyond that,
 	// until their clients have read them.
 	listingFree = 64 << 10
 	listingsMax = 64 << 20
-	// entryBytes is about what an entry takes beside its name.
-	entryBytes = 512
+	// entryBytes is about what an entry takes beside its name, and directoryBytes what a directory takes that a pattern fits.
+	entryBytes, directoryBytes = 512, 128
+	// heldMax is how many names a listing may hold: directories that a pattern fits, and names sorted by time or size.
+	heldMax = 10_000
 )
 
-var errManyListings = &refusal{code: 450, text: "too many long listings are being read: try again, or list without options and pattern", is: fs.ErrInvalid}
+var (
+	errManyListings  = &refusal{code: 450, text: "too many long listings are being read: try again, or list without options and pattern", is: fs.ErrInvalid}
+	errTooManyToSort = &refusal{text: "too many names to sort by time or size", is: fs.ErrInvalid}
+	errNoDirectory   = &refusal{code: 501, text: "is not a directory", is: fs.ErrInvalid} // RFC 3659 section 7.2.1
+)
 
-// hold counts bytes that are held until the client has read the listing. Close counts them out.
+// hold counts bytes that are held until Close.
 func (l *listing) hold(n int) error {
 	before := max(l.bytes-listingFree, 0)
-	l.bytes += int64(n)
+	l.bytes += n
 	more := max(l.bytes-listingFree, 0) - before
-	if l.client.server.listings.Add(more) > l.client.server.listingsMax && more > 0 {
+	if l.client.server.listings.Add(int64(more)) > l.client.server.listingsMax && more > 0 {
 		return errManyListings
 	}
 	return nil
 }
 
+// Close implements content. A second call does nothing.
+func (l *listing) Close() error {
+	l.client.server.listings.Add(-int64(max(l.bytes-listingFree, 0)))
+	l.bytes = 0
+	return nil
+}
+
+// find sets the sources.
 func (l *listing) find(param string) error {
-	c := l.client
-	info, err := c.stat(l.view)
+	info, err := l.client.stat(l.view)
 	switch {
 	case err != nil && l.format != formatFacts && isNotThere(err) && hasGlob(param):
 		return l.glob(param)
 	case err != nil:
 		return err
-	case info.IsDir() && !l.options.directory:
-		in := source{view: l.view}
-		if l.format == formatNames && param != "" && param != "." { // RFC 1123 section 4.1.2.7: each name is to be good for RETR
-			in.shown = param
-		}
-		l.sources = []source{in}
-		names, err := c.openNames(l.view) // why it cannot be shown is said before the data connection is used
-		if err == nil {
-			names.Close()
-		}
-		return err
-	case l.format == formatFacts:
-		return errNotDirectoryArgument
+	case l.format == formatFacts && !info.IsDir():
+		return errNoDirectory
+	case l.options.has("d") || !info.IsDir():
+		l.sources = []source{{entry: entry{shown: cmp.Or(param, "."), info: info}}}
+		return nil
 	}
-	l.held = []entry{{shown: cmp.Or(param, "."), info: info}}
-	return nil
+	in := source{in: l.view}
+	if l.format == formatNames && param != "." { // RFC 1123 section 4.1.2.7: a client can give each name to RETR
+		in.shown = param
+	}
+	l.sources = []source{in}
+	names, err := l.client.openNames(l.view) // a refusal comes before the data connection is used
+	if err == nil {
+		names.Close()
+	}
+	return err
 }
 
-// errNotDirectoryArgument is 501 by RFC 3659 section 7.2.1.
-var errNotDirectoryArgument = &refusal{code: 501, text: "is not a directory", is: fs.ErrInvalid}
-
-var errTooManyToSort = &refusal{text: "too many names to sort by time or size", is: fs.ErrInvalid}
-
-// order holds all entries, in the order that the options want.
-func (l *listing) order() error {
-	var all []entry
-	reverse := l.options.reverse
-	l.options.reverse = false
-	err := l.each(true, func(e entry) error {
+// sort replaces the sources by all entries, in the order of the options.
+func (l *listing) sort() error {
+	var all []source
+	if err := l.each(true, func(e entry) error {
 		if len(all) == heldMax {
 			return errTooManyToSort
 		}
-		all = append(all, e)
+		all = append(all, source{entry: e})
 		return l.hold(len(e.shown) + entryBytes)
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	slices.SortStableFunc(all, func(a, b entry) int {
-		if l.options.byTime {
+	byTime, reverse := l.options.has("t"), l.options.has("r")
+	slices.SortStableFunc(all, func(a, b source) int {
+		if reverse {
+			a, b = b, a
+		}
+		if byTime {
 			return b.info.ModTime().Compare(a.info.ModTime())
 		}
 		return cmp.Compare(b.info.Size(), a.info.Size())
 	})
-	if reverse {
-		slices.Reverse(all)
-	}
-	l.held, l.sources = all, nil
+	l.sources = all
 	return nil
 }
 
-// each calls f with each entry, and what it is if that is wanted, until an error. What has gone away meanwhile is left out.
-func (l *listing) each(described bool, f func(e entry) error) error {
-	for _, e := range l.held {
-		if err := f(e); err != nil {
-			return err
+// each calls f with each entry, until an error. Entries of a directory have an info only if described is true.
+func (l *listing) each(described bool, f func(entry) error) error {
+	for _, s := range l.sources {
+		if s.in == "" {
+			if err := f(s.entry); err != nil {
+				return err
+			}
+			continue
 		}
-	}
-	for _, in := range l.sources {
-		err := l.eachIn(in.view, in.pattern, func(names *names, name string) error {
-			e := entry{shown: joinShown(in.shown, name)}
+		err := l.eachIn(s.in, s.pattern, func(names *names, name string) (err error) {
+			e := entry{shown: joinShown(s.shown, name)}
 			if described {
-				var err error
 				if e.info, e.name, err = names.describe(name); e.info == nil {
 					return err
 				}
@@ -176,8 +205,8 @@ func (l *listing) each(described bool, f func(e entry) error) error {
 	return nil
 }
 
-// eachIn calls f with each name in a directory that the pattern fits; "" fits all. Where a pattern is looked for, a directory that
-// may not be read has no names.
+// eachIn calls f with each name in a directory that the pattern fits. With a pattern, a directory that the client cannot
+// read has no names.
 func (l *listing) eachIn(view, pattern string, f func(names *names, name string) error) error {
 	if pattern != "" {
 		if err := l.look(1); err != nil {
@@ -185,10 +214,10 @@ func (l *listing) eachIn(view, pattern string, f func(names *names, name string)
 		}
 	}
 	names, err := l.client.openNames(view)
+	if err != nil && pattern != "" {
+		return l.client.unforeseen(err)
+	}
 	if err != nil {
-		if pattern != "" {
-			err = l.client.unforeseen(err)
-		}
 		return err
 	}
 	defer names.Close()
@@ -203,11 +232,11 @@ func (l *listing) eachIn(view, pattern string, f func(names *names, name string)
 		if err != nil {
 			return err
 		}
-		if l.options.reverse {
+		if l.options.has("r") {
 			slices.Reverse(piece)
 		}
 		for _, name := range piece {
-			if forgesLine(name) || !l.fits(pattern, name) {
+			if !l.fits(pattern, name) {
 				continue
 			}
 			if err := f(names, name); err != nil {
@@ -220,8 +249,8 @@ func (l *listing) eachIn(view, pattern string, f func(names *names, name string)
 // lines calls f with each line, without its end, until an error.
 func (l *listing) lines(f func(line string) error) error {
 	now := l.client.server.clock.Now().Wall
-	described := l.format != formatNames || l.options.classify
-	return l.each(described, func(e entry) error {
+	classify := l.options.has("F")
+	return l.each(classify || l.format != formatNames, func(e entry) error {
 		line := e.shown
 		switch l.format {
 		case formatLong:
@@ -229,7 +258,7 @@ func (l *listing) lines(f func(line string) error) error {
 		case formatFacts:
 			line = l.client.formatFacts(e)
 		}
-		if l.options.classify && e.info.IsDir() {
+		if classify && e.info.IsDir() {
 			line += "/"
 		}
 		return f(line)
@@ -240,170 +269,9 @@ func (l *listing) lines(f func(line string) error) error {
 func (l *listing) WriteTo(w io.Writer) (n int64, err error) {
 	b := bufio.NewWriterSize(w, 16<<10)
 	err = l.lines(func(line string) error {
-		m, err := b.WriteString(line)
-		n += int64(m)
-		if err != nil {
-			return err
-		}
-		m, err = b.WriteString("\r\n")
+		m, err := b.WriteString(line + "\r\n")
 		n += int64(m)
 		return err
 	})
-	if err != nil {
-		return n, err
-	}
-	return n, b.Flush()
-}
-
-// Close implements content. A second call does nothing.
-func (l *listing) Close() error {
-	l.client.server.listings.Add(-max(l.bytes-listingFree, 0))
-	l.bytes = 0
-	return nil
-}
-
-// listOptions are the letters that a client gave behind LIST or NLST, as for ls. RFC 959 knows none; clients send them
-// all the same, and those that are not known are passed over.
-type listOptions struct {
-	all       bool // -a, -A: names that begin with a dot as well
-	directory bool // -d: the directory itself
-	long      bool // -l: NLST as LIST, as vsftpd has it
-	classify  bool // -F: a slash behind directories
-	byTime    bool // -t
-	bySize    bool // -S
-	reverse   bool // -r
-}
-
-// parseListArgument splits what stands behind LIST or NLST into options and path. "--" ends the options, so that a name
-// may begin with a dash. For NLST a whole argument that names something means that: "mdelete -al" is NLST, and then DELE of all
-// that is listed. LIST -al is what clients say to see the whole directory.
-func (c *client) parseListArgument(f format, param string) (listOptions, string) {
-	var o listOptions
-	rest := strings.TrimLeft(param, " ")
-	for strings.HasPrefix(rest, "-") && len(rest) > 1 {
-		if _, err := c.stat(c.abs(rest)); err == nil && f == formatNames {
-			break
-		}
-		word, after, _ := strings.Cut(rest, " ")
-		rest = strings.TrimLeft(after, " ")
-		if word == "--" {
-			break
-		}
-		o.add(word[1:])
-	}
-	return o, rest
-}
-
-func (o *listOptions) add(letters string) {
-	for _, l := range letters {
-		switch l {
-		case 'a', 'A':
-			o.all = true
-		case 'd':
-			o.directory = true
-		case 'l':
-			o.long = true
-		case 'F':
-			o.classify = true
-		case 't':
-			o.byTime = true
-		case 'S':
-			o.bySize = true
-		case 'r':
-			o.reverse = true
-		}
-	}
-}
-
-// sixMonths is when ls goes from the time of day to the year.
-const sixMonths = 183 * 24 * time.Hour
-
-// formatLine writes one line as `ls -l` does; times are in UTC, as MDTM's are (RFC 3659 section 2.3).
-func formatLine(e entry, now time.Time) string {
-	modified := e.info.ModTime().UTC()
-	stamp := modified.Format("Jan _2 15:04")
-	if age := now.Sub(modified); age > sixMonths || age < -time.Hour {
-		stamp = modified.Format("Jan _2  2006")
-	}
-	owner := strings.ReplaceAll(cmp.Or(ownerOf(e.info), "ftp"), " ", "_") // clients split at spaces
-	return fmt.Sprintf("%s %4d %-8s %-8s %12d %s %s",
-		modeString(e.info.Mode()), links(e.info), owner, "ftp", e.info.Size(), stamp, e.shown)
-}
-
-// modeString is the ten characters of ls; Go's own differ for links and devices.
-func modeString(m fs.FileMode) string {
-	s := []byte("-" + m.Perm().String()[1:])
-	switch {
-	case m.IsDir():
-		s[0] = 'd'
-	case m&fs.ModeSymlink != 0:
-		s[0] = 'l'
-	case m&fs.ModeNamedPipe != 0:
-		s[0] = 'p'
-	case m&fs.ModeSocket != 0:
-		s[0] = 's'
-	case m&fs.ModeCharDevice != 0:
-		s[0] = 'c'
-	case m&fs.ModeDevice != 0:
-		s[0] = 'b'
-	}
-	return string(s)
-}
-
-// details is what the served tree tells of a file besides.
-type details interface {
-	Identity() (inode uint64, birth int64)
-	Device() uint64
-	Links() uint64
-}
-
-func links(info fs.FileInfo) uint64 {
-	if of, ok := info.Sys().(details); ok {
-		return of.Links()
-	}
-	if info.IsDir() {
-		return 2
-	}
-	return 1
-}
-
-// timeValue is the form of times in MDTM, MFMT and MLSx (RFC 3659 section 2.3).
-const timeValue = "20060102150405"
-
-// formatFacts writes one entry of MLSD or MLST (RFC 3659 section 7.5), with the facts that the client wants.
-func (c *client) formatFacts(e entry) string {
-	want := c.conn.Facts()
-	var b strings.Builder
-	add := func(name, value string) {
-		if slices.Contains(want, name) && value != "" {
-			b.WriteString(name + "=" + value + ";")
-		}
-	}
-	add("type", typeFact(e.info))
-	if !e.info.IsDir() {
-		add("size", fmt.Sprint(e.info.Size()))
-	}
-	add("modify", e.info.ModTime().UTC().Format(timeValue))
-	if slices.Contains(want, "perm") {
-		add("perm", c.permFact(e.name, e.info))
-	}
-	if of, ok := e.info.Sys().(details); ok {
-		if inode, _ := of.Identity(); inode != 0 {
-			add("unique", fmt.Sprintf("%xg%x", of.Device(), inode))
-		}
-	}
-	add("unix.mode", fmt.Sprintf("0%03o", e.info.Mode().Perm()))
-	return b.String() + " " + e.shown
-}
-
-func typeFact(info fs.FileInfo) string {
-	switch {
-	case info.IsDir():
-		return "dir"
-	case info.Mode().IsRegular():
-		return "file"
-	case info.Mode()&fs.ModeSymlink != 0:
-		return "OS.unix=symlink"
-	}
-	return "OS.unix=special"
+	return n, cmp.Or(err, b.Flush())
 }

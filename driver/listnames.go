@@ -5,31 +5,24 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-const (
-	// pieceMax is how many names of a directory are held at a time.
-	pieceMax = 2_000
-	// heldMax is how many names a listing may have that must be held all: directories that a pattern fits, what is sorted by
-	// time or size.
-	heldMax = 10_000
-)
+// pieceMax is how many names of a directory are held at a time.
+const pieceMax = 2_000
 
-// names reads the names in a directory: files, locks without a directory, the status file. They come in pieces, each sorted, so
-// a directory of at most pieceMax names is sorted, and a larger one piece by piece.
+// names reads the names in a directory: files, locks without a directory, the status file. They come in pieces, each sorted:
+// a directory of at most pieceMax names is sorted, a larger one piece by piece.
 type names struct {
 	client *client
 	view   string
 	in     lock.Name
 	file   afero.File // nil: there is no directory
-	locks  []string   // the names of the locks in it that were held when it was opened, sorted
-	status string     // the name of the status file; "": it is not here
-	more   []string   // what was not read from the directory and is to come
+	made   []string   // sorted: the locks that were held when it was opened, and the status file
+	begun  bool       // made was returned
 }
 
 // openNames opens a directory as the account sees it, or a lock. Close must follow.
@@ -40,17 +33,14 @@ func (c *client) openNames(view string) (*names, error) {
 	}
 	r := &names{client: c, view: view, in: in}
 	for _, s := range c.table().Children(in) {
-		if s.Holds[0].Automatic { // a mirror would remove it
-			continue
+		if !s.Holds[0].Automatic { // a mirror would remove it
+			r.made = append(r.made, s.Name.Base())
 		}
-		r.locks = append(r.locks, s.Name.Base())
 	}
-	slices.Sort(r.locks)
-	r.more = r.locks
 	if dir, base := path.Split(c.server.settings.Load().StatusFile); base != "" && path.Clean(dir) == view {
-		r.status = base
-		r.more = append(slices.Clip(r.locks), base)
+		r.made = append(r.made, base)
 	}
+	slices.Sort(r.made)
 	if r.file, err = c.server.tree.Open(string(in)); err != nil && !c.table().Held(in) {
 		return nil, err
 	}
@@ -65,39 +55,37 @@ func (r *names) Close() error {
 }
 
 // next returns some names, sorted, or io.EOF.
-func (r *names) next() ([]string, error) {
-	piece := slices.Clone(r.more)
-	r.more = nil
-	for r.file != nil && len(piece) < pieceMax {
-		found, err := r.file.Readdirnames(pieceMax - len(piece))
-		for _, name := range found {
-			if !r.isLock(name) && name != r.status {
-				piece = append(piece, name)
-			}
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+func (r *names) next() (piece []string, err error) {
+	if !r.begun {
+		r.begun = true
+		piece = slices.Clone(r.made)
 	}
-	if len(piece) == 0 {
+	for r.file != nil && len(piece) < pieceMax && err == nil {
+		var found []string
+		found, err = r.file.Readdirnames(pieceMax - len(piece))
+		piece = append(piece, slices.DeleteFunc(found, r.isMade)...)
+	}
+	switch {
+	case err != nil && err != io.EOF:
+		return nil, err
+	case len(piece) == 0:
 		return nil, io.EOF
 	}
 	slices.Sort(piece)
 	return piece, nil
 }
 
-func (r *names) isLock(name string) bool {
-	_, is := slices.BinarySearch(r.locks, name)
+// isMade reports whether a name is one of a lock or of the status file.
+func (r *names) isMade(name string) bool {
+	_, is := slices.BinarySearch(r.made, name)
 	return is
 }
 
-// describe says what has one of the names, and which name that is where a link leads; nil and no error: it has gone, or may not be looked at.
+// describe describes what has one of the names, or what a link leads to, with its own name. A nil info and no error: it has gone, or
+// the client may not see it.
 func (r *names) describe(name string) (fs.FileInfo, lock.Name, error) {
-	if looker, ok := r.file.(looker); ok && name != r.status && !r.isLock(name) {
-		info, err := looker.Lstat(name)
+	if dir, ok := r.file.(looker); ok && !r.isMade(name) {
+		info, err := dir.Lstat(name)
 		switch {
 		case err != nil:
 			return nil, "", r.client.unforeseen(err)
@@ -105,36 +93,33 @@ func (r *names) describe(name string) (fs.FileInfo, lock.Name, error) {
 			return info, lock.Name(path.Join(string(r.in), name)), nil
 		}
 	}
-	view := path.Join(r.view, name)
-	info, err := r.client.describe(view)
-	if err != nil {
-		return nil, "", r.client.unforeseen(err)
-	}
-	n, err := r.client.subject(view, info)
+	info, n, err := r.client.describe(path.Join(r.view, name))
 	return info, n, r.client.unforeseen(err)
 }
 
-// looker is what an open directory of the tree does besides: it describes what is in it without opening its path again.
+// looker is an open directory of the tree: it describes what is in it without opening its path again.
 type looker interface {
 	Lstat(base string) (fs.FileInfo, error)
 }
 
-// describe says what a path stands for: what a link leads to inside the tree, so that clients which know no links see files
-// and directories, or a link itself that leads nowhere.
-func (c *client) describe(view string) (fs.FileInfo, error) {
+// describe describes what a path stands for, and returns its name: what a link leads to inside the tree, so that clients without
+// support for links see files and directories, or a link itself that leads nowhere.
+func (c *client) describe(view string) (fs.FileInfo, lock.Name, error) {
 	info, err := c.stat(view)
-	if err == nil {
-		return info, nil
-	}
-	if n, rerr := c.resolve(view); rerr == nil {
-		if link, lerr := c.lstat(n); lerr == nil {
-			return link, nil
+	if err != nil {
+		n, rerr := c.resolve(view)
+		if rerr == nil {
+			info, rerr = c.lstat(n)
+		}
+		if rerr != nil {
+			return nil, "", err
 		}
 	}
-	return nil, err
+	n, err := c.subject(view, info)
+	return info, n, err
 }
 
-// isEmpty reports whether surely nothing lies in a directory.
+// isEmpty reports whether a directory can be read and nothing lies in it.
 func (c *client) isEmpty(n lock.Name) bool {
 	dir, err := c.server.tree.Open(string(n))
 	if err != nil {
@@ -144,6 +129,3 @@ func (c *client) isEmpty(n lock.Name) bool {
 	_, err = dir.Readdirnames(1)
 	return err == io.EOF
 }
-
-// forgesLine reports whether a name would look like more than one line.
-func forgesLine(name string) bool { return strings.ContainsAny(name, "\r\n") }

@@ -138,7 +138,7 @@ func TestAGlobEndsWithItsClient(t *testing.T) {
 	defer c.data().Close()
 	c.send("NLST */*/*/nothing/*\r\n")
 	began := time.Now()
-	s.until("it is at work", func() bool { return somewhere("(*listing).directories") })
+	s.until("it is at work", func() bool { return somewhere("(*listing).expand") })
 	c.tcp.Close()
 	s.alone()
 	if took := time.Since(began); took > 10*time.Second {
