@@ -11,7 +11,7 @@ import (
 )
 
 // factNames are the facts of a lock, as FEAT lists them. docs/locks.md explains each.
-const factNames = "type;token;account;address;since;held;expires;left;idle;grace;shared;automatic;mine;adopted;waiting;mkd;"
+const factNames = "type;token;account;address;since;held;expires;left;longest;age;idle;grace;shared;automatic;mine;adopted;waiting;mkd;"
 
 // factTime is a time-val of RFC 3659 section 2.3.
 const factTime = "20060102150405.000"
@@ -79,6 +79,12 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 	if !h.Never {
 		f.add("expires", now.Wall.Add(h.Remaining).UTC().Format(factTime))
 		f.seconds("left", h.Remaining)
+		if h.Latest >= h.Remaining {
+			f.seconds("longest", h.Latest)
+		}
+	}
+	if age := h.MaxAge(); age > 0 {
+		f.seconds("age", age)
 	}
 	if h.Idle > 0 {
 		f.seconds("idle", h.Idle)

@@ -39,7 +39,7 @@ func TestFactsHaveTheLimitsOfALock(t *testing.T) {
 		a SITE LOCK DISCONNECT RELEASE 15 => 200 *
 		a MKD /x_lock => 257 *
 		- late 5s
-		a SITE LOCK INFO /x_lock => 211-*;held=5.000;expires=*;left=30.000;idle=30.000;grace=10.000;shared=no;*\n211 End
+		a SITE LOCK INFO /x_lock => 211-*;held=5.000;expires=*;left=30.000;longest=3595.000;age=3600.000;idle=30.000;grace=10.000;shared=no;*\n211 End
 		a MKD /half;50%_lock => 257 *
 		a SITE LOCK INFO /half;50%_lock => 211-*;mkd=later; /half;50%_lock\n211 End`, func(o *setup) {
 		o.rules = []lock.Rule{{Match: "/*_lock", MaxAge: time.Hour, MaxIdle: 30 * time.Second, OnDisconnect: lock.ReleaseOnDisconnect, Grace: 10 * time.Second}}

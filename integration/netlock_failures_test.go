@@ -103,7 +103,7 @@ func TestNetlockInsideItselfDoesNotWaitForItself(t *testing.T) {
 	}
 }
 
-func TestNetlockTellsOfLocksAndWaitsForThem(t *testing.T) {
+func TestNetlockInfoNamesTheHolder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	profiles, none := s.lockURL("phone_lock"), s.lockURL("nolock")
@@ -114,24 +114,12 @@ func TestNetlockTellsOfLocksAndWaitsForThem(t *testing.T) {
 			t.Errorf("%q: %+v, want %d and %q", args, r, status, says)
 		}
 	}
-	check(profiles, 0, "/phone_lock is free\n", "info", "URL")
-	check(profiles, 0, "", "wait", "URL")
-	check(none, 0, "/nolock is no lock: no rule of the server makes it one\n", "info", "URL")
-	check(none, 73, "nolock", "wait", "URL")
+	check(profiles, 0, "/phone_lock is not held: the server said /phone_lock: not held\n", "info", "URL")
+	check(none, 0, "/nolock is not held: the server said /nolock: no rule makes that name a lock\n", "info", "URL")
 	other.Want(257, "MKD /phone_lock")
 	check(profiles, 0, "/phone_lock is held by other@127.0.0.1 for ", "info", "URL")
 	check(profiles, 0, `"held": true`, "info", "--json", "URL")
 	check(profiles, 0, `"owner": "other@127.0.0.1"`, "info", "--json", "URL")
-	check(profiles, 0, "other@127.0.0.1", "list", "URL", "/")
-	check(profiles, 0, "other@127.0.0.1", "list", "URL", "/phone_lock")
-	check(profiles, 75, "", "wait", "-w", "2", "URL")
-	check(profiles, 75, "", "wait", "--timeout", "2s", "URL", "/")
-	for _, what := range [][]string{{"wait", "URL"}, {"wait", "URL", "/"}} {
-		waiting := launch(t, locker(t, profiles, what...))
-		other.Want(250, "RMD /phone_lock")
-		waiting.ended(t, 0)
-		other.Want(257, "MKD /phone_lock")
-	}
 }
 
 // greeter is the address of a server that says one thing to each client and hangs up.

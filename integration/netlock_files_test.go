@@ -88,13 +88,13 @@ func TestNetlockGetWhoseLockIsLostReplacesNothing(t *testing.T) {
 	writeFile(t, local, []byte("old"))
 	p := launch(t, locker(t, "", "get", lockAt(address), "phone.tsv", local))
 	<-reached // some of it has come
-	if all, err := os.ReadDir(filepath.Dir(local)); err != nil || len(all) != 1 {
-		t.Errorf("beside the file there are %v, %v", all, err)
-	}
 	s.session("boss").Breaks("/phone_lock")
 	close(hold)
 	p.ended(t, 79)
 	wantFile(t, local, "old")
+	if all, err := os.ReadDir(filepath.Dir(local)); err != nil || len(all) != 1 {
+		t.Errorf("beside the file there are %v, %v", all, err)
+	}
 }
 
 func TestNetlockThatIsInterruptedInATransferChangesNothing(t *testing.T) {

@@ -10,28 +10,18 @@ import (
 )
 
 func TestAClientLooks(t *testing.T) {
-	list := "> SITE LOCKS /g\\*/**\n< 211-2 locks are held:\n<  /g*/b: held by bob@10.0.0.5 for 3s, never expires, token 8\n" +
-		"<  /g*/a: held by eve@10.0.0.6 for 3s, never expires, token 7; 1 in the queue\n" +
-		"<  /gx/c: held by eve@10.0.0.6 for 3s, never expires, token 9\n< 211 End\n"
-	inBubble(t, []string{looked() + held42 + gone42 + list + list + "> SITE LOCKS /g\\*/**\n< 211 no locks are held\ndrop"}, func(t *testing.T, s *scripted) {
+	inBubble(t, []string{asLocks() + ask42 + gone + "> SITE LOCK INFO /a\ndrop"}, func(t *testing.T, s *scripted) {
 		c, err := Dial(t.Context(), s.options().Server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i, err := c.Info(t.Context(), "/a"); err != nil || !i.Held || i.Holders[0].Token != 42 || i.Path != "/a" {
+		if i, err := c.Info(t.Context(), "/a"); err != nil || !i.Held || i.Holders[0].Token != 42 || !i.Holders[0].Mine || i.Path != "/a" {
 			t.Errorf("%+v, %v", i, err)
 		}
 		if i, err := c.Info(t.Context(), "/a"); err != nil || i.Held {
 			t.Errorf("%+v, %v", i, err)
 		}
-		all, err := c.List(t.Context(), "/g*")
-		if err != nil || len(all) != 2 || all[0].Path != "/g*/a" || all[0].Waiting != 1 || all[1].Holders[0].Token != 8 {
-			t.Errorf("%+v, %v", all, err)
-		}
-		if err := c.Wait(t.Context(), "/g*/"); err != nil {
-			t.Error(err)
-		}
-		if _, err := c.List(t.Context(), ""); err == nil {
+		if _, err := c.Info(t.Context(), "/a"); err == nil {
 			t.Error("a lost connection was not told of")
 		}
 		for range 2 {
@@ -45,21 +35,48 @@ func TestAClientLooks(t *testing.T) {
 	})
 }
 
+// A lock that the parent process holds is looked after, taken up by nobody, and not released.
+func TestALockIsInherited(t *testing.T) {
+	mine := info("/a", "43", "mine=job;left=355.000;age=360.000;")
+	inBubble(t, []string{asLocks() + mine + mine + "drop", asLocks() + gone + bye}, func(t *testing.T, s *scripted) {
+		server := s.options().Server
+		server.Check = time.Second
+		c, err := Dial(t.Context(), server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		l, err := c.Inherit(t.Context(), "/a", 42) // the holder had to connect again
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-l.Context().Done()
+		if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+	})
+	for _, other := range []string{gone, info("/a", "43", bob), info("/a", "41", "mine=job;")} {
+		inBubble(t, []string{asLocks() + other + bye}, func(t *testing.T, s *scripted) {
+			c, err := Dial(t.Context(), s.options().Server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.Inherit(t.Context(), "/a", 42); !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestSeveralLocksOverOneConnection(t *testing.T) {
-	take := func(name, token string) string {
-		return "> MKD " + name + "\n< 257 \"" + name + "\" locked, token " + token + ", expires in 6m0s\n" + heard
-	}
-	info := func(name, token string) string {
-		return "> SITE LOCK INFO " + name + "\n< 211-Lock " + name + "\n<  held by me@10.0.0.9 for 1s, expires in 5m0s, token " + token + "\n< 211 End\n"
-	}
-	adopt := func(name, token string) string {
-		return "> MKD " + name + "\n< 257 \"" + name + "\" locked, token " + token + ", adopted from token 1, expires in 6m0s\n" + heard
-	}
+	const left = "mine=session;left=300.000;age=360.000;"
+	take := func(name, token string) string { return "> MKD " + name + "\n< 257 ok\n" + info(name, token, left) }
 	inBubble(t, []string{
 		// While a lock is held, a wait at the server is short: the connection is needed.
-		asLocks() + take("/a", "1") + "> MKD /b\n< 550 /b: held by bob@10.0.0.5 for 12s, never expires\n> SITE WAIT 1\n< 200 ok\n> MKD /b\n! 900ms\n" +
-			"< 257 \"/b\" locked, token 2, expires in 6m0s\n> SITE WAIT 0\n< 200 ok\n" + info("/a", "1") + "drop",
-		asLocks() + adopt("/b", "3") + adopt("/a", "4") + "> SITE LOCK RENEW /b\n< 200 \"/b\" locked, token 3, expires in 6m0s\n> RMD /b\n< 250 ok\n> RMD /a\n< 250 ok\n" + bye,
+		asLocks() + take("/a", "1") + "> MKD /b\n< 550 words\n" + info("/b", "7", bob) + "> SITE WAIT 1\n< 200 ok\n> MKD /b\n! 900ms\n" +
+			"< 257 ok\n" + info("/b", "2", left) + info("/a", "1", left) + "drop",
+		asLocks() + adopt("/b", "2", "3") + adopt("/a", "1", "4") + "> SITE LOCK RENEW /b\n< 200 ok\n" + info("/b", "3", left) + "> RMD /b\n< 250 ok\n> RMD /a\n< 250 ok\n" + bye,
 	}, func(t *testing.T, s *scripted) {
 		var log strings.Builder
 		server := s.options().Server
@@ -99,7 +116,7 @@ func TestSeveralLocksOverOneConnection(t *testing.T) {
 }
 
 func TestMissingPromisesAreReported(t *testing.T) {
-	for script, want := range map[string]int{looked(): 0, asOthers(): 3} {
+	for script, want := range map[string]int{asLocks(): 0, asOthers(): 3} {
 		inBubble(t, []string{script + bye}, func(t *testing.T, s *scripted) {
 			c, err := Dial(t.Context(), s.options().Server)
 			if err != nil {

@@ -27,19 +27,24 @@ func (p *pretend) dial(context.Context, string, string) (net.Conn, error) {
 func (p *pretend) serve(c net.Conn) {
 	defer c.Close()
 	fmt.Fprint(c, "220 ready\r\n")
+	mine := "no"
 	for lines := bufio.NewScanner(c); lines.Scan(); {
 		answer := "200 ok"
 		switch verb, _, _ := strings.Cut(lines.Text(), " "); {
 		case verb == "USER":
 			answer = "230 in"
 		case verb == "FEAT":
-			answer = "211-Features:\r\n SITE LOCK\r\n211 End"
+			answer = "211-Features:\r\n SITE LOCK FACTS type;token;\r\n211 End"
 		case verb == "PWD":
 			answer = `257 "/"`
 		case verb == "MKD" && p.held.CompareAndSwap(false, true):
-			answer = `257 "/phone_lock" locked, token 42, expires in 24h0m0s`
+			answer, mine = `257 "/phone_lock" locked, token 42, expires in 24h0m0s`, "session"
 		case verb == "MKD":
-			answer = "550 /phone_lock: held by bob@10.0.0.5 for 12s, expires in 23h59m48s"
+			answer, mine = "550 /phone_lock: held by phoneacc@10.0.0.5 for 12s, expires in 23h59m48s", "no"
+		case strings.HasPrefix(lines.Text(), "SITE LOCK INFO") && p.held.Load():
+			answer = "211-Lock /phone_lock\r\n type=lock;token=42;account=phoneacc;address=10.0.0.5;held=12.000;left=86388.000;age=86400.000;mine=" + mine + ";mkd=later; /phone_lock\r\n211 End"
+		case strings.HasPrefix(lines.Text(), "SITE LOCK INFO"):
+			answer = "550 /phone_lock: not held"
 		case verb == "RMD":
 			p.held.Store(false)
 		case verb == "QUIT":
@@ -94,7 +99,7 @@ func ExampleClient_TryAcquire() {
 	fmt.Println(lock.Release(ctx), lock.Valid())
 	// Output:
 	// /phone_lock 42 true
-	// true /phone_lock: held by bob@10.0.0.5 for 12s
+	// true /phone_lock: held by phoneacc@10.0.0.5 for 12s
 	// <nil> false
 }
 

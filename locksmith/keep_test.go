@@ -9,11 +9,18 @@ import (
 )
 
 const (
-	ask42   = "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 5s, expires in 5m55s, token 42\n<  2 in the queue\n< 211 End\n"
-	notNow  = "> SITE LOCK INFO /a\n< 451 /a: not now: etcd does not answer; nothing was changed, try again\n"
-	asked   = "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 213 20000101000003\n"
-	same    = "> MDTM /a\n< 213 20000101000003\n"
-	never42 = "> MKD /a\n< 257 \"/a\" locked, token 42, never expires\n" + heard
+	notNow = "> SITE LOCK INFO /a\n< 451 /a: not now: etcd does not answer; nothing was changed, try again\n"
+	asked  = "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n"
+	same   = "> MDTM /a\n< 213 20000101000003\n"
+	renew  = "> SITE LOCK RENEW /a\n< 200 words\n"
+	asks   = "> SITE LOCK INFO /a\n"
+)
+
+var (
+	ask42   = info("/a", "42", "mine=session;left=355.000;age=360.000;")
+	never42 = grant("42", "")
+	idle20  = "left=20.000;age=86400.000;idle=20.000;"
+	grace15 = "left=86400.000;age=86400.000;grace=15.000;"
 )
 
 func TestALockIsLost(t *testing.T) {
@@ -26,13 +33,13 @@ func TestALockIsLost(t *testing.T) {
 	}{
 		"when the server has taken it away": {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 +
-				"> SITE LOCK INFO /a\n< 550 /a: not held\n> SITE LOCK RENEW /a\n< 550 /a: taken away 1s ago: broken by boss@10.0.0.2, stuck\n" + bye},
+				strings.Replace(lost, "1s ago", "1s ago: broken by boss@10.0.0.2, stuck", 1) + bye},
 			want: ErrLost, says: "the lock was lost: /a: taken away 1s ago: broken by boss@10.0.0.2, stuck",
 			after: 3 * time.Second, before: 3 * time.Second,
 		},
 		"when somebody else has it": {
 			scripts: []string{asLocks() + grant42 +
-				"> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 0s, never expires, token 44\n< 211 End\n> SITE LOCK RENEW /a\n< 550 /a: not yours: held by me@10.0.0.9 for 0s\n" + bye},
+				info("/a", "44", bob) + "> SITE LOCK RENEW /a\n< 550 /a: not yours: held by me@10.0.0.9 for 0s\n" + bye},
 			want: ErrLost, says: "the lock was lost: /a: not yours: held by me@10.0.0.9 for 0s",
 			before: time.Second,
 		},
@@ -43,48 +50,48 @@ func TestALockIsLost(t *testing.T) {
 		"when the server is gone for as long as the lock lives": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop"},
 			want:    ErrLost, says: "the lock was lost: /a: its age of 6m0s is over",
-			after: 6*time.Minute - 2500*time.Millisecond, before: 6*time.Minute - 2500*time.Millisecond,
+			after: 6*time.Minute - 2*time.Second, before: 6*time.Minute - 2*time.Second,
 		},
 		"before the end of its age, when the server does not answer and the age is shorter than the patience with it": {
-			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 3s\n> NOOP\n< 200 ok\n> SITE LOCK INFO /a\nhang"},
+			scripts: []string{asLocks() + grant("42", "left=3.000;age=3.000;") + "> SITE LOCK INFO /a\nhang"},
 			want:    ErrLost, says: "the lock was lost: /a: its age of 3s is over",
-			after: 1900 * time.Millisecond, before: 1900 * time.Millisecond,
+			after: 2400 * time.Millisecond, before: 2400 * time.Millisecond,
 		},
 		"before the end of its age, when the server does not answer to a new connection either": {
-			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 20s\n> NOOP\n< 200 ok\n> SITE LOCK INFO /a\nhang", "hang"},
-			want:    ErrLost, after: 17500 * time.Millisecond, before: 17500 * time.Millisecond,
+			scripts: []string{asLocks() + grant("42", "left=20.000;age=20.000;") + "> SITE LOCK INFO /a\nhang", "hang"},
+			want:    ErrLost, after: 18 * time.Second, before: 18 * time.Second,
 		},
 		"before its idle time is over, when the server does not answer": {
-			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 24h0m0s or 20s after its last sign of life\n> NOOP\n< 200 ok\n" + ask42 + "> SITE LOCK INFO /a\nhang", "hang"},
-			want:    ErrLost, says: "the lock was lost: /a: the server could not be reached for 18s, and may have ended it",
-			after: 18500 * time.Millisecond, before: 18500 * time.Millisecond,
+			scripts: []string{asLocks() + grant("42", idle20) + info("/a", "42", "mine=session;"+idle20) + "> SITE LOCK INFO /a\nhang", "hang"},
+			want:    ErrLost, says: "the lock was lost: /a: no answer from the server for 18s: it may have ended the lock",
+			after: 19000 * time.Millisecond, before: 19000 * time.Millisecond,
 		},
 		"before the end of an age that a reload has shortened": {
-			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\n< 211-Lock /a\n<  held by me@10.0.0.9 for 1s, expires in 10s, token 42\n< 211 End\n> SITE LOCK INFO /a\nhang", "hang"},
-			want:    ErrLost, says: "the lock was lost: /a: its age is over, which the server has shortened",
-			after: 8500 * time.Millisecond, before: 8500 * time.Millisecond,
+			scripts: []string{asLocks() + grant42 + info("/a", "42", "mine=session;left=10.000;age=11.000;") + "> SITE LOCK INFO /a\nhang", "hang"},
+			want:    ErrLost, says: "the lock was lost: /a: its age of 11s is over",
+			after: 9 * time.Second, before: 9 * time.Second,
 		},
 		"before its grace is over, when the server does not answer": {
-			scripts: []string{graced() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 24h0m0s\n> NOOP\n< 200 ok\n" + ask42 + "> SITE LOCK INFO /a\nhang", "hang"},
+			scripts: []string{graced() + grant("42", grace15) + info("/a", "42", "mine=session;"+grace15) + "> SITE LOCK INFO /a\nhang", "hang"},
 			want:    ErrLost, after: 14 * time.Second, before: 14 * time.Second,
 		},
 		"when its grant was not confirmed, and another client has it": {
-			scripts: []string{asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 42, expires in 6m0s\n> NOOP\ndrop",
-				asLocks() + grant42 + "> SITE LOCK INFO /a\n< 550 /a: not held\n> SITE LOCK RENEW /a\n< 550 /a: not held\n" + bye},
+			scripts: []string{asLocks() + "> MKD /a\n< 257 words\n> SITE LOCK INFO /a\ndrop",
+				asLocks() + grant42 + lost + bye},
 			want: ErrLost, before: time.Second,
 		},
 		"within seconds, when a network that swallowed everything is back and somebody else has it": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\nhang",
-				asLocks() + "> MKD /a\n< 550 /a: held by bob@10.0.0.5 for 1s, never expires\n" + bye},
+				asLocks() + info("/a", "43", bob) + bye},
 			want: ErrLost, after: 5 * time.Second, before: 7 * time.Second,
 		},
 		"or not known, when the server is gone for a minute and the lock never ends by itself": {
 			scripts: []string{asLocks() + never42 + "> SITE LOCK INFO /a\ndrop"},
 			want:    ErrUnknown, after: time.Minute, before: time.Minute + 2*time.Second,
 		},
-		"when it has ended, and the MKD after a disconnect is granted as if to anybody": {
+		"when it ends after the look, and the MKD after a disconnect is granted as if to anybody": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
-				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 50, expires in 6m0s\n> RMD /a\n< 250 ok\n" + bye},
+				asLocks() + info("/a", "42", "mine=job;") + grant("50", "") + "> RMD /a\n< 250 ok\n" + bye},
 			want: ErrLost, says: "the lock was lost: /a: it ended while the connection was lost", before: time.Second,
 		},
 		"when its directory is gone after a disconnect": {
@@ -123,8 +130,8 @@ func TestALockIsKept(t *testing.T) {
 		token   uint64
 	}{
 		"after a disconnect and a lost reply to what takes it up again": {
-			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + "> MKD /a\ndrop",
-				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 51, expires in 6m0s, adopted from token 50\n" + heard + giveBack},
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + info("/a", "42", "mine=job;") + "> MKD /a\ndrop",
+				asLocks() + strings.Replace(adopt("/a", "50", "51"), "mine=job;", "mine=job;adopted=42;", 1) + giveBack},
 			change: func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
 		},
 		"while the server does not know for some seconds": {
@@ -133,12 +140,12 @@ func TestALockIsKept(t *testing.T) {
 		},
 		"on a new connection when the server has not known for five seconds": {
 			scripts: []string{asLocks() + grant42 + strings.Repeat(notNow, 5),
-				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, adopted from token 42, expires in 6m0s\n" + heard + giveBack},
+				asLocks() + adopt("/a", "42", "43") + giveBack},
 			change: func(o *wish) { o.Server.Check = time.Second }, after: 5*time.Second + 500*time.Millisecond, token: 43,
 		},
 		"while the server cannot renew it": {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 451 /a: not now: etcd does not answer; nothing was changed, try again\n",
-				asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, adopted...\n> SITE LOCK RENEW /a\n< 200 \"/a\" locked, token 43, expires in 6m0s\n" + heard + giveBack},
+				asLocks() + adopt("/a", "42", "43") + giveBack},
 			change: func(o *wish) { o.Server.Check, o.Renew = time.Minute, true }, after: 3*time.Minute + 10*time.Second, token: 43,
 		},
 		"after a disconnect, by its directory": {
@@ -146,11 +153,11 @@ func TestALockIsKept(t *testing.T) {
 		},
 		"where the server cannot tell of directories": {
 			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 550 no\n> EPSV\n< 500 no\n> PASV\n< 500 no\n" +
-				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> NOOP\n< 200 ok\n" +
-				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n> NOOP\n< 200 ok\n" + giveBack}, after: 6 * time.Second,
+				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n" +
+				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n" + giveBack}, after: 6 * time.Second,
 		},
 		"by asking for a full age when half of it is over": {
-			scripts: []string{asLocks() + grant42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 200 \"/a\" locked, token 42, expires in 6m0s\n" + ask42 + ask42 + giveBack},
+			scripts: []string{asLocks() + grant42 + ask42 + ask42 + renew + ask42 + ask42 + ask42 + giveBack},
 			change:  func(o *wish) { o.Server.Check, o.Renew = time.Minute, true }, after: 5*time.Minute + time.Second, token: 42,
 		},
 	} {
@@ -178,7 +185,6 @@ func TestALockIsKept(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
-	asks, _, _ := strings.Cut(ask42, "\n")
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, c := range map[string]struct {
@@ -190,10 +196,10 @@ func TestRelease(t *testing.T) {
 		took    time.Duration
 	}{
 		"is done when the reply is lost and the lock is gone": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires\n" + giveBack},
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + gone + bye},
 		},
 		"is said again when the reply is lost and the lock stands": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires, adopted from token 42\n" + heard + giveBack},
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + adopt("/a", "42", "43") + giveBack},
 		},
 		"says that the lock was lost": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 550 /a: taken away 2s ago: older than 6m0s\n" + bye},
@@ -222,11 +228,11 @@ func TestRelease(t *testing.T) {
 			want:    ErrUnknown,
 		},
 		"waits for a question that the server does not answer, and may not be done": {
-			scripts: []string{asLocks() + grant42 + asks + "\nhang", "hang"}, asked: true,
+			scripts: []string{asLocks() + grant42 + asks + "hang", "hang"}, asked: true,
 			want: ErrUnknown, says: "the lock's state is not known: /a: the server does not answer",
 		},
 		"waits for such a question, and is done on a new connection": {
-			scripts: []string{asLocks() + grant42 + asks + "\nhang", asLocks() + "> MKD /a\n< 257 \"/a\" locked, token 43, never expires, adopted from token 42\n" + heard + giveBack},
+			scripts: []string{asLocks() + grant42 + asks + "hang", asLocks() + adopt("/a", "42", "43") + giveBack},
 			asked:   true,
 		},
 		"is not sent behind such a question where it could end another lock": {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 )
@@ -12,47 +13,46 @@ import (
 //
 // A goroutine keeps it: it asks the server whether the lock still stands, and takes it up again on a new connection.
 type Lock struct {
-	c    *Client
-	o    Options
-	path string
-	name string          // as it was asked for
-	life context.Context // ends when the lock is over, with the reason as its cause
-	over context.CancelCauseFunc
+	c         *Client
+	o         Options
+	path      string
+	name      string // as it was asked for
+	inherited bool
+	life      context.Context // ends when the lock is over, with the reason as its cause
+	over      context.CancelCauseFunc
+	keeping   sync.WaitGroup
+	ending    sync.Once
+	result    error // of Release
 
-	quit    context.CancelFunc // ends the goroutine
-	keeping sync.WaitGroup
-	ending  sync.Once
-	result  error // of Release
+	on   *session // on which the server knows the hold; for the goroutine that has the turn
+	mark sight    // of the directory, on a server without facts; for the goroutine that has the turn
 
-	on   *session // on which the server knows the hold; for the goroutine that talks
-	mark *mark    // of the directory, on a server without tokens; nil: not taken. For the goroutine that talks
-
-	mu    sync.Mutex
-	token uint64
-	lease lease
-	timer *time.Timer // ends the lock with its lease
+	mu      sync.Mutex
+	token   uint64
+	renewed time.Time // from which its age counts
+	lease   lease
+	timer   *time.Timer // ends the lock with its lease
 }
 
 var errReleased = fmt.Errorf("%w: it was released", ErrLost)
 
-func newLock(a *acquisition, path string) *Lock {
-	l := &Lock{c: a.Client, o: a.o, path: path, name: a.path, on: a.s}
+func newLock(c *Client, name string, o Options) *Lock {
+	l := &Lock{c: c, o: o, path: name, name: name, renewed: now()}
 	l.life, l.over = context.WithCancelCause(context.Background())
-	l.lease.heard = a.sent
 	return l
 }
 
 // lose ends the lock.
 func (l *Lock) lose(err error) {
-	if l.life.Err() == nil && err != errReleased {
+	if l.life.Err() == nil {
 		l.c.e.Logger.Warn("lock lost", "lock", l.path, "err", err)
 	}
 	l.over(err)
 }
 
 func (l *Lock) start() {
-	every := l.c.e.Check
 	l.mu.Lock()
+	every := l.c.e.Check
 	if every <= 0 {
 		if every = time.Second; l.token == 0 {
 			every = 5 * time.Second
@@ -60,9 +60,7 @@ func (l *Lock) start() {
 	}
 	every = min(every, max(l.lease.shortest()/5, 10*time.Millisecond))
 	l.mu.Unlock()
-	var keeping context.Context
-	keeping, l.quit = context.WithCancel(l.life)
-	l.keeping.Go(func() { l.keep(keeping, every) })
+	l.keeping.Go(func() { l.keep(every) })
 }
 
 // watch ends the lock when its lease is over. It looks once a second at least: a machine that was suspended finds more time gone than its timers
@@ -85,27 +83,16 @@ func (l *Lock) watch() {
 	}
 }
 
-// granted takes in a grant or a renewal: when its request was sent, and when the last one that the server answered.
-func (l *Lock) granted(g grant, began, heard time.Time) {
+// confirmed takes in a reply that has the hold, to a request that was sent at that time.
+func (l *Lock) confirmed(h Holder, sent time.Time) {
 	l.mu.Lock()
-	l.token = g.token
-	l.lease = lease{began: began, heard: heard, age: g.expires, idle: g.idle}
-	if l.c.e.Grace > 0 && l.on.can("SITE", "DISCONNECT") {
-		l.lease.grace = l.c.e.Grace
-	}
+	l.token, l.lease = h.Token, h.lease
+	l.lease.heard = sent
 	l.mu.Unlock()
 	l.watch()
 }
 
-// confirmed takes in a reply that says that the lock stands, and for how long (0: it does not say), to a request that was sent at that time.
-func (l *Lock) confirmed(sent time.Time, left time.Duration) {
-	l.mu.Lock()
-	l.lease.heard, l.lease.left = sent, left
-	l.mu.Unlock()
-	l.watch()
-}
-
-// Path is the lock's name as the server quoted it.
+// Path is the lock's name as the server has it.
 func (l *Lock) Path() string { return l.path }
 
 // Nonce is the word by which the server knows the job that holds the lock, see [Server]. On ftplockd, another connection of the account that
@@ -125,7 +112,7 @@ func (l *Lock) Token() uint64 {
 }
 
 // Expires is when the server may grant the lock to another client, if it hears nothing from us any more; zero if it never does, or does not
-// say. Each answer of the server moves it. The lock is given up up to two seconds earlier.
+// tell. Each answer of the server moves it. The lock is given up up to two seconds earlier.
 func (l *Lock) Expires() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +127,7 @@ func (l *Lock) Expires() time.Time {
 // has the exceptions). Its cause matches [ErrLost] or [ErrUnknown].
 func (l *Lock) Context() context.Context { return l.life }
 
-// Valid reports whether the lock is held now. It asks the clock, not the server.
+// Valid reports whether the lock is held now. It reads the clock, and does not wait for the server.
 func (l *Lock) Valid() bool {
 	l.watch()
 	return l.life.Err() == nil
@@ -170,41 +157,26 @@ func (l *Lock) within(ctx context.Context) (context.Context, context.CancelFunc)
 // Renew asks ftplockd for a full age, counted from now. It returns [ErrLost] if the lock is lost, [ErrUnreachable] or [ErrUnknown] if that is not
 // known. On another server it only looks whether the lock stands.
 func (l *Lock) Renew(ctx context.Context) error {
-	return l.talk(ctx, func(s *session) error {
+	return l.use(ctx, func(s *session) error {
 		if l.Token() == 0 {
-			return l.checkMark(s)
+			return l.check(ctx, s)
 		}
-		return l.renew(s)
+		return l.renew(ctx, s)
 	})
 }
 
-// talk does something on the lock's connection. A loss ends the lock.
-func (l *Lock) talk(ctx context.Context, do func(*session) error) error {
-	if err := l.c.begin(ctx); err != nil {
-		return err
-	}
-	defer l.c.end()
-	s, err := l.c.locker(ctx)
-	if err != nil {
-		return err
-	}
-	s.link.hurry(glimpse)
-	defer s.link.hurry(0)
-	stop := func() bool { return true }
-	if l.life.Err() == nil {
-		stop = context.AfterFunc(l.life, func() { // a server that is silent is not waited for any longer
-			if why := context.Cause(l.life); why != errReleased {
-				s.link.cut(why)
+// use does something on the connection, on which the lock was taken up again if it is a new one. A loss ends the lock.
+func (l *Lock) use(ctx context.Context, do func(*session) error) error {
+	err := l.c.use(ctx, func(s *session) error {
+		if s != l.on {
+			if err := l.resume(ctx, s); err != nil {
+				return err
 			}
-		})
-	}
-	if s != l.on {
-		err = l.resume(s)
-	}
-	if err == nil {
-		err = do(s)
-	}
-	if stop(); errors.Is(err, ErrLost) {
+			l.on = s
+		}
+		return do(s)
+	})
+	if errors.Is(err, ErrLost) && l.life.Err() == nil {
 		l.lose(err)
 	}
 	return err
@@ -213,24 +185,20 @@ func (l *Lock) talk(ctx context.Context, do func(*session) error) error {
 // lonely is how long a server that cannot be reached is taken to keep a lock of which it promises nothing.
 const lonely = time.Minute
 
-// glimpse is how long a look may take. Then the connection is made again: a network that loses everything looks like a server that is
-// slow, and the lock's lease goes on.
-const glimpse = 5 * time.Second
-
-// keep looks after the lock until ctx ends or the lock is lost.
-func (l *Lock) keep(ctx context.Context, every time.Duration) {
+// keep looks after the lock until it is over.
+func (l *Lock) keep(every time.Duration) {
 	wait := every
 	var alone time.Time // since then the server cannot be reached
 	for {
 		t := time.NewTimer(wait)
 		select {
-		case <-ctx.Done():
+		case <-l.life.Done():
 		case <-t.C:
 		}
-		if t.Stop(); ctx.Err() != nil {
+		if t.Stop(); l.life.Err() != nil {
 			return
 		}
-		err := l.talk(ctx, func(s *session) error { return l.look(s, every) })
+		err := l.look(every)
 		switch {
 		case err == nil:
 			wait, alone = every, time.Time{}
@@ -238,166 +206,165 @@ func (l *Lock) keep(ctx context.Context, every time.Duration) {
 			wait, alone = 0, time.Now()
 		default:
 			wait = min(max(2*wait, 100*time.Millisecond), time.Second)
-			l.mu.Lock()
-			leased := !l.lease.end().IsZero()
-			l.mu.Unlock()
-			if time.Since(alone) > lonely && !leased && ctx.Err() == nil {
+			if leased := !l.Expires().IsZero(); time.Since(alone) > lonely && !leased {
 				l.lose(fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err))
 			}
 		}
 	}
 }
 
-// look asks once whether the lock is ours, and renews it if that is due. A server that does not know now is left after some seconds: another one
-// may know.
-func (l *Lock) look(s *session, every time.Duration) error {
-	err := l.check(s, every)
-	if errors.Is(err, ErrUnknown) {
-		l.mu.Lock()
-		silent := now().Sub(l.lease.heard)
-		l.mu.Unlock()
-		if silent < glimpse {
-			return nil
+// looking returns a context for one look. It ends with the lock, but not when that is released: RMD needs the connection.
+func (l *Lock) looking() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), glimpse, os.ErrDeadlineExceeded)
+	stop := context.AfterFunc(l.life, func() {
+		if l.Err() != nil {
+			cancel()
 		}
-		s.lost(err)
+	})
+	return ctx, func() {
+		stop()
+		cancel()
 	}
-	return err
 }
 
-// check asks whether the lock is still ours, by one command.
-func (l *Lock) check(s *session, every time.Duration) error {
-	l.mu.Lock()
-	token := l.token
-	fresh := now().Sub(l.lease.heard) < every/2                                           // it was just taken up again
-	due := l.o.Renew && l.lease.age > 0 && now().Sub(l.lease.began)+every > l.lease.age/2 // before half of it is over
-	l.mu.Unlock()
-	switch {
-	case fresh:
-		return nil
-	case token == 0:
-		return l.checkMark(s)
-	case due:
-		return l.renew(s)
+// look asks once whether the lock is ours, and renews it if that is due. A server that does not know now is left after some seconds: another one
+// may know.
+func (l *Lock) look(every time.Duration) error {
+	ctx, cancel := l.looking()
+	defer cancel()
+	return l.use(ctx, func(s *session) error {
+		if l.life.Err() != nil {
+			return nil
+		}
+		l.mu.Lock()
+		silent := now().Sub(l.lease.heard)
+		due := l.o.Renew && l.lease.age > 0 && now().Sub(l.renewed)+every > l.lease.age/2 // before half of it is over
+		l.mu.Unlock()
+		var err error
+		switch {
+		case silent < every/2: // it was just taken up again
+		case due:
+			err = l.renew(ctx, s)
+		default:
+			err = l.check(ctx, s)
+		}
+		if errors.Is(err, ErrUnknown) && silent < glimpse {
+			return nil
+		} else if errors.Is(err, ErrUnknown) {
+			s.lost(err)
+		}
+		return err
+	})
+}
+
+// check asks whether the lock is still ours.
+func (l *Lock) check(ctx context.Context, s *session) error {
+	if !s.hasFacts() {
+		return l.checkMark(ctx, s)
 	}
 	sent := now()
-	i, err := s.info(context.Background(), l.name)
+	i, err := s.info(ctx, l.name)
 	if err != nil {
 		return err
 	}
-	if i.has(token) {
-		var left time.Duration
-		if len(i.Holders) == 1 { // of several the server tells when the last one ends
-			left = i.Holders[0].Expires
-		}
-		l.confirmed(sent, left)
+	if l.inherited {
+		return l.checkInherited(sent, i)
+	}
+	if h, ok := i.ours(); ok && h.Token == l.Token() {
+		l.confirmed(h, sent)
 		return nil
 	}
-	if err := l.renew(s); err != nil { // its refusal says why the lock is lost
+	if err := l.renew(ctx, s); err != nil { // its refusal says why the lock is lost
 		return err
 	}
 	return fmt.Errorf("%w: %s: the server does not name us as its holder", ErrLost, l.path)
 }
 
-// renew asks for a full age. The server remembers for the session that had the lock why it is lost, and says so.
-func (l *Lock) renew(s *session) error {
+// renew asks for a full age, and then what that is. The server remembers for the session that had the lock why it is lost, and says so.
+func (l *Lock) renew(ctx context.Context, s *session) error {
 	sent := now()
-	r, err := s.ask(context.Background(), "SITE LOCK RENEW "+l.name)
+	r, err := s.ask(ctx, "SITE LOCK RENEW "+l.name)
 	switch {
 	case err != nil:
 		return err
-	case r.code == 550:
-		return fmt.Errorf("%w: %s", ErrLost, r.text())
 	case r.transient():
 		return fmt.Errorf("%w: %s", ErrUnknown, r.text())
+	case !r.good():
+		return fmt.Errorf("%w: %s", ErrLost, r.text())
 	}
-	if g, ok := r.grant(); ok {
-		l.granted(g, sent, sent)
+	i, err := s.info(ctx, l.name)
+	if err != nil {
+		return err
 	}
-	return nil
+	if h, ok := i.find(func(h Holder) bool { return h.Mine && h.Token == l.Token() }); ok {
+		l.mu.Lock()
+		l.renewed = sent
+		l.mu.Unlock()
+		l.confirmed(h, sent)
+		return nil
+	}
+	return fmt.Errorf("%w: %s: the server does not name us as its holder", ErrLost, l.path)
 }
 
-// isShared reports whether our hold is one of several that may be.
-func (l *Lock) isShared(s *session) bool {
-	if l.Token() == 0 {
-		return false
-	}
-	i, err := s.info(context.Background(), l.name)
-	for _, h := range i.Holders {
-		if err == nil && h.Token == l.Token() && h.Shared {
-			return true
-		}
-	}
-	return false
-}
-
-// takeMark remembers how the directory is.
-func (l *Lock) takeMark(s *session) error {
-	_, m, err := s.see(l.name)
-	l.mark = m
-	return err
-}
-
-// checkMark looks whether the directory is the one that was made, on a server without tokens.
-func (l *Lock) checkMark(s *session) error {
+// checkMark looks whether the directory is the one that was made, on a server without facts.
+func (l *Lock) checkMark(ctx context.Context, s *session) error {
 	sent := now()
-	if l.mark == nil {
-		if err := l.takeMark(s); err != nil || l.mark != nil {
-			return err
-		}
-		_, err := s.ask(context.Background(), "NOOP") // nothing can be seen: no more than a sign of life
-		if err == nil {
-			l.confirmed(sent, 0)
-		}
-		return err
-	}
-	got, err := l.mark.by(s, l.name)
+	got, err := s.see(ctx, l.name, l.mark.by)
 	switch {
-	case err != nil || !got.known:
+	case err != nil:
 		return err
+	case l.mark.by == "" && got.there, got.by == "":
+		l.mark = got // nothing could be seen so far, or nothing can
+	case l.mark.by == "":
 	case !got.there:
 		return fmt.Errorf("%w: %s: its directory is gone", ErrLost, l.path)
-	case !got.since.Equal(l.mark.since):
+	case got.mark != l.mark.mark:
 		return fmt.Errorf("%w: %s: its directory is another one than we made, or was written into", ErrLost, l.path)
 	}
-	l.confirmed(sent, 0)
+	l.confirmed(Holder{}, sent)
 	return nil
 }
 
-// resume takes the lock up on a new connection: by MKD, with which the nonce adopts the hold under a new token. If the hold has ended, it
-// is granted as if to anybody, and the reply tells that from an adoption.
-func (l *Lock) resume(s *session) error {
-	if l.Token() == 0 {
-		err := l.checkMark(s)
-		if err == nil {
-			l.on = s
+// resume takes the lock up on a new connection: by MKD, with which the nonce adopts the hold under a new token. No hold of another client came
+// between if the look before has our hold, and the look after has the hold that was adopted from it.
+func (l *Lock) resume(ctx context.Context, s *session) error {
+	if l.inherited || !s.hasFacts() {
+		if l.Token() != 0 && !s.hasFacts() {
+			return s.lost(s.fail("it does not send the facts of locks any more", nil))
 		}
-		return err
+		return l.check(ctx, s)
 	}
-	sent := now()
-	r, err := s.ask(context.Background(), "MKD "+l.name)
-	if err == nil {
-		r, err = s.whole(context.Background(), l.name, r)
-	}
+	before, err := s.info(ctx, l.name)
 	if err != nil {
 		return err
 	}
-	g, ok := r.grant()
-	switch {
-	case r.transient() || !s.knowsLocks():
-		return s.lost(s.fail("the server said "+r.String(), nil))
-	case r.code != 257 || !ok:
-		return fmt.Errorf("%w: %s", ErrLost, r.text())
-	case !g.adopted:
-		_, _ = s.ask(context.Background(), "RMD "+l.name)
+	// The reply to an earlier attempt may have been lost.
+	ours, ok := before.find(func(h Holder) bool { return h.Mine && (h.Token == l.Token() || h.adopted == l.Token()) })
+	if !ok {
 		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
 	}
-	heard, err := s.confirm()
+	l.mu.Lock()
+	l.token = ours.Token
+	l.mu.Unlock()
+	r, err := s.ask(ctx, "MKD "+l.name)
+	if err != nil || r.transient() {
+		return s.lost(s.fail("the server said "+r.String(), err))
+	}
+	sent := now()
+	after, err := s.info(ctx, l.name)
 	if err != nil {
 		return err
 	}
-	l.on = s
-	l.granted(g, sent, heard)
-	l.c.e.Logger.Info("lock taken up again", "lock", l.path, "token", g.token)
+	h, ok := after.ours()
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: %s: %s", ErrLost, l.path, r.text())
+	case h.adopted != ours.Token:
+		_, _ = s.ask(ctx, "RMD "+l.name)
+		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
+	}
+	l.confirmed(h, sent)
+	l.c.e.Logger.Info("lock taken up again", "lock", l.path, "token", h.Token)
 	return nil
 }
 
@@ -406,40 +373,42 @@ func (l *Lock) resume(s *session) error {
 //
 // It takes the server's Timeout at most, and a few seconds after the end of ctx.
 func (l *Lock) Release(ctx context.Context) error {
-	l.ending.Do(func() { l.result = l.release(ctx) })
+	l.ending.Do(func() {
+		l.result = l.Err()
+		l.over(errReleased)
+		if l.inherited {
+			l.keeping.Wait()
+			return
+		}
+		if l.result == nil || errors.Is(l.result, ErrUnknown) {
+			l.result = l.giveBack(ctx)
+		}
+		l.keeping.Wait()
+		l.c.uses.Add(-1)
+		l.c.e.Logger.Debug("lock released", "lock", l.path, "err", l.result)
+	})
 	return l.result
-}
-
-func (l *Lock) release(ctx context.Context) error {
-	defer l.c.count(-1)
-	err := l.Err()
-	l.quit()
-	l.lose(errReleased)
-	if err == nil || errors.Is(err, ErrUnknown) {
-		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.e.Timeout)
-		defer cancel()
-		stop := context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })
-		defer stop()
-		err = l.giveBack(work)
-	}
-	l.keeping.Wait()
-	l.c.e.Logger.Debug("lock released", "lock", l.path, "err", err)
-	return err
 }
 
 // giveBack sends RMD until its outcome is known.
 func (l *Lock) giveBack(ctx context.Context) error {
+	late, stop := lingering(ctx, patience)
+	defer stop()
+	work, cancel := context.WithTimeout(late, l.c.e.Timeout)
+	defer cancel()
 	sent := false // an RMD whose reply is not known
-	for tries := 0; ; {
+	for tries := 0; ; tries++ {
 		var r reply
-		err := l.talk(ctx, func(s *session) (err error) {
-			s.link.hurry(0)
-			if l.Token() == 0 { // RMD would remove whatever is there
-				err = l.checkMark(s)
+		err := l.use(work, func(s *session) (err error) {
+			if !s.hasFacts() { // RMD would remove whatever is there
+				err = l.checkMark(work, s)
+			}
+			if err == nil {
+				err = s.waitFor(work, 0) // or RMD would wait for the members of a group
 			}
 			if err == nil {
 				sent = true
-				r, err = s.ask(ctx, "RMD "+l.name)
+				r, err = s.ask(work, "RMD "+l.name)
 			}
 			return err
 		})
@@ -448,19 +417,15 @@ func (l *Lock) giveBack(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrLost):
 			return err
-		case err != nil && ctx.Err() == nil:
-			pause(ctx, 100*time.Millisecond)
-		case err != nil:
+		case err != nil && work.Err() != nil:
 			return fmt.Errorf("%w: %s: the server does not answer", ErrUnknown, l.path)
-		case r.good():
+		case err == nil && r.good():
 			return nil
-		case r.transient() && tries < 3: // it may succeed yet
-			tries++
-			pause(ctx, 100*time.Millisecond)
-		case l.Token() != 0 && !r.transient():
+		case err == nil && l.Token() != 0 && !r.transient():
 			return fmt.Errorf("%w: %s", ErrLost, r.text())
-		default:
+		case err == nil && (tries >= 3 || !r.transient()):
 			return fmt.Errorf("%w: %s: the server said %s", ErrUnknown, l.path, r)
 		}
+		pause(work, 100*time.Millisecond)
 	}
 }

@@ -14,12 +14,11 @@
 // # Caveats
 //
 //   - If an administrator breaks the lock, up to a second passes before the context ends. Have ftplockd protect the files, or compare fencing tokens.
-//   - The server does not tell of a rule with on_disconnect = "release" and a grace below that of [Server]: such a lock may end first.
 //   - Time in suspend counts on Linux only. A program that wakes after the end of a lease finds its context alive for up to a second; [Lock.Valid]
 //     is exact.
 //   - Other servers have no tokens, no leases and no queue: [Client.Missing] lists that. A lock counts as lost when its directory is gone or
 //     has another time, which vsftpd tells to the minute, and when the server does not answer for a minute. Release looks first and then sends RMD;
-//     no FTP server does both in one step. A lost reply to MKD cannot be cleared up there ([ErrUnknown]).
+//     no FTP server does both in one step. A lost reply to MKD leaves a directory there ([ErrUnknown]).
 //   - Under TLS, data connections resume the session of the control connection by tickets. A server that demands session
 //     ids instead (RFC 5246 section 7.3) refuses them: package crypto/tls has tickets only.
 //
@@ -38,6 +37,6 @@ type Options struct {
 	Shared bool
 	// Renew asks ftplockd for a full age (SITE LOCK RENEW) whenever half of it is over.
 	Renew bool
-	// Waiting, if it is set, is called each time the server says that another client holds the lock. It must not block.
-	Waiting func(Refusal)
+	// Waiting, if it is set, is called each time MKD was refused since another client holds the lock. It must not block.
+	Waiting func(*HeldError)
 }

@@ -55,23 +55,34 @@ func hello(features string) string {
 		"> TYPE I\n< 200 ok\n> PWD\n< 257 \"/\" is here\n" + feat
 }
 
-// asLocks is the beginning of a connection to ftplockd, asOthers of one to a server that knows nothing of locks.
+// asLocks is the beginning of a connection to ftplockd, asOthers of one to a server without facts of locks.
 func asLocks() string {
-	return looked() + "> SITE LOCK AS job\n< 200 the same job\n> SITE WAIT 0\n< 200 no waiting\n"
+	return hello("<  SITE LOCK FACTS type;\n<  SITE LOCKS\n<  SITE WAIT\n<  STOR STAGED\n") +
+		"> SITE LOCK AS job\n< 200 the same job\n> SITE WAIT 0\n< 200 no waiting\n"
 }
 
 // graced is the beginning of a connection to ftplockd that ends locks with their connection.
 func graced() string {
-	return strings.ReplaceAll(strings.Replace(asLocks(), "> SITE WAIT 0", "> SITE LOCK DISCONNECT RELEASE 15\n< 200 ok\n> SITE WAIT 0", 1), "<  SITE LOCK\n", "<  SITE LOCK\n<  SITE LOCK DISCONNECT\n")
+	return strings.ReplaceAll(strings.Replace(asLocks(), "> SITE WAIT 0", "> SITE LOCK DISCONNECT RELEASE 15\n< 200 ok\n> SITE WAIT 0", 1), "<  SITE LOCKS\n", "<  SITE LOCK DISCONNECT\n<  SITE LOCKS\n")
 }
 
 func asOthers() string {
 	return hello("<  MDTM\n")
 }
 
-// looked is that of a connection that only looks.
-func looked() string {
-	return hello("<  SITE LOCK\n<  SITE LOCKS\n<  SITE WAIT\n<  STOR STAGED\n")
+// info is a look at a held lock, with its token and other facts.
+func info(name, token, facts string) string {
+	return "> SITE LOCK INFO " + name + "\n< 211-Lock " + name + "\n<  held by whoever it is\n<  type=lock;token=" + token + ";" + facts + "waiting=0;mkd=later; " + name + "\n< 211 End\n"
+}
+
+// grant is an MKD that is granted, and the look after it.
+func grant(token, facts string) string {
+	return "> MKD /a\n< 257 \"/a\" has words for people\n" + info("/a", token, "mine=session;"+facts)
+}
+
+// adopt is what takes the lock up again on a new connection.
+func adopt(name, from, to string) string {
+	return info(name, from, "mine=job;") + "> MKD " + name + "\n< 257 ok\n" + info(name, to, "mine=session;adopted="+from+";left=360.000;age=360.000;")
 }
 
 const bye = "> QUIT\n< 221 bye\n"

@@ -22,7 +22,6 @@ type Server struct {
 	TLS      TLSMode
 	Config   *tls.Config   // of TLS; nil: the system's certificates, the host of Address
 	Timeout  time.Duration // of connecting, of each command that does not wait for a lock, and of a transfer that stands still; 0: 30 s
-	Dir      string        // changed to after login; "": where the server puts the account
 
 	// Nonce is the word by which the server knows the job (SITE LOCK AS): at most 128 visible ASCII characters. "": a random
 	// one. Two jobs of one account with one nonce take the lock from each other.
@@ -78,8 +77,8 @@ func (s Server) resolve() (*endpoint, error) {
 			e.Password = "anonymous@"
 		}
 	}
-	if strings.ContainsAny(s.User+s.Password+s.Dir, "\r\n\x00") {
-		return nil, fmt.Errorf("%w: a line end in the account, the password or the directory", ErrLogin)
+	if strings.ContainsAny(s.User+s.Password, "\r\n\x00") {
+		return nil, fmt.Errorf("%w: a line end in the account or the password", ErrLogin)
 	}
 	if e.DialContext == nil {
 		e.DialContext = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext

@@ -17,11 +17,9 @@ import (
 )
 
 // session is one connection that is logged in. Package ftp transfers and lists on it. It has no words for the rest: the
-// text of the replies to USER and MKD, SITE, ALLO, and a command whose waiting can be ended. These are said here, between its calls, by a
+// text of the replies to USER and MKD, SITE, and ALLO. These commands are sent here, between its calls, by a
 // second textproto.Conn. Each of the two reads exactly the replies to its own commands, so both have empty buffers in between.
-//
-// ask may be called by several goroutines: commands are sent at once, and each gets its own reply (textproto.Pipeline). A call of the
-// library must be alone.
+// A session is for one goroutine at a time, but for abort.
 type session struct {
 	*endpoint
 	link  *link
@@ -29,10 +27,9 @@ type session struct {
 	text  *textproto.Conn
 	ftp   *ftp.ServerConn
 	feats map[string]string // of FEAT (RFC 2389), in capitals
-	home  string            // where it is after login; "": the server does not say
+	home  string            // where it is after login; "": the server does not tell
 
-	waiting    time.Duration // what SITE WAIT said last; less than 0: nothing
-	identified bool          // the server was told the nonce
+	waiting time.Duration // what SITE WAIT said last
 
 	mu      sync.Mutex
 	data    *link // of the last transfer
@@ -92,27 +89,6 @@ func (s *session) begin(ctx context.Context) error {
 		return err
 	}
 	return s.settle(ctx)
-}
-
-// whole returns the reply to MKD of a path with all that belongs behind its path, also if ftplockd has shortened it: the reply
-// to SITE LOCK RENEW has the token and the expiry of the same hold.
-func (s *session) whole(ctx context.Context, path string, r reply) (reply, error) {
-	if !s.knowsLocks() || !r.cut() {
-		return r, nil
-	}
-	more, err := s.ask(context.WithoutCancel(ctx), "SITE LOCK RENEW "+path)
-	switch {
-	case err != nil:
-		return r, err
-	case more.transient():
-		return r, s.fail("the server said "+more.String(), nil)
-	case !more.good(): // it is a directory, not a lock
-		return r, nil
-	}
-	if strings.Contains(r.said, " locked, token ") && strings.Contains(r.said, ", adopted") {
-		more.said += ", adopted from token 0"
-	}
-	return reply{code: r.code, said: more.said}, nil
 }
 
 // handshake begins TLS on the control connection.
@@ -209,59 +185,45 @@ func (t *tap) RemoteAddr() net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 }
 
-// settle goes to the directory, and learns what the server can.
+// settle learns where the session is and what the server can, and describes the job to ftplockd: its nonce, and when its locks end after
+// the connection.
 func (s *session) settle(ctx context.Context) error {
-	if s.Dir != "" {
-		if err := s.must(ctx, "CWD "+s.Dir); err != nil {
-			return err
-		}
+	var err error
+	if s.home, err = s.ftp.CurrentDir(); err != nil && s.broken() != nil {
+		return s.broken()
 	}
-	r, err := s.ask(ctx, "PWD")
+	r, err := s.ask(ctx, "FEAT")
 	if err != nil {
 		return err
 	}
-	if r.code == 257 {
-		s.home = r.quotedName()
-	}
-	if r, err = s.ask(ctx, "FEAT"); err != nil {
-		return err
-	}
 	s.feats = make(map[string]string)
-	if r.code == 211 {
-		for _, line := range r.body() {
-			name, param, _ := strings.Cut(line, " ")
+	for line := range strings.SplitSeq(r.said, "\n") {
+		if name, param, _ := strings.Cut(strings.TrimSpace(line), " "); r.code == 211 {
 			s.feats[strings.ToUpper(name)] += param + " "
 		}
 	}
-	return nil
-}
-
-// words are those that FEAT names behind a verb.
-func (s *session) words(verb string) []string { return strings.Fields(s.feats[verb]) }
-
-// can reports whether FEAT names a word behind a verb.
-func (s *session) can(verb, word string) bool { return slices.Contains(s.words(verb), word) }
-
-// knowsLocks reports whether FEAT says that it is ftplockd.
-func (s *session) knowsLocks() bool { return s.can("SITE", "LOCK") }
-
-// identify tells ftplockd, once, which job the connection is of, and when its locks end after it.
-func (s *session) identify(ctx context.Context) error {
-	if s.identified || !s.knowsLocks() {
+	if !s.hasFacts() {
 		return nil
 	}
-	err := s.must(ctx, "SITE LOCK AS "+s.Nonce)
+	err = s.must(ctx, "SITE LOCK AS "+s.Nonce)
 	if err == nil && s.Grace > 0 && s.can("SITE", "DISCONNECT") {
 		err = s.must(ctx, fmt.Sprintf("SITE LOCK DISCONNECT RELEASE %d", (s.Grace+time.Second-1)/time.Second))
 	}
 	if err == nil {
 		err = s.waitFor(ctx, 0)
 	}
-	s.identified = err == nil
 	return err
 }
 
-// must says a command that the server is to know.
+// can reports whether FEAT names a word behind a verb.
+func (s *session) can(verb, word string) bool {
+	return slices.Contains(strings.Fields(s.feats[verb]), word)
+}
+
+// hasFacts reports whether FEAT says that the server is ftplockd, and sends the facts of locks.
+func (s *session) hasFacts() bool { return s.can("SITE", "FACTS") }
+
+// must sends a command that the server is to know.
 func (s *session) must(ctx context.Context, command string) error {
 	r, err := s.ask(ctx, command)
 	if err == nil && !r.good() {
@@ -276,55 +238,22 @@ func (s *session) waitFor(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 	s.waiting = d
-	_, err := s.ask(ctx, fmt.Sprintf("SITE WAIT %d", d/time.Second))
-	return err
+	return s.must(ctx, fmt.Sprintf("SITE WAIT %d", d/time.Second))
 }
 
-// confirm sends a command after a grant, and returns when. ftplockd undoes a grant whose reply the client may not have received: the grant
-// counts when the server has answered another command.
-func (s *session) confirm() (sent time.Time, err error) {
-	s.link.hurry(glimpse)
-	defer s.link.hurry(0)
-	sent = now()
-	switch {
-	case !s.knowsLocks():
-	case s.waiting > 0: // or RMD would wait for the members of a group
-		err = s.waitFor(context.Background(), 0)
-	default:
-		_, err = s.ask(context.Background(), "NOOP")
-	}
-	return sent, err
-}
-
-// ask says a command that is answered at once, and returns the reply. When ctx ends before that, the connection ends.
+// ask sends a command and returns the reply. When ctx ends before that, the connection ends. A 421 ends it, too (RFC 959 section 4.2.2).
 func (s *session) ask(ctx context.Context, command string) (reply, error) {
-	id, err := s.send(command)
-	if err != nil {
+	if strings.ContainsAny(command, "\r\n\x00") {
+		return reply{}, fmt.Errorf("%w: a line end in %q", ErrRefused, command)
+	}
+	if err := s.broken(); err != nil {
 		return reply{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })
 	defer stop()
-	return s.receive(id)
-}
-
-// send says a command, whose reply is to be received.
-func (s *session) send(command string) (id uint, err error) {
-	if strings.ContainsAny(command, "\r\n\x00") {
-		return 0, fmt.Errorf("%w: a line end in %q", ErrRefused, command)
+	if err := s.text.PrintfLine("%s", command); err != nil {
+		return reply{}, s.lost(err)
 	}
-	if err := s.broken(); err != nil {
-		return 0, err
-	}
-	if id, err = s.text.Cmd("%s", command); err != nil {
-		return 0, s.lost(err)
-	}
-	return id, nil
-}
-
-// receive returns the reply to a command. A 421 ends the connection (RFC 959 section 4.2.2).
-func (s *session) receive(id uint) (reply, error) {
-	s.text.StartResponse(id)
-	defer s.text.EndResponse(id)
 	code, text, err := s.text.ReadResponse(0)
 	if err == nil && code == 421 {
 		err = &textproto.Error{Code: code, Msg: text}
@@ -344,7 +273,7 @@ func (s *session) lost(err error) error {
 	return err
 }
 
-// broken says why the connection is of no use any more; nil: it is.
+// broken returns why the connection is of no use any more; nil: it is.
 func (s *session) broken() error {
 	err := s.link.err()
 	if err == nil || errors.Is(err, ErrUnreachable) {
@@ -353,7 +282,7 @@ func (s *session) broken() error {
 	return s.fail("", err)
 }
 
-// abs is the absolute form of a path, or the path itself if the server does not tell where we are.
+// abs is the absolute form of a path, or the path itself if the server does not tell where the session is.
 func (s *session) abs(p string) string {
 	if path.IsAbs(p) || s.home == "" {
 		return p
@@ -361,16 +290,17 @@ func (s *session) abs(p string) string {
 	return path.Join(s.home, p)
 }
 
-// leave says QUIT and closes. A server that does not answer is not waited for long.
+// leave sends QUIT and closes. A server that does not answer is not waited for long.
 func (s *session) leave() {
 	if s.broken() == nil {
-		s.link.hurry(patience)
-		_, _ = s.ask(context.Background(), "QUIT")
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, _ = s.ask(ctx, "QUIT")
 	}
 	s.drop()
 }
 
-// drop closes without a word.
+// drop closes without a command.
 func (s *session) drop() {
 	s.link.cut(errCut)
 	_ = s.link.Close()
@@ -413,7 +343,7 @@ func (s *session) dataHost() string {
 	return a.IP.String()
 }
 
-// abort breaks off the transfer that is under way, and those that follow. The server has some time to say that it has noticed.
+// abort breaks off the transfer that is under way, and those that follow. The server has some time to notice and reply.
 func (s *session) abort(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -421,5 +351,5 @@ func (s *session) abort(why error) {
 	if s.data != nil {
 		s.data.cut(why)
 	}
-	s.link.hurry(patience)
+	time.AfterFunc(patience, func() { s.link.cut(why) })
 }

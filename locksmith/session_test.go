@@ -29,7 +29,7 @@ func TestALineEndIsNotSent(t *testing.T) {
 	if _, err := s.ask(t.Context(), "MKD a\r\nDELE b"); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
-	for _, s := range []Server{{Address: "h", User: "a\r\nDELE b"}, {Address: "h", Password: "a\n"}, {Address: "h", Dir: "a\nb"}} {
+	for _, s := range []Server{{Address: "h", User: "a\r\nDELE b"}, {Address: "h", Password: "a\n"}} {
 		if _, err := s.resolve(); err == nil {
 			t.Errorf("%+v is taken", s)
 		}

@@ -20,26 +20,19 @@ import (
 // A transfer has a connection of its own, which speaks for the lock by its nonce, so that the server can be asked for the lock
 // meanwhile.
 //
-// Where a server does not rename onto a file, the old one is deleted first: then there is none for a moment. If the reply to the last
-// rename was lost, the error says that nobody knows. When ctx ends, the transfer is broken off as soon as r's Read returns.
+// If the reply to the last rename was lost, the error says that the outcome is not known. When ctx ends, the transfer is broken off as soon as
+// r's Read returns.
 //
 // What the server refused matches ErrRefused.
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
-		u := &upload{s: s, stands: l.stands, ask: l.ask, ctx: ctx, name: name, size: size, source: r}
+		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
 		err := u.run()
-		if path.Dir(s.abs(name)) == l.path && l.Token() == 0 { // writing into the lock has changed the time of its directory
-			l.forgetMark()
+		if path.Dir(s.abs(name)) == l.path && !s.hasFacts() { // writing into the lock has changed the time of its directory
+			_ = l.c.use(context.Background(), func(*session) error { l.mark = sight{}; return nil })
 		}
 		return err
 	})
-}
-
-// forgetMark has the next look take the mark anew.
-func (l *Lock) forgetMark() {
-	l.c.talk <- struct{}{}
-	defer l.c.end()
-	l.mark = nil
 }
 
 // transfer runs one on a connection of its own, and breaks it off when ctx ends or the lock is lost.
@@ -55,61 +48,28 @@ func (l *Lock) transfer(ctx context.Context, name string, run func(context.Conte
 	s, err := connect(ctx, l.c.e)
 	if err == nil {
 		defer s.drop()
-		err = s.identify(ctx)
-	}
-	if err == nil {
 		broken := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
 		err = run(ctx, s)
 		broken()
 	}
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
-	}
-	if err == nil {
+	case err == nil:
 		s.leave()
 	}
 	return transferred(name, err)
 }
 
-// stands asks the server whether the lock stands, before something is done under it that others see. A connection that is lost is left to keep.
+// stands asks the server whether the lock stands, before a change that others see. A connection that is lost is left to keep.
 func (l *Lock) stands() error {
-	err := l.talk(l.life, func(s *session) error { return l.check(s, 0) })
+	ctx, cancel := l.looking()
+	defer cancel()
+	err := l.use(ctx, func(s *session) error { return l.check(ctx, s) })
 	if errors.Is(err, ErrLost) {
 		return err
 	}
 	return context.Cause(l.life)
-}
-
-// ask sends a command on the lock's connection.
-func (l *Lock) ask(ctx context.Context, command string) (r reply, err error) {
-	err = l.talk(ctx, func(s *session) (err error) {
-		r, err = s.ask(ctx, command)
-		return err
-	})
-	return r, err
-}
-
-// Put is as [Lock.Put], under the lock of Join.
-func (c *Client) Put(ctx context.Context, name string, r io.Reader, size int64) error {
-	return c.use(ctx, func(s *session) error {
-		u := &upload{s: s, stands: func() error { return c.join(s) }, ask: s.ask, ctx: ctx, name: name, size: size, source: r}
-		if s.can("STOR", "STAGED") { // the connection is in use until the server has published the file
-			u.stands = func() error { return nil }
-		}
-		return transferred(name, u.run())
-	})
-}
-
-// Get is as [Lock.Get], under the lock of Join.
-func (c *Client) Get(ctx context.Context, name string, w io.Writer) (int64, error) {
-	d := &download{to: w}
-	err := c.use(ctx, func(s *session) error {
-		if err := d.run(s, name); err != nil {
-			return transferred(name, err)
-		}
-		return c.join(s)
-	})
-	return d.written, err
 }
 
 // transferred puts an error of a transfer on one line.
@@ -129,8 +89,7 @@ func transferred(name string, err error) error {
 // upload is one Put.
 type upload struct {
 	s      *session
-	stands func() error                                 // returns an error if the lock is lost
-	ask    func(context.Context, string) (reply, error) // removes what is left: s may be broken
+	lock   *Lock
 	ctx    context.Context
 	name   string // of the file
 	target string // what is stored: the file, or a temporary one; "": it is to be left
@@ -150,12 +109,16 @@ func (u *upload) run() error {
 	if err == nil {
 		err = u.rename()
 	}
-	if err != nil && u.target != "" {
-		r, derr := u.ask(context.WithoutCancel(u.ctx), "DELE "+u.target)
+	if err == nil || u.target == "" {
+		return err
+	}
+	_ = u.lock.c.use(context.WithoutCancel(u.ctx), func(s *session) error { // u.s may be broken
+		r, derr := s.ask(context.Background(), "DELE "+u.target)
 		if derr == nil && !r.good() && u.sent > 0 {
 			err = fmt.Errorf("%w (and %s is left: the server said %s)", err, u.target, r)
 		}
-	}
+		return nil
+	})
 	return err
 }
 
@@ -172,7 +135,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	case err == io.EOF && u.size >= 0 && u.sent < u.size:
 		err = fmt.Errorf("there are %d bytes of the %d that were announced", u.sent, u.size)
 	case err == io.EOF && u.target == u.name: // no rename follows
-		if lost := u.stands(); lost != nil {
+		if lost := u.lock.stands(); lost != nil {
 			err = lost
 		}
 	}
@@ -207,25 +170,15 @@ func (u *upload) rename() error {
 	if n, err := u.s.ftp.FileSize(u.target); err == nil && n != u.sent {
 		return fmt.Errorf("%d bytes were sent and %d arrived", u.sent, n)
 	}
-	if err := u.stands(); err != nil {
+	if err := u.lock.stands(); err != nil {
 		return err
 	}
 	err := u.s.ftp.Rename(u.target, u.name)
-	if err != nil && u.s.broken() == nil {
-		if u.s.ftp.Delete(u.name) != nil { // no file was in the way
-			return err
-		}
-		if err = u.s.ftp.Rename(u.target, u.name); err != nil && u.s.broken() == nil {
-			err = fmt.Errorf("%w: %s: %s; the file is there as %s", ErrRefused, u.name, plain(err), u.target)
-			u.target = ""
-			return err
-		}
-	}
-	if err != nil { // the reply was lost
+	if u.s.broken() != nil { // the reply was lost
 		u.target = ""
-		return fmt.Errorf("nobody knows whether the file is in place: %w", err)
+		return fmt.Errorf("it is not known whether the file is in place: %w", err)
 	}
-	return nil
+	return err
 }
 
 // Get downloads a file under the lock and returns how many bytes were written to w. A download that was cut off is an error that matches

@@ -30,8 +30,8 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 				fmt.Fprint(os.Stderr, "\r\x1b[K"+line)
 			}
 		}
-		o.Waiting = func(r locksmith.Refusal) {
-			show("waiting for " + t.where() + ": " + oneLine(describe(r, time.Now())))
+		o.Waiting = func(held *locksmith.HeldError) {
+			show("waiting for " + t.where() + ": " + oneLine(describe(held, time.Now())))
 		}
 		defer func() {
 			if shown { // what comes next is somebody else's
@@ -39,11 +39,8 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 			}
 		}()
 	}
-	if !t.until.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, t.until)
-		defer cancel()
-	}
+	ctx, cancel := t.limit(ctx)
+	defer cancel()
 	began := time.Now()
 	t.tell("%s: taking the lock %s", t.name, t.where())
 	c, err := locksmith.Dial(ctx, t.connect)
@@ -81,13 +78,13 @@ func (h *holding) release(t *target) error {
 }
 
 // describe says who has a lock since when, in words that stay true while they are shown.
-func describe(r locksmith.Refusal, now time.Time) string {
-	if r.Holder == "" {
-		return r.Reply
+func describe(held *locksmith.HeldError, now time.Time) string {
+	text := "held by another client"
+	if held.Holder != "" {
+		text = "held by " + held.Holder + " since " + now.Add(-held.Held).Format("15:04:05")
 	}
-	text := "held by " + r.Holder + " since " + now.Add(-r.Held).Format("15:04:05")
-	if r.At > 0 {
-		text += fmt.Sprintf(", place %d of %d", r.At, r.Of)
+	if held.Waiting > 0 {
+		text += fmt.Sprintf(", %d in the queue", held.Waiting)
 	}
 	return text
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"time"
 
@@ -25,10 +26,10 @@ func newWatch(stdin bool) *watch {
 	return w
 }
 
-// blind: whoever has lost its parent is given to process 1, or to a service manager (reaps). 0 is a parent that cannot be seen, in another
-// process id namespace. Only pipes and sockets tell when their reader goes.
+// blind: process 1 adopts what has lost its parent; 0 is a parent in another process id namespace. Only pipes and sockets tell when
+// their reader goes.
 func (w *watch) blind() bool {
-	if w.parent > 1 && !reaps(w.parent) {
+	if w.parent > 1 {
 		return false
 	}
 	var s unix.Stat_t
@@ -87,4 +88,11 @@ func hasRoom(file *os.File) bool {
 		room = perr != nil || n > 0
 	})
 	return err != nil || room
+}
+
+// umask returns the mode bits that new files do not get.
+func umask() fs.FileMode {
+	mask := unix.Umask(0)
+	unix.Umask(mask)
+	return fs.FileMode(mask)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"sync/atomic"
 	"time"
@@ -81,3 +82,6 @@ func readerGone(err error) bool {
 
 // hasRoom is always true: such a write can wait as long as nobody reads.
 func hasRoom(*os.File) bool { return true }
+
+// umask is nothing on Windows.
+func umask() fs.FileMode { return 0 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 func write(t testing.TB, file, text string) {
@@ -77,26 +76,6 @@ func TestDownloadsReplaceWholeFilesOnly(t *testing.T) {
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 3 {
 		t.Errorf("left over: %v, %v", all, err)
-	}
-}
-
-func TestDownloadsRemoveWhatKilledOnesHaveLeft(t *testing.T) {
-	dir := t.TempDir()
-	old, young, other := filepath.Join(dir, ".f.netlock-OLD"), filepath.Join(dir, ".f.netlock-YOUNG"), filepath.Join(dir, ".g.netlock-OLD")
-	for _, name := range []string{old, young, other} {
-		write(t, name, "half")
-	}
-	past := time.Now().Add(-25 * time.Hour)
-	for _, name := range []string{old, other} {
-		if err := os.Chtimes(name, past, past); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d := &download{to: filepath.Join(dir, "f")}
-	d.sweep()
-	left, err := filepath.Glob(filepath.Join(dir, ".*"))
-	if err != nil || len(left) != 2 || left[0] != young || left[1] != other {
-		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

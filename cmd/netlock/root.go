@@ -102,7 +102,7 @@ Differences from flock(1):
 	root.Flags().BoolP("version", "V", false, "print the version")
 	root.PersistentFlags().BoolVar(&s.verbose, "verbose", false, "write to standard error what is done, and whose the exit status is")
 	root.SetGlobalNormalizationFunc(longNames)
-	root.AddCommand(run, newPutCommand(s), newGetCommand(s), newWaitCommand(s), newListCommand(s), newInfoCommand(s), newGuardCommand(), newManCommand())
+	root.AddCommand(run, newPutCommand(s), newGetCommand(s), newInfoCommand(s), newGuardCommand(), newManCommand())
 	return root
 }
 

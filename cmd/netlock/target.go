@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -131,6 +132,14 @@ func (t *target) needOther() error {
 		return fail(exitUsage, "%s: %s is already held by the netlock that runs this: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), pathVariable)
 	}
 	return nil
+}
+
+// limit returns a context that ends when the time of --timeout is over.
+func (t *target) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t.until.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, t.until)
 }
 
 // tell writes to standard error what is done, with --verbose.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,12 +67,8 @@ func (s *settings) put(ctx context.Context, arg, local, remote string) error {
 		return fail(exitNoFile, "%w", err)
 	}
 	defer in.Close()
-	return s.under(ctx, arg, "put "+remote, func(ctx context.Context, c carrier) error {
-		var source io.Reader = in
-		if size < 0 {
-			source = readUntil(ctx, in)
-		}
-		return c.Put(ctx, remote, source, size)
+	return s.under(ctx, arg, "put "+remote, func(ctx context.Context, l *locksmith.Lock) error {
+		return l.Put(ctx, remote, in, size)
 	})
 }
 
@@ -99,12 +95,8 @@ func openSource(local string) (*os.File, int64, error) {
 
 func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 	if local == "-" {
-		return s.under(ctx, arg, "get "+remote, func(ctx context.Context, c carrier) error {
-			out, flush := writeUntil(ctx, os.Stdout)
-			_, err := c.Get(ctx, remote, out)
-			if werr := flush(); werr != nil {
-				err = werr // which has ended the transfer
-			}
+		return s.under(ctx, arg, "get "+remote, func(ctx context.Context, l *locksmith.Lock) error {
+			_, err := l.Get(ctx, remote, os.Stdout)
 			return err
 		})
 	}
@@ -113,8 +105,8 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 		return fail(exitFailed, "%w", err)
 	}
 	defer d.discard()
-	err = s.under(ctx, arg, "get "+remote, func(ctx context.Context, c carrier) error {
-		_, err := c.Get(ctx, remote, d.file)
+	err = s.under(ctx, arg, "get "+remote, func(ctx context.Context, l *locksmith.Lock) error {
+		_, err := l.Get(ctx, remote, d.file)
 		return errors.Join(err, d.file.Sync())
 	})
 	if err != nil {
@@ -126,44 +118,61 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 	return nil
 }
 
-// under does something under the lock of a target. That the lock was lost is an error also if all went well otherwise.
-func (s *settings) under(ctx context.Context, arg, what string, do func(context.Context, carrier) error) error {
+// under does something under the lock of a target, or under that of the netlock that runs us. The loss of the lock is an error also if all went
+// well otherwise.
+func (s *settings) under(ctx context.Context, arg, what string, do func(context.Context, *locksmith.Lock) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := s.resolve(arg)
 	if err != nil {
 		return err
 	}
-	if t.inside() { // the netlock that runs us ends us when the lock is lost
-		t.tell("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
-		c, err := locksmith.Dial(ctx, t.connect)
-		if err != nil {
-			return classify(err, t)
-		}
-		defer c.Close()
-		token, _ := strconv.ParseUint(os.Getenv(tokenVariable), 10, 64)
-		if err := c.Join(ctx, os.Getenv(pathVariable), os.Getenv(nonceVariable), token); err != nil {
-			return classify(err, t)
-		}
-		return transferred(ctx, do(ctx, c), t, what)
+	take := acquire
+	if t.inside() {
+		take = inherit
 	}
-	lock, err := acquire(ctx, t)
+	lock, err := take(ctx, t)
 	if err != nil {
 		return err
 	}
 	held, forget := context.WithCancelCause(ctx)
 	defer context.AfterFunc(lock.Context(), func() { forget(context.Cause(lock.Context())) })()
-	err = transferred(held, do(held, lock), t, what)
+	done := make(chan error, 1)
+	go func() { done <- do(held, lock.Lock) }()
+	select {
+	case err = <-done:
+	case <-held.Done():
+		select { // a read from a pipe or a terminal may never return; it ends with the process
+		case err = <-done:
+		case <-time.After(breakOff):
+			err = context.Cause(held)
+		}
+	}
+	err = transferred(held, err, t, what)
 	if rerr := lock.release(t); !errors.Is(err, locksmith.ErrLost) {
 		err = errors.Join(err, rerr)
 	}
 	return err
 }
 
-// carrier transfers files: a lock, or a connection that speaks for one.
-type carrier interface {
-	Put(ctx context.Context, name string, r io.Reader, size int64) error
-	Get(ctx context.Context, name string, w io.Writer) (int64, error)
+// breakOff is how long a transfer has to end when its lock is lost, or after a signal.
+const breakOff = 3 * time.Second
+
+// inherit returns the lock of the netlock that runs us, if that still holds it.
+func inherit(ctx context.Context, t *target) (*holding, error) {
+	t.tell("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
+	t.connect.Nonce = os.Getenv(nonceVariable)
+	c, err := locksmith.Dial(ctx, t.connect)
+	if err != nil {
+		return nil, classify(err, t)
+	}
+	token, _ := strconv.ParseUint(os.Getenv(tokenVariable), 10, 64) // of another server than ftplockd it is empty
+	lock, err := c.Inherit(ctx, os.Getenv(pathVariable), token)
+	if err != nil {
+		_ = c.Close()
+		return nil, classify(err, t)
+	}
+	return &holding{lock, c}, nil
 }
 
 // transferred is the status of a transfer that failed, unless that was for the lock or a signal.

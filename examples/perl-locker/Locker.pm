@@ -69,7 +69,7 @@ sub lock {
         lockstring => $name,
         path       => $path,
         locked_by  => { host => hostname(), pid => $$, guid => guid() },
-        granted(scalar $ftp->message),
+        %{ $self->info($path) || die "the lock <$name> ended at once" },
     });
 
     # A note in the lock, for everybody to read. unlock removes it first. If it cannot be written, the lock goes with $lock.
@@ -103,7 +103,7 @@ sub names {
     my $self = shift;
     my $ftp  = $self->ftp;
     $ftp->site('LOCKS', "$self->{directory}/*") == 2 or die 'cannot list the locks: ', $ftp->message;
-    return map { s/%(..)/chr hex $1/ger } $ftp->message =~ m{^ *\Q$self->{directory}\E/([^/:]+): }mg;
+    return map { s/%(..)/chr hex $1/ger } $ftp->message =~ m{^ *type=lock;\S* \Q$self->{directory}\E/([^/\r\n]+)$}mg;
 }
 
 # purge_dead gives back the locks of processes of this machine that have died, for which the server would wait until they expire, and
@@ -124,7 +124,12 @@ sub purge_dead {
 sub info {
     my ($self, $path) = @_;
     my $ftp = $self->ftp;
-    return { granted(scalar $ftp->message) } if $ftp->site('LOCK', 'INFO', $path) == 2;
+    if ($ftp->site('LOCK', 'INFO', $path) == 2) {
+        # A line of facts, in the form of RFC 3659: "type=lock;token=42;longest=347.996;...; PATH"; longest is missing if the lock never ends.
+        my ($facts) = $ftp->message =~ /^ *type=lock;(\S*;) /m or return undef;
+        my %fact = $facts =~ /(\w+)=([^;]*);/g;
+        return { token => $fact{token}, expires => defined $fact{longest} ? time + int $fact{longest} : undef };
+    }
     $ftp->code == 550 or die 'cannot look at the lock: ', $ftp->message;
     return undef;
 }
@@ -134,17 +139,6 @@ sub path {
     my ($self, $name) = @_;
     utf8::encode($name) if utf8::is_utf8($name);
     return "$self->{directory}/" . $name =~ s/([^\w-])/sprintf '%%%02X', ord $1/gear;
-}
-
-# granted reads "token 42, expires in 1h5m48s", or "token 42, never expires"; expires is a time as of time(), undef if never.
-sub granted {
-    my $text = shift;
-    my ($token) = $text =~ /token (\d+)/;
-    my ($left)  = $text =~ /expires in ((?:\d+[hms])+)/;
-    my %unit    = (h => 3600, m => 60, s => 1);
-    my $seconds = 0;
-    $seconds += $1 * $unit{$2} while defined $left && $left =~ /(\d+)([hms])/g;
-    return (token => $token, expires => defined $left ? time + $seconds : undef);
 }
 
 sub guid { return sha1_hex(join ' ', hostname(), $$, time, rand) }

@@ -26,6 +26,7 @@ final class NamedMutex
     private ?FTP\Connection $ftp = null;
     private int $count = 0;
     private string $answer = '';
+    private array $lines = []; // of the last reply
 
     /**
      * Nothing is sent before the first lock().
@@ -122,10 +123,18 @@ final class NamedMutex
         return $this->answer;
     }
 
-    /** The fencing token of a lock that was just granted: greater than that of every lock before; 0 from other servers. */
+    /** The fencing token of the lock that this object has: greater than that of every lock before; 0 from other servers. */
     public function token(): int
     {
-        return preg_match('/, token (\d+),/', $this->answer, $found) ? (int)$found[1] : 0;
+        $reason = $this->answer;
+        $this->say("SITE LOCK INFO $this->path");
+        $this->answer = $reason;
+        foreach ($this->lines as $line) { // " type=lock;token=42;...;mine=session;... /locks/job": facts, in the form of RFC 3659
+            if (preg_match('/^ type=lock;(?=\S*;mine=session;)(?:\S*;)?token=(\d+);/', $line, $found)) {
+                return (int)$found[1];
+            }
+        }
+        return 0;
     }
 
     /**
@@ -151,6 +160,7 @@ final class NamedMutex
             throw new NamedMutexException("$command: the connection is lost");
         }
         $this->answer = $reply[2];
+        $this->lines = $lines;
         return (int)$reply[1];
     }
 

@@ -70,8 +70,8 @@ class MultiLock:
         self.ftp.voidcmd('SITE LOCK AGE %d' % (maxage or 0))
         for _ in self._tries(timeout):
             if self._take() == 257:
-                self.token = int(re.search(r'token (\d+)', self.reason)[1])
-                return True
+                self.token = next((int(f['token']) for f in self._facts(self.path) if f['mine'] == 'session'), None)
+                return self.token is not None
         return False
 
     def release(self):
@@ -96,8 +96,8 @@ class MultiLock:
     def holder(self):
         """Return who holds the lock, since when and until when; '' if nobody does."""
         self._connect()
-        code, text = self._ask('SITE LOCK INFO ' + self.path)
-        return text.split('\n')[1].strip() if code == 211 else ''
+        code, text = self._ask('SITE LOCK INFO ' + self.path)  # a line for people comes first, then the facts
+        return text.split('\n')[1].strip() if code == 211 and '\n type=lock;' in text else ''
 
     def wait(self, timeout=86400):
         """Wait until no lock of the group is held, and end the group. A group that does not exist is complete."""
@@ -171,8 +171,13 @@ class MultiLock:
 
     def _tokens(self, path, command='SITE LOCK INFO %s'):
         """Return the tokens of those who hold a lock."""
+        return {int(facts['token']) for facts in self._facts(path, command)}
+
+    def _facts(self, path, command='SITE LOCK INFO %s'):
+        """Return the facts of each hold: " type=lock;token=42;mine=session; /locks/main/spam", in the form of RFC 3659."""
         code, text = self._ask(command % path)
-        return {int(token) for token in re.findall(r', token (\d+)', text)} if code == 211 else set()
+        lines = [line.lstrip(' ').partition('; ')[0] for line in text.split('\n') if code == 211]
+        return [dict(fact.split('=', 1) for fact in line.split(';')) for line in lines if line.startswith('type=lock;')]
 
     def _say(self, command):
         code, self.reason = self._ask(command)

@@ -38,17 +38,23 @@ fail() {
 	exit 1
 }
 
-# seconds REPLY: how long the lock stands at most, of "... expires in 1h0m48s ..."; nothing if it does not say.
-seconds() {
-	sum=$(printf '%s\n' "$1" | sed -n 's/.*expires in \([0-9hms]*\)s.*/\1/p' | sed -e 's/h/*3600+/' -e 's/m/*60+/')
-	[ -z "$sum" ] || echo "$(($sum))"
+# facts: what the server tells programs of the lock, "type=lock;account=ftp;address=10.0.0.5;left=347.996;": nothing if it is free.
+facts() {
+	client --verbose --head --quote "*SITE LOCK INFO $lock" "$server/" 2>&1 | tr -d '\r' | sed -n 's/^< *\(type=lock;[^ ]*;\) .*/\1/p' | head -n 1
+}
+
+# fact NAME: one of $facts.
+fact() {
+	printf '%s\n' ";$facts" | sed -n "s/.*;$1=\([^;]*\);.*/\1/p"
 }
 
 # sorry REPLY: the polite page.
 sorry() {
-	holder=$(printf '%s\n' "$1" | sed -n 's/.*held by \([^ ]*\).*/\1/p' | sed -e 's/&/\&amp;/g' -e 's/</\&lt;/g')
+	facts=$(facts)
+	holder=$(fact account | sed -e 's/&/\&amp;/g' -e 's/</\&lt;/g')${facts:+@$(fact address)}
 	again=10
-	left=$(seconds "$1")
+	left=$(fact left)
+	left=${left%.*}
 	[ -z "$left" ] || [ "$left" -ge "$again" ] || again=$((left + 1))
 	echo "sorry $$ $1" >&2
 	page '503 Service Unavailable' 'There can be only one' \
@@ -69,7 +75,7 @@ try=1
 while reply=$(ask "MKD $lock"); do
 	case $reply in
 	257*) break ;;
-	*'held by'*) ;; # the server has waited for us
+	550*) [ -n "$(facts)" ] || sleep 1 ;; # a server with facts has waited for us
 	*) sleep 1 ;;
 	esac
 	if [ "$try" -ge "$tries" ]; then

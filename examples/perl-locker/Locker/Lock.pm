@@ -29,9 +29,10 @@ sub expires {
     $until =~ /^\d+(?:\.\d+)?$/ or croak 'a time as of time() is wanted';
     my $ftp = $self->locker->ftp;
     $ftp->site('LOCK', 'RENEW', $self->{path}) == 2 or die "could not renew <$self->{lockstring}>: ", $ftp->message;
-    my %granted = Locker::granted(scalar $ftp->message);
-    $self->{expires} = $granted{expires};
-    # What the server says is rounded to a second.
+    my $info = $self->locker->info($self->{path});
+    $info && $info->{token} == $self->{token} or die "<$self->{lockstring}> was lost\n";
+    $self->{expires} = $info->{expires};
+    # It is cut to a second.
     die "<$self->{lockstring}> cannot last so long\n" if defined $self->{expires} && $self->{expires} + 1 < $until;
     return $self->{expires};
 }

@@ -1,6 +1,0 @@
-//go:build unix && !linux
-
-package main
-
-// reaps is false: orphans are given to process 1.
-func reaps(int) bool { return false }
