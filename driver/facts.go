@@ -93,7 +93,7 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 		f.seconds("grace", grace)
 	}
 	f.yesNo("shared", h.Shared)
-	f.yesNo("automatic", false) // no lock is taken without MKD
+	f.yesNo("automatic", h.Automatic)
 	switch {
 	case h.Own:
 		f.add("mine", "session")

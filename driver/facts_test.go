@@ -49,3 +49,9 @@ func TestFactsHaveTheLimitsOfALock(t *testing.T) {
 		t.Errorf("escaped: %s", f)
 	}
 }
+
+func TestFactsMarkAutomaticLocks(t *testing.T) {
+	plays(t, `
+		a STOR /www/x <<< 1 => 226 *
+		a SITE LOCK INFO /www/.deploy-lock => 211-*\n type=lock;*;automatic=yes;*; /www/.deploy-lock\n211 End`, automatic)
+}

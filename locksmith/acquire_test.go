@@ -81,7 +81,7 @@ func TestAnAcquireIs(t *testing.T) {
 		"waited for at the server, in slices": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
 				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n! 20s\n" + heldByBob +
-				"> MKD /a\n! 7s\n< 257 words\n" + info("/a", "43", "mine=session;") + "> SITE WAIT 0\n< 200 ok\n" + giveBack},
+				"> MKD /a\n! 7s\n< 257 words\n" + info("/a", "43", "mine=session;") + giveBack},
 			took: 27 * time.Second, timeout: 2 * time.Second,
 		},
 		"given up at the deadline, with the connection": {
@@ -200,7 +200,7 @@ func TestAcquirePollsAtRandomTimesAroundTheMean(t *testing.T) {
 	for name, script := range map[string]string{
 		"a server that cannot wait": asOthers() + strings.Repeat(busy, 20) + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack,
 		"a server that does not wait": asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 200 ok\n" + strings.Repeat("> MKD /a\n"+heldByBob, 20) +
-			grant("43", "") + "> SITE WAIT 0\n< 200 ok\n" + giveBack,
+			grant("43", "") + giveBack,
 	} {
 		inBubble(t, []string{script}, func(t *testing.T, s *scripted) {
 			l := mustAcquire(t, s.options())

@@ -404,9 +404,6 @@ func (l *Lock) giveBack(ctx context.Context) error {
 				err = l.checkMark(work, s)
 			}
 			if err == nil {
-				err = s.waitFor(work, 0) // or RMD would wait for the members of a group
-			}
-			if err == nil {
 				sent = true
 				r, err = s.ask(work, "RMD "+l.name)
 			}
