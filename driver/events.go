@@ -18,10 +18,11 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// tell publishes an event of the session.
-func (c *client) tell(e event.Event) {
+// tell publishes an event of the session, and returns it with what it has of the session.
+func (c *client) tell(e event.Event) event.Event {
 	e.Session, e.Account, e.Remote = sessionText(lock.SessionID(c.id.Load())), c.account.Name, c.conn.IP().String()
 	c.server.events.Publish(e)
+	return e
 }
 
 // tellRefused publishes that a lock was refused.
@@ -112,7 +113,7 @@ func (t *transfer) tell(err error) {
 	default:
 		e.Kind, e.Bytes, e.Cause = event.Discard, t.received, discardedBy(err)
 	}
-	t.client.tell(e)
+	t.told = t.client.tell(e)
 }
 
 // transfers are those with an open data connection.

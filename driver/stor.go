@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -22,12 +23,14 @@ type upload struct {
 	began    lock.Title    // under which it began; the zero Title: its name was not protected
 	received int64         // bytes that came over the wire
 	ended    time.Time     // when the data connection did
-	meant    bool          // its client said that it is through (TLS's close_notify): a killed one does not
+	meant    bool          // its client ended the stream itself (TLS's close_notify): a killed one does not
+	proven   bool          // that nothing is missing: it is meant, or as long as was announced
 	unique   bool          // STOU: its name is chosen
 	renamed  bool          // the name that the 150 contained was taken, and another one was chosen
 	size     int64         // of a protected file that is complete
 	sum      string        // its SHA-256
 	title    lock.Title    // by which it was published
+	told     event.Event   // of its end
 }
 
 // uniqueName is what STOU begins with to find a name.
@@ -181,6 +184,9 @@ func (t *transfer) closeUpload() error {
 	if err != nil && !errors.Is(err, files.ErrNotDurable) {
 		t.discard()
 	}
+	if err == nil && !t.proven {
+		t.cmd.Unconfirmed(t.unconfirmed)
+	}
 	done := fmt.Sprintf("transfer complete, %d bytes received", t.received)
 	if t.renamed {
 		done += "; its name was taken meanwhile, FILE: " + t.path()
@@ -200,19 +206,19 @@ func (t *transfer) publish() error {
 	if err := t.sync(); err != nil {
 		return err
 	}
-	proven := t.meant || t.announced > 0 && t.isAsLong(t.announced)
+	t.proven = t.meant || t.announced > 0 && t.isAsLong(t.announced)
 	within := t.client.server.settings.Load().HangUp
-	if !proven {
+	if !t.proven {
 		t.awaitHangUp(within)
 	}
 	conn.CatchUp(t.client.server.catchUp)
 	if err := t.contested(); err != nil {
 		t.cmd.Abort(err)
 	}
-	if err := t.complete((proven || within > 0) && conn.Gone()); err != nil {
+	if err := t.complete((t.proven || within > 0) && conn.Gone()); err != nil {
 		return err
 	}
-	if err := t.cmd.Seal(proven); err != nil {
+	if err := t.cmd.Seal(t.proven); err != nil {
 		return err
 	}
 	return t.put()
@@ -223,11 +229,20 @@ func (t *transfer) awaitHangUp(within time.Duration) {
 	const look = 5 * time.Millisecond
 	for until := t.ended.Add(within); ; {
 		left := time.Until(until)
-		if left <= 0 || t.complete(left < within && t.client.conn.Gone()) != nil {
+		if left <= 0 || t.complete(t.client.conn.Gone()) != nil {
 			return
 		}
 		pause(min(left, look))
 	}
+}
+
+// unconfirmed marks a published upload that may be a part of the file: nothing proved that it was complete, and its client reset the connection
+// behind the 226, or before it came. A killed client does so, and one that ends its connections by a reset. The session may have ended.
+func (t *transfer) unconfirmed() {
+	e := t.told
+	e.Kind, e.Reason = event.Unconfirmed, "the client reset the connection behind the upload: it was killed, perhaps, and the file is not complete"
+	t.client.server.events.Publish(e)
+	t.client.server.publishedAs(t.title, "unconfirmed", lock.Publication{Path: lock.Name(e.Path), Bytes: t.size, SHA256: t.sum})
 }
 
 // complete returns what is missing of the upload so far: what aborted it, a

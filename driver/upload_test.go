@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -89,6 +90,57 @@ func TestStouFindsAFreeName(t *testing.T) {
 		}
 		s.wantContent("/f", "old")
 	})
+}
+
+// A client that is killed between its two connections leaves a part of a file under the file's name. It reset the control connection, so the
+// upload is marked. A client that sends another command, or whose upload was proven, is not.
+func TestAnUploadWhoseClientResetsTheConnectionIsMarked(t *testing.T) {
+	for _, tt := range []struct {
+		name, before, behind string
+		reads                bool
+		want                 int
+	}{
+		{"the 226 unread", "NOOP", "", false, 1},
+		{"the 226 read, perhaps", "NOOP", "", true, 1},
+		{"behind another command", "NOOP", "NOOP", true, 0},
+		{"as long as announced", "ALLO 4", "", false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var events notebook
+			s := start(t, func(o *setup) {
+				o.rules = []lock.Rule{{Match: "/f_lock", Protection: &lock.Protection{Paths: []string{"/f"}}}}
+				o.events = func(batch []event.Event) {
+					for _, e := range batch {
+						events.note("%s %s %s %d", e.Kind, e.Path, e.Lock, e.Bytes)
+					}
+				}
+			})
+			c := s.as("phoneacc")
+			c.want("TYPE I", "200 *")
+			c.want("MKD /f_lock", "257 *")
+			c.want(tt.before, "200 *")
+			c.begun("STOR /f", "half").Close()
+			events.await(t, "publish", 1)
+			if tt.reads {
+				c.check("STOR", c.reply(), "226 *")
+			}
+			if tt.behind != "" {
+				c.want(tt.behind, "200 *")
+			}
+			c.reset()
+			s.alone()
+			s.wantContent("/f", "half")
+			rows := 0
+			for _, r := range s.memory.Records() {
+				if r.Kind == lock.Published && r.Note == "unconfirmed" && r.File.Path == "/f" && r.File.Bytes == 4 {
+					rows++
+				}
+			}
+			if got := those(events.await(t, "unconfirmed", tt.want), "unconfirmed /f /f_lock 4"); len(got) != tt.want || rows != tt.want {
+				t.Errorf("%d events, %d rows of the history, want %d", len(got), rows, tt.want)
+			}
+		})
+	}
 }
 
 // A data connection that was reset breaks the upload. Without its close_notify a TLS stream may have been cut by anybody (RFC 8446

@@ -7,7 +7,7 @@ type delivery struct {
 	cmd    *Command
 	failed bool   // it could not be written
 	end    uint64 // how many bytes the wire had taken with its last one
-	resent uint32 // peer.resent at that moment
+	at     time.Time
 }
 
 // peer is what the system reports of the client's TCP. The zero peer, also for a system that reports nothing, has
@@ -15,7 +15,6 @@ type delivery struct {
 type peer struct {
 	unacked  uint64 // bytes that were written and not acknowledged
 	unsent   uint64 // bytes of these that were never sent: the client's window is full
-	resent   uint32 // segments that were sent again, ever
 	finished bool   // its FIN came
 	broken   bool   // its reset came, behind the FIN if there was one, or TCP gave it up
 }
@@ -30,6 +29,9 @@ const (
 	lost
 )
 
+// ackDelay is how long a client's TCP may delay an acknowledgement (RFC 1122 section 4.2.3.2).
+const ackDelay = 500 * time.Millisecond
+
 // lateReset is how long the server waits for a reset behind a FIN: a client calls shutdown and close one after the other.
 const lateReset = 100 * time.Millisecond
 
@@ -38,7 +40,7 @@ func (c *Conn) delivered(cmd *Command, err error) {
 	if cmd.lost == nil && cmd.uncertain == nil {
 		return
 	}
-	d := delivery{cmd: cmd, failed: err != nil, end: c.wire.sent.Load(), resent: c.wire.resent()}
+	d := delivery{cmd: cmd, failed: err != nil, end: c.wire.sent.Load(), at: c.wire.lastReply()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unheard = append(c.unheard, d)
@@ -50,7 +52,7 @@ func (c *Conn) undoLost(unheard []delivery) {
 	for began := time.Now(); len(unheard) > 0; time.Sleep(5 * time.Millisecond) {
 		p, waited, open := c.wire.peer(), time.Since(began), unheard[:0]
 		for _, d := range unheard {
-			switch became := c.became(d, p, waited); {
+			switch became := c.became(d, p, began.Sub(d.at), waited); {
 			case became == undecided:
 				open = append(open, d)
 			case became == lost && d.cmd.lost != nil:
@@ -65,10 +67,10 @@ func (c *Conn) undoLost(unheard []delivery) {
 	}
 }
 
-// became returns the outcome of a reply after such a wait. A reset proves
+// became returns the outcome of a reply so long after its end, and that of its connection. A reset proves
 // nothing about an acknowledged reply, unless it follows a FIN: then the client closed without reading the last reply.
-// Nor does it about one that was sent once: the acknowledgement may have been delayed, and a reset carries none.
-func (c *Conn) became(d delivery, p peer, waited time.Duration) outcome {
+// Nor does it if the acknowledgement may have been delayed: a reset carries none.
+func (c *Conn) became(d delivery, p peer, stood, waited time.Duration) outcome {
 	sent := c.wire.sent.Load()
 	acked, last := sent-p.unacked >= d.end, sent == d.end
 	decide := func(isLost bool) outcome {
@@ -86,7 +88,7 @@ func (c *Conn) became(d delivery, p peer, waited time.Duration) outcome {
 	case p.broken && acked:
 		return decide(p.finished && last)
 	case p.broken:
-		return decide(p.finished || sent-p.unsent < d.end || p.resent > d.resent)
+		return decide(p.finished || sent-p.unsent < d.end || stood > ackDelay)
 	case !acked && waited < c.server.ackTimeout, acked && p.finished && last && waited < lateReset:
 		return undecided
 	}

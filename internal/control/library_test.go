@@ -14,13 +14,13 @@ type library struct {
 	s    *server
 	conn *Conn
 
-	replies     map[string]string // in place of "250 done", by verb
-	mkd         func(*Command)    // what MKD does
-	onOpen      func()            // before a transfer has its handle
-	refuses     bool              // a transfer gets no handle
-	onClose     func()            // before it gives the handle back
-	move        func()     // what a download does instead of a data connection
-	uploads     chan error // what became of each upload
+	replies map[string]string // in place of "250 done", by verb
+	mkd     func(*Command)    // what MKD does
+	onOpen  func()            // before a transfer has its handle
+	refuses bool              // a transfer gets no handle
+	onClose func()            // before it gives the handle back
+	move    func()            // what a download does instead of a data connection
+	uploads chan error        // what became of each upload
 
 	transfers sync.WaitGroup
 	port      net.Listener // of the next transfer

@@ -22,7 +22,7 @@ type Server struct {
 	writeTimeout time.Duration // how long a client may leave a reply unread that does not fit into the socket's buffers
 	ackTimeout   time.Duration // how long the end of a connection waits for the acknowledgement of a reply, see Command.Lost
 
-	limits       atomic.Pointer[Limits]
+	limits atomic.Pointer[Limits]
 
 	mu        sync.Mutex
 	listeners []net.Listener

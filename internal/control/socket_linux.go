@@ -57,19 +57,6 @@ func (w *wire) received() (n uint64) {
 	return n
 }
 
-// resent returns how many segments were sent again, ever (TCP_INFO). It costs one system call, peer three.
-func (w *wire) resent() (n uint32) {
-	if w.raw == nil {
-		return 0
-	}
-	_ = w.raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			n = info.Total_retrans
-		}
-	})
-	return n
-}
-
 // peer returns what the socket reports of the client's TCP. A reset leaves the counters as they are.
 func (w *wire) peer() (p peer) {
 	if w.raw == nil {
@@ -85,7 +72,6 @@ func (w *wire) peer() (p peer) {
 		p = peer{
 			unacked:  uint64(unacked),
 			unsent:   uint64(info.Notsent_bytes),
-			resent:   info.Total_retrans,
 			finished: info.Bytes_received > w.got.Load()+uint64(unread), // a FIN counts as one byte
 			broken:   info.State == unix.BPF_TCP_CLOSE,
 		}

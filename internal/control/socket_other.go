@@ -18,8 +18,6 @@ func (w *wire) hungUp() bool { return false }
 
 func (w *wire) received() uint64 { return 0 }
 
-func (w *wire) resent() uint32 { return 0 }
-
 func (w *wire) peer() peer { return peer{} }
 
 func dismissNext(*net.TCPListener) (from netip.Addr, ok bool) { return from, false }

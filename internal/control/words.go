@@ -147,4 +147,3 @@ func appendClean[T string | []byte](b []byte, text T) []byte {
 	}
 	return b
 }
-

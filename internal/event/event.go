@@ -29,6 +29,7 @@ const (
 	Protect     Kind = "protect"      // a change of a file was refused, since a lock protects it
 	Publish     Kind = "publish"      // an upload was published
 	Discard     Kind = "discard"      // an upload was discarded; Reason says why
+	Unconfirmed Kind = "unconfirmed"  // a published upload may be a part: its client reset the connection behind the 226
 	Download    Kind = "download"     // a file was sent
 	Login       Kind = "login"        // a client logged in
 	LoginFailed Kind = "login-failed" // a client was not let in; Reason says why

@@ -53,6 +53,8 @@ func (e Event) line() (text string, level slog.Level) {
 		return "upload published", slog.LevelInfo
 	case Discard:
 		return "upload discarded", slog.LevelWarn
+	case Unconfirmed:
+		return "upload published, unconfirmed", slog.LevelWarn
 	case Download:
 		return "file sent", slog.LevelDebug
 	case Login:
@@ -94,7 +96,7 @@ func (e Event) attrs() []slog.Attr {
 	}
 	text("by", e.By)
 	text("path", e.Path)
-	if e.Kind == Publish || e.Kind == Discard || e.Kind == Download {
+	if e.Kind == Publish || e.Kind == Discard || e.Kind == Unconfirmed || e.Kind == Download {
 		all = append(all, slog.Int64("bytes", e.Bytes))
 	}
 	text("sha256", e.SHA256)

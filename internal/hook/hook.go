@@ -334,7 +334,7 @@ func document(e event.Event) []byte {
 }
 
 func size(e event.Event) *int64 {
-	if e.Kind != event.Publish && e.Kind != event.Discard {
+	if e.Kind != event.Publish && e.Kind != event.Discard && e.Kind != event.Unconfirmed {
 		return nil
 	}
 	return &e.Bytes
