@@ -1,0 +1,194 @@
+//go:build linux
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/integration/etcdtest"
+	"github.com/ftplockd/ftplockd/integration/harness"
+)
+
+// machine is a network, a tree, processes and a host name of its own, all of which end with the test. Its tree is that of this machine,
+// and what it changes there is in memory.
+type machine struct {
+	t    *testing.T
+	name string
+	init int // the process id of its first process
+}
+
+// becomeMachine makes a machine of the process in namespaces that executes it: $1 is its name, $2 what all machines share.
+const becomeMachine = `
+set -eu
+dir=$(mktemp -d)
+mount -t tmpfs machine "$dir"
+mkdir "$dir/changes" "$dir/work" "$dir/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$dir/changes,workdir=$dir/work" "$dir/root"
+cd "$dir/root"
+mount -t proc proc proc
+mount --rbind /dev dev
+for d in tmp run root var/log; do mount -t tmpfs tmpfs "$d"; done
+mkdir -p srv/shared exchange
+mount --bind "$2/shared" srv/shared
+mount --bind "$2/exchange" exchange
+cp "$2"/root/* root/
+cp "$2"/bin/* usr/local/bin/
+hostname "$1"
+ip link set lo up
+echo ready
+exec chroot . /bin/sh -c 'while :; do sleep 1; done'
+`
+
+// newMachine starts a machine with an address, connected to the bridge.
+func newMachine(t *testing.T, bridge, name, address, shared string) *machine {
+	t.Helper()
+	cmd := exec.Command("unshare", "--mount", "--uts", "--pid", "--net", "--fork", "--kill-child=KILL", "--propagation", "private", "sh", "-c", becomeMachine, "sh", name, shared)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	ready := make([]byte, 6)
+	if _, err := out.Read(ready); err != nil {
+		t.Fatalf("%s does not start: %v %s", name, err, &errs)
+	}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, name: name}
+	if m.init, err = strconv.Atoi(strings.TrimSpace(string(children))); err != nil {
+		t.Fatal(err)
+	}
+	end := bridge + name
+	command(t, "ip", "link", "add", end, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(m.init))
+	command(t, "ip", "link", "set", end, "master", bridge, "up")
+	if out, err := m.run("ip address add " + address + "/24 dev eth0; ip link set eth0 up"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return m
+}
+
+// run executes lines of a shell as root, and ends at the first one that fails.
+func (m *machine) run(lines string) (string, error) {
+	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
+	defer cancel()
+	pid := strconv.Itoa(m.init)
+	cmd := exec.CommandContext(ctx, "nsenter", "--target", pid, "--mount", "--uts", "--pid", "--net", "--root=/proc/"+pid+"/root", "--wd=/proc/"+pid+"/root/root",
+		"env", "-i", "HOME=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "bash", "-euxo", "pipefail", "-c", lines)
+	file, err := os.CreateTemp(m.t.TempDir(), "out") // a daemon that was started keeps a pipe open
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	err = cmd.Run()
+	text, rerr := os.ReadFile(file.Name())
+	if rerr != nil {
+		return "", rerr
+	}
+	return string(text), err
+}
+
+func command(t testing.TB, line ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v: %s", line, err, out)
+	}
+	return string(out)
+}
+
+// needNamespaces skips the test where this process cannot make machines.
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	harness.Need(t, "unshare", "nsenter", "ip", "openssl", "curl", "dpkg-deb", "apt-get", "python3", "setpriv", "iptables")
+	out, err := exec.Command("unshare", "--mount", "--uts", "--pid", "--net", "--fork", "true").CombinedOutput()
+	if err == nil {
+		return
+	}
+	if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
+		t.Fatalf("no namespaces: %v %s", err, out)
+	}
+	t.Skipf("no namespaces: %v %s", err, out)
+}
+
+// block is a block of commands on the page, and where it runs.
+var block = regexp.MustCompile("(?ms)^```sh\n# (m[m\\d ]*)\n(.*?)^```\n")
+
+// The commands of docs/failover.md, one block after the other, on three machines of their own. What is replaced are systemctl and
+// scp, see testdata/machine.
+func TestTheFailoverPage(t *testing.T) {
+	needNamespaces(t)
+	page, err := os.ReadFile("../../docs/failover.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := block.FindAllSubmatch(page, -1)
+	if n := bytes.Count(page, []byte("```sh\n")); n != len(blocks) || n < 20 {
+		t.Fatalf("%d of %d blocks have a machine", len(blocks), n)
+	}
+	shared := t.TempDir()
+	for _, dir := range []string{"shared", "exchange", "root", "bin"} {
+		if err := os.Mkdir(filepath.Join(shared, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command(t, "sh", "-c", "cp testdata/machine/* "+shared+"/bin/")
+	etcdtest.Archive(t, filepath.Join(shared, "root"))
+	made := strings.Fields(command(t, "sh", "-c", "cd ../.. && packaging/deb"))
+	command(t, "cp", filepath.Join("../..", strings.Trim(made[len(made)-1], "'.")), filepath.Join(shared, "root", "ftplockd_1_amd64.deb"))
+
+	bridge := fmt.Sprintf("fl%d", os.Getpid()%10000)
+	command(t, "ip", "link", "add", bridge, "type", "bridge")
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", bridge).Run() })
+	command(t, "ip", "link", "set", bridge, "up")
+	machines := make(map[string]*machine)
+	for i := range 3 {
+		name := fmt.Sprint("m", i+1)
+		machines[name] = newMachine(t, bridge, name, fmt.Sprint("10.0.0.", i+1), shared)
+	}
+	begin := time.Now()
+	for _, b := range blocks {
+		for _, name := range strings.Fields(string(b[1])) {
+			m := machines[name]
+			out, err := m.run(string(b[2]))
+			if err != nil {
+				for _, each := range machines {
+					logs, _ := each.run("tail -n 15 /var/log/*.log")
+					t.Logf("%s: %s", each.name, logs)
+				}
+				t.Fatalf("%s: %v: the commands\n%s\nprinted\n%s", name, err, b[2], out)
+			}
+			first, _, _ := strings.Cut(string(b[2]), "\n")
+			t.Logf("%.1fs %s: %s ...", time.Since(begin).Seconds(), name, first)
+			for i := range 3 { // what scp has sent
+				from := fmt.Sprint("/exchange/10.0.0.", i+1)
+				if out, err := machines[fmt.Sprint("m", i+1)].run("if [ -d " + from + " ]; then cp -r " + from + "/. / && rm -r " + from + "; fi"); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+		}
+	}
+}
