@@ -32,7 +32,7 @@ func own(imports []string) []string {
 }
 
 // allowed says which packages of the project each may import. An entry that ends in a slash is for all packages
-// below it that have none of their own. Concrete stores are for cmd/ftplockd alone.
+// below it that have none of their own. Only internal/server and the commands name concrete logs.
 var allowed = map[string][]string{
 	"internal/lock":          {},
 	"config":                 {},
@@ -51,7 +51,8 @@ var allowed = map[string][]string{
 	"internal/hook":          {"internal/event", "internal/status"},
 	"internal/metrics":       {"internal/event"},
 	"internal/web":           {"internal/event", "internal/status"},
-	"cmd/ftplockd":           {"internal/event", "internal/hook", "internal/metrics", "internal/status", "internal/web", "config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "internal/lock/etcd", "reaper"},
+	"internal/server":        {"internal/event", "internal/hook", "internal/metrics", "internal/status", "internal/web", "config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "internal/lock/etcd", "reaper"},
+	"cmd/ftplockd":           {"config", "internal/files", "internal/lock", "internal/lock/etcd", "internal/lock/journal", "internal/server", "internal/status"},
 	"integration":            {},
 	"integration/":           {"integration/peers"},
 	"integration/harness":    {"internal/lock", "internal/lock/locktest"},
@@ -59,18 +60,20 @@ var allowed = map[string][]string{
 
 // allowedInTests is what their tests may import beside that.
 var allowedInTests = map[string][]string{
-	"internal/lock":         {"internal/lock", "internal/lock/locktest"},
-	"internal/lock/":        {"internal/lock/locktest", "internal/files", "internal/powerloss"},
-	"internal/files":        {"internal/powerloss"},
-	"internal/lock/hostdir": {"internal/files", "internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
-	"internal/lock/etcd":    {"internal/lock/locktest", "integration/etcdtest"},
-	"integration/cluster":   {"internal/lock", "internal/lock/locktest", "internal/lock/etcd", "integration/etcdtest", "integration/harness"},
-	"reaper":                {"internal/lock/locktest"},
-	"driver":                {"integration/harness", "internal/lock/locktest", "internal/lock/journal", "internal/lock/hostdir", "reaper", "config"},
-	"integration":           {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers", "integration/harness"},
-	"locksmith":             {},
-	"cmd/netlock":           {},
-	"cmd/ftplockd":          {"internal/lock/locktest", "integration/etcdtest"},
+	"internal/lock":           {"internal/lock", "internal/lock/locktest"},
+	"internal/lock/":          {"internal/lock/locktest", "internal/files", "internal/powerloss"},
+	"internal/files":          {"internal/powerloss"},
+	"internal/lock/hostdir":   {"internal/files", "internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
+	"internal/lock/etcd":      {"internal/lock/locktest", "integration/etcdtest"},
+	"integration/deployments": {"integration/harness"},
+	"integration/cluster":     {"config", "internal/lock", "internal/lock/locktest", "internal/lock/etcd", "integration/etcdtest", "integration/harness"},
+	"reaper":                  {"internal/lock/locktest"},
+	"driver":                  {"integration/harness", "internal/lock/locktest", "internal/lock/journal", "internal/lock/hostdir", "reaper", "config"},
+	"integration":             {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers", "integration/harness"},
+	"locksmith":               {},
+	"cmd/netlock":             {},
+	"internal/server":         {"internal/lock/locktest"},
+	"cmd/ftplockd":            {"integration/etcdtest"},
 }
 
 // rule is the entry for a package: its own, or that of a parent with a slash.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
+	"github.com/ftplockd/ftplockd/internal/server"
 )
 
 // newClusterCommand returns the commands about several servers with locks in etcd.
@@ -101,19 +102,19 @@ func (o *serveOptions) withEtcd(cmd *cobra.Command, f func(context.Context, *etc
 }
 
 func (o *serveOptions) openEtcd(cmd *cobra.Command, f func(context.Context, *etcd.Cluster) error) error {
-	c, err := o.load()
+	c, err := o.Load()
 	if err != nil {
 		return err
 	}
 	if !c.Etcd.On() {
 		return usageError{errors.New("there is no cluster: say --config FILE, of a file that has etcd.endpoints")}
 	}
-	clock, err := newClock()
+	clock, err := server.NewClock()
 	if err != nil {
 		return err
 	}
 	// What is wrong with etcd the commands say themselves.
-	options, err := etcdOptions(c, clock, slog.New(slog.DiscardHandler))
+	options, err := server.EtcdOptions(c, clock, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

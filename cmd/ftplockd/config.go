@@ -3,12 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ftplockd/ftplockd/config"
-	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/server"
 )
 
 // newConfigCommand returns the commands about configuration files.
@@ -37,7 +36,7 @@ The exit status is 0 if the server would take the file (there may be warnings), 
 		Example: "  ftplockd config check /etc/ftplockd.toml",
 		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd.toml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(args[0], checkProtects, checkStatusFile)
+			c, err := config.Load(args[0], server.CheckProtects, server.CheckStatusFile)
 			if err != nil {
 				return usageError{err}
 			}
@@ -63,43 +62,4 @@ default there, so the file as it is changes nothing.`,
 			return err
 		},
 	}
-}
-
-// checkStatusFile refuses a status file with the name of a directory that locks are made in: it would hide that.
-func checkStatusFile(c *config.Config) config.Errors {
-	rules, err := lock.NewRules(rulesOf(c))
-	if err != nil || !slices.Contains(rules.Prefixes(), lock.Name(c.FTP.StatusFile)) {
-		return nil
-	}
-	return config.Errors{{Key: "ftp.status_file", Message: fmt.Sprintf("%q: locks of a [[lock]] are made in that directory", c.FTP.StatusFile)}}
-}
-
-// checkProtects says what package lock has against the paths that rules protect.
-func checkProtects(c *config.Config) config.Errors {
-	var errs config.Errors
-	_, err := lock.NewRules(rulesOf(c))
-	for _, p := range protectsErrors(err) {
-		errs = append(errs, config.Error{
-			Key:     fmt.Sprintf("lock[%d].protects[%d]", p.Rule+1, p.Path+1),
-			Message: fmt.Sprintf("%q: %s", c.Rules[p.Rule].Protects[p.Path], p.Err),
-		})
-	}
-	return errs
-}
-
-// protectsErrors finds all of them in an error of lock.NewRules.
-func protectsErrors(err error) []*lock.ProtectsError {
-	switch e := err.(type) {
-	case *lock.ProtectsError:
-		return []*lock.ProtectsError{e}
-	case interface{ Unwrap() error }:
-		return protectsErrors(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		var all []*lock.ProtectsError
-		for _, one := range e.Unwrap() {
-			all = append(all, protectsErrors(one)...)
-		}
-		return all
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/server"
 )
 
 // newExplainCommand returns the command that prints the effect of the rules on a path.
@@ -32,11 +33,11 @@ whether a lock is held. PATH is a path in the served tree, such as /locks/demo.
 				return err
 			}
 			return options.found(func() error {
-				c, err := options.load()
+				c, err := options.Load()
 				if err != nil {
 					return err
 				}
-				rules, err := lock.NewRules(rulesOf(c))
+				rules, err := lock.NewRules(server.RulesOf(c))
 				if err != nil {
 					return err
 				}

@@ -81,7 +81,7 @@ func (f *sinceFlag) String() string {
 // the state directory.
 func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyOptions) error {
 	if o.ConfigFile != "" {
-		c, err := o.load()
+		c, err := o.Load()
 		if err != nil {
 			return err
 		}

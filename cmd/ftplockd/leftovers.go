@@ -18,6 +18,7 @@ import (
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/server"
 )
 
 // newLeftoversCommand returns the command for what was left in locks that ended otherwise than by RMD.
@@ -72,7 +73,7 @@ func (o *serveOptions) withLeftovers(f func(leftovers) error) error {
 }
 
 func (o *serveOptions) openLeftovers(f func(leftovers) error) error {
-	c, err := o.load()
+	c, err := o.Load()
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (l leftovers) restore(id, to string) error {
 	if to, err = l.resolve(to); err != nil {
 		return err
 	}
-	rules, err := lock.NewRules(rulesOf(l.config))
+	rules, err := lock.NewRules(server.RulesOf(l.config))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,10 +10,8 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -52,7 +49,7 @@ func pairLines(cert, key string) string {
 // certificateName returns the name in the certificate that the server shows after AUTH TLS.
 func (r *running) certificateName() string {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", r.service.Load().ports[0].Addr().String())
+	conn, err := net.Dial("tcp", r.address)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -67,39 +64,6 @@ func (r *running) certificateName() string {
 		r.t.Fatal(err)
 	}
 	return secure.ConnectionState().PeerCertificates[0].DNSNames[0]
-}
-
-// A reload that hangs, here since nobody writes into the file, keeps nobody from stopping the server.
-func TestAReloadThatHangsHoldsUpNoStop(t *testing.T) {
-	t.Setenv("FTPLOCKD_PASSWORD", "secret")
-	dir := t.TempDir()
-	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}
-	r.configure("")
-	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, r.log, openCluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(r.file); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mkfifo", r.file).CombinedOutput(); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	hangups, ended := make(chan os.Signal, 1), make(chan error, 1)
-	hangups <- syscall.SIGHUP
-	stopping := make(chan struct{})
-	go func() { ended <- s.wait(ctx, func() { close(stopping) }, hangups) }()
-	writer, err := os.OpenFile(r.file, os.O_WRONLY, 0) // the reload reads
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	<-stopping
-	writer.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 // TestAReloadIsAllOrNothing has a reload fail at each step, with everything else in the file changed, too.

@@ -14,6 +14,7 @@ import (
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
+	"github.com/ftplockd/ftplockd/internal/server"
 )
 
 // newRootCommand returns the whole command tree. Without a subcommand it serves.
@@ -70,6 +71,9 @@ const (
 	exitDeposed = 75 // EX_TEMPFAIL: another server takes over; started again, this one stands by
 )
 
+// outputWithin bounds the wait for the reader of standard error.
+const outputWithin = 2 * time.Second
+
 // usageError is an error in how a command was called that only shows while it runs, such as a configuration file that is not there.
 type usageError struct{ error }
 
@@ -88,7 +92,8 @@ func execute(ctx context.Context, root *cobra.Command) int {
 func report(cmd *cobra.Command, err error, began bool) int {
 	var wrong config.Errors
 	var usage usageError
-	var away suspendedError
+	var named server.UsageError
+	var away server.SuspendedError
 	stderr := new(bytes.Buffer)
 	defer func() {
 		shown := make(chan struct{})
@@ -122,7 +127,7 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	case errors.As(err, &away):
 		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitAway
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &named):
 		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitUsage
 	}

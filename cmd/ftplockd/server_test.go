@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/textproto"
@@ -39,36 +40,50 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// running is a server in this process, and what its commands need to find it.
+// running is a server in this process, and the facts by which its commands find it.
 type running struct {
-	*server
-	t    *testing.T
-	dir  string
-	file string
-	log  *syncBuffer
+	t       *testing.T
+	dir     string
+	file    string
+	address string
+	log     *syncBuffer
 }
 
-// startServer runs a server with that configuration file, of which listen, root and state are added.
+// startServer runs "ftplockd --config FILE" with that text in the file, to which it adds listen, root and state.
 func startServer(t *testing.T, text string) *running {
 	t.Helper()
 	t.Setenv("FTPLOCKD_PASSWORD", "secret")
 	dir := t.TempDir()
 	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}
 	r.configure(text)
-	s, err := newServer(t.Context(), serveOptions{ConfigFile: r.file}, r.log, openCluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.server = s
+	banner, stdout := io.Pipe()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan int, 1)
+	go func() {
+		cmd := newRootCommand()
+		cmd.SetArgs([]string{"--config", r.file})
+		cmd.SetOut(stdout)
+		cmd.SetErr(r.log)
+		ended <- execute(ctx, cmd)
+		stdout.Close()
+	}()
+	lines := bufio.NewReader(banner)
+	line, err := lines.ReadString('\n')
+	go io.Copy(io.Discard, lines)
 	t.Cleanup(func() {
-		if err := r.stop(orderly()); err != nil {
-			t.Error("stop:", err)
+		stop()
+		if status := <-ended; status != exitOK {
+			t.Errorf("the server ended with status %d\n%s", status, r.log)
 		}
-		if _, err := os.Lstat(filepath.Join(dir, "state", controlSocket)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(dir, "state/control.sock")); !errors.Is(err, fs.ErrNotExist) {
 			t.Error("the control socket is left over:", err)
 		}
 		goleak.VerifyNone(t)
 	})
+	r.address = strings.TrimSpace(strings.TrimPrefix(line, "ftplockd listens on "))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
@@ -101,7 +116,7 @@ func runCommand(ctx context.Context, args ...string) (stdout, stderr string, sta
 // login opens a session; say sends a line and returns the reply.
 func (r *running) login() (say func(line string) string, conn net.Conn) {
 	r.t.Helper()
-	conn, err := net.DialTimeout("tcp", r.service.Load().ports[0].Addr().String(), 10*time.Second)
+	conn, err := net.DialTimeout("tcp", r.address, 10*time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -214,7 +229,7 @@ func TestTheStateDirectoryIsMadeForItsOwnerAlone(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(r.dir, "state")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Error(info.Mode(), err)
 	}
-	if info, err := os.Stat(filepath.Join(r.dir, "state", controlSocket)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(r.dir, "state/control.sock")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error("the control socket:", info.Mode(), err)
 	}
 	if info, err := os.Stat(filepath.Join(r.dir, "files")); err != nil || info.Mode().Perm()&0o500 != 0o500 {

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ftplockd/ftplockd/internal/server"
 )
 
 // newVersionCommand returns the command that says which ftplockd this is.
@@ -34,19 +36,5 @@ func versionLine(info *debug.BuildInfo) string {
 			}
 		}
 	}
-	return fmt.Sprintf("ftplockd %s%s%s %s %s/%s", versionOf(info), commit, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// version returns the version that this program was built as.
-func version() string {
-	info, _ := debug.ReadBuildInfo()
-	return versionOf(info)
-}
-
-// versionOf returns the version that the program was built as. info may be nil.
-func versionOf(info *debug.BuildInfo) string {
-	if info == nil || info.Main.Version == "" {
-		return "(unknown)"
-	}
-	return info.Main.Version
+	return fmt.Sprintf("ftplockd %s%s%s %s %s/%s", server.Version(), commit, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

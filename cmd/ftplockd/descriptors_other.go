@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// maxDescriptors is not known here.
-func maxDescriptors() int { return 0 }

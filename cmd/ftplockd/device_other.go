@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "io/fs"
-
-// device is not told here: all file systems count as one.
-func device(fs.FileInfo) uint64 { return 0 }

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/event"
+)
+
+// controlSocket is the name of the control socket in the state directory. Whoever may
+// connect to it is an administrator: it has mode 0600.
+const controlSocket = "control.sock"
+
+// statusSuspended is the HTTP status of a server of several that is suspended: another one may be the active one.
+const statusSuspended = http.StatusMisdirectedRequest
+
+// SuspendedError is the answer of such a server.
+type SuspendedError struct{ Err error }
+
+func (e SuspendedError) Error() string { return e.Err.Error() }
+
+func (e SuspendedError) Unwrap() error { return e.Err }
+
+// admin is the server's side of the control socket: HTTP over a Unix socket. The program's own commands are
+// its only clients, of the same version; it is no interface for others.
+type admin struct {
+	listener net.Listener
+	http     *http.Server
+	file     string
+	dir      *os.File
+}
+
+// listenAdmin opens the control socket. Only one server has a state directory (the journal sees to that), so
+// a socket that is there was left by one that died.
+func listenAdmin(state string, handler http.Handler) (*admin, error) {
+	dir, err := os.Open(state)
+	if err != nil {
+		return nil, err
+	}
+	a := &admin{
+		http: &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second},
+		file: filepath.Join(state, controlSocket),
+		dir:  dir,
+	}
+	if err := os.Remove(a.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, dir.Close())
+	}
+	if a.listener, err = net.Listen("unix", socketPath(dir)); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	a.listener.(*net.UnixListener).SetUnlinkOnClose(false) // close removes it under its real name
+	if err := os.Chmod(a.file, 0o600); err != nil {
+		return nil, errors.Join(err, a.listener.Close(), dir.Close())
+	}
+	return a, nil
+}
+
+// serve answers commands until close.
+func (a *admin) serve() error {
+	if err := a.http.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// handler is what can be asked of a server.
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
+		// Once begun a reload is done whole, also if nobody waits for its outcome any more.
+		done, err := s.reload(context.WithoutCancel(r.Context()))
+		if err != nil {
+			s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		answer(w, done)
+	})
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { answer(w, s.status(r.Context())) })
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.ready.ask(r.Context()); err != nil {
+			http.Error(w, "no lock can be granted: "+err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	serving := func(answer func(*service, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			v, err := s.serving()
+			if err != nil {
+				http.Error(w, "this server serves no clients now: "+err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			answer(v, w, r)
+		}
+	}
+	mux.HandleFunc("GET /locks", serving((*service).serveLocks))
+	mux.HandleFunc("GET /sessions", serving((*service).serveSessions))
+	mux.HandleFunc("POST /break", serving((*service).serveBreak))
+	mux.HandleFunc("POST /kick", serving((*service).serveKick))
+	return mux
+}
+
+// close waits for what is being answered and removes the socket.
+func (a *admin) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	err := errors.Join(a.http.Shutdown(ctx), os.Remove(a.file), a.dir.Close())
+	if cerr := a.listener.Close(); !errors.Is(cerr, net.ErrClosed) {
+		err = errors.Join(err, cerr) // it was never served
+	}
+	return err
+}
+
+// Ask sends a request to the server that has the state directory, and returns its answer. An error
+// of the server is returned with the server's words.
+func Ask(ctx context.Context, state, method, path string) ([]byte, error) {
+	dir, err := os.Open(state)
+	if err != nil {
+		return nil, fmt.Errorf("no server uses the state directory %s: %w", state, err)
+	}
+	defer dir.Close()
+	client := http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socketPath(dir))
+		},
+	}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, method, "http://ftplockd"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			return nil, fmt.Errorf("no server answers in the state directory %s (%w)", state, op.Err)
+		}
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= 400 {
+		err = errors.New(strings.TrimSpace(string(body)))
+	}
+	if response.StatusCode == statusSuspended {
+		err = SuspendedError{err}
+	}
+	return body, err
+}

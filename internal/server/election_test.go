@@ -1,0 +1,482 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/etcd"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
+)
+
+// fakeEtcd is etcd with one server that tests tell what happens. It is a cluster, and the store of the server's term.
+type fakeEtcd struct {
+	*locktest.Memory
+	unreachable atomic.Bool
+	trouble     atomic.Value                // string
+	leader      atomic.Pointer[etcd.Server] // nil: nobody is active
+	turn        chan struct{}               // closed when it is the server's turn
+	over        chan error                  // has what ends the term
+	suspended   atomic.Bool
+	slow        atomic.Bool // reading the locks does not come to an end
+	resigned    chan struct{}
+	resign      func() // is called when the server resigns
+}
+
+func newFakeEtcd() *fakeEtcd {
+	return &fakeEtcd{
+		Memory: locktest.NewMemory(), turn: make(chan struct{}), over: make(chan error, 1), resigned: make(chan struct{}), resign: func() {},
+	}
+}
+
+func (f *fakeEtcd) reach(context.Context, etcd.Options) (cluster, error) {
+	if f.unreachable.Load() {
+		return nil, errors.New("no member answers")
+	}
+	return f, nil
+}
+
+func (f *fakeEtcd) Campaign(ctx context.Context) (clusterLog, error) {
+	select {
+	case <-f.turn:
+		return f, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (f *fakeEtcd) Leader() (etcd.Server, bool) {
+	if leader := f.leader.Load(); leader != nil {
+		return *leader, true
+	}
+	return etcd.Server{}, false
+}
+
+func (f *fakeEtcd) Trouble() string {
+	trouble, _ := f.trouble.Load().(string)
+	return trouble
+}
+
+func (f *fakeEtcd) Space(context.Context) (etcd.Space, error) { return etcd.Space{}, nil }
+
+func (f *fakeEtcd) Run(ctx context.Context) error {
+	select {
+	case err := <-f.over:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (f *fakeEtcd) Valid() error {
+	if f.suspended.Load() {
+		return &lock.SuspendedError{Reason: "etcd does not answer"}
+	}
+	return nil
+}
+
+func (f *fakeEtcd) Load(ctx context.Context) (lock.Loaded, error) {
+	if f.slow.Load() {
+		<-ctx.Done()
+		return lock.Loaded{}, ctx.Err()
+	}
+	return f.Memory.Load(ctx)
+}
+
+func (f *fakeEtcd) Resign(context.Context) error {
+	f.resign()
+	close(f.resigned)
+	return nil
+}
+
+func (f *fakeEtcd) Ready() error                { return f.Valid() }
+func (f *fakeEtcd) Size() int64                 { return 0 }
+func (f *fakeEtcd) Generation() uint32          { return 7 }
+func (f *fakeEtcd) Sweep(context.Context) error { return nil }
+func (f *fakeEtcd) Close() error                { return nil }
+
+// member is a server of several in this process.
+type member struct {
+	*running
+	etcd  *fakeEtcd
+	port  string
+	stop  context.CancelFunc
+	ended chan error // gets the result of the server
+}
+
+// startMember starts a server of several. It stands by.
+func startMember(t *testing.T, f *fakeEtcd) *member {
+	t.Helper()
+	t.Setenv("FTPLOCKD_PASSWORD", "secret")
+	dir := t.TempDir()
+	m := &member{running: &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}, etcd: f, port: freePort(t)}
+	text := "listen = ['" + m.port + "']\nroot = '" + dir + "/files'\nstate = '" + dir + "/state'\n" +
+		"[http]\nlisten = '127.0.0.1:0'\n" +
+		"[etcd]\nendpoints = ['http://127.0.0.1:1']\nshared_state = '" + dir + "/shared'\n"
+	if err := errors.Join(os.WriteFile(m.file, []byte(text), 0o600), os.Mkdir(dir+"/shared", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newServer(t.Context(), Options{ConfigFile: m.file}, m.log, f.reach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.server = s
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop, m.ended = stop, make(chan error, 1)
+	go func() {
+		m.ended <- s.wait(ctx, func() {}, nil)
+	}()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case <-m.ended:
+		default:
+		}
+		goleak.VerifyNone(t)
+	})
+	return m
+}
+
+// freePort returns an address that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// takeOver makes it the server's turn.
+func (m *member) takeOver() {
+	m.t.Helper()
+	close(m.etcd.turn)
+	m.logs("cluster: active", "term 7")
+}
+
+// exits waits for the end of the server and compares its error: nil for an orderly end.
+func (m *member) exits(want error) error {
+	m.t.Helper()
+	select {
+	case got := <-m.ended:
+		m.ended <- got
+		if !errors.Is(got, want) {
+			m.t.Fatalf("error %v, want %v:\n%s", got, want, m.log)
+		}
+		return got
+	case <-time.After(time.Minute):
+		m.t.Fatalf("the server goes on:\n%s", m.log)
+	}
+	return nil
+}
+
+func (m *member) get(path string) string {
+	m.t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + m.watched.listen.Addr().String() + path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return response.Status + " " + string(body)
+}
+
+func (m *member) want(got string, words ...string) {
+	m.t.Helper()
+	for _, word := range words {
+		if !strings.Contains(got, word) {
+			m.t.Errorf("%q lacks %q", got, word)
+		}
+	}
+}
+
+// That it does not listen is tried by integration/cluster: TestAStandbyServesHealthOnly.
+func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
+	f := newFakeEtcd()
+	f.leader.Store(&etcd.Server{Name: "north"})
+	m := startMember(t, f)
+	m.logs("cluster: standby", "north is active")
+	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="standby"} 1`, `ftplockd_cluster_state{state="active"} 0`, "ftplockd_locks_held 0")
+	m.want(m.get("/"), "standby: north is active")
+	for _, request := range [][]string{{"GET", "/locks"}, {"GET", "/sessions"}, {"POST", "/kick", "id", "1-1"}, {"POST", "/break", "name", "/locks/a", "token", "1"}, {"GET", "/health"}} {
+		if _, err := m.ask(request[0], request[1], request[2:]...); err == nil || !strings.Contains(err.Error(), "standby: north is active") {
+			t.Errorf("%v: %v", request, err)
+		}
+	}
+	m.askReload()
+	if left, _ := os.ReadDir(filepath.Join(m.dir, "shared")); len(left) != 0 {
+		t.Error("it has written to what all servers share")
+	}
+	m.stop()
+	m.exits(nil)
+}
+
+func TestAStandbyTakesOver(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.logs("cluster: standby", "nobody is active")
+	m.configure("[[lock]]\nmatch = '/locks/**'\n[[lock]]\nmatch = '/more/**'\n")
+	if done := m.askReload(); !slices.Contains(done.NeedRestart, "etcd.endpoints") {
+		t.Errorf("keys that need a restart: %q", done.NeedRestart)
+	}
+	m.takeOver()
+	m.logs("cluster: taking over")
+	say, _ := m.login()
+	if got := say("MKD /locks/a"); !strings.HasPrefix(got, "257 ") {
+		t.Error(got)
+	}
+	if got := say("MKD /more/b"); !strings.Contains(got, "locked") {
+		t.Error("a rule that it was told of as a standby:", got)
+	}
+	if body, err := m.ask(http.MethodGet, "/locks"); err != nil || !strings.Contains(body, `"/locks/a"`) {
+		t.Errorf("locks: %s, %v", body, err)
+	}
+	if _, err := m.ask(http.MethodGet, "/health"); err != nil {
+		t.Error(err)
+	}
+	m.want(m.get("/healthz"), "200 OK ok, active\n")
+	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="active"} 1`, "ftplockd_locks_held 2")
+	marks, err := os.ReadDir(filepath.Join(m.dir, "shared/uploads"))
+	if err != nil || len(marks) != 1 || filepath.Ext(marks[0].Name()) != ".7" {
+		t.Error("its uploads are not marked with the epoch:", marks, err)
+	}
+	if _, err := os.Stat(filepath.Join(m.dir, "files/locks/a")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a lock has a directory:", err)
+	}
+	f.suspended.Store(true)
+	if got := say("MKD /locks/c"); !strings.HasPrefix(got, "451 ") || !strings.Contains(got, "etcd does not answer") {
+		t.Error(got)
+	}
+	m.logs("cluster: suspended", "etcd does not answer")
+	m.want(m.get("/readyz"), "503", "etcd does not answer")
+	m.want(m.get("/healthz"), "200", "suspended since ", ": etcd does not answer")
+	f.suspended.Store(false)
+	m.logs("cluster: resumed")
+	if got := say("MKD /locks/c"); !strings.HasPrefix(got, "257 ") {
+		t.Error(got)
+	}
+}
+
+// rest reads what a session is told until its end.
+func rest(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	all, err := io.ReadAll(bufio.NewReader(conn))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(all)
+}
+
+func TestADeposedServerEndsItsSessionsAndDoesNotResign(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.takeOver()
+	say, conn := m.login()
+	m.begin(say, "/f")
+	_, idle := m.login()
+	f.suspended.Store(true)
+	f.over <- etcd.ErrDeposed
+	m.exits(etcd.ErrDeposed)
+	for _, c := range []net.Conn{conn, idle} {
+		if got := rest(t, c); !strings.Contains(got, "421 another server takes over") {
+			t.Errorf("%q", got)
+		}
+	}
+	select {
+	case <-f.resigned:
+		t.Error("it has resigned")
+	default:
+	}
+	m.logs("cluster: deposed")
+	if entries, err := os.ReadDir(filepath.Join(m.dir, "files")); err != nil || len(entries) != 1 || entries[0].Name() != "locks" {
+		t.Error(entries, err)
+	}
+}
+
+// What may change the tree, or a lock, has ended when another server is let take over.
+func TestAServerThatHandsOverResignsLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*member)
+		result error
+	}{
+		"asked to": {func(m *member) { m.etcd.over <- etcd.ErrHandOver }, etcd.ErrHandOver},
+		"SIGTERM":  {func(m *member) { m.stop() }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeEtcd()
+			m := startMember(t, f)
+			m.takeOver()
+			say, conn := m.login()
+			if c.result != nil { // SIGTERM would wait for it
+				m.begin(say, "/f")
+			}
+			f.resign = func() {
+				if l, err := net.Listen("tcp", m.port); err != nil {
+					t.Error(err)
+				} else {
+					l.Close()
+				}
+				if marks, err := os.ReadDir(filepath.Join(m.dir, "shared/uploads")); err != nil || len(marks) > 0 {
+					t.Errorf("uploads may be under way: %v, %v", marks, err)
+				}
+				if got := rest(t, conn); !strings.Contains(got, "421 ") {
+					t.Errorf("a session goes on: %q", got)
+				}
+				if _, err := os.Stat(filepath.Join(m.dir, "state", controlSocket)); !errors.Is(err, os.ErrNotExist) {
+					t.Error("administrators may change locks:", err)
+				}
+			}
+			c.end(m)
+			m.exits(c.result)
+			select {
+			case <-f.resigned:
+			default:
+				t.Error("it has not resigned")
+			}
+		})
+	}
+}
+
+func TestAServerThatCannotTakeOverLetsAnotherOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		mounted bool
+		before  func(*member) error
+		says    []string
+	}{
+		"its port is in use": {true, func(m *member) error {
+			l, err := net.Listen("tcp", m.port)
+			m.t.Cleanup(func() { l.Close() })
+			return err
+		}, []string{"taking over: listen: ", "in use"}},
+		"the tree is not mounted": {false, func(m *member) error { return os.Remove(filepath.Join(m.dir, "shared")) }, []string{"etcd.shared_state", "mounted"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeEtcd()
+			m := startMember(t, f)
+			if err := c.before(m); err != nil {
+				t.Fatal(err)
+			}
+			close(f.turn)
+			var failed error
+			select {
+			case failed = <-m.ended:
+			case <-time.After(time.Minute):
+				t.Fatalf("the server goes on:\n%s", m.log)
+			}
+			m.ended <- failed
+			<-f.resigned
+			m.want(fmt.Sprint(failed), c.says...)
+			if _, err := os.Stat(filepath.Join(m.dir, "files")); c.mounted != (err == nil) {
+				t.Error("the tree:", err)
+			}
+		})
+	}
+}
+
+func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*member)
+		result error
+	}{
+		"deposed": {func(m *member) { m.etcd.over <- etcd.ErrDeposed }, etcd.ErrDeposed},
+		"SIGTERM": {func(m *member) { m.stop() }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeEtcd()
+			f.slow.Store(true)
+			m := startMember(t, f)
+			close(f.turn)
+			m.logs("cluster: taking over", "term 7")
+			m.want(m.get("/healthz"), "200", "taking over")
+			if _, err := m.ask(http.MethodPost, "/reload"); err == nil || !strings.Contains(err.Error(), "taking over") {
+				t.Errorf("reload: %v", err)
+			}
+			c.end(m)
+			m.exits(c.result)
+			<-f.resigned // it was not served by then, so it may
+		})
+	}
+}
+
+func TestAStandbySaysWhoIsActive(t *testing.T) {
+	f := newFakeEtcd()
+	f.unreachable.Store(true)
+	f.leader.Store(&etcd.Server{Name: "north"})
+	m := startMember(t, f)
+	m.logs("cluster: standby", "etcd does not answer")
+	m.logs("no member answers")
+	m.want(m.get("/readyz"), "503", "standby: etcd does not answer")
+	f.unreachable.Store(false)
+	m.logs("cluster: standby", "north is active")
+	f.trouble.Store("etcd does not answer")
+	for end := time.Now().Add(time.Minute); !strings.Contains(m.get("/readyz"), "standby: etcd does not answer"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(m.get("/readyz"))
+		}
+	}
+	f.trouble.Store("")
+	f.leader.Store(&etcd.Server{Name: "south"})
+	m.logs("cluster: standby", "south is active")
+	m.takeOver()
+}
+
+func TestSharedStateIsOnTheFileSystemOfRoot(t *testing.T) {
+	c := &config.Config{Root: t.TempDir()}
+	c.Etcd.SharedState = t.TempDir()
+	if err := checkShared(c); err != nil {
+		t.Error(err)
+	}
+	root, err := os.Stat(c.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Etcd.SharedState = "/proc"
+	if other, err := os.Stat(c.Etcd.SharedState); err != nil || device(other) == device(root) {
+		t.Skip("there is no other file system:", err)
+	}
+	if err := checkShared(c); err == nil || !strings.Contains(err.Error(), "etcd.shared_state: /proc is on another file system than root "+c.Root) {
+		t.Errorf("got %v", err)
+	}
+	c.Root += "/none"
+	if err := checkShared(c); err != nil {
+		t.Errorf("a root that will be made: %v", err)
+	}
+}
+
+func TestSharedStateHasServersOfOnePrefix(t *testing.T) {
+	c := &config.Config{Root: t.TempDir()}
+	c.Etcd.SharedState, c.Etcd.Prefix = t.TempDir(), "/ftplockd/"
+	other := *c
+	other.Etcd.Prefix = "/ftplock/"
+	if err := errors.Join(checkShared(c), checkShared(&other), claimShared(c), claimShared(c), checkShared(c)); err != nil {
+		t.Error(err)
+	}
+	for _, f := range []func(*config.Config) error{checkShared, claimShared} {
+		if err := f(&other); err == nil || !strings.Contains(err.Error(), "prefix-%2Fftplockd%2F says that servers with another etcd.prefix use these files") {
+			t.Error(err)
+		}
+	}
+	if err := checkShared(c); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,124 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// UsageError is an error in a file or a setting that the user named.
+type UsageError struct{ Err error }
+
+func (u UsageError) Error() string { return u.Err.Error() }
+func (u UsageError) Unwrap() error { return u.Err }
+
+// Options are the settings of the command line. They take precedence over the configuration file.
+type Options struct {
+	ConfigFile string     // "" for none
+	Listen     []string   // none: as configured
+	Root       string     // "": as configured
+	State      string     // "": as configured
+	LogLevel   slog.Level // the lowest level that is logged
+	LogFormat  LogFormat
+}
+
+// LogFormat is the format of the log.
+type LogFormat string
+
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *LogFormat) UnmarshalText(text []byte) error {
+	if *f = LogFormat(text); *f != LogText && *f != LogJSON {
+		return errors.New("must be text or json")
+	}
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
+
+// builtinHTTP is where a server without a configuration file shows its page.
+const builtinHTTP = "127.0.0.1:2180"
+
+// Load returns the configuration that the options describe, valid, with the
+// flags put over the file. Call it again to reload.
+func (o Options) Load() (*config.Config, error) {
+	c := config.Default()
+	c.HTTP.Listen = builtinHTTP
+	if o.ConfigFile != "" {
+		var err error
+		if c, err = config.Load(o.ConfigFile, CheckProtects, CheckStatusFile); err != nil {
+			return nil, UsageError{err}
+		}
+	}
+	if len(o.Listen) > 0 {
+		c.Listen = o.Listen
+	}
+	if o.Root != "" {
+		c.Root = o.Root
+	}
+	if o.State != "" {
+		c.State = o.State
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// CheckStatusFile refuses a status file with the name of a directory that locks are made in: it would hide that.
+func CheckStatusFile(c *config.Config) config.Errors {
+	rules, err := lock.NewRules(RulesOf(c))
+	if err != nil || !slices.Contains(rules.Prefixes(), lock.Name(c.FTP.StatusFile)) {
+		return nil
+	}
+	return config.Errors{{Key: "ftp.status_file", Message: fmt.Sprintf("%q: locks of a [[lock]] are made in that directory", c.FTP.StatusFile)}}
+}
+
+// CheckProtects returns the errors of the paths that rules protect.
+func CheckProtects(c *config.Config) config.Errors {
+	var errs config.Errors
+	_, err := lock.NewRules(RulesOf(c))
+	for _, p := range protectsErrors(err) {
+		errs = append(errs, config.Error{
+			Key:     fmt.Sprintf("lock[%d].protects[%d]", p.Rule+1, p.Path+1),
+			Message: fmt.Sprintf("%q: %s", c.Rules[p.Rule].Protects[p.Path], p.Err),
+		})
+	}
+	return errs
+}
+
+// protectsErrors finds all of them in an error of lock.NewRules.
+func protectsErrors(err error) []*lock.ProtectsError {
+	switch e := err.(type) {
+	case *lock.ProtectsError:
+		return []*lock.ProtectsError{e}
+	case interface{ Unwrap() error }:
+		return protectsErrors(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*lock.ProtectsError
+		for _, one := range e.Unwrap() {
+			all = append(all, protectsErrors(one)...)
+		}
+		return all
+	}
+	return nil
+}
+
+// Version returns the version of this program.
+func Version() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil || info.Main.Version == "" {
+		return "(unknown)"
+	}
+	return info.Main.Version
+}

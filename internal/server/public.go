@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// publicAddress is what passive clients behind a NAT are told to connect to. A name is looked up in the background, again
+// and again, since such addresses change; while that fails the last answer holds.
+type publicAddress struct {
+	log     *slog.Logger
+	lookUp  func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver.LookupNetIP
+	changed chan struct{}                                                         // the name has
+
+	mu      sync.Mutex
+	name    string // "": there is none
+	address netip.Addr
+	failing bool
+}
+
+const (
+	askEvery  = time.Minute
+	askAgain  = 10 * time.Second // after a failure
+	askWithin = 3 * time.Second
+)
+
+func newPublicAddress(log *slog.Logger) *publicAddress {
+	return &publicAddress{log: log, lookUp: net.DefaultResolver.LookupNetIP, changed: make(chan struct{}, 1)}
+}
+
+// use takes another name, an address or "". A name that is new is looked up before it returns, so that the first client is
+// not told a wrong address; that takes askWithin at most.
+func (p *publicAddress) use(ctx context.Context, name string) {
+	literal, err := netip.ParseAddr(name)
+	p.mu.Lock()
+	same := p.name == name
+	if p.name = name; name == "" || err == nil {
+		p.address = literal
+	}
+	p.failing = p.failing && same
+	p.mu.Unlock()
+	if same {
+		return
+	}
+	p.ask(ctx)
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// get is driver.Settings.PublicAddress. It does not wait. Without an answer so far it returns the zero Addr.
+func (p *publicAddress) get() netip.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.address
+}
+
+// run looks the name up until ctx ends.
+func (p *publicAddress) run(ctx context.Context) error {
+	for {
+		select {
+		case <-time.After(p.pause()):
+			p.ask(ctx)
+		case <-p.changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// pause is the time to the next look-up.
+func (p *publicAddress) pause() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failing {
+		return askAgain
+	}
+	return askEvery
+}
+
+// ask looks the name up, if there is one.
+func (p *publicAddress) ask(ctx context.Context) {
+	p.mu.Lock()
+	name := p.name
+	p.mu.Unlock()
+	if _, err := netip.ParseAddr(name); name == "" || err == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	found, err := p.lookUp(ctx, "ip4", name)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch failed := err != nil || len(found) == 0; {
+	case p.name != name: // a reload has changed it meanwhile
+	case failed && !p.failing:
+		p.failing = true
+		p.log.Warn("could not look up ftp.public_address", "name", name, "err", err, "using", p.address)
+	case !failed:
+		p.failing = false
+		if p.address != found[0] {
+			p.log.Info("ftp.public_address", "name", name, "address", found[0])
+		}
+		p.address = found[0]
+	}
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// Reloaded is the result of a reload.
+type Reloaded struct {
+	NeedRestart []string `json:"need_restart"` // the keys that have changed and need a restart
+	Warnings    []string `json:"warnings"`     // those of "config check"
+}
+
+// reload takes over a changed configuration: all of it but the keys that need a restart, or nothing. All that can fail is done
+// first.
+func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clusterState().name == takingOver {
+		return done, errors.New("this server is taking over: try again")
+	}
+	next, err := s.options.Load()
+	if err != nil {
+		return done, err
+	}
+	done.NeedRestart = next.KeepRestartKeys(s.config)
+	next, plain, err := s.withAccount(next)
+	if err != nil {
+		return done, err
+	}
+	rules, err := lock.NewRules(RulesOf(next))
+	if err != nil {
+		return done, err
+	}
+	var pair *tls.Certificate
+	if s.tls != nil {
+		if pair, err = readPair(next.TLS.Certificate, next.TLS.Key); err != nil {
+			return done, err
+		}
+	}
+	if err := checkHooks(next); err != nil {
+		return done, err
+	}
+	v := s.service.Load() // nil: it stands by
+	if v != nil {
+		if err := v.makePrefixes(rules); err != nil {
+			return done, err
+		}
+	}
+
+	done.Warnings = s.logWarnings(next)
+	for _, key := range done.NeedRestart {
+		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
+	}
+	if s.tls != nil {
+		s.tls.Store(pair)
+	}
+	if v != nil {
+		v.use(ctx, next, rules)
+	}
+	s.public.use(ctx, next.FTP.PublicAddress)
+	s.config, s.plain = next, plain
+	s.logins.Store(next)
+	s.watched.hooks.Set(hooksOf(next))
+	s.watched.bus.Publish(event.Event{Kind: event.Reload})
+	return done, nil
+}
+
+// use takes over what a reload changes.
+func (v *service) use(ctx context.Context, c *config.Config, rules *lock.Rules) {
+	v.hostdir.SetRules(rules)
+	v.table.SetRules(ctx, rules)
+	v.tree.SetOptions(c.Files.Mode.FileMode, c.Files.Durable)
+	v.driver.SetSettings(v.server.settings(c))
+	v.conns.SetLimits(limits(c))
+	v.warnOfHomes(c)
+}

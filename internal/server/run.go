@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/lock/etcd"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
+)
+
+// Run runs the server until ctx ends or SIGINT or SIGTERM comes. A second signal ends the process at once, and so does a stop
+// that hangs for longer than all its parts may take, or a start that does.
+func Run(ctx context.Context, options Options, stdout, stderr io.Writer) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
+	returned := make(chan struct{})
+	defer close(returned)
+	context.AfterFunc(ctx, func() {
+		stop()
+		select {
+		case <-returned:
+		case <-time.After(drainTime + leaveTime + 2*outputWithin):
+			os.Exit(1)
+		}
+	})
+
+	log := newUnblocked(stderr, func(w io.Writer, lines int) {
+		slog.New(options.LogFormat.handler(w, slog.LevelWarn)).Warn("lines of the log were lost: standard error was not read", "lines", lines)
+	})
+	defer log.close(outputWithin)
+	s, err := newServer(ctx, options, log, openCluster)
+	if err != nil {
+		return err
+	}
+	shown := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(stdout, s.banner(isTerminal(stdout)))
+		shown <- err
+	}()
+	select {
+	case err := <-shown:
+		if err != nil {
+			return errors.Join(err, s.leave(orderly()))
+		}
+	case <-ctx.Done(): // standard output is not read
+		return s.leave(orderly())
+	}
+	s.tellManager(daemon.SdNotifyReady)
+	return s.wait(ctx, stop, hangups)
+}
+
+// wait waits for what ends the server, and ends it. It reads the configuration again meanwhile when it is told so. It calls stopping when ctx has
+// ended: from then on another signal ends the process.
+func (s *server) wait(ctx context.Context, stopping func(), hangups <-chan os.Signal) error {
+	for {
+		select {
+		case <-hangups:
+			s.background.Go(func() { // it waits for the disk, of locks too: a mount may hang there
+				if _, err := s.reload(context.WithoutCancel(ctx)); err != nil {
+					s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
+				}
+			})
+		case err := <-s.failed:
+			return s.end(err)
+		case <-ctx.Done():
+			stopping()
+			return s.leave(orderly())
+		}
+	}
+}
+
+// end ends the server because of an error.
+func (s *server) end(err error) error {
+	switch {
+	case errors.Is(err, journal.ErrFailed): // nothing that is done from now on can be promised
+		return err
+	case errors.Is(err, etcd.ErrDeposed):
+		s.election.enter(steppedOut, err.Error())
+		return errors.Join(err, s.leave(deposed()))
+	case errors.Is(err, etcd.ErrHandOver):
+		s.election.enter(steppedOut, err.Error())
+		return errors.Join(err, s.leave(handedOver()))
+	}
+	return errors.Join(err, s.leave(orderly()))
+}

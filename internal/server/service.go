@@ -1,0 +1,276 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/driver"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
+	"github.com/ftplockd/ftplockd/reaper"
+)
+
+// lockLog is where locks are recorded.
+type lockLog interface {
+	lock.Log
+	reaper.Sweeper
+	// Ready returns nil if a grant could be recorded.
+	Ready() error
+	// Size returns how many bytes the locks and their history take.
+	Size() int64
+	// Run does the log's work until ctx ends, and then returns nil; or it returns why the server must end.
+	Run(ctx context.Context) error
+	Close() error
+}
+
+var _ lockLog = (*journal.Log)(nil)
+
+// service is what clients are served with, in the order in which it is opened.
+type service struct {
+	server *server
+
+	ports   []port // the open addresses
+	tree    *files.Tree
+	log     lockLog
+	term    clusterLog    // the log of a server of several; nil: it is the only one
+	over    chan struct{} // closed when the log runs no more
+	end     func()        // ends that
+	hostdir *hostdir.Disk
+	table   *lock.Table
+	driver  *driver.Server
+	conns   *control.Server
+}
+
+// port is an open address.
+type port struct {
+	net.Listener
+	implicit *tls.Config // TLS from the start; nil: no
+}
+
+// openPorts opens all addresses.
+func (s *server) openPorts(ctx context.Context) (ports []port, err error) {
+	open := func(key string, addresses []string, implicit *tls.Config) {
+		for _, address := range addresses {
+			if err != nil {
+				return
+			}
+			var l net.Listener
+			if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err != nil {
+				err = errors.Join(fmt.Errorf("%s: %w", key, err), closePorts(ports))
+				return
+			}
+			ports = append(ports, port{l, implicit})
+		}
+	}
+	open("listen", s.config.Listen, nil)
+	if s.tls != nil {
+		open("tls.implicit_listen", s.config.TLS.ImplicitListen, s.tls.config())
+	}
+	return ports, err
+}
+
+func closePorts(ports []port) error {
+	var errs []error
+	for _, p := range ports {
+		if err := p.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// open opens the served tree and the log, brings them into agreement, and makes the table. If it fails, close closes what
+// it has opened.
+func (v *service) open(ctx context.Context, openLog func() error) error {
+	s, c := v.server, v.server.config
+	rules, err := lock.NewRules(RulesOf(c))
+	if err != nil {
+		return err
+	}
+	if err := claimShared(c); err != nil {
+		return err
+	}
+	state := cmp.Or(c.Etcd.SharedState, c.State) // of what belongs to the tree
+	o := files.Options{State: filepath.Join(state, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable, Log: s.log}
+	if v.term != nil {
+		o.Epoch = v.term.Generation()
+	}
+	if v.tree, err = files.Open(c.Root, o); err != nil {
+		return err
+	}
+	if c.Etcd.SharedState != "" { // the server before may be stopped in the middle of a publication
+		if err := v.tree.SweepEarlier(ctx); err != nil {
+			return err
+		}
+	}
+	if err := v.makePrefixes(rules); err != nil {
+		return err
+	}
+	if err := openLog(); err != nil {
+		return err
+	}
+	v.hostdir, err = hostdir.Open(hostdir.Options{
+		FS: v.tree, Clock: s.clock, Rules: rules, Directories: c.Locks.Directories, Log: s.log,
+		Held: func(n lock.Name) bool { return v.table.Held(n) || v.table.Valid() != nil },
+	})
+	if err != nil {
+		return err
+	}
+	table := lock.Options{
+		Log: v.log, Disk: v.hostdir, Clock: s.clock, Rules: rules, Logger: s.log, Observe: v.observe,
+	}
+	if v.term != nil {
+		table.Valid = v.term.Valid
+	}
+	if v.table, err = lock.NewTable(ctx, table); err != nil {
+		return err
+	}
+	v.warnOfSecondNames(rules)
+	return nil
+}
+
+// observe reports a change of a lock. Uploads under an automatic lock that ended are aborted first.
+func (v *service) observe(r *lock.Record) {
+	if v.driver != nil { // the table is made before the driver
+		v.driver.ObserveEnd(r)
+	}
+	v.server.watched.observe(r)
+}
+
+// openJournal opens the log of a server that is the only one.
+func (v *service) openJournal() error {
+	s, c := v.server, v.server.config
+	j, err := journal.Open(journal.Options{
+		Dir: c.State, Clock: s.clock, BootID: s.clock.BootID(), Durable: c.Locks.Durable, Log: s.log,
+		Synced:     s.watched.metrics.Synced,
+		HistoryAge: days(c.Locks.HistoryDays), HistorySize: c.Locks.HistorySize.Bytes,
+	})
+	if err != nil {
+		return err
+	}
+	v.log = j
+	return nil
+}
+
+// openTerm takes the log of a server of several, which runs already.
+func (v *service) openTerm() error {
+	v.log = v.term
+	return nil
+}
+
+// keepLog runs the log until v.end. The context that it returns ends before its time if the log does.
+func (v *service) keepLog(ctx context.Context, l lockLog) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	running, end := context.WithCancel(context.Background())
+	v.end, v.over = end, make(chan struct{})
+	go func() {
+		defer close(v.over)
+		defer cancel()
+		if err := l.Run(running); err != nil && running.Err() == nil {
+			v.server.failed <- err // there is room for one from each that runs
+		}
+	}()
+	return ctx
+}
+
+func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
+
+// warnOfSecondNames says where one file has two names, for which locks and what they protect are two.
+func (v *service) warnOfSecondNames(rules *lock.Rules) {
+	directories := []string{"/"}
+	for _, p := range rules.Prefixes() {
+		directories = append(directories, string(p))
+	}
+	for _, a := range v.server.config.Accounts {
+		directories = append(directories, a.Home)
+	}
+	for _, found := range v.tree.SecondNames(directories) {
+		v.server.log.Warn("one file has two names: locks and protection know each name alone", "where", found)
+	}
+}
+
+// warnOfHomes names the accounts whose home is not there.
+func (v *service) warnOfHomes(c *config.Config) {
+	for _, a := range c.Accounts {
+		if info, err := v.tree.Stat(a.Home); err != nil || !info.IsDir() {
+			v.server.log.Warn("the home of an account is no directory of the served tree", "account", a.Name, "home", a.Home)
+		}
+	}
+}
+
+// makePrefixes makes the fixed parts of the rules' globs, so that the first MKD below /locks works. All of them, or none.
+func (v *service) makePrefixes(rules *lock.Rules) (err error) {
+	var made []string
+	for _, p := range rules.Prefixes() {
+		for i, c := range string(p) + "/" {
+			if i == 0 || c != '/' {
+				continue
+			}
+			dir := string(p)[:i]
+			if err = v.tree.Mkdir(dir, 0o755); err == nil {
+				made = append(made, dir)
+			}
+		}
+		if info, statErr := v.tree.Stat(string(p)); statErr != nil || !info.IsDir() {
+			for _, dir := range slices.Backward(made) {
+				err = errors.Join(err, v.tree.RemoveDir(dir))
+			}
+			return fmt.Errorf("could not make the directory %s of a [[lock]] rule: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// watchDirectories looks at the directories of held locks until ctx ends, and ends the holds whose directories a program on the host removed.
+func (v *service) watchDirectories(ctx context.Context) error {
+	held := func(yield func(lock.Hold) bool) {
+		for _, h := range v.table.Holds() {
+			if h.Directory != (lock.DirectoryID{}) && !yield(h) {
+				return
+			}
+		}
+	}
+	v.hostdir.Watch(ctx, held, func(h lock.Hold) {
+		if err := v.table.HostGone(ctx, h); err != nil {
+			v.server.log.Warn("a lock whose directory is gone is still held", "lock", string(h.Name), "err", err)
+		}
+	})
+	return nil
+}
+
+// serve begins to serve clients.
+func (v *service) serve() {
+	s, c := v.server, v.server.config
+	o := driver.Options{
+		Tree: v.tree, Table: v.table, Clock: s.clock, Directories: c.Locks.Directories, HostDirectories: v.hostdir.HostDirectories,
+		Log: s.log, Settings: s.settings(c), Events: s.watched.bus,
+	}
+	if s.tls != nil {
+		o.SessionReuse = c.TLS.SessionReuse == config.ReuseRequired
+		o.TLS = s.tls.config()
+	}
+	v.driver = driver.New(o)
+	v.conns = v.driver.Control(control.Options{Limits: limits(c), UserTimeout: c.FTP.UserTimeout.Duration})
+	v.warnOfHomes(c)
+	s.service.Store(v)
+
+	reap := reaper.Reaper{Table: v.table, Sweepers: []reaper.Sweeper{v.driver, v.log, v.tree, v.hostdir}, Log: s.log}
+	s.run("keeping the lock table", v.table.Run)
+	s.run("watching the directories of locks", v.watchDirectories)
+	s.run("reaping", reap.Run)
+	for i, p := range v.ports {
+		v.ports[i].Listener = v.conns.Listen(p.Listener, p.implicit)
+		s.run("serving", func(context.Context) error { return v.driver.Serve(v.ports[i]) })
+	}
+}

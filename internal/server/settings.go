@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/driver"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
+
+// What the parts of a server take from the configuration.
+
+// settings is what the driver takes from the configuration.
+func (s *server) settings(c *config.Config) driver.Settings {
+	return driver.Settings{
+		Accounts:       &accounts{c, s.passwords},
+		FirstPort:      c.FTP.PassivePorts.First,
+		LastPort:       c.FTP.PassivePorts.Last,
+		Active:         c.FTP.Active,
+		TLSRequired:    c.TLS.Mode == config.TLSRequired,
+		DataTimeout:    c.FTP.DataTimeout.Duration,
+		DataMinRate:    c.FTP.DataMinRate,
+		HangUp:         c.Files.HangUp.Duration,
+		StatusFile:     c.FTP.StatusFile,
+		ReplacedRules:  replacedRules(c),
+		LeftoverMaxAge: c.Locks.LeftoverMaxAge.Duration,
+		PublicAddress:  s.public.get,
+	}
+}
+
+// accounts are those of the configuration, as the driver wants them.
+type accounts struct {
+	config    *config.Config
+	passwords *config.Verifier
+}
+
+// Authenticate implements driver.Accounts.
+func (a *accounts) Authenticate(ctx context.Context, t driver.Attempt) (driver.Account, error) {
+	found, err := a.passwords.Login(ctx, a.config.Accounts, config.Attempt{
+		Name: t.Name, Password: t.Password, From: t.From, Failures: t.Failures, Gone: t.Gone,
+	})
+	if errors.Is(err, config.ErrLogin) {
+		err = driver.ErrLogin
+	}
+	if err != nil {
+		return driver.Account{}, err
+	}
+	return driver.Account{
+		Name: found.Name, Home: found.Home, Start: found.Start, Read: found.Reads(), Write: found.Writes(),
+		Chmod: found.Chmod, Admin: found.Admin, MaxLocks: found.MaxLocks,
+	}, nil
+}
+
+// rulesOf are the lock rules of a configuration.
+func RulesOf(c *config.Config) []lock.Rule {
+	rules := make([]lock.Rule, len(c.Rules))
+	for i, r := range c.Rules {
+		rules[i] = lock.Rule{
+			Match: r.Match, MaxAge: r.MaxAge.Duration, MaxIdle: r.MaxIdle.Duration, OnDisconnect: lock.Disconnect(r.OnDisconnect),
+			Grace: r.Grace.Duration, LockDelay: r.LockDelay.Duration, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
+			Protection: &lock.Protection{Paths: r.Protects, WriteAs: lock.WritePolicy(r.WriteAs)},
+			Contention: &lock.Contention{
+				Wait: r.Wait.Duration, Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit, Members: lock.MemberPolicy(r.Members),
+			},
+		}
+		if r.Automatic.On() {
+			rules[i].Automatic = &lock.Automatic{
+				Report: r.Automatic == config.AutomaticReport, Session: r.Job == config.JobSession, Turn: r.Turn.Duration,
+			}
+		}
+	}
+	return rules
+}
+
+// replacedRules are the default rules that those of the configuration replace; nil: none.
+func replacedRules(c *config.Config) *lock.Rules {
+	lost := c.ReplacedRules()
+	if len(lost) == 0 {
+		return nil
+	}
+	rules, err := lock.NewRules(RulesOf(&config.Config{Rules: lost}))
+	if err != nil {
+		panic(err) // the default rules are constants
+	}
+	return rules
+}
+
+// limits are those of the control connections.
+func limits(c *config.Config) control.Limits {
+	return control.Limits{
+		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress,
+		IdleTimeout: c.FTP.IdleTimeout.Duration, LoginTimeout: c.FTP.LoginTimeout.Duration,
+	}
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/ftplockd/ftplockd/driver"
+	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/status"
+	"github.com/ftplockd/ftplockd/internal/web"
+)
+
+// source is what the page sees of a server.
+type source struct{ s *server }
+
+func (p source) Locks() []status.Lock {
+	return status.Locks(of(p.s, func(v *service) []lock.Status { return v.table.All() }), p.s.clock.Now())
+}
+
+func (p source) Count() (held, waiting int) {
+	n := of(p.s, func(v *service) lock.Count { return v.table.Count() })
+	return n.Holds, n.Waiting
+}
+
+func (p source) Waiting(name string) []status.Waiter {
+	return status.Waiters(of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }))
+}
+
+func (p source) Sessions() []status.Session {
+	return status.Sessions(of(p.s, func(v *service) []lock.SessionStatus { return v.table.Sessions() }))
+}
+
+func (p source) Transfers() []status.Transfer {
+	all := []status.Transfer{}
+	for _, t := range of(p.s, func(v *service) []driver.TransferStatus { return v.driver.Transfers() }) {
+		all = append(all, status.Transfer{
+			Session: t.Session.String(), Account: t.Account, Address: t.Address, Path: t.Path, PathEncoded: status.Encoded(t.Path),
+			Upload: t.Upload, Bytes: t.Bytes, Started: t.Since.UTC(),
+		})
+	}
+	return all
+}
+
+func (p source) Break(ctx context.Context, name string, token uint64, by, reason string) error {
+	v, err := p.s.serving()
+	if err != nil {
+		return err
+	}
+	return v.table.Break(ctx, lock.Name(name), lock.Token(token), lock.Owner{Account: by}, reason)
+}
+
+func (p source) Kick(session, by, reason string) error {
+	id, err := lock.ParseSessionID(session)
+	if err != nil {
+		return err
+	}
+	v, err := p.s.serving()
+	if err != nil {
+		return err
+	}
+	if !v.driver.Kick(id, fmt.Sprintf("%s ended this session: %s", by, reason)) {
+		return errors.New("it has ended")
+	}
+	return nil
+}
+
+func (p source) LogIn(ctx context.Context, user, password string, from netip.Addr) (web.Account, error) {
+	v, err := p.s.serving()
+	if err != nil {
+		return web.Account{}, err
+	}
+	// The account as it is before the password is checked: if it changes meanwhile the page finds another one, and ends the log-in.
+	before, _ := p.Account(user)
+	a, err := v.driver.LogIn(ctx, user, password, from)
+	if errors.Is(err, driver.ErrLogin) {
+		err = web.ErrLogin
+	}
+	before.Name = a.Name
+	return before, err
+}
+
+func (p source) Account(name string) (web.Account, bool) {
+	for _, a := range p.s.logins.Load().Accounts {
+		if a.Name == name {
+			return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin, Proof: fmt.Sprint(a.Password, a.Networks)}, true
+		}
+	}
+	return web.Account{}, false
+}
+
+func (p source) Valid() error {
+	return of(p.s, func(v *service) error { return v.table.Valid() })
+}
+
+func (p source) State() string { return p.s.clusterState().String() }
+
+func (p source) Ready(ctx context.Context) error { return p.s.ready.ask(ctx) }

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"time"
+)
+
+// maxUnwritten bounds what waits to be written to the log, in bytes, but for the last write.
+const maxUnwritten = 4 << 20
+
+// unblocked writes to another writer in the background: no part of the server waits for the reader of its log. When more than
+// maxUnwritten waits it drops what comes, and reports that when it can write again. Call close to end it.
+type unblocked struct {
+	w    io.Writer
+	lost func(w io.Writer, lines int) // reports to w that lines were lost
+	done chan struct{}
+
+	mu      sync.Mutex
+	more    sync.Cond
+	waiting []byte
+	dropped int // lines that are not reported
+	total   uint64
+	closed  bool
+}
+
+func newUnblocked(w io.Writer, lost func(w io.Writer, lines int)) *unblocked {
+	u := &unblocked{w: w, lost: lost, done: make(chan struct{})}
+	u.more.L = &u.mu
+	go u.run()
+	return u
+}
+
+// Write implements io.Writer. It never fails.
+func (u *unblocked) Write(p []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.waiting) >= maxUnwritten {
+		lines := bytes.Count(p, []byte{'\n'})
+		u.dropped += lines
+		u.total += uint64(lines)
+		return len(p), nil
+	}
+	u.waiting = append(u.waiting, p...)
+	u.more.Signal()
+	return len(p), nil
+}
+
+// Dropped returns how many lines were lost.
+func (u *unblocked) Dropped() uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.total
+}
+
+// close waits until all is written, as long as that.
+func (u *unblocked) close(within time.Duration) {
+	u.mu.Lock()
+	u.closed = true
+	u.more.Signal()
+	u.mu.Unlock()
+	select {
+	case <-u.done:
+	case <-time.After(within):
+	}
+}
+
+func (u *unblocked) run() {
+	defer close(u.done)
+	var text []byte
+	for dropped := 0; ; {
+		if text, dropped = u.next(text[:0]); len(text) == 0 && dropped == 0 {
+			return
+		}
+		_, _ = u.w.Write(text) // an error has nowhere to go
+		if dropped > 0 {
+			u.lost(u.w, dropped)
+		}
+	}
+}
+
+// next waits for something to write, takes all of it, and leaves an empty slice; nothing: there will be none.
+func (u *unblocked) next(empty []byte) (text []byte, dropped int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for len(u.waiting) == 0 && !u.closed {
+		u.more.Wait()
+	}
+	text, u.waiting = u.waiting, empty
+	dropped, u.dropped = u.dropped, 0
+	return text, dropped
+}
