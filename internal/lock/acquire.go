@@ -148,16 +148,15 @@ func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *out
 		waited = now.Boot - a.place.since
 	}
 	n := st.nodes[a.name]
+	r := Record{Kind: Granted, Cause: CauseAcquire, Hold: h, By: a.session.owner, At: now, Waited: waited}
 	if n != nil && len(n.holds) > 0 { // it shares the directory, too
-		h.Directory = n.holds[0].Directory
+		r.Hold.Directory = n.holds[0].Directory
 	} else if st.disk {
-		h.Token = 0 // it gets the next one when it is granted
-		out.claim(&claim{hold: h, makes: true, place: a.place, wake: a.wake, by: a.session.owner, waited: waited})
+		out.claim(&claim{record: r, makes: true, place: a.place, wake: a.wake})
 		return
 	}
-	out.records = append(out.records, Record{
-		Kind: Granted, Cause: CauseAcquire, Hold: h, By: a.session.owner, At: now, Waited: waited, Free: n.free(now), volatile: volatile{place: a.place},
-	})
+	r.Free, r.volatile.place = n.free(now), a.place
+	out.records = append(out.records, r)
 	out.granted = &out.records[len(out.records)-1].Hold
 }
 
@@ -171,50 +170,51 @@ func (n *node) free(now Instant) time.Duration {
 
 // made decides the result of a claim whose directory was made, or could not be made.
 func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *outcome) {
-	h := c.hold
-	h.Directory = id
-	if rule := st.rules.find(h.Name); rule != nil { // there may have been a reload
-		h.Rule = &rule.Rule
-	}
-	var host *HostError
-	if errors.Is(failed, ErrNoParent) && c.makes && st.heldWithout(h.Name.Parent()) {
+	if errors.Is(failed, ErrNoParent) && c.makes && st.heldWithout(c.node.name.Parent()) {
 		failed = nil
 	}
 	switch {
-	case c.node.claim != c: // the session ended or gave up
-		out.refuse(ErrEnded)
-	case failed == nil && c.adds: // for all that share it: the last of them removes it
+	case failed != nil:
+		st.notMade(c, failed, now, out)
+	case c.adds: // for all that share it: the last of them removes it
 		for _, is := range c.node.holds {
 			h := is.Hold
 			h.Directory = id
-			out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: c.by, At: now})
+			out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: c.record.By, At: now})
 		}
-	case failed == nil:
-		h.Token, h.Acquired, h.Renewed = st.last+1, now, now
-		out.records = append(out.records, Record{
-			Kind: Granted, Cause: CauseAcquire, Hold: h, By: c.by, At: now, Waited: c.waited, Free: c.node.free(now),
-			volatile: volatile{place: c.place, claim: c},
-		})
+	default:
+		r := c.record
+		r.At, r.Free, r.volatile = now, c.node.free(now), volatile{place: c.place, claim: c}
+		h := &r.Hold
+		h.Directory, h.Token, h.Acquired, h.Renewed = id, st.last+1, now, now
+		if rule := st.rules.find(h.Name); rule != nil { // there may have been a reload
+			h.Rule = &rule.Rule
+		}
+		out.records = append(out.records, r)
 		if s := st.sessions[h.Owner.Session]; s == nil || s.closed { // it ended meanwhile
-			out.mark(Record{Hold: h, volatile: volatile{mark: markUnheard}})
+			out.mark(Record{Hold: *h, volatile: volatile{mark: markUnheard}})
 			out.refuse(ErrEnded)
 			return
 		}
 		out.granted = &out.records[len(out.records)-1].Hold
-	default:
-		waits := errors.As(failed, &host) && (c.place != nil || st.awaitHost(c, host, now, out))
-		out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})
-		switch {
-		case waits:
-			out.mark(Record{volatile: volatile{mark: markBlocked, node: c.node, err: host, until: now.Boot + askAgain}})
-			if c.place != nil {
-				out.ring(&c.place.alarm, c.place.until)
-			}
-		case c.place != nil:
-			out.unqueue(c.place, failed)
-		default:
-			out.refuse(failed)
+	}
+}
+
+// notMade decides the result of a claim whose directory could not be made.
+func (st *State) notMade(c *claim, failed error, now Instant, out *outcome) {
+	var host *HostError
+	waits := errors.As(failed, &host) && (c.place != nil || st.awaitHost(c, host, now, out))
+	out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})
+	switch {
+	case waits:
+		out.mark(Record{volatile: volatile{mark: markBlocked, node: c.node, err: host, until: now.Boot + askAgain}})
+		if c.place != nil {
+			out.ring(&c.place.alarm, c.place.until)
 		}
+	case c.place != nil:
+		out.unqueue(c.place, failed)
+	default:
+		out.refuse(failed)
 	}
 }
 
@@ -225,11 +225,11 @@ func (st *State) heldWithout(name Name) bool {
 
 // awaitHost has the session of a claim wait until a program on the host removes its directory, and reports whether it does.
 func (st *State) awaitHost(c *claim, host *HostError, now Instant, out *outcome) bool {
-	s, rule := st.sessions[c.hold.Owner.Session], st.rules.find(c.hold.Name)
+	s, rule := st.sessions[c.record.Hold.Owner.Session], st.rules.find(c.record.Hold.Name)
 	if s == nil || s.closed || rule == nil {
 		return false
 	}
-	st.queue(&acquisition{session: s, name: c.hold.Name, wake: c.wake}, c.node, rule, host.heldError(now), now, out)
+	st.queue(&acquisition{session: s, name: c.record.Hold.Name, wake: c.wake}, c.node, rule, host.heldError(now), now, out)
 	return out.place != nil
 }
 

@@ -76,13 +76,16 @@ func (st *State) applyGranted(r *Record) {
 	if c := r.volatile.claim; c != nil {
 		n.claim = nil
 		st.makes--
-		st.uncount(h.Owner.Account)
+		st.accounts[h.Owner.Account].holds--
 		if c.place != nil {
 			c.place.makes = nil
 		}
 		st.touch(n)
 	}
 	st.last = max(st.last, h.Token)
+	if n.holds == nil {
+		n.holds = n.alone[:0]
+	}
 	n.holds = append(n.holds, h)
 	n.blocked, n.delay = nil, 0
 	st.count.Holds++
@@ -102,7 +105,7 @@ func (st *State) applyEnded(r *Record) {
 	if h == nil { // a replay that begins in the middle
 		return
 	}
-	if c := n.claim; c != nil && !c.makes && c.hold.Token == h.Token {
+	if c := n.claim; c != nil && !c.makes && c.record.Hold.Token == h.Token {
 		n.claim = nil
 		st.touchBelow(n) // nothing was granted there meanwhile
 	}
@@ -163,11 +166,11 @@ func (s *session) lose(r *Record) {
 }
 
 func (st *State) applyClaimed(c *claim) {
-	n := st.grow(c.hold.Name)
+	n := st.grow(c.record.Hold.Name)
 	c.node, n.claim = n, c
 	if c.makes {
 		st.makes++
-		st.accountOf(c.hold.Owner.Account).holds++
+		st.accountOf(c.record.Hold.Owner.Account).holds++
 	}
 	if c.place != nil {
 		c.place.makes = c
@@ -184,7 +187,7 @@ func (st *State) dropClaim(c *claim) {
 	n.claim = nil
 	if c.makes {
 		st.makes--
-		st.uncount(c.hold.Owner.Account)
+		st.accounts[c.record.Hold.Owner.Account].holds--
 	}
 	if c.place != nil {
 		c.place.makes = nil

@@ -59,12 +59,12 @@ func (t *Table) finish(ctx context.Context, c *claim) {
 		return
 	}
 	t.mu.Lock()
-	h := t.st.nodes[c.hold.Name].byToken(c.hold.Token)
+	h := t.st.nodes[c.record.Hold.Name].byToken(c.record.Hold.Token)
 	first := h != nil && h.failures == 1
 	t.mu.Unlock()
 	if first {
 		t.logger.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; the server tries again",
-			slog.String("lock", string(c.hold.Name)), slog.Any("err", err))
+			slog.String("lock", string(c.record.Hold.Name)), slog.Any("err", err))
 	}
 }
 

@@ -67,7 +67,7 @@ func (st *State) around(s *session, w Write, above []Name, now Instant) (Name, T
 		if n == nil || len(n.holds) == 0 {
 			continue
 		}
-		h, err := st.spokenFor(s, name)
+		h, _, err := st.holdOf(s, name)
 		switch {
 		case err != nil:
 			return refuse(name, err)
@@ -129,7 +129,7 @@ func (st *State) guard(s *session, w Write, guards []Name, now Instant) (Title, 
 // not enough, unless the rule accepts that: a job that lost its lock, and the next job of its account that
 // has it, look the same then.
 func (st *State) writesBy(s *session, name Name) (*hold, error) {
-	h, title, err := st.titled(s, name)
+	h, title, err := st.holdOf(s, name)
 	if err != nil || title >= byJob {
 		return h, err
 	}

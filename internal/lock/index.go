@@ -2,7 +2,6 @@ package lock
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -18,15 +17,15 @@ func (st *State) unlink(h *hold) {
 	if s.holds[h.Name] == h {
 		delete(s.holds, h.Name)
 	}
+	a := st.accounts[s.owner.Account]
+	a.holds--
 	if len(s.holds) == 0 {
-		a := st.accounts[s.owner.Account]
 		delete(a.sessions, s)
 		if s.closed {
 			a.ended--
 			delete(st.sessions, s.owner.Session)
 		}
 	}
-	st.uncount(s.owner.Account)
 }
 
 // link adds a hold to its session and account.
@@ -54,14 +53,6 @@ func (st *State) accountOf(name string) *account {
 		st.accounts[name] = a
 	}
 	return a
-}
-
-// uncount takes a hold or a claim from the account.
-func (st *State) uncount(name string) {
-	a := st.accounts[name]
-	if a.holds--; a.holds == 0 {
-		delete(st.accounts, name)
-	}
 }
 
 // sessionOf returns the session of a hold. One that is not known has ended: before a restart, or when it had no holds. That counts from at.
@@ -103,18 +94,25 @@ func (st *State) grow(name Name) *node {
 	n := &node{name: name, parent: st.grow(name.Parent())}
 	n.alarm.node = n
 	st.nodes[name] = n
-	if n.parent.children == nil {
-		n.parent.children = make(map[*node]struct{})
+	if n.next = n.parent.child; n.next != nil {
+		n.next.prev = n
 	}
-	n.parent.children[n] = struct{}{}
+	n.parent.child = n
 	return n
 }
 
-// prune forgets a node that nothing needs any more, and those above it.
+// prune forgets a node that nothing needs any more, and those above it. The fixed prefixes of rules stay.
 func (st *State) prune(n *node) {
-	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && len(n.children) == 0 &&
-		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && st.nodes[n.name] == n {
-		delete(n.parent.children, n)
+	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && n.child == nil &&
+		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && st.nodes[n.name] == n && !st.rules.isPrefix(n.name) {
+		if n.prev != nil {
+			n.prev.next = n.next
+		} else {
+			n.parent.child = n.next
+		}
+		if n.next != nil {
+			n.next.prev = n.prev
+		}
 		delete(st.nodes, n.name)
 		st.agenda.remove(&n.alarm)
 		n = n.parent
@@ -161,7 +159,7 @@ func (st *State) touch(n *node) { st.touched = append(st.touched, n) }
 // touchBelow touches the node and all below it.
 func (st *State) touchBelow(n *node) {
 	st.touch(n)
-	for c := range maps.Keys(n.children) {
+	for c := n.child; c != nil; c = c.next {
 		st.touchBelow(c)
 	}
 }

@@ -346,11 +346,11 @@ func (m *model) finish(i int) {
 	case 0:
 		failed = ErrNoParent
 	case 1:
-		failed = &HostError{Name: c.hold.Name, Since: m.clock.Now().Wall}
+		failed = &HostError{Name: c.record.Hold.Name, Since: m.clock.Now().Wall}
 	case 2:
 		failed = ErrDirectoryGone
 	}
-	m.note("directory of %s, makes %v: %v", c.hold.Name, c.makes, failed)
+	m.note("directory of %s, makes %v: %v", c.record.Hold.Name, c.makes, failed)
 	m.try(func(now Instant, out *outcome) {
 		if c.makes || c.adds {
 			m.table.st.made(c, DirectoryID{Inode: m.random.Uint64() | 1}, failed, now, out)
@@ -454,6 +454,11 @@ func (m *model) check() {
 	accounts := make(map[string]int)
 	holds, waiting := 0, 0
 	for name, n := range st.nodes {
+		for c := n.child; c != nil; c = c.next {
+			if c.parent != n || c.next != nil && c.next.prev != c || st.nodes[c.name] != c {
+				m.fail("%s is not below %s", c.name, name)
+			}
+		}
 		if n.name != name || n.parent != nil && st.nodes[n.parent.name] != n.parent {
 			m.fail("%s is not where it belongs", name)
 		}
@@ -476,7 +481,7 @@ func (m *model) check() {
 			m.fail("%s has %d holds, %d of them exclusive", name, len(n.holds), exclusive)
 		}
 		if c := n.claim; c != nil && c.makes {
-			accounts[c.hold.Owner.Account]++
+			accounts[c.record.Hold.Owner.Account]++
 		}
 		if c := n.claim; c != nil && !slices.Contains(m.tasks, c) && (c.place == nil || c.begun) {
 			m.fail("%s is busy for ever", name)
@@ -499,7 +504,7 @@ func (m *model) check() {
 		if n.below != below[name] {
 			m.fail("%s counts %d names below it, there are %d", name, n.below, below[name])
 		}
-		if n.parent != nil && len(n.holds)+n.pins+len(n.children)+len(n.queue) == 0 && n.claim == nil && n.delay == 0 && n.blocked == nil {
+		if n.parent != nil && len(n.holds)+n.pins+len(n.queue) == 0 && n.child == nil && !st.rules.isPrefix(name) && n.claim == nil && n.delay == 0 && n.blocked == nil {
 			m.fail("%s is remembered for nothing", name)
 		}
 	}

@@ -13,7 +13,12 @@ import (
 type Name string
 
 // Parent returns the directory that contains the name.
-func (n Name) Parent() Name { return Name(path.Dir(string(n))) }
+func (n Name) Parent() Name {
+	if i := strings.LastIndexByte(string(n), '/'); i > 0 {
+		return n[:i]
+	}
+	return "/"
+}
 
 // Base returns the last element of the name.
 func (n Name) Base() string { return path.Base(string(n)) }
@@ -24,14 +29,6 @@ func (n Name) Within(dir Name) bool {
 		return true
 	}
 	return len(n) > len(dir) && n[len(dir)] == '/' && n[:len(dir)] == dir
-}
-
-// Depth returns the number of elements; 0 for "/".
-func (n Name) Depth() int {
-	if n == "/" {
-		return 0
-	}
-	return strings.Count(string(n), "/")
 }
 
 // Token is a fencing token (Kleppmann 2016; the sequencer of Chubby, Burrows 2006): a number that grows with every

@@ -27,15 +27,15 @@ func TestNames(t *testing.T) {
 	for _, test := range []struct {
 		name, dir Name
 		within    bool
-		depth     int
+		parent    Name
 	}{
-		{"/a", "/", true, 1}, {"/a", "/a", true, 1}, {"/a/b", "/a", true, 2}, {"/ab", "/a", false, 1}, {"/", "/", true, 0}, {"/a", "/a/b", false, 1},
+		{"/a", "/", true, "/"}, {"/a", "/a", true, "/"}, {"/a/b", "/a", true, "/a"}, {"/ab", "/a", false, "/"}, {"/", "/", true, "/"}, {"/a", "/a/b", false, "/"},
 	} {
 		if got := test.name.Within(test.dir); got != test.within {
 			t.Errorf("%s within %s: %v", test.name, test.dir, got)
 		}
-		if got := test.name.Depth(); got != test.depth {
-			t.Errorf("the depth of %s: %d", test.name, got)
+		if got := test.name.Parent(); got != test.parent {
+			t.Errorf("the parent of %s: %s", test.name, got)
 		}
 	}
 }

@@ -166,13 +166,13 @@ func (st *State) endDue(h *hold, now Instant, out *outcome) {
 		out.ring(&h.alarm, at)
 		return
 	}
-	end := &ending{cause: why, limit: h.limit(why), late: now.Boot - at}
+	end := Record{Cause: why, Limit: h.limit(why), Late: now.Boot - at}
 	if why == CauseUndeliver {
-		end.by = h.Owner
+		end.By = h.Owner
 	}
 	ends := h
 	if group {
-		ends, end.note = n.lastMember(now.Boot), "with its group"
+		ends, end.Note = n.lastMember(now.Boot), "with its group"
 	}
 	switch {
 	case ends == nil || n.kept():
@@ -218,7 +218,7 @@ func (h *hold) groupDeadline(now Time) (at Time, why Cause) {
 // lastMember returns a hold below n that ends before the others there, nil if it cannot end now.
 func (n *node) lastMember(now Time) *hold {
 	m := n.innermost()
-	if m == nil || len(m.holds) == 0 || m.kept() || m.holds[0].retry > now {
+	if len(m.holds) == 0 || m.kept() || m.holds[0].retry > now {
 		return nil
 	}
 	return m.holds[0]
@@ -237,7 +237,7 @@ func (n *node) openBelow() (open bool) {
 }
 
 func (n *node) eachBelow(visit func(*hold)) {
-	for c := range n.children {
+	for c := n.child; c != nil; c = c.next {
 		for _, h := range c.holds {
 			visit(h)
 		}

@@ -1,7 +1,5 @@
 package lock
 
-import "time"
-
 // outcome is a decision: records to apply, and a reply. A decision changes nothing.
 type outcome struct {
 	records []Record
@@ -44,15 +42,6 @@ func (o *outcome) unqueue(p *place, why error) {
 
 // refuse sets the error of the reply.
 func (o *outcome) refuse(err error) { o.err = err }
-
-// ending is the reason why a hold ends.
-type ending struct {
-	cause Cause
-	by    Owner
-	note  string
-	limit time.Duration
-	late  time.Duration
-}
 
 // grants reports whether the outcome needs room in the log: for a grant, or for one that comes when its directory is made.
 func (o *outcome) grants() bool {

@@ -20,9 +20,9 @@ var planted = []struct{ name, file, is, becomes string }{
 	{"a newcomer overtakes the queue", "acquire.go", "if len(n.queue) > 0 && n.queue[0] != a.place {", "if false {"},
 	{"the limit is not counted down", "index.go", "p.taken--", "p.taken += 0"},
 	{"the limit is one too high", "state.go", "p.taken >= p.key", "p.taken > p.key"},
-	{"a group ends before its members", "release.go", "case len(n.holds) == 1 && n.below > 0:\n\t\tout.refuse(ErrMembers)\n\tcase len(n.holds) == 1 && n.pins > 0:\n\t\tout.busy = name\n\tdefault:\n\t\tst.end(h, &ending{cause: CauseRelease", "default:\n\t\tst.end(h, &ending{cause: CauseRelease"},
+	{"a group ends before its members", "release.go", "case len(n.holds) == 1 && n.below > 0:\n\t\tout.refuse(ErrMembers)\n\tcase len(n.holds) == 1 && n.pins > 0:\n\t\tout.busy = name\n\tdefault:\n\t\tst.end(h, Record{Cause: CauseRelease", "default:\n\t\tst.end(h, Record{Cause: CauseRelease"},
 	{"an end by time forgets the members", "next.go", "group := len(n.holds) == 1 && n.below > 0", "group := len(n.holds) == 1 && n.below > 100"},
-	{"an end overtakes a write", "release.go", "n.pins > 0:\n\t\tout.busy = name\n\tdefault:\n\t\tst.end(h, &ending{cause: CauseRelease", "false:\n\t\tout.busy = name\n\tdefault:\n\t\tst.end(h, &ending{cause: CauseRelease"},
+	{"an end overtakes a write", "release.go", "n.pins > 0:\n\t\tout.busy = name\n\tdefault:\n\t\tst.end(h, Record{Cause: CauseRelease", "false:\n\t\tout.busy = name\n\tdefault:\n\t\tst.end(h, Record{Cause: CauseRelease"},
 	{"an undone adoption frees the lock", "next.go", "case restores:", "case false:"},
 	{"a queue is forgotten at an end", "apply.go", "\tst.recount(n)\n\tst.touch(n)\n\tst.prune(n)\n}\n\nfunc (st *State) applyChanged", "\tst.recount(n)\n\tst.prune(n)\n}\n\nfunc (st *State) applyChanged"},
 	{"a queue is forgotten after a delay", "apply.go", "st.agenda.remove(&v.node.alarm)\n\t\tst.touch(v.node)", "st.agenda.remove(&v.node.alarm)"},
@@ -34,7 +34,7 @@ var planted = []struct{ name, file, is, becomes string }{
 	{"a reload forgets a queue", "apply.go", "if !st.inForce(p.pool) {", "if false {"},
 	{"a lock is granted where a write bars it", "acquire.go", "if barred, ok := st.barredBy(a.name); ok {", "if barred, ok := st.barredBy(a.name); ok && false {"},
 	{"a session that waits too long stays", "next.go", "out.unqueue(p, st.timeoutError(p, now))", "out.ring(&p.alarm, never)"},
-	{"an account is not counted down", "index.go", "if a.holds--; a.holds == 0 {", "if a.holds == 0 {"},
+	{"an account is not counted down", "index.go", "a.holds--\n", ""},
 	{"a hold that is too old stands", "next.go", "return later(h.Renewed.Boot, age)", "return later(h.Renewed.Boot, 2*age)"},
 }
 

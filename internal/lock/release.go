@@ -1,52 +1,45 @@
 package lock
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
-// end ends a hold. If it has a directory, and is the last hold of its name, the directory goes first.
-func (st *State) end(h *hold, why *ending, now Instant, out *outcome) {
-	if h.Directory != (DirectoryID{}) && len(h.node.holds) == 1 && why.cause != CauseHostGone {
-		out.claim(&claim{hold: h.Hold, cause: why.cause, by: why.by, note: why.note, limit: why.limit, late: why.late})
+// end ends a hold as the record says. If it has a directory, and is the last hold of its name, the directory goes first.
+func (st *State) end(h *hold, r Record, now Instant, out *outcome) {
+	r.Kind, r.Hold, r.At = Ended, h.Hold, now
+	if h.Directory != (DirectoryID{}) && len(h.node.holds) == 1 && r.Cause != CauseHostGone {
+		out.claim(&claim{record: r})
 		return
 	}
-	out.records = append(out.records, endRecord(h.Hold, why, now))
+	out.records = append(out.records, r)
 }
 
-func endRecord(h Hold, why *ending, now Instant) Record {
-	return Record{Kind: Ended, Cause: why.cause, Hold: h, By: why.by, At: now, Note: why.note, Limit: why.limit, Late: why.late}
+// endByHost ends a hold whose directory a program on the host removed.
+func (st *State) endByHost(h *hold, now Instant, out *outcome) {
+	st.end(h, Record{Cause: CauseHostGone, By: Owner{Account: HostAccount}}, now, out)
 }
 
 // removed decides the result of a claim whose directory was removed, or could not be removed.
 func (st *State) removed(c *claim, note string, failed error, now Instant, out *outcome) {
-	if errors.Is(failed, ErrDirectoryGone) {
-		if failed = nil; c.cause == CauseRelease {
-			st.removedByHost(c, now, out)
-			return
+	r := c.record
+	h := c.node.byToken(r.Hold.Token)
+	switch gone := errors.Is(failed, ErrDirectoryGone); {
+	case gone && r.Cause == CauseRelease: // perhaps another job has worked meanwhile, so the reply is that the lock was lost
+		st.endByHost(h, now, out)
+		out.mark(Record{Hold: r.Hold, volatile: volatile{mark: markForgive, session: h.session}})
+		out.refuse(&LostError{Name: r.Hold.Name, Token: r.Hold.Token, Cause: CauseHostGone, By: Owner{Account: HostAccount}, At: now})
+	case gone || failed == nil:
+		r.Note, r.At = strings.TrimSpace(r.Note+" "+note), now
+		out.records = append(out.records, r)
+	default:
+		out.refuse(failed)
+		out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})
+		if h.over(now.Boot) {
+			until := later(now.Boot, min(askAgain<<min(h.failures, 10), maxBackoff))
+			out.mark(Record{volatile: volatile{mark: markRetry, holds: []*hold{h}, until: until}})
 		}
 	}
-	if failed == nil {
-		if c.note != "" && note != "" {
-			note = " " + note
-		}
-		out.records = append(out.records, endRecord(c.hold, &ending{c.cause, c.by, c.note + note, c.limit, c.late}, now))
-		return
-	}
-	out.refuse(failed)
-	out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})
-	if h := c.node.byToken(c.hold.Token); h != nil && h.over(now.Boot) {
-		until := later(now.Boot, min(askAgain<<min(h.failures, 10), maxBackoff))
-		out.mark(Record{volatile: volatile{mark: markRetry, holds: []*hold{h}, until: until}})
-	}
-}
-
-// removedByHost ends a hold whose directory a program on the host had removed before the release: perhaps another job has worked
-// meanwhile, so the reply is that the lock was lost.
-func (st *State) removedByHost(c *claim, now Instant, out *outcome) {
-	ended := endRecord(c.hold, &ending{cause: CauseHostGone, by: Owner{Account: HostAccount}}, now)
-	out.records = append(out.records, ended)
-	if h := c.node.byToken(c.hold.Token); h != nil {
-		out.mark(Record{Hold: c.hold, volatile: volatile{mark: markForgive, session: h.session}})
-	}
-	out.refuse(&LostError{Name: c.hold.Name, Token: c.hold.Token, Cause: CauseHostGone, By: ended.By, At: now})
 }
 
 // release decides whether a session may release a lock: now, or when its directory is removed.
@@ -68,19 +61,18 @@ func (st *State) release(s *session, name Name, now Instant, out *outcome) {
 	case len(n.holds) == 1 && n.pins > 0:
 		out.busy = name
 	default:
-		st.end(h, &ending{cause: CauseRelease, by: s.owner}, now, out)
+		st.end(h, Record{Cause: CauseRelease, By: s.owner}, now, out)
 	}
 }
 
 // undo takes the last grant of a hold back, which the client did not receive: the hold ends as soon as it can, see [State.next].
 func (st *State) undo(granted Hold, out *outcome) {
 	h := st.nodes[granted.Name].byToken(granted.Token)
-	switch {
-	case h == nil || h.Owner.Session != granted.Owner.Session:
+	if h == nil || h.Owner.Session != granted.Owner.Session {
 		out.refuse(ErrStale)
-	default:
-		out.mark(Record{Hold: h.Hold, volatile: volatile{mark: markUnheard}})
+		return
 	}
+	out.mark(Record{Hold: h.Hold, volatile: volatile{mark: markUnheard}})
 }
 
 // restore gives an adopted hold back to the session that had it, so that its job keeps the lock.
@@ -106,7 +98,7 @@ func (st *State) breakUp(name Name, token Token, by Owner, why string, now Insta
 	case len(n.holds) == 1 && n.pins > 0:
 		out.busy = name
 	default:
-		st.end(h, &ending{cause: CauseBreak, by: by, note: why}, now, out)
+		st.end(h, Record{Cause: CauseBreak, By: by, Note: why}, now, out)
 	}
 }
 
@@ -115,7 +107,7 @@ func (st *State) breakUp(name Name, token Token, by Owner, why string, now Insta
 func (st *State) hostGone(name Name, token Token, now Instant, out *outcome) {
 	n := st.nodes[name]
 	if h := n.byToken(token); h != nil && n.claim == nil && n.pins == 0 {
-		st.end(h, &ending{cause: CauseHostGone, by: Owner{Account: HostAccount}}, now, out)
+		st.endByHost(h, now, out)
 	}
 }
 
@@ -126,7 +118,7 @@ func (st *State) renew(s *session, name Name, now Instant, out *outcome) {
 		out.busy = name
 		return
 	}
-	h, err := st.spokenFor(s, name)
+	h, _, err := st.holdOf(s, name)
 	if err != nil {
 		out.refuse(st.refreshed(err, now))
 		return
@@ -149,6 +141,6 @@ func (st *State) addDirectory(s *session, name Name, out *outcome) {
 	case n.claim != nil:
 		out.busy = name
 	default:
-		out.claim(&claim{hold: n.holds[0].Hold, adds: true, by: s.owner})
+		out.claim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, adds: true})
 	}
 }

@@ -167,8 +167,7 @@ func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hol
 		r, err = t.change(ctx, func(now Instant, out *outcome) {
 			t.st.acquire(&acquisition{session: s.s, name: n, wake: wake}, now, out)
 		})
-		var held *HeldError
-		if !looked && errors.As(err, &held) && held.Name == n && t.hostTook(ctx, n) {
+		if held, ok := err.(*HeldError); ok && !looked && held.Name == n && t.hostTook(ctx, n) {
 			continue
 		}
 		if err == nil && r.task != nil {

@@ -120,13 +120,8 @@ func (st *State) actsFor(s *session, n *node) (best *hold, title standing) {
 	return best, title
 }
 
-// spokenFor returns the hold of the name for which the session acts, or why there is none.
-func (st *State) spokenFor(s *session, name Name) (*hold, error) {
-	h, _, err := st.titled(s, name)
-	return h, err
-}
-
-func (st *State) titled(s *session, name Name) (*hold, standing, error) {
+// holdOf returns the hold of the name for which the session acts, and its title, or why there is none.
+func (st *State) holdOf(s *session, name Name) (*hold, standing, error) {
 	if s.closed {
 		return nil, stranger, ErrEnded
 	}
@@ -149,7 +144,7 @@ func (st *State) titled(s *session, name Name) (*hold, standing, error) {
 
 // releasable returns the hold of the name that the session may release, or why there is none.
 func (st *State) releasable(s *session, name Name) (*hold, error) {
-	h, err := st.spokenFor(s, name)
+	h, _, err := st.holdOf(s, name)
 	n := st.nodes[name]
 	if err == nil && h.Automatic && !h.sent {
 		return nil, ErrAutomatic

@@ -25,7 +25,7 @@ type State struct {
 	ended    []*job                 // of these, those that have ended, in order; some have more sessions since
 	sites    map[Name]*site         // the automatic locks of which a job has seen something
 	floor    floor
-	accounts map[string]*account // those that have holds or claims
+	accounts map[string]*account // those that have had holds or claims
 	pools    map[poolKey]*pool   // the limits that are in use
 	barred   map[Name]int        // names at or below which nothing is granted, with the number of writes that demand it
 	agenda   agenda
@@ -56,12 +56,14 @@ func newState(rules *Rules, disk bool) *State {
 
 // node is a name that is held, claimed or wanted, or a directory above one.
 type node struct {
-	name     Name
-	parent   *node
-	children map[*node]struct{}
-	below    int // number of nodes below it that are taken
+	name       Name
+	parent     *node
+	child      *node // the first one
+	next, prev *node // its siblings
+	below      int   // number of nodes below it that are taken
 
 	holds   []*hold  // the oldest first; of several, all are shared
+	alone   [1]*hold // has them if there is one
 	claim   *claim   // a directory is being made or removed for it
 	pins    int      // writes under its holds that are under way
 	queue   []*place // the sessions that wait for it, in order
@@ -101,18 +103,12 @@ type hold struct {
 // claim is a change of a lock's directory that is under way. Until it is over, nothing else changes the name.
 type claim struct {
 	node   *node
-	hold   Hold   // the grant that waits for its directory, or a copy of the hold that is to end or gets a directory
-	makes  bool   // the hold is granted when the directory is made
+	record Record // what happens when the disk is done: a grant, or the end of a hold; with adds only its Hold and By count
+	makes  bool   // the record is a grant
+	adds   bool   // the directory is for the files in a lock that stands
 	place  *place // with makes: the session that waited; nil: none
 	wake   func() // with makes and no place: of the session, if it waits for a directory of the host to go
-	adds   bool   // the directory is for the files in a lock that stands
 	begun  bool   // the disk is at work
-	cause  Cause  // of an end
-	by     Owner
-	note   string
-	limit  time.Duration
-	late   time.Duration
-	waited time.Duration
 }
 
 // place is the place of a session in the queue for a lock.
@@ -226,7 +222,7 @@ func (n *node) takenWithin() *node {
 	if n == nil || n.taken() {
 		return n
 	}
-	for c := range n.children {
+	for c := n.child; c != nil; c = c.next {
 		if c.taken() || c.below > 0 {
 			return c.takenWithin()
 		}
@@ -234,20 +230,16 @@ func (n *node) takenWithin() *node {
 	return nil
 }
 
-// innermost returns a node below n that is taken and has none below itself; nil if there is none.
+// innermost returns a node below n that is taken and has none below itself.
 func (n *node) innermost() *node {
 	for n.below > 0 {
-		for c := range n.children {
-			if c.taken() || c.below > 0 {
-				n = c
-				break
-			}
+		c := n.child
+		for !c.taken() && c.below == 0 {
+			c = c.next
 		}
-		if n.below == 0 {
-			return n
-		}
+		n = c
 	}
-	return nil
+	return n
 }
 
 // barredBy returns the name at or above n at which nothing is granted now, if there is one.

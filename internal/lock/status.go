@@ -130,7 +130,7 @@ func (t *Table) Children(dir Name) []Status {
 	t.mu.Lock()
 	if n := t.st.nodes[dir]; n != nil {
 		now := t.clock.Now()
-		for c := range n.children {
+		for c := n.child; c != nil; c = c.next {
 			if len(c.holds) > 0 {
 				all = append(all, c.status(now))
 			}
@@ -247,7 +247,7 @@ func (s *Session) SpeaksFor(n Name) (Hold, error) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h, err := t.st.spokenFor(s.s, n)
+	h, _, err := t.st.holdOf(s.s, n)
 	if err != nil {
 		return Hold{}, t.st.refreshed(err, t.clock.Now())
 	}

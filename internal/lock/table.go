@@ -312,11 +312,11 @@ func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
 	}()
 	switch {
 	case c.makes:
-		id, err = t.disk.Make(ctx, c.hold.Name)
+		id, err = t.disk.Make(ctx, c.record.Hold.Name)
 	case c.adds:
-		id, err = t.disk.Create(ctx, c.hold.Name)
+		id, err = t.disk.Create(ctx, c.record.Hold.Name)
 	default:
-		note, err = t.disk.Remove(ctx, c.hold, c.cause)
+		note, err = t.disk.Remove(ctx, c.record.Hold, c.record.Cause)
 	}
 	return r, err
 }
