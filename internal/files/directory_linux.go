@@ -90,6 +90,31 @@ func (t *Tree) isPlain(name string) bool {
 	return err == nil || missing(err)
 }
 
+// IsFree reports whether nothing has the name, and its directory exists and has no link in its path. It is false, too, if that
+// cannot be found out without opening something.
+func (t *Tree) IsFree(name string) bool {
+	name, err := clean(name)
+	if err != nil || t.check("openat2") != nil {
+		return false
+	}
+	dir, base := split(name)
+	if t.isTemporary(base) {
+		return false
+	}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	return t.top.use(func(top int) error {
+		fd, err := unix.Openat2(top, relative(name), &how)
+		if err == nil {
+			unix.Close(fd)
+			return fs.ErrExist
+		}
+		if err != unix.ENOENT {
+			return err
+		}
+		return unix.Faccessat(top, relative(dir)+"/.", unix.F_OK, 0) // it may be the directory that is missing
+	}) == nil
+}
+
 // descriptor is an open file for several goroutines. Other than an *os.File it costs no system call beside open and close.
 type descriptor struct {
 	fd     int

@@ -64,6 +64,9 @@ func (t *Tree) openFile(name string) (*os.File, error) {
 
 func (t *Tree) openTop() error { return nil }
 
+// IsFree reports false: whether the name is free is not known.
+func (t *Tree) IsFree(string) bool { return false }
+
 // isPlain reports whether it is known that there is no link in a name.
 func (t *Tree) isPlain(string) bool { return false }
 

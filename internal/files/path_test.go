@@ -97,6 +97,11 @@ func TestNamesWithoutOpenat2(t *testing.T) {
 	s.link("a/b", "/l")
 	s.link("..", "/a/up")
 	s.link("../..", "/a/out")
+	for name, want := range map[string]bool{"/free": true, "/a/free": true, "/a/b/f": false, "/l": false, "/l/free": false, "/none/free": false, "/a/b/f/free": false} {
+		if got := s.IsFree(name); got != want {
+			t.Errorf("IsFree(%s) is %v", name, got)
+		}
+	}
 	for _, without := range []bool{false, true} {
 		s.before = func(call string) error {
 			if without && call == "openat2" {

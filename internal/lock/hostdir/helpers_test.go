@@ -95,6 +95,8 @@ func (f *faulty) OpenDirectory(name string) (afero.File, error) {
 	return file, err
 }
 
+func (f *faulty) IsFree(name string) bool { return f.open == nil && f.Tree.IsFree(name) }
+
 func (f *faulty) Aside(name, of, by string, token uint64) (string, error) {
 	if f.aside != nil {
 		f.aside(name)

@@ -41,6 +41,8 @@ type Directories interface {
 	afero.Fs
 	// OpenDirectory opens a directory, as a [Directory], if there is no link in its name: ENOTDIR, ELOOP.
 	OpenDirectory(name string) (afero.File, error)
+	// IsFree reports whether nothing has the name, and its directory exists and has no link in its name. False: perhaps.
+	IsFree(name string) bool
 	RemoveDir(name string) error // an empty directory, or an error; never a file
 	// Aside moves the directory of a lock, with all that is in it, to a name that clients do not see, by one rename, and returns
 	// that name. of is the lock, by its holder, token that of its hold. If that name exists the error matches fs.ErrExist or EISDIR.

@@ -14,10 +14,13 @@ import (
 const makeTries = 3
 
 // Make implements [lock.Disk]. It does not end before mkdir does, even if ctx ends. With Options.Directories off it
-// makes nothing: it opens the parent, looks at the name, and returns the zero id.
+// makes nothing: it finds out whether the name is free, and returns the zero id.
 func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) {
 	if d.o.Directories {
 		return d.Create(ctx, n)
+	}
+	if d.o.FS.IsFree(string(n)) {
+		return lock.DirectoryID{}, nil
 	}
 	err := d.check(n)
 	if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrOccupied) {
