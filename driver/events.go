@@ -3,16 +3,12 @@ package driver
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -27,77 +23,17 @@ func (c *client) tell(e event.Event) event.Event {
 
 // tellRefused publishes that a lock was refused.
 func (c *client) tellRefused(n lock.Name, err error) {
-	_, text, _ := c.explain(err)
-	c.tell(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refusedBy(err), Reason: text})
-}
-
-// refusedBy is why a lock was refused, as one of a few words.
-func refusedBy(err error) string {
-	var (
-		limit     *lock.LimitError
-		tooMany   *lock.TooManyError
-		delayed   *lock.DelayedError
-		queued    *lock.QueuedError
-		protected *lock.ProtectedError
-		timeout   *lock.TimeoutError
-		later     *lock.SuspendedError
-	)
-	switch {
-	case errors.As(err, &timeout):
-		return "timeout"
-	case errors.As(err, &later):
-		return "suspended"
-	case errors.Is(err, errWithdrawn):
-		return "withdrawn"
-	case errors.As(err, &limit):
-		return "limit"
-	case errors.As(err, &tooMany):
-		return "max-locks"
-	case errors.As(err, &delayed):
-		return "delayed"
-	case errors.As(err, &queued):
-		return "queued"
-	case errors.As(err, &protected):
-		return "protected"
-	case errors.Is(err, lock.ErrHeld):
-		return "held"
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "disk-full"
-	}
-	return "other"
-}
-
-// discardedBy is why an upload was discarded, as one of a few words.
-func discardedBy(err error) string {
-	var protected *lock.ProtectedError
-	var later *lock.SuspendedError
-	for _, known := range []struct {
-		is   error
-		word string
-	}{
-		{control.ErrAborted, "aborted"}, {control.ErrQuit, "quit"}, {control.ErrHungUp, "hung-up"}, {control.ErrStopped, "stopped"}, {errBroke, "broken"},
-		{errStalled, "stalled"}, {errContested, "contested"}, {errNotResumed, "not-resumed"},
-		{errNotOpened, "not-opened"}, {files.ErrMoved, "moved"}, {files.ErrSwept, "swept"}, {files.ErrChanged, "changed"}, {syscall.ENOSPC, "disk-full"}, {syscall.EDQUOT, "disk-full"},
-		{syscall.ECONNRESET, "broken"}, {syscall.EPIPE, "broken"}, {net.ErrClosed, "broken"}, {io.ErrUnexpectedEOF, "broken"},
-	} {
-		if errors.Is(err, known.is) {
-			return known.word
-		}
-	}
-	switch {
-	case errors.As(err, &protected):
-		return "protected"
-	case errors.As(err, &later):
-		return "suspended"
-	}
-	return "other"
+	a, _ := c.explain(err)
+	c.tell(event.Event{Kind: event.Refuse, Lock: string(n), Cause: a.cause, Reason: a.text})
 }
 
 // tell publishes how the transfer of a file has ended.
 func (t *transfer) tell(err error) {
 	e := event.Event{Path: t.account.inTree(t.path()), ASCII: t.ascii, Took: time.Since(t.since)}
+	var why answer
 	if err != nil {
-		_, e.Reason, _ = t.client.explain(err)
+		why, _ = t.client.explain(err)
+		e.Reason = why.text
 	}
 	_, isList := t.content.(*listing)
 	switch {
@@ -111,7 +47,7 @@ func (t *transfer) tell(err error) {
 			e.Lock, e.Token, e.Holder, e.SHA256 = string(by.Lock), uint64(by.Token), by.Owner.String(), t.sum
 		}
 	default:
-		e.Kind, e.Bytes, e.Cause = event.Discard, t.received, discardedBy(err)
+		e.Kind, e.Bytes, e.Cause = event.Discard, t.received, why.cause
 	}
 	t.told = t.client.tell(e)
 }

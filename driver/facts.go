@@ -127,8 +127,8 @@ func (c *client) siteLockInfo(param string) control.Reply {
 		}
 		lines := lockLines(status)
 		if !held {
-			_, why, _ := c.explain(v.Next)
-			lines = append(lines, " not held: "+why)
+			why, _ := c.explain(v.Next)
+			lines = append(lines, " not held: "+why.text)
 		}
 		return control.Reply{Code: 211, Text: "Lock " + view, Lines: append(lines, factLines(view, v, c.server.clock.Now())...)}, nil
 	})

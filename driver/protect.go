@@ -35,9 +35,9 @@ func (c *client) shown(err error) error {
 		return err
 	}
 	if view, ok := c.account.inView(p.Lock); ok {
-		return &refusal{text: p.Text(view), is: fs.ErrPermission, protected: p}
+		return &refusal{text: p.Text(view), cause: "protected", is: fs.ErrPermission, protected: p}
 	}
-	return &refusal{text: "protected by a lock outside of what this account sees", is: fs.ErrPermission, protected: p}
+	return &refusal{text: "protected by a lock outside of what this account sees", cause: "protected", is: fs.ErrPermission, protected: p}
 }
 
 // changing makes a change of the paths in one step with the check that the session may make it, and while no directory

@@ -16,65 +16,100 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// answer is one error's place among the replies: the code of RFC 959 and the words.
+// answer is the place of an error among replies and events: the code of RFC 959, the words, and the cause in one word of a few.
 type answer struct {
-	is   error
-	code int
-	text string // "" is what lockText says
+	code  int
+	text  string // "" in the table: the error's own
+	cause string // "": "other"
 }
 
-// answers is searched from the top; the first match decides. The errors of package lock and the
-// refusals of this package carry texts made for clients, and match what stands further down.
-var answers = []answer{
-	{control.ErrAborted, 426, "aborted by ABOR"},
-	{control.ErrQuit, 426, "QUIT came before the upload was complete; ALLO announces its length"},
-	{control.ErrHungUp, 426, "the client hung up before the transfer was confirmed"},
-	{control.ErrStopped, 426, "the server ended the session"},
-	{lock.ErrUncertain, 451, "the server cannot tell whether that happened; look before you try again"},
-	{lock.ErrClosed, 421, "the server is shutting down"},
-	{lock.ErrNoParent, 550, "no such directory to make it in"},
-	{lock.ErrNotDirectory, 550, "a file has that name"},
-	{lock.ErrNotEmpty, 550, "the directory is not empty: remove what is in it first"},
-	{lock.ErrOccupied, 550, "a directory that is not empty has that name, so it is no lock"},
-	{lock.ErrHeld, 550, ""},
-	{lock.ErrNotHeld, 550, ""},
-	{lock.ErrNotYours, 550, ""},
-	{lock.ErrAutomatic, 550, ""},
-	{lock.ErrMembers, 550, ""},
-	{lock.ErrStale, 550, ""},
-	{lock.ErrNoRule, 550, ""},
-	{lock.ErrFull, 452, "no space left"},
-	{files.ErrNotDurable, 451, "published, but it may not survive a loss of power"},
-	{files.ErrShrunk, 451, "the file has become shorter meanwhile"},
-	{files.ErrChanged, 550, "was changed, renamed or removed during the upload: try again"},
-	{files.ErrSwept, 451, "what was sent is gone: another server has taken over, or somebody removed it; try again"},
-	{files.ErrMoved, 451, "a directory above it was moved meanwhile"},
-	{files.ErrName, 553, "the server cannot store such a name"},
-	{files.ErrReserved, 553, "that name is reserved"},
-	{files.ErrEscapes, 550, "a link there leads out of the tree"},
-	{files.ErrNotRegular, 550, "is no regular file"},
-	{files.ErrOffset, 554, "REST beyond the end of the file"}, // RFC 3659 section 5.3 has no code; vsftpd says 550, proftpd 554
-	{syscall.ENOSPC, 452, "no space left"},
-	{syscall.EDQUOT, 452, "the quota is used up"},
-	{syscall.EFBIG, 452, "larger than a file may be"},
-	{syscall.ENAMETOOLONG, 553, "the server cannot store such a name"},
-	{syscall.EBUSY, 450, "is in use"},
-	{syscall.ESTALE, 451, "was removed on another machine: try again"},
-	{syscall.ENOTEMPTY, 550, "the directory is not empty"},
-	{syscall.EISDIR, 550, "is a directory"},
-	{syscall.ENOTDIR, 550, "a part of the path is no directory"},
-	{syscall.ELOOP, 550, "too many links"},
-	{syscall.EXDEV, 550, "cannot be moved to another file system"},
-	{syscall.EROFS, 550, "the file system is read-only"},
-	{syscall.ECONNRESET, 426, "the data connection was cut"},
-	{syscall.EPIPE, 426, "the data connection was cut"},
-	{net.ErrClosed, 426, "the data connection was cut"},
-	{io.ErrUnexpectedEOF, 426, "the data connection ended without a close_notify of TLS"},
-	{context.Canceled, 426, "aborted"},
-	{fs.ErrNotExist, 550, "no such file or directory"},
-	{fs.ErrExist, 550, "is there already"},
-	{fs.ErrPermission, 550, "permission denied"},
-	{fs.ErrInvalid, 553, "not a possible name"},
+// answers is searched from the top; the first match decides. A match returns the error's own words, without what was wrapped around it: that may
+// hold names of the tree or addresses.
+var answers = []struct {
+	matches func(error) (text string, ok bool)
+	answer
+}{
+	{as[*lock.JobError], answer{550, "", ""}},
+	{suspended, answer{451, "", "suspended"}},
+	{as[tls.RecordHeaderError], answer{426, "PROT P was said, but the data connection does not begin with TLS", ""}}, // curl before 8.0 does so on active connections
+	{as[*lock.TooManyError], answer{550, "", "max-locks"}},
+	{is(control.ErrAborted), answer{426, "aborted by ABOR", "aborted"}},
+	{is(control.ErrQuit), answer{426, "QUIT came before the upload was complete; ALLO announces its length", "quit"}},
+	{is(control.ErrHungUp), answer{426, "the client hung up before the transfer was confirmed", "hung-up"}},
+	{is(control.ErrStopped), answer{426, "the server ended the session", "stopped"}},
+	{is(lock.ErrUncertain), answer{451, "the server cannot tell whether that happened; look before you try again", ""}},
+	{is(lock.ErrClosed), answer{421, "the server is shutting down", ""}},
+	{is(lock.ErrNoParent), answer{550, "no such directory to make it in", ""}},
+	{is(lock.ErrNotDirectory), answer{550, "a file has that name", ""}},
+	{is(lock.ErrNotEmpty), answer{550, "the directory is not empty: remove what is in it first", ""}},
+	{is(lock.ErrOccupied), answer{550, "a directory that is not empty has that name, so it is no lock", ""}},
+	{as[*lock.TimeoutError], answer{550, "", "timeout"}},
+	{as[*lock.LimitError], answer{550, "", "limit"}},
+	{as[*lock.DelayedError], answer{550, "", "delayed"}},
+	{as[*lock.QueuedError], answer{550, "", "queued"}},
+	{as[*lock.HeldError], answer{550, "", "held"}},
+	{as[*lock.HostError], answer{550, "", "held"}},
+	{as[*lock.NotYoursError], answer{550, "", ""}},
+	{as[*lock.LostError], answer{550, "", ""}},
+	{is(lock.ErrHeld), answer{550, "", "held"}},
+	{is(lock.ErrNotHeld), answer{550, "", ""}},
+	{is(lock.ErrNotYours), answer{550, "", ""}},
+	{is(lock.ErrAutomatic), answer{550, "", ""}},
+	{is(lock.ErrMembers), answer{550, "", ""}},
+	{is(lock.ErrStale), answer{550, "", ""}},
+	{is(lock.ErrNoRule), answer{550, "", ""}},
+	{is(lock.ErrFull), answer{452, "no space left", "disk-full"}},
+	{is(files.ErrNotDurable), answer{451, "published, but it may not survive a loss of power", ""}},
+	{is(files.ErrShrunk), answer{451, "the file has become shorter meanwhile", ""}},
+	{is(files.ErrChanged), answer{550, "was changed, renamed or removed during the upload: try again", "changed"}},
+	{is(files.ErrSwept), answer{451, "what was sent is gone: another server has taken over, or somebody removed it; try again", "swept"}},
+	{is(files.ErrMoved), answer{451, "a directory above it was moved meanwhile", "moved"}},
+	{is(files.ErrName), answer{553, "the server cannot store such a name", ""}},
+	{is(files.ErrReserved), answer{553, "that name is reserved", ""}},
+	{is(files.ErrEscapes), answer{550, "a link there leads out of the tree", ""}},
+	{is(files.ErrNotRegular), answer{550, "is no regular file", ""}},
+	{is(files.ErrOffset), answer{554, "REST beyond the end of the file", ""}}, // RFC 3659 section 5.3 has no code; vsftpd says 550, proftpd 554
+	{is(syscall.ENOSPC), answer{452, "no space left", "disk-full"}},
+	{is(syscall.EDQUOT), answer{452, "the quota is used up", "disk-full"}},
+	{is(syscall.EFBIG), answer{452, "larger than a file may be", ""}},
+	{is(syscall.ENAMETOOLONG), answer{553, "the server cannot store such a name", ""}},
+	{is(syscall.EBUSY), answer{450, "is in use", ""}},
+	{is(syscall.ESTALE), answer{451, "was removed on another machine: try again", ""}},
+	{is(syscall.ENOTEMPTY), answer{550, "the directory is not empty", ""}},
+	{is(syscall.EISDIR), answer{550, "is a directory", ""}},
+	{is(syscall.ENOTDIR), answer{550, "a part of the path is no directory", ""}},
+	{is(syscall.ELOOP), answer{550, "too many links", ""}},
+	{is(syscall.EXDEV), answer{550, "cannot be moved to another file system", ""}},
+	{is(syscall.EROFS), answer{550, "the file system is read-only", ""}},
+	{is(syscall.ECONNRESET), answer{426, "the data connection was cut", "broken"}},
+	{is(syscall.EPIPE), answer{426, "the data connection was cut", "broken"}},
+	{is(net.ErrClosed), answer{426, "the data connection was cut", "broken"}},
+	{is(io.ErrUnexpectedEOF), answer{426, "the data connection ended without a close_notify of TLS", "broken"}},
+	{is(context.Canceled), answer{426, "aborted", ""}},
+	{is(fs.ErrNotExist), answer{550, "no such file or directory", ""}},
+	{is(fs.ErrExist), answer{550, "is there already", ""}},
+	{is(fs.ErrPermission), answer{550, "permission denied", ""}},
+	{is(fs.ErrInvalid), answer{553, "not a possible name", ""}},
+}
+
+// is matches an error that others wrap.
+func is(target error) func(error) (string, bool) {
+	return func(err error) (string, bool) { return target.Error(), errors.Is(err, target) }
+}
+
+// as matches the errors of a type.
+func as[E error](err error) (text string, ok bool) {
+	var found E
+	if ok = errors.As(err, &found); ok {
+		text = found.Error()
+	}
+	return text, ok
+}
+
+// suspended matches a SuspendedError, after which a client may try again.
+func suspended(err error) (text string, ok bool) {
+	text, ok = as[*lock.SuspendedError](err)
+	return text + ", try again", ok
 }
 
 // done is the reply to a command that did what it was to do with a path.
@@ -98,64 +133,37 @@ func (c *client) say(cmd *control.Command, view string, r control.Reply, err err
 // knows it, and the reason. It never shows a path of the server's machine.
 // What nobody foresaw is 451, and logged with its whole text.
 func (c *client) replyFor(view string, err error) control.Reply {
-	code, text, known := c.explain(err)
+	a, known := c.explain(err)
 	var protected *lock.ProtectedError
 	if errors.As(err, &protected) {
-		c.tell(event.Event{Kind: event.Protect, Path: string(protected.Path), Lock: string(protected.Lock), Reason: text})
+		c.tell(event.Event{Kind: event.Protect, Path: string(protected.Path), Lock: string(protected.Lock), Reason: a.text})
 	}
 	if !known {
 		c.log.Error("command failed", "path", view, "err", err)
 	}
-	return control.Reply{Code: code, Path: view, Text: text}
+	return control.Reply{Code: a.code, Path: view, Text: a.text}
 }
 
-// explain returns the code and the text of an error, and whether it was foreseen.
-func (c *client) explain(err error) (code int, text string, known bool) {
-	var (
-		r       *refusal
-		plain   tls.RecordHeaderError
-		tooMany *lock.TooManyError
-		later   *lock.SuspendedError
-		job     *lock.JobError
-	)
-	switch {
-	case errors.As(err, &job):
-		return 550, job.Error(), true
-	case errors.As(err, &later):
-		return 451, "not now: " + later.Reason + "; nothing was changed, try again", true
-	case errors.As(err, &r):
-		return cmp.Or(r.code, 550), r.text, true
-	case errors.As(err, &plain): // curl before 8.0 does so on active connections
-		return 426, "PROT P was said, but the data connection does not begin with TLS", true
-	case errors.As(err, &tooMany):
-		return 550, tooMany.Error(), true
+// explain returns the answer to an error, and whether it was foreseen.
+func (c *client) explain(err error) (a answer, known bool) {
+	var r *refusal
+	if errors.As(err, &r) {
+		return answer{cmp.Or(r.code, 550), r.text, cmp.Or(r.cause, "other")}, true
 	}
-	for _, a := range answers {
-		if errors.Is(err, a.is) {
-			return a.code, cmp.Or(a.text, lockText(err, a.is)), true
+	for _, row := range answers {
+		if text, ok := row.matches(err); ok {
+			return answer{row.code, cmp.Or(row.text, text), cmp.Or(row.cause, "other")}, true
 		}
 	}
-	return 451, "the server failed to do that", false
+	return answer{451, "the server failed to do that", "other"}, false
 }
 
 // unforeseen is err if it is none that explain knows, such as too many open files or a disk that fails.
 func (c *client) unforeseen(err error) error {
-	if _, _, known := c.explain(err); known {
+	if _, known := c.explain(err); known {
 		return nil
 	}
 	return err // nil, too
-}
-
-// lockText is the text of an error of package lock, without what was wrapped around it: that may hold names of the
-// tree or addresses.
-func lockText(err, kind error) string {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		switch e.(type) {
-		case *lock.TimeoutError, *lock.HeldError, *lock.DelayedError, *lock.QueuedError, *lock.LimitError, *lock.NotYoursError, *lock.LostError, *lock.HostError:
-			return e.Error()
-		}
-	}
-	return kind.Error()
 }
 
 // The refusals that this layer makes itself. Each says what would be right.
@@ -173,18 +181,19 @@ var (
 	errIntoItself = &refusal{text: "cannot be moved into itself", is: fs.ErrInvalid}
 	errIsDir      = &refusal{text: "is a directory", is: fs.ErrInvalid}
 	errNotDir     = &refusal{text: "is not a directory", is: fs.ErrInvalid}
-	errNoSpace    = &refusal{code: 452, text: "there is no space for so many bytes", is: syscall.ENOSPC}
+	errNoSpace    = &refusal{code: 452, cause: "disk-full", text: "there is no space for so many bytes", is: syscall.ENOSPC}
 	errMovedLink  = &refusal{code: 451, text: "a link in its path was changed at the same moment: try again", is: fs.ErrPermission}
-	errWithdrawn  = &refusal{text: "not waited for any longer", is: lock.ErrHeld}
+	errWithdrawn  = &refusal{cause: "withdrawn", text: "not waited for any longer", is: lock.ErrHeld}
 	errModeBits   = &refusal{code: 501, text: "only permission bits can be set: an octal mode of at most 777", is: fs.ErrPermission}
 	errChmod      = &refusal{text: "this account may not change modes", is: fs.ErrPermission}
 )
 
 // refusal is an error whose text is meant for the client.
 type refusal struct {
-	code int // of the reply; 0: 550
-	text string
-	is   error
+	code  int // of the reply; 0: 550
+	text  string
+	cause string // in one word; "": "other"
+	is    error
 
 	protected *lock.ProtectedError // what it puts into words; nil: something else
 }

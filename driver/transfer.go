@@ -18,11 +18,11 @@ import (
 
 // Why a transfer did not end well.
 var (
-	errBroke      = &refusal{code: 426, text: "the data connection broke"}
-	errStalled    = &refusal{code: 426, text: "the data connection stood still for too long"}
-	errContested  = &refusal{code: 426, text: "two data connections came from your address, and one of them is somebody else's"}
-	errNotResumed = &refusal{code: 522, text: "the data connection must resume the TLS session; under TLS 1.2 curl, PHP and Ruby cannot"}
-	errNotOpened  = &refusal{code: 425, text: "cannot open the data connection"}
+	errBroke      = &refusal{code: 426, cause: "broken", text: "the data connection broke"}
+	errStalled    = &refusal{code: 426, cause: "stalled", text: "the data connection stood still for too long"}
+	errContested  = &refusal{code: 426, cause: "contested", text: "two data connections came from your address, and one of them is somebody else's"}
+	errNotResumed = &refusal{code: 522, cause: "not-resumed", text: "the data connection must resume the TLS session; under TLS 1.2 curl, PHP and Ruby cannot"}
+	errNotOpened  = &refusal{code: 425, cause: "not-opened", text: "cannot open the data connection"}
 	errPanic      = &refusal{code: 451, text: "internal error"}
 )
 
@@ -119,7 +119,7 @@ func (t *transfer) named(err error) error {
 		errno syscall.Errno
 		op    *net.OpError
 	)
-	_, _, known := t.client.explain(err)
+	_, known := t.client.explain(err)
 	switch {
 	case err == nil:
 		return nil
