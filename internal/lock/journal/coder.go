@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -15,13 +16,6 @@ type coder struct {
 	reading bool
 	b       []byte // the line so far, or what is left to read
 	err     error  // the first fault in what is read; b is empty then
-
-	// The last second and the last rule, since most lines have the same.
-	second    int64
-	stamp     []byte // the second as text, with the quotation mark; nil: none
-	rule      *lock.Rule
-	ruleText  []byte
-	ruleFresh bool // ruleText belongs to rule
 }
 
 func (c *coder) fail(what string) {
@@ -55,7 +49,7 @@ func (c *coder) key(key string, has bool) bool {
 func (c *coder) flag(key string, value *bool) {
 	if c.key(key, *value) {
 		c.literal("true")
-		if c.reading { // a rule is shared, and others read it
+		if c.reading { // others may read a rule that is being written
 			*value = true
 		}
 	}
@@ -77,20 +71,16 @@ func numberValue[N integer](c *coder, n *N) {
 		c.b = appendNumber(c.b, *n)
 		return
 	}
-	end := 0
-	for end < len(c.b) && (c.b[end] == '-' || c.b[end] >= '0' && c.b[end] <= '9') {
-		end++
+	end := bytes.IndexFunc(c.b, func(r rune) bool { return r != '-' && (r < '0' || r > '9') })
+	digits := string(c.b[:max(end, 0)])
+	c.b = c.b[len(digits):]
+	signed, err := strconv.ParseInt(digits, 10, 64)
+	if *n = N(signed); err == nil {
+		return
 	}
-	digits := string(c.b[:end])
-	c.b = c.b[end:]
-	if signed, err := strconv.ParseInt(digits, 10, 64); err == nil {
-		*n = N(signed)
-	} else {
-		unsigned, _ := strconv.ParseUint(digits, 10, 64)
-		*n = N(unsigned)
-	}
-	if string(appendNumber(make([]byte, 0, 20), *n)) != digits {
-		c.fail("no number that fits")
+	unsigned, err := strconv.ParseUint(digits, 10, 64)
+	if *n = N(unsigned); err != nil {
+		c.fail("no number")
 	}
 }
 
@@ -101,66 +91,15 @@ func appendNumber[N integer](b []byte, n N) []byte {
 	return strconv.AppendUint(b, uint64(n), 10)
 }
 
-// session codes an id in the form of its String, "3-17", without an allocation.
-func (c *coder) session(key string, id *lock.SessionID) {
-	const bits = 40 // of the session's number, see lock.SessionID
-	if !c.key(key, *id != 0) {
-		return
-	}
-	if !c.reading {
-		c.b = strconv.AppendUint(append(c.b, '"'), uint64(*id>>bits), 10)
-		c.b = strconv.AppendUint(append(c.b, '-'), uint64(*id&(1<<bits-1)), 10)
-		c.b = append(c.b, '"')
-		return
-	}
-	var s string
-	var err error
-	textValue(c, &s)
-	if *id, err = lock.ParseSessionID(s); err != nil {
-		c.fail("no session")
-	}
-}
-
-const (
-	secondLayout = `"2006-01-02T15:04:05.`
-	fraction     = 9 // digits of nanoseconds
-)
-
+// time codes a wall time in nanoseconds since 1970.
 func (c *coder) time(key string, t *time.Time) {
-	if !c.key(key, !t.IsZero()) {
-		return
+	var n int64
+	if !c.reading && !t.IsZero() {
+		n = t.UnixNano()
 	}
-	if c.reading {
-		c.readTime(t)
-		return
+	if number(c, key, &n); c.reading && n != 0 {
+		*t = time.Unix(0, n).UTC()
 	}
-	if second := t.Unix(); second != c.second || c.stamp == nil {
-		c.second, c.stamp = second, t.UTC().AppendFormat(c.stamp[:0], secondLayout)
-	}
-	c.b = append(c.b, c.stamp...)
-	c.b = append(c.b, `000000000Z"`...)
-	for n, i := t.Nanosecond(), len(c.b)-3; n > 0; n, i = n/10, i-1 {
-		c.b[i] = '0' + byte(n%10)
-	}
-}
-
-func (c *coder) readTime(t *time.Time) {
-	if end := len(secondLayout) + fraction + len(`Z"`); len(c.b) >= end && string(c.b[end-2:end]) == `Z"` {
-		text := c.b[:len(secondLayout)]
-		at, err := time.Unix(c.second, 0).UTC(), error(nil)
-		if !bytes.Equal(text, c.stamp) {
-			at, err = time.Parse(secondLayout[:len(secondLayout)-1], string(text[:len(text)-1]))
-			c.second, c.stamp = at.Unix(), append(c.stamp[:0], text...)
-		}
-		nanoseconds, nerr := strconv.ParseUint(string(c.b[len(secondLayout):end-2]), 10, 32)
-		if err == nil && nerr == nil && text[len(text)-1] == '.' {
-			*t = at.Add(time.Duration(nanoseconds))
-			c.b = c.b[end:]
-			return
-		}
-		c.stamp = nil
-	}
-	c.fail("no time")
 }
 
 // instant codes a moment as two fields. If they are left out, it is the moment absent.
@@ -193,26 +132,10 @@ func textValue[S ~string](c *coder, s *S) {
 	}
 	c.literal(`"`)
 	encoded, rest, ended := bytes.Cut(c.b, []byte(`"`))
-	if !ended {
-		c.fail("a text without an end")
+	decoded, err := url.PathUnescape(string(encoded))
+	if !ended || err != nil {
+		c.fail("no text")
 		return
-	}
-	decoded := make([]byte, 0, len(encoded))
-	for i := 0; i < len(encoded); i++ {
-		b := encoded[i]
-		switch {
-		case b == '%' && i+2 < len(encoded):
-			n, err := strconv.ParseUint(string(encoded[i+1:i+3]), 16, 8)
-			if err != nil {
-				c.fail("no two hexadecimal digits after %")
-				return
-			}
-			b, i = byte(n), i+2
-		case !plain(b):
-			c.fail("a byte that is not encoded")
-			return
-		}
-		decoded = append(decoded, b)
 	}
 	*s, c.b = S(decoded), rest
 }

@@ -1,14 +1,11 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"math"
-	"os"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -66,6 +63,16 @@ func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) er
 		return err
 	}
 	r := &reader{dir: d}
+	var key []byte // the name as it is in a line; none: all lines have it
+	if name != "" {
+		key = appendText(nil, string(name))
+	}
+	torn := func([]byte, []byte, int64) bool { return true } // the server is writing it
+	each := func() bool {
+		l := &r.line
+		of := name == "" || l.record.Hold.Name == name || l.record.File != nil && l.record.File.Path == name
+		return !l.event() || !of || yield(l.entry(), nil)
+	}
 	for i, number := range numbers {
 		limit := int64(-1)
 		if i+1 < len(numbers) && numbers[i+1] == number+1 {
@@ -77,53 +84,12 @@ func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) er
 				limit = int64(next.Length)
 			}
 		}
-		err := r.entries(number, limit, name, yield)
+		_, err := r.scan(number, limit, key, torn, each)
 		if errors.Is(err, errStop) {
 			return nil
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a sweep removed it
 			return err
-		}
-	}
-	return nil
-}
-
-// entries yields those of one segment, whose lines end at the limit; -1: at the first one that is not whole.
-func (r *reader) entries(number uint64, limit int64, name lock.Name, yield func(lock.Entry, error) bool) error {
-	f, err := os.Open(r.dir.segment(number))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var key []byte // the name as it is in a line; none: all lines have it
-	if name != "" {
-		key = appendText(nil, string(name))
-	}
-	lines := newLineReader(f)
-	for lines.offset != limit {
-		text, hole, err := lines.next()
-		if err != nil && err != io.EOF {
-			return err
-		}
-		if err == nil && !hole && !bytes.Contains(text, key) { // nearly all lines; to parse each takes longer
-			continue
-		}
-		wrong := r.parse(text, hole)
-		if wrong == nil {
-			wrong = err
-		}
-		if wrong != nil {
-			if limit < 0 {
-				return nil
-			}
-			return damaged(f.Name(), lines.number, wrong)
-		}
-		l := &r.line
-		if !l.event() || name != "" && l.record.Hold.Name != name && (l.record.File == nil || l.record.File.Path != name) {
-			continue
-		}
-		if !yield(l.entry(), nil) {
-			return errStop
 		}
 	}
 	return nil

@@ -122,7 +122,7 @@ func (c *coder) line(l *line) {
 	}
 }
 
-// record codes a record. [concerns] relies on the name's place.
+// record codes a record.
 func (c *coder) record(l *line) {
 	r := l.record
 	h := &r.Hold
@@ -135,12 +135,12 @@ func (c *coder) record(l *line) {
 	c.instant(`,"time":`, `,"boot":`, &r.At, lock.Instant{})
 	text(c, `,"account":`, &h.Owner.Account)
 	text(c, `,"address":`, &h.Owner.Address)
-	c.session(`,"session":`, &h.Owner.Session)
+	number(c, `,"session":`, &h.Owner.Session)
 	text(c, `,"nonce":`, &h.Owner.Nonce)
 	if c.key(`,"by":`, r.By != h.Owner) {
 		textValue(c, &r.By.Account)
 		text(c, `,"by_address":`, &r.By.Address)
-		c.session(`,"by_session":`, &r.By.Session)
+		number(c, `,"by_session":`, &r.By.Session)
 		text(c, `,"by_nonce":`, &r.By.Nonce)
 	} else if c.reading {
 		r.By = h.Owner
@@ -177,38 +177,15 @@ func (c *coder) hold(h *lock.Hold, at lock.Instant) {
 	number(c, `,"inode":`, &h.Directory.Inode)
 	number(c, `,"birth":`, &h.Directory.Birth)
 	number(c, `,"parent":`, &h.Directory.Parent)
-	c.ruleOf(h)
+	if c.key(`,"rule":`, h.Rule != nil) {
+		if c.reading {
+			h.Rule = new(lock.Rule)
+		}
+		c.rule(h.Rule)
+	}
 }
 
-// ruleOf codes the rule of a hold, which ends the line. Rules do not change, and many holds share one.
-func (c *coder) ruleOf(h *lock.Hold) {
-	if c.reading {
-		if !c.ruleFresh || !bytes.Equal(c.b, c.ruleText) {
-			c.ruleText, c.rule = append(c.ruleText[:0], c.b...), nil
-			if c.key(`,"rule":`, false) {
-				c.rule = new(lock.Rule)
-				c.ruleFields(c.rule)
-			}
-			c.ruleFresh = c.err == nil && len(c.b) == 0
-		}
-		if c.ruleFresh {
-			c.b = nil
-		}
-		h.Rule = c.rule
-		return
-	}
-	if !c.ruleFresh || h.Rule != c.rule {
-		begin := len(c.b)
-		if c.key(`,"rule":`, h.Rule != nil) {
-			c.ruleFields(h.Rule)
-		}
-		c.rule, c.ruleText, c.ruleFresh = h.Rule, append(c.ruleText[:0], c.b[begin:]...), true
-		return
-	}
-	c.b = append(c.b, c.ruleText...)
-}
-
-func (c *coder) ruleFields(r *lock.Rule) {
+func (c *coder) rule(r *lock.Rule) {
 	textValue(c, &r.Match)
 	number(c, `,"max_age":`, &r.MaxAge)
 	number(c, `,"max_idle":`, &r.MaxIdle)

@@ -44,7 +44,7 @@ func everyLine() []line {
 
 func TestLinesAreReadAsTheyWereWritten(t *testing.T) {
 	var w, r coder
-	for range 2 { // the second time with what the coder remembers
+	for range 2 { // the second time with what the line has
 		for _, want := range everyLine() {
 			w.b = w.b[:0]
 			w.append(&want)
@@ -61,9 +61,6 @@ func TestLinesAreReadAsTheyWereWritten(t *testing.T) {
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s\ngot  %+v %+v\nwant %+v %+v", text, got, got.record, want, want.record)
-			}
-			if strings.Contains(text, `"session"`) && !strings.Contains(text, `"session":"`+want.record.Hold.Owner.Session.String()+`"`) {
-				t.Errorf("another form of the session: %s", text)
 			}
 		}
 	}

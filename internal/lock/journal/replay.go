@@ -1,12 +1,10 @@
 package journal
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -96,30 +94,23 @@ func (r *reader) headers() (map[uint64]header, error) {
 
 // head returns the header of a segment, or false if it has none and nothing in it was synced.
 func (r *reader) head(number uint64) (header, bool, error) {
-	f, err := os.Open(r.dir.segment(number))
+	path := r.dir.segment(number)
+	rest, err := os.ReadFile(path)
 	if err != nil {
 		return header{}, false, err
 	}
-	defer f.Close()
-	lines := newLineReader(f)
-	text, hole, err := lines.next()
-	if err == io.EOF {
-		return header{}, false, nil
-	}
-	if err != nil {
-		return header{}, false, err
-	}
+	text, hole, rest := cutLine(rest)
 	wrong := r.parse(text, hole)
 	switch h := r.line.header; {
 	case wrong != nil:
-		if r.proven(lines, text, 0, false) {
-			return header{}, false, damaged(f.Name(), 1, wrong)
+		if r.proven(text, rest, 0, false) {
+			return header{}, false, damaged(path, 1, wrong)
 		}
 		return header{}, false, nil
 	case r.line.kind != head || r.line.number != number:
-		return header{}, false, damaged(f.Name(), 1, errors.New("it is the first line of another file"))
+		return header{}, false, damaged(path, 1, errors.New("it is the first line of another file"))
 	case h.Version != version:
-		return header{}, false, fmt.Errorf("%s:1: version %d of the format; this program reads version %d", f.Name(), h.Version, version)
+		return header{}, false, fmt.Errorf("%s:1: version %d of the format; this program reads version %d", path, h.Version, version)
 	default:
 		return h, true, nil
 	}
@@ -132,42 +123,46 @@ func (r *reader) parse(text []byte, hole bool) error {
 	return r.coder.read(text, &r.line)
 }
 
-// segment takes the lines of a segment into account, up to the limit, where they end for certain; or of the last one, limit -1, to
-// the end. It returns where they end.
-func (r *reader) segment(number uint64, h header, limit int64) (int64, error) {
+// scan reads the lines of a segment that contain the key, and calls each for them until that returns false. They end at the limit for certain.
+// With the limit -1 the first line that is not whole ends them if torn returns true, and is damage otherwise. scan returns where they end.
+func (r *reader) scan(number uint64, limit int64, key []byte, torn func(text, rest []byte, start int64) bool, each func() bool) (int64, error) {
 	path := r.dir.segment(number)
-	f, err := os.Open(path)
+	all, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
-	r.events = false
-	survived := r.survived(h)
-	for lines := newLineReader(f); ; {
-		start := lines.offset
-		text, hole, err := lines.next()
-		if err == io.EOF && limit < 0 {
-			r.torn = len(text) > 0
-			return start, nil
-		}
-		if err != nil && err != io.EOF {
-			return 0, err
-		}
-		wrong := r.parse(text, hole)
-		if wrong == nil && err == nil {
-			r.apply(h)
-			if lines.offset == limit {
-				return limit, nil
-			}
+	end := int64(0)
+	for row, rest := 1, all; end != limit; row++ {
+		start := end
+		text, hole, left := cutLine(rest)
+		rest, end = left, int64(len(all)-len(left))
+		if !hole && !bytes.Contains(text, key) { // nearly all lines of a history; to parse each takes longer
 			continue
 		}
-		row := lines.number
-		if limit >= 0 || r.proven(lines, text, start, survived) {
-			return 0, damaged(path, row, cmp.Or(wrong, io.ErrUnexpectedEOF))
+		wrong := r.parse(text, hole)
+		switch {
+		case wrong == nil:
+			if !each() {
+				return 0, errStop
+			}
+		case limit < 0 && torn(text, rest, start):
+			return start, nil
+		default:
+			return 0, damaged(path, row, wrong)
 		}
-		r.torn = true
-		return start, nil
 	}
+	return limit, nil
+}
+
+// segment takes the lines of a segment into account.
+func (r *reader) segment(number uint64, h header, limit int64) (end int64, err error) {
+	r.events = false
+	survived := r.survived(h)
+	torn := func(text, rest []byte, start int64) bool {
+		r.torn = len(text)+len(rest) > 0
+		return !r.proven(text, rest, start, survived)
+	}
+	return r.scan(number, limit, nil, torn, func() bool { r.apply(h); return true })
 }
 
 // survived reports whether everything that was written to a segment is still there: the system has not ended since then.
@@ -175,17 +170,17 @@ func (c *content) survived(h header) bool { return !c.distrust && c.sameBoot(h) 
 
 func (c *content) sameBoot(h header) bool { return c.boot != "" && h.Boot == c.boot }
 
-// proven reads on to the end, and reports whether some line proves that the line at start was written, and survived: a mark that
-// says so, or, if all survived, any line.
-func (r *reader) proven(lines *lineReader, text []byte, start int64, survived bool) bool {
+// proven reads a line that is not whole and the rest, and reports whether some line proves that the line at start was written, and survived: a
+// mark that says so, or, if all survived, any line.
+func (r *reader) proven(text, rest []byte, start int64, survived bool) bool {
 	for {
 		if r.coder.read(text, &r.line) == nil && (survived || r.line.kind == synced && int64(r.line.number) > start) {
 			return true
 		}
-		var err error
-		if text, _, err = lines.next(); err != nil {
-			return err != io.EOF // then nothing is known of the rest
+		if len(rest) == 0 {
+			return false
 		}
+		text, _, rest = cutLine(rest)
 	}
 }
 
@@ -233,37 +228,10 @@ func (c *content) loaded() lock.Loaded {
 	return all
 }
 
-// lineReader reads a file line by line.
-type lineReader struct {
-	r      *bufio.Reader
-	long   []byte
-	number int   // of the line that next returned, from 1
-	offset int64 // where it ends
-}
-
-func newLineReader(r io.Reader) *lineReader {
-	return &lineReader{r: bufio.NewReaderSize(r, 64<<10)}
-}
-
-// next returns the next line without its newline, or io.EOF and what is left. It is good until the next call. If there are zeros in the line,
-// hole is true and the text is what follows the last of them.
-func (r *lineReader) next() (text []byte, hole bool, err error) {
-	r.number++
-	r.long = r.long[:0]
-	for {
-		text, err = r.r.ReadSlice('\n')
-		r.offset += int64(len(text))
-		if i := bytes.LastIndexByte(text, 0); i >= 0 {
-			hole, r.long, text = true, r.long[:0], text[i+1:]
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			r.long = append(r.long, text...)
-			continue
-		}
-		if len(r.long) > 0 {
-			r.long = append(r.long, text...)
-			text = r.long
-		}
-		return bytes.TrimSuffix(text, []byte("\n")), hole, err
-	}
+// cutLine returns the first line without its newline, and what follows it. If it has zeros or no newline, a part of it is missing: hole is true, and the
+// line is what follows the last zero.
+func cutLine(b []byte) (line []byte, hole bool, rest []byte) {
+	line, rest, whole := bytes.Cut(b, []byte("\n"))
+	zero := bytes.LastIndexByte(line, 0)
+	return line[zero+1:], !whole || zero >= 0, rest
 }
