@@ -24,6 +24,7 @@ type scriptedDisk struct {
 	inode  uint64
 	make   func(Name) error
 	remove func(Hold) error
+	gone   func(Hold) bool
 }
 
 func (d *scriptedDisk) Make(_ context.Context, n Name) (DirectoryID, error) {
@@ -43,7 +44,9 @@ func (d *scriptedDisk) Remove(_ context.Context, h Hold, _ Cause) (string, error
 	return "", nil
 }
 
-func (d *scriptedDisk) Gone(context.Context, Hold) (bool, error) { return false, nil }
+func (d *scriptedDisk) Gone(_ context.Context, h Hold) (bool, error) {
+	return d.gone != nil && d.gone(h), nil
+}
 
 func (d *scriptedDisk) Freshen(Hold) {}
 
@@ -404,4 +407,22 @@ func TestASessionThatWaitsGetsItsLockWhenTheLogHasRoom(t *testing.T) {
 			t.Errorf("over %v, %v", over, err)
 		}
 	})
+}
+
+// While a refused MKD looks at the lock's directory, another look ends the hold.
+func TestALockThatTheHostFreesDuringARefusalIsGranted(t *testing.T) {
+	b := newFixture(t, true, Rule{Match: "/**", MaxAge: time.Hour})
+	holder, next := b.open("ada", ""), b.open("zoe", "")
+	if _, _, _, err := holder.AcquireOrWait(t.Context(), "/a", nil); err != nil {
+		t.Fatal(err)
+	}
+	b.disk.gone = func(h Hold) bool {
+		if err := b.HostGone(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+		return true
+	}
+	if h, _, _, err := next.AcquireOrWait(t.Context(), "/a", nil); err != nil || h.Token != 2 {
+		t.Errorf("token %d, %v", h.Token, err)
+	}
 }

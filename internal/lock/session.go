@@ -256,23 +256,27 @@ func (t *Table) end(ctx context.Context, f func(now Instant, out *outcome)) erro
 	return t.log.Wait(ctx, r.end, false)
 }
 
-// hostTook looks at the directory of a held lock, and ends the hold if a program on the host removed it.
+// hostTook looks at the directory of a held lock, ends the hold if a program on the host removed it, and reports whether the lock may have come
+// free: another caller may have ended the hold meanwhile.
 func (t *Table) hostTook(ctx context.Context, n Name) bool {
 	if t.disk == nil {
 		return false
 	}
 	t.mu.Lock()
 	is := t.st.nodes[n]
-	if is == nil || len(is.holds) == 0 || is.claim != nil || is.holds[0].Directory == (DirectoryID{}) {
+	if is == nil || len(is.holds) == 0 || is.claim != nil {
 		t.mu.Unlock()
-		return false
+		return true
 	}
 	h := is.holds[0].Hold
 	t.mu.Unlock()
 	looking, cancel := context.WithTimeout(ctx, gonePatience)
 	defer cancel()
-	gone, err := t.disk.Gone(looking, h)
-	return err == nil && gone && t.HostGone(ctx, h) == nil
+	if gone, err := t.disk.Gone(looking, h); err != nil || !gone {
+		return false
+	}
+	_ = t.HostGone(ctx, h) // the next decision finds what came of it
+	return true
 }
 
 // MakeDirectory gives the lock a directory for the files in it, if it is held and has none.

@@ -71,9 +71,9 @@ func numberValue[N integer](c *coder, n *N) {
 		c.b = appendNumber(c.b, *n)
 		return
 	}
-	end := bytes.IndexFunc(c.b, func(r rune) bool { return r != '-' && (r < '0' || r > '9') })
-	digits := string(c.b[:max(end, 0)])
-	c.b = c.b[len(digits):]
+	rest := bytes.TrimLeft(c.b, "-0123456789")
+	digits := string(c.b[:len(c.b)-len(rest)])
+	c.b = rest
 	signed, err := strconv.ParseInt(digits, 10, 64)
 	if *n = N(signed); err == nil {
 		return

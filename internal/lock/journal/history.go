@@ -67,7 +67,7 @@ func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) er
 	if name != "" {
 		key = appendText(nil, string(name))
 	}
-	torn := func([]byte, []byte, int64) bool { return true } // the server is writing it
+	torn := func([]byte, int64) bool { return true } // the server is writing it
 	each := func() bool {
 		l := &r.line
 		of := name == "" || l.record.Hold.Name == name || l.record.File != nil && l.record.File.Path == name

@@ -223,9 +223,7 @@ func (l *Log) end() error {
 	err := l.syncLocked()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if l.over = true; err == nil {
-		err = l.target.Truncate(l.written.Load() - int64(l.target.base))
-	}
+	l.over = true
 	if l.spare != nil {
 		err = errors.Join(err, l.spare.Close())
 	}

@@ -95,15 +95,15 @@ func (r *reader) headers() (map[uint64]header, error) {
 // head returns the header of a segment, or false if it has none and nothing in it was synced.
 func (r *reader) head(number uint64) (header, bool, error) {
 	path := r.dir.segment(number)
-	rest, err := os.ReadFile(path)
+	all, err := os.ReadFile(path)
 	if err != nil {
 		return header{}, false, err
 	}
-	text, hole, rest := cutLine(rest)
-	wrong := r.parse(text, hole)
+	text, _, whole := bytes.Cut(all, newline)
+	wrong := r.parse(text, whole)
 	switch h := r.line.header; {
 	case wrong != nil:
-		if r.proven(text, rest, 0, false) {
+		if r.proven(all, 0, false) {
 			return header{}, false, damaged(path, 1, wrong)
 		}
 		return header{}, false, nil
@@ -116,8 +116,11 @@ func (r *reader) head(number uint64) (header, bool, error) {
 	}
 }
 
-func (r *reader) parse(text []byte, hole bool) error {
-	if hole {
+var newline = []byte("\n")
+
+// parse reads a line, which is whole if a newline follows it and it has no zeros.
+func (r *reader) parse(text []byte, whole bool) error {
+	if !whole {
 		return errors.New("a part is missing")
 	}
 	return r.coder.read(text, &r.line)
@@ -125,31 +128,28 @@ func (r *reader) parse(text []byte, hole bool) error {
 
 // scan reads the lines of a segment that contain the key, and calls each for them until that returns false. They end at the limit for certain.
 // With the limit -1 the first line that is not whole ends them if torn returns true, and is damage otherwise. scan returns where they end.
-func (r *reader) scan(number uint64, limit int64, key []byte, torn func(text, rest []byte, start int64) bool, each func() bool) (int64, error) {
+func (r *reader) scan(number uint64, limit int64, key []byte, torn func(rest []byte, start int64) bool, each func() bool) (int64, error) {
 	path := r.dir.segment(number)
 	all, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	end := int64(0)
-	for row, rest := 1, all; end != limit; row++ {
-		start := end
-		text, hole, left := cutLine(rest)
-		rest, end = left, int64(len(all)-len(left))
-		if !hole && !bytes.Contains(text, key) { // nearly all lines of a history; to parse each takes longer
-			continue
-		}
-		wrong := r.parse(text, hole)
-		switch {
-		case wrong == nil:
-			if !each() {
+	rest := all
+	for row, start := 1, int64(0); start != limit; row++ {
+		text, left, whole := bytes.Cut(rest, newline)
+		whole = whole && bytes.IndexByte(text, 0) < 0
+		if !whole || bytes.Contains(text, key) { // nearly no line of a history does; to parse each takes longer
+			wrong := r.parse(text, whole)
+			switch {
+			case wrong != nil && limit < 0 && torn(rest, start):
+				return start, nil
+			case wrong != nil:
+				return 0, damaged(path, row, wrong)
+			case !each():
 				return 0, errStop
 			}
-		case limit < 0 && torn(text, rest, start):
-			return start, nil
-		default:
-			return 0, damaged(path, row, wrong)
 		}
+		rest, start = left, int64(len(all)-len(left))
 	}
 	return limit, nil
 }
@@ -158,9 +158,9 @@ func (r *reader) scan(number uint64, limit int64, key []byte, torn func(text, re
 func (r *reader) segment(number uint64, h header, limit int64) (end int64, err error) {
 	r.events = false
 	survived := r.survived(h)
-	torn := func(text, rest []byte, start int64) bool {
-		r.torn = len(text)+len(rest) > 0
-		return !r.proven(text, rest, start, survived)
+	torn := func(rest []byte, start int64) bool {
+		r.torn = len(bytes.Trim(rest, "\x00")) > 0
+		return !r.proven(rest, start, survived)
 	}
 	return r.scan(number, limit, nil, torn, func() bool { r.apply(h); return true })
 }
@@ -170,18 +170,18 @@ func (c *content) survived(h header) bool { return !c.distrust && c.sameBoot(h) 
 
 func (c *content) sameBoot(h header) bool { return c.boot != "" && h.Boot == c.boot }
 
-// proven reads a line that is not whole and the rest, and reports whether some line proves that the line at start was written, and survived: a
-// mark that says so, or, if all survived, any line.
-func (r *reader) proven(text, rest []byte, start int64, survived bool) bool {
-	for {
-		if r.coder.read(text, &r.line) == nil && (survived || r.line.kind == synced && int64(r.line.number) > start) {
+// proven reports whether some line proves that the line at start, the first of the rest, was written, and survived: a mark that says so, or, if
+// all survived, any line.
+func (r *reader) proven(rest []byte, start int64, survived bool) bool {
+	for len(rest) > 0 {
+		text, left, whole := bytes.Cut(rest, newline)
+		text = text[bytes.LastIndexByte(text, 0)+1:]
+		if whole && r.coder.read(text, &r.line) == nil && (survived || r.line.kind == synced && int64(r.line.number) > start) {
 			return true
 		}
-		if len(rest) == 0 {
-			return false
-		}
-		text, _, rest = cutLine(rest)
+		rest = left
 	}
+	return false
 }
 
 // apply takes one line of a segment into account.
@@ -226,12 +226,4 @@ func (c *content) loaded() lock.Loaded {
 	}
 	slices.SortFunc(all.Holds, func(a, b lock.Hold) int { return cmp.Compare(a.Token, b.Token) })
 	return all
-}
-
-// cutLine returns the first line without its newline, and what follows it. If it has zeros or no newline, a part of it is missing: hole is true, and the
-// line is what follows the last zero.
-func cutLine(b []byte) (line []byte, hole bool, rest []byte) {
-	line, rest, whole := bytes.Cut(b, []byte("\n"))
-	zero := bytes.LastIndexByte(line, 0)
-	return line[zero+1:], !whole || zero >= 0, rest
 }

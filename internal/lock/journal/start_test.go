@@ -165,3 +165,18 @@ func TestAClaimedDirectoryIsForNoServerWithoutTheOtherLog(t *testing.T) {
 	}
 	s.mustOpen().Close()
 }
+
+// A start that broke off leaves lines in the spare file.
+func TestTheSpareFileIsOverwritten(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	s.acquire(l, "/a_lock")
+	s.crash(l)
+	s.write(stateDir(s.state).spare(), strings.Repeat("\x00", 1<<20)+strings.Join(s.lines(s.path()), ""))
+	for range 2 {
+		if l = s.mustOpen(); s.held(l) != "/a_lock" {
+			t.Errorf("held %s", s.held(l))
+		}
+		s.crash(l)
+	}
+}

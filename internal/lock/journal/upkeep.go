@@ -25,13 +25,13 @@ func (l *Log) run() {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
+		if err := l.keep(false); err != nil && !full(err) && !errors.Is(err, lock.ErrClosed) && l.failure.get() == nil {
+			l.o.Log.Error("the journal could not be extended", "err", err)
+		}
 		select {
 		case <-l.stop:
 			return
 		case <-tick.C:
-		}
-		if err := l.keep(false); err != nil && !full(err) && !errors.Is(err, lock.ErrClosed) && l.failure.get() == nil {
-			l.o.Log.Error("the journal could not be extended", "err", err)
 		}
 	}
 }
