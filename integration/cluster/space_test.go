@@ -46,6 +46,7 @@ func documented(t testing.TB, key string) string {
 // The settings of etcd in docs/failover.md keep the database below its quota at any number of pairs, and an hour of old revisions does not.
 // Quota, retention and history are smaller by one factor, so that the run writes several times the quota.
 func TestTheDocumentedSettingsSustainTheirRate(t *testing.T) {
+	t.Parallel()
 	quota, err := strconv.ParseInt(documented(t, "quota-backend-bytes"), 10, 64)
 	if err != nil {
 		t.Fatal(err)
