@@ -88,7 +88,6 @@ func (st *State) applyGranted(r *Record) {
 	}
 	n.holds = append(n.holds, h)
 	n.blocked, n.delay = nil, 0
-	st.count.Holds++
 	st.link(h)
 	st.applyJobGranted(h, r)
 	st.recount(n)
@@ -204,7 +203,7 @@ func (st *State) applyQueued(p *place) {
 	st.tickets++
 	p.ticket = st.tickets
 	n.queue = append(n.queue, p)
-	st.count.Waiting++
+	st.waiting++
 	st.pool(p)
 	if p.session.places == nil {
 		p.session.places = make(map[*place]struct{})
@@ -228,7 +227,7 @@ func (st *State) applyUnqueued(p *place, why error) {
 	st.agenda.remove(&p.alarm)
 	n := p.node
 	n.queue = remove(n.queue, p)
-	st.count.Waiting--
+	st.waiting--
 	if p.pool != nil {
 		p.pool.queue = remove(p.pool.queue, p)
 		st.dropPool(p.pool)
@@ -280,48 +279,6 @@ func (st *State) applyPins(pins, bars []Name, by int) {
 			st.touchBelow(cmp.Or(st.nodes[name], &node{name: name}))
 		}
 	}
-}
-
-// applyRules puts rules in force for all decisions. What is held, and the limits, follow name by name, see follow.
-func (st *State) applyRules(rules *Rules, at Instant) {
-	if !slices.EqualFunc(rules.automatic, st.rules.automatic, (*pattern).sameLock) { // the looks of jobs that run are not known
-		st.floor = floor{until: later(at.Boot, rememberJob)}
-	}
-	st.rules, st.reloading = rules, true
-	st.pools = make(map[poolKey]*pool)
-}
-
-// follow has a name follow the rules in force. A hold that no rule matches keeps its own.
-func (st *State) follow(n *node, at Instant) {
-	if rule := st.rules.find(n.name); rule != nil {
-		for _, h := range n.holds {
-			if h.Rule.MaxIdle == 0 {
-				h.idleFrom = at.Boot // no sign of life was counted before
-			}
-			h.Rule = &rule.Rule
-			st.arm(h)
-		}
-	}
-	if n.counted && !st.inForce(n.pool) {
-		st.countIn(n)
-	}
-	for _, p := range n.queue {
-		if !st.inForce(p.pool) {
-			st.pool(p)
-		}
-	}
-	st.touch(n)
-}
-
-// applyFollowed ends a reload: the limits are known, and the sessions that wait for them go on.
-func (st *State) applyFollowed() {
-	st.reloading = false
-	for _, p := range st.pools {
-		for _, waiting := range p.queue {
-			st.touch(waiting.node)
-		}
-	}
-	st.touch(st.nodes["/"])
 }
 
 func (st *State) applyMark(r *Record) {

@@ -5,3 +5,11 @@ type Glob = nameGlob
 
 // NewGlob compiles a glob.
 func NewGlob(text string) (Glob, error) { return newGlob(text) }
+
+// Holds returns every hold.
+func (t *Table) Holds() (all []Hold) {
+	for _, s := range t.All() {
+		all = append(all, s.Holds...)
+	}
+	return all
+}

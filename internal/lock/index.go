@@ -13,7 +13,6 @@ func (st *State) unlink(h *hold) {
 	i := slices.Index(n.holds, h)
 	n.holds = slices.Delete(n.holds, i, i+1)
 	st.agenda.remove(&h.alarm)
-	st.count.Holds--
 	if s.holds[h.Name] == h {
 		delete(s.holds, h.Name)
 	}

@@ -529,8 +529,8 @@ func (m *model) check() {
 			m.fail("account %s counts %d, there are %d", name, a.holds, accounts[name])
 		}
 	}
-	if st.count != (Count{holds, waiting}) {
-		m.fail("counted %+v, there are %d holds and %d waiting", st.count, holds, waiting)
+	if c := m.table.Count(); c != (Count{holds, waiting}) {
+		m.fail("counted %+v, there are %d holds and %d waiting", c, holds, waiting)
 	}
 	m.checkReplay()
 }

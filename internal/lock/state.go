@@ -29,15 +29,9 @@ type State struct {
 	pools    map[poolKey]*pool   // the limits that are in use
 	barred   map[Name]int        // names at or below which nothing is granted, with the number of writes that demand it
 	agenda   agenda
-	count    Count
+	waiting  int     // number of sessions in queues
 	tickets  uint64  // the last ticket that a place got
 	touched  []*node // those that a session in a queue may get now, for Table.settleLocked
-}
-
-// Count has the sizes of a State.
-type Count struct {
-	Holds   int
-	Waiting int // sessions that wait for a lock
 }
 
 // newState returns a state without holds.

@@ -137,74 +137,63 @@ func (t *Table) Children(dir Name) []Status {
 		}
 	}
 	t.mu.Unlock()
-	sortByName(all)
+	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return all
 }
 
-// readBatch is how many names All and Holds read at a time, so that they delay no other caller.
+// readBatch is how many names names reads at a time, so that it delays no other caller.
 const readBatch = 512
 
-// All returns every lock that is held, sorted by name. Each is as it was at one moment of the call.
-func (t *Table) All() []Status {
-	var all []Status
-	t.eachHeld(func(n *node, now Instant) { all = append(all, n.status(now)) })
-	sortByName(all)
-	return all
-}
-
-// Names returns the names of all locks that are held, sorted. Each was held at one moment of the call. It costs much less memory than All.
-func (t *Table) Names() []Name {
-	var all []Name
-	t.eachHeld(func(n *node, _ Instant) { all = append(all, n.name) })
-	slices.Sort(all)
-	return all
-}
-
-// Holds returns every hold, each as it was at one moment of the call.
-func (t *Table) Holds() []Hold {
-	var all []Hold
-	t.eachHeld(func(n *node, _ Instant) {
-		for _, h := range n.holds {
-			all = append(all, h.Hold)
-		}
-	})
-	return all
-}
-
-// eachHeld visits the nodes with holds.
-func (t *Table) eachHeld(visit func(n *node, now Instant)) {
-	t.each(func(n *node, now Instant) {
-		if len(n.holds) > 0 {
-			visit(n, now)
-		}
-	})
-}
-
-// each visits the nodes, and lets go of the mutex now and then.
-func (t *Table) each(visit func(n *node, now Instant)) {
+// names returns the names of the nodes that are wanted, and lets go of the mutex now and then.
+func (t *Table) names(wanted func(*node) bool) (all []Name) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.clock.Now()
 	seen := 0
 	for _, n := range t.st.nodes {
 		if seen++; seen%readBatch == 0 {
 			t.mu.Unlock()
 			t.mu.Lock()
-			now = t.clock.Now()
 		}
-		visit(n, now)
+		if wanted(n) {
+			all = append(all, n.name)
+		}
 	}
+	return all
 }
 
-func sortByName(all []Status) {
-	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(string(a.Name), string(b.Name)) })
+// Names returns the names of all locks that are held, sorted. Each was held at one moment of the call. It costs much less memory than All.
+func (t *Table) Names() []Name {
+	all := t.names(func(n *node) bool { return len(n.holds) > 0 })
+	slices.Sort(all)
+	return all
+}
+
+// All returns every lock that is held, sorted by name. Each is as it was at one moment of the call.
+func (t *Table) All() []Status {
+	var all []Status
+	for _, name := range t.Names() {
+		if s, held := t.Get(name); held {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Count has the sizes of a Table.
+type Count struct {
+	Holds   int
+	Waiting int // sessions that wait for a lock
 }
 
 // Count returns the sizes of the table.
 func (t *Table) Count() Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.st.count
+	c := Count{Holds: -t.st.makes, Waiting: t.st.waiting}
+	for _, a := range t.st.accounts {
+		c.Holds += a.holds
+	}
+	return c
 }
 
 // Queue returns the sessions that wait for the name, in order.

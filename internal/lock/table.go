@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 )
 
@@ -340,29 +339,4 @@ func (t *Table) Rules() *Rules {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.st.rules
-}
-
-// SetRules replaces the rules. Locks that are held follow the new ones in all fields of a Rule before it returns: the next Expire ends a
-// lock that is too old now. Limits that a client asked for stay. A held lock that no rule matches any more keeps its old one. It goes
-// through the names a few at a time, so that it delays no other caller; locks with a limit are granted when it is over.
-func (t *Table) SetRules(ctx context.Context, rules *Rules) {
-	t.reload.Lock()
-	defer t.reload.Unlock()
-	t.follow(ctx, ruled, volatile{rules: rules})
-	var all []Name
-	t.each(func(n *node, _ Instant) { all = append(all, n.name) })
-	for names := range slices.Chunk(all, followBatch) {
-		t.follow(ctx, followed, volatile{pins: names})
-	}
-	t.follow(ctx, followed, volatile{})
-}
-
-// followBatch is how many names follow a reload at a time.
-const followBatch = 64
-
-// follow takes one step of a reload.
-func (t *Table) follow(ctx context.Context, kind Kind, v volatile) {
-	t.decide(ctx, func(now Instant, out *outcome) {
-		out.records = append(out.records, Record{Kind: kind, At: now, volatile: v})
-	})
 }

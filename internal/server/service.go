@@ -235,9 +235,11 @@ func (v *service) makePrefixes(rules *lock.Rules) (err error) {
 // watchDirectories looks at the directories of held locks until ctx ends, and ends the holds whose directories a program on the host removed.
 func (v *service) watchDirectories(ctx context.Context) error {
 	held := func(yield func(lock.Hold) bool) {
-		for _, h := range v.table.Holds() {
-			if h.Directory != (lock.DirectoryID{}) && !yield(h) {
-				return
+		for _, s := range v.table.All() {
+			for _, h := range s.Holds {
+				if h.Directory != (lock.DirectoryID{}) && !yield(h) {
+					return
+				}
 			}
 		}
 	}
