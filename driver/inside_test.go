@@ -383,7 +383,7 @@ func TestHiddenNamesAreRefusedByEveryCommand(t *testing.T) {
 		c.store("/locks/a/f", "x")
 		s.write("/free", "free")
 		left := onDisk(t, filepath.Join(s.root, ".ftplockd-leftovers"))
-		for _, name := range []string{"/.ftplockd-lock-x", "/.ftplockd-leftovers/" + left[0] + "/f", "/locks/.ftplockd-lock-1", "/locks/a/../.ftplockd-lock-1/f"} {
+		for _, name := range []string{"/.ftplockd-leftover-x", "/.ftplockd-leftovers/" + left[0] + "/f", "/locks/a/../.ftplockd-leftover-1/f"} {
 			for _, command := range []string{
 				"MKD", "RMD", "CWD", "DELE", "RNFR", "SIZE", "MDTM", "MLST", "STAT", "HASH", "AVBL", "MFMT 20200101000000", "SITE CHMOD 700",
 				"SITE LOCK INFO", "SITE LOCK RENEW", "SITE LOCK BREAK", "STOR", "APPE", "STOU", "RETR", "LIST", "NLST", "MLSD",

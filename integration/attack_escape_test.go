@@ -21,7 +21,7 @@ func spellings() []string {
 		"~/secret", "~root/secret", "file:///etc/passwd", "/proc/self/environ", "/dev/../../secret",
 		"out/secret", "out/../secret", "/out/./secret", "absolute", "absolute/secret", "deep/out/secret", "chain/secret", "loop/x", "parent/secret",
 		"dir/../out/secret", "out/state/password", "toFile", "-la ../", "-R /..", " ../secret", "../secret ", "/..", "..", "dir/../..",
-		"/.ftplockd-leftovers/x", ".ftplockd-lock-1/x", ".ftplockd-x", "/.ftplockd-leftovers", "dir/.ftplockd-x",
+		"/.ftplockd-leftovers/x", ".ftplockd-leftover-1/x", ".ftplockd-x", "/.ftplockd-leftovers", "dir/.ftplockd-x",
 	}
 	for _, dots := range []string{"../", "..//", "./../"} {
 		all = append(all, strings.Repeat(dots, 40)+"secret", "/dir/"+strings.Repeat(dots, 40)+"etc/passwd")
@@ -39,7 +39,7 @@ func TestAttackPathsLeadOutOfTheTree(t *testing.T) {
 		writeFile(t, filepath.Join(dir, "secret"), []byte("TOP SECRET"))
 		s.write("dir/file", "harmless")
 		s.write(".ftplockd-leftovers/x", "TOP SECRET")
-		s.write(".ftplockd-lock-1/x", "TOP SECRET")
+		s.write(".ftplockd-leftover-1/x", "TOP SECRET")
 		for link, to := range map[string]string{
 			"out": "..", "absolute": dir, "deep": "dir", "dir/out": "../..", "chain": "out", "loop": "loop", "parent": "dir/../..", "toFile": "../secret",
 		} {

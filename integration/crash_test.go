@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
@@ -62,4 +64,48 @@ func holderLine(info harness.Reply) string {
 	holder, _, _ = strings.Cut(holder, " ")
 	_, number, _ := strings.Cut(info.Text, "token ")
 	return holder + " " + strings.Fields(number)[0]
+}
+
+// Two clients replace each file again and again. The server is killed while it publishes: each file is whole, and is the last one
+// that its uploader knows to be published, or the one after it.
+func TestAKilledServerLeavesWholeFiles(t *testing.T) {
+	t.Parallel()
+	const names, uploaders = 3, 6
+	s := startServer(t, "[files]\ndurable = false\n"+defaults)
+	for round := range count(3, 60) {
+		var acknowledged [uploaders]int
+		var all sync.WaitGroup
+		kill := make(chan struct{}, 1)
+		for i := range uploaders {
+			c := s.session(account)
+			c.Want(200, "TYPE I")
+			all.Go(func() {
+				for n := 1; ; n++ {
+					if c.Store(fmt.Sprint("/f", i%names), bytes.Repeat(fmt.Appendf(nil, "%d %d\n", i, n), wholeLines)) != nil {
+						return
+					}
+					if acknowledged[i] = n; n == 5+round%5 {
+						select {
+						case kill <- struct{}{}:
+						default:
+						}
+					}
+				}
+			})
+		}
+		<-kill
+		s.kill()
+		all.Wait()
+		left := len(s.unfinished())
+		for name := range names {
+			content := s.read(fmt.Sprint("f", name))
+			var i, n int
+			if _, err := fmt.Sscan(content, &i, &n); err != nil || !whole([]byte(content)) || i%names != name || n < acknowledged[i] || n > acknowledged[i]+1 {
+				t.Errorf("/f%d has %d bytes of upload %d of client %d, which has replies for %d: %v", name, len(content), n, i, acknowledged[i], err)
+			}
+		}
+		s.start()
+		harness.Await(t, "what is left is swept", func() bool { return len(s.unfinished()) == 0 })
+		t.Logf("%d temporary files were left", left)
+	}
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -199,4 +200,55 @@ func TestAppendDoesNotUndoAnotherChange(t *testing.T) {
 	data.Close()
 	c.WantReply(226)
 	s.wantFile(t, "/quiet", "oldmore")
+}
+
+// A plain STOR replaces what has the name when it ends, whatever a program on the host did to the target meanwhile.
+func TestStorReplacesWhatTheHostLeft(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, defaults)
+	c := s.session(account)
+	c.Want(200, "TYPE I")
+	for _, tc := range []struct {
+		name   string
+		change func(target string) error
+		mode   os.FileMode // of the file afterwards; 0: it is a directory
+		other  string      // what the file with the suffix .other has then
+	}{
+		{"renamed", func(target string) error { return os.Rename(target, target+".other") }, 0o640, "old"},
+		{"linked", func(target string) error { return os.Link(target, target+".other") }, 0o640, "old"},
+		{"removed", os.Remove, 0o640, ""},
+		{"written", func(target string) error { return os.WriteFile(target, []byte("by the host"), 0) }, 0o640, ""},
+		{"mode", func(target string) error { return os.Chmod(target, 0o600) }, 0o600, ""},
+		{"directory", func(target string) error { return errors.Join(os.Remove(target), os.Mkdir(target, 0o755)) }, 0, ""},
+	} {
+		target := "/" + tc.name
+		s.write(target, "old")
+		if err := os.Chmod(s.path(target), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		data := c.begin("STOR " + target)
+		if _, err := data.Write([]byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		if err := tc.change(s.path(target)); err != nil {
+			t.Fatal(err)
+		}
+		data.Close()
+		if tc.mode == 0 {
+			c.WantReply(550, "is a directory")
+		} else {
+			c.WantReply(226)
+			s.wantFile(t, target, "new")
+		}
+		info, err := os.Stat(s.path(target))
+		if err != nil || info.IsDir() != (tc.mode == 0) || tc.mode != 0 && info.Mode().Perm() != tc.mode {
+			t.Errorf("%s: %v, %v", tc.name, info.Mode(), err)
+		}
+		if tc.other != "" {
+			s.wantFile(t, target+".other", tc.other)
+		}
+	}
+	if left := s.unfinished(); len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
 }

@@ -38,12 +38,11 @@ func (t *Tree) Aside(name, of, by string, token uint64) (string, error) {
 	return to, err
 }
 
-// Hidden reports whether clients neither see nor use a name: it is one of Aside, or one of the directories that earlier versions
-// made for the files in a lock.
+// Hidden reports whether clients neither see nor use a path: Aside made it, or it lies in a directory that Aside made.
 func Hidden(name string) bool {
 	for element := range strings.SplitSeq(name, "/") {
 		rest, ok := strings.CutPrefix(element, prefix)
-		if ok && (rest == "leftovers" || strings.HasPrefix(rest, "leftover-") || strings.HasPrefix(rest, "lock-")) {
+		if ok && (rest == "leftovers" || strings.HasPrefix(rest, "leftover-")) {
 			return true
 		}
 	}
