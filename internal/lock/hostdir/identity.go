@@ -90,7 +90,7 @@ func (p *parent) look(n lock.Name) (sight, error) { return see(p.Lstat(n.Base())
 // file system has this number.
 const someInode = 1
 
-// identify returns which directory it is, as far as the file system tells.
+// identify returns the identity of a directory. Some file systems have no inodes or no births.
 func identify(info fs.FileInfo) (id lock.DirectoryID) {
 	if sys, ok := info.Sys().(interface {
 		Identity() (inode uint64, birth int64)

@@ -11,7 +11,7 @@ import (
 // lanes runs operations in directories: one at a time in each directory, in the order in which they came.
 //
 // The kernel locks a directory while it makes or removes a name in it, and threads that wait for it spin. So if
-// several callers want one directory, a goroutine works for all of them, and ends when nobody waits. A caller
+// several callers want one directory, a goroutine works for all of them, and ends when no caller waits. A caller
 // alone runs its operation itself.
 type lanes struct {
 	open func(lock.Name) (*parent, error)

@@ -32,7 +32,7 @@ type records struct {
 	standing int64  // the space that the records of all holds that stand need in a new segment, and that their ends need
 	longest  int64  // of the lines of grants so far
 	copying  int64  // the space that the rewrite under way needs
-	from     uint64 // all holds that stand are in the segments from this one on; synced
+	from     uint64 // all holds that stand are in the segments from this one on
 	events   bool   // the tail has entries of the history
 }
 

@@ -32,7 +32,7 @@ func (c *coder) literal(text string) {
 	}
 }
 
-// key codes the text before the value of a field, such as `,"token":`. It reports whether the field is there; for writing, has says so.
+// key codes the text before the value of a field, such as `,"token":`. It reports whether the field is there, which is has when it writes.
 func (c *coder) key(key string, has bool) bool {
 	if !c.reading {
 		if has {

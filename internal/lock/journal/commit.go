@@ -29,7 +29,7 @@ type commits struct {
 	marked  int64      // the end of the last mark
 
 	roundMu sync.Mutex
-	round   *round // the next sync, which its first caller makes when the one under way is over; nil: nobody waits for one
+	round   *round // the next sync, which its first caller makes when the one under way is over; nil: no caller waits for one
 }
 
 // round is a sync that several callers wait for.
@@ -156,7 +156,7 @@ func (l *Log) syncLocked() error {
 	return nil
 }
 
-// datasync syncs a segment. After an error nobody knows what is on the disk.
+// datasync syncs a segment. After an error the content of the disk is unknown.
 func (l *Log) datasync(s *segment) error {
 	began := time.Now()
 	err := s.Sync()

@@ -22,7 +22,7 @@ type failure struct {
 	once sync.Once
 	over chan struct{} // closed then
 	err  error
-	mark string // a file that tells the next start to trust nothing in the system's memory
+	mark string // a file with which the next start trusts nothing in the page cache
 }
 
 // set makes the log fail, and returns the error of the first failure.

@@ -1,6 +1,6 @@
 // Package journal is the log of one machine: files of JSON lines in a state directory.
 //
-// Its types: a [Log], opened with [Options]; its history is read by [History]; a [Stopped] one is moved to another log, or from there.
+// Its types: a [Log], opened with [Options]. [History] reads its history. [Claim] takes a state directory for a server with another log.
 //
 // It guarantees: one server uses a state directory at a time. A record that Wait returned for survives the end of the process; with
 // Options.Durable and durable it survives a loss of power. Tokens grow over both, also without Durable. A full disk refuses
@@ -8,7 +8,7 @@
 //
 // It does not guarantee: a release is not synced, so after a loss of power the lock may stand again until its age ends, which is safe.
 // File systems that write to a new place each time (Btrfs, ZFS) may refuse to overwrite zeros on a full disk: the log tries again until
-// there is space, and the release waits. After any other failed write, or a failed sync, nobody can say what is on the disk: [Log.Run]
+// there is space, and the release waits. After any other failed write, or a failed sync, the content of the disk is unknown: [Log.Run]
 // returns [ErrFailed], and the process must end.
 //
 // The files are journal/NUMBER.jsonl, called segments. Start reading at [Log.Append] and [Log.Wait]; line.go is the format.

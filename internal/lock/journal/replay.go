@@ -170,8 +170,8 @@ func (c *content) survived(h header) bool { return !c.distrust && c.sameBoot(h) 
 
 func (c *content) sameBoot(h header) bool { return c.boot != "" && h.Boot == c.boot }
 
-// proven reports whether some line proves that the line at start, the first of the rest, was written, and survived: a mark that says so, or, if
-// all survived, any line.
+// proven reports whether a later line proves that the line at start, the first of the rest, was written, and survived: a mark of a sync, or, if
+// everything survived, any line.
 func (r *reader) proven(rest []byte, start int64, survived bool) bool {
 	for len(rest) > 0 {
 		text, left, whole := bytes.Cut(rest, newline)

@@ -17,7 +17,7 @@ type upkeep struct {
 	spare   *segment   // nil: not made yet
 }
 
-// keepEvery is how often a segment is looked after. It is also how long a record may be unwritten that nobody waits for.
+// keepEvery is the interval of keep. A record that no caller waits for is unwritten for that long at most.
 const keepEvery = 100 * time.Millisecond
 
 // run looks after the log until it is closed.
@@ -36,7 +36,7 @@ func (l *Log) run() {
 	}
 }
 
-// keep writes what nobody waits for, looks whether the journal is still there, prepares the spare segment, and begins it if the last one is full
+// keep writes what no caller waits for, checks that the journal is still there, prepares the spare segment, and begins it if the last one is full
 // or should end early.
 func (l *Log) keep(early bool) error {
 	l.keeping.Lock()
@@ -170,10 +170,7 @@ func (l *Log) rewrite() error {
 			}
 		}
 	}
-	if err := l.syncTail(); err != nil {
-		return err
-	}
-	l.from, l.copying = l.tail.number, 0
+	l.from, l.copying = l.tail.number, 0 // the next header has it, after a sync of the copies
 	return nil
 }
 
