@@ -114,7 +114,7 @@ type Hook struct {
 }
 
 // HookEvents are what Hook.On may have.
-var HookEvents = []string{"acquire", "release", "expire", "break", "publish", "discard", "unconfirmed", "login", "cluster"}
+var HookEvents = []string{"acquire", "release", "expire", "break", "publish", "discard", "unconfirmed", "job", "login", "cluster"}
 
 // DefaultHook returns what a [[hook]] is of which nothing is given.
 func DefaultHook() Hook { return Hook{Timeout: Duration{30 * time.Second}} }

@@ -36,7 +36,8 @@ func newLocksCommand() *cobra.Command {
 		Use:   "locks",
 		Short: "List the locks that are held",
 		Long: `Locks lists the locks that are held: name, holder, address, session, age, when it expires, how many wait for
-it, token.
+it, token. Of an automatic lock it lists how many changes its job has made, and the last file. A second table has the jobs that
+automatic locks refuse, and why (with --json: in ftplockd status --json).
 With --json there is one object for each; the keys keep their meaning from version to version. With --watch the list is
 printed again whenever a lock was taken or ended or others wait, until interrupted; --json --watch prints one line each time.
 If another server may have taken over meanwhile, nothing is listed, and the exit status is 69.`,
@@ -50,7 +51,10 @@ If another server may have taken over meanwhile, nothing is listed, and the exit
 			if watch {
 				return watchLocks(cmd, &options, show)
 			}
-			return options.show(cmd, "/locks", show)
+			if err := options.show(cmd, "/locks", show); err != nil || asJSON {
+				return err
+			}
+			return options.show(cmd, "/status", showRefused)
 		},
 	}
 	options.addStateFlags(cmd)
@@ -111,6 +115,10 @@ func showLocks(w io.Writer, body []byte) error {
 		return err
 	}
 	var rows []string
+	header, automatic := "NAME\tHOLDER\tADDRESS\tSESSION\tAGE\tEXPIRES IN\tWAITING\tTOKEN", slices.ContainsFunc(views, func(v status.Lock) bool { return v.Automatic })
+	if automatic {
+		header += "\tAUTOMATIC"
+	}
 	for _, v := range views {
 		name := printable(v.Name)
 		if v.NameEncoded != "" {
@@ -122,8 +130,11 @@ func showLocks(w io.Writer, body []byte) error {
 		}
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d",
 			name, v.Holder, dash(v.Address), dash(v.Session), inSeconds(v.Age), expires, v.Waiting, v.Token))
+		if automatic {
+			rows[len(rows)-1] += "\t" + changesOf(v)
+		}
 	}
-	return printTable(w, "NAME\tHOLDER\tADDRESS\tSESSION\tAGE\tEXPIRES IN\tWAITING\tTOKEN", rows, "no locks are held")
+	return printTable(w, header, rows, "no locks are held")
 }
 
 // printTable prints rows of columns below a header; none says that there are no rows.

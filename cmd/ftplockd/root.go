@@ -29,7 +29,7 @@ Without a subcommand it serves, like "ftplockd serve". Without a configuration i
 listens on 127.0.0.1:2121, with one account, and shows a page at http://127.0.0.1:2180/;
 see "ftplockd config example".
 
-Commands about a running server (status, locks, sessions, break, kick, reload, health) and about its data (history, leftovers,
+Commands about a running server (status, locks, sessions, break, clear, kick, reload, health) and about its data (history, leftovers,
 cluster) find it by its configuration. ` + howFound
 	root.Example = `  ftplockd
   ftplockd --config /etc/ftplockd.toml
@@ -51,6 +51,7 @@ cluster) find it by its configuration. ` + howFound
 		newSessionsCommand(),
 		newLeftoversCommand(),
 		newKickCommand(),
+		newClearCommand(),
 		newClusterCommand(),
 		newHealthCommand(),
 		newManCommand(),

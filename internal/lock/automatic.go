@@ -339,7 +339,7 @@ func (st *State) applyJobGranted(h *hold, r *Record) {
 		v = h.session.own.views[h.Name]
 	}
 	if h.Automatic {
-		h.view, h.job, v.hold = v, v.job, h
+		h.view, h.job, h.site, v.hold = v, v.job, st.siteOf(h.Name), h
 		h.turn = r.volatile.until
 		v.looked = v.looked || h.turn != 0
 	}

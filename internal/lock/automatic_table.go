@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -100,42 +101,31 @@ func (s *Session) Wrote() {
 	t.st.apply(&Record{Kind: lived, At: t.clock.Now(), volatile: volatile{session: s.s, holds: holds}})
 }
 
-// JobStatus is the visible state of one job at one automatic lock: it holds that, or is refused.
-type JobStatus struct {
-	Lock    Name
-	Owner   Owner // of the session that acquired the lock, or was refused
-	Token   Token // of its hold; 0: it has none
-	Turn    bool  // it has only looked
-	Files   int   // how many changes it has made under the token
-	Last    Name  // the file that it changed last
-	Refused *JobError
-	At      Instant // of the grant or the refusal
+// RefusedJob is a job that may change nothing of what an automatic lock protects.
+type RefusedJob struct {
+	Lock  Name
+	Owner Owner   // of the session that was refused first
+	At    Instant // when
+	Why   *JobError
 }
 
-// Jobs returns the jobs that hold automatic locks or are refused, by lock.
-func (t *Table) Jobs() []JobStatus {
+// RefusedJobs returns the jobs that are refused, by lock.
+func (t *Table) RefusedJobs() []RefusedJob {
+	var all []RefusedJob
 	t.mu.Lock()
 	now := t.clock.Now().Boot
-	var all []JobStatus
+	if len(t.st.sites) == 0 {
+		t.mu.Unlock()
+		return nil
+	}
 	t.st.eachView(func(v *view) {
-		j := JobStatus{Lock: v.name, Owner: v.by, Refused: v.refused, At: v.at}
-		switch h := v.hold; {
-		case h != nil:
-			j.Owner, j.Token, j.Turn, j.At = h.Owner, h.Token, h.turn != 0, h.Acquired
-			if c := t.st.sites[v.name].changed; c.token == h.Token {
-				j.Files, j.Last = c.files, c.last
-			}
-		case !v.isRefused(t.st, now):
-			return
+		if v.isRefused(t.st, now) {
+			all = append(all, RefusedJob{v.name, v.by, v.at, v.refused})
 		}
-		all = append(all, j)
 	})
 	t.mu.Unlock()
-	slices.SortFunc(all, func(a, b JobStatus) int {
-		if a.Lock != b.Lock {
-			return strings.Compare(string(a.Lock), string(b.Lock))
-		}
-		return int(a.At.Boot - b.At.Boot)
+	slices.SortFunc(all, func(a, b RefusedJob) int {
+		return cmp.Or(strings.Compare(string(a.Lock), string(b.Lock)), cmp.Compare(a.At.Boot, b.At.Boot))
 	})
 	return all
 }

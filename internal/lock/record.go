@@ -128,6 +128,12 @@ type Entry struct {
 	Held  time.Duration // of an end: how long the hold had stood
 	Note  string
 	File  *Publication // of a publication
-	// Automatic is set for a grant that a job got automatically.
+	// Automatic is set for the grant of an automatic lock.
 	Automatic bool
+}
+
+// Concerns reports whether the entry is in the history of a name: of the lock of that name, of a file, or of a directory with files that
+// locks protect and with automatic locks in it.
+func (e *Entry) Concerns(name Name) bool {
+	return e.Name == name || e.File != nil && e.File.Path.Within(name) || e.Automatic && e.Name.Within(name)
 }

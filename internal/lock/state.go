@@ -86,6 +86,7 @@ type hold struct {
 	rival    bool     // since the grant another session of the same account and address was refused the lock
 	job      *job     // whose sessions all may use it, of an automatic rule; nil: of none
 	view     *view    // with Automatic: of the job
+	site     *site    // with Automatic
 	turn     Time     // with Automatic: the job has only looked, and the hold ends then
 	sent     bool     // with Automatic: the job sent MKD, too
 	unheard  bool     // the client did not receive the grant: it ends as soon as it can

@@ -14,6 +14,8 @@ type Status struct {
 	Held    time.Duration // since the first of them was acquired
 	Expiry                // of the last of them
 	Members int           // how many names below it are held, or about to be
+	Files   int           // of an automatic lock: how many changes its job made under the token
+	Last    Name          // the file that it changed last
 	Waiting int           // how many sessions wait for it; under a limit, for any lock of its rule beside it
 }
 
@@ -36,8 +38,12 @@ func (n *node) status(now Instant) Status {
 	for i, h := range n.holds {
 		holds[i] = h.Hold
 	}
+	var done change
+	if h := n.holds[0]; h.site != nil && h.site.changed.token == h.Token {
+		done = h.site.changed
+	}
 	return Status{
-		Name: n.name, Holds: holds, Held: max(now.Boot-n.holds[0].Acquired.Boot, 0), Expiry: n.expiry(now), Members: n.below, Waiting: n.waiting(),
+		Name: n.name, Holds: holds, Files: done.files, Last: done.last, Held: max(now.Boot-n.holds[0].Acquired.Boot, 0), Expiry: n.expiry(now), Members: n.below, Waiting: n.waiting(),
 	}
 }
 

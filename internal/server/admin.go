@@ -104,6 +104,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /locks", serving((*service).serveLocks))
 	mux.HandleFunc("GET /sessions", serving((*service).serveSessions))
 	mux.HandleFunc("POST /break", serving((*service).serveBreak))
+	mux.HandleFunc("POST /clear", serving((*service).serveClear))
 	mux.HandleFunc("POST /kick", serving((*service).serveKick))
 	return mux
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/status"
@@ -17,7 +18,7 @@ func (s *server) status(ctx context.Context) status.Server {
 	page := source{s}
 	v := status.Server{
 		Version: Version(), Started: s.started.UTC(), State: cmp.Or(s.clusterState().String(), "serving"), Ready: true,
-		Sessions: len(page.Sessions()), Transfers: page.Transfers(),
+		Sessions: len(page.Sessions()), Transfers: page.Transfers(), RefusedJobs: page.RefusedJobs(),
 	}
 	v.Locks, v.Waiting = page.Count()
 	if err := s.ready.ask(ctx); err != nil {
@@ -57,6 +58,17 @@ func (v *service) serveBreak(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusConflict)
 	}
+}
+
+// serveClear lets refused jobs change files again.
+func (v *service) serveClear(w http.ResponseWriter, r *http.Request) {
+	account, address, _ := strings.Cut(r.FormValue("job"), "@")
+	n := v.table.ClearJobs(r.Context(), lock.Name(r.FormValue("name")), account, address)
+	if n == 0 {
+		http.Error(w, "no job is refused at "+r.FormValue("name"), http.StatusNotFound)
+		return
+	}
+	answer(w, n)
 }
 
 // serveKick ends a session.

@@ -28,6 +28,10 @@ func (p source) Waiting(name string) []status.Waiter {
 	return status.Waiters(of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }))
 }
 
+func (p source) RefusedJobs() []status.RefusedJob {
+	return status.RefusedJobs(of(p.s, func(v *service) []lock.RefusedJob { return v.table.RefusedJobs() }))
+}
+
 func (p source) Sessions() []status.Session {
 	return status.Sessions(of(p.s, func(v *service) []lock.SessionStatus { return v.table.Sessions() }))
 }

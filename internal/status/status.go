@@ -34,6 +34,34 @@ type Lock struct {
 	Rule        string    `json:"rule,omitempty"`
 	Shared      bool      `json:"shared,omitempty"`
 	Waiting     int       `json:"waiting"` // the length of the queue
+	Automatic   bool      `json:"automatic,omitempty"`
+	Files       int       `json:"files,omitempty"`     // with automatic: how many changes its job made
+	LastFile    string    `json:"last_file,omitempty"` // the last one
+}
+
+// RefusedJob is a job that may change nothing of what an automatic lock protects.
+type RefusedJob struct {
+	Lock    string    `json:"lock"`
+	Account string    `json:"account"`
+	Address string    `json:"address"`
+	Session string    `json:"session,omitempty"`
+	Since   time.Time `json:"since"`
+	Reason  string    `json:"reason"`
+	Report  bool      `json:"report,omitempty"` // the rule only reports: nothing is refused
+}
+
+// Owner returns the client as account@address.
+func (j RefusedJob) Owner() string { return owner(j.Account, j.Address) }
+
+// RefusedJobs returns the jobs that automatic locks refuse.
+func RefusedJobs(all []lock.RefusedJob) []RefusedJob {
+	list := []RefusedJob{}
+	for _, j := range all {
+		list = append(list, RefusedJob{
+			string(j.Lock), j.Owner.Account, j.Owner.Address, session(j.Owner.Session), j.At.Wall.UTC(), j.Why.Error(), j.Why.Report,
+		})
+	}
+	return list
 }
 
 // Time is a moment, or none: its JSON is null then.
@@ -102,6 +130,7 @@ type Event struct {
 	Held        float64   `json:"held_seconds,omitempty"`
 	Waited      float64   `json:"waited_seconds,omitempty"`
 	Reason      string    `json:"reason,omitempty"`
+	Automatic   bool      `json:"automatic,omitempty"`
 }
 
 // Server is the state of a server.
@@ -115,6 +144,8 @@ type Server struct {
 	Waiting   int        `json:"waiting"`
 	Sessions  int        `json:"sessions"`
 	Transfers []Transfer `json:"transfers"`
+	// RefusedJobs are those that automatic locks refuse.
+	RefusedJobs []RefusedJob `json:"refused_jobs,omitempty"`
 }
 
 // Locks returns the holds of some locks.
@@ -133,6 +164,9 @@ func hold(s lock.Status, h lock.Hold, now lock.Instant) Lock {
 		Name: string(s.Name), NameEncoded: Encoded(string(s.Name)), Holder: h.Owner.Account, Address: h.Owner.Address, Session: session(h.Owner.Session),
 		Token: uint64(h.Token), Acquired: h.Acquired.Wall.UTC(), Age: max(now.Boot-h.Acquired.Boot, 0).Seconds(), MaxIdle: h.Rule.MaxIdle.Seconds(),
 		Rule: h.Rule.Match, Shared: h.Shared, Waiting: s.Waiting,
+	}
+	if h.Automatic {
+		l.Automatic, l.Files, l.LastFile = true, s.Files, string(s.Last)
 	}
 	if !s.Never {
 		l.Expires, l.ExpiresIn = Time{now.Wall.UTC().Add(s.Remaining)}, s.Remaining.Seconds()
@@ -163,6 +197,7 @@ func FromEntry(e lock.Entry) Event {
 	v := Event{
 		Time: e.At.Wall.UTC(), Event: string(e.Cause), Lock: string(e.Name), LockEncoded: Encoded(string(e.Name)), Token: uint64(e.Token),
 		Holder: e.Owner.String(), By: e.By.String(), Session: session(e.By.Session), Held: e.Held.Seconds(), Reason: e.Note,
+		Automatic: e.Automatic,
 	}
 	if e.File != nil {
 		v.Path, v.PathEncoded, v.Bytes, v.SHA256 = string(e.File.Path), Encoded(string(e.File.Path)), &e.File.Bytes, e.File.SHA256

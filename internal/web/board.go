@@ -28,6 +28,9 @@ const (
 // parts are the parts of the page that change; each is a template, and the id of an element.
 var parts = [...]string{"summary", "locks", "transfers", "sessions", "events"}
 
+// shownRefused is how many refused jobs are shown.
+const shownRefused = 20
+
 // locksPart is the one of which each view has its own.
 const locksPart = 1
 
@@ -314,6 +317,8 @@ func (b *board) commonLocked(admin bool) (all [len(parts)]*part, err error) {
 	}
 	sc := &screen{State: b.source.State(), Doubt: b.source.Valid(), Visitor: Account{Admin: admin}, Events: b.past.last()}
 	sc.Total, sc.Waiting = b.source.Count()
+	sc.Refused = b.source.RefusedJobs()
+	sc.Refused = sc.Refused[:min(len(sc.Refused), shownRefused)]
 	sc.Sessions, sc.MoreSessions = some(b.source.Sessions())
 	sc.Transfers, sc.MoreTransfers = some(b.source.Transfers())
 	for n, name := range parts {

@@ -85,6 +85,7 @@ type screen struct {
 	View          view
 	Total, Found  int
 	Waiting       int
+	Refused       []status.RefusedJob
 	State         string
 	Doubt         error           // why another server may have granted the locks again
 	Rows          []template.HTML // of locks

@@ -45,6 +45,7 @@ type Source interface {
 	Waiting(name string) []status.Waiter
 	Sessions() []status.Session
 	Transfers() []status.Transfer
+	RefusedJobs() []status.RefusedJob
 	// Break ends the hold with the token, on behalf of an account. An error says why it could not.
 	Break(ctx context.Context, name string, token uint64, by, reason string) error
 	// Kick ends a session. An error says why it could not.

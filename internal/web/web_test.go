@@ -68,6 +68,8 @@ func (h *house) Sessions() []status.Session {
 	return []status.Session{{ID: "1-2", Account: "joe", Address: "192.0.2.1", Holds: 1}}
 }
 
+func (h *house) RefusedJobs() []status.RefusedJob { return nil }
+
 func (h *house) Transfers() []status.Transfer {
 	return []status.Transfer{{Session: "1-2", Account: "joe", Address: "192.0.2.1", Path: "/big\x80file", Upload: true, Bytes: 3 << 20}}
 }

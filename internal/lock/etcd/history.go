@@ -64,7 +64,7 @@ func (l *Log) History(ctx context.Context, name lock.Name) iter.Seq2[lock.Entry,
 func (c *Cluster) History(ctx context.Context, name lock.Name) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
 		for entry, err := range c.entries(ctx, []byte(name)) {
-			if err == nil && entry.Name != name && (entry.File == nil || entry.File.Path != name) {
+			if err == nil && !entry.Concerns(name) {
 				continue
 			}
 			if !yield(entry, err) {

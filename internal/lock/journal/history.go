@@ -66,12 +66,12 @@ func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) er
 	var key []byte // the name as it is in a line; none: all lines have it
 	if name != "" {
 		key = appendText(nil, string(name))
+		key = key[:len(key)-1] // without the closing quotation mark: names in that directory have it, too
 	}
 	torn := func([]byte, int64) bool { return true } // the server is writing it
 	each := func() bool {
-		l := &r.line
-		of := name == "" || l.record.Hold.Name == name || l.record.File != nil && l.record.File.Path == name
-		return !l.event() || !of || yield(l.entry(), nil)
+		entry := r.line.entry()
+		return !r.line.event() || name != "" && !entry.Concerns(name) || yield(entry, nil)
 	}
 	for i, number := range numbers {
 		limit := int64(-1)

@@ -154,6 +154,9 @@ func (c *coder) record(l *line) {
 	if l.kind == lock.Granted || l.kind == lock.Changed || l.kind == repeated {
 		c.hold(h, r.At)
 	}
+	if l.kind == lock.Ended {
+		c.flag(`,"automatic":`, &h.Automatic)
+	}
 }
 
 func (c *coder) file(r *lock.Record) {
