@@ -226,6 +226,28 @@ func TestAutomaticLocks(t *testing.T) {
 			- quit a
 			- pass 4s
 			b => 250*`},
+		{"MKD of the protected directory is a look, too", automatic, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			- quit a
+			- alone
+			- pass 4s
+			b STOR /www/x <<< 2 => 226 *
+			- quit b
+			- alone
+			- pass 4s
+			a MKD /www => 550 *
+			a DELE /www/x => 250 *`},
+		{"a job that only wrote leaves no look to the next one", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			- quit a
+			- alone
+			- pass 4s
+			b STOR /www/x <<< 2 => 226 *
+			- quit b
+			- alone
+			- pass 4s
+			a STOR /www/x <<< 3 => 226 *`},
 		{"read-only accounts never wait", automatic, `
 			a STOR /www/x <<< 1 => 226 *
 			reader SIZE /www/x => 213 1

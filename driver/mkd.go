@@ -52,6 +52,9 @@ func (c *client) makeDirectory(n lock.Name, view string) (control.Reply, error) 
 	if !c.account.Write {
 		return control.Reply{}, errReadOnly
 	}
+	if c.table().Rules().AutomaticRoot(n) { // programs begin with it, and compute their changes from what they list then
+		c.look(c.conn.Command(), view)
+	}
 	if err := c.mayChange(c.conn.Command(), n); err != nil {
 		return control.Reply{}, err
 	}

@@ -341,7 +341,9 @@ func (st *State) applyJobGranted(h *hold, r *Record) {
 	if h.Automatic {
 		h.view, h.job, h.site, v.hold = v, v.job, st.siteOf(h.Name), h
 		h.turn = r.volatile.until
-		v.looked = v.looked || h.turn != 0
+		if h.turn != 0 {
+			v.looked, v.seen = true, true
+		}
 	}
 	if v != nil && (h.Automatic || v.refused == nil) {
 		v.base, v.known, v.active = h.Token, true, r.At.Boot
@@ -403,7 +405,7 @@ func (st *State) applyNonce(s *session, nonce string, now Time) {
 	for name, v := range old.views {
 		if v.known && v.looked {
 			if to := st.viewIn(s.client, name); !to.known {
-				to.base, to.known = v.base, true
+				to.base, to.known, to.seen = v.base, true, true
 			}
 		}
 	}
@@ -423,11 +425,11 @@ func (st *State) applyView(r *Record) {
 	case markFresh:
 		v.restart()
 	case markLooked:
-		v.looked, v.known, v.base, v.active = true, true, r.Hold.Token, r.At.Boot
+		v.looked, v.seen, v.known, v.base, v.active = true, true, true, r.Hold.Token, r.At.Boot
 		if s := v.job; s.key == (jobKey{}) { // sessions that do not look inherit it at once
 			if heir := st.jobs[keyOf(s.owner)]; heir != nil {
 				to := st.viewIn(heir, v.name)
-				to.base, to.known = v.base, true
+				to.base, to.known, to.seen = v.base, true, true
 			}
 		}
 	case markWorks:

@@ -61,6 +61,7 @@ type view struct {
 	// The job works on the state of the files that the changes under tokens up to base made, if known is set.
 	base    Token
 	known   bool
+	seen    bool      // the job, or the one that it inherits from, has looked
 	active  Time      // when the job last looked, changed something or moved bytes
 	hold    *hold     // that of the job, acquired automatically
 	refused *JobError // the job may not change anything any more
@@ -129,9 +130,9 @@ func (st *State) begin(j *job, now Time) {
 	}
 }
 
-// restart ends the view of a job, of which its successor inherits the last look.
+// restart ends the view of a job, of which its successor inherits the last look. Without a look it inherits nothing.
 func (v *view) restart() {
-	v.looked, v.refused, v.signs = false, nil, signs{}
+	v.looked, v.known, v.refused, v.signs = false, v.known && v.seen, nil, signs{}
 }
 
 // forget drops a view.
@@ -175,9 +176,11 @@ func (st *State) depart(s *session, now Time) {
 
 // bequeath leaves what a session's own job has seen to the job of its client.
 func (st *State) bequeath(v *view, to *job, now Time) {
-	if v.known || v.refused != nil {
+	if v.seen || v.refused != nil {
 		heir := st.viewIn(to, v.name)
-		heir.base, heir.known = v.base, heir.known || v.known
+		if v.seen {
+			heir.base, heir.known, heir.seen = v.base, true, true
+		}
 		heir.refused, heir.by, heir.at = v.refused, v.by, v.at
 		heir.from, heir.until = now, later(now, st.graceAt(v.name))
 	}
@@ -244,7 +247,7 @@ func (st *State) viewOf(s *session, name Name, rule *compiledRule) *view {
 	if v == nil {
 		v = st.viewIn(s.own, name)
 		if heir := s.client.views[name]; heir != nil {
-			v.base, v.known = heir.base, heir.known
+			v.base, v.known, v.seen = heir.base, heir.known, heir.seen
 			if heir.refused != nil && s.opened.Boot >= heir.from && s.opened.Boot <= heir.until {
 				v.refused, v.by, v.at = heir.refused, heir.by, heir.at
 			}

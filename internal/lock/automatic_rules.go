@@ -227,3 +227,8 @@ func (r *Rules) AutomaticTree(dir Name) (lock Name) {
 	}
 	return lock
 }
+
+// AutomaticRoot reports whether a path has an automatic lock, and the directory that it lies in has none.
+func (r *Rules) AutomaticRoot(path Name) bool {
+	return len(r.automatic) > 0 && r.Automatic(path) != "" && r.Automatic(path.Parent()) == ""
+}

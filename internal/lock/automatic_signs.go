@@ -2,14 +2,18 @@ package lock
 
 import (
 	"hash/maphash"
+	"time"
 )
 
 // maxSigns is how many commands of a job are remembered to find out that two programs run as one job.
 const maxSigns = 1024
 
+// apart is how long after another session's MKD of a directory one is a sign: the connections of one program may send it at once.
+const apart = time.Second
+
 // signs are the commands of a job that a second session does not send if the job is one program.
 type signs struct {
-	sent   map[signKey]SessionID
+	sent   map[signKey]sent
 	warned bool
 }
 
@@ -23,6 +27,7 @@ type signKey struct {
 type sent struct {
 	signKey
 	session SessionID // 0: a warning was given
+	at      Time
 }
 
 var signSeed = maphash.MakeSeed()
@@ -33,9 +38,9 @@ func (s *signs) add(c sent) {
 		s.warned = true
 	case len(s.sent) < maxSigns:
 		if s.sent == nil {
-			s.sent = make(map[signKey]SessionID)
+			s.sent = make(map[signKey]sent)
 		}
-		s.sent[c.signKey] = c.session
+		s.sent[c.signKey] = c
 	}
 }
 
@@ -45,15 +50,15 @@ func (st *State) noteSign(a *acquisition, now Instant, out *outcome) {
 	if a.sign == NoSign || v.signs.warned || v.refused != nil || a.sign == Fetch && v.hold != nil && v.hold.turn == 0 {
 		return
 	}
-	c := sent{signKey{a.sign, maphash.String(signSeed, string(a.path))}, s.owner.Session}
+	c := sent{signKey{a.sign, maphash.String(signSeed, string(a.path))}, s.owner.Session, now.Boot}
 	switch first, known := v.signs.sent[c.signKey]; {
 	case !known:
 		out.mark(Record{volatile: volatile{mark: markSign, view: v, sign: c}})
-	case first != c.session:
+	case first.session != c.session && (a.sign != Make || now.Boot >= later(first.at, apart)):
 		out.mark(Record{volatile: volatile{mark: markSign, view: v}})
 		out.records = append(out.records, Record{
 			Kind: Published, Cause: CauseTwoRuns, Hold: Hold{Name: a.name, Token: v.base, Owner: s.owner}, By: s.owner, At: now,
-			Note: "two programs seem to run as one job: " + signTexts[a.sign] + " by sessions " + first.String() + " and " +
+			Note: "two programs seem to run as one job: " + signTexts[a.sign] + " by sessions " + first.session.String() + " and " +
 				c.session.String(),
 			File: &Publication{Path: a.path},
 		})
