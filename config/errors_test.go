@@ -39,7 +39,7 @@ func TestParseSaysWhatIsWrongAndWhere(t *testing.T) {
 		"misspelt key that is required":        {"[[lock]]\nmtach = \"/x\"", "f:2: lock[1].mtach: unknown key; did you mean match?"},
 		"misspelt key beside the right one":    {lock + "mtach = \"/x\"\nmax_age = \"-1s\"\nmax_aeg = 1", "f:3: lock[1].mtach: unknown key; did you mean match?\nf:4: lock[1].max_age: \"-1s\": must not be negative\nf:5: lock[1].max_aeg: unknown key; did you mean max_age?"},
 		"misspelt key beside a wrong value":    {"[[lock]]\nmatch = \"/[a\"\nmtach = \"/x\"", "f:2: lock[1].match: \"/[a\": is no glob; a bracket or brace is not closed\nf:3: lock[1].mtach: unknown key; did you mean match?"},
-		"key of a hook":                        {"[[hook]]\n[[hook]]\nurl = \"http://a\"\non = [\"acquire\"]\nmach = \"\"\n", "f:1: hook[1].on: missing: one or more of acquire, release, expire, break, publish, discard, unconfirmed, login, cluster\nf:1: hook[1].run: missing: the program to run, such as [\"/usr/local/bin/told\"], or a url\nf:5: hook[2].mach: unknown key; did you mean match?"},
+		"key of a hook":                        {"[[hook]]\n[[hook]]\nurl = \"http://a\"\non = [\"acquire\"]\nmach = \"\"\n", "f:1: hook[1].on: missing: one or more of acquire, release, expire, break, publish, discard, unconfirmed, job, login, cluster\nf:1: hook[1].run: missing: the program to run, such as [\"/usr/local/bin/told\"], or a url\nf:5: hook[2].mach: unknown key; did you mean match?"},
 		"key of another section": {lock + "idle_timeout = \"1s\"",
 			"f:3: lock[1].idle_timeout: unknown key here; it belongs in [ftp]"},
 		"key of a rule at the top": {"max_age = \"1s\"",

@@ -111,4 +111,4 @@ func (s *Server) ObserveEnd(r *lock.Record) {
 	}
 }
 
-var errLockEnded = &refusal{code: 426, text: "the lock of the files ended, see the next reply"}
+var errLockEnded = &refusal{code: 426, text: "the lock of the files ended"}

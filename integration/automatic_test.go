@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 const automaticRule = `
@@ -19,7 +21,7 @@ const quick = automaticRule + "wait = \"300ms\"\nturn = \"0s\"\ngrace = \"200ms\
 // startAutomatic starts a server with two accounts and a file in /www.
 func startAutomatic(t *testing.T, rules string) *server {
 	s := newServer(t, rules)
-	s.configure(rules, account, "other")
+	s.configure(rules)
 	s.start()
 	s.write("www/x", "0")
 	return s
@@ -43,13 +45,24 @@ func TestOperatorsSeeAutomaticLocksAndRefusedJobs(t *testing.T) {
 
 	s.wants("clear /www/.deploy-lock --job other@127.0.0.9", "") // another job
 	a.Want(221, "QUIT")
-	s.wantFree(t, "/www/.deploy-lock")
+	s.awaitEnd(t)
 	b.Want(550, "MKD /www/d", "being changed by")
 	s.wants("clear /www/.deploy-lock --job other", "cleared, refused jobs: 1")
 	b.Want(257, "MKD /www/d")
 	s.wants("break /www/.deploy-lock --token 2 --reason stop", "")
 	b.Want(550, "RMD /www/d", "broken by administrator, stop")
 	s.wants("history /www", "break", "stop")
+}
+
+// awaitEnd returns when the automatic lock has ended.
+func (s *server) awaitEnd(t *testing.T) {
+	t.Helper()
+	c := s.session("boss")
+	defer c.Conn.Close()
+	harness.Await(t, "the lock ends", func() bool {
+		r, err := c.Try("SITE LOCK INFO /www/.deploy-lock")
+		return err == nil && (r.Code != 211 || strings.Contains(r.Text, "type=free"))
+	})
 }
 
 // wants runs a command and checks its output.
@@ -96,26 +109,26 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 	s := startAutomatic(t, "[[lock]]\nmatch = \"/locks/**\"\n")
 	a, b := s.session(account), s.session("other")
 	a.Want(213, "SIZE /www/x")
-	s.configure(quick, account, "other")
+	s.configure(quick)
 	s.mustReload() // the rule is new: a look of before is not known
 	if err := b.Store("/www/x", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
 	b.Want(221, "QUIT")
-	s.wantFree(t, "/www/.deploy-lock")
+	s.awaitEnd(t)
 	a.Want(550, "DELE /www/x", "changed by other@127.0.0.1 (1 file")
 
 	c := s.session("other")
 	c.Want(257, "MKD /www/d")
-	s.configure(strings.Replace(quick, "automatic = true", `automatic = "report"`, 1), account, "other")
+	s.configure(strings.Replace(quick, "automatic = true", `automatic = "report"`, 1))
 	s.mustReload() // nothing is refused any more
 	a.Want(250, "DELE /www/x")
-	s.configure("[[lock]]\nmatch = \"/locks/**\"\n", account, "other")
+	s.configure("[[lock]]\nmatch = \"/locks/**\"\n")
 	s.mustReload() // the lock ends with its job
 	a.Want(250, "RMD /www/d")
 	s.wants("locks", "/www/.deploy-lock")
 	c.Want(221, "QUIT")
-	s.wantFree(t, "/www/.deploy-lock")
+	s.awaitEnd(t)
 }
 
 func TestConfigCheckRefusesAmbiguousAutomaticRules(t *testing.T) {
