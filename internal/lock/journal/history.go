@@ -70,8 +70,11 @@ func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) er
 	}
 	torn := func([]byte, int64) bool { return true } // the server is writing it
 	each := func() bool {
+		if !r.line.event() {
+			return true
+		}
 		entry := r.line.entry()
-		return !r.line.event() || name != "" && !entry.Concerns(name) || yield(entry, nil)
+		return name != "" && !entry.Concerns(name) || yield(entry, nil)
 	}
 	for i, number := range numbers {
 		limit := int64(-1)
