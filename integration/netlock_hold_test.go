@@ -175,25 +175,6 @@ func TestNetlockReleasesWhenItsOutputIsClosed(t *testing.T) {
 	s.session("other").Want(257, "MKD /phone_lock")
 }
 
-func TestNetlockReleasesWhenItsInputEndsIfAskedTo(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	p := s.hold(t, "phone_lock", "--stdin")
-	fmt.Fprintln(p.to, "this means nothing")
-	other := s.session("other")
-	other.Want(550, "MKD /phone_lock")
-	p.to.Close()
-	p.ended(t, 0)
-	other.Want(257, "MKD /phone_lock")
-	other.Want(250, "RMD /phone_lock")
-
-	p = s.hold(t, "phone_lock")
-	p.to.Close()
-	if dot, err := p.from.ReadByte(); dot != '.' {
-		t.Errorf("without being asked to: %q, %v", dot, err)
-	}
-}
-
 // heeded are the signals that a program which the tests start heeds: under nohup it would ignore SIGHUP.
 func heeded(all ...syscall.Signal) []syscall.Signal {
 	return slices.DeleteFunc(all, func(s syscall.Signal) bool { return signal.Ignored(s) })
@@ -243,10 +224,10 @@ func TestNetlockThatIsNotWantedAnyMoreDoesNotWait(t *testing.T) {
 	s := startServer(t, longLived)
 	other := s.session("other")
 	other.Want(257, "MKD /phone_lock")
-	p := launch(t, locker(t, s.lockURL("phone_lock"), "--stdin", "URL"))
+	p := launch(t, locker(t, s.lockURL("phone_lock"), "URL"))
 	other.awaitWaiting("/phone_lock", 1)
-	p.to.Close()
-	p.ended(t, 0)
+	p.signal(t, syscall.SIGTERM)
+	p.ended(t, 143)
 	other.Want(250, "RMD /phone_lock")
 	other.wantFree("/phone_lock", 0)
 }

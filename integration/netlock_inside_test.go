@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -167,13 +166,9 @@ func TestNetlockReadsNamesThatLookLikeTheWordsOfReplies(t *testing.T) {
 	name := "/locks/x: held by y@10.0.0.1 for 5s, never expires, token 9; shared by z"
 	s.session("other").Want(257, "MKD "+name)
 	at := fmt.Sprintf("ftp://%s:%s@%s/%%2Flocks/%s", account, password, s.v4, url.PathEscape(name[7:]))
-	r := finish(t, locker(t, "", "info", "--json", at))
-	var one struct {
-		Path    string
-		Holders []struct{ Owner string }
-	}
-	if err := json.Unmarshal([]byte(r.out), &one); err != nil || one.Path != name || len(one.Holders) != 1 || !strings.HasPrefix(one.Holders[0].Owner, "other@") {
-		t.Errorf("%+v, %v", r, err)
+	r := finish(t, locker(t, "", "info", at))
+	if !strings.Contains(r.out, name+" is held by other@127.0.0.1 for ") {
+		t.Errorf("%+v", r)
 	}
 	r = finish(t, locker(t, "", "run", "-n", at, "true"))
 	if r.status != 75 || !strings.Contains(r.out, name+": held by other@") {

@@ -223,31 +223,69 @@ func TestNetlockRunKillsItsCommandBeforeTheServerGrantsTheLockAgain(t *testing.T
 	s.errorsExpected = true
 	for _, dir := range []string{"age", "idle"} {
 		s.write(dir+"/.keep", "")
-		for i, drops := range []direction{dropsBoth, dropsReplies, endsAtServer} {
-			path := fmt.Sprintf("/%s/%d", dir, i)
-			t.Run(path, func(t *testing.T) {
-				t.Parallel()
-				p := newPartition(t, s.v4, drops, 36, 0)
-				cmd := locker(t, "", "run", "--renew", fmt.Sprintf("ftp://%s:%s@%s/%%2F%s", account, password, p.address(), path[1:]), "sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.01; done")
-				began := launch(t, cmd)
-				began.says(t, "here")
-				dead := make(chan time.Time, 1)
-				go func() {
-					_, _ = io.Copy(io.Discard, began.from)
-					dead <- time.Now()
-				}()
-				<-p.broken
-				second := s.session("other")
-				second.Want(200, "SITE WAIT 60")
-				second.Want(257, "MKD "+path)
-				granted := time.Now()
-				if at := <-dead; at.After(granted) {
-					t.Errorf("the command was dead %v after another client was granted the lock", at.Sub(granted))
-				}
-				began.ended(t, 79)
-			})
+	}
+	limit := make(chan struct{}, 12)
+	var all sync.WaitGroup
+	defer all.Wait()
+	n := 0
+	for _, dir := range []string{"age", "idle"} {
+		for _, drops := range []direction{dropsBoth, dropsCommands, dropsReplies, endsAtServer} {
+			for at := 28 + n%count(9, 1); at <= 53; at += count(20, 1) { // the command runs from step 27 on
+				n++
+				path := fmt.Sprintf("/%s/%d", dir, n)
+				limit <- struct{}{}
+				all.Go(func() {
+					defer func() { <-limit }()
+					err := errBusy
+					for try := 0; errors.Is(err, errBusy) && try < 5; try++ {
+						err = deadBeforeGranted(t, s, fmt.Sprintf("%s-%d", path, try), drops, at)
+					}
+					if err != nil {
+						t.Errorf("%s; the network drops %s from step %d: %v", path, drops, at, err)
+					}
+				})
+			}
 		}
 	}
+	all.Wait()
+	t.Logf("figures: %d partitions", n)
+}
+
+// deadBeforeGranted has netlock run a command that ignores SIGTERM through a network that breaks, and another client wait for the lock. It returns
+// an error if the command is not dead when that is granted it.
+func deadBeforeGranted(t *testing.T, s *server, path string, drops direction, at int) error {
+	p := newPartition(t, s.v4, drops, at, 0)
+	defer p.close()
+	began := launch(t, locker(t, "", "run", "--renew", fmt.Sprintf("ftp://%s:%s@%s/%%2F%s", account, password, p.address(), path[1:]),
+		"sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.01; done"))
+	dead := make(chan time.Time, 1)
+	go func() {
+		_, _ = io.Copy(io.Discard, began.from)
+		dead <- time.Now()
+	}()
+	select {
+	case <-p.broken:
+	case <-began.exited:
+		return fmt.Errorf("%w; netlock ended with status %d", errBusy, began.cmd.ProcessState.ExitCode())
+	case <-time.After(patience):
+		return errors.New("the network did not break")
+	}
+	second := s.session("other")
+	defer second.Conn.Close()
+	if _, err := second.Try("SITE WAIT 60"); err != nil {
+		return err
+	}
+	r, err := second.Try("MKD " + path)
+	granted := time.Now()
+	if err != nil || r.Code != 257 {
+		return fmt.Errorf("the second client got %v, %v", r, err)
+	}
+	_, _ = second.Try("RMD " + path)
+	if end := <-dead; end.After(granted) {
+		return fmt.Errorf("the command was dead %v after another client was granted the lock", end.Sub(granted))
+	}
+	began.ended(t, 79)
+	return nil
 }
 
 // TestLocksmithIsDoneInTimeWhenAReloadShortensTheAge cuts the network after a reload.

@@ -16,6 +16,7 @@
 //   - If an administrator breaks the lock, up to a second passes before the context ends. Have ftplockd protect the files, or compare fencing tokens.
 //   - Time in suspend counts on Linux only. A program that wakes after the end of a lease finds its context alive for up to a second; [Lock.Valid]
 //     is exact.
+//   - A Client reads the facts of locks (SITE LOCK FACTS in FEAT), and no texts of replies. An ftplockd without facts is like another server.
 //   - Other servers have no tokens, no leases and no queue: [Client.Missing] lists that. A lock counts as lost when its directory is gone or
 //     has another time, which vsftpd tells to the minute, and when the server does not answer for a minute. Release looks first and then sends RMD;
 //     no FTP server does both in one step. A lost reply to MKD leaves a directory there ([ErrUnknown]).

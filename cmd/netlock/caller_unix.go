@@ -11,19 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch polls standard output for an error condition, which a pipe has when its other end is closed, and standard input and the parent for
-// their ends. The parent has ended when another process is our parent.
+// watch polls standard output for an error condition, which a pipe has when its other end is closed. The parent has ended when another process
+// is our parent.
 type watch struct {
-	files  []unix.PollFd // -1 is not looked at
-	parent int           // its process id
+	output []unix.PollFd
+	parent int // its process id
 }
 
-func newWatch(stdin bool) *watch {
-	w := &watch{parent: os.Getppid(), files: []unix.PollFd{{Fd: int32(unix.Stdout)}}}
-	if stdin {
-		w.files = append(w.files, unix.PollFd{Fd: int32(unix.Stdin), Events: unix.POLLIN})
-	}
-	return w
+func newWatch() *watch {
+	return &watch{parent: os.Getppid(), output: []unix.PollFd{{Fd: int32(unix.Stdout)}}}
 }
 
 // blind: process 1 adopts what has lost its parent; 0 is a parent in another process id namespace. Only pipes and sockets tell when
@@ -47,32 +43,15 @@ func (w *watch) look() string {
 	if os.Getppid() != w.parent {
 		return parentEnded
 	}
-	if _, err := unix.Poll(w.files, int(lookFor.Milliseconds())); errors.Is(err, unix.EINTR) {
-		return ""
-	} else if err != nil {
+	n, err := unix.Poll(w.output, int(lookFor.Milliseconds()))
+	switch {
+	case errors.Is(err, unix.EINTR), n == 0:
+	case err != nil || w.output[0].Revents&unix.POLLNVAL != 0:
 		time.Sleep(lookFor) // nothing can be seen: the dots will tell
-		return ""
-	}
-	for i := range w.files {
-		f := &w.files[i]
-		switch {
-		case f.Revents == 0:
-		case f.Revents&unix.POLLNVAL != 0:
-			f.Fd = -1 // a system that cannot poll such a file
-		case f.Events == 0:
-			return stdoutClosed
-		case !more(int(f.Fd)):
-			return stdinClosed
-		}
+	default:
+		return stdoutClosed
 	}
 	return ""
-}
-
-// more reads what there is, and reports whether more can come.
-func more(fd int) bool {
-	var b [4096]byte
-	n, err := unix.Read(fd, b[:])
-	return n > 0 || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }
 
 // hasRoom reports whether a write to the file would not wait. A file that cannot be asked has room.

@@ -2,10 +2,8 @@ package main
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -15,19 +13,9 @@ import (
 // is written to it: the dots see to that.
 type watch struct {
 	parent windows.Handle // 0: it had ended before
-	input  atomic.Bool    // standard input has ended
 }
 
-func newWatch(stdin bool) *watch {
-	w := &watch{parent: openParent()}
-	if stdin {
-		go func() { // nothing on Windows ends the reading of a pipe for certain, but its end and ours
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			w.input.Store(true)
-		}()
-	}
-	return w
-}
+func newWatch() *watch { return &watch{openParent()} }
 
 // openParent returns a handle of the process that started us, or 0: process ids are used again, so one that began after us is another.
 func openParent() windows.Handle {
@@ -59,9 +47,6 @@ func (w *watch) look() string {
 		time.Sleep(lookFor)
 	case which == windows.WAIT_OBJECT_0:
 		return parentEnded
-	}
-	if w.input.Load() {
-		return stdinClosed
 	}
 	return ""
 }

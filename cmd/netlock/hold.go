@@ -24,7 +24,7 @@ func (h *holder) run(ctx context.Context, arg string) error {
 	h.out = os.Stdout
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	ctx, forget, err := watchCaller(ctx, h.stdin)
+	ctx, forget, err := watchCaller(ctx)
 	if err != nil {
 		return h.refuse(err)
 	}

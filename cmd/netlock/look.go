@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,25 +15,22 @@ import (
 
 // newInfoCommand returns the command that tells of one lock.
 func newInfoCommand(s *settings) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "info URL",
 		Short: "tell who holds a lock",
 		Long: `Info tells whether the lock is held, and by whom and until when if the server can tell. The exit status is 0 whether
-it is held or not.`,
-		Example: `  netlock info ftp://bob@ftp.example.com/phone_lock
-  netlock info --json ftp://bob@ftp.example.com/phone_lock | jq .held`,
-		Args: cobra.ExactArgs(1),
+it is held or not. Programs read the facts of SITE LOCK INFO.`,
+		Example: `  netlock info ftp://bob@ftp.example.com/phone_lock`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.info(cmd.Context(), args[0], asJSON)
+			return s.info(cmd.Context(), args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	s.timeoutFlag(cmd)
 	return cmd
 }
 
-func (s *settings) info(ctx context.Context, arg string, asJSON bool) error {
+func (s *settings) info(ctx context.Context, arg string) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := s.resolve(arg)
@@ -52,52 +48,11 @@ func (s *settings) info(ctx context.Context, arg string, asJSON bool) error {
 	}
 	defer c.Close()
 	info, err := c.Info(ctx, t.path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return classify(err, t)
-	case asJSON:
-		return encode(os.Stdout, info)
 	}
 	_, err = io.WriteString(os.Stdout, sentence(info))
 	return err
-}
-
-// view is a lock as JSON. Times are RFC 3339, durations seconds.
-type view struct {
-	Path    string       `json:"path"`
-	Held    bool         `json:"held"`
-	Since   *time.Time   `json:"since,omitempty"`
-	Waiting int          `json:"waiting"`
-	Holders []holderView `json:"holders"`
-	Reply   string       `json:"reply,omitempty"` // of a server that has facts, if it is not held
-}
-
-// holderView is one client that holds a lock; no expires_in_seconds: for ever.
-type holderView struct {
-	Owner   string   `json:"owner"`
-	Held    float64  `json:"held_seconds"`
-	Expires *float64 `json:"expires_in_seconds,omitempty"`
-	Shared  bool     `json:"shared"`
-	Token   uint64   `json:"token"`
-}
-
-func encode(w io.Writer, i locksmith.Info) error {
-	v := view{Path: i.Path, Held: i.Held, Waiting: i.Waiting, Holders: []holderView{}, Reply: i.Reply}
-	if !i.Since.IsZero() {
-		since := i.Since.UTC()
-		v.Since = &since
-	}
-	for _, h := range i.Holders {
-		one := holderView{Owner: h.Owner, Held: h.Held.Seconds(), Shared: h.Shared, Token: h.Token}
-		if h.Expires > 0 {
-			left := h.Expires.Seconds()
-			one.Expires = &left
-		}
-		v.Holders = append(v.Holders, one)
-	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // sentence tells of one lock for people.

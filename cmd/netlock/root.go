@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -22,7 +24,6 @@ type settings struct {
 	shared    bool
 	renew     bool
 	conflict  int // the exit status when another client holds the lock
-	stdin     bool
 	killAfter duration
 }
 
@@ -34,7 +35,7 @@ func newRootCommand() *cobra.Command {
 		Short: "hold a lock on an FTP server",
 		Long: `Netlock holds a lock on an FTP server (a directory that MKD makes for exactly one client) while a command runs.
 It is flock(1) with a URL in the place of the file. It exits with the command's status, or with 128+n if signal n ended
-the command. Options stand before the URL. "-c LINE" in the place of COMMAND runs a line by the shell.
+the command. Options stand before the URL. "-c LINE" in the place of COMMAND runs a line by $SHELL.
 
 The command has a process group of its own (on Windows a job), which gets the signals that netlock gets. If the lock is lost,
 the group gets SIGTERM, and SIGKILL after --kill-after, but always before the server can grant the lock to another client; the
@@ -52,13 +53,17 @@ A URL is ftp://user@host:port/path, with ftpes:// for explicit and ftps:// for i
 directory after login, /%2Fpath absolute. The password is that of the URL, of NETLOCK_PASSWORD, or of ~/.netrc.
 
 Differences from flock(1):
-  The default of -E is 75. Errors have the statuses below; flock uses sysexits.h, too, but fewer of them.
+  The default of -E is 75, not 1. Errors have the statuses below; flock uses sysexits.h, too, but fewer of them.
   -w is the time for the server and the lock together. It may have a unit: 90s, 1m30s.
   -s works where the server shares locks between accounts; otherwise it is refused with status 73.
   -e is written -x. -o is always on: what the command leaves running does not hold the lock.
-  -u, -F (--no-fork) and --fcntl do not exist: there is no file descriptor. A script that locks itself runs
-  itself again: [ "$NETLOCK_PATH" ] || exec netlock URL "$0" "$@"
-  A lock can be lost while it is held, and ends by itself when netlock is killed.
+  A COMMAND that begins with a dash stands behind "--".
+  -u, -F (--no-fork), --fcntl and a file descriptor in the place of the file do not exist. A script that locks itself
+  runs itself again: [ "$NETLOCK_PATH" ] || exec netlock URL "$0" "$@"
+  Without a COMMAND the lock is held for the parent process.
+  The command has a process group of its own, and finds the lock in its environment.
+  The lock of a netlock in a netlock, of the same URL, is refused with status 64; flock would wait for itself.
+  A lock can be lost while it is held: the command is ended then. It ends by itself when netlock is killed.
   --verbose writes to standard error.`,
 		Example: `  netlock ftp://phoneacc@ftp.example.com/phone_lock ./upload.sh
   netlock -w 60 ftp://phoneacc@ftp.example.com/phone_lock make phones
@@ -98,7 +103,6 @@ Differences from flock(1):
 		f.BoolP("close", "o", false, "as in flock(1); it is always so")
 		s.lockFlags(cmd)
 	}
-	root.Flags().BoolVar(&s.stdin, "stdin", false, "without a COMMAND: release the lock when standard input ends, too")
 	root.Flags().BoolP("version", "V", false, "print the version")
 	root.PersistentFlags().BoolVar(&s.verbose, "verbose", false, "write to standard error what is done, and whose the exit status is")
 	root.SetGlobalNormalizationFunc(longNames)
@@ -133,12 +137,12 @@ func (s *settings) start(ctx context.Context, args []string, needed bool) error 
 	return r.run(ctx, args[0], command)
 }
 
-// shell runs a line by the system's shell.
+// shell runs a line by the shell of the user, as flock(1) does.
 func shell(line string) []string {
 	if runtime.GOOS == "windows" {
 		return []string{"cmd", "/c", line}
 	}
-	return []string{"/bin/sh", "-c", line}
+	return []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh"), "-c", line}
 }
 
 // version is that of the module, as the Go toolchain has stamped it.
