@@ -115,6 +115,9 @@ func (c *client) siteLockInfo(param string) control.Reply {
 		if verr := c.table().Valid(); verr != nil { // a client acts on this reply
 			err = verr
 		}
+		if err == nil && !held && v.Next == nil {
+			v.Next = c.ofHost(n)
+		}
 		switch {
 		case err != nil:
 		case held && len(v.Holds) == 0, !held && v.Next == nil:
@@ -132,4 +135,24 @@ func (c *client) siteLockInfo(param string) control.Reply {
 		}
 		return control.Reply{Code: 211, Text: "Lock " + view, Lines: append(lines, factLines(view, v, c.server.clock.Now())...)}, nil
 	})
+}
+
+// ofHost returns a *HostError if a program on the host made a directory of the name, which keeps clients from the lock while it is empty.
+func (c *client) ofHost(n lock.Name) error {
+	if !c.server.directories {
+		return nil
+	}
+	info, err := c.server.tree.Lstat(string(n))
+	if err != nil || !info.IsDir() {
+		return nil
+	}
+	dir, err := c.server.tree.Open(string(n))
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	if names, _ := dir.Readdirnames(1); len(names) > 0 {
+		return nil
+	}
+	return &lock.HostError{Name: n, Since: info.ModTime()}
 }

@@ -55,3 +55,13 @@ func TestFactsMarkAutomaticLocks(t *testing.T) {
 		a STOR /www/x <<< 1 => 226 *
 		a SITE LOCK INFO /www/.deploy-lock => 211-*\n type=lock;*;automatic=yes;*; /www/.deploy-lock\n211 End`, automatic)
 }
+
+// A program on the server's machine holds a lock by a directory: MKD is refused, and may be granted later.
+func TestFactsOfALockThatAProgramOnTheHostHolds(t *testing.T) {
+	plays(t, `
+		- mkdir /locks/x
+		a MKD /locks/x => 550 /locks/x: held by host since *
+		a SITE LOCK INFO /locks/x => 211-Lock /locks/x\n not held: held by host since *\n type=busy;waiting=0;mkd=later; /locks/x\n211 End
+		- write /locks/x/f x
+		a SITE LOCK INFO /locks/x => 550 /locks/x: not held`, func(o *setup) { o.directories = true })
+}
