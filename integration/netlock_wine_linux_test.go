@@ -27,6 +27,9 @@ func newWine(t *testing.T) *wine {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	if err := os.Mkdir(w.prefix, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = w.command("wineserver", "-k", "-w").Run() })
 	for _, args := range [][]string{{"wineserver", "-p"}, {"wine", "wineboot", "-i"}} { // their output goes nowhere: what they start keeps it open
 		if err := w.command(args[0], args[1:]...).Run(); err != nil {
