@@ -231,7 +231,7 @@ func (st *State) stale(v *view, now Instant) *JobError {
 	}
 	base, known := v.base, v.known
 	if !known {
-		base, known = st.floor.token, now.Boot < st.floor.until
+		base, known = max(base, st.floor.token), now.Boot < st.floor.until // base is a token of its own, if any
 	}
 	c := site.changed
 	if !known || c.token <= base {
@@ -397,7 +397,7 @@ func (st *State) applyChange(r *Record) {
 // applyNonce moves a session with another nonce to its new job, which has seen what the session has.
 func (st *State) applyNonce(s *session, nonce string, now Time) {
 	s.owner.Nonce = nonce
-	if s.client == nil || s.client.key == keyOf(s.owner) {
+	if s.closed || s.client == nil || s.client.key == keyOf(s.owner) {
 		return
 	}
 	old, own := s.client, s.own

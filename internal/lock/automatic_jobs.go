@@ -146,7 +146,7 @@ func (st *State) forget(v *view) {
 
 // dropSite forgets a site whose changes concern no job any more.
 func (st *State) dropSite(name Name) {
-	if site := st.sites[name]; site.views == 0 && st.floor.until == 0 {
+	if site := st.sites[name]; site.views == 0 && (st.floor.until == 0 || site.changed.token <= st.floor.token) {
 		delete(st.sites, name)
 	}
 }

@@ -13,3 +13,12 @@ func (t *Table) Holds() (all []Hold) {
 	}
 	return all
 }
+
+// RememberedViews returns how much the table remembers of jobs and automatic locks.
+func (t *Table) RememberedViews() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(t.st.jobs) + len(t.st.sites)
+	t.st.eachView(func(*view) { n++ })
+	return n
+}
