@@ -22,14 +22,14 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	}
 	h, adopted, err := c.acquire(cmd, n)
 	if err != nil && !errors.Is(err, lock.ErrHeld) {
-		real, rerr := c.resolve(view)
+		resolved, rerr := c.resolve(view)
 		switch {
 		case rerr != nil:
 			return control.Reply{}, rerr
-		case !c.isLockName(real) && !c.table().Held(real): // a reload may have left a held lock without a rule
-			return c.makeDirectory(real, view)
-		case real != n, errors.Is(err, lock.ErrNoParent) && c.remakeRoot(real.Parent()):
-			n = real
+		case !c.isLockName(resolved) && !c.table().Held(resolved): // a reload may have left a held lock without a rule
+			return c.makeDirectory(resolved, view)
+		case resolved != n, errors.Is(err, lock.ErrNoParent) && c.remakeRoot(resolved.Parent()):
+			n = resolved
 			h, adopted, err = c.acquire(cmd, n)
 		}
 	}

@@ -15,12 +15,12 @@ func (c *client) removeOrRelease(view string) (control.Reply, error) {
 	n := lock.Name(c.account.inTree(view))
 	err := c.locks.Release(c.server.context, n)
 	if err == lock.ErrNotHeld {
-		real, rerr := c.resolve(view)
+		resolved, rerr := c.resolve(view)
 		if rerr != nil {
 			return control.Reply{}, rerr
 		}
-		if real != n {
-			n = real
+		if resolved != n {
+			n = resolved
 			err = c.locks.Release(c.server.context, n)
 		}
 	}

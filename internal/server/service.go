@@ -136,7 +136,6 @@ func (v *service) open(ctx context.Context, openLog func() error) error {
 	if v.table, err = lock.NewTable(ctx, table); err != nil {
 		return err
 	}
-	v.warnOfSecondNames(rules)
 	return nil
 }
 
@@ -185,20 +184,6 @@ func (v *service) keepLog(ctx context.Context, l lockLog) context.Context {
 }
 
 func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
-
-// warnOfSecondNames says where one file has two names, for which locks and what they protect are two.
-func (v *service) warnOfSecondNames(rules *lock.Rules) {
-	directories := []string{"/"}
-	for _, p := range rules.Prefixes() {
-		directories = append(directories, string(p))
-	}
-	for _, a := range v.server.config.Accounts {
-		directories = append(directories, a.Home)
-	}
-	for _, found := range v.tree.SecondNames(directories) {
-		v.server.log.Warn("one file has two names: locks and protection know each name alone", "where", found)
-	}
-}
 
 // warnOfHomes names the accounts whose home is not there.
 func (v *service) warnOfHomes(c *config.Config) {
