@@ -129,7 +129,7 @@ func TestDocsSayWhyEachDependencyIsThere(t *testing.T) {
 func TestTroubleshootingHasEveryRefusal(t *testing.T) {
 	t.Parallel()
 	page := strings.ReplaceAll(document(t, "docs/troubleshooting.md"), `\|`, "|")
-	refused := regexp.MustCompile(`Code: [45]\d\d, Text: (?:fmt\.Sprintf\()?"([^"]+)"|&refusal\{(?:code: \d+, )?text: (?:fmt\.Sprintf\()?"([^"]+)"|\w+\.\w+, [45]\d\d, "([^"]+)"|fixed\([45]\d\d, "([^"]+)"`)
+	refused := regexp.MustCompile(`Code: [45]\d\d, Text: (?:fmt\.Sprintf\()?"([^"]+)"|&refusal\{(?:code: \d+, )?(?:cause: "[a-z-]+", )?text: (?:fmt\.Sprintf\()?"([^"]+)"|answer\{[45]\d\d, "([^"]+)"|fixed\([45]\d\d, "([^"]+)"`)
 	found := 0
 	for _, in := range []string{"driver", "internal/control"} {
 		files, err := filepath.Glob(filepath.Join("..", in, "*.go"))
@@ -248,7 +248,7 @@ func TestOperationsNameEachWord(t *testing.T) {
 	for file, words := range map[string]string{
 		"internal/hook/hook.go": `json:"(\w+)`,
 		"internal/event/log.go": `return "([^"]+)", slog\.Level|text\("(\w+)"|slog\.\w+\("(\w+)"`,
-		"driver/events.go":      `return "([a-z-]+)"|, "([a-z-]+)"\}`,
+		"driver/reply.go":       `"([a-z-]+)"\}\}|cause: "([a-z-]+)"`,
 	} {
 		found := regexp.MustCompile(words).FindAllStringSubmatch(document(t, file), -1)
 		if len(found) < 10 {
