@@ -109,7 +109,7 @@ func newContest(t testing.TB, server *peers.Process, p program, n int) *contest 
 	if err := os.RemoveAll(filepath.Join(server.Root, site)); err != nil {
 		t.Fatal(err)
 	}
-	c := &contest{program: p, base: newVersion("base"), outcomes: make([]outcome, n)}
+	c := &contest{program: p, base: newVersion("original"), outcomes: make([]outcome, n)}
 	work := t.TempDir()
 	first := c.newJob(t, server, filepath.Join(work, "base"), n)
 	first.address = fmt.Sprintf("127.0.%d.%d", 1+rand.IntN(200), 1+rand.IntN(200)) // a client without a past

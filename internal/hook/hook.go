@@ -325,7 +325,7 @@ func document(e event.Event) []byte {
 		Time: e.Time.UTC(), Event: string(e.Kind), Cause: e.Cause, Lock: e.Lock, LockEncoded: status.Encoded(e.Lock), Token: e.Token,
 		Holder: e.Holder, By: e.By, Session: e.Session, Account: e.Account, Remote: e.Remote,
 		Path: e.Path, PathEncoded: status.Encoded(e.Path), Bytes: size(e), SHA256: e.SHA256,
-		Held: e.Held.Seconds(), Waited: e.Waited.Seconds(), Reason: e.Reason,
+		Held: e.Held.Seconds(), Waited: e.Waited.Seconds(), Reason: e.Reason, Automatic: e.Automatic,
 	})
 	if err != nil {
 		panic(err) // every event has a JSON form
