@@ -15,7 +15,7 @@ var modelBugs = flag.Int("model.bugs", 3, "so many of the planted bugs, drawn at
 
 // planted are bugs that the model test must find: the text in a file, and what replaces it.
 var planted = []struct{ name, file, is, becomes string }{
-	{"a second exclusive hold", "acquire.go", "(!a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)", "false"},
+	{"a second exclusive hold", "acquire.go", "(a.view != nil || !a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)", "false"},
 	{"a token is given twice", "apply.go", "st.last = max(st.last, h.Token)", "st.last = st.last + 0"},
 	{"a newcomer overtakes the queue", "acquire.go", "if len(n.queue) > 0 && n.queue[0] != a.place {", "if false {"},
 	{"the limit is not counted down", "index.go", "p.taken--", "p.taken += 0"},
