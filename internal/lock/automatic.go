@@ -87,7 +87,7 @@ func (st *State) change(a *acquisition, now Instant, out *outcome) {
 	switch {
 	case v.refused != nil:
 		out.mark(Record{At: now, volatile: volatile{mark: markActive, view: v}})
-		if !v.refused.Report {
+		if !rule.automatic.Report {
 			out.refuse(v.refused)
 		}
 	case holds && h.Automatic:

@@ -14,7 +14,7 @@ const (
 	// freshAfter is how long a job does nothing until its next look makes a fresh start.
 	freshAfter = time.Minute
 	// maxJobs is how many jobs that have ended are remembered, and maxViews of how many locks a job is.
-	maxJobs, maxViews = 10_000, 256
+	maxJobs, maxViews = 10_000, 64
 )
 
 // jobKey names the sessions of an account that have the same nonce, or no nonce and the same address.

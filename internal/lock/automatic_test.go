@@ -179,7 +179,7 @@ func TestAJobRemembersSoManySites(t *testing.T) {
 	for i := range 2000 {
 		s.Look(t.Context(), lock.Name(fmt.Sprintf("/www/%d/x", i)), lock.NoSign, nil)
 	}
-	if n := table.RememberedViews(); n > 600 {
+	if n := table.RememberedViews(); n > 200 {
 		t.Errorf("%d are remembered", n)
 	}
 }

@@ -122,7 +122,9 @@ func (s *Session) Work() {
 	defer t.mu.Unlock()
 	var holds []*hold
 	if a := t.st.accounts[s.s.owner.Account]; a != nil && a.ended > 0 && !s.s.closed {
-		holds = a.ofEnded(func(h *hold) bool { return h.Rule.MaxIdle > 0 && !h.Automatic && (s.s.sameNonce(h) || s.s.sameClient(h)) })
+		holds = a.ofEnded(func(h *hold) bool {
+			return h.Rule.MaxIdle > 0 && !h.Automatic && (s.s.sameNonce(h) || s.s.sameClient(h))
+		})
 	}
 	t.st.apply(&Record{Kind: lived, At: t.clock.Now(), volatile: volatile{session: s.s, holds: holds}})
 }
