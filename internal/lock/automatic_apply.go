@@ -1,0 +1,142 @@
+package lock
+
+import (
+	"errors"
+	"strings"
+)
+
+// The functions of this file change what the state remembers of jobs. Only apply calls them.
+
+// applyJobGranted links a hold of an automatic rule with the job and the site.
+func (st *State) applyJobGranted(h *hold, r *Record) {
+	rule := st.rules.automaticFor(h.Name)
+	if rule == nil && !h.Automatic {
+		return
+	}
+	loaded := r.Cause == ""
+	v := r.volatile.view
+	switch {
+	case h.Automatic && v == nil: // found at a start
+		j := &job{owner: h.Owner, ended: r.At.Boot}
+		if rule == nil || !rule.automatic.Session || h.Owner.Nonce != "" {
+			if j = st.jobOf(h.Owner); j.open == 0 {
+				j.ended = r.At.Boot
+				st.ended = append(st.ended, j)
+			}
+		}
+		v = st.viewIn(j, h.Name)
+	case h.Automatic || h.session.client == nil:
+	case !rule.automatic.Session:
+		h.job = h.session.client
+		v = h.job.views[h.Name]
+	case h.session.own != nil:
+		v = h.session.own.views[h.Name]
+	}
+	if h.Automatic {
+		h.view, h.job, h.site, v.hold = v, v.job, st.siteOf(h.Name), h
+		h.turn = r.volatile.until
+		if h.turn != 0 {
+			v.looked, v.seen = true, true
+		}
+	}
+	if v != nil && (h.Automatic || v.refused == nil) {
+		v.base, v.known, v.active = h.Token, true, r.At.Boot
+	}
+	if loaded {
+		st.siteOf(h.Name).changed = change{token: h.Token, by: h.Owner, at: r.At}
+	}
+}
+
+// applyJobEnded notes the end of a hold in the view of its job.
+func (st *State) applyJobEnded(h *hold, r *Record) {
+	v := h.view
+	if v == nil {
+		return
+	}
+	v.hold = nil
+	switch r.Cause {
+	case CauseExpire, CauseBreak, CauseHostGone: // after an idle end the job may go on
+		lost := LostError{Cause: r.Cause, Limit: r.Limit, By: r.By, Note: r.Note}
+		v.refused = &JobError{Lock: h.Name, Cause: "lost", By: r.By, Token: h.Token, When: r.At.Wall, Why: errors.New(lost.why())}
+		v.by, v.at = h.Owner, r.At
+	}
+	j := v.job
+	if j.open == 0 && (j.key == jobKey{} || r.At.Boot >= later(j.ended, rememberJob)) {
+		st.forget(v)
+		if len(j.views) == 0 && st.jobs[j.key] == j {
+			delete(st.jobs, j.key)
+		}
+	}
+}
+
+// applyChange counts a change of a file that an automatic lock protects.
+func (st *State) applyChange(r *Record) {
+	site := st.sites[r.Hold.Name]
+	if r.Cause != CausePublish || site == nil && (st.floor.until == 0 || st.rules.automaticFor(r.Hold.Name) == nil) {
+		return
+	}
+	if site == nil {
+		site = st.siteOf(r.Hold.Name)
+	}
+	c := &site.changed
+	if c.token != r.Hold.Token {
+		*c = change{token: r.Hold.Token, by: r.Hold.Owner}
+	}
+	if r.Note != NoteTimes && !strings.HasPrefix(r.Note, NoteRenamed) {
+		c.files++
+	}
+	c.last, c.at = r.File.Path, r.At
+}
+
+// applyNonce moves a session with another nonce to its new job, which has seen what the session has.
+func (st *State) applyNonce(s *session, nonce string, now Time) {
+	s.owner.Nonce = nonce
+	if s.closed || s.client == nil || s.client.key == keyOf(s.owner) {
+		return
+	}
+	old, own := s.client, s.own
+	st.join(s, now)
+	for name, v := range old.views {
+		if v.known && v.looked {
+			if to := st.viewIn(s.client, name); !to.known {
+				to.base, to.known, to.seen = v.base, true, true
+			}
+		}
+	}
+	s.own = nil
+	joined := s.client
+	s.client = old
+	st.depart(s, now)
+	s.client, s.own = joined, own
+}
+
+// applyView makes the volatile changes of views.
+func (st *State) applyView(r *Record) {
+	v := r.volatile.view
+	switch r.volatile.mark {
+	case markActive:
+		v.active = r.At.Boot
+	case markFresh:
+		v.restart()
+	case markLooked:
+		v.looked, v.seen, v.known, v.base, v.active = true, true, true, r.Hold.Token, r.At.Boot
+		if s := v.job; s.key == (jobKey{}) { // sessions that do not look inherit it at once
+			if heir := st.jobs[keyOf(s.owner)]; heir != nil {
+				to := st.viewIn(heir, v.name)
+				to.base, to.known, to.seen = v.base, true, true
+			}
+		}
+	case markWorks:
+		v.active = r.At.Boot
+		v.hold.turn, v.hold.idleFrom = 0, r.At.Boot
+		st.arm(v.hold)
+	case markRefused:
+		errors.As(r.volatile.err, &v.refused)
+		v.by, v.at, v.active = r.By, r.At, r.At.Boot
+	case markCleared:
+		v.restart()
+		v.base, v.known = st.last, true
+	case markSign:
+		v.signs.add(r.volatile.sign)
+	}
+}
