@@ -40,7 +40,7 @@ var unguarded = []harness.Replacement{
 			}
 			_ = t.end(ctx, func(now Instant, out *outcome) {
 				if t.st.held(held.Name) {
-					t.st.end(t.st.nodes[held.Name].holds[0], &ending{cause: CauseExpire}, now, out)
+					t.st.end(t.st.nodes[held.Name].holds[0], Record{Cause: CauseExpire}, now, out)
 				}
 			})
 			return

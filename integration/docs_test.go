@@ -246,9 +246,9 @@ func TestOperationsNameEachWord(t *testing.T) {
 	t.Parallel()
 	page := document(t, "docs/operations.md")
 	for file, words := range map[string]string{
-		"internal/hook/hook.go": `json:"(\w+)`,
-		"internal/event/log.go": `return "([^"]+)", slog\.Level|text\("(\w+)"|slog\.\w+\("(\w+)"`,
-		"driver/reply.go":       `"([a-z-]+)"\}\}|cause: "([a-z-]+)"`,
+		"internal/status/status.go": `json:"(\w+)`,
+		"internal/event/log.go":     `return "([^"]+)", slog\.Level|text\("(\w+)"|slog\.\w+\("(\w+)"`,
+		"driver/reply.go":           `"([a-z-]+)"\}\}|cause: "([a-z-]+)"`,
 	} {
 		found := regexp.MustCompile(words).FindAllStringSubmatch(document(t, file), -1)
 		if len(found) < 10 {
