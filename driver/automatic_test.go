@@ -54,6 +54,16 @@ func TestAutomaticLocks(t *testing.T) {
 			- pass 1s
 			- free /www/.deploy-lock
 			- file /www/x 1`},
+		{"a pattern that leads to protected files is a look", automatic, `
+			- write www/x 1
+			a NLST /*/x => 226 * >>> /www/x\r\n
+			- held /www/.deploy-lock
+			- pass 2s
+			b NLST /w*/* => 226 * >>> /www/x\r\n
+			- held /www/.deploy-lock
+			- pass 2s
+			a NLST /w* => 226 * >>> /www\r\n
+			- free /www/.deploy-lock`},
 		{"a look holds the lock for a turn only", automatic, `
 			- write www/x 1
 			a SIZE /www/x => 213 1
@@ -199,6 +209,7 @@ func TestAutomaticLocks(t *testing.T) {
 			a STOR /www/x => 226 *
 			b SITE WAIT 0 => 200 *
 			b MKD /www/.deploy-lock => 550 /www/.deploy-lock: held by phoneacc@*
+			a MKD /www/.deploy-lock => 257 "/www/.deploy-lock" locked, token 1, *
 			a2 MKD /www/.deploy-lock => 257 "/www/.deploy-lock" locked, token 1, *
 			a RMD /www/.deploy-lock => 250 *
 			- free /www/.deploy-lock

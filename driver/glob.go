@@ -59,6 +59,7 @@ func (l *listing) expand(element string, last bool) error {
 		return nil
 	}
 	for _, dir := range directories {
+		c.look(c.conn.Command(), c.abs(dir.shown))
 		var err error
 		switch {
 		case last && hasGlob(element):

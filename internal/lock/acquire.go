@@ -108,7 +108,7 @@ func (st *State) mayJoin(a *acquisition) error {
 func (st *State) takeUp(s *session, n *node, rule *compiledRule, now Instant, out *outcome) bool {
 	h, title := st.actsFor(s, n)
 	switch {
-	case title == byJob && h.Automatic:
+	case h != nil && h.Automatic: // of the session's job
 		out.mark(Record{At: now, volatile: volatile{mark: markSent, holds: []*hold{h}}})
 		out.granted = &h.Hold
 		return true
