@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -129,6 +130,32 @@ func TestReloadsWhileJobsRun(t *testing.T) {
 	s.wants("locks", "/www/.deploy-lock")
 	c.Want(221, "QUIT")
 	s.awaitEnd(t)
+}
+
+// TestAChangeWaitsNoLongerThanItsRule has a change wait while the rule is removed, or made to report only.
+func TestAChangeWaitsNoLongerThanItsRule(t *testing.T) {
+	t.Parallel()
+	for name, rules := range map[string]string{
+		"removed": "[[lock]]\nmatch = \"/locks/**\"\n",
+		"reports": strings.Replace(automaticRule, "automatic = true", `automatic = "report"`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startAutomatic(t, automaticRule)
+			a, b := s.session(account), s.session("other")
+			a.Want(550, "MKD /www") // it acquires the lock, and changes nothing
+			done := make(chan string)
+			go func() {
+				r, err := b.Try("DELE /www/x")
+				done <- fmt.Sprint(r, err)
+			}()
+			s.awaitQueue(t, "/www/.deploy-lock", 1)
+			s.configure(rules)
+			s.mustReload()
+			if got := <-done; !strings.Contains(got, "removed") {
+				t.Error(got)
+			}
+		})
+	}
 }
 
 func TestConfigCheckRefusesAmbiguousAutomaticRules(t *testing.T) {

@@ -188,8 +188,6 @@ func (st *State) handOverJob(p *place, rule *compiledRule, now Instant, out *out
 	a := p.acquisition()
 	stale := st.stale(p.view, now)
 	switch err := st.mayJoin(a); {
-	case rule.automatic == nil: // since a reload; the check of protected files decides
-		out.unqueue(p, nil)
 	case p.look && (rule.automatic.Turn == 0 || err != nil):
 		out.unqueue(p, nil)
 		st.seen(a, now, out)

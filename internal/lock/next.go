@@ -299,7 +299,11 @@ func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 	p := n.queue[0]
 	a := p.acquisition()
 	rule := st.rules.find(n.name)
-	if rule == nil {
+	switch {
+	case p.view != nil && (rule == nil || rule.automatic == nil || rule.automatic.Report): // since a reload, which leaves the decision to others
+		out.unqueue(p, nil)
+		return true
+	case rule == nil:
 		out.unqueue(p, ErrNoRule)
 		return true
 	}
