@@ -63,6 +63,7 @@ func programs() []program {
 		{name: "ftp-deploy", needs: []string{"ftp-deploy"}, sessions: true, command: ftpDeploy},
 		{name: "curl", needs: []string{"curl"}, exact: true, command: curlScript},
 		{name: "dg", sessions: true, imitate: dg},
+		{name: "FileZilla", exact: true, imitate: fileZilla},
 	}
 	for _, n := range []int{1, 2, 4} {
 		all = append(all, program{name: fmt.Sprintf("lftp, parallel %d", n), needs: []string{"lftp"}, sessions: n == 1, exact: true, command: lftp(n)})
@@ -201,6 +202,90 @@ func dg(ctx context.Context, j *job) error {
 		}
 	}
 	return c.Stor(record, strings.NewReader(strings.Join(local, "\n")))
+}
+
+// fileZilla imitates a person with FileZilla: a session lists the site, two more upload all files, and the first one deletes
+// the rest and the directories that are empty then.
+func fileZilla(ctx context.Context, j *job) error {
+	browse, err := j.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer browse.Quit()
+	if err := browse.MakeDir(site); err != nil && !exist(err) {
+		return err
+	}
+	remote, dirs, err := listTree(browse, site)
+	if err != nil {
+		return err
+	}
+	local, err := localFiles(j.dir)
+	if err != nil {
+		return err
+	}
+	for _, file := range local {
+		if dir := path.Join(site, path.Dir(file)); !slices.Contains(dirs, dir) && dir != site {
+			if err := browse.MakeDir(dir); err != nil && !exist(err) {
+				return err
+			}
+			dirs = append(dirs, dir)
+		}
+	}
+	uploads := make(chan error, 2)
+	for half := range 2 {
+		go func() {
+			c, err := j.dial(ctx)
+			if err != nil {
+				uploads <- err
+				return
+			}
+			defer c.Quit()
+			for i := half; i < len(local) && err == nil; i += 2 {
+				var text []byte
+				if text, err = os.ReadFile(filepath.Join(j.dir, local[i])); err == nil {
+					err = c.Stor(path.Join(site, local[i]), bytes.NewReader(text))
+				}
+			}
+			uploads <- err
+		}()
+	}
+	if err := errors.Join(<-uploads, <-uploads); err != nil {
+		return err
+	}
+	for _, file := range remote {
+		if !slices.Contains(local, strings.TrimPrefix(file, site+"/")) {
+			if err := browse.Delete(file); err != nil {
+				return err
+			}
+		}
+	}
+	for _, dir := range slices.Backward(dirs) {
+		_ = browse.RemoveDir(dir) // one with files stays
+	}
+	return nil
+}
+
+// listTree returns the files and directories below a directory, each directory before its content.
+func listTree(c *ftp.ServerConn, dir string) (files, dirs []string, err error) {
+	entries, err := c.List(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name)
+		switch {
+		case e.Name == "." || e.Name == "..":
+		case e.Type == ftp.EntryTypeFolder:
+			below, nested, err := listTree(c, name)
+			if err != nil {
+				return nil, nil, err
+			}
+			files, dirs = append(files, below...), append(append(dirs, name), nested...)
+		default:
+			files = append(files, name)
+		}
+	}
+	return files, dirs, nil
 }
 
 // refused reports whether the error is a 550 that contains the text, or vsftpd's 550 without a reason.
