@@ -19,9 +19,9 @@ func (st *State) applyJobGranted(h *hold, r *Record) {
 	case h.Automatic && v == nil: // found at a start
 		j := &job{owner: h.Owner, ended: r.At.Boot}
 		if rule == nil || !rule.automatic.Session || h.Owner.Nonce != "" {
-			if j = st.jobOf(h.Owner); j.open == 0 {
+			if j = st.jobOf(h.Owner); j.open == 0 && j.at == nil {
 				j.ended = r.At.Boot
-				st.ended = append(st.ended, j)
+				j.at = st.ended.PushBack(j)
 			}
 		}
 		v = st.viewIn(j, h.Name)
@@ -61,7 +61,7 @@ func (st *State) applyJobEnded(h *hold, r *Record) {
 		v.by, v.at = h.Owner, r.At
 	}
 	j := v.job
-	if j.open == 0 && (j.key == jobKey{} || r.At.Boot >= later(j.ended, rememberJob)) {
+	if j.open == 0 && j.at == nil {
 		st.forget(v)
 		if len(j.views) == 0 && st.jobs[j.key] == j {
 			delete(st.jobs, j.key)

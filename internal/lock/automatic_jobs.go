@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"container/list"
 	"net/netip"
 	"time"
 )
@@ -48,8 +49,9 @@ func networkOf(address string) string {
 type job struct {
 	key   jobKey // zero: of one session
 	owner Owner
-	open  int  // how many of its sessions are open
-	ended Time // with open = 0: when the last one ended
+	open  int           // how many of its sessions are open
+	ended Time          // with open = 0: when the last one ended
+	at    *list.Element // with open = 0: its place among those that have ended; nil: it is forgotten when its hold ends
 	views map[Name]*view
 }
 
@@ -100,6 +102,10 @@ func (st *State) join(s *session, now Time) {
 	j := st.jobOf(s.owner)
 	if j.open == 0 {
 		st.begin(j, now)
+	}
+	if j.at != nil {
+		st.ended.Remove(j.at)
+		j.at = nil
 	}
 	j.open++
 	s.client = j
@@ -170,7 +176,7 @@ func (st *State) depart(s *session, now Time) {
 		delete(st.jobs, j.key)
 		return
 	}
-	st.ended = append(st.ended, j)
+	j.at = st.ended.PushBack(j)
 	st.sweepJobs(now)
 }
 
@@ -197,16 +203,14 @@ func (st *State) sweepJobs(now Time) {
 			st.dropSite(name)
 		}
 	}
-	for len(st.ended) > 0 {
-		j := st.ended[0]
+	for st.ended.Len() > 0 {
+		j := st.ended.Front().Value.(*job)
 		old := now >= later(j.ended, rememberJob)
-		if !old && len(st.ended) <= maxJobs {
+		if !old && st.ended.Len() <= maxJobs {
 			return
 		}
-		st.ended = st.ended[1:]
-		if j.open > 0 || st.jobs[j.key] != j || old && now < later(j.ended, rememberJob) {
-			continue
-		}
+		st.ended.Remove(j.at)
+		j.at = nil
 		for _, v := range j.views {
 			if v.hold != nil {
 				continue // the end of the hold forgets it

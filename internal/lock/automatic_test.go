@@ -172,6 +172,31 @@ func TestForgottenJobsCountAsHavingLooked(t *testing.T) {
 	}
 }
 
+// A client that makes very many connections is one job, and has no other one forgotten.
+func TestManyConnectionsAreOneJob(t *testing.T) {
+	table := newTable(t, lock.Options{Clock: locktest.NewFakeClock()}, site(0))
+	ctx := context.Background()
+	open := func(address string) *lock.Session { return table.Open(lock.Owner{Account: "ci", Address: address}) }
+	first := open("10.0.0.1")
+	first.Look(ctx, "/www/a/x", lock.NoSign, nil)
+	first.Close(ctx)
+	for range 10_100 {
+		busy := open("10.0.0.2")
+		busy.Look(ctx, "/www/a/x", lock.NoSign, nil)
+		if _, err := busy.Change(ctx, "/www/a/x", lock.NoSign, nil); err != nil {
+			t.Fatal(err)
+		}
+		busy.Close(ctx)
+	}
+	if err := table.Published(ctx, lock.Hold{Name: "/www/a/.lock", Token: 1}, lock.Owner{}, "", lock.Publication{Path: "/www/a/x"}); err != nil {
+		t.Fatal(err)
+	}
+	var why *lock.JobError
+	if _, err := open("10.0.0.3").Change(ctx, "/www/a/x", lock.NoSign, nil); !errors.As(err, &why) || why.Cause != "held" {
+		t.Errorf("a job that never looked: %v", err)
+	}
+}
+
 // One session may look at any number of sites.
 func TestAJobRemembersSoManySites(t *testing.T) {
 	table := newTable(t, lock.Options{}, site(0))

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"container/list"
 	"sync/atomic"
 	"time"
 )
@@ -22,7 +23,7 @@ type State struct {
 	nodes    map[Name]*node
 	sessions map[SessionID]*session // those that are open, or have holds
 	jobs     map[jobKey]*job        // those of open sessions, and those that automatic locks remember
-	ended    []*job                 // of these, those that have ended, in order; some have more sessions since
+	ended    list.List              // of these, those that have ended, in order
 	sites    map[Name]*site         // the automatic locks of which a job has seen something
 	floor    floor
 	accounts map[string]*account // those that have had holds or claims
