@@ -195,3 +195,29 @@ func TestAutomaticLocksHaveNoDirectory(t *testing.T) {
 		t.Error("a restart ended the lock")
 	}
 }
+
+// TestTheServerWarnsOfTwoRunsThatItCannotDistinguish lets two sessions of one account and address upload one file, and then one
+// session upload it twice.
+func TestTheServerWarnsOfTwoRunsThatItCannotDistinguish(t *testing.T) {
+	t.Parallel()
+	const sign = `msg="two programs seem to run as one job"`
+	for sessions := range 2 {
+		s := startAutomatic(t, quick)
+		first := s.session(account)
+		second := first
+		if sessions == 1 {
+			second = s.session(account)
+		}
+		for _, c := range []*session{first, second} {
+			if err := c.Store("/www/x", []byte("text")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sessions == 1 {
+			s.log.Await(t, sign, 1)
+			s.wants("history /www", "two programs seem to run as one job")
+		} else if history := s.command("history", "/www"); strings.Contains(history, "two programs") {
+			t.Errorf("a single program is taken for two:\n%s", history)
+		}
+	}
+}
