@@ -202,8 +202,8 @@ func TestSystemCallsOfAPairAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The library alone reads and writes twice for a pair.
-	if len(r.rows) != 1 || !(r.rows[0].median(ours) >= 4) || !(r.rows[0].median(bare) >= 4) || len(r.notes) > 0 {
+	// Each pair is two reads and two writes of the library; a difference of two short runs varies.
+	if len(r.rows) != 1 || !(r.rows[0].median(ours) >= 2) || !(r.rows[0].median(bare) >= 2) || len(r.notes) > 0 {
 		t.Errorf("%s", r.long())
 	}
 }
