@@ -22,8 +22,8 @@ func newWatch() *watch {
 	return &watch{parent: os.Getppid(), output: []unix.PollFd{{Fd: int32(unix.Stdout)}}}
 }
 
-// blind: process 1 adopts what has lost its parent; 0 is a parent in another process id namespace. Only pipes and sockets tell when
-// their reader goes.
+// blind reports whether neither the parent nor the output shows the end of the caller. Process 1 adopts orphans; 0 is a parent in
+// another process id namespace. Only pipes and sockets report the end of their reader.
 func (w *watch) blind() bool {
 	if w.parent > 1 {
 		return false
