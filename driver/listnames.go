@@ -32,10 +32,8 @@ func (c *client) openNames(view string) (*names, error) {
 		return nil, err
 	}
 	r := &names{client: c, view: view, in: in}
-	for _, s := range c.table().Children(in) {
-		if !s.Holds[0].Automatic { // a mirror would remove it
-			r.made = append(r.made, s.Name.Base())
-		}
+	for _, n := range c.table().Children(in) { // without automatic locks: a mirror would remove them
+		r.made = append(r.made, n.Base())
 	}
 	if dir, base := path.Split(c.server.settings.Load().StatusFile); base != "" && path.Clean(dir) == view {
 		r.made = append(r.made, base)

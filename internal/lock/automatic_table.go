@@ -118,10 +118,12 @@ func (t *Table) RefusedJobs() []RefusedJob {
 		t.mu.Unlock()
 		return nil
 	}
+	steps := 0
 	t.st.eachView(func(v *view) {
 		if v.isRefused(t.st, now) {
 			all = append(all, RefusedJob{v.name, v.by, v.at, v.refused})
 		}
+		t.walkLocked(&steps)
 	})
 	t.mu.Unlock()
 	slices.SortFunc(all, func(a, b RefusedJob) int {

@@ -93,26 +93,19 @@ func (st *State) grow(name Name) *node {
 	n := &node{name: name, parent: st.grow(name.Parent())}
 	n.alarm.node = n
 	st.nodes[name] = n
-	if n.next = n.parent.child; n.next != nil {
-		n.next.prev = n
+	if n.parent.children == nil {
+		n.parent.children = make(map[Name]*node)
 	}
-	n.parent.child = n
+	n.parent.children[name] = n
 	return n
 }
 
 // prune forgets a node that nothing needs any more, and those above it. The fixed prefixes of rules stay.
 func (st *State) prune(n *node) {
-	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && n.child == nil &&
+	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && len(n.children) == 0 &&
 		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && st.nodes[n.name] == n && !st.rules.isPrefix(n.name) {
-		if n.prev != nil {
-			n.prev.next = n.next
-		} else {
-			n.parent.child = n.next
-		}
-		if n.next != nil {
-			n.next.prev = n.prev
-		}
 		delete(st.nodes, n.name)
+		delete(n.parent.children, n.name)
 		st.agenda.remove(&n.alarm)
 		n = n.parent
 	}
@@ -158,7 +151,7 @@ func (st *State) touch(n *node) { st.touched = append(st.touched, n) }
 // touchBelow touches the node and all below it.
 func (st *State) touchBelow(n *node) {
 	st.touch(n)
-	for c := n.child; c != nil; c = c.next {
+	for _, c := range n.children {
 		st.touchBelow(c)
 	}
 }

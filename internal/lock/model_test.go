@@ -454,8 +454,8 @@ func (m *model) check() {
 	accounts := make(map[string]int)
 	holds, waiting := 0, 0
 	for name, n := range st.nodes {
-		for c := n.child; c != nil; c = c.next {
-			if c.parent != n || c.next != nil && c.next.prev != c || st.nodes[c.name] != c {
+		for _, c := range n.children {
+			if c.parent != n || st.nodes[c.name] != c {
 				m.fail("%s is not below %s", c.name, name)
 			}
 		}
@@ -504,7 +504,7 @@ func (m *model) check() {
 		if n.below != below[name] {
 			m.fail("%s counts %d names below it, there are %d", name, n.below, below[name])
 		}
-		if n.parent != nil && len(n.holds)+n.pins+len(n.queue) == 0 && n.child == nil && !st.rules.isPrefix(name) && n.claim == nil && n.delay == 0 && n.blocked == nil {
+		if n.parent != nil && len(n.holds)+n.pins+len(n.queue) == 0 && len(n.children) == 0 && !st.rules.isPrefix(name) && n.claim == nil && n.delay == 0 && n.blocked == nil {
 			m.fail("%s is remembered for nothing", name)
 		}
 	}

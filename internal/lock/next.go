@@ -237,7 +237,7 @@ func (n *node) openBelow() (open bool) {
 }
 
 func (n *node) eachBelow(visit func(*hold)) {
-	for c := n.child; c != nil; c = c.next {
+	for _, c := range n.children {
 		for _, h := range c.holds {
 			visit(h)
 		}

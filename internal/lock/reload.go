@@ -12,7 +12,7 @@ func (t *Table) SetRules(ctx context.Context, rules *Rules) {
 	t.reload.Lock()
 	defer t.reload.Unlock()
 	t.follow(ctx, ruled, volatile{rules: rules})
-	for names := range slices.Chunk(t.names(func(*node) bool { return true }), followBatch) {
+	for names := range slices.Chunk(t.names(t.nodes, func(*node) bool { return true }), followBatch) {
 		t.follow(ctx, followed, volatile{pins: names})
 	}
 	t.follow(ctx, followed, volatile{})

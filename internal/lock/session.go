@@ -120,28 +120,25 @@ func (s *Session) Work() {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var holds []*hold
-	if a := t.st.accounts[s.s.owner.Account]; a != nil && a.ended > 0 && !s.s.closed {
-		holds = a.ofEnded(func(h *hold) bool {
-			return h.Rule.MaxIdle > 0 && !h.Automatic && (s.s.sameNonce(h) || s.s.sameClient(h))
-		})
+	alive := Record{Kind: lived, At: t.clock.Now(), volatile: volatile{session: s.s}}
+	t.st.apply(&alive)
+	a := t.st.accounts[s.s.owner.Account]
+	if a == nil || a.ended == 0 || s.s.closed {
+		return
 	}
-	t.st.apply(&Record{Kind: lived, At: t.clock.Now(), volatile: volatile{session: s.s, holds: holds}})
-}
-
-// ofEnded returns those holds of the account's ended sessions that are wanted.
-func (a *account) ofEnded(wanted func(*hold) bool) (all []*hold) {
-	for s := range a.sessions {
-		if !s.closed {
+	steps := 0
+	for ended := range a.sessions {
+		if !ended.closed {
 			continue
 		}
-		for _, h := range s.holds {
-			if wanted(h) {
-				all = append(all, h)
+		for _, h := range ended.holds {
+			if h.Rule.MaxIdle > 0 && !h.Automatic && (s.s.sameNonce(h) || s.s.sameClient(h)) {
+				alive.volatile.holds = []*hold{h}
+				t.st.apply(&alive)
 			}
+			t.walkLocked(&steps)
 		}
 	}
-	return all
 }
 
 // AcquireOrWait acquires the lock, if its rule, its holders and the queue let the session. If they do not, and wake is not

@@ -51,11 +51,10 @@ func newState(rules *Rules, disk bool) *State {
 
 // node is a name that is held, claimed or wanted, or a directory above one.
 type node struct {
-	name       Name
-	parent     *node
-	child      *node // the first one
-	next, prev *node // its siblings
-	below      int   // number of nodes below it that are taken
+	name     Name
+	parent   *node
+	children map[Name]*node
+	below    int // number of nodes below it that are taken
 
 	holds   []*hold  // the oldest first; of several, all are shared
 	alone   [1]*hold // has them if there is one
@@ -215,12 +214,20 @@ func (st *State) held(name Name) bool {
 
 // takenWithin returns a node at or below n, which may be nil, that is taken; nil if there is none.
 func (n *node) takenWithin() *node {
-	if n == nil || n.taken() {
-		return n
+	for n != nil && !n.taken() {
+		n = n.takenChild()
 	}
-	for c := n.child; c != nil; c = c.next {
+	return n
+}
+
+// takenChild returns a child that is taken, or has such a node below it; nil if there is none.
+func (n *node) takenChild() *node {
+	if n.below == 0 {
+		return nil
+	}
+	for _, c := range n.children {
 		if c.taken() || c.below > 0 {
-			return c.takenWithin()
+			return c
 		}
 	}
 	return nil
@@ -229,11 +236,7 @@ func (n *node) takenWithin() *node {
 // innermost returns a node below n that is taken and has none below itself.
 func (n *node) innermost() *node {
 	for n.below > 0 {
-		c := n.child
-		for !c.taken() && c.below == 0 {
-			c = c.next
-		}
-		n = c
+		n = n.takenChild()
 	}
 	return n
 }

@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -129,49 +128,55 @@ func (t *Table) HeldWithin(dir Name) bool {
 	return n != nil && (n.taken() || n.below > 0)
 }
 
-// Children returns the locks directly below dir, sorted by name. Its cost grows with how
-// many there are, not with what is held elsewhere.
-func (t *Table) Children(dir Name) []Status {
-	var all []Status
-	t.mu.Lock()
-	if n := t.st.nodes[dir]; n != nil {
-		now := t.clock.Now()
-		for c := n.child; c != nil; c = c.next {
-			if len(c.holds) > 0 {
-				all = append(all, c.status(now))
-			}
-		}
+// walkBatch is the number of steps of a walk with the mutex held. A walk over 100,000 locks must delay no client.
+const walkBatch = 128
+
+// walkLocked counts a step of a walk, and releases the mutex for a moment after each batch. What the walk reads may change then; the walk
+// of a map goes on.
+func (t *Table) walkLocked(steps *int) {
+	if *steps++; *steps%walkBatch == 0 {
+		t.mu.Unlock()
+		t.mu.Lock()
 	}
-	t.mu.Unlock()
-	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	return all
 }
 
-// readBatch is how many names names reads at a time, so that it delays no other caller.
-const readBatch = 512
-
-// names returns the names of the nodes that are wanted, and lets go of the mutex now and then.
-func (t *Table) names(wanted func(*node) bool) (all []Name) {
+// names returns the names of the nodes of a map that are wanted, sorted. Each was wanted at one moment of the call.
+func (t *Table) names(of func() map[Name]*node, wanted func(*node) bool) (all []Name) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	seen := 0
-	for _, n := range t.st.nodes {
-		if seen++; seen%readBatch == 0 {
-			t.mu.Unlock()
-			t.mu.Lock()
-		}
+	size := len(of())
+	t.mu.Unlock()
+	all = make([]Name, 0, size)
+	t.mu.Lock()
+	steps := 0
+	for _, n := range of() {
 		if wanted(n) {
 			all = append(all, n.name)
 		}
+		t.walkLocked(&steps)
 	}
+	t.mu.Unlock()
+	slices.Sort(all)
 	return all
 }
 
-// Names returns the names of all locks that are held, sorted. Each was held at one moment of the call. It costs much less memory than All.
+// nodes returns all nodes.
+func (t *Table) nodes() map[Name]*node { return t.st.nodes }
+
+// Names returns the names of all locks that are held, sorted. It costs much less memory than All.
 func (t *Table) Names() []Name {
-	all := t.names(func(n *node) bool { return len(n.holds) > 0 })
-	slices.Sort(all)
-	return all
+	return t.names(t.nodes, func(n *node) bool { return len(n.holds) > 0 })
+}
+
+// Children returns the names of the locks directly below dir, sorted, without those that jobs hold automatically. Its cost grows with
+// the number of names there, not with that of all locks.
+func (t *Table) Children(dir Name) []Name {
+	below := func() map[Name]*node {
+		if n := t.st.nodes[dir]; n != nil {
+			return n.children
+		}
+		return nil
+	}
+	return t.names(below, func(n *node) bool { return len(n.holds) > 0 && !n.holds[0].Automatic })
 }
 
 // All returns every lock that is held, sorted by name. Each is as it was at one moment of the call.
@@ -221,11 +226,13 @@ func (t *Table) Queue(name Name) []Queued {
 // Sessions returns the sessions that are open, by id.
 func (t *Table) Sessions() []SessionStatus {
 	t.mu.Lock()
-	all := make([]SessionStatus, 0, len(t.st.sessions))
+	var all []SessionStatus
+	steps := 0
 	for _, s := range t.st.sessions {
 		if !s.closed {
 			all = append(all, SessionStatus{Owner: s.owner, Opened: s.opened, Holds: len(s.holds)})
 		}
+		t.walkLocked(&steps)
 	}
 	t.mu.Unlock()
 	slices.SortFunc(all, func(a, b SessionStatus) int { return cmp.Compare(a.Owner.Session, b.Owner.Session) })
@@ -259,14 +266,14 @@ func (s *Session) HoldsUntil() (until time.Duration, endless, ok bool) {
 	if a == nil {
 		return 0, false, false
 	}
-	now := t.clock.Now().Boot
+	now, steps := t.clock.Now().Boot, 0
 	for other := range a.sessions {
 		for _, h := range other.holds {
-			if s.s.standingOf(h) == stranger {
-				continue
+			if s.s.standingOf(h) != stranger {
+				at, _ := h.deadline(now)
+				until, ok = max(until, at), true
 			}
-			at, _ := h.deadline(now)
-			until, ok = max(until, at), true
+			t.walkLocked(&steps)
 		}
 	}
 	if until == never {

@@ -284,9 +284,16 @@ func TestAWalkOverManyLocksHoldsUpNoClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before, other := table.Open(lock.Owner{Account: "a"}), table.Open(lock.Owner{Account: "a"})
+	if _, err := acquire(before, "/locks/ended"); err != nil {
+		t.Fatal(err)
+	}
+	before.Close(t.Context())
 	for name, walk := range map[string]func(){
-		"all locks": func() { table.All() },
-		"reload":    func() { table.SetRules(t.Context(), rules) },
+		"all locks":           func() { table.All() },
+		"locks below a name":  func() { table.Children("/locks") },
+		"locks of an account": func() { other.HoldsUntil() },
+		"reload":              func() { table.SetRules(t.Context(), rules) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var walking atomic.Bool
