@@ -8,13 +8,14 @@ import (
 	"testing"
 )
 
-// goFiles are the project's files that are tests, or are none, by path.
-func goFiles(t *testing.T, tests bool) map[string]string {
+// goSources returns the text of the project's Go files by path: its tests, or all others.
+func goSources(t *testing.T, tests bool) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") && strings.HasSuffix(path, "_test.go") == tests {
-			all[path] = document(t, strings.TrimPrefix(path, "../"))
+			path = strings.TrimPrefix(path, "../")
+			all[path] = document(t, path)
 		}
 		return err
 	})
@@ -24,76 +25,93 @@ func goFiles(t *testing.T, tests bool) map[string]string {
 	return all
 }
 
-// declaredTests are all tests of the project, "package: name".
+// declaredTests returns the names of all tests, each as "TestName" and as "package: TestName".
 func declaredTests(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := make(map[string]bool)
-	for path, source := range goFiles(t, true) {
+	for path, source := range goSources(t, true) {
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(source, -1) {
-			tests[strings.TrimPrefix(filepath.Dir(path), "../")+": "+m[1]] = true
+			tests[m[1]], tests[filepath.Dir(path)+": "+m[1]] = true, true
 		}
 	}
 	return tests
 }
 
-// TestDocsGuaranteesNameGuardsThatExist looks for each function that docs/guarantees.md names as a guard, in the file that it names.
-func TestDocsGuaranteesNameGuardsThatExist(t *testing.T) {
+// TestGuaranteesHaveGuards checks that each promise of docs/guarantees.md has a guard in testdata/guards.txt, and that the functions and
+// tests which that file names exist.
+func TestGuaranteesHaveGuards(t *testing.T) {
 	t.Parallel()
-	all := goFiles(t, false)
-	for line := range strings.Lines(document(t, "docs/guarantees.md")) {
-		cells := strings.Split(line, " | ")
-		if !strings.HasPrefix(line, "| ") || len(cells) != 5 {
+	sources, tests := goSources(t, false), declaredTests(t)
+	promises := make(map[string]bool) // true: a guard was found
+	for _, m := range regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \|`).FindAllStringSubmatch(document(t, "docs/guarantees.md"), -1) {
+		promises[m[1]] = false
+	}
+	for line := range strings.Lines(document(t, "integration/testdata/guards.txt")) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		file, source := "", ""
-		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
-			word := m[1]
-			if strings.HasSuffix(word, ".go") {
-				file, source = word, ""
-				for path, text := range all {
-					if strings.HasSuffix(path, "/"+file) {
-						source += text
-					}
-				}
-				continue
-			}
-			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`).MatchString(source) {
-				t.Errorf("there is no %s in %s: %s", word, file, cells[0])
+		columns := strings.Split(line, " | ")
+		if len(columns) != 3 {
+			t.Fatalf("%q has %d columns, want 3", line, len(columns))
+		}
+		if _, ok := promises[columns[0]]; !ok {
+			t.Errorf("docs/guarantees.md has no promise %s", columns[0])
+		}
+		promises[columns[0]] = true
+		for _, m := range regexp.MustCompile(`([\w/]+\.go), (\w+)`).FindAllStringSubmatch(columns[1], -1) {
+			if !declares(sources, m[1], m[2]) {
+				t.Errorf("%s: no file %s declares %s", columns[0], m[1], m[2])
 			}
 		}
+		for part := range strings.SplitSeq(columns[2], "; ") {
+			in, names, _ := strings.Cut(part, ": ")
+			for name := range strings.SplitSeq(names, ", ") {
+				if !tests[in+": "+name] {
+					t.Errorf("%s: package %s has no test %q", columns[0], in, name)
+				}
+			}
+		}
+	}
+	for promise, found := range promises {
+		if !found {
+			t.Errorf("promise %s has no guard in testdata/guards.txt", promise)
+		}
+	}
+	if len(promises) < 60 {
+		t.Errorf("docs/guarantees.md has %d promises", len(promises))
 	}
 }
 
-// TestDocsNameTestsThatExist looks up each test that a page names: in docs/guarantees.md in the package that it names, elsewhere anywhere. SECURITY.md
-// names each attack.
+// declares reports whether a file whose path ends in /file declares a function.
+func declares(sources map[string]string, file, function string) bool {
+	declaration := regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + function + `\b`)
+	for path, text := range sources {
+		if strings.HasSuffix("/"+path, "/"+file) && declaration.MatchString(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestDocsNameTestsThatExist looks up each test that SECURITY.md and docs/examples.md name. SECURITY.md names every attack.
 func TestDocsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	tests := declaredTests(t)
-	anywhere := make(map[string]bool)
-	for test := range tests {
-		_, name, _ := strings.Cut(test, ": ")
-		anywhere[name] = true
-		if strings.HasPrefix(test, "integration: TestAttack") && !strings.Contains(document(t, "SECURITY.md"), "`"+name+"`") {
-			t.Errorf("SECURITY.md does not name %s", name)
-		}
-	}
-	for page, least := range map[string]int{"docs/guarantees.md": 60, "SECURITY.md": 15, "docs/examples.md": 30} {
-		named := 0
-		for line := range strings.Lines(document(t, page)) {
-			in := ""
-			for _, m := range regexp.MustCompile("`([a-z/]+)`: |\\b(Test[A-Z]\\w+)").FindAllStringSubmatch(line, -1) {
-				switch {
-				case m[1] != "":
-					in = m[1]
-					continue
-				case in == "" && !anywhere[m[2]], in != "" && !tests[in+": "+m[2]]:
-					t.Errorf("%s: there is no test %s: %s", page, m[2], line)
-				}
-				named++
+	for page, least := range map[string]int{"SECURITY.md": 15, "docs/examples.md": 30} {
+		named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(document(t, page), -1)
+		for _, name := range named {
+			if !tests[name] {
+				t.Errorf("%s names %s, which does not exist", page, name)
 			}
 		}
-		if named < least {
-			t.Errorf("%s names %d tests", page, named)
+		if len(named) < least {
+			t.Errorf("%s names %d tests, want at least %d", page, len(named), least)
+		}
+	}
+	for test := range tests {
+		if name, ok := strings.CutPrefix(test, "integration: "); ok && strings.HasPrefix(name, "TestAttack") && !strings.Contains(document(t, "SECURITY.md"), "`"+name+"`") {
+			t.Errorf("SECURITY.md does not name %s", name)
 		}
 	}
 }
