@@ -41,7 +41,8 @@ type model struct {
 	undoable []Hold          // grants that may still be undone
 	rules    [][]Rule        // the sets that reloads choose from
 	stale    []Name          // the names that do not follow the reload under way
-	adopted  map[Token]bool  // the holds that took the place of a hold of their job
+	holds    map[Token]Hold  // those that stand, by the records
+	adopted  map[Token]Hold  // what a hold was adopted from, by its token
 }
 
 var modelNames = []Name{"/l/a", "/l/b", "/l/g", "/l/g/m", "/l/g/n", "/s/x", "/p/1", "/p/2", "/p/3"}
@@ -75,7 +76,7 @@ func TestModel(t *testing.T) {
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: newTestClock(), log: &memoryLog{}, rules: modelRules(),
-		tokens: make(map[Token]Name), next: make(map[Name]uint64), adopted: make(map[Token]bool),
+		tokens: make(map[Token]Name), next: make(map[Name]uint64), holds: make(map[Token]Hold), adopted: make(map[Token]Hold),
 	}
 	m.note("go test -run TestModel -model.runs 1 -model.seed %d", seed)
 	table, err := NewTable(context.Background(), Options{
@@ -129,13 +130,24 @@ func (m *model) observe(r *Record) {
 	}
 	switch {
 	case r.Cause == CauseAdopt:
-		m.adopted[r.Hold.Token] = true
-	case r.Cause == CauseUndeliver && m.adopted[r.Hold.Token]:
-		m.fail("the undo of an adoption freed %s", r.Hold.Name)
+		m.adopted[r.Hold.Token] = m.holds[r.Replaces]
 	case r.Cause == CauseUndeliver && r.Note != "":
 		m.fail("%s ended since the grant of its group was not delivered", r.Hold.Name)
+	case r.Cause == CauseUndeliver:
+		if before, ok := m.adopted[r.Hold.Token]; ok && !m.holdsName(before.Owner.Session, r.Hold.Name) {
+			m.fail("the undo of an adoption freed %s", r.Hold.Name)
+		}
 	case r.Cause == CauseRestore:
-		delete(m.adopted, r.Hold.Token) // what it was adopted from is over
+		if before := m.adopted[r.Replaces]; r.Hold.Token != before.Token || r.Hold.Owner != before.Owner || r.Hold.Acquired != before.Acquired || r.Hold.Shared != before.Shared {
+			m.fail("the undo of an adoption restored %+v, it was adopted from %+v", r.Hold, before)
+		}
+		delete(m.adopted, r.Hold.Token) // only the last adoption can be undone
+	}
+	switch delete(m.holds, r.Replaces); r.Kind {
+	case Granted, Changed:
+		m.holds[r.Hold.Token] = r.Hold
+	case Ended:
+		delete(m.holds, r.Hold.Token)
 	}
 	if p := r.volatile.place; r.Kind == Granted && p != nil {
 		if p.ticket <= m.next[r.Hold.Name] {
@@ -151,6 +163,16 @@ func (m *model) observe(r *Record) {
 			m.fail("%s was granted during a write", r.Hold.Name)
 		}
 	}
+}
+
+// holdsName reports whether a session has a hold of the name.
+func (m *model) holdsName(id SessionID, name Name) bool {
+	for _, h := range m.holds {
+		if h.Owner.Session == id && h.Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // try makes one decision, if nothing is under way at the name.
@@ -242,9 +264,13 @@ func (m *model) step() {
 		m.note("withdraw %s", m.waiting[i].place.node.name)
 		m.waiting[i].Withdraw()
 		m.waiting = slices.Delete(m.waiting, i, i+1)
-	case dice < 90:
+	case dice < 89:
 		name := m.name()
 		m.try(func(now Instant, out *outcome) { m.table.st.renew(m.session().s, name, now, out) })
+	case dice < 90:
+		s := m.session()
+		m.note("%s is of another job", s.ID())
+		_ = s.SetNonce([]string{"", "job"}[m.random.IntN(2)])
 	default:
 		d := []time.Duration{time.Millisecond, time.Second, 4 * time.Second, 30 * time.Second}[m.random.IntN(4)]
 		m.clock.step(d)

@@ -24,6 +24,7 @@ var planted = []struct{ name, file, is, becomes string }{
 	{"an end by time forgets the members", "next.go", "group := len(n.holds) == 1 && n.below > 0", "group := len(n.holds) == 1 && n.below > 100"},
 	{"an end overtakes a write", "release.go", "n.pins > 0:\n\t\tout.busy = name\n\tdefault:\n\t\tst.end(h, Record{Cause: CauseRelease", "false:\n\t\tout.busy = name\n\tdefault:\n\t\tst.end(h, Record{Cause: CauseRelease"},
 	{"an undone adoption frees the lock", "next.go", "case restores:", "case false:"},
+	{"an undone adoption leaves the lock to another session", "release.go", "before := *h.previous", "before := h.Hold"},
 	{"a queue is forgotten at an end", "apply.go", "\tst.recount(n)\n\tst.touch(n)\n\tst.prune(n)\n}\n\nfunc (st *State) applyChanged", "\tst.recount(n)\n\tst.prune(n)\n}\n\nfunc (st *State) applyChanged"},
 	{"a queue is forgotten after a delay", "apply.go", "st.agenda.remove(&v.node.alarm)\n\t\tst.touch(v.node)", "st.agenda.remove(&v.node.alarm)"},
 	{"the names below are not counted", "index.go", "\t\t\tp.below++\n", ""},
