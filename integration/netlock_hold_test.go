@@ -115,6 +115,15 @@ func (s *session) awaitWaiting(name string, n int) {
 	})
 }
 
+// awaitHolder returns when an account holds a lock.
+func (s *session) awaitHolder(name, account string) {
+	s.T.Helper()
+	harness.Await(s.T, account+" holds "+name, func() bool {
+		r, err := s.Try("SITE LOCK INFO " + name)
+		return err == nil && strings.Contains(r.Text, ";account="+account+";")
+	})
+}
+
 // hold starts "netlock URL" and returns when it has the lock.
 func (s *server) hold(t testing.TB, lock string, args ...string) *program {
 	t.Helper()
@@ -138,10 +147,7 @@ func TestNetlockReleasesWhenItsParentIsKilled(t *testing.T) {
 		p := launch(t, cmd)
 		p.line()
 		other := s.session("other")
-		harness.Await(t, "it has the lock", func() bool {
-			r, err := other.Try("SITE LOCK INFO /phone_lock")
-			return err == nil && strings.Contains(r.Text, account)
-		})
+		other.awaitHolder("/phone_lock", account)
 		p.kill()
 		other.wantFree("/phone_lock", patience)
 	}

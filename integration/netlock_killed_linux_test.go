@@ -252,7 +252,7 @@ func TestNetlockOnAMachineThatIsDeadOrCutOff(t *testing.T) {
 		t.Errorf("while the network is broken: %v", r)
 	}
 	cable("up")
-	harness.Await(t, "the lock is taken up again", func() bool {
+	harness.Await(t, "the lock is adopted", func() bool {
 		return strings.Contains(held().Text, "token") && !strings.Contains(held().Text, "token 1\n") && held().Code == 211
 	})
 	fmt.Fprintln(p.to, "it")

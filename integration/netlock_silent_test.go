@@ -175,6 +175,26 @@ func TestNetlockGivesTheLockBackWhenItsOutputIsFull(t *testing.T) {
 	}
 }
 
+func TestNetlockHoldsTheLockForAParentThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	fill(t, w)
+	cmd := locker(t, s.lockURL("phone_lock"), "URL")
+	cmd.Stdout = w
+	p := started(t, cmd)
+	w.Close()
+	other := s.session("other")
+	other.awaitHolder("/phone_lock", account)
+	s.session("boss").Breaks("/phone_lock")
+	p.ended(t, 79)
+	other.wantFree("/phone_lock", 0)
+}
+
 func TestNetlockRunTellsItsCommandWhereTheLockIs(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)

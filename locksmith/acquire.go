@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Acquire takes the lock of a name, and waits for it until ctx ends. The name is an absolute path, or relative to the directory after login.
+// Acquire acquires the lock of a name, and waits for it until ctx ends. The name is an absolute path, or relative to the directory after login.
 //
-// Errors match the sentinels of this package. An error at the end of ctx also matches the cause of ctx: a *[HeldError] if another client
-// holds the lock, or [ErrUnreachable]. [ErrUnknown] means that the lock may have been granted in a reply that was lost. ftplockd takes such a
-// lock back by itself.
+// Errors match the sentinels of this package. An error at the end of ctx also matches the cause of ctx: it is a *[HeldError] if another client
+// holds the lock, or matches [ErrUnreachable]. [ErrUnknown] means that a reply was lost which may have granted the lock. ftplockd undoes such a
+// grant by itself.
 //
-// ctx is not kept: the lock stands until Release, or until it is lost.
+// The lock does not end with ctx: it is held until Release, or until it is lost.
 func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Lock, error) {
 	return c.acquire(ctx, name, o, false)
 }
 
-// TryAcquire is Acquire, but returns a *[HeldError] at once if another client holds the lock. If a reply is lost, its outcome is found out within
-// the server's Timeout.
+// TryAcquire is like Acquire, but returns a *[HeldError] at once if another client holds the lock. If a reply is lost, it takes up to the server's
+// Timeout to find out whether the lock was granted.
 func (c *Client) TryAcquire(ctx context.Context, name string, o Options) (*Lock, error) {
 	return c.acquire(ctx, name, o, true)
 }
 
-// Do acquires the lock, calls f, and releases the lock. The context of f ends with ctx, and when the lock is lost; its cause is the error of
-// the lock then. Do returns the error of f, joined with that of the release: [ErrLost] if f may have worked without the lock.
+// Do acquires the lock, calls f, and releases the lock. The context of f ends with ctx, and when the lock is lost; then its cause is the error of
+// the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f may have run without the lock.
 func (c *Client) Do(ctx context.Context, name string, f func(ctx context.Context, l *Lock) error) (err error) {
 	l, err := c.Acquire(ctx, name, Options{})
 	if err != nil {
@@ -43,10 +43,10 @@ func (c *Client) Do(ctx context.Context, name string, f func(ctx context.Context
 }
 
 const (
-	// longSlice is how long a server is asked to let one MKD wait, shortSlice how long if the connection has other work.
+	// One MKD waits at the server for longSlice, or for shortSlice if the connection has other work.
 	longSlice  = 20 * time.Second
 	shortSlice = time.Second
-	// farewell is how long a reply may take that is given up.
+	// farewell is the wait for the reply to MKD after the end of ctx.
 	farewell = time.Second
 )
 
@@ -58,7 +58,7 @@ type acquisition struct {
 	once   bool
 	began  time.Time
 	last   error // why there is no lock yet
-	unsure bool  // an MKD of ours may have been granted
+	unsure bool  // an MKD may have been granted
 }
 
 func (c *Client) acquire(ctx context.Context, name string, o Options, once bool) (*Lock, error) {
@@ -76,7 +76,7 @@ func (c *Client) acquire(ctx context.Context, name string, o Options, once bool)
 	return l, nil
 }
 
-// run tries until there is a result.
+// run tries until it has the lock, or an error that does not pass.
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	for wait := time.Duration(0); ; {
 		began := time.Now()
@@ -90,7 +90,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 			_ = l.Release(ctx)
 			return nil, a.giveUp(ctx)
 		case isHeld, a.last == nil, !errors.Is(err, ErrUnreachable):
-			a.last = err // the holder is of more interest than a server that is gone meanwhile
+			a.last = err // report the holder rather than a server that has gone since
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -101,7 +101,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 			if a.o.Waiting != nil {
 				a.o.Waiting(held)
 			}
-			if !waits || wait > 0 && time.Since(began) < wait/2 { // else the client waits in the queue
+			if !waits || wait > 0 && time.Since(began) < wait/2 { // else the server has let the MKD wait
 				pause(ctx, a.e.Poll)
 			}
 			if wait = 0; waits {
@@ -112,7 +112,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		case a.once && !a.unsure:
 			return nil, a.doubtful(err)
 		default:
-			if a.once { // to find out what became of the only try
+			if a.once { // find out whether the only try was granted
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, a.e.Timeout)
 				defer cancel()
@@ -135,18 +135,18 @@ func pause(ctx context.Context, mean time.Duration) {
 	}
 }
 
-// errNothing is the cause of a refusal that no holder explains.
-var errNothing = errors.New("though nothing is in the way")
+// errNotHeld is part of the error for a refused MKD of a lock that has no holder.
+var errNotHeld = errors.New("though no client holds it")
 
-// try sends MKD, and returns the lock, or why there is none: a *HeldError, ErrUnreachable or ErrUnknown if there may be one later. What is refused
-// though nothing is in the way may have been released before the look; refused again and again, it cannot be made.
+// try sends MKD, and returns the lock or an error. A *HeldError, ErrUnreachable and ErrUnknown may pass. If MKD is refused and no client holds the
+// lock, it may have been released in between: try sends MKD again, three times, or for three seconds on a server that cannot wait.
 func (a *acquisition) try(ctx context.Context, wait time.Duration) (l *Lock, waits bool, err error) {
 	err = a.use(ctx, func(s *session) error {
 		waits = s.can("SITE", "WAIT")
 		began := time.Now()
 		for tries := 1; ; tries++ {
 			l, err = a.mkdir(ctx, s, wait)
-			if !errors.Is(err, errNothing) || ctx.Err() != nil || tries >= 3 && (waits || a.once || time.Since(began) >= 3*time.Second) {
+			if !errors.Is(err, errNotHeld) || ctx.Err() != nil || tries >= 3 && (waits || a.once || time.Since(began) >= 3*time.Second) {
 				return err
 			}
 			pause(ctx, min(a.e.Poll, 100*time.Millisecond))
@@ -155,12 +155,12 @@ func (a *acquisition) try(ctx context.Context, wait time.Duration) (l *Lock, wai
 	return l, waits, err
 }
 
-// mkdir sends MKD once, and then looks: the reply has the words of the server, the look has facts. On ftplockd a grant counts when the server has
-// answered that look: it undoes a grant whose reply the client may not have received.
+// mkdir sends MKD once and then asks for the facts of the lock: the text of a reply is for people. Ftplockd undoes a grant whose reply the client
+// may not have received, so a grant counts when the server has answered that question.
 func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration) (*Lock, error) {
 	patiently := farewell
 	if wait > shortSlice {
-		patiently = 0 // the end of the connection ends the waiting
+		patiently = 0 // when ctx ends, the end of the connection ends the wait
 	}
 	late, stop := lingering(ctx, patiently)
 	defer stop()
@@ -177,9 +177,9 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 	case errors.Is(err, ErrRefused):
 		return nil, err
 	case err != nil:
-		a.unsure = patiently > 0 || late.Err() == nil // a wait ends with its connection, and a grant that comes in that moment is undone
+		a.unsure = patiently > 0 || late.Err() == nil // the server undoes a grant to a client that has ended its wait
 		return nil, err
-	case r.transient() && s.hasFacts(): // the server cannot tell whether that happened: as if the reply had been lost
+	case r.transient() && s.hasFacts(): // the server does not know whether it has granted the lock, as with a lost reply
 		a.unsure = true
 		return nil, s.lost(fmt.Errorf("%w: %s", ErrUnknown, r.text()))
 	}
@@ -201,50 +201,48 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 	return a.judge(looking, s, r, i, sent)
 }
 
-// judge returns what MKD came to.
+// judge returns the result of MKD, by the facts after it.
 func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Info, sent time.Time) (*Lock, error) {
 	own, ours := i.ours()
 	switch {
 	case r.good() && ours:
 		return a.take(ctx, s, own, i.Path, sent)
-	case r.good() && !i.Held: // no other client would be kept from anything by it
-		if back, err := s.ask(ctx, "RMD "+a.name); err != nil || !back.good() {
-			return nil, fmt.Errorf("%w: no rule of the server makes %s a lock; the directory that was made may stand", ErrRefused, i.Path)
+	case r.good() && !i.Held: // an ordinary directory, or a lock that was lost at once
+		back, err := s.ask(ctx, "RMD "+a.name)
+		if err == nil && back.good() {
+			err = fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, i.Path)
+		} else if err == nil {
+			err = fmt.Errorf("%w: %s", ErrLost, back.text())
 		}
-		return nil, fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, i.Path)
+		return nil, err
 	case i.refused && !ours:
 		return nil, fmt.Errorf("%w: %s", ErrRefused, r.text())
 	case i.busy:
 		return nil, i.heldError(a.name)
 	}
 	a.unsure = false
-	return nil, fmt.Errorf("%w: %s: the server said %s, %w", ErrRefused, a.name, r, errNothing)
+	return nil, fmt.Errorf("%w: %s: the server said %s, %w", ErrRefused, a.name, r, errNotHeld)
 }
 
-// take makes a Lock of a grant.
+// take makes a Lock of a grant. It releases a lock that was granted to one holder alone, if a shared one was asked for.
 func (a *acquisition) take(ctx context.Context, s *session, h Holder, path string, sent time.Time) (*Lock, error) {
 	l := newLock(a.Client, a.name, a.o)
 	l.path, l.on, l.token = path, s, h.Token
 	l.confirmed(h, sent)
-	var err error
-	switch {
-	case a.o.Shared && !h.Shared:
-		err = fmt.Errorf("%w: %s: the server grants it to one holder alone, and it was to be shared", ErrRefused, path)
-		if r, rerr := s.ask(ctx, "RMD "+a.name); rerr != nil || !r.good() {
-			a.unsure = true
-		}
-	case h.Token == 0:
-		l.mark, _ = s.see(ctx, a.name, "") // a connection that is lost here is made again by keep
-	}
-	if err != nil {
+	if a.o.Shared && !h.Shared {
+		r, err := s.ask(ctx, "RMD "+a.name)
+		a.unsure = err != nil || !r.good()
 		l.over(errReleased)
-		return nil, err
+		return nil, fmt.Errorf("%w: %s: a shared lock was asked for, and the server grants it to one holder alone", ErrRefused, path)
+	}
+	if h.Token == 0 {
+		l.mark, _ = s.see(ctx, a.name, "") // keep connects again if this loses the connection
 	}
 	l.start()
 	return l, nil
 }
 
-// doubtful adds to an error that the lock may be ours after all.
+// doubtful adds ErrUnknown to an error if the lock may have been granted.
 func (a *acquisition) doubtful(err error) error {
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held.Waited = time.Since(a.began)
@@ -255,7 +253,7 @@ func (a *acquisition) doubtful(err error) error {
 	return fmt.Errorf("%w (%w: the reply to MKD was lost)", err, ErrUnknown)
 }
 
-// giveUp returns the error of an acquisition that ended with ctx.
+// giveUp returns the error of an acquisition whose ctx has ended.
 func (a *acquisition) giveUp(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) && a.last != nil {

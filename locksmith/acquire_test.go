@@ -123,11 +123,15 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"refused for good when nothing is in the way": {
 			scripts: []string{asLocks() + strings.Repeat("> MKD /a\n< 550 /a: no such directory\n"+gone, 3) + bye},
-			want:    ErrRefused, says: "refused: /a: the server said 550 /a: no such directory, though nothing is in the way", took: time.Second,
+			want:    ErrRefused, says: "refused: /a: the server said 550 /a: no such directory, though no client holds it", took: time.Second,
 		},
 		"refused of a name that is no lock, and the directory is removed": {
 			scripts: []string{asLocks() + "> MKD /a\n< 257 created\n" + gone + giveBack},
 			want:    ErrRefused, says: "refused: no rule of the server makes /a a lock",
+		},
+		"lost if an administrator breaks the lock before the look": {
+			scripts: []string{asLocks() + "> MKD /a\n< 257 locked\n" + gone + "> RMD /a\n< 550 /a: taken away 0s ago\n" + bye},
+			want:    ErrLost, says: "the lock was lost: /a: taken away 0s ago",
 		},
 		"refused to be shared where nothing is known of that": {
 			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n" + giveBack},
@@ -139,7 +143,7 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"refused for good where nothing is in the way": {
 			scripts: []string{strings.Replace(asOthers()+strings.Repeat("> MKD /a\n< 550 Permission denied\n> MDTM /a\n< 550 no\n> PASV\n< 500 no\n", 3), "> PASV", "> EPSV\n< 500 no\n> PASV", 1) + bye},
-			once:    true, want: ErrRefused, says: "refused: /a: the server said 550 Permission denied, though nothing is in the way", took: time.Second,
+			once:    true, want: ErrRefused, says: "refused: /a: the server said 550 Permission denied, though no client holds it", took: time.Second,
 		},
 		"not taken to be ours there after a lost reply": {
 			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A Client is one connection to a server, and the locks that are held over it. Several goroutines may call its methods at once: commands take
-// turns. A connection that is lost is made again by the next call, and by the locks that are held.
+// A Client is one connection to a server, with the locks that are held over it. Several goroutines may call its methods at once. After the connection
+// is lost, the next call connects again, and so do the locks that are held.
 type Client struct {
 	e    *endpoint
 	turn chan struct{} // holds a value while a goroutine uses the connection
 	s    *session      // for the goroutine that has the turn; it may be broken
-	uses atomic.Int32  // locks that are held, and acquisitions under way
+	uses atomic.Int32  // the number of held locks and of running acquisitions
 }
 
-// Dial connects and logs in. If ctx has a deadline, a server that cannot be reached is tried until then.
+// Dial connects and logs in. If ctx has a deadline and the server cannot be reached, it tries again until then.
 //
 // The errors match [ErrUnreachable], [ErrTLS], [ErrLogin], [ErrRefused], or the cause of ctx.
 func Dial(ctx context.Context, s Server) (*Client, error) {
@@ -48,7 +48,7 @@ func isUnknownHost(err error) bool {
 	return ok && dns.IsNotFound
 }
 
-// Close ends the connection. The server ends the locks that are still held after the grace of [Server]. A second call does nothing.
+// Close ends the connection. The server ends locks that are still held after the grace of [Server]. A second call does nothing.
 func (c *Client) Close() error {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
@@ -56,7 +56,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Missing lists the promises of this package that the server cannot keep; none for ftplockd.
+// Missing lists the promises of this package that the server cannot keep; the list is empty for ftplockd.
 func (c *Client) Missing() []string {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
@@ -67,7 +67,7 @@ func (s *session) missing() (all []string) {
 	for _, p := range []struct{ verb, word, promise string }{
 		{"SITE", "FACTS", "fencing tokens, and the end of a lock whose holder died"},
 		{"SITE", "WAIT", "a queue of the clients that wait"},
-		{"STOR", "STAGED", "uploads that other clients see whole only"},
+		{"STOR", "STAGED", "uploads that are published in one step"},
 	} {
 		if !s.can(p.verb, p.word) {
 			all = append(all, p.promise)
@@ -76,7 +76,7 @@ func (s *session) missing() (all []string) {
 	return all
 }
 
-// Info returns what the server tells of a lock: a server without locks whether there is a directory, and when it was modified.
+// Info returns the facts of a lock. A server without locks only reports whether the directory exists, and the time of its last change.
 func (c *Client) Info(ctx context.Context, path string) (i Info, err error) {
 	err = c.use(ctx, func(s *session) error {
 		i, err = s.info(ctx, path)
@@ -85,7 +85,7 @@ func (c *Client) Info(ctx context.Context, path string) (i Info, err error) {
 	return i, err
 }
 
-// use waits for the turn, makes the connection again if it was lost, and lends it.
+// use waits for the turn, connects again if the connection was lost, and calls do.
 func (c *Client) use(ctx context.Context, do func(*session) error) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -105,13 +105,13 @@ func (c *Client) use(ctx context.Context, do func(*session) error) error {
 	return do(c.s)
 }
 
-// Inherit returns a lock that another connection of the job holds, such as one of the parent process: [Lock.Path], [Lock.Nonce] and
-// [Lock.Token] of it are the path, Nonce of [Server] and the token. The lock ends with the other's, and Release only stops looking after it. The error is
-// [ErrLost] if the job does not hold the lock. A server without tokens tells only whether the lock's directory exists.
+// Inherit returns a lock that another connection of the job holds, for instance one of the parent process. path and token are [Lock.Path] and
+// [Lock.Token] of that lock, and the Nonce of [Server] is its [Lock.Nonce]. Both locks end together. Release does not release the lock of the other
+// connection. The error is [ErrLost] if the job does not hold the lock. On a server without tokens, Inherit only checks whether the directory exists.
 func (c *Client) Inherit(ctx context.Context, path string, token uint64) (*Lock, error) {
 	l := newLock(c, path, Options{})
 	l.inherited, l.token = true, token
-	err := l.use(ctx, func(*session) error { return nil }) // which looks, see resume
+	err := l.use(ctx, func(*session) error { return nil }) // resume checks the lock
 	if err != nil {
 		l.over(err)
 		return nil, err
@@ -120,14 +120,13 @@ func (c *Client) Inherit(ctx context.Context, path string, token uint64) (*Lock,
 	return l, nil
 }
 
-// checkInherited returns ErrLost if no connection with the nonce holds the lock. A token later than that of the grant means that the holder had to
-// connect again.
+// checkInherited returns ErrLost if no connection with the nonce holds the lock. The token grows when the holder connects again.
 func (l *Lock) checkInherited(sent time.Time, i Info) error {
 	h, ok := i.find(func(h Holder) bool { return h.Mine && h.Token >= l.Token() })
 	if !ok {
 		return fmt.Errorf("%w: %s: the job does not hold it", ErrLost, l.path)
 	}
-	h.grace = 0 // the holder looks after its connection
+	h.grace = 0 // it counts for the holder's connection
 	l.confirmed(h, sent)
 	return nil
 }

@@ -109,7 +109,7 @@ func TestSeveralLocksOverOneConnection(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		if got := log.String(); strings.Count(got, "connected again") != 1 || strings.Count(got, "taken up again") != 2 {
+		if got := log.String(); strings.Count(got, "connected again") != 1 || strings.Count(got, "lock adopted") != 2 {
 			t.Errorf("the log: %s", got)
 		}
 	})

@@ -12,32 +12,32 @@ import (
 	"time"
 )
 
-// The sentinels that errors of this package match. The end of a context is matched by its cause besides.
+// Each error of this package matches one of these, or the cause of the context that ended.
 var (
 	// ErrHeld: another client holds the lock. The error is a *HeldError.
 	ErrHeld = errors.New("held by another client")
-	// ErrRefused: the server will never grant it like this: no such directory, no permission, a limit of the session.
+	// ErrRefused: the server refuses the lock for good: there is no such directory, no permission, or a limit of the session.
 	ErrRefused = errors.New("refused")
 	// ErrLogin: the account or the password is wrong.
 	ErrLogin = errors.New("login refused")
 	// ErrUnreachable: the host is unknown, the connection was refused or lost, or the server did not answer in time or
-	// cannot serve (421). *net.DNSError, *net.OpError or *textproto.Error is in the chain where there is one.
+	// cannot serve (421). The chain has a *net.DNSError, *net.OpError or *textproto.Error if there is one.
 	ErrUnreachable = errors.New("the server cannot be reached")
 	// ErrTLS: the certificate is not trusted, or the server has no TLS.
 	ErrTLS = errors.New("TLS failed")
-	// ErrLost: the lock was taken away, its lease is over, or its directory is gone.
+	// ErrLost: the lock was taken away, its lease has ended, or its directory is gone.
 	ErrLost = errors.New("the lock was lost")
-	// ErrUnknown: the reply to MKD or RMD was lost, so the lock may stand until its age ends; or the server cannot tell now.
+	// ErrUnknown: the reply to MKD or RMD was lost, so the lock may be held until its age ends; or the server cannot check the lock now.
 	ErrUnknown = errors.New("the lock's state is not known")
 )
 
 // HeldError describes who holds a lock that was not granted. It matches ErrHeld.
 type HeldError struct {
 	Path    string
-	Holder  string        // account@address; "" if the server does not tell
-	Held    time.Duration // for how long at that moment; 0 if the server does not tell
-	Waiting int           // clients in the queue; 0 if the server does not tell
-	Waited  time.Duration // how long Acquire has tried
+	Holder  string        // account@address; "" if it is not known
+	Held    time.Duration // the time since the grant; 0 if it is not known
+	Waiting int           // the length of the queue; 0 if it is not known
+	Waited  time.Duration // the time since the call of Acquire
 }
 
 // Error is of the form "/phone_lock: held by phoneacc@10.0.0.5 for 12s; 3 in the queue; waited 30s".
@@ -61,7 +61,7 @@ func (e *HeldError) Error() string {
 // Unwrap makes the error match ErrHeld.
 func (e *HeldError) Unwrap() error { return ErrHeld }
 
-// because is an error that matches others besides, of which its text does not tell.
+// because is an error that also matches causes which its text does not contain.
 type because struct {
 	error
 	causes []error

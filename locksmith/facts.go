@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// reply is what a server answers to one command (RFC 959 section 4.2). Its text is for people: nothing here depends on it.
+// reply is the reply to one command (RFC 959 section 4.2). Its text is for people: the package does not parse it.
 type reply struct {
 	code int
-	said string // without the code; lines are separated by line ends
+	said string // the text without the code
 }
 
-// text is the reply on one line.
+// text returns the text on one line.
 func (r reply) text() string {
 	if !strings.Contains(r.said, "\n") {
 		return r.said
@@ -22,7 +22,7 @@ func (r reply) text() string {
 	return strings.Join(strings.Fields(r.said), " ")
 }
 
-// String is the reply as people read it.
+// String returns the code and the text.
 func (r reply) String() string { return strconv.Itoa(r.code) + " " + r.text() }
 
 func (r reply) good() bool { return r.code >= 200 && r.code < 300 }
@@ -30,14 +30,14 @@ func (r reply) good() bool { return r.code >= 200 && r.code < 300 }
 // transient reports whether the same command may succeed later (RFC 959 section 4.2.1).
 func (r reply) transient() bool { return r.code >= 400 && r.code < 500 }
 
-// Info is what a server tells of one lock.
+// Info describes one lock.
 type Info struct {
 	Path    string
 	Held    bool
-	Since   time.Time // when it was taken; zero if the server does not tell
-	Holders []Holder  // none from a server that has no facts
-	Waiting int       // clients in the queue
-	Reply   string    // of ftplockd, if the lock is not held: why, for people
+	Since   time.Time // the time of the grant; zero if it is not known
+	Holders []Holder  // empty for a server without facts
+	Waiting int       // the length of the queue
+	Reply   string    // the text of ftplockd's reply if the lock is not held
 
 	busy    bool // MKD would be refused, held or not
 	refused bool // MKD would be refused for good
@@ -50,9 +50,9 @@ type Holder struct {
 	Expires time.Duration // from now; 0 if never
 	Shared  bool
 	Token   uint64
-	Mine    bool // this connection took it, or another one with the same nonce
+	Mine    bool // this connection or another one with the same nonce acquired the lock
 
-	own     bool // this connection took it
+	own     bool // this connection acquired the lock
 	adopted uint64
 	lease
 }
@@ -66,7 +66,7 @@ func newInfo(path string, r reply) Info {
 	for line := range strings.SplitSeq(r.said, "\n") {
 		pairs, path, ok := strings.Cut(strings.TrimPrefix(line, " "), "; ")
 		if !ok || !strings.HasPrefix(strings.ToLower(pairs), "type=") {
-			continue // a line for people
+			continue // the line has no facts
 		}
 		i.Path, i.busy = path, true
 		i.add(pairs)
@@ -74,7 +74,7 @@ func newInfo(path string, r reply) Info {
 	return i
 }
 
-// add takes in one line.
+// add adds the facts of one line.
 func (i *Info) add(pairs string) {
 	facts := make(map[string]string)
 	for pair := range strings.SplitSeq(pairs, ";") {
@@ -89,7 +89,7 @@ func (i *Info) add(pairs string) {
 		if err != nil || f < 0 || f > 1e9 {
 			return 0
 		}
-		return max(time.Duration(f*float64(time.Second)), 1) // "0.000" is a limit, too
+		return max(time.Duration(f*float64(time.Second)), 1) // 0 means no limit, "0.000" is one
 	}
 	i.Waiting, _ = strconv.Atoi(facts["waiting"])
 	i.refused = facts["mkd"] == "refused"
@@ -110,7 +110,7 @@ func (i *Info) add(pairs string) {
 	i.Held, i.Holders = true, append(i.Holders, h)
 }
 
-// find returns the first holder that fits.
+// find returns the first holder that matches.
 func (i Info) find(fits func(Holder) bool) (Holder, bool) {
 	at := slices.IndexFunc(i.Holders, fits)
 	if at < 0 {
@@ -119,10 +119,10 @@ func (i Info) find(fits func(Holder) bool) (Holder, bool) {
 	return i.Holders[at], true
 }
 
-// ours returns the hold that this connection took.
+// ours returns the hold of this connection.
 func (i Info) ours() (Holder, bool) { return i.find(func(h Holder) bool { return h.own }) }
 
-// heldError returns the error of a client that is refused the lock.
+// heldError returns the error of a client that was refused the lock.
 func (i Info) heldError(path string) *HeldError {
 	e := &HeldError{Path: path, Waiting: i.Waiting}
 	if len(i.Holders) > 0 {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A lease says until when the server cannot grant the lock to another client, whatever happens to the network. It counts from before a
-// request was sent that the server answered, so it never ends later than the server's own count.
+// A lease ends before the server can grant the lock to another client, even if the network loses everything. It counts from before the last
+// request that the server answered, so it never ends later than the server's own count.
 type lease struct {
 	heard time.Time     // before the request was sent
-	left  time.Duration // what was left of the lock then; 0: it does not end, or the server does not tell
-	grace time.Duration // the lock ends so long after its connection; 0: the server promises nothing
-	age   time.Duration // the lock ends so long after the grant or a renewal; 0: it has no such limit
-	idle  time.Duration // the lock ends so long after the last command; 0: it has no such limit
+	left  time.Duration // of the lock at that time; 0: the lock does not end, or that is not known
+	grace time.Duration // from the end of the connection to the end of the lock; 0: no limit
+	age   time.Duration // from the grant or a renewal to the end of the lock; 0: no limit
+	idle  time.Duration // from the last command to the end of the lock; 0: no limit
 }
 
 // end returns when the server may grant the lock to another client; zero: never.
@@ -33,7 +33,7 @@ func (l lease) until() time.Time {
 	if end.IsZero() {
 		return end
 	}
-	return end.Add(-min(2*time.Second, l.shortest()/5)) // what works under the lock stops in this time
+	return end.Add(-min(2*time.Second, l.shortest()/5)) // the margin is for work under the lock to stop
 }
 
 // shortest returns the shortest limit; an hour if there is none.
@@ -47,7 +47,7 @@ func (l lease) shortest() time.Duration {
 	return shortest
 }
 
-// reason says why the lease is over.
+// reason describes why the lease has ended.
 func (l lease) reason(at time.Time) string {
 	if silent := at.Sub(l.heard); l.grace > 0 && l.end().Equal(l.heard.Add(l.grace)) || l.left == l.idle {
 		return fmt.Sprintf("no answer from the server for %s: it may have ended the lock", silent.Round(time.Second))
@@ -55,5 +55,5 @@ func (l lease) reason(at time.Time) string {
 	return fmt.Sprintf("its age of %s is over", l.age)
 }
 
-// now is the time by the clock of the leases: it includes the time during which the machine was suspended, where the system can tell.
+// now returns the time of the leases. On Linux it includes the time in which the machine was suspended.
 func now() time.Time { return time.Now().Add(suspended()) }

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// patience is how long a server has for what is not waited for as long as Timeout: the end of a data connection, QUIT.
+	// patience is the time limit of QUIT, and of the end of a data connection.
 	patience = 2 * time.Second
-	// glimpse is how long a look at a held lock may take. Then the connection is made again: a network that loses everything looks
-	// like a server that is slow, and the lock's lease goes on.
+	// glimpse is the time limit of a check of a held lock. Then the client connects again: a network that loses everything looks like a slow
+	// server, and the lease goes on.
 	glimpse = 5 * time.Second
-	// longest bounds the memory that one reply takes.
+	// longest limits the bytes of one reply.
 	longest = 4 << 20
 )
 
@@ -25,8 +25,7 @@ var (
 	errEndless = errors.New("a reply without an end")
 )
 
-// link is a TCP connection on which each read and write has a time limit, and which can be cut for a reason. Package ftp and
-// crypto/tls set no limits of their own that would do. A link is a control connection, or a data connection.
+// link is a TCP connection, for control or for data. Each read and write has a time limit: package ftp has none. cut ends it with a reason.
 type link struct {
 	net.Conn
 	data     bool
@@ -34,10 +33,10 @@ type link struct {
 
 	mu     sync.Mutex
 	limit  time.Duration // of each read and write
-	broken error         // why the connection is of no use any more
+	broken error         // the reason of the end; nil: it has not ended
 }
 
-// begin sets the time limit of the next read or write, or returns why the link is of no use.
+// begin sets the time limit of the next read or write, or returns the reason of the end.
 func (l *link) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +68,7 @@ func (l *link) Write(p []byte) (int, error) {
 	return n, l.reason(err)
 }
 
-// reason returns why the link was cut, if it was, and the error otherwise.
+// reason returns the reason of the end in place of an error, if the link was cut.
 func (l *link) reason(err error) error {
 	if why := l.err(); err != nil && why != nil {
 		return why
@@ -77,15 +76,15 @@ func (l *link) reason(err error) error {
 	return err
 }
 
-// err returns why the link is of no use; nil: it is.
+// err returns the reason of the end; nil if the link has not ended.
 func (l *link) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.broken
 }
 
-// cut ends the link for a reason; the first one counts. Reads and writes under way fail at once. The end of a data connection is the only sign of
-// the end of a file (RFC 959 section 3.4.1), so one that was cut is reset when it is closed, also by the end of the program.
+// cut ends the link with a reason; the first one counts. Reads and writes under way fail at once. The end of a data connection is the only mark of
+// the end of a file (RFC 959 section 3.4.1), so closing a data connection that was cut resets it, even if the end of the program closes it.
 func (l *link) cut(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,15 +101,15 @@ func (l *link) cut(why error) {
 	}
 }
 
-// setLimit sets the time limit of each read and write that follows.
+// setLimit sets the time limit of each later read and write.
 func (l *link) setLimit(limit time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit = limit
 }
 
-// Close ends the connection. A data connection that was not cut is read to its end: under TLS servers send session tickets, and a
-// connection that is closed with something unread is reset, which vsftpd takes for a failure.
+// Close ends the connection. It reads a data connection that was not cut to its end: TLS servers send session tickets, and closing a
+// connection with unread bytes resets it, which is a failure for vsftpd.
 func (l *link) Close() error {
 	if c, ok := l.Conn.(interface{ CloseWrite() error }); ok && l.data && l.err() == nil {
 		_ = l.SetDeadline(time.Now().Add(patience))
@@ -120,7 +119,7 @@ func (l *link) Close() error {
 	return l.Conn.Close()
 }
 
-// lingering returns a context that ends so long after ctx.
+// lingering returns a context that ends d after ctx.
 func lingering(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

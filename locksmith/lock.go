@@ -11,25 +11,25 @@ import (
 
 // A Lock is a lock that is held. Its methods may be called by several goroutines at once.
 //
-// A goroutine keeps it: it asks the server whether the lock still stands, and takes it up again on a new connection.
+// A goroutine checks it: it asks the server whether the lock is still held, and adopts it again on a new connection.
 type Lock struct {
 	c         *Client
 	o         Options
 	path      string
-	name      string // as it was asked for
+	name      string // the argument of Acquire
 	inherited bool
-	life      context.Context // ends when the lock is over, with the reason as its cause
+	life      context.Context // ends with the lock; its cause is the reason
 	over      context.CancelCauseFunc
 	keeping   sync.WaitGroup
 	ending    sync.Once
 	result    error // of Release
 
-	on   *session // on which the server knows the hold; for the goroutine that has the turn
+	on   *session // the connection of the hold; for the goroutine that has the turn
 	mark sight    // of the directory, on a server without facts; for the goroutine that has the turn
 
 	mu      sync.Mutex
 	token   uint64
-	renewed time.Time // from which its age counts
+	renewed time.Time // the time of the grant or the last renewal
 	lease   lease
 	timer   *time.Timer // ends the lock with its lease
 }
@@ -63,8 +63,7 @@ func (l *Lock) start() {
 	l.keeping.Go(func() { l.keep(every) })
 }
 
-// watch ends the lock when its lease is over. It looks once a second at least: a machine that was suspended finds more time gone than its timers
-// counted.
+// watch ends the lock with its lease. It runs once a second at least, because timers do not count the time in which the machine was suspended.
 func (l *Lock) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +82,7 @@ func (l *Lock) watch() {
 	}
 }
 
-// confirmed takes in a reply that has the hold, to a request that was sent at that time.
+// confirmed extends the lease by a reply that contains the hold. sent is the time before the request.
 func (l *Lock) confirmed(h Holder, sent time.Time) {
 	l.mu.Lock()
 	l.token, l.lease = h.Token, h.lease
@@ -92,11 +91,11 @@ func (l *Lock) confirmed(h Holder, sent time.Time) {
 	l.watch()
 }
 
-// Path is the lock's name as the server has it.
+// Path returns the lock's name on the server.
 func (l *Lock) Path() string { return l.path }
 
-// Nonce is the word by which the server knows the job that holds the lock, see [Server]. On ftplockd, another connection of the account that
-// sends SITE LOCK AS with it may change the files that the lock protects. "" on another server.
+// Nonce returns the word that identifies the job, see [Server]. On ftplockd, another connection of the account that
+// sends SITE LOCK AS with it may change the files that the lock protects. It returns "" on other servers.
 func (l *Lock) Nonce() string {
 	if l.Token() == 0 {
 		return ""
@@ -104,15 +103,15 @@ func (l *Lock) Nonce() string {
 	return l.c.e.Nonce
 }
 
-// Token is the fencing token; 0 on a server that has none. It grows when the lock had to be taken up again after a disconnect.
+// Token returns the fencing token; 0 on a server without tokens. It grows when the lock is adopted after a disconnect.
 func (l *Lock) Token() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.token
 }
 
-// Expires is when the server may grant the lock to another client, if it hears nothing from us any more; zero if it never does, or does not
-// tell. Each answer of the server moves it. The lock is given up up to two seconds earlier.
+// Expires returns the time when the server may grant the lock to another client if it receives no more commands from this one; zero if it never
+// may, or if that is not known. Each answer of the server moves it. Context ends up to two seconds earlier.
 func (l *Lock) Expires() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,13 +126,13 @@ func (l *Lock) Expires() time.Time {
 // has the exceptions). Its cause matches [ErrLost] or [ErrUnknown].
 func (l *Lock) Context() context.Context { return l.life }
 
-// Valid reports whether the lock is held now. It reads the clock, and does not wait for the server.
+// Valid reports whether the lock is held now. It reads the clock and does not wait for the server.
 func (l *Lock) Valid() bool {
 	l.watch()
 	return l.life.Err() == nil
 }
 
-// Err returns the cause of the end of Context: nil before that and after Release.
+// Err returns the cause of the end of Context; nil before the end, and after Release.
 func (l *Lock) Err() error {
 	if err := context.Cause(l.life); err != errReleased {
 		return err
@@ -155,7 +154,7 @@ func (l *Lock) within(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // Renew asks ftplockd for a full age, counted from now. It returns [ErrLost] if the lock is lost, [ErrUnreachable] or [ErrUnknown] if that is not
-// known. On another server it only looks whether the lock stands.
+// known. On other servers it only checks the lock.
 func (l *Lock) Renew(ctx context.Context) error {
 	return l.use(ctx, func(s *session) error {
 		if l.Token() == 0 {
@@ -165,7 +164,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 	})
 }
 
-// use does something on the connection, on which the lock was taken up again if it is a new one. A loss ends the lock.
+// use calls do with the connection. On a new connection it adopts the lock first. ErrLost ends the lock.
 func (l *Lock) use(ctx context.Context, do func(*session) error) error {
 	err := l.c.use(ctx, func(s *session) error {
 		if s != l.on {
@@ -182,13 +181,13 @@ func (l *Lock) use(ctx context.Context, do func(*session) error) error {
 	return err
 }
 
-// lonely is how long a server that cannot be reached is taken to keep a lock of which it promises nothing.
+// lonely is the time after which a lock without a lease is lost if the server cannot be reached.
 const lonely = time.Minute
 
-// keep looks after the lock until it is over.
+// keep checks the lock until it ends.
 func (l *Lock) keep(every time.Duration) {
 	wait := every
-	var alone time.Time // since then the server cannot be reached
+	var alone time.Time // the first failure since the last answer
 	for {
 		t := time.NewTimer(wait)
 		select {
@@ -213,7 +212,7 @@ func (l *Lock) keep(every time.Duration) {
 	}
 }
 
-// looking returns a context for one look. It ends with the lock, but not when that is released: RMD needs the connection.
+// looking returns a context for one check. It ends when the lock is lost, but not when it is released: RMD needs the connection.
 func (l *Lock) looking() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), glimpse, os.ErrDeadlineExceeded)
 	stop := context.AfterFunc(l.life, func() {
@@ -227,8 +226,8 @@ func (l *Lock) looking() (context.Context, context.CancelFunc) {
 	}
 }
 
-// look asks once whether the lock is ours, and renews it if that is due. A server that does not know now is left after some seconds: another one
-// may know.
+// look checks the lock once, or renews it if that is due. If the server has not known the state for some seconds, look ends the connection: another
+// server may know.
 func (l *Lock) look(every time.Duration) error {
 	ctx, cancel := l.looking()
 	defer cancel()
@@ -242,7 +241,7 @@ func (l *Lock) look(every time.Duration) error {
 		l.mu.Unlock()
 		var err error
 		switch {
-		case silent < every/2: // it was just taken up again
+		case silent < every/2: // it was just adopted
 		case due:
 			err = l.renew(ctx, s)
 		default:
@@ -257,7 +256,7 @@ func (l *Lock) look(every time.Duration) error {
 	})
 }
 
-// check asks whether the lock is still ours.
+// check asks the server whether this client still holds the lock.
 func (l *Lock) check(ctx context.Context, s *session) error {
 	if !s.hasFacts() {
 		return l.checkMark(ctx, s)
@@ -274,13 +273,13 @@ func (l *Lock) check(ctx context.Context, s *session) error {
 		l.confirmed(h, sent)
 		return nil
 	}
-	if err := l.renew(ctx, s); err != nil { // its refusal says why the lock is lost
+	if err := l.renew(ctx, s); err != nil { // the reply has the reason of the loss
 		return err
 	}
-	return fmt.Errorf("%w: %s: the server does not name us as its holder", ErrLost, l.path)
+	return fmt.Errorf("%w: %s: the server lists another holder", ErrLost, l.path)
 }
 
-// renew asks for a full age, and then what that is. The server remembers for the session that had the lock why it is lost, and says so.
+// renew asks for a full age, and then for the new facts. To the session that had the lock, the server replies with the reason of the loss.
 func (l *Lock) renew(ctx context.Context, s *session) error {
 	sent := now()
 	r, err := s.ask(ctx, "SITE LOCK RENEW "+l.name)
@@ -303,10 +302,10 @@ func (l *Lock) renew(ctx context.Context, s *session) error {
 		l.confirmed(h, sent)
 		return nil
 	}
-	return fmt.Errorf("%w: %s: the server does not name us as its holder", ErrLost, l.path)
+	return fmt.Errorf("%w: %s: the server lists another holder", ErrLost, l.path)
 }
 
-// checkMark looks whether the directory is the one that was made, on a server without facts.
+// checkMark checks on a server without facts whether the directory is still the one that MKD made.
 func (l *Lock) checkMark(ctx context.Context, s *session) error {
 	sent := now()
 	got, err := s.see(ctx, l.name, l.mark.by)
@@ -314,23 +313,23 @@ func (l *Lock) checkMark(ctx context.Context, s *session) error {
 	case err != nil:
 		return err
 	case l.mark.by == "" && got.there, got.by == "":
-		l.mark = got // nothing could be seen so far, or nothing can
+		l.mark = got // the first mark, or a server that shows none
 	case l.mark.by == "":
 	case !got.there:
 		return fmt.Errorf("%w: %s: its directory is gone", ErrLost, l.path)
 	case got.mark != l.mark.mark:
-		return fmt.Errorf("%w: %s: its directory is another one than we made, or was written into", ErrLost, l.path)
+		return fmt.Errorf("%w: %s: its directory was replaced, or was written into", ErrLost, l.path)
 	}
 	l.confirmed(Holder{}, sent)
 	return nil
 }
 
-// resume takes the lock up on a new connection: by MKD, with which the nonce adopts the hold under a new token. No hold of another client came
-// between if the look before has our hold, and the look after has the hold that was adopted from it.
+// resume adopts the lock on a new connection: MKD with the same nonce adopts the hold under a new token. No other client held the lock in between if
+// the facts before MKD contain the old hold, and those after it contain the hold that was adopted from it.
 func (l *Lock) resume(ctx context.Context, s *session) error {
 	if l.inherited || !s.hasFacts() {
 		if l.Token() != 0 && !s.hasFacts() {
-			return s.lost(s.fail("it does not send the facts of locks any more", nil))
+			return s.lost(s.fail("the server does not send the facts of locks any more", nil))
 		}
 		return l.check(ctx, s)
 	}
@@ -338,7 +337,7 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	// The reply to an earlier attempt may have been lost.
+	// A reply to an earlier MKD may have been lost.
 	ours, ok := before.find(func(h Holder) bool { return h.Mine && (h.Token == l.Token() || h.adopted == l.Token()) })
 	if !ok {
 		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
@@ -364,14 +363,14 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
 	}
 	l.confirmed(h, sent)
-	l.c.e.Logger.Info("lock taken up again", "lock", l.path, "token", h.Token)
+	l.c.e.Logger.Info("lock adopted", "lock", l.path, "token", h.Token)
 	return nil
 }
 
-// Release releases the lock. Transfers under it are broken off. The error is [ErrLost] if the lock was lost before, [ErrUnknown] if it
-// may still stand. A second call returns what the first one did.
+// Release releases the lock and aborts its transfers. The error is [ErrLost] if the lock was lost before, [ErrUnknown] if it
+// may still be held. A second call returns the same result.
 //
-// It takes the server's Timeout at most, and a few seconds after the end of ctx.
+// It returns after the server's Timeout at the latest, and a few seconds after the end of ctx.
 func (l *Lock) Release(ctx context.Context) error {
 	l.ending.Do(func() {
 		l.result = l.Err()
@@ -390,17 +389,17 @@ func (l *Lock) Release(ctx context.Context) error {
 	return l.result
 }
 
-// giveBack sends RMD until its outcome is known.
+// giveBack sends RMD until its result is known.
 func (l *Lock) giveBack(ctx context.Context) error {
 	late, stop := lingering(ctx, patience)
 	defer stop()
 	work, cancel := context.WithTimeout(late, l.c.e.Timeout)
 	defer cancel()
-	sent := false // an RMD whose reply is not known
+	sent := false // RMD was sent, and its reply may be lost
 	for tries := 0; ; tries++ {
 		var r reply
 		err := l.use(work, func(s *session) (err error) {
-			if !s.hasFacts() { // RMD would remove whatever is there
+			if !s.hasFacts() { // RMD removes the directory of another client, too
 				err = l.checkMark(work, s)
 			}
 			if err == nil {

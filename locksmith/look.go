@@ -11,29 +11,28 @@ import (
 	"github.com/jlaffaye/ftp"
 )
 
-// info returns what the server tells of a lock.
+// info asks for the facts of a lock.
 func (s *session) info(ctx context.Context, p string) (Info, error) {
 	if !s.hasFacts() {
 		got, err := s.see(ctx, p, "")
 		return Info{Path: s.abs(p), Held: got.there, busy: got.there, Since: got.since}, err
 	}
 	r, err := s.ask(ctx, "SITE LOCK INFO "+p)
-	if err == nil && r.transient() { // one of several servers that cannot prove for the moment that it may tell
+	if err == nil && r.transient() { // the server cannot prove at the moment that it is the active one of several
 		err = fmt.Errorf("%w: %s", ErrUnknown, r.text())
 	}
 	return newInfo(s.abs(p), r), err
 }
 
-// sight is what a look at a directory came to, on a server without facts. The mark tells one directory from another of the same name.
+// sight describes a directory on a server without facts. The mark distinguishes it from another directory of the same name.
 type sight struct {
 	there bool
-	by    string    // the command that sees it; "": none does
-	mark  string    // its time, as exact as the server tells it
+	by    string    // the command that shows it; "": no command does
+	mark  string    // its time
 	since time.Time // zero: not exact
 }
 
-// see looks at a directory by MDTM and, where that tells nothing (vsftpd has none of directories), in the listing of its parent; or by one of the
-// two alone.
+// see asks for a directory by MDTM, or in the listing of its parent if MDTM fails (vsftpd has no MDTM of directories). by chooses one of the two.
 func (s *session) see(ctx context.Context, p, by string) (sight, error) {
 	defer context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })()
 	if by != "LIST" {

@@ -14,42 +14,42 @@ import (
 	"time"
 )
 
-// Server says where the locks are and who asks for them.
+// Server is the address of a server, an account, and the options of a connection.
 type Server struct {
 	Address  string // host or host:port; the port is 21, or 990 with TLSImplicit. IPv6 addresses with a port are in brackets
 	User     string // "" is anonymous
 	Password string
 	TLS      TLSMode
 	Config   *tls.Config   // of TLS; nil: the system's certificates, the host of Address
-	Timeout  time.Duration // of connecting, of each command that does not wait for a lock, and of a transfer that stands still; 0: 30 s
+	Timeout  time.Duration // of connecting, of each command that does not wait for a lock, and of a transfer without progress; 0: 30 s
 
-	// Nonce is the word by which the server knows the job (SITE LOCK AS): at most 128 visible ASCII characters. "": a random
+	// Nonce is the word that identifies the job (SITE LOCK AS): at most 128 visible ASCII characters; "": a random
 	// one. Two jobs of one account with one nonce take the lock from each other.
 	Nonce string
-	// Grace has ftplockd end a lock so long after its connection has ended (SITE LOCK DISCONNECT RELEASE), if the server's rule does
-	// not end it earlier: the lock of a program that was killed ends soon. A Lock whose server does not answer is lost two seconds, or a
-	// fifth of the grace, before that. It is rounded up to seconds. 0: 15 s; less: what the server's rule says.
+	// Grace is the time from the end of a connection to the end of its locks on ftplockd (SITE LOCK DISCONNECT RELEASE), if the server's rule does
+	// not end them earlier. So the lock of a program that was killed ends soon. If the server does not answer, a Lock is lost two seconds, or a
+	// fifth of the grace, before that. It is rounded up to seconds. 0: 15 s; negative: as the server's rule.
 	Grace time.Duration
 	// Poll is the mean pause between two tries on a server where MKD cannot wait. Each pause is a random time between half and one
 	// and a half of it. 0: 3 s.
 	Poll time.Duration
-	// Check is the time between two questions whether a lock stands. 0: 1 s on ftplockd, and 5 s on other servers; less if the lock's
+	// Check is the time between two checks of a held lock. 0: 1 s on ftplockd, and 5 s on other servers; less if the lock's
 	// limits are short.
 	Check time.Duration
-	// Logger gets a line for each connection that was lost and for each lock that was taken, lost or released. nil: nobody does.
+	// Logger gets a line for each connection that was lost and for each lock that was acquired, lost or released. nil: no log.
 	Logger *slog.Logger
 
-	// DialContext makes the connections, control and data. nil: a net.Dialer.
+	// DialContext opens the control and data connections. nil: a net.Dialer.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// TLSMode is how the control connection is protected; data connections follow it.
+// TLSMode is the protection of the control connection and the data connections.
 type TLSMode int
 
 // The modes of TLS (RFC 4217).
 const (
 	TLSOff      TLSMode = iota
-	TLSExplicit         // AUTH TLS; a server that does not know it is an error
+	TLSExplicit         // AUTH TLS; a server without it is an error
 	TLSImplicit         // from the first byte on
 )
 
@@ -58,7 +58,7 @@ type endpoint struct {
 	Server
 	host    string
 	tls     *tls.Config // nil: without
-	proxied bool        // the caller dials
+	proxied bool        // the caller has set DialContext
 }
 
 // resolve fills in the defaults.
@@ -94,7 +94,7 @@ func (s Server) resolve() (*endpoint, error) {
 	return e, nil
 }
 
-// HostPort is Address with its port. "::1" and "[::1]" are hosts, "[::1]:21" has a port.
+// HostPort returns Address with its port. "::1" and "[::1]" are hosts, "[::1]:21" has a port.
 func (s Server) HostPort() (string, error) {
 	host, port, err := net.SplitHostPort(s.Address)
 	if err != nil {
@@ -113,8 +113,8 @@ func (s Server) HostPort() (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// config is the configuration of TLS. Control and data connections share one cache of sessions and one name in it, so that data
-// connections resume the session of the control connection: vsftpd (require_ssl_reuse) and proftpd insist on that.
+// config returns the configuration of TLS. Control and data connections share one cache of sessions and one name in it, so that data
+// connections resume the session of the control connection: vsftpd (require_ssl_reuse) and proftpd require that.
 func (s Server) config(host string) *tls.Config {
 	c := s.Config.Clone()
 	if c == nil {
@@ -129,7 +129,7 @@ func (s Server) config(host string) *tls.Config {
 	return c
 }
 
-// fail is an error of the server: what happened, and why.
+// fail returns an ErrUnreachable of the server.
 func (e *endpoint) fail(what string, err error) error {
 	if err != nil {
 		what += plain(err)

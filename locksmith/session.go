@@ -16,10 +16,9 @@ import (
 	"github.com/jlaffaye/ftp"
 )
 
-// session is one connection that is logged in. Package ftp transfers and lists on it. It has no words for the rest: the
-// text of the replies to USER and MKD, SITE, and ALLO. These commands are sent here, between its calls, by a
-// second textproto.Conn. Each of the two reads exactly the replies to its own commands, so both have empty buffers in between.
-// A session is for one goroutine at a time, but for abort.
+// session is one connection that is logged in. Package ftp transfers and lists on it. It has no SITE and ALLO, and does not return the
+// text of the replies to USER and MKD. A second textproto.Conn sends these commands between its calls. Each of the two reads exactly the replies to
+// its own commands, so both buffers are empty in between. One goroutine at a time may use a session, except for abort.
 type session struct {
 	*endpoint
 	link  *link
@@ -27,13 +26,13 @@ type session struct {
 	text  *textproto.Conn
 	ftp   *ftp.ServerConn
 	feats map[string]string // of FEAT (RFC 2389), in capitals
-	home  string            // where it is after login; "": the server does not tell
+	home  string            // the directory after login; "" if it is not known
 
-	waiting time.Duration // what SITE WAIT said last
+	waiting time.Duration // the last value of SITE WAIT
 
 	mu      sync.Mutex
 	data    *link // of the last transfer
-	aborted error // why transfers are broken off; nil: they are not
+	aborted error // the reason to abort transfers, or nil
 }
 
 // connect dials and logs in, within the timeout for each step and until ctx ends.
@@ -58,7 +57,7 @@ func connect(ctx context.Context, e *endpoint) (*session, error) {
 	return s, nil
 }
 
-// begin greets, protects the connection and logs in.
+// begin reads the greeting, starts TLS and logs in.
 func (s *session) begin(ctx context.Context) error {
 	if s.TLS == TLSImplicit {
 		if err := s.handshake(); err != nil {
@@ -77,8 +76,8 @@ func (s *session) begin(ctx context.Context) error {
 		if r.code != 234 {
 			return fmt.Errorf("%w: %s: the server said %s to AUTH TLS", ErrTLS, s.Address, r)
 		}
-		if s.text.R.Buffered() > 0 { // it was sent in the clear, by whomever, and must not be taken for what comes under TLS
-			return fmt.Errorf("%w: %s: the server said something before TLS began", ErrTLS, s.Address)
+		if s.text.R.Buffered() > 0 { // an attacker may have sent it in the clear: it must not pass for a reply under TLS
+			return fmt.Errorf("%w: %s: there is another reply in the clear before TLS begins", ErrTLS, s.Address)
 		}
 		if err := s.handshake(); err != nil {
 			return err
@@ -105,7 +104,7 @@ func (s *session) handshake() error {
 	return fmt.Errorf("%w: %s: %s", ErrTLS, s.Address, plain(err))
 }
 
-// login says who we are, and leaves the type, UTF-8 and the protection of data connections to the library.
+// login sends USER and PASS. Package ftp then sets the type, UTF-8 and the protection of data connections.
 func (s *session) login(ctx context.Context) error {
 	r, err := s.ask(ctx, "USER "+s.User)
 	if err == nil && r.code == 331 {
@@ -143,11 +142,11 @@ func (s *session) login(ctx context.Context) error {
 	return fmt.Errorf("%w: %s: %s", ErrRefused, s.Address, plain(err))
 }
 
-// tap is the control connection as the library sees it, which is greeted and logged in once more by what is answered in the server's place.
+// tap is the control connection for package ftp. It answers the greeting and USER itself, because the session is logged in already.
 type tap struct {
 	net.Conn
 	s      *session
-	answer string // what is read next; "": what the server says
+	answer string // the reply to read next; "": read from the server
 }
 
 // Read implements net.Conn.
@@ -185,8 +184,8 @@ func (t *tap) RemoteAddr() net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 }
 
-// settle learns where the session is and what the server can, and describes the job to ftplockd: its nonce, and when its locks end after
-// the connection.
+// settle asks for the directory and the features. It sends ftplockd the nonce of the job, and the time from the end of the connection to that of its
+// locks.
 func (s *session) settle(ctx context.Context) error {
 	var err error
 	if s.home, err = s.ftp.CurrentDir(); err != nil && s.broken() != nil {
@@ -215,15 +214,15 @@ func (s *session) settle(ctx context.Context) error {
 	return err
 }
 
-// can reports whether FEAT names a word behind a verb.
+// can reports whether FEAT has a word after a verb.
 func (s *session) can(verb, word string) bool {
 	return slices.Contains(strings.Fields(s.feats[verb]), word)
 }
 
-// hasFacts reports whether FEAT says that the server is ftplockd, and sends the facts of locks.
+// hasFacts reports whether the server sends the facts of locks, as ftplockd does.
 func (s *session) hasFacts() bool { return s.can("SITE", "FACTS") }
 
-// must sends a command that the server is to know.
+// must sends a command, and returns an error if the server refuses it.
 func (s *session) must(ctx context.Context, command string) error {
 	r, err := s.ask(ctx, command)
 	if err == nil && !r.good() {
@@ -232,7 +231,7 @@ func (s *session) must(ctx context.Context, command string) error {
 	return err
 }
 
-// waitFor has MKD on a held lock wait for so long.
+// waitFor sets the time that MKD of a held lock waits.
 func (s *session) waitFor(ctx context.Context, d time.Duration) error {
 	if !s.can("SITE", "WAIT") || s.waiting == d {
 		return nil
@@ -241,7 +240,7 @@ func (s *session) waitFor(ctx context.Context, d time.Duration) error {
 	return s.must(ctx, fmt.Sprintf("SITE WAIT %d", d/time.Second))
 }
 
-// ask sends a command and returns the reply. When ctx ends before that, the connection ends. A 421 ends it, too (RFC 959 section 4.2.2).
+// ask sends a command and returns the reply. The connection ends if ctx ends first, and after a 421 (RFC 959 section 4.2.2).
 func (s *session) ask(ctx context.Context, command string) (reply, error) {
 	if strings.ContainsAny(command, "\r\n\x00") {
 		return reply{}, fmt.Errorf("%w: a line end in %q", ErrRefused, command)
@@ -264,7 +263,7 @@ func (s *session) ask(ctx context.Context, command string) (reply, error) {
 	return reply{code, text}, nil
 }
 
-// lost ends the connection.
+// lost ends the connection with an error.
 func (s *session) lost(err error) error {
 	if !errors.Is(err, ErrUnreachable) {
 		err = s.fail("", err)
@@ -273,7 +272,7 @@ func (s *session) lost(err error) error {
 	return err
 }
 
-// broken returns why the connection is of no use any more; nil: it is.
+// broken returns the reason of the end of the connection; nil if it has not ended.
 func (s *session) broken() error {
 	err := s.link.err()
 	if err == nil || errors.Is(err, ErrUnreachable) {
@@ -282,7 +281,7 @@ func (s *session) broken() error {
 	return s.fail("", err)
 }
 
-// abs is the absolute form of a path, or the path itself if the server does not tell where the session is.
+// abs returns a path in its absolute form, or as it is if the directory after login is not known.
 func (s *session) abs(p string) string {
 	if path.IsAbs(p) || s.home == "" {
 		return p
@@ -290,7 +289,7 @@ func (s *session) abs(p string) string {
 	return path.Join(s.home, p)
 }
 
-// leave sends QUIT and closes. A server that does not answer is not waited for long.
+// leave sends QUIT and closes. It waits for patience at most.
 func (s *session) leave() {
 	if s.broken() == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -306,7 +305,7 @@ func (s *session) drop() {
 	_ = s.link.Close()
 }
 
-// openData opens a data connection for the library.
+// openData opens a data connection for package ftp.
 func (s *session) openData(address string) (net.Conn, error) {
 	l := &link{data: true, limit: s.Timeout}
 	_, port, err := net.SplitHostPort(address)
@@ -330,8 +329,7 @@ func (s *session) openData(address string) (net.Conn, error) {
 	return l, nil
 }
 
-// dataHost is where data connections lead to: to the server that the control connection has reached, or, through a proxy, to the host
-// of that name.
+// dataHost returns the host for data connections: the address of the control connection, or the name of the host if the caller dials.
 func (s *session) dataHost() string {
 	a, ok := s.link.RemoteAddr().(*net.TCPAddr)
 	if !ok || s.proxied {
@@ -343,7 +341,7 @@ func (s *session) dataHost() string {
 	return a.IP.String()
 }
 
-// abort breaks off the transfer that is under way, and those that follow. The server has some time to notice and reply.
+// abort ends the running transfer and all later ones. The server has some time to reply.
 func (s *session) abort(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

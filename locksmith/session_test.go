@@ -44,7 +44,7 @@ func TestNothingThatWasSaidBeforeTLSCountsAfterIt(t *testing.T) {
 		_, _ = io.WriteString(theirs, "234 go\r\n230 in\r\n")
 	}()
 	o := Server{Address: "h", TLS: TLSExplicit, DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
-	if _, err := Dial(t.Context(), o); !errors.Is(err, ErrTLS) || !strings.Contains(err.Error(), "before TLS began") {
+	if _, err := Dial(t.Context(), o); !errors.Is(err, ErrTLS) || !strings.Contains(err.Error(), "in the clear before TLS begins") {
 		t.Error(err)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended returns for how long the machine was suspended since it started. CLOCK_BOOTTIME counts that time, CLOCK_MONOTONIC does not.
+// suspended returns the time in which the machine was suspended since it started. CLOCK_BOOTTIME counts that time, CLOCK_MONOTONIC does not.
 func suspended() time.Duration {
 	var boot, monotonic unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil {
 		return 0
 	}
-	return time.Duration(boot.Nano() - monotonic.Nano()).Round(100 * time.Millisecond) // the two are not read at one moment
+	return time.Duration(boot.Nano() - monotonic.Nano()).Round(100 * time.Millisecond) // the two clocks are not read at the same moment
 }

@@ -4,5 +4,5 @@ package locksmith
 
 import "time"
 
-// suspended returns 0: the clock of package time is the only one.
+// suspended returns 0: the time in suspend is not known.
 func suspended() time.Duration { return 0 }

@@ -12,37 +12,33 @@ import (
 	"strings"
 )
 
-// Put uploads a file under the lock. Others see the old file or the new one: where the server does not see to that by itself (STOR
-// STAGED in FEAT), the file is uploaded under a temporary name (the name, a random word and ".part") and then renamed. Put fails without a
-// change of the file if r fails, has more or fewer bytes than size, or if the lock is lost before the file is complete. size is
-// what r holds; below 0 it is not known. It is announced (ALLO), and checked where the server can tell.
+// Put uploads a file under the lock. Other clients see the old file or the new one: if the server does not publish uploads in one step (STOR
+// STAGED in FEAT), Put uploads to a temporary name (the name, a random word and ".part") and renames it. Put fails and does not
+// change the file if r fails or does not have size bytes, or if the lock is lost before the file is complete. A negative size is not known.
 //
-// A transfer has a connection of its own, which speaks for the lock by its nonce, so that the server can be asked for the lock
-// meanwhile.
+// A transfer has a connection of its own, which acts for the lock by its nonce. So the server can be asked for the lock at the same time.
 //
-// If the reply to the last rename was lost, the error says that the outcome is not known. When ctx ends, the transfer is broken off as soon as
-// r's Read returns.
-//
-// What the server refused matches ErrRefused.
+// The error matches ErrRefused if the server refuses the transfer. If the reply to the last rename was lost, the error reports that the result is
+// not known. When ctx ends, Put returns as soon as r's Read returns.
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
 		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
 		err := u.run()
-		if path.Dir(s.abs(name)) == l.path && !s.hasFacts() { // writing into the lock has changed the time of its directory
+		if path.Dir(s.abs(name)) == l.path && !s.hasFacts() { // the upload has changed the time of the lock's directory
 			_ = l.c.use(context.Background(), func(*session) error { l.mark = sight{}; return nil })
 		}
 		return err
 	})
 }
 
-// transfer runs one on a connection of its own, and breaks it off when ctx ends or the lock is lost.
+// transfer calls run with a connection of its own, and aborts it when ctx ends or the lock is lost.
 func (l *Lock) transfer(ctx context.Context, name string, run func(context.Context, *session) error) error {
 	ctx, stop := l.within(ctx)
 	defer stop()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := l.stands(); err != nil {
+	if err := l.checkHeld(); err != nil {
 		return err
 	}
 	s, err := connect(ctx, l.c.e)
@@ -61,8 +57,8 @@ func (l *Lock) transfer(ctx context.Context, name string, run func(context.Conte
 	return transferred(name, err)
 }
 
-// stands asks the server whether the lock stands, before a change that others see. A connection that is lost is left to keep.
-func (l *Lock) stands() error {
+// checkHeld returns an error if the lock is not held any more. Call it before a visible change. If the connection is lost, keep connects again.
+func (l *Lock) checkHeld() error {
 	ctx, cancel := l.looking()
 	defer cancel()
 	err := l.use(ctx, func(s *session) error { return l.check(ctx, s) })
@@ -72,7 +68,7 @@ func (l *Lock) stands() error {
 	return context.Cause(l.life)
 }
 
-// transferred puts an error of a transfer on one line.
+// transferred returns the error of a transfer on one line, with its sentinel.
 func transferred(name string, err error) error {
 	var said *textproto.Error
 	switch {
@@ -92,14 +88,14 @@ type upload struct {
 	lock   *Lock
 	ctx    context.Context
 	name   string // of the file
-	target string // what is stored: the file, or a temporary one; "": it is to be left
+	target string // the name for STOR; "": do not remove it
 	size   int64
 	source io.Reader
 	sent   int64
-	err    error // of the source, or what was wrong with it
+	err    error // of the source
 }
 
-// run stores the file, under a temporary name where that is needed.
+// run stores the file, under a temporary name if that is needed.
 func (u *upload) run() error {
 	if u.target = u.name; u.s.can("STOR", "STAGED") {
 		return u.store()
@@ -122,8 +118,7 @@ func (u *upload) run() error {
 	return err
 }
 
-// Read is what the library reads the content from. Whatever ends it early resets the data connection: the library closes it as if the
-// file were complete.
+// Read implements io.Reader for package ftp. An error resets the data connection: package ftp would close it as if the file were complete.
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.source.Read(p)
 	u.sent += int64(n)
@@ -131,11 +126,11 @@ func (u *upload) Read(p []byte) (int, error) {
 	case u.ctx.Err() != nil:
 		err = context.Cause(u.ctx)
 	case u.size >= 0 && u.sent > u.size:
-		err = fmt.Errorf("there are more than the %d bytes that were announced", u.size)
+		err = fmt.Errorf("the source has more than the announced %d bytes", u.size)
 	case err == io.EOF && u.size >= 0 && u.sent < u.size:
-		err = fmt.Errorf("there are %d bytes of the %d that were announced", u.sent, u.size)
+		err = fmt.Errorf("the source has %d bytes instead of the announced %d", u.sent, u.size)
 	case err == io.EOF && u.target == u.name: // no rename follows
-		if lost := u.lock.stands(); lost != nil {
+		if lost := u.lock.checkHeld(); lost != nil {
 			err = lost
 		}
 	}
@@ -154,7 +149,7 @@ func (u *upload) store() error {
 		if err != nil {
 			return err
 		}
-		if r.code == 452 || r.code == 552 { // others say that they do not need it, or do not know it
+		if r.code == 452 || r.code == 552 { // other servers reply that they do not need ALLO, or do not have it
 			return fmt.Errorf("%w: %s: the server said %s", ErrRefused, u.name, r)
 		}
 	}
@@ -165,25 +160,24 @@ func (u *upload) store() error {
 	return err
 }
 
-// rename publishes the temporary file, if all of it has arrived.
+// rename publishes the temporary file if all of it has arrived.
 func (u *upload) rename() error {
 	if n, err := u.s.ftp.FileSize(u.target); err == nil && n != u.sent {
 		return fmt.Errorf("%d bytes were sent and %d arrived", u.sent, n)
 	}
-	if err := u.lock.stands(); err != nil {
+	if err := u.lock.checkHeld(); err != nil {
 		return err
 	}
 	err := u.s.ftp.Rename(u.target, u.name)
 	if u.s.broken() != nil { // the reply was lost
 		u.target = ""
-		return fmt.Errorf("it is not known whether the file is in place: %w", err)
+		return fmt.Errorf("the reply to the rename was lost, so the file may be published: %w", err)
 	}
 	return err
 }
 
-// Get downloads a file under the lock and returns how many bytes were written to w. A download that was cut off is an error that matches
-// io.ErrUnexpectedEOF, where the server tells the length (SIZE) or TLS tells the end. When ctx ends, the transfer is broken off as soon as
-// w's Write returns.
+// Get downloads a file under the lock and returns the number of bytes that were written to w. If the download is cut off, the error matches
+// io.ErrUnexpectedEOF, provided that the server has SIZE or uses TLS. When ctx ends, Get returns as soon as w's Write returns.
 func (l *Lock) Get(ctx context.Context, name string, w io.Writer) (int64, error) {
 	d := &download{to: w}
 	err := l.transfer(ctx, name, func(_ context.Context, s *session) error { return d.run(s, name) })
@@ -197,7 +191,7 @@ type download struct {
 	err     error // of the writer
 }
 
-// Write counts, and tells an error of the writer from one of the connection.
+// Write implements io.Writer. It counts the bytes and keeps the error of the writer.
 func (d *download) Write(p []byte) (int, error) {
 	n, err := d.to.Write(p)
 	d.written += int64(n)
@@ -219,7 +213,7 @@ func (d *download) run(s *session, name string) error {
 		s.abort(d.err)
 	}
 	closed := r.Close()
-	cut := errors.Is(err, io.ErrUnexpectedEOF) // some servers end TLS without a word: if the length is right, that does no harm
+	cut := errors.Is(err, io.ErrUnexpectedEOF) // some servers end TLS without close_notify, which is no error if the length is right
 	switch {
 	case d.err != nil:
 		return d.err

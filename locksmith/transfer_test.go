@@ -76,7 +76,7 @@ func TestPut(t *testing.T) {
 		},
 		"breaks off when the source is shorter than announced": {
 			lock: asOthers() + asked + same + remove + same + giveBack, transfer: asOthers() + announce + passive + broken,
-			source: strings.NewReader("ab"), says: "/f: there are 2 bytes of the 3 that were announced",
+			source: strings.NewReader("ab"), says: "/f: the source has 2 bytes instead of the announced 3",
 		},
 		"sends nothing where there is no room": {
 			lock: asLocks() + never42 + held42 + giveBack, transfer: asLocks() + "> ALLO 3\n< 452 full\n",

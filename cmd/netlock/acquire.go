@@ -11,31 +11,34 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// releaseTime bounds how long giving a lock back may take at the end.
+// releaseTime limits how long the release of a lock may take at the end.
 const releaseTime = 10 * time.Second
 
-// acquire takes the lock of a target, and shows on a terminal who is in the way. Its errors have a status.
+// acquire acquires the lock of a target. On a terminal it shows the holder while it waits. Its errors have an exit status.
 func acquire(ctx context.Context, t *target) (*holding, error) {
 	if err := t.needLock(); err != nil {
 		return nil, err
 	}
-	if err := t.needOther(); err != nil {
-		return nil, err
+	if t.inside() {
+		return nil, fail(exitUsage, "%s: %s is already held by the netlock that runs this: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), pathVariable)
 	}
 	o := locksmith.Options{Shared: t.shared, Renew: t.renew}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		shown := false
-		show := func(line string) {
-			if shown = hasRoom(os.Stderr); shown {
-				fmt.Fprint(os.Stderr, "\r\x1b[K"+line)
+		var written <-chan error // the result of the last line; nil before the first one
+		o.Waiting = func(held *locksmith.HeldError) {
+			select {
+			case <-written:
+				written = nil
+			default:
+			}
+			if written == nil { // else the terminal takes no output at the moment (^S)
+				written = say(os.Stderr, "\r\x1b[K"+"waiting for "+t.where()+": "+oneLine(describe(held, time.Now())))
 			}
 		}
-		o.Waiting = func(held *locksmith.HeldError) {
-			show("waiting for " + t.where() + ": " + oneLine(describe(held, time.Now())))
-		}
 		defer func() {
-			if shown { // what comes next is somebody else's
-				show("")
+			if written != nil {
+				_ = heard(written)
+				_ = heard(say(os.Stderr, "\r\x1b[K"))
 			}
 		}()
 	}
@@ -63,13 +66,13 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 	return &holding{lock, c}, nil
 }
 
-// holding is a lock, and its connection.
+// holding is a lock and its connection.
 type holding struct {
 	*locksmith.Lock
 	client *locksmith.Client
 }
 
-// release releases the lock at the end, and reports what went wrong before or with it.
+// release releases the lock and closes the connection. It returns the error of the lock, if it was lost, or of the release.
 func (h *holding) release(t *target) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
@@ -77,7 +80,7 @@ func (h *holding) release(t *target) error {
 	return classify(h.Release(ctx), t)
 }
 
-// describe says who has a lock since when, in words that stay true while they are shown.
+// describe names the holder of a lock, and the time since when it holds the lock. The text stays true while it is on the screen.
 func describe(held *locksmith.HeldError, now time.Time) string {
 	text := "held by another client"
 	if held.Holder != "" {

@@ -7,16 +7,14 @@ import (
 	"time"
 )
 
-// errCallerGone is the cause of a context that ended since nobody needs the lock any more.
-var errCallerGone = errors.New("nobody needs the lock any more")
+// errCallerGone is the cause of a context that ended because no program needs the lock any more.
+var errCallerGone = errors.New("no program needs the lock any more")
 
-// watchCaller returns a context that ends, with a cause that matches errCallerGone, when the one that started us is gone: its process has
-// ended or our standard output is closed.
+// watchCaller returns a context that ends, with a cause that matches errCallerGone, when the parent process ends or the reader of standard output
+// closes it. It returns an error if the parent has ended already and standard output cannot report the end of a reader.
 //
-// If it has gone already, and nothing else can tell when nobody needs the lock any more, that is an error.
-//
-// Each system has its watch (caller_*.go): newWatch begins, blind says that neither a parent nor standard output will ever tell anything, look
-// says why the caller is gone, or "" after half a second. The watch ends so soon after the context, or with us.
+// Each system has its own watch (caller_*.go). look waits for half a second and returns why the caller is gone, or "". blind reports whether look
+// can never see that. The goroutine ends with the context, or within half a second after it.
 func watchCaller(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	w := newWatch()
 	if w.blind() {
@@ -33,10 +31,10 @@ func watchCaller(ctx context.Context) (context.Context, context.CancelFunc, erro
 	return ctx, func() { cancel(nil) }, nil
 }
 
-// lookFor is how long a look takes if there is nothing to be seen.
+// lookFor is the duration of a look that sees nothing.
 const lookFor = 500 * time.Millisecond
 
-// What a watch can see.
+// The results of a look.
 const (
 	stdoutClosed = "standard output is closed"
 	parentEnded  = "the process that started it has ended"

@@ -4,15 +4,14 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// watch polls standard output for an error condition, which a pipe has when its other end is closed. The parent has ended when another process
-// is our parent.
+// watch polls standard output for an error condition, which a pipe has when its reader has closed it. When the parent ends, the process gets
+// another parent.
 type watch struct {
 	output []unix.PollFd
 	parent int // its process id
@@ -22,7 +21,7 @@ func newWatch() *watch {
 	return &watch{parent: os.Getppid(), output: []unix.PollFd{{Fd: int32(unix.Stdout)}}}
 }
 
-// blind reports whether neither the parent nor the output shows the end of the caller. Process 1 adopts orphans; 0 is a parent in
+// blind reports whether neither the parent nor standard output shows the end of the caller. Process 1 adopts orphans. The number 0 is a parent in
 // another process id namespace. Only pipes and sockets report the end of their reader.
 func (w *watch) blind() bool {
 	if w.parent > 1 {
@@ -36,7 +35,7 @@ func (w *watch) blind() bool {
 	return kind != unix.S_IFIFO && kind != unix.S_IFSOCK
 }
 
-// readerGone tells a closed pipe or socket from what else can keep us from writing.
+// readerGone reports whether a write failed because the reader of a pipe or socket has closed it.
 func readerGone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
 
 func (w *watch) look() string {
@@ -47,31 +46,9 @@ func (w *watch) look() string {
 	switch {
 	case errors.Is(err, unix.EINTR), n == 0:
 	case err != nil || w.output[0].Revents&unix.POLLNVAL != 0:
-		time.Sleep(lookFor) // nothing can be seen: the dots will tell
+		time.Sleep(lookFor) // it cannot be polled: writing the next dot fails when the reader is gone
 	default:
 		return stdoutClosed
 	}
 	return ""
-}
-
-// hasRoom reports whether a write to the file would not wait. A file that cannot be asked has room.
-func hasRoom(file *os.File) bool {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return true
-	}
-	room := true
-	err = raw.Control(func(fd uintptr) {
-		f := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		n, perr := unix.Poll(f, 0)
-		room = perr != nil || n > 0
-	})
-	return err != nil || room
-}
-
-// umask returns the mode bits that new files do not get.
-func umask() fs.FileMode {
-	mask := unix.Umask(0)
-	unix.Umask(mask)
-	return fs.FileMode(mask)
 }

@@ -2,22 +2,21 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"time"
 
 	"golang.org/x/sys/windows"
 )
 
-// watch waits for the end of the parent. Windows tells nobody that the other end of a pipe was closed until something
-// is written to it: the dots see to that.
+// watch waits for the end of the parent. On Windows, a pipe reports that its reader has closed it only to a write: the next dot finds out.
 type watch struct {
-	parent windows.Handle // 0: it had ended before
+	parent windows.Handle // 0: it has ended
 }
 
 func newWatch() *watch { return &watch{openParent()} }
 
-// openParent returns a handle of the process that started us, or 0: process ids are used again, so one that began after us is another.
+// openParent returns a handle of the parent process, or 0 if it has ended. Windows gives the ids of processes again: a process that began after
+// this one is not its parent.
 func openParent() windows.Handle {
 	parent, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(os.Getppid()))
 	if err != nil {
@@ -43,7 +42,7 @@ func began(process windows.Handle) (windows.Filetime, error) {
 func (w *watch) look() string {
 	which, err := windows.WaitForSingleObject(w.parent, uint32(lookFor.Milliseconds()))
 	switch {
-	case err != nil: // there is none
+	case err != nil: // there is no parent
 		time.Sleep(lookFor)
 	case which == windows.WAIT_OBJECT_0:
 		return parentEnded
@@ -51,7 +50,7 @@ func (w *watch) look() string {
 	return ""
 }
 
-// blind: pipes tell with the next dot.
+// blind reports whether there is no parent and standard output is no pipe.
 func (w *watch) blind() bool {
 	if w.parent != 0 {
 		return false
@@ -60,13 +59,7 @@ func (w *watch) blind() bool {
 	return err != nil || kind != windows.FILE_TYPE_PIPE
 }
 
-// readerGone tells a closed pipe from what else can keep us from writing.
+// readerGone reports whether a write failed because the reader of a pipe has closed it.
 func readerGone(err error) bool {
 	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA)
 }
-
-// hasRoom is always true: such a write can wait as long as nobody reads.
-func hasRoom(*os.File) bool { return true }
-
-// umask is nothing on Windows.
-func umask() fs.FileMode { return 0 }

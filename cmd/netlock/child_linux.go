@@ -2,5 +2,5 @@ package main
 
 import "syscall"
 
-// childAttributes has the kernel end a command whose netlock was killed: nobody would look after its lock.
+// childAttributes has the kernel kill the command when its netlock is killed, because no process watches the lock then.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// childAttributes is empty: a command outlives a netlock that was killed.
+// childAttributes is empty: only the guard kills the command when its netlock is killed.
 func childAttributes() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }

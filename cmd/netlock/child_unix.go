@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is a command in a process group of its own, and all that it started there. Its methods but events are for one goroutine.
+// child is a command in a process group of its own, with the processes that it started there. One goroutine may call its methods.
 type child struct {
-	pid      int // and the number of its group
+	pid      int // of the command and of its group
 	terminal *terminal
 	events   chan childEvent
 	waited   chan struct{}
 }
 
-// childEvent is the end of a command, or that it was stopped, by a signal of job control or another.
+// childEvent reports that a command ended, or that a signal stopped it.
 type childEvent struct {
 	status  int
 	stopped os.Signal
 }
 
-// startChild starts a command with our standard files, and with the terminal if it is ours to give.
+// startChild starts a command with the standard files of netlock. The command gets the terminal if netlock is in the foreground.
 func startChild(path string, argv, env []string) (*child, error) {
 	c := &child{terminal: openTerminal(), events: make(chan childEvent), waited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		defer close(c.waited)
-		// The kernel ends the command with this thread (childAttributes), so the thread must stay.
+		// The kernel kills the command when this thread ends (childAttributes).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		p, err := os.StartProcess(path, argv, &os.ProcAttr{
@@ -68,7 +68,7 @@ func (c *child) attributes() *syscall.SysProcAttr {
 	return a
 }
 
-// wait tells of everything that happens to the command until its end.
+// wait sends the events of the command until its end.
 func (c *child) wait() {
 	for {
 		var ws unix.WaitStatus
@@ -76,7 +76,7 @@ func (c *child) wait() {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			c.events <- childEvent{status: exitInternal} // somebody else has waited for it: it has ended
+			c.events <- childEvent{status: exitInternal} // it has ended, and its status is lost
 			return
 		case ws.Stopped():
 			c.events <- childEvent{stopped: ws.StopSignal()}
@@ -96,13 +96,13 @@ func (c *child) close() {
 	c.terminal.close(c.pid)
 }
 
-// number is that of the group.
+// number returns the number of the group.
 func (c *child) number() int { return c.pid }
 
-// group sends a signal to the whole group; there may be nobody any more.
+// group sends a signal to the whole group, which may be empty.
 func (c *child) group(s syscall.Signal) { _ = unix.Kill(-c.pid, s) }
 
-// terminate asks the group to end, also what is stopped of it.
+// terminate sends SIGTERM to the group, and SIGCONT to the processes of it that are stopped.
 func (c *child) terminate() {
 	c.group(unix.SIGTERM)
 	c.group(unix.SIGCONT)
@@ -110,10 +110,10 @@ func (c *child) terminate() {
 
 func (c *child) kill() { c.group(unix.SIGKILL) }
 
-// anybody reports whether somebody of the group is left. The number of a group is not used again before.
+// anybody reports whether the group has a process. Until then the system does not use its number again.
 func (c *child) anybody() bool { return unix.Kill(-c.pid, 0) == nil }
 
-// pass gives a signal that we got to the group. After SIGCONT a shell may have given us the terminal (fg): it is the command's.
+// pass sends a signal on to the group. Before SIGCONT a shell may have given netlock the terminal (fg): the command gets it.
 func (c *child) pass(s os.Signal) {
 	if s == syscall.SIGCONT && c.terminal.ours() {
 		c.terminal.give(c.pid)
@@ -121,17 +121,17 @@ func (c *child) pass(s os.Signal) {
 	c.group(s.(syscall.Signal))
 }
 
-// suspend stops us, too, when job control has stopped the command (^Z, or it wants the terminal while in the background), so that the shell has the terminal back.
-// SIGCONT to us is passed on. The lock is not looked after meanwhile.
+// suspend stops netlock, too, when job control has stopped the command (^Z, or a read from the terminal in the background). So the shell gets the
+// terminal back. Netlock passes a SIGCONT on. Meanwhile it does not watch the lock.
 func (c *child) suspend(s os.Signal) {
 	switch s {
 	case syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU:
 		c.terminal.takeBack(c.pid)
-		_ = unix.Kill(0, unix.SIGTSTP) // all of our group, which is the shell's job
+		_ = unix.Kill(0, unix.SIGTSTP) // the whole group of netlock, which is the shell's job
 	}
 }
 
-// forwarded are the signals that are passed on to the command.
+// forwarded returns the signals that netlock passes on to the command.
 func forwarded() []os.Signal {
 	return append(endings(), syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGALRM)
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// child is a command in a job of its own, which all that it starts is part of.
+// child is a command in a job of its own. The processes that it starts are in the job, too.
 type child struct {
 	process *os.Process
 	job     windows.Handle
@@ -18,13 +18,13 @@ type child struct {
 	waited  chan struct{}
 }
 
-// childEvent is the end of a command; stopped is of other systems.
+// childEvent reports that a command ended; only other systems set stopped.
 type childEvent struct {
 	status  int
 	stopped os.Signal
 }
 
-// startChild starts a command, suspended until it is in its job. The job ends with us, also if we are killed.
+// startChild starts a command, suspended until it is in its job. Windows ends the job when netlock ends, also if it is killed.
 func startChild(path string, argv, env []string) (*child, error) {
 	job, err := newJob()
 	if err != nil {
@@ -67,7 +67,7 @@ func limit(job windows.Handle, flags uint32) error {
 	return err
 }
 
-// enter puts a suspended process into the job and lets it run.
+// enter puts a suspended process into the job and resumes it.
 func enter(job windows.Handle, pid uint32) error {
 	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, pid)
 	if err != nil {
@@ -80,7 +80,7 @@ func enter(job windows.Handle, pid uint32) error {
 	return resume(pid)
 }
 
-// resume lets the only thread of a process run. Its handle is not to be had from package os.
+// resume resumes the only thread of a process. Package os does not return its handle.
 func resume(pid uint32) error {
 	all, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -112,30 +112,30 @@ func (c *child) wait() {
 	c.events <- childEvent{status: state.ExitCode()}
 }
 
-// close leaves what the command has left running alone.
+// close does not end the processes that the command has left running.
 func (c *child) close() {
 	<-c.waited
 	_ = limit(c.job, 0)
 	_ = windows.CloseHandle(c.job)
 }
 
-// number is that of the process group.
+// number returns the number of the process group.
 func (c *child) number() int { return c.process.Pid }
 
-// terminate presses Ctrl-Break for the command's process group: there is no SIGTERM.
+// terminate sends Ctrl-Break to the command's process group: Windows has no SIGTERM.
 func (c *child) terminate() {
 	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.process.Pid))
 }
 
 func (c *child) kill() { _ = windows.TerminateJobObject(c.job, exitLost) }
 
-// anybody is true: what is left when the time is over is ended.
+// anybody returns true: kill ends the job when the time is over.
 func (c *child) anybody() bool { return true }
 
-// pass gives on what there is of signals: all of them mean an end.
+// pass ends the command: all signals of Windows mean that.
 func (c *child) pass(os.Signal) { c.terminate() }
 
 func (c *child) suspend(os.Signal) {}
 
-// forwarded are the signals that are passed on to the command.
+// forwarded returns the signals that netlock passes on to the command.
 func forwarded() []os.Signal { return endings() }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,13 +9,13 @@ import (
 	"path/filepath"
 )
 
-// download is a local file that is replaced as a whole or not at all. Until it is complete, it has a hidden name beside the old file.
+// download replaces a local file as a whole or not at all. Until it is complete, the new file has a hidden name beside the old one.
 type download struct {
 	to   string
 	file *os.File
 }
 
-// newDownload makes the new file. A link is followed; a directory gets a file of that name.
+// newDownload makes the new file. It follows a link. In a directory the file gets the name.
 func newDownload(local, name string) (*download, error) {
 	d := &download{to: local}
 	if real, err := filepath.EvalSymlinks(local); err == nil {
@@ -28,27 +29,26 @@ func newDownload(local, name string) (*download, error) {
 		d.to = filepath.Join(d.to, name)
 		info, err = os.Stat(d.to)
 	}
-	mode := fs.FileMode(0o666) &^ umask()
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
-	case !info.Mode().IsRegular():
+	case err == nil && !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is no regular file, so it cannot be replaced; \"-\" is standard output", d.to)
-	default:
-		mode = info.Mode().Perm()
 	}
-	if d.file, err = os.CreateTemp(filepath.Dir(d.to), "."+filepath.Base(d.to)+".netlock-*"); err != nil {
+	hidden := filepath.Join(filepath.Dir(d.to), "."+filepath.Base(d.to)+".netlock-"+rand.Text()[:10])
+	if d.file, err = os.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(d.file.Name(), mode); err != nil {
-		d.discard()
-		return nil, err
+	if info != nil {
+		if err := os.Chmod(hidden, info.Mode().Perm()); err != nil {
+			d.discard()
+			return nil, err
+		}
 	}
 	return d, nil
 }
 
-// publish puts it in the place of the old file, when all of it is on the disk.
+// publish renames the new file to the name of the old one, when all of it is on the disk.
 func (d *download) publish() error {
 	if err := errors.Join(d.file.Sync(), d.file.Close()); err != nil {
 		return err
@@ -58,14 +58,14 @@ func (d *download) publish() error {
 	}
 	dir, err := os.Open(filepath.Dir(d.to))
 	if err != nil {
-		return nil // a directory that cannot be opened like a file
+		return nil // some systems cannot open a directory as a file
 	}
 	defer dir.Close()
-	_ = dir.Sync() // not every system can
+	_ = dir.Sync() // some systems cannot sync a directory
 	return nil
 }
 
-// discard removes what was not published.
+// discard removes the new file if it was not published.
 func (d *download) discard() {
 	_ = d.file.Close()
 	_ = os.Remove(d.file.Name())

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardCommand is what netlock starts itself as to be a guard.
+// guardCommand is the command of netlock that is a guard.
 const guardCommand = "__guard"
 
-// guard is a process that kills a group when we have ended without a word: nobody looks after the lock then. It has a session of its
-// own, so that what ends us from a terminal or by our group does not reach it. Who ends it, too, ends nothing else by that.
+// guard is a process that kills the command's group when netlock ends without a message, because no process watches the lock then. It has a
+// session of its own: a signal from the terminal or to the group of netlock does not reach it.
 type guard struct {
 	process *os.Process
-	pipe    *os.File // its end tells the guard of ours
+	pipe    *os.File // it closes when netlock ends
 }
 
-// allWell is the last thing that a guard is told: its group may live.
+// allWell is the last message to a guard: it leaves its group alone.
 const allWell = "all well\n"
 
 // newGuard starts a guard, for a group that does not exist yet.
@@ -48,7 +48,7 @@ func newGuard() (*guard, error) {
 	return &guard{p, w}, nil
 }
 
-// executable is our own program, on Linux also when its file was replaced since.
+// executable returns the path of this program. On Linux it works after the file was replaced, too.
 func executable() (string, error) {
 	if runtime.GOOS == "linux" {
 		return "/proc/self/exe", nil
@@ -56,7 +56,7 @@ func executable() (string, error) {
 	return os.Executable()
 }
 
-// watch tells the guard which group is its own.
+// watch sends the guard the number of its group.
 func (g *guard) watch(group int) error {
 	_, err := fmt.Fprintln(g.pipe, group)
 	return err
@@ -64,7 +64,7 @@ func (g *guard) watch(group int) error {
 
 // dismiss ends the guard, which leaves its group alone.
 func (g *guard) dismiss() {
-	_, _ = io.WriteString(g.pipe, allWell) // a guard that was killed reads nothing
+	_, _ = io.WriteString(g.pipe, allWell) // it fails if the guard was killed
 	_ = g.pipe.Close()
 	_, _ = g.process.Wait()
 }
@@ -77,7 +77,7 @@ func newGuardCommand() *cobra.Command {
 	}
 }
 
-// guarding is all that a guard does: it reads the number of its group, and kills that at the end of the file unless all is well.
+// guarding is the work of a guard: it reads the number of its group, and kills the group at the end of the file unless the last message is allWell.
 func guarding(from io.Reader) error {
 	told, err := io.ReadAll(io.LimitReader(from, 1<<10))
 	if err != nil {

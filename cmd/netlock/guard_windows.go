@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// guard is nothing: the job of a command ends with us (child_windows.go).
+// guard does nothing: the job of a command ends with netlock (child_windows.go).
 type guard struct{}
 
 func newGuard() (*guard, error)       { return &guard{}, nil }

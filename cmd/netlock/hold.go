@@ -3,23 +3,20 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"time"
 )
 
-// dotEvery is the pause between the dots. It is also how long a closed standard output can go unnoticed where the system
-// does not tell of it by itself.
+// dotEvery is the pause between the dots. Where the system does not report a closed standard output, the next dot finds it.
 const dotEvery = 2 * time.Second
 
-// holder holds a lock for the one that started it.
+// holder holds a lock for the parent process.
 type holder struct {
 	*settings
-	out *os.File // OK or a reason, then dots
+	out *os.File // gets OK or an error, then dots
 }
 
-// run is all of it. What is wrong is said on standard output, where the one that started it reads.
+// run acquires the lock, holds it, and releases it. It writes errors to standard output, which the parent reads.
 func (h *holder) run(ctx context.Context, arg string) error {
 	h.out = os.Stdout
 	ctx, stop := interruptible(ctx)
@@ -41,9 +38,10 @@ func (h *holder) run(ctx context.Context, arg string) error {
 	return h.end(errors.Join(lock.release(t), herr))
 }
 
-// hold returns when nobody needs the lock any more, or when it is lost. An error says that nothing can be written, though somebody may read.
+// hold returns when no program needs the lock any more, or when it is lost. It returns an error if standard output cannot be written though it may
+// have a reader.
 func (h *holder) hold(ctx context.Context, lost <-chan struct{}) error {
-	ok := say(h.out, "OK\n")
+	writing := say(h.out, "OK\n")
 	dots := time.NewTicker(dotEvery)
 	defer dots.Stop()
 	for {
@@ -52,23 +50,19 @@ func (h *holder) hold(ctx context.Context, lost <-chan struct{}) error {
 			return nil
 		case <-lost:
 			return nil
-		case err := <-ok:
-			if ok = nil; err != nil {
+		case err := <-writing:
+			if writing = nil; err != nil {
 				return unwritten(err)
 			}
 		case <-dots.C:
-			// Who does not read what we say is still there: dots that find no room are left out.
-			if ok != nil || !hasRoom(h.out) {
-				continue
-			}
-			if _, err := io.WriteString(h.out, "."); err != nil {
-				return unwritten(err)
+			if writing == nil { // else the pipe is full: a parent that does not read still needs the lock
+				writing = say(h.out, ".")
 			}
 		}
 	}
 }
 
-// unwritten is the status of a write that failed; nil: whoever read has gone, which is how a lock is given back.
+// unwritten returns the error of a write that failed; nil if the reader is gone: that releases the lock.
 func unwritten(err error) error {
 	if readerGone(err) {
 		return nil
@@ -76,29 +70,26 @@ func unwritten(err error) error {
 	return fail(exitFailed, "standard output: %w", err)
 }
 
-// refuse says why there is no lock.
+// refuse writes the reason why there is no lock.
 func (h *holder) refuse(err error) error {
 	if errors.Is(err, errCallerGone) {
-		return silent(exitOK) // nobody wants it any more
+		return silent(exitOK)
 	}
 	if werr := heard(say(h.out, oneLine(err.Error())+"\n")); werr != nil && unwritten(werr) != nil {
-		return err // then on standard error
+		return err // main writes it to standard error
 	}
 	return silent(statusOf(err))
 }
 
-// end says how the holding went, if it went wrong: after the dots, and on standard error for the one who looks there.
+// end writes an error on a line after the dots, and returns it for standard error.
 func (h *holder) end(err error) error {
-	if err == nil {
-		return nil
-	}
-	if hasRoom(h.out) {
-		fmt.Fprintf(h.out, "\n%s\n", oneLine(err.Error()))
+	if err != nil {
+		_ = heard(say(h.out, "\n"+oneLine(err.Error())+"\n"))
 	}
 	return err
 }
 
-// statusOf is the exit status that an error means.
+// statusOf returns the exit status of an error.
 func statusOf(err error) int {
 	var known *statusError
 	if errors.As(err, &known) {

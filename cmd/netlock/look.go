@@ -13,13 +13,13 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// newInfoCommand returns the command that tells of one lock.
+// newInfoCommand returns the command that describes one lock.
 func newInfoCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info URL",
-		Short: "tell who holds a lock",
-		Long: `Info tells whether the lock is held, and by whom and until when if the server can tell. The exit status is 0 whether
-it is held or not. Programs read the facts of SITE LOCK INFO.`,
+		Short: "print the holder of a lock",
+		Long: `Info prints whether the lock is held. If the server reports them, it prints its holder and when it expires. The exit status
+is 0 whether the lock is held or not. Programs read the facts of SITE LOCK INFO instead.`,
 		Example: `  netlock info ftp://bob@ftp.example.com/phone_lock`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,7 +55,7 @@ func (s *settings) info(ctx context.Context, arg string) error {
 	return err
 }
 
-// sentence tells of one lock for people.
+// sentence describes one lock.
 func sentence(i locksmith.Info) string {
 	var b strings.Builder
 	name := oneLine(i.Path)

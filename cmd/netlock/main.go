@@ -1,18 +1,16 @@
-// Command netlock holds a lock on an FTP server: around a command, as flock(1) does with a file, or for the program that started it, which reads
+// Command netlock holds a lock on an FTP server while a command runs, as flock(1) does with a file, or for the program that started it, which reads
 // "OK" from it.
 //
-// Each subcommand has a file of its own, named after it; root.go has the options and puts them together, run.go runs a command under a lock, hold.go
-// holds one for the parent. A URL becomes a target (target.go), with a password of netrc.go. What differs between operating systems is in
-// caller_*.go (is the program that started us still there?), child_*.go (a command and all that it started) and terminal_unix.go.
+// root.go has the options and the commands, run.go runs a command under a lock, hold.go holds a lock for the parent process. A URL becomes a
+// target (target.go), with a password of netrc.go. The code for one operating system is in caller_*.go (the parent process), child_*.go (a command
+// and its processes), guard_*.go and terminal_unix.go.
 //
-// A script may rely on the exit statuses of status.go; on one line on standard error with what went wrong and what would be right
-// (for "netlock URL" it is the one line on standard output); and on no other output unless standard error is a terminal. A
-// command that runs under a lock is ended, with all processes of its group, before the server can grant the lock to another client.
+// A script may rely on the exit statuses of status.go, and on one line on standard error with the error and a hint ("netlock URL" writes the line
+// to standard output). There is no other output unless standard error is a terminal. Netlock ends a command and all processes of its group before
+// the server can grant the lock to another client. If netlock is killed, a second process (guard_unix.go) ends them; on Windows the job does.
 //
-// A second netlock (guard_unix.go) ends the command if the first one is killed; on Windows the job does.
-//
-// What it cannot promise: a process that leaves its process group is not ended on Unix; a netlock that is killed with SIGKILL leaves its lock
-// for 15 s on ftplockd, and until somebody removes it on other servers.
+// Caveats: on Unix, a process that leaves its process group is not ended. A netlock that is killed with SIGKILL leaves its lock on
+// ftplockd for 15 s, and on other servers until an administrator removes it.
 //
 // Start reading at newRootCommand.
 package main

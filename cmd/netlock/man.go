@@ -8,7 +8,7 @@ import (
 // manCommand writes the man pages.
 const manCommand = "__man"
 
-// newManCommand returns the command that packages make their man pages with.
+// newManCommand returns the command that writes the man pages of packages.
 func newManCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    manCommand + " DIR",

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// passwordVariable is the variable with the password of a URL that has none.
+// passwordVariable is the variable with the password for a URL without one.
 const passwordVariable = "NETLOCK_PASSWORD"
 
-// logIn finds the account and its password: in the URL, in the environment, in ~/.netrc. Without any the login is anonymous.
+// logIn finds the account and its password in the URL, in the environment or in ~/.netrc. Without any the login is anonymous.
 func (t *target) logIn() error {
 	c := &t.connect
 	if c.Password != "" {
@@ -38,7 +38,7 @@ func (t *target) logIn() error {
 	return nil
 }
 
-// fromNetrc looks a host and an account up ("": any) in the file of ftp(1): $NETRC, or ~/.netrc. login is "" if there is none.
+// fromNetrc finds a host and an account ("": any) in the file of ftp(1): $NETRC, or ~/.netrc. login is "" if the file has no entry.
 func fromNetrc(host, user string) (login, password string, err error) {
 	name := os.Getenv("NETRC")
 	if home, err := os.UserHomeDir(); name == "" && err == nil {
@@ -54,12 +54,12 @@ func fromNetrc(host, user string) (login, password string, err error) {
 	defer f.Close()
 	login, password, err = searchNetrc(f, host, user)
 	if info, serr := f.Stat(); err == nil && serr == nil && password != "" && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		return "", "", fmt.Errorf("%s has passwords in it and mode %04o, so that others can read them: chmod 600 it", name, info.Mode().Perm())
+		return "", "", fmt.Errorf("%s contains passwords and has mode %04o, so that others can read them: chmod 600 it", name, info.Mode().Perm())
 	}
 	return login, password, err
 }
 
-// searchNetrc reads machine, default, login, password, account and macdef, as ftp(1) does. The first entry that fits counts.
+// searchNetrc reads machine, default, login, password, account and macdef, as ftp(1) does. It returns the first entry that matches.
 func searchNetrc(from io.Reader, host, user string) (login, password string, err error) {
 	fits, macro, key := false, false, ""
 	done := func() bool { return fits && login != "" && (user == "" || login == user) }

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settings are the options.
+// settings are the values of the options.
 type settings struct {
 	verbose   bool
 	try       bool
@@ -27,7 +27,7 @@ type settings struct {
 	killAfter duration
 }
 
-// newRootCommand returns the whole command tree. Without a subcommand it is flock(1) with a URL; without a command it holds a lock for its parent.
+// newRootCommand returns the command tree. Without a subcommand it is flock(1) with a URL; without a command it holds a lock for its parent.
 func newRootCommand() *cobra.Command {
 	s := &settings{conflict: exitHeld, killAfter: duration(killAfter)}
 	root := &cobra.Command{
@@ -39,10 +39,10 @@ the command. Options stand before the URL. "-c LINE" in the place of COMMAND run
 
 The command has a process group of its own (on Windows a job), which gets the signals that netlock gets. If the lock is lost,
 the group gets SIGTERM, and SIGKILL after --kill-after, but always before the server can grant the lock to another client; the
-exit status is 79 then. Processes that the command leaves running are neither waited for nor ended.
+exit status is 79 then. Netlock neither waits for processes that the command leaves running nor ends them.
 
 The command finds in its environment NETLOCK_SERVER, host and port, NETLOCK_PATH, the lock's name there, NETLOCK_TOKEN, its
-fencing token, and NETLOCK_NONCE, a secret with which other connections of the account speak for the lock: SITE LOCK AS (the
+fencing token, and NETLOCK_NONCE, a secret with which other connections of the account act for the lock: SITE LOCK AS (the
 last two are empty on a server that has none).
 
 Without a COMMAND netlock holds the lock for the program that started it. It prints one line: OK when it has the lock, or the
@@ -62,22 +62,22 @@ Differences from flock(1):
   runs itself again: [ "$NETLOCK_PATH" ] || exec netlock URL "$0" "$@"
   Without a COMMAND the lock is held for the parent process.
   The command has a process group of its own, and finds the lock in its environment.
-  The lock of a netlock in a netlock, of the same URL, is refused with status 64; flock would wait for itself.
-  A lock can be lost while it is held: the command is ended then. It ends by itself when netlock is killed.
+  A netlock in a netlock of the same URL is refused with status 64; flock would wait for itself.
+  A lock can be lost while it is held: netlock then ends the command. It also ends when netlock is killed.
   --verbose writes to standard error.`,
 		Example: `  netlock ftp://phoneacc@ftp.example.com/phone_lock ./upload.sh
   netlock -w 60 ftp://phoneacc@ftp.example.com/phone_lock make phones
   netlock -n -E 0 ftp://phoneacc@ftp.example.com/nightly_lock ./backup    # another machine does it
   netlock ftp://phoneacc@ftp.example.com/phone_lock -c 'sort phone.tsv > new && mv new phone.tsv'
 
-  open LOCKER, "netlock $url |" or die;           # Perl: the lock is ours from "OK" on
-  (my $line = <LOCKER>) =~ /^OK/ or die $line;    # until
+  open LOCKER, "netlock $url |" or die;           # Perl: this program holds the lock from "OK"
+  (my $line = <LOCKER>) =~ /^OK/ or die $line;    # until it closes the pipe
   close LOCKER;
 
 ` + statusText,
 		Version:       version(),
 		Args:          cobra.ArbitraryArgs,
-		SilenceErrors: true, // report says them, once
+		SilenceErrors: true, // report writes them
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -99,12 +99,12 @@ Differences from flock(1):
 	for _, cmd := range []*cobra.Command{root, run} {
 		f := cmd.Flags()
 		f.SetInterspersed(false)
-		f.Var(&s.killAfter, "kill-after", "how long the command may take to end after SIGTERM when the lock is lost, before SIGKILL")
-		f.BoolP("close", "o", false, "as in flock(1); it is always so")
+		f.Var(&s.killAfter, "kill-after", "the time between SIGTERM and SIGKILL when the lock is lost")
+		f.BoolP("close", "o", false, "no effect: processes that the command leaves running never hold the lock")
 		s.lockFlags(cmd)
 	}
 	root.Flags().BoolP("version", "V", false, "print the version")
-	root.PersistentFlags().BoolVar(&s.verbose, "verbose", false, "write to standard error what is done, and whose the exit status is")
+	root.PersistentFlags().BoolVar(&s.verbose, "verbose", false, "write each step to standard error, and whether the exit status is the command's")
 	root.SetGlobalNormalizationFunc(longNames)
 	root.AddCommand(run, newPutCommand(s), newGetCommand(s), newInfoCommand(s), newGuardCommand(), newManCommand())
 	return root
@@ -113,7 +113,7 @@ Differences from flock(1):
 // start runs a command under a lock, or holds the lock for the parent.
 func (s *settings) start(ctx context.Context, args []string, needed bool) error {
 	if len(args) == 0 {
-		return errors.New("which lock? netlock URL COMMAND")
+		return errors.New("the URL is missing: netlock URL COMMAND")
 	}
 	command := args[1:]
 	switch {
@@ -131,13 +131,13 @@ func (s *settings) start(ctx context.Context, args []string, needed bool) error 
 		return fmt.Errorf("%s: options stand before the URL; a command that begins with a dash stands behind --", command[0])
 	}
 	if len(command) == 0 {
-		return errors.New("run what? netlock URL COMMAND")
+		return errors.New("the command is missing: netlock URL COMMAND")
 	}
 	r := &runner{settings: s}
 	return r.run(ctx, args[0], command)
 }
 
-// shell runs a line by the shell of the user, as flock(1) does.
+// shell returns the command that runs a line by the user's shell, as flock(1) does.
 func shell(line string) []string {
 	if runtime.GOOS == "windows" {
 		return []string{"cmd", "/c", line}
@@ -145,7 +145,7 @@ func shell(line string) []string {
 	return []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh"), "-c", line}
 }
 
-// version is that of the module, as the Go toolchain has stamped it.
+// version returns the version of the module, which the Go toolchain has stamped.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -153,25 +153,25 @@ func version() string {
 	return "(devel)"
 }
 
-// lockFlags adds the flags of all commands that take a lock. They are those of flock(1).
+// lockFlags adds the flags of the commands that acquire a lock: those of flock(1), and --renew.
 func (s *settings) lockFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVarP(&s.try, "nonblock", "n", false, "do not wait: if another client holds the lock, exit with status 75")
 	s.timeoutFlag(cmd)
-	f.BoolVarP(&s.shared, "shared", "s", false, "hold it together with other readers")
-	f.BoolFuncP("exclusive", "x", "hold it alone, which is the default; the last of -s and -x counts", func(string) error {
+	f.BoolVarP(&s.shared, "shared", "s", false, "share the lock with other readers")
+	f.BoolFuncP("exclusive", "x", "hold the lock alone, the default; the last of -s and -x counts", func(string) error {
 		s.shared = false
 		return nil
 	})
-	f.BoolVar(&s.renew, "renew", false, "ask for a full age again and again, where the server can renew a lock")
+	f.BoolVar(&s.renew, "renew", false, "renew the lock whenever half of its age is over, if the server can do that")
 	f.IntVarP(&s.conflict, "conflict-exit-code", "E", exitHeld, "the exit status when another client holds the lock (-n, -w)")
 }
 
 func (s *settings) timeoutFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait so long (seconds, or 90s, 1m) for server and lock, then exit with status 75, or 69 if the server cannot be reached; 0: as -n")
+	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait at most this long (seconds, or 90s, 1m) for the server and the lock; then exit with status 75, or 69 if the server cannot be reached; 0 is -n")
 }
 
-// longNames gives flags their other names in flock(1), and those of earlier versions.
+// longNames maps other names of flags, in flock(1) and in earlier versions, to their names.
 func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "nb", "try":
@@ -182,7 +182,7 @@ func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// check complains about what the flags cannot mean.
+// check returns an error if a flag has a value that it cannot have.
 func (s *settings) check() error {
 	if s.conflict < 0 || s.conflict > 255 {
 		return errors.New("--conflict-exit-code is a number from 0 to 255")
@@ -191,7 +191,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// duration is written with a unit (90s, 1m30s) or as a number of seconds.
+// duration is a flag with a unit (90s, 1m30s) or a number of seconds.
 type duration time.Duration
 
 // Set implements pflag.Value.
@@ -213,7 +213,7 @@ func (d *duration) String() string { return time.Duration(*d).String() }
 // Type implements pflag.Value.
 func (d *duration) Type() string { return "seconds" }
 
-// timeout is a duration that was given, or not.
+// timeout is a duration that may not be given.
 type timeout struct {
 	duration
 	set bool

@@ -13,22 +13,22 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// killAfter is how long a command may take to end by itself when its lock is lost.
+// killAfter is the default time between SIGTERM and SIGKILL when the lock is lost.
 const killAfter = 300 * time.Millisecond
 
 // runner runs a command under a lock.
 type runner struct {
 	*settings
-	complain io.Writer // standard error
+	errors io.Writer // standard error
 }
 
 func (r *runner) run(ctx context.Context, arg string, command []string) error {
-	r.complain = os.Stderr
+	r.errors = os.Stderr
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return notRunnable(err)
 	}
-	signals, _ := listen(forwarded()...) // until we end: one that comes as the command is about to start is for the command
+	signals, _ := listen(forwarded()...) // from now on: the command gets a signal that arrives while it starts
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := r.resolve(arg)
@@ -56,7 +56,7 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	return err
 }
 
-// startGuarded starts a command, with a guard for the case that we are killed.
+// startGuarded starts a command, and a guard that ends it if netlock is killed.
 func startGuarded(path string, argv, env []string) (*child, *guard, error) {
 	g, err := newGuard()
 	if err != nil {
@@ -67,26 +67,26 @@ func startGuarded(path string, argv, env []string) (*child, *guard, error) {
 		g.dismiss()
 		return nil, nil, notRunnable(err)
 	}
-	_ = g.watch(c.number()) // it may have been killed; then there is nobody to tell
+	_ = g.watch(c.number()) // it fails if the guard was killed
 	return c, g, nil
 }
 
-// result is what it all came to. What the command has done was done under the lock, if that was not lost; so its own failure goes before
-// that of giving the lock back.
+// result returns the exit status. If the lock was not lost, the command did its work under the lock: its own failure precedes an error of the
+// release.
 func (r *runner) result(status int, lost bool, err error) error {
 	switch {
 	case lost:
-		return silent(exitLost) // it has been said
+		return silent(exitLost) // lose has written the error
 	case err == nil:
 		return silent(status)
 	case errors.Is(err, locksmith.ErrLost), errors.Is(err, locksmith.ErrUnknown) && status == exitOK:
 		return err
 	}
-	_ = heard(say(r.complain, "netlock: "+oneLine(err.Error())+"\n"))
+	_ = heard(say(r.errors, "netlock: "+oneLine(err.Error())+"\n"))
 	return silent(status)
 }
 
-// notRunnable is the status that a shell has for a command that cannot be started.
+// notRunnable returns the exit status of a shell for a command that cannot be started.
 func notRunnable(err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return fail(exitNotFound, "run: %w", err)
@@ -94,7 +94,7 @@ func notRunnable(err error) error {
 	return fail(exitNotRunnable, "run: %w", err)
 }
 
-// The variables that tell a command, and a netlock in it, which lock it has.
+// The variables that describe the lock to the command, and to a netlock in it.
 const (
 	serverVariable = "NETLOCK_SERVER"
 	pathVariable   = "NETLOCK_PATH"
@@ -102,7 +102,7 @@ const (
 	nonceVariable  = "NETLOCK_NONCE"
 )
 
-// environment is ours with the lock's server, name, token and nonce.
+// environment returns the environment with the lock's server, name, token and nonce.
 func environment(lock *holding, t *target) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
@@ -111,7 +111,7 @@ func environment(lock *holding, t *target) []string {
 	return append(os.Environ(), serverVariable+"="+t.server(), pathVariable+"="+lock.Path(), tokenVariable+"="+token, nonceVariable+"="+lock.Nonce())
 }
 
-// held is what supervise wants to know of a lock.
+// held is the part of a lock that supervise uses.
 type held interface {
 	Path() string
 	Context() context.Context
@@ -119,12 +119,12 @@ type held interface {
 	Expires() time.Time
 }
 
-// supervise waits for the command's end, passes signals on, and ends it when the lock is lost. It returns the command's status.
+// supervise waits for the end of the command and passes signals on. It ends the command when the lock is lost. It returns the status of the command.
 func (r *runner) supervise(c *child, signals <-chan os.Signal, lock held) (status int, lost bool) {
 	defer c.close()
-	var said <-chan error // of the loss; nil: there was none
+	var said <-chan error // the result of writing the error; nil if the lock is not lost
 	gone := lock.Context().Done()
-	var late <-chan time.Time // when what is left is killed; nil before the lock is lost, and after that
+	var late <-chan time.Time // the time of SIGKILL; nil before the lock is lost, and after SIGKILL
 	for {
 		select {
 		case e := <-c.events:
@@ -164,8 +164,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// lose tells of the loss of the lock, to the command, too. It returns when what is left is to be killed, whether somebody reads what is said or
-// not: after --kill-after, and a moment before the server can grant the lock to another client.
+// lose sends SIGTERM to the command and writes the error in the background. late fires when it is time for SIGKILL: after --kill-after, and a
+// moment before the server can grant the lock to another client.
 func (r *runner) lose(c *child, lock held) (late <-chan time.Time, said <-chan error) {
 	c.terminate()
 	after := time.Duration(r.killAfter)
@@ -173,10 +173,10 @@ func (r *runner) lose(c *child, lock held) (late <-chan time.Time, said <-chan e
 		after = min(after, time.Until(end)-100*time.Millisecond)
 	}
 	late = time.After(after)
-	return late, say(r.complain, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
+	return late, say(r.errors, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
 }
 
-// finish sees to what a command that has ended left running in its group: nothing of it survives late.
+// finish waits for the processes that an ended command left in its group, and kills them when it is late.
 func (r *runner) finish(c *child, late <-chan time.Time) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()

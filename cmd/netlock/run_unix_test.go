@@ -37,7 +37,7 @@ func TestLossIsSeenAlsoIfTheCommandHasEndedByItself(t *testing.T) {
 		life, lose := context.WithCancel(t.Context())
 		lose()
 		lock := &fakeLock{life}
-		run := runner{settings: new(settings), complain: new(bytes.Buffer)}
+		run := runner{settings: new(settings), errors: new(bytes.Buffer)}
 		if status, lost := run.supervise(c, nil, lock); status != 3 || !lost {
 			t.Fatalf("status %d, lost %t", status, lost)
 		}
@@ -62,7 +62,7 @@ func TestResultOfARun(t *testing.T) {
 		{7, false, lost, exitLost, ""},
 	} {
 		var said bytes.Buffer
-		r := runner{complain: &said}
+		r := runner{errors: &said}
 		err := r.result(c.status, c.lost, c.err)
 		got := exitOK
 		if err != nil {

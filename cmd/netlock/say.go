@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// unread is how long something to be said may wait for somebody who reads it, at the end of a program.
+// unread limits the wait for a reader of a message.
 const unread = time.Second
 
-var errUnread = errors.New("nobody reads it")
+var errUnread = errors.New("it is not read")
 
-// say writes without keeping us from what is more urgent. A write that nobody reads ends with the process.
+// say writes in the background and returns a channel for the result. A write that waits for a reader ends with the process.
 func say(out io.Writer, text string) <-chan error {
 	said := make(chan error, 1)
 	go func() {
@@ -21,7 +21,7 @@ func say(out io.Writer, text string) <-chan error {
 	return said
 }
 
-// heard waits until it is said, but not for long.
+// heard waits for the result of say, for a second at most.
 func heard(said <-chan error) error {
 	late := time.NewTimer(unread)
 	defer late.Stop()

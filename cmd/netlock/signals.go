@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// listenForPipe keeps a closed standard output or error from killing us: Go does that with SIGPIPE unless somebody listens for it. It is
-// not ignored, since the commands that we start would inherit that.
+// listenForPipe keeps SIGPIPE from ending netlock when standard output or error is closed. It does not ignore the signal, because the command would
+// inherit that.
 func listenForPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// listen returns what signals are to be acted on, and what ends that. Those that were ignored when we were started (nohup,
-// a background job) stay so.
+// listen returns a channel for the signals, and a function that ends it. Signals that were ignored when netlock was started (nohup, a background
+// job) stay ignored.
 func listen(signals ...os.Signal) (<-chan os.Signal, func()) {
 	heard := make(chan os.Signal, 8)
 	for _, s := range signals {
@@ -23,12 +23,12 @@ func listen(signals ...os.Signal) (<-chan os.Signal, func()) {
 	return heard, func() { signal.Stop(heard) }
 }
 
-// endings are the signals that ask for an end.
+// endings returns the signals that end a program.
 func endings() []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 }
 
-// interruptible returns a context that the next of the endings ends, with the cause interrupted. stop returns when that is over.
+// interruptible returns a context that ends with the next of the endings; its cause is interrupted. stop waits for the goroutine.
 func interruptible(ctx context.Context) (_ context.Context, stop func()) {
 	signals, forget := listen(endings()...)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -16,18 +16,18 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// The exit statuses: those of BSD's sysexits.h as far as it has a fitting one. "netlock run" passes on the status of its
-// command, too; 126 and above are what a shell says.
+// The exit statuses are those of BSD's sysexits.h where it has one. 126 and above are those of a shell. "netlock run" also exits with the
+// status of its command.
 const (
 	exitOK          = 0
 	exitUsage       = 64  // the command line is wrong
 	exitNoFile      = 66  // a local file cannot be read
 	exitNoHost      = 68  // the server's name is unknown
-	exitNoServer    = 69  // nobody answers there, or not in time, or there are too many connections
+	exitNoServer    = 69  // no server answers in time, or it has too many connections
 	exitInternal    = 70  // anything else
-	exitRefused     = 73  // the server will never grant the lock like this
+	exitRefused     = 73  // the server refuses the lock for good
 	exitFailed      = 74  // a transfer, or a local file that cannot be written
-	exitHeld        = 75  // somebody else has it; later it may be free
+	exitHeld        = 75  // another client holds the lock; it may be free later
 	exitProtocol    = 76  // TLS failed, or the lock's state is not known
 	exitLogin       = 77  // wrong account or password
 	exitConfig      = 78  // there is no password, or ~/.netrc is wrong
@@ -47,7 +47,7 @@ const statusText = `Exit statuses:
   70   anything else
   73   the lock is refused: not allowed, no such directory
   74   a transfer failed, or a local file cannot be written
-  75   somebody else holds the lock (-n, -w)
+  75   another client holds the lock (-n, -w)
   76   TLS failed, or a reply was lost and the lock's state is not known
   77   the login is refused
   78   there is no password, or ~/.netrc cannot be used
@@ -56,7 +56,7 @@ const statusText = `Exit statuses:
   128+n     ended by signal n
 Otherwise the exit status is the command's.`
 
-// statusError is an error with the exit status that it means. Without an error in it nothing is left to be said.
+// statusError is an error with an exit status. err is nil if the error was written already.
 type statusError struct {
 	status int
 	err    error
@@ -76,7 +76,7 @@ func fail(status int, format string, args ...any) error {
 	return &statusError{status, fmt.Errorf(format, args...)}
 }
 
-// silent is a status of which everything has been said.
+// silent returns a status without an error.
 func silent(status int) error {
 	if status == exitOK {
 		return nil
@@ -84,13 +84,12 @@ func silent(status int) error {
 	return &statusError{status: status}
 }
 
-// interrupted is the cause of a context that a signal has ended.
+// interrupted is the cause of a context that ended with a signal.
 type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "interrupted (" + i.signal.String() + ")" }
 
-// classify turns what locksmith or a context said of a target into the status for it, and adds what would be right. What has a
-// status keeps it.
+// classify adds a status and a hint to an error of locksmith or of a context. An error with a status keeps it.
 func classify(err error, t *target) error {
 	var known *statusError
 	if err == nil || errors.As(err, &known) {
@@ -103,7 +102,7 @@ func classify(err error, t *target) error {
 	return fail(status, "%s: %w%s", t.name, err, hint)
 }
 
-// judge is classify's table: the first line that fits counts.
+// judge returns the status of an error, and a hint; the first case that matches counts.
 func judge(err error, t *target) (status int, hint string) {
 	var signal interrupted
 	var said *textproto.Error
@@ -133,13 +132,13 @@ func judge(err error, t *target) (status int, hint string) {
 	return exitInternal, ""
 }
 
-// unknownHost reports whether a server was not reached since its name is not known.
+// unknownHost reports whether an error is that of a server's name which DNS does not have.
 func unknownHost(err error) bool {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	return ok && dns.IsNotFound
 }
 
-// report says what went wrong with a command, on one line, and returns the exit status for it.
+// report writes the error of a command on one line, and returns its exit status.
 func report(cmd *cobra.Command, err error) int {
 	var known *statusError
 	switch {
@@ -154,7 +153,7 @@ func report(cmd *cobra.Command, err error) int {
 	return known.status
 }
 
-// oneLine keeps what a server said from being more than one line, or from moving a terminal's cursor.
+// oneLine returns a text of a server on one line, without characters that move a terminal's cursor.
 func oneLine(s string) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
@@ -168,7 +167,7 @@ func oneLine(s string) string {
 	return strings.TrimSpace(clean)
 }
 
-// words says how long something took: 12s, 1m30s.
+// words formats a duration: 12s, 1m30s.
 func words(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()

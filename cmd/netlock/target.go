@@ -15,10 +15,10 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// target is what a URL names: the lock, and how to get at it.
+// target is what a URL names: a lock, and the server and account for it.
 type target struct {
 	*settings
-	name    string // for people: never with a password
+	name    string // the URL without the password, for messages
 	host    string
 	connect locksmith.Server
 	path    string // of the lock; "": the URL has none
@@ -45,20 +45,20 @@ func (s *settings) resolve(arg string) (*target, error) {
 	return t, nil
 }
 
-// schemes are what URLs begin with, and how the connection is protected then.
+// schemes returns the TLS mode of each scheme of a URL.
 func schemes() map[string]locksmith.TLSMode {
 	return map[string]locksmith.TLSMode{
 		"ftp": locksmith.TLSOff, "ftps": locksmith.TLSImplicit, "ftpes": locksmith.TLSExplicit,
 	}
 }
 
-// parseURL makes a target of ftp://user:password@host:port/path (RFC 1738 section 3.2). The path is relative to the directory after
-// login; one that begins with %2F is absolute. It may be empty. Errors never show the password.
+// parseURL parses ftp://user:password@host:port/path (RFC 1738 section 3.2). The path is relative to the directory after
+// login; a path that begins with %2F is absolute. It may be empty. Errors never contain the password.
 func parseURL(raw string) (*target, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		// What the library says of it may have the password in it.
-		return nil, errors.New("that is no URL: ftp://user@host:port/phone_lock; in a user or password / : @ are written %2F %3A %40, and % is %25 everywhere")
+		// The error of the library may contain the password.
+		return nil, errors.New("the argument is no URL, such as ftp://user@host:port/phone_lock; in a user or password / : @ are written %2F %3A %40, and % is %25 everywhere")
 	}
 	mode, ok := schemes()[u.Scheme]
 	switch {
@@ -86,8 +86,8 @@ func parseURL(raw string) (*target, error) {
 	return t, nil
 }
 
-// urlPath decodes each part of the path for itself: a slash that was written %2F begins an absolute path, or is part of a name,
-// which no FTP server has.
+// urlPath decodes each part of the path by itself. A slash that is written %2F begins an absolute path. Elsewhere it would be part of a name, which
+// no FTP server has.
 func urlPath(u *url.URL) (string, error) {
 	var parts []string
 	for i, part := range strings.Split(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {
@@ -106,7 +106,7 @@ func urlPath(u *url.URL) (string, error) {
 	return strings.TrimSuffix(strings.Join(parts, "/"), "/"), nil
 }
 
-// needLock complains about a URL that names no lock.
+// needLock returns an error if the URL names no lock.
 func (t *target) needLock() error {
 	if t.path == "" {
 		return fail(exitUsage, "%s: the URL names no lock: ftp://user@host/phone_lock", t.name)
@@ -114,27 +114,19 @@ func (t *target) needLock() error {
 	return nil
 }
 
-// server is the address with its port.
+// server returns the address with its port.
 func (t *target) server() string {
-	address, _ := t.connect.HostPort() // Dial says what is wrong with it
+	address, _ := t.connect.HostPort() // Dial reports the error
 	return address
 }
 
-// inside reports whether this is the lock of the netlock that runs us. Of a relative path it knows only where
-// it leads if the account begins at the root.
+// inside reports whether the target is the lock of the netlock that runs this process. It takes a relative path as one
+// that begins at the root.
 func (t *target) inside() bool {
 	return !t.shared && os.Getenv(pathVariable) == path.Join("/", t.path) && os.Getenv(serverVariable) == t.server()
 }
 
-// needOther refuses to wait for the lock of the netlock that runs us.
-func (t *target) needOther() error {
-	if t.inside() {
-		return fail(exitUsage, "%s: %s is already held by the netlock that runs this: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), pathVariable)
-	}
-	return nil
-}
-
-// limit returns a context that ends when the time of --timeout is over.
+// limit returns a context with the deadline of --timeout.
 func (t *target) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.until.IsZero() {
 		return context.WithCancel(ctx)
@@ -142,15 +134,15 @@ func (t *target) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithDeadline(ctx, t.until)
 }
 
-// tell writes to standard error what is done, with --verbose.
+// tell writes a message to standard error, with --verbose.
 func (t *target) tell(format string, args ...any) {
 	if t.verbose {
 		_ = heard(say(os.Stderr, "netlock: "+oneLine(fmt.Sprintf(format, args...))+"\n"))
 	}
 }
 
-// where is the lock, for people.
+// where returns the lock and its server, for messages.
 func (t *target) where() string { return fmt.Sprintf("%s (%s)", t.path, t.connect.Address) }
 
-// user names the account for people.
+// user returns the account, for messages.
 func (t *target) user() string { return cmp.Or(t.connect.User, "anonymous") }

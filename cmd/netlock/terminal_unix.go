@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the one that controls us, if there is one; a nil terminal does nothing.
+// terminal is the controlling terminal; a nil terminal does nothing.
 type terminal struct {
 	file  *os.File
-	group int // ours
+	group int // of netlock
 }
 
 func openTerminal() *terminal {
@@ -27,7 +27,7 @@ func openTerminal() *terminal {
 
 func (t *terminal) fd() int { return int(t.file.Fd()) }
 
-// ours reports whether our group may read from the terminal.
+// ours reports whether netlock is in the foreground.
 func (t *terminal) ours() bool { return t != nil && t.foreground() == t.group }
 
 func (t *terminal) foreground() int {
@@ -38,8 +38,8 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// give makes a group the one that may read from the terminal. We are not to be stopped for that (SIGTTOU), nor for what we
-// say on standard error from then on; no command is started later that could inherit it.
+// give puts a group into the foreground. It ignores SIGTTOU, which would stop netlock for that and for later output to standard error. Netlock
+// starts no command after that, so no command inherits it.
 func (t *terminal) give(group int) {
 	if t == nil {
 		return
@@ -48,14 +48,14 @@ func (t *terminal) give(group int) {
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
 }
 
-// takeBack makes it ours again, if the group has it.
+// takeBack puts netlock into the foreground if the group is there.
 func (t *terminal) takeBack(group int) {
 	if t != nil && t.foreground() == group {
 		t.give(t.group)
 	}
 }
 
-// close takes the terminal back from the command's group, which has ended, or was never there.
+// close takes the terminal back from the command's group, which has ended or did not start.
 func (t *terminal) close(group int) {
 	if t == nil {
 		return

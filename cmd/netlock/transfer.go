@@ -20,8 +20,8 @@ func newPutCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put URL LOCAL REMOTE",
 		Short: "upload a file under a lock",
-		Long: `Put takes the lock, uploads the file and gives the lock back. Others see the old file or the new one: where
-the server does not see to that by itself, the file gets a temporary name first. "-" is standard input.
+		Long: `Put acquires the lock, uploads the file and releases the lock. Other clients see the old file or the new one: if
+the server does not publish uploads in one step, the file gets a temporary name first. "-" is standard input.
 REMOTE is absolute or relative to the directory that the lock's path is relative to.`,
 		Example: `  netlock put ftp://bob@ftp.example.com/phone_lock phone.tsv data/phone.tsv
   sort phone.tsv | netlock put --timeout 1m ftp://bob@ftp.example.com/phone_lock - data/phone.tsv`,
@@ -39,9 +39,9 @@ func newGetCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get URL REMOTE LOCAL",
 		Short: "download a file under a lock",
-		Long: `Get takes the lock, downloads the file and gives the lock back. A LOCAL that is a directory gets a file of
-the remote name. The local file is replaced when all of it has come and is on the disk; a download that was cut off, or whose lock was lost, changes nothing.
-"-" is standard output, which may have got a part of the file when the status is not 0.`,
+		Long: `Get acquires the lock, downloads the file and releases the lock. If LOCAL is a directory, the file has its remote
+name there. Get replaces the local file when the whole file is on the disk. A download that was cut off, or whose lock was lost, changes nothing.
+"-" is standard output, which may contain a part of the file when the status is not 0.`,
 		Example: `  netlock get ftp://bob@ftp.example.com/phone_lock data/phone.tsv phone.tsv
   netlock get ftp://bob@ftp.example.com/phone_lock data/phone.tsv - | wc -l`,
 		Args: threeNames,
@@ -53,7 +53,7 @@ the remote name. The local file is replaced when all of it has come and is on th
 	return cmd
 }
 
-// threeNames refuses an empty name, too, which a script has from a variable that is not set.
+// threeNames requires three arguments that are not empty: a script may have a variable that is not set.
 func threeNames(cmd *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
 		return errors.New("a name is empty")
@@ -72,7 +72,7 @@ func (s *settings) put(ctx context.Context, arg, local, remote string) error {
 	})
 }
 
-// openSource opens what is uploaded; a size below 0 is not known.
+// openSource opens a local file and returns its size, or -1 if the size is not known.
 func openSource(local string) (*os.File, int64, error) {
 	if local == "-" {
 		return os.Stdin, -1, nil
@@ -118,8 +118,8 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 	return nil
 }
 
-// under does something under the lock of a target, or under that of the netlock that runs us. The loss of the lock is an error also if all went
-// well otherwise.
+// under calls do with the lock of a target, or with the lock of the netlock that runs this process. The loss of the lock is an error even if do
+// succeeds.
 func (s *settings) under(ctx context.Context, arg, what string, do func(context.Context, *locksmith.Lock) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -142,7 +142,7 @@ func (s *settings) under(ctx context.Context, arg, what string, do func(context.
 	select {
 	case err = <-done:
 	case <-held.Done():
-		select { // a read from a pipe or a terminal may never return; it ends with the process
+		select { // a read from a pipe or a terminal may not return before the process ends
 		case err = <-done:
 		case <-time.After(breakOff):
 			err = context.Cause(held)
@@ -155,10 +155,10 @@ func (s *settings) under(ctx context.Context, arg, what string, do func(context.
 	return err
 }
 
-// breakOff is how long a transfer has to end when its lock is lost, or after a signal.
+// breakOff is the time for a transfer to end when its lock is lost, or after a signal.
 const breakOff = 3 * time.Second
 
-// inherit returns the lock of the netlock that runs us, if that still holds it.
+// inherit returns the lock of the netlock that runs this process, or an error if that does not hold it any more.
 func inherit(ctx context.Context, t *target) (*holding, error) {
 	t.tell("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
 	t.connect.Nonce = os.Getenv(nonceVariable)
@@ -166,7 +166,7 @@ func inherit(ctx context.Context, t *target) (*holding, error) {
 	if err != nil {
 		return nil, classify(err, t)
 	}
-	token, _ := strconv.ParseUint(os.Getenv(tokenVariable), 10, 64) // of another server than ftplockd it is empty
+	token, _ := strconv.ParseUint(os.Getenv(tokenVariable), 10, 64) // it is empty for a server other than ftplockd
 	lock, err := c.Inherit(ctx, os.Getenv(pathVariable), token)
 	if err != nil {
 		_ = c.Close()
@@ -175,7 +175,7 @@ func inherit(ctx context.Context, t *target) (*holding, error) {
 	return &holding{lock, c}, nil
 }
 
-// transferred is the status of a transfer that failed, unless that was for the lock or a signal.
+// transferred adds a status to the error of a transfer. The loss of the lock and a signal precede other errors.
 func transferred(ctx context.Context, err error, t *target, what string) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
