@@ -5,9 +5,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// This file has the two calls by which the commands of a job take part in automatic locks, see lock.Automatic.
+// The commands of a job take part in automatic locks (see lock.Automatic) by two calls: look and takeAutomatic.
 
-// look is called before a command shows what a path leads to. The first look of a job may wait until another job ends.
+// look comes before every command that shows what a path leads to. The first look of a job may wait until another job ends.
 func (c *client) look(cmd *control.Command, view string) {
 	if !c.account.Write || !c.table().Rules().Automates() {
 		return
@@ -25,9 +25,8 @@ func (c *client) look(cmd *control.Command, view string) {
 	})
 }
 
-// mayChange is called before a command changes paths. The first change of a job acquires their automatic lock, perhaps after it has
-// waited. An error refuses all changes of the job.
-func (c *client) mayChange(cmd *control.Command, paths ...lock.Name) error {
+// takeAutomatic acquires the automatic lock of a path for the job's first change. After an error all changes of the job are refused.
+func (c *client) takeAutomatic(cmd *control.Command, n lock.Name) error {
 	if !c.table().Rules().Automates() {
 		return nil
 	}
@@ -38,19 +37,13 @@ func (c *client) mayChange(cmd *control.Command, paths ...lock.Name) error {
 	case cmd.Is("STOR"):
 		sign = lock.Store
 	}
-	for _, n := range paths {
-		err := c.inTurn(cmd, func(wake func()) (*lock.Waiting, error) {
-			return c.locks.Change(c.server.context, n, sign, wake)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.inTurn(cmd, func(wake func()) (*lock.Waiting, error) {
+		return c.locks.Change(c.server.context, n, sign, wake)
+	})
 }
 
-// inTurn begins something that may have to wait, and waits until it is over or the client withdraws it. A transfer waits on a goroutine
-// of its own.
+// inTurn calls begin, and if that returns a Waiting, waits until it is over or the client withdraws the command. A transfer runs on
+// its own goroutine, so it waits there; every other command reads the connection while it waits.
 func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*lock.Waiting, error)) error {
 	wake := c.conn.Wake
 	woken := make(chan struct{}, 1)
@@ -98,7 +91,7 @@ func (c *client) awaitTurn(cmd *control.Command, waiting *lock.Waiting, woken ch
 	}
 }
 
-// ObserveEnd is for lock.Options.Observe: it aborts the uploads under an automatic lock that is taken away from its job or ends by
+// ObserveEnd is part of lock.Options.Observe. It aborts the uploads under an automatic lock that is taken away from its job or ends by
 // idleness, before another client gets the lock.
 func (s *Server) ObserveEnd(r *lock.Record) {
 	if r.Kind != lock.Ended || !r.Hold.Automatic || r.Cause == lock.CauseUnused {

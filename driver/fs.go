@@ -194,7 +194,7 @@ func (c *client) AllocateSpace(size int) error {
 }
 
 // MkdirAll is refused: it would report an existing lock as taken.
-func (c *client) MkdirAll(string, os.FileMode) error { return errIsLock }
+func (c *client) MkdirAll(string, os.FileMode) error { return fs.ErrPermission }
 
 // RemoveAll is refused: nothing in the tree is ever removed recursively.
 func (c *client) RemoveAll(string) error { return fs.ErrPermission }

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"cmp"
-	"io/fs"
 	"path"
 	"strings"
 
@@ -15,8 +14,8 @@ func hasGlob(s string) bool { return strings.ContainsAny(s, "*?[") }
 const patternMax = 1024
 
 var (
-	errTooMany     = &refusal{text: "fits too many names", is: fs.ErrInvalid}
-	errLongPattern = &refusal{text: "is too long for a pattern", is: fs.ErrInvalid}
+	errTooMany     = &refusal{text: "fits too many names"}
+	errLongPattern = &refusal{text: "is too long for a pattern"}
 )
 
 // glob finds the names that a pattern fits: *, ? and [...] in any of its elements, no braces. The last element is

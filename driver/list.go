@@ -105,9 +105,9 @@ const (
 )
 
 var (
-	errManyListings  = &refusal{code: 450, text: "too many long listings are being read: try again, or list without options and pattern", is: fs.ErrInvalid}
-	errTooManyToSort = &refusal{text: "too many names to sort by time or size", is: fs.ErrInvalid}
-	errNoDirectory   = &refusal{code: 501, text: "is not a directory", is: fs.ErrInvalid} // RFC 3659 section 7.2.1
+	errManyListings  = &refusal{code: 450, text: "too many long listings are being read: try again, or list without options and pattern"}
+	errTooManyToSort = &refusal{text: "too many names to sort by time or size"}
+	errNoDirectory   = &refusal{code: 501, text: "is not a directory"} // RFC 3659 section 7.2.1
 )
 
 // hold counts bytes that are held until Close.

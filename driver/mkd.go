@@ -55,10 +55,7 @@ func (c *client) makeDirectory(n lock.Name, view string) (control.Reply, error) 
 	if c.table().Rules().AutomaticRoot(n) { // programs begin with it, and compute their changes from what they list then
 		c.look(c.conn.Command(), view)
 	}
-	if err := c.mayChange(c.conn.Command(), n); err != nil {
-		return control.Reply{}, err
-	}
-	if _, err := c.mayWrite(n); err != nil {
+	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
 		return control.Reply{}, err
 	}
 	if err := c.openLocks(n); err != nil {

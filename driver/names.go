@@ -104,16 +104,22 @@ func (c *client) mayCreate(n lock.Name, view string) error {
 	return nil
 }
 
-// alterable says what lies there, and whether the account may remove or change it at all.
-func (c *client) alterable(n lock.Name) (fs.FileInfo, error) {
+// alterable returns what a path leads to, by resolve or by follow, if the account may change, rename or remove it at all.
+func (c *client) alterable(view string, resolve func(string) (lock.Name, error)) (lock.Name, fs.FileInfo, error) {
+	if c.isStatus(view) {
+		return "", nil, errReserved
+	}
+	n, err := resolve(view)
+	if err != nil {
+		return "", nil, err
+	}
 	info, err := c.lstat(n)
 	switch {
 	case err != nil:
-		return nil, err
 	case info.IsDir() && c.isLock(n):
-		return nil, errIsLock
+		err = errIsLock
 	case !c.account.Write:
-		return nil, errReadOnly
+		err = errReadOnly
 	}
-	return info, nil
+	return n, info, err
 }

@@ -2,24 +2,39 @@ package driver
 
 import (
 	"errors"
-	"io/fs"
 	"slices"
 
 	"github.com/spf13/afero"
 
+	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 var (
-	errProtectedBelow = &refusal{text: "there are protected files below it, or would be", is: fs.ErrPermission}
-	errTooMuchBelow   = &refusal{text: "there is too much below it to look for protected files", is: fs.ErrPermission}
-	errHardLinks      = &refusal{text: "has other names (hard links), which may be protected", is: fs.ErrPermission}
+	errProtectedBelow = &refusal{text: "there are protected files below it, or would be"}
+	errTooMuchBelow   = &refusal{text: "there is too much below it to look for protected files"}
+	errHardLinks      = &refusal{text: "has other names (hard links), which may be protected"}
 )
 
 // maxBelow is how many entries below a directory are looked at before it is renamed.
 const maxBelow = 4_000
 
-// mayWrite is the check that a change begins with.
+// mayChange is the check in front of every command that changes paths, before it does anything slow. The first change of a job acquires
+// the automatic lock of the paths, perhaps after it has waited; no other job's lock may keep the session from the change. The title is
+// that for the last path. The change itself repeats the check of the locks in the same step, see changing.
+func (c *client) mayChange(cmd *control.Command, paths ...lock.Name) (title lock.Title, err error) {
+	for _, n := range paths {
+		if err := c.takeAutomatic(cmd, n); err != nil {
+			return lock.Title{}, err
+		}
+		if title, err = c.mayWrite(n); err != nil {
+			return lock.Title{}, err
+		}
+	}
+	return title, nil
+}
+
+// mayWrite returns the title under which the session may change a path now, or the refusal.
 func (c *client) mayWrite(n lock.Name) (lock.Title, error) {
 	if !c.locks.Concerned(n) {
 		return lock.Title{}, nil
@@ -28,20 +43,21 @@ func (c *client) mayWrite(n lock.Name) (lock.Title, error) {
 	return t, c.shown(err)
 }
 
-// shown puts the refusal of a protected path into words for the client: with the lock's name as the account knows it.
+// shown words the refusal of a protected path for the client: it names the lock as the account sees it.
 func (c *client) shown(err error) error {
 	var p *lock.ProtectedError
 	if !errors.As(err, &p) {
 		return err
 	}
+	text := "protected by a lock outside of what this account sees"
 	if view, ok := c.account.inView(p.Lock); ok {
-		return &refusal{text: p.Text(view), cause: "protected", is: fs.ErrPermission, protected: p}
+		text = p.Text(view)
 	}
-	return &refusal{text: "protected by a lock outside of what this account sees", cause: "protected", is: fs.ErrPermission, protected: p}
+	return &refusal{text: text, cause: "protected", wraps: p}
 }
 
-// changing makes a change of the paths in one step with the check that the session may make it, and while no directory
-// above them is renamed. The titles come in the order of the paths.
+// changing makes a change of the paths in one step with the check that the session may make it. No directory above the paths is renamed
+// meanwhile. change gets the titles in the order of the paths.
 func (c *client) changing(paths []lock.Name, change func([]lock.Title) error) error {
 	if !slices.ContainsFunc(paths, c.locks.Concerned) {
 		return change(make([]lock.Title, len(paths)))
@@ -65,8 +81,8 @@ func (c *client) changing(paths []lock.Name, change func([]lock.Title) error) er
 	}))
 }
 
-// mayStill asks right before a change, after what is slow with a network file system, whether this server may still make it: when it
-// may not, another one may soon give the locks to others. What no lock protects is promised nothing.
+// mayStill returns an error if this server may no longer change what locks protect, since another server may soon grant the locks. Call it
+// right before a change, behind the steps that a network file system can delay. Paths without a lock need no such check.
 func (c *client) mayStill(titles []lock.Title) error {
 	for _, t := range titles {
 		if t.Lock != "" || t.Around != "" {
@@ -76,7 +92,7 @@ func (c *client) mayStill(titles []lock.Title) error {
 	return nil
 }
 
-// unmoved returns an error if the name does not stand for itself any more, since a link was put in its way.
+// unmoved returns an error if the path has become another file's, since a directory in it was replaced by a link.
 func (c *client) unmoved(n lock.Name) error {
 	again, err := c.server.resolve(n)
 	if err == nil && again != n {
@@ -85,8 +101,8 @@ func (c *client) unmoved(n lock.Name) error {
 	return err
 }
 
-// protectedBelow refuses to rename a directory if that would take a protected file away, or bring one. The caller keeps
-// others from changing what lies below.
+// protectedBelow refuses to rename a directory if a path below its old or its new name is protected. The caller holds Server.layout, so that
+// nothing below changes meanwhile.
 func (c *client) protectedBelow(from, to lock.Name) error {
 	rules := c.table().Rules()
 	if !rules.ProtectsBelow(from) && !rules.ProtectsBelow(to) {
@@ -124,7 +140,7 @@ func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int)
 	return nil
 }
 
-// alter is changing for one path, and has it written down what was done.
+// alter is changing for one path. It records the change in the history.
 func (c *client) alter(n lock.Name, what string, change func() error) error {
 	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
 		err := change()
@@ -135,8 +151,8 @@ func (c *client) alter(n lock.Name, what string, change func() error) error {
 	})
 }
 
-// publishedAs records a change of a file that a lock protects in the history; note is what was done, if it was no upload. The file is
-// published, so an error is only logged.
+// publishedAs records a change of a file that a lock protects in the history. note is the change; "" stands for an upload. The change is made
+// already, so an error is only logged.
 func (s *Server) publishedAs(t lock.Title, note string, p lock.Publication) {
 	if t.Lock == "" {
 		return

@@ -142,7 +142,7 @@ func (t *transfer) rename() error {
 	return nil
 }
 
-var errTaken = &refusal{text: "not protected by the same lock as the name that was taken meanwhile", is: fs.ErrPermission}
+var errTaken = &refusal{text: "not protected by the same lock as the name that was taken meanwhile"}
 
 // place gives the file its name. A file whose name is a lock's gets it only while nobody holds that lock.
 func (t *transfer) place() error {
@@ -190,7 +190,7 @@ func (t *transfer) placeProtected() error {
 	}
 }
 
-var errMovedAside = &refusal{text: "lies in a lock that has ended", is: fs.ErrPermission}
+var errMovedAside = &refusal{text: "lies in a lock that has ended"}
 
 // errRenamed says that a directory above an upload was renamed since its name was looked at.
 var errRenamed = errors.New("renamed meanwhile")

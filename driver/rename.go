@@ -8,55 +8,33 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// mayMoveFrom is RNFR: it says whether the thing may be renamed at all.
+// mayMoveFrom is RNFR.
 func (c *client) mayMoveFrom(view string) (fs.FileInfo, error) {
 	n, info, err := c.movable(view)
 	if err == nil {
-		err = c.mayChange(c.conn.Command(), n)
-	}
-	if err == nil {
-		_, err = c.mayWrite(n)
+		_, err = c.mayChange(c.conn.Command(), n)
 	}
 	return info, err
 }
 
-// movable says what it is that lies there, and whether it may be renamed.
+// movable is alterable for RNFR and RNTO. It refuses a directory that locks need, or below which locks are held, by programs on the host
+// too.
 func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
-	if c.isStatus(view) {
-		return "", nil, errReserved
+	n, info, err := c.alterable(view, c.resolve)
+	if err != nil || !info.IsDir() {
+		return n, info, err
 	}
-	n, err := c.resolve(view)
-	if err != nil {
-		return "", nil, err
+	if err := c.stays(n); err != nil {
+		return n, info, err
 	}
-	info, err := c.lstat(n)
-	if err != nil {
-		return "", nil, err
+	if c.table().HeldWithin(n) {
+		return n, info, errLocksBelow
 	}
-	if info.IsDir() {
-		err = c.stays(n)
-	}
-	switch {
-	case err != nil:
-	case info.IsDir() && c.isLock(n):
-		err = errIsLock
-	case info.IsDir() && c.table().HeldWithin(n):
+	found, err := c.server.hosts(c.server.context, n, 1)
+	if len(found) > 0 {
 		err = errLocksBelow
-	case info.IsDir():
-		err = c.hostLocksBelow(n)
-	case !c.account.Write:
-		err = errReadOnly
 	}
 	return n, info, err
-}
-
-// hostLocksBelow refuses a directory below which a program on the host made directories with the names of locks.
-func (c *client) hostLocksBelow(n lock.Name) error {
-	found, err := c.server.hosts(c.server.context, n, 1)
-	if err == nil && len(found) > 0 {
-		return errLocksBelow
-	}
-	return err
 }
 
 // rename is RNTO.
@@ -75,10 +53,7 @@ func (c *client) rename(fromView, toView string) error {
 	case info.IsDir() && c.isLockName(to):
 		return errLockName
 	}
-	if err := c.mayChange(c.conn.Command(), from, to); err != nil {
-		return err
-	}
-	if _, err := c.mayWrite(to); err != nil {
+	if _, err := c.mayChange(c.conn.Command(), from, to); err != nil {
 		return err
 	}
 	if err := c.openLocks(to); err != nil {
@@ -87,15 +62,14 @@ func (c *client) rename(fromView, toView string) error {
 	if info.IsDir() && to != from && to.Within(from) {
 		return errIntoItself
 	}
-	// A file too: by now a directory with locks in it may have its name.
+	// Also for a file: by now a directory with locks in it may have its name.
 	if err := c.undisturbed([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err
 	}
-	return c.server.tree.Last(string(to), string(from)) // when nobody waits for it any more
+	return c.server.tree.Last(string(to), string(from)) // here, where no other session waits for it
 }
 
-// renameProtected is what RNTO does to the tree. A directory, or a link that may lead to one, moves while nobody is in the
-// middle of a change.
+// renameProtected renames. A directory, or a link that may lead to one, is renamed while no change of a protected file is under way.
 func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 	apply := func() error { return c.server.tree.Rename(string(from), string(to)) }
 	if !c.locks.Concerned(from) && !c.locks.Concerned(to) {
@@ -136,10 +110,10 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 // changesWithin is how long the renaming of a directory waits for changes of protected files that are under way.
 const changesWithin = 2 * time.Second
 
-var errChangesUnderWay = &refusal{code: 450, text: "protected files are being changed: try again", is: fs.ErrPermission}
+var errChangesUnderWay = &refusal{code: 450, text: "protected files are being changed: try again"}
 
-// lockLayout locks the layout if that succeeds soon. It does not queue for it: a change that hangs, with a network file system
-// for example, would hold up all others behind it.
+// lockLayout locks the layout if that succeeds soon. It does not queue for the mutex: a change that hangs, on a network file system
+// for example, would then delay all others.
 func (s *Server) lockLayout() bool {
 	for end := time.Now().Add(changesWithin); !s.layout.TryLock(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

@@ -16,15 +16,15 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// answer is the place of an error among replies and events: the code of RFC 959, the words, and the cause in one word of a few.
+// answer is how an error is reported: the code of RFC 959, the text, and for events the cause in one word.
 type answer struct {
 	code  int
 	text  string // "" in the table: the error's own
 	cause string // "": "other"
 }
 
-// answers is searched from the top; the first match decides. A match returns the error's own words, without what was wrapped around it: that may
-// hold names of the tree or addresses.
+// answers is searched from the top; the first match decides. A match returns the text of the error that matched. Errors around it are not shown:
+// their text may contain names of the tree or addresses.
 var answers = []struct {
 	matches func(error) (text string, ok bool)
 	answer
@@ -52,27 +52,20 @@ var answers = []struct {
 	{as[*lock.NotYoursError], answer{550, "", ""}},
 	{as[*lock.LostError], answer{550, "", ""}},
 	{is(lock.ErrHeld), answer{550, "", "held"}},
-	{is(lock.ErrNotHeld), answer{550, "", ""}},
-	{is(lock.ErrNotYours), answer{550, "", ""}},
-	{is(lock.ErrAutomatic), answer{550, "", ""}},
-	{is(lock.ErrMembers), answer{550, "", ""}},
-	{is(lock.ErrStale), answer{550, "", ""}},
-	{is(lock.ErrNoRule), answer{550, "", ""}},
-	{is(lock.ErrFull), answer{452, "no space left", "disk-full"}},
+	{is(lock.ErrNotHeld, lock.ErrNotYours, lock.ErrAutomatic, lock.ErrMembers, lock.ErrStale, lock.ErrNoRule), answer{550, "", ""}},
 	{is(files.ErrNotDurable), answer{451, "published, but it may not survive a loss of power", ""}},
 	{is(files.ErrShrunk), answer{451, "the file has become shorter meanwhile", ""}},
 	{is(files.ErrChanged), answer{550, "was changed, renamed or removed during the upload: try again", "changed"}},
 	{is(files.ErrSwept), answer{451, "what was sent is gone: another server has taken over, or somebody removed it; try again", "swept"}},
 	{is(files.ErrMoved), answer{451, "a directory above it was moved meanwhile", "moved"}},
-	{is(files.ErrName), answer{553, "the server cannot store such a name", ""}},
+	{is(files.ErrName, syscall.ENAMETOOLONG), answer{553, "the server cannot store such a name", ""}},
 	{is(files.ErrReserved), answer{553, "that name is reserved", ""}},
 	{is(files.ErrEscapes), answer{550, "a link there leads out of the tree", ""}},
 	{is(files.ErrNotRegular), answer{550, "is no regular file", ""}},
-	{is(files.ErrOffset), answer{554, "REST beyond the end of the file", ""}}, // RFC 3659 section 5.3 has no code; vsftpd says 550, proftpd 554
-	{is(syscall.ENOSPC), answer{452, "no space left", "disk-full"}},
+	{is(files.ErrOffset), answer{554, "REST beyond the end of the file", ""}}, // RFC 3659 section 5.3 has no code; vsftpd sends 550, proftpd 554
+	{is(lock.ErrFull, syscall.ENOSPC), answer{452, "no space left", "disk-full"}},
 	{is(syscall.EDQUOT), answer{452, "the quota is used up", "disk-full"}},
 	{is(syscall.EFBIG), answer{452, "larger than a file may be", ""}},
-	{is(syscall.ENAMETOOLONG), answer{553, "the server cannot store such a name", ""}},
 	{is(syscall.EBUSY), answer{450, "is in use", ""}},
 	{is(syscall.ESTALE), answer{451, "was removed on another machine: try again", ""}},
 	{is(syscall.ENOTEMPTY), answer{550, "the directory is not empty", ""}},
@@ -81,9 +74,7 @@ var answers = []struct {
 	{is(syscall.ELOOP), answer{550, "too many links", ""}},
 	{is(syscall.EXDEV), answer{550, "cannot be moved to another file system", ""}},
 	{is(syscall.EROFS), answer{550, "the file system is read-only", ""}},
-	{is(syscall.ECONNRESET), answer{426, "the data connection was cut", "broken"}},
-	{is(syscall.EPIPE), answer{426, "the data connection was cut", "broken"}},
-	{is(net.ErrClosed), answer{426, "the data connection was cut", "broken"}},
+	{is(syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed), answer{426, "the data connection was cut", "broken"}},
 	{is(io.ErrUnexpectedEOF), answer{426, "the data connection ended without a close_notify of TLS", "broken"}},
 	{is(context.Canceled), answer{426, "aborted", ""}},
 	{is(fs.ErrNotExist), answer{550, "no such file or directory", ""}},
@@ -92,9 +83,16 @@ var answers = []struct {
 	{is(fs.ErrInvalid), answer{553, "not a possible name", ""}},
 }
 
-// is matches an error that others wrap.
-func is(target error) func(error) (string, bool) {
-	return func(err error) (string, bool) { return target.Error(), errors.Is(err, target) }
+// is matches an error that wraps one of the targets.
+func is(targets ...error) func(error) (string, bool) {
+	return func(err error) (string, bool) {
+		for _, target := range targets {
+			if errors.Is(err, target) {
+				return target.Error(), true
+			}
+		}
+		return "", false
+	}
 }
 
 // as matches the errors of a type.
@@ -112,13 +110,13 @@ func suspended(err error) (text string, ok bool) {
 	return text + ", try again", ok
 }
 
-// done is the reply to a command that did what it was to do with a path.
+// done is the reply to a command that succeeded: the path, and what happened to it.
 func done(code int, view, what string) control.Reply {
 	return control.Reply{Code: code, Text: view + " " + what}
 }
 
-// say has the client told r, or why the command failed, and returns the error for the library. Without r's code a
-// success is told in the library's words.
+// say replies r, or the reason why the command failed, and returns the error for the library. If r has no code, the library
+// words the reply to a success.
 func (c *client) say(cmd *control.Command, view string, r control.Reply, err error) error {
 	if err != nil {
 		r = c.replyFor(view, err)
@@ -129,9 +127,8 @@ func (c *client) say(cmd *control.Command, view string, r control.Reply, err err
 	return err
 }
 
-// replyFor is the one place where an error becomes a reply: code, the path as the client
-// knows it, and the reason. It never shows a path of the server's machine.
-// What nobody foresaw is 451, and logged with its whole text.
+// replyFor returns the reply for an error: the code, the path as the client knows it, and the reason. No other function turns errors into
+// replies. An error that is not in the table is 451; the log has its whole text.
 func (c *client) replyFor(view string, err error) control.Reply {
 	a, known := c.explain(err)
 	var protected *lock.ProtectedError
@@ -144,7 +141,7 @@ func (c *client) replyFor(view string, err error) control.Reply {
 	return control.Reply{Code: a.code, Path: view, Text: a.text}
 }
 
-// explain returns the answer to an error, and whether it was foreseen.
+// explain returns the answer for an error. known is false if the table has none.
 func (c *client) explain(err error) (a answer, known bool) {
 	var r *refusal
 	if errors.As(err, &r) {
@@ -158,7 +155,7 @@ func (c *client) explain(err error) (a answer, known bool) {
 	return answer{451, "the server failed to do that", "other"}, false
 }
 
-// unforeseen is err if it is none that explain knows, such as too many open files or a disk that fails.
+// unforeseen returns err if the table has no answer for it, such as too many open files or a disk that fails.
 func (c *client) unforeseen(err error) error {
 	if _, known := c.explain(err); known {
 		return nil
@@ -166,51 +163,36 @@ func (c *client) unforeseen(err error) error {
 	return err // nil, too
 }
 
-// The refusals that this layer makes itself. Each says what would be right.
+// The refusals of this package. Each text says what would be right.
 var (
-	errReadOnly   = &refusal{text: "this account may not change files", is: fs.ErrPermission}
-	errWriteOnly  = &refusal{text: "this account may not read files", is: fs.ErrPermission}
-	errIsLock     = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it", is: fs.ErrPermission}
-	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it", is: fs.ErrPermission}
-	errLocksBelow = &refusal{text: "there are held locks below it", is: fs.ErrPermission}
-	errRoot       = &refusal{text: "is the root of the tree", is: fs.ErrPermission}
-	errNeeded     = &refusal{text: "locks are made below it: it stays", is: fs.ErrPermission}
-	errNotHolder  = &refusal{text: "only the lock's holder may do that", is: fs.ErrPermission}
-	errReserved   = &refusal{text: "is served by the server itself and cannot be changed", is: fs.ErrPermission}
-	errChanging   = &refusal{text: "is made anew each time: its size is not known beforehand", is: fs.ErrPermission}
-	errIntoItself = &refusal{text: "cannot be moved into itself", is: fs.ErrInvalid}
-	errIsDir      = &refusal{text: "is a directory", is: fs.ErrInvalid}
-	errNotDir     = &refusal{text: "is not a directory", is: fs.ErrInvalid}
-	errNoSpace    = &refusal{code: 452, cause: "disk-full", text: "there is no space for so many bytes", is: syscall.ENOSPC}
-	errMovedLink  = &refusal{code: 451, text: "a link in its path was changed at the same moment: try again", is: fs.ErrPermission}
-	errWithdrawn  = &refusal{cause: "withdrawn", text: "not waited for any longer", is: lock.ErrHeld}
-	errModeBits   = &refusal{code: 501, text: "only permission bits can be set: an octal mode of at most 777", is: fs.ErrPermission}
-	errChmod      = &refusal{text: "this account may not change modes", is: fs.ErrPermission}
+	errReadOnly   = &refusal{text: "this account may not change files"}
+	errWriteOnly  = &refusal{text: "this account may not read files"}
+	errIsLock     = &refusal{text: "is a lock: MKD takes it, RMD gives it back, nothing else changes it"}
+	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it"}
+	errLocksBelow = &refusal{text: "there are held locks below it"}
+	errRoot       = &refusal{text: "is the root of the tree"}
+	errNeeded     = &refusal{text: "locks are made below it: it stays"}
+	errNotHolder  = &refusal{text: "only the lock's holder may do that"}
+	errReserved   = &refusal{text: "is served by the server itself and cannot be changed"}
+	errChanging   = &refusal{text: "is made anew each time: its size is not known beforehand"}
+	errIntoItself = &refusal{text: "cannot be moved into itself"}
+	errIsDir      = &refusal{text: "is a directory"}
+	errNotDir     = &refusal{text: "is not a directory"}
+	errUnfinished = &refusal{text: "an unfinished upload lies in it: wait for its end"}
+	errNoSpace    = &refusal{code: 452, cause: "disk-full", text: "there is no space for so many bytes"}
+	errMovedLink  = &refusal{code: 451, text: "a link in its path was changed at the same moment: try again"}
+	errWithdrawn  = &refusal{cause: "withdrawn", text: "not waited for any longer", wraps: lock.ErrHeld}
+	errModeBits   = &refusal{code: 501, text: "only permission bits can be set: an octal mode of at most 777"}
+	errChmod      = &refusal{text: "this account may not change modes"}
 )
 
-// refusal is an error whose text is meant for the client.
+// refusal is an error with a text for the client.
 type refusal struct {
 	code  int // of the reply; 0: 550
 	text  string
 	cause string // in one word; "": "other"
-	is    error
-
-	protected *lock.ProtectedError // what it puts into words; nil: something else
+	wraps error  // may be nil
 }
 
-func (r *refusal) Error() string        { return r.text }
-func (r *refusal) Is(target error) bool { return target == r.is }
-
-// As finds the ProtectedError, for events.
-func (r *refusal) As(target any) bool {
-	p, ok := target.(**lock.ProtectedError)
-	if ok = ok && r.protected != nil; ok {
-		*p = r.protected
-	}
-	return ok
-}
-
-// isNotEmpty reports whether an error says that something lies in a directory. POSIX allows both.
-func isNotEmpty(err error) bool {
-	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
-}
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.wraps }

@@ -44,12 +44,10 @@ func (c *client) hostsLock(n lock.Name) error {
 	return nil
 }
 
-// errUnfinished is for a directory in which clients see nothing.
-var errUnfinished = &refusal{text: "an unfinished upload lies in it: wait for its end", is: syscall.ENOTEMPTY}
-
 // notEmpty returns a better reason for err if a directory is not empty although listings show nothing in it.
 func (c *client) notEmpty(n lock.Name, err error) error {
-	if (isNotEmpty(err) || errors.Is(err, lock.ErrNotEmpty)) && c.isEmpty(n) {
+	notEmpty := errors.Is(err, lock.ErrNotEmpty) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) // POSIX allows both
+	if notEmpty && c.isEmpty(n) {
 		return errUnfinished
 	}
 	return err
@@ -66,7 +64,7 @@ func (c *client) removeDirectory(n lock.Name, view string) error {
 	case !c.account.Write:
 		return errReadOnly
 	}
-	if err := c.mayChange(c.conn.Command(), n); err != nil {
+	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
 		return err
 	}
 	err = c.undisturbed([]lock.Name{n}, func() error {

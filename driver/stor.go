@@ -80,10 +80,7 @@ func (t *transfer) chosen() error {
 // may says whether a file of that name may be uploaded, and notes under which title.
 func (t *transfer) may(n lock.Name) (err error) {
 	if err = t.client.mayCreate(n, t.view); err == nil {
-		err = t.client.mayChange(t.cmd, n)
-	}
-	if err == nil {
-		t.began, err = t.client.mayWrite(n)
+		t.began, err = t.client.mayChange(t.cmd, n)
 	}
 	return err
 }
