@@ -65,7 +65,7 @@ func TestTheNameOfAHeldLockWithoutARuleIsNoDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.table.SetRules(t.Context(), rules)
+		s.table.SetRules(rules)
 		b.want("MKD /a_lock", "550 /a_lock: held by *")
 		a.want("MKD /a_lock", "550 /a_lock: held by *")
 		a.want("RMD /a_lock", "250 /a_lock released")

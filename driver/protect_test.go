@@ -309,7 +309,7 @@ func TestAnUploadWhoseNameBecomesProtected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.table.SetRules(t.Context(), rules)
+	s.table.SetRules(rules)
 	d.Close()
 	c.check("STOR", c.reply(), "550 /f.new: protected by the lock /f_lock, which you do not hold")
 }

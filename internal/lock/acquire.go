@@ -76,7 +76,7 @@ func (a *acquisition) noteRival(n *node, out *outcome) {
 	}
 	for _, h := range n.holds {
 		if !h.rival && h.session != a.session && a.session.owner.sameClient(h.Owner) {
-			out.mark(Record{volatile: volatile{mark: markRival, holds: []*hold{h}}})
+			out.do(func(*State) { h.rival = true })
 		}
 	}
 }
@@ -109,7 +109,10 @@ func (st *State) takeUp(s *session, n *node, rule *compiledRule, now Instant, ou
 	h, title := st.actsFor(s, n)
 	switch {
 	case h != nil && h.Automatic: // of the session's job
-		out.mark(Record{At: now, volatile: volatile{mark: markSent, holds: []*hold{h}}})
+		out.do(func(st *State) {
+			h.sent, h.turn, h.idleFrom = true, 0, now.Boot
+			st.arm(h)
+		})
 		out.granted = &h.Hold
 		return true
 	case title == byNonce && n.pins > 0: // a write under the old token ends first
@@ -124,7 +127,7 @@ func (st *State) takeUp(s *session, n *node, rule *compiledRule, now Instant, ou
 		out.adopted = h.Token
 	case title == bySession && h.unheard: // the client asks again
 		st.renewHold(h, s.owner, now, out)
-		out.mark(Record{Hold: h.Hold, volatile: volatile{mark: markHeard}})
+		out.do(func(st *State) { st.applyHeard(h.Name, h.Token, true) })
 	default:
 		return false
 	}
@@ -155,7 +158,7 @@ func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *out
 		out.claim(&claim{record: r, makes: true, place: a.place, wake: a.wake})
 		return
 	}
-	r.Free, r.volatile.place = n.free(now), a.place
+	r.Free, r.place = n.free(now), a.place
 	out.records = append(out.records, r)
 	out.granted = &out.records[len(out.records)-1].Hold
 }
@@ -184,7 +187,7 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 		}
 	default:
 		r := c.record
-		r.At, r.Free, r.volatile = now, c.node.free(now), volatile{place: c.place, claim: c}
+		r.At, r.Free, r.place, r.claim = now, c.node.free(now), c.place, c
 		h := &r.Hold
 		h.Directory, h.Token, h.Acquired, h.Renewed = id, st.last+1, now, now
 		if rule := st.rules.find(h.Name); rule != nil { // there may have been a reload
@@ -192,7 +195,8 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 		}
 		out.records = append(out.records, r)
 		if s := st.sessions[h.Owner.Session]; s == nil || s.closed { // it ended meanwhile
-			out.mark(Record{Hold: *h, volatile: volatile{mark: markUnheard}})
+			name, token := h.Name, h.Token
+			out.do(func(st *State) { st.applyHeard(name, token, false) })
 			out.refuse(ErrEnded)
 			return
 		}
@@ -202,12 +206,15 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 
 // notMade decides the result of a claim whose directory could not be made.
 func (st *State) notMade(c *claim, failed error, now Instant, out *outcome) {
-	var host *HostError
-	waits := errors.As(failed, &host) && (c.place != nil || st.awaitHost(c, host, now, out))
-	out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})
+	var held *HostError
+	waits := errors.As(failed, &held) && (c.place != nil || st.awaitHost(c, held, now, out))
+	out.do(func(st *State) { st.applyUnclaimed(c) })
 	switch {
 	case waits:
-		out.mark(Record{volatile: volatile{mark: markBlocked, node: c.node, err: host, until: now.Boot + askAgain}})
+		out.do(func(st *State) {
+			c.node.blocked = &host{err: held, until: now.Boot + askAgain}
+			st.agenda.set(&c.node.alarm, c.node.blocked.until)
+		})
 		if c.place != nil {
 			out.ring(&c.place.alarm, c.place.until)
 		}
@@ -302,8 +309,7 @@ func (st *State) queue(a *acquisition, n *node, rule *compiledRule, refused refu
 		node: &node{name: a.name}, session: s, owner: s.owner,
 		since: now.Boot, until: later(now.Boot, wait), wake: a.wake,
 	}
-	out.records = append(out.records, Record{Kind: queued, volatile: volatile{place: p}})
-	out.place = p
+	out.queue(p)
 }
 
 // queueLength returns the Place of a session that has none.

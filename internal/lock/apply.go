@@ -2,7 +2,6 @@ package lock
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 )
 
@@ -10,10 +9,10 @@ import (
 // act for ended sessions of its account any more.
 const maxLost = 4096
 
-// apply is the only function that changes the state. It makes the change of one record. Start-up applies the records of the log,
-// so it depends on nothing but the state and the record.
+// apply is the only function that changes the state. It makes the change of one record. A start applies the records of the log,
+// so it depends on the state and the record alone. The functions whose names begin with apply are its parts; the volatile records of
+// decisions call some of them.
 func (st *State) apply(r *Record) {
-	v := &r.volatile
 	switch r.Kind {
 	case Granted:
 		st.applyGranted(r)
@@ -22,43 +21,9 @@ func (st *State) apply(r *Record) {
 	case Changed:
 		st.applyChanged(r)
 	case Published:
-		st.applyChange(r)
-	case claimed:
-		st.applyClaimed(v.claim)
-	case unclaimed:
-		st.dropClaim(v.claim)
-	case queued:
-		st.applyQueued(v.place)
-	case unqueued:
-		st.applyUnqueued(v.place, v.err)
-	case opened:
-		st.sessions[v.session.owner.Session] = v.session
-		st.join(v.session, r.At.Boot)
-	case closed:
-		st.applyClosed(v.session, r.At)
-	case lived:
-		v.session.worked = r.At.Boot
-		v.session.each(func(is *view) { is.active = r.At.Boot })
-		for _, h := range v.holds {
-			h.idleFrom = r.At.Boot
-		}
-	case pinned:
-		st.applyPins(v.pins, v.bars, +1)
-	case unpinned:
-		st.applyPins(v.pins, v.bars, -1)
-	case ruled:
-		st.applyRules(v.rules, r.At)
-	case followed:
-		for _, name := range v.pins {
-			if n := st.nodes[name]; n != nil {
-				st.follow(n, r.At)
-			}
-		}
-		if v.pins == nil {
-			st.applyFollowed()
-		}
-	case marked:
-		st.applyMark(r)
+		st.applyPublished(r)
+	default:
+		r.change(st)
 	}
 }
 
@@ -73,7 +38,7 @@ func (st *State) applyGranted(r *Record) {
 		}
 		st.unlink(old)
 	}
-	if c := r.volatile.claim; c != nil {
+	if c := r.claim; c != nil {
 		n.claim = nil
 		st.makes--
 		st.accounts[h.Owner.Account].holds--
@@ -92,7 +57,7 @@ func (st *State) applyGranted(r *Record) {
 	st.applyJobGranted(h, r)
 	st.recount(n)
 	st.arm(h)
-	if p := r.volatile.place; p != nil {
+	if p := r.place; p != nil {
 		st.applyUnqueued(p, nil)
 		p.granted = &h.Hold
 	}
@@ -177,8 +142,8 @@ func (st *State) applyClaimed(c *claim) {
 	st.recount(n)
 }
 
-// dropClaim ends a claim without effect, also as a part of its success.
-func (st *State) dropClaim(c *claim) {
+// applyUnclaimed ends a claim without effect.
+func (st *State) applyUnclaimed(c *claim) {
 	n := c.node
 	if n.claim != c {
 		return
@@ -220,7 +185,7 @@ func (st *State) applyUnqueued(p *place, why error) {
 	if c := p.makes; c != nil {
 		c.place, p.makes = nil, nil
 		if !c.begun {
-			st.dropClaim(c)
+			st.applyUnclaimed(c)
 		}
 	}
 	delete(p.session.places, p)
@@ -243,6 +208,7 @@ func remove(places []*place, p *place) []*place {
 	return places
 }
 
+// applyClosed ends a session. Table.armHolds sets the alarms of its holds.
 func (st *State) applyClosed(s *session, at Instant) {
 	s.closed, s.closedAt = true, at.Boot
 	for p := range s.places {
@@ -257,13 +223,11 @@ func (st *State) applyClosed(s *session, at Instant) {
 		return
 	}
 	st.accounts[s.owner.Account].ended++
-	for _, h := range s.holds {
-		st.arm(h)
-	}
 }
 
-func (st *State) applyPins(pins, bars []Name, by int) {
-	for _, name := range pins {
+// applyKept counts a write that keeps names as they are, or with -1 its end.
+func (st *State) applyKept(k kept, by int) {
+	for _, name := range k.pins {
 		n := st.grow(name)
 		n.pins += by
 		if n.pins == 0 {
@@ -272,7 +236,7 @@ func (st *State) applyPins(pins, bars []Name, by int) {
 			st.prune(n)
 		}
 	}
-	for _, name := range bars {
+	for _, name := range k.bars {
 		st.barred[name] += by
 		if st.barred[name] == 0 {
 			delete(st.barred, name)
@@ -281,45 +245,18 @@ func (st *State) applyPins(pins, bars []Name, by int) {
 	}
 }
 
-func (st *State) applyMark(r *Record) {
-	v := &r.volatile
-	switch v.mark {
-	case markAlarm:
-		st.agenda.set(v.alarm, v.until)
-	case markBegun:
-		v.claim.begun = true
-	case markUnheard, markHeard:
-		if h := st.nodes[r.Hold.Name].byToken(r.Hold.Token); h != nil {
-			h.unheard = v.mark == markUnheard
-			st.arm(h)
-		}
-	case markRetry:
-		v.holds[0].failures++
-		v.holds[0].retry = v.until
-		st.arm(v.holds[0])
-	case markRival:
-		v.holds[0].rival = true
-	case markForgive:
-		delete(v.session.lost, r.Hold.Name)
-	case markBlocked:
-		var held *HostError
-		errors.As(v.err, &held)
-		v.node.blocked = &host{err: held, until: v.until}
-		st.agenda.set(&v.node.alarm, v.until)
-	case markFree:
-		v.node.delay, v.node.blocked = 0, nil
-		st.agenda.remove(&v.node.alarm)
-		st.touch(v.node)
-		st.prune(v.node)
-	case markActive, markFresh, markLooked, markWorks, markRefused, markCleared, markSign:
-		st.applyView(r)
-	case markSent:
-		h := v.holds[0]
-		h.sent, h.turn, h.idleFrom = true, 0, r.At.Boot
+// applyHeard notes whether the client received the grant of a hold. If it did not, the hold ends as soon as it can.
+func (st *State) applyHeard(name Name, token Token, heard bool) {
+	if h := st.nodes[name].byToken(token); h != nil {
+		h.unheard = !heard
 		st.arm(h)
-	case markSettings:
-		v.session.settings = *v.settings
-	case markNonce:
-		st.applyNonce(v.session, v.nonce, r.At.Boot)
 	}
+}
+
+// applyFree ends the time for which no session gets a name.
+func (st *State) applyFree(n *node) {
+	n.delay, n.blocked = 0, nil
+	st.agenda.remove(&n.alarm)
+	st.touch(n)
+	st.prune(n)
 }

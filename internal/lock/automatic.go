@@ -22,11 +22,11 @@ func (st *State) look(a *acquisition, now Instant, out *outcome) {
 	st.noteSign(a, now, out)
 	over := v.looked || v.refused != nil
 	if over && (v.hold != nil || now.Boot < later(v.active, freshAfter)) {
-		out.mark(Record{At: now, volatile: volatile{mark: markActive, view: v}})
+		out.do(func(*State) { v.active = now.Boot })
 		return
 	}
 	if over {
-		out.mark(Record{volatile: volatile{mark: markFresh, view: v}})
+		out.do(func(*State) { v.restart() })
 	}
 	refused := st.conflict(a, rule, now)
 	other := st.automaticHold(a.name)
@@ -55,7 +55,7 @@ func (st *State) seen(a *acquisition, now Instant, out *outcome) {
 	if a.view.hold != nil {
 		token = a.view.base
 	}
-	out.mark(Record{At: now, Hold: Hold{Token: token}, volatile: volatile{mark: markLooked, view: a.view}})
+	out.do(func(st *State) { st.applyLooked(a.view, token, now.Boot) })
 }
 
 // change decides whether a session may change files of an automatic lock. The first change of its job acquires the lock, perhaps after
@@ -80,7 +80,7 @@ func (st *State) change(a *acquisition, now Instant, out *outcome) {
 	holds := h != nil && len(n.holds) == 1 && !h.Shared
 	switch {
 	case v.refused != nil:
-		out.mark(Record{At: now, volatile: volatile{mark: markActive, view: v}})
+		out.do(func(*State) { v.active = now.Boot })
 		if !rule.automatic.Report {
 			out.refuse(v.refused)
 		}
@@ -88,7 +88,10 @@ func (st *State) change(a *acquisition, now Instant, out *outcome) {
 		if h.turn != 0 {
 			out.granted = &h.Hold
 		}
-		out.mark(Record{At: now, volatile: volatile{mark: markWorks, view: v}})
+		out.do(func(st *State) {
+			v.active, h.turn, h.idleFrom = now.Boot, 0, now.Boot
+			st.arm(h)
+		})
 	case holds: // by MKD
 	default:
 		st.acquireJob(a, rule, now, out)
@@ -142,7 +145,7 @@ func (st *State) grantJob(a *acquisition, rule *compiledRule, now Instant, out *
 	}
 	out.records = append(out.records, Record{
 		Kind: Granted, Cause: CauseAcquire, Hold: h, By: a.session.owner, At: now, Waited: waited, Free: n.free(now),
-		volatile: volatile{place: a.place, view: a.view, until: until},
+		place: a.place, view: a.view, turn: until,
 	})
 	out.granted = &out.records[len(out.records)-1].Hold
 	if n == nil {
@@ -173,8 +176,7 @@ func (st *State) queueJob(a *acquisition, rule *compiledRule, now Instant, out *
 			}
 		}
 	}
-	out.records = append(out.records, Record{Kind: queued, volatile: volatile{place: p}})
-	out.place = p
+	out.queue(p)
 	return true
 }
 
@@ -254,7 +256,8 @@ func (st *State) refuseJob(a *acquisition, why *JobError, now Instant, out *outc
 		note = "would be refused: " + note
 	}
 	by := a.session.owner
-	out.mark(Record{By: by, At: now, volatile: volatile{mark: markRefused, view: a.view, err: why}})
+	v := a.view
+	out.do(func(*State) { v.refuse(why, by, now) })
 	out.records = append(out.records, Record{
 		Kind: Published, Cause: CauseRefuse, Hold: Hold{Name: a.name, Token: why.Token, Owner: by}, By: by, At: now, Note: note,
 		File: &Publication{Path: a.path},

@@ -14,7 +14,7 @@ func (st *State) applyJobGranted(h *hold, r *Record) {
 		return
 	}
 	loaded := r.Cause == ""
-	v := r.volatile.view
+	v := r.view
 	switch {
 	case h.Automatic && v == nil: // found at a start
 		j := &job{owner: h.Owner, ended: r.At.Boot}
@@ -34,7 +34,7 @@ func (st *State) applyJobGranted(h *hold, r *Record) {
 	}
 	if h.Automatic {
 		h.view, h.job, h.site, v.hold = v, v.job, st.siteOf(h.Name), h
-		h.turn = r.volatile.until
+		h.turn = r.turn
 		if h.turn != 0 {
 			v.looked, v.seen = true, true
 		}
@@ -69,8 +69,8 @@ func (st *State) applyJobEnded(h *hold, r *Record) {
 	}
 }
 
-// applyChange counts a change of a file that an automatic lock protects.
-func (st *State) applyChange(r *Record) {
+// applyPublished counts a change of a file that an automatic lock protects.
+func (st *State) applyPublished(r *Record) {
 	site := st.sites[r.Hold.Name]
 	if r.Cause != CausePublish || site == nil && (st.floor.until == 0 || st.rules.automaticFor(r.Hold.Name) == nil) {
 		return
@@ -110,33 +110,18 @@ func (st *State) applyNonce(s *session, nonce string, now Time) {
 	s.client, s.own = joined, own
 }
 
-// applyView makes the volatile changes of views.
-func (st *State) applyView(r *Record) {
-	v := r.volatile.view
-	switch r.volatile.mark {
-	case markActive:
-		v.active = r.At.Boot
-	case markFresh:
-		v.restart()
-	case markLooked:
-		v.looked, v.seen, v.known, v.base, v.active = true, true, true, r.Hold.Token, r.At.Boot
-		if s := v.job; s.key == (jobKey{}) { // sessions that do not look inherit it at once
-			if heir := st.jobs[keyOf(s.owner)]; heir != nil {
-				to := st.viewIn(heir, v.name)
-				to.base, to.known, to.seen = v.base, true, true
-			}
+// applyLooked notes that a job has seen what was changed under tokens up to this one.
+func (st *State) applyLooked(v *view, token Token, now Time) {
+	v.looked, v.seen, v.known, v.base, v.active = true, true, true, token, now
+	if j := v.job; j.key == (jobKey{}) { // sessions that do not look inherit it at once
+		if heir := st.jobs[keyOf(j.owner)]; heir != nil {
+			to := st.viewIn(heir, v.name)
+			to.base, to.known, to.seen = v.base, true, true
 		}
-	case markWorks:
-		v.active = r.At.Boot
-		v.hold.turn, v.hold.idleFrom = 0, r.At.Boot
-		st.arm(v.hold)
-	case markRefused:
-		errors.As(r.volatile.err, &v.refused)
-		v.by, v.at, v.active = r.By, r.At, r.At.Boot
-	case markCleared:
-		v.restart()
-		v.base, v.known = st.last, true
-	case markSign:
-		v.signs.add(r.volatile.sign)
 	}
+}
+
+// refuse has the job change nothing any more.
+func (v *view) refuse(why *JobError, by Owner, now Instant) {
+	v.refused, v.by, v.at, v.active = why, by, now, now.Boot
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 )
 
 // Automatic makes the locks of a rule automatic: a job acquires them by its first change of a file that they protect, see [Session.Change].
@@ -134,82 +133,27 @@ func elementsOf(parts []part) []element {
 	return all
 }
 
-// overlap reports whether some path may fit both globs. It never returns false wrongly. It may return true wrongly for globs with
-// braces, classes of characters or wildcards of match.
+// overlap reports whether some path may fit both globs. It never returns false wrongly. It returns true wrongly for globs that differ in
+// elements with wildcards only.
 func overlap(a, b []element) bool {
-	return common(len(a), len(b),
-		func(i int) bool { return a[i][0].kind == partDeep }, func(j int) bool { return b[j][0].kind == partDeep },
-		func(i, j int) bool { return overlapParts(a[i], b[j]) })
-}
-
-// common decides whether two sequences have a common form, where some members of each stand for any number
-// of the other's, and all others for one.
-func common(m, n int, anyA, anyB func(int) bool, same func(i, j int) bool) bool {
-	can := make([][]bool, m+1)
-	for i := m; i >= 0; i-- {
-		can[i] = make([]bool, n+1)
-		for j := n; j >= 0; j-- {
-			switch {
-			case i == m && j == n:
-				can[i][j] = true
-			case i < m && anyA(i):
-				can[i][j] = can[i+1][j] || j < n && can[i][j+1]
-			case j < n && anyB(j):
-				can[i][j] = can[i][j+1] || i < m && can[i+1][j]
-			case i < m && j < n:
-				can[i][j] = can[i+1][j+1] && same(i, j)
-			}
+	for i := range min(len(a), len(b)) {
+		if a[i][0].kind == partDeep || b[i][0].kind == partDeep {
+			return true
+		}
+		if a[i].literal() && b[i].literal() && a[i][0].text != b[i][0].text {
+			return false
 		}
 	}
-	return can[0][0]
-}
-
-// unit is a byte of a literal, or a wildcard.
-type unit struct {
-	part
-	char byte
-}
-
-func (u unit) any() bool { return u.kind == partStar || u.kind == partBraces }
-
-func overlapParts(a, b []part) bool {
-	ua, ub := units(a), units(b)
-	return common(len(ua), len(ub),
-		func(i int) bool { return ua[i].any() }, func(j int) bool { return ub[j].any() },
-		func(i, j int) bool { return ua[i].meets(ub[j]) })
-}
-
-// units splits parts into bytes and wildcards. A wildcard for one character may stand for several bytes, since a character may have up
-// to four.
-func units(parts []part) []unit {
-	var all []unit
-	for _, p := range parts {
-		switch p.kind {
-		case partLiteral:
-			for i := range len(p.text) {
-				all = append(all, unit{p, p.text[i]})
-			}
-		case partOne:
-			all = append(all, unit{part: p}, unit{part: part{kind: partStar, text: "*"}})
-		default:
-			all = append(all, unit{part: p})
-		}
+	long := a
+	if len(b) > len(a) {
+		long = b
 	}
-	return all
+	rest := long[min(len(a), len(b)):] // a ** may stand for no element
+	return !slices.ContainsFunc(rest, func(e element) bool { return e[0].kind != partDeep })
 }
 
-// meets compares two units that both stand for one byte, or the first of a character.
-func (u unit) meets(o unit) bool {
-	switch {
-	case u.kind == partLiteral && o.kind == partLiteral:
-		return u.char == o.char
-	case u.kind == partLiteral:
-		return u.char >= utf8.RuneSelf || o.isText(string(rune(u.char)))
-	case o.kind == partLiteral:
-		return o.meets(u)
-	}
-	return true
-}
+// literal reports whether the element has no wildcard.
+func (e element) literal() bool { return len(e) == 1 && e[0].kind == partLiteral }
 
 // Automates reports whether any path has an automatic lock.
 func (r *Rules) Automates() bool { return len(r.automatic) > 0 }

@@ -26,20 +26,17 @@ type signKey struct {
 // sent is a command of a session.
 type sent struct {
 	signKey
-	session SessionID // 0: a warning was given
+	session SessionID
 	at      Time
 }
 
 var signSeed = maphash.MakeSeed()
 
 func (s *signs) add(c sent) {
-	switch {
-	case c.session == 0:
-		s.warned = true
-	case len(s.sent) < maxSigns:
-		if s.sent == nil {
-			s.sent = make(map[signKey]sent)
-		}
+	if s.sent == nil {
+		s.sent = make(map[signKey]sent)
+	}
+	if len(s.sent) < maxSigns {
 		s.sent[c.signKey] = c
 	}
 }
@@ -53,9 +50,9 @@ func (st *State) noteSign(a *acquisition, now Instant, out *outcome) {
 	c := sent{signKey{a.sign, maphash.String(signSeed, string(a.path))}, s.owner.Session, now.Boot}
 	switch first, known := v.signs.sent[c.signKey]; {
 	case !known:
-		out.mark(Record{volatile: volatile{mark: markSign, view: v, sign: c}})
+		out.do(func(*State) { v.signs.add(c) })
 	case first.session != c.session && (a.sign != Make || now.Boot >= later(first.at, apart)):
-		out.mark(Record{volatile: volatile{mark: markSign, view: v}})
+		out.do(func(*State) { v.signs.warned = true })
 		out.records = append(out.records, Record{
 			Kind: Published, Cause: CauseTwoRuns, Hold: Hold{Name: a.name, Token: v.base, Owner: s.owner}, By: s.owner, At: now,
 			Note: "two programs seem to run as one job: " + signTexts[a.sign] + " by sessions " + first.session.String() + " and " +

@@ -74,7 +74,8 @@ func (s *Session) Change(ctx context.Context, path Name, sign Sign, wake func())
 		rule := t.st.rules.automaticFor(name)
 		refused.Report = rule == nil || rule.automatic.Report
 		if !refused.Report {
-			out.mark(Record{By: s.s.owner, At: now, volatile: volatile{mark: markRefused, view: t.st.viewOf(s.s, name, rule), err: refused}})
+			v := t.st.viewOf(s.s, name, rule)
+			out.do(func(*State) { v.refuse(refused, s.s.owner, now) })
 		}
 	})
 	if refused.Report {
@@ -92,13 +93,12 @@ func (s *Session) Wrote() {
 	if len(t.st.rules.automatic) == 0 && len(t.st.sites) == 0 || s.s.closed {
 		return
 	}
-	var holds []*hold
+	now := t.clock.Now().Boot
 	s.s.each(func(v *view) {
 		if v.hold != nil {
-			holds = append(holds, v.hold)
+			v.hold.idleFrom = now
 		}
 	})
-	t.st.apply(&Record{Kind: lived, At: t.clock.Now(), volatile: volatile{session: s.s, holds: holds}})
 }
 
 // RefusedJob is a job that may change nothing of what an automatic lock protects.
@@ -161,7 +161,10 @@ func (t *Table) ClearJobs(ctx context.Context, name Name, account, address strin
 		cleared = 0
 		t.st.eachView(func(v *view) {
 			if v.name == name && v.isRefused(t.st, now.Boot) && (account == "" || v.by.Account == account && (address == "" || v.by.Address == address)) {
-				out.mark(Record{volatile: volatile{mark: markCleared, view: v}})
+				out.do(func(st *State) {
+					v.restart()
+					v.base, v.known = st.last, true
+				})
 				cleared++
 			}
 		})

@@ -2,46 +2,51 @@ package lock
 
 import "slices"
 
+// kept is what a write keeps as it is while it is under way.
+type kept struct {
+	pins []Name // names whose holds do not end
+	bars []Name // names at and below which nothing is granted
+}
+
+func (k kept) empty() bool { return len(k.pins)+len(k.bars) == 0 }
+
 // titles decides whether the session may make all the writes now, and by which holds. Its record pins these holds, and bars the other
-// locks that protect one of the paths, or that a path lies in.
-func (st *State) titles(s *session, writes []Write, questions []question, now Instant, out *outcome) []Title {
-	all := make([]Title, len(writes))
+// locks that protect one of the paths, or that a path lies in, as keeps lists them.
+func (st *State) titles(s *session, writes []Write, questions []question, now Instant, out *outcome) (all []Title, keeps kept) {
+	all = make([]Title, len(writes))
 	for i, w := range writes {
 		for _, name := range questions[i].names() {
 			if n := st.nodes[name]; n != nil && n.claim != nil && !n.claim.adds {
 				out.busy = name
-				return nil
+				return nil, kept{}
 			}
 		}
 		var err error
 		if all[i], err = st.title(s, w, questions[i], now); err != nil {
 			out.refuse(st.refreshed(err, now))
-			return nil
+			return nil, kept{}
 		}
 	}
-	var v volatile
 	for i, q := range questions {
 		for _, name := range slices.Concat(q.guards, q.named) {
-			v.take(name, st.held(name))
+			keeps.take(name, st.held(name))
 		}
 		if around := all[i].Around; around != "" {
-			v.take(around, true) // perhaps no rule makes it a lock any more
+			keeps.take(around, true) // perhaps no rule makes it a lock any more
 		}
 	}
-	if len(v.pins)+len(v.bars) > 0 {
-		out.records = append(out.records, Record{Kind: pinned, volatile: v})
-	}
-	return all
+	out.keep(keeps)
+	return all, keeps
 }
 
 // names returns the locks that may decide about the path.
 func (q question) names() []Name { return slices.Concat(q.guards, q.above) }
 
 // take pins a lock that is held, and bars one that is not.
-func (v *volatile) take(name Name, held bool) {
-	names := &v.bars
+func (k *kept) take(name Name, held bool) {
+	names := &k.bars
 	if held {
-		names = &v.pins
+		names = &k.pins
 	}
 	if !slices.Contains(*names, name) {
 		*names = append(*names, name)

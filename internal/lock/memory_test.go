@@ -60,7 +60,10 @@ func (l *memoryLog) Append(records []Record) Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range records {
-		r.volatile = volatile{}
+		if r.Kind == 0 {
+			panic("a volatile record in the log")
+		}
+		r.claim, r.place, r.view, r.turn = nil, nil, nil, 0
 		l.records = append(l.records, r)
 	}
 	return Position(len(l.records))

@@ -32,7 +32,7 @@ type model struct {
 	sessions []*Session
 	waiting  []*Waiting
 	tasks    []*claim        // directories to be made or removed
-	pins     []Record        // writes under way
+	pins     []kept          // writes under way
 	last     Token           // the largest token that was granted
 	tokens   map[Token]Name  // every token that was granted, with its name
 	next     map[Name]uint64 // the ticket of the last session that was served from a queue
@@ -149,17 +149,17 @@ func (m *model) observe(r *Record) {
 	case Ended:
 		delete(m.holds, r.Hold.Token)
 	}
-	if p := r.volatile.place; r.Kind == Granted && p != nil {
+	if p := r.place; r.Kind == Granted && p != nil {
 		if p.ticket <= m.next[r.Hold.Name] {
 			m.fail("%s: a session was served before one that came earlier", r.Hold.Name)
 		}
 		m.next[r.Hold.Name] = p.ticket
 	}
 	for _, pin := range m.pins {
-		if slices.Contains(pin.volatile.pins, r.Hold.Name) && r.Kind != Changed && len(m.table.st.nodes[r.Hold.Name].holds) != 1 {
+		if slices.Contains(pin.pins, r.Hold.Name) && r.Kind != Changed && len(m.table.st.nodes[r.Hold.Name].holds) != 1 {
 			m.fail("%s changed during a write", r.Hold.Name)
 		}
-		if slices.Contains(pin.volatile.bars, r.Hold.Name) && r.Kind == Granted {
+		if slices.Contains(pin.bars, r.Hold.Name) && r.Kind == Granted {
 			m.fail("%s was granted during a write", r.Hold.Name)
 		}
 	}
@@ -245,7 +245,8 @@ func (m *model) step() {
 		m.follow()
 	case dice < 81:
 		m.note("reload")
-		m.table.follow(context.Background(), ruled, volatile{rules: mustRules(m.rules[m.random.IntN(2)]...)})
+		rules := mustRules(m.rules[m.random.IntN(2)]...)
+		m.table.do(func(st *State, now Instant) { st.applyRules(rules, now) })
 		m.stale = m.stale[:0]
 		for name := range m.table.st.nodes {
 			m.stale = append(m.stale, name)
@@ -285,9 +286,9 @@ func (m *model) session() *Session { return m.sessions[m.random.IntN(len(m.sessi
 func (m *model) follow() {
 	m.note("%d names follow", len(m.stale))
 	n := min(len(m.stale), 1+m.random.IntN(4))
-	m.table.follow(context.Background(), followed, volatile{pins: m.stale[:n]})
+	m.table.do(func(st *State, now Instant) { st.applyFollow(m.stale[:n], now) })
 	if m.stale = m.stale[n:]; n == 0 {
-		m.table.follow(context.Background(), followed, volatile{})
+		m.table.do(func(st *State, _ Instant) { st.applyFollowed() })
 	}
 }
 
@@ -391,9 +392,8 @@ func (m *model) close() {
 	s := m.sessions[i]
 	m.sessions = slices.Delete(m.sessions, i, i+1)
 	m.note("close %s", s.ID())
-	m.try(func(now Instant, out *outcome) {
-		out.records = append(out.records, Record{Kind: closed, At: now, volatile: volatile{session: s.s}})
-	})
+	m.table.do(func(st *State, now Instant) { st.applyClosed(s.s, now) })
+	m.table.armHolds(s.s)
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool { return w.place.over })
 }
 
@@ -405,24 +405,20 @@ func (m *model) write() {
 		m.fail("%v", err)
 	}
 	m.note("write %s by %s", path, s.ID())
-	var kept Record
+	var keeps kept
 	if _, err := m.try(func(now Instant, out *outcome) {
-		m.table.st.titles(s.s, []Write{{Path: path}}, []question{q}, now, out)
-		if len(out.records) > 0 {
-			kept = out.records[0]
-		}
-	}); err == nil && kept.Kind != 0 {
-		m.pins = append(m.pins, kept)
+		_, keeps = m.table.st.titles(s.s, []Write{{Path: path}}, []question{q}, now, out)
+	}); err == nil && !keeps.empty() {
+		m.pins = append(m.pins, keeps)
 	}
 }
 
 func (m *model) endWrite() {
 	i := m.random.IntN(len(m.pins))
-	kept := m.pins[i]
+	keeps := m.pins[i]
 	m.pins = slices.Delete(m.pins, i, i+1)
-	kept.Kind = unpinned
-	m.note("end of write under %v", kept.volatile.pins)
-	m.try(func(_ Instant, out *outcome) { out.records = append(out.records, kept) })
+	m.note("end of write under %v", keeps.pins)
+	m.table.do(func(st *State, _ Instant) { st.applyKept(keeps, -1) })
 }
 
 // undo takes a grant back. After that, the job of a hold that was adopted has the lock again.
@@ -465,7 +461,7 @@ func (m *model) settle() {
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool {
 		p := w.place
 		if c := p.makes; c != nil && !c.begun {
-			m.table.st.apply(&Record{Kind: marked, volatile: volatile{mark: markBegun, claim: c}})
+			c.begun = true
 			m.tasks = append(m.tasks, c)
 		}
 		return p.over

@@ -148,7 +148,7 @@ func (st *State) next(now Instant, out *outcome) bool {
 	case a.node.blocked != nil && a.node.blocked.until > now.Boot:
 		out.ring(a, a.node.blocked.until)
 	default:
-		out.mark(Record{volatile: volatile{mark: markFree, node: a.node}})
+		out.do(func(st *State) { st.applyFree(a.node) })
 	}
 	return true
 }

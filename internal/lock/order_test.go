@@ -247,7 +247,7 @@ func TestAnUndoThatFailsIsTriedAgain(t *testing.T) {
 func TestAReloadReachesALockWhoseDirectoryIsBeingMade(t *testing.T) {
 	b := newFixture(t, true, Rule{Match: "/x"})
 	b.disk.make = func(Name) error {
-		b.SetRules(t.Context(), mustRules(Rule{Match: "/x", MaxAge: time.Minute}))
+		b.SetRules(mustRules(Rule{Match: "/x", MaxAge: time.Minute}))
 		return nil
 	}
 	b.get(b.open("a", ""), "/x")
@@ -264,7 +264,7 @@ func TestAWaitEndsThoughNoRuleMatchesAnyMore(t *testing.T) {
 	b.get(holder, "/x")
 	w, _ := b.queue(b.open("b", ""), "/x")
 	b.disk.remove = func(Hold) error {
-		b.SetRules(t.Context(), mustRules())
+		b.SetRules(mustRules())
 		b.pass(6 * time.Second)
 		return nil
 	}

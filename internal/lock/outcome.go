@@ -18,26 +18,38 @@ func (o *outcome) reset() {
 	*o = outcome{records: o.records[:0]}
 }
 
-// mark adds a volatile change.
-func (o *outcome) mark(r Record) {
-	r.Kind = marked
-	o.records = append(o.records, r)
+// do adds a volatile change.
+func (o *outcome) do(change func(*State)) {
+	o.records = append(o.records, Record{change: change})
 }
 
 // ring sets an alarm.
 func (o *outcome) ring(a *alarm, at Time) {
-	o.mark(Record{volatile: volatile{mark: markAlarm, alarm: a, until: at}})
+	o.do(func(st *State) { st.agenda.set(a, at) })
 }
 
 // claim starts a change of a directory.
 func (o *outcome) claim(c *claim) {
-	o.records = append(o.records, Record{Kind: claimed, volatile: volatile{claim: c}})
+	o.records = append(o.records, Record{place: c.place, change: func(st *State) { st.applyClaimed(c) }})
 	o.task = c
+}
+
+// queue has a session wait.
+func (o *outcome) queue(p *place) {
+	o.do(func(st *State) { st.applyQueued(p) })
+	o.place = p
+}
+
+// keep begins a write.
+func (o *outcome) keep(k kept) {
+	if !k.empty() {
+		o.do(func(st *State) { st.applyKept(k, +1) })
+	}
 }
 
 // unqueue ends the waiting of a session.
 func (o *outcome) unqueue(p *place, why error) {
-	o.records = append(o.records, Record{Kind: unqueued, volatile: volatile{place: p, err: why}})
+	o.records = append(o.records, Record{place: p, change: func(st *State) { st.applyUnqueued(p, why) }})
 }
 
 // refuse sets the error of the reply.
@@ -49,7 +61,7 @@ func (o *outcome) grants() bool {
 		return o.task.makes
 	}
 	for i := range o.records {
-		if r := &o.records[i]; r.Kind == Granted && r.Cause != CauseRestore && r.volatile.claim == nil {
+		if r := &o.records[i]; r.Kind == Granted && r.Cause != CauseRestore && r.claim == nil {
 			return true
 		}
 	}

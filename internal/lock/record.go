@@ -37,24 +37,12 @@ type DirectoryID struct {
 // Kind is the effect of a Record.
 type Kind uint8
 
-// The kinds of records. A log keeps those up to Published; the others change only memory.
+// The kinds of records. A log keeps all of them. A record without a kind is a volatile change: of memory only.
 const (
 	Granted   Kind = iota + 1 // Hold stands. It replaces the hold of the name with the token Replaces, unless that is 0
 	Ended                     // the hold of Hold.Name with Hold.Token no longer stands
 	Changed                   // the hold with Hold.Token is now as in Hold: renewed, or with a directory
 	Published                 // a change of a file became visible. It changes no hold
-	claimed                   // a directory is being made or removed
-	unclaimed                 // the end of that, when it failed
-	queued                    // a session waits
-	unqueued                  // it no longer waits
-	opened                    // a session begins
-	closed                    // a session ends
-	lived                     // signs of life
-	pinned                    // a write under locks begins
-	unpinned                  // and ends
-	ruled                     // other rules are in force
-	followed                  // names follow these rules; with none, all do
-	marked                    // a mark on a hold or a name, see the field
 )
 
 // Cause is the reason of a record.
@@ -107,7 +95,13 @@ type Record struct {
 	Late   time.Duration // of Ended by time: how long after its time
 	Limit  time.Duration // of Ended by time: the limit that was exceeded
 
-	volatile volatile
+	// What follows changes memory only.
+
+	change func(*State) // without a kind: the change
+	claim  *claim       // of Granted: the claim that it fulfils
+	place  *place       // the place whose session must be woken: of Granted, its waiting is over
+	view   *view        // of Granted: the view of the job that acquired the lock automatically
+	turn   Time         // with view: the end of its turn; 0: it changes something
 }
 
 // Publication is a change of a protected file that others can see. The Record has the hold that allowed it.

@@ -27,19 +27,27 @@ func (st *State) removed(c *claim, note string, failed error, now Instant, out *
 	switch gone := errors.Is(failed, ErrDirectoryGone); {
 	case gone && r.Cause == CauseRelease: // perhaps another job has worked meanwhile, so the reply is that the lock was lost
 		st.endByHost(h, now, out)
-		out.mark(Record{Hold: r.Hold, volatile: volatile{mark: markForgive, session: h.session}})
+		out.forgive(h.session, r.Hold.Name)
 		out.refuse(&LostError{Name: r.Hold.Name, Token: r.Hold.Token, Cause: CauseHostGone, By: Owner{Account: HostAccount}, At: now})
 	case gone || failed == nil:
 		r.Note, r.At = strings.TrimSpace(r.Note+" "+note), now
 		out.records = append(out.records, r)
 	default:
 		out.refuse(failed)
-		out.records = append(out.records, Record{Kind: unclaimed, volatile: volatile{claim: c}})
+		out.do(func(st *State) { st.applyUnclaimed(c) })
 		if h.over(now.Boot) {
-			until := later(now.Boot, min(askAgain<<min(h.failures, 10), maxBackoff))
-			out.mark(Record{volatile: volatile{mark: markRetry, holds: []*hold{h}, until: until}})
+			out.do(func(st *State) {
+				h.retry = later(now.Boot, min(askAgain<<min(h.failures, 10), maxBackoff))
+				h.failures++
+				st.arm(h)
+			})
 		}
 	}
+}
+
+// forgive forgets that a session lost a hold of the name: it was told so.
+func (o *outcome) forgive(s *session, name Name) {
+	o.do(func(*State) { delete(s.lost, name) })
 }
 
 // release decides whether a session may release a lock: now, or when its directory is removed.
@@ -51,7 +59,7 @@ func (st *State) release(s *session, name Name, now Instant, out *outcome) {
 	}
 	h, err := st.releasable(s, name)
 	if _, lost := s.lost[name]; lost {
-		out.mark(Record{Hold: Hold{Name: name}, volatile: volatile{mark: markForgive, session: s}})
+		out.forgive(s, name)
 	}
 	switch {
 	case err != nil:
@@ -72,7 +80,7 @@ func (st *State) undo(granted Hold, out *outcome) {
 		out.refuse(ErrStale)
 		return
 	}
-	out.mark(Record{Hold: h.Hold, volatile: volatile{mark: markUnheard}})
+	out.do(func(st *State) { st.applyHeard(h.Name, h.Token, false) })
 }
 
 // restore gives an adopted hold back to the session that had it, so that its job keeps the lock.

@@ -1,32 +1,22 @@
 package lock
 
-import (
-	"context"
-	"slices"
-)
+import "slices"
 
 // SetRules replaces the rules. Locks that are held follow the new ones in all fields of a Rule before it returns: the next Expire ends a
 // lock that is too old now. Limits that a client asked for stay. A held lock that no rule matches any more keeps its old one. It goes
 // through the names a few at a time, so that it delays no other caller; locks with a limit are granted when it is over.
-func (t *Table) SetRules(ctx context.Context, rules *Rules) {
+func (t *Table) SetRules(rules *Rules) {
 	t.reload.Lock()
 	defer t.reload.Unlock()
-	t.follow(ctx, ruled, volatile{rules: rules})
+	t.do(func(st *State, now Instant) { st.applyRules(rules, now) })
 	for names := range slices.Chunk(t.names(t.nodes, func(*node) bool { return true }), followBatch) {
-		t.follow(ctx, followed, volatile{pins: names})
+		t.do(func(st *State, now Instant) { st.applyFollow(names, now) })
 	}
-	t.follow(ctx, followed, volatile{})
+	t.do(func(st *State, _ Instant) { st.applyFollowed() })
 }
 
 // followBatch is how many names follow a reload at a time.
 const followBatch = 64
-
-// follow takes one step of a reload.
-func (t *Table) follow(ctx context.Context, kind Kind, v volatile) {
-	t.decide(ctx, func(now Instant, out *outcome) {
-		out.records = append(out.records, Record{Kind: kind, At: now, volatile: v})
-	})
-}
 
 // applyRules puts rules in force for all decisions. What is held, and the limits, follow name by name, see follow.
 func (st *State) applyRules(rules *Rules, at Instant) {
@@ -35,6 +25,15 @@ func (st *State) applyRules(rules *Rules, at Instant) {
 	}
 	st.rules, st.reloading = rules, true
 	st.pools = make(map[poolKey]*pool)
+}
+
+// applyFollow has names follow the rules in force.
+func (st *State) applyFollow(names []Name, at Instant) {
+	for _, name := range names {
+		if n := st.nodes[name]; n != nil {
+			st.follow(n, at)
+		}
+	}
 }
 
 // follow has a name follow the rules in force. A hold that no rule matches keeps its own.

@@ -24,15 +24,15 @@ const gonePatience = 100 * time.Millisecond
 // Open begins a session of the account, address and nonce of o, with an id that
 // was never used before. Close ends it.
 func (t *Table) Open(o Owner) *Session {
-	now := t.clock.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sessions++
-	o.Session = newSessionID(t.start, t.sessions)
-	s := &session{owner: o, opened: now}
-	s.seen.Store(int64(now.Boot))
-	t.st.apply(&Record{Kind: opened, At: now, volatile: volatile{session: s}})
-	return &Session{table: t, id: o.Session, s: s}
+	s := &session{owner: o}
+	t.do(func(st *State, now Instant) {
+		t.sessions++
+		s.owner.Session, s.opened = newSessionID(t.start, t.sessions), now
+		s.seen.Store(int64(now.Boot))
+		st.sessions[s.owner.Session] = s
+		st.join(s, now.Boot)
+	})
+	return &Session{table: t, id: s.owner.Session, s: s}
 }
 
 // ID returns the session's id.
@@ -55,19 +55,13 @@ func (s *Session) SetNonce(nonce string) error {
 	if strings.ContainsFunc(nonce, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return errors.New("the nonce has a character that is not visible ASCII")
 	}
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	s.table.st.apply(&Record{Kind: marked, At: s.table.clock.Now(), volatile: volatile{mark: markNonce, session: s.s, nonce: nonce}})
+	s.table.do(func(st *State, now Instant) { st.applyNonce(s.s, nonce, now.Boot) })
 	return nil
 }
 
 // set changes the settings of the session.
 func (s *Session) set(change func(*settings)) {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	next := s.s.settings
-	change(&next)
-	s.table.st.apply(&Record{Kind: marked, volatile: volatile{mark: markSettings, session: s.s, settings: &next}})
+	s.table.do(func(*State, Instant) { change(&s.s.settings) })
 }
 
 // SetAge limits the age of the locks that the session acquires from now on. Their rule
@@ -120,8 +114,9 @@ func (s *Session) Work() {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	alive := Record{Kind: lived, At: t.clock.Now(), volatile: volatile{session: s.s}}
-	t.st.apply(&alive)
+	now := t.clock.Now().Boot
+	s.s.worked = now
+	s.s.each(func(v *view) { v.active = now })
 	a := t.st.accounts[s.s.owner.Account]
 	if a == nil || a.ended == 0 || s.s.closed {
 		return
@@ -133,8 +128,7 @@ func (s *Session) Work() {
 		}
 		for _, h := range ended.holds {
 			if h.Rule.MaxIdle > 0 && !h.Automatic && (s.s.sameNonce(h) || s.s.sameClient(h)) {
-				alive.volatile.holds = []*hold{h}
-				t.st.apply(&alive)
+				h.idleFrom = now
 			}
 			t.walkLocked(&steps)
 		}
@@ -299,14 +293,26 @@ func (s *Session) MakeDirectory(ctx context.Context, n Name) error {
 func (s *Session) Close(ctx context.Context) {
 	t := s.table
 	s.Touch()
-	ends := false
-	t.decide(ctx, func(now Instant, out *outcome) {
-		if !s.s.closed {
-			out.records = append(out.records, Record{Kind: closed, At: now, volatile: volatile{session: s.s}})
-			ends = len(s.s.holds) > 0
+	closed := false
+	t.do(func(st *State, now Instant) {
+		if closed = s.s.closed; !closed {
+			st.applyClosed(s.s, now)
 		}
 	})
-	if ends {
+	if !closed && t.armHolds(s.s) {
 		t.Expire(ctx)
 	}
+}
+
+// armHolds sets the alarms of a session that has ended, and reports whether it has holds.
+func (t *Table) armHolds(s *session) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.hurryLocked()
+	steps := 0
+	for _, h := range s.holds {
+		t.st.arm(h)
+		t.walkLocked(&steps)
+	}
+	return steps > 0
 }

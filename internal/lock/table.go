@@ -210,6 +210,16 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 	}
 }
 
+// do makes a volatile change that needs no decision.
+func (t *Table) do(change func(st *State, now Instant)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	t.st.apply(&Record{change: func(st *State) { change(st, now) }})
+	t.hurryLocked()
+	t.settleLocked(now)
+}
+
 // nextLocked returns the largest token that the next grant may get.
 func (t *Table) nextLocked() Token { return t.st.last + Token(t.st.makes) + 1 }
 
@@ -228,17 +238,16 @@ func (t *Table) commitLocked(out *outcome) (end Position) {
 	for i := range out.records {
 		r := &out.records[i]
 		t.st.apply(r)
-		if r.Kind <= Published {
+		if r.Kind != 0 {
 			end = t.log.Append(out.records[i : i+1])
 			t.appended = end
 			t.observe(r)
 		}
-		if p := r.volatile.place; p != nil && p.over {
-			p.end = end
+		if p := r.place; p != nil {
+			if p.over {
+				p.end = end
+			}
 			p.wake()
-		}
-		if c := r.volatile.claim; r.Kind == claimed && c.place != nil {
-			c.place.wake()
 		}
 	}
 	t.hurryLocked()

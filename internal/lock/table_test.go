@@ -260,7 +260,7 @@ func TestALimitCountsLocksFromBeforeAReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table.SetRules(t.Context(), rules)
+	table.SetRules(rules)
 	var limit *lock.LimitError
 	if _, err := acquire(s, "/p/2"); !errors.As(err, &limit) {
 		t.Errorf("the second lock: %v", err)
@@ -293,7 +293,7 @@ func TestAWalkOverManyLocksHoldsUpNoClient(t *testing.T) {
 		"all locks":           func() { table.All() },
 		"locks below a name":  func() { table.Children("/locks") },
 		"locks of an account": func() { other.HoldsUntil() },
-		"reload":              func() { table.SetRules(t.Context(), rules) },
+		"reload":              func() { table.SetRules(rules) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var walking atomic.Bool

@@ -23,7 +23,7 @@ func (w *Waiting) Poll(ctx context.Context) (h Hold, over bool, err error) {
 		r.granted = *p.granted
 	}
 	if task != nil {
-		t.st.apply(&Record{Kind: marked, volatile: volatile{mark: markBegun, claim: task}})
+		task.begun = true
 	}
 	t.mu.Unlock()
 	switch {

@@ -65,35 +65,29 @@ func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) er
 			}
 		}
 		var titles []Title
-		var kept Record
+		var keeps kept
 		stale := false
 		_, err := t.decide(ctx, func(now Instant, out *outcome) {
 			if stale = t.st.rules != rules; stale {
 				return
 			}
-			titles = t.st.titles(s.s, writes, questions, now, out)
-			if len(out.records) > 0 {
-				kept = out.records[0]
-			}
+			titles, keeps = t.st.titles(s.s, writes, questions, now, out)
 		})
 		switch {
 		case err != nil:
 			return err
 		case stale:
 			continue
-		case kept.Kind == 0:
+		case keeps.empty():
 			return fn(titles)
 		}
-		return t.keeping(kept, func() error { return fn(titles) })
+		return t.keeping(keeps, func() error { return fn(titles) })
 	}
 }
 
-// keeping runs fn, and then undoes what a record pinned and barred.
-func (t *Table) keeping(kept Record, fn func() error) error {
-	defer t.decide(context.Background(), func(_ Instant, out *outcome) {
-		kept.Kind = unpinned
-		out.records = append(out.records, kept)
-	})
+// keeping runs fn, and then ends the write.
+func (t *Table) keeping(k kept, fn func() error) error {
+	defer t.do(func(st *State, _ Instant) { st.applyKept(k, -1) })
 	if err := t.valid(); err != nil {
 		return err
 	}
@@ -105,7 +99,7 @@ func (t *Table) keeping(kept Record, fn func() error) error {
 // If something is held it returns a *HeldError for that, and fn does not run;
 // else what fn returns. Grants wait for fn, so it must be quick, and must not acquire there.
 func (t *Table) Exclude(ctx context.Context, names []Name, fn func() error) error {
-	kept := Record{Kind: pinned, volatile: volatile{bars: names}}
+	keeps := kept{bars: names}
 	_, err := t.decide(ctx, func(now Instant, out *outcome) {
 		for _, name := range names {
 			n := t.st.nodes[name].takenWithin()
@@ -121,12 +115,12 @@ func (t *Table) Exclude(ctx context.Context, names []Name, fn func() error) erro
 				return
 			}
 		}
-		out.records = append(out.records, kept)
+		out.keep(keeps)
 	})
 	if err != nil {
 		return err
 	}
-	return t.keeping(kept, fn)
+	return t.keeping(keeps, fn)
 }
 
 // Published appends a change of a protected file to the log, and waits until it is written. The hold that allowed it is given by its name, token and

@@ -61,7 +61,7 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 		s.tls.Store(pair)
 	}
 	if v != nil {
-		v.use(ctx, next, rules)
+		v.use(next, rules)
 	}
 	s.public.use(ctx, next.FTP.PublicAddress)
 	s.config, s.plain = next, plain
@@ -72,9 +72,9 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 }
 
 // use takes over what a reload changes.
-func (v *service) use(ctx context.Context, c *config.Config, rules *lock.Rules) {
+func (v *service) use(c *config.Config, rules *lock.Rules) {
 	v.hostdir.SetRules(rules)
-	v.table.SetRules(ctx, rules)
+	v.table.SetRules(rules)
 	v.tree.SetOptions(c.Files.Mode.FileMode, c.Files.Durable)
 	v.driver.SetSettings(v.server.settings(c))
 	v.conns.SetLimits(limits(c))
