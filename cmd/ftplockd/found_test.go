@@ -26,7 +26,7 @@ func TestCommandsFindTheInstalledConfiguration(t *testing.T) {
 	}
 
 	installedConfig = r.file
-	for i, says := range []string{"no locks are held", "nobody is logged in", "ready", "has no events of /locks/a", "nothing is left over"} {
+	for i, says := range []string{"no locks are held", "no client is logged in", "ready", "has no events of /locks/a", "nothing is left over"} {
 		expect(exitOK, says, commands[i]...)
 	}
 	expect(exitOK, "reloaded", "reload")

@@ -20,7 +20,7 @@ func (r *running) mkdirs(name, file string) {
 	}
 }
 
-// How they come about is tried by integration: TestWhatWasInALockThatEndedIsMovedAsideAndRestored.
+// TestWhatWasInALockThatEndedIsMovedAsideAndRestored of integration tests how the server makes them.
 func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	r := startServer(t, "[ftp]\nstatus_file = '/.status'\n[locks]\ndirectories = false\n")
 	r.expect("nothing is left over", "leftovers")
@@ -37,9 +37,7 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	}
 	refused := func(says string, args ...string) {
 		t.Helper()
-		if _, errs, status := r.run(append([]string{"leftovers"}, args...)...); status != exitFailure || !strings.Contains(errs, says) {
-			t.Errorf("%q: %d, %s", args, status, errs)
-		}
+		r.refuses(exitFailure, says, append([]string{"leftovers"}, args...)...)
 	}
 	for _, taken := range []string{"/taken", "/taken/f", "taken", "/", "", "."} {
 		refused("exists already", "restore", "4", taken)
@@ -50,10 +48,8 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	if err := os.Symlink("locks", filepath.Join(r.dir, "files/link")); err != nil {
 		t.Fatal(err)
 	}
-	say, _ := r.login()
-	if got := say("MKD /locks/held"); !strings.HasPrefix(got, "257 ") {
-		t.Fatal(got)
-	}
+	session := r.login()
+	session.Want(257, "MKD /locks/held")
 	for _, name := range []string{"/locks/held", "/locks/free", "/taken/a_lock", "/link/a"} {
 		refused("is the name of a lock", "restore", "4", name)
 	}
@@ -61,9 +57,7 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 		refused("is a name that the server uses", "restore", "4", name)
 	}
 	r.expect("", "leftovers", "restore", "4", "/rescued")
-	if got := say("SIZE /rescued/f"); got != "213 1" {
-		t.Error(got)
-	}
+	session.Want(213, "SIZE /rescued/f", "1")
 	refused("nothing is left over with the ID 4", "restore", "4", "/again")
 	r.expect("", "leftovers", "remove", "5")
 	for _, bad := range []string{"5", "9", "pictures", "0", "", "..", "../taken", "*"} {
@@ -78,7 +72,6 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	}
 }
 
-// A directory in the tree that only its owner may read keeps nobody from the rest.
 func TestLeftoversAreListedThoughSomethingInTheTreeCannotBeRead(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")

@@ -195,7 +195,7 @@ func showSessions(w io.Writer, body []byte) error {
 	for _, v := range views {
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d", v.ID, v.Account, v.Address, v.Opened.Format(time.RFC3339), v.Holds))
 	}
-	return printTable(w, "SESSION\tACCOUNT\tADDRESS\tSINCE\tLOCKS", rows, "nobody is logged in")
+	return printTable(w, "SESSION\tACCOUNT\tADDRESS\tSINCE\tLOCKS", rows, "no client is logged in")
 }
 
 // newBreakCommand returns the command that takes a lock away from its holder.

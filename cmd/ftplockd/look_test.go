@@ -2,8 +2,9 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestNamesOnATerminalMoveNothing(t *testing.T) {
@@ -14,25 +15,19 @@ func TestNamesOnATerminalMoveNothing(t *testing.T) {
 
 func TestBreakTakesATokenAsADecimalNumber(t *testing.T) {
 	r := startServer(t, "")
-	say, _ := r.login()
+	session := r.login()
 	tokens := make(map[string]string) // names by token
 	for i := range 12 {
 		name := fmt.Sprintf("/locks/%d", i)
-		_, token, _ := strings.Cut(say("MKD "+name), " token ")
-		token, _, _ = strings.Cut(token, ",")
-		tokens[token] = name
+		tokens[fmt.Sprint(harness.Token(session.Want(257, "MKD "+name)))] = name
 	}
 	if tokens["8"] == "" || tokens["10"] == "" {
 		t.Fatal(tokens)
 	}
 	for _, token := range []string{"0", "00", "-1", "0x8", "8.0", "eight", ""} {
-		if _, errs, status := r.run("break", tokens["8"], "--token", token); status != exitUsage || !strings.Contains(errs, "is no token") {
-			t.Errorf("%q: status %d: %s", token, status, errs)
-		}
+		r.refuses(exitUsage, "is no token", "break", tokens["8"], "--token", token)
 	}
-	if _, errs, status := r.run("break", tokens["8"], "--token", "010"); status != exitFailure || !strings.Contains(errs, "not held with token 10") {
-		t.Errorf("status %d: %s", status, errs)
-	}
+	r.refuses(exitFailure, "not held with token 10", "break", tokens["8"], "--token", "010")
 	r.expect("broken", "break", tokens["10"], "--token", "010")
 	r.expect(tokens["8"]+" ", "locks")
 }

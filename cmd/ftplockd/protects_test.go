@@ -1,57 +1,21 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// begin begins an upload over a session and returns its data connection and the reply.
-func (r *running) begin(say func(string) string, name string) (data net.Conn, reply string) {
-	r.t.Helper()
-	var port int
-	if _, err := fmt.Sscanf(strings.TrimPrefix(say("EPSV"), "229"), " Entering Extended Passive Mode (|||%d|)", &port); err != nil {
-		r.t.Fatal(err)
+func TestHistoryOfAFileHasHolderTokenAndDigest(t *testing.T) {
+	r := startServer(t, "[[lock]]\nmatch = '**/*_lock'\nprotects = ['$1/$2.tsv']\n")
+	session := r.login()
+	session.Want(200, "TYPE I")
+	session.Want(257, "MKD /phone_lock")
+	if err := session.Store("/phone.tsv", []byte("abc")); err != nil {
+		t.Fatal(err)
 	}
-	data, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { data.Close() })
-	return data, say("STOR " + name)
-}
-
-// store uploads over a session and returns the final reply. The one to the NOOP behind it is what
-// the session's next command returns.
-func (r *running) store(say func(string) string, name, content string) string {
-	r.t.Helper()
-	data, reply := r.begin(say, name)
-	if !strings.HasPrefix(reply, "150 ") {
-		return reply
-	}
-	io.WriteString(data, content)
-	data.Close()
-	return say("NOOP")
-}
-
-const phone = "[[lock]]\nmatch = '**/*_lock'\nprotects = ['$1/$2.tsv']\n"
-
-func TestHistoryOfAFileNamesHolderTokenAndDigest(t *testing.T) {
-	r := startServer(t, phone)
-	say, _ := r.login()
-	if got := r.store(say, "/phone.tsv", "x"); got != "550 /phone.tsv: protected by the lock /phone_lock, which you do not hold" {
-		t.Error(got)
-	}
-	say("TYPE I")
-	say("MKD /phone_lock")
-	if got := r.store(say, "/phone.tsv", "abc"); !strings.HasPrefix(got, "226 ") {
-		t.Fatal(got)
-	}
-	say("RMD /phone_lock")
+	session.Want(250, "RMD /phone_lock")
 	want := "/phone.tsv under /phone_lock, 3 bytes, sha256 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 	for _, name := range []string{"/phone.tsv", "/phone_lock"} {
 		out := r.expect(want, "history", name)
@@ -61,11 +25,11 @@ func TestHistoryOfAFileNamesHolderTokenAndDigest(t *testing.T) {
 			}
 		}
 	}
-	r.logs("path=/phone.tsv", "lock=/phone_lock", "token=1")
+	r.log.AwaitLine(t, "path=/phone.tsv", "lock=/phone_lock", "token=1")
 }
 
-// With no error are those that are right: a status file may have a lock's name, but hide no directory of locks.
-func TestWhatTheLocksDoNotAllowIsAnErrorWithItsLine(t *testing.T) {
+// TestConfigurationsThatTheRulesRefuse has "" for one that is correct: a status file may have the name of a lock, but not of a directory of locks.
+func TestConfigurationsThatTheRulesRefuse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f.toml")
 	for text, want := range map[string]string{
 		"[[lock]]\nmatch = '**/*_lock'\nprotects = [\n'$1/$2.tsv',\n'$1/$3']\n":      "f.toml:3: lock[1].protects[2]: \"$1/$3\": $3: match has 2 wildcards",

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // writePair writes a self-signed certificate and its key to two files, and returns the lines of [tls] that name them.
@@ -68,7 +69,7 @@ func (r *running) certificateName() string {
 
 // TestAReloadIsAllOrNothing has a reload fail at each step, with everything else in the file changed, too.
 func TestAReloadIsAllOrNothing(t *testing.T) {
-	hash, err := config.HashPassword("secret")
+	hash, err := config.HashPassword(harness.Password)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +82,8 @@ func TestAReloadIsAllOrNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.dir, "files/taken"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	say, _ := r.login()
-	say("MKD /locks/a")
+	session := r.login()
+	session.Want(257, "MKD /locks/a")
 	changed := func(pair, accounts, rules string) string {
 		return "[ftp]\nstatus_file = '/other'\n[locks]\ndirectories = false\n" + pair + accounts +
 			"[[lock]]\nmatch = '/locks/**'\nmax_age = '2h'\nmax_idle = '0'\n[[lock]]\nmatch = '/new/deep/**'\n" + rules
@@ -105,7 +106,7 @@ func TestAReloadIsAllOrNothing(t *testing.T) {
 			if status != exitFailure || !strings.Contains(errs, c.says) {
 				t.Errorf("status %d, %s", status, errs)
 			}
-			r.checkNothingHasChanged(t, say)
+			r.checkUnchanged(t, session)
 		})
 	}
 	r.configure(changed(second, account("newcomer"), ""))
@@ -116,12 +117,10 @@ func TestAReloadIsAllOrNothing(t *testing.T) {
 	if got := r.expect("/locks/a", "locks"); !strings.Contains(got, " 2h0m0s ") && !strings.Contains(got, " 1h59m") {
 		t.Error("the age after a reload that went well:", got)
 	}
-	if got := say("MKD /new/deep/b"); !strings.HasPrefix(got, "257 ") {
-		t.Error("the prefix of a new rule after a reload that went well:", got)
-	}
+	session.Want(257, "MKD /new/deep/b") // in the prefix of the new rule
 }
 
-func (r *running) checkNothingHasChanged(t *testing.T, say func(string) string) {
+func (r *running) checkUnchanged(t *testing.T, session *harness.Session) {
 	t.Helper()
 	if got := r.certificateName(); got != "first" {
 		t.Error("the certificate:", got)
@@ -129,22 +128,17 @@ func (r *running) checkNothingHasChanged(t *testing.T, say func(string) string) 
 	if got, _, _ := runCommand(t.Context(), "locks", "--state", r.dir+"/state"); !strings.Contains(got, " 1h0m0s ") && !strings.Contains(got, " 59m") {
 		t.Error("the age of a held lock:", got)
 	}
-	again, conn := r.login()
-	if got := again("SIZE /.locks.json"); !strings.Contains(got, "made anew") {
-		t.Error("the status file:", got)
-	}
-	again("REIN")
-	again("USER newcomer")
-	if got := again("PASS secret"); !strings.HasPrefix(got, "530 ") {
-		t.Error("the accounts:", got)
-	}
-	conn.Close()
+	again := r.login()
+	again.T = t
+	again.Want(550, "SIZE /.locks.json", "made anew") // it is still the status file
+	again.Want(220, "REIN")
+	again.Want(331, "USER newcomer")
+	again.Want(530, "PASS "+harness.Password)
+	again.Conn.Close()
 	if _, err := os.Stat(filepath.Join(r.dir, "files/new")); !os.IsNotExist(err) {
 		t.Error("a prefix:", err)
 	}
-	if got := say("NOOP"); !strings.HasPrefix(got, "200 ") {
-		t.Error("the session:", got)
-	}
+	session.Want(200, "NOOP")
 }
 
 func TestAReloadPrintsTheWarningsOfConfigCheck(t *testing.T) {
@@ -157,9 +151,7 @@ func TestAReloadPrintsTheWarningsOfConfigCheck(t *testing.T) {
 	if _, errs, status := r.run("reload"); status != exitOK || errs != want {
 		t.Errorf("status %d\n%s", status, errs)
 	}
-	if !strings.Contains(r.log.String(), "lock[2].match: warning: ") {
-		t.Error("the log has no warning:", r.log)
-	}
+	r.log.AwaitLine(t, "lock[2].match: warning: ")
 }
 
 // TestTheServiceReloadFailsIfTheServerRefusesTheFile runs the command by which systemd reloads.

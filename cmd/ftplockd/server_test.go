@@ -7,38 +7,17 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
-	"net/textproto"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
-
-// syncBuffer is a log that the test reads while the server writes it.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // running is a server in this process, and the facts by which its commands find it.
 type running struct {
@@ -46,15 +25,15 @@ type running struct {
 	dir     string
 	file    string
 	address string
-	log     *syncBuffer
+	log     *harness.LogBuffer
 }
 
 // startServer runs "ftplockd --config FILE" with that text in the file, to which it adds listen, root and state.
 func startServer(t *testing.T, text string) *running {
 	t.Helper()
-	t.Setenv("FTPLOCKD_PASSWORD", "secret")
+	t.Setenv("FTPLOCKD_PASSWORD", harness.Password)
 	dir := t.TempDir()
-	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}
+	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: harness.NewLogBuffer()}
 	r.configure(text)
 	banner, stdout := io.Pipe()
 	ctx, stop := context.WithCancel(context.Background())
@@ -113,37 +92,19 @@ func runCommand(ctx context.Context, args ...string) (stdout, stderr string, sta
 	return out.String(), errs.String(), status
 }
 
-// login opens a session; say sends a line and returns the reply.
-func (r *running) login() (say func(line string) string, conn net.Conn) {
+// login opens a session.
+func (r *running) login() *harness.Session {
 	r.t.Helper()
-	conn, err := net.DialTimeout("tcp", r.address, 10*time.Second)
+	s, err := harness.Login(nil, r.address, "ftp", 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
-	in := textproto.NewReader(bufio.NewReader(conn))
-	read := func() string {
-		line, err := in.ReadLine()
-		if err != nil {
-			return "error: " + err.Error()
-		}
-		return line
-	}
-	read()
-	say = func(line string) string {
-		if _, err := conn.Write([]byte(line + "\r\n")); err != nil {
-			return "error: " + err.Error()
-		}
-		return read()
-	}
-	say("USER ftp")
-	if got := say("PASS secret"); !strings.HasPrefix(got, "230 ") {
-		r.t.Fatal(got)
-	}
-	return say, conn
+	s.T = r.t
+	r.t.Cleanup(func() { s.Conn.Close() })
+	return s
 }
 
+// expect runs a command that must succeed and print a text.
 func (r *running) expect(want string, args ...string) string {
 	r.t.Helper()
 	out, errs, status := r.run(args...)
@@ -153,68 +114,50 @@ func (r *running) expect(want string, args ...string) string {
 	return out
 }
 
-// logs waits for a line of the log that has all these words.
-func (r *running) logs(words ...string) {
+// refuses runs a command that must fail with a status and an error.
+func (r *running) refuses(want int, says string, args ...string) {
 	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		for line := range strings.Lines(r.log.String()) {
-			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
-				return
-			}
-		}
+	if _, errs, status := r.run(args...); status != want || !strings.Contains(errs, says) {
+		r.t.Errorf("%q: status %d, %q; want %d and %q", args, status, errs, want, says)
 	}
-	r.t.Fatalf("no line has %q:\n%s", words, r.log)
 }
 
-func TestALockNameThatIsNoUTF8IsShownExactly(t *testing.T) {
+func TestALockNameThatIsNotUTF8IsPrintedEncoded(t *testing.T) {
 	r := startServer(t, "")
-	r.expect("nobody is logged in", "sessions")
+	r.expect("no client is logged in", "sessions")
 	r.expect("has no events of /locks/a", "history", "/locks/a")
-	say, _ := r.login()
-	say("MKD /locks/\xe4")
+	r.login().Want(257, "MKD /locks/\xe4")
 	r.expect("/locks/%E4", "locks")
 	r.expect(`"name_encoded": "/locks/%E4"`, "locks", "--json")
 }
 
-func TestKickedSessionIsToldAndGone(t *testing.T) {
+func TestKickEndsASession(t *testing.T) {
 	r := startServer(t, "[[lock]]\nmatch = '/locks/**'\non_disconnect = 'release'\n")
-	say, _ := r.login()
-	say("MKD /locks/a")
+	s := r.login()
+	s.Want(257, "MKD /locks/a")
 	r.expect("kicked", "kick", "1-1")
-	if got := say("NOOP"); !strings.HasPrefix(got, "421 ") && !strings.HasPrefix(got, "error") {
-		t.Error(got)
+	if reply, err := s.Try("NOOP"); err == nil && reply.Code != 421 {
+		t.Error(reply)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if out, _, _ := r.run("locks"); strings.Contains(out, "no locks are held") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("its lock is still held")
-		}
-	}
-	if _, errs, status := r.run("kick", "1-1"); status != exitFailure || !strings.Contains(errs, "no session 1-1") {
-		t.Error("twice:", status, errs)
-	}
-	if _, errs, status := r.run("kick", "17"); status != exitUsage || !strings.Contains(errs, "3-17") {
-		t.Error("no id:", status, errs)
-	}
-	if _, errs, status := r.run("break", "locks"); status != exitUsage || !strings.Contains(errs, "/locks/demo") {
-		t.Error("no name:", status, errs)
-	}
+	harness.Await(t, "its lock is released", func() bool {
+		out, _, _ := r.run("locks")
+		return strings.Contains(out, "no locks are held")
+	})
+	r.refuses(exitFailure, "no session 1-1", "kick", "1-1")
+	r.refuses(exitUsage, "3-17", "kick", "17")
+	r.refuses(exitUsage, "/locks/demo", "break", "locks")
 }
 
-func TestAHomeThatIsNotThereIsWarnedOf(t *testing.T) {
-	hash, err := config.HashPassword("secret")
+func TestTheLogWarnsOfAHomeThatDoesNotExist(t *testing.T) {
+	hash, err := config.HashPassword(harness.Password)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := startServer(t, "[[account]]\nname = 'ftp'\npassword = '"+hash+"'\nhome = '/nope'\n")
-	if !strings.Contains(r.log.String(), "home=/nope") {
-		t.Error(r.log.String())
-	}
+	r.log.AwaitLine(t, "home=/nope")
 }
 
-func TestCommandsSayWhenNoServerRuns(t *testing.T) {
+func TestCommandsReportThatNoServerRuns(t *testing.T) {
 	state := t.TempDir()
 	for _, args := range [][]string{{"locks"}, {"sessions"}, {"reload"}, {"kick", "1-1"}, {"break", "/locks/a"}} {
 		_, errs, status := runCommand(t.Context(), append(args, "--state", state)...)
@@ -224,7 +167,7 @@ func TestCommandsSayWhenNoServerRuns(t *testing.T) {
 	}
 }
 
-func TestTheStateDirectoryIsMadeForItsOwnerAlone(t *testing.T) {
+func TestOnlyItsOwnerMayReadTheStateDirectory(t *testing.T) {
 	r := startServer(t, "")
 	if info, err := os.Stat(filepath.Join(r.dir, "state")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Error(info.Mode(), err)

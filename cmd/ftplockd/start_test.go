@@ -71,9 +71,12 @@ func TestAStartThatFailsSaysWhereInOneLineAndChangesNothing(t *testing.T) {
 		"a state directory in use": {
 			more: "xferlog = 'DIR/xferlog'\n[[lock]]\nmatch = '/new/**'\n[[lock]]\nmatch = '{/locks/**,**/*_lock,**/*.lock,**/.*-lock}'\n", // no warning of a default rule that is replaced
 			before: func(dir string) error {
-				store, err := journal.Open(journal.Options{Dir: dir + "/state", Clock: lock.NewSystemClock()})
+				if err := os.Mkdir(dir+"/state", 0o700); err != nil {
+					return err
+				}
+				other, _, err := journal.Claim(dir+"/state", lock.NewSystemClock(), "") // unlike Open, it changes the directory only now
 				if err == nil {
-					t.Cleanup(func() { store.Close() })
+					t.Cleanup(func() { other.Close() })
 				}
 				return err
 			},

@@ -3,6 +3,7 @@
 package harness
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,18 +38,36 @@ func (l *LogBuffer) String() string {
 // Await returns when the text has been logged n times.
 func (l *LogBuffer) Await(t testing.TB, text string, n int) {
 	t.Helper()
+	l.await(t, func(log string) bool { return strings.Count(log, text) >= n }, "not logged %d times: %q", n, text)
+}
+
+// AwaitLine returns when a line has all the words.
+func (l *LogBuffer) AwaitLine(t testing.TB, words ...string) {
+	t.Helper()
+	l.await(t, func(log string) bool {
+		for line := range strings.Lines(log) {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+				return true
+			}
+		}
+		return false
+	}, "no line has %q", words)
+}
+
+func (l *LogBuffer) await(t testing.TB, has func(log string) bool, format string, args ...any) {
+	t.Helper()
 	deadline := time.After(Patience)
 	for {
 		l.mu.Lock()
-		grown, got := l.grown, strings.Count(l.text.String(), text)
+		grown, log := l.grown, l.text.String()
 		l.mu.Unlock()
-		if got >= n {
+		if has(log) {
 			return
 		}
 		select {
 		case <-grown:
 		case <-deadline:
-			t.Fatalf("not logged %d times: %q\n%s", n, text, l)
+			t.Fatalf(format+"\n%s", append(args, l)...)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
@@ -122,9 +122,8 @@ type member struct {
 // startMember starts a server of several. It stands by.
 func startMember(t *testing.T, f *fakeEtcd) *member {
 	t.Helper()
-	t.Setenv("FTPLOCKD_PASSWORD", "secret")
-	dir := t.TempDir()
-	m := &member{running: &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}, etcd: f, port: freePort(t)}
+	m := &member{running: newRunning(t), etcd: f, port: freePort(t)}
+	dir := m.dir
 	text := "listen = ['" + m.port + "']\nroot = '" + dir + "/files'\nstate = '" + dir + "/state'\n" +
 		"[http]\nlisten = '127.0.0.1:0'\n" +
 		"[etcd]\nendpoints = ['http://127.0.0.1:1']\nshared_state = '" + dir + "/shared'\n"
@@ -167,20 +166,35 @@ func freePort(t *testing.T) string {
 func (m *member) takeOver() {
 	m.t.Helper()
 	close(m.etcd.turn)
-	m.logs("cluster: active", "term 7")
+	m.log.AwaitLine(m.t, "cluster: active", "term 7")
+}
+
+// begin begins an upload that goes on until the end of the test.
+func (m *member) begin(s *harness.Session, name string) {
+	m.t.Helper()
+	data, err := s.Open("STOR " + name)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { data.Close() })
 }
 
 // exits waits for the end of the server and compares its error: nil for an orderly end.
-func (m *member) exits(want error) error {
+func (m *member) exits(want error) {
+	m.t.Helper()
+	if got := m.ends(); !errors.Is(got, want) {
+		m.t.Fatalf("error %v, want %v:\n%s", got, want, m.log)
+	}
+}
+
+// ends waits for the end of the server and returns its error.
+func (m *member) ends() error {
 	m.t.Helper()
 	select {
 	case got := <-m.ended:
 		m.ended <- got
-		if !errors.Is(got, want) {
-			m.t.Fatalf("error %v, want %v:\n%s", got, want, m.log)
-		}
 		return got
-	case <-time.After(time.Minute):
+	case <-time.After(harness.Patience):
 		m.t.Fatalf("the server goes on:\n%s", m.log)
 	}
 	return nil
@@ -215,7 +229,7 @@ func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
 	f := newFakeEtcd()
 	f.leader.Store(&etcd.Server{Name: "north"})
 	m := startMember(t, f)
-	m.logs("cluster: standby", "north is active")
+	m.log.AwaitLine(m.t, "cluster: standby", "north is active")
 	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="standby"} 1`, `ftplockd_cluster_state{state="active"} 0`, "ftplockd_locks_held 0")
 	m.want(m.get("/"), "standby: north is active")
 	for _, request := range [][]string{{"GET", "/locks"}, {"GET", "/sessions"}, {"POST", "/kick", "id", "1-1"}, {"POST", "/break", "name", "/locks/a", "token", "1"}, {"GET", "/health"}} {
@@ -234,20 +248,16 @@ func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
 func TestAStandbyTakesOver(t *testing.T) {
 	f := newFakeEtcd()
 	m := startMember(t, f)
-	m.logs("cluster: standby", "nobody is active")
+	m.log.AwaitLine(m.t, "cluster: standby", "nobody is active")
 	m.configure("[[lock]]\nmatch = '/locks/**'\n[[lock]]\nmatch = '/more/**'\n")
 	if done := m.askReload(); !slices.Contains(done.NeedRestart, "etcd.endpoints") {
 		t.Errorf("keys that need a restart: %q", done.NeedRestart)
 	}
 	m.takeOver()
-	m.logs("cluster: taking over")
-	say, _ := m.login()
-	if got := say("MKD /locks/a"); !strings.HasPrefix(got, "257 ") {
-		t.Error(got)
-	}
-	if got := say("MKD /more/b"); !strings.Contains(got, "locked") {
-		t.Error("a rule that it was told of as a standby:", got)
-	}
+	m.log.AwaitLine(m.t, "cluster: taking over")
+	session := m.login()
+	session.Want(257, "MKD /locks/a")
+	session.Want(257, "MKD /more/b", "locked") // by a rule that the standby has read
 	if body, err := m.ask(http.MethodGet, "/locks"); err != nil || !strings.Contains(body, `"/locks/a"`) {
 		t.Errorf("locks: %s, %v", body, err)
 	}
@@ -264,50 +274,34 @@ func TestAStandbyTakesOver(t *testing.T) {
 		t.Error("a lock has a directory:", err)
 	}
 	f.suspended.Store(true)
-	if got := say("MKD /locks/c"); !strings.HasPrefix(got, "451 ") || !strings.Contains(got, "etcd does not answer") {
-		t.Error(got)
-	}
-	m.logs("cluster: suspended", "etcd does not answer")
+	session.Want(451, "MKD /locks/c", "etcd does not answer")
+	m.log.AwaitLine(m.t, "cluster: suspended", "etcd does not answer")
 	m.want(m.get("/readyz"), "503", "etcd does not answer")
 	m.want(m.get("/healthz"), "200", "suspended since ", ": etcd does not answer")
 	f.suspended.Store(false)
-	m.logs("cluster: resumed")
-	if got := say("MKD /locks/c"); !strings.HasPrefix(got, "257 ") {
-		t.Error(got)
-	}
-}
-
-// rest reads what a session is told until its end.
-func rest(t *testing.T, conn net.Conn) string {
-	t.Helper()
-	all, err := io.ReadAll(bufio.NewReader(conn))
-	if err != nil {
-		t.Error(err)
-	}
-	return string(all)
+	m.log.AwaitLine(m.t, "cluster: resumed")
+	session.Want(257, "MKD /locks/c")
 }
 
 func TestADeposedServerEndsItsSessionsAndDoesNotResign(t *testing.T) {
 	f := newFakeEtcd()
 	m := startMember(t, f)
 	m.takeOver()
-	say, conn := m.login()
-	m.begin(say, "/f")
-	_, idle := m.login()
+	uploads, idle := m.login(), m.login()
+	m.begin(uploads, "/f")
 	f.suspended.Store(true)
 	f.over <- etcd.ErrDeposed
 	m.exits(etcd.ErrDeposed)
-	for _, c := range []net.Conn{conn, idle} {
-		if got := rest(t, c); !strings.Contains(got, "421 another server takes over") {
-			t.Errorf("%q", got)
-		}
+	uploads.WantReply(426)
+	for _, s := range []*harness.Session{uploads, idle} {
+		s.WantReply(421, "another server takes over")
 	}
 	select {
 	case <-f.resigned:
 		t.Error("it has resigned")
 	default:
 	}
-	m.logs("cluster: deposed")
+	m.log.AwaitLine(m.t, "cluster: deposed")
 	if entries, err := os.ReadDir(filepath.Join(m.dir, "files")); err != nil || len(entries) != 1 || entries[0].Name() != "locks" {
 		t.Error(entries, err)
 	}
@@ -326,9 +320,9 @@ func TestAServerThatHandsOverResignsLast(t *testing.T) {
 			f := newFakeEtcd()
 			m := startMember(t, f)
 			m.takeOver()
-			say, conn := m.login()
+			session := m.login()
 			if c.result != nil { // SIGTERM would wait for it
-				m.begin(say, "/f")
+				m.begin(session, "/f")
 			}
 			f.resign = func() {
 				if l, err := net.Listen("tcp", m.port); err != nil {
@@ -339,8 +333,12 @@ func TestAServerThatHandsOverResignsLast(t *testing.T) {
 				if marks, err := os.ReadDir(filepath.Join(m.dir, "shared/uploads")); err != nil || len(marks) > 0 {
 					t.Errorf("uploads may be under way: %v, %v", marks, err)
 				}
-				if got := rest(t, conn); !strings.Contains(got, "421 ") {
-					t.Errorf("a session goes on: %q", got)
+				r, err := session.ReadReply()
+				if r.Code == 426 { // the upload ends first
+					r, err = session.ReadReply()
+				}
+				if err != nil || r.Code != 421 {
+					t.Errorf("a session goes on: %v, %v", r, err)
 				}
 				if _, err := os.Stat(filepath.Join(m.dir, "state", controlSocket)); !errors.Is(err, os.ErrNotExist) {
 					t.Error("administrators may change locks:", err)
@@ -377,13 +375,7 @@ func TestAServerThatCannotTakeOverLetsAnotherOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			close(f.turn)
-			var failed error
-			select {
-			case failed = <-m.ended:
-			case <-time.After(time.Minute):
-				t.Fatalf("the server goes on:\n%s", m.log)
-			}
-			m.ended <- failed
+			failed := m.ends()
 			<-f.resigned
 			m.want(fmt.Sprint(failed), c.says...)
 			if _, err := os.Stat(filepath.Join(m.dir, "files")); c.mounted != (err == nil) {
@@ -406,7 +398,7 @@ func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
 			f.slow.Store(true)
 			m := startMember(t, f)
 			close(f.turn)
-			m.logs("cluster: taking over", "term 7")
+			m.log.AwaitLine(m.t, "cluster: taking over", "term 7")
 			m.want(m.get("/healthz"), "200", "taking over")
 			if _, err := m.ask(http.MethodPost, "/reload"); err == nil || !strings.Contains(err.Error(), "taking over") {
 				t.Errorf("reload: %v", err)
@@ -423,20 +415,16 @@ func TestAStandbySaysWhoIsActive(t *testing.T) {
 	f.unreachable.Store(true)
 	f.leader.Store(&etcd.Server{Name: "north"})
 	m := startMember(t, f)
-	m.logs("cluster: standby", "etcd does not answer")
-	m.logs("no member answers")
+	m.log.AwaitLine(m.t, "cluster: standby", "etcd does not answer")
+	m.log.AwaitLine(m.t, "no member answers")
 	m.want(m.get("/readyz"), "503", "standby: etcd does not answer")
 	f.unreachable.Store(false)
-	m.logs("cluster: standby", "north is active")
+	m.log.AwaitLine(m.t, "cluster: standby", "north is active")
 	f.trouble.Store("etcd does not answer")
-	for end := time.Now().Add(time.Minute); !strings.Contains(m.get("/readyz"), "standby: etcd does not answer"); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(m.get("/readyz"))
-		}
-	}
+	harness.Await(t, "/readyz has the trouble", func() bool { return strings.Contains(m.get("/readyz"), "standby: etcd does not answer") })
 	f.trouble.Store("")
 	f.leader.Store(&etcd.Server{Name: "south"})
-	m.logs("cluster: standby", "south is active")
+	m.log.AwaitLine(m.t, "cluster: standby", "south is active")
 	m.takeOver()
 }
 

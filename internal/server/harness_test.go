@@ -1,41 +1,17 @@
 package server
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"net"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
-
-// syncBuffer is a log that the test reads while the server writes it.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // running is a server in this process.
 type running struct {
@@ -43,7 +19,14 @@ type running struct {
 	t    *testing.T
 	dir  string
 	file string
-	log  *syncBuffer
+	log  *harness.LogBuffer
+}
+
+// newRunning has a configuration file, and no server yet.
+func newRunning(t *testing.T) *running {
+	t.Setenv("FTPLOCKD_PASSWORD", harness.Password)
+	dir := t.TempDir()
+	return &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: harness.NewLogBuffer()}
 }
 
 func (r *running) configure(text string) {
@@ -67,7 +50,7 @@ func (r *running) ask(method, path string, query ...string) (string, error) {
 	return string(body), err
 }
 
-// reload asks for a reload and returns the keys that need a restart.
+// askReload asks for a reload and returns its result.
 func (r *running) askReload() (done Reloaded) {
 	r.t.Helper()
 	body, err := r.ask(http.MethodPost, "/reload")
@@ -80,61 +63,14 @@ func (r *running) askReload() (done Reloaded) {
 	return done
 }
 
-// login opens a session; say sends a line and returns the reply.
-func (r *running) login() (say func(line string) string, conn net.Conn) {
+// login opens a session.
+func (r *running) login() *harness.Session {
 	r.t.Helper()
-	conn, err := net.DialTimeout("tcp", r.service.Load().ports[0].Addr().String(), 10*time.Second)
+	s, err := harness.Login(nil, r.service.Load().ports[0].Addr().String(), "ftp", 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
-	in := textproto.NewReader(bufio.NewReader(conn))
-	read := func() string {
-		line, err := in.ReadLine()
-		if err != nil {
-			return "error: " + err.Error()
-		}
-		return line
-	}
-	read()
-	say = func(line string) string {
-		if _, err := conn.Write([]byte(line + "\r\n")); err != nil {
-			return "error: " + err.Error()
-		}
-		return read()
-	}
-	say("USER ftp")
-	if got := say("PASS secret"); !strings.HasPrefix(got, "230 ") {
-		r.t.Fatal(got)
-	}
-	return say, conn
-}
-
-// logs waits for a line of the log that has all these words.
-func (r *running) logs(words ...string) {
-	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		for line := range strings.Lines(r.log.String()) {
-			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
-				return
-			}
-		}
-	}
-	r.t.Fatalf("no line has %q:\n%s", words, r.log)
-}
-
-// begin begins an upload over a session and returns its data connection and the reply.
-func (r *running) begin(say func(string) string, name string) (data net.Conn, reply string) {
-	r.t.Helper()
-	var port int
-	if _, err := fmt.Sscanf(strings.TrimPrefix(say("EPSV"), "229"), " Entering Extended Passive Mode (|||%d|)", &port); err != nil {
-		r.t.Fatal(err)
-	}
-	data, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { data.Close() })
-	return data, say("STOR " + name)
+	s.T = r.t
+	r.t.Cleanup(func() { s.Conn.Close() })
+	return s
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 )
 
-// A reload that hangs, here since nobody writes into the file, keeps nobody from stopping the server.
-func TestAReloadThatHangsHoldsUpNoStop(t *testing.T) {
-	t.Setenv("FTPLOCKD_PASSWORD", "secret")
-	dir := t.TempDir()
-	r := &running{t: t, dir: dir, file: filepath.Join(dir, "ftplockd.toml"), log: new(syncBuffer)}
+// TestAStopDoesNotWaitForAReload has a named pipe without a writer for the file.
+func TestAStopDoesNotWaitForAReload(t *testing.T) {
+	r := newRunning(t)
 	r.configure("")
 	s, err := newServer(t.Context(), Options{ConfigFile: r.file}, r.log, openCluster)
 	if err != nil {
