@@ -3,6 +3,7 @@ package driver
 import (
 	"io/fs"
 
+	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -15,7 +16,7 @@ func (c *client) removeFile(view string) error {
 	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
 		return err
 	}
-	if err := c.alter(n, "removed", func() error { return c.server.tree.RemoveFile(string(n)) }); err != nil {
+	if err := c.alter(n, "removed", func(check files.Check) error { return c.server.tree.RemoveFile(string(n), check) }); err != nil {
 		return err
 	}
 	return c.server.tree.Last(string(n))
@@ -39,7 +40,7 @@ func (c *client) change(view string, apply func(lock.Name) error) error {
 
 // changeProtected is change by the holder, if a lock protects the file.
 func (c *client) changeProtected(n lock.Name, info fs.FileInfo, apply func(lock.Name) error) error {
-	return c.alter(n, lock.NoteTimes, func() error {
+	return c.alter(n, lock.NoteTimes, func(files.Check) error {
 		if c.table().Rules().Protects() && !info.IsDir() && links(info) > 1 {
 			return errHardLinks
 		}

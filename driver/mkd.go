@@ -61,7 +61,7 @@ func (c *client) makeDirectory(n lock.Name, view string) (control.Reply, error) 
 	if err := c.openLocks(n); err != nil {
 		return control.Reply{}, err
 	}
-	if err := c.alter(n, "directory made", func() error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
+	if err := c.alter(n, "directory made", func(files.Check) error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
 		return control.Reply{}, err
 	}
 	r := control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}

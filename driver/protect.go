@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -140,10 +141,10 @@ func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int)
 	return nil
 }
 
-// alter is changing for one path. It records the change in the history.
-func (c *client) alter(n lock.Name, what string, change func() error) error {
+// alter is changing for one path, and records the change in the history.
+func (c *client) alter(n lock.Name, what string, change func(files.Check) error) error {
 	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-		err := change()
+		err := change(func() error { return c.mayStill(titles) })
 		if err == nil {
 			c.server.publishedAs(titles[0], what, lock.Publication{Path: n})
 		}

@@ -71,12 +71,11 @@ func (c *client) rename(fromView, toView string) error {
 
 // renameProtected renames. A directory, or a link that may lead to one, is renamed while no change of a protected file is under way.
 func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
-	apply := func() error { return c.server.tree.Rename(string(from), string(to)) }
 	if !c.locks.Concerned(from) && !c.locks.Concerned(to) {
-		return apply()
+		return c.server.tree.Rename(string(from), string(to))
 	}
 	publish := func(titles []lock.Title) error {
-		err := apply()
+		err := c.server.tree.Move(string(from), string(to), func() error { return c.mayStill(titles) })
 		if err == nil {
 			c.server.publishedAs(titles[0], lock.NoteRenamed+string(to), lock.Publication{Path: from})
 			c.server.publishedAs(titles[1], "renamed from "+string(from), lock.Publication{Path: to})

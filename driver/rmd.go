@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -68,7 +69,7 @@ func (c *client) removeDirectory(n lock.Name, view string) error {
 		return err
 	}
 	err = c.undisturbed([]lock.Name{n}, func() error {
-		return c.alter(n, "directory removed", func() error { return c.server.tree.RemoveDir(string(n)) })
+		return c.alter(n, "directory removed", func(files.Check) error { return c.server.tree.RemoveDir(string(n)) })
 	})
 	if errors.Is(err, syscall.ENOTDIR) {
 		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {

@@ -45,11 +45,11 @@ func (h *hanging) Resolve(name string) (string, error) {
 	return h.Tree.Resolve(name)
 }
 
-func (h *hanging) RemoveFile(name string) error {
+func (h *hanging) RemoveFile(name string, check files.Check) error {
 	if name == "/stuck.tsv" {
 		h.wait("/hung" + name)
 	}
-	return h.Tree.RemoveFile(name)
+	return h.Tree.RemoveFile(name, check)
 }
 
 // A look, a listing, a download, a new directory and the removal of a protected file hang. Nobody else waits, not even

@@ -1,6 +1,10 @@
 package driver
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ftplockd/ftplockd/internal/files"
+)
 
 const notNow = "not now: etcd does not answer; nothing was changed, try again"
 
@@ -61,4 +65,37 @@ func TestWhileSuspendedLocksAndWhatTheyProtectStayAsTheyAre(t *testing.T) {
 		boss2 RNTO /other => 250 *
 		boss RMD /dir => 250 *`,
 		protected, plainLocks)
+}
+
+// deposing is a tree whose server is deposed while the tree opens the directory of a change.
+type deposing struct {
+	*files.Tree
+	server *server
+}
+
+func (d *deposing) RemoveFile(name string, check files.Check) error {
+	d.server.suspended.Store(true)
+	return d.Tree.RemoveFile(name, check)
+}
+
+func (d *deposing) Move(from, to string, check files.Check) error {
+	d.server.suspended.Store(true)
+	return d.Tree.Move(from, to, check)
+}
+
+func TestADeposedServerChangesNothingInADirectoryThatItOpensLate(t *testing.T) {
+	d := new(deposing)
+	s := start(t, plainLocks, func(o *setup) {
+		o.wrap = func(tree *files.Tree) Tree { d.Tree = tree; return d }
+	})
+	d.server = s
+	c := s.as("phoneacc")
+	c.want("MKD /locks/x", "257 *")
+	c.store("/locks/x/f", "content")
+	c.want("DELE /locks/x/f", "451 /locks/x/f: "+notNow)
+	s.suspended.Store(false)
+	c.want("RNFR /locks/x/f", "350 *")
+	c.want("RNTO /locks/x/g", "451 /locks/x/g: "+notNow)
+	s.suspended.Store(false)
+	s.wantContent("/locks/x/f", "content")
 }

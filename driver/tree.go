@@ -18,9 +18,11 @@ type Tree interface {
 	// Lstat describes what has the name, a link itself.
 	Lstat(name string) (fs.FileInfo, error)
 	// RemoveFile removes a file, and never a directory.
-	RemoveFile(name string) error
+	RemoveFile(name string, check files.Check) error
 	// RemoveDir removes an empty directory, and never a file.
 	RemoveDir(name string) error
+	// Move is Rename with a check.
+	Move(oldname, newname string, check files.Check) error
 	// Last has what was done to the names survive a loss of power.
 	Last(names ...string) error
 	// Durable reports whether what is done to files and names survives a loss of power.

@@ -60,6 +60,17 @@ func newName(err error) error {
 	return err
 }
 
+// Check is called right before a change, when the directories of its names are open: the change happens in those, even if other
+// directories have got their names since the check. An error prevents the change. A nil Check does nothing.
+type Check func() error
+
+func (c Check) run() error {
+	if c == nil {
+		return nil
+	}
+	return c()
+}
+
 // RemoveDir removes a directory that is empty: ENOTEMPTY, ENOTDIR. An upload under way in it counts.
 func (t *Tree) RemoveDir(name string) error {
 	return t.at("rmdir", name, func(p place) error {
@@ -71,12 +82,15 @@ func (t *Tree) RemoveDir(name string) error {
 }
 
 // RemoveFile removes a file, or a link itself. A directory is EISDIR.
-func (t *Tree) RemoveFile(name string) error {
+func (t *Tree) RemoveFile(name string, check Check) error {
 	return t.at("unlink", name, func(p place) error {
 		if p.base == "." {
 			return syscall.EISDIR
 		}
 		defer t.names.lock(p.name)()
+		if err := check.run(); err != nil {
+			return err
+		}
 		return p.dir.removeFile(p.base)
 	})
 }
@@ -86,7 +100,7 @@ func (t *Tree) RemoveFile(name string) error {
 func (t *Tree) Remove(name string) error {
 	err := t.RemoveDir(name)
 	if errors.Is(err, syscall.ENOTDIR) {
-		return t.RemoveFile(name)
+		return t.RemoveFile(name, nil)
 	}
 	return err
 }

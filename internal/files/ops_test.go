@@ -42,7 +42,7 @@ func TestErrorsOfOperations(t *testing.T) {
 	}{
 		{"mkdir of the root", "/", func(n string) error { return s.Mkdir(n, 0o755) }, fs.ErrExist},
 		{"rmdir of the root", "/", s.RemoveDir, unix.EBUSY},
-		{"unlink of the root", "/", s.RemoveFile, unix.EISDIR},
+		{"unlink of the root", "/", func(n string) error { return s.RemoveFile(n, nil) }, unix.EISDIR},
 		{"removeall", "/empty", s.RemoveAll, fs.ErrPermission},
 		{"chown", "/file", func(n string) error { return s.Chown(n, 1, 1) }, fs.ErrPermission},
 		{"open of a pipe", "/fifo", open, ErrNotRegular},
@@ -87,7 +87,7 @@ func TestTemporariesAreHiddenAndRefused(t *testing.T) {
 	for op, err := range map[string]error{
 		"stat": of(s.Stat(temp)), "lstat": of(s.Lstat(temp)), "readdir": of(s.ReadDir(temp)), "open": of(s.Open(temp)), "space": of(s.Space(temp)),
 		"chmod": s.Chmod(temp, 0o777), "chtimes": s.Chtimes(temp, unixEpoch, unixEpoch), "mkdir": s.Mkdir(temp, 0o755),
-		"unlink": s.RemoveFile(temp), "rmdir": s.RemoveDir(temp), "remove": s.Remove(temp),
+		"unlink": s.RemoveFile(temp, nil), "rmdir": s.RemoveDir(temp), "remove": s.Remove(temp),
 		"upload": s.upload(temp, "x", UploadOptions{}), "append": s.upload(temp, "x", UploadOptions{Append: true}),
 		"rename from": s.Rename(temp, "/renamed"), "rename to": s.Rename("/mine", temp),
 	} {
@@ -123,5 +123,39 @@ func TestErrorsShowNoPathOfTheHostAndNoAddress(t *testing.T) {
 		if got := fail("upload", "/f", err).Error(); got != "upload /f: input/output error" {
 			t.Errorf("%v: %s", err, got)
 		}
+	}
+}
+
+// A server that was deposed may make its change late. By then the lock that the path lies in may belong to another client, and the
+// directory of the lock is another one.
+func TestALateChangeStaysInTheDirectoryThatWasChecked(t *testing.T) {
+	for name, change := range map[string]func(*served, Check) error{
+		"remove":      func(s *served, c Check) error { return s.RemoveFile("/lock/f", c) },
+		"rename":      func(s *served, c Check) error { return s.Move("/lock/f", "/lock/g", c) },
+		"rename into": func(s *served, c Check) error { return s.Move("/f", "/lock/f", c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, Options{})
+			s.put("/f", "outside")
+			s.mkdir("/lock")
+			s.put("/lock/f", "of the first holder")
+			err := change(s, func() error {
+				if _, err := s.Aside("/lock", "/lock", "first", 1); err != nil {
+					t.Error(err)
+				}
+				s.mkdir("/lock")
+				s.put("/lock/f", "of the next holder")
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			s.want("/lock/f", "of the next holder")
+			refused := errors.New("deposed")
+			if err := change(s, func() error { return refused }); !errors.Is(err, refused) {
+				t.Errorf("%v after the check had failed", err)
+			}
+			s.want("/lock/f", "of the next holder")
+		})
 	}
 }

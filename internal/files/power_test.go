@@ -65,7 +65,7 @@ var powerPlays = []powerPlay{
 		return errors.Join(t.Rename("/b/t", "/a/f"), t.Last("/a/f", "/b/t"))
 	}}}},
 	{name: "a file is removed", before: contents{"/a/f": text("old")}, steps: []powerStep{{"remove", contents{"/a/f": ""}, func(t *Tree) error {
-		return errors.Join(t.RemoveFile("/a/f"), t.Last("/a/f"))
+		return errors.Join(t.RemoveFile("/a/f", nil), t.Last("/a/f"))
 	}}}},
 }
 

@@ -12,7 +12,10 @@ import (
 //
 // Only if both names are files at first and both are swapped for directories in the same
 // microsecond could one replace the other, and then only an empty one.
-func (t *Tree) Rename(oldname, newname string) error {
+func (t *Tree) Rename(oldname, newname string) error { return t.Move(oldname, newname, nil) }
+
+// Move is Rename with a check.
+func (t *Tree) Move(oldname, newname string, check Check) error {
 	var err error
 	missed := t.at("rename", oldname, func(from place) error {
 		err = t.at("rename", newname, func(to place) error {
@@ -20,6 +23,9 @@ func (t *Tree) Rename(oldname, newname string) error {
 				return syscall.EBUSY
 			}
 			defer t.names.lock(from.name, to.name)()
+			if err := check.run(); err != nil {
+				return err
+			}
 			return t.rename(from, to)
 		})
 		return nil

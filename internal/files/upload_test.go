@@ -168,7 +168,7 @@ func TestAppendedContentDoesNotUndoAnotherChange(t *testing.T) {
 	}{
 		{"renamed", func(s *served) error { return s.Rename("/f", "/g") }, ""},
 		{"replaced by a rename", func(s *served) error { return s.Rename("/other", "/f") }, "other"},
-		{"removed", func(s *served) error { return s.RemoveFile("/f") }, ""},
+		{"removed", func(s *served) error { return s.RemoveFile("/f", nil) }, ""},
 		{"removed by the host", func(s *served) error { return os.Remove(s.host("/f")) }, ""},
 		{"written by the host", func(s *served) error { return os.WriteFile(s.host("/f"), []byte("abcdefgh"), 0o644) }, "abcdefgh"},
 		{"written by the host, same size", func(s *served) error { return os.WriteFile(s.host("/f"), []byte("ABC"), 0o644) }, "ABC"},
