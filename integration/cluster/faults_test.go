@@ -199,7 +199,7 @@ func TestHistoriesOverFailoversAreLinearizable(t *testing.T) {
 
 func oneHistory(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	h := newHistory(start(t, setup{servers: 3, ttl: historyTTL, tables: historyTables, skewed: true}), seed)
+	h := newHistory(start(t, setup{servers: 3, members: 3, ttl: historyTTL, tables: historyTables, skewed: true}), seed)
 	h.start(5)
 	order := slices.Clone(faults)
 	random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })

@@ -35,7 +35,7 @@ func TestFiguresOfFailovers(t *testing.T) {
 			{"step-down", func(s *server) { s.run(t, "cluster", "step-down") }, func(*server) {}},
 		} {
 			t.Run(fmt.Sprintf("ttl=%v/%s", ttl, how.name), func(t *testing.T) {
-				c := start(t, setup{ttl: ttl, tables: findTables})
+				c := start(t, setup{members: 3, ttl: ttl, tables: findTables})
 				var took []time.Duration
 				for range *withFigures {
 					took = append(took, c.failover(t, how.do, how.end))
@@ -89,7 +89,7 @@ func TestFiguresOfPairs(t *testing.T) {
 	if *withFigures == 0 {
 		t.Skip("-cluster.figures is 0")
 	}
-	c := start(t, setup{ttl: 10 * time.Second, tables: hour})
+	c := start(t, setup{members: 3, ttl: 10 * time.Second, tables: hour, etcd: []string{"--unsafe-no-fsync=false"}})
 	a := c.active(t)
 	client := c.client(t)
 	defer client.Close()

@@ -15,7 +15,7 @@ import (
 var (
 	long        = flag.Duration("cluster.long", 0, "how long the history lasts; 0: until enough has happened")
 	seedFlag    = flag.Uint64("cluster.seed", 0, "seed of the histories; 0: another one each time")
-	space       = flag.Duration("cluster.space", 0, "how long the settings of etcd are tried; 0: a minute at a small scale")
+	space       = flag.Duration("cluster.space", 0, "how long the settings of etcd are tried; 0: half a minute at a small scale")
 	withFigures = flag.Int("cluster.figures", 0, "rounds of the measurements of failovers; 0: none")
 )
 

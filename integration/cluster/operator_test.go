@@ -243,7 +243,7 @@ func TestServersSayWhatEtcdRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A password takes etcd a slow hash, for which there must be time.
-	c := prepare(t, setup{members: 1, ttl: 8 * time.Second, timeout: 1900 * time.Millisecond, tables: hour, keys: fmt.Sprintf("user = 'ftplockd'\npassword_file = %q\n", word)})
+	c := prepare(t, setup{ttl: 8 * time.Second, timeout: 1900 * time.Millisecond, tables: hour, keys: fmt.Sprintf("user = 'ftplockd'\npassword_file = %q\n", word)})
 	root := c.users(t)
 	for _, s := range c.servers {
 		s.supervise()
@@ -280,7 +280,7 @@ const readyAge = 200 * time.Millisecond
 // A request that etcd does not take is explained to the client, and the next ones go on when etcd takes it.
 func TestAClientLearnsThatARequestIsTooLarge(t *testing.T) {
 	t.Parallel()
-	c := start(t, setup{members: 1, ttl: 10 * time.Second, tables: hour, etcd: []string{"--max-request-bytes", "1200"}})
+	c := start(t, setup{ttl: 10 * time.Second, tables: hour, etcd: []string{"--max-request-bytes", "1200"}})
 	s := c.session(t, account)
 	s.Want(200, "SITE LOCK AS "+strings.Repeat("n", 60))
 	name := "MKD /" + strings.Repeat("d", 230)
@@ -304,7 +304,7 @@ func TestAClientLearnsThatARequestIsTooLarge(t *testing.T) {
 // etcd's database fills up: the log, the metrics and ftplockd cluster say so before and when it is full.
 func TestADatabaseThatFillsUpIsReported(t *testing.T) {
 	t.Parallel()
-	c := start(t, setup{members: 1, ttl: 10 * time.Second, tables: hour, etcd: []string{"--quota-backend-bytes", "67108864"}})
+	c := start(t, setup{ttl: 10 * time.Second, tables: hour, etcd: []string{"--quota-backend-bytes", "67108864"}})
 	for _, s := range c.servers {
 		s.mayLog = "etcd has no space left"
 	}

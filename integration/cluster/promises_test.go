@@ -158,7 +158,7 @@ func TestAStandbyServesHealthOnly(t *testing.T) {
 // A server that does not reach etcd refuses what changes locks, keeps its sessions, and goes on when etcd is back.
 func TestAServerWithoutEtcdKeepsItsSessions(t *testing.T) {
 	t.Parallel()
-	c := start(t, setup{tables: hour, ttl: time.Minute, timeout: time.Second})
+	c := start(t, setup{members: 3, tables: hour, ttl: time.Minute, timeout: time.Second})
 	s := c.session(t, account)
 	s.Want(257, "MKD /job")
 	for _, i := range []int{0, 1} {

@@ -38,7 +38,7 @@ type cluster struct {
 // setup is how a cluster is to be.
 type setup struct {
 	servers int                    // 0: 2
-	members int                    // of etcd; 0: 3
+	members int                    // of etcd; 0: 1
 	ttl     time.Duration          // 0: 2s
 	timeout time.Duration          // of requests to etcd; 0: a fifth of ttl
 	etcd    []string               // flags of etcd
@@ -75,7 +75,7 @@ func prepare(t testing.TB, how setup) *cluster {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	c := &cluster{t: t, etcd: etcdtest.Start(t, cmp.Or(how.members, 3), how.etcd...), root: filepath.Join(dir, "files")}
+	c := &cluster{t: t, etcd: etcdtest.Start(t, cmp.Or(how.members, 1), how.etcd...), root: filepath.Join(dir, "files")}
 	for _, dir := range []string{c.root, filepath.Join(dir, "shared")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -192,13 +192,6 @@ type run struct {
 	killed  bool   // by the test
 	listens int64  // when it said that it is the active one; 0: never
 	epoch   uint32 // of its term
-}
-
-// listened reports whether it ever was active.
-func (r *run) listened() bool {
-	r.server.mu.Lock()
-	defer r.server.mu.Unlock()
-	return r.listens != 0
 }
 
 func (s *server) configure(root, shared string, how setup) {

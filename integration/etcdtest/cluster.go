@@ -165,6 +165,7 @@ func (c *Cluster) Restart(i int) {
 	}
 	cmd := exec.Command(c.program, append([]string{
 		"--name", m.name, "--data-dir", filepath.Join(c.dir, m.name), "--log-level", "error",
+		"--unsafe-no-fsync", // no test takes the power away, and other programs may keep the disk busy
 		"--listen-client-urls", "http://" + m.client(), "--advertise-client-urls", "http://" + m.client(),
 		"--listen-peer-urls", m.peer(), "--initial-advertise-peer-urls", m.peer(),
 		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "new",

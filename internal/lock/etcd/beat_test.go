@@ -24,68 +24,101 @@ func machine(id string, boot, wall time.Duration) *locktest.FakeClock {
 	return clock
 }
 
-// Without a standby that has seen both clocks nothing is mapped: a beat that is found may be of any age.
+// No server stood by, so the wall clock gives how long none was active. What it did before is of no account.
 func TestAfterAColdStartTheWallClockCounts(t *testing.T) {
-	s := newScene(t, 1)
-	o := s.options()
-	one := machine("one", time.Hour, 0)
-	o.Clock, o.BootID = one, "one"
-	c := s.open(o)
-	active := s.campaign(c)
-	hold := s.acquire(active, "/a_lock")
-	held := active.grant("/b_lock")
-	held.Hold.Acquired.Wall = held.Hold.Acquired.Wall.Add(time.Hour) // the clock went back
-	if err := s.commit(active, held); err != nil {
-		t.Fatal(err)
-	}
-	s.until("there is a beat", func() bool { status, err := c.Status(t.Context()); return err == nil && status.Beat >= 0 })
-	s.resign(active)
-	two := machine("two", 2*time.Hour, 0)
-	two.Advance(time.Minute)
-	o.Clock, o.BootID = two, "two"
-	got := s.holds(s.campaign(s.open(o)).c)
-	now := two.Now()
-	if age, want := now.Boot-got["/a_lock"].Acquired.Boot, now.Wall.Sub(hold.Acquired.Wall); age.Round(time.Second) != want.Round(time.Second) {
-		t.Errorf("it is %v old, want %v", age, want)
-	}
-	if age := now.Boot - got["/b_lock"].Acquired.Boot; age.Round(time.Second) != 0 {
-		t.Errorf("a lock from the future is %v old", age)
-	}
-}
-
-// boots as such: what a standby makes of a sequence of beats.
-func TestTheSmallestOffsetCounts(t *testing.T) {
-	b := boots{own: "own"}
-	revision := int64(0)
-	see := func(boot, now time.Duration, earlier ...offset) {
-		revision++
-		b.see(kv(encode(beat{BootID: "other", Boot: boot, Earlier: earlier}), revision), lock.Instant{Boot: now})
-	}
-	see(10*time.Second, time.Hour) // it may be old
-	if len(b.offsets) > 0 {
-		t.Errorf("the first beat counts: %+v", b.offsets)
-	}
-	see(11*time.Second, 113*time.Second)
-	see(12*time.Second, 112*time.Second, earlier("older", -5*time.Second), earlier("own", 7))
-	see(13*time.Second, 115*time.Second)
-	b.see(kv(encode(beat{BootID: "other", Boot: 90 * time.Second}), revision), lock.Instant{Boot: 91}) // the same one
-	for from, want := range map[string]time.Duration{"other": 101 * time.Second, "older": 96 * time.Second, "own": time.Second} {
-		if got := b.local(lock.Instant{Boot: time.Second}, from, lock.Instant{}); got.Boot != want {
-			t.Errorf("of %s: %+v, want %v", from, got, want)
-		}
-	}
-	// A server that was started again on the same machine knows at once what the one before knew.
-	again := boots{own: "other"}
-	again.see(kv(encode(beat{BootID: "other", Boot: 1, Earlier: []offset{earlier("older", time.Second)}}), 1), lock.Instant{Boot: time.Hour})
-	if got := again.local(lock.Instant{Boot: 1}, "older", lock.Instant{}); got.Boot != time.Second+1 {
-		t.Errorf("on the same machine: %+v", got)
+	for name, gap := range map[string]time.Duration{"a minute": time.Minute, "the wall clock went back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, 1)
+			o := s.options()
+			one := machine("one", time.Hour, 0)
+			o.Clock, o.BootID = one, "one"
+			c := s.open(o)
+			active := s.campaign(c)
+			s.acquire(active, "/a_lock")
+			one.Advance(10 * time.Second)
+			one.StepWall(-5 * time.Hour)
+			active.halt()
+			active.beat(t.Context())
+			s.resign(active)
+			two := machine("two", 2*time.Hour, 10*time.Second+gap-5*time.Hour)
+			o.Clock, o.BootID = two, "two"
+			second := s.campaign(s.open(o))
+			loaded, err := second.Load(t.Context())
+			if err != nil || len(loaded.Holds) != 1 {
+				t.Fatal(loaded, err)
+			}
+			want := 10*time.Second + max(0, gap)
+			if age := two.Now().Boot - loaded.Holds[0].Acquired.Boot; age < want || age > want+patience {
+				t.Errorf("it is %v old, want %v", age, want)
+			}
+		})
 	}
 }
 
-func earlier(id string, add time.Duration) offset { return offset{BootID: id, Add: add} }
-
-func kv(value string, revision int64) *mvccpb.KeyValue {
-	return &mvccpb.KeyValue{Value: []byte(value), ModRevision: revision}
+// What a server that stands by makes of the beats of an active one. Its own clock is an hour ahead at first.
+func TestTheShiftThatBeatsGive(t *testing.T) {
+	const ahead = -time.Hour
+	for name, c := range map[string]struct {
+		beats func(see func(beat), wait func(active, own time.Duration))
+		want  time.Duration // the shift, or up to 100 ms less
+	}{
+		"the beat that was read soonest counts": {func(see func(beat), wait func(active, own time.Duration)) {
+			for _, late := range []time.Duration{time.Minute, 800 * time.Millisecond, 10 * time.Millisecond, 500 * time.Millisecond} {
+				wait(0, late)
+				see(beat{})
+				wait(late, 0)
+				wait(time.Second, time.Second)
+			}
+		}, ahead},
+		"a clock that stood still makes no later lock older": {func(see func(beat), wait func(active, own time.Duration)) {
+			for i := range 100 {
+				if wait(time.Second, time.Second); i == 70 {
+					wait(0, 10*time.Minute)
+				}
+				see(beat{})
+			}
+		}, ahead - 10*time.Minute},
+		"a slow clock makes no lock older": {func(see func(beat), wait func(active, own time.Duration)) {
+			for range 3600 {
+				wait(999*time.Millisecond, time.Second)
+				see(beat{})
+			}
+		}, ahead - 3600*time.Millisecond + beatsKept*time.Millisecond},
+		"the last beat of a dead server is seen late": {func(see func(beat), wait func(active, own time.Duration)) {
+			see(beat{})
+			see(beat{})
+			wait(0, time.Hour)
+			see(beat{})
+		}, ahead},
+		"the wall clock counts after one beat": {func(see func(beat), _ func(active, own time.Duration)) {
+			see(beat{Wall: time.Unix(1000, 0)})
+		}, ahead + time.Minute},
+		"the same boot": {func(see func(beat), wait func(active, own time.Duration)) {
+			see(beat{})
+			see(beat{BootID: "own", Boot: 3})
+		}, 10*time.Hour - 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := timeline{bootID: "own"}
+			active, own := 10*time.Hour, 11*time.Hour
+			revision := int64(0)
+			var last *mvccpb.KeyValue
+			wall := time.Unix(1060, 0)
+			c.beats(func(b beat) {
+				revision++
+				if b.Time = active; b.Wall.IsZero() {
+					b.Wall = wall
+				}
+				last = &mvccpb.KeyValue{Value: []byte(encode(b)), ModRevision: revision}
+				l.see(last, lock.Instant{Boot: own, Wall: wall})
+				l.see(last, lock.Instant{Boot: own + time.Hour, Wall: wall}) // nothing new
+			}, func(a, b time.Duration) { active, own = active+a, own+b })
+			got := l.shift(last, lock.Instant{Boot: own, Wall: wall})
+			if got > c.want || got < c.want-100*time.Millisecond {
+				t.Errorf("the shift is %v, want %v", got, c.want)
+			}
+		})
+	}
 }
 
 // notes are what a server logs.
@@ -100,8 +133,8 @@ func (n *notes) Write(line []byte) (int, error) {
 	return n.text.Write(line)
 }
 
-// say reports how often something is logged.
-func (n *notes) say(what string) int {
+// count returns how often something is logged.
+func (n *notes) count(what string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.Count(n.text.String(), what)
@@ -117,8 +150,8 @@ func TestServersThatDifferAreWarnedOf(t *testing.T) {
 	o.BootID = "two"
 	o.Clock, o.Log = machine("two", 0, 3*time.Minute), slog.New(slog.NewTextHandler(&logged, nil))
 	s.standBy(s.open(o))
-	s.until("it warns", func() bool { return logged.say("other rules") > 0 && logged.say("wall clocks") > 0 })
-	if logged.say("other rules") > 1 || logged.say("wall clocks") > 1 {
+	s.until("it warns", func() bool { return logged.count("other rules") > 0 && logged.count("wall clocks") > 0 })
+	if logged.count("other rules") > 1 || logged.count("wall clocks") > 1 {
 		t.Error("it warns again")
 	}
 }

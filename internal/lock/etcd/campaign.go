@@ -3,86 +3,176 @@ package etcd
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// errNotElected says that the election was lost after all: the server's key is gone, or another one's is older.
+// errNotElected reports that this server's election key is gone, or another one's is older.
 var errNotElected = errors.New("the election key is gone")
 
-// errNotMeasured is returned before the first look at etcd.
-var errNotMeasured = errors.New("etcd has not answered yet")
+// lookEvery is how often a server that stands by looks at etcd. It differs from beatEvery, so that some look soon comes right after a beat.
+const lookEvery = 900 * time.Millisecond
 
 // Campaign waits until this server is the active one, and returns the log of its term; or until ctx ends, and returns its error. Until
 // then it tries again and again, and logs why it cannot stand by. Start [Log.Run] right after it: Run renews the lease.
+//
+// A server stands by with an election key of its own, which ends with its lease. The server with the oldest key takes over.
 func (c *Cluster) Campaign(ctx context.Context) (*Log, error) {
-	watching, stop := context.WithCancel(ctx)
-	var observing sync.WaitGroup
-	observing.Go(func() { c.observe(watching) })
-	defer observing.Wait()
-	defer stop()
-	told := ""
+	s := standing{c: c, warned: make(map[string]bool)}
+	var removed clientv3.WatchChan
+	watched, stop := -1, func() {}
+	defer func() { stop() }()
+	logged := ""
 	for {
-		err := c.slow()
-		if err == nil {
-			var l *Log
-			if l, err = c.campaign(ctx); err == nil {
-				return l, nil
-			}
+		if i := c.members.pick(); i != watched {
+			stop()
+			watched = i
+			removed, stop = c.removals(ctx, i)
 		}
-		if ctx.Err() != nil {
+		before := s.lease
+		l, err := s.look(ctx)
+		switch {
+		case l != nil:
+			return l, nil
+		case ctx.Err() != nil:
+			s.leave(ctx)
 			return nil, ctx.Err()
-		}
-		if err.Error() != told && !errors.Is(err, errNotMeasured) {
-			told = err.Error()
+		case err != nil && err.Error() != logged:
+			logged = err.Error()
 			c.o.Log.Warn("this server cannot stand by, or take over, and tries again", "err", plain(err))
 		}
-		if errors.Is(err, errNotMeasured) {
-			pause(ctx, time.Millisecond)
-		} else {
-			pause(ctx, c.o.RequestTimeout/2)
+		if before == 0 && s.lease != 0 {
+			continue // it may be the first one
+		}
+		select {
+		case _, ok := <-removed:
+			if !ok { // etcd may refuse the next one as quickly
+				removed, watched = nil, -1
+				pause(ctx, lookEvery)
+			}
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
 		}
 	}
 }
 
-// campaign stands for election once, with a lease of its own.
-func (c *Cluster) campaign(ctx context.Context) (l *Log, err error) {
-	lease, err := c.grant(ctx)
+// removals returns a channel that gets a message when an election key goes. It is a hint: a member of etcd that hangs sends none.
+func (c *Cluster) removals(ctx context.Context, member int) (removed clientv3.WatchChan, stop func()) {
+	client, err := c.members.use(member)
 	if err != nil {
+		return nil, func() {}
+	}
+	ctx, stop = context.WithCancel(ctx)
+	return client.Watch(ctx, c.keys.servers(), clientv3.WithPrefix(), clientv3.WithFilterPut()), stop
+}
+
+// standing is one campaign of a server.
+type standing struct {
+	c      *Cluster
+	lease  clientv3.LeaseID // of the election key; 0: there is none
+	warned map[string]bool
+}
+
+// look reads the beat and the election keys, and puts this server's own key, with the last round trips. If etcd has answered in time, the
+// lease is renewed: a server that etcd answers too late keeps no place in the line. look returns the log if this server is the first
+// one and has taken over.
+func (s *standing) look(ctx context.Context) (*Log, error) {
+	c := s.c
+	ops := []clientv3.Op{clientv3.OpGet(c.keys.beat())}
+	if s.lease != 0 {
+		ops = append(ops, clientv3.OpPut(c.keys.server(s.lease), encode(c.self()), clientv3.WithLease(s.lease)))
+	}
+	ops = append(ops, c.getServers())
+	var resp *clientv3.TxnResponse
+	sent := time.Now()
+	err := c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
+		sent = time.Now()
+		resp, err = client.Txn(ctx).Then(ops...).Commit()
+		return err
+	})
+	if isLeaseNotFound(err) {
+		s.lease = 0
+		return nil, nil
+	}
+	servers := kvs(resp, len(ops)-1)
+	slow := s.looked(servers, one(resp, 0), time.Since(sent), err)
+	switch {
+	case s.lease == 0 && slow == nil:
+		s.lease, err = c.grant(ctx)
+		return nil, err
+	case s.lease == 0:
+		return nil, slow
+	case err != nil:
 		return nil, err
 	}
-	c.stands(lease)
-	defer c.stands(0)
-	defer func() {
-		if err != nil { // the library leaves the key where it is (etcd#21128)
-			_ = c.revoke(context.WithoutCancel(ctx), lease)
-		}
-	}()
-	value := encode(c.o.Self)
-	create, err := c.elect(ctx, lease, value)
-	if err != nil {
+	until, err := c.keepAlive(ctx, s.lease)
+	switch {
+	case isLeaseNotFound(err):
+		s.lease = 0
+		return nil, nil
+	case err != nil || string(servers[0].Key) != c.keys.server(s.lease):
 		return nil, err
 	}
-	l = newLog(c, lease, create, value)
-	if err := l.renew(ctx); err != nil {
-		return nil, err
-	}
+	l := newLog(c, s.lease, servers[0].CreateRevision)
+	l.deadline.Store(int64(until))
 	if err := l.takeOver(ctx); err != nil {
+		l.end()
 		return nil, err
 	}
 	l.writing.Go(l.write)
 	return l, nil
 }
 
-// grant asks for a lease. Without a deadline the library would wait for ever if nobody answers.
-func (c *Cluster) grant(ctx context.Context) (clientv3.LeaseID, error) {
-	var lease clientv3.LeaseID
-	err := c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+// looked takes over what a look has found, and warns once of each mistake. It returns why this server must not stand by; nil: it may.
+func (s *standing) looked(servers []*mvccpb.KeyValue, beat *mvccpb.KeyValue, took time.Duration, err error) (slow error) {
+	c, now := s.c, s.c.o.Clock.Exact()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.way.note(took, err)
+	if err != nil {
+		return err
+	}
+	c.looked = now.Boot
+	c.timeline.see(beat, now)
+	if c.known = len(servers) > 0; c.known {
+		c.leader = decodeServer(servers[0])
+	}
+	if len(c.timeline.shifts) > 2 && c.timeline.skew.Abs() > maxSkew && !s.warned["skew"] {
+		s.warned["skew"] = true
+		c.o.Log.Warn("the wall clocks of two servers differ: ages go by them after a cold start", "server", c.leader.String(), "by", c.timeline.skew)
+	}
+	for _, kv := range servers {
+		if other := decodeServer(kv); other.Rules != c.o.Self.Rules && !s.warned[other.Name+other.Rules] {
+			s.warned[other.Name+other.Rules] = true
+			c.o.Log.Warn("another server has other rules: locks change with who is active", "server", other.String())
+		}
+	}
+	return c.way.slow(c.o.RequestTimeout)
+}
+
+// leave removes this server from the line.
+func (s *standing) leave(ctx context.Context) {
+	if s.lease != 0 {
+		_ = s.c.revoke(context.WithoutCancel(ctx), s.lease) // otherwise the lease ends by itself
+	}
+}
+
+// self returns what a server that stands by publishes: itself, and the longest of its last round trips.
+func (c *Cluster) self() Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	self := c.o.Self
+	self.RoundTrip = max(c.way.longest().Round(time.Millisecond), time.Millisecond)
+	return self
+}
+
+// grant asks for a lease.
+func (c *Cluster) grant(ctx context.Context) (lease clientv3.LeaseID, err error) {
+	err = c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		resp, err := client.Grant(ctx, int64((c.o.TTL+time.Second-1)/time.Second))
 		if err == nil {
 			lease = resp.ID
@@ -90,6 +180,25 @@ func (c *Cluster) grant(ctx context.Context) (clientv3.LeaseID, error) {
 		return err
 	})
 	return lease, err
+}
+
+// keepAlive renews a lease, and returns until when it surely lasts, in time since boot. It lasts from when etcd received the request, so
+// it is counted from before that was sent.
+func (c *Cluster) keepAlive(ctx context.Context, lease clientv3.LeaseID) (until time.Duration, err error) {
+	err = c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		sent := c.o.Clock.Exact().Boot
+		resp, err := client.KeepAliveOnce(ctx, lease)
+		if err == nil {
+			until = sent + time.Duration(resp.TTL)*time.Second - c.o.Margin
+		}
+		if isLeaseNotFound(err) { // a renewal does not report of which cluster the member is
+			if _, other := client.TimeToLive(ctx, lease); errors.Is(other, errOtherCluster) {
+				return other
+			}
+		}
+		return err
+	})
+	return until, err
 }
 
 func (c *Cluster) revoke(ctx context.Context, lease clientv3.LeaseID) error {
@@ -100,37 +209,6 @@ func (c *Cluster) revoke(ctx context.Context, lease clientv3.LeaseID) error {
 		}
 		return err
 	})
-}
-
-// elect waits until there is no older election key, and returns the CreateRevision of this server's. What it says is to be verified: the
-// library returns nil also when the key is gone (etcd#19597).
-//
-// It has a client of its own, which ends with the campaign: the library goes on asking etcd after its context has ended.
-func (c *Cluster) elect(ctx context.Context, lease clientv3.LeaseID, value string) (create int64, err error) {
-	campaigning, cancel := context.WithCancel(ctx)
-	defer cancel()
-	i := c.members.pick()
-	client, err := c.members.dial(campaigning, c.members.all[i].endpoint)
-	if err != nil {
-		c.members.leave(i)
-		return 0, err
-	}
-	defer client.Close()
-	session, err := concurrency.NewSession(client, concurrency.WithLease(lease))
-	if err != nil {
-		c.members.leave(i)
-		return 0, err
-	}
-	defer session.Orphan()
-	defer context.AfterFunc(session.Ctx(), cancel)() // the lease is not renewed any more
-	election := concurrency.NewElection(session, c.keys.election())
-	if err = election.Campaign(campaigning, value); err != nil {
-		c.members.leave(i)
-	}
-	if err != nil && ctx.Err() == nil && session.Ctx().Err() != nil {
-		err = errors.New("its lease was not renewed in time")
-	}
-	return election.Rev(), err
 }
 
 // takeOver verifies that the server is the active one, moves the fence, counts the epoch and reserves tokens, all in one
@@ -167,11 +245,19 @@ func (l *Log) takeOver(ctx context.Context) error {
 			l.before, l.last, l.reserved = lock.Token(last), lock.Token(last), lock.Token(last+tokenBlock)
 			l.first.Store(l.c.offsetOf(one(resp, 4)))
 			l.next.Store(l.c.endOf(one(resp, 5)))
-			l.c.sawBeat(one(resp, 3))
+			l.shift = l.c.shift(one(resp, 3))
 			return nil
 		case one(resp, 0).GetCreateRevision() != l.create,
 			one(resp, 1).GetModRevision() == epoch.GetModRevision() && one(resp, 2).GetModRevision() == tokens.GetModRevision():
 			return errNotElected
 		}
 	}
+}
+
+// shift returns the shift of a term that begins now, after the last beat.
+func (c *Cluster) shift(last *mvccpb.KeyValue) time.Duration {
+	now := c.o.Clock.Exact()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.timeline.shift(last, now)
 }

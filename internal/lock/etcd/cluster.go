@@ -23,12 +23,12 @@ type Cluster struct {
 	keys    keys
 	members *members
 
-	mu     sync.Mutex
-	leader Server        // the active one, as far as the last look told
-	known  bool          // there was one
-	looked time.Duration // when that was, by the boot clock
-	boots  boots
-	way    way
+	mu       sync.Mutex
+	leader   Server        // the active one, as far as the last look told
+	known    bool          // there was one
+	looked   time.Duration // when that was, by the boot clock
+	timeline timeline
+	way      way
 }
 
 // Open reaches etcd: it returns an error if no member answers within a few request timeouts, or if those that do are not of one cluster; of
@@ -38,7 +38,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), boots: boots{own: bootKey(o.BootID)}, looked: o.Clock.Exact().Boot}
+	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), timeline: timeline{bootID: o.BootID}, looked: o.Clock.Exact().Boot}
 	found := c.look(ctx)
 	var errs []error
 	for _, m := range found {
@@ -100,9 +100,9 @@ func (c *Cluster) Leader() (Server, bool) {
 // than a lease lasts, and what Leader returns is old then. "": it can.
 func (c *Cluster) Trouble() string {
 	now := c.o.Clock.Exact().Boot
-	slow := c.slow()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	slow := c.way.slow(c.o.RequestTimeout)
 	silent := now-c.looked > c.o.TTL+time.Duration(len(c.members.all))*c.o.RequestTimeout // one look may take the latter
 	switch {
 	case slow == nil || errors.Is(slow, errNotMeasured):

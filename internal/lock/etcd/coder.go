@@ -2,8 +2,6 @@ package etcd
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -105,8 +103,8 @@ func (c *coder) owner(o *lock.Owner) {
 	text(c, &o.Nonce)
 }
 
-// hold codes a hold without its name and token, which are in the key. boot identifies the boot that its times are of.
-func (c *coder) hold(h *lock.Hold, boot *string) {
+// hold codes a hold without its name and token, which are in the key. Its times are those of the cluster.
+func (c *coder) hold(h *lock.Hold) {
 	r := h.Rule
 	if c.reading {
 		r = new(lock.Rule)
@@ -118,7 +116,6 @@ func (c *coder) hold(h *lock.Hold, boot *string) {
 	c.version(holdVersion)
 	c.flags(&h.Shared, &renewed, &asked, &h.Asked.Release, &directory, &r.AllowCwd, &h.Automatic)
 	c.owner(&h.Owner)
-	text(c, boot)
 	c.instant(&h.Acquired)
 	if renewed {
 		c.instant(&h.Renewed)
@@ -173,19 +170,19 @@ func (c *coder) entry(e *lock.Entry) {
 	}
 }
 
-func encodeHold(h lock.Hold, boot string) string {
+func encodeHold(h lock.Hold) string {
 	c := coder{b: make([]byte, 0, 128)}
-	c.hold(&h, &boot)
+	c.hold(&h)
 	return string(c.b)
 }
 
-func decodeHold(value []byte, n lock.Name, t lock.Token) (h lock.Hold, boot string, err error) {
+func decodeHold(value []byte, n lock.Name, t lock.Token) (h lock.Hold, err error) {
 	c := coder{b: value, reading: true}
 	h.Name, h.Token = n, t
-	if c.hold(&h, &boot); c.bad {
+	if c.hold(&h); c.bad {
 		err = errDamaged
 	}
-	return h, boot, err
+	return h, err
 }
 
 // appendEntry appends an entry to a chunk of the history, whose version comes before the first.
@@ -207,13 +204,4 @@ func decodeChunk(chunk []byte) (all []lock.Entry, err error) {
 		return nil, errDamaged
 	}
 	return all, nil
-}
-
-// bootKey returns a short form of the id of a boot; "" for "".
-func bootKey(id string) string {
-	if id == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(id))
-	return base64.RawURLEncoding.EncodeToString(sum[:6])
 }

@@ -10,8 +10,8 @@
 // terms of all servers. A transaction without an answer is never followed by another one that it could overtake.
 //
 // Caveats: [Log.Valid] compares the boot clock with the end of the lease, without a request, and a process that is stopped between
-// that check and its next step is not held up by it. Ages are mapped from one server's clock to another's by the beats that a standby
-// saw while both ran; a server that was started later uses the wall clock. The history may lose its last second in a crash. etcd must be
+// that check and its next step is not held up by it. The times of holds are on a [timeline] that a standby continues by the beats that it
+// saw; a server that saw none uses the wall clock. The history may lose its last second in a crash. etcd must be
 // compacted by its own settings: a term writes a key each second.
 //
 // Start reading at [Cluster.Campaign], [Log.Append], term.go and writer.go; coder.go has the format.

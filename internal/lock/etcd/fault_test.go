@@ -46,7 +46,7 @@ func TestADatabaseThatIsFullRefusesChanges(t *testing.T) {
 	var logged notes
 	o := s.options()
 	o.Log = slog.New(slog.NewTextHandler(&logged, nil))
-	if s.open(o); logged.say("NOSPACE") != 1 {
+	if s.open(o); logged.count("NOSPACE") != 1 {
 		t.Error("nobody is warned")
 	}
 	s.must(c, func(ctx context.Context, client *clientv3.Client) error {
@@ -69,7 +69,8 @@ func TestADatabaseThatIsFullRefusesChanges(t *testing.T) {
 
 // etcd forgets tokens of its users. They are asked for again.
 func TestAUserWithAPassword(t *testing.T) {
-	s := newScene(t, 1, "--auth-token-ttl", "1")
+	s := newScene(t, 1, "--bcrypt-cost", "4")
+	s.ttl = 10 * time.Second // it is renewed four times as often
 	o := s.options()
 	plain := s.open(o)
 	s.must(plain, func(ctx context.Context, client *clientv3.Client) error {
@@ -87,8 +88,8 @@ func TestAUserWithAPassword(t *testing.T) {
 	o.Password = "secret"
 	active := s.campaign(s.open(o))
 	h := s.acquire(active, "/a_lock")
-	active.halt() // its requests would keep the token
-	time.Sleep(3 * time.Second)
+	s.etcd.Restart(0) // which forgets the tokens
+	s.etcd.Ready()
 	s.release(active, h)
 	s.resign(active)
 	c := s.open(o)

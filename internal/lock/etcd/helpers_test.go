@@ -36,7 +36,7 @@ type scene struct {
 }
 
 // short is the ttl where a lease must end.
-const short = 5 * time.Second
+const short = 3 * time.Second
 
 // newScene starts a cluster of etcd. The test runs beside others.
 func newScene(t *testing.T, members int, flags ...string) *scene {
@@ -234,7 +234,7 @@ func (s *scene) release(t *term, h lock.Hold) {
 // holds returns what stands in etcd.
 func (s *scene) holds(c *Cluster) map[lock.Name]lock.Hold {
 	s.Helper()
-	holds, err := c.load(context.Background())
+	holds, err := c.load(context.Background(), 0)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -111,26 +111,16 @@ func (c *Cluster) ask(ctx context.Context, within time.Duration) (servers []*mvc
 	return nil, 0, err
 }
 
-// renew renews the lease. It lasts from when etcd received the request, so it is counted from before that was sent.
+// renew renews the lease.
 func (l *Log) renew(ctx context.Context) error {
-	err := l.c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		sent := l.c.o.Clock.Exact().Boot
-		resp, err := client.KeepAliveOnce(ctx, l.lease)
-		if err == nil {
-			l.deadline.Store(int64(sent + time.Duration(resp.TTL)*time.Second - l.c.o.Margin))
-		}
-		if isLeaseNotFound(err) { // a renewal does not tell of which cluster the member is
-			if _, other := client.TimeToLive(ctx, l.lease); errors.Is(other, errOtherCluster) {
-				return other
-			}
-		}
-		return err
-	})
+	until, err := l.c.keepAlive(ctx, l.lease)
 	switch {
 	case isLeaseNotFound(err):
 		return l.depose("its lease is over")
 	case errors.Is(err, rpctypes.ErrAuthFailed): // it would never know that another server is active
 		return l.depose("etcd refuses its user and password")
+	case err == nil:
+		l.deadline.Store(int64(until))
 	}
 	return err
 }
@@ -159,7 +149,7 @@ func (l *Log) beat(ctx context.Context) {
 	since := l.suspended
 	l.mu.Unlock()
 	resp, err := l.c.members.txn(ctx, []clientv3.Cmp{l.mine()},
-		[]clientv3.Op{clientv3.OpPut(l.c.keys.beat(), l.c.beat(since, why)), clientv3.OpGet(l.c.keys.stepDown())}, nil)
+		[]clientv3.Op{clientv3.OpPut(l.c.keys.beat(), l.beatOf(since, why)), clientv3.OpGet(l.c.keys.stepDown())}, nil)
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		l.refuse(true, "")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -16,7 +17,7 @@ import (
 
 // Load implements [lock.Log]. All holds are those of one revision of etcd.
 func (l *Log) Load(ctx context.Context) (lock.Loaded, error) {
-	holds, err := l.c.load(ctx)
+	holds, err := l.c.load(ctx, l.shift)
 	loaded := lock.Loaded{Holds: holds, Last: l.before, Start: l.epoch}
 	if n := len(holds); n > 0 {
 		loaded.Last = max(loaded.Last, holds[n-1].Token)
@@ -27,26 +28,23 @@ func (l *Log) Load(ctx context.Context) (lock.Loaded, error) {
 	return loaded, err
 }
 
-// load returns all holds in the order of their tokens, their times mapped to this machine.
-func (c *Cluster) load(ctx context.Context) ([]lock.Hold, error) {
+// load returns all holds in the order of their tokens. The shift is that of this server's clock.
+func (c *Cluster) load(ctx context.Context, shift time.Duration) ([]lock.Hold, error) {
 	found, err := c.readLocks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	now := c.o.Clock.Exact()
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	holds := make([]lock.Hold, 0, len(found))
 	for _, kv := range found {
 		name, token, err := c.keys.holdOf(kv.Key)
 		if err != nil {
 			return nil, err
 		}
-		h, boot, err := decodeHold(kv.Value, name, token)
+		h, err := decodeHold(kv.Value, name, token)
 		if err != nil {
 			return nil, fmt.Errorf("etcd: the lock %q with token %d: %w", name, token, err)
 		}
-		h.Acquired, h.Renewed = c.boots.local(h.Acquired, boot, now), c.boots.local(h.Renewed, boot, now)
+		h.Acquired.Boot, h.Renewed.Boot = h.Acquired.Boot-shift, h.Renewed.Boot-shift
 		holds = append(holds, h)
 	}
 	slices.SortFunc(holds, func(a, b lock.Hold) int { return cmp.Compare(a.Token, b.Token) })

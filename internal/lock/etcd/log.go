@@ -24,7 +24,8 @@ type Log struct {
 	create int64  // its CreateRevision
 	value  string
 	epoch  uint32
-	before lock.Token // no earlier term gave a larger one
+	before lock.Token    // no earlier term gave a larger one
+	shift  time.Duration // see timeline
 
 	deadline atomic.Int64  // the lease surely lasts until then, in time since boot
 	beaten   atomic.Int64  // when the last beat was written, in nanoseconds since 1970
@@ -75,9 +76,9 @@ const (
 	waitBound = 10 * time.Second
 )
 
-func newLog(c *Cluster, lease clientv3.LeaseID, create int64, value string) *Log {
+func newLog(c *Cluster, lease clientv3.LeaseID, create int64) *Log {
 	l := &Log{
-		c: c, lease: lease, key: c.keys.server(lease), create: create, value: value,
+		c: c, lease: lease, key: c.keys.server(lease), create: create, value: encode(c.o.Self),
 		over: make(chan struct{}), changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}
 	l.term, l.end = context.WithCancel(context.Background())
@@ -114,7 +115,7 @@ func (l *Log) addLocked(r *lock.Record) {
 	b.end = l.position
 	switch r.Kind {
 	case lock.Granted, lock.Changed:
-		b.add(keys[0], clientv3.OpPut(keys[0], encodeHold(*h, l.c.boots.own)))
+		b.add(keys[0], clientv3.OpPut(keys[0], l.encode(*h)))
 		if r.Replaces != 0 {
 			b.add(keys[1], clientv3.OpDelete(keys[1]))
 		}
@@ -127,6 +128,12 @@ func (l *Log) addLocked(r *lock.Record) {
 	if r.Cause != lock.CauseDirectory {
 		b.chunk = appendEntry(b.chunk, entryOf(r))
 	}
+}
+
+// encode returns the value of a hold, with its times on the timeline.
+func (l *Log) encode(h lock.Hold) string {
+	h.Acquired.Boot, h.Renewed.Boot = h.Acquired.Boot+l.shift, h.Renewed.Boot+l.shift
+	return encodeHold(h)
 }
 
 // openLocked returns the last batch if a record that changes these keys can be added to it, else a new one.

@@ -40,7 +40,7 @@ func TestAPairGrowsEtcdBySixHundredBytesAtMost(t *testing.T) {
 	c := s.open(o)
 	active := s.campaign(c)
 	active.halt() // beats are not counted
-	const pairs = 1000
+	const pairs = 200
 	before := s.size(c)
 	for range pairs {
 		s.release(active, s.acquire(active, "/locks/demo_lock"))
@@ -57,7 +57,7 @@ func TestAPairGrowsEtcdBySixHundredBytesAtMost(t *testing.T) {
 
 // BenchmarkPairs compares grants and releases with bare transactions of etcd that put and delete a key, at several numbers of clients.
 func BenchmarkPairs(b *testing.B) {
-	s := sceneOn(b, etcdtest.Start(b, 3))
+	s := sceneOn(b, etcdtest.Start(b, 3, "--unsafe-no-fsync=false"))
 	c := s.open(s.options())
 	active := s.campaign(c)
 	var mu sync.Mutex

@@ -14,7 +14,7 @@ import (
 
 func TestLogPassesTheSuite(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t, 3)
+	etcd := etcdtest.Start(t, 1)
 	locktest.TestLog(t, func(t *testing.T) locktest.LogBench {
 		s := sceneOn(t, etcd)
 		return &bench{s, s.open(s.options())}
