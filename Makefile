@@ -1,5 +1,5 @@
 # The same checks as .ci/run, with whatever clients this machine has.
-.PHONY: check test format vet static cross deb image
+.PHONY: check test format vet static cross deb image release
 check: format vet static cross test
 test:
 	go test -race -shuffle=on -timeout 18m ./...
@@ -17,3 +17,6 @@ deb:
 	packaging/deb
 image:
 	packaging/image
+# What a release has, in dist: packages and images for amd64 and arm64, the notes and the checksums.
+release:
+	packaging/release
