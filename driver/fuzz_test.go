@@ -99,7 +99,7 @@ func FuzzCommands(f *testing.F) {
 		"RNFR /f\nRNTO /g\nRNTO /h\nRNFR /../f\nRNTO /dir/../../f\n",
 		"MKD /locks/a\nMKD /locks/a\nSITE WAIT 9\nMKD /locks/a\nPASV\nSTOR /locks/a/note\nRMD /locks/a\nRMD /locks/a\n",
 		"PASV\nREST 1\nRETR /f\nEPSV 1\nREST 99999\nSTOR /f\nPASV\nALLO 5\nSTOR /g\nSTOU\nPASV\nSTOU\n",
-		"USER reader\nPASS wrong\nPASS\nUSER\nUSER other\nPASS secret\nREIN\nPWD\n",
+		"USER reader\nPASS wrong\nPASS\nUSER\nUSER other\nPASS secret\nPWD\n",
 		"PASV\nEPSV ALL\nPASV\nPORT 127,0,0,1,1,1\nEPRT |1|127.0.0.1|257|\nEPSV 9\n",
 		"SITE CHMOD 777 /../sentinel\nSITE MKDIR /../x\nSITE RMDIR /..\nMFMT 20200101000000 /../sentinel\nCOMB /../sentinel /f\n",
 		"QUIT\nNOOP\n", "ABOR\nSTAT\nABOR\nPASV\nABOR\n",

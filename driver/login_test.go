@@ -30,13 +30,13 @@ func TestLogin(t *testing.T) {
 		C: PASS secret
 		S: 530 login incorrect
 		C: PASS secret
-		S: 503 say USER first
+		S: 503 send USER first
 		C: USER phoneacc
 		S: 331 *
 		C: pass secret
 		S: 230 logged in as phoneacc; *
 		C: USER boss
-		S: 530 you are logged in: *
+		S: 530 you are logged in already: *
 		C: PASS anything
 		S: 503 you are logged in already
 		C: SITE LOCK BREAK /locks/a
@@ -60,77 +60,6 @@ func TestOnlyAWrongPasswordIsCalledIncorrect(t *testing.T) {
 		if r := notLoggedIn(err); r.Code != want || (want == 530) != strings.Contains(r.Text, "incorrect") {
 			t.Errorf("%v: %d %s", err, r.Code, r.Text)
 		}
-	}
-}
-
-func TestReinLogsOutAndForgetsWhatWasSaid(t *testing.T) {
-	s := start(t)
-	s.write("/f", "hello\n")
-	c := s.as("phoneacc")
-	c.transcript(`
-		C: MKD /gone/a
-		S: 257 *
-		C: MKD /locks/kept
-		S: 257 *
-		C: TYPE I
-		S: 200 *
-		C: CWD /locks
-		S: 250 *
-		C: OPTS HASH MD5
-		S: 200 *
-		C: OPTS MLST size;
-		S: 200 *
-		C: ALLO 100
-		S: 200 *
-		C: REST 3
-		S: 350 *
-		C: PASV
-		S: 227 *
-		C: RNFR /f
-		S: 350 *
-		C: REIN
-		S: 220 *
-		C: PWD
-		S: 530 *`)
-	if s.held("/gone/a") || !s.held("/locks/kept") {
-		t.Error("REIN is not what a disconnect is to the locks")
-	}
-	c.login("other")
-	c.transcript(`
-		C: STAT
-		S: 211-*
-		S:  connected from *
-		S:  type ASCII
-		S:  logged in as other
-		S:  in /
-		S: 211 *
-		C: MLST /f
-		S: 250-*
-		S:  type=file;*
-		S: 250 *
-		C: RNTO /g
-		S: 503 *
-		C: RMD /locks/kept
-		S: 550 /locks/kept: not yours: held by phoneacc@127.0.0.1 for 0s
-		C: RETR /f
-		S: 425 *`)
-	if got := c.fetch("RETR /f"); got != "hello\r\n" {
-		t.Errorf("RETR: %q", got)
-	}
-	c.want("TYPE I", "200 *")
-	c.store("/g", "x")
-	// Which digest HASH sends may stay, if FEAT says so.
-	if got := c.ask("HASH /f"); strings.HasPrefix(got, "213 MD5 ") != strings.Contains(c.ask("FEAT"), ";MD5*;") {
-		t.Errorf("FEAT tells of another digest than HASH sends: %s", got)
-	}
-	c.want("REIN", "220 *")
-	c.login("phoneacc") // the session that acquired it has ended
-	c.want("RMD /locks/kept", "250 *")
-	c.want("REIN", "220 *")
-	c.Close()
-	s.alone()
-	if n := len(s.table.Sessions()); n != 0 {
-		t.Errorf("%d sessions are left", n)
 	}
 }
 
@@ -206,7 +135,7 @@ func TestTLSOfDataConnections(t *testing.T) {
 	s := start(t, tlsRequired)
 	s.write("/f", "x")
 	s.mkdir("/empty")
-	s.dial().want("USER phoneacc", "530 this server wants TLS: say AUTH TLS first")
+	s.dial().want("USER phoneacc", "530 this server requires TLS: send AUTH TLS first")
 	c := s.as("phoneacc")
 	if got := c.fetch("RETR /f"); got != "x" {
 		t.Errorf("RETR: %q", got)

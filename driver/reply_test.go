@@ -30,7 +30,7 @@ func TestRepliesShowNoPathOfTheServer(t *testing.T) {
 		c := s.as("boss")
 		help := strings.Split(c.ask("HELP"), "\n")
 		verbs := slices.DeleteFunc(strings.Fields(strings.Join(help[1:len(help)-1], " ")+" XYZ LANG"), func(verb string) bool {
-			return verb == "QUIT" || verb == "REIN" || verb == "EPSV" // EPSV ALL lasts
+			return verb == "QUIT" || verb == "EPSV" // EPSV ALL lasts
 		})
 		c.want("MKD /locks/a", "257 *")
 		try := func(foreseen bool, arguments ...string) {

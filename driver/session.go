@@ -111,21 +111,14 @@ func (c *client) End(cmd *control.Command) {
 // Ended implements control.Handler. The last transfer is over, so that the next holder of a lock never meets the last one's bytes.
 func (c *client) Ended(why control.Reason) {
 	c.log.Debug("session ended", "why", why)
-	c.Reset()
-}
-
-// Reset implements control.Handler: the locks of the login that ends are treated as at a disconnect.
-func (c *client) Reset() {
 	locks := c.locks
 	if locks == nil {
 		return
 	}
-	c.locks, c.announced, c.renaming = nil, 0, ""
+	c.locks = nil
 	c.id.Store(0)
-	c.log = c.server.logOf(c.conn)
-	// The server's own context may have ended; what the end of a session does to its locks is done all the same.
-	ctx := context.WithoutCancel(c.server.context)
-	locks.Close(ctx)
+	// The server's own context may have ended, but the end of a session must still release or keep its locks.
+	locks.Close(context.WithoutCancel(c.server.context))
 }
 
 // askAgain is how long a holder is left alone before it is looked again whether it is one.

@@ -131,10 +131,13 @@ func (r *running) checkUnchanged(t *testing.T, session *harness.Session) {
 	again := r.login()
 	again.T = t
 	again.Want(550, "SIZE /.locks.json", "made anew") // it is still the status file
-	again.Want(220, "REIN")
-	again.Want(331, "USER newcomer")
-	again.Want(530, "PASS "+harness.Password)
 	again.Conn.Close()
+	if s, err := harness.Login(nil, r.address, "newcomer", 0); err == nil {
+		s.Conn.Close()
+		t.Error("the accounts: newcomer may log in")
+	} else if !strings.Contains(err.Error(), "530") {
+		t.Error("the accounts:", err)
+	}
 	if _, err := os.Stat(filepath.Join(r.dir, "files/new")); !os.IsNotExist(err) {
 		t.Error("a prefix:", err)
 	}

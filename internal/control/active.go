@@ -7,18 +7,17 @@ import (
 	"os"
 )
 
-// lowestPort keeps clients from having the server connect to services of theirs.
+// lowestPort protects services on the client's address: active data connections go to this port or above.
 const lowestPort = 1024
 
-// Ports that systems give to clients. Those from dynamicPorts on are so by RFC 6335 section 6; Linux has a range of its
-// own.
+// The ports that systems give to clients: from dynamicPorts on (RFC 6335 section 6); Linux has a range of its own.
 const (
 	dynamicPorts   = 49152
 	firstLinuxPort = 32768
 	lastLinuxPort  = 60999
 )
 
-// clientPorts returns the range of ports that this system gives to clients, beside those from dynamicPorts on.
+// clientPorts returns the range of ports that this system gives to clients, besides those from dynamicPorts on.
 func clientPorts() (first, last uint16) {
 	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
@@ -27,15 +26,14 @@ func clientPorts() (first, last uint16) {
 	return first, last
 }
 
-// mayConnect says why an active data connection to that port of the client's address is refused; the zero Reply: it is
-// not. A client on this machine, or one that comes through a relay on it, could otherwise have the server talk to services
-// here that trust this machine, or to itself.
+// mayConnect returns the refusal of an active data connection to a port of the client's address, or the zero Reply. Without it a
+// client on this machine, or behind a relay on it, could make the server connect to itself or to services that trust this machine.
 func (c *Conn) mayConnect(port uint16) Reply {
 	first, last := c.server.clientPorts[0], c.server.clientPorts[1]
 	isLocal := c.client.IsLoopback() || c.client == c.local
 	switch {
 	case port < lowestPort:
-		return Reply{Code: 501, Text: "ports below 1024 are not for data connections"}
+		return Reply{Code: 501, Text: "data connections to ports below 1024 are refused"}
 	case isLocal && c.server.uses(netip.AddrPortFrom(c.client, port)):
 		return Reply{Code: 501, Text: "this server uses that port itself"}
 	case isLocal && port < dynamicPorts && (port < first || port > last):
@@ -44,7 +42,7 @@ func (c *Conn) mayConnect(port uint16) Reply {
 	return Reply{}
 }
 
-// uses reports whether the server listens there, or may for data connections: passive ports listen on all addresses.
+// uses reports whether the server listens there, or may listen there for data connections: passive ports listen on all addresses.
 func (s *Server) uses(there netip.AddrPort) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

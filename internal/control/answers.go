@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// This file has what is said about commands before the library gets them: the answers to those that it lacks or cannot
-// answer, and the forms of the others that it understands. The names are those in the table.
+// The functions in this file run before the library gets a command. They answer the commands that the library lacks, and bring
+// the others into a form that it understands. The table in verbs.go refers to them.
 
-// fixed answers always the same.
+// fixed answers with the same reply each time.
 func fixed(code int, text string) func(*Conn, *Command) Reply {
 	return func(*Conn, *Command) Reply { return Reply{Code: code, Text: text} }
 }
 
-// alias has the library execute another command, without the argument.
+// alias makes the library execute another command, without an argument.
 func alias(line string) func(*Conn, *Command) Reply {
 	return func(_ *Conn, cmd *Command) Reply {
 		cmd.pass = line
@@ -39,81 +39,65 @@ var notLoggedIn = Reply{Code: 530, Text: "please log in with USER and PASS"}
 func prepareUser(c *Conn, _ *Command) Reply {
 	switch {
 	case c.phase == loggedIn:
-		return Reply{Code: 530, Text: "you are logged in: say REIN first"}
+		return Reply{Code: 530, Text: "you are logged in already: reconnect to use another account"}
 	case c.server.opts.Policy().TLSRequired && !c.isTLS():
-		return Reply{Code: 530, Text: "this server wants TLS: say AUTH TLS first"}
+		return Reply{Code: 530, Text: "this server requires TLS: send AUTH TLS first"}
 	}
 	c.named = true
 	return Reply{}
 }
 
-// preparePass wants a USER before each PASS (RFC 959 section 5.4).
+// preparePass requires a USER before each PASS (RFC 959 section 5.4).
 func preparePass(c *Conn, _ *Command) Reply {
 	switch {
 	case c.phase == loggedIn:
 		return Reply{Code: 503, Text: "you are logged in already"}
 	case !c.named:
-		return Reply{Code: 503, Text: "say USER first"}
+		return Reply{Code: 503, Text: "send USER first"}
 	}
 	c.named = false
 	return Reply{}
 }
 
-// prepareRein puts all back to where USER was not said. The library has no such command; it gets one that takes back a
-// REST. Under TLS there is no way back to the clear (RFC 4217 section 11).
-func prepareRein(c *Conn, cmd *Command) Reply {
-	if c.isTLS() {
-		return Reply{Code: 502, Text: "not under TLS: hang up instead"}
-	}
-	c.handler.Reset()
-	c.unprepare()
-	hash := c.hash // the library keeps it
-	c.phase, c.dialogue = greeted, newDialogue()
-	c.hash = hash
-	cmd.pass = "REST 0"
-	return Reply{}
-}
-
-// authTLS is AUTH (RFC 4217 section 4). The handshake is done here, not by the library, so that lines are seen in the
-// clear here.
+// authTLS answers AUTH (RFC 4217 section 4). This package does the handshake, not the library, so that it can read the lines.
 func authTLS(c *Conn, cmd *Command) Reply {
 	switch mechanism := strings.ToUpper(cmd.trimmed()); {
 	case mechanism != "TLS" && mechanism != "TLS-C" && mechanism != "SSL":
-		return Reply{Code: 504, Text: "AUTH TLS is what this server knows"}
+		return Reply{Code: 504, Text: "this server supports AUTH TLS only"}
 	case c.server.opts.TLS == nil:
 		return Reply{Code: 534, Text: "TLS is not configured on this server"}
 	case c.isTLS():
 		return Reply{Code: 503, Text: "the connection is encrypted already"}
 	case c.phase == loggedIn:
-		return Reply{Code: 503, Text: "AUTH comes before USER"}
+		return Reply{Code: 503, Text: "send AUTH before USER"}
 	}
 	return Reply{Code: 234, Text: "begin TLS now"}
 }
 
-// preparePbsz is PBSZ, whose number has 32 bits (RFC 2228 section 3). With TLS the size is always 0 (RFC 4217 section 8).
+// preparePbsz checks PBSZ. Its number has 32 bits (RFC 2228 section 3); with TLS the size is always 0 (RFC 4217 section 8).
 func preparePbsz(c *Conn, cmd *Command) Reply {
 	if !c.isTLS() {
-		return Reply{Code: 503, Text: "PBSZ comes after AUTH TLS"}
+		return Reply{Code: 503, Text: "send AUTH TLS before PBSZ"}
 	}
 	if _, err := strconv.ParseUint(cmd.trimmed(), 10, 32); err != nil {
-		return Reply{Code: 501, Text: "PBSZ wants a number: PBSZ 0"}
+		return Reply{Code: 501, Text: "PBSZ needs a number: PBSZ 0"}
 	}
 	c.sized = true
 	return Reply{}
 }
 
-// prepareProt is PROT (RFC 4217 section 9). The library takes `PROT p` for PROT C (handle_misc.go:31).
+// prepareProt checks PROT (RFC 4217 section 9). The library treats `PROT p` as PROT C (handle_misc.go:31).
 func prepareProt(c *Conn, cmd *Command) Reply {
 	level := strings.ToUpper(cmd.trimmed())
 	switch {
 	case !c.isTLS():
-		return Reply{Code: 503, Text: "PROT comes after AUTH TLS"}
+		return Reply{Code: 503, Text: "send AUTH TLS before PROT"}
 	case !c.sized:
-		return Reply{Code: 503, Text: "say PBSZ 0 first"}
+		return Reply{Code: 503, Text: "send PBSZ 0 first"}
 	case level == "S" || level == "E":
 		return Reply{Code: 536, Text: "PROT P or PROT C"}
 	case level == "C" && c.server.opts.Policy().TLSRequired:
-		return Reply{Code: 534, Text: "this server wants PROT P"}
+		return Reply{Code: 534, Text: "this server requires PROT P"}
 	case level != "P" && level != "C":
 		return Reply{Code: 504, Text: "PROT P or PROT C"}
 	}
@@ -122,18 +106,18 @@ func prepareProt(c *Conn, cmd *Command) Reply {
 }
 
 func afterProt(c *Conn, cmd *Command, _ Reply) {
-	c.unprepare() // what PASV prepared is of the other kind
+	c.unprepare() // an earlier PASV was for the other kind of connection
 	c.private = cmd.pass == "PROT P"
 }
 
-// hashNames are the digests that the library knows; the first one is chosen at first.
+// hashNames are the digests that the library computes. The first one is the default.
 var hashNames = []string{"SHA-256", "SHA-512", "SHA-1", "MD5", "CRC32"}
 
-// factNames are the facts that MLSD and MLST show, in lower case, because PHP programs look for `type`; RFC 3659 section 7.5
-// leaves it open.
+// factNames are the facts of MLSD and MLST. They are in lower case because PHP programs look for `type`; RFC 3659 section 7.5
+// allows both.
 var factNames = []string{"type", "size", "modify", "perm", "unique", "unix.mode"}
 
-// feat is FEAT (RFC 2389). It lists what the library and the driver do. Facts and digests that are chosen carry a star (RFC 3659 section 7.8).
+// feat answers FEAT (RFC 2389). A star marks the facts and the digest that are in use (RFC 3659 section 7.8).
 func feat(c *Conn, _ *Command) Reply {
 	lines := []string{
 		"CLNT", "EPRT", "EPSV", "MDTM", "MFMT", "MLST " + starred(factNames, c.facts...), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL",
@@ -161,7 +145,7 @@ func starred(names []string, chosen ...string) (list string) {
 	return list
 }
 
-// help is HELP. Net::FTP looks here for ALLO, and announces the length of its uploads if it finds it.
+// help answers HELP. Net::FTP announces the length of its uploads if the reply lists ALLO.
 func help(c *Conn, cmd *Command) Reply {
 	if name := strings.ToUpper(cmd.trimmed()); name != "" {
 		v := c.server.verbs[name]
@@ -181,18 +165,18 @@ func help(c *Conn, cmd *Command) Reply {
 	for row := range slices.Chunk(names, 8) {
 		lines = append(lines, " "+strings.Join(row, " "))
 	}
-	return Reply{Code: 214, Text: "The following commands are recognized:", Lines: lines, End: "SITE HELP tells of the locks"}
+	return Reply{Code: 214, Text: "The following commands are recognized:", Lines: lines, End: "SITE HELP explains the locks"}
 }
 
-// prepareOpts is OPTS (RFC 2389). Names are bytes here, so UTF8 changes nothing. OPTS HASH is the library's, which knows
-// names of algorithms in upper case only.
+// prepareOpts answers OPTS (RFC 2389). File names are bytes, so UTF8 changes nothing. The library executes OPTS HASH; it accepts
+// algorithms in upper case only.
 func prepareOpts(c *Conn, cmd *Command) Reply {
 	what, rest, _ := strings.Cut(cmd.trimmed(), " ")
 	switch strings.ToUpper(what) {
 	case "UTF8", "UTF-8":
 		cmd.pass = "OPTS UTF8"
 		return Reply{}
-	case "MLST": // RFC 3659 section 7.9; names that are not known are passed over
+	case "MLST": // RFC 3659 section 7.9: unknown names are ignored
 		want := strings.Split(strings.ToLower(rest), ";")
 		facts := slices.DeleteFunc(slices.Clone(factNames), func(name string) bool { return !slices.Contains(want, name) })
 		c.facts = facts
@@ -207,21 +191,21 @@ func prepareOpts(c *Conn, cmd *Command) Reply {
 		}
 		return upperParam(c, cmd)
 	}
-	return Reply{Code: 501, Text: "OPTS UTF8, OPTS MLST or OPTS HASH"}
+	return Reply{Code: 501, Text: "use OPTS UTF8, OPTS MLST or OPTS HASH"}
 }
 
 // prepareStat answers STAT without an argument, which is about the session (RFC 959 section 4.1.3).
 func prepareStat(c *Conn, cmd *Command) Reply {
 	switch {
 	case cmd.trimmed() == "":
-		return statSession(c, cmd)
+		return c.sessionStatus()
 	case c.phase != loggedIn:
 		return notLoggedIn
 	}
 	return Reply{}
 }
 
-func statSession(c *Conn, _ *Command) Reply {
+func (c *Conn) sessionStatus() Reply {
 	kind := "binary"
 	if c.ascii {
 		kind = "ASCII"
@@ -230,7 +214,7 @@ func statSession(c *Conn, _ *Command) Reply {
 	return Reply{Code: 211, Text: "ftplockd", Lines: lines, End: "End of status"}
 }
 
-// prepareMdtm takes "MDTM time path", by which some clients set a time, for MFMT.
+// prepareMdtm turns "MDTM time path" into MFMT: some clients set the time of a file by it.
 func prepareMdtm(_ *Conn, cmd *Command) Reply {
 	stamp, name, ok := strings.Cut(cmd.Param, " ")
 	if ok && len(stamp) == len("YYYYMMDDHHMMSS") && strings.Trim(stamp, "0123456789") == "" && name != "" {
@@ -239,18 +223,17 @@ func prepareMdtm(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-var wantsTime = Reply{Code: 501, Text: "MFMT wants YYYYMMDDHHMMSS in UTC and a path"}
+var needsTime = Reply{Code: 501, Text: "MFMT needs a time, YYYYMMDDHHMMSS in UTC, and a path"}
 
-// prepareMfmt wants a path: the library would change the current directory.
+// prepareMfmt requires a path: without one the library would change the current directory.
 func prepareMfmt(_ *Conn, cmd *Command) Reply {
 	if !strings.Contains(cmd.trimmed(), " ") {
-		return wantsTime
+		return needsTime
 	}
 	return Reply{}
 }
 
-// quotePath puts the argument in quotes: the library splits it at spaces (handle_files.go:785). Some clients quote it
-// themselves.
+// quotePath quotes the argument, which the library splits at spaces (handle_files.go:785). Some clients send it quoted.
 func quotePath(_ *Conn, cmd *Command) Reply {
 	name := cmd.Param
 	if len(name) < 2 || name[0] != '"' || name[len(name)-1] != '"' {
@@ -262,13 +245,13 @@ func quotePath(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-// upperParam has the library see the argument in upper case, as it knows it.
+// upperParam passes the argument on in upper case, the only form that the library accepts.
 func upperParam(_ *Conn, cmd *Command) Reply {
 	cmd.pass = cmd.Verb + " " + strings.ToUpper(cmd.trimmed())
 	return Reply{}
 }
 
-// afterType is TYPE (RFC 959 section 3.1.1): A, A N, I, L 8.
+// afterType notes the type (RFC 959 section 3.1.1): A, A N, I, L 8.
 func afterType(c *Conn, cmd *Command, r Reply) {
 	if r.Code == 200 {
 		c.ascii = strings.HasPrefix(cmd.pass, "TYPE A")
@@ -279,27 +262,27 @@ func stru(_ *Conn, cmd *Command) Reply {
 	if strings.EqualFold(cmd.trimmed(), "F") {
 		return Reply{Code: 200, Text: "OK"}
 	}
-	return Reply{Code: 504, Text: "only file structure is known"}
+	return Reply{Code: 504, Text: "only STRU F is supported"}
 }
 
-// prepareBytes is ALLO, "n" or "n R m" (RFC 959 section 4.1.3), of which the library knows the first, and REST (RFC 3659
-// section 5), of which it takes negative numbers.
+// prepareBytes checks ALLO and REST. Of ALLO's "n R m" (RFC 959 section 4.1.3) the library accepts "n" only, and it accepts a
+// negative REST (RFC 3659 section 5).
 func prepareBytes(_ *Conn, cmd *Command) Reply {
 	bytes, _, _ := strings.Cut(cmd.trimmed(), " ")
 	if n, err := strconv.ParseInt(bytes, 10, 64); err != nil || n < 0 {
-		return Reply{Code: 501, Text: cmd.Verb + " wants a number of bytes"}
+		return Reply{Code: 501, Text: cmd.Verb + " needs a number of bytes"}
 	}
 	cmd.pass = cmd.Verb + " " + bytes
 	return Reply{}
 }
 
-// listing has the library execute a listing as a download: the driver sends it in all formats, sorted and with globs.
+// listing makes the library execute a listing as a download: the driver writes the lines, sorted, with globs, in each format.
 func listing(_ *Conn, cmd *Command) Reply {
 	cmd.pass = "RETR ."
 	return Reply{}
 }
 
-// prepareStou has the library execute STOU as STOR, for which the driver chooses a name.
+// prepareStou makes the library execute STOU as STOR. The driver chooses the name.
 func prepareStou(_ *Conn, cmd *Command) Reply {
 	cmd.pass = "STOR " + cmd.Param
 	if cmd.trimmed() == "" {
@@ -308,8 +291,8 @@ func prepareStou(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-// prepareAbor has the library execute a NOOP first if ABOR comes behind a transfer: before NOOP it waits for the goroutine of the
-// transfer, but not before ABOR (client_handler.go:612), and both would write to one buffer.
+// prepareAbor puts a NOOP before an ABOR that follows a transfer. The library waits for the transfer's goroutine before a NOOP, but
+// not before an ABOR (client_handler.go:612), and both would write to one buffer.
 func prepareAbor(c *Conn, cmd *Command) Reply {
 	cmd.pass = "ABOR"
 	if c.after.is(transfers) {
@@ -318,22 +301,22 @@ func prepareAbor(c *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-var afterEpsvAll = Reply{Code: 501, Text: "after EPSV ALL there is EPSV only"}
+var afterEpsvAll = Reply{Code: 501, Text: "only EPSV is allowed after EPSV ALL"}
 
-// preparePasv refuses PASV over IPv6: the library says 421 and leaks a listener (transfer_pasv.go:252). The port before is closed
-// first, since it may be the only one.
+// preparePasv refuses PASV over IPv6: the library would reply 421 and leak a listener (transfer_pasv.go:252). It closes the
+// session's previous port first, which may be the only one in the range.
 func preparePasv(c *Conn, cmd *Command) Reply {
 	switch {
 	case c.epsvAll:
 		return afterEpsvAll
 	case !c.local.Is4():
-		return Reply{Code: 425, Text: "PASV knows IPv4 only: use EPSV"}
+		return Reply{Code: 425, Text: "PASV is for IPv4 only: use EPSV"}
 	}
 	cmd.pass = cmd.Verb
 	return c.askForPort()
 }
 
-// familyOf is the number of an address's family (RFC 2428 section 2).
+// familyOf returns the number of an address family (RFC 2428 section 2).
 func familyOf(a netip.Addr) string {
 	if a.Is4() {
 		return "1"
@@ -341,13 +324,13 @@ func familyOf(a netip.Addr) string {
 	return "2"
 }
 
-// prepareEpsv is EPSV (RFC 2428 section 3).
+// prepareEpsv checks EPSV (RFC 2428 section 3).
 func prepareEpsv(c *Conn, cmd *Command) Reply {
 	family := familyOf(c.local)
 	switch strings.ToUpper(cmd.trimmed()) {
 	case "ALL":
 		c.epsvAll = true
-		return Reply{Code: 200, Text: "EPSV only, from now on"}
+		return Reply{Code: 200, Text: "only EPSV is allowed from now on"}
 	case "", family:
 		cmd.pass = "EPSV"
 		return c.askForPort()
@@ -371,27 +354,27 @@ func afterPassive(c *Conn, _ *Command, r Reply) {
 	c.prepared = c.port != nil
 }
 
-// preparePort is PORT (RFC 959 section 4.1.2).
+// preparePort checks PORT (RFC 959 section 4.1.2).
 func preparePort(c *Conn, cmd *Command) Reply {
 	var n [6]byte
 	parts := strings.Split(cmd.trimmed(), ",")
 	for i, part := range parts {
 		v, err := strconv.ParseUint(strings.Trim(part, " "), 10, 8) // some clients send a space behind each comma
 		if err != nil || len(parts) != len(n) {
-			return Reply{Code: 501, Text: "PORT wants h1,h2,h3,h4,p1,p2"}
+			return Reply{Code: 501, Text: "PORT needs h1,h2,h3,h4,p1,p2"}
 		}
 		n[i] = byte(v)
 	}
 	return c.activeTo(cmd, netip.AddrPortFrom(netip.AddrFrom4([4]byte(n[:4])), uint16(n[4])<<8|uint16(n[5])))
 }
 
-// prepareEprt is EPRT (RFC 2428 section 2).
+// prepareEprt checks EPRT (RFC 2428 section 2).
 func prepareEprt(c *Conn, cmd *Command) Reply {
-	wants := Reply{Code: 501, Text: "EPRT wants |family|address|port|"}
+	malformed := Reply{Code: 501, Text: "EPRT needs |family|address|port|"}
 	param := cmd.trimmed()
 	parts := strings.Split(param, param[:1])
 	if len(parts) != 5 {
-		return wants
+		return malformed
 	}
 	if parts[1] != "1" && parts[1] != "2" {
 		return Reply{Code: 522, Text: "use (1,2)"}
@@ -402,13 +385,13 @@ func prepareEprt(c *Conn, cmd *Command) Reply {
 	addr, err := netip.ParseAddr(parts[2])
 	port, perr := strconv.ParseUint(parts[3], 10, 16)
 	if err != nil || perr != nil || addr.Is4() != (parts[1] == "1") {
-		return wants
+		return malformed
 	}
 	return c.activeTo(cmd, netip.AddrPortFrom(addr, uint16(port)))
 }
 
-// activeTo checks where an active data connection is to go: to the client's own machine only. lftp says :: over IPv6,
-// and means its own.
+// activeTo checks the target of an active data connection: the client's own address only. lftp sends :: over IPv6 for its own
+// address.
 func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
 	switch {
 	case c.epsvAll:
@@ -416,7 +399,7 @@ func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
 	case !c.server.opts.Policy().Active:
 		return Reply{Code: 502, Text: "active data connections are off: use PASV or EPSV"}
 	case !to.Addr().IsUnspecified() && to.Addr().Unmap() != c.client:
-		return Reply{Code: 501, Text: "data connections go to the address that the control connection comes from"}
+		return Reply{Code: 501, Text: "the address must be the one of the control connection"}
 	}
 	if r := c.mayConnect(to.Port()); r.Code != 0 {
 		return r

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Conn is one control connection, as ftpserverlib sees it: Read gives it whole lines, Write takes whole lines. Read and
-// Close are for one goroutine, the library's reader, which also executes all commands but transfers; everything else is
-// safe to use from any goroutine, unless its comment restricts it.
+// Conn is a control connection as ftpserverlib sees it: Read returns whole lines, Write accepts whole lines. Only the library's
+// reader, which also executes all commands but transfers, may call Read and Close. Other methods may be called from any goroutine,
+// unless their comments restrict it.
 //
-// The fields above current belong to the goroutine that executes commands, or never change. While a transfer is under way that is its
+// The fields above current never change, or belong to the goroutine that executes commands. During a transfer that is the transfer's
 // goroutine, and the reader only reads ahead.
 type Conn struct {
 	*wire
@@ -23,56 +23,56 @@ type Conn struct {
 	server  *Server
 	handler Handler
 	addr    Addr
-	client  netip.Addr // the client's
-	local   netip.Addr // the server's, as the client knows it
+	client  netip.Addr // of the client
+	local   netip.Addr // of the server, to which the client connected
 	phase   phase
 	user    string      // the account
 	stream  net.Conn    // wire, or a *tls.Conn over it
-	tls     *tls.Config // of the connection; nil: it is not encrypted
+	tls     *tls.Config // nil: the connection is not encrypted
 	dialogue
 
 	// These belong to Read.
 	in     input
-	rest   []byte // what Read still has to hand out
-	after  *verb  // what the library has got last
-	armed  time.Time
-	spared time.Time // not idle before that, see Handler.IdleFor
+	rest   []byte    // the rest of a line that Read returns next
+	after  *verb     // of the last line that the library got
+	armed  time.Time // the read deadline
+	spared time.Time // the client is not idle before, see Handler.IdleFor
 
-	current atomic.Pointer[Command] // that the library executes; nil: the next one may begin
-	order   atomic.Pointer[order]   // how the connection is to be ended, for Read to find
-	looked  atomic.Uint64           // how much of what the wire got Read had looked at when it last began to wait
-	shaking atomic.Bool             // the TLS handshake may be under way: nothing was read behind it yet
+	current atomic.Pointer[Command] // under way; nil: the next one may begin
+	order   atomic.Pointer[order]   // to end the connection; Read obeys it
+	looked  atomic.Uint64           // how much of wire.got Read had examined when it last began to wait
+	shaking atomic.Bool             // the TLS handshake may be under way
 
 	mu      sync.Mutex
 	ended   bool
 	woken   bool       // the read deadline was set to the past
-	unheard []delivery // of the replies since the last line came
-	settled bool       // Server.mu guards it: it counts as logged in
+	unheard []delivery // replies since the last line came
+
+	counted *address // that the connection counts for; nil: none. Server.mu guards it and settled.
+	settled bool     // the connection counts as logged in
 }
 
-// phase is how far a connection has come.
+// phase is the progress of a session.
 type phase uint8
 
 const (
-	greeted phase = iota // only what anybody may say reaches the library
+	greeted phase = iota // only commands with the flag open reach the library
 	loggedIn
 )
 
-// dialogue is what the client has said about the commands to come.
+// dialogue is what the client has set for the commands to come.
 type dialogue struct {
 	ascii   bool // TYPE A (RFC 959 section 3.1.1); the default
 	private bool // PROT P
 	epsvAll bool // RFC 2428 section 4
-	named   bool // USER was said for the next PASS
-	sized   bool // PBSZ was said
+	named   bool // USER was sent for the next PASS
+	sized   bool // PBSZ was sent
 	facts   []string
-	hash    string // the digest of HASH
+	hash    string // the digest that HASH computes
 
-	prepared bool  // PASV, EPSV, PORT or EPRT was said for the next transfer
-	port     *Port // the passive port that it was told of; nil: none
+	prepared bool  // PASV, EPSV, PORT or EPRT was sent for the next transfer
+	port     *Port // the passive port; nil: none
 }
-
-func newDialogue() dialogue { return dialogue{ascii: true, facts: factNames, hash: hashNames[0]} }
 
 func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 	c := &Conn{
@@ -82,7 +82,7 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 		client:   ipOf(nc.RemoteAddr()),
 		local:    ipOf(nc.LocalAddr()),
 		in:       input{limit: maxLine},
-		dialogue: newDialogue(),
+		dialogue: dialogue{ascii: true, facts: factNames, hash: hashNames[0]},
 	}
 	c.addr = Addr{Addr: nc.RemoteAddr(), Conn: c}
 	c.stream = c.wire
@@ -93,7 +93,7 @@ func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 	return c
 }
 
-// ID tells the connection from the others of its Server. The first one has 1.
+// ID returns the number of the connection. The first one of a Server has 1.
 func (c *Conn) ID() uint64 { return c.id }
 
 // IP returns the client's address.
@@ -102,7 +102,7 @@ func (c *Conn) IP() netip.Addr { return c.client }
 // Handler returns the handler of the connection.
 func (c *Conn) Handler() Handler { return c.handler }
 
-// Command returns the command that the library executes. If there is none it is one without a verb, whose words nobody hears.
+// Command returns the command that the library executes. If there is none, it returns one without a verb, whose replies are dropped.
 func (c *Conn) Command() *Command {
 	if cmd := c.current.Load(); cmd != nil {
 		return cmd
@@ -110,39 +110,39 @@ func (c *Conn) Command() *Command {
 	return &Command{conn: c}
 }
 
-// ASCII reports whether transfers are of TYPE A. It is for the goroutine that executes commands.
+// ASCII reports whether transfers are of TYPE A. Only the goroutine that executes commands may call it.
 func (c *Conn) ASCII() bool { return c.ascii }
 
-// Facts returns which facts MLSD and MLST are to show. It is for the goroutine that executes commands.
+// Facts returns the facts that MLSD and MLST show. Only the goroutine that executes commands may call it.
 func (c *Conn) Facts() []string { return c.facts }
 
-// DataConnection returns why there may not be a data connection; the zero Reply: there may. The driver calls it for a transfer,
-// so that the library hears of the transfer, too: it forgets REST then.
+// DataConnection returns the refusal of a data connection, or the zero Reply. The driver calls it, and not Read, so that the library
+// begins the transfer, and forgets REST, in any case.
 func (c *Conn) DataConnection() Reply {
 	switch {
 	case !c.prepared:
 		return Reply{Code: 425, Text: "use PASV, EPSV, PORT or EPRT first"}
 	case c.server.opts.Policy().TLSRequired && !c.private:
-		return Reply{Code: 522, Text: "data connections must be encrypted: PROT P first"} // RFC 4217 section 9
+		return Reply{Code: 522, Text: "data connections must be encrypted: send PROT P first"} // RFC 4217 section 9
 	}
 	return Reply{}
 }
 
-// LogIn notes that the client has logged in with an account; it is for the goroutine that executes commands. Before, only
-// the commands that anybody may say reach the library.
+// LogIn notes that the client has logged in with an account. Only the goroutine that executes commands may call it. Before, only
+// commands with the flag open reach the library.
 func (c *Conn) LogIn(account string) {
 	c.server.settle(c)
 	c.phase, c.user = loggedIn, account
 }
 
-// Addr is the client's address. Its String is the plain address, which the library parses. It leads from the
-// library's ClientContext back to the connection.
+// Addr is the client's address. Its String is the plain address, which the library parses. The driver finds the Conn of a
+// ClientContext through it.
 type Addr struct {
 	net.Addr
 	Conn *Conn
 }
 
-// FromAddr returns the connection that an address returned by RemoteAddr belongs to.
+// FromAddr returns the connection whose RemoteAddr a is.
 func FromAddr(a net.Addr) (*Conn, bool) {
 	addr, ok := a.(Addr)
 	return addr.Conn, ok
@@ -151,9 +151,8 @@ func FromAddr(a net.Addr) (*Conn, bool) {
 // RemoteAddr returns the client's address, an [Addr].
 func (c *Conn) RemoteAddr() net.Addr { return c.addr }
 
-// Read gives the library its next command line. The call means that the library is done with the line before, or
-// executes it on another goroutine. Commands that are answered here are executed meanwhile. It returns io.EOF when the
-// connection is over, and no other error.
+// Read returns the next command line for the library. A call means that the library has executed the line before, or executes it on
+// another goroutine. Read answers some commands itself. It returns io.EOF when the connection has ended, and no other error.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 && !c.next() {
 		return 0, io.EOF
@@ -163,7 +162,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next gets a line for the library into c.rest. It reports false if the connection is over.
+// next puts a line for the library into c.rest. It returns false if the connection has ended.
 func (c *Conn) next() bool {
 	if cmd := c.current.Load(); cmd != nil && !cmd.Transfers() {
 		c.finish(cmd)
@@ -186,11 +185,11 @@ func (c *Conn) next() bool {
 	}
 }
 
-// dispatch acts on a line. It reports whether the library is to execute it; then it is in c.rest.
+// dispatch executes a line, or puts it into c.rest for the library and returns true.
 func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
-	defer func() { // a bug that one client has found ends nobody else's connection
+	defer func() { // one client's panic must not end the other sessions
 		if r := recover(); r != nil {
-			c.server.opts.Logger.Error("a command failed in an unforeseen way", "panic", r, "stack", string(debug.Stack()))
+			c.server.opts.Logger.Error("panic in a command", "panic", r, "stack", string(debug.Stack()))
 			c.answer(internalError)
 		}
 	}()
@@ -206,7 +205,7 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	if r := c.judge(cmd); r.Code != 0 {
 		c.answer(r)
 		if r.Code == 234 { // RFC 4217 section 4.1
-			c.in = input{limit: c.in.limit} // what came in the clear behind AUTH is not acted on (the flaw of CVE-2011-0411)
+			c.in = input{limit: c.in.limit} // drop what came in the clear after AUTH (CVE-2011-0411)
 			c.encrypt(c.server.opts.TLS)
 		}
 		c.handler.End(cmd)
@@ -217,7 +216,7 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 		cmd.port.keep()
 	}
 	c.current.Store(cmd)
-	if cmd.Transfers() { // before the library begins it: a QUIT may have come together with it
+	if cmd.Transfers() { // a QUIT may have come in the same packet
 		c.lookAhead(cmd, lateConnection)
 	}
 	c.after = cmd.verb
@@ -225,7 +224,7 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	return true
 }
 
-// judge returns the reply of a command that is answered here. It prepares cmd.pass for the library otherwise.
+// judge returns the reply to a command that this package answers. Otherwise it prepares cmd.pass for the library.
 func (c *Conn) judge(cmd *Command) Reply {
 	v := cmd.verb
 	switch {
@@ -266,13 +265,13 @@ func (c *Conn) encrypt(config *tls.Config) {
 	c.tls = c.server.controlTLS(config)
 	c.stream = tls.Server(c.wire, c.tls)
 	c.shaking.Store(true)
-	c.woken, c.armed = c.order.Load() != nil, time.Time{} // a late Wake must not interrupt the handshake
+	c.woken, c.armed = c.order.Load() != nil, time.Time{} // a pending Wake must not interrupt the handshake
 }
 
 // isTLS reports whether the connection is encrypted.
 func (c *Conn) isTLS() bool { return c.tls != nil }
 
-// handshakes reports whether the TLS handshake is not over. Reading, or writing the greeting, does it.
+// handshakes reports whether the TLS handshake has not ended. The first Read or Write does it.
 func (c *Conn) handshakes() bool {
 	t, ok := c.stream.(*tls.Conn)
 	return ok && !t.ConnectionState().HandshakeComplete

@@ -9,26 +9,25 @@ import (
 )
 
 func TestOneIPv6NetworkIsOneAddress(t *testing.T) {
-	n := newCounts()
+	n := NewServer(Options{})
 	from := func(a string) netip.Prefix { return NetworkOf(netip.MustParseAddr(a)) }
 	var conns []*Conn
 	for i := range 3 {
 		for _, a := range []string{"2001:db8::%d", "192.0.2.%d"} {
 			c := new(Conn)
-			n.enter(c, from(fmt.Sprintf(a, i)))
+			n.enterLocked(c, from(fmt.Sprintf(a, i)))
 			conns = append(conns, c)
 		}
 	}
 	for a, refused := range map[string]bool{
 		"2001:db8::ffff:1": true, "2001:db8:0:1::1": false, "192.0.2.0": false, "192.0.2.1": false,
 	} {
-		if r := n.refusal(from(a), Limits{MaxPerAddress: 3}); (r.Code == 421) != refused {
+		if r := n.refusalLocked(from(a), Limits{MaxPerAddress: 3}); (r.Code == 421) != refused {
 			t.Errorf("%s: %v", a, r)
 		}
 	}
 	for _, c := range conns {
-		n.settle(c)
-		n.leave(c)
+		n.leaveLocked(c)
 	}
 	if len(n.addresses) != 0 || len(n.conns) != 0 || n.notLoggedIn != 0 {
 		t.Errorf("%+v", n)

@@ -2,24 +2,23 @@ package control
 
 import "time"
 
-// delivery is a reply that its client may not have received, see Command.Lost and Command.Unconfirmed.
+// delivery is a reply that the client may not have received, see Command.Lost and Command.Unconfirmed.
 type delivery struct {
 	cmd    *Command
-	failed bool   // it could not be written
-	end    uint64 // how many bytes the wire had taken with its last one
+	failed bool   // the write failed
+	end    uint64 // wire.sent after the reply
 	at     time.Time
 }
 
-// peer is what the system reports of the client's TCP. The zero peer, also for a system that reports nothing, has
-// acknowledged all.
+// peer is the state of the client's TCP. The zero value, which systems without that report return, has acknowledged everything.
 type peer struct {
 	unacked  uint64 // bytes that were written and not acknowledged
-	unsent   uint64 // bytes of these that were never sent: the client's window is full
+	unsent   uint64 // bytes of these that were never sent, because the client's window is full
 	finished bool   // its FIN came
-	broken   bool   // its reset came, behind the FIN if there was one, or TCP gave it up
+	broken   bool   // its reset came, perhaps after a FIN, or TCP gave it up
 }
 
-// outcome is what became of a reply.
+// outcome is whether the client received a reply.
 type outcome uint8
 
 const (
@@ -32,10 +31,10 @@ const (
 // ackDelay is how long a client's TCP may delay an acknowledgement (RFC 1122 section 4.2.3.2).
 const ackDelay = 500 * time.Millisecond
 
-// lateReset is how long the server waits for a reset behind a FIN: a client calls shutdown and close one after the other.
+// lateReset is how long the server waits for a reset after a FIN: a client calls shutdown, then close.
 const lateReset = 100 * time.Millisecond
 
-// delivered notes a reply that was written, or could not be.
+// delivered notes a reply that was written, or whose write failed.
 func (c *Conn) delivered(cmd *Command, err error) {
 	if cmd.lost == nil && cmd.uncertain == nil {
 		return
@@ -46,8 +45,8 @@ func (c *Conn) delivered(cmd *Command, err error) {
 	c.unheard = append(c.unheard, d)
 }
 
-// undoLost calls the functions of the replies that the client did not receive. It waits for what decides that, which nothing
-// reports: an acknowledgement may be delayed (RFC 1122 section 4.2.3.2), and a reset may follow the FIN.
+// undoLost calls the functions of the replies that the client did not receive. It polls until that is decided: an acknowledgement may
+// be delayed (RFC 1122 section 4.2.3.2), and a reset may follow the FIN.
 func (c *Conn) undoLost(unheard []delivery) {
 	for began := time.Now(); len(unheard) > 0; time.Sleep(5 * time.Millisecond) {
 		p, waited, open := c.wire.peer(), time.Since(began), unheard[:0]
@@ -67,9 +66,9 @@ func (c *Conn) undoLost(unheard []delivery) {
 	}
 }
 
-// became returns the outcome of a reply so long after its end, and that of its connection. A reset proves
-// nothing about an acknowledged reply, unless it follows a FIN: then the client closed without reading the last reply.
-// Nor does it if the acknowledgement may have been delayed: a reset carries none.
+// became returns the outcome of a reply. stood is the time from the reply to the end of the connection, waited the time since then.
+// A reset after a FIN proves that the client closed without reading the last reply. A reset without a FIN proves nothing about an
+// acknowledged reply, or one whose acknowledgement may have been delayed, since a reset carries none.
 func (c *Conn) became(d delivery, p peer, stood, waited time.Duration) outcome {
 	sent := c.wire.sent.Load()
 	acked, last := sent-p.unacked >= d.end, sent == d.end

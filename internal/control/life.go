@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Reason says why a connection ended, in a few words for logs.
+// Reason is why a connection ended, in a few words for the log.
 type Reason string
 
 // The reasons.
@@ -17,7 +17,7 @@ const (
 	ReasonClosed   Reason = "closed by the server"
 	ReasonQuit     Reason = "quit"
 	ReasonEOF      Reason = "closed by the client"
-	ReasonReset    Reason = "reset" // or given up by TCP
+	ReasonReset    Reason = "reset" // or TCP has given it up
 	ReasonIdle     Reason = "idle for too long"
 	ReasonSlow     Reason = "did not read its replies"
 	ReasonTLS      Reason = "tls handshake failed"
@@ -25,28 +25,27 @@ const (
 	ReasonShutdown Reason = "server stops"
 )
 
-// order is how a connection is to be ended.
+// order is a request to end a connection.
 type order struct {
 	why    Reason
-	reply  Reply // the last word; the zero Reply: none
-	drains bool  // when the transfer under way is over
+	reply  Reply // sent last; the zero Reply: none
+	drains bool  // wait for the transfer under way
 }
 
-// Kick ends the connection: a command that waits is withdrawn, a transfer aborted, the reply (421) is written if that
-// is possible, and the connection is closed. It does not wait for that. A command that the library executes at the
-// moment is finished first.
+// Kick makes Read end the connection, and does not wait for that. Read withdraws a command that waits, aborts a transfer, writes the
+// reply (421) if it can, and ends. A command that the library is executing is finished first.
 func (c *Conn) Kick(r Reply) {
 	c.wire.end()
 	c.give(order{why: ReasonKicked, reply: r})
-	if cmd := c.current.Load(); cmd.hasLeft() { // Read may wait for the transfer already
+	if cmd := c.current.Load(); cmd.hasLeft() { // Read may already wait for the transfer
 		cmd.Abort(ErrStopped)
 	}
 }
 
-// shutdown is Kick that lets a transfer finish.
+// shutdown is like Kick, but lets a transfer finish.
 func (c *Conn) shutdown(r Reply) { c.give(order{why: ReasonShutdown, reply: r, drains: true}) }
 
-// give has Read end the connection. The first order counts, but for one that waits for a transfer.
+// give orders Read to end the connection. The first order counts, unless it drains.
 func (c *Conn) give(o order) {
 	if !c.order.CompareAndSwap(nil, &o) {
 		if before := c.order.Load(); before.drains {
@@ -56,7 +55,7 @@ func (c *Conn) give(o order) {
 	c.wake(true)
 }
 
-// conclude ends the connection, once: it ends the transfer, if there is one, and tells everybody.
+// conclude ends the session once: it ends the transfer, if there is one, undoes lost grants, and calls Handler.Ended.
 func (c *Conn) conclude(o order) {
 	c.mu.Lock()
 	if c.ended {
@@ -81,15 +80,15 @@ func (c *Conn) conclude(o order) {
 	c.unheard = nil
 	c.mu.Unlock()
 	if o.reply.Code != 0 {
-		c.undoLost(unheard) // before the goodbye, which a client that has closed answers with a reset
+		c.undoLost(unheard) // before the last reply, which a client that has closed answers with a reset
 		unheard = nil
 		c.answer(o.reply)
 	}
 	c.handler.Ended(o.why)
-	c.undoLost(unheard) // it may take a moment, and the client's next connection finds the session ended
+	c.undoLost(unheard) // this may take a moment; the client's next connection finds the session ended
 }
 
-// Close closes the connection. The library calls it at the end of each.
+// Close closes the connection. The library calls it after Read has returned io.EOF.
 func (c *Conn) Close() error {
 	why := ReasonClosed
 	if c.Command().Is("QUIT") {
@@ -102,9 +101,9 @@ func (c *Conn) Close() error {
 	return c.stream.Close() // with TLS its close_notify, then wire.Close
 }
 
-// Gone reports whether the client has hung up: FIN or RST came, also if there is unread data before it, or the
-// connection has ended, or is to end, for another reason: what runs long gives up then. It is also true for a client that sent QUIT and did not wait for
-// the reply, but not during a transfer that QUIT came behind before its 1xx: RFC 959 section 4.1.1 has that go on.
+// Gone reports whether the client has hung up (FIN or RST has arrived, perhaps after unread data), or the connection has ended or is
+// about to end for another reason. During a transfer whose QUIT came before the 1xx it is false: RFC 959 section 4.1.1 requires the
+// transfer to continue.
 func (c *Conn) Gone() bool {
 	cmd := c.current.Load()
 	if cmd.hasLeft() {
@@ -119,7 +118,7 @@ func (c *Conn) Gone() bool {
 	return over || c.wire.hungUp()
 }
 
-// fill waits for input, or for something else to happen. How the connection is to be ended then is an order.
+// fill waits for input or for a Wake. If the connection must end, fill gives the order.
 func (c *Conn) fill() {
 	space := c.in.space()
 	if len(space) == 0 {
@@ -131,12 +130,12 @@ func (c *Conn) fill() {
 	n, err := c.stream.Read(space)
 	if n > 0 {
 		c.shaking.Store(false)
-		if c.in.added(n) { // a line: the replies before it were delivered
+		if c.in.added(n) { // a line: the client has received the replies before it
 			c.mu.Lock()
 			c.unheard = nil
 			c.mu.Unlock()
 		}
-		return // an error will come again
+		return // an error comes again
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.handshakes() { // a handshake that was interrupted cannot go on
 		c.timeOut()
@@ -145,7 +144,7 @@ func (c *Conn) fill() {
 	c.give(order{why: c.broken(err)})
 }
 
-// broken returns what a failed read or write means.
+// broken returns the reason that an error of Read or Write stands for.
 func (c *Conn) broken(err error) Reason {
 	var errno syscall.Errno
 	switch {
@@ -163,12 +162,11 @@ func (c *Conn) broken(err error) Reason {
 	return ReasonReset
 }
 
-// Wake makes a command that waits poll, and Read look around. It may be called at any time, also when nothing waits,
-// with other locks held: it calls nobody and does not block. A TLS handshake cannot be interrupted and go on, and no command
-// waits during one: then Wake does nothing.
+// Wake makes a command that waits poll again, and Read check for orders and new limits. It does not block and calls nothing, so it may
+// be called with mutexes held. During a TLS handshake, which cannot be interrupted and resumed, it does nothing: no command waits then.
 func (c *Conn) Wake() { c.wake(false) }
 
-// wake wakes a Read that waits for the socket by a deadline in the past: no goroutine stands by for that.
+// wake interrupts a Read of the socket by a deadline in the past, which needs no second goroutine.
 func (c *Conn) wake(always bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,8 +176,8 @@ func (c *Conn) wake(always bool) {
 	}
 }
 
-// arm sets when the idle time ends, unless Read is to look around. A deadline that is set and too early stays: when it has come, timeOut
-// finds that the time is not over. So a busy connection costs no deadline for each command.
+// arm sets the read deadline to the end of the idle time, unless Read was woken. An earlier deadline stays: timeOut then finds that
+// the idle time has not ended. So a busy connection sets no deadline per command.
 func (c *Conn) arm() {
 	at := c.idleAt()
 	if !c.armed.IsZero() && !at.Before(c.armed) {
@@ -200,12 +198,11 @@ func (c *Conn) arm() {
 // never is later than any deadline.
 var never = time.Unix(1<<40, 0)
 
-// idleAt is when the client will have been idle for too long, or has taken too long to log in. While a
-// command is under way it is not idle.
+// idleAt returns when the client will have been idle, or not logged in, for too long. It is not idle while a command is under way.
 func (c *Conn) idleAt() time.Time {
 	limits := c.server.limits.Load()
 	switch {
-	case c.phase == greeted && limits.LoginTimeout > 0: // whatever it says
+	case c.phase == greeted && limits.LoginTimeout > 0:
 		return c.since.Add(limits.LoginTimeout)
 	case limits.IdleTimeout <= 0:
 		return never
@@ -218,7 +215,7 @@ func (c *Conn) idleAt() time.Time {
 	return c.spared
 }
 
-// timeOut is for when the read deadline has come: Read was woken, or the client may be idle.
+// timeOut handles the read deadline: Read was woken, or the client may be idle.
 func (c *Conn) timeOut() {
 	c.mu.Lock()
 	woken := c.woken

@@ -5,91 +5,80 @@ import (
 	"time"
 )
 
-// Limits can be changed while connections go on.
+// Limits can be changed while the server runs.
 type Limits struct {
-	// MaxConnections bounds the connections at a time, a quarter of it (rounded up) those that are not logged in. 0: no bound.
+	// MaxConnections limits the connections at a time, and those that are not logged in to a quarter of it (rounded up). 0: no limit.
 	MaxConnections int
-	// MaxPerAddress bounds those of one IPv4 address, or one IPv6 network (/64); of them 100 may be not logged in. 0: no
-	// bound.
+	// MaxPerAddress limits the connections of one IPv4 address or one IPv6 network (/64), and those of them that are not
+	// logged in to 100. 0: no limit.
 	MaxPerAddress int
-	// IdleTimeout is how long a client may send no command. 0: for ever. See Handler.IdleFor.
+	// IdleTimeout is how long a client may send no command. 0: no limit. See Handler.IdleFor.
 	IdleTimeout time.Duration
-	// LoginTimeout is how long it may take to log in, whatever it says meanwhile. 0: for ever.
+	// LoginTimeout is how long a client may take to log in. 0: no limit.
 	LoginTimeout time.Duration
 }
 
-// maxNotLoggedIn bounds the connections of one address that are not logged in.
+// maxNotLoggedIn limits the connections of one address that are not logged in.
 const maxNotLoggedIn = 100
 
-// counts are the connections of the moment, as Limits has them. Guarded by Server.mu.
-type counts struct {
-	conns       map[*Conn]*address
-	addresses   map[netip.Prefix]*address
-	notLoggedIn int
-}
-
-// address is what is counted of one.
+// address counts the connections of one IPv4 address or IPv6 network. Server.mu guards it.
 type address struct {
 	network     netip.Prefix
 	connected   int
 	notLoggedIn int
 }
 
-func newCounts() counts {
-	return counts{conns: make(map[*Conn]*address), addresses: make(map[netip.Prefix]*address)}
-}
-
-// enter counts a connection in.
-func (n *counts) enter(c *Conn, from netip.Prefix) {
-	a := n.addresses[from]
-	if a == nil {
-		a = &address{network: from}
-		n.addresses[from] = a
+// enterLocked counts a new connection.
+func (s *Server) enterLocked(c *Conn, from netip.Prefix) {
+	c.counted = s.addresses[from]
+	if c.counted == nil {
+		c.counted = &address{network: from}
+		s.addresses[from] = c.counted
 	}
-	n.conns[c] = a
-	n.notLoggedIn++
-	a.connected++
-	a.notLoggedIn++
+	s.conns[c] = struct{}{}
+	s.notLoggedIn++
+	c.counted.connected++
+	c.counted.notLoggedIn++
 }
 
-// settle counts a connection as one that is logged in.
-func (n *counts) settle(c *Conn) {
-	if a := n.conns[c]; a != nil && !c.settled {
+// settleLocked counts a connection as logged in.
+func (s *Server) settleLocked(c *Conn) {
+	if c.counted != nil && !c.settled {
 		c.settled = true
-		a.notLoggedIn--
-		n.notLoggedIn--
+		c.counted.notLoggedIn--
+		s.notLoggedIn--
 	}
 }
 
-// leave counts a connection out. It reports false if it was not in.
-func (n *counts) leave(c *Conn) bool {
-	a, ok := n.conns[c]
-	if !ok {
+// leaveLocked ends the counting of a connection. It returns false if that was done before.
+func (s *Server) leaveLocked(c *Conn) bool {
+	if c.counted == nil {
 		return false
 	}
-	n.settle(c)
-	delete(n.conns, c)
-	if a.connected--; a.connected == 0 {
-		delete(n.addresses, a.network)
+	s.settleLocked(c)
+	delete(s.conns, c)
+	if c.counted.connected--; c.counted.connected == 0 {
+		delete(s.addresses, c.counted.network)
 	}
+	c.counted = nil
 	return true
 }
 
-// refusal returns why there cannot be another connection from there; the zero Reply: there can.
-func (n *counts) refusal(from netip.Prefix, l Limits) Reply {
-	a := n.addresses[from]
-	if a == nil {
-		a = &address{}
+// refusalLocked returns why the server refuses another connection from there, or the zero Reply.
+func (s *Server) refusalLocked(from netip.Prefix, l Limits) Reply {
+	var a address
+	if counted := s.addresses[from]; counted != nil {
+		a = *counted
 	}
 	text := ""
 	switch {
-	case l.MaxConnections > 0 && len(n.conns) >= l.MaxConnections:
+	case l.MaxConnections > 0 && len(s.conns) >= l.MaxConnections:
 		text = "too many connections"
 	case l.MaxPerAddress > 0 && a.connected >= l.MaxPerAddress:
 		text = "too many connections from your address"
 	case l.MaxPerAddress > 0 && a.notLoggedIn >= maxNotLoggedIn:
 		text = "too many connections from your address that are not logged in"
-	case l.MaxConnections > 0 && n.notLoggedIn >= (l.MaxConnections+3)/4:
+	case l.MaxConnections > 0 && s.notLoggedIn >= (l.MaxConnections+3)/4:
 		text = "too many connections that are not logged in"
 	default:
 		return Reply{}
@@ -97,13 +86,13 @@ func (n *counts) refusal(from netip.Prefix, l Limits) Reply {
 	return Reply{Code: 421, Text: text}
 }
 
-// LoginDeadline returns when a client that has not logged in is sent away; false: never.
+// LoginDeadline returns when the server ends the connection unless the client has logged in; false: never.
 func (c *Conn) LoginDeadline() (time.Time, bool) {
 	timeout := c.server.limits.Load().LoginTimeout
 	return c.since.Add(timeout), timeout > 0
 }
 
-// NetworkOf is what counts as one address: of IPv6 a /64, which is what one client has.
+// NetworkOf returns the network that counts as one address: an IPv4 address, or an IPv6 /64, which one client has.
 func NetworkOf(from netip.Addr) netip.Prefix {
 	from = from.Unmap().WithZone("")
 	bits := from.BitLen()

@@ -5,23 +5,17 @@ import (
 	"strings"
 )
 
-// skipTelnet returns the line without the Telnet sequences (RFC 854) that it begins with: clients send IAC IP and a data
-// mark before ABOR and STAT (RFC 959 section 4.1.3), some of them the data mark without its IAC. Anywhere else such a byte
-// is one of a file name.
+// skipTelnet removes the Telnet signals (RFC 854) at the beginning of a line: clients send IAC IP and a data mark before ABOR and
+// STAT (RFC 959 section 4.1.3), some of them the data mark without its IAC. Elsewhere such a byte belongs to a file name.
 func skipTelnet(line []byte) []byte {
-	const first, will, dont = 240, 251, 254
-	for len(line) > 0 && line[0] >= first {
-		n := 1
-		if will <= line[0] && line[0] <= dont {
-			n = 2 // an option follows
-		}
-		line = line[min(n, len(line)):]
+	for len(line) > 0 && line[0] >= 240 {
+		line = line[1:]
 	}
 	return line
 }
 
-// parse makes a command of a line as it was received, without its LF, or says what is wrong with it. Of an empty line it
-// makes none, and nothing is wrong: some clients send one behind their data, and expect no reply.
+// parse returns the command in a line, which comes without its LF, or the reply to a malformed one. It returns neither for an
+// empty line: some clients send one after their data and expect no reply.
 func parse(line []byte, tooLong bool) (*Command, Reply) {
 	line = bytes.TrimRight(line, "\r") // some clients send CR CR LF
 	if len(line) == 0 && !tooLong {
@@ -31,7 +25,7 @@ func parse(line []byte, tooLong bool) (*Command, Reply) {
 	switch {
 	case tooLong:
 		return nil, lineTooLong
-	case len(line) == 0 || line[0] == ' ': // as vsftpd; a client that gets no reply would wait
+	case len(line) == 0 || line[0] == ' ': // a client that gets no reply would wait
 		return nil, Reply{Code: 500, Text: "no command"}
 	case bytes.IndexByte(line, 0) >= 0:
 		return nil, Reply{Code: 501, Text: "NUL in a command"}
@@ -45,26 +39,26 @@ func parse(line []byte, tooLong bool) (*Command, Reply) {
 
 var lineTooLong = Reply{Code: 500, Text: "line too long"}
 
-// maxLine is how many bytes a line may have, without its end: the library's buffer holds 4,096 with the end, and it drops
-// the connection without a word when that is too small.
+// maxLine is the longest line in bytes, without its end. The library's buffer holds 4,096 bytes with the end; it drops the
+// connection without a reply when that is too small.
 const maxLine = 4096 - len("\r\n")
 
-// input is what was read and not acted on yet.
+// input buffers what was read and not executed yet.
 type input struct {
-	limit   int // bytes that a line may have, without its end
+	limit   int // longest line in bytes, without its end
 	buf     []byte
 	r, w    int  // buf[r:w] is unread
-	ahead   int  // so many bytes behind r were searched by lookAhead
-	cutting bool // in the middle of a line that is too long; the part before r is dropped
+	ahead   int  // number of bytes after r that lookAhead has seen
+	cutting bool // the line is too long; the part before r was dropped
 }
 
 const (
-	inputSize = 1 << 10  // the buffer at first, and of an idle connection: commands are short
-	inputMax  = 64 << 10 // how much is read ahead of a running transfer
+	inputSize = 1 << 10  // initial, and while idle: commands are short
+	inputMax  = 64 << 10 // the most that is read ahead during a transfer
 )
 
-// next returns the next complete line, without its LF. The line is valid until space is called. tooLong says that the
-// line is longer than the limit; then only its end has been seen.
+// next returns the next complete line, without its LF, which is valid until space is called. If tooLong is set, the line is
+// longer than the limit, and only its end is returned.
 func (in *input) next() (line []byte, tooLong, ok bool) {
 	line, ok = in.peek()
 	if !ok {
@@ -91,8 +85,8 @@ func (in *input) peek() (line []byte, ok bool) {
 	return line, ok
 }
 
-// lookAhead yields the complete lines behind those that it yielded before, without consuming them, until the function
-// returns false; the line that it returned false for comes again the next time.
+// lookAhead yields complete lines without consuming them. It continues after the lines that it yielded before, and stops when
+// yield returns false; that line comes again in the next call.
 func (in *input) lookAhead(yield func(line []byte) bool) {
 	for {
 		line, _, ok := bytes.Cut(in.buf[in.r+in.ahead:in.w], []byte("\n"))
@@ -103,7 +97,7 @@ func (in *input) lookAhead(yield func(line []byte) bool) {
 	}
 }
 
-// space returns where to read to; nothing if as much as possible is unread.
+// space returns the free part of the buffer to read into; it is empty if the buffer is full and as large as it may be.
 func (in *input) space() []byte {
 	in.w = copy(in.buf, in.buf[in.r:in.w])
 	in.r = 0
@@ -116,7 +110,7 @@ func (in *input) space() []byte {
 	return in.buf[in.w:]
 }
 
-// added notes that n bytes were read to what space returned, and reports whether they end a line.
+// added notes n bytes that were read into the result of space, and reports whether they end a line.
 func (in *input) added(n int) bool {
 	in.w += n
 	return bytes.IndexByte(in.buf[in.w-n:in.w], '\n') >= 0

@@ -14,22 +14,24 @@ import (
 	"time"
 )
 
-// Server makes a [Conn] of each connection that its listeners accept, and ends them.
+// Server makes a [Conn] of each connection that its listeners accept.
 type Server struct {
 	opts         Options
 	verbs        map[string]*verb
-	clientPorts  [2]uint16     // the range that this system gives to clients
-	writeTimeout time.Duration // how long a client may leave a reply unread that does not fit into the socket's buffers
-	ackTimeout   time.Duration // how long the end of a connection waits for the acknowledgement of a reply, see Command.Lost
+	clientPorts  [2]uint16     // first and last port that this system gives to clients
+	writeTimeout time.Duration // how long a client may leave a reply unread once the socket's buffers are full
+	ackTimeout   time.Duration // how long the end of a connection waits for an acknowledgement, see Command.Lost
 
 	limits atomic.Pointer[Limits]
 
-	mu        sync.Mutex
-	listeners []net.Listener
-	lastID    uint64
-	counts    counts
-	farewell  Reply         // if there are to be no more connections
-	empty     chan struct{} // gets a value when the last connection is gone
+	mu          sync.Mutex
+	listeners   []net.Listener
+	lastID      uint64
+	conns       map[*Conn]struct{}
+	addresses   map[netip.Prefix]*address
+	notLoggedIn int           // connections
+	farewell    Reply         // after Shutdown: refuses connections
+	empty       chan struct{} // gets a value when the last connection is closed
 }
 
 // NewServer returns a Server without listeners.
@@ -39,7 +41,8 @@ func NewServer(opts Options) *Server {
 		verbs:        commands(),
 		writeTimeout: 30 * time.Second,
 		ackTimeout:   time.Second,
-		counts:       newCounts(),
+		conns:        make(map[*Conn]struct{}),
+		addresses:    make(map[netip.Prefix]*address),
 		empty:        make(chan struct{}, 1),
 	}
 	s.limits.Store(&opts.Limits)
@@ -47,8 +50,8 @@ func NewServer(opts Options) *Server {
 	return s
 }
 
-// Listen makes l one of the server's listeners. The library accepts from the one that it returns (Settings.Listener). With
-// implicit TLS the handshake comes before the greeting.
+// Listen adds a listener. The library accepts from the result (Settings.Listener). With implicit TLS the handshake comes before the
+// greeting.
 func (s *Server) Listen(l net.Listener, implicit *tls.Config) net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,14 +59,14 @@ func (s *Server) Listen(l net.Listener, implicit *tls.Config) net.Listener {
 	return &listener{l, s, implicit}
 }
 
-// listener is one of them.
+// listener is a listener of a Server.
 type listener struct {
 	net.Listener
 	server   *Server
 	implicit *tls.Config
 }
 
-// Accept returns the next connection that is let in, a *[Conn]. The library tries again after an error.
+// Accept returns the next connection that is not refused, a *[Conn]. The library tries again after an error.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
@@ -82,14 +85,14 @@ func (l *listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		w := newWire(nc, lastTimeout)
-		if l.implicit == nil { // a TLS client would not understand a word
+		if l.implicit == nil { // a TLS client could not read it
 			_, _ = w.Write(refusal.AppendTo(nil))
 		}
 		_ = w.Close()
 	}
 }
 
-// admit counts the connection in, or says why not.
+// admit returns a Conn, or the reply that refuses the connection.
 func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 	from := NetworkOf(ipOf(nc.RemoteAddr()))
 	s.mu.Lock()
@@ -97,30 +100,30 @@ func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 	if s.farewell.Code != 0 {
 		return nil, s.farewell
 	}
-	if r := s.counts.refusal(from, *s.limits.Load()); r.Code != 0 {
+	if r := s.refusalLocked(from, *s.limits.Load()); r.Code != 0 {
 		return nil, r
 	}
 	s.lastID++
 	c := newConn(s, nc, s.lastID, implicit)
-	s.counts.enter(c, from)
+	s.enterLocked(c, from)
 	return c, Reply{}
 }
 
-// settle counts the connection as one that is logged in.
+// settle counts the connection as logged in.
 func (s *Server) settle(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.settle(c)
+	s.settleLocked(c)
 }
 
-// dismiss counts the connection out. It reports false if it was not in.
+// dismiss ends the counting of a connection. It returns false if that was done before.
 func (s *Server) dismiss(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.counts.leave(c) {
+	if !s.leaveLocked(c) {
 		return false
 	}
-	if len(s.counts.conns) == 0 {
+	if len(s.conns) == 0 {
 		select {
 		case s.empty <- struct{}{}:
 		default:
@@ -129,9 +132,8 @@ func (s *Server) dismiss(c *Conn) bool {
 	return true
 }
 
-// Shutdown stops accepting and ends all connections with the reply (421): idle ones and
-// those that wait at once, those with a transfer when it is over. It does not wait for
-// them; see Wait. It may be called again.
+// Shutdown closes the listeners and ends all connections with the reply (421), those with a transfer when that has ended. It does
+// not wait for them; see Wait. It may be called again.
 func (s *Server) Shutdown(r Reply) error {
 	s.mu.Lock()
 	s.farewell = r
@@ -162,10 +164,10 @@ func (s *Server) Wait(ctx context.Context) error {
 func (s *Server) connected() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.counts.conns)
+	return len(s.conns)
 }
 
-// SetLimits takes other limits. Connections above a lower bound live on; the idle time counts at once.
+// SetLimits changes the limits. Connections above a lower limit stay; the idle time applies at once.
 func (s *Server) SetLimits(l Limits) {
 	s.limits.Store(&l)
 	for c := range s.Conns() {
@@ -173,14 +175,14 @@ func (s *Server) SetLimits(l Limits) {
 	}
 }
 
-// Conns yields the connections of the moment, in no order.
+// Conns returns the present connections, in no order.
 func (s *Server) Conns() iter.Seq[*Conn] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Values(slices.Collect(maps.Keys(s.counts.conns)))
+	return slices.Values(slices.Collect(maps.Keys(s.conns)))
 }
 
-// ipOf returns the IP address without port and zone; the zero Addr if it is none.
+// ipOf returns the IP address without port and zone, or the zero Addr.
 func ipOf(a net.Addr) netip.Addr {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")
@@ -190,4 +192,14 @@ func ipOf(a net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	return ap.Addr().Unmap().WithZone("")
+}
+
+// keepAlive makes TCP probe a silent peer and give it up after about d; 0: the default of the system.
+func keepAlive(t *net.TCPConn, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	const probes = 3
+	interval := max(d/(probes+1), time.Second)
+	_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: interval, Interval: interval, Count: probes})
 }

@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// Ports are the passive ports of a server. A port belongs to the connection whose 227 or 229 named it; a data connection
-// that comes to it from another address is closed, and does not disturb the transfer.
+// Ports are the passive ports of a server. A port belongs to the connection whose 227 or 229 contains it. A data connection from
+// another address is closed, and the transfer continues to wait.
 //
-// The library asks for a port (FetchNext), listens on it and shows the listener (Wrap); neither call says for which
-// client. So a port is claimed when the reply that names it passes by.
+// The library fetches a port (FetchNext), listens on it and passes the listener to Wrap. Neither call names the client, so the
+// session claims the port when the reply with its number passes by.
 type Ports struct {
 	options PortOptions
 
 	mu     sync.Mutex
 	open   map[uint16]*Port
-	shares map[string]int // how many ports each account has, or has asked for
+	shares map[string]int // number of ports by account
 }
 
-// PortOptions say which ports there are and how long each waits. Both are required.
+// PortOptions are the settings of Ports. Both are required.
 type PortOptions struct {
-	// Range returns the first and the last port, at the moment; 0: the system chooses.
+	// Range returns the first and the last port; 0: the system chooses. It may change.
 	Range func() (first, last uint16)
-	// Timeout returns how long a port is open without a data connection.
+	// Timeout returns how long a port stays open without a data connection.
 	Timeout func() time.Duration
 }
 
-// NewPorts returns ports of which none is open.
+// NewPorts returns Ports without an open port.
 func NewPorts(o PortOptions) *Ports {
 	return &Ports{options: o, open: make(map[uint16]*Port), shares: make(map[string]int)}
 }
 
-// span is the range of ports: n of them from first on. n is 0 if the system chooses.
+// span returns the range of ports: n of them from first on. n is 0 if the system chooses.
 func (p *Ports) span() (first, n int) {
 	from, to := p.options.Range()
 	if from == 0 {
@@ -44,7 +44,7 @@ func (p *Ports) span() (first, n int) {
 	return int(from), int(to) - int(from) + 1
 }
 
-// FetchNext implements ftpserver.PasvPortGetter: a port at random that is not open for another session, if there is one.
+// FetchNext implements ftpserver.PasvPortGetter: it returns a random port that is not open for another session.
 func (p *Ports) FetchNext() (exposed, listened int, ok bool) {
 	first, n := p.span()
 	if n == 0 {
@@ -65,7 +65,7 @@ func (p *Ports) FetchNext() (exposed, listened int, ok bool) {
 // NumberAttempts implements ftpserver.PasvPortGetter. Other programs may use some ports of the range.
 func (p *Ports) NumberAttempts() int { return 10 }
 
-// Wrap implements ftpserver.MainDriverExtensionPassiveWrapper for a driver: it takes note of a port that was opened.
+// Wrap implements ftpserver.MainDriverExtensionPassiveWrapper for a driver: it notes an open port.
 func (p *Ports) Wrap(l net.Listener) (net.Listener, error) {
 	tcp, ok := l.(*net.TCPListener)
 	if !ok {
@@ -78,8 +78,8 @@ func (p *Ports) Wrap(l net.Listener) (net.Listener, error) {
 	return port, nil
 }
 
-// take counts a port for an account that wants one. It reports false if the account has half of the range already. The share
-// belongs to the port once that is claimed.
+// take counts a port for an account. It returns false if the account has half of the range already. The count belongs to the port once
+// that is claimed.
 func (p *Ports) take(account string) bool {
 	_, n := p.span()
 	p.mu.Lock()
@@ -97,7 +97,7 @@ func (p *Ports) giveBackLocked(account string) {
 	}
 }
 
-// claim gives a port to the client at that address, for a while. The share that its account took goes with it.
+// claim gives a port to the client at that address until it times out. The port takes over what take counted.
 func (p *Ports) claim(number uint16, client netip.Addr, account string) *Port {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,13 +119,13 @@ type Port struct {
 
 	// Set once by claim, with ports.mu held and before a transfer begins.
 	client  netip.Addr    // that may connect
-	account string        // whose share it is
+	account string        // that it counts for
 	wait    time.Duration // how long it is open without a data connection
-	timer   *time.Timer   // closes it unless a transfer begins; nil: not claimed yet
+	timer   *time.Timer   // closes it unless a transfer begins; nil: it is not claimed yet
 }
 
-// Accept returns the connection of the client that the port belongs to. The port stays open until the transfer is over, so
-// that Conn.Contested sees other connections.
+// Accept returns the connection of the port's client. The port stays open until the transfer has ended, so that Conn.Contested detects
+// other connections.
 func (p *Port) Accept() (net.Conn, error) {
 	_ = p.SetDeadline(time.Now().Add(p.wait)) // in place of the library's
 	for {
@@ -136,13 +136,13 @@ func (p *Port) Accept() (net.Conn, error) {
 		if ipOf(conn.RemoteAddr()) == p.client {
 			return conn, nil
 		}
-		conn.Close() // a stranger's
+		conn.Close() // of another client
 	}
 }
 
-// Contested reports whether a second connection from the client's address has come to the passive port of the transfer under
-// way: one of the two is somebody else's, on the same machine or behind the same router, and the server cannot tell which. Connections
-// from elsewhere are closed. It is for the goroutine that transfers, and needs Linux.
+// Contested reports whether a second connection from the client's address came to the transfer's passive port. Then one of the two
+// belongs to another program on that machine or behind that router, and the server cannot tell which. Only the transfer's goroutine
+// may call it. It needs Linux.
 func (c *Conn) Contested() bool {
 	if c.port == nil {
 		return false
@@ -155,7 +155,7 @@ func (c *Conn) Contested() bool {
 	}
 }
 
-// Close closes the port. It ends an Accept that waits.
+// Close closes the port, and ends an Accept that waits.
 func (p *Port) Close() error {
 	p.ports.mu.Lock()
 	if p.ports.open[p.number] == p {
@@ -169,30 +169,30 @@ func (p *Port) Close() error {
 	return p.TCPListener.Close()
 }
 
-// close ends the waiting for a data connection, if there is a port. A connection that was accepted lives on.
+// close is Close for a port that may be nil. An accepted connection stays open.
 func (p *Port) close() {
 	if p != nil {
 		_ = p.Close() // the library closes it again
 	}
 }
 
-// keep leaves the port, if there is one, open until the transfer that begins accepts its data connection: that has come by then, perhaps, and
-// the copy that APPE begins with takes as long as it takes.
+// keep stops the timeout, if there is a port, because a transfer begins: APPE copies its file first, which may take long, and the data
+// connection may already have come.
 func (p *Port) keep() {
 	if p != nil {
 		p.timer.Stop()
 	}
 }
 
-// resume leaves the port, if there is one, open behind a transfer that was refused, for the next one, or until it has waited again. The
-// client's connection may wait in it: a close would reset that, and some clients then do not read the refusal.
+// resume restarts the timeout, if there is a port, after a transfer was refused. The client's connection may wait in the port: a close
+// would reset it, and some clients then do not read the refusal.
 func (p *Port) resume() {
 	if p != nil {
 		p.timer.Reset(p.wait)
 	}
 }
 
-// askForPort closes the port that the client has, and counts another one for its account.
+// askForPort closes the port of the client, and counts another one for its account.
 func (c *Conn) askForPort() Reply {
 	c.unprepare()
 	if !c.server.opts.Ports.take(c.user) {
@@ -201,7 +201,7 @@ func (c *Conn) askForPort() Reply {
 	return Reply{}
 }
 
-// unprepare closes the passive port, if there is one, and forgets what PORT said.
+// unprepare closes the passive port, if there is one, and forgets the PORT.
 func (c *Conn) unprepare() {
 	c.port.close()
 	c.port, c.prepared = nil, false

@@ -50,7 +50,6 @@ func TestPortsAreFreeAgain(t *testing.T) {
 		"kick":     func(c *client, _ string) { c.lib.conn.Kick(Reply{}); <-c.h.over },
 		"transfer": func(c *client, addr string) { transfer(c, addr, "RETR x") },
 		"PORT":     func(c *client, _ string) { c.play("> PORT 127,0,0,1,200,1", "< 250 ") },
-		"REIN":     func(c *client, _ string) { c.play("> REIN", "< 250 ") },
 		"time-out behind a refusal": func(c *client, addr string) {
 			c.settled() // the port is claimed behind the reply that names it
 			c.lib.refuses = true

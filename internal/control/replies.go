@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Write takes reply lines of the library. It never reports a failure: the library could do no more than log it, and
-// Read tells it of the end.
+// Write accepts reply lines of the library. It returns no error: the library would only log it, and Read returns io.EOF soon.
 func (c *Conn) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		c.libraryLine(c.current.Load(), bytes.TrimRight(line, "\r\n"))
@@ -16,7 +15,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// libraryLine sends a reply line of the library, or the driver's words in its place.
+// libraryLine sends a reply line of the library, or the driver's reply in its place.
 func (c *Conn) libraryLine(cmd *Command, line []byte) {
 	code, more := replyCode(line) // a line within a reply of several has no code, or is marked (RFC 959 section 4.2)
 	switch {
@@ -25,7 +24,7 @@ func (c *Conn) libraryLine(cmd *Command, line []byte) {
 		cmd.unsaid = code < 200 || more
 		return
 	case code/100 == 1:
-		c.CatchUp(quitPatience) // a QUIT that has arrived came before this reply
+		c.CatchUp(quitPatience) // a QUIT that has arrived was sent before this reply
 		c.mu.Lock()
 		cmd.begun = true
 		c.mu.Unlock()
@@ -37,12 +36,12 @@ func (c *Conn) libraryLine(cmd *Command, line []byte) {
 		c.finalLine(cmd, code, line)
 		return
 	case cmd.final != nil || cmd.verb.is(oneLine):
-		return // a line before the final one, which is said otherwise
+		return // a line before the final one, which is replaced
 	}
 	_ = c.send(append(appendClean(make([]byte, 0, len(line)+2), line), '\r', '\n'))
 }
 
-// finalLine takes the last line of a reply. The final reply of a transfer waits until the driver has closed what it opened.
+// finalLine handles the last line of a reply. The final reply of a transfer waits until the driver has closed its file.
 func (c *Conn) finalLine(cmd *Command, code int, line []byte) {
 	r := Reply{Code: code}
 	if len(line) > len("550 ") {
@@ -52,7 +51,7 @@ func (c *Conn) finalLine(cmd *Command, code int, line []byte) {
 		r = instead
 	}
 	if code == 500 && bytes.HasPrefix(line[3:], []byte(" Unhandled internal error")) {
-		// The library has recovered from a panic, and closes no handle (client_handler.go:646).
+		// The library has recovered from a panic, and does not close the handle (client_handler.go:646).
 		r, cmd.final, cmd.open = internalError, nil, false
 	}
 	if cmd.open {
@@ -62,8 +61,8 @@ func (c *Conn) finalLine(cmd *Command, code int, line []byte) {
 	c.complete(cmd, r)
 }
 
-// complete sends the final reply of a command: the driver's words, or r. A transfer ends with it: the library executes that on a
-// goroutine of its own, so no Read tells when it is over.
+// complete sends the final reply of a command: the driver's, or r. A transfer ends with it, because no Read follows the end of the
+// transfer's goroutine.
 func (c *Conn) complete(cmd *Command, r Reply) {
 	if cmd.final != nil {
 		r = *cmd.final
@@ -73,7 +72,7 @@ func (c *Conn) complete(cmd *Command, r Reply) {
 		cmd.verb.after(c, cmd, r)
 	}
 	if !cmd.Transfers() {
-		c.handler.End(cmd) // before the client can do anything else
+		c.handler.End(cmd) // before the client can send the next command
 	}
 	err := c.send(r.AppendTo(make([]byte, 0, 96)))
 	if err == nil && r.Rows != nil {
@@ -88,12 +87,12 @@ func (c *Conn) complete(cmd *Command, r Reply) {
 	}
 }
 
-// quitPatience is how long the 1xx of a transfer waits for the reader of commands to look at what has arrived.
+// quitPatience is how long the 1xx of a transfer waits at most for Read to examine input that has arrived.
 const quitPatience = 20 * time.Millisecond
 
 var internalError = Reply{Code: 451, Text: "internal error"}
 
-// replyCode returns the code that a line begins with, 0 if it begins with none, and whether more lines follow.
+// replyCode returns the code at the beginning of a line, or 0, and whether more lines follow.
 func replyCode(line []byte) (code int, more bool) {
 	if len(line) < 3 {
 		return 0, false
@@ -107,10 +106,10 @@ func replyCode(line []byte) (code int, more bool) {
 	return code, len(line) > 3 && line[3] == '-'
 }
 
-// rowsMax is how many bytes of Rows are held, but for the last row.
+// rowsMax is how many bytes of Rows are buffered before they are sent.
 const rowsMax = 16 << 10
 
-// sendRows sends the rows of a reply and its last line. It gives up when the connection is to end.
+// sendRows sends the rows of a reply and its last line. It stops when the connection must end.
 func (c *Conn) sendRows(r *Reply) error {
 	var b []byte
 	end, err := r.Rows(func(line string) error {
@@ -125,7 +124,7 @@ func (c *Conn) sendRows(r *Reply) error {
 		return err
 	})
 	if err != nil {
-		c.give(order{why: ReasonClosed}) // unless it ends for another reason
+		c.give(order{why: ReasonClosed}) // an earlier order counts
 		return err
 	}
 	return c.send(appendLine(b, r.Code, ' ', cmp.Or(end, "End")))
@@ -133,10 +132,10 @@ func (c *Conn) sendRows(r *Reply) error {
 
 var errEnding = errors.New("the connection ends")
 
-// answer sends a reply that the library has no part in.
+// answer sends a reply without the library.
 func (c *Conn) answer(r Reply) { _ = c.send(r.AppendTo(nil)) }
 
-// send writes whole lines. If it cannot, Read ends the connection.
+// send writes whole lines. After an error Read ends the connection.
 func (c *Conn) send(lines []byte) error {
 	c.handler.Said(lines)
 	_, err := c.stream.Write(lines)

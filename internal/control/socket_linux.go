@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tune sets what a control connection wants of its socket. Failures are ignored: each
-// option is an improvement, none a condition.
+// tune sets the options of a control connection's socket. It ignores failures, because the server works without each of them.
 func tune(t *net.TCPConn, userTimeout time.Duration) {
 	keepAlive(t, userTimeout)
 	raw, err := t.SyscallConn()
@@ -27,12 +26,12 @@ func tune(t *net.TCPConn, userTimeout time.Duration) {
 	})
 }
 
-// hungUp reports whether the client has sent its end or a reset, whatever is still unread. A closed socket was hung up on.
+// hungUp reports whether a FIN or RST has arrived, perhaps after unread data, or the socket is closed.
 func (w *wire) hungUp() bool {
 	if w.raw == nil {
 		return false
 	}
-	fds := []unix.PollFd{{Events: unix.POLLRDHUP, Revents: unix.POLLHUP}} // it stays so if the socket is closed
+	fds := []unix.PollFd{{Events: unix.POLLRDHUP, Revents: unix.POLLHUP}} // stays if the socket is closed
 	_ = w.raw.Control(func(fd uintptr) {
 		fds[0].Fd = int32(fd)
 		for {
@@ -44,7 +43,7 @@ func (w *wire) hungUp() bool {
 	return fds[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLRDHUP) != 0
 }
 
-// received asks the socket how many bytes have come in all, read or not (TCP_INFO). A FIN counts as one.
+// received returns how many bytes have arrived, read or not (TCP_INFO). A FIN counts as one.
 func (w *wire) received() (n uint64) {
 	if w.raw == nil {
 		return 0
@@ -57,7 +56,7 @@ func (w *wire) received() (n uint64) {
 	return n
 }
 
-// peer returns what the socket reports of the client's TCP. A reset leaves the counters as they are.
+// peer returns the state of the client's TCP. A reset does not change the counters.
 func (w *wire) peer() (p peer) {
 	if w.raw == nil {
 		return p
@@ -79,7 +78,7 @@ func (w *wire) peer() (p peer) {
 	return p
 }
 
-// dismissNext closes a connection that waits to be accepted, and returns where it comes from. It waits for none.
+// dismissNext closes a connection that waits to be accepted, and returns its address. It does not wait for one.
 func dismissNext(l *net.TCPListener) (from netip.Addr, ok bool) {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -102,7 +101,7 @@ func dismissNext(l *net.TCPListener) (from netip.Addr, ok bool) {
 	return from, ok
 }
 
-// drain throws away what has arrived, without waiting for more, 64 KiB at most.
+// drain discards input that has arrived, 64 KiB at most. It does not wait for more.
 func drain(raw syscall.RawConn) {
 	var scratch [4096]byte
 	_ = raw.Control(func(fd uintptr) { // not raw.Read, which would wait for a Read under way

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Other systems do not report what Linux does: here only reading notices a client that hangs up, a reply that was written counts
-// as received, and a second connection to a passive port waits unseen.
+// Other systems lack these functions. So the server detects a hang-up only when it reads, treats a reply that was written as
+// received, and does not detect a second connection to a passive port.
 
 func tune(t *net.TCPConn, userTimeout time.Duration) { keepAlive(t, userTimeout) }
 

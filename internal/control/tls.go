@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// controlTLS returns the TLS configuration of one control connection. With Options.SessionReuse its session tickets are encrypted with
-// a key of its own, so that they are good for its own data connections only.
+// controlTLS returns the TLS configuration of a control connection. With Options.SessionReuse it encrypts session tickets with a key
+// of its own, so that only its own data connections can use them.
 func (s *Server) controlTLS(config *tls.Config) *tls.Config {
 	if !s.opts.SessionReuse {
 		return config
@@ -20,13 +20,12 @@ func (s *Server) controlTLS(config *tls.Config) *tls.Config {
 	return config
 }
 
-// ErrNotResumed is what the handshake says of a data connection that has to resume the session of its control connection, and does not.
+// ErrNotResumed is the error of the handshake of a data connection that should resume the session of its control connection and does not.
 var ErrNotResumed = errors.New("the data connection does not resume the session of the control connection")
 
-// DataTLS puts TLS over a data connection. With Options.SessionReuse it must resume the session of the control connection, and
-// gets the ticket for the next one: under TLS 1.3 clients use a ticket once. Otherwise no tickets are sent: an uploader
-// (Net::FTP) that only writes would leave them unread, and closing a socket with something unread resets the connection, so
-// that the end of its upload is lost.
+// DataTLS puts TLS over a data connection. With Options.SessionReuse the client must resume the session of the control connection, and
+// gets a ticket for the next one, because a client uses a ticket of TLS 1.3 once. Otherwise the server sends no tickets: an uploader
+// that only writes (Net::FTP) would not read them, its close would reset the connection, and the end of the upload would be lost.
 func (c *Conn) DataTLS(data net.Conn) *tls.Conn {
 	config := c.tls.Clone()
 	if !c.server.opts.SessionReuse {
@@ -39,7 +38,7 @@ func (c *Conn) DataTLS(data net.Conn) *tls.Conn {
 		}
 		return nil
 	}
-	// Under TLS 1.3 the ticket is sent before VerifyConnection is asked: a connection that is refused would get what lets the next one in.
+	// TLS 1.3 sends the ticket before it calls VerifyConnection: a refused connection would get a ticket that the next one could use.
 	config.WrapSession = func(state tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
 		if !state.DidResume {
 			return nil, ErrNotResumed

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The reasons for which a client, or the server, ends a transfer.
+// The causes for which a client, or the server, aborts a transfer.
 var (
 	ErrAborted = errors.New("aborted by ABOR")
 	ErrQuit    = errors.New("QUIT came before the upload was complete")
@@ -14,42 +14,42 @@ var (
 	ErrStopped = errors.New("the server ended the session")
 )
 
-// stage is how far a transfer has come. It only grows.
+// stage is the progress of a transfer. It only grows.
 type stage uint8
 
 const (
-	awaiting stage = iota // for its data connection
+	awaiting stage = iota // its data connection
 	moving                // bytes
-	sealed                // its outcome is certain: too late to abort it
-	aborted               // cause says why
+	sealed                // its outcome is fixed: it can no longer be aborted
+	aborted               // cause has the reason
 )
 
-// transfer is the state of a Command that has a data connection. Conn.mu guards its stage, cause, socket, begun, left, quit
-// and over; the rest belongs to the goroutine that executes it, or never changes.
+// transfer is the state of a Command that uses a data connection. Conn.mu guards stage, cause, socket, begun, left, quit and
+// over. The other fields belong to the goroutine that executes the transfer, or never change.
 type transfer struct {
-	port    *Port         // the passive port that its client was told of; nil: none
-	done    chan struct{} // closed when it is over; nil: the command is no transfer
+	port    *Port         // the passive port of its client; nil: none
+	done    chan struct{} // closed when it has ended; nil: the command is no transfer
 	stage   stage
 	cause   error         // of aborted
 	socket  net.Conn      // of moving, below TLS
 	begun   bool          // its 1xx was sent
-	left    bool          // QUIT came before that: the client may hang up, and the transfer goes on
-	quit    bool          // QUIT came behind that
-	opened  bool          // the driver has opened what is transferred
+	left    bool          // QUIT came before the 1xx: the client may hang up, and the transfer continues
+	quit    bool          // QUIT came after the 1xx
+	opened  bool          // the driver has opened its file
 	open    bool          // and has not closed it yet
-	pending *Reply        // the final reply, which waits for that
-	over    chan struct{} // closed when it is aborted; nil: nothing waits for that
+	pending *Reply        // the final reply, which waits until the file is closed
+	over    chan struct{} // closed when it is aborted; nil: nothing waits for it
 }
 
-// Transfers reports whether the command has a data connection.
+// Transfers reports whether the command uses a data connection.
 func (cmd *Command) Transfers() bool { return cmd != nil && cmd.verb.is(transfers) }
 
-// Opened reports that the driver has opened what is transferred. The transfer is over, and its final reply is sent, only behind
-// Closed, whatever the library replies: it says 425 before it closes its handle (handle_files.go:108). A transfer that was refused is
-// never opened, and its passive port stays open.
+// Opened notes that the driver has opened the file. The transfer then ends, and its final reply is sent, after Closed only: the
+// library sends 425 before it closes its handle (handle_files.go:108). A refused transfer is never opened, and its passive port
+// stays open.
 func (cmd *Command) Opened() { cmd.opened, cmd.open = true, true }
 
-// Closed ends what Opened began. The words of the final reply were said.
+// Closed notes that the driver has closed the file. Call Say with the final reply before.
 func (cmd *Command) Closed() {
 	cmd.open = false
 	if r := cmd.pending; r != nil {
@@ -57,8 +57,7 @@ func (cmd *Command) Closed() {
 	}
 }
 
-// Connected reports the data connection, below TLS, to which bytes are about to move. It returns the cause if the transfer was aborted
-// before.
+// Connected notes the data connection, below TLS, before bytes move. It returns the cause if the transfer was aborted.
 func (cmd *Command) Connected(socket net.Conn) error {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
@@ -68,8 +67,8 @@ func (cmd *Command) Connected(socket net.Conn) error {
 	return cmd.cause
 }
 
-// Abort ends the transfer, unless it was sealed or aborted before: the first cause counts. Its data connection is closed, below TLS, which would
-// wait five seconds to say goodbye to a client that does not read.
+// Abort ends the transfer unless it was sealed or aborted before: the first cause counts. It closes the data connection below TLS,
+// because TLS would wait five seconds for a client that does not read.
 func (cmd *Command) Abort(cause error) {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
@@ -77,7 +76,7 @@ func (cmd *Command) Abort(cause error) {
 	case awaiting:
 		cmd.port.close()
 	case moving:
-		_ = cmd.socket.Close() // whatever it says, the connection is of no more use
+		_ = cmd.socket.Close()
 	default:
 		return
 	}
@@ -87,7 +86,7 @@ func (cmd *Command) Abort(cause error) {
 	}
 }
 
-// Aborted returns a channel that is closed when the transfer is aborted: for one that waits before it opens anything.
+// Aborted returns a channel that is closed when the transfer is aborted, for a transfer that waits before it opens its file.
 func (cmd *Command) Aborted() <-chan struct{} {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
@@ -100,15 +99,15 @@ func (cmd *Command) Aborted() <-chan struct{} {
 	return cmd.over
 }
 
-// Cause returns why the transfer was aborted; nil: it was not.
+// Cause returns why the transfer was aborted, or nil if it was not.
 func (cmd *Command) Cause() error {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	return cmd.cause
 }
 
-// Seal makes it too late to abort the transfer, or returns why that has happened. A client that has said QUIT must have proven that nothing is
-// missing.
+// Seal fixes the outcome of the transfer, so that Abort does nothing any more, or returns why the transfer was aborted. After a QUIT
+// the caller must have proof that no byte is missing.
 func (cmd *Command) Seal(proven bool) error {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
@@ -122,7 +121,7 @@ func (cmd *Command) Seal(proven bool) error {
 	return nil
 }
 
-// hasLeft reports whether the client of a transfer has said QUIT before the 1xx: it may hang up and the transfer goes on.
+// hasLeft reports whether the client sent QUIT before the 1xx: it may hang up, and the transfer continues.
 func (cmd *Command) hasLeft() bool {
 	if cmd == nil {
 		return false
@@ -132,14 +131,14 @@ func (cmd *Command) hasLeft() bool {
 	return cmd.left
 }
 
-// How long a client that has said QUIT behind a transfer may take to connect to its passive port.
+// How long a client that has sent QUIT after a transfer may take to connect to its passive port.
 const (
 	promptConnection = 10 * time.Millisecond // it waits for the reply to its QUIT
-	lateConnection   = 5 * time.Second       // the QUIT came together with the transfer, or the client has hung up
+	lateConnection   = 5 * time.Second       // the QUIT came with the transfer, or the client has hung up
 )
 
-// quits acts on a QUIT behind the transfer. One that comes before the data connection is an orderly end, and the client has so long to
-// connect.
+// quits acts on a QUIT that follows the transfer. A QUIT before the 1xx is an orderly end: the transfer continues if the client
+// connects in time.
 func (cmd *Command) quits(within time.Duration) {
 	c := cmd.conn
 	c.mu.Lock()
@@ -158,10 +157,9 @@ func (cmd *Command) quits(within time.Duration) {
 	})
 }
 
-// lookAhead looks, while a transfer is under way, at the lines that have come behind it. ABOR takes effect at once, and
-// is answered in its turn: clients send NOOP to keep the connection alive during a transfer, and ABOR must not wait
-// behind that. Behind another transfer it must: it is that one which it aborts. STAT without an argument is answered at once, if it
-// comes first (RFC 959 section 4.1.3).
+// lookAhead examines the lines that arrived during a transfer. ABOR takes effect at once, and is answered in its turn: clients send
+// NOOP to keep the connection alive, and ABOR must not wait for these. An ABOR after another pipelined transfer is for that one. A STAT
+// without a path that comes first is answered at once (RFC 959 section 4.1.3).
 func (c *Conn) lookAhead(transfer *Command, within time.Duration) {
 	for {
 		line, ok := c.in.peek()
@@ -173,7 +171,7 @@ func (c *Conn) lookAhead(transfer *Command, within time.Duration) {
 			break
 		}
 		c.in.next()
-		c.answer(statSession(c, cmd))
+		c.answer(c.sessionStatus())
 	}
 	c.in.lookAhead(func(line []byte) bool {
 		cmd, _ := parse(line, len(line) > c.in.limit)
@@ -190,8 +188,8 @@ func (c *Conn) lookAhead(transfer *Command, within time.Duration) {
 	})
 }
 
-// CatchUp waits until Read has looked at what has arrived, so that the transfer under way was told of an ABOR or QUIT among
-// it; d at most.
+// CatchUp waits until Read has examined all input that has arrived, so that an ABOR or QUIT in it has taken effect. It waits for d
+// at most.
 func (c *Conn) CatchUp(d time.Duration) {
 	received := c.wire.received()
 	for until := time.Now().Add(d); c.looked.Load() < received && time.Now().Before(until); {

@@ -1,55 +1,52 @@
 package control
 
-// verb is one row of the table: what is said about a command before the library gets it, and after.
+// verb is one row of the table of commands.
 type verb struct {
 	name  string
 	flags verbFlags
 	usage string // for HELP; "": HELP does not name it
-	// prepare may answer the command (a reply with a code), or change what the library gets (Command.pass). nil: the
-	// library gets the line as it is.
+	// prepare answers the command (a reply with a code), or changes what the library gets (Command.pass). nil: the library
+	// gets the line as it is.
 	prepare func(*Conn, *Command) Reply
-	// after is called when the library has answered, with the reply that is about to be sent. nil: nothing is.
+	// after is called with the final reply before it is sent. nil: no call.
 	after func(*Conn, *Command, Reply)
-	// instead are the replies in place of the library's, by its code, where neither the driver nor the library says the
-	// right thing.
+	// instead has replies that replace the library's, by its code, where the driver sets none.
 	instead map[int]Reply
 }
 
 type verbFlags uint8
 
 const (
-	open      verbFlags = 1 << iota // before login, too
-	argument                        // a bare one is 501: the library would act on the current directory
+	open      verbFlags = 1 << iota // allowed before the login
+	argument                        // without an argument it is 501: the library would act on the current directory
 	oneLine                         // only the last line of the library's reply is sent
-	transfers                       // it has a data connection; the library executes it on a goroutine of its own
+	transfers                       // it uses a data connection; the library executes it on another goroutine
 )
 
 func (v *verb) is(f verbFlags) bool { return v != nil && v.flags&f != 0 }
 
-// commands returns all commands that the server knows, by name (RFC 959, 1123, 2228, 2389, 2428, 3659, 4217 and drafts).
+// commands returns the commands of the server by name (RFC 959, 1123, 2228, 2389, 2428, 3659, 4217 and drafts).
 func commands() map[string]*verb {
 	noPort := map[int]Reply{421: {Code: 425, Text: "no port is free for a data connection"}} // 421 would end the connection
-	loggedOut := Reply{Code: 220, Text: "ready for a new user"}
 	rows := []verb{
 		{name: "USER", flags: open | argument, usage: "name", prepare: prepareUser},
 		{name: "PASS", flags: open, usage: "password", prepare: preparePass},
 		{name: "ACCT", flags: open, usage: "account", prepare: fixed(202, "no account is needed")},
-		{name: "REIN", flags: open, usage: ": log out", prepare: prepareRein, instead: map[int]Reply{350: loggedOut, 530: loggedOut}},
-		{name: "QUIT", flags: open, usage: ": good bye"},
+		{name: "QUIT", flags: open, usage: ": end the session"},
 		{name: "AUTH", flags: open | argument, usage: "TLS", prepare: authTLS},
 		{name: "PBSZ", flags: open | argument, usage: "0", prepare: preparePbsz, instead: map[int]Reply{200: {Code: 200, Text: "PBSZ=0"}}},
 		{name: "PROT", flags: open | argument, usage: "P or C", prepare: prepareProt, after: afterProt},
-		{name: "FEAT", flags: open, usage: ": what this server knows", prepare: feat},
+		{name: "FEAT", flags: open, usage: ": list the features", prepare: feat},
 		{name: "HELP", flags: open, usage: "[command]", prepare: help},
 		{name: "SYST", flags: open, usage: ": the kind of system"},
-		{name: "NOOP", flags: open, usage: ": a sign of life"},
+		{name: "NOOP", flags: open, usage: ": do nothing"},
 		{name: "CLNT", flags: open, usage: "name and version"},
 		{name: "OPTS", flags: open | argument, usage: "UTF8 ON, or MLST facts", prepare: prepareOpts},
 		{name: "STAT", flags: open, usage: "[path]", prepare: prepareStat},
 
-		{name: "MKD", flags: argument, usage: "path: take the lock of that name, or make a directory"},
+		{name: "MKD", flags: argument, usage: "path: acquire the lock of that name, or make a directory"},
 		{name: "XMKD", flags: argument, usage: "path: the same as MKD"},
-		{name: "RMD", flags: argument, usage: "path: give the lock back, or remove an empty directory"},
+		{name: "RMD", flags: argument, usage: "path: release the lock, or remove an empty directory"},
 		{name: "XRMD", flags: argument, usage: "path: the same as RMD"},
 		{name: "PWD", usage: ": the current directory"},
 		{name: "XPWD", usage: ": the same as PWD"},
@@ -64,7 +61,7 @@ func commands() map[string]*verb {
 		{name: "RNTO", flags: argument, usage: "path: its new name"},
 		{name: "SIZE", flags: argument, usage: "path: bytes of a file"},
 		{name: "MDTM", flags: argument, usage: "path: when it was modified, or a lock acquired", prepare: prepareMdtm},
-		{name: "MFMT", flags: argument, usage: "time path: set the modification time", prepare: prepareMfmt, instead: map[int]Reply{500: wantsTime, 501: wantsTime}},
+		{name: "MFMT", flags: argument, usage: "time path: set the modification time", prepare: prepareMfmt, instead: map[int]Reply{500: needsTime, 501: needsTime}},
 		{name: "MLST", usage: "[path]: facts about it"},
 		{name: "AVBL", usage: "[path]: bytes available"},
 		{name: "HASH", flags: argument | oneLine, usage: "path: its digest, see OPTS HASH", prepare: quotePath},
@@ -99,8 +96,8 @@ func commands() map[string]*verb {
 	for i := range rows {
 		all[rows[i].name] = &rows[i]
 	}
-	for _, name := range []string{"SMNT", "CCC", "LANG", "HOST", "ADAT", "MIC", "CONF", "ENC"} { // known, and not served
-		all[name] = &verb{name: name, flags: open, prepare: fixed(502, "this server does not know "+name)}
+	for _, name := range []string{"REIN", "SMNT", "CCC", "LANG", "HOST", "ADAT", "MIC", "CONF", "ENC"} {
+		all[name] = &verb{name: name, flags: open, prepare: fixed(502, name+" is not implemented")}
 	}
 	return all
 }

@@ -11,17 +11,17 @@ import (
 // wire is the connection below TLS.
 type wire struct {
 	net.Conn
-	raw     syscall.RawConn // nil if there is no socket
+	raw     syscall.RawConn // nil: the connection has no socket
 	since   time.Time       // when it began
 	timeout time.Duration   // of a write
-	ending  atomic.Bool     // lastTimeout is for writes
+	ending  atomic.Bool     // writes have lastTimeout only
 	got     atomic.Uint64   // how many bytes were read
 	sent    atomic.Uint64   // how many bytes were written
-	wrote   atomic.Int64    // when the last write began, in nanoseconds behind since
+	wrote   atomic.Int64    // when the last write began, in nanoseconds since then
 
-	mu       sync.Mutex    // one write at a time: what is written are whole replies, or TLS records
-	deadline time.Duration // of writes, behind since
-	failed   error         // what a write returned; no other one is tried
+	mu       sync.Mutex    // one write at a time: each is a whole reply or TLS record
+	deadline time.Duration // of writes, after since
+	failed   error         // of a write; later writes return it
 }
 
 func newWire(nc net.Conn, timeout time.Duration) *wire {
@@ -32,18 +32,18 @@ func newWire(nc net.Conn, timeout time.Duration) *wire {
 	return w
 }
 
-// Read counts what it reads.
+// Read counts the bytes that it reads.
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.got.Add(uint64(max(n, 0)))
 	return n, err
 }
 
-// lastReply returns when the last write began; without one, when the connection did.
+// lastReply returns when the last write began, or when the connection began.
 func (w *wire) lastReply() time.Time { return w.since.Add(time.Duration(w.wrote.Load())) }
 
-// Write has a deadline of its own: only a client that does not read can make it slow. The deadline is up to a second early, so that a busy
-// connection sets few.
+// Write has a deadline, because a client that does not read makes it wait. The deadline may be a second early, so that a busy connection
+// sets one per second at most.
 func (w *wire) Write(p []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +57,7 @@ func (w *wire) Write(p []byte) (n int, err error) {
 		timeout, early = min(timeout, lastTimeout), 0
 	}
 	if by := now + timeout; by-w.deadline > early || early == 0 {
-		_ = w.Conn.SetWriteDeadline(w.since.Add(by)) // an error comes again
+		_ = w.Conn.SetWriteDeadline(w.since.Add(by)) // a failure makes the write fail, too
 		w.deadline = by
 	}
 	n, w.failed = w.Conn.Write(p)
@@ -68,17 +68,17 @@ func (w *wire) Write(p []byte) (n int, err error) {
 // wakeReader makes the present Read, or the next one, fail at once with a timeout.
 func (w *wire) wakeReader() { _ = w.Conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// lastTimeout is for what is written at the very end: a goodbye, TLS's close_notify.
+// lastTimeout is the deadline for the last writes: the final 421, the close_notify of TLS.
 const lastTimeout = time.Second
 
-// end notes that the connection is about to be closed: a write that waits for the client waits no longer than lastTimeout.
+// end limits writes, also one under way, to lastTimeout.
 func (w *wire) end() {
 	w.ending.Store(true)
 	_ = w.Conn.SetWriteDeadline(time.Now().Add(lastTimeout))
 }
 
-// Close sends the end and throws away what came unread: a close with unread data would reset the connection, and a reset
-// may cost the client the last reply (RFC 2525 section 2.17).
+// Close sends a FIN and discards unread input before it closes the socket. A close with unread input would reset the connection, and
+// the client might lose the last reply (RFC 2525 section 2.17).
 func (w *wire) Close() error {
 	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok && w.raw != nil {
 		_ = half.CloseWrite()

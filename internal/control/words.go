@@ -6,28 +6,26 @@ import (
 	"unicode/utf8"
 )
 
-// Reply is what the client is told. The bytes CR, LF and NUL in its texts are sent as '?', so that no file name can
-// forge a line.
+// Reply is a reply to a command. CR, LF and NUL in its texts are sent as '?', so that no file name can forge a line.
 //
 // A refusal (a code of 400 or more) and a 257 have at most 128 bytes on the wire; a longer text is shortened and ends in
-// "...". Of a refusal the path is shortened first, at its front. The quoted path of a 257 is never shortened: if the path
-// alone is longer, the reply is sent whole.
+// "...". A refusal is shortened at the front of its path first. The quoted path of a 257 is never shortened: if the path
+// alone is too long, the reply is sent whole.
 type Reply struct {
 	Code int    // three digits, RFC 959 section 4.2
-	Path string // what a refusal is about; it stands before the text, with ": " between them; "": nothing
+	Path string // comes before the text, followed by ": "; "": none
 	Text string // the text of the first line
-	// Lines, if there are any, make it a reply of several lines: "code-Text", these as they are (MLST and FEAT want one
-	// space in front: RFC 3659, RFC 2389), then "code End". A line that begins with a digit gets a space in front
-	// (RFC 959 section 4.2).
+	// Lines make it a reply of several lines: "code-Text", these lines, then "code End". Lines of MLST and FEAT begin with a
+	// space (RFC 3659, RFC 2389). A line that begins with a digit gets a space in front (RFC 959 section 4.2).
 	Lines []string
 	End   string // the text of the last line if there are Lines; "" is "End"
-	// Rows, if it is not nil, makes more lines behind Lines while they are sent, so that none but the last few are held: a client
-	// that does not read makes it wait. It calls line with each, returns the error of line, and returns the text of the last
-	// line, like End. An error ends the connection. It is for replies that the driver says to commands without a data connection.
+	// Rows, if it is not nil, produces further lines while they are sent, so that few are buffered; a client that does not read
+	// makes it wait. It calls line with each line, returns an error of line, and returns the text of the last line, like End.
+	// An error ends the connection. Only the driver's replies to commands without a data connection may have Rows.
 	Rows func(line func(string) error) (end string, err error)
 }
 
-// AppendTo appends the reply as it goes over the wire, but for Rows and the line behind them.
+// AppendTo appends the reply as it is sent, without Rows and the line after them.
 func (r Reply) AppendTo(b []byte) []byte {
 	if len(r.Lines) == 0 && r.Rows == nil {
 		return appendLine(b, r.Code, ' ', r.short())
@@ -42,7 +40,7 @@ func (r Reply) AppendTo(b []byte) []byte {
 	return appendLine(b, r.Code, ' ', cmp.Or(r.End, "End"))
 }
 
-// appendRow appends a line between the first and the last one.
+// appendRow appends a line between the first and the last line of a reply.
 func appendRow(b []byte, line string) []byte {
 	if line != "" && line[0] >= '0' && line[0] <= '9' {
 		b = append(b, ' ')
@@ -51,16 +49,16 @@ func appendRow(b []byte, line string) []byte {
 }
 
 const (
-	// maxReply is how many bytes a refusal and a 257 have on the wire: ESP32_FTPClient and FTPClient_Generic read a
-	// reply into 128 bytes, and take a longer refusal for a success.
+	// maxReply is the longest refusal or 257 in bytes: ESP32_FTPClient and FTPClient_Generic read a reply into 128 bytes, and
+	// treat a longer refusal as a success.
 	maxReply = 128
-	// leastPath is how many bytes of its path a refusal keeps, however long its text is.
+	// leastPath is how many bytes of its path a refusal keeps at least.
 	leastPath = 16
-	// ellipsis stands where something was cut off.
+	// ellipsis marks the place where a text was shortened.
 	ellipsis = "..."
 )
 
-// short returns the text of a reply of one line, shortened if the reply would be too long.
+// short returns the text of a reply of one line, shortened to maxReply.
 func (r Reply) short() string {
 	const room = maxReply - len("550 \r\n")
 	text := r.Text
@@ -80,8 +78,7 @@ func (r Reply) short() string {
 	return text
 }
 
-// quotedLen returns how many bytes the quoted path has that a text begins with (RFC 959 appendix II), its quotes
-// included; 0 if there is none.
+// quotedLen returns the length of the quoted path (RFC 959 appendix II), with its quotes, at the beginning of a text, or 0.
 func quotedLen(text string) int {
 	if text == "" || text[0] != '"' {
 		return 0
@@ -98,7 +95,7 @@ func quotedLen(text string) int {
 	return 0
 }
 
-// cutEnd shortens a text at its end, if need be, between two words: half a number would be another number.
+// cutEnd shortens a text to room bytes at its end, between two words: half a number would be another number.
 func cutEnd(text string, room int) string {
 	if len(text) <= room {
 		return text
@@ -116,10 +113,10 @@ func cutEnd(text string, room int) string {
 	return text + ellipsis
 }
 
-// longestNumber is how many bytes a number in a reply may have, with what stands around it.
+// longestNumber is the length of the longest number in a reply, with punctuation.
 const longestNumber = 24
 
-// cutFront shortens a path at its front, if need be.
+// cutFront shortens a path to room bytes at its front.
 func cutFront(path string, room int) string {
 	if len(path) <= room {
 		return path

@@ -26,7 +26,7 @@ func TestTheDriversWordsReplaceTheLibrarys(t *testing.T) {
 		{"of which only the last one counts", "HASH a", several, nil, "250 c"},
 		{"a panic in the driver", "MKD a", "500 Unhandled internal error: a secret", []Reply{{Code: 257, Text: "made"}}, "451 internal error"},
 		{"a panic's words in a name", "MKD a", "550 Unhandled internal error: x", nil, "550 Unhandled internal error: x"},
-		{"control's", "MFMT x y", "500 syntax", nil, "501 MFMT wants YYYYMMDDHHMMSS in UTC and a path"},
+		{"control's", "MFMT x y", "500 syntax", nil, "501 MFMT needs a time, YYYYMMDDHHMMSS in UTC, and a path"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := serve(t).login()
