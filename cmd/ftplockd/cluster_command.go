@@ -22,10 +22,11 @@ func newClusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Show the servers that have their locks in etcd together, and the members of etcd",
-		Long: `Cluster shows the members of etcd: version, which is its leader, how many changes each is behind, the size of its database, what is
-wrong with it. Then the servers: the active one first, then those that stand by, in the order in which they take over, with a hash
-of their rules, which should be the same, and how long a request to etcd takes those that stand by. Then how many terms there have been, how
-long ago the active server has given a sign of life, and since when and why it is suspended. It asks etcd alone, so it runs on any machine that has the configuration file.`,
+		Long: `Cluster prints the members of etcd: version, leader, number of changes behind the leader, size of the database, state.
+Then it prints the servers: the active one first, then the standbys in the order in which they take over, with a hash
+of their rules, which should be the same, and the time of a request from a standby to etcd. Then it prints the number of terms, the time since
+the last sign of life of the active server, and since when and why that is suspended. It asks only etcd, so it runs on any machine that has the
+configuration file.`,
 		Example: "  ftplockd cluster --config /etc/ftplockd.toml",
 		Args:    onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,7 +41,7 @@ long ago the active server has given a sign of life, and since when and why it i
 	return cmd
 }
 
-// stepDownWithin is how long the next server may take to be the active one.
+// stepDownWithin limits the time until the next server is the active one.
 const stepDownWithin = 20 * time.Second
 
 func newStepDownCommand(options *serveOptions) *cobra.Command {
@@ -49,7 +50,7 @@ func newStepDownCommand(options *serveOptions) *cobra.Command {
 		Short: "Have the active server hand over to the one that has stood by for longest",
 		Long: `Step-down asks the active server to hand over. It ends its sessions with 421, transfers within 300 ms, and then its process, with
 status 75; its service manager starts it again, and it stands by. Locks stay held. Step-down returns when another server is the
-active one, and says which. Without a standby it is refused.`,
+active one, and prints it. Without a standby it is refused.`,
 		Example: "  ftplockd cluster step-down --config /etc/ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,7 +80,7 @@ were granted since then would be granted again: choose N larger than the number 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			by, err := strconv.ParseUint(args[0], 10, 62)
 			if err != nil || by == 0 {
-				return usageError{fmt.Errorf("%q is no number above 0", args[0])}
+				return server.UsageError{Err: fmt.Errorf("%q is no number above 0", args[0])}
 			}
 			return options.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
 				last, err := c.RaiseBase(ctx, by)
@@ -93,7 +94,7 @@ were granted since then would be granted again: choose N larger than the number 
 	}
 }
 
-// patience is how long a command waits for an answer of etcd.
+// patience is the least time limit of a request to etcd.
 const patience = 3 * time.Second
 
 // withEtcd runs f with the etcd of a configuration.
@@ -107,13 +108,13 @@ func (o *serveOptions) openEtcd(cmd *cobra.Command, f func(context.Context, *etc
 		return err
 	}
 	if !c.Etcd.On() {
-		return usageError{errors.New("there is no cluster: say --config FILE, of a file that has etcd.endpoints")}
+		return server.UsageError{Err: errors.New("there is no cluster: give --config a file that has etcd.endpoints")}
 	}
 	clock, err := server.NewClock()
 	if err != nil {
 		return err
 	}
-	// What is wrong with etcd the commands say themselves.
+	// The commands report the errors of etcd themselves.
 	options, err := server.EtcdOptions(c, clock, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func showMembers(w io.Writer, status etcd.Status) error {
 	return printTable(w, "ETCD\tVERSION\tLEADER\tBEHIND\tDATABASE\tSTATE", rows, "etcd has no members")
 }
 
-// showServers shows what is known of the servers, unless etcd did not tell.
+// showServers prints the servers, unless etcd did not answer.
 func showServers(w io.Writer, status etcd.Status, failed error) error {
 	if failed != nil {
 		return nil

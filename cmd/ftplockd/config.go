@@ -17,7 +17,7 @@ func newConfigCommand() *cobra.Command {
 		Short: "Check a configuration file, or print an example",
 		Args:  onlyCommands,
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("say what to do: config check FILE, or config example")}
+			return server.UsageError{Err: errors.New("the subcommand is missing: config check FILE, or config example")}
 		},
 	}
 	cmd.AddCommand(newConfigCheckCommand(), newConfigExampleCommand())
@@ -27,18 +27,18 @@ func newConfigCommand() *cobra.Command {
 func newConfigCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
-		Short: "Say all that is wrong with a configuration file",
-		Long: `Check reads a configuration file as the server would and says all that is wrong with
-it at once, a line for each: file, line, key, and what would be right. A syntax error ends
-the reading. It does not look whether directories, certificates and addresses are there.
+		Short: "Print all errors of a configuration file",
+		Long: `Check reads a configuration file as the server does and prints all of its errors,
+a line for each: file, line, key, and a hint. A syntax error ends the check. It does not
+check that directories, certificates and addresses exist.
 
-The exit status is 0 if the server would take the file (there may be warnings), else 2.`,
+The exit status is 0 if the server accepts the file (there may be warnings), else 2.`,
 		Example: "  ftplockd config check /etc/ftplockd.toml",
 		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd.toml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(args[0], server.CheckProtects, server.CheckStatusFile)
 			if err != nil {
-				return usageError{err}
+				return server.UsageError{Err: err}
 			}
 			if len(c.Warnings) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), c.Warnings)
@@ -52,9 +52,9 @@ The exit status is 0 if the server would take the file (there may be warnings), 
 func newConfigExampleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
-		Short: "Print a configuration file with every key, its default and what it does",
-		Long: `Example prints a configuration file that names and explains every key. Each has its
-default there, so the file as it is changes nothing.`,
+		Short: "Print a configuration file that explains every key",
+		Long: `Example prints a configuration file that explains every key. Each key has its
+default value, so the file as it is changes nothing.`,
 		Example: "  ftplockd config example > ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,8 +18,8 @@ const howFound = `The server is that of --state or --config; else that of ftploc
 current directory, where a server without a configuration was started; else that of
 /etc/ftplockd/ftplockd.toml.`
 
-// find sets ConfigFile for a command about a server, unless the command line names the server or a server without a configuration
-// was started in this directory. It returns a sentence that names what it has found.
+// find sets ConfigFile to the installed configuration, unless the command line names a server or a server without a configuration
+// was started in this directory. It returns a sentence about the result.
 func (o *serveOptions) find() string {
 	builtin := config.Default().State
 	switch {
@@ -43,7 +43,7 @@ func exists(file string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// found runs a part of a command about a server. An error names the configuration that was used.
+// found runs a part of a command about a server. It adds the configuration to an error.
 func (o *serveOptions) found(run func() error) error {
 	where := o.find()
 	if err := run(); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,22 +17,22 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// historyOptions select and format the history of a lock.
+// historyOptions select the events of a history and their format.
 type historyOptions struct {
 	since sinceFlag
 	json  bool
 }
 
-// newHistoryCommand returns the command that prints the history of a lock or a file, from the journal or etcd.
+// newHistoryCommand returns the command that prints the history of a lock or a file from the journal or etcd.
 func newHistoryCommand() *cobra.Command {
 	var options serveOptions
 	var history historyOptions
 	cmd := &cobra.Command{
 		Use:   "history NAME",
-		Short: "Print who held a lock when, or who wrote a protected file",
-		Long: `History prints the events of a lock from the journal or etcd, oldest first: time, event, client, session, token, how long the
-lock had been held, and the files that its holder published, with their bytes and SHA-256. The token of an end is that of the hold
-that ended. For a file that a lock protects it prints who published it, under which token. It needs no running server. NAME is the
+		Short: "Print the holders of a lock, or the writers of a protected file",
+		Long: `History prints the events of a lock from the journal or etcd, oldest first: time, event, client, session, token, time since the
+grant, and the files that the holder published, with their bytes and SHA-256. The token of an end is that of the hold
+that ended. For a file that a lock protects it prints its publications with account and token. It needs no running server. NAME is the
 path in the served tree, such as /locks/demo. With --json it prints an array; the keys keep their meaning from version to version.`,
 		Example: "  ftplockd history /phone_lock --since 24h\n  ftplockd history /phone.tsv --json",
 		Args:    oneArgument("NAME", "ftplockd history /locks/demo"),
@@ -77,8 +76,7 @@ func (f *sinceFlag) String() string {
 	return f.Format(time.RFC3339)
 }
 
-// history prints the history of a lock from the log that the configuration names. Without a configuration file that is the journal in
-// the state directory.
+// history prints the history of a lock from the log of the configuration. Without a configuration file that is the journal in the state directory.
 func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyOptions) error {
 	if o.ConfigFile != "" {
 		c, err := o.Load()
@@ -103,49 +101,41 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyOpti
 
 // show prints the selected events.
 func (h historyOptions) show(w io.Writer, history iter.Seq2[lock.Entry, error], none string) error {
-	events, rows := []status.Event{}, []string(nil)
+	events := []status.Event{}
 	for e, err := range history {
 		if err != nil {
 			return err
 		}
-		if e.At.Wall.Before(h.since.Time) {
-			continue
-		}
-		if h.json {
+		if !e.At.Wall.Before(h.since.Time) {
 			events = append(events, status.FromEntry(e))
-			continue
 		}
-		session, held := "-", "-"
-		if e.By.Session != 0 {
-			session = e.By.Session.String()
-		}
-		if e.Held > 0 {
-			held = inSeconds(e.Held.Seconds())
-		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", e.At.Wall.UTC().Format(time.RFC3339), e.Cause,
-			dash(e.By.String()), session, e.Token, held, printable(noteOf(e))))
 	}
 	if h.json {
-		text, err := json.MarshalIndent(events, "", "  ")
-		if err == nil {
-			_, err = fmt.Fprintf(w, "%s\n", text)
+		return printJSON(w, events, "  ")
+	}
+	var rows []string
+	for _, e := range events {
+		held := "-"
+		if e.Held > 0 {
+			held = inSeconds(e.Held)
 		}
-		return err
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", e.Time.Format(time.RFC3339), e.Event,
+			dash(e.By), dash(e.Session), e.Token, held, printable(noteOf(e))))
 	}
 	return printTable(w, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE", rows, none)
 }
 
 // noteOf returns the last column of a history.
-func noteOf(e lock.Entry) string {
-	if e.File == nil {
-		return e.Note
+func noteOf(e status.Event) string {
+	if e.Path == "" {
+		return e.Reason
 	}
-	note := fmt.Sprintf("%s under %s", e.File.Path, e.Name)
-	if e.File.SHA256 != "" {
-		note += fmt.Sprintf(", %d bytes, sha256 %s", e.File.Bytes, e.File.SHA256)
+	note := fmt.Sprintf("%s under %s", e.Path, e.Lock)
+	if e.SHA256 != "" {
+		note += fmt.Sprintf(", %d bytes, sha256 %s", *e.Bytes, e.SHA256)
 	}
-	if e.Note != "" {
-		note += ", " + e.Note
+	if e.Reason != "" {
+		note += ", " + e.Reason
 	}
 	return note
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/server"
 )
 
-// newLeftoversCommand returns the command for what was left in locks that ended otherwise than by RMD.
+// newLeftoversCommand returns the command for the contents of locks that ended without RMD.
 func newLeftoversCommand() *cobra.Command {
 	var options serveOptions
 	list := func(cmd *cobra.Command, _ []string) error {
@@ -29,23 +29,23 @@ func newLeftoversCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "leftovers",
-		Short: "List, restore or remove what was left in locks",
-		Long: `Leftovers lists what was left in locks that ended otherwise than by RMD: their age was over, their holder was
-silent for too long or disconnected, or somebody broke them. Clients do not see it; it is removed when it is older than
-locks.leftover_max_age. The first column is the ID: the token of the hold. "ftplockd history LOCK" tells more.`,
+		Short: "List, restore or remove files that were left in locks",
+		Long: `Leftovers lists the files that were left in locks which ended without RMD: at the end of their age or idle time, by a
+disconnect, or because an administrator broke them. Clients do not see these files. The server removes them after
+locks.leftover_max_age. The first column is the ID: the token of the hold. "ftplockd history LOCK" prints more.`,
 		Example: "  ftplockd leftovers\n  ftplockd leftovers restore 42 /rescued\n  ftplockd leftovers remove 42",
 		Args:    onlyCommands,
 		RunE:    list,
 	}
-	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List what was left in locks", Args: cobra.NoArgs, RunE: list})
+	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the files that were left in locks", Args: cobra.NoArgs, RunE: list})
 	cmd.AddCommand(&cobra.Command{
-		Use: "restore ID PATH", Short: "Move what was left in a lock to a path of the served tree, which must not exist, nor be the name of a lock", Args: cobra.ExactArgs(2),
+		Use: "restore ID PATH", Short: "Move the files to a path of the served tree, which must neither exist nor be the name of a lock", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return options.withLeftovers(func(l leftovers) error { return l.restore(args[0], args[1]) })
 		},
 	})
 	cmd.AddCommand(&cobra.Command{
-		Use: "remove ID", Short: "Remove what was left in a lock, for good", Args: cobra.ExactArgs(1),
+		Use: "remove ID", Short: "Remove the files", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return options.withLeftovers(func(l leftovers) error {
 				name, err := l.find(args[0])
@@ -61,13 +61,13 @@ locks.leftover_max_age. The first column is the ID: the token of the hold. "ftpl
 	return cmd
 }
 
-// leftovers are those in the served directory.
+// leftovers finds leftovers in the served directory.
 type leftovers struct {
 	root   *os.Root
 	config *config.Config
 }
 
-// withLeftovers runs f on those of the served directory.
+// withLeftovers runs f with the leftovers of the served directory.
 func (o *serveOptions) withLeftovers(f func(leftovers) error) error {
 	return o.found(func() error { return o.openLeftovers(f) })
 }
@@ -88,10 +88,10 @@ func (o *serveOptions) openLeftovers(f func(leftovers) error) error {
 func (l leftovers) names() (names []string, err error) {
 	err = fs.WalkDir(l.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has gone meanwhile
+		case errors.Is(err, fs.ErrNotExist): // it was removed in between
 			return nil
 		case err != nil:
-			fmt.Fprintf(os.Stderr, "ftplockd: not looked into: %v\n", err)
+			fmt.Fprintf(os.Stderr, "ftplockd: not searched: %v\n", err)
 			return fs.SkipDir
 		case name == strings.TrimPrefix(files.Leftovers, "/") || !d.IsDir():
 			return nil
@@ -170,7 +170,7 @@ func (l leftovers) restore(id, to string) error {
 		return fmt.Errorf("/%s is a name that the server uses: choose another path", to)
 	}
 	if _, err := l.root.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("/%s exists already, or cannot be looked at: choose a path that is free", to)
+		return fmt.Errorf("/%s exists already, or cannot be read: choose a path that is free", to)
 	}
 	return l.root.Rename(name, to)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ftplockd/ftplockd/config"
 )
 
-// maxPassword bounds what is read as a password, in bytes; no FTP command can be longer.
+// maxPassword limits the bytes of a password; no FTP command can be longer.
 const maxPassword = 4096
 
 // newPasswdCommand returns the command that makes password hashes.
@@ -34,8 +34,8 @@ the shell's history could see it.`,
   ftplockd passwd < password.txt`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errors.New("a password on the command line is seen by others (ps, the shell's history): " +
-					"give it when asked, or as a line on standard input")
+				return errors.New("other users can see a password on the command line (ps, the shell's history): " +
+					"type it at the prompt, or give it as a line on standard input")
 			}
 			return nil
 		},
@@ -92,8 +92,8 @@ func readLine(in io.Reader) (string, error) {
 	return line, nil
 }
 
-// readHidden reads a line from a terminal that does not show what is typed. A
-// signal that ends the program meanwhile leaves a terminal that does again.
+// readHidden reads a line from a terminal without echo. A signal that ends the program
+// turns the echo on again.
 func readHidden(terminal *os.File, prompt io.Writer) (string, error) {
 	state, err := term.GetState(int(terminal.Fd()))
 	if err != nil {
@@ -116,6 +116,6 @@ func readHidden(terminal *os.File, prompt io.Writer) (string, error) {
 	signal.Stop(signals)
 	close(read)
 	<-watched
-	fmt.Fprintln(prompt) // the one that was not shown
+	fmt.Fprintln(prompt) // the end of the line was not shown
 	return string(line), err
 }

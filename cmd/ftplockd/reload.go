@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -17,30 +16,26 @@ func newReloadCommand() *cobra.Command {
 		Use:   "reload",
 		Short: "Have the running server read its configuration file again",
 		Long: `Reload has the server read its configuration file again, as SIGHUP does, and waits for the
-result: the exit status is 0 if the server has taken the file. It prints the warnings of "config check". No session and no lock is dropped. A file with an error changes nothing. Ages, idle times
-and what a disconnect does hold for locks that are held, at once; so a shorter age may end some.
+result: the exit status is 0 if the server uses the new file. It prints the warnings of "config check". No session and no lock ends. A file with
+an error changes nothing. New ages, idle times and on_disconnect apply to held locks at once, so a shorter age may end some.
 
 Keys that need a restart (listen, root, state, locks.directories and a few more) keep their old
-values; those that changed are named. Sessions that are logged in keep the rights that they logged in
-with: "ftplockd kick" ends them.
+values; reload prints the ones that changed. Sessions keep the rights of their login:
+"ftplockd kick" ends them.
 
 ` + howFound,
 		Example: "  ftplockd reload\n  ftplockd reload --config ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := options.ask(cmd, http.MethodPost, "/reload")
+			done, err := request[server.Reloaded](&options, cmd, http.MethodPost, "/reload")
 			if err != nil {
-				return err
-			}
-			var done server.Reloaded
-			if err := json.Unmarshal(body, &done); err != nil {
 				return err
 			}
 			for _, warning := range done.Warnings {
 				fmt.Fprintln(cmd.ErrOrStderr(), warning)
 			}
 			for _, key := range done.NeedRestart {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s has changed and needs a restart: until then the old value holds\n", key)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s has changed and needs a restart: until then the server uses the old value\n", key)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "reloaded")
 			return err
@@ -50,7 +45,7 @@ with: "ftplockd kick" ends them.
 	return cmd
 }
 
-// addStateFlags are the flags of the commands that speak to a running server.
+// addStateFlags adds the flags of the commands that send requests to a running server.
 func (o *serveOptions) addStateFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `FILE` (TOML) of the server (see ftplockd --help)")
 	cmd.Flags().StringVar(&o.State, "state", "", "state `DIR` of the server instead of what is configured")
@@ -68,8 +63,7 @@ func (o *serveOptions) ask(cmd *cobra.Command, method, path string) (body []byte
 	return body, err
 }
 
-// stateDirectory finds the state directory. The configuration file is read only if it must be, so
-// that a server can be spoken to while its file has an error.
+// stateDirectory returns the state directory. With --state it does not read the configuration file, which may have an error.
 func (o *serveOptions) stateDirectory() (string, error) {
 	if o.State != "" {
 		return o.State, nil

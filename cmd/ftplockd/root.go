@@ -38,7 +38,7 @@ cluster) find it by its configuration. ` + howFound
 	info, _ := debug.ReadBuildInfo()
 	root.Version = versionLine(info)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SilenceErrors = true // report says them, once
+	root.SilenceErrors = true // report writes them
 	root.SilenceUsage = true
 	root.AddCommand(
 		newServeCommand(),
@@ -75,25 +75,19 @@ const (
 // outputWithin bounds the wait for the reader of standard error.
 const outputWithin = 2 * time.Second
 
-// usageError is an error in how a command was called that only shows while it runs, such as a configuration file that is not there.
-type usageError struct{ error }
-
-func (u usageError) Unwrap() error { return u.error }
-
-// execute runs the command line, says what went wrong and returns the exit status.
+// execute runs the command line, writes its error and returns the exit status.
 func execute(ctx context.Context, root *cobra.Command) int {
-	began := false // else the error is one of the command line, found by cobra
+	began := false // false: the error is one of the command line
 	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	cmd, err := root.ExecuteContextC(ctx)
 	return report(cmd, err, began)
 }
 
-// report says what went wrong with a command, if standard error is read, and returns the exit status for it.
+// report writes the error of a command and returns its exit status. It waits for the reader of standard error for outputWithin.
 // The errors of a configuration begin with file and line, so that editors find them.
 func report(cmd *cobra.Command, err error, began bool) int {
 	var wrong config.Errors
-	var usage usageError
-	var named server.UsageError
+	var usage server.UsageError
 	var away server.SuspendedError
 	stderr := new(bytes.Buffer)
 	defer func() {
@@ -128,7 +122,7 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	case errors.As(err, &away):
 		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitAway
-	case errors.As(err, &usage), errors.As(err, &named):
+	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitUsage
 	}
@@ -136,7 +130,7 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	return exitFailure
 }
 
-// onlyCommands refuses arguments that are no subcommand, and says which may have been meant.
+// onlyCommands refuses arguments that are no subcommand, and suggests similar ones.
 func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 // serveOptions are the flags of the commands.
 type serveOptions struct{ server.Options }
 
-// newServeCommand returns the command that runs the server until it is told to stop.
+// newServeCommand returns the command that runs the server.
 func newServeCommand() *cobra.Command {
 	var options serveOptions
 	cmd := &cobra.Command{
@@ -19,10 +19,10 @@ func newServeCommand() *cobra.Command {
 		Short: "Run the server (what ftplockd does without a subcommand)",
 		Long: `Serve runs the server until it gets SIGINT or SIGTERM.
 
-What the flags do not say the configuration file does, and what that leaves out is
-as "ftplockd config example" shows. Without any account, in a file or at all, there
-is one: its name is FTPLOCKD_USER from the environment or "ftp", its password
-FTPLOCKD_PASSWORD or a generated one in the file "password" of the state directory.`,
+Flags precede the configuration file. "ftplockd config example" prints the defaults of
+all other keys. Without an [[account]] there is one account: its name is FTPLOCKD_USER from
+the environment or "ftp", its password FTPLOCKD_PASSWORD or a generated one in the file
+"password" of the state directory.`,
 		Example: `  ftplockd serve --config /etc/ftplockd.toml
   FTPLOCKD_PASSWORD=secret ftplockd serve --listen 127.0.0.1:2121 --listen '[::1]:2121'`,
 		Args: cobra.NoArgs,
@@ -32,10 +32,10 @@ FTPLOCKD_PASSWORD or a generated one in the file "password" of the state directo
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.ConfigFile, "config", "", "configuration `FILE` (TOML)")
-	flags.StringArrayVar(&options.Listen, "listen", nil, "listen on `HOST:PORT` instead of what is configured; may be repeated")
-	flags.StringVar(&options.Root, "root", "", "`DIR` that clients see as / instead of what is configured")
-	flags.StringVar(&options.State, "state", "", "`DIR` for the server's own files instead of what is configured")
-	flags.TextVar(&options.LogLevel, "log-level", slog.LevelInfo, "log what is at least of that `LEVEL`: debug, info, warn, error")
+	flags.StringArrayVar(&options.Listen, "listen", nil, "listen on `HOST:PORT` instead of the configured addresses; may be repeated")
+	flags.StringVar(&options.Root, "root", "", "the `DIR` that clients see as /, instead of the configured one")
+	flags.StringVar(&options.State, "state", "", "`DIR` for the server's own files, instead of the configured one")
+	flags.TextVar(&options.LogLevel, "log-level", slog.LevelInfo, "log messages of this `LEVEL` and above: debug, info, warn, error")
 	options.LogFormat = server.LogText
 	flags.TextVar(&options.LogFormat, "log-format", server.LogText, "log in this `FORMAT`: text, json")
 	return cmd

@@ -10,7 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/server"
 )
 
-// newVersionCommand returns the command that says which ftplockd this is.
+// newVersionCommand returns the command that prints the version.
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

@@ -10,28 +10,29 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/event"
 )
 
-// controlSocket is the name of the control socket in the state directory. Whoever may
-// connect to it is an administrator: it has mode 0600.
+// controlSocket is the name of the control socket in the state directory. It has mode 0600: a process that
+// can connect to it is an administrator.
 const controlSocket = "control.sock"
 
-// statusSuspended is the HTTP status of a server of several that is suspended: another one may be the active one.
+// statusSuspended is the HTTP status of a server of several that is suspended: another server may be the active one.
 const statusSuspended = http.StatusMisdirectedRequest
 
-// SuspendedError is the answer of such a server.
+// SuspendedError is the error of a server that is suspended.
 type SuspendedError struct{ Err error }
 
 func (e SuspendedError) Error() string { return e.Err.Error() }
 
 func (e SuspendedError) Unwrap() error { return e.Err }
 
-// admin is the server's side of the control socket: HTTP over a Unix socket. The program's own commands are
-// its only clients, of the same version; it is no interface for others.
+// admin is the server's side of the control socket: HTTP over a Unix socket. Its only clients are the commands of
+// this program, of the same version.
 type admin struct {
 	listener net.Listener
 	http     *http.Server
@@ -39,8 +40,8 @@ type admin struct {
 	dir      *os.File
 }
 
-// listenAdmin opens the control socket. Only one server has a state directory (the journal sees to that), so
-// a socket that is there was left by one that died.
+// listenAdmin opens the control socket. The journal lets only one server use a state directory, so
+// an existing socket was left by a server that died.
 func listenAdmin(state string, handler http.Handler) (*admin, error) {
 	dir, err := os.Open(state)
 	if err != nil {
@@ -57,14 +58,24 @@ func listenAdmin(state string, handler http.Handler) (*admin, error) {
 	if a.listener, err = net.Listen("unix", socketPath(dir)); err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	a.listener.(*net.UnixListener).SetUnlinkOnClose(false) // close removes it under its real name
+	a.listener.(*net.UnixListener).SetUnlinkOnClose(false) // close removes it by its path
 	if err := os.Chmod(a.file, 0o600); err != nil {
 		return nil, errors.Join(err, a.listener.Close(), dir.Close())
 	}
 	return a, nil
 }
 
-// serve answers commands until close.
+// socketPath returns a path for the control socket. The path of a socket has at most 107 bytes. On Linux, a longer one leads through the open
+// directory; other systems refuse it.
+func socketPath(dir *os.File) string {
+	path := filepath.Join(dir.Name(), controlSocket)
+	if len(path) > 100 && runtime.GOOS == "linux" {
+		return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)
+	}
+	return path
+}
+
+// serve answers requests until close.
 func (a *admin) serve() error {
 	if err := a.http.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -72,11 +83,11 @@ func (a *admin) serve() error {
 	return nil
 }
 
-// handler is what can be asked of a server.
+// handler returns the requests that a server answers.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, r *http.Request) {
-		// Once begun a reload is done whole, also if nobody waits for its outcome any more.
+		// A reload that has begun is completed even if the client ends.
 		done, err := s.reload(context.WithoutCancel(r.Context()))
 		if err != nil {
 			s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
@@ -109,19 +120,18 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// close waits for what is being answered and removes the socket.
+// close waits for running requests and removes the socket.
 func (a *admin) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	err := errors.Join(a.http.Shutdown(ctx), os.Remove(a.file), a.dir.Close())
 	if cerr := a.listener.Close(); !errors.Is(cerr, net.ErrClosed) {
-		err = errors.Join(err, cerr) // it was never served
+		err = errors.Join(err, cerr) // serve was not called
 	}
 	return err
 }
 
-// Ask sends a request to the server that has the state directory, and returns its answer. An error
-// of the server is returned with the server's words.
+// Ask sends a request to the server that uses the state directory, and returns its answer or its error.
 func Ask(ctx context.Context, state, method, path string) ([]byte, error) {
 	dir, err := os.Open(state)
 	if err != nil {

@@ -41,7 +41,7 @@ func (v *service) serveSessions(w http.ResponseWriter, _ *http.Request) {
 	answer(w, status.Sessions(v.table.Sessions()))
 }
 
-// serveBreak takes a lock away from the holder with the token.
+// serveBreak ends the hold with the token.
 func (v *service) serveBreak(w http.ResponseWriter, r *http.Request) {
 	by := lock.Owner{Account: "administrator"}
 	token, err := strconv.ParseUint(r.FormValue("token"), 10, 64)
@@ -60,7 +60,7 @@ func (v *service) serveBreak(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveClear lets refused jobs change files again.
+// serveClear allows refused jobs to change files again.
 func (v *service) serveClear(w http.ResponseWriter, r *http.Request) {
 	account, address, _ := strings.Cut(r.FormValue("job"), "@")
 	n := v.table.ClearJobs(r.Context(), lock.Name(r.FormValue("name")), account, address)

@@ -16,8 +16,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// banner says where the server listens, with which account, and what to type next. A password is shown on a terminal alone, and
-// only the one that was made here: that of the environment is known to who gave it.
+// banner returns the addresses, the account, and example commands. It contains the password only if the server has generated it and standard
+// output is a terminal.
 func (s *server) banner(terminal bool) string {
 	c, v := s.config, s.service.Load()
 	if s.election != nil {
@@ -34,7 +34,7 @@ func (s *server) banner(terminal bool) string {
 	}
 	fmt.Fprintf(&b, "account %s", account)
 	switch {
-	case s.plain == "": // curl would ask for it, and take the next line for the answer
+	case s.plain == "": // without :PASSWORD, curl would read the next line as the password
 		login += ":PASSWORD"
 		hint = ", with the account's password for PASSWORD"
 	case os.Getenv(config.EnvPassword) != "":
@@ -54,7 +54,7 @@ func (s *server) banner(terminal bool) string {
 		return b.String()
 	}
 	curl := "curl -sv"
-	if c.TLS.Mode == config.TLSRequired { // the certificate is hardly for the address
+	if c.TLS.Mode == config.TLSRequired { // -k: the certificate has a name, and not the address
 		curl = "curl -skv --ssl-reqd"
 	}
 	fmt.Fprintf(&b, "\n\nTake a lock, see it refused, give it back%s:\n\n", hint)
@@ -65,7 +65,7 @@ func (s *server) banner(terminal bool) string {
 	return b.String()
 }
 
-// standbyBanner is that of a server of several, which may have taken over already.
+// standbyBanner returns the banner of a server of several, which may have taken over already.
 func (s *server) standbyBanner() string {
 	c := s.config
 	var b strings.Builder
@@ -79,8 +79,8 @@ func (s *server) standbyBanner() string {
 	return b.String()
 }
 
-// sampleLock returns a name, as the account knows it, that the rules make a lock; false: none that can be guessed is. The usual ones
-// come first, then what the rules' globs look like.
+// sampleLock returns the name of a lock, as the account sees it; false: it found no name. It tries usual names first, and then names that it makes of
+// the rules' globs.
 func (v *service) sampleLock(a config.Account) (string, bool) {
 	guess := strings.NewReplacer("**/", "", "**", "demo", "*", "demo", "?", "x")
 	names := []string{path.Join(a.Home, "/locks/demo"), path.Join(a.Home, "/demo_lock"), path.Join(a.Home, "/demo.lock")}
@@ -99,7 +99,7 @@ func (v *service) sampleLock(a config.Account) (string, bool) {
 	return "", false
 }
 
-// isTerminal reports whether a person reads what is written.
+// isTerminal reports whether a writer is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -115,7 +115,7 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// typed is an address as a program on this machine connects to it.
+// typed returns an address at which a program on this machine reaches a listener.
 func typed(a net.Addr) string {
 	if host, port, err := net.SplitHostPort(a.String()); err == nil && net.ParseIP(host).IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -123,7 +123,7 @@ func typed(a net.Addr) string {
 	return a.String()
 }
 
-// addresses are those that the server listens on, with the port that the system chose for ":0".
+// addresses returns the addresses of the listeners, with the port that the system chose for ":0".
 func (v *service) addresses() []string {
 	var all []string
 	for _, l := range v.ports {

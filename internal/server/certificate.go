@@ -36,7 +36,7 @@ func openCertificate(c *config.Config) (*certificate, error) {
 	return opened, nil
 }
 
-// config is for listeners and for AUTH TLS.
+// config returns the configuration of TLS for listeners and for AUTH TLS.
 func (c *certificate) config() *tls.Config {
 	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.Load(), nil }
 	return &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}

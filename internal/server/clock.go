@@ -4,5 +4,5 @@ package server
 
 import "github.com/ftplockd/ftplockd/internal/lock"
 
-// newClock returns the clock of the server.
+// NewClock returns the clock of the server.
 func NewClock() (clock, error) { return lock.NewSystemClock(), nil }

@@ -25,7 +25,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 )
 
-// cluster is what a server sees of etcd and of the other servers. Package etcd says what its methods promise.
+// cluster is the part of *etcd.Cluster that a server uses.
 type cluster interface {
 	Campaign(ctx context.Context) (clusterLog, error)
 	Leader() (etcd.Server, bool)
@@ -34,7 +34,7 @@ type cluster interface {
 	Close() error
 }
 
-// clusterLog is the log of a server for as long as it is the active one.
+// clusterLog is the log of the active server of several.
 type clusterLog interface {
 	lockLog
 	Generation() uint32
@@ -44,10 +44,10 @@ type clusterLog interface {
 
 var _ clusterLog = (*etcd.Log)(nil)
 
-// reachCluster is how etcd is reached: openCluster, but for tests.
+// reachCluster connects to etcd: openCluster, or the function of a test.
 type reachCluster func(context.Context, etcd.Options) (cluster, error)
 
-// openCluster reaches etcd.
+// openCluster connects to etcd.
 func openCluster(ctx context.Context, o etcd.Options) (cluster, error) {
 	c, err := etcd.Open(ctx, o)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e elections) Campaign(ctx context.Context) (clusterLog, error) {
 	return t, nil
 }
 
-// etcdOptions are what the configuration says of etcd. It reads the files that are named there.
+// EtcdOptions returns the options of the configuration for etcd. It reads the files that the configuration names.
 func EtcdOptions(c *config.Config, clock clock, log *slog.Logger) (etcd.Options, error) {
 	e := &c.Etcd
 	o := etcd.Options{
@@ -94,7 +94,7 @@ func EtcdOptions(c *config.Config, clock clock, log *slog.Logger) (etcd.Options,
 	return o, nil
 }
 
-// etcdTLS is how etcd is reached by TLS. A certificate that is renewed is read again with the next connection.
+// etcdTLS returns the configuration of TLS for etcd. The next connection reads a renewed certificate.
 func etcdTLS(e *config.Etcd) (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if e.CA != "" {
@@ -119,7 +119,7 @@ func etcdTLS(e *config.Etcd) (*tls.Config, error) {
 	return t, nil
 }
 
-// checkShared makes sure that what all servers share is there: without it, a tree whose mount is missing would be served as an empty one.
+// checkShared returns an error if the shared directory is missing: a server whose file system is not mounted would serve an empty tree.
 func checkShared(c *config.Config) error {
 	if c.Etcd.SharedState == "" {
 		return nil
@@ -129,7 +129,7 @@ func checkShared(c *config.Config) error {
 		err = &fs.PathError{Op: "stat", Path: c.Etcd.SharedState, Err: syscall.ENOTDIR}
 	}
 	if err != nil {
-		return fmt.Errorf("etcd.shared_state: %w; is its file system mounted? The directory is made once, by you", err)
+		return fmt.Errorf("etcd.shared_state: %w; is its file system mounted? Make the directory once, by hand", err)
 	}
 	entries, err := os.ReadDir(c.Etcd.SharedState)
 	if err != nil {
@@ -137,28 +137,28 @@ func checkShared(c *config.Config) error {
 	}
 	for _, e := range entries {
 		if escaped, ok := strings.CutPrefix(e.Name(), prefixMark); ok && escaped != url.PathEscape(c.Etcd.Prefix) {
-			return fmt.Errorf("etcd.shared_state: %s says that servers with another etcd.prefix use these files, and would be active beside this one; "+
+			return fmt.Errorf("etcd.shared_state: %s shows that servers with another etcd.prefix use these files, and would be active beside this one; "+
 				"remove it if there are none", filepath.Join(c.Etcd.SharedState, e.Name()))
 		}
 	}
 	root, err := os.Stat(c.Root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it is made, in a directory that may be anywhere
+		return nil // the server makes it later
 	}
 	if err != nil {
 		return err
 	}
 	if device(info) != device(root) {
 		return fmt.Errorf("etcd.shared_state: %s is on another file system than root %s: is each of them mounted? "+
-			"Where they differ, unfinished uploads of other servers are not seen", c.Etcd.SharedState, c.Root)
+			"If they differ, this server does not find unfinished uploads of other servers", c.Etcd.SharedState, c.Root)
 	}
 	return nil
 }
 
-// prefixMark is what the name of an empty file in shared_state begins with, the rest of which is the prefix of the servers that use it.
+// prefixMark is the beginning of the name of an empty file in shared_state. The rest is the etcd.prefix of the servers that use the directory.
 const prefixMark = "prefix-"
 
-// claimShared is checkShared, and makes that file.
+// claimShared calls checkShared and makes the file of prefixMark.
 func claimShared(c *config.Config) error {
 	if err := checkShared(c); err != nil || c.Etcd.SharedState == "" {
 		return err
@@ -167,13 +167,13 @@ func claimShared(c *config.Config) error {
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		return fmt.Errorf("etcd.shared_state: %w", err)
 	}
-	if err := checkShared(c); err != nil { // another one was as fast
+	if err := checkShared(c); err != nil { // another server has made its file at the same time
 		return errors.Join(err, os.Remove(mark))
 	}
 	return nil
 }
 
-// self is what the other servers are told of this one.
+// self returns the description of this server for the other ones.
 func (s *server) self() (etcd.Server, error) {
 	name, err := os.Hostname()
 	self := etcd.Server{Name: name, Version: Version(), Rules: rulesHash(s.config), Since: time.Now().UTC()}
@@ -183,8 +183,8 @@ func (s *server) self() (etcd.Server, error) {
 	return self, err
 }
 
-// reached returns the address at which others reach this machine, if it listens on all of its addresses: the one from which it reaches
-// etcd. Nothing is sent for that.
+// reached returns the address at which clients reach this server. If it listens on all addresses, that is the one from which it reaches
+// etcd. It sends nothing to find out.
 func reached(listen, endpoint string) string {
 	host, port, err := net.SplitHostPort(listen)
 	u, uerr := url.Parse(endpoint)
@@ -200,7 +200,7 @@ func reached(listen, endpoint string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// rulesHash tells rules from others.
+// rulesHash returns a hash of the rules.
 func rulesHash(c *config.Config) string {
 	text, err := json.Marshal(RulesOf(c))
 	if err != nil {
@@ -209,7 +209,7 @@ func rulesHash(c *config.Config) string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))[:12]
 }
 
-// checkAccounts refuses several servers each of which would make a password of its own.
+// checkAccounts returns an error if each of several servers would generate a password of its own.
 func checkAccounts(c *config.Config) error {
 	if !c.Etcd.On() || len(c.Accounts) > 0 || os.Getenv(config.EnvPassword) != "" {
 		return nil

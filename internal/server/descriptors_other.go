@@ -2,5 +2,5 @@
 
 package server
 
-// maxDescriptors is not known here.
+// maxDescriptors returns 0: the limit is not known.
 func maxDescriptors() int { return 0 }

@@ -4,7 +4,7 @@ package server
 
 import "syscall"
 
-// maxDescriptors is how many files the process may have open; 0: that is not known.
+// maxDescriptors returns how many files the process may have open; 0 if that is not known.
 func maxDescriptors() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// device tells file systems from others.
+// device returns the number of the file system.
 func device(info fs.FileInfo) uint64 { return uint64(info.Sys().(*syscall.Stat_t).Dev) }

@@ -12,8 +12,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 )
 
-// election is a server's part in a cluster of several: it stands by until it is its turn, takes over, and serves then. A server has
-// one turn: when that is over the process ends, and the service manager starts it again.
+// election is the state of one of several servers: it stands by until its turn, takes over, and serves. A server has
+// one turn: at its end the process ends, and the service manager starts it again.
 type election struct {
 	server  *server
 	options etcd.Options
@@ -21,15 +21,15 @@ type election struct {
 
 	context context.Context // of standing by and taking over
 	cancel  context.CancelFunc
-	over    chan struct{} // closed when that has ended
+	over    chan struct{} // closed at their end
 
 	mu      sync.Mutex
-	cluster cluster // nil: etcd was not reached yet
+	cluster cluster // nil before etcd answers
 	now     clusterState
-	term    clusterLog   // nil before it is this server's turn
-	told    clusterState // what was told last
-	since   time.Time    // of being suspended, while told is that
-	space   etcd.Space   // of etcd, as it was a moment ago
+	term    clusterLog   // nil before this server's turn
+	told    clusterState // the last state that was published
+	since   time.Time    // the time of the suspension, while told is suspended
+	space   etcd.Space   // of etcd, a few seconds ago
 }
 
 func newElection(s *server, o etcd.Options, reach reachCluster) *election {
@@ -38,11 +38,11 @@ func newElection(s *server, o etcd.Options, reach reachCluster) *election {
 	return e
 }
 
-// clusterState is what a server of several is. The zero value is for one that is the only one.
+// clusterState is the state of a server of several. A single server has the zero value.
 type clusterState struct {
 	name   string
 	detail string    // for people
-	since  time.Time // of suspended; zero: a moment ago
+	since  time.Time // of suspended; zero if it is not published yet
 }
 
 // The names of states.
@@ -50,13 +50,13 @@ const (
 	standby    = "standby"
 	takingOver = "taking over"
 	active     = "active"
-	suspended  = "suspended" // it cannot prove that it is the active one, and changes nothing
+	suspended  = "suspended" // the server cannot prove that it is the active one, and changes nothing
 	steppedOut = "deposed"   // another server takes over
 )
 
 var clusterStates = []string{standby, takingOver, active, suspended, steppedOut}
 
-// String says all that is not about one moment.
+// String returns the name, the time and the detail, which is omitted for active.
 func (c clusterState) String() string {
 	name := c.name
 	if !c.since.IsZero() {
@@ -68,7 +68,7 @@ func (c clusterState) String() string {
 	return name + ": " + c.detail
 }
 
-// clusterState says what the server is.
+// clusterState returns the state of the server.
 func (s *server) clusterState() clusterState {
 	if s.election == nil {
 		return clusterState{}
@@ -76,14 +76,14 @@ func (s *server) clusterState() clusterState {
 	return s.election.state()
 }
 
-// state asks nobody: it is quick.
+// state returns the state without a request to etcd.
 func (e *election) state() clusterState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	state := e.now
 	switch {
 	case state.name == standby && e.cluster != nil:
-		state.detail = "nobody is active"
+		state.detail = "no server is active"
 		if trouble := e.cluster.Trouble(); trouble != "" {
 			state.detail = trouble
 		} else if leader, ok := e.cluster.Leader(); ok {
@@ -100,7 +100,7 @@ func (e *election) state() clusterState {
 	return state
 }
 
-// reasonOf is why a server is suspended.
+// reasonOf returns the reason of a suspension.
 func reasonOf(err error) string {
 	var s *lock.SuspendedError
 	if errors.As(err, &s) {
@@ -109,7 +109,7 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// enter goes to another state.
+// enter changes the state.
 func (e *election) enter(name, detail string) {
 	e.mu.Lock()
 	e.now = clusterState{name: name, detail: detail}
@@ -117,13 +117,13 @@ func (e *election) enter(name, detail string) {
 	e.tell()
 }
 
-// tell tells everybody of the state if it has changed.
+// tell publishes the state if it has changed.
 func (e *election) tell() {
 	now := e.state()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case now.name == standby && now.detail == "": // nothing is known yet
+	case now.name == standby && now.detail == "": // etcd has not answered yet
 		return
 	case now.name == e.told.name && (now.detail == e.told.detail || now.name == suspended):
 		return
@@ -140,10 +140,10 @@ func (e *election) tell() {
 	e.server.tellManager("STATUS=" + now.String())
 }
 
-// lookEvery is how often the state is looked at.
+// lookEvery is the time between two checks of the state.
 const lookEvery = 200 * time.Millisecond
 
-// watch tells of changes of the state until ctx ends.
+// watch publishes changes of the state until ctx ends.
 func (e *election) watch(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -157,10 +157,10 @@ func (e *election) watch(ctx context.Context) error {
 	}
 }
 
-// spaceEvery is how often the space of etcd is looked at.
+// spaceEvery is the time between two checks of the space of etcd.
 const spaceEvery = 5 * time.Second
 
-// watchSpace logs when the space of etcd gets scarce, or ends, until ctx ends.
+// watchSpace logs when etcd's database is nearly full or full, until ctx ends.
 func (e *election) watchSpace(ctx context.Context) error {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
@@ -197,7 +197,7 @@ func (e *election) logSpace(before, now etcd.Space) {
 	}
 }
 
-// spaceNow returns the space of etcd as it was a moment ago.
+// spaceNow returns the space of etcd at the last check.
 func (s *server) spaceNow() etcd.Space {
 	if s.election == nil {
 		return etcd.Space{}
@@ -207,10 +207,10 @@ func (s *server) spaceNow() etcd.Space {
 	return s.election.space
 }
 
-// reachEvery is how often etcd is tried while none of its members answers.
+// reachEvery is the time between two tries to reach etcd.
 const reachEvery = time.Second
 
-// run stands by, and takes over when it is this server's turn. It returns nil then, or when it is to end.
+// run stands by, and takes over at this server's turn. It returns nil then, and when the server ends.
 func (e *election) run(context.Context) error {
 	defer close(e.over)
 	c, err := e.open(e.context)
@@ -227,7 +227,7 @@ func (e *election) run(context.Context) error {
 	return err
 }
 
-// open reaches etcd, however long it takes: after a loss of power of all machines it may come up later.
+// open waits until it reaches etcd, which may start later after a loss of power of all machines.
 func (e *election) open(ctx context.Context) (cluster, error) {
 	for said := ""; ; {
 		c, err := e.reach(ctx, e.options)
@@ -242,7 +242,7 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 		}
 		if err.Error() != said {
 			said = err.Error()
-			e.server.log.Warn("etcd is tried again each second", "err", err)
+			e.server.log.Warn("etcd does not answer; the server tries again each second", "err", err)
 		}
 		e.enter(standby, etcd.Reason(err))
 		select {
@@ -253,14 +253,14 @@ func (e *election) open(ctx context.Context) (cluster, error) {
 	}
 }
 
-// takeOver begins to serve. If it cannot, another server may.
+// takeOver begins to serve. If it fails, another server takes over.
 func (e *election) takeOver(ctx context.Context, t clusterLog) (err error) {
 	s, began := e.server, time.Now()
 	s.mu.Lock()
 	e.mu.Lock()
 	e.term = t
 	e.mu.Unlock()
-	e.enter(takingOver, fmt.Sprintf("term %d", t.Generation())) // no reload from now on
+	e.enter(takingOver, fmt.Sprintf("term %d", t.Generation())) // a reload is refused from now on
 	s.mu.Unlock()
 	v := &service{server: s, term: t}
 	ctx = v.keepLog(ctx, t) // it renews the lease
@@ -275,13 +275,13 @@ func (e *election) takeOver(ctx context.Context, t clusterLog) (err error) {
 	return nil
 }
 
-// end ends standing by, or taking over, and waits for that.
+// end ends the standby or the take-over, and waits for it.
 func (e *election) end() {
 	e.cancel()
 	<-e.over
 }
 
-// close gives back what the server has of etcd. The service is closed before.
+// close closes the connection to etcd. The service must be closed before.
 func (e *election) close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -29,7 +29,7 @@ type fakeEtcd struct {
 	*locktest.Memory
 	unreachable atomic.Bool
 	trouble     atomic.Value                // string
-	leader      atomic.Pointer[etcd.Server] // nil: nobody is active
+	leader      atomic.Pointer[etcd.Server] // nil: no server is active
 	turn        chan struct{}               // closed when it is the server's turn
 	over        chan error                  // has what ends the term
 	suspended   atomic.Bool
@@ -248,7 +248,7 @@ func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
 func TestAStandbyTakesOver(t *testing.T) {
 	f := newFakeEtcd()
 	m := startMember(t, f)
-	m.log.AwaitLine(m.t, "cluster: standby", "nobody is active")
+	m.log.AwaitLine(m.t, "cluster: standby", "no server is active")
 	m.configure("[[lock]]\nmatch = '/locks/**'\n[[lock]]\nmatch = '/more/**'\n")
 	if done := m.askReload(); !slices.Contains(done.NeedRestart, "etcd.endpoints") {
 		t.Errorf("keys that need a restart: %q", done.NeedRestart)
@@ -460,7 +460,7 @@ func TestSharedStateHasServersOfOnePrefix(t *testing.T) {
 		t.Error(err)
 	}
 	for _, f := range []func(*config.Config) error{checkShared, claimShared} {
-		if err := f(&other); err == nil || !strings.Contains(err.Error(), "prefix-%2Fftplockd%2F says that servers with another etcd.prefix use these files") {
+		if err := f(&other); err == nil || !strings.Contains(err.Error(), "prefix-%2Fftplockd%2F shows that servers with another etcd.prefix use these files") {
 			t.Error(err)
 		}
 	}

@@ -7,15 +7,15 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// tellManager tells the service manager how the server stands (sd_notify(3)). Without one it does nothing.
+// tellManager sends a state to the service manager (sd_notify(3)), if there is one.
 func (s *server) tellManager(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		s.log.Warn("the service manager was not told", "err", err)
+		s.log.Warn("could not notify the service manager", "err", err)
 	}
 }
 
-// watchdog tells the service manager that the process is alive, as often as it wants to hear that, until ctx ends. It says
-// nothing of whether locks can be granted: that is /readyz.
+// watchdog notifies the service manager that the process is alive, at the interval that the manager sets, until ctx ends. Whether locks can be
+// granted is reported by /readyz.
 func (s *server) watchdog(ctx context.Context) error {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// UsageError is an error in a file or a setting that the user named.
+// UsageError is an error of the command line or of a file that it names.
 type UsageError struct{ Err error }
 
 func (u UsageError) Error() string { return u.Err.Error() }
@@ -46,11 +46,10 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
 
-// builtinHTTP is where a server without a configuration file shows its page.
+// builtinHTTP is the address of the page of a server without a configuration file.
 const builtinHTTP = "127.0.0.1:2180"
 
-// Load returns the configuration that the options describe, valid, with the
-// flags put over the file. Call it again to reload.
+// Load returns the valid configuration of the file, with the flags in place of its values. Call it again to reload.
 func (o Options) Load() (*config.Config, error) {
 	c := config.Default()
 	c.HTTP.Listen = builtinHTTP
@@ -75,7 +74,7 @@ func (o Options) Load() (*config.Config, error) {
 	return c, nil
 }
 
-// CheckStatusFile refuses a status file with the name of a directory that locks are made in: it would hide that.
+// CheckStatusFile refuses a status file with the name of a directory of locks, because the file would hide the directory.
 func CheckStatusFile(c *config.Config) config.Errors {
 	rules, err := lock.NewRules(RulesOf(c))
 	if err != nil || !slices.Contains(rules.Prefixes(), lock.Name(c.FTP.StatusFile)) {
@@ -97,7 +96,7 @@ func CheckProtects(c *config.Config) config.Errors {
 	return errs
 }
 
-// protectsErrors finds all of them in an error of lock.NewRules.
+// protectsErrors returns the ProtectsErrors in an error of lock.NewRules.
 func protectsErrors(err error) []*lock.ProtectsError {
 	switch e := err.(type) {
 	case *lock.ProtectsError:

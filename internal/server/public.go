@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// publicAddress is what passive clients behind a NAT are told to connect to. A name is looked up in the background, again
-// and again, since such addresses change; while that fails the last answer holds.
+// publicAddress is the address for passive clients of a server behind a NAT. The address of a name may change, so run looks it up again and
+// again; after a failure the last address stays.
 type publicAddress struct {
 	log     *slog.Logger
 	lookUp  func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver.LookupNetIP
-	changed chan struct{}                                                         // the name has
+	changed chan struct{}                                                         // gets a value when the name changes
 
 	mu      sync.Mutex
-	name    string // "": there is none
+	name    string // "": no address
 	address netip.Addr
 	failing bool
 }
@@ -32,8 +32,8 @@ func newPublicAddress(log *slog.Logger) *publicAddress {
 	return &publicAddress{log: log, lookUp: net.DefaultResolver.LookupNetIP, changed: make(chan struct{}, 1)}
 }
 
-// use takes another name, an address or "". A name that is new is looked up before it returns, so that the first client is
-// not told a wrong address; that takes askWithin at most.
+// use sets the name, an address or "". It looks a new name up before it returns, so that the first client gets the right
+// address; that takes askWithin at most.
 func (p *publicAddress) use(ctx context.Context, name string) {
 	literal, err := netip.ParseAddr(name)
 	p.mu.Lock()
@@ -53,7 +53,7 @@ func (p *publicAddress) use(ctx context.Context, name string) {
 	}
 }
 
-// get is driver.Settings.PublicAddress. It does not wait. Without an answer so far it returns the zero Addr.
+// get is driver.Settings.PublicAddress. It does not wait. Before the first answer it returns the zero Addr.
 func (p *publicAddress) get() netip.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *publicAddress) ask(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch failed := err != nil || len(found) == 0; {
-	case p.name != name: // a reload has changed it meanwhile
+	case p.name != name: // a reload has changed it in between
 	case failed && !p.failing:
 		p.failing = true
 		p.log.Warn("could not look up ftp.public_address", "name", name, "err", err, "using", p.address)

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// readyWithin bounds the answer to whether a lock can be granted.
+// readyWithin limits the time of a check.
 const readyWithin = 2 * time.Second
 
 var errDiskHangs = errors.New("the disk does not answer")
 
-// readiness asks whether a lock can be granted. A disk that hangs holds up one goroutine, whoever asks and how often.
+// readiness checks whether a lock can be granted. One check runs at a time, so a disk that hangs blocks one goroutine, however many callers ask.
 type readiness struct {
 	check func() error
-	group *sync.WaitGroup // that goroutine is one of it
+	group *sync.WaitGroup // of the goroutine that checks
 
 	mu      sync.Mutex
-	running *checking // nil: none
+	running *checking // nil: no check runs
 }
 
 type checking struct {
@@ -39,7 +39,7 @@ func (r *readiness) ask(ctx context.Context) error {
 	}
 }
 
-// begin begins a check, or joins the one that runs.
+// begin starts a check, or returns the one that runs.
 func (r *readiness) begin() *checking {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 
 // Reloaded is the result of a reload.
 type Reloaded struct {
-	NeedRestart []string `json:"need_restart"` // the keys that have changed and need a restart
-	Warnings    []string `json:"warnings"`     // those of "config check"
+	NeedRestart []string `json:"need_restart"` // the changed keys that need a restart
+	Warnings    []string `json:"warnings"`     // the warnings of "config check"
 }
 
-// reload takes over a changed configuration: all of it but the keys that need a restart, or nothing. All that can fail is done
+// reload reads the configuration again and uses all of it, except the keys that need a restart, or nothing. The steps that can fail come
 // first.
 func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 	s.mu.Lock()
@@ -46,7 +46,7 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 	if err := checkHooks(next); err != nil {
 		return done, err
 	}
-	v := s.service.Load() // nil: it stands by
+	v := s.service.Load() // nil: the server stands by
 	if v != nil {
 		if err := v.makePrefixes(rules); err != nil {
 			return done, err
@@ -55,7 +55,7 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 
 	done.Warnings = s.logWarnings(next)
 	for _, key := range done.NeedRestart {
-		s.log.Warn("this change needs a restart; until then the old value holds", "key", key)
+		s.log.Warn("this change needs a restart; until then the server uses the old value", "key", key)
 	}
 	if s.tls != nil {
 		s.tls.Store(pair)
@@ -71,7 +71,7 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 	return done, nil
 }
 
-// use takes over what a reload changes.
+// use makes a configuration effective.
 func (v *service) use(c *config.Config, rules *lock.Rules) {
 	v.hostdir.SetRules(rules)
 	v.table.SetRules(rules)

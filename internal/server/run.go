@@ -18,12 +18,12 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
-// heapFloor is a part of the heap that is never touched, so it takes no memory. The collector runs when the heap has doubled: without it that
-// would be a hundred times a second under load, since ftpserverlib makes 4 KB of garbage for each reply.
+// heapFloor is the size of a part of the heap that is never touched, so it takes no memory. The collector runs when the heap has doubled: without
+// this part it would run a hundred times a second under load, because ftpserverlib allocates 4 KB for each reply.
 const heapFloor = 16 << 20
 
-// Run runs the server until ctx ends or SIGINT or SIGTERM comes. A second signal ends the process at once, and so does a stop
-// that hangs for longer than all its parts may take, or a start that does.
+// Run runs the server until ctx ends or the process gets SIGINT or SIGTERM. A second signal ends the process at once, and so does a stop
+// that exceeds the time limits of all its parts.
 func Run(ctx context.Context, options Options, stdout, stderr io.Writer) error {
 	floor := make([]byte, heapFloor)
 	defer runtime.KeepAlive(floor)
@@ -69,13 +69,13 @@ func Run(ctx context.Context, options Options, stdout, stderr io.Writer) error {
 	return s.wait(ctx, stop, hangups)
 }
 
-// wait waits for what ends the server, and ends it. It reads the configuration again meanwhile when it is told so. It calls stopping when ctx has
+// wait waits until ctx ends or a part of the server fails, and stops the server. SIGHUP reloads the configuration. It calls stopping when ctx has
 // ended: from then on another signal ends the process.
 func (s *server) wait(ctx context.Context, stopping func(), hangups <-chan os.Signal) error {
 	for {
 		select {
 		case <-hangups:
-			s.background.Go(func() { // it waits for the disk, of locks too: a mount may hang there
+			s.background.Go(func() { // the file system may hang
 				if _, err := s.reload(context.WithoutCancel(ctx)); err != nil {
 					s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
 				}
@@ -89,10 +89,10 @@ func (s *server) wait(ctx context.Context, stopping func(), hangups <-chan os.Si
 	}
 }
 
-// end ends the server because of an error.
+// end stops the server after an error.
 func (s *server) end(err error) error {
 	switch {
-	case errors.Is(err, journal.ErrFailed): // nothing that is done from now on can be promised
+	case errors.Is(err, journal.ErrFailed): // no later change can be recorded
 		return err
 	case errors.Is(err, etcd.ErrDeposed):
 		s.election.enter(steppedOut, err.Error())

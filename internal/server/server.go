@@ -22,10 +22,10 @@ import (
 // clock is the clock of a server.
 type clock interface {
 	lock.Clock
-	BootID() string // of this boot of the machine; "": the system has no such id
+	BootID() string // the id of this boot of the machine; "" if the system has none
 }
 
-// server is everything that runs in the process.
+// server has all parts of the process.
 type server struct {
 	options Options
 	log     *slog.Logger
@@ -39,24 +39,24 @@ type server struct {
 	ready     *readiness
 	public    *publicAddress
 	passwords *config.Verifier
-	plain     string // the password of the built-in account, "" if there is none
+	plain     string // the password of the built-in account; "" without that account
 
-	service  atomic.Pointer[service] // what clients are served with; nil: nobody is served
-	election *election               // nil: it is the only server
-	claim    io.Closer               // of the state directory, where no journal has it
+	service  atomic.Pointer[service] // the parts that clients use; nil: no client is served
+	election *election               // nil: the server is a single one
+	claim    io.Closer               // holds the state directory of a server without a journal
 
 	background sync.WaitGroup
-	context    context.Context // of what runs in the background
+	context    context.Context // of the background
 	cancel     context.CancelFunc
-	failed     chan error // what ended one of them before its time
+	failed     chan error // gets the error of a part that fails
 
 	mu     sync.Mutex // held over a reload
 	config *config.Config
 
-	logins atomic.Pointer[config.Config] // has the accounts of the moment, for those that must not wait for a reload
+	logins atomic.Pointer[config.Config] // the current accounts, readable during a reload
 }
 
-// newServer starts a server. What it has started when something fails is stopped again.
+// newServer starts a server. If a part fails, it stops the other ones.
 func newServer(ctx context.Context, options Options, logTo io.Writer, reach reachCluster) (_ *server, err error) {
 	log := slog.New(options.LogFormat.handler(logTo, options.LogLevel))
 	c, err := options.Load()
@@ -97,8 +97,8 @@ func (s *server) logWarnings(c *config.Config) (warnings []string) {
 	return warnings
 }
 
-// prepare does what can fail without a trace: it reads the certificate, opens the addresses, looks whether the state directory is
-// free, and opens what events are told to.
+// prepare does the steps whose failure leaves no trace: it reads the certificate, opens the addresses, checks that the state directory is
+// free, and opens the sinks of events.
 func (s *server) prepare(ctx context.Context) (ports []port, err error) {
 	if s.tls, err = openCertificate(s.config); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (s *server) prepare(ctx context.Context) (ports []port, err error) {
 	return ports, nil
 }
 
-// start begins to serve, as the only server.
+// start begins to serve, as a single server.
 func (s *server) start(ctx context.Context) (err error) {
 	v := &service{server: s}
 	defer func() {
@@ -134,7 +134,7 @@ func (s *server) start(ctx context.Context) (err error) {
 	if err := v.open(ctx, v.openJournal); err != nil {
 		return err
 	}
-	if err := s.openAdmin(); err != nil { // only now is the state directory ours
+	if err := s.openAdmin(); err != nil { // the log holds the state directory
 		return err
 	}
 	s.public.use(ctx, s.config.FTP.PublicAddress)
@@ -144,8 +144,8 @@ func (s *server) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// startStandby begins to stand by, as one of several servers: it answers administrators, and serves clients when it is its turn. It
-// fails if it could not serve: nobody should rely on such a standby.
+// startStandby begins to stand by, as one of several servers: it answers administrators, and serves clients at its turn. It
+// fails if the server could not serve: it would be no standby.
 func (s *server) startStandby(ctx context.Context, reach reachCluster) error {
 	if err := checkAccounts(s.config); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (s *server) startStandby(ctx context.Context, reach reachCluster) error {
 	return nil
 }
 
-// openAdmin opens what is in the state directory beside the locks: the password of the built-in account, the control socket.
+// openAdmin opens the other parts of the state directory: the password of the built-in account and the control socket.
 func (s *server) openAdmin() (err error) {
 	if s.config, s.plain, err = s.withAccount(s.config); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (s *server) openAdmin() (err error) {
 	return err
 }
 
-// answer begins to answer administrators, in the background.
+// answer starts the background parts that serve administrators.
 func (s *server) answer() {
 	s.run("looking up ftp.public_address", s.public.run)
 	s.run("telling the service manager", s.watchdog)
@@ -204,7 +204,7 @@ func (s *server) answer() {
 	s.run("the chart of the page", s.watched.sample)
 }
 
-// run runs f in the background until it returns. An error before its time ends the server.
+// run runs f in the background until it returns. An error ends the server, unless it stops already.
 func (s *server) run(what string, f func(context.Context) error) {
 	s.background.Go(func() {
 		if err := f(s.context); err != nil && s.context.Err() == nil {
@@ -216,7 +216,7 @@ func (s *server) run(what string, f func(context.Context) error) {
 	})
 }
 
-// of asks the service for something; the zero value if nobody is served.
+// of returns a value of the service, or the zero value if no client is served.
 func of[T any](s *server, ask func(*service) T) (answer T) {
 	if v := s.service.Load(); v != nil {
 		answer = ask(v)
@@ -224,7 +224,7 @@ func of[T any](s *server, ask func(*service) T) (answer T) {
 	return answer
 }
 
-// canGrant returns nil if a lock can be granted. It may take long.
+// canGrant returns nil if a lock can be granted. It may wait for the disk.
 func (s *server) canGrant() error {
 	v, err := s.serving()
 	if err != nil {
@@ -233,7 +233,7 @@ func (s *server) canGrant() error {
 	return v.log.Ready()
 }
 
-// serving returns what clients are served with, or says why nobody is.
+// serving returns the service, or an error if no client is served.
 func (s *server) serving() (*service, error) {
 	if v := s.service.Load(); v != nil {
 		return v, nil
@@ -260,14 +260,14 @@ func (s *server) withAccount(c *config.Config) (_ *config.Config, plain string, 
 		s.log.Info("made a password", "account", account.Name, "file", filepath.Join(c.State, "password"))
 	}
 	if before := s.config.Accounts; plain == s.plain && len(before) == 1 && before[0].Name == account.Name {
-		account = before[0] // with the same hash: logins to the page go on
+		account = before[0] // its hash stays the same, so sessions of the page stay logged in
 	}
 	c.Accounts = []config.Account{account}
 	return c, plain, nil
 }
 
-// makeState makes the state directory for its owner alone; one that exists keeps its mode, and is tried out before the served
-// tree is made. The directories above it are ordinary ones: the served tree may lie in them.
+// makeState makes the state directory with mode 0700. An existing one keeps its mode, and makeState checks that it can be written. The directories
+// above it have an ordinary mode: they may contain the served tree.
 func makeState(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err

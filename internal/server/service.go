@@ -21,7 +21,7 @@ import (
 	"github.com/ftplockd/ftplockd/reaper"
 )
 
-// lockLog is where locks are recorded.
+// lockLog is the log of locks.
 type lockLog interface {
 	lock.Log
 	reaper.Sweeper
@@ -29,23 +29,23 @@ type lockLog interface {
 	Ready() error
 	// Size returns how many bytes the locks and their history take.
 	Size() int64
-	// Run does the log's work until ctx ends, and then returns nil; or it returns why the server must end.
+	// Run does the log's work until ctx ends, and then returns nil. An error must end the server.
 	Run(ctx context.Context) error
 	Close() error
 }
 
 var _ lockLog = (*journal.Log)(nil)
 
-// service is what clients are served with, in the order in which it is opened.
+// service has the parts that clients use, in the order in which they are opened.
 type service struct {
 	server *server
 
 	ports   []port // the open addresses
 	tree    *files.Tree
 	log     lockLog
-	term    clusterLog    // the log of a server of several; nil: it is the only one
-	over    chan struct{} // closed when the log runs no more
-	end     func()        // ends that
+	term    clusterLog    // the log of a server of several; nil for a single server
+	over    chan struct{} // closed when the log's Run has returned
+	end     func()        // ends the log's Run
 	hostdir *hostdir.Disk
 	table   *lock.Table
 	driver  *driver.Server
@@ -55,7 +55,7 @@ type service struct {
 // port is an open address.
 type port struct {
 	net.Listener
-	implicit *tls.Config // TLS from the start; nil: no
+	implicit *tls.Config // for TLS from the start, or nil
 }
 
 // openPorts opens all addresses.
@@ -90,8 +90,7 @@ func closePorts(ports []port) error {
 	return errors.Join(errs...)
 }
 
-// open opens the served tree and the log, brings them into agreement, and makes the table. If it fails, close closes what
-// it has opened.
+// open opens the served tree, the log and the directories of locks, and makes the table. If it fails, close closes the parts that are open.
 func (v *service) open(ctx context.Context, openLog func() error) error {
 	s, c := v.server, v.server.config
 	rules, err := lock.NewRules(RulesOf(c))
@@ -101,7 +100,7 @@ func (v *service) open(ctx context.Context, openLog func() error) error {
 	if err := claimShared(c); err != nil {
 		return err
 	}
-	state := cmp.Or(c.Etcd.SharedState, c.State) // of what belongs to the tree
+	state := cmp.Or(c.Etcd.SharedState, c.State) // of the tree
 	o := files.Options{State: filepath.Join(state, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable, Log: s.log}
 	if v.term != nil {
 		o.Epoch = v.term.Generation()
@@ -109,7 +108,7 @@ func (v *service) open(ctx context.Context, openLog func() error) error {
 	if v.tree, err = files.Open(c.Root, o); err != nil {
 		return err
 	}
-	if c.Etcd.SharedState != "" { // the server before may be stopped in the middle of a publication
+	if c.Etcd.SharedState != "" { // the previous server may have stopped during a publication
 		if err := v.tree.SweepEarlier(ctx); err != nil {
 			return err
 		}
@@ -147,7 +146,7 @@ func (v *service) observe(r *lock.Record) {
 	v.server.watched.observe(r)
 }
 
-// openJournal opens the log of a server that is the only one.
+// openJournal opens the log of a single server.
 func (v *service) openJournal() error {
 	s, c := v.server, v.server.config
 	j, err := journal.Open(journal.Options{
@@ -162,13 +161,13 @@ func (v *service) openJournal() error {
 	return nil
 }
 
-// openTerm takes the log of a server of several, which runs already.
+// openTerm uses the log of a server of several, which runs already.
 func (v *service) openTerm() error {
 	v.log = v.term
 	return nil
 }
 
-// keepLog runs the log until v.end. The context that it returns ends before its time if the log does.
+// keepLog runs the log until v.end. The context that it returns ends when the log fails.
 func (v *service) keepLog(ctx context.Context, l lockLog) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	running, end := context.WithCancel(context.Background())
@@ -177,7 +176,7 @@ func (v *service) keepLog(ctx context.Context, l lockLog) context.Context {
 		defer close(v.over)
 		defer cancel()
 		if err := l.Run(running); err != nil && running.Err() == nil {
-			v.server.failed <- err // there is room for one from each that runs
+			v.server.failed <- err // the buffer has room for each part
 		}
 	}()
 	return ctx
@@ -185,7 +184,7 @@ func (v *service) keepLog(ctx context.Context, l lockLog) context.Context {
 
 func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 
-// warnOfHomes names the accounts whose home is not there.
+// warnOfHomes logs the accounts whose home does not exist.
 func (v *service) warnOfHomes(c *config.Config) {
 	for _, a := range c.Accounts {
 		if info, err := v.tree.Stat(a.Home); err != nil || !info.IsDir() {
@@ -194,7 +193,7 @@ func (v *service) warnOfHomes(c *config.Config) {
 	}
 }
 
-// makePrefixes makes the fixed parts of the rules' globs, so that the first MKD below /locks works. All of them, or none.
+// makePrefixes makes the directories of the fixed parts of the rules' globs, so that the first MKD below /locks works. It makes all of them, or none.
 func (v *service) makePrefixes(rules *lock.Rules) (err error) {
 	var made []string
 	for _, p := range rules.Prefixes() {
@@ -217,7 +216,7 @@ func (v *service) makePrefixes(rules *lock.Rules) (err error) {
 	return nil
 }
 
-// watchDirectories looks at the directories of held locks until ctx ends, and ends the holds whose directories a program on the host removed.
+// watchDirectories checks the directories of held locks until ctx ends, and ends the holds whose directories a program on the host removed.
 func (v *service) watchDirectories(ctx context.Context) error {
 	held := func(yield func(lock.Hold) bool) {
 		for _, s := range v.table.All() {

@@ -10,9 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// What the parts of a server take from the configuration.
-
-// settings is what the driver takes from the configuration.
+// settings returns the settings of the driver.
 func (s *server) settings(c *config.Config) driver.Settings {
 	return driver.Settings{
 		Accounts:       &accounts{c, s.passwords},
@@ -30,7 +28,7 @@ func (s *server) settings(c *config.Config) driver.Settings {
 	}
 }
 
-// accounts are those of the configuration, as the driver wants them.
+// accounts implements driver.Accounts with the accounts of the configuration.
 type accounts struct {
 	config    *config.Config
 	passwords *config.Verifier
@@ -53,7 +51,7 @@ func (a *accounts) Authenticate(ctx context.Context, t driver.Attempt) (driver.A
 	}, nil
 }
 
-// rulesOf are the lock rules of a configuration.
+// RulesOf returns the lock rules of a configuration.
 func RulesOf(c *config.Config) []lock.Rule {
 	rules := make([]lock.Rule, len(c.Rules))
 	for i, r := range c.Rules {
@@ -74,7 +72,7 @@ func RulesOf(c *config.Config) []lock.Rule {
 	return rules
 }
 
-// replacedRules are the default rules that those of the configuration replace; nil: none.
+// replacedRules returns the default rules that the rules of the configuration replace, or nil.
 func replacedRules(c *config.Config) *lock.Rules {
 	lost := c.ReplacedRules()
 	if len(lost) == 0 {
@@ -87,7 +85,7 @@ func replacedRules(c *config.Config) *lock.Rules {
 	return rules
 }
 
-// limits are those of the control connections.
+// limits returns the limits of the control connections.
 func limits(c *config.Config) control.Limits {
 	return control.Limits{
 		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress,

@@ -12,7 +12,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/web"
 )
 
-// source is what the page sees of a server.
+// source implements web.Source.
 type source struct{ s *server }
 
 func (p source) Locks() []status.Lock {
@@ -75,7 +75,7 @@ func (p source) LogIn(ctx context.Context, user, password string, from netip.Add
 	if err != nil {
 		return web.Account{}, err
 	}
-	// The account as it is before the password is checked: if it changes meanwhile the page finds another one, and ends the log-in.
+	// The account before the password is checked: if a reload changes it in between, the page ends the session.
 	before, _ := p.Account(user)
 	a, err := v.driver.LogIn(ctx, user, password, from)
 	if errors.Is(err, driver.ErrLogin) {

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// drainTime is how long a server that stops lets transfers finish.
+	// drainTime is the time for transfers to finish when a server stops.
 	drainTime = 20 * time.Second
-	// handOverTime is the same for one that was asked to hand over.
+	// handOverTime is the time for transfers to finish when a server hands over.
 	handOverTime = 300 * time.Millisecond
-	// leaveTime is how long a server may take to end when its transfers are over.
+	// leaveTime is the time limit of a stop after the transfers.
 	leaveTime = 10 * time.Second
-	// outputWithin is how long the end of the process waits for the reader of its standard error.
+	// outputWithin is the time limit for the reader of standard error.
 	outputWithin = 2 * time.Second
 )
 
-// ending is how a server ends.
+// ending describes how a server stops.
 type ending struct {
-	text   string        // what clients are told
-	drain  time.Duration // how long transfers may go on
-	resign bool          // another server may take over as soon as nothing of this one can change anything
+	text   string        // of the 421 to clients
+	drain  time.Duration // the time for transfers to finish
+	resign bool          // let another server take over as soon as this one can change nothing
 }
 
 func orderly() ending { return ending{"the server stops", drainTime, true} }
@@ -36,9 +36,8 @@ func handedOver() ending {
 
 func deposed() ending { return ending{"another server takes over: connect again", 0, false} }
 
-// stop ends the server in one order: no new connections; sessions, those with a transfer when that is over or
-// after a time; reaper, control socket and page; the tree and the log; the sinks of events. So no client can change a file or a
-// lock when another server takes over. It may be called at any point of the start.
+// stop stops the parts in one order: new connections; sessions, after their transfers or a time limit; reaper, control socket and page; the tree and
+// the log; the sinks of events. So no client can change a file or a lock when another server takes over. It may be called at any point of the start.
 func (s *server) stop(how ending) error {
 	var errs []error
 	if s.election != nil {
@@ -47,7 +46,7 @@ func (s *server) stop(how ending) error {
 	v := s.service.Load()
 	if v != nil || s.election != nil {
 		s.log.Info("stopping")
-		go s.tellManager(daemon.SdNotifyStopping) // which may not read
+		go s.tellManager(daemon.SdNotifyStopping) // the manager may not read
 	}
 	if v != nil {
 		errs = append(errs, v.dismiss(how))
@@ -75,8 +74,8 @@ func (s *server) stop(how ending) error {
 	return errors.Join(errs...)
 }
 
-// leave is stop, but what hangs, such as a mount, is left to the end of the process. A server of several has not resigned then, so
-// the other one takes over when its lease has ended.
+// leave calls stop with a time limit: the end of the process ends a part that hangs, such as a file system. Then a server of several has not resigned,
+// and another one takes over at the end of its lease.
 func (s *server) leave(how ending) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.stop(how) }()
@@ -84,11 +83,11 @@ func (s *server) leave(how ending) error {
 	case err := <-stopped:
 		return err
 	case <-time.After(how.drain + leaveTime):
-		return errors.New("something did not end in time")
+		return errors.New("a part of the server did not stop in time")
 	}
 }
 
-// dismiss ends the sessions: those with a transfer when that is over, or when it has taken too long.
+// dismiss ends the sessions, after their transfers or a time limit.
 func (v *service) dismiss(how ending) error {
 	reply := control.Reply{Code: 421, Text: how.text}
 	err := v.conns.Shutdown(reply)
@@ -105,7 +104,7 @@ func (v *service) dismiss(how ending) error {
 	return errors.Join(err, v.conns.Wait(ctx))
 }
 
-// close closes the parts of the service that are open. No session may be left, and no goroutine may run in the background. It closes
+// close closes the open parts of the service. There must be no session and no goroutine in the background. It closes
 // the log last: no other server may take over while the tree is open.
 func (v *service) close(resign bool) error {
 	errs := []error{closePorts(v.ports)}
@@ -138,6 +137,6 @@ func (v *service) resign() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime/2)
 	defer cancel()
 	if err := v.term.Resign(ctx); err != nil {
-		v.server.log.Warn("another server takes over when the lease of this one is over", "err", err)
+		v.server.log.Warn("another server takes over when the lease of this one ends", "err", err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxUnwritten bounds what waits to be written to the log, in bytes, but for the last write.
+// maxUnwritten limits the bytes that wait to be written, without the last write.
 const maxUnwritten = 4 << 20
 
-// unblocked writes to another writer in the background: no part of the server waits for the reader of its log. When more than
-// maxUnwritten waits it drops what comes, and reports that when it can write again. Call close to end it.
+// unblocked writes to another writer in the background, so no part of the server waits for the reader of its log. When more than
+// maxUnwritten bytes wait, it drops later lines, and reports their number when it can write again. Call close to end it.
 type unblocked struct {
 	w    io.Writer
 	lost func(w io.Writer, lines int) // reports to w that lines were lost
@@ -20,7 +20,7 @@ type unblocked struct {
 	mu      sync.Mutex
 	more    sync.Cond
 	waiting []byte
-	dropped int // lines that are not reported
+	dropped int // lines that are not reported yet
 	total   uint64
 	closed  bool
 }
@@ -54,7 +54,7 @@ func (u *unblocked) Dropped() uint64 {
 	return u.total
 }
 
-// close waits until all is written, as long as that.
+// close waits until all is written, up to a time limit.
 func (u *unblocked) close(within time.Duration) {
 	u.mu.Lock()
 	u.closed = true
@@ -80,7 +80,7 @@ func (u *unblocked) run() {
 	}
 }
 
-// next waits for something to write, takes all of it, and leaves an empty slice; nothing: there will be none.
+// next waits for bytes to write, takes all of them, and leaves an empty slice. It returns none after close.
 func (u *unblocked) next(empty []byte) (text []byte, dropped int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

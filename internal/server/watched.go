@@ -35,8 +35,8 @@ func (f LogFormat) handler(w io.Writer, level slog.Level) slog.Handler {
 	return slog.NewTextHandler(w, o)
 }
 
-// forJSON changes what JSON cannot show. Bytes of names that are no UTF-8 are written as in the text log, such as \x8e: JSON would
-// make one name of all of them. A duration, "age", is in seconds, "age_seconds": JSON would have nanoseconds.
+// forJSON changes attributes that JSON cannot represent. A name that is not UTF-8 is written as in the text log, such as \x8e: JSON would
+// make one name of all of them. A duration, "age", becomes "age_seconds": JSON would have nanoseconds.
 func forJSON(_ []string, a slog.Attr) slog.Attr {
 	switch {
 	case a.Value.Kind() == slog.KindString && !utf8.ValidString(a.Value.String()):
@@ -48,24 +48,24 @@ func forJSON(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// watched is all that is told what happens: the log, the xferlog, the metrics, the page and the hooks.
+// watched has the sinks of events: the log, the xferlog, the metrics, the page and the hooks.
 type watched struct {
 	server  *server
 	bus     *event.Bus
 	metrics *metrics.Metrics
-	xferlog *os.File     // nil: none
-	made    bool         // the xferlog was not there before
-	page    *web.Server  // nil: there is no page
+	xferlog *os.File     // nil: no xferlog
+	made    bool         // this start made the xferlog
+	page    *web.Server  // nil: no page
 	listen  net.Listener // of the page
 	http    *http.Server
-	secure  bool // the page is reached by TLS, after a login
+	secure  bool // the page has TLS and a login
 	hooks   *hook.Runner
 }
 
-// hooksWithin is how long hooks may run on when the server stops.
+// hooksWithin is the time for hooks to finish when the server stops.
 const hooksWithin = 5 * time.Second
 
-// watch opens what events are told to. It is done before the server takes its state directory, so a start that fails here has
+// watch opens the sinks of events. The server calls it before it takes its state directory, so a start that fails here has
 // changed nothing.
 func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	c := s.config
@@ -120,7 +120,7 @@ func (s *server) watch(ctx context.Context) (_ *watched, err error) {
 	return w, nil
 }
 
-// dropped returns how many events were lost, and how many lines of the log.
+// dropped returns the number of lost events and lost lines of the log.
 func (w *watched) dropped() uint64 {
 	n := w.bus.Dropped()
 	if log, ok := w.server.logTo.(*unblocked); ok {
@@ -129,7 +129,7 @@ func (w *watched) dropped() uint64 {
 	return n
 }
 
-// openXferlog opens the xferlog to write at its end.
+// openXferlog opens the xferlog for appending.
 func (w *watched) openXferlog(file string) (err error) {
 	const flags, mode = os.O_CREATE | os.O_WRONLY | os.O_APPEND, 0o640
 	w.xferlog, err = os.OpenFile(file, flags|os.O_EXCL, mode)
@@ -139,7 +139,7 @@ func (w *watched) openXferlog(file string) (err error) {
 	return err
 }
 
-// openPage opens the address of the page. One that nobody has asked for is not opened if something else is there.
+// openPage opens the address of the page. If the built-in address is in use, there is no page.
 func (w *watched) openPage(ctx context.Context) (err error) {
 	s, c := w.server, w.server.config
 	if c.HTTP.Listen == "" {
@@ -165,7 +165,7 @@ func (w *watched) openPage(ctx context.Context) (err error) {
 	return nil
 }
 
-// pageConnections is how many connections the page may have. FTP has seven of eight file descriptors for itself.
+// pageConnections returns the limit of connections to the page. FTP has seven of eight file descriptors for itself.
 func pageConnections() int {
 	const most = 512
 	if all := maxDescriptors(); all > 0 {
@@ -174,7 +174,7 @@ func pageConnections() int {
 	return most
 }
 
-// address is where the page is, as people type it.
+// address returns the URL of the page.
 func (w *watched) address() string {
 	scheme := "http"
 	if w.secure {
@@ -183,7 +183,7 @@ func (w *watched) address() string {
 	return scheme + "://" + typed(w.listen.Addr()) + "/"
 }
 
-// isCertified reports whether the server's certificate is for a host name.
+// isCertified reports whether the server's certificate is valid for a host name.
 func (s *server) isCertified(name string) bool {
 	return s.tls != nil && s.tls.Load().Leaf.VerifyHostname(name) == nil
 }
@@ -208,7 +208,7 @@ func (w *watched) sample(ctx context.Context) error {
 	return w.page.Run(ctx)
 }
 
-// stop ends the page. What runs is ended, too.
+// stop ends the page and its requests.
 func (w *watched) stop() {
 	if w.http == nil {
 		return
@@ -220,7 +220,7 @@ func (w *watched) stop() {
 	}
 }
 
-// close tells what has happened to the end, and closes the files.
+// close delivers the last events and closes the files.
 func (w *watched) close() error {
 	w.bus.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), hooksWithin)
@@ -242,7 +242,7 @@ func (w *watched) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// unmake is for a start that has failed: it removes an xferlog that the start has made.
+// unmake removes the xferlog that a failed start has made.
 func (w *watched) unmake() error {
 	if !w.made {
 		return nil
@@ -250,7 +250,7 @@ func (w *watched) unmake() error {
 	return os.Remove(w.xferlog.Name())
 }
 
-// hooksOf are the hooks of a configuration.
+// hooksOf returns the hooks of a configuration.
 func hooksOf(c *config.Config) (all []hook.Hook) {
 	for _, h := range c.Hooks {
 		next := hook.Hook{Match: h.Match, Run: h.Run, URL: h.URL, Timeout: h.Timeout.Duration}
@@ -262,7 +262,7 @@ func hooksOf(c *config.Config) (all []hook.Hook) {
 	return all
 }
 
-// checkHooks reports programs that cannot be run.
+// checkHooks returns an error for a program that cannot be run.
 func checkHooks(c *config.Config) error {
 	for i, h := range c.Hooks {
 		if len(h.Run) == 0 {
@@ -279,7 +279,7 @@ func checkHooks(c *config.Config) error {
 	return nil
 }
 
-// observe makes events of the table's records.
+// observe publishes an event for a record of the table.
 func (w *watched) observe(r *lock.Record) {
 	e := event.Event{
 		Kind: event.Acquire, Cause: string(r.Cause), Lock: string(r.Hold.Name), Token: uint64(r.Hold.Token), Holder: r.Hold.Owner.String(),
@@ -308,7 +308,7 @@ func (w *watched) observe(r *lock.Record) {
 	w.bus.Publish(e)
 }
 
-// kindOf is what the end of a hold is to those who are told.
+// kindOf returns the kind of event for the end of a hold.
 func kindOf(c lock.Cause) event.Kind {
 	switch c {
 	case lock.CauseExpire, lock.CauseIdle:
