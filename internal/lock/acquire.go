@@ -52,18 +52,12 @@ func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
 		out.refuse(err)
 		return
 	}
-	refused := st.conflict(a, rule, now)
-	if refused != nil {
+	if refused := st.conflict(a, rule, now); refused != nil {
 		a.noteRival(n, out)
-		st.queue(a, n, rule, refused, now, out)
-		return
-	}
-	if barred, ok := st.barredBy(a.name); ok {
-		out.busy = barred
-		return
-	}
-	if above := st.endingAbove(a.name); above != nil {
-		out.busy = above.name
+		if !st.wait(a, rule, now, out) {
+			refused.setPlace(st.queueLength(n))
+			out.refuse(refused)
+		}
 		return
 	}
 	st.grant(a, rule, now, out)
@@ -142,25 +136,37 @@ func (st *State) newHold(s *session, name Name, rule *Rule, now Instant) Hold {
 	return Hold{Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked}
 }
 
-// grant gives the session the lock, or has the disk asked first.
+// grant gives the session, or its job, the lock; where locks have directories, the disk makes that first. While something bars the name
+// the outcome is busy.
 func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
-	h := st.newHold(a.session, a.name, &rule.Rule, now)
-	h.Shared = a.session.shares(rule)
-	waited := time.Duration(0)
-	if a.place != nil {
-		waited = now.Boot - a.place.since
-	}
-	n := st.nodes[a.name]
-	r := Record{Kind: Granted, Cause: CauseAcquire, Hold: h, By: a.session.owner, At: now, Waited: waited}
-	if n != nil && len(n.holds) > 0 { // it shares the directory, too
-		r.Hold.Directory = n.holds[0].Directory
-	} else if st.disk {
-		out.claim(&claim{record: r, makes: true, place: a.place, wake: a.wake})
+	if out.busy = st.barredBy(a.name); out.busy != "" {
 		return
 	}
-	r.Free, r.place = n.free(now), a.place
+	n := st.nodes[a.name]
+	r := Record{
+		Kind: Granted, Cause: CauseAcquire, Hold: st.newHold(a.session, a.name, &rule.Rule, now), By: a.session.owner, At: now,
+		Free: n.free(now), place: a.place,
+	}
+	if a.place != nil {
+		r.Waited = now.Boot - a.place.since
+	}
+	switch {
+	case a.view != nil:
+		r.Hold.Automatic, r.Hold.Asked = true, Asked{}
+		r.view, r.turn = a.view, a.turn(rule, now)
+	case n != nil && len(n.holds) > 0: // it shares the directory, too
+		r.Hold.Shared, r.Hold.Directory = true, n.holds[0].Directory
+	default:
+		if r.Hold.Shared = a.session.shares(rule); st.disk {
+			out.claim(&claim{record: r, makes: true, place: a.place, wake: a.wake})
+			return
+		}
+	}
 	out.records = append(out.records, r)
 	out.granted = &out.records[len(out.records)-1].Hold
+	if a.view != nil {
+		st.leaveQueue(a, n, out)
+	}
 }
 
 // free returns how long the lock has been free.
@@ -236,8 +242,13 @@ func (st *State) awaitHost(c *claim, host *HostError, now Instant, out *outcome)
 	if s == nil || s.closed || rule == nil {
 		return false
 	}
-	st.queue(&acquisition{session: s, name: c.record.Hold.Name, wake: c.wake}, c.node, rule, host.heldError(now), now, out)
-	return out.place != nil
+	if st.wait(&acquisition{session: s, name: c.record.Hold.Name, wake: c.wake}, rule, now, out) {
+		return true
+	}
+	refused := host.heldError(now)
+	refused.setPlace(st.queueLength(c.node))
+	out.refuse(refused)
+	return false
 }
 
 // heldError returns the refusal of a session that may wait.
@@ -292,24 +303,29 @@ func (st *State) overLimit(a *acquisition, rule *compiledRule, n *node) refusal 
 	return nil
 }
 
-// queue has the session wait for the lock, or refuses it.
-func (st *State) queue(a *acquisition, n *node, rule *compiledRule, refused refusal, now Instant, out *outcome) {
-	s := a.session
-	wait := rule.contention.Wait
-	if s.settings.waits {
+// wait has the session, or its job, wait for the lock, and returns false if it cannot wait.
+func (st *State) wait(a *acquisition, rule *compiledRule, now Instant, out *outcome) bool {
+	s, wait := a.session, rule.contention.Wait
+	if a.view == nil && s.settings.waits {
 		wait = s.settings.wait
 	}
-	own := n != nil && s.holds[a.name] != nil // it would wait for itself
+	own := a.view == nil && s.holds[a.name] != nil // it would wait for itself
 	if a.wake == nil || wait <= 0 || own {
-		refused.setPlace(st.queueLength(n))
-		out.refuse(refused)
-		return
+		return false
 	}
 	p := &place{
-		node: &node{name: a.name}, session: s, owner: s.owner,
-		since: now.Boot, until: later(now.Boot, wait), wake: a.wake,
+		node: &node{name: a.name}, session: s, owner: s.owner, since: now.Boot, until: later(now.Boot, wait), wake: a.wake,
+		view: a.view, look: a.look, path: a.path,
+	}
+	if n := st.nodes[a.name]; n != nil && a.look {
+		for _, other := range n.queue { // all looks of a job wait equally long
+			if other.view == a.view && other.look {
+				p.until = other.until
+			}
+		}
 	}
 	out.queue(p)
+	return true
 }
 
 // queueLength returns the Place of a session that has none.
@@ -321,14 +337,4 @@ func (st *State) queueLength(n *node) Place {
 		return Place{Of: len(n.pool.queue)}
 	}
 	return Place{Of: len(n.queue)}
-}
-
-// endingAbove returns a lock above the name whose directory is being removed, or nil.
-func (st *State) endingAbove(name Name) *node {
-	for name = name.Parent(); name != "/"; name = name.Parent() {
-		if n := st.nodes[name]; n != nil && n.ending() {
-			return n
-		}
-	}
-	return nil
 }

@@ -34,11 +34,11 @@ func (st *State) look(a *acquisition, now Instant, out *outcome) {
 	switch {
 	case v.hold != nil || rule.automatic.Report || st.mayJoin(a) != nil:
 		st.seen(a, now, out)
-	case (other != nil || queued) && st.queueJob(a, rule, now, out): // the look goes on later
+	case (other != nil || queued) && st.wait(a, rule, now, out): // the look goes on later
 	case refused != nil || rule.automatic.Turn == 0:
 		st.seen(a, now, out)
 	default:
-		st.grantUnlessBarred(a, rule, now, out)
+		st.grant(a, rule, now, out)
 	}
 }
 
@@ -111,43 +111,26 @@ func (st *State) acquireJob(a *acquisition, rule *compiledRule, now Instant, out
 	refused := st.conflict(a, rule, now)
 	switch {
 	case refused == nil:
-		st.grantUnlessBarred(a, rule, now, out)
-	case rule.automatic.Report || !st.queueJob(a, rule, now, out):
+		st.grant(a, rule, now, out)
+	case rule.automatic.Report || !st.wait(a, rule, now, out):
 		st.refuseJob(a, st.inTheWay(a, refused), now, out)
 	}
 }
 
-// grantUnlessBarred grants the lock when nothing that is under way forbids that.
-func (st *State) grantUnlessBarred(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
-	if barred, ok := st.barredBy(a.name); ok {
-		out.busy = barred
-		return
+// turn returns the end of the turn of a job that only looks; 0 for a job that changes something.
+func (a *acquisition) turn(rule *compiledRule, now Instant) Time {
+	turn := rule.automatic.Turn
+	if a.place != nil {
+		turn = max(turn, waitedTurn)
 	}
-	if above := st.endingAbove(a.name); above != nil {
-		out.busy = above.name
-		return
+	if !a.look {
+		return 0
 	}
-	st.grantJob(a, rule, now, out)
+	return later(now.Boot, turn)
 }
 
-// grantJob grants the lock to the session's job. Others of its sessions that wait for it wait no longer.
-func (st *State) grantJob(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
-	h := st.newHold(a.session, a.name, &rule.Rule, now)
-	h.Automatic, h.Asked = true, Asked{}
-	n := st.nodes[a.name]
-	turn, waited := rule.automatic.Turn, time.Duration(0)
-	if a.place != nil {
-		turn, waited = max(turn, waitedTurn), now.Boot-a.place.since
-	}
-	until := Time(0)
-	if a.look {
-		until = later(now.Boot, turn)
-	}
-	out.records = append(out.records, Record{
-		Kind: Granted, Cause: CauseAcquire, Hold: h, By: a.session.owner, At: now, Waited: waited, Free: n.free(now),
-		place: a.place, view: a.view, turn: until,
-	})
-	out.granted = &out.records[len(out.records)-1].Hold
+// leaveQueue ends the waiting of the other sessions of a job that gets the lock.
+func (st *State) leaveQueue(a *acquisition, n *node, out *outcome) {
 	if n == nil {
 		return
 	}
@@ -156,28 +139,6 @@ func (st *State) grantJob(a *acquisition, rule *compiledRule, now Instant, out *
 			out.unqueue(p, nil)
 		}
 	}
-}
-
-// queueJob has a look or a change of a job wait for the lock, and returns false if the rule lets none wait. All looks of a job wait
-// equally long.
-func (st *State) queueJob(a *acquisition, rule *compiledRule, now Instant, out *outcome) bool {
-	wait := rule.contention.Wait
-	if a.wake == nil || wait <= 0 {
-		return false
-	}
-	p := &place{
-		node: &node{name: a.name}, session: a.session, owner: a.session.owner, since: now.Boot, until: later(now.Boot, wait), wake: a.wake,
-		view: a.view, look: a.look, path: a.path,
-	}
-	if n := st.nodes[a.name]; n != nil && a.look {
-		for _, other := range n.queue {
-			if other.view == a.view && other.look {
-				p.until = other.until
-			}
-		}
-	}
-	out.queue(p)
-	return true
 }
 
 // acquisition returns what a place waits for.
@@ -198,7 +159,7 @@ func (st *State) handOverJob(p *place, rule *compiledRule, now Instant, out *out
 	case err != nil:
 		st.giveUp(p, &JobError{Cause: "other", Why: err}, now, out)
 	default:
-		st.grantJob(a, rule, now, out)
+		st.grant(a, rule, now, out)
 	}
 }
 

@@ -15,6 +15,8 @@
 // at once. A release is not synced: after a loss of power the hold may stand again until its age ends. A restart forgets queues and
 // delays. A client that was stopped for longer than its lock's age still believes that it holds it; it can compare tokens.
 //
-// Start reading at [State] and its decisions: acquire.go, release.go and next.go return records and change nothing, apply.go alone changes
-// the state. Then read [Table], which makes a decision, applies it and appends it to the log in one step. docs/locking.md is an overview.
+// Start reading at [State] in state.go. Decisions read it and return an outcome, which is a list of records and a reply: acquire.go and
+// automatic.go for grants, release.go for ends, guard.go for writes, next.go for everything that time causes. They change nothing; apply.go
+// alone changes the state. Then read table.go: it makes a decision, applies it and appends it to the log in one step. The methods of a
+// [Session] in session.go, writing.go and automatic_table.go are what the rest of the server calls. docs/locking.md is an overview.
 package lock

@@ -165,3 +165,107 @@ func (e *LostError) Unwrap() error {
 }
 
 func seconds(d time.Duration) string { return max(d, 0).Round(time.Second).String() }
+
+// Place is a position in the queue for a lock.
+type Place struct {
+	At int // from 1; 0: it has no place yet
+	Of int // how many are in the queue
+}
+
+// after appends the place to a text.
+func (p Place) after(text string) string {
+	switch {
+	case p.At > 0:
+		return fmt.Sprintf("%s; place %d of %d in the queue", text, p.At, p.Of)
+	case p.Of > 0:
+		return fmt.Sprintf("%s; %d in the queue", text, p.Of)
+	}
+	return text
+}
+
+// Refusal has the common fields of the errors for a client that may have a place in the queue. They match ErrHeld.
+type Refusal struct {
+	Name  Name // which lock
+	Place Place
+}
+
+// Unwrap makes the error match ErrHeld.
+func (r *Refusal) Unwrap() error { return ErrHeld }
+
+func (r *Refusal) setPlace(p Place) { r.Place = p }
+
+// refusal is an error with a Refusal.
+type refusal interface {
+	error
+	setPlace(Place)
+}
+
+// QueuedError reports that clients that came earlier get the lock first.
+type QueuedError struct {
+	Refusal
+	Next Owner // who is ahead
+}
+
+func (e *QueuedError) Error() string {
+	return e.Place.after("others came earlier, " + e.Next.String() + " is next")
+}
+
+// LimitError reports that there are as many locks of the rule beside the name as its limit allows.
+type LimitError struct {
+	Refusal
+	Limit int
+}
+
+func (e *LimitError) Error() string {
+	return e.Place.after(fmt.Sprintf("there may be %d such locks, and so many are held", e.Limit))
+}
+
+// TimeoutError reports that the waiting of a session ended without the lock. It matches what Err matches.
+type TimeoutError struct {
+	Waited time.Duration
+	Err    error // why it would have to wait longer
+}
+
+func (e *TimeoutError) Error() string { return "waited " + seconds(e.Waited) + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *TimeoutError) Unwrap() error { return e.Err }
+
+// JobError reports that a job may not change files that an automatic lock protects. It matches fs.ErrPermission.
+type JobError struct {
+	Lock   Name
+	Cause  string // "stale": another job has changed them since this one looked; "held": one changes them; "lost": the lock was taken away
+	By     Owner  // the other job, or the administrator who took the lock away
+	Token  Token  // of its hold
+	Files  int    // with "stale": how many changes it made; 0: not known
+	When   time.Time
+	Again  time.Duration // with "stale": the job can start again so much later
+	Why    error         // with other causes
+	Report bool          // the rule only reports: nothing was refused
+}
+
+func (e *JobError) Error() string {
+	at := e.When.UTC().Format(time.TimeOnly)
+	switch e.Cause {
+	case "stale":
+		files := fmt.Sprintf("%d files, ", e.Files)
+		switch e.Files {
+		case 0:
+			files = ""
+		case 1:
+			files = "1 file, "
+		}
+		return fmt.Sprintf("changed by %s (%suntil %s) since you looked; start again in %s", e.By, files, at, e.Again)
+	case "held":
+		return fmt.Sprintf("being changed by %s since %s", e.By, at)
+	case "lost":
+		return fmt.Sprintf("lock taken away at %s: %s", at, e.Why)
+	}
+	return e.Why.Error()
+}
+
+// Is makes the error match fs.ErrPermission.
+func (e *JobError) Is(target error) bool { return target == fs.ErrPermission }
+
+// ErrAutomatic is the error of a client that releases a lock which its job holds automatically.
+var ErrAutomatic error = &kind{"held automatically: it ends with its job, not by RMD", fs.ErrPermission}

@@ -313,7 +313,7 @@ func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 	if a.heldAt(n, rule) || st.conflict(a, rule, now) != nil { // the first costs less than an error about a thousand holds
 		return false
 	}
-	if _, barred := st.barredBy(n.name); barred || st.endingAbove(n.name) != nil {
+	if st.barredBy(n.name) != "" {
 		return false
 	}
 	if p.view != nil {

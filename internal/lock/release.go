@@ -15,6 +15,18 @@ func (st *State) end(h *hold, r Record, now Instant, out *outcome) {
 	out.records = append(out.records, r)
 }
 
+// endIfFree is end for a client: a lock with others below it does not end, and the end waits for a write.
+func (st *State) endIfFree(h *hold, r Record, now Instant, out *outcome) {
+	switch n := h.node; {
+	case len(n.holds) == 1 && n.below > 0:
+		out.refuse(ErrMembers)
+	case len(n.holds) == 1 && n.pins > 0:
+		out.busy = n.name
+	default:
+		st.end(h, r, now, out)
+	}
+}
+
 // endByHost ends a hold whose directory a program on the host removed.
 func (st *State) endByHost(h *hold, now Instant, out *outcome) {
 	st.end(h, Record{Cause: CauseHostGone, By: Owner{Account: HostAccount}}, now, out)
@@ -64,12 +76,8 @@ func (st *State) release(s *session, name Name, now Instant, out *outcome) {
 	switch {
 	case err != nil:
 		out.refuse(st.refreshed(err, now))
-	case len(n.holds) == 1 && n.below > 0:
-		out.refuse(ErrMembers)
-	case len(n.holds) == 1 && n.pins > 0:
-		out.busy = name
 	default:
-		st.end(h, Record{Cause: CauseRelease, By: s.owner}, now, out)
+		st.endIfFree(h, Record{Cause: CauseRelease, By: s.owner}, now, out)
 	}
 }
 
@@ -101,12 +109,8 @@ func (st *State) breakUp(name Name, token Token, by Owner, why string, now Insta
 		out.refuse(ErrNotHeld)
 	case h == nil:
 		out.refuse(ErrStale)
-	case len(n.holds) == 1 && n.below > 0:
-		out.refuse(ErrMembers)
-	case len(n.holds) == 1 && n.pins > 0:
-		out.busy = name
 	default:
-		st.end(h, Record{Cause: CauseBreak, By: by, Note: why}, now, out)
+		st.endIfFree(h, Record{Cause: CauseBreak, By: by, Note: why}, now, out)
 	}
 }
 

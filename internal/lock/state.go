@@ -185,9 +185,9 @@ func (p *pool) full() bool { return p.taken >= p.key.rule.contention.Limit }
 // taken reports whether the node is held or is about to be.
 func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.makes }
 
-// ending reports whether the directory of the last hold is being removed.
+// ending reports whether the directory of the last hold is being removed. n may be nil.
 func (n *node) ending() bool {
-	return n.claim != nil && !n.claim.makes && !n.claim.adds && len(n.holds) == 1
+	return n != nil && n.claim != nil && !n.claim.makes && !n.claim.adds && len(n.holds) == 1
 }
 
 // byToken returns the hold with the token, or nil.
@@ -241,17 +241,15 @@ func (n *node) innermost() *node {
 	return n
 }
 
-// barredBy returns the name at or above n at which nothing is granted now, if there is one.
-func (st *State) barredBy(n Name) (Name, bool) {
-	if len(st.barred) == 0 {
-		return "", false
-	}
-	for ; ; n = n.Parent() {
-		if st.barred[n] > 0 {
-			return n, true
+// barredBy returns the name at or above which nothing is granted now: a write keeps it free, or a lock above the name is about to end; ""
+// if there is none.
+func (st *State) barredBy(name Name) Name {
+	for n := name; ; n = n.Parent() {
+		if st.barred[n] > 0 || n != name && st.nodes[n].ending() {
+			return n
 		}
 		if n == "/" {
-			return "", false
+			return ""
 		}
 	}
 }
