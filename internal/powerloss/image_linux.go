@@ -236,7 +236,7 @@ func describe(step []entry) string {
 	return strings.Join(parts, ",")
 }
 
-// sum tells two disks apart, as far as they can be reached from dir.
+// sum returns a checksum of what can be reached from dir.
 func (d disk) sum(dir uint64) string {
 	h := sha256.New()
 	d.write(h, dir)
@@ -246,7 +246,8 @@ func (d disk) sum(dir uint64) string {
 func (d disk) write(w io.Writer, dir uint64) {
 	for _, name := range slices.Sorted(maps.Keys(d.dirs[dir])) {
 		inode := d.dirs[dir][name]
-		fmt.Fprintf(w, "%q %d %q\n", name, inode, d.files[inode])
+		fmt.Fprintf(w, "%q %d %d\n", name, inode, len(d.files[inode]))
+		_, _ = w.Write(d.files[inode])
 		d.write(w, inode)
 	}
 	fmt.Fprintln(w, "end")

@@ -39,8 +39,11 @@ func variants(before []byte, others [][]byte, random *rand.Rand) [][]byte {
 	return different
 }
 
-// common returns how many bytes two contents begin with alike.
+// common returns how many bytes two contents begin with alike. It compares sectors first, which takes less time under the race detector.
 func common(a, b []byte) (n int) {
+	for n+sector <= min(len(a), len(b)) && bytes.Equal(a[n:n+sector], b[n:n+sector]) {
+		n += sector
+	}
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
 	}

@@ -56,15 +56,13 @@ func TestEveryPrefixIsAJournal(t *testing.T) {
 	s.options = func(o *Options) { o.wrap = func(f file) file { return unsynced{f} } }
 	for end := 0; end <= len(whole); end++ {
 		want := standing(slices.Collect(strings.Lines(whole[:strings.LastIndex(whole[:end], "\n")+1])))
-		for _, tail := range []string{"", "\x00\x00\x00"} {
-			s.write(path, whole[:end]+tail)
-			found, err := s.read()
-			if err != nil {
-				t.Fatalf("%d bytes: %v", end, err)
-			}
-			if got := names(found.loaded()); got != want {
-				t.Fatalf("%d bytes: held are %s, want %s", end, got, want)
-			}
+		s.write(path, whole[:end]+[]string{"", "\x00\x00\x00"}[end%2])
+		found, err := s.read()
+		if err != nil {
+			t.Fatalf("%d bytes: %v", end, err)
+		}
+		if got := names(found.loaded()); got != want {
+			t.Fatalf("%d bytes: held are %s, want %s", end, got, want)
 		}
 		if end%100 > 0 {
 			continue
