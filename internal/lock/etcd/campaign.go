@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -136,7 +137,6 @@ func (s *standing) looked(servers []*mvccpb.KeyValue, beat *mvccpb.KeyValue, too
 	if err != nil {
 		return err
 	}
-	c.looked = now.Boot
 	c.timeline.see(beat, now)
 	if c.known = len(servers) > 0; c.known {
 		c.leader = decodeServer(servers[0])
@@ -166,7 +166,7 @@ func (c *Cluster) self() Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	self := c.o.Self
-	self.RoundTrip = max(c.way.longest().Round(time.Millisecond), time.Millisecond)
+	self.RoundTrip = max(slices.Max(c.way.trips).Round(time.Millisecond), time.Millisecond)
 	return self
 }
 

@@ -24,21 +24,19 @@ type Cluster struct {
 	members *members
 
 	mu       sync.Mutex
-	leader   Server        // the active one, as far as the last look told
-	known    bool          // there was one
-	looked   time.Duration // when that was, by the boot clock
+	leader   Server // the active one, by the last look
+	known    bool   // there was one
 	timeline timeline
 	way      way
 }
 
-// Open reaches etcd: it returns an error if no member answers within a few request timeouts, or if those that do are not of one cluster; of
-// another one none is asked later, either. It warns of members that are too old,
-// and of a cluster that is out of space.
+// Open connects to etcd. It returns an error if no member answers within a few request timeouts, or if the members belong to several
+// clusters. Later it ignores members of another cluster. It warns of members that are too old, and of a cluster that is out of space.
 func Open(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), timeline: timeline{bootID: o.BootID}, looked: o.Clock.Exact().Boot}
+	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), timeline: timeline{bootID: o.BootID}}
 	found := c.look(ctx)
 	var errs []error
 	for _, m := range found {
@@ -89,33 +87,28 @@ func (c *Cluster) Close() error {
 	return nil
 }
 
-// Leader tells which server is active, as far as a server that campaigns knows. It asks nobody.
+// Leader returns which server was active by the last look of a server that campaigns.
 func (c *Cluster) Leader() (Server, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.leader, c.known
 }
 
-// Trouble returns why a server that campaigns cannot take over: etcd refuses it, answers it too slowly, or has not answered for longer
-// than a lease lasts, and what Leader returns is old then. "": it can.
+// Trouble returns why a server that campaigns cannot take over: etcd refuses it, answers it too slowly, or did not answer its last look. "": it can.
 func (c *Cluster) Trouble() string {
-	now := c.o.Clock.Exact().Boot
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	slow := c.way.slow(c.o.RequestTimeout)
-	silent := now-c.looked > c.o.TTL+time.Duration(len(c.members.all))*c.o.RequestTimeout // one look may take the latter
-	switch {
+	switch slow := c.way.slow(c.o.RequestTimeout); {
 	case slow == nil || errors.Is(slow, errNotMeasured):
 		return ""
 	case c.way.failed == nil:
 		return slow.Error()
-	case silent || isAnswer(slow) && !transient(slow):
+	default:
 		return Reason(slow)
 	}
-	return ""
 }
 
-// StepDown asks the active server to hand over, and returns who has taken over. It is an error if nobody stands by.
+// StepDown requests the active server to hand over, and returns the server that has taken over. Without a standby it returns an error.
 func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	resp, err := c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch())}, nil)
 	if err != nil {
@@ -123,7 +116,7 @@ func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	}
 	servers, epoch := kvs(resp, 0), number64(one(resp, 1))
 	if len(servers) < 2 {
-		return Server{}, errors.New("no server stands by, so nobody would take over")
+		return Server{}, errors.New("no server stands by to take over")
 	}
 	active := string(servers[0].Key)
 	err = c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -136,7 +129,7 @@ func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 			return decodeServer(servers[0]), nil
 		}
 	}
-	return Server{}, fmt.Errorf("nobody has taken over yet: %w", cmp.Or(err, ctx.Err()))
+	return Server{}, fmt.Errorf("no server has taken over yet: %w", cmp.Or(err, ctx.Err()))
 }
 
 // RaiseBase makes all further tokens larger by so much: after etcd was restored from a backup, which has an old end of the tokens. It
@@ -150,7 +143,7 @@ func (c *Cluster) RaiseBase(ctx context.Context, by uint64) (lock.Token, error) 
 	if raised < by {
 		return 0, errors.New("the tokens would be too large")
 	}
-	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.nobody(), clientv3.Compare(clientv3.ModRevision(c.keys.tokens()), "=", before.GetModRevision())},
+	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.noServer(), clientv3.Compare(clientv3.ModRevision(c.keys.tokens()), "=", before.GetModRevision())},
 		[]clientv3.Op{clientv3.OpPut(c.keys.tokens(), decimal(raised))},
 		[]clientv3.Op{clientv3.OpGet(c.keys.tokens()), c.getServers()})
 	switch {
@@ -176,8 +169,8 @@ func (c *Cluster) get(ctx context.Context, key string) (*mvccpb.KeyValue, error)
 	return resp.Kvs[0], nil
 }
 
-// nobody is true while there is no server, neither active nor standing by.
-func (c *Cluster) nobody() clientv3.Cmp {
+// noServer is true while no server is active or stands by.
+func (c *Cluster) noServer() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(c.keys.servers()), "=", 0).WithPrefix()
 }
 

@@ -131,7 +131,6 @@ func TestAStandbyKnowsThatEtcdDoesNotAnswer(t *testing.T) {
 		t.Errorf("at first: %s", trouble)
 	}
 	s.etcd.Stop(0)
-	s.clock.Advance(2 * s.ttl)
 	s.until("etcd is silent", func() bool { return b.Trouble() == "etcd does not answer" })
 	s.etcd.Continue(0)
 	s.until("etcd answers", func() bool { return b.Trouble() == "" || len(next.active) > 0 }) // the active server does not look

@@ -5,6 +5,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -22,7 +23,11 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // most tests wait most of the time
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long a test waits for something that must happen.
 const patience = time.Minute
@@ -319,15 +324,3 @@ func (s *scene) intercept(c *Cluster, i int, f grpc.UnaryClientInterceptor) {
 }
 
 const txnMethod = "/etcdserverpb.KV/Txn"
-
-// relayed returns an active server that asks one member by way of a relay, and has a second way to it that is never disturbed.
-func (s *scene) relayed() (*Cluster, *term, *etcdtest.Relay) {
-	s.Helper()
-	relay := s.etcd.Relays()[0]
-	o := s.options()
-	o.Endpoints = []string{relay.Endpoint(), s.etcd.Endpoints()[0]}
-	c := s.open(o)
-	active := s.campaign(c)
-	c.members.prefer(0)
-	return c, active, relay
-}

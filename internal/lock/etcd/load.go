@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -54,26 +53,13 @@ func (c *Cluster) load(ctx context.Context, shift time.Duration) ([]lock.Hold, e
 // pageSize is how many keys are read, or removed, by one request.
 const pageSize = 2000
 
-// readLocks reads all locks at one revision. It begins anew if that is compacted meanwhile.
+// readLocks reads all locks at one revision. Compaction by etcd's own settings keeps that for minutes.
 func (c *Cluster) readLocks(ctx context.Context) (all []*mvccpb.KeyValue, err error) {
-	for range 3 {
-		all, err = c.readLocksOnce(ctx)
-		if !errors.Is(err, rpctypes.ErrCompacted) {
-			break
-		}
-	}
-	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("etcd: reading the locks: %w", plain(err))
-	}
-	return all, err
-}
-
-func (c *Cluster) readLocksOnce(ctx context.Context) (all []*mvccpb.KeyValue, err error) {
 	from, end := c.keys.locks(), clientv3.GetPrefixRangeEnd(c.keys.locks())
 	for revision := int64(0); ; {
 		resp, err := c.members.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
 		if err != nil {
-			return nil, errors.Join(ctx.Err(), err)
+			return nil, fmt.Errorf("etcd: reading the locks: %w", errors.Join(ctx.Err(), plain(err)))
 		}
 		all = append(all, resp.Kvs...)
 		if revision == 0 {

@@ -30,13 +30,13 @@ type members struct {
 	cluster atomic.Uint64 // etcd's id of it; 0: not known yet
 
 	mu      sync.Mutex
-	current int // index of the one that is asked
+	current int // index of the member that gets the requests
 }
 
 type member struct {
 	endpoint string
 
-	// mu is held while the client is made, which asks the member for a token if there is a user: whoever needs the member waits for that.
+	// mu is held while the client is made, which requests a token from the member if there is a user.
 	mu     sync.Mutex
 	client *clientv3.Client // nil: not made yet
 	closed bool
@@ -50,7 +50,7 @@ func newMembers(o *Options) *members {
 	m.config = clientv3.Config{
 		TLS: o.TLS, Username: o.User, Password: o.Password,
 		DialTimeout: o.RequestTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		MaxUnaryRetries: 1, // the library sends a transaction twice if the member says that it has cancelled it
+		MaxUnaryRetries: 1, // the library sends a transaction twice if the member reports that it cancelled it
 		Logger:          zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			// gRPC would wait up to two minutes before it tries again a member that was away.
@@ -117,7 +117,7 @@ func (m *members) pick() int {
 	return m.current
 }
 
-// leave has the next member asked from now on, if that one still is.
+// leave switches from a member to the next one, unless that has happened already.
 func (m *members) leave(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +126,7 @@ func (m *members) leave(i int) {
 	}
 }
 
-// once asks one member, and waits for the request timeout at most. Where it does not answer the next one is asked from then on.
+// once sends a request to one member, and waits for the request timeout at most. If the member does not answer, later requests go to the next one.
 func (m *members) once(ctx context.Context, f call) error {
 	i := m.pick()
 	client, err := m.use(i)
@@ -134,7 +134,7 @@ func (m *members) once(ctx context.Context, f call) error {
 		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.timeout)
 		defer cancel()
 		if err = f(ctx, client); errors.Is(err, rpctypes.ErrInvalidAuthToken) {
-			err = f(ctx, client) // the library has asked for a new token
+			err = f(ctx, client) // the library has requested a new token
 		}
 	}
 	if silent(err) {
@@ -143,7 +143,7 @@ func (m *members) once(ctx context.Context, f call) error {
 	return err
 }
 
-// do asks one member after the other until one answers. f may be executed several times.
+// do sends a request to one member after the other until one answers. f may be executed several times.
 func (m *members) do(ctx context.Context, f call) (err error) {
 	for range m.all {
 		if err = m.once(ctx, f); !silent(err) || ctx.Err() != nil {
@@ -209,6 +209,10 @@ func Reason(err error) string {
 		return "etcd refuses its user and password"
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return "etcd refuses changes: its user has no right to read and write the keys below etcd.prefix"
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return errNoSpace
+	case errors.Is(err, rpctypes.ErrNoLeader):
+		return "etcd has no leader"
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return "etcd refuses changes: a request is larger than its --max-request-bytes, which must be 1.5 MiB at least"
 	case isAnswer(err):
@@ -226,7 +230,7 @@ type plainError struct {
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.err }
 
-// plain has an error say what a person needs: "dial tcp 10.0.0.1:2379: connect: connection refused".
+// plain returns an error without the words that gRPC puts around it: "dial tcp 10.0.0.1:2379: connect: connection refused".
 func plain(err error) error {
 	var known rpctypes.EtcdError
 	s, ok := status.FromError(err)

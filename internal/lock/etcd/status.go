@@ -26,17 +26,17 @@ type Member struct {
 	Endpoint string
 	Version  string
 	Leader   bool   // it is etcd's own leader
-	Lag      uint64 // how many changes it knows that it has not made yet
+	Lag      uint64 // the number of changes that it has received and not applied yet
 	Size     int64  // of its database, in bytes
 	Quota    int64  // the size at which it stops all changes; 0: not known, since etcd reports it from 3.6 on
 	Alarm    string // NOSPACE: nothing can be written
-	Alone    bool   // it knows no leader: it does not reach most of the others
+	Alone    bool   // it has no leader: it does not reach most of the others
 	Err      error  // why it does not answer; nothing else is known then
 
 	cluster uint64 // etcd's id of what it is a member of
 }
 
-// Status asks every member of etcd about itself, and one of them about the servers.
+// Status reads the state of every member of etcd, and from one of them the servers.
 func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	s := Status{Members: c.look(ctx), Beat: -1}
 	resp, err := c.members.txn(ctx, nil, []clientv3.Op{
@@ -65,7 +65,7 @@ type Space struct {
 // Nearly reports whether the database has reached four fifths of its quota.
 func (s Space) Nearly() bool { return s.Quota > 0 && s.Size >= s.Quota/5*4 }
 
-// Space asks every member of etcd. It returns an error if none answers.
+// Space reads the space of every member of etcd. It returns an error if none answers.
 func (c *Cluster) Space(ctx context.Context) (s Space, err error) {
 	members := c.look(ctx)
 	fullest := -1.0
@@ -85,7 +85,7 @@ func (c *Cluster) Space(ctx context.Context) (s Space, err error) {
 	return s, err
 }
 
-// minority says how many members answer, if those are too few.
+// minority returns how many members answer, if that is too few.
 func (s Status) minority() string {
 	answer := 0
 	for _, m := range s.Members {
@@ -99,7 +99,7 @@ func (s Status) minority() string {
 	return fmt.Sprintf("%d of %d members answer, and most of them must: ", answer, len(s.Members))
 }
 
-// look asks all members at once.
+// look reads the state of all members at once.
 func (c *Cluster) look(ctx context.Context) []Member {
 	found := make([]Member, len(c.members.all))
 	var asking sync.WaitGroup

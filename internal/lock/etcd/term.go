@@ -72,7 +72,7 @@ func (l *Log) Valid() error {
 	return nil
 }
 
-// Ready writes a beat, unless one was just written, and returns nil if a grant can be recorded. An error says why no lock can be granted.
+// Ready writes a beat, unless one was just written, and returns nil if a grant can be recorded. The error is why no lock can be granted.
 func (l *Log) Ready() error {
 	if time.Since(time.Unix(0, l.beaten.Load())) > readyAge {
 		l.beat(l.term)

@@ -250,7 +250,7 @@ func (l *Log) mine() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(l.key), "=", l.create)
 }
 
-// isRefusal reports whether an error says for certain that the transaction is not under way any more. One that reaches etcd's quota may have
+// isRefusal reports whether an error proves that the transaction has ended. One that reaches etcd's quota may have
 // been applied all the same, which does no harm: it is sent again as it is.
 func isRefusal(err error) bool {
 	return transient(err) || errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
