@@ -495,6 +495,9 @@ func (m *model) check() {
 				m.fail("%s: the session does not have its hold", name)
 			}
 			m.checkAlarm(h, now.Boot)
+			if rule := st.rules.find(name); rule != nil && !st.reloading && h.Rule != &rule.Rule {
+				m.fail("%s token %d does not follow the rules in force", name, h.Token)
+			}
 			if at, why := h.deadline(now.Boot); at < now.Boot && !m.invalid && h.retry <= now.Boot && h.alarm.at <= now.Boot {
 				m.fail("%s token %d stands though its time is over (%s)", name, h.Token, why)
 			}

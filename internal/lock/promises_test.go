@@ -239,13 +239,6 @@ func TestOnlyWhoMayReleaseALockTakesOthersBelowIt(t *testing.T) {
 	s.release(a, "/group", lock.ErrMembers)
 }
 
-func TestTheAgeOfALockEndsItsMembers(t *testing.T) {
-	s := newScene(t, lock.Rule{Match: "/gr*", MaxAge: time.Minute}, lock.Rule{Match: "/gr*/*", MaxAge: time.Hour})
-	s.acquire(s.open("a"), "/group", "/group/x")
-	s.pass(time.Minute)
-	s.held("", "/group", "/group/x")
-}
-
 func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
 	s := newScene(t,
 		lock.Rule{Match: "/gr*", MaxIdle: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}}, lock.Rule{Match: "/gr*/*"})
