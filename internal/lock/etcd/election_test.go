@@ -253,3 +253,26 @@ func TestOpenNeedsAMember(t *testing.T) {
 		t.Error("Open without endpoints succeeds")
 	}
 }
+
+// A server does not stand by after a look that failed, nor for five looks after one that took too long.
+func TestAWayThatWasSlowIsTriedFiveTimes(t *testing.T) {
+	const limit = 700 * time.Millisecond
+	var w way
+	if err := w.slow(limit); !errors.Is(err, errNotMeasured) {
+		t.Errorf("before the first look: %v", err)
+	}
+	failed := errors.New("etcd is away")
+	for i, look := range []struct {
+		took time.Duration
+		err  error
+		slow bool
+	}{
+		{took: limit - 1}, {err: failed, slow: true}, {took: 1}, {took: limit, slow: true},
+		{took: 1, slow: true}, {took: 1, slow: true}, {took: 1, slow: true}, {took: 1, slow: true}, {took: 1},
+	} {
+		w.note(look.took, look.err)
+		if err := w.slow(limit); (err != nil) != look.slow || look.err != nil && !errors.Is(err, look.err) {
+			t.Errorf("after look %d: %v, want an error: %v", i, err, look.slow)
+		}
+	}
+}
