@@ -13,7 +13,7 @@ import (
 func TestExamplesExplainMistakesInOneLine(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)
-	gone := "FTP_PORT=" + strings.TrimPrefix(nobody(t), "127.0.0.1:")
+	gone := "FTP_PORT=" + strings.TrimPrefix(unused(t), "127.0.0.1:")
 	for name, c := range map[string]struct {
 		line   []string
 		env    string

@@ -21,7 +21,7 @@ import (
 type host struct {
 	server locksmith.Server
 	dir    string // where locks and files are made
-	root   string // what clients see as "/", on this machine
+	root   string // the directory that clients see as "/"
 	tokens bool   // it is ftplockd
 }
 
@@ -309,7 +309,7 @@ func TestLocksmithOverIPv6(t *testing.T) {
 	putsAndGets(t, h)
 }
 
-func TestLocksmithWaitsItsTurnAndTellsForWhom(t *testing.T) {
+func TestLocksmithWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	h := ours(t, startServer(t, defaults))
 	first := acquire(t, h.lock("a"))

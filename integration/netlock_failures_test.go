@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// silent is the address of a server that takes connections and never says anything.
+// silent returns the address of a server that accepts connections and sends nothing.
 func silent(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() }) // the kernel takes connections; nobody needs to accept them
+	t.Cleanup(func() { l.Close() }) // the kernel accepts connections without a call of Accept
 	return l.Addr().String()
 }
 
-// nobody is an address where nothing listens.
-func nobody(t testing.TB) string {
+// unused returns an address without a listener.
+func unused(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +63,7 @@ func TestNetlockFailuresAreOneLineAndAStatus(t *testing.T) {
 		{"wrong password", nil, s.urlOf(account, "wrong", "phone_lock"), 77, "check user (" + account + ") and password"},
 		{"unknown account", nil, s.urlOf("nobody", "wrong", "phone_lock"), 77, "check user (nobody)"},
 		{"unknown host", nil, "ftp://u:p@no-such-host.invalid/phone_lock", 68, "no-such-host.invalid"},
-		{"nobody listens", nil, "ftp://u:p@" + nobody(t) + "/phone_lock", 69, "refused"},
+		{"no listener", nil, "ftp://u:p@" + unused(t) + "/phone_lock", 69, "refused"},
 		{"silent", []string{"--timeout", "1s"}, "ftp://u:p@" + silent(t) + "/phone_lock", 69, "check the address"},
 		{"no such directory", nil, s.urlOf(account, password, "none/phone_lock"), 73, "none/phone_lock"},
 		{"no lock", nil, s.urlOf(account, password, "notalock"), 73, "no rule of the server makes /notalock a lock"},
@@ -94,33 +94,24 @@ func TestNetlockAtAServerThatIsFull(t *testing.T) {
 	}
 }
 
-func TestNetlockInsideItselfDoesNotWaitForItself(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	out := finish(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "--", netlock, "run", "URL", "--", "true"))
-	if out.status != 64 || !strings.Contains(out.out, "/phone_lock is already held by the netlock that runs this") {
-		t.Errorf("a lock in itself: %+v", out)
-	}
-}
-
 func TestNetlockInfoNamesTheHolder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	profiles, none := s.lockURL("phone_lock"), s.lockURL("nolock")
+	url, none := s.lockURL("phone_lock"), s.lockURL("nolock")
 	other := s.session("other")
-	check := func(profiles string, status int, says string, args ...string) {
+	check := func(url string, status int, says string, args ...string) {
 		t.Helper()
-		if r := finish(t, locker(t, profiles, args...)); r.status != status || !strings.Contains(r.out, says) || status != 0 && strings.Count(r.out, "\n") != 1 {
+		if r := finish(t, locker(t, url, args...)); r.status != status || !strings.Contains(r.out, says) || status != 0 && strings.Count(r.out, "\n") != 1 {
 			t.Errorf("%q: %+v, want %d and %q", args, r, status, says)
 		}
 	}
-	check(profiles, 0, "/phone_lock is not held: the server said /phone_lock: not held\n", "info", "URL")
+	check(url, 0, "/phone_lock is not held: the server said /phone_lock: not held\n", "info", "URL")
 	check(none, 0, "/nolock is not held: the server said /nolock: no rule makes that name a lock\n", "info", "URL")
 	other.Want(257, "MKD /phone_lock")
-	check(profiles, 0, "/phone_lock is held by other@127.0.0.1 for ", "info", "URL")
+	check(url, 0, "/phone_lock is held by other@127.0.0.1 for ", "info", "URL")
 }
 
-// greeter is the address of a server that says one thing to each client and hangs up.
+// greeter returns the address of a server that sends a greeting to each client and closes the connection.
 func greeter(t testing.TB, greeting string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

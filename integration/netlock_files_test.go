@@ -14,34 +14,34 @@ import (
 func TestNetlockTransfersUnderTheLock(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	profiles := s.lockURL("phone_lock")
+	url := s.lockURL("phone_lock")
 	dir := t.TempDir()
 	local := filepath.Join(dir, "phone.tsv")
 	text := strings.Repeat("anna\t1\n", 50000)
 	writeFile(t, local, []byte(text))
-	if r := finish(t, locker(t, profiles, "put", "URL", local, "data.tsv")); r.status != 0 || r.out != "" {
+	if r := finish(t, locker(t, url, "put", "URL", local, "data.tsv")); r.status != 0 || r.out != "" {
 		t.Errorf("put: %+v", r)
 	}
 	s.wantFile(t, "data.tsv", text)
-	piped := locker(t, profiles, "put", "URL", "-", "piped.tsv")
+	piped := locker(t, url, "put", "URL", "-", "piped.tsv")
 	piped.Stdin = strings.NewReader("piped\n")
 	if r := finish(t, piped); r.status != 0 || s.read("piped.tsv") != "piped\n" {
 		t.Errorf("put from a pipe: %+v, %q", r, s.read("piped.tsv"))
 	}
 	back := filepath.Join(dir, "back.tsv")
-	if r := finish(t, locker(t, profiles, "get", "URL", "data.tsv", back)); r.status != 0 || r.out != "" {
+	if r := finish(t, locker(t, url, "get", "URL", "data.tsv", back)); r.status != 0 || r.out != "" {
 		t.Errorf("get: %+v", r)
 	}
 	wantFile(t, back, text)
-	if r := finish(t, locker(t, profiles, "get", "URL", "piped.tsv", "-")); r.status != 0 || r.out != "piped\n" {
+	if r := finish(t, locker(t, url, "get", "URL", "piped.tsv", "-")); r.status != 0 || r.out != "piped\n" {
 		t.Errorf("get to a pipe: %+v", r)
 	}
-	r := finish(t, locker(t, profiles, "get", "URL", "none.tsv", back))
+	r := finish(t, locker(t, url, "get", "URL", "none.tsv", back))
 	if r.status != 74 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, "none.tsv") {
 		t.Errorf("a file that is not there: %+v", r)
 	}
 	s.session("other").Want(257, "MKD /phone_lock")
-	if r := finish(t, locker(t, profiles, "get", "--try", "URL", "data.tsv", back)); r.status != 75 {
+	if r := finish(t, locker(t, url, "get", "--try", "URL", "data.tsv", back)); r.status != 75 {
 		t.Errorf("while it is held: %+v", r)
 	}
 }

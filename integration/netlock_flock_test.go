@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNetlockAsTheTestsOfFlock does with netlock what the tests of util-linux (tests/ts/misc/flock) do with flock: one command holds the lock
-// together with others, and each case asks for it meanwhile. What takes three seconds there lasts here until the test ends it.
+// TestNetlockAsTheTestsOfFlock repeats the tests of util-linux (tests/ts/misc/flock) with netlock: one command shares the lock, and each case asks for
+// it. The command of three seconds there runs here until the test ends it.
 func TestNetlockAsTheTestsOfFlock(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nshared = [\"other\"]\n")
@@ -49,6 +49,35 @@ func TestNetlockAsTheTestsOfFlock(t *testing.T) {
 	after.says(t, "After timeout.")
 	general.ended(t, 0)
 	after.ended(t, 0)
+}
+
+// TestNetlockTakesItsArgumentsAsFlockDoes has the cases that the suite of flock does not have.
+func TestNetlockTakesItsArgumentsAsFlockDoes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, longLived)
+	url := s.lockURL("phone_lock")
+	s.session("other").Want(257, "MKD /other_lock")
+	other := s.lockURL("other_lock")
+	for _, c := range []struct {
+		url    string
+		args   []string
+		status int
+		says   string
+	}{
+		{url, []string{"URL", "-c", "echo shell; exit 3"}, 3, "shell\n"},
+		{url, []string{"-n", "URL", "echo", "-n", "no dashes"}, 0, "no dashes"},
+		{url, []string{"URL", "--", "echo", "dashes"}, 0, "dashes\n"},
+		{url, []string{"URL", "sh", "-c", "echo $1", "--", "--"}, 0, "--\n"},
+		{other, []string{"-n", "-w", "9", "URL", "true"}, 75, "held by other@"},
+		{url, []string{"-s", "-x", "-w", "0", "URL", "echo", "the last counts"}, 0, "the last counts\n"},
+		{other, []string{"-w", "2", "--conflict-exit-code", "0", "URL", "false"}, 0, "held by other@"},
+		{url, []string{"--verbose", "URL", "sh", "-c", "exit 75"}, 75, "the command has ended with status 75\n"},
+		{other, []string{"--verbose", "-n", "URL", "true"}, 75, "taking the lock other_lock"},
+	} {
+		if r := finish(t, locker(t, c.url, append([]string{"run"}, c.args...)...)); r.status != c.status || !strings.Contains(r.out, c.says) {
+			t.Errorf("%q: %+v, want %d and %q", c.args, r, c.status, c.says)
+		}
+	}
 }
 
 // TestNetlockOnEachServer runs netlock on ftplockd and on the servers of others that are there.

@@ -91,7 +91,7 @@ func TestNetlockServesTheArticlesCaller(t *testing.T) {
 	})
 	other.Want(257, "MKD /phone_lock")
 
-	// The next one waits for its turn; the one that then has enough of it leaves nobody in the queue.
+	// The next one waits for its turn.
 	p := launch(t, perl2(t, perl))
 	other.awaitWaiting("/phone_lock", 1)
 	other.Want(250, "RMD /phone_lock")
@@ -136,7 +136,7 @@ func TestNetlockReleasesWhenItsParentIsKilled(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, longLived)
-	for _, to := range []string{"|", ">$ENV{OUT}"} { // a pipe, and what tells nothing of who has it open
+	for _, to := range []string{"|", ">$ENV{OUT}"} { // a pipe, and a file, which does not report the end of its reader
 		out := filepath.Join(t.TempDir(), "out")
 		script := articleCaller
 		if to != "|" {
@@ -225,20 +225,7 @@ func TestNetlockLeavesSignalsIgnoredThatWereSo(t *testing.T) {
 	p.ended(t, 0)
 }
 
-func TestNetlockThatIsNotWantedAnyMoreDoesNotWait(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	other := s.session("other")
-	other.Want(257, "MKD /phone_lock")
-	p := launch(t, locker(t, s.lockURL("phone_lock"), "URL"))
-	other.awaitWaiting("/phone_lock", 1)
-	p.signal(t, syscall.SIGTERM)
-	p.ended(t, 143)
-	other.Want(250, "RMD /phone_lock")
-	other.wantFree("/phone_lock", 0)
-}
-
-func TestNetlockThatLosesItsLockSaysSoAndEnds(t *testing.T) {
+func TestNetlockReportsTheLossOfItsLock(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	p := s.hold(t, "phone_lock")
@@ -250,7 +237,7 @@ func TestNetlockThatLosesItsLockSaysSoAndEnds(t *testing.T) {
 	}
 }
 
-func TestNetlockSaysTheReasonOnItsOutput(t *testing.T) {
+func TestNetlockWritesErrorsToItsOutput(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	s.session("other").Want(257, "MKD /phone_lock")

@@ -63,43 +63,10 @@ func TestNetlockRunInsideAnother(t *testing.T) {
 	}
 }
 
-func TestNetlockHasTheHabitsOfFlock(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	profiles := s.lockURL("phone_lock")
-	s.session("other").Want(257, "MKD /other_lock")
-	other := s.lockURL("other_lock")
-	for _, c := range []struct {
-		profiles string
-		args     []string
-		status   int
-		says     string
-	}{
-		{profiles, []string{"URL", "-c", "echo shell; exit 3"}, 3, "shell\n"},
-		{profiles, []string{"-n", "URL", "echo", "-n", "no dashes"}, 0, "no dashes"},
-		{profiles, []string{"URL", "--", "echo", "dashes"}, 0, "dashes\n"},
-		{profiles, []string{"URL", "sh", "-c", "echo $1", "--", "--"}, 0, "--\n"},
-		{other, []string{"-n", "URL", "true"}, 75, "held by other@"},
-		{other, []string{"-n", "-E", "9", "URL", "true"}, 9, "held by other@"},
-		{other, []string{"-w", "0", "URL", "true"}, 75, "held by other@"},
-		{other, []string{"--timeout", "0", "URL", "true"}, 75, "held by other@"},
-		{other, []string{"-n", "-w", "9", "URL", "true"}, 75, "held by other@"},
-		{profiles, []string{"-x", "URL", "echo", "exclusive"}, 0, "exclusive\n"},
-		{profiles, []string{"-s", "-x", "-w", "0", "URL", "echo", "the last counts"}, 0, "the last counts\n"},
-		{other, []string{"-w", "2", "--conflict-exit-code", "0", "URL", "false"}, 0, "held by other@"},
-		{profiles, []string{"--verbose", "URL", "sh", "-c", "exit 75"}, 75, "the command has ended with status 75\n"},
-		{other, []string{"--verbose", "-n", "URL", "true"}, 75, "taking the lock other_lock"},
-	} {
-		if r := finish(t, locker(t, c.profiles, append([]string{"run"}, c.args...)...)); r.status != c.status || !strings.Contains(r.out, c.says) {
-			t.Errorf("%q: %+v, want %d and %q", c.args, r, c.status, c.says)
-		}
-	}
-}
-
 func TestNetlockPutAndGetVerifyTheLockThatTheyInherit(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n") // nothing is protected
-	profiles := s.lockURL("phone_lock")
+	url := s.lockURL("phone_lock")
 	local := filepath.Join(t.TempDir(), "local")
 	s.write("phone.tsv", "old")
 	other := s.session("other")
@@ -122,7 +89,7 @@ func TestNetlockPutAndGetVerifyTheLockThatTheyInherit(t *testing.T) {
 			env := []string{"NETLOCK_PATH=/phone_lock", "NETLOCK_SERVER=" + s.v4, "NETLOCK_NONCE=" + c.nonce, "NETLOCK_TOKEN=" + strings.Replace(c.token, "%d", fmt.Sprint(token), 1)}
 			for _, args := range [][]string{{"put", "URL", local, "phone.tsv"}, {"get", "URL", "phone.tsv", local}} {
 				writeFile(t, local, []byte("new"))
-				cmd := locker(t, profiles, args...)
+				cmd := locker(t, url, args...)
 				cmd.Env = append(cmd.Env, env...)
 				if r := finish(t, cmd); r.status != 79 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, "/phone_lock") {
 					t.Errorf("%q: %+v", args, r)
@@ -180,17 +147,17 @@ func TestNetlockTimeoutIsTheWholeTimeOverRefusedConnections(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, longLived)
 	s.start()
-	profiles := s.lockURL("phone_lock")
+	url := s.lockURL("phone_lock")
 	s.pin()
 	s.kill()
 	began := time.Now()
-	if r := finish(t, locker(t, profiles, "run", "--timeout", "1s", "URL", "true")); r.status != 69 || !strings.Contains(r.out, "refused") {
+	if r := finish(t, locker(t, url, "run", "--timeout", "1s", "URL", "true")); r.status != 69 || !strings.Contains(r.out, "refused") {
 		t.Errorf("a server that does not come: %+v", r)
 	}
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("it took %v", took)
 	}
-	p := launch(t, locker(t, profiles, "run", "--timeout", "20s", "URL", "echo", "got it"))
+	p := launch(t, locker(t, url, "run", "--timeout", "20s", "URL", "echo", "got it"))
 	time.Sleep(500 * time.Millisecond) // it is refused meanwhile
 	s.start()
 	p.says(t, "got it")
@@ -212,17 +179,6 @@ func TestNetlockTimeoutIsTheWholeTimeThoughTheServerIsKilledOrFrozen(t *testing.
 				t.Errorf("exit status %d", got)
 			}
 		})
-	}
-}
-
-func TestNetlockSaysThatTheAgeIsOver(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"2s\"\n")
-	for range 2 {
-		r := finish(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "sleep", "30"))
-		if r.status != 79 || !strings.Contains(r.out, "age of 2s is over") && !strings.Contains(r.out, "older than 2s") {
-			t.Errorf("%+v", r)
-		}
 	}
 }
 

@@ -98,7 +98,7 @@ func runs(pid int) bool {
 	return err == nil && !strings.HasPrefix(rest, "Z")
 }
 
-// free reports whether nobody holds the lock. A server that does not answer does not say so.
+// free reports whether the server answers that no client holds the lock.
 func (tr *trial) free() bool {
 	if tr.watching == nil {
 		return false
@@ -107,8 +107,8 @@ func (tr *trial) free() bool {
 	return err == nil && r.Code == 550
 }
 
-// observe looks when the command is gone and the lock is free, and returns when that was; -1: not. It waits as long as these may take, and
-// a few seconds more if one of them is not to happen.
+// observe returns the times until the command is gone and until the lock is free; -1: not. It waits for the limits, and
+// a few seconds more if one of the two must not happen.
 func (tr *trial) observe(wantGone, wantFree time.Duration) (gone, free time.Duration) {
 	gone, free = -1, -1
 	if tr.command == 0 {
@@ -123,7 +123,7 @@ func (tr *trial) observe(wantGone, wantFree time.Duration) (gone, free time.Dura
 			free = time.Since(began)
 		}
 		if (gone >= 0 || wantGone < 0) && (free >= 0 || wantFree < 0) {
-			most = min(most, time.Since(began)) // what is to happen has happened
+			most = min(most, time.Since(began)) // all expected events have happened
 			if gone >= 0 && free >= 0 || tr.watching == nil {
 				break
 			}

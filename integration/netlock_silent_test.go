@@ -115,7 +115,7 @@ func fill(t testing.TB, w *os.File) {
 	w.Fd() // the program gets it blocking
 }
 
-func TestNetlockRefusesToHoldForNobody(t *testing.T) {
+func TestNetlockRefusesToHoldALockForAnOrphan(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	for name, c := range map[string]struct{ args, says string }{
@@ -144,7 +144,7 @@ func TestNetlockRefusesToHoldForNobody(t *testing.T) {
 	s.session("other").wantFree("/phone_lock", patience)
 }
 
-// readSoon is what is in a file, "" if it is not there yet.
+// readSoon returns the contents of a file, or "" if it does not exist yet.
 func readSoon(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -195,7 +195,7 @@ func TestNetlockHoldsTheLockForAParentThatDoesNotRead(t *testing.T) {
 	other.wantFree("/phone_lock", 0)
 }
 
-func TestNetlockRunTellsItsCommandWhereTheLockIs(t *testing.T) {
+func TestNetlockRunDescribesTheLockInTheEnvironment(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	cmd := locker(t, "", "run", fmt.Sprintf("ftp://%s@%s/phone_lock", account, s.v4), "--", "sh", "-c", `echo "$NETLOCK_SERVER $NETLOCK_PATH $NETLOCK_TOKEN ${NETLOCK_NONCE:+nonce}"`)

@@ -46,7 +46,7 @@ func onTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_, _ = io.Copy(tty.shown, keys) // ends with EIO when nobody has the screen any more
+		_, _ = io.Copy(tty.shown, keys) // ends with EIO when no process has the screen open
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // the end of the session hangs up on all that belongs to it
@@ -148,7 +148,7 @@ func TestNetlockRunIsAJobLikeAnyOther(t *testing.T) {
 	tty.shows("back-read")
 }
 
-func TestNetlockOnATerminalSaysWhoIsInTheWay(t *testing.T) {
+func TestNetlockOnATerminalShowsTheHolder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	other := s.session("other")

@@ -31,7 +31,7 @@ func newWine(t *testing.T) *wine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.command("wineserver", "-k", "-w").Run() })
-	for _, args := range [][]string{{"wineserver", "-p"}, {"wine", "wineboot", "-i"}} { // their output goes nowhere: what they start keeps it open
+	for _, args := range [][]string{{"wineserver", "-p"}, {"wine", "wineboot", "-i"}} { // without output, which their children would keep open
 		if err := w.command(args[0], args[1:]...).Run(); err != nil {
 			t.Fatalf("%v: %v", args, err)
 		}
@@ -82,13 +82,13 @@ func TestNetlockOnWindows(t *testing.T) {
 	want("get", w.run("get", url, "phone.tsv", "Z:"+local+".back"), 0, "")
 	wantFile(t, local+".back", "anna\t1\r\n")
 
-	// The lock is broken: the whole job ends, also what the command has started.
+	// The lock is broken: the whole job ends, with the children of the command.
 	p := launch(t, w.command("wine", w.netlock, url, "cmd", "/c", "echo here& cmd /c ping -n 60 127.0.0.1 > nul"))
 	p.says(t, "here\r")
 	s.session("boss").Breaks("/phone_lock")
 	p.ended(t, 79)
 
-	// Nobody reads the dots any more.
+	// The reader closes the output.
 	r, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// relay lies between clients and a server. Its address stays while the server's may change. What it does with the connections is for the function
-// that carries each of them; control carries one that agrees on data connections, and has these come here, too.
+// relay is a proxy between clients and a server. Its address stays the same when the server's changes. The function carry forwards each connection;
+// control forwards a control connection and leads its data connections through the relay, too.
 type relay struct {
 	carry    func(r *relay, p pair, data bool) // returns when the connection has ended
 	listener net.Listener
@@ -94,7 +94,7 @@ func (r *relay) join(client net.Conn, to string, data bool) {
 	r.carry(r, pair{client.(*net.TCPConn), server.(*net.TCPConn)}, data)
 }
 
-// control passes on what both sides of a control connection say.
+// control forwards both directions of a control connection.
 func (r *relay) control(p pair) {
 	var both sync.WaitGroup
 	both.Go(func() { pass(p.server, p.client) })
@@ -108,7 +108,7 @@ func (r *relay) control(p pair) {
 	both.Wait()
 }
 
-// pass passes on what one end sends, and its end.
+// pass forwards one direction of a connection, and its end.
 func pass(to, from *net.TCPConn) {
 	_, _ = io.Copy(to, from)
 	_ = to.CloseWrite()
@@ -231,7 +231,7 @@ func startCutter(t testing.TB, server string, after int64, hold chan struct{}) (
 				_, _ = io.Copy(to, from)
 			}
 			_ = to.CloseWrite()
-			_, _ = io.Copy(io.Discard, from) // the other side is to believe that all was taken
+			_, _ = io.Copy(io.Discard, from) // the other side must not notice
 		}
 		var both sync.WaitGroup
 		both.Go(func() { some(p.server, p.client) })
@@ -240,7 +240,7 @@ func startCutter(t testing.TB, server string, after int64, hold chan struct{}) (
 	}).address(), held
 }
 
-// lineCounter counts the lines that clients say.
+// lineCounter counts lines.
 type lineCounter struct{ lines atomic.Int64 }
 
 // Write implements io.Writer.
@@ -249,7 +249,7 @@ func (n *lineCounter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// relayed is an address from which every connection leads to the server, and where what clients say is counted.
+// relayed returns the address of a relay that counts the lines of clients.
 func relayed(t testing.TB, server string, n *lineCounter) string {
 	t.Helper()
 	return startRelay(t, func() string { return server }, func(_ *relay, p pair, _ bool) {

@@ -211,7 +211,7 @@ func TestAcquirePollsAtRandomTimesAroundTheMean(t *testing.T) {
 			if err := l.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
-			tries := s.times("MKD /a")[1:] // the first asks for no time
+			tries := s.times("MKD /a")[1:] // the first one does not wait
 			seen := make(map[time.Duration]bool)
 			for i, at := range tries[1:] {
 				gap := at.Sub(tries[i])

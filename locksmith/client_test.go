@@ -35,7 +35,7 @@ func TestAClientLooks(t *testing.T) {
 	})
 }
 
-// A lock that the parent process holds is looked after, taken up by nobody, and not released.
+// A lock that the parent process holds is checked, but neither adopted nor released.
 func TestALockIsInherited(t *testing.T) {
 	mine := info("/a", "43", "mine=job;left=355.000;age=360.000;")
 	inBubble(t, []string{asLocks() + mine + mine + "drop", asLocks() + gone + bye}, func(t *testing.T, s *scripted) {

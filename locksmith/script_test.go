@@ -20,15 +20,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scripted is a server that follows a transcript for each connection. Its lines are
 //
-//	> MKD /a    what the client must say; one * stands for anything
-//	< 550 no    what the server says then
-//	! 20s       the server lets so much time go by
-//	drop        it hangs up; so it does at the end
-//	hang        it reads and says nothing any more
-//	data abc    the next data connection: what is sent on it to the client
-//	stored x    what the client must have sent on it to its end; "reset": it must not have come to an end
+//	> MKD /a    the line that the client must send; one * matches any text
+//	< 550 no    the server sends this line
+//	! 20s       the server waits
+//	drop        the server closes the connection, as at the end of the transcript
+//	hang        the server reads and sends nothing any more
+//	data abc    the server sends this text on the next data connection
+//	stored x    the client must have sent this text on the next data connection
 //
-// A connection that nobody has written for is refused.
+// A connection without a transcript is refused.
 type scripted struct {
 	t     *testing.T
 	tasks sync.WaitGroup
@@ -36,7 +36,7 @@ type scripted struct {
 	mu      sync.Mutex
 	scripts []string
 	data    net.Conn // our end of the data connection
-	said    []moment // what clients said
+	said    []moment // the lines of clients
 }
 
 type moment struct {
@@ -222,7 +222,7 @@ func (s *scripted) note(line string) {
 	s.said = append(s.said, moment{line, time.Now()})
 }
 
-// times tells when clients said the line.
+// times returns the times at which clients sent the line.
 func (s *scripted) times(line string) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,7 +37,7 @@ func openTerminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// shows reports whether a terminal shows what is typed.
+// shows reports whether a terminal has its echo on.
 func shows(t *testing.T, terminal *os.File) bool {
 	t.Helper()
 	state, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
@@ -47,8 +47,8 @@ func shows(t *testing.T, terminal *os.File) bool {
 	return state.Lflag&unix.ECHO != 0
 }
 
-// awaitHidden returns when the program at a terminal has made it hide what is
-// typed. Nothing tells of that, so it looks again and again.
+// awaitHidden returns when a program has turned the echo of a terminal off. There is
+// no event for that, so it polls.
 func awaitHidden(t *testing.T, terminal *os.File) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); shows(t, terminal); time.Sleep(time.Millisecond) {

@@ -74,7 +74,7 @@ func (r *running) configure(text string) {
 	}
 }
 
-// run is a command line; it returns what it prints and its exit status.
+// run runs a command line; it returns its output and its exit status.
 func (r *running) run(args ...string) (stdout, stderr string, status int) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)

@@ -16,8 +16,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
-// TestAStartThatFailsSaysWhereInOneLineAndChangesNothing starts a server with what it cannot work with.
-func TestAStartThatFailsSaysWhereInOneLineAndChangesNothing(t *testing.T) {
+// TestAStartThatFailsChangesNothing starts servers with errors, each of which is one line with its place.
+func TestAStartThatFailsChangesNothing(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestAStartThatFailsSaysWhereInOneLineAndChangesNothing(t *testing.T) {
 		},
 		"a state directory that cannot be written": {
 			before: func(dir string) error {
-				if os.Getuid() == 0 { // to root it is a directory where nobody can make a file
+				if os.Getuid() == 0 { // root cannot make a file there
 					return os.Symlink("/proc/self/fdinfo", dir+"/state")
 				}
 				return os.Mkdir(dir+"/state", 0o500)
@@ -142,7 +142,7 @@ func TestAStartThatFailsSaysWhereInOneLineAndChangesNothing(t *testing.T) {
 	}
 }
 
-// names lists what is in a directory, with all below it.
+// names lists the files below a directory.
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder

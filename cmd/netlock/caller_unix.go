@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,12 +42,8 @@ func (w *watch) look() string {
 		return parentEnded
 	}
 	n, err := unix.Poll(w.output, int(lookFor.Milliseconds()))
-	switch {
-	case errors.Is(err, unix.EINTR), n == 0:
-	case err != nil || w.output[0].Revents&unix.POLLNVAL != 0:
-		time.Sleep(lookFor) // it cannot be polled: writing the next dot fails when the reader is gone
-	default:
-		return stdoutClosed
+	if errors.Is(err, unix.EINTR) || n == 0 {
+		return ""
 	}
-	return ""
+	return stdoutClosed
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestGuardKillsTheGroupOfWhomNothingMoreIsHeard(t *testing.T) {
+func TestGuardKillsItsGroupUnlessAllIsWell(t *testing.T) {
 	for name, c := range map[string]struct {
 		told  func(group int) string
 		kills bool

@@ -16,7 +16,7 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// fakeLock is lost when the test says so.
+// fakeLock is a lock that the test ends.
 type fakeLock struct{ life context.Context }
 
 func (l *fakeLock) Path() string             { return "/x" }

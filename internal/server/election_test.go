@@ -151,7 +151,7 @@ func startMember(t *testing.T, f *fakeEtcd) *member {
 	return m
 }
 
-// freePort returns an address that nobody listens on.
+// freePort returns an address without a listener.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -410,7 +410,7 @@ func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
 	}
 }
 
-func TestAStandbySaysWhoIsActive(t *testing.T) {
+func TestAStandbyReportsTheActiveServer(t *testing.T) {
 	f := newFakeEtcd()
 	f.unreachable.Store(true)
 	f.leader.Store(&etcd.Server{Name: "north"})

@@ -13,7 +13,7 @@ import (
 
 var firstPublic, secondPublic = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 
-// resolver answers as it is told.
+// resolver gives the answers of a test.
 type resolver struct {
 	mu     sync.Mutex
 	answer netip.Addr
@@ -37,7 +37,7 @@ func (n *resolver) lookUp(ctx context.Context, network, host string) ([]netip.Ad
 	return []netip.Addr{n.answer}, n.fails
 }
 
-// now changes what it does, or looks.
+// now changes or reads the fields.
 func (n *resolver) now(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,8 +108,8 @@ func TestAPublicNameIsLookedUpAgainAndAgain(t *testing.T) {
 	})
 }
 
-// Whatever the name servers do, a client that says PASV does not wait, and a start waits for askWithin at most.
-func TestNobodyWaitsForAFailingNameServer(t *testing.T) {
+// A client that sends PASV does not wait for a name server, and a start waits for askWithin at most.
+func TestNoClientWaitsForANameServer(t *testing.T) {
 	n := &resolver{answer: firstPublic, hangs: true}
 	resolving(t, n, func(t *testing.T, p *publicAddress) {
 		began := time.Now()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestLogThatIsNotReadHoldsUpNothingAndSaysWhatWasLost(t *testing.T) {
+func TestALogWithoutAReaderBlocksNoWriterAndReportsLostLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		u := newUnblocked(w, func(w io.Writer, lines int) { fmt.Fprintf(w, "lost %d\n", lines) })
