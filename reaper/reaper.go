@@ -1,15 +1,12 @@
-// Package reaper ends locks that are over and has left-overs removed.
+// Package reaper ends locks whose time is over, and runs sweeps for leftovers.
 //
-// A [Reaper] is a loop around a [Table], which knows what is over, and a [Sweeper],
-// which knows what is left over. It decides nothing itself.
+// A [Reaper] is a loop around a [Table], which ends locks, and any number of [Sweeper], which remove leftovers. It decides nothing itself.
 //
-// What is promised: a lock is ended as soon as its time is over and never before, also
-// if the table's next expiry moves to an earlier time; after a suspend of the machine, which timers
-// do not count, within a second of waking up. The table ends a hold by its token, so nothing newer ends by mistake. A disk
-// or a mount that hangs under one lock, or in one sweep, holds up the others for a second at most.
+// Guarantees: a lock ends as soon as its time is over and never before, also if the table's next expiry moves to an earlier time. After a
+// suspend of the machine, which timers do not count, it ends within a second of waking up. The table ends a hold by its token, so no newer
+// hold ends by mistake. A disk that hangs under one lock, or in one sweep, delays the others by a second at most.
 //
-// What is not: a lock that the table cannot end (members, a publication under way, a file in its
-// directory) is ended when the table can.
+// Caveats: a lock that the table cannot end (members, a publication under way, a directory that cannot be removed) ends when the table can.
 //
 // Start reading at [Reaper.Run].
 package reaper
@@ -23,42 +20,42 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Table is what a reaper needs of a lock table. *lock.Table is one.
+// Table is a lock table, such as *lock.Table.
 type Table interface {
 	// Expire ends what is over now, and records each end in the log.
 	Expire(ctx context.Context)
-	// NextExpiry says when Expire has something to look at; false if nothing ends by itself.
+	// NextExpiry returns the time until Expire has something to do; false if nothing ends by itself.
 	NextExpiry() (in time.Duration, ok bool)
-	// Changed yields a value when that has become earlier.
+	// Changed yields a value when that time has become shorter.
 	Changed() <-chan struct{}
 }
 
 var _ Table = (*lock.Table)(nil)
 
-// Sweeper removes what is left over: of uploads that came to nothing, of locks, of the history.
+// Sweeper removes leftovers: of failed uploads, of locks, of the history.
 type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
-// How often a reaper looks.
+// The times of a reaper.
 const (
-	// recheck is the longest sleep while a lock can expire: timers stand still in a suspend of the machine. It is also how
-	// long the end of one lock is waited for.
+	// recheck is the longest sleep while a lock can expire: timers stand still in a suspend of the machine. It is also the longest wait
+	// for the end of one lock.
 	recheck = time.Second
 	// sweepEvery is the time between two sweeps.
 	sweepEvery = time.Minute
 )
 
-// Reaper ends locks that are over and has left-overs removed. Table is needed.
+// Reaper ends locks whose time is over, and runs sweeps. Table is needed.
 type Reaper struct {
 	Table    Table
 	Sweepers []Sweeper
 	Log      *slog.Logger // nil: nothing is logged
 }
 
-// Run works until ctx ends and what it has begun is over, and then returns nil. It expires and sweeps once at the start; later
+// Run works until ctx ends. It waits for the ends and sweeps that it began, and then returns nil. It expires and sweeps once at the start; later
 // sweeps come a minute after the one before. A sweep that fails is logged and tried again
-// at its next time. No sweep holds up another one, nor the end of a lock.
+// at its next time. No sweep delays another one, nor the end of a lock.
 func (r *Reaper) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -97,7 +94,7 @@ func (r *Reaper) reap(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// sweep has a sweeper sweep again and again.
+// sweep runs a sweeper once a minute.
 func (r *Reaper) sweep(ctx context.Context, s Sweeper) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()

@@ -5,7 +5,7 @@ import "time"
 // waitedTurn is the turn of a job that has waited.
 const waitedTurn = 5 * time.Second
 
-// look decides what happens when a session looks at files of an automatic lock. The first look of its job waits while another job holds
+// look decides the effect of a look of a session at files of an automatic lock. The first look of its job waits while another job holds
 // the lock automatically; then it holds the lock for a turn. Each later one only shows that the job is alive.
 func (st *State) look(a *acquisition, now Instant, out *outcome) {
 	n := st.nodes[a.name]
@@ -42,7 +42,7 @@ func (st *State) look(a *acquisition, now Instant, out *outcome) {
 	}
 }
 
-// seen notes what the job's first look has seen: not the changes of another job that holds the lock now.
+// seen records the token up to which the job's first look has seen changes: not those of another job that holds the lock now.
 func (st *State) seen(a *acquisition, now Instant, out *outcome) {
 	token := st.last
 	if n := st.nodes[a.name]; n != nil {
@@ -141,7 +141,7 @@ func (st *State) leaveQueue(a *acquisition, n *node, out *outcome) {
 	}
 }
 
-// acquisition returns what a place waits for.
+// acquisition returns the acquisition that a place waits for.
 func (p *place) acquisition() *acquisition {
 	return &acquisition{session: p.session, name: p.node.name, place: p, view: p.view, look: p.look, path: p.path}
 }

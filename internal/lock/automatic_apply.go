@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The functions of this file change what the state remembers of jobs. Only apply calls them.
+// The functions of this file change the memory of the state for jobs. Only apply calls them.
 
 // applyJobGranted links a hold of an automatic rule with the job and the site.
 func (st *State) applyJobGranted(h *hold, r *Record) {
@@ -88,7 +88,7 @@ func (st *State) applyPublished(r *Record) {
 	c.last, c.at = r.File.Path, r.At
 }
 
-// applyNonce moves a session with another nonce to its new job, which has seen what the session has.
+// applyNonce moves a session with another nonce to its new job, which has seen the same changes as the session.
 func (st *State) applyNonce(s *session, nonce string, now Time) {
 	s.owner.Nonce = nonce
 	if s.closed || s.client == nil || s.client.key == keyOf(s.owner) {
@@ -110,7 +110,7 @@ func (st *State) applyNonce(s *session, nonce string, now Time) {
 	s.client, s.own = joined, own
 }
 
-// applyLooked notes that a job has seen what was changed under tokens up to this one.
+// applyLooked records that a job has seen the changes under tokens up to this one.
 func (st *State) applyLooked(v *view, token Token, now Time) {
 	v.looked, v.seen, v.known, v.base, v.active = true, true, true, token, now
 	if j := v.job; j.key == (jobKey{}) { // sessions that do not look inherit it at once
@@ -121,7 +121,7 @@ func (st *State) applyLooked(v *view, token Token, now Time) {
 	}
 }
 
-// refuse has the job change nothing any more.
+// refuse refuses all changes of the job from now on.
 func (v *view) refuse(why *JobError, by Owner, now Instant) {
 	v.refused, v.by, v.at, v.active = why, by, now, now.Boot
 }

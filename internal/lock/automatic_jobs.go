@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An automatic lock belongs to a job: the sessions of one program. This file has what a State remembers of jobs, and when it forgets
-// that.
+// An automatic lock belongs to a job: the sessions of one program. This file has the memory of a State for jobs, and the rules by which it
+// forgets them.
 
 const (
 	// rememberJob is how long after its end the last look of a job counts for sessions of the same client that do not look.
@@ -55,7 +55,7 @@ type job struct {
 	views map[Name]*view
 }
 
-// view is what one job has seen of the files of one automatic lock. An empty one means the same as none.
+// view records the changes that one job has seen of the files of one automatic lock. An empty view means the same as none.
 type view struct {
 	job    *job
 	name   Name
@@ -75,13 +75,13 @@ type view struct {
 	signs       signs
 }
 
-// site is what the jobs must know of each other at one automatic lock.
+// site is the state that all jobs at one automatic lock share.
 type site struct {
 	views   int // number of views of it
 	changed change
 }
 
-// change is what was changed last, under one token.
+// change counts the latest changes of files, all under one token.
 type change struct {
 	token Token
 	by    Owner
@@ -123,7 +123,7 @@ func (st *State) jobOf(o Owner) *job {
 	return j
 }
 
-// begin forgets what an earlier job of the same client leaves nothing of. Within the grace it is still the same job.
+// begin forgets the views of an earlier job of the same client. Within the grace it is still the same job.
 func (st *State) begin(j *job, now Time) {
 	for _, v := range j.views {
 		switch {
@@ -180,7 +180,7 @@ func (st *State) depart(s *session, now Time) {
 	st.sweepJobs(now)
 }
 
-// bequeath leaves what a session's own job has seen to the job of its client.
+// bequeath copies a view of a session's own job to the job of its client.
 func (st *State) bequeath(v *view, to *job, now Time) {
 	if v.seen || v.refused != nil {
 		heir := st.viewIn(to, v.name)
@@ -236,10 +236,10 @@ func (st *State) raise(v *view, now Time) {
 	}
 }
 
-// viewOf returns what a session's job has seen of the files of an automatic lock, new if need be.
+// viewOf returns the view that a session's job has of an automatic lock, new if need be. A new view changes no decision.
 func (st *State) viewOf(s *session, name Name, rule *compiledRule) *view {
 	if h := st.automaticHold(name); h != nil && (h.job == s.client || h.job == s.own) {
-		return h.view // also after a reload that changed what a job is
+		return h.view // also after a reload of the key job
 	}
 	if !rule.automatic.Session || s.owner.Nonce != "" {
 		return st.viewIn(s.client, name)

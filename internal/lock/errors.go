@@ -71,7 +71,7 @@ func (e *HeldError) Error() string {
 	if e.Below {
 		text = string(e.Name) + " below it is " + text
 	}
-	return e.Place.after(text) + ", " + e.Expiry.Text() // what is longest comes last: replies are cut there
+	return e.Place.after(text) + ", " + e.Expiry.Text() // what is longest comes last: a client may cut a long reply
 }
 
 // DelayedError reports that a lock was taken away from its holder a short time ago, and that no client gets it
@@ -203,7 +203,7 @@ type refusal interface {
 // QueuedError reports that clients that came earlier get the lock first.
 type QueuedError struct {
 	Refusal
-	Next Owner // who is ahead
+	Next Owner // of the first session in the queue
 }
 
 func (e *QueuedError) Error() string {

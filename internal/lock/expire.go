@@ -14,10 +14,9 @@ const expireBatch = 64
 // max_idle, or past its grace, and ends the waiting of sessions that waited for long enough. The members of a lock
 // end before it: all of them if it is too old; if it is idle, only if none shows signs of life; after a disconnect, only if none belongs to
 // an open session. A hold whose directory cannot be removed stands. That is logged once, and tried again after a second, two, four, and
-// so on up to a minute. While [Options.Valid] returns an error
-// nothing ends.
+// so on up to a minute. While [Options.Valid] returns an error nothing ends.
 //
-// It waits for the disk. Several calls may run at a time. The cost grows with what ends, not with what is held.
+// It waits for the disk. Several calls may run at a time. The cost grows with the number of ends, not with that of holds.
 func (t *Table) Expire(ctx context.Context) {
 	for ctx.Err() == nil && t.valid() == nil {
 		tasks, more := t.due()
@@ -68,7 +67,7 @@ func (t *Table) finish(ctx context.Context, c *claim) {
 	}
 }
 
-// NextExpiry returns in what time Expire has something to do, 0 if it has now; false if
+// NextExpiry returns the time until Expire has something to do, 0 if it has now; false if
 // nothing ends by itself. It and Changed are for one goroutine.
 func (t *Table) NextExpiry() (in time.Duration, ok bool) {
 	suspended := t.valid() != nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// kept is what a write keeps as it is while it is under way.
+// kept has the names that a write under way keeps as they are.
 type kept struct {
 	pins []Name // names whose holds do not end
 	bars []Name // names at and below which nothing is granted

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The functions of this file keep what a State counts and finds beside its nodes in line with them. Only apply calls them.
+// The functions of this file update the counters and indexes of a State when its nodes change. Only apply calls them.
 
 // unlink removes a hold from its node and its session.
 func (st *State) unlink(h *hold) {
@@ -111,7 +111,7 @@ func (st *State) prune(n *node) {
 	}
 }
 
-// recount brings what other nodes and the limits count of n in line with it.
+// recount updates the counters of the nodes above n and of its limit.
 func (st *State) recount(n *node) {
 	taken := n.taken()
 	if taken == n.counted {
@@ -145,7 +145,7 @@ func (st *State) dropPool(p *pool) {
 	}
 }
 
-// touch notes that something about the node changed that a session may wait for.
+// touch notes that the node changed, so that a session that waits for it may get it.
 func (st *State) touch(n *node) { st.touched = append(st.touched, n) }
 
 // touchBelow touches the node and all below it.

@@ -83,7 +83,7 @@ type Record struct {
 	Cause    Cause
 	Hold     Hold
 	Replaces Token // of Granted: the token of the hold that ends by it; 0: none
-	By       Owner // the client that asked for it
+	By       Owner // the client that caused it
 	At       Instant
 	Note     string
 	File     *Publication // of Published
@@ -117,7 +117,7 @@ type Entry struct {
 	Cause Cause
 	Name  Name
 	Token Token         // of the hold that the event is about
-	By    Owner         // the client that asked for it
+	By    Owner         // the client that caused it
 	Owner Owner         // of the hold
 	Held  time.Duration // of an end: how long the hold had stood
 	Note  string

@@ -57,7 +57,7 @@ func (st *State) removed(c *claim, note string, failed error, now Instant, out *
 	}
 }
 
-// forgive forgets that a session lost a hold of the name: it was told so.
+// forgive forgets that a session lost a hold of the name: the client has received that error.
 func (o *outcome) forgive(s *session, name Name) {
 	o.do(func(*State) { delete(s.lost, name) })
 }

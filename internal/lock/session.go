@@ -268,7 +268,7 @@ func (t *Table) hostTook(ctx context.Context, n Name) bool {
 	if gone, err := t.disk.Gone(looking, h); err != nil || !gone {
 		return false
 	}
-	_ = t.HostGone(ctx, h) // the next decision finds what came of it
+	_ = t.HostGone(ctx, h) // the next decision finds the result
 	return true
 }
 

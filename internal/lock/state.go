@@ -9,7 +9,7 @@ import (
 // Time is a moment on the boot clock of this machine.
 type Time = time.Duration
 
-// State is everything that decides who gets a lock. Functions that read it are called decide... or return facts;
+// State is everything that decides which session gets a lock. Decisions read it; the views of jobs are the one thing that they add;
 // [State.apply] alone changes it. It is not for use by several goroutines: a [Table] guards it with one mutex.
 //
 // The holds, and with them last, are what the log has. All else is volatile: sessions, queues, claims, pins.
@@ -24,7 +24,7 @@ type State struct {
 	sessions map[SessionID]*session // those that are open, or have holds
 	jobs     map[jobKey]*job        // those of open sessions, and those that automatic locks remember
 	ended    list.List              // of these, those that have ended, in order
-	sites    map[Name]*site         // the automatic locks of which a job has seen something
+	sites    map[Name]*site         // the automatic locks whose files a job has seen
 	floor    floor
 	accounts map[string]*account // those that have had holds or claims
 	pools    map[poolKey]*pool   // the limits that are in use
@@ -98,7 +98,7 @@ type hold struct {
 // claim is a change of a lock's directory that is under way. Until it is over, nothing else changes the name.
 type claim struct {
 	node   *node
-	record Record // what happens when the disk is done: a grant, or the end of a hold; with adds only its Hold and By count
+	record Record // applied when the disk is done: a grant, or the end of a hold; with adds only its Hold and By count
 	makes  bool   // the record is a grant
 	adds   bool   // the directory is for the files in a lock that stands
 	place  *place // with makes: the session that waited; nil: none

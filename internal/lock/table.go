@@ -52,7 +52,7 @@ type Table struct {
 	handing  outcome // that of a hand-over
 	busy     map[Name]chan struct{}
 	stuck    map[Name]struct{} // names whose queues could not be served: the server was suspended, or the log had no room
-	awaited  Time              // what NextExpiry returned last
+	awaited  Time              // the time that NextExpiry returned last
 	sessions uint64            // the number of the last one
 	appended Position          // the end of the last record in the log
 }

@@ -4,7 +4,7 @@ package lock
 type View struct {
 	Holds   []SeenHold // those that stand, the oldest first; none if the lock is free
 	Waiting int        // as in Status
-	// Next is what [Session.AcquireOrWait] would return now: nil if it would grant the lock, an error that matches ErrHeld if the session
+	// Next is the error that [Session.AcquireOrWait] would return now: nil if it would grant the lock, an error that matches ErrHeld if the session
 	// can get the lock later.
 	Next error
 }
@@ -18,8 +18,8 @@ type SeenHold struct {
 	Adopted Token // of the hold that it was adopted from; 0: of none
 }
 
-// View returns what the session sees of a lock, held or free, and changes nothing. It does not look at the disk. The error is ErrNoRule if no
-// rule makes the name a lock and nobody holds it.
+// View returns a lock as the session sees it, held or free, and changes nothing. It does not look at the disk. The error is ErrNoRule if no
+// rule makes the name a lock and it is not held.
 func (s *Session) View(name Name) (View, error) {
 	t := s.table
 	t.mu.Lock()

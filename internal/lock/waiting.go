@@ -2,8 +2,8 @@ package lock
 
 import "context"
 
-// Waiting is a session that waits for a lock. No goroutine waits. The table calls wake when there may be something to do. It does so with its mutex held: wake must
-// not block, and must not use the table. The session must call Poll soon after that, since the lock may be its own.
+// Waiting is a session that waits for a lock, without a goroutine. The table calls wake when Poll may have something to do. It holds its
+// mutex meanwhile: wake must not block, and must not use the table. The session must call Poll soon after that, since the lock may be its own.
 // Poll and Withdraw are for one goroutine. [Table.Expire] ends the waiting when its time is over.
 type Waiting struct {
 	session *Session

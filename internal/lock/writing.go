@@ -26,7 +26,7 @@ func (s *Session) MayWrite(path Name) (Title, error) {
 	return title, err
 }
 
-// Concerned reports whether locks may decide who changes the path: rules protect paths, or it lies in a lock or in
+// Concerned reports whether locks may refuse a change of the path: rules protect paths, or it lies in a lock or in
 // something with the name of one. Otherwise MayWrite and Write are not needed.
 func (s *Session) Concerned(path Name) bool {
 	t := s.table
