@@ -190,6 +190,7 @@ type run struct {
 	exited  chan struct{}
 	began   int64
 	killed  bool   // by the test
+	stopped bool   // by the test, with SIGTERM
 	listens int64  // when it said that it is the active one; 0: never
 	epoch   uint32 // of its term
 }
@@ -304,7 +305,7 @@ func (s *server) ended(r *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := r.cmd.ProcessState.ExitCode()
-	if !r.killed && status != exitDeposed && !(status == 0 && s.held) {
+	if !r.killed && status != exitDeposed && !(status == 0 && r.stopped) {
 		s.wrong = append(s.wrong, fmt.Sprintf("it has ended: %v", r.cmd.ProcessState))
 		return false
 	}
@@ -342,6 +343,7 @@ func (s *server) finish(signal syscall.Signal) {
 	if len(s.runs) > 0 {
 		r = s.runs[len(s.runs)-1]
 		r.killed = r.killed || signal == syscall.SIGKILL
+		r.stopped = r.stopped || signal == syscall.SIGTERM
 		_ = r.cmd.Process.Signal(signal)
 	}
 	s.mu.Unlock()
