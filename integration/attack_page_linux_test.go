@@ -1,11 +1,9 @@
 package integration
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -46,32 +44,4 @@ func TestPageLeavesFileDescriptorsToFTP(t *testing.T) {
 		d.stores(fmt.Sprintf("/f%d", i), "12345")
 	}
 	s.stop()
-}
-
-// The answer to a header that is too long reaches its client.
-func TestPageRefusesLongHeaders(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, withPage)
-	for range 3 {
-		conn, err := net.DialTimeout("tcp", strings.TrimSuffix(strings.TrimPrefix(s.page, "http://"), "/"), patience)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
-		sent := make(chan struct{})
-		go func() {
-			defer close(sent)
-			_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("x", 900<<10)+"\r\n\r\n") // it is refused meanwhile
-		}()
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("a header of 900 KiB: %s", answer.Status)
-		}
-		conn.Close()
-		<-sent
-	}
 }

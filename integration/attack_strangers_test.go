@@ -144,3 +144,13 @@ func TestActiveConnectionsDoNotReachServicesOfThisMachine(t *testing.T) {
 		t.Error(r, err)
 	}
 }
+
+// served fails the test if a harmless client, which is logged in, is not served.
+func (s *session) served(what string) {
+	s.T.Helper()
+	for _, line := range []string{"NOOP", "MKD /locks/harmless", "RMD /locks/harmless"} {
+		if got := s.ask(line); !strings.HasPrefix(got, "2") {
+			s.T.Errorf("%s: %s: %q", what, line, got)
+		}
+	}
+}

@@ -134,18 +134,6 @@ func TestStepsOfTheWallClockChangeNoAge(t *testing.T) {
 	}
 }
 
-func TestSuspendCountsAsTime(t *testing.T) {
-	t.Parallel()
-	s, clock := startStepped(t, hour)
-	holder, other := s.session(account), s.session("other")
-	holder.Want(257, "MKD /locks/job")
-	other.Want(550, "MKD /locks/job")
-	clock.step(time.Hour, time.Hour)                  // the machine slept: timers stood still
-	s.log.Await(t, "lock=/locks/job cause=expire", 1) // by itself; within a second, as the tests of the reaper prove
-	other.Want(257, "MKD /locks/job")
-	holder.Want(550, "RMD /locks/job", "taken away", "older than 1h0m0s")
-}
-
 func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -132,33 +132,6 @@ func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
 	}
 }
 
-// The journal keeps room for releases in reserve. It is enough for those of shared locks, too.
-func TestOnAFullDiskSharedLocksAreReleased(t *testing.T) {
-	t.Parallel()
-	d := onJournalDisk(t, "[locks]\ndirectories = false\n[[lock]]\nmatch = \"/shared/*\"\nshared = [\""+account+"\"]\n"+defaults)
-	if err := d.start(); err != nil {
-		t.Fatal(err)
-	}
-	var holders []*session
-	for range 100 {
-		c := d.s.session(account)
-		c.Want(257, "MKD /shared/a")
-		holders = append(holders, c)
-	}
-	d.fill()
-	d.take(d.s.session("other"), "a")
-	d.fill()
-	for i, c := range holders {
-		r, err := c.Try("RMD /shared/a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Code != 250 {
-			t.Fatalf("release %d of %d: %v", i+1, len(holders), r)
-		}
-	}
-}
-
 // shutDown has the disk fail: from now on it refuses everything, as a device does that is gone, and what was not synced is lost.
 func (d *journalDisk) shutDown() {
 	d.t.Helper()

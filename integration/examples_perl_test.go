@@ -50,12 +50,6 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 	}{
 		{"released on disconnect", keptAnHour + "on_disconnect = \"release\"\n", nil},
 		{"reaped", keptAnHour, func(_ *testing.T, _ *server, clock *clock) { clock.pass(time.Hour) }},
-		{"cleaned", keptAnHour, func(t *testing.T, s *server, _ *clock) {
-			harness.Await(t, "the cleaner removes the lock", func() bool {
-				r := finish(t, s.perl(t, "perl-netlock/cleaner.pl", "3s", "/"))
-				return r.status == 0 && r.out == "removed /phone_lock\n"
-			})
-		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,29 +141,4 @@ func TestPerlDownloaderKeepsTheOldListWhenItIsCutOff(t *testing.T) {
 		t.Error("it says that it has the list")
 	}
 	wantFile(t, mine, "old")
-}
-
-func TestPerlDownloaderKeepsTheOldListAndGivesTheLockBackWhenItFails(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "perl")
-	s := startServer(t, defaults)
-	mine := filepath.Join(t.TempDir(), "phone.tsv")
-	writeFile(t, mine, []byte("old"))
-	if r := finish(t, s.perl(t, "perl-netlock/downloader.pl", mine)); r.status == 0 || !strings.HasPrefix(r.out, "cannot download: ") {
-		t.Errorf("without a list: exit status %d: %s", r.status, r.out)
-	}
-	wantFile(t, mine, "old")
-	s.session("other").Want(257, "MKD /phone_lock")
-}
-
-func TestPerlProgramsDoNotTryForEverWhenTheServerEnds(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "perl")
-	s := startServer(t, defaults)
-	s.session("other").Want(257, "MKD /phone_lock")
-	o := newObserver(t, "Net::FTP::mkdir Net::FTP::rmdir")
-	r := o.crowd(t, []*exec.Cmd{s.perl(t, "perl-netlock/downloader.pl", filepath.Join(t.TempDir(), "x"), "0.01")}, s.kill)
-	if r[0].status == 0 || !strings.HasPrefix(r[0].out, "cannot lock: ") {
-		t.Errorf("exit status %d: %s", r[0].status, r[0].out)
-	}
 }

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
@@ -100,33 +99,4 @@ func TestPHPMutexDoesAllThatItPromises(t *testing.T) {
 			s.wantFree(t, fmt.Sprint("/locks/mutex", i)) // the end of the program has given it back
 		})
 	}
-}
-
-func TestPHPMutexWaitsAndHasItAsSoonAsItIsFree(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "php")
-	s := startServer(t, defaults)
-	holder := s.session("other")
-	holder.Want(257, "MKD /locks/job")
-	p := launch(t, s.exampleCommand(t, "php", "-r", phpPrelude+`echo $a->lock() ? 'got it' : $a->reason(), "\n";`,
-		"--", exampleFile(t, "php-mutex/NamedMutex.php"), "job"))
-	s.awaitQueue(t, "/locks/job", 1)
-	holder.Want(250, "RMD /locks/job")
-	p.says(t, "got it")
-}
-
-// Nothing tells the server that this holder is dead: its lock outlives its connection, but not its maxlock.
-func TestPHPMutexOfADeadProgramIsStaleAfterItsMaxlock(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "php")
-	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")
-	counter := exampleFile(t, "php-mutex/counter.php")
-	p := launch(t, s.exampleCommand(t, "php", counter, "1", "60", "2"))
-	p.until("begin")
-	p.kill()
-	s.session("boss").Want(211, "SITE LOCK INFO /locks/counter", "held by "+account)
-	if r := finish(t, s.exampleCommand(t, "php", counter)); r.status != 0 || !strings.Contains(r.out, "end") {
-		t.Errorf("the next one: exit status %d: %s", r.status, r.out)
-	}
-	s.wantFile(t, "counter.txt", "1\n")
 }

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -169,25 +168,6 @@ func TestShellHighlanderIsInAsSoonAsTheLockIsFree(t *testing.T) {
 	holder.Want(257, "MKD "+highlander) // nobody is queued before it any more
 }
 
-func TestShellHighlanderThatIsStoppedByTheWebServerGivesTheLockBack(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "curl")
-	s := startServer(t, "[[lock]]\nmatch = \"/locks/*\"\n")
-	log := newNotes(t)
-	cmd := s.visitors(t, "WORK=60")
-	cmd.Stderr = log.open()
-	p := launch(t, cmd)
-	harness.Await(t, "it has the lock", func() bool { return len(log.lines()) > 0 })
-	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	<-p.exited
-	s.wantFree(t, highlander)
-	if s.exists("visitors.txt") {
-		t.Error("counted, though it was stopped before")
-	}
-}
-
 // A page that was too slow must not give back the lock that another has by then, which is connected as little as itself.
 func TestShellHighlanderThatWasTooSlowLeavesTheNextOnesLock(t *testing.T) {
 	t.Parallel()
@@ -219,19 +199,4 @@ func TestShellHighlanderThatWasTooSlowLeavesTheNextOnesLock(t *testing.T) {
 		t.Error("counted without the lock")
 	}
 	s.session("boss").Want(211, "SITE LOCK INFO "+highlander, "held by "+account)
-}
-
-func TestShellHighlanderSaysSoWhenTheServerRefusesIt(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "curl")
-	s := startServer(t, "[[lock]]\nmatch = \"/locks/*\"\n")
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "sleep"), []byte("#!/bin/sh\n"), 0o755); err != nil { // it need not take ten seconds
-		t.Fatal(err)
-	}
-	cmd := s.visitors(t, "FTP_PASSWORD=wrong", "PATH="+dir+":"+os.Getenv("PATH"))
-	r := finish(t, cmd)
-	if r.status != 1 || !strings.Contains(r.out, "Status: 500 ") || !strings.Contains(r.out, "Access denied: 530") {
-		t.Errorf("exit status %d: %s", r.status, r.out)
-	}
 }

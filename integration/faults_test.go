@@ -99,30 +99,6 @@ func filesOfAllSizes(t *testing.T) (files []string) {
 	return files
 }
 
-func TestUploadThatBeginsWithoutTheTLSThatWasAgreedIsDiscarded(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, tlsTables(t, t.TempDir())+defaults)
-	s.write("target", "old")
-	c := s.secureSession(t)
-	c.Want(200, "TYPE I")
-	if err := c.Store("/target", []byte("plain bytes")); err == nil || !strings.Contains(err.Error(), "426") {
-		t.Errorf("told %v", err)
-	}
-	s.wantFile(t, "target", "old")
-}
-
-func TestStalledUploadsAreGivenUp(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "[ftp]\ndata_timeout = \"4s\"\n"+defaults)
-	eachSender(t, senders, func(t *testing.T, u uploader) {
-		c := s.send(t, u, s.v4, "I", 0)
-		c.signal(t, syscall.SIGSTOP)
-		c.discarded(`stood still`)
-		c.signal(t, syscall.SIGCONT)
-		c.complains()
-	})
-}
-
 func TestCutConnectionsPublishNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, hangUpLate+defaults)
@@ -152,27 +128,6 @@ func TestCutConnectionsPublishNothing(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A data connection that is closed halfway looks like one that is closed at the end; whoever said before how long the file is,
-// as Net::FTP can, is safe from that too.
-func TestUploadWhoseDataConnectionIsClosedShortOfItsLengthIsDiscarded(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "perl")
-	s := startServer(t, defaults)
-	file := filepath.Join(t.TempDir(), "file")
-	writeFile(t, file, bytes.Repeat([]byte("content\n"), 200_000))
-	netftp := uploader{name: "Net::FTP", command: scriptUpload("perl", "send.pl", file)}
-	for i := range count(3, 100) {
-		limit := 1 + int64(i)*70_001%1_500_000
-		w := newWire(t, s.v4, limit, func(w *wire) { _, data := w.connections(); data.finish() })
-		c := s.launch(t, netftp, w.address(), "I")
-		c.lingers = true // it says ABOR and waits for one reply too many
-		if n := c.discarded(fmt.Sprintf(`fewer bytes than ALLO announced: %d of 1600000`, limit)); n != limit {
-			t.Errorf("%d bytes are logged, %d were sent", n, limit)
-		}
-		c.complains()
 	}
 }
 

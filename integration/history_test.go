@@ -262,6 +262,8 @@ func (h *history) finish() {
 	c := h.s.session("other")
 	c.Want(200, "TYPE I")
 	h.ReadAll(h.t, c.Session)
+	c.Want(221, "QUIT")
+	c.Conn.Close()
 }
 
 // complaint says what is wrong with the history; "": nothing.
@@ -313,6 +315,7 @@ func historyOf(t *testing.T, directories bool, lasts time.Duration) *history {
 	t.Helper()
 	h := newHistory(t, newServer(t, ""), directories, lasts)
 	h.run(count(6, 12))
+	h.s.wantNothingLeft(t)
 	h.s.kill()
 	for _, text := range h.Failures() {
 		t.Error(text)

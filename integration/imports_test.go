@@ -66,14 +66,15 @@ var allowedInTests = map[string][]string{
 	"internal/lock/hostdir":   {"internal/files", "internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
 	"internal/lock/etcd":      {"internal/lock/locktest", "integration/etcdtest"},
 	"integration/deployments": {"integration/harness"},
+	"integration/tlsclients":  {"integration/harness", "integration/peers"},
 	"integration/cluster":     {"config", "internal/lock", "internal/lock/locktest", "internal/lock/etcd", "integration/etcdtest", "integration/harness"},
 	"reaper":                  {"internal/lock/locktest"},
 	"driver":                  {"integration/harness", "internal/lock/locktest", "internal/lock/journal", "internal/lock/hostdir", "reaper", "config"},
 	"integration":             {"internal/lock", "internal/lock/locktest", "locksmith", "integration/peers", "integration/harness"},
 	"locksmith":               {},
 	"cmd/netlock":             {},
-	"internal/server":         {"internal/lock/locktest"},
-	"cmd/ftplockd":            {"integration/etcdtest"},
+	"internal/server":         {"internal/lock/locktest", "integration/harness"},
+	"cmd/ftplockd":            {"integration/etcdtest", "integration/harness"},
 }
 
 // rule is the entry for a package: its own, or that of a parent with a slash.

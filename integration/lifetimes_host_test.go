@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,87 +42,6 @@ func TestMkdRightAfterAnRmdirOnTheHost(t *testing.T) {
 		}
 		other.Want(257, "MKD /locks/job")
 		other.Want(250, "RMD /locks/job")
-	}
-}
-
-// A kill between mkdir and the record of the lock leaves a directory with the server's mark.
-func TestWhatACrashLeftBeforeALockWasRecorded(t *testing.T) {
-	t.Parallel()
-	for _, directories := range []bool{true, false} {
-		t.Run(fmt.Sprintf("directories=%v", directories), func(t *testing.T) {
-			t.Parallel()
-			leftByACrash(t, newServer(t, fmt.Sprintf("[locks]\ndirectories = %v\n", directories)+hour))
-		})
-	}
-}
-
-func leftByACrash(t *testing.T, s *server) {
-	t.Helper()
-	s.start()
-	s.session(account).Want(257, "MKD /locks/held")
-	s.stop()
-	for _, name := range []string{"locks/empty", "locks/full"} {
-		if err := os.Mkdir(s.path(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.write("locks/full/f", "")
-	for _, name := range []string{"locks/empty", "locks/full"} {
-		if err := os.Chmod(s.path(name), 0o755|fs.ModeSticky); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.start()
-	c := s.session(account)
-	c.Want(257, "MKD /locks/empty")
-	c.Want(257, "MKD /locks/full")
-	c.Want(250, "RMD /locks/full")
-	c.Want(250, "RMD /locks/empty")
-	c.Want(550, "MKD /locks/held", "held by ")
-	for _, name := range []string{"locks/empty", "locks/full"} {
-		if s.exists(name) {
-			t.Errorf("%s is there after RMD", name)
-		}
-	}
-}
-
-// remake removes a directory and makes it again before anybody can look. It first waits for the next tick of the
-// file system's clock: made within one tick two directories of one inode cannot be told apart.
-func (s *server) remake(name string) {
-	s.t.Helper()
-	made, err := os.Stat(s.path(name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	harness.Await(s.t, "the clock of the file system ticks", func() bool {
-		s.write("tick", "")
-		now, err := os.Stat(s.path("tick"))
-		return err == nil && now.ModTime().After(made.ModTime())
-	})
-	if err := os.Remove(s.path(name)); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Mkdir(s.path(name), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func TestDirectoryRemovedAndMadeAgainIsTheHosts(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, hour)
-	c := s.session(account)
-	for range count(3, 200) {
-		c.Want(257, "MKD /locks/job")
-		s.remake("locks/job")
-		harness.Await(t, "the lock is free", func() bool { return len(s.locks()) == 0 })
-		c.Want(550, "RMD /locks/job", "taken away", "removed on the server")
-		c.Want(550, "MKD /locks/job", "held by host since ")
-		if !s.exists("locks/job") {
-			t.Fatal("the host's directory is gone")
-		}
-		if err := os.Remove(s.path("locks/job")); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -206,51 +124,4 @@ func TestLocksWithoutDirectoriesAfterLocksWithThem(t *testing.T) {
 		t.Error(err)
 	}
 	c.Want(257, "MKD /locks/hosts")
-}
-
-// The article's cron job removes an old lock, and an uploader takes it right then.
-func TestMKDRightAfterTheHostRemovedTheDirectoryIsGranted(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, hour)
-	holder, next := s.session(account), s.session("other")
-	for i := range count(10, 200) {
-		name := fmt.Sprint("locks/job", i)
-		first := harness.Token(holder.Want(257, "MKD /"+name))
-		next.Want(550, "MKD /"+name, "held by "+account)
-		if err := os.Remove(s.path(name)); err != nil {
-			t.Fatal(err)
-		}
-		if second := harness.Token(next.Want(257, "MKD /"+name)); second <= first {
-			t.Errorf("token %d after %d", second, first)
-		}
-		holder.Want(550, "RMD /"+name, "taken away ")
-		s.remake(name)
-		holder.Want(550, "MKD /"+name, "held by host since ")
-	}
-}
-
-// A lock root that is not there any more, since it was unmounted, takes no lock from its holder.
-func TestAnUnmountedLockRootEndsNoHold(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, hour)
-	holder, next := s.session(account), s.session("other")
-	holder.Want(257, "MKD /locks/job")
-	if err := os.Rename(s.path("locks"), s.path("unmounted")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(s.path("locks"), 0o755); err != nil { // the mount point
-		t.Fatal(err)
-	}
-	for until := time.Now().Add(2 * time.Second); time.Now().Before(until); time.Sleep(200 * time.Millisecond) { // the server looks each 0.8 s
-		next.Want(550, "MKD /locks/job", "held by "+account)
-	}
-	if err := os.Remove(s.path("locks")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(s.path("unmounted"), s.path("locks")); err != nil {
-		t.Fatal(err)
-	}
-	next.Want(550, "MKD /locks/job", "held by "+account)
-	holder.Want(250, "RMD /locks/job")
-	next.Want(257, "MKD /locks/job")
 }

@@ -1,12 +1,9 @@
 package integration
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestEachLockLivesAsTheFirstRuleThatMatchesSays(t *testing.T) {
@@ -46,76 +43,6 @@ max_idle = "0s"
 	held("/locks/endless/a")
 	c.Want(250, "RMD /locks/endless/a")
 	c.Want(550, "RMD /locks/short/a", "older than 5m0s")
-}
-
-func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
-	t.Parallel()
-	s, clock := startStepped(t, hour+"lock_delay = \"10m\"\n")
-	s.session(account).Want(257, "MKD /locks/job")
-	clock.pass(time.Hour)
-	other := s.session("other")
-	for range 2 {
-		if r := other.Want(550, "MKD /locks/job", "kept back for "); !strings.HasSuffix(r.Text, "after it was taken away") {
-			t.Errorf("told %q", r.Text)
-		}
-		clock.pass(5 * time.Minute)
-	}
-	other.Want(257, "MKD /locks/job")
-}
-
-func TestWhoMayGiveALockBack(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		policy string
-		who    string // of another session
-		ended  bool   // the acquiring session has ended
-		may    bool
-	}{
-		{"address", account, true, true},
-		{"address", "other", true, false},
-		{"user", account, true, true},
-		{"session", account, true, false},
-		{"anyone", "other", false, true},
-	} {
-		name := tc.policy + " " + tc.who
-		if tc.ended {
-			name += ", the session has ended"
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := startServer(t, hour+"release = \""+tc.policy+"\"\n")
-			holder, another := s.session(account), s.session(tc.who)
-			holder.Want(257, "MKD /locks/job")
-			if tc.ended {
-				holder.Want(221, "QUIT")
-				s.onlySessionOf(t, tc.who)
-			}
-			if tc.may {
-				another.Want(250, "RMD /locks/job")
-				return
-			}
-			another.Want(550, "RMD /locks/job", "not yours: held by "+account)
-		})
-	}
-}
-
-// All of 127.0.0.0/8 is this machine on Linux, so that a client can come from another address.
-func TestOnlyTheSameAddressGivesALockBack(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("needs a second address")
-	}
-	s := startServer(t, "")
-	holder, elsewhere, same := s.session(account), s.sessionFrom("127.0.0.2", account), s.session(account)
-	holder.Want(257, "MKD /site_lock")
-	holder.Want(221, "QUIT")
-	harness.Await(t, "the holder's session ends", func() bool { return len(s.sessions(account)) == 2 })
-	const refusal = "not yours: held by " + account + "@127.0.0.1 for "
-	if r := elsewhere.Want(550, "RMD /site_lock", refusal); !strings.HasSuffix(r.Text, ", your account but another address") {
-		t.Errorf("told %q", r.Text)
-	}
-	elsewhere.Want(550, "SITE LOCK RENEW /site_lock", refusal)
-	same.Want(250, "RMD /site_lock")
 }
 
 func TestReloadedLimitsHoldForLocksThatAreHeld(t *testing.T) {

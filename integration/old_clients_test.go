@@ -1,11 +1,9 @@
 package integration
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"testing"
 
@@ -145,56 +143,4 @@ func TestReplyCodes(t *testing.T) {
 	c.Want(230, "PASS "+password)
 	c.Want(503, "PASS "+password)
 	c.Want(522, "EPRT |2|::1|50000|", "(1)")
-}
-
-// STOU of an account that may not write is refused as STOR is.
-func TestStouOfAReadOnlyAccount(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, defaults)
-	config, err := os.ReadFile(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const row = "name = \"other\"\n"
-	writeFile(t, s.config, bytes.Replace(config, []byte(row), []byte(row+"access = \"read-only\"\n"), 1))
-	s.start()
-	c := s.session("other")
-	for _, line := range []string{"STOR /new", "STOU", "STOU /new"} {
-		if _, err := c.EPSV(); err != nil {
-			t.Fatal(err)
-		}
-		c.Want(550, line, "may not change files")
-	}
-}
-
-// STOU publishes its file under another name if the one in its 150 is taken before its data has ended, and the 226 contains it. Nobody
-// else's file is replaced.
-func TestStouWhoseNameIsTaken(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	for name, take := range map[string]func(*session){
-		"stor": func(c *session) {
-			data := c.begin("STOR /stor")
-			_, _ = io.WriteString(data, "other")
-			data.Close()
-			c.WantReply(226)
-		},
-		"renamed": func(c *session) {
-			s.write("before", "other")
-			c.Want(350, "RNFR /before")
-			c.Want(250, "RNTO /renamed")
-		},
-		"host": func(*session) { s.write("host", "other") },
-	} {
-		c, other := s.session(account), s.session("other")
-		c.Want(200, "TYPE I")
-		other.Want(200, "TYPE I")
-		data := c.begin("STOU /" + name)
-		_, _ = io.WriteString(data, "unique")
-		take(other)
-		data.Close()
-		c.WantReply(226, "FILE: /"+name+".1")
-		s.wantFile(t, name, "other")
-		s.wantFile(t, name+".1", "unique")
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -96,62 +95,4 @@ func (s *server) stopped() {
 	if _, err := os.Lstat(filepath.Join(s.state, "control.sock")); !os.IsNotExist(err) {
 		s.t.Errorf("the control socket is left over: %v", err)
 	}
-}
-
-// full returns the end of a pipe that takes no byte more, and whose other end is not read.
-func full(t *testing.T) *os.File {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close(); w.Close() })
-	if err := w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := w.Write(make([]byte, 1<<24)); err == nil {
-		t.Fatalf("a pipe took %d bytes", n)
-	}
-	return w
-}
-
-// A server whose standard error or output is a pipe that nobody reads serves, and stops in time.
-func TestStopDoesNotWaitForWhoReadsTheOutput(t *testing.T) {
-	t.Parallel()
-	endsSoon := func(t *testing.T, p *program, status int) {
-		t.Helper()
-		began := time.Now()
-		p.signal(t, syscall.SIGTERM)
-		select {
-		case <-p.exited:
-		case <-time.After(45 * time.Second):
-			t.Fatal("the server does not end")
-		}
-		if got := p.cmd.ProcessState.ExitCode(); got != status {
-			t.Errorf("exit status %d after %v, want %d", got, time.Since(began), status)
-		}
-	}
-	t.Run("standard error", func(t *testing.T) {
-		s := newServer(t, defaults)
-		cmd, out := command(t, binary, "--config", s.config, "--log-level", "debug"), harness.NewLogBuffer()
-		cmd.Stdout, cmd.Stderr = out, full(t)
-		p := started(t, cmd)
-		out.Await(t, "'RMD ", 1)
-		s.v4 = regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(out.String())
-		c := s.session(account)
-		for range 1000 {
-			c.Want(257, "MKD /locks/a")
-			c.Want(250, "RMD /locks/a")
-		}
-		endsSoon(t, p, 0)
-		c.WantReply(421)
-	})
-	t.Run("standard output", func(t *testing.T) {
-		s := newServer(t, defaults)
-		cmd := command(t, binary, "--config", s.config)
-		cmd.Stdout, cmd.Stderr = full(t), s.log
-		p := started(t, cmd)
-		harness.Await(t, "it serves", func() bool { _, err := os.Stat(filepath.Join(s.state, "control.sock")); return err == nil })
-		endsSoon(t, p, 0)
-	})
 }

@@ -40,49 +40,6 @@ func (s *server) get(path string) (status int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-var ownMetric = regexp.MustCompile(`(?m)^ftplockd_.*\n`)
-
-func TestMetricsOfWhatClientsDid(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, withPage)
-	c, other := s.session(account), s.session("other")
-	c.Want(257, "MKD /locks/a")
-	other.Want(550, "MKD /locks/a", "held by")
-	c.Want(250, "RMD /locks/a")
-	c.Want(257, "MKD /phone_lock")
-	c.stores("/f", "12345")
-	if _, err := c.Retrieve("RETR /f"); err != nil {
-		t.Fatal(err)
-	}
-	wrong := s.stranger()
-	wrong.Want(331, "USER "+account)
-	wrong.Want(530, "PASS guess")
-	want := []string{
-		"ftplockd_locks_held 1\n", "ftplockd_waiting 0\n", "ftplockd_sessions 2\n", `ftplockd_grants_total{cause="acquire"} 2` + "\n",
-		`ftplockd_refusals_total{reason="held"} 1` + "\n", `ftplockd_releases_total{cause="release"} 1` + "\n",
-		`ftplockd_logins_total{result="ok"} 2` + "\n", `ftplockd_transfer_bytes_total{direction="up"} 5` + "\n", `ftplockd_transfer_bytes_total{direction="down"} 5` + "\n",
-		"ftplockd_hold_seconds_count 1\n", "ftplockd_journal_sync_seconds_count ", "ftplockd_journal_bytes ", "ftplockd_reaper_lag_seconds ",
-	}
-	var text string
-	harness.Await(t, "what happened is in the metrics", func() bool { // events are told a moment later
-		_, text = s.get("metrics")
-		return strings.Contains(text, `logins_total{result="failed"} 1`)
-	})
-	for _, line := range want {
-		if !strings.Contains(text, line) {
-			t.Errorf("no %q", line)
-		}
-	}
-	if t.Failed() {
-		t.Log(strings.Join(ownMetric.FindAllString(text, -1), ""))
-	}
-	for path, want := range map[string]string{"healthz": "ok", "readyz": "ready"} {
-		if status, text := s.get(path); status != 200 || strings.TrimSpace(text) != want {
-			t.Errorf("%s: %d %s", path, status, text)
-		}
-	}
-}
-
 func TestHooksAreToldAndFollowAReload(t *testing.T) {
 	t.Parallel()
 	posted := make(chan string, 100)

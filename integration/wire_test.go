@@ -128,63 +128,6 @@ func (c *session) prepare(way string) func() (net.Conn, error) {
 	}
 }
 
-// A client that gives up before it has connected is answered at once.
-func TestAborAndQuitWhileADataConnectionIsAwaited(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	s.write("target", "old")
-	for _, line := range []string{"STOR /target", "RETR /target", "LIST"} {
-		for _, command := range []string{"ABOR", "QUIT"} {
-			t.Run(command+" behind "+line, func(t *testing.T) {
-				promptly(t, "the answer", 20*time.Millisecond, func() time.Duration {
-					c := s.session(account)
-					c.prepare("passive")
-					c.says(line)
-					time.Sleep(10 * time.Millisecond) // the library waits for the connection now
-					began := time.Now()
-					c.says(command)
-					if r := c.finalReply(); r.Code != 425 && r.Code != 426 {
-						t.Errorf("the transfer: %v", r)
-					}
-					c.WantReply(map[string]int{"ABOR": 226, "QUIT": 221}[command])
-					return time.Since(began)
-				})
-			})
-		}
-	}
-	if got, left := s.read("target"), s.unfinished(); got != "old" || len(left) > 0 {
-		t.Errorf("published %q, left over: %v", got, left)
-	}
-}
-
-// A slow client is not a stalled one: a few bytes a second keep a transfer alive in both directions.
-func TestSlowDataConnectionsGoOn(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "[ftp]\ndata_timeout = \"3s\"\n"+defaults)
-	c := s.session(account)
-	data := c.begin("STOR /slow")
-	for range 8 {
-		if _, err := io.WriteString(data, "x"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
-	data.Close()
-	c.WantReply(226, "8 bytes")
-}
-
-// secureSession logs in over TLS, with encrypted data connections.
-func (s *server) secureSession(t *testing.T) *session {
-	t.Helper()
-	c := s.stranger()
-	c.startTLS()
-	c.Want(331, "USER "+account)
-	c.Want(230, "PASS "+password)
-	c.Want(200, "PBSZ 0")
-	c.Want(200, "PROT P")
-	return c
-}
-
 // A client that reads the 226 before it ends the data connection does not wait for it.
 func TestADownloadEndsAtOnceForAClientThatReadsTheReplyFirst(t *testing.T) {
 	t.Parallel()
