@@ -8,15 +8,14 @@ import (
 // maxQueued bounds the events that wait for the sinks.
 const maxQueued = 100_000
 
-// gather is how long a Bus lets events come together before it hands them on: a line of the log for each lock that is taken
-// costs a busy server much less when a hundred lines are written at once.
+// gather is how long a Bus collects events before it calls the sinks: one write of a hundred lines of the log costs a busy server much
+// less than a hundred writes.
 const gather = 5 * time.Millisecond
 
-// Sink is called with events as they come, one or many at a time, by one goroutine. It must not keep others waiting for
-// long, and not keep the slice.
+// Sink is called with one or more events, by one goroutine. It must return soon, and not keep the slice.
 type Sink func([]Event)
 
-// Bus hands events to sinks. It is for use by several goroutines.
+// Bus passes events to sinks. Several goroutines may use it.
 type Bus struct {
 	sinks   []Sink
 	done    chan struct{}
@@ -37,7 +36,7 @@ func NewBus(sinks ...Sink) *Bus {
 	return b
 }
 
-// Publish hands an event to the sinks. It fills in the time if there is none, and never waits. A nil Bus has no sinks.
+// Publish queues an event for the sinks, with the present time if it has none. It never waits. A nil Bus has no sinks.
 func (b *Bus) Publish(e Event) {
 	if b == nil {
 		return
@@ -58,15 +57,14 @@ func (b *Bus) Publish(e Event) {
 	}
 }
 
-// Dropped returns how many events the sinks have not seen, since they were too slow.
+// Dropped returns the number of events that were lost because the sinks were too slow.
 func (b *Bus) Dropped() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.dropped
 }
 
-// Close waits until the sinks have seen every event. Events that are published later are ignored. A nil Bus may be closed,
-// and every Bus again.
+// Close returns after the sinks got every event. Later events are ignored. Close may be called again, and on a nil Bus.
 func (b *Bus) Close() {
 	if b == nil {
 		return
@@ -96,7 +94,7 @@ func (b *Bus) run() {
 	}
 }
 
-// next waits for events and takes them all, leaving an empty slice for the next ones. It takes none if there will be none.
+// next waits for events and returns all of them; none: the bus is closed. The slice becomes the new queue.
 func (b *Bus) next(empty []Event) []Event {
 	if b.wait() {
 		select {
@@ -111,7 +109,7 @@ func (b *Bus) next(empty []Event) []Event {
 	return taken
 }
 
-// wait returns when there is an event; false: there will be none.
+// wait waits for an event. It returns false if the bus is closed and the queue empty.
 func (b *Bus) wait() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,64 +1,62 @@
-// Package event tells what happens on the server to those who want to know: the log, the xferlog, the metrics, the page and
-// the hooks.
+// Package event distributes the events of the server to the log, the xferlog, the metrics, the page and the hooks.
 //
-// Its types: an [Event] is one thing that happened; a [Bus] takes events from the server and hands them to its sinks, in
-// order; [Log] and [Xferlog] make sinks that write lines.
+// Its types: an [Event] describes what happened; a [Bus] passes events to its sinks; [Log] and [Xferlog] return sinks that write
+// lines.
 //
-// Guarantees: Publish never waits for a sink, so nothing that happens on the server waits for a log or a hook. All sinks
-// see events in the order in which they were published. Close returns when the sinks have seen every event.
+// Guarantees: Publish never waits for a sink. All sinks get the events in the order of publication. Close returns after the sinks
+// got every event.
 //
-// Caveats: a sink that hangs holds up the others. When more than 100,000 events wait for it, further ones are dropped, and
-// counted.
+// Caveats: a sink that hangs delays the others. When 100,000 events wait, further ones are dropped and counted.
 //
 // Start reading at [Event].
 package event
 
 import "time"
 
-// Kind says what happened.
+// Kind is the kind of an event.
 type Kind string
 
-// The kinds of events. Their words are those of [[hook]] on, of the page and of the JSON that hooks read.
+// The kinds of events. The configuration, the page and the JSON of hooks use these words.
 const (
 	Acquire     Kind = "acquire"      // a lock was granted
-	Refuse      Kind = "refuse"       // a lock was not granted; Reason says why
-	Release     Kind = "release"      // its holder gave a lock back, or the end of its connection did; Cause tells them apart
-	Expire      Kind = "expire"       // a lock's age or idle time was over
+	Refuse      Kind = "refuse"       // a lock was refused, for Reason
+	Release     Kind = "release"      // a lock was released by its holder or by the end of its connection, see Cause
+	Expire      Kind = "expire"       // a lock reached its maximum age or idle time
 	Break       Kind = "break"        // an administrator, or a program on the host, ended a lock
-	Job         Kind = "job"          // a job may not change what an automatic lock protects, or seems to be two; Reason says why
-	Protect     Kind = "protect"      // a change of a file was refused, since a lock protects it
+	Job         Kind = "job"          // an automatic lock refused a job, or two programs seem to be one job; see Reason
+	Protect     Kind = "protect"      // a change of a protected file was refused
 	Publish     Kind = "publish"      // an upload was published
-	Discard     Kind = "discard"      // an upload was discarded; Reason says why
-	Unconfirmed Kind = "unconfirmed"  // a published upload may be a part: its client reset the connection behind the 226
+	Discard     Kind = "discard"      // an upload was discarded, for Reason
+	Unconfirmed Kind = "unconfirmed"  // a published upload may be incomplete: its client reset the connection after the 226
 	Download    Kind = "download"     // a file was sent
 	Login       Kind = "login"        // a client logged in
-	LoginFailed Kind = "login-failed" // a client was not let in; Reason says why
-	Reload      Kind = "reload"       // the configuration was read anew; Reason says why it was refused, if it was
-	Cluster     Kind = "cluster"      // this server's part in a cluster of several has changed; Cause is its state now, Reason says more
+	LoginFailed Kind = "login-failed" // a login failed
+	Reload      Kind = "reload"       // the configuration was read again; Reason: why it was refused
+	Cluster     Kind = "cluster"      // this server's state in the cluster changed; Cause is the new state, Reason has more
 )
 
-// Event is one thing that happened. Which fields are set depends on its Kind; the others are zero.
+// Event describes what happened. Its Kind determines which fields are set; the others are zero.
 type Event struct {
 	Time    time.Time
 	Kind    Kind
 	Cause   string        // why a lock changed, in the journal's words: "release", "expire", "idle", "host-removed", ...
-	Lock    string        // the lock's name, in bytes as the client sent it; of a publication the one that protects the file
+	Lock    string        // the name of the lock, in the client's bytes; of a publication, the lock that protects the file
 	Token   uint64        // the fencing token of the hold
 	Holder  string        // account@address of the holder of the lock
-	By      string        // who ended the lock, if that was not its holder
+	By      string        // who ended the lock, if not its holder
 	Session string        // as "ftplockd sessions" shows it
 	Account string        // that logged in, or tried to
 	Remote  string        // the client's IP address
 	Path    string        // the file
 	Bytes   int64         // transferred
-	SHA256  string        // with Publish of a file that a lock protects: of its content
+	SHA256  string        // of a published file that a lock protects
 	Took    time.Duration // the transfer
-	ASCII   bool          // it was converted
+	ASCII   bool          // the transfer was of TYPE A
 	Held    time.Duration // how long the lock was held
 	Waited  time.Duration // how long the client had waited for it
-	Free    time.Duration // with Waited: how long the lock was free before this grant (hand-over)
-	Late    time.Duration // with Expire: how long after its time the lock was ended
+	Free    time.Duration // with Waited: how long the lock was free before the grant
+	Late    time.Duration // with Expire: how late the lock was ended
 	Reason  string
-	// Automatic is set if a job acquired the lock by its first look or change.
+	// Automatic is set if the lock was acquired by a job's first look or change.
 	Automatic bool
 }

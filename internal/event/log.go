@@ -7,9 +7,9 @@ import (
 	"log/slog"
 )
 
-// Log returns a sink that writes a line for each event, those that come together by one write. Each thing has one key in
-// all lines: lock, token, holder, session, account, remote, path, bytes, sha256, cause, reason. The handler that it makes writes to
-// what it is given; a write to w that fails has nowhere to be told.
+// Log returns a sink that writes a line for each event, with one write per call. It calls handler once with the writer for the lines.
+// The keys are the same in all lines: lock, token, holder, session, account, remote, path, bytes, sha256, cause, reason. A failed write
+// to w is ignored.
 func Log(w io.Writer, handler func(io.Writer) slog.Handler) Sink {
 	ctx := context.Background()
 	var lines bytes.Buffer
@@ -20,17 +20,17 @@ func Log(w io.Writer, handler func(io.Writer) slog.Handler) Sink {
 			if !to.Enabled(ctx, level) {
 				continue
 			}
-			// The record has the event's own time: it is written a little later.
+			// The record has the time of the event, not of the write.
 			r := slog.NewRecord(e.Time, level, text, 0)
 			r.AddAttrs(e.attrs()...)
-			_ = to.Handle(ctx, r) // a buffer takes all
+			_ = to.Handle(ctx, r) // a write to a buffer does not fail
 		}
 		_, _ = lines.WriteTo(w)
 		lines.Reset()
 	}
 }
 
-// line is the message of an event, and its level.
+// line returns the message of an event, and its level.
 func (e Event) line() (text string, level slog.Level) {
 	switch e.Kind {
 	case Acquire:
@@ -75,7 +75,7 @@ func (e Event) line() (text string, level slog.Level) {
 	return string(e.Kind), slog.LevelInfo
 }
 
-// attrs are the fields that are set. The account comes last in the lines about logins: it is what a client sent.
+// attrs returns the fields that are set. The account comes last, because a client chose it.
 func (e Event) attrs() []slog.Attr {
 	all := make([]slog.Attr, 0, 8)
 	text := func(key, value string) {
@@ -84,7 +84,7 @@ func (e Event) attrs() []slog.Attr {
 		}
 	}
 	text("lock", e.Lock)
-	if e.Kind != Discard && e.Kind != Cluster { // the reason, and the message, say it
+	if e.Kind != Discard && e.Kind != Cluster { // the reason or the message has it
 		text("cause", e.Cause)
 	}
 	text("holder", e.Holder)

@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Xferlog returns a sink that writes a line for each transfer in the format of wu-ftpd's xferlog(5), which programs that
-// count transfers read. A write that fails is told to failed.
+// Xferlog returns a sink that writes a line for each transfer in the format of wu-ftpd's xferlog(5). It calls failed with the error of a
+// write.
 func Xferlog(w io.Writer, failed func(error)) Sink {
 	return func(batch []Event) {
 		var lines bytes.Buffer
@@ -21,7 +21,7 @@ func Xferlog(w io.Writer, failed func(error)) Sink {
 	}
 }
 
-// xferline writes the line of a transfer; nothing for other events.
+// xferline writes the line of a transfer, and nothing for other events.
 func xferline(w io.Writer, e Event) {
 	direction, whole := "i", "c"
 	switch e.Kind {
@@ -46,8 +46,7 @@ func xferline(w io.Writer, e Event) {
 		direction, field(e.Account), whole)
 }
 
-// field is a text without what would end a field or a line: each such byte is an underscore, as wu-ftpd writes it. Other bytes
-// stay as they are, also those that are no UTF-8.
+// field replaces blanks and control characters by underscores, as wu-ftpd does. Other bytes stay, also if they are not UTF-8.
 func field(text string) string {
 	if text == "" {
 		return "?"

@@ -1,19 +1,21 @@
 // Package guessing slows down the guessing of passwords. Its type is [Limiter], with one method, [Limiter.Try].
 //
-// It counts wrong passwords by network (one IPv4 address, or an IPv6 /64). The reply to one is delayed, each time for twice as long,
-// and a network has one password checked at a time. After ten the network is refused for five minutes.
+// It counts wrong passwords by network (one IPv4 address, or an IPv6 /64). It delays the reply to each wrong password, twice as
+// long as the one before, and lets a network try one password at a time. After ten it refuses the network for five minutes.
 //
-// An account that has logged in from a network is counted apart from the others there, and is never refused: a job with a stale
-// password does not keep out the other accounts of its machine. Failures elsewhere do not count against it, so no client in another network
-// can keep an account out; one in the account's own network can delay its logins.
+// An account that has logged in from a network has a count of its own there, and is never refused: a job with a stale password
+// does not keep out the other accounts of its machine. Failures in other networks do not count, so a stranger cannot keep an
+// account out; a client in the account's own network can delay its logins.
 //
-// Every thirty seconds one wrong password is forgiven. The memory is bounded: the oldest counts are forgotten first. Nothing outlives the process.
+// One wrong password is forgiven every thirty seconds. The memory is bounded: at 10,000 networks the counts without a login under way
+// are forgotten, and so at 10,000 accounts. Nothing survives a restart.
 package guessing
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"net/netip"
 	"sync"
@@ -21,27 +23,27 @@ import (
 )
 
 const (
-	// FirstDelay is how late the first wrong password is answered.
+	// FirstDelay is the delay of the reply to the first wrong password.
 	FirstDelay = 300 * time.Millisecond
 
 	doublings     = 4                // how often the delay doubles
-	mostFailures  = 10               // of a network, before it is refused
+	mostFailures  = 10               // of a network before it is refused
 	refusedFor    = 5 * time.Minute  // how long it is refused
 	forgivenAfter = 30 * time.Second // for each failure
-	mostTallies   = 10_000           // of a memory; it may have twice as many
-	mostName      = 64               // bytes of an account's name that are compared
+	mostTallies   = 10_000           // of a memory
+	mostName      = 64               // compared bytes of an account's name
 )
 
 var (
-	// ErrWrong is the error of a check that found the password wrong.
+	// ErrWrong is the error of a check for a wrong password.
 	ErrWrong = errors.New("login incorrect")
 	// ErrRefused is returned while a network is refused.
 	ErrRefused = errors.New("too many wrong passwords from this address")
-	// ErrGone is returned if the client did not wait for its turn.
+	// ErrGone is returned if the client hung up before its turn.
 	ErrGone = errors.New("the client has gone")
 )
 
-// Limiter counts wrong passwords. Use New. It is for use by several goroutines.
+// Limiter counts wrong passwords. Use New. Several goroutines may use it.
 type Limiter struct {
 	ctx   context.Context
 	log   *slog.Logger
@@ -52,13 +54,13 @@ type Limiter struct {
 	familiar  memory // by network and account: those that have logged in
 }
 
-// New returns a Limiter whose first delay is that long; usually that is FirstDelay. When ctx ends, so do all delays.
+// New returns a Limiter with the given first delay, usually FirstDelay. All delays end with ctx.
 func New(ctx context.Context, log *slog.Logger, delay time.Duration) *Limiter {
 	return &Limiter{ctx: ctx, log: log, delay: delay}
 }
 
-// Try calls check when a password for the account may be checked, with the number of failures that count against the client. Its error is that of
-// check; ErrWrong is counted and delayed. Without calling check it returns ErrRefused, ErrGone, or the error of ctx if that ends before the turn.
+// Try calls check, with the number of failures of the client, when it is the client's turn. It returns the error of check; it counts
+// and delays ErrWrong. Without a call of check it returns ErrRefused, ErrGone, or the error of ctx.
 func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, gone func() bool, check func(failures int) error) error {
 	client := subject{account[:min(len(account), mostName)], from}
 	t, known := l.begin(client)
@@ -86,7 +88,7 @@ func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, go
 		l.familiar.get(client)
 		l.mu.Unlock()
 	case errors.Is(err, ErrWrong):
-		// The time that a hash has taken, if one was made, is not to be seen.
+		// The delay hides whether a hash was computed.
 		delay := l.failed(t, !known, from)
 		for unit := l.delay; time.Since(began) > delay; {
 			delay += unit
@@ -96,11 +98,11 @@ func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, go
 	return err
 }
 
-// begin returns what counts against a client, and whether its account has logged in from its network before.
+// begin returns the tally of a client, and whether its account has logged in from its network before.
 func (l *Limiter) begin(client subject) (t *tally, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t = l.familiar.find(client)
+	t = l.familiar[client]
 	if known = t != nil; !known {
 		t = l.strangers.get(subject{network: client.network})
 	}
@@ -114,7 +116,7 @@ func (l *Limiter) leave(t *tally) {
 	t.users--
 }
 
-// failed counts a wrong password, and returns how long its reply is delayed.
+// failed counts a wrong password, and returns the delay of its reply.
 func (l *Limiter) failed(t *tally, stranger bool, from netip.Prefix) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +129,7 @@ func (l *Limiter) failed(t *tally, stranger bool, from netip.Prefix) time.Durati
 	return l.delay << min(failures-1, doublings)
 }
 
-// subject is what failures are counted by: a network, or an account in it.
+// subject is a network, or an account in it, whose failures are counted.
 type subject struct {
 	account string
 	network netip.Prefix
@@ -139,10 +141,10 @@ type tally struct {
 	at       time.Time // of the last one
 	refused  time.Time // until then
 	turn     chan struct{}
-	users    int // if there are any it is not forgotten
+	users    int // calls of Try under way: it is not forgotten
 }
 
-// count returns how many failures are not forgiven yet.
+// count returns the number of failures that are not forgiven yet.
 func (t *tally) count(now time.Time) int { return int(math.Ceil(t.left(now))) }
 
 func (t *tally) left(now time.Time) float64 {
@@ -154,40 +156,23 @@ func (t *tally) add(now time.Time) int {
 	return t.count(now)
 }
 
-// memory has the tallies of mostTallies subjects, and of those before them. The zero value is ready for use.
-type memory struct{ now, before map[subject]*tally }
+// memory has the tallies of mostTallies subjects, and of those with users. The zero value is ready for use.
+type memory map[subject]*tally
 
-// find returns the tally of a subject, or nil.
-func (m *memory) find(by subject) *tally {
-	t := m.now[by]
-	if t == nil {
-		if t = m.before[by]; t != nil {
-			m.add(by, t)
-		}
-	}
-	return t
-}
-
-// get returns the tally of a subject; a new one if there is none.
+// get returns the tally of a subject, and makes it if there is none.
 func (m *memory) get(by subject) *tally {
-	t := m.find(by)
+	t := (*m)[by]
 	if t == nil {
+		if len(*m) >= mostTallies {
+			maps.DeleteFunc(*m, func(_ subject, t *tally) bool { return t.users == 0 })
+		}
+		if *m == nil {
+			*m = make(memory)
+		}
 		t = &tally{turn: make(chan struct{}, 1)}
-		m.add(by, t)
+		(*m)[by] = t
 	}
 	return t
-}
-
-func (m *memory) add(by subject, t *tally) {
-	if m.now == nil || len(m.now) >= mostTallies {
-		m.before, m.now = m.now, make(map[subject]*tally)
-		for by, t := range m.before {
-			if t.users > 0 {
-				m.now[by] = t
-			}
-		}
-	}
-	m.now[by] = t
 }
 
 // sleep waits for d, or until ctx ends.

@@ -1,14 +1,14 @@
-// Package hook tells programs and web servers of the operator's what happens on the server.
+// Package hook sends events to programs and web servers of the operator.
 //
-// Its types: a [Hook] says of which events who is told; a [Runner] tells them.
+// Its types: a [Hook] selects events and names a program or a URL; a [Runner] runs hooks.
 //
-// Guarantees: a hook is never in the way of a command: its events wait in a queue of their own, and when 1,000 wait, further
-// ones are dropped, counted and logged. One run of a hook follows the other, in the order of the events, also across a change
-// of the configuration. A run that takes longer than the hook's timeout is killed, with the processes that it started.
+// Guarantees: no command waits for a hook. The events of a hook wait in a queue of their own; when 1,000 wait, further ones are
+// dropped, counted and logged. A hook runs once at a time, in the order of the events, also across a change of the configuration.
+// A run that exceeds the hook's timeout is killed, with the processes that it started.
 //
-// Caveats: events are lost when the server is killed. A hook that fails is not run again. A process that left the hook's
-// process group is found by its environment, on Linux only: one that runs as another user, or without the variable
-// FTPLOCKD_HOOK in its environment, survives the timeout.
+// Caveats: a server that is killed loses its queues. A failed run is not repeated. A process that left the hook's process group is
+// found by its environment, on Linux only: it survives the timeout if it runs as another user, or without the variable
+// FTPLOCKD_HOOK.
 //
 // Start reading at [New].
 package hook
@@ -38,16 +38,16 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// Hook says who is told of what.
+// Hook is a program or URL that receives events.
 type Hook struct {
 	On      []event.Kind
 	Match   string        // a doublestar glob over the lock or the file; "": all
-	Run     []string      // a program and its arguments: reads the event as JSON from standard input
-	URL     string        // or where the event is sent by POST
+	Run     []string      // a program and its arguments; it reads the event as JSON from standard input
+	URL     string        // where the event is sent by POST instead
 	Timeout time.Duration // of one run
 }
 
-// target is what the hook runs or posts to. Two hooks of two configurations with one target are the same hook.
+// target returns the program or URL. Hooks of two configurations with one target are the same hook.
 func (h Hook) target() string {
 	if h.URL != "" {
 		return h.URL
@@ -55,7 +55,7 @@ func (h Hook) target() string {
 	return strings.Join(h.Run, "\x00")
 }
 
-// label is the target as the log shows it. Arguments, and all of a URL but its scheme and host, may be secrets.
+// label returns the target for the log. Arguments, and all of a URL but scheme and host, may be secrets.
 func (h Hook) label() string {
 	if h.URL == "" {
 		return h.Run[0]
@@ -67,7 +67,7 @@ func (h Hook) label() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// wants reports whether the hook is for an event.
+// wants reports whether the hook receives an event.
 func (h Hook) wants(e event.Event) bool {
 	if !slices.Contains(h.On, e.Kind) {
 		return false
@@ -82,18 +82,18 @@ func (h Hook) wants(e event.Event) bool {
 
 const (
 	maxQueued = 1000
-	maxOutput = 4 << 10 // of what a hook says that failed, so much is logged
+	maxOutput = 4 << 10 // logged bytes of the output of a failed run
 	killDelay = 2 * time.Second
 )
 
-// Options are what a Runner is made of.
+// Options are the settings of a Runner.
 type Options struct {
 	Log *slog.Logger
-	// Ran is called with the result of each run: "ok", "failed", "timeout" or "dropped". Nil: results are not counted.
+	// Ran is called with the result of each run: "ok", "failed", "timeout" or "dropped". nil: no call.
 	Ran func(result string)
 }
 
-// Runner runs hooks. It is for use by several goroutines.
+// Runner runs hooks. Several goroutines may use it.
 type Runner struct {
 	o       Options
 	context context.Context
@@ -102,11 +102,11 @@ type Runner struct {
 
 	mu     sync.Mutex
 	closed bool
-	queues []*queue // of the hooks in the configuration, in its order
-	ending []*queue // of removed hooks that have events left
+	queues []*queue // of the configured hooks, in order
+	ending []*queue // of removed hooks with events left
 }
 
-// queue has the events that wait for one hook. Its fields are guarded by Runner.mu.
+// queue has the events that wait for one hook. Runner.mu guards it.
 type queue struct {
 	hook    Hook
 	waiting []run
@@ -114,13 +114,13 @@ type queue struct {
 	dropped int  // events in a row
 }
 
-// run is one event that waits, and the hook as it was configured when the event came.
+// run is an event that waits, and the hook as it was configured when the event came.
 type run struct {
 	hook  Hook
 	event event.Event
 }
 
-// New returns a Runner of these hooks. Call Close to end it.
+// New returns a Runner with these hooks. Call Close to end it.
 func New(o Options, hooks ...Hook) *Runner {
 	r := &Runner{o: o}
 	r.context, r.cancel = context.WithCancel(context.Background())
@@ -128,8 +128,7 @@ func New(o Options, hooks ...Hook) *Runner {
 	return r
 }
 
-// Set replaces the hooks. What runs and what waits goes on: a hook whose target stays keeps its queue, and events of a removed
-// hook are still delivered.
+// Set replaces the hooks. A hook whose target stays keeps its queue, and events of a removed hook are still delivered.
 func (r *Runner) Set(hooks []Hook) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +145,7 @@ func (r *Runner) Set(hooks []Hook) {
 	r.ending = slices.DeleteFunc(before, func(q *queue) bool { return !q.running })
 }
 
-// Sink hands events to the hooks that want them. It never waits.
+// Sink queues events for the hooks that receive them. It never waits.
 func (r *Runner) Sink(batch []event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +170,7 @@ func (r *Runner) addLocked(q *queue, e event.Event) {
 		return
 	}
 	if n := q.dropped; n > 0 {
-		r.o.Log.Warn("hook goes on; it was not told of events", "hook", q.hook.label(), "dropped", n)
+		r.o.Log.Warn("hook continues; it was not told of events", "hook", q.hook.label(), "dropped", n)
 		q.dropped = 0
 	}
 	q.waiting = append(q.waiting, run{q.hook, e})
@@ -181,7 +180,7 @@ func (r *Runner) addLocked(q *queue, e event.Event) {
 	}
 }
 
-// work runs a hook for each event that waits, one after the other.
+// work runs a hook for each event in its queue, one after the other.
 func (r *Runner) work(q *queue) {
 	for {
 		next, ok := r.next(q)
@@ -192,7 +191,7 @@ func (r *Runner) work(q *queue) {
 	}
 }
 
-// next takes an event out of a queue; false: none waits.
+// next takes an event from a queue. It returns false if the queue is empty.
 func (r *Runner) next(q *queue) (next run, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +204,7 @@ func (r *Runner) next(q *queue) (next run, ok bool) {
 	return next, true
 }
 
-// Close runs what waits, until ctx ends: then it kills what runs, and drops the rest.
+// Close delivers the queued events until ctx ends; then it kills the runs under way and drops the rest.
 func (r *Runner) Close(ctx context.Context) {
 	r.mu.Lock()
 	r.closed = true
@@ -222,7 +221,7 @@ func (r *Runner) ran(result string) {
 	}
 }
 
-// run tells one hook of one event.
+// run runs a hook for one event.
 func (r *Runner) run(h Hook, e event.Event) {
 	if r.context.Err() != nil {
 		r.ran("dropped")
@@ -270,12 +269,12 @@ func (h Hook) tell(ctx context.Context, document []byte) error {
 // runMark is the variable of the environment that marks the processes of one run.
 const runMark = "FTPLOCKD_HOOK"
 
-// environment is the server's, without passwords.
+// environment returns the server's environment without its own variables, which have passwords.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FTPLOCKD_") })
 }
 
-// post sends a document. It follows no redirects: an operator names the place itself. Its errors do not have the URL.
+// post sends a document. It follows no redirects. Its errors do not contain the URL.
 func (h Hook) post(ctx context.Context, document []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(document))
 	if err != nil {
@@ -301,7 +300,7 @@ func (h Hook) post(ctx context.Context, document []byte) error {
 	return fmt.Errorf("%s: %s", answer.Status, said)
 }
 
-// withoutURL is the cause of an error of net/http, which names the URL with its user and token.
+// withoutURL returns the cause of an error of net/http, which contains the URL with its user and token.
 func withoutURL(err error) error {
 	var named *url.Error
 	if errors.As(err, &named) {
@@ -310,7 +309,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// limited keeps the beginning of what is written to it.
+// limited keeps the first maxOutput bytes.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -1,8 +1,8 @@
 // Package metrics counts what happens on the server for Prometheus.
 //
-// Its type: [Metrics] counts the events that its Sink is handed, and asks the server for what stands when it is scraped.
+// Its type is [Metrics]. Its Sink counts events; the gauges call the functions of [State] when metrics are read.
 //
-// Guarantees: no label has unbounded values: none is made of a name, an account or an address.
+// Guarantees: the values of each label are bounded. No label contains a name, an account or an address.
 //
 // Start reading at [New].
 package metrics
@@ -19,7 +19,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/event"
 )
 
-// State is asked for what stands when metrics are read. None of its functions may wait for long; nil ones are left out.
+// State has the functions that return gauges. They must return soon. A nil function leaves its gauge out.
 type State struct {
 	Held        func() int
 	Waiting     func() int
@@ -29,7 +29,7 @@ type State struct {
 	Dropped     func() uint64 // events, and lines of the log, that were lost
 	Cluster     func() string // which of States a server of several is in
 	States      []string
-	Suspended   func() time.Duration                  // how long it has been suspended; 0: it is not
+	Suspended   func() time.Duration                  // how long it has been suspended, or 0
 	Database    func() (size, quota int64, full bool) // of etcd
 	Version     string
 }
@@ -73,21 +73,21 @@ func New(state State) *Metrics {
 	m.refusals = count("refusals_total", "MKDs of locks refused, by reason.", "reason")
 	m.releases = count("releases_total", "Locks ended, by cause.", "cause")
 	m.logins = count("logins_total", "Logins, by result.", "result")
-	m.transfers = count("transfers_total", "Transfers that came to their end, by direction.", "direction")
+	m.transfers = count("transfers_total", "Complete transfers, by direction.", "direction")
 	m.bytes = count("transfer_bytes_total", "Bytes of files transferred, by direction.", "direction")
 	m.discards = count("uploads_discarded_total", "Uploads discarded, by reason.", "reason")
 	m.reloads = count("reloads_total", "Reloads of the configuration, by result.", "result")
 	m.hooks = count("hook_runs_total", "Hooks run, by result.", "result")
 	m.protected = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "ftplockd_protected_refusals_total", Help: "Changes of files refused since a lock protects them.",
+		Name: "ftplockd_protected_refusals_total", Help: "Refused changes of protected files.",
 	})
 	m.lag = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "ftplockd_reaper_lag_seconds", Help: "How long after its time the lock that expired last was ended.",
+		Name: "ftplockd_reaper_lag_seconds", Help: "How late the last expired lock was ended.",
 	})
 	m.registry.MustRegister(m.protected, m.lag)
 	m.handOver = times("handover_seconds", "From the end of a hold to the grant to a client that waited.", 0.0001, 4, 10)
 	m.hold = times("hold_seconds", "How long locks were held.", 0.01, 4, 12)
-	m.sync = times("journal_sync_seconds", "How long it took to sync the journal.", 0.0001, 4, 10)
+	m.sync = times("journal_sync_seconds", "Duration of a sync of the journal.", 0.0001, 4, 10)
 	m.ask(state)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
