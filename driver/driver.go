@@ -1,22 +1,22 @@
-// Package driver is what ftpserverlib asks for: an afero-backed driver that treats MKD and RMD under a lock root as
-// acquire and release.
+// Package driver is the driver of ftpserverlib: an afero.Fs for each session, in which MKD and RMD of a lock's name acquire and release
+// the lock.
 //
-// Its types: a [Server] is the library's MainDriver and makes a session of each connection; an [Account] is what it
-// logged in as; [Settings] are what a reload may change. Not exported: client is one session, the tree and the locks as it sees
-// them (ftpserver.ClientDriver, an afero.Fs, control.Handler), and transfer is one use of a data connection (the handle
+// Its types: a [Server] is the library's MainDriver, with a session for each connection; an [Account] is the result of a login;
+// [Settings] can be changed by a reload. Not exported: client is one session with its view of the tree and the locks
+// (ftpserver.ClientDriver, afero.Fs, control.Handler), and transfer is one use of a data connection (the handle
 // that GetHandle returns).
 //
-// Guarantees: MKD and RMD of a lock's name are Acquire and Release of lock.Table, and nothing else takes, moves, ages or
-// removes a lock. An upload is published whole, by one rename, while its client is still there, or not at all. A file
-// that a lock protects is changed by a session that speaks for an exclusive hold of it, in one step with that check.
-// Replies show paths as the client knows them, never the server's. A lock is given back on behalf of a session only when
+// Guarantees: MKD and RMD of a lock's name acquire and release it in lock.Table, and no other command takes, moves, ages or
+// removes a lock. An upload is published whole, by one rename, while its client is still connected, or not at all. Only a session
+// that speaks for an exclusive hold changes a file that the lock protects, in one step with that check.
+// Replies contain paths as the client sees them, never the server's. The locks of a session are released only when
 // its transfers are over.
 //
-// Caveats: an upload is taken for complete if its client is killed and its two connections end further apart than
-// Settings.HangUp, the data connection first. Renaming a directory can give a directory in it the name of a lock; like
-// every one that was not made by MKD it belongs to the host then.
+// Caveats: if a client is killed, its data connection ends first, and its control connection more than Settings.HangUp later, then
+// a partial upload is published. Renaming a directory can give a directory in it the name of a lock; like
+// every such directory that MKD did not make, it belongs to the host then.
 //
-// Start reading at fs.go, which lists what FTP calls.
+// Start reading at fs.go, the list of the methods that FTP calls.
 package driver
 
 import (
@@ -38,7 +38,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Options are what a Server is made of. All but TLS and Log are needed.
+// Options are the parts of a Server. TLS, Log and Events may be nil.
 type Options struct {
 	Tree        Tree
 	Table       *lock.Table
@@ -50,32 +50,32 @@ type Options struct {
 	SessionReuse    bool        // data connections resume the TLS session of their control connection
 	Log             *slog.Logger
 	Settings        Settings
-	Events          *event.Bus // is told what happens; nil: nobody is
+	Events          *event.Bus // gets the events of sessions; nil: none
 }
 
-// Settings are what [Server.SetSettings] changes while sessions go on.
+// Settings can be changed by [Server.SetSettings] while sessions go on.
 type Settings struct {
 	Accounts    Accounts
 	FirstPort   uint16 // of the passive ports; 0: the kernel chooses
 	LastPort    uint16
 	Active      bool // PORT and EPRT
 	TLSRequired bool
-	// DataTimeout is how long a data connection may stand still, and how long it is awaited (20 s at most). 0: for ever,
+	// DataTimeout bounds the time without progress on a data connection, and the wait for one (20 s at most). 0: no bound,
 	// and 20 s.
 	DataTimeout time.Duration
-	// DataMinRate is how many bytes a second a download must move, over a minute. 0: any number.
+	// DataMinRate is the lowest rate of a download in bytes per second, over a minute. 0: any.
 	DataMinRate int
-	// HangUp is how long after the end of its data connection an upload waits for the end of the control connection,
-	// which tells a killed client from one that has finished. 0: not at all.
+	// HangUp is the time that an upload waits, after the end of its data connection, for the end of the control connection: only a
+	// killed client ends that too. 0: it does not wait.
 	HangUp     time.Duration
 	StatusFile string // a path as accounts see it; "": none
 	// ReplacedRules match the names that would be locks by default, and are not under the rules in force; nil: none. The 257 of
 	// such a directory contains the default rule.
 	ReplacedRules *lock.Rules
-	// LeftoverMaxAge is how long what was left in a lock is kept; 0: for ever.
+	// LeftoverMaxAge is the age at which files that were left in a lock are removed; 0: never.
 	LeftoverMaxAge time.Duration
-	// PublicAddress returns the IPv4 address that PASV tells clients; nil, or the zero Addr: the one they
-	// connected to. Clients on the server's own machine are always told that. It must not block.
+	// PublicAddress returns the IPv4 address for replies to PASV. If it is nil or returns the zero Addr, and for clients on the server's
+	// own machine, the reply contains the address that the client connected to. It must not block.
 	PublicAddress func() netip.Addr
 }
 
@@ -94,24 +94,24 @@ type Server struct {
 	settings     atomic.Pointer[Settings]
 	events       *event.Bus
 	transfers    transfers
-	rateOver     time.Duration // over which DataMinRate counts
-	catchUp      time.Duration // how long an upload waits at most for the reader of commands; microseconds will do, unless the machine is busy
-	maxLooks     int           // how many names a pattern in a listing may look at
-	longestGlob  time.Duration // how long a pattern of SITE LOCKS may be worked on
-	listings     atomic.Int64  // how many bytes listings hold beyond listingFree
-	listingsMax  int64         // how many they may
+	rateOver     time.Duration // the period of DataMinRate
+	catchUp      time.Duration // bounds the wait of an upload for the reader of commands, which takes microseconds on an idle machine
+	maxLooks     int           // bounds the names that a pattern in a listing is compared with
+	longestGlob  time.Duration // bounds the time for a pattern of SITE LOCKS
+	listings     atomic.Int64  // the bytes that listings hold beyond listingFree
+	listingsMax  int64         // bounds them
 	guessing     *guessing.Limiter
 	digests      *digests
 	context      context.Context // of what sessions do; ends with Close
 	cancel       context.CancelFunc
 
-	// layout keeps names meaning what they mean: it is held, disk access included, shared by changes of protected
-	// files from the look at their names on, exclusively by the renaming of directories with protected files, see lockLayout. Nothing that
-	// only reads needs it. Nobody waits for the table with it held.
+	// layout keeps directories from being renamed while a protected file in them is changed. Changes of protected files hold it shared, from
+	// the resolving of their names to the end of the change on disk. A rename of a directory with protected files holds it
+	// exclusively, see lockLayout. Reads do not need it. Its holders never wait for the table.
 	layout sync.RWMutex
 }
 
-// longestWait is how long a data connection is awaited at most.
+// longestWait bounds the wait for a data connection.
 const longestWait = 20 * time.Second
 
 // New makes a Server. It does not own the tree and the table.
@@ -137,11 +137,11 @@ func New(o Options) *Server {
 	return s
 }
 
-// SetSettings takes other settings; sessions see them from their next command on. An account that is logged in keeps
-// what it had. Active data connections are awaited as long as at the start.
+// SetSettings replaces the settings, for each session from its next command on. Accounts that are logged in keep their
+// rights. The wait for active data connections stays as it was at the start.
 func (s *Server) SetSettings(settings Settings) { s.settings.Store(&settings) }
 
-// connectWithin is how long a data connection is awaited: no longer than it may stand still later.
+// connectWithin returns the longest wait for a data connection: DataTimeout, and at most longestWait.
 func (s *Server) connectWithin() time.Duration {
 	if timeout := s.settings.Load().DataTimeout; timeout > 0 {
 		return min(timeout, longestWait)
@@ -149,7 +149,7 @@ func (s *Server) connectWithin() time.Duration {
 	return longestWait
 }
 
-// Control makes the control connections, once. It fills in what they need of the driver.
+// Control returns the server of the control connections, with the options that come from the driver. Call it once.
 func (s *Server) Control(o control.Options) *control.Server {
 	o.NewHandler = s.newClient
 	o.Policy = func() control.Policy {
@@ -157,8 +157,7 @@ func (s *Server) Control(o control.Options) *control.Server {
 		return control.Policy{TLSRequired: settings.TLSRequired, Active: settings.Active}
 	}
 	o.TLS, o.SessionReuse, o.Ports, o.Logger = s.tls, s.sessionReuse, s.ports, s.log
-	// STOR STAGED says that a file is published by one rename when its upload is complete, so that a client need not do
-	// that itself.
+	// STOR STAGED: a file is published by one rename when its upload is complete, so a client need not upload to another name first.
 	o.Features = []string{"SITE LOCK", "SITE LOCK DISCONNECT", "SITE LOCK FACTS " + factNames, "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
 	s.conns = control.NewServer(o)
 	return s.conns
@@ -205,7 +204,7 @@ func (s *Server) ClientConnected(ftpserver.ClientContext) (string, error) {
 	return "ftplockd ready", nil
 }
 
-// ClientDisconnected implements ftpserver.MainDriver. Control told the session before.
+// ClientDisconnected implements ftpserver.MainDriver. Control has called Ended before.
 func (s *Server) ClientDisconnected(ftpserver.ClientContext) {}
 
 // QuitMessage implements ftpserver.MainDriverExtensionQuitMessage.
@@ -213,8 +212,8 @@ func (s *Server) QuitMessage() string { return "goodbye" }
 
 var errNoTLS = errors.New("TLS is not configured")
 
-// GetTLSConfig implements ftpserver.MainDriver. The library asks for it for data connections, and does no handshake: transfers
-// put TLS of their own in place of its.
+// GetTLSConfig implements ftpserver.MainDriver. The library calls it for data connections. It does no handshake: transfers replace its
+// tls.Conn by their own.
 func (s *Server) GetTLSConfig() (*tls.Config, error) {
 	if s.tls == nil {
 		return nil, errNoTLS
@@ -225,7 +224,7 @@ func (s *Server) GetTLSConfig() (*tls.Config, error) {
 // WrapPassiveListener implements ftpserver.MainDriverExtensionPassiveWrapper.
 func (s *Server) WrapPassiveListener(l net.Listener) (net.Listener, error) { return s.ports.Wrap(l) }
 
-// publicAddress is the one that a reply to PASV names.
+// publicAddress returns the address for a reply to PASV.
 func (s *Server) publicAddress(cc ftpserver.ClientContext) (string, error) {
 	ap, err := netip.ParseAddrPort(cc.LocalAddr().String())
 	if err != nil {
@@ -240,7 +239,7 @@ func (s *Server) publicAddress(cc ftpserver.ClientContext) (string, error) {
 	return local.String(), nil
 }
 
-// Close ends what the server does. Call it when the listeners are closed and no control connection is left.
+// Close ends the goroutines of the server. Call it when the listeners are closed and no control connection is left.
 func (s *Server) Close() { s.cancel() }
 
 // Sweep removes the files of ended locks that were moved aside before LeftoverMaxAge.

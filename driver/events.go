@@ -14,20 +14,20 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// tell publishes an event of the session, and returns it with what it has of the session.
+// tell publishes an event with the session's id, account and address, and returns it.
 func (c *client) tell(e event.Event) event.Event {
 	e.Session, e.Account, e.Remote = sessionText(lock.SessionID(c.id.Load())), c.account.Name, c.conn.IP().String()
 	c.server.events.Publish(e)
 	return e
 }
 
-// tellRefused publishes that a lock was refused.
+// tellRefused publishes the refusal of a lock.
 func (c *client) tellRefused(n lock.Name, err error) {
 	a, _ := c.explain(err)
 	c.tell(event.Event{Kind: event.Refuse, Lock: string(n), Cause: a.cause, Reason: a.text})
 }
 
-// tell publishes how the transfer of a file has ended.
+// tell publishes the end of the transfer of a file. err is its cause; nil is success.
 func (t *transfer) tell(err error) {
 	e := event.Event{Path: t.account.inTree(t.path()), ASCII: t.ascii, Took: time.Since(t.since)}
 	var why answer
@@ -79,14 +79,14 @@ func (t *transfers) snapshot() []*transfer {
 	return slices.Collect(maps.Keys(t.all))
 }
 
-// TransferStatus is what can be seen of a transfer that is under way.
+// TransferStatus describes a transfer under way.
 type TransferStatus struct {
 	Session lock.SessionID
 	Account string
 	Address string
 	Path    string // in the served tree
 	Upload  bool   // to the server
-	Bytes   int64  // that the client has sent or acknowledged, TLS included; 0 where the system does not tell
+	Bytes   int64  // that the client has sent or acknowledged, TLS included; 0 if the system does not report it
 	Since   time.Time
 }
 
@@ -107,15 +107,15 @@ func (s *Server) Transfers() []TransferStatus {
 	return all
 }
 
-// CountTransfers says how many there are.
+// CountTransfers returns the number of transfers with an open data connection.
 func (s *Server) CountTransfers() int {
 	s.transfers.mu.Lock()
 	defer s.transfers.mu.Unlock()
 	return len(s.transfers.all)
 }
 
-// LogIn checks the password of a client that does not come by FTP, with the same delays after wrong ones. The error matches
-// ErrLogin, or says why nobody can log in now.
+// LogIn checks a password for the web page, with the same delays after wrong ones as in FTP. The error matches
+// ErrLogin if the password is wrong; any other error is a reason why no login is possible now.
 func (s *Server) LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error) {
 	return s.checkPassword(ctx, user, password, from, func() bool { return ctx.Err() != nil })
 }

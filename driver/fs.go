@@ -17,8 +17,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// The library executes a command by calling the methods of client in this file; each has its effect there, and says the
-// words of the reply. All names are paths as the account sees them, absolute and cleaned; errors are made for replyFor.
+// The library executes a command by calling one of the methods in this file. The method executes the command and words the
+// reply. Names are paths as the account sees them, absolute and cleaned. Errors have an answer in reply.go.
 var (
 	_ afero.Fs                                      = (*client)(nil)
 	_ ftpserver.ClientDriver                        = (*client)(nil)
@@ -32,15 +32,15 @@ var (
 // Name implements afero.Fs.
 func (c *client) Name() string { return "ftplockd" }
 
-// Mkdir implements afero.Fs: MKD takes the lock of that name, or makes a directory where no rule makes it a lock's. MKD of a
-// held lock waits where its rule or SITE WAIT says so.
+// Mkdir implements afero.Fs: MKD acquires the lock of that name, or makes a directory if no rule matches. MKD of a
+// held lock waits if its rule or SITE WAIT is set so.
 func (c *client) Mkdir(name string, _ os.FileMode) error {
 	cmd := c.conn.Command()
 	r, err := c.makeOrAcquire(cmd, name)
 	return c.say(cmd, name, r, err)
 }
 
-// RemoveDir implements ftpserver.ClientDriverExtensionRemoveDir: RMD gives a lock back, or removes an empty directory.
+// RemoveDir implements ftpserver.ClientDriverExtensionRemoveDir: RMD releases a lock, or removes an empty directory.
 func (c *client) RemoveDir(name string) error {
 	cmd := c.conn.Command()
 	r, err := c.removeOrRelease(name)
@@ -64,8 +64,8 @@ func (c *client) Rename(from, to string) error {
 	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.worked(c.rename(from, to)))
 }
 
-// Chtimes implements afero.Fs: MFMT, and MDTM with a time before the path. A file whose name is all that, such as
-// "20260101000000 report.csv", is asked for its own time. A lock keeps its times.
+// Chtimes implements afero.Fs: MFMT, and MDTM with a time before the path. If a file has the whole parameter as its name, such as
+// "20260101000000 report.csv", MDTM returns its time. A lock keeps its times.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
 	if cmd := c.conn.Command(); cmd.Is("MDTM") {
 		if info, err := c.stat(c.abs(cmd.Param)); err == nil {
@@ -75,7 +75,7 @@ func (c *client) Chtimes(name string, atime, mtime time.Time) error {
 	err := c.change(name, func(n lock.Name) error {
 		err := c.server.tree.Chtimes(string(n), atime, mtime)
 		if info, serr := c.server.tree.Lstat(string(n)); serr == nil {
-			mtime = info.ModTime() // ext4 knows the years 1901 to 2446, a time.Time in nanoseconds those up to 2262
+			mtime = info.ModTime() // ext4 stores the years 1901 to 2446, a time.Time in nanoseconds those up to 2262
 		}
 		return err
 	})
@@ -83,8 +83,8 @@ func (c *client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.say(c.conn.Command(), name, r, c.worked(err))
 }
 
-// worked notes that the client has changed a file, which is a sign of life for the locks of its job. MKD and RMD do not count: a
-// program that removes old locks sends them, too.
+// worked records a change of a file as a sign of life for the locks of the job. MKD and RMD are none: programs that remove old locks
+// send them, too.
 func (c *client) worked(err error) error {
 	if err == nil {
 		c.locks.Wrote()
@@ -109,11 +109,11 @@ func (c *client) Chmod(name string, mode os.FileMode) error {
 	return c.say(c.conn.Command(), name, done(200, name, fmt.Sprintf("has mode %o", mode)), c.worked(err))
 }
 
-// Stat implements afero.Fs: CWD, RNFR, SIZE, MDTM, MLST, STAT, and what comes before HASH and AVBL. What the answer is about
-// depends on the command.
+// Stat implements afero.Fs: CWD, RNFR, SIZE, MDTM, MLST, STAT. The library also calls it before HASH and AVBL. The result depends on
+// the command.
 func (c *client) Stat(name string) (os.FileInfo, error) {
 	cmd := c.conn.Command()
-	if !path.IsAbs(name) { // HASH hands on the argument as it is (handle_files.go:628)
+	if !path.IsAbs(name) { // HASH passes the argument unchanged (handle_files.go:628)
 		name = path.Join(c.context.Path(), name)
 	}
 	info, r, err := c.statFor(cmd, path.Clean(name))
@@ -121,7 +121,7 @@ func (c *client) Stat(name string) (os.FileInfo, error) {
 }
 
 // GetHandle implements ftpserver.ClientDriverExtentionFileTransfer: STOR, APPE and STOU if flags allow writing, else RETR
-// and the listings, which control has made a RETR. offset is that of REST. The library reads a file for HASH by it, too.
+// and the listings, which control has turned into RETR. offset is that of REST. The library also calls it for HASH.
 func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.FileTransfer, error) {
 	cmd := c.conn.Command()
 	if cmd.Verb != "" && !cmd.Transfers() {
@@ -157,8 +157,8 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 }
 
 var (
-	errNoData = errors.New("there may not be a data connection")
-	errNoRnfr = errors.New("no RNFR before it")
+	errNoData = errors.New("no data connection is allowed")
+	errNoRnfr = errors.New("RNTO without RNFR")
 )
 
 // GetAvailableSpace implements ftpserver.ClientDriverExtensionAvailableSpace: AVBL, in bytes.
@@ -168,22 +168,22 @@ func (c *client) GetAvailableSpace(dir string) (int64, error) {
 	return available, c.say(c.conn.Command(), dir, control.Reply{Code: 213, Text: fmt.Sprint(available)}, err)
 }
 
-// space returns how many bytes there is room for in a directory, or in a lock.
+// space returns the free bytes of the file system of a directory or a lock.
 func (c *client) space(view string) (uint64, error) {
 	n, err := c.resolve(view)
 	if err != nil {
 		return 0, err
 	}
 	space, err := c.server.tree.Space(string(n))
-	for isNotThere(err) && c.table().Held(n) { // nothing was put into it yet
+	for isNotThere(err) && c.table().Held(n) { // a lock without a directory
 		n = n.Parent()
 		space, err = c.server.tree.Space(string(n))
 	}
 	return space, err
 }
 
-// AllocateSpace implements ftpserver.ClientDriverExtensionAllocate: ALLO. An upload in binary type must reach what is
-// announced.
+// AllocateSpace implements ftpserver.ClientDriverExtensionAllocate: ALLO. The next upload in binary type must have at least so many
+// bytes.
 func (c *client) AllocateSpace(size int) error {
 	cmd := c.conn.Command()
 	if space, err := c.space(c.context.Path()); err == nil && space < uint64(size) {
@@ -193,16 +193,16 @@ func (c *client) AllocateSpace(size int) error {
 	return c.say(cmd, "", control.Reply{Code: 200, Text: "announced"}, nil)
 }
 
-// MkdirAll is refused: it would report an existing lock as taken.
+// MkdirAll is refused: it would return success for a lock that is held.
 func (c *client) MkdirAll(string, os.FileMode) error { return fs.ErrPermission }
 
-// RemoveAll is refused: nothing in the tree is ever removed recursively.
+// RemoveAll is refused: no command removes directories with their content.
 func (c *client) RemoveAll(string) error { return fs.ErrPermission }
 
 // Chown is refused: files belong to the server's user.
 func (c *client) Chown(string, int, int) error { return fs.ErrPermission }
 
-// Create is refused, and so are Open and OpenFile: content is transferred by GetHandle, which is paced and can be
+// Create is refused, and so are Open and OpenFile: transfers use GetHandle, whose handles have timeouts and can be
 // aborted.
 func (c *client) Create(string) (afero.File, error) { return nil, fs.ErrPermission }
 

@@ -15,14 +15,14 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// maxFailures is how many wrong passwords one connection may send.
+// maxFailures is the number of wrong passwords that ends a connection.
 const maxFailures = 5
 
 var errNoSession = errors.New("the connection has no session")
 
-// AuthUser implements ftpserver.MainDriver. A wrong password is no error: after one ftpserverlib v0.32.3 closes the
-// connection, and never closes it again (client_handler.go:160). The driver that is returned then is never used, since
-// control lets nothing through before LogIn.
+// AuthUser implements ftpserver.MainDriver. It returns no error for a wrong password: after an error ftpserverlib v0.32.3 closes the
+// connection, and never closes it again (client_handler.go:160). The driver that it returns then is never used, since
+// control passes no commands to the library before LogIn.
 func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ftpserver.ClientDriver, error) {
 	c, ok := clientOf(cc)
 	if !ok {
@@ -37,10 +37,10 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	account.Home = s.resolvedHome(account.Home)
 	c.context, c.account = cc, account
 	c.locks = s.table.Open(lock.Owner{Account: account.Name, Address: c.conn.IP().String()})
-	c.log = c.log.With("session", c.locks.ID().String()) // as "ftplockd sessions" shows it
+	c.log = c.log.With("session", c.locks.ID().String()) // as in the output of "ftplockd sessions"
 	c.locks.SetReader(account.Read && !account.Write)
 	c.locks.SetMaxLocks(account.MaxLocks)
-	c.locks.Begin() // PASS ends as every command does
+	c.locks.Begin() // its End comes at the end of PASS
 	c.id.Store(uint64(c.locks.ID()))
 	c.tell(event.Event{Kind: event.Login})
 	cc.SetPath(c.startDirectory())
@@ -53,7 +53,7 @@ func (s *Server) PostAuthMessage(cc ftpserver.ClientContext, user string, _ erro
 	return "logged in as " + user + "; MKD takes a lock, RMD gives it back"
 }
 
-// authenticate returns the account, or the reply to a login that fails, when it may be said.
+// authenticate returns the account, or the reply to a failed login after the delay for wrong passwords.
 func (s *Server) authenticate(conn *control.Conn, user, password string) (Account, control.Reply) {
 	ctx, from := s.context, conn.IP()
 	if by, limited := conn.LoginDeadline(); limited {
@@ -68,14 +68,14 @@ func (s *Server) authenticate(conn *control.Conn, user, password string) (Accoun
 	return account, control.Reply{}
 }
 
-// checkPassword returns the account, or the error of a login that fails, when it may be sent.
+// checkPassword returns the account, or the error of a failed login after the delay for wrong passwords.
 func (s *Server) checkPassword(ctx context.Context, user, password string, from netip.Addr, gone func() bool) (account Account, err error) {
 	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func(failures int) (err error) {
 		account, err = s.settings.Load().Accounts.Authenticate(ctx, Attempt{
 			Name: user, Password: password, From: from, Failures: failures, Gone: gone,
 		})
 		if errors.Is(err, ErrLogin) {
-			// The documentation has a pattern for the line in the log: programs that block addresses read it.
+			// Programs that block addresses read the log line of this event; docs/operations.md has the pattern.
 			s.events.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
 		}
 		return err
@@ -83,7 +83,7 @@ func (s *Server) checkPassword(ctx context.Context, user, password string, from 
 	return account, err
 }
 
-// notLoggedIn is the reply to a login that failed with err.
+// notLoggedIn returns the reply to a login that failed with err.
 func notLoggedIn(err error) control.Reply {
 	switch {
 	case errors.Is(err, guessing.ErrRefused):
@@ -93,11 +93,11 @@ func notLoggedIn(err error) control.Reply {
 	case errors.Is(err, ErrLogin):
 		return control.Reply{Code: 530, Text: "login incorrect"}
 	}
-	// A script that is piped into nc closes its side and reads on.
+	// guessing.ErrGone: a script that is piped into nc closes its side of the connection and reads on.
 	return control.Reply{Code: 421, Text: "your side of the connection is closed: the password was not looked at"}
 }
 
-// refuse says that the login has failed. After a few times the connection ends.
+// refuse replies to a failed login. After maxFailures the connection ends.
 func (c *client) refuse(r control.Reply) {
 	c.failures++
 	if c.failures >= maxFailures {
@@ -106,8 +106,8 @@ func (c *client) refuse(r control.Reply) {
 	c.conn.Command().Say(r)
 }
 
-// resolvedHome is a home with its links resolved, so that names of locks can be compared with it. A
-// home that leads out of the tree stays as it is, and each use of it says so.
+// resolvedHome returns a home with its links resolved, so that names of locks can be compared with it. A
+// home that leads out of the tree is returned unchanged, and each command in it is refused.
 func (s *Server) resolvedHome(home string) string {
 	inside, err := s.tree.Resolve(path.Join("/", home, "x"))
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Server) resolvedHome(home string) string {
 	return path.Dir(inside)
 }
 
-// startDirectory is where the account begins; the root if that is no directory.
+// startDirectory returns the account's directory after login; "/" if Start is no directory.
 func (c *client) startDirectory() string {
 	start := path.Join("/", c.account.Start)
 	if _, err := c.enter(start); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// makeOrAcquire is MKD. The table decides by the path as the client sent it: it claims the name, has the disk make the lock's directory
-// or find the name free, and grants the lock. The name of a lock has no links in it. So only a path that is not granted is resolved: it
-// may lead elsewhere, or to no lock. A lock that is held stays refused without that.
+// makeOrAcquire is MKD. The lock table decides by the path as the client sent it: it claims the name, makes the lock's directory on the disk
+// (or checks that the name is free there), and grants the lock. The name of a lock contains no links, so only a path that is not
+// granted is resolved: it may lead to another lock, or to a name that is no lock's. A held lock stays refused without that.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(c.account.inTree(view))
 	if n == "/" || c.isStatus(view) {
@@ -37,14 +37,19 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		c.tellRefused(n, err)
 		return control.Reply{}, c.shown(err)
 	}
+	c.undoIfLost(cmd, h)
+	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
+}
+
+// undoIfLost releases the lock again if the client does not receive the 257.
+func (c *client) undoIfLost(cmd *control.Command, h lock.Hold) {
 	locks, log := c.locks, c.log // the session may have ended by then
 	cmd.Lost(func() {
-		err := locks.Undo(context.WithoutCancel(c.server.context), n, h.Token)
+		err := locks.Undo(context.WithoutCancel(c.server.context), h.Name, h.Token)
 		if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
-			log.Error("could not release a lock whose 257 the client did not receive", "lock", string(n), "token", h.Token, "err", err)
+			log.Error("could not release a lock whose 257 the client did not receive", "lock", string(h.Name), "token", h.Token, "err", err)
 		}
 	})
-	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
 }
 
 // makeDirectory is MKD of a name that is no lock.
@@ -52,7 +57,7 @@ func (c *client) makeDirectory(n lock.Name, view string) (control.Reply, error) 
 	if !c.account.Write {
 		return control.Reply{}, errReadOnly
 	}
-	if c.table().Rules().AutomaticRoot(n) { // programs begin with it, and compute their changes from what they list then
+	if c.table().Rules().AutomaticRoot(n) { // programs send it first, then list, and compute their changes from the listing
 		c.look(c.conn.Command(), view)
 	}
 	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
@@ -65,10 +70,10 @@ func (c *client) makeDirectory(n lock.Name, view string) (control.Reply, error) 
 		return control.Reply{}, err
 	}
 	r := control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}
-	return r, c.server.tree.Last(string(n)) // when nobody waits for it any more
+	return r, c.server.tree.Last(string(n)) // here, where no other session waits for it
 }
 
-// acquire acquires the lock of a name, perhaps after it has waited for it.
+// acquire acquires the lock of a name. It may wait for it.
 func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopted lock.Token, err error) {
 	if files.Hidden(string(n)) {
 		return h, 0, files.ErrReserved
@@ -93,8 +98,7 @@ func (c *client) await(cmd *control.Command, waiting *lock.Waiting) (h lock.Hold
 	return h, err
 }
 
-// remakeRoot makes a directory again that a rule has its locks in, if somebody on the server's machine has removed it. It reports
-// whether it did.
+// remakeRoot makes the directory again in which a rule has its locks, after a program on the host removed it. It reports whether it did.
 func (c *client) remakeRoot(dir lock.Name) bool {
 	if !c.isNeeded(dir) {
 		return false
@@ -108,7 +112,7 @@ func (c *client) remakeRoot(dir lock.Name) bool {
 	return true
 }
 
-// openLocks makes the directories of the locks that n lies in, so that there is a place for it. The session may write there.
+// openLocks makes the directories of the locks that n lies in, where these have none yet. Call mayChange before.
 func (c *client) openLocks(n lock.Name) error {
 	in := n.Parent()
 	if c.server.directories || in == "/" {
@@ -120,12 +124,12 @@ func (c *client) openLocks(n lock.Name) error {
 	return c.locks.MakeDirectory(c.server.context, in)
 }
 
-// quotedPath is a path as RFC 959 page 63 and appendix II have it: in quotes, quotes in it doubled.
+// quotedPath returns a path as in RFC 959 page 63 and appendix II: in quotes, with quotes in it doubled.
 func quotedPath(view string) string { return `"` + strings.ReplaceAll(view, `"`, `""`) + `"` }
 
-// granted is what stands behind the path in the 257 of a lock. There is no quote in it: Net::FTP's pattern for the path goes
-// to the last one. The token comes first, then the token of the hold that was adopted: a client that adopts reads from it
-// that no other hold came between. What is cut off with a long path is the expiry.
+// granted returns what stands behind the path in the 257 of a lock. It contains no quote, since Net::FTP's pattern for the path ends at the
+// last one. The token comes first, so that a reply that is cut off behind a long path lacks the expiry only. A client that adopts a lock
+// learns from the token of the adopted hold that no other hold came between.
 func (c *client) granted(h lock.Hold, adopted lock.Token) string {
 	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10)
 	if adopted != 0 {

@@ -11,8 +11,8 @@ import (
 
 func (c *client) table() *lock.Table { return c.server.table }
 
-// resolve finds the Name of a path: the account's home added, the links in its parent
-// resolved. What does not exist keeps its name: a lock need not have a directory on disk.
+// resolve returns the Name of a path: with the account's home in front, and the links in its parent
+// resolved. It need not exist: a lock may have no directory on disk.
 func (c *client) resolve(view string) (lock.Name, error) {
 	if files.Hidden(view) {
 		return "", files.ErrReserved
@@ -20,24 +20,24 @@ func (c *client) resolve(view string) (lock.Name, error) {
 	return c.server.resolve(lock.Name(c.account.inTree(view)))
 }
 
-// follow is resolve with a link of the last name followed as well.
+// follow is resolve that also follows a link at the end.
 func (c *client) follow(view string) (lock.Name, error) {
 	n, err := c.resolve(path.Join(view, "x"))
 	return n.Parent(), err
 }
 
-// resolve resolves the links among the parents of a name, those that lie in locks included.
+// resolve resolves the links among the parents of a name, also in locks.
 func (s *Server) resolve(n lock.Name) (lock.Name, error) {
 	resolved, err := s.tree.Resolve(path.Clean("/" + string(n)))
 	return lock.Name(resolved), err
 }
 
-// isNeeded reports whether locks are made below n by its very name (the /locks of /locks/**).
+// isNeeded reports whether n is the fixed part of a rule's glob, or a directory above one (the /locks of /locks/**).
 func (c *client) isNeeded(n lock.Name) bool {
 	return slices.ContainsFunc(c.table().Rules().Prefixes(), func(p lock.Name) bool { return p.Within(n) })
 }
 
-// stays says why a directory is not removed or renamed and keeps its mode: nobody could go on afterwards.
+// stays returns an error for the directories that no command removes, renames or changes the mode of: clients need them.
 func (c *client) stays(n lock.Name) error {
 	switch {
 	case n == "/" || string(n) == c.account.inTree("/"):
@@ -54,9 +54,8 @@ func (c *client) isLockName(n lock.Name) bool {
 	return ok
 }
 
-// isLock reports whether n is a lock rather than something else whose name a rule matches.
-// Without directories a real directory of such a name was there before the rule and is no lock; with them one in which
-// something lies is none.
+// isLock reports whether n is a lock, held or free. A rule may also match the name of a file, of a directory that is not empty, or, if locks
+// have no directories, of any directory: these are no locks.
 func (c *client) isLock(n lock.Name) bool {
 	if c.table().Held(n) {
 		return true
@@ -88,8 +87,8 @@ func (c *client) isStatus(view string) bool {
 	return f != "" && view == f
 }
 
-// mayCreate says whether a file of that name may come to be, or be replaced. A file may have a lock's name, while nobody holds
-// that.
+// mayCreate returns an error if no file of that name may be made or replaced. A file may have a lock's name while the lock is not
+// held.
 func (c *client) mayCreate(n lock.Name, view string) error {
 	switch {
 	case c.isStatus(view):

@@ -7,8 +7,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// permFact returns the perm fact of n (RFC 3659 section 7.5.5): what the session may do with it at the moment. It does not look below a
-// directory: RMD of one that is not empty is refused, and RNFR of one with protected files in it.
+// permFact returns the perm fact of n (RFC 3659 section 7.5.5): the commands that the session may use on it now. It does not read
+// directories, so RMD of one that is not empty, and RNTO of one with protected files in it, may still be refused.
 func (c *client) permFact(n lock.Name, info fs.FileInfo) string {
 	if info.IsDir() {
 		return c.permOfDirectory(n)
@@ -49,7 +49,7 @@ func (c *client) permOfDirectory(n lock.Name) string {
 	return string(s)
 }
 
-// writes reports whether no lock keeps the session from changing n. A job acquires an automatic lock when it changes something.
+// writes reports whether no lock keeps the session from changing n. A job acquires an automatic lock with its first change.
 func (c *client) writes(n lock.Name) bool {
 	if c.table().Rules().Automatic(n) != "" {
 		return true
@@ -58,7 +58,7 @@ func (c *client) writes(n lock.Name) bool {
 	return err == nil
 }
 
-// subject returns the name of what stat has described: of a directory that a link leads to, not the link's.
+// subject returns the name that stat has described: for a link to a directory that of the directory.
 func (c *client) subject(view string, info fs.FileInfo) (lock.Name, error) {
 	if info.IsDir() {
 		return c.follow(view)

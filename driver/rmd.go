@@ -10,8 +10,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// removeOrRelease is RMD. The session releases the lock that has the path as its name, also if the path has become a link's since the
-// grant. If no lock with that name is held, the path is resolved: it may lead to another one, or to a directory.
+// removeOrRelease is RMD. It releases the lock whose name is the path as the client sent it, even if the path has led through a link since
+// the grant. The lock table removes the lock's directory. If no lock of that name is held, the path is resolved: it may lead to another lock,
+// or to a directory that is none.
 func (c *client) removeOrRelease(view string) (control.Reply, error) {
 	n := lock.Name(c.account.inTree(view))
 	err := c.locks.Release(c.server.context, n)
@@ -54,7 +55,7 @@ func (c *client) notEmpty(n lock.Name, err error) error {
 	return err
 }
 
-// removeDirectory is RMD of what is no lock.
+// removeDirectory is RMD of a directory that is no lock.
 func (c *client) removeDirectory(n lock.Name, view string) error {
 	err := c.stays(n)
 	switch {
@@ -79,7 +80,7 @@ func (c *client) removeDirectory(n lock.Name, view string) error {
 	return err
 }
 
-// undisturbed runs change while nothing is held at or below the names.
+// undisturbed runs change while no lock is held or granted at or below the names.
 func (c *client) undisturbed(names []lock.Name, change func() error) error {
 	err := c.table().Exclude(c.server.context, names, change)
 	var held *lock.HeldError

@@ -14,22 +14,22 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// client is one session: the tree and the locks as it sees them. It is an afero.Fs and the library's ClientDriver (fs.go),
-// and it follows the life of the control connection (control.Handler, in this file). It is for the goroutine that executes
-// commands, and for transfers.
+// client is one session, with its view of the tree and the locks. It is an afero.Fs and the library's ClientDriver (fs.go),
+// and the control.Handler of the control connection (this file). The goroutine that executes commands uses it, and so do
+// transfers.
 type client struct {
 	server   *Server
 	conn     *control.Conn
 	log      *slog.Logger
 	failures int           // wrong passwords, in a row
-	id       atomic.Uint64 // of locks, for Kick; 0: nobody is logged in
+	id       atomic.Uint64 // of locks, for Kick; 0: not logged in
 
-	// What follows is set by the login.
+	// The login sets these.
 	context ftpserver.ClientContext
 	account Account
-	locks   *lock.Session // nil: nobody is logged in
+	locks   *lock.Session // nil: not logged in
 
-	announced int64  // by ALLO, for the next transfer; 0: nothing
+	announced int64  // by ALLO, for the next transfer; 0: no length
 	renaming  string // by RNFR, for the next RNTO
 }
 
@@ -44,7 +44,7 @@ func (s *Server) logOf(c *control.Conn) *slog.Logger {
 	return s.log.With("connection", c.ID(), "remote", c.IP().String())
 }
 
-// clientOf leads from the library's client to ours.
+// clientOf returns the session of the library's client.
 func clientOf(cc ftpserver.ClientContext) (*client, bool) {
 	conn, ok := control.FromAddr(cc.RemoteAddr())
 	if !ok {
@@ -54,7 +54,7 @@ func clientOf(cc ftpserver.ClientContext) (*client, bool) {
 	return c, ok
 }
 
-// Begin implements control.Handler. A command that is under way is a sign of life, and so is a wrong one; a transfer is one
+// Begin implements control.Handler. A command under way is a sign of life, even a wrong one. A transfer is one
 // only while its bytes move.
 func (c *client) Begin(cmd *control.Command) {
 	if c.server.log.Enabled(c.server.context, slog.LevelDebug) {
@@ -70,7 +70,7 @@ func (c *client) Begin(cmd *control.Command) {
 	}
 }
 
-// expandTilde has CWD ~ change to the directory in which the account starts, as vsftpd does, unless something has the name.
+// expandTilde makes CWD ~ change to the directory in which the account starts, as in vsftpd, unless a file has that name.
 func (c *client) expandTilde(cmd *control.Command) {
 	rest, ok := strings.CutPrefix(cmd.Param, "~")
 	if !ok || !cmd.Is("CWD", "XCWD") || rest != "" && rest[0] != '/' {
@@ -81,7 +81,7 @@ func (c *client) expandTilde(cmd *control.Command) {
 	}
 }
 
-// Said implements control.Handler. What a client says in secret is not said back to it.
+// Said implements control.Handler. It logs the reply without secrets.
 func (c *client) Said(lines []byte) {
 	if !c.server.log.Enabled(c.server.context, slog.LevelDebug) {
 		return
@@ -90,7 +90,7 @@ func (c *client) Said(lines []byte) {
 	text := string(lines[:min(len(lines), most)])
 	switch {
 	case strings.HasPrefix(text, "500 'PASS"), strings.HasPrefix(text, "500 'ACCT"):
-		text = "500 ****" // that has the wrong verb, and perhaps a password behind it
+		text = "500 ****" // the reply quotes a wrong verb, which may have a password behind it
 	case len(lines) > most:
 		text += "..."
 	}
@@ -108,7 +108,7 @@ func (c *client) End(cmd *control.Command) {
 	}
 }
 
-// Ended implements control.Handler. The last transfer is over, so that the next holder of a lock never meets the last one's bytes.
+// Ended implements control.Handler. The last transfer is over, so the next holder of a lock never finds bytes of this session.
 func (c *client) Ended(why control.Reason) {
 	c.log.Debug("session ended", "why", why)
 	locks := c.locks
@@ -121,7 +121,7 @@ func (c *client) Ended(why control.Reason) {
 	locks.Close(context.WithoutCancel(c.server.context))
 }
 
-// askAgain is how long a holder is left alone before it is looked again whether it is one.
+// askAgain is the time until IdleFor is called again for a session with a lock.
 const askAgain = time.Minute
 
 // IdleFor implements control.Handler: a session that speaks for a lock is not cut off before that lock ends.
@@ -151,9 +151,8 @@ func (c *client) Status() []string {
 	return lines
 }
 
-// Kick ends the session with that id, also while it transfers something: what it uploads is discarded, and
-// its locks are treated as at every disconnect. The client is told 421 and the reason. It reports
-// whether there is such a session, and does not wait for its end.
+// Kick ends the session with that id and discards its uploads under way. Its locks are treated as at every disconnect. The client gets 421
+// with the reason. Kick reports whether there is such a session, and does not wait for its end.
 func (s *Server) Kick(id lock.SessionID, reason string) bool {
 	for conn := range s.conns.Conns() {
 		if c, ok := conn.Handler().(*client); ok && id != 0 && c.id.Load() == uint64(id) {
@@ -164,15 +163,15 @@ func (s *Server) Kick(id lock.SessionID, reason string) bool {
 	return false
 }
 
-// redacted is the line as it may stand in a log.
+// redacted returns the line for the log, without secrets.
 func redacted(cmd *control.Command) string {
 	for _, secret := range []string{"PASS", "ACCT"} {
-		if strings.HasPrefix(cmd.Verb, secret) { // behind a tab, or nothing, there may be a password, too
+		if strings.HasPrefix(cmd.Verb, secret) { // a password may also follow a tab, or the verb itself
 			return secret + " ****"
 		}
 	}
 	if fields := strings.Fields(cmd.Line); len(fields) > 3 && strings.EqualFold(strings.Join(fields[:3], " "), "SITE LOCK AS") {
-		return "SITE LOCK AS ****" // a client that knows it speaks for the job's locks
+		return "SITE LOCK AS ****" // with the nonce any client of the account speaks for the job's locks
 	}
 	return cmd.Line
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,8 +17,24 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Site implements ftpserver.ClientDriverExtensionSite: what FTP has no command for (RFC 959 section 4.1.3). Everything is
-// answered here; the library's own SITE MKDIR and RMDIR would say 250 on a held lock and remove trees.
+// siteCommands are the commands of SITE (RFC 959 section 4.1.3), with their lines in SITE HELP. run gets what stands behind the words of name.
+var siteCommands = []struct {
+	name, help string
+	run        func(c *client, param string) control.Reply
+}{
+	{"LOCKS", "[glob]        the locks that are held, all or those whose path the glob fits", (*client).siteLocks},
+	{"LOCK INFO", "path      the holder, since when and until when, with facts for programs", (*client).siteLockInfo},
+	{"LOCK AS", "nonce       sessions of one account with one nonce speak for each other's locks", (*client).siteLockAs},
+	{"LOCK AGE", "seconds    a shorter age for the locks that this session takes next; 0: the rule's", (*client).siteLockAge},
+	{"LOCK DISCONNECT", "RELEASE [seconds]  the locks that this session takes next end so long after its connection, or sooner", (*client).siteLockDisconnect},
+	{"LOCK RENEW", "path     a full age from now", (*client).siteLockRenew},
+	{"LOCK BREAK", "token path  take it away from the holder with that token (administrators)", (*client).siteLockBreak},
+	{"WAIT", "seconds        how long MKD on a held lock waits for it, and RMD of a lock for those below it; 0: not at all", (*client).siteWait},
+	{"CHMOD", "mode path     change the mode of a file (accounts that may)", (*client).siteChmod},
+}
+
+// Site implements ftpserver.ClientDriverExtensionSite. It replies to every SITE command: the library's own SITE MKDIR returns 250 for a
+// held lock, and its SITE RMDIR removes trees.
 func (c *client) Site(param string) *ftpserver.AnswerCommand {
 	r := c.site(param)
 	c.conn.Command().Say(r)
@@ -25,23 +42,31 @@ func (c *client) Site(param string) *ftpserver.AnswerCommand {
 }
 
 func (c *client) site(param string) control.Reply {
-	verb, rest := word(param)
-	argument := strings.TrimSpace(rest)
+	verb, param := word(param)
+	name := strings.ToUpper(verb)
+	if name == "LOCK" {
+		var which string
+		which, param = word(param)
+		if name += " " + strings.ToUpper(which); strings.TrimSpace(param) == "" {
+			return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, DISCONNECT, RENEW or BREAK, and an argument"}
+		}
+	}
+	help := []string{}
+	for _, command := range siteCommands {
+		if command.name == name {
+			return command.run(c, param)
+		}
+		help = append(help, " SITE "+command.name+" "+command.help)
+	}
 	switch strings.ToUpper(verb) {
 	case "HELP":
-		return siteHelp
-	case "LOCKS":
-		return c.siteLocks(argument)
+		return control.Reply{Code: 214, Text: "SITE commands:", Lines: help}
 	case "LOCK":
-		return c.siteLock(rest)
-	case "WAIT":
-		return c.siteWait(argument)
-	case "CHMOD":
-		return c.siteChmod(rest)
+		return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, DISCONNECT, RENEW or BREAK"}
 	case "MKDIR", "RMDIR":
 		return control.Reply{Code: 502, Text: "say MKD and RMD instead"}
 	case "UTIME", "SYMLINK", "CHOWN", "CHGRP", "UMASK", "IDLE":
-		return control.Reply{Code: 502, Text: "this server does not know SITE " + strings.ToUpper(verb)}
+		return control.Reply{Code: 502, Text: "this server does not know SITE " + name}
 	}
 	return control.Reply{Code: 500, Text: control.Quoted(verb) + " is no SITE command of this server: see SITE HELP"}
 }
@@ -52,50 +77,12 @@ func word(s string) (first, rest string) {
 	return first, rest
 }
 
-var siteHelp = control.Reply{Code: 214, Text: "SITE commands:", Lines: []string{
-	" SITE LOCKS [glob]        the locks that are held, all or those whose path the glob fits",
-	" SITE LOCK INFO path      the holder, since when and until when, with facts for programs",
-	" SITE LOCK AS nonce       sessions of one account with one nonce speak for each other's locks",
-	" SITE LOCK AGE seconds    a shorter age for the locks that this session takes next; 0: the rule's",
-	" SITE LOCK DISCONNECT RELEASE [seconds]  the locks that this session takes next end so long after its connection, or sooner",
-	" SITE LOCK RENEW path     a full age from now",
-	" SITE LOCK BREAK token path  take it away from the holder with that token (administrators)",
-	" SITE WAIT seconds        how long MKD on a held lock waits for it, and RMD of a lock for those below it; 0: not at all",
-	" SITE CHMOD mode path     change the mode of a file (accounts that may)",
-}}
-
-func (c *client) siteLock(param string) control.Reply {
-	verb, rest := word(param)
-	if strings.TrimSpace(rest) == "" {
-		return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, DISCONNECT, RENEW or BREAK, and an argument"}
-	}
-	switch strings.ToUpper(verb) {
-	case "INFO":
-		return c.siteLockInfo(rest)
-	case "AS":
-		if err := c.locks.SetNonce(rest); err != nil {
-			return control.Reply{Code: 501, Text: err.Error()}
-		}
-		return control.Reply{Code: 200, Text: "sessions with this nonce are the same job"}
-	case "AGE":
-		return c.siteLockAge(strings.TrimSpace(rest))
-	case "DISCONNECT":
-		return c.siteLockDisconnect(rest)
-	case "RENEW":
-		return c.siteLockRenew(rest)
-	case "BREAK":
-		return c.siteLockBreak(rest)
-	}
-	return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, DISCONNECT, RENEW or BREAK"}
-}
-
 // seconds reads a number of seconds that a time.Duration holds.
 func seconds(param string) (time.Duration, bool) {
-	n, err := strconv.ParseUint(param, 10, 64)
+	n, err := strconv.ParseUint(strings.TrimSpace(param), 10, 64)
 	return time.Duration(n) * time.Second, err == nil && n <= 1<<32
 }
 
-// siteWait is SITE WAIT.
 func (c *client) siteWait(param string) control.Reply {
 	d, ok := seconds(param)
 	if !ok {
@@ -108,6 +95,13 @@ func (c *client) siteWait(param string) control.Reply {
 	return control.Reply{Code: 200, Text: "this session waits for a lock up to " + d.String()}
 }
 
+func (c *client) siteLockAs(nonce string) control.Reply {
+	if err := c.locks.SetNonce(nonce); err != nil {
+		return control.Reply{Code: 501, Text: err.Error()}
+	}
+	return control.Reply{Code: 200, Text: "sessions with this nonce are the same job"}
+}
+
 func (c *client) siteLockAge(param string) control.Reply {
 	d, ok := seconds(param)
 	if !ok {
@@ -117,13 +111,10 @@ func (c *client) siteLockAge(param string) control.Reply {
 	return control.Reply{Code: 200, Text: "for the locks that this session takes next"}
 }
 
-// siteLockDisconnect is SITE LOCK DISCONNECT RELEASE: locks that do not outlive their client for long, whatever the rule says.
+// siteLockDisconnect is SITE LOCK DISCONNECT RELEASE: the next locks end soon after their connection, whatever the rule says.
 func (c *client) siteLockDisconnect(param string) control.Reply {
 	how, after := word(param)
-	grace, ok := time.Duration(0), true
-	if after = strings.TrimSpace(after); after != "" {
-		grace, ok = seconds(after)
-	}
+	grace, ok := seconds(cmp.Or(strings.TrimSpace(after), "0"))
 	if !ok || !strings.EqualFold(how, "RELEASE") {
 		return control.Reply{Code: 501, Text: "SITE LOCK DISCONNECT wants RELEASE and perhaps a number of seconds"}
 	}
@@ -172,12 +163,7 @@ func tokens(status lock.Status) string {
 	return strings.Join(all, ", ")
 }
 
-// holders says on one line who holds a lock, with the tokens.
-func holders(status lock.Status) string {
-	return strings.TrimSpace(strings.Join(lockLines(status), ";"))
-}
-
-// withLock answers with what operate says of the lock of that path.
+// withLock returns the reply of operate for the lock that a path leads to.
 func (c *client) withLock(param string, operate func(view string, n lock.Name) (control.Reply, error)) control.Reply {
 	view := c.abs(param)
 	n, err := c.resolve(view)
@@ -192,14 +178,13 @@ func (c *client) withLock(param string, operate func(view string, n lock.Name) (
 }
 
 const (
-	// maxGlob is how long a glob of SITE LOCKS may be.
+	// maxGlob is the length of the longest glob of SITE LOCKS.
 	maxGlob = 256
-	// longestGlob is how long one may be worked on. The worst take 30 ms for a name.
+	// longestGlob bounds the time for matching one. The worst globs take 30 ms for a name.
 	longestGlob = 2 * time.Second
 )
 
-// lockGlob reads a glob that a client sent. One without a leading slash gets one. It has no braces: thirty of them would keep
-// the server busy for ever.
+// lockGlob checks a glob from a client, and adds the leading slash if it has none. It refuses braces: matching thirty of them never ends.
 func lockGlob(text string) (string, error) {
 	glob := "/" + strings.TrimPrefix(text, "/")
 	switch {
@@ -214,7 +199,8 @@ func lockGlob(text string) (string, error) {
 }
 
 // siteLocks lists the locks that the account can see, all or those that the glob fits.
-func (c *client) siteLocks(pattern string) control.Reply {
+func (c *client) siteLocks(param string) control.Reply {
+	pattern := strings.TrimSpace(param)
 	glob, err := lockGlob(pattern)
 	if err != nil {
 		return control.Reply{Code: 501, Text: err.Error()}
@@ -244,8 +230,8 @@ func (c *client) siteLocks(pattern string) control.Reply {
 	}}
 }
 
-// lockRows calls line for each of the locks that is still held, maxShown at most, until an error. It is called while the client
-// reads the lines, so it holds the names alone.
+// lockRows calls line for each of the locks that is still held, maxShown at most, until an error. It runs while the client reads the lines,
+// so it keeps the names only.
 func (c *client) lockRows(names []lock.Name, line func(string) error) error {
 	for _, n := range names[:min(len(names), maxShown)] {
 		status, held := c.table().Get(n)
@@ -257,7 +243,7 @@ func (c *client) lockRows(names []lock.Name, line func(string) error) error {
 		if err != nil || !ok || !held || len(seen.Holds) == 0 {
 			continue
 		}
-		for _, text := range append([]string{" " + view + ": " + holders(status)}, factLines(view, seen, c.server.clock.Now())...) {
+		for _, text := range append([]string{" " + view + ":" + strings.Join(lockLines(status), ";")}, factLines(view, seen, c.server.clock.Now())...) {
 			if err := line(text); err != nil {
 				return err
 			}

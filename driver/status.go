@@ -13,10 +13,10 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// maxShown is how many locks SITE LOCKS and the status file show.
+// maxShown bounds the locks in SITE LOCKS and the status file.
 const maxShown = 10_000
 
-// sessionText is an id as people are shown it; "" for none.
+// sessionText returns an id as text; "" for none.
 func sessionText(id lock.SessionID) string {
 	if id == 0 {
 		return ""
@@ -24,8 +24,8 @@ func sessionText(id lock.SessionID) string {
 	return id.String()
 }
 
-// statusFile is the content of the status file: for clients that can look only by RETR. It is made while it is sent, of
-// the locks within the account's home. It is in JSON, so a name that is no UTF-8 shows with replacement characters.
+// statusFile is the content of the status file, for clients that have RETR only. It is made while it is sent. It contains
+// the locks within the account's home, in JSON, so a name that is not UTF-8 contains replacement characters.
 type statusFile struct {
 	server  *Server
 	account Account
@@ -87,23 +87,23 @@ func (s *Server) statusHolds(view string, l lock.Status) []status.Lock {
 	return all
 }
 
-// jsonText is a value in JSON, its lines but for the first indented.
+// jsonText returns a value in JSON. Its lines but the first are indented.
 func jsonText(value any, indent string) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetIndent(indent, "  ")
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		panic(err) // none of the values has a part that JSON lacks
+		panic(err) // JSON can represent all these values
 	}
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// skipper passes on what is written, but for so many bytes at the beginning.
+// skipper passes on all bytes but the first few.
 type skipper struct {
 	w    io.Writer
 	skip int64
-	n    int64 // bytes that were passed on
+	n    int64 // bytes passed on
 }
 
 func (s *skipper) Write(p []byte) (int, error) {
@@ -114,7 +114,7 @@ func (s *skipper) Write(p []byte) (int, error) {
 	return int(skipped) + n, err
 }
 
-// statusSize is how many bytes the status file has at the moment.
+// statusSize returns the length of the status file at the moment.
 func (s *Server) statusSize(a Account) int64 {
 	n, _ := (&statusFile{server: s, account: a}).WriteTo(io.Discard)
 	return n

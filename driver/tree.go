@@ -9,13 +9,12 @@ import (
 	"github.com/ftplockd/ftplockd/internal/files"
 )
 
-// Tree is the served tree: an afero.Fs, and what FTP needs beyond that. Its names are not those of the disk, its DELE and RMD are
-// two commands, and an upload is staged.
+// Tree is the served tree: an afero.Fs, and the methods that FTP needs beyond that. Names are paths in the tree, not on the disk.
 type Tree interface {
 	afero.Fs
 	// Resolve returns the one name of a path: cleaned, the links among its parents resolved.
 	Resolve(name string) (string, error)
-	// Lstat describes what has the name, a link itself.
+	// Lstat is Stat that does not follow a link at the end.
 	Lstat(name string) (fs.FileInfo, error)
 	// RemoveFile removes a file, and never a directory.
 	RemoveFile(name string, check files.Check) error
@@ -23,17 +22,17 @@ type Tree interface {
 	RemoveDir(name string) error
 	// Move is Rename with a check.
 	Move(oldname, newname string, check files.Check) error
-	// Last has what was done to the names survive a loss of power.
+	// Last makes changes of the names survive a loss of power.
 	Last(names ...string) error
-	// Durable reports whether what is done to files and names survives a loss of power.
+	// Durable reports whether changes of files and names survive a loss of power.
 	Durable() bool
 	// Upload begins an upload: a hidden temporary file that is published by one rename.
 	Upload(name string, o files.UploadOptions) (*files.Upload, error)
-	// Aside moves what a lock has left out of everybody's way.
+	// Aside moves the files that were left in a lock to a hidden directory.
 	Aside(name, of, by string, token uint64) (string, error)
-	// SweepLeftovers removes what was moved aside before then.
+	// SweepLeftovers removes the files that were moved aside before that time.
 	SweepLeftovers(before time.Time) error
-	// Space tells how many bytes there is room for.
+	// Space returns the free bytes of the directory's file system.
 	Space(dir string) (uint64, error)
 }
 
