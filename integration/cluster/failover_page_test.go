@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -136,44 +137,67 @@ func needNamespaces(t *testing.T) {
 	t.Skipf("no namespaces: %v %s", err, out)
 }
 
-// block is a block of commands on the page, and where it runs.
-var block = regexp.MustCompile("(?ms)^```sh\n# (m[m\\d ]*)\n(.*?)^```\n")
+// block is a block of commands on a page; its first line names the machines that run it.
+var block = regexp.MustCompile("(?ms)^```sh\n# ([a-z][a-z\\d ]*)\n(.*?)^```\n")
 
-// The commands of docs/failover.md, one block after the other, on three machines of their own. What is replaced are systemctl and
-// scp, see testdata/machine.
-func TestTheFailoverPage(t *testing.T) {
-	t.Parallel()
-	needNamespaces(t)
-	page, err := os.ReadFile("../../docs/failover.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := block.FindAllSubmatch(page, -1)
-	if n := bytes.Count(page, []byte("```sh\n")); n != len(blocks) || n < 20 {
-		t.Fatalf("%d of %d blocks have a machine", len(blocks), n)
-	}
-	shared := t.TempDir()
+// machineFiles makes what the machines of a test share: the package, and what stands for systemctl and scp, see testdata/machine.
+func machineFiles(t *testing.T) (shared string) {
+	t.Helper()
+	shared = t.TempDir()
 	for _, dir := range []string{"shared", "exchange", "root", "bin"} {
 		if err := os.Mkdir(filepath.Join(shared, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	command(t, "sh", "-c", "cp testdata/machine/* "+shared+"/bin/")
-	etcdtest.Archive(t, filepath.Join(shared, "root"))
-	made := strings.Fields(command(t, "sh", "-c", "cd ../.. && packaging/deb"))
-	command(t, "cp", filepath.Join("../..", strings.Trim(made[len(made)-1], "'.")), filepath.Join(shared, "root", "ftplockd_1_amd64.deb"))
+	file, err := builtPackage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, "cp", filepath.Join("../..", file), filepath.Join(shared, "root", "ftplockd_1_amd64.deb"))
+	return shared
+}
 
-	bridge := fmt.Sprintf("fl%d", os.Getpid()%10000)
+// builtPackage builds the package once, in dist, and returns its file.
+var builtPackage = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("sh", "-c", "cd ../.. && packaging/deb").CombinedOutput()
+	made := strings.Fields(string(out))
+	if err != nil || len(made) == 0 {
+		return "", fmt.Errorf("packaging/deb: %w: %s", err, out)
+	}
+	return strings.Trim(made[len(made)-1], "'."), nil
+})
+
+// TestTheFailoverPage executes the commands of docs/failover.md, one block after the other, on three machines of their own.
+func TestTheFailoverPage(t *testing.T) {
+	needNamespaces(t)
+	shared := machineFiles(t)
+	etcdtest.Archive(t, filepath.Join(shared, "root"))
+	execute(t, "failover", 20, shared, []string{"m1", "m2", "m3"}, nil)
+}
+
+// execute runs the blocks of a page of docs, of which there are at least so many, on machines with these names and the addresses
+// 10.0.0.1, 10.0.0.2, ... It calls after behind each block with its number.
+func execute(t *testing.T, name string, least int, shared string, names []string, after func(done int, machines map[string]*machine)) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/" + name + ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := block.FindAllSubmatch(page, -1)
+	if n := bytes.Count(page, []byte("```sh\n")); n != len(blocks) || n < least {
+		t.Fatalf("%d of %d blocks have a machine", len(blocks), n)
+	}
+	bridge := fmt.Sprintf("%.2s%d", name, os.Getpid()%10000)
 	command(t, "ip", "link", "add", bridge, "type", "bridge")
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", bridge).Run() })
 	command(t, "ip", "link", "set", bridge, "up")
 	machines := make(map[string]*machine)
-	for i := range 3 {
-		name := fmt.Sprint("m", i+1)
+	for i, name := range names {
 		machines[name] = newMachine(t, bridge, name, fmt.Sprint("10.0.0.", i+1), shared)
 	}
 	begin := time.Now()
-	for _, b := range blocks {
+	for i, b := range blocks {
 		for _, name := range strings.Fields(string(b[1])) {
 			m := machines[name]
 			out, err := m.run(string(b[2]))
@@ -186,12 +210,15 @@ func TestTheFailoverPage(t *testing.T) {
 			}
 			first, _, _ := strings.Cut(string(b[2]), "\n")
 			t.Logf("%.1fs %s: %s ...", time.Since(begin).Seconds(), name, first)
-			for i := range 3 { // what scp has sent
+			for i, name := range names { // what scp has sent
 				from := fmt.Sprint("/exchange/10.0.0.", i+1)
-				if out, err := machines[fmt.Sprint("m", i+1)].run("if [ -d " + from + " ]; then cp -r " + from + "/. / && rm -r " + from + "; fi"); err != nil {
+				if out, err := machines[name].run("if [ -d " + from + " ]; then cp -r " + from + "/. / && rm -r " + from + "; fi"); err != nil {
 					t.Fatalf("%v: %s", err, out)
 				}
 			}
+		}
+		if after != nil {
+			after(i+1, machines)
 		}
 	}
 }
