@@ -67,7 +67,7 @@ func TestNetlockFailuresAreOneLineAndAStatus(t *testing.T) {
 		{"silent", []string{"--timeout", "1s"}, "ftp://u:p@" + silent(t) + "/phone_lock", 69, "check the address"},
 		{"no such directory", nil, s.urlOf(account, password, "none/phone_lock"), 73, "none/phone_lock"},
 		{"no lock", nil, s.urlOf(account, password, "notalock"), 73, "no rule of the server makes /notalock a lock"},
-		{"a server that says why it does not serve", nil, "ftp://u:p@" + greets + "/phone_lock", 69, "netlock: ftp://u@" + greets + "/phone_lock: " + greets + ": the server said " + oops + "\n"},
+		{"a server that says why it does not serve", nil, "ftp://u:p@" + greets + "/phone_lock", 69, "netlock: ftp://u@" + greets + "/phone_lock: " + greets + ": the server replied " + oops + "\n"},
 		{"no TLS", nil, strings.Replace(ours, "ftp:", "ftpes:", 1), 76, "TLS"},
 		{"wrong kind of TLS", []string{"--timeout", "2s"}, strings.Replace(ours, "ftp:", "ftps:", 1), 76, "TLS"},
 	} {
@@ -105,8 +105,8 @@ func TestNetlockInfoNamesTheHolder(t *testing.T) {
 			t.Errorf("%q: %+v, want %d and %q", args, r, status, says)
 		}
 	}
-	check(url, 0, "/phone_lock is not held: the server said /phone_lock: not held\n", "info", "URL")
-	check(none, 0, "/nolock is not held: the server said /nolock: no rule makes that name a lock\n", "info", "URL")
+	check(url, 0, "/phone_lock is not held: the server replied /phone_lock: not held\n", "info", "URL")
+	check(none, 0, "/nolock is not held: the server replied /nolock: no rule makes that name a lock\n", "info", "URL")
 	other.Want(257, "MKD /phone_lock")
 	check(url, 0, "/phone_lock is held by other@127.0.0.1 for ", "info", "URL")
 }

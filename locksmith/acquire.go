@@ -221,7 +221,7 @@ func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Info, se
 		return nil, i.heldError(a.name)
 	}
 	a.unsure = false
-	return nil, fmt.Errorf("%w: %s: the server said %s, %w", ErrRefused, a.name, r, errNotHeld)
+	return nil, fmt.Errorf("%w: %s: the server replied %s, %w", ErrRefused, a.name, r, errNotHeld)
 }
 
 // take makes a Lock of a grant. It releases a lock that was granted to one holder alone, if a shared one was asked for.

@@ -123,7 +123,7 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"refused for good when nothing is in the way": {
 			scripts: []string{asLocks() + strings.Repeat("> MKD /a\n< 550 /a: no such directory\n"+gone, 3) + bye},
-			want:    ErrRefused, says: "refused: /a: the server said 550 /a: no such directory, though no client holds it", took: time.Second,
+			want:    ErrRefused, says: "refused: /a: the server replied 550 /a: no such directory, though no client holds it", took: time.Second,
 		},
 		"refused of a name that is no lock, and the directory is removed": {
 			scripts: []string{asLocks() + "> MKD /a\n< 257 created\n" + gone + giveBack},
@@ -143,7 +143,7 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"refused for good where nothing is in the way": {
 			scripts: []string{strings.Replace(asOthers()+strings.Repeat("> MKD /a\n< 550 Permission denied\n> MDTM /a\n< 550 no\n> PASV\n< 500 no\n", 3), "> PASV", "> EPSV\n< 500 no\n> PASV", 1) + bye},
-			once:    true, want: ErrRefused, says: "refused: /a: the server said 550 Permission denied, though no client holds it", took: time.Second,
+			once:    true, want: ErrRefused, says: "refused: /a: the server replied 550 Permission denied, though no client holds it", took: time.Second,
 		},
 		"not taken to be ours there after a lost reply": {
 			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
@@ -154,7 +154,7 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"an account that is refused at once": {
 			scripts: []string{"< 220 ready\n> USER me\n< 530 never\n"},
-			want:    ErrLogin, says: "login refused: me at 10.0.0.1:21: the server said 530 never",
+			want:    ErrLogin, says: "login refused: me at 10.0.0.1:21: the server replied 530 never",
 		},
 		"a server that falls silent at login": {
 			scripts: []string{"< 220 ready\n> USER me\nhang"}, want: ErrUnreachable, took: 30 * time.Second,

@@ -76,7 +76,7 @@ func plain(err error) string {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &replied):
-		return "the server said " + reply{replied.Code, replied.Msg}.String()
+		return "the server replied " + reply{replied.Code, replied.Msg}.String()
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "unknown host"
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):

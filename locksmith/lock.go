@@ -347,7 +347,7 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 	l.mu.Unlock()
 	r, err := s.ask(ctx, "MKD "+l.name)
 	if err != nil || r.transient() {
-		return s.lost(s.fail("the server said "+r.String(), err))
+		return s.lost(s.fail("the server replied "+r.String(), err))
 	}
 	sent := now()
 	after, err := s.info(ctx, l.name)
@@ -420,7 +420,7 @@ func (l *Lock) giveBack(ctx context.Context) error {
 		case err == nil && l.Token() != 0 && !r.transient():
 			return fmt.Errorf("%w: %s", ErrLost, r.text())
 		case err == nil && (tries >= 3 || !r.transient()):
-			return fmt.Errorf("%w: %s: the server said %s", ErrUnknown, l.path, r)
+			return fmt.Errorf("%w: %s: the server replied %s", ErrUnknown, l.path, r)
 		}
 		pause(work, 100*time.Millisecond)
 	}

@@ -74,7 +74,7 @@ func (s *session) begin(ctx context.Context) error {
 			return err
 		}
 		if r.code != 234 {
-			return fmt.Errorf("%w: %s: the server said %s to AUTH TLS", ErrTLS, s.Address, r)
+			return fmt.Errorf("%w: %s: the server replied %s to AUTH TLS", ErrTLS, s.Address, r)
 		}
 		if s.text.R.Buffered() > 0 { // an attacker may have sent it in the clear: it must not pass for a reply under TLS
 			return fmt.Errorf("%w: %s: there is another reply in the clear before TLS begins", ErrTLS, s.Address)
@@ -114,7 +114,7 @@ func (s *session) login(ctx context.Context) error {
 	case err != nil:
 		return err
 	case r.code != 230:
-		return fmt.Errorf("%w: %s at %s: the server said %s", ErrLogin, s.User, s.Address, r)
+		return fmt.Errorf("%w: %s at %s: the server replied %s", ErrLogin, s.User, s.Address, r)
 	}
 	tap := &tap{Conn: s.conn, s: s, answer: "220 ready\r\n"}
 	options := []ftp.DialOption{ftp.DialWithDialFunc(func(_, address string) (net.Conn, error) {
@@ -226,7 +226,7 @@ func (s *session) hasFacts() bool { return s.can("SITE", "FACTS") }
 func (s *session) must(ctx context.Context, command string) error {
 	r, err := s.ask(ctx, command)
 	if err == nil && !r.good() {
-		err = fmt.Errorf("%w: %s: the server said %s", ErrRefused, s.Address, r)
+		err = fmt.Errorf("%w: %s: the server replied %s", ErrRefused, s.Address, r)
 	}
 	return err
 }
@@ -335,10 +335,7 @@ func (s *session) dataHost() string {
 	if !ok || s.proxied {
 		return s.host
 	}
-	if a.Zone != "" {
-		return a.IP.String() + "%" + a.Zone
-	}
-	return a.IP.String()
+	return a.AddrPort().Addr().Unmap().String()
 }
 
 // abort ends the running transfer and all later ones. The server has some time to reply.

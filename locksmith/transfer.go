@@ -111,7 +111,7 @@ func (u *upload) run() error {
 	_ = u.lock.c.use(context.WithoutCancel(u.ctx), func(s *session) error { // u.s may be broken
 		r, derr := s.ask(context.Background(), "DELE "+u.target)
 		if derr == nil && !r.good() && u.sent > 0 {
-			err = fmt.Errorf("%w (and %s is left: the server said %s)", err, u.target, r)
+			err = fmt.Errorf("%w (and %s is left: the server replied %s)", err, u.target, r)
 		}
 		return nil
 	})
@@ -150,7 +150,7 @@ func (u *upload) store() error {
 			return err
 		}
 		if r.code == 452 || r.code == 552 { // other servers reply that they do not need ALLO, or do not have it
-			return fmt.Errorf("%w: %s: the server said %s", ErrRefused, u.name, r)
+			return fmt.Errorf("%w: %s: the server replied %s", ErrRefused, u.name, r)
 		}
 	}
 	err := u.s.ftp.Stor(u.target, u)

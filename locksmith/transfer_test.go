@@ -53,7 +53,7 @@ func TestPut(t *testing.T) {
 		"removes the temporary file when it cannot be renamed": {
 			lock:     asOthers() + asked + same + same + remove + same + giveBack,
 			transfer: asOthers() + announce + stored + rename + "< 550 no\n",
-			want:     ErrRefused, says: "refused: /f: the server said 550 no",
+			want:     ErrRefused, says: "refused: /f: the server replied 550 no",
 		},
 		"does not know what became of a rename without a reply": {
 			lock: asOthers() + asked + same + same + same + giveBack, transfer: asOthers() + announce + stored + rename,
@@ -84,7 +84,7 @@ func TestPut(t *testing.T) {
 		},
 		"says why it was refused": {
 			lock: asLocks() + never42 + held42 + giveBack, transfer: asLocks() + announce + passive + "> STOR /f\n< 550 /f: protected by the lock /b, which you do not hold\n",
-			want: ErrRefused, says: "refused: /f: the server said 550 /f: protected by the lock /b, which you do not hold",
+			want: ErrRefused, says: "refused: /f: the server replied 550 /f: protected by the lock /b, which you do not hold",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,11 +79,11 @@ func newGuardCommand() *cobra.Command {
 
 // guarding is the work of a guard: it reads the number of its group, and kills the group at the end of the file unless the last message is allWell.
 func guarding(from io.Reader) error {
-	told, err := io.ReadAll(io.LimitReader(from, 1<<10))
+	text, err := io.ReadAll(io.LimitReader(from, 1<<10))
 	if err != nil {
 		return fail(exitInternal, "guard: %w", err)
 	}
-	number, rest, whole := strings.Cut(string(told), "\n")
+	number, rest, whole := strings.Cut(string(text), "\n")
 	var group int
 	if _, err := fmt.Sscan(number, &group); err != nil || !whole || group <= 1 || rest == allWell {
 		return nil

@@ -61,7 +61,7 @@ func sentence(i locksmith.Info) string {
 	name := oneLine(i.Path)
 	switch {
 	case !i.Held && i.Reply != "":
-		fmt.Fprintf(&b, "%s is not held: the server said %s\n", name, oneLine(i.Reply))
+		fmt.Fprintf(&b, "%s is not held: the server replied %s\n", name, oneLine(i.Reply))
 	case !i.Held:
 		fmt.Fprintf(&b, "%s is free\n", name)
 	case len(i.Holders) == 0 && i.Since.IsZero():

@@ -26,7 +26,7 @@ die $problem if defined $problem;
 $ftp->quit;
 rename $part, $file or die "cannot rename $part: $!\n";
 
-# download returns what went wrong. Net::FTP opens no file here, since it would tell only what the server said last.
+# download returns the error. Net::FTP opens no file here, because it would only return the last reply of the server.
 sub download {
     open my $to, '>', $part     or return "cannot write $part: $!\n";
     binmode $to;

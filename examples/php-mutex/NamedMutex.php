@@ -117,7 +117,7 @@ final class NamedMutex
         return $this->count;
     }
 
-    /** What the server said last, such as "/locks/job: held by ftp@10.0.0.5 for 12s, expires in 5m48s". */
+    /** The last reply of the server, such as "/locks/job: held by ftp@10.0.0.5 for 12s, expires in 5m48s". */
     public function reason(): string
     {
         return $this->answer;

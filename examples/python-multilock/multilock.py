@@ -51,7 +51,7 @@ class MultiLock:
             if not re.fullmatch(r'\w[\w.-]*', word, re.ASCII):
                 raise ValueError('no name for a lock: %r' % word)
         self.ftp = self.token = None  # the connection; the fencing token of the lock while this object has it
-        self.pid, self.nohup, self.reason = os.getpid(), nohup, ''  # reason: what the server said last
+        self.pid, self.nohup, self.reason = os.getpid(), nohup, ''  # reason: the last reply of the server
         self.name, self.group = name, '/locks/' + group
         self.path = self.group + '/' + name
         env = os.environ.get

@@ -23,13 +23,13 @@ type election struct {
 	cancel  context.CancelFunc
 	over    chan struct{} // closed at their end
 
-	mu      sync.Mutex
-	cluster cluster // nil before etcd answers
-	now     clusterState
-	term    clusterLog   // nil before this server's turn
-	told    clusterState // the last state that was published
-	since   time.Time    // the time of the suspension, while told is suspended
-	space   etcd.Space   // of etcd, a few seconds ago
+	mu        sync.Mutex
+	cluster   cluster // nil before etcd answers
+	now       clusterState
+	term      clusterLog   // nil before this server's turn
+	published clusterState // the last published state
+	since     time.Time    // the time of the suspension, while published is suspended
+	space     etcd.Space   // of etcd, a few seconds ago
 }
 
 func newElection(s *server, o etcd.Options, reach reachCluster) *election {
@@ -92,7 +92,7 @@ func (e *election) state() clusterState {
 	case state.name == active:
 		if err := e.term.Valid(); err != nil {
 			state = clusterState{name: suspended, detail: reasonOf(err)}
-			if e.told.name == suspended {
+			if e.published.name == suspended {
 				state.since = e.since
 			}
 		}
@@ -114,28 +114,28 @@ func (e *election) enter(name, detail string) {
 	e.mu.Lock()
 	e.now = clusterState{name: name, detail: detail}
 	e.mu.Unlock()
-	e.tell()
+	e.publish()
 }
 
-// tell publishes the state if it has changed.
-func (e *election) tell() {
+// publish publishes the state if it has changed.
+func (e *election) publish() {
 	now := e.state()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case now.name == standby && now.detail == "": // etcd has not answered yet
 		return
-	case now.name == e.told.name && (now.detail == e.told.detail || now.name == suspended):
+	case now.name == e.published.name && (now.detail == e.published.detail || now.name == suspended):
 		return
 	}
 	what := event.Event{Kind: event.Cluster, Cause: now.name, Reason: now.detail}
-	if e.told.name == suspended && now.name == active {
+	if e.published.name == suspended && now.name == active {
 		what.Cause, what.Reason = "resumed", ""
 	}
 	if now.name == suspended {
 		e.since = time.Now().UTC()
 	}
-	e.told = now
+	e.published = now
 	e.server.watched.bus.Publish(what)
 	e.server.tellManager("STATUS=" + now.String())
 }
@@ -150,7 +150,7 @@ func (e *election) watch(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			e.tell()
+			e.publish()
 		case <-ctx.Done():
 			return nil
 		}
