@@ -23,6 +23,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func TestOpenRefusesMissingOptions(t *testing.T) {
+	if _, err := hostdir.Open(hostdir.Options{}); err == nil {
+		t.Error("Open accepts options without a file system")
+	}
+}
+
 // clock is the machine's clock, whose boot time a test can move on.
 type clock struct {
 	lock.Clock
