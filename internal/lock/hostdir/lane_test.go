@@ -1,9 +1,7 @@
 package hostdir
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,9 +28,6 @@ func testLanes() (l *lanes, opened, closed *atomic.Int32) {
 	opened, closed = new(atomic.Int32), new(atomic.Int32)
 	open := func(n lock.Name) (*parent, error) {
 		opened.Add(1)
-		if n == "/none" {
-			return nil, fs.ErrNotExist
-		}
 		return &parent{Directory: openDirectory{nil, closed}, name: n}, nil
 	}
 	return &lanes{open: open, waiting: make(map[lock.Name][]*op)}, opened, closed
@@ -58,7 +53,7 @@ func TestOperationsInADirectoryRunOneAtATimeAndInOrder(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if err := l.run("/b", nothing); err != nil { // nobody is in the way there
+		if err := l.run("/b", nothing); err != nil { // no operation is under way there
 			t.Error(err)
 		}
 		wg.Wait()
@@ -76,7 +71,7 @@ func TestOperationsInADirectoryRunOneAtATimeAndInOrder(t *testing.T) {
 	})
 }
 
-func TestAPanicReachesItsCallerAndBlocksNobody(t *testing.T) {
+func TestAPanicReachesItsCallerAndBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, closed := testLanes()
 		var wg sync.WaitGroup
@@ -99,17 +94,4 @@ func TestAPanicReachesItsCallerAndBlocksNobody(t *testing.T) {
 			t.Errorf("%v, closed %d times", err, closed.Load())
 		}
 	})
-}
-
-func TestADirectoryThatCannotBeOpened(t *testing.T) {
-	l, _, _ := testLanes()
-	if err := l.run("/none", nothing); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if !l.close(time.Minute) {
-		t.Error("an operation is under way")
-	}
-	if err := l.run("/a", nothing); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("after close: %v", err)
-	}
 }

@@ -82,21 +82,6 @@ func TestEveryPrefixIsAJournal(t *testing.T) {
 	}
 }
 
-func TestWhatIsTornIsDropped(t *testing.T) {
-	s, path, lines := played(t)
-	last := lines[len(lines)-1]
-	whole := strings.TrimSuffix(strings.Join(lines, ""), last)
-	for _, tail := range []string{
-		"garbage\n", strings.Repeat("garbage", 1000), "\n", strings.Repeat("\x00", 30) + last[30:] + "\x00",
-		last[:30] + strings.Repeat("\x00", len(last)-30) + "\x00", strings.Replace(last, `"token":`, `"token":1`, 1), strings.Repeat("x", 200_000),
-	} {
-		s.write(path, whole+tail)
-		if _, err := s.read(); err != nil {
-			t.Errorf("%q: %v", tail[:1], err)
-		}
-	}
-}
-
 func (s *scene) read() (*content, error) {
 	return stateDir(s.state).read(s.clock.Now(), s.clock.boot)
 }
