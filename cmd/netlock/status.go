@@ -77,12 +77,7 @@ func fail(status int, format string, args ...any) error {
 }
 
 // silent returns a status without an error.
-func silent(status int) error {
-	if status == exitOK {
-		return nil
-	}
-	return &statusError{status: status}
-}
+func silent(status int) error { return &statusError{status: status} }
 
 // interrupted is the cause of a context that ended with a signal.
 type interrupted struct{ signal os.Signal }
