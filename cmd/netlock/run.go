@@ -48,7 +48,7 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	status, lost := r.supervise(c, signals, lock)
 	g.dismiss()
 	err = r.result(status, lost, lock.release(t))
-	if err == nil || statusOf(err) == status && !lost {
+	if statusOf(err) == status && !lost {
 		t.tell("%s: the command has ended with status %d", t.name, status)
 	} else {
 		t.tell("%s: the command has ended with status %d; status %d is netlock's", t.name, status, statusOf(err))
