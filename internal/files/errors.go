@@ -30,6 +30,8 @@ var (
 	ErrNotDurable = errors.New("published, but not made durable")
 	// ErrShrunk is matched if somebody cut a file off while it was open for reading.
 	ErrShrunk = errors.New("the file has become shorter meanwhile")
+	// ErrDone is matched by what is asked of an upload that was published or discarded already.
+	ErrDone = errors.New("the upload is over")
 	// ErrMoved is matched if a directory above a file has been moved meanwhile, or a link put in its place.
 	ErrMoved = errors.New("a directory above it was moved")
 	// ErrChanged is matched if an upload began with a copy of the old content (APPE, REST), and the file was replaced, changed,

@@ -7,15 +7,42 @@ import (
 	"syscall"
 )
 
-// Sync completes the content: the file is closed, which is when a network file system reports a full disk. If the
+// Sync completes the content: the file gets its mode and is closed, which is when a network file system reports a full disk. If the
 // tree is durable the content is on disk afterwards. This is the slow part of a publication. No Write and no Sum may follow.
-func (u *Upload) Sync() (err error) {
-	if u.set.durable {
+func (u *Upload) Sync() error {
+	err := u.keepMode()
+	if err == nil && u.set.durable {
 		err = cmp.Or(u.tree.check("fsync"), u.file.Sync())
 	}
 	err = cmp.Or(err, u.tree.check("close"), u.file.Close())
 	u.file = nil
 	return fail("sync", u.Name(), err)
+}
+
+// keepMode gives the temporary file the permissions of the file that it replaces, and the owner where
+// the process may: a write into the old file keeps both. A new file has its mode from the start.
+func (u *Upload) keepMode() error {
+	old, err := u.dir.lstat(u.base)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && !old.mode.IsRegular():
+		return nil
+	case err != nil:
+		return err
+	}
+	now, err := describe(u.file, u.base)
+	if err != nil {
+		return err
+	}
+	if old.details.user != now.details.user || old.details.group != now.details.group {
+		err := cmp.Or(u.tree.check("chown"), bare(u.file.Chown(old.details.user, old.details.group)))
+		if err != nil && err != syscall.EPERM && err != syscall.EINVAL {
+			return err
+		}
+	}
+	if old.mode.Perm() == now.mode.Perm() {
+		return nil
+	}
+	return cmp.Or(u.tree.check("chmod"), u.file.Chmod(old.mode.Perm()))
 }
 
 // Place gives the file its name, in one step: a program that opens the name gets the old file or the new one. It waits for no disk.
@@ -55,6 +82,9 @@ func (u *Upload) rename(to place) error {
 // Last makes the name of a file survive a loss of power, after Place, if the tree is durable: it syncs the directory. The
 // upload is over. An error matches ErrNotDurable.
 func (u *Upload) Last() error {
+	if u.temp != "" || u.dir == (directory{}) {
+		return fail("publish", u.Name(), ErrDone)
+	}
 	var err error
 	if u.set.durable {
 		err = u.dir.sync()

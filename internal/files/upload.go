@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -56,7 +55,7 @@ var (
 // file, or a link that does not lead to a directory: EISDIR, ErrNotRegular. The upload replaces a link itself, so that a
 // name stands for one file only; Append and Offset copy the file that the link leads to within the tree.
 //
-// The file gets the mode that the file which it replaces has at the beginning, else the tree's mode less the umask.
+// The file gets the mode of the one that it replaces, else the tree's mode less the umask.
 func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
 	name, err := clean(name)
 	if err != nil {
@@ -86,70 +85,42 @@ func (u *Upload) begin() (err error) {
 	if u.dir, err = u.tree.openDirectory(dir); err != nil {
 		return err
 	}
-	var replaces *info
+	mode := u.set.mode
 	if u.opt.Unique {
 		err = u.chooseName()
 	} else {
-		replaces, err = u.target()
+		mode, err = u.target()
 	}
 	if err != nil {
 		return err
-	}
-	mode := u.set.mode
-	if replaces != nil {
-		mode = replaces.mode
 	}
 	temp := u.tree.newTemporary()
 	if u.file, err = u.dir.create(temp, mode); err != nil {
 		return newName(err)
 	}
 	u.temp = temp
-	if replaces != nil {
-		if err := u.keepMode(replaces); err != nil {
-			return err
-		}
-	}
 	return u.copyOld()
 }
 
-// target returns the regular file that the upload is to replace, nil if there is none, or an error if it cannot replace what has the name.
-func (u *Upload) target() (*info, error) {
+// target returns the mode to begin with, or an error if the upload cannot replace what has the name.
+func (u *Upload) target() (fs.FileMode, error) {
 	old, err := u.dir.lstat(u.base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
+		return u.set.mode, nil
 	case err != nil:
-		return nil, newName(err)
+		return 0, newName(err)
 	case old.IsDir():
-		return nil, syscall.EISDIR
+		return 0, syscall.EISDIR
 	case old.isLink():
 		if i, err := u.tree.follow(place{u.dir, u.base, u.Name()}); err == nil && i.IsDir() {
-			return nil, syscall.EISDIR
+			return 0, syscall.EISDIR
 		}
-		return nil, nil
+		return u.set.mode, nil
 	case !old.mode.IsRegular():
-		return nil, ErrNotRegular
+		return 0, ErrNotRegular
 	}
-	return old, nil
-}
-
-// keepMode gives the temporary file the permissions of the file that it replaces, and the owner where the process may: a write into
-// that file would keep both.
-func (u *Upload) keepMode(old *info) error {
-	now, err := describe(u.file, u.base)
-	if err != nil {
-		return err
-	}
-	if old.details.user != now.details.user || old.details.group != now.details.group {
-		err := cmp.Or(u.tree.check("chown"), bare(u.file.Chown(old.details.user, old.details.group)))
-		if err != nil && err != syscall.EPERM && err != syscall.EINVAL {
-			return err
-		}
-	}
-	if old.mode.Perm() == now.mode.Perm() {
-		return nil
-	}
-	return cmp.Or(u.tree.check("chmod"), u.file.Chmod(old.mode.Perm()))
+	return old.mode.Perm(), nil
 }
 
 // copies reports whether the upload begins with old content.

@@ -114,6 +114,7 @@ func TestPlaceWaitsForNoDisk(t *testing.T) {
 	if err := u.Last(); err != nil || !slices.Contains(calls, "fsync") {
 		t.Errorf("%q, %v", calls, err)
 	}
+	wantIs(t, u.Last(), ErrDone)
 	s.wantClean()
 }
 
