@@ -29,6 +29,7 @@ var (
 type link struct {
 	net.Conn
 	data     bool
+	used     atomic.Bool  // a byte was read or written
 	received atomic.Int64 // on a control connection: bytes since the last command
 
 	mu     sync.Mutex
@@ -52,6 +53,9 @@ func (l *link) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := l.Conn.Read(p)
+	if n > 0 {
+		l.used.Store(true)
+	}
 	if l.received.Add(int64(n)) > longest && !l.data {
 		l.cut(errEndless)
 	}
@@ -63,6 +67,7 @@ func (l *link) Write(p []byte) (int, error) {
 	if err := l.begin(); err != nil {
 		return 0, err
 	}
+	l.used.Store(true)
 	l.received.Store(0)
 	n, err := l.Conn.Write(p)
 	return n, l.reason(err)
@@ -108,10 +113,10 @@ func (l *link) setLimit(limit time.Duration) {
 	l.limit = limit
 }
 
-// Close ends the connection. It reads a data connection that was not cut to its end: TLS servers send session tickets, and closing a
-// connection with unread bytes resets it, which is a failure for vsftpd.
+// Close ends the connection. It reads a data connection that was used and not cut to its end: TLS servers send session tickets, and closing a
+// connection with unread bytes resets it, which is a failure for vsftpd. After a refused transfer a server may leave the data connection open.
 func (l *link) Close() error {
-	if c, ok := l.Conn.(interface{ CloseWrite() error }); ok && l.data && l.err() == nil {
+	if c, ok := l.Conn.(interface{ CloseWrite() error }); ok && l.data && l.used.Load() && l.err() == nil {
 		_ = l.SetDeadline(time.Now().Add(patience))
 		_ = c.CloseWrite()
 		_, _ = io.Copy(io.Discard, l.Conn)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -180,4 +182,30 @@ func TestAFilePutIntoTheLockItselfDoesNotLoseIt(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// halves is a connection whose two directions end one after the other, as TCP's do.
+type halves struct{ net.Conn }
+
+func (halves) CloseWrite() error { return nil }
+
+// A server may leave the data connection of a refused transfer open.
+func TestOnlyAUsedDataConnectionIsReadToItsEnd(t *testing.T) {
+	for used, want := range map[bool]time.Duration{false: 0, true: patience} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			defer theirs.Close()
+			l := &link{Conn: halves{ours}, data: true, limit: time.Hour}
+			if used {
+				go theirs.Read(make([]byte, 1))
+				if _, err := l.Write([]byte("x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			began := time.Now()
+			if err := l.Close(); err != nil || time.Since(began) != want {
+				t.Errorf("used %t: closed after %v, want %v; %v", used, time.Since(began), want, err)
+			}
+		})
+	}
 }
