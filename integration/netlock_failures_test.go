@@ -84,33 +84,6 @@ func TestNetlockFailuresAreOneLineAndAStatus(t *testing.T) {
 	}
 }
 
-func TestNetlockAtAServerThatIsFull(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived+"[ftp]\nmax_connections = 1\n")
-	s.session("other")
-	r := finish(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "--", "true"))
-	if r.status != 69 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, "too many") {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestNetlockInfoNamesTheHolder(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	url, none := s.lockURL("phone_lock"), s.lockURL("nolock")
-	other := s.session("other")
-	check := func(url string, status int, says string, args ...string) {
-		t.Helper()
-		if r := finish(t, locker(t, url, args...)); r.status != status || !strings.Contains(r.out, says) || status != 0 && strings.Count(r.out, "\n") != 1 {
-			t.Errorf("%q: %+v, want %d and %q", args, r, status, says)
-		}
-	}
-	check(url, 0, "/phone_lock is not held: the server replied /phone_lock: not held\n", "info", "URL")
-	check(none, 0, "/nolock is not held: the server replied /nolock: no rule makes that name a lock\n", "info", "URL")
-	other.Want(257, "MKD /phone_lock")
-	check(url, 0, "/phone_lock is held by other@127.0.0.1 for ", "info", "URL")
-}
-
 // greeter returns the address of a server that sends a greeting to each client and closes the connection.
 func greeter(t testing.TB, greeting string) string {
 	t.Helper()

@@ -49,6 +49,10 @@ func TestNetlockAsTheTestsOfFlock(t *testing.T) {
 	after.says(t, "After timeout.")
 	general.ended(t, 0)
 	after.ended(t, 0)
+	if r := finish(t, locker(t, writer, "--shared", "URL", "true")); r.status != 73 {
+		t.Errorf("an account that cannot share: %+v", r)
+	}
+	s.session("other").wantFree("/phone_lock", 0)
 }
 
 // TestNetlockTakesItsArgumentsAsFlockDoes has the cases that the suite of flock does not have.
@@ -65,6 +69,8 @@ func TestNetlockTakesItsArgumentsAsFlockDoes(t *testing.T) {
 		says   string
 	}{
 		{url, []string{"URL", "-c", "echo shell; exit 3"}, 3, "shell\n"},
+		{url, []string{"URL", "sh", "-c", "kill -9 $$"}, 128 + 9, ""},
+		{url, []string{"URL", "sh", "-c", "kill -TERM $$"}, 128 + 15, ""},
 		{url, []string{"-n", "URL", "echo", "-n", "no dashes"}, 0, "no dashes"},
 		{url, []string{"URL", "--", "echo", "dashes"}, 0, "dashes\n"},
 		{url, []string{"URL", "sh", "-c", "echo $1", "--", "--"}, 0, "--\n"},

@@ -1,15 +1,10 @@
 package integration
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // running starts "netlock run $URL" around a shell script, and returns when that has said a line. Its standard output ends when all
@@ -29,43 +24,6 @@ func (s *server) running(t testing.TB, lock string, flags []string, script strin
 	return p, line
 }
 
-func TestNetlockRunPassesTheStatusOn(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	url := s.lockURL("phone_lock")
-	for script, want := range map[string]int{
-		"exit 0": 0, "exit 7": 7, "kill -9 $$": 128 + 9, "kill -TERM $$": 128 + 15, "exit 75": 75,
-	} {
-		if r := finish(t, locker(t, url, "run", "URL", "--", "sh", "-c", script)); r.status != want || r.out != "" {
-			t.Errorf("%s: %+v, want status %d", script, r, want)
-		}
-		s.session("other").wantFree("/phone_lock", 0)
-	}
-}
-
-func TestNetlockRunPassesSignalsOn(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	for _, signal := range heeded(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) {
-		p, _ := s.running(t, "phone_lock", nil, "sleep 100 & echo here; wait")
-		p.signal(t, signal)
-		// A shell's background job ignores SIGINT, so it is left.
-		if signal != syscall.SIGINT {
-			p.ends(t, signal.String())
-		}
-		p.ended(t, 128+int(signal))
-		s.session("other").wantFree("/phone_lock", 0)
-	}
-	other := s.session("other") // a netlock that waits ends, too, and leaves the queue
-	other.Want(257, "MKD /phone_lock")
-	p := launch(t, locker(t, s.lockURL("phone_lock"), "run", "URL", "--", "echo", "it ran"))
-	other.awaitWaiting("/phone_lock", 1)
-	p.signal(t, syscall.SIGTERM)
-	p.ended(t, 128+int(syscall.SIGTERM))
-	other.Want(250, "RMD /phone_lock")
-	other.wantFree("/phone_lock", 0)
-}
-
 func TestNetlockRunEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
@@ -78,18 +36,6 @@ func TestNetlockRunEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken(t *testing.
 		"that is stopped and ignores SIGTERM": "trap '' TERM; echo here; kill -STOP $$",
 	} {
 		promptly(t, name, 2*time.Second, func() time.Duration { return s.brokenWithin(t, name, script) })
-	}
-}
-
-func TestNetlockRunLeavesTheCommandTimeToEndWhenTheLockIsBroken(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	for _, stops := range []string{"", "kill -STOP $$; "} {
-		script := "trap 'echo tidy; exit 0' TERM; echo here; " + stops + "while :; do sleep 0.05; done"
-		p, _ := s.running(t, "phone_lock", []string{"--kill-after", "1m"}, script)
-		s.session("boss").Breaks("/phone_lock")
-		p.says(t, "tidy")
-		p.ended(t, 79)
 	}
 }
 
@@ -147,26 +93,6 @@ func (s *server) pin() {
 	}
 }
 
-func TestNetlockRunGoesOnWhenTheServerIsKilledAndComesBack(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	p, _ := s.running(t, "phone_lock", nil, "echo here; read line; echo got $line")
-	s.pin()
-	s.kill()
-	s.start()
-	other := s.session("other")
-	other.Want(550, "MKD /phone_lock", "held by "+account)
-	// It has found its way back when it speaks for the hold again.
-	harness.Await(t, "netlock is there again", func() bool {
-		r, err := s.session("boss").Try("SITE LOCK INFO /phone_lock")
-		return err == nil && strings.Contains(r.Text, account) && strings.Count(mustRun(t, binary, "sessions", "--config", s.config), account) > 0
-	})
-	fmt.Fprintln(p.to, "it")
-	p.says(t, "got it")
-	p.ended(t, 0)
-	other.wantFree("/phone_lock", 0)
-}
-
 func TestNetlockRunLearnsOfALockThatWasBrokenWhileItsServerWasAway(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
@@ -181,47 +107,4 @@ func TestNetlockRunLearnsOfALockThatWasBrokenWhileItsServerWasAway(t *testing.T)
 	s.start()
 	p.ends(t, "the command")
 	p.ended(t, 79)
-}
-
-func TestNetlockRunSharesALockWithOtherReaders(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nshared = [\"other\"]\n")
-	s.start()
-	writer, readers := s.lockURL("phone_lock"), s.urlOf("other", password, "phone_lock")
-	reader := launch(t, locker(t, readers, "run", "--shared", "URL", "--", "sh", "-c", "echo here; read x"))
-	reader.says(t, "here")
-	if r := finish(t, locker(t, readers, "-s", "-n", "URL", "true")); r.status != 0 {
-		t.Errorf("a second reader: %+v", r)
-	}
-	if r := finish(t, locker(t, writer, "-n", "URL", "true")); r.status != 75 || !strings.Contains(r.out, "held by other@") {
-		t.Errorf("a writer: %+v", r)
-	}
-	reader.to.Close()
-	reader.exit(t)
-	// An account that cannot share is refused, and its lock is released.
-	if r := finish(t, locker(t, writer, "run", "--shared", "URL", "--", "true")); r.status != 73 {
-		t.Errorf("an account that holds it alone: %+v", r)
-	}
-	s.session("other").wantFree("/phone_lock", 0)
-}
-
-func TestNetlockRunRenewsALock(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"4s\"\n")
-	p, _ := s.running(t, "phone_lock", []string{"--renew"}, "echo here; sleep 6; echo still here")
-	p.says(t, "still here")
-	p.ended(t, 0)
-}
-
-func TestNetlockRunReleasesTheLockOfACommandThatCannotBeStarted(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, longLived)
-	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/none/such\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if r := finish(t, locker(t, s.lockURL("phone_lock"), "run", "URL", script)); r.status != 127 || strings.Count(r.out, "\n") != 1 {
-		t.Errorf("%+v", r)
-	}
-	s.session("other").wantFree("/phone_lock", 0)
 }

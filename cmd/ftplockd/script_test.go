@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestMain(m *testing.M) {
@@ -14,7 +16,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"status": exitStatus},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"status": harness.ExitStatus},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {

@@ -1,4 +1,4 @@
-package main
+package harness
 
 import (
 	"errors"
@@ -8,16 +8,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// exitStatus runs a program and checks its exit status: status 2 ftplockd --nonsense.
-func exitStatus(ts *testscript.TestScript, neg bool, args []string) {
+// ExitStatus is a command for scripts. It runs a program, which must end with a status: status 64 netlock run.
+func ExitStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status NUMBER PROGRAM ARGUMENTS...")
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
-	var exit *exec.ExitError
-	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+	err = ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = exit.ExitCode()
 	} else if err != nil {
 		ts.Fatalf("%v", err)
