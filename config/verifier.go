@@ -8,74 +8,56 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"sync"
-	"time"
 )
 
-// ErrLogin says that there is no such account, that its password is another one, or that it may not come from there;
-// never which.
+// ErrLogin is the error for an unknown account, a wrong password, and an address from which the account may not log in. It does not tell which.
 var ErrLogin = errors.New("login incorrect")
 
-// ErrGone says that the client did not wait for the answer. Its password was not looked at.
+// ErrGone is the error if the client hung up before its password was checked.
 var ErrGone = errors.New("the client has gone")
 
-// Attempt is what somebody who wants to log in says, and what is known of them.
+// Attempt is one try to log in.
 type Attempt struct {
 	Name, Password string
 	From           netip.Addr
-	// Failures are those of late from there: who has the fewest is served first.
-	Failures int
-	// Gone reports whether the client has hung up; nil: it is there.
-	Gone func() bool
+	Gone           func() bool // reports whether the client has hung up; nil: it has not
 }
 
-// maxVerified bounds the passwords that a Verifier remembers.
+// maxVerified limits the passwords that a Verifier remembers.
 const maxVerified = 1024
 
-// freePause is the time between two times that memory is given back: that costs as much as a garbage collection, and
-// strangers who guess passwords shall not cause one with each.
-const freePause = 10 * time.Second
-
-// digest stands for a hash together with the password that it was found to fit.
+// digest identifies a pair of a hash and a password.
 type digest [sha256.Size]byte
 
-// Verifier checks passwords. Hashes are slow by design, and old clients log in
-// for every lock; so a password that was right once is known again by a digest,
-// keyed with a secret that this process alone has and never stores.
+// Verifier checks passwords. Hashes are slow by design, and old clients log in for each lock. So a Verifier remembers a digest of each password that
+// was right. The key of the digests is a secret of this process.
 //
-// What an attacker may learn from the time that a login takes: nothing about
-// which accounts there are, since an unknown name is checked against the hash of
-// one that exists, always the same. A right password may be quick, which tells
-// nothing to those who just proved that they know it.
+// The time of a login does not show whether an account exists: the password for an unknown name is checked against the hash of an account, the same
+// one for each name. A right password may be checked fast.
 //
-// It is for use by several goroutines, and goes on through reloads.
+// Several goroutines may use a Verifier. It keeps its memory over reloads.
 type Verifier struct {
-	turns  turns // of slow hashes
+	slots  chan struct{} // holds a value for each slow hash under way
 	secret [32]byte
 
-	free func() // gives the memory of hashes back to the system
-
 	mu       sync.Mutex
-	freed    time.Time // when that was last done
 	verified map[digest]struct{}
 }
 
-// NewVerifier returns a Verifier that computes at most so many slow hashes at a
-// time, at least one; each takes 19 MiB of memory and one processor.
-func NewVerifier(concurrent int) *Verifier {
-	v := &Verifier{turns: turns{free: max(concurrent, 1)}, verified: make(map[digest]struct{}), free: debug.FreeOSMemory}
+// NewVerifier returns a Verifier that computes at most n slow hashes at a time, but at least one. Each takes 19 MiB of memory and one processor.
+func NewVerifier(n int) *Verifier {
+	v := &Verifier{slots: make(chan struct{}, max(n, 1)), verified: make(map[digest]struct{})}
 	rand.Read(v.secret[:]) // never fails
 	return v
 }
 
-// Login returns the account of that name if the password is its own and it may come from there, else [ErrLogin]. While
-// others are being checked it waits its turn; if ctx ends meanwhile, it returns the cause, and [ErrGone] if the client has
-// hung up when its turn comes. A hash once begun is finished.
+// Login returns the account with the name of the attempt if its password is right and it may log in from the address, else [ErrLogin]. It waits for
+// its turn to compute a slow hash. If ctx ends before that, Login returns the cause of ctx; if the client has hung up by then, [ErrGone].
 //
-// For an account that may not come from there no hash is made. It waits its turn all the same, so that a caller who
-// rounds up the time of its answer tells nobody of the difference.
+// For an account that may not log in from the address Login computes no hash, but waits for its turn. A caller that rounds up the time of its reply
+// hides the difference.
 func (v *Verifier) Login(ctx context.Context, accounts []Account, a Attempt) (Account, error) {
 	i := slices.IndexFunc(accounts, func(account Account) bool { return account.Name == a.Name })
 	switch {
@@ -88,7 +70,7 @@ func (v *Verifier) Login(ctx context.Context, accounts []Account, a Attempt) (Ac
 		if err := v.take(ctx, a); err != nil {
 			return Account{}, err
 		}
-		v.turns.done()
+		v.done()
 	case len(accounts) > 0:
 		if err := v.check(ctx, accounts[v.standIn(a.Name, len(accounts))].Password, a, false); err != nil {
 			return Account{}, err
@@ -97,16 +79,15 @@ func (v *Verifier) Login(ctx context.Context, accounts []Account, a Attempt) (Ac
 	return Account{}, ErrLogin
 }
 
-// allows reports whether the account may come from that address. An IPv4 address counts as such also when it arrives as
-// one of IPv6 (::ffff:10.0.0.5), as it does on a socket that serves both; a zone is ignored.
+// allows reports whether the account may log in from an address. An IPv4 address may arrive in the form ::ffff:10.0.0.5, as it does on a socket for
+// both families. A zone is ignored.
 func (a Account) allows(from netip.Addr) bool {
 	from = from.Unmap().WithZone("")
 	return len(a.Networks) == 0 || slices.ContainsFunc(a.Networks, func(n Network) bool { return n.Contains(from) })
 }
 
-// check returns ErrLogin unless the hash is that of the password. Without memory it
-// neither uses nor adds to what is known: a stranger who guesses the password of
-// somebody else's account must not be answered any faster.
+// check returns ErrLogin unless the hash is that of the password. Without memory it neither reads nor adds digests: a stranger that guesses the
+// password of another account must not get a faster reply.
 func (v *Verifier) check(ctx context.Context, text string, a Attempt, memory bool) error {
 	sum := v.digest(text, a.Password)
 	if memory && v.knows(sum) {
@@ -115,17 +96,15 @@ func (v *Verifier) check(ctx context.Context, text string, a Attempt, memory boo
 	if err := v.take(ctx, a); err != nil {
 		return err
 	}
-	defer v.turns.done()
+	defer v.done()
 	if memory && v.knows(sum) {
-		return nil // one of those who were waiting for the same
+		return nil // another login with this password had an earlier turn
 	}
 	h, err := parseHash(text)
 	if err != nil {
 		return err
 	}
-	fits := h.fits(a.Password)
-	v.giveBack()
-	if !fits {
+	if !h.fits(a.Password) {
 		return ErrLogin
 	}
 	if memory {
@@ -134,40 +113,29 @@ func (v *Verifier) check(ctx context.Context, text string, a Attempt, memory boo
 	return nil
 }
 
-// take waits for a turn to compute a slow hash, for a client that is there to hear of it.
+// take waits for a turn to compute a slow hash. Call done after it.
 func (v *Verifier) take(ctx context.Context, a Attempt) error {
-	if err := v.turns.take(ctx, a.Failures); err != nil {
-		return err
+	select {
+	case v.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	if a.Gone != nil && a.Gone() {
-		v.turns.done()
+		v.done()
 		return ErrGone
 	}
 	return nil
 }
 
-// giveBack gives the memory of a hash back to the system: the collector alone would let the server look 19 MiB larger for
-// each hash at a time, for minutes. What is left by hashes that follow soon is given back after a later one, or by the collector.
-func (v *Verifier) giveBack() {
-	v.mu.Lock()
-	now := time.Now()
-	due := v.freed.IsZero() || now.Sub(v.freed) >= freePause
-	if due {
-		v.freed = now
-	}
-	v.mu.Unlock()
-	if due {
-		v.free()
-	}
-}
+func (v *Verifier) done() { <-v.slots }
 
-// standIn picks the account whose hash an unknown name is checked against.
+// standIn returns the index of the account whose hash an unknown name is checked against.
 func (v *Verifier) standIn(name string, accounts int) int {
 	sum := v.digest("", name)
 	return int(binary.BigEndian.Uint64(sum[:]) % uint64(accounts))
 }
 
-// digest is keyed, so that a dump of it tells no more than the hash itself.
+// digest returns the digest of a hash and a password. It has a key, so a dump of it is worth no more than the hash itself.
 func (v *Verifier) digest(text, password string) digest {
 	mac := hmac.New(sha256.New, v.secret[:])
 	_ = binary.Write(mac, binary.BigEndian, uint64(len(text))) // a hash never fails
@@ -183,7 +151,7 @@ func (v *Verifier) knows(sum digest) bool {
 	return ok
 }
 
-// remember adds a digest. When there are too many, all are forgotten: each costs one slow hash again.
+// remember adds a digest. When there are too many, it forgets all others: each costs one slow hash again.
 func (v *Verifier) remember(sum digest) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

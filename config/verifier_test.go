@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,15 +46,14 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// full takes every slot of a verifier, so that a slow hash cannot begin, and returns the undo.
+// full uses all slots of a verifier, so no slow hash can begin until release.
 func full(v *Verifier) (release func()) {
-	slots := v.turns.free
-	for range slots {
-		_ = v.turns.take(context.Background(), 0)
+	for range cap(v.slots) {
+		v.slots <- struct{}{}
 	}
 	return func() {
-		for range slots {
-			v.turns.done()
+		for range cap(v.slots) {
+			v.done()
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestOnlyTheOwnerOfAKnownPasswordIsQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !needsSlowHash(v, accounts, "user0", "one") {
-		t.Error("what an unknown name tried is remembered")
+		t.Error("the password for an unknown name is remembered")
 	}
 	for i, password := range []string{"one", "two"} {
 		if _, err := v.Login(t.Context(), accounts, Attempt{Name: fmt.Sprint("user", i), Password: password}); err != nil {
@@ -99,7 +99,7 @@ func TestOnlyTheOwnerOfAKnownPasswordIsQuick(t *testing.T) {
 	}
 }
 
-func TestAnUnknownNameIsAlwaysCheckedAgainstTheSameAccount(t *testing.T) {
+func TestAnUnknownNameIsCheckedAgainstOneAccount(t *testing.T) {
 	v := NewVerifier(1)
 	picked := make(map[int]bool)
 	for i := range 100 {
@@ -113,11 +113,11 @@ func TestAnUnknownNameIsAlwaysCheckedAgainstTheSameAccount(t *testing.T) {
 		}
 	}
 	if len(picked) != 3 {
-		t.Error("the unknown names do not spread over the accounts:", picked)
+		t.Error("unknown names are checked against few accounts:", picked)
 	}
 }
 
-func TestNoMoreSlowHashesAtATimeThanAsked(t *testing.T) {
+func TestSlowHashesAtATimeAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := NewVerifier(2)
 		release := full(v)
@@ -131,34 +131,78 @@ func TestNoMoreSlowHashesAtATimeThanAsked(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := finished.Load(); n != 0 {
-			t.Errorf("%d went past the two that were under way", n)
+			t.Errorf("%d logins finished while two hashes were under way", n)
 		}
 		release()
 		all.Wait()
-		if v.turns.free != 2 {
-			t.Error("slots are lost")
+		if len(v.slots) > 0 {
+			t.Error("a turn is lost")
 		}
 	})
 }
 
-func TestManyWhoWaitForTheSamePasswordNeedOneHash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := NewVerifier(1)
-		accounts := []Account{DefaultAccount("user0", "no hash: to compute it fails")}
-		release := full(v)
-		var all sync.WaitGroup
-		for range 10 {
-			all.Go(func() {
-				if _, err := v.Login(t.Context(), accounts, Attempt{Name: "user0", Password: "one"}); err != nil {
-					t.Error(err)
-				}
-			})
+// unhashable returns an account whose hash cannot be computed: Login returns another error than ErrLogin if it tries.
+func unhashable(networks ...string) []Account {
+	account := DefaultAccount("user0", "no hash")
+	for _, n := range networks {
+		account.Networks = append(account.Networks, Network{Prefix: netip.MustParsePrefix(n)})
+	}
+	return []Account{account}
+}
+
+// TestNoHashIsComputedInVain has logins wait for a turn, after which no hash is needed.
+func TestNoHashIsComputedInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		accounts  []Account
+		from      string
+		gone      bool
+		meanwhile func(v *Verifier)
+		want      error
+	}{
+		"the client hangs up":                    {accounts: unhashable(), gone: true, want: ErrGone},
+		"the account is used from elsewhere":     {accounts: unhashable("10.0.0.0/8"), from: "192.0.2.1", want: ErrLogin},
+		"another login has checked the password": {accounts: unhashable(), meanwhile: func(v *Verifier) { v.remember(v.digest("no hash", "one")) }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			v := NewVerifier(1)
+			release := full(v)
+			a := Attempt{Name: "user0", Password: "one", Gone: func() bool { return c.gone }}
+			a.From, _ = netip.ParseAddr(c.from)
+			done := make(chan error, 1)
+			go func() {
+				_, err := v.Login(t.Context(), c.accounts, a)
+				done <- err
+			}()
+			synctest.Wait()
+			if len(done) > 0 {
+				t.Errorf("%s: the login did not wait for its turn", name)
+			}
+			if c.meanwhile != nil {
+				c.meanwhile(v)
+			}
+			release()
+			if err := <-done; err != c.want || len(v.slots) > 0 {
+				t.Errorf("%s: %v, want %v; %d slots in use", name, err, c.want, len(v.slots))
+			}
+		})
+	}
+}
+
+func TestAnAccountMayComeFromItsNetworksOnly(t *testing.T) {
+	v := NewVerifier(1)
+	accounts := accountsOf("one", "two")
+	accounts[0].Networks = unhashable("10.0.0.0/8", "2001:db8::/32")[0].Networks
+	for from, want := range map[string]error{
+		"10.1.2.3": nil, "::ffff:10.1.2.3": nil, "2001:db8::1%eth0": nil,
+		"11.0.0.1": ErrLogin, "2001:db9::1": ErrLogin, "::ffff:11.0.0.1": ErrLogin,
+	} {
+		if _, err := v.Login(t.Context(), accounts, Attempt{Name: "user0", Password: "one", From: netip.MustParseAddr(from)}); err != want {
+			t.Errorf("%s: %v, want %v", from, err, want)
 		}
-		synctest.Wait()
-		v.remember(v.digest(accounts[0].Password, "one")) // whoever had the slot found that it fits
-		release()
-		all.Wait()
-	})
+		if _, err := v.Login(t.Context(), accounts, Attempt{Name: "user1", Password: "two", From: netip.MustParseAddr(from)}); err != nil {
+			t.Errorf("%s, no networks: %v", from, err)
+		}
+	}
 }
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -172,7 +216,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestDigestsTellWhereTheHashEnds(t *testing.T) {
+func TestDigestsOfDifferentPairsDiffer(t *testing.T) {
 	v := NewVerifier(1)
 	if v.digest("a", "bc") == v.digest("ab", "c") {
 		t.Error("two pairs have one digest")

@@ -46,7 +46,6 @@ func (a Account) inView(n lock.Name) (string, bool) {
 type Attempt struct {
 	Name, Password string
 	From           netip.Addr
-	Failures       int         // recent ones from this address; the attempt with the fewest is checked first
 	Gone           func() bool // reports whether the client has hung up
 }
 

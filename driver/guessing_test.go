@@ -14,7 +14,7 @@ func TestWrongPasswordsThroughTheProtocol(t *testing.T) {
 	s.as("phoneacc").want("NOOP", "200 *")
 	// A login that waits because of others' failures is over in time, too.
 	checks, checked := make(chan struct{}), make(chan struct{})
-	go s.driver.guessing.Try(t.Context(), "nobody", netip.MustParsePrefix("127.0.0.1/32"), func() bool { return false }, func(int) error {
+	go s.driver.guessing.Try(t.Context(), "nobody", netip.MustParsePrefix("127.0.0.1/32"), func() bool { return false }, func() error {
 		close(checks)
 		<-checked
 		return context.Canceled

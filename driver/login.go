@@ -70,9 +70,9 @@ func (s *Server) authenticate(conn *control.Conn, user, password string) (Accoun
 
 // checkPassword returns the account, or the error of a failed login after the delay for wrong passwords.
 func (s *Server) checkPassword(ctx context.Context, user, password string, from netip.Addr, gone func() bool) (account Account, err error) {
-	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func(failures int) (err error) {
+	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func() (err error) {
 		account, err = s.settings.Load().Accounts.Authenticate(ctx, Attempt{
-			Name: user, Password: password, From: from, Failures: failures, Gone: gone,
+			Name: user, Password: password, From: from, Gone: gone,
 		})
 		if errors.Is(err, ErrLogin) {
 			// Programs that block addresses read the log line of this event; docs/operations.md has the pattern.

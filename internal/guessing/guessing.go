@@ -59,9 +59,8 @@ func New(ctx context.Context, log *slog.Logger, delay time.Duration) *Limiter {
 	return &Limiter{ctx: ctx, log: log, delay: delay}
 }
 
-// Try calls check, with the number of failures of the client, when it is the client's turn. It returns the error of check; it counts
-// and delays ErrWrong. Without a call of check it returns ErrRefused, ErrGone, or the error of ctx.
-func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, gone func() bool, check func(failures int) error) error {
+// Try calls check when it is the client's turn. It returns the error of check; it counts and delays ErrWrong. Without a call of check it returns ErrRefused, ErrGone, or the error of ctx.
+func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, gone func() bool, check func() error) error {
 	client := subject{account[:min(len(account), mostName)], from}
 	t, known := l.begin(client)
 	defer l.leave(t)
@@ -73,7 +72,7 @@ func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, go
 	}
 	began := time.Now()
 	l.mu.Lock()
-	failures, refused := t.count(began), began.Before(t.refused)
+	refused := began.Before(t.refused)
 	l.mu.Unlock()
 	switch {
 	case refused:
@@ -81,7 +80,7 @@ func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, go
 	case gone():
 		return ErrGone
 	}
-	err := check(failures)
+	err := check()
 	switch {
 	case err == nil:
 		l.mu.Lock()

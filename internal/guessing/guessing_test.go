@@ -44,7 +44,7 @@ func network(from string) netip.Prefix {
 func (g guesser) try(account, from string, right bool) (time.Duration, error) {
 	g.t.Helper()
 	began := time.Now()
-	err := g.Try(g.t.Context(), account, network(from), stays, func(int) error {
+	err := g.Try(g.t.Context(), account, network(from), stays, func() error {
 		time.Sleep(30 * time.Millisecond)
 		if !right {
 			return ErrWrong
@@ -175,7 +175,7 @@ func TestTheDelayDoesNotShowHowLongAHashTook(t *testing.T) {
 			0: FirstDelay, FirstDelay: FirstDelay, FirstDelay + 1: 2 * FirstDelay, 5*FirstDelay - 1: 5 * FirstDelay,
 		} {
 			began := time.Now()
-			err := g.Try(t.Context(), fmt.Sprint("user", hash), network("192.0.2.1"), stays, func(int) error {
+			err := g.Try(t.Context(), fmt.Sprint("user", hash), network("192.0.2.1"), stays, func() error {
 				time.Sleep(hash)
 				return ErrWrong
 			})
@@ -189,10 +189,10 @@ func TestTheDelayDoesNotShowHowLongAHashTook(t *testing.T) {
 
 func TestAClientThatDoesNotWaitIsNotCounted(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
-		unreachable := func(int) error { t.Error("a password was checked"); return nil }
+		unreachable := func() error { t.Error("a password was checked"); return nil }
 		var all sync.WaitGroup
 		all.Go(func() {
-			g.Try(t.Context(), "user", network("192.0.2.1"), stays, func(int) error {
+			g.Try(t.Context(), "user", network("192.0.2.1"), stays, func() error {
 				time.Sleep(2 * time.Second)
 				return errors.New("not checked")
 			})
@@ -221,7 +221,7 @@ func TestTheMemoryOfFailuresIsBounded(t *testing.T) {
 		flooded := make(chan struct{})
 		var busy sync.WaitGroup
 		busy.Go(func() {
-			g.Try(t.Context(), "busy", network("192.0.2.1"), stays, func(int) error { <-flooded; return ErrWrong })
+			g.Try(t.Context(), "busy", network("192.0.2.1"), stays, func() error { <-flooded; return ErrWrong })
 		})
 		synctest.Wait()
 		ended, cancel := context.WithCancel(t.Context())
@@ -229,7 +229,7 @@ func TestTheMemoryOfFailuresIsBounded(t *testing.T) {
 		g.ctx = ended // without delays
 		for i := range 3 * mostTallies {
 			from := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
-			g.Try(t.Context(), strings.Repeat("x", i%500)+fmt.Sprint(i), from, stays, func(int) error {
+			g.Try(t.Context(), strings.Repeat("x", i%500)+fmt.Sprint(i), from, stays, func() error {
 				if i%2 == 0 {
 					return nil
 				}

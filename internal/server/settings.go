@@ -37,7 +37,7 @@ type accounts struct {
 // Authenticate implements driver.Accounts.
 func (a *accounts) Authenticate(ctx context.Context, t driver.Attempt) (driver.Account, error) {
 	found, err := a.passwords.Login(ctx, a.config.Accounts, config.Attempt{
-		Name: t.Name, Password: t.Password, From: t.From, Failures: t.Failures, Gone: t.Gone,
+		Name: t.Name, Password: t.Password, From: t.From, Gone: t.Gone,
 	})
 	if errors.Is(err, config.ErrLogin) {
 		err = driver.ErrLogin
