@@ -9,31 +9,28 @@ import (
 	"time"
 )
 
-// publicAddress is the address for passive clients of a server behind a NAT. The address of a name may change, so run looks it up again and
-// again; after a failure the last address stays.
+// publicAddress is the address for passive clients of a server behind a NAT. The address of a name may change, so run looks it up regularly; after a
+// failure the last address stays.
 type publicAddress struct {
-	log     *slog.Logger
-	lookUp  func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver.LookupNetIP
-	changed chan struct{}                                                         // gets a value when the name changes
+	log    *slog.Logger
+	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver.LookupNetIP
 
 	mu      sync.Mutex
 	name    string // "": no address
 	address netip.Addr
-	failing bool
 }
 
 const (
-	askEvery  = time.Minute
-	askAgain  = 10 * time.Second // after a failure
-	askWithin = 3 * time.Second
+	lookUpEvery  = 30 * time.Second
+	lookUpWithin = 3 * time.Second
 )
 
 func newPublicAddress(log *slog.Logger) *publicAddress {
-	return &publicAddress{log: log, lookUp: net.DefaultResolver.LookupNetIP, changed: make(chan struct{}, 1)}
+	return &publicAddress{log: log, lookUp: net.DefaultResolver.LookupNetIP}
 }
 
-// use sets the name, an address or "". It looks a new name up before it returns, so that the first client gets the right
-// address; that takes askWithin at most.
+// use sets the name, an address or "". It looks a new name up before it returns, within lookUpWithin, so that the first client gets the right
+// address.
 func (p *publicAddress) use(ctx context.Context, name string) {
 	literal, err := netip.ParseAddr(name)
 	p.mu.Lock()
@@ -41,15 +38,9 @@ func (p *publicAddress) use(ctx context.Context, name string) {
 	if p.name = name; name == "" || err == nil {
 		p.address = literal
 	}
-	p.failing = p.failing && same
 	p.mu.Unlock()
-	if same {
-		return
-	}
-	p.ask(ctx)
-	select {
-	case p.changed <- struct{}{}:
-	default:
+	if !same {
+		p.refresh(ctx)
 	}
 }
 
@@ -64,49 +55,34 @@ func (p *publicAddress) get() netip.Addr {
 func (p *publicAddress) run(ctx context.Context) error {
 	for {
 		select {
-		case <-time.After(p.pause()):
-			p.ask(ctx)
-		case <-p.changed:
+		case <-time.After(lookUpEvery):
+			p.refresh(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// pause is the time to the next look-up.
-func (p *publicAddress) pause() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failing {
-		return askAgain
-	}
-	return askEvery
-}
-
-// ask looks the name up, if there is one.
-func (p *publicAddress) ask(ctx context.Context) {
+// refresh looks the name up, if there is one.
+func (p *publicAddress) refresh(ctx context.Context) {
 	p.mu.Lock()
 	name := p.name
 	p.mu.Unlock()
 	if _, err := netip.ParseAddr(name); name == "" || err == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, lookUpWithin)
 	defer cancel()
 	found, err := p.lookUp(ctx, "ip4", name)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch failed := err != nil || len(found) == 0; {
+	switch {
 	case p.name != name: // a reload has changed it in between
-	case failed && !p.failing:
-		p.failing = true
+	case err != nil || len(found) == 0:
 		p.log.Warn("could not look up ftp.public_address", "name", name, "err", err, "using", p.address)
-	case !failed:
-		p.failing = false
-		if p.address != found[0] {
-			p.log.Info("ftp.public_address", "name", name, "address", found[0])
-		}
+	case p.address != found[0]:
 		p.address = found[0]
+		p.log.Info("ftp.public_address", "name", name, "address", found[0])
 	}
 }
