@@ -16,17 +16,15 @@ const (
 	EnvPassword = "FTPLOCKD_PASSWORD"
 )
 
-// PasswordFile is where, in the state directory, the generated password stands.
+// PasswordFile is the file in the state directory with the generated password.
 const PasswordFile = "password"
 
-// BuiltinAccount returns the account of a server whose configuration has none,
-// and its password. Its name is FTPLOCKD_USER, else "ftp"; env is [os.Getenv].
+// BuiltinAccount returns the account of a server whose configuration has none, and its password. Its name is FTPLOCKD_USER or "ftp"; env is
+// [os.Getenv].
 //
-// Its password is FTPLOCKD_PASSWORD, and then nothing is read or written; else
-// the one in the file "password" of the state directory. If there is none yet
-// one is generated (130 bits) and put there, for its owner alone to read, and generated
-// is true: the moment to tell the operator where it is. Only the server that has the
-// state directory may ask. A file that others may read is made the owner's alone.
+// Its password is FTPLOCKD_PASSWORD, or else that in the file "password" of the state directory. If there is no file, BuiltinAccount generates a
+// password (130 bits), writes the file and returns generated. It sets the mode of the file to 0600. Only the server that holds the state directory
+// may call it.
 func BuiltinAccount(stateDir string, env func(string) string) (account Account, plain string, generated bool, err error) {
 	name := env(EnvUser)
 	if name == "" {
@@ -48,14 +46,14 @@ func BuiltinAccount(stateDir string, env func(string) string) (account Account, 
 	return DefaultAccount(name, hash), plain, generated, nil
 }
 
-// keptPassword returns the password in the state directory, making one if there is none.
+// keptPassword returns the password in the state directory, or generates one.
 func keptPassword(stateDir string) (plain string, generated bool, err error) {
 	file := filepath.Join(stateDir, PasswordFile)
 	info, err := os.Stat(file)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
 		return "", false, fmt.Errorf("%s: is no regular file", file)
-	case err == nil && info.Size() > 0: // an empty one was left by a start that was killed
+	case err == nil && info.Size() > 0: // a start that was killed leaves an empty one
 		plain, err = readPassword(file)
 		return plain, false, err
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -65,7 +63,7 @@ func keptPassword(stateDir string) (plain string, generated bool, err error) {
 	return plain, true, os.WriteFile(file, []byte(plain+"\n"), 0o600)
 }
 
-// readPassword reads a password file and takes away everybody else's access to it.
+// readPassword reads a password file and sets its mode to 0600.
 func readPassword(file string) (string, error) {
 	if err := os.Chmod(file, 0o600); err != nil {
 		return "", err
@@ -76,7 +74,7 @@ func readPassword(file string) (string, error) {
 	}
 	plain := strings.TrimRight(string(data), "\r\n")
 	if plain == "" {
-		return "", fmt.Errorf("%s: is empty; remove it to have a new password made", file)
+		return "", fmt.Errorf("%s: is empty; remove it, and the server makes a new password", file)
 	}
 	return plain, nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,10 +13,10 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// table is the keys that a file gives in a section.
+// table has the keys and values of a section of a file.
 type table map[string]any
 
-// has reports whether a key is given.
+// has reports whether the file has a key.
 func (t table) has(key string) bool {
 	_, given := t[key]
 	return given
@@ -39,26 +38,14 @@ func (t table) list(name string) (all []table) {
 	return all
 }
 
-// decoder puts what a file gives into a [Config], and collects all that has no place there. go-toml would stop at the first
-// value of a wrong type.
+// decoder sets the fields of a [Config] from a file, and collects all errors. go-toml would stop at the first value of a wrong type.
 type decoder struct {
 	errs Errors
-	keys []string // those with an error: what they should have set is still at its default
+	keys []string // those with an error: their fields have the defaults
 }
 
-// byteOrderMark is what some editors of Windows begin a file in UTF-8 with.
-const byteOrderMark = "\xef\xbb\xbf"
-
-// decode reads a file. The configuration is nil if the file is not TOML. given is what is in the file.
+// decode reads a file. The configuration is nil if the file is not TOML. given has the keys of the file.
 func decode(data []byte) (c *Config, given table, d decoder) {
-	switch {
-	case bytes.HasPrefix(data, []byte(byteOrderMark)):
-		d.errs = Errors{{Line: 1, Message: "the file begins with a byte-order mark: save it as UTF-8 without one"}}
-		data = data[len(byteOrderMark):]
-	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
-		d.errs = Errors{{Line: 1, Message: "the file is in UTF-16: save it as UTF-8 without a byte-order mark"}}
-		return nil, nil, d
-	}
 	if err := toml.Unmarshal(data, (*map[string]any)(&given)); err != nil {
 		d.errs = append(d.errs, syntaxError(err))
 		return nil, nil, d
@@ -149,7 +136,7 @@ func (d *decoder) value(to reflect.Value, given any, key, kind string) {
 	d.fail(key, form(to.Type(), kind)+alike[kind])
 }
 
-// list sets a list: of sections, each with its defaults, or of values. An empty list is the same as none.
+// list sets a list of sections, each with its defaults, or of values. An empty list has no items.
 func (d *decoder) list(to reflect.Value, given []any, key, kind string) {
 	to.SetZero()
 	for i, v := range given {
@@ -176,8 +163,7 @@ func (d *decoder) list(to reflect.Value, given []any, key, kind string) {
 	}
 }
 
-// failed reports whether a key, or what it is part of, has an error already: then its value is not the one that the file
-// should have.
+// failed reports whether a key, or its section or list, has an error. Then its value is a default.
 func (d *decoder) failed(key string) bool {
 	return slices.ContainsFunc(d.keys, func(wrong string) bool {
 		rest, within := strings.CutPrefix(key, wrong)
@@ -185,10 +171,10 @@ func (d *decoder) failed(key string) bool {
 	})
 }
 
-// alike is what the author of a section in the wrong brackets may have meant.
+// alike has hints for sections with similar names in wrong brackets.
 var alike = map[string]string{"lock": "; the settings of all locks are [locks]", "locks": "; a rule for names is [[lock]]"}
 
-// form says how a value of a type is written. It does not show the value: that may be a password.
+// form returns how to write a value of a type. It does not show the value, which may be a password.
 func form(t reflect.Type, name string) string {
 	switch {
 	case isSection(t):
@@ -211,7 +197,7 @@ type lines map[string]int
 // findLines reads the keys of a file up to its first syntax error.
 func findLines(data []byte) lines {
 	l := make(lines)
-	counts := make(map[string]int) // how many [[name]] there were
+	counts := make(map[string]int) // of the [[name]] so far
 	var p unstable.Parser
 	p.Reset(data)
 	section := ""
@@ -226,7 +212,7 @@ func findLines(data []byte) lines {
 	return l
 }
 
-// add adds a key and what its value has keys of.
+// add adds a key, and the keys in its value.
 func (l lines) add(p *unstable.Parser, section string, e *unstable.Node, counts map[string]int) {
 	key := l.key(p, section, e, counts, false)
 	l.inside(p, key, e.Value(), counts)
@@ -244,7 +230,7 @@ func (l lines) inside(p *unstable.Parser, key string, value *unstable.Node, coun
 	}
 }
 
-// key returns the key of an expression, and adds it and the sections that it names first. next: it begins another [[section]].
+// key returns the key of an expression, and adds it and the sections that it is the first to name. next: it begins another [[section]].
 func (l lines) key(p *unstable.Parser, section string, e *unstable.Node, counts map[string]int, next bool) (key string) {
 	key = strings.TrimSuffix(section, ".")
 	for names := e.Key(); names.Next(); {
@@ -271,7 +257,7 @@ func (l lines) first(key string, line int) {
 	}
 }
 
-// place gives each error the file and the line of its key, or of what the key is part of.
+// place sets the file of each error, and the line of its key, or else of the section or list of the key.
 func (l lines) place(errs Errors, filename string) Errors {
 	for i := range errs {
 		errs[i].File = filename
@@ -282,7 +268,7 @@ func (l lines) place(errs Errors, filename string) Errors {
 	return errs.sorted()
 }
 
-// parent returns what a key is part of: "a[1].b" is in "a[1]", that in "a".
+// parent returns the section or list of a key: "a[1]" for "a[1].b", "a" for "a[1]".
 func parent(key string) string {
 	return key[:max(strings.LastIndexAny(key, ".["), 0)]
 }

@@ -1,22 +1,15 @@
-// Package config is the configuration of ftplockd: what can be set, what it is
-// when nobody sets it, and which settings make no sense.
+// Package config is the configuration of ftplockd: its keys, their defaults, and the checks of their values.
 //
-// Its types: [Config] is the whole of it, with a struct for each section of the
-// file ([FTP], [TLS], [Files], [Locks]), an [Account] for each [[account]] and a
-// [Rule] for each [[lock]]. [Errors] lists all that is wrong with a file, one
-// [Error] with file, line and key for each. A [Verifier] checks passwords.
+// [Config] is the whole configuration. It has a struct for each section of the file ([FTP], [TLS], [Files], [Locks]), an [Account] for each
+// [[account]] and a [Rule] for each [[lock]]. [Errors] lists all errors of a file, an [Error] with file, line and key for each. A [Verifier] checks
+// passwords.
 //
-// What is promised: a Config that [Load] or [Parse] returned holds only values
-// that the server can work with, already in their own types (durations, ports,
-// networks), so that nobody parses them again. No key is ignored: one that does
-// not exist, or that was removed, is an error. Errors are reported at once, by file
-// and line, and none of them shows a password or its hash; only a syntax error ends
-// the reading.
-// Nothing here is global; to reload, load again and call [Config.KeepRestartKeys].
+// Guarantees: a Config of [Load] or [Parse] contains only values that the server can use, in their own types (durations, ports, networks). No key is
+// ignored: an unknown or removed key is an error. All errors are reported at once, except that a syntax error ends the reading. No error contains a
+// password or its hash. The package has no state: to reload, load again and call [Config.KeepRestartKeys].
 //
-// What is not: nothing is said about the world outside the file. Whether an
-// address can be listened on, a certificate be read or a directory be made shows
-// when the server starts.
+// Caveats: the package does not check the world outside the file. The start of the server finds an address in use, or a certificate that cannot be
+// read.
 //
 // Start reading at [Config] and [Default]; [Example] is the same as a file.
 package config

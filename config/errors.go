@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Error is one thing that is wrong with a configuration.
+// Error is one error of a configuration.
 type Error struct {
-	File    string // as it was given to Load; "" when it did not come from a file
-	Line    int    // counted from 1; 0 when it belongs to no line
+	File    string // the argument of Load; "" without a file
+	Line    int    // counted from 1; 0: none
 	Key     string // such as "listen", "ftp.active" or, counted from 1, "lock[2].max_age"; "" for the file itself
-	Message string // what would be right
+	Message string // with the correct form
 }
 
-// Error returns "file:line: key: message", without the parts that are not known.
+// Error returns "file:line: key: message", without unknown parts.
 func (e Error) Error() string {
 	var b strings.Builder
 	switch {
@@ -29,11 +29,10 @@ func (e Error) Error() string {
 	return b.String() + e.Message
 }
 
-// Errors is all that is wrong with a configuration, in the order of the lines.
-// It is what [Parse], [Load] and [Config.Validate] return; find it with [errors.As].
+// Errors has all errors of a configuration in the order of the lines. [Parse], [Load] and [Config.Validate] return it; use [errors.As].
 type Errors []Error
 
-// Error returns one line for each.
+// Error returns a line for each error.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i := range e {
@@ -42,7 +41,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted returns them by line, or nil when there are none.
+// sorted returns the errors in the order of the lines, or nil if there are none.
 func (e Errors) sorted() Errors {
 	slices.SortStableFunc(e, func(a, b Error) int { return a.Line - b.Line })
 	return e

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shortestTTL is what etcd grants at least.
+// shortestTTL is the shortest lease of etcd.
 const shortestTTL = 2 * time.Second
 
 func (c *checker) checkEtcd() {
@@ -21,7 +21,7 @@ func (c *checker) checkEtcd() {
 		return
 	}
 	if c.Locks.Directories {
-		c.fail("locks.directories", "true goes with one server only: with [etcd] a program on a host would have to agree with all servers, and no directory can do that; leave it out")
+		c.fail("locks.directories", "must be false with [etcd]: a directory on one host excludes no other server; leave it out")
 	}
 	c.checkEndpoints()
 	if !strings.HasPrefix(e.Prefix, "/") || !strings.HasSuffix(e.Prefix, "/") || hasControl(e.Prefix) {
@@ -29,7 +29,7 @@ func (c *checker) checkEtcd() {
 	}
 	for _, element := range strings.Split(e.Prefix, "/") {
 		if element == "lock" || element == "history" || element == "leader" {
-			c.fail("etcd.prefix", "%q: has the element %q, so its keys could be keys of servers with the prefix before that; rename it", e.Prefix, element)
+			c.fail("etcd.prefix", "%q: has the element %q, so its keys could be those of servers with a shorter prefix; rename it", e.Prefix, element)
 		}
 	}
 	c.checkEtcdTimes()
@@ -55,7 +55,7 @@ func (c *checker) checkEndpoints() {
 		case seen[u.Host] != 0:
 			c.fail(at, "%q: already in etcd.endpoints[%d]", endpoint, seen[u.Host])
 		case u.Scheme == "http" && c.Etcd.User != "" && !isLoopback(u.Hostname()):
-			c.warn(at, "%q: the password goes over the network in the clear", endpoint)
+			c.warn(at, "%q: the password crosses the network in the clear", endpoint)
 		}
 		seen[u.Host] = i + 1
 	}
@@ -65,8 +65,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// checkEtcdTimes reports times that do not go together: a server that cannot settle an unknown outcome before its lease ends is
-// suspended by each slow request.
+// checkEtcdTimes reports times that do not fit together: each slow request would suspend a server that cannot settle an unknown outcome before its
+// lease ends.
 func (c *checker) checkEtcdTimes() {
 	e := &c.Etcd
 	switch ttl := e.TTL.Duration; {
@@ -79,7 +79,7 @@ func (c *checker) checkEtcdTimes() {
 	}
 }
 
-// checkPair reports one of two keys that is there without the other.
+// checkPair reports a key that is set without the other one.
 func (c *checker) checkPair(key, value, other, with string) {
 	switch {
 	case value != "" && with == "":
@@ -100,6 +100,6 @@ func (c *checker) checkSharedState() {
 	case inside(c.Root, dir):
 		c.fail("etcd.shared_state", "root %q lies inside it", c.Root)
 	case inside(dir, c.State), inside(c.State, dir):
-		c.fail("etcd.shared_state", "neither of it and state %q may lie inside the other: state is this server's own", c.State)
+		c.fail("etcd.shared_state", "must not be inside state %q, nor state inside it: state belongs to one server", c.State)
 	}
 }

@@ -3,9 +3,8 @@ package config
 import _ "embed"
 
 //go:embed example.toml
-var example string // a constant, as far as the language lets a file be one
+var example string // never changed
 
-// Example returns the default configuration as a file: it parses to exactly
-// [Default], and names and explains every key. What is commented out there
-// has the value shown; the [[account]] is a sample.
+// Example returns the default configuration as a file, which explains each key. Parse returns [Default] for it. Keys in comments are shown
+// with their defaults, except in the sample [[account]] and [[hook]].
 func Example() []byte { return []byte(example) }

@@ -59,7 +59,7 @@ func keysOf(section reflect.Type) (names []string) {
 	return names
 }
 
-// removed are the keys that earlier versions had, and what to do about them.
+// removed has the keys of earlier versions, and a message for each.
 var removed = map[string]string{
 	"lock.commit":          `"commit" was removed: uploads are published when they end; delete this line`,
 	"lock.queue":           `"queue" was removed: with wait = "90s" clients wait in a queue and get the lock in order; delete this line`,
@@ -70,8 +70,8 @@ var removed = map[string]string{
 	"account.on_abort":     `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
 }
 
-// unknown says of a key of a section that there is none of that name, and returns the key that was probably meant, or "". kind is
-// that of the section, see [field].
+// unknown returns the message for an unknown key of a section, and the key that its author probably meant, or "". kind is that of the section,
+// see [field].
 func unknown(section reflect.Type, kind, name string) (message, meant string) {
 	if why := removed[kind+name]; why != "" {
 		return why, ""
@@ -97,7 +97,7 @@ func unknown(section reflect.Type, kind, name string) (message, meant string) {
 	return "unknown key; there are " + strings.Join(keysOf(section), ", "), ""
 }
 
-// written returns a key of a section as it is written in a file: "root", "[ftp]", "[[lock]]".
+// written returns a key in the form that it has in a file: "root", "[ftp]", "[[lock]]".
 func written(section reflect.Type, name string) string {
 	switch t := section.Field(slices.Index(keysOf(section), name)).Type; {
 	case isSection(t):

@@ -6,12 +6,10 @@ import (
 	"os"
 )
 
-// Check is what somebody else knows to be wrong with a configuration: each Error with the Key that
-// it is about, such as lock[1].protects[2], which is counted from 1. It is asked only where the file can be read.
+// Check returns more errors of a configuration. Each has a Key, such as lock[1].protects[2], counted from 1.
 type Check func(*Config) Errors
 
-// Load reads a configuration file. The error is an [Errors] if the file could be
-// read, else it matches what the operating system said.
+// Load reads a configuration file. The error is an [Errors] if the file could be read, else it wraps the error of package os.
 func Load(file string, checks ...Check) (*Config, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -19,22 +17,23 @@ func Load(file string, checks ...Check) (*Config, error) {
 	}
 	c, err := Parse(data, file, checks...)
 	if err == nil && inside(file, c.Root) {
-		c.Warnings = append(c.Warnings, Error{File: file, Message: "warning: the file lies inside root, where clients can read the password hashes in it"})
+		c.Warnings = append(c.Warnings, Error{File: file, Message: "warning: the file is inside root: clients can read its password hashes"})
 	}
 	return c, err
 }
 
-// Parse is [Load] for what has been read already; filename is for the errors.
-// What a file leaves out is as in [Default], [DefaultAccount] and [DefaultRule].
+// Parse is like [Load] for the content of a file; filename is for the errors. Keys that are left out have the values of [Default], [DefaultAccount]
+// and [DefaultRule].
 func Parse(data []byte, filename string, checks ...Check) (*Config, error) {
-	at := findLines(bytes.TrimPrefix(data, []byte(byteOrderMark)))
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // of editors on Windows
+	at := findLines(data)
 	config, given, d := decode(data)
 	if config == nil {
 		return nil, at.place(d.errs, filename)
 	}
 	check := checker{Config: config}
 	if given.has("account") && len(config.Accounts) == 0 {
-		check.fail("account", "no account: nobody could log in; leave account out for the built-in one")
+		check.fail("account", "no account: no client could log in; leave account out for the built-in one")
 	}
 	check.all()
 	check.checkMarkers(given.list("lock"))

@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// near returns the one of the words that was most likely meant, or "".
+// near returns the word that is most like the given one, or "" if none is.
 func near(word string, words []string) string {
 	word = plain(word)
 	best, distance := "", len(word)/3+1
@@ -16,16 +16,15 @@ func near(word string, words []string) string {
 	return best
 }
 
-// plain takes away what people mix up without a second thought.
+// plain removes differences in case and separators.
 func plain(word string) string {
 	return strings.ToLower(strings.NewReplacer("-", "_", " ", "_").Replace(word))
 }
 
-// edits returns how many letters must be added, left out, changed or swapped
-// with their neighbour to get from a to b (optimal string alignment).
+// edits returns the number of letters to add, remove, change or swap with their neighbour to get from a to b (optimal string alignment).
 func edits(a, b []rune) int {
 	if len(a) > 64 || len(b) > 64 {
-		return 64 // nobody types that by mistake
+		return 64 // no typing error
 	}
 	var before, last, now []int
 	for j := range len(b) + 1 {

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// The parameters of new hashes: one of the equally strong sets in OWASP's
-// Password Storage Cheat Sheet, the one with little memory and one thread.
+// The parameters of new hashes: of the equally strong sets in OWASP's Password Storage Cheat Sheet the one with little memory and one thread.
 const (
 	argonMemory  = 19 * 1024 // KiB
 	argonTime    = 2
@@ -23,29 +22,27 @@ const (
 	argonKey     = 32 // bytes
 )
 
-// The most that a hash in a configuration may cost. Beyond that a login would take
-// the machine's memory or many seconds, which is a mistake and not a precaution.
+// The limits of a hash in a configuration. Beyond them a login would take the memory of the machine or many seconds.
 const (
 	maxArgonMemory = 1024 * 1024 // KiB
 	maxArgonTime   = 64
 	maxBcryptCost  = 16
 )
 
-// errHash never shows the text: people put the password itself there.
+// errHash does not contain the text, which may be the password itself.
 var errHash = errors.New(`not a password hash: make one with "ftplockd passwd" (argon2id), or use a bcrypt hash`)
 
-// encoding is that of the PHC string format.
+// encoding is the base64 of the PHC string format.
 var encoding = base64.RawStdEncoding.Strict()
 
-// HashPassword returns the hash of a password for [Account].Password: argon2id
-// in the PHC string format, with a new salt each time. It takes some 20 ms and 19 MiB.
-// A password that is empty or cannot be sent over FTP is an error.
+// HashPassword returns a hash of a password for [Account].Password: argon2id in the PHC string format, with a new salt. It takes about 20 ms and
+// 19 MiB. It returns an error for a password that is empty or that FTP cannot send.
 func HashPassword(plain string) (string, error) {
 	if plain == "" {
 		return "", errors.New("the password is empty")
 	}
 	if strings.ContainsAny(plain, "\r\n\x00") {
-		return "", errors.New("the password has a line end or NUL in it, which FTP cannot carry")
+		return "", errors.New("the password contains a line end or NUL, which FTP cannot send")
 	}
 	h := hash{memory: argonMemory, time: argonTime, threads: argonThreads, salt: make([]byte, argonSalt)}
 	rand.Read(h.salt) // never fails
@@ -54,7 +51,7 @@ func HashPassword(plain string) (string, error) {
 	return h.String(), nil
 }
 
-// hash is a password hash taken apart. It is one of argon2id, or of bcrypt if that is set.
+// hash is a parsed password hash, of bcrypt if that field is set, else of argon2id.
 type hash struct {
 	memory, time uint32
 	threads      uint8
@@ -62,8 +59,7 @@ type hash struct {
 	bcrypt       []byte
 }
 
-// parseHash takes apart what [HashPassword] or a bcrypt tool made. It refuses
-// hashes that cost too much to check.
+// parseHash parses a hash of [HashPassword] or of a bcrypt tool. It refuses hashes that cost too much to check.
 func parseHash(text string) (hash, error) {
 	if strings.HasPrefix(text, "$2") {
 		return parseBcrypt(text)
@@ -109,7 +105,7 @@ func parseBcrypt(text string) (hash, error) {
 	return hash{bcrypt: []byte(text)}, nil
 }
 
-// String returns it as a configuration has it.
+// String returns the hash in the form of a configuration.
 func (h hash) String() string {
 	if h.bcrypt != nil {
 		return string(h.bcrypt)
@@ -122,8 +118,7 @@ func (h hash) derive(plain string, length int) []byte {
 	return argon2.IDKey([]byte(plain), h.salt, h.time, h.memory, h.threads, uint32(length))
 }
 
-// fits reports whether it is the hash of that password, taking as long for a
-// wrong one as for the right one.
+// fits reports whether it is the hash of a password. It takes the same time for a wrong one.
 func (h hash) fits(plain string) bool {
 	if h.bcrypt != nil {
 		return bcrypt.CompareHashAndPassword(h.bcrypt, []byte(plain)) == nil

@@ -14,8 +14,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// hostAccount is the owner that locks made by programs on the host itself have;
-// an account of that name would be taken for one of them.
+// hostAccount is the owner of locks that programs on the host made. No account may have this name.
 const hostAccount = "host"
 
 func (c *checker) checkAccounts() {
@@ -38,7 +37,7 @@ func (c *checker) checkAccounts() {
 	}
 }
 
-// checkAccountName reports a name that cannot be used; before counts the account that has it already, or is 0.
+// checkAccountName reports a name that cannot be used. before is the number of an account with the same name, or 0.
 func (c *checker) checkAccountName(key, name string, before int) {
 	switch {
 	case name == "":
@@ -46,20 +45,20 @@ func (c *checker) checkAccountName(key, name string, before int) {
 	case before != 0:
 		c.fail(key, "%q: account %d has that name already", name, before)
 	case name == hostAccount:
-		c.fail(key, "%q: is what locks made on the server's own machine are owned by; choose another name", name)
+		c.fail(key, "%q: is the owner of locks that programs on the host made; choose another name", name)
 	case strings.TrimSpace(name) != name || hasControl(name):
 		c.fail(key, "%q: must not begin or end with a space or contain control characters", name)
 	}
 }
 
-// checkHTTP sees to it that nobody sends a password in the clear through a network.
+// checkHTTP requires TLS for logins over a network.
 func (c *checker) checkHTTP() {
 	if c.HTTP.Listen != "" && !c.HTTP.OnLoopback() && c.TLS.Mode == TLSOff {
-		c.fail("http.listen", "%q: anywhere but on loopback it needs a certificate: see [tls]", c.HTTP.Listen)
+		c.fail("http.listen", "%q: an address other than loopback needs a certificate: see [tls]", c.HTTP.Listen)
 	}
 }
 
-// OnLoopback reports whether only programs on the server's machine reach the page.
+// OnLoopback reports whether only programs on the server's machine can connect to the page.
 func (h HTTP) OnLoopback() bool {
 	host, _, err := net.SplitHostPort(h.Listen)
 	if err != nil {
@@ -85,14 +84,14 @@ func (c *checker) checkHooks() {
 		case len(h.Run) == 0 && h.URL == "":
 			c.fail(key+"run", `missing: the program to run, such as ["/usr/local/bin/told"], or a url`)
 		case len(h.Run) > 0 && h.URL != "":
-			c.fail(key+"url", "there is a program to run, too: make two hooks of it")
+			c.fail(key+"url", "run is set, too: write two hooks")
 		case h.URL == "" && !filepath.IsAbs(h.Run[0]):
 			c.fail(key+"run[1]", "%q: must be an absolute path", h.Run[0])
 		case h.URL != "" && !isWebAddress(h.URL):
 			c.fail(key+"url", `%q: must be an address such as "https://example.org/told"`, h.URL)
 		}
 		if h.Timeout.Duration == 0 {
-			c.fail(key+"timeout", "must not be 0: a hook that hangs would hang for ever")
+			c.fail(key+"timeout", "must not be 0: a hook could hang for ever")
 		}
 	}
 }
@@ -114,15 +113,15 @@ func (c *checker) checkRules() {
 			c.checkShadowed(key+"match", i)
 		}
 		if r.Release == ReleaseSession && r.OnDisconnect == DisconnectKeep && r.MaxAge.Duration == 0 && r.MaxIdle.Duration == 0 {
-			c.fail(key+"release", "nobody could ever end such a lock once its connection is gone: "+
+			c.fail(key+"release", "no session could release such a lock after the end of its connection: "+
 				`give it a max_age or a max_idle, or on_disconnect = "release"`)
 		}
 		if r.Wait.Duration > longestWait {
-			c.warn(key+"wait", "%q: old clients give up before that, Net::FTP after 120 s; \"SITE WAIT seconds\" sets it for those that do not", r.Wait)
+			c.warn(key+"wait", "%q: old clients give up earlier, Net::FTP after 120 s; other clients may send \"SITE WAIT seconds\"", r.Wait)
 		}
 		c.checkShared(key+"shared", r.Shared)
 		if r.Grace.Duration > 0 && r.OnDisconnect == DisconnectKeep && !r.Automatic.On() {
-			c.fail(key+"grace", `has a meaning only with on_disconnect = "release", or automatic = true`)
+			c.fail(key+"grace", `needs on_disconnect = "release" or automatic = true`)
 		}
 		if r.Automatic.On() {
 			c.checkAutomatic(key, r)
@@ -131,28 +130,27 @@ func (c *checker) checkRules() {
 	c.checkReplaced()
 }
 
-// checkAutomatic reports what does not go with automatic = true. Two rules that can protect one path are an error of the lock table's
-// rules.
+// checkAutomatic reports keys that an automatic rule must not have. Package lock reports two rules that can protect one path.
 func (c *checker) checkAutomatic(key string, r Rule) {
 	if len(r.Protects) == 0 {
-		c.fail(key+"protects", `missing: automatic = true needs the files that the lock is for, such as ["/www/**"]`)
+		c.fail(key+"protects", `missing: automatic = true needs the files that the lock protects, such as ["/www/**"]`)
 	}
 	if r.Limit > 0 {
-		c.fail(key+"limit", "does not go with automatic = true")
+		c.fail(key+"limit", "is not allowed with automatic = true")
 	}
 	if len(r.Shared) > 0 {
-		c.fail(key+"shared", "does not go with automatic = true: one job holds such a lock at a time")
+		c.fail(key+"shared", "is not allowed with automatic = true: one job holds such a lock at a time")
 	}
 	if r.Wait.Duration > longestAutomaticWait && r.Wait.Duration <= longestWait {
-		c.warn(key+"wait", "%q: listings wait so long, too; FileZilla gives up after 20 s, FTP-Deploy-Action after 30 s", r.Wait)
+		c.warn(key+"wait", "%q: listings wait, too; FileZilla gives up after 20 s, FTP-Deploy-Action after 30 s", r.Wait)
 	}
 }
 
-// longestAutomaticWait is what a listing may take for FileZilla.
+// longestAutomaticWait is the longest listing that FileZilla waits for.
 const longestAutomaticWait = 18 * time.Second
 
-// checkMarkers warns of rules that have no max_age and leave max_idle out: their author may not know that their locks end all the
-// same. given has the keys that the file sets in each rule.
+// checkMarkers warns of rules without max_age that leave max_idle out: their locks still end when they are idle. given has the keys of each rule
+// in the file.
 func (c *checker) checkMarkers(given []table) {
 	for i, keys := range given {
 		if c.Rules[i].MaxAge.Duration == 0 && keys.has("max_age") && !keys.has("max_idle") {
@@ -162,10 +160,10 @@ func (c *checker) checkMarkers(given []table) {
 	}
 }
 
-// longestWait is what a reply may take for clients that give up after two minutes (Net::FTP does).
+// longestWait is the longest wait for clients that give up after two minutes, as Net::FTP does.
 const longestWait = 100 * time.Second
 
-// checkShared reports names that are no account's. Without accounts there is the built-in one, of which nothing is known here.
+// checkShared reports names of unknown accounts. Without accounts any name may be that of the built-in one.
 func (c *checker) checkShared(key string, names []string) {
 	var known []string
 	for _, a := range c.Accounts {
@@ -186,7 +184,7 @@ func (c *checker) checkShared(key string, names []string) {
 	}
 }
 
-// badMatch says why a glob would fit no lock, or "".
+// badMatch returns the error of a glob that matches no lock, or "".
 func badMatch(match string) string {
 	switch {
 	case match == "":
@@ -194,22 +192,21 @@ func badMatch(match string) string {
 	case !doublestar.ValidatePattern(match):
 		return fmt.Sprintf("%q: is no glob; a bracket or brace is not closed", match)
 	case match == "/":
-		return `"/": is the served tree itself, which is never a lock`
+		return `"/": the served tree itself is never a lock`
 	case match != "**" && !strings.HasPrefix(match, "/") && !strings.HasPrefix(match, "**/") && !strings.HasPrefix(match, "{"):
-		return fmt.Sprintf(`%q: would fit no name, they all begin with "/"; did you mean %q?`, match, "**/"+match)
+		return fmt.Sprintf(`%q: matches no name: names begin with "/"; did you mean %q?`, match, "**/"+match)
 	case strings.HasSuffix(match, "/"), strings.Contains(match, "//"),
 		strings.Contains(match+"/", "/./"), strings.Contains(match+"/", "/../"):
-		return fmt.Sprintf(`%q: would fit no name; they have no "//", ".", ".." and no "/" at the end`, match)
+		return fmt.Sprintf(`%q: matches no name: names have no "//", ".", ".." and no "/" at the end`, match)
 	}
 	return ""
 }
 
-// checkShadowed warns of a rule that an earlier one leaves nothing to. It may
-// miss one: whether a glob covers another is tried with examples.
+// checkShadowed warns of a rule if an earlier one matches all its names. It may miss one: covers compares examples.
 func (c *checker) checkShadowed(key string, i int) {
 	for j, earlier := range c.Rules[:i] {
 		if badMatch(earlier.Match) == "" && covers(earlier.Match, c.Rules[i].Match) {
-			c.warn(key, "%q is never used: all it fits is taken by %q of lock[%d]; the first match wins",
+			c.warn(key, "%q is never used: %q of lock[%d] matches all its names, and the first match applies",
 				c.Rules[i].Match, earlier.Match, j+1)
 			return
 		}
@@ -229,8 +226,8 @@ func (c *checker) checkReplaced() {
 		"for a lock, add a [[lock]] with that match", strings.Join(lost, " or "))
 }
 
-// ReplacedRules returns the default rules that no longer apply, because the configuration has rules of its own and these
-// match other names. It may miss one: examples show whether the rules match the names of a default.
+// ReplacedRules returns the default rules that no longer apply, because the configuration has rules that match other names. It may miss one: it
+// compares examples.
 func (c *Config) ReplacedRules() (lost []Rule) {
 	for _, r := range Default().Rules {
 		if !slices.ContainsFunc(c.Rules, func(own Rule) bool { return coversExamples(own.Match, r.Match) }) {
@@ -240,7 +237,7 @@ func (c *Config) ReplacedRules() (lost []Rule) {
 	return lost
 }
 
-// covers reports whether every name that fits the glob is likely to fit the other one, too.
+// covers reports whether all names that match glob are likely to match wide.
 func covers(wide, glob string) bool {
 	if wide == glob {
 		return true
@@ -248,8 +245,7 @@ func covers(wide, glob string) bool {
 	return !strings.ContainsAny(wide+glob, `[]{}\`) && coversExamples(wide, glob)
 }
 
-// coversExamples reports whether some examples of names that fit the glob fit the other one, too. The glob has no brackets,
-// braces and backslashes.
+// coversExamples reports whether some examples of names that match glob match wide. glob has no brackets, braces and backslashes.
 func coversExamples(wide, glob string) bool {
 	for _, with := range []*strings.Replacer{
 		strings.NewReplacer("**/", "", "**", "Q~7", "*", "Q~7", "?", "~"),

@@ -13,12 +13,9 @@ import (
 	"strings"
 )
 
-// Validate reports all that is wrong with a configuration as an [Errors]
-// without file and lines, or nil. [Parse] has done so already; it is for one that
-// was changed since, by flags for instance.
-//
-// It follows symbolic links to tell whether Root and State lie inside each
-// other, and looks at nothing else outside the configuration.
+// Validate returns all errors of a configuration as an [Errors] without file and lines, or nil. [Parse] calls it, too. Call it after a change, by
+// flags for instance. It follows symbolic links to check whether one of Root and State is inside the other, and reads nothing else outside the
+// configuration.
 func (c *Config) Validate() error {
 	check := checker{Config: c}
 	check.all()
@@ -28,7 +25,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// checker collects what is wrong with one configuration.
+// checker collects the errors and warnings of one configuration.
 type checker struct {
 	*Config
 	errs, warnings Errors // without file and line
@@ -61,13 +58,13 @@ func (c *checker) all() {
 
 func (c *checker) checkFiles() {
 	if c.Files.HangUp.Duration == 0 {
-		c.warn("files.hang_up", "\"0s\": what a killed client had sent of an upload is published as if it were complete")
+		c.warn("files.hang_up", "\"0s\": the server publishes incomplete uploads of killed clients")
 	}
 	switch mode := c.Files.Mode.FileMode; {
 	case mode&^0o777 != 0:
-		c.fail("files.mode", "%#o: permissions only, at most 0777", uint32(mode))
+		c.fail("files.mode", "%#o: must be permission bits, at most 0777", uint32(mode))
 	case mode&0o600 != 0o600:
-		c.fail("files.mode", `"%04o": its owner, who is the server itself, must be able to read and write`, uint32(mode))
+		c.fail("files.mode", `"%04o": the server owns the files and must be able to read and write them`, uint32(mode))
 	}
 }
 
@@ -78,7 +75,7 @@ func (c *checker) checkEnum(f field) {
 	c.checkWord(f.key, f.value.String(), strings.Split(f.tag.Get("enum"), ","))
 }
 
-// checkWord reports a value that is none of those allowed.
+// checkWord reports a value that is not allowed.
 func (c *checker) checkWord(key, value string, allowed []string) {
 	if slices.Contains(allowed, value) {
 		return
@@ -133,7 +130,7 @@ func (c *checker) checkAddress(at, address string, seen map[string]string) {
 }
 
 func (c *checker) checkDirectories() {
-	key := "state" // the one to complain about is the one that was chosen
+	key := "state" // or root, if state is the default
 	if c.State == Default().State {
 		key = "root"
 	}
@@ -161,7 +158,7 @@ func inside(dir, other string) bool {
 	return err == nil && below != ".." && !strings.HasPrefix(below, ".."+string(filepath.Separator))
 }
 
-// realPath returns the absolute path of a directory, the links in the part of it that exists resolved.
+// realPath returns the absolute path of a directory, and resolves the links in the part of it that exists.
 func realPath(dir string) string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -181,7 +178,7 @@ func realPath(dir string) string {
 func (c *checker) checkFTP() {
 	if host := c.FTP.PublicAddress; host != "" {
 		if ip, err := netip.ParseAddr(host); err == nil && !ip.Is4() {
-			c.fail("ftp.public_address", "%q: PASV can only tell an IPv4 address (RFC 959); IPv6 clients use EPSV and need none", host)
+			c.fail("ftp.public_address", "%q: PASV returns IPv4 addresses only (RFC 959); IPv6 clients use EPSV and need none", host)
 		} else if !isHost(host) {
 			c.fail("ftp.public_address", "%q: must be an IPv4 address or a host name, without a port", host)
 		}
@@ -208,7 +205,7 @@ func (c *checker) checkTLS() {
 	}
 }
 
-// isHost reports whether a text is an address or can be the name of a host.
+// isHost reports whether a text is an address or has the form of a host name.
 func isHost(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
@@ -226,12 +223,12 @@ func isHost(host string) bool {
 	return true
 }
 
-// isServedPath reports whether a text is an absolute path in the served tree as the server writes it.
+// isServedPath reports whether a text is an absolute, clean path in the served tree.
 func isServedPath(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && !hasControl(p)
 }
 
-// hasControl reports whether a text has a character that no line of FTP can carry or show.
+// hasControl reports whether a text has a control character.
 func hasControl(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

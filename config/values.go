@@ -10,9 +10,7 @@ import (
 	"time"
 )
 
-// Duration is written as "90s", "10m" or "1h30m".
-//
-// It is a struct, since go-toml would take a number for one of nanoseconds.
+// Duration is written as "90s", "10m" or "1h30m". It is a struct because go-toml would read a number as nanoseconds.
 type Duration struct{ time.Duration }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -28,7 +26,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String leaves out the zeros that [time.Duration.String] ends with: it is "10m", not "10m0s".
+// String returns [time.Duration.String] without zeros at its end: "10m", not "10m0s".
 func (d Duration) String() string {
 	text := d.Duration.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -121,20 +119,20 @@ func (n *Network) UnmarshalText(text []byte) error {
 	case p.Addr().Is4In6():
 		return fmt.Errorf("%q: write it as a network of IPv4", text)
 	case p.Masked() != p:
-		return fmt.Errorf(`%q: has bits set behind the mask; did you mean "%s"?`, text, p.Masked())
+		return fmt.Errorf(`%q: has bits set after the mask; did you mean "%s"?`, text, p.Masked())
 	}
 	n.Prefix = p
 	return nil
 }
 
-// Automatic is how an automatic lock treats the programs that do not know it. It is written as true, false or "report".
+// Automatic is the mode of automatic locks. It is written as true, false or "report".
 type Automatic string
 
 // The values of an Automatic.
 const (
 	AutomaticOff    Automatic = "false"
 	AutomaticOn     Automatic = "true"
-	AutomaticReport Automatic = "report" // nothing is refused, and the log has what would be
+	AutomaticReport Automatic = "report" // refuses nothing, and logs what it would refuse
 )
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
