@@ -12,6 +12,8 @@ type acquisition struct {
 	name    Name
 	wake    func() // nil: it does not wait
 	place   *place // that of a session that waits already; nil: it comes now
+	free    bool   // the disk had nothing of that name, and a lock of it gets no directory,
+	unbars  uint64 // when State.unbars had this value
 
 	// Of an automatic lock:
 
@@ -136,8 +138,8 @@ func (st *State) newHold(s *session, name Name, rule *Rule, now Instant) Hold {
 	return Hold{Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked}
 }
 
-// grant gives the session, or its job, the lock; where locks have directories, the disk makes that first. While something bars the name
-// the outcome is busy.
+// grant gives the session, or its job, the lock. First the disk makes its directory, or finds the name free if it did not just do so. While
+// something bars the name the outcome is busy.
 func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
 	if out.busy = st.barredBy(a.name); out.busy != "" {
 		return
@@ -157,7 +159,7 @@ func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *out
 	case n != nil && len(n.holds) > 0: // it shares the directory, too
 		r.Hold.Shared, r.Hold.Directory = true, n.holds[0].Directory
 	default:
-		if r.Hold.Shared = a.session.shares(rule); st.disk {
+		if r.Hold.Shared = a.session.shares(rule); st.disk && !(a.free && a.unbars == st.unbars.Load()) {
 			out.claim(&claim{record: r, makes: true, place: a.place, wake: a.wake})
 			return
 		}

@@ -71,7 +71,7 @@ func (st *State) applyEnded(r *Record) {
 	}
 	if c := n.claim; c != nil && !c.makes && c.record.Hold.Token == h.Token {
 		n.claim = nil
-		st.touchBelow(n) // nothing was granted there meanwhile
+		st.unbar(n) // nothing was granted there meanwhile
 	}
 	st.unlink(h)
 	st.applyJobEnded(h, r)
@@ -158,7 +158,7 @@ func (st *State) applyUnclaimed(c *claim) {
 	}
 	st.armAll(n)
 	st.recount(n)
-	st.touchBelow(n)
+	st.unbar(n)
 	st.prune(n)
 }
 
@@ -240,7 +240,7 @@ func (st *State) applyKept(k kept, by int) {
 		st.barred[name] += by
 		if st.barred[name] == 0 {
 			delete(st.barred, name)
-			st.touchBelow(cmp.Or(st.nodes[name], &node{name: name}))
+			st.unbar(cmp.Or(st.nodes[name], &node{name: name}))
 		}
 	}
 }

@@ -148,7 +148,12 @@ func (st *State) dropPool(p *pool) {
 // touch notes that the node changed, so that a session that waits for it may get it.
 func (st *State) touch(n *node) { st.touched = append(st.touched, n) }
 
-// touchBelow touches the node and all below it.
+// unbar touches the node and all below it, after the end of what kept them from being granted.
+func (st *State) unbar(n *node) {
+	st.unbars.Add(1)
+	st.touchBelow(n)
+}
+
 func (st *State) touchBelow(n *node) {
 	st.touch(n)
 	for _, c := range n.children {

@@ -41,6 +41,9 @@ type Loaded struct {
 
 // Disk makes and removes the directories of locks. Its errors contain FTP paths only. It never changes lock state.
 type Disk interface {
+	// Free reports whether locks have no directories and nothing has the name, so that Make is not needed. It may return false wrongly,
+	// must be quick, and changes nothing.
+	Free(n Name) bool
 	// Make makes the directory of a lock. The errors are a *HostError if a directory without a hold has the name, ErrOccupied if that is
 	// not empty, ErrNotDirectory if a file has the name, ErrNoParent if its parent does not exist or there is a link in its path, and
 	// those of the file system. Where locks have no directories it only finds out whether the name is free, and returns the zero

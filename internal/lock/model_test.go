@@ -336,7 +336,8 @@ func (m *model) acquire() {
 		queued = len(n.queue)
 	}
 	r, err := m.try(func(now Instant, out *outcome) {
-		m.table.st.acquire(&acquisition{session: s.s, name: name, wake: wake}, now, out)
+		a := &acquisition{session: s.s, name: name, wake: wake, free: m.random.IntN(2) == 0, unbars: m.table.st.unbars.Load()}
+		m.table.st.acquire(a, now, out)
 	})
 	switch {
 	case err != nil:

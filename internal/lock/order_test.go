@@ -22,10 +22,13 @@ type fixture struct {
 type scriptedDisk struct {
 	Disk
 	inode  uint64
+	free   func() bool
 	make   func(Name) error
 	remove func(Hold) error
 	gone   func(Hold) bool
 }
+
+func (d *scriptedDisk) Free(Name) bool { return d.free != nil && d.free() }
 
 func (d *scriptedDisk) Make(_ context.Context, n Name) (DirectoryID, error) {
 	if d.make != nil {
@@ -388,6 +391,24 @@ func TestALockThatTheHostFreesDuringARefusalIsGranted(t *testing.T) {
 	}
 	if h, _, _, err := next.AcquireOrWait(t.Context(), "/a", nil); err != nil || h.Token != 2 {
 		t.Errorf("token %d, %v", h.Token, err)
+	}
+}
+
+// Where locks have no directories, one look at the disk before the decision is enough, unless directories were moved after it.
+func TestAFreeNameIsLookedAtAgainAfterDirectoriesWereMoved(t *testing.T) {
+	b := newFixture(t, true, Rule{Match: "/l/*"})
+	s := b.open("a", "")
+	b.disk.make = func(Name) error { return ErrOccupied }
+	b.disk.free = func() bool { return true }
+	b.get(s, "/l/a")
+	b.disk.free = func() bool {
+		if err := b.Exclude(t.Context(), []Name{"/l/b"}, func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+		return true
+	}
+	if h, _, _, err := s.AcquireOrWait(t.Context(), "/l/b", nil); !errors.Is(err, ErrOccupied) {
+		t.Errorf("after a move it was granted with token %d, %v", h.Token, err)
 	}
 }
 

@@ -151,15 +151,14 @@ func (s *Session) Work() {
 // no rule makes the name a lock; ErrEnded; a *SuspendedError; and those of the disk and the log.
 // After ErrUncertain the lock may be the session's for a moment; the server ends it as soon as it can, or the session's next try gets it.
 //
-// The name is claimed while the disk makes the directory of the lock or, if locks have none, looks whether the name is free. Only then the
-// lock is granted.
+// The name is claimed while the disk makes the directory of the lock. Only then the lock is granted.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hold, adopted Token, w *Waiting, err error) {
 	t := s.table
 	for looked := false; ; looked = true {
 		var r result
-		r, err = t.change(ctx, func(now Instant, out *outcome) {
-			t.st.acquire(&acquisition{session: s.s, name: n, wake: wake}, now, out)
-		})
+		a := &acquisition{session: s.s, name: n, wake: wake, unbars: t.st.unbars.Load()}
+		a.free = t.disk != nil && t.disk.Free(n)
+		r, err = t.change(ctx, func(now Instant, out *outcome) { t.st.acquire(a, now, out) })
 		if held, ok := err.(*HeldError); ok && !looked && held.Name == n && t.hostTook(ctx, n) {
 			continue
 		}

@@ -29,6 +29,7 @@ type State struct {
 	accounts map[string]*account // those that have had holds or claims
 	pools    map[poolKey]*pool   // the limits that are in use
 	barred   map[Name]int        // names at or below which nothing is granted, with the number of writes that demand it
+	unbars   atomic.Uint64       // number of times that such names came free: since then, a directory there may be new or gone
 	agenda   agenda
 	waiting  int     // number of sessions in queues
 	tickets  uint64  // the last ticket that a place got

@@ -13,14 +13,14 @@ import (
 // makeTries is how often Make tries when programs on the host make and remove the same directory meanwhile.
 const makeTries = 3
 
+// Free implements [lock.Disk].
+func (d *Disk) Free(n lock.Name) bool { return !d.o.Directories && d.o.FS.IsFree(string(n)) }
+
 // Make implements [lock.Disk]. It does not end before mkdir does, even if ctx ends. With Options.Directories off it
 // makes nothing: it finds out whether the name is free, and returns the zero id.
 func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) {
 	if d.o.Directories {
 		return d.Create(ctx, n)
-	}
-	if d.o.FS.IsFree(string(n)) {
-		return lock.DirectoryID{}, nil
 	}
 	err := d.check(n)
 	if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrOccupied) {

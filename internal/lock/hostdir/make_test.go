@@ -38,6 +38,9 @@ func (s *scene) free(n lock.Name) error {
 	if id != (lock.DirectoryID{}) {
 		s.Errorf("%s was made", n)
 	}
+	if d.Free(n) && err != nil || s.Free(n) {
+		s.Errorf("%s is free without directories: %v, with them: %v; Make returns %v", n, d.Free(n), s.Free(n), err)
+	}
 	return err
 }
 

@@ -26,6 +26,9 @@ func (d *Disk) OnRemove(f func(lock.Hold) error) {
 	d.remove = f
 }
 
+// Free implements lock.Disk.
+func (d *Disk) Free(lock.Name) bool { return false }
+
 // Make implements lock.Disk.
 func (d *Disk) Make(context.Context, lock.Name) (lock.DirectoryID, error) {
 	d.mu.Lock()
