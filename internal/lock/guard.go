@@ -57,103 +57,80 @@ func (k *kept) take(name Name, held bool) {
 	}
 }
 
-// title finds the holds by which the session may make a change.
-func (st *State) title(s *session, w Write, q question, now Instant) (Title, error) {
-	title, err := st.guard(s, w, q.guards, now)
-	if err == nil {
-		title.Around, title.Grant, err = st.around(s, w, q.above, now)
-	}
-	return title, err
-}
-
-// around finds the hold of the innermost lock that the path lies in.
-func (st *State) around(s *session, w Write, above []Name, now Instant) (Name, Token, error) {
-	refuse := func(n Name, why error) (Name, Token, error) {
-		return "", 0, &ProtectedError{Path: w.Path, Lock: n, Why: why, Inside: true}
-	}
-	for _, name := range above {
-		n := st.nodes[name]
-		if n == nil || len(n.holds) == 0 {
-			continue
-		}
-		h, _, err := st.holdOf(s, name)
-		switch {
-		case err != nil:
-			return refuse(name, err)
-		case len(n.holds) > 1 || h.Shared:
-			return refuse(name, errOthersShare)
-		case h.over(now.Boot):
-			return refuse(name, overdue(h, now))
-		case w.Begun && (w.Title.Around != name || w.Title.Grant != h.Token):
-			return refuse(name, s.begun(Title{Lock: w.Title.Around, Token: w.Title.Grant}, name))
-		}
-		return name, h.Token, nil
-	}
-	if began := w.Title.Around; w.Begun && began != "" {
-		return refuse(began, s.begun(Title{Lock: began, Token: w.Title.Grant}, began))
-	}
-	return "", 0, nil
-}
-
-// guard finds the hold of a lock that protects the path.
-func (st *State) guard(s *session, w Write, guards []Name, now Instant) (Title, error) {
-	if len(guards) == 0 {
-		return Title{}, nil
-	}
-	if s.closed {
+// title finds the holds by which the session may make a change: that of a lock which protects the path, and that of the innermost held lock
+// which the path lies in.
+func (st *State) title(s *session, w Write, q question, now Instant) (title Title, err error) {
+	if s.closed && len(q.guards) > 0 {
 		return Title{}, ErrEnded
 	}
-	var title Title
 	var refused *ProtectedError
-	refuse := func(n Name, why error) {
-		if refused == nil || why != ErrNotHeld && refused.Why == ErrNotHeld {
-			refused = &ProtectedError{Path: w.Path, Lock: n, Why: why}
-		}
-	}
-	for _, name := range guards {
-		n := st.nodes[name]
-		h, err := st.writesBy(s, name)
+	for _, name := range q.guards {
+		h, err := st.usable(s, w, name, false, now)
 		switch {
-		case err != nil && n != nil && len(n.holds) > 0: // another job's: nothing else counts
-			return Title{}, &ProtectedError{Path: w.Path, Lock: name, Why: err}
-		case err != nil:
-			refuse(name, err)
-		case len(n.holds) > 1 || h.Shared:
-			return Title{}, &ProtectedError{Path: w.Path, Lock: name, Why: errOthersShare}
-		case h.over(now.Boot):
-			refuse(name, overdue(h, now))
-		case w.Begun && (w.Title.Lock != name || w.Title.Token != h.Token):
-			refuse(name, s.begun(w.Title, name))
-		case title.Lock == "":
+		case err == nil && title.Lock == "":
 			title = Title{Lock: name, Token: h.Token, Owner: h.Owner}
+		case err == nil:
+		case err != errNotBegun && !errors.Is(err, ErrNotHeld): // another job holds it, so no other lock counts
+			return Title{}, &ProtectedError{Path: w.Path, Lock: name, Why: err}
+		case refused == nil || err != ErrNotHeld && refused.Why == ErrNotHeld:
+			refused = &ProtectedError{Path: w.Path, Lock: name, Why: err}
 		}
 	}
-	if title.Lock == "" {
+	if refused != nil && title.Lock == "" {
 		return Title{}, refused
 	}
+	if w.Begun {
+		title.Around = w.Title.Around
+	}
+	if i := slices.IndexFunc(q.above, st.held); i >= 0 {
+		title.Around = q.above[i]
+	}
+	if title.Around == "" {
+		return title, nil
+	}
+	h, err := st.usable(s, w, title.Around, true, now)
+	if err != nil {
+		return Title{}, &ProtectedError{Path: w.Path, Lock: title.Around, Why: err, Inside: true}
+	}
+	title.Grant = h.Token
 	return title, nil
 }
 
-// writesBy returns the hold of the name by which the session changes what the lock protects. The same account is
-// not enough, unless the rule accepts that: a job that lost its lock, and the next job of its account that
-// has it, look the same then.
-func (st *State) writesBy(s *session, name Name) (*hold, error) {
+// usable returns the hold of a lock by which the session may make a change, or why there is none. With inside, the path lies in the lock,
+// and the session must act for the hold. Otherwise the lock protects the path, and the session must be of the same job, unless the rule
+// accepts its account: a job that lost its lock, and the next job of its account that has it, look the same then.
+func (st *State) usable(s *session, w Write, name Name, inside bool, now Instant) (*hold, error) {
+	began, token := w.Title.Lock, w.Title.Token
+	if inside {
+		began, token = w.Title.Around, w.Title.Grant
+	}
 	h, title, err := st.holdOf(s, name)
-	if err != nil || title >= byJob {
-		return h, err
+	if err == nil && !inside && title < byJob {
+		if rule := st.rules.find(name); rule == nil || rule.protection.WriteAs != WriteAsAccount {
+			err = errOtherJob
+		}
 	}
-	if rule := st.rules.find(name); rule != nil && rule.protection.WriteAs == WriteAsAccount {
-		return h, nil
+	switch {
+	case err != nil && inside && !st.held(name): // it was held when the change began
+		return nil, s.begun(began, token, name)
+	case err != nil:
+		return nil, err
+	case len(h.node.holds) > 1 || h.Shared:
+		return nil, errOthersShare
+	case h.over(now.Boot):
+		return nil, overdue(h, now)
+	case w.Begun && (began != name || token != h.Token):
+		return nil, s.begun(began, token, name)
 	}
-	return nil, errOtherJob
+	return h, nil
 }
 
-// begun returns why a hold of the name is not the one by which a change began.
-func (s *session) begun(began Title, name Name) error {
-	if began.Lock != name {
+// begun returns why the hold of the name is not the one by which a change began: that of the lock began, with the token.
+func (s *session) begun(began Name, token Token, name Name) error {
+	if began != name {
 		return errNotBegun
 	}
-	if lost, ok := s.lost[name]; ok && lost.Token == began.Token {
+	if lost, ok := s.lost[name]; ok && lost.Token == token {
 		lost.Held = true
 		return &lost
 	}

@@ -386,6 +386,10 @@ func TestAWriteNeedsTheHoldThatItBeganWith(t *testing.T) {
 	s.release(a, "/phone_lock", nil)
 	s.acquire(a, "/phone_lock")
 	s.writes(a, begun, "which was given back meanwhile")
+	inside := lock.Write{Path: "/phone_lock/file"}
+	inside.Title, inside.Begun = s.writes(a, inside, ""), true
+	s.release(a, "/phone_lock", nil)
+	s.writes(a, inside, "which was given back meanwhile")
 }
 
 func TestEveryEndWaitsForPublications(t *testing.T) {
