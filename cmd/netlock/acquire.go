@@ -32,26 +32,26 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 			default:
 			}
 			if written == nil { // else the terminal takes no output at the moment (^S)
-				written = say(os.Stderr, "\r\x1b[K"+"waiting for "+t.where()+": "+oneLine(describe(held, time.Now())))
+				written = startWrite(os.Stderr, "\r\x1b[K"+"waiting for "+t.where()+": "+oneLine(describe(held, time.Now())))
 			}
 		}
 		defer func() {
 			if written != nil {
-				_ = heard(written)
-				_ = heard(say(os.Stderr, "\r\x1b[K"))
+				_ = await(written)
+				_ = await(startWrite(os.Stderr, "\r\x1b[K"))
 			}
 		}()
 	}
 	ctx, cancel := t.limit(ctx)
 	defer cancel()
 	began := time.Now()
-	t.tell("%s: taking the lock %s", t.name, t.where())
+	t.log("%s: taking the lock %s", t.name, t.where())
 	c, err := locksmith.Dial(ctx, t.connect)
 	if err != nil {
 		return nil, classify(err, t)
 	}
 	for _, promise := range c.Missing() {
-		t.tell("%s: the server does not have %s", t.name, promise)
+		t.log("%s: the server does not have %s", t.name, promise)
 	}
 	take := c.Acquire
 	if t.try {
@@ -62,7 +62,7 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 		_ = c.Close()
 		return nil, classify(err, t)
 	}
-	t.tell("getting lock took %.6f seconds, token %d", time.Since(began).Seconds(), lock.Token())
+	t.log("getting lock took %.6f seconds, token %d", time.Since(began).Seconds(), lock.Token())
 	return &holding{lock, c}, nil
 }
 

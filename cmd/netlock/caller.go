@@ -13,17 +13,17 @@ var errCallerGone = errors.New("no program needs the lock any more")
 // watchCaller returns a context that ends, with a cause that matches errCallerGone, when the parent process ends or the reader of standard output
 // closes it. It returns an error if the parent has ended already and standard output cannot report the end of a reader.
 //
-// Each system has its own watch (caller_*.go). look waits for half a second and returns why the caller is gone, or "". blind reports whether look
-// can never see that. The goroutine ends with the context, or within half a second after it.
+// Each system has its own watch (caller_*.go). poll waits for half a second and returns why the caller is gone, or "". cannotSeeEnd reports whether
+// poll can never detect that. The goroutine ends with the context, or within half a second after it.
 func watchCaller(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	w := newWatch()
-	if w.blind() {
+	if w.cannotSeeEnd() {
 		return nil, nil, fail(exitUsage, "the process that started this has ended already, so nothing would end the lock: give netlock a command, or a pipe for standard output")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		for ctx.Err() == nil {
-			if why := w.look(); why != "" {
+			if why := w.poll(); why != "" {
 				cancel(fmt.Errorf("%w: %s", errCallerGone, why))
 			}
 		}
@@ -31,10 +31,10 @@ func watchCaller(ctx context.Context) (context.Context, context.CancelFunc, erro
 	return ctx, func() { cancel(nil) }, nil
 }
 
-// lookFor is the duration of a look that sees nothing.
-const lookFor = 500 * time.Millisecond
+// pollTime is the duration of a poll.
+const pollTime = 500 * time.Millisecond
 
-// The results of a look.
+// The results of a poll.
 const (
 	stdoutClosed = "standard output is closed"
 	parentEnded  = "the process that started it has ended"

@@ -20,9 +20,9 @@ func newWatch() *watch {
 	return &watch{parent: os.Getppid(), output: []unix.PollFd{{Fd: int32(unix.Stdout)}}}
 }
 
-// blind reports whether neither the parent nor standard output shows the end of the caller. Process 1 adopts orphans. The number 0 is a parent in
+// cannotSeeEnd reports whether neither the parent nor standard output shows the end of the caller. Process 1 adopts orphans. The number 0 is a parent in
 // another process id namespace. Only pipes and sockets report the end of their reader.
-func (w *watch) blind() bool {
+func (w *watch) cannotSeeEnd() bool {
 	if w.parent > 1 {
 		return false
 	}
@@ -37,11 +37,11 @@ func (w *watch) blind() bool {
 // readerGone reports whether a write failed because the reader of a pipe or socket has closed it.
 func readerGone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
 
-func (w *watch) look() string {
+func (w *watch) poll() string {
 	if os.Getppid() != w.parent {
 		return parentEnded
 	}
-	n, err := unix.Poll(w.output, int(lookFor.Milliseconds()))
+	n, err := unix.Poll(w.output, int(pollTime.Milliseconds()))
 	if errors.Is(err, unix.EINTR) || n == 0 {
 		return ""
 	}

@@ -39,19 +39,19 @@ func began(process windows.Handle) (windows.Filetime, error) {
 	return created, err
 }
 
-func (w *watch) look() string {
-	which, err := windows.WaitForSingleObject(w.parent, uint32(lookFor.Milliseconds()))
+func (w *watch) poll() string {
+	which, err := windows.WaitForSingleObject(w.parent, uint32(pollTime.Milliseconds()))
 	switch {
 	case err != nil: // there is no parent
-		time.Sleep(lookFor)
+		time.Sleep(pollTime)
 	case which == windows.WAIT_OBJECT_0:
 		return parentEnded
 	}
 	return ""
 }
 
-// blind reports whether there is no parent and standard output is no pipe.
-func (w *watch) blind() bool {
+// cannotSeeEnd reports whether there is no parent and standard output is no pipe.
+func (w *watch) cannotSeeEnd() bool {
 	if w.parent != 0 {
 		return false
 	}

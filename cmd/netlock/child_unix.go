@@ -110,8 +110,8 @@ func (c *child) terminate() {
 
 func (c *child) kill() { c.group(unix.SIGKILL) }
 
-// anybody reports whether the group has a process. Until then the system does not use its number again.
-func (c *child) anybody() bool { return unix.Kill(-c.pid, 0) == nil }
+// groupAlive reports whether the group has a process. While it has, no other group gets its number.
+func (c *child) groupAlive() bool { return unix.Kill(-c.pid, 0) == nil }
 
 // pass sends a signal on to the group. Before SIGCONT a shell may have given netlock the terminal (fg): the command gets it.
 func (c *child) pass(s os.Signal) {

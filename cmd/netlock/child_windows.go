@@ -129,8 +129,8 @@ func (c *child) terminate() {
 
 func (c *child) kill() { _ = windows.TerminateJobObject(c.job, exitLost) }
 
-// anybody returns true: kill ends the job when the time is over.
-func (c *child) anybody() bool { return true }
+// groupAlive returns true: kill ends the job when the time is over.
+func (c *child) groupAlive() bool { return true }
 
 // pass ends the command: all signals of Windows mean that.
 func (c *child) pass(os.Signal) { c.terminate() }

@@ -25,8 +25,8 @@ type guard struct {
 	pipe    *os.File // it closes when netlock ends
 }
 
-// allWell is the last message to a guard: it leaves its group alone.
-const allWell = "all well\n"
+// dismissal is the last message to a guard, which then leaves its group alone.
+const dismissal = "dismissed\n"
 
 // newGuard starts a guard, for a group that does not exist yet.
 func newGuard() (*guard, error) {
@@ -64,7 +64,7 @@ func (g *guard) watch(group int) error {
 
 // dismiss ends the guard, which leaves its group alone.
 func (g *guard) dismiss() {
-	_, _ = io.WriteString(g.pipe, allWell) // it fails if the guard was killed
+	_, _ = io.WriteString(g.pipe, dismissal) // it fails if the guard was killed
 	_ = g.pipe.Close()
 	_, _ = g.process.Wait()
 }
@@ -73,19 +73,19 @@ func (g *guard) dismiss() {
 func newGuardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: guardCommand, Hidden: true, Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return guarding(os.Stdin) },
+		RunE: func(*cobra.Command, []string) error { return runGuard(os.Stdin) },
 	}
 }
 
-// guarding is the work of a guard: it reads the number of its group, and kills the group at the end of the file unless the last message is allWell.
-func guarding(from io.Reader) error {
+// runGuard reads the number of a group, and kills the group at the end of the file unless the last message is dismissal.
+func runGuard(from io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(from, 1<<10))
 	if err != nil {
 		return fail(exitInternal, "guard: %w", err)
 	}
 	number, rest, whole := strings.Cut(string(text), "\n")
 	var group int
-	if _, err := fmt.Sscan(number, &group); err != nil || !whole || group <= 1 || rest == allWell {
+	if _, err := fmt.Sscan(number, &group); err != nil || !whole || group <= 1 || rest == dismissal {
 		return nil
 	}
 	if err := unix.Kill(-group, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {

@@ -10,25 +10,25 @@ import (
 	"testing"
 )
 
-func TestGuardKillsItsGroupUnlessAllIsWell(t *testing.T) {
+func TestGuardKillsItsGroupUnlessDismissed(t *testing.T) {
 	for name, c := range map[string]struct {
-		told  func(group int) string
+		sent  func(group int) string
 		kills bool
 	}{
 		"killed":                     {func(g int) string { return fmt.Sprintln(g) }, true},
-		"killed while it said so":    {func(g int) string { return fmt.Sprintln(g) + "all" }, true},
-		"all is well":                {func(g int) string { return fmt.Sprintln(g) + allWell }, false},
-		"killed before it knew":      {func(int) string { return "" }, false},
+		"killed in its last message": {func(g int) string { return fmt.Sprintln(g) + dismissal[:3] }, true},
+		"dismissed":                  {func(g int) string { return fmt.Sprintln(g) + dismissal }, false},
+		"killed before the number":   {func(int) string { return "" }, false},
 		"half a number":              {func(g int) string { return fmt.Sprint(g) }, false},
-		"no command was ever there":  {func(int) string { return allWell }, false},
-		"a number that means others": {func(int) string { return "1\n" }, false},
+		"the command did not start":  {func(int) string { return dismissal }, false},
+		"the number of all groups":   {func(int) string { return "1\n" }, false},
 	} {
 		cmd := exec.Command("/bin/sleep", "100")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if err := guarding(strings.NewReader(c.told(cmd.Process.Pid))); err != nil {
+		if err := runGuard(strings.NewReader(c.sent(cmd.Process.Pid))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if !c.kills {

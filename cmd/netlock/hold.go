@@ -41,7 +41,7 @@ func (h *holder) run(ctx context.Context, arg string) error {
 // hold returns when no program needs the lock any more, or when it is lost. It returns an error if standard output cannot be written though it may
 // have a reader.
 func (h *holder) hold(ctx context.Context, lost <-chan struct{}) error {
-	writing := say(h.out, "OK\n")
+	writing := startWrite(h.out, "OK\n")
 	dots := time.NewTicker(dotEvery)
 	defer dots.Stop()
 	for {
@@ -56,7 +56,7 @@ func (h *holder) hold(ctx context.Context, lost <-chan struct{}) error {
 			}
 		case <-dots.C:
 			if writing == nil { // else the pipe is full: a parent that does not read still needs the lock
-				writing = say(h.out, ".")
+				writing = startWrite(h.out, ".")
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (h *holder) refuse(err error) error {
 	if errors.Is(err, errCallerGone) {
 		return silent(exitOK)
 	}
-	if werr := heard(say(h.out, oneLine(err.Error())+"\n")); werr != nil && unwritten(werr) != nil {
+	if werr := await(startWrite(h.out, oneLine(err.Error())+"\n")); werr != nil && unwritten(werr) != nil {
 		return err // main writes it to standard error
 	}
 	return silent(statusOf(err))
@@ -84,7 +84,7 @@ func (h *holder) refuse(err error) error {
 // end writes an error on a line after the dots, and returns it for standard error.
 func (h *holder) end(err error) error {
 	if err != nil {
-		_ = heard(say(h.out, "\n"+oneLine(err.Error())+"\n"))
+		_ = await(startWrite(h.out, "\n"+oneLine(err.Error())+"\n"))
 	}
 	return err
 }

@@ -44,14 +44,14 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	if err != nil {
 		return errors.Join(err, lock.release(t))
 	}
-	t.tell("executing %s", command[0])
+	t.log("executing %s", command[0])
 	status, lost := r.supervise(c, signals, lock)
 	g.dismiss()
 	err = r.result(status, lost, lock.release(t))
 	if statusOf(err) == status && !lost {
-		t.tell("%s: the command has ended with status %d", t.name, status)
+		t.log("%s: the command has ended with status %d", t.name, status)
 	} else {
-		t.tell("%s: the command has ended with status %d; status %d is netlock's", t.name, status, statusOf(err))
+		t.log("%s: the command has ended with status %d; status %d is netlock's", t.name, status, statusOf(err))
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func (r *runner) result(status int, lost bool, err error) error {
 	case errors.Is(err, locksmith.ErrLost), errors.Is(err, locksmith.ErrUnknown) && status == exitOK:
 		return err
 	}
-	_ = heard(say(r.errors, "netlock: "+oneLine(err.Error())+"\n"))
+	message(r.errors, err.Error())
 	return silent(status)
 }
 
@@ -122,7 +122,7 @@ type held interface {
 // supervise waits for the end of the command and passes signals on. It ends the command when the lock is lost. It returns the status of the command.
 func (r *runner) supervise(c *child, signals <-chan os.Signal, lock held) (status int, lost bool) {
 	defer c.close()
-	var said <-chan error // the result of writing the error; nil if the lock is not lost
+	var written <-chan error // the result of writing the error; nil if the lock is not lost
 	gone := lock.Context().Done()
 	var late <-chan time.Time // the time of SIGKILL; nil before the lock is lost, and after SIGKILL
 	for {
@@ -134,20 +134,20 @@ func (r *runner) supervise(c *child, signals <-chan os.Signal, lock held) (statu
 			}
 			if late == nil && isClosed(gone) {
 				lost = true
-				late, said = r.lose(c, lock)
+				late, written = r.lose(c, lock)
 			}
 			if late != nil {
 				r.finish(c, late)
 			}
-			if said != nil {
-				_ = heard(said)
+			if written != nil {
+				_ = await(written)
 			}
 			return e.status, lost
 		case s := <-signals:
 			c.pass(s)
 		case <-gone:
 			gone, lost = nil, true
-			late, said = r.lose(c, lock)
+			late, written = r.lose(c, lock)
 		case <-late:
 			late = nil
 			c.kill()
@@ -166,21 +166,21 @@ func isClosed(c <-chan struct{}) bool {
 
 // lose sends SIGTERM to the command and writes the error in the background. late fires when it is time for SIGKILL: after --kill-after, and a
 // moment before the server can grant the lock to another client.
-func (r *runner) lose(c *child, lock held) (late <-chan time.Time, said <-chan error) {
+func (r *runner) lose(c *child, lock held) (late <-chan time.Time, written <-chan error) {
 	c.terminate()
 	after := time.Duration(r.killAfter)
 	if end := lock.Expires(); !end.IsZero() {
 		after = min(after, time.Until(end)-100*time.Millisecond)
 	}
 	late = time.After(after)
-	return late, say(r.errors, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
+	return late, startWrite(r.errors, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
 }
 
 // finish waits for the processes that an ended command left in its group, and kills them when it is late.
 func (r *runner) finish(c *child, late <-chan time.Time) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	for c.anybody() {
+	for c.groupAlive() {
 		select {
 		case <-look.C:
 		case <-late:

@@ -24,15 +24,15 @@ func (l *fakeLock) Context() context.Context { return l.life }
 func (l *fakeLock) Err() error               { return fmt.Errorf("%w: taken away", locksmith.ErrLost) }
 func (l *fakeLock) Expires() time.Time       { return time.Time{} }
 
-func TestLossIsSeenAlsoIfTheCommandHasEndedByItself(t *testing.T) {
+func TestSuperviseReportsALossAfterTheEndOfTheCommand(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	for range 12 { // which of the two is seen first is up to chance
+	for range 12 { // select takes either of the two first
 		c, err := startChild("/bin/sh", []string{"sh", "-c", "(trap '' TERM; exec sleep 100) & exit 3"}, os.Environ())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for syscall.Kill(c.pid, 0) == nil {
-			time.Sleep(time.Millisecond) // until it was waited for: its end is what supervise sees
+			time.Sleep(time.Millisecond) // until the end of the command waits in c.events
 		}
 		life, lose := context.WithCancel(t.Context())
 		lose()
@@ -44,7 +44,7 @@ func TestLossIsSeenAlsoIfTheCommandHasEndedByItself(t *testing.T) {
 	}
 }
 
-func TestResultOfARun(t *testing.T) {
+func TestRunReturnsTheStatusOfTheCommandOrOfTheLoss(t *testing.T) {
 	unknown := fail(exitProtocol, "phones: %w", locksmith.ErrUnknown)
 	lost := fail(exitLost, "phones: %w", locksmith.ErrLost)
 	for _, c := range []struct {
@@ -52,24 +52,24 @@ func TestResultOfARun(t *testing.T) {
 		lost   bool
 		err    error
 		want   int
-		says   string // by itself
+		says   string // on standard error, before report
 	}{
 		{0, false, nil, 0, ""},
 		{7, false, nil, 7, ""},
-		{0, false, unknown, exitProtocol, ""}, // is said by report
+		{0, false, unknown, exitProtocol, ""}, // report writes it
 		{7, false, unknown, 7, "netlock: phones: the lock's state is not known\n"},
 		{0, true, lost, exitLost, ""},
 		{7, false, lost, exitLost, ""},
 	} {
-		var said bytes.Buffer
-		r := runner{errors: &said}
+		var written bytes.Buffer
+		r := runner{errors: &written}
 		err := r.result(c.status, c.lost, c.err)
 		got := exitOK
 		if err != nil {
 			got = statusOf(err)
 		}
-		if got != c.want || said.String() != c.says {
-			t.Errorf("%+v: status %d, said %q", c, got, said.String())
+		if got != c.want || written.String() != c.says {
+			t.Errorf("%+v: status %d, wrote %q", c, got, written.String())
 		}
 	}
 }

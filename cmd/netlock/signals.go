@@ -14,13 +14,13 @@ func listenForPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 // listen returns a channel for the signals, and a function that ends it. Signals that were ignored when netlock was started (nohup, a background
 // job) stay ignored.
 func listen(signals ...os.Signal) (<-chan os.Signal, func()) {
-	heard := make(chan os.Signal, 8)
+	received := make(chan os.Signal, 8)
 	for _, s := range signals {
 		if !signal.Ignored(s) {
-			signal.Notify(heard, s)
+			signal.Notify(received, s)
 		}
 	}
-	return heard, func() { signal.Stop(heard) }
+	return received, func() { signal.Stop(received) }
 }
 
 // endings returns the signals that end a program.

@@ -97,10 +97,10 @@ func classify(err error, t *target) error {
 	return fail(status, "%s: %w%s", t.name, err, hint)
 }
 
-// judge returns the status of an error, and a hint; the first case that matches counts.
+// judge returns the status of an error, and a hint. The first case that matches applies.
 func judge(err error, t *target) (status int, hint string) {
 	var signal interrupted
-	var said *textproto.Error
+	var replied *textproto.Error
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case errors.As(err, &signal):
@@ -117,17 +117,17 @@ func judge(err error, t *target) (status int, hint string) {
 		return exitProtocol, "check the port and the server's certificate; implicit TLS has a port of its own, usually 990"
 	case is(locksmith.ErrUnreachable) && unknownHost(err):
 		return exitNoHost, "check the address"
-	case is(locksmith.ErrUnreachable) && errors.As(err, &said):
+	case is(locksmith.ErrUnreachable) && errors.As(err, &replied):
 		return exitNoServer, ""
 	case is(locksmith.ErrUnreachable), is(context.DeadlineExceeded):
 		return exitNoServer, "check the address and whether the server runs"
 	case is(locksmith.ErrRefused):
-		return exitRefused, "check the lock's path (" + t.path + ") and what the account may do"
+		return exitRefused, "check the lock's path (" + t.path + ") and the rights of the account"
 	}
 	return exitInternal, ""
 }
 
-// unknownHost reports whether an error is that of a server's name which DNS does not have.
+// unknownHost reports whether DNS does not have the name of the server.
 func unknownHost(err error) bool {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	return ok && dns.IsNotFound
@@ -140,10 +140,10 @@ func report(cmd *cobra.Command, err error) int {
 	case err == nil:
 		return exitOK
 	case !errors.As(err, &known):
-		_ = heard(say(cmd.ErrOrStderr(), fmt.Sprintf("netlock: %s; try \"%s --help\"\n", oneLine(err.Error()), cmd.CommandPath())))
+		message(cmd.ErrOrStderr(), fmt.Sprintf("%s; try \"%s --help\"", err, cmd.CommandPath()))
 		return exitUsage
 	case known.err != nil:
-		_ = heard(say(cmd.ErrOrStderr(), "netlock: "+oneLine(err.Error())+"\n"))
+		message(cmd.ErrOrStderr(), err.Error())
 	}
 	return known.status
 }

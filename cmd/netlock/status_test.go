@@ -43,15 +43,15 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 			t.Errorf("%v: status %d, %v", c.err, statusOf(got), got)
 		}
 		if c.status != 66 && !strings.HasPrefix(got.Error(), "phones: ") {
-			t.Errorf("%v: it is not said of what: %v", c.err, got)
+			t.Errorf("%v: the error lacks the name: %v", c.err, got)
 		}
 	}
 	if classify(nil, &target{}) != nil {
-		t.Error("an error of nothing")
+		t.Error("classify(nil) is an error")
 	}
 }
 
-func TestServersCannotWriteMoreThanOneLineNorMoveTheCursor(t *testing.T) {
+func TestTextsOfServersAreOneLineWithoutControlCharacters(t *testing.T) {
 	if got := oneLine("a\nb\x1b[2Jc\x07\r\td\u009b\n"); got != "a b[2Jc d" {
 		t.Errorf("%q", got)
 	}

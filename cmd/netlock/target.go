@@ -15,7 +15,7 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// target is what a URL names: a lock, and the server and account for it.
+// target is a parsed URL: a lock, with its server and account.
 type target struct {
 	*settings
 	name    string // the URL without the password, for messages
@@ -134,10 +134,10 @@ func (t *target) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithDeadline(ctx, t.until)
 }
 
-// tell writes a message to standard error, with --verbose.
-func (t *target) tell(format string, args ...any) {
+// log writes a message to standard error, with --verbose.
+func (t *target) log(format string, args ...any) {
 	if t.verbose {
-		_ = heard(say(os.Stderr, "netlock: "+oneLine(fmt.Sprintf(format, args...))+"\n"))
+		message(os.Stderr, fmt.Sprintf(format, args...))
 	}
 }
 

@@ -120,7 +120,7 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 
 // under calls do with the lock of a target, or with the lock of the netlock that runs this process. The loss of the lock is an error even if do
 // succeeds.
-func (s *settings) under(ctx context.Context, arg, what string, do func(context.Context, *locksmith.Lock) error) error {
+func (s *settings) under(ctx context.Context, arg, action string, do func(context.Context, *locksmith.Lock) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := s.resolve(arg)
@@ -148,7 +148,7 @@ func (s *settings) under(ctx context.Context, arg, what string, do func(context.
 			err = context.Cause(held)
 		}
 	}
-	err = transferred(held, err, t, what)
+	err = transferred(held, err, t, action)
 	if rerr := lock.release(t); !errors.Is(err, locksmith.ErrLost) {
 		err = errors.Join(err, rerr)
 	}
@@ -160,7 +160,7 @@ const breakOff = 3 * time.Second
 
 // inherit returns the lock of the netlock that runs this process, or an error if that does not hold it any more.
 func inherit(ctx context.Context, t *target) (*holding, error) {
-	t.tell("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
+	t.log("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
 	t.connect.Nonce = os.Getenv(nonceVariable)
 	c, err := locksmith.Dial(ctx, t.connect)
 	if err != nil {
@@ -176,12 +176,12 @@ func inherit(ctx context.Context, t *target) (*holding, error) {
 }
 
 // transferred adds a status to the error of a transfer. The loss of the lock and a signal precede other errors.
-func transferred(ctx context.Context, err error, t *target, what string) error {
+func transferred(ctx context.Context, err error, t *target, action string) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return classify(context.Cause(ctx), t)
 	case err == nil, errors.Is(err, locksmith.ErrLost), errors.Is(err, locksmith.ErrUnknown):
 		return classify(err, t)
 	}
-	return fail(exitFailed, "%s: %s: %w", t.name, what, err)
+	return fail(exitFailed, "%s: %s: %w", t.name, action, err)
 }

@@ -36,7 +36,7 @@ func TestURLsNameAServerAndALock(t *testing.T) {
 	}
 }
 
-func TestURLsThatAreWrongAreExplainedWithoutTheirPassword(t *testing.T) {
+func TestURLErrorsDoNotContainThePassword(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://bob:s3cret@h/x":     "begins with ftp://",
 		"ftp:///x":                  "names a host",
