@@ -118,12 +118,18 @@ func TestLocksmithAcquiresAndReleases(t *testing.T) {
 		if _, err := os.Stat(h.disk("a")); err != nil {
 			t.Error(err)
 		}
+		if i, err := l.client.Info(t.Context(), l.Path()); err != nil || !i.Held || h.tokens && (len(i.Holders) != 1 || i.Holders[0].Token != l.Token()) {
+			t.Errorf("held: %+v, %v", i, err)
+		}
+		if i, err := l.client.Info(t.Context(), h.dir+"/b"); err != nil || i.Held {
+			t.Errorf("free: %+v, %v", i, err)
+		}
 		once := h.lock("a")
 		once.TryOnce = true
 		_, err := once.acquire(t.Context())
 		refusal, ok := errors.AsType[*locksmith.HeldError](err)
 		if !ok || !errors.Is(err, locksmith.ErrHeld) || strings.Contains(err.Error(), "\n") {
-			t.Fatalf("a second one got %v", err)
+			t.Fatalf("a second client got %v", err)
 		}
 		if h.tokens && refusal.Holder != account+"@127.0.0.1" {
 			t.Errorf("the holder is %q", refusal.Holder)
@@ -167,7 +173,7 @@ func TestLocksmithHasOneHolderAtATime(t *testing.T) {
 	})
 }
 
-func TestLocksmithSeesThatItsLockIsLost(t *testing.T) {
+func TestLocksmithDetectsTheLossOfItsLock(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
 		l := acquire(t, h.lock("a"))
@@ -177,18 +183,18 @@ func TestLocksmithSeesThatItsLockIsLost(t *testing.T) {
 		select {
 		case <-l.Context().Done():
 		case <-time.After(10 * time.Second):
-			t.Fatal("not noticed")
+			t.Fatal("the loss was not detected")
 		}
 		if err := l.Err(); !errors.Is(err, locksmith.ErrLost) {
 			t.Errorf("lost with %v", err)
 		}
 		if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
-			t.Errorf("given back with %v", err)
+			t.Errorf("released with %v", err)
 		}
 	})
 }
 
-func TestLocksmithDoesNotGiveBackWhatAnotherHolds(t *testing.T) {
+func TestLocksmithDoesNotReleaseTheLockOfAnother(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
 		o := h.lock("a")
@@ -205,10 +211,10 @@ func TestLocksmithDoesNotGiveBackWhatAnotherHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
-			t.Errorf("given back with %v", err)
+			t.Errorf("released with %v", err)
 		}
 		if _, err := os.Stat(h.disk("a")); err != nil {
-			t.Errorf("the other's directory: %v", err)
+			t.Errorf("the directory of the other client: %v", err)
 		}
 	})
 }
@@ -307,64 +313,4 @@ func TestLocksmithOverIPv6(t *testing.T) {
 	h := ours(t, s)
 	h.server.Address = s.v6
 	putsAndGets(t, h)
-}
-
-func TestLocksmithWaitsForItsTurn(t *testing.T) {
-	t.Parallel()
-	h := ours(t, startServer(t, defaults))
-	first := acquire(t, h.lock("a"))
-	told := make(chan *locksmith.HeldError, 10)
-	o := h.lock("a")
-	o.Server.Poll = time.Hour // it does not poll
-	o.Waiting = func(r *locksmith.HeldError) { told <- r }
-	go func() {
-		<-told
-		_ = first.Release(context.Background())
-	}()
-	release(t, acquire(t, o))
-
-	second := acquire(t, h.lock("a"))
-	ctx, cancel := context.WithCancel(t.Context())
-	o.Waiting = func(r *locksmith.HeldError) { time.AfterFunc(50*time.Millisecond, cancel) }
-	if _, err := o.acquire(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of ctx: %v", err)
-	}
-	release(t, second)
-	c, err := locksmith.Dial(t.Context(), h.server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if i, err := c.Info(t.Context(), "/locks/a"); err != nil || i.Held || i.Waiting > 0 {
-		t.Errorf("what is left: %+v, %v", i, err)
-	}
-}
-
-func TestLocksmithLooks(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, h host) {
-		if err := os.MkdirAll(h.disk("group"), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(h.disk("group"), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		c, err := locksmith.Dial(t.Context(), h.server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if i, err := c.Info(t.Context(), h.dir+"/group/a"); err != nil || i.Held {
-			t.Errorf("nobody holds it: %+v, %v", i, err)
-		}
-		l := acquire(t, h.lock("group/a"))
-		i, err := c.Info(t.Context(), h.dir+"/group/a")
-		if err != nil || !i.Held || h.tokens && (len(i.Holders) != 1 || i.Holders[0].Token != l.Token()) {
-			t.Errorf("%+v, %v", i, err)
-		}
-		release(t, l)
-		if i, err := c.Info(t.Context(), h.dir+"/group/a"); err != nil || i.Held {
-			t.Errorf("after the release: %+v, %v", i, err)
-		}
-	})
 }

@@ -46,19 +46,19 @@ const (
 	// One MKD waits at the server for longSlice, or for shortSlice if the connection has other work.
 	longSlice  = 20 * time.Second
 	shortSlice = time.Second
-	// farewell is the wait for the reply to MKD after the end of ctx.
-	farewell = time.Second
+	// lastReplyTimeout is the wait for the reply to MKD after the end of ctx.
+	lastReplyTimeout = time.Second
 )
 
 // acquisition is one Acquire.
 type acquisition struct {
 	*Client
-	o      Options
-	name   string
-	once   bool
-	began  time.Time
-	last   error // why there is no lock yet
-	unsure bool  // an MKD may have been granted
+	o            Options
+	name         string
+	once         bool
+	began        time.Time
+	last         error // why there is no lock yet
+	maybeGranted bool  // an MKD may have been granted
 }
 
 func (c *Client) acquire(ctx context.Context, name string, o Options, once bool) (*Lock, error) {
@@ -96,7 +96,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		case ctx.Err() != nil:
 			return nil, a.giveUp(ctx)
 		case isHeld && a.once, !isHeld && !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrUnknown):
-			return nil, a.doubtful(err)
+			return nil, a.withUnknown(err)
 		case isHeld:
 			if a.o.Waiting != nil {
 				a.o.Waiting(held)
@@ -109,8 +109,8 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 					wait = shortSlice
 				}
 			}
-		case a.once && !a.unsure:
-			return nil, a.doubtful(err)
+		case a.once && !a.maybeGranted:
+			return nil, a.withUnknown(err)
 		default:
 			if a.once { // find out whether the only try was granted
 				var cancel context.CancelFunc
@@ -158,7 +158,7 @@ func (a *acquisition) try(ctx context.Context, wait time.Duration) (l *Lock, wai
 // mkdir sends MKD once and then asks for the facts of the lock: the text of a reply is for people. Ftplockd undoes a grant whose reply the client
 // may not have received, so a grant counts when the server has answered that question.
 func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration) (*Lock, error) {
-	patiently := farewell
+	patiently := lastReplyTimeout
 	if wait > shortSlice {
 		patiently = 0 // when ctx ends, the end of the connection ends the wait
 	}
@@ -177,26 +177,26 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 	case errors.Is(err, ErrRefused):
 		return nil, err
 	case err != nil:
-		a.unsure = patiently > 0 || late.Err() == nil // the server undoes a grant to a client that has ended its wait
+		a.maybeGranted = patiently > 0 || late.Err() == nil // the server undoes a grant to a client that has ended its wait
 		return nil, err
 	case r.transient() && s.hasFacts(): // the server does not know whether it has granted the lock, as with a lost reply
-		a.unsure = true
+		a.maybeGranted = true
 		return nil, s.lost(fmt.Errorf("%w: %s", ErrUnknown, r.text()))
 	}
-	looking, cancel := context.WithTimeout(context.WithoutCancel(late), glimpse)
+	looking, cancel := context.WithTimeout(context.WithoutCancel(late), checkTimeout)
 	defer cancel()
 	sent := now()
 	if !s.hasFacts() && r.good() {
-		a.unsure = false
+		a.maybeGranted = false
 		return a.take(looking, s, Holder{own: true}, s.abs(a.name), sent)
 	}
 	i, err := s.info(looking, a.name)
 	if err != nil {
-		a.unsure = a.unsure || r.good()
+		a.maybeGranted = a.maybeGranted || r.good()
 		return nil, err
 	}
 	if s.hasFacts() {
-		a.unsure = false
+		a.maybeGranted = false
 	}
 	return a.judge(looking, s, r, i, sent)
 }
@@ -220,7 +220,7 @@ func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Info, se
 	case i.busy:
 		return nil, i.heldError(a.name)
 	}
-	a.unsure = false
+	a.maybeGranted = false
 	return nil, fmt.Errorf("%w: %s: the server replied %s, %w", ErrRefused, a.name, r, errNotHeld)
 }
 
@@ -231,23 +231,23 @@ func (a *acquisition) take(ctx context.Context, s *session, h Holder, path strin
 	l.confirmed(h, sent)
 	if a.o.Shared && !h.Shared {
 		r, err := s.ask(ctx, "RMD "+a.name)
-		a.unsure = err != nil || !r.good()
+		a.maybeGranted = err != nil || !r.good()
 		l.over(errReleased)
 		return nil, fmt.Errorf("%w: %s: a shared lock was asked for, and the server grants it to one holder alone", ErrRefused, path)
 	}
 	if h.Token == 0 {
-		l.mark, _ = s.see(ctx, a.name, "") // keep connects again if this loses the connection
+		l.mark, _ = s.describe(ctx, a.name, "") // keep connects again if this loses the connection
 	}
 	l.start()
 	return l, nil
 }
 
-// doubtful adds ErrUnknown to an error if the lock may have been granted.
-func (a *acquisition) doubtful(err error) error {
+// withUnknown adds ErrUnknown to an error if the lock may have been granted.
+func (a *acquisition) withUnknown(err error) error {
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held.Waited = time.Since(a.began)
 	}
-	if !a.unsure || errors.Is(err, ErrUnknown) {
+	if !a.maybeGranted || errors.Is(err, ErrUnknown) {
 		return err
 	}
 	return fmt.Errorf("%w (%w: the reply to MKD was lost)", err, ErrUnknown)
@@ -257,7 +257,7 @@ func (a *acquisition) doubtful(err error) error {
 func (a *acquisition) giveUp(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) && a.last != nil {
-		cause = &because{a.last, []error{cause}}
+		cause = &causedError{a.last, []error{cause}}
 	}
-	return a.doubtful(cause)
+	return a.withUnknown(cause)
 }

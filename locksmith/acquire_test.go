@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	bob      = "account=bob;address=10.0.0.5;held=12.000;left=348.000;mine=no;"
-	giveBack = "> RMD /a\n< 250 /a released\n" + bye
-	gone     = "> SITE LOCK INFO /a\n< 550 /a: words\n"
-	lost     = gone + "> SITE LOCK RENEW /a\n< 550 /a: taken away 1s ago\n"
+	bob     = "account=bob;address=10.0.0.5;held=12.000;left=348.000;mine=no;"
+	sendRMD = "> RMD /a\n< 250 /a released\n" + bye
+	gone    = "> SITE LOCK INFO /a\n< 550 /a: words\n"
+	lost    = gone + "> SITE LOCK RENEW /a\n< 550 /a: taken away 1s ago\n"
 )
 
 var (
@@ -28,10 +28,10 @@ func TestDo(t *testing.T) {
 		want   error
 		says   string
 	}{
-		"does it":                            {script: grant42 + giveBack, f: func(context.Context) error { return nil }},
-		"passes errors on":                   {script: grant42 + giveBack, f: func(context.Context) error { return failed }, want: failed, says: failed.Error()},
-		"ends with the lock":                 {script: grant42 + lost + bye, f: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, want: ErrLost, says: "the lock was lost: /a: taken away 1s ago"},
-		"tells of a loss that f did not see": {script: grant42 + lost + bye, f: func(ctx context.Context) error { <-ctx.Done(); return nil }, want: ErrLost},
+		"succeeds":                      {script: grant42 + sendRMD, f: func(context.Context) error { return nil }},
+		"returns the error of f":        {script: grant42 + sendRMD, f: func(context.Context) error { return failed }, want: failed, says: failed.Error()},
+		"ends with the lock":            {script: grant42 + lost + bye, f: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, want: ErrLost, says: "the lock was lost: /a: taken away 1s ago"},
+		"reports a loss that f ignored": {script: grant42 + lost + bye, f: func(ctx context.Context) error { <-ctx.Done(); return nil }, want: ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, []string{asLocks() + c.script}, func(t *testing.T, s *scripted) {
@@ -44,7 +44,7 @@ func TestDo(t *testing.T) {
 			})
 		})
 	}
-	inBubble(t, []string{asLocks() + grant42 + giveBack}, func(t *testing.T, s *scripted) {
+	inBubble(t, []string{asLocks() + grant42 + sendRMD}, func(t *testing.T, s *scripted) {
 		defer func() {
 			if recover() == nil {
 				t.Error("the panic is lost")
@@ -81,7 +81,7 @@ func TestAnAcquireIs(t *testing.T) {
 		"waited for at the server, in slices": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob +
 				"> SITE WAIT 20\n< 200 ok\n> MKD /a\n! 20s\n" + heldByBob +
-				"> MKD /a\n! 7s\n< 257 words\n" + info("/a", "43", "mine=session;") + giveBack},
+				"> MKD /a\n! 7s\n< 257 words\n" + info("/a", "43", "mine=session;") + sendRMD},
 			took: 27 * time.Second, timeout: 2 * time.Second,
 		},
 		"given up at the deadline, with the connection": {
@@ -89,35 +89,35 @@ func TestAnAcquireIs(t *testing.T) {
 			wait:    5 * time.Second, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s; waited 5s", took: 5 * time.Second,
 		},
 		"given back when it is granted as ctx ends": {
-			scripts: []string{asLocks() + "> MKD /a\n! 500ms\n< 257 words\n" + info("/a", "43", "mine=session;") + giveBack},
+			scripts: []string{asLocks() + "> MKD /a\n! 500ms\n< 257 words\n" + info("/a", "43", "mine=session;") + sendRMD},
 			cancel:  200 * time.Millisecond, want: canceled, says: canceled.Error(), took: time.Second,
 		},
 		"found again after a lost reply": {
-			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + giveBack},
+			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + sendRMD},
 		},
 		"found again after a lost reply to the only try": {
-			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + giveBack},
+			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + sendRMD},
 			once:    true,
 		},
-		"not known when the server is gone after a lost reply": {
+		"unknown when the server is gone after a lost reply": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop"},
 			once:    true, want: ErrUnknown, took: 31 * time.Second,
 		},
-		"not known when the server is gone after a lost reply, and ctx has ended": {
+		"unknown when the server is gone after a lost reply, and ctx has ended": {
 			scripts: []string{asLocks() + "> MKD /a\nhang"},
 			cancel:  time.Second, want: ErrUnknown, also: canceled, took: 40 * time.Second,
 		},
-		"found again after the server could not tell": {
-			scripts: []string{asLocks() + "> MKD /a\n< 451 /a: the server cannot tell whether that happened; look before you try again\n", asLocks() + grant42 + giveBack},
+		"found again after the server could not confirm it": {
+			scripts: []string{asLocks() + "> MKD /a\n< 451 /a: the server cannot tell whether that happened; look before you try again\n", asLocks() + grant42 + sendRMD},
 		},
 		"found again where a full server lost the connection": {
-			scripts: []string{asLocks() + "> MKD /a\n< 421 shutting down\n", "< 421 too many\n", asLocks() + grant42 + giveBack},
+			scripts: []string{asLocks() + "> MKD /a\n< 421 shutting down\n", "< 421 too many\n", asLocks() + grant42 + sendRMD},
 		},
 		"refused for good, though it is held": {
 			scripts: []string{asLocks() + "> MKD /a\n< 550 /a: this account holds 3 locks\n" + strings.Replace(info("/a", "7", bob), "mkd=later", "mkd=refused", 1) + bye},
 			want:    ErrRefused, says: "refused: /a: this account holds 3 locks",
 		},
-		"held by nobody, but wanted by others": {
+		"held by no client, with a queue": {
 			scripts: []string{asLocks() + "> MKD /a\n< 550 words\n> SITE LOCK INFO /a\n< 211-Lock /a\n<  TYPE=busy;waiting=3;mkd=later; /a\n< 211 End\n" + bye},
 			once:    true, want: ErrHeld, says: "/a: held by another client; 3 in the queue",
 		},
@@ -126,31 +126,31 @@ func TestAnAcquireIs(t *testing.T) {
 			want:    ErrRefused, says: "refused: /a: the server replied 550 /a: no such directory, though no client holds it", took: time.Second,
 		},
 		"refused of a name that is no lock, and the directory is removed": {
-			scripts: []string{asLocks() + "> MKD /a\n< 257 created\n" + gone + giveBack},
+			scripts: []string{asLocks() + "> MKD /a\n< 257 created\n" + gone + sendRMD},
 			want:    ErrRefused, says: "refused: no rule of the server makes /a a lock",
 		},
 		"lost if an administrator breaks the lock before the look": {
 			scripts: []string{asLocks() + "> MKD /a\n< 257 locked\n" + gone + "> RMD /a\n< 550 /a: taken away 0s ago\n" + bye},
 			want:    ErrLost, says: "the lock was lost: /a: taken away 0s ago",
 		},
-		"refused to be shared where nothing is known of that": {
-			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n" + giveBack},
+		"refused if shared on a server without shared locks": {
+			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n" + sendRMD},
 			shared:  true, want: ErrRefused,
 		},
-		"held by somebody there, since its directory was made": {
+		"held on another server, since its directory was made": {
 			scripts: []string{asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
 			once:    true, want: ErrHeld, says: "/a: held by another client for 2s",
 		},
-		"refused for good where nothing is in the way": {
+		"refused for good on another server when no directory is in the way": {
 			scripts: []string{strings.Replace(asOthers()+strings.Repeat("> MKD /a\n< 550 Permission denied\n> MDTM /a\n< 550 no\n> PASV\n< 500 no\n", 3), "> PASV", "> EPSV\n< 500 no\n> PASV", 1) + bye},
 			once:    true, want: ErrRefused, says: "refused: /a: the server replied 550 Permission denied, though no client holds it", took: time.Second,
 		},
-		"not taken to be ours there after a lost reply": {
+		"not ours on another server after a lost reply": {
 			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
 			once:    true, want: ErrHeld, also: ErrUnknown,
 		},
-		"left nothing of where it was refused after a lost reply": {
-			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack},
+		"granted on another server after a lost reply": {
+			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + sendRMD},
 		},
 		"an account that is refused at once": {
 			scripts: []string{"< 220 ready\n> USER me\n< 530 never\n"},
@@ -159,7 +159,7 @@ func TestAnAcquireIs(t *testing.T) {
 		"a server that falls silent at login": {
 			scripts: []string{"< 220 ready\n> USER me\nhang"}, want: ErrUnreachable, took: 30 * time.Second,
 		},
-		"a server that is none of FTP": {
+		"a server without FTP": {
 			scripts: []string{"< HTTP/1.1 400 Bad Request\n"}, want: ErrUnreachable,
 		},
 	} {
@@ -199,12 +199,12 @@ func TestAnAcquireIs(t *testing.T) {
 	}
 }
 
-func TestAcquirePollsAtRandomTimesAroundTheMean(t *testing.T) {
+func TestAcquirePollsAtRandomTimes(t *testing.T) {
 	busy := "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n"
 	for name, script := range map[string]string{
-		"a server that cannot wait": asOthers() + strings.Repeat(busy, 20) + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + giveBack,
+		"a server that cannot wait": asOthers() + strings.Repeat(busy, 20) + "> MKD /a\n< 257 created\n> MDTM /a\n< 213 20000101000003\n> MDTM /a\n< 213 20000101000003\n" + sendRMD,
 		"a server that does not wait": asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 200 ok\n" + strings.Repeat("> MKD /a\n"+heldByBob, 20) +
-			grant("43", "") + giveBack,
+			grant("43", "") + sendRMD,
 	} {
 		inBubble(t, []string{script}, func(t *testing.T, s *scripted) {
 			l := mustAcquire(t, s.options())
@@ -227,11 +227,11 @@ func TestAcquirePollsAtRandomTimesAroundTheMean(t *testing.T) {
 	}
 }
 
-func TestALockHasItsAbsolutePath(t *testing.T) {
+func TestPathIsAbsolute(t *testing.T) {
 	for path, script := range map[string]string{
-		"/a":       asOthers() + asked + same + giveBack,
-		"a":        asOthers() + strings.ReplaceAll(asked+same+giveBack, " /a", " a"),
-		`/a;b "c"`: asLocks() + strings.ReplaceAll(grant42+giveBack, "/a", `/a;b "c"`),
+		"/a":       asOthers() + asked + same + sendRMD,
+		"a":        asOthers() + strings.ReplaceAll(asked+same+sendRMD, " /a", " a"),
+		`/a;b "c"`: asLocks() + strings.ReplaceAll(grant42+sendRMD, "/a", `/a;b "c"`),
 	} {
 		inBubble(t, []string{script}, func(t *testing.T, s *scripted) {
 			o := s.options()

@@ -38,7 +38,7 @@ func Dial(ctx context.Context, s Server) (*Client, error) {
 			return nil, err
 		}
 		if pause(ctx, min(e.Poll, time.Second)); ctx.Err() != nil {
-			return nil, &because{err, []error{context.Cause(ctx)}}
+			return nil, &causedError{err, []error{context.Cause(ctx)}}
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestAClientLooks(t *testing.T) {
+func TestInfo(t *testing.T) {
 	inBubble(t, []string{asLocks() + ask42 + gone + "> SITE LOCK INFO /a\ndrop"}, func(t *testing.T, s *scripted) {
 		c, err := Dial(t.Context(), s.options().Server)
 		if err != nil {
@@ -22,7 +22,7 @@ func TestAClientLooks(t *testing.T) {
 			t.Errorf("%+v, %v", i, err)
 		}
 		if _, err := c.Info(t.Context(), "/a"); err == nil {
-			t.Error("a lost connection was not told of")
+			t.Error("no error for a lost connection")
 		}
 		for range 2 {
 			if err := c.Close(); err != nil {
@@ -36,7 +36,7 @@ func TestAClientLooks(t *testing.T) {
 }
 
 // A lock that the parent process holds is checked, but neither adopted nor released.
-func TestALockIsInherited(t *testing.T) {
+func TestInherit(t *testing.T) {
 	mine := info("/a", "43", "mine=job;left=355.000;age=360.000;")
 	inBubble(t, []string{asLocks() + mine + mine + "drop", asLocks() + gone + bye}, func(t *testing.T, s *scripted) {
 		server := s.options().Server

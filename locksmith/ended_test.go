@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A lock that has ended gives no context that is alive for a moment: a transfer could begin in it, and be over.
-func TestTheContextOfALockThatHasEndedHasEnded(t *testing.T) {
+// A transfer must not begin in the context of a lock that has ended.
+func TestContextOfAnEndedLockHasEnded(t *testing.T) {
 	for range 1000 {
 		life, end := context.WithCancelCause(t.Context())
 		end(errReleased)

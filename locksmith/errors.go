@@ -61,13 +61,13 @@ func (e *HeldError) Error() string {
 // Unwrap makes the error match ErrHeld.
 func (e *HeldError) Unwrap() error { return ErrHeld }
 
-// because is an error that also matches causes which its text does not contain.
-type because struct {
+// causedError is an error that also matches causes which its text does not contain.
+type causedError struct {
 	error
 	causes []error
 }
 
-func (b *because) Unwrap() []error { return append([]error{b.error}, b.causes...) }
+func (b *causedError) Unwrap() []error { return append([]error{b.error}, b.causes...) }
 
 // plain returns the text of an error on one line, without the addresses that package net adds.
 func plain(err error) string {

@@ -31,13 +31,13 @@ func TestALockIsLost(t *testing.T) {
 		after   time.Duration // the earliest and the latest
 		before  time.Duration
 	}{
-		"when the server has taken it away": {
+		"when an administrator breaks it": {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 +
 				strings.Replace(lost, "1s ago", "1s ago: broken by boss@10.0.0.2, stuck", 1) + bye},
 			want: ErrLost, says: "the lock was lost: /a: taken away 1s ago: broken by boss@10.0.0.2, stuck",
 			after: 3 * time.Second, before: 3 * time.Second,
 		},
-		"when somebody else has it": {
+		"when another client has it": {
 			scripts: []string{asLocks() + grant42 +
 				info("/a", "44", bob) + "> SITE LOCK RENEW /a\n< 550 /a: not yours: held by me@10.0.0.9 for 0s\n" + bye},
 			want: ErrLost, says: "the lock was lost: /a: not yours: held by me@10.0.0.9 for 0s",
@@ -47,12 +47,12 @@ func TestALockIsLost(t *testing.T) {
 			scripts: []string{asOthers() + asked + "> MDTM /a\n< 213 20000101000007\n" + bye},
 			want:    ErrLost, before: 5 * time.Second,
 		},
-		"when the server is gone for as long as the lock lives": {
+		"when the server is gone until the end of its age": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop"},
 			want:    ErrLost, says: "the lock was lost: /a: its age of 6m0s is over",
 			after: 6*time.Minute - 2*time.Second, before: 6*time.Minute - 2*time.Second,
 		},
-		"before the end of its age, when the server does not answer and the age is shorter than the patience with it": {
+		"before the end of its age, when the server does not answer and the age is shorter than the time limit of a check": {
 			scripts: []string{asLocks() + grant("42", "left=3.000;age=3.000;") + "> SITE LOCK INFO /a\nhang"},
 			want:    ErrLost, says: "the lock was lost: /a: its age of 3s is over",
 			after: 2400 * time.Millisecond, before: 2400 * time.Millisecond,
@@ -80,16 +80,16 @@ func TestALockIsLost(t *testing.T) {
 				asLocks() + grant42 + lost + bye},
 			want: ErrLost, before: time.Second,
 		},
-		"within seconds, when a network that swallowed everything is back and somebody else has it": {
+		"within seconds, when the network is back and another client has it": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\nhang",
 				asLocks() + info("/a", "43", bob) + bye},
 			want: ErrLost, after: 5 * time.Second, before: 7 * time.Second,
 		},
-		"or not known, when the server is gone for a minute and the lock never ends by itself": {
+		"or unknown, when the server is gone for a minute and the lock has no limit": {
 			scripts: []string{asLocks() + never42 + "> SITE LOCK INFO /a\ndrop"},
 			want:    ErrUnknown, after: time.Minute, before: time.Minute + 2*time.Second,
 		},
-		"when it ends after the look, and the MKD after a disconnect is granted as if to anybody": {
+		"when it ends between the facts and the MKD after a disconnect, so that the MKD is a new grant": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop",
 				asLocks() + info("/a", "42", "mine=job;") + grant("50", "") + "> RMD /a\n< 250 ok\n" + bye},
 			want: ErrLost, says: "the lock was lost: /a: it ended while the connection was lost", before: time.Second,
@@ -115,7 +115,7 @@ func TestALockIsLost(t *testing.T) {
 					t.Error(err)
 				}
 				if err := l.Release(t.Context()); !errors.Is(err, c.want) {
-					t.Errorf("given back with %v", err)
+					t.Errorf("released with %v", err)
 				}
 			})
 		})
@@ -131,33 +131,33 @@ func TestALockIsKept(t *testing.T) {
 	}{
 		"after a disconnect and a lost reply to what takes it up again": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + info("/a", "42", "mine=job;") + "> MKD /a\ndrop",
-				asLocks() + strings.Replace(adopt("/a", "50", "51"), "mine=job;", "mine=job;adopted=42;", 1) + giveBack},
+				asLocks() + strings.Replace(adopt("/a", "50", "51"), "mine=job;", "mine=job;adopted=42;", 1) + sendRMD},
 			change: func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
 		},
-		"while the server does not know for some seconds": {
-			scripts: []string{asLocks() + grant42 + ask42 + notNow + notNow + ask42 + notNow + ask42 + giveBack},
+		"while the server cannot confirm it for some seconds": {
+			scripts: []string{asLocks() + grant42 + ask42 + notNow + notNow + ask42 + notNow + ask42 + sendRMD},
 			change:  func(o *wish) { o.Server.Check = time.Second }, after: 6*time.Second + 500*time.Millisecond, token: 42,
 		},
-		"on a new connection when the server has not known for five seconds": {
+		"on a new connection when the server could not confirm it for five seconds": {
 			scripts: []string{asLocks() + grant42 + strings.Repeat(notNow, 5),
-				asLocks() + adopt("/a", "42", "43") + giveBack},
+				asLocks() + adopt("/a", "42", "43") + sendRMD},
 			change: func(o *wish) { o.Server.Check = time.Second }, after: 5*time.Second + 500*time.Millisecond, token: 43,
 		},
 		"while the server cannot renew it": {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 451 /a: not now: etcd does not answer; nothing was changed, try again\n",
-				asLocks() + adopt("/a", "42", "43") + giveBack},
+				asLocks() + adopt("/a", "42", "43") + sendRMD},
 			change: func(o *wish) { o.Server.Check, o.Renew = time.Minute, true }, after: 3*time.Minute + 10*time.Second, token: 43,
 		},
 		"after a disconnect, by its directory": {
-			scripts: []string{asOthers() + asked + "> MDTM /a\ndrop", asOthers() + same + same + giveBack}, after: 9 * time.Second,
+			scripts: []string{asOthers() + asked + "> MDTM /a\ndrop", asOthers() + same + same + sendRMD}, after: 9 * time.Second,
 		},
-		"where the server cannot tell of directories": {
+		"on a server that does not show directories": {
 			scripts: []string{asOthers() + "> MKD /a\n< 257 \"/a\" created\n> MDTM /a\n< 550 no\n> EPSV\n< 500 no\n> PASV\n< 500 no\n" +
 				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n" +
-				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n" + giveBack}, after: 6 * time.Second,
+				"> MDTM /a\n< 550 no\n> PASV\n< 500 no\n" + sendRMD}, after: 6 * time.Second,
 		},
-		"by asking for a full age when half of it is over": {
-			scripts: []string{asLocks() + grant42 + ask42 + ask42 + renew + ask42 + ask42 + ask42 + giveBack},
+		"by a renewal when half of its age is over": {
+			scripts: []string{asLocks() + grant42 + ask42 + ask42 + renew + ask42 + ask42 + ask42 + sendRMD},
 			change:  func(o *wish) { o.Server.Check, o.Renew = time.Minute, true }, after: 5*time.Minute + time.Second, token: 42,
 		},
 	} {
@@ -190,7 +190,7 @@ func TestRelease(t *testing.T) {
 	for name, c := range map[string]struct {
 		scripts []string
 		ctx     context.Context
-		asked   bool // a question is under way
+		asked   bool // a check is in progress
 		want    error
 		says    string
 		took    time.Duration
@@ -198,45 +198,45 @@ func TestRelease(t *testing.T) {
 		"is done when the reply is lost and the lock is gone": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + gone + bye},
 		},
-		"is said again when the reply is lost and the lock stands": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + adopt("/a", "42", "43") + giveBack},
+		"is sent again when the reply is lost and the lock is held": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + adopt("/a", "42", "43") + sendRMD},
 		},
-		"says that the lock was lost": {
+		"reports that the lock was lost": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 550 /a: taken away 2s ago: older than 6m0s\n" + bye},
 			want:    ErrLost, says: "the lock was lost: /a: taken away 2s ago: older than 6m0s",
 		},
 		"does not remove another directory": {
 			scripts: []string{asOthers() + asked + "> MDTM /a\n< 213 20000101000009\n" + bye}, want: ErrLost,
 		},
-		"says that the lock stands when the server does not let it go": {
+		"reports that the lock may be held when the server refuses": {
 			scripts: []string{asOthers() + asked + same + "> RMD /a\n< 550 not empty\n" + bye}, want: ErrUnknown,
 		},
-		"says that the lock may stand when the server does not answer": {
+		"reports that the lock may be held when the server does not answer": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\nhang"}, want: ErrUnknown, took: 31 * time.Second,
 		},
 		"is tried though ctx has ended": {
-			scripts: []string{asLocks() + grant42 + giveBack}, ctx: canceled,
+			scripts: []string{asLocks() + grant42 + sendRMD}, ctx: canceled,
 		},
 		"takes a few seconds after the end of ctx": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\nhang"}, ctx: canceled, want: ErrUnknown, took: 3 * time.Second,
 		},
-		"is said again when the server fails for the moment": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 451 /a: no space left\n" + giveBack},
+		"is sent again after a transient failure": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 451 /a: no space left\n" + sendRMD},
 		},
-		"says that the lock stands when the server fails every time": {
+		"reports that the lock may be held when each try fails": {
 			scripts: []string{asLocks() + grant42 + strings.Repeat("> RMD /a\n< 451 /a: no space left\n", 4) + bye},
 			want:    ErrUnknown,
 		},
-		"waits for a question that the server does not answer, and may not be done": {
+		"waits for a check that the server does not answer, and may fail": {
 			scripts: []string{asLocks() + grant42 + asks + "hang", "hang"}, asked: true,
 			want: ErrUnknown, says: "the lock's state is not known: /a: the server does not answer",
 		},
-		"waits for such a question, and is done on a new connection": {
-			scripts: []string{asLocks() + grant42 + asks + "hang", asLocks() + adopt("/a", "42", "43") + giveBack},
+		"waits for such a check, and succeeds on a new connection": {
+			scripts: []string{asLocks() + grant42 + asks + "hang", asLocks() + adopt("/a", "42", "43") + sendRMD},
 			asked:   true,
 		},
-		"is not sent behind such a question where it could end another lock": {
-			scripts: []string{asOthers() + asked + "> MDTM /a\nhang", asOthers() + same + same + giveBack}, asked: true,
+		"is not sent after such a check where it could end another lock": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\nhang", asOthers() + same + same + sendRMD}, asked: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// patience is the time limit of QUIT, and of the end of a data connection.
-	patience = 2 * time.Second
-	// glimpse is the time limit of a check of a held lock. Then the client connects again: a network that loses everything looks like a slow
+	// closeTimeout is the time limit of QUIT, and of the end of a data connection.
+	closeTimeout = 2 * time.Second
+	// checkTimeout is the time limit of a check of a held lock. Then the client connects again: a network that loses everything looks like a slow
 	// server, and the lease goes on.
-	glimpse = 5 * time.Second
+	checkTimeout = 5 * time.Second
 	// longest limits the bytes of one reply.
 	longest = 4 << 20
 )
 
 var (
-	errCut     = errors.New("the connection was cut")
+	errClosed  = errors.New("the connection was cut")
 	errEndless = errors.New("a reply without an end")
 )
 
@@ -117,7 +117,7 @@ func (l *link) setLimit(limit time.Duration) {
 // connection with unread bytes resets it, which is a failure for vsftpd. After a refused transfer a server may leave the data connection open.
 func (l *link) Close() error {
 	if c, ok := l.Conn.(interface{ CloseWrite() error }); ok && l.data && l.used.Load() && l.err() == nil {
-		_ = l.SetDeadline(time.Now().Add(patience))
+		_ = l.SetDeadline(time.Now().Add(closeTimeout))
 		_ = c.CloseWrite()
 		_, _ = io.Copy(io.Discard, l.Conn)
 	}

@@ -24,8 +24,8 @@ type Lock struct {
 	ending    sync.Once
 	result    error // of Release
 
-	on   *session // the connection of the hold; for the goroutine that has the turn
-	mark sight    // of the directory, on a server without facts; for the goroutine that has the turn
+	on   *session  // the connection of the hold; for the goroutine that has the turn
+	mark directory // of the directory, on a server without facts; for the goroutine that has the turn
 
 	mu      sync.Mutex
 	token   uint64
@@ -181,8 +181,8 @@ func (l *Lock) use(ctx context.Context, do func(*session) error) error {
 	return err
 }
 
-// lonely is the time after which a lock without a lease is lost if the server cannot be reached.
-const lonely = time.Minute
+// unreachableLimit is the time after which a lock without a lease is lost if the server cannot be reached.
+const unreachableLimit = time.Minute
 
 // keep checks the lock until it ends.
 func (l *Lock) keep(every time.Duration) {
@@ -205,7 +205,7 @@ func (l *Lock) keep(every time.Duration) {
 			wait, alone = 0, time.Now()
 		default:
 			wait = min(max(2*wait, 100*time.Millisecond), time.Second)
-			if leased := !l.Expires().IsZero(); time.Since(alone) > lonely && !leased {
+			if leased := !l.Expires().IsZero(); time.Since(alone) > unreachableLimit && !leased {
 				l.lose(fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err))
 			}
 		}
@@ -214,7 +214,7 @@ func (l *Lock) keep(every time.Duration) {
 
 // looking returns a context for one check. It ends when the lock is lost, but not when it is released: RMD needs the connection.
 func (l *Lock) looking() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), glimpse, os.ErrDeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), checkTimeout, os.ErrDeadlineExceeded)
 	stop := context.AfterFunc(l.life, func() {
 		if l.Err() != nil {
 			cancel()
@@ -247,7 +247,7 @@ func (l *Lock) look(every time.Duration) error {
 		default:
 			err = l.check(ctx, s)
 		}
-		if errors.Is(err, ErrUnknown) && silent < glimpse {
+		if errors.Is(err, ErrUnknown) && silent < checkTimeout {
 			return nil
 		} else if errors.Is(err, ErrUnknown) {
 			s.lost(err)
@@ -308,7 +308,7 @@ func (l *Lock) renew(ctx context.Context, s *session) error {
 // checkMark checks on a server without facts whether the directory is still the one that MKD made.
 func (l *Lock) checkMark(ctx context.Context, s *session) error {
 	sent := now()
-	got, err := s.see(ctx, l.name, l.mark.by)
+	got, err := s.describe(ctx, l.name, l.mark.by)
 	switch {
 	case err != nil:
 		return err
@@ -380,7 +380,7 @@ func (l *Lock) Release(ctx context.Context) error {
 			return
 		}
 		if l.result == nil || errors.Is(l.result, ErrUnknown) {
-			l.result = l.giveBack(ctx)
+			l.result = l.sendRMD(ctx)
 		}
 		l.keeping.Wait()
 		l.c.uses.Add(-1)
@@ -389,9 +389,9 @@ func (l *Lock) Release(ctx context.Context) error {
 	return l.result
 }
 
-// giveBack sends RMD until its result is known.
-func (l *Lock) giveBack(ctx context.Context) error {
-	late, stop := lingering(ctx, patience)
+// sendRMD sends RMD until its result is known.
+func (l *Lock) sendRMD(ctx context.Context) error {
+	late, stop := lingering(ctx, closeTimeout)
 	defer stop()
 	work, cancel := context.WithTimeout(late, l.c.e.Timeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 // info asks for the facts of a lock.
 func (s *session) info(ctx context.Context, p string) (Info, error) {
 	if !s.hasFacts() {
-		got, err := s.see(ctx, p, "")
+		got, err := s.describe(ctx, p, "")
 		return Info{Path: s.abs(p), Held: got.there, busy: got.there, Since: got.since}, err
 	}
 	r, err := s.ask(ctx, "SITE LOCK INFO "+p)
@@ -24,28 +24,28 @@ func (s *session) info(ctx context.Context, p string) (Info, error) {
 	return newInfo(s.abs(p), r), err
 }
 
-// sight describes a directory on a server without facts. The mark distinguishes it from another directory of the same name.
-type sight struct {
+// directory describes a directory on a server without facts. The mark distinguishes it from another directory of the same name.
+type directory struct {
 	there bool
 	by    string    // the command that shows it; "": no command does
 	mark  string    // its time
 	since time.Time // zero: not exact
 }
 
-// see asks for a directory by MDTM, or in the listing of its parent if MDTM fails (vsftpd has no MDTM of directories). by chooses one of the two.
-func (s *session) see(ctx context.Context, p, by string) (sight, error) {
+// describe asks for a directory by MDTM, or in the listing of its parent if MDTM fails (vsftpd has no MDTM of directories). by chooses one of the two.
+func (s *session) describe(ctx context.Context, p, by string) (directory, error) {
 	defer context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })()
 	if by != "LIST" {
 		at, err := s.ftp.GetTime(p)
 		if err == nil {
-			return sight{true, "MDTM", at.String(), at}, nil
+			return directory{true, "MDTM", at.String(), at}, nil
 		}
 		if by == "MDTM" && isCode(err, 550) {
-			return sight{by: by}, nil
+			return directory{by: by}, nil
 		}
 	}
 	if by == "MDTM" || s.broken() != nil {
-		return sight{}, s.broken()
+		return directory{}, s.broken()
 	}
 	dir := path.Dir(p)
 	if dir == "." {
@@ -53,14 +53,14 @@ func (s *session) see(ctx context.Context, p, by string) (sight, error) {
 	}
 	entries, err := s.ftp.List(dir)
 	if err != nil && !isCode(err, 550) {
-		return sight{}, s.broken()
+		return directory{}, s.broken()
 	}
 	for _, e := range entries {
 		if e.Type == ftp.EntryTypeFolder && path.Base(e.Name) == path.Base(p) {
-			return sight{there: true, by: "LIST", mark: e.Time.String()}, nil
+			return directory{there: true, by: "LIST", mark: e.Time.String()}, nil
 		}
 	}
-	return sight{by: "LIST"}, nil
+	return directory{by: "LIST"}, nil
 }
 
 // isCode reports whether an error of the library is a reply with that code.

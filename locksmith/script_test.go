@@ -36,7 +36,7 @@ type scripted struct {
 	mu      sync.Mutex
 	scripts []string
 	data    net.Conn // our end of the data connection
-	said    []moment // the lines of clients
+	lines   []moment // of clients
 }
 
 type moment struct {
@@ -72,7 +72,7 @@ func asOthers() string {
 
 // info is a look at a held lock, with its token and other facts.
 func info(name, token, facts string) string {
-	return "> SITE LOCK INFO " + name + "\n< 211-Lock " + name + "\n<  held by whoever it is\n<  type=lock;token=" + token + ";" + facts + "waiting=0;mkd=later; " + name + "\n< 211 End\n"
+	return "> SITE LOCK INFO " + name + "\n< 211-Lock " + name + "\n<  held by a text for people\n<  type=lock;token=" + token + ";" + facts + "waiting=0;mkd=later; " + name + "\n< 211 End\n"
 }
 
 // grant is an MKD that is granted, and the look after it.
@@ -80,7 +80,7 @@ func grant(token, facts string) string {
 	return "> MKD /a\n< 257 \"/a\" has words for people\n" + info("/a", token, "mine=session;"+facts)
 }
 
-// adopt is what takes the lock up again on a new connection.
+// adopt is the adoption of the lock on a new connection.
 func adopt(name, from, to string) string {
 	return info(name, from, "mine=job;") + "> MKD " + name + "\n< 257 ok\n" + info(name, to, "mine=session;adopted="+from+";left=360.000;age=360.000;")
 }
@@ -99,7 +99,7 @@ func (s *scripted) options() wish {
 	}
 }
 
-// wish is a lock that a test wants.
+// wish is a lock for a test.
 type wish struct {
 	Server Server
 	Path   string
@@ -173,7 +173,7 @@ func (s *scripted) follow(c net.Conn, script string) {
 			}
 		case strings.HasPrefix(step, "< "):
 			if _, err := io.WriteString(c, step[2:]+"\r\n"); err != nil {
-				s.t.Errorf("nobody reads %q: %v", step[2:], err)
+				s.t.Errorf("the client does not read %q: %v", step[2:], err)
 				return
 			}
 		case strings.HasPrefix(step, "! "):
@@ -198,7 +198,7 @@ func (s *scripted) follow(c net.Conn, script string) {
 			line = strings.TrimRight(line, "\r\n")
 			s.note(line)
 			if err != nil || !fits(line, step[2:]) {
-				s.t.Errorf("the client said %q (%v) instead of %q", line, err, step[2:])
+				s.t.Errorf("the client sent %q (%v), want %q", line, err, step[2:])
 				return
 			}
 		}
@@ -219,7 +219,7 @@ func (s *scripted) takeData() net.Conn {
 func (s *scripted) note(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.said = append(s.said, moment{line, time.Now()})
+	s.lines = append(s.lines, moment{line, time.Now()})
 }
 
 // times returns the times at which clients sent the line.
@@ -227,7 +227,7 @@ func (s *scripted) times(line string) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []time.Time
-	for _, m := range s.said {
+	for _, m := range s.lines {
 		if m.line == line {
 			all = append(all, m.at)
 		}
@@ -243,7 +243,7 @@ func fits(line, pattern string) bool {
 	return len(line) >= len(before)+len(after) && strings.HasPrefix(line, before) && strings.HasSuffix(line, after)
 }
 
-// end waits for the server, which must have been asked for everything.
+// end waits for the server. All connections must have been made.
 func (s *scripted) end() {
 	s.t.Helper()
 	s.tasks.Wait()
@@ -252,7 +252,7 @@ func (s *scripted) end() {
 	}
 }
 
-// inBubble runs the test where time goes by at once.
+// inBubble runs a test with a scripted server in a bubble of synctest.
 func inBubble(t *testing.T, scripts []string, run func(t *testing.T, s *scripted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,13 +271,13 @@ func mustAcquire(t *testing.T, o wish) *hold {
 	return l
 }
 
-// oneLine is what every error has to be.
+// oneLine checks the form of an error.
 func oneLine(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && strings.ContainsAny(err.Error(), "\r\n") {
 		t.Errorf("an error of several lines: %q", err)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && err.Error() == os.ErrDeadlineExceeded.Error() {
-		t.Errorf("an error that says nothing: %q", err)
+		t.Errorf("an error without a description: %q", err)
 	}
 }

@@ -134,5 +134,5 @@ func (e *endpoint) fail(what string, err error) error {
 	if err != nil {
 		what += plain(err)
 	}
-	return &because{errors.New(e.Address + ": " + what), []error{ErrUnreachable, err}}
+	return &causedError{errors.New(e.Address + ": " + what), []error{ErrUnreachable, err}}
 }

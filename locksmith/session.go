@@ -289,10 +289,10 @@ func (s *session) abs(p string) string {
 	return path.Join(s.home, p)
 }
 
-// leave sends QUIT and closes. It waits for patience at most.
+// leave sends QUIT and closes. It waits for closeTimeout at most.
 func (s *session) leave() {
 	if s.broken() == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		_, _ = s.ask(ctx, "QUIT")
 	}
@@ -301,7 +301,7 @@ func (s *session) leave() {
 
 // drop closes without a command.
 func (s *session) drop() {
-	s.link.cut(errCut)
+	s.link.cut(errClosed)
 	_ = s.link.Close()
 }
 
@@ -346,5 +346,5 @@ func (s *session) abort(why error) {
 	if s.data != nil {
 		s.data.cut(why)
 	}
-	time.AfterFunc(patience, func() { s.link.cut(why) })
+	time.AfterFunc(closeTimeout, func() { s.link.cut(why) })
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAReplyWithoutAnEndEndsTheConnection(t *testing.T) {
+func TestReplyWithoutEndClosesTheConnection(t *testing.T) {
 	ours, theirs := tcpPair(t)
 	go func() {
 		for {
@@ -24,19 +24,19 @@ func TestAReplyWithoutAnEndEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestALineEndIsNotSent(t *testing.T) {
+func TestCommandsWithLineEndsAreRefused(t *testing.T) {
 	s := &session{link: &link{}}
 	if _, err := s.ask(t.Context(), "MKD a\r\nDELE b"); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
 	for _, s := range []Server{{Address: "h", User: "a\r\nDELE b"}, {Address: "h", Password: "a\n"}} {
 		if _, err := s.resolve(); err == nil {
-			t.Errorf("%+v is taken", s)
+			t.Errorf("%+v is accepted", s)
 		}
 	}
 }
 
-func TestNothingThatWasSaidBeforeTLSCountsAfterIt(t *testing.T) {
+func TestReplyInTheClearBeforeTLSIsRefused(t *testing.T) {
 	ours, theirs := tcpPair(t)
 	go func() {
 		_, _ = io.WriteString(theirs, "220 ready\r\n")

@@ -25,7 +25,7 @@ func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) er
 		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
 		err := u.run()
 		if path.Dir(s.abs(name)) == l.path && !s.hasFacts() { // the upload has changed the time of the lock's directory
-			_ = l.c.use(context.Background(), func(*session) error { l.mark = sight{}; return nil })
+			_ = l.c.use(context.Background(), func(*session) error { l.mark = directory{}; return nil })
 		}
 		return err
 	})
@@ -79,7 +79,7 @@ func transferred(name string, err error) error {
 	case errors.As(err, &said) && said.Code >= 500:
 		return fmt.Errorf("%w: %s: %s", ErrRefused, name, plain(err))
 	}
-	return &because{fmt.Errorf("%s: %s", name, plain(err)), []error{err}}
+	return &causedError{fmt.Errorf("%s: %s", name, plain(err)), []error{err}}
 }
 
 // upload is one Put.

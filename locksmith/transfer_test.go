@@ -50,19 +50,19 @@ func TestPut(t *testing.T) {
 		lost           bool
 	}{
 		"stores under a temporary name elsewhere, and renames": {
-			lock: asOthers() + asked + same + same + same + giveBack, transfer: asOthers() + announce + stored + rename + "< 250 ok\n" + bye,
+			lock: asOthers() + asked + same + same + same + sendRMD, transfer: asOthers() + announce + stored + rename + "< 250 ok\n" + bye,
 		},
 		"removes the temporary file when it cannot be renamed": {
-			lock:     asOthers() + asked + same + same + remove + same + giveBack,
+			lock:     asOthers() + asked + same + same + remove + same + sendRMD,
 			transfer: asOthers() + announce + stored + rename + "< 550 no\n",
 			want:     ErrRefused, says: "refused: /f: the server replied 550 no",
 		},
-		"does not know what became of a rename without a reply": {
-			lock: asOthers() + asked + same + same + same + giveBack, transfer: asOthers() + announce + stored + rename,
+		"reports a rename without a reply": {
+			lock: asOthers() + asked + same + same + same + sendRMD, transfer: asOthers() + announce + stored + rename,
 			want: ErrUnreachable,
 		},
-		"renames nothing that has not arrived whole": {
-			lock: asOthers() + asked + same + remove + same + giveBack, transfer: asOthers() + announce + temp + "> SIZE " + part + "\n< 213 2\n",
+		"renames no incomplete file": {
+			lock: asOthers() + asked + same + remove + same + sendRMD, transfer: asOthers() + announce + temp + "> SIZE " + part + "\n< 213 2\n",
 			says: "/f: 3 bytes were sent and 2 arrived",
 		},
 		"renames nothing when the lock was lost meanwhile": {
@@ -76,16 +76,16 @@ func TestPut(t *testing.T) {
 			lock: asLocks() + never42 + held42 + lost + bye, transfer: asLocks() + announce + stor,
 			want: ErrLost, lost: true,
 		},
-		"breaks off when the source is shorter than announced": {
-			lock: asOthers() + asked + same + remove + same + giveBack, transfer: asOthers() + announce + passive + broken,
+		"aborts when the source is shorter than announced": {
+			lock: asOthers() + asked + same + remove + same + sendRMD, transfer: asOthers() + announce + passive + broken,
 			source: strings.NewReader("ab"), says: "/f: the source has 2 bytes instead of the announced 3",
 		},
 		"sends nothing where there is no room": {
-			lock: asLocks() + never42 + held42 + giveBack, transfer: asLocks() + "> ALLO 3\n< 452 full\n",
+			lock: asLocks() + never42 + held42 + sendRMD, transfer: asLocks() + "> ALLO 3\n< 452 full\n",
 			want: ErrRefused,
 		},
-		"says why it was refused": {
-			lock: asLocks() + never42 + held42 + giveBack, transfer: asLocks() + announce + passive + "> STOR /f\n< 550 /f: protected by the lock /b, which you do not hold\n",
+		"reports why it was refused": {
+			lock: asLocks() + never42 + held42 + sendRMD, transfer: asLocks() + announce + passive + "> STOR /f\n< 550 /f: protected by the lock /b, which you do not hold\n",
 			want: ErrRefused, says: "refused: /f: the server replied 550 /f: protected by the lock /b, which you do not hold",
 		},
 	} {
@@ -106,7 +106,7 @@ func TestPut(t *testing.T) {
 					t.Error(err)
 				}
 				if err := l.Release(t.Context()); c.lost != errors.Is(err, ErrLost) || !c.lost && err != nil {
-					t.Errorf("given back with %v", err)
+					t.Errorf("released with %v", err)
 				}
 			})
 		})
@@ -121,16 +121,16 @@ func TestGet(t *testing.T) {
 		got    string
 		whole  bool // it ends well
 	}{
-		"downloads what has no known size":  {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata abc\n< 226 done\n", got: "abc", whole: true},
-		"says that the writer failed":       {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n", refuse: true, want: errSource},
-		"is told that the server broke off": {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata ab\n< 550 disk error\n", got: "ab", want: ErrRefused},
+		"downloads what has no known size": {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata abc\n< 226 done\n", got: "abc", whole: true},
+		"reports that the writer failed":   {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n", refuse: true, want: errSource},
+		"reports that the server aborted":  {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata ab\n< 550 disk error\n", got: "ab", want: ErrRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transfer := asLocks() + c.script
 			if c.whole {
 				transfer += bye
 			}
-			inBubble(t, []string{asLocks() + never42 + held42 + giveBack, transfer}, func(t *testing.T, s *scripted) {
+			inBubble(t, []string{asLocks() + never42 + held42 + sendRMD, transfer}, func(t *testing.T, s *scripted) {
 				l := mustAcquire(t, s.options())
 				var got bytes.Buffer
 				var to io.Writer = &got
@@ -154,8 +154,8 @@ type refusing struct{}
 
 func (refusing) Write([]byte) (int, error) { return 0, errSource }
 
-func TestReleaseBreaksOffATransfer(t *testing.T) {
-	inBubble(t, []string{asLocks() + never42 + held42 + giveBack, asLocks() + passive + "> STOR /f\n< 150 go\nstored abc\n"},
+func TestReleaseAbortsATransfer(t *testing.T) {
+	inBubble(t, []string{asLocks() + never42 + held42 + sendRMD, asLocks() + passive + "> STOR /f\n< 150 go\nstored abc\n"},
 		func(t *testing.T, s *scripted) {
 			l := mustAcquire(t, s.options())
 			put := make(chan error, 1)
@@ -170,10 +170,10 @@ func TestReleaseBreaksOffATransfer(t *testing.T) {
 		})
 }
 
-func TestAFilePutIntoTheLockItselfDoesNotLoseIt(t *testing.T) {
+func TestPutIntoTheLockDirectoryKeepsTheLock(t *testing.T) {
 	written := "> MDTM /a\n< 213 20000101000009\n"
 	transfer := strings.ReplaceAll(announce+stored+"> RNFR "+part+"\n< 350 to?\n> RNTO /f\n< 250 ok\n", "/f", "/a/f")
-	inBubble(t, []string{asOthers() + asked + same + same + written + giveBack, asOthers() + transfer + bye}, func(t *testing.T, s *scripted) {
+	inBubble(t, []string{asOthers() + asked + same + same + written + sendRMD, asOthers() + transfer + bye}, func(t *testing.T, s *scripted) {
 		l := mustAcquire(t, s.options())
 		if err := l.Put(t.Context(), "/a/f", strings.NewReader("abc"), 3); err != nil {
 			t.Error(err)
@@ -191,7 +191,7 @@ func (halves) CloseWrite() error { return nil }
 
 // A server may leave the data connection of a refused transfer open.
 func TestOnlyAUsedDataConnectionIsReadToItsEnd(t *testing.T) {
-	for used, want := range map[bool]time.Duration{false: 0, true: patience} {
+	for used, want := range map[bool]time.Duration{false: 0, true: closeTimeout} {
 		synctest.Test(t, func(t *testing.T) {
 			ours, theirs := net.Pipe()
 			defer theirs.Close()
