@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// acquisition is a session that wants a lock.
+// acquisition is the attempt of a session to acquire a lock.
 type acquisition struct {
 	session *session
 	name    Name
@@ -15,7 +15,7 @@ type acquisition struct {
 	free    bool   // the disk had nothing of that name, and a lock of it gets no directory,
 	unbars  uint64 // when State.unbars had this value
 
-	// Of an automatic lock:
+	// With an automatic lock:
 
 	view *view // what the job has seen; nil: the session sent MKD
 	look bool  // it only looks
@@ -77,8 +77,8 @@ func (a *acquisition) noteRival(n *node, out *outcome) {
 	}
 }
 
-// mayJoin refuses a session whose account holds as many locks as it may, and one that wants a lock below another job's. That job could not
-// release its own before.
+// mayJoin refuses a session whose account holds as many locks as it may, and one that acquires a lock below another job's: that job
+// could not release its own before the end of the new one.
 func (st *State) mayJoin(a *acquisition) error {
 	s := a.session
 	if have := st.accounts[s.owner.Account]; s.settings.maxLocks > 0 && have != nil && have.holds >= s.settings.maxLocks {

@@ -91,7 +91,7 @@ type change struct {
 }
 
 // floor is for jobs of which nothing is known, after a start, a change of the rules, or when too many were to be remembered: until then
-// they count as having seen what was changed under tokens up to this one.
+// they count as having seen the changes under tokens up to this one.
 type floor struct {
 	token Token
 	until Time

@@ -9,12 +9,12 @@ import (
 
 // Automatic makes the locks of a rule automatic: a job acquires them by its first change of a file that they protect, see [Session.Change].
 type Automatic struct {
-	Report  bool          // refuse nothing: only the log has what would be refused
+	Report  bool          // refuse nothing: only log the refusals
 	Session bool          // each session is a job; otherwise all sessions of an account from one address
 	Turn    time.Duration // how long the first look of a job holds the lock; 0: it does not
 }
 
-// automate compiles what the automatic rules protect. A rule that only reports protects nothing.
+// automate compiles the patterns of the automatic rules. A rule that only reports protects nothing.
 func (r *Rules) automate() []error {
 	enforced := r.patterns[:0:0]
 	for _, p := range r.patterns {
@@ -36,8 +36,8 @@ func (r *Rules) automate() []error {
 	return errs
 }
 
-// root returns the pattern of the directory that holds what the pattern fits; nil if the pattern fits that itself, or does not lead from
-// there to its lock. MKD of it is a change, and a listing of it a look.
+// root returns the pattern of the directory that contains the protected paths; nil if the pattern protects that, too, or its path does not
+// determine the lock. MKD of the directory is a change, and a listing of it a look.
 func (p *pattern) root() *pattern {
 	elements := elementsOf(p.parts)
 	last := elements[len(elements)-1]

@@ -41,7 +41,7 @@ func (s *signs) add(c sent) {
 	}
 }
 
-// noteSign remembers a command of a job, and writes to the history when two sessions have sent what one program sends once.
+// noteSign remembers a command of a job, and writes to the history when two sessions have sent a command that one program sends once.
 func (st *State) noteSign(a *acquisition, now Instant, out *outcome) {
 	v, s := a.view, a.session
 	if a.sign == NoSign || v.signs.warned || v.refused != nil || a.sign == Fetch && v.hold != nil && v.hold.turn == 0 {

@@ -22,7 +22,7 @@ const (
 var signTexts = [...]string{Fetch: "fetched", Make: "made", Store: "stored"}
 
 // Look notes that the session looks at a path, and has the first look of its job wait while another job holds the automatic lock of
-// the path: then the Waiting is not nil, and the look goes on when that is over, whatever its result. See [Automatic]. Do not call it for
+// the path: then the Waiting is not nil, and the look goes on when that is over, with any result. See [Automatic]. Do not call it for
 // a client that may only read.
 func (s *Session) Look(ctx context.Context, path Name, sign Sign, wake func()) *Waiting {
 	t := s.table
@@ -32,7 +32,7 @@ func (s *Session) Look(ctx context.Context, path Name, sign Sign, wake func()) *
 	}
 	a := &acquisition{session: s.s, name: name, wake: wake, path: path, look: true, sign: sign}
 	r, err := t.change(ctx, func(now Instant, out *outcome) { t.st.look(a, now, out) })
-	if err != nil { // suspended, or a full disk: what the look has seen counts all the same
+	if err != nil { // suspended, or a full disk: the look counts all the same
 		t.decide(ctx, func(now Instant, out *outcome) {
 			if a.view != nil {
 				t.st.seen(a, now, out)
@@ -46,8 +46,8 @@ func (s *Session) Look(ctx context.Context, path Name, sign Sign, wake func()) *
 }
 
 // Change decides whether the session may change a path, if that has an automatic lock. The first change of a job acquires the lock. While
-// another job holds it, the session waits as the rule says, and the Waiting is not nil. A *JobError refuses the change and every later one
-// of the job under this lock. It says nothing of other locks: MayWrite and Write check the hold.
+// another job holds it, the session waits for the time of its rule, and the Waiting is not nil. A *JobError refuses the change and every later one
+// of the job under this lock. Other locks may refuse the change, too: MayWrite and Write check the hold.
 func (s *Session) Change(ctx context.Context, path Name, sign Sign, wake func()) (*Waiting, error) {
 	t := s.table
 	name := t.Rules().Automatic(path)
@@ -101,7 +101,7 @@ func (s *Session) Wrote() {
 	})
 }
 
-// RefusedJob is a job that may change nothing of what an automatic lock protects.
+// RefusedJob is a job that may not change the files of an automatic lock.
 type RefusedJob struct {
 	Lock  Name
 	Owner Owner   // of the session that was refused first
@@ -154,7 +154,7 @@ func (st *State) eachView(visit func(*view)) {
 }
 
 // ClearJobs lets the refused jobs of a lock change files again, all or those of one account and address, and returns how many there
-// were. What they looked at before counts as unchanged since.
+// were. The files that they looked at count as unchanged since then.
 func (t *Table) ClearJobs(ctx context.Context, name Name, account, address string) int {
 	cleared := 0
 	t.decide(ctx, func(now Instant, out *outcome) {

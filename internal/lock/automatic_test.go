@@ -42,7 +42,7 @@ func inTurn(begin func(wake func()) (*lock.Waiting, error)) error {
 
 // Jobs look at a site and then change it, at random moments, over one connection or several. Each job finds the site as its first look saw
 // it, but for its own changes, or changes nothing. To see the test fail: make State.stale return nil.
-func TestNoJobChangesWhatAnotherOneChangedSinceItsLook(t *testing.T) {
+func TestAJobDoesNotOverwriteChangesMadeSinceItsLook(t *testing.T) {
 	for _, turn := range []time.Duration{0, 2 * time.Second} {
 		t.Run(turn.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestManyConnectionsAreOneJob(t *testing.T) {
 }
 
 // One session may look at any number of sites.
-func TestAJobRemembersSoManySites(t *testing.T) {
+func TestAJobForgetsTheOldestOfTooManyLocks(t *testing.T) {
 	table := newTable(t, lock.Options{}, site(0))
 	s := table.Open(lock.Owner{Account: "ci", Address: "10.0.0.1"})
 	for i := range 2000 {

@@ -9,7 +9,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestSystemClockTellsBothTimesAndTheBoot(t *testing.T) {
+func TestSystemClockReturnsBothTimesAndTheBootID(t *testing.T) {
 	clock := lock.NewSystemClock()
 	before := clock.Now()
 	for clock.Now().Boot == before.Boot { // a clock that moves

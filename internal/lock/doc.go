@@ -6,17 +6,17 @@
 // and a disk. A [Session] is a client connection to a table, which acquires and releases locks. [Rules] are the rules of the
 // configuration.
 //
-// Guarantees: of all sessions that want a lock exclusively, one holds it. A caller gets the result of a change when its record is
+// Guarantees: at most one session holds a lock exclusively. A caller gets the result of a change when its record is
 // written, so that the end of the process loses nothing; a grant is also synced, if the log was opened as durable. Tokens grow with every
 // grant and are never given twice. A hold ends by its token, never by its name. Sessions that wait get a lock in the order in which they
 // came. A lock with others below it ends after them, except by a program on the host that removes its directory.
 //
 // Caveats: a hold whose time is over stands until [Table.Expire] ends it, which the caller must call in time; [Session.Write] refuses it
 // at once. A release is not synced: after a loss of power the hold may stand again until its age ends. A restart forgets queues and
-// delays. A client that was stopped for longer than its lock's age still believes that it holds it; it can compare tokens.
+// delays. A client that was stopped for longer than its lock's age does not notice that it lost the lock; it can compare tokens.
 //
 // Start reading at [State] in state.go. Decisions read it and return an outcome, which is a list of records and a reply: acquire.go and
 // automatic.go for grants, release.go for ends, guard.go for writes, next.go for everything that time causes. They change nothing; apply.go
 // alone changes the state. Then read table.go: it makes a decision, applies it and appends it to the log in one step. The methods of a
-// [Session] in session.go, writing.go and automatic_table.go are what the rest of the server calls. docs/locking.md is an overview.
+// [Session] in session.go, writing.go and automatic_table.go are for the rest of the server. docs/locking.md is an overview.
 package lock

@@ -54,24 +54,25 @@ type SuspendedError struct{ Reason string }
 
 func (e *SuspendedError) Error() string { return "not now: " + e.Reason + "; nothing was changed" }
 
-// HeldError reports that a lock is held. It is not always the lock that the client asked for, see [Table.Exclude].
+// HeldError reports that a lock is held. That may be a lock below the name of the call, see [Table.Exclude].
 type HeldError struct {
 	Refusal
-	Holder Owner         // whose it is; of several, the oldest
+	Holder Owner         // the owner of its hold; of several, of the oldest
 	Token  Token         // its token
 	Held   time.Duration // since it was acquired
 	Expiry
-	Below bool // the lock lies below the name that was asked for
+	Below bool // the lock lies below the name of the call
 }
 
 // Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s", with Idle "... expires in 23h59m48s or 30m0s
-// after its last sign of life", with a place "held by phoneacc@10.0.0.5 for 12s; place 1 of 2 in the queue, expires in 5m48s"; the name of the lock is in it only if it is not the one that was asked for.
+// after its last sign of life", with a place "held by phoneacc@10.0.0.5 for 12s; place 1 of 2 in the queue, expires in 5m48s".
+// It contains the name of the lock only with Below.
 func (e *HeldError) Error() string {
 	text := "held by " + e.Holder.String() + " for " + seconds(e.Held)
 	if e.Below {
 		text = string(e.Name) + " below it is " + text
 	}
-	return e.Place.after(text) + ", " + e.Expiry.Text() // what is longest comes last: a client may cut a long reply
+	return e.Place.after(text) + ", " + e.Expiry.Text() // the longest part comes last, since a client may cut a long reply
 }
 
 // DelayedError reports that a lock was taken away from its holder a short time ago, and that no client gets it
@@ -92,7 +93,7 @@ type NotYoursError struct {
 	Holder    Owner
 	Since     Time          // when it was acquired
 	Held      time.Duration // since then
-	Elsewhere bool          // it is the session's own account that holds it, from another address, and the rule wants the same (ReleaseAddress)
+	Elsewhere bool          // the session's account holds it from another address, and the rule requires the same one (ReleaseAddress)
 }
 
 // Error is of the form "not yours: held by phoneacc@10.0.0.5 for 12s".
@@ -124,7 +125,7 @@ type LostError struct {
 	Token Token         // of the hold that was lost
 	Cause Cause         // CauseExpire, CauseIdle, CauseBreak, CauseDisconnect or CauseHostGone
 	Limit time.Duration // the age or idle time that it exceeded
-	By    Owner         // the administrator who broke it
+	By    Owner         // with CauseBreak: the administrator
 	Note  string        // why
 	At    Instant       // when
 	Ago   time.Duration // how long ago that is
@@ -220,7 +221,7 @@ func (e *LimitError) Error() string {
 	return e.Place.after(fmt.Sprintf("there may be %d such locks, and so many are held", e.Limit))
 }
 
-// TimeoutError reports that the waiting of a session ended without the lock. It matches what Err matches.
+// TimeoutError reports that the waiting of a session ended without the lock. It wraps Err.
 type TimeoutError struct {
 	Waited time.Duration
 	Err    error // why it would have to wait longer
@@ -235,7 +236,7 @@ func (e *TimeoutError) Unwrap() error { return e.Err }
 type JobError struct {
 	Lock   Name
 	Cause  string // "stale": another job has changed them since this one looked; "held": one changes them; "lost": the lock was taken away
-	By     Owner  // the other job, or the administrator who took the lock away
+	By     Owner  // the other job, or the administrator that took the lock away
 	Token  Token  // of its hold
 	Files  int    // with "stale": how many changes it made; 0: not known
 	When   time.Time

@@ -11,8 +11,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// FuzzRules makes a rule of any glob and any pattern for what it protects, and asks it about any name: the forms of globs that
-// are matched faster agree with the slow one, and what leads from a protected path to its locks with what a lock is.
+// FuzzRules compiles any glob and any pattern to a rule, and applies it to any name. A glob matches as doublestar does, and the locks of a
+// protected path are names of locks.
 func FuzzRules(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"/locks/**", "", "/locks/a/b"}, {"**/*_lock", "$1/$2.tsv", "/a/phone_lock"}, {"**/phone_lock", "/$1/phone.tsv", "/phone.tsv"},

@@ -15,7 +15,7 @@ import (
 // without a leading slash gets one, so that "**/phone_lock" matches /phone_lock and /a/phone_lock.
 type nameGlob string // with a slash at its start, and escaped as names are
 
-// newGlob checks a glob. Its errors say what is wrong with it.
+// newGlob checks a glob. Its errors describe the fault.
 func newGlob(glob string) (nameGlob, error) {
 	if glob == "" {
 		return "", errors.New("the glob is empty")

@@ -178,7 +178,7 @@ var (
 	errOthersShare = errors.New("which you do not hold alone")
 	errNotBegun    = errors.New("which you did not hold when it began")
 	errGivenBack   = errors.New("which was given back meanwhile")
-	errOtherJob    = errors.New("which another connection of your account took: say SITE LOCK AS with the same word in each connection, before MKD")
+	errOtherJob    = errors.New("which another connection of your account took: send SITE LOCK AS with the same word in each connection, before MKD")
 )
 
 func (e *ProtectedError) Error() string { return e.Text(string(e.Lock)) }

@@ -54,7 +54,7 @@ func (st *State) accountOf(name string) *account {
 	return a
 }
 
-// sessionOf returns the session of a hold. One that is not known has ended: before a restart, or when it had no holds. That counts from at.
+// sessionOf returns the session of a hold. One that is not known has ended: before a restart, or when it had no holds. It counts as closed at that time.
 func (st *State) sessionOf(o Owner, at Time) *session {
 	if s := st.sessions[o.Session]; s != nil {
 		return s

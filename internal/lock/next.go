@@ -2,8 +2,7 @@ package lock
 
 import "time"
 
-// This file is the only place for time: when a hold ends by itself, when a session that waits gets its lock, and when it has waited
-// for long enough.
+// This file has all decisions about time: when a hold ends, when a session that waits gets its lock, and when it stops to wait.
 
 // askAgain is the time until the next attempt if something is in the way: a write under way, members, a directory of the host.
 const askAgain = time.Second
@@ -11,7 +10,7 @@ const askAgain = time.Second
 // maxBackoff is the longest time between two attempts to end a hold whose directory cannot be removed.
 const maxBackoff = time.Minute
 
-// later returns the moment d after t, or never.
+// later returns the moment d after t, at most never.
 func later(t Time, d time.Duration) Time {
 	if d > never-max(t, 0) {
 		return never
@@ -62,7 +61,7 @@ func (h *hold) graceOver() Time {
 	return never
 }
 
-// latest returns when the hold ends whatever signs of life there are.
+// latest returns when the hold ends in spite of signs of life.
 func (h *hold) latest() (at Time, why Cause) {
 	switch age, grace := h.tooOld(), h.graceOver(); {
 	case h.unheard:

@@ -106,7 +106,7 @@ func (b *fixture) pass(d time.Duration) {
 }
 
 // A limit serves the sessions in the order in which they came, whatever names they wait for.
-func TestALimitServesTheFirstThatCame(t *testing.T) {
+func TestALimitServesSessionsInOrder(t *testing.T) {
 	b := newFixture(t, false, Rule{Match: "/p/*", Contention: &Contention{Limit: 1, Wait: time.Minute}})
 	holder := b.open("a", "")
 	b.get(holder, "/p/1")
@@ -188,7 +188,7 @@ func TestADisconnectedGroupEndsWhenItsMembersAreIdle(t *testing.T) {
 	}
 	b.pass(20 * time.Second)
 	if b.Held("/g") {
-		t.Error("it stands though nobody shows a sign of life")
+		t.Error("it stands without any sign of life")
 	}
 }
 
@@ -243,7 +243,7 @@ func TestAWaitEndsThoughNoRuleMatchesAnyMore(t *testing.T) {
 	}
 }
 
-// A session waits for a directory of a program on the host to go, and is told of it when its time is over.
+// A session waits for a directory of a program on the host to go, and gets an error about it when its time is over.
 func TestASessionWaitsForADirectoryOfTheHost(t *testing.T) {
 	b := newFixture(t, true, Rule{Match: "/x", Contention: &Contention{Wait: 5 * time.Second}})
 	there := true

@@ -130,7 +130,7 @@ func TestLockEndsAtItsAgeAndNotBefore(t *testing.T) {
 	s.held("", "/locks/x")
 }
 
-func TestBreakEndsTheTokenItWasToldOf(t *testing.T) {
+func TestBreakEndsOnlyTheHoldWithItsToken(t *testing.T) {
 	s := newScene(t)
 	a := s.open("a")
 	old := s.acquire(a, "/locks/x")
@@ -141,7 +141,7 @@ func TestBreakEndsTheTokenItWasToldOf(t *testing.T) {
 	s.held("a", "/locks/x")
 }
 
-func TestWhoSpeaksForALockAndWhoMayReleaseIt(t *testing.T) {
+func TestReleasePoliciesAllowTheirSessions(t *testing.T) {
 	const all, none = "address user session anyone", ""
 	rules := []lock.Rule{
 		{Match: "/address/*"}, {Match: "/user/*", Release: lock.ReleaseUser},
@@ -229,7 +229,7 @@ func TestSameJobAdoptsItsHoldUnderANewToken(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoMayReleaseALockTakesOthersBelowIt(t *testing.T) {
+func TestOnlyTheHolderAcquiresLocksBelowItsLock(t *testing.T) {
 	anyone := &lock.Contention{Members: lock.MembersAnyone}
 	s := newScene(t, lock.Rule{Match: "/open", Contention: anyone}, lock.Rule{Match: "/**/*"})
 	a, b := s.open("a"), s.open("b")
@@ -253,7 +253,7 @@ func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
 	s.held("", "/group", "/group/x")
 }
 
-func TestAGroupOutlivesItsConnectionWhileAMemberIsOfAnOpenSession(t *testing.T) {
+func TestAGroupOutlivesItsConnectionWhileAMemberHasOne(t *testing.T) {
 	s := newScene(t,
 		lock.Rule{Match: "/gr*", OnDisconnect: lock.ReleaseOnDisconnect, Grace: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}},
 		lock.Rule{Match: "/gr*/*"})
@@ -268,7 +268,7 @@ func TestAGroupOutlivesItsConnectionWhileAMemberIsOfAnOpenSession(t *testing.T) 
 	s.held("", "/group", "/group/x")
 }
 
-func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {
+func TestWaitersGetTheLockInOrder(t *testing.T) {
 	s := newScene(t, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"reader"}}})
 	a := s.open("reader")
 	s.acquire(a, "/locks/x")
@@ -283,7 +283,7 @@ func TestWaitersGetTheLockInTheOrderInWhichTheyCame(t *testing.T) {
 	}
 }
 
-func TestAnAccountHoldsSoManyLocks(t *testing.T) {
+func TestAnAccountIsRefusedMoreLocksThanItMayHold(t *testing.T) {
 	s := newScene(t)
 	s.acquire(s.open("a"), "/locks/x", "/locks/y")
 	more := s.open("a")
@@ -293,7 +293,7 @@ func TestAnAccountHoldsSoManyLocks(t *testing.T) {
 	}
 }
 
-func TestNobodyGetsALockSoonAfterItWasTakenAway(t *testing.T) {
+func TestLockDelayRefusesALockThatWasTakenAway(t *testing.T) {
 	s := newScene(t, lock.Rule{Match: "/locks/*", MaxAge: time.Minute, LockDelay: 10 * time.Second})
 	a, b := s.open("a"), s.open("b")
 	s.acquire(a, "/locks/x")
@@ -362,7 +362,7 @@ func TestAJobOfSeveralConnectionsWritesByItsNonce(t *testing.T) {
 	s.acquire(first, "/phone_lock")
 	first.Close(s.ctx)
 	s.writes(s.open("a", "job"), phone, "")
-	s.writes(s.open("a"), phone, "say SITE LOCK AS with the same word in each connection, before MKD")
+	s.writes(s.open("a"), phone, "send SITE LOCK AS with the same word in each connection, before MKD")
 	s.writes(s.open("b", "job"), phone, "which you do not hold")
 }
 
@@ -413,7 +413,7 @@ func TestEveryEndWaitsForPublications(t *testing.T) {
 	s.held("", "/phone_lock")
 }
 
-func TestASharedHoldIsNoTitle(t *testing.T) {
+func TestASharedHoldAllowsNoChange(t *testing.T) {
 	s := newScene(t, protecting()...)
 	a := s.open("a")
 	s.acquire(a, "/shared/x")
@@ -429,7 +429,7 @@ func TestEveryLockOfAPathCounts(t *testing.T) {
 	s.writes(a, phone, "which you do not hold")
 }
 
-func TestTheInnermostLockSaysWhoWritesInIt(t *testing.T) {
+func TestTheInnermostLockDecidesWhoWritesInIt(t *testing.T) {
 	s := newScene(t, protecting()...)
 	a, b := s.open("a"), s.open("b")
 	s.acquire(a, "/dir/x", "/dir/x/y")
@@ -443,7 +443,7 @@ type failingLog struct{ *locktest.Memory }
 
 func (failingLog) Wait(context.Context, lock.Position, bool) error { return lock.ErrUncertain }
 
-func TestAGrantThatMayBeLostIsNotReported(t *testing.T) {
+func TestAGrantThatMayBeLostReturnsAnError(t *testing.T) {
 	s := newScene(t)
 	s.log = failingLog{locktest.NewMemory()}
 	s.start()
@@ -452,7 +452,7 @@ func TestAGrantThatMayBeLostIsNotReported(t *testing.T) {
 	s.held("", "/locks/x")
 }
 
-func TestWhileSuspendedNothingIsChanged(t *testing.T) {
+func TestASuspendedServerChangesNothing(t *testing.T) {
 	s := newScene(t, append(protecting(), lock.Rule{Match: "/locks/*"})...)
 	a, b := s.open("a"), s.open("b")
 	hold := s.acquire(a, "/phone_lock", "/locks/x")
@@ -482,7 +482,7 @@ func TestWhileSuspendedNothingIsChanged(t *testing.T) {
 }
 
 // A refusal names the holder that this server has in memory. If the server is suspended meanwhile, that may be old.
-func TestARefusalIsNotReportedWhileSuspended(t *testing.T) {
+func TestASuspendedServerReportsNoHolder(t *testing.T) {
 	s := newScene(t)
 	s.acquire(s.open("a"), "/locks/x")
 	asked := 0

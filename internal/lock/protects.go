@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// ProtectsError describes what is wrong with one of the paths that a rule protects.
+// ProtectsError reports an invalid pattern among the paths that a rule protects.
 type ProtectsError struct {
 	Rule int   // which rule, from 0
 	Path int   // which of its paths, from 0
@@ -24,7 +24,7 @@ func (p *Protection) clone() Protection {
 	return Protection{slices.Clone(p.Paths), p.WriteAs}
 }
 
-// protect compiles what the rules protect. The errors hold a *ProtectsError for each path that is wrong.
+// protect compiles the patterns that the rules protect. The errors hold a *ProtectsError for each path that is wrong.
 func (r *Rules) protect(rules []Rule) []error {
 	var errs []error
 	if len(r.rules) != len(rules) {
@@ -67,7 +67,7 @@ func (r *Rules) ProtectsBelow(dir Name) bool {
 }
 
 // errManyWays is returned for a path that fits a pattern in too many ways to find the locks that protect it.
-var errManyWays error = &kind{"fits what locks protect in too many ways", fs.ErrPermission}
+var errManyWays error = &kind{"fits a protected pattern in too many ways", fs.ErrPermission}
 
 // Guards returns the names of all locks that protect the path, in the order of the rules, each once; none if it is not
 // protected, as no name of a lock is. They need not be held. The cost grows with the rules, not with what is held.

@@ -19,7 +19,7 @@ func guarding(match string, paths ...string) lock.Rule {
 
 var article = guarding("**/*_lock", "$1/$2.tsv")
 
-func TestWhichLocksProtectAPath(t *testing.T) {
+func TestGuardsReturnsTheLocksOfAPath(t *testing.T) {
 	for _, c := range []struct {
 		rules []lock.Rule
 		path  lock.Name
@@ -109,7 +109,7 @@ func TestAPathThatFitsInTooManyWaysIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeProtectedBelowADirectory(t *testing.T) {
+func TestProtectsBelowReportsProtectedPaths(t *testing.T) {
 	rules := rulesOf(t, guarding("/l/*", "/d/$1/x*/y", "/e/[ab]/$1"))
 	for dir, want := range map[lock.Name]bool{
 		"/": true, "/d": true, "/d/any": true, "/d/any/x1": true, "/d/any/z": false, "/d/any/x/y": false, "/d/any/x/y/z": false,
@@ -127,7 +127,7 @@ func TestWhatMayBeProtectedBelowADirectory(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeProtected(t *testing.T) {
+func TestBadProtectedPathsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		rules []lock.Rule
 		want  string

@@ -15,12 +15,12 @@ type Hold struct {
 	// Rule is the rule that limits it, never nil and never changed: the one in force for its name, or, if no rule matches the name
 	// any more, the last one that did. It has no Contention and no Protection.
 	Rule  *Rule
-	Asked Asked // the limits that its client asked for
+	Asked Asked // the limits that its client set
 	// Directory distinguishes the lock's directory from a later one of the same name; zero while there is none.
 	Directory DirectoryID
 }
 
-// Asked are limits that a client asked for, for the locks that it acquires. They only shorten those of a rule.
+// Asked are limits that a client set for the locks that it acquires. They only shorten those of a rule.
 type Asked struct {
 	Age     time.Duration // 0: none
 	Release bool          // the lock ends Grace after the connection
@@ -88,14 +88,14 @@ type Record struct {
 	Note     string
 	File     *Publication // of Published
 
-	// What follows is for observers. No log keeps it.
+	// The next fields are for observers. No log keeps them.
 
 	Waited time.Duration // of Granted: how long the client had waited
 	Free   time.Duration // with Waited: how long the lock had been free
 	Late   time.Duration // of Ended by time: how long after its time
 	Limit  time.Duration // of Ended by time: the limit that was exceeded
 
-	// What follows changes memory only.
+	// The next fields change memory only.
 
 	change func(*State) // without a kind: the change
 	claim  *claim       // of Granted: the claim that it fulfils

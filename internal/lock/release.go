@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// end ends a hold as the record says. If it has a directory, and is the last hold of its name, the directory goes first.
+// end ends a hold with the cause and note of the record. If it has a directory, and is the last hold of its name, the directory goes first.
 func (st *State) end(h *hold, r Record, now Instant, out *outcome) {
 	r.Kind, r.Hold, r.At = Ended, h.Hold, now
 	if h.Directory != (DirectoryID{}) && len(h.node.holds) == 1 && r.Cause != CauseHostGone {

@@ -3,7 +3,7 @@ package lock
 import "slices"
 
 // SetRules replaces the rules. Locks that are held follow the new ones in all fields of a Rule before it returns: the next Expire ends a
-// lock that is too old now. Limits that a client asked for stay. A held lock that no rule matches any more keeps its old one. It goes
+// lock that is too old now. Limits that a client set stay. A held lock that no rule matches any more keeps its old one. It goes
 // through the names a few at a time, so that it delays no other caller; locks with a limit are granted when it is over.
 func (t *Table) SetRules(rules *Rules) {
 	t.reload.Lock()
@@ -18,7 +18,7 @@ func (t *Table) SetRules(rules *Rules) {
 // followBatch is how many names follow a reload at a time.
 const followBatch = 64
 
-// applyRules puts rules in force for all decisions. What is held, and the limits, follow name by name, see follow.
+// applyRules puts rules in force for all decisions. Holds and limits follow name by name, see follow.
 func (st *State) applyRules(rules *Rules, at Instant) {
 	if !slices.EqualFunc(rules.automatic, st.rules.automatic, (*pattern).sameLock) { // the looks of jobs that run are not known
 		st.floor = floor{until: later(at.Boot, rememberJob)}

@@ -38,7 +38,7 @@ type Rule struct {
 	AllowCwd     bool          // every session may change into the lock directory
 	Protection   *Protection   // the files that only the holder may change; nil: none. Never set in a Hold
 	Automatic    *Automatic    // jobs acquire the lock by their changes; nil: they do not. Never set in a Hold
-	Contention   *Contention   // for clients that want the lock while it is held; nil: the defaults. Never set in a Hold
+	Contention   *Contention   // for clients that try to acquire it while it is held; nil: the defaults. Never set in a Hold
 }
 
 // Protection names the files that the locks of a rule protect.
@@ -71,7 +71,7 @@ const (
 	MembersAnyone   MemberPolicy = "anyone"
 )
 
-// Contention is for clients that want a lock while others hold it. The zero value is the defaults.
+// Contention is for clients that try to acquire a lock while others hold it. The zero value is the defaults.
 type Contention struct {
 	Wait         time.Duration // how long an acquire waits; 0: not at all
 	Shared       []string      // the accounts that may hold it together

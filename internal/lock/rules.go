@@ -14,8 +14,8 @@ import (
 // is for use by several goroutines.
 type Rules struct {
 	rules     []*compiledRule
-	patterns  []*pattern // what they protect, in their order
-	automatic []*pattern // of these, what automatic rules protect, and the directories that hold it; also of rules that only report
+	patterns  []*pattern // the files that they protect, in the order of the rules
+	automatic []*pattern // those of automatic rules, also of rules that only report, and the directories that contain these files
 	prefixes  []Name
 	never     map[Name]struct{} // prefixes, to look up
 	limited   bool              // some rule has a limit

@@ -100,7 +100,7 @@ func TestBadRulesAreNamedAllAtOnce(t *testing.T) {
 	}
 }
 
-func TestRootsAreWhereLocksCanBe(t *testing.T) {
+func TestRootsContainAllLocks(t *testing.T) {
 	for _, c := range []struct {
 		globs []string
 		want  []lock.Name

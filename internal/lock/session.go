@@ -76,12 +76,12 @@ func (s *Session) SetDisconnect(grace time.Duration) {
 	s.set(func(to *settings) { to.asked.Release, to.asked.Grace = true, max(grace, 0) })
 }
 
-// SetWait sets how long AcquireOrWait waits from now on, whatever the rules say. 0: not at all.
+// SetWait sets how long AcquireOrWait waits from now on, in place of the time in the rules. 0: not at all.
 func (s *Session) SetWait(d time.Duration) {
 	s.set(func(to *settings) { to.wait, to.waits = max(d, 0), true })
 }
 
-// SetReader sets whether the session only reads what locks protect: then it holds locks together with others, where
+// SetReader sets whether the session only reads protected files: then it holds locks together with others, where
 // their rule has ReadersShare.
 func (s *Session) SetReader(reader bool) { s.set(func(to *settings) { to.reader = reader }) }
 
@@ -136,7 +136,7 @@ func (s *Session) Work() {
 }
 
 // AcquireOrWait acquires the lock, if its rule, its holders and the queue let the session. If they do not, and wake is not
-// nil, the session waits in the queue for as long as the rule or SetWait says: then the hold is zero, and the
+// nil, the session waits in the queue, for the time of its rule or of SetWait: then the hold is zero, and the
 // Waiting is not nil. Changes of the name that are under way are waited for in any case. The session must
 // not acquire the same name otherwise meanwhile.
 //
@@ -193,8 +193,8 @@ func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 }
 
 // Release releases the hold of the name for which the session acts, of several its own, else the oldest; with release = address
-// also one of another connection of its client, see [ReleaseAddress]; with release = anyone any hold, but not at the first try of a session that lost one of the name: that gets the error. It
-// waits for writes under way. After that the session has forgotten that it lost a hold of the name.
+// also one of another connection of its client, see [ReleaseAddress]; with release = anyone any hold. A session that
+// lost one of the name gets an error at its first try. Release waits for writes under way. After that the session has forgotten that it lost a hold of the name.
 //
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
 // ErrMembers if there are locks below it, ErrEnded, ErrNotEmpty if its directory is not empty, and those of the log.
@@ -205,8 +205,8 @@ func (s *Session) Release(ctx context.Context, n Name) error {
 	return s.table.end(ctx, func(now Instant, out *outcome) { s.table.st.release(s.s, n, now, out) })
 }
 
-// Undo ends a hold that the session acquired but whose grant the client did not receive, and no other one. After an undone adoption the session that had the lock has it again. It works on a
-// session that was closed, too. The hold ends now, or as soon as Expire can end it: after a suspension, a write under way, and its members.
+// Undo ends a hold of the session whose grant the client did not receive, and no other one. After an undone adoption the session that had
+// the lock has it again. The session may be closed. The hold ends now, or as soon as Expire can end it: after a suspension, a write under way, and its members.
 // The error is ErrStale if the token does not stand or is not the session's.
 func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 	t := s.table

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// standing is the title under which a session acts for a hold; a larger one is better.
+// standing is the reason why a session acts for a hold; a larger one is better.
 type standing uint8
 
 const (

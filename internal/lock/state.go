@@ -12,7 +12,7 @@ type Time = time.Duration
 // State is everything that decides which session gets a lock. Decisions read it; the views of jobs are the one thing that they add;
 // [State.apply] alone changes it. It is not for use by several goroutines: a [Table] guards it with one mutex.
 //
-// The holds, and with them last, are what the log has. All else is volatile: sessions, queues, claims, pins.
+// The log has the holds, and with them last. All else is volatile: sessions, queues, claims, pins.
 type State struct {
 	rules     *Rules
 	reloading bool  // not all names follow the rules yet, so no limit is known
@@ -85,7 +85,7 @@ type hold struct {
 	idleFrom Time     // it was alive then, so earlier signs of life do not matter
 	previous *Hold    // the hold that it was adopted from, for an undo
 	rival    bool     // since the grant another session of the same account and address was refused the lock
-	job      *job     // whose sessions all may use it, of an automatic rule; nil: of none
+	job      *job     // with an automatic rule: the job whose sessions may all use it; nil: none
 	view     *view    // with Automatic: of the job
 	site     *site    // with Automatic
 	turn     Time     // with Automatic: the job has only looked, and the hold ends then

@@ -72,7 +72,7 @@ func (h *Hold) expiry(end, latest Time, now Instant) Expiry {
 	return Expiry{Remaining: left(end, now), Never: end == never, Idle: h.Rule.MaxIdle, Latest: left(latest, now)}
 }
 
-// Expiry returns when a hold ends whose holder shows a sign of life now.
+// Expiry returns when the hold ends, if its holder shows a sign of life now.
 func (h Hold) Expiry(now Instant) Expiry {
 	latest := h.tooOld()
 	end := latest
@@ -131,7 +131,7 @@ func (t *Table) HeldWithin(dir Name) bool {
 // walkBatch is the number of steps of a walk with the mutex held. A walk over 100,000 locks must delay no client.
 const walkBatch = 128
 
-// walkLocked counts a step of a walk, and releases the mutex for a moment after each batch. What the walk reads may change then; the walk
+// walkLocked counts a step of a walk, and releases the mutex for a moment after each batch. The state may change then; the walk
 // of a map goes on.
 func (t *Table) walkLocked(steps *int) {
 	if *steps++; *steps%walkBatch == 0 {
@@ -287,7 +287,7 @@ type Expiry struct {
 	Remaining time.Duration // until it ends, if there is no further sign of life; 0 when that is due
 	Never     bool          // it does not end by itself, and Remaining means nothing
 	Idle      time.Duration // it ends so long after its last sign of life; 0: no limit
-	Latest    time.Duration // with Idle: until it ends whatever signs of life there are; less than Remaining: never
+	Latest    time.Duration // with Idle: until it ends in spite of signs of life; less than Remaining: never
 }
 
 // Text returns it in words: "expires in 5m48s", "never expires", with both limits "expires in 23h59m48s or 30m0s after its

@@ -57,8 +57,8 @@ type Table struct {
 	appended Position          // the end of the last record in the log
 }
 
-// NewTable loads the holds of the log, compares them with their directories, and ends what is over. Ages go on. Every connection counts as
-// ended now: the grace of locks with on_disconnect = release begins.
+// NewTable loads the holds of the log, compares them with their directories, and ends holds whose time is over. Ages go on. Every connection counts
+// as ended now: the grace of locks with on_disconnect = release begins.
 func NewTable(ctx context.Context, o Options) (*Table, error) {
 	if o.Log == nil || o.Clock == nil || o.Rules == nil {
 		return nil, errors.New("a lock table needs a log, a clock and rules")

@@ -68,7 +68,7 @@ func (c *FakeClock) StepWall(d time.Duration) {
 	c.wall = c.wall.Add(d)
 }
 
-// Reboot starts another boot, whose time begins anew; the machine was off for so long.
+// Reboot begins another boot, from the boot time 0, after the machine was off for a while.
 func (c *FakeClock) Reboot(id string, off time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

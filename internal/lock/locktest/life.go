@@ -12,11 +12,11 @@ import (
 const (
 	STOR  Verb = "STOR"  // of the one file that the lock protects
 	RETR  Verb = "RETR"  // of that file, with or without the lock
-	BREAK Verb = "BREAK" // by an administrator: whatever hold stands
+	BREAK Verb = "BREAK" // by an administrator: ends any hold
 )
 
-// Deed is the Input of an operation of LifeModel. Times are those of the operations. An Owner must hold a name once at
-// a time, and does not ask for what it knows to hold.
+// Deed is the Input of an operation of LifeModel. Times are those of the operations. An Owner holds a name at most once,
+// and sends no MKD for a lock that it holds.
 type Deed struct {
 	Verb         Verb
 	Name         lock.Name
@@ -37,16 +37,16 @@ type Answer struct {
 
 // life is the state of a lock and of the file that it protects.
 type life struct {
-	owner           string // "": nobody
+	owner           string // "": free
 	mayEnd, mustEnd int64
 	token           lock.Token // the last that was seen
 	value           int
-	now             int64 // what follows did not happen before this
+	now             int64 // later operations did not happen before this
 }
 
-// LifeModel is what a lock with a protected file looks like to its clients when holds are taken away, too: not before
-// their MayEnd, and by BREAK. A write is accepted if the writer's hold stands, and refused if it does not. What is read is what was
-// written last; the files hold 0 at first, and nobody writes that. Tokens must grow from hold to hold. Each name is checked on its own.
+// LifeModel describes the replies of a lock with a protected file if holds also end by BREAK, and by their age after MayEnd. A write is
+// accepted if the writer holds the lock, and refused otherwise. A read returns the value that was written last; the files contain 0 at
+// first, which no client writes. Tokens must grow from hold to hold. It checks each name separately.
 func LifeModel() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Partition: partition(func(input any) lock.Name { return input.(Deed).Name }),
@@ -66,7 +66,7 @@ func LifeModel() porcupine.Model {
 	return model.ToModel()
 }
 
-// step returns what the state can be after the operation; none: it cannot have ended like this.
+// step returns the states that are possible after the operation; none: the reply is wrong.
 func (s life) step(in Deed, out Answer) (after []life) {
 	if s.now > in.Return {
 		return nil
@@ -85,7 +85,7 @@ func (s life) step(in Deed, out Answer) (after []life) {
 		}
 	}
 	if in.Verb == STOR && out.Result == Refused && s.owner == in.Owner && s.mayEnd <= in.Return {
-		s.now = max(s.now, s.mayEnd) // its time is over, and nobody has ended it yet
+		s.now = max(s.now, s.mayEnd) // its time is over, but it has not ended yet
 		after = append(after, s)
 	}
 	if out.Result == Unknown {
@@ -104,7 +104,7 @@ func (s life) until(at int64) []life {
 	return []life{s, taken}
 }
 
-// after says what the operation makes of the state, if it can succeed.
+// after returns the state after the operation, if that can succeed.
 func (s life) after(in Deed, out Answer) (after life, possible bool) {
 	after = s
 	own, inTime := s.owner == in.Owner, max(s.now, in.Call) < s.mustEnd

@@ -36,12 +36,12 @@ func TestLog(t *testing.T, bench func(t *testing.T) LogBench) {
 		"a record that was written twice counts once": (*logScene).twice,
 		"tokens and starts grow":                      (*logScene).grow,
 		"a kill loses nothing that was waited for":    (*logScene).killed,
-		"records that nobody waits for are written":   (*logScene).background,
+		"records are written without a Wait":          (*logScene).background,
 		"many callers wait":                           (*logScene).many,
-		"a wait for what is synced returns at once":   (*logScene).at,
+		"a wait for a synced record returns at once":  (*logScene).at,
 		"there is room for the next token":            (*logScene).room,
 		"the history has every entry once":            (*logScene).history,
-		"many records change nothing of what stands":  (*logScene).busy,
+		"many records change no hold":                 (*logScene).busy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &logScene{T: t, bench: bench(t), holds: make(map[lock.Token]lock.Hold)}
@@ -54,7 +54,7 @@ func TestLog(t *testing.T, bench func(t *testing.T) LogBench) {
 	}
 }
 
-// logScene is a log and what it must contain.
+// logScene is a log and the content that it must have.
 type logScene struct {
 	*testing.T
 	bench  LogBench
@@ -89,7 +89,7 @@ func (s *logScene) open() {
 	s.token = s.loaded.Last
 }
 
-// restart stops or kills the log, opens it again, and compares what it loads.
+// restart stops or kills the log, opens it again, and checks the holds that it loads.
 func (s *logScene) restart(kill bool) {
 	s.Helper()
 	if kill {
@@ -101,7 +101,7 @@ func (s *logScene) restart(kill bool) {
 	s.check()
 }
 
-// check compares what was loaded.
+// check compares the loaded holds with those that must stand.
 func (s *logScene) check() {
 	s.Helper()
 	var last lock.Token
@@ -375,7 +375,7 @@ func (s *logScene) history() {
 	}
 }
 
-// busy has the log drop its older part, if it does such a thing.
+// busy has the log drop its older part, if the log does that.
 func (s *logScene) busy() {
 	for i := range 50 {
 		s.commit(s.grant(lock.Name(fmt.Sprintf("/%d_lock", i))))

@@ -9,8 +9,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Memory is a lock.Log in memory, for tests of what uses a table. Several tables may use one after the other, as a server does that is
-// started again. Use NewMemory.
+// Memory is a lock.Log in memory, for tests of packages that use a table. Several tables may use it one after the other, as after restarts of
+// a server. Use NewMemory.
 type Memory struct {
 	mu      sync.Mutex
 	holds   map[lock.Token]lock.Hold

@@ -11,7 +11,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Verb is what a client asked for.
+// Verb is the command of an operation.
 type Verb string
 
 // The verbs of the model.
@@ -20,20 +20,20 @@ const (
 	RMD Verb = "RMD"
 )
 
-// Result is what the client was told.
+// Result is the reply to an operation.
 type Result string
 
 // The results. An operation with an unknown result may take effect at any time after its call, or never: give it a
 // Return after everything else (math.MaxInt64).
 const (
 	Done    Result = "done"    // 257 or 250
-	Refused Result = "refused" // 550: held by somebody else for MKD; not the client's for RMD
-	Queued  Result = "queued"  // 550 of MKD because others wait for the lock: says nothing about its state
+	Refused Result = "refused" // 550: for MKD another client holds the lock; for RMD the client does not hold it
+	Queued  Result = "queued"  // 550 of MKD because others wait for the lock, which may be held or free
 	Unknown Result = "unknown" // no reply arrived
 )
 
-// Input is the Input of a porcupine.Operation: an operation on one lock. Owner is who the client is in the
-// sense that it may give back what this owner took; it must not be empty or contain white space.
+// Input is the Input of a porcupine.Operation: an operation on one lock. Clients with the same Owner may release each other's locks; it
+// must not be empty or contain white space.
 type Input struct {
 	Verb   Verb
 	Name   lock.Name
@@ -47,23 +47,20 @@ type Output struct {
 	Token  lock.Token
 }
 
-// held is the state of one lock, or under a limit of all below one directory, in the model: who holds what and
-// how ("": nobody), and the last token that was seen.
+// held is the state of the model: of one lock, or with a limit of all locks directly below one directory.
 type held struct {
-	holds string // lines of name, owner and share, sorted
-	token lock.Token
+	holds string     // lines of name, owner and share, sorted; "": free
+	token lock.Token // the last that was seen
 }
 
-// Model is what a lock looks like to its clients, if nothing else than MKD and RMD ends a hold (no age, no break)
-// and nobody acquires what it holds already. Each name is checked on its own. Tokens that are known must grow from
-// hold to hold.
+// Model describes the replies of a lock if only RMD ends a hold (no age, no break) and no client acquires a lock that it holds already. It
+// checks each name separately. Tokens that are known must grow from hold to hold.
 func Model() porcupine.Model {
 	return model(0, func(input any) lock.Name { return input.(Input).Name })
 }
 
-// LimitModel is Model for locks of which there may be so many at a time directly below one directory. Each
-// directory is checked on its own. Tokens are not looked at: of two names they need not grow in the order in which others
-// were refused.
+// LimitModel is Model for locks with a limit: at most so many are held directly below one directory. It checks each directory separately. It
+// does not check tokens: those of two names need not grow in the order of the refusals.
 func LimitModel(limit int) porcupine.Model {
 	return model(limit, func(input any) lock.Name { return input.(Input).Name.Parent() })
 }
@@ -83,7 +80,7 @@ func model(limit int, key func(input any) lock.Name) porcupine.Model {
 	return model.ToModel()
 }
 
-// step returns the states that the locks can be in after the operation; none: it cannot have ended like this.
+// step returns the states that are possible after the operation; none: the reply is wrong.
 func step(limit int, s held, in Input, out Output) []any {
 	after, possible := s.after(limit, in, out)
 	switch {
@@ -101,7 +98,7 @@ func step(limit int, s held, in Input, out Output) []any {
 	return nil
 }
 
-// after says what the operation makes of the state, if it can succeed.
+// after returns the state after the operation, if that can succeed.
 func (s held) after(limit int, in Input, out Output) (after held, possible bool) {
 	own := func(shared bool) string { return fmt.Sprintf("%s %s %v", in.Name, in.Owner, shared) }
 	var lines []string
@@ -129,7 +126,7 @@ func (s held) after(limit int, in Input, out Output) (after held, possible bool)
 	return held{strings.Join(lines, "\n"), max(s.token, out.Token)}, possible
 }
 
-// partition splits a history by what key makes of the inputs.
+// partition splits a history by the keys of the inputs.
 func partition(key func(input any) lock.Name) func([]porcupine.Operation) [][]porcupine.Operation {
 	return func(history []porcupine.Operation) [][]porcupine.Operation {
 		parts := make(map[lock.Name][]porcupine.Operation)

@@ -13,8 +13,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Wrong says what is wrong with a history whose operations have a Deed and an Answer; "": nothing. It is checked by
-// LifeModel, and the tokens over all names.
+// Wrong describes the error in a history whose operations have a Deed and an Answer; "": there is none. It checks the history by LifeModel,
+// and the order of the tokens of all names.
 func Wrong(all []porcupine.Operation) string {
 	if text := tokensOutOfOrder(all); text != "" {
 		return text
@@ -26,8 +26,8 @@ func Wrong(all []porcupine.Operation) string {
 	return fmt.Sprintf("the history of %d operations is not linearizable: %s\n%s", len(all), result, stuck(all, info))
 }
 
-// stuck shows where the history stops to make sense: of the name that it does so for, the end of the longest order
-// that was found, and what was under way or began next and does not fit behind it.
+// stuck describes the first contradiction of a history: of the name with the contradiction, the end of the longest possible order, and
+// the operations that were under way or began next, none of which can follow.
 func stuck(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, orders := range info.PartialLinearizationsOperations() {
@@ -86,8 +86,7 @@ func stuck(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	return b.String()
 }
 
-// tokensOutOfOrder checks over all names what the model checks for each: a grant that began when another was known has
-// a greater token.
+// tokensOutOfOrder finds two grants, of any names, of which the one that began after the reply to the other has the smaller token.
 func tokensOutOfOrder(all []porcupine.Operation) string {
 	type grant struct {
 		call, ret int64
@@ -106,7 +105,7 @@ func tokensOutOfOrder(all []porcupine.Operation) string {
 			return fmt.Sprintf("token %d was given twice", g.token)
 		}
 		if g.ret < latest {
-			return fmt.Sprintf("token %d was given before a smaller one was asked for", g.token)
+			return fmt.Sprintf("token %d was granted before the MKD with a smaller token began", g.token)
 		}
 		latest = max(latest, g.call)
 	}
