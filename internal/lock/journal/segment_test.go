@@ -99,8 +99,7 @@ func TestSegmentsUnderLoad(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { working.Wait(); close(done) }()
-	looks := 0
-	for running := true; running; looks++ {
+	for running := true; running; {
 		select {
 		case <-done:
 			running = false
@@ -117,8 +116,8 @@ func TestSegmentsUnderLoad(t *testing.T) {
 		t.Errorf("%d holds", len(l.loaded.Holds))
 	}
 	all := s.numbers()
-	if all[len(all)-1] < 20 || looks < 5 {
-		t.Errorf("%d segments, %d looks", len(all), looks)
+	if all[len(all)-1] < 20 {
+		t.Errorf("%d segments", len(all))
 	}
 	entries := 0
 	for e, err := range History(s.state, "") {
