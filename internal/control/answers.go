@@ -74,8 +74,8 @@ func authTLS(c *Conn, cmd *Command) Reply {
 	return Reply{Code: 234, Text: "begin TLS now"}
 }
 
-// preparePbsz checks PBSZ. Its number has 32 bits (RFC 2228 section 3); with TLS the size is always 0 (RFC 4217 section 8).
-func preparePbsz(c *Conn, cmd *Command) Reply {
+// pbsz answers PBSZ. Its number has 32 bits (RFC 2228 section 3); with TLS the size is always 0 (RFC 4217 section 8).
+func pbsz(c *Conn, cmd *Command) Reply {
 	if !c.isTLS() {
 		return Reply{Code: 503, Text: "send AUTH TLS before PBSZ"}
 	}
@@ -83,7 +83,7 @@ func preparePbsz(c *Conn, cmd *Command) Reply {
 		return Reply{Code: 501, Text: "PBSZ needs a number: PBSZ 0"}
 	}
 	c.sized = true
-	return Reply{}
+	return Reply{Code: 200, Text: "PBSZ=0"}
 }
 
 // prepareProt checks PROT (RFC 4217 section 9). The library treats `PROT p` as PROT C (handle_misc.go:31).
@@ -105,9 +105,10 @@ func prepareProt(c *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-func afterProt(c *Conn, cmd *Command, _ Reply) {
+func afterProt(c *Conn, cmd *Command, r Reply) Reply {
 	c.unprepare() // an earlier PASV was for the other kind of connection
 	c.private = cmd.pass == "PROT P"
+	return r
 }
 
 // hashNames are the digests that the library computes. The first one is the default.
@@ -233,15 +234,21 @@ func prepareMfmt(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
+// afterMfmt replaces the library's replies to a malformed command, which contain a Go error.
+func afterMfmt(_ *Conn, _ *Command, r Reply) Reply {
+	if r.Code == 500 || r.Code == 501 {
+		return needsTime
+	}
+	return r
+}
+
 // quotePath quotes the argument, which the library splits at spaces (handle_files.go:785). Some clients send it quoted.
 func quotePath(_ *Conn, cmd *Command) Reply {
 	name := cmd.Param
 	if len(name) < 2 || name[0] != '"' || name[len(name)-1] != '"' {
 		name = `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 	}
-	if cmd.pass = cmd.Verb + " " + name; len(cmd.pass) > maxLine {
-		return lineTooLong
-	}
+	cmd.pass = cmd.Verb + " " + name
 	return Reply{}
 }
 
@@ -252,10 +259,11 @@ func upperParam(_ *Conn, cmd *Command) Reply {
 }
 
 // afterType notes the type (RFC 959 section 3.1.1): A, A N, I, L 8.
-func afterType(c *Conn, cmd *Command, r Reply) {
+func afterType(c *Conn, cmd *Command, r Reply) Reply {
 	if r.Code == 200 {
 		c.ascii = strings.HasPrefix(cmd.pass, "TYPE A")
 	}
+	return r
 }
 
 func stru(_ *Conn, cmd *Command) Reply {
@@ -291,14 +299,11 @@ func prepareStou(_ *Conn, cmd *Command) Reply {
 	return Reply{}
 }
 
-// prepareAbor puts a NOOP before an ABOR that follows a transfer. The library waits for the transfer's goroutine before a NOOP, but
-// not before an ABOR (client_handler.go:612), and both would write to one buffer.
-func prepareAbor(c *Conn, cmd *Command) Reply {
-	cmd.pass = "ABOR"
-	if c.after.is(transfers) {
-		cmd.pass, cmd.unsaid = "NOOP\r\nABOR", true
-	}
-	return Reply{}
+// abor answers ABOR when its turn comes: the transfer before it, which lookAhead aborted, has ended. The library does not get it, because
+// it would not wait for the end of the transfer's goroutine (client_handler.go:612), and both would write to one buffer.
+func abor(c *Conn, _ *Command) Reply {
+	c.unprepare()
+	return Reply{Code: 226, Text: "no transfer is under way"}
 }
 
 var afterEpsvAll = Reply{Code: 501, Text: "only EPSV is allowed after EPSV ALL"}
@@ -338,8 +343,9 @@ func prepareEpsv(c *Conn, cmd *Command) Reply {
 	return Reply{Code: 522, Text: "use the family of the control connection (" + family + ")"}
 }
 
-// afterPassive claims the port that the reply names: "227 ... (h1,h2,h3,h4,p1,p2)." or "229 ... (|||port|)".
-func afterPassive(c *Conn, _ *Command, r Reply) {
+// afterPassive claims the port that the reply names: "227 ... (h1,h2,h3,h4,p1,p2)." or "229 ... (|||port|)". If no port is free, the
+// library replies 421, which would mean the end of the connection.
+func afterPassive(c *Conn, _ *Command, r Reply) Reply {
 	numbers := strings.FieldsFunc(r.Text, func(r rune) bool { return r < '0' || r > '9' })
 	var port int
 	switch n := len(numbers); {
@@ -352,6 +358,10 @@ func afterPassive(c *Conn, _ *Command, r Reply) {
 	}
 	c.port = c.server.opts.Ports.claim(uint16(port), c.client, c.user)
 	c.prepared = c.port != nil
+	if r.Code == 421 {
+		return Reply{Code: 425, Text: "no port is free for a data connection"}
+	}
+	return r
 }
 
 // preparePort checks PORT (RFC 959 section 4.1.2).

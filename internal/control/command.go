@@ -19,7 +19,6 @@ type Command struct {
 	pass string // the line for the library, without its end
 
 	// These fields belong to the goroutine that executes the command.
-	unsaid    bool   // drop the next final reply of the library: prepareAbor put a command in front
 	opening   *Reply // replaces the 1xx of the library
 	final     *Reply // replaces the last reply
 	replied   bool   // the last reply was sent, or failed to be sent

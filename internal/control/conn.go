@@ -34,7 +34,6 @@ type Conn struct {
 	// These belong to Read.
 	in     input
 	rest   []byte    // the rest of a line that Read returns next
-	after  *verb     // of the last line that the library got
 	armed  time.Time // the read deadline
 	spared time.Time // the client is not idle before, see Handler.IdleFor
 
@@ -219,7 +218,6 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	if cmd.Transfers() { // a QUIT may have come in the same packet
 		c.lookAhead(cmd, lateConnection)
 	}
-	c.after = cmd.verb
 	c.rest = append(append(c.rest, cmd.pass...), "\r\n"...) // it is empty
 	return true
 }
@@ -234,10 +232,15 @@ func (c *Conn) judge(cmd *Command) Reply {
 		return notLoggedIn
 	case v.is(argument) && cmd.trimmed() == "":
 		return Reply{Code: 501, Text: cmd.Verb + " needs an argument: " + v.usage}
-	case v.prepare == nil:
-		return Reply{}
 	}
-	return v.prepare(c, cmd)
+	var r Reply
+	if v.prepare != nil {
+		r = v.prepare(c, cmd)
+	}
+	if len(cmd.pass) > maxLine && r.Code == 0 {
+		return lineTooLong
+	}
+	return r
 }
 
 // finish ends the command that the library has executed.

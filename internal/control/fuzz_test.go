@@ -167,7 +167,7 @@ func FuzzInput(f *testing.F) {
 				break
 			}
 			got := string(buf[:n])
-			if err != nil || !strings.HasSuffix(got, "\r\n") || strings.Count(got, "\n") != 1 && got != "NOOP\r\nABOR\r\n" {
+			if err != nil || !strings.HasSuffix(got, "\r\n") || strings.Count(got, "\n") != 1 {
 				t.Fatalf("the library got %q, %v", got, err)
 			}
 			for line := range strings.Lines(got) {

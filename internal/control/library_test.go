@@ -48,9 +48,7 @@ func (l *library) write(reply string) { _, _ = io.WriteString(l.conn, reply+"\r\
 
 // execute reports whether the connection goes on.
 func (l *library) execute(verb, line string) bool {
-	if verb != "ABOR" {
-		l.transfers.Wait()
-	}
+	l.transfers.Wait()
 	switch verb {
 	case "USER":
 		l.write("331 password")
@@ -60,8 +58,6 @@ func (l *library) execute(verb, line string) bool {
 	case "QUIT":
 		l.write("221 bye")
 		return false
-	case "ABOR":
-		l.write("226 aborted")
 	case "EPSV":
 		l.write(l.listen())
 	case "STOR", "RETR":

@@ -20,9 +20,6 @@ func (c *Conn) libraryLine(cmd *Command, line []byte) {
 	code, more := replyCode(line) // a line within a reply of several has no code, or is marked (RFC 959 section 4.2)
 	switch {
 	case cmd == nil: // the greeting
-	case cmd.unsaid:
-		cmd.unsaid = code < 200 || more
-		return
 	case code/100 == 1:
 		c.CatchUp(quitPatience) // a QUIT that has arrived was sent before this reply
 		c.mu.Lock()
@@ -47,9 +44,6 @@ func (c *Conn) finalLine(cmd *Command, code int, line []byte) {
 	if len(line) > len("550 ") {
 		r.Text = string(line[len("550 "):])
 	}
-	if instead, ok := cmd.verb.instead[code]; ok {
-		r = instead
-	}
 	if code == 500 && bytes.HasPrefix(line[3:], []byte(" Unhandled internal error")) {
 		// The library has recovered from a panic, and does not close the handle (client_handler.go:646).
 		r, cmd.final, cmd.open = internalError, nil, false
@@ -69,7 +63,7 @@ func (c *Conn) complete(cmd *Command, r Reply) {
 	}
 	cmd.replied = true
 	if cmd.verb.after != nil {
-		cmd.verb.after(c, cmd, r)
+		r = cmd.verb.after(c, cmd, r)
 	}
 	if !cmd.Transfers() {
 		c.handler.End(cmd) // before the client can send the next command

@@ -30,6 +30,7 @@ var table = []struct {
 
 	{line: "MKD  a ", pass: "MKD  a "},
 	{line: "XCUP", pass: "CDUP"},
+	{line: "HASH " + strings.Repeat("a", maxLine-len("HASH ")), reply: "500 line too long"}, // with the quotes
 
 	{line: "MDTM a b", pass: "MDTM a b"},
 	{line: "MDTM 20200102030405 a b", pass: "MFMT 20200102030405 a b"},
@@ -76,8 +77,8 @@ var table = []struct {
 	{line: "PORT 127,0,0,1,78,32", reply: "501 this server uses that port itself"}, // 20000, a passive one
 	{line: "PORT 127,0,0,1,24,235", reply: "501 on this machine"},                  // 6379
 	{line: "PORT 127,0,0,1,192,0", pass: "PORT 127,0,0,1,192,0"},
-	{line: "ABOR now", pass: "ABOR"},
-	{line: "\xff\xf4\xf2ABOR", pass: "ABOR"}, // Telnet's signals (RFC 854)
+	{line: "ABOR now", reply: "226 "},
+	{line: "\xff\xf4\xf2ABOR", reply: "226 "}, // Telnet's signals (RFC 854)
 	{line: "\xff\xf1", reply: "500 "},
 	{line: ""},
 	{line: " NOOP", reply: "500 "},

@@ -14,7 +14,7 @@ func TestStartTLS(t *testing.T) {
 	c.play("> NOOP", "< 250 ", "> PBSZ 0", "< 503 ", "> USER u", "< 331 ")
 	c.startTLS(c.tcp)
 	c.logIn()
-	c.play("> AUTH TLS", "< 503 the connection is encrypted", "> PBSZ 0", "< 250 ", "> PROT X", "< 504 ", "> PROT E", "< 536 ", "> PROT p", "< 250 ")
+	c.play("> AUTH TLS", "< 503 the connection is encrypted", "> PBSZ 0", "< 200 PBSZ=0", "> PROT X", "< 504 ", "> PROT E", "< 536 ", "> PROT p", "< 250 ")
 	c.lib.conn.Kick(Reply{Code: 421, Text: "enough"})
 	c.expect("421 enough")
 	c.expectEOF() // close_notify came
@@ -57,7 +57,7 @@ func TestImplicitTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.client(nc)
-	c.play("> AUTH TLS", "< 5", "> PBSZ 0", "< 250 ", "> QUIT", "< 221 ")
+	c.play("> AUTH TLS", "< 5", "> PBSZ 0", "< 200 PBSZ=0", "> QUIT", "< 221 ")
 	lib.conn.Handler().(*handler).endedWith(t, ReasonTLS)
 }
 

@@ -47,19 +47,6 @@ func TestTheEndOfATransferIsNeverMissed(t *testing.T) {
 	}
 }
 
-// The library gets a NOOP before an ABOR behind a transfer: it waits for the end of the transfer then.
-func TestAbortBehindATransfer(t *testing.T) {
-	c, _ := connected(scripted("RETR x", "ABOR", "ABOR"), Options{})
-	for _, want := range []string{"RETR x\r\n", "NOOP\r\nABOR\r\n", "ABOR\r\n"} {
-		buf := make([]byte, 4096)
-		n, err := c.Read(buf)
-		if got := string(buf[:n]); got != want || err != nil {
-			t.Errorf("the library got %q, %v; want %q", got, err, want)
-		}
-		_, _ = io.WriteString(c, strings.Repeat("226 over\r\n", strings.Count(want, "\n")))
-	}
-}
-
 func TestTheEndIsNoticedDuringATransfer(t *testing.T) {
 	many := strings.Repeat("NOOP\r\n", 20000)
 	eof := func(c *client) { _ = c.tcp.CloseWrite() }

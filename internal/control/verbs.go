@@ -8,10 +8,8 @@ type verb struct {
 	// prepare answers the command (a reply with a code), or changes what the library gets (Command.pass). nil: the library
 	// gets the line as it is.
 	prepare func(*Conn, *Command) Reply
-	// after is called with the final reply before it is sent. nil: no call.
-	after func(*Conn, *Command, Reply)
-	// instead has replies that replace the library's, by its code, where the driver sets none.
-	instead map[int]Reply
+	// after is called with the final reply, and returns the reply to send. nil: no call.
+	after func(*Conn, *Command, Reply) Reply
 }
 
 type verbFlags uint8
@@ -27,14 +25,13 @@ func (v *verb) is(f verbFlags) bool { return v != nil && v.flags&f != 0 }
 
 // commands returns the commands of the server by name (RFC 959, 1123, 2228, 2389, 2428, 3659, 4217 and drafts).
 func commands() map[string]*verb {
-	noPort := map[int]Reply{421: {Code: 425, Text: "no port is free for a data connection"}} // 421 would end the connection
 	rows := []verb{
 		{name: "USER", flags: open | argument, usage: "name", prepare: prepareUser},
 		{name: "PASS", flags: open, usage: "password", prepare: preparePass},
 		{name: "ACCT", flags: open, usage: "account", prepare: fixed(202, "no account is needed")},
 		{name: "QUIT", flags: open, usage: ": end the session"},
 		{name: "AUTH", flags: open | argument, usage: "TLS", prepare: authTLS},
-		{name: "PBSZ", flags: open | argument, usage: "0", prepare: preparePbsz, instead: map[int]Reply{200: {Code: 200, Text: "PBSZ=0"}}},
+		{name: "PBSZ", flags: open | argument, usage: "0", prepare: pbsz},
 		{name: "PROT", flags: open | argument, usage: "P or C", prepare: prepareProt, after: afterProt},
 		{name: "FEAT", flags: open, usage: ": list the features", prepare: feat},
 		{name: "HELP", flags: open, usage: "[command]", prepare: help},
@@ -61,7 +58,7 @@ func commands() map[string]*verb {
 		{name: "RNTO", flags: argument, usage: "path: its new name"},
 		{name: "SIZE", flags: argument, usage: "path: bytes of a file"},
 		{name: "MDTM", flags: argument, usage: "path: when it was modified, or a lock acquired", prepare: prepareMdtm},
-		{name: "MFMT", flags: argument, usage: "time path: set the modification time", prepare: prepareMfmt, instead: map[int]Reply{500: needsTime, 501: needsTime}},
+		{name: "MFMT", flags: argument, usage: "time path: set the modification time", prepare: prepareMfmt, after: afterMfmt},
 		{name: "MLST", usage: "[path]: facts about it"},
 		{name: "AVBL", usage: "[path]: bytes available"},
 		{name: "HASH", flags: argument | oneLine, usage: "path: its digest, see OPTS HASH", prepare: quotePath},
@@ -78,11 +75,11 @@ func commands() map[string]*verb {
 		{name: "STRU", flags: argument, usage: "F", prepare: stru},
 		{name: "ALLO", flags: argument, usage: "bytes: how long the next upload will be", prepare: prepareBytes},
 		{name: "REST", flags: argument, usage: "offset: where the next transfer begins", prepare: prepareBytes},
-		{name: "PASV", usage: ": passive data connection", prepare: preparePasv, after: afterPassive, instead: noPort},
-		{name: "EPSV", usage: "[1, 2 or ALL]", prepare: prepareEpsv, after: afterPassive, instead: noPort},
+		{name: "PASV", usage: ": passive data connection", prepare: preparePasv, after: afterPassive},
+		{name: "EPSV", usage: "[1, 2 or ALL]", prepare: prepareEpsv, after: afterPassive},
 		{name: "PORT", flags: argument, usage: "h1,h2,h3,h4,p1,p2", prepare: preparePort},
 		{name: "EPRT", flags: argument, usage: "|family|address|port|", prepare: prepareEprt},
-		{name: "ABOR", usage: ": end the transfer", prepare: prepareAbor, after: func(c *Conn, _ *Command, _ Reply) { c.unprepare() }},
+		{name: "ABOR", usage: ": end the transfer", prepare: abor},
 
 		{name: "RETR", flags: argument | transfers, usage: "path: download"},
 		{name: "STOR", flags: argument | transfers, usage: "path: upload"},
