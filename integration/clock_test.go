@@ -110,30 +110,6 @@ max_age = "1h"
 max_idle = "0"
 `
 
-func TestStepsOfTheWallClockChangeNoAge(t *testing.T) {
-	t.Parallel()
-	for _, step := range []time.Duration{24 * time.Hour, -48 * time.Hour} {
-		t.Run(step.String(), func(t *testing.T) {
-			t.Parallel()
-			s, clock := startStepped(t, hour)
-			holder, other := s.session(account), s.session("other")
-			holder.Want(257, "MKD /locks/job", "expires in 1h0m0s")
-			stamp := other.Want(213, "MDTM /locks/job").Text
-			clock.step(step, 0)
-			other.wantAges("/locks/job", 0, time.Hour)
-			clock.pass(20 * time.Minute)
-			other.wantAges("/locks/job", 20*time.Minute, 40*time.Minute)
-			other.Want(550, "MKD /locks/job", "held by "+account+"@127.0.0.1 for 20m")
-			other.Want(213, "MDTM /locks/job", stamp)
-			clock.pass(39 * time.Minute)
-			other.Want(550, "MKD /locks/job")
-			clock.pass(time.Minute)
-			other.Want(257, "MKD /locks/job")
-			holder.Want(550, "RMD /locks/job", "taken away", "older than 1h0m0s")
-		})
-	}
-}
-
 func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -172,44 +148,6 @@ func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
 		})
 	}
 }
-
-func TestGraceBeginsAgainAtARestart(t *testing.T) {
-	t.Parallel()
-	s, clock := startStepped(t, graceful)
-	holder := s.session(account)
-	holder.Want(257, "MKD /locks/job")
-	holder.Want(257, "MKD /locks/quiet")
-	holder.Conn.Close()
-	other := s.session("other")
-	s.inGrace(other, "/locks/job")
-	s.inGrace(other, "/locks/quiet")
-	late := s.session(account)
-	late.Want(257, "MKD /locks/late")
-	clock.step(4*time.Minute, 4*time.Minute)
-	s.kill()
-	clock.step(2*time.Minute, 2*time.Minute)
-	s.start()
-	clock.restarted()
-	other = s.session("other")
-	for _, name := range []string{"/locks/job", "/locks/late"} {
-		other.wantAges(name, 6*time.Minute, 10*time.Minute) // the start counts as the end of each connection
-	}
-	clock.pass(9 * time.Minute)
-	other.Want(550, "MKD /locks/job")
-	other.Want(550, "MKD /locks/late")
-	clock.pass(time.Minute)
-	other.Want(257, "MKD /locks/job")
-	other.Want(257, "MKD /locks/late")
-}
-
-const graceful = `
-[[lock]]
-match = "/locks/**"
-max_age = "1h"
-max_idle = "0"
-on_disconnect = "release"
-grace = "10m"
-`
 
 // inGrace returns when the server knows that the holder's connection has ended.
 func (s *server) inGrace(c *session, name string) {

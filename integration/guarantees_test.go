@@ -25,7 +25,7 @@ func goSources(t *testing.T, tests bool) map[string]string {
 	return all
 }
 
-// declaredTests returns the names of all tests, each as "TestName" and as "package: TestName".
+// declaredTests returns the names of all tests, each as "TestName" and as "package: TestName". A script for a server is a test, too.
 func declaredTests(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := make(map[string]bool)
@@ -33,6 +33,9 @@ func declaredTests(t *testing.T) map[string]bool {
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(source, -1) {
 			tests[m[1]], tests[filepath.Dir(path)+": "+m[1]] = true, true
 		}
+	}
+	for _, script := range serverScripts(t) {
+		tests["integration: TestServerScripts/"+strings.TrimSuffix(filepath.Base(script), ".txtar")] = true
 	}
 	return tests
 }

@@ -69,48 +69,6 @@ func TestATransferGoesOnBehindAPipelinedQuit(t *testing.T) {
 	}
 }
 
-// What old clients send and other servers accept.
-func TestHabitsOfOldClients(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	c := s.session(account)
-	c.Want(200, "TYPE I")
-	// An Arduino sketch sends an empty line behind its data and reads no reply to it.
-	c.says("\r\n\r\n")
-	c.Want(257, "PWD")
-	// lftp with use-allo announces the whole file before it sends the rest.
-	for _, upload := range []string{"APPE /whole", "REST 4"} {
-		s.write("whole", "1234")
-		c.Want(200, "ALLO 10")
-		if upload == "REST 4" {
-			c.Want(350, upload)
-			upload = "STOR /whole"
-		}
-		data := c.begin(upload)
-		_, _ = io.WriteString(data, "567890")
-		data.Close()
-		c.WantReply(226)
-		s.wantFile(t, "whole", "1234567890")
-	}
-	// One that is cut off is not published, whichever length was announced.
-	for _, announced := range []int{10, 6} {
-		s.write("whole", "1234")
-		c.Want(200, fmt.Sprint("ALLO ", announced))
-		data := c.begin("APPE /whole")
-		_, _ = io.WriteString(data, "567")
-		data.Close()
-		c.WantReply(426, "fewer bytes than ALLO announced")
-		s.wantFile(t, "whole", "1234")
-	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	port := l.Addr().(*net.TCPAddr).Port
-	c.Want(200, fmt.Sprintf("PORT 127, 0, 0, 1, %d, %d", port>>8, port&0xff))
-}
-
 // lftp continues an upload and announces the whole file.
 func TestLftpContinuesAnUploadThatItAnnounces(t *testing.T) {
 	t.Parallel()

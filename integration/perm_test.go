@@ -81,26 +81,3 @@ func TestPermFactsPromiseWhatTheServerDoes(t *testing.T) {
 		})
 	}
 }
-
-// A listing shows nothing in the directory then.
-func TestRMDSaysThatAnUploadIsUnderWay(t *testing.T) {
-	t.Parallel()
-	for _, directories := range []string{"true", "false"} {
-		s := startServer(t, "[locks]\ndirectories = "+directories+"\n"+defaults)
-		c, up := s.session(account), s.session(account)
-		for _, in := range []*session{c, up} {
-			in.Want(200, "SITE LOCK AS job")
-		}
-		c.Want(257, "MKD /dir")
-		c.Want(257, "MKD /locks/job")
-		for _, dir := range []string{"/dir", "/locks/job"} {
-			data := up.begin("STOR " + dir + "/file")
-			c.Want(550, "RMD "+dir, "an unfinished upload lies in it")
-			data.Close()
-			up.WantReply(226)
-			c.Want(550, "RMD "+dir, "not empty")
-			c.Want(250, "DELE "+dir+"/file")
-			c.Want(250, "RMD "+dir)
-		}
-	}
-}

@@ -533,25 +533,6 @@ func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testi
 	})
 }
 
-func TestTheNamesThatPeopleGiveToLocksAreLocks(t *testing.T) {
-	t.Parallel()
-	inBothModes(t, "", func(t *testing.T, s *server) {
-		s.write("d/file", "")
-		c := s.session(account)
-		for _, name := range []string{
-			"/locks/job", "/d/phone_lock", "/d/deploy.lock", "/d/.lock", "/d/" + deploymentLock,
-			"/d/.app-archive.json.desktop_updater.lock", "/.platform-server-backup-writer-lock", "/d/.editorial-upload-lock",
-		} {
-			c.Want(257, "MKD "+name, "locked, token ")
-			c.Want(250, "RMD "+name, "released")
-		}
-		for _, name := range []string{"/d/combination-lock", "/d/lock", "/d/locks", "/d/locker", "/d/.locked", "/d/clock"} {
-			c.Want(257, "MKD "+name, "created")
-			c.Want(250, "RMD "+name, "removed")
-		}
-	})
-}
-
 func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 	t.Parallel()
 	inBothModesStepped(t, soon, func(t *testing.T, s *server, clock *clock) {

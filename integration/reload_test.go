@@ -3,7 +3,6 @@ package integration
 import (
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -19,23 +18,6 @@ func (s *server) mustReload() {
 	if r := s.reload(); r.status != 0 || !strings.HasSuffix(r.out, "reloaded\n") {
 		s.t.Fatalf("reload: exit status %d: %s", r.status, r.out)
 	}
-}
-
-const agedHour = "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\nmax_idle = \"0\"\n"
-
-func TestReloadBySignalTakesNewAccountsAndKeepsSessionsAndLocks(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, agedHour)
-	c := s.session(account)
-	c.Want(257, "MKD /locks/a")
-	if _, err := login(s.v4, "newcomer"); err == nil {
-		t.Fatal("an account that there is not")
-	}
-	s.configure(agedHour, "newcomer")
-	s.signal(syscall.SIGHUP)
-	s.log.Await(t, "msg=reloaded", 1)
-	s.session("newcomer").Want(550, "MKD /locks/a", "held by "+account)
-	c.Want(250, "RMD /locks/a")
 }
 
 func TestRenewedCertificateIsUsedWithoutARestart(t *testing.T) {

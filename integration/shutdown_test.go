@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -11,41 +10,6 @@ import (
 
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
-
-func TestStopFinishesUploadsAndKeepsLocks(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	idle, busy := s.session("other"), s.session(account)
-	busy.Want(257, "MKD /locks/job")
-	busy.Want(200, "TYPE I")
-	data := busy.begin("STOR /upload")
-	if _, err := io.WriteString(data, "begun, "); err != nil {
-		t.Fatal(err)
-	}
-	harness.Await(t, "the upload begins", func() bool { return len(s.unfinished()) == 1 })
-	s.signal(syscall.SIGTERM)
-	idle.WantReply(421)
-	if n, err := io.Copy(io.Discard, idle.R); n != 0 || err != nil {
-		t.Errorf("an idle session after its 421: %d bytes, %v", n, err)
-	}
-	if _, _, err := connect(s.v4); err == nil {
-		t.Error("a server that stops takes connections")
-	}
-	if _, err := io.WriteString(data, "and finished"); err != nil {
-		t.Fatal(err)
-	}
-	data.Close()
-	busy.WantReply(226)
-	s.stopped()
-	s.wantFile(t, "upload", "begun, and finished")
-	if left := s.unfinished(); len(left) != 0 {
-		t.Errorf("left over: %v", left)
-	}
-	s.start()
-	s.session("other").Want(550, "MKD /locks/job", "held by "+account)
-	s.session(account).Want(250, "RMD /locks/job")
-	s.stop()
-}
 
 // A kick and a stop end a command that would run for hours, and a stop does not wait for it.
 func TestKickAndStopEndWhatRuns(t *testing.T) {

@@ -179,29 +179,3 @@ func TestAriaDownloadsWithoutAPause(t *testing.T) {
 		}
 	}
 }
-
-// What old clients say and vsftpd understands.
-func TestLongNlstAndTilde(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	s.write("sub/file", "content")
-	c := s.session(account)
-	for _, line := range []string{"NLST -l", "NLST -al", "NLST -l sub"} {
-		listing, err := c.Retrieve(line)
-		if err != nil || !strings.Contains(string(listing), "drwx") && !strings.Contains(string(listing), "-rw-r--r--") {
-			t.Errorf("%s: %q, %v; want the long format", line, listing, err)
-		}
-	}
-	if names, err := c.Retrieve("NLST sub"); err != nil || string(names) != "sub/file\r\n" {
-		t.Errorf("NLST sub: %q, %v", names, err)
-	}
-	c.Want(250, "CWD sub")
-	c.Want(250, "CWD ~", "/ is the current directory")
-	c.Want(257, "PWD", `"/"`)
-	c.Want(250, "CWD ~/sub")
-	c.Want(257, "PWD", `"/sub"`)
-	c.Want(550, "CWD ~other", "/sub/~other: no such file or directory")
-	s.write("sub/~/file", "a directory of that name")
-	c.Want(250, "CWD ~")
-	c.Want(257, "PWD", `"/sub/~"`)
-}
