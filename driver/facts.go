@@ -40,10 +40,10 @@ func (f *facts) seconds(name string, d time.Duration) {
 
 // factLines returns a line of facts for each hold of a lock, or one line for a lock that is not held.
 func factLines(view string, v lock.View, now lock.Instant) (lines []string) {
-	for _, h := range v.Holds {
+	for _, h := range v.Seen {
 		lines = append(lines, factLine(view, v, func(f *facts) { f.hold(h, now) }))
 	}
-	if len(v.Holds) == 0 {
+	if len(v.Seen) == 0 {
 		lines = append(lines, factLine(view, v, func(f *facts) { f.add("type", "busy") }))
 	}
 	return lines
@@ -110,8 +110,8 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 // siteLockInfo is SITE LOCK INFO: lines for people, then lines of facts. A lock that MKD would get now is not held: 550.
 func (c *client) siteLockInfo(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
-		status, held := c.table().Get(n)
 		v, err := c.locks.View(n)
+		held := len(v.Holds) > 0
 		if verr := c.table().Valid(); verr != nil { // a client acts on this reply
 			err = verr
 		}
@@ -120,7 +120,7 @@ func (c *client) siteLockInfo(param string) control.Reply {
 		}
 		switch {
 		case err != nil:
-		case held && len(v.Holds) == 0, !held && v.Next == nil:
+		case !held && v.Next == nil:
 			err = lock.ErrNotHeld
 		case !held && nextMkd(v.Next) == "refused":
 			err = v.Next
@@ -128,7 +128,7 @@ func (c *client) siteLockInfo(param string) control.Reply {
 		if err != nil {
 			return control.Reply{}, err
 		}
-		lines := lockLines(status)
+		lines := lockLines(v.Status)
 		if !held {
 			why, _ := c.explain(v.Next)
 			lines = append(lines, " not held: "+why.text)

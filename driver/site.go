@@ -234,16 +234,15 @@ func (c *client) siteLocks(param string) control.Reply {
 // so it keeps the names only.
 func (c *client) lockRows(names []lock.Name, line func(string) error) error {
 	for _, n := range names[:min(len(names), maxShown)] {
-		status, held := c.table().Get(n)
+		v, err := c.locks.View(n)
 		if err := c.table().Valid(); err != nil {
 			return err
 		}
-		seen, err := c.locks.View(n)
 		view, ok := c.account.inView(n)
-		if err != nil || !ok || !held || len(seen.Holds) == 0 {
+		if err != nil || !ok || len(v.Holds) == 0 {
 			continue
 		}
-		for _, text := range append([]string{" " + view + ":" + strings.Join(lockLines(status), ";")}, factLines(view, seen, c.server.clock.Now())...) {
+		for _, text := range append([]string{" " + view + ":" + strings.Join(lockLines(v.Status), ";")}, factLines(view, v, c.server.clock.Now())...) {
 			if err := line(text); err != nil {
 				return err
 			}

@@ -102,7 +102,7 @@ func (st *State) mayJoin(a *acquisition) error {
 // takeUp grants a lock that the session's job holds already: under a new token a hold of another session of the job, under the same token
 // one whose grant the session did not receive. It returns false if there is no such hold.
 func (st *State) takeUp(s *session, n *node, rule *compiledRule, now Instant, out *outcome) bool {
-	h, title := st.actsFor(s, n)
+	h, title, _ := st.holdOf(s, n.name)
 	switch {
 	case h != nil && h.Automatic: // of the session's job
 		out.do(func(st *State) {

@@ -76,7 +76,7 @@ func (st *State) change(a *acquisition, now Instant, out *outcome) {
 	v := st.viewOf(s, a.name, rule)
 	a.view = v
 	st.noteSign(a, now, out)
-	h, _ := st.actsFor(s, n)
+	h, _, _ := st.holdOf(s, a.name)
 	holds := h != nil && len(n.holds) == 1 && !h.Shared
 	switch {
 	case v.refused != nil:

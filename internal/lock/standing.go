@@ -103,41 +103,35 @@ func (s *session) hasLost(name Name) bool {
 	return ok || s.lostMany
 }
 
-// actsFor returns the hold of n for which the session acts, and its title; of several the one with the best title, then the oldest.
-// Its own is found without a search.
-func (st *State) actsFor(s *session, n *node) (best *hold, title standing) {
-	if n == nil || s.closed {
-		return nil, stranger
+// holdOf returns the hold of the name for which the session acts, and its title, or why there is none. Of several holds it is the
+// session's own, else the one with the best title, then the oldest.
+func (st *State) holdOf(s *session, name Name) (best *hold, title standing, err error) {
+	if s.closed {
+		return nil, stranger, ErrEnded
 	}
-	if own := s.holds[n.name]; own != nil {
-		return own, bySession
+	if own := s.holds[name]; own != nil { // without a search among many
+		return own, bySession, nil
 	}
-	for _, h := range n.holds {
+	var holds []*hold
+	if n := st.nodes[name]; n != nil {
+		holds = n.holds
+	}
+	for _, h := range holds {
 		if is := s.standingOf(h); is > title {
 			best, title = h, is
 		}
 	}
-	return best, title
-}
-
-// holdOf returns the hold of the name for which the session acts, and its title, or why there is none.
-func (st *State) holdOf(s *session, name Name) (*hold, standing, error) {
-	if s.closed {
-		return nil, stranger, ErrEnded
+	if best != nil {
+		return best, title, nil
 	}
-	n := st.nodes[name]
-	if h, title := st.actsFor(s, n); h != nil {
-		return h, title, nil
-	}
-	held := n != nil && len(n.holds) > 0
 	if lost, ok := s.lost[name]; ok {
-		lost.Held = held
+		lost.Held = len(holds) > 0
 		return nil, stranger, &lost
 	}
-	if !held {
+	if len(holds) == 0 {
 		return nil, stranger, ErrNotHeld
 	}
-	h := n.holds[0]
+	h := holds[0]
 	elsewhere := h.Rule.Release == ReleaseAddress && h.Owner.Account == s.owner.Account && !sameAddress(h.Owner.Address, s.owner.Address)
 	return nil, stranger, &NotYoursError{Name: name, Holder: h.Owner, Since: h.Acquired.Boot, Elsewhere: elsewhere}
 }

@@ -31,19 +31,21 @@ type Queued struct {
 	Since time.Duration // how long it has waited
 }
 
-// status returns the visible state of n, which has holds.
+// status returns the visible state of n.
 func (n *node) status(now Instant) Status {
-	holds := make([]Hold, len(n.holds))
-	for i, h := range n.holds {
-		holds[i] = h.Hold
+	s := Status{Name: n.name, Members: n.below, Waiting: n.waiting()}
+	if len(n.holds) == 0 {
+		return s
 	}
-	var done change
-	if h := n.holds[0]; h.site != nil && h.site.changed.token == h.Token {
-		done = h.site.changed
+	for _, h := range n.holds {
+		s.Holds = append(s.Holds, h.Hold)
 	}
-	return Status{
-		Name: n.name, Holds: holds, Files: done.files, Last: done.last, Held: max(now.Boot-n.holds[0].Acquired.Boot, 0), Expiry: n.expiry(now), Members: n.below, Waiting: n.waiting(),
+	first := n.holds[0]
+	if first.site != nil && first.site.changed.token == first.Token {
+		s.Files, s.Last = first.site.changed.files, first.site.changed.last
 	}
+	s.Held, s.Expiry = max(now.Boot-first.Acquired.Boot, 0), n.expiry(now)
+	return s
 }
 
 // waiting returns how many sessions wait for the name, or for a place in its pool.

@@ -2,8 +2,8 @@ package lock
 
 // View is a lock as one session sees it.
 type View struct {
-	Holds   []SeenHold // those that stand, the oldest first; none if the lock is free
-	Waiting int        // as in Status
+	Status            // without Holds if the lock is free
+	Seen   []SeenHold // of each of the Holds
 	// Next is the error that [Session.AcquireOrWait] would return now: nil if it would grant the lock, an error that matches ErrHeld if the session
 	// can get the lock later.
 	Next error
@@ -27,9 +27,9 @@ func (s *Session) View(name Name) (View, error) {
 	now := t.clock.Now()
 	var v View
 	if n := t.st.nodes[name]; n != nil {
-		v.Waiting = n.waiting()
+		v.Status = n.status(now)
 		for _, h := range n.holds {
-			v.Holds = append(v.Holds, s.s.see(h, now))
+			v.Seen = append(v.Seen, s.s.see(h, now))
 		}
 	}
 	if len(v.Holds) == 0 && t.st.rules.find(name) == nil {
