@@ -47,9 +47,7 @@ func (l *Log) Append(all []lock.Record) lock.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range all {
-		if all[i].Kind <= maxKept {
-			l.add(&all[i])
-		}
+		l.add(&all[i])
 	}
 	return l.endAt
 }

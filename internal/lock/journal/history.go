@@ -12,7 +12,7 @@ import (
 
 // event reports whether a line is an entry of the history.
 func (l *line) event() bool {
-	return l.kind <= maxKept && l.record.Cause != lock.CauseDirectory
+	return l.kind <= lock.Published && l.record.Cause != lock.CauseDirectory
 }
 
 // entry returns the entry of such a line.

@@ -12,15 +12,15 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// The kinds of lines, beside those of records.
+// The kinds of lines, in addition to the kinds of records.
 const (
-	repeated lock.Kind = lock.Published + 1 + iota // a hold that an earlier segment has, too
+	repeated lock.Kind = lock.Published + 1 + iota // a copy of a hold from an earlier segment
 	head                                           // the first line of a segment
 	synced                                         // the bytes before the number are synced
 	closing                                        // the server stopped in order; the number is the last token
 )
 
-// keys are what the lines of each kind begin with.
+// keys are the first bytes of the lines of each kind.
 var keys = [...]string{
 	lock.Granted: `{"grant":`, lock.Ended: `{"end":`, lock.Changed: `{"change":`, lock.Published: `{"publish":`,
 	repeated: `{"held":`, head: `{"segment":`, synced: `{"synced":`, closing: `{"closed":`,
@@ -30,7 +30,7 @@ var keys = [...]string{
 type line struct {
 	kind   lock.Kind
 	record *lock.Record  // of a record or repeated hold
-	held   time.Duration // of an end: how long the hold had stood
+	held   time.Duration // of an end: the age of the hold
 	number uint64        // of the other kinds
 	header header        // of a head
 }
@@ -46,12 +46,9 @@ type header struct {
 	At       lock.Instant // when it began
 	Last     lock.Token   // the largest token before it
 	Reserved lock.Token   // tokens up to this one may have been given
-	From     uint64       // all holds that stood are in the segments from this one on
-	Length   uint64       // where the lines of the segment before it end
+	From     uint64       // the first segment that a start must read to find all holds
+	Length   uint64       // the length of the lines of the segment before it
 }
-
-// maxKept is the last kind of record that a log keeps.
-const maxKept = lock.Published
 
 // append appends a line with its checksum and newline to c.b.
 func (c *coder) append(l *line) {
@@ -60,7 +57,7 @@ func (c *coder) append(l *line) {
 	c.b = append(appendSum(c.b, c.b[begin:]), '\n')
 }
 
-// read parses one line, without its newline. It accepts only what append writes. The record is valid until the next call.
+// read parses one line, without its newline. It accepts only lines in the form that append writes. The record is valid until the next call.
 func (c *coder) read(b []byte, l *line) error {
 	body := b[:max(0, len(b)-sumLength)]
 	if sum := b[len(body):]; !bytes.Equal(sum, appendSum(make([]byte, 0, sumLength), body)) {
@@ -168,7 +165,7 @@ func (c *coder) file(r *lock.Record) {
 	text(c, `,"sha256":`, &r.File.SHA256)
 }
 
-// hold codes what a log must know of a hold that stands, beside its name, token and owner.
+// hold codes the fields of a held lock, except for its name, token and owner.
 func (c *coder) hold(h *lock.Hold, at lock.Instant) {
 	c.instant(`,"acquired":`, `,"acquired_boot":`, &h.Acquired, at)
 	c.instant(`,"renewed":`, `,"renewed_boot":`, &h.Renewed, h.Acquired)
