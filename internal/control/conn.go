@@ -34,7 +34,6 @@ type Conn struct {
 	// These belong to Read.
 	in     input
 	rest   []byte    // the rest of a line that Read returns next
-	armed  time.Time // the read deadline
 	spared time.Time // the client is not idle before, see Handler.IdleFor
 
 	current atomic.Pointer[Command] // under way; nil: the next one may begin
@@ -42,9 +41,10 @@ type Conn struct {
 	looked  atomic.Uint64           // how much of wire.got Read had examined when it last began to wait
 	shaking atomic.Bool             // the TLS handshake may be under way
 
+	concluded sync.Once
+
 	mu      sync.Mutex
-	ended   bool
-	woken   bool       // the read deadline was set to the past
+	armed   time.Time  // the read deadline; past: Read was woken; the zero Time: not known
 	unheard []delivery // replies since the last line came
 
 	counted *address // that the connection counts for; nil: none. Server.mu guards it and settled.
@@ -169,7 +169,7 @@ func (c *Conn) next() bool {
 	for {
 		transfer := c.current.Load()
 		if o := c.order.Load(); o != nil && !(o.drains && transfer != nil) {
-			c.conclude(*o)
+			c.concluded.Do(func() { c.conclude(*o) })
 			return false
 		}
 		if transfer != nil {
@@ -268,7 +268,9 @@ func (c *Conn) encrypt(config *tls.Config) {
 	c.tls = c.server.controlTLS(config)
 	c.stream = tls.Server(c.wire, c.tls)
 	c.shaking.Store(true)
-	c.woken, c.armed = c.order.Load() != nil, time.Time{} // a pending Wake must not interrupt the handshake
+	if c.order.Load() == nil {
+		c.armed = time.Time{} // a pending Wake must not interrupt the handshake
+	}
 }
 
 // isTLS reports whether the connection is encrypted.

@@ -55,15 +55,9 @@ func (c *Conn) give(o order) {
 	c.wake(true)
 }
 
-// conclude ends the session once: it ends the transfer, if there is one, undoes lost grants, and calls Handler.Ended.
+// conclude ends the session: it ends the transfer, if there is one, undoes lost grants, and calls Handler.Ended.
 func (c *Conn) conclude(o order) {
-	c.mu.Lock()
-	if c.ended {
-		c.mu.Unlock()
-		return
-	}
-	c.ended = true
-	c.mu.Unlock()
+	c.give(o) // from now on Gone returns true
 	c.wire.end()
 	if cmd := c.current.Load(); cmd.Transfers() {
 		switch leaves := cmd.hasLeft(); {
@@ -94,7 +88,7 @@ func (c *Conn) Close() error {
 	if c.Command().Is("QUIT") {
 		why = ReasonQuit
 	}
-	c.conclude(order{why: why})
+	c.concluded.Do(func() { c.conclude(order{why: why}) })
 	if !c.server.dismiss(c) {
 		return nil // closed before
 	}
@@ -109,13 +103,10 @@ func (c *Conn) Gone() bool {
 	if cmd.hasLeft() {
 		return false
 	}
-	c.mu.Lock()
-	over := c.ended
-	c.mu.Unlock()
 	if o := c.order.Load(); o != nil && !(o.drains && cmd.Transfers()) {
-		over = true
+		return true
 	}
-	return over || c.wire.hungUp()
+	return c.wire.hungUp()
 }
 
 // fill waits for input or for a Wake. If the connection must end, fill gives the order.
@@ -171,8 +162,8 @@ func (c *Conn) wake(always bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if always || !c.shaking.Load() {
-		c.woken = true
-		c.wire.wakeReader()
+		c.armed = past
+		_ = c.wire.SetReadDeadline(past)
 	}
 }
 
@@ -180,12 +171,9 @@ func (c *Conn) wake(always bool) {
 // the idle time has not ended. So a busy connection sets no deadline per command.
 func (c *Conn) arm() {
 	at := c.idleAt()
-	if !c.armed.IsZero() && !at.Before(c.armed) {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.woken {
+	if !c.armed.IsZero() && !at.Before(c.armed) {
 		return
 	}
 	c.armed = at
@@ -195,8 +183,8 @@ func (c *Conn) arm() {
 	_ = c.wire.SetReadDeadline(at)
 }
 
-// never is later than any deadline.
-var never = time.Unix(1<<40, 0)
+// past is earlier than any deadline, and never is later.
+var past, never = time.Unix(1, 0), time.Unix(1<<40, 0)
 
 // idleAt returns when the client will have been idle, or not logged in, for too long. It is not idle while a command is under way.
 func (c *Conn) idleAt() time.Time {
@@ -218,8 +206,8 @@ func (c *Conn) idleAt() time.Time {
 // timeOut handles the read deadline: Read was woken, or the client may be idle.
 func (c *Conn) timeOut() {
 	c.mu.Lock()
-	woken := c.woken
-	c.woken, c.armed = false, time.Time{}
+	woken := c.armed.Equal(past)
+	c.armed = time.Time{}
 	c.mu.Unlock()
 	now := time.Now()
 	if at := c.idleAt(); woken || now.Before(at) {

@@ -22,9 +22,7 @@ func (c *Conn) libraryLine(cmd *Command, line []byte) {
 	case cmd == nil: // the greeting
 	case code/100 == 1:
 		c.CatchUp(quitPatience) // a QUIT that has arrived was sent before this reply
-		c.mu.Lock()
-		cmd.begun = true
-		c.mu.Unlock()
+		cmd.announce()
 		if cmd.opening != nil {
 			c.answer(*cmd.opening)
 			return

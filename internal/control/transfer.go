@@ -18,21 +18,21 @@ var (
 type stage uint8
 
 const (
-	awaiting stage = iota // its data connection
-	moving                // bytes
-	sealed                // its outcome is fixed: it can no longer be aborted
-	aborted               // cause has the reason
+	awaiting  stage = iota // its data connection
+	announced              // its 1xx was sent
+	moving                 // bytes
+	sealed                 // its outcome is fixed: it can no longer be aborted
+	aborted                // cause has the reason
 )
 
-// transfer is the state of a Command that uses a data connection. Conn.mu guards stage, cause, socket, begun, left, quit and
-// over. The other fields belong to the goroutine that executes the transfer, or never change.
+// transfer is the state of a Command that uses a data connection. Conn.mu guards stage, cause, socket, left, quit and over.
+// The other fields belong to the goroutine that executes the transfer, or never change.
 type transfer struct {
 	port    *Port         // the passive port of its client; nil: none
 	done    chan struct{} // closed when it has ended; nil: the command is no transfer
 	stage   stage
 	cause   error         // of aborted
 	socket  net.Conn      // of moving, below TLS
-	begun   bool          // its 1xx was sent
 	left    bool          // QUIT came before the 1xx: the client may hang up, and the transfer continues
 	quit    bool          // QUIT came after the 1xx
 	opened  bool          // the driver has opened its file
@@ -61,7 +61,7 @@ func (cmd *Command) Closed() {
 func (cmd *Command) Connected(socket net.Conn) error {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
-	if cmd.stage == awaiting {
+	if cmd.stage < moving {
 		cmd.stage, cmd.socket = moving, socket
 	}
 	return cmd.cause
@@ -73,7 +73,7 @@ func (cmd *Command) Abort(cause error) {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	switch cmd.stage {
-	case awaiting:
+	case awaiting, announced:
 		cmd.port.close()
 	case moving:
 		_ = cmd.socket.Close()
@@ -137,13 +137,20 @@ const (
 	lateConnection   = 5 * time.Second       // the QUIT came with the transfer, or the client has hung up
 )
 
+// announce notes that the 1xx is sent.
+func (cmd *Command) announce() {
+	cmd.conn.mu.Lock()
+	defer cmd.conn.mu.Unlock()
+	cmd.stage = max(cmd.stage, announced)
+}
+
 // quits acts on a QUIT that follows the transfer. A QUIT before the 1xx is an orderly end: the transfer continues if the client
 // connects in time.
 func (cmd *Command) quits(within time.Duration) {
 	c := cmd.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cmd.begun {
+	if cmd.stage >= announced {
 		cmd.quit = true
 		return
 	}

@@ -65,9 +65,6 @@ func (w *wire) Write(p []byte) (n int, err error) {
 	return n, w.failed
 }
 
-// wakeReader makes the present Read, or the next one, fail at once with a timeout.
-func (w *wire) wakeReader() { _ = w.Conn.SetReadDeadline(time.Unix(1, 0)) }
-
 // lastTimeout is the deadline for the last writes: the final 421, the close_notify of TLS.
 const lastTimeout = time.Second
 
