@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// watched counts how often a table is asked to expire.
+// watched counts the calls of Expire.
 type watched struct {
 	*lock.Table
 	asked atomic.Int64
@@ -34,7 +34,7 @@ func (w *watched) Expire(ctx context.Context) {
 type sweeper struct {
 	calls atomic.Int64
 	fails atomic.Bool
-	wait  chan struct{} // each sweep waits for it, whatever ctx says
+	wait  chan struct{} // each sweep waits for it, even after the end of ctx
 }
 
 func (s *sweeper) Sweep(context.Context) error {
@@ -105,66 +105,49 @@ func (b *bench) held(n lock.Name) bool {
 	return ok
 }
 
-func TestLockIsReapedWhenItsTimeIsOverAndNotBefore(t *testing.T) {
+// endsIn checks that a lock ends after d, and not a nanosecond before.
+func (b *bench) endsIn(n lock.Name, d time.Duration) {
+	b.t.Helper()
+	time.Sleep(d - time.Nanosecond)
+	if !b.held(n) {
+		b.t.Errorf("%s ended early", n)
+	}
+	time.Sleep(time.Nanosecond)
+	if b.held(n) {
+		b.t.Errorf("%s did not end when it was due", n)
+	}
+}
+
+func TestLocksEndWhenTheyAreDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &reaper.Reaper{})
 		s := b.table.Open(lock.Owner{Account: "a"})
 		b.acquire(s, "/locks/a")
 		time.Sleep(1500 * time.Millisecond)
 		b.acquire(s, "/locks/b")
-		time.Sleep(10*time.Minute - 1500*time.Millisecond - time.Nanosecond)
-		if !b.held("/locks/a") {
-			t.Error("reaped early")
-		}
-		time.Sleep(time.Nanosecond)
-		if b.held("/locks/a") || !b.held("/locks/b") {
-			t.Error("not reaped when due, or the other one early")
-		}
-		time.Sleep(1500*time.Millisecond - time.Nanosecond)
-		if !b.held("/locks/b") {
-			t.Error("reaped early")
-		}
-		time.Sleep(time.Nanosecond)
-		if b.held("/locks/b") {
-			t.Error("not reaped when due")
-		}
+		s.SetAge(300 * time.Millisecond) // ends sooner than the reaper wakes by itself
+		b.acquire(s, "/locks/sooner")
+		b.endsIn("/locks/sooner", 300*time.Millisecond)
+		b.endsIn("/locks/a", 10*time.Minute-1800*time.Millisecond)
+		b.endsIn("/locks/b", 1500*time.Millisecond)
 		b.finish()
 	})
 }
 
-func TestSoonerExpiryWakesTheReaper(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t, &reaper.Reaper{})
-		s := b.table.Open(lock.Owner{Account: "a"})
-		b.acquire(s, "/locks/a")
-		s.SetAge(300 * time.Millisecond) // sooner than the reaper looks by itself
-		b.acquire(s, "/locks/b")
-		time.Sleep(300*time.Millisecond - time.Nanosecond)
-		if !b.held("/locks/b") {
-			t.Error("reaped early")
-		}
-		time.Sleep(time.Nanosecond)
-		if b.held("/locks/b") || !b.held("/locks/a") {
-			t.Error("not reaped when due")
-		}
-		b.finish()
-	})
-}
-
-func TestSuspendIsNoticedWithinASecond(t *testing.T) {
+func TestLocksEndWithinASecondAfterASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &reaper.Reaper{})
 		b.acquire(b.table.Open(lock.Owner{Account: "a"}), "/locks/a")
-		b.clock.Advance(time.Hour) // timers know nothing of it
+		b.clock.Advance(time.Hour) // timers do not count a suspend
 		time.Sleep(time.Second)
 		if b.held("/locks/a") {
-			t.Error("not reaped")
+			t.Error("the lock did not end")
 		}
 		b.finish()
 	})
 }
 
-func TestNothingToExpireCostsNothing(t *testing.T) {
+func TestReaperSleepsWithoutLocksThatExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &reaper.Reaper{})
 		s := b.table.Open(lock.Owner{Account: "a"})
@@ -172,7 +155,7 @@ func TestNothingToExpireCostsNothing(t *testing.T) {
 		before := b.table.asked.Load()
 		time.Sleep(24 * time.Hour)
 		if n := b.table.asked.Load() - before; n != 0 {
-			t.Errorf("looked %d times", n)
+			t.Errorf("called Expire %d times", n)
 		}
 		b.acquire(s, "/locks/a")
 		if err := s.Release(t.Context(), "/locks/a"); err != nil {
@@ -180,13 +163,13 @@ func TestNothingToExpireCostsNothing(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := b.table.asked.Load() - before; n > 3 {
-			t.Errorf("looked %d times for a lock that was released", n)
+			t.Errorf("called Expire %d times for a released lock", n)
 		}
 		b.finish()
 	})
 }
 
-func TestLockThatCannotEndIsNoBusyLoop(t *testing.T) {
+func TestReaperRetriesALockThatCannotEndOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &reaper.Reaper{})
 		s := b.table.Open(lock.Owner{Account: "a"})
@@ -199,18 +182,18 @@ func TestLockThatCannotEndIsNoBusyLoop(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if tries < 60 || tries > 70 || b.table.asked.Load() > 10*60+60*60+100 {
-			t.Errorf("%d tries in an hour, asked %d times", tries, b.table.asked.Load())
+			t.Errorf("%d tries in an hour, %d calls of Expire", tries, b.table.asked.Load())
 		}
 		b.disk.OnRemove(nil)
 		time.Sleep(time.Minute)
 		if b.held("/locks/a") {
-			t.Error("not reaped once it can be")
+			t.Error("the lock did not end when it could")
 		}
 		b.finish()
 	})
 }
 
-func TestUploadsAreSweptAtStartAndEachMinute(t *testing.T) {
+func TestSweepsRunAtStartAndEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		sweep := &sweeper{}
@@ -236,14 +219,14 @@ func TestUploadsAreSweptAtStartAndEachMinute(t *testing.T) {
 	})
 }
 
-func TestSlowSweepHoldsUpNoLockAndNoOtherSweep(t *testing.T) {
+func TestSlowSweepDelaysNoLockAndNoOtherSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait, other := make(chan struct{}), &sweeper{}
 		b := start(t, &reaper.Reaper{Sweepers: []reaper.Sweeper{&sweeper{wait: wait}, other}})
 		b.acquire(b.table.Open(lock.Owner{Account: "a"}), "/locks/a")
 		time.Sleep(10 * time.Minute)
 		if b.held("/locks/a") {
-			t.Error("not reaped")
+			t.Error("the lock did not end")
 		}
 		if n := other.calls.Load(); n != 11 {
 			t.Errorf("the other sweeper was called %d times", n)
@@ -258,8 +241,8 @@ func TestSlowSweepHoldsUpNoLockAndNoOtherSweep(t *testing.T) {
 	})
 }
 
-// The directories of two locks are on a mount that hangs. Those of others end in time, and who waits for them is told.
-func TestTheEndOfALockThatHangsHoldsUpNoOther(t *testing.T) {
+// The directories of two locks are on a mount that hangs. The other locks end in time, and their waiting clients get them.
+func TestHangingEndOfALockDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, &reaper.Reaper{})
 		s, next := b.table.Open(lock.Owner{Account: "a"}), b.table.Open(lock.Owner{Account: "b"})
@@ -289,14 +272,14 @@ func TestTheEndOfALockThatHangsHoldsUpNoOther(t *testing.T) {
 		})
 		time.Sleep(5 * time.Minute)
 		if b.held("/locks/a") {
-			t.Error("not reaped beside those that hang")
+			t.Error("a lock did not end beside those that hang")
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		select {
 		case <-woken:
 		default:
-			t.Fatal("the next one was not told")
+			t.Fatal("the waiting client was not woken")
 		}
 		if _, over, err := waiting.Poll(t.Context()); !over || err != nil {
 			t.Error(over, err)

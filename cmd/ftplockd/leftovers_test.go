@@ -28,7 +28,7 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	for _, dir := range []string{top + "4,ftp,%2Flocks%2Fa", top + "5,ftp,%2Flocks%2F%E4%20%22b%22", "taken", "mnt/pictures"} {
 		r.mkdirs(dir, "f")
 	}
-	r.mkdirs("mnt/.ftplockd-leftover-7,ada,%2Fmnt%2Fc", "f") // which could not be moved to the top: it lies on another file system
+	r.mkdirs("mnt/.ftplockd-leftover-7,ada,%2Fmnt%2Fc", "f") // on another file system it stays beside its lock
 	for _, args := range [][]string{{"leftovers"}, {"leftovers", "list"}} {
 		out := r.expect(`"/locks/a"`, args...)
 		if !regexp.MustCompile(`^ID +LOCK +HOLDER +SINCE +ENTRIES\n4 +"/locks/a" +"ftp" +20\d\d-\S+Z +1\n5 +"/locks/\\xe4 \\"b\\"" +"ftp" .* 1\n7 +"/mnt/c" +"ada" .* 1\n$`).MatchString(out) {
@@ -72,7 +72,7 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	}
 }
 
-func TestLeftoversAreListedThoughSomethingInTheTreeCannotBeRead(t *testing.T) {
+func TestLeftoversAreListedBesideAnUnreadableDirectory(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")
 	}

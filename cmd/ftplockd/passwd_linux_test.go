@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal returns the two ends of a pseudo-terminal: what a person has
-// before them, and what a program has as its standard input.
+// openTerminal returns the two ends of a pseudo-terminal: that of a person, and that of a program.
 func openTerminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -37,7 +36,7 @@ func openTerminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// shows reports whether a terminal has its echo on.
+// shows reports whether the echo of a terminal is on.
 func shows(t *testing.T, terminal *os.File) bool {
 	t.Helper()
 	state, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
@@ -47,13 +46,12 @@ func shows(t *testing.T, terminal *os.File) bool {
 	return state.Lflag&unix.ECHO != 0
 }
 
-// awaitHidden returns when a program has turned the echo of a terminal off. There is
-// no event for that, so it polls.
+// awaitHidden polls until a program has turned the echo of a terminal off.
 func awaitHidden(t *testing.T, terminal *os.File) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); shows(t, terminal); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the terminal goes on showing what is typed")
+			t.Fatal("the echo stays on")
 		}
 	}
 }
@@ -75,7 +73,7 @@ func passwd(t *testing.T, terminal *os.File) (cmd *exec.Cmd, stdout, stderr *byt
 	return cmd, stdout, stderr
 }
 
-func TestPasswdNeverShowsWhatIsTyped(t *testing.T) {
+func TestPasswdDoesNotEchoThePassword(t *testing.T) {
 	person, program := openTerminal(t)
 	cmd, stdout, stderr := passwd(t, program)
 	awaitHidden(t, program)
@@ -86,7 +84,7 @@ func TestPasswdNeverShowsWhatIsTyped(t *testing.T) {
 		t.Fatal(err, stderr)
 	}
 	if !strings.HasPrefix(stdout.String(), "$argon2id$") || !shows(t, program) {
-		t.Errorf("%q, the terminal shows what is typed: %v", stdout, shows(t, program))
+		t.Errorf("%q, echo %v", stdout, shows(t, program))
 	}
 	if _, err := program.WriteString("end"); err != nil {
 		t.Fatal(err)
@@ -105,7 +103,7 @@ func TestPasswdNeverShowsWhatIsTyped(t *testing.T) {
 	}
 }
 
-func TestPasswdThatIsInterruptedLeavesTheTerminalAsItWas(t *testing.T) {
+func TestPasswdRestoresTheEchoAfterASignal(t *testing.T) {
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		_, program := openTerminal(t)
 		cmd, stdout, _ := passwd(t, program)
@@ -117,7 +115,7 @@ func TestPasswdThatIsInterruptedLeavesTheTerminalAsItWas(t *testing.T) {
 			t.Error(signal, err)
 		}
 		if !shows(t, program) {
-			t.Errorf("%v: what is typed is not shown any more", signal)
+			t.Errorf("%v: the echo is off", signal)
 		}
 		if stdout.Len() > 0 {
 			t.Errorf("%v: %q", signal, stdout)

@@ -15,7 +15,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
-// TestAStartThatFailsChangesNothing starts servers with errors, each of which is one line with its place.
+// TestAStartThatFailsChangesNothing starts servers that must fail with one line of error, and compares the files before and after.
 func TestAStartThatFailsChangesNothing(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,27 +29,27 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		listen, more string
 		before       func(dir string) error
-		says         []string
+		errors       []string
 		status       int // exitFailure
 		noPassword   bool
 	}{
-		"a port in use":                 {listen: "'127.0.0.1:0', '" + taken.Addr().String() + "'", says: []string{"listen: ", taken.Addr().String(), "in use"}},
-		"an address of another machine": {listen: "'192.0.2.1:2121'", says: []string{"listen: ", "192.0.2.1:2121"}},
+		"a port in use":                 {listen: "'127.0.0.1:0', '" + taken.Addr().String() + "'", errors: []string{"listen: ", taken.Addr().String(), "in use"}},
+		"an address of another machine": {listen: "'192.0.2.1:2121'", errors: []string{"listen: ", "192.0.2.1:2121"}},
 		"a port in use for implicit TLS": {
 			more:   pairLines("DIR/first.cert", "DIR/first.key") + "implicit_listen = ['" + taken.Addr().String() + "']\n",
 			before: func(dir string) error { writePair(t, dir, "first"); return nil },
-			says:   []string{"tls.implicit_listen: ", taken.Addr().String(), "in use"},
+			errors: []string{"tls.implicit_listen: ", taken.Addr().String(), "in use"},
 		},
-		"a certificate that is none": {
+		"a file that is no certificate": {
 			more:   pairLines("DIR/f", "DIR/f"),
 			before: one("hello"),
-			says:   []string{"tls.certificate DIR/f", "PEM"},
+			errors: []string{"tls.certificate DIR/f", "PEM"},
 		},
-		"a certificate that is not there": {more: pairLines("DIR/none", "DIR/none"), says: []string{"tls.certificate DIR/none", "no such file"}},
+		"a missing certificate": {more: pairLines("DIR/none", "DIR/none"), errors: []string{"tls.certificate DIR/none", "no such file"}},
 		"the key of another certificate": {
 			more:   pairLines("DIR/first.cert", "DIR/second.key"),
 			before: func(dir string) error { writePair(t, dir, "first"); writePair(t, dir, "second"); return nil },
-			says:   []string{"DIR/first.cert", "DIR/second.key", "does not match"},
+			errors: []string{"DIR/first.cert", "DIR/second.key", "does not match"},
 		},
 		"a state directory that cannot be written": {
 			before: func(dir string) error {
@@ -58,16 +58,16 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 				}
 				return os.Mkdir(dir+"/state", 0o500)
 			},
-			says: []string{"the state directory cannot be written", "DIR/state"},
+			errors: []string{"the state directory cannot be written", "DIR/state"},
 		},
-		"a port in use for the page": {more: "xferlog = 'DIR/xferlog'\n[http]\nlisten = '" + taken.Addr().String() + "'\n", says: []string{"http.listen: ", taken.Addr().String(), "in use"}},
-		"a hook that is not there":   {more: "[[hook]]\non = ['login']\nrun = ['DIR/none']\n", says: []string{"hook[1].run: ", "DIR/none", "no such file"}},
-		"a hook that is no program": {
+		"a port in use for the page": {more: "xferlog = 'DIR/xferlog'\n[http]\nlisten = '" + taken.Addr().String() + "'\n", errors: []string{"http.listen: ", taken.Addr().String(), "in use"}},
+		"a missing hook":             {more: "[[hook]]\non = ['login']\nrun = ['DIR/none']\n", errors: []string{"hook[1].run: ", "DIR/none", "no such file"}},
+		"a hook without the mode of a program": {
 			more:   "[[hook]]\non = ['login']\nrun = ['/bin/sh']\n[[hook]]\non = ['login']\nrun = ['DIR/f']\n",
 			before: one("hello"),
-			says:   []string{"hook[2].run: ", "DIR/f", "no program"},
+			errors: []string{"hook[2].run: ", "DIR/f", "no program"},
 		},
-		"an xferlog that cannot be opened": {more: "xferlog = 'DIR/none/xferlog'\n", says: []string{"xferlog: ", "DIR/none/xferlog", "no such file"}},
+		"an xferlog that cannot be opened": {more: "xferlog = 'DIR/none/xferlog'\n", errors: []string{"xferlog: ", "DIR/none/xferlog", "no such file"}},
 		"a state directory in use": {
 			more: "xferlog = 'DIR/xferlog'\n[[lock]]\nmatch = '/new/**'\n[[lock]]\nmatch = '{/locks/**,**/*_lock,**/*.lock,**/.*-lock}'\n", // no warning of a default rule that is replaced
 			before: func(dir string) error {
@@ -80,24 +80,24 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 				}
 				return err
 			},
-			says: []string{"DIR/state", "another ftplockd (pid " + strconv.Itoa(os.Getpid()) + ") uses this state directory"},
+			errors: []string{"DIR/state", "another ftplockd (pid " + strconv.Itoa(os.Getpid()) + ") uses this state directory"},
 		},
 		"a file for the state directory, and an xferlog": {
 			more:   "xferlog = 'DIR/xferlog'\n",
 			before: func(dir string) error { return os.WriteFile(dir+"/state", nil, 0o600) },
-			says:   []string{"DIR/state", "not a directory"},
+			errors: []string{"DIR/state", "not a directory"},
 		},
-		// These would show when the server is to take over, which may be weeks later.
-		"a port in use of one that would stand by": {listen: "'" + taken.Addr().String() + "'", more: etcd, says: []string{"listen: ", "in use"}},
+		// Without these checks a standby would fail when it takes over, which may be weeks later.
+		"a port in use, for a standby": {listen: "'" + taken.Addr().String() + "'", more: etcd, errors: []string{"listen: ", "in use"}},
 		"a password for etcd that is empty": {
-			more: etcdTLS + "user = 'u'\npassword_file = 'DIR/f'\n", before: one("\nx"), says: []string{"etcd.password_file: DIR/f"},
+			more: etcdTLS + "user = 'u'\npassword_file = 'DIR/f'\n", before: one("\nx"), errors: []string{"etcd.password_file: DIR/f"},
 		},
-		"a ca for etcd that is none": {more: etcdTLS + "ca = 'DIR/f'\n", before: one("x"), says: []string{"etcd.ca: DIR/f"}},
-		"a certificate for etcd that is none": {
-			more: etcdTLS + "certificate = 'DIR/f'\nkey = 'DIR/f'\n", before: one("x"), says: []string{"etcd.certificate DIR/f"},
+		"a file for etcd that is no authority": {more: etcdTLS + "ca = 'DIR/f'\n", before: one("x"), errors: []string{"etcd.ca: DIR/f"}},
+		"a file for etcd that is no certificate": {
+			more: etcdTLS + "certificate = 'DIR/f'\nkey = 'DIR/f'\n", before: one("x"), errors: []string{"etcd.certificate DIR/f"},
 		},
-		"a shared file system that is not mounted":  {more: etcd + "shared_state = 'DIR/none'\n", says: []string{"etcd.shared_state: stat DIR/none: no such file"}},
-		"a password of its own for each of several": {more: etcd, noPassword: true, says: []string{"FTPLOCKD_PASSWORD"}, status: exitUsage},
+		"a shared file system that is not mounted":  {more: etcd + "shared_state = 'DIR/none'\n", errors: []string{"etcd.shared_state: stat DIR/none: no such file"}},
+		"a generated password with several servers": {more: etcd, noPassword: true, errors: []string{"FTPLOCKD_PASSWORD"}, status: exitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !c.noPassword {
@@ -123,9 +123,9 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 			if status != cmp.Or(c.status, exitFailure) || stdout != "" || strings.Count(stderr, "\n") != 1 {
 				t.Errorf("status %d, %q, %q", status, stdout, stderr)
 			}
-			for _, says := range c.says {
-				if !strings.Contains(stderr, fill(says)) {
-					t.Errorf("%q does not say %q", stderr, fill(says))
+			for _, want := range c.errors {
+				if !strings.Contains(stderr, fill(want)) {
+					t.Errorf("%q lacks %q", stderr, fill(want))
 				}
 			}
 			if after := names(t, dir); after != before {
