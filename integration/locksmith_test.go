@@ -17,7 +17,7 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// host is a server that locks are held on.
+// host is a server for locks.
 type host struct {
 	server locksmith.Server
 	dir    string // where locks and files are made
@@ -25,7 +25,7 @@ type host struct {
 	tokens bool   // it is ftplockd
 }
 
-// wish is a lock on a server.
+// wish is a lock to acquire on a server.
 type wish struct {
 	Server locksmith.Server
 	Path   string
@@ -69,7 +69,7 @@ func (w wish) acquire(ctx context.Context) (*held, error) {
 
 func (h host) disk(name string) string { return filepath.Join(h.root, h.dir, name) }
 
-// onEach runs a test on ftplockd and on each server of others that is there, in the clear.
+// onEach runs a test on ftplockd and on each other installed server, without TLS.
 func onEach(t *testing.T, run func(t *testing.T, h host)) {
 	t.Run("ftplockd", func(t *testing.T) {
 		t.Parallel()
@@ -198,7 +198,7 @@ func TestLocksmithDoesNotReleaseTheLockOfAnother(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
 		o := h.lock("a")
-		o.Server.Check = time.Hour // Release is the first to look
+		o.Server.Check = time.Hour // Release checks the lock first
 		l := acquire(t, o)
 		if err := os.Remove(h.disk("a")); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ const (
 	password = harness.Password
 )
 
-// patience is how long a reply, or what a test waits for, may take.
+// patience is the time limit of a reply, and of an event that a test waits for.
 const patience = harness.Patience
 
 // childEnv makes this test binary be one of the Go clients of child_test.go instead of running tests.
@@ -49,7 +49,7 @@ func build(to string, flags ...string) error { return harness.Build("../cmd/ftpl
 
 var sources = sync.OnceValue(func() error { return harness.Sources("..") })
 
-// count is how often a test does something: few times, or with -long often.
+// count returns few, or with -long often.
 func count(few, often int) int {
 	if *long {
 		return often
@@ -81,7 +81,7 @@ func run(t testing.TB, name string, args ...string) result {
 	return finish(t, command(t, name, args...))
 }
 
-// finish runs a prepared program to its end. Whatever is not set of its outputs is in the result.
+// finish runs a prepared program to its end. The result has the outputs that cmd does not set.
 func finish(t testing.TB, cmd *exec.Cmd) result {
 	t.Helper()
 	var out bytes.Buffer
@@ -100,7 +100,7 @@ func finish(t testing.TB, cmd *exec.Cmd) result {
 	return result{status: cmd.ProcessState.ExitCode(), out: out.String()}
 }
 
-// mustRun runs a program that must succeed, and returns what it said.
+// mustRun runs a program that must succeed, and returns its output.
 func mustRun(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	r := run(t, name, args...)
@@ -110,7 +110,7 @@ func mustRun(t testing.TB, name string, args ...string) string {
 	return r.out
 }
 
-// promptly checks that something takes no longer than a limit. The machine may be busy, so the fastest of some tries counts.
+// promptly checks that try takes no longer than a limit. The machine may be busy, so the fastest of ten tries counts.
 func promptly(t testing.TB, what string, limit time.Duration, try func() time.Duration) {
 	t.Helper()
 	fastest := time.Duration(math.MaxInt64)

@@ -55,7 +55,7 @@ func TestNetlockFailuresAreOneLineAndAStatus(t *testing.T) {
 		flags  []string
 		url    string
 		status int
-		says   string
+		want   string
 	}{
 		{"held, --try", []string{"--try"}, ours, 75, "held by other@127.0.0.1"},
 		{"held, --timeout", []string{"--timeout", "2s"}, ours, 75, "held by other@127.0.0.1"},
@@ -67,13 +67,13 @@ func TestNetlockFailuresAreOneLineAndAStatus(t *testing.T) {
 		{"silent", []string{"--timeout", "1s"}, "ftp://u:p@" + silent(t) + "/phone_lock", 69, "check the address"},
 		{"no such directory", nil, s.urlOf(account, password, "none/phone_lock"), 73, "none/phone_lock"},
 		{"no lock", nil, s.urlOf(account, password, "notalock"), 73, "no rule of the server makes /notalock a lock"},
-		{"a server that says why it does not serve", nil, "ftp://u:p@" + greets + "/phone_lock", 69, "netlock: ftp://u@" + greets + "/phone_lock: " + greets + ": the server replied " + oops + "\n"},
+		{"a server that refuses with a reason", nil, "ftp://u:p@" + greets + "/phone_lock", 69, "netlock: ftp://u@" + greets + "/phone_lock: " + greets + ": the server replied " + oops + "\n"},
 		{"no TLS", nil, strings.Replace(ours, "ftp:", "ftpes:", 1), 76, "TLS"},
 		{"wrong kind of TLS", []string{"--timeout", "2s"}, strings.Replace(ours, "ftp:", "ftps:", 1), 76, "TLS"},
 	} {
 		r := finish(t, locker(t, "", append(append([]string{"run"}, c.flags...), c.url, "--", "echo", "it ran")...))
-		if r.status != c.status || !strings.Contains(r.out, c.says) || strings.Count(r.out, "\n") != 1 || !strings.HasPrefix(r.out, "netlock: ") {
-			t.Errorf("%s: %+v, want status %d and %q", c.name, r, c.status, c.says)
+		if r.status != c.status || !strings.Contains(r.out, c.want) || strings.Count(r.out, "\n") != 1 || !strings.HasPrefix(r.out, "netlock: ") {
+			t.Errorf("%s: %+v, want status %d and %q", c.name, r, c.status, c.want)
 		}
 		if strings.Contains(r.out, password) || strings.Contains(r.out, "wrong") {
 			t.Errorf("%s: the password is shown: %s", c.name, r.out)

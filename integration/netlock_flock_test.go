@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNetlockAsTheTestsOfFlock repeats the tests of util-linux (tests/ts/misc/flock) with netlock: one command shares the lock, and each case asks for
-// it. The command of three seconds there runs here until the test ends it.
+// TestNetlockAsTheTestsOfFlock repeats the tests of util-linux (tests/ts/misc/flock) with netlock: a command shares the lock, and each case tries to
+// get it. That command runs for three seconds there, and until the end of the cases here.
 func TestNetlockAsTheTestsOfFlock(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[[lock]]\nmatch = \"**/*_lock\"\nshared = [\"other\"]\n")
@@ -55,7 +55,7 @@ func TestNetlockAsTheTestsOfFlock(t *testing.T) {
 	s.session("other").wantFree("/phone_lock", 0)
 }
 
-// TestNetlockTakesItsArgumentsAsFlockDoes has the cases that the suite of flock does not have.
+// TestNetlockTakesItsArgumentsAsFlockDoes has cases that are not in the tests of flock.
 func TestNetlockTakesItsArgumentsAsFlockDoes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
@@ -86,7 +86,7 @@ func TestNetlockTakesItsArgumentsAsFlockDoes(t *testing.T) {
 	}
 }
 
-// TestNetlockOnEachServer runs netlock on ftplockd and on the servers of others that are there.
+// TestNetlockOnEachServer runs netlock on ftplockd and on the other installed servers.
 func TestNetlockOnEachServer(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {

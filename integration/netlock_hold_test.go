@@ -39,7 +39,7 @@ func caller(t testing.TB, name, url string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// wantFree has a session take and give back a lock that is to be free within the time.
+// wantFree checks that the session gets the lock within a time, and releases it.
 func (s *session) wantFree(name string, within time.Duration) {
 	s.T.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
@@ -53,7 +53,7 @@ func (s *session) wantFree(name string, within time.Duration) {
 	}
 }
 
-// longLived has an age longer than a test, so that no lock comes free by its age.
+// longLived has an age longer than a test.
 const longLived = "[[lock]]\nmatch = \"**/*_lock\"\nmax_age = \"1h\"\n"
 
 // TestNetlockEndsAsSoonAsItsOutputIsClosed: the dots would notice that after up to two seconds.
@@ -70,7 +70,7 @@ func TestNetlockEndsAsSoonAsItsOutputIsClosed(t *testing.T) {
 		p := started(t, cmd)
 		w.Close()
 		if line, err := bufio.NewReader(r).ReadString('\n'); line != "OK\n" {
-			t.Fatalf("it says %q, %v", line, err)
+			t.Fatalf("it wrote %q, %v", line, err)
 		}
 		began := time.Now()
 		r.Close()

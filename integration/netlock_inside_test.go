@@ -14,8 +14,8 @@ import (
 // protecting has a lock that protects a file.
 const protecting = "[[lock]]\nmatch = \"/*_lock\"\nprotects = [\"/$1.tsv\"]\nmax_age = \"1h\"\n"
 
-// TestNetlockRunLetsItsCommandChangeWhatTheLockProtects runs each kind of client under the lock, and without it.
-func TestNetlockRunLetsItsCommandChangeWhatTheLockProtects(t *testing.T) {
+// TestNetlockRunLetsItsCommandChangeProtectedFiles runs each kind of client under the lock, and without it.
+func TestNetlockRunLetsItsCommandChangeProtectedFiles(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, protecting)
 	local := filepath.Join(t.TempDir(), "new.tsv")
@@ -50,14 +50,14 @@ func TestNetlockPutAndGetVerifyTheLockThatTheyInherit(t *testing.T) {
 	s.write("phone.tsv", "old")
 	other := s.session("other")
 	for name, c := range map[string]struct {
-		held  bool // by another job, whose token %d stands for
+		held  bool // by another job; %d in token stands for its token
 		token string
 		nonce string
 	}{
-		"held by nobody":                        {false, "1", "abc"},
-		"held by another job":                   {true, "99", "abc"},
-		"without a nonce":                       {true, "%d", ""},
-		"that a program without netlock claims": {true, "", ""},
+		"held by no job":          {false, "1", "abc"},
+		"held by another job":     {true, "99", "abc"},
+		"without a nonce":         {true, "%d", ""},
+		"without token and nonce": {true, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var token uint64
@@ -90,7 +90,7 @@ func TestNetlockCostsOneCommandASecond(t *testing.T) {
 	p := launch(t, cmd)
 	p.says(t, "here")
 	before, began := said.lines.Load(), time.Now()
-	harness.Await(t, "five commands are said", func() bool { return said.lines.Load() >= before+5 })
+	harness.Await(t, "five commands were sent", func() bool { return said.lines.Load() >= before+5 })
 	if took := time.Since(began); took < 3500*time.Millisecond { // the first may come at once
 		t.Errorf("five commands in %v: that is more than one a second", took)
 	}

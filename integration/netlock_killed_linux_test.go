@@ -14,7 +14,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// trial is netlock that holds a lock, and all that can be killed of it.
+// trial is a netlock that holds a lock, with the processes that a test can kill.
 type trial struct {
 	t        testing.TB
 	s        *server
@@ -26,7 +26,7 @@ type trial struct {
 	watching *session
 }
 
-// startTrial has a shell, the parent, run "netlock run" or, with hold, "netlock PROFILE".
+// startTrial starts a shell, the parent, that starts "netlock run URL" or, with hold, "netlock URL".
 func startTrial(t testing.TB, hold bool) *trial {
 	t.Helper()
 	s := newServer(t, longLived)
@@ -41,7 +41,7 @@ func startTrial(t testing.TB, hold bool) *trial {
 	cmd := caller(t, "sh", s.lockURL("phone_lock"), "-c", script)
 	tr := &trial{t: t, s: s, begins: launch(t, cmd), watching: s.session("other")}
 	if line := tr.begins.line(); line != "here" && line != "OK" {
-		t.Fatalf("it says %q", line)
+		t.Fatalf("it wrote %q", line)
 	}
 	number := func(name string) (pid int) {
 		harness.Await(t, "the number of the "+name, func() bool {
@@ -67,7 +67,7 @@ func startTrial(t testing.TB, hold bool) *trial {
 	return tr
 }
 
-// childOf is the process that a parent has started with an argument.
+// childOf returns the child of a process with an argument.
 func childOf(t testing.TB, parent int, argument string) int {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -91,7 +91,7 @@ func childOf(t testing.TB, parent int, argument string) int {
 	return 0
 }
 
-// runs reports whether a process is there and not a zombie.
+// runs reports whether a process exists and is no zombie.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")
@@ -107,8 +107,8 @@ func (tr *trial) free() bool {
 	return err == nil && r.Code == 550
 }
 
-// observe returns the times until the command is gone and until the lock is free; -1: not. It waits for the limits, and
-// a few seconds more if one of the two must not happen.
+// observe returns the times until the command is gone and until the lock is free, or -1. It waits until the limits, and a few seconds longer if one
+// of the two must not happen.
 func (tr *trial) observe(wantGone, wantFree time.Duration) (gone, free time.Duration) {
 	gone, free = -1, -1
 	if tr.command == 0 {
@@ -132,18 +132,18 @@ func (tr *trial) observe(wantGone, wantFree time.Duration) (gone, free time.Dura
 	return gone, free
 }
 
-func afterWhat(d time.Duration) string {
+func describeTime(d time.Duration) string {
 	if d < 0 {
 		return "(not)"
 	}
 	return d.Round(10 * time.Millisecond).String()
 }
 
-// TestNetlockKillTrials ends and stops each part, and looks when the lock is free and the command is gone.
+// TestNetlockKillTrials kills and stops each part, and measures when the lock is free and the command is gone.
 func TestNetlockKillTrials(t *testing.T) {
 	t.Parallel()
 	const never = -1 * time.Second
-	const soon, grace = 10 * time.Second, 30 * time.Second // the grace is 15 s: that "soon" is not it, and grace not an age
+	const soon, grace = 10 * time.Second, 30 * time.Second // the grace is 15 s: longer than soon
 	for _, c := range []struct {
 		victim     string
 		signal     syscall.Signal
@@ -172,7 +172,7 @@ func TestNetlockKillTrials(t *testing.T) {
 	} {
 		name := c.victim + " " + map[syscall.Signal]string{syscall.SIGTERM: "TERM", syscall.SIGKILL: "KILL", syscall.SIGSTOP: "STOP"}[c.signal]
 		if c.hold {
-			name += " of netlock PROFILE"
+			name += " of netlock URL"
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,18 +192,18 @@ func TestNetlockKillTrials(t *testing.T) {
 				tr.watching = nil
 			}
 			gone, free := tr.observe(c.gone, c.free)
-			t.Logf("figures: %s: the command is gone after %v, the lock is free after %v", name, afterWhat(gone), afterWhat(free))
+			t.Logf("figures: %s: the command is gone after %v, the lock is free after %v", name, describeTime(gone), describeTime(free))
 			for what, d := range map[string][2]time.Duration{"the command is gone": {gone, c.gone}, "the lock is free": {free, c.free}} {
 				if took, want := d[0], d[1]; want < 0 != (took < 0) || took > want && want > 0 {
-					t.Errorf("%s after %s, want %s at the latest", what, afterWhat(took), afterWhat(want))
+					t.Errorf("%s after %s, want %s at the latest", what, describeTime(took), describeTime(want))
 				}
 			}
 		})
 	}
 }
 
-// TestNetlockLocksOutliveTheServerThatWasKilledForTheGraceOnly has the server come back after its netlock has died.
-func TestNetlockLocksOutliveTheServerThatWasKilledForTheGraceOnly(t *testing.T) {
+// TestNetlockLockEndsAGraceAfterTheRestart kills the server and netlock, and starts the server again.
+func TestNetlockLockEndsAGraceAfterTheRestart(t *testing.T) {
 	t.Parallel()
 	tr := startTrial(t, false)
 	tr.s.kill()
@@ -213,7 +213,7 @@ func TestNetlockLocksOutliveTheServerThatWasKilledForTheGraceOnly(t *testing.T) 
 	tr.s.start()
 	tr.watching = tr.s.session("other")
 	if tr.free() {
-		t.Error("the grace does not begin with the start")
+		t.Error("the lock is free at the start: the grace does not begin then")
 	}
 	if gone, free := tr.observe(patience, patience); gone < 0 || free < 0 {
 		t.Errorf("the command is gone after %v, the lock is free after %v", gone, free)
@@ -266,7 +266,7 @@ func TestNetlockOnAMachineThatIsDeadOrCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cable("down") // for ever
+	cable("down") // until the end
 	began := time.Now()
 	gone, free := time.Duration(-1), time.Duration(-1)
 	for (gone < 0 || free < 0) && time.Since(began) < 50*time.Second {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// running starts "netlock run $URL" around a shell script, and returns when that has said a line. Its standard output ends when all
-// that it has started have ended.
+// running starts "netlock run $URL" around a shell script, and returns the script's first line. The output ends with the last process of the
+// script.
 func (s *server) running(t testing.TB, lock string, flags []string, script string) (*program, string) {
 	t.Helper()
 	args := append(append([]string{"run"}, flags...), "URL", "--", "sh", "-c", script)
@@ -19,7 +19,7 @@ func (s *server) running(t testing.TB, lock string, flags []string, script strin
 	line := p.line()
 	if line == "" {
 		p.exit(t)
-		t.Fatalf("it says nothing but %q", said.String())
+		t.Fatalf("no line, but the error %q", said.String())
 	}
 	return p, line
 }
@@ -39,7 +39,7 @@ func TestNetlockRunEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken(t *testing.
 	}
 }
 
-// brokenWithin has an administrator break the lock of a script that runs under it, and returns how long after that all of it is dead.
+// brokenWithin breaks the lock of a script, and returns the time until all its processes are dead.
 func (s *server) brokenWithin(t testing.TB, name, script string) time.Duration {
 	t.Helper()
 	p, _ := s.running(t, "phone_lock", nil, script)
@@ -49,16 +49,15 @@ func (s *server) brokenWithin(t testing.TB, name, script string) time.Duration {
 	took := time.Since(broken)
 	p.ended(t, 79)
 	if said := p.cmd.Stderr.(*strings.Builder).String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "lost") {
-		t.Errorf("%s: it says %q", name, said)
+		t.Errorf("%s: it wrote %q", name, said)
 	}
 	return took
 }
 
-// Its errors may find no reader, or no room.
-func TestNetlockRunKillsInTimeWhereverItsErrorsGo(t *testing.T) {
+func TestNetlockRunKillsInTimeWithoutAReaderOfItsErrors(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	for name, closed := range map[string]bool{"nobody reads them": true, "the pipe is full": false} {
+	for name, closed := range map[string]bool{"the pipe is closed": true, "the pipe is full": false} {
 		unread, errors, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +79,7 @@ func TestNetlockRunKillsInTimeWhereverItsErrorsGo(t *testing.T) {
 	}
 }
 
-// pin has a server listen again on the ports that it has now.
+// pin writes the current ports into the configuration, for the next start.
 func (s *server) pin() {
 	s.t.Helper()
 	text, err := os.ReadFile(s.config)
@@ -93,13 +92,13 @@ func (s *server) pin() {
 	}
 }
 
-func TestNetlockRunLearnsOfALockThatWasBrokenWhileItsServerWasAway(t *testing.T) {
+func TestNetlockRunDetectsALockBrokenWhileTheServerWasAway(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	p, _ := s.running(t, "phone_lock", nil, "echo here; exec sleep 100")
 	v4, v6 := s.v4, s.v6
 	s.kill()
-	s.start() // where netlock does not find it
+	s.start() // on another port
 	s.session("boss").Breaks("/phone_lock")
 	s.kill()
 	s.v4, s.v6 = v4, v6

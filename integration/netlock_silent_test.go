@@ -10,8 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// freeze stops a server without an end to its connections, as a network does that swallows everything. thaw, which is called at the end
-// of the test at the latest, lets it go on.
+// freeze stops a server and leaves its connections open, like a network that loses everything. thaw continues it, at the end of the test at the latest.
 func (s *server) freeze() (thaw func()) {
 	s.t.Helper()
 	process := s.cmd.Process
@@ -21,7 +20,7 @@ func (s *server) freeze() (thaw func()) {
 	return thaw
 }
 
-// fill writes to a pipe as much as goes into it.
+// fill fills a pipe.
 func fill(t testing.TB, w *os.File) {
 	t.Helper()
 	raw, err := w.SyscallConn()
@@ -37,7 +36,7 @@ func fill(t testing.TB, w *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Fd() // the program gets it blocking
+	w.Fd() // sets it to blocking mode for the program
 }
 
 func TestNetlockRefusesToHoldALockForAnOrphan(t *testing.T) {
@@ -48,7 +47,7 @@ func TestNetlockRefusesToHoldALockForAnOrphan(t *testing.T) {
 		"a pipe": {"$URL | (read line; echo $line > out)", "OK"},
 	} {
 		dir := t.TempDir()
-		// The shell that is left waits until its parent has ended.
+		// The orphan waits until its parent has ended.
 		orphan := `while kill -0 "$PARENT" 2>/dev/null; do sleep 0.02; done; cut -d" " -f4 /proc/$$/stat > parent; netlock ` + c.args + ``
 		if strings.HasPrefix(c.args, "$URL >") {
 			orphan = strings.Replace(orphan, "; netlock", "; exec netlock", 1)

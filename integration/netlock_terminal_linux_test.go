@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a terminal of which the test is the one that types.
+// terminal is a terminal at which the test types.
 type terminal struct {
 	t     testing.TB
 	keys  *os.File
-	shown *harness.LogBuffer // what was typed, too
+	shown *harness.LogBuffer // with the echo of the keys
 }
 
 // onTerminal starts a program in a session of its own that a terminal controls.
@@ -57,7 +57,7 @@ func onTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 	return tty
 }
 
-// unlock makes the other end of a new terminal usable, and returns its number. It leaves the file one whose reading Close ends.
+// unlock makes the other end of a new terminal usable, and returns its number. Close still ends a read of the file.
 func unlock(keys *os.File) (number int, err error) {
 	raw, err := keys.SyscallConn()
 	if err != nil {
@@ -102,23 +102,23 @@ func TestNetlockRunLendsItsTerminalToTheCommand(t *testing.T) {
 	tty.shows("one-ready")
 	tty.types("it\n")
 	tty.shows("one-got-it")
-	tty.servesWhatComesNext()
+	tty.servesNextCommand()
 }
 
-// servesWhatComesNext checks that the shell's next command reads what is typed.
-func (tty *terminal) servesWhatComesNext() {
+// servesNextCommand checks that the shell's next command reads what is typed.
+func (tty *terminal) servesNextCommand() {
 	tty.t.Helper()
 	tty.shows("two-ready")
 	tty.types("more\n")
 	tty.shows("two-got-more")
 }
 
-func TestNetlockRunTakesTheTerminalBackFromWhatIsLeftRunning(t *testing.T) {
+func TestNetlockRunTakesTheTerminalBackFromAProcessLeftRunning(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
 	tty := onTerminal(t, atShell(t, s, "-c",
 		`netlock run $URL -- sh -c 'sleep 5 & echo one-ready'; echo two-ready; read y; echo two-got-$y`))
-	tty.servesWhatComesNext()
+	tty.servesNextCommand()
 }
 
 func TestNetlockRunIsAJobLikeAnyOther(t *testing.T) {
@@ -158,6 +158,6 @@ func TestNetlockOnATerminalShowsTheHolder(t *testing.T) {
 	other.Want(250, "RMD /phone_lock")
 	tty.shows("it ran")
 	if shown := tty.shown.String(); !strings.Contains(shown, "\r\x1b[Kit ran") {
-		t.Errorf("the line stays: %q", shown)
+		t.Errorf("the line is not cleared: %q", shown)
 	}
 }

@@ -24,15 +24,15 @@ const (
 	dropsBoth     direction = "both directions"
 	dropsCommands direction = "commands"
 	dropsReplies  direction = "replies"
-	endsAtServer  direction = "both directions, and the server gives the connection up" // as its user_timeout does
+	endsAtServer  direction = "both directions, and the server gives the connection up" // as with user_timeout
 )
 
-// partition is a network between one client and a server that breaks at a step, for ever. A step is a command, or the last line of a reply.
+// partition is a network between a client and a server that breaks at a step. A step is a command, or the last line of a reply.
 type partition struct {
 	*relay
 	drops direction
 	at    int // the step that is dropped first
-	again int // at this step the connections end, and new ones are let through; 0: never
+	again int // at this step the connections end, and the client connects again; 0: never
 
 	mu     sync.Mutex
 	steps  int
@@ -339,7 +339,7 @@ func TestLocksmithIsDoneInTimeWhenAReloadShortensTheAge(t *testing.T) {
 	}
 	s.configure("[[lock]]\nmatch = \"/*_lock\"\nmax_age = \"8s\"\n")
 	s.mustReload()
-	harness.Await(t, "the client is told of the new age", func() bool { return time.Until(l.Expires()) < 10*time.Second })
+	harness.Await(t, "the client has the new age", func() bool { return time.Until(l.Expires()) < 10*time.Second })
 	close(cut)
 	other := s.session("other")
 	other.Want(200, "SITE WAIT 60")

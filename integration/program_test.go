@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// program is one that runs on.
+// program is a program in the background.
 type program struct {
 	cmd    *exec.Cmd
 	to     io.WriteCloser
@@ -38,7 +38,7 @@ func started(t testing.TB, cmd *exec.Cmd) *program {
 	return p
 }
 
-// launch starts a program that is spoken to.
+// launch starts a program with pipes for its input and output.
 func launch(t testing.TB, cmd *exec.Cmd) *program {
 	t.Helper()
 	from, w, err := os.Pipe() // not StdoutPipe, which Wait closes before all is read
@@ -59,7 +59,7 @@ func (p *program) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// until reads what it says up to a line that begins with the word, and returns that line; "" at the end.
+// until reads its output up to a line that begins with the word, and returns that line; "" at the end.
 func (p *program) until(word string) string {
 	for {
 		line, err := p.from.ReadString('\n')
@@ -74,11 +74,11 @@ func (p *program) until(word string) string {
 func (p *program) says(t testing.TB, want string) {
 	t.Helper()
 	if line := p.line(); line != want {
-		t.Fatalf("%.200q says %q, want %q; it complains %q", p.cmd.Args, line, want, p.cmd.Stderr)
+		t.Fatalf("%.200q wrote %q, want %q; standard error: %q", p.cmd.Args, line, want, p.cmd.Stderr)
 	}
 }
 
-// exit returns the exit status of a program that is to end by itself; -1: by a signal.
+// exit waits for the end of a program and returns its status; -1: a signal.
 func (p *program) exit(t testing.TB) int {
 	t.Helper()
 	select {
@@ -89,11 +89,11 @@ func (p *program) exit(t testing.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// ended checks how a program ends that is to end by itself.
+// ended waits for the end of a program and checks its status.
 func (p *program) ended(t testing.TB, status int) {
 	t.Helper()
 	if got := p.exit(t); got != status {
-		t.Errorf("%.200q: exit status %d, want %d; it complains %q", p.cmd.Args, got, status, p.cmd.Stderr)
+		t.Errorf("%.200q: exit status %d, want %d; standard error: %q", p.cmd.Args, got, status, p.cmd.Stderr)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *program) kill() {
 	<-p.exited
 }
 
-// hasEnded reports whether it runs no more.
+// hasEnded reports whether the program has ended.
 func (p *program) hasEnded() bool {
 	select {
 	case <-p.exited:
@@ -123,7 +123,7 @@ func (p *program) hasEnded() bool {
 	}
 }
 
-// ends checks that it says nothing more and that all that has its output open ends soon.
+// ends checks that the output ends soon, without another line: all processes that have it open have ended.
 func (p *program) ends(t testing.TB, what string) {
 	t.Helper()
 	said := make(chan string, 1)
@@ -131,9 +131,9 @@ func (p *program) ends(t testing.TB, what string) {
 	select {
 	case line := <-said:
 		if line != "" {
-			t.Errorf("%s: it says %q", what, line)
+			t.Errorf("%s: it wrote %q", what, line)
 		}
 	case <-time.After(patience):
-		t.Fatalf("%s: something of it still runs", what)
+		t.Fatalf("%s: a process of it still runs", what)
 	}
 }

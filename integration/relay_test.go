@@ -29,7 +29,7 @@ type relay struct {
 // pair is a connection's two halves.
 type pair struct{ client, server *net.TCPConn }
 
-// startRelay starts one that ends with the test.
+// startRelay starts a relay that ends with the test.
 func startRelay(t testing.TB, target func() string, carry func(r *relay, p pair, data bool)) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func startRelay(t testing.TB, target func() string, carry func(r *relay, p pair,
 
 func (r *relay) address() string { return r.listener.Addr().String() }
 
-// close ends everything that passes and waits for it. A second one does nothing.
+// close closes all connections and waits for their goroutines. A second call does nothing.
 func (r *relay) close() {
 	r.listener.Close()
 	r.mu.Lock()
@@ -116,7 +116,7 @@ func pass(to, from *net.TCPConn) {
 
 var entering = regexp.MustCompile(`^22[79] .*\((?:\|\|\|(\d+)\||\d+,\d+,\d+,\d+,(\d+),(\d+)\))`)
 
-// reroute has the client of a 227 or 229 connect here.
+// reroute changes a 227 or 229 so that the client connects to the relay.
 func (r *relay) reroute(server *net.TCPConn, line []byte) []byte {
 	m := entering.FindSubmatch(line)
 	if m == nil {
@@ -144,7 +144,7 @@ func (r *relay) reroute(server *net.TCPConn, line []byte) []byte {
 	return fmt.Appendf(nil, "227 Entering (127,0,0,1,%d,%d)\r\n", port>>8, port&255)
 }
 
-// reset ends both halves at once, as a router does that has forgotten them.
+// reset resets both halves, like a router without state.
 func (p pair) reset() {
 	for _, c := range []*net.TCPConn{p.server, p.client} {
 		_ = c.SetLinger(0)
@@ -159,8 +159,7 @@ func (p pair) finish() {
 	p.client.Close()
 }
 
-// wire carries the only control connection of one client and an upload, until so many bytes of that were sent. Then it is cut, and nothing more of
-// the upload is passed on.
+// wire is a relay for one control connection and one upload. After limit bytes of the upload it calls cut, and passes no more bytes on.
 type wire struct {
 	*relay
 	limit int64
@@ -169,7 +168,7 @@ type wire struct {
 	mu    sync.Mutex
 	ctl   pair
 	dat   pair
-	wasAt int64 // how many bytes of the upload the server was sent
+	wasAt int64 // the bytes of the upload that were passed on
 }
 
 // newWire makes a wire for one client; it ends with the test.
@@ -199,22 +198,22 @@ func (w *wire) note(change func()) {
 	change()
 }
 
-// connections are the control and the data connection.
+// connections returns the control and the data connection.
 func (w *wire) connections() (control, data pair) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ctl, w.dat
 }
 
-// sent is how many bytes of the upload the server was sent before the cut.
+// sent returns the bytes of the upload that were passed on before the cut.
 func (w *wire) sent() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.wasAt
 }
 
-// startCutter starts a relay that ends each data connection after so many bytes, in either direction, as if all had come. With hold it does not end it
-// but holds it up until that is closed; reached gets one when it does.
+// startCutter starts a relay that ends each data connection after a number of bytes, in either direction, like the end of the file. With hold it
+// stops there until hold is closed, and then passes the rest on; reached gets a value when it stops.
 func startCutter(t testing.TB, server string, after int64, hold chan struct{}) (address string, reached <-chan struct{}) {
 	t.Helper()
 	held := make(chan struct{}, 2)

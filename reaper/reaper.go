@@ -22,7 +22,7 @@ import (
 
 // Table is a lock table, such as *lock.Table.
 type Table interface {
-	// Expire ends what is over now, and records each end in the log.
+	// Expire ends the locks whose time is over, and records each end in the log.
 	Expire(ctx context.Context)
 	// NextExpiry returns the time until Expire has something to do; false if nothing ends by itself.
 	NextExpiry() (in time.Duration, ok bool)

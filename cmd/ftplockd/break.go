@@ -31,7 +31,7 @@ func newBreakCommand() *cobra.Command {
 		Long: `Break ends a lock. The reply to the holder's next RMD is "taken away 12s ago: broken by
 administrator, REASON". NAME is the path in the served tree, such as /locks/demo. With --token, the lock ends only if it is
 still held with that token, which "ftplockd locks" prints. Without --token, break ends the hold of the current holder (the first of
-several who share the lock). On a terminal it names that holder and asks for a confirmation.`,
+several holders of a shared lock). On a terminal it names that holder and asks for a confirmation.`,
 		Example: "  ftplockd break /phone_lock --reason 'the scanner hangs'",
 		Args:    oneArgument("NAME", "ftplockd break /locks/demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -48,7 +48,7 @@ values; reload prints the ones that changed. Sessions keep the rights of their l
 // addStateFlags adds the flags of the commands that send requests to a running server.
 func (o *serveOptions) addStateFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.ConfigFile, "config", "", "configuration `FILE` (TOML) of the server (see ftplockd --help)")
-	cmd.Flags().StringVar(&o.State, "state", "", "state `DIR` of the server instead of what is configured")
+	cmd.Flags().StringVar(&o.State, "state", "", "state `DIR` of the server instead of that of the configuration")
 }
 
 // ask sends a request to the running server, and returns its answer.

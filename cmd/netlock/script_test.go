@@ -1,11 +1,12 @@
 package main
 
 import (
+	"errors"
+	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 func TestMain(m *testing.M) {
@@ -16,7 +17,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"status": harness.ExitStatus},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"status": exitStatus},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
@@ -25,4 +26,19 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// exitStatus is harness.ExitStatus. The tests of this package import nothing of the server, as harness does.
+func exitStatus(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got, err = exit.ExitCode(), nil
+	}
+	ts.Check(err)
+	if neg || got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
 }

@@ -24,18 +24,18 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-// fakeEtcd is etcd with one server that tests tell what happens. It is a cluster, and the store of the server's term.
+// fakeEtcd is an etcd with one server, controlled by the test. It is the cluster, and the log of the server's term.
 type fakeEtcd struct {
 	*locktest.Memory
 	unreachable atomic.Bool
 	trouble     atomic.Value                // string
 	leader      atomic.Pointer[etcd.Server] // nil: no server is active
 	turn        chan struct{}               // closed when it is the server's turn
-	over        chan error                  // has what ends the term
+	over        chan error                  // gets the end of the term
 	suspended   atomic.Bool
-	slow        atomic.Bool // reading the locks does not come to an end
+	slow        atomic.Bool // Load does not return before the end of its context
 	resigned    chan struct{}
-	resign      func() // is called when the server resigns
+	resign      func() // called when the server resigns
 }
 
 func newFakeEtcd() *fakeEtcd {
@@ -169,7 +169,7 @@ func (m *member) takeOver() {
 	m.log.AwaitLine(m.t, "cluster: active", "term 7")
 }
 
-// begin begins an upload that goes on until the end of the test.
+// begin begins an upload that lasts until the end of the test.
 func (m *member) begin(s *harness.Session, name string) {
 	m.t.Helper()
 	data, err := s.Open("STOR " + name)
@@ -195,7 +195,7 @@ func (m *member) ends() error {
 		m.ended <- got
 		return got
 	case <-time.After(harness.Patience):
-		m.t.Fatalf("the server goes on:\n%s", m.log)
+		m.t.Fatalf("the server does not end:\n%s", m.log)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (m *member) want(got string, words ...string) {
 	}
 }
 
-// That it does not listen is tried by integration/cluster: TestAStandbyServesHealthOnly.
+// TestAStandbyServesHealthOnly of integration/cluster checks that it does not listen.
 func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
 	f := newFakeEtcd()
 	f.leader.Store(&etcd.Server{Name: "north"})
@@ -239,7 +239,7 @@ func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
 	}
 	m.askReload()
 	if left, _ := os.ReadDir(filepath.Join(m.dir, "shared")); len(left) != 0 {
-		t.Error("it has written to what all servers share")
+		t.Error("it has written to the shared directory")
 	}
 	m.stop()
 	m.exits(nil)
@@ -257,7 +257,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	m.log.AwaitLine(m.t, "cluster: taking over")
 	session := m.login()
 	session.Want(257, "MKD /locks/a")
-	session.Want(257, "MKD /more/b", "locked") // by a rule that the standby has read
+	session.Want(257, "MKD /more/b", "locked") // by a rule of the reload
 	if body, err := m.ask(http.MethodGet, "/locks"); err != nil || !strings.Contains(body, `"/locks/a"`) {
 		t.Errorf("locks: %s, %v", body, err)
 	}
@@ -307,14 +307,14 @@ func TestADeposedServerEndsItsSessionsAndDoesNotResign(t *testing.T) {
 	}
 }
 
-// What may change the tree, or a lock, has ended when another server is let take over.
+// When the server resigns, nothing of it can change the tree or a lock.
 func TestAServerThatHandsOverResignsLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(*member)
 		result error
 	}{
-		"asked to": {func(m *member) { m.etcd.over <- etcd.ErrHandOver }, etcd.ErrHandOver},
-		"SIGTERM":  {func(m *member) { m.stop() }, nil},
+		"by request": {func(m *member) { m.etcd.over <- etcd.ErrHandOver }, etcd.ErrHandOver},
+		"SIGTERM":    {func(m *member) { m.stop() }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeEtcd()
@@ -331,14 +331,14 @@ func TestAServerThatHandsOverResignsLast(t *testing.T) {
 					l.Close()
 				}
 				if marks, err := os.ReadDir(filepath.Join(m.dir, "shared/uploads")); err != nil || len(marks) > 0 {
-					t.Errorf("uploads may be under way: %v, %v", marks, err)
+					t.Errorf("marks of uploads are left: %v, %v", marks, err)
 				}
 				r, err := session.ReadReply()
 				if r.Code == 426 { // the upload ends first
 					r, err = session.ReadReply()
 				}
 				if err != nil || r.Code != 421 {
-					t.Errorf("a session goes on: %v, %v", r, err)
+					t.Errorf("a session was not ended: %v, %v", r, err)
 				}
 				if _, err := os.Stat(filepath.Join(m.dir, "state", controlSocket)); !errors.Is(err, os.ErrNotExist) {
 					t.Error("administrators may change locks:", err)
@@ -355,7 +355,7 @@ func TestAServerThatHandsOverResignsLast(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotTakeOverLetsAnotherOne(t *testing.T) {
+func TestAServerThatCannotTakeOverResigns(t *testing.T) {
 	for name, c := range map[string]struct {
 		mounted bool
 		before  func(*member) error
@@ -405,7 +405,7 @@ func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
 			}
 			c.end(m)
 			m.exits(c.result)
-			<-f.resigned // it was not served by then, so it may
+			<-f.resigned // it did not serve yet, so it resigns
 		})
 	}
 }
@@ -447,7 +447,7 @@ func TestSharedStateIsOnTheFileSystemOfRoot(t *testing.T) {
 	}
 	c.Root += "/none"
 	if err := checkShared(c); err != nil {
-		t.Errorf("a root that will be made: %v", err)
+		t.Errorf("a root that does not exist yet: %v", err)
 	}
 }
 

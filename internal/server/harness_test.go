@@ -22,7 +22,7 @@ type running struct {
 	log  *harness.LogBuffer
 }
 
-// newRunning has a configuration file, and no server yet.
+// newRunning prepares a server without starting it.
 func newRunning(t *testing.T) *running {
 	t.Setenv("FTPLOCKD_PASSWORD", harness.Password)
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func (r *running) ask(method, path string, query ...string) (string, error) {
 	return string(body), err
 }
 
-// askReload asks for a reload and returns its result.
+// askReload reloads the configuration and returns the result.
 func (r *running) askReload() (done Reloaded) {
 	r.t.Helper()
 	body, err := r.ask(http.MethodPost, "/reload")

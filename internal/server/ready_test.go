@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestADiskThatHangsHoldsUpOneGoroutineAndNoAnswer(t *testing.T) {
+func TestHangingDiskBlocksOneGoroutineAndNoReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group, askers sync.WaitGroup
 		var checks atomic.Int32
@@ -28,7 +28,7 @@ func TestADiskThatHangsHoldsUpOneGoroutineAndNoAnswer(t *testing.T) {
 			t.Errorf("%d checks at a time", checks.Load())
 		}
 		full := errors.New("full")
-		for _, want := range []error{nil, full} { // the one that hung, and a new one
+		for _, want := range []error{nil, full} { // the check that hung, and a new one
 			askers.Go(func() {
 				if err := r.ask(t.Context()); err != want {
 					t.Errorf("%v, want %v", err, want)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestAStopDoesNotWaitForAReload has a named pipe without a writer for the file.
+// TestAStopDoesNotWaitForAReload reloads from a named pipe without a writer.
 func TestAStopDoesNotWaitForAReload(t *testing.T) {
 	r := newRunning(t)
 	r.configure("")

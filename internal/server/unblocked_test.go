@@ -18,7 +18,7 @@ func TestALogWithoutAReaderBlocksNoWriterAndReportsLostLines(t *testing.T) {
 		if n, err := u.Write(line); n != len(line) || err != nil {
 			t.Fatal(n, err)
 		}
-		synctest.Wait() // it writes, and is not read
+		synctest.Wait() // it waits for its reader
 		const fit = maxUnwritten / 1024
 		for range fit + 7 {
 			_, _ = u.Write(line)
