@@ -18,7 +18,7 @@ func behind(file, line, text string) harness.Replacement {
 	return harness.Replacement{File: file, Old: line, New: line + text}
 }
 
-// unguarded are the sources of an ftplockd that lacks its guards, one at a time: see harness.Overlay.
+// unguarded changes the sources to those of an ftplockd that lacks one guard, which the environment names: see harness.Overlay.
 var unguarded = []harness.Replacement{
 	// A release that ends whatever holds the name.
 	behind("internal/lock/standing.go", "func (st *State) releasable(s *session, name Name) (*hold, error) {\n", `
@@ -59,6 +59,8 @@ var unguarded = []harness.Replacement{
 			age /= 2
 		}
 `),
+	// A stop that gives transfers two seconds, with every guard.
+	{File: "internal/server/stop.go", Old: "	drainTime = 20 * time.Second\n", New: "	drainTime = 2 * time.Second\n"},
 	// A start that forgets what was held.
 	behind("internal/lock/table.go", "	t.start, t.st.last = loaded.Start, loaded.Last\n", `
 	if broken("start") {

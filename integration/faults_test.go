@@ -142,16 +142,18 @@ func (s *server) sendAll(t *testing.T) (all []*sending) {
 	return all
 }
 
-// The server waits twenty seconds for transfers to end.
+// TestAStopPastItsDeadlineDiscardsUploads stops a server that gives transfers two seconds in place of twenty.
 func TestAStopPastItsDeadlineDiscardsUploads(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, defaults)
+	s := newBroken(t, "")
+	s.configure(defaults)
+	s.start()
 	all := s.sendAll(t)
 	began := time.Now()
 	s.signal(syscall.SIGTERM)
 	s.waitExit()
-	if d := time.Since(began); d < 15*time.Second {
-		t.Errorf("it stopped after %v", d)
+	if d := time.Since(began); d < 2*time.Second {
+		t.Errorf("the server stopped after %v", d)
 	}
 	for _, c := range all {
 		c.discarded(`the server ended the session|hung up`)

@@ -25,7 +25,7 @@ import (
 //	a STOR /f <<< new ...                a command whose reply comes later; an upload is sent without its end
 //	a => 226 *                           that reply; an upload ends before it
 //
-// Clients a, a2 and a3 use the first account, b and b2 use other, and boss is an administrator. A client logs in at its first command.
+// Clients a, a2 and a3 use the first account, b and b2 use other, c uses newcomer (which only "configure" adds), and boss is an administrator. A client logs in at its first command.
 //
 // The file "config" is the configuration of the server. With "stepped" in its place, the clocks of the server are those of the script.
 // If it contains DIRECTORIES, the script runs with "true" there and with "false".
@@ -97,17 +97,17 @@ func (p *scene) tables(config []byte) string {
 // commands returns the commands of scripts, beside those of package testscript.
 func (p *scene) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	all := make(map[string]func(*testscript.TestScript, bool, []string))
-	for _, name := range []string{"a", "a2", "a3", "b", "b2", "boss"} {
+	for _, name := range []string{"a", "a2", "a3", "b", "b2", "c", "boss"} {
 		all[name] = func(ts *testscript.TestScript, _ bool, words []string) { p.speak(ts, name, strings.Join(words, " ")) }
 	}
 	for usage, run := range map[string]func(*testscript.TestScript, []string){
 		// The server takes the tables of a file, which precede those that each test has, and reads them as an operator wishes.
-		"configure FILE command|signal|start": func(ts *testscript.TestScript, args []string) {
+		"configure FILE command|signal|start [ACCOUNT]": func(ts *testscript.TestScript, args []string) {
 			tables := p.tables([]byte(ts.ReadFile(args[0])))
 			if p.clock != nil {
 				tables = canary + tables
 			}
-			p.configure(tables)
+			p.configure(tables, args[2:]...)
 			switch args[1] {
 			case "command":
 				p.mustReload()
@@ -192,7 +192,7 @@ func duration(ts *testscript.TestScript, text string) time.Duration {
 // as returns the client of that name.
 func (p *scene) as(name string) *actor {
 	if p.clients[name] == nil {
-		accounts := map[string]string{"a": account, "b": "other", "boss": "boss"}
+		accounts := map[string]string{"a": account, "b": "other", "c": "newcomer", "boss": "boss"}
 		p.clients[name] = &actor{session: p.session(accounts[strings.TrimRight(name, "23")])}
 	}
 	return p.clients[name]
