@@ -10,7 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// goEnv names a file for which a slow reaper waits.
+// goEnv names the file that a slow reaper waits for.
 const goEnv = "FTPLOCKD_TEST_GO"
 
 // behind puts text behind a line of a file.
@@ -20,14 +20,14 @@ func behind(file, line, text string) harness.Replacement {
 
 // unguarded changes the sources to those of an ftplockd that lacks one guard, which the environment names: see harness.Overlay.
 var unguarded = []harness.Replacement{
-	// A release that ends whatever holds the name.
+	// A release that ends any hold of the name.
 	behind("internal/lock/standing.go", "func (st *State) releasable(s *session, name Name) (*hold, error) {\n", `
 	if broken("release") && st.held(name) {
 		return st.nodes[name].holds[0], nil
 	}
 `),
-	// A reaper that looks which name is over, and then ends what has the name. "slow" is one that takes its time only: both wait
-	// between the look and what follows, once, until they are told to go on.
+	// A reaper that finds an expired name and ends the present hold of that name. The "slow reaper" only waits. Both wait
+	// once, after they found the name, for a file.
 	behind("internal/lock/expire.go", "func (t *Table) Expire(ctx context.Context) {\n", `
 	if broken("reaper") || broken("slow reaper") {
 		for _, held := range t.All() {
@@ -47,7 +47,7 @@ var unguarded = []harness.Replacement{
 		}
 	}
 `),
-	// A write that is checked when it begins only.
+	// A write that is checked only at its start.
 	behind("internal/lock/writing.go", "func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {\n", `
 	if broken("write") {
 		return fn(make([]Title, len(writes)))
@@ -61,7 +61,7 @@ var unguarded = []harness.Replacement{
 `),
 	// A stop that gives transfers two seconds, with every guard.
 	{File: "internal/server/stop.go", Old: "	drainTime = 20 * time.Second\n", New: "	drainTime = 2 * time.Second\n"},
-	// A start that forgets what was held.
+	// A start that forgets all holds.
 	behind("internal/lock/table.go", "	t.start, t.st.last = loaded.Start, loaded.Last\n", `
 	if broken("start") {
 		loaded.Holds = nil
@@ -69,7 +69,7 @@ var unguarded = []harness.Replacement{
 `),
 }
 
-// slowReaper is a file that the built lock package has beside its own.
+// slowReaper is a file that the build adds to package lock.
 const slowReaper = `package lock
 
 import (
@@ -94,7 +94,7 @@ func reaperWaits() (done func()) {
 }
 `
 
-// brokenBinary is that ftplockd, built when the first test wants it.
+// brokenBinary builds that ftplockd.
 var brokenBinary = sync.OnceValues(func() (string, error) {
 	file, err := harness.Overlay("..", filepath.Dir(binary), unguarded, map[string]string{"internal/lock/slow_reaper.go": slowReaper})
 	if err != nil {
@@ -117,9 +117,9 @@ func newBroken(t testing.TB, guard string) *server {
 	return s
 }
 
-// schedules are what leads into a trap, step by step.
+// schedules are steps that end in a fault without a guard.
 var schedules = []struct {
-	guard, slow string // without which it is walked into, and a server that is only slow there, ""
+	guard, slow string // guard: the fault occurs without it; slow: a server with the guard that is only slow, or ""
 	steps       func(h *history, one, two *session)
 }{
 	{"reaper", "slow reaper", func(h *history, one, two *session) {
@@ -163,7 +163,7 @@ var schedules = []struct {
 	}},
 }
 
-// live has locks from now on live so long.
+// live sets the age of locks by a reload.
 func (h *history) live(age time.Duration) {
 	h.t.Helper()
 	h.lives = age
@@ -171,20 +171,20 @@ func (h *history) live(age time.Duration) {
 	h.s.mustReload()
 }
 
-// step has a session do something and notes what came of it.
+// step sends a command of a session and records the outcome.
 func (h *history) step(c *session, owner, line string) {
 	h.t.Helper()
 	h.Step(c.Session, harness.Op{Owner: owner, Lives: h.lives}, line)
 }
 
-// upload begins one to /b.tsv, and returns what ends it and notes what came of it.
+// upload begins an upload to /b.tsv. The returned function ends it and records the outcome.
 func (h *history) upload(c *session, owner string, value int) (finish func()) {
 	h.t.Helper()
 	c.Want(200, "TYPE I")
 	return h.Upload(c.Session, harness.Op{Owner: owner, Value: value}, "/b_lock")
 }
 
-// Each schedule goes well on a server that has its guards, however slow, and is found to have gone wrong without.
+// TestWhatAGuardIsForIsFoundWithoutIt runs each schedule with all guards, when it must succeed, and without one, when the checker must find the fault.
 func TestWhatAGuardIsForIsFoundWithoutIt(t *testing.T) {
 	t.Parallel()
 	for _, sc := range schedules {
@@ -198,7 +198,7 @@ func TestWhatAGuardIsForIsFoundWithoutIt(t *testing.T) {
 				h.finish()
 				wrong := h.complaint()
 				if (wrong != "") != found {
-					t.Errorf("that something is wrong is %v, want %v: %s", wrong != "", found, wrong)
+					t.Errorf("found a fault: %v, want %v: %s", wrong != "", found, wrong)
 				}
 			})
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/jlaffaye/ftp"
 )
 
-// goChild prepares this test binary as one of the Go clients below, which is a process that can be killed.
+// goChild returns the command line that runs one of the Go clients below as a process.
 func goChild(t testing.TB, name string, args ...string) []string {
 	t.Helper()
 	self, err := os.Executable()
@@ -21,7 +21,7 @@ func goChild(t testing.TB, name string, args ...string) []string {
 	return append([]string{"env", childEnv + "=" + name, self}, args...)
 }
 
-// runChild is one of the Go clients: their arguments are those of the scripts of the same name in testdata.
+// runChild runs a Go client. It has the arguments of the script of the same name in testdata.
 func runChild(name string, args []string) int {
 	var err error
 	switch name {
@@ -61,10 +61,10 @@ func put(args []string) error {
 	return errors.Join(c.Stor(args[5], os.Stdin), c.Quit())
 }
 
-// wholeLines is how many times a file has its one line, if it is whole.
+// wholeLines is the number of equal lines in a complete file.
 const wholeLines = 4000
 
-// whole reports whether one upload and nothing else is in the file.
+// whole reports whether the file has the lines of one upload only.
 func whole(text []byte) bool {
 	i := bytes.IndexByte(text, '\n')
 	return i > 0 && bytes.Equal(text, bytes.Repeat(text[:i+1], wholeLines))

@@ -11,13 +11,13 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// steppedBinary is an ftplockd whose clocks go as a file says, built when the first test wants it.
+// steppedBinary builds an ftplockd that reads the steps of its clocks from a file.
 var steppedBinary = sync.OnceValues(func() (string, error) {
 	to := binary + "-stepped"
 	return to, build(to, "-tags", "testclock")
 })
 
-// clock is the clock of one server. Its steps are those since the test began.
+// clock is the clock of one server. It counts steps from the start of the test.
 type clock struct {
 	harness.Clock
 	server   *server
@@ -25,8 +25,8 @@ type clock struct {
 	passed   int
 }
 
-// canary is the rule of the locks by which a test knows that the reaper has looked. They lie less deep than
-// those that are tested, so of what is due at one time they end last.
+// canary is the rule of locks that show a test how far the reaper is. They are less deep than the tested locks, so the
+// reaper ends them last of all locks that are due at one time.
 const canary = `
 [[lock]]
 match = "/canary*"
@@ -55,7 +55,7 @@ func newStepped(t testing.TB, config string) (*server, *clock) {
 	return s, c
 }
 
-// step moves the clocks: boot alone never happens, wall alone is somebody who sets the clock, both is time that passes.
+// step moves the clocks: wall alone when an operator sets the clock, both when time passes. Boot never moves alone.
 func (c *clock) step(wall, boot time.Duration) {
 	c.server.t.Helper()
 	c.Wall += wall
@@ -63,7 +63,7 @@ func (c *clock) step(wall, boot time.Duration) {
 	c.Write(c.server.t)
 }
 
-// reboot makes it another boot, ten seconds old, of a machine whose wall clock was stepped meanwhile.
+// reboot starts another boot, ten seconds ago, and steps the wall clock.
 func (c *clock) reboot(wall time.Duration) {
 	c.server.t.Helper()
 	c.BootID = fmt.Sprint("boot after ", c.BootID)
@@ -71,7 +71,7 @@ func (c *clock) reboot(wall time.Duration) {
 	c.step(wall, 0)
 }
 
-// pass lets so much time pass, a minute at least, and returns when the reaper has looked at all that is due then.
+// pass moves both clocks, by a minute at least, and returns after the reaper has ended all locks that are due.
 func (c *clock) pass(d time.Duration) {
 	c.server.t.Helper()
 	if c.canaries == nil {
@@ -82,15 +82,14 @@ func (c *clock) pass(d time.Duration) {
 	c.canaries.Want(257, "MKD "+name)
 	c.step(d, d)
 	c.server.log.Await(c.server.t, `msg="lock ended" lock=`+name+" ", 1)
-	c.canaries.Want(257, "MKD "+name) // what is due with it ends meanwhile
+	c.canaries.Want(257, "MKD "+name) // locks that are due with it end before this reply
 	c.canaries.Want(250, "RMD "+name)
 }
 
-// restarted has the next canary come from a session of the server that runs now.
+// restarted makes the next canary use a session of the new process.
 func (c *clock) restarted() { c.canaries = nil }
 
-// wantAges checks the ages that the server tells of a lock. The time that the test itself takes, less than a minute, is
-// added to the one and lacks of the other.
+// wantAges checks how long a lock is held and how long it remains. It allows for the time that the test takes: less than a minute.
 func (s *session) wantAges(name string, held, left time.Duration) {
 	s.T.Helper()
 	const slack = 59 * time.Second
@@ -114,8 +113,8 @@ func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		step func(c *clock) // what happens while the server is down, 10m after the lock was taken
-		held time.Duration  // an hour or more: it is over
+		step func(c *clock) // the change while the server is down, 10m after the grant
+		held time.Duration  // an hour or more: the lock has expired
 	}{
 		{"same boot", func(c *clock) { c.step(20*time.Minute, 20*time.Minute) }, 30 * time.Minute},
 		{"same boot, wall clock set back", func(c *clock) { c.step(-48*time.Hour, 20*time.Minute) }, 30 * time.Minute},
@@ -149,10 +148,10 @@ func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
 	}
 }
 
-// inGrace returns when the server knows that the holder's connection has ended.
+// inGrace returns after the server has noticed the end of the holder's connection.
 func (s *server) inGrace(c *session, name string) {
 	s.t.Helper()
-	harness.Await(s.t, "the end of the connection is known", func() bool {
+	harness.Await(s.t, "the server notices the end of the connection", func() bool {
 		_, left := harness.Ages(s.t, c.Want(211, "SITE LOCK INFO "+name))
 		return left <= 10*time.Minute
 	})

@@ -10,7 +10,7 @@ import (
 
 var permFact = regexp.MustCompile(`perm=(\w*);[^\r\n]* (\S+)`)
 
-// perms returns the perm facts of a directory, by name, as MLSD has them. MLST must have the same.
+// perms returns the perm facts in MLSD of a directory, by name, and checks that MLST returns the same.
 func (s *session) perms(dir string) map[string]string {
 	s.T.Helper()
 	listing, err := s.Retrieve("MLSD " + dir)
@@ -31,7 +31,7 @@ func (s *session) perms(dir string) map[string]string {
 	return found
 }
 
-// RFC 3659 section 7.5.5. The server refuses what the fact does not promise, and does what it promises.
+// TestPermFactsPromiseWhatTheServerDoes compares perm facts (RFC 3659 section 7.5.5) with the replies to the commands.
 func TestPermFactsPromiseWhatTheServerDoes(t *testing.T) {
 	t.Parallel()
 	for _, directories := range []string{"true", "false"} {

@@ -19,7 +19,7 @@ type program struct {
 	exited chan struct{}
 }
 
-// started starts a program whose input is open. It ends with the test, and so do all processes of its group, if it has one of its own.
+// started starts a program with a pipe as its input. The end of the test kills the program and its process group, if it leads one.
 func started(t testing.TB, cmd *exec.Cmd) *program {
 	t.Helper()
 	p := &program{cmd: cmd, exited: make(chan struct{})}

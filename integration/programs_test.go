@@ -18,16 +18,16 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// programKind is one of the kinds of programs that lock by MKD today; testdata/programs has them, and docs/programs.md describes them.
+// programKind is a kind of program in testdata/programs that uses MKD as a lock. See docs/programs.md.
 type programKind struct {
 	name   string
 	script string
-	live   string   // the file that it publishes, which must be whole at any time
-	steps  []string // where it may be killed
-	gap    bool     // it takes the old live file away before it puts the new one in place, so that there may be none
+	live   string   // the file that it publishes and that must always be complete
+	steps  []string // the steps at which a test may kill it
+	gap    bool     // it removes the old live file before it places the new one
 	tls    bool
 	free   bool   // it takes no lock
-	tables string // what its operators configure
+	tables string // the configuration that it needs
 	env    []string
 }
 
@@ -51,7 +51,7 @@ var kinds = []programKind{
 		steps: []string{"begin", "made", "written", "locked", "upload", "uploaded", "emptied", "unlocked"}},
 }
 
-// soon has every lock of these programs end five seconds after its holder's last sign of life.
+// soon makes every lock of these programs end five seconds after the last command of its holder.
 const soon = `
 [[lock]]
 match = "/locks/**"
@@ -78,7 +78,7 @@ func inBothModes(t *testing.T, tables string, test func(t *testing.T, s *server)
 	}
 }
 
-// inBothModesStepped is inBothModes with a server that has a clock of its own.
+// inBothModesStepped runs a test with directories and without, on a server with a clock of its own.
 func inBothModesStepped(t *testing.T, tables string, test func(t *testing.T, s *server, clock *clock)) {
 	t.Helper()
 	for _, mode := range []string{"true", "false"} {
@@ -90,20 +90,20 @@ func inBothModesStepped(t *testing.T, tables string, test func(t *testing.T, s *
 	}
 }
 
-// published is what the program of that name publishes.
+// published returns the content that a program publishes.
 func published(id string) string { return strings.Repeat(id+"\n", wholeLines) }
 
-// stage is a place on the server where programs of one kind work, and who is in there.
+// stage is a directory of the server in which programs of one kind work.
 type stage struct {
 	s       *server
 	kind    programKind
 	account string
 	base    string // on the server
-	witness string // a local file to which each appends when it is in, and when it is about to go
-	made    string // where their local files are
+	witness string // a local file with a line for each entry and each exit
+	made    string // the directory of their local files
 }
 
-// stage prepares one, with an old file that is live.
+// stage creates a stage with an old live file.
 func (s *server) stage(t testing.TB, k programKind, name, account string) *stage {
 	t.Helper()
 	st := &stage{s: s, kind: k, account: account, base: "/data/" + name, made: t.TempDir()}
@@ -156,9 +156,9 @@ func (st *stage) note(line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// story reads what the witness saw: who was in last, how many were, and how often one came in while another was in.
+// story reads the witness: the last program that entered, the number of entries, and the number of entries while another program was in.
 func (st *stage) story() (last string, ins, overlaps int) {
-	text, _ := os.ReadFile(st.witness) // nobody came in: there is none
+	text, _ := os.ReadFile(st.witness) // there is no file before the first entry
 	in := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		switch verb, id, _ := strings.Cut(strings.TrimSpace(line), " "); verb {
@@ -173,7 +173,7 @@ func (st *stage) story() (last string, ins, overlaps int) {
 	return last, ins, overlaps
 }
 
-// torn says what is wrong with the live file, if anything.
+// torn returns an error if the live file is not complete.
 func (st *stage) torn() error {
 	text, err := os.ReadFile(st.s.path(st.base + "/" + st.kind.live))
 	switch {
@@ -187,7 +187,7 @@ func (st *stage) torn() error {
 	return nil
 }
 
-// watch looks at the live file again and again, until it is told to end; then it says what it has seen torn.
+// watch checks the live file until end is called, which returns the first error.
 func (st *stage) watch() (end func() error) {
 	stop, seen := make(chan struct{}), make(chan error)
 	go func() {
@@ -207,7 +207,7 @@ func (st *stage) watch() (end func() error) {
 	return sync.OnceValue(func() error { close(stop); return <-seen })
 }
 
-// wantAll checks that the live file is that of one program.
+// wantAll checks that one program published all files.
 func (st *stage) wantAll(t testing.TB, id string) {
 	t.Helper()
 	files := []string{st.kind.live}
@@ -221,10 +221,10 @@ func (st *stage) wantAll(t testing.TB, id string) {
 	}
 }
 
-// leftOver is what no program leaves behind that ends well.
+// leftOver matches names that no program leaves behind when it succeeds.
 var leftOver = regexp.MustCompile(`\.part$|staged-|public-backup-|\.lftp-deployment|\.desktop_updater\.lock|deploy\.lock|^\.lock$|-lock$|\.old$|\.new$`)
 
-// wantTidy checks that no lock is held and nothing is left of one, nor of an upload.
+// wantTidy checks that there is no lock, and no file of a lock or of an unfinished upload.
 func (st *stage) wantTidy(t testing.TB) {
 	t.Helper()
 	s := st.s
@@ -241,7 +241,7 @@ func (st *stage) wantTidy(t testing.TB) {
 	}
 }
 
-// below lists what there is on disk below a directory.
+// below lists the files on disk below a directory.
 func (s *server) below(t testing.TB, dir string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(s.path(dir), func(path string, _ fs.DirEntry, err error) error {
@@ -256,7 +256,7 @@ func (s *server) below(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// The last RMD of a group may come while the other one's session lives still, who then is none to give it back.
+// giveGroupBack releases the group. The last RMD of a program leaves it to the session of the other one, if that is still open.
 func (st *stage) giveGroupBack(t testing.TB) {
 	t.Helper()
 	if st.kind.script != "multilock.py" {
@@ -320,7 +320,7 @@ func TestProgramsThatLockByMkdRunUnchanged(t *testing.T) {
 	}
 }
 
-// victim starts a program that is to be killed, or stopped.
+// victim starts a program for the test to kill or stop.
 func (st *stage) victim(t testing.TB, id string, env ...string) *program {
 	t.Helper()
 	cmd := st.program(t, st.kind.script, id, env...)
@@ -328,7 +328,7 @@ func (st *stage) victim(t testing.TB, id string, env ...string) *program {
 	return launch(t, cmd)
 }
 
-// reach returns when it has come to a step.
+// reach waits until the program is at a step.
 func (p *program) reach(step string) error {
 	for {
 		switch p.until("step ") {
@@ -341,7 +341,7 @@ func (p *program) reach(step string) error {
 	}
 }
 
-// signalAll sends a signal to all of its processes.
+// signalAll sends a signal to all processes of the program.
 func (p *program) signalAll(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil {
@@ -349,14 +349,14 @@ func (p *program) signalAll(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// death is where one is killed: so long after it has come to a step, and there it stands still, or not.
+// death is the moment of a kill: some time after a step. If still is true, the program stops at the step.
 type death struct {
 	step  string
 	still bool
 	after time.Duration
 }
 
-// kill has one killed while the next one tries already, and sees what comes of it.
+// kill kills a program while the next one tries to lock, and checks the outcome.
 func (st *stage) kill(t testing.TB, d death) {
 	t.Helper()
 	var env []string
@@ -401,7 +401,7 @@ func (st *stage) kill(t testing.TB, d death) {
 	}
 }
 
-// deaths are those that one kind dies: each step, with directories and without by turns, or with -long in both and at more moments.
+// deaths returns the kills of one kind: half of the steps with directories and half without. With -long it returns all, and more.
 func (k programKind) deaths(directories bool) (all []death) {
 	for i, step := range k.steps {
 		if *long || (i%2 == 0) == directories {
@@ -430,8 +430,8 @@ func TestNoProgramThatIsKilledLeavesAStuckLockATornFileOrTwoHolders(t *testing.T
 	}
 }
 
-// killAll lets one kind die all its deaths. Each has an account of its own: what others of its account and address do would be
-// its sign of life.
+// killAll executes all kills of one kind. Each has an account of its own, since work of the same account and address would keep
+// the lock alive.
 func killAll(t *testing.T, k programKind, directories bool) {
 	deaths := k.deaths(directories)
 	var accounts []string
@@ -464,7 +464,7 @@ func killAll(t *testing.T, k programKind, directories bool) {
 	}
 }
 
-// slow has lftp send so many bytes a second in all.
+// slow limits lftp to so many bytes a second.
 func slow(rate int) string {
 	return fmt.Sprintf("LFTP_SET=set net:limit-total-rate %d; set net:limit-total-max %d; set mirror:set-permissions no;", rate, rate)
 }
@@ -586,7 +586,7 @@ func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
 	})
 }
 
-// tutorials are those of docs/programs.md: for each heading what is below it of each kind.
+// tutorials returns the tutorials of docs/programs.md: for each heading the text of each kind of block.
 func tutorials(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	all := map[string]map[string]string{}
@@ -611,7 +611,7 @@ func TestTheTutorialsForProgramsAreTrue(t *testing.T) {
 		t.Run(heading, func(t *testing.T) {
 			t.Parallel()
 			if blocks["sh"] == "" {
-				t.Fatal("there are no commands in it")
+				t.Fatal("the tutorial has no commands")
 			}
 			inBothModes(t, blocks["toml"], func(t *testing.T, s *server) {
 				s.write("site/index.html", "the old one")
@@ -623,7 +623,7 @@ func TestTheTutorialsForProgramsAreTrue(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				// Two jobs at once, and a third one that finds all of it done.
+				// Three jobs at once, of which the last finds nothing to do.
 				var all sync.WaitGroup
 				for range 3 {
 					all.Go(func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// session is a control connection that a test speaks line by line.
+// session is a control connection on which a test sends single lines.
 type session struct{ *harness.Session }
 
 // connect opens a control connection and reads the greeting.
@@ -20,7 +20,7 @@ func connectFrom(from net.Addr, address string) (*session, harness.Reply, error)
 	return &session{s}, greeting, err
 }
 
-// stranger opens a control connection that is not logged in. It ends with the test.
+// stranger opens a control connection without a login. It ends with the test.
 func (s *server) stranger() *session {
 	s.t.Helper()
 	c, greeting, err := connect(s.v4)
@@ -30,7 +30,7 @@ func (s *server) stranger() *session {
 	return c.of(s)
 }
 
-// of has a session of a server end with its test.
+// of makes a session end with the test of the server.
 func (c *session) of(s *server) *session {
 	c.T = s.t
 	s.t.Cleanup(func() { c.Conn.Close() })
@@ -83,7 +83,7 @@ func (s *session) says(line string) {
 	}
 }
 
-// stores uploads a file that must arrive.
+// stores uploads a file and fails the test if the upload fails.
 func (s *session) stores(path, text string) {
 	s.T.Helper()
 	if err := s.Store(path, []byte(text)); err != nil {
@@ -91,7 +91,7 @@ func (s *session) stores(path, text string) {
 	}
 }
 
-// wantEither sends a command that may succeed or be refused with 550.
+// wantEither sends a command and checks that the reply is a success or 550.
 func (s *session) wantEither(line string) harness.Reply {
 	s.T.Helper()
 	r, err := s.Try(line)
@@ -104,7 +104,7 @@ func (s *session) wantEither(line string) harness.Reply {
 	return r
 }
 
-// startTLS upgrades the connection as AUTH TLS has it, and returns what the server showed.
+// startTLS upgrades the connection with AUTH TLS and returns its state.
 func (s *session) startTLS() tls.ConnectionState {
 	s.T.Helper()
 	s.Want(234, "AUTH TLS")
