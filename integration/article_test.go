@@ -49,7 +49,7 @@ func TestArticleUploaderAndDownloaderShareAFile(t *testing.T) {
 	}
 }
 
-func TestArticleGiveUpLoopLeavesPolitely(t *testing.T) {
+func TestArticleLoopGivesUpWithAMessage(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, defaults)

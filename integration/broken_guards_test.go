@@ -184,8 +184,8 @@ func (h *history) upload(c *session, owner string, value int) (finish func()) {
 	return h.Upload(c.Session, harness.Op{Owner: owner, Value: value}, "/b_lock")
 }
 
-// TestWhatAGuardIsForIsFoundWithoutIt runs each schedule with all guards, when it must succeed, and without one, when the checker must find the fault.
-func TestWhatAGuardIsForIsFoundWithoutIt(t *testing.T) {
+// TestTheCheckerFindsTheFaultOfAMissingGuard runs each schedule with all guards, when it must succeed, and without one, when the checker must find the fault.
+func TestTheCheckerFindsTheFaultOfAMissingGuard(t *testing.T) {
 	t.Parallel()
 	for _, sc := range schedules {
 		for guard, found := range map[string]bool{sc.slow: false, sc.guard: true} {

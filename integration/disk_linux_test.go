@@ -221,7 +221,7 @@ func (d *journalDisk) freeze() (thaw func()) {
 	return thaw
 }
 
-func TestReadyzSaysThatNoLockCanBeGranted(t *testing.T) {
+func TestReadyzReportsThatNoLockCanBeGranted(t *testing.T) {
 	t.Parallel()
 	d := onJournalDisk(t, "[locks]\ndirectories = false\n"+withPage)
 	s := d.s

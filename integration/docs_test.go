@@ -74,7 +74,7 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(heading, ""), " ", "-")
 }
 
-func TestDocsLinksLeadSomewhere(t *testing.T) {
+func TestDocsLinksHaveTargets(t *testing.T) {
 	t.Parallel()
 	pages := documents(t)
 	headings := make(map[string]bool)
@@ -104,7 +104,7 @@ func TestDocsLinksLeadSomewhere(t *testing.T) {
 }
 
 // Each module that go.mod requires directly has a reason in docs/libraries.md, and the versions that were read are those.
-func TestDocsSayWhyEachDependencyIsThere(t *testing.T) {
+func TestDocsGiveAReasonForEachDependency(t *testing.T) {
 	t.Parallel()
 	page := document(t, "docs/libraries.md")
 	table, _, _ := strings.Cut(page, "## What they do")
@@ -154,8 +154,8 @@ func TestTroubleshootingHasEveryRefusal(t *testing.T) {
 	}
 }
 
-// TestTheTutorialsForClientsAreTrue runs each program of docs/clients.md as it stands there.
-func TestTheTutorialsForClientsAreTrue(t *testing.T) {
+// TestTutorialsForClientsWork runs each program of docs/clients.md as it stands there.
+func TestTutorialsForClientsWork(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl", "python3", "curl", "lftp", "tnftp")
 	rule := ""

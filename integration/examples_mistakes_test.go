@@ -47,7 +47,7 @@ func TestExamplesExplainMistakesInOneLine(t *testing.T) {
 	s.session("other").wantFree("/phone_lock", 0)
 }
 
-func TestShellPageWithAWorkThatIsNoNumberTakesNoLock(t *testing.T) {
+func TestShellPageRefusesWorkThatIsNotANumber(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "curl")
 	s := startServer(t, defaults)

@@ -22,7 +22,7 @@ func (s *server) locker(t testing.TB, text string) *exec.Cmd {
 }
 
 // Most of what Locker does is told in Perl.
-func TestPerlLockerDoesWhatItSays(t *testing.T) {
+func TestPerlLockerWorksAsDocumented(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n[[lock]]\nmatch = \"/ours/**\"\nmax_age = \"1h\"\n")
@@ -38,7 +38,7 @@ func TestPerlLockerDoesWhatItSays(t *testing.T) {
 	s.session("other").Want(211, "SITE LOCKS", "no locks are held")
 }
 
-func TestPerlLockerGivesLocksBackHoweverItsProgramEnds(t *testing.T) {
+func TestPerlLockerReleasesLocksAtEveryEndOfItsProgram(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")
@@ -59,7 +59,7 @@ func TestPerlLockerGivesLocksBackHoweverItsProgramEnds(t *testing.T) {
 	}
 }
 
-func TestPerlLockersPurgeGivesBackLocksOfTheDeadOnly(t *testing.T) {
+func TestPerlLockerPurgeReleasesLocksOfDeadHoldersOnly(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")

@@ -147,7 +147,7 @@ func TestPerlNetLockStaysWithItsOwnerWhenAChildEnds(t *testing.T) {
 	}
 }
 
-func TestPerlNetLockSaysWhyThereIsNoLock(t *testing.T) {
+func TestPerlNetLockReportsWhyThereIsNoLock(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, byNetlock)

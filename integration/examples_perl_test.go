@@ -94,7 +94,7 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 	}
 }
 
-func TestPerlLookupGivesUpPolitelyAndSaysWhoHoldsTheLock(t *testing.T) {
+func TestPerlLookupGivesUpAndNamesTheHolder(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
 	s := startServer(t, defaults)

@@ -63,7 +63,7 @@ func TestShellHighlanderCountsRightWhenAHolderIsKilled(t *testing.T) {
 
 var retryAfter = regexp.MustCompile(`(?m)^Retry-After: (\d+)$`)
 
-func TestShellHighlanderAsksTenTimesAndThenPolitelyToComeAgain(t *testing.T) {
+func TestShellHighlanderGivesUpAfterTenTries(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "curl")
 	t.Run("for long", func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestShellHighlanderIsInAsSoonAsTheLockIsFree(t *testing.T) {
 }
 
 // A page that was too slow must not give back the lock that another has by then, which is connected as little as itself.
-func TestShellHighlanderThatWasTooSlowLeavesTheNextOnesLock(t *testing.T) {
+func TestShellHighlanderThatIsTooSlowLeavesTheLockOfTheNext(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "curl")
 	s, clock := startStepped(t, exampleRules(t, "shell-highlander"))

@@ -417,7 +417,7 @@ func (k programKind) deaths(directories bool) (all []death) {
 	return all
 }
 
-func TestNoProgramThatIsKilledLeavesAStuckLockATornFileOrTwoHolders(t *testing.T) {
+func TestKilledProgramsLeaveNoStuckLockTornFileOrSecondHolder(t *testing.T) {
 	t.Parallel()
 	needPrograms(t)
 	for _, k := range kinds {
@@ -472,7 +472,7 @@ func slow(rate int) string {
 const deploymentLock = ".lftp-deployment.lock"
 
 // Their issue: "live holder lock stolen mid-mirror".
-func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testing.T) {
+func TestRunnerThatDeletesOldLocksWaitsForTheMirrorOfAnother(t *testing.T) {
 	t.Parallel()
 	needPrograms(t)
 	inBothModes(t, "", func(t *testing.T, s *server) {
@@ -533,7 +533,7 @@ func TestRunnerWithAWrongIdeaOfStalenessNeverEntersWhileTheFirstMirrors(t *testi
 	})
 }
 
-func TestDirectoryWithALocksNameAndFilesInItIsNeverTouched(t *testing.T) {
+func TestDirectoryWithFilesAndTheNameOfALockIsNotChanged(t *testing.T) {
 	t.Parallel()
 	inBothModesStepped(t, soon, func(t *testing.T, s *server, clock *clock) {
 		pictures := []string{"shop/combination-lock/1.jpg", "shop/combination-lock/large/1.jpg",
@@ -601,7 +601,7 @@ func tutorials(t *testing.T) map[string]map[string]string {
 	return all
 }
 
-func TestTheTutorialsForProgramsAreTrue(t *testing.T) {
+func TestTutorialsForProgramsWork(t *testing.T) {
 	t.Parallel()
 	needPrograms(t)
 	if len(tutorials(t)) != 2 {

@@ -26,7 +26,7 @@ func (s *server) resident() (n int) {
 }
 
 // Neither a long reply nor the status file takes its length in memory for each client that does not read it.
-func TestRepliesThatNobodyReadsTakeLittleMemory(t *testing.T) {
+func TestUnreadRepliesTakeLittleMemory(t *testing.T) {
 	t.Parallel()
 	if harness.RaceEnabled {
 		t.Skip("the race detector takes memory of its own")

@@ -40,7 +40,7 @@ func (s *server) get(path string) (status int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-func TestHooksAreToldAndFollowAReload(t *testing.T) {
+func TestHooksRunAndFollowAReload(t *testing.T) {
 	t.Parallel()
 	posted := make(chan string, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -318,7 +318,7 @@ func TestPageSessionEndsWithTheRightsOfItsAccount(t *testing.T) {
 	}
 }
 
-func TestElsewhereThanOnLoopbackThePageNeedsTLSAndALogin(t *testing.T) {
+func TestPageOutsideLoopbackNeedsTLSAndALogin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, "[http]\nlisten = \"0.0.0.0:0\"\n"+tlsTables(t, dir)+defaults)

@@ -165,7 +165,7 @@ func (h *history) breakLock(s *server) {
 
 // Each schedule goes well on servers that have their guards, and is found to have gone wrong without. On a machine that is very slow the
 // active server may be replaced before it is in the trap, so those without a guard have three tries.
-func TestWhatAGuardIsForIsFoundWithoutIt(t *testing.T) {
+func TestTheCheckerFindsTheFaultOfAMissingGuard(t *testing.T) {
 	t.Parallel()
 	for _, sc := range schedules {
 		for guard, tries := range map[string]int{"": 1, sc.guard: 3} {
