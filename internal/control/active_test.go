@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A client may have a port of its own whose number the server uses at another address of this machine.
-func TestTheServersOwnPortsAreThoseOfItsAddresses(t *testing.T) {
+// A data connection may go to a port that the server uses at another address of this machine.
+func TestUsesComparesAddressAndPort(t *testing.T) {
 	for _, c := range []struct {
 		listen, to string
 		want       bool

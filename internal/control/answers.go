@@ -24,7 +24,7 @@ func alias(line string) func(*Conn, *Command) Reply {
 	}
 }
 
-// Quoted shortens what a client sent, for an error text.
+// Quoted returns a part of a command, shortened and in quotes, for an error text.
 func Quoted(s string) string {
 	const most = 40
 	if len(s) > most {

@@ -69,7 +69,7 @@ func (cmd *Command) Unconfirmed(f func()) { cmd.uncertain = f }
 // trimmed returns Param without the spaces around it.
 func (cmd *Command) trimmed() string { return strings.Trim(cmd.Param, " ") }
 
-// ErrWithdrawn is returned by Command.Wait.
+// ErrWithdrawn is the error of Command.Wait and Command.WaitThrough.
 var ErrWithdrawn = errors.New("the client hung up or sent another command")
 
 // Wait waits, such as for MKD of a held lock, until poll returns true, and returns nil. It reads the connection meanwhile, and returns

@@ -59,7 +59,7 @@ const (
 	loggedIn
 )
 
-// dialogue is what the client has set for the commands to come.
+// dialogue has the settings of the client for its next commands.
 type dialogue struct {
 	ascii   bool // TYPE A (RFC 959 section 3.1.1); the default
 	private bool // PROT P
@@ -204,7 +204,7 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 	if r := c.judge(cmd); r.Code != 0 {
 		c.answer(r)
 		if r.Code == 234 { // RFC 4217 section 4.1
-			c.in = input{limit: c.in.limit} // drop what came in the clear after AUTH (CVE-2011-0411)
+			c.in = input{limit: c.in.limit} // drop input that came in the clear after AUTH (CVE-2011-0411)
 			c.encrypt(c.server.opts.TLS)
 		}
 		c.handler.End(cmd)

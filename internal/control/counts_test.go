@@ -48,7 +48,7 @@ func TestSharesOfPorts(t *testing.T) {
 	}
 }
 
-func TestTheGreetingOfARefusedConnection(t *testing.T) {
+func TestRefusedConnectionsAreGreetedWith421(t *testing.T) {
 	for name, l := range map[string]Limits{
 		"connections":                        {MaxConnections: 2},
 		"connections from your address":      {MaxPerAddress: 2},

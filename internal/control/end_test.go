@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// answers makes MKD say a reply that notes when it is lost, after what is to happen before.
+// answers sets the reply to MKD, and notes its loss. before is called before the reply.
 func (c *client) answers(text string, before func()) {
 	c.lib.mkd = func(cmd *Command) {
 		before()
@@ -16,7 +16,7 @@ func (c *client) answers(text string, before func()) {
 	}
 }
 
-// untilGone waits until the server knows that the client has hung up.
+// untilGone waits until Gone returns true.
 func (c *client) untilGone() { c.until("the client has gone", c.lib.conn.Gone) }
 
 // fill makes the server write until the client's receive buffer is full, but not its own send buffer.
@@ -31,7 +31,7 @@ func (c *client) fill() {
 	}
 }
 
-// TestLost ends connections behind a 257 in each way, and looks whether the grant was undone.
+// TestLost ends connections after a 257 in each way, and checks whether the grant was undone.
 func TestLost(t *testing.T) {
 	unread := func(c *client) { // the 257 has arrived, and the program does not read it
 		before := c.lib.conn.wire.sent.Load()

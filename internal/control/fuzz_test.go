@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// script is a connection whose input comes in the pieces that it was made of.
+// script is a connection that returns its input in given pieces.
 type script struct {
 	net.Conn
 	pieces  [][]byte
-	err     error // what ends it; nil: io.EOF
+	err     error // after the last piece; nil: io.EOF
 	replies bytes.Buffer
 	six     bool // over IPv6
 }
@@ -70,7 +70,7 @@ func connected(s *script, o Options) (*Conn, *handler) {
 	return c, h
 }
 
-// ask sends lines and returns what the library gets of them at first, and what control says.
+// ask sends lines, and returns the first line that the library gets and all replies of this package.
 func ask(o Options, lines ...string) (pass, replies string) {
 	s := scripted(lines...)
 	c, _ := connected(s, o)
@@ -79,7 +79,7 @@ func ask(o Options, lines ...string) (pass, replies string) {
 	return string(buf[:n]), s.replies.String()
 }
 
-// Where the system does not report what was acknowledged, a grant that was written stands.
+// A grant that was written is not undone if the system does not report acknowledgements.
 func TestAGrantStandsWhereTheSystemReportsNothing(t *testing.T) {
 	for _, failure := range []error{syscall.ECONNRESET, syscall.ETIMEDOUT, io.EOF} {
 		lost := false
@@ -98,8 +98,7 @@ func TestAGrantStandsWhereTheSystemReportsNothing(t *testing.T) {
 	}
 }
 
-// wellFormed is what is to be made of a stream, written as plainly as can be: the lines that are commands, and how many
-// replies there are in all.
+// wellFormed is a plain model of the parser: it returns the lines of a stream that are commands, and the number of all replies.
 func wellFormed(stream string, limit int) (lines []string, replies int) {
 	for {
 		line, rest, ok := strings.Cut(stream, "\n")
@@ -122,7 +121,7 @@ func wellFormed(stream string, limit int) (lines []string, replies int) {
 	}
 }
 
-// finalReplies counts the replies in a stream as a client does (RFC 959 section 4.2); false if it is none.
+// finalReplies counts the replies in a stream (RFC 959 section 4.2). It returns false if the stream is malformed.
 func finalReplies(stream string) (n int, ok bool) {
 	within := ""
 	for line := range strings.Lines(stream) {
@@ -187,10 +186,10 @@ func FuzzInput(f *testing.F) {
 			t.Errorf("%d replies to %d lines, well-formed: %v\n%s", got, replies, ok, s.replies.String())
 		}
 		if strings.Contains(s.replies.String(), "internal error") {
-			t.Errorf("it panicked")
+			t.Error("a command panicked")
 		}
 		if len(h.over) != 1 || h.begun != 0 {
-			t.Errorf("the end was told %d times, %d commands did not end", len(h.over), h.begun)
+			t.Errorf("Ended was called %d times, %d commands did not end", len(h.over), h.begun)
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// library stands in for ftpserverlib, which executes the commands of one connection. Its habits are those that the driver's
-// contract tests find in the real one.
+// library replaces ftpserverlib, which executes the commands of one connection. The contract tests of the driver check that
+// ftpserverlib behaves the same way.
 type library struct {
 	s    *server
 	conn *Conn
@@ -17,10 +17,10 @@ type library struct {
 	replies map[string]string // in place of "250 done", by verb
 	mkd     func(*Command)    // what MKD does
 	onOpen  func()            // before a transfer has its handle
-	refuses bool              // a transfer gets no handle
-	onClose func()            // before it gives the handle back
+	refuses bool              // refuse transfers
+	onClose func()            // before it closes the handle
 	move    func()            // what a download does instead of a data connection
-	uploads chan error        // what became of each upload
+	uploads chan error        // the result of each upload
 
 	transfers sync.WaitGroup
 	port      net.Listener // of the next transfer
@@ -93,7 +93,7 @@ func (l *library) listen() string {
 	return fmt.Sprintf("229 Entering Extended Passive Mode (|||%d|)", tcp.Addr().(*net.TCPAddr).Port)
 }
 
-// transfer has a handle as the driver's are.
+// transfer opens and closes a file as the driver does.
 func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 	if l.move != nil {
 		l.write("150 begins")

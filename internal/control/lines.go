@@ -43,7 +43,7 @@ var lineTooLong = Reply{Code: 500, Text: "line too long"}
 // connection without a reply when that is too small.
 const maxLine = 4096 - len("\r\n")
 
-// input buffers what was read and not executed yet.
+// input buffers input that was read and not executed yet.
 type input struct {
 	limit   int // longest line in bytes, without its end
 	buf     []byte

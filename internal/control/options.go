@@ -23,7 +23,7 @@ type Handler interface {
 	Said(lines []byte)
 }
 
-// Policy is what the configuration allows. It may change at any time.
+// Policy has the permissions of the configuration. It may change at any time.
 type Policy struct {
 	TLSRequired bool // before USER, and PROT P for data connections
 	Active      bool // PORT and EPRT

@@ -97,7 +97,7 @@ func (p *Ports) giveBackLocked(account string) {
 	}
 }
 
-// claim gives a port to the client at that address until it times out. The port takes over what take counted.
+// claim gives a port to the client at that address until it times out. The port takes over the count of take.
 func (p *Ports) claim(number uint16, client netip.Addr, account string) *Port {
 	p.mu.Lock()
 	defer p.mu.Unlock()

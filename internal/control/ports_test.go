@@ -35,7 +35,7 @@ func TestAPortBelongsToItsClient(t *testing.T) {
 	c.expect("226 ")
 }
 
-// A port, and an account's share of the ports, are free again when the session needs it no more.
+// A port and the account's share of the ports are free again after each use.
 func TestPortsAreFreeAgain(t *testing.T) {
 	transfer := func(c *client, addr, line string) {
 		_ = c.data(addr).Close()

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is for what is expected to happen at once; a test that waits so long has failed.
+// patience is how long a test waits for an event before it fails.
 const patience = time.Minute
 
 // server is a Server with stand-ins for the library and the driver.
@@ -33,7 +33,7 @@ type server struct {
 	served    sync.WaitGroup
 }
 
-// setup is what a test may change.
+// setup has the settings of a test server.
 type setup struct {
 	Options
 	listener    net.Listener
@@ -42,7 +42,7 @@ type setup struct {
 	write, ack  time.Duration
 }
 
-// serve starts a server. It is stopped, and everything looked at, when the test ends.
+// serve starts a server. When the test ends, it stops the server and checks for leftovers.
 func serve(t *testing.T, change ...func(*setup)) *server {
 	t.Helper()
 	o := setup{write: patience, ack: time.Second}
@@ -113,7 +113,7 @@ type handler struct {
 	onBegin func(*Command)
 
 	mu       sync.Mutex
-	commands []string // whose turn has come
+	commands []string // lines of Begin
 	log      []string
 	begun    int // Begin without its End
 }
@@ -140,7 +140,7 @@ func (h *handler) End(cmd *Command) {
 
 func (h *handler) Ended(why Reason) {
 	h.note("ended: " + string(why))
-	h.over <- why // a second one would block, and the test with it
+	h.over <- why // a second call would block the test
 }
 
 func (h *handler) IdleFor() time.Duration {
@@ -240,7 +240,7 @@ func (c *client) send(raw string) {
 	}
 }
 
-// until waits for something that nothing tells of.
+// until polls until f returns true.
 func (c *client) until(what string, f func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); !f(); time.Sleep(100 * time.Microsecond) {
@@ -251,10 +251,10 @@ func (c *client) until(what string, f func() bool) {
 	}
 }
 
-// settled waits until Read has looked at all that was sent in the clear, and waits for more.
+// settled waits until Read has examined all input sent without TLS, and waits for more.
 func (c *client) settled() {
 	c.t.Helper()
-	c.until("all was looked at", func() bool { return c.lib.conn.looked.Load() >= c.sent })
+	c.until("all input is examined", func() bool { return c.lib.conn.looked.Load() >= c.sent })
 }
 
 // read reads the next line.
@@ -346,7 +346,7 @@ func certificate() *tls.Config {
 	return &tls.Config{Certificates: s.TLS.Certificates}
 }
 
-// freePort is one that nobody listens on, and that the system gives to nobody.
+// freePort returns a port without a listener, outside the range of the system.
 func freePort(t *testing.T) uint16 {
 	for range 1000 {
 		port := 20400 + mathrand.IntN(8000)

@@ -27,7 +27,7 @@ func TestSocketOptions(t *testing.T) {
 	})
 }
 
-// A reply that closes the connection is not lost in a reset because of what the client sent behind it.
+// Unread input of the client does not reset the connection, so the last reply arrives.
 func TestTheLastReplyIsNotLostInAReset(t *testing.T) {
 	s := serve(t)
 	for range 20 {

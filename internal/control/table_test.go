@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// What becomes of a command: the line that the library gets, or the reply of control's. Those that go on as they are are tried with the
-// library itself, by integration; so are those that control answers alone.
+// table has a command, and the line that the library gets for it, or the reply of this package. The package integration tests commands
+// that pass unchanged with the library itself.
 var table = []struct {
 	line  string
-	pass  string // what the library gets; "": nothing
-	reply string // the beginning of what control says
+	pass  string // the line that the library gets; "": none
+	reply string // the beginning of the reply
 }{
 	{line: "USER u", reply: "530 you are logged in"},
 	{line: "REIN", reply: "502 "},
@@ -106,7 +106,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// What depends on more than the line.
+// These replies depend on more than the line.
 func TestTableInOtherStates(t *testing.T) {
 	passive := func(o *Options) { o.Policy = func() Policy { return Policy{} } }
 	withTLS := func(o *Options) { o.TLS = certificate() }
@@ -157,7 +157,7 @@ func TestTableInOtherStates(t *testing.T) {
 	}
 }
 
-// Commands that wait for a login are refused before it, and say nothing to the library. So are those without their argument.
+// The library gets no command that needs a login before it, and none without a required argument.
 func TestCommandsBeforeLoginAndBareOnes(t *testing.T) {
 	everybody := strings.Fields("USER PASS ACCT REIN QUIT AUTH PBSZ PROT FEAT HELP SYST NOOP CLNT OPTS SMNT CCC LANG HOST ADAT MIC CONF ENC")
 	bare := strings.Fields("PASS ACCT REIN QUIT FEAT HELP SYST NOOP CLNT STAT SMNT PWD XPWD CDUP XCUP MLST AVBL PASV EPSV ABOR STOU LIST NLST MLSD CCC LANG HOST ADAT MIC CONF ENC")
@@ -184,7 +184,7 @@ func TestCommandsBeforeLoginAndBareOnes(t *testing.T) {
 	}
 }
 
-// A bug in control ends nobody else's connection, nor this one.
+// A panic in this package ends no connection.
 func TestAPanicIsAnInternalError(t *testing.T) {
 	s := scripted("PWD", "STRU F")
 	c, h := connected(s, Options{})

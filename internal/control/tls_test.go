@@ -20,8 +20,8 @@ func TestStartTLS(t *testing.T) {
 	c.expectEOF() // close_notify came
 }
 
-// The flaw of CVE-2011-0411: what somebody put behind AUTH in the clear must not be taken for something that came over TLS.
-func TestCommandsInTheClearBehindAuthAreNotExecuted(t *testing.T) {
+// CVE-2011-0411: an attacker may add commands behind AUTH in the clear; they must not be executed as if they came over TLS.
+func TestCommandsSentWithAuthAreNotExecuted(t *testing.T) {
 	c := serve(t, withTLS).dial()
 	c.send("AUTH TLS\r\nUSER injected\r\nNO")
 	c.expect("234 ")
@@ -43,7 +43,7 @@ func TestAFailedHandshakeEndsTheConnection(t *testing.T) {
 	}
 }
 
-// One that does not shake hands does not keep the others out.
+// A client that sends no handshake does not delay others.
 func TestImplicitTLS(t *testing.T) {
 	s := serve(t, func(o *setup) { o.implicit = certificate() }, limited(Limits{LoginTimeout: time.Second}))
 	silent, err := net.Dial("tcp", s.addr)
@@ -61,7 +61,7 @@ func TestImplicitTLS(t *testing.T) {
 	lib.conn.Handler().(*handler).endedWith(t, ReasonTLS)
 }
 
-// dribble writes every byte by itself.
+// dribble writes single bytes.
 type dribble struct{ net.Conn }
 
 func (d dribble) Write(p []byte) (int, error) {

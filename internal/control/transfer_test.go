@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A command behind a transfer is executed when the file is closed, not earlier: also where the library says 425 before it
-// closes the handle.
+// A command behind a transfer is executed after the file is closed, also if the library replies 425 before it closes the handle.
 func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
 	for _, want := range []string{"226 ", "425 "} {
 		c := serve(t).login()
@@ -35,7 +34,7 @@ func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
 	}
 }
 
-// A reader that is about to wait when the transfer ends must not sleep on what it holds.
+// When the transfer ends, Read must wake up and execute the commands that it has read ahead.
 func TestTheEndOfATransferIsNeverMissed(t *testing.T) {
 	c := serve(t).login()
 	for range 100 {
@@ -47,14 +46,14 @@ func TestTheEndOfATransferIsNeverMissed(t *testing.T) {
 	}
 }
 
-func TestTheEndIsNoticedDuringATransfer(t *testing.T) {
+func TestAHangUpIsDetectedDuringATransfer(t *testing.T) {
 	many := strings.Repeat("NOOP\r\n", 20000)
 	eof := func(c *client) { _ = c.tcp.CloseWrite() }
 	rst := func(c *client) { reset(c.tcp) }
 	for name, tc := range map[string]struct {
 		pipelined string
 		hangUp    func(c *client)
-		want      Reason // "": what is behind it cannot be read ahead
+		want      Reason // "": the input is too long to read ahead
 	}{
 		"EOF":                    {"", eof, ReasonEOF},
 		"EOF behind commands":    {"NOOP\r\nMKD a\r\n", eof, ReasonEOF},
@@ -74,7 +73,7 @@ func TestTheEndIsNoticedDuringATransfer(t *testing.T) {
 				t.Errorf("ended: %v", why)
 			}
 			if len(c.lib.uploads) != 1 {
-				t.Fatal("the end was told before the transfer was over")
+				t.Fatal("Ended was called before the end of the transfer")
 			}
 			if err := <-c.lib.uploads; err != ErrHungUp || !c.lib.conn.Gone() {
 				t.Errorf("the upload: %v, gone: %v", err, c.lib.conn.Gone())
@@ -86,8 +85,8 @@ func TestTheEndIsNoticedDuringATransfer(t *testing.T) {
 	}
 }
 
-// A data connection that has come before the QUIT counts, though nobody has accepted it yet.
-func TestQuitBehindADataConnectionThatHasCome(t *testing.T) {
+// A QUIT in the packet of the transfer does not abort it if the data connection was opened before, though not accepted yet.
+func TestQuitPipelinedWithATransfer(t *testing.T) {
 	s := serve(t)
 	for range 20 {
 		c := s.login()
@@ -96,7 +95,7 @@ func TestQuitBehindADataConnectionThatHasCome(t *testing.T) {
 		_ = data.Close()
 		c.play(">> STOR x\r\nQUIT\r\n", "< 150 ", "< 226 ", "< 221 ")
 	}
-	c := s.login() // nobody connects
+	c := s.login() // no data connection
 	c.epsv()
 	began := time.Now()
 	c.play(">> STOR x\r\nQUIT\r\n", "< 425 ", "< 221 ")
@@ -105,8 +104,8 @@ func TestQuitBehindADataConnectionThatHasCome(t *testing.T) {
 	}
 }
 
-// An ABOR may come while the library opens what is transferred. It counts, and a QUIT behind it changes nothing.
-func TestAnAborBeforeTheTransferIsOpened(t *testing.T) {
+// An ABOR aborts a transfer whose file is not open yet, and a QUIT behind it changes nothing.
+func TestAborBeforeTheFileIsOpened(t *testing.T) {
 	c := serve(t).login()
 	opening, open := make(chan struct{}), make(chan struct{})
 	c.lib.onOpen = func() { close(opening); <-open }
@@ -120,7 +119,7 @@ func TestAnAborBeforeTheTransferIsOpened(t *testing.T) {
 	c.h.endedWith(t, ReasonQuit)
 }
 
-func TestSoMuchIsReadAhead(t *testing.T) {
+func TestTheInputBufferIsBounded(t *testing.T) {
 	in := input{limit: 8 << 10}
 	for range 40 {
 		in.added(copy(in.space(), strings.Repeat("NOOP\r\n", 1000)))

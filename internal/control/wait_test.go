@@ -143,8 +143,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// A client leaves without reading at the moment at which its wait ends: it is withdrawn, or granted and undone.
-func TestAWaiterThatLeavesIsWithdrawnOrUndone(t *testing.T) {
+// If a client hangs up while its MKD is granted, the MKD is withdrawn, or the grant is undone.
+func TestAWaiterThatHangsUpIsWithdrawnOrUndone(t *testing.T) {
 	s := serve(t)
 	for i := range 100 {
 		c := s.login()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheDriversWordsReplaceTheLibrarys(t *testing.T) {
+func TestTheDriversReplyReplacesTheLibrarys(t *testing.T) {
 	const several = "250-a\r\n b\r\n250 c"
 	for _, tc := range []struct {
 		name    string

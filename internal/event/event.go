@@ -43,7 +43,7 @@ type Event struct {
 	Lock    string        // the name of the lock, in the client's bytes; of a publication, the lock that protects the file
 	Token   uint64        // the fencing token of the hold
 	Holder  string        // account@address of the holder of the lock
-	By      string        // who ended the lock, if not its holder
+	By      string        // the party that ended the lock, if not its holder
 	Session string        // as "ftplockd sessions" shows it
 	Account string        // that logged in, or tried to
 	Remote  string        // the client's IP address
@@ -57,6 +57,6 @@ type Event struct {
 	Free    time.Duration // with Waited: how long the lock was free before the grant
 	Late    time.Duration // with Expire: how late the lock was ended
 	Reason  string
-	// Automatic is set if the lock was acquired by a job's first look or change.
+	// Automatic is set if a job's first read or change acquired the lock.
 	Automatic bool
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestSinksSeeEventsInOrderAndCloseWaitsForThem(t *testing.T) {
+func TestSinksGetEventsInOrderAndCloseWaitsForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []uint64
 		b := NewBus(func(batch []Event) {
@@ -47,7 +47,7 @@ func TestSinksSeeEventsInOrderAndCloseWaitsForThem(t *testing.T) {
 	})
 }
 
-func TestAHangingSinkHoldsUpNobodyWhoPublishes(t *testing.T) {
+func TestPublishNeverWaitsForASink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free, count := make(chan struct{}), 0
 		b := NewBus(func(batch []Event) {
@@ -70,13 +70,13 @@ func TestAHangingSinkHoldsUpNobodyWhoPublishes(t *testing.T) {
 	})
 }
 
-func TestNoBusHasNoSinks(t *testing.T) {
+func TestANilBusDropsEvents(t *testing.T) {
 	var b *Bus
 	b.Publish(Event{})
 	b.Close()
 }
 
-func TestLinesHaveOneKeyForOneThing(t *testing.T) {
+func TestLogLines(t *testing.T) {
 	for _, c := range []struct {
 		e    Event
 		want string
@@ -105,7 +105,7 @@ func TestLinesHaveOneKeyForOneThing(t *testing.T) {
 	}
 }
 
-func TestXferlogHasTheFieldsOfWuFtpd(t *testing.T) {
+func TestXferlogLines(t *testing.T) {
 	at := time.Date(2026, 11, 2, 10, 0, 0, 0, time.Local)
 	for _, c := range []struct {
 		e    Event
@@ -126,10 +126,10 @@ func TestXferlogHasTheFieldsOfWuFtpd(t *testing.T) {
 			t.Errorf("%v:\n got %q\nwant %q", c.e.Kind, b.String(), c.want)
 		}
 	}
-	var told error
-	Xferlog(full{}, func(err error) { told = err })([]Event{{Kind: Publish}})
-	if !errors.Is(told, errFull) {
-		t.Errorf("told of %v", told)
+	var got error
+	Xferlog(full{}, func(err error) { got = err })([]Event{{Kind: Publish}})
+	if !errors.Is(got, errFull) {
+		t.Errorf("failed was called with %v", got)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// guesser tries passwords, without a server.
+// guesser tries passwords with a Limiter.
 type guesser struct {
 	t *testing.T
 	*Limiter
@@ -29,7 +29,7 @@ func guesses(t *testing.T, test func(t *testing.T, g guesser)) {
 
 func stays() bool { return false }
 
-// network returns the network of an address, as the server does.
+// network returns the network of an address like control.NetworkOf.
 func network(from string) netip.Prefix {
 	ip := netip.MustParseAddr(from).Unmap().WithZone("")
 	bits := ip.BitLen()
@@ -40,7 +40,7 @@ func network(from string) netip.Prefix {
 	return p
 }
 
-// try is one login: it returns how long that took in all, or why the password was not checked.
+// try logs in. It returns the duration, or the error if the password was not checked.
 func (g guesser) try(account, from string, right bool) (time.Duration, error) {
 	g.t.Helper()
 	began := time.Now()
@@ -78,10 +78,10 @@ func (g guesser) refused(account, from string) {
 	}
 }
 
-func TestWrongPasswordsDelayAndThenRefuseAnAddress(t *testing.T) {
+func TestWrongPasswordsDelayThenRefuseANetwork(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
 		for i := range mostFailures {
-			// Other names, so that none of them is waited for.
+			// Different names: logins of one name wait for each other.
 			g.wrong(fmt.Sprint("user", i), "192.0.2.1", FirstDelay<<min(i, doublings))
 		}
 		g.refused("user", "192.0.2.1")
@@ -94,7 +94,7 @@ func TestWrongPasswordsDelayAndThenRefuseAnAddress(t *testing.T) {
 			time.Sleep(time.Minute)
 			g.wrong("stale", "192.0.2.3", FirstDelay)
 		}
-		// Of IPv6 a network is one address.
+		// An IPv6 /64 counts as one address.
 		g.wrong("a", "2001:db8::1", FirstDelay)
 		g.wrong("b", "2001:db8::ffff:1%eth0", 2*FirstDelay)
 		g.wrong("c", "2001:db8:0:1::1", FirstDelay)
@@ -103,10 +103,10 @@ func TestWrongPasswordsDelayAndThenRefuseAnAddress(t *testing.T) {
 	})
 }
 
-// Many connections of one address do not have more passwords looked at than one.
+// Many connections from one address check no more passwords than one connection.
 func TestAnAddressTriesOnePasswordAtATime(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
-		var looked, refused int
+		var checked, refused int
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for i := range 600 {
@@ -115,21 +115,20 @@ func TestAnAddressTriesOnePasswordAtATime(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
-					looked++
+					checked++
 				} else if errors.Is(err, ErrRefused) {
 					refused++
 				}
 			})
 		}
 		all.Wait()
-		if looked > mostFailures+1 || looked+refused != 600 {
-			t.Errorf("%d were looked at, %d refused", looked, refused)
+		if checked > mostFailures+1 || checked+refused != 600 {
+			t.Errorf("%d passwords were checked, %d refused", checked, refused)
 		}
 	})
 }
 
-// Guessing the password of an account never keeps its owner out.
-func TestNobodyLocksAnotherOut(t *testing.T) {
+func TestGuessingNeverLocksTheOwnerOut(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
 		g.right("phoneacc", "192.0.2.1", 0)
 		var all sync.WaitGroup
@@ -148,8 +147,8 @@ func TestNobodyLocksAnotherOut(t *testing.T) {
 	})
 }
 
-// A job with a stale password does not keep out the other accounts of its machine that work.
-func TestAnAddressIsNotRefusedToWhoHasLoggedInFromThere(t *testing.T) {
+// A job with a stale password does not block accounts that have logged in from its machine.
+func TestAKnownAccountIsNotRefused(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
 		g.right("phoneacc", "192.0.2.1", 0)
 		for range mostFailures + 5 {
@@ -157,7 +156,7 @@ func TestAnAddressIsNotRefusedToWhoHasLoggedInFromThere(t *testing.T) {
 		}
 		g.refused("stranger", "192.0.2.1")
 		g.right("phoneacc", "192.0.2.1", 0)
-		for range mostFailures + 5 { // its own password is guessed there: it is delayed, and no more
+		for range mostFailures + 5 { // wrong passwords of phoneacc itself: delayed, never refused
 			if took, err := g.try("phoneacc", "192.0.2.1", false); err != nil || took > FirstDelay<<doublings {
 				t.Errorf("%v after %v", err, took)
 			}
@@ -168,8 +167,8 @@ func TestAnAddressIsNotRefusedToWhoHasLoggedInFromThere(t *testing.T) {
 	})
 }
 
-// The reply comes as late without a hash as with one.
-func TestTheDelayDoesNotShowHowLongAHashTook(t *testing.T) {
+// The reply to a wrong password is equally late with and without a hash.
+func TestTheDelayHidesTheTimeOfTheHash(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
 		for hash, want := range map[time.Duration]time.Duration{
 			0: FirstDelay, FirstDelay: FirstDelay, FirstDelay + 1: 2 * FirstDelay, 5*FirstDelay - 1: 5 * FirstDelay,
@@ -187,7 +186,7 @@ func TestTheDelayDoesNotShowHowLongAHashTook(t *testing.T) {
 	})
 }
 
-func TestAClientThatDoesNotWaitIsNotCounted(t *testing.T) {
+func TestALoginThatGivesUpIsNotCounted(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
 		unreachable := func() error { t.Error("a password was checked"); return nil }
 		var all sync.WaitGroup
@@ -215,7 +214,7 @@ func TestAClientThatDoesNotWaitIsNotCounted(t *testing.T) {
 	})
 }
 
-// However many try, the memory is bounded; a client that waits for its reply is not forgotten.
+// The number of tallies is bounded, and the tally of a login under way is kept.
 func TestTheMemoryOfFailuresIsBounded(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
 		flooded := make(chan struct{})
@@ -238,7 +237,7 @@ func TestTheMemoryOfFailuresIsBounded(t *testing.T) {
 		}
 		for name, m := range map[string]*memory{"strangers": &g.strangers, "familiar": &g.familiar} {
 			if n := len(*m); n > mostTallies+1 {
-				t.Errorf("%s: %d are remembered", name, n)
+				t.Errorf("%s: %d tallies", name, n)
 			}
 		}
 		close(flooded)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// inGroup has a program run in a process group of its own.
+// inGroup makes a program run in its own process group.
 func inGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // killGroup kills a program together with the processes of its group.

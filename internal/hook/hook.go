@@ -164,13 +164,13 @@ func (r *Runner) Sink(batch []event.Event) {
 func (r *Runner) addLocked(q *queue, e event.Event) {
 	if len(q.waiting) >= maxQueued {
 		if q.dropped++; q.dropped == 1 {
-			r.o.Log.Warn("hook is too slow: it is not told of events", "hook", q.hook.label(), "waiting", maxQueued)
+			r.o.Log.Warn("hook is too slow: its events are dropped", "hook", q.hook.label(), "waiting", maxQueued)
 		}
 		r.ran("dropped")
 		return
 	}
 	if n := q.dropped; n > 0 {
-		r.o.Log.Warn("hook continues; it was not told of events", "hook", q.hook.label(), "dropped", n)
+		r.o.Log.Warn("hook continues after dropped events", "hook", q.hook.label(), "dropped", n)
 		q.dropped = 0
 	}
 	q.waiting = append(q.waiting, run{q.hook, e})
@@ -235,7 +235,7 @@ func (r *Runner) run(h Hook, e event.Event) {
 		r.ran("ok")
 		return
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("it took longer than %v and was ended", h.Timeout)
+		err = fmt.Errorf("the run exceeded its timeout of %v and was killed", h.Timeout)
 		r.ran("timeout")
 	default:
 		r.ran("failed")

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// desk is a Runner, its log, and what came of its runs.
+// desk is a Runner with its log and the results of its runs.
 type desk struct {
 	*Runner
 	log     bytes.Buffer
@@ -48,7 +48,7 @@ func newDesk(hooks ...Hook) *desk {
 	return d
 }
 
-// want closes the runner and checks what came of its runs.
+// want closes the runner and checks the results of its runs.
 func (d *desk) want(t *testing.T, results map[string]int, said ...string) {
 	t.Helper()
 	d.Close(t.Context())
@@ -59,7 +59,7 @@ func (d *desk) want(t *testing.T, results map[string]int, said ...string) {
 	}
 	for _, text := range said {
 		if !strings.Contains(d.log.String(), text) {
-			t.Errorf("the log does not say %q:\n%s", text, &d.log)
+			t.Errorf("the log lacks %q:\n%s", text, &d.log)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestProgramsReadEventsInOrder(t *testing.T) {
 	}
 }
 
-func TestWebServersArePosted(t *testing.T) {
+func TestEventsArePostedToURLs(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +115,7 @@ func TestWebServersArePosted(t *testing.T) {
 	}
 }
 
-func TestHooksThatFailOrHangAreLogged(t *testing.T) {
+func TestFailedAndHangingHooksAreLogged(t *testing.T) {
 	began := time.Now()
 	d := newDesk(
 		Hook{Run: []string{"/bin/sh", "-c", "echo broken; exit 3"}},
@@ -123,7 +123,7 @@ func TestHooksThatFailOrHangAreLogged(t *testing.T) {
 		Hook{Run: []string{"/bin/sh", "-c", "sleep 600 & sleep 600"}, Timeout: 100 * time.Millisecond},
 	)
 	d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/a"}})
-	d.want(t, map[string]int{"failed": 2, "timeout": 1}, "exit status 3: broken", "no such file", "it took longer than 100ms and was ended", "lock=/a")
+	d.want(t, map[string]int{"failed": 2, "timeout": 1}, "exit status 3: broken", "no such file", "the run exceeded its timeout of 100ms and was killed", "lock=/a")
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -163,7 +163,7 @@ func awaitFile(t *testing.T, name string) {
 	}
 }
 
-func TestOtherHooksLetRunsAndQueuesGoOnInOrder(t *testing.T) {
+func TestNewHooksKeepTheQueuesInOrder(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	script := `mkdir "$0/alone" || echo overlap >>"$0/out"; cat >>"$0/out"; : >"$0/running"; until [ -e "$0/free" ]; do sleep 0.02; done; rmdir "$0/alone"`
@@ -205,7 +205,7 @@ func TestOtherHooksLetRunsAndQueuesGoOnInOrder(t *testing.T) {
 	}
 }
 
-func TestLogHasNoSecretOfAHook(t *testing.T) {
+func TestTheLogHasNoSecretOfAHook(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Cannot POST "+r.RequestURI+" ("+r.URL.Path+")", http.StatusNotFound)
 	}))

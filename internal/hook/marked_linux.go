@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// killMarked kills the processes that have the mark in their environment, until a look finds none. A process that starts
-// another one between two looks is found by the next.
+// killMarked kills the processes that have the mark in their environment. It repeats the scan until one finds none, because a
+// process may start another one during a scan.
 func killMarked(mark string) {
 	for range 100 { // bounds the time if a process cannot be killed
 		if !killMarkedOnce([]byte(mark)) {
@@ -16,7 +16,7 @@ func killMarked(mark string) {
 	}
 }
 
-// killMarkedOnce reports whether it found any.
+// killMarkedOnce kills the marked processes that exist now, and reports whether there were any.
 func killMarkedOnce(mark []byte) (found bool) {
 	all, _ := os.ReadDir("/proc") // without /proc the group alone is killed
 	for _, entry := range all {

@@ -13,7 +13,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/event"
 )
 
-func TestProcessesThatLeftTheGroupEndAtTheTimeout(t *testing.T) {
+func TestProcessesOutsideTheGroupAreKilledAtTheTimeout(t *testing.T) {
 	child := filepath.Join(t.TempDir(), "child")
 	script := `setsid sh -c 'echo $$ >"$0.new" && mv "$0.new" "$0"; exec sleep 600' "$0" >/dev/null 2>&1 & until [ -e "$0" ]; do sleep 0.01; done; exec sleep 600`
 	d := newDesk(Hook{Run: []string{"/bin/sh", "-c", script, child}, Timeout: 2 * time.Second})

@@ -1,4 +1,4 @@
-// Package metrics counts what happens on the server for Prometheus.
+// Package metrics counts the events of the server for Prometheus.
 //
 // Its type is [Metrics]. Its Sink counts events; the gauges call the functions of [State] when metrics are read.
 //
@@ -19,7 +19,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/event"
 )
 
-// State has the functions that return gauges. They must return soon. A nil function leaves its gauge out.
+// State has the functions that return the values of gauges. They must return soon. A nil function leaves its gauge out.
 type State struct {
 	Held        func() int
 	Waiting     func() int
@@ -34,7 +34,7 @@ type State struct {
 	Version     string
 }
 
-// Metrics counts.
+// Metrics has the counters and gauges of a server.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -93,7 +93,7 @@ func New(state State) *Metrics {
 	return m
 }
 
-// ask registers what is read from the server when metrics are.
+// ask registers the gauges, which call the functions of State at each scrape.
 func (m *Metrics) ask(state State) {
 	gauge := func(name, help string, f func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ftplockd_" + name, Help: help}, f))
@@ -199,7 +199,7 @@ func result(reason string) string {
 	return "ok"
 }
 
-// discarded is why an upload was, as one of a few words.
+// discarded returns the cause of a discarded upload as one of a few label values.
 func discarded(cause string) string {
 	if cause == "" || strings.ContainsAny(cause, " /") {
 		return "other"

@@ -1,5 +1,5 @@
-// Package status defines the form in which people and programs see locks, waiters, sessions, transfers and events: the commands
-// of ftplockd print it as tables and as JSON, the page shows it, hooks and the status file contain it.
+// Package status defines the JSON of locks, waiters, sessions, transfers and events. The commands of ftplockd print it, also as
+// tables; the page shows it; hooks and the status file contain it.
 //
 // Units are part of the names: durations are in seconds. Times are in UTC in the form of RFC 3339. Tokens are numbers. A key
 // keeps its meaning from version to version; new keys may appear. A name that is not UTF-8 has U+FFFD for each wrong byte, and
@@ -39,7 +39,7 @@ type Lock struct {
 	LastFile    string    `json:"last_file,omitempty"` // the last one
 }
 
-// RefusedJob is a job that may change nothing of what an automatic lock protects.
+// RefusedJob is a job that may not change the files that an automatic lock protects.
 type RefusedJob struct {
 	Lock    string    `json:"lock"`
 	Account string    `json:"account"`
@@ -144,7 +144,7 @@ type Server struct {
 	Waiting   int        `json:"waiting"`
 	Sessions  int        `json:"sessions"`
 	Transfers []Transfer `json:"transfers"`
-	// RefusedJobs are those that automatic locks refuse.
+	// RefusedJobs are the jobs that automatic locks refuse.
 	RefusedJobs []RefusedJob `json:"refused_jobs,omitempty"`
 }
 
