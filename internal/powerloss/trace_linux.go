@@ -108,7 +108,7 @@ func (t *tracer) run() error {
 	}
 }
 
-// leave lets the next thread change the disk. One does at a time, or nobody could say what was changed before a sync.
+// leave lets the next thread change the disk. One thread does at a time, so that the order of changes and syncs is certain.
 func (t *tracer) leave(pid int) error {
 	if t.writer != pid {
 		return nil
@@ -153,7 +153,7 @@ func (t *tracer) stopped(pid int, status unix.WaitStatus) (signal int, err error
 	}
 }
 
-// What PTRACE_GET_SYSCALL_INFO says, see ptrace(2).
+// The result of PTRACE_GET_SYSCALL_INFO, see ptrace(2).
 type syscallInfo struct {
 	op     uint8
 	_      [3]uint8

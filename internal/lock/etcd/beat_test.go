@@ -25,7 +25,7 @@ func machine(id string, boot, wall time.Duration) *locktest.FakeClock {
 }
 
 // No server stood by, so the wall clock gives how long none was active. What it did before is of no account.
-func TestAfterAColdStartTheWallClockCounts(t *testing.T) {
+func TestAColdStartUsesTheWallClock(t *testing.T) {
 	for name, gap := range map[string]time.Duration{"a minute": time.Minute, "the wall clock went back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, 1)
@@ -56,7 +56,7 @@ func TestAfterAColdStartTheWallClockCounts(t *testing.T) {
 }
 
 // What a server that stands by makes of the beats of an active one. Its own clock is an hour ahead at first.
-func TestTheShiftThatBeatsGive(t *testing.T) {
+func TestBeatsGiveTheShiftOfTheClock(t *testing.T) {
 	const ahead = -time.Hour
 	for name, c := range map[string]struct {
 		beats func(see func(beat), wait func(active, own time.Duration))
@@ -140,7 +140,7 @@ func (n *notes) count(what string) int {
 	return strings.Count(n.text.String(), what)
 }
 
-func TestServersThatDifferAreWarnedOf(t *testing.T) {
+func TestServersWarnAboutOtherRulesAndClocks(t *testing.T) {
 	s := newScene(t, 1)
 	o := s.options()
 	o.Clock, o.BootID, o.Self.Rules = machine("one", time.Hour, 0), "one", "some"

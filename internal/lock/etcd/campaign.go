@@ -15,7 +15,7 @@ import (
 // errNotElected reports that this server's election key is gone, or another one's is older.
 var errNotElected = errors.New("the election key is gone")
 
-// lookEvery is how often a server that stands by looks at etcd. It differs from beatEvery, so that some look soon comes right after a beat.
+// lookEvery is the interval at which a standby reads etcd. It differs from beatEvery, so that some read soon follows right after a beat.
 const lookEvery = 900 * time.Millisecond
 
 // Campaign waits until this server is the active one, and returns the log of its term; or until ctx ends, and returns its error. Until
@@ -133,7 +133,7 @@ func (s *standing) looked(servers []*mvccpb.KeyValue, beat *mvccpb.KeyValue, too
 	c, now := s.c, s.c.o.Clock.Exact()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.way.note(took, err)
+	c.trips.add(took, err)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *standing) looked(servers []*mvccpb.KeyValue, beat *mvccpb.KeyValue, too
 			c.o.Log.Warn("another server has other rules: locks change with who is active", "server", other.String())
 		}
 	}
-	return c.way.slow(c.o.RequestTimeout)
+	return c.trips.slow(c.o.RequestTimeout)
 }
 
 // leave removes this server from the line.
@@ -166,11 +166,11 @@ func (c *Cluster) self() Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	self := c.o.Self
-	self.RoundTrip = max(slices.Max(c.way.trips).Round(time.Millisecond), time.Millisecond)
+	self.RoundTrip = max(slices.Max(c.trips.last).Round(time.Millisecond), time.Millisecond)
 	return self
 }
 
-// grant asks for a lease.
+// grant requests a lease.
 func (c *Cluster) grant(ctx context.Context) (lease clientv3.LeaseID, err error) {
 	err = c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		resp, err := client.Grant(ctx, int64((c.o.TTL+time.Second-1)/time.Second))

@@ -27,7 +27,7 @@ type Cluster struct {
 	leader   Server // the active one, by the last look
 	known    bool   // there was one
 	timeline timeline
-	way      way
+	trips    roundTrips // of the requests of a campaign
 }
 
 // Open connects to etcd. It returns an error if no member answers within a few request timeouts, or if the members belong to several
@@ -65,7 +65,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// minVersion is the first version of etcd whose leases are known to be safe (etcd#15247, #13675, PR #20590).
+// minVersion is the first version of etcd without known faults of leases (etcd#15247, #13675, PR #20590).
 const minVersion = "3.6.5"
 
 // older compares versions by their numbers.
@@ -98,10 +98,10 @@ func (c *Cluster) Leader() (Server, bool) {
 func (c *Cluster) Trouble() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch slow := c.way.slow(c.o.RequestTimeout); {
+	switch slow := c.trips.slow(c.o.RequestTimeout); {
 	case slow == nil || errors.Is(slow, errNotMeasured):
 		return ""
-	case c.way.failed == nil:
+	case c.trips.failed == nil:
 		return slow.Error()
 	default:
 		return Reason(slow)

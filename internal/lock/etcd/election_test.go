@@ -40,7 +40,7 @@ func (s *scene) two() (a, b *Cluster, active *term, next *standby) {
 	return a, b, active, next
 }
 
-func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
+func TestAStandbyTakesOverWhenTheLeaseEnds(t *testing.T) {
 	s := newScene(t, 1)
 	s.ttl = short
 	_, _, active, next := s.two()
@@ -58,7 +58,7 @@ func TestAServerThatIsGoneIsFollowedWhenItsLeaseIsOver(t *testing.T) {
 }
 
 // A server that comes to its turn by an old look takes over only if its key is still there, and none is older.
-func TestWithoutTheOldestElectionKeyNobodyTakesOver(t *testing.T) {
+func TestOnlyTheOldestElectionKeyTakesOver(t *testing.T) {
 	s := newScene(t, 1)
 	a, b, active, next := s.two()
 	second := s.servers(a)[1]
@@ -123,8 +123,8 @@ func TestAStandbyLeavesAMemberThatHangs(t *testing.T) {
 	s.acquire(s.takesOver(next), "/a_lock")
 }
 
-// Who is active is not known for as long as etcd does not answer.
-func TestAStandbyKnowsThatEtcdDoesNotAnswer(t *testing.T) {
+// While etcd does not answer, a standby reports no active server.
+func TestAStandbyReportsThatEtcdDoesNotAnswer(t *testing.T) {
 	s := newScene(t, 1)
 	_, b, _, next := s.two()
 	if trouble := b.Trouble(); trouble != "" {
@@ -212,7 +212,7 @@ func TestStepDownHandsOver(t *testing.T) {
 	}
 }
 
-func TestStatusTellsWhoIsThere(t *testing.T) {
+func TestStatusListsMembersAndServers(t *testing.T) {
 	s := newScene(t, 3)
 	a, _, active, _ := s.two()
 	s.until("there is a beat", func() bool { status, err := a.Status(t.Context()); return err == nil && status.Beat >= 0 })
@@ -255,9 +255,9 @@ func TestOpenNeedsAMember(t *testing.T) {
 }
 
 // A server does not stand by after a look that failed, nor for five looks after one that took too long.
-func TestAWayThatWasSlowIsTriedFiveTimes(t *testing.T) {
+func TestASlowServerStandsByAfterFiveQuickAnswers(t *testing.T) {
 	const limit = 700 * time.Millisecond
-	var w way
+	var w roundTrips
 	if err := w.slow(limit); !errors.Is(err, errNotMeasured) {
 		t.Errorf("before the first look: %v", err)
 	}
@@ -270,7 +270,7 @@ func TestAWayThatWasSlowIsTriedFiveTimes(t *testing.T) {
 		{took: limit - 1}, {err: failed, slow: true}, {took: 1}, {took: limit, slow: true},
 		{took: 1, slow: true}, {took: 1, slow: true}, {took: 1, slow: true}, {took: 1, slow: true}, {took: 1},
 	} {
-		w.note(look.took, look.err)
+		w.add(look.took, look.err)
 		if err := w.slow(limit); (err != nil) != look.slow || look.err != nil && !errors.Is(err, look.err) {
 			t.Errorf("after look %d: %v, want an error: %v", i, err, look.slow)
 		}

@@ -67,8 +67,8 @@ func TestADatabaseThatIsFullRefusesChanges(t *testing.T) {
 	s.held(c)
 }
 
-// etcd forgets tokens of its users. They are asked for again.
-func TestAUserWithAPassword(t *testing.T) {
+// etcd drops the tokens of its users. The client requests new ones.
+func TestEtcdWithPasswords(t *testing.T) {
 	s := newScene(t, 1, "--bcrypt-cost", "4")
 	s.ttl = 10 * time.Second // it is renewed four times as often
 	o := s.options()

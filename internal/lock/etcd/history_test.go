@@ -12,7 +12,7 @@ import (
 )
 
 // A process that reads the history sees an entry soon, also when nothing else is written.
-func TestTheHistoryIsWrittenSoon(t *testing.T) {
+func TestHistoryIsWrittenWithinASecond(t *testing.T) {
 	s := newScene(t, 1)
 	c := s.open(s.options())
 	active := s.campaign(c)
@@ -25,7 +25,7 @@ func TestTheHistoryIsWrittenSoon(t *testing.T) {
 	}
 }
 
-func TestOldHistoryGoes(t *testing.T) {
+func TestSweepRemovesOldHistory(t *testing.T) {
 	s := newScene(t, 1)
 	o := s.options()
 	o.HistoryAge = time.Hour

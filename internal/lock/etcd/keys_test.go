@@ -45,7 +45,7 @@ func TestNoPrefixLiesInsideTheKeysOfAnother(t *testing.T) {
 	}
 }
 
-func TestValuesComeBack(t *testing.T) {
+func TestValuesAreReadAsWritten(t *testing.T) {
 	at := lock.Instant{Wall: time.Unix(5, 7).UTC(), Boot: -time.Hour}
 	owner := lock.Owner{Account: "a\xff", Address: "::1", Session: 1<<63 | 5, Nonce: "n"}
 	holds := []lock.Hold{

@@ -117,7 +117,7 @@ func (l *Log) renew(ctx context.Context) error {
 	switch {
 	case isLeaseNotFound(err):
 		return l.depose("its lease is over")
-	case errors.Is(err, rpctypes.ErrAuthFailed): // it would never know that another server is active
+	case errors.Is(err, rpctypes.ErrAuthFailed): // this server could not learn that another one is active
 		return l.depose("etcd refuses its user and password")
 	case err == nil:
 		l.deadline.Store(int64(until))

@@ -14,7 +14,7 @@ import (
 )
 
 // A process that is stopped, or a machine that sleeps, does not renew its lease, and its clock goes on.
-func TestAServerKnowsByItsClockThatItsLeaseMayBeOver(t *testing.T) {
+func TestAServerIsSuspendedBeforeItsLeaseEnds(t *testing.T) {
 	s := newScene(t, 1)
 	s.ttl = short
 	relay := s.etcd.Relays()[0]

@@ -202,7 +202,7 @@ func isAnswer(err error) bool {
 	return errors.As(err, &known)
 }
 
-// Reason returns what an error of a request to etcd is about, and what would help, as far as that is known.
+// Reason returns the cause of an error of a request to etcd in words for the operator, with the remedy if there is one.
 func Reason(err error) string {
 	switch {
 	case errors.Is(err, rpctypes.ErrAuthFailed):

@@ -12,7 +12,7 @@ import (
 )
 
 // Endpoints of two clusters are a mistake by which two servers would be active, one in each.
-func TestMembersOfAnotherClusterAreNotAsked(t *testing.T) {
+func TestMembersOfAnotherClusterAreIgnored(t *testing.T) {
 	s := newScene(t, 1)
 	other := etcdtest.Start(t, 1)
 	o := s.options()

@@ -11,7 +11,7 @@ import (
 )
 
 // After a raise of the base, or a journal, tokens are larger than those. A term skips those that the one before had reserved.
-func TestTokensGrowWithTheBaseAndAfterAJournal(t *testing.T) {
+func TestTokensAreLargerThanTheBaseAndTheJournals(t *testing.T) {
 	s := newScene(t, 1)
 	o := s.options()
 	o.After = 500

@@ -22,7 +22,7 @@ import (
 
 // The transaction of a grant is delivered when the lock was granted, and released, by later ones. Only the fence keeps it from being
 // applied: nothing else differs from when it was sent.
-func TestATransactionThatComesLateIsNotApplied(t *testing.T) {
+func TestALateTransactionIsNotApplied(t *testing.T) {
 	s := newScene(t, 1)
 	o := s.options()
 	o.Endpoints = append(o.Endpoints, o.Endpoints[0])
@@ -138,7 +138,7 @@ func after(f func(again func() error) error) grpc.UnaryClientInterceptor {
 }
 
 // etcd may answer that it has no space, or answer twice, after it has applied the transaction.
-func TestATransactionThatIsAppliedTwiceCountsOnce(t *testing.T) {
+func TestARepeatedTransactionChangesNothing(t *testing.T) {
 	for name, f := range map[string]func(again func() error) error{
 		"no space":   func(func() error) error { return rpctypes.ErrGRPCNoSpace },
 		"sent twice": func(again func() error) error { return again() },
@@ -218,7 +218,7 @@ func TestAPublicationIsWrittenBeforeWaitReturns(t *testing.T) {
 }
 
 // A member that hangs is asked once, and then no more.
-func TestAMemberThatHangsIsLeft(t *testing.T) {
+func TestAServerLeavesAMemberThatHangs(t *testing.T) {
 	s := newScene(t, 3)
 	o := s.options()
 	o.RequestTimeout = 3 * time.Second // the other members answer in time

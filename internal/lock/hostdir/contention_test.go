@@ -11,7 +11,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestOfAClientAndAProgramOnTheHostOneGetsTheLock(t *testing.T) {
+func TestAClientAndAProgramOnTheHostNeverBothGetTheLock(t *testing.T) {
 	s := newScene(t)
 	for i := range 300 {
 		name := fmt.Sprintf("/locks/%d", i)

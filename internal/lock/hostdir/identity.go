@@ -15,7 +15,7 @@ import (
 type parent struct {
 	Directory
 	name  lock.Name
-	inode uint64 // 0: not known yet
+	inode uint64 // 0: not read yet
 }
 
 // open opens a directory. The error is lock.ErrNoParent if there is none of that name, or if a link leads to it: the names of holds

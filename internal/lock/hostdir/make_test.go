@@ -85,7 +85,7 @@ func TestMakeDescribesWhatHasTheName(t *testing.T) {
 }
 
 // A kill between mkdir and the record leaves the directory that Make made.
-func TestWhatACrashLeftDoesNotBlockTheName(t *testing.T) {
+func TestADirectoryThatACrashLeftDoesNotBlockTheName(t *testing.T) {
 	s := newScene(t)
 	for _, name := range []lock.Name{"/locks/empty", "/locks/full", "/locks/full2", "/locks/checked"} {
 		_, err := s.Make(t.Context(), name)
@@ -119,7 +119,7 @@ func TestWhatACrashLeftDoesNotBlockTheName(t *testing.T) {
 	}
 }
 
-func TestADirectoryOfTheHostIsNeverTakenForOurs(t *testing.T) {
+func TestADirectoryOfTheHostIsNeverRemovedAsALeftover(t *testing.T) {
 	s := newScene(t)
 	refused := func(name lock.Name) {
 		t.Helper()
@@ -146,7 +146,7 @@ func TestADirectoryOfTheHostIsNeverTakenForOurs(t *testing.T) {
 	}
 }
 
-func TestWithoutMarksALeftoverIsTheHosts(t *testing.T) {
+func TestWithoutMarksALeftoverBelongsToTheHost(t *testing.T) {
 	s := newScene(t)
 	s.fs.plain = true
 	_, err := s.Make(t.Context(), "/locks/a")
@@ -162,7 +162,7 @@ func TestWithoutMarksALeftoverIsTheHosts(t *testing.T) {
 	}
 }
 
-func TestWhereEveryDirectoryLooksMarkedNoneIsOurs(t *testing.T) {
+func TestMarksThatEveryDirectoryHasAreIgnored(t *testing.T) {
 	s := newScene(t)
 	s.fs.sticky = true
 	s.mkdir("/locks/a")
@@ -172,7 +172,7 @@ func TestWhereEveryDirectoryLooksMarkedNoneIsOurs(t *testing.T) {
 	}
 }
 
-func TestRemoveLeavesWhatIsNotTheLocks(t *testing.T) {
+func TestRemoveLeavesOtherDirectories(t *testing.T) {
 	s := newScene(t)
 	full := s.acquire("/locks/full")
 	s.write("/locks/full/f")
@@ -206,7 +206,7 @@ func TestRemoveLeavesWhatIsNotTheLocks(t *testing.T) {
 	s.wants("/locks/none", true)
 }
 
-func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
+func TestFilesInABrokenLockAreMovedAside(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire("/locks/full")
 	s.write("/locks/full/f")
@@ -223,7 +223,7 @@ func TestWhatIsInALockThatIsTakenAwayIsMovedAside(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheFileSystemComeThrough(t *testing.T) {
+func TestErrorsOfTheFileSystemAreReturned(t *testing.T) {
 	s := newScene(t)
 	s.fs.open = func(name string) error { return &fs.PathError{Op: "open", Path: name, Err: syscall.EIO} }
 	h := lock.Hold{Name: "/locks/a", Directory: lock.DirectoryID{Inode: 5}}

@@ -89,7 +89,7 @@ func TestADirectoryThatTheHostUsesIsMovedBack(t *testing.T) {
 	}
 }
 
-func TestTheFirstSweepRemovesWhatACrashLeft(t *testing.T) {
+func TestTheFirstSweepRemovesDirectoriesThatACrashLeft(t *testing.T) {
 	s := newScene(t)
 	for _, name := range []lock.Name{"/locks/empty", "/locks/full", "/locks/held"} {
 		_, err := s.Make(t.Context(), name)
@@ -110,7 +110,7 @@ func TestTheFirstSweepRemovesWhatACrashLeft(t *testing.T) {
 }
 
 // Between mkdir and its record a name is not held yet.
-func TestASweepLeavesADirectoryThatIsAboutToBeALocks(t *testing.T) {
+func TestASweepLeavesTheDirectoryOfAGrantUnderWay(t *testing.T) {
 	s := newScene(t)
 	id, err := s.Make(t.Context(), "/locks/a")
 	s.check(err)
@@ -125,7 +125,7 @@ func TestASweepLeavesADirectoryThatIsAboutToBeALocks(t *testing.T) {
 	s.wants("/locks/never", false)
 }
 
-func TestASweepLeavesADirectoryThatBecomesALocksMeanwhile(t *testing.T) {
+func TestASweepLeavesADirectoryWhoseLockIsGrantedMeanwhile(t *testing.T) {
 	s := newScene(t)
 	_, err := s.Make(t.Context(), "/locks/a")
 	s.check(err)

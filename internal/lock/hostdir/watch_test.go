@@ -66,7 +66,7 @@ func (s *scene) hang(dir string) (calls *atomic.Int32, answer chan struct{}) {
 	return calls, answer
 }
 
-func TestALookAtAMountThatHangsEndsWithItsContext(t *testing.T) {
+func TestGoneReturnsWithItsContextWhileAMountHangs(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire("/locks/a")
 	calls, answer := s.hang("/locks")
@@ -135,7 +135,7 @@ func wantGone(t *testing.T, events chan lock.Name, n int) {
 	}
 }
 
-func TestTheEndOfAHeldLockIsNoticedWithinASecond(t *testing.T) {
+func TestWatchReportsARemovedDirectoryWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		for i := range 5 {
@@ -155,7 +155,7 @@ func TestTheEndOfAHeldLockIsNoticedWithinASecond(t *testing.T) {
 }
 
 // With many locks a turn takes longer.
-func TestManyLocksAreLookedAtInTurn(t *testing.T) {
+func TestWatchLooksAtManyLocksInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		const n = 2000

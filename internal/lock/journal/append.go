@@ -13,9 +13,9 @@ const (
 	tokenBlock = 100_000
 	// grantRoom is the space that the longest grant and its end need: names are at most 4 KiB, and a byte may take three.
 	grantRoom = 32 << 10
-	// usualGrant is the length of an ordinary grant.
+	// usualGrant is the expected length of a grant before the first one.
 	usualGrant = 512
-	// endRoom is by how much the end of a hold may be longer than its grant.
+	// endRoom is how many bytes the line of an end may be longer than the line of the grant.
 	endRoom = 64
 )
 
@@ -25,18 +25,18 @@ type records struct {
 	coder    coder // its buffer has the lines that are not written yet
 	tail     *segment
 	endAt    lock.Position // the end of the last line
-	last     lock.Token    // the largest in a record
-	reserved lock.Token    // tokens up to this one may be given; that is synced
-	awaited  lock.Token    // the largest that Room was called with
+	last     lock.Token    // the largest token in a record
+	reserved lock.Token    // the largest token that may be given; a synced header has it
+	awaited  lock.Token    // the largest argument of Room
 	stands   map[lock.Token]stand
-	standing int64  // the space that the records of all holds that stand need in a new segment, and that their ends need
-	longest  int64  // of the lines of grants so far
-	copying  int64  // the space that the rewrite under way needs
-	from     uint64 // all holds that stand are in the segments from this one on
-	events   bool   // the tail has entries of the history
+	standing int64  // the space for the records of all standing holds in a new segment, which is also the space for their ends
+	longest  int64  // the length of the longest grant so far
+	copying  int64  // the space for the current rewrite
+	from     uint64 // the first segment that a start must read to find all holds
+	events   bool   // the tail contains entries of the history
 }
 
-// stand is a hold that stands.
+// stand is a standing hold.
 type stand struct {
 	hold lock.Hold
 	size int64
@@ -83,12 +83,12 @@ func (r *records) add(record *lock.Record) {
 	}
 }
 
-// repeat appends a hold that an earlier segment has.
+// repeat appends a copy of a hold from an earlier segment.
 func (r *records) repeat(h lock.Hold) int64 {
 	return r.append(&line{kind: repeated, record: &lock.Record{Hold: h, By: h.Owner}})
 }
 
-// forget gives back the space for the end of a hold.
+// forget frees the space for the end of a hold.
 func (r *records) forget(token lock.Token) {
 	r.standing -= r.stands[token].size
 	delete(r.stands, token)
@@ -100,7 +100,7 @@ func (r *records) needed(token lock.Token) int64 {
 	return grantRoom + 2*grants*max(r.longest, usualGrant) + r.standing + r.copying
 }
 
-// free returns how much synced space lies ahead of the end.
+// free returns how much synced space is left in the tail.
 func (r *records) free() int64 { return r.tail.size - int64(r.endAt-r.tail.base) }
 
 // Room implements [lock.Log].
@@ -114,7 +114,7 @@ func (l *Log) Room(token lock.Token) bool {
 	return token <= l.reserved && l.free() >= l.needed(token) && !l.stuck.Load()
 }
 
-// MakeRoom implements [lock.Log]. It returns when the disk answers, also if ctx ends before.
+// MakeRoom implements [lock.Log]. It returns when the disk answers, even if ctx has ended.
 func (l *Log) MakeRoom(_ context.Context, token lock.Token) error {
 	if l.Room(token) {
 		return nil

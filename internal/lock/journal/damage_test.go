@@ -87,7 +87,7 @@ func (s *scene) read() (*content, error) {
 }
 
 // A fault in front of lines that are whole is damage: the server of this boot wrote them all, and only the last write can be torn.
-func TestDamageIsNamed(t *testing.T) {
+func TestDamageIsReportedWithFileAndLine(t *testing.T) {
 	s, path, lines := played(t)
 	whole := strings.Join(lines, "")
 	for at := 0; at < len(whole); at++ {
@@ -107,7 +107,7 @@ func TestDamageIsNamed(t *testing.T) {
 }
 
 // After another boot a fault is damage only if a later line proves that the bytes were synced.
-func TestAHole(t *testing.T) {
+func TestAHoleBeforeSyncedLinesIsDamage(t *testing.T) {
 	for _, c := range []struct {
 		durable bool
 		want    string
@@ -141,7 +141,7 @@ func TestAHole(t *testing.T) {
 	}
 }
 
-func TestAMissingOrEmptySegmentIsNoNewJournal(t *testing.T) {
+func TestOpenRefusesAMissingOrEmptySegment(t *testing.T) {
 	for name, spoil := range map[string]func(s *scene, path string) error{
 		"missing": func(s *scene, path string) error { return os.Remove(stateDir(s.state).segment(1)) },
 		"damaged": func(s *scene, path string) error { return os.Truncate(stateDir(s.state).segment(1), 0) },

@@ -10,19 +10,19 @@ import (
 )
 
 // ErrFailed is matched by every error after a write or a sync failed for another reason than a full disk. The kernel may drop what it
-// could not write, and report the next sync as a success. So the log believes no further one, and the process must end.
+// could not write, and report the next sync as a success. So no later sync proves anything, and the process must end.
 var ErrFailed = errors.New("the disk has failed the journal")
 
-// ErrGone is matched, beside ErrFailed, if the journal was removed or replaced while the server ran: records that are synced to it
-// are lost, and another server may use the state directory.
+// ErrGone is matched, in addition to ErrFailed, if another program removed or replaced the journal while the server ran. The records
+// that were synced to it are lost, and another server may use the state directory.
 var ErrGone = errors.New("it was removed or replaced")
 
-// failure is the first error that a log cannot survive.
+// failure is the first error after which the log must not be used.
 type failure struct {
 	once sync.Once
 	over chan struct{} // closed then
 	err  error
-	mark string // a file with which the next start trusts nothing in the page cache
+	mark string // a file that makes the next start ignore data that only the page cache may contain
 }
 
 // set makes the log fail, and returns the error of the first failure.
@@ -30,7 +30,7 @@ func (f *failure) set(err error) error {
 	f.once.Do(func() {
 		f.err = fmt.Errorf("%w: %w", ErrFailed, bare(err))
 		if !errors.Is(err, ErrGone) {
-			_ = os.WriteFile(f.mark, nil, 0o600) // the disk may refuse that as well
+			_ = os.WriteFile(f.mark, nil, 0o600) // the disk may refuse this write, too
 		}
 		close(f.over)
 	})

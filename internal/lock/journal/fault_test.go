@@ -146,7 +146,7 @@ func TestAFailedWriteEndsTheProcess(t *testing.T) {
 	}
 }
 
-func TestAFailedSyncIsNeverBelievedAgain(t *testing.T) {
+func TestNoSyncSucceedsAfterAFailedOne(t *testing.T) {
 	s := newScene(t)
 	l := s.mustOpen()
 	h := s.acquire(l, "/b_lock")
@@ -171,7 +171,7 @@ func TestAFailedSyncIsNeverBelievedAgain(t *testing.T) {
 }
 
 // A start on a disk that refuses to sync is an error, and the next one on a healthy disk has everything.
-func TestAStartWhoseSyncFailsIsNone(t *testing.T) {
+func TestOpenFailsIfASyncFails(t *testing.T) {
 	s := newScene(t)
 	l := s.mustOpen()
 	s.acquire(l, "/a_lock")
@@ -358,7 +358,7 @@ func TestAJournalThatIsGoneEndsTheProcess(t *testing.T) {
 }
 
 // Syncs of the zeros ahead and of new segments are beside those of records: none may be taken for the other.
-func TestReadyBesideNewSegments(t *testing.T) {
+func TestReadyDuringRotations(t *testing.T) {
 	s := newScene(t)
 	l := s.mustOpen()
 	var all sync.WaitGroup

@@ -2,11 +2,12 @@
 //
 // Its types: a [Log], opened with [Options]. [History] reads its history. [Claim] takes a state directory for a server with another log.
 //
-// It guarantees: one server uses a state directory at a time. A record that Wait returned for survives the end of the process; with
-// Options.Durable and durable it survives a loss of power. Tokens grow over both, also without Durable. A full disk refuses
-// grants and nothing else: the space for the end of every hold is filled with zeros before. A start writes what stands to a new segment and syncs it.
+// Guarantees: one server uses a state directory at a time. A record that Wait returned for survives the end of the process; with
+// Options.Durable and durable it survives a loss of power. Tokens keep growing after either, even without Durable. A full disk refuses
+// grants and nothing else: the log fills the space for the end of every hold with zeros in advance. A start writes the standing holds to a new
+// segment and syncs it.
 //
-// It does not guarantee: a release is not synced, so after a loss of power the lock may stand again until its age ends, which is safe.
+// Caveats: a release is not synced, so after a loss of power the lock may stand again until its age ends, which is safe.
 // File systems that write to a new place each time (Btrfs, ZFS) may refuse to overwrite zeros on a full disk: the log tries again until
 // there is space, and the release waits. After any other failed write, or a failed sync, the content of the disk is unknown: [Log.Run]
 // returns [ErrFailed], and the process must end.
@@ -29,12 +30,12 @@ import (
 // DefaultMaxSize is the usual size in bytes of a segment.
 const DefaultMaxSize = 4 << 20
 
-// Options are what a Log is opened with.
+// Options are the arguments of Open.
 type Options struct {
 	Dir         string              // the state directory, a real path; made with mode 0700 if missing
 	Clock       lock.Clock          // required
 	BootID      string              // identifies this boot of the machine; "": each start counts as another boot
-	Durable     bool                // Wait syncs if its caller asks for that
+	Durable     bool                // Wait syncs if its caller requests it
 	Log         *slog.Logger        // nil: silent
 	MaxSize     int64               // the size of a segment; with many locks it is larger; 0: DefaultMaxSize
 	HistoryAge  time.Duration       // old segments go when their last line is older; 0: never
@@ -55,8 +56,8 @@ type Log struct {
 	loops     sync.WaitGroup
 	close     func() error
 
-	records // what is in memory
-	commits // what is written and synced
+	records // the records in memory
+	commits // writes and syncs
 	upkeep  // segments
 }
 
@@ -105,8 +106,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// start reads what there is, and writes the holds that stand to a new segment. All of it is synced before the segment gets its number,
-// so until then the next start finds everything as it was.
+// start reads the segments and writes the standing holds to a new one. It syncs the new segment before it gives it its number. If it
+// fails earlier, the next start finds the old segments unchanged.
 func (l *Log) start() error {
 	if err := l.dir.checkHere(); err != nil {
 		return err
@@ -146,7 +147,7 @@ func (l *Log) start() error {
 	return nil
 }
 
-// settle syncs the last segment of the start before, since the history needs it.
+// settle syncs the last segment of the previous start, because the history needs it.
 func (l *Log) settle(found *content) error {
 	if found.torn {
 		l.o.Log.Warn("the last lines of the journal were torn by a crash and are dropped", "file", l.dir.segment(found.number), "offset", found.length)
@@ -162,7 +163,7 @@ func (l *Log) settle(found *content) error {
 	return nil
 }
 
-// begin writes the header and the holds that stand to the first segment of a start, and gives it its number.
+// begin writes the header and the standing holds to the first segment of a start, and gives it its number.
 func (l *Log) begin(found *content) error {
 	l.appendHeader(l.from, uint64(found.length))
 	for _, hold := range l.loaded.Holds {
@@ -196,8 +197,7 @@ func (l *Log) begin(found *content) error {
 // Load implements [lock.Log].
 func (l *Log) Load(ctx context.Context) (lock.Loaded, error) { return l.loaded, ctx.Err() }
 
-// Run waits until ctx ends, and then returns nil, or until the log has failed, and then returns an error that matches ErrFailed. The
-// process must end then.
+// Run returns nil when ctx ends. When the log fails, it returns an error that matches ErrFailed, and the process must end.
 func (l *Log) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -207,7 +207,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// Close writes and syncs everything, ends the log and gives the state directory back. Further calls return the same error.
+// Close writes and syncs all records, closes the log and unlocks the state directory. Further calls return the same error.
 func (l *Log) Close() error { return l.close() }
 
 func (l *Log) end() error {
@@ -230,8 +230,8 @@ func (l *Log) end() error {
 	return errors.Join(err, l.target.Close(), l.exclusive.Close())
 }
 
-// Ready returns nil if a grant could be recorded now: there is space for it, and the journal can be synced. It syncs the journal, and
-// returns when the disk answers.
+// Ready returns nil if the log can record a grant now: it has space, and a sync of it succeeds. Ready syncs the journal, and returns when
+// the disk answers.
 func (l *Log) Ready() error {
 	if err := l.failure.get(); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (l *Log) Ready() error {
 	return l.sync(l.synced.Load() + 1)
 }
 
-// Size returns how many bytes the journal takes, its history and the space ahead included. A file that cannot be read counts nothing.
+// Size returns the size of the journal in bytes, with its history and the spare space. It leaves out files that it cannot read.
 func (l *Log) Size() (bytes int64) {
 	entries, _ := os.ReadDir(l.dir.segments())
 	for _, entry := range entries {

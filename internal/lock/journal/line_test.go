@@ -42,7 +42,7 @@ func everyLine() []line {
 	}
 }
 
-func TestLinesAreReadAsTheyWereWritten(t *testing.T) {
+func TestLinesAreReadAsWritten(t *testing.T) {
 	var w, r coder
 	for range 2 { // the second time with what the line has
 		for _, want := range everyLine() {

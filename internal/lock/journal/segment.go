@@ -8,11 +8,11 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// file is what the log needs of an open file; tests make it fail.
+// file is the part of an open file that the log uses. Tests replace it to make it fail.
 type file interface {
 	WriteAt(b []byte, offset int64) (int, error)
 	Truncate(size int64) error
-	Sync() error // the data, and of the metadata what is needed to read it
+	Sync() error // the data, and the metadata that a reader of it needs
 	Close() error
 }
 
@@ -33,7 +33,8 @@ type segment struct {
 	header header
 }
 
-// openSpare opens the file that is to become the next segment. A start finds the one of the start before, so it needs no space on a full disk.
+// openSpare opens the file that becomes the next segment. A start finds the spare file of the previous start, so it needs no space on a
+// full disk.
 func (l *Log) openSpare() (*segment, error) {
 	f, err := os.OpenFile(l.dir.spare(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -46,7 +47,7 @@ func (l *Log) openSpare() (*segment, error) {
 	return s, nil
 }
 
-// name gives the spare file the number of a segment. A start takes a segment without a header for none.
+// name gives the spare file the number of a segment. A start ignores a segment without a header.
 func (l *Log) name(s *segment, number uint64) error {
 	path := l.dir.segment(number)
 	if err := os.Rename(s.path, path); err != nil {
@@ -59,7 +60,7 @@ func (l *Log) name(s *segment, number uint64) error {
 	return nil
 }
 
-// gone returns ErrGone if the path does not lead to the segment any more: no start would read it.
+// gone returns ErrGone if the path no longer leads to the segment: no start would read it.
 func (s *segment) gone() error {
 	there, err := os.Stat(s.path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.self, there) {
@@ -75,7 +76,7 @@ const (
 
 var nothing [piece]byte
 
-// fill makes a segment without lines have zeros up to a size at least, and no bytes behind them.
+// fill writes zeros to a segment without lines, up to a size at least, and cuts off all bytes behind them.
 func (l *Log) fill(s *segment, to int64) error {
 	if s.size >= to {
 		return nil

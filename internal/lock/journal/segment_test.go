@@ -174,7 +174,7 @@ type unsynced struct{ file }
 func (unsynced) Sync() error { return nil }
 
 // The holds that stand are written again, so that the history does not grow for the sake of one.
-func TestARewriteLetsOldSegmentsGo(t *testing.T) {
+func TestARewriteMakesOldSegmentsRemovable(t *testing.T) {
 	s := newScene(t)
 	s.options = func(o *Options) { o.HistorySize = 1 }
 	l := s.mustOpen()
@@ -229,7 +229,7 @@ func TestARewriteLeavesSpaceForReleases(t *testing.T) {
 	}
 }
 
-func TestManyLocksDoNotMeanASegmentEachTime(t *testing.T) {
+func TestManyLocksMakeSegmentsLarger(t *testing.T) {
 	s := newScene(t)
 	s.options = func(o *Options) { o.MaxSize, o.Durable = 1000, false }
 	l := s.mustOpen()

@@ -10,7 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestTokensAfterAnEnd(t *testing.T) {
+func TestTokensGrowAfterAnyEndOfTheServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(s *scene, l *Log)
 		want lock.Token
@@ -134,7 +134,7 @@ func TestStartsWithoutEntriesLeaveOneSegment(t *testing.T) {
 
 // A server that keeps its locks in another log marks its state directory. It takes one whose journal has no held lock, as that of a
 // package's first start, and goes on with the tokens of that journal.
-func TestAClaimedDirectoryIsForNoServerWithoutTheOtherLog(t *testing.T) {
+func TestOpenRefusesAClaimedDirectory(t *testing.T) {
 	s := newScene(t)
 	claim := func() (lock.Token, error) {
 		c, last, err := Claim(s.state, s.clock, s.clock.boot)

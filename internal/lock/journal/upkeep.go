@@ -17,10 +17,10 @@ type upkeep struct {
 	spare   *segment   // nil: not made yet
 }
 
-// keepEvery is the interval of keep. A record that no caller waits for is unwritten for that long at most.
+// keepEvery is the interval of keep. It is the longest time for which a record without a waiting caller stays unwritten.
 const keepEvery = 100 * time.Millisecond
 
-// run looks after the log until it is closed.
+// run calls keep until the log is closed.
 func (l *Log) run() {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
@@ -36,8 +36,8 @@ func (l *Log) run() {
 	}
 }
 
-// keep writes what no caller waits for, checks that the journal is still there, prepares the spare segment, and begins it if the last one is full
-// or should end early.
+// keep writes the records that no caller waits for, checks that the journal still exists, and prepares the spare segment. It begins that
+// segment if the last one is full, or if early is set.
 func (l *Log) keep(early bool) error {
 	l.keeping.Lock()
 	defer l.keeping.Unlock()
@@ -64,7 +64,7 @@ func (l *Log) keep(early bool) error {
 	return l.rewrite()
 }
 
-// plan returns how large the next segment is to be, and reports whether it is due.
+// plan returns the size of the next segment, and reports whether it is due.
 func (l *Log) plan() (size int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *Log) prepare(size int64) (err error) {
 	return l.fill(l.spare, size)
 }
 
-// rotate goes on in the spare segment. Records that come meanwhile are in memory; their callers wait for one short sync.
+// rotate makes the spare segment the tail. Records that arrive meanwhile stay in memory, and their callers wait for one short sync.
 func (l *Log) rotate() error {
 	old := l.tail
 	if err := l.name(l.spare, old.number+1); err != nil {
@@ -90,14 +90,14 @@ func (l *Log) rotate() error {
 	}
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
-	if err := l.syncLocked(); err != nil { // nearly all of it, while others write
+	if err := l.syncLocked(); err != nil { // nearly all records, while other sessions write
 		return err
 	}
 	if err := l.change(); err != nil {
 		return err
 	}
 	l.synced.Store(int64(l.target.base))
-	if err := l.syncLocked(); err != nil { // its header: older segments may go by what that says
+	if err := l.syncLocked(); err != nil { // its header, which allows the removal of older segments
 		return err
 	}
 	l.headerSynced()
@@ -107,7 +107,7 @@ func (l *Log) rotate() error {
 	return nil
 }
 
-// change lets appends go to the spare segment, and syncs the old one before anything is written to the new one.
+// change directs appends to the spare segment, and syncs the old one before it writes to the new one.
 func (l *Log) change() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -147,17 +147,17 @@ func (l *Log) appendHeader(from, length uint64) {
 	l.append(&line{kind: head, number: l.tail.number, header: l.tail.header})
 }
 
-// headerSynced lets the tokens be given that the header of the tail reserves.
+// headerSynced allows grants of the tokens that the header of the tail reserves.
 func (l *Log) headerSynced() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reserved = l.tail.header.Reserved
 }
 
-// rewriteBatch is how many holds are written again at a time.
+// rewriteBatch is the number of holds that rewrite copies between two syncs.
 const rewriteBatch = 256
 
-// rewrite writes the holds that stand to the tail. It syncs them a few at a time, so that the writes and syncs of others stay short.
+// rewrite copies the standing holds to the tail. It syncs a few at a time, so that the writes and syncs of sessions stay short.
 func (l *Log) rewrite() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +174,7 @@ func (l *Log) rewrite() error {
 	return nil
 }
 
-// syncTail syncs everything that was appended, unless the log is being closed. It lets go of mu meanwhile.
+// syncTail syncs all appended records, unless the log is being closed. It unlocks mu during the sync.
 func (l *Log) syncTail() error {
 	end := int64(l.endAt)
 	l.mu.Unlock()
@@ -187,7 +187,7 @@ func (l *Log) syncTail() error {
 	}
 }
 
-// rotateAfter is how long one segment goes on, if it has entries for the history, so that these can go when they are old.
+// rotateAfter is the age at which a segment with entries of the history ends, so that Sweep can remove them when they are old.
 const rotateAfter = 24 * time.Hour
 
 // Sweep begins a new segment each day, and removes from the history what is older or larger than Options allow.
