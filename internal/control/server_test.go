@@ -151,7 +151,6 @@ func (h *handler) IdleFor() time.Duration {
 }
 
 func (h *handler) Status() []string { return []string{" 211 not the end", "211 nor this"} }
-func (h *handler) Reset()           { h.note("reset") }
 func (h *handler) Said([]byte)      {}
 
 func (h *handler) note(s string) {
