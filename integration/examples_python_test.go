@@ -156,7 +156,10 @@ job()
 assert not lock('kept').acquire() and not lock('kept').release()
 other = lock('kept', nohup=True)
 assert not other.acquire()
-assert other.release(), other.reason
+for _ in range(100):  # the server may not have noticed the end of the first connection
+    if other.release(): break
+    time.sleep(0.1)
+else: raise AssertionError(other.reason)
 assert lock('kept').acquire(timeout=10)`},
 	{"the end of the object gives it back", `
 assert a.acquire()
