@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"os"
@@ -49,6 +50,11 @@ func (f *fakeEtcd) reach(context.Context, etcd.Options) (cluster, error) {
 		return nil, errors.New("no member answers")
 	}
 	return f, nil
+}
+
+// History yields nothing.
+func (f *fakeEtcd) History(context.Context, lock.Name) iter.Seq2[lock.Entry, error] {
+	return func(func(lock.Entry, error) bool) {}
 }
 
 func (f *fakeEtcd) Campaign(ctx context.Context) (clusterLog, error) {

@@ -24,6 +24,7 @@ import (
 // lockLog is the log of locks.
 type lockLog interface {
 	lock.Log
+	lock.History
 	reaper.Sweeper
 	// Ready returns nil if a grant could be recorded.
 	Ready() error

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/ftplockd/ftplockd/driver"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -26,6 +28,56 @@ func (p source) Count() (held, waiting int) {
 
 func (p source) Waiting(name string) []status.Waiter {
 	return status.Waiters(of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }))
+}
+
+func (p source) History(ctx context.Context, name string, most int) ([]status.Event, error) {
+	v, err := p.s.serving()
+	if err != nil {
+		return nil, err
+	}
+	var last []status.Event
+	for e, err := range v.log.History(ctx, lock.Name(name)) {
+		if err != nil {
+			return nil, err
+		}
+		if last = append(last, status.FromEntry(e)); len(last) >= 2*most {
+			last = slices.Delete(last, 0, len(last)-most)
+		}
+	}
+	last = last[max(0, len(last)-most):]
+	slices.Reverse(last)
+	return last, nil
+}
+
+func (p source) Rule(name string) (facts []web.Fact) {
+	return of(p.s, func(v *service) []web.Fact {
+		rule, ok := v.table.Rules().For(lock.Name(name))
+		if !ok {
+			return nil
+		}
+		add := func(key, value string) {
+			if value != "" && value != "0s" {
+				facts = append(facts, web.Fact{Key: key, Value: value})
+			}
+		}
+		add("match", rule.Match)
+		add("max_age", rule.MaxAge.String())
+		add("max_idle", rule.MaxIdle.String())
+		add("on_disconnect", string(rule.OnDisconnect))
+		add("grace", rule.Grace.String())
+		add("lock_delay", rule.LockDelay.String())
+		add("release", string(rule.Release))
+		// A hold's rule has no patterns: they are in the configuration.
+		for _, r := range p.s.logins.Load().Rules {
+			if r.Match == rule.Match {
+				add("wait", r.Wait.String())
+				add("shared", strings.Join(r.Shared, ", "))
+				add("protects", strings.Join(r.Protects, ", "))
+				break
+			}
+		}
+		return facts
+	})
 }
 
 func (p source) RefusedJobs() []status.RefusedJob {

@@ -25,14 +25,18 @@ const (
 	mostRest = 200 * time.Millisecond
 )
 
-// parts are the parts of the page that change; each is a template, and the id of an element.
-var parts = [...]string{"summary", "locks", "transfers", "sessions", "events"}
+// parts are the parts of the page that change. Each is a template, and the id of an element.
+var parts = [...]string{"summary", "attention", "locks", "events", "transfers", "sessions"}
 
-// shownRefused is how many refused jobs are shown.
-const shownRefused = 20
+// locksPart is the part that depends on the view.
+const locksPart = 2
 
-// locksPart is the one of which each view has its own.
-const locksPart = 1
+const (
+	shownRefused   = 20        // refused jobs
+	shownAttention = 5         // rows of each table before the locks
+	shownEvents    = 15        // of all pages, /events has more
+	longHeld       = time.Hour // a lock that is held for longer is shown before the others
+)
 
 // part is a part of the page as it is now. It is not changed; another one takes its place.
 type part struct {
@@ -49,10 +53,11 @@ type board struct {
 	changed atomic.Bool // something has happened since the last look
 
 	mu       sync.Mutex
-	at       time.Time     // of the last look; zero: look again
-	took     time.Duration // the last look, with what the views made of it
-	look     uint64        // counts the looks
-	locks    []*entry      // sorted by compare
+	at       time.Time           // of the last look; zero: look again
+	took     time.Duration       // the last look, with what the views made of it
+	locks    []*entry            // sorted by compare
+	sorted   map[string][]*entry // the same in other orders, since the last look
+	marks    uint64              // counts the uses of entry.mark
 	views    map[view]*shown
 	pages    int                  // how many are open
 	next     chan struct{}        // closed at the next look
@@ -61,11 +66,11 @@ type board struct {
 	compared int                  // how many locks were compared with a filter
 }
 
-// entry is a lock that the board has seen. It is not changed, but for its rows.
+// entry is a lock that the board has seen. Only its rows and its mark change.
 type entry struct {
 	status.Lock
-	rows [2]template.HTML // without and with the rights of an administrator
-	look [2]uint64        // when they were rendered
+	rows [2]template.HTML // without and with the rights of an administrator; "": not rendered yet
+	mark uint64
 }
 
 // view is what a browser asks to see.
@@ -73,6 +78,7 @@ type view struct {
 	Filter string // in the name or the holder of a lock
 	Page   int    // from 1
 	Admin  bool
+	Sort   string // a key of orders, with "-" before it for the opposite order; "": by name
 }
 
 // shown is what pages with one view show.
@@ -116,6 +122,7 @@ func (b *board) open(v view) time.Duration {
 	}
 	of.pages++
 	_, _ = b.locksLocked(of) // an error comes again when the page gets the parts
+	_, _ = b.commonLocked(of.Admin)
 	return time.Since(began)
 }
 
@@ -171,7 +178,7 @@ func (b *board) tick() {
 func (b *board) lookLocked() {
 	began := time.Now()
 	b.changed.Store(false)
-	b.look++
+	b.sorted = make(map[string][]*entry)
 	b.rendered = [2]bool{}
 	var changes []change
 	b.locks, changes = merge(b.locks, b.source.Locks())
@@ -264,7 +271,7 @@ func (b *board) passesLocked(of *shown, e *entry) bool {
 // locksLocked renders the locks of a view, if they are not as they were.
 func (b *board) locksLocked(of *shown) (*part, error) {
 	first := min((of.Page-1)*perPage, len(of.found))
-	page := of.found[first:min(first+perPage, len(of.found))]
+	page := b.pageLocked(of, first)
 	rows := make([]template.HTML, len(page))
 	for i, e := range page {
 		var err error
@@ -275,7 +282,7 @@ func (b *board) locksLocked(of *shown) (*part, error) {
 	if of.locks != nil && of.count == len(of.found) && slices.Equal(rows, of.rows) {
 		return of.locks, nil
 	}
-	sc := &screen{View: of.view, Found: len(of.found), Rows: rows, Visitor: Account{Admin: of.Admin}}
+	sc := &screen{View: of.view, Found: len(of.found), Rows: rows, Visitor: Account{Admin: of.Admin}, Columns: of.columns()}
 	if of.Page > 1 {
 		sc.Previous = of.link(of.Page - 1)
 	}
@@ -289,22 +296,15 @@ func (b *board) locksLocked(of *shown) (*part, error) {
 	return made, err
 }
 
-// rowLocked renders a lock once for all views. Its queue changes without it.
+// rowLocked renders a lock once for all views.
 func (b *board) rowLocked(e *entry, admin bool) (template.HTML, error) {
 	i := index(admin)
-	if e.look[i] == 0 || e.Waiting > 0 && e.look[i] != b.look {
-		r := row{Lock: e.Lock, Admin: admin}
-		if e.Waiting > 0 {
-			r.Queue = b.source.Waiting(e.Name)
-			if r.More = len(r.Queue) - shownWaiters; r.More > 0 {
-				r.Queue = r.Queue[:shownWaiters]
-			}
-		}
+	if e.rows[i] == "" {
 		var text strings.Builder
-		if err := pages.ExecuteTemplate(&text, "row", r); err != nil {
+		if err := pages.ExecuteTemplate(&text, "row", row{e.Lock, admin}); err != nil {
 			return "", err
 		}
-		e.rows[i], e.look[i] = template.HTML(text.String()), b.look //nolint:gosec // made and escaped by the template
+		e.rows[i] = template.HTML(text.String()) //nolint:gosec // made and escaped by the template
 	}
 	return e.rows[i], nil
 }
@@ -315,12 +315,16 @@ func (b *board) commonLocked(admin bool) (all [len(parts)]*part, err error) {
 	if b.rendered[i] {
 		return b.common[i], nil
 	}
-	sc := &screen{State: b.source.State(), Doubt: b.source.Valid(), Visitor: Account{Admin: admin}, Events: b.past.last()}
+	sc := &screen{State: b.source.State(), Doubt: b.source.Valid(), Visitor: Account{Admin: admin}, Events: b.past.last(ofLocks, ofServer)}
+	sc.Events = sc.Events[:min(len(sc.Events), shownEvents)]
 	sc.Total, sc.Waiting = b.source.Count()
 	sc.Refused = b.source.RefusedJobs()
 	sc.Refused = sc.Refused[:min(len(sc.Refused), shownRefused)]
 	sc.Sessions, sc.MoreSessions = some(b.source.Sessions())
 	sc.Transfers, sc.MoreTransfers = some(b.source.Transfers())
+	now := time.Now()
+	sc.Old, sc.Queues = b.oldLocked(now), b.queuesLocked()
+	sc.Refusals = b.past.refused(now.Add(-time.Hour))
 	for n, name := range parts {
 		if n == locksPart {
 			continue

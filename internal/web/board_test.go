@@ -41,7 +41,9 @@ func TestChangesLeadToWhatAFullLookShows(t *testing.T) {
 	var views []view
 	for _, filter := range []string{"", "/locks/", "7", "joe", "/locks/1", "nothing"} {
 		for page := 1; page <= 2; page++ {
-			views = append(views, view{filter, page, page == 2})
+			for _, sort := range []string{"", "-name", "holder", "-since", "expires", "-waiting"} {
+				views = append(views, view{filter, page, page == 2, sort})
+			}
 		}
 	}
 	for _, v := range views {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -24,7 +25,9 @@ import (
 var assets embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"name": printable, "time": clockTime, "stamp": stamp, "bytes": byteCount,
+	"name": printable, "utc": utc, "iso": iso, "stamp": stamp, "bytes": byteCount, "span": span, "client": shownClient,
+	"details": details, "seconds": func(s float64) string { return span(time.Duration(s * float64(time.Second))) },
+	"add": func(a, b int) int { return a + b },
 }).ParseFS(assets, "assets/*.html"))
 
 // assetHandler serves the style, the script and the chart library.
@@ -45,13 +48,15 @@ func assetHandler() http.Handler {
 	})
 }
 
-// perPage is how many locks, sessions and transfers a page shows.
-const perPage = 100
+const (
+	perPage = 25  // locks
+	perList = 100 // sessions, transfers, waiters and entries of a history
+)
 
 func (s *Server) viewOf(r *http.Request) view {
 	page, _ := strconv.Atoi(r.FormValue("page"))
 	a, _, ok := s.visitor(r)
-	return view{Filter: r.FormValue("q"), Page: min(max(page, 1), 1<<20), Admin: ok && a.Admin}
+	return view{Filter: r.FormValue("q"), Page: min(max(page, 1), 1<<20), Admin: ok && a.Admin, Sort: sortKey(r.FormValue("sort"))}
 }
 
 // link leads to another page of the same view.
@@ -60,7 +65,12 @@ func (v view) link(page int) string {
 	if v.Filter != "" {
 		q.Set("q", v.Filter)
 	}
-	q.Set("page", strconv.Itoa(page))
+	if v.Sort != "" {
+		q.Set("sort", v.Sort)
+	}
+	if page > 1 {
+		q.Set("page", strconv.Itoa(page))
+	}
 	return "/?" + q.Encode()
 }
 
@@ -68,12 +78,7 @@ func (v view) link(page int) string {
 type row struct {
 	status.Lock
 	Admin bool
-	Queue []status.Waiter
-	More  int // who wait, beyond those in Queue
 }
-
-// shownWaiters is how many of those who wait for a lock are shown.
-const shownWaiters = 20
 
 // screen is what the templates show.
 type screen struct {
@@ -96,8 +101,14 @@ type screen struct {
 	Transfers     []status.Transfer
 	MoreTransfers int
 	Events        []event.Event
+	Old           []attention // locks that are held for long
+	Queues        []attention
+	Refusals      []refusal
+	Columns       []column
+	Kinds         []kind // of events
+	Title         string
 	Message       string
-	Subject       any // of a page that asks back
+	Subject       any // of a page about one lock or session
 }
 
 func (s *Server) emptyScreen(r *http.Request) *screen {
@@ -108,10 +119,10 @@ func (s *Server) emptyScreen(r *http.Request) *screen {
 
 // some returns as many as a page shows, and how many are left out.
 func some[T any](all []T) ([]T, int) {
-	if len(all) <= perPage {
+	if len(all) <= perList {
 		return all, 0
 	}
-	return all[:perPage], len(all) - perPage
+	return all[:perList], len(all) - perList
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
@@ -133,14 +144,20 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	s.write(w, http.StatusOK, "page", sc)
 }
 
-// open opens a view of the board, one after the other: each is compared with all locks. An error says that ctx has ended.
+// open opens a view of the board. An error says that ctx has ended.
 func (s *Server) open(ctx context.Context, v view) error {
+	return inTurn(ctx, s.opening, func() time.Duration { return s.board.open(v) })
+}
+
+// inTurn runs work that reads many locks or events, one request after the other, with pauses of several times the duration that
+// the work returns. It returns an error if ctx ends before its turn.
+func inTurn(ctx context.Context, turn chan struct{}, work func() time.Duration) error {
 	select {
-	case s.opening <- struct{}{}:
+	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	time.AfterFunc(min(rest*s.board.open(v), mostRest), func() { <-s.opening })
+	time.AfterFunc(min(rest*work(), mostRest), func() { <-turn })
 	return nil
 }
 
@@ -259,7 +276,54 @@ func printable(name string) string {
 	return b.String()
 }
 
-func clockTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// span formats a duration. Its units are coarse, so that an open page changes rarely.
+func span(d time.Duration) string {
+	minutes := int(d / time.Minute)
+	switch {
+	case minutes < 1:
+		return "< 1m"
+	case minutes < 60:
+		return fmt.Sprintf("%dm", minutes)
+	case minutes < 24*60:
+		return fmt.Sprintf("%dh %02dm", minutes/60, minutes%60)
+	}
+	return fmt.Sprintf("%dd %02dh", minutes/60/24, minutes/60%24)
+}
+
+// subject returns the name of the lock or file that an event is about.
+func subject(e event.Event) string { return cmp.Or(e.Path, e.Lock) }
+
+// client returns the client that caused an event, as far as the event has it.
+func client(e event.Event) string {
+	if e.Holder == "" && e.Account != "" && e.Remote != "" {
+		return e.Account + "@" + e.Remote
+	}
+	return cmp.Or(e.Holder, e.Account, e.Remote)
+}
+
+func shownClient(e event.Event) string { return printable(client(e)) }
+
+// details returns the facts of an event that have no column.
+func details(e event.Event) string {
+	var all []string
+	if e.Reason != "" {
+		all = append(all, printable(e.Reason))
+	}
+	if e.By != "" {
+		all = append(all, "by "+printable(e.By))
+	}
+	if e.Path != "" {
+		all = append(all, byteCount(e.Bytes))
+	}
+	if e.Token != 0 {
+		all = append(all, fmt.Sprint("token ", e.Token))
+	}
+	return strings.Join(all, ", ")
+}
 
 // stamp is a moment as the script reads it: milliseconds since 1970, 0 for none.
 func stamp(t time.Time) int64 {

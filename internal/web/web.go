@@ -38,11 +38,18 @@ type Account struct {
 // ErrLogin is the error of a log-in with a wrong name or password.
 var ErrLogin = errors.New("login incorrect")
 
+// Fact is a key of a lock's rule and its value.
+type Fact struct{ Key, Value string }
+
 // Source is what the page needs of the server. Its methods are for use by several goroutines.
 type Source interface {
 	Locks() []status.Lock       // sorted by name; the page may change what it gets
 	Count() (held, waiting int) // how many locks are held, and clients in a queue; it costs the same whatever is held
 	Waiting(name string) []status.Waiter
+	// History returns the last events of a lock, the newest first, at most so many. It may wait for the disk or for etcd.
+	History(ctx context.Context, name string, most int) ([]status.Event, error)
+	// Rule returns the keys of the rule that makes a name a lock; none: the name is no lock.
+	Rule(name string) []Fact
 	Sessions() []status.Session
 	Transfers() []status.Transfer
 	RefusedJobs() []status.RefusedJob
@@ -85,11 +92,12 @@ type Server struct {
 
 	streams chan struct{} // has one message for each page that is told of changes
 	opening chan struct{} // has one message while another page must not be opened
+	reading chan struct{} // has one message while another history must not be read
 }
 
 // New makes a Server. Hand its Sink the events, and call Run.
 func New(o Options) *Server {
-	s := &Server{o: o, streams: make(chan struct{}, mostOpen), opening: make(chan struct{}, 1)}
+	s := &Server{o: o, streams: make(chan struct{}, mostOpen), opening: make(chan struct{}, 1), reading: make(chan struct{}, 1)}
 	s.board.source, s.board.past, s.board.views, s.board.next = o.Source, &s.past, make(map[view]*shown), make(chan struct{})
 	_, _ = io.ReadFull(rand.Reader, s.seed[:]) // crypto/rand never fails
 	return s
@@ -132,6 +140,8 @@ func (s *Server) Handler() http.Handler {
 
 	seen := http.NewServeMux() // for those who may look
 	seen.HandleFunc("GET /{$}", s.page)
+	seen.HandleFunc("GET /lock", s.lockPage)
+	seen.HandleFunc("GET /events", s.eventPage)
 	seen.HandleFunc("GET /stream", s.stream)
 	seen.HandleFunc("GET /chart.json", s.chart)
 	seen.HandleFunc("POST /logout", s.logout)

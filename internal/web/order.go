@@ -1,0 +1,152 @@
+package web
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/status"
+)
+
+// orders are the orders of the table of locks, in the order of its columns. Locks that are equal are in the order of their names.
+var orders = []struct {
+	key, title, class string
+	compare           func(a, b *status.Lock) int
+}{
+	{"name", "Name", "", compare},
+	{"holder", "Holder", "", func(a, b *status.Lock) int { return strings.Compare(a.Owner(), b.Owner()) }},
+	{"since", "Since", "when wide-only", func(a, b *status.Lock) int { return a.Acquired.Compare(b.Acquired) }},
+	{"expires", "Expires", "expires", compareExpiry},
+	{"waiting", "Waiting", "count", func(a, b *status.Lock) int { return cmp.Compare(a.Waiting, b.Waiting) }},
+}
+
+// compareExpiry orders locks by their expiry. A lock that does not expire comes last.
+func compareExpiry(a, b *status.Lock) int {
+	if a.Expires.IsZero() || b.Expires.IsZero() {
+		return cmp.Compare(index(a.Expires.IsZero()), index(b.Expires.IsZero()))
+	}
+	return a.Expires.Compare(b.Expires.Time)
+}
+
+// sortKey returns the order that a request names, and "" for the order of names and for an unknown order.
+func sortKey(asked string) string {
+	for _, o := range orders {
+		if strings.TrimPrefix(asked, "-") == o.key && asked != "name" {
+			return asked
+		}
+	}
+	return ""
+}
+
+// column is the head of a column of the table of locks.
+type column struct{ Title, Class, Link, Order string }
+
+// columns returns the heads of the table. The link of each sorts by its column, and again in the opposite order.
+func (v view) columns() []column {
+	var all []column
+	current := cmp.Or(v.Sort, "name")
+	for _, o := range orders {
+		next := view{Filter: v.Filter, Sort: o.key}
+		c := column{Title: o.title, Class: o.class}
+		switch current {
+		case o.key:
+			c.Order, next.Sort = "ascending", "-"+o.key
+		case "-" + o.key:
+			c.Order = "descending"
+		}
+		next.Sort = sortKey(next.Sort)
+		c.Link = next.link(1)
+		all = append(all, c)
+	}
+	return all
+}
+
+// pageLocked returns the locks of a view's page, the first of which has a place among those that the filter lets through.
+func (b *board) pageLocked(of *shown, first int) []*entry {
+	page := make([]*entry, 0, perPage)
+	if of.Sort == "" {
+		return append(page, of.found[first:min(first+perPage, len(of.found))]...)
+	}
+	b.marks++
+	for _, e := range of.found {
+		e.mark = b.marks
+	}
+	all := b.sortedLocked(strings.TrimPrefix(of.Sort, "-"))
+	backward := strings.HasPrefix(of.Sort, "-")
+	for i := 0; i < len(all) && len(page) < perPage; i++ {
+		e := all[i]
+		if backward {
+			e = all[len(all)-1-i]
+		}
+		if e.mark != b.marks {
+			continue
+		}
+		if first > 0 {
+			first--
+			continue
+		}
+		page = append(page, e)
+	}
+	return page
+}
+
+// sortedLocked returns all locks in an order. It sorts them once after each look, for all views.
+func (b *board) sortedLocked(key string) []*entry {
+	if all, ok := b.sorted[key]; ok {
+		return all
+	}
+	all := slices.Clone(b.locks)
+	for _, o := range orders {
+		if o.key == key {
+			slices.SortStableFunc(all, func(x, y *entry) int { return o.compare(&x.Lock, &y.Lock) })
+		}
+	}
+	b.sorted[key] = all
+	return all
+}
+
+// attention is a lock that an operator may want to see first.
+type attention struct {
+	status.Lock
+	First string        // the client at the head of the queue
+	For   time.Duration // how long the lock is held, or how long that client waits
+}
+
+// oldLocked returns the locks that are held for longest.
+func (b *board) oldLocked(now time.Time) (old []attention) {
+	for _, e := range first(b.locks, func(e *entry) bool { return now.Sub(e.Acquired) > longHeld && !e.Acquired.IsZero() },
+		func(a, b *entry) int { return a.Acquired.Compare(b.Acquired) }) {
+		old = append(old, attention{Lock: e.Lock, For: now.Sub(e.Acquired)})
+	}
+	return old
+}
+
+// queuesLocked returns the locks with the longest queues. The holds of a shared lock have one queue.
+func (b *board) queuesLocked() (queues []attention) {
+	last := ""
+	for _, e := range first(b.locks, func(e *entry) bool {
+		again := e.Name == last
+		last = e.Name
+		return e.Waiting > 0 && !again
+	}, func(a, b *entry) int { return cmp.Compare(b.Waiting, a.Waiting) }) {
+		if queue := b.source.Waiting(e.Name); len(queue) > 0 { // else the clients have left since the look
+			queues = append(queues, attention{e.Lock, queue[0].Owner(), time.Duration(queue[0].Waited * float64(time.Second))})
+		}
+	}
+	return queues
+}
+
+// first returns those entries that come first in an order, at most shownAttention.
+func first(all []*entry, wanted func(*entry) bool, order func(a, b *entry) int) []*entry {
+	var best []*entry
+	for _, e := range all {
+		if !wanted(e) || len(best) == shownAttention && order(e, best[len(best)-1]) >= 0 {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(best, e, func(x, e *entry) int { return cmp.Or(order(x, e), -1) }) // after its equals
+		best = slices.Insert(best, i, e)
+		best = best[:min(len(best), shownAttention)]
+	}
+	return best
+}
