@@ -58,9 +58,9 @@ func (d *digest) Read(p []byte) (int, error) {
 	return d.File.Read(p)
 }
 
-// Close ends the turn.
+// Close closes the file, and then ends the turn: the next digest begins when this one has ended.
 func (d *digest) Close() error {
-	d.digests.end(d)
+	defer d.digests.end(d)
 	return d.File.Close()
 }
 

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -11,15 +12,17 @@ import (
 	"github.com/ftplockd/ftplockd/internal/files"
 )
 
-// counted is a tree that counts the files that are being read for a digest, by account, and stops each at its first byte until open
-// is closed.
+// counted is a tree that counts the open files of digests, by account. A file without a turn at its Close counts as late.
+// Each file blocks its first Read until open is closed.
 type counted struct {
 	*files.Tree
-	open chan struct{}
+	open  chan struct{}
+	turns *digests
 
 	mu      sync.Mutex
 	reading map[string]int
 	most    map[string]int
+	late    int
 }
 
 type countedFile struct {
@@ -60,6 +63,14 @@ func (f *countedFile) Read(p []byte) (int, error) {
 
 func (f *countedFile) Close() error {
 	if f.reads {
+		f.tree.turns.mu.Lock()
+		turn := f.tree.turns.accounts[path.Base(f.name)]
+		f.tree.turns.mu.Unlock()
+		f.tree.mu.Lock()
+		if !turn {
+			f.tree.late++
+		}
+		f.tree.mu.Unlock()
 		f.tree.add(f.name, -1)
 	}
 	return f.File.Close()
@@ -73,6 +84,7 @@ func TestDigestsAreLimitedForEachAccountAndInAll(t *testing.T) {
 			return tree
 		}
 	})
+	tree.turns = s.driver.digests
 	s.driver.digests.max, s.driver.digests.turn = 2, patience
 	var all []*conn
 	for _, account := range []string{"phoneacc", "other", "reader"} {
@@ -96,6 +108,9 @@ func TestDigestsAreLimitedForEachAccountAndInAll(t *testing.T) {
 		if limit := map[bool]int{true: 2, false: 1}[account == "all"]; most > limit {
 			t.Errorf("%s: %d digests at a time, want at most %d", account, most, limit)
 		}
+	}
+	if tree.late > 0 {
+		t.Errorf("%d digests ended their turn before they closed their file", tree.late)
 	}
 	if len(s.driver.digests.accounts) > 0 {
 		t.Errorf("turns that did not end: %v", s.driver.digests.accounts)
