@@ -31,21 +31,21 @@ const (
 	sweepEvery = time.Minute
 )
 
-// documented returns a setting of etcd in docs/failover.md.
+// documented returns a setting of etcd in docs/cluster.md.
 func documented(t testing.TB, key string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/failover.md")
+	page, err := os.ReadFile("../../docs/cluster.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile(`(?m)^` + key + `: (\S+)$`).FindSubmatch(page)
 	if found == nil {
-		t.Fatalf("docs/failover.md has no %s", key)
+		t.Fatalf("docs/cluster.md has no %s", key)
 	}
 	return string(found[1])
 }
 
-// The settings of etcd in docs/failover.md keep the database below its quota at any number of pairs. Quota, retention and history are
+// The settings of etcd in docs/cluster.md keep the database below its quota at any number of pairs. Quota, retention and history are
 // smaller by one factor, and the run writes three times the quota. With -cluster.space it lasts that long, and a second etcd keeps an hour of
 // old revisions and is full before.
 func TestTheDocumentedSettingsSustainTheirRate(t *testing.T) {

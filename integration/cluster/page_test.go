@@ -168,12 +168,12 @@ var builtPackage = sync.OnceValues(func() (string, error) {
 	return strings.Trim(made[len(made)-1], "'."), nil
 })
 
-// TestTheFailoverPage executes the commands of docs/failover.md, one block after the other, on three machines of their own.
-func TestTheFailoverPage(t *testing.T) {
+// TestTheClusterPage executes the commands of docs/cluster.md, one block after the other, on three machines of their own.
+func TestTheClusterPage(t *testing.T) {
 	needNamespaces(t)
 	shared := machineFiles(t)
 	etcdtest.Archive(t, filepath.Join(shared, "root"))
-	execute(t, "failover", 20, shared, []string{"m1", "m2", "m3"}, nil)
+	execute(t, "cluster", 20, shared, []string{"m1", "m2", "m3"}, nil)
 }
 
 // execute runs the blocks of a page of docs, of which there are at least so many, on machines with these names and the addresses
