@@ -45,6 +45,7 @@ class MultiLock:
 
     SLICE = 30    # seconds that one command waits on the server
     TIMEOUT = 60  # seconds that a reply may take
+    GROUP = 5     # seconds until a group that others make and end all the time is given up
 
     def __init__(self, name='lock', group='main', host=None, port=None, user=None, password=None, nohup=False):
         for word in (name, group):
@@ -153,15 +154,15 @@ class MultiLock:
             time.sleep(0.05)  # some refusals come at once, such as that of a limit
 
     def _take(self):
-        """Send MKD, until the answer is not just that there is no group: it is made first, and may end just then."""
-        for _ in range(20):
+        """Send MKD, and make the group if there is none. Repeat it for a while: the group may end in between."""
+        end = time.monotonic() + self.GROUP
+        while True:
             code = self._say('MKD ' + self.path)
-            if code != 550 or self._tokens(self.path):
-                break
+            if code != 550 or self._tokens(self.path) or time.monotonic() >= end:
+                return code
             if not self._tokens(self.group):
                 self._make_group()
             time.sleep(0.01)
-        return code
 
     def _make_group(self):
         """Take the group's lock in a session that ends at once: from then on it is anyone's of this account."""
