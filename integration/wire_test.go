@@ -135,7 +135,7 @@ func TestADownloadEndsAtOnceForAClientThatReadsTheReplyFirst(t *testing.T) {
 	s.write("file", "content")
 	c := s.session(account)
 	for _, line := range []string{"RETR /file", "LIST /", "NLST /", "MLSD /"} {
-		promptly(t, line, 20*time.Millisecond, func() time.Duration {
+		promptly(t, line, 500*time.Millisecond, func() time.Duration {
 			began := time.Now()
 			data := c.begin(line)
 			defer data.Close()
