@@ -84,7 +84,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "all in %v\n", time.Since(start).Round(time.Second))
-	fmt.Print(r.long())
+	fmt.Print(r.long(), r.goals())
 	if o.readme {
 		return r.intoDocuments(".")
 	}
