@@ -75,7 +75,7 @@ func (s *Server) checkPassword(ctx context.Context, user, password string, from 
 			Name: user, Password: password, From: from, Gone: gone,
 		})
 		if errors.Is(err, ErrLogin) {
-			// Programs that block addresses read the log line of this event; docs/operations.md has the pattern.
+			// Programs that block addresses read the log line of this event; docs/limits.md has the pattern.
 			s.events.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
 		}
 		return err
