@@ -224,6 +224,7 @@ func TestParseAcceptsWhatLooksOddButIsFine(t *testing.T) {
 		"bcrypt of the 2a and 2b kinds":      strings.ReplaceAll(account, "$2y", "$2a") + strings.NewReplacer("$2y", "$2b", `"a"`, `"b"`).Replace(account),
 		"a byte-order mark":                  "\xef\xbb\xbflisten = [\":21\"]",
 		"a passive port that is only one":    "[ftp]\npassive_ports = \"4000\"",
+		"no range of passive ports":          "[ftp]\npassive_ports = \"\"",
 		"locks in etcd":                      "[locks]\ndirectories = false\n" + etcdTLS + "ttl = \"2s\"\nrequest_timeout = \"400ms\"\nmargin = \"900ms\"\nca = \"ca\"\ncertificate = \"c\"\nkey = \"k\"",
 		"a password on this machine":         etcd + "user = \"u\"\npassword_file = \"p\"\nshared_state = \"/srv/shared\"",
 		"a member by IPv6":                   "[etcd]\nendpoints = [\"http://[::1]:2379\"]",

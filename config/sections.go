@@ -60,10 +60,7 @@ func (c *checker) checkHTTP() {
 
 // OnLoopback reports whether only programs on the server's machine can connect to the page.
 func (h HTTP) OnLoopback() bool {
-	host, _, err := net.SplitHostPort(h.Listen)
-	if err != nil {
-		return false
-	}
+	host, _, _ := net.SplitHostPort(h.Listen) // "" is not on loopback
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -168,7 +167,7 @@ func realPath(dir string) string {
 	for existing := dir; ; existing = filepath.Dir(existing) {
 		if real, err := filepath.EvalSymlinks(existing); err == nil {
 			return filepath.Join(real, missing)
-		} else if !os.IsNotExist(err) || existing == filepath.Dir(existing) {
+		} else if existing == filepath.Dir(existing) {
 			return dir
 		}
 		missing = filepath.Join(filepath.Base(existing), missing)

@@ -125,6 +125,10 @@ func TestAnAcquireIs(t *testing.T) {
 			scripts: []string{asLocks() + strings.Repeat("> MKD /a\n< 550 /a: no such directory\n"+gone, 3) + bye},
 			want:    ErrRefused, says: "refused: /a: the server replied 550 /a: no such directory, though no client holds it", took: time.Second,
 		},
+		"refused when the server refuses to let it wait": {
+			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 501 too long\n" + bye},
+			wait:    time.Minute, want: ErrRefused, says: "refused: 10.0.0.1:21: the server replied 501 too long",
+		},
 		"refused of a name that is no lock, and the directory is removed": {
 			scripts: []string{asLocks() + "> MKD /a\n< 257 created\n" + gone + sendRMD},
 			want:    ErrRefused, says: "refused: no rule of the server makes /a a lock",

@@ -16,9 +16,6 @@ type reply struct {
 
 // text returns the text on one line.
 func (r reply) text() string {
-	if !strings.Contains(r.said, "\n") {
-		return r.said
-	}
 	return strings.Join(strings.Fields(r.said), " ")
 }
 

@@ -134,6 +134,15 @@ func TestALockIsKept(t *testing.T) {
 				asLocks() + strings.Replace(adopt("/a", "50", "51"), "mine=job;", "mine=job;adopted=42;", 1) + sendRMD},
 			change: func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
 		},
+		"after a disconnect and a transient refusal of what takes it up again": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + info("/a", "42", "mine=job;") + "> MKD /a\n< 451 /a: not now\nhang",
+				asLocks() + adopt("/a", "42", "43") + sendRMD},
+			change: func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 43,
+		},
+		"when a new connection reaches a server without facts first": {
+			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asOthers() + "hang", asLocks() + adopt("/a", "42", "43") + sendRMD},
+			change:  func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 43,
+		},
 		"while the server cannot confirm it for some seconds": {
 			scripts: []string{asLocks() + grant42 + ask42 + notNow + notNow + ask42 + notNow + ask42 + sendRMD},
 			change:  func(o *wish) { o.Server.Check = time.Second }, after: 6*time.Second + 500*time.Millisecond, token: 42,
@@ -269,4 +278,22 @@ func TestRelease(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestServersWithoutFacts(t *testing.T) {
+	inBubble(t, []string{asOthers() + asked + same + same + sendRMD}, func(t *testing.T, s *scripted) {
+		l := mustAcquire(t, s.options())
+		if err := l.Renew(t.Context()); err != nil { // it checks the directory
+			t.Error(err)
+		}
+		if l.Token() != 0 || l.Nonce() != "" || !l.Expires().IsZero() {
+			t.Errorf("token %d, nonce %q, expires %v", l.Token(), l.Nonce(), l.Expires())
+		}
+		if _, err := l.c.Acquire(t.Context(), "", Options{}); !errors.Is(err, ErrRefused) {
+			t.Errorf("a lock without a name: %v", err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -97,9 +97,6 @@ func (l *link) cut(why error) {
 		return
 	}
 	l.broken = why
-	if l.Conn == nil {
-		return
-	}
 	_ = l.SetDeadline(time.Unix(1, 0))
 	if c, ok := l.Conn.(interface{ SetLinger(int) error }); ok && l.data {
 		_ = c.SetLinger(0)
