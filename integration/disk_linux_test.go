@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journalDisk is the file system that a server's journal is on: one of its own, in an image. It is mounted for each start of the server, where
-// nobody else sees it, and goes with the process. Only root can do that.
+// journalDisk is a file system of its own for a server's journal, in an image. Each start of the server mounts it in a mount namespace of its own,
+// which ends with the process. Only root can mount it.
 type journalDisk struct {
 	t     *testing.T
 	s     *server
@@ -73,22 +74,48 @@ func (d *journalDisk) fill() {
 	}
 }
 
-// take takes locks until one is refused, and returns their names.
-func (d *journalDisk) take(c *session, prefix string) (names []string) {
+// fillWithLocks takes locks on several connections, so that several grants share a write, until each connection is refused for lack of space. It
+// returns the number of locks on each.
+func (d *journalDisk) fillWithLocks() map[*session]int {
 	d.t.Helper()
-	for i := 0; ; i++ {
-		name := fmt.Sprintf("/locks/%s%d", prefix, i)
-		r, err := c.Try("MKD " + name)
-		switch {
-		case err != nil:
-			d.t.Fatal(err)
-		case r.Code == 452 && strings.Contains(r.Text, "no space left"):
-			return names
-		case r.Code != 257:
-			d.t.Fatalf("MKD %s: %v", name, r)
-		}
-		names = append(names, name)
+	taken := make(map[*session]int)
+	for range 16 {
+		taken[d.s.session(account)] = 0
 	}
+	return d.onEach(taken, func(c *session, _ int) int {
+		for n := 0; ; n++ {
+			r, err := c.Try("MKD " + lockOf(c, n))
+			if err == nil && r.Code == 257 {
+				continue
+			}
+			if err != nil || r.Code != 452 || !strings.Contains(r.Text, "no space left") {
+				d.t.Errorf("MKD %s: %v, %v", lockOf(c, n), r, err)
+			}
+			return n
+		}
+	})
+}
+
+// lockOf names a lock of a connection.
+func lockOf(c *session, n int) string {
+	return fmt.Sprintf("/locks/%v-%d", c.Conn.LocalAddr().(*net.TCPAddr).Port, n)
+}
+
+// onEach calls do for all connections at once, and returns the results.
+func (d *journalDisk) onEach(of map[*session]int, do func(c *session, n int) int) map[*session]int {
+	results := make(map[*session]int)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for c, n := range of {
+		all.Go(func() {
+			result := do(c, n)
+			mu.Lock()
+			defer mu.Unlock()
+			results[c] = result
+		})
+	}
+	all.Wait()
+	return results
 }
 
 func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
@@ -108,13 +135,21 @@ func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
 			c := s.session(account)
 			c.Want(257, "MKD /locks/kept")
 			d.fill()
-			names := d.take(c, "a")
-			if len(names) < 10 {
-				t.Fatalf("only %d locks until the disk is full", len(names))
+			taken := d.fillWithLocks()
+			d.fill() // the space of the refused grants
+			released := 0
+			for _, n := range d.onEach(taken, func(c *session, n int) int {
+				for i := range n {
+					if r, err := c.Try("RMD " + lockOf(c, i)); err != nil || r.Code != 250 {
+						t.Errorf("RMD %s: %v, %v", lockOf(c, i), r, err)
+					}
+				}
+				return n
+			}) {
+				released += n
 			}
-			d.fill() // what a refused grant gave back
-			for _, name := range names {
-				c.Want(250, "RMD "+name)
+			if released < 100 {
+				t.Errorf("only %d locks until the disk is full", released)
 			}
 			must(os.Remove(d.path("filler"))) // a start needs space for a new file
 			s.kill()
@@ -132,7 +167,7 @@ func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
 	}
 }
 
-// shutDown has the disk fail: from now on it refuses everything, as a device does that is gone, and what was not synced is lost.
+// shutDown makes the disk fail as a removed device does: it refuses all reads and writes, and loses data that was not synced.
 func (d *journalDisk) shutDown() {
 	d.t.Helper()
 	f, err := os.Open(d.path("."))
@@ -199,8 +234,8 @@ func TestADiskThatFailsEndsTheServerAndLosesNothing(t *testing.T) {
 	}
 }
 
-// freeze has the disk hang: what is written waits until thaw is called, or the test is over. Before that even SIGKILL does not
-// end who writes.
+// freeze makes each write to the disk wait until thaw is called, at the end of the test at the latest. Until then, SIGKILL does not end a process
+// that writes.
 func (d *journalDisk) freeze() (thaw func()) {
 	d.t.Helper()
 	f, err := os.Open(d.path("."))
@@ -241,7 +276,7 @@ func TestReadyzReportsThatNoLockCanBeGranted(t *testing.T) {
 	c.Want(257, "MKD /locks/a")
 	ready(200, "ready")
 	d.fill()
-	d.take(c, "b")
+	d.fillWithLocks()
 	ready(503, "no space left on device")
 	if err := os.Remove(d.path("filler")); err != nil {
 		t.Fatal(err)
@@ -256,7 +291,9 @@ func TestReadyzReportsThatNoLockCanBeGranted(t *testing.T) {
 		status, body := s.get("readyz")
 		return status == 503 && strings.Contains(body, "the disk does not answer")
 	})
-	ready(503, "the disk does not answer")
+	if got, body := s.get("healthz"); got != 200 {
+		t.Errorf("healthz: %d %s", got, body)
+	}
 	thaw()
 	c.WantReply(257)
 	harness.Await(t, "the disk works", func() bool { status, _ := s.get("readyz"); return status == 200 })

@@ -26,10 +26,9 @@ type trial struct {
 	watching *session
 }
 
-// startTrial starts a shell, the parent, that starts "netlock run URL" or, with hold, "netlock URL".
-func startTrial(t testing.TB, hold bool) *trial {
+// startTrial starts the server, and a shell, the parent, that starts "netlock run URL" or, with hold, "netlock URL".
+func startTrial(t testing.TB, s *server, hold bool) *trial {
 	t.Helper()
-	s := newServer(t, longLived)
 	s.start()
 	s.pin()
 	s.errorsExpected = true
@@ -176,7 +175,7 @@ func TestNetlockKillTrials(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := startTrial(t, c.hold)
+			tr := startTrial(t, newServer(t, longLived), c.hold)
 			for _, pid := range map[string][]int{
 				"netlock": {tr.netlock}, "netlock and guard": {tr.guard, tr.netlock}, "guard": {tr.guard}, "command": {tr.command},
 				"parent": {tr.parent}, "server": {tr.s.cmd.Process.Pid},
@@ -202,19 +201,22 @@ func TestNetlockKillTrials(t *testing.T) {
 	}
 }
 
-// TestNetlockLockEndsAGraceAfterTheRestart kills the server and netlock, and starts the server again.
+// TestNetlockLockEndsAGraceAfterTheRestart kills the server and netlock, and starts the server again after a long time.
 func TestNetlockLockEndsAGraceAfterTheRestart(t *testing.T) {
 	t.Parallel()
-	tr := startTrial(t, false)
+	s, clock := newStepped(t, longLived)
+	tr := startTrial(t, s, false)
 	tr.s.kill()
 	for _, pid := range []int{tr.guard, tr.netlock} {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+	clock.step(time.Minute, time.Minute)
 	tr.s.start()
 	tr.watching = tr.s.session("other")
 	if tr.free() {
 		t.Error("the lock is free at the start: the grace does not begin then")
 	}
+	clock.pass(time.Minute)
 	if gone, free := tr.observe(patience, patience); gone < 0 || free < 0 {
 		t.Errorf("the command is gone after %v, the lock is free after %v", gone, free)
 	}

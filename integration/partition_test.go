@@ -122,7 +122,7 @@ func TestLocksmithIsDoneBeforeTheServerGrantsTheLockAgain(t *testing.T) {
 	for _, dir := range []string{"age", "idle", "grace"} {
 		s.write(dir+"/.keep", "")
 	}
-	limit := make(chan struct{}, 20)
+	limit := make(chan struct{}, 50) // all of them at once, but not with -long
 	var all sync.WaitGroup
 	n, last := 0, 70
 	for _, why := range []string{"age", "idle", "grace"} {
@@ -201,7 +201,7 @@ func overBeforeGranted(t *testing.T, s *server, path string, drops direction, at
 	over := make(chan time.Time, 1)
 	go func() {
 		l, err := wish{
-			Server:  locksmith.Server{Address: p.address(), User: account, Password: password, Timeout: time.Minute, Grace: grace, Check: 50 * time.Millisecond},
+			Server:  locksmith.Server{Address: p.address(), User: account, Password: password, Timeout: time.Minute, Grace: grace, Check: 100 * time.Millisecond},
 			Path:    path,
 			Options: locksmith.Options{Renew: true},
 		}.acquire(ctx)
@@ -260,7 +260,7 @@ func TestNetlockRunKillsItsCommandBeforeTheServerGrantsTheLockAgain(t *testing.T
 	n := 0
 	for _, dir := range []string{"age", "idle"} {
 		for _, drops := range []direction{dropsBoth, dropsCommands, dropsReplies, endsAtServer} {
-			for at := 28 + n%count(9, 1); at <= 53; at += count(30, 1) { // the command runs from step 27 on
+			for at := 28 + n%count(4, 1); at <= 53; at += count(30, 1) { // the command runs from step 27 on; two steps are a check each two seconds
 				n++
 				path := fmt.Sprintf("/%s/%d", dir, n)
 				limit <- struct{}{}
