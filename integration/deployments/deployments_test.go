@@ -5,6 +5,7 @@ package deployments
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -62,9 +63,29 @@ func startFtplockd(t testing.TB, rules string) *peers.Process {
 	}
 	config := filepath.Join(dir, "ftplockd.toml")
 	write(t, config, fmt.Sprintf("listen = [\"127.0.0.1:0\"]\nroot = %q\nstate = %q\n%s\n", root, filepath.Join(dir, "state"), rules)+harness.Accounts("ci0", "ci1", "ci2", "ci3"))
-	p := &peers.Process{Cmd: exec.Command(binary, "--config", config, "--log-level", "error"), Root: root}
+	return stopped(t)(launch(&peers.Process{Root: root}))
+}
+
+// launch starts an ftplockd with the configuration beside its root.
+func launch(p *peers.Process) (*peers.Process, error) {
+	p.Cmd = exec.Command(binary, "--config", filepath.Join(filepath.Dir(p.Root), "ftplockd.toml"), "--log-level", "error")
 	p.Cmd.Env = append(harness.Environment(), "GORACE=atexit_sleep_ms=0")
-	return stopped(t)(p.LaunchAndRead("ftplockd listens on "))
+	return p.LaunchAndRead("ftplockd listens on ")
+}
+
+// forget starts an ftplockd again without its state. The next job then need not wait for the grace of the job before.
+func forget(t testing.TB, server *peers.Process) {
+	t.Helper()
+	if server.User != "" {
+		return // vsftpd has no locks
+	}
+	err := errors.Join(server.Stop(), os.RemoveAll(filepath.Join(filepath.Dir(server.Root), "state")))
+	if err == nil {
+		_, err = launch(server)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // startVsftpd starts vsftpd, which has one account.
@@ -106,13 +127,13 @@ type contest struct {
 func newContest(t testing.TB, server *peers.Process, p program, n int) *contest {
 	t.Helper()
 	harness.Need(t, p.needs...)
+	forget(t, server)
 	if err := os.RemoveAll(filepath.Join(server.Root, site)); err != nil {
 		t.Fatal(err)
 	}
 	c := &contest{program: p, base: newVersion("original"), outcomes: make([]outcome, n)}
 	work := t.TempDir()
 	first := c.newJob(t, server, filepath.Join(work, "base"), n)
-	first.address = fmt.Sprintf("127.0.%d.%d", 1+rand.IntN(200), 1+rand.IntN(200)) // a client without a past
 	if p.prepare != nil {
 		if err := os.MkdirAll(first.dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -140,7 +161,7 @@ func newContest(t testing.TB, server *peers.Process, p program, n int) *contest 
 	if o := p.deploy(t.Context(), t, first); o.err != nil {
 		t.Fatalf("the first deployment: %v\n%s", o.err, o.out)
 	}
-	c.wait(t, server)
+	forget(t, server)
 	return c
 }
 
@@ -159,16 +180,6 @@ func (c *contest) fill(t testing.TB, j *job, v version) {
 		c.program.prepare(t, j)
 	}
 }
-
-// wait waits until the job before has ended for the server: the grace after its last session.
-func (c *contest) wait(t testing.TB, server *peers.Process) {
-	if server.User == "" {
-		time.Sleep(grace)
-	}
-}
-
-// grace is a little more than the grace of an automatic lock.
-const grace = 3500 * time.Millisecond
 
 // run runs the jobs. Each begins after a random delay of at most the stagger.
 func (c *contest) run(t testing.TB, stagger time.Duration) {
@@ -237,7 +248,6 @@ func TestTwoDeploymentsAtOnceNeverMixASite(t *testing.T) {
 				c := newContest(t, server, p, n)
 				c.run(t, time.Duration(i%4)*time.Second)
 				total, succeeded, last = total+n, succeeded+c.check(t), c.outcomes
-				c.wait(t, server)
 			}
 			t.Logf("%d of %d jobs succeeded", succeeded, total)
 			if succeeded == 0 {
@@ -262,11 +272,13 @@ func TestProgramsWithOneConnectionSuitJobsBySession(t *testing.T) {
 				c.jobs[1].account, c.jobs[1].address = c.jobs[0].account, c.jobs[0].address
 				c.run(t, time.Duration(i%4)*time.Second)
 				c.check(t)
-				c.wait(t, server)
 			}
 		})
 	}
 }
+
+// grace is a little more than the grace of an automatic lock.
+const grace = 3500 * time.Millisecond
 
 // TestTheNextJobRepairsTheSiteOfAKilledJob kills a job at a random moment. The next job starts after the grace.
 func TestTheNextJobRepairsTheSiteOfAKilledJob(t *testing.T) {
@@ -291,7 +303,6 @@ func TestTheNextJobRepairsTheSiteOfAKilledJob(t *testing.T) {
 				if d := c.versions[1].compare(found); len(d) > 0 {
 					t.Errorf("after a killed job (%v) the site differs from the next job's version: %q", first.err, d)
 				}
-				c.wait(t, server)
 			}
 		})
 	}
@@ -349,7 +360,7 @@ func TestADatabaseSurvivesSimultaneousSaves(t *testing.T) {
 		if err != nil || string(got) != want || errs[0] != nil && errs[1] != nil {
 			t.Errorf("the database has %d bytes, %.30q; %v; saves: %v", len(got), got, err, errs)
 		}
-		time.Sleep(grace)
+		forget(t, server)
 	}
 }
 
