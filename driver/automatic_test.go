@@ -205,6 +205,14 @@ func TestAutomaticLocks(t *testing.T) {
 			b => 550 /www/x: being changed by phoneacc@127.0.0.1 since 00:00:00
 			a2 STOR /www/x => 226 *
 			a RMD /www/.deploy-lock => 250 *`},
+		{"a late holder by MKD does not overwrite the changes of the next job", automatic, `
+			a MKD /www/.deploy-lock => 257 *
+			- break /www/.deploy-lock
+			b STOR /www/x <<< 2 => 226 *
+			- quit b
+			- pass 4s
+			a STOR /www/x <<< 3 => 550 /www/x: changed by other@* since you looked; *
+			- file /www/x 2`},
 		{"MKD by the holding job", automatic, `
 			a STOR /www/x => 226 *
 			b SITE WAIT 0 => 200 *

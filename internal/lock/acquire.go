@@ -19,6 +19,7 @@ type acquisition struct {
 
 	view *view // what the job has seen; nil: the session sent MKD
 	look bool  // it only looks
+	only bool  // with look: it neither waits nor gets a turn
 	path Name  // at this path, or changes it
 	sign Sign
 }

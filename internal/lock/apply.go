@@ -213,7 +213,7 @@ func (st *State) applyClosed(s *session, at Instant) {
 	s.closed, s.closedAt = true, at.Boot
 	for p := range s.places {
 		if p.view != nil && !p.look && p.view.refused == nil { // its client does not try again in vain
-			p.view.refused, p.view.by, p.view.at = st.inTheWay(p.acquisition(), nil), s.owner, at
+			p.view.refuse(st.inTheWay(p.acquisition(), nil), s.owner, at)
 		}
 		st.applyUnqueued(p, ErrEnded)
 	}

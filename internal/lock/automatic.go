@@ -1,6 +1,9 @@
 package lock
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // waitedTurn is the turn of a job that has waited.
 const waitedTurn = 5 * time.Second
@@ -32,7 +35,7 @@ func (st *State) look(a *acquisition, now Instant, out *outcome) {
 	other := st.automaticHold(a.name)
 	_, queued := refused.(*QueuedError)
 	switch {
-	case v.hold != nil || rule.automatic.Report || st.mayJoin(a) != nil:
+	case a.only || v.hold != nil || rule.automatic.Report || st.mayJoin(a) != nil:
 		st.seen(a, now, out)
 	case (other != nil || queued) && st.wait(a, rule, now, out): // the look goes on later
 	case refused != nil || rule.automatic.Turn == 0:
@@ -146,11 +149,16 @@ func (p *place) acquisition() *acquisition {
 	return &acquisition{session: p.session, name: p.node.name, place: p, view: p.view, look: p.look, path: p.path}
 }
 
-// handOverJob is handOver for the first place in a queue, of a job.
+// handOverJob is handOver for the first place in a queue, of a job. If a change of that job waits, too, that decides.
 func (st *State) handOverJob(p *place, rule *compiledRule, now Instant, out *outcome) {
+	if i := slices.IndexFunc(p.node.queue, func(other *place) bool { return other.view == p.view && !other.look }); i > 0 {
+		p = p.node.queue[i]
+	}
 	a := p.acquisition()
 	stale := st.stale(p.view, now)
 	switch err := st.mayJoin(a); {
+	case p.view.refused != nil: // since it waits
+		st.giveUp(p, nil, now, out)
 	case p.look && (rule.automatic.Turn == 0 || err != nil):
 		out.unqueue(p, nil)
 		st.seen(a, now, out)
@@ -169,6 +177,11 @@ func (st *State) giveUp(p *place, why *JobError, now Instant, out *outcome) {
 	if p.look {
 		out.unqueue(p, nil)
 		st.seen(a, now, out)
+		return
+	}
+	if refused := p.view.refused; refused != nil {
+		out.do(func(*State) { p.view.active = now.Boot })
+		out.unqueue(p, refused)
 		return
 	}
 	if why == nil {

@@ -26,11 +26,11 @@ func (st *State) applyJobGranted(h *hold, r *Record) {
 		}
 		v = st.viewIn(j, h.Name)
 	case h.Automatic || h.session.client == nil:
-	case !rule.automatic.Session:
-		h.job = h.session.client
-		v = h.job.views[h.Name]
-	case h.session.own != nil:
-		v = h.session.own.views[h.Name]
+	default: // by MKD
+		v = st.viewOf(h.session, h.Name, rule)
+		if !rule.automatic.Session {
+			h.job = h.session.client
+		}
 	}
 	if h.Automatic {
 		h.view, h.job, h.site, v.hold = v, v.job, st.siteOf(h.Name), h
@@ -100,6 +100,9 @@ func (st *State) applyNonce(s *session, nonce string, now Time) {
 		if v.known && v.looked {
 			if to := st.viewIn(s.client, name); !to.known {
 				to.base, to.known, to.seen = v.base, true, true
+				if v.hold != nil { // sessions that stay in the old job may change files under its token
+					to.base = v.hold.Token - 1
+				}
 			}
 		}
 	}

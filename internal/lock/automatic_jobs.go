@@ -180,9 +180,9 @@ func (st *State) depart(s *session, now Time) {
 	st.sweepJobs(now)
 }
 
-// bequeath copies a view of a session's own job to the job of its client.
+// bequeath copies a view of a session's own job to the job of its client. A job with a nonce has looks of its own.
 func (st *State) bequeath(v *view, to *job, now Time) {
-	if v.seen || v.refused != nil {
+	if to.key.nonce == "" && (v.seen || v.refused != nil) {
 		heir := st.viewIn(to, v.name)
 		if v.seen {
 			heir.base, heir.known, heir.seen = v.base, true, true

@@ -33,11 +33,8 @@ func (s *Session) Look(ctx context.Context, path Name, sign Sign, wake func()) *
 	a := &acquisition{session: s.s, name: name, wake: wake, path: path, look: true, sign: sign}
 	r, err := t.change(ctx, func(now Instant, out *outcome) { t.st.look(a, now, out) })
 	if err != nil { // suspended, or a full disk: the look counts all the same
-		t.decide(ctx, func(now Instant, out *outcome) {
-			if a.view != nil {
-				t.st.seen(a, now, out)
-			}
-		})
+		a.only = true
+		t.decide(ctx, func(now Instant, out *outcome) { t.st.look(a, now, out) })
 	}
 	if r.place != nil {
 		return &Waiting{session: s, place: r.place}

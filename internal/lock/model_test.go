@@ -15,8 +15,9 @@ import (
 )
 
 var (
-	modelRuns = flag.Int("model.runs", 150, "random histories of the model test")
-	modelSeed = flag.Uint64("model.seed", 0, "the first seed of the model test; 0: a random one")
+	modelRuns  = flag.Int("model.runs", 150, "random histories of the model test")
+	modelSeed  = flag.Uint64("model.seed", 0, "the first seed of the model test; 0: a random one")
+	modelLines = flag.Int("model.lines", 60, "how many of the last lines of a history a failure shows")
 )
 
 // The model test makes random decisions, with random times and random results of the disk, and checks the invariants of the state
@@ -43,18 +44,26 @@ type model struct {
 	stale    []Name          // the names that do not follow the reload under way
 	holds    map[Token]Hold  // those that stand, by the records
 	adopted  map[Token]Hold  // what a hold was adopted from, by its token
+
+	// Of automatic locks:
+
+	jobs    map[string]*modelJob
+	changes map[Name][]string // the jobs that changed a site, in order
+	asked   map[*place]asked  // looks and changes that wait
+	visits  int               // how often jobs visit sites, from 0 to 3
+	used    map[Token]bool    // tokens under which the job changed something, or sent MKD
 }
 
-var modelNames = []Name{"/l/a", "/l/b", "/l/g", "/l/g/m", "/l/g/n", "/s/x", "/p/1", "/p/2", "/p/3"}
+var modelNames = []Name{"/l/a", "/l/b", "/l/g", "/l/g/m", "/l/g/n", "/s/x", "/p/1", "/p/2", "/p/3", "/w/1/.k", "/v/1/.k"}
 
 func modelRules() [][]Rule {
 	limited := func(match string, age time.Duration) []Rule {
-		return []Rule{
+		return append(automaticRules(age), []Rule{
 			{Match: "/l/g", MaxIdle: 40 * time.Second, MaxAge: 5 * time.Minute, OnDisconnect: ReleaseOnDisconnect, Grace: 5 * time.Second, Contention: &Contention{Wait: 20 * time.Second}},
 			{Match: "/l/**", MaxAge: age, Contention: &Contention{Wait: 15 * time.Second}},
 			{Match: "/s/*", MaxAge: age, LockDelay: 3 * time.Second, Contention: &Contention{Shared: []string{"reader"}, Wait: 30 * time.Second}},
 			{Match: match, MaxIdle: time.Minute, Contention: &Contention{Limit: 2, Wait: 25 * time.Second}},
-		}
+		}...)
 	}
 	return [][]Rule{limited("/p/*", 2*time.Minute), limited("/p/?", time.Minute)}
 }
@@ -77,7 +86,10 @@ func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: newTestClock(), log: &memoryLog{}, rules: modelRules(),
 		tokens: make(map[Token]Name), next: make(map[Name]uint64), holds: make(map[Token]Hold), adopted: make(map[Token]Hold),
+		jobs: make(map[string]*modelJob), changes: make(map[Name][]string), asked: make(map[*place]asked), used: make(map[Token]bool),
 	}
+	m.log.impatient = true
+	m.visits = m.random.IntN(4)
 	m.note("go test -run TestModel -model.runs 1 -model.seed %d", seed)
 	table, err := NewTable(context.Background(), Options{
 		Log: m.log, Clock: m.clock, Rules: mustRules(m.rules[0]...), Observe: m.observe,
@@ -106,7 +118,7 @@ func (m *model) fail(format string, args ...any) {
 	if m.Failed() {
 		return
 	}
-	for _, line := range m.lines[max(0, len(m.lines)-60):] {
+	for _, line := range m.lines[max(0, len(m.lines)-*modelLines):] {
 		m.Log(line)
 	}
 	m.Log(m.lines[0])
@@ -116,6 +128,7 @@ func (m *model) fail(format string, args ...any) {
 // observe checks each record in its order.
 func (m *model) observe(r *Record) {
 	m.note("  record kind %d %s %s token %d replaces %d %s", r.Kind, r.Cause, r.Hold.Name, r.Hold.Token, r.Replaces, r.Hold.Owner)
+	m.observeAutomatic(r)
 	switch {
 	case r.Kind == Granted && r.Cause != CauseRestore:
 		if r.Hold.Token <= m.last {
@@ -150,10 +163,16 @@ func (m *model) observe(r *Record) {
 		delete(m.holds, r.Hold.Token)
 	}
 	if p := r.place; r.Kind == Granted && p != nil {
-		if p.ticket <= m.next[r.Hold.Name] {
+		ticket := p.ticket
+		for _, other := range p.node.queue {
+			if p.view != nil && other.view == p.view { // a job has the place of its first session
+				ticket = min(ticket, other.ticket)
+			}
+		}
+		if ticket <= m.next[r.Hold.Name] {
 			m.fail("%s: a session was served before one that came earlier", r.Hold.Name)
 		}
-		m.next[r.Hold.Name] = p.ticket
+		m.next[r.Hold.Name] = ticket
 	}
 	for _, pin := range m.pins {
 		if slices.Contains(pin.pins, r.Hold.Name) && r.Kind != Changed && len(m.table.st.nodes[r.Hold.Name].holds) != 1 {
@@ -223,7 +242,9 @@ func (m *model) step() {
 	switch dice := m.random.IntN(100); {
 	case dice < 8 || len(m.sessions) == 0:
 		m.open()
-	case dice < 35:
+	case dice < 36 && m.random.IntN(4) < m.visits:
+		m.visitSite(m.random.IntN(2) == 0)
+	case dice < 36:
 		m.acquire()
 	case dice < 50:
 		m.release()
@@ -264,14 +285,13 @@ func (m *model) step() {
 		i := m.random.IntN(len(m.waiting))
 		m.note("withdraw %s", m.waiting[i].place.node.name)
 		m.waiting[i].Withdraw()
+		m.over(m.waiting[i].place)
 		m.waiting = slices.Delete(m.waiting, i, i+1)
 	case dice < 89:
 		name := m.name()
 		m.try(func(now Instant, out *outcome) { m.table.st.renew(m.session().s, name, now, out) })
 	case dice < 90:
-		s := m.session()
-		m.note("%s is of another job", s.ID())
-		_ = s.SetNonce([]string{"", "job"}[m.random.IntN(2)])
+		m.rename(m.session(), []string{"", "job"}[m.random.IntN(2)])
 	default:
 		d := []time.Duration{time.Millisecond, time.Second, 4 * time.Second, 30 * time.Second}[m.random.IntN(4)]
 		m.clock.step(d)
@@ -306,7 +326,9 @@ func (m *model) open() {
 	case 2:
 		s.SetMaxLocks(2)
 	}
-	m.note("open %s %s", s.ID(), s.s.owner)
+	m.note("open %s %s", s.ID(), clientName(s.s.owner))
+	m.join(clientName(s.s.owner))
+	m.join(s.ID().String())
 	m.sessions = append(m.sessions, s)
 }
 
@@ -350,6 +372,7 @@ func (m *model) acquire() {
 			m.fail("%s was granted to %s while %s held it", name, s.ID(), before[0].Owner)
 		}
 		m.undoable = append(m.undoable, r.granted)
+		m.used[r.granted.Token] = true
 	}
 }
 
@@ -395,7 +418,9 @@ func (m *model) close() {
 	m.note("close %s", s.ID())
 	m.table.do(func(st *State, now Instant) { st.applyClosed(s.s, now) })
 	m.table.armHolds(s.s)
-	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool { return w.place.over })
+	m.leave(clientName(s.s.owner))
+	m.leave(s.ID().String())
+	m.waiting = slices.DeleteFunc(m.waiting, m.isOver)
 }
 
 func (m *model) write() {
@@ -460,13 +485,20 @@ func (m *model) settle() {
 		m.tasks = append(m.tasks, tasks...)
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool {
-		p := w.place
-		if c := p.makes; c != nil && !c.begun {
+		if c := w.place.makes; c != nil && !c.begun {
 			c.begun = true
 			m.tasks = append(m.tasks, c)
 		}
-		return p.over
+		return m.isOver(w)
 	})
+}
+
+// isOver reports whether a session no longer waits.
+func (m *model) isOver(w *Waiting) bool {
+	if w.place.over {
+		m.over(w.place)
+	}
+	return w.place.over
 }
 
 // check compares the state with its invariants.
@@ -558,6 +590,7 @@ func (m *model) check() {
 	if c := m.table.Count(); c != (Count{holds, waiting}) {
 		m.fail("counted %+v, there are %d holds and %d waiting", c, holds, waiting)
 	}
+	m.checkAutomatic()
 	m.checkReplay()
 }
 

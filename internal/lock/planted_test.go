@@ -37,6 +37,17 @@ var planted = []struct{ name, file, is, becomes string }{
 	{"a session that waits too long stays", "next.go", "out.unqueue(p, st.timeoutError(p, now))", "out.ring(&p.alarm, never)"},
 	{"an account is not counted down", "index.go", "a.holds--\n", ""},
 	{"a hold that is too old stands", "next.go", "return later(h.Renewed.Boot, age)", "return later(h.Renewed.Boot, 2*age)"},
+	{"a job overwrites changes made since its look", "automatic.go", "if !known || c.token <= base {", "if true {"},
+	{"a refused job changes files", "automatic.go", "case v.refused != nil:", "case false:"},
+	{"a job that is refused while it waits gets the lock", "automatic.go", "case p.view.refused != nil: // since it waits", "case false:"},
+	{"a waiting look of a job hides its change", "automatic.go", "other.view == p.view && !other.look", "false"},
+	{"a look during a suspension does not count", "automatic_table.go", "a.only = true", "return nil"},
+	{"the turn of a job ends though it changes files", "automatic.go", "v.active, h.turn, h.idleFrom = now.Boot, 0, now.Boot", "v.active, h.idleFrom = now.Boot, now.Boot"},
+	{"an automatic lock ends with one of its connections", "next.go", "case h.view != nil && h.job.open == 0:", "case h.view != nil:"},
+	{"an automatic lock outlives its job", "next.go", "return later(h.job.ended, grace)", "return later(h.job.ended, 2*grace)"},
+	{"RMD ends an automatic lock", "standing.go", "if err == nil && h.Automatic && !h.sent {", "if false {"},
+	{"a late holder by MKD overwrites changes", "automatic_apply.go", "v = st.viewOf(h.session, h.Name, rule)", "v = nil"},
+	{"a session keeps the automatic lock of its earlier job", "standing.go", "own != nil && !own.Automatic", "own != nil"},
 }
 
 // TestModelFindsPlantedBugs shows that the model test can fail: it builds the package with one of the bugs at a time.

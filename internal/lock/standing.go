@@ -109,7 +109,7 @@ func (st *State) holdOf(s *session, name Name) (best *hold, title standing, err 
 	if s.closed {
 		return nil, stranger, ErrEnded
 	}
-	if own := s.holds[name]; own != nil { // without a search among many
+	if own := s.holds[name]; own != nil && !own.Automatic { // without a search among many
 		return own, bySession, nil
 	}
 	var holds []*hold
