@@ -26,8 +26,7 @@ type programKind struct {
 	steps  []string // the steps at which a test may kill it
 	gap    bool     // it removes the old live file before it places the new one
 	tls    bool
-	free   bool   // it takes no lock
-	tables string // the configuration that it needs
+	free   bool // it takes no lock
 	env    []string
 }
 
@@ -41,8 +40,7 @@ var kinds = []programKind{
 	{name: "4 site deployer", script: "site.py", live: "public/index.html", gap: true, tls: true,
 		steps: []string{"begin", "locked", "upload", "staged", "between", "swapped", "cleaned", "unlocked"}},
 	{name: "5 backup writers", script: "backup.py", live: "latest", tls: true,
-		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}, env: []string{"HOLD=0.2"},
-		tables: "[[lock]]\nmatch = \"**/.platform-server-backup-writer-lock\"\nmax_age = \"0\"\n"},
+		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}, env: []string{"HOLD=0.2"}},
 	{name: "6 media uploader", script: "media.py", live: "film", tls: true,
 		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}},
 	{name: "7 files called lock", script: "lockfiles.sh", live: "composer.lock", gap: true, free: true,
@@ -234,7 +232,13 @@ func (st *stage) wantTidy(t testing.TB) {
 	if hidden := s.unfinished(); len(hidden) > 0 {
 		t.Errorf("left over: %q", hidden)
 	}
-	for _, name := range s.below(t, st.base) {
+	st.wantNothingLeft(t)
+}
+
+// wantNothingLeft checks that there is no file of a lock or of an unfinished upload below the stage.
+func (st *stage) wantNothingLeft(t testing.TB) {
+	t.Helper()
+	for _, name := range st.s.below(t, st.base) {
 		if leftOver.MatchString(filepath.Base(name)) {
 			t.Errorf("left over: %s", name)
 		}
@@ -256,68 +260,43 @@ func (s *server) below(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// giveGroupBack releases the group. The last RMD of a program leaves it to the session of the other one, if that is still open.
-func (st *stage) giveGroupBack(t testing.TB) {
-	t.Helper()
-	if st.kind.script != "multilock.py" {
-		return
-	}
-	c, err := login(st.s.v4, st.account)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Conn.Close()
-	if r, err := c.Try("RMD /locks/" + filepath.Base(st.base)); err != nil || r.Code != 250 && !strings.Contains(r.Text, "not held") {
-		t.Errorf("RMD of the group: %v, %v", r, err)
-	}
-}
-
 func needPrograms(t *testing.T) {
 	t.Helper()
 	harness.Need(t, "lftp", "curl", "python3", "cmp")
 }
 
-func TestProgramsThatLockByMkdRunUnchanged(t *testing.T) {
-	t.Parallel()
-	needPrograms(t)
-	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			inBothModes(t, tlsTables(t, t.TempDir())+k.tables, func(t *testing.T, s *server) {
-				st := s.stage(t, k, "two", account)
-				rounds := count(2, 20)
-				end := st.watch()
-				var all sync.WaitGroup
-				for _, who := range []string{"a", "b"} {
-					if k.free && who == "b" {
-						continue // with nothing that keeps them apart they would be in each other's way
-					}
-					all.Go(func() {
-						for i := range rounds {
-							id := fmt.Sprint(who, i)
-							if r := finish(t, st.program(t, k.script, id)); r.status != 0 {
-								t.Errorf("%s: exit status %d\n%s", id, r.status, r.out)
-								return
-							}
-						}
-					})
+// takeTurns runs two programs at once, to their ends, and checks the outcome. Without a lock it runs one.
+func (st *stage) takeTurns(t testing.TB) {
+	t.Helper()
+	rounds, all := count(1, 20), []string{"a", "b"}
+	if st.kind.free {
+		all = all[:1]
+	}
+	end := st.watch()
+	var running sync.WaitGroup
+	for _, who := range all {
+		running.Go(func() {
+			for i := range rounds {
+				id := fmt.Sprint(who, i)
+				if r := finish(t, st.program(t, st.kind.script, id)); r.status != 0 {
+					t.Errorf("%s: %s: exit status %d\n%s", st.kind.name, id, r.status, r.out)
+					return
 				}
-				all.Wait()
-				if err := end(); err != nil && !(k.free && errors.Is(err, fs.ErrNotExist)) {
-					t.Error("torn:", err)
-				}
-				last, ins, overlaps := st.story()
-				if k.free {
-					last = fmt.Sprint("a", rounds-1)
-				} else if ins != 2*rounds || overlaps > 0 {
-					t.Errorf("%d were in, want %d; %d while another was in", ins, 2*rounds, overlaps)
-				}
-				st.wantAll(t, last)
-				st.giveGroupBack(t)
-				st.wantTidy(t)
-			})
+			}
 		})
 	}
+	running.Wait()
+	if err := end(); err != nil && !(st.kind.free && errors.Is(err, fs.ErrNotExist)) {
+		t.Errorf("%s: torn: %v", st.kind.name, err)
+	}
+	last, ins, overlaps := st.story()
+	if st.kind.free {
+		last = fmt.Sprint("a", rounds-1)
+	} else if ins != 2*rounds || overlaps > 0 {
+		t.Errorf("%s: %d entered, want %d; %d while another was in", st.kind.name, ins, 2*rounds, overlaps)
+	}
+	st.wantAll(t, last)
+	st.wantNothingLeft(t)
 }
 
 // victim starts a program for the test to kill or stop.
@@ -341,17 +320,9 @@ func (p *program) reach(step string) error {
 	}
 }
 
-// signalAll sends a signal to all processes of the program.
-func (p *program) signalAll(t testing.TB, s syscall.Signal) {
-	t.Helper()
-	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // death is the moment of a kill: some time after a step. If still is true, the program stops at the step.
 type death struct {
-	step  string
+	step  string // "": nothing is killed
 	still bool
 	after time.Duration
 }
@@ -401,8 +372,10 @@ func (st *stage) kill(t testing.TB, d death) {
 	}
 }
 
-// deaths returns the kills of one kind: half of the steps with directories and half without. With -long it returns all, and more.
+// deaths returns the kills of one kind: half of the steps with directories and half without. With -long it returns all, and more. The first one kills
+// nothing.
 func (k programKind) deaths(directories bool) (all []death) {
+	all = append(all, death{})
 	for i, step := range k.steps {
 		if *long || (i%2 == 0) == directories {
 			all = append(all, death{step, true, 200 * time.Millisecond})
@@ -417,6 +390,7 @@ func (k programKind) deaths(directories bool) (all []death) {
 	return all
 }
 
+// TestKilledProgramsLeaveNoStuckLockTornFileOrSecondHolder runs programs that lock by MKD, unchanged, and kills them at their steps.
 func TestKilledProgramsLeaveNoStuckLockTornFileOrSecondHolder(t *testing.T) {
 	t.Parallel()
 	needPrograms(t)
@@ -448,6 +422,10 @@ func killAll(t *testing.T, k programKind, directories bool) {
 		all.Go(func() {
 			atOnce <- struct{}{}
 			defer func() { <-atOnce }()
+			if d.step == "" {
+				st.takeTurns(t)
+				return
+			}
 			st.kill(t, d)
 		})
 	}
@@ -464,20 +442,16 @@ func killAll(t *testing.T, k programKind, directories bool) {
 	}
 }
 
-// slow limits lftp to so many bytes a second.
-func slow(rate int) string {
-	return fmt.Sprintf("LFTP_SET=set net:limit-total-rate %d; set net:limit-total-max %d; set mirror:set-permissions no;", rate, rate)
-}
-
 const deploymentLock = ".lftp-deployment.lock"
 
-// Their issue: "live holder lock stolen mid-mirror".
+// TestRunnerThatDeletesOldLocksWaitsForTheMirrorOfAnother has a runner delete the lock of another one that holds it, as in an issue of that
+// program: "live holder lock stolen mid-mirror".
 func TestRunnerThatDeletesOldLocksWaitsForTheMirrorOfAnother(t *testing.T) {
 	t.Parallel()
 	needPrograms(t)
 	inBothModes(t, "", func(t *testing.T, s *server) {
 		st := s.stage(t, kinds[0], "site", account)
-		first := st.victim(t, "first", slow(4*len(published("first"))/3))
+		first := st.victim(t, "first", "STOP_AT=upload")
 		if err := first.reach("upload"); err != nil {
 			t.Fatal(err)
 		}
@@ -485,8 +459,6 @@ func TestRunnerThatDeletesOldLocksWaitsForTheMirrorOfAnother(t *testing.T) {
 		if want := "held by " + account + "@127.0.0.1 for "; curl.status == 0 || !strings.Contains(curl.out, "550 ") || !strings.Contains(curl.out, want) {
 			t.Errorf("the RMD of another address: exit status %d, no 550 with %q in\n%s", curl.status, want, curl.out)
 		}
-		// The first stands still in its mirror until the second has been refused once, however slow the machine is.
-		first.signalAll(t, syscall.SIGSTOP)
 		impatient := st.program(t, "impatient.sh", "second", "LFTP_SET=set net:socket-bind-ipv4 127.0.0.2;")
 		said := filepath.Join(st.made, "second.out")
 		out, err := os.Create(said)
@@ -502,7 +474,7 @@ func TestRunnerThatDeletesOldLocksWaitsForTheMirrorOfAnother(t *testing.T) {
 			text, err := os.ReadFile(said)
 			return err == nil && strings.Contains(string(text), "held by")
 		})
-		first.signalAll(t, syscall.SIGCONT)
+		writeFile(t, st.witness+".go", nil) // the first now mirrors
 		if err := impatient.Wait(); err != nil {
 			t.Error("the second runner:", err)
 		}

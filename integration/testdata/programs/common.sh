@@ -1,11 +1,12 @@
-# What the shell programs of this directory share. The environment says where the server is (FTP_HOST, FTP_PORT, FTP_USER,
-# FTP_PASSWORD), where the program works on it (BASE), what it publishes (LOCAL), who it is (ID) and how long it pauses between
-# two tries (PAUSE). The test reads the steps and kills; WITNESS is a local file that says who is in and knows nothing of the lock.
+# The common part of the shell programs of this directory. The environment names the server (FTP_HOST, FTP_PORT, FTP_USER,
+# FTP_PASSWORD), the program's directory on it (BASE), the local files to publish (LOCAL), the program (ID) and the pause between
+# two tries (PAUSE). The test reads the steps. At the step STOP_AT the program waits for the file WITNESS.go. The programs that
+# work under the lock write their names into the local file WITNESS.
 set -eu
 url=ftp://$FTP_HOST:$FTP_PORT
 step() {
 	echo "step $1"
-	if [ "${STOP_AT-}" = "$1" ]; then sleep 600; fi
+	if [ "${STOP_AT-}" = "$1" ]; then until [ -e "$WITNESS.go" ]; do sleep 0.1; done; fi
 }
 entered() { echo "in $ID" >>"$WITNESS"; }
 leaving() { echo "out $ID" >>"$WITNESS"; }

@@ -1,5 +1,5 @@
-# 1, the other runner. It believes that every lock is stale: it lists, deletes the sentinel and the lock of whoever has it, and
-# tries again. It says what it was told.
+# 1, the other runner. It takes every lock for stale: it lists, deletes the sentinel and the lock of its holder, and tries again.
+# It prints the replies.
 . "$(dirname "$0")/common.sh"
 lock=.lftp-deployment.lock
 until lftp_do "cd $BASE; mkdir $lock" 2>/dev/null; do
