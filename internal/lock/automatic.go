@@ -139,6 +139,9 @@ func (st *State) leaveQueue(a *acquisition, n *node, out *outcome) {
 	}
 	for _, p := range n.queue {
 		if p.view == a.view && p != a.place {
+			if p.look {
+				out.do(func(*State) { p.view.looked, p.view.seen = true, true })
+			}
 			out.unqueue(p, nil)
 		}
 	}

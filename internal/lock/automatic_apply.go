@@ -17,24 +17,20 @@ func (st *State) applyJobGranted(h *hold, r *Record) {
 	v := r.view
 	switch {
 	case h.Automatic && v == nil: // found at a start
-		j := &job{owner: h.Owner, ended: r.At.Boot}
-		if rule == nil || !rule.automatic.Session || h.Owner.Nonce != "" {
-			if j = st.jobOf(h.Owner); j.open == 0 && j.at == nil {
-				j.ended = r.At.Boot
-				j.at = st.ended.PushBack(j)
-			}
+		key := keyOf(h.Owner)
+		if rule != nil && rule.automatic.Session && h.Owner.Nonce == "" {
+			key = jobKey{session: h.Owner.Session}
 		}
+		j := st.jobOf(key, h.Owner)
+		j.ended = r.At.Boot
 		v = st.viewIn(j, h.Name)
-	case h.Automatic || h.session.client == nil:
+	case h.Automatic || h.session.closed:
 	default: // by MKD
 		v = st.viewOf(h.session, h.Name, rule)
-		if !rule.automatic.Session {
-			h.job = h.session.client
-		}
 	}
+	h.view = v
 	if h.Automatic {
-		h.view, h.job, h.site, v.hold = v, v.job, st.siteOf(h.Name), h
-		h.turn = r.turn
+		v.hold, h.turn = h, r.turn
 		if h.turn != 0 {
 			v.looked, v.seen = true, true
 		}
@@ -50,7 +46,7 @@ func (st *State) applyJobGranted(h *hold, r *Record) {
 // applyJobEnded notes the end of a hold in the view of its job.
 func (st *State) applyJobEnded(h *hold, r *Record) {
 	v := h.view
-	if v == nil {
+	if v == nil || v.hold != h {
 		return
 	}
 	v.hold = nil
@@ -60,12 +56,8 @@ func (st *State) applyJobEnded(h *hold, r *Record) {
 		v.refused = &JobError{Lock: h.Name, Cause: "lost", By: r.By, Token: h.Token, When: r.At.Wall, Why: errors.New(lost.why())}
 		v.by, v.at = h.Owner, r.At
 	}
-	j := v.job
-	if j.open == 0 && j.at == nil {
+	if j := v.job; j.open == 0 && j.at == nil {
 		st.forget(v)
-		if len(j.views) == 0 && st.jobs[j.key] == j {
-			delete(st.jobs, j.key)
-		}
 	}
 }
 
@@ -116,7 +108,7 @@ func (st *State) applyNonce(s *session, nonce string, now Time) {
 // applyLooked records that a job has seen the changes under tokens up to this one.
 func (st *State) applyLooked(v *view, token Token, now Time) {
 	v.looked, v.seen, v.known, v.base, v.active = true, true, true, token, now
-	if j := v.job; j.key == (jobKey{}) { // sessions that do not look inherit it at once
+	if j := v.job; j.key.session != 0 { // sessions that do not look inherit it at once
 		if heir := st.jobs[keyOf(j.owner)]; heir != nil {
 			to := st.viewIn(heir, v.name)
 			to.base, to.known, to.seen = v.base, true, true

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"container/list"
-	"net/netip"
 	"time"
 )
 
@@ -18,8 +17,11 @@ const (
 	maxJobs, maxViews = 10_000, 64
 )
 
-// jobKey names the sessions of an account that have the same nonce, or no nonce and the same address.
-type jobKey struct{ account, address, nonce string }
+// jobKey names the sessions of an account that have the same nonce, or no nonce and the same address; or one session.
+type jobKey struct {
+	account, address, nonce string
+	session                 SessionID
+}
 
 // keyOf returns the key of an owner's job. IPv6 addresses count as in sameAddress.
 func keyOf(o Owner) jobKey {
@@ -29,25 +31,9 @@ func keyOf(o Owner) jobKey {
 	return jobKey{account: o.Account, address: networkOf(o.Address)}
 }
 
-// networkOf returns one text for all addresses that sameAddress takes for one client's.
-func networkOf(address string) string {
-	a, err := netip.ParseAddr(address)
-	if err != nil {
-		return address
-	}
-	if a = a.Unmap(); a.Is4() || a.IsLinkLocalUnicast() {
-		return a.String()
-	}
-	net, err := a.WithZone("").Prefix(64)
-	if err != nil {
-		return address
-	}
-	return net.String()
-}
-
 // job is the sessions of one client: those of an account from one address, or with one nonce, or one session where the rule has it so.
 type job struct {
-	key   jobKey // zero: of one session
+	key   jobKey
 	owner Owner
 	open  int           // how many of its sessions are open
 	ended Time          // with open = 0: when the last one ended
@@ -99,22 +85,20 @@ type floor struct {
 
 // join adds a session to the job of its client.
 func (st *State) join(s *session, now Time) {
-	j := st.jobOf(s.owner)
-	if j.open == 0 {
+	j := st.jobOf(keyOf(s.owner), s.owner)
+	if j.open++; j.open == 1 {
 		st.begin(j, now)
 	}
 	if j.at != nil {
 		st.ended.Remove(j.at)
 		j.at = nil
 	}
-	j.open++
 	s.client = j
 	st.armJob(j)
 }
 
-// jobOf returns the job of a client, new if need be.
-func (st *State) jobOf(o Owner) *job {
-	key := keyOf(o)
+// jobOf returns the job with the key, new if need be.
+func (st *State) jobOf(key jobKey, o Owner) *job {
 	j := st.jobs[key]
 	if j == nil {
 		j = &job{key: key, owner: o}
@@ -141,12 +125,17 @@ func (v *view) restart() {
 	v.looked, v.known, v.refused, v.signs = false, v.known && v.seen, nil, signs{}
 }
 
-// forget drops a view.
+// forget drops a view, and a job that has ended and has no other one.
 func (st *State) forget(v *view) {
-	delete(v.job.views, v.name)
-	if site := st.sites[v.name]; site != nil {
-		site.views--
-		st.dropSite(v.name)
+	j := v.job
+	if j.views[v.name] != v {
+		return
+	}
+	delete(j.views, v.name)
+	st.sites[v.name].views--
+	st.dropSite(v.name)
+	if len(j.views) == 0 && j.open == 0 && j.at == nil {
+		delete(st.jobs, j.key)
 	}
 }
 
@@ -220,9 +209,6 @@ func (st *State) sweepJobs(now Time) {
 			}
 			st.forget(v)
 		}
-		if len(j.views) == 0 {
-			delete(st.jobs, j.key)
-		}
 	}
 }
 
@@ -238,14 +224,15 @@ func (st *State) raise(v *view, now Time) {
 
 // viewOf returns the view that a session's job has of an automatic lock, new if need be. A new view changes no decision.
 func (st *State) viewOf(s *session, name Name, rule *compiledRule) *view {
-	if h := st.automaticHold(name); h != nil && (h.job == s.client || h.job == s.own) {
+	if h := st.automaticHold(name); h != nil && (h.view.job == s.client || h.view.job == s.own) {
 		return h.view // also after a reload of the key job
 	}
 	if !rule.automatic.Session || s.owner.Nonce != "" {
 		return st.viewIn(s.client, name)
 	}
 	if s.own == nil {
-		s.own = &job{owner: s.owner, open: 1}
+		s.own = st.jobOf(jobKey{session: s.owner.Session}, s.owner)
+		s.own.open = 1
 	}
 	v := s.own.views[name]
 	if v == nil {

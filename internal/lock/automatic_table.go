@@ -141,13 +141,6 @@ func (st *State) eachView(visit func(*view)) {
 			visit(v)
 		}
 	}
-	for _, s := range st.sessions {
-		if s.own != nil {
-			for _, v := range s.own.views {
-				visit(v)
-			}
-		}
-	}
 }
 
 // ClearJobs lets the refused jobs of a lock change files again, all or those of one account and address, and returns how many there

@@ -283,8 +283,15 @@ func (m *model) isOpen(id SessionID) bool {
 	return slices.ContainsFunc(m.sessions, func(s *Session) bool { return s.ID() == id })
 }
 
-// checkAutomatic finds automatic locks that stand without their job.
+// checkAutomatic finds automatic locks that stand without their job, and memory of jobs that is counted wrongly.
 func (m *model) checkAutomatic() {
+	views := make(map[Name]int)
+	m.table.st.eachView(func(v *view) { views[v.name]++ })
+	for name, site := range m.table.st.sites {
+		if site.views != views[name] {
+			m.fail("%s counts %d views, there are %d", name, site.views, views[name])
+		}
+	}
 	now := m.clock.Now().Boot
 	for _, h := range m.holds {
 		if !h.Automatic || m.invalid {

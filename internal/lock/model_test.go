@@ -294,6 +294,9 @@ func (m *model) step() {
 		m.rename(m.session(), []string{"", "job"}[m.random.IntN(2)])
 	default:
 		d := []time.Duration{time.Millisecond, time.Second, 4 * time.Second, 30 * time.Second}[m.random.IntN(4)]
+		if m.random.IntN(50) == 0 {
+			d = 11 * time.Minute
+		}
 		m.clock.step(d)
 	}
 }

@@ -53,9 +53,9 @@ func (h *Hold) tooOld() Time {
 func (h *hold) graceOver() Time {
 	grace, ends := h.Grace()
 	switch {
-	case h.view != nil && h.job.open == 0:
-		return later(h.job.ended, grace)
-	case h.view == nil && ends && h.session.closed:
+	case h.Automatic && h.view.job.open == 0:
+		return later(h.view.job.ended, grace)
+	case !h.Automatic && ends && h.session.closed:
 		return later(h.session.closedAt, grace)
 	}
 	return never

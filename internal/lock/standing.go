@@ -26,7 +26,7 @@ func (s *session) standingOf(h *hold) standing {
 		return stranger
 	case h.session == s && !h.Automatic:
 		return bySession
-	case h.job != nil && (h.job == s.client || h.job == s.own):
+	case h.view != nil && (h.view.job == s.client || h.view.job == s.own):
 		return byJob
 	case h.Automatic:
 		return stranger
@@ -76,26 +76,20 @@ func (o Owner) sameClient(p Owner) bool {
 	return o.Account == p.Account && sameAddress(o.Address, p.Address)
 }
 
-// sameAddress reports whether two addresses count as one client's. For IPv6 the first 64 bits count, since a machine
+// sameAddress reports whether two addresses count as one client's.
+func sameAddress(a, b string) bool { return a == b || networkOf(a) == networkOf(b) }
+
+// networkOf returns one text for all addresses that count as one client's. For IPv6 the first 64 bits count, since a machine
 // changes the others at will, but not for link-local addresses, which have these bits in common on a whole network.
-func sameAddress(a, b string) bool {
-	if a == b {
-		return true
-	}
-	x, err := netip.ParseAddr(a)
+func networkOf(address string) string {
+	a, err := netip.ParseAddr(address)
 	if err != nil {
-		return false
+		return address
 	}
-	y, err := netip.ParseAddr(b)
-	if err != nil {
-		return false
+	if a = a.Unmap(); a.Is4() || a.IsLinkLocalUnicast() {
+		return a.String()
 	}
-	x, y = x.Unmap(), y.Unmap()
-	if x.Is4() || y.Is4() || x.IsLinkLocalUnicast() {
-		return x == y
-	}
-	net, err := x.WithZone("").Prefix(64)
-	return err == nil && net.Contains(y.WithZone(""))
+	return netip.PrefixFrom(a.WithZone(""), 64).Masked().String()
 }
 
 func (s *session) hasLost(name Name) bool {

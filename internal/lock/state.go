@@ -85,9 +85,7 @@ type hold struct {
 	idleFrom Time     // it was alive then, so earlier signs of life do not matter
 	previous *Hold    // the hold that it was adopted from, for an undo
 	rival    bool     // since the grant another session of the same account and address was refused the lock
-	job      *job     // with an automatic rule: the job whose sessions may all use it; nil: none
-	view     *view    // with Automatic: of the job
-	site     *site    // with Automatic
+	view     *view    // with an automatic rule: of the job whose sessions may all use it; nil: none
 	turn     Time     // with Automatic: the job has only looked, and the hold ends then
 	sent     bool     // with Automatic: the job sent MKD, too
 	unheard  bool     // the client did not receive the grant: it ends as soon as it can

@@ -32,7 +32,7 @@ type Queued struct {
 }
 
 // status returns the visible state of n.
-func (n *node) status(now Instant) Status {
+func (st *State) status(n *node, now Instant) Status {
 	s := Status{Name: n.name, Members: n.below, Waiting: n.waiting()}
 	if len(n.holds) == 0 {
 		return s
@@ -41,8 +41,8 @@ func (n *node) status(now Instant) Status {
 		s.Holds = append(s.Holds, h.Hold)
 	}
 	first := n.holds[0]
-	if first.site != nil && first.site.changed.token == first.Token {
-		s.Files, s.Last = first.site.changed.files, first.site.changed.last
+	if site := st.sites[n.name]; site != nil && site.changed.token == first.Token {
+		s.Files, s.Last = site.changed.files, site.changed.last
 	}
 	s.Held, s.Expiry = max(now.Boot-first.Acquired.Boot, 0), n.expiry(now)
 	return s
@@ -111,7 +111,7 @@ func (t *Table) Get(name Name) (Status, bool) {
 	if !t.st.held(name) {
 		return Status{}, false
 	}
-	return t.st.nodes[name].status(t.clock.Now()), true
+	return t.st.status(t.st.nodes[name], t.clock.Now()), true
 }
 
 // Held reports whether the name is held; it costs less than Get.

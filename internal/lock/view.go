@@ -27,7 +27,7 @@ func (s *Session) View(name Name) (View, error) {
 	now := t.clock.Now()
 	var v View
 	if n := t.st.nodes[name]; n != nil {
-		v.Status = n.status(now)
+		v.Status = t.st.status(n, now)
 		for _, h := range n.holds {
 			v.Seen = append(v.Seen, s.s.see(h, now))
 		}
