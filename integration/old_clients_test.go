@@ -69,18 +69,6 @@ func TestATransferGoesOnBehindAPipelinedQuit(t *testing.T) {
 	}
 }
 
-// lftp continues an upload and announces the whole file.
-func TestLftpContinuesAnUploadThatItAnnounces(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "lftp")
-	s := startServer(t, defaults)
-	s.write("file", "1234")
-	local := t.TempDir() + "/file"
-	writeFile(t, local, []byte("1234567890"))
-	mustRun(t, "lftp", "-c", "set ftp:use-allo yes; "+lftpOpen(s.v4, false)+"put -c "+local+" -o file")
-	s.wantFile(t, "file", "1234567890")
-}
-
 // Replies that RFC 959, 2228 and 2428 want.
 func TestReplyCodes(t *testing.T) {
 	t.Parallel()
