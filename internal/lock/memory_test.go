@@ -2,22 +2,16 @@ package lock
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
-// memoryLog is a Log in memory.
+// memoryLog is a Log in memory, for one goroutine. Load applies the records, as a start does.
 type memoryLog struct {
-	mu      sync.Mutex
 	records []Record
 	full    bool // no room for grants
-
-	impatient bool // MakeRoom returns at once
 }
 
 func (l *memoryLog) Load(context.Context) (Loaded, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	st := newState(mustRules(), false)
 	for i := range l.records {
 		if l.records[i].Kind != Published {
@@ -34,37 +28,17 @@ func (l *memoryLog) Load(context.Context) (Loaded, error) {
 }
 
 func (l *memoryLog) Room(Token) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	return !l.full
 }
 
-// MakeRoom waits as the journal does while a disk is full.
-func (l *memoryLog) MakeRoom(ctx context.Context, _ Token) error {
-	wait := time.Second / 2
-	if l.impatient {
-		wait = 0
-	}
-	for !l.Room(0) {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-			return ErrFull
-		}
+func (l *memoryLog) MakeRoom(context.Context, Token) error {
+	if l.full {
+		return ErrFull
 	}
 	return nil
 }
 
-func (l *memoryLog) setFull(full bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.full = full
-}
-
 func (l *memoryLog) Append(records []Record) Position {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, r := range records {
 		if r.Kind == 0 {
 			panic("a volatile record in the log")
@@ -77,9 +51,8 @@ func (l *memoryLog) Append(records []Record) Position {
 
 func (l *memoryLog) Wait(context.Context, Position, bool) error { return nil }
 
-// testClock is a clock that tests move.
+// testClock is a clock that a test moves.
 type testClock struct {
-	mu  sync.Mutex
 	now Instant
 }
 
@@ -88,16 +61,12 @@ func newTestClock() *testClock {
 }
 
 func (c *testClock) Now() Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	return c.now
 }
 
 func (c *testClock) Exact() Instant { return c.Now() }
 
 func (c *testClock) step(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.now.Wall, c.now.Boot = c.now.Wall.Add(d), c.now.Boot+d
 }
 

@@ -88,7 +88,6 @@ func newModel(t *testing.T, seed uint64) *model {
 		tokens: make(map[Token]Name), next: make(map[Name]uint64), holds: make(map[Token]Hold), adopted: make(map[Token]Hold),
 		jobs: make(map[string]*modelJob), changes: make(map[Name][]string), asked: make(map[*place]asked), used: make(map[Token]bool),
 	}
-	m.log.impatient = true
 	m.visits = m.random.IntN(4)
 	m.note("go test -run TestModel -model.runs 1 -model.seed %d", seed)
 	table, err := NewTable(context.Background(), Options{
@@ -274,10 +273,8 @@ func (m *model) step() {
 		}
 		slices.Sort(m.stale)
 	case dice < 83:
-		m.log.mu.Lock()
 		m.log.full = !m.log.full && m.random.IntN(3) == 0
 		m.note("full: %v", m.log.full)
-		m.log.mu.Unlock()
 	case dice < 85:
 		m.invalid = !m.invalid && m.random.IntN(3) == 0
 		m.note("suspended: %v", m.invalid)

@@ -21,6 +21,7 @@ type scene struct {
 	ctx       context.Context
 	clock     *locktest.FakeClock
 	log       lock.Log
+	disk      *scriptedDisk // nil: none
 	rules     *lock.Rules
 	suspended atomic.Bool
 	table     *lock.Table
@@ -46,13 +47,17 @@ func newScene(t *testing.T, rules ...lock.Rule) *scene {
 // start starts a table on the log.
 func (s *scene) start() {
 	s.Helper()
-	var err error
-	if s.table, err = lock.NewTable(s.ctx, lock.Options{Log: s.log, Clock: s.clock, Rules: s.rules, Valid: func() error {
+	o := lock.Options{Log: s.log, Clock: s.clock, Rules: s.rules, Valid: func() error {
 		if s.suspended.Load() {
 			return &lock.SuspendedError{Reason: "a test"}
 		}
 		return nil
-	}}); err != nil {
+	}}
+	if s.disk != nil {
+		o.Disk = s.disk
+	}
+	var err error
+	if s.table, err = lock.NewTable(s.ctx, o); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -76,6 +81,12 @@ func (s *scene) acquire(by *lock.Session, names ...lock.Name) (h lock.Hold) {
 func (s *scene) wait(by *lock.Session, n lock.Name) *lock.Waiting {
 	s.Helper()
 	by.SetWait(time.Hour)
+	return s.queue(by, n)
+}
+
+// queue has the session wait for as long as the rule has it.
+func (s *scene) queue(by *lock.Session, n lock.Name) *lock.Waiting {
+	s.Helper()
 	_, _, w, err := by.AcquireOrWait(s.ctx, n, func() {})
 	if w == nil {
 		s.Fatalf("%s does not wait for %s: %v", by.Owner(), n, err)
@@ -104,10 +115,15 @@ func (s *scene) is(err, want error) {
 	}
 }
 
-// pass lets time go by, and ends what is over.
+// pass lets time go by, second by second, and ends what is over.
 func (s *scene) pass(d time.Duration) {
-	s.clock.Advance(d)
-	s.table.Expire(s.ctx)
+	for {
+		s.clock.Advance(min(d, time.Second))
+		s.table.Expire(s.ctx)
+		if d -= time.Second; d <= 0 {
+			return
+		}
+	}
 }
 
 // held wants the names to be held by an account; "": by none.
