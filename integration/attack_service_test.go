@@ -23,8 +23,8 @@ func TestAttackNamesOfAccounts(t *testing.T) {
 	}
 }
 
-// TestAttackSomebodyElsesDataConnection connects to the passive port of somebody else from another address.
-func TestAttackSomebodyElsesDataConnection(t *testing.T) {
+// TestAttackDataConnectionOfAnotherClient connects to the passive port of somebody else from another address.
+func TestAttackDataConnectionOfAnotherClient(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
 	owner := s.session(account)
@@ -56,9 +56,9 @@ func TestAttackSomebodyElsesDataConnection(t *testing.T) {
 	}
 }
 
-// TestAttackPassivePortsAreForetold guesses the next passive port from the ones before: somebody at the client's address who can do
+// TestAttackPassivePortsArePredicted guesses the next passive port from the ones before: somebody at the client's address who can do
 // that connects first.
-func TestAttackPassivePortsAreForetold(t *testing.T) {
+func TestAttackPassivePortsArePredicted(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[ftp]\npassive_ports = '28200-28999'\n")
 	c := s.session(account)

@@ -15,7 +15,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// notes is a file in which processes that work under a lock note what they do, and in which nobody trusts the lock: see turns.
+// notes is a file in which processes write when they acquire and release a lock. Function turns reads it, and does not rely on the lock.
 type notes struct {
 	t    testing.TB
 	path string
@@ -28,7 +28,7 @@ func newNotes(t testing.TB) *notes {
 	return n
 }
 
-// open opens it for one process; what several write at the same time does not mix.
+// open opens the file for one process. Lines that several processes write at once do not mix.
 func (n *notes) open() *os.File {
 	n.t.Helper()
 	f, err := os.OpenFile(n.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -39,7 +39,7 @@ func (n *notes) open() *os.File {
 	return f
 }
 
-// lines are all that say who has the lock.
+// lines returns the lines of holders.
 func (n *notes) lines() []string {
 	return slices.DeleteFunc(n.all(), func(line string) bool { return strings.HasPrefix(line, "sorry ") || strings.HasPrefix(line, "try ") })
 }
@@ -53,26 +53,26 @@ func (n *notes) all() []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 }
 
-// kill kills one that has the lock. It is noted before: it does nothing any more, so its time may end here.
+// kill kills the holder of the lock. It writes the end before, because the stopped holder does no more work.
 func (n *notes) kill(p *program) {
 	n.t.Helper()
 	fmt.Fprintln(n.open(), "end", p.cmd.Process.Pid)
 	p.kill()
 }
 
-// check complains if two had the lock at one time, or if it was not had so often.
+// check reports an error if two processes held the lock at one time, or if the number of holds is not want.
 func (n *notes) check(want int) {
 	n.t.Helper()
 	text := strings.Join(n.all(), "\n")
 	if times, wrong := turns(text); len(wrong) > 0 || times != want {
-		n.t.Errorf("the lock was had %d times, want %d; wrong: %q\n%s", times, want, wrong, text)
+		n.t.Errorf("%d holds, want %d; faults: %q\n%s", times, want, wrong, text)
 	}
 }
 
-// observer sees who has a lock from what Perl programs do: see testdata/examples/Observer.pm.
+// observer records the calls with which Perl programs acquire and release a lock: see testdata/examples/Observer.pm.
 type observer struct {
 	*notes
-	observes string // the function that takes the lock and the one that gives it back
+	observes string // the functions that acquire and release the lock
 }
 
 func newObserver(t testing.TB, observes string) *observer {
@@ -80,7 +80,7 @@ func newObserver(t testing.TB, observes string) *observer {
 	return &observer{newNotes(t), observes}
 }
 
-// watch has a Perl program watched.
+// watch makes a Perl program record its calls.
 func (o *observer) watch(t testing.TB, cmd *exec.Cmd, more ...string) *exec.Cmd {
 	t.Helper()
 	here, err := filepath.Abs(filepath.Join("testdata", "examples"))
@@ -92,8 +92,7 @@ func (o *observer) watch(t testing.TB, cmd *exec.Cmd, more ...string) *exec.Cmd 
 	return cmd
 }
 
-// holding starts a program that stops when it has the lock, and returns when it has; what it says on its standard error is there when
-// it has ended.
+// holding starts a program that stops when it has the lock, and returns then. The buffer has its standard error after its end.
 func (o *observer) holding(t testing.TB, cmd *exec.Cmd) (p *program, said *bytes.Buffer) {
 	t.Helper()
 	said = new(bytes.Buffer)
@@ -103,7 +102,7 @@ func (o *observer) holding(t testing.TB, cmd *exec.Cmd) (p *program, said *bytes
 	return p, said
 }
 
-// tried is how many processes have asked for the lock.
+// tried returns the number of processes that have asked for the lock.
 func (o *observer) tried() int {
 	who := make(map[string]bool)
 	for _, line := range o.all() {
@@ -114,9 +113,9 @@ func (o *observer) tried() int {
 	return len(who)
 }
 
-// turns reads the notes of processes that work under one lock, and trusts nothing but them: "begin WHO" when one has the lock, "end WHO" when it is
-// about to give it back, with a number if it has counted. It returns how often the lock was had, and what is wrong: two had it at one time, a number
-// does not follow on the last one, or somebody has noted something else. That one asks for the lock, or goes without it, is not looked at.
+// turns reads the notes of processes that work under one lock: "begin WHO" after it acquires the lock, "end WHO" before it releases the lock, with a
+// number if it counts. It returns the number of holds and the faults: two holders at one time, a number that does not follow the last one, or
+// another line. It ignores tries and refusals.
 func turns(notes string) (times int, wrong []string) {
 	holder, last := "", 0
 	for line := range strings.Lines(notes) {
@@ -127,9 +126,9 @@ func turns(notes string) (times int, wrong []string) {
 		case what == "try" || what == "sorry":
 			continue
 		case what == "begin" && holder != "":
-			wrong = append(wrong, fmt.Sprintf("%s has the lock while %s has it", who, holder))
+			wrong = append(wrong, fmt.Sprintf("%s acquires the lock while %s holds it", who, holder))
 		case what == "end" && who != holder:
-			wrong = append(wrong, fmt.Sprintf("%s ends, and %s had the lock", who, cmp.Or(holder, "nobody")))
+			wrong = append(wrong, fmt.Sprintf("%s releases the lock, and %s held it", who, cmp.Or(holder, "no process")))
 		case what == "end" && n == 3 && number != last+1:
 			wrong = append(wrong, fmt.Sprintf("%s counted %d after %d", who, number, last))
 		case what != "begin" && what != "end":
@@ -152,7 +151,7 @@ func turns(notes string) (times int, wrong []string) {
 	return times, wrong
 }
 
-func TestTwoHoldersAreSeenInTheirNotes(t *testing.T) {
+func TestNotesShowTwoHolders(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		notes string
@@ -169,13 +168,12 @@ func TestTwoHoldersAreSeenInTheirNotes(t *testing.T) {
 		{"begin 1\nend 1 1\ncurl: (7) no\n", 1, 1},
 	} {
 		if times, wrong := turns(tc.notes); times != tc.times || len(wrong) != tc.wrong {
-			t.Errorf("%q: %d times, wrong: %q", tc.notes, times, wrong)
+			t.Errorf("%q: %d holds, faults: %q", tc.notes, times, wrong)
 		}
 	}
 }
 
-// crowd runs programs at the same time, to their ends, and returns how they ended. Once all have asked for the lock, while they still wait, it
-// calls then.
+// crowd runs programs at the same time, to their ends, and returns their results. It calls then when all have asked for the lock and still wait.
 func (o *observer) crowd(t *testing.T, programs []*exec.Cmd, then func()) []result {
 	t.Helper()
 	before := o.tried()

@@ -84,7 +84,7 @@ var phpFeatures = []struct{ name, program string }{
 		try { new NamedMutex("a/b\nRMD c"); check(false); } catch (InvalidArgumentException) {}`},
 }
 
-func TestPHPMutexDoesAllThatItPromises(t *testing.T) {
+func TestPHPMutexFeatures(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "php")
 	s := startServer(t, "[ftp]\nidle_timeout = \"2s\"\n[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\n")

@@ -16,7 +16,7 @@ func TestPythonMultiLockCountsRightWhenAHolderIsKilled(t *testing.T) {
 	countsRight(t, "python-multilock", "/locks/main/counter", "python3", exampleFile(t, "python-multilock/worker.py"), "count")
 }
 
-func TestPythonMultiLockDoesAJobOnceAmongWorkersOfWhichOneDies(t *testing.T) {
+func TestPythonMultiLockRunsAJobOnceThoughAWorkerDies(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "python3")
 	s := startServer(t, exampleRules(t, "python-multilock"))
@@ -44,17 +44,17 @@ func TestPythonMultiLockDoesAJobOnceAmongWorkersOfWhichOneDies(t *testing.T) {
 		t.Errorf("the report is %q, the log %q", report, lines)
 	}
 	if r := finish(t, s.exampleCommand(t, "python3", worker, "once")); r.out != "done already\n" {
-		t.Errorf("one that comes later: %d %s", r.status, r.out)
+		t.Errorf("a later worker: %d %s", r.status, r.out)
 	}
 	boss := s.session("boss")
 	boss.Want(211, "SITE LOCK INFO /locks/main/report.done", "never expires")
 	boss.Breaks("/locks/main/report.done")
 	if r := finish(t, s.exampleCommand(t, "python3", worker, "once")); !strings.Contains(r.out, "end ") {
-		t.Errorf("when an administrator has it done again: %d %s", r.status, r.out)
+		t.Errorf("after an administrator broke the lock: %d %s", r.status, r.out)
 	}
 }
 
-// pythonPrelude makes a class of locks whose group is the test's own, and two locks of one name.
+// pythonPrelude defines a function for locks in the test's own group, and two locks of one name.
 const pythonPrelude = `
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -71,7 +71,7 @@ def enter(lock):
 a, b = lock('spam'), lock('spam')
 `
 
-// pythonFeatures are what MultiLock promises, each shown by a program.
+// pythonFeatures has a program for each feature of MultiLock.
 var pythonFeatures = []struct{ name, program string }{
 	{"with takes the lock or says who has it, and gives it back", `
 with a as same:
@@ -196,7 +196,7 @@ raises(ValueError, lock, 'a/b')
 raises(ValueError, lock, 'a\r\nRMD b')`},
 }
 
-func TestPythonMultiLockDoesAllThatItPromises(t *testing.T) {
+func TestPythonMultiLockFeatures(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "python3")
 	s := startServer(t, "[ftp]\nidle_timeout = \"2s\"\n"+strings.Replace(exampleRules(t, "python-multilock"), `"/locks/*/*.done"`, `"/locks/*/{*.done,kept}"`, 1))
@@ -212,7 +212,7 @@ func TestPythonMultiLockDoesAllThatItPromises(t *testing.T) {
 	}
 }
 
-func TestPythonMultiLockGroupsAreMadeAndEndedByManyAtOnce(t *testing.T) {
+func TestPythonMultiLockProcessesCreateAndEndAGroup(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "python3")
 	s := startServer(t, exampleRules(t, "python-multilock"))

@@ -17,7 +17,7 @@ import (
 // highlander is the name of the lock of visitors.cgi.
 const highlander = "/locks/highlander"
 
-// visitors prepares a run of the page as a web server does it.
+// visitors prepares a run of the page, as a web server does.
 func (s *server) visitors(t testing.TB, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := s.exampleCommand(t, exampleFile(t, "shell-highlander/visitors.cgi"))
@@ -25,7 +25,7 @@ func (s *server) visitors(t testing.TB, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// Each page makes several connections, all of which end at once, so that only the age of its lock tells that it is dead.
+// Each page makes several short connections, so a lock of a dead page ends only by its age.
 func TestShellHighlanderCountsRightWhenAHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "curl")
@@ -69,7 +69,7 @@ func TestShellHighlanderGivesUpAfterTenTries(t *testing.T) {
 	t.Run("for long", func(t *testing.T) {
 		t.Parallel()
 		if seconds := asksForLater(t, 0); seconds != 10 {
-			t.Errorf("to come again in %d seconds", seconds)
+			t.Errorf("Retry-After: %d", seconds)
 		}
 	})
 	t.Run("not for much longer", func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestShellHighlanderGivesUpAfterTenTries(t *testing.T) {
 	})
 }
 
-// asksForLater has the page find its lock held for so many seconds; 0: long. It returns in how many it asks to come again; 0: it has got the lock.
+// asksForLater runs the page while its lock is held for age more seconds; 0: for long. It returns the seconds of Retry-After; 0: the page got the lock.
 func asksForLater(t *testing.T, age int) (seconds int) {
 	t.Helper()
 	s := newServer(t, "")
@@ -100,7 +100,7 @@ func asksForLater(t *testing.T, age int) (seconds int) {
 	r := finish(t, cmd)
 	text := calls()
 	if strings.Contains(text, password) {
-		t.Error("the password is in a command line, where everybody can read it")
+		t.Error("the password is in a command line, which every user can read")
 	}
 	if age > 0 && r.status == 0 && strings.HasPrefix(r.out, "Status: 200 ") {
 		return 0
@@ -126,7 +126,7 @@ func asksForLater(t *testing.T, age int) (seconds int) {
 	return seconds
 }
 
-// watchedCurl is a PATH with a curl that takes down its arguments, and what was taken down.
+// watchedCurl returns a PATH with a curl that records its arguments, and a function that returns them.
 func watchedCurl(t testing.TB) (path string, calls func() string) {
 	t.Helper()
 	curl, err := exec.LookPath("curl")
@@ -148,7 +148,7 @@ func watchedCurl(t testing.TB) (path string, calls func() string) {
 	}
 }
 
-func TestShellHighlanderIsInAsSoonAsTheLockIsFree(t *testing.T) {
+func TestShellHighlanderGetsTheLockWhenItIsReleased(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "curl")
 	s := startServer(t, "[[lock]]\nmatch = \"/locks/*\"\n")
@@ -165,11 +165,11 @@ func TestShellHighlanderIsInAsSoonAsTheLockIsFree(t *testing.T) {
 	}
 	<-p.exited
 	s.wantFree(t, highlander)
-	holder.Want(257, "MKD "+highlander) // nobody is queued before it any more
+	holder.Want(257, "MKD "+highlander) // the queue is empty
 }
 
-// A page that was too slow must not give back the lock that another has by then, which is connected as little as itself.
-func TestShellHighlanderThatIsTooSlowLeavesTheLockOfTheNext(t *testing.T) {
+// A slow page whose lock has expired must not release the lock of the next page. Neither of them has a connection then.
+func TestASlowShellHighlanderDoesNotReleaseTheNextLock(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "curl")
 	s, clock := startStepped(t, exampleRules(t, "shell-highlander"))

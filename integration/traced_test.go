@@ -262,7 +262,7 @@ func TestTheLibraryExecutesTheCommands(t *testing.T) {
 }
 
 // The library cannot know the answers to these, so control gives them; each has its reply, and the library is not asked.
-func TestTheFewCommandsThatTheLibraryDoesNotExecute(t *testing.T) {
+func TestCommandsThatTheLibraryDoesNotExecute(t *testing.T) {
 	t.Parallel()
 	c := newTraced(t)
 	c.executed(0, func() {
