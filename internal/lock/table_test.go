@@ -196,61 +196,6 @@ func TestAPanicOfTheDiskLeavesNoNameBusy(t *testing.T) {
 	}
 }
 
-// Reading 100,000 locks, and a reload, hold up no client for long.
-func TestAWalkOverManyLocksHoldsUpNoClient(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it makes 100,000 locks")
-	}
-	rule := lock.Rule{Match: "/locks/**", MaxAge: time.Hour}
-	table := newTable(t, lock.Options{}, rule)
-	s := table.Open(lock.Owner{Account: "a"})
-	for i := range 100_000 {
-		if _, _, _, err := s.AcquireOrWait(t.Context(), lock.Name(fmt.Sprint("/locks/", i)), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rules, err := lock.NewRules([]lock.Rule{rule})
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, other := table.Open(lock.Owner{Account: "a"}), table.Open(lock.Owner{Account: "a"})
-	if _, err := acquire(before, "/locks/ended"); err != nil {
-		t.Fatal(err)
-	}
-	before.Close(t.Context())
-	for name, walk := range map[string]func(){
-		"all locks":           func() { table.All() },
-		"locks below a name":  func() { table.Children("/locks") },
-		"locks of an account": func() { other.HoldsUntil() },
-		"reload":              func() { table.SetRules(rules) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var walking atomic.Bool
-			var walker sync.WaitGroup
-			defer walker.Wait()
-			best := time.Hour // of up to 50 walks, each the slowest look: a busy machine delays some
-			for tries := 0; tries < 50 && best > 20*time.Millisecond; tries++ {
-				walking.Store(true)
-				walker.Go(func() {
-					walk()
-					walking.Store(false)
-				})
-				slowest := time.Duration(0)
-				for walking.Load() {
-					began := time.Now()
-					table.Held("/locks/1")
-					slowest = max(slowest, time.Since(began))
-					time.Sleep(100 * time.Microsecond)
-				}
-				best = min(best, slowest)
-			}
-			if best > 20*time.Millisecond {
-				t.Errorf("a look took %s", best)
-			}
-		})
-	}
-}
-
 // Files lie in a lock that two sessions share. The one that leaves last finds them.
 func TestSessionsThatShareALockShareTheDirectoryOfItsFiles(t *testing.T) {
 	disk := locktest.NewDisk()
