@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// refresh is how often an open page changes at most.
+	// refresh is the shortest time between two updates of an open page.
 	refresh = 500 * time.Millisecond
-	// idle is how often an open page is refreshed when nothing happens: transfers move, and sessions come and go.
+	// idle is the time between two updates without an event: transfers make progress, and sessions begin and end.
 	idle = 5 * time.Second
-	// rest is how many times as long as a look takes the next one waits at least, up to idle: looks take a tenth of one
-	// processor. The same holds for the opening of pages, up to mostRest.
+	// rest is the pause after a look in multiples of its duration, so looks take a tenth of one processor. The same holds for the
+	// opening of pages, with pauses up to mostRest.
 	rest     = 10
 	mostRest = 200 * time.Millisecond
 )
@@ -34,46 +34,43 @@ const locksPart = 2
 const (
 	shownRefused   = 20        // refused jobs
 	shownAttention = 5         // rows of each table before the locks
-	shownEvents    = 15        // of all pages, /events has more
-	longHeld       = time.Hour // a lock that is held for longer is shown before the others
+	shownEvents    = 15        // of all groups; /events has more
+	longHeld       = time.Hour // a lock that is held for longer is in the table before the others
 )
 
-// part is a part of the page as it is now. It is not changed; another one takes its place.
+// part is a rendered part of the page. It never changes.
 type part struct {
 	html    template.HTML
 	encoded []byte // a member of a JSON object
 }
 
-// board has what open pages show. It looks at the server once for all of them, and applies the filter of each to those locks
-// that have changed since.
+// board has the contents of open pages. One look reads the server for all of them.
 type board struct {
 	source Source
 	past   *past
 
-	changed atomic.Bool // something has happened since the last look
+	changed atomic.Bool // there was an event since the last look
 
 	mu       sync.Mutex
 	at       time.Time           // of the last look; zero: look again
-	took     time.Duration       // the last look, with what the views made of it
-	locks    []*entry            // sorted by compare
-	sorted   map[string][]*entry // the same in other orders, since the last look
-	marks    uint64              // counts the uses of entry.mark
+	took     time.Duration       // the last look, with the rendering of all views
+	looks    uint64              // number of looks
+	sorted   map[string][]*entry // the locks by sort key, each sorted at most once per look; "" is the order of compare
 	views    map[view]*shown
-	pages    int                  // how many are open
+	pages    int                  // open pages
 	next     chan struct{}        // closed at the next look
-	common   [2][len(parts)]*part // what all views have, without and with the rights of an administrator
+	common   [2][len(parts)]*part // parts of all views, without and with the rights of an administrator
 	rendered [2]bool              // since the last look
-	compared int                  // how many locks were compared with a filter
 }
 
-// entry is a lock that the board has seen. Only its rows and its mark change.
+// entry is a lock of the last look. Only its rows change.
 type entry struct {
 	status.Lock
+	text string           // name and holder, for filters
 	rows [2]template.HTML // without and with the rights of an administrator; "": not rendered yet
-	mark uint64
 }
 
-// view is what a browser asks to see.
+// view is the part of the locks that a browser requests.
 type view struct {
 	Filter string // in the name or the holder of a lock
 	Page   int    // from 1
@@ -81,55 +78,41 @@ type view struct {
 	Sort   string // a key of orders, with "-" before it for the opposite order; "": by name
 }
 
-// shown is what pages with one view show.
+// shown is the content of pages with one view.
 type shown struct {
 	view
 	pages int
-	found []*entry // which the filter lets through
+	look  uint64 // board.looks when locks was made
+	found int    // locks that the filter accepts
 	rows  []template.HTML
-	count int // of found, when the part was rendered
 	locks *part
 }
-
-// change is one between two looks. One of its locks may be nil.
-type change struct{ before, after *entry }
 
 func compare(a, b *status.Lock) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
 }
 
-// open keeps a view until close. It returns how long it took to compare the view with all locks.
+// open adds a view until close. It returns the time that the rendering took.
 func (b *board) open(v view) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.at.IsZero() || time.Since(b.at) >= max(refresh, b.pauseLocked()) {
+	if b.at.IsZero() || time.Since(b.at) >= max(refresh, rest*b.took) {
 		b.lookLocked()
 	}
 	began := time.Now()
 	b.pages++
 	of := b.views[v]
 	if of == nil {
-		of = &shown{view: v, found: b.locks}
-		if v.Filter != "" {
-			of.found = nil
-			for _, e := range b.locks {
-				if b.passesLocked(of, e) {
-					of.found = append(of.found, e)
-				}
-			}
-		}
+		of = &shown{view: v}
 		b.views[v] = of
 	}
 	of.pages++
-	_, _ = b.locksLocked(of) // an error comes again when the page gets the parts
+	_, _ = b.locksLocked(of) // now returns an error again
 	_, _ = b.commonLocked(of.Admin)
 	return time.Since(began)
 }
 
-// pauseLocked is how long the next look waits after the last one.
-func (b *board) pauseLocked() time.Duration { return min(rest*b.took, idle) }
-
-// close forgets a view when its last page is closed.
+// close removes a view when its last page is closed.
 func (b *board) close(v view) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +124,7 @@ func (b *board) close(v view) {
 	}
 }
 
-// now returns the parts of an open view, and what is closed when there are others.
+// now returns the parts of an open view, and a channel that is closed at the next look.
 func (b *board) now(v view) (all [len(parts)]*part, next <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,12 +134,10 @@ func (b *board) now(v view) (all [len(parts)]*part, next <-chan struct{}, err er
 	return all, b.next, err
 }
 
-// tell has the board look again soon. It never waits.
-func (b *board) tell() {
-	b.changed.Store(true)
-}
+// notify makes the next tick look. It never waits.
+func (b *board) notify() { b.changed.Store(true) }
 
-// forget has the next page that is opened see what stands then.
+// forget makes the next open look.
 func (b *board) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,26 +145,24 @@ func (b *board) forget() {
 	b.changed.Store(true)
 }
 
-// tick looks at the server if a page is open and it is time. It is to be called each refresh.
+// tick looks if a page is open, an event came or idle has passed, and the pause after the last look is over. Call it every refresh.
 func (b *board) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	since := time.Since(b.at)
-	if b.pages > 0 && since >= b.pauseLocked() && (b.changed.Load() || since >= idle) {
+	if b.pages > 0 && since >= rest*b.took && (b.changed.Load() || since >= idle) {
 		b.lookLocked()
 	}
 }
 
-// lookLocked looks at the server, and shows all views what has changed.
+// lookLocked reads the server and renders all views.
 func (b *board) lookLocked() {
 	began := time.Now()
 	b.changed.Store(false)
-	b.sorted = make(map[string][]*entry)
+	b.looks++
+	b.sorted = map[string][]*entry{"": entries(b.sorted[""], b.source.Locks())}
 	b.rendered = [2]bool{}
-	var changes []change
-	b.locks, changes = merge(b.locks, b.source.Locks())
-	for _, of := range b.views { // an error comes again when a page gets the parts
-		b.applyLocked(of, changes)
+	for _, of := range b.views { // now returns an error again
 		_, _ = b.locksLocked(of)
 		_, _ = b.commonLocked(of.Admin)
 	}
@@ -193,111 +172,103 @@ func (b *board) lookLocked() {
 	b.took = b.at.Sub(began)
 }
 
-// merge returns the locks of a look, those that have not changed as they were, and what has changed.
-func merge(before []*entry, now []status.Lock) (after []*entry, changes []change) {
+// entries returns the entries of locks in the order of compare. An unchanged lock keeps its entry, with the rendered rows.
+func entries(before []*entry, now []status.Lock) []*entry {
 	ordered := func(x, y status.Lock) int { return compare(&x, &y) }
-	if !slices.IsSortedFunc(now, ordered) { // the holds of one name may come otherwise
+	if !slices.IsSortedFunc(now, ordered) { // the holds of one name may come in another order
 		slices.SortFunc(now, ordered)
 	}
-	after = make([]*entry, 0, len(now))
+	after := make([]*entry, len(now))
 	for i := range now {
 		l := &now[i]
 		for len(before) > 0 && compare(&before[0].Lock, l) < 0 {
-			changes = append(changes, change{before: before[0]})
 			before = before[1:]
 		}
-		var was *entry
 		if len(before) > 0 && compare(&before[0].Lock, l) == 0 {
-			was, before = before[0], before[1:]
-			// What is left until the end is told with less precision than is shown: no change is made of that.
+			was := before[0]
+			// The expiry is computed from two clocks, so it varies by less than the page shows.
 			if moved := l.Expires.Sub(was.Expires.Time); moved > -time.Second && moved < time.Second {
 				l.Expires = was.Expires
 			}
-			l.Age, l.ExpiresIn = was.Age, was.ExpiresIn // the page computes them
+			l.Age, l.ExpiresIn = was.Age, was.ExpiresIn // the script of the page computes them
 			if was.Lock == *l {
-				after = append(after, was)
+				after[i] = was
 				continue
 			}
 		}
-		is := &entry{Lock: *l}
-		after = append(after, is)
-		changes = append(changes, change{was, is})
+		after[i] = &entry{Lock: *l, text: l.Name + "\n" + l.Owner()}
 	}
-	for _, e := range before {
-		changes = append(changes, change{before: e})
-	}
-	return after, changes
+	return after
 }
 
-// applyLocked has a view take over what has changed.
-func (b *board) applyLocked(of *shown, changes []change) {
-	if of.Filter == "" {
-		of.found = b.locks
-		return
-	}
-	rest, next := of.found, []*entry(nil)
-	for _, c := range changes {
-		was, is := b.passesLocked(of, c.before), b.passesLocked(of, c.after)
-		if !was && !is {
+// pickLocked returns the locks of a view's page, and the number of all locks that its filter accepts.
+func (b *board) pickLocked(v view) (page []*entry, found int) {
+	first := (v.Page - 1) * perPage
+	key, backward := strings.CutPrefix(v.Sort, "-")
+	all := b.sortedLocked(key)
+	for i, e := range all {
+		if backward {
+			e = all[len(all)-1-i]
+		}
+		if !strings.Contains(e.text, v.Filter) {
 			continue
 		}
-		at := c.after
-		if at == nil {
-			at = c.before
+		if found >= first && len(page) < perPage {
+			page = append(page, e)
 		}
-		i, _ := slices.BinarySearchFunc(rest, &at.Lock, func(e *entry, l *status.Lock) int { return compare(&e.Lock, l) })
-		next, rest = append(next, rest[:i]...), rest[i:]
-		if was {
-			rest = rest[1:]
-		}
-		if is {
-			next = append(next, c.after)
-		}
+		found++
 	}
-	if next != nil || len(rest) < len(of.found) {
-		of.found = append(next, rest...)
-	}
+	return page, found
 }
 
-// passesLocked reports whether the filter of a view lets a lock through. It does not let nil through.
-func (b *board) passesLocked(of *shown, e *entry) bool {
-	if e == nil {
-		return false
+// sortedLocked returns all locks in the order of a key.
+func (b *board) sortedLocked(key string) []*entry {
+	if all, ok := b.sorted[key]; ok {
+		return all
 	}
-	b.compared++
-	return strings.Contains(e.Name, of.Filter) || strings.Contains(e.Owner(), of.Filter)
+	all := slices.Clone(b.sorted[""])
+	for _, o := range orders {
+		if o.key == key {
+			slices.SortStableFunc(all, func(x, y *entry) int { return o.compare(&x.Lock, &y.Lock) })
+		}
+	}
+	b.sorted[key] = all
+	return all
 }
 
-// locksLocked renders the locks of a view, if they are not as they were.
+// locksLocked renders the locks of a view once after each look. If they have not changed, the part stays the same.
 func (b *board) locksLocked(of *shown) (*part, error) {
-	first := min((of.Page-1)*perPage, len(of.found))
-	page := b.pageLocked(of, first)
+	if of.look == b.looks {
+		return of.locks, nil
+	}
+	page, found := b.pickLocked(of.view)
 	rows := make([]template.HTML, len(page))
 	for i, e := range page {
 		var err error
-		if rows[i], err = b.rowLocked(e, of.Admin); err != nil {
+		if rows[i], err = e.row(of.Admin); err != nil {
 			return nil, err
 		}
 	}
-	if of.locks != nil && of.count == len(of.found) && slices.Equal(rows, of.rows) {
-		return of.locks, nil
+	if of.locks == nil || of.found != found || !slices.Equal(rows, of.rows) {
+		sc := &screen{View: of.view, Found: found, Rows: rows, Visitor: Account{Admin: of.Admin}, Columns: of.columns()}
+		if of.Page > 1 {
+			sc.Previous = of.link(of.Page - 1)
+		}
+		if found > of.Page*perPage {
+			sc.Next = of.link(of.Page + 1)
+		}
+		made, err := render(parts[locksPart], sc)
+		if err != nil {
+			return nil, err
+		}
+		of.rows, of.found, of.locks = rows, found, made
 	}
-	sc := &screen{View: of.view, Found: len(of.found), Rows: rows, Visitor: Account{Admin: of.Admin}, Columns: of.columns()}
-	if of.Page > 1 {
-		sc.Previous = of.link(of.Page - 1)
-	}
-	if len(of.found) > first+perPage {
-		sc.Next = of.link(of.Page + 1)
-	}
-	made, err := render(parts[locksPart], sc)
-	if err == nil {
-		of.rows, of.count, of.locks = rows, len(of.found), made
-	}
-	return made, err
+	of.look = b.looks
+	return of.locks, nil
 }
 
-// rowLocked renders a lock once for all views.
-func (b *board) rowLocked(e *entry, admin bool) (template.HTML, error) {
+// row renders the lock once for all views. Call it with board.mu held.
+func (e *entry) row(admin bool) (template.HTML, error) {
 	i := index(admin)
 	if e.rows[i] == "" {
 		var text strings.Builder
@@ -309,7 +280,7 @@ func (b *board) rowLocked(e *entry, admin bool) (template.HTML, error) {
 	return e.rows[i], nil
 }
 
-// commonLocked renders the parts that all views have, once for each look.
+// commonLocked renders the parts of all views once after each look.
 func (b *board) commonLocked(admin bool) (all [len(parts)]*part, err error) {
 	i := index(admin)
 	if b.rendered[i] {
@@ -333,7 +304,7 @@ func (b *board) commonLocked(admin bool) (all [len(parts)]*part, err error) {
 		if err != nil {
 			return all, err
 		}
-		if was := b.common[i][n]; was == nil || was.html != made.html { // else pages have it already
+		if was := b.common[i][n]; was == nil || was.html != made.html { // otherwise pages have it already
 			b.common[i][n] = made
 		}
 	}
@@ -348,7 +319,7 @@ func index(admin bool) int {
 	return 0
 }
 
-// render makes a part of the page.
+// render renders a part of the page.
 func render(name string, sc *screen) (*part, error) {
 	var text strings.Builder
 	if err := pages.ExecuteTemplate(&text, name, sc); err != nil {
@@ -357,7 +328,7 @@ func render(name string, sc *screen) (*part, error) {
 	var encoded bytes.Buffer
 	encoded.WriteString(`"` + name + `":`)
 	e := json.NewEncoder(&encoded)
-	e.SetEscapeHTML(false) // it is no part of a page that is parsed as HTML
+	e.SetEscapeHTML(false) // browsers do not parse it as HTML
 	if err := e.Encode(text.String()); err != nil {
 		return nil, err
 	}

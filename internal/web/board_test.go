@@ -84,29 +84,6 @@ func TestChangesLeadToWhatAFullLookShows(t *testing.T) {
 	}
 }
 
-func TestFiltersAreAppliedToChangesOnly(t *testing.T) {
-	h := &house{}
-	for i := range 3_000 {
-		h.locks = append(h.locks, status.Lock{Name: fmt.Sprintf("/locks/%04d", i), Token: uint64(i + 1), Holder: "joe", Expires: status.Time{Time: time.Unix(1e9, 0)}})
-	}
-	b := &New(Options{Source: h}).board
-	for i := range 100 {
-		b.open(view{Filter: fmt.Sprint("/locks/", i), Page: 1})
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range h.locks { // as told by a clock that is read twice
-		h.locks[i].Expires.Time = h.locks[i].Expires.Add(time.Duration(i) * time.Microsecond)
-	}
-	for i := range 10 {
-		h.locks[100*i].Token += 100_000
-	}
-	b.compared = 0
-	b.lookLocked()
-	if b.compared == 0 || b.compared > 100*2*10 {
-		t.Errorf("10 changes and 100 views: %d comparisons", b.compared)
-	}
-}
 
 func TestPagesLookTogetherAndLeaveTheServerTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -62,51 +62,7 @@ func (v view) columns() []column {
 	return all
 }
 
-// pageLocked returns the locks of a view's page, the first of which has a place among those that the filter lets through.
-func (b *board) pageLocked(of *shown, first int) []*entry {
-	page := make([]*entry, 0, perPage)
-	if of.Sort == "" {
-		return append(page, of.found[first:min(first+perPage, len(of.found))]...)
-	}
-	b.marks++
-	for _, e := range of.found {
-		e.mark = b.marks
-	}
-	all := b.sortedLocked(strings.TrimPrefix(of.Sort, "-"))
-	backward := strings.HasPrefix(of.Sort, "-")
-	for i := 0; i < len(all) && len(page) < perPage; i++ {
-		e := all[i]
-		if backward {
-			e = all[len(all)-1-i]
-		}
-		if e.mark != b.marks {
-			continue
-		}
-		if first > 0 {
-			first--
-			continue
-		}
-		page = append(page, e)
-	}
-	return page
-}
-
-// sortedLocked returns all locks in an order. It sorts them once after each look, for all views.
-func (b *board) sortedLocked(key string) []*entry {
-	if all, ok := b.sorted[key]; ok {
-		return all
-	}
-	all := slices.Clone(b.locks)
-	for _, o := range orders {
-		if o.key == key {
-			slices.SortStableFunc(all, func(x, y *entry) int { return o.compare(&x.Lock, &y.Lock) })
-		}
-	}
-	b.sorted[key] = all
-	return all
-}
-
-// attention is a lock that an operator may want to see first.
+// attention is a lock in the tables before the others.
 type attention struct {
 	status.Lock
 	First string        // the client at the head of the queue
@@ -115,7 +71,7 @@ type attention struct {
 
 // oldLocked returns the locks that are held for longest.
 func (b *board) oldLocked(now time.Time) (old []attention) {
-	for _, e := range first(b.locks, func(e *entry) bool { return now.Sub(e.Acquired) > longHeld && !e.Acquired.IsZero() },
+	for _, e := range first(b.sorted[""], func(e *entry) bool { return now.Sub(e.Acquired) > longHeld && !e.Acquired.IsZero() },
 		func(a, b *entry) int { return a.Acquired.Compare(b.Acquired) }) {
 		old = append(old, attention{Lock: e.Lock, For: now.Sub(e.Acquired)})
 	}
@@ -125,19 +81,19 @@ func (b *board) oldLocked(now time.Time) (old []attention) {
 // queuesLocked returns the locks with the longest queues. The holds of a shared lock have one queue.
 func (b *board) queuesLocked() (queues []attention) {
 	last := ""
-	for _, e := range first(b.locks, func(e *entry) bool {
+	for _, e := range first(b.sorted[""], func(e *entry) bool {
 		again := e.Name == last
 		last = e.Name
 		return e.Waiting > 0 && !again
 	}, func(a, b *entry) int { return cmp.Compare(b.Waiting, a.Waiting) }) {
-		if queue := b.source.Waiting(e.Name); len(queue) > 0 { // else the clients have left since the look
+		if queue := b.source.Waiting(e.Name); len(queue) > 0 { // otherwise the clients have left since the look
 			queues = append(queues, attention{e.Lock, queue[0].Owner(), time.Duration(queue[0].Waited * float64(time.Second))})
 		}
 	}
 	return queues
 }
 
-// first returns those entries that come first in an order, at most shownAttention.
+// first returns the first entries in an order, shownAttention at most.
 func first(all []*entry, wanted func(*entry) bool, order func(a, b *entry) int) []*entry {
 	var best []*entry
 	for _, e := range all {

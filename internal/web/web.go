@@ -106,7 +106,7 @@ func New(o Options) *Server {
 // Sink remembers the last events, and tells open pages that something has changed.
 func (s *Server) Sink(batch []event.Event) {
 	s.past.add(batch)
-	s.board.tell()
+	s.board.notify()
 }
 
 // Run keeps open pages up to date, and takes the samples of the chart, until ctx ends.
