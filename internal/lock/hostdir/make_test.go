@@ -235,6 +235,9 @@ func TestErrorsOfTheFileSystemAreReturned(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if _, err := s.Remove(t.Context(), lock.Hold{Name: "/locks/a"}, lock.CauseRelease); err != nil {
+		t.Errorf("a hold without a directory: %v", err)
+	}
 }
 
 func TestFreshenSetsTheTimeOfTheGrant(t *testing.T) {
