@@ -84,7 +84,6 @@ func TestChangesLeadToWhatAFullLookShows(t *testing.T) {
 	}
 }
 
-
 func TestPagesLookTogetherAndLeaveTheServerTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct{ took, least time.Duration }{{0, refresh}, {200 * time.Millisecond, 2 * time.Second}} {
